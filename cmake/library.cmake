@@ -1,0 +1,52 @@
+# libhearth: all rooms of src/, static and shared, from one set of objects.
+# A file's name says for which CPU level it is compiled: *_avx2.c, *_avx512.c,
+# *_neon.c, *_dotprod.c. Files of the other architecture are left out.
+
+file(GLOB_RECURSE HEARTH_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.c)
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "_(neon|dotprod)\\.c$")
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "_(avx2|avx512)\\.c$")
+else()
+  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "_(avx2|avx512|neon|dotprod)\\.c$")
+endif()
+
+set(HEARTH_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2 -mprefer-vector-width=256)
+set(HEARTH_FLAGS_avx512 ${HEARTH_FLAGS_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd
+  -mavx512vnni -mavx512vbmi -mavx512vbmi2)
+set(HEARTH_FLAGS_neon "")
+set(HEARTH_FLAGS_dotprod -march=armv8.2-a+dotprod)
+foreach(source IN LISTS HEARTH_SOURCES)
+  if(source MATCHES "_(avx2|avx512|neon|dotprod)\\.c$")
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${HEARTH_FLAGS_${CMAKE_MATCH_1}}")
+  endif()
+endforeach()
+# Arithmetic is worth more optimisation than the rest.
+set(kernel_sources ${HEARTH_SOURCES})
+list(FILTER kernel_sources INCLUDE REGEX "/src/kernels/")
+foreach(source IN LISTS kernel_sources)
+  set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
+endforeach()
+
+# xxHash is used as a header (XXH_INLINE_ALL), so that it can be cross-compiled;
+# only that one header is taken from the system's folder.
+find_path(HEARTH_XXHASH_DIR xxhash.h HINTS /usr/include NO_CMAKE_FIND_ROOT_PATH REQUIRED)
+configure_file(${HEARTH_XXHASH_DIR}/xxhash.h ${PROJECT_BINARY_DIR}/system/xxhash.h COPYONLY)
+
+find_package(Threads REQUIRED)
+
+add_library(hearth_objects OBJECT ${HEARTH_SOURCES})
+target_include_directories(hearth_objects PUBLIC ${PROJECT_SOURCE_DIR}/include)
+target_include_directories(hearth_objects PRIVATE ${PROJECT_SOURCE_DIR}/src)
+target_include_directories(hearth_objects SYSTEM PRIVATE ${PROJECT_BINARY_DIR}/system)
+
+add_library(hearth STATIC $<TARGET_OBJECTS:hearth_objects>)
+add_library(hearth_shared SHARED $<TARGET_OBJECTS:hearth_objects>)
+set_target_properties(hearth_shared PROPERTIES OUTPUT_NAME hearth VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR})
+foreach(library hearth hearth_shared)
+  target_include_directories(${library} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(${library} PUBLIC Threads::Threads)
+endforeach()

@@ -1,0 +1,9 @@
+# The program: apps/common and apps/cli over libhearth.
+file(GLOB HEARTH_APP_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/common/*.c
+  ${PROJECT_SOURCE_DIR}/apps/cli/*.c)
+if(HEARTH_APP_SOURCES)
+  add_executable(hearth_program ${HEARTH_APP_SOURCES})
+  set_target_properties(hearth_program PROPERTIES OUTPUT_NAME hearth)
+  target_include_directories(hearth_program PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/apps)
+  target_link_libraries(hearth_program PRIVATE hearth)
+endif()

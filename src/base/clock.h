@@ -1,0 +1,10 @@
+/* Monotonic time. */
+#ifndef HTH_BASE_CLOCK_H
+#define HTH_BASE_CLOCK_H
+
+#include <stdint.h>
+
+/* Nanoseconds since some fixed point; never goes back. */
+uint64_t hth_clock_ns(void);
+
+#endif

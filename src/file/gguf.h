@@ -1,0 +1,136 @@
+/* Reading GGUF files, versions 2 and 3, one part or several. Nothing in a file
+ * is trusted: the whole directory (counts, lengths, types, offsets, overlaps) is
+ * checked before anything is handed out, and tensor data lie inside their file.
+ * A parsed file is immutable and may be read by several threads. */
+#ifndef HTH_FILE_GGUF_H
+#define HTH_FILE_GGUF_H
+
+#include "base/status.h"
+#include "file/types.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct hth_gguf hth_gguf;
+
+/* The numbers are those of the format. */
+typedef enum hth_gguf_type {
+    HTH_GGUF_U8 = 0,
+    HTH_GGUF_I8 = 1,
+    HTH_GGUF_U16 = 2,
+    HTH_GGUF_I16 = 3,
+    HTH_GGUF_U32 = 4,
+    HTH_GGUF_I32 = 5,
+    HTH_GGUF_F32 = 6,
+    HTH_GGUF_BOOL = 7,
+    HTH_GGUF_TEXT = 8,
+    HTH_GGUF_ARRAY = 9,
+    HTH_GGUF_U64 = 10,
+    HTH_GGUF_I64 = 11,
+    HTH_GGUF_F64 = 12,
+} hth_gguf_type;
+
+/* Bytes from the file: not terminated in general, any byte may occur. Texts
+ * handed out by this reader are also followed by a NUL byte, for messages. */
+typedef struct hth_text {
+    const char *bytes;
+    size_t n;
+} hth_text;
+
+/* One metadata pair. Scalars are in the member of their type; arrays hold
+ * n_element values of element_type (of arrays in arrays only the raw bytes and
+ * the count are kept). */
+typedef struct hth_gguf_value {
+    hth_text key;
+    hth_gguf_type type;
+    uint64_t offset; /* of the key in the file, for messages */
+    union {
+        uint64_t u; /* U8..U64 and BOOL */
+        int64_t i;  /* I8..I64 */
+        double f;   /* F32, F64 */
+        hth_text text;
+    } as;
+    hth_gguf_type element_type;
+    uint64_t n_element;
+    const void *elements; /* raw little-endian values, unaligned; for TEXT an hth_text[] */
+    hth_text raw;         /* the value's bytes in the file (without the type word), for copies */
+} hth_gguf_value;
+
+typedef struct hth_gguf_tensor {
+    hth_text name;
+    hth_type type;      /* may be one that is not supported: see hth_type_find */
+    uint32_t n_dim;     /* 1..4 */
+    uint64_t dim[4];    /* dim[0] runs fastest; unused ones are 1 */
+    uint64_t size;      /* bytes */
+    uint32_t i_part;    /* 0 for files of one part */
+    uint64_t offset;    /* of the data in that part's file, absolute */
+    uint64_t info_at;   /* of the directory entry in that file, for messages */
+} hth_gguf_tensor;
+
+/* Opens path and, when its metadata say that it is split, all other parts (any
+ * part may be named). Errors: IO, FORMAT, UNSUPPORTED, MEMORY. */
+hearth_status hth_gguf_open(const char *path, hth_gguf **out, hearth_error *err);
+
+/* The same over bytes in memory, which must stay; name serves in messages. */
+hearth_status hth_gguf_open_memory(const void *data, size_t size, const char *name, hth_gguf **out,
+                                   hearth_error *err);
+void hth_gguf_close(hth_gguf *file);
+
+const char *hth_gguf_path(const hth_gguf *file);            /* as given */
+const char *hth_gguf_part_path(const hth_gguf *file, uint32_t i_part);
+uint32_t hth_gguf_version(const hth_gguf *file);
+uint32_t hth_gguf_n_part(const hth_gguf *file);
+uint64_t hth_gguf_size(const hth_gguf *file);               /* all parts together */
+uint64_t hth_gguf_alignment(const hth_gguf *file);          /* of the first part */
+uint64_t hth_gguf_trailing(const hth_gguf *file);           /* bytes after the last tensor */
+
+/* Metadata of the first part, in file order. */
+size_t hth_gguf_n_value(const hth_gguf *file);
+const hth_gguf_value *hth_gguf_value_at(const hth_gguf *file, size_t i);
+const hth_gguf_value *hth_gguf_find(const hth_gguf *file, const char *key);
+
+/* Typed reads. When the key is absent they return HEARTH_OK, leave *value (the
+ * default) alone and set *found to false (found may be NULL). A value of another
+ * kind, or outside [min, max], is a FORMAT error that names file, key and offset.
+ * Integers of any width and sign are taken as integers. */
+hearth_status hth_gguf_get_uint(const hth_gguf *file, const char *key, uint64_t min, uint64_t max,
+                                uint64_t *value, bool *found, hearth_error *err);
+hearth_status hth_gguf_get_float(const hth_gguf *file, const char *key, double min, double max,
+                                 double *value, bool *found, hearth_error *err);
+hearth_status hth_gguf_get_bool(const hth_gguf *file, const char *key, bool *value, bool *found,
+                                hearth_error *err);
+hearth_status hth_gguf_get_text(const hth_gguf *file, const char *key, hth_text *value, bool *found,
+                                hearth_error *err);
+/* An array of element_type; n_expect 0 takes any length. *value is NULL when absent. */
+hearth_status hth_gguf_get_array(const hth_gguf *file, const char *key, hth_gguf_type element_type,
+                                 uint64_t n_expect, const hth_gguf_value **value,
+                                 hearth_error *err);
+/* "key K missing (needed by WHY)": the error of a required key. */
+hearth_status hth_gguf_missing(const hth_gguf *file, const char *key, const char *why,
+                               hearth_error *err);
+
+/* Element i (below n_element) of a numeric or bool array. */
+uint64_t hth_gguf_element_uint(const hth_gguf_value *array, uint64_t i);
+int64_t hth_gguf_element_int(const hth_gguf_value *array, uint64_t i);
+double hth_gguf_element_float(const hth_gguf_value *array, uint64_t i);
+
+/* Tensors of all parts, in file order. */
+size_t hth_gguf_n_tensor(const hth_gguf *file);
+const hth_gguf_tensor *hth_gguf_tensor_at(const hth_gguf *file, size_t i);
+const hth_gguf_tensor *hth_gguf_find_tensor(const hth_gguf *file, const char *name);
+
+/* Reads size bytes of a tensor from byte `from` on into dst. Safe from several
+ * threads. A file that became shorter is an IO error with file and offset. */
+hearth_status hth_gguf_read(const hth_gguf *file, const hth_gguf_tensor *tensor, uint64_t from,
+                            size_t size, void *dst, hearth_error *err);
+
+/* Maps all parts read-only (once); then hth_gguf_mapped gives a tensor's bytes
+ * where they lie. For files opened from memory the bytes are always there. */
+hearth_status hth_gguf_map(hth_gguf *file, hearth_error *err);
+const void *hth_gguf_mapped(const hth_gguf *file, const hth_gguf_tensor *tensor);
+
+/* For tests: the n-th read from now on (from 1) fails with EIO, or is cut short
+ * when short_read; 0 turns that off. */
+void hth_gguf_fail_read_at(uint64_t n, bool short_read);
+
+#endif

@@ -1,0 +1,41 @@
+/* Block types of GGUF tensors: names, sizes, and which of them this version
+ * computes with. The one table that a new type is added to (with kernels/). */
+#ifndef HTH_FILE_TYPES_H
+#define HTH_FILE_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The numbers are those of the format. */
+typedef enum hth_type {
+    HTH_TYPE_F32 = 0,
+    HTH_TYPE_F16 = 1,
+    HTH_TYPE_Q4_0 = 2,
+    HTH_TYPE_Q8_0 = 8,
+    HTH_TYPE_BF16 = 30,
+} hth_type;
+
+enum { HTH_TYPE_LIMIT = 43 }; /* ids from here on are unknown to the format as of 2026 */
+
+typedef struct hth_type_info {
+    const char *name;   /* "Q4_0" as other programs print it */
+    uint32_t n_weight;  /* weights in a block */
+    uint32_t size;      /* bytes of a block */
+    bool quantised;     /* blocks of small integers with a scale */
+    bool supported;     /* this version computes with it */
+} hth_type_info;
+
+/* NULL for ids that the format does not know (removed ones included). */
+const hth_type_info *hth_type_find(uint32_t id);
+
+/* By name, without regard to case ("q8_0"); false when there is none. */
+bool hth_type_by_name(const char *name, hth_type *type);
+
+/* Bytes of a row of n_col weights; n_col must be a multiple of the block. */
+size_t hth_type_row_size(hth_type type, size_t n_col);
+
+/* "F32, F16, BF16, Q8_0, Q4_0": for messages. */
+const char *hth_type_supported_list(void);
+
+#endif

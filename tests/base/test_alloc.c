@@ -1,0 +1,77 @@
+/* base/alloc.c: counters, injection, arenas, page regions. */
+#include "base/alloc.h"
+#include "support/test.h"
+
+#include <string.h>
+
+TEST(heap_counts_what_is_held)
+{
+    uint64_t before = hth_alloc_held();
+    char *p = hth_alloc(3, 7);
+    CHECK(p && p[20] == 0);
+    CHECK_INT(hth_alloc_held() - before, 21);
+    p = hth_realloc(p, 100, 2);
+    CHECK_INT(hth_alloc_held() - before, 200);
+    hth_free(p);
+    CHECK_INT(hth_alloc_held(), before);
+}
+
+TEST(sizes_that_wrap_are_refused)
+{
+    CHECK(hth_alloc(SIZE_MAX / 2, 3) == NULL);
+    CHECK(hth_alloc(SIZE_MAX, 1) == NULL);
+    CHECK(hth_pages_alloc(SIZE_MAX - 100) == NULL);
+    hth_arena arena = {0};
+    CHECK(hth_arena_alloc(&arena, SIZE_MAX / 4, 8, 8) == NULL);
+    hth_arena_free(&arena);
+}
+
+TEST(nth_allocation_fails_once_or_sticky)
+{
+    hth_alloc_fail_at(2, 0);
+    void *a = hth_alloc(1, 1), *b = hth_alloc(1, 1), *c = hth_alloc(1, 1);
+    CHECK(a && !b && c);
+    hth_free(a);
+    hth_free(c);
+    hth_alloc_fail_at(1, 1);
+    CHECK(!hth_alloc(1, 1) && !hth_pages_alloc(1));
+    hth_alloc_fail_at(0, 0);
+}
+
+TEST(arena_aligns_and_keeps_bytes_apart)
+{
+    uint64_t before = hth_alloc_held();
+    hth_arena arena = {0};
+    test_random r = {1};
+    unsigned char *objects[300];
+    size_t sizes[300];
+    for (int i = 0; i < 300; i++) {
+        size_t align = (size_t)1 << test_random_below(&r, 7);
+        sizes[i] = test_random_below(&r, i % 50 == 0 ? 100000 : 300);
+        objects[i] = hth_arena_alloc(&arena, sizes[i], 1, align);
+        CHECK(objects[i] && ((uintptr_t)objects[i] & (align - 1)) == 0);
+        memset(objects[i], i, sizes[i]);
+    }
+    for (int i = 0; i < 300; i++)
+        for (size_t k = 0; k < sizes[i]; k++)
+            if (objects[i][k] != (unsigned char)i) {
+                CHECK(objects[i][k] == (unsigned char)i);
+                break;
+            }
+    hth_arena_free(&arena);
+    CHECK_INT(hth_alloc_held(), before);
+}
+
+TEST(pages_are_zero_and_aligned)
+{
+    uint64_t before = hth_alloc_held();
+    size_t size = ((size_t)5 << 20) + 12345;
+    unsigned char *p = hth_pages_alloc(size);
+    CHECK(p && ((uintptr_t)p & ((2u << 20) - 1)) == 0);
+    CHECK(p[0] == 0 && p[size - 1] == 0);
+    p[size - 1] = 1;
+    hth_pages_free(p, size);
+    CHECK_INT(hth_alloc_held(), before);
+}
+
+TEST_MAIN

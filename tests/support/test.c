@@ -1,0 +1,185 @@
+/* The runner behind test.h. When $HEARTH_TEST_REPORT names a file, one line per
+ * case is appended to it ("ok|FAIL|skip<TAB>file<TAB>name<TAB>reason"). */
+#define _GNU_SOURCE
+#include "support/test.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static test_case *first, **last = &first;
+static int n_failed_checks;
+static bool skipped;
+static char skip_reason[300];
+
+void test_register(test_case *c)
+{
+    *last = c;
+    last = &c->next;
+}
+
+static void report(const test_case *c, const char *verdict, const char *reason)
+{
+    const char *name = strrchr(c->file, '/') ? strrchr(c->file, '/') + 1 : c->file;
+    printf("%-4s %s %s%s%s\n", verdict, name, c->name, *reason ? ": " : "", reason);
+    fflush(stdout);
+    const char *path = getenv("HEARTH_TEST_REPORT");
+    FILE *f = path ? fopen(path, "a") : NULL;
+    if (f) {
+        fprintf(f, "%s\t%s\t%s\t%s\n", verdict, name, c->name, reason);
+        fclose(f);
+    }
+}
+
+int test_run_all(int argc, char **argv)
+{
+    int n_run = 0, n_failed = 0, n_skipped = 0;
+    for (test_case *c = first; c; c = c->next) {
+        if (argc > 1 && !strstr(c->name, argv[1])) continue;
+        n_failed_checks = 0;
+        skipped = false;
+        c->run();
+        n_run++;
+        if (n_failed_checks > 0) {
+            n_failed++;
+            report(c, "FAIL", "");
+        } else if (skipped) {
+            n_skipped++;
+            report(c, "skip", skip_reason);
+        } else {
+            report(c, "ok", "");
+        }
+    }
+    if (n_run == 0) {
+        fprintf(stderr, "no case matches\n");
+        return 1;
+    }
+    return n_failed > 0 ? 1 : n_skipped == n_run ? 77 : 0;
+}
+
+void test_fail(const char *file, int line, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    n_failed_checks++;
+    fprintf(stderr, "%s:%d: ", file, line);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+bool test_check(bool ok, const char *file, int line, const char *text)
+{
+    if (!ok) test_fail(file, line, "%s", text);
+    return ok;
+}
+
+bool test_check_int(long long a, long long b, const char *file, int line, const char *text)
+{
+    if (a != b) test_fail(file, line, "%s: %lld and %lld", text, a, b);
+    return a == b;
+}
+
+bool test_check_text(const char *a, const char *b, const char *file, int line, const char *text)
+{
+    bool same = a && b && strcmp(a, b) == 0;
+    if (!same) test_fail(file, line, "%s: \"%s\" and \"%s\"", text, a ? a : "(null)", b ? b : "(null)");
+    return same;
+}
+
+bool test_check_bytes(const void *a, const void *b, size_t n, const char *file, int line,
+                      const char *text)
+{
+    const unsigned char *p = a, *q = b;
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] == q[i]) continue;
+        test_fail(file, line, "%s: byte %zu of %zu is 0x%02x and 0x%02x", text, i, n, p[i], q[i]);
+        return false;
+    }
+    return true;
+}
+
+void test_skip(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(skip_reason, sizeof skip_reason, format, args);
+    va_end(args);
+    skipped = true;
+}
+
+const char *test_data(const char *relative)
+{
+    static char paths[8][1024];
+    static int turn;
+    char *path = paths[turn++ % 8];
+    const char *root = getenv("HEARTH_DATA");
+    int n = root ? snprintf(path, sizeof paths[0], "%s/%s", root, relative)
+                 : snprintf(path, sizeof paths[0], "%s/../shared/data/%s", HEARTH_SOURCE_DIR, relative);
+    struct stat st;
+    if (n > 0 && (size_t)n < sizeof paths[0] && stat(path, &st) == 0) return path;
+    test_skip("no test data: %s", path);
+    return NULL;
+}
+
+const char *test_scratch(const char *name)
+{
+    static char paths[8][1024];
+    static int turn;
+    char *path = paths[turn++ % 8];
+    const char *root = getenv("TMPDIR");
+    snprintf(path, sizeof paths[0], "%s/hearth-test-%ld-%s", root ? root : "/tmp", (long)getpid(), name);
+    return path;
+}
+
+char *test_read_file(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f) return NULL;
+    char *bytes = NULL;
+    size_t used = 0, room = 0;
+    for (;;) {
+        if (used + 1 >= room) {
+            room = room ? 2 * room : 1 << 16;
+            char *more = realloc(bytes, room);
+            if (!more) abort();
+            bytes = more;
+        }
+        size_t got = fread(bytes + used, 1, room - used - 1, f);
+        if (got == 0) break;
+        used += got;
+    }
+    fclose(f);
+    bytes[used] = '\0';
+    if (n) *n = used;
+    return bytes;
+}
+
+bool test_write_file(const char *path, const void *data, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    if (!f) return false;
+    bool ok = fwrite(data, 1, n, f) == n;
+    return fclose(f) == 0 && ok;
+}
+
+uint64_t test_random_next(test_random *r)
+{
+    uint64_t z = (r->state += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+uint32_t test_random_below(test_random *r, uint32_t n)
+{
+    return (uint32_t)(((test_random_next(r) >> 32) * n) >> 32);
+}
+
+float test_random_float(test_random *r)
+{
+    return (float)(int64_t)(test_random_next(r) >> 40) * 0x1p-23f - 1.0f;
+}

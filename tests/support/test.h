@@ -1,0 +1,76 @@
+/* A small test header: cases with names that say what is promised, checks that
+ * print both values, loud skips. A program runs all its cases (or those whose
+ * name holds argv[1]) and exits 0, 1, or 77 when every case was skipped.
+ *
+ *     TEST(reader_refuses_empty_file) { CHECK_INT(n, 0); }
+ *     TEST_MAIN
+ */
+#ifndef HEARTH_TESTS_SUPPORT_TEST_H
+#define HEARTH_TESTS_SUPPORT_TEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct test_case {
+    const char *name, *file;
+    void (*run)(void);
+    struct test_case *next;
+} test_case;
+
+void test_register(test_case *c);
+int test_run_all(int argc, char **argv);
+
+/* A failed check is counted and printed; the case goes on. */
+bool test_check(bool ok, const char *file, int line, const char *text);
+bool test_check_int(long long a, long long b, const char *file, int line, const char *text);
+bool test_check_text(const char *a, const char *b, const char *file, int line, const char *text);
+bool test_check_bytes(const void *a, const void *b, size_t n, const char *file, int line,
+                      const char *text);
+/* Marks the running case as skipped, with the reason; return after it. */
+void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Fails the running case with a message. */
+void test_fail(const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Path below the folder of test data (../shared/data beside the checkout, or
+ * $HEARTH_DATA), or NULL (and the case is marked skipped) when it is absent. */
+const char *test_data(const char *relative);
+/* A path for a scratch file of this process. */
+const char *test_scratch(const char *name);
+/* The whole file (freed with free), or NULL; a NUL follows. */
+char *test_read_file(const char *path, size_t *n);
+/* False when it could not be written. */
+bool test_write_file(const char *path, const void *data, size_t n);
+
+/* Deterministic random numbers: splitmix64. */
+typedef struct test_random { uint64_t state; } test_random;
+uint64_t test_random_next(test_random *r);
+uint32_t test_random_below(test_random *r, uint32_t n);
+/* Uniform in [-1, 1). */
+float test_random_float(test_random *r);
+
+#define TEST(NAME)                                                                       \
+    static void NAME(void);                                                              \
+    __attribute__((constructor)) static void register_##NAME(void)                       \
+    {                                                                                    \
+        static test_case c = {#NAME, __FILE__, NAME, NULL};                              \
+        test_register(&c);                                                               \
+    }                                                                                    \
+    static void NAME(void)
+
+#define CHECK(X) test_check((X), __FILE__, __LINE__, #X)
+#define CHECK_INT(A, B) test_check_int((long long)(A), (long long)(B), __FILE__, __LINE__, #A " == " #B)
+#define CHECK_TEXT(A, B) test_check_text((A), (B), __FILE__, __LINE__, #A " == " #B)
+#define CHECK_BYTES(A, B, N) test_check_bytes((A), (B), (N), __FILE__, __LINE__, #A " == " #B)
+/* A call that must succeed; the error's line is printed when it does not. */
+#define CHECK_OK(CALL)                                                                   \
+    do {                                                                                 \
+        hearth_error err_ = {0};                                                         \
+        hearth_error *err = &err_;                                                       \
+        if ((CALL) != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", #CALL, err_.message); \
+    } while (0)
+#define TEST_MAIN                                                                        \
+    int main(int argc, char **argv) { return test_run_all(argc, argv); }
+
+#endif
