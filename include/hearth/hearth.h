@@ -66,6 +66,204 @@ typedef void hearth_log_fn(void *user, hearth_log_level level, const char *line)
  * the default. Process-wide; set it before other threads use the library. */
 HEARTH_API void hearth_log_set(hearth_log_fn *fn, void *user);
 
+/* ---- models ------------------------------------------------------------- */
+
+/* An opened model: weights, vocabulary, hyper-parameters. Immutable; any number
+ * of sessions and threads may use one. */
+typedef struct hearth_model hearth_model;
+
+/* Called from the opening thread while weights are read; false cancels. */
+typedef bool hearth_progress_fn(void *user, uint64_t done_bytes, uint64_t total_bytes);
+
+typedef struct hearth_model_options {
+    uint32_t n_thread; /* that read the weights; 0: one for each core */
+    bool mmap;         /* map the file in place of reading it: same results, less memory, slower decode */
+    hearth_progress_fn *progress; /* may be NULL */
+    void *progress_user;
+} hearth_model_options;
+
+HEARTH_API hearth_model_options hearth_model_defaults(void);
+
+/* Opens a GGUF file (all parts of a split one). A vocabulary that is not
+ * supported does not hinder opening: only functions on text then fail. */
+HEARTH_API hearth_status hearth_model_open(const char *path, const hearth_model_options *options,
+                                           hearth_model **out, hearth_error *err);
+
+/* The same over size bytes in memory, which must stay until the model is closed;
+ * weights are used where they lie. name serves in messages. */
+HEARTH_API hearth_status hearth_model_open_memory(const void *data, size_t size, const char *name,
+                                                  const hearth_model_options *options,
+                                                  hearth_model **out, hearth_error *err);
+
+/* All sessions and batches of the model must be closed before. NULL is allowed. */
+HEARTH_API void hearth_model_close(hearth_model *model);
+
+typedef struct hearth_model_info {
+    const char *path;         /* as given */
+    const char *architecture; /* "llama" */
+    const char *activation;   /* of the feed-forward network: "silu", "drelu", ... */
+    const char *cpu;          /* level of the kernels: "avx512", ... */
+    bool sparse_activation;   /* the activation gives exact zeros */
+    uint32_t n_layer, d_model, n_head, n_head_kv, d_head, d_ff, n_vocab;
+    uint32_t n_ctx_train;     /* context that the model was trained for */
+    uint64_t n_parameter;
+    uint64_t weight_bytes;    /* of all tensors in use */
+    uint64_t token_bytes;     /* of weights that one generated token reads */
+} hearth_model_info;
+
+HEARTH_API void hearth_model_get_info(const hearth_model *model, hearth_model_info *info);
+
+/* ---- text --------------------------------------------------------------- */
+
+typedef enum hearth_tokenize_flags {
+    HEARTH_ADD_SPECIAL = 1,   /* begin- and end-of-text tokens as the vocabulary asks for */
+    HEARTH_PARSE_SPECIAL = 2, /* texts of control tokens become these tokens: for trusted text only */
+} hearth_tokenize_flags;
+
+/* Turns n bytes (any bytes) into *n_ids ids in *ids, to be freed with
+ * hearth_free. UNSUPPORTED when the vocabulary is of a kind that is not. */
+HEARTH_API hearth_status hearth_tokenize(const hearth_model *model, const char *text, size_t n,
+                                         unsigned flags, int32_t **ids, size_t *n_ids,
+                                         hearth_error *err);
+HEARTH_API void hearth_free(void *memory);
+
+/* -1 where the vocabulary has none, or is not supported. */
+HEARTH_API int32_t hearth_token_bos(const hearth_model *model);
+HEARTH_API int32_t hearth_token_eos(const hearth_model *model);
+/* Whether a generation ends with this token. */
+HEARTH_API bool hearth_token_ends(const hearth_model *model, int32_t id);
+
+/* Tokens to text as they come; a UTF-8 character is never cut. */
+typedef struct hearth_decoder hearth_decoder;
+
+/* at_start: the tokens begin a text (the space in front that the vocabulary
+ * implies is dropped); false when they continue one. show_special: control tokens
+ * appear by name. */
+HEARTH_API hearth_status hearth_decoder_open(const hearth_model *model, bool at_start,
+                                             bool show_special, hearth_decoder **out,
+                                             hearth_error *err);
+HEARTH_API void hearth_decoder_close(hearth_decoder *decoder);
+/* The bytes that id completes: *n of them, valid until the next call. ARGUMENT
+ * when id is not in the vocabulary. */
+HEARTH_API hearth_status hearth_decoder_push(hearth_decoder *decoder, int32_t id, const char **text,
+                                             size_t *n, hearth_error *err);
+/* What was held back of an incomplete character. */
+HEARTH_API void hearth_decoder_flush(hearth_decoder *decoder, const char **text, size_t *n);
+
+/* ---- sessions ------------------------------------------------------------- */
+
+/* One sequence of tokens over a model: its KV cache and position. Used by one
+ * thread at a time. */
+typedef struct hearth_session hearth_session;
+
+typedef enum hearth_kv_type { HEARTH_KV_F16 = 0, HEARTH_KV_F32 = 1 } hearth_kv_type;
+
+typedef struct hearth_session_options {
+    uint32_t n_ctx;    /* positions; 0: as the model was trained, at most 4096 */
+    uint32_t n_batch;  /* prompt tokens computed at once; 0: this session is stepped by batches only */
+    uint32_t n_thread; /* 0: one for each core */
+    hearth_kv_type kv; /* element type of the cache: part of what decides the result */
+} hearth_session_options;
+
+/* n_ctx 0, n_batch 256, n_thread 0, kv F16. */
+HEARTH_API hearth_session_options hearth_session_defaults(void);
+
+HEARTH_API hearth_status hearth_session_open(const hearth_model *model,
+                                             const hearth_session_options *options,
+                                             hearth_session **out, hearth_error *err);
+HEARTH_API void hearth_session_close(hearth_session *session);
+
+/* Bytes that a session with these options allocates; 0 when that overflows. */
+HEARTH_API uint64_t hearth_session_bytes(const hearth_model *model,
+                                         const hearth_session_options *options);
+
+/* Appends n tokens and computes the logits after the last one. The bits do not
+ * depend on how a text is cut into calls. CONTEXT when they do not fit: nothing is
+ * appended then. After another error the position is where it was. */
+HEARTH_API hearth_status hearth_session_eval(hearth_session *session, const int32_t *tokens, size_t n,
+                                             hearth_error *err);
+/* float[n_vocab] after the last token; NULL before the first. Valid until the
+ * next call on the session. */
+HEARTH_API const float *hearth_session_logits(const hearth_session *session);
+
+/* As eval, but hands the logits of every token to fn, in order; a status other
+ * than HEARTH_OK from fn ends it. */
+typedef hearth_status hearth_logits_fn(void *user, size_t i_token, const float *logits,
+                                       hearth_error *err);
+HEARTH_API hearth_status hearth_session_eval_each(hearth_session *session, const int32_t *tokens,
+                                                  size_t n, hearth_logits_fn *fn, void *user,
+                                                  hearth_error *err);
+
+HEARTH_API uint32_t hearth_session_position(const hearth_session *session);
+HEARTH_API uint32_t hearth_session_n_ctx(const hearth_session *session);
+HEARTH_API uint32_t hearth_session_n_thread(const hearth_session *session);
+/* Forgets all tokens from position on. ARGUMENT when there are not so many. */
+HEARTH_API hearth_status hearth_session_truncate(hearth_session *session, uint32_t position,
+                                                 hearth_error *err);
+
+/* Counts, from now on, how many neurons of each layer give something else than
+ * zero. Costs a pass over the hidden values. */
+HEARTH_API void hearth_session_count_live(hearth_session *session, bool on);
+/* share[n_layer]: live neurons per token and layer since counting began, 0 to 1.
+ * Returns the number of tokens counted. */
+HEARTH_API uint64_t hearth_session_live(const hearth_session *session, double *share);
+
+/* ---- batches -------------------------------------------------------------- */
+
+/* Steps several sessions of one model at once: weights are read once for all. A
+ * session's bits do not depend on its company. */
+typedef struct hearth_batch hearth_batch;
+
+/* Up to n_row tokens at once; n_thread 0: one for each core. */
+HEARTH_API hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_row, uint32_t n_thread,
+                                           hearth_batch **out, hearth_error *err);
+HEARTH_API void hearth_batch_close(hearth_batch *batch);
+/* Appends n tokens of a session to the batch, which must hold them all. A session
+ * stands in a batch once. */
+HEARTH_API hearth_status hearth_batch_add(hearth_batch *batch, hearth_session *session,
+                                          const int32_t *tokens, size_t n, hearth_error *err);
+/* Computes what was added; each session then has the logits after its last token.
+ * Empties the batch. */
+HEARTH_API hearth_status hearth_batch_run(hearth_batch *batch, hearth_error *err);
+
+/* ---- sampling --------------------------------------------------------------- */
+
+typedef struct hearth_logit_bias {
+    int32_t id;
+    float bias; /* added to the logit; -infinity bans the token */
+} hearth_logit_bias;
+
+/* Applied in this order: bias, penalties, top-k, typical, top-p, min-p,
+ * temperature, draw. */
+typedef struct hearth_sampler_options {
+    float temperature;       /* 0: greedy (the largest logit, the lowest id among equals) */
+    int32_t top_k;           /* 0: all */
+    float typical_p;         /* 1: off */
+    float top_p;             /* 1: off */
+    float min_p;             /* 0: off */
+    float repeat_penalty;    /* 1: off */
+    float presence_penalty;  /* 0: off */
+    float frequency_penalty; /* 0: off */
+    int32_t repeat_last_n;   /* tokens that penalties look at; -1: all, 0: none */
+    uint64_t seed;           /* same seed, same text, on every machine */
+    const hearth_logit_bias *bias;
+    size_t n_bias;
+} hearth_sampler_options;
+
+/* temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, no penalties, seed 0. */
+HEARTH_API hearth_sampler_options hearth_sampler_defaults(void);
+
+typedef struct hearth_sampler hearth_sampler;
+HEARTH_API hearth_status hearth_sampler_open(const hearth_model *model,
+                                             const hearth_sampler_options *options,
+                                             hearth_sampler **out, hearth_error *err);
+HEARTH_API void hearth_sampler_close(hearth_sampler *sampler);
+/* Tells the penalties of a token of the prompt, or of one that was chosen. */
+HEARTH_API void hearth_sampler_accept(hearth_sampler *sampler, int32_t id);
+/* Chooses a token by logits[n_vocab]. */
+HEARTH_API hearth_status hearth_sampler_pick(hearth_sampler *sampler, const float *logits, int32_t *id,
+                                             hearth_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,24 @@
+/* What the files of engine/ share behind hearth.h. */
+#ifndef HTH_ENGINE_ENGINE_H
+#define HTH_ENGINE_ENGINE_H
+
+#include "file/gguf.h"
+#include "model/model.h"
+#include "run/run.h"
+#include "text/tokenizer.h"
+
+struct hearth_model {
+    hth_gguf *file;
+    hth_model *model;
+    hth_kernels kernels;
+    hth_tokenizer *tokenizer;      /* NULL: see tokenizer_error */
+    hearth_error tokenizer_error;  /* why text is not possible with this file */
+    uint8_t *weights;              /* matrices, when they were read */
+    size_t weights_size;
+    hth_arena vectors;             /* norms, biases and factors as floats */
+};
+
+/* load.c: gives every binding of m->model its weights, by reading or mapping. */
+hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err);
+
+#endif

@@ -1,0 +1,100 @@
+/* Models as hearth.h promises them: a file opened, bound, loaded, with its
+ * tokenizer. Everything is undone in reverse order by hearth_model_close. */
+#include "base/alloc.h"
+#include "engine/engine.h"
+
+#include <string.h>
+
+hearth_model_options hearth_model_defaults(void) { return (hearth_model_options){0}; }
+
+/* Takes over file, also when it fails. */
+static hearth_status open_file(hth_gguf *file, const hearth_model_options *options, hearth_model **out,
+                               hearth_error *err)
+{
+    hth_cpu level;
+    hearth_model *m = hth_alloc(1, sizeof *m);
+    if (!m) {
+        hth_gguf_close(file);
+        return hth_fail_memory(err, sizeof *m, "a model");
+    }
+    m->file = file;
+    hearth_status st = hth_cpu_choose(&level, err);
+    if (st != HEARTH_OK) goto fail;
+    hth_kernels_init(&m->kernels, level);
+    if ((st = hth_model_open(file, &m->model, err)) != HEARTH_OK) goto fail;
+    st = hth_tokenizer_open(file, &m->tokenizer, &m->tokenizer_error);
+    if (st == HEARTH_ERROR_MEMORY) {
+        if (err) *err = m->tokenizer_error;
+        goto fail;
+    }
+    if ((st = hth_engine_load(m, options, err)) != HEARTH_OK) goto fail;
+    *out = m;
+    return HEARTH_OK;
+fail:
+    hearth_model_close(m);
+    return st;
+}
+
+hearth_status hearth_model_open(const char *path, const hearth_model_options *options, hearth_model **out,
+                                hearth_error *err)
+{
+    hearth_model_options o = options ? *options : hearth_model_defaults();
+    hth_gguf *file;
+    *out = NULL;
+    hearth_status st = hth_gguf_open(path, &file, err);
+    return st == HEARTH_OK ? open_file(file, &o, out, err) : st;
+}
+
+hearth_status hearth_model_open_memory(const void *data, size_t size, const char *name,
+                                       const hearth_model_options *options, hearth_model **out, hearth_error *err)
+{
+    hearth_model_options o = options ? *options : hearth_model_defaults();
+    hth_gguf *file;
+    *out = NULL;
+    o.mmap = true; /* the weights already lie in memory */
+    hearth_status st = hth_gguf_open_memory(data, size, name, &file, err);
+    return st == HEARTH_OK ? open_file(file, &o, out, err) : st;
+}
+
+void hearth_model_close(hearth_model *m)
+{
+    if (!m) return;
+    hth_pages_free(m->weights, m->weights_size);
+    hth_arena_free(&m->vectors);
+    hth_tokenizer_close(m->tokenizer);
+    hth_model_close(m->model);
+    hth_gguf_close(m->file);
+    hth_free(m);
+}
+
+/* Weights that one generated token reads: all but the embedding table, of which
+ * it reads a row, unless the head is tied to it. */
+static uint64_t token_bytes(const hth_model *m)
+{
+    uint64_t embedding = m->token_embd.row_size * m->token_embd.n_row;
+    return m->tied ? m->weight_size : m->weight_size - embedding + m->token_embd.row_size;
+}
+
+void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
+{
+    const hth_hparams *h = &m->model->hparams;
+    *info = (hearth_model_info){.path = hth_gguf_path(m->file),
+                                .architecture = h->family->name,
+                                .activation = hth_activation_name(h->activation),
+                                .cpu = hth_cpu_name(m->kernels.level),
+                                .sparse_activation = hth_activation_is_sparse(h->activation),
+                                .n_layer = h->n_layer,
+                                .d_model = h->d_model,
+                                .n_head = h->n_head,
+                                .n_head_kv = h->n_head_kv,
+                                .d_head = h->d_head,
+                                .d_ff = h->d_ff,
+                                .n_vocab = h->n_vocab,
+                                .n_ctx_train = h->n_ctx_train,
+                                .weight_bytes = m->model->weight_size,
+                                .token_bytes = token_bytes(m->model)};
+    for (size_t i = 0; i < m->model->n_binding; i++) {
+        const hth_gguf_tensor *t = m->model->bindings[i].tensor;
+        info->n_parameter += t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3];
+    }
+}

@@ -1,0 +1,165 @@
+/* Text and sampling as hearth.h promises them: thin covers over text/ and
+ * sample/. */
+#include "base/alloc.h"
+#include "engine/engine.h"
+#include "sample/sampler.h"
+
+#include <string.h>
+
+/* ---- tokens ------------------------------------------------------------------------ */
+
+static hearth_status need_tokenizer(const hearth_model *m, hearth_error *err)
+{
+    if (m->tokenizer) return HEARTH_OK;
+    if (err) *err = m->tokenizer_error;
+    return m->tokenizer_error.status;
+}
+
+hearth_status hearth_tokenize(const hearth_model *m, const char *text, size_t n, unsigned flags, int32_t **ids,
+                              size_t *n_ids, hearth_error *err)
+{
+    *ids = NULL;
+    *n_ids = 0;
+    hearth_status st = need_tokenizer(m, err);
+    if (st != HEARTH_OK) return st;
+    unsigned f = (flags & HEARTH_ADD_SPECIAL ? (unsigned)HTH_TOKENIZE_ADD_SPECIAL : 0u) |
+                 (flags & HEARTH_PARSE_SPECIAL ? (unsigned)HTH_TOKENIZE_PARSE_SPECIAL : 0u);
+    hth_ids list = {0};
+    st = hth_tokenize(m->tokenizer, text, n, f, &list, NULL, err);
+    if (st != HEARTH_OK) {
+        hth_ids_free(&list);
+        return st;
+    }
+    *ids = list.id;
+    *n_ids = list.n;
+    return HEARTH_OK;
+}
+
+void hearth_free(void *memory) { hth_free(memory); }
+
+int32_t hearth_token_bos(const hearth_model *m) { return m->tokenizer ? hth_tokenizer_bos(m->tokenizer) : -1; }
+int32_t hearth_token_eos(const hearth_model *m) { return m->tokenizer ? hth_tokenizer_eos(m->tokenizer) : -1; }
+
+bool hearth_token_ends(const hearth_model *m, int32_t id)
+{
+    return m->tokenizer && id >= 0 && id < hth_tokenizer_n_vocab(m->tokenizer) && hth_tokenizer_ends(m->tokenizer, id);
+}
+
+/* ---- streams of text ------------------------------------------------------------------ */
+
+struct hearth_decoder {
+    hth_detok detok;
+    char *room;
+};
+
+hearth_status hearth_decoder_open(const hearth_model *m, bool at_start, bool show_special, hearth_decoder **out,
+                                  hearth_error *err)
+{
+    *out = NULL;
+    hearth_status st = need_tokenizer(m, err);
+    if (st != HEARTH_OK) return st;
+    hearth_decoder *d = hth_alloc(1, sizeof *d);
+    size_t size = hth_detok_room(m->tokenizer);
+    if (d) d->room = hth_alloc(1, size);
+    if (!d || !d->room) {
+        hth_free(d);
+        return hth_fail_memory(err, size, "a decoder");
+    }
+    hth_detok_init(&d->detok, m->tokenizer, show_special, at_start);
+    *out = d;
+    return HEARTH_OK;
+}
+
+void hearth_decoder_close(hearth_decoder *d)
+{
+    if (!d) return;
+    hth_free(d->room);
+    hth_free(d);
+}
+
+hearth_status hearth_decoder_push(hearth_decoder *d, int32_t id, const char **text, size_t *n, hearth_error *err)
+{
+    int32_t n_vocab = hth_tokenizer_n_vocab(d->detok.tok);
+    if (id < 0 || id >= n_vocab)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %d: the vocabulary has 0 to %d", id, n_vocab - 1);
+    *n = hth_detok_push(&d->detok, id, d->room);
+    *text = d->room;
+    return HEARTH_OK;
+}
+
+void hearth_decoder_flush(hearth_decoder *d, const char **text, size_t *n)
+{
+    *n = hth_detok_flush(&d->detok, d->room);
+    *text = d->room;
+}
+
+/* ---- sampling ---------------------------------------------------------------------------- */
+
+struct hearth_sampler {
+    hth_sampler *sampler;
+};
+
+hearth_sampler_options hearth_sampler_defaults(void)
+{
+    hth_sampler_params p = hth_sampler_defaults();
+    return (hearth_sampler_options){.temperature = p.temperature,
+                                    .top_k = p.top_k,
+                                    .typical_p = p.typical_p,
+                                    .top_p = p.top_p,
+                                    .min_p = p.min_p,
+                                    .repeat_penalty = p.repeat_penalty,
+                                    .presence_penalty = p.presence_penalty,
+                                    .frequency_penalty = p.frequency_penalty,
+                                    .repeat_last_n = p.repeat_last_n,
+                                    .seed = p.seed};
+}
+
+hearth_status hearth_sampler_open(const hearth_model *m, const hearth_sampler_options *options, hearth_sampler **out,
+                                  hearth_error *err)
+{
+    hearth_sampler_options o = options ? *options : hearth_sampler_defaults();
+    hth_sampler_params p = {.temperature = o.temperature,
+                            .top_k = o.top_k,
+                            .typical_p = o.typical_p,
+                            .top_p = o.top_p,
+                            .min_p = o.min_p,
+                            .repeat_penalty = o.repeat_penalty,
+                            .presence_penalty = o.presence_penalty,
+                            .frequency_penalty = o.frequency_penalty,
+                            .repeat_last_n = o.repeat_last_n,
+                            .seed = o.seed,
+                            .n_bias = o.n_bias};
+    *out = NULL;
+    hearth_sampler *s = hth_alloc(1, sizeof *s);
+    hth_logit_bias *bias = hth_alloc(o.n_bias, sizeof *bias);
+    hearth_status st = HEARTH_OK;
+    if (!s || !bias) {
+        st = hth_fail_memory(err, sizeof *s, "a sampler");
+        goto done;
+    }
+    for (size_t i = 0; i < o.n_bias; i++) bias[i] = (hth_logit_bias){o.bias[i].id, o.bias[i].bias};
+    p.bias = bias;
+    st = hth_sampler_open((int32_t)m->model->hparams.n_vocab, &p, &s->sampler, err);
+done:
+    hth_free(bias);
+    if (st != HEARTH_OK) {
+        hth_free(s);
+    } else {
+        *out = s;
+    }
+    return st;
+}
+
+void hearth_sampler_close(hearth_sampler *s)
+{
+    if (!s) return;
+    hth_sampler_close(s->sampler);
+    hth_free(s);
+}
+
+void hearth_sampler_accept(hearth_sampler *s, int32_t id) { hth_sampler_accept(s->sampler, id); }
+
+hearth_status hearth_sampler_pick(hearth_sampler *s, const float *logits, int32_t *id, hearth_error *err)
+{
+    return hth_sampler_pick(s->sampler, logits, id, err);
+}

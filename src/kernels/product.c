@@ -1,0 +1,86 @@
+/* Cuts matrix products into units of rows for the pool. Called by run/ for every
+ * product of a token; a unit's rows depend on the matrix alone. */
+#include "kernels/product.h"
+
+/* Weights of one unit: large enough to amortise claiming it, small enough that
+ * a slow thread costs little. */
+enum { UNIT_SIZE = 64 << 10 };
+
+typedef struct product_job {
+    const hth_kernels *k;
+    const hth_output *outputs;
+    size_t n_output, n_tok;
+    size_t rows_per_unit[HTH_PRODUCT_MAX], unit_end[HTH_PRODUCT_MAX];
+    hth_act act;
+    const hth_rounding *rounding;
+} product_job;
+
+static size_t n_row_of(const hth_output *o) { return o->list ? o->n_list : o->matrix->n_row; }
+
+static void round_token(void *arg, size_t t, uint32_t i_thread)
+{
+    (void)i_thread;
+    const product_job *job = arg;
+    size_t n_col = job->outputs[0].matrix->n_col, n_block = n_col / HTH_ACT_BLOCK;
+    const hth_rounding *r = job->rounding;
+    job->k->quant_act(job->act.x + t * n_col, n_col, r->q + t * n_col, r->d + t * n_block,
+                      r->sum + t * n_block);
+}
+
+static void add_bias(const product_job *job, const hth_output *o, size_t first, size_t end)
+{
+    size_t n_row = n_row_of(o);
+    for (size_t t = 0; t < job->n_tok; t++) {
+        float *y = o->y + t * n_row;
+        if (o->list) {
+            for (size_t i = first; i < end; i++) y[i] += o->bias[o->list[i]];
+        } else {
+            job->k->add(y + first, o->bias + first, end - first, y + first);
+        }
+    }
+}
+
+static void compute_unit(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    (void)i_thread;
+    const product_job *job = arg;
+    size_t i = 0;
+    while (i_unit >= job->unit_end[i]) i++;
+    const hth_output *o = &job->outputs[i];
+    size_t n_row = n_row_of(o), first = (i_unit - (i ? job->unit_end[i - 1] : 0)) * job->rows_per_unit[i];
+    size_t end = first + job->rows_per_unit[i] < n_row ? first + job->rows_per_unit[i] : n_row;
+    hth_rows rows = {.w = o->matrix->data,
+                     .row_size = o->matrix->row_size,
+                     .n_col = o->matrix->n_col,
+                     .list = o->list,
+                     .first = first,
+                     .end = end,
+                     .act = job->act,
+                     .n_tok = job->n_tok,
+                     .y = o->y,
+                     .y_stride = n_row};
+    job->k->rows[o->matrix->type](&rows);
+    if (o->bias) add_bias(job, o, first, end);
+}
+
+void hth_product(const hth_kernels *k, hth_pool *pool, const hth_rounding *rounding, const float *x,
+                 size_t n_tok, const hth_output *outputs, size_t n_output)
+{
+    product_job job = {.k = k,
+                       .outputs = outputs,
+                       .n_output = n_output,
+                       .n_tok = n_tok,
+                       .rounding = rounding,
+                       .act = {x, rounding->q, rounding->d, rounding->sum}};
+    bool quantised = false;
+    size_t n_unit = 0;
+    for (size_t i = 0; i < n_output; i++) {
+        const hth_matrix *m = outputs[i].matrix;
+        quantised |= hth_type_find(m->type)->quantised;
+        job.rows_per_unit[i] = m->row_size < UNIT_SIZE ? UNIT_SIZE / m->row_size : 1;
+        n_unit += (n_row_of(&outputs[i]) + job.rows_per_unit[i] - 1) / job.rows_per_unit[i];
+        job.unit_end[i] = n_unit;
+    }
+    if (quantised) hth_pool_run(pool, round_token, &job, n_tok);
+    hth_pool_run(pool, compute_unit, &job, n_unit);
+}

@@ -1,0 +1,41 @@
+/* Matrix products on a pool: several matrices with one input at a time (q, k and
+ * v; gate and up). The input is rounded once, the rows are cut into units by
+ * their bytes, never by the number of threads. */
+#ifndef HTH_KERNELS_PRODUCT_H
+#define HTH_KERNELS_PRODUCT_H
+
+#include "base/pool.h"
+#include "kernels/kernels.h"
+
+/* A matrix as the kernels see it; n_row == 0: absent. */
+typedef struct hth_matrix {
+    hth_type type;
+    size_t n_row, n_col, row_size;
+    const uint8_t *data; /* rows in file order */
+} hth_matrix;
+
+/* Room for the rounded form of n_tok inputs of up to n_col values. */
+typedef struct hth_rounding {
+    int8_t *q;    /* [n_tok * n_col] */
+    float *d;     /* [n_tok * n_col / 32] */
+    int32_t *sum; /* [n_tok * n_col / 32] */
+} hth_rounding;
+
+/* One output of a product: y[t * n_row + i] = matrix row i . x_t (+ bias[i]). With
+ * a list (n_tok must be 1) y[i] belongs to row list[i], i below n_list. */
+typedef struct hth_output {
+    const hth_matrix *matrix;
+    const float *bias; /* [n_row] or NULL */
+    const int32_t *list;
+    size_t n_list;
+    float *y;
+} hth_output;
+
+enum { HTH_PRODUCT_MAX = 3 };
+
+/* x[n_tok][n_col] times up to HTH_PRODUCT_MAX matrices of the same n_col.
+ * Allocates nothing. */
+void hth_product(const hth_kernels *k, hth_pool *pool, const hth_rounding *rounding, const float *x,
+                 size_t n_tok, const hth_output *outputs, size_t n_output);
+
+#endif

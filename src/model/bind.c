@@ -1,0 +1,264 @@
+/* Tensors bound by name: every tensor that the family needs is found, its type
+ * and shape are checked against the hyper-parameters, and a list remembers where
+ * its weights are wanted. What is optional and absent stays NULL or empty. */
+#include "base/checked.h"
+#include "base/log.h"
+#include "model/model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MAX_VOCAB = 4194304,
+    TENSORS_PER_LAYER = 16,
+    TENSORS_BESIDES = 4,
+};
+
+typedef struct binder {
+    hth_model *model;
+    hearth_error *err;
+    char name[64];
+} binder;
+
+static const hth_gguf_tensor *find(binder *b, const char *name)
+{
+    snprintf(b->name, sizeof b->name, "%s", name);
+    return hth_gguf_find_tensor(b->model->file, b->name);
+}
+
+static const hth_gguf_tensor *find_in_layer(binder *b, uint32_t i_layer, const char *name)
+{
+    snprintf(b->name, sizeof b->name, "blk.%u.%s", i_layer, name);
+    return hth_gguf_find_tensor(b->model->file, b->name);
+}
+
+static hearth_status missing(binder *b)
+{
+    return hth_fail(b->err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' is missing (needed by architecture %s)",
+                    hth_gguf_path(b->model->file), b->name, b->model->hparams.family->name);
+}
+
+static void remember(binder *b, hth_binding binding)
+{
+    b->model->bindings[b->model->n_binding++] = binding;
+    b->model->weight_size += binding.tensor->size;
+}
+
+static hearth_status check_type(binder *b, const hth_gguf_tensor *t)
+{
+    const hth_type_info *info = hth_type_find(t->type);
+    if (info && info->supported) return HEARTH_OK;
+    return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: tensor '%s' (info at byte %llu) has type %s; supported: %s",
+                    hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at,
+                    info ? info->name : "unknown", hth_type_supported_list());
+}
+
+static hearth_status wrong_shape(binder *b, const hth_gguf_tensor *t, uint64_t n_col, uint64_t n_row)
+{
+    return hth_fail(b->err, HEARTH_ERROR_FORMAT,
+                    "%s: tensor '%s' (info at byte %llu) is [%llu, %llu, %llu, %llu], but the metadata ask for [%llu, %llu]",
+                    hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at,
+                    (unsigned long long)t->dim[0], (unsigned long long)t->dim[1],
+                    (unsigned long long)t->dim[2], (unsigned long long)t->dim[3], (unsigned long long)n_col,
+                    (unsigned long long)n_row);
+}
+
+/* A matrix of n_row rows of n_col weights. */
+static hearth_status bind_matrix(binder *b, const hth_gguf_tensor *t, size_t n_row, size_t n_col, hth_matrix *m)
+{
+    if (!t) return missing(b);
+    hearth_status st = check_type(b, t);
+    if (st != HEARTH_OK) return st;
+    if (t->dim[0] != n_col || t->dim[1] != n_row || t->dim[2] != 1 || t->dim[3] != 1)
+        return wrong_shape(b, t, n_col, n_row);
+    *m = (hth_matrix){.type = t->type, .n_row = n_row, .n_col = n_col, .row_size = hth_type_row_size(t->type, n_col)};
+    remember(b, (hth_binding){.tensor = t, .matrix = m});
+    return HEARTH_OK;
+}
+
+/* A vector of n floats, in any float type. */
+static hearth_status bind_vector(binder *b, const hth_gguf_tensor *t, size_t n, const float **vector)
+{
+    if (!t) return missing(b);
+    hearth_status st = check_type(b, t);
+    if (st != HEARTH_OK) return st;
+    if (hth_type_find(t->type)->quantised)
+        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: tensor '%s' (info at byte %llu) has type %s; norms and biases are F32, F16 or BF16",
+                        hth_gguf_part_path(b->model->file, t->i_part), b->name,
+                        (unsigned long long)t->info_at, hth_type_find(t->type)->name);
+    if (t->dim[0] != n || t->dim[1] != 1 || t->dim[2] != 1 || t->dim[3] != 1) return wrong_shape(b, t, n, 1);
+    remember(b, (hth_binding){.tensor = t, .vector = vector, .n = n});
+    return HEARTH_OK;
+}
+
+static hearth_status bind_optional_vector(binder *b, const hth_gguf_tensor *t, size_t n, const float **vector)
+{
+    return t ? bind_vector(b, t, n, vector) : HEARTH_OK;
+}
+
+/* ---- the parts of a model ------------------------------------------------------ */
+
+/* The vocabulary is what the embedding holds; metadata must not ask for more. */
+static hearth_status bind_embedding(binder *b)
+{
+    hth_model *m = b->model;
+    const hth_gguf_tensor *t = find(b, "token_embd.weight");
+    if (!t) return missing(b);
+    if (t->dim[1] < 1 || t->dim[1] > MAX_VOCAB) return wrong_shape(b, t, m->hparams.d_model, MAX_VOCAB);
+    m->hparams.n_vocab = (uint32_t)t->dim[1];
+    hearth_status st = bind_matrix(b, t, m->hparams.n_vocab, m->hparams.d_model, &m->token_embd);
+    if (st != HEARTH_OK) return st;
+
+    const hth_gguf_value *tokens = hth_gguf_find(m->file, "tokenizer.ggml.tokens");
+    if (!tokens || tokens->type != HTH_GGUF_ARRAY) return HEARTH_OK;
+    if (tokens->n_element > m->hparams.n_vocab)
+        return hth_fail(b->err, HEARTH_ERROR_FORMAT,
+                        "%s: tokenizer.ggml.tokens at %llu holds %llu tokens, but token_embd.weight has %u rows",
+                        hth_gguf_path(m->file), (unsigned long long)tokens->offset,
+                        (unsigned long long)tokens->n_element, m->hparams.n_vocab);
+    if (tokens->n_element < m->hparams.n_vocab)
+        hth_log(HEARTH_LOG_WARN, "%s: %u embedding rows for %llu tokens: the rest is padding",
+                hth_gguf_path(m->file), m->hparams.n_vocab, (unsigned long long)tokens->n_element);
+    return HEARTH_OK;
+}
+
+static hearth_status bind_head(binder *b)
+{
+    hth_model *m = b->model;
+    hearth_status st = bind_vector(b, find(b, "output_norm.weight"), m->hparams.d_model, &m->output_norm);
+    if (st != HEARTH_OK) return st;
+    if (m->hparams.family->rope_freqs) {
+        st = bind_optional_vector(b, find(b, "rope_freqs.weight"), m->hparams.rope.n_rot / 2, &m->rope_freqs);
+        if (st != HEARTH_OK) return st;
+    }
+    const hth_gguf_tensor *t = find(b, "output.weight");
+    m->tied = t == NULL;
+    return m->tied ? HEARTH_OK : bind_matrix(b, t, m->hparams.n_vocab, m->hparams.d_model, &m->output);
+}
+
+static hearth_status bind_attention(binder *b, uint32_t i, hth_layer *l)
+{
+    const hth_hparams *h = &b->model->hparams;
+    size_t n_q = (size_t)l->n_head * h->d_head, n_kv = (size_t)l->n_head_kv * h->d_head;
+    hearth_status st;
+    if ((st = bind_vector(b, find_in_layer(b, i, "attn_norm.weight"), h->d_model, &l->attn_norm)) != HEARTH_OK ||
+        (st = bind_matrix(b, find_in_layer(b, i, "attn_q.weight"), n_q, h->d_model, &l->q)) != HEARTH_OK ||
+        (st = bind_matrix(b, find_in_layer(b, i, "attn_k.weight"), n_kv, h->d_model, &l->k)) != HEARTH_OK ||
+        (st = bind_matrix(b, find_in_layer(b, i, "attn_v.weight"), n_kv, h->d_model, &l->v)) != HEARTH_OK ||
+        (st = bind_matrix(b, find_in_layer(b, i, "attn_output.weight"), h->d_model, n_q, &l->o)) != HEARTH_OK ||
+        (st = bind_optional_vector(b, find_in_layer(b, i, "attn_q.bias"), n_q, &l->q_bias)) != HEARTH_OK ||
+        (st = bind_optional_vector(b, find_in_layer(b, i, "attn_k.bias"), n_kv, &l->k_bias)) != HEARTH_OK ||
+        (st = bind_optional_vector(b, find_in_layer(b, i, "attn_v.bias"), n_kv, &l->v_bias)) != HEARTH_OK)
+        return st;
+    return bind_optional_vector(b, find_in_layer(b, i, "attn_output.bias"), h->d_model, &l->o_bias);
+}
+
+static hearth_status cut_clusters(binder *b, uint32_t i_layer, hth_layer *l)
+{
+    l->n_cluster = (l->d_ff + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS;
+    hth_cluster *c = hth_arena_alloc(&b->model->arena, l->n_cluster, sizeof *c, 4);
+    if (!c) return hth_fail_memory(b->err, l->n_cluster * sizeof *c, "clusters");
+    for (uint32_t i = 0; i < l->n_cluster; i++) {
+        uint32_t first = i * HTH_CLUSTER_NEURONS, left = l->d_ff - first;
+        c[i] = (hth_cluster){i_layer, first, left < HTH_CLUSTER_NEURONS ? left : HTH_CLUSTER_NEURONS};
+    }
+    l->clusters = c;
+    return HEARTH_OK;
+}
+
+static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
+{
+    const hth_hparams *h = &b->model->hparams;
+    hearth_status st;
+    if ((st = bind_vector(b, find_in_layer(b, i, "ffn_norm.weight"), h->d_model, &l->ffn_norm)) != HEARTH_OK)
+        return st;
+    const hth_gguf_tensor *gate = find_in_layer(b, i, "ffn_gate.weight");
+    if (gate && (st = bind_matrix(b, gate, l->d_ff, h->d_model, &l->gate)) != HEARTH_OK) return st;
+    if (!gate && h->activation == HTH_ACTIVATION_DRELU) return missing(b);
+    if ((st = bind_matrix(b, find_in_layer(b, i, "ffn_up.weight"), l->d_ff, h->d_model, &l->up)) != HEARTH_OK ||
+        (st = bind_matrix(b, find_in_layer(b, i, "ffn_down.weight"), h->d_model, l->d_ff, &l->down)) != HEARTH_OK ||
+        (st = bind_optional_vector(b, find_in_layer(b, i, "ffn_up.bias"), l->d_ff, &l->up_bias)) != HEARTH_OK ||
+        (st = bind_optional_vector(b, find_in_layer(b, i, "ffn_down.bias"), h->d_model, &l->down_bias)) != HEARTH_OK)
+        return st;
+    if (gate) {
+        st = bind_optional_vector(b, find_in_layer(b, i, "ffn_gate.bias"), l->d_ff, &l->gate_bias);
+        if (st != HEARTH_OK) return st;
+    }
+    return cut_clusters(b, i, l);
+}
+
+/* ---- the whole ------------------------------------------------------------------ */
+
+static hearth_status allocate(binder *b)
+{
+    hth_model *m = b->model;
+    size_t n = (size_t)m->hparams.n_layer * TENSORS_PER_LAYER + TENSORS_BESIDES;
+    m->layers = hth_arena_alloc(&m->arena, m->hparams.n_layer, sizeof *m->layers, 64);
+    m->bindings = hth_arena_alloc(&m->arena, n, sizeof *m->bindings, 16);
+    if (m->layers && m->bindings) return HEARTH_OK;
+    return hth_fail_memory(b->err, n * sizeof *m->bindings, "the layers of a model");
+}
+
+/* Layers that the metadata do not announce: a sign that block_count is wrong. */
+static hearth_status check_block_count(binder *b)
+{
+    const hth_hparams *h = &b->model->hparams;
+    const hth_gguf_tensor *t = find_in_layer(b, h->n_layer, "attn_norm.weight");
+    if (!t) return HEARTH_OK;
+    return hth_fail(b->err, HEARTH_ERROR_FORMAT,
+                    "%s: tensor '%s' (info at byte %llu) is there, but %s.block_count is %u",
+                    hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at,
+                    h->family->name, h->n_layer);
+}
+
+static void warn_of_unused(const hth_model *m)
+{
+    size_t unused = hth_gguf_n_tensor(m->file) - m->n_binding;
+    if (unused > 0)
+        hth_log(HEARTH_LOG_WARN, "%s: %zu of %zu tensors are not used by architecture %s",
+                hth_gguf_path(m->file), unused, hth_gguf_n_tensor(m->file), m->hparams.family->name);
+}
+
+static hearth_status bind_all(binder *b, const hth_layer_sizes *sizes)
+{
+    hth_model *m = b->model;
+    hearth_status st;
+    if ((st = allocate(b)) != HEARTH_OK) return st;
+    if ((st = check_block_count(b)) != HEARTH_OK) return st;
+    if ((st = bind_embedding(b)) != HEARTH_OK) return st;
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
+        hth_layer *l = &m->layers[i];
+        l->n_head = sizes[i].n_head, l->n_head_kv = sizes[i].n_head_kv, l->d_ff = sizes[i].d_ff;
+        if ((st = bind_attention(b, i, l)) != HEARTH_OK) return st;
+        if ((st = bind_ffn(b, i, l)) != HEARTH_OK) return st;
+    }
+    return bind_head(b);
+}
+
+hearth_status hth_model_open(const hth_gguf *file, hth_model **out, hearth_error *err)
+{
+    *out = NULL;
+    hth_model *m = hth_alloc(1, sizeof *m);
+    if (!m) return hth_fail_memory(err, sizeof *m, "a model");
+    m->file = file;
+    binder b = {.model = m, .err = err};
+    hth_layer_sizes *sizes = NULL;
+    hearth_status st = hth_model_read_hparams(file, &m->arena, &m->hparams, &sizes, err);
+    if (st == HEARTH_OK) st = bind_all(&b, sizes);
+    if (st != HEARTH_OK) {
+        hth_model_close(m);
+        return st;
+    }
+    warn_of_unused(m);
+    *out = m;
+    return HEARTH_OK;
+}
+
+void hth_model_close(hth_model *model)
+{
+    if (!model) return;
+    hth_arena_free(&model->arena);
+    hth_free(model);
+}

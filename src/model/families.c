@@ -1,0 +1,55 @@
+/* The family table, and the names of activations. */
+#include "model/family.h"
+
+#include <string.h>
+
+static const hth_family families[] = {
+    {.name = "llama", .rope = HTH_ROPE_NEIGHBOURS, .activation = HTH_ACTIVATION_SILU, .rope_freqs = true},
+};
+
+static bool text_is(hth_text text, const char *name)
+{
+    return text.n == strlen(name) && memcmp(text.bytes, name, text.n) == 0;
+}
+
+const hth_family *hth_family_find(hth_text name)
+{
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (text_is(name, families[i].name)) return &families[i];
+    return NULL;
+}
+
+const char *hth_family_list(void) { return "llama"; }
+
+/* The gated form carries the first name, the plain form the second: both mean
+ * the same function; whether there is a gate is decided by the tensors. */
+static const struct {
+    const char *name;
+    hth_activation activation;
+} activation_names[] = {
+    {"swiglu", HTH_ACTIVATION_SILU}, {"silu", HTH_ACTIVATION_SILU},   {"geglu", HTH_ACTIVATION_GELU},
+    {"gelu", HTH_ACTIVATION_GELU},   {"reglu", HTH_ACTIVATION_RELU},  {"relu", HTH_ACTIVATION_RELU},
+    {"relu2", HTH_ACTIVATION_RELU2}, {"drelu", HTH_ACTIVATION_DRELU},
+};
+
+bool hth_activation_by_name(hth_text name, hth_activation *activation)
+{
+    for (size_t i = 0; i < sizeof activation_names / sizeof *activation_names; i++) {
+        if (!text_is(name, activation_names[i].name)) continue;
+        *activation = activation_names[i].activation;
+        return true;
+    }
+    return false;
+}
+
+const char *hth_activation_name(hth_activation activation)
+{
+    static const char *const names[HTH_N_ACTIVATION] = {"silu", "gelu", "relu", "relu2", "drelu"};
+    return names[activation];
+}
+
+bool hth_activation_is_sparse(hth_activation activation)
+{
+    return activation == HTH_ACTIVATION_RELU || activation == HTH_ACTIVATION_RELU2 ||
+           activation == HTH_ACTIVATION_DRELU;
+}

@@ -1,0 +1,261 @@
+/* Hyper-parameters from the metadata. Every value is checked against its range
+ * before it is used as a size; limits are in one table of constants below. Keys
+ * and defaults: the format's documentation, as llama.cpp reads them. */
+#include "base/log.h"
+#include "model/model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Above every known model by 2 to 10 times. */
+enum {
+    MAX_LAYER = 1024,
+    MAX_HEAD = 4096,
+    MAX_D_MODEL = 262144,
+    MAX_D_FF = 1048576,
+    MAX_D_HEAD = 65536,
+    MAX_CONTEXT = 16777216,
+};
+
+typedef struct reader {
+    const hth_gguf *file;
+    const char *arch;
+    char key[160];
+    hearth_error *err;
+} reader;
+
+static const char *key_of(reader *r, const char *name)
+{
+    snprintf(r->key, sizeof r->key, "%s.%s", r->arch, name);
+    return r->key;
+}
+
+static hearth_status missing(reader *r)
+{
+    char why[120];
+    snprintf(why, sizeof why, "architecture %s", r->arch);
+    return hth_gguf_missing(r->file, r->key, why, r->err);
+}
+
+/* An integer key; required when *value is 0 on entry. */
+static hearth_status read_size(reader *r, const char *name, uint64_t min, uint64_t max, uint32_t *value)
+{
+    uint64_t v = *value;
+    bool found;
+    hearth_status st = hth_gguf_get_uint(r->file, key_of(r, name), min, max, &v, &found, r->err);
+    if (st != HEARTH_OK) return st;
+    if (!found && *value == 0) return missing(r);
+    *value = (uint32_t)v;
+    return HEARTH_OK;
+}
+
+static hearth_status read_float(reader *r, const char *name, double min, double max, double *value,
+                                bool *found)
+{
+    return hth_gguf_get_float(r->file, key_of(r, name), min, max, value, found, r->err);
+}
+
+/* A count that may be one number or an array with an entry for each layer. */
+static hearth_status read_per_layer(reader *r, const char *name, uint64_t max, uint32_t n_layer,
+                                    uint32_t *values, bool *found)
+{
+    const hth_gguf_value *v = hth_gguf_find(r->file, key_of(r, name));
+    *found = v != NULL;
+    if (!v) return HEARTH_OK;
+    if (v->type != HTH_GGUF_ARRAY) {
+        uint64_t one = 0;
+        hearth_status st = hth_gguf_get_uint(r->file, r->key, 1, max, &one, NULL, r->err);
+        for (uint32_t i = 0; i < n_layer; i++) values[i] = (uint32_t)one;
+        return st;
+    }
+    if ((v->element_type != HTH_GGUF_I32 && v->element_type != HTH_GGUF_U32) || v->n_element != n_layer)
+        return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                        "%s: %s at %llu: an array of %u 32-bit integers is wanted, one for each layer",
+                        hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, n_layer);
+    for (uint32_t i = 0; i < n_layer; i++) {
+        int64_t one = v->element_type == HTH_GGUF_I32 ? hth_gguf_element_int(v, i)
+                                                      : (int64_t)hth_gguf_element_uint(v, i);
+        if (one < 1 || (uint64_t)one > max)
+            return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: entry %u is %lld, allowed are 1 to %llu",
+                            hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, i, (long long)one,
+                            (unsigned long long)max);
+        values[i] = (uint32_t)one;
+    }
+    return HEARTH_OK;
+}
+
+/* ---- the parts --------------------------------------------------------------- */
+
+static hearth_status find_family(reader *r, hth_hparams *h)
+{
+    hth_text name = {0};
+    bool found;
+    hearth_status st = hth_gguf_get_text(r->file, "general.architecture", &name, &found, r->err);
+    if (st != HEARTH_OK) return st;
+    if (!found) return hth_gguf_missing(r->file, "general.architecture", "every model", r->err);
+    h->family = hth_family_find(name);
+    if (!h->family) {
+        char shown[80];
+        return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: architecture '%s' is not supported; supported: %s", hth_gguf_path(r->file),
+                        hth_escape(shown, sizeof shown, name.bytes, name.n), hth_family_list());
+    }
+    r->arch = h->family->name;
+    return HEARTH_OK;
+}
+
+static hearth_status refuse_experts(reader *r)
+{
+    uint64_t n = 0;
+    hearth_status st = hth_gguf_get_uint(r->file, key_of(r, "expert_count"), 0, UINT32_MAX, &n, NULL, r->err);
+    if (st != HEARTH_OK || n == 0) return st;
+    return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: %s is %llu: mixtures of experts are not supported yet; dense models are",
+                    hth_gguf_path(r->file), r->key, (unsigned long long)n);
+}
+
+/* Heads and FFN widths, which may differ by layer. */
+static hearth_status read_layer_sizes(reader *r, hth_arena *arena, hth_hparams *h, hth_layer_sizes **out)
+{
+    uint32_t n = h->n_layer;
+    uint32_t *values = hth_arena_alloc(arena, n, 3 * sizeof *values, 4);
+    hth_layer_sizes *sizes = hth_arena_alloc(arena, n, sizeof *sizes, 4);
+    if (!values || !sizes) return hth_fail_memory(r->err, n * sizeof *sizes, "layer sizes");
+    uint32_t *head = values, *kv = values + n, *ff = values + 2 * n;
+    bool found;
+    hearth_status st = read_per_layer(r, "attention.head_count", MAX_HEAD, n, head, &found);
+    if (st != HEARTH_OK) return st;
+    if (!found) return missing(r);
+    memcpy(kv, head, n * sizeof *kv);
+    st = read_per_layer(r, "attention.head_count_kv", MAX_HEAD, n, kv, &found);
+    if (st != HEARTH_OK) return st;
+    st = read_per_layer(r, "feed_forward_length", MAX_D_FF, n, ff, &found);
+    if (st != HEARTH_OK) return st;
+    if (!found) return missing(r);
+    for (uint32_t i = 0; i < n; i++) {
+        if (head[i] % kv[i] != 0)
+            return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                            "%s: layer %u has %u heads, but %s.attention.head_count_kv is %u, which does not divide it",
+                            hth_gguf_path(r->file), i, head[i], r->arch, kv[i]);
+        sizes[i] = (hth_layer_sizes){head[i], kv[i], ff[i]};
+        if (head[i] > h->n_head) h->n_head = head[i];
+        if (kv[i] > h->n_head_kv) h->n_head_kv = kv[i];
+        if (ff[i] > h->d_ff) h->d_ff = ff[i];
+    }
+    *out = sizes;
+    return HEARTH_OK;
+}
+
+static hearth_status read_head_size(reader *r, hth_hparams *h, const hth_layer_sizes *sizes)
+{
+    uint32_t key = 0, value = 0;
+    if (h->d_model % sizes[0].n_head == 0) key = h->d_model / sizes[0].n_head;
+    value = key;
+    bool stated = hth_gguf_find(r->file, key_of(r, "attention.key_length")) != NULL;
+    if (!stated && key == 0)
+        return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                        "%s: %s.embedding_length %u is no multiple of %u heads, and there is no %s",
+                        hth_gguf_path(r->file), r->arch, h->d_model, sizes[0].n_head, r->key);
+    if (key == 0) key = 1;
+    hearth_status st = read_size(r, "attention.key_length", 2, MAX_D_HEAD, &key);
+    if (st != HEARTH_OK) return st;
+    if (value == 0) value = key;
+    st = read_size(r, "attention.value_length", 1, MAX_D_HEAD, &value);
+    if (st != HEARTH_OK) return st;
+    if (value != key)
+        return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: %s is %u, but %s.attention.key_length is %u: different lengths are not supported",
+                        hth_gguf_path(r->file), r->key, value, r->arch, key);
+    h->d_head = key;
+    return HEARTH_OK;
+}
+
+static hearth_status read_scaling_type(reader *r, hth_rope *rope)
+{
+    static const struct {
+        const char *name;
+        hth_rope_scaling scaling;
+    } kinds[] = {{"none", HTH_SCALING_NONE}, {"linear", HTH_SCALING_LINEAR}, {"yarn", HTH_SCALING_YARN}};
+    hth_text type = {0};
+    bool found;
+    hearth_status st = hth_gguf_get_text(r->file, key_of(r, "rope.scaling.type"), &type, &found, r->err);
+    if (st != HEARTH_OK) return st;
+    rope->scaling = HTH_SCALING_LINEAR;
+    if (!found) return HEARTH_OK;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (type.n == strlen(kinds[i].name) && memcmp(type.bytes, kinds[i].name, type.n) == 0) {
+            rope->scaling = kinds[i].scaling;
+            return HEARTH_OK;
+        }
+    char shown[80];
+    return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: %s '%s' is not supported; supported: none, linear, yarn", hth_gguf_path(r->file),
+                    r->key, hth_escape(shown, sizeof shown, type.bytes, type.n));
+}
+
+static hearth_status read_rope(reader *r, hth_hparams *h)
+{
+    hth_rope *rope = &h->rope;
+    *rope = (hth_rope){.kind = h->family->rope, .n_rot = h->d_head, .base = 10000.0, .attn_factor = 1.0};
+    hearth_status st = read_size(r, "rope.dimension_count", 2, h->d_head, &rope->n_rot);
+    if (st != HEARTH_OK) return st;
+    if (rope->n_rot % 2 != 0)
+        return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                        "%s: %u dimensions rotate (key_length or rope.dimension_count): an even number is wanted",
+                        hth_gguf_path(r->file), rope->n_rot);
+    if ((st = read_float(r, "rope.freq_base", 1e-3, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;
+    if ((st = read_scaling_type(r, rope)) != HEARTH_OK) return st;
+    bool found;
+    if ((st = read_float(r, "rope.scaling.factor", 0.0, 1e6, &rope->factor, &found)) != HEARTH_OK) return st;
+    if (!found && (st = read_float(r, "rope.scale_linear", 0.0, 1e6, &rope->factor, NULL)) != HEARTH_OK)
+        return st;
+    if (rope->factor == 0.0 || rope->scaling == HTH_SCALING_NONE) rope->factor = 1.0;
+    uint32_t original = h->n_ctx_train;
+    if ((st = read_size(r, "rope.scaling.original_context_length", 1, MAX_CONTEXT, &original)) != HEARTH_OK)
+        return st;
+    rope->n_ctx_original = original;
+    return read_float(r, "rope.scaling.attn_factor", 1e-3, 1e3, &rope->attn_factor, NULL);
+}
+
+static hearth_status read_activation(reader *r, hth_hparams *h)
+{
+    hth_text name = {0};
+    bool found;
+    hearth_status st = hth_gguf_get_text(r->file, "hearth.ffn.activation", &name, &found, r->err);
+    h->activation = h->family->activation;
+    if (st != HEARTH_OK || !found || hth_activation_by_name(name, &h->activation)) return st;
+    char shown[80];
+    return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: hearth.ffn.activation '%s' is not known; known: swiglu, silu, geglu, gelu, reglu, relu, relu2, drelu",
+                    hth_gguf_path(r->file), hth_escape(shown, sizeof shown, name.bytes, name.n));
+}
+
+static hearth_status read_epsilon(reader *r, hth_hparams *h)
+{
+    double eps = 0.0;
+    bool found;
+    hearth_status st = read_float(r, "attention.layer_norm_rms_epsilon", 0.0, 1.0, &eps, &found);
+    if (st != HEARTH_OK) return st;
+    if (!found) return missing(r);
+    if (eps == 0.0) hth_log(HEARTH_LOG_WARN, "%s: %s is 0", hth_gguf_path(r->file), r->key);
+    h->norm_eps = (float)eps;
+    return HEARTH_OK;
+}
+
+hearth_status hth_model_read_hparams(const hth_gguf *file, hth_arena *arena, hth_hparams *h,
+                                     hth_layer_sizes **per_layer, hearth_error *err)
+{
+    reader r = {.file = file, .err = err};
+    *h = (hth_hparams){0};
+    hearth_status st;
+    if ((st = find_family(&r, h)) != HEARTH_OK) return st;
+    if ((st = refuse_experts(&r)) != HEARTH_OK) return st;
+    if ((st = read_size(&r, "block_count", 1, MAX_LAYER, &h->n_layer)) != HEARTH_OK) return st;
+    if ((st = read_size(&r, "context_length", 1, MAX_CONTEXT, &h->n_ctx_train)) != HEARTH_OK) return st;
+    if ((st = read_size(&r, "embedding_length", 1, MAX_D_MODEL, &h->d_model)) != HEARTH_OK) return st;
+    if ((st = read_layer_sizes(&r, arena, h, per_layer)) != HEARTH_OK) return st;
+    if ((st = read_head_size(&r, h, *per_layer)) != HEARTH_OK) return st;
+    if ((st = read_epsilon(&r, h)) != HEARTH_OK) return st;
+    if ((st = read_rope(&r, h)) != HEARTH_OK) return st;
+    return read_activation(&r, h);
+}

@@ -1,0 +1,87 @@
+/* A model's description: hyper-parameters from the metadata and tensors bound by
+ * name, with all shapes and types checked. Weights are not touched here: the
+ * engine decides where they lie and fills in the pointers. */
+#ifndef HTH_MODEL_MODEL_H
+#define HTH_MODEL_MODEL_H
+
+#include "base/alloc.h"
+#include "kernels/product.h"
+#include "model/cluster.h"
+#include "model/family.h"
+
+typedef enum hth_rope_scaling { HTH_SCALING_NONE, HTH_SCALING_LINEAR, HTH_SCALING_YARN } hth_rope_scaling;
+
+/* golden/README 3.1 and 3.3 give the meaning of each. */
+typedef struct hth_rope {
+    hth_rope_kind kind;
+    uint32_t n_rot; /* dimensions that rotate; the rest of a head passes */
+    double base;
+    hth_rope_scaling scaling;
+    double factor;
+    double n_ctx_original; /* YaRN */
+    double attn_factor;    /* multiplies cosine and sine */
+} hth_rope;
+
+typedef struct hth_hparams {
+    const hth_family *family;
+    uint32_t n_layer, d_model, n_vocab;
+    uint32_t n_ctx_train;
+    uint32_t d_head; /* of keys and of values */
+    /* The largest over the layers, which may differ. */
+    uint32_t n_head, n_head_kv, d_ff;
+    float norm_eps;
+    hth_rope rope;
+    hth_activation activation;
+} hth_hparams;
+
+typedef struct hth_layer {
+    uint32_t n_head, n_head_kv, d_ff;
+    const float *attn_norm; /* [d_model] */
+    hth_matrix q, k, v;     /* [n_head * d_head], [n_head_kv * d_head] rows of d_model */
+    const float *q_bias, *k_bias, *v_bias;
+    hth_matrix o; /* d_model rows of n_head * d_head */
+    const float *o_bias;
+    const float *ffn_norm; /* [d_model] */
+    hth_matrix gate, up;   /* d_ff rows of d_model; gate may be absent */
+    const float *gate_bias, *up_bias;
+    hth_matrix down; /* d_model rows of d_ff */
+    const float *down_bias;
+    const hth_cluster *clusters; /* cover 0..d_ff, ascending */
+    uint32_t n_cluster;
+} hth_layer;
+
+/* One tensor and where its weights are wanted: exactly one of matrix and vector. */
+typedef struct hth_binding {
+    const hth_gguf_tensor *tensor;
+    hth_matrix *matrix;
+    const float **vector; /* n floats, converted */
+    size_t n;
+} hth_binding;
+
+typedef struct hth_model {
+    const hth_gguf *file;
+    hth_hparams hparams;
+    hth_matrix token_embd; /* n_vocab rows of d_model */
+    const float *output_norm;
+    hth_matrix output; /* token_embd itself where the head is tied */
+    bool tied;
+    const float *rope_freqs; /* [n_rot / 2] or NULL */
+    hth_layer *layers;
+    hth_binding *bindings;
+    size_t n_binding;
+    uint64_t weight_size; /* bytes of all bound tensors */
+    hth_arena arena;
+} hth_model;
+
+/* Reads and checks metadata and directory. file must outlive the model. */
+hearth_status hth_model_open(const hth_gguf *file, hth_model **out, hearth_error *err);
+void hth_model_close(hth_model *model);
+
+/* Metadata alone (hparams.c). per_layer arrays hold n_layer entries. */
+typedef struct hth_layer_sizes {
+    uint32_t n_head, n_head_kv, d_ff;
+} hth_layer_sizes;
+hearth_status hth_model_read_hparams(const hth_gguf *file, hth_arena *arena, hth_hparams *hparams,
+                                     hth_layer_sizes **per_layer, hearth_error *err);
+
+#endif

@@ -1,0 +1,44 @@
+/* From the residual stream to logits, for the rows that want them. Called by
+ * step.c last; the one place where values that are not finite are noticed. */
+#include "run/run_int.h"
+
+#include "base/bits.h"
+
+#include <string.h>
+
+/* Moves the wanted rows to the front of x; returns their number. */
+static uint32_t gather_wanted(hth_step *s)
+{
+    size_t d = s->model->hparams.d_model;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_row; i++) {
+        if (!s->rows[i].want_logits) continue;
+        if (i != n) memcpy(s->x + n * d, s->x + i * d, d * sizeof *s->x);
+        n++;
+    }
+    return n;
+}
+
+static bool all_finite(const float *x, size_t n)
+{
+    uint32_t worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t magnitude = hth_bits_of(x[i]) & 0x7fffffffu;
+        worst = magnitude > worst ? magnitude : worst;
+    }
+    return worst < 0x7f800000u;
+}
+
+hearth_status hth_run_head(hth_step *s, float *logits, hearth_error *err)
+{
+    uint32_t n_want = gather_wanted(s);
+    if (n_want == 0) return HEARTH_OK;
+    s->n_row = n_want;
+    hth_run_norm(s, s->model->output_norm);
+    hth_output head = {.matrix = s->model->tied ? &s->model->token_embd : &s->model->output, .y = logits};
+    hth_product(s->k, s->pool, &s->rounding, s->normed, n_want, &head, 1);
+    if (all_finite(logits, (size_t)n_want * s->model->hparams.n_vocab)) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_NUMERIC,
+                    "%s: a logit is not finite: the weights hold NaN or infinity, or a sum overflowed",
+                    hth_gguf_path(s->model->file));
+}

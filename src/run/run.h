@@ -1,0 +1,71 @@
+/* One step through the layers: rows of tokens, of one or several sequences, from
+ * ids to logits. The order of the files is that of a token: step.c, embed.c,
+ * attention.c, ffn.c, head.c. Nothing here allocates after hth_step_open. */
+#ifndef HTH_RUN_RUN_H
+#define HTH_RUN_RUN_H
+
+#include "base/pool.h"
+#include "model/model.h"
+
+/* ---- the cache of one sequence (attention.c) -------------------------------------- */
+
+typedef enum hth_kv_type { HTH_KV_F16 = 0, HTH_KV_F32 } hth_kv_type;
+
+/* Keys and values of all layers: layer, then KV head, then position, then d_head
+ * values, so that one head's positions are one stream. */
+typedef struct hth_kv {
+    hth_kv_type type;
+    uint32_t n_ctx;
+    size_t element_size;
+    uint8_t *memory;
+    size_t size;
+    size_t *layer_at; /* [n_layer] byte offset of a layer's keys; its values follow */
+} hth_kv;
+
+/* Bytes that a cache of n_ctx positions takes; false when that overflows. */
+bool hth_kv_size(const hth_model *model, hth_kv_type type, uint32_t n_ctx, size_t *size);
+hearth_status hth_kv_open(hth_kv *kv, const hth_model *model, hth_kv_type type, uint32_t n_ctx,
+                          hearth_error *err);
+void hth_kv_close(hth_kv *kv);
+
+/* ---- the observation point (ffn.c) ------------------------------------------------- */
+
+/* What can be seen of one layer's feed-forward network, for n_tok tokens. gate is
+ * NULL where the family has none. Valid during the call only. */
+typedef struct hth_observation {
+    uint32_t i_layer;
+    size_t n_tok, d_model, d_ff;
+    const float *residual; /* [n_tok][d_model], before the norm */
+    const float *input;    /* [n_tok][d_model], after the norm */
+    const float *gate;     /* [n_tok][d_ff], before the activation */
+    const float *up;       /* [n_tok][d_ff] */
+    const float *hidden;   /* [n_tok][d_ff], what goes into down */
+} hth_observation;
+typedef void hth_observer_fn(void *user, const hth_observation *seen);
+
+/* ---- steps (step.c) ------------------------------------------------------------------ */
+
+/* One token of one sequence. Rows of a sequence stand in ascending positions. */
+typedef struct hth_row {
+    hth_kv *kv;
+    int32_t token; /* below n_vocab */
+    uint32_t position; /* below kv->n_ctx; all before it are in the cache or in earlier rows */
+    bool want_logits;
+} hth_row;
+
+typedef struct hth_step hth_step;
+
+/* A workspace for up to n_row rows at once. kernels and pool must outlive it. */
+hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, hth_pool *pool, uint32_t n_row,
+                            hth_step **out, hearth_error *err);
+void hth_step_close(hth_step *step);
+/* Bytes of that workspace. */
+bool hth_step_size(const hth_model *model, uint32_t n_row, uint32_t n_thread, size_t *size);
+void hth_step_observe(hth_step *step, hth_observer_fn *fn, void *user);
+
+/* Computes n_row rows (1 to the workspace's) and writes the logits of the rows
+ * that want them, in order: logits[n_want][n_vocab]. NUMERIC when a logit is not
+ * finite. */
+hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, float *logits, hearth_error *err);
+
+#endif

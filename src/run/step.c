@@ -1,0 +1,149 @@
+/* A batch of rows through all layers. Called by the engine for every prompt piece
+ * and every generated token. A row's bits depend on its own sequence alone: rows
+ * meet only in matrix products, which compute each row as if it were the only one. */
+#include "run/run_int.h"
+
+#include "base/checked.h"
+
+#include <string.h>
+
+/* ---- the workspace ------------------------------------------------------------- */
+
+/* Walks over all buffers twice: with memory NULL to know the size, then to cut. */
+typedef struct cutter {
+    uint8_t *memory;
+    size_t used;
+    bool overflow;
+} cutter;
+
+static void *cut(cutter *c, size_t n, size_t size)
+{
+    size_t bytes, end;
+    if (!hth_mul_size(n, size, &bytes) || !hth_add_size(c->used, bytes, &end) || end > SIZE_MAX - 64) {
+        c->overflow = true;
+        return NULL;
+    }
+    void *p = c->memory ? c->memory + c->used : NULL;
+    c->used = (end + 63) & ~(size_t)63;
+    return p;
+}
+
+static size_t widest_input(const hth_hparams *h)
+{
+    size_t n = h->d_model, heads = (size_t)h->n_head * h->d_head;
+    if (heads > n) n = heads;
+    return h->d_ff > n ? h->d_ff : n;
+}
+
+static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
+{
+    const hth_hparams *h = &model->hparams;
+    size_t n_q = (size_t)h->n_head * h->d_head, n_kv = (size_t)h->n_head_kv * h->d_head;
+    size_t n_pair = h->rope.n_rot / 2, f = sizeof(float);
+    s->x = cut(c, n_row * h->d_model, f);
+    s->normed = cut(c, n_row * h->d_model, f);
+    s->q = cut(c, n_row * n_q, f);
+    s->kv = cut(c, n_row * n_kv, 2 * f);
+    s->heads = cut(c, n_row * n_q, f);
+    s->gate = cut(c, n_row * h->d_ff, f);
+    s->up = cut(c, n_row * h->d_ff, f);
+    s->hidden = cut(c, n_row * h->d_ff, f);
+    s->out = cut(c, n_row * h->d_model, f);
+    s->cosine = cut(c, n_row * n_pair, f);
+    s->sine = cut(c, n_row * n_pair, f);
+    s->frequency = cut(c, n_pair, sizeof(double));
+    s->scratch = cut(c, n_thread * h->d_head, f);
+    size_t widest = widest_input(h), n_block = widest / HTH_ACT_BLOCK + 1;
+    s->rounding.q = cut(c, n_row * widest, 1);
+    s->rounding.d = cut(c, n_row * n_block, f);
+    s->rounding.sum = cut(c, n_row * n_block, sizeof(int32_t));
+}
+
+bool hth_step_size(const hth_model *model, uint32_t n_row, uint32_t n_thread, size_t *size)
+{
+    cutter c = {0};
+    hth_step s;
+    cut_buffers(&c, model, n_row, n_thread, &s);
+    *size = c.used + sizeof s;
+    return !c.overflow;
+}
+
+hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, hth_pool *pool, uint32_t n_row,
+                            hth_step **out, hearth_error *err)
+{
+    *out = NULL;
+    hth_step *s = hth_alloc(1, sizeof *s);
+    if (!s) return hth_fail_memory(err, sizeof *s, "a step");
+    *s = (hth_step){.model = model, .k = kernels, .pool = pool, .n_row_max = n_row};
+    cutter c = {0};
+    cut_buffers(&c, model, n_row, hth_pool_n_thread(pool), s);
+    s->size = c.used;
+    s->memory = c.overflow ? NULL : hth_pages_alloc(s->size);
+    if (!s->memory) {
+        hth_free(s);
+        return hth_fail(err, HEARTH_ERROR_MEMORY,
+                        "out of memory: %zu bytes for a workspace of %u rows; ask for a smaller --batch", c.used,
+                        n_row);
+    }
+    c = (cutter){.memory = s->memory};
+    cut_buffers(&c, model, n_row, hth_pool_n_thread(pool), s);
+    hth_run_rope_init(s);
+    *out = s;
+    return HEARTH_OK;
+}
+
+void hth_step_close(hth_step *step)
+{
+    if (!step) return;
+    hth_pages_free(step->memory, step->size);
+    hth_free(step);
+}
+
+void hth_step_observe(hth_step *step, hth_observer_fn *fn, void *user)
+{
+    step->observe = fn;
+    step->observe_user = user;
+}
+
+/* ---- row by row -------------------------------------------------------------------- */
+
+typedef struct norm_job {
+    hth_step *s;
+    const float *w;
+} norm_job;
+
+static void norm_row(void *arg, size_t i, uint32_t i_thread)
+{
+    (void)i_thread;
+    const norm_job *job = arg;
+    const hth_hparams *h = &job->s->model->hparams;
+    size_t at = i * h->d_model;
+    job->s->k->rms_norm(job->s->x + at, job->w, h->d_model, 1.0f / (float)h->d_model, h->norm_eps,
+                        job->s->normed + at);
+}
+
+void hth_run_norm(hth_step *s, const float *w)
+{
+    norm_job job = {s, w};
+    hth_pool_run(s->pool, norm_row, &job, s->n_row);
+}
+
+void hth_run_add_out(hth_step *s)
+{
+    s->k->add(s->x, s->out, (size_t)s->n_row * s->model->hparams.d_model, s->x);
+}
+
+/* ---- the step ------------------------------------------------------------------------ */
+
+hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, float *logits, hearth_error *err)
+{
+    step->rows = rows;
+    step->n_row = n_row;
+    hth_run_embed(step);
+    hth_run_rope_tables(step);
+    for (uint32_t i = 0; i < step->model->hparams.n_layer; i++) {
+        hth_run_attention(step, i);
+        hth_run_ffn(step, i);
+    }
+    return hth_run_head(step, logits, err);
+}
