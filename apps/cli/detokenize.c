@@ -1,0 +1,70 @@
+/* hearth detokenize: ids to text, byte for byte. */
+#include "cli/verbs.h"
+#include "common/model_args.h"
+#include "common/output.h"
+#include "file/gguf.h"
+#include "text/tokenizer.h"
+
+#include <stdlib.h>
+
+static const option_spec options[] = {
+    {"ids", 0, OPTION_FILE, "FILE", "token ids, decimal, with white space between; default: stdin", 0, 0, NULL, false},
+    {"pieces", 0, OPTION_FLAG, NULL, "print id and text of each token on a line of its own", 0, 0, NULL, false},
+    {"no-bos", 0, OPTION_FLAG, NULL, "the ids continue a text: keep the leading space", 0, 0, NULL, false},
+    {"special", 0, OPTION_FLAG, NULL, "show control tokens by name", 0, 0, NULL, false},
+    {0},
+};
+
+static int print_text(const hth_tokenizer *tok, const args *a, const int32_t *ids, size_t n)
+{
+    hth_detok d;
+    size_t n_out;
+    char *out = malloc(hth_detok_room(tok));
+    if (!out) return report_text("out of memory");
+    hth_detok_init(&d, tok, args_has(a, "special"), !args_has(a, "no-bos"));
+    for (size_t i = 0; i < n; i++) {
+        if (args_has(a, "pieces")) {
+            char shown[1200];
+            const char *piece = hth_token_piece(tok, ids[i], true, &n_out);
+            printf("%d\t%s\n", ids[i], hth_escape(shown, sizeof shown, piece, n_out));
+            continue;
+        }
+        n_out = hth_detok_push(&d, ids[i], out);
+        fwrite(out, 1, n_out, stdout);
+    }
+    n_out = hth_detok_flush(&d, out);
+    fwrite(out, 1, n_out, stdout);
+    free(out);
+    return 0;
+}
+
+static int run(const args *a)
+{
+    hearth_error err;
+    hth_gguf *file = NULL;
+    hth_tokenizer *tok = NULL;
+    int status = EXIT_OTHER;
+    if (hth_gguf_open(args_operand(a, 0), &file, &err) != HEARTH_OK || hth_tokenizer_open(file, &tok, &err) != HEARTH_OK) {
+        report(&err);
+    } else {
+        size_t n;
+        int32_t *ids = read_ids(args_text(a, "ids", "-"), (uint32_t)hth_tokenizer_n_vocab(tok), &n);
+        if (ids) status = print_text(tok, a, ids, n);
+        free(ids);
+    }
+    hth_tokenizer_close(tok);
+    hth_gguf_close(file);
+    return status;
+}
+
+const verb verb_detokenize = {
+    .name = "detokenize",
+    .operands = "MODEL",
+    .n_operand_min = 1,
+    .n_operand_max = 1,
+    .summary = "turn token ids into text",
+    .details = "Writes the bytes as they are: nothing is trimmed, no newline is added.\n",
+    .example = "hearth tokenize model.gguf -p Hello | hearth detokenize model.gguf",
+    .groups = {options},
+    .run = run,
+};

@@ -1,0 +1,86 @@
+/* hearth logits: the logits of every position of a list of ids, as raw floats. */
+#include "cli/verbs.h"
+#include "common/model_args.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const option_spec options[] = {
+    {"ids", 0, OPTION_FILE, "FILE", "token ids, decimal, with white space between; - is stdin", 0, 0, NULL, false},
+    {"output", 'o', OPTION_FILE, "FILE", "where to write", 0, 0, NULL, false},
+    {0},
+};
+
+typedef struct sink {
+    FILE *out;
+    const char *path;
+    size_t n_vocab;
+} sink;
+
+/* The format is little-endian; so are all machines that this builds for. */
+static hearth_status write_logits(void *user, size_t i_token, const float *logits, hearth_error *err)
+{
+    sink *s = user;
+    (void)i_token;
+    if (interrupted()) {
+        *err = (hearth_error){HEARTH_ERROR_CANCELLED, "interrupted; nothing was kept"};
+        return HEARTH_ERROR_CANCELLED;
+    }
+    if (fwrite(logits, sizeof *logits, s->n_vocab, s->out) == s->n_vocab) return HEARTH_OK;
+    err->status = HEARTH_ERROR_IO;
+    snprintf(err->message, sizeof err->message, "%s: %s", s->path, strerror(errno));
+    return err->status;
+}
+
+static int write_all(hearth_session *session, const int32_t *ids, size_t n, const char *path, size_t n_vocab)
+{
+    hearth_error err;
+    sink s = {fopen(path, "wb"), path, n_vocab};
+    if (!s.out) return report_text("%s: %s", path, strerror(errno));
+    hearth_status st = hearth_session_eval_each(session, ids, n, write_logits, &s, &err);
+    if (fclose(s.out) != 0 && st == HEARTH_OK) {
+        remove(path);
+        return report_text("%s: %s", path, strerror(errno));
+    }
+    if (st == HEARTH_OK) return 0;
+    remove(path);
+    return report(&err);
+}
+
+static int run(const args *a)
+{
+    const char *ids_path = args_text(a, "ids", NULL), *out_path = args_text(a, "output", NULL);
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    hearth_model_info info;
+    size_t n = 0;
+    int status = EXIT_OTHER;
+    if (!ids_path || !out_path) return usage_error("logits needs --ids FILE and -o FILE");
+    catch_interrupt();
+    if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;
+    hearth_model_get_info(model, &info);
+    int32_t *ids = read_ids(ids_path, info.n_vocab, &n);
+    if (ids && n == 0) {
+        report_text("%s: no ids", ids_path);
+    } else if (ids && open_session(a, model, n > info.n_ctx_train ? info.n_ctx_train : (uint32_t)n, &session)) {
+        status = write_all(session, ids, n, out_path, info.n_vocab);
+    }
+    free(ids);
+    hearth_session_close(session);
+    hearth_model_close(model);
+    return status;
+}
+
+const verb verb_logits = {
+    .name = "logits",
+    .operands = "MODEL",
+    .n_operand_min = 1,
+    .n_operand_max = 1,
+    .summary = "write the logits of every position of a list of token ids",
+    .details = "The ids are fed as they stand, at positions 0, 1, 2, ... The output is float32,\n"
+               "little-endian, [number of ids][vocabulary].\n",
+    .example = "hearth logits model.gguf --ids prompt.ids -o prompt.f32 --kv f32",
+    .groups = {options, model_options},
+    .run = run,
+};

@@ -1,0 +1,64 @@
+/* The program: finds the verb and hands over. Everything a verb can do is in its
+ * own file; everything that verbs share is in apps/common. */
+#define _GNU_SOURCE
+#include "cli/verbs.h"
+#include "common/output.h"
+
+#include <hearth/hearth.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+static const verb *const verbs[] = {&verb_run_model,  &verb_tokenize,   &verb_detokenize, &verb_inspect, &verb_logits,
+                                    &verb_perplexity, &verb_quantize,   &verb_bench,      NULL};
+
+/* A mapped file that became shorter: the one fault that cannot be returned. */
+static void on_bus_error(int signal_number)
+{
+    static const char text[] = "hearth: a mapped file became shorter while it was in use; run without --mmap\n";
+    (void)signal_number;
+    ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)ignored;
+    _exit(EXIT_OTHER);
+}
+
+static void set_signals(void)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, bus = {.sa_handler = on_bus_error};
+    sigaction(SIGPIPE, &ignore, NULL); /* a closed pipe is an error of the write */
+    sigaction(SIGBUS, &bus, NULL);
+}
+
+static int run_flag(int argc, char **argv)
+{
+    const char *flag = argv[1];
+    if (strcmp(flag, "--help") == 0 || strcmp(flag, "-h") == 0 || strcmp(flag, "help") == 0) {
+        verbs_print_help(verbs);
+    } else if (strcmp(flag, "--version") == 0) {
+        printf("hearth %s\n", hearth_version());
+    } else if (strcmp(flag, "--man") == 0) {
+        verbs_print_man(verbs);
+    } else if (strcmp(flag, "--completions") == 0) {
+        if (argc != 3 || !verbs_print_completions(verbs, argv[2]))
+            return usage_error("--completions: one of bash, zsh, fish is wanted");
+    } else {
+        return usage_error("'%s' is no verb; see hearth --help", flag);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    set_signals();
+    if (argc < 2) {
+        verbs_print_help(verbs);
+        int lost = finish_stdout();
+        return lost ? lost : EXIT_USAGE;
+    }
+    const verb *found = NULL;
+    for (size_t i = 0; verbs[i]; i++)
+        if (strcmp(verbs[i]->name, argv[1]) == 0) found = verbs[i];
+    int status = found ? verb_run(found, argc - 2, argv + 2) : run_flag(argc, argv);
+    int lost = finish_stdout();
+    return status ? status : lost;
+}

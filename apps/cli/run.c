@@ -1,0 +1,354 @@
+/* hearth run: a prompt continued, streamed as it comes. */
+#include "cli/verbs.h"
+#include "common/json.h"
+#include "common/model_args.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const option_spec options[] = {
+    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text to continue; default: none, the model begins by itself", 0, 0, NULL, false},
+    {"file", 'f', OPTION_FILE, "FILE", "a file with the prompt, every byte of it; - is stdin", 0, 0, NULL, false},
+    {"predict", 'n', OPTION_UINT, "N", "at most N tokens; default: to the end of the text or the context", 0, 16777216, NULL, false},
+    {"stop", 0, OPTION_TEXT, "TEXT", "end before this text; may be given often", 0, 0, NULL, true},
+    {"ignore-eos", 0, OPTION_FLAG, NULL, "go on after the end-of-text token", 0, 0, NULL, false},
+    {"special", 0, OPTION_FLAG, NULL, "texts of control tokens in the prompt become these tokens", 0, 0, NULL, false},
+    {"no-echo", 0, OPTION_FLAG, NULL, "do not print the prompt", 0, 0, NULL, false},
+    {"stats", 0, OPTION_FLAG, NULL, "print times, rates and the share of live neurons on stderr", 0, 0, NULL, false},
+    {"json", 0, OPTION_FLAG, NULL, "print one JSON object at the end, with all ids", 0, 0, NULL, false},
+    {"raw", 0, OPTION_FLAG, NULL, "do not make terminal escapes visible", 0, 0, NULL, false},
+    {0},
+};
+
+/* Bytes that grow; everything generated is kept for stop texts and for --json. */
+typedef struct buffer {
+    char *bytes;
+    size_t n, room;
+} buffer;
+
+typedef struct generation {
+    const args *a;
+    const hearth_model *model;
+    hearth_session *session;
+    hearth_sampler *sampler;
+    hearth_decoder *decoder;
+    int32_t *prompt;
+    size_t n_prompt;
+    int32_t *ids; /* generated */
+    size_t n_ids, ids_room;
+    buffer text;   /* of the prompt as shown, then of the generation */
+    size_t n_echo; /* bytes of it that are the prompt */
+    size_t n_shown;
+    const char *end; /* why it ended */
+    double prompt_seconds, decode_seconds;
+} generation;
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static bool append(buffer *b, const char *bytes, size_t n)
+{
+    if (b->n + n > b->room) {
+        size_t room = 2 * (b->n + n) + 256;
+        char *more = realloc(b->bytes, room);
+        if (!more) return false;
+        b->bytes = more;
+        b->room = room;
+    }
+    if (n) memcpy(b->bytes + b->n, bytes, n);
+    b->n += n;
+    return true;
+}
+
+/* ---- stop texts --------------------------------------------------------------------- */
+
+/* Position in text of the first stop text that lies in the generation, or n. */
+static size_t find_stop(const generation *g)
+{
+    size_t first = g->text.n;
+    const char *stop;
+    for (size_t i = 0; (stop = args_text_at(g->a, "stop", i)) != NULL; i++) {
+        size_t len = strlen(stop);
+        for (size_t at = g->n_echo; len > 0 && at + len <= g->text.n && at < first; at++)
+            if (memcmp(g->text.bytes + at, stop, len) == 0) first = at;
+    }
+    return first;
+}
+
+/* Bytes at the end that may still become a stop text: they are held back. */
+static size_t held_back(const generation *g)
+{
+    size_t most = 0;
+    const char *stop;
+    for (size_t i = 0; (stop = args_text_at(g->a, "stop", i)) != NULL; i++) {
+        size_t generated = g->text.n - g->n_echo, len = strlen(stop);
+        for (size_t k = len < generated ? len : generated; k > most; k--)
+            if (memcmp(g->text.bytes + g->text.n - k, stop, k) == 0) most = k;
+    }
+    return most;
+}
+
+/* ---- showing ---------------------------------------------------------------------------- */
+
+static bool show_until(generation *g, size_t end)
+{
+    size_t start = g->n_shown;
+    if (end <= start) return true;
+    g->n_shown = end;
+    if (args_has(g->a, "json")) return true;
+    if (args_has(g->a, "no-echo") && start < g->n_echo) start = end < g->n_echo ? end : g->n_echo;
+    return write_text(g->text.bytes + start, end - start, args_has(g->a, "raw"));
+}
+
+/* ---- steps -------------------------------------------------------------------------------- */
+
+static bool decode(generation *g, int32_t id, hearth_error *err)
+{
+    const char *piece;
+    size_t n;
+    if (hearth_decoder_push(g->decoder, id, &piece, &n, err) != HEARTH_OK) return false;
+    if (append(&g->text, piece, n)) return true;
+    *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the text"};
+    return false;
+}
+
+static bool keep_id(generation *g, int32_t id, hearth_error *err)
+{
+    if (g->n_ids == g->ids_room) {
+        size_t room = 2 * g->ids_room + 256;
+        int32_t *more = realloc(g->ids, room * sizeof *more);
+        if (!more) {
+            *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the ids"};
+            return false;
+        }
+        g->ids = more;
+        g->ids_room = room;
+    }
+    g->ids[g->n_ids++] = id;
+    return true;
+}
+
+static bool eval_prompt(generation *g, hearth_error *err)
+{
+    double start = seconds_now();
+    for (size_t i = 0; i < g->n_prompt; i++) {
+        if (!decode(g, g->prompt[i], err)) return false;
+        hearth_sampler_accept(g->sampler, g->prompt[i]);
+    }
+    g->n_echo = g->text.n;
+    if (!show_until(g, g->n_echo)) return true;
+    if (hearth_session_eval(g->session, g->prompt, g->n_prompt, err) != HEARTH_OK) return false;
+    g->prompt_seconds = seconds_now() - start;
+    return true;
+}
+
+/* One token: choose, show, compute. Sets end when it was the last. */
+static bool next_token(generation *g, hearth_error *err)
+{
+    int32_t id;
+    if (hearth_sampler_pick(g->sampler, hearth_session_logits(g->session), &id, err) != HEARTH_OK) return false;
+    if (!keep_id(g, id, err)) return false;
+    hearth_sampler_accept(g->sampler, id);
+    if (hearth_token_ends(g->model, id) && !args_has(g->a, "ignore-eos")) {
+        g->end = "end of text";
+        return true;
+    }
+    if (!decode(g, id, err)) return false;
+    size_t stop = find_stop(g);
+    if (stop < g->text.n) {
+        g->text.n = stop;
+        g->end = "stop text";
+        return true;
+    }
+    if (!show_until(g, g->text.n - held_back(g))) g->end = "output closed";
+    else if (hearth_session_position(g->session) == hearth_session_n_ctx(g->session)) g->end = "context full";
+    else return hearth_session_eval(g->session, &id, 1, err) == HEARTH_OK;
+    return true;
+}
+
+static bool generate(generation *g, hearth_error *err)
+{
+    uint64_t limit = args_uint(g->a, "predict", UINT64_MAX);
+    double start = seconds_now();
+    while (!g->end) {
+        if (interrupted()) g->end = "interrupted";
+        else if (g->n_ids >= limit) g->end = "length";
+        else if (!next_token(g, err)) return false;
+    }
+    g->decode_seconds = seconds_now() - start;
+    const char *tail;
+    size_t n;
+    hearth_decoder_flush(g->decoder, &tail, &n);
+    if (strcmp(g->end, "stop text") != 0 && !append(&g->text, tail, n)) return false;
+    show_until(g, g->text.n);
+    return true;
+}
+
+/* ---- the end ---------------------------------------------------------------------------------- */
+
+static double rate(double n, double seconds) { return seconds > 0.0 ? n / seconds : 0.0; }
+
+static double *live_shares(const generation *g, uint32_t *n_layer)
+{
+    hearth_model_info info;
+    hearth_model_get_info(g->model, &info);
+    *n_layer = info.n_layer;
+    double *share = info.sparse_activation ? malloc(info.n_layer * sizeof *share) : NULL;
+    if (share) hearth_session_live(g->session, share);
+    return share;
+}
+
+static void print_stats(const generation *g)
+{
+    fprintf(stderr, "hearth: prompt %zu tokens in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s\n",
+            g->n_prompt, g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->n_ids, g->decode_seconds,
+            rate((double)g->n_ids, g->decode_seconds), g->end);
+    uint32_t n_layer;
+    double *share = live_shares(g, &n_layer), sum = 0.0;
+    if (!share) return;
+    fprintf(stderr, "hearth: live neurons by layer, %%:");
+    for (uint32_t i = 0; i < n_layer; i++) {
+        fprintf(stderr, " %.1f", share[i] * 100.0);
+        sum += share[i];
+    }
+    fprintf(stderr, "; mean %.1f\n", sum / n_layer * 100.0);
+    free(share);
+}
+
+static void print_ids(json *j, const char *key, const int32_t *ids, size_t n)
+{
+    json_open_compact(j, key, '[');
+    for (size_t i = 0; i < n; i++) json_int(j, NULL, ids[i]);
+    json_close(j, ']');
+}
+
+static void print_json(const generation *g)
+{
+    json j;
+    hearth_model_info info;
+    hearth_model_get_info(g->model, &info);
+    json_init(&j, stdout);
+    json_open(&j, NULL, '{');
+    json_word(&j, "model", info.path);
+    json_text(&j, "prompt", g->text.bytes, g->n_echo);
+    json_text(&j, "text", g->text.bytes + g->n_echo, g->text.n - g->n_echo);
+    json_word(&j, "end", g->end);
+    print_ids(&j, "prompt_ids", g->prompt, g->n_prompt);
+    print_ids(&j, "ids", g->ids, g->n_ids);
+    json_float(&j, "prompt_seconds", g->prompt_seconds, 6);
+    json_float(&j, "decode_seconds", g->decode_seconds, 6);
+    uint32_t n_layer;
+    double *share = args_has(g->a, "stats") ? live_shares(g, &n_layer) : NULL;
+    if (share) {
+        json_open_compact(&j, "live_share", '[');
+        for (uint32_t i = 0; i < n_layer; i++) json_float(&j, NULL, share[i], 6);
+        json_close(&j, ']');
+        free(share);
+    }
+    json_close(&j, '}');
+    json_end(&j);
+}
+
+/* ---- the beginning ------------------------------------------------------------------------------- */
+
+/* MODEL is the embedded one when no operand names another; a lone "-" is the prompt. */
+static const char *model_path(const args *a)
+{
+    const char *first = args_operand(a, 0);
+    return first && strcmp(first, "-") != 0 ? first : NULL;
+}
+
+static int check_args(const args *a)
+{
+    const char *first = args_operand(a, 0), *second = args_operand(a, 1);
+    bool dash = (first && strcmp(first, "-") == 0) || (second && strcmp(second, "-") == 0);
+    if (second && (strcmp(second, "-") != 0 || strcmp(first, "-") == 0))
+        return usage_error("'%s' is one argument too many; a prompt is given with -p", second);
+    if (args_has(a, "prompt") + args_has(a, "file") + dash > 1)
+        return usage_error("--prompt, --file and - contradict each other");
+    for (size_t i = 0; args_text_at(a, "stop", i); i++)
+        if (!*args_text_at(a, "stop", i)) return usage_error("--stop: an empty text stops everything");
+    return 0;
+}
+
+static bool read_prompt(generation *g)
+{
+    const args *a = g->a;
+    hearth_error err;
+    size_t n = 0;
+    bool dash = (args_operand(a, 0) && strcmp(args_operand(a, 0), "-") == 0) || args_operand(a, 1);
+    const char *path = dash ? "-" : args_text(a, "file", NULL), *text = args_text(a, "prompt", "");
+    char *read = path ? read_whole(path, &n) : NULL;
+    if (path && !read) return false;
+    if (read) text = read;
+    else n = strlen(text);
+    unsigned flags = HEARTH_ADD_SPECIAL | (args_has(a, "special") ? (unsigned)HEARTH_PARSE_SPECIAL : 0u);
+    hearth_status st = hearth_tokenize(g->model, text, n, flags, &g->prompt, &g->n_prompt, &err);
+    free(read);
+    if (st != HEARTH_OK) report(&err);
+    else if (g->n_prompt == 0) report_text("the prompt is empty, and the vocabulary has no token that begins a text; give one with -p");
+    return st == HEARTH_OK && g->n_prompt > 0;
+}
+
+static bool open_all(generation *g, int *status)
+{
+    hearth_error err;
+    if (!open_session(g->a, g->model, 0, &g->session) || !open_sampler(g->a, g->model, &g->sampler, status)) return false;
+    if (!read_prompt(g)) return false;
+    if (hearth_decoder_open(g->model, true, args_has(g->a, "special"), &g->decoder, &err) != HEARTH_OK) {
+        report(&err);
+        return false;
+    }
+    hearth_session_count_live(g->session, args_has(g->a, "stats"));
+    return true;
+}
+
+static int run(const args *a)
+{
+    generation g = {.a = a};
+    hearth_model *model = NULL;
+    hearth_error err;
+    int status = check_args(a);
+    if (status) return status;
+    status = EXIT_OTHER;
+    catch_interrupt();
+    if (!open_model(a, model_path(a), &model)) return EXIT_OTHER;
+    g.model = model;
+    if (!open_all(&g, &status)) goto done;
+    if (!args_has(a, "json")) print_start_line(a, model, g.session);
+    bool ok = eval_prompt(&g, &err) && generate(&g, &err);
+    if (ok && args_has(a, "json")) print_json(&g);
+    else if (g.n_shown > 0 && !args_has(a, "json")) putchar('\n');
+    status = ok ? finish_stdout() : report(&err);
+    if (ok && !args_has(a, "json") && strcmp(g.end, "context full") == 0)
+        fprintf(stderr, "hearth: the context of %u tokens is full; -c takes more\n", hearth_session_n_ctx(g.session));
+    if (ok && args_has(a, "stats")) print_stats(&g);
+done:
+    hearth_decoder_close(g.decoder);
+    hearth_sampler_close(g.sampler);
+    hearth_session_close(g.session);
+    hearth_model_close(model);
+    hearth_free(g.prompt);
+    free(g.ids);
+    free(g.text.bytes);
+    return status;
+}
+
+const verb verb_run_model = {
+    .name = "run",
+    .operands = "[MODEL] [-]",
+    .n_operand_min = 0,
+    .n_operand_max = 2,
+    .summary = "continue a prompt",
+    .details = "Without MODEL the small story model inside the program runs. The prompt and what\n"
+               "follows appear as they come. Input is plain text unless --special. The same seed\n"
+               "gives the same text on every machine and with any number of threads.\n",
+    .example = "hearth run -p \"Once upon a time\" --seed 7 --stats",
+    .groups = {options, sampling_options, model_options},
+    .run = run,
+};

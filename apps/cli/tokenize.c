@@ -1,0 +1,83 @@
+/* hearth tokenize: text to ids or pieces, nothing trimmed. */
+#include "cli/verbs.h"
+#include "common/output.h"
+#include "file/gguf.h"
+#include "text/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const option_spec options[] = {
+    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text; without it, and without -f, it is read from stdin", 0, 0, NULL, false},
+    {"file", 'f', OPTION_FILE, "FILE", "a file with the text, every byte of it", 0, 0, NULL, false},
+    {"ids", 0, OPTION_FLAG, NULL, "print ids on one line (the default)", 0, 0, NULL, false},
+    {"pieces", 0, OPTION_FLAG, NULL, "print id and text of each token on a line of its own", 0, 0, NULL, false},
+    {"no-bos", 0, OPTION_FLAG, NULL, "add no begin- or end-of-text token", 0, 0, NULL, false},
+    {"special", 0, OPTION_FLAG, NULL, "texts of control tokens become these tokens", 0, 0, NULL, false},
+    {0},
+};
+
+static void print_piece(const hth_tokenizer *tok, int32_t id)
+{
+    size_t n;
+    const char *piece = hth_token_piece(tok, id, true, &n);
+    char shown[1200];
+    printf("%d\t%s\n", id, hth_escape(shown, sizeof shown, piece, n));
+}
+
+static int print_tokens(const hth_tokenizer *tok, const args *a, const char *text, size_t n)
+{
+    hearth_error err;
+    hth_ids ids = {0};
+    size_t n_lost = 0;
+    unsigned flags = (args_has(a, "no-bos") ? 0u : (unsigned)HTH_TOKENIZE_ADD_SPECIAL) |
+                     (args_has(a, "special") ? (unsigned)HTH_TOKENIZE_PARSE_SPECIAL : 0u);
+    if (hth_tokenize(tok, text, n, flags, &ids, &n_lost, &err) != HEARTH_OK) {
+        hth_ids_free(&ids);
+        return report(&err);
+    }
+    for (size_t i = 0; i < ids.n; i++) {
+        if (args_has(a, "pieces")) print_piece(tok, ids.id[i]);
+        else printf("%s%d", i ? " " : "", ids.id[i]);
+    }
+    if (!args_has(a, "pieces")) putchar('\n');
+    if (n_lost) fprintf(stderr, "hearth: warning: %zu bytes are not in the vocabulary\n", n_lost);
+    hth_ids_free(&ids);
+    return 0;
+}
+
+static int run(const args *a)
+{
+    const char *path = args_operand(a, 0), *text = args_text(a, "prompt", NULL);
+    hearth_error err;
+    hth_gguf *file = NULL;
+    hth_tokenizer *tok = NULL;
+    char *read = NULL;
+    int status = EXIT_OTHER;
+    if (text && args_has(a, "file")) return usage_error("--prompt and --file contradict each other");
+    if (args_has(a, "ids") && args_has(a, "pieces")) return usage_error("--ids and --pieces contradict each other");
+    size_t n = text ? strlen(text) : 0;
+    if (!text) text = read = read_whole(args_text(a, "file", "-"), &n);
+    if (!text) return EXIT_OTHER;
+    if (hth_gguf_open(path, &file, &err) != HEARTH_OK || hth_tokenizer_open(file, &tok, &err) != HEARTH_OK) {
+        report(&err);
+    } else {
+        status = print_tokens(tok, a, text, n);
+    }
+    hth_tokenizer_close(tok);
+    hth_gguf_close(file);
+    free(read);
+    return status;
+}
+
+const verb verb_tokenize = {
+    .name = "tokenize",
+    .operands = "MODEL",
+    .n_operand_min = 1,
+    .n_operand_max = 1,
+    .summary = "turn text into token ids",
+    .details = "Every byte counts, a last newline too. The file may be a vocabulary without weights.\n",
+    .example = "hearth tokenize model.gguf -p \"Once upon a time\" --pieces",
+    .groups = {options},
+    .run = run,
+};

@@ -1,0 +1,10 @@
+/* The verbs, one file each. */
+#ifndef HEARTH_APPS_CLI_VERBS_H
+#define HEARTH_APPS_CLI_VERBS_H
+
+#include "common/options.h"
+
+extern const verb verb_run_model, verb_tokenize, verb_detokenize, verb_inspect, verb_logits, verb_perplexity,
+    verb_quantize, verb_bench;
+
+#endif

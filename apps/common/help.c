@@ -1,0 +1,187 @@
+/* What the option table says to people: --help, the man page, completions. */
+#include "common/options.h"
+
+#include <hearth/hearth.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { N_GROUP = sizeof((verb){0}.groups) / sizeof((verb){0}.groups[0]) };
+
+/* Calls a piece of text for every option of a verb. */
+#define FOR_EACH_OPTION(V, O)                              \
+    for (size_t g_ = 0; g_ < N_GROUP && (V)->groups[g_]; g_++) \
+        for (const option_spec *O = (V)->groups[g_]; O->name; O++)
+
+static void option_words(const option_spec *o, char *out, size_t n)
+{
+    char letter[5] = "    ";
+    if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
+    snprintf(out, n, "%s--%s%s%s", letter, o->name, o->value ? " " : "", o->value ? o->value : "");
+}
+
+void verb_print_help(const verb *v)
+{
+    printf("hearth %s %s [options]\n%s\n\n%s", v->name, v->operands, v->summary, v->details);
+    if (v->groups[0]) printf("\nOptions:\n");
+    FOR_EACH_OPTION(v, o)
+    {
+        char words[80];
+        option_words(o, words, sizeof words);
+        printf("  %-26s %s\n", words, o->help);
+    }
+    printf("\nExample:\n  %s\n", v->example);
+}
+
+void verbs_print_help(const verb *const *verbs)
+{
+    printf("hearth %s: runs large language models on the machine at hand\n\n", hearth_version());
+    printf("usage: hearth VERB [arguments] [options]\n\nVerbs:\n");
+    for (; *verbs; verbs++) printf("  %-12s %s\n", (*verbs)->name, (*verbs)->summary);
+    printf("\nhearth VERB --help tells more. Also: hearth --version, hearth --man,\n"
+           "hearth --completions bash|zsh|fish.\n\nExample:\n  hearth run -p \"Once upon a time\"\n");
+}
+
+/* ---- man page ------------------------------------------------------------------------- */
+
+/* Text in roff: dashes are minus signs, a point at the start of a line is no request. */
+static void roff(const char *text)
+{
+    bool at_start = true;
+    for (; *text; text++) {
+        if (at_start && (*text == '.' || *text == '\'')) fputs("\\&", stdout);
+        if (*text == '-' || *text == '\\') putchar('\\');
+        putchar(*text == '\\' ? 'e' : *text);
+        at_start = *text == '\n';
+    }
+}
+
+void verbs_print_man(const verb *const *verbs)
+{
+    printf(".TH HEARTH 1 \"\" \"hearth %s\"\n.SH NAME\nhearth \\- run large language models on the machine at hand\n",
+           hearth_version());
+    printf(".SH SYNOPSIS\n");
+    for (const verb *const *v = verbs; *v; v++) {
+        printf(".B hearth %s\n", (*v)->name);
+        roff((*v)->operands);
+        printf(" [options]\n.br\n");
+    }
+    for (const verb *const *v = verbs; *v; v++) {
+        printf(".SH %s\n", (*v)->name);
+        roff((*v)->summary);
+        printf("\n.PP\n");
+        roff((*v)->details);
+        FOR_EACH_OPTION(*v, o)
+        {
+            char words[80];
+            option_words(o, words, sizeof words);
+            printf(".TP\n.B ");
+            roff(words + strspn(words, " "));
+            putchar('\n');
+            roff(o->help);
+            putchar('\n');
+        }
+        printf(".PP\nExample:\n.PP\n.RS\n.nf\n");
+        roff((*v)->example);
+        printf("\n.fi\n.RE\n");
+    }
+    printf(".SH EXIT STATUS\n0 on success, 2 for wrong usage, 1 for every other failure.\n");
+    printf(".SH ENVIRONMENT\n.TP\n.B HEARTH_CPU\nhighest level of kernels to use: generic, avx2, avx512, neon, "
+           "dotprod. Never changes a result.\n");
+}
+
+/* ---- completions ------------------------------------------------------------------------ */
+
+static void print_bash(const verb *const *verbs)
+{
+    printf("_hearth() {\n  local cur=${COMP_WORDS[COMP_CWORD]} verb=${COMP_WORDS[1]} words=\n"
+           "  if [ \"$COMP_CWORD\" = 1 ]; then words='");
+    for (const verb *const *v = verbs; *v; v++) printf("%s ", (*v)->name);
+    printf("--help --version --man --completions'; else\n  case $verb in\n");
+    for (const verb *const *v = verbs; *v; v++) {
+        printf("  %s) words='", (*v)->name);
+        FOR_EACH_OPTION(*v, o) printf("--%s ", o->name);
+        printf("--help' ;;\n");
+    }
+    printf("  esac; fi\n  case $cur in -*|'') ;; *) [ \"$COMP_CWORD\" -gt 1 ] && words= ;; esac\n"
+           "  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\") $([ \"$COMP_CWORD\" -gt 1 ] && compgen -f -- \"$cur\"))\n"
+           "}\ncomplete -o filenames -F _hearth hearth\n");
+}
+
+/* Single quotes end and begin again around one. */
+static void quoted(const char *text)
+{
+    putchar('\'');
+    for (; *text; text++) {
+        if (*text == '\'') fputs("'\\''", stdout);
+        else putchar(*text);
+    }
+    putchar('\'');
+}
+
+/* In a zsh option text, brackets and colons have meanings. */
+static void zsh_text(const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '[' || *text == ']' || *text == ':') putchar('\\');
+        if (*text == '\'') fputs("'\\''", stdout);
+        else putchar(*text);
+    }
+}
+
+static void print_zsh(const verb *const *verbs)
+{
+    printf("#compdef hearth\n_hearth() {\n  if (( CURRENT == 2 )); then\n    local -a verbs=(");
+    for (const verb *const *v = verbs; *v; v++) {
+        printf("'%s:", (*v)->name);
+        zsh_text((*v)->summary);
+        printf("' ");
+    }
+    printf(")\n    _describe verb verbs\n    return\n  fi\n  local verb=$words[2]\n  shift words; (( CURRENT-- ))\n"
+           "  case $verb in\n");
+    for (const verb *const *v = verbs; *v; v++) {
+        printf("  %s) _arguments ", (*v)->name);
+        FOR_EACH_OPTION(*v, o)
+        {
+            printf("'%s--%s[", o->repeats ? "*" : "", o->name);
+            zsh_text(o->help);
+            printf("]");
+            if (o->kind != OPTION_FLAG) printf(":%s:%s", o->value, o->kind == OPTION_FILE ? "_files" : " ");
+            printf("' ");
+        }
+        printf("'*:file:_files' ;;\n");
+    }
+    printf("  esac\n}\n_hearth \"$@\"\n");
+}
+
+static void print_fish(const verb *const *verbs)
+{
+    printf("complete -c hearth -n __fish_use_subcommand -f\n");
+    for (const verb *const *v = verbs; *v; v++) {
+        printf("complete -c hearth -n __fish_use_subcommand -a %s -d ", (*v)->name);
+        quoted((*v)->summary);
+        putchar('\n');
+        FOR_EACH_OPTION(*v, o)
+        {
+            printf("complete -c hearth -n '__fish_seen_subcommand_from %s' -l %s", (*v)->name, o->name);
+            if (o->letter) printf(" -s %c", o->letter);
+            if (o->kind != OPTION_FLAG) printf(" -r");
+            printf(" -d ");
+            quoted(o->help);
+            putchar('\n');
+        }
+    }
+}
+
+bool verbs_print_completions(const verb *const *verbs, const char *shell)
+{
+    if (strcmp(shell, "bash") == 0) {
+        print_bash(verbs);
+    } else if (strcmp(shell, "zsh") == 0) {
+        print_zsh(verbs);
+    } else if (strcmp(shell, "fish") == 0) {
+        print_fish(verbs);
+    } else {
+        return false;
+    }
+    return true;
+}

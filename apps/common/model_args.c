@@ -1,0 +1,183 @@
+/* The common options, and opening a model with them. */
+#include "common/model_args.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+const option_spec model_options[] = {
+    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core. Never changes a result", 1, 256, NULL, false},
+    {"ctx", 'c', OPTION_UINT, "N", "context: how many tokens fit; default: the model's, at most 4096", 1, 16777216, NULL, false},
+    {"kv", 0, OPTION_CHOICE, "TYPE", "type of the KV cache, f16 or f32; default f16", 0, 0, "f16|f32", false},
+    {"mmap", 0, OPTION_FLAG, NULL, "map the file in place of reading it", 0, 0, NULL, false},
+    {"batch", 0, OPTION_UINT, "N", "prompt tokens computed at once; default 256. Never changes a result", 1, 65536, NULL, false},
+    {0},
+};
+
+const option_spec sampling_options[] = {
+    {"temperature", 0, OPTION_FLOAT, "X", "0 is greedy; default 0.8", 0, 100, NULL, false},
+    {"greedy", 0, OPTION_FLAG, NULL, "always the likeliest token: temperature 0", 0, 0, NULL, false},
+    {"top-k", 0, OPTION_UINT, "N", "keep the N likeliest tokens; 0: all; default 40", 0, 4194304, NULL, false},
+    {"top-p", 0, OPTION_FLOAT, "X", "keep the likeliest tokens up to this probability; default 0.95", 0, 1, NULL, false},
+    {"min-p", 0, OPTION_FLOAT, "X", "keep tokens of at least X times the best probability; default 0.05", 0, 1, NULL, false},
+    {"typical", 0, OPTION_FLOAT, "X", "locally typical sampling; default 1: off", 0, 1, NULL, false},
+    {"repeat-penalty", 0, OPTION_FLOAT, "X", "weaken tokens seen lately; default 1: off", 0.01, 100, NULL, false},
+    {"presence-penalty", 0, OPTION_FLOAT, "X", "subtract X from tokens seen lately; default 0", -100, 100, NULL, false},
+    {"frequency-penalty", 0, OPTION_FLOAT, "X", "subtract X for each time seen lately; default 0", -100, 100, NULL, false},
+    {"repeat-last-n", 0, OPTION_INT, "N", "how far back lately reaches; -1: all; default 64", -1, 16777216, NULL, false},
+    {"logit-bias", 0, OPTION_TEXT, "ID=X", "add X to the logit of token ID; may be given often", 0, 0, NULL, true},
+    {"seed", 0, OPTION_UINT, "N", "same seed, same text; default 0", 0, 18446744073709551615.0, NULL, false},
+    {0},
+};
+
+/* ---- models ------------------------------------------------------------------------- */
+
+static bool show_reading(void *user, uint64_t done, uint64_t total)
+{
+    progress_update(user, done, total);
+    return !interrupted();
+}
+
+static void print_log(void *user, hearth_log_level level, const char *line)
+{
+    (void)user;
+    if (level == HEARTH_LOG_WARN) fprintf(stderr, "hearth: warning: %s\n", line);
+}
+
+bool open_model(const args *a, const char *path, hearth_model **model)
+{
+    hearth_error err;
+    hearth_status st;
+    progress p;
+    hearth_model_options o = hearth_model_defaults();
+    progress_init(&p, "reading", "MB", 1e6);
+    o.n_thread = (uint32_t)args_uint(a, "threads", 0);
+    o.mmap = args_has(a, "mmap");
+    o.progress = show_reading;
+    o.progress_user = &p;
+    hearth_log_set(print_log, NULL);
+    if (path) {
+        st = hearth_model_open(path, &o, model, &err);
+    } else {
+        st = hearth_model_open_memory(embedded_model, embedded_model_size, "(embedded model)", &o, model, &err);
+    }
+    progress_end(&p);
+    if (st != HEARTH_OK) report(&err);
+    return st == HEARTH_OK;
+}
+
+bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_default, hearth_session **session)
+{
+    hearth_error err;
+    hearth_session_options o = hearth_session_defaults();
+    o.n_ctx = (uint32_t)args_uint(a, "ctx", n_ctx_default);
+    o.n_batch = (uint32_t)args_uint(a, "batch", o.n_batch);
+    o.n_thread = (uint32_t)args_uint(a, "threads", 0);
+    o.kv = strcmp(args_text(a, "kv", "f16"), "f32") == 0 ? HEARTH_KV_F32 : HEARTH_KV_F16;
+    if (hearth_session_open(model, &o, session, &err) == HEARTH_OK) return true;
+    report(&err);
+    return false;
+}
+
+void print_start_line(const args *a, const hearth_model *model, const hearth_session *session)
+{
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
+    fprintf(stderr, "hearth: %s (%s, %.1f M parameters, %.1f MB); selector dense; on the CPU (%s), %u thread%s; kv %s; %s\n",
+            info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6, info.cpu,
+            hearth_session_n_thread(session), hearth_session_n_thread(session) == 1 ? "" : "s",
+            args_text(a, "kv", "f16"), args_has(a, "mmap") ? "mapped" : "read into memory");
+}
+
+/* ---- samplers ------------------------------------------------------------------------ */
+
+enum { MAX_BIAS = 200 };
+
+static int parse_bias(const args *a, hearth_logit_bias *bias, size_t *n)
+{
+    const char *text;
+    for (*n = 0; (text = args_text_at(a, "logit-bias", *n)) != NULL; (*n)++) {
+        char id[16];
+        size_t len = strcspn(text, "=");
+        uint64_t value;
+        double x;
+        if (*n == MAX_BIAS) return usage_error("--logit-bias: more than %d", MAX_BIAS);
+        if (text[len] != '=' || len >= sizeof id) return usage_error("--logit-bias '%s': ID=X is wanted", text);
+        memcpy(id, text, len);
+        id[len] = '\0';
+        bool ban = strcmp(text + len + 1, "-inf") == 0;
+        if (!parse_uint(id, &value) || value > INT32_MAX || (!ban && !parse_float(text + len + 1, &x)))
+            return usage_error("--logit-bias '%s': ID=X is wanted, X a number or -inf", text);
+        bias[*n].id = (int32_t)value;
+        bias[*n].bias = ban ? -__builtin_inff() : (float)x;
+    }
+    return 0;
+}
+
+bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sampler, int *status)
+{
+    hearth_error err;
+    hearth_logit_bias bias[MAX_BIAS];
+    hearth_sampler_options o = hearth_sampler_defaults();
+    *status = parse_bias(a, bias, &o.n_bias);
+    if (*status) return false;
+    if (args_has(a, "greedy") && args_has(a, "temperature")) {
+        *status = usage_error("--greedy and --temperature contradict each other");
+        return false;
+    }
+    o.bias = bias;
+    o.temperature = args_has(a, "greedy") ? 0.0f : (float)args_float(a, "temperature", (double)o.temperature);
+    o.top_k = (int32_t)args_uint(a, "top-k", (uint64_t)o.top_k);
+    o.top_p = (float)args_float(a, "top-p", (double)o.top_p);
+    o.min_p = (float)args_float(a, "min-p", (double)o.min_p);
+    o.typical_p = (float)args_float(a, "typical", (double)o.typical_p);
+    o.repeat_penalty = (float)args_float(a, "repeat-penalty", (double)o.repeat_penalty);
+    o.presence_penalty = (float)args_float(a, "presence-penalty", (double)o.presence_penalty);
+    o.frequency_penalty = (float)args_float(a, "frequency-penalty", (double)o.frequency_penalty);
+    o.repeat_last_n = (int32_t)args_int(a, "repeat-last-n", o.repeat_last_n);
+    o.seed = args_uint(a, "seed", 0);
+    hearth_status st = hearth_sampler_open(model, &o, sampler, &err);
+    if (st != HEARTH_OK) *status = st == HEARTH_ERROR_ARGUMENT ? usage_error("%s", err.message) : report(&err);
+    return st == HEARTH_OK;
+}
+
+/* ---- ids --------------------------------------------------------------------------------- */
+
+/* The number at text[*at], which moves behind it; false when it is none. */
+static bool next_id(const char *text, size_t n, size_t *at, uint64_t limit, int32_t *id)
+{
+    uint64_t v = 0;
+    size_t start = *at;
+    for (; *at < n && text[*at] >= '0' && text[*at] <= '9'; (*at)++) {
+        v = v * 10 + (uint64_t)(text[*at] - '0');
+        if (v >= limit) return false;
+    }
+    *id = (int32_t)v;
+    return *at > start && (*at == n || strchr(" \t\r\n", text[*at]) != NULL) && (*at == n || text[*at] != '\0');
+}
+
+int32_t *read_ids(const char *path, uint32_t n_vocab, size_t *n)
+{
+    size_t size, at = 0;
+    char *text = read_whole(path, &size);
+    if (!text) return NULL;
+    int32_t *ids = malloc((size / 2 + 1) * sizeof *ids);
+    if (!ids) {
+        report_text("%s: out of memory: %zu bytes for ids", path, (size / 2 + 1) * sizeof *ids);
+        free(text);
+        return NULL;
+    }
+    uint64_t limit = n_vocab ? n_vocab : (uint64_t)INT32_MAX + 1;
+    for (*n = 0;; (*n)++) {
+        while (at < size && (text[at] == ' ' || text[at] == '\t' || text[at] == '\r' || text[at] == '\n')) at++;
+        if (at == size) break;
+        size_t start = at;
+        if (next_id(text, size, &at, limit, &ids[*n])) continue;
+        report_text("%s: id %zu at byte %zu is no decimal number below %llu", path, *n, start, (unsigned long long)limit);
+        free(ids);
+        free(text);
+        return NULL;
+    }
+    free(text);
+    return ids;
+}

@@ -1,0 +1,34 @@
+/* Options that several verbs share, and how a model and a session come of them. */
+#ifndef HEARTH_APPS_COMMON_MODEL_ARGS_H
+#define HEARTH_APPS_COMMON_MODEL_ARGS_H
+
+#include "common/options.h"
+#include "common/output.h"
+
+#include <hearth/hearth.h>
+
+/* -t -c --kv --mmap --batch: of every verb that runs a model. */
+extern const option_spec model_options[];
+/* --temperature and the rest. */
+extern const option_spec sampling_options[];
+
+/* Opens path, or the embedded model when path is NULL, with progress. False after
+ * a message. */
+bool open_model(const args *a, const char *path, hearth_model **model);
+/* A session by the common options. n_ctx_default 0: as the library chooses. */
+bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_default, hearth_session **session);
+/* A sampler by the sampling options. */
+bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sampler, int *status);
+
+/* One line on stderr: model, selector, placement, threads, reader. */
+void print_start_line(const args *a, const hearth_model *model, const hearth_session *session);
+
+/* Ids as decimal numbers with white space between, below n_vocab (0: any that fit
+ * an id). NULL after a message. Freed with free. */
+int32_t *read_ids(const char *path, uint32_t n_vocab, size_t *n);
+
+/* The model in the program: storyteller in Q8_0. */
+extern const unsigned char embedded_model[];
+extern const size_t embedded_model_size;
+
+#endif

@@ -1,0 +1,264 @@
+/* Parsing of arguments by the option table. Called by main.c through verb_run;
+ * every value is checked here, so verbs see good ones only. */
+#include "common/options.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_GIVEN = 256, MAX_OPERANDS = 8 };
+
+typedef struct given {
+    const option_spec *spec;
+    const char *value;
+} given;
+
+struct args {
+    const verb *verb;
+    given given[MAX_GIVEN];
+    size_t n_given;
+    const char *operands[MAX_OPERANDS];
+    unsigned n_operand;
+};
+
+int usage_error(const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    fputs("hearth: ", stderr);
+    vfprintf(stderr, format, list);
+    fputc('\n', stderr);
+    va_end(list);
+    return EXIT_USAGE;
+}
+
+/* ---- numbers --------------------------------------------------------------------- */
+
+bool parse_uint(const char *text, uint64_t *value)
+{
+    uint64_t v = 0;
+    if (!*text) return false;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9') return false;
+        if (__builtin_mul_overflow(v, (uint64_t)10, &v) ||
+            __builtin_add_overflow(v, (uint64_t)(*text - '0'), &v))
+            return false;
+    }
+    *value = v;
+    return true;
+}
+
+static bool parse_int(const char *text, int64_t *value)
+{
+    uint64_t v;
+    bool minus = *text == '-';
+    if (!parse_uint(text + minus, &v) || v > INT64_MAX) return false;
+    *value = minus ? -(int64_t)v : (int64_t)v;
+    return true;
+}
+
+bool parse_float(const char *text, double *value)
+{
+    if (!*text || strlen(text) > 60 || strspn(text, "0123456789.+-eE") != strlen(text)) return false;
+    char *end;
+    double v = strtod(text, &end); /* the program never leaves the C locale for numbers */
+    if (*end || v - v != 0.0) return false;
+    *value = v;
+    return true;
+}
+
+/* ---- checks of one value ------------------------------------------------------------- */
+
+static int out_of_range(const option_spec *o, const char *value)
+{
+    return usage_error("--%s %s: allowed are %.17g to %.17g", o->name, value, o->min, o->max);
+}
+
+static bool is_choice(const char *choices, const char *value)
+{
+    size_t n = strlen(value);
+    for (const char *c = choices; *c;) {
+        size_t len = strcspn(c, "|");
+        if (len == n && memcmp(c, value, n) == 0) return true;
+        c += len + (c[len] == '|');
+    }
+    return false;
+}
+
+static int check_list(const option_spec *o, const char *value)
+{
+    char part[32];
+    for (const char *p = value;; p++) {
+        size_t n = strcspn(p, ",");
+        uint64_t v;
+        if (n >= sizeof part) return usage_error("--%s %s: numbers with commas are wanted", o->name, value);
+        memcpy(part, p, n);
+        part[n] = '\0';
+        if (!parse_uint(part, &v)) return usage_error("--%s %s: numbers with commas are wanted", o->name, value);
+        if ((double)v < o->min || (double)v > o->max) return out_of_range(o, part);
+        p += n;
+        if (!*p) return 0;
+    }
+}
+
+static int check_value(const option_spec *o, const char *value)
+{
+    uint64_t u;
+    int64_t i;
+    double f;
+    switch (o->kind) {
+    case OPTION_UINT:
+        if (!parse_uint(value, &u)) return usage_error("--%s '%s': a whole number is wanted", o->name, value);
+        return (double)u < o->min || (double)u > o->max ? out_of_range(o, value) : 0;
+    case OPTION_INT:
+        if (!parse_int(value, &i)) return usage_error("--%s '%s': a whole number is wanted", o->name, value);
+        return (double)i < o->min || (double)i > o->max ? out_of_range(o, value) : 0;
+    case OPTION_FLOAT:
+        if (!parse_float(value, &f)) return usage_error("--%s '%s': a number is wanted", o->name, value);
+        return f < o->min || f > o->max ? out_of_range(o, value) : 0;
+    case OPTION_CHOICE:
+        if (is_choice(o->choices, value)) return 0;
+        return usage_error("--%s '%s': one of %s is wanted", o->name, value, o->choices);
+    case OPTION_UINT_LIST: return check_list(o, value);
+    case OPTION_FLAG:
+    case OPTION_TEXT:
+    case OPTION_FILE: break;
+    }
+    return 0;
+}
+
+/* ---- parsing --------------------------------------------------------------------------- */
+
+static const option_spec *find_option(const verb *v, const char *name, size_t n, char letter)
+{
+    for (size_t g = 0; g < sizeof v->groups / sizeof *v->groups && v->groups[g]; g++)
+        for (const option_spec *o = v->groups[g]; o->name; o++)
+            if (letter ? o->letter == letter : strlen(o->name) == n && memcmp(o->name, name, n) == 0) return o;
+    return NULL;
+}
+
+static int take(args *a, const option_spec *o, const char *value)
+{
+    if (!o->repeats && args_has(a, o->name)) return usage_error("--%s is given twice", o->name);
+    if (a->n_given == MAX_GIVEN) return usage_error("more than %d options", MAX_GIVEN);
+    int bad = value ? check_value(o, value) : 0;
+    if (bad) return bad;
+    a->given[a->n_given++] = (given){o, value};
+    return 0;
+}
+
+/* One option at argv[*i]; its value may be the next word. */
+static int parse_option(args *a, int argc, char **argv, int *i)
+{
+    const char *word = argv[*i], *value = NULL;
+    const option_spec *o;
+    if (word[1] == '-') {
+        size_t n = strcspn(word + 2, "=");
+        o = find_option(a->verb, word + 2, n, 0);
+        if (o && word[2 + n] == '=') value = word + 3 + n;
+    } else {
+        o = find_option(a->verb, NULL, 0, word[1]);
+        if (o && word[2]) value = word + 2;
+    }
+    if (!o) return usage_error("%s: no such option; see hearth %s --help", word, a->verb->name);
+    if (o->kind == OPTION_FLAG)
+        return value ? usage_error("--%s takes no value", o->name) : take(a, o, NULL);
+    if (!value && *i + 1 < argc) value = argv[++*i];
+    if (!value) return usage_error("--%s needs a value: %s", o->name, o->value);
+    return take(a, o, value);
+}
+
+static int parse(args *a, int argc, char **argv)
+{
+    bool only_operands = false;
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        if (!only_operands && strcmp(word, "--") == 0) {
+            only_operands = true;
+        } else if (!only_operands && word[0] == '-' && word[1]) {
+            int bad = parse_option(a, argc, argv, &i);
+            if (bad) return bad;
+        } else if (a->n_operand == a->verb->n_operand_max || a->n_operand == MAX_OPERANDS) {
+            return usage_error("'%s' is one argument too many; usage: hearth %s %s [options]", word, a->verb->name,
+                               a->verb->operands);
+        } else {
+            a->operands[a->n_operand++] = word;
+        }
+    }
+    if (a->n_operand < a->verb->n_operand_min)
+        return usage_error("usage: hearth %s %s [options]; see hearth %s --help", a->verb->name, a->verb->operands,
+                           a->verb->name);
+    return 0;
+}
+
+int verb_run(const verb *v, int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            verb_print_help(v);
+            return 0;
+        }
+    args a = {.verb = v};
+    int bad = parse(&a, argc, argv);
+    return bad ? bad : v->run(&a);
+}
+
+/* ---- answers ------------------------------------------------------------------------------ */
+
+static const given *find_given(const args *a, const char *name, size_t skip)
+{
+    assert(find_option(a->verb, name, strlen(name), 0)); /* a verb asks for its own options only */
+    for (size_t i = 0; i < a->n_given; i++)
+        if (strcmp(a->given[i].spec->name, name) == 0 && skip-- == 0) return &a->given[i];
+    return NULL;
+}
+
+const char *args_operand(const args *a, unsigned i) { return i < a->n_operand ? a->operands[i] : NULL; }
+bool args_has(const args *a, const char *name) { return find_given(a, name, 0) != NULL; }
+
+uint64_t args_uint(const args *a, const char *name, uint64_t otherwise)
+{
+    const given *g = find_given(a, name, 0);
+    if (g) parse_uint(g->value, &otherwise);
+    return otherwise;
+}
+
+int64_t args_int(const args *a, const char *name, int64_t otherwise)
+{
+    const given *g = find_given(a, name, 0);
+    if (g) parse_int(g->value, &otherwise);
+    return otherwise;
+}
+
+double args_float(const args *a, const char *name, double otherwise)
+{
+    const given *g = find_given(a, name, 0);
+    if (g) parse_float(g->value, &otherwise);
+    return otherwise;
+}
+
+const char *args_text(const args *a, const char *name, const char *otherwise)
+{
+    const given *g = find_given(a, name, 0);
+    return g ? g->value : otherwise;
+}
+
+const char *args_text_at(const args *a, const char *name, size_t i)
+{
+    const given *g = find_given(a, name, i);
+    return g ? g->value : NULL;
+}
+
+size_t args_list(const args *a, const char *name, uint64_t *values, size_t n_max)
+{
+    const given *g = find_given(a, name, 0);
+    size_t n = 0;
+    for (const char *p = g ? g->value : ""; *p && n < n_max; n++) {
+        values[n] = strtoull(p, NULL, 10);
+        p += strcspn(p, ",");
+        p += *p == ',';
+    }
+    return n;
+}

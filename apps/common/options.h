@@ -1,0 +1,78 @@
+/* The option table: one description of each verb, from which parsing, --help,
+ * the man page and shell completions come. */
+#ifndef HEARTH_APPS_COMMON_OPTIONS_H
+#define HEARTH_APPS_COMMON_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { EXIT_OTHER = 1, EXIT_USAGE = 2 };
+
+typedef enum option_kind {
+    OPTION_FLAG,
+    OPTION_UINT,      /* min..max */
+    OPTION_INT,
+    OPTION_FLOAT,
+    OPTION_TEXT,      /* any bytes */
+    OPTION_FILE,      /* a path: completed as one */
+    OPTION_CHOICE,    /* one of choices, separated by '|' */
+    OPTION_UINT_LIST, /* numbers with commas */
+} option_kind;
+
+typedef struct option_spec {
+    const char *name;  /* without dashes */
+    char letter;       /* 0: none */
+    option_kind kind;
+    const char *value; /* name of the value in help; NULL for flags */
+    const char *help;
+    double min, max;
+    const char *choices;
+    bool repeats; /* may be given more than once */
+} option_spec;
+
+typedef struct args args;
+
+typedef struct verb {
+    const char *name;
+    const char *operands; /* "[MODEL]", "IN OUT TYPE" */
+    unsigned n_operand_min, n_operand_max;
+    const char *summary;  /* one line */
+    const char *details;  /* some lines for --help and the man page */
+    const char *example;  /* one command line */
+    const option_spec *groups[4]; /* tables that end with a NULL name */
+    int (*run)(const args *a);
+} verb;
+
+/* ---- what a verb asks of its arguments ---------------------------------------- */
+
+const char *args_operand(const args *a, unsigned i); /* NULL when not given */
+bool args_has(const args *a, const char *name);
+uint64_t args_uint(const args *a, const char *name, uint64_t otherwise);
+int64_t args_int(const args *a, const char *name, int64_t otherwise);
+double args_float(const args *a, const char *name, double otherwise);
+const char *args_text(const args *a, const char *name, const char *otherwise);
+/* Values of an option that repeats: the i-th, NULL behind the last. */
+const char *args_text_at(const args *a, const char *name, size_t i);
+/* Numbers of a list: how many, and the i-th. 0 when it was not given. */
+size_t args_list(const args *a, const char *name, uint64_t *values, size_t n_max);
+
+/* ---- what the program asks of the table ------------------------------------------ */
+
+/* Parses and runs a verb; prints usage errors and returns the exit status. */
+int verb_run(const verb *v, int argc, char **argv);
+void verb_print_help(const verb *v);
+void verbs_print_help(const verb *const *verbs);
+void verbs_print_man(const verb *const *verbs);
+/* shell: bash, zsh or fish. False when it is none of them. */
+bool verbs_print_completions(const verb *const *verbs, const char *shell);
+
+/* Prints "hearth: ..." to stderr and returns EXIT_USAGE. */
+int usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A whole number in decimal digits, no sign, no space; false when it is not. */
+bool parse_uint(const char *text, uint64_t *value);
+/* A finite decimal number. The decimal mark is a point in every locale. */
+bool parse_float(const char *text, double *value);
+
+#endif

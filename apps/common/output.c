@@ -1,0 +1,173 @@
+/* Errors, text, progress, files and Ctrl-C for all verbs. */
+#define _GNU_SOURCE
+#include "common/output.h"
+
+#include "common/options.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+int report(const hearth_error *err)
+{
+    fflush(stdout);
+    fprintf(stderr, "hearth: %s\n", err->message);
+    return EXIT_OTHER;
+}
+
+int report_text(const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    fflush(stdout);
+    fputs("hearth: ", stderr);
+    vfprintf(stderr, format, list);
+    fputc('\n', stderr);
+    va_end(list);
+    return EXIT_OTHER;
+}
+
+int finish_stdout(void)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
+    fprintf(stderr, "hearth: stdout: %s\n", errno ? strerror(errno) : "write failed");
+    return EXIT_OTHER;
+}
+
+/* ---- text on a terminal ---------------------------------------------------------------- */
+
+/* Escape sequences begin with a control byte, or with a C1 control, which in UTF-8
+ * is C2 80..9F. A C2 at the end of one piece cannot be cut from its second byte:
+ * decoders hand out whole characters. */
+static bool hidden(const char *text, size_t i, size_t n)
+{
+    unsigned char c = (unsigned char)text[i];
+    if (c < 0x20) return c != '\n' && c != '\t';
+    if (c == 0x7f) return true;
+    return c == 0xc2 && i + 1 < n && (unsigned char)text[i + 1] < 0xa0;
+}
+
+bool write_text(const char *text, size_t n, bool raw)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (raw || !hidden(text, i, n)) {
+            if (putchar(text[i]) == EOF) return false;
+            continue;
+        }
+        if (printf("\\x%02x", (unsigned char)text[i]) < 0) return false;
+        if ((unsigned char)text[i] == 0xc2 && printf("\\x%02x", (unsigned char)text[++i]) < 0) return false;
+    }
+    return fflush(stdout) == 0;
+}
+
+/* ---- progress ------------------------------------------------------------------------------ */
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void progress_init(progress *p, const char *what, const char *unit, double unit_size)
+{
+    *p = (progress){.what = what, .unit = unit, .unit_size = unit_size, .start_ns = now_ns()};
+}
+
+void progress_update(progress *p, uint64_t done, uint64_t total)
+{
+    const uint64_t second = 1000000000u;
+    bool terminal = isatty(STDERR_FILENO) == 1;
+    uint64_t now = now_ns(), every = terminal ? second / 5 : 10 * second;
+    if (now - p->start_ns < 2 * second || now - p->shown_ns < every) return;
+    p->shown_ns = now;
+    p->shown = true;
+    double seconds = (double)(now - p->start_ns) * 1e-9, rate = (double)done / seconds;
+    double share = total ? (double)done / (double)total : 0.0;
+    double left = rate > 0.0 ? (double)(total - done) / rate : 0.0;
+    char bar[21];
+    for (int i = 0; i < 20; i++) bar[i] = share * 20.0 > i ? '#' : '.';
+    bar[20] = '\0';
+    fprintf(stderr, "%s%s [%s] %3.0f %%  %.1f %s/s  %.0f s left%s", terminal ? "\r" : "", p->what, bar, share * 100.0,
+            rate / p->unit_size, p->unit, left, terminal ? "  " : "\n");
+}
+
+void progress_end(progress *p)
+{
+    if (p->shown && isatty(STDERR_FILENO) == 1) fprintf(stderr, "\r%*s\r", 78, "");
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static bool refuse_odd_file(FILE *f, const char *path)
+{
+    struct stat st;
+    if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode)) {
+        report_text("%s: is a directory", path);
+        return true;
+    }
+    return false;
+}
+
+char *read_whole(const char *path, size_t *n)
+{
+    bool from_stdin = strcmp(path, "-") == 0;
+    FILE *f = from_stdin ? stdin : fopen(path, "rb");
+    char *bytes = NULL;
+    size_t used = 0, room = 0, got;
+    if (!f) {
+        report_text("%s: %s", path, strerror(errno));
+        return NULL;
+    }
+    if (refuse_odd_file(f, path)) goto fail;
+    do {
+        if (used + 1 >= room) {
+            room = room ? 2 * room : 1 << 16;
+            char *more = realloc(bytes, room);
+            if (!more) {
+                report_text("%s: out of memory: %zu bytes for the text", path, room);
+                goto fail;
+            }
+            bytes = more;
+        }
+        got = fread(bytes + used, 1, room - used - 1, f);
+        used += got;
+    } while (got > 0);
+    if (ferror(f)) {
+        report_text("%s: %s", path, strerror(errno));
+        goto fail;
+    }
+    if (!from_stdin) fclose(f);
+    bytes[used] = '\0';
+    *n = used;
+    return bytes;
+fail:
+    if (!from_stdin) fclose(f);
+    free(bytes);
+    return NULL;
+}
+
+/* ---- interruption ------------------------------------------------------------------------------ */
+
+static volatile sig_atomic_t stop;
+
+static void on_interrupt(int signal_number)
+{
+    if (stop) _exit(128 + signal_number);
+    stop = 1;
+}
+
+void catch_interrupt(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+bool interrupted(void) { return stop != 0; }

@@ -1,0 +1,50 @@
+/* What verbs write to: files and stdout with every error seen, text with
+ * terminal escapes made visible, progress on stderr. */
+#ifndef HEARTH_APPS_COMMON_OUTPUT_H
+#define HEARTH_APPS_COMMON_OUTPUT_H
+
+#include <hearth/hearth.h>
+#include <stdio.h>
+
+/* Prints "hearth: message" and returns EXIT_OTHER; ARGUMENT keeps that too: the
+ * usage was right, the value was not. */
+int report(const hearth_error *err);
+/* Prints "hearth: ..." and returns EXIT_OTHER. */
+int report_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Flushes stdout; EXIT_OTHER with a message when anything written was lost. */
+int finish_stdout(void);
+
+/* ---- text on a terminal ---------------------------------------------------------- */
+
+/* Writes n bytes of a model's text to stdout. Unless raw, control characters but
+ * newline and tab, and C1 controls, appear as \xNN: a text cannot drive the
+ * terminal. False when stdout is lost. */
+bool write_text(const char *text, size_t n, bool raw);
+
+/* ---- progress ----------------------------------------------------------------------- */
+
+/* A bar with rate and time left on a terminal, plain lines otherwise; silent for
+ * the first two seconds. */
+typedef struct progress {
+    const char *what, *unit; /* "reading", "MB" */
+    double unit_size;        /* of the numbers in one unit */
+    uint64_t start_ns, shown_ns;
+    bool shown;
+} progress;
+void progress_init(progress *p, const char *what, const char *unit, double unit_size);
+void progress_update(progress *p, uint64_t done, uint64_t total);
+void progress_end(progress *p);
+
+/* ---- files ---------------------------------------------------------------------------- */
+
+/* The whole of a file, or of stdin for "-" (freed with free). NULL after report. */
+char *read_whole(const char *path, size_t *n);
+
+/* ---- interruption ------------------------------------------------------------------------ */
+
+/* From here on the first Ctrl-C only sets a flag; a second one ends the program. */
+void catch_interrupt(void);
+bool interrupted(void);
+
+#endif
