@@ -145,6 +145,7 @@ typedef struct hth_gguf_part {
 } hth_gguf_part;
 
 struct hth_gguf {
+    char *path;      /* as given; NULL for bytes in memory */
     hth_arena arena; /* texts and raw values of all parts */
     hth_gguf_part *parts;
     uint32_t n_part;
