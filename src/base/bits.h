@@ -1,0 +1,96 @@
+/* Bit patterns of floats: binary32, binary16 and bfloat16, without instructions
+ * or library calls that a CPU level may lack. All conversions round to nearest
+ * even and keep subnormals. */
+#ifndef HTH_BASE_BITS_H
+#define HTH_BASE_BITS_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline uint32_t hth_bits_of(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static inline float hth_float_of(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static inline uint64_t hth_bits_of_d(double f)
+{
+    uint64_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static inline double hth_double_of(uint64_t u)
+{
+    double f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+/* Little-endian values at any address. */
+static inline uint16_t hth_load_u16(const void *p)
+{
+    uint16_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline uint32_t hth_load_u32(const void *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline float hth_load_f32(const void *p)
+{
+    float v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline void hth_store_u16(void *p, uint16_t v) { memcpy(p, &v, sizeof v); }
+static inline void hth_store_f32(void *p, float v) { memcpy(p, &v, sizeof v); }
+
+/* Exact. The product moves the exponent; subnormal halves come out normal. */
+static inline float hth_f16_to_f32(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, magnitude = h & 0x7fffu;
+    uint32_t u = hth_bits_of(hth_float_of(magnitude << 13) * 0x1p112f);
+    if (magnitude >= 0x7c00u) u |= 0x7f800000u;
+    return hth_float_of(u | sign);
+}
+
+static inline uint16_t hth_f32_to_f16(float f)
+{
+    uint32_t u = hth_bits_of(f), sign = (u >> 16) & 0x8000u, x = u & 0x7fffffffu, h;
+    if (x > 0x7f800000u) {
+        h = 0x7e00u;
+    } else if (x >= 0x47800000u) { /* 65536 and more */
+        h = 0x7c00u;
+    } else if (x < 0x38800000u) { /* below 2^-14: 0.5 has the step of a subnormal half */
+        h = hth_bits_of(hth_float_of(x) + 0.5f) - 0x3f000000u;
+    } else {
+        h = (x - 0x38000000u + 0xfffu + ((x >> 13) & 1u)) >> 13;
+    }
+    return (uint16_t)(sign | h);
+}
+
+static inline float hth_bf16_to_f32(uint16_t b) { return hth_float_of((uint32_t)b << 16); }
+
+static inline uint16_t hth_f32_to_bf16(float f)
+{
+    uint32_t u = hth_bits_of(f);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)((u >> 16) | 0x40u);
+    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+#endif

@@ -1,0 +1,31 @@
+/* Which instructions kernels may use: cumulative levels, masked downward by
+ * HEARTH_CPU. A level never changes a result. */
+#ifndef HTH_BASE_CPU_H
+#define HTH_BASE_CPU_H
+
+#include "base/status.h"
+
+typedef enum hth_cpu {
+    HTH_CPU_GENERIC = 0, /* C only */
+    HTH_CPU_AVX2,        /* AVX2, FMA, F16C, BMI2 */
+    HTH_CPU_AVX512,      /* and F, BW, DQ, VL, CD, VNNI, VBMI, VBMI2 */
+    HTH_CPU_NEON,        /* AArch64 baseline */
+    HTH_CPU_DOTPROD,     /* and sdot */
+} hth_cpu;
+
+const char *hth_cpu_name(hth_cpu level);
+
+/* The highest level that the machine and its system have. */
+hth_cpu hth_cpu_machine(void);
+
+/* Whether a program on a machine of level `machine` may run `level`. */
+int hth_cpu_has(hth_cpu machine, hth_cpu level);
+
+/* The level to use: the machine's, or the one in HEARTH_CPU. ARGUMENT when
+ * HEARTH_CPU names no level or one that this machine lacks. */
+hearth_status hth_cpu_choose(hth_cpu *level, hearth_error *err);
+
+/* Cores that this process may run on, at least 1. */
+unsigned hth_cpu_n_core(void);
+
+#endif

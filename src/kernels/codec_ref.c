@@ -1,0 +1,111 @@
+/* Rows of weights to floats (exact) and back (the format's own rounding, as
+ * llama-quantize rounds without an importance matrix). Used for embeddings, for
+ * quantize and by tests; layouts as in the format's block tables. */
+#include "base/bits.h"
+#include "kernels/levels.h"
+
+#include <string.h>
+
+enum { BLOCK = 32, Q8_0_SIZE = 34, Q4_0_SIZE = 18 };
+
+static void unpack_f32(const uint8_t *row, size_t n_col, float *x) { memcpy(x, row, n_col * sizeof *x); }
+
+static void unpack_f16(const uint8_t *row, size_t n_col, float *x)
+{
+    for (size_t i = 0; i < n_col; i++) x[i] = hth_f16_to_f32(hth_load_u16(row + 2 * i));
+}
+
+static void unpack_bf16(const uint8_t *row, size_t n_col, float *x)
+{
+    for (size_t i = 0; i < n_col; i++) x[i] = hth_bf16_to_f32(hth_load_u16(row + 2 * i));
+}
+
+static void unpack_q8_0(const uint8_t *row, size_t n_col, float *x)
+{
+    for (size_t b = 0; b < n_col / BLOCK; b++, row += Q8_0_SIZE, x += BLOCK) {
+        float d = hth_f16_to_f32(hth_load_u16(row));
+        for (int i = 0; i < BLOCK; i++) x[i] = d * (float)(int8_t)row[2 + i];
+    }
+}
+
+static void unpack_q4_0(const uint8_t *row, size_t n_col, float *x)
+{
+    for (size_t b = 0; b < n_col / BLOCK; b++, row += Q4_0_SIZE, x += BLOCK) {
+        float d = hth_f16_to_f32(hth_load_u16(row));
+        for (int i = 0; i < BLOCK / 2; i++) {
+            x[i] = d * (float)((row[2 + i] & 15) - 8);
+            x[i + BLOCK / 2] = d * (float)((row[2 + i] >> 4) - 8);
+        }
+    }
+}
+
+static void pack_f32(const float *x, size_t n_col, uint8_t *row) { memcpy(row, x, n_col * sizeof *x); }
+
+static void pack_f16(const float *x, size_t n_col, uint8_t *row)
+{
+    for (size_t i = 0; i < n_col; i++) hth_store_u16(row + 2 * i, hth_f32_to_f16(x[i]));
+}
+
+static void pack_bf16(const float *x, size_t n_col, uint8_t *row)
+{
+    for (size_t i = 0; i < n_col; i++) hth_store_u16(row + 2 * i, hth_f32_to_bf16(x[i]));
+}
+
+/* To the nearest integer, halves away from zero, held within the bytes of Q8_0
+ * (a subnormal scale has an infinite inverse); NaN gives 0. */
+static int round_away(float v)
+{
+    if (!(v < 127.0f)) return v >= 127.0f ? 127 : 0;
+    if (v < -127.0f) return -127;
+    int n = (int)v;
+    float rest = v - (float)n;
+    return rest >= 0.5f ? n + 1 : rest <= -0.5f ? n - 1 : n;
+}
+
+static float magnitude(float v) { return hth_float_of(hth_bits_of(v) & 0x7fffffffu); }
+
+/* d = max|x| / 127. */
+static void pack_q8_0(const float *x, size_t n_col, uint8_t *row)
+{
+    for (size_t b = 0; b < n_col / BLOCK; b++, row += Q8_0_SIZE, x += BLOCK) {
+        float amax = 0.0f;
+        for (int i = 0; i < BLOCK; i++) amax = magnitude(x[i]) > amax ? magnitude(x[i]) : amax;
+        float d = amax / 127.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
+        hth_store_u16(row, hth_f32_to_f16(d));
+        for (int i = 0; i < BLOCK; i++) row[2 + i] = (uint8_t)(int8_t)round_away(x[i] * inverse);
+    }
+}
+
+/* v + 8 to the nearest of 0..15; NaN gives 8. */
+static uint8_t nibble(float v)
+{
+    if (!(v < 7.0f)) return v >= 7.0f ? 15 : 8;
+    return v < -8.0f ? 0 : (uint8_t)(v + 8.5f);
+}
+
+/* d = x / -8 for the x of largest magnitude, sign kept: that weight becomes 0. */
+static void pack_q4_0(const float *x, size_t n_col, uint8_t *row)
+{
+    for (size_t b = 0; b < n_col / BLOCK; b++, row += Q4_0_SIZE, x += BLOCK) {
+        float top = 0.0f;
+        for (int i = 0; i < BLOCK; i++) top = magnitude(x[i]) > magnitude(top) ? x[i] : top;
+        float d = top / -8.0f, inverse = d != 0.0f ? 1.0f / d : 0.0f;
+        hth_store_u16(row, hth_f32_to_f16(d));
+        for (int i = 0; i < BLOCK / 2; i++)
+            row[2 + i] = (uint8_t)(nibble(x[i] * inverse) | nibble(x[i + BLOCK / 2] * inverse) << 4);
+    }
+}
+
+void hth_kernels_codec_ref(hth_kernels *k)
+{
+    k->unpack[HTH_TYPE_F32] = unpack_f32;
+    k->unpack[HTH_TYPE_F16] = unpack_f16;
+    k->unpack[HTH_TYPE_BF16] = unpack_bf16;
+    k->unpack[HTH_TYPE_Q8_0] = unpack_q8_0;
+    k->unpack[HTH_TYPE_Q4_0] = unpack_q4_0;
+    k->pack[HTH_TYPE_F32] = pack_f32;
+    k->pack[HTH_TYPE_F16] = pack_f16;
+    k->pack[HTH_TYPE_BF16] = pack_bf16;
+    k->pack[HTH_TYPE_Q8_0] = pack_q8_0;
+    k->pack[HTH_TYPE_Q4_0] = pack_q4_0;
+}

@@ -1,0 +1,39 @@
+/* Rows of F32, F16 and BF16: the definition (rule R9 of docs/arithmetic.md 2).
+ * Sixteen partial sums by index mod 16 with a fused multiply-add, then a tree;
+ * this is the only place where fused operations are allowed. */
+#include "base/bits.h"
+#include "base/fma.h"
+#include "kernels/levels.h"
+#include "kernels/tree.h"
+
+static float weight_f32(const uint8_t *row, size_t i) { return hth_load_f32(row + 4 * i); }
+static float weight_f16(const uint8_t *row, size_t i) { return hth_f16_to_f32(hth_load_u16(row + 2 * i)); }
+static float weight_bf16(const uint8_t *row, size_t i)
+{
+    return hth_bf16_to_f32(hth_load_u16(row + 2 * i));
+}
+
+#define DEFINE_ROWS(NAME, WEIGHT)                                                            \
+    static void NAME(const hth_rows *job)                                                    \
+    {                                                                                        \
+        for (size_t i = job->first; i < job->end; i++) {                                     \
+            const uint8_t *row = job->w + (job->list ? (size_t)job->list[i] : i) * job->row_size; \
+            for (size_t t = 0; t < job->n_tok; t++) {                                        \
+                const float *x = job->act.x + t * job->n_col;                                \
+                float p[16] = {0};                                                           \
+                for (size_t c = 0; c < job->n_col; c++)                                      \
+                    p[c % 16] = hth_fma(WEIGHT(row, c), x[c], p[c % 16]);                    \
+                job->y[t * job->y_stride + i] = hth_tree16(p);                               \
+            }                                                                                \
+        }                                                                                    \
+    }
+DEFINE_ROWS(rows_f32, weight_f32)
+DEFINE_ROWS(rows_f16, weight_f16)
+DEFINE_ROWS(rows_bf16, weight_bf16)
+
+void hth_kernels_float_ref(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_F32] = rows_f32;
+    k->rows[HTH_TYPE_F16] = rows_f16;
+    k->rows[HTH_TYPE_BF16] = rows_bf16;
+}

@@ -1,0 +1,126 @@
+/* All arithmetic on rows and blocks. Knows no model: callers hand in rows,
+ * activations and sizes. Every function has one definition in C (the *_ref.c
+ * files and vector_tmpl.h), stated in docs/arithmetic.md; the other levels give
+ * its bits and are only faster. None allocates, none can fail. */
+#ifndef HTH_KERNELS_KERNELS_H
+#define HTH_KERNELS_KERNELS_H
+
+#include "base/cpu.h"
+#include "file/types.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- matrices -------------------------------------------------------------- */
+
+/* Weights per rounded block of activations (arithmetic.md 2, R1). */
+enum { HTH_ACT_BLOCK = 32 };
+
+/* The inputs of a matrix product: n_tok vectors of n_col. Float rows read x;
+ * quantised rows read q, d and sum, made by hth_quant_act_fn. Token t starts at
+ * x + t * n_col, q + t * n_col, d + t * n_col / 32 and sum + t * n_col / 32. */
+typedef struct hth_act {
+    const float *x;
+    const int8_t *q;    /* -127..127 */
+    const float *d;     /* scale of each block of 32; NaN where the input was not finite */
+    const int32_t *sum; /* sum of q over each block */
+} hth_act;
+
+/* Rounds x[n_col] (n_col a multiple of 32) to 8 bits per block of 32. */
+typedef void hth_quant_act_fn(const float *x, size_t n_col, int8_t *q, float *d, int32_t *sum);
+
+/* Some rows of W times all tokens: y[t * y_stride + i] = row(i) . x_t for i in
+ * [first, end), where row(i) is row i of W, or row list[i] when there is a list.
+ * Rows lie row_size bytes apart, n_col weights each, at any alignment. No byte of
+ * a row outside the range (or the list) is read. y must not overlap the inputs. */
+typedef struct hth_rows {
+    const uint8_t *w;
+    size_t row_size, n_col;
+    const int32_t *list; /* NULL: all rows */
+    size_t first, end;
+    hth_act act;
+    size_t n_tok;
+    float *y;
+    size_t y_stride;
+} hth_rows;
+typedef void hth_rows_fn(const hth_rows *job);
+
+/* One row of weights to floats and back. Unpacking is exact. Packing is the
+ * format's own rounding (as other programs write the type). */
+typedef void hth_unpack_fn(const uint8_t *row, size_t n_col, float *x);
+typedef void hth_pack_fn(const float *x, size_t n_col, uint8_t *row);
+
+/* ---- vectors --------------------------------------------------------------- */
+
+/* y = x / sqrt(mean(x^2) + eps) * w. inv_n is 1/n rounded. y may be x. */
+typedef void hth_rms_norm_fn(const float *x, const float *w, size_t n, float inv_n, float eps, float *y);
+
+/* y = (x - mean) / sqrt(variance + eps) * w + b; b may be NULL. y may be x. */
+typedef void hth_layer_norm_fn(const float *x, const float *w, const float *b, size_t n, float inv_n,
+                               float eps, float *y);
+
+/* Rotates n_pair pairs of x in place: neighbours (2i, 2i+1), or halves (i, i + n_pair). */
+typedef void hth_rope_fn(float *x, const float *cosine, const float *sine, size_t n_pair);
+
+/* x = exp(x - max) / sum over n > 0 values, in place. */
+typedef void hth_softmax_fn(float *x, size_t n);
+
+/* Elementwise. y may be an input. */
+typedef void hth_add_fn(const float *a, const float *b, size_t n, float *y);
+typedef void hth_to_f16_fn(const float *x, size_t n, uint16_t *h);
+
+/* What a neuron sends on: f(gate) * up, or f(up) where up stands alone (gate NULL). */
+typedef enum hth_activation {
+    HTH_ACTIVATION_SILU = 0, /* SwiGLU */
+    HTH_ACTIVATION_GELU,     /* the tanh form; GeGLU */
+    HTH_ACTIVATION_RELU,     /* ReGLU */
+    HTH_ACTIVATION_RELU2,
+    HTH_ACTIVATION_DRELU, /* max(0, gate) * max(0, up); needs a gate */
+    HTH_N_ACTIVATION,
+} hth_activation;
+typedef void hth_activate_fn(const float *gate, const float *up, size_t n, float *h);
+
+/* One query head over the first n_pos positions of one KV head (arithmetic.md 5).
+ * k and v hold positions d_head values apart, F16 or F32 by the function used.
+ * scratch holds d_head floats. */
+typedef struct hth_attend {
+    const float *q;
+    const void *k, *v;
+    size_t n_pos, d_head;
+    float scale; /* of the scores */
+    float *scratch;
+    float *y; /* [d_head] */
+} hth_attend;
+typedef void hth_attend_fn(const hth_attend *job);
+
+/* Positions that one split of an attention holds: softmax and sum of each are
+ * taken alone, then merged ascending. */
+enum { HTH_ATTEND_SPLIT = 256 };
+
+/* Elementwise functions, for the proof of their accuracy. */
+typedef void hth_map_fn(const float *x, size_t n, float *y);
+
+/* ---- the table ------------------------------------------------------------- */
+
+typedef struct hth_kernels {
+    hth_cpu level;
+    hth_rows_fn *rows[HTH_TYPE_LIMIT]; /* NULL for types that are not supported */
+    hth_quant_act_fn *quant_act;
+    hth_unpack_fn *unpack[HTH_TYPE_LIMIT];
+    hth_pack_fn *pack[HTH_TYPE_LIMIT];
+    hth_rms_norm_fn *rms_norm;
+    hth_layer_norm_fn *layer_norm;
+    hth_rope_fn *rope_neighbours, *rope_halves;
+    hth_softmax_fn *softmax;
+    hth_add_fn *add;
+    hth_to_f16_fn *to_f16;
+    hth_activate_fn *activate[HTH_N_ACTIVATION];
+    hth_attend_fn *attend_f16, *attend_f32;
+    hth_map_fn *exp, *tanh, *rcp, *rsqrt;
+} hth_kernels;
+
+/* Fills the table from the C reference upward to level, which the machine must
+ * have (hth_cpu_choose). */
+void hth_kernels_init(hth_kernels *k, hth_cpu level);
+
+#endif

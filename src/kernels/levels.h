@@ -1,0 +1,33 @@
+/* What each file of a level gives to the table; called by table.c only, from the
+ * reference upward. A level overrides what it does faster and leaves the rest. */
+#ifndef HTH_KERNELS_LEVELS_H
+#define HTH_KERNELS_LEVELS_H
+
+#include "kernels/kernels.h"
+
+/* The definition in C. */
+void hth_kernels_float_ref(hth_kernels *k);
+void hth_kernels_q8_0_ref(hth_kernels *k);
+void hth_kernels_q4_0_ref(hth_kernels *k);
+void hth_kernels_codec_ref(hth_kernels *k);
+void hth_kernels_vector_ref(hth_kernels *k);
+
+void hth_kernels_float_avx2(hth_kernels *k);
+void hth_kernels_q8_0_avx2(hth_kernels *k);
+void hth_kernels_q4_0_avx2(hth_kernels *k);
+void hth_kernels_vector_avx2(hth_kernels *k);
+
+void hth_kernels_float_avx512(hth_kernels *k);
+void hth_kernels_q8_0_avx512(hth_kernels *k);
+void hth_kernels_q4_0_avx512(hth_kernels *k);
+void hth_kernels_vector_avx512(hth_kernels *k);
+
+void hth_kernels_float_neon(hth_kernels *k);
+void hth_kernels_q8_0_neon(hth_kernels *k);
+void hth_kernels_q4_0_neon(hth_kernels *k);
+void hth_kernels_vector_neon(hth_kernels *k);
+
+void hth_kernels_q8_0_dotprod(hth_kernels *k);
+void hth_kernels_q4_0_dotprod(hth_kernels *k);
+
+#endif

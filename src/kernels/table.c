@@ -1,0 +1,53 @@
+/* The one table of kernels, filled from C upward. To see what exists at a level,
+ * read this file. */
+#include "kernels/kernels.h"
+#include "kernels/levels.h"
+
+#include <string.h>
+
+static void init_reference(hth_kernels *k)
+{
+    hth_kernels_float_ref(k);
+    hth_kernels_q8_0_ref(k);
+    hth_kernels_q4_0_ref(k);
+    hth_kernels_codec_ref(k);
+    hth_kernels_vector_ref(k);
+}
+
+#if defined(__x86_64__)
+static void init_levels(hth_kernels *k, hth_cpu level)
+{
+    if (level < HTH_CPU_AVX2) return;
+    hth_kernels_float_avx2(k);
+    hth_kernels_q8_0_avx2(k);
+    hth_kernels_q4_0_avx2(k);
+    hth_kernels_vector_avx2(k);
+    if (level < HTH_CPU_AVX512) return;
+    hth_kernels_float_avx512(k);
+    hth_kernels_q8_0_avx512(k);
+    hth_kernels_q4_0_avx512(k);
+    hth_kernels_vector_avx512(k);
+}
+#elif defined(__aarch64__)
+static void init_levels(hth_kernels *k, hth_cpu level)
+{
+    if (level < HTH_CPU_NEON) return;
+    hth_kernels_float_neon(k);
+    hth_kernels_q8_0_neon(k);
+    hth_kernels_q4_0_neon(k);
+    hth_kernels_vector_neon(k);
+    if (level < HTH_CPU_DOTPROD) return;
+    hth_kernels_q8_0_dotprod(k);
+    hth_kernels_q4_0_dotprod(k);
+}
+#else
+static void init_levels(hth_kernels *k, hth_cpu level) { (void)k, (void)level; }
+#endif
+
+void hth_kernels_init(hth_kernels *k, hth_cpu level)
+{
+    memset(k, 0, sizeof *k);
+    k->level = level;
+    init_reference(k);
+    init_levels(k, level);
+}

@@ -1,0 +1,159 @@
+/* Eight floats at a time, and the float functions of the token loop. Written
+ * with the compiler's vector types, so that one text compiles for every level;
+ * each operation is one rounded IEEE operation (no contraction, no division), so
+ * all levels give the same bits. Included by vector_tmpl.h and float kernels only. */
+#ifndef HTH_KERNELS_VECTOR_MATH_H
+#define HTH_KERNELS_VECTOR_MATH_H
+
+#include "base/bits.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+/* Vectors wider than a register are passed by value between inline functions
+ * only, so the ABI note of gcc does not apply. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"
+#endif
+
+typedef float hth_v8 __attribute__((vector_size(32)));
+typedef int32_t hth_v8i __attribute__((vector_size(32)));
+#define HTH_INLINE static inline __attribute__((always_inline))
+
+HTH_INLINE hth_v8 v8_set(float x) { return (hth_v8){x, x, x, x, x, x, x, x}; }
+HTH_INLINE hth_v8i v8_set_i(int32_t x) { return (hth_v8i){x, x, x, x, x, x, x, x}; }
+
+HTH_INLINE hth_v8 v8_load(const float *p)
+{
+    hth_v8 v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+HTH_INLINE void v8_store(float *p, hth_v8 v) { memcpy(p, &v, sizeof v); }
+
+/* The first n (below 8) values, zeros behind. */
+HTH_INLINE hth_v8 v8_load_part(const float *p, size_t n)
+{
+    hth_v8 v = v8_set(0.0f);
+    memcpy(&v, p, n * sizeof *p);
+    return v;
+}
+
+HTH_INLINE void v8_store_part(float *p, hth_v8 v, size_t n) { memcpy(p, &v, n * sizeof *p); }
+
+HTH_INLINE hth_v8i v8_bits(hth_v8 v) { return (hth_v8i)v; }
+HTH_INLINE hth_v8 v8_of_bits(hth_v8i v) { return (hth_v8)v; }
+
+/* mask lanes are all ones or all zeros, as comparisons make them. */
+HTH_INLINE hth_v8 v8_select(hth_v8i mask, hth_v8 yes, hth_v8 no)
+{
+    return (hth_v8)((mask & (hth_v8i)yes) | (~mask & (hth_v8i)no));
+}
+
+/* Larger of a and b; b where they are not ordered. */
+HTH_INLINE hth_v8 v8_max(hth_v8 a, hth_v8 b) { return v8_select(a > b, a, b); }
+
+/* The tree of every reduction over eight partials (arithmetic.md 1). */
+HTH_INLINE float v8_sum(hth_v8 p)
+{
+    return ((p[0] + p[1]) + (p[2] + p[3])) + ((p[4] + p[5]) + (p[6] + p[7]));
+}
+
+/* Eight halves, widened exactly. */
+HTH_INLINE hth_v8 v8_load_f16(const uint16_t *p)
+{
+#if defined(__F16C__)
+    return (hth_v8)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+#elif defined(__aarch64__)
+    float16x8_t h = vreinterpretq_f16_u16(vld1q_u16(p));
+    float32x4_t low = vcvt_f32_f16(vget_low_f16(h)), high = vcvt_high_f32_f16(h);
+    return (hth_v8){low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]};
+#else
+    hth_v8 v;
+    for (int i = 0; i < 8; i++) v[i] = hth_f16_to_f32(p[i]);
+    return v;
+#endif
+}
+
+/* ---- functions --------------------------------------------------------------- */
+
+/* exp(x): 0 below -87, exp(88) above 88. Reduction by n ln 2 with ln 2 in two
+ * parts, then a polynomial of degree 7 (coefficients of Cephes expf). */
+HTH_INLINE hth_v8 v8_exp(hth_v8 x)
+{
+    const hth_v8 magic = v8_set(0x1.8p23f);
+    hth_v8i gone = x < v8_set(-87.0f);
+    hth_v8 a = v8_select(x > v8_set(88.0f), v8_set(88.0f), x);
+    a = v8_select(gone, v8_set(0.0f), a);
+    hth_v8 shifted = a * v8_set(1.44269504f) + magic;
+    hth_v8 n = shifted - magic;
+    hth_v8 r = (a - n * v8_set(0.693359375f)) - n * v8_set(-2.12194440e-4f);
+    hth_v8 p = v8_set(1.9875691500e-4f);
+    p = p * r + v8_set(1.3981999507e-3f);
+    p = p * r + v8_set(8.3334519073e-3f);
+    p = p * r + v8_set(4.1665795894e-2f);
+    p = p * r + v8_set(1.6666665459e-1f);
+    p = p * r + v8_set(5.0000001201e-1f);
+    hth_v8 y = (p * (r * r) + r) + v8_set(1.0f);
+    hth_v8i power = (v8_bits(shifted) - v8_bits(magic) + v8_set_i(127)) << 23;
+    return v8_select(gone, v8_set(0.0f), y * v8_of_bits(power));
+}
+
+/* 1/x for x in [2^-126, 2^126]: a guess from the bits, then Newton's method. */
+HTH_INLINE hth_v8 v8_rcp(hth_v8 x)
+{
+    hth_v8 r = v8_of_bits(v8_set_i(0x7ef311c7) - v8_bits(x));
+    for (int i = 0; i < 4; i++) r = r * (v8_set(2.0f) - x * r);
+    return r;
+}
+
+/* 1/sqrt(x) for normal x > 0, likewise. */
+HTH_INLINE hth_v8 v8_rsqrt(hth_v8 x)
+{
+    hth_v8 half = v8_set(0.5f) * x;
+    hth_v8 r = v8_of_bits(v8_set_i(0x5f375a86) - (v8_bits(x) >> 1));
+    for (int i = 0; i < 4; i++) r = r * (v8_set(1.5f) - half * (r * r));
+    return r;
+}
+
+/* 1 / (1 + exp(-x)); exp is held below 2^126 so that the reciprocal is good. */
+HTH_INLINE hth_v8 v8_sigmoid(hth_v8 x)
+{
+    hth_v8 minus = v8_set(0.0f) - x;
+    minus = v8_select(minus > v8_set(86.0f), v8_set(86.0f), minus);
+    return v8_rcp(v8_set(1.0f) + v8_exp(minus));
+}
+
+/* tanh(x): 1 - 2/(exp(2|x|) + 1) with the sign of x; below 0.625 a polynomial in
+ * x^2 (coefficients of Cephes tanhf), where the difference would lose digits. */
+HTH_INLINE hth_v8 v8_tanh(hth_v8 x)
+{
+    const hth_v8i sign_bit = v8_set_i((int32_t)0x80000000u);
+    hth_v8i sign = v8_bits(x) & sign_bit;
+    hth_v8 a = v8_of_bits(v8_bits(x) & ~sign_bit);
+    hth_v8 held = v8_select(a > v8_set(20.0f), v8_set(20.0f), a);
+    hth_v8 large = v8_set(1.0f) - v8_set(2.0f) * v8_rcp(v8_exp(held + held) + v8_set(1.0f));
+    hth_v8 s = x * x;
+    hth_v8 p = v8_set(-5.70498872745e-3f);
+    p = p * s + v8_set(2.06390887954e-2f);
+    p = p * s + v8_set(-5.37397155531e-2f);
+    p = p * s + v8_set(1.33314422036e-1f);
+    p = p * s + v8_set(-3.33332819422e-1f);
+    hth_v8 small = (p * s) * x + x;
+    return v8_select(a < v8_set(0.625f), small, v8_of_bits(v8_bits(large) | sign));
+}
+
+/* The same for one value, where a scalar is wanted. */
+HTH_INLINE float one_exp(float x) { return v8_exp(v8_set(x))[0]; }
+HTH_INLINE float one_rcp(float x) { return v8_rcp(v8_set(x))[0]; }
+HTH_INLINE float one_rsqrt(float x) { return v8_rsqrt(v8_set(x))[0]; }
+
+#endif

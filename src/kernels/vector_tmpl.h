@@ -1,0 +1,313 @@
+/* Norms, rotation, softmax, activations, attention and the rounding of
+ * activations: everything that is not a row of weights. One text for all levels:
+ * vector_ref.c, vector_avx2.c and others define LEVEL and include it, compiled
+ * with their flags. The order of every sum is that of docs/arithmetic.md 3 to 5. */
+#include "kernels/levels.h"
+#include "kernels/vector_math.h"
+
+#define HTH_PASTE_(a, b) a##b
+#define HTH_PASTE(a, b) HTH_PASTE_(a, b)
+
+/* ---- reductions --------------------------------------------------------------- */
+
+/* Sum of f(i) over [0, n) with eight partials by index mod 8; a ragged end is
+ * filled with zeros, which take part. */
+static float sum_of_squares(const float *x, size_t n, float minus)
+{
+    hth_v8 p = v8_set(0.0f), m = v8_set(minus);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        hth_v8 d = v8_load(x + i) - m;
+        p += d * d;
+    }
+    if (i < n) {
+        float padded[8];
+        v8_store(padded, m);
+        hth_v8 d = v8_load_part(x + i, n - i) - v8_load_part(padded, n - i);
+        p += d * d;
+    }
+    return v8_sum(p);
+}
+
+static float sum_of(const float *x, size_t n)
+{
+    hth_v8 p = v8_set(0.0f);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) p += v8_load(x + i);
+    if (i < n) p += v8_load_part(x + i, n - i);
+    return v8_sum(p);
+}
+
+/* Largest of n > 0 values (any order gives the same). */
+static float largest(const float *x, size_t n)
+{
+    float best = x[0];
+    size_t i = 0;
+    if (n >= 8) {
+        hth_v8 m = v8_load(x);
+        for (i = 8; i + 8 <= n; i += 8) m = v8_max(v8_load(x + i), m);
+        for (int k = 0; k < 8; k++) best = m[k] > best ? m[k] : best;
+    }
+    for (; i < n; i++) best = x[i] > best ? x[i] : best;
+    return best;
+}
+
+/* ---- norms --------------------------------------------------------------------- */
+
+static void rms_norm(const float *x, const float *w, size_t n, float inv_n, float eps, float *y)
+{
+    float r = one_rsqrt(sum_of_squares(x, n, 0.0f) * inv_n + eps);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) v8_store(y + i, (v8_load(x + i) * v8_set(r)) * v8_load(w + i));
+    for (; i < n; i++) y[i] = (x[i] * r) * w[i];
+}
+
+static void layer_norm(const float *x, const float *w, const float *b, size_t n, float inv_n, float eps,
+                       float *y)
+{
+    float mean = sum_of(x, n) * inv_n;
+    float r = one_rsqrt(sum_of_squares(x, n, mean) * inv_n + eps);
+    for (size_t i = 0; i < n; i++) {
+        float scaled = ((x[i] - mean) * r) * w[i];
+        y[i] = b ? scaled + b[i] : scaled;
+    }
+}
+
+/* ---- rotation, sums, halves ------------------------------------------------------ */
+
+static void rope_neighbours(float *x, const float *cosine, const float *sine, size_t n_pair)
+{
+    for (size_t i = 0; i < n_pair; i++) {
+        float a = x[2 * i], b = x[2 * i + 1];
+        x[2 * i] = a * cosine[i] - b * sine[i];
+        x[2 * i + 1] = a * sine[i] + b * cosine[i];
+    }
+}
+
+static void rope_halves(float *x, const float *cosine, const float *sine, size_t n_pair)
+{
+    for (size_t i = 0; i < n_pair; i++) {
+        float a = x[i], b = x[i + n_pair];
+        x[i] = a * cosine[i] - b * sine[i];
+        x[i + n_pair] = a * sine[i] + b * cosine[i];
+    }
+}
+
+static void add(const float *a, const float *b, size_t n, float *y)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) v8_store(y + i, v8_load(a + i) + v8_load(b + i));
+    for (; i < n; i++) y[i] = a[i] + b[i];
+}
+
+static void to_f16(const float *x, size_t n, uint16_t *h)
+{
+    size_t i = 0;
+#if defined(__F16C__)
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128((__m128i *)(void *)(h + i),
+                         _mm256_cvtps_ph((__m256)v8_load(x + i), _MM_FROUND_TO_NEAREST_INT));
+#endif
+    for (; i < n; i++) h[i] = hth_f32_to_f16(x[i]);
+}
+
+/* ---- functions of each element ---------------------------------------------------- */
+
+/* y = f(x) for n elements, eight at a time; the end through a padded vector. */
+#define DEFINE_MAP(NAME, FUNCTION)                                                       \
+    static void NAME(const float *x, size_t n, float *y)                                 \
+    {                                                                                    \
+        size_t i = 0;                                                                    \
+        for (; i + 8 <= n; i += 8) v8_store(y + i, FUNCTION(v8_load(x + i)));            \
+        if (i < n) v8_store_part(y + i, FUNCTION(v8_load_part(x + i, n - i)), n - i);    \
+    }
+DEFINE_MAP(map_exp, v8_exp)
+DEFINE_MAP(map_tanh, v8_tanh)
+DEFINE_MAP(map_rcp, v8_rcp)
+DEFINE_MAP(map_rsqrt, v8_rsqrt)
+
+static void softmax(float *x, size_t n)
+{
+    float max = largest(x, n);
+    for (size_t i = 0; i < n; i++) x[i] -= max;
+    map_exp(x, n, x);
+    float r = one_rcp(sum_of(x, n));
+    for (size_t i = 0; i < n; i++) x[i] *= r;
+}
+
+HTH_INLINE hth_v8 silu(hth_v8 x) { return x * v8_sigmoid(x); }
+
+/* x/2 (1 + tanh u) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3). */
+HTH_INLINE hth_v8 gelu(hth_v8 x)
+{
+    hth_v8 cubic = (v8_set(0.044715f) * x) * (x * x);
+    return x * v8_sigmoid(v8_set(1.59576912f) * (x + cubic));
+}
+
+/* NaN stays NaN, so that a broken input is seen in the logits. */
+HTH_INLINE hth_v8 relu(hth_v8 x) { return v8_select(x <= v8_set(0.0f), v8_set(0.0f), x); }
+
+HTH_INLINE hth_v8 relu2(hth_v8 x) { return relu(x) * relu(x); }
+
+HTH_INLINE hth_v8 same(hth_v8 x) { return x; }
+
+#define DEFINE_ACTIVATE(NAME, FUNCTION, OF_UP)                                               \
+    static void NAME(const float *gate, const float *up, size_t n, float *h)                 \
+    {                                                                                        \
+        size_t i = 0;                                                                        \
+        for (; i + 8 <= n; i += 8) {                                                         \
+            hth_v8 u = v8_load(up + i);                                                      \
+            v8_store(h + i, gate ? FUNCTION(v8_load(gate + i)) * OF_UP(u) : FUNCTION(u));    \
+        }                                                                                    \
+        if (i < n) {                                                                         \
+            hth_v8 u = v8_load_part(up + i, n - i);                                          \
+            hth_v8 y = gate ? FUNCTION(v8_load_part(gate + i, n - i)) * OF_UP(u) : FUNCTION(u); \
+            v8_store_part(h + i, y, n - i);                                                  \
+        }                                                                                    \
+    }
+DEFINE_ACTIVATE(activate_silu, silu, same)
+DEFINE_ACTIVATE(activate_gelu, gelu, same)
+DEFINE_ACTIVATE(activate_relu, relu, same)
+DEFINE_ACTIVATE(activate_relu2, relu2, same)
+DEFINE_ACTIVATE(activate_drelu, relu, relu)
+
+/* ---- attention ------------------------------------------------------------------- */
+
+HTH_INLINE hth_v8 load_half_part(const uint16_t *p, size_t n)
+{
+    uint16_t padded[8] = {0};
+    memcpy(padded, p, n * sizeof *p);
+    return v8_load_f16(padded);
+}
+
+/* Merges one split (largest score, sum of weights, weighted values) into the
+ * running total; the first split is taken as it is. */
+static void merge_split(float *max, float *sum, float *y, float m, float l, const float *values, size_t d,
+                        size_t first)
+{
+    if (first) {
+        *max = m, *sum = l;
+        memcpy(y, values, d * sizeof *y);
+        return;
+    }
+    float top = m > *max ? m : *max;
+    float a = one_exp(*max - top), b = one_exp(m - top);
+    *max = top;
+    *sum = *sum * a + l * b;
+    for (size_t i = 0; i < d; i++) y[i] = y[i] * a + values[i] * b;
+}
+
+/* The same text for both element types of the cache. */
+#define DEFINE_ATTEND(NAME, ELEMENT, LOAD, LOAD_PART)                                            \
+    static float NAME##_score(const float *q, const ELEMENT *k, size_t d)                        \
+    {                                                                                            \
+        hth_v8 p = v8_set(0.0f);                                                                 \
+        size_t i = 0;                                                                            \
+        for (; i + 8 <= d; i += 8) p += v8_load(q + i) * LOAD(k + i);                            \
+        if (i < d) p += v8_load_part(q + i, d - i) * LOAD_PART(k + i, d - i);                    \
+        return v8_sum(p);                                                                        \
+    }                                                                                            \
+    /* values[d] = sum over positions, ascending, of weight * v; each output is one chain. */    \
+    static void NAME##_values(const float *weight, const ELEMENT *v, size_t n, size_t d,         \
+                              float *values)                                                     \
+    {                                                                                            \
+        size_t i = 0;                                                                            \
+        for (; i + 32 <= d; i += 32) {                                                           \
+            hth_v8 a0 = v8_set(0.0f), a1 = a0, a2 = a0, a3 = a0;                                 \
+            for (size_t j = 0; j < n; j++) {                                                     \
+                const ELEMENT *row = v + j * d + i;                                              \
+                hth_v8 w = v8_set(weight[j]);                                                    \
+                a0 += w * LOAD(row), a1 += w * LOAD(row + 8);                                    \
+                a2 += w * LOAD(row + 16), a3 += w * LOAD(row + 24);                              \
+            }                                                                                    \
+            v8_store(values + i, a0), v8_store(values + i + 8, a1);                              \
+            v8_store(values + i + 16, a2), v8_store(values + i + 24, a3);                        \
+        }                                                                                        \
+        for (; i < d; i += 8) {                                                                  \
+            size_t part = d - i < 8 ? d - i : 8;                                                 \
+            hth_v8 a = v8_set(0.0f);                                                             \
+            for (size_t j = 0; j < n; j++) a += v8_set(weight[j]) * LOAD_PART(v + j * d + i, part); \
+            v8_store_part(values + i, a, part);                                                  \
+        }                                                                                        \
+    }                                                                                            \
+    static void NAME(const hth_attend *job)                                                      \
+    {                                                                                            \
+        size_t d = job->d_head;                                                                  \
+        float weight[HTH_ATTEND_SPLIT], max = 0.0f, sum = 0.0f;                                  \
+        for (size_t first = 0; first < job->n_pos; first += HTH_ATTEND_SPLIT) {                  \
+            size_t left = job->n_pos - first, n = left < HTH_ATTEND_SPLIT ? left : HTH_ATTEND_SPLIT; \
+            const ELEMENT *k = (const ELEMENT *)job->k + first * d;                              \
+            const ELEMENT *v = (const ELEMENT *)job->v + first * d;                              \
+            for (size_t j = 0; j < n; j++) weight[j] = NAME##_score(job->q, k + j * d, d) * job->scale; \
+            float m = largest(weight, n);                                                        \
+            for (size_t j = 0; j < n; j++) weight[j] -= m;                                       \
+            map_exp(weight, n, weight);                                                          \
+            NAME##_values(weight, v, n, d, job->scratch);                                        \
+            merge_split(&max, &sum, job->y, m, sum_of(weight, n), job->scratch, d, first == 0);  \
+        }                                                                                        \
+        float r = one_rcp(sum);                                                                  \
+        for (size_t i = 0; i < d; i++) job->y[i] *= r;                                           \
+    }
+DEFINE_ATTEND(attend_f16, uint16_t, v8_load_f16, load_half_part)
+DEFINE_ATTEND(attend_f32, float, v8_load, v8_load_part)
+
+/* ---- rounding of activations ------------------------------------------------------- */
+
+/* Blocks whose largest magnitude is below 2^-60 round to zero; above 2^60 (which
+ * includes infinities and NaNs) the scale is NaN, and so is what is made of it. */
+static void quant_act(const float *x, size_t n_col, int8_t *q, float *d, int32_t *sum)
+{
+    const hth_v8 magic = v8_set(0x1.8p23f);
+    const hth_v8i magnitude = v8_set_i(0x7fffffff);
+    for (size_t b = 0; b < n_col / HTH_ACT_BLOCK; b++, x += HTH_ACT_BLOCK, q += HTH_ACT_BLOCK) {
+        hth_v8 v[4];
+        hth_v8i top = v8_set_i(0);
+        for (int i = 0; i < 4; i++) {
+            v[i] = v8_load(x + 8 * i);
+            hth_v8i bits = v8_bits(v[i]) & magnitude, above = bits > top;
+            top = (above & bits) | (~above & top);
+        }
+        int32_t largest_bits = 0;
+        for (int i = 0; i < 8; i++) largest_bits = top[i] > largest_bits ? top[i] : largest_bits;
+        float amax = hth_float_of((uint32_t)largest_bits);
+        if (!(amax >= 0x1p-60f && amax <= 0x1p60f)) {
+            memset(q, 0, HTH_ACT_BLOCK);
+            d[b] = amax < 0x1p-60f ? 0.0f : hth_float_of(0x7fc00000u);
+            sum[b] = 0;
+            continue;
+        }
+        hth_v8 inverse = v8_set(127.0f * one_rcp(amax));
+        hth_v8i total = v8_set_i(0);
+        for (int i = 0; i < 4; i++) {
+            hth_v8i n = v8_bits(v[i] * inverse + magic) - v8_bits(magic);
+            total += n;
+            for (int k = 0; k < 8; k++) q[8 * i + k] = (int8_t)n[k];
+        }
+        d[b] = amax * (1.0f / 127.0f);
+        sum[b] = 0;
+        for (int i = 0; i < 8; i++) sum[b] += total[i];
+    }
+}
+
+void HTH_PASTE(hth_kernels_vector_, LEVEL)(hth_kernels *k)
+{
+    k->quant_act = quant_act;
+    k->rms_norm = rms_norm;
+    k->layer_norm = layer_norm;
+    k->rope_neighbours = rope_neighbours;
+    k->rope_halves = rope_halves;
+    k->softmax = softmax;
+    k->add = add;
+    k->to_f16 = to_f16;
+    k->activate[HTH_ACTIVATION_SILU] = activate_silu;
+    k->activate[HTH_ACTIVATION_GELU] = activate_gelu;
+    k->activate[HTH_ACTIVATION_RELU] = activate_relu;
+    k->activate[HTH_ACTIVATION_RELU2] = activate_relu2;
+    k->activate[HTH_ACTIVATION_DRELU] = activate_drelu;
+    k->attend_f16 = attend_f16;
+    k->attend_f32 = attend_f32;
+    k->exp = map_exp;
+    k->tanh = map_tanh;
+    k->rcp = map_rcp;
+    k->rsqrt = map_rsqrt;
+}
