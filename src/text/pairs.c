@@ -44,6 +44,14 @@ static bool spread(const hth_text_pairs *from, hth_text_pairs *to)
     return true;
 }
 
+static hearth_status refuse(const hth_text_pairs *pairs, hearth_error *err)
+{
+    return hth_fail(err, HEARTH_ERROR_FORMAT,
+                    "tokenizer.ggml.tokens: the texts have too many parts that are texts "
+                    "themselves (%zu, of at most %d), or parts made to be slow to find",
+                    pairs->n, HTH_TEXT_MAX_PAIRS);
+}
+
 static hearth_status rebuild(hth_text_pairs *pairs, size_t n_slot, uint32_t seed, hearth_error *err)
 {
     hth_text_pairs fresh = {.n = pairs->n, .n_slot = n_slot, .seed = seed};
@@ -52,10 +60,7 @@ static hearth_status rebuild(hth_text_pairs *pairs, size_t n_slot, uint32_t seed
     while (!spread(pairs, &fresh)) {
         if (++fresh.seed < seed + N_SEED) continue;
         hth_free(fresh.slot);
-        return hth_fail(err, HEARTH_ERROR_FORMAT,
-                        "tokenizer.ggml.tokens: the parts of %zu tokens cannot be told apart fast "
-                        "enough; the vocabulary looks made for that",
-                        pairs->n);
+        return refuse(pairs, err);
     }
     hth_free(pairs->slot);
     *pairs = fresh;
@@ -65,6 +70,7 @@ static hearth_status rebuild(hth_text_pairs *pairs, size_t n_slot, uint32_t seed
 hearth_status hth_text_pairs_put(hth_text_pairs *pairs, uint32_t left, uint32_t right,
                                  int32_t value, hearth_error *err)
 {
+    if (pairs->n >= HTH_TEXT_MAX_PAIRS) return refuse(pairs, err);
     if (2 * (pairs->n + 1) > pairs->n_slot) {
         size_t n_slot = 64;
         if (pairs->n_slot > 0 && !hth_mul_size(pairs->n_slot, 2, &n_slot))
@@ -78,11 +84,7 @@ hearth_status hth_text_pairs_put(hth_text_pairs *pairs, uint32_t left, uint32_t 
         if (status != HEARTH_OK) return status;
         s = slot_of(pairs, left, right);
     }
-    if (!s)
-        return hth_fail(err, HEARTH_ERROR_FORMAT,
-                        "tokenizer.ggml.tokens: the parts of %zu tokens cannot be told apart fast "
-                        "enough; the vocabulary looks made for that",
-                        pairs->n);
+    if (!s) return refuse(pairs, err);
     if (s->left != UINT32_MAX) return HEARTH_OK;
     *s = (hth_text_pair_slot){left, right, value};
     pairs->n++;

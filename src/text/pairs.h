@@ -19,9 +19,12 @@ typedef struct hth_text_pairs {
     uint32_t seed;
 } hth_text_pairs;
 
+/* Llama 2 has 61,000 pairs, a vocabulary of 262,144 tokens under a million. */
+enum { HTH_TEXT_MAX_PAIRS = 1 << 24 };
+
 /* Puts (left, right) -> value, value >= 0; a pair that is there keeps its value.
- * Errors: MEMORY; FORMAT where the pairs cannot be spread (they were made to
- * collide). */
+ * Errors: MEMORY; FORMAT for more than HTH_TEXT_MAX_PAIRS, and where the pairs
+ * cannot be spread because they were made to collide. */
 hearth_status hth_text_pairs_put(hth_text_pairs *pairs, uint32_t left, uint32_t right,
                                  int32_t value, hearth_error *err);
 /* The value, or -1. */
