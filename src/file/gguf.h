@@ -105,11 +105,15 @@ hearth_status hth_gguf_get_text(const hth_gguf *file, const char *key, hth_text 
 hearth_status hth_gguf_get_array(const hth_gguf *file, const char *key, hth_gguf_type element_type,
                                  uint64_t n_expect, const hth_gguf_value **value,
                                  hearth_error *err);
+/* The same for an array of integers of any width and sign. */
+hearth_status hth_gguf_get_integers(const hth_gguf *file, const char *key, uint64_t n_expect,
+                                    const hth_gguf_value **value, hearth_error *err);
 /* "key K missing (needed by WHY)": the error of a required key. */
 hearth_status hth_gguf_missing(const hth_gguf *file, const char *key, const char *why,
                                hearth_error *err);
 
-/* Element i (below n_element) of a numeric or bool array. */
+/* Element i (below n_element) of a numeric or bool array; numbers of another kind are
+ * converted as C does. */
 uint64_t hth_gguf_element_uint(const hth_gguf_value *array, uint64_t i);
 int64_t hth_gguf_element_int(const hth_gguf_value *array, uint64_t i);
 double hth_gguf_element_float(const hth_gguf_value *array, uint64_t i);

@@ -32,7 +32,8 @@ const hth_type_info *hth_type_find(uint32_t id);
 /* By name, without regard to case ("q8_0"); false when there is none. */
 bool hth_type_by_name(const char *name, hth_type *type);
 
-/* Bytes of a row of n_col weights; n_col must be a multiple of the block. */
+/* Bytes of a row of n_col weights; 0 when n_col is not a multiple of the block, the
+ * type is unknown, or the size does not fit. */
 size_t hth_type_row_size(hth_type type, size_t n_col);
 
 /* "F32, F16, BF16, Q8_0, Q4_0": for messages. */

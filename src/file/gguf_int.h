@@ -1,0 +1,186 @@
+/* What the files of the GGUF reader and writer share: limits, little-endian words,
+ * one part of a file, the cursor. Not for other rooms. */
+#ifndef HTH_FILE_GGUF_INT_H
+#define HTH_FILE_GGUF_INT_H
+
+#include "base/alloc.h"
+#include "file/gguf.h"
+#include "file/name_index.h"
+
+#include <string.h>
+
+/* ---- limits (of this reader; generous against every known model) --------- */
+
+enum {
+    HTH_GGUF_VERSION = 3,             /* the newest, and what is written */
+    HTH_GGUF_MAX_PAIR = 65536,
+    HTH_GGUF_MAX_KEY = 65535,         /* by the format */
+    HTH_GGUF_MAX_TEXT = 16 << 20,
+    HTH_GGUF_MAX_ELEMENT = 1 << 24,
+    HTH_GGUF_MAX_DEPTH = 4,           /* arrays in arrays */
+    HTH_GGUF_MAX_TENSOR = 1 << 20,
+    HTH_GGUF_MAX_NAME = 63,           /* ggml refuses 64 */
+    HTH_GGUF_MAX_DIM = 4,
+    HTH_GGUF_MIN_ALIGNMENT = 8,       /* by the format */
+    HTH_GGUF_MAX_ALIGNMENT = 65536,
+    HTH_GGUF_ALIGNMENT = 32,          /* when the metadata do not say */
+    HTH_GGUF_MAX_PART = 1024,
+    HTH_GGUF_MAX_DIRECTORY = 1 << 29, /* bytes before the tensor data: bounds memory */
+    HTH_GGUF_HEADER_SIZE = 24,
+    HTH_GGUF_MIN_PAIR_SIZE = 13,      /* key length, one byte of key, type */
+    HTH_GGUF_MIN_INFO_SIZE = 24,      /* name length, dimension count, type, offset */
+};
+#define HTH_GGUF_MAX_DIM_VALUE ((uint64_t)1 << 40)
+#define HTH_GGUF_MAX_WEIGHT ((uint64_t)1 << 48)
+
+/* ---- little-endian words -------------------------------------------------- */
+
+static inline uint64_t hth_gguf_load(const void *bytes, size_t size)
+{
+    const unsigned char *p = bytes;
+    uint64_t v = 0;
+    for (size_t i = 0; i < size; i++) v |= (uint64_t)p[i] << (8 * i);
+    return v;
+}
+
+static inline void hth_gguf_store(void *bytes, uint64_t v, size_t size)
+{
+    unsigned char *p = bytes;
+    for (size_t i = 0; i < size; i++) p[i] = (unsigned char)(v >> (8 * i));
+}
+
+/* Bytes of one scalar; 0 for texts, arrays and unknown types. */
+size_t hth_gguf_scalar_size(hth_gguf_type type);
+/* "u32"; "unknown" for a number that the format does not know. */
+const char *hth_gguf_type_name(hth_gguf_type type);
+/* Value of a scalar from its bytes, by kind. */
+bool hth_gguf_is_unsigned(hth_gguf_type type); /* U8..U64 */
+bool hth_gguf_is_signed(hth_gguf_type type);   /* I8..I64 */
+int64_t hth_gguf_load_signed(const void *bytes, size_t size);
+double hth_gguf_load_float(const void *bytes, size_t size);
+
+/* A power of two that the format and this reader allow. */
+static inline bool hth_gguf_alignment_valid(uint64_t a)
+{
+    return a >= HTH_GGUF_MIN_ALIGNMENT && a <= HTH_GGUF_MAX_ALIGNMENT && (a & (a - 1)) == 0;
+}
+
+/* ---- the bytes of one part: gguf_source.c ---------------------------------- */
+
+typedef struct hth_gguf_source {
+    char *path;                 /* or the name of bytes in memory; owned */
+    const char *label;          /* path for messages: its end when it is long */
+    int fd;                     /* -1 for bytes in memory */
+    uint64_t size;              /* when it was opened */
+    const unsigned char *bytes; /* in memory, or mapped; else NULL */
+    bool mapped;
+} hth_gguf_source;
+
+hearth_status hth_gguf_source_open(hth_gguf_source *s, const char *path, hearth_error *err);
+hearth_status hth_gguf_source_memory(hth_gguf_source *s, const void *data, size_t size,
+                                     const char *name, hearth_error *err);
+void hth_gguf_source_close(hth_gguf_source *s);
+/* size bytes from `at`, all of them: the caller has checked at + size <= s->size. */
+hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t size, void *dst,
+                                   hearth_error *err);
+hearth_status hth_gguf_source_map(hth_gguf_source *s, hearth_error *err);
+/* "PATH: cannot WHAT: reason of errno", as an IO error. */
+hearth_status hth_gguf_fail_errno(hearth_error *err, const char *path, const char *what,
+                                  int error);
+
+/* ---- the cursor: gguf_cursor.c ---------------------------------------------- */
+
+/* What is being read, for messages; the name is empty while it is unknown. */
+typedef struct hth_gguf_subject {
+    const char *kind; /* "header", "key", "tensor" */
+    hth_text name;
+    uint64_t number, n; /* number of n */
+    uint64_t offset;
+} hth_gguf_subject;
+
+/* Reads a source from front to back. Bytes from `mark` on stay in the window. */
+typedef struct hth_gguf_cursor {
+    const hth_gguf_source *source;
+    const unsigned char *bytes; /* the window */
+    unsigned char *owned;       /* its memory, for files */
+    size_t room;
+    uint64_t base; /* offset of the window in the source */
+    size_t n;      /* bytes in it */
+    uint64_t at;   /* next byte to be taken */
+    uint64_t mark;
+    hth_gguf_subject subject;
+    hearth_error *err;
+} hth_gguf_cursor;
+
+static inline uint64_t hth_gguf_left(const hth_gguf_cursor *c) { return c->source->size - c->at; }
+
+/* The next n bytes, valid until the next take; `what` names them when the file ends. */
+hearth_status hth_gguf_take(hth_gguf_cursor *c, uint64_t n, const char *what,
+                            const unsigned char **bytes);
+hearth_status hth_gguf_take_word(hth_gguf_cursor *c, size_t size, const char *what, uint64_t *word);
+/* A length or count at the cursor: refuses more than max, and more than fit into the
+ * rest of the file when each thing has at least `each` bytes. */
+hearth_status hth_gguf_take_count(hth_gguf_cursor *c, const char *what, uint64_t min, uint64_t max,
+                                  uint64_t each, uint64_t *count);
+/* The bytes from mark to at. */
+const unsigned char *hth_gguf_marked(const hth_gguf_cursor *c, size_t *n);
+/* Refuses what the subject names: "PATH: key 'k' (at byte 9): " and the formatted rest. */
+hearth_status hth_gguf_refuse(const hth_gguf_cursor *c, hearth_status status, const char *format,
+                              ...) __attribute__((format(printf, 3, 4)));
+void hth_gguf_cursor_free(hth_gguf_cursor *c);
+
+/* ---- parts and files --------------------------------------------------------- */
+
+typedef struct hth_gguf_part {
+    hth_gguf_source source;
+    uint32_t version;
+    uint64_t n_tensor, n_pair; /* as the header counts them */
+    uint64_t alignment;
+    uint64_t data_at;      /* where tensor data begin */
+    uint64_t end;          /* of the last tensor, or of the directory */
+    hth_gguf_value *values;
+    size_t n_value, room_value;
+    hth_file_name_index keys;
+    size_t i_first;        /* of its tensors, in hth_gguf.tensors */
+} hth_gguf_part;
+
+struct hth_gguf {
+    char *path;      /* as given; NULL for bytes in memory */
+    hth_arena arena; /* texts and raw values of all parts */
+    hth_gguf_part *parts;
+    uint32_t n_part;
+    hth_gguf_tensor *tensors;
+    size_t n_tensor, room_tensor;
+    hth_file_name_index names;
+};
+
+/* gguf_header.c: magic, version and counts. */
+hearth_status hth_gguf_parse_header(hth_gguf_cursor *c, hth_gguf_part *part);
+/* gguf_meta.c: all pairs, then the alignment. */
+hearth_status hth_gguf_parse_meta(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_part *part);
+/* gguf_tensors.c: the directory of part i_part; data extents checked. */
+hearth_status hth_gguf_parse_tensors(hth_gguf_cursor *c, hth_gguf *file, uint32_t i_part);
+/* gguf_open.c: opens and parses one more part. */
+hearth_status hth_gguf_add_part(hth_gguf *file, const char *path, hearth_error *err);
+void hth_gguf_drop_parts(hth_gguf *file);
+/* gguf_split.c: with part 0 parsed: when it says that it is one of several, all
+ * parts in order instead. */
+hearth_status hth_gguf_join_parts(hth_gguf *file, hearth_error *err);
+
+/* gguf_values.c */
+const hth_gguf_value *hth_gguf_part_find(const hth_gguf_part *part, const char *key);
+hearth_status hth_gguf_part_uint(const hth_gguf_part *part, const char *key, uint64_t min,
+                                 uint64_t max, uint64_t *value, bool *found, hearth_error *err);
+
+/* A name from a file, escaped and cut for a message. */
+typedef struct hth_gguf_shown {
+    char text[140];
+} hth_gguf_shown;
+static inline hth_gguf_shown hth_gguf_show(hth_text name)
+{
+    hth_gguf_shown s;
+    hth_escape(s.text, sizeof s.text, name.bytes, name.n);
+    return s;
+}
+
+#endif

@@ -1,0 +1,300 @@
+/* Metadata pairs of a part: read, checked, copied into the file's arena. Called by
+ * gguf_open.c after the header. A value is walked once in the cursor's window (all
+ * counts are compared with the bytes that are left), then copied whole, then taken
+ * apart in the copy: nothing is allocated for a count that has not been walked. */
+#include "file/gguf_int.h"
+
+#include "base/checked.h"
+#include "base/log.h"
+
+#include <inttypes.h>
+
+static const struct {
+    const char *name;
+    uint8_t size;     /* of a scalar */
+    uint8_t min_size; /* of an element of an array, in the file */
+} kinds[] = {
+    [HTH_GGUF_U8] = {"u8", 1, 1},    [HTH_GGUF_I8] = {"i8", 1, 1},
+    [HTH_GGUF_U16] = {"u16", 2, 2},  [HTH_GGUF_I16] = {"i16", 2, 2},
+    [HTH_GGUF_U32] = {"u32", 4, 4},  [HTH_GGUF_I32] = {"i32", 4, 4},
+    [HTH_GGUF_F32] = {"f32", 4, 4},  [HTH_GGUF_BOOL] = {"bool", 1, 1},
+    [HTH_GGUF_TEXT] = {"text", 0, 8}, [HTH_GGUF_ARRAY] = {"array", 0, 12},
+    [HTH_GGUF_U64] = {"u64", 8, 8},  [HTH_GGUF_I64] = {"i64", 8, 8},
+    [HTH_GGUF_F64] = {"f64", 8, 8},
+};
+enum { N_KIND = sizeof kinds / sizeof kinds[0] };
+
+size_t hth_gguf_scalar_size(hth_gguf_type type)
+{
+    return (unsigned)type < N_KIND ? kinds[type].size : 0;
+}
+
+const char *hth_gguf_type_name(hth_gguf_type type)
+{
+    return (unsigned)type < N_KIND ? kinds[type].name : "unknown";
+}
+
+/* ---- keys ------------------------------------------------------------------------ */
+
+/* The format asks for lower_snake_case segments joined by dots. */
+static bool is_plain_key(hth_text key)
+{
+    char before = '.';
+    for (size_t i = 0; i < key.n; i++) {
+        char c = key.bytes[i];
+        bool word = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+        if (!word && (c != '.' || before == '.')) return false;
+        before = c;
+    }
+    return before != '.';
+}
+
+static bool has_control(hth_text key)
+{
+    for (size_t i = 0; i < key.n; i++) {
+        unsigned char c = (unsigned char)key.bytes[i];
+        if (c < 0x20 || c == 0x7f) return true;
+    }
+    return false;
+}
+
+static hearth_status read_key(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_part *part,
+                              hth_gguf_value *v)
+{
+    uint64_t n;
+    const unsigned char *bytes;
+    v->offset = c->at;
+    c->subject = (hth_gguf_subject){.kind = "metadata pair", .number = part->n_value + 1,
+                                    .n = part->n_pair, .offset = c->at};
+    hearth_status status = hth_gguf_take_count(c, "key length", 1, HTH_GGUF_MAX_KEY, 1, &n);
+    if (status == HEARTH_OK) status = hth_gguf_take(c, n, "key", &bytes);
+    if (status != HEARTH_OK) return status;
+    char *copy = hth_arena_text(&file->arena, (const char *)bytes, (size_t)n);
+    if (!copy) return hth_fail_memory(c->err, (size_t)n, "a metadata key");
+    v->key = (hth_text){copy, (size_t)n};
+    c->subject.kind = "key";
+    c->subject.name = v->key;
+    if (has_control(v->key))
+        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT, "the key holds control bytes");
+    uint32_t there = hth_file_name_find(&part->keys, part->values, sizeof *v, v->key);
+    if (there != HTH_FILE_NAME_NONE)
+        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT, "the same key is at byte %" PRIu64 " already",
+                               part->values[there].offset);
+    return HEARTH_OK;
+}
+
+/* ---- walking a value: checks, no allocation ----------------------------------------- */
+
+static hearth_status take_type(hth_gguf_cursor *c, const char *what, hth_gguf_type *type)
+{
+    uint64_t at = c->at, word;
+    hearth_status status = hth_gguf_take_word(c, 4, what, &word);
+    if (status != HEARTH_OK) return status;
+    if (word >= N_KIND)
+        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT,
+                               "%s at byte %" PRIu64 " is %" PRIu64 ", the format knows 0 to %d",
+                               what, at, word, N_KIND - 1);
+    *type = (hth_gguf_type)word;
+    return HEARTH_OK;
+}
+
+static hearth_status walk_text(hth_gguf_cursor *c)
+{
+    uint64_t n;
+    const unsigned char *bytes;
+    hearth_status status = hth_gguf_take_count(c, "text length", 0, HTH_GGUF_MAX_TEXT, 1, &n);
+    return status == HEARTH_OK ? hth_gguf_take(c, n, "text", &bytes) : status;
+}
+
+static hearth_status walk_scalars(hth_gguf_cursor *c, hth_gguf_type type, uint64_t n)
+{
+    uint64_t at = c->at;
+    const unsigned char *bytes;
+    /* n is at most 2^24 or 1 */
+    hearth_status status = hth_gguf_take(c, n * kinds[type].size, "value", &bytes);
+    if (status != HEARTH_OK || type != HTH_GGUF_BOOL) return status;
+    for (uint64_t i = 0; i < n; i++)
+        if (bytes[i] > 1)
+            return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT,
+                                   "bool at byte %" PRIu64 " is %u, allowed are 0 and 1", at + i,
+                                   bytes[i]);
+    return HEARTH_OK;
+}
+
+/* The head of an array; its elements too, unless they are arrays: their number is
+ * added to the stack then. */
+static hearth_status walk_array_head(hth_gguf_cursor *c, uint64_t stack[], uint32_t *depth)
+{
+    hth_gguf_type type;
+    uint64_t n;
+    hearth_status status = take_type(c, "element type", &type);
+    if (status == HEARTH_OK)
+        status = hth_gguf_take_count(c, "number of elements", 0, HTH_GGUF_MAX_ELEMENT,
+                                     kinds[type].min_size, &n);
+    if (status != HEARTH_OK) return status;
+    if (type == HTH_GGUF_ARRAY) {
+        if (*depth >= HTH_GGUF_MAX_DEPTH)
+            return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT,
+                                   "arrays in arrays at byte %" PRIu64 ", deeper than %d", c->at,
+                                   HTH_GGUF_MAX_DEPTH);
+        stack[(*depth)++] = n;
+    } else if (type == HTH_GGUF_TEXT) {
+        for (uint64_t i = 0; i < n && status == HEARTH_OK; i++) status = walk_text(c);
+    } else {
+        status = walk_scalars(c, type, n);
+    }
+    return status;
+}
+
+static hearth_status walk_array(hth_gguf_cursor *c)
+{
+    uint64_t stack[HTH_GGUF_MAX_DEPTH] = {1}; /* arrays still to come, per level */
+    uint32_t depth = 1;
+    hearth_status status = HEARTH_OK;
+    while (depth > 0 && status == HEARTH_OK) {
+        if (stack[depth - 1] == 0) {
+            depth--;
+            continue;
+        }
+        stack[depth - 1]--;
+        status = walk_array_head(c, stack, &depth);
+    }
+    return status;
+}
+
+static hearth_status walk_value(hth_gguf_cursor *c, hth_gguf_type type)
+{
+    if (type == HTH_GGUF_TEXT) return walk_text(c);
+    if (type == HTH_GGUF_ARRAY) return walk_array(c);
+    return walk_scalars(c, type, 1);
+}
+
+/* ---- taking the copy apart ------------------------------------------------------------ */
+
+static void load_scalar(hth_gguf_value *v)
+{
+    size_t size = kinds[v->type].size;
+    if (hth_gguf_is_signed(v->type))
+        v->as.i = hth_gguf_load_signed(v->raw.bytes, size);
+    else if (v->type == HTH_GGUF_F32 || v->type == HTH_GGUF_F64)
+        v->as.f = hth_gguf_load_float(v->raw.bytes, size);
+    else
+        v->as.u = hth_gguf_load(v->raw.bytes, size);
+}
+
+/* Texts of an array: each copied once more, with a NUL behind it. */
+static hearth_status load_texts(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_value *v,
+                                const char *from)
+{
+    size_t n = (size_t)v->n_element;
+    size_t lengths = 8 * n; /* the walk has seen that many bytes */
+    size_t n_pool = v->raw.n - 12 - lengths + n;
+    hth_text *texts = hth_arena_alloc(&file->arena, n, sizeof *texts, sizeof(void *));
+    char *pool = hth_arena_alloc(&file->arena, n_pool, 1, 1);
+    if (!texts || !pool)
+        return hth_fail_memory(c->err, n * sizeof *texts + n_pool, "an array of texts");
+    for (size_t i = 0; i < n; i++) {
+        size_t length = (size_t)hth_gguf_load(from, 8);
+        memcpy(pool, from + 8, length);
+        texts[i] = (hth_text){pool, length};
+        pool += length + 1;
+        from += 8 + length;
+    }
+    v->elements = texts;
+    return HEARTH_OK;
+}
+
+static hearth_status load_value(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_value *v)
+{
+    size_t n;
+    const unsigned char *bytes = hth_gguf_marked(c, &n);
+    char *raw = hth_arena_text(&file->arena, (const char *)bytes, n);
+    if (!raw) return hth_fail_memory(c->err, n, "a metadata value");
+    v->raw = (hth_text){raw, n};
+    if (v->type == HTH_GGUF_TEXT) {
+        v->as.text = (hth_text){raw + 8, n - 8};
+        return HEARTH_OK;
+    }
+    if (v->type != HTH_GGUF_ARRAY) {
+        load_scalar(v);
+        return HEARTH_OK;
+    }
+    v->element_type = (hth_gguf_type)hth_gguf_load(raw, 4);
+    v->n_element = hth_gguf_load(raw + 4, 8);
+    if (v->element_type == HTH_GGUF_TEXT) return load_texts(c, file, v, raw + 12);
+    if (v->element_type != HTH_GGUF_ARRAY) v->elements = raw + 12;
+    return HEARTH_OK;
+}
+
+/* ---- pairs ------------------------------------------------------------------------------ */
+
+static hearth_status keep_value(hth_gguf_cursor *c, hth_gguf_part *part, const hth_gguf_value *v)
+{
+    if (part->n_value == part->room_value) {
+        size_t room = part->room_value ? 2 * part->room_value : 32;
+        hth_gguf_value *larger = hth_realloc(part->values, room, sizeof *larger);
+        if (!larger) return hth_fail_memory(c->err, room * sizeof *larger, "metadata");
+        part->values = larger;
+        part->room_value = room;
+    }
+    if (!hth_file_name_add(&part->keys, v->key, (uint32_t)part->n_value))
+        return hth_fail_memory(c->err, v->key.n, "the index of keys");
+    part->values[part->n_value++] = *v;
+    return HEARTH_OK;
+}
+
+static hearth_status parse_pair(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_part *part)
+{
+    hth_gguf_value v = {0};
+    hearth_status status = read_key(c, file, part, &v);
+    if (status == HEARTH_OK) status = take_type(c, "value type", &v.type);
+    if (status != HEARTH_OK) return status;
+    c->mark = c->at;
+    status = walk_value(c, v.type);
+    if (status == HEARTH_OK) status = load_value(c, file, &v);
+    c->mark = UINT64_MAX;
+    return status == HEARTH_OK ? keep_value(c, part, &v) : status;
+}
+
+/* general.alignment decides where data lie: exactly what the format says, u32. */
+static hearth_status read_alignment(hth_gguf_cursor *c, hth_gguf_part *part)
+{
+    const hth_gguf_value *v = hth_gguf_part_find(part, "general.alignment");
+    part->alignment = HTH_GGUF_ALIGNMENT;
+    if (!v) return HEARTH_OK;
+    c->subject = (hth_gguf_subject){.kind = "key", .name = v->key, .offset = v->offset};
+    if (v->type != HTH_GGUF_U32)
+        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT, "is of type %s, expected u32",
+                               hth_gguf_type_name(v->type));
+    if (!hth_gguf_alignment_valid(v->as.u))
+        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT,
+                               "is %" PRIu64 ", allowed are powers of two from %d to %d", v->as.u,
+                               HTH_GGUF_MIN_ALIGNMENT, HTH_GGUF_MAX_ALIGNMENT);
+    part->alignment = v->as.u;
+    return HEARTH_OK;
+}
+
+static void warn_odd_keys(const hth_gguf_part *part)
+{
+    const hth_gguf_value *first = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < part->n_value; i++) {
+        if (is_plain_key(part->values[i].key)) continue;
+        if (n++ == 0) first = &part->values[i];
+    }
+    if (!first) return;
+    hth_log(HEARTH_LOG_WARN,
+            "%s: key '%s' (at byte %" PRIu64 ") is not lower_snake_case; %zu such keys in all",
+            part->source.label, hth_gguf_show(first->key).text, first->offset, n);
+}
+
+hearth_status hth_gguf_parse_meta(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_part *part)
+{
+    for (uint64_t i = 0; i < part->n_pair; i++) {
+        hearth_status status = parse_pair(c, file, part);
+        if (status != HEARTH_OK) return status;
+    }
+    hearth_status status = read_alignment(c, part);
+    if (status == HEARTH_OK) warn_odd_keys(part);
+    return status;
+}

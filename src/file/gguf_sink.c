@@ -1,0 +1,177 @@
+/* Writing so that a reader sees the old file, the new one, or none, whatever fails:
+ * all bytes go to PATH.part, and only a synced file gets the name. Called by
+ * gguf_write.c. Every failure names the path that the caller gave. */
+#define _POSIX_C_SOURCE 200809L
+#include "file/gguf_sink.h"
+
+#include "file/gguf_int.h"
+#include "file/gguf_write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BUFFER_SIZE = 1 << 16 };
+
+/* ---- faults for tests ---------------------------------------------------------------- */
+
+static _Atomic uint64_t n_write, fail_at;
+
+void hth_gguf_fail_write_at(uint64_t n)
+{
+    atomic_store(&fail_at, n == 0 ? 0 : atomic_load(&n_write) + n);
+}
+
+/* Counts one change of the disk; false, with errno, when a test wants it to fail. */
+static bool count_write(void)
+{
+    uint64_t mine = atomic_fetch_add(&n_write, 1) + 1;
+    if (mine != atomic_load_explicit(&fail_at, memory_order_relaxed)) return true;
+    errno = ENOSPC;
+    return false;
+}
+
+static hearth_status fail(const hth_gguf_sink *s, const char *what, hearth_error *err)
+{
+    return hth_gguf_fail_errno(err, s->path, what, errno);
+}
+
+/* ---- opening ----------------------------------------------------------------------------- */
+
+static hearth_status keep_paths(hth_gguf_sink *s, const char *path, hearth_error *err)
+{
+    size_t n = strlen(path);
+    s->path = hth_alloc(n + 1, 1);
+    s->part_path = hth_alloc(n + sizeof ".part", 1);
+    s->buffer = hth_alloc(BUFFER_SIZE, 1);
+    if (!s->path || !s->part_path || !s->buffer)
+        return hth_fail_memory(err, 2 * n + BUFFER_SIZE, "writing a model");
+    memcpy(s->path, path, n + 1);
+    memcpy(s->part_path, path, n);
+    memcpy(s->part_path + n, ".part", sizeof ".part");
+    return HEARTH_OK;
+}
+
+hearth_status hth_gguf_sink_open(hth_gguf_sink *s, const char *path, hearth_error *err)
+{
+    struct stat st;
+    *s = (hth_gguf_sink){.fd = -1};
+    hearth_status status = keep_paths(s, path, err);
+    if (status != HEARTH_OK) return status;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return hth_fail(err, HEARTH_ERROR_IO,
+                        "%s: is there already and not a regular file; choose another name", path);
+    if (unlink(s->part_path) != 0 && errno != ENOENT)
+        return fail(s, "remove the unfinished .part beside it", err);
+    /* O_EXCL: never through a link that somebody put there. */
+    s->fd = open(s->part_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (s->fd < 0) return fail(s, "create (as .part)", err);
+    s->exists = true;
+    return HEARTH_OK;
+}
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+static hearth_status write_all(hth_gguf_sink *s, const unsigned char *data, size_t size,
+                               hearth_error *err)
+{
+    while (size > 0) {
+        ssize_t done = count_write() ? write(s->fd, data, size) : -1;
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return fail(s, "write", err);
+        data += done;
+        size -= (size_t)done;
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status flush(hth_gguf_sink *s, hearth_error *err)
+{
+    size_t n = s->n;
+    s->n = 0;
+    return write_all(s, s->buffer, n, err);
+}
+
+hearth_status hth_gguf_sink_write(hth_gguf_sink *s, const void *data, size_t size,
+                                  hearth_error *err)
+{
+    hearth_status status = HEARTH_OK;
+    if (size > BUFFER_SIZE - s->n) status = flush(s, err);
+    if (status != HEARTH_OK) return status;
+    s->at += size;
+    if (size >= BUFFER_SIZE) return write_all(s, data, size, err);
+    if (size > 0) memcpy(s->buffer + s->n, data, size);
+    s->n += size;
+    return HEARTH_OK;
+}
+
+hearth_status hth_gguf_sink_pad(hth_gguf_sink *s, uint64_t n, hearth_error *err)
+{
+    static const unsigned char zeros[512];
+    hearth_status status = HEARTH_OK;
+    while (n > 0 && status == HEARTH_OK) {
+        size_t some = n < sizeof zeros ? (size_t)n : sizeof zeros;
+        status = hth_gguf_sink_write(s, zeros, some, err);
+        n -= some;
+    }
+    return status;
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* Another program that writes the same name removes our .part: its unfinished file
+ * must not get the name from us. */
+static hearth_status check_still_ours(hth_gguf_sink *s, hearth_error *err)
+{
+    struct stat ours, there;
+    if (fstat(s->fd, &ours) != 0) return fail(s, "look at what was written to", err);
+    if (stat(s->part_path, &there) == 0 && ours.st_dev == there.st_dev &&
+        ours.st_ino == there.st_ino)
+        return HEARTH_OK;
+    s->exists = false;
+    return hth_fail(err, HEARTH_ERROR_IO,
+                    "%s: its .part was removed or replaced while it was written", s->path);
+}
+
+/* The rename itself must reach the disk. File systems that cannot sync a folder say
+ * EINVAL; a folder that may not be read cannot be synced by us. */
+static hearth_status sync_folder(const hth_gguf_sink *s, char *path_copy, hearth_error *err)
+{
+    hearth_status status = HEARTH_OK;
+    int fd = open(dirname(path_copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return HEARTH_OK;
+    if ((!count_write() || fsync(fd) != 0) && errno != EINVAL)
+        status = fail(s, "sync the folder of", err);
+    close(fd);
+    return status;
+}
+
+hearth_status hth_gguf_sink_finish(hth_gguf_sink *s, hearth_error *err)
+{
+    hearth_status status = flush(s, err);
+    if (status == HEARTH_OK && (!count_write() || fsync(s->fd) != 0)) status = fail(s, "sync", err);
+    if (status == HEARTH_OK) status = check_still_ours(s, err);
+    if (status != HEARTH_OK) return status;
+    int closed = close(s->fd);
+    s->fd = -1;
+    if (closed != 0) return fail(s, "close", err);
+    if (!count_write() || rename(s->part_path, s->path) != 0)
+        return fail(s, "give the finished file its name:", err);
+    s->exists = false;
+    memcpy(s->part_path, s->path, strlen(s->path) + 1); /* dirname writes into its text */
+    return sync_folder(s, s->part_path, err);
+}
+
+void hth_gguf_sink_close(hth_gguf_sink *s)
+{
+    if (s->fd >= 0) close(s->fd);
+    if (s->exists) unlink(s->part_path);
+    hth_free(s->buffer);
+    hth_free(s->part_path);
+    hth_free(s->path);
+    *s = (hth_gguf_sink){.fd = -1};
+}

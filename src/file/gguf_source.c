@@ -1,0 +1,185 @@
+/* The bytes of one part: a regular file, or memory. Everything that asks the system
+ * for bytes of a model is here: opening without ever blocking, reads that survive
+ * interruptions and short answers, mapping. Called by the cursor and by
+ * hth_gguf_read. The file may shrink at any time: sizes are those of the opening,
+ * and a read past the new end is an error, never a wait. */
+#define _POSIX_C_SOURCE 200809L
+#include "file/gguf_int.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- faults for tests -------------------------------------------------------- */
+
+static _Atomic uint64_t n_read, fail_at;
+static atomic_bool fail_short;
+
+void hth_gguf_fail_read_at(uint64_t n, bool short_read)
+{
+    atomic_store(&fail_short, short_read);
+    atomic_store(&fail_at, n == 0 ? 0 : atomic_load(&n_read) + n);
+}
+
+static ssize_t read_once(int fd, void *dst, size_t size, uint64_t at)
+{
+    uint64_t mine = atomic_fetch_add(&n_read, 1) + 1;
+    if (mine == atomic_load_explicit(&fail_at, memory_order_relaxed)) {
+        if (!atomic_load(&fail_short)) {
+            errno = EIO;
+            return -1;
+        }
+        size = size > 1 ? size / 2 : size;
+    }
+    return pread(fd, dst, size, (off_t)at);
+}
+
+/* ---- opening ------------------------------------------------------------------- */
+
+hearth_status hth_gguf_fail_errno(hearth_error *err, const char *path, const char *what, int error)
+{
+    char reason[100];
+    if (strerror_r(error, reason, sizeof reason) != 0)
+        snprintf(reason, sizeof reason, "system error %d", error);
+    const char *remedy = error == EMFILE ? " (raise the limit of open files: ulimit -n)" : "";
+    return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot %s: %s%s", path, what, reason, remedy);
+}
+
+static const char *kind_of(mode_t mode)
+{
+    if (S_ISDIR(mode)) return "a folder";
+    if (S_ISFIFO(mode)) return "a pipe";
+    if (S_ISSOCK(mode)) return "a socket";
+    if (S_ISCHR(mode)) return "a character device";
+    if (S_ISBLK(mode)) return "a block device";
+    return "not a regular file";
+}
+
+static hearth_status refuse_kind(const hth_gguf_source *s, mode_t mode, hearth_error *err)
+{
+    return hth_fail(err, HEARTH_ERROR_IO, "%s: is %s; a model must be a regular file", s->label,
+                    kind_of(mode));
+}
+
+/* Keeps the path, and a label that leaves room for the rest of a message. */
+static hearth_status keep_path(hth_gguf_source *s, const char *path, hearth_error *err)
+{
+    enum { SHOWN = 200 };
+    size_t n = strlen(path), size = n + 1;
+    size_t tail = n > SHOWN ? SHOWN + 4 : 0; /* "..." and the end of the path */
+    s->path = hth_alloc(1, size + tail);
+    if (!s->path) return hth_fail_memory(err, size + tail, "the path of a model");
+    memcpy(s->path, path, size);
+    s->label = s->path;
+    if (tail) {
+        snprintf(s->path + size, tail, "...%s", path + n - SHOWN);
+        s->label = s->path + size;
+    }
+    return HEARTH_OK;
+}
+
+hearth_status hth_gguf_source_open(hth_gguf_source *s, const char *path, hearth_error *err)
+{
+    struct stat st;
+    *s = (hth_gguf_source){.fd = -1};
+    hearth_status status = keep_path(s, path, err);
+    if (status != HEARTH_OK) return status;
+    /* O_NONBLOCK: a pipe without a writer opens at once, and is refused below. */
+    do {
+        s->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    } while (s->fd < 0 && errno == EINTR);
+    if (s->fd < 0) {
+        int error = errno;
+        if (error == ENXIO && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+            status = refuse_kind(s, st.st_mode, err); /* sockets cannot be opened */
+        else
+            status = hth_gguf_fail_errno(err, s->label, "open", error);
+        goto done;
+    }
+    if (fstat(s->fd, &st) != 0) {
+        status = hth_gguf_fail_errno(err, s->label, "look at", errno);
+        goto done;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        status = refuse_kind(s, st.st_mode, err);
+        goto done;
+    }
+    s->size = (uint64_t)st.st_size;
+done:
+    if (status != HEARTH_OK) hth_gguf_source_close(s);
+    return status;
+}
+
+hearth_status hth_gguf_source_memory(hth_gguf_source *s, const void *data, size_t size,
+                                     const char *name, hearth_error *err)
+{
+    *s = (hth_gguf_source){.fd = -1, .bytes = data, .size = size};
+    return keep_path(s, name, err);
+}
+
+void hth_gguf_source_close(hth_gguf_source *s)
+{
+    if (s->mapped) {
+        void *map;
+        memcpy(&map, &s->bytes, sizeof map); /* the pointer without its const */
+        munmap(map, (size_t)s->size);
+    }
+    if (s->fd >= 0) close(s->fd);
+    hth_free(s->path);
+    *s = (hth_gguf_source){.fd = -1};
+}
+
+/* ---- reading -------------------------------------------------------------------- */
+
+hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t size, void *dst,
+                                   hearth_error *err)
+{
+    unsigned char *to = dst;
+    if (s->fd < 0) {
+        if (size > 0) memcpy(to, s->bytes + at, size);
+        return HEARTH_OK;
+    }
+    while (size > 0) {
+        ssize_t got = read_once(s->fd, to, size, at);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) {
+            char what[80];
+            snprintf(what, sizeof what, "read %zu bytes at byte %" PRIu64, size, at);
+            return hth_gguf_fail_errno(err, s->label, what, errno);
+        }
+        if (got == 0)
+            return hth_fail(err, HEARTH_ERROR_IO,
+                            "%s: ends at or before byte %" PRIu64 ", but had %" PRIu64
+                            " bytes when it was opened: the file became shorter",
+                            s->label, at, s->size);
+        to += got;
+        at += (uint64_t)got;
+        size -= (size_t)got;
+    }
+    return HEARTH_OK;
+}
+
+/* A file that is shorter than its directory promises would end in SIGBUS at the
+ * first touch: that is found here as far as it has happened already. */
+hearth_status hth_gguf_source_map(hth_gguf_source *s, hearth_error *err)
+{
+    struct stat st;
+    if (s->bytes || s->fd < 0 || s->size == 0) return HEARTH_OK;
+    if (fstat(s->fd, &st) != 0) return hth_gguf_fail_errno(err, s->label, "look at", errno);
+    if ((uint64_t)st.st_size < s->size)
+        return hth_fail(err, HEARTH_ERROR_IO,
+                        "%s: has %" PRIu64 " bytes, but had %" PRIu64
+                        " when it was opened: the file became shorter",
+                        s->label, (uint64_t)st.st_size, s->size);
+    if (s->size > SIZE_MAX) return hth_gguf_fail_errno(err, s->label, "map", ENOMEM);
+    void *map = mmap(NULL, (size_t)s->size, PROT_READ, MAP_SHARED, s->fd, 0);
+    if (map == MAP_FAILED) return hth_gguf_fail_errno(err, s->label, "map", errno);
+    s->bytes = map;
+    s->mapped = true;
+    return HEARTH_OK;
+}

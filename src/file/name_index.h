@@ -1,0 +1,25 @@
+/* Positions of names in an array, found by hash: the keys and tensors of a file.
+ * The array belongs to the owner; its items begin with an hth_text, the name. */
+#ifndef HTH_FILE_NAME_INDEX_H
+#define HTH_FILE_NAME_INDEX_H
+
+#include "file/gguf.h"
+
+enum { HTH_FILE_NAME_NONE = UINT32_MAX };
+
+/* Zero-initialised is empty. */
+typedef struct hth_file_name_index {
+    struct hth_file_name_slot *slots;
+    size_t n_slot; /* 0 or a power of two */
+    size_t n_used;
+    uint64_t seed;
+} hth_file_name_index;
+
+/* Position of name among items (each `stride` bytes long), or HTH_FILE_NAME_NONE. */
+uint32_t hth_file_name_find(const hth_file_name_index *index, const void *items, size_t stride,
+                            hth_text name);
+/* Enters position i for a name that is not in the index; false when memory ends. */
+bool hth_file_name_add(hth_file_name_index *index, hth_text name, uint32_t i);
+void hth_file_name_free(hth_file_name_index *index);
+
+#endif
