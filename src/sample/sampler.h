@@ -1,6 +1,16 @@
 /* From logits to a token: penalties, bias, truncation, temperature, draw. The
  * same seed and logits give the same tokens on every machine: the generator and
- * all arithmetic are stated here and use no libm. */
+ * all arithmetic are stated here and use no libm.
+ *
+ * Arithmetic: bias and penalties in double precision, rounded to float once each
+ * and kept finite. Candidates are ordered by descending logit, ties by lower id.
+ * Each filter sees the softmax (temperature 1) of what the one before left; sums
+ * run over the candidates in order. typical and top-p keep the shortest beginning
+ * of their order whose share reaches p, at least one token.
+ * Draw: xoshiro256++ seeded by splitmix64, one number per pick; its top 53 bits
+ * give u in [0, 1); the token is the first candidate whose weights, added up in
+ * order, exceed u times their sum. A greedy pick looks at no filter and draws no
+ * number. */
 #ifndef HTH_SAMPLE_SAMPLER_H
 #define HTH_SAMPLE_SAMPLER_H
 
@@ -13,7 +23,13 @@ typedef struct hth_logit_bias {
     float bias; /* added to the logit; -INFINITY bans the token */
 } hth_logit_bias;
 
-/* Applied in this order: bias, penalties, top-k, typical, top-p, min-p,
+/* The largest repeat_last_n; -1 counts all. */
+enum { HTH_SAMPLER_MAX_LAST_N = 1 << 20 };
+
+/* Ranges: temperature 0 to 100; top_k from 0; typical_p, top_p, min_p 0 to 1;
+ * repeat_penalty 0.01 to 100; the other penalties -100 to 100; repeat_last_n -1
+ * to HTH_SAMPLER_MAX_LAST_N; a bias is finite or -INFINITY.
+ * Applied in this order: bias, penalties, top-k, typical, top-p, min-p,
  * temperature, draw. A field at its neutral value does nothing. */
 typedef struct hth_sampler_params {
     float temperature;       /* 0: greedy (largest logit, lowest id among equals) */

@@ -1,0 +1,11 @@
+/* Checking a sampler's parameters. */
+#ifndef HTH_SAMPLE_PARAMS_H
+#define HTH_SAMPLE_PARAMS_H
+
+#include "sample/sampler.h"
+
+/* ARGUMENT names the first field that is out of range. */
+hearth_status hth_sample_check_params(const hth_sampler_params *p, int32_t n_vocab,
+                                      hearth_error *err);
+
+#endif

@@ -1,0 +1,229 @@
+/* From logits to a token. Called once per generated token by the engine; opening
+ * takes all memory, picking and accepting take none. The way of a logit: bias,
+ * penalties, selection of candidates, filters, weights, one draw. */
+#include "sample/sampler.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "sample/filters.h"
+#include "sample/params.h"
+#include "sample/random.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+struct hth_sampler {
+    hth_sampler_params params;
+    hth_logit_bias *bias;
+    int32_t n_vocab;
+    hth_sample_random random;
+
+    float *logit;                              /* [n_vocab], with bias and penalties */
+    hth_sample_candidate *candidate, *scratch; /* [n_candidate_max] */
+    size_t n_candidate_max;
+
+    uint32_t *count; /* [n_vocab] of the last tokens; NULL: no penalties */
+    int32_t *last;   /* ring of repeat_last_n; NULL: all tokens count */
+    size_t n_last, i_last;
+};
+
+/* ---- opening ---------------------------------------------------------------- */
+
+static bool has_penalties(const hth_sampler_params *p)
+{
+    bool neutral = p->repeat_penalty == 1.0f && p->presence_penalty == 0.0f &&
+                   p->frequency_penalty == 0.0f;
+    return !neutral && p->repeat_last_n != 0;
+}
+
+/* Without top-k every token may be a candidate; greedy choice needs none. */
+static size_t candidates_needed(const hth_sampler_params *p, int32_t n_vocab)
+{
+    if (p->temperature == 0.0f) return 0;
+    return p->top_k > 0 && p->top_k < n_vocab ? (size_t)p->top_k : (size_t)n_vocab;
+}
+
+static hearth_status take_memory(hth_sampler *s, hearth_error *err)
+{
+    const hth_sampler_params *p = &s->params;
+    const size_t n_vocab = (size_t)s->n_vocab;
+    s->n_candidate_max = candidates_needed(p, s->n_vocab);
+    s->logit = hth_alloc(n_vocab, sizeof *s->logit);
+    s->candidate = hth_alloc(s->n_candidate_max, sizeof *s->candidate);
+    s->scratch = hth_alloc(s->n_candidate_max, sizeof *s->scratch);
+    s->bias = hth_alloc(p->n_bias, sizeof *s->bias);
+    bool ok = s->logit && s->candidate && s->scratch && s->bias;
+    if (has_penalties(p)) {
+        s->count = hth_alloc(n_vocab, sizeof *s->count);
+        ok = ok && s->count;
+        if (p->repeat_last_n > 0) {
+            s->last = hth_alloc((size_t)p->repeat_last_n, sizeof *s->last);
+            ok = ok && s->last;
+        }
+    }
+    if (!ok)
+        return hth_fail_memory(err, n_vocab * sizeof *s->logit, "the sampler");
+    if (p->n_bias > 0) memcpy(s->bias, p->bias, p->n_bias * sizeof *s->bias);
+    s->params.bias = s->bias;
+    return HEARTH_OK;
+}
+
+hearth_status hth_sampler_open(int32_t n_vocab, const hth_sampler_params *params, hth_sampler **out,
+                               hearth_error *err)
+{
+    *out = NULL;
+    hearth_status status = hth_sample_check_params(params, n_vocab, err);
+    if (status != HEARTH_OK) return status;
+    hth_sampler *s = hth_alloc(1, sizeof *s);
+    if (!s) return hth_fail_memory(err, sizeof *s, "the sampler");
+    s->params = *params;
+    s->n_vocab = n_vocab;
+    hth_sample_random_seed(&s->random, params->seed);
+    status = take_memory(s, err);
+    if (status == HEARTH_OK) *out = s;
+    else hth_sampler_close(s);
+    return status;
+}
+
+void hth_sampler_close(hth_sampler *s)
+{
+    if (!s) return;
+    hth_free(s->last);
+    hth_free(s->count);
+    hth_free(s->bias);
+    hth_free(s->scratch);
+    hth_free(s->candidate);
+    hth_free(s->logit);
+    hth_free(s);
+}
+
+/* ---- what was seen -------------------------------------------------------------- */
+
+void hth_sampler_accept(hth_sampler *s, int32_t id)
+{
+    if (!s->count || id < 0 || id >= s->n_vocab) return;
+    if (s->last) {
+        const size_t capacity = (size_t)s->params.repeat_last_n;
+        if (s->n_last == capacity) s->count[s->last[s->i_last]]--;
+        else s->n_last++;
+        s->last[s->i_last] = id;
+        s->i_last = (s->i_last + 1) % capacity;
+    }
+    if (s->count[id] < UINT32_MAX) s->count[id]++;
+}
+
+/* ---- logits ------------------------------------------------------------------------ */
+
+/* Finite logits stay finite: what leaves the range of floats stops at its end. */
+static float narrow(double x)
+{
+    const double limit = (double)FLT_MAX;
+    return (float)(x > limit ? limit : x < -limit ? -limit : x);
+}
+
+static hearth_status copy_logits(hth_sampler *s, const float *logits, hearth_error *err)
+{
+    for (int32_t i = 0; i < s->n_vocab; i++) {
+        if (!(logits[i] < INFINITY))
+            return hth_fail(err, HEARTH_ERROR_NUMERIC, "the logit of token %d is %s", (int)i,
+                            logits[i] > 0.0f ? "+infinity" : "not a number");
+        s->logit[i] = logits[i];
+    }
+    return HEARTH_OK;
+}
+
+static void add_bias(hth_sampler *s)
+{
+    for (size_t i = 0; i < s->params.n_bias; i++) {
+        float *logit = &s->logit[s->bias[i].id], bias = s->bias[i].bias;
+        if (bias == -INFINITY) *logit = -INFINITY;
+        else if (*logit != -INFINITY) *logit = narrow((double)*logit + (double)bias);
+    }
+}
+
+static void add_penalties(hth_sampler *s)
+{
+    if (!s->count) return;
+    const double repeat = (double)s->params.repeat_penalty;
+    const double presence = (double)s->params.presence_penalty;
+    const double frequency = (double)s->params.frequency_penalty;
+    for (int32_t i = 0; i < s->n_vocab; i++) {
+        if (s->count[i] == 0 || s->logit[i] == -INFINITY) continue;
+        double x = (double)s->logit[i];
+        x = x > 0.0 ? x / repeat : x * repeat;
+        s->logit[i] = narrow(x - presence - frequency * (double)s->count[i]);
+    }
+}
+
+/* The largest logit, the lowest id among equals, or -1 when all are banned. */
+static int32_t find_best(const hth_sampler *s)
+{
+    int32_t best = -1;
+    for (int32_t i = 0; i < s->n_vocab; i++)
+        if (s->logit[i] != -INFINITY && (best < 0 || s->logit[i] > s->logit[best])) best = i;
+    return best;
+}
+
+/* ---- candidates ------------------------------------------------------------------------ */
+
+/* The best n_candidate_max tokens, best first, the lower id first among equals. */
+static size_t list_candidates(hth_sampler *s)
+{
+    size_t n_allowed = 0;
+    for (int32_t i = 0; i < s->n_vocab; i++) n_allowed += s->logit[i] != -INFINITY;
+
+    /* all keys below the threshold come in, and as many equal ones as have room */
+    uint32_t threshold = UINT32_MAX;
+    size_t n_below = n_allowed, n_equal = 0;
+    if (n_allowed > s->n_candidate_max) {
+        threshold = hth_sample_select(s->logit, (size_t)s->n_vocab, s->n_candidate_max - 1, &n_below);
+        n_equal = s->n_candidate_max - n_below;
+    }
+    size_t n = 0;
+    for (int32_t i = 0; i < s->n_vocab; i++) {
+        if (s->logit[i] == -INFINITY) continue;
+        uint32_t key = hth_sample_key_of_logit(s->logit[i]);
+        if (key > threshold || (key == threshold && n_equal == 0)) continue;
+        if (key == threshold) n_equal--;
+        s->candidate[n++] = (hth_sample_candidate){.key = key, .logit = s->logit[i], .id = i};
+    }
+    hth_sample_sort(s->candidate, s->scratch, n, 32);
+    return n;
+}
+
+static size_t filter(hth_sampler *s, size_t n)
+{
+    const hth_sampler_params *p = &s->params;
+    hth_sample_candidate *c = s->candidate;
+    if (p->typical_p < 1.0f) n = hth_sample_typical(c, s->scratch, n, (double)p->typical_p);
+    if (p->top_p < 1.0f) n = hth_sample_top_p(c, n, (double)p->top_p);
+    if (p->min_p > 0.0f) n = hth_sample_min_p(c, n, (double)p->min_p);
+    return n;
+}
+
+/* The first candidate whose weights, added up in order, exceed a share u of all. */
+static int32_t draw(hth_sampler *s, size_t n)
+{
+    const double sum = hth_sample_weigh(s->candidate, n, (double)s->params.temperature);
+    const double target = hth_sample_random_unit(&s->random) * sum;
+    double reached = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        reached += s->candidate[i].p;
+        if (reached > target) return s->candidate[i].id;
+    }
+    return s->candidate[0].id; /* not reached: u < 1, and the sum is the same */
+}
+
+hearth_status hth_sampler_pick(hth_sampler *s, const float *logits, int32_t *id, hearth_error *err)
+{
+    hearth_status status = copy_logits(s, logits, err);
+    if (status != HEARTH_OK) return status;
+    add_bias(s);
+    add_penalties(s);
+    int32_t best = find_best(s);
+    if (best < 0)
+        return hth_fail(err, HEARTH_ERROR_NUMERIC, "all %d tokens are banned", (int)s->n_vocab);
+    *id = s->params.temperature == 0.0f ? best : draw(s, filter(s, list_candidates(s)));
+    return HEARTH_OK;
+}

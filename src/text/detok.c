@@ -1,0 +1,65 @@
+/* Tokens to bytes, one at a time. Called for every generated token; allocates
+ * nothing. Only a tail that more bytes could still make a character is held back,
+ * so ill-formed output is passed on as it is and never grows in here. */
+#include "text/internal.h"
+
+#include "text/utf8.h"
+
+#include <string.h>
+
+const char *hth_token_piece(const hth_tokenizer *tok, int32_t id, bool show_special, size_t *n)
+{
+    *n = 0;
+    if (id < 0 || id >= tok->n_vocab) return "";
+    const hth_text_token *t = &tok->token[id];
+    bool special = t->kind == HTH_TOKEN_CONTROL || t->kind == HTH_TOKEN_UNKNOWN;
+    if (special && !show_special) return "";
+    *n = t->n_piece;
+    return t->piece;
+}
+
+void hth_detok_init(hth_detok *d, const hth_tokenizer *tok, bool show_special, bool at_start)
+{
+    *d = (hth_detok){
+        .tok = tok, .show_special = show_special, .strip_space = at_start && tok->add_space_prefix};
+}
+
+size_t hth_detok_room(const hth_tokenizer *tok)
+{
+    return tok->longest_piece + sizeof((hth_detok *)0)->held;
+}
+
+/* The space that was put in front of the text is part of its first word; a
+ * special token's own space is not one. */
+static bool may_begin_with_prefix(const hth_tokenizer *tok, int32_t id)
+{
+    uint8_t kind = tok->token[id].kind;
+    return kind == HTH_TOKEN_NORMAL || kind == HTH_TOKEN_UNUSED || kind == HTH_TOKEN_BYTE;
+}
+
+size_t hth_detok_push(hth_detok *d, int32_t id, char *out)
+{
+    size_t n_piece;
+    const char *piece = hth_token_piece(d->tok, id, d->show_special, &n_piece);
+    if (n_piece == 0) return 0;
+    if (d->strip_space && piece[0] == ' ' && may_begin_with_prefix(d->tok, id)) {
+        piece++;
+        n_piece--;
+    }
+    d->strip_space = false;
+
+    memcpy(out, d->held, d->n_held);
+    memcpy(out + d->n_held, piece, n_piece);
+    size_t n = d->n_held + n_piece, n_tail = hth_text_utf8_tail(out, n);
+    memcpy(d->held, out + n - n_tail, n_tail);
+    d->n_held = n_tail;
+    return n - n_tail;
+}
+
+size_t hth_detok_flush(hth_detok *d, char *out)
+{
+    size_t n = d->n_held;
+    memcpy(out, d->held, n);
+    d->n_held = 0;
+    return n;
+}

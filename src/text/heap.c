@@ -1,0 +1,67 @@
+/* A binary heap of candidates, and the one growing array of this room. Two
+ * candidates never have the same rank and place, so the order is total and the
+ * result does not depend on how the heap is built. */
+#include "text/heap.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+
+hearth_status hth_text_grow(void **items, size_t *capacity, size_t need, size_t size,
+                            hearth_error *err)
+{
+    if (need <= *capacity) return HEARTH_OK;
+    size_t more = *capacity < 16 ? 16 : *capacity, bytes;
+    while (more < need)
+        if (!hth_mul_size(more, 2, &more)) return hth_fail_memory(err, SIZE_MAX, "text");
+    if (!hth_mul_size(more, size, &bytes)) return hth_fail_memory(err, SIZE_MAX, "text");
+    void *grown = hth_realloc(*items, more, size);
+    if (!grown) return hth_fail_memory(err, bytes, "text");
+    *items = grown;
+    *capacity = more;
+    return HEARTH_OK;
+}
+
+static bool before(hth_text_candidate a, hth_text_candidate b)
+{
+    return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
+}
+
+hearth_status hth_text_heap_push(hth_text_heap *heap, hth_text_candidate c, hearth_error *err)
+{
+    void *items = heap->item;
+    hearth_status status =
+        hth_text_grow(&items, &heap->capacity, heap->n + 1, sizeof *heap->item, err);
+    if (status != HEARTH_OK) return status;
+    heap->item = items;
+
+    size_t i = heap->n++;
+    for (; i > 0 && before(c, heap->item[(i - 1) / 2]); i = (i - 1) / 2)
+        heap->item[i] = heap->item[(i - 1) / 2];
+    heap->item[i] = c;
+    heap->n_pushed++;
+    return HEARTH_OK;
+}
+
+bool hth_text_heap_pop(hth_text_heap *heap, hth_text_candidate *out)
+{
+    if (heap->n == 0) return false;
+    *out = heap->item[0];
+    hth_text_candidate last = heap->item[--heap->n];
+    size_t i = 0;
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= heap->n) break;
+        if (child + 1 < heap->n && before(heap->item[child + 1], heap->item[child])) child++;
+        if (!before(heap->item[child], last)) break;
+        heap->item[i] = heap->item[child];
+        i = child;
+    }
+    if (heap->n > 0) heap->item[i] = last;
+    return true;
+}
+
+void hth_text_heap_free(hth_text_heap *heap)
+{
+    hth_free(heap->item);
+    *heap = (hth_text_heap){0};
+}

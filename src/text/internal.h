@@ -1,0 +1,119 @@
+/* The parts of a tokenizer, for the files of this room only. */
+#ifndef HTH_TEXT_INTERNAL_H
+#define HTH_TEXT_INTERNAL_H
+
+#include "base/alloc.h"
+#include "text/heap.h"
+#include "text/pairs.h"
+#include "text/tokenizer.h"
+
+/* Limits of a vocabulary. The longest published text is 512 bytes; the largest
+ * vocabulary has 262,144 tokens. Both numbers together fit 32 bits, which
+ * special.c uses. */
+enum { HTH_TEXT_MAX_ENTRY = 1024, HTH_TEXT_MAX_VOCAB = 1 << 22 };
+
+/* What a lexicon may hold, as bits. */
+enum {
+    HTH_TEXT_WORDS = 1 << HTH_TOKEN_NORMAL | 1 << HTH_TOKEN_USER | 1 << HTH_TOKEN_UNUSED,
+    HTH_TEXT_SPECIALS = 1 << HTH_TOKEN_UNKNOWN | 1 << HTH_TOKEN_CONTROL | 1 << HTH_TOKEN_USER,
+};
+
+typedef struct hth_text_token {
+    hth_text entry;     /* in the file */
+    const char *piece;  /* what it decodes to: in the file or in the arena */
+    uint32_t n_piece;
+    uint32_t rank;      /* by score: a higher score is a lower rank, equal ones are equal */
+    uint8_t kind;       /* hth_token_kind */
+    bool ends;          /* a generation ends with it */
+    bool eats_space;    /* white space after it is dropped (only special ones) */
+} hth_text_token;
+
+/* Token texts in the order of their bytes; see lexicon.h. */
+typedef struct hth_text_lexicon {
+    int32_t *id;
+    size_t n;
+    size_t first[257]; /* entries [first[b], first[b + 1]) begin with byte b */
+} hth_text_lexicon;
+
+/* A symbol is what a text is made of before and while it is merged: the id of a
+ * word, or, for a character that is no word, HTH_TEXT_CHARS plus its code point,
+ * or, for an ill-formed byte that is none, HTH_TEXT_BYTES plus the byte. */
+enum { HTH_TEXT_CHARS = HTH_TEXT_MAX_VOCAB, HTH_TEXT_BYTES = HTH_TEXT_CHARS + 0x110000 };
+
+typedef struct hth_text_char {
+    uint32_t cp, symbol;
+} hth_text_char;
+
+struct hth_tokenizer {
+    int32_t n_vocab;
+    hth_text_token *token;
+    hth_text_lexicon words, specials;
+    bool has_user_token;        /* some special token matches in plain text too */
+
+    int32_t byte_id[256];       /* the byte token, or the word of that one byte, or -1 */
+    uint32_t byte_symbol[256];  /* symbols of ASCII and of ill-formed bytes */
+    hth_text_char *chars;       /* words of one character past ASCII, by code point */
+    size_t n_char;
+    uint32_t space;             /* the symbol of U+2581 */
+    hth_text_pairs merges;      /* two symbols -> the word that they make */
+    hth_text_pairs joins;       /* two characters that lie side by side in some word */
+
+    int32_t bos, eos, unknown;  /* or -1 */
+    bool add_bos, add_eos, add_space_prefix;
+    size_t longest_piece;
+    hth_arena arena;            /* pieces */
+};
+
+/* vocab.c: the arrays of the file, into tok->token, words, specials, byte_id. */
+hearth_status hth_text_read_vocab(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
+
+/* marks.c: ids with a role, flags, ends of generation, names with habits. Comes
+ * before hth_text_index: it may turn tokens into control tokens. */
+hearth_status hth_text_read_marks(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
+
+/* vocab.c: lexicons, byte tokens and pieces, once the kinds are settled. */
+hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
+
+/* merges.c: symbols, merges and joins, from the words. */
+hearth_status hth_text_build_merges(hth_tokenizer *tok, hearth_error *err);
+/* The symbol of the character, or ill-formed byte, at the start of n > 0 bytes;
+ * *n_used is its length. Spaces are not escaped here. */
+uint32_t hth_text_symbol_at(const hth_tokenizer *tok, const char *bytes, size_t n, size_t *n_used);
+
+/* Memory of one tokenization, kept from fragment to fragment. */
+typedef struct hth_text_symbol {
+    uint32_t id;         /* the symbol */
+    uint32_t n;          /* bytes of escaped text; 0: merged into another */
+    uint32_t prev, next; /* UINT32_MAX: none */
+} hth_text_symbol;
+
+typedef struct hth_text_work {
+    hth_text_symbol *symbol;
+    size_t n, capacity;
+    hth_text_heap heap;
+    size_t n_lost; /* bytes that the vocabulary cannot hold */
+} hth_text_work;
+void hth_text_work_free(hth_text_work *work);
+
+/* spm.c: appends the ids of one raw fragment, with the space in front where the
+ * vocabulary asks for it. */
+hearth_status hth_text_spm_encode(const hth_tokenizer *tok, hth_text_work *work, const char *text,
+                                  size_t n, hth_ids *ids, hearth_error *err);
+
+/* special.c: where special tokens lie in a text, by ascending place. */
+typedef struct hth_text_match {
+    size_t at, end; /* end: behind the white space that the token eats */
+    int32_t id;
+} hth_text_match;
+
+typedef struct hth_text_matches {
+    hth_text_match *match;
+    size_t n, capacity;
+} hth_text_matches;
+
+/* User-defined tokens, and control and unknown ones if parse_special. */
+hearth_status hth_text_find_specials(const hth_tokenizer *tok, const char *text, size_t n,
+                                     bool parse_special, hth_text_matches *out, hearth_error *err);
+void hth_text_matches_free(hth_text_matches *matches);
+
+#endif

@@ -1,0 +1,147 @@
+/* Sorted token texts. Built by vocab.c; used by merges.c (which parts of a token
+ * are tokens), by spm.c at load and by special.c for every character that begins
+ * a special token. Sorted by own merge sort: qsort may allocate behind our back. */
+#include "text/lexicon.h"
+
+#include "base/alloc.h"
+
+#include <string.h>
+
+static int compare(hth_text a, hth_text b)
+{
+    size_t n = a.n < b.n ? a.n : b.n;
+    int order = memcmp(a.bytes, b.bytes, n);
+    if (order != 0) return order;
+    return a.n < b.n ? -1 : a.n > b.n;
+}
+
+/* Merges two sorted neighbours; equal texts stay in the order of their ids. */
+static void merge_runs(const hth_text_token *token, const int32_t *from, size_t low, size_t mid,
+                       size_t high, int32_t *to)
+{
+    size_t a = low, b = mid;
+    for (size_t i = low; i < high; i++) {
+        bool left = b >= high ||
+                    (a < mid && compare(token[from[a]].entry, token[from[b]].entry) <= 0);
+        to[i] = left ? from[a++] : from[b++];
+    }
+}
+
+/* Sorts id[0..n) and returns where the result lies: id or scratch. */
+static int32_t *sort_texts(const hth_text_token *token, int32_t *id, int32_t *scratch, size_t n)
+{
+    int32_t *from = id, *to = scratch;
+    for (size_t width = 1; width < n; width *= 2) {
+        for (size_t low = 0; low < n; low += 2 * width) {
+            size_t mid = low + width < n ? low + width : n;
+            size_t high = mid + width < n ? mid + width : n;
+            merge_runs(token, from, low, mid, high, to);
+        }
+        int32_t *t = from;
+        from = to;
+        to = t;
+    }
+    return from;
+}
+
+static void note_first_bytes(hth_text_lexicon *lex, const hth_text_token *token)
+{
+    size_t i = 0;
+    for (unsigned b = 0; b < 256; b++) {
+        lex->first[b] = i;
+        while (i < lex->n && (unsigned char)token[lex->id[i]].entry.bytes[0] == b) i++;
+    }
+    lex->first[256] = lex->n;
+}
+
+hearth_status hth_text_lexicon_build(hth_text_lexicon *lex, const hth_text_token *token,
+                                     int32_t n_token, unsigned kinds, size_t *n_double,
+                                     hearth_error *err)
+{
+    hearth_status status = HEARTH_OK;
+    int32_t *id = hth_alloc((size_t)n_token, sizeof *id);
+    int32_t *scratch = hth_alloc((size_t)n_token, sizeof *scratch);
+    if (!id || !scratch) {
+        status = hth_fail_memory(err, 2 * (size_t)n_token * sizeof *id, "sorted token texts");
+        goto done;
+    }
+    size_t n = 0;
+    for (int32_t i = 0; i < n_token; i++)
+        if (token[i].entry.n > 0 && (kinds >> token[i].kind & 1)) id[n++] = i;
+    const int32_t *sorted = sort_texts(token, id, scratch, n);
+
+    size_t n_kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool same = n_kept > 0 &&
+                    compare(token[id[n_kept - 1]].entry, token[sorted[i]].entry) == 0;
+        if (!same) id[n_kept++] = sorted[i]; /* n_kept <= i: also right where sorted is id */
+    }
+    *n_double = n - n_kept;
+    lex->id = id;
+    lex->n = n_kept;
+    id = NULL;
+    note_first_bytes(lex, token);
+done:
+    hth_free(scratch);
+    hth_free(id);
+    return status;
+}
+
+void hth_text_lexicon_free(hth_text_lexicon *lex)
+{
+    hth_free(lex->id);
+    *lex = (hth_text_lexicon){0};
+}
+
+int32_t hth_text_lexicon_find(const hth_text_lexicon *lex, const hth_text_token *token,
+                              const char *bytes, size_t n)
+{
+    if (n == 0 || lex->n == 0) return -1;
+    hth_text wanted = {bytes, n};
+    size_t low = lex->first[(unsigned char)bytes[0]], high = lex->first[(unsigned char)bytes[0] + 1];
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        int order = compare(wanted, token[lex->id[mid]].entry);
+        if (order == 0) return lex->id[mid];
+        if (order < 0) high = mid;
+        else low = mid + 1;
+    }
+    return -1;
+}
+
+bool hth_text_walk_start(hth_text_walk *walk, const hth_text_lexicon *lex, unsigned char byte)
+{
+    *walk = (hth_text_walk){lex->first[byte], lex->first[byte + 1], 1};
+    return walk->low < walk->high;
+}
+
+/* The first entry of [low, high) whose byte at the walk's depth is at least
+ * `byte`; texts that end there come before all others. */
+static size_t first_at_least(const hth_text_walk *walk, const hth_text_lexicon *lex,
+                             const hth_text_token *token, size_t low, unsigned byte)
+{
+    size_t high = walk->high;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        hth_text text = token[lex->id[mid]].entry;
+        if (text.n <= walk->depth || (unsigned char)text.bytes[walk->depth] < byte) low = mid + 1;
+        else high = mid;
+    }
+    return low;
+}
+
+bool hth_text_walk_step(hth_text_walk *walk, const hth_text_lexicon *lex,
+                        const hth_text_token *token, unsigned char byte)
+{
+    size_t low = first_at_least(walk, lex, token, walk->low, byte);
+    size_t high = first_at_least(walk, lex, token, low, byte + 1u);
+    *walk = (hth_text_walk){low, high, walk->depth + 1};
+    return low < high;
+}
+
+int32_t hth_text_walk_here(const hth_text_walk *walk, const hth_text_lexicon *lex,
+                           const hth_text_token *token)
+{
+    int32_t id = lex->id[walk->low];
+    return token[id].entry.n == walk->depth ? id : -1;
+}

@@ -1,0 +1,157 @@
+/* Where special tokens lie in a text. Called by tokenizer.c before anything else.
+ * The rule (llama.cpp's): the longest token takes all its places first, from left
+ * to right, then the next longest, among equals the lower id. Done in one pass
+ * and a queue: each place offers its longest token, and a shorter one only once
+ * the longer was lost to a neighbour. */
+#include "text/internal.h"
+
+#include "text/lexicon.h"
+
+typedef struct search {
+    const hth_tokenizer *tok;
+    const char *text;
+    size_t n;
+    bool parse_special;
+    hth_text_heap heap;
+    unsigned char *taken; /* a bit per byte of the text */
+    hearth_error *err;
+} search;
+
+/* The longest token at a place that fits into `room` bytes, or -1. */
+static int32_t longest_at(const search *s, size_t at, size_t room)
+{
+    const hth_text_lexicon *lex = &s->tok->specials;
+    const hth_text_token *token = s->tok->token;
+    int32_t best = -1;
+    hth_text_walk walk;
+    bool on = hth_text_walk_start(&walk, lex, (unsigned char)s->text[at]);
+    while (on) {
+        int32_t id = hth_text_walk_here(&walk, lex, token);
+        if (id >= 0 && (s->parse_special || token[id].kind == HTH_TOKEN_USER)) best = id;
+        on = walk.depth < room &&
+             hth_text_walk_step(&walk, lex, token, (unsigned char)s->text[at + walk.depth]);
+    }
+    return best;
+}
+
+static hearth_status queue_longest(search *s, size_t at, size_t room)
+{
+    int32_t id = longest_at(s, at, room);
+    if (id < 0) return HEARTH_OK;
+    /* longer before shorter, then by id; a text has at most HTH_TEXT_MAX_ENTRY bytes */
+    uint32_t shorter = (uint32_t)(HTH_TEXT_MAX_ENTRY - s->tok->token[id].entry.n);
+    hth_text_candidate c = {at, shorter * HTH_TEXT_MAX_VOCAB + (uint32_t)id, id};
+    return hth_text_heap_push(&s->heap, c, s->err);
+}
+
+static bool is_taken(const search *s, size_t at)
+{
+    return s->taken[at / 8] >> (at % 8) & 1;
+}
+
+static void take(search *s, size_t at)
+{
+    s->taken[at / 8] |= (unsigned char)(1u << (at % 8));
+}
+
+/* As C's isspace in the "C" locale. */
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* How many bytes from a place on are free, at most `limit`. */
+static size_t free_room(const search *s, size_t at, size_t limit)
+{
+    size_t room = 0;
+    while (room < limit && !is_taken(s, at + room)) room++;
+    return room;
+}
+
+/* Gives a token its place; returns the end of what it takes. */
+static size_t take_match(search *s, size_t at, int32_t id)
+{
+    size_t end = at + s->tok->token[id].entry.n;
+    for (size_t i = at; i < end; i++) take(s, i);
+    if (!s->tok->token[id].eats_space) return end;
+    for (; end < s->n && is_space(s->text[end]) && !is_taken(s, end); end++) take(s, end);
+    return end;
+}
+
+static hearth_status add_match(hth_text_matches *out, hth_text_match m, hearth_error *err)
+{
+    void *matches = out->match;
+    hearth_status status = hth_text_grow(&matches, &out->capacity, out->n + 1, sizeof m, err);
+    if (status != HEARTH_OK) return status;
+    out->match = matches;
+    out->match[out->n++] = m;
+    return HEARTH_OK;
+}
+
+/* By place; a heap sort, in place. */
+static void sort_matches(hth_text_match *m, size_t n)
+{
+    for (size_t unsorted = n, root = n / 2; unsorted > 1;) {
+        if (root > 0) {
+            root--;
+        } else {
+            hth_text_match last = m[--unsorted];
+            m[unsorted] = m[0];
+            m[0] = last;
+        }
+        hth_text_match moved = m[root];
+        size_t i = root;
+        for (size_t child; (child = 2 * i + 1) < unsorted; i = child) {
+            if (child + 1 < unsorted && m[child + 1].at > m[child].at) child++;
+            if (m[child].at <= moved.at) break;
+            m[i] = m[child];
+        }
+        m[i] = moved;
+    }
+}
+
+static hearth_status assign_places(search *s, hth_text_matches *out)
+{
+    hearth_status status = HEARTH_OK;
+    hth_text_candidate c;
+    while (status == HEARTH_OK && hth_text_heap_pop(&s->heap, &c)) {
+        size_t at = (size_t)c.at, length = s->tok->token[c.id].entry.n;
+        size_t room = free_room(s, at, length);
+        if (room == length) {
+            size_t end = take_match(s, at, c.id);
+            status = add_match(out, (hth_text_match){at, end, c.id}, s->err);
+        } else if (room > 0) {
+            status = queue_longest(s, at, room);
+        }
+    }
+    return status;
+}
+
+hearth_status hth_text_find_specials(const hth_tokenizer *tok, const char *text, size_t n,
+                                     bool parse_special, hth_text_matches *out, hearth_error *err)
+{
+    if (!parse_special && !tok->has_user_token) return HEARTH_OK;
+    search s = {.tok = tok, .text = text, .n = n, .parse_special = parse_special, .err = err};
+    hearth_status status = HEARTH_OK;
+    for (size_t at = 0; at < n && status == HEARTH_OK; at++)
+        status = queue_longest(&s, at, n - at);
+    if (status != HEARTH_OK || s.heap.n == 0) goto done;
+
+    s.taken = hth_alloc(n / 8 + 1, 1);
+    if (!s.taken) {
+        status = hth_fail_memory(err, n / 8 + 1, "special tokens");
+        goto done;
+    }
+    status = assign_places(&s, out);
+    if (status == HEARTH_OK) sort_matches(out->match, out->n);
+done:
+    hth_free(s.taken);
+    hth_text_heap_free(&s.heap);
+    return status;
+}
+
+void hth_text_matches_free(hth_text_matches *matches)
+{
+    hth_free(matches->match);
+    *matches = (hth_text_matches){0};
+}

@@ -1,0 +1,475 @@
+/* sample/sampler.c: what each parameter promises, against a slow reference that
+ * shares nothing with the sampler but the generator and the order of the filters. */
+#include "base/alloc.h"
+#include "sample/random.h"
+#include "sample/sampler.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_VOCAB = 4096 };
+
+static hth_sampler_params neutral(void)
+{
+    return (hth_sampler_params){.temperature = 1.0f,
+                                .typical_p = 1.0f,
+                                .top_p = 1.0f,
+                                .repeat_penalty = 1.0f};
+}
+
+/* ---- the reference ------------------------------------------------------------ */
+
+typedef struct entry {
+    double logit, p, distance;
+    int32_t id;
+} entry;
+
+static int by_logit(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
+}
+
+static int by_distance(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    if (x->distance != y->distance) return x->distance < y->distance ? -1 : 1;
+    return by_logit(a, b);
+}
+
+static void softmax(entry *e, size_t n, double temperature)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++) sum += e[i].p = exp((e[i].logit - e[0].logit) / temperature);
+    for (size_t i = 0; i < n; i++) e[i].p /= sum;
+}
+
+static size_t keep_share(const entry *e, size_t n, double share)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++)
+        if ((sum += e[i].p) >= share) return i + 1;
+    return n;
+}
+
+static size_t reference_typical(entry *e, size_t n, double p)
+{
+    softmax(e, n, 1.0);
+    double entropy = 0.0;
+    for (size_t i = 0; i < n; i++) entropy -= e[i].p > 0.0 ? e[i].p * log(e[i].p) : 0.0;
+    for (size_t i = 0; i < n; i++) e[i].distance = fabs(-log(e[i].p) - entropy);
+    qsort(e, n, sizeof *e, by_distance);
+    n = keep_share(e, n, p);
+    qsort(e, n, sizeof *e, by_logit);
+    return n;
+}
+
+/* What may be drawn, with probabilities, best first; returns the number. */
+static size_t reference(const hth_sampler_params *p, const float *logits, int32_t n_vocab,
+                        const int32_t *seen, size_t n_seen, entry *e)
+{
+    size_t n = 0;
+    for (int32_t i = 0; i < n_vocab; i++) {
+        double x = (double)logits[i];
+        for (size_t k = 0; k < p->n_bias; k++)
+            if (p->bias[k].id == i) x = (double)(float)(x + (double)p->bias[k].bias);
+        size_t window = p->repeat_last_n < 0 || (size_t)p->repeat_last_n > n_seen
+                            ? n_seen
+                            : (size_t)p->repeat_last_n;
+        int count = 0;
+        for (size_t k = n_seen - window; k < n_seen; k++) count += seen[k] == i;
+        if (count > 0) {
+            x = x > 0 ? x / (double)p->repeat_penalty : x * (double)p->repeat_penalty;
+            x = (double)(float)(x - (double)p->presence_penalty -
+                                (double)p->frequency_penalty * count);
+        }
+        if (x > -HUGE_VAL) e[n++] = (entry){.logit = x, .id = i};
+    }
+    qsort(e, n, sizeof *e, by_logit);
+    if (p->top_k > 0 && n > (size_t)p->top_k) n = (size_t)p->top_k;
+    if (p->typical_p < 1.0f) n = reference_typical(e, n, (double)p->typical_p);
+    if (p->top_p < 1.0f) {
+        softmax(e, n, 1.0);
+        n = keep_share(e, n, (double)p->top_p);
+    }
+    if (p->min_p > 0.0f) {
+        softmax(e, n, 1.0);
+        size_t kept = 1;
+        while (kept < n && e[kept].p >= (double)p->min_p * e[0].p) kept++;
+        n = kept;
+    }
+    softmax(e, n, (double)p->temperature);
+    return n;
+}
+
+static int32_t reference_draw(const entry *e, size_t n, hth_sample_random *r)
+{
+    double u = hth_sample_random_unit(r), sum = 0.0;
+    for (size_t i = 0; i < n; i++)
+        if ((sum += e[i].p) > u) return e[i].id;
+    return e[n - 1].id;
+}
+
+/* ---- against the reference -------------------------------------------------------- */
+
+/* Few distinct values, so that ties occur; some banned. */
+static void fill_logits(float *logits, int32_t n, test_random *r)
+{
+    float scale = (float)(1 + test_random_below(r, 8));
+    bool coarse = test_random_below(r, 2) == 0;
+    for (int32_t i = 0; i < n; i++) {
+        logits[i] = test_random_float(r) * scale;
+        if (coarse) logits[i] = roundf(logits[i] * 4.0f) / 4.0f;
+        if (test_random_below(r, 50) == 0) logits[i] = -INFINITY;
+    }
+    logits[test_random_below(r, (uint32_t)n)] = scale;
+}
+
+static void compare_with_reference(hth_sampler_params p, int32_t n_vocab, test_random *r)
+{
+    static float logits[MAX_VOCAB];
+    static entry e[MAX_VOCAB];
+    int32_t seen[40];
+    size_t n_seen = 0;
+    hth_sample_random expected_random;
+    hth_sampler *s = NULL;
+    p.seed = test_random_next(r);
+    hth_sample_random_seed(&expected_random, p.seed);
+    CHECK_OK(hth_sampler_open(n_vocab, &p, &s, err));
+    for (int step = 0; step < 40; step++) {
+        fill_logits(logits, n_vocab, r);
+        int32_t id = -1;
+        CHECK_OK(hth_sampler_pick(s, logits, &id, err));
+        size_t n = reference(&p, logits, n_vocab, seen, n_seen, e);
+        int32_t expected = reference_draw(e, n, &expected_random);
+        if (!CHECK_INT(id, expected)) break;
+        seen[n_seen++] = id;
+        hth_sampler_accept(s, id);
+    }
+    hth_sampler_close(s);
+}
+
+TEST(draw_alone_equals_the_reference)
+{
+    test_random r = {11};
+    for (int i = 0; i < 10; i++) {
+        hth_sampler_params p = neutral();
+        p.temperature = 0.1f + (float)test_random_below(&r, 30) * 0.1f;
+        compare_with_reference(p, 1 + (int32_t)test_random_below(&r, 600), &r);
+    }
+}
+
+TEST(top_k_equals_the_reference)
+{
+    test_random r = {12};
+    for (int i = 0; i < 30; i++) {
+        hth_sampler_params p = neutral();
+        p.top_k = 1 + (int32_t)test_random_below(&r, i % 2 ? 60 : 900);
+        compare_with_reference(p, 1 + (int32_t)test_random_below(&r, 1200), &r);
+    }
+}
+
+TEST(typical_equals_the_reference)
+{
+    test_random r = {13};
+    for (int i = 0; i < 20; i++) {
+        hth_sampler_params p = neutral();
+        p.typical_p = 0.05f + (float)test_random_below(&r, 9) * 0.1f;
+        compare_with_reference(p, 1 + (int32_t)test_random_below(&r, 400), &r);
+    }
+}
+
+TEST(top_p_and_min_p_equal_the_reference)
+{
+    test_random r = {14};
+    for (int i = 0; i < 30; i++) {
+        hth_sampler_params p = neutral();
+        if (i % 3 != 0) p.top_p = (float)test_random_below(&r, 100) * 0.01f;
+        if (i % 3 != 1) p.min_p = (float)test_random_below(&r, 100) * 0.01f;
+        compare_with_reference(p, 1 + (int32_t)test_random_below(&r, 600), &r);
+    }
+}
+
+TEST(penalties_and_bias_equal_the_reference)
+{
+    test_random r = {15};
+    for (int i = 0; i < 30; i++) {
+        int32_t n_vocab = 2 + (int32_t)test_random_below(&r, 40);
+        hth_logit_bias bias[2] = {{(int32_t)test_random_below(&r, (uint32_t)n_vocab), 2.5f},
+                                  {(int32_t)test_random_below(&r, (uint32_t)n_vocab), -1.25f}};
+        hth_sampler_params p = neutral();
+        p.repeat_penalty = 1.0f + (float)test_random_below(&r, 10) * 0.1f;
+        p.presence_penalty = test_random_float(&r);
+        p.frequency_penalty = test_random_float(&r);
+        p.repeat_last_n = (int32_t)test_random_below(&r, 12) - 1;
+        p.bias = bias;
+        p.n_bias = bias[0].id != bias[1].id ? 2 : 1;
+        compare_with_reference(p, n_vocab, &r);
+    }
+}
+
+TEST(all_filters_together_equal_the_reference)
+{
+    test_random r = {16};
+    for (int i = 0; i < 30; i++) {
+        hth_sampler_params p = hth_sampler_defaults();
+        p.typical_p = 0.9f;
+        p.repeat_penalty = 1.1f;
+        p.top_k = 1 + (int32_t)test_random_below(&r, 100);
+        compare_with_reference(p, MAX_VOCAB - (int32_t)test_random_below(&r, 100), &r);
+    }
+}
+
+/* ---- draws ------------------------------------------------------------------------------ */
+
+TEST(draws_have_the_stated_frequencies)
+{
+    const float logits[6] = {0.5f, -1.0f, 2.0f, 1.0f, -INFINITY, 0.0f};
+    hth_sampler_params p = neutral();
+    p.seed = 42;
+    hth_sampler *s = NULL;
+    CHECK_OK(hth_sampler_open(6, &p, &s, err));
+    enum { N_DRAW = 200000 };
+    int count[6] = {0};
+    for (int i = 0; i < N_DRAW; i++) {
+        int32_t id = 0;
+        CHECK_OK(hth_sampler_pick(s, logits, &id, err));
+        count[id]++;
+    }
+    double sum = 0.0, chi2 = 0.0;
+    for (int i = 0; i < 6; i++) sum += exp((double)logits[i]);
+    for (int i = 0; i < 6; i++) {
+        double expected = N_DRAW * exp((double)logits[i]) / sum;
+        if (expected > 0.0) chi2 += (count[i] - expected) * (count[i] - expected) / expected;
+    }
+    CHECK(chi2 < 18.5); /* 4 degrees of freedom, p = 0.001 */
+    CHECK_INT(count[4], 0);
+    hth_sampler_close(s);
+}
+
+TEST(same_seed_gives_same_ids_and_another_seed_others)
+{
+    float logits[100];
+    test_random r = {3};
+    for (int i = 0; i < 100; i++) logits[i] = test_random_float(&r);
+    hth_sampler_params p = hth_sampler_defaults();
+    hth_sampler *s[3] = {0};
+    for (int k = 0; k < 3; k++) {
+        p.seed = k == 2 ? 6 : 5;
+        CHECK_OK(hth_sampler_open(100, &p, &s[k], err));
+    }
+    int n_other = 0;
+    for (int i = 0; i < 200; i++) {
+        int32_t id[3];
+        for (int k = 0; k < 3; k++) CHECK_OK(hth_sampler_pick(s[k], logits, &id[k], err));
+        CHECK_INT(id[0], id[1]);
+        n_other += id[0] != id[2];
+    }
+    CHECK(n_other > 100);
+    for (int k = 0; k < 3; k++) hth_sampler_close(s[k]);
+}
+
+TEST(greedy_takes_the_largest_and_the_lowest_id_among_equals)
+{
+    hth_sampler_params p = hth_sampler_defaults();
+    p.temperature = 0.0f;
+    hth_sampler *s = NULL;
+    int32_t id = -1;
+    CHECK_OK(hth_sampler_open(5, &p, &s, err));
+    CHECK_OK(hth_sampler_pick(s, (float[5]){1, 3, 2, 3, 3}, &id, err));
+    CHECK_INT(id, 1);
+    CHECK_OK(hth_sampler_pick(s, (float[5]){-INFINITY, -0.0f, 0.0f, -1, -2}, &id, err));
+    CHECK_INT(id, 1);
+    hth_sampler_close(s);
+}
+
+/* A tiny temperature must act like none, and a huge spread must not overflow. */
+TEST(extreme_logits_and_temperatures_draw_the_best)
+{
+    hth_sampler_params p = neutral();
+    hth_sampler *s = NULL;
+    int32_t id = -1;
+    p.temperature = 1e-45f;
+    CHECK_OK(hth_sampler_open(3, &p, &s, err));
+    CHECK_OK(hth_sampler_pick(s, (float[3]){3e38f, -3e38f, 2.9e38f}, &id, err));
+    CHECK_INT(id, 0);
+    hth_sampler_close(s);
+    p.temperature = 100.0f;
+    CHECK_OK(hth_sampler_open(3, &p, &s, err));
+    CHECK_OK(hth_sampler_pick(s, (float[3]){-3e38f, 3e38f, -INFINITY}, &id, err));
+    CHECK_INT(id, 1);
+    hth_sampler_close(s);
+}
+
+TEST(penalties_keep_finite_logits_finite)
+{
+    hth_logit_bias bias = {1, 3e38f};
+    hth_sampler_params p = neutral();
+    p.repeat_penalty = 100.0f;
+    p.repeat_last_n = -1;
+    p.bias = &bias;
+    p.n_bias = 1;
+    p.temperature = 0.0f;
+    hth_sampler *s = NULL;
+    int32_t id = -1;
+    CHECK_OK(hth_sampler_open(2, &p, &s, err));
+    CHECK_OK(hth_sampler_pick(s, (float[2]){0.0f, 3e38f}, &id, err));
+    CHECK_INT(id, 1);
+    hth_sampler_accept(s, 0);
+    CHECK_OK(hth_sampler_pick(s, (float[2]){-3e38f, -INFINITY}, &id, err));
+    CHECK_INT(id, 0);
+    hth_sampler_close(s);
+}
+
+TEST(tokens_leave_the_window_of_penalties)
+{
+    hth_sampler_params p = neutral();
+    p.temperature = 0.0f;
+    p.presence_penalty = 5.0f;
+    p.repeat_last_n = 2;
+    hth_sampler *s = NULL;
+    CHECK_OK(hth_sampler_open(4, &p, &s, err));
+    const float logits[4] = {4, 3, 2, 1};
+    for (int i = 0; i < 30; i++) {
+        int32_t id = -1;
+        CHECK_OK(hth_sampler_pick(s, logits, &id, err));
+        CHECK_INT(id, i % 3);
+        hth_sampler_accept(s, id);
+    }
+    hth_sampler_accept(s, -1);
+    hth_sampler_accept(s, 4);
+    hth_sampler_close(s);
+}
+
+/* ---- refusals --------------------------------------------------------------------------- */
+
+static void check_numeric(hth_sampler_params p, const float *logits, const char *part)
+{
+    hth_sampler *s = NULL;
+    hearth_error refusal = {0};
+    int32_t id;
+    CHECK_OK(hth_sampler_open(3, &p, &s, err));
+    CHECK_INT(hth_sampler_pick(s, logits, &id, &refusal), HEARTH_ERROR_NUMERIC);
+    if (!strstr(refusal.message, part)) CHECK_TEXT(refusal.message, part);
+    hth_sampler_close(s);
+}
+
+TEST(logits_that_are_not_finite_are_numeric_errors)
+{
+    hth_logit_bias ban_all[3] = {{0, -INFINITY}, {1, -INFINITY}, {2, -INFINITY}};
+    for (int greedy = 0; greedy < 2; greedy++) {
+        hth_sampler_params p = hth_sampler_defaults();
+        if (greedy) p.temperature = 0.0f;
+        check_numeric(p, (float[3]){0, NAN, 0}, "token 1 is not a number");
+        check_numeric(p, (float[3]){0, 0, INFINITY}, "token 2 is +infinity");
+        check_numeric(p, (float[3]){-INFINITY, -INFINITY, -INFINITY}, "all 3 tokens are banned");
+        p.bias = ban_all;
+        p.n_bias = 3;
+        check_numeric(p, (float[3]){1, 2, 3}, "all 3 tokens are banned");
+    }
+}
+
+static void check_refused(hth_sampler_params p, const char *field)
+{
+    hth_sampler *s = NULL;
+    hearth_error err = {0};
+    CHECK_INT(hth_sampler_open(10, &p, &s, &err), HEARTH_ERROR_ARGUMENT);
+    CHECK(s == NULL);
+    if (strncmp(err.message, field, strlen(field)) != 0) CHECK_TEXT(err.message, field);
+}
+
+#define REFUSE(FIELD, VALUE)                           \
+    do {                                               \
+        hth_sampler_params p_ = hth_sampler_defaults(); \
+        p_.FIELD = (VALUE);                            \
+        check_refused(p_, #FIELD " is ");              \
+    } while (0)
+
+TEST(fields_out_of_range_are_named)
+{
+    REFUSE(temperature, -0.1f);
+    REFUSE(temperature, NAN);
+    REFUSE(temperature, INFINITY);
+    REFUSE(top_k, -1);
+    REFUSE(typical_p, 1.01f);
+    REFUSE(typical_p, NAN);
+    REFUSE(top_p, -0.01f);
+    REFUSE(top_p, 1.01f);
+    REFUSE(min_p, -0.01f);
+    REFUSE(min_p, 2.0f);
+    REFUSE(repeat_penalty, 0.0f);
+    REFUSE(repeat_penalty, -1.0f);
+    REFUSE(presence_penalty, 101.0f);
+    REFUSE(frequency_penalty, NAN);
+    REFUSE(repeat_last_n, -2);
+    REFUSE(repeat_last_n, HTH_SAMPLER_MAX_LAST_N + 1);
+
+    hth_logit_bias wrong[] = {{0, 1.0f}, {10, 1.0f}};
+    hth_sampler_params p = hth_sampler_defaults();
+    p.bias = wrong;
+    p.n_bias = 2;
+    check_refused(p, "bias[1].id is 10");
+    wrong[1] = (hth_logit_bias){3, INFINITY};
+    check_refused(p, "bias[1].bias is ");
+    wrong[1].bias = NAN;
+    check_refused(p, "bias[1].bias is ");
+    p.bias = NULL;
+    check_refused(p, "bias is NULL");
+}
+
+/* ---- memory ------------------------------------------------------------------------------ */
+
+TEST(picking_and_accepting_allocate_nothing_and_leave_logits_alone)
+{
+    enum { N = 2000 };
+    float logits[N], before[N];
+    test_random r = {8};
+    for (int i = 0; i < N; i++) logits[i] = test_random_float(&r) * 9.0f;
+    memcpy(before, logits, sizeof logits);
+    hth_sampler_params p = hth_sampler_defaults();
+    p.typical_p = 0.8f;
+    p.repeat_penalty = 1.2f;
+    for (int k = 0; k < 2; k++) {
+        hth_sampler *s = NULL;
+        p.top_k = k == 0 ? 40 : 0;
+        CHECK_OK(hth_sampler_open(N, &p, &s, err));
+        uint64_t n_alloc = hth_alloc_count();
+        for (int i = 0; i < 100; i++) {
+            int32_t id = -1;
+            CHECK_OK(hth_sampler_pick(s, logits, &id, err));
+            hth_sampler_accept(s, id);
+        }
+        CHECK_INT(hth_alloc_count(), n_alloc);
+        hth_sampler_close(s);
+    }
+    CHECK_BYTES(logits, before, sizeof logits);
+}
+
+TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
+{
+    hth_logit_bias bias = {1, 1.0f};
+    hth_sampler_params p = hth_sampler_defaults();
+    p.repeat_penalty = 1.2f;
+    p.bias = &bias;
+    p.n_bias = 1;
+    uint64_t held = hth_alloc_held();
+    int n_failed = 0;
+    for (uint64_t n = 1; n < 100; n++) {
+        hth_sampler *s = NULL;
+        hearth_error err = {0};
+        hth_alloc_fail_at(n, 0);
+        hearth_status status = hth_sampler_open(50, &p, &s, &err);
+        hth_alloc_fail_at(0, 0);
+        hth_sampler_close(s);
+        CHECK_INT(hth_alloc_held(), held);
+        if (status == HEARTH_OK) break;
+        CHECK_INT(status, HEARTH_ERROR_MEMORY);
+        n_failed++;
+    }
+    CHECK_INT(n_failed, 7);
+}
+
+TEST_MAIN
