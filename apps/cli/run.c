@@ -1,11 +1,11 @@
 /* hearth run: a prompt continued, streamed as it comes. */
+#include "base/clock.h"
 #include "cli/verbs.h"
 #include "common/json.h"
 #include "common/model_args.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const option_spec options[] = {
     {"prompt", 'p', OPTION_TEXT, "TEXT", "the text to continue; default: none, the model begins by itself", 0, 0, NULL, false},
@@ -44,12 +44,7 @@ typedef struct generation {
     double prompt_seconds, decode_seconds;
 } generation;
 
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+static double seconds_now(void) { return (double)hth_clock_ns() * 1e-9; }
 
 static bool append(buffer *b, const char *bytes, size_t n)
 {
@@ -67,14 +62,15 @@ static bool append(buffer *b, const char *bytes, size_t n)
 
 /* ---- stop texts --------------------------------------------------------------------- */
 
-/* Position in text of the first stop text that lies in the generation, or n. */
+/* Position in text of the first stop text that lies in the generation, or n. What
+ * was shown cannot begin one: it would have been held back. */
 static size_t find_stop(const generation *g)
 {
     size_t first = g->text.n;
     const char *stop;
     for (size_t i = 0; (stop = args_text_at(g->a, "stop", i)) != NULL; i++) {
         size_t len = strlen(stop);
-        for (size_t at = g->n_echo; len > 0 && at + len <= g->text.n && at < first; at++)
+        for (size_t at = g->n_shown; len > 0 && at + len <= g->text.n && at < first; at++)
             if (memcmp(g->text.bytes + at, stop, len) == 0) first = at;
     }
     return first;

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "common/output.h"
 
+#include "base/clock.h"
 #include "common/options.h"
 
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 int report(const hearth_error *err)
@@ -68,23 +68,16 @@ bool write_text(const char *text, size_t n, bool raw)
 
 /* ---- progress ------------------------------------------------------------------------------ */
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 void progress_init(progress *p, const char *what, const char *unit, double unit_size)
 {
-    *p = (progress){.what = what, .unit = unit, .unit_size = unit_size, .start_ns = now_ns()};
+    *p = (progress){.what = what, .unit = unit, .unit_size = unit_size, .start_ns = hth_clock_ns()};
 }
 
 void progress_update(progress *p, uint64_t done, uint64_t total)
 {
     const uint64_t second = 1000000000u;
     bool terminal = isatty(STDERR_FILENO) == 1;
-    uint64_t now = now_ns(), every = terminal ? second / 5 : 10 * second;
+    uint64_t now = hth_clock_ns(), every = terminal ? second / 5 : 10 * second;
     if (now - p->start_ns < 2 * second || now - p->shown_ns < every) return;
     p->shown_ns = now;
     p->shown = true;

@@ -1,0 +1,85 @@
+/* hearth perplexity: how well a model foretells a text. */
+#include "cli/verbs.h"
+#include "common/json.h"
+#include "common/model_args.h"
+#include "measure/perplexity.h"
+
+#include <stdlib.h>
+
+static const option_spec options[] = {
+    {"file", 'f', OPTION_FILE, "FILE", "the text; - is stdin", 0, 0, NULL, false},
+    {"chunks", 0, OPTION_UINT, "N", "score the first N windows only", 1, 1e9, NULL, false},
+    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, false},
+    {0},
+};
+
+static bool show(void *user, uint64_t done, uint64_t total)
+{
+    progress_update(user, done, total);
+    return !interrupted();
+}
+
+static void print_result(const args *a, const hth_perplexity *p, uint32_t n_ctx)
+{
+    if (!args_has(a, "json")) {
+        printf("perplexity %.4f +/- %.4f (windows of %u: %llu of %llu, %llu tokens scored of %llu)\n", p->perplexity,
+               p->error, n_ctx, (unsigned long long)p->n_done, (unsigned long long)p->n_window,
+               (unsigned long long)p->n_scored, (unsigned long long)p->n_token);
+        return;
+    }
+    json j;
+    json_init(&j, stdout);
+    json_open(&j, NULL, '{');
+    json_float(&j, "perplexity", p->perplexity, 17);
+    json_float(&j, "error", p->error, 17);
+    json_float(&j, "nll", p->nll, 17);
+    json_uint(&j, "n_ctx", n_ctx);
+    json_uint(&j, "tokens", p->n_token);
+    json_uint(&j, "windows", p->n_window);
+    json_uint(&j, "windows_scored", p->n_done);
+    json_uint(&j, "tokens_scored", p->n_scored);
+    json_close(&j, '}');
+    json_end(&j);
+}
+
+static int run(const args *a)
+{
+    const char *path = args_text(a, "file", NULL);
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    hearth_error err;
+    hth_perplexity result;
+    size_t n;
+    int status = EXIT_OTHER;
+    if (!path) return usage_error("perplexity needs -f FILE");
+    char *text = read_whole(path, &n);
+    if (!text) return EXIT_OTHER;
+    catch_interrupt();
+    if (open_model(a, args_operand(a, 0), &model) && open_session(a, model, 0, &session)) {
+        progress p;
+        if (!args_has(a, "json")) print_start_line(a, model, session);
+        progress_init(&p, "scoring", "windows", 1);
+        hearth_status st = hth_measure_perplexity(model, session, text, n, args_uint(a, "chunks", 0), show, &p, &result, &err);
+        progress_end(&p);
+        if (st == HEARTH_OK) print_result(a, &result, hearth_session_n_ctx(session));
+        status = st == HEARTH_OK ? finish_stdout() : report(&err);
+        if (st == HEARTH_OK && interrupted()) fprintf(stderr, "hearth: interrupted; the windows so far count\n");
+    }
+    free(text);
+    hearth_session_close(session);
+    hearth_model_close(model);
+    return status;
+}
+
+const verb verb_perplexity = {
+    .name = "perplexity",
+    .operands = "MODEL",
+    .n_operand_min = 1,
+    .n_operand_max = 1,
+    .summary = "measure how well a model foretells a text",
+    .details = "As llama-perplexity defines it: windows of -c tokens, the second half of each scored,\n"
+               "a begin-of-text token in front of each. One trailing newline of the file is dropped.\n",
+    .example = "hearth perplexity model.gguf -f text.txt -c 512",
+    .groups = {options, model_options},
+    .run = run,
+};

@@ -1,0 +1,59 @@
+/* hearth quantize: a smaller file from a larger one. */
+#include "cli/verbs.h"
+#include "common/output.h"
+#include "convert/quantize.h"
+
+static const option_spec options[] = {
+    {"keep-output", 0, OPTION_CHOICE, "TYPE", "type of the output matrix (or the embedding that serves as one)", 0, 0,
+     "f32|f16|bf16|q8_0|q4_0", false},
+    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core. Never changes a result", 1, 256, NULL, false},
+    {0},
+};
+
+static bool show(void *user, uint64_t done, uint64_t total)
+{
+    progress_update(user, done, total);
+    return !interrupted();
+}
+
+static void print_warning(void *user, hearth_log_level level, const char *line)
+{
+    (void)user;
+    (void)level;
+    fprintf(stderr, "hearth: warning: %s\n", line);
+}
+
+static int run(const args *a)
+{
+    progress p;
+    hearth_error err;
+    hth_quantize_result r;
+    hth_quantize_options o = {.n_thread = (uint32_t)args_uint(a, "threads", 0), .progress = show, .progress_user = &p};
+    const char *type = args_operand(a, 2), *keep = args_text(a, "keep-output", NULL);
+    if (!hth_type_by_name(type, &o.type) || !hth_type_find(o.type)->supported)
+        return usage_error("quantize to '%s': one of f32, f16, bf16, q8_0, q4_0 is wanted", type);
+    o.keep_output = keep && hth_type_by_name(keep, &o.output_type);
+    catch_interrupt();
+    hearth_log_set(print_warning, NULL);
+    progress_init(&p, "quantizing", "MB", 1e6);
+    hearth_status st = hth_quantize(args_operand(a, 0), args_operand(a, 1), &o, &r, &err);
+    progress_end(&p);
+    if (st != HEARTH_OK) return report(&err);
+    printf("%s: %u tensors, %u changed; %.1f MB became %.1f MB\n", args_operand(a, 1), r.n_tensor, r.n_changed,
+           (double)r.in_bytes * 1e-6, (double)r.out_bytes * 1e-6);
+    return 0;
+}
+
+const verb verb_quantize = {
+    .name = "quantize",
+    .operands = "IN OUT TYPE",
+    .n_operand_min = 3,
+    .n_operand_max = 3,
+    .summary = "write a model file with its matrices in another type",
+    .details = "TYPE is q8_0, q4_0, f16, bf16 or f32; IN holds F32, F16 or BF16. Vectors stay as they\n"
+               "are. A matrix whose rows do not fit the type's blocks is kept in F16, with a warning.\n"
+               "OUT appears when it is complete.\n",
+    .example = "hearth quantize model-f16.gguf model-q8_0.gguf q8_0",
+    .groups = {options},
+    .run = run,
+};

@@ -1,0 +1,15 @@
+/* The model in the program. HEARTH_EMBED is set by the build (cmake -DHEARTH_EMBED=FILE
+ * embeds another); the assembler takes the bytes in, which no compiler has to read. */
+#include "common/model_args.h"
+
+__asm__(".section .rodata\n"
+        ".balign 64\n"
+        ".globl embedded_model\n"
+        "embedded_model:\n"
+        ".incbin \"" HEARTH_EMBED "\"\n"
+        "embedded_model_end:\n"
+        ".balign 8\n"
+        ".globl embedded_model_size\n"
+        "embedded_model_size:\n"
+        ".quad embedded_model_end - embedded_model\n"
+        ".previous\n");

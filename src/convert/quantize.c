@@ -1,0 +1,235 @@
+/* hearth quantize: tensors pass through in pieces of rows, read, widened, packed
+ * in parallel and written in file order. Called by the verb and by tests. */
+#include "convert/quantize.h"
+
+#include "base/alloc.h"
+#include "base/cpu.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "file/gguf_write.h"
+#include "kernels/kernels.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    PIECE_WEIGHTS = 1 << 20, /* about this many at once, at least a row */
+    UNIT_ROWS = 8,
+};
+
+typedef struct work {
+    const hth_quantize_options *options;
+    hth_quantize_result *result;
+    hth_gguf *in;
+    hth_gguf_writer *out;
+    hth_pool *pool;
+    hth_kernels k;
+    hth_type *types; /* of the output, by tensor */
+    uint64_t total, done;
+    /* the piece under way */
+    const hth_gguf_tensor *tensor;
+    hth_type to;
+    size_t n_row, n_col;
+    uint8_t *raw, *packed;
+    float *x;
+    _Atomic size_t bad_row; /* 1 + a row with a weight that is not finite */
+} work;
+
+/* ---- which type ----------------------------------------------------------------------- */
+
+static bool text_is(hth_text t, const char *name) { return t.n == strlen(name) && memcmp(t.bytes, name, t.n) == 0; }
+
+static bool text_ends(hth_text t, const char *end)
+{
+    size_t n = strlen(end);
+    return t.n >= n && memcmp(t.bytes + t.n - n, end, n) == 0;
+}
+
+/* Matrices of products; vectors, routers and position tables stay as they are. */
+static bool is_matrix(const hth_gguf_tensor *t)
+{
+    return t->n_dim >= 2 && text_ends(t->name, ".weight") && !text_ends(t->name, "_norm.weight") &&
+           !text_ends(t->name, "ffn_gate_inp.weight") && !text_is(t->name, "position_embd.weight");
+}
+
+static hearth_status choose_types(work *w, hearth_error *err)
+{
+    size_t n = hth_gguf_n_tensor(w->in);
+    const char *head = hth_gguf_find_tensor(w->in, "output.weight") ? "output.weight" : "token_embd.weight";
+    w->types = hth_alloc(n, sizeof *w->types);
+    if (!w->types) return hth_fail_memory(err, n * sizeof *w->types, "tensor types");
+    for (size_t i = 0; i < n; i++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(w->in, i);
+        const hth_type_info *from = hth_type_find(t->type);
+        char name[80];
+        hth_escape(name, sizeof name, t->name.bytes, t->name.n);
+        w->types[i] = t->type;
+        w->total += t->size;
+        if (!is_matrix(t)) continue;
+        if (!from || !from->supported || from->quantised)
+            return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                            "%s: tensor '%s' (info at byte %llu) has type %s; quantize starts from F32, F16 or BF16",
+                            hth_gguf_part_path(w->in, t->i_part), name, (unsigned long long)t->info_at,
+                            from ? from->name : "unknown");
+        hth_type to = w->options->keep_output && text_is(t->name, head) ? w->options->output_type : w->options->type;
+        if (t->dim[0] % hth_type_find(to)->n_weight != 0) {
+            hth_log(HEARTH_LOG_WARN, "%s: rows of %llu weights do not fit blocks of %s: kept in F16", name,
+                    (unsigned long long)t->dim[0], hth_type_find(to)->name);
+            to = HTH_TYPE_F16;
+            w->result->n_fallback++;
+        }
+        w->result->n_changed += to != t->type;
+        w->types[i] = to;
+    }
+    w->result->n_tensor = (uint32_t)n;
+    return HEARTH_OK;
+}
+
+/* ---- the header ------------------------------------------------------------------------- */
+
+/* general.file_type of the format for a file whose matrices are mostly of a type. */
+static uint32_t file_type(hth_type type)
+{
+    switch (type) {
+    case HTH_TYPE_F32: return 0;
+    case HTH_TYPE_F16: return 1;
+    case HTH_TYPE_Q4_0: return 2;
+    case HTH_TYPE_Q8_0: return 7;
+    case HTH_TYPE_BF16: return 32;
+    }
+    return 0;
+}
+
+static hearth_status write_header(work *w, hearth_error *err)
+{
+    for (size_t i = 0; i < hth_gguf_n_value(w->in); i++) {
+        const hth_gguf_value *v = hth_gguf_value_at(w->in, i);
+        if (v->key.n >= 6 && memcmp(v->key.bytes, "split.", 6) == 0) continue; /* one part comes out */
+        hth_gguf_writer_copy(w->out, v);
+    }
+    hth_gguf_writer_uint(w->out, "general.file_type", HTH_GGUF_U32, file_type(w->options->type));
+    hth_gguf_writer_uint(w->out, "general.quantization_version", HTH_GGUF_U32, 2);
+    for (size_t i = 0; i < hth_gguf_n_tensor(w->in); i++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(w->in, i);
+        hth_gguf_writer_tensor(w->out, t->name.bytes, w->types[i], t->n_dim, t->dim);
+    }
+    return hth_gguf_writer_begin(w->out, err);
+}
+
+/* ---- the weights -------------------------------------------------------------------------- */
+
+static void pack_unit(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    (void)i_thread;
+    work *w = arg;
+    size_t from_size = hth_type_row_size(w->tensor->type, w->n_col), to_size = hth_type_row_size(w->to, w->n_col);
+    size_t end = (i_unit + 1) * UNIT_ROWS < w->n_row ? (i_unit + 1) * UNIT_ROWS : w->n_row;
+    for (size_t r = i_unit * UNIT_ROWS; r < end; r++) {
+        float *x = w->x + r * w->n_col, sum = 0.0f;
+        w->k.unpack[w->tensor->type](w->raw + r * from_size, w->n_col, x);
+        for (size_t i = 0; i < w->n_col; i++) sum += x[i] - x[i];
+        if (sum != 0.0f || sum != sum) atomic_store(&w->bad_row, r + 1);
+        w->k.pack[w->to](x, w->n_col, w->packed + r * to_size);
+    }
+}
+
+static hearth_status copy_piece(work *w, uint64_t first_row, hearth_error *err)
+{
+    size_t from_size = hth_type_row_size(w->tensor->type, w->n_col);
+    hearth_status st = hth_gguf_read(w->in, w->tensor, first_row * from_size, w->n_row * from_size, w->raw, err);
+    if (st != HEARTH_OK) return st;
+    atomic_store(&w->bad_row, 0);
+    hth_pool_run(w->pool, pack_unit, w, (w->n_row + UNIT_ROWS - 1) / UNIT_ROWS);
+    size_t bad = atomic_load(&w->bad_row);
+    if (bad) {
+        char name[80];
+        return hth_fail(err, HEARTH_ERROR_NUMERIC, "%s: tensor '%s' at %llu: row %llu holds a weight that is not finite",
+                        hth_gguf_part_path(w->in, w->tensor->i_part),
+                        hth_escape(name, sizeof name, w->tensor->name.bytes, w->tensor->name.n),
+                        (unsigned long long)w->tensor->offset, (unsigned long long)(first_row + bad - 1));
+    }
+    return hth_gguf_writer_data(w->out, w->packed, w->n_row * hth_type_row_size(w->to, w->n_col), err);
+}
+
+/* Rows of one tensor, a piece at a time. */
+static hearth_status convert_tensor(work *w, const hth_gguf_tensor *t, hth_type to, hearth_error *err)
+{
+    size_t n_col = (size_t)t->dim[0];
+    uint64_t n_row = t->dim[1] * t->dim[2] * t->dim[3];
+    size_t piece = n_col < PIECE_WEIGHTS ? PIECE_WEIGHTS / n_col : 1;
+    hearth_status st = HEARTH_OK;
+    if (piece > n_row) piece = (size_t)n_row;
+    w->tensor = t, w->to = to, w->n_col = n_col;
+    w->raw = hth_alloc(piece, hth_type_row_size(t->type, n_col));
+    w->packed = hth_alloc(piece, hth_type_row_size(to, n_col));
+    w->x = hth_alloc(piece, n_col * sizeof *w->x);
+    if (!w->raw || !w->packed || !w->x) st = hth_fail_memory(err, piece * n_col * 8, "rows of weights");
+    for (uint64_t first = 0; st == HEARTH_OK && first < n_row; first += piece) {
+        w->n_row = n_row - first < piece ? (size_t)(n_row - first) : piece;
+        st = copy_piece(w, first, err);
+    }
+    hth_free(w->raw);
+    hth_free(w->packed);
+    hth_free(w->x);
+    return st;
+}
+
+/* Bytes as they are. */
+static hearth_status copy_tensor(work *w, const hth_gguf_tensor *t, hearth_error *err)
+{
+    size_t room = t->size < PIECE_WEIGHTS ? (size_t)t->size : PIECE_WEIGHTS;
+    uint8_t *bytes = hth_alloc(1, room);
+    hearth_status st = bytes ? HEARTH_OK : hth_fail_memory(err, room, "weights");
+    for (uint64_t from = 0; st == HEARTH_OK && from < t->size; from += room) {
+        size_t n = t->size - from < room ? (size_t)(t->size - from) : room;
+        if ((st = hth_gguf_read(w->in, t, from, n, bytes, err)) != HEARTH_OK) break;
+        st = hth_gguf_writer_data(w->out, bytes, n, err);
+    }
+    hth_free(bytes);
+    return st;
+}
+
+static hearth_status write_weights(work *w, hearth_error *err)
+{
+    for (size_t i = 0; i < hth_gguf_n_tensor(w->in); i++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(w->in, i);
+        hearth_status st = w->types[i] == t->type ? copy_tensor(w, t, err) : convert_tensor(w, t, w->types[i], err);
+        if (st != HEARTH_OK) return st;
+        w->done += t->size;
+        w->result->out_bytes += hth_type_row_size(w->types[i], (size_t)t->dim[0]) * t->dim[1] * t->dim[2] * t->dim[3];
+        const hth_quantize_options *o = w->options;
+        if (o->progress && !o->progress(o->progress_user, w->done, w->total))
+            return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
+    }
+    w->result->in_bytes = w->total;
+    return HEARTH_OK;
+}
+
+hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_quantize_options *options,
+                           hth_quantize_result *result, hearth_error *err)
+{
+    hth_cpu level;
+    work w = {.options = options, .result = result};
+    *result = (hth_quantize_result){0};
+    hearth_status st = hth_cpu_choose(&level, err);
+    if (st != HEARTH_OK) return st;
+    hth_kernels_init(&w.k, level);
+    uint32_t n_thread = options->n_thread ? options->n_thread : hth_cpu_n_core();
+    if ((st = hth_gguf_open(in_path, &w.in, err)) != HEARTH_OK) goto done;
+    if (hth_gguf_n_tensor(w.in) == 0) {
+        st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: there are no tensors", in_path);
+        goto done;
+    }
+    if ((st = choose_types(&w, err)) != HEARTH_OK) goto done;
+    if ((st = hth_pool_open(n_thread, &w.pool, err)) != HEARTH_OK) goto done;
+    if ((st = hth_gguf_writer_open(out_path, &w.out, err)) != HEARTH_OK) goto done;
+    if ((st = write_header(&w, err)) != HEARTH_OK) goto done;
+    if ((st = write_weights(&w, err)) != HEARTH_OK) goto done;
+    st = hth_gguf_writer_finish(w.out, err);
+done:
+    if (w.out) hth_gguf_writer_close(w.out);
+    hth_pool_close(w.pool);
+    hth_free(w.types);
+    if (w.in) hth_gguf_close(w.in);
+    return st;
+}

@@ -1,0 +1,81 @@
+/* Perplexity over a text. Called by the verb; uses the engine as a user would. */
+#include "measure/perplexity.h"
+
+#include "base/status.h"
+#include "kernels/math.h"
+
+#include <string.h>
+
+double hth_measure_log_probability(const float *logits, size_t n_vocab, int32_t id)
+{
+    double max = (double)logits[0], sum = 0.0;
+    for (size_t i = 1; i < n_vocab; i++) max = (double)logits[i] > max ? (double)logits[i] : max;
+    for (size_t i = 0; i < n_vocab; i++) sum += hth_exp_d((double)logits[i] - max);
+    return (double)logits[id] - max - hth_log_d(sum);
+}
+
+typedef struct scorer {
+    const int32_t *window;
+    size_t n_ctx, n_vocab;
+    double sum, sum_of_squares;
+    uint64_t n;
+} scorer;
+
+static hearth_status score(void *user, size_t i, const float *logits, hearth_error *err)
+{
+    (void)err;
+    scorer *s = user;
+    if (i < s->n_ctx / 2 || i + 1 >= s->n_ctx) return HEARTH_OK;
+    double nll = -hth_measure_log_probability(logits, s->n_vocab, s->window[i + 1]);
+    s->sum += nll;
+    s->sum_of_squares += nll * nll;
+    s->n++;
+    return HEARTH_OK;
+}
+
+static void summarise(const scorer *s, hth_perplexity *out)
+{
+    if (s->n == 0) return;
+    double n = (double)s->n, mean = s->sum / n, variance = s->sum_of_squares / n - mean * mean;
+    out->n_scored = s->n;
+    out->nll = mean;
+    out->perplexity = hth_exp_d(mean);
+    out->error = s->n > 1 && variance > 0.0 ? out->perplexity * hth_sqrt_d(variance / (n - 1.0)) : 0.0;
+}
+
+hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *session, const char *text, size_t n,
+                                     uint64_t n_window_max, hearth_progress_fn *progress, void *progress_user,
+                                     hth_perplexity *out, hearth_error *err)
+{
+    hearth_model_info info;
+    int32_t *ids = NULL;
+    size_t n_ids, n_ctx = hearth_session_n_ctx(session);
+    *out = (hth_perplexity){0};
+    hearth_model_get_info(model, &info);
+    if (n > 0 && text[n - 1] == '\n') n--;
+    hearth_status st = hearth_tokenize(model, text, n, HEARTH_ADD_SPECIAL, &ids, &n_ids, err);
+    if (st != HEARTH_OK) return st;
+    out->n_token = n_ids;
+    out->n_window = n_ids / n_ctx;
+    if (out->n_window == 0) {
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                      "the text has %zu tokens, but a window needs %zu; take a longer text or a smaller -c", n_ids, n_ctx);
+        goto done;
+    }
+    uint64_t n_window = n_window_max && n_window_max < out->n_window ? n_window_max : out->n_window;
+    scorer s = {.n_ctx = n_ctx, .n_vocab = info.n_vocab};
+    int32_t bos = hearth_token_bos(model);
+    for (uint64_t i = 0; i < n_window; i++) {
+        int32_t *window = ids + i * n_ctx;
+        if (bos >= 0) window[0] = bos;
+        s.window = window;
+        if ((st = hearth_session_truncate(session, 0, err)) != HEARTH_OK) goto done;
+        if ((st = hearth_session_eval_each(session, window, n_ctx, score, &s, err)) != HEARTH_OK) goto done;
+        out->n_done++;
+        summarise(&s, out);
+        if (progress && !progress(progress_user, i + 1, n_window)) break;
+    }
+done:
+    hearth_free(ids);
+    return st;
+}
