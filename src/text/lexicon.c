@@ -54,23 +54,27 @@ static void note_first_bytes(hth_text_lexicon *lex, const hth_text_token *token)
     lex->first[256] = lex->n;
 }
 
+static bool belongs(const hth_text_token *t, unsigned kinds)
+{
+    return t->entry.n > 0 && (kinds >> t->kind & 1);
+}
+
 hearth_status hth_text_lexicon_build(hth_text_lexicon *lex, const hth_text_token *token,
                                      int32_t n_token, unsigned kinds, size_t *n_double,
                                      hearth_error *err)
 {
     hearth_status status = HEARTH_OK;
-    int32_t *id = hth_alloc((size_t)n_token, sizeof *id);
-    int32_t *scratch = hth_alloc((size_t)n_token, sizeof *scratch);
+    size_t n = 0, n_kept = 0;
+    for (int32_t i = 0; i < n_token; i++) n += belongs(&token[i], kinds);
+    int32_t *id = hth_alloc(n, sizeof *id), *scratch = hth_alloc(n, sizeof *scratch);
     if (!id || !scratch) {
-        status = hth_fail_memory(err, 2 * (size_t)n_token * sizeof *id, "sorted token texts");
+        status = hth_fail_memory(err, 2 * n * sizeof *id, "sorted token texts");
         goto done;
     }
-    size_t n = 0;
+    n = 0;
     for (int32_t i = 0; i < n_token; i++)
-        if (token[i].entry.n > 0 && (kinds >> token[i].kind & 1)) id[n++] = i;
+        if (belongs(&token[i], kinds)) id[n++] = i;
     const int32_t *sorted = sort_texts(token, id, scratch, n);
-
-    size_t n_kept = 0;
     for (size_t i = 0; i < n; i++) {
         bool same = n_kept > 0 &&
                     compare(token[id[n_kept - 1]].entry, token[sorted[i]].entry) == 0;
