@@ -66,6 +66,8 @@ hearth_status hth_text_lexicon_build(hth_text_lexicon *lex, const hth_text_token
     hearth_status status = HEARTH_OK;
     size_t n = 0, n_kept = 0;
     for (int32_t i = 0; i < n_token; i++) n += belongs(&token[i], kinds);
+    *n_double = 0;
+    if (n == 0) return HEARTH_OK; /* lex stays empty */
     int32_t *id = hth_alloc(n, sizeof *id), *scratch = hth_alloc(n, sizeof *scratch);
     if (!id || !scratch) {
         status = hth_fail_memory(err, 2 * n * sizeof *id, "sorted token texts");
@@ -102,7 +104,8 @@ int32_t hth_text_lexicon_find(const hth_text_lexicon *lex, const hth_text_token 
 {
     if (n == 0 || lex->n == 0) return -1;
     hth_text wanted = {bytes, n};
-    size_t low = lex->first[(unsigned char)bytes[0]], high = lex->first[(unsigned char)bytes[0] + 1];
+    const unsigned first = (unsigned char)bytes[0];
+    size_t low = lex->first[first], high = lex->first[first + 1];
     while (low < high) {
         size_t mid = low + (high - low) / 2;
         int order = compare(wanted, token[lex->id[mid]].entry);
