@@ -268,7 +268,7 @@ TEST(lookups_of_another_kind_are_refused)
     hth_text text = {0};
     CHECK_OK(hth_gguf_get_float(file, "k.half", 0, 1, &d, NULL, err));
     CHECK(d == 0.5);
-    CHECK_INT(hth_gguf_get_float(file, "k.nan", -INFINITY, INFINITY, &d, NULL, &why),
+    CHECK_INT(hth_gguf_get_float(file, "k.nan", -HUGE_VAL, HUGE_VAL, &d, NULL, &why),
               HEARTH_ERROR_FORMAT);
     CHECK_INT(hth_gguf_get_float(file, "k.small", 0, 9, &d, NULL, &why), HEARTH_ERROR_FORMAT);
     CHECK_OK(hth_gguf_get_bool(file, "k.yes", &b, NULL, err));

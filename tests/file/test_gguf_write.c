@@ -46,7 +46,7 @@ static void set_all_types(hth_gguf_writer *w)
     hth_gguf_writer_text(w, "text", "h\xc3\xa9\0!", 5);
     hth_gguf_writer_uint(w, "u64", HTH_GGUF_U64, UINT64_MAX);
     hth_gguf_writer_int(w, "i64", HTH_GGUF_I64, INT64_MIN);
-    hth_gguf_writer_float(w, "f64", HTH_GGUF_F64, (double)-INFINITY);
+    hth_gguf_writer_float(w, "f64", HTH_GGUF_F64, -HUGE_VAL);
     hth_gguf_writer_array(w, "numbers", HTH_GGUF_U32, numbers, 3);
     hth_gguf_writer_array(w, "bools", HTH_GGUF_BOOL, bools, 2);
     hth_gguf_writer_array(w, "empty", HTH_GGUF_F32, NULL, 0);
@@ -67,7 +67,7 @@ static void check_all_types(const hth_gguf *file)
     CHECK_INT(hth_gguf_find(file, "bool")->as.u, 1);
     CHECK(hth_gguf_find(file, "u64")->as.u == UINT64_MAX);
     CHECK(hth_gguf_find(file, "i64")->as.i == INT64_MIN);
-    CHECK(hth_gguf_find(file, "f64")->as.f == (double)-INFINITY);
+    CHECK(hth_gguf_find(file, "f64")->as.f == -HUGE_VAL);
     hth_text text = hth_gguf_find(file, "text")->as.text;
     CHECK(text.n == 5 && memcmp(text.bytes, "h\xc3\xa9\0!", 6) == 0);
     CHECK(hth_gguf_element_uint(hth_gguf_find(file, "numbers"), 2) == UINT32_MAX);
