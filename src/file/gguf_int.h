@@ -69,7 +69,7 @@ static inline bool hth_gguf_alignment_valid(uint64_t a)
 
 typedef struct hth_gguf_source {
     char *path;                 /* or the name of bytes in memory; owned */
-    const char *label;          /* path for messages: its end when it is long */
+    const char *label;          /* path for messages */
     int fd;                     /* -1 for bytes in memory */
     uint64_t size;              /* when it was opened */
     const unsigned char *bytes; /* in memory, or mapped; else NULL */
@@ -84,6 +84,9 @@ void hth_gguf_source_close(hth_gguf_source *s);
 hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t size, void *dst,
                                    hearth_error *err);
 hearth_status hth_gguf_source_map(hth_gguf_source *s, hearth_error *err);
+/* The path for messages, inside path: only its end when it is long, so that the rest
+ * of the line has room. */
+const char *hth_gguf_label(const char *path);
 /* "PATH: cannot WHAT: reason of errno", as an IO error. */
 hearth_status hth_gguf_fail_errno(hearth_error *err, const char *path, const char *what,
                                   int error);

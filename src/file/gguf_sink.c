@@ -37,7 +37,7 @@ static bool count_write(void)
 
 static hearth_status fail(const hth_gguf_sink *s, const char *what, hearth_error *err)
 {
-    return hth_gguf_fail_errno(err, s->path, what, errno);
+    return hth_gguf_fail_errno(err, s->label, what, errno);
 }
 
 /* ---- opening ----------------------------------------------------------------------------- */
@@ -51,6 +51,7 @@ static hearth_status keep_paths(hth_gguf_sink *s, const char *path, hearth_error
     if (!s->path || !s->part_path || !s->buffer)
         return hth_fail_memory(err, 2 * n + BUFFER_SIZE, "writing a model");
     memcpy(s->path, path, n + 1);
+    s->label = hth_gguf_label(s->path);
     memcpy(s->part_path, path, n);
     memcpy(s->part_path + n, ".part", sizeof ".part");
     return HEARTH_OK;
@@ -64,7 +65,8 @@ hearth_status hth_gguf_sink_open(hth_gguf_sink *s, const char *path, hearth_erro
     if (status != HEARTH_OK) return status;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return hth_fail(err, HEARTH_ERROR_IO,
-                        "%s: is there already and not a regular file; choose another name", path);
+                        "%s: is there already and not a regular file; choose another name",
+                        s->label);
     if (unlink(s->part_path) != 0 && errno != ENOENT)
         return fail(s, "remove the unfinished .part beside it", err);
     /* O_EXCL: never through a link that somebody put there. */
@@ -134,7 +136,7 @@ static hearth_status check_still_ours(hth_gguf_sink *s, hearth_error *err)
         return HEARTH_OK;
     s->exists = false;
     return hth_fail(err, HEARTH_ERROR_IO,
-                    "%s: its .part was removed or replaced while it was written", s->path);
+                    "%s: its .part was removed or replaced while it was written", s->label);
 }
 
 /* The rename itself must reach the disk. File systems that cannot sync a folder say

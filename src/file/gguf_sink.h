@@ -9,6 +9,7 @@
 
 typedef struct hth_gguf_sink {
     char *path, *part_path; /* owned */
+    const char *label;      /* path for messages */
     int fd;                 /* -1: not open */
     bool exists;            /* part_path is ours and on disk */
     unsigned char *buffer;

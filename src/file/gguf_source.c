@@ -66,20 +66,20 @@ static hearth_status refuse_kind(const hth_gguf_source *s, mode_t mode, hearth_e
                     kind_of(mode));
 }
 
-/* Keeps the path, and a label that leaves room for the rest of a message. */
-static hearth_status keep_path(hth_gguf_source *s, const char *path, hearth_error *err)
+const char *hth_gguf_label(const char *path)
 {
     enum { SHOWN = 200 };
-    size_t n = strlen(path), size = n + 1;
-    size_t tail = n > SHOWN ? SHOWN + 4 : 0; /* "..." and the end of the path */
-    s->path = hth_alloc(1, size + tail);
-    if (!s->path) return hth_fail_memory(err, size + tail, "the path of a model");
+    size_t n = strlen(path);
+    return n > SHOWN ? path + n - SHOWN : path;
+}
+
+static hearth_status keep_path(hth_gguf_source *s, const char *path, hearth_error *err)
+{
+    size_t size = strlen(path) + 1;
+    s->path = hth_alloc(size, 1);
+    if (!s->path) return hth_fail_memory(err, size, "the path of a model");
     memcpy(s->path, path, size);
-    s->label = s->path;
-    if (tail) {
-        snprintf(s->path + size, tail, "...%s", path + n - SHOWN);
-        s->label = s->path + size;
-    }
+    s->label = hth_gguf_label(s->path);
     return HEARTH_OK;
 }
 

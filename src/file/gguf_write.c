@@ -84,14 +84,14 @@ static void keep_memory(hth_gguf_writer *w, size_t size, const char *what)
 static void refuse_pair(hth_gguf_writer *w, hth_text key, const char *why)
 {
     if (!failed(w))
-        hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT, "%s: key '%s': %s", w->sink.path,
+        hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT, "%s: key '%s': %s", w->sink.label,
                  hth_gguf_show(key).text, why);
 }
 
 static void refuse_tensor(hth_gguf_writer *w, const char *name, const char *why)
 {
     if (!failed(w))
-        hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT, "%s: tensor '%s': %s", w->sink.path,
+        hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT, "%s: tensor '%s': %s", w->sink.label,
                  hth_gguf_show((hth_text){name, strlen(name)}).text, why);
 }
 
@@ -445,14 +445,14 @@ static hearth_status check_directory_size(hth_gguf_writer *w)
     if (w->sink.at <= HTH_GGUF_MAX_DIRECTORY) return HEARTH_OK;
     return hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT,
                     "%s: metadata and directory take %" PRIu64 " bytes, allowed are %d",
-                    w->sink.path, w->sink.at, HTH_GGUF_MAX_DIRECTORY);
+                    w->sink.label, w->sink.at, HTH_GGUF_MAX_DIRECTORY);
 }
 
 hearth_status hth_gguf_writer_begin(hth_gguf_writer *w, hearth_error *err)
 {
     if (failed(w)) return hand_out(w, err);
     if (w->begun)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: begun twice", w->sink.path);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: begun twice", w->sink.label);
     hearth_status status = read_alignment(w);
     if (status == HEARTH_OK) status = place_entries(w);
     if (status == HEARTH_OK) status = write_header(w);
@@ -472,14 +472,14 @@ static hearth_status refuse_data(hth_gguf_writer *w, size_t size)
 {
     if (!w->begun)
         return hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT, "%s: data before the directory",
-                        w->sink.path);
+                        w->sink.label);
     if (w->i_entry == w->n_entry)
         return hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT,
-                        "%s: %zu bytes of data after the last tensor", w->sink.path, size);
+                        "%s: %zu bytes of data after the last tensor", w->sink.label, size);
     const entry *e = &w->entries[w->i_entry];
     return hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT,
                     "%s: tensor '%s': %zu bytes more than the %" PRIu64 " that it has left",
-                    w->sink.path, hth_gguf_show(e->name).text, size, e->size - w->n_done);
+                    w->sink.label, hth_gguf_show(e->name).text, size, e->size - w->n_done);
 }
 
 hearth_status hth_gguf_writer_data(hth_gguf_writer *w, const void *data, size_t size,
@@ -505,12 +505,12 @@ hearth_status hth_gguf_writer_data(hth_gguf_writer *w, const void *data, size_t 
 static void refuse_missing_data(hth_gguf_writer *w)
 {
     if (!w->begun) {
-        hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT, "%s: finished before it was begun", w->sink.path);
+        hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT, "%s: finished before it was begun", w->sink.label);
         return;
     }
     const entry *e = &w->entries[w->i_entry];
     hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT,
-             "%s: tensor '%s': %" PRIu64 " of %" PRIu64 " bytes are missing", w->sink.path,
+             "%s: tensor '%s': %" PRIu64 " of %" PRIu64 " bytes are missing", w->sink.label,
              hth_gguf_show(e->name).text, e->size - w->n_done, e->size);
 }
 

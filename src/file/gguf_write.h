@@ -11,7 +11,9 @@ typedef struct hth_gguf_writer hth_gguf_writer;
 hearth_status hth_gguf_writer_open(const char *path, hth_gguf_writer **out, hearth_error *err);
 
 /* Metadata; a key set twice keeps its place and takes the later value. Failures
- * (memory) are kept and returned by hth_gguf_writer_begin. */
+ * (memory) are kept and returned by hth_gguf_writer_begin; so are keys, values and
+ * shapes that the reader would refuse (ARGUMENT). general.alignment, when it is set,
+ * is obeyed. */
 void hth_gguf_writer_uint(hth_gguf_writer *w, const char *key, hth_gguf_type type, uint64_t value);
 void hth_gguf_writer_int(hth_gguf_writer *w, const char *key, hth_gguf_type type, int64_t value);
 void hth_gguf_writer_float(hth_gguf_writer *w, const char *key, hth_gguf_type type, double value);
@@ -34,12 +36,14 @@ hearth_status hth_gguf_writer_begin(hth_gguf_writer *w, hearth_error *err);
  * tensor's bytes may come in any number of calls that do not cross its end. */
 hearth_status hth_gguf_writer_data(hth_gguf_writer *w, const void *data, size_t size,
                                    hearth_error *err);
-/* Flushes, syncs and renames. Refuses when data are missing. */
+/* Flushes, syncs and renames, then syncs the folder (if only that fails, the file is
+ * there and whole). Refuses when data are missing. */
 hearth_status hth_gguf_writer_finish(hth_gguf_writer *w, hearth_error *err);
 /* Frees w; removes the unfinished file when finish has not succeeded. */
 void hth_gguf_writer_close(hth_gguf_writer *w);
 
-/* For tests: the n-th write from now on (from 1) fails with ENOSPC; 0 turns that off. */
+/* For tests: the n-th write from now on (from 1) fails with ENOSPC; 0 turns that off.
+ * Syncs and renames count as writes. */
 void hth_gguf_fail_write_at(uint64_t n);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "file/gguf.h"
 
-enum { HTH_FILE_NAME_NONE = UINT32_MAX };
+#define HTH_FILE_NAME_NONE UINT32_MAX
 
 /* Zero-initialised is empty. */
 typedef struct hth_file_name_index {

@@ -36,8 +36,8 @@ static double magnitude(double x)
 size_t hth_sample_typical(hth_sample_candidate *c, hth_sample_candidate *scratch, size_t n,
                           double typical_p)
 {
-    const double sum = hth_sample_weigh(c, n, 1.0), h = entropy(c, n, sum), best = (double)c[0].logit;
-    const double log_sum = hth_log_d(sum);
+    const double sum = hth_sample_weigh(c, n, 1.0), log_sum = hth_log_d(sum);
+    const double h = entropy(c, n, sum), best = (double)c[0].logit;
     for (size_t i = 0; i < n; i++) {
         double surprise = log_sum - ((double)c[i].logit - best);
         c[i].key = hth_sample_key_of_distance(magnitude(surprise - h));

@@ -66,7 +66,7 @@ hearth_status hth_sample_check_params(const hth_sampler_params *p, int32_t n_voc
         {"typical_p", p->typical_p, 0.0, 1.0},
         {"top_p", p->top_p, 0.0, 1.0},
         {"min_p", p->min_p, 0.0, 1.0},
-        {"repeat_penalty", p->repeat_penalty, 0.01f, 100.0},
+        {"repeat_penalty", p->repeat_penalty, (double)0.01f, 100.0},
         {"presence_penalty", p->presence_penalty, -100.0, 100.0},
         {"frequency_penalty", p->frequency_penalty, -100.0, 100.0},
     };

@@ -174,10 +174,11 @@ static size_t list_candidates(hth_sampler *s)
     for (int32_t i = 0; i < s->n_vocab; i++) n_allowed += s->logit[i] != -INFINITY;
 
     /* all keys below the threshold come in, and as many equal ones as have room */
-    uint32_t threshold = UINT32_MAX;
-    size_t n_below = n_allowed, n_equal = 0;
+    uint32_t threshold = UINT32_MAX; /* no logit has this key */
+    size_t n_below = 0, n_equal = 0;
     if (n_allowed > s->n_candidate_max) {
-        threshold = hth_sample_select(s->logit, (size_t)s->n_vocab, s->n_candidate_max - 1, &n_below);
+        const size_t last = s->n_candidate_max - 1;
+        threshold = hth_sample_select(s->logit, (size_t)s->n_vocab, last, &n_below);
         n_equal = s->n_candidate_max - n_below;
     }
     size_t n = 0;

@@ -15,6 +15,7 @@ enum { HTH_TEXT_MAX_ENTRY = 1024, HTH_TEXT_MAX_VOCAB = 1 << 22 };
 /* What a lexicon may hold, as bits. */
 enum {
     HTH_TEXT_WORDS = 1 << HTH_TOKEN_NORMAL | 1 << HTH_TOKEN_USER | 1 << HTH_TOKEN_UNUSED,
+    HTH_TEXT_USERS = 1 << HTH_TOKEN_USER,
     HTH_TEXT_SPECIALS = 1 << HTH_TOKEN_UNKNOWN | 1 << HTH_TOKEN_CONTROL | 1 << HTH_TOKEN_USER,
 };
 
@@ -47,8 +48,8 @@ typedef struct hth_text_char {
 struct hth_tokenizer {
     int32_t n_vocab;
     hth_text_token *token;
-    hth_text_lexicon words, specials;
-    bool has_user_token;        /* some special token matches in plain text too */
+    hth_text_lexicon words;
+    hth_text_lexicon users, specials; /* matched in plain text; when special text is parsed */
 
     int32_t byte_id[256];       /* the byte token, or the word of that one byte, or -1 */
     uint32_t byte_symbol[256];  /* symbols of ASCII and of ill-formed bytes */

@@ -54,23 +54,29 @@ static void note_first_bytes(hth_text_lexicon *lex, const hth_text_token *token)
     lex->first[256] = lex->n;
 }
 
+static bool belongs(const hth_text_token *t, unsigned kinds)
+{
+    return t->entry.n > 0 && (kinds >> t->kind & 1);
+}
+
 hearth_status hth_text_lexicon_build(hth_text_lexicon *lex, const hth_text_token *token,
                                      int32_t n_token, unsigned kinds, size_t *n_double,
                                      hearth_error *err)
 {
     hearth_status status = HEARTH_OK;
-    int32_t *id = hth_alloc((size_t)n_token, sizeof *id);
-    int32_t *scratch = hth_alloc((size_t)n_token, sizeof *scratch);
+    size_t n = 0, n_kept = 0;
+    for (int32_t i = 0; i < n_token; i++) n += belongs(&token[i], kinds);
+    *n_double = 0;
+    if (n == 0) return HEARTH_OK; /* lex stays empty */
+    int32_t *id = hth_alloc(n, sizeof *id), *scratch = hth_alloc(n, sizeof *scratch);
     if (!id || !scratch) {
-        status = hth_fail_memory(err, 2 * (size_t)n_token * sizeof *id, "sorted token texts");
+        status = hth_fail_memory(err, 2 * n * sizeof *id, "sorted token texts");
         goto done;
     }
-    size_t n = 0;
+    n = 0;
     for (int32_t i = 0; i < n_token; i++)
-        if (token[i].entry.n > 0 && (kinds >> token[i].kind & 1)) id[n++] = i;
+        if (belongs(&token[i], kinds)) id[n++] = i;
     const int32_t *sorted = sort_texts(token, id, scratch, n);
-
-    size_t n_kept = 0;
     for (size_t i = 0; i < n; i++) {
         bool same = n_kept > 0 &&
                     compare(token[id[n_kept - 1]].entry, token[sorted[i]].entry) == 0;
@@ -98,7 +104,8 @@ int32_t hth_text_lexicon_find(const hth_text_lexicon *lex, const hth_text_token 
 {
     if (n == 0 || lex->n == 0) return -1;
     hth_text wanted = {bytes, n};
-    size_t low = lex->first[(unsigned char)bytes[0]], high = lex->first[(unsigned char)bytes[0] + 1];
+    const unsigned first = (unsigned char)bytes[0];
+    size_t low = lex->first[first], high = lex->first[first + 1];
     while (low < high) {
         size_t mid = low + (high - low) / 2;
         int order = compare(wanted, token[lex->id[mid]].entry);

@@ -5,7 +5,7 @@
 
 #include "text/internal.h"
 
-/* Fills in lex with the tokens whose kind is in the mask (bit 1 << kind) and
+/* Fills in lex (zeroed) with the tokens whose kind is in the mask (bit 1 << kind) and
  * whose text is not empty, one per text: the lowest id. *n_double counts the
  * others. Errors: MEMORY. */
 hearth_status hth_text_lexicon_build(hth_text_lexicon *lex, const hth_text_token *token,

@@ -123,7 +123,8 @@ static const char *const end_texts[] = {
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>",
     "<EOT>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "</s>", "_<EOT>", "[EOT]",
     "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
-    "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", "[e~[",
+    "<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>", /* U+FF5C, U+2581 */
+    "[e~[",
 };
 
 static bool has_text(const hth_text_token *t, const char *text)

@@ -9,9 +9,9 @@
 
 typedef struct search {
     const hth_tokenizer *tok;
+    const hth_text_lexicon *lex;
     const char *text;
     size_t n;
-    bool parse_special;
     hth_text_heap heap;
     unsigned char *taken; /* a bit per byte of the text */
     hearth_error *err;
@@ -20,16 +20,15 @@ typedef struct search {
 /* The longest token at a place that fits into `room` bytes, or -1. */
 static int32_t longest_at(const search *s, size_t at, size_t room)
 {
-    const hth_text_lexicon *lex = &s->tok->specials;
     const hth_text_token *token = s->tok->token;
     int32_t best = -1;
     hth_text_walk walk;
-    bool on = hth_text_walk_start(&walk, lex, (unsigned char)s->text[at]);
+    bool on = hth_text_walk_start(&walk, s->lex, (unsigned char)s->text[at]);
     while (on) {
-        int32_t id = hth_text_walk_here(&walk, lex, token);
-        if (id >= 0 && (s->parse_special || token[id].kind == HTH_TOKEN_USER)) best = id;
+        int32_t id = hth_text_walk_here(&walk, s->lex, token);
+        if (id >= 0) best = id;
         on = walk.depth < room &&
-             hth_text_walk_step(&walk, lex, token, (unsigned char)s->text[at + walk.depth]);
+             hth_text_walk_step(&walk, s->lex, token, (unsigned char)s->text[at + walk.depth]);
     }
     return best;
 }
@@ -130,8 +129,9 @@ static hearth_status assign_places(search *s, hth_text_matches *out)
 hearth_status hth_text_find_specials(const hth_tokenizer *tok, const char *text, size_t n,
                                      bool parse_special, hth_text_matches *out, hearth_error *err)
 {
-    if (!parse_special && !tok->has_user_token) return HEARTH_OK;
-    search s = {.tok = tok, .text = text, .n = n, .parse_special = parse_special, .err = err};
+    const hth_text_lexicon *lex = parse_special ? &tok->specials : &tok->users;
+    if (lex->n == 0) return HEARTH_OK;
+    search s = {.tok = tok, .lex = lex, .text = text, .n = n, .err = err};
     hearth_status status = HEARTH_OK;
     for (size_t at = 0; at < n && status == HEARTH_OK; at++)
         status = queue_longest(&s, at, n - at);

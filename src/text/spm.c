@@ -1,7 +1,7 @@
-/* SentencePiece merging by score (docs: the rules are those of sentencepiece's
- * BPE with byte fallback). Called by tokenizer.c for every raw fragment. The best
- * pair is merged first, the leftmost among equals: runs of spaces all have one
- * score, so the tie rule decides how indented code is cut.
+/* Merging by score, as sentencepiece's BPE with byte fallback does it. Called by
+ * tokenizer.c for every raw fragment. The best pair is merged first, the leftmost
+ * among equals: runs of spaces all have one score, so the tie rule decides how
+ * indented code is cut.
  *
  * The text is taken in runs that end where no word holds the two characters on
  * either side: no merge can cross such a place, so the ids are those of the whole
@@ -35,7 +35,8 @@ static hearth_status queue_pair(const hth_tokenizer *tok, hth_text_work *work, u
     if (right == UINT32_MAX) return HEARTH_OK;
     int32_t id = hth_text_pairs_get(&tok->merges, work->symbol[left].id, work->symbol[right].id);
     if (id == NONE) return HEARTH_OK;
-    return hth_text_heap_push(&work->heap, (hth_text_candidate){left, tok->token[id].rank, id}, err);
+    hth_text_candidate c = {.at = left, .rank = tok->token[id].rank, .id = id};
+    return hth_text_heap_push(&work->heap, c, err);
 }
 
 /* A candidate is stale once either side was merged: the lengths no longer add up

@@ -50,6 +50,7 @@ void hth_tokenizer_close(hth_tokenizer *tok)
     hth_text_pairs_free(&tok->merges);
     hth_free(tok->chars);
     hth_text_lexicon_free(&tok->specials);
+    hth_text_lexicon_free(&tok->users);
     hth_text_lexicon_free(&tok->words);
     hth_arena_free(&tok->arena);
     hth_free(tok->token);

@@ -206,9 +206,12 @@ static void warn_of_doubles(const hth_gguf *file, size_t n, const char *what)
 
 hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
-    size_t n_word = 0, n_special = 0;
+    size_t n_word = 0, n_user = 0, n_special = 0;
     hearth_status status = hth_text_lexicon_build(&tok->words, tok->token, tok->n_vocab,
                                                   HTH_TEXT_WORDS, &n_word, err);
+    if (status == HEARTH_OK)
+        status = hth_text_lexicon_build(&tok->users, tok->token, tok->n_vocab, HTH_TEXT_USERS,
+                                        &n_user, err);
     if (status == HEARTH_OK)
         status = hth_text_lexicon_build(&tok->specials, tok->token, tok->n_vocab,
                                         HTH_TEXT_SPECIALS, &n_special, err);
@@ -216,9 +219,7 @@ hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_er
     warn_of_doubles(file, n_word, "words");
     warn_of_doubles(file, n_special, "special tokens");
     find_byte_tokens(tok, file);
-    for (int32_t i = 0; i < tok->n_vocab && status == HEARTH_OK; i++) {
-        if (tok->token[i].kind == HTH_TOKEN_USER) tok->has_user_token = true;
+    for (int32_t i = 0; i < tok->n_vocab && status == HEARTH_OK; i++)
         status = make_piece(tok, &tok->token[i], err);
-    }
     return status;
 }

@@ -1,0 +1,86 @@
+/* A fuzz target for text: the first byte picks a vocabulary and flags, the rest
+ * is text. Without special tokens in it the text must come back. Built with
+ * libFuzzer by the preset `fuzz`; test_tokenize.c replays seeded strings. */
+#include "support/test.h"
+#include "support/vocab_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+enum { N_VOCAB = 8 };
+
+static void add_random_words(vocab_file *f, test_random *r)
+{
+    static const char *const atoms[] = {"a", "b", "<", "\xC3\xA9", "\xE4\xB8\xAD", "\xE4", "\xFF",
+                                        "\xE2\x96\x81"};
+    vocab_file_add_word(f, "\xE2\x96\x81", -1.0f);
+    for (int i = 0; i < 150; i++) {
+        char text[64];
+        size_t n = 0;
+        for (uint32_t k = 1 + test_random_below(r, 5); k > 0; k--) {
+            const char *atom = atoms[test_random_below(r, 8)];
+            memcpy(text + n, atom, strlen(atom));
+            n += strlen(atom);
+        }
+        vocab_file_add(f, text, n, (float)test_random_below(r, 9), HTH_TOKEN_NORMAL);
+    }
+}
+
+/* The lower half has no special tokens but the first three. */
+static const hth_tokenizer *vocabulary(unsigned i)
+{
+    static vocab_file f[N_VOCAB];
+    static hth_gguf *file[N_VOCAB];
+    static hth_tokenizer *tok[N_VOCAB];
+    if (tok[i]) return tok[i];
+    test_random r = {i};
+    vocab_file_begin(&f[i], true);
+    add_random_words(&f[i], &r);
+    if (i >= N_VOCAB / 2) {
+        vocab_file_add(&f[i], "ab", 2, 0.0f, HTH_TOKEN_USER);
+        vocab_file_add(&f[i], "bab", 3, 0.0f, HTH_TOKEN_CONTROL);
+        vocab_file_put_text(&f[i], "general.name", "Phi-3");
+    }
+    if (vocab_file_open(&f[i], &file[i], &tok[i], NULL) != HEARTH_OK) abort();
+    return tok[i];
+}
+
+static bool comes_back(const hth_tokenizer *tok, const hth_ids *ids, const char *text, size_t n)
+{
+    char *out = malloc(ids->n * hth_detok_room(tok) + 4);
+    size_t n_out = 0;
+    hth_detok d;
+    hth_detok_init(&d, tok, true, true);
+    for (size_t i = 0; i < ids->n; i++) n_out += hth_detok_push(&d, ids->id[i], out + n_out);
+    n_out += hth_detok_flush(&d, out + n_out);
+    bool same = n_out == n && memcmp(out, text, n) == 0;
+    free(out);
+    return same;
+}
+
+/* U+2581 comes back as a space. */
+static bool holds_escaped_space(const char *text, size_t n)
+{
+    for (size_t i = 0; i + 3 <= n; i++)
+        if (memcmp(text + i, "\xE2\x96\x81", 3) == 0) return true;
+    return false;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    if (n == 0) return 0;
+    const unsigned i = data[0] % N_VOCAB, flags = data[0] / N_VOCAB % 4;
+    const hth_tokenizer *tok = vocabulary(i);
+    const char *text = (const char *)data + 1;
+    hth_ids ids = {0};
+    size_t n_lost;
+    if (hth_tokenize(tok, text, n - 1, flags, &ids, &n_lost, NULL) != HEARTH_OK) abort();
+    if (n_lost != 0) abort();
+    if (i < N_VOCAB / 2 && flags == 0 && !holds_escaped_space(text, n - 1) &&
+        !comes_back(tok, &ids, text, n - 1))
+        abort();
+    hth_ids_free(&ids);
+    return 0;
+}

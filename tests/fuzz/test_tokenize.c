@@ -1,0 +1,18 @@
+/* The fuzz target of the tokenizer over seeded strings: it aborts on a fault. */
+#include "fuzz_tokenize.c"
+
+TEST(seeded_strings_pass_the_tokenizer_target)
+{
+    static const char likely[] = "ab< \xC3\xA9\xE4\xB8\xAD\xFF\xE2\x96\x81s>/";
+    test_random r = {77};
+    uint8_t data[80];
+    for (int i = 0; i < 20000; i++) {
+        size_t n = 1 + test_random_below(&r, sizeof data - 1);
+        for (size_t k = 0; k < n; k++)
+            data[k] = i % 4 == 0 || k == 0 ? (uint8_t)test_random_next(&r)
+                                           : (uint8_t)likely[test_random_below(&r, sizeof likely - 1)];
+        CHECK_INT(LLVMFuzzerTestOneInput(data, n), 0);
+    }
+}
+
+TEST_MAIN

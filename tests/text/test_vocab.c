@@ -1,0 +1,462 @@
+/* text/vocab.c, text/marks.c: what a vocabulary may say, what is refused with
+ * which words, and what happens when memory runs out. */
+#include "base/alloc.h"
+#include "support/test.h"
+#include "support/vocab_file.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- opening ---------------------------------------------------------------------------- */
+
+static vocab_file f;
+static hth_gguf *file;
+static hth_tokenizer *tok;
+static char warnings[4000];
+
+static void note_warning(void *user, hearth_log_level level, const char *line)
+{
+    (void)user;
+    (void)level;
+    strncat(warnings, line, sizeof warnings - strlen(warnings) - 2);
+    strcat(warnings, "\n");
+}
+
+/* A small vocabulary that is right; a case then makes one thing wrong. */
+static void begin(void)
+{
+    vocab_file_begin(&f, true);
+    vocab_file_add_word(&f, "\xE2\x96\x81", -1.0f);
+    vocab_file_add_word(&f, "a", -2.0f);
+    vocab_file_add_word(&f, "b", -3.0f);
+    vocab_file_add_word(&f, "ab", -4.0f);
+}
+
+static void finish(void)
+{
+    hth_tokenizer_close(tok);
+    hth_gguf_close(file);
+    vocab_file_free(&f);
+    tok = NULL;
+    file = NULL;
+}
+
+static bool open_it(void)
+{
+    warnings[0] = '\0';
+    hearth_log_set(note_warning, NULL);
+    CHECK_OK(vocab_file_open(&f, &file, &tok, err));
+    hearth_log_set(NULL, NULL);
+    return tok != NULL;
+}
+
+static void expect_warning(const char *part)
+{
+    if (open_it() && !strstr(warnings, part)) CHECK_TEXT(warnings, part);
+    finish();
+}
+
+static void refuse_as(hearth_status expected, const char *part, const char *part_2)
+{
+    hearth_error err = {0};
+    hearth_status status = vocab_file_open(&f, &file, &tok, &err);
+    CHECK_INT(status, expected);
+    CHECK(tok == NULL);
+    if (!strstr(err.message, part)) CHECK_TEXT(err.message, part);
+    if (!strstr(err.message, part_2)) CHECK_TEXT(err.message, part_2);
+    finish();
+}
+
+static void refuse(const char *part, const char *part_2)
+{
+    refuse_as(HEARTH_ERROR_FORMAT, part, part_2);
+}
+
+static void check_ids(const char *text, unsigned flags, const int32_t *expected, size_t n)
+{
+    hth_ids ids = {0};
+    CHECK_OK(hth_tokenize(tok, text, strlen(text), flags, &ids, NULL, err));
+    if (CHECK_INT(ids.n, n)) CHECK_BYTES(ids.id, expected, n * sizeof *expected);
+    hth_ids_free(&ids);
+}
+
+#define IDS(TEXT, FLAGS, ...)                                                            \
+    do {                                                                                 \
+        const int32_t ids_[] = {__VA_ARGS__};                                            \
+        check_ids(TEXT, FLAGS, ids_, sizeof ids_ / sizeof *ids_);                        \
+    } while (0)
+
+enum { SPACE = 259, A, B, AB };
+
+TEST(a_small_vocabulary_works)
+{
+    begin();
+    if (open_it()) {
+        CHECK_TEXT(warnings, "");
+        CHECK_INT(hth_tokenizer_n_vocab(tok), 263);
+        CHECK_INT(hth_tokenizer_kind(tok, 1), HTH_TOKEN_CONTROL);
+        CHECK_BYTES(hth_tokenizer_entry(tok, AB).bytes, "ab", 2);
+        CHECK_INT(hth_tokenizer_bos(tok), 1);
+        CHECK_INT(hth_tokenizer_eos(tok), 2);
+        CHECK(hth_tokenizer_ends(tok, 2) && !hth_tokenizer_ends(tok, 1));
+        CHECK(!hth_tokenizer_ends(tok, -1) && !hth_tokenizer_ends(tok, 263));
+        IDS("ab ba", 0, SPACE, AB, SPACE, B, A);
+        IDS("x<s>", 0, SPACE, 3 + 'x', 3 + '<', 3 + 's', 3 + '>');
+        IDS("a<s>b", HTH_TOKENIZE_PARSE_SPECIAL, SPACE, A, 1, SPACE, B);
+        IDS("", HTH_TOKENIZE_ADD_SPECIAL, 1);
+        IDS("<0x41>", 0, SPACE, 3 + '<', 3 + '0', 3 + 'x', 3 + '4', 3 + '1', 3 + '>');
+    }
+    finish();
+}
+
+/* ---- kind, texts, scores, types ----------------------------------------------------------- */
+
+TEST(tokenizer_kinds_are_refused_by_name)
+{
+    begin();
+    vocab_file_put_text(&f, "tokenizer.ggml.model", "gpt2");
+    refuse_as(HEARTH_ERROR_UNSUPPORTED, "\"gpt2\"", "\"llama\"");
+    begin();
+    f.without = "tokenizer.ggml.model";
+    refuse("vocab.gguf", "tokenizer.ggml.model");
+    begin();
+    vocab_file_put_u32(&f, "tokenizer.ggml.model", 1);
+    refuse("vocab.gguf", "tokenizer.ggml.model");
+}
+
+/* An array of n equal elements in place of a key. */
+static void put_array(const char *key, hth_gguf_type type, uint64_t n, const void *element,
+                      size_t n_element)
+{
+    const uint32_t word = (uint32_t)type;
+    char *bytes = malloc(12 + n * n_element);
+    memcpy(bytes, &word, 4);
+    memcpy(bytes + 4, &n, 8);
+    for (size_t i = 0; i < n; i++) memcpy(bytes + 12 + i * n_element, element, n_element);
+    vocab_file_put(&f, key, HTH_GGUF_ARRAY, bytes, 12 + n * n_element);
+    free(bytes);
+}
+
+TEST(token_arrays_of_wrong_shape_are_refused)
+{
+    static const char key[] = "tokenizer.ggml.tokens";
+    const uint64_t empty_text = 0;
+    begin();
+    f.without = key;
+    refuse(key, "missing");
+    for (uint64_t n = 0; n < 2; n++) {
+        begin();
+        put_array(key, HTH_GGUF_TEXT, n, &empty_text, 8);
+        refuse(key, "2 to 4194304");
+    }
+    begin();
+    put_array(key, HTH_GGUF_TEXT, (1 << 22) + 1, &empty_text, 8);
+    refuse(key, "4194305");
+    begin();
+    put_array(key, HTH_GGUF_I32, 263, &empty_text, 4);
+    refuse(key, "vocab.gguf");
+}
+
+TEST(token_texts_too_long_or_empty_are_refused)
+{
+    char text[8 + 1025];
+    const uint64_t n = 1025;
+    memset(text, 'x', sizeof text);
+    memcpy(text, &n, 8);
+    begin();
+    put_array("tokenizer.ggml.tokens", HTH_GGUF_TEXT, 2, text, sizeof text);
+    refuse("token 0 has 1025 bytes", "1024");
+
+    static const int refused[] = {HTH_TOKEN_NORMAL, HTH_TOKEN_USER, HTH_TOKEN_BYTE};
+    for (int i = 0; i < 3; i++) {
+        begin();
+        vocab_file_add(&f, "", 0, 0.0f, refused[i]);
+        refuse("token 263 is empty", "types 2, 3 and 5");
+    }
+    begin();
+    vocab_file_add(&f, "", 0, 0.0f, HTH_TOKEN_CONTROL);
+    vocab_file_add(&f, "", 0, 0.0f, HTH_TOKEN_UNUSED);
+    if (open_it()) IDS("ab", HTH_TOKENIZE_PARSE_SPECIAL, SPACE, AB);
+    finish();
+}
+
+TEST(scores_missing_or_not_finite_are_refused)
+{
+    static const char key[] = "tokenizer.ggml.scores";
+    static const float odd[] = {NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < 3; i++) {
+        begin();
+        f.token[100].score = odd[i];
+        refuse(key, "token 100 is not finite");
+    }
+    begin();
+    f.without = key;
+    refuse(key, "missing");
+    begin();
+    put_array(key, HTH_GGUF_F32, 262, &odd[0], 4);
+    refuse(key, "263");
+    begin();
+    put_array(key, HTH_GGUF_U8, 263, "", 1);
+    refuse(key, "vocab.gguf");
+}
+
+TEST(types_out_of_range_are_refused)
+{
+    static const char key[] = "tokenizer.ggml.token_type";
+    static const int odd[] = {0, 7, -1, INT32_MIN};
+    for (int i = 0; i < 4; i++) {
+        begin();
+        f.token[50].kind = odd[i];
+        refuse(key, "token 50 has type");
+    }
+    begin();
+    put_array(key, HTH_GGUF_I32, 264, &odd[0], 4);
+    refuse(key, "263");
+    begin();
+    put_array(key, HTH_GGUF_F32, 263, &odd[0], 4);
+    refuse(key, "vocab.gguf");
+}
+
+TEST(without_types_all_tokens_are_words)
+{
+    begin();
+    f.without = "tokenizer.ggml.token_type";
+    if (open_it()) {
+        CHECK(strstr(warnings, "254 of 256 byte tokens are missing") != NULL);
+        IDS("ab", 0, SPACE, AB);
+    }
+    finish();
+}
+
+TEST(equal_texts_are_taken_by_the_lowest_id)
+{
+    begin();
+    vocab_file_add_word(&f, "ab", 5.0f);
+    if (open_it()) {
+        CHECK(strstr(warnings, "1 words repeat") != NULL);
+        IDS("ab", 0, SPACE, AB);
+    }
+    finish();
+}
+
+/* ---- ids and flags ---------------------------------------------------------------------------- */
+
+TEST(ids_outside_the_vocabulary_are_refused)
+{
+    static const char *const keys[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
+                                       "tokenizer.ggml.unknown_token_id", "tokenizer.ggml.padding_token_id",
+                                       "tokenizer.ggml.eot_token_id", "tokenizer.ggml.fim_pad_token_id",
+                                       "tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.middle_token_id"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        for (uint32_t id = 263; id < 265; id++) {
+            begin();
+            vocab_file_put_u32(&f, keys[i], id);
+            refuse(keys[i], "262");
+        }
+        begin();
+        vocab_file_put_text(&f, keys[i], "1");
+        refuse(keys[i], "vocab.gguf");
+        begin();
+        const int32_t minus_two = -2;
+        vocab_file_put(&f, keys[i], HTH_GGUF_I32, &minus_two, 4);
+        refuse(keys[i], "262");
+    }
+}
+
+TEST(minus_one_means_that_there_is_no_such_token)
+{
+    const int32_t minus_one = -1;
+    begin();
+    vocab_file_put(&f, "tokenizer.ggml.bos_token_id", HTH_GGUF_I32, &minus_one, 4);
+    if (open_it()) {
+        CHECK_INT(hth_tokenizer_bos(tok), -1);
+        IDS("a", HTH_TOKENIZE_ADD_SPECIAL, SPACE, A);
+    }
+    finish();
+    begin();
+    vocab_file_put_u32(&f, "tokenizer.ggml.eos_token_id", UINT32_MAX);
+    if (open_it()) {
+        CHECK_INT(hth_tokenizer_eos(tok), -1);
+        CHECK(strstr(warnings, "no EOS") != NULL);
+    }
+    finish();
+}
+
+TEST(odd_ids_are_warned_of)
+{
+    begin();
+    vocab_file_put_u32(&f, "tokenizer.ggml.bos_token_id", 2);
+    expect_warning("token 2 is both BOS and EOS");
+    begin();
+    f.without = "tokenizer.ggml.eos_token_id";
+    expect_warning("eos_token_id missing; 2 is taken");
+    begin();
+    vocab_file_put_u32(&f, "tokenizer.ggml.eos_token_id", A);
+    expect_warning("token 260 is an ordinary word");
+    begin();
+    vocab_file_put_u32(&f, "tokenizer.ggml.precompiled_charsmap", 0);
+    expect_warning("precompiled_charsmap is ignored");
+}
+
+TEST(flags_do_what_they_say_and_must_be_bool)
+{
+    static const char *const keys[] = {"tokenizer.ggml.add_bos_token", "tokenizer.ggml.add_eos_token",
+                                       "tokenizer.ggml.add_space_prefix"};
+    for (int i = 0; i < 3; i++) {
+        begin();
+        vocab_file_put_u32(&f, keys[i], 1);
+        refuse(keys[i], "vocab.gguf");
+        begin();
+        vocab_file_put_bool(&f, keys[i], i == 1);
+        if (open_it()) {
+            if (i == 0) IDS("a", HTH_TOKENIZE_ADD_SPECIAL, SPACE, A);
+            if (i == 1) IDS("a", HTH_TOKENIZE_ADD_SPECIAL, 1, SPACE, A, 2);
+            if (i == 2) IDS("a", HTH_TOKENIZE_ADD_SPECIAL, 1, A);
+        }
+        finish();
+    }
+}
+
+/* ---- byte tokens ------------------------------------------------------------------------------ */
+
+TEST(texts_that_are_no_byte_are_no_byte_tokens)
+{
+    static const char *const odd[] = {"<0x-1>", "<0x1>", "<0xZZ>", "<0x100>", "< 0x1>", "<0xA >"};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        begin();
+        vocab_file_add(&f, odd[i], strlen(odd[i]), 0.0f, HTH_TOKEN_BYTE);
+        if (open_it()) {
+            size_t n;
+            CHECK(strstr(warnings, "1 byte tokens are not of the form") != NULL);
+            const char *piece = hth_token_piece(tok, 263, false, &n);
+            if (CHECK_INT(n, strlen(odd[i]))) CHECK_BYTES(piece, odd[i], n);
+        }
+        finish();
+    }
+}
+
+TEST(missing_byte_tokens_are_warned_of_and_counted)
+{
+    vocab_file_begin(&f, false);
+    vocab_file_add_word(&f, "\xE2\x96\x81", -1.0f);
+    vocab_file_add_word(&f, "a", -2.0f);
+    vocab_file_add(&f, "<0x62>", 6, 0.0f, HTH_TOKEN_BYTE);
+    if (open_it()) {
+        hth_ids ids = {0};
+        size_t n_lost = 0;
+        CHECK(strstr(warnings, "254 of 256 byte tokens are missing") != NULL);
+        CHECK_OK(hth_tokenize(tok, "ab\xC3\xA9", 4, 0, &ids, &n_lost, err));
+        CHECK_INT(n_lost, 2);
+        const int32_t expected[] = {3, 4, 5, 0, 0};
+        if (CHECK_INT(ids.n, 5)) CHECK_BYTES(ids.id, expected, sizeof expected);
+        hth_ids_free(&ids);
+    }
+    finish();
+}
+
+/* ---- special tokens ------------------------------------------------------------------------------ */
+
+TEST(ends_of_generation_are_found_by_key_and_by_text)
+{
+    begin();
+    vocab_file_add(&f, "<|im_end|>", 10, 0.0f, HTH_TOKEN_NORMAL);
+    vocab_file_add(&f, "<|return|>", 10, 0.0f, HTH_TOKEN_CONTROL);
+    vocab_file_add(&f, "<|end|>", 7, 0.0f, HTH_TOKEN_CONTROL);
+    vocab_file_put_u32(&f, "tokenizer.ggml.eot_token_id", B);
+    if (open_it()) {
+        for (int32_t id = 0; id < 266; id++)
+            CHECK_INT(hth_tokenizer_ends(tok, id), id == 2 || id == B || id >= 263);
+        CHECK_INT(hth_tokenizer_kind(tok, 263), HTH_TOKEN_CONTROL);
+        IDS("<|im_end|>a", HTH_TOKENIZE_PARSE_SPECIAL, 263, SPACE, A);
+    }
+    finish();
+    begin();
+    vocab_file_add(&f, "<|return|>", 10, 0.0f, HTH_TOKEN_CONTROL);
+    vocab_file_add(&f, "<|call|>", 8, 0.0f, HTH_TOKEN_CONTROL);
+    vocab_file_add(&f, "<|end|>", 7, 0.0f, HTH_TOKEN_CONTROL);
+    if (open_it()) CHECK(hth_tokenizer_ends(tok, 264) && !hth_tokenizer_ends(tok, 265));
+    finish();
+}
+
+TEST(control_texts_match_only_when_parsed_and_user_texts_always)
+{
+    begin();
+    vocab_file_add(&f, "aa", 2, 9.0f, HTH_TOKEN_CONTROL);
+    vocab_file_add(&f, "bb", 2, -9.0f, HTH_TOKEN_USER);
+    if (open_it()) {
+        IDS("aabb", 0, SPACE, A, A, 264);
+        IDS("aabb", HTH_TOKENIZE_PARSE_SPECIAL, 263, 264);
+    }
+    finish();
+}
+
+TEST(special_tokens_that_are_prefixes_of_others_match_longest_first)
+{
+    begin();
+    char text[64];
+    memset(text, 'a', sizeof text);
+    for (size_t n = 2; n <= 40; n++) vocab_file_add(&f, text, n, 0.0f, HTH_TOKEN_CONTROL);
+    if (open_it()) {
+        char run[40 + 17 + 1] = {0};
+        memset(run, 'a', sizeof run - 1);
+        IDS(run, HTH_TOKENIZE_PARSE_SPECIAL, 263 + 38, 263 + 15);
+    }
+    finish();
+}
+
+TEST(a_second_bos_is_warned_of)
+{
+    begin();
+    if (open_it()) {
+        hearth_log_set(note_warning, NULL);
+        IDS("<s>a", HTH_TOKENIZE_ADD_SPECIAL | HTH_TOKENIZE_PARSE_SPECIAL, 1, 1, SPACE, A);
+        hearth_log_set(NULL, NULL);
+        CHECK(strstr(warnings, "begins with the BOS token") != NULL);
+    }
+    finish();
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------ */
+
+TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
+{
+    begin();
+    vocab_file_add(&f, "bb", 2, -9.0f, HTH_TOKEN_USER);
+    if (!open_it()) return;
+    uint64_t held = hth_alloc_held();
+    int n_open = 0, n_tokenize = 0;
+    for (uint64_t n = 1; n < 1000; n++) {
+        hth_tokenizer *second = NULL;
+        hearth_error refusal = {0};
+        hth_alloc_fail_at(n, 0);
+        hearth_status status = hth_tokenizer_open(file, &second, &refusal);
+        hth_alloc_fail_at(0, 0);
+        hth_tokenizer_close(second);
+        CHECK_INT(hth_alloc_held(), held);
+        if (status == HEARTH_OK) break;
+        CHECK_INT(status, HEARTH_ERROR_MEMORY);
+        CHECK(second == NULL);
+        n_open++;
+    }
+    CHECK(n_open >= 12 && n_open < 999);
+    for (uint64_t n = 1; n < 1000; n++) {
+        hth_ids ids = {0};
+        hearth_error refusal = {0};
+        CHECK_OK(hth_ids_push(&ids, 7, err));
+        hth_alloc_fail_at(n, 0);
+        hearth_status status = hth_tokenize(tok, "ab abx bb <s>\xFF ab ab ab ab ab", 28,
+                                            HTH_TOKENIZE_PARSE_SPECIAL, &ids, NULL, &refusal);
+        hth_alloc_fail_at(0, 0);
+        if (status != HEARTH_OK) CHECK_INT(ids.n, 1);
+        hth_ids_free(&ids);
+        CHECK_INT(hth_alloc_held(), held);
+        if (status == HEARTH_OK) break;
+        CHECK_INT(status, HEARTH_ERROR_MEMORY);
+        n_tokenize++;
+    }
+    CHECK(n_tokenize > 3 && n_tokenize < 999);
+    finish();
+}
+
+TEST_MAIN
