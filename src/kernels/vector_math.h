@@ -6,6 +6,7 @@
 #define HTH_KERNELS_VECTOR_MATH_H
 
 #include "base/bits.h"
+#include "kernels/levels.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,7 +26,6 @@
 
 typedef float hth_v8 __attribute__((vector_size(32)));
 typedef int32_t hth_v8i __attribute__((vector_size(32)));
-#define HTH_INLINE static inline __attribute__((always_inline))
 
 HTH_INLINE hth_v8 v8_set(float x) { return (hth_v8){x, x, x, x, x, x, x, x}; }
 HTH_INLINE hth_v8i v8_set_i(int32_t x) { return (hth_v8i){x, x, x, x, x, x, x, x}; }
