@@ -8,7 +8,7 @@
 #include "base/bits.h"
 #include "kernels/rows_walk.h"
 
-enum { AHEAD = 8192 };
+enum { AHEAD = 4096 };
 
 typedef floats load_fn(const uint8_t *p);
 
