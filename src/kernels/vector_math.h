@@ -19,10 +19,8 @@
 #endif
 
 /* Vectors wider than a register are passed by value between inline functions
- * only, so the ABI note of gcc does not apply. */
-#if defined(__GNUC__) && !defined(__clang__)
+ * only, so the ABI note of the compilers does not apply. */
 #pragma GCC diagnostic ignored "-Wpsabi"
-#endif
 
 typedef float hth_v8 __attribute__((vector_size(32)));
 typedef int32_t hth_v8i __attribute__((vector_size(32)));

@@ -1,9 +1,11 @@
 /* The proof of the vector kernels (norms, rotation, softmax, activations, attention,
  * rounding, halves): every level of this machine against the C reference, bit for
- * bit, between guard pages, at ragged lengths and for all kinds of numbers. */
+ * bit, between guard pages, at ragged lengths and for all kinds of numbers. `--bench` measures
+ * instead (support/vector_bench.h). */
 #include "kernels/kernels.h"
 #include "support/guard.h"
 #include "support/proof.h"
+#include "support/vector_bench.h"
 
 #include <string.h>
 
@@ -251,4 +253,8 @@ TEST(attention_equals_the_reference_between_guard_pages)
     for (int i = 0; i < 6; i++) guard_close(&rooms[i]);
 }
 
-TEST_MAIN
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--bench") == 0) return vector_bench(argc > 2 ? argv[2] : "");
+    return test_run_all(argc, argv);
+}
