@@ -8,6 +8,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 /* The definition: sign, five bits of exponent, ten of mantissa. */
@@ -59,10 +61,7 @@ static bool has_hardware(void) { return hth_cpu_machine() >= HTH_CPU_AVX2; }
 #elif defined(__aarch64__)
 static uint16_t hardware_half(float x)
 {
-    _Float16 h = (_Float16)x;
-    uint16_t bits;
-    memcpy(&bits, &h, sizeof bits);
-    return bits;
+    return vget_lane_u16(vreinterpret_u16_f16(vcvt_f16_f32(vdupq_n_f32(x))), 0);
 }
 static bool has_hardware(void) { return true; }
 #else
