@@ -1,3 +1,39 @@
-/* stub */
+/* Rows of F32, F16 and BF16 with AVX-512: the sixteen partial sums are one register. */
 #include "kernels/levels.h"
-void hth_kernels_float_avx512(hth_kernels *k) { (void)k; }
+
+#include <immintrin.h>
+
+typedef __m512 floats;
+
+HTH_INLINE floats zeros(void) { return _mm512_setzero_ps(); }
+HTH_INLINE floats load_f32(const uint8_t *p) { return _mm512_loadu_ps(p); }
+
+HTH_INLINE floats load_f16(const uint8_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+HTH_INLINE floats load_bf16(const uint8_t *p)
+{
+    __m256i halves = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+HTH_INLINE floats add_products(floats p, floats w, floats x) { return _mm512_fmadd_ps(w, x, p); }
+
+HTH_INLINE float tree(floats p)
+{
+    __m256 a = _mm256_add_ps(_mm512_castps512_ps256(p), _mm512_extractf32x8_ps(p, 1));
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+
+#include "kernels/float_tmpl.h"
+
+void hth_kernels_float_avx512(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_F32] = rows_f32;
+    k->rows[HTH_TYPE_F16] = rows_f16;
+    k->rows[HTH_TYPE_BF16] = rows_bf16;
+}

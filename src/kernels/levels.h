@@ -5,6 +5,9 @@
 
 #include "kernels/kernels.h"
 
+/* The pieces of a kernel: they must end up inside its loop. */
+#define HTH_INLINE static inline __attribute__((always_inline))
+
 /* The definition in C. */
 void hth_kernels_float_ref(hth_kernels *k);
 void hth_kernels_q8_0_ref(hth_kernels *k);

@@ -6,6 +6,7 @@
 #define HTH_KERNELS_VECTOR_MATH_H
 
 #include "base/bits.h"
+#include "kernels/levels.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,14 +19,12 @@
 #endif
 
 /* Vectors wider than a register are passed by value between inline functions
- * only, so the ABI note of gcc does not apply. */
-#if defined(__GNUC__) && !defined(__clang__)
+ * only, so the ABI note of the compilers does not apply. */
 #pragma GCC diagnostic ignored "-Wpsabi"
-#endif
 
 typedef float hth_v8 __attribute__((vector_size(32)));
 typedef int32_t hth_v8i __attribute__((vector_size(32)));
-#define HTH_INLINE static inline __attribute__((always_inline))
+typedef uint32_t hth_v8u __attribute__((vector_size(32)));
 
 HTH_INLINE hth_v8 v8_set(float x) { return (hth_v8){x, x, x, x, x, x, x, x}; }
 HTH_INLINE hth_v8i v8_set_i(int32_t x) { return (hth_v8i){x, x, x, x, x, x, x, x}; }
@@ -51,6 +50,9 @@ HTH_INLINE void v8_store_part(float *p, hth_v8 v, size_t n) { memcpy(p, &v, n * 
 
 HTH_INLINE hth_v8i v8_bits(hth_v8 v) { return (hth_v8i)v; }
 HTH_INLINE hth_v8 v8_of_bits(hth_v8i v) { return (hth_v8)v; }
+
+/* a - b modulo 2^32, as bits may stand for any number. */
+HTH_INLINE hth_v8i v8_minus(hth_v8i a, hth_v8i b) { return (hth_v8i)((hth_v8u)a - (hth_v8u)b); }
 
 /* mask lanes are all ones or all zeros, as comparisons make them. */
 HTH_INLINE hth_v8 v8_select(hth_v8i mask, hth_v8 yes, hth_v8 no)
@@ -103,14 +105,15 @@ HTH_INLINE hth_v8 v8_exp(hth_v8 x)
     p = p * r + v8_set(1.6666665459e-1f);
     p = p * r + v8_set(5.0000001201e-1f);
     hth_v8 y = (p * (r * r) + r) + v8_set(1.0f);
-    hth_v8i power = (v8_bits(shifted) - v8_bits(magic) + v8_set_i(127)) << 23;
+    hth_v8i n_plus_bias = v8_minus(v8_bits(shifted), v8_minus(v8_bits(magic), v8_set_i(127)));
+    hth_v8i power = (hth_v8i)((hth_v8u)n_plus_bias << 23);
     return v8_select(gone, v8_set(0.0f), y * v8_of_bits(power));
 }
 
 /* 1/x for x in [2^-126, 2^126]: a guess from the bits, then Newton's method. */
 HTH_INLINE hth_v8 v8_rcp(hth_v8 x)
 {
-    hth_v8 r = v8_of_bits(v8_set_i(0x7ef311c7) - v8_bits(x));
+    hth_v8 r = v8_of_bits(v8_minus(v8_set_i(0x7ef311c7), v8_bits(x)));
     for (int i = 0; i < 4; i++) r = r * (v8_set(2.0f) - x * r);
     return r;
 }
@@ -119,7 +122,7 @@ HTH_INLINE hth_v8 v8_rcp(hth_v8 x)
 HTH_INLINE hth_v8 v8_rsqrt(hth_v8 x)
 {
     hth_v8 half = v8_set(0.5f) * x;
-    hth_v8 r = v8_of_bits(v8_set_i(0x5f375a86) - (v8_bits(x) >> 1));
+    hth_v8 r = v8_of_bits(v8_minus(v8_set_i(0x5f375a86), v8_bits(x) >> 1));
     for (int i = 0; i < 4; i++) r = r * (v8_set(1.5f) - half * (r * r));
     return r;
 }

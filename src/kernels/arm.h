@@ -1,0 +1,78 @@
+/* Pieces that the Arm levels of the quantised rows share: partial sums, scales, and
+ * the integer sum of one block, with sdot where the file is compiled for it. */
+#ifndef HTH_KERNELS_ARM_H
+#define HTH_KERNELS_ARM_H
+
+#include "base/bits.h"
+#include "kernels/levels.h"
+
+#include <arm_neon.h>
+
+typedef struct partials {
+    float32x4_t low, high;
+} partials;
+
+HTH_INLINE partials no_partials(void) { return (partials){vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)}; }
+
+/* p + (d * weight_d) * isum, each operation rounded. */
+HTH_INLINE float32x4_t add_scaled(float32x4_t p, float32x4_t weight_d, const float *d, int32x4_t isum)
+{
+    return vaddq_f32(p, vmulq_f32(vmulq_f32(weight_d, vld1q_f32(d)), vcvtq_f32_s32(isum)));
+}
+
+/* Neighbours first, as hth_tree8. */
+HTH_INLINE float tree(partials p)
+{
+    float32x4_t pairs = vpaddq_f32(p.low, p.high), fours = vpaddq_f32(pairs, pairs);
+    return vgetq_lane_f32(fours, 0) + vgetq_lane_f32(fours, 1);
+}
+
+/* The scales of four blocks, each at the start of its block. */
+HTH_INLINE float32x4_t four_scales(const uint8_t *p, size_t size)
+{
+    uint16_t h[4];
+    for (size_t i = 0; i < 4; i++) h[i] = hth_load_u16(p + i * size);
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(h)));
+}
+
+/* Four parts of the sum of products of a block. Without sdot two products are added
+ * in 16 bits: 2 * 128 * 127 fits, as activations are never -128. */
+HTH_INLINE int32x4_t block_products(int8x16_t w0, int8x16_t w1, const int8_t *q)
+{
+    int8x16_t q0 = vld1q_s8(q), q1 = vld1q_s8(q + 16);
+#if defined(__ARM_FEATURE_DOTPROD)
+    return vdotq_s32(vdotq_s32(vdupq_n_s32(0), w0, q0), w1, q1);
+#else
+    int16x8_t low = vmlal_s8(vmull_s8(vget_low_s8(w0), vget_low_s8(q0)), vget_low_s8(w1), vget_low_s8(q1));
+    int16x8_t high = vmlal_high_s8(vmull_high_s8(w0, q0), w1, q1);
+    return vpadalq_s16(vpaddlq_s16(low), high);
+#endif
+}
+
+HTH_INLINE int32x4_t sums_in_order(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d)
+{
+    return vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d));
+}
+
+/* Eight blocks as signed bytes; terms of rule R3 for one token. */
+typedef struct group {
+    int8x16_t w[16];
+    float32x4_t d_low, d_high;
+} group;
+
+HTH_INLINE int32x4_t four_sums(const int8x16_t *w, const int8_t *q)
+{
+    return sums_in_order(block_products(w[0], w[1], q), block_products(w[2], w[3], q + 32),
+                         block_products(w[4], w[5], q + 64), block_products(w[6], w[7], q + 96));
+}
+
+HTH_INLINE partials add_terms(partials p, const group *g, const int8_t *q, const float *d,
+                              const int32_t *sum)
+{
+    (void)sum; /* weights are signed: no offset to take off */
+    p.low = add_scaled(p.low, g->d_low, d, four_sums(g->w, q));
+    p.high = add_scaled(p.high, g->d_high, d + 4, four_sums(g->w + 8, q + 128));
+    return p;
+}
+
+#endif

@@ -1,0 +1,57 @@
+/* Rows of a quantised type at one level: eight blocks at a time, unpacked once for
+ * up to four tokens. The including file gives the type and the instructions:
+ *   BLOCK_SIZE              bytes of a block; AHEAD, bytes of prefetch (0: none)
+ *   group, unpack(p)        the weights and scales of eight blocks
+ *   partials, no_partials() the eight partial sums of rule R4
+ *   add_terms(p, g, q, d, sum)  adds the terms of rule R3 of eight blocks
+ *   tree(p)                 the sum of the partials
+ * and gets rows(job). */
+#include "kernels/rows_walk.h"
+
+enum { GROUP_SIZE = HTH_GROUP * BLOCK_SIZE, GROUP_COL = HTH_GROUP * HTH_ACT_BLOCK };
+
+/* Asks for the bytes that come AHEAD of at, in this row or the next one. */
+HTH_INLINE void prefetch(const uint8_t *row, const uint8_t *next, size_t at, size_t row_size)
+{
+    if (AHEAD == 0) return;
+    size_t ahead = at + AHEAD;
+    const uint8_t *p = ahead < row_size ? row + ahead : next + (ahead - row_size);
+    for (int i = 0; i < GROUP_SIZE; i += 64) __builtin_prefetch(p + i, 0, 3);
+}
+
+HTH_INLINE void dot(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
+                    size_t y_stride, size_t n_tok)
+{
+    partials p[HTH_TILE];
+    size_t row_size = tile->n_block * BLOCK_SIZE;
+    for (size_t t = 0; t < n_tok; t++) p[t] = no_partials();
+    for (size_t b = 0; b < tile->n_whole; b += HTH_GROUP) {
+        prefetch(row, next, b * BLOCK_SIZE, row_size);
+        group g = unpack(row + b * BLOCK_SIZE);
+        for (size_t t = 0; t < n_tok; t++)
+            p[t] = add_terms(p[t], &g, tile->act.q + t * tile->n_col + b * HTH_ACT_BLOCK,
+                             tile->act.d + t * tile->n_block + b, tile->act.sum + t * tile->n_block + b);
+    }
+    if (tile->n_tail > 0) {
+        uint8_t padded[GROUP_SIZE] = {0};
+        memcpy(padded, row + tile->n_whole * BLOCK_SIZE, tile->n_tail * BLOCK_SIZE);
+        group g = unpack(padded);
+        for (size_t t = 0; t < n_tok; t++)
+            p[t] = add_terms(p[t], &g, tile->tail_q[t], tile->tail_d[t], tile->tail_sum[t]);
+    }
+    for (size_t t = 0; t < n_tok; t++) y[t * y_stride] = tree(p[t]);
+}
+
+HTH_INLINE void dot_one(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
+                        size_t y_stride)
+{
+    dot(tile, row, next, y, y_stride, 1);
+}
+
+HTH_INLINE void dot_four(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
+                         size_t y_stride)
+{
+    dot(tile, row, next, y, y_stride, HTH_TILE);
+}
+
+static void rows(const hth_rows *job) { hth_walk(job, hth_tile_of_blocks, dot_one, dot_four); }

@@ -1,0 +1,108 @@
+/* The walk over rows and tokens that all levels of the row kernels share. Rows go
+ * in runs that stay in a core's second cache; within a run, tiles of four tokens
+ * meet every row, then single tokens do. Which outputs are computed together never
+ * changes a sum: each output has its own partials. */
+#ifndef HTH_KERNELS_ROWS_WALK_H
+#define HTH_KERNELS_ROWS_WALK_H
+
+#include "kernels/levels.h"
+
+#include <string.h>
+
+enum {
+    HTH_TILE = 4,           /* tokens */
+    HTH_GROUP = 8,          /* blocks, one for each partial sum */
+    HTH_RUN_SIZE = 1 << 17, /* bytes of rows that are met by all tokens in turn */
+};
+
+/* The inputs of one to four tokens. The end of a row that does not fill a group of
+ * eight blocks (or sixteen floats) is computed from padded copies. */
+typedef struct hth_tile {
+    size_t n_whole, n_tail; /* blocks (or floats) in whole groups, and behind them */
+    size_t n_col, n_block;  /* strides between tokens */
+    hth_act act;            /* of the first token */
+    _Alignas(64) int8_t tail_q[HTH_TILE][HTH_GROUP * HTH_ACT_BLOCK];
+    _Alignas(32) float tail_d[HTH_TILE][HTH_GROUP];
+    _Alignas(32) int32_t tail_sum[HTH_TILE][HTH_GROUP];
+    _Alignas(64) float tail_x[HTH_TILE][16];
+} hth_tile;
+
+/* y[t * y_stride] = row . token t, for the tokens of the tile. Row `next` follows. */
+typedef void hth_dot_fn(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
+                        size_t y_stride);
+typedef void hth_tile_fn(hth_tile *tile, const hth_rows *job, size_t first, size_t n_tok);
+
+/* A padded block has scale, activations and sum zero: its term is +0, and a partial
+ * of rule R4 is never -0, so adding it changes nothing. */
+HTH_INLINE void hth_tile_of_blocks(hth_tile *tile, const hth_rows *job, size_t first, size_t n_tok)
+{
+    size_t n_block = job->n_col / HTH_ACT_BLOCK, n_tail = n_block % HTH_GROUP;
+    size_t n_whole = n_block - n_tail;
+    tile->n_whole = n_whole, tile->n_tail = n_tail;
+    tile->n_col = job->n_col, tile->n_block = n_block;
+    tile->act.q = job->act.q + first * job->n_col;
+    tile->act.d = job->act.d + first * n_block;
+    tile->act.sum = job->act.sum + first * n_block;
+    if (n_tail == 0) return;
+    memset(tile->tail_q, 0, sizeof tile->tail_q);
+    memset(tile->tail_d, 0, sizeof tile->tail_d);
+    memset(tile->tail_sum, 0, sizeof tile->tail_sum);
+    for (size_t t = 0; t < n_tok; t++) {
+        size_t block = t * n_block + n_whole;
+        memcpy(tile->tail_q[t], tile->act.q + block * HTH_ACT_BLOCK, n_tail * HTH_ACT_BLOCK);
+        memcpy(tile->tail_d[t], tile->act.d + block, n_tail * sizeof(float));
+        memcpy(tile->tail_sum[t], tile->act.sum + block, n_tail * sizeof(int32_t));
+    }
+}
+
+/* Padded floats are +0; the weights beside them are -0, and adding the product -0
+ * leaves every partial of rule R9 as it is, -0 included. */
+HTH_INLINE void hth_tile_of_floats(hth_tile *tile, const hth_rows *job, size_t first, size_t n_tok)
+{
+    tile->n_col = job->n_col;
+    tile->n_tail = job->n_col % 16;
+    tile->n_whole = job->n_col - tile->n_tail;
+    tile->act.x = job->act.x + first * job->n_col;
+    if (tile->n_tail == 0) return;
+    memset(tile->tail_x, 0, sizeof tile->tail_x);
+    for (size_t t = 0; t < n_tok; t++)
+        memcpy(tile->tail_x[t], tile->act.x + t * job->n_col + tile->n_whole,
+               tile->n_tail * sizeof(float));
+}
+
+HTH_INLINE const uint8_t *hth_row_at(const hth_rows *job, size_t i)
+{
+    return job->w + (job->list ? (size_t)job->list[i] : i) * job->row_size;
+}
+
+HTH_INLINE void hth_walk_run(const hth_rows *job, size_t first, size_t end, const hth_tile *tile,
+                             hth_dot_fn *dot, float *y)
+{
+    const uint8_t *row = hth_row_at(job, first);
+    for (size_t i = first; i < end; i++) {
+        const uint8_t *next = i + 1 < job->end ? hth_row_at(job, i + 1) : row;
+        dot(tile, row, next, y + i, job->y_stride);
+        row = next;
+    }
+}
+
+HTH_INLINE void hth_walk(const hth_rows *job, hth_tile_fn *prepare, hth_dot_fn *one, hth_dot_fn *four)
+{
+    size_t run = job->row_size < HTH_RUN_SIZE ? HTH_RUN_SIZE / (job->row_size + 1) + 1 : 1;
+    if (job->n_tok == 1) run = job->end;
+    hth_tile tile;
+    for (size_t first = job->first; first < job->end;) {
+        size_t end = job->end - first < run ? job->end : first + run, t = 0;
+        for (; t + HTH_TILE <= job->n_tok; t += HTH_TILE) {
+            prepare(&tile, job, t, HTH_TILE);
+            hth_walk_run(job, first, end, &tile, four, job->y + t * job->y_stride);
+        }
+        for (; t < job->n_tok; t++) {
+            prepare(&tile, job, t, 1);
+            hth_walk_run(job, first, end, &tile, one, job->y + t * job->y_stride);
+        }
+        first = end;
+    }
+}
+
+#endif

@@ -1,0 +1,104 @@
+/* base/bits.h: halves and bfloat16 against their definitions and the hardware. */
+#include "base/bits.h"
+#include "base/cpu.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+/* The definition: sign, five bits of exponent, ten of mantissa. */
+static double half_value(uint16_t h)
+{
+    int exponent = h >> 10 & 31, mantissa = h & 1023;
+    double magnitude = exponent == 0 ? ldexp(mantissa, -24) : ldexp(1024 + mantissa, exponent - 25);
+    if (exponent == 31) magnitude = mantissa ? NAN : INFINITY;
+    return h & 0x8000u ? -magnitude : magnitude;
+}
+
+TEST(every_half_widens_exactly)
+{
+    for (uint32_t h = 0; h < 65536; h++) {
+        float x = hth_f16_to_f32((uint16_t)h);
+        double right = half_value((uint16_t)h);
+        if (right != right) CHECK(x != x);
+        else CHECK((double)x == right && !signbit(x) == !signbit(right));
+    }
+}
+
+TEST(every_half_survives_a_round_trip)
+{
+    for (uint32_t h = 0; h < 65536; h++) {
+        if ((h & 0x7fffu) > 0x7c00u) CHECK((hth_f32_to_f16(hth_f16_to_f32((uint16_t)h)) & 0x7fffu) > 0x7c00u);
+        else CHECK_INT(hth_f32_to_f16(hth_f16_to_f32((uint16_t)h)), h);
+    }
+}
+
+/* Around the middle of every two neighbouring halves: below, at (to even) and above. */
+TEST(floats_round_to_the_nearest_half_ties_to_even)
+{
+    for (uint32_t h = 0; h < 0x7c00u; h++) {
+        double low = half_value((uint16_t)h), high = h == 0x7bffu ? 65536.0 : half_value((uint16_t)(h + 1));
+        float middle = (float)((low + high) / 2); /* exact: one bit more than a half */
+        CHECK_INT(hth_f32_to_f16(nextafterf(middle, 0.0f)), h);
+        CHECK_INT(hth_f32_to_f16(middle), h + (h & 1u));
+        CHECK_INT(hth_f32_to_f16(nextafterf(middle, INFINITY)), h + 1);
+        CHECK_INT(hth_f32_to_f16(-middle), 0x8000u | (h + (h & 1u)));
+    }
+}
+
+#if defined(__x86_64__)
+__attribute__((target("f16c"))) static uint16_t hardware_half(float x)
+{
+    return (uint16_t)_mm_extract_epi16(_mm_cvtps_ph(_mm_set_ss(x), _MM_FROUND_TO_NEAREST_INT), 0);
+}
+static bool has_hardware(void) { return hth_cpu_machine() >= HTH_CPU_AVX2; }
+#elif defined(__aarch64__)
+static uint16_t hardware_half(float x)
+{
+    return vget_lane_u16(vreinterpret_u16_f16(vcvt_f16_f32(vdupq_n_f32(x))), 0);
+}
+static bool has_hardware(void) { return true; }
+#else
+static uint16_t hardware_half(float x) { return hth_f32_to_f16(x); }
+static bool has_hardware(void) { return false; }
+#endif
+
+/* Every 251st float of all 2^32 (every one with HEARTH_LONG). */
+TEST(floats_become_the_hardware_s_halves)
+{
+    if (!has_hardware()) {
+        test_skip("no conversion instruction to compare with");
+        return;
+    }
+    uint64_t step = getenv("HEARTH_LONG") ? 1 : 251;
+    for (uint64_t u = 0; u <= UINT32_MAX; u += step) {
+        float x = hth_float_of((uint32_t)u);
+        if (x != x) CHECK((hth_f32_to_f16(x) & 0x7fffu) > 0x7c00u);
+        else if (hth_f32_to_f16(x) != hardware_half(x)) CHECK_INT(hth_f32_to_f16(x), hardware_half(x));
+    }
+}
+
+TEST(bfloat16_is_the_upper_half_rounded_to_even)
+{
+    for (uint32_t b = 0; b < 65536; b++) {
+        float x = hth_bf16_to_f32((uint16_t)b);
+        CHECK_INT(hth_bits_of(x), b << 16);
+        bool finite = (b & 0x7fffu) < 0x7f80u, nan = (b & 0x7fffu) > 0x7f80u;
+        if (nan) CHECK((hth_f32_to_bf16(x) & 0x7fffu) > 0x7f80u);
+        else CHECK_INT(hth_f32_to_bf16(x), b);
+        if (!finite) continue;
+        CHECK_INT(hth_f32_to_bf16(hth_float_of(b << 16 | 0x7fffu)), b);
+        CHECK_INT(hth_f32_to_bf16(hth_float_of(b << 16 | 0x8000u)), b + (b & 1u));
+        CHECK_INT(hth_f32_to_bf16(hth_float_of(b << 16 | 0x8001u)), b + 1);
+    }
+    /* A NaN whose payload lies in the lower half must not become an infinity. */
+    CHECK((hth_f32_to_bf16(hth_float_of(0x7f800001u)) & 0x7fffu) > 0x7f80u);
+}
+
+TEST_MAIN

@@ -1,0 +1,65 @@
+/* base/cpu.c: HEARTH_CPU lowers the level, and refuses what cannot be. */
+#define _GNU_SOURCE
+#include "base/cpu.h"
+#include "support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const hth_cpu all[] = {HTH_CPU_GENERIC, HTH_CPU_AVX2, HTH_CPU_AVX512, HTH_CPU_NEON, HTH_CPU_DOTPROD};
+
+TEST(without_a_wish_the_level_is_the_machine_s)
+{
+    hth_cpu level = HTH_CPU_GENERIC;
+    unsetenv("HEARTH_CPU");
+    CHECK_OK(hth_cpu_choose(&level, err));
+    CHECK_INT(level, hth_cpu_machine());
+    setenv("HEARTH_CPU", "", 1);
+    CHECK_OK(hth_cpu_choose(&level, err));
+    CHECK_INT(level, hth_cpu_machine());
+    unsetenv("HEARTH_CPU");
+}
+
+TEST(a_wish_is_granted_where_the_machine_has_it)
+{
+    hth_cpu machine = hth_cpu_machine();
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        hearth_error err = {0};
+        hth_cpu level = HTH_CPU_GENERIC;
+        setenv("HEARTH_CPU", hth_cpu_name(all[i]), 1);
+        hearth_status status = hth_cpu_choose(&level, &err);
+        if (hth_cpu_has(machine, all[i])) {
+            CHECK_INT(status, HEARTH_OK);
+            CHECK_INT(level, all[i]);
+        } else {
+            CHECK_INT(status, HEARTH_ERROR_ARGUMENT);
+            CHECK(strstr(err.message, hth_cpu_name(all[i])) && strstr(err.message, hth_cpu_name(machine)));
+        }
+    }
+    unsetenv("HEARTH_CPU");
+}
+
+TEST(an_unknown_wish_is_refused)
+{
+    static const char *const wrong[] = {"AVX2", "avx", "avx512 ", "sse2", "0"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        hearth_error err = {0};
+        hth_cpu level;
+        setenv("HEARTH_CPU", wrong[i], 1);
+        CHECK_INT(hth_cpu_choose(&level, &err), HEARTH_ERROR_ARGUMENT);
+        CHECK(strstr(err.message, wrong[i]) && strstr(err.message, "generic"));
+    }
+    unsetenv("HEARTH_CPU");
+}
+
+TEST(levels_of_the_other_architecture_are_never_had)
+{
+    CHECK(!hth_cpu_has(HTH_CPU_DOTPROD, HTH_CPU_AVX2) && !hth_cpu_has(HTH_CPU_AVX512, HTH_CPU_NEON));
+    CHECK(hth_cpu_has(HTH_CPU_AVX512, HTH_CPU_AVX2) && hth_cpu_has(HTH_CPU_DOTPROD, HTH_CPU_NEON));
+    CHECK(!hth_cpu_has(HTH_CPU_AVX2, HTH_CPU_AVX512) && !hth_cpu_has(HTH_CPU_NEON, HTH_CPU_DOTPROD));
+    CHECK(!hth_cpu_has(HTH_CPU_GENERIC, HTH_CPU_AVX2) && hth_cpu_has(HTH_CPU_GENERIC, HTH_CPU_GENERIC));
+}
+
+TEST(there_is_a_core) { CHECK(hth_cpu_n_core() >= 1); }
+
+TEST_MAIN

@@ -1,0 +1,156 @@
+/* Packing and unpacking of weights: the golden blocks, bit for bit, and bounds for
+ * the rounding of what is packed. */
+#include "base/bits.h"
+#include "kernels/kernels.h"
+#include "support/guard.h"
+#include "support/proof.h"
+#include "support/rows_case.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static hth_kernels table(void)
+{
+    hth_kernels k;
+    hth_kernels_init(&k, hth_cpu_machine());
+    return k;
+}
+
+/* "HBLK", type, blocks, weights of a block, bytes of a block; blocks; floats. */
+static void check_golden(hth_type type)
+{
+    char name[64];
+    snprintf(name, sizeof name, "golden/quant/blocks-%s.bin", rows_type_name(type));
+    const char *path = test_data(name);
+    if (!path) return;
+    size_t size = 0;
+    char *file = test_read_file(path, &size);
+    if (!CHECK(file && size >= 20 && memcmp(file, "HBLK", 4) == 0)) return;
+    CHECK_INT(hth_load_u32(file + 4), type);
+    size_t n_block = hth_load_u32(file + 8), per_block = hth_load_u32(file + 12), bytes = hth_load_u32(file + 16);
+    size_t n = n_block * per_block;
+    CHECK_INT(bytes, rows_bytes(type, per_block));
+    if (CHECK_INT(size, 20 + n_block * bytes + 4 * n)) {
+        float *x = malloc(n * sizeof *x);
+        table().unpack[type]((const uint8_t *)file + 20, n, x);
+        CHECK_BYTES(x, file + 20 + n_block * bytes, 4 * n);
+        free(x);
+    }
+    free(file);
+}
+
+TEST(golden_f16_blocks_unpack_to_the_bit) { check_golden(HTH_TYPE_F16); }
+TEST(golden_bf16_blocks_unpack_to_the_bit) { check_golden(HTH_TYPE_BF16); }
+TEST(golden_q8_0_blocks_unpack_to_the_bit) { check_golden(HTH_TYPE_Q8_0); }
+TEST(golden_q4_0_blocks_unpack_to_the_bit) { check_golden(HTH_TYPE_Q4_0); }
+
+/* ---- rounding --------------------------------------------------------------------------- */
+
+enum { N = 32 * 400 };
+
+static float original[N], back[N];
+static uint8_t packed[4 * N];
+
+static void pack_and_back(hth_type type, proof_kind kind)
+{
+    test_random r = proof_random();
+    proof_fill_f32(&r, kind, original, N);
+    hth_kernels k = table();
+    k.pack[type](original, N, packed);
+    k.unpack[type](packed, N, back);
+}
+
+static double largest_of(const float *x, size_t n)
+{
+    double top = 0;
+    for (size_t i = 0; i < n; i++) top = fabs((double)x[i]) > top ? fabs((double)x[i]) : top;
+    return top;
+}
+
+/* Errors in steps of the block, whose step is its largest magnitude divided by `steps`. */
+static double worst_error_in_steps(double steps)
+{
+    double worst = 0;
+    for (size_t b = 0; b < N / 32; b++) {
+        double step = largest_of(original + 32 * b, 32) / steps;
+        for (size_t i = 32 * b; i < 32 * (b + 1); i++) {
+            double error = step > 0 ? fabs((double)original[i] - (double)back[i]) / step : 0;
+            worst = error > worst ? error : worst;
+        }
+    }
+    return worst;
+}
+
+/* Half a step, and the rounding of the scale (by 2^-11 at most) over 127 steps. */
+TEST(q8_0_errs_by_half_a_step)
+{
+    pack_and_back(HTH_TYPE_Q8_0, PROOF_PLAIN);
+    double worst = worst_error_in_steps(127.0);
+    CHECK(worst > 0.4 && worst < 0.5 + 127.0 / 2048);
+}
+
+/* The largest weight is -8 steps, so the other end reaches 7 only: a whole step there. */
+TEST(q4_0_errs_by_a_step_at_most)
+{
+    pack_and_back(HTH_TYPE_Q4_0, PROOF_PLAIN);
+    double worst = worst_error_in_steps(8.0);
+    CHECK(worst > 0.4 && worst < 1.0 + 8.0 / 2048);
+}
+
+TEST(f32_packs_to_itself)
+{
+    pack_and_back(HTH_TYPE_F32, PROOF_BITS);
+    CHECK_BYTES(original, back, sizeof original);
+}
+
+static void check_relative(hth_type type, double bound)
+{
+    pack_and_back(type, PROOF_PLAIN);
+    double worst = 0;
+    for (size_t i = 0; i < N; i++) {
+        double error = fabs((double)original[i] - (double)back[i]);
+        if (fabs((double)original[i]) > 1e-4 && error / fabs((double)original[i]) > worst)
+            worst = error / fabs((double)original[i]);
+    }
+    CHECK(worst > bound / 2 && worst <= bound);
+}
+
+TEST(f16_errs_by_half_a_unit) { check_relative(HTH_TYPE_F16, 0x1p-11); }
+TEST(bf16_errs_by_half_a_unit) { check_relative(HTH_TYPE_BF16, 0x1p-8); }
+
+/* Zeros stay zeros, and what has no good scale is packed without a fault. */
+TEST(blocks_of_any_numbers_can_be_packed)
+{
+    for (int t = 0; t < ROWS_N_TYPE; t++) {
+        for (int kind = 0; kind < PROOF_N_KIND; kind++) pack_and_back(rows_types[t], (proof_kind)kind);
+        pack_and_back(rows_types[t], PROOF_ZEROS);
+        CHECK(largest_of(back, N) == 0.0);
+    }
+}
+
+/* Both directions between guard pages: no byte outside a row is read or written. */
+TEST(packing_stays_inside_its_rows)
+{
+    hth_kernels k = table();
+    guard x, row;
+    guard_open(&x, 4 * 32 * 40);
+    guard_open(&row, 4 * 32 * 40);
+    test_random r = proof_random();
+    for (size_t n_block = 0; n_block < 40; n_block++)
+        for (int t = 0; t < ROWS_N_TYPE; t++)
+            for (int side = 0; side < 2; side++) {
+                size_t n = 32 * n_block;
+                float *values = guard_place(&x, 4 * n, (guard_side)side, 0);
+                uint8_t *bytes = guard_place(&row, rows_bytes(rows_types[t], n), (guard_side)side, 0);
+                proof_fill_f32(&r, PROOF_PLAIN, values, n);
+                k.pack[rows_types[t]](values, n, bytes);
+                k.unpack[rows_types[t]](bytes, n, values);
+                CHECK(guard_is_whole(&x) && guard_is_whole(&row));
+            }
+    guard_close(&x);
+    guard_close(&row);
+}
+
+TEST_MAIN

@@ -1,0 +1,237 @@
+/* One answer on every machine: a hash of what each entry of the table makes of seeded
+ * inputs, at every level, equals the constant below. The constants hold on x86-64 and
+ * on AArch64; one that changes is a change of docs/arithmetic.md. (A NaN counts as
+ * any NaN: its sign and payload are the machine's.) */
+#include "base/bits.h"
+#include "base/hash.h"
+#include "kernels/kernels.h"
+#include "kernels/math.h"
+#include "support/proof.h"
+#include "support/rows_case.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SEED = 20, N = 1027 };
+
+static uint64_t hash_floats(uint64_t h, float *x, size_t n)
+{
+    proof_one_nan(x, n);
+    return hth_hash_more(h, x, n * sizeof *x);
+}
+
+static uint64_t hash_halves(uint64_t h, uint16_t *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((x[i] & 0x7fffu) > 0x7c00u) x[i] = 0x7e00u;
+    return hth_hash_more(h, x, n * sizeof *x);
+}
+
+/* Calls hash(table) at the reference and every level of this machine. */
+static void check_levels(uint64_t (*hash)(const hth_kernels *k), uint64_t expected)
+{
+    hth_cpu levels[1 + PROOF_MAX_LEVEL] = {HTH_CPU_GENERIC};
+    int n = 1 + proof_levels(levels + 1);
+    for (int i = 0; i < n; i++) {
+        hth_kernels k;
+        hth_kernels_init(&k, levels[i]);
+        uint64_t h = hash(&k);
+        if (h != expected)
+            test_fail(__FILE__, __LINE__, "%s: hash 0x%016llx, expected 0x%016llx", hth_cpu_name(levels[i]),
+                      (unsigned long long)h, (unsigned long long)expected);
+    }
+}
+
+/* ---- rows ------------------------------------------------------------------------------ */
+
+static uint64_t hash_rows_of(const hth_kernels *k, hth_type type)
+{
+    static const size_t blocks[] = {1, 2, 7, 8, 9, 15, 16, 17, 30, 65}, floats[] = {1, 15, 16, 17, 33, 352};
+    bool quantised = rows_quantised(type);
+    size_t n = quantised ? sizeof blocks / sizeof *blocks : sizeof floats / sizeof *floats;
+    rows_case c;
+    uint64_t h = 0;
+    test_random r = {SEED};
+    rows_case_open(&c, 1 << 16, 1 << 14);
+    for (size_t i = 0; i < n; i++)
+        for (int kind = 0; kind < PROOF_N_KIND; kind++) {
+            rows_shape s = {.type = type, .n_row = 7, .n_col = quantised ? 32 * blocks[i] : floats[i], .n_tok = 6};
+            s.kind = (proof_kind)kind, s.list = kind % 4;
+            rows_case_make(&c, &r, &s);
+            k->rows[type](&c.job);
+            h = hash_floats(h, c.job.y, rows_case_n_y(&c));
+        }
+    rows_case_close(&c);
+    return h;
+}
+
+static uint64_t hash_f32(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_F32); }
+static uint64_t hash_f16(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_F16); }
+static uint64_t hash_bf16(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_BF16); }
+static uint64_t hash_q8_0(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_Q8_0); }
+static uint64_t hash_q4_0(const hth_kernels *k) { return hash_rows_of(k, HTH_TYPE_Q4_0); }
+
+TEST(f32_rows_are_the_same_everywhere) { check_levels(hash_f32, 0x26270ca645686b27u); }
+TEST(f16_rows_are_the_same_everywhere) { check_levels(hash_f16, 0x03238cddaa95a5d0u); }
+TEST(bf16_rows_are_the_same_everywhere) { check_levels(hash_bf16, 0x7c57a82bcc2ab2e1u); }
+TEST(q8_0_rows_are_the_same_everywhere) { check_levels(hash_q8_0, 0x7c9eeb1527f13a15u); }
+TEST(q4_0_rows_are_the_same_everywhere) { check_levels(hash_q4_0, 0x2d9fe551ebb169aeu); }
+
+/* ---- vectors ----------------------------------------------------------------------------- */
+
+static float in_a[N], in_b[N], in_c[N], out[N];
+
+static void fill(test_random *r, int kind)
+{
+    proof_fill_f32(r, (proof_kind)kind, in_a, N);
+    proof_fill_f32(r, (proof_kind)kind, in_b, N);
+    proof_fill_f32(r, (proof_kind)kind, in_c, N);
+}
+
+static uint64_t hash_norms(const hth_kernels *k)
+{
+    test_random r = {SEED};
+    uint64_t h = 0;
+    for (int kind = 0; kind < PROOF_N_KIND; kind++) {
+        fill(&r, kind);
+        k->rms_norm(in_a, in_b, N, 1.0f / N, 1e-5f, out);
+        h = hash_floats(h, out, N);
+        k->layer_norm(in_a, in_b, in_c, N, 1.0f / N, 1e-5f, out);
+        h = hash_floats(h, out, N);
+        k->layer_norm(in_a, in_b, NULL, N, 1.0f / N, 1e-5f, out);
+        h = hash_floats(h, out, N);
+    }
+    return h;
+}
+
+static uint64_t hash_elements(const hth_kernels *k)
+{
+    test_random r = {SEED};
+    uint64_t h = 0;
+    for (int kind = 0; kind < PROOF_N_KIND; kind++) {
+        fill(&r, kind);
+        memcpy(out, in_a, sizeof out);
+        k->rope_neighbours(out, in_b, in_c, N / 2);
+        k->rope_halves(out, in_b, in_c, N / 2);
+        h = hash_floats(h, out, N);
+        k->add(in_a, in_b, N, out);
+        h = hash_floats(h, out, N);
+        uint16_t halves[N];
+        k->to_f16(in_a, N, halves);
+        h = hash_halves(h, halves, N);
+        memcpy(out, in_a, sizeof out);
+        k->softmax(out, N);
+        h = hash_floats(h, out, N);
+    }
+    return h;
+}
+
+static uint64_t hash_functions(const hth_kernels *k)
+{
+    hth_map_fn *const maps[] = {k->exp, k->tanh, k->rcp, k->rsqrt};
+    test_random r = {SEED};
+    uint64_t h = 0;
+    for (int kind = 0; kind < PROOF_N_KIND; kind++) {
+        fill(&r, kind);
+        for (int i = 0; i < 4; i++) {
+            maps[i](in_a, N, out);
+            h = hash_floats(h, out, N);
+        }
+        for (int i = 0; i < HTH_N_ACTIVATION; i++) {
+            k->activate[i](in_a, in_b, N, out);
+            h = hash_floats(h, out, N);
+            if (i == HTH_ACTIVATION_DRELU) continue; /* needs a gate */
+            k->activate[i](NULL, in_b, N, out);
+            h = hash_floats(h, out, N);
+        }
+    }
+    return h;
+}
+
+static uint64_t hash_rounding(const hth_kernels *k)
+{
+    enum { BLOCKS = 32 };
+    int8_t q[32 * BLOCKS];
+    float d[BLOCKS];
+    int32_t sum[BLOCKS];
+    test_random r = {SEED};
+    uint64_t h = 0;
+    for (int kind = 0; kind < PROOF_N_KIND; kind++) {
+        fill(&r, kind);
+        k->quant_act(in_a, 32 * BLOCKS, q, d, sum);
+        h = hash_floats(h, d, BLOCKS);
+        h = hth_hash_more(hth_hash_more(h, q, sizeof q), sum, sizeof sum);
+    }
+    return h;
+}
+
+static uint64_t hash_codecs(const hth_kernels *k)
+{
+    enum { N_COL = 1024 };
+    uint8_t row[4 * N_COL];
+    test_random r = {SEED};
+    uint64_t h = 0;
+    for (int kind = 0; kind < PROOF_N_KIND; kind++) {
+        fill(&r, kind);
+        proof_one_nan(in_a, N);
+        for (int t = 0; t < ROWS_N_TYPE; t++) {
+            k->pack[rows_types[t]](in_a, N_COL, row);
+            h = hth_hash_more(h, row, rows_bytes(rows_types[t], N_COL));
+            k->unpack[rows_types[t]](row, N_COL, out);
+            h = hash_floats(h, out, N_COL);
+        }
+    }
+    return h;
+}
+
+static uint64_t hash_attention(const hth_kernels *k)
+{
+    enum { POSITIONS = 300, HEAD = 68 };
+    static uint16_t half_k[POSITIONS * HEAD], half_v[POSITIONS * HEAD];
+    static float float_k[POSITIONS * HEAD], float_v[POSITIONS * HEAD];
+    float scratch[HEAD];
+    test_random r = {SEED};
+    uint64_t h = 0;
+    for (int kind = 0; kind < PROOF_N_KIND; kind++) {
+        fill(&r, PROOF_PLAIN);
+        proof_fill_f16(&r, (proof_kind)kind, half_k, POSITIONS * HEAD);
+        proof_fill_f16(&r, (proof_kind)kind, half_v, POSITIONS * HEAD);
+        proof_fill_f32(&r, (proof_kind)kind, float_k, POSITIONS * HEAD);
+        proof_fill_f32(&r, (proof_kind)kind, float_v, POSITIONS * HEAD);
+        hth_attend job = {.q = in_a, .k = half_k, .v = half_v, .n_pos = POSITIONS, .d_head = HEAD, .scale = 0.125f};
+        job.scratch = scratch, job.y = out;
+        k->attend_f16(&job);
+        h = hash_floats(h, out, HEAD);
+        job.k = float_k, job.v = float_v;
+        k->attend_f32(&job);
+        h = hash_floats(h, out, HEAD);
+    }
+    return h;
+}
+
+TEST(norms_are_the_same_everywhere) { check_levels(hash_norms, 0x0a3187ac15827f35u); }
+TEST(elementwise_kernels_are_the_same_everywhere) { check_levels(hash_elements, 0xd4ec56880667b167u); }
+TEST(functions_and_activations_are_the_same_everywhere) { check_levels(hash_functions, 0x959457bad63cf4adu); }
+TEST(rounded_activations_are_the_same_everywhere) { check_levels(hash_rounding, 0xfdaa993db7a33a63u); }
+TEST(packed_and_unpacked_weights_are_the_same_everywhere) { check_levels(hash_codecs, 0x7e906f7baeb65c0du); }
+TEST(attention_is_the_same_everywhere) { check_levels(hash_attention, 0x8cc202477858d98au); }
+
+/* ---- double precision --------------------------------------------------------------------- */
+
+static uint64_t hash_doubles(const hth_kernels *k)
+{
+    (void)k; /* of no level */
+    test_random r = {SEED};
+    uint64_t h = 0;
+    for (int i = 0; i < 5000; i++) {
+        double x = (double)test_random_float(&r) * 700, size = x < 0 ? -x : x;
+        double values[6] = {hth_exp_d(x), hth_log_d(size), hth_pow_d(size, 0.75), 0, 0, hth_sqrt_d(size)};
+        hth_sincos_d(x * 1000, &values[3], &values[4]);
+        h = hth_hash_more(h, values, sizeof values);
+    }
+    return h;
+}
+
+TEST(double_functions_are_the_same_everywhere) { check_levels(hash_doubles, 0xf178346525501003u); }
+
+TEST_MAIN

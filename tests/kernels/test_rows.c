@@ -1,0 +1,244 @@
+/* The proof of the row kernels: every type at every level of this machine against the
+ * C reference. `--bench` measures instead (support/rows_bench.h). */
+#include "support/rows_bench.h"
+#include "support/rows_case.h"
+
+#include <string.h>
+
+enum { MAX_WEIGHT = 1 << 19, MAX_INPUT = 1 << 17, MAX_Y = 1 << 14 };
+
+static rows_case the_case;
+static float expected[MAX_Y], got[MAX_Y];
+
+typedef struct call {
+    hth_rows_fn *f;
+    hth_rows job;
+} call;
+
+static void do_call(void *p)
+{
+    call *c = p;
+    c->f(&c->job);
+}
+
+static void fail(const char *what, hth_cpu level, size_t i)
+{
+    const rows_shape *s = &the_case.shape;
+    test_fail(__FILE__, __LINE__,
+              "%s at %s: %s, output %zu (expected %a, got %a); %zu rows, %zu columns, %zu tokens, gaps %zu "
+              "and %zu, shift %zu, side %d, %s, list %d",
+              rows_type_name(s->type), hth_cpu_name(level), what, i, i < MAX_Y ? (double)expected[i] : 0.0,
+              i < MAX_Y ? (double)got[i] : 0.0, s->n_row, s->n_col, s->n_tok, s->row_gap, s->y_gap, s->shift,
+              (int)s->side, proof_kind_name(s->kind), s->list);
+}
+
+/* Poisons y, computes rows [first, end) of the case with the level's kernel and copies
+ * y to out. False after a fault, which is reported. */
+static bool compute(hth_cpu level, size_t first, size_t end, float *out)
+{
+    hth_kernels table;
+    hth_kernels_init(&table, level);
+    call c = {table.rows[the_case.shape.type], the_case.job};
+    c.job.first = first, c.job.end = end;
+    size_t size = rows_case_n_y(&the_case) * sizeof(float);
+    memset(the_case.job.y, 0xa5, size);
+    bool ok = guard_call(do_call, &c);
+    if (!ok) fail("memory fault", level, 0);
+    if (ok && !guard_is_whole(&the_case.y)) fail("wrote outside y", level, 0);
+    memcpy(out, the_case.job.y, size);
+    return ok;
+}
+
+static void check_equal(const char *what, hth_cpu level)
+{
+    size_t n = rows_case_n_y(&the_case), i = proof_differ_f32(expected, got, n);
+    if (i < n) fail(what, level, i);
+}
+
+/* Every output must be written and the gaps must not. The poison cannot be a result
+ * by chance in both runs: the reference is poisoned in the same way. */
+static bool compare_with_reference(hth_cpu level)
+{
+    if (!compute(HTH_CPU_GENERIC, 0, the_case.job.end, expected)) return false;
+    if (!compute(level, 0, the_case.job.end, got)) return false;
+    check_equal("not the reference's bits", level);
+    return true;
+}
+
+static rows_shape random_shape(test_random *r, hth_type type)
+{
+    static const size_t gaps[] = {0, 0, 1, 2, 7, 64};
+    bool quantised = rows_quantised(type);
+    uint32_t n = test_random_below(r, quantised ? 12 : 68);
+    if (test_random_below(r, 8) == 0) n = quantised ? 33 + n : 500 + n;
+    /* One draw a statement: the order of draws must not depend on the compiler. */
+    rows_shape s = {.type = type, .n_col = quantised ? 32 * (size_t)(n + 1) : n + 1};
+    s.n_row = test_random_below(r, 12);
+    s.n_tok = 1 + test_random_below(r, 9);
+    s.row_gap = gaps[test_random_below(r, 6)];
+    s.y_gap = gaps[test_random_below(r, 6)];
+    if (test_random_below(r, 3)) s.shift = test_random_below(r, 64);
+    s.side = test_random_below(r, 2) ? GUARD_BEHIND : GUARD_BEFORE;
+    s.kind = (proof_kind)test_random_below(r, PROOF_N_KIND);
+    if (test_random_below(r, 2)) s.list = 1 + (int)test_random_below(r, 3);
+    return s;
+}
+
+static void for_each_level(void (*check)(hth_cpu level, hth_type type, test_random *r))
+{
+    hth_cpu levels[PROOF_MAX_LEVEL];
+    int n_level = proof_levels(levels);
+    if (n_level == 0) test_skip("this machine has the reference only");
+    rows_case_open(&the_case, MAX_WEIGHT, MAX_INPUT);
+    for (int l = 0; l < n_level; l++) {
+        test_random r = proof_random();
+        for (int t = 0; t < ROWS_N_TYPE; t++) check(levels[l], rows_types[t], &r);
+    }
+    rows_case_close(&the_case);
+}
+
+static void random_shapes(hth_cpu level, hth_type type, test_random *r)
+{
+    for (int i = 0; i < 250; i++) {
+        rows_shape s = random_shape(r, type);
+        rows_case_make(&the_case, r, &s);
+        if (!compare_with_reference(level)) return;
+    }
+}
+
+TEST(rows_equal_the_reference_between_guard_pages) { for_each_level(random_shapes); }
+
+/* Every number of blocks (or floats) up to three past twice the unrolled width, at
+ * both pages, every kind of number, one token and a tile with a rest. */
+static void all_widths(hth_cpu level, hth_type type, test_random *r)
+{
+    size_t unit = rows_quantised(type) ? 32 : 1, n = rows_quantised(type) ? 19 : 35;
+    for (size_t i = 1; i <= n; i++) {
+        for (int kind = 0; kind < PROOF_N_KIND; kind++) {
+            rows_shape s = {.type = type, .n_row = 3, .n_col = i * unit, .n_tok = kind % 2 ? 1 : 5};
+            s.kind = (proof_kind)kind;
+            s.side = (i + (size_t)kind / 2) % 2 ? GUARD_BEHIND : GUARD_BEFORE;
+            rows_case_make(&the_case, r, &s);
+            if (!compare_with_reference(level)) return;
+        }
+    }
+}
+
+TEST(rows_equal_the_reference_at_every_width_and_kind_of_number) { for_each_level(all_widths); }
+
+static void all_shifts(hth_cpu level, hth_type type, test_random *r)
+{
+    test_random same = *r;
+    for (size_t shift = 0; shift < 64; shift++) {
+        rows_shape s = {.type = type, .n_row = 3, .n_col = 352, .n_tok = 2, .shift = shift};
+        *r = same;
+        rows_case_make(&the_case, r, &s);
+        if (!compute(level, 0, the_case.job.end, shift == 0 ? expected : got)) return;
+        if (shift > 0) check_equal("result depends on alignment", level);
+    }
+}
+
+TEST(rows_do_not_depend_on_alignment) { for_each_level(all_shifts); }
+
+/* The same outputs in three calls over rows, and in one call for each token. */
+static void cut_calls(hth_cpu level, hth_type type, test_random *r)
+{
+    hth_kernels table;
+    hth_kernels_init(&table, level);
+    for (int i = 0; i < 40; i++) {
+        rows_shape s = random_shape(r, type);
+        rows_case_make(&the_case, r, &s);
+        hth_rows job = the_case.job;
+        if (!compute(level, 0, job.end, expected)) return;
+        size_t n = rows_case_n_y(&the_case), a = job.end / 3, b = a + (job.end - a) / 2;
+        size_t cuts[] = {0, a, b, job.end};
+        memset(job.y, 0xa5, n * sizeof(float));
+        for (int part = 0; part < 3; part++) {
+            job.first = cuts[part], job.end = cuts[part + 1];
+            table.rows[type](&job);
+        }
+        memcpy(got, job.y, n * sizeof(float));
+        check_equal("result depends on the split into rows", level);
+
+        job = the_case.job;
+        memset(job.y, 0xa5, n * sizeof(float));
+        for (size_t t = 0; t < s.n_tok; t++) {
+            hth_rows one = job;
+            if (rows_quantised(type)) {
+                one.act.q += t * job.n_col;
+                one.act.d += t * job.n_col / 32;
+                one.act.sum += t * job.n_col / 32;
+            } else {
+                one.act.x += t * job.n_col;
+            }
+            one.n_tok = 1;
+            one.y += t * job.y_stride;
+            table.rows[type](&one);
+        }
+        memcpy(got, the_case.job.y, n * sizeof(float));
+        check_equal("result depends on the tokens that come together", level);
+    }
+}
+
+TEST(rows_do_not_depend_on_the_split_into_calls) { for_each_level(cut_calls); }
+
+static void full_list(hth_cpu level, hth_type type, test_random *r)
+{
+    for (int i = 0; i < 20; i++) {
+        rows_shape s = random_shape(r, type);
+        s.list = 2;
+        rows_case_make(&the_case, r, &s);
+        if (!compute(level, 0, s.n_row, expected)) return;
+        the_case.job.list = NULL;
+        if (!compute(level, 0, s.n_row, got)) return;
+        check_equal("the full list is not the dense product", level);
+    }
+}
+
+TEST(full_list_equals_dense) { for_each_level(full_list); }
+
+static void empty_list(hth_cpu level, hth_type type, test_random *r)
+{
+    rows_shape s = {.type = type, .n_row = 9, .n_col = 320, .n_tok = 5, .y_gap = 11, .list = 1};
+    rows_case_make(&the_case, r, &s);
+    if (!compute(level, 0, 0, got)) return;
+    size_t n = rows_case_n_y(&the_case);
+    memset(expected, 0xa5, n * sizeof *expected);
+    check_equal("the empty list wrote an output", level);
+}
+
+TEST(empty_list_writes_nothing) { for_each_level(empty_list); }
+
+static void protect_even_rows(bool readable)
+{
+    size_t size = the_case.job.row_size;
+    for (size_t i = 0; i < the_case.shape.n_row; i += 2) guard_protect(the_case.w.p + i * size, size, readable);
+}
+
+/* Rows that fill whole pages; those outside the list cannot be read. */
+static void unreadable_rows(hth_cpu level, hth_type type, test_random *r)
+{
+    static const int32_t list[] = {1, 3};
+    size_t n_col = type == HTH_TYPE_F32 ? 1024 : rows_quantised(type) ? 65536 : 2048;
+    size_t page = guard_page_size();
+    rows_shape s = {.type = type, .n_row = 5, .n_col = n_col, .n_tok = 1, .kind = PROOF_PLAIN};
+    if (rows_bytes(type, n_col) % page != 0) {
+        test_skip("pages of %zu bytes", page);
+        return;
+    }
+    rows_case_make(&the_case, r, &s);
+    the_case.job.list = list;
+    the_case.job.end = 2;
+    if (!compute(HTH_CPU_GENERIC, 0, 2, expected)) return;
+    protect_even_rows(false);
+    if (compute(level, 0, 2, got)) check_equal("the list gives other bits", level);
+    protect_even_rows(true);
+}
+
+TEST(rows_outside_the_list_are_not_read) { for_each_level(unreadable_rows); }
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--bench") == 0) return rows_bench(argc > 2 ? argv[2] : "");
+    return test_run_all(argc, argv);
+}

@@ -1,0 +1,41 @@
+/* What the proofs of kernels share: the seed, the levels of this machine, kinds of
+ * numbers to try, and equality of bits (a NaN equals any NaN). */
+#ifndef HEARTH_TESTS_SUPPORT_PROOF_H
+#define HEARTH_TESTS_SUPPORT_PROOF_H
+
+#include "base/cpu.h"
+#include "support/test.h"
+
+/* A generator that begins at $HEARTH_SEED (default 1); the first call prints it. */
+test_random proof_random(void);
+
+/* Levels above generic that this machine has, lowest first. */
+enum { PROOF_MAX_LEVEL = 4 };
+int proof_levels(hth_cpu levels[PROOF_MAX_LEVEL]);
+
+/* Kinds of floats, from plain to extreme. */
+typedef enum proof_kind {
+    PROOF_PLAIN,     /* within -1..1 */
+    PROOF_ZEROS,     /* of both signs */
+    PROOF_WIDE,      /* all sizes that stay finite in sums of products */
+    PROOF_LARGEST,   /* at the upper end of the format */
+    PROOF_SUBNORMAL, /* smaller than the smallest normal number */
+    PROOF_OUTLIER,   /* one large value among small ones */
+    PROOF_SPECIAL,   /* infinities and NaNs among plain ones */
+    PROOF_BITS,      /* any bits */
+    PROOF_N_KIND,
+} proof_kind;
+const char *proof_kind_name(proof_kind kind);
+void proof_fill_f32(test_random *r, proof_kind kind, float *x, size_t n);
+void proof_fill_f16(test_random *r, proof_kind kind, uint16_t *h, size_t n);
+void proof_fill_bf16(test_random *r, proof_kind kind, uint16_t *h, size_t n);
+void proof_fill_bytes(test_random *r, void *p, size_t n);
+
+/* Index of the first value that differs, or n. */
+size_t proof_differ_f32(const float *a, const float *b, size_t n);
+size_t proof_differ_f16(const uint16_t *a, const uint16_t *b, size_t n);
+
+/* Makes every NaN the same one, so that bytes can be hashed. */
+void proof_one_nan(float *x, size_t n);
+
+#endif

@@ -1,0 +1,126 @@
+/* One gibibyte of weights (more than the caches of any machine known), read once by
+ * each kernel and by a plain loop, in turn; then tiles of tokens over a part that
+ * stays in cache. Figures of one run can be compared with each other, not with
+ * those of another hour. */
+#include "support/rows_bench.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "kernels/kernels.h"
+#include "support/proof.h"
+#include "support/rows_case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_ROUND = 5, N_COL = 4096, N_TOK = 16 };
+static const size_t weight_size = (size_t)1 << 30, cached_size = (size_t)1 << 20;
+
+typedef struct entry {
+    char name[48];
+    hth_rows_fn *f; /* NULL: only load */
+    hth_rows job;
+    double bytes, seconds[N_ROUND];
+} entry;
+
+static uint64_t sink;
+
+/* With the help that the kernels have too: without prefetch one core of some
+ * machines reaches only two thirds. */
+static void load_only(const uint8_t *p, size_t n)
+{
+    uint64_t a = 0, b = 0, c = 0, d = 0;
+    for (size_t i = 0; i + 64 <= n; i += 64) {
+        __builtin_prefetch(p + i + 4096, 0, 3);
+        uint64_t v[8];
+        memcpy(v, p + i, sizeof v);
+        a |= v[0] | v[1], b |= v[2] | v[3], c |= v[4] | v[5], d |= v[6] | v[7];
+    }
+    sink += a + b + c + d;
+}
+
+static void measure(entry *e, int round)
+{
+    uint64_t start = hth_clock_ns();
+    if (e->f) e->f(&e->job);
+    else load_only(e->job.w, (size_t)e->bytes);
+    e->seconds[round] = (double)(hth_clock_ns() - start) * 1e-9;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double print(entry *e, double limit)
+{
+    qsort(e->seconds, N_ROUND, sizeof *e->seconds, by_size);
+    double scale = e->bytes * 1e-9, median = scale / e->seconds[N_ROUND / 2];
+    printf("%-28s %7.2f (%.2f-%.2f) GB/s", e->name, median, scale / e->seconds[N_ROUND - 1],
+           scale / e->seconds[0]);
+    if (limit > 0) printf("  %5.1f %% of load only", 100.0 * median / limit);
+    printf("\n");
+    return median;
+}
+
+typedef struct bench {
+    uint8_t *w;
+    float *x, *d, *y;
+    int8_t *q;
+    int32_t *sum;
+} bench;
+
+static void add_entry(entry *e, const bench *b, hth_cpu level, hth_type type, size_t size, size_t n_tok)
+{
+    hth_kernels table;
+    hth_kernels_init(&table, level);
+    size_t row_size = rows_bytes(type, N_COL), n_row = size / row_size;
+    snprintf(e->name, sizeof e->name, "%s %s %zu tok.%s", rows_type_name(type), hth_cpu_name(level), n_tok,
+             size == cached_size ? " (cache)" : "");
+    e->f = table.rows[type];
+    e->bytes = (double)(n_row * row_size);
+    e->job = (hth_rows){.w = b->w, .row_size = row_size, .n_col = N_COL, .end = n_row, .n_tok = n_tok, .y = b->y,
+                        .y_stride = n_row, .act = {.x = b->x, .q = b->q, .d = b->d, .sum = b->sum}};
+}
+
+static void run_table(const bench *b, const char *filter, size_t size, size_t n_tok)
+{
+    hth_cpu levels[PROOF_MAX_LEVEL];
+    int n_level = proof_levels(levels), n = 1;
+    static entry entries[1 + ROWS_N_TYPE * PROOF_MAX_LEVEL];
+    entries[0] = (entry){.name = "load only", .bytes = (double)size, .job = {.w = b->w}};
+    for (int t = 0; t < ROWS_N_TYPE; t++)
+        for (int l = 0; l < n_level; l++)
+            if (strstr(rows_type_name(rows_types[t]), filter))
+                add_entry(&entries[n++], b, levels[l], rows_types[t], size, n_tok);
+    for (int round = 0; round < N_ROUND; round++)
+        for (int i = 0; i < n; i++) measure(&entries[i], round);
+    double limit = print(&entries[0], 0.0);
+    for (int i = 1; i < n; i++) print(&entries[i], n_tok == 1 ? limit : 0.0);
+}
+
+int rows_bench(const char *filter)
+{
+    test_random r = proof_random();
+    bench b = {.w = hth_pages_alloc(weight_size), .x = hth_alloc(N_COL * N_TOK, 4),
+               .q = hth_alloc(N_COL * N_TOK, 1), .d = hth_alloc(N_COL * N_TOK / 32, 4),
+               .sum = hth_alloc(N_COL * N_TOK / 32, 4), .y = hth_alloc(weight_size / 2048, 4)};
+    if (!b.w || !b.x || !b.q || !b.d || !b.sum || !b.y) return 1;
+    /* Odd bytes of 0x38..0x3f make ordinary floats of every type: subnormal ones
+     * would cost time of their own. */
+    for (size_t i = 0; i < weight_size; i += 8) {
+        uint64_t bits = (test_random_next(&r) & 0x07ff07ff07ff07ffu) | 0x3800380038003800u;
+        memcpy(b.w + i, &bits, 8);
+    }
+    proof_fill_f32(&r, PROOF_PLAIN, b.x, N_COL * N_TOK);
+    hth_kernels table;
+    hth_kernels_init(&table, HTH_CPU_GENERIC);
+    table.quant_act(b.x, N_COL * N_TOK, b.q, b.d, b.sum);
+    run_table(&b, filter, weight_size, 1);
+    run_table(&b, filter, cached_size, 1);
+    run_table(&b, filter, cached_size, N_TOK);
+    hth_pages_free(b.w, weight_size);
+    return 0;
+}
