@@ -73,8 +73,9 @@ static rows_shape random_shape(test_random *r, hth_type type)
     if (test_random_below(r, 8) == 0) n = quantised ? 33 + n : 500 + n;
     /* One draw a statement: the order of draws must not depend on the compiler. */
     rows_shape s = {.type = type, .n_col = quantised ? 32 * (size_t)(n + 1) : n + 1};
-    s.n_row = test_random_below(r, 12);
+    s.n_row = test_random_below(r, 4) ? test_random_below(r, 12) : test_random_below(r, 40);
     s.n_tok = 1 + test_random_below(r, 9);
+    if (n < 16 && test_random_below(r, 8) == 0) s.n_tok = 60 + test_random_below(r, 12);
     s.row_gap = gaps[test_random_below(r, 6)];
     s.y_gap = gaps[test_random_below(r, 6)];
     if (test_random_below(r, 3)) s.shift = test_random_below(r, 64);
