@@ -61,4 +61,15 @@ HTH_INLINE partials add_terms(partials p, const group *g, const int8_t *q, const
 
 #include "kernels/rows_tmpl.h"
 
-void hth_kernels_q4_0_avx512(hth_kernels *k) { k->rows[HTH_TYPE_Q4_0] = rows; }
+enum { OFFSET_SHIFT = 3 };
+
+HTH_INLINE __m256i block_bytes(const uint8_t *p)
+{
+    __m256i twice = _mm256_broadcastsi128_si256(load_128(p + 2));
+    __m256i halves = _mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 0, 4, 4));
+    return _mm256_and_si256(halves, _mm256_set1_epi8(15));
+}
+
+#include "kernels/panel_avx512.h"
+
+void hth_kernels_q4_0_avx512(hth_kernels *k) { k->rows[HTH_TYPE_Q4_0] = rows_by_panel; }

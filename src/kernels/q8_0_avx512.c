@@ -58,4 +58,13 @@ HTH_INLINE partials add_terms(partials p, const group *g, const int8_t *q, const
 
 #include "kernels/rows_tmpl.h"
 
-void hth_kernels_q8_0_avx512(hth_kernels *k) { k->rows[HTH_TYPE_Q8_0] = rows; }
+enum { OFFSET_SHIFT = 7 };
+
+HTH_INLINE __m256i block_bytes(const uint8_t *p)
+{
+    return _mm256_xor_si256(load_256(p + 2), _mm256_set1_epi8((char)0x80));
+}
+
+#include "kernels/panel_avx512.h"
+
+void hth_kernels_q8_0_avx512(hth_kernels *k) { k->rows[HTH_TYPE_Q8_0] = rows_by_panel; }

@@ -3,6 +3,7 @@
 #ifndef HTH_KERNELS_X86_H
 #define HTH_KERNELS_X86_H
 
+#include "base/bits.h"
 #include "kernels/levels.h"
 
 #include <immintrin.h>

@@ -17,7 +17,7 @@ static double half_value(uint16_t h)
 {
     int exponent = h >> 10 & 31, mantissa = h & 1023;
     double magnitude = exponent == 0 ? ldexp(mantissa, -24) : ldexp(1024 + mantissa, exponent - 25);
-    if (exponent == 31) magnitude = mantissa ? NAN : INFINITY;
+    if (exponent == 31) magnitude = mantissa ? (double)NAN : (double)INFINITY;
     return h & 0x8000u ? -magnitude : magnitude;
 }
 

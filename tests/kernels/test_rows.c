@@ -3,6 +3,8 @@
 #include "support/rows_bench.h"
 #include "support/rows_case.h"
 
+#include "base/bits.h"
+
 #include <string.h>
 
 enum { MAX_WEIGHT = 1 << 19, MAX_INPUT = 1 << 17, MAX_Y = 1 << 14 };
@@ -73,8 +75,9 @@ static rows_shape random_shape(test_random *r, hth_type type)
     if (test_random_below(r, 8) == 0) n = quantised ? 33 + n : 500 + n;
     /* One draw a statement: the order of draws must not depend on the compiler. */
     rows_shape s = {.type = type, .n_col = quantised ? 32 * (size_t)(n + 1) : n + 1};
-    s.n_row = test_random_below(r, 12);
+    s.n_row = test_random_below(r, 4) ? test_random_below(r, 12) : test_random_below(r, 40);
     s.n_tok = 1 + test_random_below(r, 9);
+    if (n < 16 && test_random_below(r, 8) == 0) s.n_tok = 60 + test_random_below(r, 12);
     s.row_gap = gaps[test_random_below(r, 6)];
     s.y_gap = gaps[test_random_below(r, 6)];
     if (test_random_below(r, 3)) s.shift = test_random_below(r, 64);
@@ -125,6 +128,28 @@ static void all_widths(hth_cpu level, hth_type type, test_random *r)
 }
 
 TEST(rows_equal_the_reference_at_every_width_and_kind_of_number) { for_each_level(all_widths); }
+
+/* Products too small for a float make partial sums of -0; the padding of a ragged end
+ * must leave them so. Only a row whose sixteen partial sums are all -0 shows it. */
+static void minus_zeros(hth_cpu level, hth_type type, test_random *r)
+{
+    if (rows_quantised(type)) return;
+    for (size_t n_col = 16; n_col < 48; n_col++) {
+        rows_shape s = {.type = type, .n_row = 1, .n_col = n_col, .n_tok = 5, .kind = PROOF_ZEROS};
+        rows_case_make(&the_case, r, &s);
+        float x = -0x1p-149f, w = 0x1p-100f;
+        for (size_t i = 0; i < n_col; i++) {
+            uint8_t *place = the_case.w.p + i * rows_bytes(type, 1);
+            if (type == HTH_TYPE_F32) hth_store_f32(place, w);
+            else hth_store_u16(place, type == HTH_TYPE_F16 ? 1 : hth_f32_to_bf16(w));
+        }
+        for (size_t i = 0; i < n_col * s.n_tok; i++) hth_store_f32(the_case.x.p + 4 * i, x);
+        if (!compare_with_reference(level)) return;
+        CHECK_INT(hth_bits_of(expected[0]), 0x80000000u);
+    }
+}
+
+TEST(ragged_ends_leave_minus_zero_alone) { for_each_level(minus_zeros); }
 
 static void all_shifts(hth_cpu level, hth_type type, test_random *r)
 {
@@ -211,31 +236,59 @@ TEST(empty_list_writes_nothing) { for_each_level(empty_list); }
 
 static void protect_even_rows(bool readable)
 {
-    size_t size = the_case.job.row_size;
-    for (size_t i = 0; i < the_case.shape.n_row; i += 2) guard_protect(the_case.w.p + i * size, size, readable);
+    size_t page = guard_page_size(), stride = the_case.job.row_size;
+    size_t size = rows_bytes(the_case.shape.type, the_case.shape.n_col);
+    for (size_t i = 0; i < the_case.shape.n_row; i += 2)
+        guard_protect(the_case.w.p + i * stride, (size + page - 1) / page * page, readable);
 }
 
-/* Rows that fill whole pages; those outside the list cannot be read. */
-static void unreadable_rows(hth_cpu level, hth_type type, test_random *r)
+/* Rows that begin at a page; the even ones, which are not in the list, cannot be read. */
+static void check_odd_rows(hth_cpu level, test_random *r, const rows_shape *s)
 {
-    static const int32_t list[] = {1, 3};
-    size_t n_col = type == HTH_TYPE_F32 ? 1024 : rows_quantised(type) ? 65536 : 2048;
-    size_t page = guard_page_size();
-    rows_shape s = {.type = type, .n_row = 5, .n_col = n_col, .n_tok = 1, .kind = PROOF_PLAIN};
-    if (rows_bytes(type, n_col) % page != 0) {
-        test_skip("pages of %zu bytes", page);
-        return;
-    }
-    rows_case_make(&the_case, r, &s);
-    the_case.job.list = list;
-    the_case.job.end = 2;
-    if (!compute(HTH_CPU_GENERIC, 0, 2, expected)) return;
+    int32_t odd[20];
+    rows_case_make(&the_case, r, s);
+    the_case.job.list = odd;
+    the_case.job.end = s->n_row / 2;
+    for (size_t i = 0; i < the_case.job.end; i++) odd[i] = (int32_t)(2 * i + 1);
+    if (!compute(HTH_CPU_GENERIC, 0, the_case.job.end, expected)) return;
     protect_even_rows(false);
-    if (compute(level, 0, 2, got)) check_equal("the list gives other bits", level);
+    if (compute(level, 0, the_case.job.end, got)) check_equal("the list gives other bits", level);
     protect_even_rows(true);
 }
 
+/* Once with rows that fill their pages to the last byte, and once with enough rows and
+ * tokens for tiles of both. */
+static void unreadable_rows(hth_cpu level, hth_type type, test_random *r)
+{
+    size_t page = guard_page_size();
+    rows_shape s = {.type = type, .n_row = 5, .n_tok = 1};
+    s.n_col = type == HTH_TYPE_F32 ? 1024 : rows_quantised(type) ? 65536 : 2048;
+    if (rows_bytes(type, s.n_col) % page == 0) check_odd_rows(level, r, &s);
+    s = (rows_shape){.type = type, .n_row = 40, .n_col = 352, .n_tok = 9};
+    s.row_gap = page - rows_bytes(type, s.n_col);
+    if (s.n_row * page <= MAX_WEIGHT) check_odd_rows(level, r, &s);
+}
+
 TEST(rows_outside_the_list_are_not_read) { for_each_level(unreadable_rows); }
+
+/* Rows longer than any block of work that a level cuts. */
+TEST(very_long_rows_equal_the_reference)
+{
+    hth_cpu levels[PROOF_MAX_LEVEL];
+    int n_level = proof_levels(levels);
+    test_random r = proof_random();
+    if (n_level == 0) test_skip("this machine has the reference only");
+    rows_case_open(&the_case, 1 << 20, 1 << 19);
+    for (int l = 0; l < n_level; l++)
+        for (int t = 0; t < ROWS_N_TYPE; t++)
+            for (size_t n_col = 32736; n_col <= 32800; n_col += 32) {
+                rows_shape s = {.type = rows_types[t], .n_row = rows_quantised(rows_types[t]) ? 17 : 3};
+                s.n_col = n_col, s.n_tok = 9;
+                rows_case_make(&the_case, &r, &s);
+                if (!compare_with_reference(levels[l])) break;
+            }
+    rows_case_close(&the_case);
+}
 
 int main(int argc, char **argv)
 {
