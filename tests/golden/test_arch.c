@@ -1,0 +1,69 @@
+/* The dense llama files of golden/arch: the forward pass against double precision,
+ * and one answer on every level, thread count, batch and reader. */
+#include "support/golden.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *const names[] = {
+    "llama-gqa",   "llama-mha-tied", "llama-rope-linear", "llama-yarn",  "llama3-rope_freqs", "llama-bias",
+    "llama-drelu", "llama-reglu",    "llama-relu",        "llama-relu2", "llama-relu2-plain", "llama-geglu",
+};
+enum { N_NAME = sizeof names / sizeof *names };
+
+static bool open_arch(golden *g, const char *name)
+{
+    char model[80], ids[80], truth[80];
+    snprintf(model, sizeof model, "golden/arch/%s.gguf", name);
+    snprintf(ids, sizeof ids, "golden/arch/%s.ids", name);
+    snprintf(truth, sizeof truth, "golden/arch/%s.f32", name);
+    return golden_open(g, model, ids, truth);
+}
+
+static void check_file(const char *name, hearth_kv_type kv, double bound)
+{
+    golden g;
+    if (open_arch(&g, name)) {
+        float *logits = golden_logits(&g, kv);
+        double error = logits ? engine_max_error(logits, g.truth, g.n_truth) : 1.0;
+        printf("     %-20s kv %s: %.2e\n", name, kv == HEARTH_KV_F32 ? "f32" : "f16", error);
+        if (!(error <= bound)) test_fail(__FILE__, __LINE__, "%s: error %g, allowed %g", name, error, bound);
+        if (logits && kv == HEARTH_KV_F32) golden_same_everywhere(&g, kv, logits);
+        else if (logits) golden_same_on_levels(&g, kv, logits);
+        free(logits);
+    }
+    golden_close(&g);
+}
+
+TEST(logits_are_right_and_the_same_everywhere_with_f32_kv)
+{
+    for (int i = 0; i < N_NAME; i++) check_file(names[i], HEARTH_KV_F32, 2e-5);
+}
+
+TEST(logits_are_close_and_the_same_everywhere_with_f16_kv)
+{
+    for (int i = 0; i < N_NAME; i++) check_file(names[i], HEARTH_KV_F16, 5e-3);
+}
+
+TEST(logits_of_the_last_token_are_those_of_all)
+{
+    for (int i = 0; i < N_NAME; i++) {
+        golden g;
+        if (open_arch(&g, names[i])) {
+            engine_setting s = {.n_thread = 2, .n_batch = 64, .kv = HEARTH_KV_F32};
+            hearth_model *model = NULL;
+            float *all = golden_logits(&g, HEARTH_KV_F32);
+            CHECK_OK(hearth_model_open(g.model, NULL, &model, err));
+            float *last = model ? engine_last_logits(model, &s, g.ids, g.n) : NULL;
+            size_t n_vocab = g.n_truth / g.n;
+            if (CHECK(all && last)) CHECK_BYTES(all + g.n_truth - n_vocab, last, n_vocab * sizeof *last);
+            hearth_model_close(model);
+            free(all);
+            free(last);
+        }
+        golden_close(&g);
+    }
+}
+
+TEST_MAIN

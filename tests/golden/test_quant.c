@@ -1,0 +1,86 @@
+/* Block types: as near to the truth as llama.cpp's logits are, one answer everywhere;
+ * what is not supported is refused by name. */
+#include "support/golden.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void check_type(const char *type)
+{
+    char model[80], ids[80], truth[80], theirs[80];
+    size_t n_theirs = 0;
+    golden g;
+    snprintf(model, sizeof model, "golden/quant/llama-%s.gguf", type);
+    snprintf(ids, sizeof ids, "golden/quant/llama-%s.ids", type);
+    snprintf(truth, sizeof truth, "golden/quant/llama-%s.logits.f32", type);
+    snprintf(theirs, sizeof theirs, "golden/quant/llama-%s.llamacpp.f32", type);
+    float *peer = engine_read_floats(test_data(theirs), &n_theirs);
+    if (golden_open(&g, model, ids, truth) && CHECK(peer && n_theirs == g.n_truth)) {
+        float *logits = golden_logits(&g, HEARTH_KV_F32);
+        double ours = logits ? engine_rms_error(logits, g.truth, g.n_truth) : 1.0;
+        double bound = engine_rms_error(peer, g.truth, g.n_truth);
+        printf("     %-5s %.4e, llama.cpp %.4e, ratio %.3f\n", type, ours, bound, ours / bound);
+        if (!(ours <= 1.05 * bound)) test_fail(__FILE__, __LINE__, "%s: too far from the truth", type);
+        if (logits) golden_same_everywhere(&g, HEARTH_KV_F32, logits);
+        free(logits);
+        logits = golden_logits(&g, HEARTH_KV_F16);
+        if (logits) golden_same_on_levels(&g, HEARTH_KV_F16, logits);
+        free(logits);
+    }
+    golden_close(&g);
+    free(peer);
+}
+
+TEST(f16_weights_are_as_near_as_the_peer) { check_type("F16"); }
+TEST(bf16_weights_are_as_near_as_the_peer) { check_type("BF16"); }
+TEST(q8_0_weights_are_as_near_as_the_peer) { check_type("Q8_0"); }
+TEST(q4_0_weights_are_as_near_as_the_peer) { check_type("Q4_0"); }
+
+/* ---- refusals ----------------------------------------------------------------------------- */
+
+static void check_refused(const char *path, const char *what, const char *supported)
+{
+    hearth_model *model = NULL;
+    hearth_error why = {0};
+    const char *at = test_data(path);
+    if (!at) return;
+    CHECK_INT(hearth_model_open(at, NULL, &model, &why), HEARTH_ERROR_UNSUPPORTED);
+    CHECK(model == NULL);
+    if (!strstr(why.message, at) || !strstr(why.message, what) || !strstr(why.message, supported))
+        test_fail(__FILE__, __LINE__, "%s: message lacks '%s' or '%s': %s", path, what, supported, why.message);
+    hearth_model_close(model);
+}
+
+TEST(types_that_are_not_supported_are_refused_with_those_that_are)
+{
+    static const char *const types[] = {"IQ4_NL", "IQ4_XS", "MXFP4", "Q2_K", "Q3_K", "Q4_1", "Q4_K", "Q5_0", "Q5_1", "Q5_K", "Q6_K"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        char path[80];
+        snprintf(path, sizeof path, "golden/quant/llama-%s.gguf", types[i]);
+        check_refused(path, types[i], "Q4_0");
+    }
+}
+
+TEST(architectures_that_are_not_supported_are_refused_with_those_that_are)
+{
+    static const char *const files[][2] = {
+        {"qwen2", "'qwen2'"},   {"qwen3", "'qwen3'"},       {"gemma2", "'gemma2'"},     {"falcon", "'falcon'"},
+        {"opt", "'opt'"},       {"bamboo", "'bamboo'"},     {"qwen2moe", "'qwen2moe'"}, {"qwen3moe", "'qwen3moe'"},
+        {"olmoe", "'olmoe'"},   {"gpt-oss", "'gpt-oss'"},   {"smallthinker-21b", "'smallthinker'"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[80];
+        snprintf(path, sizeof path, "golden/arch/%s.gguf", files[i][0]);
+        check_refused(path, files[i][1], "supported: llama");
+    }
+}
+
+TEST(mixtures_of_experts_are_refused_by_their_key)
+{
+    check_refused("golden/arch/mixtral.gguf", "llama.expert_count", "dense models");
+    check_refused("golden/arch/mixtral-drelu.gguf", "llama.expert_count", "dense models");
+}
+
+TEST_MAIN

@@ -1,0 +1,169 @@
+/* Helpers behind engine.h. Used by tests/golden, tests/engine and tests/model. */
+#define _POSIX_C_SOURCE 200809L
+#include "support/engine.h"
+
+#include "base/cpu.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+size_t engine_levels(const char *names[ENGINE_MAX_LEVELS])
+{
+    size_t n = 0;
+    for (int level = HTH_CPU_GENERIC; level <= HTH_CPU_DOTPROD; level++)
+        if (hth_cpu_has(hth_cpu_machine(), (hth_cpu)level)) names[n++] = hth_cpu_name((hth_cpu)level);
+    return n;
+}
+
+void engine_set_cpu(const char *name)
+{
+    if (name) setenv("HEARTH_CPU", name, 1);
+    else unsetenv("HEARTH_CPU");
+}
+
+/* ---- files ---------------------------------------------------------------------------- */
+
+int32_t *engine_read_ids(const char *path, size_t *n)
+{
+    char *text = path ? test_read_file(path, NULL) : NULL, *at = text, *behind;
+    int32_t *ids = text ? malloc(strlen(text) * sizeof *ids + sizeof *ids) : NULL;
+    if (!ids) return NULL;
+    for (*n = 0;; at = behind) {
+        long id = strtol(at, &behind, 10);
+        if (behind == at) break;
+        ids[(*n)++] = (int32_t)id;
+    }
+    free(text);
+    return ids;
+}
+
+float *engine_read_floats(const char *path, size_t *n)
+{
+    size_t size;
+    char *bytes = path ? test_read_file(path, &size) : NULL;
+    if (!bytes) return NULL;
+    float *x = malloc(size ? size : 1);
+    if (!x) abort();
+    memcpy(x, bytes, size);
+    free(bytes);
+    *n = size / sizeof *x;
+    return x;
+}
+
+/* ---- logits ---------------------------------------------------------------------------- */
+
+typedef struct gathering {
+    float *logits;
+    size_t n_vocab, n;
+} gathering;
+
+static hearth_status gather(void *user, size_t i_token, const float *logits, hearth_error *err)
+{
+    (void)err;
+    gathering *g = user;
+    memcpy(g->logits + i_token * g->n_vocab, logits, g->n_vocab * sizeof *logits);
+    g->n++;
+    return HEARTH_OK;
+}
+
+static hearth_session *open_session(const hearth_model *model, const engine_setting *setting, size_t n_ctx)
+{
+    hearth_session *session = NULL;
+    hearth_session_options o = {(uint32_t)n_ctx, setting->n_batch, setting->n_thread, setting->kv};
+    CHECK_OK(hearth_session_open(model, &o, &session, err));
+    return session;
+}
+
+static size_t n_vocab_of(const hearth_model *model)
+{
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
+    return info.n_vocab;
+}
+
+float *engine_model_logits(const hearth_model *model, const engine_setting *setting, const int32_t *ids, size_t n)
+{
+    gathering g = {.n_vocab = n_vocab_of(model)};
+    hearth_session *session = open_session(model, setting, n);
+    if (!session) return NULL;
+    g.logits = calloc(n * g.n_vocab, sizeof *g.logits);
+    if (!g.logits) abort();
+    CHECK_OK(hearth_session_eval_each(session, ids, n, gather, &g, err));
+    hearth_session_close(session);
+    if (CHECK_INT(g.n, n)) return g.logits;
+    free(g.logits);
+    return NULL;
+}
+
+float *engine_logits(const char *path, const engine_setting *setting, const int32_t *ids, size_t n,
+                     size_t *n_vocab)
+{
+    hearth_model *model = NULL;
+    hearth_model_options o = {.n_thread = setting->n_thread, .mmap = setting->mmap};
+    engine_set_cpu(setting->cpu);
+    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    engine_set_cpu(NULL);
+    if (!model) return NULL;
+    *n_vocab = n_vocab_of(model);
+    float *logits = engine_model_logits(model, setting, ids, n);
+    hearth_model_close(model);
+    return logits;
+}
+
+float *engine_last_logits(const hearth_model *model, const engine_setting *setting, const int32_t *ids, size_t n)
+{
+    size_t size = n_vocab_of(model) * sizeof(float);
+    hearth_session *session = open_session(model, setting, n);
+    if (!session) return NULL;
+    float *logits = malloc(size);
+    if (!logits) abort();
+    CHECK_OK(hearth_session_eval(session, ids, n, err));
+    const float *last = hearth_session_logits(session);
+    if (CHECK(last != NULL)) memcpy(logits, last, size);
+    hearth_session_close(session);
+    return logits;
+}
+
+bool engine_greedy(const hearth_model *model, const engine_setting *setting, const int32_t *ids, size_t n,
+                   int32_t *out, size_t n_predict)
+{
+    size_t n_vocab = n_vocab_of(model);
+    hearth_session *session = open_session(model, setting, n + n_predict);
+    if (!session) return false;
+    hearth_status st = hearth_session_eval(session, ids, n, NULL);
+    for (size_t i = 0; st == HEARTH_OK && i < n_predict; i++) {
+        const float *logits = hearth_session_logits(session);
+        out[i] = 0;
+        for (size_t k = 1; k < n_vocab; k++)
+            if (logits[k] > logits[out[i]]) out[i] = (int32_t)k;
+        st = hearth_session_eval(session, &out[i], 1, NULL);
+    }
+    hearth_session_close(session);
+    return CHECK_INT(st, HEARTH_OK);
+}
+
+/* ---- distances ---------------------------------------------------------------------------- */
+
+double engine_max_error(const float *a, const float *b, size_t n)
+{
+    double most = 0.0, size = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
+        if (!(d <= most)) most = d; /* NaN too */
+        if (fabs((double)b[i]) > size) size = fabs((double)b[i]);
+    }
+    return most / size;
+}
+
+double engine_rms_error(const float *a, const float *b, size_t n)
+{
+    double sum = 0.0, size = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)a[i] - (double)b[i];
+        sum += d * d;
+        size += (double)b[i] * (double)b[i];
+    }
+    return sqrt(sum / size);
+}

@@ -1,0 +1,63 @@
+/* Helpers behind golden.h. Used by tests/golden. */
+#include "support/golden.h"
+
+#include "support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool golden_open(golden *g, const char *model, const char *ids, const char *truth)
+{
+    *g = (golden){.model = test_data(model)};
+    g->ids = engine_read_ids(test_data(ids), &g->n);
+    g->truth = engine_read_floats(test_data(truth), &g->n_truth);
+    return g->model && g->ids && g->truth;
+}
+
+void golden_close(golden *g)
+{
+    free(g->ids);
+    free(g->truth);
+}
+
+float *golden_logits(const golden *g, hearth_kv_type kv)
+{
+    size_t n_vocab = 0;
+    engine_setting plain = {.n_thread = 1, .n_batch = 256, .kv = kv};
+    float *logits = engine_logits(g->model, &plain, g->ids, g->n, &n_vocab);
+    if (logits && CHECK_INT(g->n * n_vocab, g->n_truth)) return logits;
+    free(logits);
+    return NULL;
+}
+
+static void expect_bits(const golden *g, const engine_setting *s, const float *expected)
+{
+    size_t n_vocab = 0;
+    float *logits = engine_logits(g->model, s, g->ids, g->n, &n_vocab);
+    if (logits && memcmp(logits, expected, g->n_truth * sizeof *logits) != 0)
+        test_fail(__FILE__, __LINE__, "%s: other bits with %s, %u threads, batch %u, %s", g->model, s->cpu,
+                  s->n_thread, s->n_batch, s->mmap ? "mmap" : "read");
+    free(logits);
+}
+
+void golden_same_everywhere(const golden *g, hearth_kv_type kv, const float *expected)
+{
+    static const uint32_t threads[] = {1, 2, 3, 4, 7}, batches[] = {256, 1, 7};
+    const char *levels[ENGINE_MAX_LEVELS];
+    size_t n_level = engine_levels(levels);
+    for (size_t l = 0; l < n_level; l++)
+        for (size_t t = 0; t < sizeof threads / sizeof *threads; t++)
+            for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
+                for (int mmap = 0; mmap < 2; mmap++)
+                    expect_bits(g, &(engine_setting){levels[l], threads[t], batches[b], mmap != 0, kv}, expected);
+}
+
+void golden_same_on_levels(const golden *g, hearth_kv_type kv, const float *expected)
+{
+    const char *levels[ENGINE_MAX_LEVELS];
+    size_t n_level = engine_levels(levels);
+    for (size_t l = 0; l < n_level; l++) {
+        expect_bits(g, &(engine_setting){levels[l], 1, 1, false, kv}, expected);
+        expect_bits(g, &(engine_setting){levels[l], 4, 7, true, kv}, expected);
+    }
+}

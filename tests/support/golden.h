@@ -1,0 +1,30 @@
+/* What the golden tests share: one file of ids and true logits, and the same model
+ * under every setting that must not matter. */
+#ifndef HEARTH_TESTS_SUPPORT_GOLDEN_H
+#define HEARTH_TESTS_SUPPORT_GOLDEN_H
+
+#include "support/engine.h"
+
+/* One golden file: ids, and logits [n][n_vocab] in double precision, rounded once. */
+typedef struct golden {
+    const char *model;
+    int32_t *ids;
+    float *truth;
+    size_t n, n_truth;
+} golden;
+
+/* Paths below the folder of test data. False when they are absent: the case is
+ * skipped then. Closed in either case. */
+bool golden_open(golden *g, const char *model, const char *ids, const char *truth);
+void golden_close(golden *g);
+
+/* The logits at the best level, as one prompt, by one thread; freed with free. NULL
+ * after a failed check. */
+float *golden_logits(const golden *g, hearth_kv_type kv);
+
+/* Every level, thread count, batch and reader gives the bits of expected. */
+void golden_same_everywhere(const golden *g, hearth_kv_type kv, const float *expected);
+/* The same over two settings of each level. */
+void golden_same_on_levels(const golden *g, hearth_kv_type kv, const float *expected);
+
+#endif
