@@ -1,0 +1,229 @@
+/* The builder behind tiny_model.h. Used by tests/model, tests/engine and tests/cli. */
+#include "support/tiny_model.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TYPE_U32 = 4, TYPE_I32 = 5, TYPE_F32 = 6, TYPE_TEXT = 8, TYPE_ARRAY = 9, ALIGNMENT = 32 };
+
+/* ---- keys -------------------------------------------------------------------------------- */
+
+static tiny_key *key_of(tiny_model *m, const char *name, uint32_t type)
+{
+    uint32_t i = 0;
+    while (i < m->n_key && strcmp(m->keys[i].name, name) != 0) i++;
+    if (i == m->n_key) m->n_key++;
+    if (m->n_key > sizeof m->keys / sizeof *m->keys) abort();
+    tiny_key *k = &m->keys[i];
+    snprintf(k->name, sizeof k->name, "%s", name);
+    k->type = type;
+    k->value.n = 0;
+    k->gone = false;
+    return k;
+}
+
+void tiny_set(tiny_model *m, const char *key, uint32_t type, uint64_t value, size_t size)
+{
+    gguf_word(&key_of(m, key, type)->value, value, size);
+}
+
+void tiny_set_u32(tiny_model *m, const char *key, uint32_t value) { tiny_set(m, key, TYPE_U32, value, 4); }
+
+void tiny_set_f32(tiny_model *m, const char *key, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    tiny_set(m, key, TYPE_F32, bits, 4);
+}
+
+void tiny_set_text(tiny_model *m, const char *key, const char *value)
+{
+    gguf_text(&key_of(m, key, TYPE_TEXT)->value, value);
+}
+
+static gguf_bytes *array_of(tiny_model *m, const char *key, uint32_t element_type, uint64_t n)
+{
+    gguf_bytes *b = &key_of(m, key, TYPE_ARRAY)->value;
+    gguf_word(b, element_type, 4);
+    gguf_word(b, n, 8);
+    return b;
+}
+
+void tiny_set_array(tiny_model *m, const char *key, const uint32_t *values, uint64_t n)
+{
+    gguf_bytes *b = array_of(m, key, TYPE_U32, n);
+    for (uint64_t i = 0; i < n; i++) gguf_word(b, values[i], 4);
+}
+
+void tiny_drop_key(tiny_model *m, const char *key) { key_of(m, key, 0)->gone = true; }
+
+/* <unk> <s> </s>, 256 byte tokens, eight words. */
+static void set_vocabulary(tiny_model *m)
+{
+    static const char *const words[] = {"<unk>", "<s>", "</s>", "\xe2\x96\x81", "a", "b", "c", "ab", "\xe2\x96\x81""a", "bc", "abc"};
+    gguf_bytes *b = array_of(m, "tokenizer.ggml.tokens", TYPE_TEXT, TINY_VOCAB);
+    for (int i = 0; i < TINY_VOCAB; i++) {
+        char byte[8];
+        snprintf(byte, sizeof byte, "<0x%02X>", (unsigned)(i - 3) & 255);
+        gguf_text(b, i < 3 ? words[i] : i < 259 ? byte : words[i - 256]);
+    }
+    b = array_of(m, "tokenizer.ggml.scores", TYPE_F32, TINY_VOCAB);
+    for (int i = 0; i < TINY_VOCAB; i++) {
+        float score = i < 259 ? 0.0f : (float)(258 - i);
+        uint32_t bits;
+        memcpy(&bits, &score, sizeof bits);
+        gguf_word(b, bits, 4);
+    }
+    b = array_of(m, "tokenizer.ggml.token_type", TYPE_I32, TINY_VOCAB);
+    for (uint64_t i = 0; i < TINY_VOCAB; i++) gguf_word(b, i == 0 ? 2 : i < 3 ? 3 : i < 259 ? 6 : 1, 4);
+}
+
+static void set_keys(tiny_model *m)
+{
+    tiny_set_text(m, "general.architecture", "llama");
+    tiny_set_u32(m, "llama.block_count", TINY_LAYERS);
+    tiny_set_u32(m, "llama.context_length", TINY_CONTEXT);
+    tiny_set_u32(m, "llama.embedding_length", TINY_D_MODEL);
+    tiny_set_u32(m, "llama.feed_forward_length", TINY_D_FF);
+    tiny_set_u32(m, "llama.attention.head_count", TINY_HEADS);
+    tiny_set_u32(m, "llama.attention.head_count_kv", TINY_HEADS_KV);
+    tiny_set_f32(m, "llama.attention.layer_norm_rms_epsilon", 0.01f);
+    tiny_set_text(m, "tokenizer.ggml.model", "llama");
+    set_vocabulary(m);
+    tiny_set_u32(m, "tokenizer.ggml.bos_token_id", 1);
+    tiny_set_u32(m, "tokenizer.ggml.eos_token_id", 2);
+    tiny_set(m, "tokenizer.ggml.add_bos_token", 7, 1, 1);
+}
+
+/* ---- tensors ------------------------------------------------------------------------------- */
+
+void tiny_add_tensor(tiny_model *m, const char *name, uint32_t type, uint32_t n_dim, uint64_t d0, uint64_t d1)
+{
+    tiny_tensor *t = &m->tensors[m->n_tensor++];
+    if (m->n_tensor > sizeof m->tensors / sizeof *m->tensors) abort();
+    *t = (tiny_tensor){.type = type, .n_dim = n_dim, .dim = {d0, d1, 1, 1}};
+    snprintf(t->name, sizeof t->name, "%s", name);
+}
+
+static void add_layer_tensor(tiny_model *m, int i_layer, const char *name, uint64_t d0, uint64_t d1)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s.weight", i_layer, name);
+    tiny_add_tensor(m, full, 0, d1 ? 2 : 1, d0, d1 ? d1 : 1);
+}
+
+static void set_tensors(tiny_model *m)
+{
+    const uint64_t e = TINY_D_MODEL, f = TINY_D_FF, kv = e / TINY_HEADS * TINY_HEADS_KV;
+    tiny_add_tensor(m, "token_embd.weight", 0, 2, e, TINY_VOCAB);
+    for (int i = 0; i < TINY_LAYERS; i++) {
+        add_layer_tensor(m, i, "attn_norm", e, 0);
+        add_layer_tensor(m, i, "attn_q", e, e);
+        add_layer_tensor(m, i, "attn_k", e, kv);
+        add_layer_tensor(m, i, "attn_v", e, kv);
+        add_layer_tensor(m, i, "attn_output", e, e);
+        add_layer_tensor(m, i, "ffn_norm", e, 0);
+        add_layer_tensor(m, i, "ffn_gate", e, f);
+        add_layer_tensor(m, i, "ffn_up", e, f);
+        add_layer_tensor(m, i, "ffn_down", f, e);
+    }
+    tiny_add_tensor(m, "output_norm.weight", 0, 1, e, 1);
+    tiny_add_tensor(m, "output.weight", 0, 2, e, TINY_VOCAB);
+}
+
+tiny_tensor *tiny_find(tiny_model *m, const char *name)
+{
+    for (uint32_t i = 0; i < m->n_tensor; i++)
+        if (strcmp(m->tensors[i].name, name) == 0) return &m->tensors[i];
+    fprintf(stderr, "tiny_find: no tensor %s\n", name);
+    abort();
+}
+
+void tiny_begin(tiny_model *m)
+{
+    *m = (tiny_model){0};
+    set_keys(m);
+    set_tensors(m);
+}
+
+void tiny_free(tiny_model *m)
+{
+    for (uint32_t i = 0; i < m->n_key; i++) gguf_free(&m->keys[i].value);
+}
+
+/* ---- the file ------------------------------------------------------------------------------- */
+
+/* Bytes of the types that tests use: F32, F16, Q4_0, Q8_0, BF16; others pass as Q4_K,
+ * which lies in blocks of 256 weights. */
+static uint64_t data_size(const tiny_tensor *t)
+{
+    uint64_t n = t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3];
+    switch (t->type) {
+    case 0: return 4 * n;
+    case 1:
+    case 30: return 2 * n;
+    case 2: return n / 32 * 18;
+    case 8: return n / 32 * 34;
+    default: return n / 256 * 144;
+    }
+}
+
+static uint64_t aligned(uint64_t n) { return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+/* Header, keys and infos. */
+static gguf_bytes write_directory(const tiny_model *m)
+{
+    gguf_bytes b = {0};
+    uint64_t n_key = 0, n_tensor = 0, at = 0;
+    for (uint32_t i = 0; i < m->n_key; i++) n_key += !m->keys[i].gone;
+    for (uint32_t i = 0; i < m->n_tensor; i++) n_tensor += !m->tensors[i].gone;
+    gguf_header(&b, 3, n_tensor, n_key);
+    for (uint32_t i = 0; i < m->n_key; i++) {
+        if (m->keys[i].gone) continue;
+        gguf_key(&b, m->keys[i].name, m->keys[i].type);
+        gguf_put(&b, m->keys[i].value.data, m->keys[i].value.n);
+    }
+    for (uint32_t i = 0; i < m->n_tensor; i++) {
+        const tiny_tensor *t = &m->tensors[i];
+        if (t->gone) continue;
+        gguf_info(&b, t->name, t->n_dim, t->dim, t->type, at);
+        at += aligned(data_size(t));
+    }
+    gguf_pad(&b, ALIGNMENT);
+    return b;
+}
+
+/* Any bytes will do for other types; floats are small and of either sign. */
+static void write_data(gguf_bytes *b, const tiny_tensor *t, test_random *r)
+{
+    size_t end = b->n + data_size(t);
+    bool norm = strstr(t->name, "norm") != NULL;
+    while (t->type == 0 && b->n < end) {
+        float x = norm ? 1.0f + 0.1f * test_random_float(r) : 0.3f * test_random_float(r);
+        gguf_put(b, &x, sizeof x);
+    }
+    if (b->n < end) gguf_zeros(b, end - b->n);
+    gguf_pad(b, ALIGNMENT);
+}
+
+gguf_bytes tiny_write(const tiny_model *m)
+{
+    gguf_bytes b = write_directory(m);
+    test_random r = {1};
+    for (uint32_t i = 0; i < m->n_tensor; i++)
+        if (!m->tensors[i].gone) write_data(&b, &m->tensors[i], &r);
+    return b;
+}
+
+size_t tiny_data_at(const tiny_model *m, const char *name)
+{
+    gguf_bytes b = write_directory(m);
+    size_t at = b.n;
+    gguf_free(&b);
+    for (uint32_t i = 0; i < m->n_tensor && strcmp(m->tensors[i].name, name) != 0; i++)
+        if (!m->tensors[i].gone) at += aligned(data_size(&m->tensors[i]));
+    return at;
+}
