@@ -168,21 +168,45 @@ static hearth_status cut_clusters(binder *b, uint32_t i_layer, hth_layer *l)
     return HEARTH_OK;
 }
 
+/* A router says that a layer has experts, which the metadata deny. */
+static hearth_status refuse_router(binder *b, uint32_t i_layer)
+{
+    const hth_gguf_tensor *t = find_in_layer(b, i_layer, "ffn_gate_inp.weight");
+    if (!t) return HEARTH_OK;
+    return hth_fail(b->err, HEARTH_ERROR_FORMAT,
+                    "%s: tensor '%s' (info at byte %llu) is there, but %s.expert_count is 0 or missing",
+                    hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at,
+                    b->model->hparams.family->name);
+}
+
+/* The gate of a layer, which all layers have or none. */
+static hearth_status bind_gate(binder *b, uint32_t i, hth_layer *l)
+{
+    const hth_hparams *h = &b->model->hparams;
+    bool first_has = b->model->layers[0].gate.n_row > 0;
+    const hth_gguf_tensor *t = find_in_layer(b, i, "ffn_gate.weight");
+    if (t && i > 0 && !first_has) {
+        find_in_layer(b, 0, "ffn_gate.weight");
+        return missing(b);
+    }
+    if (t) return bind_matrix(b, t, l->d_ff, h->d_model, &l->gate);
+    return h->needs_gate || (i > 0 && first_has) ? missing(b) : HEARTH_OK;
+}
+
 static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
     hearth_status st;
+    if ((st = refuse_router(b, i)) != HEARTH_OK) return st;
     if ((st = bind_vector(b, find_in_layer(b, i, "ffn_norm.weight"), h->d_model, &l->ffn_norm)) != HEARTH_OK)
         return st;
-    const hth_gguf_tensor *gate = find_in_layer(b, i, "ffn_gate.weight");
-    if (gate && (st = bind_matrix(b, gate, l->d_ff, h->d_model, &l->gate)) != HEARTH_OK) return st;
-    if (!gate && h->activation == HTH_ACTIVATION_DRELU) return missing(b);
+    if ((st = bind_gate(b, i, l)) != HEARTH_OK) return st;
     if ((st = bind_matrix(b, find_in_layer(b, i, "ffn_up.weight"), l->d_ff, h->d_model, &l->up)) != HEARTH_OK ||
         (st = bind_matrix(b, find_in_layer(b, i, "ffn_down.weight"), h->d_model, l->d_ff, &l->down)) != HEARTH_OK ||
         (st = bind_optional_vector(b, find_in_layer(b, i, "ffn_up.bias"), l->d_ff, &l->up_bias)) != HEARTH_OK ||
         (st = bind_optional_vector(b, find_in_layer(b, i, "ffn_down.bias"), h->d_model, &l->down_bias)) != HEARTH_OK)
         return st;
-    if (gate) {
+    if (l->gate.n_row > 0) {
         st = bind_optional_vector(b, find_in_layer(b, i, "ffn_gate.bias"), l->d_ff, &l->gate_bias);
         if (st != HEARTH_OK) return st;
     }

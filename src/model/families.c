@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const hth_family families[] = {
-    {.name = "llama", .rope = HTH_ROPE_NEIGHBOURS, .activation = HTH_ACTIVATION_SILU, .rope_freqs = true},
+    {.name = "llama", .rope = HTH_ROPE_NEIGHBOURS, .activation = HTH_ACTIVATION_SILU, .gated = true, .rope_freqs = true},
 };
 
 static bool text_is(hth_text text, const char *name)
@@ -21,22 +21,25 @@ const hth_family *hth_family_find(hth_text name)
 
 const char *hth_family_list(void) { return "llama"; }
 
-/* The gated form carries the first name, the plain form the second: both mean
- * the same function; whether there is a gate is decided by the tensors. */
+/* Some names are those of gated forms and ask for a gate tensor; with the others the
+ * tensors decide. */
 static const struct {
     const char *name;
     hth_activation activation;
+    bool needs_gate;
 } activation_names[] = {
-    {"swiglu", HTH_ACTIVATION_SILU}, {"silu", HTH_ACTIVATION_SILU},   {"geglu", HTH_ACTIVATION_GELU},
-    {"gelu", HTH_ACTIVATION_GELU},   {"reglu", HTH_ACTIVATION_RELU},  {"relu", HTH_ACTIVATION_RELU},
-    {"relu2", HTH_ACTIVATION_RELU2}, {"drelu", HTH_ACTIVATION_DRELU},
+    {"swiglu", HTH_ACTIVATION_SILU, false}, {"silu", HTH_ACTIVATION_SILU, false},
+    {"geglu", HTH_ACTIVATION_GELU, true},  {"gelu", HTH_ACTIVATION_GELU, false},
+    {"reglu", HTH_ACTIVATION_RELU, true},  {"relu", HTH_ACTIVATION_RELU, false},
+    {"drelu", HTH_ACTIVATION_DRELU, true}, {"relu2", HTH_ACTIVATION_RELU2, false},
 };
 
-bool hth_activation_by_name(hth_text name, hth_activation *activation)
+bool hth_activation_by_name(hth_text name, hth_activation *activation, bool *needs_gate)
 {
     for (size_t i = 0; i < sizeof activation_names / sizeof *activation_names; i++) {
         if (!text_is(name, activation_names[i].name)) continue;
         *activation = activation_names[i].activation;
+        *needs_gate = activation_names[i].needs_gate;
         return true;
     }
     return false;

@@ -15,6 +15,7 @@ typedef struct hth_family {
     const char *name; /* value of general.architecture, prefix of its keys */
     hth_rope_kind rope;
     hth_activation activation; /* where the file names none */
+    bool gated;                /* that one cannot do without a gate */
     bool rope_freqs;           /* may carry rope_freqs.weight */
 } hth_family;
 
@@ -24,8 +25,9 @@ const hth_family *hth_family_find(hth_text name);
 /* "llama, ...": for messages. */
 const char *hth_family_list(void);
 
-/* The value of hearth.ffn.activation; false when unknown. */
-bool hth_activation_by_name(hth_text name, hth_activation *activation);
+/* The value of hearth.ffn.activation, and whether that form cannot do without a
+ * gate; false when unknown. */
+bool hth_activation_by_name(hth_text name, hth_activation *activation, bool *needs_gate);
 const char *hth_activation_name(hth_activation activation);
 /* Whether a neuron may give an exact zero. */
 bool hth_activation_is_sparse(hth_activation activation);

@@ -17,6 +17,9 @@ enum {
     MAX_CONTEXT = 16777216,
 };
 
+/* Below this the angles of a long context would leave the range of sine and cosine. */
+static const double MIN_ROPE_FACTOR = 1e-3;
+
 typedef struct reader {
     const hth_gguf *file;
     const char *arch;
@@ -201,14 +204,17 @@ static hearth_status read_rope(reader *r, hth_hparams *h)
     if (st != HEARTH_OK) return st;
     if (rope->n_rot % 2 != 0)
         return hth_fail(r->err, HEARTH_ERROR_FORMAT,
-                        "%s: %u dimensions rotate (key_length or rope.dimension_count): an even number is wanted",
-                        hth_gguf_path(r->file), rope->n_rot);
+                        "%s: %s (default: attention.key_length) is %u: an even number is wanted",
+                        hth_gguf_path(r->file), r->key, rope->n_rot);
     if ((st = read_float(r, "rope.freq_base", 1e-3, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;
     if ((st = read_scaling_type(r, rope)) != HEARTH_OK) return st;
     bool found;
     if ((st = read_float(r, "rope.scaling.factor", 0.0, 1e6, &rope->factor, &found)) != HEARTH_OK) return st;
     if (!found && (st = read_float(r, "rope.scale_linear", 0.0, 1e6, &rope->factor, NULL)) != HEARTH_OK)
         return st;
+    if (rope->factor != 0.0 && rope->factor < MIN_ROPE_FACTOR)
+        return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s is %g, allowed are 0 (none) and %g to 1e+06",
+                        hth_gguf_path(r->file), r->key, rope->factor, MIN_ROPE_FACTOR);
     if (rope->factor == 0.0 || rope->scaling == HTH_SCALING_NONE) rope->factor = 1.0;
     uint32_t original = h->n_ctx_train;
     if ((st = read_size(r, "rope.scaling.original_context_length", 1, MAX_CONTEXT, &original)) != HEARTH_OK)
@@ -223,7 +229,8 @@ static hearth_status read_activation(reader *r, hth_hparams *h)
     bool found;
     hearth_status st = hth_gguf_get_text(r->file, "hearth.ffn.activation", &name, &found, r->err);
     h->activation = h->family->activation;
-    if (st != HEARTH_OK || !found || hth_activation_by_name(name, &h->activation)) return st;
+    h->needs_gate = h->family->gated;
+    if (st != HEARTH_OK || !found || hth_activation_by_name(name, &h->activation, &h->needs_gate)) return st;
     char shown[80];
     return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
                     "%s: hearth.ffn.activation '%s' is not known; known: swiglu, silu, geglu, gelu, reglu, relu, relu2, drelu",

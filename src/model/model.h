@@ -32,6 +32,7 @@ typedef struct hth_hparams {
     float norm_eps;
     hth_rope rope;
     hth_activation activation;
+    bool needs_gate; /* the activation was named by its gated form */
 } hth_hparams;
 
 typedef struct hth_layer {
