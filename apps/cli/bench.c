@@ -17,7 +17,7 @@ static const option_spec options[] = {
     {0},
 };
 
-enum { MAX_TESTS = 32, PROBE_SIZE = 512 << 20 };
+enum { MAX_TESTS = 2 * OPTION_LIST_MAX, PROBE_SIZE = 512 << 20 };
 
 typedef struct test {
     uint64_t n_prompt, n_predict; /* one of them is 0 */
@@ -143,8 +143,8 @@ static void print_json(bench *b)
 
 static uint64_t add_tests(bench *b, const args *a, const char *option, uint64_t otherwise)
 {
-    uint64_t lengths[MAX_TESTS / 2] = {otherwise}, most = 0;
-    size_t n = args_list(a, option, lengths, MAX_TESTS / 2);
+    uint64_t lengths[OPTION_LIST_MAX] = {otherwise}, most = 0;
+    size_t n = args_list(a, option, lengths, OPTION_LIST_MAX);
     if (n == 0) n = 1;
     for (size_t i = 0; i < n; i++) {
         if (lengths[i] == 0) continue;
@@ -209,8 +209,8 @@ const verb verb_bench = {
     .n_operand_min = 0,
     .n_operand_max = 1,
     .summary = "measure speed beside the machine's memory bandwidth",
-    .details = "Tokens/s as median and spread; for generation also bytes of weights per second and the\n"
-               "share of the bandwidth that a loop of loads reached just before each sample.\n",
+    .details = "Tokens/s as median and spread; for generation also bytes of weights per second\n"
+               "and the share of the bandwidth that a loop of loads reached before each sample.\n",
     .example = "hearth bench model.gguf -p 128,512 -n 64 -t 1",
     .groups = {options, model_options},
     .run = run,

@@ -12,8 +12,8 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"ctx", 'c', OPTION_UINT, "N", "context for the memory estimate; default: the model's, at most 4096", 1, 16777216, NULL, false},
-    {"all", 0, OPTION_FLAG, NULL, "show arrays and long texts whole, and every tensor", 0, 0, NULL, false},
+    {"ctx", 'c', OPTION_UINT, "N", "context to estimate for; default: at most 4096", 1, 16777216, NULL, false},
+    {"all", 0, OPTION_FLAG, NULL, "show arrays and texts whole, and every tensor", 0, 0, NULL, false},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, false},
     {0},
 };
@@ -277,8 +277,8 @@ const verb verb_inspect = {
     .n_operand_min = 1,
     .n_operand_max = 1,
     .summary = "show what is in a model file, and the memory that a run needs",
-    .details = "Metadata, tensors by type and bytes, and the bytes of weights, KV cache and workspace.\n"
-               "Works for every well-formed GGUF file, also one that cannot be run; then it says why.\n",
+    .details = "Metadata, tensors by type and bytes, and the bytes of weights, KV cache and\n"
+               "workspace. Works for every well-formed GGUF file; says why one cannot be run.\n",
     .example = "hearth inspect model.gguf -c 8192",
     .groups = {options},
     .run = run,

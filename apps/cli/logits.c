@@ -1,20 +1,18 @@
 /* hearth logits: the logits of every position of a list of ids, as raw floats. */
 #include "cli/verbs.h"
 #include "common/model_args.h"
+#include "file/gguf_sink.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const option_spec options[] = {
-    {"ids", 0, OPTION_FILE, "FILE", "token ids, decimal, with white space between; - is stdin", 0, 0, NULL, false},
-    {"output", 'o', OPTION_FILE, "FILE", "where to write", 0, 0, NULL, false},
+    {"ids", 0, OPTION_FILE, "FILE", "decimal ids, white space between; - is stdin", 0, 0, NULL, false},
+    {"output", 'o', OPTION_FILE, "FILE", "where to write; appears when it is complete", 0, 0, NULL, false},
     {0},
 };
 
 typedef struct sink {
-    FILE *out;
-    const char *path;
+    hth_gguf_sink file;
     size_t n_vocab;
 } sink;
 
@@ -27,25 +25,18 @@ static hearth_status write_logits(void *user, size_t i_token, const float *logit
         *err = (hearth_error){HEARTH_ERROR_CANCELLED, "interrupted; nothing was kept"};
         return HEARTH_ERROR_CANCELLED;
     }
-    if (fwrite(logits, sizeof *logits, s->n_vocab, s->out) == s->n_vocab) return HEARTH_OK;
-    err->status = HEARTH_ERROR_IO;
-    snprintf(err->message, sizeof err->message, "%s: %s", s->path, strerror(errno));
-    return err->status;
+    return hth_gguf_sink_write(&s->file, logits, s->n_vocab * sizeof *logits, err);
 }
 
 static int write_all(hearth_session *session, const int32_t *ids, size_t n, const char *path, size_t n_vocab)
 {
     hearth_error err;
-    sink s = {fopen(path, "wb"), path, n_vocab};
-    if (!s.out) return report_text("%s: %s", path, strerror(errno));
-    hearth_status st = hearth_session_eval_each(session, ids, n, write_logits, &s, &err);
-    if (fclose(s.out) != 0 && st == HEARTH_OK) {
-        remove(path);
-        return report_text("%s: %s", path, strerror(errno));
-    }
-    if (st == HEARTH_OK) return 0;
-    remove(path);
-    return report(&err);
+    sink s = {.n_vocab = n_vocab};
+    hearth_status st = hth_gguf_sink_open(&s.file, path, &err);
+    if (st == HEARTH_OK) st = hearth_session_eval_each(session, ids, n, write_logits, &s, &err);
+    if (st == HEARTH_OK) st = hth_gguf_sink_finish(&s.file, &err);
+    hth_gguf_sink_close(&s.file);
+    return st == HEARTH_OK ? 0 : report(&err);
 }
 
 static int run(const args *a)

@@ -13,6 +13,8 @@ static const option_spec options[] = {
     {0},
 };
 
+enum { MIN_WINDOW = 3 };
+
 static bool show(void *user, uint64_t done, uint64_t total)
 {
     progress_update(user, done, total);
@@ -52,6 +54,8 @@ static int run(const args *a)
     size_t n;
     int status = EXIT_OTHER;
     if (!path) return usage_error("perplexity needs -f FILE");
+    if (args_uint(a, "ctx", MIN_WINDOW) < MIN_WINDOW)
+        return usage_error("perplexity --ctx: a window of fewer than %d tokens scores none", MIN_WINDOW);
     char *text = read_whole(path, &n);
     if (!text) return EXIT_OTHER;
     catch_interrupt();
@@ -77,8 +81,8 @@ const verb verb_perplexity = {
     .n_operand_min = 1,
     .n_operand_max = 1,
     .summary = "measure how well a model foretells a text",
-    .details = "As llama-perplexity defines it: windows of -c tokens, the second half of each scored,\n"
-               "a begin-of-text token in front of each. One trailing newline of the file is dropped.\n",
+    .details = "As llama-perplexity defines it: windows of -c tokens, each with a begin-of-text\n"
+               "token in front, the second half scored. One last newline of FILE is dropped.\n",
     .example = "hearth perplexity model.gguf -f text.txt -c 512",
     .groups = {options, model_options},
     .run = run,

@@ -4,9 +4,9 @@
 #include "convert/quantize.h"
 
 static const option_spec options[] = {
-    {"keep-output", 0, OPTION_CHOICE, "TYPE", "type of the output matrix (or the embedding that serves as one)", 0, 0,
+    {"keep-output", 0, OPTION_CHOICE, "TYPE", "type of the output matrix, or of a tied embedding", 0, 0,
      "f32|f16|bf16|q8_0|q4_0", false},
-    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core. Never changes a result", 1, 256, NULL, false},
+    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, false},
     {0},
 };
 
@@ -50,9 +50,9 @@ const verb verb_quantize = {
     .n_operand_min = 3,
     .n_operand_max = 3,
     .summary = "write a model file with its matrices in another type",
-    .details = "TYPE is q8_0, q4_0, f16, bf16 or f32; IN holds F32, F16 or BF16. Vectors stay as they\n"
-               "are. A matrix whose rows do not fit the type's blocks is kept in F16, with a warning.\n"
-               "OUT appears when it is complete.\n",
+    .details = "TYPE is q8_0, q4_0, f16, bf16 or f32; IN holds F32, F16 or BF16. Vectors stay\n"
+               "as they are. A matrix whose rows do not fit the type's blocks is kept in F16,\n"
+               "with a warning. OUT appears when it is complete.\n",
     .example = "hearth quantize model-f16.gguf model-q8_0.gguf q8_0",
     .groups = {options},
     .run = run,

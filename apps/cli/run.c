@@ -8,14 +8,14 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text to continue; default: none, the model begins by itself", 0, 0, NULL, false},
-    {"file", 'f', OPTION_FILE, "FILE", "a file with the prompt, every byte of it; - is stdin", 0, 0, NULL, false},
-    {"predict", 'n', OPTION_UINT, "N", "at most N tokens; default: to the end of the text or the context", 0, 16777216, NULL, false},
+    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text to continue; default: none", 0, 0, NULL, false},
+    {"file", 'f', OPTION_FILE, "FILE", "a file with the prompt, all of it; - is stdin", 0, 0, NULL, false},
+    {"predict", 'n', OPTION_UINT, "N", "at most N tokens; default: to the end of the text", 0, 16777216, NULL, false},
     {"stop", 0, OPTION_TEXT, "TEXT", "end before this text; may be given often", 0, 0, NULL, true},
     {"ignore-eos", 0, OPTION_FLAG, NULL, "go on after the end-of-text token", 0, 0, NULL, false},
-    {"special", 0, OPTION_FLAG, NULL, "texts of control tokens in the prompt become these tokens", 0, 0, NULL, false},
+    {"special", 0, OPTION_FLAG, NULL, "take texts of control tokens as these tokens", 0, 0, NULL, false},
     {"no-echo", 0, OPTION_FLAG, NULL, "do not print the prompt", 0, 0, NULL, false},
-    {"stats", 0, OPTION_FLAG, NULL, "print times, rates and the share of live neurons on stderr", 0, 0, NULL, false},
+    {"stats", 0, OPTION_FLAG, NULL, "print rates and shares of live neurons at the end", 0, 0, NULL, false},
     {"json", 0, OPTION_FLAG, NULL, "print one JSON object at the end, with all ids", 0, 0, NULL, false},
     {"raw", 0, OPTION_FLAG, NULL, "do not make terminal escapes visible", 0, 0, NULL, false},
     {0},
@@ -137,7 +137,10 @@ static bool eval_prompt(generation *g, hearth_error *err)
         hearth_sampler_accept(g->sampler, g->prompt[i]);
     }
     g->n_echo = g->text.n;
-    if (!show_until(g, g->n_echo)) return true;
+    if (!show_until(g, g->n_echo)) {
+        g->end = "output closed";
+        return true;
+    }
     if (hearth_session_eval(g->session, g->prompt, g->n_prompt, err) != HEARTH_OK) return false;
     g->prompt_seconds = seconds_now() - start;
     return true;
@@ -180,7 +183,10 @@ static bool generate(generation *g, hearth_error *err)
     const char *tail;
     size_t n;
     hearth_decoder_flush(g->decoder, &tail, &n);
-    if (strcmp(g->end, "stop text") != 0 && !append(&g->text, tail, n)) return false;
+    if (strcmp(g->end, "stop text") != 0 && !append(&g->text, tail, n)) {
+        *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the text"};
+        return false;
+    }
     show_until(g, g->text.n);
     return true;
 }

@@ -8,12 +8,12 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text; without it, and without -f, it is read from stdin", 0, 0, NULL, false},
+    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text; without it and -f it is read from stdin", 0, 0, NULL, false},
     {"file", 'f', OPTION_FILE, "FILE", "a file with the text, every byte of it", 0, 0, NULL, false},
     {"ids", 0, OPTION_FLAG, NULL, "print ids on one line (the default)", 0, 0, NULL, false},
-    {"pieces", 0, OPTION_FLAG, NULL, "print id and text of each token on a line of its own", 0, 0, NULL, false},
+    {"pieces", 0, OPTION_FLAG, NULL, "print id and text of each token on its own line", 0, 0, NULL, false},
     {"no-bos", 0, OPTION_FLAG, NULL, "add no begin- or end-of-text token", 0, 0, NULL, false},
-    {"special", 0, OPTION_FLAG, NULL, "texts of control tokens become these tokens", 0, 0, NULL, false},
+    {"special", 0, OPTION_FLAG, NULL, "take texts of control tokens as these tokens", 0, 0, NULL, false},
     {0},
 };
 
@@ -76,7 +76,7 @@ const verb verb_tokenize = {
     .n_operand_min = 1,
     .n_operand_max = 1,
     .summary = "turn text into token ids",
-    .details = "Every byte counts, a last newline too. The file may be a vocabulary without weights.\n",
+    .details = "Every byte counts, a last newline too. A vocabulary without weights serves.\n",
     .example = "hearth tokenize model.gguf -p \"Once upon a time\" --pieces",
     .groups = {options},
     .run = run,

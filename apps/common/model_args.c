@@ -6,11 +6,11 @@
 #include <string.h>
 
 const option_spec model_options[] = {
-    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core. Never changes a result", 1, 256, NULL, false},
-    {"ctx", 'c', OPTION_UINT, "N", "context: how many tokens fit; default: the model's, at most 4096", 1, 16777216, NULL, false},
+    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, false},
+    {"ctx", 'c', OPTION_UINT, "N", "tokens that fit; default: the model's, at most 4096", 1, 16777216, NULL, false},
     {"kv", 0, OPTION_CHOICE, "TYPE", "type of the KV cache, f16 or f32; default f16", 0, 0, "f16|f32", false},
     {"mmap", 0, OPTION_FLAG, NULL, "map the file in place of reading it", 0, 0, NULL, false},
-    {"batch", 0, OPTION_UINT, "N", "prompt tokens computed at once; default 256. Never changes a result", 1, 65536, NULL, false},
+    {"batch", 0, OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL, false},
     {0},
 };
 
@@ -18,17 +18,19 @@ const option_spec sampling_options[] = {
     {"temperature", 0, OPTION_FLOAT, "X", "0 is greedy; default 0.8", 0, 100, NULL, false},
     {"greedy", 0, OPTION_FLAG, NULL, "always the likeliest token: temperature 0", 0, 0, NULL, false},
     {"top-k", 0, OPTION_UINT, "N", "keep the N likeliest tokens; 0: all; default 40", 0, 4194304, NULL, false},
-    {"top-p", 0, OPTION_FLOAT, "X", "keep the likeliest tokens up to this probability; default 0.95", 0, 1, NULL, false},
-    {"min-p", 0, OPTION_FLOAT, "X", "keep tokens of at least X times the best probability; default 0.05", 0, 1, NULL, false},
+    {"top-p", 0, OPTION_FLOAT, "X", "keep the likeliest up to this sum; default 0.95", 0, 1, NULL, false},
+    {"min-p", 0, OPTION_FLOAT, "X", "keep those of X times the best; default 0.05", 0, 1, NULL, false},
     {"typical", 0, OPTION_FLOAT, "X", "locally typical sampling; default 1: off", 0, 1, NULL, false},
     {"repeat-penalty", 0, OPTION_FLOAT, "X", "weaken tokens seen lately; default 1: off", 0.01, 100, NULL, false},
     {"presence-penalty", 0, OPTION_FLOAT, "X", "subtract X from tokens seen lately; default 0", -100, 100, NULL, false},
-    {"frequency-penalty", 0, OPTION_FLOAT, "X", "subtract X for each time seen lately; default 0", -100, 100, NULL, false},
+    {"frequency-penalty", 0, OPTION_FLOAT, "X", "subtract X for each time seen; default 0", -100, 100, NULL, false},
     {"repeat-last-n", 0, OPTION_INT, "N", "how far back lately reaches; -1: all; default 64", -1, 1048576, NULL, false},
-    {"logit-bias", 0, OPTION_TEXT, "ID=X", "add X to the logit of token ID; may be given often", 0, 0, NULL, true},
+    {"logit-bias", 0, OPTION_TEXT, "ID=X", "add X to the logit of a token; may be given often", 0, 0, NULL, true},
     {"seed", 0, OPTION_UINT, "N", "same seed, same text; default 0", 0, 18446744073709551615.0, NULL, false},
     {0},
 };
+
+#define EMBEDDED_NAME "(embedded model)"
 
 /* ---- models ------------------------------------------------------------------------- */
 
@@ -59,7 +61,7 @@ bool open_model(const args *a, const char *path, hearth_model **model)
     if (path) {
         st = hearth_model_open(path, &o, model, &err);
     } else {
-        st = hearth_model_open_memory(embedded_model, embedded_model_size, "(embedded model)", &o, model, &err);
+        st = hearth_model_open_memory(embedded_model, embedded_model_size, EMBEDDED_NAME, &o, model, &err);
     }
     progress_end(&p);
     if (st != HEARTH_OK) report(&err);
@@ -83,10 +85,12 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
 {
     hearth_model_info info;
     hearth_model_get_info(model, &info);
+    const char *where = args_has(a, "mmap") ? "mapped" : "read into memory";
+    if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
     fprintf(stderr, "hearth: %s (%s, %.1f M parameters, %.1f MB); selector dense; on the CPU (%s), %u thread%s; kv %s; %s\n",
             info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6, info.cpu,
             hearth_session_n_thread(session), hearth_session_n_thread(session) == 1 ? "" : "s",
-            args_text(a, "kv", "f16"), args_has(a, "mmap") ? "mapped" : "read into memory");
+            args_text(a, "kv", "f16"), where);
 }
 
 /* ---- samplers ------------------------------------------------------------------------ */

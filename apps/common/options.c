@@ -2,6 +2,8 @@
  * every value is checked here, so verbs see good ones only. */
 #include "common/options.h"
 
+#include "common/output.h"
+
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,9 +29,7 @@ int usage_error(const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    fputs("hearth: ", stderr);
-    vfprintf(stderr, format, list);
-    fputc('\n', stderr);
+    print_failure(format, list);
     va_end(list);
     return EXIT_USAGE;
 }
@@ -90,6 +90,7 @@ static bool is_choice(const char *choices, const char *value)
 static int check_list(const option_spec *o, const char *value)
 {
     char part[32];
+    unsigned n_part = 0;
     for (const char *p = value;; p++) {
         size_t n = strcspn(p, ",");
         uint64_t v;
@@ -98,6 +99,7 @@ static int check_list(const option_spec *o, const char *value)
         part[n] = '\0';
         if (!parse_uint(part, &v)) return usage_error("--%s %s: numbers with commas are wanted", o->name, value);
         if ((double)v < o->min || (double)v > o->max) return out_of_range(o, part);
+        if (++n_part > OPTION_LIST_MAX) return usage_error("--%s: more than %d numbers", o->name, OPTION_LIST_MAX);
         p += n;
         if (!*p) return 0;
     }

@@ -9,6 +9,8 @@
 
 enum { EXIT_OTHER = 1, EXIT_USAGE = 2 };
 
+enum { OPTION_LIST_MAX = 16 }; /* numbers of one list */
+
 typedef enum option_kind {
     OPTION_FLAG,
     OPTION_UINT,      /* min..max */

@@ -20,14 +20,24 @@ int report(const hearth_error *err)
     return EXIT_OTHER;
 }
 
+void print_failure(const char *format, va_list list)
+{
+    char line[1000];
+    fflush(stdout);
+    vsnprintf(line, sizeof line, format, list);
+    fputs("hearth: ", stderr);
+    for (const char *p = line; *p; p++) {
+        if ((unsigned char)*p < 0x20 || *p == 0x7f) fprintf(stderr, "\\x%02x", (unsigned)*p);
+        else fputc(*p, stderr);
+    }
+    fputc('\n', stderr);
+}
+
 int report_text(const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    fflush(stdout);
-    fputs("hearth: ", stderr);
-    vfprintf(stderr, format, list);
-    fputc('\n', stderr);
+    print_failure(format, list);
     va_end(list);
     return EXIT_OTHER;
 }

@@ -4,11 +4,14 @@
 #define HEARTH_APPS_COMMON_OUTPUT_H
 
 #include <hearth/hearth.h>
+#include <stdarg.h>
 #include <stdio.h>
 
 /* Prints "hearth: message" and returns EXIT_OTHER; ARGUMENT keeps that too: the
  * usage was right, the value was not. */
 int report(const hearth_error *err);
+/* Prints "hearth: ..." as one line: control bytes of what it quotes appear as \xNN. */
+void print_failure(const char *format, va_list list) __attribute__((format(printf, 1, 0)));
 /* Prints "hearth: ..." and returns EXIT_OTHER. */
 int report_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
