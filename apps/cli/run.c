@@ -301,6 +301,7 @@ static bool open_all(generation *g, int *status)
 {
     hearth_error err;
     if (!open_session(g->a, g->model, 0, &g->session) || !open_sampler(g->a, g->model, &g->sampler, status)) return false;
+    *status = EXIT_OTHER; /* for all that can fail from here on */
     if (!read_prompt(g)) return false;
     if (hearth_decoder_open(g->model, true, args_has(g->a, "special"), &g->decoder, &err) != HEARTH_OK) {
         report(&err);

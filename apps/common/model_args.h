@@ -17,7 +17,8 @@ extern const option_spec sampling_options[];
 bool open_model(const args *a, const char *path, hearth_model **model);
 /* A session by the common options. n_ctx_default 0: as the library chooses. */
 bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_default, hearth_session **session);
-/* A sampler by the sampling options. */
+/* A sampler by the sampling options. False after a message; *status is then that of
+ * the program: usage or other. */
 bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sampler, int *status);
 
 /* One line on stderr: model, selector, placement, threads, reader. */

@@ -112,7 +112,7 @@ static bool refuse_odd_file(FILE *f, const char *path)
 {
     struct stat st;
     if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode)) {
-        report_text("%s: is a directory", path);
+        report_text("%s: is a folder", path);
         return true;
     }
     return false;

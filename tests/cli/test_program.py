@@ -1,0 +1,572 @@
+"""The program as a user meets it: every verb with good and bad arguments, files,
+pipes, signals and environments. Called by CTest with the program's path; writes the
+same report lines as tests/support/test.c. Python 3, standard library only."""
+
+import json
+import os
+import random
+import re
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+HEARTH = sys.argv[1]
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
+VERBS = ["run", "tokenize", "detokenize", "inspect", "logits", "perplexity", "quantize", "bench"]
+TIMEOUT = 120
+SCRATCH = None  # a folder of its own for each case
+
+
+# ---- running ---------------------------------------------------------------------------
+
+
+class Failed(Exception):
+    pass
+
+
+def check(ok, *what):
+    if not ok:
+        raise Failed(" ".join(str(w) for w in what))
+
+
+def hearth(*args, stdin=b"", env=None, **more):
+    """Runs the program to its end; more goes to subprocess.run."""
+    more.setdefault("stdout", subprocess.PIPE)
+    more.setdefault("stderr", subprocess.PIPE)
+    environment = dict(os.environ, **(env or {}))
+    return subprocess.run([HEARTH, *args], input=stdin, env=environment, timeout=TIMEOUT, **more)
+
+
+def good(*args, **more):
+    done = hearth(*args, **more)
+    check(done.returncode == 0, args, "exit", done.returncode, done.stderr)
+    return done
+
+
+def failure_line(done, args):
+    """The one line that begins with 'hearth: ' among notes on stderr."""
+    lines = [l for l in done.stderr.decode("utf-8", "replace").split("\n") if l]
+    lines = [l for l in lines if not l.startswith("hearth: warning: ") and "; selector " not in l]
+    check(len(lines) == 1 and lines[0].startswith("hearth: "), args, "stderr is", done.stderr)
+    check(not re.search(r"[\x00-\x1f\x7f]", lines[0]), args, "control bytes in", lines[0])
+    return lines[0]
+
+
+def bad(status, word, *args, **more):
+    done = hearth(*args, **more)
+    check(done.returncode == status, args, "exit", done.returncode, done.stderr)
+    line = failure_line(done, args)
+    check(word in line, args, "lacks", repr(word), line)
+    return line
+
+
+def scratch(name, content=None):
+    path = os.path.join(SCRATCH, name)
+    if content is not None:
+        with open(path, "wb") as f:
+            f.write(content)
+    return path
+
+
+def model_bytes():
+    with open(MODEL, "rb") as f:
+        return f.read()
+
+
+# ---- help ---------------------------------------------------------------------------------
+
+
+def help_of_every_verb_fits_a_screen():
+    for args in [["--help"], ["-h"]] + [[v, "--help"] for v in VERBS]:
+        lines = good(*args).stdout.decode().split("\n")
+        check(len(lines) <= 41, args, len(lines), "lines")
+        for line in lines:
+            check(len(line) <= 80, args, "too long:", line)
+
+
+def version_man_page_and_completions_print():
+    check(re.fullmatch(rb"hearth \d+\.\d+\.\d+\n", good("--version").stdout), "version")
+    man = good("--man").stdout
+    check(man.startswith(b".TH HEARTH 1"), "man page")
+    for verb in VERBS:
+        check(b".SH %s\n" % verb.encode() in man, "man page lacks", verb)
+    for shell, syntax in [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "-n"])]:
+        script = good("--completions", shell).stdout
+        check(b"run" in script and b"logit-bias" in script, shell)
+        try:
+            done = subprocess.run(syntax + [scratch(shell, script)], capture_output=True, timeout=TIMEOUT)
+        except FileNotFoundError:
+            continue  # this shell is not installed
+        check(done.returncode == 0, shell, done.stderr)
+    bad(2, "bash, zsh, fish", "--completions", "tcsh")
+    bad(2, "bash, zsh, fish", "--completions")
+
+
+# ---- usage ----------------------------------------------------------------------------------
+
+
+def usage_errors_exit_2():
+    check(hearth().returncode == 2, "no arguments")
+    for args, word in [
+        (["juggle"], "'juggle' is no verb"),
+        (["--juggle"], "no verb"),
+        (["run", "--juggle"], "--juggle: no such option"),
+        (["run", "-Z"], "-Z: no such option"),
+        (["run", "-n"], "--predict needs a value"),
+        (["run", "--temperature"], "--temperature needs a value"),
+        (["run", "--json=yes"], "takes no value"),
+        (["run", "-t", "0"], "allowed are 1 to 256"),
+        (["run", "-t", "257"], "allowed are"),
+        (["run", "-c", "0"], "allowed are"),
+        (["run", "--batch", "0"], "allowed are"),
+        (["run", "--kv", "f8"], "one of f16|f32"),
+        (["run", "--top-p", "1.5"], "allowed are 0 to 1"),
+        (["run", "--temperature", "-1"], "allowed are"),
+        (["run", "--repeat-last-n", "-2"], "allowed are"),
+        (["run", "--stop", ""], "empty"),
+        (["run", "-p", "a", "-p", "b"], "given twice"),
+        (["run", "--json", "--json"], "given twice"),
+        (["run", "-p", "a", "-f", "b"], "contradict"),
+        (["run", "-p", "a", "-"], "contradict"),
+        (["run", "--greedy", "--temperature", "1"], "contradict"),
+        (["run", MODEL, "b"], "one argument too many"),
+        (["run", MODEL, "-", "c"], "one argument too many"),
+        (["tokenize"], "usage: hearth tokenize"),
+        (["tokenize", MODEL, "--ids", "--pieces", "-p", "a"], "contradict"),
+        (["tokenize", MODEL, "-p", "a", "-f", "b"], "contradict"),
+        (["inspect"], "usage:"),
+        (["inspect", MODEL, MODEL], "one argument too many"),
+        (["logits", MODEL], "needs --ids FILE"),
+        (["perplexity", MODEL], "needs -f FILE"),
+        (["perplexity", MODEL, "-f", MODEL, "-c", "2"], "scores none"),
+        (["quantize", MODEL, scratch("out")], "usage:"),
+        (["quantize", MODEL, scratch("out"), "q9_9"], "q9_9"),
+        (["bench", "-p", "0", "-n", "0"], "nothing to do"),
+        (["bench", "-p", "1,,2"], "numbers with commas"),
+        (["bench", "-p", ",".join(["1"] * 17)], "more than 16"),
+        (["bench", "--repeat", "0"], "allowed are"),
+    ]:
+        bad(2, word, *args)
+
+
+def numbers_are_read_strictly():
+    for value in ["", "NaN", "1e999", "0x10", "1x", "-1", "+1", " 1", "1 ", "1.5", "18446744073709551616", "8G"]:
+        bad(2, "--predict", "run", "-n", value)
+        bad(2, "--predict", "run", "--predict=" + value)
+    for value in ["", "NaN", "inf", "1e999", "0x10", "1x", " 1", "1,5", "-"]:
+        bad(2, "--temperature", "run", "--temperature", value)
+    for value in ["", "=", "1", "1=", "=1", "1=NaN", "1=1e999", "x=1", "-1=1", "1=2x", "4294967296=1", "9999=1"]:
+        bad(2, "", "run", "-n", "1", "--logit-bias", value)
+
+
+def what_a_usage_error_quotes_stays_on_one_line():
+    bad(2, "\\x0a", "run", "--a\nb")
+    bad(2, "\\x1b[31m", "\x1b[31mrun")
+    bad(1, "\\x0a", "inspect", scratch("no\nfile"))
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+def files_that_are_no_models_are_refused():
+    whole = model_bytes()
+    os.mkfifo(scratch("fifo"))
+    cases = [
+        ("missing", None, "No such file"),
+        ("empty", b"", "too short"),
+        ("three", b"GGU", "too short"),
+        ("magic", b"GGML" + whole[4:4096], ""),
+        ("html", b"<!DOCTYPE html>" * 9, ""),
+        ("version-1", whole[:4] + struct.pack("<I", 1) + whole[8:4096], "version"),
+        ("version-4", whole[:4] + struct.pack("<I", 4) + whole[8:4096], "version"),
+        ("big-endian", whole[:4] + struct.pack(">I", 3) + whole[8:4096], "big-endian"),
+    ]
+    for name, content, word in cases:
+        path = scratch(name, content)
+        for args in verbs_on(path):
+            start = time.monotonic()
+            line = bad(1, word, *args)
+            check(name in line, args, "does not name the file:", line)
+            check(time.monotonic() - start < 20, args, "took too long")
+    for path, word in [(SCRATCH, "folder"), (scratch("fifo"), "regular"), ("/dev/zero", "regular")]:
+        for args in verbs_on(path):
+            check(path in bad(1, word, *args), args, "does not name the file")
+
+
+def verbs_on(path):
+    """Every verb on a model file."""
+    ids, text = scratch("ids", b"1 2 3"), scratch("text", b"text " * 99)
+    return [
+        ["run", path, "-n", "1"],
+        ["tokenize", path, "-p", "a"],
+        ["detokenize", path, "--ids", ids],
+        ["inspect", path],
+        ["logits", path, "--ids", ids, "-o", scratch("out.f32")],
+        ["perplexity", path, "-f", text],
+        ["quantize", path, scratch("out.gguf"), "q8_0"],
+        ["bench", path, "-n", "1", "-p", "0", "--repeat", "1"],
+    ]
+
+
+def truncated_files_are_refused_with_the_offset():
+    whole = model_bytes()
+    for size in [1, 8, 23, 24, 100, 5000, 40000, 60000, len(whole) // 2, len(whole) - 4096]:
+        for args in [["run", scratch("cut", whole[:size]), "-n", "1"], ["inspect", scratch("cut")]]:
+            line = bad(1, "cut", *args)
+            check(re.search(r"\d", line), line)
+    check(not os.path.exists(scratch("out.gguf")), "output left behind")
+
+
+def what_is_not_supported_is_named():
+    whole = model_bytes()
+    key = b"general.architecture" + struct.pack("<IQ", 8, 5)
+    check(whole.count(key + b"llama") == 1, "the test's own model has changed")
+    path = scratch("other", whole.replace(key + b"llama", key + b"klama", 1))
+    line = bad(1, "'klama'", "run", path, "-n", "1")
+    check("supported: llama" in line, line)
+    check(b"Cannot be run" in good("inspect", path).stdout, "inspect")
+    check(json.loads(good("inspect", path, "--json").stdout)["run"]["possible"] is False, "inspect --json")
+    name = b"blk.0.attn_q.weight" + struct.pack("<I", 2)
+    at = whole.index(name) + len(name) + 16
+    check(whole[at] == 8, "not a Q8_0 tensor")
+    path = scratch("type", whole[:at] + struct.pack("<I", 20) + whole[at + 4:])  # IQ4_NL: smaller, so it fits
+    line = bad(1, "IQ4_NL", "run", path, "-n", "1")
+    check("blk.0.attn_q.weight" in line and "Q4_0" in line, line)
+
+
+def ids_are_read_strictly():
+    for content in [b"-1", b"2048", b"1e3", b"1.0", b"0x1", b"1\x00 2", b"1,2", b"99999999999999999999", b"\xff"]:
+        path = scratch("ids", content)
+        line = bad(1, "no decimal number below 2048", "logits", MODEL, "--ids", path, "-o", scratch("out.f32"))
+        check(path in line and "byte 0" in line, line)
+        bad(1, "no decimal number", "detokenize", MODEL, "--ids", path)
+    bad(1, "no ids", "logits", MODEL, "--ids", scratch("ids", b" \n"), "-o", scratch("out.f32"))
+    bad(1, "context full", "logits", MODEL, "--ids", scratch("ids", b"1 " * 513), "-o", scratch("out.f32"))
+    check(not os.path.exists(scratch("out.f32")), "output left behind")
+    check(good("detokenize", MODEL, "--ids", scratch("ids", b"")).stdout == b"", "no ids are no text")
+
+
+# ---- output that cannot be written -------------------------------------------------------------------
+
+
+def lost_output_is_an_error():
+    ids = scratch("ids", b"1 2 3")
+    commands = [
+        ["run", "-n", "4", "-p", "Once"],
+        ["run", "-n", "4", "--json"],
+        ["tokenize", MODEL, "-p", "Once"],
+        ["detokenize", MODEL, "--ids", ids],
+        ["inspect", MODEL],
+        ["inspect", MODEL, "--json"],
+        ["--help"],
+        ["run", "--help"],
+        ["--man"],
+    ]
+    for args in commands:
+        with open("/dev/full", "wb") as full:
+            done = hearth(*args, stdout=full)
+        check(done.returncode == 1 and b"hearth: stdout: " in done.stderr, args, done.returncode, done.stderr)
+        done = hearth(*args, stdout=None, preexec_fn=lambda: os.close(1))
+        check(done.returncode == 1 and b"hearth: stdout: " in done.stderr, args, done.returncode, done.stderr)
+
+
+def a_closed_pipe_ends_the_run():
+    process = subprocess.Popen([HEARTH, "run", "--ignore-eos", "-p", "Once"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(1)
+    process.stdout.close()
+    stderr = process.stderr.read()
+    process.stderr.close()
+    check(process.wait(TIMEOUT) == 1 and b"hearth: stdout: " in stderr, process.returncode, stderr)
+
+
+def full_disk_leaves_no_file():
+    def small_files():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+
+    f16 = scratch("f16.gguf", tiny_model())
+    ids = scratch("ids", b"1 2 3 " * 50)
+    for args in [["logits", MODEL, "--ids", ids, "-o", scratch("out")], ["quantize", f16, scratch("out"), "f32"]]:
+        line = bad(1, "out", *args, preexec_fn=small_files)
+        check("large" in line or "space" in line, line)
+        check(not os.path.exists(scratch("out")) and not os.path.exists(scratch("out.part")), "output left behind")
+    for path in ["/dev/full", SCRATCH, scratch("no/folder")]:
+        check(path in bad(1, "", "logits", MODEL, "--ids", ids, "-o", path), path)
+        check(path in bad(1, "", "quantize", f16, path, "f32"), path)
+    check(os.path.exists("/dev/full"), "a device was removed")
+
+
+def tiny_model(n_layer=1, without_bos=False):
+    """A llama in F16 of a size that quantize needs a moment for; its weights are zeros."""
+    e, f, v = 256, 1024, 260
+
+    def text(s):
+        return struct.pack("<Q", len(s)) + s
+
+    def pair(key, kind, value):
+        return text(key) + struct.pack("<I", kind) + value
+
+    tokens = [b"<unk>", b"<s>", b"</s>"] + [b"<0x%02X>" % i for i in range(256)] + [b"a"]
+    kinds = [2, 3, 3] + [6] * 256 + [1]
+    keys = [
+        pair(b"general.architecture", 8, text(b"llama")),
+        pair(b"llama.block_count", 4, struct.pack("<I", n_layer)),
+        pair(b"llama.context_length", 4, struct.pack("<I", 64)),
+        pair(b"llama.embedding_length", 4, struct.pack("<I", e)),
+        pair(b"llama.feed_forward_length", 4, struct.pack("<I", f)),
+        pair(b"llama.attention.head_count", 4, struct.pack("<I", 4)),
+        pair(b"llama.attention.layer_norm_rms_epsilon", 6, struct.pack("<f", 1e-5)),
+        pair(b"tokenizer.ggml.model", 8, text(b"llama")),
+        pair(b"tokenizer.ggml.tokens", 9, struct.pack("<IQ", 8, v) + b"".join(map(text, tokens))),
+        pair(b"tokenizer.ggml.scores", 9, struct.pack("<IQ%df" % v, 6, v, *[0.0] * v)),
+        pair(b"tokenizer.ggml.token_type", 9, struct.pack("<IQ%di" % v, 5, v, *kinds)),
+        pair(b"tokenizer.ggml.add_bos_token", 7, b"\0" if without_bos else b"\1"),
+    ]
+    tensors = [(b"token_embd.weight", (e, v)), (b"output_norm.weight", (e,))]
+    for i in range(n_layer):
+        b = b"blk.%d." % i
+        tensors += [(b + n + b".weight", (e,)) for n in (b"attn_norm", b"ffn_norm")]
+        tensors += [(b + n + b".weight", (e, e)) for n in (b"attn_q", b"attn_k", b"attn_v", b"attn_output")]
+        tensors += [(b + b"ffn_gate.weight", (e, f)), (b + b"ffn_up.weight", (e, f)), (b + b"ffn_down.weight", (f, e))]
+    infos, at = b"", 0
+    for name, dims in tensors:
+        infos += text(name) + struct.pack("<I%dQIQ" % len(dims), len(dims), *dims, 1, at)
+        at += 2 * dims[0] * (dims[1] if len(dims) > 1 else 1)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + b"".join(keys) + infos
+    return head + bytes(-len(head) % 32) + bytes(at)
+
+
+# ---- run -------------------------------------------------------------------------------------------
+
+
+def story(*args, **more):
+    return good("run", "--greedy", *args, **more).stdout
+
+
+def prompts_come_from_anywhere():
+    expected = story("-n", "12", "-p", "Once upon a time")
+    check(expected.startswith(b"Once upon a time, there was"), expected)
+    path = scratch("prompt", b"Once upon a time")
+    for args, stdin in [(["-f", path], b""), (["-"], b"Once upon a time"), (["-f", "-"], b"Once upon a time"),
+                        ([MODEL, "-"], b"Once upon a time"), ([MODEL, "-p", "Once upon a time"], b"")]:
+        check(story("-n", "12", *args, stdin=stdin) == expected, args)
+    check(story("-n", "12", "-p", "Once upon a time", "--no-echo") == expected[len("Once upon a time"):], "--no-echo")
+    check(story("-n", "0", "-p", "Once upon a time") == b"Once upon a time\n", "-n 0")
+    check(len(story("-n", "5", "-p", "")) > 5, "an empty prompt with a BOS runs")
+    bad(1, "prompt is empty", "run", scratch("no-bos", tiny_model(without_bos=True)), "-p", "")
+    bad(1, "No such file", "run", "-f", scratch("missing"))
+    bad(1, "folder", "run", "-f", SCRATCH)
+
+
+def long_prompts_and_full_contexts_say_so():
+    bad(1, "context full", "run", "-c", "8", "-n", "1", "-p", "one two three four five six seven eight nine", "--no-echo")
+    done = good("run", "--greedy", "-c", "16", "-p", "Once upon a time", "--ignore-eos")
+    check(b"context of 16 tokens is full; -c takes more" in done.stderr, done.stderr)
+    result = json.loads(story("-c", "16", "-p", "Once upon a time", "--json"))
+    check(result["end"] == "context full" and len(result["prompt_ids"]) + len(result["ids"]) == 17, result)
+
+
+def stop_texts_end_the_text_before_them():
+    whole = story("-n", "40", "-p", "Once upon a time").decode()
+    for stop in [" little", "Lily", "She loved", ", there", "ily. Sh", "ys and e", "s"]:
+        for args in [["--stop", stop], ["--stop", "not there at all", "--stop", stop]]:
+            text = story("-n", "40", "-p", "Once upon a time", *args).decode()
+            expected = whole[: whole.index(stop, len("Once upon a time"))] if stop in whole[16:] else None
+            check(expected is not None, stop, "is not in", whole)
+            check(text == expected + "\n", stop, repr(text), repr(expected))
+            result = json.loads(story("-n", "40", "-p", "Once upon a time", "--json", *args))
+            check(result["end"] == "stop text" and result["prompt"] + result["text"] == expected, result)
+    check("upon" in story("-n", "2", "-p", "Once upon a time", "--stop", "upon").decode(), "a stop text in the prompt")
+
+
+def json_is_the_same_generation():
+    result = json.loads(story("-n", "30", "-p", "Lily and", "--json"))
+    text = story("-n", "30", "-p", "Lily and").decode()
+    check(result["prompt"] + result["text"] + "\n" == text, result, text)
+    ids = " ".join(map(str, result["prompt_ids"] + result["ids"])).encode()
+    check(good("detokenize", MODEL, stdin=ids).stdout.decode() + "\n" == text, "ids")
+    check(len(result["ids"]) == 30 and result["end"] == "length", result)
+    check(good("tokenize", MODEL, "-p", "Lily and").stdout.split() == [b"%d" % i for i in result["prompt_ids"]], "ids")
+    live = json.loads(story("-n", "3", "--json", "--stats"))["live_share"]
+    check(len(live) == 6 and all(0 < x < 0.5 for x in live), live)
+
+
+def one_seed_gives_one_text():
+    def ids(*args):
+        return json.loads(good("run", "-n", "40", "-p", "The dog", "--json", *args).stdout)["ids"]
+
+    first = ids("--seed", "7")
+    for args in [["-t", "1"], ["-t", "2"], ["-t", "3"], ["--batch", "1"], ["--mmap"], ["-c", "100"]]:
+        check(ids("--seed", "7", *args) == first, args)
+    check(ids("--seed", "8") != first, "another seed gives another text")
+    check(ids("--seed", "18446744073709551615"), "the largest seed")
+    for level in ["generic", "avx2", "avx512", "neon", "dotprod"]:
+        done = hearth("run", "-n", "40", "-p", "The dog", "--json", "--seed", "7", env={"HEARTH_CPU": level})
+        if done.returncode == 0:
+            check(json.loads(done.stdout)["ids"] == first, level)
+        else:
+            check(b"this machine has" in done.stderr, level, done.stderr)
+
+
+def escapes_are_made_visible():
+    escape = str(3 + 0x1B)
+    args = ["-n", "3", "-p", "a", "--logit-bias", escape + "=1000"]
+    check(story(*args) == b"a" + b"\\x1b" * 3 + b"\n", story(*args))
+    check(story(*args, "--raw") == b"a" + b"\x1b" * 3 + b"\n", "--raw")
+    check(json.loads(story(*args, "--json"))["text"] == "\x1b" * 3, "--json")
+    check(story("-n", "0", "-p", "a\x1b]0;b\x07\x9b") .find(b"\x1b") < 0, "prompts too")
+
+
+def bans_and_biases_count():
+    first = json.loads(story("-n", "1", "-p", "Once", "--json"))["ids"][0]
+    banned = json.loads(story("-n", "1", "-p", "Once", "--json", "--logit-bias", "%d=-inf" % first))["ids"][0]
+    check(banned != first, "the banned token came")
+    check(json.loads(story("-n", "1", "--json", "--logit-bias", "300=1000"))["ids"] == [300], "bias")
+
+
+def stats_and_start_line_say_what_runs():
+    done = good("run", "-n", "3", "-p", "a", "--stats", "-t", "2", "--kv", "f32")
+    for word in [b"selector dense", b"2 threads", b"kv f32", b"generated 3 in", b"live neurons by layer"]:
+        check(word in done.stderr, word, done.stderr)
+
+
+# ---- signals -------------------------------------------------------------------------------------------
+
+
+def interrupt_ends_a_run_with_what_was_generated():
+    for number in [signal.SIGINT, signal.SIGTERM]:
+        process = subprocess.Popen([HEARTH, "run", "--ignore-eos", "--greedy", "-p", "Once upon a time", "-t", "1"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        begin = process.stdout.read(30)
+        process.send_signal(number)
+        rest, stderr = process.communicate(timeout=TIMEOUT)
+        check(process.returncode == 0, process.returncode, stderr)
+        text = begin + rest
+        check(text.endswith(b"\n") and story("-p", "Once upon a time", "--ignore-eos").startswith(text[:-1]), text)
+
+
+def interrupt_during_quantize_leaves_no_file():
+    path = scratch("large.gguf", tiny_model(n_layer=120))
+    process = subprocess.Popen([HEARTH, "quantize", path, scratch("out.gguf"), "q4_0", "-t", "1"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while not os.path.exists(scratch("out.gguf.part")) and process.poll() is None:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=TIMEOUT)
+    check(process.returncode == 1 and b"hearth: interrupted; nothing was written" in stderr, process.returncode, stderr)
+    check(not os.path.exists(scratch("out.gguf")) and not os.path.exists(scratch("out.gguf.part")), "a file is left")
+
+
+# ---- the other verbs -----------------------------------------------------------------------------------
+
+
+def every_verb_that_runs_takes_the_common_options():
+    common = ["-t", "2", "-c", "64", "--kv", "f32", "--mmap", "--batch", "7"]
+    text, ids = scratch("text", b"Once upon a time there was a dog. " * 20), scratch("ids", b"1 421 434 261 399")
+    good("run", MODEL, "-n", "3", *common)
+    good("logits", MODEL, "--ids", ids, "-o", scratch("a.f32"), *common)
+    good("logits", MODEL, "--ids", ids, "-o", scratch("b.f32"), "-t", "1", "--kv", "f32", "--batch", "1")
+    with open(scratch("a.f32"), "rb") as a, open(scratch("b.f32"), "rb") as b:
+        bits = a.read()
+        check(len(bits) == 5 * 2048 * 4 and bits == b.read(), "logits differ")
+    check(re.match(rb"perplexity \d+\.\d{4} \+/- ", good("perplexity", MODEL, "-f", text, *common).stdout), "perplexity")
+    result = json.loads(good("perplexity", MODEL, "-f", "-", "--chunks", "1", "--json", *common, stdin=b"a dog " * 99).stdout)
+    check(result["windows_scored"] == 1 and result["tokens_scored"] == 31, result)
+    bad(1, "a window needs", "perplexity", MODEL, "-f", scratch("ids"), *common)
+    result = json.loads(good("bench", MODEL, "-p", "8", "-n", "2", "--repeat", "2", "--json", *common).stdout)
+    check([len(t["tokens_per_second"]) for t in result["tests"]] == [2, 2], result)
+    check(b"| generate 2 |" in good("bench", "-p", "0", "-n", "2", "--repeat", "1").stdout, "bench as a table")
+
+
+def any_bytes_survive_tokenize_and_detokenize():
+    random.seed(1)
+    texts = [b"", b" ", b"  a ", b"\n", bytes(range(256)), "Zoë 中文 🙂".encode(), b"</s><s>", b"\xff\xfe\x80" * 9]
+    texts += [random.randbytes(random.randrange(1, 300)) for _ in range(12)]
+    for text in texts:
+        ids = good("tokenize", MODEL, stdin=text).stdout
+        check(good("detokenize", MODEL, stdin=ids).stdout == text, text, ids)
+        check(good("tokenize", MODEL, "-f", scratch("text", text)).stdout == ids, "-f")
+    pieces = good("tokenize", MODEL, "-p", "Once upon\x1b", "--pieces", "--no-bos").stdout
+    check(b"\x1b" not in pieces and b"\\x1b" in pieces and b"upon" in pieces, pieces)
+    check(good("tokenize", MODEL, "-p", "</s>", "--no-bos", "--special").stdout == b"2\n", "--special")
+    check(b"</s>" in good("detokenize", MODEL, "--special", stdin=b"2").stdout, "--special")
+
+
+def quantize_makes_files_that_run():
+    source = scratch("f16.gguf", tiny_model())
+    for kind in ["q8_0", "q4_0", "f16", "bf16", "f32"]:
+        out = scratch(kind + ".gguf")
+        check(b"tensors" in good("quantize", source, out, kind).stdout, kind)
+        good("run", out, "-n", "2", "-p", "a")
+        types = {t["type"] for t in json.loads(good("inspect", out, "--json", "--all").stdout)["tensors"]}
+        check(kind.upper() in types, kind, types)
+    good("quantize", source, scratch("kept.gguf"), "q4_0", "--keep-output", "q8_0")
+    tensors = json.loads(good("inspect", scratch("kept.gguf"), "--json").stdout)["tensors"]
+    check([t["type"] for t in tensors if t["name"] == "token_embd.weight"] == ["Q8_0"], tensors)
+    bad(1, "quantize starts from F32, F16 or BF16", "quantize", MODEL, scratch("again.gguf"), "q4_0")
+    good("quantize", source, source, "q8_0")  # in place: the old file serves until the new one is whole
+    good("run", source, "-n", "1", "-p", "a")
+
+
+def odd_environments_change_nothing():
+    args = ["run", "-n", "8", "-p", "Once", "--temperature", "0.5", "--json"]
+    expected = json.loads(good(*args).stdout)["ids"]
+    for env in [{"LANG": "de_DE.UTF-8", "LC_ALL": "de_DE.UTF-8"}, {"LANG": "C"}, {"TERM": "dumb", "COLUMNS": "1"},
+                {"NO_COLOR": "1", "TZ": ":odd"}, {"HEARTH_CPU": ""}]:
+        check(json.loads(good(*args, env=env).stdout)["ids"] == expected, env)
+    bare = subprocess.run([HEARTH, *args], env={}, capture_output=True, timeout=TIMEOUT)
+    check(bare.returncode == 0 and json.loads(bare.stdout)["ids"] == expected, bare.stderr)
+    line = bad(1, "HEARTH_CPU=nonsense", "run", "-n", "1", env={"HEARTH_CPU": "nonsense"})
+    check("known: generic" in line, line)
+    done = hearth("run", "-n", "1", stdin=None, preexec_fn=lambda: os.close(0))
+    check(done.returncode == 0, "without stdin:", done.stderr)
+    bad(1, "-: ", "run", "-", "-n", "1", stdin=None, preexec_fn=lambda: os.close(0))
+
+
+# ---- the runner ------------------------------------------------------------------------------------------
+
+CASES = [
+    help_of_every_verb_fits_a_screen, version_man_page_and_completions_print, usage_errors_exit_2,
+    numbers_are_read_strictly, what_a_usage_error_quotes_stays_on_one_line, files_that_are_no_models_are_refused,
+    truncated_files_are_refused_with_the_offset, what_is_not_supported_is_named, ids_are_read_strictly,
+    lost_output_is_an_error, a_closed_pipe_ends_the_run, full_disk_leaves_no_file, prompts_come_from_anywhere,
+    long_prompts_and_full_contexts_say_so, stop_texts_end_the_text_before_them, json_is_the_same_generation,
+    one_seed_gives_one_text, escapes_are_made_visible, bans_and_biases_count, stats_and_start_line_say_what_runs,
+    interrupt_ends_a_run_with_what_was_generated, interrupt_during_quantize_leaves_no_file,
+    every_verb_that_runs_takes_the_common_options, any_bytes_survive_tokenize_and_detokenize,
+    quantize_makes_files_that_run, odd_environments_change_nothing,
+]
+
+
+def run_case(case):
+    global SCRATCH
+    with tempfile.TemporaryDirectory(prefix="hearth-test-") as folder:
+        SCRATCH = folder
+        try:
+            case()
+        except (Failed, subprocess.TimeoutExpired, ValueError, KeyError) as e:
+            print("%s: %s" % (case.__name__, e), file=sys.stderr)
+            return "FAIL"
+    return "ok"
+
+
+def main():
+    n_failed = 0
+    for case in CASES:
+        if len(sys.argv) > 2 and sys.argv[2] not in case.__name__:
+            continue
+        verdict = run_case(case)
+        n_failed += verdict == "FAIL"
+        print("%-4s test_program.py %s" % (verdict, case.__name__), flush=True)
+        if "HEARTH_TEST_REPORT" in os.environ:
+            with open(os.environ["HEARTH_TEST_REPORT"], "a") as f:
+                f.write("%s\ttest_program.py\t%s\t\n" % (verdict, case.__name__))
+    return 1 if n_failed else 0
+
+
+sys.exit(main())
