@@ -13,6 +13,7 @@ static const option_spec options[] = {
     {0},
 };
 
+/* A window of n tokens scores n - 1 - n / 2 of them. */
 enum { MIN_WINDOW = 3 };
 
 static bool show(void *user, uint64_t done, uint64_t total)

@@ -4,7 +4,11 @@
 #include <string.h>
 
 static const hth_family families[] = {
-    {.name = "llama", .rope = HTH_ROPE_NEIGHBOURS, .activation = HTH_ACTIVATION_SILU, .gated = true, .rope_freqs = true},
+    {.name = "llama",
+     .rope = HTH_ROPE_NEIGHBOURS,
+     .activation = HTH_ACTIVATION_SILU,
+     .gated = true,
+     .rope_freqs = true},
 };
 
 static bool text_is(hth_text text, const char *name)
@@ -29,9 +33,9 @@ static const struct {
     bool needs_gate;
 } activation_names[] = {
     {"swiglu", HTH_ACTIVATION_SILU, false}, {"silu", HTH_ACTIVATION_SILU, false},
-    {"geglu", HTH_ACTIVATION_GELU, true},  {"gelu", HTH_ACTIVATION_GELU, false},
-    {"reglu", HTH_ACTIVATION_RELU, true},  {"relu", HTH_ACTIVATION_RELU, false},
-    {"drelu", HTH_ACTIVATION_DRELU, true}, {"relu2", HTH_ACTIVATION_RELU2, false},
+    {"geglu", HTH_ACTIVATION_GELU, true},   {"gelu", HTH_ACTIVATION_GELU, false},
+    {"reglu", HTH_ACTIVATION_RELU, true},   {"relu", HTH_ACTIVATION_RELU, false},
+    {"drelu", HTH_ACTIVATION_DRELU, true},  {"relu2", HTH_ACTIVATION_RELU2, false},
 };
 
 bool hth_activation_by_name(hth_text name, hth_activation *activation, bool *needs_gate)

@@ -17,7 +17,7 @@ enum {
     MAX_CONTEXT = 16777216,
 };
 
-/* Below this the angles of a long context would leave the range of sine and cosine. */
+/* No model shrinks its context a thousandfold: smaller factors come from damage. */
 static const double MIN_ROPE_FACTOR = 1e-3;
 
 typedef struct reader {

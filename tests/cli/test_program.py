@@ -276,7 +276,8 @@ def lost_output_is_an_error():
 
 
 def a_closed_pipe_ends_the_run():
-    process = subprocess.Popen([HEARTH, "run", "--ignore-eos", "-p", "Once"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen([HEARTH, "run", "--ignore-eos", "-p", "Once"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdout.read(1)
     process.stdout.close()
     stderr = process.stderr.read()
@@ -364,7 +365,8 @@ def prompts_come_from_anywhere():
 
 
 def long_prompts_and_full_contexts_say_so():
-    bad(1, "context full", "run", "-c", "8", "-n", "1", "-p", "one two three four five six seven eight nine", "--no-echo")
+    prompt = "one two three four five six seven eight nine"
+    bad(1, "context full", "run", "-c", "8", "-n", "1", "-p", prompt, "--no-echo")
     done = good("run", "--greedy", "-c", "16", "-p", "Once upon a time", "--ignore-eos")
     check(b"context of 16 tokens is full; -c takes more" in done.stderr, done.stderr)
     result = json.loads(story("-c", "16", "-p", "Once upon a time", "--json"))
@@ -467,7 +469,8 @@ def interrupt_during_quantize_leaves_no_file():
 
 def every_verb_that_runs_takes_the_common_options():
     common = ["-t", "2", "-c", "64", "--kv", "f32", "--mmap", "--batch", "7"]
-    text, ids = scratch("text", b"Once upon a time there was a dog. " * 20), scratch("ids", b"1 421 434 261 399")
+    text = scratch("text", b"Once upon a time there was a dog. " * 20)
+    ids = scratch("ids", b"1 421 434 261 399")
     good("run", MODEL, "-n", "3", *common)
     good("logits", MODEL, "--ids", ids, "-o", scratch("a.f32"), *common)
     good("logits", MODEL, "--ids", ids, "-o", scratch("b.f32"), "-t", "1", "--kv", "f32", "--batch", "1")
@@ -475,7 +478,8 @@ def every_verb_that_runs_takes_the_common_options():
         bits = a.read()
         check(len(bits) == 5 * 2048 * 4 and bits == b.read(), "logits differ")
     check(re.match(rb"perplexity \d+\.\d{4} \+/- ", good("perplexity", MODEL, "-f", text, *common).stdout), "perplexity")
-    result = json.loads(good("perplexity", MODEL, "-f", "-", "--chunks", "1", "--json", *common, stdin=b"a dog " * 99).stdout)
+    done = good("perplexity", MODEL, "-f", "-", "--chunks", "1", "--json", *common, stdin=b"a dog " * 99)
+    result = json.loads(done.stdout)
     check(result["windows_scored"] == 1 and result["tokens_scored"] == 31, result)
     bad(1, "a window needs", "perplexity", MODEL, "-f", scratch("ids"), *common)
     result = json.loads(good("bench", MODEL, "-p", "8", "-n", "2", "--repeat", "2", "--json", *common).stdout)

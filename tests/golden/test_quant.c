@@ -55,7 +55,8 @@ static void check_refused(const char *path, const char *what, const char *suppor
 
 TEST(types_that_are_not_supported_are_refused_with_those_that_are)
 {
-    static const char *const types[] = {"IQ4_NL", "IQ4_XS", "MXFP4", "Q2_K", "Q3_K", "Q4_1", "Q4_K", "Q5_0", "Q5_1", "Q5_K", "Q6_K"};
+    static const char *const types[] = {"IQ4_NL", "IQ4_XS", "MXFP4", "Q2_K", "Q3_K", "Q4_1",
+                                        "Q4_K",   "Q5_0",   "Q5_1",  "Q5_K", "Q6_K"};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         char path[80];
         snprintf(path, sizeof path, "golden/quant/llama-%s.gguf", types[i]);
