@@ -25,7 +25,8 @@ void price_measure(price_variant *v, size_t n, size_t n_round);
 /* Median of the rates, and the median over rounds of rate[a] / rate[b]. */
 double price_median(const price_variant *v, size_t n_round);
 double price_ratio(const price_variant *a, const price_variant *b, size_t n_round);
-/* The variant with the highest median. */
+/* The variant with the highest median; names with "settled" in them are not free and
+ * never stand first. */
 const price_variant *price_best(const price_variant *v, size_t n, size_t n_round);
 /* "12.3 (11.9-12.5)", in one of a few static buffers. */
 const char *price_text(const price_variant *v, size_t n_round);
@@ -34,7 +35,7 @@ const char *price_text(const price_variant *v, size_t n_round);
 void price_line(const char *what, const price_variant *v, size_t n, size_t n_round);
 
 /* Rows: free forms of one type at one level; each takes the job of the kernel. */
-enum { PRICE_MAX_FREE = 3 };
+enum { PRICE_MAX_FREE = 5 };
 typedef struct price_free {
     const char *name;
     hth_rows_fn *rows;

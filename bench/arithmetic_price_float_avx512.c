@@ -86,9 +86,59 @@ static void tile_by_panel(const hth_rows *job)
     }
 }
 
+/* The settled bits by panels: columns c mod 16 = j in a pass of their own, in the order
+ * that lets the tree be built on the way. The activations of a pass lie together; that is
+ * done once per input (it belongs to the step that rounds activations), so it is kept. */
+static void settled_by_panel(const hth_rows *job)
+{
+    static const size_t order[16] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
+    _Alignas(64) static float panel[16][PANEL_COL][PANEL_ROW], wait[4][64][PANEL_ROW], x[64][16][PANEL_COL];
+    static const float *permuted;
+    size_t n = job->n_col / 16;
+    for (size_t t = 0; t < job->n_tok && permuted != job->act.x; t++)
+        for (size_t c = 0; c < n; c++)
+            for (size_t j = 0; j < 16; j++) x[t][j][c] = job->act.x[t * job->n_col + 16 * c + j];
+    permuted = job->act.x;
+    for (size_t i = job->first; i < job->end; i += PANEL_ROW) {
+        for (size_t c = 0; c < n; c++)
+            for (size_t half = 0; half < PANEL_ROW; half += 16) {
+                __m512 in[16];
+                _Alignas(64) float out[16][PANEL_ROW];
+                for (size_t r = 0; r < 16; r++) in[r] = V_HALF(row_of(job, i + half + r) + 2 * 16 * c);
+                transpose(in, out);
+                for (size_t j = 0; j < 16; j++) _mm512_store_ps(&panel[j][c][half], _mm512_load_ps(out[j]));
+            }
+        for (size_t pass = 0; pass < 16; pass++) {
+            size_t j = order[pass];
+            for (size_t t = 0; t < job->n_tok; t += PANEL_TOK) {
+                __m512 acc[PANEL_TOK][2];
+                for (size_t k = 0; k < PANEL_TOK; k++) acc[k][0] = acc[k][1] = _mm512_setzero_ps();
+                for (size_t c = 0; c < n; c++) {
+                    __m512 w0 = _mm512_load_ps(panel[j][c]), w1 = _mm512_load_ps(panel[j][c] + 16);
+                    for (size_t k = 0; k < PANEL_TOK; k++) {
+                        __m512 v = _mm512_set1_ps(x[t + k][j][c]);
+                        acc[k][0] = _mm512_fmadd_ps(w0, v, acc[k][0]);
+                        acc[k][1] = _mm512_fmadd_ps(w1, v, acc[k][1]);
+                    }
+                }
+                for (size_t k = 0; k < PANEL_TOK; k++)
+                    for (size_t half = 0; half < 2; half++) {
+                        __m512 p = acc[k][half];
+                        size_t level = 0;
+                        for (; level < 4 && (pass >> level & 1); level++)
+                            p = _mm512_add_ps(_mm512_load_ps(wait[level][t + k] + 16 * half), p);
+                        if (level == 4) _mm512_storeu_ps(job->y + (t + k) * job->y_stride + i + 16 * half, p);
+                        else _mm512_store_ps(wait[level][t + k] + 16 * half, p);
+                    }
+            }
+        }
+    }
+}
+
 void price_float_avx512(price_level *l)
 {
     l->decode[HTH_TYPE_F16][0] = (price_free){"4 sums of 16", decode_four_sums};
     l->tile[HTH_TYPE_F16][0] = (price_free){"panel of 32 rows, 8 tokens", tile_by_panel};
-    l->tile[HTH_TYPE_F16][1] = (price_free){"4 rows, 4 tokens, settled bits", tile_in_registers};
+    l->tile[HTH_TYPE_F16][1] = (price_free){"settled bits, 4 rows, 4 tokens", tile_in_registers};
+    l->tile[HTH_TYPE_F16][2] = (price_free){"settled bits, panel, 16 passes", settled_by_panel};
 }

@@ -38,6 +38,9 @@ void price_q8_0_avx512(price_level *l)
     l->decode[HTH_TYPE_Q8_0][1] = (price_free){"16 lanes, fma", rows_by_lanes};
     l->tile[HTH_TYPE_Q8_0][0] = (price_free){"panel, 1 sum, fma, 16 blocks", panels_of_16};
     l->tile[HTH_TYPE_Q8_0][1] = (price_free){"panel, 1 sum, fma, 64 blocks", panels_of_64};
+    l->tile[HTH_TYPE_Q8_0][2] = (price_free){"settled bits, 2 sums at a time", settled_by_twos};
+    l->tile[HTH_TYPE_Q8_0][3] = (price_free){"settled bits, 4 sums at a time", settled_by_fours};
+    l->tile[HTH_TYPE_Q8_0][4] = (price_free){"8 sums, fma, 4 at a time", fused_by_fours};
     l->down_integer[HTH_TYPE_Q8_0] = down_integer;
     l->down_free[HTH_TYPE_Q8_0][0] = down_free;
     l->down_groups[HTH_TYPE_Q8_0] = down_groups;
