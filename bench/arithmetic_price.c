@@ -144,7 +144,7 @@ int main(int argc, char **argv)
     price_vector_avx2(&levels[PRICE_AVX2]), price_vector_avx512(&levels[PRICE_AVX512]);
     print_machine();
     if (chosen(argc, argv, "rows")) price_rows_tables(levels, n_round);
-    int failed = chosen(argc, argv, "down") ? price_down_tables(levels, n_round) : 0;
+    int failed = chosen(argc, argv, "down") ? price_down_tables(levels, n_round < 5 ? n_round : 5) : 0;
     if (chosen(argc, argv, "vectors")) price_vector_tables(levels, n_round);
     return failed;
 }
