@@ -35,13 +35,13 @@ void price_down_reference(hth_type type, const price_down *job)
     }
 }
 
-/* The largest power of two with max|h| max|d| 2^k <= 32766. */
+/* 2^k for the largest k with max|h| max|d| 2^k <= 32766, within -100..100. */
 static float scale_for(float h_max, float d_max)
 {
     float product = h_max * d_max;
     uint32_t bits = hth_bits_of(product);
     int e = (int)(bits >> 23) - 127, k = (bits & 0x7fffffu) > 0x7ffc00u ? 13 - e : 14 - e;
-    if (product < 0x1p-100f) k = 114;
+    k = k > 100 ? 100 : k < -100 ? -100 : k;
     return hth_float_of((uint32_t)(k + 127) << 23);
 }
 
