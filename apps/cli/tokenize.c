@@ -30,8 +30,8 @@ static int print_tokens(const hth_tokenizer *tok, const args *a, const char *tex
     hearth_error err;
     hth_ids ids = {0};
     size_t n_lost = 0;
-    unsigned flags = (args_has(a, "no-bos") ? 0u : (unsigned)HTH_TOKENIZE_ADD_SPECIAL) |
-                     (args_has(a, "special") ? (unsigned)HTH_TOKENIZE_PARSE_SPECIAL : 0u);
+    unsigned flags = (args_has(a, "no-bos") ? 0u : (unsigned)HEARTH_ADD_SPECIAL) |
+                     (args_has(a, "special") ? (unsigned)HEARTH_PARSE_SPECIAL : 0u);
     if (hth_tokenize(tok, text, n, flags, &ids, &n_lost, &err) != HEARTH_OK) {
         hth_ids_free(&ids);
         return report(&err);

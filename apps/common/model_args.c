@@ -24,7 +24,7 @@ const option_spec sampling_options[] = {
     {"repeat-penalty", 0, OPTION_FLOAT, "X", "weaken tokens seen lately; default 1: off", 0.01, 100, NULL, false},
     {"presence-penalty", 0, OPTION_FLOAT, "X", "subtract X from tokens seen lately; default 0", -100, 100, NULL, false},
     {"frequency-penalty", 0, OPTION_FLOAT, "X", "subtract X for each time seen lately; default 0", -100, 100, NULL, false},
-    {"repeat-last-n", 0, OPTION_INT, "N", "how far back lately reaches; -1: all; default 64", -1, 16777216, NULL, false},
+    {"repeat-last-n", 0, OPTION_INT, "N", "how far back lately reaches; -1: all; default 64", -1, 1048576, NULL, false},
     {"logit-bias", 0, OPTION_TEXT, "ID=X", "add X to the logit of token ID; may be given often", 0, 0, NULL, true},
     {"seed", 0, OPTION_UINT, "N", "same seed, same text; default 0", 0, 18446744073709551615.0, NULL, false},
     {0},

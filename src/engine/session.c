@@ -161,14 +161,12 @@ static uint32_t context_of(const hearth_model *model, const hearth_session_optio
     return o->n_ctx ? o->n_ctx : trained < DEFAULT_MAX_CONTEXT ? trained : DEFAULT_MAX_CONTEXT;
 }
 
-static hth_kv_type kv_type(hearth_kv_type kv) { return kv == HEARTH_KV_F32 ? HTH_KV_F32 : HTH_KV_F16; }
-
 uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_options *options)
 {
     size_t kv, step = 0, total;
     uint32_t n_ctx = context_of(model, options);
     uint32_t n_row = options->n_batch < n_ctx ? options->n_batch : n_ctx;
-    if (!hth_kv_size(model->model, kv_type(options->kv), n_ctx, &kv)) return 0;
+    if (!hth_kv_size(model->model, options->kv, n_ctx, &kv)) return 0;
     if (n_row > 0 && !hth_step_size(model->model, n_row, threads_or_all(options->n_thread), &step)) return 0;
     size_t logits = (size_t)model->model->hparams.n_vocab * 2 * sizeof(float);
     return hth_add_size(kv, step, &total) && hth_add_size(total, logits, &total) ? total : 0;
@@ -183,7 +181,7 @@ hearth_status hearth_session_open(const hearth_model *model, const hearth_sessio
     if (!s) return hth_fail_memory(err, sizeof *s, "a session");
     s->model = model;
     uint32_t n_ctx = context_of(model, &o), n_row = o.n_batch < n_ctx ? o.n_batch : n_ctx;
-    hearth_status st = hth_kv_open(&s->kv, model->model, kv_type(o.kv), n_ctx, err);
+    hearth_status st = hth_kv_open(&s->kv, model->model, o.kv, n_ctx, err);
     if (st != HEARTH_OK) goto fail;
     s->logits = hth_alloc(model->model->hparams.n_vocab, sizeof *s->logits);
     s->n_live = hth_alloc(model->model->hparams.n_layer, sizeof *s->n_live);

@@ -22,10 +22,8 @@ hearth_status hearth_tokenize(const hearth_model *m, const char *text, size_t n,
     *n_ids = 0;
     hearth_status st = need_tokenizer(m, err);
     if (st != HEARTH_OK) return st;
-    unsigned f = (flags & HEARTH_ADD_SPECIAL ? (unsigned)HTH_TOKENIZE_ADD_SPECIAL : 0u) |
-                 (flags & HEARTH_PARSE_SPECIAL ? (unsigned)HTH_TOKENIZE_PARSE_SPECIAL : 0u);
     hth_ids list = {0};
-    st = hth_tokenize(m->tokenizer, text, n, f, &list, NULL, err);
+    st = hth_tokenize(m->tokenizer, text, n, flags, &list, NULL, err);
     if (st != HEARTH_OK) {
         hth_ids_free(&list);
         return st;
@@ -95,71 +93,9 @@ void hearth_decoder_flush(hearth_decoder *d, const char **text, size_t *n)
 
 /* ---- sampling ---------------------------------------------------------------------------- */
 
-struct hearth_sampler {
-    hth_sampler *sampler;
-};
-
-hearth_sampler_options hearth_sampler_defaults(void)
-{
-    hth_sampler_params p = hth_sampler_defaults();
-    return (hearth_sampler_options){.temperature = p.temperature,
-                                    .top_k = p.top_k,
-                                    .typical_p = p.typical_p,
-                                    .top_p = p.top_p,
-                                    .min_p = p.min_p,
-                                    .repeat_penalty = p.repeat_penalty,
-                                    .presence_penalty = p.presence_penalty,
-                                    .frequency_penalty = p.frequency_penalty,
-                                    .repeat_last_n = p.repeat_last_n,
-                                    .seed = p.seed};
-}
-
 hearth_status hearth_sampler_open(const hearth_model *m, const hearth_sampler_options *options, hearth_sampler **out,
                                   hearth_error *err)
 {
     hearth_sampler_options o = options ? *options : hearth_sampler_defaults();
-    hth_sampler_params p = {.temperature = o.temperature,
-                            .top_k = o.top_k,
-                            .typical_p = o.typical_p,
-                            .top_p = o.top_p,
-                            .min_p = o.min_p,
-                            .repeat_penalty = o.repeat_penalty,
-                            .presence_penalty = o.presence_penalty,
-                            .frequency_penalty = o.frequency_penalty,
-                            .repeat_last_n = o.repeat_last_n,
-                            .seed = o.seed,
-                            .n_bias = o.n_bias};
-    *out = NULL;
-    hearth_sampler *s = hth_alloc(1, sizeof *s);
-    hth_logit_bias *bias = hth_alloc(o.n_bias, sizeof *bias);
-    hearth_status st = HEARTH_OK;
-    if (!s || !bias) {
-        st = hth_fail_memory(err, sizeof *s, "a sampler");
-        goto done;
-    }
-    for (size_t i = 0; i < o.n_bias; i++) bias[i] = (hth_logit_bias){o.bias[i].id, o.bias[i].bias};
-    p.bias = bias;
-    st = hth_sampler_open((int32_t)m->model->hparams.n_vocab, &p, &s->sampler, err);
-done:
-    hth_free(bias);
-    if (st != HEARTH_OK) {
-        hth_free(s);
-    } else {
-        *out = s;
-    }
-    return st;
-}
-
-void hearth_sampler_close(hearth_sampler *s)
-{
-    if (!s) return;
-    hth_sampler_close(s->sampler);
-    hth_free(s);
-}
-
-void hearth_sampler_accept(hearth_sampler *s, int32_t id) { hth_sampler_accept(s->sampler, id); }
-
-hearth_status hearth_sampler_pick(hearth_sampler *s, const float *logits, int32_t *id, hearth_error *err)
-{
-    return hth_sampler_pick(s->sampler, logits, id, err);
+    return hth_sampler_open((int32_t)m->model->hparams.n_vocab, &o, out, err);
 }

@@ -8,8 +8,6 @@
 #include "base/bits.h"
 #include "kernels/rows_walk.h"
 
-enum { AHEAD = 4096 };
-
 typedef floats load_fn(const uint8_t *p);
 
 /* The last weights of a row behind which -0 stands. */
@@ -28,8 +26,7 @@ HTH_INLINE void dot(const hth_tile *tile, const uint8_t *row, const uint8_t *nex
     size_t row_size = tile->n_col * size;
     for (size_t t = 0; t < n_tok; t++) p[t] = zeros();
     for (size_t i = 0; i < tile->n_whole; i += 16) {
-        size_t ahead = i * size + AHEAD;
-        __builtin_prefetch(ahead < row_size ? row + ahead : next + (ahead - row_size), 0, 3);
+        __builtin_prefetch(hth_ahead(row, next, i * size, row_size), 0, 3);
         floats w = load(row + i * size);
         for (size_t t = 0; t < n_tok; t++)
             p[t] = add_products(p[t], w, load_f32((const uint8_t *)(tile->act.x + t * tile->n_col + i)));

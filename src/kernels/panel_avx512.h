@@ -11,9 +11,9 @@
 
 enum {
     PANEL_ROW = 16,
-    PANEL_TOK = 64,   /* tokens of a tile: their activations stay in the second cache */
-    PANEL_BLOCK = 128, /* blocks of one pass: rows of up to 32,768 weights */
-    PANEL_LEAST_TOK = 8,
+    PANEL_TOK = 64,       /* tokens of a tile: their activations stay in the second cache */
+    PANEL_BLOCK = 128,    /* blocks of one pass: rows of up to 32,768 weights */
+    PANEL_LEAST_TOK = 12, /* with 8 a panel costs what it saves (Q8_0) or more (Q4_0) */
 };
 
 typedef struct row_panel {
@@ -56,7 +56,8 @@ HTH_INLINE void fill_block(row_panel *panel, size_t i, const uint8_t *const row[
 }
 
 /* The partial sum j of n_tok tokens from token t on: blocks j, j + 8, ... of the rows. */
-HTH_INLINE void pass(const row_panel *panel, const hth_rows *job, size_t j, size_t t, size_t n_tok, __m512 *p)
+HTH_INLINE void pass(const row_panel *panel, const hth_rows *job, size_t j, size_t t, size_t n_tok,
+                     __m512 *p)
 {
     size_t n_block = job->n_col / HTH_ACT_BLOCK;
     for (size_t k = 0; k < n_tok; k++) p[k] = _mm512_setzero_ps();
@@ -65,8 +66,10 @@ HTH_INLINE void pass(const row_panel *panel, const hth_rows *job, size_t j, size
             size_t block = (t + k) * n_block + b;
             const int8_t *q = job->act.q + block * HTH_ACT_BLOCK;
             __m512i isum = _mm512_setzero_si512();
-            for (int g = 0; g < 8; g++)
-                isum = _mm512_dpbusd_epi32(isum, panel->w[i][g], _mm512_set1_epi32((int)hth_load_u32(q + 4 * g)));
+            for (int g = 0; g < 8; g++) {
+                __m512i four = _mm512_set1_epi32((int)hth_load_u32(q + 4 * g));
+                isum = _mm512_dpbusd_epi32(isum, panel->w[i][g], four);
+            }
             __m512i offset = _mm512_slli_epi32(_mm512_set1_epi32(job->act.sum[block]), OFFSET_SHIFT);
             __m512 scale = _mm512_mul_ps(panel->d[i], _mm512_set1_ps(job->act.d[block]));
             __m512 term = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(_mm512_sub_epi32(isum, offset)));
@@ -115,7 +118,8 @@ static void rows_by_panel(const hth_rows *job)
         rest.first = job->end - (job->end - job->first) % PANEL_ROW;
         for (size_t t = 0; t < job->n_tok; t += PANEL_TOK) {
             size_t n_tok = job->n_tok - t < PANEL_TOK ? job->n_tok - t : PANEL_TOK;
-            for (size_t i = job->first; i < rest.first; i += PANEL_ROW) multiply_panel(&panel, job, i, t, n_tok);
+            for (size_t i = job->first; i < rest.first; i += PANEL_ROW)
+                multiply_panel(&panel, job, i, t, n_tok);
         }
     }
     rows(&rest);

@@ -2,7 +2,7 @@
  * of the activations, without the -8: the sums of the activations take it off. */
 #include "kernels/x86_256.h"
 
-enum { BLOCK_SIZE = 18, AHEAD = 4096 };
+enum { BLOCK_SIZE = 18 };
 
 typedef struct group {
     __m256i w[8]; /* bytes of 0..15 */

@@ -3,7 +3,7 @@
  * activations take it off. Every load stays inside the 144 bytes of its group. */
 #include "kernels/x86_512.h"
 
-enum { BLOCK_SIZE = 18, AHEAD = 4096 };
+enum { BLOCK_SIZE = 18 };
 
 typedef struct group {
     __m512i w[4]; /* blocks 2i and 2i + 1, bytes of 0..15 */
@@ -18,8 +18,8 @@ HTH_INLINE __m512i spread(const uint8_t *p, char first)
     const __m128i bytes = _mm_setr_epi8(2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17);
     __m512i places = _mm512_add_epi8(_mm512_broadcast_i32x4(bytes), _mm512_set1_epi8(first));
     places = _mm512_mask_add_epi8(places, 0xffffffff00000000u, places, _mm512_set1_epi8(BLOCK_SIZE));
-    __m512i spread = _mm512_srlv_epi64(_mm512_permutexvar_epi8(places, load_512(p)), shift);
-    return _mm512_and_si512(spread, _mm512_set1_epi8(15));
+    __m512i halves = _mm512_srlv_epi64(_mm512_permutexvar_epi8(places, load_512(p)), shift);
+    return _mm512_and_si512(halves, _mm512_set1_epi8(15));
 }
 
 HTH_INLINE __m256 scales(const uint8_t *p)

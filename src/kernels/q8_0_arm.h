@@ -1,7 +1,7 @@
 /* Rows of Q8_0 on AArch64: one text for the levels neon and dotprod. */
 #include "kernels/arm.h"
 
-enum { BLOCK_SIZE = 34, AHEAD = 4096 };
+enum { BLOCK_SIZE = 34 };
 
 HTH_INLINE group unpack(const uint8_t *p)
 {

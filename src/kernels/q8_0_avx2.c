@@ -3,7 +3,7 @@
  * so: 2 * 128 * 127 = 32512. */
 #include "kernels/x86_256.h"
 
-enum { BLOCK_SIZE = 34, AHEAD = 4096 };
+enum { BLOCK_SIZE = 34 };
 
 typedef struct group {
     const uint8_t *p;

@@ -3,7 +3,7 @@
  * stays inside the 272 bytes of its group. */
 #include "kernels/x86_512.h"
 
-enum { BLOCK_SIZE = 34, AHEAD = 4096 };
+enum { BLOCK_SIZE = 34 };
 
 typedef struct group {
     __m512i w[4]; /* blocks 2i and 2i + 1, weight + 128 */

@@ -1,6 +1,6 @@
 /* Rows of a quantised type at one level: eight blocks at a time, unpacked once for
  * up to four tokens. The including file gives the type and the instructions:
- *   BLOCK_SIZE              bytes of a block; AHEAD, bytes of prefetch (0: none)
+ *   BLOCK_SIZE              bytes of a block
  *   group, unpack(p)        the weights and scales of eight blocks
  *   partials, no_partials() the eight partial sums of rule R4
  *   add_terms(p, g, q, d, sum)  adds the terms of rule R3 of eight blocks
@@ -10,15 +10,6 @@
 
 enum { GROUP_SIZE = HTH_GROUP * BLOCK_SIZE, GROUP_COL = HTH_GROUP * HTH_ACT_BLOCK };
 
-/* Asks for the bytes that come AHEAD of at, in this row or the next one. */
-HTH_INLINE void prefetch(const uint8_t *row, const uint8_t *next, size_t at, size_t row_size)
-{
-    if (AHEAD == 0) return;
-    size_t ahead = at + AHEAD;
-    const uint8_t *p = ahead < row_size ? row + ahead : next + (ahead - row_size);
-    for (int i = 0; i < GROUP_SIZE; i += 64) __builtin_prefetch(p + i, 0, 3);
-}
-
 HTH_INLINE void dot(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
                     size_t y_stride, size_t n_tok)
 {
@@ -26,7 +17,8 @@ HTH_INLINE void dot(const hth_tile *tile, const uint8_t *row, const uint8_t *nex
     size_t row_size = tile->n_block * BLOCK_SIZE;
     for (size_t t = 0; t < n_tok; t++) p[t] = no_partials();
     for (size_t b = 0; b < tile->n_whole; b += HTH_GROUP) {
-        prefetch(row, next, b * BLOCK_SIZE, row_size);
+        const uint8_t *ahead = hth_ahead(row, next, b * BLOCK_SIZE, row_size);
+        for (int i = 0; i < GROUP_SIZE; i += 64) __builtin_prefetch(ahead + i, 0, 3);
         group g = unpack(row + b * BLOCK_SIZE);
         for (size_t t = 0; t < n_tok; t++)
             p[t] = add_terms(p[t], &g, tile->act.q + t * tile->n_col + b * HTH_ACT_BLOCK,

@@ -10,9 +10,9 @@
 
 /* ---- the cache ------------------------------------------------------------------------ */
 
-static size_t element_size(hth_kv_type type) { return type == HTH_KV_F16 ? 2 : 4; }
+static size_t element_size(hearth_kv_type type) { return type == HEARTH_KV_F16 ? 2 : 4; }
 
-bool hth_kv_size(const hth_model *model, hth_kv_type type, uint32_t n_ctx, size_t *size)
+bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size)
 {
     size_t n_head = 0, n;
     for (uint32_t i = 0; i < model->hparams.n_layer; i++) n_head += model->layers[i].n_head_kv;
@@ -20,7 +20,7 @@ bool hth_kv_size(const hth_model *model, hth_kv_type type, uint32_t n_ctx, size_
     return hth_mul_size(n, n_ctx, size);
 }
 
-hearth_status hth_kv_open(hth_kv *kv, const hth_model *model, hth_kv_type type, uint32_t n_ctx, hearth_error *err)
+hearth_status hth_kv_open(hth_kv *kv, const hth_model *model, hearth_kv_type type, uint32_t n_ctx, hearth_error *err)
 {
     uint32_t n_layer = model->hparams.n_layer;
     *kv = (hth_kv){.type = type, .n_ctx = n_ctx, .element_size = element_size(type)};
@@ -63,7 +63,7 @@ static void store_row(const hth_step *s, const hth_row *row, uint32_t i_layer, c
     size_t d = s->model->hparams.d_head, at = row->position * d;
     for (uint32_t i = 0; i < s->model->layers[i_layer].n_head_kv; i++, x += d) {
         uint8_t *head = head_at(row->kv, s->model, i_layer, i, values);
-        if (row->kv->type == HTH_KV_F16) {
+        if (row->kv->type == HEARTH_KV_F16) {
             s->k->to_f16(x, d, (uint16_t *)(void *)head + at);
         } else {
             memcpy((float *)(void *)head + at, x, d * sizeof *x);
@@ -173,7 +173,7 @@ static void attend_head(void *arg, size_t i_unit, uint32_t i_thread)
                          .scale = (float)(1.0 / hth_sqrt_d((double)d)),
                          .scratch = s->scratch + i_thread * d,
                          .y = s->heads + i_unit * d};
-    if (row->kv->type == HTH_KV_F16) {
+    if (row->kv->type == HEARTH_KV_F16) {
         s->k->attend_f16(&attend);
     } else {
         s->k->attend_f32(&attend);

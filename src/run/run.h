@@ -9,12 +9,10 @@
 
 /* ---- the cache of one sequence (attention.c) -------------------------------------- */
 
-typedef enum hth_kv_type { HTH_KV_F16 = 0, HTH_KV_F32 } hth_kv_type;
-
 /* Keys and values of all layers: layer, then KV head, then position, then d_head
  * values, so that one head's positions are one stream. */
 typedef struct hth_kv {
-    hth_kv_type type;
+    hearth_kv_type type;
     uint32_t n_ctx;
     size_t element_size;
     uint8_t *memory;
@@ -23,8 +21,8 @@ typedef struct hth_kv {
 } hth_kv;
 
 /* Bytes that a cache of n_ctx positions takes; false when that overflows. */
-bool hth_kv_size(const hth_model *model, hth_kv_type type, uint32_t n_ctx, size_t *size);
-hearth_status hth_kv_open(hth_kv *kv, const hth_model *model, hth_kv_type type, uint32_t n_ctx,
+bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size);
+hearth_status hth_kv_open(hth_kv *kv, const hth_model *model, hearth_kv_type type, uint32_t n_ctx,
                           hearth_error *err);
 void hth_kv_close(hth_kv *kv);
 

@@ -5,9 +5,9 @@
 
 #include <math.h>
 
-hth_sampler_params hth_sampler_defaults(void)
+hearth_sampler_options hearth_sampler_defaults(void)
 {
-    return (hth_sampler_params){
+    return (hearth_sampler_options){
         .temperature = 0.8f,
         .top_k = 40,
         .typical_p = 1.0f,
@@ -41,7 +41,7 @@ static hearth_status check_int(const char *field, int64_t value, int64_t low, in
                     (long long)value, (long long)low, (long long)high);
 }
 
-static hearth_status check_bias(const hth_sampler_params *p, int32_t n_vocab, hearth_error *err)
+static hearth_status check_bias(const hearth_sampler_options *p, int32_t n_vocab, hearth_error *err)
 {
     if (p->n_bias > 0 && !p->bias)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "bias is NULL, but n_bias is %zu", p->n_bias);
@@ -58,7 +58,7 @@ static hearth_status check_bias(const hth_sampler_params *p, int32_t n_vocab, he
     return HEARTH_OK;
 }
 
-hearth_status hth_sample_check_params(const hth_sampler_params *p, int32_t n_vocab,
+hearth_status hth_sample_check_params(const hearth_sampler_options *p, int32_t n_vocab,
                                       hearth_error *err)
 {
     const float_range floats[] = {

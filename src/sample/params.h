@@ -5,7 +5,7 @@
 #include "sample/sampler.h"
 
 /* ARGUMENT names the first field that is out of range. */
-hearth_status hth_sample_check_params(const hth_sampler_params *p, int32_t n_vocab,
+hearth_status hth_sample_check_params(const hearth_sampler_options *p, int32_t n_vocab,
                                       hearth_error *err);
 
 #endif

@@ -13,9 +13,9 @@
 #include <math.h>
 #include <string.h>
 
-struct hth_sampler {
-    hth_sampler_params params;
-    hth_logit_bias *bias;
+struct hearth_sampler {
+    hearth_sampler_options params;
+    hearth_logit_bias *bias;
     int32_t n_vocab;
     hth_sample_random random;
 
@@ -30,7 +30,7 @@ struct hth_sampler {
 
 /* ---- opening ---------------------------------------------------------------- */
 
-static bool has_penalties(const hth_sampler_params *p)
+static bool has_penalties(const hearth_sampler_options *p)
 {
     bool neutral = p->repeat_penalty == 1.0f && p->presence_penalty == 0.0f &&
                    p->frequency_penalty == 0.0f;
@@ -38,15 +38,15 @@ static bool has_penalties(const hth_sampler_params *p)
 }
 
 /* Without top-k every token may be a candidate; greedy choice needs none. */
-static size_t candidates_needed(const hth_sampler_params *p, int32_t n_vocab)
+static size_t candidates_needed(const hearth_sampler_options *p, int32_t n_vocab)
 {
     if (p->temperature == 0.0f) return 0;
     return p->top_k > 0 && p->top_k < n_vocab ? (size_t)p->top_k : (size_t)n_vocab;
 }
 
-static hearth_status take_memory(hth_sampler *s, hearth_error *err)
+static hearth_status take_memory(hearth_sampler *s, hearth_error *err)
 {
-    const hth_sampler_params *p = &s->params;
+    const hearth_sampler_options *p = &s->params;
     const size_t n_vocab = (size_t)s->n_vocab;
     s->n_candidate_max = candidates_needed(p, s->n_vocab);
     s->logit = hth_alloc(n_vocab, sizeof *s->logit);
@@ -69,24 +69,24 @@ static hearth_status take_memory(hth_sampler *s, hearth_error *err)
     return HEARTH_OK;
 }
 
-hearth_status hth_sampler_open(int32_t n_vocab, const hth_sampler_params *params, hth_sampler **out,
+hearth_status hth_sampler_open(int32_t n_vocab, const hearth_sampler_options *params, hearth_sampler **out,
                                hearth_error *err)
 {
     *out = NULL;
     hearth_status status = hth_sample_check_params(params, n_vocab, err);
     if (status != HEARTH_OK) return status;
-    hth_sampler *s = hth_alloc(1, sizeof *s);
+    hearth_sampler *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "the sampler");
     s->params = *params;
     s->n_vocab = n_vocab;
     hth_sample_random_seed(&s->random, params->seed);
     status = take_memory(s, err);
     if (status == HEARTH_OK) *out = s;
-    else hth_sampler_close(s);
+    else hearth_sampler_close(s);
     return status;
 }
 
-void hth_sampler_close(hth_sampler *s)
+void hearth_sampler_close(hearth_sampler *s)
 {
     if (!s) return;
     hth_free(s->last);
@@ -100,7 +100,7 @@ void hth_sampler_close(hth_sampler *s)
 
 /* ---- what was seen -------------------------------------------------------------- */
 
-void hth_sampler_accept(hth_sampler *s, int32_t id)
+void hearth_sampler_accept(hearth_sampler *s, int32_t id)
 {
     if (!s->count || id < 0 || id >= s->n_vocab) return;
     if (s->last) {
@@ -122,7 +122,7 @@ static float narrow(double x)
     return (float)(x > limit ? limit : x < -limit ? -limit : x);
 }
 
-static hearth_status copy_logits(hth_sampler *s, const float *logits, hearth_error *err)
+static hearth_status copy_logits(hearth_sampler *s, const float *logits, hearth_error *err)
 {
     for (int32_t i = 0; i < s->n_vocab; i++) {
         if (!(logits[i] < INFINITY))
@@ -133,7 +133,7 @@ static hearth_status copy_logits(hth_sampler *s, const float *logits, hearth_err
     return HEARTH_OK;
 }
 
-static void add_bias(hth_sampler *s)
+static void add_bias(hearth_sampler *s)
 {
     for (size_t i = 0; i < s->params.n_bias; i++) {
         float *logit = &s->logit[s->bias[i].id], bias = s->bias[i].bias;
@@ -142,7 +142,7 @@ static void add_bias(hth_sampler *s)
     }
 }
 
-static void add_penalties(hth_sampler *s)
+static void add_penalties(hearth_sampler *s)
 {
     if (!s->count) return;
     const double repeat = (double)s->params.repeat_penalty;
@@ -157,7 +157,7 @@ static void add_penalties(hth_sampler *s)
 }
 
 /* The largest logit, the lowest id among equals, or -1 when all are banned. */
-static int32_t find_best(const hth_sampler *s)
+static int32_t find_best(const hearth_sampler *s)
 {
     int32_t best = -1;
     for (int32_t i = 0; i < s->n_vocab; i++)
@@ -168,7 +168,7 @@ static int32_t find_best(const hth_sampler *s)
 /* ---- candidates ------------------------------------------------------------------------ */
 
 /* The best n_candidate_max tokens, best first, the lower id first among equals. */
-static size_t list_candidates(hth_sampler *s)
+static size_t list_candidates(hearth_sampler *s)
 {
     size_t n_allowed = 0;
     for (int32_t i = 0; i < s->n_vocab; i++) n_allowed += s->logit[i] != -INFINITY;
@@ -193,9 +193,9 @@ static size_t list_candidates(hth_sampler *s)
     return n;
 }
 
-static size_t filter(hth_sampler *s, size_t n)
+static size_t filter(hearth_sampler *s, size_t n)
 {
-    const hth_sampler_params *p = &s->params;
+    const hearth_sampler_options *p = &s->params;
     hth_sample_candidate *c = s->candidate;
     if (p->typical_p < 1.0f) n = hth_sample_typical(c, s->scratch, n, (double)p->typical_p);
     if (p->top_p < 1.0f) n = hth_sample_top_p(c, n, (double)p->top_p);
@@ -204,7 +204,7 @@ static size_t filter(hth_sampler *s, size_t n)
 }
 
 /* The first candidate whose weights, added up in order, exceed a share u of all. */
-static int32_t draw(hth_sampler *s, size_t n)
+static int32_t draw(hearth_sampler *s, size_t n)
 {
     const double sum = hth_sample_weigh(s->candidate, n, (double)s->params.temperature);
     const double target = hth_sample_random_unit(&s->random) * sum;
@@ -216,7 +216,7 @@ static int32_t draw(hth_sampler *s, size_t n)
     return s->candidate[0].id; /* not reached: u < 1, and the sum is the same */
 }
 
-hearth_status hth_sampler_pick(hth_sampler *s, const float *logits, int32_t *id, hearth_error *err)
+hearth_status hearth_sampler_pick(hearth_sampler *s, const float *logits, int32_t *id, hearth_error *err)
 {
     hearth_status status = copy_logits(s, logits, err);
     if (status != HEARTH_OK) return status;

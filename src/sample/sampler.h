@@ -18,51 +18,20 @@
 
 #include <stdint.h>
 
-typedef struct hth_logit_bias {
-    int32_t id;
-    float bias; /* added to the logit; -INFINITY bans the token */
-} hth_logit_bias;
-
 /* The largest repeat_last_n; -1 counts all. */
 enum { HTH_SAMPLER_MAX_LAST_N = 1 << 20 };
 
 /* Ranges: temperature 0 to 100; top_k from 0; typical_p, top_p, min_p 0 to 1;
  * repeat_penalty 0.01 to 100; the other penalties -100 to 100; repeat_last_n -1
  * to HTH_SAMPLER_MAX_LAST_N; a bias is finite or -INFINITY.
- * Applied in this order: bias, penalties, top-k, typical, top-p, min-p,
- * temperature, draw. A field at its neutral value does nothing. */
-typedef struct hth_sampler_params {
-    float temperature;       /* 0: greedy (largest logit, lowest id among equals) */
-    int32_t top_k;           /* 0: all */
-    float typical_p;         /* 1: off. Meister et al. 2022, Locally Typical Sampling */
-    float top_p;             /* 1: off. Holtzman et al. 2020 */
-    float min_p;             /* 0: off. Keep tokens of at least min_p times the best one's probability */
-    float repeat_penalty;    /* 1: off. Keskar et al. 2019 (CTRL): positive logits divided, others multiplied */
-    float presence_penalty;  /* 0: off. Subtracted once from every token seen */
-    float frequency_penalty; /* 0: off. Subtracted once per occurrence */
-    int32_t repeat_last_n;   /* how many last tokens count for penalties; -1: all, 0: none */
-    uint64_t seed;
-    const hth_logit_bias *bias;
-    size_t n_bias;
-} hth_sampler_params;
-
-/* temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, typical 1, no penalties
- * (repeat_last_n 64), seed 0. */
-hth_sampler_params hth_sampler_defaults(void);
-
-typedef struct hth_sampler hth_sampler;
-
-/* Copies params. ARGUMENT names the field that is out of range, with the range. */
-hearth_status hth_sampler_open(int32_t n_vocab, const hth_sampler_params *params, hth_sampler **out,
+ * Sources: typical, Meister et al. 2022; top-p, Holtzman et al. 2020; repeat
+ * penalty, Keskar et al. 2019 (positive logits divided, others multiplied).
+ *
+ * hth_sampler_open is hearth_sampler_open for any number of logits. It copies
+ * options; ARGUMENT names the field that is out of range, with the range. Neither
+ * hearth_sampler_accept nor hearth_sampler_pick allocates; pick gives NUMERIC when
+ * a logit is NaN or +infinity, or when all are banned. */
+hearth_status hth_sampler_open(int32_t n_vocab, const hearth_sampler_options *options, hearth_sampler **out,
                                hearth_error *err);
-void hth_sampler_close(hth_sampler *s);
-
-/* Tells the penalties of a token of the prompt or of the generation. Allocates
- * nothing. */
-void hth_sampler_accept(hth_sampler *s, int32_t id);
-
-/* Chooses a token by logits[n_vocab] (left unchanged). Allocates nothing. NUMERIC when a
- * logit is NaN or +infinity, or when all are banned. */
-hearth_status hth_sampler_pick(hth_sampler *s, const float *logits, int32_t *id, hearth_error *err);
 
 #endif

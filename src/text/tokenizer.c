@@ -138,7 +138,7 @@ static hearth_status add_text(const hth_tokenizer *tok, hth_text_work *work, hth
 hearth_status hth_tokenize(const hth_tokenizer *tok, const char *text, size_t n, unsigned flags,
                            hth_ids *ids, size_t *n_lost, hearth_error *err)
 {
-    const bool add = flags & HTH_TOKENIZE_ADD_SPECIAL, parse = flags & HTH_TOKENIZE_PARSE_SPECIAL;
+    const bool add = flags & HEARTH_ADD_SPECIAL, parse = flags & HEARTH_PARSE_SPECIAL;
     const size_t n_before = ids->n;
     hth_text_matches specials = {0};
     hth_text_work work = {0};

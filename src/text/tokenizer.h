@@ -32,11 +32,6 @@ int32_t hth_tokenizer_eos(const hth_tokenizer *tok);
 /* Whether a generation ends with this token (eos, eot, eom, and the like). */
 bool hth_tokenizer_ends(const hth_tokenizer *tok, int32_t id);
 
-typedef enum hth_tokenize_flags {
-    HTH_TOKENIZE_ADD_SPECIAL = 1,   /* BOS and EOS as the file asks for */
-    HTH_TOKENIZE_PARSE_SPECIAL = 2, /* texts of control tokens become these tokens */
-} hth_tokenize_flags;
-
 /* A growing list of ids; zero-initialised is empty. */
 typedef struct hth_ids {
     int32_t *id;

@@ -77,7 +77,7 @@ static rows_shape random_shape(test_random *r, hth_type type)
     rows_shape s = {.type = type, .n_col = quantised ? 32 * (size_t)(n + 1) : n + 1};
     s.n_row = test_random_below(r, 4) ? test_random_below(r, 12) : test_random_below(r, 40);
     s.n_tok = 1 + test_random_below(r, 9);
-    if (n < 16 && test_random_below(r, 8) == 0) s.n_tok = 60 + test_random_below(r, 12);
+    if (n < 16 && test_random_below(r, 8) == 0) s.n_tok = 10 + test_random_below(r, 70);
     s.row_gap = gaps[test_random_below(r, 6)];
     s.y_gap = gaps[test_random_below(r, 6)];
     if (test_random_below(r, 3)) s.shift = test_random_below(r, 64);
@@ -264,7 +264,7 @@ static void unreadable_rows(hth_cpu level, hth_type type, test_random *r)
     rows_shape s = {.type = type, .n_row = 5, .n_tok = 1};
     s.n_col = type == HTH_TYPE_F32 ? 1024 : rows_quantised(type) ? 65536 : 2048;
     if (rows_bytes(type, s.n_col) % page == 0) check_odd_rows(level, r, &s);
-    s = (rows_shape){.type = type, .n_row = 40, .n_col = 352, .n_tok = 9};
+    s = (rows_shape){.type = type, .n_row = 40, .n_col = 352, .n_tok = 13};
     s.row_gap = page - rows_bytes(type, s.n_col);
     if (s.n_row * page <= MAX_WEIGHT) check_odd_rows(level, r, &s);
 }
@@ -283,7 +283,7 @@ TEST(very_long_rows_equal_the_reference)
         for (int t = 0; t < ROWS_N_TYPE; t++)
             for (size_t n_col = 32736; n_col <= 32800; n_col += 32) {
                 rows_shape s = {.type = rows_types[t], .n_row = rows_quantised(rows_types[t]) ? 17 : 3};
-                s.n_col = n_col, s.n_tok = 9;
+                s.n_col = n_col, s.n_tok = 13;
                 rows_case_make(&the_case, &r, &s);
                 if (!compare_with_reference(levels[l])) break;
             }

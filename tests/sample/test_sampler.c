@@ -11,9 +11,9 @@
 
 enum { MAX_VOCAB = 4096 };
 
-static hth_sampler_params neutral(void)
+static hearth_sampler_options neutral(void)
 {
-    return (hth_sampler_params){.temperature = 1.0f,
+    return (hearth_sampler_options){.temperature = 1.0f,
                                 .typical_p = 1.0f,
                                 .top_p = 1.0f,
                                 .repeat_penalty = 1.0f};
@@ -68,7 +68,7 @@ static size_t reference_typical(entry *e, size_t n, double p)
 }
 
 /* What may be drawn, with probabilities, best first; returns the number. */
-static size_t reference(const hth_sampler_params *p, const float *logits, int32_t n_vocab,
+static size_t reference(const hearth_sampler_options *p, const float *logits, int32_t n_vocab,
                         const int32_t *seen, size_t n_seen, entry *e)
 {
     size_t n = 0;
@@ -128,35 +128,35 @@ static void fill_logits(float *logits, int32_t n, test_random *r)
     logits[test_random_below(r, (uint32_t)n)] = scale;
 }
 
-static void compare_with_reference(hth_sampler_params p, int32_t n_vocab, test_random *r)
+static void compare_with_reference(hearth_sampler_options p, int32_t n_vocab, test_random *r)
 {
     static float logits[MAX_VOCAB];
     static entry e[MAX_VOCAB];
     int32_t seen[40];
     size_t n_seen = 0;
     hth_sample_random expected_random;
-    hth_sampler *s = NULL;
+    hearth_sampler *s = NULL;
     p.seed = test_random_next(r);
     hth_sample_random_seed(&expected_random, p.seed);
     CHECK_OK(hth_sampler_open(n_vocab, &p, &s, err));
     for (int step = 0; step < 40; step++) {
         fill_logits(logits, n_vocab, r);
         int32_t id = -1;
-        CHECK_OK(hth_sampler_pick(s, logits, &id, err));
+        CHECK_OK(hearth_sampler_pick(s, logits, &id, err));
         size_t n = reference(&p, logits, n_vocab, seen, n_seen, e);
         int32_t expected = reference_draw(e, n, &expected_random);
         if (!CHECK_INT(id, expected)) break;
         seen[n_seen++] = id;
-        hth_sampler_accept(s, id);
+        hearth_sampler_accept(s, id);
     }
-    hth_sampler_close(s);
+    hearth_sampler_close(s);
 }
 
 TEST(draw_alone_equals_the_reference)
 {
     test_random r = {11};
     for (int i = 0; i < 10; i++) {
-        hth_sampler_params p = neutral();
+        hearth_sampler_options p = neutral();
         p.temperature = 0.1f + (float)test_random_below(&r, 30) * 0.1f;
         compare_with_reference(p, 1 + (int32_t)test_random_below(&r, 600), &r);
     }
@@ -166,7 +166,7 @@ TEST(top_k_equals_the_reference)
 {
     test_random r = {12};
     for (int i = 0; i < 30; i++) {
-        hth_sampler_params p = neutral();
+        hearth_sampler_options p = neutral();
         p.top_k = 1 + (int32_t)test_random_below(&r, i % 2 ? 60 : 900);
         compare_with_reference(p, 1 + (int32_t)test_random_below(&r, 1200), &r);
     }
@@ -176,7 +176,7 @@ TEST(typical_equals_the_reference)
 {
     test_random r = {13};
     for (int i = 0; i < 20; i++) {
-        hth_sampler_params p = neutral();
+        hearth_sampler_options p = neutral();
         p.typical_p = 0.05f + (float)test_random_below(&r, 9) * 0.1f;
         compare_with_reference(p, 1 + (int32_t)test_random_below(&r, 400), &r);
     }
@@ -186,7 +186,7 @@ TEST(top_p_and_min_p_equal_the_reference)
 {
     test_random r = {14};
     for (int i = 0; i < 30; i++) {
-        hth_sampler_params p = neutral();
+        hearth_sampler_options p = neutral();
         if (i % 3 != 0) p.top_p = (float)test_random_below(&r, 100) * 0.01f;
         if (i % 3 != 1) p.min_p = (float)test_random_below(&r, 100) * 0.01f;
         compare_with_reference(p, 1 + (int32_t)test_random_below(&r, 600), &r);
@@ -198,9 +198,9 @@ TEST(penalties_and_bias_equal_the_reference)
     test_random r = {15};
     for (int i = 0; i < 30; i++) {
         int32_t n_vocab = 2 + (int32_t)test_random_below(&r, 40);
-        hth_logit_bias bias[2] = {{(int32_t)test_random_below(&r, (uint32_t)n_vocab), 2.5f},
+        hearth_logit_bias bias[2] = {{(int32_t)test_random_below(&r, (uint32_t)n_vocab), 2.5f},
                                   {(int32_t)test_random_below(&r, (uint32_t)n_vocab), -1.25f}};
-        hth_sampler_params p = neutral();
+        hearth_sampler_options p = neutral();
         p.repeat_penalty = 1.0f + (float)test_random_below(&r, 10) * 0.1f;
         p.presence_penalty = test_random_float(&r);
         p.frequency_penalty = test_random_float(&r);
@@ -215,7 +215,7 @@ TEST(all_filters_together_equal_the_reference)
 {
     test_random r = {16};
     for (int i = 0; i < 30; i++) {
-        hth_sampler_params p = hth_sampler_defaults();
+        hearth_sampler_options p = hearth_sampler_defaults();
         p.typical_p = 0.9f;
         p.repeat_penalty = 1.1f;
         p.top_k = 1 + (int32_t)test_random_below(&r, 100);
@@ -228,15 +228,15 @@ TEST(all_filters_together_equal_the_reference)
 TEST(draws_have_the_stated_frequencies)
 {
     const float logits[6] = {0.5f, -1.0f, 2.0f, 1.0f, -INFINITY, 0.0f};
-    hth_sampler_params p = neutral();
+    hearth_sampler_options p = neutral();
     p.seed = 42;
-    hth_sampler *s = NULL;
+    hearth_sampler *s = NULL;
     CHECK_OK(hth_sampler_open(6, &p, &s, err));
     enum { N_DRAW = 200000 };
     int count[6] = {0};
     for (int i = 0; i < N_DRAW; i++) {
         int32_t id = 0;
-        CHECK_OK(hth_sampler_pick(s, logits, &id, err));
+        CHECK_OK(hearth_sampler_pick(s, logits, &id, err));
         count[id]++;
     }
     double sum = 0.0, chi2 = 0.0;
@@ -247,7 +247,7 @@ TEST(draws_have_the_stated_frequencies)
     }
     CHECK(chi2 < 18.5); /* 4 degrees of freedom, p = 0.001 */
     CHECK_INT(count[4], 0);
-    hth_sampler_close(s);
+    hearth_sampler_close(s);
 }
 
 TEST(same_seed_gives_same_ids_and_another_seed_others)
@@ -255,8 +255,8 @@ TEST(same_seed_gives_same_ids_and_another_seed_others)
     float logits[100];
     test_random r = {3};
     for (int i = 0; i < 100; i++) logits[i] = test_random_float(&r);
-    hth_sampler_params p = hth_sampler_defaults();
-    hth_sampler *s[3] = {0};
+    hearth_sampler_options p = hearth_sampler_defaults();
+    hearth_sampler *s[3] = {0};
     for (int k = 0; k < 3; k++) {
         p.seed = k == 2 ? 6 : 5;
         CHECK_OK(hth_sampler_open(100, &p, &s[k], err));
@@ -264,104 +264,104 @@ TEST(same_seed_gives_same_ids_and_another_seed_others)
     int n_other = 0;
     for (int i = 0; i < 200; i++) {
         int32_t id[3];
-        for (int k = 0; k < 3; k++) CHECK_OK(hth_sampler_pick(s[k], logits, &id[k], err));
+        for (int k = 0; k < 3; k++) CHECK_OK(hearth_sampler_pick(s[k], logits, &id[k], err));
         CHECK_INT(id[0], id[1]);
         n_other += id[0] != id[2];
     }
     CHECK(n_other > 100);
-    for (int k = 0; k < 3; k++) hth_sampler_close(s[k]);
+    for (int k = 0; k < 3; k++) hearth_sampler_close(s[k]);
 }
 
 TEST(greedy_takes_the_largest_and_the_lowest_id_among_equals)
 {
-    hth_sampler_params p = hth_sampler_defaults();
+    hearth_sampler_options p = hearth_sampler_defaults();
     p.temperature = 0.0f;
-    hth_sampler *s = NULL;
+    hearth_sampler *s = NULL;
     int32_t id = -1;
     CHECK_OK(hth_sampler_open(5, &p, &s, err));
-    CHECK_OK(hth_sampler_pick(s, (float[5]){1, 3, 2, 3, 3}, &id, err));
+    CHECK_OK(hearth_sampler_pick(s, (float[5]){1, 3, 2, 3, 3}, &id, err));
     CHECK_INT(id, 1);
-    CHECK_OK(hth_sampler_pick(s, (float[5]){-INFINITY, -0.0f, 0.0f, -1, -2}, &id, err));
+    CHECK_OK(hearth_sampler_pick(s, (float[5]){-INFINITY, -0.0f, 0.0f, -1, -2}, &id, err));
     CHECK_INT(id, 1);
-    hth_sampler_close(s);
+    hearth_sampler_close(s);
 }
 
 /* A tiny temperature must act like none, and a huge spread must not overflow. */
 TEST(extreme_logits_and_temperatures_draw_the_best)
 {
-    hth_sampler_params p = neutral();
-    hth_sampler *s = NULL;
+    hearth_sampler_options p = neutral();
+    hearth_sampler *s = NULL;
     int32_t id = -1;
     p.temperature = 1e-45f;
     CHECK_OK(hth_sampler_open(3, &p, &s, err));
-    CHECK_OK(hth_sampler_pick(s, (float[3]){3e38f, -3e38f, 2.9e38f}, &id, err));
+    CHECK_OK(hearth_sampler_pick(s, (float[3]){3e38f, -3e38f, 2.9e38f}, &id, err));
     CHECK_INT(id, 0);
-    hth_sampler_close(s);
+    hearth_sampler_close(s);
     p.temperature = 100.0f;
     CHECK_OK(hth_sampler_open(3, &p, &s, err));
-    CHECK_OK(hth_sampler_pick(s, (float[3]){-3e38f, 3e38f, -INFINITY}, &id, err));
+    CHECK_OK(hearth_sampler_pick(s, (float[3]){-3e38f, 3e38f, -INFINITY}, &id, err));
     CHECK_INT(id, 1);
-    hth_sampler_close(s);
+    hearth_sampler_close(s);
 }
 
 TEST(penalties_keep_finite_logits_finite)
 {
-    hth_logit_bias bias = {1, 3e38f};
-    hth_sampler_params p = neutral();
+    hearth_logit_bias bias = {1, 3e38f};
+    hearth_sampler_options p = neutral();
     p.repeat_penalty = 100.0f;
     p.repeat_last_n = -1;
     p.bias = &bias;
     p.n_bias = 1;
     p.temperature = 0.0f;
-    hth_sampler *s = NULL;
+    hearth_sampler *s = NULL;
     int32_t id = -1;
     CHECK_OK(hth_sampler_open(2, &p, &s, err));
-    CHECK_OK(hth_sampler_pick(s, (float[2]){0.0f, 3e38f}, &id, err));
+    CHECK_OK(hearth_sampler_pick(s, (float[2]){0.0f, 3e38f}, &id, err));
     CHECK_INT(id, 1);
-    hth_sampler_accept(s, 0);
-    CHECK_OK(hth_sampler_pick(s, (float[2]){-3e38f, -INFINITY}, &id, err));
+    hearth_sampler_accept(s, 0);
+    CHECK_OK(hearth_sampler_pick(s, (float[2]){-3e38f, -INFINITY}, &id, err));
     CHECK_INT(id, 0);
-    hth_sampler_close(s);
+    hearth_sampler_close(s);
 }
 
 TEST(tokens_leave_the_window_of_penalties)
 {
-    hth_sampler_params p = neutral();
+    hearth_sampler_options p = neutral();
     p.temperature = 0.0f;
     p.presence_penalty = 5.0f;
     p.repeat_last_n = 2;
-    hth_sampler *s = NULL;
+    hearth_sampler *s = NULL;
     CHECK_OK(hth_sampler_open(4, &p, &s, err));
     const float logits[4] = {4, 3, 2, 1};
     for (int i = 0; i < 30; i++) {
         int32_t id = -1;
-        CHECK_OK(hth_sampler_pick(s, logits, &id, err));
+        CHECK_OK(hearth_sampler_pick(s, logits, &id, err));
         CHECK_INT(id, i % 3);
-        hth_sampler_accept(s, id);
+        hearth_sampler_accept(s, id);
     }
-    hth_sampler_accept(s, -1);
-    hth_sampler_accept(s, 4);
-    hth_sampler_close(s);
+    hearth_sampler_accept(s, -1);
+    hearth_sampler_accept(s, 4);
+    hearth_sampler_close(s);
 }
 
 /* ---- refusals --------------------------------------------------------------------------- */
 
-static void check_numeric(hth_sampler_params p, const float *logits, const char *part)
+static void check_numeric(hearth_sampler_options p, const float *logits, const char *part)
 {
-    hth_sampler *s = NULL;
+    hearth_sampler *s = NULL;
     hearth_error refusal = {0};
     int32_t id;
     CHECK_OK(hth_sampler_open(3, &p, &s, err));
-    CHECK_INT(hth_sampler_pick(s, logits, &id, &refusal), HEARTH_ERROR_NUMERIC);
+    CHECK_INT(hearth_sampler_pick(s, logits, &id, &refusal), HEARTH_ERROR_NUMERIC);
     if (!strstr(refusal.message, part)) CHECK_TEXT(refusal.message, part);
-    hth_sampler_close(s);
+    hearth_sampler_close(s);
 }
 
 TEST(logits_that_are_not_finite_are_numeric_errors)
 {
-    hth_logit_bias ban_all[3] = {{0, -INFINITY}, {1, -INFINITY}, {2, -INFINITY}};
+    hearth_logit_bias ban_all[3] = {{0, -INFINITY}, {1, -INFINITY}, {2, -INFINITY}};
     for (int greedy = 0; greedy < 2; greedy++) {
-        hth_sampler_params p = hth_sampler_defaults();
+        hearth_sampler_options p = hearth_sampler_defaults();
         if (greedy) p.temperature = 0.0f;
         check_numeric(p, (float[3]){0, NAN, 0}, "token 1 is not a number");
         check_numeric(p, (float[3]){0, 0, INFINITY}, "token 2 is +infinity");
@@ -372,9 +372,9 @@ TEST(logits_that_are_not_finite_are_numeric_errors)
     }
 }
 
-static void check_refused(hth_sampler_params p, const char *field)
+static void check_refused(hearth_sampler_options p, const char *field)
 {
-    hth_sampler *s = NULL;
+    hearth_sampler *s = NULL;
     hearth_error err = {0};
     CHECK_INT(hth_sampler_open(10, &p, &s, &err), HEARTH_ERROR_ARGUMENT);
     CHECK(s == NULL);
@@ -383,7 +383,7 @@ static void check_refused(hth_sampler_params p, const char *field)
 
 #define REFUSE(FIELD, VALUE)                           \
     do {                                               \
-        hth_sampler_params p_ = hth_sampler_defaults(); \
+        hearth_sampler_options p_ = hearth_sampler_defaults(); \
         p_.FIELD = (VALUE);                            \
         check_refused(p_, #FIELD " is ");              \
     } while (0)
@@ -407,12 +407,12 @@ TEST(fields_out_of_range_are_named)
     REFUSE(repeat_last_n, -2);
     REFUSE(repeat_last_n, HTH_SAMPLER_MAX_LAST_N + 1);
 
-    hth_logit_bias wrong[] = {{0, 1.0f}, {10, 1.0f}};
-    hth_sampler_params p = hth_sampler_defaults();
+    hearth_logit_bias wrong[] = {{0, 1.0f}, {10, 1.0f}};
+    hearth_sampler_options p = hearth_sampler_defaults();
     p.bias = wrong;
     p.n_bias = 2;
     check_refused(p, "bias[1].id is 10");
-    wrong[1] = (hth_logit_bias){3, INFINITY};
+    wrong[1] = (hearth_logit_bias){3, INFINITY};
     check_refused(p, "bias[1].bias is ");
     wrong[1].bias = NAN;
     check_refused(p, "bias[1].bias is ");
@@ -429,41 +429,41 @@ TEST(picking_and_accepting_allocate_nothing_and_leave_logits_alone)
     test_random r = {8};
     for (int i = 0; i < N; i++) logits[i] = test_random_float(&r) * 9.0f;
     memcpy(before, logits, sizeof logits);
-    hth_sampler_params p = hth_sampler_defaults();
+    hearth_sampler_options p = hearth_sampler_defaults();
     p.typical_p = 0.8f;
     p.repeat_penalty = 1.2f;
     for (int k = 0; k < 2; k++) {
-        hth_sampler *s = NULL;
+        hearth_sampler *s = NULL;
         p.top_k = k == 0 ? 40 : 0;
         CHECK_OK(hth_sampler_open(N, &p, &s, err));
         uint64_t n_alloc = hth_alloc_count();
         for (int i = 0; i < 100; i++) {
             int32_t id = -1;
-            CHECK_OK(hth_sampler_pick(s, logits, &id, err));
-            hth_sampler_accept(s, id);
+            CHECK_OK(hearth_sampler_pick(s, logits, &id, err));
+            hearth_sampler_accept(s, id);
         }
         CHECK_INT(hth_alloc_count(), n_alloc);
-        hth_sampler_close(s);
+        hearth_sampler_close(s);
     }
     CHECK_BYTES(logits, before, sizeof logits);
 }
 
 TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
 {
-    hth_logit_bias bias = {1, 1.0f};
-    hth_sampler_params p = hth_sampler_defaults();
+    hearth_logit_bias bias = {1, 1.0f};
+    hearth_sampler_options p = hearth_sampler_defaults();
     p.repeat_penalty = 1.2f;
     p.bias = &bias;
     p.n_bias = 1;
     uint64_t held = hth_alloc_held();
     int n_failed = 0;
     for (uint64_t n = 1; n < 100; n++) {
-        hth_sampler *s = NULL;
+        hearth_sampler *s = NULL;
         hearth_error err = {0};
         hth_alloc_fail_at(n, 0);
         hearth_status status = hth_sampler_open(50, &p, &s, &err);
         hth_alloc_fail_at(0, 0);
-        hth_sampler_close(s);
+        hearth_sampler_close(s);
         CHECK_INT(hth_alloc_held(), held);
         if (status == HEARTH_OK) break;
         CHECK_INT(status, HEARTH_ERROR_MEMORY);

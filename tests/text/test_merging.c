@@ -148,7 +148,7 @@ static void compare_texts(const vocab_file *f, const hth_tokenizer *tok, test_ra
         hth_ids fast = {0}, slow = {0};
         size_t n = random_text(text, 40, false, r);
         bool parse = i % 2 == 0;
-        CHECK_OK(hth_tokenize(tok, text, n, parse ? HTH_TOKENIZE_PARSE_SPECIAL : 0, &fast, NULL, err));
+        CHECK_OK(hth_tokenize(tok, text, n, parse ? HEARTH_PARSE_SPECIAL : 0, &fast, NULL, err));
         slow_tokenize(f, text, n, parse, &slow);
         if (CHECK_INT(fast.n, slow.n)) CHECK_BYTES(fast.id, slow.id, fast.n * sizeof *fast.id);
         hth_ids_free(&fast);

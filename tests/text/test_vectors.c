@@ -158,9 +158,9 @@ static void check_specials(const char *name, int n_expected)
         char *text = json_base64(json_field(line, "b64"), &n);
         int32_t *ids = json_ints(json_field(line, "ids"), &n_ids, NULL);
         int32_t *add = json_ints(json_field(line, "ids_add"), &n_add, NULL);
-        const unsigned parse = HTH_TOKENIZE_PARSE_SPECIAL;
+        const unsigned parse = HEARTH_PARSE_SPECIAL;
         ids_are(&v, text, n, parse, ids, n_ids, path, ++n_line);
-        ids_are(&v, text, n, parse | HTH_TOKENIZE_ADD_SPECIAL, add, n_add, path, n_line);
+        ids_are(&v, text, n, parse | HEARTH_ADD_SPECIAL, add, n_add, path, n_line);
         free(add);
         free(ids);
         free(text);
@@ -289,7 +289,7 @@ TEST(texts_have_the_known_number_of_tokens)
             if (!text) break;
             if (n > 0 && text[n - 1] == '\n') n--;
             uint64_t start = hth_clock_ns();
-            CHECK_OK(hth_tokenize(v.tok, text, n, HTH_TOKENIZE_ADD_SPECIAL, &ids, NULL, err));
+            CHECK_OK(hth_tokenize(v.tok, text, n, HEARTH_ADD_SPECIAL, &ids, NULL, err));
             printf("     %s, %zu bytes: %.1f ms\n", known[i].model, n,
                    (double)(hth_clock_ns() - start) * 1e-6);
             CHECK_INT(ids.n, k == 0 ? known[i].n_stories : known[i].n_english);

@@ -103,8 +103,8 @@ TEST(a_small_vocabulary_works)
         CHECK(!hth_tokenizer_ends(tok, -1) && !hth_tokenizer_ends(tok, 263));
         IDS("ab ba", 0, SPACE, AB, SPACE, B, A);
         IDS("x<s>", 0, SPACE, 3 + 'x', 3 + '<', 3 + 's', 3 + '>');
-        IDS("a<s>b", HTH_TOKENIZE_PARSE_SPECIAL, SPACE, A, 1, SPACE, B);
-        IDS("", HTH_TOKENIZE_ADD_SPECIAL, 1);
+        IDS("a<s>b", HEARTH_PARSE_SPECIAL, SPACE, A, 1, SPACE, B);
+        IDS("", HEARTH_ADD_SPECIAL, 1);
         IDS("<0x41>", 0, SPACE, 3 + '<', 3 + '0', 3 + 'x', 3 + '4', 3 + '1', 3 + '>');
     }
     finish();
@@ -177,7 +177,7 @@ TEST(token_texts_too_long_or_empty_are_refused)
     begin();
     vocab_file_add(&f, "", 0, 0.0f, HTH_TOKEN_CONTROL);
     vocab_file_add(&f, "", 0, 0.0f, HTH_TOKEN_UNUSED);
-    if (open_it()) IDS("ab", HTH_TOKENIZE_PARSE_SPECIAL, SPACE, AB);
+    if (open_it()) IDS("ab", HEARTH_PARSE_SPECIAL, SPACE, AB);
     finish();
 }
 
@@ -271,7 +271,7 @@ TEST(minus_one_means_that_there_is_no_such_token)
     vocab_file_put(&f, "tokenizer.ggml.bos_token_id", HTH_GGUF_I32, &minus_one, 4);
     if (open_it()) {
         CHECK_INT(hth_tokenizer_bos(tok), -1);
-        IDS("a", HTH_TOKENIZE_ADD_SPECIAL, SPACE, A);
+        IDS("a", HEARTH_ADD_SPECIAL, SPACE, A);
     }
     finish();
     begin();
@@ -310,9 +310,9 @@ TEST(flags_do_what_they_say_and_must_be_bool)
         begin();
         vocab_file_put_bool(&f, keys[i], i == 1);
         if (open_it()) {
-            if (i == 0) IDS("a", HTH_TOKENIZE_ADD_SPECIAL, SPACE, A);
-            if (i == 1) IDS("a", HTH_TOKENIZE_ADD_SPECIAL, 1, SPACE, A, 2);
-            if (i == 2) IDS("a", HTH_TOKENIZE_ADD_SPECIAL, 1, A);
+            if (i == 0) IDS("a", HEARTH_ADD_SPECIAL, SPACE, A);
+            if (i == 1) IDS("a", HEARTH_ADD_SPECIAL, 1, SPACE, A, 2);
+            if (i == 2) IDS("a", HEARTH_ADD_SPECIAL, 1, A);
         }
         finish();
     }
@@ -368,7 +368,7 @@ TEST(ends_of_generation_are_found_by_key_and_by_text)
         for (int32_t id = 0; id < 266; id++)
             CHECK_INT(hth_tokenizer_ends(tok, id), id == 2 || id == B || id >= 263);
         CHECK_INT(hth_tokenizer_kind(tok, 263), HTH_TOKEN_CONTROL);
-        IDS("<|im_end|>a", HTH_TOKENIZE_PARSE_SPECIAL, 263, SPACE, A);
+        IDS("<|im_end|>a", HEARTH_PARSE_SPECIAL, 263, SPACE, A);
     }
     finish();
     begin();
@@ -386,7 +386,7 @@ TEST(control_texts_match_only_when_parsed_and_user_texts_always)
     vocab_file_add(&f, "bb", 2, -9.0f, HTH_TOKEN_USER);
     if (open_it()) {
         IDS("aabb", 0, SPACE, A, A, 264);
-        IDS("aabb", HTH_TOKENIZE_PARSE_SPECIAL, 263, 264);
+        IDS("aabb", HEARTH_PARSE_SPECIAL, 263, 264);
     }
     finish();
 }
@@ -400,7 +400,7 @@ TEST(special_tokens_that_are_prefixes_of_others_match_longest_first)
     if (open_it()) {
         char run[40 + 17 + 1] = {0};
         memset(run, 'a', sizeof run - 1);
-        IDS(run, HTH_TOKENIZE_PARSE_SPECIAL, 263 + 38, 263 + 15);
+        IDS(run, HEARTH_PARSE_SPECIAL, 263 + 38, 263 + 15);
     }
     finish();
 }
@@ -410,7 +410,7 @@ TEST(a_second_bos_is_warned_of)
     begin();
     if (open_it()) {
         hearth_log_set(note_warning, NULL);
-        IDS("<s>a", HTH_TOKENIZE_ADD_SPECIAL | HTH_TOKENIZE_PARSE_SPECIAL, 1, 1, SPACE, A);
+        IDS("<s>a", HEARTH_ADD_SPECIAL | HEARTH_PARSE_SPECIAL, 1, 1, SPACE, A);
         hearth_log_set(NULL, NULL);
         CHECK(strstr(warnings, "begins with the BOS token") != NULL);
     }
@@ -446,7 +446,7 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
         CHECK_OK(hth_ids_push(&ids, 7, err));
         hth_alloc_fail_at(n, 0);
         hearth_status status = hth_tokenize(tok, "ab abx bb <s>\xFF ab ab ab ab ab", 28,
-                                            HTH_TOKENIZE_PARSE_SPECIAL, &ids, NULL, &refusal);
+                                            HEARTH_PARSE_SPECIAL, &ids, NULL, &refusal);
         hth_alloc_fail_at(0, 0);
         if (status != HEARTH_OK) CHECK_INT(ids.n, 1);
         hth_ids_free(&ids);
