@@ -39,8 +39,8 @@ static void story_close(story *s)
     hearth_model_close(s->model);
 }
 
-/* Shows a token and tells the sampler of it. */
-static hearth_status story_tell(story *s, int32_t id, hearth_error *err)
+/* Prints a token and tells the sampler of it. */
+static hearth_status story_show(story *s, int32_t id, hearth_error *err)
 {
     const char *text;
     size_t n;
@@ -50,19 +50,19 @@ static hearth_status story_tell(story *s, int32_t id, hearth_error *err)
     return status;
 }
 
-static hearth_status story_run(story *s, unsigned long n_token, hearth_error *err)
+static hearth_status story_tell(story *s, unsigned long n_token, hearth_error *err)
 {
     hearth_status status = HEARTH_OK;
-    for (size_t i = 0; i < s->n_prompt && !status; i++) status = story_tell(s, s->prompt[i], err);
+    for (size_t i = 0; i < s->n_prompt && !status; i++) status = story_show(s, s->prompt[i], err);
     if (!status) status = hearth_session_eval(s->session, s->prompt, s->n_prompt, err);
-    for (unsigned long i = 0; i < n_token && !status; i++) {
+    while (!status && n_token-- > 0) {
         int32_t id;
         status = hearth_sampler_pick(s->sampler, hearth_session_logits(s->session), &id, err);
         if (!status && hearth_token_ends(s->model, id)) break;
-        if (!status) status = story_tell(s, id, err);
+        if (!status) status = story_show(s, id, err);
         if (!status) status = hearth_session_eval(s->session, &id, 1, err);
     }
-    const char *rest; /* an incomplete character at the end */
+    const char *rest; /* of a character that the last token left incomplete */
     size_t n;
     hearth_decoder_flush(s->decoder, &rest, &n);
     fwrite(rest, 1, n, stdout);
@@ -73,13 +73,13 @@ static hearth_status story_run(story *s, unsigned long n_token, hearth_error *er
 int main(int argc, char **argv)
 {
     if (argc != 5) {
-        fprintf(stderr, "usage: story MODEL PROMPT N_TOKEN SEED\n");
+        fputs("usage: story MODEL PROMPT N_TOKEN SEED\n", stderr);
         return 2;
     }
     story s = {0};
     hearth_error err;
     hearth_status status = story_open(&s, argv[1], argv[2], strtoull(argv[4], NULL, 10), &err);
-    if (!status) status = story_run(&s, strtoul(argv[3], NULL, 10), &err);
+    if (!status) status = story_tell(&s, strtoul(argv[3], NULL, 10), &err);
     if (status) fprintf(stderr, "story: %s\n", err.message);
     story_close(&s);
     return status ? 1 : 0;
