@@ -88,7 +88,7 @@ HTH_INLINE void down_float(const price_down *job, size_t from, size_t end, float
             for (size_t b = 0; b < n_block; b += 8) {
                 __m256 d = _mm256_mul_ps(_mm256_set1_ps(r.h[k]), scales(r.row[k] + b * BLOCK_SIZE, BLOCK_SIZE));
                 _mm256_storeu_ps(c[k] + b, d);
-                if (fused && RAW_OFFSET) _mm256_storeu_ps(c_sum + b, _mm256_add_ps(_mm256_loadu_ps(c_sum + b), d));
+                if (fused && RAW_OFFSET != 0) _mm256_storeu_ps(c_sum + b, _mm256_add_ps(_mm256_loadu_ps(c_sum + b), d));
             }
         for (size_t b = 0; b < n_block; b++) {
             __m256 s[4], w[4];
@@ -111,7 +111,7 @@ static void down_free(const price_down *job)
     memset(c_sum, 0, sizeof c_sum);
     memset(job->y, 0, job->n_out * sizeof *job->y);
     down_float(job, 0, job->n_list, job->y, c_sum, 1);
-    for (size_t i = 0; RAW_OFFSET && i < job->n_out; i++) job->y[i] -= (float)RAW_OFFSET * c_sum[i / 32];
+    for (size_t i = 0; RAW_OFFSET != 0 && i < job->n_out; i++) job->y[i] -= (float)RAW_OFFSET * c_sum[i / 32];
 }
 
 /* trunc(a 2^32) for |a| < 2^31 by shifts: counts of 64 and more, which negative ones
