@@ -12,7 +12,8 @@ HTH_INLINE void lanes(const hth_tile *tile, const uint8_t *row, const uint8_t *n
     for (size_t t = 0; t < n_tok; t++)
         acc[t][0] = acc[t][1] = _mm512_setzero_ps(), offset[t] = _mm256_setzero_ps();
     for (size_t b = 0; b < tile->n_whole; b += HTH_GROUP) {
-        prefetch(row, next, b * BLOCK_SIZE, row_size);
+        const uint8_t *ahead = hth_ahead(row, next, b * BLOCK_SIZE, row_size);
+        for (int i = 0; i < GROUP_SIZE; i += 64) __builtin_prefetch(ahead + i, 0, 3);
         group g = unpack(row + b * BLOCK_SIZE);
         for (size_t t = 0; t < n_tok; t++) {
             const int8_t *q = tile->act.q + t * tile->n_col + b * HTH_ACT_BLOCK;
