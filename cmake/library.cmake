@@ -37,6 +37,11 @@ configure_file(${HEARTH_XXHASH_DIR}/xxhash.h ${PROJECT_BINARY_DIR}/system/xxhash
 find_package(Threads REQUIRED)
 
 add_library(hearth_objects OBJECT ${HEARTH_SOURCES})
+# Assertions of the library's own invariants live in debug, sanitizer and fuzz builds; a
+# release never ends its process (tests/laws).
+if(NOT HEARTH_SANITIZE AND NOT HEARTH_FUZZ)
+  target_compile_definitions(hearth_objects PRIVATE $<$<CONFIG:Release>:NDEBUG>)
+endif()
 target_include_directories(hearth_objects PUBLIC ${PROJECT_SOURCE_DIR}/include)
 target_include_directories(hearth_objects PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_include_directories(hearth_objects SYSTEM PRIVATE ${PROJECT_BINARY_DIR}/system)

@@ -6,9 +6,10 @@
  * several sessions at once; a sampler turns logits into a token.
  *
  * Every function that can fail returns a hearth_status and fills in an optional
- * hearth_error with one line for a person. The library never prints, exits or
- * aborts. The bits of a result depend on the file, the tokens and the options
- * that name an approximation (here: the KV type), and on nothing else. */
+ * hearth_error with one line for a person. Functions that open something take NULL
+ * for default options. The library never prints, exits or aborts. The bits of a
+ * result depend on the file, the tokens and the options that name an approximation
+ * (here: the KV type), and on nothing else. */
 #ifndef HEARTH_HEARTH_H
 #define HEARTH_HEARTH_H
 

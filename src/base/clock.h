@@ -1,4 +1,4 @@
-/* Monotonic time. */
+/* The monotonic clock: for rates, time left and benchmarks; never part of a result. */
 #ifndef HTH_BASE_CLOCK_H
 #define HTH_BASE_CLOCK_H
 

@@ -34,7 +34,7 @@ static hearth_status parse_part(hth_gguf *file, uint32_t i_part, hearth_error *e
 
 hearth_status hth_gguf_add_part(hth_gguf *file, const char *path, hearth_error *err)
 {
-    hth_gguf_part *part;
+    hth_gguf_part *part = NULL;
     hearth_status status = new_part(file, &part, err);
     if (status == HEARTH_OK) status = hth_gguf_source_open(&part->source, path, err);
     return status == HEARTH_OK ? parse_part(file, file->n_part - 1, err) : status;
@@ -70,7 +70,7 @@ static hearth_status open_path(hth_gguf *file, const char *path, hearth_error *e
 static hearth_status open_memory(hth_gguf *file, const void *data, size_t size, const char *name,
                                  hearth_error *err)
 {
-    hth_gguf_part *part;
+    hth_gguf_part *part = NULL;
     hearth_status status = new_part(file, &part, err);
     if (status == HEARTH_OK)
         status = hth_gguf_source_memory(&part->source, data, size, name, err);

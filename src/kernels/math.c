@@ -94,6 +94,10 @@ static double cosine_near_zero(double r)
 
 void hth_sincos_d(double x, double *sine, double *cosine)
 {
+    if (!(x > -0x1p60 && x < 0x1p60)) { /* no quadrant in 64 bits */
+        *sine = *cosine = hth_double_of(0x7ff8000000000000u);
+        return;
+    }
     double n = round_even(x * 0.63661977236758134308);
     double r = ((x - n * half_pi_1) - n * half_pi_2) - n * half_pi_3;
     double s = sine_near_zero(r), c = cosine_near_zero(r);

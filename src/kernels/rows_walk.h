@@ -86,12 +86,13 @@ HTH_INLINE const uint8_t *hth_row_at(const hth_rows *job, size_t i)
     return job->w + (job->list ? (size_t)job->list[i] : i) * job->row_size;
 }
 
+/* Behind the last row the prefetch goes on: the next unit of work lies there. */
 HTH_INLINE void hth_walk_run(const hth_rows *job, size_t first, size_t end, const hth_tile *tile,
                              hth_dot_fn *dot, float *y)
 {
     const uint8_t *row = hth_row_at(job, first);
     for (size_t i = first; i < end; i++) {
-        const uint8_t *next = i + 1 < job->end ? hth_row_at(job, i + 1) : row;
+        const uint8_t *next = job->list && i + 1 < job->end ? hth_row_at(job, i + 1) : row + job->row_size;
         dot(tile, row, next, y + i, job->y_stride);
         row = next;
     }

@@ -223,11 +223,15 @@ static void merge_split(float *max, float *sum, float *y, float m, float l, cons
             v8_store(values + i, a0), v8_store(values + i + 8, a1);                              \
             v8_store(values + i + 16, a2), v8_store(values + i + 24, a3);                        \
         }                                                                                        \
-        for (; i < d; i += 8) {                                                                  \
-            size_t part = d - i < 8 ? d - i : 8;                                                 \
+        for (; i + 8 <= d; i += 8) {                                                             \
             hth_v8 a = v8_set(0.0f);                                                             \
-            for (size_t j = 0; j < n; j++) a += v8_set(weight[j]) * LOAD_PART(v + j * d + i, part); \
-            v8_store_part(values + i, a, part);                                                  \
+            for (size_t j = 0; j < n; j++) a += v8_set(weight[j]) * LOAD(v + j * d + i);         \
+            v8_store(values + i, a);                                                             \
+        }                                                                                        \
+        if (i < d) {                                                                             \
+            hth_v8 a = v8_set(0.0f);                                                             \
+            for (size_t j = 0; j < n; j++) a += v8_set(weight[j]) * LOAD_PART(v + j * d + i, d - i); \
+            v8_store_part(values + i, a, d - i);                                                 \
         }                                                                                        \
     }                                                                                            \
     static void NAME(const hth_attend *job)                                                      \

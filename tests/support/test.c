@@ -23,7 +23,8 @@ void test_register(test_case *c)
 
 static void report(const test_case *c, const char *verdict, const char *reason)
 {
-    const char *name = strrchr(c->file, '/') ? strrchr(c->file, '/') + 1 : c->file;
+    const char *name = c->file + strlen(c->file);
+    for (int slashes = 0; name > c->file && (slashes += name[-1] == '/') < 2;) name--; /* ROOM/FILE */
     printf("%-4s %s %s%s%s\n", verdict, name, c->name, *reason ? ": " : "", reason);
     fflush(stdout);
     const char *path = getenv("HEARTH_TEST_REPORT");

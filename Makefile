@@ -1,0 +1,45 @@
+# The front door: installs what is missing, configures, builds, runs.
+# The build itself is CMake's (CMakePresets.json); nothing else is decided here.
+PREFIX ?= /usr/local
+DESTDIR ?=
+JOBS ?= $(shell nproc)
+PROMPT ?= Once upon a time
+MODEL ?=
+
+.PHONY: help run build test test-long bench install clean
+.NOTPARALLEL:
+
+help:
+	@echo 'make run        build, then tell a story (MODEL=file.gguf PROMPT=text for another)'
+	@echo 'make build      the program, at build/hearth'
+	@echo 'make test       all tests, and the short ones under sanitizers'
+	@echo 'make test-long  every sanitizer, clang, Arm under qemu, fuzzing: an hour or more'
+	@echo 'make bench      speed of generation and prompts (MODEL=file.gguf)'
+	@echo 'make install    program, libraries, header, man page (PREFIX=/usr/local, DESTDIR=)'
+	@echo 'make clean      remove build/'
+
+run: build
+	build/hearth run $(MODEL) -p '$(subst ','\'',$(PROMPT))'
+
+build:
+	@cmake/install-packages.sh build
+	@cmake --preset release -DCMAKE_INSTALL_PREFIX='$(PREFIX)' --log-level=WARNING
+	@cmake --build build -j $(JOBS) --target hearth_program
+
+test:
+	@cmake/install-packages.sh test
+	@JOBS=$(JOBS) tests/suite.sh short
+
+test-long:
+	@cmake/install-packages.sh test-long
+	@JOBS=$(JOBS) tests/suite.sh long
+
+bench: build
+	build/hearth bench $(MODEL)
+
+install: build
+	@cmake --build build -j $(JOBS) --target hearth hearth_shared hearth_manual
+	@DESTDIR='$(DESTDIR)' cmake --install build
+
+clean:
+	rm -rf build

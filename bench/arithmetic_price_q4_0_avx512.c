@@ -1,0 +1,85 @@
+/* Free forms of Q4_0 with AVX-512. The kernel's own file is included for its
+ * unpacking, its float work replaced by one fused operation. */
+#include "arithmetic_price.h"
+#include "kernels/x86.h"
+
+HTH_INLINE partials add_fused(partials p, __m256 weight_d, const float *d, __m256i isum)
+{
+    return _mm256_fmadd_ps(_mm256_mul_ps(weight_d, _mm256_loadu_ps(d)), _mm256_cvtepi32_ps(isum), p);
+}
+#define add_scaled add_fused
+#define hth_kernels_q4_0_avx512 price_unused_q4_0_avx512
+void price_unused_q4_0_avx512(hth_kernels *k);
+#include "kernels/q4_0_avx512.c"
+
+#include "arithmetic_price_rows_avx512.h"
+
+enum { DOWN_OFFSET = 8, DOWN_FLUSH = 4096 };
+
+HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i *low, __m512i *high)
+{
+    const __m512i places =
+        _mm512_setr_epi32(0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005, 0x160006, 0x170007, 0x180008,
+                          0x190009, 0x1a000a, 0x1b000b, 0x1c000c, 0x1d000d, 0x1e000e, 0x1f000f);
+    __m512i both = _mm512_castsi256_si512(_mm256_inserti128_si256(_mm256_castsi128_si256(load_128(a + 2)), load_128(b + 2), 1));
+    __m512i bytes = _mm512_maskz_permutexvar_epi8(0x5555555555555555u, places, both);
+    *low = _mm512_and_si512(bytes, _mm512_set1_epi16(15));
+    *high = _mm512_srli_epi16(bytes, 4);
+}
+
+HTH_INLINE void floats_of(const uint8_t *p, __m512 *low, __m512 *high)
+{
+    const __m512 values = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    __m512i bytes = _mm512_cvtepu8_epi32(load_128(p + 2));
+    *low = _mm512_permutexvar_ps(bytes, values);
+    *high = _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, 4), values);
+}
+
+#include "arithmetic_price_down_avx512.h"
+
+/* The free form that converts instead of looking up: q is 0..15 and the eighth part
+ * too much comes off at the end. */
+static void down_converted(const price_down *job)
+{
+    _Alignas(64) static float c[LIVE][PRICE_MAX_OUT / 32], c_sum[PRICE_MAX_OUT / 32];
+    size_t n_block = job->n_out / 32;
+    memset(job->y, 0, job->n_out * sizeof *job->y);
+    memset(c_sum, 0, sizeof c_sum);
+    for (size_t i = 0; i < job->n_list; i += LIVE) {
+        down_rows r = take_rows(job, i, job->n_list);
+        for (size_t k = 0; k < LIVE; k++)
+            for (size_t b = 0; b < n_block; b += 8) {
+                __m256 d = _mm256_mul_ps(_mm256_set1_ps(r.h[k]), scales(r.row[k] + b * BLOCK_SIZE));
+                _mm256_storeu_ps(c[k] + b, d);
+                _mm256_storeu_ps(c_sum + b, _mm256_add_ps(_mm256_loadu_ps(c_sum + b), d));
+            }
+        for (size_t b = 0; b < n_block; b++) {
+            __m512 s0 = _mm512_loadu_ps(job->y + 32 * b), s1 = _mm512_loadu_ps(job->y + 32 * b + 16);
+            fetch(&r, b);
+            for (size_t k = 0; k < LIVE; k++) {
+                __m512 d = _mm512_set1_ps(c[k][b]);
+                __m512i bytes = _mm512_cvtepu8_epi32(load_128(r.row[k] + b * BLOCK_SIZE + 2));
+                s0 = _mm512_fmadd_ps(d, _mm512_cvtepi32_ps(_mm512_and_si512(bytes, _mm512_set1_epi32(15))), s0);
+                s1 = _mm512_fmadd_ps(d, _mm512_cvtepi32_ps(_mm512_srli_epi32(bytes, 4)), s1);
+            }
+            _mm512_storeu_ps(job->y + 32 * b, s0);
+            _mm512_storeu_ps(job->y + 32 * b + 16, s1);
+        }
+    }
+    for (size_t i = 0; i < job->n_out; i++) job->y[i] -= 8.0f * c_sum[i / 32];
+}
+
+void price_q4_0_avx512(price_level *l)
+{
+    l->decode[HTH_TYPE_Q4_0][0] = (price_free){"fma", rows};
+    l->decode[HTH_TYPE_Q4_0][1] = (price_free){"16 lanes, fma", rows_by_lanes};
+    l->tile[HTH_TYPE_Q4_0][0] = (price_free){"panel, 1 sum, fma, 16 blocks", panels_of_16};
+    l->tile[HTH_TYPE_Q4_0][1] = (price_free){"panel, 1 sum, fma, 64 blocks", panels_of_64};
+    l->tile[HTH_TYPE_Q4_0][2] = (price_free){"settled bits, 2 sums at a time", settled_by_twos};
+    l->tile[HTH_TYPE_Q4_0][3] = (price_free){"settled bits, 4 sums at a time", settled_by_fours};
+    l->tile[HTH_TYPE_Q4_0][4] = (price_free){"8 sums, fma, 4 at a time", fused_by_fours};
+    l->down_integer[HTH_TYPE_Q4_0] = down_integer;
+    l->down_free[HTH_TYPE_Q4_0][0] = down_free;
+    l->down_free[HTH_TYPE_Q4_0][1] = down_converted;
+    l->down_groups[HTH_TYPE_Q4_0] = down_groups;
+}

@@ -1,0 +1,47 @@
+/* Free forms of Q8_0 with AVX-512, as arithmetic_price_q4_0_avx512.c. */
+#include "arithmetic_price.h"
+#include "kernels/x86.h"
+
+HTH_INLINE partials add_fused(partials p, __m256 weight_d, const float *d, __m256i isum)
+{
+    return _mm256_fmadd_ps(_mm256_mul_ps(weight_d, _mm256_loadu_ps(d)), _mm256_cvtepi32_ps(isum), p);
+}
+#define add_scaled add_fused
+#define hth_kernels_q8_0_avx512 price_unused_q8_0_avx512
+void price_unused_q8_0_avx512(hth_kernels *k);
+#include "kernels/q8_0_avx512.c"
+
+#include "arithmetic_price_rows_avx512.h"
+
+enum { DOWN_OFFSET = 0, DOWN_FLUSH = 512 };
+
+HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i *low, __m512i *high)
+{
+    __m256i va = load_256(a + 2), vb = load_256(b + 2);
+    /* unpack works inside 128-bit lanes: outputs 0..7 with 16..23, 8..15 with 24..31 */
+    __m256i first = _mm256_unpacklo_epi8(va, vb), second = _mm256_unpackhi_epi8(va, vb);
+    *low = _mm512_cvtepi8_epi16(_mm256_permute2x128_si256(first, second, 0x20));
+    *high = _mm512_cvtepi8_epi16(_mm256_permute2x128_si256(first, second, 0x31));
+}
+
+HTH_INLINE void floats_of(const uint8_t *p, __m512 *low, __m512 *high)
+{
+    *low = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_128(p + 2)));
+    *high = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_128(p + 18)));
+}
+
+#include "arithmetic_price_down_avx512.h"
+
+void price_q8_0_avx512(price_level *l)
+{
+    l->decode[HTH_TYPE_Q8_0][0] = (price_free){"fma", rows};
+    l->decode[HTH_TYPE_Q8_0][1] = (price_free){"16 lanes, fma", rows_by_lanes};
+    l->tile[HTH_TYPE_Q8_0][0] = (price_free){"panel, 1 sum, fma, 16 blocks", panels_of_16};
+    l->tile[HTH_TYPE_Q8_0][1] = (price_free){"panel, 1 sum, fma, 64 blocks", panels_of_64};
+    l->tile[HTH_TYPE_Q8_0][2] = (price_free){"settled bits, 2 sums at a time", settled_by_twos};
+    l->tile[HTH_TYPE_Q8_0][3] = (price_free){"settled bits, 4 sums at a time", settled_by_fours};
+    l->tile[HTH_TYPE_Q8_0][4] = (price_free){"8 sums, fma, 4 at a time", fused_by_fours};
+    l->down_integer[HTH_TYPE_Q8_0] = down_integer;
+    l->down_free[HTH_TYPE_Q8_0][0] = down_free;
+    l->down_groups[HTH_TYPE_Q8_0] = down_groups;
+}

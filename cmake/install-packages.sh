@@ -1,0 +1,77 @@
+#!/bin/sh
+# Installs the Debian packages that are missing for a task, and says which and why.
+#
+#     cmake/install-packages.sh build|test|test-long
+#
+# What is needed is looked for by itself (a command, a header), not by package, so
+# that tools from elsewhere count. Without apt it names what is missing and exits 1.
+set -eu
+
+missing=
+has() { command -v "$1" >/dev/null 2>&1; }
+has_header() { echo "#include <$1>" | gcc -E - >/dev/null 2>&1; }
+has_fuzzer() { test -e "$(clang -print-runtime-dir 2>/dev/null)/libclang_rt.fuzzer-$(uname -m).a"; }
+
+# need PACKAGE REASON TEST...: notes the package unless the test succeeds.
+need() {
+    package=$1 reason=$2
+    shift 2
+    if ! "$@"; then
+        missing="$missing $package"
+        echo "missing: $package ($reason)" >&2
+    fi
+}
+
+need_for_build() {
+    need gcc "the compiler" has gcc
+    need libc6-dev "headers of the C library" has_header stdio.h
+    need cmake "configures the build" has cmake
+    need ninja-build "runs the build" has ninja
+    need libxxhash-dev "hashing" has_header xxhash.h
+}
+
+need_for_test() {
+    need_for_build
+    need python3 "laws and the report" has python3
+    need binutils "laws about symbols" has nm
+    need pkg-config "builds the example against the installed library" has pkg-config
+    need strace "shows that the token loop makes no system calls" has strace
+}
+
+need_for_test_long() {
+    need_for_test
+    need clang "the second compiler, and the fuzz targets" has clang
+    need libclang-rt-14-dev "sanitizers and fuzzer of clang" has_fuzzer
+    need gcc-aarch64-linux-gnu "cross build for Arm" has aarch64-linux-gnu-gcc
+    need libc6-dev-arm64-cross "the C library for Arm" test -e /usr/aarch64-linux-gnu/include/stdio.h
+    need qemu-user "runs the Arm build" has qemu-aarch64
+}
+
+case ${1-} in
+build) need_for_build ;;
+test) need_for_test ;;
+test-long) need_for_test_long ;;
+*)
+    echo "usage: $0 build|test|test-long" >&2
+    exit 2
+    ;;
+esac
+test -n "$missing" || exit 0
+
+if ! has apt-get; then
+    echo "There is no apt here: install what is missing (Debian's names above), then try again." >&2
+    exit 1
+fi
+as_root=
+if [ "$(id -u)" != 0 ]; then
+    if ! has sudo; then
+        echo "Only root can install packages, and there is no sudo. As root: apt-get install$missing" >&2
+        exit 1
+    fi
+    as_root=sudo
+fi
+echo "installing:$missing" >&2
+$as_root apt-get update -q
+# The names are words of this script: splitting them is what is wanted.
+# shellcheck disable=SC2086
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing

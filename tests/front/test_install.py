@@ -1,0 +1,135 @@
+"""What `make install` leaves behind is complete and works: the example, built against
+the installed library, tells the story that the installed program tells.
+
+    test_install.py SOURCE_DIR BUILD_DIR
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+from cases import Skip, case, run_cases  # noqa: E402
+
+SOURCE, BUILD = sys.argv[1], sys.argv[2]
+MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
+PROMPT, N_TOKEN, SEED = "Once upon a time", "60", "7"
+
+
+def output_of(*command, **more):
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, **more).stdout
+
+
+def need(command):
+    if not shutil.which(command):
+        raise Skip(f"no {command} here")
+
+
+def example(prefix, name, *link):
+    """Builds the example by pkg-config and returns the path of the program."""
+    need("pkg-config")
+    (folder,) = [parent for parent, _, names in os.walk(prefix) if "hearth.pc" in names]
+    settings = dict(os.environ, PKG_CONFIG_PATH=folder)
+    flags = output_of("pkg-config", "--cflags", "--libs", *link, "hearth", env=settings, text=True).split()
+    if "--static" in link:
+        at = flags.index("-lhearth")
+        flags[at:at + 1] = ["-Wl,-Bstatic", "-lhearth", "-Wl,-Bdynamic"]
+    program = os.path.join(prefix, name)
+    subprocess.run(["cc", "-std=c17", "-Wall", "-Wextra", "-Werror", os.path.join(SOURCE, "examples", "story.c"),
+                    *flags, "-o", program], check=True)
+    return program
+
+
+def libdir_of(prefix):
+    (folder,) = [parent for parent, _, names in os.walk(prefix) if "libhearth.so" in names]
+    return folder
+
+
+def story_of(program, prefix):
+    settings = dict(os.environ, LD_LIBRARY_PATH=libdir_of(prefix))
+    return output_of(program, MODEL, PROMPT, N_TOKEN, SEED, env=settings)
+
+
+def story_of_hearth(prefix):
+    return output_of(os.path.join(prefix, "bin", "hearth"), "run", MODEL, "-p", PROMPT, "-n", N_TOKEN, "--seed", SEED,
+                     stderr=subprocess.DEVNULL)
+
+
+def tells_the_same_story(*link):
+    program = example(PREFIX, "story" + "".join(link), *link)
+    needs_library = b"libhearth.so" in output_of("readelf", "-d", program)
+    assert needs_library == (not link), "linked with the other library"
+    story = story_of(program, PREFIX)
+    assert story == story_of_hearth(PREFIX), story
+    assert len(story) > 100, story
+
+
+@case
+def install_is_complete():
+    wanted = {"bin/hearth", "include/hearth/hearth.h", "share/man/man1/hearth.1", "share/zsh/site-functions/_hearth",
+              "share/bash-completion/completions/hearth", "share/fish/vendor_completions.d/hearth.fish"}
+    lib = os.path.relpath(libdir_of(PREFIX), PREFIX)
+    wanted |= {f"{lib}/libhearth.a", f"{lib}/libhearth.so", f"{lib}/pkgconfig/hearth.pc"}
+    missing = [path for path in wanted if not os.path.getsize(os.path.join(PREFIX, path))]
+    assert not missing, missing
+
+
+@case
+def install_respects_destdir():
+    with tempfile.TemporaryDirectory(prefix="hearth-stage-") as stage:
+        output_of("cmake", "--install", BUILD, "--prefix", "/usr/local", env=dict(os.environ, DESTDIR=stage))
+        assert os.path.exists(os.path.join(stage, "usr/local/bin/hearth"))
+
+
+@case
+def example_on_the_shared_library_tells_the_same_story():
+    tells_the_same_story()
+
+
+@case
+def example_on_the_static_library_tells_the_same_story():
+    tells_the_same_story("--static")
+
+
+@case
+def example_reports_errors_in_one_line():
+    program = example(PREFIX, "story-errors", "--static")
+    done = subprocess.run([program, "/nowhere.gguf", PROMPT, N_TOKEN, SEED], capture_output=True, text=True)
+    assert done.returncode == 1 and re.fullmatch(r"story: /nowhere\.gguf: .+\n", done.stderr), done
+
+
+@case
+def installed_program_needs_no_other_file():
+    story = output_of(os.path.join(PREFIX, "bin", "hearth"), "run", "-p", PROMPT, "-n", N_TOKEN, "--seed", SEED,
+                      stderr=subprocess.DEVNULL, cwd="/", env={"PATH": "/nowhere"})
+    assert story == story_of_hearth(PREFIX), story
+
+
+@case
+def man_page_is_clean_roff():
+    need("groff")
+    page = os.path.join(PREFIX, "share/man/man1/hearth.1")
+    done = subprocess.run(["groff", "-man", "-ww", "-Tutf8", page], capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert "tokenize" in done.stdout
+
+
+@case
+def completions_are_accepted_by_their_shells():
+    scripts = {"bash": "share/bash-completion/completions/hearth", "zsh": "share/zsh/site-functions/_hearth",
+               "fish": "share/fish/vendor_completions.d/hearth.fish"}
+    for shell, path in scripts.items():
+        path = os.path.join(PREFIX, path)
+        with open(path, encoding="utf-8") as f:
+            assert "perplexity" in f.read(), path
+        if shutil.which(shell):
+            subprocess.run([shell, "-n", path], check=True)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="hearth-install-") as PREFIX:
+        output_of("cmake", "--install", BUILD, "--prefix", PREFIX)
+        run_cases(__file__)

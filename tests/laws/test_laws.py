@@ -1,0 +1,246 @@
+"""The laws of the house, over the sources and the built library.
+
+    test_laws.py SOURCE_DIR BUILD_DIR
+
+Each law is a function from what it looks at to a list of violations. Each is first
+shown a small bad example, which it must refuse, and a good one: a law that cannot fail
+is no law. docs/architecture.md explains them to people.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+from cases import case, run_cases  # noqa: E402
+
+SOURCE, BUILD = sys.argv[1], sys.argv[2]
+
+# A room includes only rooms above it (design: "the house").
+ROOMS = """base file text kernels device store model sparse plan run sample engine measure convert
+           common cli serve""".split()
+# These stand side by side: run and engine join them.
+EXCLUSIVE = {"text", "kernels", "device", "store"}
+
+
+# ---- what the laws look at ------------------------------------------------------------
+
+def sources(*folders, suffixes=(".c", ".h")):
+    """{path below SOURCE: text}"""
+    found = {}
+    for folder in folders:
+        for parent, _, names in os.walk(os.path.join(SOURCE, folder)):
+            for name in names:
+                if name.endswith(suffixes):
+                    path = os.path.join(parent, name)
+                    with open(path, encoding="utf-8") as f:
+                        found[os.path.relpath(path, SOURCE)] = f.read()
+    assert found, f"no sources in {folders}"
+    return found
+
+
+def output_of(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def symbols(*arguments):
+    """Lines of nm as (kind, name); the dots of compilers' copies (f.part.0) are cut off."""
+    rows = (line.split() for line in output_of("nm", *arguments).splitlines())
+    return [(row[-2], row[-1].split(".")[0]) for row in rows if len(row) >= 2 and not row[-1].endswith(":")]
+
+
+def without_comments(text):
+    return re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
+
+
+# ---- laws over the sources --------------------------------------------------------------
+
+def room_of(path):
+    parts = path.split("/")
+    return parts[1] if parts[0] in ("src", "apps") else None
+
+
+def wrong_includes(files):
+    wrong = []
+    for path, text in files.items():
+        here = room_of(path)
+        if here not in ROOMS:
+            wrong.append(f"{path}: '{here}' is no room of the house")
+            continue
+        for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M):
+            there = name.split("/")[0]
+            if "/" not in name or there not in ROOMS:
+                wrong.append(f"{path}: \"{name}\" names no room")
+            elif ROOMS.index(there) > ROOMS.index(here):
+                wrong.append(f"{path}: {here} is above {there}")
+            elif here != there and {here, there} <= EXCLUSIVE:
+                wrong.append(f"{path}: {here} and {there} exclude each other")
+    return wrong
+
+
+def wrong_heads(files):
+    """A file begins with a comment of two lines, or of one whole sentence."""
+    wrong = []
+    for path, text in files.items():
+        head = re.match(r"/\*(.*?)\*/", text, re.S)
+        words = " ".join(head.group(1).replace("*", " ").split()) if head else ""
+        if "\n" not in (head.group(1) if head else "") and not re.match(r"\S+( \S+){2,}.*[.;:]$", words):
+            wrong.append(f"{path}: no head that says what the file is for")
+    return wrong
+
+
+def too_long(files):
+    counts = {path: text.count("\n") for path, text in files.items()}
+    return [f"{path}: {n} lines; 800 is the limit" for path, n in counts.items() if n > 800]
+
+
+def wrong_marks(files):
+    return [f"{path}: {mark}" for path, text in files.items() for mark in re.findall(r"\b(?:TODO|FIXME|XXX)\b", text)]
+
+
+def family_names():
+    """The architectures that src/model can name, and some that are to come."""
+    texts = sources("src/model").values()
+    found = {name for text in texts for name in re.findall(r'\.(?:name|architecture)\s*=\s*"(\w+)"', text)}
+    return found | {"llama", "qwen2", "qwen3", "gemma2", "gemma3", "opt", "falcon", "bamboo", "phi3", "mistral"}
+
+
+def architecture_branches(files, names):
+    """What differs between families is data; run/ knows no family."""
+    wrong = []
+    for path, text in files.items():
+        code = without_comments(text)
+        wrong += [f"{path}: names '{word}'" for word in re.findall(r'"(\w+)"', code) if word in names]
+        wrong += [f"{path}: reads {found}" for found in re.findall(r"(?:->|\.)architecture\b|family(?:->|\.)name\b", code)]
+        wrong += [f"{path}: compares texts" for _ in re.findall(r"\bstrn?cmp\s*\(", code)]
+    return wrong
+
+
+@case
+def rooms_include_only_rooms_above_them():
+    assert len(wrong_includes({"src/base/a.c": '#include "file/gguf.h"'})) == 1
+    assert len(wrong_includes({"src/kernels/a.c": '#include "text/utf8.h"'})) == 1
+    assert len(wrong_includes({"src/store/a.c": ' # include "kernels/kernels.h"'})) == 1
+    assert len(wrong_includes({"src/engine/a.c": '#include "../run/run.h"'})) == 1
+    assert len(wrong_includes({"src/attic/a.c": ""})) == 1
+    assert not wrong_includes({"src/run/a.c": '#include "kernels/kernels.h"\n#include <stdio.h>'})
+    assert_none(wrong_includes(sources("src", "apps")))
+
+
+@case
+def every_file_has_a_head():
+    assert len(wrong_heads({"a.c": "#include <x.h>\n"})) == 1
+    assert len(wrong_heads({"a.c": "/* helpers */\n"})) == 1
+    assert not wrong_heads({"a.c": "/* The file says what it is for. */\n"})
+    assert not wrong_heads({"a.c": "/* The file says\n * what it is for */\n"})
+    assert_none(wrong_heads(sources("src", "apps", "include", "tests", "examples")))
+
+
+@case
+def no_source_is_longer_than_800_lines():
+    assert len(too_long({"a.c": "\n" * 801})) == 1 and not too_long({"a.c": "\n" * 800})
+    assert_none(too_long(sources("src")))
+
+
+@case
+def nothing_is_marked_to_be_done():
+    assert len(wrong_marks({"a.c": "/* TODO: later */"})) == 1 and not wrong_marks({"a.c": "name-XXXXXX"})
+    assert_none(wrong_marks(sources("src", "apps", "include", "tests", "examples")))
+
+
+@case
+def run_names_no_architecture():
+    names = family_names()
+    assert len(architecture_branches({"a.c": 'if (!strcmp(m->architecture, "llama"))'}, names)) == 3
+    assert not architecture_branches({"a.c": '/* as "llama" does */ f("blk");'}, names)
+    assert_none(architecture_branches(sources("src/run"), names))
+
+
+# ---- laws over the library ----------------------------------------------------------------
+
+STDIO_OUTPUT = set("""printf fprintf vprintf vfprintf dprintf vdprintf puts fputs putc fputc putchar fwrite
+    fwrite_unlocked putc_unlocked putchar_unlocked fputs_unlocked fopen fopen64 freopen fdopen popen perror psignal
+    stdout stderr __printf_chk __fprintf_chk __vprintf_chk __vfprintf_chk __dprintf_chk syslog""".split())
+# Misuse inside the library is an assertion in debug and sanitizer builds; a release
+# library is built with NDEBUG, so that nothing in it can end the process.
+ENDINGS = set("exit _exit _Exit quick_exit abort raise kill __assert_fail __assert err errx verr verrx error".split())
+
+
+def libm_functions():
+    names = {name for _, name in symbols("-D", "--defined-only", output_of("gcc", "-print-file-name=libm.so.6").strip())}
+    names = {name.split("@")[0] for name in names}
+    assert {"exp", "sinf", "fmaf"} <= names, "libm could not be read"
+    return names
+
+
+def wrong_prefixes(names, prefixes):
+    return [f"{name}: begins with none of {', '.join(prefixes)}" for name in names if not name.startswith(prefixes)]
+
+
+def wrong_calls(names, forbidden):
+    return [f"{name}: is called by the library" for name in sorted(set(names)) if name in forbidden]
+
+
+def wrong_libraries(readelf):
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", readelf)
+    return [f"{name}: is linked" for name in needed if not re.match(r"(libc|libpthread|ld-linux.*)\.so", name)]
+
+
+def library(name):
+    return os.path.join(BUILD, name)
+
+
+def called():
+    return [name.split("@")[0] for kind, name in symbols("-u", library("libhearth.a")) if kind in "Uwv"]
+
+
+@case
+def every_symbol_carries_its_prefix():
+    assert len(wrong_prefixes(["hth_base_f", "helper"], ("hearth_", "hth_"))) == 1
+    defined = [name for _, name in symbols("-g", "--defined-only", library("libhearth.a"))]
+    assert "hearth_model_open" in defined
+    assert_none(wrong_prefixes(defined, ("hearth_", "hth_")))
+
+
+@case
+def the_shared_library_exports_the_interface_only():
+    exported = [name for _, name in symbols("-D", "--defined-only", library("libhearth.so"))]
+    declared = re.findall(r"HEARTH_API[^;]*?\b(hearth_\w+)\s*\(", sources("include")["include/hearth/hearth.h"])
+    assert len(wrong_prefixes(["hth_alloc"], ("hearth_",))) == 1
+    assert_none(wrong_prefixes(exported, ("hearth_",)))
+    assert sorted(declared) == sorted(exported), sorted(set(declared) ^ set(exported))
+
+
+@case
+def the_library_uses_no_libm():
+    forbidden = libm_functions()
+    assert len(wrong_calls(["expf", "memcpy"], forbidden)) == 1
+    assert_none(wrong_calls(called(), forbidden))
+
+
+@case
+def the_library_prints_nothing():
+    assert len(wrong_calls(["puts", "vsnprintf"], STDIO_OUTPUT)) == 1
+    assert_none(wrong_calls(called(), STDIO_OUTPUT))
+
+
+@case
+def the_library_ends_no_process():
+    assert len(wrong_calls(["abort", "free"], ENDINGS)) == 1
+    assert_none(wrong_calls(called(), ENDINGS))
+
+
+@case
+def the_library_links_libc_alone():
+    line = " 0x1 (NEEDED)  Shared library: [%s]\n"
+    assert len(wrong_libraries(line % "libm.so.6" + line % "libc.so.6")) == 1
+    assert_none(wrong_libraries(output_of("readelf", "-d", library("libhearth.so"))))
+
+
+def assert_none(violations):
+    assert not violations, "\n  " + "\n  ".join(violations)
+
+
+if __name__ == "__main__":
+    run_cases(__file__)

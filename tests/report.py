@@ -1,0 +1,71 @@
+"""The summary at the end of `make test`.
+
+    python3 tests/report.py FOLDER...
+
+Each folder holds cases.tsv (one line per case: ok|FAIL|skip, file, name, reason; written
+by test.c and cases.py) and ctest.xml. A program that failed without naming a failed case
+(it crashed, timed out or was not built) counts as one failed case. The last line is
+"N passed, N failed" (", N skipped"); exit status 1 when one failed or none ran.
+"""
+
+import collections
+import os
+import sys
+import xml.etree.ElementTree as xml
+
+Case = collections.namedtuple("Case", "verdict file name reason")
+
+
+def read_cases(path):
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8", errors="replace") as f:
+        rows = [line.rstrip("\n").split("\t", 3) for line in f]
+    return [Case(*row) for row in rows if len(row) == 4]
+
+
+def read_silent_failures(path):
+    """Programs that failed, by CTest, without a line that begins with FAIL."""
+    if not os.path.exists(path):
+        return []
+    found = []
+    for test in xml.parse(path).getroot().iter("testcase"):
+        failure, skipped = test.find("failure"), test.find("skipped")
+        # A program that is not there is "notrun", as is one that skipped itself.
+        missing = test.get("status") == "notrun" and not skipped.get("message", "").startswith("SKIP_")
+        if failure is None and not missing and test.get("status") != "fail":
+            continue
+        output = test.findtext("system-out") or ""
+        if not any(line.startswith("FAIL ") for line in output.splitlines()):
+            found.append(Case("FAIL", "ctest", test.get("name"), "crashed, timed out or did not start"))
+    return found
+
+
+def print_skips(cases):
+    reasons = collections.Counter(case.reason for case in cases if case.verdict == "skip")
+    for reason, n in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
+        print(f"  skipped {n}: {reason}")
+
+
+def main(folders):
+    total = collections.Counter()
+    for folder in folders:
+        cases = read_cases(os.path.join(folder, "cases.tsv"))
+        cases += read_silent_failures(os.path.join(folder, "ctest.xml"))
+        counts = collections.Counter(case.verdict for case in cases)
+        total += counts
+        print(f"{folder}: {counts['ok']} passed, {counts['FAIL']} failed, {counts['skip']} skipped")
+        if not cases:
+            print(f"  FAILED: nothing ran in {folder}")
+            total["FAIL"] += 1
+        for case in cases:
+            if case.verdict == "FAIL":
+                print(f"  FAILED {case.file} {case.name} {case.reason}".rstrip())
+        print_skips(cases)
+    skipped = f", {total['skip']} skipped" if total["skip"] else ""
+    print(f"{total['ok']} passed, {total['FAIL']} failed{skipped}")
+    return 1 if total["FAIL"] or not total["ok"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,54 @@
+"""Cases for tests that are written in Python: names that say what is promised,
+failures as assertions, loud skips, and the same report lines as test.c.
+
+    @case
+    def install_has_a_header(): assert ...
+
+    if __name__ == "__main__": run_cases(__file__)
+"""
+
+import os
+import sys
+import traceback
+
+_cases = []
+
+
+class Skip(Exception):
+    """Raised by a case that cannot run here; its text is the reason."""
+
+
+def case(function):
+    _cases.append(function)
+    return function
+
+
+def _report(file, verdict, name, reason):
+    print(f"{verdict:<4} {file} {name}{': ' if reason else ''}{reason}", flush=True)
+    path = os.environ.get("HEARTH_TEST_REPORT")
+    if path:
+        with open(path, "a", encoding="utf-8") as f:
+            f.write(f"{verdict}\t{file}\t{name}\t{reason}\n")
+
+
+def _verdict_of(function):
+    try:
+        function()
+    except Skip as reason:
+        return "skip", " ".join(str(reason).split())
+    except Exception:  # any surprise is a failed case; the others still run
+        traceback.print_exc()
+        return "FAIL", ""
+    return "ok", ""
+
+
+def run_cases(path):
+    """Runs all cases and exits as a test program does: 0, 1, or 77 when all were skipped."""
+    verdicts = []
+    for function in _cases:
+        verdict, reason = _verdict_of(function)
+        verdicts.append(verdict)
+        _report(os.path.basename(path), verdict, function.__name__, reason)
+    if "FAIL" in verdicts or not verdicts:
+        sys.exit(1)
+    sys.exit(0 if "ok" in verdicts else 77)
