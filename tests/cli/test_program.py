@@ -1,7 +1,8 @@
 """The program as a user meets it: every verb with good and bad arguments, files,
-pipes, signals and environments. Called by CTest with the program's path; writes the
-same report lines as tests/support/test.c. Python 3, standard library only."""
+pipes, signals and environments. Called by CTest with the program's path. Python 3,
+standard library only."""
 
+import functools
 import json
 import os
 import random
@@ -18,6 +19,9 @@ HEARTH = sys.argv[1]
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
 VERBS = ["run", "tokenize", "detokenize", "inspect", "logits", "perplexity", "quantize", "bench"]
+sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
+import cases  # noqa: E402: the path is set above
+
 TIMEOUT = 120
 SCRATCH = None  # a folder of its own for each case
 
@@ -25,13 +29,21 @@ SCRATCH = None  # a folder of its own for each case
 # ---- running ---------------------------------------------------------------------------
 
 
-class Failed(Exception):
-    pass
+def case(function):
+    """A case with a folder of its own for files."""
+
+    @functools.wraps(function)
+    def with_scratch():
+        global SCRATCH
+        with tempfile.TemporaryDirectory(prefix="hearth-test-") as SCRATCH:
+            function()
+
+    return cases.case(with_scratch)
 
 
 def check(ok, *what):
     if not ok:
-        raise Failed(" ".join(str(w) for w in what))
+        raise AssertionError(" ".join(str(w) for w in what))
 
 
 def hearth(*args, stdin=b"", env=None, **more):
@@ -81,6 +93,7 @@ def model_bytes():
 # ---- help ---------------------------------------------------------------------------------
 
 
+@case
 def help_of_every_verb_fits_a_screen():
     for args in [["--help"], ["-h"]] + [[v, "--help"] for v in VERBS]:
         lines = good(*args).stdout.decode().split("\n")
@@ -89,6 +102,7 @@ def help_of_every_verb_fits_a_screen():
             check(len(line) <= 80, args, "too long:", line)
 
 
+@case
 def version_man_page_and_completions_print():
     check(re.fullmatch(rb"hearth \d+\.\d+\.\d+\n", good("--version").stdout), "version")
     man = good("--man").stdout
@@ -110,6 +124,7 @@ def version_man_page_and_completions_print():
 # ---- usage ----------------------------------------------------------------------------------
 
 
+@case
 def usage_errors_exit_2():
     check(hearth().returncode == 2, "no arguments")
     for args, word in [
@@ -154,6 +169,7 @@ def usage_errors_exit_2():
         bad(2, word, *args)
 
 
+@case
 def numbers_are_read_strictly():
     for value in ["", "NaN", "1e999", "0x10", "1x", "-1", "+1", " 1", "1 ", "1.5", "18446744073709551616", "8G"]:
         bad(2, "--predict", "run", "-n", value)
@@ -164,6 +180,7 @@ def numbers_are_read_strictly():
         bad(2, "", "run", "-n", "1", "--logit-bias", value)
 
 
+@case
 def what_a_usage_error_quotes_stays_on_one_line():
     bad(2, "\\x0a", "run", "--a\nb")
     bad(2, "\\x1b[31m", "\x1b[31mrun")
@@ -173,10 +190,11 @@ def what_a_usage_error_quotes_stays_on_one_line():
 # ---- files ---------------------------------------------------------------------------------------
 
 
+@case
 def files_that_are_no_models_are_refused():
     whole = model_bytes()
     os.mkfifo(scratch("fifo"))
-    cases = [
+    files = [
         ("missing", None, "No such file"),
         ("empty", b"", "too short"),
         ("three", b"GGU", "too short"),
@@ -186,7 +204,7 @@ def files_that_are_no_models_are_refused():
         ("version-4", whole[:4] + struct.pack("<I", 4) + whole[8:4096], "version"),
         ("big-endian", whole[:4] + struct.pack(">I", 3) + whole[8:4096], "big-endian"),
     ]
-    for name, content, word in cases:
+    for name, content, word in files:
         path = scratch(name, content)
         for args in verbs_on(path):
             start = time.monotonic()
@@ -213,6 +231,7 @@ def verbs_on(path):
     ]
 
 
+@case
 def truncated_files_are_refused_with_the_offset():
     whole = model_bytes()
     for size in [1, 8, 23, 24, 100, 5000, 40000, 60000, len(whole) // 2, len(whole) - 4096]:
@@ -222,6 +241,7 @@ def truncated_files_are_refused_with_the_offset():
     check(not os.path.exists(scratch("out.gguf")), "output left behind")
 
 
+@case
 def what_is_not_supported_is_named():
     whole = model_bytes()
     key = b"general.architecture" + struct.pack("<IQ", 8, 5)
@@ -239,6 +259,7 @@ def what_is_not_supported_is_named():
     check("blk.0.attn_q.weight" in line and "Q4_0" in line, line)
 
 
+@case
 def ids_are_read_strictly():
     for content in [b"-1", b"2048", b"1e3", b"1.0", b"0x1", b"1\x00 2", b"1,2", b"99999999999999999999", b"\xff"]:
         path = scratch("ids", content)
@@ -254,6 +275,7 @@ def ids_are_read_strictly():
 # ---- output that cannot be written -------------------------------------------------------------------
 
 
+@case
 def lost_output_is_an_error():
     ids = scratch("ids", b"1 2 3")
     commands = [
@@ -275,6 +297,7 @@ def lost_output_is_an_error():
         check(done.returncode == 1 and b"hearth: stdout: " in done.stderr, args, done.returncode, done.stderr)
 
 
+@case
 def a_closed_pipe_ends_the_run():
     process = subprocess.Popen([HEARTH, "run", "--ignore-eos", "-p", "Once"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -285,6 +308,7 @@ def a_closed_pipe_ends_the_run():
     check(process.wait(TIMEOUT) == 1 and b"hearth: stdout: " in stderr, process.returncode, stderr)
 
 
+@case
 def full_disk_leaves_no_file():
     def small_files():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -349,6 +373,7 @@ def story(*args, **more):
     return good("run", "--greedy", *args, **more).stdout
 
 
+@case
 def prompts_come_from_anywhere():
     expected = story("-n", "12", "-p", "Once upon a time")
     check(expected.startswith(b"Once upon a time, there was"), expected)
@@ -364,6 +389,7 @@ def prompts_come_from_anywhere():
     bad(1, "folder", "run", "-f", SCRATCH)
 
 
+@case
 def long_prompts_and_full_contexts_say_so():
     prompt = "one two three four five six seven eight nine"
     bad(1, "context full", "run", "-c", "8", "-n", "1", "-p", prompt, "--no-echo")
@@ -373,6 +399,7 @@ def long_prompts_and_full_contexts_say_so():
     check(result["end"] == "context full" and len(result["prompt_ids"]) + len(result["ids"]) == 17, result)
 
 
+@case
 def stop_texts_end_the_text_before_them():
     whole = story("-n", "40", "-p", "Once upon a time").decode()
     for stop in [" little", "Lily", "She loved", ", there", "ily. Sh", "ys and e", "s"]:
@@ -386,6 +413,7 @@ def stop_texts_end_the_text_before_them():
     check("upon" in story("-n", "2", "-p", "Once upon a time", "--stop", "upon").decode(), "a stop text in the prompt")
 
 
+@case
 def json_is_the_same_generation():
     result = json.loads(story("-n", "30", "-p", "Lily and", "--json"))
     text = story("-n", "30", "-p", "Lily and").decode()
@@ -398,6 +426,7 @@ def json_is_the_same_generation():
     check(len(live) == 6 and all(0 < x < 0.5 for x in live), live)
 
 
+@case
 def one_seed_gives_one_text():
     def ids(*args):
         return json.loads(good("run", "-n", "40", "-p", "The dog", "--json", *args).stdout)["ids"]
@@ -415,6 +444,7 @@ def one_seed_gives_one_text():
             check(b"this machine has" in done.stderr, level, done.stderr)
 
 
+@case
 def escapes_are_made_visible():
     escape = str(3 + 0x1B)
     args = ["-n", "3", "-p", "a", "--logit-bias", escape + "=1000"]
@@ -424,6 +454,7 @@ def escapes_are_made_visible():
     check(story("-n", "0", "-p", "a\x1b]0;b\x07\x9b") .find(b"\x1b") < 0, "prompts too")
 
 
+@case
 def bans_and_biases_count():
     first = json.loads(story("-n", "1", "-p", "Once", "--json"))["ids"][0]
     banned = json.loads(story("-n", "1", "-p", "Once", "--json", "--logit-bias", "%d=-inf" % first))["ids"][0]
@@ -431,6 +462,7 @@ def bans_and_biases_count():
     check(json.loads(story("-n", "1", "--json", "--logit-bias", "300=1000"))["ids"] == [300], "bias")
 
 
+@case
 def stats_and_start_line_say_what_runs():
     done = good("run", "-n", "3", "-p", "a", "--stats", "-t", "2", "--kv", "f32")
     for word in [b"selector dense", b"2 threads", b"kv f32", b"generated 3 in", b"live neurons by layer"]:
@@ -440,6 +472,7 @@ def stats_and_start_line_say_what_runs():
 # ---- signals -------------------------------------------------------------------------------------------
 
 
+@case
 def interrupt_ends_a_run_with_what_was_generated():
     for number in [signal.SIGINT, signal.SIGTERM]:
         process = subprocess.Popen([HEARTH, "run", "--ignore-eos", "--greedy", "-p", "Once upon a time", "-t", "1"],
@@ -452,6 +485,7 @@ def interrupt_ends_a_run_with_what_was_generated():
         check(text.endswith(b"\n") and story("-p", "Once upon a time", "--ignore-eos").startswith(text[:-1]), text)
 
 
+@case
 def interrupt_during_quantize_leaves_no_file():
     path = scratch("large.gguf", tiny_model(n_layer=120))
     process = subprocess.Popen([HEARTH, "quantize", path, scratch("out.gguf"), "q4_0", "-t", "1"],
@@ -467,6 +501,7 @@ def interrupt_during_quantize_leaves_no_file():
 # ---- the other verbs -----------------------------------------------------------------------------------
 
 
+@case
 def every_verb_that_runs_takes_the_common_options():
     common = ["-t", "2", "-c", "64", "--kv", "f32", "--mmap", "--batch", "7"]
     text = scratch("text", b"Once upon a time there was a dog. " * 20)
@@ -487,6 +522,7 @@ def every_verb_that_runs_takes_the_common_options():
     check(b"| generate 2 |" in good("bench", "-p", "0", "-n", "2", "--repeat", "1").stdout, "bench as a table")
 
 
+@case
 def any_bytes_survive_tokenize_and_detokenize():
     random.seed(1)
     texts = [b"", b" ", b"  a ", b"\n", bytes(range(256)), "Zoë 中文 🙂".encode(), b"</s><s>", b"\xff\xfe\x80" * 9]
@@ -501,6 +537,7 @@ def any_bytes_survive_tokenize_and_detokenize():
     check(b"</s>" in good("detokenize", MODEL, "--special", stdin=b"2").stdout, "--special")
 
 
+@case
 def quantize_makes_files_that_run():
     source = scratch("f16.gguf", tiny_model())
     for kind in ["q8_0", "q4_0", "f16", "bf16", "f32"]:
@@ -517,6 +554,7 @@ def quantize_makes_files_that_run():
     good("run", source, "-n", "1", "-p", "a")
 
 
+@case
 def odd_environments_change_nothing():
     args = ["run", "-n", "8", "-p", "Once", "--temperature", "0.5", "--json"]
     expected = json.loads(good(*args).stdout)["ids"]
@@ -532,45 +570,5 @@ def odd_environments_change_nothing():
     bad(1, "-: ", "run", "-", "-n", "1", stdin=None, preexec_fn=lambda: os.close(0))
 
 
-# ---- the runner ------------------------------------------------------------------------------------------
-
-CASES = [
-    help_of_every_verb_fits_a_screen, version_man_page_and_completions_print, usage_errors_exit_2,
-    numbers_are_read_strictly, what_a_usage_error_quotes_stays_on_one_line, files_that_are_no_models_are_refused,
-    truncated_files_are_refused_with_the_offset, what_is_not_supported_is_named, ids_are_read_strictly,
-    lost_output_is_an_error, a_closed_pipe_ends_the_run, full_disk_leaves_no_file, prompts_come_from_anywhere,
-    long_prompts_and_full_contexts_say_so, stop_texts_end_the_text_before_them, json_is_the_same_generation,
-    one_seed_gives_one_text, escapes_are_made_visible, bans_and_biases_count, stats_and_start_line_say_what_runs,
-    interrupt_ends_a_run_with_what_was_generated, interrupt_during_quantize_leaves_no_file,
-    every_verb_that_runs_takes_the_common_options, any_bytes_survive_tokenize_and_detokenize,
-    quantize_makes_files_that_run, odd_environments_change_nothing,
-]
-
-
-def run_case(case):
-    global SCRATCH
-    with tempfile.TemporaryDirectory(prefix="hearth-test-") as folder:
-        SCRATCH = folder
-        try:
-            case()
-        except (Failed, subprocess.TimeoutExpired, ValueError, KeyError) as e:
-            print("%s: %s" % (case.__name__, e), file=sys.stderr)
-            return "FAIL"
-    return "ok"
-
-
-def main():
-    n_failed = 0
-    for case in CASES:
-        if len(sys.argv) > 2 and sys.argv[2] not in case.__name__:
-            continue
-        verdict = run_case(case)
-        n_failed += verdict == "FAIL"
-        print("%-4s test_program.py %s" % (verdict, case.__name__), flush=True)
-        if "HEARTH_TEST_REPORT" in os.environ:
-            with open(os.environ["HEARTH_TEST_REPORT"], "a") as f:
-                f.write("%s\ttest_program.py\t%s\t\n" % (verdict, case.__name__))
-    return 1 if n_failed else 0
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    cases.run_cases(__file__)
