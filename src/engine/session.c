@@ -163,11 +163,11 @@ static uint32_t context_of(const hearth_model *model, const hearth_session_optio
 
 uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_options *options)
 {
+    hearth_session_options o = options ? *options : hearth_session_defaults();
     size_t kv, step = 0, total;
-    uint32_t n_ctx = context_of(model, options);
-    uint32_t n_row = options->n_batch < n_ctx ? options->n_batch : n_ctx;
-    if (!hth_kv_size(model->model, options->kv, n_ctx, &kv)) return 0;
-    if (n_row > 0 && !hth_step_size(model->model, n_row, threads_or_all(options->n_thread), &step)) return 0;
+    uint32_t n_ctx = context_of(model, &o), n_row = o.n_batch < n_ctx ? o.n_batch : n_ctx;
+    if (!hth_kv_size(model->model, o.kv, n_ctx, &kv)) return 0;
+    if (n_row > 0 && !hth_step_size(model->model, n_row, threads_or_all(o.n_thread), &step)) return 0;
     size_t logits = (size_t)model->model->hparams.n_vocab * 2 * sizeof(float);
     return hth_add_size(kv, step, &total) && hth_add_size(total, logits, &total) ? total : 0;
 }

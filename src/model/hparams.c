@@ -206,7 +206,8 @@ static hearth_status read_rope(reader *r, hth_hparams *h)
         return hth_fail(r->err, HEARTH_ERROR_FORMAT,
                         "%s: %s (default: attention.key_length) is %u: an even number is wanted",
                         hth_gguf_path(r->file), r->key, rope->n_rot);
-    if ((st = read_float(r, "rope.freq_base", 1e-3, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;
+    /* Above 1: YaRN divides by its logarithm. */
+    if ((st = read_float(r, "rope.freq_base", 1.001, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;
     if ((st = read_scaling_type(r, rope)) != HEARTH_OK) return st;
     bool found;
     if ((st = read_float(r, "rope.scaling.factor", 0.0, 1e6, &rope->factor, &found)) != HEARTH_OK) return st;
