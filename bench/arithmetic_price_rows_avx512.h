@@ -45,7 +45,17 @@ HTH_INLINE void lanes_four(const hth_tile *tile, const uint8_t *row, const uint8
     lanes(tile, row, next, y, y_stride, HTH_TILE);
 }
 
-static void rows_by_lanes(const hth_rows *job) { hth_walk(job, hth_tile_of_blocks, lanes_one, lanes_four); }
+HTH_INLINE void lanes_run_one(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y)
+{
+    hth_walk_run(job, first, end, tile, lanes_one, y);
+}
+
+HTH_INLINE void lanes_run_four(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y)
+{
+    hth_walk_run(job, first, end, tile, lanes_four, y);
+}
+
+static void rows_by_lanes(const hth_rows *job) { hth_walk(job, hth_tile_of_blocks, lanes_run_one, lanes_run_four); }
 
 /* A lane is a row, one accumulator for each output, n_part blocks at a time. */
 HTH_INLINE void free_pass(const row_panel *panel, const hth_rows *job, size_t first, size_t n_part, size_t t,

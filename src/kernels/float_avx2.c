@@ -49,6 +49,8 @@ HTH_INLINE float tree(floats p)
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
 
+enum { ROWS_AT_ONCE = 1 };
+
 #include "kernels/float_tmpl.h"
 
 void hth_kernels_float_avx2(hth_kernels *k)

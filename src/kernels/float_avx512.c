@@ -29,6 +29,9 @@ HTH_INLINE float tree(floats p)
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
 
+/* Sixteen partial sums, four tokens, a weight: 21 of 32 registers. */
+enum { ROWS_AT_ONCE = 4 };
+
 #include "kernels/float_tmpl.h"
 
 void hth_kernels_float_avx512(hth_kernels *k)

@@ -49,6 +49,8 @@ HTH_INLINE float tree(floats p)
     return (vgetq_lane_f32(a, 0) + vgetq_lane_f32(a, 2)) + (vgetq_lane_f32(a, 1) + vgetq_lane_f32(a, 3));
 }
 
+enum { ROWS_AT_ONCE = 1 };
+
 #include "kernels/float_tmpl.h"
 
 void hth_kernels_float_neon(hth_kernels *k)

@@ -46,4 +46,14 @@ HTH_INLINE void dot_four(const hth_tile *tile, const uint8_t *row, const uint8_t
     dot(tile, row, next, y, y_stride, HTH_TILE);
 }
 
-static void rows(const hth_rows *job) { hth_walk(job, hth_tile_of_blocks, dot_one, dot_four); }
+HTH_INLINE void run_one(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y)
+{
+    hth_walk_run(job, first, end, tile, dot_one, y);
+}
+
+HTH_INLINE void run_four(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y)
+{
+    hth_walk_run(job, first, end, tile, dot_four, y);
+}
+
+static void rows(const hth_rows *job) { hth_walk(job, hth_tile_of_blocks, run_one, run_four); }

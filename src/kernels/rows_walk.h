@@ -41,6 +41,8 @@ HTH_INLINE const uint8_t *hth_ahead(const uint8_t *row, const uint8_t *next, siz
 /* y[t * y_stride] = row . token t, for the tokens of the tile. Row `next` follows. */
 typedef void hth_dot_fn(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
                         size_t y_stride);
+/* The same for rows first to end of the job; y is that of row 0 and of the first token. */
+typedef void hth_run_fn(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y);
 typedef void hth_tile_fn(hth_tile *tile, const hth_rows *job, size_t first, size_t n_tok);
 
 /* A padded block has scale, activations and sum zero: its term is +0, and a partial
@@ -98,7 +100,7 @@ HTH_INLINE void hth_walk_run(const hth_rows *job, size_t first, size_t end, cons
     }
 }
 
-HTH_INLINE void hth_walk(const hth_rows *job, hth_tile_fn *prepare, hth_dot_fn *one, hth_dot_fn *four)
+HTH_INLINE void hth_walk(const hth_rows *job, hth_tile_fn *prepare, hth_run_fn *one, hth_run_fn *four)
 {
     size_t run = job->row_size < HTH_RUN_SIZE ? HTH_RUN_SIZE / (job->row_size + 1) + 1 : 1;
     if (job->n_tok == 1) run = job->end;
@@ -107,11 +109,11 @@ HTH_INLINE void hth_walk(const hth_rows *job, hth_tile_fn *prepare, hth_dot_fn *
         size_t end = job->end - first < run ? job->end : first + run, t = 0;
         for (; t + HTH_TILE <= job->n_tok; t += HTH_TILE) {
             prepare(&tile, job, t, HTH_TILE);
-            hth_walk_run(job, first, end, &tile, four, job->y + t * job->y_stride);
+            four(job, first, end, &tile, job->y + t * job->y_stride);
         }
         for (; t < job->n_tok; t++) {
             prepare(&tile, job, t, 1);
-            hth_walk_run(job, first, end, &tile, one, job->y + t * job->y_stride);
+            one(job, first, end, &tile, job->y + t * job->y_stride);
         }
         first = end;
     }
