@@ -18,7 +18,15 @@
 
 enum { N_CTX = 512, MAX_LAYER = 64, MAX_FF = 16384, MAX_HEADROOM = 4 };
 
-typedef enum form { NEURON_EXACT, NEURON_TOKEN_K, NEURON_LAYER_K, NEURON_LAYER_K2, ROW_EXACT, ROW_R1, N_FORM } form;
+typedef enum form {
+    NEURON_EXACT,
+    NEURON_TOKEN_K,
+    NEURON_LAYER_K,
+    NEURON_LAYER_K2,
+    ROW_EXACT,
+    ROW_R1,
+    N_FORM
+} form;
 static const char *const form_name[N_FORM] = {"neuron-major, double",
                                               "integer, k of the token",
                                               "integer, k of the layer, 1 bit",
@@ -43,7 +51,7 @@ typedef struct probe {
     int32_t *ids;
     size_t n_ids;
     size_t d_model, d_ff;
-    down down[2][MAX_LAYER]; /* Q8_0, Q4_0 */
+    down down[2][MAX_LAYER];  /* Q8_0, Q4_0 */
     float profile[MAX_LAYER]; /* largest |h| of the first windows */
     float *top[MAX_LAYER];    /* largest |h| of each token */
     size_t n_top, n_top_max;
@@ -80,7 +88,8 @@ static void make_down(probe *p, int t, size_t i_layer)
             float s = hth_f16_to_f32(hth_load_u16(packed + b * block)), size_of_s = s < 0 ? -s : s;
             d->scale[j * n / 32 + b] = s;
             if (size_of_s > d->d_max) d->d_max = size_of_s;
-            for (size_t i = 0; i < 32; i++) d->q[j * n + 32 * b + i] = s == 0 ? 0 : (int8_t)lrintf(column[32 * b + i] / s);
+            for (size_t i = 0; i < 32; i++)
+                d->q[j * n + 32 * b + i] = s == 0 ? 0 : (int8_t)lrintf(column[32 * b + i] / s);
         }
     }
     free(w), free(column), free(packed);
@@ -138,8 +147,14 @@ static void by_rows(const probe *p, int t, const down *d, const float *h, float 
     float scale[MAX_FF / 32];
     int32_t sum[MAX_FF / 32];
     p->m->kernels.quant_act(h, p->d_ff, q, scale, sum);
-    hth_rows job = {.w = d->rows, .row_size = hth_type_row_size(types[t], p->d_ff), .n_col = p->d_ff, .end = p->d_model,
-                    .act = {h, q, scale, sum}, .n_tok = 1, .y = y, .y_stride = p->d_model};
+    hth_rows job = {.w = d->rows,
+                    .row_size = hth_type_row_size(types[t], p->d_ff),
+                    .n_col = p->d_ff,
+                    .end = p->d_model,
+                    .act = {h, q, scale, sum},
+                    .n_tok = 1,
+                    .y = y,
+                    .y_stride = p->d_model};
     p->m->kernels.rows[types[t]](&job);
 }
 
@@ -219,7 +234,8 @@ static void run_window(probe *p, size_t i_window, float *logits, int t, int f)
         hth_run_norm(s, l->ffn_norm);
         hth_output both[] = {{.matrix = &l->gate, .y = s->gate}, {.matrix = &l->up, .y = s->up}};
         hth_product(s->k, s->pool, &s->rounding, s->normed, s->n_row, both, 2);
-        s->k->activate[p->m->model->hparams.activation](s->gate, s->up, (size_t)s->n_row * p->d_ff, s->hidden);
+        s->k->activate[p->m->model->hparams.activation](s->gate, s->up, (size_t)s->n_row * p->d_ff,
+                                                        s->hidden);
         for (size_t r = 0; r < N_CTX; r++)
             compute(p, t, (form)f, i, s->hidden + r * p->d_ff, s->out + r * p->d_model);
         hth_run_add_out(s);
@@ -237,8 +253,10 @@ static int by_size(const void *a, const void *b)
 
 static void print_sizes(probe *p, size_t n_profile)
 {
-    printf("\n### max|h| of a token, by layer (%zu tokens; profile: the first %zu)\n\n| layer | fire | min | 10 %% | median | "
-           "90 %% | 99.9 %% | max | profile | beyond it | beyond 2^1 | beyond 2^2 |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+    printf("\n### max|h| of a token, by layer (%zu tokens; profile: the first %zu)\n\n| layer | fire | min | "
+           "10 %% | median | "
+           "90 %% | 99.9 %% | max | profile | beyond it | beyond 2^1 | beyond 2^2 "
+           "|\n|---|---|---|---|---|---|---|---|---|---|---|---|\n",
            p->n_top, n_profile);
     for (size_t l = 0; l < p->m->model->hparams.n_layer; l++) {
         size_t n = p->n_top, beyond[3] = {0};
@@ -247,17 +265,20 @@ static void print_sizes(probe *p, size_t n_profile)
         double left = (double)(n - n_profile);
         qsort(p->top[l], n, sizeof(float), by_size);
         const float *s = p->top[l];
-        printf("| %zu | %.1f %% | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f %% | %.2f %% | %.2f %% |\n", l,
-               100 * p->share[l] / ((double)n * (double)p->d_ff), (double)s[0], (double)s[n / 10], (double)s[n / 2],
-               (double)s[n - n / 10], (double)s[n - 1 - n / 1000], (double)s[n - 1], (double)p->profile[l],
-               100 * (double)beyond[0] / left, 100 * (double)beyond[1] / left, 100 * (double)beyond[2] / left);
+        printf("| %zu | %.1f %% | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f | %.2f %% | %.2f %% | %.2f "
+               "%% |\n",
+               l, 100 * p->share[l] / ((double)n * (double)p->d_ff), (double)s[0], (double)s[n / 10],
+               (double)s[n / 2], (double)s[n - n / 10], (double)s[n - 1 - n / 1000], (double)s[n - 1],
+               (double)p->profile[l], 100 * (double)beyond[0] / left, 100 * (double)beyond[1] / left,
+               100 * (double)beyond[2] / left);
     }
 }
 
 static void print_errors(const probe *p)
 {
     size_t n_layer = p->m->model->hparams.n_layer;
-    printf("\n### Error of down against double on the same weights, relative rms\n\n| form | type | mean of layers | largest "
+    printf("\n### Error of down against double on the same weights, relative rms\n\n| form | type | mean of "
+           "layers | largest "
            "layer | worst token |\n|---|---|---|---|---|\n");
     for (int t = 0; t < 2; t++)
         for (int f = 0; f < N_FORM; f++) {
@@ -277,8 +298,10 @@ static void print_perplexity(probe *p, size_t n_window, float *logits)
 {
     size_t n_vocab = p->m->model->hparams.n_vocab, n = n_window * (N_CTX / 2 - 1);
     double *base = malloc(n * sizeof *base);
-    printf("\n### Perplexity with down replaced (%zu windows of %d; the rest as in the file)\n\n| type | form | perplexity | "
-           "change of nll against double, same weights | tokens done again |\n|---|---|---|---|---|\n", n_window, N_CTX);
+    printf("\n### Perplexity with down replaced (%zu windows of %d; the rest as in the file)\n\n| type | "
+           "form | perplexity | "
+           "change of nll against double, same weights | tokens done again |\n|---|---|---|---|---|\n",
+           n_window, N_CTX);
     for (int t = 0; t < 2; t++)
         for (int f = 0; f < N_FORM; f++) {
             double sum = 0, change = 0, square = 0;
@@ -293,8 +316,8 @@ static void print_perplexity(probe *p, size_t n_window, float *logits)
                 }
             }
             double count = (double)n, mean = change / count;
-            printf("| %s | %s | %.4f | %+.1e +/- %.0e | ", hth_type_find(types[t])->name, form_name[f], exp(sum / count), mean,
-                   sqrt((square / count - mean * mean) / count));
+            printf("| %s | %s | %.4f | %+.1e +/- %.0e | ", hth_type_find(types[t])->name, form_name[f],
+                   exp(sum / count), mean, sqrt((square / count - mean * mean) / count));
             if (p->n_token) printf("%.2f %% |\n", 100.0 * (double)p->n_redone / (double)p->n_token);
             else printf("|\n");
             fflush(stdout);
@@ -319,13 +342,17 @@ int main(int argc, char **argv)
 {
     static probe p;
     hearth_error err;
-    size_t n_text, n_window = argc > 3 ? (size_t)atoi(argv[3]) : 20, n_score = argc > 4 ? (size_t)atoi(argv[4]) : 8;
+    size_t n_text, n_window = argc > 3 ? (size_t)atoi(argv[3]) : 20,
+                   n_score = argc > 4 ? (size_t)atoi(argv[4]) : 8;
     char *text = argc > 2 ? read_text(argv[2], &n_text) : NULL;
-    if (!text) return fprintf(stderr, "usage: arithmetic_error MODEL TEXT [WINDOWS [WINDOWS OF PERPLEXITY]]\n"), 2;
-    if (hearth_model_open(argv[1], NULL, &p.m, &err) != HEARTH_OK) return fprintf(stderr, "%s\n", err.message), 1;
+    if (!text)
+        return fprintf(stderr, "usage: arithmetic_error MODEL TEXT [WINDOWS [WINDOWS OF PERPLEXITY]]\n"), 2;
+    if (hearth_model_open(argv[1], NULL, &p.m, &err) != HEARTH_OK)
+        return fprintf(stderr, "%s\n", err.message), 1;
     const hth_hparams *h = &p.m->model->hparams;
     p.d_model = h->d_model, p.d_ff = h->d_ff;
-    if (h->n_layer > MAX_LAYER || p.d_ff > MAX_FF || p.d_model > MAX_FF || p.d_model % 256 || p.d_ff % 32) return 1;
+    if (h->n_layer > MAX_LAYER || p.d_ff > MAX_FF || p.d_model > MAX_FF || p.d_model % 256 || p.d_ff % 32)
+        return 1;
     if (hearth_tokenize(p.m, text, n_text, HEARTH_ADD_SPECIAL, &p.ids, &p.n_ids, &err) != HEARTH_OK) return 1;
     if (n_window > p.n_ids / N_CTX) n_window = p.n_ids / N_CTX;
     if (hth_pool_open(1, &p.pool, &err) != HEARTH_OK) return 1;

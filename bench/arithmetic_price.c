@@ -76,7 +76,8 @@ const price_variant *price_best(const price_variant *v, size_t n, size_t n_round
 {
     const price_variant *best = v;
     for (size_t i = 1; i < n; i++)
-        if (!strstr(v[i].name, "settled") && price_median(&v[i], n_round) > price_median(best, n_round)) best = &v[i];
+        if (!strstr(v[i].name, "settled") && price_median(&v[i], n_round) > price_median(best, n_round))
+            best = &v[i];
     return best;
 }
 
@@ -96,8 +97,8 @@ const char *price_text(const price_variant *v, size_t n_round)
 void price_line(const char *what, const price_variant *v, size_t n, size_t n_round)
 {
     const price_variant *best = price_best(v + 1, n - 1, n_round);
-    printf("| %s | %s | %s | %s | %+.0f %% |\n", what, price_text(v, n_round), price_text(best, n_round), best->name,
-           100.0 * (price_ratio(v, best, n_round) - 1.0));
+    printf("| %s | %s | %s | %s | %+.0f %% |\n", what, price_text(v, n_round), price_text(best, n_round),
+           best->name, 100.0 * (price_ratio(v, best, n_round) - 1.0));
     fflush(stdout);
 }
 
@@ -113,7 +114,8 @@ static void print_machine(void)
             break;
         }
     if (f) fclose(f);
-    printf("Compiler: %s. Median (min-max); price: median over rounds of settled / free, less 1.\n", __VERSION__);
+    printf("Compiler: %s. Median (min-max); price: median over rounds of settled / free, less 1.\n",
+           __VERSION__);
 }
 
 static int chosen(int argc, char **argv, const char *name)

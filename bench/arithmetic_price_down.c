@@ -180,23 +180,32 @@ static size_t fill_lists(down_data *d, size_t n_layer, double share, int run, si
 
 static price_down job_of(down_data *d, size_t layer, size_t n)
 {
-    return (price_down){d->w + layer * N_NEURON * d->row_size, d->row_size, N_OUT, d->list[layer], n, d->h[layer],
-                        1.0f, d->sums, d->y};
+    return (price_down){d->w + layer * N_NEURON * d->row_size,
+                        d->row_size,
+                        N_OUT,
+                        d->list[layer],
+                        n,
+                        d->h[layer],
+                        1.0f,
+                        d->sums,
+                        d->y};
 }
 
-static void price_of(down_data *d, const price_level *levels, hth_type type, size_t n_layer, double share, int run,
-                     size_t n_round)
+static void price_of(down_data *d, const price_level *levels, hth_type type, size_t n_layer, double share,
+                     int run, size_t n_round)
 {
     enum { PER = 4 };
     static down_run runs[1 + PRICE_N_LEVEL * PER];
     price_variant v[1 + PRICE_N_LEVEL * PER];
-    size_t n_list[MAX_LAYER], n = 0, first[PRICE_N_LEVEL + 1], total = fill_lists(d, n_layer, share, run, n_list);
+    size_t n_list[MAX_LAYER], n = 0, first[PRICE_N_LEVEL + 1],
+                              total = fill_lists(d, n_layer, share, run, n_list);
     for (int l = 0; l < PRICE_N_LEVEL; l++) {
         first[l] = n;
         runs[n] = (down_run){.integer = levels[l].down_integer[type]}, v[n++].name = "integer";
         for (int i = 0; i < 2; i++)
             if (levels[l].down_free[type][i])
-                runs[n] = (down_run){.floats = levels[l].down_free[type][i]}, v[n++].name = i ? "converted" : "fma";
+                runs[n] = (down_run){.floats = levels[l].down_free[type][i]},
+                v[n++].name = i ? "converted" : "fma";
         runs[n] = (down_run){.floats = levels[l].down_groups[type]}, v[n++].name = "groups";
     }
     first[PRICE_N_LEVEL] = n;
@@ -204,14 +213,18 @@ static void price_of(down_data *d, const price_level *levels, hth_type type, siz
     for (size_t i = 0; i < n; i++) {
         runs[i].type = type, runs[i].n_layer = n_layer, runs[i].d_max = 0x1p-6f;
         for (size_t l = 0; l < n_layer; l++) runs[i].job[l] = job_of(d, l, n_list[l]);
-        v[i] = (price_variant){v[i].name, run_down, &runs[i], empty_caches, (double)(total * d->row_size) * 1e-9, 0, {0}};
+        v[i] = (price_variant){
+            v[i].name, run_down, &runs[i], empty_caches, (double)(total * d->row_size) * 1e-9, 0, {0}};
     }
     price_measure(v, n, n_round);
     for (int l = 0; l < PRICE_N_LEVEL; l++) {
         const price_variant *groups = &v[first[l + 1] - 1], *integer = &v[first[l]];
         const price_variant *best = price_best(integer + 1, (size_t)(groups - integer) - 1, n_round);
-        printf("| %s, %s | %.0f %%%s | %s | %s (%s) | %+.0f %% | %s | %+.0f %% | %s |\n", hth_type_find(type)->name,
-               price_level_name[l], 100 * (1 - share), share == 1 ? "" : run == 1 ? ", random" : ", runs",
+        printf("| %s, %s | %.0f %%%s | %s | %s (%s) | %+.0f %% | %s | %+.0f %% | %s |\n",
+               hth_type_find(type)->name, price_level_name[l], 100 * (1 - share),
+               share == 1 ? ""
+               : run == 1 ? ", random"
+                          : ", runs",
                price_text(integer, n_round), price_text(best, n_round), best->name,
                100 * (price_ratio(integer, best, n_round) - 1), price_text(groups, n_round),
                100 * (price_ratio(groups, best, n_round) - 1), price_text(&v[n - 1], n_round));
@@ -355,11 +368,15 @@ int price_down_tables(const price_level *levels, size_t n_round)
     for (int stage = 0; stage < 3; stage++) {
         if (stage == 0)
             printf("\n### Neuron-major down, %d outputs, %d neurons, from memory, GB/s of firing rows\n\n"
-                   "| kernel | sparsity | integer | best free (form) | price | mul, add, groups of 256 | price | load "
-                   "only |\n|---|---|---|---|---|---|---|---|\n", N_OUT, N_NEURON);
+                   "| kernel | sparsity | integer | best free (form) | price | mul, add, groups of 256 | "
+                   "price | load "
+                   "only |\n|---|---|---|---|---|---|---|---|\n",
+                   N_OUT, N_NEURON);
         if (stage == 1)
-            printf("\n### Its error against double, relative rms (integer: k of the token, then with 1, 2, 3 bits of "
-                   "headroom)\n\n| | fma | groups | k of token | 2^1 | 2^2 | 2^3 | h to 8 bits per 32 |\n|---|---|---|---"
+            printf("\n### Its error against double, relative rms (integer: k of the token, then with 1, 2, 3 "
+                   "bits of "
+                   "headroom)\n\n| | fma | groups | k of token | 2^1 | 2^2 | 2^3 | h to 8 bits per 32 "
+                   "|\n|---|---|---|---"
                    "|---|---|---|---|\n");
         for (int t = 0; t < 2; t++) {
             size_t n_layer = stage > 0 ? 1 : types[t] == HTH_TYPE_Q4_0 ? 2 : 1, size;
@@ -371,13 +388,16 @@ int price_down_tables(const price_level *levels, size_t n_round)
                 for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
                     price_of(d, levels, types[t], n_layer, shapes[s].share, shapes[s].run, n_round);
             else if (stage == 1)
-                print_errors(d, &levels[PRICE_AVX512], types[t], 0.5), print_errors(d, &levels[PRICE_AVX512], types[t], 0.05);
+                print_errors(d, &levels[PRICE_AVX512], types[t], 0.5),
+                    print_errors(d, &levels[PRICE_AVX512], types[t], 0.05);
             else wrong += differing(d, levels, types[t], 24, &n_sum);
             hth_pages_free(d->w, size);
         }
     }
-    printf("\nInteger form: C, AVX2 and AVX-512, shuffled lists and random partitions over both levels: %zu of %zu sums "
-           "differ.\n", wrong, n_sum);
+    printf("\nInteger form: C, AVX2 and AVX-512, shuffled lists and random partitions over both levels: %zu "
+           "of %zu sums "
+           "differ.\n",
+           wrong, n_sum);
     hth_free(d);
     return wrong != 0;
 }

@@ -44,11 +44,13 @@ static void down_integer(const price_down *job)
         for (size_t i = from; i < end; i += LIVE) {
             down_rows r = take_rows(job, i, end);
             for (size_t p = 0; p < LIVE / 2; p++) {
-                __m256 ha = _mm256_set1_ps(r.h[2 * p] * job->scale), hb = _mm256_set1_ps(r.h[2 * p + 1] * job->scale);
+                __m256 ha = _mm256_set1_ps(r.h[2 * p] * job->scale),
+                       hb = _mm256_set1_ps(r.h[2 * p + 1] * job->scale);
                 for (size_t b = 0; b < n_block; b += 8) {
                     __m256 da = scales(r.row[2 * p] + b * BLOCK_SIZE, BLOCK_SIZE);
                     __m256 db = scales(r.row[2 * p + 1] + b * BLOCK_SIZE, BLOCK_SIZE);
-                    __m256i ca = _mm256_cvtps_epi32(_mm256_mul_ps(ha, da)), cb = _mm256_cvtps_epi32(_mm256_mul_ps(hb, db));
+                    __m256i ca = _mm256_cvtps_epi32(_mm256_mul_ps(ha, da)),
+                            cb = _mm256_cvtps_epi32(_mm256_mul_ps(hb, db));
                     store_256(c[p] + b, _mm256_blend_epi16(ca, _mm256_slli_epi32(cb, 16), 0xaa));
                     store_256(c_sum + b, _mm256_add_epi32(load_256(c_sum + b), _mm256_add_epi32(ca, cb)));
                 }
@@ -86,9 +88,11 @@ HTH_INLINE void down_float(const price_down *job, size_t from, size_t end, float
         down_rows r = take_rows(job, i, end);
         for (size_t k = 0; k < LIVE; k++)
             for (size_t b = 0; b < n_block; b += 8) {
-                __m256 d = _mm256_mul_ps(_mm256_set1_ps(r.h[k]), scales(r.row[k] + b * BLOCK_SIZE, BLOCK_SIZE));
+                __m256 d =
+                    _mm256_mul_ps(_mm256_set1_ps(r.h[k]), scales(r.row[k] + b * BLOCK_SIZE, BLOCK_SIZE));
                 _mm256_storeu_ps(c[k] + b, d);
-                if (fused && RAW_OFFSET != 0) _mm256_storeu_ps(c_sum + b, _mm256_add_ps(_mm256_loadu_ps(c_sum + b), d));
+                if (fused && RAW_OFFSET != 0)
+                    _mm256_storeu_ps(c_sum + b, _mm256_add_ps(_mm256_loadu_ps(c_sum + b), d));
             }
         for (size_t b = 0; b < n_block; b++) {
             __m256 s[4], w[4];
@@ -120,7 +124,8 @@ HTH_INLINE __m256i to_fixed(__m128 a)
 {
     __m256i bits = _mm256_cvtepu32_epi64(_mm_castps_si128(a));
     __m256i e = _mm256_and_si256(_mm256_srli_epi64(bits, 23), _mm256_set1_epi64x(255));
-    __m256i m = _mm256_or_si256(_mm256_and_si256(bits, _mm256_set1_epi64x(0x7fffff)), _mm256_set1_epi64x(0x800000));
+    __m256i m =
+        _mm256_or_si256(_mm256_and_si256(bits, _mm256_set1_epi64x(0x7fffff)), _mm256_set1_epi64x(0x800000));
     __m256i left = _mm256_sub_epi64(e, _mm256_set1_epi64x(150 - 32));
     __m256i right = _mm256_sub_epi64(_mm256_setzero_si256(), left);
     __m256i size = _mm256_or_si256(_mm256_sllv_epi64(m, left), _mm256_srlv_epi64(m, right));
@@ -138,7 +143,8 @@ static void down_groups(const price_down *job)
         memset(y, 0, job->n_out * sizeof *y);
         down_float(job, i, end, y, NULL, 0);
         for (size_t k = 0; k < job->n_out; k += 4)
-            store_256(job->sums + k, _mm256_add_epi64(load_256(job->sums + k), to_fixed(_mm_loadu_ps(y + k))));
+            store_256(job->sums + k,
+                      _mm256_add_epi64(load_256(job->sums + k), to_fixed(_mm_loadu_ps(y + k))));
         i = end;
     }
     for (size_t k = 0; k < job->n_out; k++) job->y[k] = (float)job->sums[k] * 0x1p-32f;

@@ -41,10 +41,12 @@ static void down_integer(const price_down *job)
         for (size_t i = from; i < end; i += LIVE) {
             down_rows r = take_rows(job, i, end);
             for (size_t p = 0; p < LIVE / 2; p++) {
-                __m256 ha = _mm256_set1_ps(r.h[2 * p] * job->scale), hb = _mm256_set1_ps(r.h[2 * p + 1] * job->scale);
+                __m256 ha = _mm256_set1_ps(r.h[2 * p] * job->scale),
+                       hb = _mm256_set1_ps(r.h[2 * p + 1] * job->scale);
                 for (size_t b = 0; b < n_block; b += 8) {
                     __m256i a = _mm256_cvtps_epi32(_mm256_mul_ps(ha, scales(r.row[2 * p] + b * BLOCK_SIZE)));
-                    __m256i d = _mm256_cvtps_epi32(_mm256_mul_ps(hb, scales(r.row[2 * p + 1] + b * BLOCK_SIZE)));
+                    __m256i d =
+                        _mm256_cvtps_epi32(_mm256_mul_ps(hb, scales(r.row[2 * p + 1] + b * BLOCK_SIZE)));
                     _mm256_storeu_si256((__m256i *)(void *)(c[p] + b),
                                         _mm256_blend_epi16(a, _mm256_slli_epi32(d, 16), 0xaa));
                     __m256i sum = _mm256_add_epi32(load_256(c_sum + b), _mm256_add_epi32(a, d));
@@ -86,7 +88,8 @@ HTH_INLINE void down_float(const price_down *job, size_t from, size_t end, float
         down_rows r = take_rows(job, i, end);
         for (size_t k = 0; k < LIVE; k++)
             for (size_t b = 0; b < n_block; b += 8)
-                _mm256_storeu_ps(c[k] + b, _mm256_mul_ps(_mm256_set1_ps(r.h[k]), scales(r.row[k] + b * BLOCK_SIZE)));
+                _mm256_storeu_ps(c[k] + b,
+                                 _mm256_mul_ps(_mm256_set1_ps(r.h[k]), scales(r.row[k] + b * BLOCK_SIZE)));
         for (size_t b = 0; b < n_block; b++) {
             __m512 s0 = _mm512_loadu_ps(y + 32 * b), s1 = _mm512_loadu_ps(y + 32 * b + 16), low, high;
             fetch(&r, b);

@@ -42,8 +42,10 @@ HTH_INLINE void transpose(const __m512 in[16], float out[][PANEL_ROW])
             b[4 * i + 2 * k + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
         }
     for (int i = 0; i < 4; i++) {
-        __m512 u = _mm512_shuffle_f32x4(b[i], b[4 + i], 0x88), v = _mm512_shuffle_f32x4(b[8 + i], b[12 + i], 0x88);
-        __m512 s = _mm512_shuffle_f32x4(b[i], b[4 + i], 0xdd), t = _mm512_shuffle_f32x4(b[8 + i], b[12 + i], 0xdd);
+        __m512 u = _mm512_shuffle_f32x4(b[i], b[4 + i], 0x88),
+               v = _mm512_shuffle_f32x4(b[8 + i], b[12 + i], 0x88);
+        __m512 s = _mm512_shuffle_f32x4(b[i], b[4 + i], 0xdd),
+               t = _mm512_shuffle_f32x4(b[8 + i], b[12 + i], 0xdd);
         _mm512_store_ps(out[i], _mm512_shuffle_f32x4(u, v, 0x88));
         _mm512_store_ps(out[8 + i], _mm512_shuffle_f32x4(u, v, 0xdd));
         _mm512_store_ps(out[4 + i], _mm512_shuffle_f32x4(s, t, 0x88));
@@ -61,7 +63,8 @@ static void tile_by_panel(const hth_rows *job)
             for (size_t c = 0; c < PANEL_COL; c += 16)
                 for (size_t half = 0; half < PANEL_ROW; half += 16) {
                     __m512 in[16];
-                    for (size_t r = 0; r < 16; r++) in[r] = V_HALF(row_of(job, i + half + r) + 2 * (first + c));
+                    for (size_t r = 0; r < 16; r++)
+                        in[r] = V_HALF(row_of(job, i + half + r) + 2 * (first + c));
                     transpose(in, (float(*)[PANEL_ROW])(void *)&panel[c][half]);
                 }
             for (size_t t = 0; t < job->n_tok; t += PANEL_TOK) {
@@ -81,8 +84,7 @@ static void tile_by_panel(const hth_rows *job)
                     _mm512_store_ps(y[t + k], acc[k][0]), _mm512_store_ps(y[t + k] + 16, acc[k][1]);
             }
         }
-        for (size_t t = 0; t < job->n_tok; t++)
-            memcpy(job->y + t * job->y_stride + i, y[t], sizeof y[t]);
+        for (size_t t = 0; t < job->n_tok; t++) memcpy(job->y + t * job->y_stride + i, y[t], sizeof y[t]);
     }
 }
 

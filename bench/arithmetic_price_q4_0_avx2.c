@@ -25,7 +25,8 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
     __m128i va = load_128(a + 2), vb = load_128(b + 2);
     __m256i first = _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(va, vb));
     __m256i second = _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(va, vb));
-    w[0] = _mm256_and_si256(first, _mm256_set1_epi16(15)), w[1] = _mm256_and_si256(second, _mm256_set1_epi16(15));
+    w[0] = _mm256_and_si256(first, _mm256_set1_epi16(15)),
+    w[1] = _mm256_and_si256(second, _mm256_set1_epi16(15));
     w[2] = _mm256_srli_epi16(first, 4), w[3] = _mm256_srli_epi16(second, 4);
 }
 
@@ -33,7 +34,8 @@ HTH_INLINE void integers_of(const uint8_t *p, __m256i w[4])
 {
     __m128i v = load_128(p + 2);
     __m256i first = _mm256_cvtepu8_epi32(v), second = _mm256_cvtepu8_epi32(_mm_srli_si128(v, 8));
-    w[0] = _mm256_and_si256(first, _mm256_set1_epi32(15)), w[1] = _mm256_and_si256(second, _mm256_set1_epi32(15));
+    w[0] = _mm256_and_si256(first, _mm256_set1_epi32(15)),
+    w[1] = _mm256_and_si256(second, _mm256_set1_epi32(15));
     w[2] = _mm256_srli_epi32(first, 4), w[3] = _mm256_srli_epi32(second, 4);
 }
 

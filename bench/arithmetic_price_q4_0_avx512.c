@@ -19,9 +19,10 @@ enum { DOWN_OFFSET = 8, DOWN_FLUSH = 4096 };
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i *low, __m512i *high)
 {
     const __m512i places =
-        _mm512_setr_epi32(0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005, 0x160006, 0x170007, 0x180008,
-                          0x190009, 0x1a000a, 0x1b000b, 0x1c000c, 0x1d000d, 0x1e000e, 0x1f000f);
-    __m512i both = _mm512_castsi256_si512(_mm256_inserti128_si256(_mm256_castsi128_si256(load_128(a + 2)), load_128(b + 2), 1));
+        _mm512_setr_epi32(0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005, 0x160006, 0x170007,
+                          0x180008, 0x190009, 0x1a000a, 0x1b000b, 0x1c000c, 0x1d000d, 0x1e000e, 0x1f000f);
+    __m512i both = _mm512_castsi256_si512(
+        _mm256_inserti128_si256(_mm256_castsi128_si256(load_128(a + 2)), load_128(b + 2), 1));
     __m512i bytes = _mm512_maskz_permutexvar_epi8(0x5555555555555555u, places, both);
     *low = _mm512_and_si512(bytes, _mm512_set1_epi16(15));
     *high = _mm512_srli_epi16(bytes, 4);
@@ -59,7 +60,8 @@ static void down_converted(const price_down *job)
             for (size_t k = 0; k < LIVE; k++) {
                 __m512 d = _mm512_set1_ps(c[k][b]);
                 __m512i bytes = _mm512_cvtepu8_epi32(load_128(r.row[k] + b * BLOCK_SIZE + 2));
-                s0 = _mm512_fmadd_ps(d, _mm512_cvtepi32_ps(_mm512_and_si512(bytes, _mm512_set1_epi32(15))), s0);
+                s0 = _mm512_fmadd_ps(d, _mm512_cvtepi32_ps(_mm512_and_si512(bytes, _mm512_set1_epi32(15))),
+                                     s0);
                 s1 = _mm512_fmadd_ps(d, _mm512_cvtepi32_ps(_mm512_srli_epi32(bytes, 4)), s1);
             }
             _mm512_storeu_ps(job->y + 32 * b, s0);

@@ -29,7 +29,8 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
 HTH_INLINE void floats_of(const uint8_t *p, __m256 w[4])
 {
     for (int k = 0; k < 4; k++)
-        w[k] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p + 2 + 8 * k))));
+        w[k] = _mm256_cvtepi32_ps(
+            _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(p + 2 + 8 * k))));
 }
 
 HTH_INLINE void raw_floats_of(const uint8_t *p, __m256 w[4]) { floats_of(p, w); }

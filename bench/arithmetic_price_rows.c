@@ -59,9 +59,16 @@ static rows_run make_run(const inputs *in, hth_rows_fn *f, hth_type type, size_t
 {
     size_t row_size = hth_type_row_size(type, N_COL), n_row = size / row_size / 32 * 32;
     return (rows_run){f,
-                      {.w = in->w, .row_size = row_size, .n_col = N_COL, .end = n_row, .n_tok = n_tok, .y = in->y,
-                       .y_stride = n_row, .act = {in->x, in->q, in->d, in->sum}},
-                      n_row * row_size, size != cache_size};
+                      {.w = in->w,
+                       .row_size = row_size,
+                       .n_col = N_COL,
+                       .end = n_row,
+                       .n_tok = n_tok,
+                       .y = in->y,
+                       .y_stride = n_row,
+                       .act = {in->x, in->q, in->d, in->sum}},
+                      n_row * row_size,
+                      size != cache_size};
 }
 
 /* The free forms must compute the same thing, but for rounding. */
@@ -98,7 +105,8 @@ static void compare(const inputs *in, const price_level *levels, hth_type type, 
             v[n] = (price_variant){.name = free_forms[i].name};
             runs[n++] = make_run(in, free_forms[i].rows, type, size, n_tok);
             double d = distance(in, &runs[first[l]], &runs[n - 1]);
-            if (strstr(free_forms[i].name, "settled") && d != 0) printf("WRONG: bits of %s differ\n", free_forms[i].name);
+            if (strstr(free_forms[i].name, "settled") && d != 0)
+                printf("WRONG: bits of %s differ\n", free_forms[i].name);
             if (!(d < 1e-4)) printf("WRONG: %s differs by %g\n", free_forms[i].name, d);
         }
     }
@@ -115,12 +123,17 @@ static void compare(const inputs *in, const price_level *levels, hth_type type, 
     for (int l = 0; l < PRICE_N_LEVEL; l++) {
         char what[96];
         snprintf(what, sizeof what, "%s, %s%s", hth_type_find(type)->name, price_level_name[l],
-                 n_tok > 1 ? "" : size == cache_size ? ", cached" : ", from memory");
+                 n_tok > 1            ? ""
+                 : size == cache_size ? ", cached"
+                                      : ", from memory");
         price_line(what, v + first[l], first[l + 1] - first[l], n_round);
         for (size_t i = first[l] + 1; i < first[l + 1] && n_tok > 1; i++)
             if (strchr(v[i].name, ','))
                 printf("| … %s | %s | | | %+.0f %% |\n", v[i].name, price_text(&v[i], n_round),
-                       100 * (price_ratio(&v[i], price_best(v + first[l] + 1, first[l + 1] - first[l] - 1, n_round), n_round) - 1));
+                       100 * (price_ratio(&v[i],
+                                          price_best(v + first[l] + 1, first[l + 1] - first[l] - 1, n_round),
+                                          n_round) -
+                              1));
     }
     if (n_tok == 1) printf("| load only | %s | | | |\n", price_text(&v[n - 1], n_round));
 }
@@ -136,9 +149,13 @@ static uint64_t next_random(uint64_t *s)
 void price_rows_tables(const price_level *levels, size_t n_round)
 {
     uint64_t seed = 1;
-    inputs in = {.w = hth_pages_alloc(memory_size + 8192), .x = hth_alloc(N_COL * N_TOK, 4),
-                 .d = hth_alloc(N_COL * N_TOK / 32, 4), .y = hth_alloc(MAX_ROW, 4), .z = hth_alloc(MAX_ROW, 4),
-                 .q = hth_alloc(N_COL * N_TOK, 1), .sum = hth_alloc(N_COL * N_TOK / 32, 4)};
+    inputs in = {.w = hth_pages_alloc(memory_size + 8192),
+                 .x = hth_alloc(N_COL * N_TOK, 4),
+                 .d = hth_alloc(N_COL * N_TOK / 32, 4),
+                 .y = hth_alloc(MAX_ROW, 4),
+                 .z = hth_alloc(MAX_ROW, 4),
+                 .q = hth_alloc(N_COL * N_TOK, 1),
+                 .sum = hth_alloc(N_COL * N_TOK / 32, 4)};
     if (!in.w || !in.x || !in.d || !in.y || !in.z || !in.q || !in.sum) return;
     /* Odd bytes of 0x38..0x3f make ordinary floats of every type. */
     for (size_t i = 0; i < memory_size; i += 8) {
@@ -150,10 +167,14 @@ void price_rows_tables(const price_level *levels, size_t n_round)
     price_table(PRICE_AVX2, &k);
     k.quant_act(in.x, N_COL * N_TOK, in.q, in.d, in.sum);
 
-    printf("\n### One token, rows of %d weights, GB/s\n\n| kernel | settled | best free | its form | price |\n|---|---|---|---|---|\n", N_COL);
+    printf("\n### One token, rows of %d weights, GB/s\n\n| kernel | settled | best free | its form | price "
+           "|\n|---|---|---|---|---|\n",
+           N_COL);
     for (int t = 0; t < N_TYPE; t++) compare(&in, levels, types[t], memory_size / N_PART, 1, n_round);
     for (int t = 0; t < N_TYPE; t++) compare(&in, levels, types[t], cache_size, 1, n_round);
-    printf("\n### %d tokens, rows in cache (512 KiB), G multiply-adds/s\n\n| kernel | settled | best free | its form | price |\n|---|---|---|---|---|\n", N_TOK);
+    printf("\n### %d tokens, rows in cache (512 KiB), G multiply-adds/s\n\n| kernel | settled | best free | "
+           "its form | price |\n|---|---|---|---|---|\n",
+           N_TOK);
     for (int t = 0; t < N_TYPE; t++) compare(&in, levels, types[t], cache_size, N_TOK, n_round);
     hth_pages_free(in.w, memory_size + 8192);
     hth_free(in.x), hth_free(in.d), hth_free(in.y), hth_free(in.z), hth_free(in.q), hth_free(in.sum);

@@ -3,8 +3,8 @@
  * block i as eight sums, and OFFSET, what the sums of activations take off. */
 
 /* The integer lanes never meet: eight of them become floats at once. */
-HTH_INLINE void lanes(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y, size_t y_stride,
-                      size_t n_tok)
+HTH_INLINE void lanes(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
+                      size_t y_stride, size_t n_tok)
 {
     __m256 acc[HTH_TILE][2], offset[HTH_TILE];
     size_t row_size = tile->n_block * BLOCK_SIZE;
@@ -31,12 +31,14 @@ HTH_INLINE void lanes(const hth_tile *tile, const uint8_t *row, const uint8_t *n
         y[t * y_stride] = tree(_mm256_add_ps(acc[t][0], acc[t][1])) - (float)OFFSET * tree(offset[t]);
 }
 
-HTH_INLINE void lanes_one(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y, size_t y_stride)
+HTH_INLINE void lanes_one(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
+                          size_t y_stride)
 {
     lanes(tile, row, next, y, y_stride, 1);
 }
 
-HTH_INLINE void lanes_four(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y, size_t y_stride)
+HTH_INLINE void lanes_four(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
+                           size_t y_stride)
 {
     lanes(tile, row, next, y, y_stride, HTH_TILE);
 }
@@ -51,4 +53,7 @@ HTH_INLINE void lanes_run_four(const hth_rows *job, size_t first, size_t end, co
     hth_walk_run(job, first, end, tile, lanes_four, y);
 }
 
-static void rows_by_lanes(const hth_rows *job) { hth_walk(job, hth_tile_of_blocks, lanes_run_one, lanes_run_four); }
+static void rows_by_lanes(const hth_rows *job)
+{
+    hth_walk(job, hth_tile_of_blocks, lanes_run_one, lanes_run_four);
+}

@@ -3,8 +3,8 @@
  * unsigned by adding 2^OFFSET_SHIFT), as panel_avx512.h wants it. */
 
 /* The integer lanes never meet: sixteen of them become floats at once. */
-HTH_INLINE void lanes(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y, size_t y_stride,
-                      size_t n_tok)
+HTH_INLINE void lanes(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
+                      size_t y_stride, size_t n_tok)
 {
     __m512 acc[HTH_TILE][2];
     __m256 offset[HTH_TILE];
@@ -20,9 +20,9 @@ HTH_INLINE void lanes(const hth_tile *tile, const uint8_t *row, const uint8_t *n
             __m256 scale = _mm256_mul_ps(g.d, _mm256_loadu_ps(tile->act.d + t * tile->n_block + b));
             __m512 wide = _mm512_castps256_ps512(scale);
             for (int i = 0; i < 4; i++) {
-                __m512i to = _mm512_setr_epi32(2 * i, 2 * i, 2 * i, 2 * i, 2 * i, 2 * i, 2 * i, 2 * i, 2 * i + 1,
-                                               2 * i + 1, 2 * i + 1, 2 * i + 1, 2 * i + 1, 2 * i + 1, 2 * i + 1,
-                                               2 * i + 1);
+                __m512i to = _mm512_setr_epi32(2 * i, 2 * i, 2 * i, 2 * i, 2 * i, 2 * i, 2 * i, 2 * i,
+                                               2 * i + 1, 2 * i + 1, 2 * i + 1, 2 * i + 1, 2 * i + 1,
+                                               2 * i + 1, 2 * i + 1, 2 * i + 1);
                 __m512 term = _mm512_cvtepi32_ps(products(g.w[i], q + 64 * i));
                 acc[t][i & 1] = _mm512_fmadd_ps(_mm512_permutexvar_ps(to, wide), term, acc[t][i & 1]);
             }
@@ -35,12 +35,14 @@ HTH_INLINE void lanes(const hth_tile *tile, const uint8_t *row, const uint8_t *n
                           (float)(1 << OFFSET_SHIFT) * tree(offset[t]);
 }
 
-HTH_INLINE void lanes_one(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y, size_t y_stride)
+HTH_INLINE void lanes_one(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
+                          size_t y_stride)
 {
     lanes(tile, row, next, y, y_stride, 1);
 }
 
-HTH_INLINE void lanes_four(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y, size_t y_stride)
+HTH_INLINE void lanes_four(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
+                           size_t y_stride)
 {
     lanes(tile, row, next, y, y_stride, HTH_TILE);
 }
@@ -55,7 +57,10 @@ HTH_INLINE void lanes_run_four(const hth_rows *job, size_t first, size_t end, co
     hth_walk_run(job, first, end, tile, lanes_four, y);
 }
 
-static void rows_by_lanes(const hth_rows *job) { hth_walk(job, hth_tile_of_blocks, lanes_run_one, lanes_run_four); }
+static void rows_by_lanes(const hth_rows *job)
+{
+    hth_walk(job, hth_tile_of_blocks, lanes_run_one, lanes_run_four);
+}
 
 /* A lane is a row, one accumulator for each output, n_part blocks at a time. */
 HTH_INLINE void free_pass(const row_panel *panel, const hth_rows *job, size_t first, size_t n_part, size_t t,
@@ -70,7 +75,8 @@ HTH_INLINE void free_pass(const row_panel *panel, const hth_rows *job, size_t fi
             const int8_t *q = job->act.q + block * HTH_ACT_BLOCK;
             __m512i isum = _mm512_set1_epi32(-(job->act.sum[block] << OFFSET_SHIFT));
             for (int g = 0; g < 8; g++)
-                isum = _mm512_dpbusd_epi32(isum, panel->w[i][g], _mm512_set1_epi32((int)hth_load_u32(q + 4 * g)));
+                isum = _mm512_dpbusd_epi32(isum, panel->w[i][g],
+                                           _mm512_set1_epi32((int)hth_load_u32(q + 4 * g)));
             __m512 scale = _mm512_mul_ps(panel->d[i], _mm512_set1_ps(job->act.d[block]));
             p[k] = _mm512_fmadd_ps(scale, _mm512_cvtepi32_ps(isum), p[k]);
         }
@@ -115,7 +121,8 @@ HTH_INLINE void settled_pass(const row_panel *panel, const hth_rows *job, size_t
                 const int8_t *q = job->act.q + block * HTH_ACT_BLOCK;
                 __m512i isum = _mm512_set1_epi32(-(job->act.sum[block] << OFFSET_SHIFT));
                 for (int g = 0; g < 8; g++)
-                    isum = _mm512_dpbusd_epi32(isum, panel->w[i][g], _mm512_set1_epi32((int)hth_load_u32(q + 4 * g)));
+                    isum = _mm512_dpbusd_epi32(isum, panel->w[i][g],
+                                               _mm512_set1_epi32((int)hth_load_u32(q + 4 * g)));
                 __m512 scale = _mm512_mul_ps(panel->d[i], _mm512_set1_ps(job->act.d[block]));
                 __m512 sum = _mm512_cvtepi32_ps(isum);
                 p[k][m] = fused ? _mm512_fmadd_ps(scale, sum, p[k][m])

@@ -55,7 +55,8 @@ HTH_INLINE void settled_scores(const float *q, const uint16_t *k, size_t d, floa
 
 /* values[d] = sum of weight * v over n positions, VALUES vectors of outputs at a time. */
 enum { VALUES = 64 / W };
-HTH_INLINE void value_sums(const float *weight, const uint16_t *v, size_t n, size_t d, float *values, int fused)
+HTH_INLINE void value_sums(const float *weight, const uint16_t *v, size_t n, size_t d, float *values,
+                           int fused)
 {
     for (size_t i = 0; i < d; i += VALUES * W) {
         V acc[VALUES], odd[VALUES];

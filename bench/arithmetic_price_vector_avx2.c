@@ -20,8 +20,9 @@ enum { W = 8 };
 #define V_MAX(a, b) _mm256_max_ps(a, b)
 #define V_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define V_ROUND(v) _mm256_round_ps(v, 8)
-#define V_EXP2(r, n)                                                                                            \
-    _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(r), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)))
+#define V_EXP2(r, n)                                                                                         \
+    _mm256_castsi256_ps(                                                                                     \
+        _mm256_add_epi32(_mm256_castps_si256(r), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)))
 #define V_HALVES(v) (v)
 
 #include "arithmetic_price_vector.h"

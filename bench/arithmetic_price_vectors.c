@@ -67,7 +67,8 @@ static double distance(const float *a, const float *b, size_t n)
 static void set_jobs(vector_run *r, const uint16_t *k, const uint16_t *v, size_t n_pos, size_t d)
 {
     for (size_t i = 0; i < N_HEAD; i++)
-        r->job[i] = (hth_attend){q + i * d, k + i * n_pos * d, v + i * n_pos * d, n_pos, d, 0.3f, scratch, y + i * d};
+        r->job[i] =
+            (hth_attend){q + i * d, k + i * n_pos * d, v + i * n_pos * d, n_pos, d, 0.3f, scratch, y + i * d};
 }
 
 static void attention_table(const price_level *levels, size_t n_round)
@@ -75,10 +76,13 @@ static void attention_table(const price_level *levels, size_t n_round)
     size_t n_kv = (size_t)N_HEAD * MAX_POS * MAX_D;
     uint16_t *k = hth_alloc(n_kv, 2), *v = hth_alloc(n_kv, 2);
     if (!k || !v) return;
-    for (size_t i = 0; i < n_kv; i++) k[i] = hth_f32_to_f16(random_float()), v[i] = hth_f32_to_f16(random_float());
+    for (size_t i = 0; i < n_kv; i++)
+        k[i] = hth_f32_to_f16(random_float()), v[i] = hth_f32_to_f16(random_float());
     for (size_t i = 0; i < N_HEAD * MAX_D; i++) q[i] = random_float();
-    printf("\n### Attention, F16 cache, %d heads, GB/s of keys and values\n\n| | settled | best free | its form | price | "
-           "settled bits, other loops | price |\n|---|---|---|---|---|---|---|\n", N_HEAD);
+    printf("\n### Attention, F16 cache, %d heads, GB/s of keys and values\n\n| | settled | best free | its "
+           "form | price | "
+           "settled bits, other loops | price |\n|---|---|---|---|---|---|---|\n",
+           N_HEAD);
     for (size_t d = 64; d <= 128; d *= 2)
         for (size_t n_pos = 256; n_pos <= MAX_POS; n_pos *= 4) {
             vector_run runs[3 * PRICE_N_LEVEL] = {{0}};
@@ -87,21 +91,25 @@ static void attention_table(const price_level *levels, size_t n_round)
                 const price_level *l = &levels[i / 3];
                 hth_kernels table;
                 price_table(i / 3, &table);
-                runs[i].attend = i % 3 == 0 ? table.attend_f16 : i % 3 == 1 ? l->attend_free : l->attend_same_bits;
+                runs[i].attend = i % 3 == 0   ? table.attend_f16
+                                 : i % 3 == 1 ? l->attend_free
+                                              : l->attend_same_bits;
                 set_jobs(&runs[i], k, v, n_pos, d);
                 run_attend(&runs[i]);
                 if (i == 0) memcpy(z, y, sizeof z);
-                if (i % 3 != 1 && memcmp(z, y, N_HEAD * d * sizeof *y)) printf("WRONG: bits of form %d differ\n", i);
+                if (i % 3 != 1 && memcmp(z, y, N_HEAD * d * sizeof *y))
+                    printf("WRONG: bits of form %d differ\n", i);
                 if (!(distance(z, y, N_HEAD * d) < 1e-4)) printf("WRONG: form %d is far off\n", i);
-                var[i] = (price_variant){i % 3 == 1 ? "fma" : "settled", run_attend, &runs[i], NULL,
-                                         (double)(N_HEAD * n_pos * d * 4) * 1e-9, 0, {0}};
+                var[i] = (price_variant){i % 3 == 1 ? "fma" : "settled",          run_attend, &runs[i], NULL,
+                                         (double)(N_HEAD * n_pos * d * 4) * 1e-9, 0,          {0}};
             }
             price_measure(var, 3 * PRICE_N_LEVEL, n_round);
             for (int l = 0; l < PRICE_N_LEVEL; l++) {
                 const price_variant *s = &var[3 * l];
-                printf("| %s, %zu dims, %zu positions | %s | %s | fma | %+.0f %% | %s | %+.0f %% |\n", price_level_name[l], d,
-                       n_pos, price_text(s, n_round), price_text(s + 1, n_round), 100 * (price_ratio(s, s + 1, n_round) - 1),
-                       price_text(s + 2, n_round), 100 * (price_ratio(s + 2, s + 1, n_round) - 1));
+                printf("| %s, %zu dims, %zu positions | %s | %s | fma | %+.0f %% | %s | %+.0f %% |\n",
+                       price_level_name[l], d, n_pos, price_text(s, n_round), price_text(s + 1, n_round),
+                       100 * (price_ratio(s, s + 1, n_round) - 1), price_text(s + 2, n_round),
+                       100 * (price_ratio(s + 2, s + 1, n_round) - 1));
             }
             fflush(stdout);
         }
@@ -114,14 +122,25 @@ static void vector_table(const price_level *levels, size_t n_round)
     static const char *const names[] = {"softmax", "rms_norm", "silu"};
     void (*const runs_of[])(void *) = {run_softmax, run_rms_norm, run_silu};
     for (int i = 0; i < N; i++) a[i] = 8 * random_float(), b[i] = random_float();
-    printf("\n### Vectors of %d, G elements/s\n\n| | settled | best free | its form | price |\n|---|---|---|---|---|\n", N);
+    printf("\n### Vectors of %d, G elements/s\n\n| | settled | best free | its form | price "
+           "|\n|---|---|---|---|---|\n",
+           N);
     for (int f = 0; f < 3; f++)
         for (int l = 0; l < PRICE_N_LEVEL; l++) {
             hth_kernels t;
             price_table(l, &t);
-            vector_run runs[2] = {
-                {.softmax = t.softmax, .rms_norm = t.rms_norm, .silu = t.activate[HTH_ACTIVATION_SILU], .a = a, .b = b, .y = out},
-                {.softmax = levels[l].softmax, .rms_norm = levels[l].rms_norm, .silu = levels[l].silu, .a = a, .b = b, .y = other}};
+            vector_run runs[2] = {{.softmax = t.softmax,
+                                   .rms_norm = t.rms_norm,
+                                   .silu = t.activate[HTH_ACTIVATION_SILU],
+                                   .a = a,
+                                   .b = b,
+                                   .y = out},
+                                  {.softmax = levels[l].softmax,
+                                   .rms_norm = levels[l].rms_norm,
+                                   .silu = levels[l].silu,
+                                   .a = a,
+                                   .b = b,
+                                   .y = other}};
             price_variant v[2];
             for (int i = 0; i < 2; i++)
                 v[i] = (price_variant){i ? "fma" : "settled", runs_of[f], &runs[i], NULL, N * 1e-9, 0, {0}};

@@ -30,8 +30,10 @@ static void random_row(hth_type type, size_t n_col, uint8_t *row)
     }
     for (size_t i = 0; i < n_col; i++) {
         if (type == HTH_TYPE_F32) hth_store_f32(row + 4 * i, (float)(int16_t)next_random() * 1e-6f);
-        if (type == HTH_TYPE_F16) hth_store_u16(row + 2 * i, hth_f32_to_f16((float)(int16_t)next_random() * 1e-6f));
-        if (type == HTH_TYPE_BF16) hth_store_u16(row + 2 * i, hth_f32_to_bf16((float)(int16_t)next_random() * 1e-6f));
+        if (type == HTH_TYPE_F16)
+            hth_store_u16(row + 2 * i, hth_f32_to_f16((float)(int16_t)next_random() * 1e-6f));
+        if (type == HTH_TYPE_BF16)
+            hth_store_u16(row + 2 * i, hth_f32_to_bf16((float)(int16_t)next_random() * 1e-6f));
         if (i % 32) continue;
         if (type == HTH_TYPE_Q8_0) hth_store_u16(row + i / 32 * 34, hth_f32_to_f16(2.7e-4f));
         if (type == HTH_TYPE_Q4_0) hth_store_u16(row + i / 32 * 18, hth_f32_to_f16(4.3e-3f));
@@ -81,12 +83,9 @@ static void write_metadata(hth_gguf_writer *w)
     static const struct {
         const char *key;
         uint64_t value;
-    } numbers[] = {{"llama.block_count", N_LAYER},
-                   {"llama.context_length", 4096},
-                   {"llama.embedding_length", D_MODEL},
-                   {"llama.feed_forward_length", D_FF},
-                   {"llama.attention.head_count", N_HEAD},
-                   {"llama.attention.head_count_kv", N_HEAD_KV},
+    } numbers[] = {{"llama.block_count", N_LAYER},         {"llama.context_length", 4096},
+                   {"llama.embedding_length", D_MODEL},    {"llama.feed_forward_length", D_FF},
+                   {"llama.attention.head_count", N_HEAD}, {"llama.attention.head_count_kv", N_HEAD_KV},
                    {"llama.vocab_size", N_VOCAB}};
     hth_gguf_writer_text(w, "general.architecture", "llama", 5);
     hth_gguf_writer_text(w, "general.name", "synthetic llama-1b", 18);

@@ -18,7 +18,8 @@ typedef struct story {
     size_t n_prompt;
 } story;
 
-static hearth_status story_open(story *s, const char *path, const char *prompt, uint64_t seed, hearth_error *err)
+static hearth_status story_open(story *s, const char *path, const char *prompt, uint64_t seed,
+                                hearth_error *err)
 {
     hearth_sampler_options sampling = hearth_sampler_defaults();
     sampling.seed = seed;
@@ -26,7 +27,9 @@ static hearth_status story_open(story *s, const char *path, const char *prompt, 
     if (!status) status = hearth_session_open(s->model, NULL, &s->session, err);
     if (!status) status = hearth_sampler_open(s->model, &sampling, &s->sampler, err);
     if (!status) status = hearth_decoder_open(s->model, true, false, &s->decoder, err);
-    if (!status) status = hearth_tokenize(s->model, prompt, strlen(prompt), HEARTH_ADD_SPECIAL, &s->prompt, &s->n_prompt, err);
+    if (!status)
+        status = hearth_tokenize(s->model, prompt, strlen(prompt), HEARTH_ADD_SPECIAL, &s->prompt,
+                                 &s->n_prompt, err);
     return status;
 }
 

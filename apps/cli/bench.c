@@ -10,8 +10,10 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"prompt", 'p', OPTION_UINT_LIST, "N,...", "prompt lengths; default 128; 0: none", 0, 1048576, NULL, false},
-    {"predict", 'n', OPTION_UINT_LIST, "N,...", "tokens to generate; default 64; 0: none", 0, 1048576, NULL, false},
+    {"prompt", 'p', OPTION_UINT_LIST, "N,...", "prompt lengths; default 128; 0: none", 0, 1048576, NULL,
+     false},
+    {"predict", 'n', OPTION_UINT_LIST, "N,...", "tokens to generate; default 64; 0: none", 0, 1048576, NULL,
+     false},
     {"repeat", 0, OPTION_UINT, "R", "samples of each; default 5", 1, 1000, NULL, false},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object with every sample", 0, 0, NULL, false},
     {0},
@@ -21,8 +23,8 @@ enum { MAX_TESTS = 2 * OPTION_LIST_MAX, PROBE_SIZE = 512 << 20 };
 
 typedef struct test {
     uint64_t n_prompt, n_predict; /* one of them is 0 */
-    double *rate;  /* tokens per second, by sample */
-    double *limit; /* bytes per second of the probe before it */
+    double *rate;                 /* tokens per second, by sample */
+    double *limit;                /* bytes per second of the probe before it */
 } test;
 
 typedef struct bench {
@@ -90,9 +92,11 @@ static void name_of(const test *t, char *out, size_t n)
 
 static void print_table(bench *b)
 {
-    printf("%s: %s, %u thread(s), %s%s\n\n", b->info.path, b->info.architecture, hearth_session_n_thread(b->session),
-           b->info.cpu, strstr(b->info.path, "synthetic") ? ", synthetic weights" : "");
-    printf("| test | tokens/s, median (min-max) of %zu | GB/s of weights | limit, GB/s | share |\n|---|---|---|---|---|\n",
+    printf("%s: %s, %u thread(s), %s%s\n\n", b->info.path, b->info.architecture,
+           hearth_session_n_thread(b->session), b->info.cpu,
+           strstr(b->info.path, "synthetic") ? ", synthetic weights" : "");
+    printf("| test | tokens/s, median (min-max) of %zu | GB/s of weights | limit, GB/s | share "
+           "|\n|---|---|---|---|---|\n",
            b->n_repeat);
     for (size_t i = 0; i < b->n_test; i++) {
         test *t = &b->tests[i];
@@ -161,7 +165,8 @@ static bool make_room(bench *b, uint64_t n_token)
     b->tokens = malloc(n_token * sizeof *b->tokens);
     if (!b->tokens) return false;
     /* Any ids will do; these are spread over the vocabulary. */
-    for (uint64_t i = 0; i < n_token; i++) b->tokens[i] = (int32_t)((i * 2654435761u + 12345u) % b->info.n_vocab);
+    for (uint64_t i = 0; i < n_token; i++)
+        b->tokens[i] = (int32_t)((i * 2654435761u + 12345u) % b->info.n_vocab);
     for (size_t i = 0; i < b->n_test; i++) {
         b->tests[i].rate = calloc(b->n_repeat, sizeof(double));
         b->tests[i].limit = calloc(b->n_repeat, sizeof(double));

@@ -44,7 +44,8 @@ static int run(const args *a)
     hth_gguf *file = NULL;
     hth_tokenizer *tok = NULL;
     int status = EXIT_OTHER;
-    if (hth_gguf_open(args_operand(a, 0), &file, &err) != HEARTH_OK || hth_tokenizer_open(file, &tok, &err) != HEARTH_OK) {
+    if (hth_gguf_open(args_operand(a, 0), &file, &err) != HEARTH_OK ||
+        hth_tokenizer_open(file, &tok, &err) != HEARTH_OK) {
         report(&err);
     } else {
         size_t n;

@@ -12,7 +12,8 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"ctx", 'c', OPTION_UINT, "N", "context to estimate for; default: at most 4096", 1, 16777216, NULL, false},
+    {"ctx", 'c', OPTION_UINT, "N", "context to estimate for; default: at most 4096", 1, 16777216, NULL,
+     false},
     {"all", 0, OPTION_FLAG, NULL, "show arrays and texts whole, and every tensor", 0, 0, NULL, false},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, false},
     {0},
@@ -84,7 +85,10 @@ typedef struct type_sum {
     uint64_t n_tensor, n_weight, size;
 } type_sum;
 
-static uint64_t n_weight_of(const hth_gguf_tensor *t) { return t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3]; }
+static uint64_t n_weight_of(const hth_gguf_tensor *t)
+{
+    return t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3];
+}
 
 static void sum_types(const hth_gguf *file, type_sum sums[HTH_TYPE_LIMIT])
 {
@@ -100,9 +104,11 @@ static void sum_types(const hth_gguf *file, type_sum sums[HTH_TYPE_LIMIT])
 static void print_tensor(const hth_gguf_tensor *t)
 {
     char name[260];
-    printf("  %-36s %-6s [", hth_escape(name, sizeof name, t->name.bytes, t->name.n), hth_type_find(t->type)->name);
+    printf("  %-36s %-6s [", hth_escape(name, sizeof name, t->name.bytes, t->name.n),
+           hth_type_find(t->type)->name);
     for (uint32_t d = 0; d < t->n_dim; d++) printf("%s%llu", d ? ", " : "", (unsigned long long)t->dim[d]);
-    printf("]  %llu bytes at %llu of part %u\n", (unsigned long long)t->size, (unsigned long long)t->offset, t->i_part + 1);
+    printf("]  %llu bytes at %llu of part %u\n", (unsigned long long)t->size, (unsigned long long)t->offset,
+           t->i_part + 1);
 }
 
 /* ---- what a run needs ----------------------------------------------------------------------------- */
@@ -124,9 +130,11 @@ static needs estimate(const args *a, const hth_gguf *file)
     uint32_t trained = model->hparams.n_ctx_train;
     n.n_ctx = (uint32_t)args_uint(a, "ctx", trained < 4096 ? trained : 4096);
     n.weights = model->weight_size;
-    n.runs = hth_kv_size(model, HEARTH_KV_F16, n.n_ctx, &n.kv_f16) && hth_kv_size(model, HEARTH_KV_F32, n.n_ctx, &n.kv_f32) &&
+    n.runs = hth_kv_size(model, HEARTH_KV_F16, n.n_ctx, &n.kv_f16) &&
+             hth_kv_size(model, HEARTH_KV_F32, n.n_ctx, &n.kv_f32) &&
              hth_step_size(model, n.n_ctx < BATCH_ROWS ? n.n_ctx : BATCH_ROWS, 1, &n.step);
-    if (!n.runs) snprintf(n.why_not.message, sizeof n.why_not.message, "a context of %u positions overflows", n.n_ctx);
+    if (!n.runs)
+        snprintf(n.why_not.message, sizeof n.why_not.message, "a context of %u positions overflows", n.n_ctx);
     hth_model_close(model);
     return n;
 }
@@ -137,10 +145,11 @@ static void print_report(const args *a, const hth_gguf *file)
 {
     bool all = args_has(a, "all");
     type_sum sums[HTH_TYPE_LIMIT];
-    printf("%s: GGUF version %u, %u part%s, %llu bytes, alignment %llu\n", hth_gguf_path(file), hth_gguf_version(file),
-           hth_gguf_n_part(file), hth_gguf_n_part(file) == 1 ? "" : "s", (unsigned long long)hth_gguf_size(file),
-           (unsigned long long)hth_gguf_alignment(file));
-    if (hth_gguf_trailing(file)) printf("%llu bytes lie after the last tensor\n", (unsigned long long)hth_gguf_trailing(file));
+    printf("%s: GGUF version %u, %u part%s, %llu bytes, alignment %llu\n", hth_gguf_path(file),
+           hth_gguf_version(file), hth_gguf_n_part(file), hth_gguf_n_part(file) == 1 ? "" : "s",
+           (unsigned long long)hth_gguf_size(file), (unsigned long long)hth_gguf_alignment(file));
+    if (hth_gguf_trailing(file))
+        printf("%llu bytes lie after the last tensor\n", (unsigned long long)hth_gguf_trailing(file));
     printf("\nMetadata (%zu):\n", hth_gguf_n_value(file));
     for (size_t i = 0; i < hth_gguf_n_value(file); i++) {
         const hth_gguf_value *v = hth_gguf_value_at(file, i);
@@ -162,7 +171,8 @@ static void print_report(const args *a, const hth_gguf *file)
         printf("\nCannot be run: %s\n", n.why_not.message);
         return;
     }
-    printf("\nA run with %u positions needs:\n  weights      %14llu bytes\n  KV cache     %14zu bytes (f16; f32: %zu)\n"
+    printf("\nA run with %u positions needs:\n  weights      %14llu bytes\n  KV cache     %14zu bytes (f16; "
+           "f32: %zu)\n"
            "  workspace    %14zu bytes\n  together     %14llu bytes\n",
            n.n_ctx, (unsigned long long)n.weights, n.kv_f16, n.kv_f32, n.step,
            (unsigned long long)(n.weights + n.kv_f16 + n.step));
@@ -191,7 +201,8 @@ static void json_value(json *j, const hth_gguf_value *v, bool all)
     json_text(j, "key", v->key.bytes, v->key.n);
     json_word(j, "type", type_name(v->type));
     if (v->type == HTH_GGUF_TEXT) json_text(j, "value", v->as.text.bytes, v->as.text.n);
-    else if (v->type == HTH_GGUF_F32 || v->type == HTH_GGUF_F64) json_float(j, "value", v->as.f, v->type == HTH_GGUF_F32 ? 9 : 17);
+    else if (v->type == HTH_GGUF_F32 || v->type == HTH_GGUF_F64)
+        json_float(j, "value", v->as.f, v->type == HTH_GGUF_F32 ? 9 : 17);
     else if (v->type == HTH_GGUF_BOOL) json_bool(j, "value", v->as.u != 0);
     else if (v->type != HTH_GGUF_ARRAY && is_signed(v->type)) json_int(j, "value", v->as.i);
     else if (v->type != HTH_GGUF_ARRAY) json_uint(j, "value", v->as.u);
@@ -250,7 +261,8 @@ static void print_json(const args *a, const hth_gguf *file)
     json_uint(&j, "alignment", hth_gguf_alignment(file));
     json_uint(&j, "trailing_bytes", hth_gguf_trailing(file));
     json_open(&j, "metadata", '[');
-    for (size_t i = 0; i < hth_gguf_n_value(file); i++) json_value(&j, hth_gguf_value_at(file, i), args_has(a, "all"));
+    for (size_t i = 0; i < hth_gguf_n_value(file); i++)
+        json_value(&j, hth_gguf_value_at(file, i), args_has(a, "all"));
     json_close(&j, ']');
     json_open(&j, "tensors", '[');
     for (size_t i = 0; i < hth_gguf_n_tensor(file); i++) json_tensor(&j, hth_gguf_tensor_at(file, i));

@@ -54,7 +54,8 @@ static int run(const args *a)
     int32_t *ids = read_ids(ids_path, info.n_vocab, &n);
     if (ids && n == 0) {
         report_text("%s: no ids", ids_path);
-    } else if (ids && open_session(a, model, n > info.n_ctx_train ? info.n_ctx_train : (uint32_t)n, &session)) {
+    } else if (ids &&
+               open_session(a, model, n > info.n_ctx_train ? info.n_ctx_train : (uint32_t)n, &session)) {
         status = write_all(session, ids, n, out_path, info.n_vocab);
     }
     free(ids);

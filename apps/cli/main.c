@@ -9,13 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-static const verb *const verbs[] = {&verb_run_model,  &verb_tokenize,   &verb_detokenize, &verb_inspect, &verb_logits,
-                                    &verb_perplexity, &verb_quantize,   &verb_bench,      NULL};
+static const verb *const verbs[] = {&verb_run_model, &verb_tokenize, &verb_detokenize,
+                                    &verb_inspect,   &verb_logits,   &verb_perplexity,
+                                    &verb_quantize,  &verb_bench,    NULL};
 
 /* A mapped file that became shorter: the one fault that cannot be returned. */
 static void on_bus_error(int signal_number)
 {
-    static const char text[] = "hearth: a mapped file became shorter while it was in use; run without --mmap\n";
+    static const char text[] =
+        "hearth: a mapped file became shorter while it was in use; run without --mmap\n";
     (void)signal_number;
     ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
     (void)ignored;

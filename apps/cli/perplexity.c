@@ -25,8 +25,8 @@ static bool show(void *user, uint64_t done, uint64_t total)
 static void print_result(const args *a, const hth_perplexity *p, uint32_t n_ctx)
 {
     if (!args_has(a, "json")) {
-        printf("perplexity %.4f +/- %.4f (windows of %u: %llu of %llu, %llu tokens scored of %llu)\n", p->perplexity,
-               p->error, n_ctx, (unsigned long long)p->n_done, (unsigned long long)p->n_window,
+        printf("perplexity %.4f +/- %.4f (windows of %u: %llu of %llu, %llu tokens scored of %llu)\n",
+               p->perplexity, p->error, n_ctx, (unsigned long long)p->n_done, (unsigned long long)p->n_window,
                (unsigned long long)p->n_scored, (unsigned long long)p->n_token);
         return;
     }
@@ -64,11 +64,13 @@ static int run(const args *a)
         progress p;
         if (!args_has(a, "json")) print_start_line(a, model, session);
         progress_init(&p, "scoring", "windows", 1);
-        hearth_status st = hth_measure_perplexity(model, session, text, n, args_uint(a, "chunks", 0), show, &p, &result, &err);
+        hearth_status st = hth_measure_perplexity(model, session, text, n, args_uint(a, "chunks", 0), show,
+                                                  &p, &result, &err);
         progress_end(&p);
         if (st == HEARTH_OK) print_result(a, &result, hearth_session_n_ctx(session));
         status = st == HEARTH_OK ? finish_stdout() : report(&err);
-        if (st == HEARTH_OK && interrupted()) fprintf(stderr, "hearth: interrupted; the windows so far count\n");
+        if (st == HEARTH_OK && interrupted())
+            fprintf(stderr, "hearth: interrupted; the windows so far count\n");
     }
     free(text);
     hearth_session_close(session);

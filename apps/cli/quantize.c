@@ -28,7 +28,8 @@ static int run(const args *a)
     progress p;
     hearth_error err;
     hth_quantize_result r;
-    hth_quantize_options o = {.n_thread = (uint32_t)args_uint(a, "threads", 0), .progress = show, .progress_user = &p};
+    hth_quantize_options o = {
+        .n_thread = (uint32_t)args_uint(a, "threads", 0), .progress = show, .progress_user = &p};
     const char *type = args_operand(a, 2), *keep = args_text(a, "keep-output", NULL);
     if (!hth_type_by_name(type, &o.type) || !hth_type_find(o.type)->supported)
         return usage_error("quantize to '%s': one of f32, f16, bf16, q8_0, q4_0 is wanted", type);
@@ -39,8 +40,8 @@ static int run(const args *a)
     hearth_status st = hth_quantize(args_operand(a, 0), args_operand(a, 1), &o, &r, &err);
     progress_end(&p);
     if (st != HEARTH_OK) return report(&err);
-    printf("%s: %u tensors, %u changed; %.1f MB became %.1f MB\n", args_operand(a, 1), r.n_tensor, r.n_changed,
-           (double)r.in_bytes * 1e-6, (double)r.out_bytes * 1e-6);
+    printf("%s: %u tensors, %u changed; %.1f MB became %.1f MB\n", args_operand(a, 1), r.n_tensor,
+           r.n_changed, (double)r.in_bytes * 1e-6, (double)r.out_bytes * 1e-6);
     return 0;
 }
 

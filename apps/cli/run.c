@@ -10,7 +10,8 @@
 static const option_spec options[] = {
     {"prompt", 'p', OPTION_TEXT, "TEXT", "the text to continue; default: none", 0, 0, NULL, false},
     {"file", 'f', OPTION_FILE, "FILE", "a file with the prompt, all of it; - is stdin", 0, 0, NULL, false},
-    {"predict", 'n', OPTION_UINT, "N", "at most N tokens; default: to the end of the text", 0, 16777216, NULL, false},
+    {"predict", 'n', OPTION_UINT, "N", "at most N tokens; default: to the end of the text", 0, 16777216, NULL,
+     false},
     {"stop", 0, OPTION_TEXT, "TEXT", "end before this text; may be given often", 0, 0, NULL, true},
     {"ignore-eos", 0, OPTION_FLAG, NULL, "go on after the end-of-text token", 0, 0, NULL, false},
     {"special", 0, OPTION_FLAG, NULL, "take texts of control tokens as these tokens", 0, 0, NULL, false},
@@ -150,7 +151,8 @@ static bool eval_prompt(generation *g, hearth_error *err)
 static bool next_token(generation *g, hearth_error *err)
 {
     int32_t id;
-    if (hearth_sampler_pick(g->sampler, hearth_session_logits(g->session), &id, err) != HEARTH_OK) return false;
+    if (hearth_sampler_pick(g->sampler, hearth_session_logits(g->session), &id, err) != HEARTH_OK)
+        return false;
     if (!keep_id(g, id, err)) return false;
     hearth_sampler_accept(g->sampler, id);
     if (hearth_token_ends(g->model, id) && !args_has(g->a, "ignore-eos")) {
@@ -207,9 +209,10 @@ static double *live_shares(const generation *g, uint32_t *n_layer)
 
 static void print_stats(const generation *g)
 {
-    fprintf(stderr, "hearth: prompt %zu tokens in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s\n",
-            g->n_prompt, g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->n_ids, g->decode_seconds,
-            rate((double)g->n_ids, g->decode_seconds), g->end);
+    fprintf(stderr,
+            "hearth: prompt %zu tokens in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s\n",
+            g->n_prompt, g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->n_ids,
+            g->decode_seconds, rate((double)g->n_ids, g->decode_seconds), g->end);
     uint32_t n_layer;
     double *share = live_shares(g, &n_layer), sum = 0.0;
     if (!share) return;
@@ -293,14 +296,17 @@ static bool read_prompt(generation *g)
     hearth_status st = hearth_tokenize(g->model, text, n, flags, &g->prompt, &g->n_prompt, &err);
     free(read);
     if (st != HEARTH_OK) report(&err);
-    else if (g->n_prompt == 0) report_text("the prompt is empty, and the vocabulary has no token that begins a text; give one with -p");
+    else if (g->n_prompt == 0)
+        report_text(
+            "the prompt is empty, and the vocabulary has no token that begins a text; give one with -p");
     return st == HEARTH_OK && g->n_prompt > 0;
 }
 
 static bool open_all(generation *g, int *status)
 {
     hearth_error err;
-    if (!open_session(g->a, g->model, 0, &g->session) || !open_sampler(g->a, g->model, &g->sampler, status)) return false;
+    if (!open_session(g->a, g->model, 0, &g->session) || !open_sampler(g->a, g->model, &g->sampler, status))
+        return false;
     *status = EXIT_OTHER; /* for all that can fail from here on */
     if (!read_prompt(g)) return false;
     if (hearth_decoder_open(g->model, true, args_has(g->a, "special"), &g->decoder, &err) != HEARTH_OK) {
@@ -329,7 +335,8 @@ static int run(const args *a)
     else if (g.n_shown > 0 && !args_has(a, "json")) putchar('\n');
     status = ok ? finish_stdout() : report(&err);
     if (ok && !args_has(a, "json") && strcmp(g.end, "context full") == 0)
-        fprintf(stderr, "hearth: the context of %u tokens is full; -c takes more\n", hearth_session_n_ctx(g.session));
+        fprintf(stderr, "hearth: the context of %u tokens is full; -c takes more\n",
+                hearth_session_n_ctx(g.session));
     if (ok && args_has(a, "stats")) print_stats(&g);
 done:
     hearth_decoder_close(g.decoder);

@@ -8,7 +8,8 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text; without it and -f it is read from stdin", 0, 0, NULL, false},
+    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text; without it and -f it is read from stdin", 0, 0, NULL,
+     false},
     {"file", 'f', OPTION_FILE, "FILE", "a file with the text, every byte of it", 0, 0, NULL, false},
     {"ids", 0, OPTION_FLAG, NULL, "print ids on one line (the default)", 0, 0, NULL, false},
     {"pieces", 0, OPTION_FLAG, NULL, "print id and text of each token on its own line", 0, 0, NULL, false},
@@ -55,7 +56,8 @@ static int run(const args *a)
     char *read = NULL;
     int status = EXIT_OTHER;
     if (text && args_has(a, "file")) return usage_error("--prompt and --file contradict each other");
-    if (args_has(a, "ids") && args_has(a, "pieces")) return usage_error("--ids and --pieces contradict each other");
+    if (args_has(a, "ids") && args_has(a, "pieces"))
+        return usage_error("--ids and --pieces contradict each other");
     size_t n = text ? strlen(text) : 0;
     if (!text) text = read = read_whole(args_text(a, "file", "-"), &n);
     if (!text) return EXIT_OTHER;

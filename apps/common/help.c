@@ -8,8 +8,8 @@
 enum { N_GROUP = sizeof((verb){0}.groups) / sizeof((verb){0}.groups[0]) };
 
 /* Calls a piece of text for every option of a verb. */
-#define FOR_EACH_OPTION(V, O)                              \
-    for (size_t g_ = 0; g_ < N_GROUP && (V)->groups[g_]; g_++) \
+#define FOR_EACH_OPTION(V, O)                                                                                \
+    for (size_t g_ = 0; g_ < N_GROUP && (V)->groups[g_]; g_++)                                               \
         for (const option_spec *O = (V)->groups[g_]; O->name; O++)
 
 static void option_words(const option_spec *o, char *out, size_t n)
@@ -57,7 +57,8 @@ static void roff(const char *text)
 
 void verbs_print_man(const verb *const *verbs)
 {
-    printf(".TH HEARTH 1 \"\" \"hearth %s\"\n.SH NAME\nhearth \\- run large language models on the machine at hand\n",
+    printf(".TH HEARTH 1 \"\" \"hearth %s\"\n.SH NAME\nhearth \\- run large language models on the machine "
+           "at hand\n",
            hearth_version());
     printf(".SH SYNOPSIS\n");
     for (const verb *const *v = verbs; *v; v++) {
@@ -85,8 +86,9 @@ void verbs_print_man(const verb *const *verbs)
         printf("\n.fi\n.RE\n");
     }
     printf(".SH EXIT STATUS\n0 on success, 2 for wrong usage, 1 for every other failure.\n");
-    printf(".SH ENVIRONMENT\n.TP\n.B HEARTH_CPU\nhighest level of kernels to use: generic, avx2, avx512, neon, "
-           "dotprod. Never changes a result.\n");
+    printf(
+        ".SH ENVIRONMENT\n.TP\n.B HEARTH_CPU\nhighest level of kernels to use: generic, avx2, avx512, neon, "
+        "dotprod. Never changes a result.\n");
 }
 
 /* ---- completions ------------------------------------------------------------------------ */
@@ -103,7 +105,8 @@ static void print_bash(const verb *const *verbs)
         printf("--help' ;;\n");
     }
     printf("  esac; fi\n  case $cur in -*|'') ;; *) [ \"$COMP_CWORD\" -gt 1 ] && words= ;; esac\n"
-           "  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\") $([ \"$COMP_CWORD\" -gt 1 ] && compgen -f -- \"$cur\"))\n"
+           "  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\") $([ \"$COMP_CWORD\" -gt 1 ] && compgen -f -- "
+           "\"$cur\"))\n"
            "}\ncomplete -o filenames -F _hearth hearth\n");
 }
 
@@ -136,7 +139,8 @@ static void print_zsh(const verb *const *verbs)
         zsh_text((*v)->summary);
         printf("' ");
     }
-    printf(")\n    _describe verb verbs\n    return\n  fi\n  local verb=$words[2]\n  shift words; (( CURRENT-- ))\n"
+    printf(")\n    _describe verb verbs\n    return\n  fi\n  local verb=$words[2]\n  shift words; (( "
+           "CURRENT-- ))\n"
            "  case $verb in\n");
     for (const verb *const *v = verbs; *v; v++) {
         printf("  %s) _arguments ", (*v)->name);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* clang-format off: a table */
 const option_spec model_options[] = {
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, false},
     {"ctx", 'c', OPTION_UINT, "N", "tokens that fit; default: the model's, at most 4096", 1, 16777216, NULL, false},
@@ -31,6 +32,8 @@ const option_spec sampling_options[] = {
 };
 
 #define EMBEDDED_NAME "(embedded model)"
+
+/* clang-format on */
 
 /* ---- models ------------------------------------------------------------------------- */
 

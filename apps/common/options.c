@@ -97,9 +97,11 @@ static int check_list(const option_spec *o, const char *value)
         if (n >= sizeof part) return usage_error("--%s %s: numbers with commas are wanted", o->name, value);
         memcpy(part, p, n);
         part[n] = '\0';
-        if (!parse_uint(part, &v)) return usage_error("--%s %s: numbers with commas are wanted", o->name, value);
+        if (!parse_uint(part, &v))
+            return usage_error("--%s %s: numbers with commas are wanted", o->name, value);
         if ((double)v < o->min || (double)v > o->max) return out_of_range(o, part);
-        if (++n_part > OPTION_LIST_MAX) return usage_error("--%s: more than %d numbers", o->name, OPTION_LIST_MAX);
+        if (++n_part > OPTION_LIST_MAX)
+            return usage_error("--%s: more than %d numbers", o->name, OPTION_LIST_MAX);
         p += n;
         if (!*p) return 0;
     }
@@ -137,7 +139,8 @@ static const option_spec *find_option(const verb *v, const char *name, size_t n,
 {
     for (size_t g = 0; g < sizeof v->groups / sizeof *v->groups && v->groups[g]; g++)
         for (const option_spec *o = v->groups[g]; o->name; o++)
-            if (letter ? o->letter == letter : strlen(o->name) == n && memcmp(o->name, name, n) == 0) return o;
+            if (letter ? o->letter == letter : strlen(o->name) == n && memcmp(o->name, name, n) == 0)
+                return o;
     return NULL;
 }
 
@@ -165,8 +168,7 @@ static int parse_option(args *a, int argc, char **argv, int *i)
         if (o && word[2]) value = word + 2;
     }
     if (!o) return usage_error("%s: no such option; see hearth %s --help", word, a->verb->name);
-    if (o->kind == OPTION_FLAG)
-        return value ? usage_error("--%s takes no value", o->name) : take(a, o, NULL);
+    if (o->kind == OPTION_FLAG) return value ? usage_error("--%s takes no value", o->name) : take(a, o, NULL);
     if (!value && *i + 1 < argc) value = argv[++*i];
     if (!value) return usage_error("--%s needs a value: %s", o->name, o->value);
     return take(a, o, value);
@@ -183,15 +185,15 @@ static int parse(args *a, int argc, char **argv)
             int bad = parse_option(a, argc, argv, &i);
             if (bad) return bad;
         } else if (a->n_operand == a->verb->n_operand_max || a->n_operand == MAX_OPERANDS) {
-            return usage_error("'%s' is one argument too many; usage: hearth %s %s [options]", word, a->verb->name,
-                               a->verb->operands);
+            return usage_error("'%s' is one argument too many; usage: hearth %s %s [options]", word,
+                               a->verb->name, a->verb->operands);
         } else {
             a->operands[a->n_operand++] = word;
         }
     }
     if (a->n_operand < a->verb->n_operand_min)
-        return usage_error("usage: hearth %s %s [options]; see hearth %s --help", a->verb->name, a->verb->operands,
-                           a->verb->name);
+        return usage_error("usage: hearth %s %s [options]; see hearth %s --help", a->verb->name,
+                           a->verb->operands, a->verb->name);
     return 0;
 }
 

@@ -97,8 +97,8 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
     char bar[21];
     for (int i = 0; i < 20; i++) bar[i] = share * 20.0 > i ? '#' : '.';
     bar[20] = '\0';
-    fprintf(stderr, "%s%s [%s] %3.0f %%  %.1f %s/s  %.0f s left%s", terminal ? "\r" : "", p->what, bar, share * 100.0,
-            rate / p->unit_size, p->unit, left, terminal ? "  " : "\n");
+    fprintf(stderr, "%s%s [%s] %3.0f %%  %.1f %s/s  %.0f s left%s", terminal ? "\r" : "", p->what, bar,
+            share * 100.0, rate / p->unit_size, p->unit, left, terminal ? "  " : "\n");
 }
 
 void progress_end(progress *p)

@@ -37,7 +37,10 @@ typedef struct work {
 
 /* ---- which type ----------------------------------------------------------------------- */
 
-static bool text_is(hth_text t, const char *name) { return t.n == strlen(name) && memcmp(t.bytes, name, t.n) == 0; }
+static bool text_is(hth_text t, const char *name)
+{
+    return t.n == strlen(name) && memcmp(t.bytes, name, t.n) == 0;
+}
 
 static bool text_ends(hth_text t, const char *end)
 {
@@ -67,11 +70,13 @@ static hearth_status choose_types(work *w, hearth_error *err)
         w->total += t->size;
         if (!is_matrix(t)) continue;
         if (!from || !from->supported || from->quantised)
-            return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                            "%s: tensor '%s' (info at byte %llu) has type %s; quantize starts from F32, F16 or BF16",
-                            hth_gguf_part_path(w->in, t->i_part), name, (unsigned long long)t->info_at,
-                            from ? from->name : "unknown");
-        hth_type to = w->options->keep_output && text_is(t->name, head) ? w->options->output_type : w->options->type;
+            return hth_fail(
+                err, HEARTH_ERROR_UNSUPPORTED,
+                "%s: tensor '%s' (info at byte %llu) has type %s; quantize starts from F32, F16 or BF16",
+                hth_gguf_part_path(w->in, t->i_part), name, (unsigned long long)t->info_at,
+                from ? from->name : "unknown");
+        hth_type to =
+            w->options->keep_output && text_is(t->name, head) ? w->options->output_type : w->options->type;
         if (t->dim[0] % hth_type_find(to)->n_weight != 0) {
             hth_log(HEARTH_LOG_WARN, "%s: rows of %llu weights do not fit blocks of %s: kept in F16", name,
                     (unsigned long long)t->dim[0], hth_type_find(to)->name);
@@ -122,7 +127,8 @@ static void pack_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     (void)i_thread;
     work *w = arg;
-    size_t from_size = hth_type_row_size(w->tensor->type, w->n_col), to_size = hth_type_row_size(w->to, w->n_col);
+    size_t from_size = hth_type_row_size(w->tensor->type, w->n_col),
+           to_size = hth_type_row_size(w->to, w->n_col);
     size_t end = (i_unit + 1) * UNIT_ROWS < w->n_row ? (i_unit + 1) * UNIT_ROWS : w->n_row;
     for (size_t r = i_unit * UNIT_ROWS; r < end; r++) {
         float *x = w->x + r * w->n_col, sum = 0.0f;
@@ -136,14 +142,16 @@ static void pack_unit(void *arg, size_t i_unit, uint32_t i_thread)
 static hearth_status copy_piece(work *w, uint64_t first_row, hearth_error *err)
 {
     size_t from_size = hth_type_row_size(w->tensor->type, w->n_col);
-    hearth_status st = hth_gguf_read(w->in, w->tensor, first_row * from_size, w->n_row * from_size, w->raw, err);
+    hearth_status st =
+        hth_gguf_read(w->in, w->tensor, first_row * from_size, w->n_row * from_size, w->raw, err);
     if (st != HEARTH_OK) return st;
     atomic_store(&w->bad_row, 0);
     hth_pool_run(w->pool, pack_unit, w, (w->n_row + UNIT_ROWS - 1) / UNIT_ROWS);
     size_t bad = atomic_load(&w->bad_row);
     if (bad) {
         char name[80];
-        return hth_fail(err, HEARTH_ERROR_NUMERIC, "%s: tensor '%s' at %llu: row %llu holds a weight that is not finite",
+        return hth_fail(err, HEARTH_ERROR_NUMERIC,
+                        "%s: tensor '%s' at %llu: row %llu holds a weight that is not finite",
                         hth_gguf_part_path(w->in, w->tensor->i_part),
                         hth_escape(name, sizeof name, w->tensor->name.bytes, w->tensor->name.n),
                         (unsigned long long)w->tensor->offset, (unsigned long long)(first_row + bad - 1));
@@ -193,10 +201,12 @@ static hearth_status write_weights(work *w, hearth_error *err)
 {
     for (size_t i = 0; i < hth_gguf_n_tensor(w->in); i++) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(w->in, i);
-        hearth_status st = w->types[i] == t->type ? copy_tensor(w, t, err) : convert_tensor(w, t, w->types[i], err);
+        hearth_status st =
+            w->types[i] == t->type ? copy_tensor(w, t, err) : convert_tensor(w, t, w->types[i], err);
         if (st != HEARTH_OK) return st;
         w->done += t->size;
-        w->result->out_bytes += hth_type_row_size(w->types[i], (size_t)t->dim[0]) * t->dim[1] * t->dim[2] * t->dim[3];
+        w->result->out_bytes +=
+            hth_type_row_size(w->types[i], (size_t)t->dim[0]) * t->dim[1] * t->dim[2] * t->dim[3];
         const hth_quantize_options *o = w->options;
         if (o->progress && !o->progress(o->progress_user, w->done, w->total))
             return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");

@@ -91,8 +91,8 @@ static hearth_status read_matrices(hearth_model *m, hth_pool *pool, const hearth
     if (!m->weights) {
         hth_free(chunks);
         return hth_fail(err, HEARTH_ERROR_MEMORY,
-                        "%s: out of memory: %zu bytes for the weights; --mmap needs less", hth_gguf_path(m->file),
-                        m->weights_size);
+                        "%s: out of memory: %zu bytes for the weights; --mmap needs less",
+                        hth_gguf_path(m->file), m->weights_size);
     }
     fill_chunks(m, chunks);
     read_job job = {.file = m->file, .chunks = chunks, .options = options, .total = m->model->weight_size};
@@ -153,7 +153,8 @@ hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *optio
     if (options->mmap) return map_matrices(m, err);
     hth_pool *pool;
     uint32_t n_thread = options->n_thread ? options->n_thread : hth_cpu_n_core();
-    hearth_status st = hth_pool_open(n_thread < HTH_POOL_MAX_THREAD ? n_thread : HTH_POOL_MAX_THREAD, &pool, err);
+    hearth_status st =
+        hth_pool_open(n_thread < HTH_POOL_MAX_THREAD ? n_thread : HTH_POOL_MAX_THREAD, &pool, err);
     if (st != HEARTH_OK) return st;
     st = read_matrices(m, pool, options, err);
     hth_pool_close(pool);

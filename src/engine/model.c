@@ -46,7 +46,8 @@ hearth_status hearth_model_open(const char *path, const hearth_model_options *op
 }
 
 hearth_status hearth_model_open_memory(const void *data, size_t size, const char *name,
-                                       const hearth_model_options *options, hearth_model **out, hearth_error *err)
+                                       const hearth_model_options *options, hearth_model **out,
+                                       hearth_error *err)
 {
     hearth_model_options o = options ? *options : hearth_model_defaults();
     hth_gguf *file;

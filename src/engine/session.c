@@ -15,12 +15,12 @@ struct hearth_batch {
     hth_pool *pool;
     hth_step *step;
     uint32_t n_row_max, n_row, n_entry;
-    hth_row *rows;            /* [n_row_max] */
+    hth_row *rows; /* [n_row_max] */
     struct entry {
         hearth_session *session;
         uint32_t n_token;
-    } *entries;               /* [n_row_max] */
-    float *logits;            /* [n_logits][n_vocab], grown by eval_each only */
+    } * entries;   /* [n_row_max] */
+    float *logits; /* [n_logits][n_vocab], grown by eval_each only */
     size_t n_logits;
 };
 
@@ -44,12 +44,13 @@ static uint32_t threads_or_all(uint32_t n)
 
 /* ---- batches ------------------------------------------------------------------- */
 
-hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_row, uint32_t n_thread, hearth_batch **out,
-                                hearth_error *err)
+hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_row, uint32_t n_thread,
+                                hearth_batch **out, hearth_error *err)
 {
     *out = NULL;
     if (n_row < 1 || n_row > MAX_BATCH)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a batch of %u rows: 1 to %d are possible", n_row, MAX_BATCH);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a batch of %u rows: 1 to %d are possible", n_row,
+                        MAX_BATCH);
     hearth_batch *b = hth_alloc(1, sizeof *b);
     if (!b) return hth_fail_memory(err, sizeof *b, "a batch");
     b->model = model;
@@ -64,7 +65,8 @@ hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_row, uint3
         goto fail;
     }
     if ((st = hth_pool_open(threads_or_all(n_thread), &b->pool, err)) != HEARTH_OK) goto fail;
-    if ((st = hth_step_open(model->model, &model->kernels, b->pool, n_row, &b->step, err)) != HEARTH_OK) goto fail;
+    if ((st = hth_step_open(model->model, &model->kernels, b->pool, n_row, &b->step, err)) != HEARTH_OK)
+        goto fail;
     *out = b;
     return HEARTH_OK;
 fail:
@@ -89,8 +91,8 @@ static hearth_status check_tokens(const hearth_session *s, const int32_t *tokens
     uint32_t n_vocab = s->model->model->hparams.n_vocab;
     for (size_t i = 0; i < n; i++)
         if (tokens[i] < 0 || (uint32_t)tokens[i] >= n_vocab)
-            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %zu is %d: the vocabulary has 0 to %u", i, tokens[i],
-                            n_vocab - 1);
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %zu is %d: the vocabulary has 0 to %u", i,
+                            tokens[i], n_vocab - 1);
     if (n > s->kv.n_ctx - s->position)
         return hth_fail(err, HEARTH_ERROR_CONTEXT,
                         "context full: %zu more tokens after %u do not fit into %u positions; raise -c", n,
@@ -106,7 +108,8 @@ hearth_status hearth_batch_add(hearth_batch *b, hearth_session *s, const int32_t
     if (s->in_batch) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session is already in a batch");
     if (n == 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "no tokens");
     if (n > b->n_row_max - b->n_row)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu more rows do not fit into a batch of %u", n, b->n_row_max);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu more rows do not fit into a batch of %u", n,
+                        b->n_row_max);
     hearth_status st = check_tokens(s, tokens, n, err);
     if (st != HEARTH_OK) return st;
     for (size_t i = 0; i < n; i++)
@@ -210,8 +213,10 @@ void hearth_session_close(hearth_session *s)
 static hearth_status check_own_batch(const hearth_session *s, hearth_error *err)
 {
     if (!s->own)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session was opened with n_batch 0: step it by a batch");
-    if (s->in_batch) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "the session was opened with n_batch 0: step it by a batch");
+    if (s->in_batch)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
     return HEARTH_OK;
 }
 
@@ -241,8 +246,8 @@ hearth_status hearth_session_eval(hearth_session *s, const int32_t *tokens, size
 /* Logits held at once by eval_each: enough rows to keep the head's product wide. */
 enum { EACH_ROWS = 32 };
 
-hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens, size_t n, hearth_logits_fn *fn,
-                                       void *user, hearth_error *err)
+hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens, size_t n,
+                                       hearth_logits_fn *fn, void *user, hearth_error *err)
 {
     hearth_status st = check_own_batch(s, err);
     if (st != HEARTH_OK || n == 0) return st;
@@ -256,7 +261,8 @@ hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens,
         for (uint32_t i = 0; i < n_row; i++)
             b->rows[i] = (hth_row){&s->kv, tokens[done + i], s->position + i, true};
         st = hth_step_run(b->step, b->rows, n_row, b->logits, err);
-        for (uint32_t i = 0; st == HEARTH_OK && i < n_row; i++) st = fn(user, done + i, b->logits + i * n_vocab, err);
+        for (uint32_t i = 0; st == HEARTH_OK && i < n_row; i++)
+            st = fn(user, done + i, b->logits + i * n_vocab, err);
         if (st != HEARTH_OK) {
             s->position = start;
             s->has_logits = false;
@@ -273,13 +279,16 @@ hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens,
 const float *hearth_session_logits(const hearth_session *s) { return s->has_logits ? s->logits : NULL; }
 uint32_t hearth_session_position(const hearth_session *s) { return s->position; }
 uint32_t hearth_session_n_ctx(const hearth_session *s) { return s->kv.n_ctx; }
-uint32_t hearth_session_n_thread(const hearth_session *s) { return s->own ? hth_pool_n_thread(s->own->pool) : 0; }
+uint32_t hearth_session_n_thread(const hearth_session *s)
+{
+    return s->own ? hth_pool_n_thread(s->own->pool) : 0;
+}
 
 hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hearth_error *err)
 {
     if (position > s->position || s->in_batch)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "cannot go back to position %u of %u%s", position, s->position,
-                        s->in_batch ? " while the session waits in a batch" : "");
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "cannot go back to position %u of %u%s", position,
+                        s->position, s->in_batch ? " while the session waits in a batch" : "");
     if (position < s->position) s->has_logits = false;
     s->position = position;
     return HEARTH_OK;

@@ -15,8 +15,8 @@ static hearth_status need_tokenizer(const hearth_model *m, hearth_error *err)
     return m->tokenizer_error.status;
 }
 
-hearth_status hearth_tokenize(const hearth_model *m, const char *text, size_t n, unsigned flags, int32_t **ids,
-                              size_t *n_ids, hearth_error *err)
+hearth_status hearth_tokenize(const hearth_model *m, const char *text, size_t n, unsigned flags,
+                              int32_t **ids, size_t *n_ids, hearth_error *err)
 {
     *ids = NULL;
     *n_ids = 0;
@@ -35,12 +35,19 @@ hearth_status hearth_tokenize(const hearth_model *m, const char *text, size_t n,
 
 void hearth_free(void *memory) { hth_free(memory); }
 
-int32_t hearth_token_bos(const hearth_model *m) { return m->tokenizer ? hth_tokenizer_bos(m->tokenizer) : -1; }
-int32_t hearth_token_eos(const hearth_model *m) { return m->tokenizer ? hth_tokenizer_eos(m->tokenizer) : -1; }
+int32_t hearth_token_bos(const hearth_model *m)
+{
+    return m->tokenizer ? hth_tokenizer_bos(m->tokenizer) : -1;
+}
+int32_t hearth_token_eos(const hearth_model *m)
+{
+    return m->tokenizer ? hth_tokenizer_eos(m->tokenizer) : -1;
+}
 
 bool hearth_token_ends(const hearth_model *m, int32_t id)
 {
-    return m->tokenizer && id >= 0 && id < hth_tokenizer_n_vocab(m->tokenizer) && hth_tokenizer_ends(m->tokenizer, id);
+    return m->tokenizer && id >= 0 && id < hth_tokenizer_n_vocab(m->tokenizer) &&
+           hth_tokenizer_ends(m->tokenizer, id);
 }
 
 /* ---- streams of text ------------------------------------------------------------------ */
@@ -50,8 +57,8 @@ struct hearth_decoder {
     char *room;
 };
 
-hearth_status hearth_decoder_open(const hearth_model *m, bool at_start, bool show_special, hearth_decoder **out,
-                                  hearth_error *err)
+hearth_status hearth_decoder_open(const hearth_model *m, bool at_start, bool show_special,
+                                  hearth_decoder **out, hearth_error *err)
 {
     *out = NULL;
     hearth_status st = need_tokenizer(m, err);
@@ -75,7 +82,8 @@ void hearth_decoder_close(hearth_decoder *d)
     hth_free(d);
 }
 
-hearth_status hearth_decoder_push(hearth_decoder *d, int32_t id, const char **text, size_t *n, hearth_error *err)
+hearth_status hearth_decoder_push(hearth_decoder *d, int32_t id, const char **text, size_t *n,
+                                  hearth_error *err)
 {
     int32_t n_vocab = hth_tokenizer_n_vocab(d->detok.tok);
     if (id < 0 || id >= n_vocab)
@@ -93,8 +101,8 @@ void hearth_decoder_flush(hearth_decoder *d, const char **text, size_t *n)
 
 /* ---- sampling ---------------------------------------------------------------------------- */
 
-hearth_status hearth_sampler_open(const hearth_model *m, const hearth_sampler_options *options, hearth_sampler **out,
-                                  hearth_error *err)
+hearth_status hearth_sampler_open(const hearth_model *m, const hearth_sampler_options *options,
+                                  hearth_sampler **out, hearth_error *err)
 {
     hearth_sampler_options o = options ? *options : hearth_sampler_defaults();
     return hth_sampler_open((int32_t)m->model->hparams.n_vocab, &o, out, err);

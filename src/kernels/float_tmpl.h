@@ -25,37 +25,39 @@ HTH_INLINE floats load_tail(const uint8_t *p, size_t n, size_t size, load_fn *lo
 #define UNROLL _Pragma("GCC unroll 4")
 
 /* n_row rows times n_tok tokens; row `next` follows the last. */
-HTH_INLINE void dots(const hth_tile *tile, const uint8_t *const row[], const uint8_t *next, float *y, size_t y_stride,
-                     size_t n_row, size_t n_tok, size_t size, load_fn *load)
+HTH_INLINE void dots(const hth_tile *tile, const uint8_t *const row[], const uint8_t *next, float *y,
+                     size_t y_stride, size_t n_row, size_t n_tok, size_t size, load_fn *load)
 {
     floats p[ROWS_AT_ONCE][HTH_TILE];
     size_t row_size = tile->n_col * size;
     /* Every loop over rows or tokens is unrolled: sums with a changing index would live
      * in memory. */
-    UNROLL for (size_t r = 0; r < n_row; r++)
-        UNROLL for (size_t t = 0; t < n_tok; t++) p[r][t] = zeros();
+    UNROLL for (size_t r = 0; r < n_row; r++) UNROLL for (size_t t = 0; t < n_tok; t++) p[r][t] = zeros();
     for (size_t i = 0; i < tile->n_whole; i += 16) {
-        UNROLL for (size_t r = 0; r < n_row; r++) {
-            __builtin_prefetch(hth_ahead(row[r], r + 1 < n_row ? row[r + 1] : next, i * size, row_size), 0, 3);
+        UNROLL for (size_t r = 0; r < n_row; r++)
+        {
+            __builtin_prefetch(hth_ahead(row[r], r + 1 < n_row ? row[r + 1] : next, i * size, row_size), 0,
+                               3);
             floats w = load(row[r] + i * size);
-            UNROLL for (size_t t = 0; t < n_tok; t++)
-                p[r][t] = add_products(p[r][t], w, load_f32((const uint8_t *)(tile->act.x + t * tile->n_col + i)));
+            UNROLL for (size_t t = 0; t < n_tok; t++) p[r][t] =
+                add_products(p[r][t], w, load_f32((const uint8_t *)(tile->act.x + t * tile->n_col + i)));
         }
     }
     if (tile->n_tail > 0) {
-        UNROLL for (size_t r = 0; r < n_row; r++) {
+        UNROLL for (size_t r = 0; r < n_row; r++)
+        {
             floats w = load_tail(row[r] + tile->n_whole * size, tile->n_tail, size, load);
-            UNROLL for (size_t t = 0; t < n_tok; t++)
-                p[r][t] = add_products(p[r][t], w, load_f32((const uint8_t *)tile->tail_x[t]));
+            UNROLL for (size_t t = 0; t < n_tok; t++) p[r][t] =
+                add_products(p[r][t], w, load_f32((const uint8_t *)tile->tail_x[t]));
         }
     }
-    UNROLL for (size_t r = 0; r < n_row; r++)
-        UNROLL for (size_t t = 0; t < n_tok; t++) y[t * y_stride + r] = tree(p[r][t]);
+    UNROLL for (size_t r = 0; r < n_row; r++) UNROLL for (size_t t = 0; t < n_tok; t++) y[t * y_stride + r] =
+        tree(p[r][t]);
 }
 
 /* Rows in groups while there are whole ones, then single rows. */
-HTH_INLINE void run_of_rows(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y, size_t n_tok,
-                            size_t size, load_fn *load)
+HTH_INLINE void run_of_rows(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y,
+                            size_t n_tok, size_t size, load_fn *load)
 {
     size_t at_once = n_tok == 1 ? 1 : ROWS_AT_ONCE, i = first;
     for (size_t n; i < end; i += n) {
@@ -69,16 +71,21 @@ HTH_INLINE void run_of_rows(const hth_rows *job, size_t first, size_t end, const
     }
 }
 
-#define DEFINE_ROWS(TYPE, SIZE)                                                                                    \
-    HTH_INLINE void one_##TYPE(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y)      \
-    {                                                                                                              \
-        run_of_rows(job, first, end, tile, y, 1, SIZE, load_##TYPE);                                               \
-    }                                                                                                              \
-    HTH_INLINE void four_##TYPE(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y)     \
-    {                                                                                                              \
-        run_of_rows(job, first, end, tile, y, HTH_TILE, SIZE, load_##TYPE);                                        \
-    }                                                                                                              \
-    static void rows_##TYPE(const hth_rows *job) { hth_walk(job, hth_tile_of_floats, one_##TYPE, four_##TYPE); }
+#define DEFINE_ROWS(TYPE, SIZE)                                                                              \
+    HTH_INLINE void one_##TYPE(const hth_rows *job, size_t first, size_t end, const hth_tile *tile,          \
+                               float *y)                                                                     \
+    {                                                                                                        \
+        run_of_rows(job, first, end, tile, y, 1, SIZE, load_##TYPE);                                         \
+    }                                                                                                        \
+    HTH_INLINE void four_##TYPE(const hth_rows *job, size_t first, size_t end, const hth_tile *tile,         \
+                                float *y)                                                                    \
+    {                                                                                                        \
+        run_of_rows(job, first, end, tile, y, HTH_TILE, SIZE, load_##TYPE);                                  \
+    }                                                                                                        \
+    static void rows_##TYPE(const hth_rows *job)                                                             \
+    {                                                                                                        \
+        hth_walk(job, hth_tile_of_floats, one_##TYPE, four_##TYPE);                                          \
+    }
 DEFINE_ROWS(f32, 4)
 DEFINE_ROWS(f16, 2)
 DEFINE_ROWS(bf16, 2)

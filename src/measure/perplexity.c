@@ -43,9 +43,9 @@ static void summarise(const scorer *s, hth_perplexity *out)
     out->error = s->n > 1 && variance > 0.0 ? out->perplexity * hth_sqrt_d(variance / (n - 1.0)) : 0.0;
 }
 
-hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *session, const char *text, size_t n,
-                                     uint64_t n_window_max, hearth_progress_fn *progress, void *progress_user,
-                                     hth_perplexity *out, hearth_error *err)
+hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *session, const char *text,
+                                     size_t n, uint64_t n_window_max, hearth_progress_fn *progress,
+                                     void *progress_user, hth_perplexity *out, hearth_error *err)
 {
     hearth_model_info info;
     int32_t *ids = NULL;
@@ -59,7 +59,8 @@ hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *
     out->n_window = n_ids / n_ctx;
     if (out->n_window == 0) {
         st = hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                      "the text has %zu tokens, but a window needs %zu; take a longer text or a smaller -c", n_ids, n_ctx);
+                      "the text has %zu tokens, but a window needs %zu; take a longer text or a smaller -c",
+                      n_ids, n_ctx);
         goto done;
     }
     uint64_t n_window = n_window_max && n_window_max < out->n_window ? n_window_max : out->n_window;

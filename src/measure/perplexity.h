@@ -11,17 +11,17 @@ typedef struct hth_perplexity {
     uint64_t n_token;  /* of the text, with BOS */
     uint64_t n_window; /* that fit; n_done of them were scored */
     uint64_t n_done, n_scored;
-    double nll;        /* mean negative log-likelihood, nats per token */
+    double nll; /* mean negative log-likelihood, nats per token */
     double perplexity;
-    double error;      /* standard error of perplexity over the scored tokens */
+    double error; /* standard error of perplexity over the scored tokens */
 } hth_perplexity;
 
 /* session: empty; its context is the window. One trailing newline of text is
  * dropped. n_window_max 0: all. progress counts windows; false ends early, with
  * what was measured. ARGUMENT when the text is shorter than a window. */
-hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *session, const char *text, size_t n,
-                                     uint64_t n_window_max, hearth_progress_fn *progress, void *progress_user,
-                                     hth_perplexity *out, hearth_error *err);
+hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *session, const char *text,
+                                     size_t n, uint64_t n_window_max, hearth_progress_fn *progress,
+                                     void *progress_user, hth_perplexity *out, hearth_error *err);
 
 /* log of the softmax of logits[n_vocab] at id, in double precision. */
 double hth_measure_log_probability(const float *logits, size_t n_vocab, int32_t id);

@@ -57,7 +57,8 @@ static hearth_status check_type(binder *b, const hth_gguf_tensor *t)
 static hearth_status wrong_shape(binder *b, const hth_gguf_tensor *t, uint64_t n_col, uint64_t n_row)
 {
     return hth_fail(b->err, HEARTH_ERROR_FORMAT,
-                    "%s: tensor '%s' (info at byte %llu) is [%llu, %llu, %llu, %llu], but the metadata ask for [%llu, %llu]",
+                    "%s: tensor '%s' (info at byte %llu) is [%llu, %llu, %llu, %llu], but the metadata ask "
+                    "for [%llu, %llu]",
                     hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at,
                     (unsigned long long)t->dim[0], (unsigned long long)t->dim[1],
                     (unsigned long long)t->dim[2], (unsigned long long)t->dim[3], (unsigned long long)n_col,
@@ -65,14 +66,16 @@ static hearth_status wrong_shape(binder *b, const hth_gguf_tensor *t, uint64_t n
 }
 
 /* A matrix of n_row rows of n_col weights. */
-static hearth_status bind_matrix(binder *b, const hth_gguf_tensor *t, size_t n_row, size_t n_col, hth_matrix *m)
+static hearth_status bind_matrix(binder *b, const hth_gguf_tensor *t, size_t n_row, size_t n_col,
+                                 hth_matrix *m)
 {
     if (!t) return missing(b);
     hearth_status st = check_type(b, t);
     if (st != HEARTH_OK) return st;
     if (t->dim[0] != n_col || t->dim[1] != n_row || t->dim[2] != 1 || t->dim[3] != 1)
         return wrong_shape(b, t, n_col, n_row);
-    *m = (hth_matrix){.type = t->type, .n_row = n_row, .n_col = n_col, .row_size = hth_type_row_size(t->type, n_col)};
+    *m = (hth_matrix){
+        .type = t->type, .n_row = n_row, .n_col = n_col, .row_size = hth_type_row_size(t->type, n_col)};
     remember(b, (hth_binding){.tensor = t, .matrix = m});
     return HEARTH_OK;
 }
@@ -84,10 +87,11 @@ static hearth_status bind_vector(binder *b, const hth_gguf_tensor *t, size_t n, 
     hearth_status st = check_type(b, t);
     if (st != HEARTH_OK) return st;
     if (hth_type_find(t->type)->quantised)
-        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: tensor '%s' (info at byte %llu) has type %s; norms and biases are F32, F16 or BF16",
-                        hth_gguf_part_path(b->model->file, t->i_part), b->name,
-                        (unsigned long long)t->info_at, hth_type_find(t->type)->name);
+        return hth_fail(
+            b->err, HEARTH_ERROR_UNSUPPORTED,
+            "%s: tensor '%s' (info at byte %llu) has type %s; norms and biases are F32, F16 or BF16",
+            hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at,
+            hth_type_find(t->type)->name);
     if (t->dim[0] != n || t->dim[1] != 1 || t->dim[2] != 1 || t->dim[3] != 1) return wrong_shape(b, t, n, 1);
     remember(b, (hth_binding){.tensor = t, .vector = vector, .n = n});
     return HEARTH_OK;
@@ -114,10 +118,11 @@ static hearth_status bind_embedding(binder *b)
     const hth_gguf_value *tokens = hth_gguf_find(m->file, "tokenizer.ggml.tokens");
     if (!tokens || tokens->type != HTH_GGUF_ARRAY) return HEARTH_OK;
     if (tokens->n_element > m->hparams.n_vocab)
-        return hth_fail(b->err, HEARTH_ERROR_FORMAT,
-                        "%s: tokenizer.ggml.tokens at %llu holds %llu tokens, but token_embd.weight has %u rows",
-                        hth_gguf_path(m->file), (unsigned long long)tokens->offset,
-                        (unsigned long long)tokens->n_element, m->hparams.n_vocab);
+        return hth_fail(
+            b->err, HEARTH_ERROR_FORMAT,
+            "%s: tokenizer.ggml.tokens at %llu holds %llu tokens, but token_embd.weight has %u rows",
+            hth_gguf_path(m->file), (unsigned long long)tokens->offset, (unsigned long long)tokens->n_element,
+            m->hparams.n_vocab);
     if (tokens->n_element < m->hparams.n_vocab)
         hth_log(HEARTH_LOG_WARN, "%s: %u embedding rows for %llu tokens: the rest is padding",
                 hth_gguf_path(m->file), m->hparams.n_vocab, (unsigned long long)tokens->n_element);
@@ -143,11 +148,13 @@ static hearth_status bind_attention(binder *b, uint32_t i, hth_layer *l)
     const hth_hparams *h = &b->model->hparams;
     size_t n_q = (size_t)l->n_head * h->d_head, n_kv = (size_t)l->n_head_kv * h->d_head;
     hearth_status st;
-    if ((st = bind_vector(b, find_in_layer(b, i, "attn_norm.weight"), h->d_model, &l->attn_norm)) != HEARTH_OK ||
+    if ((st = bind_vector(b, find_in_layer(b, i, "attn_norm.weight"), h->d_model, &l->attn_norm)) !=
+            HEARTH_OK ||
         (st = bind_matrix(b, find_in_layer(b, i, "attn_q.weight"), n_q, h->d_model, &l->q)) != HEARTH_OK ||
         (st = bind_matrix(b, find_in_layer(b, i, "attn_k.weight"), n_kv, h->d_model, &l->k)) != HEARTH_OK ||
         (st = bind_matrix(b, find_in_layer(b, i, "attn_v.weight"), n_kv, h->d_model, &l->v)) != HEARTH_OK ||
-        (st = bind_matrix(b, find_in_layer(b, i, "attn_output.weight"), h->d_model, n_q, &l->o)) != HEARTH_OK ||
+        (st = bind_matrix(b, find_in_layer(b, i, "attn_output.weight"), h->d_model, n_q, &l->o)) !=
+            HEARTH_OK ||
         (st = bind_optional_vector(b, find_in_layer(b, i, "attn_q.bias"), n_q, &l->q_bias)) != HEARTH_OK ||
         (st = bind_optional_vector(b, find_in_layer(b, i, "attn_k.bias"), n_kv, &l->k_bias)) != HEARTH_OK ||
         (st = bind_optional_vector(b, find_in_layer(b, i, "attn_v.bias"), n_kv, &l->v_bias)) != HEARTH_OK)
@@ -201,10 +208,14 @@ static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
     if ((st = bind_vector(b, find_in_layer(b, i, "ffn_norm.weight"), h->d_model, &l->ffn_norm)) != HEARTH_OK)
         return st;
     if ((st = bind_gate(b, i, l)) != HEARTH_OK) return st;
-    if ((st = bind_matrix(b, find_in_layer(b, i, "ffn_up.weight"), l->d_ff, h->d_model, &l->up)) != HEARTH_OK ||
-        (st = bind_matrix(b, find_in_layer(b, i, "ffn_down.weight"), h->d_model, l->d_ff, &l->down)) != HEARTH_OK ||
-        (st = bind_optional_vector(b, find_in_layer(b, i, "ffn_up.bias"), l->d_ff, &l->up_bias)) != HEARTH_OK ||
-        (st = bind_optional_vector(b, find_in_layer(b, i, "ffn_down.bias"), h->d_model, &l->down_bias)) != HEARTH_OK)
+    if ((st = bind_matrix(b, find_in_layer(b, i, "ffn_up.weight"), l->d_ff, h->d_model, &l->up)) !=
+            HEARTH_OK ||
+        (st = bind_matrix(b, find_in_layer(b, i, "ffn_down.weight"), h->d_model, l->d_ff, &l->down)) !=
+            HEARTH_OK ||
+        (st = bind_optional_vector(b, find_in_layer(b, i, "ffn_up.bias"), l->d_ff, &l->up_bias)) !=
+            HEARTH_OK ||
+        (st = bind_optional_vector(b, find_in_layer(b, i, "ffn_down.bias"), h->d_model, &l->down_bias)) !=
+            HEARTH_OK)
         return st;
     if (l->gate.n_row > 0) {
         st = bind_optional_vector(b, find_in_layer(b, i, "ffn_gate.bias"), l->d_ff, &l->gate_bias);

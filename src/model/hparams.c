@@ -79,8 +79,9 @@ static hearth_status read_per_layer(reader *r, const char *name, uint64_t max, u
         int64_t one = v->element_type == HTH_GGUF_I32 ? hth_gguf_element_int(v, i)
                                                       : (int64_t)hth_gguf_element_uint(v, i);
         if (one < 1 || (uint64_t)one > max)
-            return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: entry %u is %lld, allowed are 1 to %llu",
-                            hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, i, (long long)one,
+            return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                            "%s: %s at %llu: entry %u is %lld, allowed are 1 to %llu", hth_gguf_path(r->file),
+                            r->key, (unsigned long long)v->offset, i, (long long)one,
                             (unsigned long long)max);
         values[i] = (uint32_t)one;
     }
@@ -137,9 +138,10 @@ static hearth_status read_layer_sizes(reader *r, hth_arena *arena, hth_hparams *
     if (!found) return missing(r);
     for (uint32_t i = 0; i < n; i++) {
         if (head[i] % kv[i] != 0)
-            return hth_fail(r->err, HEARTH_ERROR_FORMAT,
-                            "%s: layer %u has %u heads, but %s.attention.head_count_kv is %u, which does not divide it",
-                            hth_gguf_path(r->file), i, head[i], r->arch, kv[i]);
+            return hth_fail(
+                r->err, HEARTH_ERROR_FORMAT,
+                "%s: layer %u has %u heads, but %s.attention.head_count_kv is %u, which does not divide it",
+                hth_gguf_path(r->file), i, head[i], r->arch, kv[i]);
         sizes[i] = (hth_layer_sizes){head[i], kv[i], ff[i]};
         if (head[i] > h->n_head) h->n_head = head[i];
         if (kv[i] > h->n_head_kv) h->n_head_kv = kv[i];
@@ -166,9 +168,10 @@ static hearth_status read_head_size(reader *r, hth_hparams *h, const hth_layer_s
     st = read_size(r, "attention.value_length", 1, MAX_D_HEAD, &value);
     if (st != HEARTH_OK) return st;
     if (value != key)
-        return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: %s is %u, but %s.attention.key_length is %u: different lengths are not supported",
-                        hth_gguf_path(r->file), r->key, value, r->arch, key);
+        return hth_fail(
+            r->err, HEARTH_ERROR_UNSUPPORTED,
+            "%s: %s is %u, but %s.attention.key_length is %u: different lengths are not supported",
+            hth_gguf_path(r->file), r->key, value, r->arch, key);
     h->d_head = key;
     return HEARTH_OK;
 }
@@ -234,7 +237,8 @@ static hearth_status read_activation(reader *r, hth_hparams *h)
     if (st != HEARTH_OK || !found || hth_activation_by_name(name, &h->activation, &h->needs_gate)) return st;
     char shown[80];
     return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: hearth.ffn.activation '%s' is not known; known: swiglu, silu, geglu, gelu, reglu, relu, relu2, drelu",
+                    "%s: hearth.ffn.activation '%s' is not known; known: swiglu, silu, geglu, gelu, reglu, "
+                    "relu, relu2, drelu",
                     hth_gguf_path(r->file), hth_escape(shown, sizeof shown, name.bytes, name.n));
 }
 

@@ -20,19 +20,21 @@ bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, si
     return hth_mul_size(n, n_ctx, size);
 }
 
-hearth_status hth_kv_open(hth_kv *kv, const hth_model *model, hearth_kv_type type, uint32_t n_ctx, hearth_error *err)
+hearth_status hth_kv_open(hth_kv *kv, const hth_model *model, hearth_kv_type type, uint32_t n_ctx,
+                          hearth_error *err)
 {
     uint32_t n_layer = model->hparams.n_layer;
     *kv = (hth_kv){.type = type, .n_ctx = n_ctx, .element_size = element_size(type)};
     if (!hth_kv_size(model, type, n_ctx, &kv->size))
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a context of %u positions overflows; ask for less with -c", n_ctx);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "a context of %u positions overflows; ask for less with -c", n_ctx);
     kv->layer_at = hth_alloc(n_layer, sizeof *kv->layer_at);
     kv->memory = kv->layer_at ? hth_pages_alloc(kv->size) : NULL;
     if (!kv->memory) {
         hth_kv_close(kv);
         return hth_fail(err, HEARTH_ERROR_MEMORY,
-                        "out of memory: %zu bytes for a context of %u positions; ask for less with -c", kv->size,
-                        n_ctx);
+                        "out of memory: %zu bytes for a context of %u positions; ask for less with -c",
+                        kv->size, n_ctx);
     }
     size_t at = 0;
     for (uint32_t i = 0; i < n_layer; i++) {
@@ -50,7 +52,8 @@ void hth_kv_close(hth_kv *kv)
 }
 
 /* Where KV head i_head of a layer begins; values lie behind all keys. */
-static uint8_t *head_at(const hth_kv *kv, const hth_model *model, uint32_t i_layer, uint32_t i_head, bool values)
+static uint8_t *head_at(const hth_kv *kv, const hth_model *model, uint32_t i_layer, uint32_t i_head,
+                        bool values)
 {
     size_t head = (size_t)kv->n_ctx * model->hparams.d_head * kv->element_size;
     size_t behind = values ? model->layers[i_layer].n_head_kv * head : 0;

@@ -16,8 +16,10 @@ static active_list select_dense(const hth_layer *l) { return (active_list){NULL,
 /* gate and up of the active neurons, compact: entry i belongs to list[i]. */
 static void compute_neurons(hth_step *s, const hth_layer *l, active_list active)
 {
-    hth_output up = {.matrix = &l->up, .bias = l->up_bias, .list = active.list, .n_list = active.n, .y = s->up};
-    hth_output gate = {.matrix = &l->gate, .bias = l->gate_bias, .list = active.list, .n_list = active.n, .y = s->gate};
+    hth_output up = {
+        .matrix = &l->up, .bias = l->up_bias, .list = active.list, .n_list = active.n, .y = s->up};
+    hth_output gate = {
+        .matrix = &l->gate, .bias = l->gate_bias, .list = active.list, .n_list = active.n, .y = s->gate};
     hth_output both[] = {gate, up};
     bool gated = l->gate.n_row > 0;
     hth_product(s->k, s->pool, &s->rounding, s->normed, s->n_row, gated ? both : &up, gated ? 2 : 1);
@@ -36,7 +38,8 @@ static void activate_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     (void)i_thread;
     const activate_job *job = arg;
-    size_t first = i_unit * ACTIVATE_UNIT, left = job->n - first, n = left < ACTIVATE_UNIT ? left : ACTIVATE_UNIT;
+    size_t first = i_unit * ACTIVATE_UNIT, left = job->n - first,
+           n = left < ACTIVATE_UNIT ? left : ACTIVATE_UNIT;
     hth_step *s = job->s;
     s->k->activate[s->model->hparams.activation](job->gate ? job->gate + first : NULL, s->up + first, n,
                                                  s->hidden + first);

@@ -46,7 +46,7 @@ typedef void hth_observer_fn(void *user, const hth_observation *seen);
 /* One token of one sequence. Rows of a sequence stand in ascending positions. */
 typedef struct hth_row {
     hth_kv *kv;
-    int32_t token; /* below n_vocab */
+    int32_t token;     /* below n_vocab */
     uint32_t position; /* below kv->n_ctx; all before it are in the cache or in earlier rows */
     bool want_logits;
 } hth_row;
@@ -54,8 +54,8 @@ typedef struct hth_row {
 typedef struct hth_step hth_step;
 
 /* A workspace for up to n_row rows at once. kernels and pool must outlive it. */
-hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, hth_pool *pool, uint32_t n_row,
-                            hth_step **out, hearth_error *err);
+hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, hth_pool *pool,
+                            uint32_t n_row, hth_step **out, hearth_error *err);
 void hth_step_close(hth_step *step);
 /* Bytes of that workspace. */
 bool hth_step_size(const hth_model *model, uint32_t n_row, uint32_t n_thread, size_t *size);
@@ -64,6 +64,7 @@ void hth_step_observe(hth_step *step, hth_observer_fn *fn, void *user);
 /* Computes n_row rows (1 to the workspace's) and writes the logits of the rows
  * that want them, in order: logits[n_want][n_vocab]. NUMERIC when a logit is not
  * finite. */
-hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, float *logits, hearth_error *err);
+hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, float *logits,
+                           hearth_error *err);
 
 #endif

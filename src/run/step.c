@@ -68,8 +68,8 @@ bool hth_step_size(const hth_model *model, uint32_t n_row, uint32_t n_thread, si
     return !c.overflow;
 }
 
-hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, hth_pool *pool, uint32_t n_row,
-                            hth_step **out, hearth_error *err)
+hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, hth_pool *pool,
+                            uint32_t n_row, hth_step **out, hearth_error *err)
 {
     *out = NULL;
     hth_step *s = hth_alloc(1, sizeof *s);
@@ -82,8 +82,8 @@ hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, 
     if (!s->memory) {
         hth_free(s);
         return hth_fail(err, HEARTH_ERROR_MEMORY,
-                        "out of memory: %zu bytes for a workspace of %u rows; ask for a smaller --batch", c.used,
-                        n_row);
+                        "out of memory: %zu bytes for a workspace of %u rows; ask for a smaller --batch",
+                        c.used, n_row);
     }
     c = (cutter){.memory = s->memory};
     cut_buffers(&c, model, n_row, hth_pool_n_thread(pool), s);
@@ -135,7 +135,8 @@ void hth_run_add_out(hth_step *s)
 
 /* ---- the step ------------------------------------------------------------------------ */
 
-hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, float *logits, hearth_error *err)
+hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, float *logits,
+                           hearth_error *err)
 {
     step->rows = rows;
     step->n_row = n_row;
