@@ -94,7 +94,7 @@ static void print_table(bench *b)
 {
     printf("%s: %s, %u thread(s), %s%s\n\n", b->info.path, b->info.architecture,
            hearth_session_n_thread(b->session), b->info.cpu,
-           strstr(b->info.path, "synthetic") ? ", synthetic weights" : "");
+           b->info.synthetic ? ", synthetic weights" : "");
     printf("| test | tokens/s, median (min-max) of %zu | GB/s of weights | limit, GB/s | share "
            "|\n|---|---|---|---|---|\n",
            b->n_repeat);
@@ -123,6 +123,7 @@ static void print_json(bench *b)
     json_init(&j, stdout);
     json_open(&j, NULL, '{');
     json_word(&j, "model", b->info.path);
+    json_bool(&j, "synthetic_weights", b->info.synthetic);
     json_word(&j, "cpu", b->info.cpu);
     json_uint(&j, "threads", hearth_session_n_thread(b->session));
     json_uint(&j, "weight_bytes", b->info.weight_bytes);

@@ -90,8 +90,9 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
     hearth_model_get_info(model, &info);
     const char *where = args_has(a, "mmap") ? "mapped" : "read into memory";
     if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
-    fprintf(stderr, "hearth: %s (%s, %.1f M parameters, %.1f MB); selector dense; on the CPU (%s), %u thread%s; kv %s; %s\n",
-            info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6, info.cpu,
+    fprintf(stderr, "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector dense; on the CPU (%s), %u thread%s; kv %s; %s\n",
+            info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
+            info.synthetic ? ", synthetic weights" : "", info.cpu,
             hearth_session_n_thread(session), hearth_session_n_thread(session) == 1 ? "" : "s",
             args_text(a, "kv", "f16"), where);
 }

@@ -101,6 +101,8 @@ HEARTH_API void hearth_model_close(hearth_model *model);
 
 typedef struct hearth_model_info {
     const char *path;         /* as given */
+    const char *name;         /* general.name, "" when there is none; any bytes may occur */
+    bool synthetic;           /* the name says that the weights are random: figures must be labelled */
     const char *architecture; /* "llama" */
     const char *activation;   /* of the feed-forward network: "silu", "drelu", ... */
     const char *cpu;          /* level of the kernels: "avx512", ... */

@@ -79,7 +79,11 @@ static uint64_t token_bytes(const hth_model *m)
 void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
 {
     const hth_hparams *h = &m->model->hparams;
+    const hth_gguf_value *name = hth_gguf_find(m->file, "general.name");
+    bool named = name && name->type == HTH_GGUF_TEXT;
     *info = (hearth_model_info){.path = hth_gguf_path(m->file),
+                                .name = named ? name->as.text.bytes : "",
+                                .synthetic = named && strncmp(name->as.text.bytes, "synthetic", 9) == 0,
                                 .architecture = h->family->name,
                                 .activation = hth_activation_name(h->activation),
                                 .cpu = hth_cpu_name(m->kernels.level),
