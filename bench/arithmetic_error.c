@@ -213,17 +213,31 @@ static void observe(void *user, const hth_observation *seen)
     }
 }
 
+typedef struct kept_logits {
+    float *logits;
+    size_t n_vocab;
+} kept_logits;
+
+static hearth_status keep(void *user, uint32_t i, const float *logits, hearth_error *err)
+{
+    (void)err;
+    const kept_logits *k = user;
+    memcpy(k->logits + i * k->n_vocab, logits, k->n_vocab * sizeof *logits);
+    return HEARTH_OK;
+}
+
 static void run_window(probe *p, size_t i_window, float *logits, int t, int f)
 {
     static hth_row rows[N_CTX];
     hearth_error err;
     hth_step *s = p->step;
+    kept_logits kept = {logits, p->m->model->hparams.n_vocab};
     for (uint32_t i = 0; i < N_CTX; i++) {
         int32_t id = i == 0 ? hearth_token_bos(p->m) : p->ids[i_window * N_CTX + i];
         rows[i] = (hth_row){&p->kv, id, i, i >= N_CTX / 2};
     }
     if (f < 0) {
-        if (hth_step_run(s, rows, N_CTX, logits, &err) != HEARTH_OK) exit(1);
+        if (hth_step_run(s, rows, N_CTX, keep, &kept, &err) != HEARTH_OK) exit(1);
         return;
     }
     s->rows = rows, s->n_row = N_CTX;
@@ -240,7 +254,7 @@ static void run_window(probe *p, size_t i_window, float *logits, int t, int f)
             compute(p, t, (form)f, i, s->hidden + r * p->d_ff, s->out + r * p->d_model);
         hth_run_add_out(s);
     }
-    if (hth_run_head(s, logits, &err) != HEARTH_OK) exit(1);
+    if (hth_run_head(s, keep, &kept, &err) != HEARTH_OK) exit(1);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------------- */

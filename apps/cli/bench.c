@@ -136,7 +136,14 @@ static void print_json(bench *b)
         json_uint(&j, "generate", t->n_predict);
         print_samples(&j, "tokens_per_second", t->rate, b->n_repeat);
         print_samples(&j, "limit_bytes_per_second", t->limit, b->n_repeat);
-        json_float(&j, "median_tokens_per_second", median(t->rate, b->n_repeat), 6);
+        double rate = median(t->rate, b->n_repeat), limit = median(t->limit, b->n_repeat);
+        json_float(&j, "median_tokens_per_second", rate, 6);
+        json_float(&j, "min_tokens_per_second", t->rate[0], 6);
+        json_float(&j, "max_tokens_per_second", t->rate[b->n_repeat - 1], 6);
+        if (t->n_predict) {
+            json_float(&j, "weight_bytes_per_second", rate * (double)b->info.token_bytes, 6);
+            json_float(&j, "share_of_limit", rate * (double)b->info.token_bytes / limit, 6);
+        }
         json_close(&j, '}');
     }
     json_close(&j, ']');

@@ -33,11 +33,15 @@ static const char *type_name(hth_gguf_type type)
 static void print_text(hth_text text, bool all)
 {
     size_t n = all || text.n < SHOWN_TEXT ? text.n : SHOWN_TEXT;
+    while (n > 0 && n < text.n && ((unsigned char)text.bytes[n] & 0xc0) == 0x80) n--; /* not inside a character */
     putchar('"');
     for (size_t i = 0; i < n; i++) {
         char one[8];
-        hth_escape(one, sizeof one, text.bytes + i, 1);
-        fputs((unsigned char)text.bytes[i] >= 0x80 ? (char[2]){text.bytes[i], 0} : one, stdout);
+        unsigned char c = (unsigned char)text.bytes[i], next = i + 1 < n ? (unsigned char)text.bytes[i + 1] : 0;
+        bool control = c < 0x80 || (c == 0xc2 && next < 0xa0); /* C1 controls drive terminals too */
+        if (!control) putchar(c);
+        else fputs(hth_escape(one, sizeof one, text.bytes + i, 1), stdout);
+        if (control && c == 0xc2 && i + 1 < n) fputs(hth_escape(one, sizeof one, text.bytes + ++i, 1), stdout);
     }
     printf(n < text.n ? "\"... (%zu bytes)" : "\"", text.n);
 }

@@ -24,6 +24,12 @@ static void on_bus_error(int signal_number)
     _exit(EXIT_OTHER);
 }
 
+static void print_log(void *user, hearth_log_level level, const char *line)
+{
+    (void)user;
+    if (level == HEARTH_LOG_WARN) fprintf(stderr, "hearth: warning: %s\n", line);
+}
+
 static void set_signals(void)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN}, bus = {.sa_handler = on_bus_error};
@@ -52,6 +58,7 @@ static int run_flag(int argc, char **argv)
 int main(int argc, char **argv)
 {
     set_signals();
+    hearth_log_set(print_log, NULL);
     if (argc < 2) {
         verbs_print_help(verbs);
         int lost = finish_stdout();

@@ -68,7 +68,7 @@ static int run(const args *a)
                                                   &p, &result, &err);
         progress_end(&p);
         if (st == HEARTH_OK) print_result(a, &result, hearth_session_n_ctx(session));
-        status = st == HEARTH_OK ? finish_stdout() : report(&err);
+        status = st == HEARTH_OK ? 0 : report(&err);
         if (st == HEARTH_OK && interrupted())
             fprintf(stderr, "hearth: interrupted; the windows so far count\n");
     }

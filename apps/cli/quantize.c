@@ -16,13 +16,6 @@ static bool show(void *user, uint64_t done, uint64_t total)
     return !interrupted();
 }
 
-static void print_warning(void *user, hearth_log_level level, const char *line)
-{
-    (void)user;
-    (void)level;
-    fprintf(stderr, "hearth: warning: %s\n", line);
-}
-
 static int run(const args *a)
 {
     progress p;
@@ -35,7 +28,6 @@ static int run(const args *a)
         return usage_error("quantize to '%s': one of f32, f16, bf16, q8_0, q4_0 is wanted", type);
     o.keep_output = keep && hth_type_by_name(keep, &o.output_type);
     catch_interrupt();
-    hearth_log_set(print_warning, NULL);
     progress_init(&p, "quantizing", "MB", 1e6);
     hearth_status st = hth_quantize(args_operand(a, 0), args_operand(a, 1), &o, &r, &err);
     progress_end(&p);

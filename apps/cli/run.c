@@ -130,6 +130,31 @@ static bool keep_id(generation *g, int32_t id, hearth_error *err)
     return true;
 }
 
+static bool show_reading(const generation *g, progress *p, size_t done)
+{
+    progress_update(p, done, g->n_prompt);
+    return !interrupted();
+}
+
+/* The prompt in pieces, so that Ctrl-C is heard; the bits do not depend on the cuts. */
+static bool eval_pieces(generation *g, hearth_error *err)
+{
+    progress p;
+    size_t piece = args_uint(g->a, "batch", 256), left = hearth_session_n_ctx(g->session);
+    if (g->n_prompt > left) piece = g->n_prompt; /* refused as a whole */
+    progress_init(&p, "prompt", "tokens", 1);
+    for (size_t done = 0; done < g->n_prompt; done += piece) {
+        size_t n = g->n_prompt - done < piece ? g->n_prompt - done : piece;
+        if (hearth_session_eval(g->session, g->prompt + done, n, err) != HEARTH_OK) return false;
+        if (!show_reading(g, &p, done + n)) {
+            g->end = "interrupted";
+            break;
+        }
+    }
+    progress_end(&p);
+    return true;
+}
+
 static bool eval_prompt(generation *g, hearth_error *err)
 {
     double start = seconds_now();
@@ -142,7 +167,7 @@ static bool eval_prompt(generation *g, hearth_error *err)
         g->end = "output closed";
         return true;
     }
-    if (hearth_session_eval(g->session, g->prompt, g->n_prompt, err) != HEARTH_OK) return false;
+    if (!eval_pieces(g, err)) return false;
     g->prompt_seconds = seconds_now() - start;
     return true;
 }
@@ -276,6 +301,8 @@ static int check_args(const args *a)
         return usage_error("'%s' is one argument too many; a prompt is given with -p", second);
     if (args_has(a, "prompt") + args_has(a, "file") + dash > 1)
         return usage_error("--prompt, --file and - contradict each other");
+    if (args_has(a, "prompt") && !*args_text(a, "prompt", ""))
+        return usage_error("--prompt: the text is empty; without -p the model begins by itself");
     for (size_t i = 0; args_text_at(a, "stop", i); i++)
         if (!*args_text_at(a, "stop", i)) return usage_error("--stop: an empty text stops everything");
     return 0;
@@ -290,6 +317,11 @@ static bool read_prompt(generation *g)
     const char *path = dash ? "-" : args_text(a, "file", NULL), *text = args_text(a, "prompt", "");
     char *read = path ? read_whole(path, &n) : NULL;
     if (path && !read) return false;
+    if (path && n == 0) {
+        report_text("%s: the prompt is empty; without one the model begins by itself", path);
+        free(read);
+        return false;
+    }
     if (read) text = read;
     else n = strlen(text);
     unsigned flags = HEARTH_ADD_SPECIAL | (args_has(a, "special") ? (unsigned)HEARTH_PARSE_SPECIAL : 0u);
@@ -333,7 +365,7 @@ static int run(const args *a)
     bool ok = eval_prompt(&g, &err) && generate(&g, &err);
     if (ok && args_has(a, "json")) print_json(&g);
     else if (g.n_shown > 0 && !args_has(a, "json")) putchar('\n');
-    status = ok ? finish_stdout() : report(&err);
+    status = ok ? 0 : report(&err);
     if (ok && !args_has(a, "json") && strcmp(g.end, "context full") == 0)
         fprintf(stderr, "hearth: the context of %u tokens is full; -c takes more\n",
                 hearth_session_n_ctx(g.session));

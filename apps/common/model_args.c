@@ -43,12 +43,6 @@ static bool show_reading(void *user, uint64_t done, uint64_t total)
     return !interrupted();
 }
 
-static void print_log(void *user, hearth_log_level level, const char *line)
-{
-    (void)user;
-    if (level == HEARTH_LOG_WARN) fprintf(stderr, "hearth: warning: %s\n", line);
-}
-
 bool open_model(const args *a, const char *path, hearth_model **model)
 {
     hearth_error err;
@@ -60,7 +54,6 @@ bool open_model(const args *a, const char *path, hearth_model **model)
     o.mmap = args_has(a, "mmap");
     o.progress = show_reading;
     o.progress_user = &p;
-    hearth_log_set(print_log, NULL);
     if (path) {
         st = hearth_model_open(path, &o, model, &err);
     } else {

@@ -23,6 +23,7 @@ struct args {
     size_t n_given;
     const char *operands[MAX_OPERANDS];
     unsigned n_operand;
+    bool wants_help;
 };
 
 int usage_error(const char *format, ...)
@@ -181,6 +182,9 @@ static int parse(args *a, int argc, char **argv)
         const char *word = argv[i];
         if (!only_operands && strcmp(word, "--") == 0) {
             only_operands = true;
+        } else if (!only_operands && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
+            a->wants_help = true;
+            return 0;
         } else if (!only_operands && word[0] == '-' && word[1]) {
             int bad = parse_option(a, argc, argv, &i);
             if (bad) return bad;
@@ -199,14 +203,11 @@ static int parse(args *a, int argc, char **argv)
 
 int verb_run(const verb *v, int argc, char **argv)
 {
-    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            verb_print_help(v);
-            return 0;
-        }
     args a = {.verb = v};
     int bad = parse(&a, argc, argv);
-    return bad ? bad : v->run(&a);
+    if (!a.wants_help) return bad ? bad : v->run(&a);
+    verb_print_help(v);
+    return 0;
 }
 
 /* ---- answers ------------------------------------------------------------------------------ */

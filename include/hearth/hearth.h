@@ -146,8 +146,8 @@ HEARTH_API hearth_status hearth_decoder_open(const hearth_model *model, bool at_
                                              bool show_special, hearth_decoder **out,
                                              hearth_error *err);
 HEARTH_API void hearth_decoder_close(hearth_decoder *decoder);
-/* The bytes that id completes: *n of them, valid until the next call. ARGUMENT
- * when id is not in the vocabulary. */
+/* The bytes that id completes: *n of them, valid until the next call; none for a
+ * row of the model that pads the vocabulary. ARGUMENT when id is beyond the rows. */
 HEARTH_API hearth_status hearth_decoder_push(hearth_decoder *decoder, int32_t id, const char **text,
                                              size_t *n, hearth_error *err);
 /* What was held back of an incomplete character. */
@@ -204,8 +204,9 @@ HEARTH_API uint32_t hearth_session_n_thread(const hearth_session *session);
 HEARTH_API hearth_status hearth_session_truncate(hearth_session *session, uint32_t position,
                                                  hearth_error *err);
 
-/* Counts, from now on, how many neurons of each layer give something else than
- * zero. Costs a pass over the hidden values. */
+/* Counts, from now on and from zero, how many neurons of each layer give something
+ * else than zero, for tokens that the session evaluates itself (not in batches).
+ * Costs a pass over the hidden values. */
 HEARTH_API void hearth_session_count_live(hearth_session *session, bool on);
 /* share[n_layer]: live neurons per token and layer since counting began, 0 to 1.
  * Returns the number of tokens counted. */
@@ -222,7 +223,7 @@ HEARTH_API hearth_status hearth_batch_open(const hearth_model *model, uint32_t n
                                            hearth_batch **out, hearth_error *err);
 HEARTH_API void hearth_batch_close(hearth_batch *batch);
 /* Appends n tokens of a session to the batch, which must hold them all. A session
- * stands in a batch once. */
+ * stands in a batch once; closing it takes it out again. */
 HEARTH_API hearth_status hearth_batch_add(hearth_batch *batch, hearth_session *session,
                                           const int32_t *tokens, size_t n, hearth_error *err);
 /* Computes what was added; each session then has the logits after its last token.

@@ -35,7 +35,8 @@ static inline double hth_double_of(uint64_t u)
     return f;
 }
 
-/* Little-endian values at any address. */
+/* Little-endian values at any address; the formats here are little-endian. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "this code is for little-endian machines");
 static inline uint16_t hth_load_u16(const void *p)
 {
     uint16_t v;

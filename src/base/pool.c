@@ -7,6 +7,7 @@
 #include "base/pool.h"
 
 #include "base/alloc.h"
+#include "base/cpu.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -132,6 +133,12 @@ void hth_pool_close(hth_pool *pool)
     pthread_cond_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->mutex);
     hth_pages_free(pool, sizeof(hth_pool) + pool->n_thread * sizeof(worker));
+}
+
+uint32_t hth_pool_threads(uint32_t wish)
+{
+    uint32_t n_core = hth_cpu_n_core();
+    return wish ? wish : n_core < HTH_POOL_MAX_THREAD ? n_core : HTH_POOL_MAX_THREAD;
 }
 
 uint32_t hth_pool_n_thread(const hth_pool *pool) { return pool->n_thread; }

@@ -15,6 +15,9 @@ typedef void hth_work_fn(void *arg, size_t i_unit, uint32_t i_thread);
 
 enum { HTH_POOL_MAX_THREAD = 256 };
 
+/* Threads for a wish of 0: one for each core, as far as a pool goes. */
+uint32_t hth_pool_threads(uint32_t wish);
+
 /* n_thread counts the calling thread: 1 starts none. ARGUMENT, MEMORY. */
 hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err);
 /* NULL is allowed. */

@@ -224,14 +224,13 @@ hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&w.k, level);
-    uint32_t n_thread = options->n_thread ? options->n_thread : hth_cpu_n_core();
     if ((st = hth_gguf_open(in_path, &w.in, err)) != HEARTH_OK) goto done;
     if (hth_gguf_n_tensor(w.in) == 0) {
         st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: there are no tensors", in_path);
         goto done;
     }
     if ((st = choose_types(&w, err)) != HEARTH_OK) goto done;
-    if ((st = hth_pool_open(n_thread, &w.pool, err)) != HEARTH_OK) goto done;
+    if ((st = hth_pool_open(hth_pool_threads(options->n_thread), &w.pool, err)) != HEARTH_OK) goto done;
     if ((st = hth_gguf_writer_open(out_path, &w.out, err)) != HEARTH_OK) goto done;
     if ((st = write_header(&w, err)) != HEARTH_OK) goto done;
     if ((st = write_weights(&w, err)) != HEARTH_OK) goto done;

@@ -152,9 +152,7 @@ hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *optio
     }
     if (options->mmap) return map_matrices(m, err);
     hth_pool *pool;
-    uint32_t n_thread = options->n_thread ? options->n_thread : hth_cpu_n_core();
-    hearth_status st =
-        hth_pool_open(n_thread < HTH_POOL_MAX_THREAD ? n_thread : HTH_POOL_MAX_THREAD, &pool, err);
+    hearth_status st = hth_pool_open(hth_pool_threads(options->n_thread), &pool, err);
     if (st != HEARTH_OK) return st;
     st = read_matrices(m, pool, options, err);
     hth_pool_close(pool);

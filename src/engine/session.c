@@ -4,7 +4,6 @@
 #include "engine/engine.h"
 
 #include "base/checked.h"
-#include "base/cpu.h"
 
 #include <string.h>
 
@@ -20,27 +19,19 @@ struct hearth_batch {
         hearth_session *session;
         uint32_t n_token;
     } * entries;   /* [n_row_max] */
-    float *logits; /* [n_logits][n_vocab], grown by eval_each only */
-    size_t n_logits;
 };
 
 struct hearth_session {
     const hearth_model *model;
     hth_kv kv;
     uint32_t position;
-    bool in_batch;
+    hearth_batch *waits_in; /* a batch that was not run yet */
     bool has_logits;
     float *logits; /* [n_vocab] */
     hearth_batch *own;
     uint64_t n_counted; /* tokens whose live neurons were counted */
     uint64_t *n_live;   /* [n_layer] */
 };
-
-static uint32_t threads_or_all(uint32_t n)
-{
-    if (n == 0) n = hth_cpu_n_core();
-    return n;
-}
 
 /* ---- batches ------------------------------------------------------------------- */
 
@@ -58,13 +49,11 @@ hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_row, uint3
     hearth_status st = HEARTH_OK;
     b->rows = hth_alloc(n_row, sizeof *b->rows);
     b->entries = hth_alloc(n_row, sizeof *b->entries);
-    b->logits = hth_alloc(model->model->hparams.n_vocab, sizeof *b->logits);
-    b->n_logits = 1;
-    if (!b->rows || !b->entries || !b->logits) {
+    if (!b->rows || !b->entries) {
         st = hth_fail_memory(err, n_row * sizeof *b->rows, "a batch");
         goto fail;
     }
-    if ((st = hth_pool_open(threads_or_all(n_thread), &b->pool, err)) != HEARTH_OK) goto fail;
+    if ((st = hth_pool_open(hth_pool_threads(n_thread), &b->pool, err)) != HEARTH_OK) goto fail;
     if ((st = hth_step_open(model->model, &model->kernels, b->pool, n_row, &b->step, err)) != HEARTH_OK)
         goto fail;
     *out = b;
@@ -77,10 +66,9 @@ fail:
 void hearth_batch_close(hearth_batch *b)
 {
     if (!b) return;
-    for (uint32_t i = 0; i < b->n_entry; i++) b->entries[i].session->in_batch = false;
+    for (uint32_t i = 0; i < b->n_entry; i++) b->entries[i].session->waits_in = NULL;
     hth_step_close(b->step);
     hth_pool_close(b->pool);
-    hth_free(b->logits);
     hth_free(b->entries);
     hth_free(b->rows);
     hth_free(b);
@@ -105,7 +93,7 @@ hearth_status hearth_batch_add(hearth_batch *b, hearth_session *s, const int32_t
 {
     if (s->model != b->model)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "session and batch belong to different models");
-    if (s->in_batch) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session is already in a batch");
+    if (s->waits_in) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session is already in a batch");
     if (n == 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "no tokens");
     if (n > b->n_row_max - b->n_row)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu more rows do not fit into a batch of %u", n,
@@ -116,39 +104,49 @@ hearth_status hearth_batch_add(hearth_batch *b, hearth_session *s, const int32_t
         b->rows[b->n_row++] = (hth_row){&s->kv, tokens[i], s->position + (uint32_t)i, i + 1 == n};
     b->entries[b->n_entry].session = s;
     b->entries[b->n_entry++].n_token = (uint32_t)n;
-    s->in_batch = true;
+    s->waits_in = b;
     return HEARTH_OK;
 }
 
-/* Logits of more than one row of a step at once. */
-static hearth_status reserve_logits(hearth_batch *b, size_t n, hearth_error *err)
+static void keep_logits(hearth_session *s, const float *logits)
 {
-    if (n <= b->n_logits) return HEARTH_OK;
-    size_t row = (size_t)b->model->model->hparams.n_vocab * sizeof *b->logits;
-    float *more = hth_realloc(b->logits, n, row);
-    if (!more) return hth_fail_memory(err, n * row, "logits");
-    b->logits = more;
-    b->n_logits = n;
+    memcpy(s->logits, logits, s->model->model->hparams.n_vocab * sizeof *s->logits);
+    s->has_logits = true;
+}
+
+/* Each entry of a batch wants the logits of its last row. */
+static hearth_status take_entry(void *user, uint32_t i_want, const float *logits, hearth_error *err)
+{
+    (void)err;
+    const hearth_batch *b = user;
+    keep_logits(b->entries[i_want].session, logits);
     return HEARTH_OK;
 }
 
 hearth_status hearth_batch_run(hearth_batch *b, hearth_error *err)
 {
-    uint32_t n_entry = b->n_entry, n_row = b->n_row;
-    size_t n_vocab = b->model->model->hparams.n_vocab;
-    for (uint32_t i = 0; i < n_entry; i++) b->entries[i].session->in_batch = false;
-    b->n_entry = b->n_row = 0;
-    if (n_row == 0) return HEARTH_OK;
-    hearth_status st = reserve_logits(b, n_entry, err);
-    if (st == HEARTH_OK) st = hth_step_run(b->step, b->rows, n_row, b->logits, err);
-    if (st != HEARTH_OK) return st;
-    for (uint32_t i = 0; i < n_entry; i++) {
+    hearth_status st = HEARTH_OK;
+    if (b->n_row > 0) st = hth_step_run(b->step, b->rows, b->n_row, take_entry, b, err);
+    for (uint32_t i = 0; i < b->n_entry; i++) {
         hearth_session *s = b->entries[i].session;
-        memcpy(s->logits, b->logits + i * n_vocab, n_vocab * sizeof *s->logits);
-        s->has_logits = true;
-        s->position += b->entries[i].n_token;
+        s->waits_in = NULL;
+        if (st == HEARTH_OK) s->position += b->entries[i].n_token;
+        else s->has_logits = false;
     }
-    return HEARTH_OK;
+    b->n_entry = b->n_row = 0;
+    return st;
+}
+
+/* Takes a session that is being closed out of the batch in which it waits. */
+static void forget_session(hearth_batch *b, const hearth_session *s)
+{
+    uint32_t n_row = 0, n_entry = 0;
+    for (uint32_t i = 0; i < b->n_row; i++)
+        if (b->rows[i].kv != &s->kv) b->rows[n_row++] = b->rows[i];
+    for (uint32_t i = 0; i < b->n_entry; i++)
+        if (b->entries[i].session != s) b->entries[n_entry++] = b->entries[i];
+    b->n_row = n_row;
+    b->n_entry = n_entry;
 }
 
 /* ---- sessions ------------------------------------------------------------------ */
@@ -170,8 +168,8 @@ uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_op
     size_t kv, step = 0, total;
     uint32_t n_ctx = context_of(model, &o), n_row = o.n_batch < n_ctx ? o.n_batch : n_ctx;
     if (!hth_kv_size(model->model, o.kv, n_ctx, &kv)) return 0;
-    if (n_row > 0 && !hth_step_size(model->model, n_row, threads_or_all(o.n_thread), &step)) return 0;
-    size_t logits = (size_t)model->model->hparams.n_vocab * 2 * sizeof(float);
+    if (n_row > 0 && !hth_step_size(model->model, n_row, hth_pool_threads(o.n_thread), &step)) return 0;
+    size_t logits = (size_t)model->model->hparams.n_vocab * sizeof(float);
     return hth_add_size(kv, step, &total) && hth_add_size(total, logits, &total) ? total : 0;
 }
 
@@ -203,6 +201,7 @@ fail:
 void hearth_session_close(hearth_session *s)
 {
     if (!s) return;
+    if (s->waits_in) forget_session(s->waits_in, s);
     hearth_batch_close(s->own);
     hth_free(s->n_live);
     hth_free(s->logits);
@@ -215,65 +214,58 @@ static hearth_status check_own_batch(const hearth_session *s, hearth_error *err)
     if (!s->own)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "the session was opened with n_batch 0: step it by a batch");
-    if (s->in_batch)
+    if (s->waits_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
     return HEARTH_OK;
 }
 
-hearth_status hearth_session_eval(hearth_session *s, const int32_t *tokens, size_t n, hearth_error *err)
+typedef struct eval_sink {
+    hearth_session *session;
+    hearth_logits_fn *fn; /* NULL: only the last logits are wanted */
+    void *user;
+    size_t first; /* index of the first token of the step */
+} eval_sink;
+
+static hearth_status take_token(void *user, uint32_t i_want, const float *logits, hearth_error *err)
 {
-    hearth_status st = check_own_batch(s, err);
-    if (st != HEARTH_OK || n == 0) return st;
-    if ((st = check_tokens(s, tokens, n, err)) != HEARTH_OK) return st;
-    hearth_batch *b = s->own;
-    uint32_t start = s->position;
-    for (size_t done = 0; done < n;) {
-        uint32_t n_row = n - done < b->n_row_max ? (uint32_t)(n - done) : b->n_row_max;
-        for (uint32_t i = 0; i < n_row; i++)
-            b->rows[i] = (hth_row){&s->kv, tokens[done + i], s->position + i, done + i + 1 == n};
-        if ((st = hth_step_run(b->step, b->rows, n_row, s->logits, err)) != HEARTH_OK) {
-            s->position = start;
-            s->has_logits = false;
-            return st;
-        }
-        s->position += n_row;
-        done += n_row;
-    }
-    s->has_logits = true;
-    return HEARTH_OK;
+    const eval_sink *sink = user;
+    keep_logits(sink->session, logits);
+    return sink->fn ? sink->fn(sink->user, sink->first + i_want, logits, err) : HEARTH_OK;
 }
 
-/* Logits held at once by eval_each: enough rows to keep the head's product wide. */
-enum { EACH_ROWS = 32 };
-
-hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens, size_t n,
-                                       hearth_logits_fn *fn, void *user, hearth_error *err)
+/* Steps of up to a batch; either every token wants its logits, or the last one. */
+static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_t n, hearth_logits_fn *fn,
+                                 void *user, hearth_error *err)
 {
     hearth_status st = check_own_batch(s, err);
     if (st != HEARTH_OK || n == 0) return st;
     if ((st = check_tokens(s, tokens, n, err)) != HEARTH_OK) return st;
     hearth_batch *b = s->own;
-    uint32_t n_row_max = b->n_row_max < EACH_ROWS ? b->n_row_max : EACH_ROWS, start = s->position;
-    size_t n_vocab = s->model->model->hparams.n_vocab;
-    if ((st = reserve_logits(b, n_row_max, err)) != HEARTH_OK) return st;
-    for (size_t done = 0; done < n;) {
-        uint32_t n_row = n - done < n_row_max ? (uint32_t)(n - done) : n_row_max;
+    eval_sink sink = {s, fn, user, 0};
+    uint32_t start = s->position, n_row;
+    for (; st == HEARTH_OK && sink.first < n; sink.first += n_row) {
+        n_row = n - sink.first < b->n_row_max ? (uint32_t)(n - sink.first) : b->n_row_max;
         for (uint32_t i = 0; i < n_row; i++)
-            b->rows[i] = (hth_row){&s->kv, tokens[done + i], s->position + i, true};
-        st = hth_step_run(b->step, b->rows, n_row, b->logits, err);
-        for (uint32_t i = 0; st == HEARTH_OK && i < n_row; i++)
-            st = fn(user, done + i, b->logits + i * n_vocab, err);
-        if (st != HEARTH_OK) {
-            s->position = start;
-            s->has_logits = false;
-            return st;
-        }
-        memcpy(s->logits, b->logits + (n_row - 1) * n_vocab, n_vocab * sizeof *s->logits);
+            b->rows[i] = (hth_row){&s->kv, tokens[sink.first + i], s->position + i, fn || sink.first + i + 1 == n};
+        st = hth_step_run(b->step, b->rows, n_row, take_token, &sink, err);
         s->position += n_row;
-        done += n_row;
     }
-    s->has_logits = true;
-    return HEARTH_OK;
+    if (st != HEARTH_OK) {
+        s->position = start;
+        s->has_logits = false;
+    }
+    return st;
+}
+
+hearth_status hearth_session_eval(hearth_session *s, const int32_t *tokens, size_t n, hearth_error *err)
+{
+    return eval_tokens(s, tokens, n, NULL, NULL, err);
+}
+
+hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens, size_t n, hearth_logits_fn *fn,
+                                       void *user, hearth_error *err)
+{
+    return eval_tokens(s, tokens, n, fn, user, err);
 }
 
 const float *hearth_session_logits(const hearth_session *s) { return s->has_logits ? s->logits : NULL; }
@@ -286,9 +278,9 @@ uint32_t hearth_session_n_thread(const hearth_session *s)
 
 hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hearth_error *err)
 {
-    if (position > s->position || s->in_batch)
+    if (position > s->position || s->waits_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "cannot go back to position %u of %u%s", position,
-                        s->position, s->in_batch ? " while the session waits in a batch" : "");
+                        s->position, s->waits_in ? " while the session waits in a batch" : "");
     if (position < s->position) s->has_logits = false;
     s->position = position;
     return HEARTH_OK;
@@ -307,6 +299,8 @@ static void count_live(void *user, const hth_observation *seen)
 
 void hearth_session_count_live(hearth_session *s, bool on)
 {
+    s->n_counted = 0;
+    memset(s->n_live, 0, s->model->model->hparams.n_layer * sizeof *s->n_live);
     if (s->own) hth_step_observe(s->own->step, on ? count_live : NULL, s);
 }
 

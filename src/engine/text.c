@@ -54,6 +54,7 @@ bool hearth_token_ends(const hearth_model *m, int32_t id)
 
 struct hearth_decoder {
     hth_detok detok;
+    int32_t n_vocab; /* of the model: rows behind the vocabulary's tokens are padding */
     char *room;
 };
 
@@ -70,6 +71,7 @@ hearth_status hearth_decoder_open(const hearth_model *m, bool at_start, bool sho
         hth_free(d);
         return hth_fail_memory(err, size, "a decoder");
     }
+    d->n_vocab = (int32_t)m->model->hparams.n_vocab;
     hth_detok_init(&d->detok, m->tokenizer, show_special, at_start);
     *out = d;
     return HEARTH_OK;
@@ -85,10 +87,10 @@ void hearth_decoder_close(hearth_decoder *d)
 hearth_status hearth_decoder_push(hearth_decoder *d, int32_t id, const char **text, size_t *n,
                                   hearth_error *err)
 {
-    int32_t n_vocab = hth_tokenizer_n_vocab(d->detok.tok);
-    if (id < 0 || id >= n_vocab)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %d: the vocabulary has 0 to %d", id, n_vocab - 1);
-    *n = hth_detok_push(&d->detok, id, d->room);
+    if (id < 0 || id >= d->n_vocab)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %d: the vocabulary has 0 to %d", id, d->n_vocab - 1);
+    bool padding = id >= hth_tokenizer_n_vocab(d->detok.tok);
+    *n = padding ? 0 : hth_detok_push(&d->detok, id, d->room);
     *text = d->room;
     return HEARTH_OK;
 }

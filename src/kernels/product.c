@@ -3,8 +3,13 @@
 #include "kernels/product.h"
 
 /* Weights of one unit: large enough to amortise claiming it, small enough that
- * a slow thread costs little. */
-enum { UNIT_SIZE = 64 << 10 };
+ * a slow thread costs little; in whole panels of rows (panel_avx512.h). */
+enum { UNIT_SIZE = 64 << 10, UNIT_ROWS = 16 };
+
+static size_t rows_per_unit(const hth_matrix *m)
+{
+    return (UNIT_SIZE / m->row_size / UNIT_ROWS + 1) * UNIT_ROWS;
+}
 
 typedef struct product_job {
     const hth_kernels *k;
@@ -77,7 +82,7 @@ void hth_product(const hth_kernels *k, hth_pool *pool, const hth_rounding *round
     for (size_t i = 0; i < n_output; i++) {
         const hth_matrix *m = outputs[i].matrix;
         quantised |= hth_type_find(m->type)->quantised;
-        job.rows_per_unit[i] = m->row_size < UNIT_SIZE ? UNIT_SIZE / m->row_size : 1;
+        job.rows_per_unit[i] = rows_per_unit(m);
         n_unit += (n_row_of(&outputs[i]) + job.rows_per_unit[i] - 1) / job.rows_per_unit[i];
         job.unit_end[i] = n_unit;
     }

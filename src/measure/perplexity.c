@@ -51,6 +51,8 @@ hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *
     int32_t *ids = NULL;
     size_t n_ids, n_ctx = hearth_session_n_ctx(session);
     *out = (hth_perplexity){0};
+    if (n_ctx < 3)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "windows of %zu tokens score nothing; 3 is the least", n_ctx);
     hearth_model_get_info(model, &info);
     if (n > 0 && text[n - 1] == '\n') n--;
     hearth_status st = hearth_tokenize(model, text, n, HEARTH_ADD_SPECIAL, &ids, &n_ids, err);

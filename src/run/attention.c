@@ -31,10 +31,11 @@ hearth_status hth_kv_open(hth_kv *kv, const hth_model *model, hearth_kv_type typ
     kv->layer_at = hth_alloc(n_layer, sizeof *kv->layer_at);
     kv->memory = kv->layer_at ? hth_pages_alloc(kv->size) : NULL;
     if (!kv->memory) {
+        size_t size = kv->size;
         hth_kv_close(kv);
         return hth_fail(err, HEARTH_ERROR_MEMORY,
-                        "out of memory: %zu bytes for a context of %u positions; ask for less with -c",
-                        kv->size, n_ctx);
+                        "out of memory: %zu bytes for a context of %u positions; ask for less with -c", size,
+                        n_ctx);
     }
     size_t at = 0;
     for (uint32_t i = 0; i < n_layer; i++) {

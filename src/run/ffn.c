@@ -4,30 +4,23 @@
  * docs/arithmetic.md. */
 #include "run/run_int.h"
 
-/* The neurons that compute for one token and layer, ascending; NULL stands for
- * 0..n-1. Dense, the only selector yet, says: all. */
-typedef struct active_list {
-    const int32_t *list;
-    size_t n;
-} active_list;
-
-static active_list select_dense(const hth_layer *l) { return (active_list){NULL, l->d_ff}; }
-
-/* gate and up of the active neurons, compact: entry i belongs to list[i]. */
-static void compute_neurons(hth_step *s, const hth_layer *l, active_list active)
+/* gate and up of the active neurons of n_tok tokens from row `first` on, compact:
+ * entry i belongs to list[i]. */
+static void compute_neurons(hth_step *s, const hth_layer *l, size_t first, size_t n_tok, hth_active active)
 {
-    hth_output up = {
-        .matrix = &l->up, .bias = l->up_bias, .list = active.list, .n_list = active.n, .y = s->up};
-    hth_output gate = {
-        .matrix = &l->gate, .bias = l->gate_bias, .list = active.list, .n_list = active.n, .y = s->gate};
-    hth_output both[] = {gate, up};
+    const float *x = s->normed + first * s->model->hparams.d_model;
+    size_t at = first * l->d_ff;
+    hth_output both[] = {
+        {.matrix = &l->gate, .bias = l->gate_bias, .list = active.list, .n_list = active.n, .y = s->gate + at},
+        {.matrix = &l->up, .bias = l->up_bias, .list = active.list, .n_list = active.n, .y = s->up + at}};
     bool gated = l->gate.n_row > 0;
-    hth_product(s->k, s->pool, &s->rounding, s->normed, s->n_row, gated ? both : &up, gated ? 2 : 1);
+    hth_product(s->k, s->pool, &s->rounding, x, n_tok, gated ? both : both + 1, gated ? 2 : 1);
 }
 
 typedef struct activate_job {
     hth_step *s;
-    const float *gate;
+    const float *gate, *up;
+    float *hidden;
     size_t n;
 } activate_job;
 
@@ -38,14 +31,44 @@ static void activate_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     (void)i_thread;
     const activate_job *job = arg;
-    size_t first = i_unit * ACTIVATE_UNIT, left = job->n - first,
-           n = left < ACTIVATE_UNIT ? left : ACTIVATE_UNIT;
+    size_t first = i_unit * ACTIVATE_UNIT, left = job->n - first;
     hth_step *s = job->s;
-    s->k->activate[s->model->hparams.activation](job->gate ? job->gate + first : NULL, s->up + first, n,
-                                                 s->hidden + first);
+    s->k->activate[s->model->hparams.activation](job->gate ? job->gate + first : NULL, job->up + first,
+                                                 left < ACTIVATE_UNIT ? left : ACTIVATE_UNIT,
+                                                 job->hidden + first);
 }
 
-static void observe(hth_step *s, uint32_t i_layer, const hth_layer *l, const float *gate)
+/* hidden of n values from `at` on. */
+static void activate(hth_step *s, const hth_layer *l, size_t at, size_t n)
+{
+    activate_job job = {s, l->gate.n_row > 0 ? s->gate + at : NULL, s->up + at, s->hidden + at, n};
+    hth_pool_run(s->pool, activate_unit, &job, (n + ACTIVATE_UNIT - 1) / ACTIVATE_UNIT);
+}
+
+/* x[n_list] to the places that list names, zeros elsewhere; from the end, so that
+ * no value is overwritten before it has moved. */
+static void spread(float *x, const int32_t *list, size_t n_list, size_t n)
+{
+    for (size_t to = n, i = n_list; to-- > 0;) {
+        bool active = i > 0 && (size_t)list[i - 1] == to;
+        x[to] = active ? x[--i] : 0.0f;
+    }
+}
+
+/* One token with a list of its own. */
+static void compute_selected(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row)
+{
+    size_t at = i_row * l->d_ff;
+    hth_active active = s->select(s->select_user, i_layer, s->normed + i_row * s->model->hparams.d_model);
+    compute_neurons(s, l, i_row, 1, active);
+    activate(s, l, at, active.n);
+    if (!active.list) return;
+    if (l->gate.n_row > 0) spread(s->gate + at, active.list, active.n, l->d_ff);
+    spread(s->up + at, active.list, active.n, l->d_ff);
+    spread(s->hidden + at, active.list, active.n, l->d_ff);
+}
+
+static void observe(hth_step *s, uint32_t i_layer, const hth_layer *l)
 {
     hth_observation seen = {.i_layer = i_layer,
                             .n_tok = s->n_row,
@@ -53,7 +76,7 @@ static void observe(hth_step *s, uint32_t i_layer, const hth_layer *l, const flo
                             .d_ff = l->d_ff,
                             .residual = s->x,
                             .input = s->normed,
-                            .gate = gate,
+                            .gate = l->gate.n_row > 0 ? s->gate : NULL,
                             .up = s->up,
                             .hidden = s->hidden};
     s->observe(s->observe_user, &seen);
@@ -63,12 +86,16 @@ void hth_run_ffn(hth_step *s, uint32_t i_layer)
 {
     const hth_layer *l = &s->model->layers[i_layer];
     hth_run_norm(s, l->ffn_norm);
-    compute_neurons(s, l, select_dense(l));
+    if (s->select) {
+        for (size_t i = 0; i < s->n_row; i++) compute_selected(s, i_layer, l, i);
+    } else {
+        compute_neurons(s, l, 0, s->n_row, (hth_active){NULL, l->d_ff});
+        activate(s, l, 0, (size_t)s->n_row * l->d_ff);
+    }
+    if (s->observe) observe(s, i_layer, l);
 
-    activate_job job = {s, l->gate.n_row > 0 ? s->gate : NULL, (size_t)s->n_row * l->d_ff};
-    hth_pool_run(s->pool, activate_unit, &job, (job.n + ACTIVATE_UNIT - 1) / ACTIVATE_UNIT);
-    if (s->observe) observe(s, i_layer, l, job.gate);
-
+    /* In file order down is made of rows over all neurons; a block of zeros adds
+     * nothing to a row, so lists need no down of their own. */
     hth_output down = {.matrix = &l->down, .bias = l->down_bias, .y = s->out};
     hth_product(s->k, s->pool, &s->rounding, s->hidden, s->n_row, &down, 1);
     hth_run_add_out(s);

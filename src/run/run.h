@@ -41,6 +41,19 @@ typedef struct hth_observation {
 } hth_observation;
 typedef void hth_observer_fn(void *user, const hth_observation *seen);
 
+/* ---- who fires (ffn.c) ----------------------------------------------------------------- */
+
+/* The neurons that compute for one token of one layer, ascending. list NULL stands
+ * for 0..n-1. A neuron left out counts as zero. */
+typedef struct hth_active {
+    const int32_t *list;
+    uint32_t n;
+} hth_active;
+
+/* Names the active neurons by the layer and the FFN's input (after the norm); the
+ * list must stay until the next call. Without a selector all compute (dense). */
+typedef hth_active hth_selector_fn(void *user, uint32_t i_layer, const float *input);
+
 /* ---- steps (step.c) ------------------------------------------------------------------ */
 
 /* One token of one sequence. Rows of a sequence stand in ascending positions. */
@@ -60,11 +73,15 @@ void hth_step_close(hth_step *step);
 /* Bytes of that workspace. */
 bool hth_step_size(const hth_model *model, uint32_t n_row, uint32_t n_thread, size_t *size);
 void hth_step_observe(hth_step *step, hth_observer_fn *fn, void *user);
+void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user); /* NULL: dense */
 
-/* Computes n_row rows (1 to the workspace's) and writes the logits of the rows
- * that want them, in order: logits[n_want][n_vocab]. NUMERIC when a logit is not
- * finite. */
-hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, float *logits,
+/* Takes the logits[n_vocab] of the i-th row that wanted them, in order. A status
+ * other than HEARTH_OK ends the step with it. */
+typedef hearth_status hth_logits_fn(void *user, uint32_t i_want, const float *logits, hearth_error *err);
+
+/* Computes n_row rows (1 to the workspace's) and hands the logits of the rows that
+ * want them to fn. NUMERIC when a logit is not finite. */
+hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, hth_logits_fn *fn, void *user,
                            hearth_error *err);
 
 #endif

@@ -12,6 +12,8 @@ struct hth_step {
     uint32_t n_row_max;
     hth_observer_fn *observe;
     void *observe_user;
+    hth_selector_fn *select;
+    void *select_user;
 
     const hth_row *rows; /* of the step under way */
     uint32_t n_row;
@@ -27,6 +29,8 @@ struct hth_step {
     double *frequency;    /* [n_rot / 2] radians per position */
     float rope_scale;     /* on cosine and sine */
     float *scratch;       /* [n_thread][d_head] */
+    float *logits;        /* [head_rows][n_vocab] */
+    uint32_t head_rows;   /* rows that the head computes at once */
     hth_rounding rounding;
 
     uint8_t *memory;
@@ -42,7 +46,7 @@ void hth_run_attention(hth_step *s, uint32_t i_layer);
 /* ffn.c */
 void hth_run_ffn(hth_step *s, uint32_t i_layer);
 /* head.c */
-hearth_status hth_run_head(hth_step *s, float *logits, hearth_error *err);
+hearth_status hth_run_head(hth_step *s, hth_logits_fn *fn, void *user, hearth_error *err);
 
 /* step.c: normed = norm(x) * w for all rows; x += out for all rows. */
 void hth_run_norm(hth_step *s, const float *w);

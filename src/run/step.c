@@ -35,6 +35,9 @@ static size_t widest_input(const hth_hparams *h)
     return h->d_ff > n ? h->d_ff : n;
 }
 
+/* Logits of a whole batch would be large; this many rows keep the head's product wide. */
+enum { HEAD_ROWS = 16 };
+
 static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
 {
     const hth_hparams *h = &model->hparams;
@@ -53,6 +56,8 @@ static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t 
     s->sine = cut(c, n_row * n_pair, f);
     s->frequency = cut(c, n_pair, sizeof(double));
     s->scratch = cut(c, n_thread * h->d_head, f);
+    s->head_rows = n_row < HEAD_ROWS ? (uint32_t)n_row : HEAD_ROWS;
+    s->logits = cut(c, (size_t)s->head_rows * h->n_vocab, f);
     size_t widest = widest_input(h), n_block = widest / HTH_ACT_BLOCK + 1;
     s->rounding.q = cut(c, n_row * widest, 1);
     s->rounding.d = cut(c, n_row * n_block, f);
@@ -105,6 +110,12 @@ void hth_step_observe(hth_step *step, hth_observer_fn *fn, void *user)
     step->observe_user = user;
 }
 
+void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user)
+{
+    step->select = fn;
+    step->select_user = user;
+}
+
 /* ---- row by row -------------------------------------------------------------------- */
 
 typedef struct norm_job {
@@ -135,7 +146,7 @@ void hth_run_add_out(hth_step *s)
 
 /* ---- the step ------------------------------------------------------------------------ */
 
-hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, float *logits,
+hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, hth_logits_fn *fn, void *user,
                            hearth_error *err)
 {
     step->rows = rows;
@@ -146,5 +157,5 @@ hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, 
         hth_run_attention(step, i);
         hth_run_ffn(step, i);
     }
-    return hth_run_head(step, logits, err);
+    return hth_run_head(step, fn, user, err);
 }

@@ -144,6 +144,7 @@ def usage_errors_exit_2():
         (["run", "--temperature", "-1"], "allowed are"),
         (["run", "--repeat-last-n", "-2"], "allowed are"),
         (["run", "--stop", ""], "empty"),
+        (["run", "-p", ""], "the text is empty"),
         (["run", "-p", "a", "-p", "b"], "given twice"),
         (["run", "--json", "--json"], "given twice"),
         (["run", "-p", "a", "-f", "b"], "contradict"),
@@ -383,8 +384,9 @@ def prompts_come_from_anywhere():
         check(story("-n", "12", *args, stdin=stdin) == expected, args)
     check(story("-n", "12", "-p", "Once upon a time", "--no-echo") == expected[len("Once upon a time"):], "--no-echo")
     check(story("-n", "0", "-p", "Once upon a time") == b"Once upon a time\n", "-n 0")
-    check(len(story("-n", "5", "-p", "")) > 5, "an empty prompt with a BOS runs")
-    bad(1, "prompt is empty", "run", scratch("no-bos", tiny_model(without_bos=True)), "-p", "")
+    check(len(story("-n", "5")) > 5, "without a prompt the model begins by itself")
+    bad(1, "prompt is empty", "run", scratch("no-bos", tiny_model(without_bos=True)))
+    bad(1, "the prompt is empty", "run", "-f", scratch("empty-prompt", b""))
     bad(1, "No such file", "run", "-f", scratch("missing"))
     bad(1, "folder", "run", "-f", SCRATCH)
 

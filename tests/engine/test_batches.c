@@ -153,6 +153,27 @@ TEST(company_in_a_batch_changes_no_bit)
     close_fixture(&f);
 }
 
+TEST(a_session_closed_while_it_waits_leaves_its_batch)
+{
+    fixture f;
+    hearth_batch *batch = NULL;
+    open_fixture(&f);
+    hearth_session *stays = open_session(&f, N, 0), *goes = open_session(&f, N, 0);
+    CHECK_OK(hearth_batch_open(f.model, 16, 2, &batch, err));
+    CHECK_OK(hearth_batch_add(batch, goes, f.ids, 5, err));
+    CHECK_OK(hearth_batch_add(batch, stays, f.ids, 7, err));
+    hearth_session_close(goes);
+    CHECK_OK(hearth_batch_run(batch, err));
+    expect_at(&f, stays, 7);
+    hearth_session *again = open_session(&f, N, 0);
+    CHECK_OK(hearth_batch_add(batch, again, f.ids, 5, err));
+    hearth_batch_close(batch);
+    CHECK_INT(hearth_session_position(again), 0);
+    hearth_session_close(again);
+    hearth_session_close(stays);
+    close_fixture(&f);
+}
+
 TEST(a_batch_refuses_what_it_cannot_hold)
 {
     fixture f;
