@@ -11,7 +11,9 @@
 
 typedef enum hth_rope_scaling { HTH_SCALING_NONE, HTH_SCALING_LINEAR, HTH_SCALING_YARN } hth_rope_scaling;
 
-/* golden/README 3.1 and 3.3 give the meaning of each. */
+/* Rotation of queries and keys. Angle of pair i at position p: p * theta_i with
+ * theta_i = base^(-2i / n_rot), scaled as run/attention.c says (Su et al. 2021,
+ * RoFormer; linear: Chen et al. 2023; YaRN: Peng et al. 2023). */
 typedef struct hth_rope {
     hth_rope_kind kind;
     uint32_t n_rot; /* dimensions that rotate; the rest of a head passes */
