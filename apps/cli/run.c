@@ -130,26 +130,20 @@ static bool keep_id(generation *g, int32_t id, hearth_error *err)
     return true;
 }
 
-static bool show_reading(const generation *g, progress *p, size_t done)
-{
-    progress_update(p, done, g->n_prompt);
-    return !interrupted();
-}
-
 /* The prompt in pieces, so that Ctrl-C is heard; the bits do not depend on the cuts. */
 static bool eval_pieces(generation *g, hearth_error *err)
 {
     progress p;
-    size_t piece = args_uint(g->a, "batch", 256), left = hearth_session_n_ctx(g->session);
-    if (g->n_prompt > left) piece = g->n_prompt; /* refused as a whole */
+    size_t piece = args_uint(g->a, "batch", 256);
+    if (g->n_prompt > hearth_session_n_ctx(g->session)) piece = g->n_prompt; /* refused as a whole */
     progress_init(&p, "prompt", "tokens", 1);
     for (size_t done = 0; done < g->n_prompt; done += piece) {
         size_t n = g->n_prompt - done < piece ? g->n_prompt - done : piece;
         if (hearth_session_eval(g->session, g->prompt + done, n, err) != HEARTH_OK) return false;
-        if (!show_reading(g, &p, done + n)) {
-            g->end = "interrupted";
-            break;
-        }
+        progress_update(&p, done + n, g->n_prompt);
+        if (!interrupted()) continue;
+        g->end = "interrupted";
+        break;
     }
     progress_end(&p);
     return true;
