@@ -36,6 +36,7 @@ need_for_test() {
     need binutils "laws about symbols" has nm
     need pkg-config "builds the example against the installed library" has pkg-config
     need strace "shows that the token loop makes no system calls" has strace
+    need groff-base "reads the manual page as a check" has groff
 }
 
 need_for_test_long() {
