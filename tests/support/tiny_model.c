@@ -64,7 +64,7 @@ void tiny_drop_key(tiny_model *m, const char *key) { key_of(m, key, 0)->gone = t
 static void set_vocabulary(tiny_model *m)
 {
     static const char *const words[] = {"<unk>", "<s>", "</s>", "\xe2\x96\x81", "a", "b", "c", "ab",
-                                        "\xe2\x96\x81""a", "bc", "abc"};
+                                        "\xe2\x96\x81\x61", "bc", "abc"}; /* \x61: an a after the mark of a space */
     gguf_bytes *b = array_of(m, "tokenizer.ggml.tokens", TYPE_TEXT, TINY_VOCAB);
     for (int i = 0; i < TINY_VOCAB; i++) {
         char byte[8];
