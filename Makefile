@@ -19,7 +19,7 @@ help:
 	@echo 'make clean      remove build/'
 
 run: build
-	build/hearth run $(MODEL) -p '$(subst ','\'',$(PROMPT))'
+	build/hearth run $(if $(MODEL),'$(MODEL)') -p '$(subst ','\'',$(PROMPT))'
 
 build:
 	@cmake/install-packages.sh build
@@ -35,7 +35,7 @@ test-long:
 	@JOBS=$(JOBS) tests/suite.sh long
 
 bench: build
-	build/hearth bench $(MODEL)
+	build/hearth bench $(if $(MODEL),'$(MODEL)')
 
 install: build
 	@cmake --build build -j $(JOBS) --target hearth hearth_shared hearth_manual

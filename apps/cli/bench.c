@@ -45,7 +45,7 @@ static bool sample(bench *b, const test *t, double *rate, hearth_error *err)
     if (t->n_prompt) {
         if (hearth_session_eval(b->session, b->tokens, n, err) != HEARTH_OK) return false;
     } else {
-        for (uint64_t i = 0; i < n; i++)
+        for (uint64_t i = 0; i < n && !interrupted(); i++)
             if (hearth_session_eval(b->session, b->tokens + i, 1, err) != HEARTH_OK) return false;
     }
     *rate = (double)n / ((double)(hth_clock_ns() - start) * 1e-9);

@@ -48,6 +48,8 @@ static int run(const args *a)
     size_t n = 0;
     int status = EXIT_OTHER;
     if (!ids_path || !out_path) return usage_error("logits needs --ids FILE and -o FILE");
+    if (same_file(out_path, args_operand(a, 0)) || same_file(out_path, ids_path))
+        return usage_error("-o %s is an input: it would be lost", out_path);
     catch_interrupt();
     if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;
     hearth_model_get_info(model, &info);

@@ -34,6 +34,7 @@ static void set_signals(void)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN}, bus = {.sa_handler = on_bus_error};
     sigaction(SIGPIPE, &ignore, NULL); /* a closed pipe is an error of the write */
+    sigaction(SIGXFSZ, &ignore, NULL); /* and so is a file that may not grow */
     sigaction(SIGBUS, &bus, NULL);
 }
 

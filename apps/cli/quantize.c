@@ -26,6 +26,8 @@ static int run(const args *a)
     const char *type = args_operand(a, 2), *keep = args_text(a, "keep-output", NULL);
     if (!hth_type_by_name(type, &o.type) || !hth_type_find(o.type)->supported)
         return usage_error("quantize to '%s': one of f32, f16, bf16, q8_0, q4_0 is wanted", type);
+    if (same_file(args_operand(a, 0), args_operand(a, 1)))
+        return usage_error("%s is IN and OUT: the original would be lost", args_operand(a, 1));
     o.keep_output = keep && hth_type_by_name(keep, &o.output_type);
     catch_interrupt();
     progress_init(&p, "quantizing", "MB", 1e6);

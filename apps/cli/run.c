@@ -135,7 +135,6 @@ static bool eval_pieces(generation *g, hearth_error *err)
 {
     progress p;
     size_t piece = args_uint(g->a, "batch", 256);
-    if (g->n_prompt > hearth_session_n_ctx(g->session)) piece = g->n_prompt; /* refused as a whole */
     progress_init(&p, "prompt", "tokens", 1);
     for (size_t done = 0; done < g->n_prompt; done += piece) {
         size_t n = g->n_prompt - done < piece ? g->n_prompt - done : piece;
@@ -152,6 +151,8 @@ static bool eval_pieces(generation *g, hearth_error *err)
 static bool eval_prompt(generation *g, hearth_error *err)
 {
     double start = seconds_now();
+    if (g->n_prompt > hearth_session_n_ctx(g->session)) /* says so before anything is shown */
+        return hearth_session_eval(g->session, g->prompt, g->n_prompt, err) == HEARTH_OK;
     for (size_t i = 0; i < g->n_prompt; i++) {
         if (!decode(g, g->prompt[i], err)) return false;
         hearth_sampler_accept(g->sampler, g->prompt[i]);

@@ -156,6 +156,12 @@ fail:
     return NULL;
 }
 
+bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 /* ---- interruption ------------------------------------------------------------------------------ */
 
 static volatile sig_atomic_t stop;
@@ -171,6 +177,7 @@ void catch_interrupt(void)
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
 }
 
 bool interrupted(void) { return stop != 0; }

@@ -44,6 +44,9 @@ void progress_end(progress *p);
 /* The whole of a file, or of stdin for "-" (freed with free). NULL after report. */
 char *read_whole(const char *path, size_t *n);
 
+/* Whether both names lead to one file that exists: writing to one would destroy the other. */
+bool same_file(const char *a, const char *b);
+
 /* ---- interruption ------------------------------------------------------------------------ */
 
 /* From here on the first Ctrl-C only sets a flag; a second one ends the program. */

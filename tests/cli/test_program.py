@@ -541,7 +541,7 @@ def any_bytes_survive_tokenize_and_detokenize():
 
 @case
 def quantize_makes_files_that_run():
-    source = scratch("f16.gguf", tiny_model())
+    source = scratch("source.gguf", tiny_model())
     for kind in ["q8_0", "q4_0", "f16", "bf16", "f32"]:
         out = scratch(kind + ".gguf")
         check(b"tensors" in good("quantize", source, out, kind).stdout, kind)
@@ -552,8 +552,12 @@ def quantize_makes_files_that_run():
     tensors = json.loads(good("inspect", scratch("kept.gguf"), "--json").stdout)["tensors"]
     check([t["type"] for t in tensors if t["name"] == "token_embd.weight"] == ["Q8_0"], tensors)
     bad(1, "quantize starts from F32, F16 or BF16", "quantize", MODEL, scratch("again.gguf"), "q4_0")
-    good("quantize", source, source, "q8_0")  # in place: the old file serves until the new one is whole
-    good("run", source, "-n", "1", "-p", "a")
+    before = open(source, "rb").read()
+    bad(2, "the original would be lost", "quantize", source, source, "q8_0")
+    ids = scratch("own.ids", b"1 2 3")
+    bad(2, "it would be lost", "logits", source, "--ids", ids, "-o", source)
+    bad(2, "it would be lost", "logits", source, "--ids", ids, "-o", ids)
+    check(open(source, "rb").read() == before, "the source is as it was")
 
 
 @case
