@@ -1,6 +1,8 @@
 /* Writing JSON for --json of all verbs. */
 #include "common/json.h"
 
+#include "text/utf8.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -42,25 +44,13 @@ void json_close(json *j, char bracket)
     fputc(bracket, j->out);
 }
 
-/* Length of the well-formed character at p (RFC 3629), 0 when there is none. */
-static size_t character(const unsigned char *p, size_t n)
-{
-    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
-    if (len == 0 || len > n) return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((p[i] & 0xc0) != 0x80) return 0;
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) ||
-        (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return len;
-}
-
 static void write_escaped(FILE *out, const char *text, size_t n)
 {
     fputc('"', out);
     for (size_t i = 0; i < n;) {
         const unsigned char *p = (const unsigned char *)text + i;
-        size_t len = character(p, n - i);
+        uint32_t ignored;
+        size_t len = hth_text_utf8_decode(text + i, n - i, &ignored);
         i += len ? len : 1;
         if (len == 0) fputs("\xef\xbf\xbd", out);
         else if (*p == '"' || *p == '\\') fprintf(out, "\\%c", *p);

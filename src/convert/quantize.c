@@ -37,11 +37,6 @@ typedef struct work {
 
 /* ---- which type ----------------------------------------------------------------------- */
 
-static bool text_is(hth_text t, const char *name)
-{
-    return t.n == strlen(name) && memcmp(t.bytes, name, t.n) == 0;
-}
-
 static bool text_ends(hth_text t, const char *end)
 {
     size_t n = strlen(end);
@@ -52,7 +47,7 @@ static bool text_ends(hth_text t, const char *end)
 static bool is_matrix(const hth_gguf_tensor *t)
 {
     return t->n_dim >= 2 && text_ends(t->name, ".weight") && !text_ends(t->name, "_norm.weight") &&
-           !text_ends(t->name, "ffn_gate_inp.weight") && !text_is(t->name, "position_embd.weight");
+           !text_ends(t->name, "ffn_gate_inp.weight") && !hth_text_is(t->name, "position_embd.weight");
 }
 
 static hearth_status choose_types(work *w, hearth_error *err)
@@ -76,7 +71,7 @@ static hearth_status choose_types(work *w, hearth_error *err)
                 hth_gguf_part_path(w->in, t->i_part), name, (unsigned long long)t->info_at,
                 from ? from->name : "unknown");
         hth_type to =
-            w->options->keep_output && text_is(t->name, head) ? w->options->output_type : w->options->type;
+            w->options->keep_output && hth_text_is(t->name, head) ? w->options->output_type : w->options->type;
         if (t->dim[0] % hth_type_find(to)->n_weight != 0) {
             hth_log(HEARTH_LOG_WARN, "%s: rows of %llu weights do not fit blocks of %s: kept in F16", name,
                     (unsigned long long)t->dim[0], hth_type_find(to)->name);

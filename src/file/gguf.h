@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct hth_gguf hth_gguf;
 
@@ -36,6 +37,11 @@ typedef struct hth_text {
     const char *bytes;
     size_t n;
 } hth_text;
+
+static inline bool hth_text_is(hth_text text, const char *name)
+{
+    return text.n == strlen(name) && memcmp(text.bytes, name, text.n) == 0;
+}
 
 /* One metadata pair. Scalars are in the member of their type; arrays hold
  * n_element values of element_type (of arrays in arrays only the raw bytes and

@@ -1,8 +1,6 @@
 /* The family table, and the names of activations. */
 #include "model/family.h"
 
-#include <string.h>
-
 static const hth_family families[] = {
     {.name = "llama",
      .rope = HTH_ROPE_NEIGHBOURS,
@@ -11,15 +9,10 @@ static const hth_family families[] = {
      .rope_freqs = true},
 };
 
-static bool text_is(hth_text text, const char *name)
-{
-    return text.n == strlen(name) && memcmp(text.bytes, name, text.n) == 0;
-}
-
 const hth_family *hth_family_find(hth_text name)
 {
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (text_is(name, families[i].name)) return &families[i];
+        if (hth_text_is(name, families[i].name)) return &families[i];
     return NULL;
 }
 
@@ -41,7 +34,7 @@ static const struct {
 bool hth_activation_by_name(hth_text name, hth_activation *activation, bool *needs_gate)
 {
     for (size_t i = 0; i < sizeof activation_names / sizeof *activation_names; i++) {
-        if (!text_is(name, activation_names[i].name)) continue;
+        if (!hth_text_is(name, activation_names[i].name)) continue;
         *activation = activation_names[i].activation;
         *needs_gate = activation_names[i].needs_gate;
         return true;

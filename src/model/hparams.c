@@ -189,7 +189,7 @@ static hearth_status read_scaling_type(reader *r, hth_rope *rope)
     rope->scaling = HTH_SCALING_LINEAR;
     if (!found) return HEARTH_OK;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (type.n == strlen(kinds[i].name) && memcmp(type.bytes, kinds[i].name, type.n) == 0) {
+        if (hth_text_is(type, kinds[i].name)) {
             rope->scaling = kinds[i].scaling;
             return HEARTH_OK;
         }
