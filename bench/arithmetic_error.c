@@ -245,14 +245,15 @@ static void run_window(probe *p, size_t i_window, float *logits, int t, int f)
     for (uint32_t i = 0; i < p->m->model->hparams.n_layer; i++) {
         const hth_layer *l = &p->m->model->layers[i];
         hth_run_attention(s, i);
-        hth_run_norm(s, l->ffn_norm);
+        s->k->add(s->x, s->out, N_CTX * p->d_model, s->x);
+        hth_run_norm(s, &l->ffn_norm, s->x, s->normed);
         hth_output both[] = {{.matrix = &l->gate, .y = s->gate}, {.matrix = &l->up, .y = s->up}};
         hth_product(s->k, s->pool, &s->rounding, s->normed, s->n_row, both, 2);
         s->k->activate[p->m->model->hparams.activation](s->gate, s->up, (size_t)s->n_row * p->d_ff,
                                                         s->hidden);
         for (size_t r = 0; r < N_CTX; r++)
             compute(p, t, (form)f, i, s->hidden + r * p->d_ff, s->out + r * p->d_model);
-        hth_run_add_out(s);
+        s->k->add(s->x, s->out, N_CTX * p->d_model, s->x);
     }
     if (hth_run_head(s, keep, &kept, &err) != HEARTH_OK) exit(1);
 }

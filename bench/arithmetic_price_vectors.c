@@ -67,8 +67,14 @@ static double distance(const float *a, const float *b, size_t n)
 static void set_jobs(vector_run *r, const uint16_t *k, const uint16_t *v, size_t n_pos, size_t d)
 {
     for (size_t i = 0; i < N_HEAD; i++)
-        r->job[i] =
-            (hth_attend){q + i * d, k + i * n_pos * d, v + i * n_pos * d, n_pos, d, 0.3f, scratch, y + i * d};
+        r->job[i] = (hth_attend){.q = q + i * d,
+                                 .k = k + i * n_pos * d,
+                                 .v = v + i * n_pos * d,
+                                 .n_pos = n_pos,
+                                 .d_head = d,
+                                 .scale = 0.3f,
+                                 .scratch = scratch,
+                                 .y = y + i * d};
 }
 
 static void attention_table(const price_level *levels, size_t n_round)

@@ -58,8 +58,8 @@ static size_t count_chunks(const hth_model *model, size_t *memory_size)
     for (size_t i = 0; i < model->n_binding; i++) {
         const hth_binding *b = &model->bindings[i];
         if (!b->matrix) continue;
-        n += (b->tensor->size + CHUNK_SIZE - 1) / CHUNK_SIZE;
-        size += (b->tensor->size + 63) & ~(uint64_t)63; /* inside a file: cannot overflow */
+        n += (b->size + CHUNK_SIZE - 1) / CHUNK_SIZE;
+        size += (b->size + 63) & ~(uint64_t)63; /* inside a file: cannot overflow */
     }
     *memory_size = size;
     return n;
@@ -73,12 +73,12 @@ static void fill_chunks(hearth_model *m, chunk *chunks)
         const hth_binding *b = &m->model->bindings[i];
         if (!b->matrix) continue;
         b->matrix->data = at;
-        for (uint64_t from = 0; from < b->tensor->size; from += CHUNK_SIZE) {
-            uint64_t left = b->tensor->size - from;
+        for (uint64_t from = 0; from < b->size; from += CHUNK_SIZE) {
+            uint64_t left = b->size - from;
             size_t size = left < CHUNK_SIZE ? (size_t)left : CHUNK_SIZE;
-            chunks[n++] = (chunk){b->tensor, from, size, at + from};
+            chunks[n++] = (chunk){b->tensor, b->from + from, size, at + from};
         }
-        at += (b->tensor->size + 63) & ~(uint64_t)63;
+        at += (b->size + 63) & ~(uint64_t)63;
     }
 }
 
@@ -109,7 +109,7 @@ static hearth_status map_matrices(hearth_model *m, hearth_error *err)
     if (st != HEARTH_OK) return st;
     for (size_t i = 0; i < m->model->n_binding; i++) {
         const hth_binding *b = &m->model->bindings[i];
-        if (b->matrix) b->matrix->data = hth_gguf_mapped(m->file, b->tensor);
+        if (b->matrix) b->matrix->data = (const uint8_t *)hth_gguf_mapped(m->file, b->tensor) + b->from;
     }
     return HEARTH_OK;
 }
@@ -127,9 +127,8 @@ static hearth_status read_vector(hearth_model *m, const hth_binding *b, hearth_e
     }
     if ((st = hth_gguf_read(m->file, b->tensor, 0, size, raw, err)) != HEARTH_OK) goto done;
     m->kernels.unpack[b->tensor->type](raw, b->n, x);
-    bool divides = b->vector == &m->model->rope_freqs;
     for (size_t i = 0; i < b->n; i++) {
-        if (x[i] - x[i] == 0.0f && !(divides && x[i] == 0.0f)) continue; /* finite */
+        if (x[i] - x[i] == 0.0f && !(b->divides && x[i] == 0.0f)) continue; /* finite */
         char name[80];
         st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' at %llu: weight %zu is %g",
                       hth_gguf_part_path(m->file, b->tensor->i_part),

@@ -68,12 +68,17 @@ void hearth_model_close(hearth_model *m)
     hth_free(m);
 }
 
-/* Weights that one generated token reads: all but the embedding table, of which
- * it reads a row, unless the head is tied to it. */
+/* Bytes of a table of which a token reads one row. */
+static uint64_t unread_rows(const hth_matrix *table)
+{
+    return table->n_row > 0 ? (uint64_t)table->row_size * (table->n_row - 1) : 0;
+}
+
+/* Weights that one generated token reads: all but the other rows of the tables; the
+ * head reads a table to which it is tied whole. */
 static uint64_t token_bytes(const hth_model *m)
 {
-    uint64_t embedding = m->token_embd.row_size * m->token_embd.n_row;
-    return m->tied ? m->weight_size : m->weight_size - embedding + m->token_embd.row_size;
+    return m->weight_size - unread_rows(&m->position_embd) - (m->tied ? 0 : unread_rows(&m->token_embd));
 }
 
 void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
@@ -99,7 +104,7 @@ void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
                                 .weight_bytes = m->model->weight_size,
                                 .token_bytes = token_bytes(m->model)};
     for (size_t i = 0; i < m->model->n_binding; i++) {
-        const hth_gguf_tensor *t = m->model->bindings[i].tensor;
-        info->n_parameter += t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3];
+        const hth_binding *b = &m->model->bindings[i];
+        info->n_parameter += b->matrix ? (uint64_t)b->matrix->n_row * b->matrix->n_col : b->n;
     }
 }

@@ -18,7 +18,7 @@ struct hearth_batch {
     struct entry {
         hearth_session *session;
         uint32_t n_token;
-    } * entries;   /* [n_row_max] */
+    } * entries; /* [n_row_max] */
 };
 
 struct hearth_session {
@@ -162,6 +162,16 @@ static uint32_t context_of(const hearth_model *model, const hearth_session_optio
     return o->n_ctx ? o->n_ctx : trained < DEFAULT_MAX_CONTEXT ? trained : DEFAULT_MAX_CONTEXT;
 }
 
+/* Learned positions end somewhere. */
+static hearth_status check_context(const hearth_model *model, uint32_t n_ctx, hearth_error *err)
+{
+    uint32_t n_position = model->model->hparams.n_position;
+    if (n_position == 0 || n_ctx <= n_position) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                    "a context of %u positions: %s has learned %u; ask for less with -c", n_ctx,
+                    hth_gguf_path(model->file), n_position);
+}
+
 uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_options *options)
 {
     hearth_session_options o = options ? *options : hearth_session_defaults();
@@ -182,7 +192,8 @@ hearth_status hearth_session_open(const hearth_model *model, const hearth_sessio
     if (!s) return hth_fail_memory(err, sizeof *s, "a session");
     s->model = model;
     uint32_t n_ctx = context_of(model, &o), n_row = o.n_batch < n_ctx ? o.n_batch : n_ctx;
-    hearth_status st = hth_kv_open(&s->kv, model->model, o.kv, n_ctx, err);
+    hearth_status st = check_context(model, n_ctx, err);
+    if (st == HEARTH_OK) st = hth_kv_open(&s->kv, model->model, o.kv, n_ctx, err);
     if (st != HEARTH_OK) goto fail;
     s->logits = hth_alloc(model->model->hparams.n_vocab, sizeof *s->logits);
     s->n_live = hth_alloc(model->model->hparams.n_layer, sizeof *s->n_live);
@@ -246,7 +257,8 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
     for (; st == HEARTH_OK && sink.first < n; sink.first += n_row) {
         n_row = n - sink.first < b->n_row_max ? (uint32_t)(n - sink.first) : b->n_row_max;
         for (uint32_t i = 0; i < n_row; i++)
-            b->rows[i] = (hth_row){&s->kv, tokens[sink.first + i], s->position + i, fn || sink.first + i + 1 == n};
+            b->rows[i] =
+                (hth_row){&s->kv, tokens[sink.first + i], s->position + i, fn || sink.first + i + 1 == n};
         st = hth_step_run(b->step, b->rows, n_row, take_token, &sink, err);
         s->position += n_row;
     }
@@ -262,8 +274,8 @@ hearth_status hearth_session_eval(hearth_session *s, const int32_t *tokens, size
     return eval_tokens(s, tokens, n, NULL, NULL, err);
 }
 
-hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens, size_t n, hearth_logits_fn *fn,
-                                       void *user, hearth_error *err)
+hearth_status hearth_session_eval_each(hearth_session *s, const int32_t *tokens, size_t n,
+                                       hearth_logits_fn *fn, void *user, hearth_error *err)
 {
     return eval_tokens(s, tokens, n, fn, user, err);
 }

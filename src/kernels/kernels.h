@@ -67,6 +67,9 @@ typedef void hth_softmax_fn(float *x, size_t n);
 
 /* Elementwise. y may be an input. */
 typedef void hth_add_fn(const float *a, const float *b, size_t n, float *y);
+typedef void hth_scale_fn(const float *x, float factor, size_t n, float *y);
+/* y = cap tanh(x / cap), with inverse = 1 / cap rounded. */
+typedef void hth_soft_cap_fn(const float *x, float cap, float inverse, size_t n, float *y);
 typedef void hth_to_f16_fn(const float *x, size_t n, uint16_t *h);
 
 /* What a neuron sends on: f(gate) * up, or f(up) where up stands alone (gate NULL). */
@@ -80,14 +83,15 @@ typedef enum hth_activation {
 } hth_activation;
 typedef void hth_activate_fn(const float *gate, const float *up, size_t n, float *h);
 
-/* One query head over the first n_pos positions of one KV head (arithmetic.md 5).
- * k and v hold positions d_head values apart, F16 or F32 by the function used.
- * scratch holds d_head floats. */
+/* One query head over positions first to n_pos - 1 of one KV head (arithmetic.md 5).
+ * k and v begin at position 0 and hold positions d_head values apart, F16 or F32 by
+ * the function used. scratch holds d_head floats. */
 typedef struct hth_attend {
     const float *q;
     const void *k, *v;
-    size_t n_pos, d_head;
-    float scale; /* of the scores */
+    size_t first, n_pos, d_head; /* first below n_pos */
+    float scale;                 /* of the scores */
+    float cap, inverse_cap;      /* soft cap of the scaled scores; 0: none */
     float *scratch;
     float *y; /* [d_head] */
 } hth_attend;
@@ -113,6 +117,8 @@ typedef struct hth_kernels {
     hth_rope_fn *rope_neighbours, *rope_halves;
     hth_softmax_fn *softmax;
     hth_add_fn *add;
+    hth_scale_fn *scale;
+    hth_soft_cap_fn *soft_cap;
     hth_to_f16_fn *to_f16;
     hth_activate_fn *activate[HTH_N_ACTIVATION];
     hth_attend_fn *attend_f16, *attend_f32;

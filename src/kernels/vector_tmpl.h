@@ -100,6 +100,13 @@ static void add(const float *a, const float *b, size_t n, float *y)
     for (; i < n; i++) y[i] = a[i] + b[i];
 }
 
+static void scale(const float *x, float factor, size_t n, float *y)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) v8_store(y + i, v8_load(x + i) * v8_set(factor));
+    for (; i < n; i++) y[i] = x[i] * factor;
+}
+
 static void to_f16(const float *x, size_t n, uint16_t *h)
 {
     size_t i = 0;
@@ -125,6 +132,13 @@ DEFINE_MAP(map_exp, v8_exp)
 DEFINE_MAP(map_tanh, v8_tanh)
 DEFINE_MAP(map_rcp, v8_rcp)
 DEFINE_MAP(map_rsqrt, v8_rsqrt)
+
+static void soft_cap(const float *x, float cap, float inverse, size_t n, float *y)
+{
+    scale(x, inverse, n, y);
+    map_tanh(y, n, y);
+    scale(y, cap, n, y);
+}
 
 static void softmax(float *x, size_t n)
 {
@@ -183,9 +197,9 @@ HTH_INLINE hth_v8 load_half_part(const uint16_t *p, size_t n)
 /* Merges one split (largest score, sum of weights, weighted values) into the
  * running total; the first split is taken as it is. */
 static void merge_split(float *max, float *sum, float *y, float m, float l, const float *values, size_t d,
-                        size_t first)
+                        bool is_first)
 {
-    if (first) {
+    if (is_first) {
         *max = m, *sum = l;
         memcpy(y, values, d * sizeof *y);
         return;
@@ -238,16 +252,21 @@ static void merge_split(float *max, float *sum, float *y, float m, float l, cons
     {                                                                                            \
         size_t d = job->d_head;                                                                  \
         float weight[HTH_ATTEND_SPLIT], max = 0.0f, sum = 0.0f;                                  \
-        for (size_t first = 0; first < job->n_pos; first += HTH_ATTEND_SPLIT) {                  \
-            size_t left = job->n_pos - first, n = left < HTH_ATTEND_SPLIT ? left : HTH_ATTEND_SPLIT; \
+        size_t end;                                                                              \
+        for (size_t first = job->first; first < job->n_pos; first = end) {                       \
+            end = (first / HTH_ATTEND_SPLIT + 1) * HTH_ATTEND_SPLIT;                             \
+            if (end > job->n_pos) end = job->n_pos;                                              \
+            size_t n = end - first;                                                              \
             const ELEMENT *k = (const ELEMENT *)job->k + first * d;                              \
             const ELEMENT *v = (const ELEMENT *)job->v + first * d;                              \
             for (size_t j = 0; j < n; j++) weight[j] = NAME##_score(job->q, k + j * d, d) * job->scale; \
+            if (job->cap != 0.0f) soft_cap(weight, job->cap, job->inverse_cap, n, weight);       \
             float m = largest(weight, n);                                                        \
             for (size_t j = 0; j < n; j++) weight[j] -= m;                                       \
             map_exp(weight, n, weight);                                                          \
             NAME##_values(weight, v, n, d, job->scratch);                                        \
-            merge_split(&max, &sum, job->y, m, sum_of(weight, n), job->scratch, d, first == 0);  \
+            merge_split(&max, &sum, job->y, m, sum_of(weight, n), job->scratch, d,            \
+                        first == job->first);                                                    \
         }                                                                                        \
         float r = one_rcp(sum);                                                                  \
         for (size_t i = 0; i < d; i++) job->y[i] *= r;                                           \
@@ -302,6 +321,8 @@ void HTH_PASTE(hth_kernels_vector_, LEVEL)(hth_kernels *k)
     k->rope_halves = rope_halves;
     k->softmax = softmax;
     k->add = add;
+    k->scale = scale;
+    k->soft_cap = soft_cap;
     k->to_f16 = to_f16;
     k->activate[HTH_ACTIVATION_SILU] = activate_silu;
     k->activate[HTH_ACTIVATION_GELU] = activate_gelu;

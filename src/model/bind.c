@@ -10,8 +10,9 @@
 
 enum {
     MAX_VOCAB = 4194304,
-    TENSORS_PER_LAYER = 16,
-    TENSORS_BESIDES = 4,
+    MAX_POSITION = 16777216,
+    BINDINGS_PER_LAYER = 24,
+    BINDINGS_BESIDES = 8,
 };
 
 typedef struct binder {
@@ -40,8 +41,10 @@ static hearth_status missing(binder *b)
 
 static void remember(binder *b, hth_binding binding)
 {
-    b->model->bindings[b->model->n_binding++] = binding;
-    b->model->weight_size += binding.tensor->size;
+    hth_model *m = b->model;
+    m->bindings[m->n_binding++] = binding;
+    m->weight_size += binding.size;
+    if (binding.from == 0) m->n_tensor++; /* parts are bound from the first on */
 }
 
 static hearth_status check_type(binder *b, const hth_gguf_tensor *t)
@@ -65,23 +68,42 @@ static hearth_status wrong_shape(binder *b, const hth_gguf_tensor *t, uint64_t n
                     (unsigned long long)n_row);
 }
 
-/* A matrix of n_row rows of n_col weights. */
-static hearth_status bind_matrix(binder *b, const hth_gguf_tensor *t, size_t n_row, size_t n_col,
-                                 hth_matrix *m)
+/* Several matrices of n_col columns whose rows follow one another in one tensor. */
+typedef struct part {
+    size_t n_row;
+    hth_matrix *matrix;
+} part;
+
+static hearth_status bind_parts(binder *b, const hth_gguf_tensor *t, size_t n_col, const part *parts,
+                                size_t n_part)
 {
     if (!t) return missing(b);
     hearth_status st = check_type(b, t);
     if (st != HEARTH_OK) return st;
+    uint64_t n_row = 0, at = 0;
+    for (size_t i = 0; i < n_part; i++) n_row += parts[i].n_row;
     if (t->dim[0] != n_col || t->dim[1] != n_row || t->dim[2] != 1 || t->dim[3] != 1)
         return wrong_shape(b, t, n_col, n_row);
-    *m = (hth_matrix){
-        .type = t->type, .n_row = n_row, .n_col = n_col, .row_size = hth_type_row_size(t->type, n_col)};
-    remember(b, (hth_binding){.tensor = t, .matrix = m});
+    size_t row_size = hth_type_row_size(t->type, n_col);
+    for (size_t i = 0; i < n_part; i++) {
+        uint64_t size = row_size * parts[i].n_row; /* inside the tensor: cannot overflow */
+        *parts[i].matrix =
+            (hth_matrix){.type = t->type, .n_row = parts[i].n_row, .n_col = n_col, .row_size = row_size};
+        remember(b, (hth_binding){.tensor = t, .matrix = parts[i].matrix, .from = at, .size = size});
+        at += size;
+    }
     return HEARTH_OK;
 }
 
+/* A matrix of n_row rows of n_col weights. */
+static hearth_status bind_matrix(binder *b, const hth_gguf_tensor *t, size_t n_row, size_t n_col,
+                                 hth_matrix *m)
+{
+    return bind_parts(b, t, n_col, &(part){n_row, m}, 1);
+}
+
 /* A vector of n floats, in any float type. */
-static hearth_status bind_vector(binder *b, const hth_gguf_tensor *t, size_t n, const float **vector)
+static hearth_status check_vector(binder *b, const hth_gguf_tensor *t, size_t n)
 {
     if (!t) return missing(b);
     hearth_status st = check_type(b, t);
@@ -92,14 +114,54 @@ static hearth_status bind_vector(binder *b, const hth_gguf_tensor *t, size_t n, 
             "%s: tensor '%s' (info at byte %llu) has type %s; norms and biases are F32, F16 or BF16",
             hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at,
             hth_type_find(t->type)->name);
-    if (t->dim[0] != n || t->dim[1] != 1 || t->dim[2] != 1 || t->dim[3] != 1) return wrong_shape(b, t, n, 1);
-    remember(b, (hth_binding){.tensor = t, .vector = vector, .n = n});
-    return HEARTH_OK;
+    return t->dim[0] != n || t->dim[1] != 1 || t->dim[2] != 1 || t->dim[3] != 1 ? wrong_shape(b, t, n, 1)
+                                                                                : HEARTH_OK;
 }
 
-static hearth_status bind_optional_vector(binder *b, const hth_gguf_tensor *t, size_t n, const float **vector)
+static hearth_status bind_vector(binder *b, const hth_gguf_tensor *t, size_t n, const float **vector)
 {
-    return t ? bind_vector(b, t, n, vector) : HEARTH_OK;
+    hearth_status st = check_vector(b, t, n);
+    if (st == HEARTH_OK) remember(b, (hth_binding){.tensor = t, .vector = vector, .n = n, .size = t->size});
+    return st;
+}
+
+static hearth_status bind_divisors(binder *b, const hth_gguf_tensor *t, const float **vector)
+{
+    size_t n = b->model->hparams.rope.n_rot / 2;
+    hearth_status st = check_vector(b, t, n);
+    if (st == HEARTH_OK)
+        remember(b, (hth_binding){.tensor = t, .vector = vector, .n = n, .size = t->size, .divides = true});
+    return st;
+}
+
+/* A bias of matrix `name` of a layer, which the family may need. */
+static hearth_status bind_bias(binder *b, uint32_t i_layer, const char *name, bool needed, size_t n,
+                               const float **vector)
+{
+    char full[48];
+    snprintf(full, sizeof full, "%s.bias", name);
+    const hth_gguf_tensor *t = find_in_layer(b, i_layer, full);
+    return t || needed ? bind_vector(b, t, n, vector) : HEARTH_OK;
+}
+
+/* A norm of a layer by its name, of n values. */
+static hearth_status bind_norm(binder *b, uint32_t i_layer, const char *name, size_t n, hth_norm *norm)
+{
+    char weight[48];
+    snprintf(weight, sizeof weight, "%s.weight", name);
+    hearth_status st = bind_vector(b, find_in_layer(b, i_layer, weight), n, &norm->weight);
+    if (st != HEARTH_OK || b->model->hparams.family->norm != HTH_NORM_LAYER) return st;
+    return bind_bias(b, i_layer, name, true, n, &norm->bias);
+}
+
+/* A matrix of a layer and its bias. */
+static hearth_status bind_linear(binder *b, uint32_t i_layer, const char *name, bool needs_bias, size_t n_row,
+                                 size_t n_col, hth_matrix *m, const float **bias)
+{
+    char weight[48];
+    snprintf(weight, sizeof weight, "%s.weight", name);
+    hearth_status st = bind_matrix(b, find_in_layer(b, i_layer, weight), n_row, n_col, m);
+    return st != HEARTH_OK ? st : bind_bias(b, i_layer, name, needs_bias, n_row, bias);
 }
 
 /* ---- the parts of a model ------------------------------------------------------ */
@@ -129,37 +191,92 @@ static hearth_status bind_embedding(binder *b)
     return HEARTH_OK;
 }
 
+/* A row for each position, the first ones unused; they bound the context. */
+static hearth_status bind_positions(binder *b)
+{
+    hth_model *m = b->model;
+    hth_hparams *h = &m->hparams;
+    uint32_t offset = h->family->position_offset;
+    if (offset == 0) return HEARTH_OK;
+    const hth_gguf_tensor *t = find(b, "position_embd.weight");
+    if (!t) return missing(b);
+    if (t->dim[1] <= offset || t->dim[1] > MAX_POSITION)
+        return wrong_shape(b, t, h->d_model, h->n_ctx_train + (uint64_t)offset);
+    h->n_position = (uint32_t)t->dim[1] - offset;
+    if (h->n_ctx_train > h->n_position) h->n_ctx_train = h->n_position;
+    return bind_matrix(b, t, t->dim[1], h->d_model, &m->position_embd);
+}
+
+/* What the angles of the rotation are divided by. */
+static hearth_status bind_rope_factors(binder *b)
+{
+    hth_model *m = b->model;
+    const hth_hparams *h = &m->hparams;
+    if (h->family->factors == HTH_FACTORS_BY_CONTEXT) {
+        if (h->rope.scaling != HTH_SCALING_LONGROPE && !find(b, "rope_factors_long.weight") &&
+            !find(b, "rope_factors_short.weight"))
+            return HEARTH_OK;
+        hearth_status st = bind_divisors(b, find(b, "rope_factors_short.weight"), &m->rope_factors);
+        if (st != HEARTH_OK) return st;
+        return bind_divisors(b, find(b, "rope_factors_long.weight"), &m->rope_factors_long);
+    }
+    const hth_gguf_tensor *t = find(b, "rope_freqs.weight");
+    return t && h->family->factors == HTH_FACTORS_ONE ? bind_divisors(b, t, &m->rope_factors) : HEARTH_OK;
+}
+
 static hearth_status bind_head(binder *b)
 {
     hth_model *m = b->model;
-    hearth_status st = bind_vector(b, find(b, "output_norm.weight"), m->hparams.d_model, &m->output_norm);
+    size_t d_model = m->hparams.d_model;
+    hearth_status st = bind_vector(b, find(b, "output_norm.weight"), d_model, &m->output_norm.weight);
+    if (st == HEARTH_OK && m->hparams.family->norm == HTH_NORM_LAYER)
+        st = bind_vector(b, find(b, "output_norm.bias"), d_model, &m->output_norm.bias);
     if (st != HEARTH_OK) return st;
-    if (m->hparams.family->rope_freqs) {
-        st = bind_optional_vector(b, find(b, "rope_freqs.weight"), m->hparams.rope.n_rot / 2, &m->rope_freqs);
-        if (st != HEARTH_OK) return st;
-    }
     const hth_gguf_tensor *t = find(b, "output.weight");
     m->tied = t == NULL;
-    return m->tied ? HEARTH_OK : bind_matrix(b, t, m->hparams.n_vocab, m->hparams.d_model, &m->output);
+    return m->tied ? HEARTH_OK : bind_matrix(b, t, m->hparams.n_vocab, d_model, &m->output);
+}
+
+/* Queries, keys and values, in three tensors or in one. */
+static hearth_status bind_qkv(binder *b, uint32_t i, hth_layer *l)
+{
+    const hth_hparams *h = &b->model->hparams;
+    size_t d = h->d_model, n_q = (size_t)l->n_head * h->d_head, n_kv = (size_t)l->n_head_kv * h->d_head;
+    bool biased = h->family->biases != HTH_BIAS_OPTIONAL;
+    if (h->family->fused & HTH_FUSED_QKV && !find_in_layer(b, i, "attn_q.weight")) {
+        const part parts[] = {{n_q, &l->q}, {n_kv, &l->k}, {n_kv, &l->v}};
+        return bind_parts(b, find_in_layer(b, i, "attn_qkv.weight"), d, parts, 3);
+    }
+    hearth_status st;
+    if ((st = bind_linear(b, i, "attn_q", biased, n_q, d, &l->q, &l->q_bias)) != HEARTH_OK ||
+        (st = bind_linear(b, i, "attn_k", biased, n_kv, d, &l->k, &l->k_bias)) != HEARTH_OK)
+        return st;
+    return bind_linear(b, i, "attn_v", biased, n_kv, d, &l->v, &l->v_bias);
+}
+
+/* Side by side, attention and FFN share one norm unless attention has its own. */
+static hearth_status bind_attention_norm(binder *b, uint32_t i, hth_layer *l)
+{
+    const hth_hparams *h = &b->model->hparams;
+    if (!h->family->parallel) return bind_norm(b, i, "attn_norm", h->d_model, &l->attn_norm);
+    hearth_status st = bind_norm(b, i, "attn_norm", h->d_model, &l->ffn_norm);
+    if (st != HEARTH_OK || !find_in_layer(b, i, "attn_norm_2.weight")) return st;
+    return bind_norm(b, i, "attn_norm_2", h->d_model, &l->attn_norm);
 }
 
 static hearth_status bind_attention(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
-    size_t n_q = (size_t)l->n_head * h->d_head, n_kv = (size_t)l->n_head_kv * h->d_head;
+    size_t n_q = (size_t)l->n_head * h->d_head;
     hearth_status st;
-    if ((st = bind_vector(b, find_in_layer(b, i, "attn_norm.weight"), h->d_model, &l->attn_norm)) !=
-            HEARTH_OK ||
-        (st = bind_matrix(b, find_in_layer(b, i, "attn_q.weight"), n_q, h->d_model, &l->q)) != HEARTH_OK ||
-        (st = bind_matrix(b, find_in_layer(b, i, "attn_k.weight"), n_kv, h->d_model, &l->k)) != HEARTH_OK ||
-        (st = bind_matrix(b, find_in_layer(b, i, "attn_v.weight"), n_kv, h->d_model, &l->v)) != HEARTH_OK ||
-        (st = bind_matrix(b, find_in_layer(b, i, "attn_output.weight"), h->d_model, n_q, &l->o)) !=
-            HEARTH_OK ||
-        (st = bind_optional_vector(b, find_in_layer(b, i, "attn_q.bias"), n_q, &l->q_bias)) != HEARTH_OK ||
-        (st = bind_optional_vector(b, find_in_layer(b, i, "attn_k.bias"), n_kv, &l->k_bias)) != HEARTH_OK ||
-        (st = bind_optional_vector(b, find_in_layer(b, i, "attn_v.bias"), n_kv, &l->v_bias)) != HEARTH_OK)
+    if ((st = bind_attention_norm(b, i, l)) != HEARTH_OK || (st = bind_qkv(b, i, l)) != HEARTH_OK) return st;
+    if (h->family->qk_norm && ((st = bind_norm(b, i, "attn_q_norm", h->d_head, &l->q_norm)) != HEARTH_OK ||
+                               (st = bind_norm(b, i, "attn_k_norm", h->d_head, &l->k_norm)) != HEARTH_OK))
         return st;
-    return bind_optional_vector(b, find_in_layer(b, i, "attn_output.bias"), h->d_model, &l->o_bias);
+    bool biased = h->family->biases == HTH_BIAS_ALL;
+    st = bind_linear(b, i, "attn_output", biased, h->d_model, n_q, &l->o, &l->o_bias);
+    if (st != HEARTH_OK || !h->family->post_norms) return st;
+    return bind_norm(b, i, "post_attention_norm", h->d_model, &l->attn_post_norm);
 }
 
 static hearth_status cut_clusters(binder *b, uint32_t i_layer, hth_layer *l)
@@ -196,32 +313,37 @@ static hearth_status bind_gate(binder *b, uint32_t i, hth_layer *l)
         find_in_layer(b, 0, "ffn_gate.weight");
         return missing(b);
     }
-    if (t) return bind_matrix(b, t, l->d_ff, h->d_model, &l->gate);
+    if (t) return bind_linear(b, i, "ffn_gate", false, l->d_ff, h->d_model, &l->gate, &l->gate_bias);
     return h->needs_gate || (i > 0 && first_has) ? missing(b) : HEARTH_OK;
+}
+
+/* Gate and up, in two tensors or in one. */
+static hearth_status bind_gate_up(binder *b, uint32_t i, hth_layer *l)
+{
+    const hth_hparams *h = &b->model->hparams;
+    if (h->family->fused & HTH_FUSED_GATE_UP && !find_in_layer(b, i, "ffn_gate.weight")) {
+        const part parts[] = {{l->d_ff, &l->gate}, {l->d_ff, &l->up}};
+        return bind_parts(b, find_in_layer(b, i, "ffn_up.weight"), h->d_model, parts, 2);
+    }
+    hearth_status st = bind_gate(b, i, l);
+    bool biased = h->family->biases == HTH_BIAS_ALL;
+    return st != HEARTH_OK ? st
+                           : bind_linear(b, i, "ffn_up", biased, l->d_ff, h->d_model, &l->up, &l->up_bias);
 }
 
 static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
+    bool biased = h->family->biases == HTH_BIAS_ALL;
     hearth_status st;
     if ((st = refuse_router(b, i)) != HEARTH_OK) return st;
-    if ((st = bind_vector(b, find_in_layer(b, i, "ffn_norm.weight"), h->d_model, &l->ffn_norm)) != HEARTH_OK)
+    if (!h->family->parallel && (st = bind_norm(b, i, "ffn_norm", h->d_model, &l->ffn_norm)) != HEARTH_OK)
         return st;
-    if ((st = bind_gate(b, i, l)) != HEARTH_OK) return st;
-    if ((st = bind_matrix(b, find_in_layer(b, i, "ffn_up.weight"), l->d_ff, h->d_model, &l->up)) !=
-            HEARTH_OK ||
-        (st = bind_matrix(b, find_in_layer(b, i, "ffn_down.weight"), h->d_model, l->d_ff, &l->down)) !=
-            HEARTH_OK ||
-        (st = bind_optional_vector(b, find_in_layer(b, i, "ffn_up.bias"), l->d_ff, &l->up_bias)) !=
-            HEARTH_OK ||
-        (st = bind_optional_vector(b, find_in_layer(b, i, "ffn_down.bias"), h->d_model, &l->down_bias)) !=
-            HEARTH_OK)
-        return st;
-    if (l->gate.n_row > 0) {
-        st = bind_optional_vector(b, find_in_layer(b, i, "ffn_gate.bias"), l->d_ff, &l->gate_bias);
-        if (st != HEARTH_OK) return st;
-    }
-    return cut_clusters(b, i, l);
+    if ((st = bind_gate_up(b, i, l)) != HEARTH_OK) return st;
+    st = bind_linear(b, i, "ffn_down", biased, h->d_model, l->d_ff, &l->down, &l->down_bias);
+    if (st == HEARTH_OK && h->family->post_norms)
+        st = bind_norm(b, i, "post_ffw_norm", h->d_model, &l->ffn_post_norm);
+    return st != HEARTH_OK ? st : cut_clusters(b, i, l);
 }
 
 /* ---- the whole ------------------------------------------------------------------ */
@@ -229,7 +351,7 @@ static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
 static hearth_status allocate(binder *b)
 {
     hth_model *m = b->model;
-    size_t n = (size_t)m->hparams.n_layer * TENSORS_PER_LAYER + TENSORS_BESIDES;
+    size_t n = (size_t)m->hparams.n_layer * BINDINGS_PER_LAYER + BINDINGS_BESIDES;
     m->layers = hth_arena_alloc(&m->arena, m->hparams.n_layer, sizeof *m->layers, 64);
     m->bindings = hth_arena_alloc(&m->arena, n, sizeof *m->bindings, 16);
     if (m->layers && m->bindings) return HEARTH_OK;
@@ -250,7 +372,7 @@ static hearth_status check_block_count(binder *b)
 
 static void warn_of_unused(const hth_model *m)
 {
-    size_t unused = hth_gguf_n_tensor(m->file) - m->n_binding;
+    size_t unused = hth_gguf_n_tensor(m->file) - m->n_tensor;
     if (unused > 0)
         hth_log(HEARTH_LOG_WARN, "%s: %zu of %zu tensors are not used by architecture %s",
                 hth_gguf_path(m->file), unused, hth_gguf_n_tensor(m->file), m->hparams.family->name);
@@ -263,9 +385,12 @@ static hearth_status bind_all(binder *b, const hth_layer_sizes *sizes)
     if ((st = allocate(b)) != HEARTH_OK) return st;
     if ((st = check_block_count(b)) != HEARTH_OK) return st;
     if ((st = bind_embedding(b)) != HEARTH_OK) return st;
+    if ((st = bind_positions(b)) != HEARTH_OK) return st;
+    if ((st = bind_rope_factors(b)) != HEARTH_OK) return st;
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         hth_layer *l = &m->layers[i];
-        l->n_head = sizes[i].n_head, l->n_head_kv = sizes[i].n_head_kv, l->d_ff = sizes[i].d_ff;
+        l->n_head = sizes[i].n_head, l->n_head_kv = sizes[i].n_head_kv;
+        l->d_ff = sizes[i].d_ff, l->window = sizes[i].window;
         if ((st = bind_attention(b, i, l)) != HEARTH_OK) return st;
         if ((st = bind_ffn(b, i, l)) != HEARTH_OK) return st;
     }

@@ -1,22 +1,91 @@
-/* The family table, and the names of activations. */
+/* The family table, and the names of activations. The conventions are those of
+ * the models' publishers as their GGUF converters write them. */
 #include "model/family.h"
+
+#include <stdio.h>
 
 static const hth_family families[] = {
     {.name = "llama",
      .rope = HTH_ROPE_NEIGHBOURS,
+     .factors = HTH_FACTORS_ONE,
      .activation = HTH_ACTIVATION_SILU,
-     .gated = true,
-     .rope_freqs = true},
+     .gated = true},
+    {.name = "bamboo",
+     .rope = HTH_ROPE_NEIGHBOURS,
+     .factors = HTH_FACTORS_ONE,
+     .activation = HTH_ACTIVATION_DRELU,
+     .gated = true},
+    {.name = "qwen2",
+     .rope = HTH_ROPE_HALVES,
+     .biases = HTH_BIAS_QKV,
+     .activation = HTH_ACTIVATION_SILU,
+     .gated = true},
+    {.name = "qwen3",
+     .rope = HTH_ROPE_HALVES,
+     .qk_norm = true,
+     .activation = HTH_ACTIVATION_SILU,
+     .gated = true},
+    /* The 27B models divide by another root; no key says so, only their depth. */
+    {.name = "gemma2",
+     .rope = HTH_ROPE_HALVES,
+     .post_norms = true,
+     .scaled_embedding = true,
+     .window = {.possible = true, .size = 4096, .period = 2},
+     .caps = true,
+     .score_cap = 50.0,
+     .logit_cap = 30.0,
+     .wide_scale_layers = 46,
+     .activation = HTH_ACTIVATION_GELU,
+     .gated = true},
+    {.name = "gemma3",
+     .rope = HTH_ROPE_HALVES,
+     .qk_norm = true,
+     .post_norms = true,
+     .scaled_embedding = true,
+     .window = {.possible = true, .period = 6},
+     .window_rope_base = 10000.0,
+     .caps = true,
+     .wide_scale_layers = 62,
+     .activation = HTH_ACTIVATION_GELU,
+     .gated = true},
+    {.name = "phi3",
+     .rope = HTH_ROPE_HALVES,
+     .factors = HTH_FACTORS_BY_CONTEXT,
+     .fused = HTH_FUSED_QKV | HTH_FUSED_GATE_UP,
+     .window = {.possible = true},
+     .activation = HTH_ACTIVATION_SILU,
+     .gated = true},
+    {.name = "falcon",
+     .rope = HTH_ROPE_HALVES,
+     .norm = HTH_NORM_LAYER,
+     .fused = HTH_FUSED_QKV,
+     .parallel = true,
+     .activation = HTH_ACTIVATION_GELU},
+    {.name = "opt",
+     .rope = HTH_ROPE_NONE,
+     .norm = HTH_NORM_LAYER,
+     .norm_eps = 1e-5,
+     .biases = HTH_BIAS_ALL,
+     .position_offset = 2,
+     .activation = HTH_ACTIVATION_RELU},
 };
+enum { N_FAMILY = sizeof families / sizeof *families };
 
 const hth_family *hth_family_find(hth_text name)
 {
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+    for (size_t i = 0; i < N_FAMILY; i++)
         if (hth_text_is(name, families[i].name)) return &families[i];
     return NULL;
 }
 
-const char *hth_family_list(void) { return "llama"; }
+const char *hth_family_list(char *list, size_t size)
+{
+    size_t n = 0;
+    list[0] = '\0';
+    for (size_t i = 0; i < N_FAMILY && n < size; i++)
+        n += (size_t)snprintf(list + n, size - n, "%s%s", i ? ", " : "", families[i].name);
+    return list;
+}
 
 /* Some names are those of gated forms and ask for a gate tensor; with the others the
  * tensors decide. */

@@ -9,21 +9,66 @@
 typedef enum hth_rope_kind {
     HTH_ROPE_NEIGHBOURS, /* pairs (2i, 2i + 1) */
     HTH_ROPE_HALVES,     /* pairs (i, i + n_rot / 2) */
+    HTH_ROPE_NONE,       /* positions are learned, or there are none */
 } hth_rope_kind;
+
+/* Tables of angles' divisors that a file may carry, by the name of their tensor. */
+typedef enum hth_rope_factors {
+    HTH_FACTORS_NONE,
+    HTH_FACTORS_ONE,        /* rope_freqs.weight */
+    HTH_FACTORS_BY_CONTEXT, /* rope_factors_short.weight, and _long beyond the original context */
+} hth_rope_factors;
+
+typedef enum hth_norm_kind {
+    HTH_NORM_RMS,
+    HTH_NORM_LAYER, /* mean taken off; its bias is required */
+} hth_norm_kind;
+
+/* Which biases of matrices a file must hold; the others are taken where they are. */
+typedef enum hth_bias_rule { HTH_BIAS_OPTIONAL, HTH_BIAS_QKV, HTH_BIAS_ALL } hth_bias_rule;
+
+/* A matrix that files of the family store in one piece. */
+typedef enum hth_fused {
+    HTH_FUSED_NONE = 0,
+    HTH_FUSED_QKV = 1,     /* attn_qkv: rows of q, then k, then v */
+    HTH_FUSED_GATE_UP = 2, /* ffn_up: rows of the gate, then of up */
+} hth_fused;
+
+/* Layers that see the last positions only. Layer i slides where period is 0 or
+ * i mod period < period - 1; a file may state size and period, or a flag per layer. */
+typedef struct hth_window_rule {
+    bool possible;
+    uint32_t size; /* where the file states none; 0: then no layer slides */
+    uint32_t period;
+} hth_window_rule;
 
 typedef struct hth_family {
     const char *name; /* value of general.architecture, prefix of its keys */
     hth_rope_kind rope;
+    hth_rope_factors factors;
+    hth_norm_kind norm;
+    hth_bias_rule biases;
+    unsigned fused;            /* of hth_fused */
     hth_activation activation; /* where the file names none */
     bool gated;                /* that one cannot do without a gate */
-    bool rope_freqs;           /* may carry rope_freqs.weight */
+    bool parallel;             /* attention and FFN side by side, from attn_norm (and attn_norm_2) */
+    bool qk_norm;              /* queries and keys normalised head by head before rotation */
+    bool post_norms;           /* the outputs of attention and FFN normalised before they are added */
+    bool scaled_embedding;     /* times sqrt(d_model) */
+    uint32_t position_offset;  /* learned positions: row p + offset of position_embd; 0: none */
+    hth_window_rule window;
+    double window_rope_base;     /* of layers that slide, unscaled; 0: as the others */
+    double score_cap, logit_cap; /* x becomes cap tanh(x / cap); 0: none, if the file states none */
+    bool caps;                   /* the file may state them */
+    uint32_t wide_scale_layers;  /* with so many layers scores are scaled by sqrt(d_model / n_head) */
+    double norm_eps;             /* where the file states none; 0: it must */
 } hth_family;
 
 /* NULL when the name is not one of ours. */
 const hth_family *hth_family_find(hth_text name);
 
-/* "llama, ...": for messages. */
-const char *hth_family_list(void);
+/* "llama, ...", cut to size: for messages. Returns list. */
+const char *hth_family_list(char *list, size_t size);
 
 /* The value of hearth.ffn.activation, and whether that form cannot do without a
  * gate; false when unknown. */

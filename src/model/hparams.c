@@ -19,6 +19,8 @@ enum {
 
 /* No model shrinks its context a thousandfold: smaller factors come from damage. */
 static const double MIN_ROPE_FACTOR = 1e-3;
+/* Published caps are 30 and 50; a tiny one would make every score equal. */
+static const double MIN_CAP = 1e-3;
 
 typedef struct reader {
     const hth_gguf *file;
@@ -99,10 +101,11 @@ static hearth_status find_family(reader *r, hth_hparams *h)
     if (!found) return hth_gguf_missing(r->file, "general.architecture", "every model", r->err);
     h->family = hth_family_find(name);
     if (!h->family) {
-        char shown[80];
+        char shown[80], list[200];
         return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
                         "%s: architecture '%s' is not supported; supported: %s", hth_gguf_path(r->file),
-                        hth_escape(shown, sizeof shown, name.bytes, name.n), hth_family_list());
+                        hth_escape(shown, sizeof shown, name.bytes, name.n),
+                        hth_family_list(list, sizeof list));
     }
     r->arch = h->family->name;
     return HEARTH_OK;
@@ -142,7 +145,7 @@ static hearth_status read_layer_sizes(reader *r, hth_arena *arena, hth_hparams *
                 r->err, HEARTH_ERROR_FORMAT,
                 "%s: layer %u has %u heads, but %s.attention.head_count_kv is %u, which does not divide it",
                 hth_gguf_path(r->file), i, head[i], r->arch, kv[i]);
-        sizes[i] = (hth_layer_sizes){head[i], kv[i], ff[i]};
+        sizes[i] = (hth_layer_sizes){.n_head = head[i], .n_head_kv = kv[i], .d_ff = ff[i]};
         if (head[i] > h->n_head) h->n_head = head[i];
         if (kv[i] > h->n_head_kv) h->n_head_kv = kv[i];
         if (ff[i] > h->d_ff) h->d_ff = ff[i];
@@ -173,15 +176,57 @@ static hearth_status read_head_size(reader *r, hth_hparams *h, const hth_layer_s
             "%s: %s is %u, but %s.attention.key_length is %u: different lengths are not supported",
             hth_gguf_path(r->file), r->key, value, r->arch, key);
     h->d_head = key;
+    bool wide = h->n_layer == h->family->wide_scale_layers;
+    h->score_width = wide ? h->d_model / sizes[0].n_head : key;
     return HEARTH_OK;
 }
 
-static hearth_status read_scaling_type(reader *r, hth_rope *rope)
+/* ---- windows ------------------------------------------------------------------- */
+
+/* A flag for each layer, or how often a layer sees everything. */
+static hearth_status read_window_pattern(reader *r, const hth_hparams *h, uint32_t size,
+                                         hth_layer_sizes *sizes)
+{
+    const hth_gguf_value *v = hth_gguf_find(r->file, key_of(r, "attention.sliding_window_pattern"));
+    uint32_t n_layer = h->n_layer;
+    uint64_t period = h->family->window.period;
+    if (v && v->type == HTH_GGUF_ARRAY) {
+        if (v->element_type != HTH_GGUF_BOOL || v->n_element != n_layer)
+            return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                            "%s: %s at %llu: an array of %u booleans is wanted, one for each layer",
+                            hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, n_layer);
+        for (uint32_t i = 0; i < n_layer; i++) sizes[i].window = hth_gguf_element_uint(v, i) ? size : 0;
+        return HEARTH_OK;
+    }
+    hearth_status st = hth_gguf_get_uint(r->file, r->key, 0, MAX_LAYER, &period, NULL, r->err);
+    if (st != HEARTH_OK) return st;
+    for (uint32_t i = 0; i < n_layer; i++)
+        sizes[i].window = period == 0 || i % period < period - 1 ? size : 0;
+    return HEARTH_OK;
+}
+
+static hearth_status read_windows(reader *r, const hth_hparams *h, hth_layer_sizes *sizes)
+{
+    const hth_window_rule *rule = &h->family->window;
+    uint64_t size = rule->size;
+    bool found;
+    if (!rule->possible) return HEARTH_OK;
+    hearth_status st = hth_gguf_get_uint(r->file, key_of(r, "attention.sliding_window"), 0, MAX_CONTEXT,
+                                         &size, &found, r->err);
+    if (st != HEARTH_OK || size == 0) return st;
+    return read_window_pattern(r, h, (uint32_t)size, sizes);
+}
+
+static hearth_status read_scaling_type(reader *r, const hth_family *family, hth_rope *rope)
 {
     static const struct {
         const char *name;
         hth_rope_scaling scaling;
-    } kinds[] = {{"none", HTH_SCALING_NONE}, {"linear", HTH_SCALING_LINEAR}, {"yarn", HTH_SCALING_YARN}};
+    } kinds[] = {{"none", HTH_SCALING_NONE},
+                 {"linear", HTH_SCALING_LINEAR},
+                 {"yarn", HTH_SCALING_YARN},
+                 {"longrope", HTH_SCALING_LONGROPE}};
+    bool tables = family->factors == HTH_FACTORS_BY_CONTEXT;
     hth_text type = {0};
     bool found;
     hearth_status st = hth_gguf_get_text(r->file, key_of(r, "rope.scaling.type"), &type, &found, r->err);
@@ -189,20 +234,28 @@ static hearth_status read_scaling_type(reader *r, hth_rope *rope)
     rope->scaling = HTH_SCALING_LINEAR;
     if (!found) return HEARTH_OK;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (hth_text_is(type, kinds[i].name)) {
+        if (hth_text_is(type, kinds[i].name) && (tables || kinds[i].scaling != HTH_SCALING_LONGROPE)) {
             rope->scaling = kinds[i].scaling;
             return HEARTH_OK;
         }
     char shown[80];
     return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: %s '%s' is not supported; supported: none, linear, yarn", hth_gguf_path(r->file),
-                    r->key, hth_escape(shown, sizeof shown, type.bytes, type.n));
+                    "%s: %s '%s' is not supported; supported: none, linear, yarn%s", hth_gguf_path(r->file),
+                    r->key, hth_escape(shown, sizeof shown, type.bytes, type.n), tables ? ", longrope" : "");
 }
 
 static hearth_status read_rope(reader *r, hth_hparams *h)
 {
     hth_rope *rope = &h->rope;
-    *rope = (hth_rope){.kind = h->family->rope, .n_rot = h->d_head, .base = 10000.0, .attn_factor = 1.0};
+    *rope = (hth_rope){.kind = h->family->rope,
+                       .n_rot = h->d_head,
+                       .base = 10000.0,
+                       .window_base = h->family->window_rope_base,
+                       .attn_factor = 1.0};
+    if (rope->kind == HTH_ROPE_NONE) {
+        rope->n_rot = 0;
+        return HEARTH_OK;
+    }
     hearth_status st = read_size(r, "rope.dimension_count", 2, h->d_head, &rope->n_rot);
     if (st != HEARTH_OK) return st;
     if (rope->n_rot % 2 != 0)
@@ -211,7 +264,11 @@ static hearth_status read_rope(reader *r, hth_hparams *h)
                         hth_gguf_path(r->file), r->key, rope->n_rot);
     /* Above 1: YaRN divides by its logarithm. */
     if ((st = read_float(r, "rope.freq_base", 1.001, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;
-    if ((st = read_scaling_type(r, rope)) != HEARTH_OK) return st;
+    if (h->family->window.possible) {
+        st = read_float(r, "rope.freq_base_swa", 1.001, 1e12, &rope->window_base, NULL);
+        if (st != HEARTH_OK) return st;
+    }
+    if ((st = read_scaling_type(r, h->family, rope)) != HEARTH_OK) return st;
     bool found;
     if ((st = read_float(r, "rope.scaling.factor", 0.0, 1e6, &rope->factor, &found)) != HEARTH_OK) return st;
     if (!found && (st = read_float(r, "rope.scale_linear", 0.0, 1e6, &rope->factor, NULL)) != HEARTH_OK)
@@ -219,7 +276,8 @@ static hearth_status read_rope(reader *r, hth_hparams *h)
     if (rope->factor != 0.0 && rope->factor < MIN_ROPE_FACTOR)
         return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s is %g, allowed are 0 (none) and %g to 1e+06",
                         hth_gguf_path(r->file), r->key, rope->factor, MIN_ROPE_FACTOR);
-    if (rope->factor == 0.0 || rope->scaling == HTH_SCALING_NONE) rope->factor = 1.0;
+    bool scales = rope->scaling == HTH_SCALING_LINEAR || rope->scaling == HTH_SCALING_YARN;
+    if (rope->factor == 0.0 || !scales) rope->factor = 1.0;
     uint32_t original = h->n_ctx_train;
     if ((st = read_size(r, "rope.scaling.original_context_length", 1, MAX_CONTEXT, &original)) != HEARTH_OK)
         return st;
@@ -244,14 +302,38 @@ static hearth_status read_activation(reader *r, hth_hparams *h)
 
 static hearth_status read_epsilon(reader *r, hth_hparams *h)
 {
-    double eps = 0.0;
+    double eps = h->family->norm_eps;
     bool found;
-    hearth_status st = read_float(r, "attention.layer_norm_rms_epsilon", 0.0, 1.0, &eps, &found);
+    const char *name =
+        h->family->norm == HTH_NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
+    hearth_status st = read_float(r, name, 0.0, 1.0, &eps, &found);
     if (st != HEARTH_OK) return st;
-    if (!found) return missing(r);
+    if (!found && eps == 0.0) return missing(r);
     if (eps == 0.0) hth_log(HEARTH_LOG_WARN, "%s: %s is 0", hth_gguf_path(r->file), r->key);
     h->norm_eps = (float)eps;
     return HEARTH_OK;
+}
+
+/* x becomes cap tanh(x / cap); 0: none. */
+static hearth_status read_cap(reader *r, const char *name, double by_default, float *cap)
+{
+    double x = by_default;
+    hearth_status st = read_float(r, name, 0.0, 1e6, &x, NULL);
+    if (st != HEARTH_OK) return st;
+    if (x != 0.0 && x < MIN_CAP)
+        return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s is %g, allowed are 0 (none) and %g to 1e+06",
+                        hth_gguf_path(r->file), r->key, x, MIN_CAP);
+    *cap = (float)x;
+    return HEARTH_OK;
+}
+
+static hearth_status read_caps(reader *r, hth_hparams *h)
+{
+    const hth_family *f = h->family;
+    if (!f->caps) return HEARTH_OK;
+    hearth_status st = read_cap(r, "attn_logit_softcapping", f->score_cap, &h->score_cap);
+    if (st != HEARTH_OK) return st;
+    return read_cap(r, "final_logit_softcapping", f->logit_cap, &h->logit_cap);
 }
 
 hearth_status hth_model_read_hparams(const hth_gguf *file, hth_arena *arena, hth_hparams *h,
@@ -267,6 +349,8 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, hth_arena *arena, hth
     if ((st = read_size(&r, "embedding_length", 1, MAX_D_MODEL, &h->d_model)) != HEARTH_OK) return st;
     if ((st = read_layer_sizes(&r, arena, h, per_layer)) != HEARTH_OK) return st;
     if ((st = read_head_size(&r, h, *per_layer)) != HEARTH_OK) return st;
+    if ((st = read_windows(&r, h, *per_layer)) != HEARTH_OK) return st;
+    if ((st = read_caps(&r, h)) != HEARTH_OK) return st;
     if ((st = read_epsilon(&r, h)) != HEARTH_OK) return st;
     if ((st = read_rope(&r, h)) != HEARTH_OK) return st;
     return read_activation(&r, h);

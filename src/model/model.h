@@ -9,69 +9,94 @@
 #include "model/cluster.h"
 #include "model/family.h"
 
-typedef enum hth_rope_scaling { HTH_SCALING_NONE, HTH_SCALING_LINEAR, HTH_SCALING_YARN } hth_rope_scaling;
+typedef enum hth_rope_scaling {
+    HTH_SCALING_NONE,
+    HTH_SCALING_LINEAR,
+    HTH_SCALING_YARN,
+    HTH_SCALING_LONGROPE, /* by the tables of the file alone (Ding et al. 2024) */
+} hth_rope_scaling;
 
 /* Rotation of queries and keys. Angle of pair i at position p: p * theta_i with
  * theta_i = base^(-2i / n_rot), scaled as run/attention.c says (Su et al. 2021,
  * RoFormer; linear: Chen et al. 2023; YaRN: Peng et al. 2023). */
 typedef struct hth_rope {
     hth_rope_kind kind;
-    uint32_t n_rot; /* dimensions that rotate; the rest of a head passes */
+    uint32_t n_rot; /* dimensions that rotate; the rest of a head passes; 0: none do */
     double base;
+    double window_base; /* of layers with a window, unscaled; 0: they rotate like the others */
     hth_rope_scaling scaling;
     double factor;
-    double n_ctx_original; /* YaRN */
-    double attn_factor;    /* multiplies cosine and sine */
+    uint32_t n_ctx_original; /* YaRN, longrope */
+    double attn_factor;      /* multiplies cosine and sine */
 } hth_rope;
 
 typedef struct hth_hparams {
     const hth_family *family;
     uint32_t n_layer, d_model, n_vocab;
     uint32_t n_ctx_train;
-    uint32_t d_head; /* of keys and of values */
+    uint32_t n_position; /* learned positions: no context may be longer; 0: any may */
+    uint32_t d_head;     /* of keys and of values */
     /* The largest over the layers, which may differ. */
     uint32_t n_head, n_head_kv, d_ff;
     float norm_eps;
+    uint32_t score_width;       /* scores, queries times keys, are divided by its root */
+    float score_cap, logit_cap; /* 0: none */
     hth_rope rope;
     hth_activation activation;
     bool needs_gate; /* the activation was named by its gated form */
 } hth_hparams;
 
+/* One value for each of n inputs; without a weight: no norm. */
+typedef struct hth_norm {
+    const float *weight, *bias; /* [n]; the bias of a LayerNorm */
+} hth_norm;
+
 typedef struct hth_layer {
     uint32_t n_head, n_head_kv, d_ff;
-    const float *attn_norm; /* [d_model] */
-    hth_matrix q, k, v;     /* [n_head * d_head], [n_head_kv * d_head] rows of d_model */
+    uint32_t window;    /* positions that a token sees, itself included; 0: all */
+    hth_norm attn_norm; /* [d_model]; absent where ffn_norm serves both sides */
+    hth_matrix q, k, v; /* [n_head * d_head], [n_head_kv * d_head] rows of d_model */
     const float *q_bias, *k_bias, *v_bias;
-    hth_matrix o; /* d_model rows of n_head * d_head */
+    hth_norm q_norm, k_norm; /* [d_head] */
+    hth_matrix o;            /* d_model rows of n_head * d_head */
     const float *o_bias;
-    const float *ffn_norm; /* [d_model] */
-    hth_matrix gate, up;   /* d_ff rows of d_model; gate may be absent */
+    hth_norm attn_post_norm; /* [d_model] */
+    hth_norm ffn_norm;       /* [d_model] */
+    hth_matrix gate, up;     /* d_ff rows of d_model; gate may be absent */
     const float *gate_bias, *up_bias;
     hth_matrix down; /* d_model rows of d_ff */
     const float *down_bias;
+    hth_norm ffn_post_norm;      /* [d_model] */
     const hth_cluster *clusters; /* cover 0..d_ff, ascending */
     uint32_t n_cluster;
 } hth_layer;
 
-/* One tensor and where its weights are wanted: exactly one of matrix and vector. */
+/* One tensor, or some rows of one, and where the weights are wanted: exactly one of
+ * matrix and vector. */
 typedef struct hth_binding {
     const hth_gguf_tensor *tensor;
     hth_matrix *matrix;
     const float **vector; /* n floats, converted */
     size_t n;
+    uint64_t from, size; /* bytes of the tensor that are meant */
+    bool divides;        /* no entry may be 0 */
 } hth_binding;
 
 typedef struct hth_model {
     const hth_gguf *file;
     hth_hparams hparams;
-    hth_matrix token_embd; /* n_vocab rows of d_model */
-    const float *output_norm;
+    hth_matrix token_embd;    /* n_vocab rows of d_model */
+    hth_matrix position_embd; /* learned positions, rows of d_model, or absent */
+    hth_norm output_norm;
     hth_matrix output; /* token_embd itself where the head is tied */
     bool tied;
-    const float *rope_freqs; /* [n_rot / 2] or NULL */
+    /* [n_rot / 2] or NULL: what angles are divided by in contexts up to the original
+     * length, and in longer ones; the same where the file has one table. */
+    const float *rope_factors, *rope_factors_long;
     hth_layer *layers;
     hth_binding *bindings;
     size_t n_binding;
+    size_t n_tensor;      /* tensors that are bound, wholly or in parts */
     uint64_t weight_size; /* bytes of all bound tensors */
     hth_arena arena;
 } hth_model;
@@ -82,7 +107,7 @@ void hth_model_close(hth_model *model);
 
 /* Metadata alone (hparams.c). per_layer arrays hold n_layer entries. */
 typedef struct hth_layer_sizes {
-    uint32_t n_head, n_head_kv, d_ff;
+    uint32_t n_head, n_head_kv, d_ff, window;
 } hth_layer_sizes;
 hearth_status hth_model_read_hparams(const hth_gguf *file, hth_arena *arena, hth_hparams *hparams,
                                      hth_layer_sizes **per_layer, hearth_error *err);

@@ -104,36 +104,59 @@ static double yarn_keep(const hth_rope *rope, uint32_t i)
     return 1.0 - clamp01((i - low) / width);
 }
 
+static void fill_frequencies(const hth_rope *rope, const float *factors, double *frequency)
+{
+    for (uint32_t i = 0; i < rope->n_rot / 2; i++) {
+        double theta = hth_pow_d(rope->base, -2.0 * i / rope->n_rot);
+        if (factors) theta /= (double)factors[i];
+        double keep = rope->scaling == HTH_SCALING_YARN ? yarn_keep(rope, i) : 0.0;
+        frequency[i] = keep * theta + (1.0 - keep) * (theta / rope->factor);
+    }
+}
+
 void hth_run_rope_init(hth_step *s)
 {
     const hth_rope *rope = &s->model->hparams.rope;
-    const float *freqs = s->model->rope_freqs;
-    for (uint32_t i = 0; i < rope->n_rot / 2; i++) {
-        double theta = hth_pow_d(rope->base, -2.0 * i / rope->n_rot);
-        if (freqs) theta /= (double)freqs[i];
-        double keep = rope->scaling == HTH_SCALING_YARN ? yarn_keep(rope, i) : 0.0;
-        s->frequency[i] = keep * theta + (1.0 - keep) * (theta / rope->factor);
+    size_t n_pair = rope->n_rot / 2;
+    const float *factors = s->model->rope_factors, *far = s->model->rope_factors_long;
+    fill_frequencies(rope, factors, s->frequency);
+    fill_frequencies(rope, far ? far : factors, s->frequency + n_pair);
+    if (s->n_table == 2) {
+        hth_rope near = *rope;
+        near.base = rope->window_base, near.scaling = HTH_SCALING_NONE, near.factor = 1.0;
+        fill_frequencies(&near, NULL, s->frequency + 2 * n_pair);
+        fill_frequencies(&near, NULL, s->frequency + 3 * n_pair);
     }
     double scale = rope->attn_factor;
     if (rope->scaling == HTH_SCALING_YARN) scale *= 1.0 + 0.1 * hth_log_d(rope->factor);
     s->rope_scale = (float)scale;
 }
 
+/* The entries of one row. The length of its cache decides which factors count, so
+ * that all its keys are rotated alike. */
 static void rope_table_row(void *arg, size_t i_row, uint32_t i_thread)
 {
     (void)i_thread;
     hth_step *s = arg;
-    size_t n_pair = s->model->hparams.rope.n_rot / 2;
-    float *cosine = s->cosine + i_row * n_pair, *sine = s->sine + i_row * n_pair;
-    for (size_t i = 0; i < n_pair; i++) {
-        double sin_d, cos_d;
-        hth_sincos_d(s->rows[i_row].position * s->frequency[i], &sin_d, &cos_d);
-        cosine[i] = (float)cos_d * s->rope_scale;
-        sine[i] = (float)sin_d * s->rope_scale;
+    const hth_rope *rope = &s->model->hparams.rope;
+    const hth_row *row = &s->rows[i_row];
+    size_t n_pair = rope->n_rot / 2, far = row->kv->n_ctx > rope->n_ctx_original ? n_pair : 0;
+    for (uint32_t t = 0; t < s->n_table; t++) {
+        const double *frequency = s->frequency + t * 2 * n_pair + far;
+        size_t at = (t * (size_t)s->n_row_max + i_row) * n_pair;
+        for (size_t i = 0; i < n_pair; i++) {
+            double sin_d, cos_d;
+            hth_sincos_d(row->position * frequency[i], &sin_d, &cos_d);
+            s->cosine[at + i] = (float)cos_d * s->rope_scale;
+            s->sine[at + i] = (float)sin_d * s->rope_scale;
+        }
     }
 }
 
-void hth_run_rope_tables(hth_step *s) { hth_pool_run(s->pool, rope_table_row, s, s->n_row); }
+void hth_run_rope_tables(hth_step *s)
+{
+    if (s->model->hparams.rope.n_rot > 0) hth_pool_run(s->pool, rope_table_row, s, s->n_row);
+}
 
 /* ---- the block ----------------------------------------------------------------------------- */
 
@@ -143,20 +166,33 @@ typedef struct attention_job {
     uint32_t i_layer;
 } attention_job;
 
-/* Rotates one row's queries and keys and puts keys and values into the cache. */
+/* Norm and rotation of n_head heads of one row, in place. */
+static void prepare_heads(const attention_job *job, size_t i_row, const hth_norm *norm, uint32_t n_head,
+                          float *x)
+{
+    hth_step *s = job->s;
+    const hth_hparams *h = &s->model->hparams;
+    size_t d = h->d_head, n_pair = h->rope.n_rot / 2;
+    bool own_table = s->n_table == 2 && job->layer->window > 0;
+    size_t at = ((own_table ? s->n_row_max : 0) + i_row) * n_pair;
+    hth_rope_fn *rotate = h->rope.kind == HTH_ROPE_HALVES ? s->k->rope_halves : s->k->rope_neighbours;
+    for (uint32_t i = 0; i < n_head; i++, x += d) {
+        if (norm->weight) s->k->rms_norm(x, norm->weight, d, 1.0f / (float)d, h->norm_eps, x);
+        if (n_pair > 0) rotate(x, s->cosine + at, s->sine + at, n_pair);
+    }
+}
+
+/* Prepares one row's queries and keys and puts keys and values into the cache. */
 static void rotate_and_store(void *arg, size_t i_row, uint32_t i_thread)
 {
     (void)i_thread;
     const attention_job *job = arg;
     hth_step *s = job->s;
-    const hth_rope *rope = &s->model->hparams.rope;
-    size_t d = s->model->hparams.d_head, n_pair = rope->n_rot / 2, n_kv = job->layer->n_head_kv * d;
-    hth_rope_fn *rotate = rope->kind == HTH_ROPE_HALVES ? s->k->rope_halves : s->k->rope_neighbours;
-    const float *cosine = s->cosine + i_row * n_pair, *sine = s->sine + i_row * n_pair;
-    float *q = s->q + i_row * job->layer->n_head * d;
+    const hth_layer *l = job->layer;
+    size_t d = s->model->hparams.d_head, n_kv = l->n_head_kv * d;
     float *k = s->kv + i_row * n_kv, *v = s->kv + (s->n_row + i_row) * n_kv;
-    for (uint32_t i = 0; i < job->layer->n_head; i++) rotate(q + i * d, cosine, sine, n_pair);
-    for (uint32_t i = 0; i < job->layer->n_head_kv; i++) rotate(k + i * d, cosine, sine, n_pair);
+    prepare_heads(job, i_row, &l->q_norm, l->n_head, s->q + i_row * l->n_head * d);
+    prepare_heads(job, i_row, &l->k_norm, l->n_head_kv, k);
     store_row(s, &s->rows[i_row], job->i_layer, k, false);
     store_row(s, &s->rows[i_row], job->i_layer, v, true);
 }
@@ -168,13 +204,17 @@ static void attend_head(void *arg, size_t i_unit, uint32_t i_thread)
     uint32_t n_head = job->layer->n_head, i_head = (uint32_t)(i_unit % n_head);
     const hth_row *row = &s->rows[i_unit / n_head];
     uint32_t i_kv = i_head / (n_head / job->layer->n_head_kv);
-    size_t d = s->model->hparams.d_head;
+    const hth_hparams *h = &s->model->hparams;
+    size_t d = h->d_head, n_pos = (size_t)row->position + 1, window = job->layer->window;
     hth_attend attend = {.q = s->q + i_unit * d,
                          .k = head_at(row->kv, s->model, job->i_layer, i_kv, false),
                          .v = head_at(row->kv, s->model, job->i_layer, i_kv, true),
-                         .n_pos = (size_t)row->position + 1,
+                         .first = window > 0 && n_pos > window ? n_pos - window : 0,
+                         .n_pos = n_pos,
                          .d_head = d,
-                         .scale = (float)(1.0 / hth_sqrt_d((double)d)),
+                         .scale = (float)(1.0 / hth_sqrt_d((double)h->score_width)),
+                         .cap = h->score_cap,
+                         .inverse_cap = h->score_cap != 0.0f ? 1.0f / h->score_cap : 0.0f,
                          .scratch = s->scratch + i_thread * d,
                          .y = s->heads + i_unit * d};
     if (row->kv->type == HEARTH_KV_F16) {
@@ -188,7 +228,8 @@ void hth_run_attention(hth_step *s, uint32_t i_layer)
 {
     const hth_layer *l = &s->model->layers[i_layer];
     size_t n_kv = (size_t)l->n_head_kv * s->model->hparams.d_head;
-    hth_run_norm(s, l->attn_norm);
+    const hth_norm *norm = l->attn_norm.weight ? &l->attn_norm : &l->ffn_norm;
+    hth_run_norm(s, norm, s->x, s->normed);
     hth_output qkv[] = {{.matrix = &l->q, .bias = l->q_bias, .y = s->q},
                         {.matrix = &l->k, .bias = l->k_bias, .y = s->kv},
                         {.matrix = &l->v, .bias = l->v_bias, .y = s->kv + s->n_row * n_kv}};
@@ -201,5 +242,4 @@ void hth_run_attention(hth_step *s, uint32_t i_layer)
 
     hth_output o = {.matrix = &l->o, .bias = l->o_bias, .y = s->out};
     hth_product(s->k, s->pool, &s->rounding, s->heads, s->n_row, &o, 1);
-    hth_run_add_out(s);
 }

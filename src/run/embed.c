@@ -1,10 +1,26 @@
-/* From token ids to the residual stream. Called by step.c first. */
+/* From token ids, and learned positions, to the residual stream. Called by step.c
+ * first. */
 #include "run/run_int.h"
+
+#include "kernels/math.h"
+
+static void unpack_row(hth_step *s, const hth_matrix *table, size_t i_row, float *x)
+{
+    s->k->unpack[table->type](table->data + i_row * table->row_size, table->n_col, x);
+}
 
 void hth_run_embed(hth_step *s)
 {
-    const hth_matrix *m = &s->model->token_embd;
-    for (uint32_t i = 0; i < s->n_row; i++)
-        s->k->unpack[m->type](m->data + (size_t)s->rows[i].token * m->row_size, m->n_col,
-                              s->x + i * m->n_col);
+    const hth_model *m = s->model;
+    const hth_family *family = m->hparams.family;
+    size_t d = m->hparams.d_model;
+    float root = (float)hth_sqrt_d((double)d);
+    for (uint32_t i = 0; i < s->n_row; i++) {
+        float *x = s->x + i * d;
+        unpack_row(s, &m->token_embd, (size_t)s->rows[i].token, x);
+        if (family->scaled_embedding) s->k->scale(x, root, d, x);
+        if (m->position_embd.n_row == 0) continue;
+        unpack_row(s, &m->position_embd, (size_t)s->rows[i].position + family->position_offset, s->normed);
+        s->k->add(x, s->normed, d, x);
+    }
 }

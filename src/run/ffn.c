@@ -1,5 +1,5 @@
 /* The feed-forward network of one layer: who fires, what they compute, who adds
- * it up. Called by step.c once per layer and batch. Exact selectors must give the
+ * it up into `out`. Called by step.c once per layer and batch. Exact selectors must give the
  * bits of `dense` on the same file: keep every sum in the order of
  * docs/arithmetic.md. */
 #include "run/run_int.h"
@@ -11,7 +11,11 @@ static void compute_neurons(hth_step *s, const hth_layer *l, size_t first, size_
     const float *x = s->normed + first * s->model->hparams.d_model;
     size_t at = first * l->d_ff;
     hth_output both[] = {
-        {.matrix = &l->gate, .bias = l->gate_bias, .list = active.list, .n_list = active.n, .y = s->gate + at},
+        {.matrix = &l->gate,
+         .bias = l->gate_bias,
+         .list = active.list,
+         .n_list = active.n,
+         .y = s->gate + at},
         {.matrix = &l->up, .bias = l->up_bias, .list = active.list, .n_list = active.n, .y = s->up + at}};
     bool gated = l->gate.n_row > 0;
     hth_product(s->k, s->pool, &s->rounding, x, n_tok, gated ? both : both + 1, gated ? 2 : 1);
@@ -85,7 +89,7 @@ static void observe(hth_step *s, uint32_t i_layer, const hth_layer *l)
 void hth_run_ffn(hth_step *s, uint32_t i_layer)
 {
     const hth_layer *l = &s->model->layers[i_layer];
-    hth_run_norm(s, l->ffn_norm);
+    hth_run_norm(s, &l->ffn_norm, s->x, s->normed);
     if (s->select) {
         for (size_t i = 0; i < s->n_row; i++) compute_selected(s, i_layer, l, i);
     } else {
@@ -98,5 +102,4 @@ void hth_run_ffn(hth_step *s, uint32_t i_layer)
      * nothing to a row, so lists need no down of their own. */
     hth_output down = {.matrix = &l->down, .bias = l->down_bias, .y = s->out};
     hth_product(s->k, s->pool, &s->rounding, s->hidden, s->n_row, &down, 1);
-    hth_run_add_out(s);
 }

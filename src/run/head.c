@@ -35,13 +35,17 @@ static hearth_status compute_piece(hth_step *s, uint32_t first, uint32_t n, hth_
 {
     size_t n_vocab = s->model->hparams.n_vocab;
     hth_output head = {.matrix = s->model->tied ? &s->model->token_embd : &s->model->output, .y = s->logits};
-    hth_product(s->k, s->pool, &s->rounding, s->normed + (size_t)first * s->model->hparams.d_model, n, &head, 1);
+    hth_product(s->k, s->pool, &s->rounding, s->normed + (size_t)first * s->model->hparams.d_model, n, &head,
+                1);
+    float cap = s->model->hparams.logit_cap;
+    if (cap != 0.0f) s->k->soft_cap(s->logits, cap, 1.0f / cap, n * n_vocab, s->logits);
     if (!all_finite(s->logits, n * n_vocab))
         return hth_fail(err, HEARTH_ERROR_NUMERIC,
                         "%s: a logit is not finite: the weights hold NaN or infinity, or a sum overflowed",
                         hth_gguf_path(s->model->file));
     hearth_status st = HEARTH_OK;
-    for (uint32_t i = 0; st == HEARTH_OK && i < n; i++) st = fn(user, first + i, s->logits + i * n_vocab, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n; i++)
+        st = fn(user, first + i, s->logits + i * n_vocab, err);
     return st;
 }
 
@@ -51,7 +55,7 @@ hearth_status hth_run_head(hth_step *s, hth_logits_fn *fn, void *user, hearth_er
     uint32_t n_want = gather_wanted(s);
     if (n_want == 0) return HEARTH_OK;
     s->n_row = n_want;
-    hth_run_norm(s, s->model->output_norm);
+    hth_run_norm(s, &s->model->output_norm, s->x, s->normed);
     for (uint32_t first = 0; st == HEARTH_OK && first < n_want; first += s->head_rows) {
         uint32_t left = n_want - first;
         st = compute_piece(s, first, left < s->head_rows ? left : s->head_rows, fn, user, err);

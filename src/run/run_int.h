@@ -18,19 +18,21 @@ struct hth_step {
     const hth_row *rows; /* of the step under way */
     uint32_t n_row;
 
-    float *x;      /* [n_row][d_model] the residual stream */
-    float *normed; /* [n_row][d_model] */
-    float *q;      /* [n_row][n_head * d_head] */
-    float *kv;     /* [2][n_row][n_head_kv * d_head] new keys, then new values */
-    float *heads;  /* [n_row][n_head * d_head] what attention gives */
+    float *x;                  /* [n_row][d_model] the residual stream */
+    float *normed;             /* [n_row][d_model] */
+    float *q;                  /* [n_row][n_head * d_head] */
+    float *kv;                 /* [2][n_row][n_head_kv * d_head] new keys, then new values */
+    float *heads;              /* [n_row][n_head * d_head] what attention gives */
     float *gate, *up, *hidden; /* [n_row][d_ff] */
-    float *out;    /* [n_row][d_model] of a block, before it is added to x */
-    float *cosine, *sine; /* [n_row][n_rot / 2] */
-    double *frequency;    /* [n_rot / 2] radians per position */
-    float rope_scale;     /* on cosine and sine */
-    float *scratch;       /* [n_thread][d_head] */
-    float *logits;        /* [head_rows][n_vocab] */
-    uint32_t head_rows;   /* rows that the head computes at once */
+    float *out;                /* [n_row][d_model] of a block, before it is added to x */
+    float *held;               /* [n_row][d_model] of attention, where the FFN stands beside it */
+    uint32_t n_table;          /* rotations: 1, or 2 where layers with a window have their own */
+    float *cosine, *sine;      /* [n_table][n_row_max][n_rot / 2] */
+    double *frequency;         /* [n_table][2][n_rot / 2] radians per position; the second in long contexts */
+    float rope_scale;          /* on cosine and sine */
+    float *scratch;            /* [n_thread][d_head] */
+    float *logits;             /* [head_rows][n_vocab] */
+    uint32_t head_rows;        /* rows that the head computes at once */
     hth_rounding rounding;
 
     uint8_t *memory;
@@ -48,8 +50,7 @@ void hth_run_ffn(hth_step *s, uint32_t i_layer);
 /* head.c */
 hearth_status hth_run_head(hth_step *s, hth_logits_fn *fn, void *user, hearth_error *err);
 
-/* step.c: normed = norm(x) * w for all rows; x += out for all rows. */
-void hth_run_norm(hth_step *s, const float *w);
-void hth_run_add_out(hth_step *s);
+/* step.c: y = norm(x) for all rows of d_model; the model's kind of norm. */
+void hth_run_norm(hth_step *s, const hth_norm *norm, const float *x, float *y);
 
 #endif

@@ -43,6 +43,7 @@ static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t 
     const hth_hparams *h = &model->hparams;
     size_t n_q = (size_t)h->n_head * h->d_head, n_kv = (size_t)h->n_head_kv * h->d_head;
     size_t n_pair = h->rope.n_rot / 2, f = sizeof(float);
+    s->n_table = h->rope.window_base > 0.0 ? 2 : 1;
     s->x = cut(c, n_row * h->d_model, f);
     s->normed = cut(c, n_row * h->d_model, f);
     s->q = cut(c, n_row * n_q, f);
@@ -52,9 +53,10 @@ static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t 
     s->up = cut(c, n_row * h->d_ff, f);
     s->hidden = cut(c, n_row * h->d_ff, f);
     s->out = cut(c, n_row * h->d_model, f);
-    s->cosine = cut(c, n_row * n_pair, f);
-    s->sine = cut(c, n_row * n_pair, f);
-    s->frequency = cut(c, n_pair, sizeof(double));
+    s->held = cut(c, h->family->parallel ? n_row * h->d_model : 0, f);
+    s->cosine = cut(c, s->n_table * n_row * n_pair, f);
+    s->sine = cut(c, s->n_table * n_row * n_pair, f);
+    s->frequency = cut(c, s->n_table * 2 * n_pair, sizeof(double));
     s->scratch = cut(c, n_thread * h->d_head, f);
     s->head_rows = n_row < HEAD_ROWS ? (uint32_t)n_row : HEAD_ROWS;
     s->logits = cut(c, (size_t)s->head_rows * h->n_vocab, f);
@@ -119,8 +121,10 @@ void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user)
 /* ---- row by row -------------------------------------------------------------------- */
 
 typedef struct norm_job {
-    hth_step *s;
-    const float *w;
+    const hth_step *s;
+    const hth_norm *norm;
+    const float *x;
+    float *y;
 } norm_job;
 
 static void norm_row(void *arg, size_t i, uint32_t i_thread)
@@ -128,23 +132,49 @@ static void norm_row(void *arg, size_t i, uint32_t i_thread)
     (void)i_thread;
     const norm_job *job = arg;
     const hth_hparams *h = &job->s->model->hparams;
-    size_t at = i * h->d_model;
-    job->s->k->rms_norm(job->s->x + at, job->w, h->d_model, 1.0f / (float)h->d_model, h->norm_eps,
-                        job->s->normed + at);
+    const hth_kernels *k = job->s->k;
+    const float *x = job->x + i * h->d_model;
+    float *y = job->y + i * h->d_model, inv_n = 1.0f / (float)h->d_model;
+    if (h->family->norm == HTH_NORM_LAYER) {
+        k->layer_norm(x, job->norm->weight, job->norm->bias, h->d_model, inv_n, h->norm_eps, y);
+    } else {
+        k->rms_norm(x, job->norm->weight, h->d_model, inv_n, h->norm_eps, y);
+    }
 }
 
-void hth_run_norm(hth_step *s, const float *w)
+void hth_run_norm(hth_step *s, const hth_norm *norm, const float *x, float *y)
 {
-    norm_job job = {s, w};
+    norm_job job = {s, norm, x, y};
     hth_pool_run(s->pool, norm_row, &job, s->n_row);
 }
 
-void hth_run_add_out(hth_step *s)
+/* ---- the step ------------------------------------------------------------------------ */
+
+/* The residual stream takes what a block gives, normed where the family does that. */
+static void add_to_stream(hth_step *s, float *block, const hth_norm *post)
 {
-    s->k->add(s->x, s->out, (size_t)s->n_row * s->model->hparams.d_model, s->x);
+    if (post->weight) hth_run_norm(s, post, block, block);
+    s->k->add(s->x, block, (size_t)s->n_row * s->model->hparams.d_model, s->x);
 }
 
-/* ---- the step ------------------------------------------------------------------------ */
+static void hold_out(hth_step *s)
+{
+    float *out = s->out;
+    s->out = s->held;
+    s->held = out;
+}
+
+static void run_layer(hth_step *s, uint32_t i_layer)
+{
+    const hth_layer *l = &s->model->layers[i_layer];
+    bool parallel = s->model->hparams.family->parallel;
+    hth_run_attention(s, i_layer);
+    if (parallel) hold_out(s);
+    else add_to_stream(s, s->out, &l->attn_post_norm);
+    hth_run_ffn(s, i_layer);
+    if (parallel) add_to_stream(s, s->held, &l->attn_post_norm);
+    add_to_stream(s, s->out, &l->ffn_post_norm);
+}
 
 hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, hth_logits_fn *fn, void *user,
                            hearth_error *err)
@@ -153,9 +183,6 @@ hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, 
     step->n_row = n_row;
     hth_run_embed(step);
     hth_run_rope_tables(step);
-    for (uint32_t i = 0; i < step->model->hparams.n_layer; i++) {
-        hth_run_attention(step, i);
-        hth_run_ffn(step, i);
-    }
+    for (uint32_t i = 0; i < step->model->hparams.n_layer; i++) run_layer(step, i);
     return hth_run_head(step, fn, user, err);
 }

@@ -1,5 +1,5 @@
-/* The dense llama files of golden/arch: the forward pass against double precision,
- * and one answer on every level, thread count, batch and reader. */
+/* The dense files of golden/arch: the forward pass against double precision, and
+ * one answer on every level, thread count, batch and reader. */
 #include "support/golden.h"
 #include "support/test.h"
 
@@ -8,8 +8,26 @@
 #include <string.h>
 
 static const char *const names[] = {
-    "llama-gqa",   "llama-mha-tied", "llama-rope-linear", "llama-yarn",  "llama3-rope_freqs", "llama-bias",
-    "llama-drelu", "llama-reglu",    "llama-relu",        "llama-relu2", "llama-relu2-plain", "llama-geglu",
+    "llama-gqa",
+    "llama-mha-tied",
+    "llama-rope-linear",
+    "llama-yarn",
+    "llama3-rope_freqs",
+    "llama-bias",
+    "llama-drelu",
+    "llama-reglu",
+    "llama-relu",
+    "llama-relu2",
+    "llama-relu2-plain",
+    "llama-geglu",
+    "bamboo",
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "falcon",
+    "falcon-two-norms",
+    "falcon-relu",
+    "opt",
 };
 enum { N_NAME = sizeof names / sizeof *names };
 
@@ -78,7 +96,8 @@ TEST(a_vocabulary_that_is_not_supported_hinders_text_only)
     CHECK_OK(hearth_model_open(path, NULL, &model, err));
     if (!model) return;
     CHECK_INT(hearth_tokenize(model, "a", 1, 0, &ids, &n, &why), HEARTH_ERROR_UNSUPPORTED);
-    CHECK(strstr(why.message, path) && strstr(why.message, "tokenizer.ggml.model") && strstr(why.message, "llama"));
+    CHECK(strstr(why.message, path) && strstr(why.message, "tokenizer.ggml.model") &&
+          strstr(why.message, "llama"));
     CHECK_INT(hearth_token_bos(model), -1);
     hearth_model_close(model);
 }

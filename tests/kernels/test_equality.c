@@ -199,7 +199,8 @@ static uint64_t hash_attention(const hth_kernels *k)
         proof_fill_f16(&r, (proof_kind)kind, half_v, POSITIONS * HEAD);
         proof_fill_f32(&r, (proof_kind)kind, float_k, POSITIONS * HEAD);
         proof_fill_f32(&r, (proof_kind)kind, float_v, POSITIONS * HEAD);
-        hth_attend job = {.q = in_a, .k = half_k, .v = half_v, .n_pos = POSITIONS, .d_head = HEAD, .scale = 0.125f};
+        hth_attend job = {
+            .q = in_a, .k = half_k, .v = half_v, .n_pos = POSITIONS, .d_head = HEAD, .scale = 0.125f};
         job.scratch = scratch, job.y = out;
         k->attend_f16(&job);
         h = hash_floats(h, out, HEAD);
@@ -210,6 +211,40 @@ static uint64_t hash_attention(const hth_kernels *k)
     return h;
 }
 
+static uint64_t hash_windows_and_caps(const hth_kernels *k)
+{
+    enum { POSITIONS = 600, HEAD = 20 };
+    static float keys[POSITIONS * HEAD], values[POSITIONS * HEAD];
+    float scratch[HEAD];
+    test_random r = {SEED};
+    uint64_t h = 0;
+    for (int kind = 0; kind < PROOF_N_KIND; kind++) {
+        fill(&r, kind);
+        k->scale(in_a, 3.3f, N, out);
+        h = hash_floats(h, out, N);
+        k->soft_cap(in_a, 30.0f, 1.0f / 30.0f, N, out);
+        h = hash_floats(h, out, N);
+        fill(&r, PROOF_PLAIN);
+        proof_fill_f32(&r, (proof_kind)kind, keys, POSITIONS * HEAD);
+        proof_fill_f32(&r, (proof_kind)kind, values, POSITIONS * HEAD);
+        hth_attend job = {.q = in_a,
+                          .k = keys,
+                          .v = values,
+                          .first = 77,
+                          .n_pos = POSITIONS,
+                          .d_head = HEAD,
+                          .scale = 0.125f,
+                          .cap = 50.0f,
+                          .inverse_cap = 0.02f,
+                          .scratch = scratch,
+                          .y = out};
+        k->attend_f32(&job);
+        h = hash_floats(h, out, HEAD);
+    }
+    return h;
+}
+
+TEST(windows_and_caps_are_the_same_everywhere) { check_levels(hash_windows_and_caps, 0xf1d3317c18bbf1a9u); }
 TEST(norms_are_the_same_everywhere) { check_levels(hash_norms, 0x0a3187ac15827f35u); }
 TEST(elementwise_kernels_are_the_same_everywhere) { check_levels(hash_elements, 0xd4ec56880667b167u); }
 TEST(functions_and_activations_are_the_same_everywhere) { check_levels(hash_functions, 0x959457bad63cf4adu); }

@@ -30,10 +30,7 @@ typedef struct vector_kernel {
 } vector_kernel;
 
 static void run_quant(const call *c) { c->table->quant_act(c->a, c->n, c->y, c->y2, c->y3); }
-static void run_rms(const call *c)
-{
-    c->table->rms_norm(c->a, c->b, c->n, 1.0f / (float)c->n, 1e-5f, c->y);
-}
+static void run_rms(const call *c) { c->table->rms_norm(c->a, c->b, c->n, 1.0f / (float)c->n, 1e-5f, c->y); }
 static void run_layer(const call *c)
 {
     c->table->layer_norm(c->a, c->b, c->c, c->n, 1.0f / (float)c->n, 1e-5f, c->y);
@@ -47,6 +44,8 @@ static void run_halves(const call *c) { c->table->rope_halves(c->y, c->b, c->c, 
 static void run_softmax(const call *c) { c->table->softmax(c->y, c->n); }
 static void run_add(const call *c) { c->table->add(c->a, c->b, c->n, c->y); }
 static void run_add_onto(const call *c) { c->table->add(c->y, c->b, c->n, c->y); }
+static void run_scale(const call *c) { c->table->scale(c->a, 3.3f, c->n, c->y); }
+static void run_soft_cap(const call *c) { c->table->soft_cap(c->a, 30.0f, 1.0f / 30.0f, c->n, c->y); }
 static void run_to_f16(const call *c) { c->table->to_f16(c->a, c->n, c->y); }
 static void run_exp(const call *c) { c->table->exp(c->a, c->n, c->y); }
 static void run_tanh(const call *c) { c->table->tanh(c->a, c->n, c->y); }
@@ -75,6 +74,8 @@ static const vector_kernel kernels[] = {
     {"softmax", run_softmax, 1, .in_place = true, .sizes = {4}, .some = true},
     {"add", run_add, 1, .sizes = {4}},
     {"add in place", run_add_onto, 1, .in_place = true, .sizes = {4}},
+    {"scale", run_scale, 1, .sizes = {4}},
+    {"soft_cap", run_soft_cap, 1, .sizes = {4}},
     {"to_f16", run_to_f16, 1, .sizes = {2}, .halves = true},
     {"exp", run_exp, 1, .sizes = {4}},
     {"tanh", run_tanh, 1, .sizes = {4}},
@@ -159,8 +160,9 @@ static void check_kernel(test_random *r, const vector_kernel *k, hth_cpu level, 
     size_t shift = 4 * (size_t)test_random_below(r, 3) * test_random_below(r, 5);
     place_inputs(r, n, kind, side, shift);
     bool ok = compute(k, &reference, n, side, shift, expected) && compute(k, &table, n, side, shift, got);
-    if (!ok) test_fail(__FILE__, __LINE__, "%s at %s: fault, or wrote outside; n %zu, side %d, shift %zu, %s",
-                       k->name, hth_cpu_name(level), n, (int)side, shift, proof_kind_name(kind));
+    if (!ok)
+        test_fail(__FILE__, __LINE__, "%s at %s: fault, or wrote outside; n %zu, side %d, shift %zu, %s",
+                  k->name, hth_cpu_name(level), n, (int)side, shift, proof_kind_name(kind));
     else if (!equal(k, n))
         test_fail(__FILE__, __LINE__, "%s at %s: not the reference's bits; n %zu, shift %zu, %s", k->name,
                   hth_cpu_name(level), n, shift, proof_kind_name(kind));
@@ -179,7 +181,8 @@ TEST(vectors_equal_the_reference_between_guard_pages)
                 for (size_t i = 0; i <= 36; i++) {
                     size_t n = i <= 34 ? i : 500 + test_random_below(&r, 500);
                     n = kernels[k].step == 32 ? n % 35 * 32 : n / kernels[k].step * kernels[k].step;
-                    if (n > 0 || !kernels[k].some) check_kernel(&r, &kernels[k], levels[l], n, (proof_kind)kind);
+                    if (n > 0 || !kernels[k].some)
+                        check_kernel(&r, &kernels[k], levels[l], n, (proof_kind)kind);
                 }
     for (int i = 0; i < 6; i++) guard_close(&rooms[i]);
 }
@@ -213,6 +216,7 @@ static void fill_cache(test_random *r, proof_kind kind, bool half, void *p, size
     else proof_fill_f32(r, kind, p, n);
 }
 
+/* Half the time a window, half the time a soft cap. */
 static void check_attend(test_random *r, hth_cpu level, bool half, size_t d, size_t n_pos, proof_kind kind)
 {
     hth_kernels reference, table;
@@ -220,19 +224,26 @@ static void check_attend(test_random *r, hth_cpu level, bool half, size_t d, siz
     hth_kernels_init(&table, level);
     size_t n = d * n_pos, size = n * (half ? 2 : 4);
     float *q = guard_place(&rooms[0], d * sizeof *q, GUARD_BEHIND, 0);
-    void *k = guard_place(&rooms[1], size, GUARD_BEHIND, 0), *v = guard_place(&rooms[2], size, GUARD_BEHIND, 0);
+    void *k = guard_place(&rooms[1], size, GUARD_BEHIND, 0),
+         *v = guard_place(&rooms[2], size, GUARD_BEHIND, 0);
     proof_fill_f32(r, PROOF_PLAIN, q, d);
     fill_cache(r, kind, half, k, n);
     fill_cache(r, kind, half, v, n);
     hth_attend job = {.q = q, .k = k, .v = v, .n_pos = n_pos, .d_head = d, .scale = 0.125f};
+    if (test_random_below(r, 2)) job.first = test_random_below(r, (uint32_t)n_pos);
+    if (test_random_below(r, 2)) job.cap = 3.0f, job.inverse_cap = 1.0f / 3.0f;
+    size_t hidden = job.first * d * (half ? 2 : 4); /* positions before the window are not read */
+    memset(k, 0xff, hidden), memset(v, 0xff, hidden);
     float e[136], g[136];
     if (!attend(half ? reference.attend_f16 : reference.attend_f32, &job, e) ||
         !attend(half ? table.attend_f16 : table.attend_f32, &job, g))
         test_fail(__FILE__, __LINE__, "attend at %s: fault, or wrote outside; d %zu, %zu positions",
                   hth_cpu_name(level), d, n_pos);
     else if (proof_differ_f32(e, g, d) < d)
-        test_fail(__FILE__, __LINE__, "attend (half %d) at %s: not the reference's bits; d %zu, %zu positions, %s",
-                  half, hth_cpu_name(level), d, n_pos, proof_kind_name(kind));
+        test_fail(
+            __FILE__, __LINE__,
+            "attend (half %d) at %s: not the reference's bits; d %zu, %zu positions from %zu, cap %g, %s",
+            half, hth_cpu_name(level), d, n_pos, job.first, (double)job.cap, proof_kind_name(kind));
 }
 
 TEST(attention_equals_the_reference_between_guard_pages)
@@ -251,6 +262,42 @@ TEST(attention_equals_the_reference_between_guard_pages)
                     check_attend(&r, levels[l], half, heads[h], positions[p],
                                  (proof_kind)test_random_below(&r, PROOF_N_KIND));
     for (int i = 0; i < 6; i++) guard_close(&rooms[i]);
+}
+
+/* The positions of a window are all that counts, when it begins where a split does. */
+TEST(a_window_that_begins_at_a_split_is_attention_over_its_positions_alone)
+{
+    enum { D = 16, N_POS = 700, FIRST = 256 };
+    static float q[D], k[N_POS * D], v[N_POS * D], scratch[D], whole[D], alone[D];
+    test_random r = proof_random();
+    hth_kernels table;
+    hth_kernels_init(&table, HTH_CPU_GENERIC);
+    proof_fill_f32(&r, PROOF_PLAIN, q, D);
+    proof_fill_f32(&r, PROOF_PLAIN, k, N_POS * D);
+    proof_fill_f32(&r, PROOF_PLAIN, v, N_POS * D);
+    hth_attend job = {.q = q,
+                      .k = k,
+                      .v = v,
+                      .first = FIRST,
+                      .n_pos = N_POS,
+                      .d_head = D,
+                      .scale = 0.25f,
+                      .scratch = scratch,
+                      .y = whole};
+    table.attend_f32(&job);
+    job.k = k + FIRST * D, job.v = v + FIRST * D, job.first = 0, job.n_pos = N_POS - FIRST, job.y = alone;
+    table.attend_f32(&job);
+    CHECK_BYTES(whole, alone, sizeof whole);
+}
+
+TEST(a_soft_cap_bounds_and_keeps_small_values)
+{
+    float x[5] = {-1e30f, -0.01f, 0.0f, 0.5f, 1e30f}, y[5];
+    hth_kernels table;
+    hth_kernels_init(&table, HTH_CPU_GENERIC);
+    table.soft_cap(x, 30.0f, 1.0f / 30.0f, 5, y);
+    CHECK(y[0] == -30.0f && y[4] == 30.0f && y[2] == 0.0f);
+    CHECK(y[1] > -0.0100001f && y[1] < -0.0099f && y[3] > 0.4999f && y[3] < 0.5f);
 }
 
 int main(int argc, char **argv)
