@@ -63,8 +63,9 @@ void tiny_drop_key(tiny_model *m, const char *key) { key_of(m, key, 0)->gone = t
 /* <unk> <s> </s>, 256 byte tokens, eight words. */
 static void set_vocabulary(tiny_model *m)
 {
-    static const char *const words[] = {"<unk>", "<s>", "</s>", "\xe2\x96\x81", "a", "b", "c", "ab",
-                                        "\xe2\x96\x81\x61", "bc", "abc"}; /* \x61: an a after the mark of a space */
+    static const char *const words[] = {"<unk>", "<s>", "</s>", "\xe2\x96\x81",     "a",
+                                        "b",     "c",   "ab",   "\xe2\x96\x81\x61", "bc",
+                                        "abc"}; /* \x61: an a after the mark of a space */
     gguf_bytes *b = array_of(m, "tokenizer.ggml.tokens", TYPE_TEXT, TINY_VOCAB);
     for (int i = 0; i < TINY_VOCAB; i++) {
         char byte[8];
@@ -138,7 +139,7 @@ static void set_tensors(tiny_model *m)
 tiny_tensor *tiny_find(tiny_model *m, const char *name)
 {
     for (uint32_t i = 0; i < m->n_tensor; i++)
-        if (strcmp(m->tensors[i].name, name) == 0) return &m->tensors[i];
+        if (!m->tensors[i].gone && strcmp(m->tensors[i].name, name) == 0) return &m->tensors[i];
     fprintf(stderr, "tiny_find: no tensor %s\n", name);
     abort();
 }
@@ -153,6 +154,98 @@ void tiny_begin(tiny_model *m)
 void tiny_free(tiny_model *m)
 {
     for (uint32_t i = 0; i < m->n_key; i++) gguf_free(&m->keys[i].value);
+}
+
+/* ---- other architectures ---------------------------------------------------------------------- */
+
+enum {
+    HAS_QKV_BIAS = 1,
+    HAS_ALL_BIASES = 2,
+    HAS_NORM_BIAS = 4,
+    HAS_QK_NORM = 8,
+    HAS_POST_NORMS = 16,
+    HAS_ONE_QKV = 32,
+    HAS_ONE_GATE_UP = 64,
+    HAS_NO_GATE = 128,
+    HAS_POSITIONS = 256,
+    HAS_ONE_NORM = 512
+};
+
+static const struct {
+    const char *name;
+    unsigned has;
+} kinds[] = {
+    {"bamboo", 0},
+    {"qwen2", HAS_QKV_BIAS},
+    {"qwen3", HAS_QK_NORM},
+    {"gemma2", HAS_POST_NORMS},
+    {"gemma3", HAS_POST_NORMS | HAS_QK_NORM},
+    {"phi3", HAS_ONE_QKV | HAS_ONE_GATE_UP},
+    {"falcon", HAS_ONE_QKV | HAS_NO_GATE | HAS_NORM_BIAS | HAS_ONE_NORM},
+    {"opt", HAS_QKV_BIAS | HAS_ALL_BIASES | HAS_NORM_BIAS | HAS_NO_GATE | HAS_POSITIONS},
+};
+
+static void rename_keys(tiny_model *m, const char *architecture, bool layer_norm)
+{
+    for (uint32_t i = 0; i < m->n_key; i++) {
+        tiny_key *k = &m->keys[i];
+        if (strncmp(k->name, "llama.", 6) != 0) continue;
+        char rest[64];
+        snprintf(rest, sizeof rest, "%s", k->name + 6);
+        if (layer_norm && strcmp(rest, "attention.layer_norm_rms_epsilon") == 0)
+            snprintf(rest, sizeof rest, "attention.layer_norm_epsilon");
+        snprintf(k->name, sizeof k->name, "%s.%.50s", architecture, rest);
+    }
+}
+
+static void drop_layer_tensor(tiny_model *m, int i_layer, const char *name)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s.weight", i_layer, name);
+    tiny_find(m, full)->gone = true;
+}
+
+static void add_bias(tiny_model *m, int i_layer, const char *name, uint64_t n)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s.bias", i_layer, name);
+    tiny_add_tensor(m, full, 0, 1, n, 1);
+}
+
+static void change_layer(tiny_model *m, int i, unsigned has)
+{
+    const uint64_t e = TINY_D_MODEL, f = TINY_D_FF, d = e / TINY_HEADS, kv = d * TINY_HEADS_KV;
+    if (has & HAS_QKV_BIAS)
+        add_bias(m, i, "attn_q", e), add_bias(m, i, "attn_k", kv), add_bias(m, i, "attn_v", kv);
+    if (has & HAS_ALL_BIASES)
+        add_bias(m, i, "attn_output", e), add_bias(m, i, "ffn_up", f), add_bias(m, i, "ffn_down", e);
+    if (has & HAS_NORM_BIAS) add_bias(m, i, "attn_norm", e);
+    if (has & HAS_NORM_BIAS && !(has & HAS_ONE_NORM)) add_bias(m, i, "ffn_norm", e);
+    if (has & HAS_ONE_NORM) drop_layer_tensor(m, i, "ffn_norm");
+    if (has & HAS_QK_NORM)
+        add_layer_tensor(m, i, "attn_q_norm", d, 0), add_layer_tensor(m, i, "attn_k_norm", d, 0);
+    if (has & HAS_POST_NORMS)
+        add_layer_tensor(m, i, "post_attention_norm", e, 0), add_layer_tensor(m, i, "post_ffw_norm", e, 0);
+    if (has & HAS_ONE_QKV) {
+        drop_layer_tensor(m, i, "attn_q"), drop_layer_tensor(m, i, "attn_k"),
+            drop_layer_tensor(m, i, "attn_v");
+        add_layer_tensor(m, i, "attn_qkv", e, e + 2 * kv);
+    }
+    if (has & (HAS_NO_GATE | HAS_ONE_GATE_UP)) drop_layer_tensor(m, i, "ffn_gate");
+    if (has & HAS_ONE_GATE_UP) drop_layer_tensor(m, i, "ffn_up"), add_layer_tensor(m, i, "ffn_up", e, 2 * f);
+}
+
+void tiny_become(tiny_model *m, const char *architecture)
+{
+    size_t kind = 0;
+    while (kind < sizeof kinds / sizeof *kinds && strcmp(kinds[kind].name, architecture) != 0) kind++;
+    if (kind == sizeof kinds / sizeof *kinds) abort();
+    unsigned has = kinds[kind].has;
+    tiny_set_text(m, "general.architecture", architecture);
+    rename_keys(m, architecture, has & HAS_NORM_BIAS);
+    for (int i = 0; i < TINY_LAYERS; i++) change_layer(m, i, has);
+    if (has & HAS_NORM_BIAS) tiny_add_tensor(m, "output_norm.bias", 0, 1, TINY_D_MODEL, 1);
+    if (has & HAS_POSITIONS) tiny_add_tensor(m, "position_embd.weight", 0, 2, TINY_D_MODEL, TINY_CONTEXT + 2);
 }
 
 /* ---- the file ------------------------------------------------------------------------------- */

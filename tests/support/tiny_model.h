@@ -32,12 +32,15 @@ typedef struct tiny_tensor {
 
 typedef struct tiny_model {
     tiny_key keys[40];
-    tiny_tensor tensors[40];
+    tiny_tensor tensors[64];
     uint32_t n_key, n_tensor;
 } tiny_model;
 
 void tiny_begin(tiny_model *m);
 void tiny_free(tiny_model *m);
+/* The same model as another architecture: keys renamed, tensors added and taken away
+ * as that family wants them. */
+void tiny_become(tiny_model *m, const char *architecture);
 
 /* Sets a key, or adds it: size little-endian bytes of a value of that type. */
 void tiny_set(tiny_model *m, const char *key, uint32_t type, uint64_t value, size_t size);

@@ -1,0 +1,243 @@
+/* What each family asks of a file: its smallest model opens, and each thing that it
+ * needs is missed by name. The computation itself is proved by golden and truth. */
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include <hearth/hearth.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TYPE_BOOL = 7, TYPE_ARRAY = 9 };
+
+static const char *const families[] = {"bamboo", "qwen2", "qwen3",  "gemma2",
+                                       "gemma3", "phi3",  "falcon", "opt"};
+enum { N_FAMILY = sizeof families / sizeof *families };
+
+static void begin(tiny_model *m, const char *architecture)
+{
+    tiny_begin(m);
+    tiny_become(m, architecture);
+}
+
+/* The bytes of the model that is open. */
+static gguf_bytes file;
+
+static hearth_status open_tiny(const tiny_model *m, hearth_model **model, hearth_error *why)
+{
+    file = tiny_write(m);
+    return hearth_model_open_memory(file.data, file.n, "tiny.gguf", NULL, model, why);
+}
+
+static void close_tiny(tiny_model *m, hearth_model *model)
+{
+    hearth_model_close(model);
+    gguf_free(&file);
+    tiny_free(m);
+}
+
+/* Refused with a line that holds the file's name and both words. Frees m. */
+static void expect_refused(tiny_model *m, hearth_status status, const char *word, const char *other)
+{
+    hearth_error why = {0};
+    hearth_model *model = NULL;
+    hearth_status st = open_tiny(m, &model, &why);
+    bool named = strstr(why.message, "tiny.gguf: ") == why.message && strstr(why.message, word) != NULL &&
+                 strstr(why.message, other) != NULL;
+    if (st != status || !named)
+        test_fail(__FILE__, __LINE__, "%s, %s: status '%s': %s", word, other, hearth_status_name(st),
+                  why.message);
+    close_tiny(m, model);
+}
+
+/* One step of a fresh session of n_ctx positions. */
+static hearth_status step(const hearth_model *model, uint32_t n_ctx, hearth_error *why)
+{
+    static const int32_t ids[] = {1, 60, 70, 80};
+    hearth_session_options o = {.n_ctx = n_ctx, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_F32};
+    hearth_session *session = NULL;
+    hearth_status st = hearth_session_open(model, &o, &session, why);
+    if (st == HEARTH_OK) st = hearth_session_eval(session, ids, 4, why);
+    hearth_session_close(session);
+    return st;
+}
+
+static void expect_runs(tiny_model *m)
+{
+    hearth_error why = {0};
+    hearth_model *model = NULL;
+    if (open_tiny(m, &model, &why) != HEARTH_OK || step(model, 16, &why) != HEARTH_OK)
+        test_fail(__FILE__, __LINE__, "%s", why.message);
+    close_tiny(m, model);
+}
+
+TEST(smallest_model_of_each_family_runs)
+{
+    for (int i = 0; i < N_FAMILY; i++) {
+        tiny_model m;
+        begin(&m, families[i]);
+        expect_runs(&m);
+    }
+}
+
+TEST(each_tensor_of_each_family_is_missed_by_name)
+{
+    for (int i = 0; i < N_FAMILY; i++) {
+        tiny_model m;
+        begin(&m, families[i]);
+        uint32_t n = m.n_tensor;
+        tiny_free(&m);
+        for (uint32_t t = 0; t < n; t++) {
+            begin(&m, families[i]);
+            const char *name = m.tensors[t].name;
+            bool optional = strcmp(name, "output.weight") == 0 || m.tensors[t].gone;
+            char quoted[70];
+            snprintf(quoted, sizeof quoted, "'%s'", name);
+            m.tensors[t].gone = true;
+            if (optional) tiny_free(&m);
+            else expect_refused(&m, HEARTH_ERROR_FORMAT, quoted, families[i]);
+        }
+    }
+}
+
+TEST(each_tensor_of_each_family_is_held_to_its_shape)
+{
+    for (int i = 0; i < N_FAMILY; i++) {
+        tiny_model m;
+        begin(&m, families[i]);
+        uint32_t n = m.n_tensor;
+        tiny_free(&m);
+        for (uint32_t t = 0; t < n; t++) {
+            begin(&m, families[i]);
+            tiny_tensor *wrong = &m.tensors[t];
+            bool free_rows = strcmp(wrong->name, "position_embd.weight") == 0;
+            char quoted[70];
+            snprintf(quoted, sizeof quoted, "'%s'", wrong->name);
+            if (wrong->gone || strcmp(wrong->name, "token_embd.weight") == 0) {
+                tiny_free(&m);
+                continue;
+            }
+            wrong->dim[free_rows ? 0 : wrong->n_dim - 1] += 1;
+            expect_refused(&m, HEARTH_ERROR_FORMAT, quoted, "the metadata ask for");
+        }
+    }
+}
+
+/* ---- windows ------------------------------------------------------------------------------- */
+
+static void set_flags(tiny_model *m, const char *key, const uint8_t *flags, uint64_t n)
+{
+    tiny_set(m, key, TYPE_ARRAY, 0, 0);
+    gguf_bytes *b = NULL;
+    for (uint32_t i = 0; i < m->n_key; i++)
+        if (strcmp(m->keys[i].name, key) == 0) b = &m->keys[i].value;
+    gguf_word(b, TYPE_BOOL, 4);
+    gguf_word(b, n, 8);
+    gguf_put(b, flags, n);
+}
+
+TEST(window_patterns_are_held_to_the_layers)
+{
+    const char *key = "gemma2.attention.sliding_window_pattern";
+    const uint8_t flags[] = {1, 0, 1};
+    tiny_model m;
+    begin(&m, "gemma2");
+    set_flags(&m, key, flags, 2);
+    expect_runs(&m);
+    for (uint64_t n = 1; n <= 3; n += 2) {
+        begin(&m, "gemma2");
+        set_flags(&m, key, flags, n);
+        expect_refused(&m, HEARTH_ERROR_FORMAT, key, "an array of 2 booleans");
+    }
+    begin(&m, "gemma2");
+    tiny_set_array(&m, key, (const uint32_t[]){1, 0}, 2);
+    expect_refused(&m, HEARTH_ERROR_FORMAT, key, "an array of 2 booleans");
+    begin(&m, "gemma2");
+    tiny_set_u32(&m, key, 4000000000u);
+    expect_refused(&m, HEARTH_ERROR_FORMAT, key, "allowed are");
+    begin(&m, "gemma2");
+    tiny_set_u32(&m, "gemma2.attention.sliding_window", 4000000000u);
+    expect_refused(&m, HEARTH_ERROR_FORMAT, "sliding_window", "allowed are");
+}
+
+/* ---- caps, factors, positions ------------------------------------------------------------------ */
+
+TEST(soft_caps_are_held_to_their_range)
+{
+    static const char *const keys[] = {"gemma2.attn_logit_softcapping", "gemma2.final_logit_softcapping"};
+    static const float wrong[] = {-1.0f, 1e-30f, 1e-4f, 1e7f, NAN, INFINITY};
+    tiny_model m;
+    for (int k = 0; k < 2; k++) {
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+            begin(&m, "gemma2");
+            tiny_set_f32(&m, keys[k], wrong[i]);
+            expect_refused(&m, HEARTH_ERROR_FORMAT, keys[k], "allowed are");
+        }
+        begin(&m, "gemma2");
+        tiny_set_f32(&m, keys[k], 0.0f);
+        expect_runs(&m);
+    }
+}
+
+TEST(both_tables_of_longrope_are_needed)
+{
+    tiny_model m;
+    begin(&m, "phi3");
+    tiny_set_text(&m, "phi3.rope.scaling.type", "longrope");
+    expect_refused(&m, HEARTH_ERROR_FORMAT, "'rope_factors_short.weight'", "missing");
+    begin(&m, "phi3");
+    tiny_add_tensor(&m, "rope_factors_short.weight", 0, 1, 4, 1);
+    expect_refused(&m, HEARTH_ERROR_FORMAT, "'rope_factors_long.weight'", "missing");
+    begin(&m, "phi3");
+    tiny_add_tensor(&m, "rope_factors_short.weight", 0, 1, 4, 1);
+    tiny_add_tensor(&m, "rope_factors_long.weight", 0, 1, 5, 1);
+    expect_refused(&m, HEARTH_ERROR_FORMAT, "'rope_factors_long.weight'", "[4, 1]");
+    begin(&m, "phi3");
+    tiny_add_tensor(&m, "rope_factors_short.weight", 0, 1, 4, 1);
+    tiny_add_tensor(&m, "rope_factors_long.weight", 1, 1, 4, 1); /* F16 tensors are written as zeros */
+    expect_refused(&m, HEARTH_ERROR_FORMAT, "'rope_factors_long.weight'", "weight 0 is 0");
+}
+
+TEST(learned_positions_bound_the_context)
+{
+    tiny_model m;
+    hearth_error why = {0};
+    hearth_model *model = NULL;
+    hearth_model_info info;
+    begin(&m, "opt");
+    tiny_find(&m, "position_embd.weight")->dim[1] = 12;
+    CHECK_OK(open_tiny(&m, &model, err));
+    if (model) {
+        hearth_model_get_info(model, &info);
+        CHECK_INT(info.n_ctx_train, 10);
+        CHECK_OK(step(model, 10, err));
+        CHECK_INT(step(model, 11, &why), HEARTH_ERROR_ARGUMENT);
+        CHECK(strstr(why.message, "tiny.gguf has learned 10") != NULL);
+    }
+    close_tiny(&m, model);
+    begin(&m, "opt");
+    tiny_find(&m, "position_embd.weight")->dim[1] = 2;
+    expect_refused(&m, HEARTH_ERROR_FORMAT, "'position_embd.weight'", "the metadata ask for");
+}
+
+TEST(opt_needs_no_epsilon_and_falcon_does)
+{
+    tiny_model m;
+    begin(&m, "opt");
+    tiny_drop_key(&m, "opt.attention.layer_norm_epsilon");
+    expect_runs(&m);
+    begin(&m, "falcon");
+    tiny_drop_key(&m, "falcon.attention.layer_norm_epsilon");
+    expect_refused(&m, HEARTH_ERROR_FORMAT, "falcon.attention.layer_norm_epsilon", "missing");
+}
+
+TEST(a_second_norm_of_falcon_needs_its_bias)
+{
+    tiny_model m;
+    begin(&m, "falcon");
+    tiny_add_tensor(&m, "blk.0.attn_norm_2.weight", 0, 1, TINY_D_MODEL, 1);
+    expect_refused(&m, HEARTH_ERROR_FORMAT, "'blk.0.attn_norm_2.bias'", "missing");
+}
+
+TEST_MAIN
