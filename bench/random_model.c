@@ -20,6 +20,34 @@ static uint64_t next_random(void)
     return state;
 }
 
+/* Where a block has its scale and its minimum (0: none), and what makes weights of rms 0.02. */
+static const struct {
+    hth_type type;
+    size_t scale_at, minimum_at;
+    float scale, minimum;
+} scales[] = {
+    {HTH_TYPE_Q8_0, 0, 0, 2.7e-4f, 0},       {HTH_TYPE_Q4_0, 0, 0, 4.3e-3f, 0},
+    {HTH_TYPE_Q4_1, 0, 2, 4.3e-3f, -0.032f}, {HTH_TYPE_Q5_0, 0, 0, 2.2e-3f, 0},
+    {HTH_TYPE_Q5_1, 0, 2, 2.2e-3f, -0.034f}, {HTH_TYPE_Q2_K, 80, 82, 2e-3f, 3e-3f},
+    {HTH_TYPE_Q3_K, 108, 0, 4.8e-4f, 0},     {HTH_TYPE_Q4_K, 0, 2, 1e-4f, 7.5e-4f},
+    {HTH_TYPE_Q5_K, 0, 2, 5e-5f, 7.7e-4f},   {HTH_TYPE_Q6_K, 208, 0, 1.5e-5f, 0},
+    {HTH_TYPE_IQ4_NL, 0, 0, 2.9e-4f, 0},     {HTH_TYPE_IQ4_XS, 0, 0, 1.6e-5f, 0},
+};
+
+static void set_scales(hth_type type, size_t n_col, uint8_t *row)
+{
+    const hth_type_info *info = hth_type_find(type);
+    for (uint8_t *block = row; block < row + hth_type_row_size(type, n_col); block += info->size) {
+        if (type == HTH_TYPE_MXFP4) *block = 120; /* 2^(120 - 127) */
+        for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+            if (scales[i].type != type) continue;
+            hth_store_u16(block + scales[i].scale_at, hth_f32_to_f16(scales[i].scale));
+            if (scales[i].minimum_at)
+                hth_store_u16(block + scales[i].minimum_at, hth_f32_to_f16(scales[i].minimum));
+        }
+    }
+}
+
 /* One row of weights of about the size that training leaves (rms 0.02). */
 static void random_row(hth_type type, size_t n_col, uint8_t *row)
 {
@@ -34,10 +62,8 @@ static void random_row(hth_type type, size_t n_col, uint8_t *row)
             hth_store_u16(row + 2 * i, hth_f32_to_f16((float)(int16_t)next_random() * 1e-6f));
         if (type == HTH_TYPE_BF16)
             hth_store_u16(row + 2 * i, hth_f32_to_bf16((float)(int16_t)next_random() * 1e-6f));
-        if (i % 32) continue;
-        if (type == HTH_TYPE_Q8_0) hth_store_u16(row + i / 32 * 34, hth_f32_to_f16(2.7e-4f));
-        if (type == HTH_TYPE_Q4_0) hth_store_u16(row + i / 32 * 18, hth_f32_to_f16(4.3e-3f));
     }
+    if (hth_type_find(type)->quantised) set_scales(type, n_col, row);
 }
 
 typedef struct tensor {
@@ -117,7 +143,7 @@ int main(int argc, char **argv)
     hth_type type;
     hth_gguf_writer *w;
     if (argc != 3 || !hth_type_by_name(argv[1], &type) || !hth_type_find(type)->supported) {
-        fprintf(stderr, "usage: random_model f32|f16|bf16|q8_0|q4_0 OUT.gguf\n");
+        fprintf(stderr, "usage: random_model TYPE OUT.gguf (any type that hearth computes with)\n");
         return 2;
     }
     size_t n = add(tensors, 0, "token_embd.weight", type, D_MODEL, N_VOCAB);

@@ -50,6 +50,15 @@ static bool is_matrix(const hth_gguf_tensor *t)
            !text_ends(t->name, "ffn_gate_inp.weight") && !hth_text_is(t->name, "position_embd.weight");
 }
 
+/* Some types are computed with but not written. */
+static hearth_status check_packing(const work *w, hth_type type, hearth_error *err)
+{
+    const hth_type_info *info = hth_type_find((uint32_t)type);
+    if (info && w->k.pack[type]) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "quantize to %s: this type can be read but not written yet",
+                    info ? info->name : "an unknown type");
+}
+
 static hearth_status choose_types(work *w, hearth_error *err)
 {
     size_t n = hth_gguf_n_tensor(w->in);
@@ -94,8 +103,19 @@ static uint32_t file_type(hth_type type)
     case HTH_TYPE_F32: return 0;
     case HTH_TYPE_F16: return 1;
     case HTH_TYPE_Q4_0: return 2;
+    case HTH_TYPE_Q4_1: return 3;
     case HTH_TYPE_Q8_0: return 7;
+    case HTH_TYPE_Q5_0: return 8;
+    case HTH_TYPE_Q5_1: return 9;
+    case HTH_TYPE_Q2_K: return 10;
+    case HTH_TYPE_Q3_K: return 12;
+    case HTH_TYPE_Q4_K: return 15;
+    case HTH_TYPE_Q5_K: return 17;
+    case HTH_TYPE_Q6_K: return 18;
+    case HTH_TYPE_IQ4_NL: return 25;
+    case HTH_TYPE_IQ4_XS: return 30;
     case HTH_TYPE_BF16: return 32;
+    case HTH_TYPE_MXFP4: return 38;
     }
     return 0;
 }
@@ -219,6 +239,8 @@ hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&w.k, level);
+    if ((st = check_packing(&w, options->type, err)) != HEARTH_OK) goto done;
+    if (options->keep_output && (st = check_packing(&w, options->output_type, err)) != HEARTH_OK) goto done;
     if ((st = hth_gguf_open(in_path, &w.in, err)) != HEARTH_OK) goto done;
     if (hth_gguf_n_tensor(w.in) == 0) {
         st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: there are no tensors", in_path);

@@ -11,25 +11,25 @@ static const hth_type_info types[HTH_TYPE_LIMIT] = {
     [0] = {"F32", 1, 4, false, true},
     [1] = {"F16", 1, 2, false, true},
     [2] = {"Q4_0", 32, 18, true, true},
-    [3] = {"Q4_1", 32, 20, true, false},
-    [6] = {"Q5_0", 32, 22, true, false},
-    [7] = {"Q5_1", 32, 24, true, false},
+    [3] = {"Q4_1", 32, 20, true, true},
+    [6] = {"Q5_0", 32, 22, true, true},
+    [7] = {"Q5_1", 32, 24, true, true},
     [8] = {"Q8_0", 32, 34, true, true},
     [9] = {"Q8_1", 32, 36, true, false},
-    [10] = {"Q2_K", 256, 84, true, false},
-    [11] = {"Q3_K", 256, 110, true, false},
-    [12] = {"Q4_K", 256, 144, true, false},
-    [13] = {"Q5_K", 256, 176, true, false},
-    [14] = {"Q6_K", 256, 210, true, false},
+    [10] = {"Q2_K", 256, 84, true, true},
+    [11] = {"Q3_K", 256, 110, true, true},
+    [12] = {"Q4_K", 256, 144, true, true},
+    [13] = {"Q5_K", 256, 176, true, true},
+    [14] = {"Q6_K", 256, 210, true, true},
     [15] = {"Q8_K", 256, 292, true, false},
     [16] = {"IQ2_XXS", 256, 66, true, false},
     [17] = {"IQ2_XS", 256, 74, true, false},
     [18] = {"IQ3_XXS", 256, 98, true, false},
     [19] = {"IQ1_S", 256, 50, true, false},
-    [20] = {"IQ4_NL", 32, 18, true, false},
+    [20] = {"IQ4_NL", 32, 18, true, true},
     [21] = {"IQ3_S", 256, 110, true, false},
     [22] = {"IQ2_S", 256, 82, true, false},
-    [23] = {"IQ4_XS", 256, 136, true, false},
+    [23] = {"IQ4_XS", 256, 136, true, true},
     [24] = {"I8", 1, 1, false, false},
     [25] = {"I16", 1, 2, false, false},
     [26] = {"I32", 1, 4, false, false},
@@ -39,7 +39,7 @@ static const hth_type_info types[HTH_TYPE_LIMIT] = {
     [30] = {"BF16", 1, 2, false, true},
     [34] = {"TQ1_0", 256, 54, true, false},
     [35] = {"TQ2_0", 256, 66, true, false},
-    [39] = {"MXFP4", 32, 17, true, false},
+    [39] = {"MXFP4", 32, 17, true, true},
     [40] = {"NVFP4", 64, 36, true, false},
     [41] = {"Q1_0", 128, 18, true, false},
     [42] = {"Q2_0", 64, 18, true, false},
@@ -76,4 +76,13 @@ size_t hth_type_row_size(hth_type type, size_t n_col)
     return hth_mul_size(n_col / info->n_weight, info->size, &size) ? size : 0;
 }
 
-const char *hth_type_supported_list(void) { return "F32, F16, BF16, Q8_0, Q4_0"; }
+uint32_t hth_type_act_block(hth_type type)
+{
+    const hth_type_info *info = hth_type_find((uint32_t)type);
+    return info && info->quantised ? info->n_weight : 0;
+}
+
+const char *hth_type_supported_list(void)
+{
+    return "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4";
+}

@@ -12,8 +12,19 @@ typedef enum hth_type {
     HTH_TYPE_F32 = 0,
     HTH_TYPE_F16 = 1,
     HTH_TYPE_Q4_0 = 2,
+    HTH_TYPE_Q4_1 = 3,
+    HTH_TYPE_Q5_0 = 6,
+    HTH_TYPE_Q5_1 = 7,
     HTH_TYPE_Q8_0 = 8,
+    HTH_TYPE_Q2_K = 10,
+    HTH_TYPE_Q3_K = 11,
+    HTH_TYPE_Q4_K = 12,
+    HTH_TYPE_Q5_K = 13,
+    HTH_TYPE_Q6_K = 14,
+    HTH_TYPE_IQ4_NL = 20,
+    HTH_TYPE_IQ4_XS = 23,
     HTH_TYPE_BF16 = 30,
+    HTH_TYPE_MXFP4 = 39,
 } hth_type;
 
 enum { HTH_TYPE_LIMIT = 43 }; /* ids from here on are unknown to the format as of 2026 */
@@ -36,7 +47,11 @@ bool hth_type_by_name(const char *name, hth_type *type);
  * type is unknown, or the size does not fit. */
 size_t hth_type_row_size(hth_type type, size_t n_col);
 
-/* "F32, F16, BF16, Q8_0, Q4_0": for messages. */
+/* Inputs that are rounded together before they meet rows of this type (docs/arithmetic.md 2,
+ * R1): as many as a block of weights has, 32 or 256. 0: rows of floats, which take floats. */
+uint32_t hth_type_act_block(hth_type type);
+
+/* "F32, F16, ..., MXFP4": for messages. */
 const char *hth_type_supported_list(void);
 
 #endif

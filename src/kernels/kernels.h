@@ -13,21 +13,25 @@
 
 /* ---- matrices -------------------------------------------------------------- */
 
-/* Weights per rounded block of activations (arithmetic.md 2, R1). */
-enum { HTH_ACT_BLOCK = 32 };
+/* Inputs per rounded block of activations (arithmetic.md 2, R1): as many as a block of the
+ * weights has (hth_type_act_block). Wide blocks come with sums of parts. */
+enum { HTH_ACT_BLOCK = 32, HTH_ACT_BLOCK_256 = 256, HTH_ACT_PART = 16 };
 
-/* The inputs of a matrix product: n_tok vectors of n_col. Float rows read x;
- * quantised rows read q, d and sum, made by hth_quant_act_fn. Token t starts at
- * x + t * n_col, q + t * n_col, d + t * n_col / 32 and sum + t * n_col / 32. */
+/* The inputs of a matrix product: n_tok vectors of n_col. Float rows read x; rows in
+ * blocks of 32 read q, d and sum, made by hth_quant_act_fn; rows in blocks of 256 read q,
+ * d and sum_16, made by hth_quant_act_256_fn. Token t starts at x + t * n_col,
+ * q + t * n_col, d + t * n_col / block, sum + t * n_col / 32, sum_16 + t * n_col / 16. */
 typedef struct hth_act {
     const float *x;
-    const int8_t *q;    /* -127..127 */
-    const float *d;     /* scale of each block of 32; NaN where the input was not finite */
-    const int32_t *sum; /* sum of q over each block */
+    const int8_t *q;       /* -127..127 */
+    const float *d;        /* scale of each block; NaN where the input was not finite */
+    const int32_t *sum;    /* sum of q over each block of 32 */
+    const int16_t *sum_16; /* sum of q over each 16 */
 } hth_act;
 
-/* Rounds x[n_col] (n_col a multiple of 32) to 8 bits per block of 32. */
+/* Rounds x[n_col] (n_col a multiple of 32, or of 256) to 8 bits per block. */
 typedef void hth_quant_act_fn(const float *x, size_t n_col, int8_t *q, float *d, int32_t *sum);
+typedef void hth_quant_act_256_fn(const float *x, size_t n_col, int8_t *q, float *d, int16_t *sum_16);
 
 /* Some rows of W times all tokens: y[t * y_stride + i] = row(i) . x_t for i in
  * [first, end), where row(i) is row i of W, or row list[i] when there is a list.
@@ -110,8 +114,9 @@ typedef struct hth_kernels {
     hth_cpu level;
     hth_rows_fn *rows[HTH_TYPE_LIMIT]; /* NULL for types that are not supported */
     hth_quant_act_fn *quant_act;
+    hth_quant_act_256_fn *quant_act_256;
     hth_unpack_fn *unpack[HTH_TYPE_LIMIT];
-    hth_pack_fn *pack[HTH_TYPE_LIMIT];
+    hth_pack_fn *pack[HTH_TYPE_LIMIT]; /* NULL for types that cannot be written yet */
     hth_rms_norm_fn *rms_norm;
     hth_layer_norm_fn *layer_norm;
     hth_rope_fn *rope_neighbours, *rope_halves;

@@ -12,6 +12,17 @@
 void hth_kernels_float_ref(hth_kernels *k);
 void hth_kernels_q8_0_ref(hth_kernels *k);
 void hth_kernels_q4_0_ref(hth_kernels *k);
+void hth_kernels_q4_1_ref(hth_kernels *k);
+void hth_kernels_q5_0_ref(hth_kernels *k);
+void hth_kernels_q5_1_ref(hth_kernels *k);
+void hth_kernels_iq4_nl_ref(hth_kernels *k);
+void hth_kernels_mxfp4_ref(hth_kernels *k);
+void hth_kernels_q2_k_ref(hth_kernels *k);
+void hth_kernels_q3_k_ref(hth_kernels *k);
+void hth_kernels_q4_k_ref(hth_kernels *k);
+void hth_kernels_q5_k_ref(hth_kernels *k);
+void hth_kernels_q6_k_ref(hth_kernels *k);
+void hth_kernels_iq4_xs_ref(hth_kernels *k);
 void hth_kernels_codec_ref(hth_kernels *k);
 void hth_kernels_vector_ref(hth_kernels *k);
 

@@ -14,11 +14,15 @@ typedef struct hth_matrix {
     const uint8_t *data; /* rows in file order */
 } hth_matrix;
 
-/* Room for the rounded form of n_tok inputs of up to n_col values. */
+/* Room for the rounded forms of n_tok inputs of up to n_col values: in blocks of 32, and
+ * in blocks of 256 for the types that want those. */
 typedef struct hth_rounding {
-    int8_t *q;    /* [n_tok * n_col] */
-    float *d;     /* [n_tok * n_col / 32] */
-    int32_t *sum; /* [n_tok * n_col / 32] */
+    int8_t *q;       /* [n_tok * n_col] */
+    float *d;        /* [n_tok * n_col / 32] */
+    int32_t *sum;    /* [n_tok * n_col / 32] */
+    int8_t *q_256;   /* [n_tok * n_col] */
+    float *d_256;    /* [n_tok * n_col / 256] */
+    int16_t *sum_16; /* [n_tok * n_col / 16] */
 } hth_rounding;
 
 /* One output of a product: y[t * n_row + i] = matrix row i . x_t (+ bias[i]). With
@@ -33,7 +37,8 @@ typedef struct hth_output {
 
 enum { HTH_PRODUCT_MAX = 3 };
 
-/* x[n_tok][n_col] times up to HTH_PRODUCT_MAX matrices of the same n_col.
+/* x[n_tok][n_col] times up to HTH_PRODUCT_MAX matrices of the same n_col, of any types:
+ * x is rounded once for each block that they want.
  * Allocates nothing. */
 void hth_product(const hth_kernels *k, hth_pool *pool, const hth_rounding *rounding, const float *x,
                  size_t n_tok, const hth_output *outputs, size_t n_output);

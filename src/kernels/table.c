@@ -10,6 +10,17 @@ static void init_reference(hth_kernels *k)
     hth_kernels_float_ref(k);
     hth_kernels_q8_0_ref(k);
     hth_kernels_q4_0_ref(k);
+    hth_kernels_q4_1_ref(k);
+    hth_kernels_q5_0_ref(k);
+    hth_kernels_q5_1_ref(k);
+    hth_kernels_iq4_nl_ref(k);
+    hth_kernels_mxfp4_ref(k);
+    hth_kernels_q2_k_ref(k);
+    hth_kernels_q3_k_ref(k);
+    hth_kernels_q4_k_ref(k);
+    hth_kernels_q5_k_ref(k);
+    hth_kernels_q6_k_ref(k);
+    hth_kernels_iq4_xs_ref(k);
     hth_kernels_codec_ref(k);
     hth_kernels_vector_ref(k);
 }

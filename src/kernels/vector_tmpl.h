@@ -276,45 +276,85 @@ DEFINE_ATTEND(attend_f32, float, v8_load, v8_load_part)
 
 /* ---- rounding of activations ------------------------------------------------------- */
 
+/* The largest magnitude of n values (a multiple of 8), as bits: NaN counts as largest. */
+HTH_INLINE float largest_magnitude(const float *x, size_t n)
+{
+    const hth_v8i magnitude = v8_set_i(0x7fffffff);
+    hth_v8i top = v8_set_i(0);
+    for (size_t i = 0; i < n; i += 8) {
+        hth_v8i bits = v8_bits(v8_load(x + i)) & magnitude, above = bits > top;
+        top = (above & bits) | (~above & top);
+    }
+    int32_t largest_bits = 0;
+    for (int i = 0; i < 8; i++) largest_bits = top[i] > largest_bits ? top[i] : largest_bits;
+    return hth_float_of((uint32_t)largest_bits);
+}
+
 /* Blocks whose largest magnitude is below 2^-60 round to zero; above 2^60 (which
  * includes infinities and NaNs) the scale is NaN, and so is what is made of it. */
-static void quant_act(const float *x, size_t n_col, int8_t *q, float *d, int32_t *sum)
+HTH_INLINE bool can_round(float amax, float *d)
+{
+    *d = amax * (1.0f / 127.0f);
+    if (amax >= 0x1p-60f && amax <= 0x1p60f) return true;
+    *d = amax < 0x1p-60f ? 0.0f : hth_float_of(0x7fc00000u);
+    return false;
+}
+
+/* n values (a multiple of 8) to q; the sum of these in eight parts. */
+HTH_INLINE hth_v8i round_values(const float *x, size_t n, hth_v8 inverse, int8_t *q)
 {
     const hth_v8 magic = v8_set(0x1.8p23f);
-    const hth_v8i magnitude = v8_set_i(0x7fffffff);
+    hth_v8i total = v8_set_i(0);
+    for (size_t i = 0; i < n; i += 8) {
+        hth_v8i rounded = v8_bits(v8_load(x + i) * inverse + magic) - v8_bits(magic);
+        total += rounded;
+        for (size_t k = 0; k < 8; k++) q[i + k] = (int8_t)rounded[k];
+    }
+    return total;
+}
+
+HTH_INLINE int32_t sum_of_parts(hth_v8i parts)
+{
+    int32_t sum = 0;
+    for (int i = 0; i < 8; i++) sum += parts[i];
+    return sum;
+}
+
+static void quant_act(const float *x, size_t n_col, int8_t *q, float *d, int32_t *sum)
+{
     for (size_t b = 0; b < n_col / HTH_ACT_BLOCK; b++, x += HTH_ACT_BLOCK, q += HTH_ACT_BLOCK) {
-        hth_v8 v[4];
-        hth_v8i top = v8_set_i(0);
-        for (int i = 0; i < 4; i++) {
-            v[i] = v8_load(x + 8 * i);
-            hth_v8i bits = v8_bits(v[i]) & magnitude, above = bits > top;
-            top = (above & bits) | (~above & top);
-        }
-        int32_t largest_bits = 0;
-        for (int i = 0; i < 8; i++) largest_bits = top[i] > largest_bits ? top[i] : largest_bits;
-        float amax = hth_float_of((uint32_t)largest_bits);
-        if (!(amax >= 0x1p-60f && amax <= 0x1p60f)) {
+        float amax = largest_magnitude(x, HTH_ACT_BLOCK);
+        sum[b] = 0;
+        if (!can_round(amax, &d[b])) {
             memset(q, 0, HTH_ACT_BLOCK);
-            d[b] = amax < 0x1p-60f ? 0.0f : hth_float_of(0x7fc00000u);
-            sum[b] = 0;
+            continue;
+        }
+        sum[b] = sum_of_parts(round_values(x, HTH_ACT_BLOCK, v8_set(127.0f * one_rcp(amax)), q));
+    }
+}
+
+static void quant_act_256(const float *x, size_t n_col, int8_t *q, float *d, int16_t *sum_16)
+{
+    enum { N_PART = HTH_ACT_BLOCK_256 / HTH_ACT_PART };
+    for (size_t b = 0; b < n_col / HTH_ACT_BLOCK_256; b++, x += HTH_ACT_BLOCK_256, sum_16 += N_PART) {
+        float amax = largest_magnitude(x, HTH_ACT_BLOCK_256);
+        if (!can_round(amax, &d[b])) {
+            memset(q + b * HTH_ACT_BLOCK_256, 0, HTH_ACT_BLOCK_256);
+            memset(sum_16, 0, N_PART * sizeof *sum_16);
             continue;
         }
         hth_v8 inverse = v8_set(127.0f * one_rcp(amax));
-        hth_v8i total = v8_set_i(0);
-        for (int i = 0; i < 4; i++) {
-            hth_v8i n = v8_bits(v[i] * inverse + magic) - v8_bits(magic);
-            total += n;
-            for (int k = 0; k < 8; k++) q[8 * i + k] = (int8_t)n[k];
+        for (size_t i = 0; i < N_PART; i++) {
+            int8_t *part = q + b * HTH_ACT_BLOCK_256 + i * HTH_ACT_PART;
+            sum_16[i] = (int16_t)sum_of_parts(round_values(x + i * HTH_ACT_PART, HTH_ACT_PART, inverse, part));
         }
-        d[b] = amax * (1.0f / 127.0f);
-        sum[b] = 0;
-        for (int i = 0; i < 8; i++) sum[b] += total[i];
     }
 }
 
 void HTH_PASTE(hth_kernels_vector_, LEVEL)(hth_kernels *k)
 {
     k->quant_act = quant_act;
+    k->quant_act_256 = quant_act_256;
     k->rms_norm = rms_norm;
     k->layer_norm = layer_norm;
     k->rope_neighbours = rope_neighbours;

@@ -61,9 +61,13 @@ static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t 
     s->head_rows = n_row < HEAD_ROWS ? (uint32_t)n_row : HEAD_ROWS;
     s->logits = cut(c, (size_t)s->head_rows * h->n_vocab, f);
     size_t widest = widest_input(h), n_block = widest / HTH_ACT_BLOCK + 1;
+    size_t n_wide = widest / HTH_ACT_BLOCK_256 + 1, n_part = widest / HTH_ACT_PART + 1;
     s->rounding.q = cut(c, n_row * widest, 1);
     s->rounding.d = cut(c, n_row * n_block, f);
     s->rounding.sum = cut(c, n_row * n_block, sizeof(int32_t));
+    s->rounding.q_256 = cut(c, n_row * widest, 1);
+    s->rounding.d_256 = cut(c, n_row * n_wide, f);
+    s->rounding.sum_16 = cut(c, n_row * n_part, sizeof(int16_t));
 }
 
 bool hth_step_size(const hth_model *model, uint32_t n_row, uint32_t n_thread, size_t *size)

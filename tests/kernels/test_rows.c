@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { MAX_WEIGHT = 1 << 19, MAX_INPUT = 1 << 17, MAX_Y = 1 << 14 };
+enum { MAX_WEIGHT = 1 << 19, MAX_INPUT = 1 << 18, MAX_Y = 1 << 14 };
 
 static rows_case the_case;
 static float expected[MAX_Y], got[MAX_Y];
@@ -74,7 +74,7 @@ static rows_shape random_shape(test_random *r, hth_type type)
     uint32_t n = test_random_below(r, quantised ? 12 : 68);
     if (test_random_below(r, 8) == 0) n = quantised ? 33 + n : 500 + n;
     /* One draw a statement: the order of draws must not depend on the compiler. */
-    rows_shape s = {.type = type, .n_col = quantised ? 32 * (size_t)(n + 1) : n + 1};
+    rows_shape s = {.type = type, .n_col = rows_block(type) * (size_t)(n + 1)};
     s.n_row = test_random_below(r, 4) ? test_random_below(r, 12) : test_random_below(r, 40);
     s.n_tok = 1 + test_random_below(r, 9);
     if (n < 16 && test_random_below(r, 8) == 0) s.n_tok = 10 + test_random_below(r, 70);
@@ -115,7 +115,7 @@ TEST(rows_equal_the_reference_between_guard_pages) { for_each_level(random_shape
  * both pages, every kind of number, one token and a tile with a rest. */
 static void all_widths(hth_cpu level, hth_type type, test_random *r)
 {
-    size_t unit = rows_quantised(type) ? 32 : 1, n = rows_quantised(type) ? 19 : 35;
+    size_t unit = rows_block(type), n = rows_quantised(type) ? 19 : 35;
     for (size_t i = 1; i <= n; i++) {
         for (int kind = 0; kind < PROOF_N_KIND; kind++) {
             rows_shape s = {.type = type, .n_row = 3, .n_col = i * unit, .n_tok = kind % 2 ? 1 : 5};
@@ -154,8 +154,9 @@ TEST(ragged_ends_leave_minus_zero_alone) { for_each_level(minus_zeros); }
 static void all_shifts(hth_cpu level, hth_type type, test_random *r)
 {
     test_random same = *r;
+    size_t n_col = rows_block(type) == 256 ? 768 : 352;
     for (size_t shift = 0; shift < 64; shift++) {
-        rows_shape s = {.type = type, .n_row = 3, .n_col = 352, .n_tok = 2, .shift = shift};
+        rows_shape s = {.type = type, .n_row = 3, .n_col = n_col, .n_tok = 2, .shift = shift};
         *r = same;
         rows_case_make(&the_case, r, &s);
         if (!compute(level, 0, the_case.job.end, shift == 0 ? expected : got)) return;
@@ -189,13 +190,11 @@ static void cut_calls(hth_cpu level, hth_type type, test_random *r)
         memset(job.y, 0xa5, n * sizeof(float));
         for (size_t t = 0; t < s.n_tok; t++) {
             hth_rows one = job;
-            if (rows_quantised(type)) {
-                one.act.q += t * job.n_col;
-                one.act.d += t * job.n_col / 32;
-                one.act.sum += t * job.n_col / 32;
-            } else {
-                one.act.x += t * job.n_col;
-            }
+            if (one.act.x) one.act.x += t * job.n_col;
+            if (one.act.q) one.act.q += t * job.n_col;
+            if (one.act.d) one.act.d += t * job.n_col / rows_block(type);
+            if (one.act.sum) one.act.sum += t * job.n_col / 32;
+            if (one.act.sum_16) one.act.sum_16 += t * job.n_col / 16;
             one.n_tok = 1;
             one.y += t * job.y_stride;
             table.rows[type](&one);
@@ -224,7 +223,12 @@ TEST(full_list_equals_dense) { for_each_level(full_list); }
 
 static void empty_list(hth_cpu level, hth_type type, test_random *r)
 {
-    rows_shape s = {.type = type, .n_row = 9, .n_col = 320, .n_tok = 5, .y_gap = 11, .list = 1};
+    rows_shape s = {.type = type,
+                    .n_row = 9,
+                    .n_col = rows_block(type) == 256 ? 512 : 320,
+                    .n_tok = 5,
+                    .y_gap = 11,
+                    .list = 1};
     rows_case_make(&the_case, r, &s);
     if (!compute(level, 0, 0, got)) return;
     size_t n = rows_case_n_y(&the_case);
@@ -264,7 +268,7 @@ static void unreadable_rows(hth_cpu level, hth_type type, test_random *r)
     rows_shape s = {.type = type, .n_row = 5, .n_tok = 1};
     s.n_col = type == HTH_TYPE_F32 ? 1024 : rows_quantised(type) ? 65536 : 2048;
     if (rows_bytes(type, s.n_col) % page == 0) check_odd_rows(level, r, &s);
-    s = (rows_shape){.type = type, .n_row = 40, .n_col = 352, .n_tok = 13};
+    s = (rows_shape){.type = type, .n_row = 40, .n_col = rows_block(type) == 256 ? 768 : 352, .n_tok = 13};
     s.row_gap = page - rows_bytes(type, s.n_col);
     if (s.n_row * page <= MAX_WEIGHT) check_odd_rows(level, r, &s);
 }
@@ -281,9 +285,10 @@ TEST(very_long_rows_equal_the_reference)
     rows_case_open(&the_case, 1 << 20, 1 << 19);
     for (int l = 0; l < n_level; l++)
         for (int t = 0; t < ROWS_N_TYPE; t++)
-            for (size_t n_col = 32736; n_col <= 32800; n_col += 32) {
+            for (int past = -1; past <= 1; past++) {
                 rows_shape s = {.type = rows_types[t], .n_row = rows_quantised(rows_types[t]) ? 17 : 3};
-                s.n_col = n_col, s.n_tok = 13;
+                int step = rows_block(s.type) == 256 ? 256 : 32;
+                s.n_col = (size_t)(32768 + past * step), s.n_tok = 13;
                 rows_case_make(&the_case, &r, &s);
                 if (!compare_with_reference(levels[l])) break;
             }

@@ -490,8 +490,8 @@ TEST(types_that_do_not_fit_the_role_are_refused)
     expect_refused(&m, HEARTH_ERROR_UNSUPPORTED, "blk.0.attn_q.bias", "F32, F16 or BF16");
     tiny_begin(&m);
     tiny_set_u32(&m, A "embedding_length", 256);
-    *tiny_find(&m, "token_embd.weight") = (tiny_tensor){"token_embd.weight", 12, 2, {256, TINY_VOCAB, 1, 1}, false};
-    expect_refused(&m, HEARTH_ERROR_UNSUPPORTED, "Q4_K", "Q4_0");
+    *tiny_find(&m, "token_embd.weight") = (tiny_tensor){"token_embd.weight", 16, 2, {256, TINY_VOCAB, 1, 1}, false};
+    expect_refused(&m, HEARTH_ERROR_UNSUPPORTED, "IQ2_XXS", "Q4_0");
 }
 
 TEST(types_may_differ_from_tensor_to_tensor)

@@ -72,6 +72,9 @@ typedef struct bench {
     float *x, *d, *y;
     int8_t *q;
     int32_t *sum;
+    int8_t *q_256;
+    float *d_256;
+    int16_t *sum_16;
 } bench;
 
 static void add_entry(entry *e, const bench *b, hth_cpu level, hth_type type, size_t size, size_t n_tok)
@@ -85,6 +88,19 @@ static void add_entry(entry *e, const bench *b, hth_cpu level, hth_type type, si
     e->bytes = (double)(n_row * row_size);
     e->job = (hth_rows){.w = b->w, .row_size = row_size, .n_col = N_COL, .end = n_row, .n_tok = n_tok, .y = b->y,
                         .y_stride = n_row, .act = {.x = b->x, .q = b->q, .d = b->d, .sum = b->sum}};
+    if (rows_block(type) == 256) e->job.act = (hth_act){.q = b->q_256, .d = b->d_256, .sum_16 = b->sum_16};
+}
+
+/* Part of the name, or one of several names with commas between. */
+static bool is_wanted(const char *name, const char *filter)
+{
+    size_t n = strlen(name);
+    if (!strchr(filter, ',')) return strstr(name, filter) != NULL;
+    for (const char *p = filter; p; p = strchr(p, ',')) {
+        if (*p == ',') p++;
+        if (strncmp(p, name, n) == 0 && (p[n] == ',' || p[n] == '\0')) return true;
+    }
+    return false;
 }
 
 static void run_table(const bench *b, const char *filter, size_t size, size_t n_tok)
@@ -95,7 +111,7 @@ static void run_table(const bench *b, const char *filter, size_t size, size_t n_
     entries[0] = (entry){.name = "load only", .bytes = (double)size, .job = {.w = b->w}};
     for (int t = 0; t < ROWS_N_TYPE; t++)
         for (int l = 0; l < n_level; l++)
-            if (strstr(rows_type_name(rows_types[t]), filter))
+            if (is_wanted(rows_type_name(rows_types[t]), filter))
                 add_entry(&entries[n++], b, levels[l], rows_types[t], size, n_tok);
     for (int round = 0; round < N_ROUND; round++)
         for (int i = 0; i < n; i++) measure(&entries[i], round);
@@ -108,8 +124,10 @@ int rows_bench(const char *filter)
     test_random r = proof_random();
     bench b = {.w = hth_pages_alloc(weight_size), .x = hth_alloc(N_COL * N_TOK, 4),
                .q = hth_alloc(N_COL * N_TOK, 1), .d = hth_alloc(N_COL * N_TOK / 32, 4),
-               .sum = hth_alloc(N_COL * N_TOK / 32, 4), .y = hth_alloc(weight_size / 2048, 4)};
-    if (!b.w || !b.x || !b.q || !b.d || !b.sum || !b.y) return 1;
+               .sum = hth_alloc(N_COL * N_TOK / 32, 4), .y = hth_alloc(weight_size / 1024, 4),
+               .q_256 = hth_alloc(N_COL * N_TOK, 1), .d_256 = hth_alloc(N_COL * N_TOK / 256, 4),
+               .sum_16 = hth_alloc(N_COL * N_TOK / 16, 2)};
+    if (!b.w || !b.x || !b.q || !b.d || !b.sum || !b.y || !b.q_256 || !b.d_256 || !b.sum_16) return 1;
     /* Odd bytes of 0x38..0x3f make ordinary floats of every type: subnormal ones
      * would cost time of their own. */
     for (size_t i = 0; i < weight_size; i += 8) {
@@ -120,6 +138,7 @@ int rows_bench(const char *filter)
     hth_kernels table;
     hth_kernels_init(&table, HTH_CPU_GENERIC);
     table.quant_act(b.x, N_COL * N_TOK, b.q, b.d, b.sum);
+    table.quant_act_256(b.x, N_COL * N_TOK, b.q_256, b.d_256, b.sum_16);
     run_table(&b, filter, weight_size, 1);
     run_table(&b, filter, cached_size, 1);
     run_table(&b, filter, cached_size, N_TOK);

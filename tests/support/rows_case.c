@@ -5,31 +5,16 @@
 
 #include <string.h>
 
-const hth_type rows_types[ROWS_N_TYPE] = {HTH_TYPE_F32, HTH_TYPE_F16, HTH_TYPE_BF16, HTH_TYPE_Q8_0,
-                                          HTH_TYPE_Q4_0};
+const hth_type rows_types[ROWS_N_TYPE] = {
+    HTH_TYPE_F32,  HTH_TYPE_F16,    HTH_TYPE_BF16,   HTH_TYPE_Q8_0,  HTH_TYPE_Q4_0, HTH_TYPE_Q4_1,
+    HTH_TYPE_Q5_0, HTH_TYPE_Q5_1,   HTH_TYPE_Q2_K,   HTH_TYPE_Q3_K,  HTH_TYPE_Q4_K, HTH_TYPE_Q5_K,
+    HTH_TYPE_Q6_K, HTH_TYPE_IQ4_NL, HTH_TYPE_IQ4_XS, HTH_TYPE_MXFP4,
+};
 
-const char *rows_type_name(hth_type type)
-{
-    switch (type) {
-    case HTH_TYPE_F32: return "F32";
-    case HTH_TYPE_F16: return "F16";
-    case HTH_TYPE_BF16: return "BF16";
-    case HTH_TYPE_Q8_0: return "Q8_0";
-    default: return "Q4_0";
-    }
-}
-
-bool rows_quantised(hth_type type) { return type == HTH_TYPE_Q8_0 || type == HTH_TYPE_Q4_0; }
-
-size_t rows_bytes(hth_type type, size_t n_col)
-{
-    switch (type) {
-    case HTH_TYPE_F32: return 4 * n_col;
-    case HTH_TYPE_Q8_0: return n_col / 32 * 34;
-    case HTH_TYPE_Q4_0: return n_col / 32 * 18;
-    default: return 2 * n_col;
-    }
-}
+const char *rows_type_name(hth_type type) { return hth_type_find(type)->name; }
+bool rows_quantised(hth_type type) { return hth_type_find(type)->quantised; }
+size_t rows_bytes(hth_type type, size_t n_col) { return hth_type_row_size(type, n_col); }
+size_t rows_block(hth_type type) { return hth_type_find(type)->n_weight; }
 
 void rows_case_open(rows_case *c, size_t max_weights, size_t max_inputs)
 {
@@ -48,17 +33,53 @@ void rows_case_close(rows_case *c)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) guard_close(all[i]);
 }
 
-/* Random nibbles or bytes, or those whose products are largest; scales of the kind. */
+/* Where the halves of a block lie: the scale, and the minimum where there is one. */
+static void scale_places(hth_type type, size_t *scale, size_t *minimum)
+{
+    *scale = 0, *minimum = SIZE_MAX;
+    switch (type) {
+    case HTH_TYPE_Q4_1:
+    case HTH_TYPE_Q5_1:
+    case HTH_TYPE_Q4_K:
+    case HTH_TYPE_Q5_K: *minimum = 2; break;
+    case HTH_TYPE_Q2_K: *scale = 80, *minimum = 82; break;
+    case HTH_TYPE_Q3_K: *scale = 108; break;
+    case HTH_TYPE_Q6_K: *scale = 208; break;
+    default: break;
+    }
+}
+
+/* The exponent that is the scale of MXFP4. */
+static uint8_t exponent(test_random *r, proof_kind kind)
+{
+    uint32_t any = test_random_below(r, 256);
+    switch (kind) {
+    case PROOF_PLAIN:
+    case PROOF_OUTLIER: return (uint8_t)(118 + any % 10);
+    case PROOF_WIDE: return (uint8_t)(85 + any % 85);
+    case PROOF_LARGEST: return (uint8_t)(252 + any % 3);
+    case PROOF_SPECIAL: return any < 8 ? 255 : (uint8_t)(118 + any % 10);
+    case PROOF_BITS: return (uint8_t)any;
+    default: return (uint8_t)(any % 3); /* zeros, subnormal: the smallest there are */
+    }
+}
+
+/* Random bytes, or those whose products are largest; scales of the kind. */
 static void fill_blocks(test_random *r, const rows_shape *s, uint8_t *row)
 {
-    size_t size = rows_bytes(s->type, 32), n_block = s->n_col / 32;
+    static const uint8_t largest[] = {0x80, 0x7f, 0x00, 0xff};
+    size_t n_block = s->n_col / rows_block(s->type), size = rows_bytes(s->type, rows_block(s->type));
+    size_t scale_at, minimum_at;
+    scale_places(s->type, &scale_at, &minimum_at);
     for (size_t b = 0; b < n_block; b++, row += size) {
-        uint16_t scale;
+        uint16_t scale, minimum = 0;
         proof_fill_f16(r, s->kind, &scale, 1);
+        if (minimum_at != SIZE_MAX) proof_fill_f16(r, s->kind, &minimum, 1);
         proof_fill_bytes(r, row, size);
-        hth_store_u16(row, scale);
-        static const uint8_t largest[] = {0x80, 0x7f, 0x00, 0xff};
-        if (s->kind == PROOF_LARGEST) memset(row + 2, largest[test_random_below(r, 4)], size - 2);
+        if (s->kind == PROOF_LARGEST) memset(row, largest[test_random_below(r, 4)], size);
+        if (s->type == HTH_TYPE_MXFP4) row[0] = exponent(r, s->kind);
+        else hth_store_u16(row + scale_at, scale);
+        if (minimum_at != SIZE_MAX) hth_store_u16(row + minimum_at, minimum);
     }
 }
 
@@ -82,17 +103,22 @@ static void fill_row(test_random *r, const rows_shape *s, uint8_t *row)
     }
 }
 
-/* Activations as hth_quant_act_fn could have made them: never -128. */
-static void fill_activations(test_random *r, const rows_shape *s, int8_t *q, float *d, int32_t *sum)
+/* Activations as the rounding could have made them: never -128. The sums of the whole
+ * blocks of 32, or of every 16 of a block of 256. */
+static void fill_activations(test_random *r, const rows_shape *s, int8_t *q, float *d, int32_t *sum,
+                             int16_t *sum_16)
 {
-    for (size_t b = 0; b < s->n_tok * (s->n_col / 32); b++) {
+    size_t n = rows_block(s->type);
+    for (size_t b = 0; b < s->n_tok * (s->n_col / n); b++, q += n) {
         uint32_t pattern = test_random_below(r, 6);
-        sum[b] = 0;
-        for (int i = 0; i < 32; i++) {
+        if (sum) sum[b] = 0;
+        if (sum_16) memset(sum_16 + b * (n / 16), 0, n / 16 * sizeof *sum_16);
+        for (size_t i = 0; i < n; i++) {
             int any = (int)test_random_below(r, 255) - 127;
             int saturated = pattern == 0 ? 127 : pattern == 1 ? -127 : i % 2 ? 127 : -127;
-            q[32 * b + (size_t)i] = (int8_t)(pattern < 3 ? saturated : any);
-            sum[b] += q[32 * b + (size_t)i];
+            q[i] = (int8_t)(pattern < 3 ? saturated : any);
+            if (sum) sum[b] += q[i];
+            if (sum_16) sum_16[(b * n + i) / 16] = (int16_t)(sum_16[(b * n + i) / 16] + q[i]);
         }
         proof_fill_f32(r, s->kind == PROOF_LARGEST || s->kind == PROOF_BITS ? PROOF_WIDE : s->kind, &d[b], 1);
     }
@@ -114,7 +140,7 @@ void rows_case_make(rows_case *c, test_random *r, const rows_shape *shape)
     const rows_shape *s = &c->shape;
     c->shape = *shape;
     size_t bytes = rows_bytes(s->type, s->n_col), stride = bytes + s->row_gap;
-    size_t n_input = s->n_tok * s->n_col, n_scale = s->n_tok * (s->n_col / 32);
+    size_t n_input = s->n_tok * s->n_col, n_scale = s->n_tok * (s->n_col / rows_block(s->type));
     size_t w_size = s->n_row ? (s->n_row - 1) * stride + bytes : 0;
     uint8_t *w = guard_place(&c->w, w_size, s->side, s->shift);
     for (size_t i = 0; i < s->n_row; i++) fill_row(r, s, w + i * stride);
@@ -129,9 +155,16 @@ void rows_case_make(rows_case *c, test_random *r, const rows_shape *shape)
     if (rows_quantised(s->type)) {
         int8_t *q = place(&c->q, n_input, s->side);
         float *d = place(&c->d, n_scale * sizeof *d, s->side);
-        int32_t *sum = place(&c->sum, n_scale * sizeof *sum, s->side);
-        fill_activations(r, s, q, d, sum);
-        job->act = (hth_act){.q = q, .d = d, .sum = sum};
+        job->act = (hth_act){.q = q, .d = d};
+        if (rows_block(s->type) == 32) {
+            int32_t *sum = place(&c->sum, n_scale * sizeof *sum, s->side);
+            fill_activations(r, s, q, d, sum, NULL);
+            job->act.sum = sum;
+        } else {
+            int16_t *sum_16 = place(&c->sum, n_input / 16 * sizeof *sum_16, s->side);
+            fill_activations(r, s, q, d, NULL, sum_16);
+            job->act.sum_16 = sum_16;
+        }
     } else {
         float *x = place(&c->x, n_input * sizeof *x, s->side);
         proof_fill_f32(r, s->kind, x, n_input);

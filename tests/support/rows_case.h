@@ -8,11 +8,12 @@
 #include "support/proof.h"
 
 /* The supported types, in the order in which proofs take them. */
-enum { ROWS_N_TYPE = 5 };
+enum { ROWS_N_TYPE = 16 };
 extern const hth_type rows_types[ROWS_N_TYPE];
 const char *rows_type_name(hth_type type);
 size_t rows_bytes(hth_type type, size_t n_col);
 bool rows_quantised(hth_type type);
+size_t rows_block(hth_type type); /* weights of a block, and inputs rounded together: 1, 32 or 256 */
 
 typedef struct rows_shape {
     hth_type type;

@@ -17,8 +17,10 @@ static uint16_t half_k[N_HEAD * N_POS], half_v[N_HEAD * N_POS];
 static float float_k[N_HEAD * N_POS], float_v[N_HEAD * N_POS];
 static int8_t q[N];
 static int32_t sum[N / 32];
+static int16_t sum_16[N / 16];
 
 static void run_quant(const hth_kernels *k) { k->quant_act(a, N, q, y, sum); }
+static void run_quant_256(const hth_kernels *k) { k->quant_act_256(a, N, q, y, sum_16); }
 static void run_rms(const hth_kernels *k) { k->rms_norm(a, b, N, 1.0f / N, 1e-5f, y); }
 static void run_layer(const hth_kernels *k) { k->layer_norm(a, b, c, N, 1.0f / N, 1e-5f, y); }
 static void run_neighbours(const hth_kernels *k) { k->rope_neighbours(y, b, c, N / 2); }
@@ -54,7 +56,8 @@ static const struct {
     void (*run)(const hth_kernels *k);
     double n;
 } benches[] = {
-    {"quant_act", run_quant, N},           {"rms_norm", run_rms, N},
+    {"quant_act", run_quant, N},           {"quant_act_256", run_quant_256, N},
+    {"rms_norm", run_rms, N},
     {"layer_norm", run_layer, N},          {"rope_neighbours", run_neighbours, N},
     {"rope_halves", run_halves, N},        {"softmax", run_softmax, N},
     {"add", run_add, N},                   {"to_f16", run_to_f16, N},

@@ -1,0 +1,33 @@
+/* What the blocks of several types share, in C: tables of values, scales that are a power
+ * of two, six-bit scales. Layouts as in the format's block tables (ggml-common.h). */
+#ifndef HTH_KERNELS_BLOCKS_H
+#define HTH_KERNELS_BLOCKS_H
+
+#include "base/bits.h"
+
+/* The sixteen values of IQ4_NL and IQ4_XS. */
+static const int8_t hth_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                          1,    13,   25,  38,  53,  69,  89,  113};
+
+/* Twice the sixteen values of MXFP4 (its sign bit makes 8 a second zero). */
+static const int8_t hth_mxfp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+/* 2^(e - 128), exact; NaN for 255. The two smallest are subnormal floats. */
+static inline float hth_mxfp4_scale(uint8_t e)
+{
+    if (e == 255) return hth_float_of(0x7fc00000u);
+    return hth_float_of(e < 2 ? 0x200000u << e : (uint32_t)(e - 1) << 23);
+}
+
+/* The eight scales and eight minima (0..63) in the twelve bytes of Q4_K and Q5_K. */
+static inline void hth_k_scales(const uint8_t s[12], uint8_t scale[8], uint8_t minimum[8])
+{
+    for (int k = 0; k < 4; k++) {
+        scale[k] = s[k] & 63;
+        minimum[k] = s[k + 4] & 63;
+        scale[k + 4] = (uint8_t)((s[k + 8] & 15) | s[k] >> 6 << 4);
+        minimum[k + 4] = (uint8_t)(s[k + 8] >> 4 | s[k + 4] >> 6 << 4);
+    }
+}
+
+#endif

@@ -1,0 +1,21 @@
+/* Rows of IQ4_NL (blocks of 32: scale as half, 16 bytes of nibbles that are places in a
+ * table of values): the definition, with ref_32.h. */
+#include "kernels/kernels.h"
+
+enum { BLOCK_SIZE = 18, HAS_MINIMUM = 0 };
+
+#include "kernels/ref_32.h"
+
+static block read_block(const uint8_t *p)
+{
+    block k = {.d = hth_f16_to_f32(hth_load_u16(p))};
+    read_nibbles(p + 2, k.w);
+    for (int i = 0; i < HTH_ACT_BLOCK; i++) k.w[i] = hth_iq4_values[k.w[i]];
+    return k;
+}
+
+void hth_kernels_iq4_nl_ref(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_IQ4_NL] = rows;
+    k->unpack[HTH_TYPE_IQ4_NL] = unpack;
+}

@@ -1,0 +1,22 @@
+/* Rows of MXFP4 (blocks of 32: an exponent in one byte, 16 bytes of nibbles that are places
+ * in a table of values): the definition, with ref_32.h. The integers are twice the values,
+ * so the scale is half of the format's. */
+#include "kernels/kernels.h"
+
+enum { BLOCK_SIZE = 17, HAS_MINIMUM = 0 };
+
+#include "kernels/ref_32.h"
+
+static block read_block(const uint8_t *p)
+{
+    block k = {.d = hth_mxfp4_scale(*p)};
+    read_nibbles(p + 1, k.w);
+    for (int i = 0; i < HTH_ACT_BLOCK; i++) k.w[i] = hth_mxfp4_values[k.w[i]];
+    return k;
+}
+
+void hth_kernels_mxfp4_ref(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_MXFP4] = rows;
+    k->unpack[HTH_TYPE_MXFP4] = unpack;
+}

@@ -1,0 +1,25 @@
+/* Rows of Q2_K (blocks of 256: 16 bytes of a scale and a minimum of four bits each, 64
+ * bytes of four weights, scale and minimum as halves): the definition, with ref_256.h. */
+#include "kernels/kernels.h"
+
+enum { BLOCK_SIZE = 84, HAS_MINIMUM = 1 };
+
+#include "kernels/ref_256.h"
+
+/* Weight 128a + 32b + c is the bits 2b, 2b + 1 of byte 32a + c. */
+static void read_block(const uint8_t *p, block *k)
+{
+    k->d = hth_f16_to_f32(hth_load_u16(p + 80));
+    k->m = hth_f16_to_f32(hth_load_u16(p + 82));
+    for (int i = 0; i < N_PART; i++) k->scale[i] = p[i] & 15, k->minimum[i] = p[i] >> 4;
+    for (int i = 0; i < HTH_ACT_BLOCK_256; i++) {
+        int a = i / 128, b = i / 32 % 4, c = i % 32;
+        k->w[i] = (int8_t)(p[16 + 32 * a + c] >> 2 * b & 3);
+    }
+}
+
+void hth_kernels_q2_k_ref(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q2_K] = rows;
+    k->unpack[HTH_TYPE_Q2_K] = unpack;
+}

@@ -1,0 +1,20 @@
+/* Rows of Q4_1 (blocks of 32: scale and minimum as halves, 16 bytes of nibbles; a weight
+ * is d * nibble + m): the definition, with ref_32.h. */
+#include "kernels/kernels.h"
+
+enum { BLOCK_SIZE = 20, HAS_MINIMUM = 1 };
+
+#include "kernels/ref_32.h"
+
+static block read_block(const uint8_t *p)
+{
+    block k = {.d = hth_f16_to_f32(hth_load_u16(p)), .m = hth_f16_to_f32(hth_load_u16(p + 2))};
+    read_nibbles(p + 4, k.w);
+    return k;
+}
+
+void hth_kernels_q4_1_ref(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q4_1] = rows;
+    k->unpack[HTH_TYPE_Q4_1] = unpack;
+}

@@ -1,0 +1,22 @@
+/* Rows of Q5_1 (blocks of 32: scale and minimum as halves, 32 fifth bits, 16 bytes of
+ * nibbles; a weight is d * (nibble + 16 * bit) + m): the definition, with ref_32.h. */
+#include "kernels/kernels.h"
+
+enum { BLOCK_SIZE = 24, HAS_MINIMUM = 1 };
+
+#include "kernels/ref_32.h"
+
+static block read_block(const uint8_t *p)
+{
+    block k = {.d = hth_f16_to_f32(hth_load_u16(p)), .m = hth_f16_to_f32(hth_load_u16(p + 2))};
+    uint32_t bits = hth_load_u32(p + 4);
+    read_nibbles(p + 8, k.w);
+    for (int i = 0; i < HTH_ACT_BLOCK; i++) k.w[i] = (int8_t)(k.w[i] + (int)(bits >> i & 1) * 16);
+    return k;
+}
+
+void hth_kernels_q5_1_ref(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q5_1] = rows;
+    k->unpack[HTH_TYPE_Q5_1] = unpack;
+}

@@ -1,0 +1,27 @@
+/* Rows of Q6_K (blocks of 256: 128 bytes of low halves, 64 bytes of four times two high
+ * bits, sixteen signed scales, scale as half): the definition, with ref_256.h. */
+#include "kernels/kernels.h"
+
+enum { BLOCK_SIZE = 210, HAS_MINIMUM = 0 };
+
+#include "kernels/ref_256.h"
+
+/* Weight 128a + 32b + c is half b / 2 of byte 64a + 32 (b mod 2) + c of the low ones, with
+ * bits 2b, 2b + 1 of byte 32a + c of the high ones above it, less 32. */
+static void read_block(const uint8_t *p, block *k)
+{
+    const uint8_t *low = p, *high = p + 128;
+    k->d = hth_f16_to_f32(hth_load_u16(p + 208));
+    for (int i = 0; i < N_PART; i++) k->scale[i] = (int8_t)p[192 + i];
+    for (int i = 0; i < HTH_ACT_BLOCK_256; i++) {
+        int a = i / 128, b = i / 32 % 4, c = i % 32;
+        int four = low[64 * a + 32 * (b % 2) + c] >> 4 * (b / 2) & 15;
+        k->w[i] = (int8_t)((four | (high[32 * a + c] >> 2 * b & 3) << 4) - 32);
+    }
+}
+
+void hth_kernels_q6_k_ref(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q6_K] = rows;
+    k->unpack[HTH_TYPE_Q6_K] = unpack;
+}
