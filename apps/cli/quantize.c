@@ -5,7 +5,8 @@
 
 static const option_spec options[] = {
     {"keep-output", 0, OPTION_CHOICE, "TYPE", "type of the output matrix, or of a tied embedding", 0, 0,
-     "f32|f16|bf16|q8_0|q4_0", false},
+     "f32|f16|bf16|q8_0|q6_k|q5_k|q5_1|q5_0|q4_k|iq4_nl|q4_1|q4_0|q3_k|q2_k", false},
+    {"pure", 0, OPTION_FLAG, NULL, "all matrices in that one type, without a mix", 0, 0, NULL, false},
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, false},
     {0},
 };
@@ -24,8 +25,9 @@ static int run(const args *a)
     hth_quantize_options o = {
         .n_thread = (uint32_t)args_uint(a, "threads", 0), .progress = show, .progress_user = &p};
     const char *type = args_operand(a, 2), *keep = args_text(a, "keep-output", NULL);
-    if (!hth_type_by_name(type, &o.type) || !hth_type_find(o.type)->supported)
-        return usage_error("quantize to '%s': one of f32, f16, bf16, q8_0, q4_0 is wanted", type);
+    o.mix = hth_mix_find(type);
+    if (!o.mix) return usage_error("quantize to '%s': one of %s is wanted", type, hth_mix_list());
+    o.pure = args_has(a, "pure");
     if (same_file(args_operand(a, 0), args_operand(a, 1)))
         return usage_error("%s is IN and OUT: the original would be lost", args_operand(a, 1));
     o.keep_output = keep && hth_type_by_name(keep, &o.output_type);
@@ -45,10 +47,13 @@ const verb verb_quantize = {
     .n_operand_min = 3,
     .n_operand_max = 3,
     .summary = "write a model file with its matrices in another type",
-    .details = "TYPE is q8_0, q4_0, f16, bf16 or f32; IN holds F32, F16 or BF16. Vectors stay\n"
-               "as they are. A matrix whose rows do not fit the type's blocks is kept in F16,\n"
-               "with a warning. OUT appears when it is complete.\n",
-    .example = "hearth quantize model-f16.gguf model-q8_0.gguf q8_0",
+    .details = "TYPE is F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S,\n"
+               "IQ4_NL, Q4_1, Q4_0, Q3_K_L, Q3_K_M, Q3_K_S or Q2_K: names and mixes are\n"
+               "those of llama-quantize, so some matrices get more bits than the name says; --pure\n"
+               "gives all the same. IN holds F32, F16 or BF16. Vectors stay as they are. A matrix\n"
+               "whose rows do not fit the blocks gets a type that fits, with a warning. OUT\n"
+               "appears when it is complete.\n",
+    .example = "hearth quantize model-f16.gguf model-q4_k_m.gguf q4_k_m",
     .groups = {options},
     .run = run,
 };

@@ -37,32 +37,35 @@ typedef struct work {
 
 /* ---- which type ----------------------------------------------------------------------- */
 
-static bool text_ends(hth_text t, const char *end)
-{
-    size_t n = strlen(end);
-    return t.n >= n && memcmp(t.bytes + t.n - n, end, n) == 0;
-}
-
-/* Matrices of products; vectors, routers and position tables stay as they are. */
-static bool is_matrix(const hth_gguf_tensor *t)
-{
-    return t->n_dim >= 2 && text_ends(t->name, ".weight") && !text_ends(t->name, "_norm.weight") &&
-           !text_ends(t->name, "ffn_gate_inp.weight") && !hth_text_is(t->name, "position_embd.weight");
-}
-
 /* Some types are computed with but not written. */
 static hearth_status check_packing(const work *w, hth_type type, hearth_error *err)
 {
-    const hth_type_info *info = hth_type_find((uint32_t)type);
-    if (info && w->k.pack[type]) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "quantize to %s: this type can be read but not written yet",
-                    info ? info->name : "an unknown type");
+    if (w->k.pack[type]) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "quantize to %s: this type is read, not written",
+                    hth_type_find(type)->name);
+}
+
+static hth_type choose_type(work *w, const hth_mix_model *model, const hth_gguf_tensor *t, const char *name)
+{
+    const hth_quantize_options *o = w->options;
+    if (o->keep_output && hth_mix_is_head(model, t->name)) {
+        if (t->dim[0] % hth_type_find(o->output_type)->n_weight == 0) return o->output_type;
+    }
+    bool fell_back;
+    hth_type to = hth_mix_type(o->mix, model, t->name, t->dim[0], &fell_back);
+    if (fell_back) {
+        hth_log(HEARTH_LOG_WARN, "%s: rows of %llu weights do not fit blocks of its type: %s instead", name,
+                (unsigned long long)t->dim[0], hth_type_find(to)->name);
+        w->result->n_fallback++;
+    }
+    return to;
 }
 
 static hearth_status choose_types(work *w, hearth_error *err)
 {
     size_t n = hth_gguf_n_tensor(w->in);
-    const char *head = hth_gguf_find_tensor(w->in, "output.weight") ? "output.weight" : "token_embd.weight";
+    hth_mix_model model = hth_mix_read_model(w->in);
+    model.pure = w->options->pure;
     w->types = hth_alloc(n, sizeof *w->types);
     if (!w->types) return hth_fail_memory(err, n * sizeof *w->types, "tensor types");
     for (size_t i = 0; i < n; i++) {
@@ -72,53 +75,23 @@ static hearth_status choose_types(work *w, hearth_error *err)
         hth_escape(name, sizeof name, t->name.bytes, t->name.n);
         w->types[i] = t->type;
         w->total += t->size;
-        if (!is_matrix(t)) continue;
+        if (!hth_mix_is_matrix(t->name, t->n_dim)) continue;
         if (!from || !from->supported || from->quantised)
             return hth_fail(
                 err, HEARTH_ERROR_UNSUPPORTED,
                 "%s: tensor '%s' (info at byte %llu) has type %s; quantize starts from F32, F16 or BF16",
                 hth_gguf_part_path(w->in, t->i_part), name, (unsigned long long)t->info_at,
                 from ? from->name : "unknown");
-        hth_type to =
-            w->options->keep_output && hth_text_is(t->name, head) ? w->options->output_type : w->options->type;
-        if (t->dim[0] % hth_type_find(to)->n_weight != 0) {
-            hth_log(HEARTH_LOG_WARN, "%s: rows of %llu weights do not fit blocks of %s: kept in F16", name,
-                    (unsigned long long)t->dim[0], hth_type_find(to)->name);
-            to = HTH_TYPE_F16;
-            w->result->n_fallback++;
-        }
-        w->result->n_changed += to != t->type;
-        w->types[i] = to;
+        w->types[i] = choose_type(w, &model, t, name);
+        w->result->n_changed += w->types[i] != t->type;
+        hearth_status st = check_packing(w, w->types[i], err);
+        if (st != HEARTH_OK) return st;
     }
     w->result->n_tensor = (uint32_t)n;
     return HEARTH_OK;
 }
 
 /* ---- the header ------------------------------------------------------------------------- */
-
-/* general.file_type of the format for a file whose matrices are mostly of a type. */
-static uint32_t file_type(hth_type type)
-{
-    switch (type) {
-    case HTH_TYPE_F32: return 0;
-    case HTH_TYPE_F16: return 1;
-    case HTH_TYPE_Q4_0: return 2;
-    case HTH_TYPE_Q4_1: return 3;
-    case HTH_TYPE_Q8_0: return 7;
-    case HTH_TYPE_Q5_0: return 8;
-    case HTH_TYPE_Q5_1: return 9;
-    case HTH_TYPE_Q2_K: return 10;
-    case HTH_TYPE_Q3_K: return 12;
-    case HTH_TYPE_Q4_K: return 15;
-    case HTH_TYPE_Q5_K: return 17;
-    case HTH_TYPE_Q6_K: return 18;
-    case HTH_TYPE_IQ4_NL: return 25;
-    case HTH_TYPE_IQ4_XS: return 30;
-    case HTH_TYPE_BF16: return 32;
-    case HTH_TYPE_MXFP4: return 38;
-    }
-    return 0;
-}
 
 static hearth_status write_header(work *w, hearth_error *err)
 {
@@ -127,7 +100,7 @@ static hearth_status write_header(work *w, hearth_error *err)
         if (v->key.n >= 6 && memcmp(v->key.bytes, "split.", 6) == 0) continue; /* one part comes out */
         hth_gguf_writer_copy(w->out, v);
     }
-    hth_gguf_writer_uint(w->out, "general.file_type", HTH_GGUF_U32, file_type(w->options->type));
+    hth_gguf_writer_uint(w->out, "general.file_type", HTH_GGUF_U32, w->options->mix->file_type);
     hth_gguf_writer_uint(w->out, "general.quantization_version", HTH_GGUF_U32, 2);
     for (size_t i = 0; i < hth_gguf_n_tensor(w->in); i++) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(w->in, i);
@@ -239,8 +212,6 @@ hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&w.k, level);
-    if ((st = check_packing(&w, options->type, err)) != HEARTH_OK) goto done;
-    if (options->keep_output && (st = check_packing(&w, options->output_type, err)) != HEARTH_OK) goto done;
     if ((st = hth_gguf_open(in_path, &w.in, err)) != HEARTH_OK) goto done;
     if (hth_gguf_n_tensor(w.in) == 0) {
         st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: there are no tensors", in_path);

@@ -24,6 +24,8 @@ void hth_kernels_q5_k_ref(hth_kernels *k);
 void hth_kernels_q6_k_ref(hth_kernels *k);
 void hth_kernels_iq4_xs_ref(hth_kernels *k);
 void hth_kernels_codec_ref(hth_kernels *k);
+void hth_kernels_pack_32_ref(hth_kernels *k);
+void hth_kernels_pack_256_ref(hth_kernels *k);
 void hth_kernels_vector_ref(hth_kernels *k);
 
 void hth_kernels_float_avx2(hth_kernels *k);

@@ -22,6 +22,8 @@ static void init_reference(hth_kernels *k)
     hth_kernels_q6_k_ref(k);
     hth_kernels_iq4_xs_ref(k);
     hth_kernels_codec_ref(k);
+    hth_kernels_pack_32_ref(k);
+    hth_kernels_pack_256_ref(k);
     hth_kernels_vector_ref(k);
 }
 

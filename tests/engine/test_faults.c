@@ -68,7 +68,7 @@ static hearth_status run_mapped(const paths *p, hearth_error *err) { return run_
 
 static hearth_status quantize(const paths *p, hearth_error *err)
 {
-    hth_quantize_options o = {.type = HTH_TYPE_Q8_0, .n_thread = 2};
+    hth_quantize_options o = {.mix = hth_mix_find("q8_0"), .n_thread = 2};
     hth_quantize_result r;
     return hth_quantize(p->in, p->out, &o, &r, err);
 }

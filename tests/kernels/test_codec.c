@@ -128,6 +128,34 @@ static void check_relative(hth_type type, double bound)
     CHECK(worst > bound / 2 && worst <= bound);
 }
 
+/* The root of the mean square error against that of the values, bounded 3 % above what
+ * was measured when each type stood level with llama-quantize (bench/quantize.py). */
+static void check_rms(hth_type type, double bound)
+{
+    pack_and_back(type, PROOF_PLAIN);
+    double error = 0, size = 0;
+    for (size_t i = 0; i < N; i++) {
+        double e = (double)original[i] - (double)back[i];
+        error += e * e, size += (double)original[i] * (double)original[i];
+    }
+    double ratio = sqrt(error / size);
+    printf("     %s: %.5f of %.5f\n", hth_type_find(type)->name, ratio, bound);
+    CHECK(ratio > 0.8 * bound && ratio <= bound);
+}
+
+TEST(searched_types_err_no_more_than_their_kind)
+{
+    check_rms(HTH_TYPE_Q4_1, 0.0622);
+    check_rms(HTH_TYPE_Q5_0, 0.0322);
+    check_rms(HTH_TYPE_Q5_1, 0.0303);
+    check_rms(HTH_TYPE_IQ4_NL, 0.0638);
+    check_rms(HTH_TYPE_Q2_K, 0.2304);
+    check_rms(HTH_TYPE_Q3_K, 0.1255);
+    check_rms(HTH_TYPE_Q4_K, 0.0566);
+    check_rms(HTH_TYPE_Q5_K, 0.0280);
+    check_rms(HTH_TYPE_Q6_K, 0.0136);
+}
+
 TEST(f16_errs_by_half_a_unit) { check_relative(HTH_TYPE_F16, 0x1p-11); }
 TEST(bf16_errs_by_half_a_unit) { check_relative(HTH_TYPE_BF16, 0x1p-8); }
 
