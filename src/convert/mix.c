@@ -16,15 +16,27 @@ static const struct {
     hth_mix mix;
     spending effort;
 } mixes[] = {
-    {{"F32", 0, HTH_TYPE_F32}, PLAIN},      {{"F16", 1, HTH_TYPE_F16}, PLAIN},
-    {{"BF16", 32, HTH_TYPE_BF16}, PLAIN},   {{"Q8_0", 7, HTH_TYPE_Q8_0}, PLAIN},
-    {{"Q6_K", 18, HTH_TYPE_Q6_K}, PLAIN},   {{"Q5_K_M", 17, HTH_TYPE_Q5_K}, MEDIUM},
-    {{"Q5_K_S", 16, HTH_TYPE_Q5_K}, SMALL}, {{"Q5_1", 9, HTH_TYPE_Q5_1}, PLAIN},
-    {{"Q5_0", 8, HTH_TYPE_Q5_0}, PLAIN},    {{"Q4_K_M", 15, HTH_TYPE_Q4_K}, MEDIUM},
-    {{"Q4_K_S", 14, HTH_TYPE_Q4_K}, SMALL}, {{"IQ4_NL", 25, HTH_TYPE_IQ4_NL}, PLAIN},
-    {{"Q4_1", 3, HTH_TYPE_Q4_1}, PLAIN},    {{"Q4_0", 2, HTH_TYPE_Q4_0}, PLAIN},
-    {{"Q3_K_L", 13, HTH_TYPE_Q3_K}, LARGE}, {{"Q3_K_M", 12, HTH_TYPE_Q3_K}, MEDIUM},
-    {{"Q3_K_S", 11, HTH_TYPE_Q3_K}, SMALL}, {{"Q2_K", 10, HTH_TYPE_Q2_K}, PLAIN},
+    {{"F32", 0, HTH_TYPE_F32}, PLAIN},
+    {{"F16", 1, HTH_TYPE_F16}, PLAIN},
+    {{"BF16", 32, HTH_TYPE_BF16}, PLAIN},
+    {{"Q8_0", 7, HTH_TYPE_Q8_0}, PLAIN},
+    {{"Q6_K", 18, HTH_TYPE_Q6_K}, PLAIN},
+    {{"Q5_K_M", 17, HTH_TYPE_Q5_K}, MEDIUM},
+    {{"Q5_K_S", 16, HTH_TYPE_Q5_K}, SMALL},
+    {{"Q5_1", 9, HTH_TYPE_Q5_1}, PLAIN},
+    {{"Q5_0", 8, HTH_TYPE_Q5_0}, PLAIN},
+    {{"Q4_K_M", 15, HTH_TYPE_Q4_K}, MEDIUM},
+    {{"Q4_K_S", 14, HTH_TYPE_Q4_K}, SMALL},
+    {{"IQ4_NL", 25, HTH_TYPE_IQ4_NL}, PLAIN},
+    {{"Q4_1", 3, HTH_TYPE_Q4_1}, PLAIN},
+    {{"Q4_0", 2, HTH_TYPE_Q4_0}, PLAIN},
+    {{"Q3_K_L", 13, HTH_TYPE_Q3_K}, LARGE},
+    {{"Q3_K_M", 12, HTH_TYPE_Q3_K}, MEDIUM},
+    {{"Q3_K_S", 11, HTH_TYPE_Q3_K}, SMALL},
+    {{"Q2_K", 10, HTH_TYPE_Q2_K}, PLAIN},
+    /* These two are made by synth alone. */
+    {{"IQ4_XS", 30, HTH_TYPE_IQ4_XS}, PLAIN},
+    {{"MXFP4", 38, HTH_TYPE_MXFP4}, PLAIN},
 };
 enum { N_MIX = sizeof mixes / sizeof *mixes };
 
@@ -132,7 +144,7 @@ static hth_type type_of_values(hth_type type, spending effort, const hth_mix_mod
     if (type == HTH_TYPE_Q2_K) to = shared ? HTH_TYPE_Q4_K : HTH_TYPE_Q3_K;
     else if (type == HTH_TYPE_Q3_K && effort == MEDIUM) to = i < 2 ? HTH_TYPE_Q5_K : HTH_TYPE_Q4_K;
     else if (type == HTH_TYPE_Q3_K && effort == LARGE) to = HTH_TYPE_Q5_K;
-    else if (type == HTH_TYPE_IQ4_NL && shared) to = HTH_TYPE_Q5_K;
+    else if ((type == HTH_TYPE_IQ4_NL || type == HTH_TYPE_IQ4_XS) && shared) to = HTH_TYPE_Q5_K;
     else if (effort == MEDIUM && gets_more(i, m->n_layer)) to = HTH_TYPE_Q6_K;
     else if (type == HTH_TYPE_Q4_K && effort == SMALL && i < 4) to = HTH_TYPE_Q5_K;
     /* 70B models share values among eight heads: more bits cost little there. */
@@ -155,7 +167,8 @@ static hth_type type_of_down(hth_type type, spending effort, const hth_mix_model
         if (m->parallel) return very_first ? HTH_TYPE_Q6_K : more ? HTH_TYPE_Q5_K : type;
         return more ? HTH_TYPE_Q6_K : type;
     case HTH_TYPE_Q5_K: return effort == MEDIUM && more ? HTH_TYPE_Q6_K : type;
-    case HTH_TYPE_IQ4_NL: return first ? HTH_TYPE_Q5_K : type;
+    case HTH_TYPE_IQ4_NL:
+    case HTH_TYPE_IQ4_XS: return first ? HTH_TYPE_Q5_K : type;
     default: return type;
     }
 }
@@ -174,7 +187,8 @@ static hth_type smaller_block(hth_type type)
 {
     switch (type) {
     case HTH_TYPE_Q2_K:
-    case HTH_TYPE_Q3_K: return HTH_TYPE_IQ4_NL;
+    case HTH_TYPE_Q3_K:
+    case HTH_TYPE_IQ4_XS: return HTH_TYPE_IQ4_NL;
     case HTH_TYPE_Q4_K: return HTH_TYPE_Q5_0;
     case HTH_TYPE_Q5_K: return HTH_TYPE_Q5_1;
     case HTH_TYPE_Q6_K: return HTH_TYPE_Q8_0;

@@ -17,7 +17,7 @@ typedef struct hth_mix {
  * when there is none. */
 const hth_mix *hth_mix_find(const char *name);
 
-/* "F32, F16, ...": for messages and help. */
+/* "F32, F16, ...", those that quantize writes: for messages and help. */
 const char *hth_mix_list(void);
 
 /* What of a model the choice depends on. */

@@ -1,0 +1,61 @@
+/* hearth synth: a model of true shape with random weights, for measuring. */
+#include "cli/verbs.h"
+#include "common/output.h"
+#include "convert/synth.h"
+
+static const option_spec options[] = {
+    {"type", 0, OPTION_TEXT, "TYPE", "types of the matrices, as quantize names them; default q4_0", 0, 0,
+     NULL, false},
+    {"pure", 0, OPTION_FLAG, NULL, "all matrices in that one type, without a mix", 0, 0, NULL, false},
+    {"ffn", 0, OPTION_CHOICE, "ACT", "activation of the feed-forward network; default: the architecture's", 0,
+     0, "swiglu|geglu|reglu|drelu|relu2", false},
+    {"seed", 0, OPTION_UINT, "N", "of the weights; default 1", 0, UINT32_MAX, NULL, false},
+    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, false},
+    {0},
+};
+
+static bool show(void *user, uint64_t done, uint64_t total)
+{
+    progress_update(user, done, total);
+    return !interrupted();
+}
+
+static int run(const args *a)
+{
+    progress p;
+    hearth_error err;
+    uint64_t size;
+    const char *type = args_text(a, "type", "q4_0");
+    hth_synth_options o = {.shape = args_operand(a, 0),
+                           .mix = hth_mix_find(type),
+                           .pure = args_has(a, "pure"),
+                           .activation = args_text(a, "ffn", NULL),
+                           .seed = args_uint(a, "seed", 1),
+                           .n_thread = (uint32_t)args_uint(a, "threads", 0),
+                           .progress = show,
+                           .progress_user = &p};
+    if (!o.mix) return usage_error("type '%s': one of %s, IQ4_XS, MXFP4 is wanted", type, hth_mix_list());
+    catch_interrupt();
+    progress_init(&p, "writing", "MB", 1e6);
+    hearth_status st = hth_synth(args_operand(a, 1), &o, &size, &err);
+    progress_end(&p);
+    if (st == HEARTH_ERROR_ARGUMENT) return usage_error("%s", err.message);
+    if (st != HEARTH_OK) return report(&err);
+    printf("%s: synthetic %s, %.1f MB of random weights\n", args_operand(a, 1), o.shape, (double)size * 1e-6);
+    return 0;
+}
+
+const verb verb_synth = {
+    .name = "synth",
+    .operands = "SHAPE OUT",
+    .n_operand_min = 2,
+    .n_operand_max = 2,
+    .summary = "write a model of true shape with random weights, for measuring",
+    .details = "SHAPE is llama-1b, llama-7b, mistral-7b, llama3-8b, llama-13b, qwen3-4b,\n"
+               "shape-32b, llama-70b or stories-15m. TYPE is what quantize takes, IQ4_XS or\n"
+               "MXFP4. What such a model says is noise; every figure taken with one is labelled\n"
+               "synthetic. The same seed gives the same bytes.\n",
+    .example = "hearth synth llama-7b 7b.gguf --type q4_k_m",
+    .groups = {options},
+    .run = run,
+};

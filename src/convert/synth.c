@@ -1,0 +1,388 @@
+/* hearth synth: the directory of a model of known shape, then random blocks, made in
+ * pieces by all threads and written in order. Weights are drawn so that activations
+ * keep their size through the layers; see fill_blocks for what is random. */
+#include "convert/synth.h"
+
+#include "base/alloc.h"
+#include "base/bits.h"
+#include "base/pool.h"
+#include "file/gguf_write.h"
+#include "kernels/kernels.h"
+#include "kernels/math.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- shapes -------------------------------------------------------------------------- */
+
+typedef struct shape {
+    const char *name, *arch;
+    uint32_t n_layer, d_model, d_ff, n_head, n_kv, d_head, n_vocab, n_ctx;
+    double rope_base;
+    bool tied;
+} shape;
+
+static const shape shapes[] = {
+    {"llama-1b", "llama", 16, 2048, 8192, 32, 8, 64, 32000, 4096, 10000.0, false},
+    {"llama-7b", "llama", 32, 4096, 11008, 32, 32, 128, 32000, 4096, 10000.0, false},
+    {"mistral-7b", "llama", 32, 4096, 14336, 32, 8, 128, 32000, 32768, 10000.0, false},
+    {"llama3-8b", "llama", 32, 4096, 14336, 32, 8, 128, 128256, 8192, 500000.0, false},
+    {"llama-13b", "llama", 40, 5120, 13824, 40, 40, 128, 32000, 4096, 10000.0, false},
+    {"qwen3-4b", "qwen3", 36, 2560, 9728, 32, 8, 128, 151936, 32768, 1000000.0, true},
+    {"shape-32b", "llama", 64, 5120, 27648, 40, 8, 128, 152064, 32768, 1000000.0, false},
+    {"llama-70b", "llama", 80, 8192, 28672, 64, 8, 128, 32000, 4096, 10000.0, false},
+    {"stories-15m", "llama", 6, 288, 768, 6, 6, 48, 32000, 256, 10000.0, true},
+};
+
+const char *hth_synth_shapes(void)
+{
+    return "llama-1b, llama-7b, mistral-7b, llama3-8b, llama-13b, qwen3-4b, shape-32b, llama-70b, "
+           "stories-15m";
+}
+
+static const shape *find_shape(const char *name)
+{
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (strcmp(shapes[i].name, name) == 0) return &shapes[i];
+    return NULL;
+}
+
+typedef struct work {
+    const hth_synth_options *options;
+    const shape *shape;
+    hth_gguf_writer *out;
+    hth_pool *pool;
+    hth_kernels k;
+    hth_mix_model model;
+    uint64_t total, done;
+    bool declares; /* the first walk over the tensors, which writes nothing */
+    uint64_t i_tensor;
+    /* the piece under way */
+    hth_type type;
+    float rms;
+    uint64_t i_piece, first_block;
+    size_t n_block;
+    uint8_t *bytes;
+    uint16_t scale, minimum; /* what blocks of the type get, as halves */
+    uint8_t exponent;        /* of MXFP4 */
+} work;
+
+/* ---- random blocks ------------------------------------------------------------------------ */
+
+/* Vigna's SplitMix64: any state is a good start, so each unit has its own. */
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* Where blocks of a type have their scale and, if any, their minimum. */
+static const struct {
+    hth_type type;
+    uint8_t scale_at;
+    int8_t minimum_at; /* -1: none */
+} layouts[] = {
+    {HTH_TYPE_Q8_0, 0, -1},   {HTH_TYPE_Q4_0, 0, -1},   {HTH_TYPE_Q4_1, 0, 2},    {HTH_TYPE_Q5_0, 0, -1},
+    {HTH_TYPE_Q5_1, 0, 2},    {HTH_TYPE_IQ4_NL, 0, -1}, {HTH_TYPE_IQ4_XS, 0, -1}, {HTH_TYPE_Q2_K, 80, 82},
+    {HTH_TYPE_Q3_K, 108, -1}, {HTH_TYPE_Q4_K, 0, 2},    {HTH_TYPE_Q5_K, 0, 2},    {HTH_TYPE_Q6_K, 208, -1},
+};
+
+static void set_scales(const work *w, uint8_t *block)
+{
+    if (w->type == HTH_TYPE_MXFP4) block[0] = w->exponent;
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        if (layouts[i].type != w->type) continue;
+        hth_store_u16(block + layouts[i].scale_at, w->scale);
+        if (layouts[i].minimum_at >= 0) hth_store_u16(block + layouts[i].minimum_at, w->minimum);
+    }
+}
+
+/* Evenly spread in -1..1. */
+static float next_even(uint64_t *state) { return (float)(int32_t)(next_random(state) >> 32) * 0x1p-31f; }
+
+static void put_float(const work *w, uint64_t *state, uint8_t *p)
+{
+    float x = 1.7320508f * w->rms * next_even(state); /* sqrt(3): the rms of an even spread */
+    if (w->type == HTH_TYPE_F32) hth_store_f32(p, x);
+    else hth_store_u16(p, w->type == HTH_TYPE_F16 ? hth_f32_to_f16(x) : hth_f32_to_bf16(x));
+}
+
+/* Quantised blocks: every bit is random but the scales of the block. Floats: evenly
+ * spread. */
+static void fill_blocks(const work *w, uint64_t *state, uint8_t *p, size_t n_block)
+{
+    const hth_type_info *info = hth_type_find(w->type);
+    if (!info->quantised) {
+        for (size_t i = 0; i < n_block; i++) put_float(w, state, p + i * info->size);
+        return;
+    }
+    size_t size = n_block * info->size;
+    for (size_t at = 0; at < size; at += 8) {
+        uint64_t r = next_random(state);
+        memcpy(p + at, &r, size - at < 8 ? size - at : 8);
+    }
+    for (size_t i = 0; i < n_block; i++) set_scales(w, p + i * info->size);
+}
+
+/* Mean and rms of some blocks with the scales that stand. */
+static void measure(work *w, double *mean, double *rms)
+{
+    enum { N_BLOCK = 32 };
+    static const uint64_t seed = 7;
+    const hth_type_info *info = hth_type_find(w->type);
+    uint8_t bytes[N_BLOCK * 256];
+    float x[N_BLOCK * 256];
+    uint64_t state = seed;
+    size_t n = (size_t)N_BLOCK * info->n_weight;
+    double sum = 0.0, squares = 0.0;
+    fill_blocks(w, &state, bytes, N_BLOCK);
+    w->k.unpack[w->type](bytes, n, x);
+    for (size_t i = 0; i < n; i++) sum += (double)x[i], squares += (double)x[i] * (double)x[i];
+    *mean = sum / (double)n;
+    *rms = hth_sqrt_d(squares / (double)n);
+}
+
+/* Scales for which weights of the type have mean 0 and the rms wanted, found by
+ * looking at random blocks with simple ones. */
+static void choose_scales(work *w)
+{
+    if (!hth_type_find(w->type)->quantised) return;
+    double of_scale, of_minimum, rms, ignored;
+    w->exponent = 128, w->scale = hth_f32_to_f16(1.0f), w->minimum = 0;
+    measure(w, &of_scale, &rms);
+    w->scale = 0, w->minimum = hth_f32_to_f16(1.0f);
+    measure(w, &of_minimum, &ignored);
+    float minimum = of_minimum != 0.0 ? (float)(-of_scale / of_minimum) : 0.0f;
+    w->scale = hth_f32_to_f16(1.0f), w->minimum = hth_f32_to_f16(minimum);
+    measure(w, &ignored, &rms);
+    double wanted = (double)w->rms / rms;
+    for (; wanted < 0.75 && w->exponent > 1; wanted *= 2.0)
+        w->exponent--; /* a power of two is all that MXFP4 has */
+    wanted = (double)w->rms / rms;
+    w->scale = hth_f32_to_f16((float)wanted);
+    w->minimum = hth_f32_to_f16((float)(wanted * (double)minimum));
+}
+
+/* ---- tensors ---------------------------------------------------------------------------------- */
+
+enum { PIECE_SIZE = 8 << 20, UNIT_SIZE = 64 << 10 };
+
+static size_t unit_blocks(const work *w) { return UNIT_SIZE / hth_type_find(w->type)->size; }
+
+static void fill_unit(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    (void)i_thread;
+    const work *w = arg;
+    size_t first = i_unit * unit_blocks(w), left = w->n_block - first;
+    uint64_t state = w->options->seed;
+    state = next_random(&state) + w->i_tensor;
+    state = next_random(&state) + (w->first_block + first);
+    fill_blocks(w, &state, w->bytes + first * hth_type_find(w->type)->size,
+                left < unit_blocks(w) ? left : unit_blocks(w));
+}
+
+static hearth_status write_matrix(work *w, uint64_t n_weight, hearth_error *err)
+{
+    const hth_type_info *info = hth_type_find(w->type);
+    uint64_t n_block = n_weight / info->n_weight;
+    size_t piece = PIECE_SIZE / UNIT_SIZE * unit_blocks(w);
+    hearth_status st = HEARTH_OK;
+    choose_scales(w);
+    for (w->first_block = 0; st == HEARTH_OK && w->first_block < n_block; w->first_block += w->n_block) {
+        uint64_t left = n_block - w->first_block;
+        w->n_block = left < piece ? (size_t)left : piece;
+        hth_pool_run(w->pool, fill_unit, w, (w->n_block + unit_blocks(w) - 1) / unit_blocks(w));
+        st = hth_gguf_writer_data(w->out, w->bytes, w->n_block * info->size, err);
+        w->done += w->n_block * info->size;
+        const hth_synth_options *o = w->options;
+        if (st == HEARTH_OK && o->progress && !o->progress(o->progress_user, w->done, w->total))
+            st = hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
+    }
+    return st;
+}
+
+/* The next tensor: on the first walk its place in the directory, on the second its
+ * data. n_row 0: a norm, all ones. */
+static hearth_status tensor(work *w, const char *name, uint64_t n_col, uint64_t n_row, float rms,
+                            hearth_error *err)
+{
+    hth_text text = {name, strlen(name)};
+    uint64_t dim[2] = {n_col, n_row};
+    w->type = n_row == 0 ? HTH_TYPE_F32 : hth_mix_type(w->options->mix, &w->model, text, n_col, NULL);
+    w->rms = rms;
+    w->i_tensor++;
+    if (w->declares) {
+        hth_gguf_writer_tensor(w->out, name, w->type, n_row ? 2 : 1, dim);
+        w->total += hth_type_row_size(w->type, n_col) * (n_row ? n_row : 1);
+        return HEARTH_OK;
+    }
+    if (n_row > 0) return write_matrix(w, n_col * n_row, err);
+    for (uint64_t i = 0; i < n_col; i++) hth_store_f32(w->bytes + 4 * i, 1.0f);
+    w->done += 4 * n_col;
+    return hth_gguf_writer_data(w->out, w->bytes, 4 * n_col, err);
+}
+
+static hearth_status layer(work *w, uint32_t i_layer, hearth_error *err)
+{
+    const shape *s = w->shape;
+    uint64_t d = s->d_model, n_q = (uint64_t)s->n_head * s->d_head, n_kv = (uint64_t)s->n_kv * s->d_head;
+    const struct {
+        const char *name;
+        uint64_t n_col, n_row;
+        bool of_qwen3;
+    } parts[] = {{"attn_norm", d, 0, false},          {"attn_q", d, n_q, false},
+                 {"attn_k", d, n_kv, false},          {"attn_v", d, n_kv, false},
+                 {"attn_q_norm", s->d_head, 0, true}, {"attn_k_norm", s->d_head, 0, true},
+                 {"attn_output", n_q, d, false},      {"ffn_norm", d, 0, false},
+                 {"ffn_gate", d, s->d_ff, false},     {"ffn_up", d, s->d_ff, false},
+                 {"ffn_down", s->d_ff, d, false}};
+    hearth_status st = HEARTH_OK;
+    for (size_t i = 0; st == HEARTH_OK && i < sizeof parts / sizeof *parts; i++) {
+        char name[64];
+        if (parts[i].of_qwen3 && strcmp(s->arch, "qwen3") != 0) continue;
+        snprintf(name, sizeof name, "blk.%u.%s.weight", i_layer, parts[i].name);
+        st = tensor(w, name, parts[i].n_col, parts[i].n_row,
+                    (float)(1.0 / hth_sqrt_d((double)parts[i].n_col)), err);
+    }
+    return st;
+}
+
+static hearth_status walk(work *w, bool declares, hearth_error *err)
+{
+    const shape *s = w->shape;
+    float small = (float)(1.0 / hth_sqrt_d((double)s->d_model));
+    w->declares = declares, w->i_tensor = 0;
+    hearth_status st = tensor(w, "token_embd.weight", s->d_model, s->n_vocab, s->tied ? small : 1.0f, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < s->n_layer; i++) st = layer(w, i, err);
+    if (st == HEARTH_OK) st = tensor(w, "output_norm.weight", s->d_model, 0, 0.0f, err);
+    if (st == HEARTH_OK && !s->tied) st = tensor(w, "output.weight", s->d_model, s->n_vocab, small, err);
+    return st;
+}
+
+/* ---- metadata ------------------------------------------------------------------------------------ */
+
+static void put_number(work *w, const char *key, uint64_t value)
+{
+    char name[80];
+    snprintf(name, sizeof name, "%s.%s", w->shape->arch, key);
+    hth_gguf_writer_uint(w->out, name, HTH_GGUF_U32, value);
+}
+
+static void put_float_key(work *w, const char *key, double value)
+{
+    char name[80];
+    snprintf(name, sizeof name, "%s.%s", w->shape->arch, key);
+    hth_gguf_writer_float(w->out, name, HTH_GGUF_F32, value);
+}
+
+enum { N_BYTE_TOKEN = 256, N_SPECIAL = 3, WORD_SIZE = 12 };
+
+/* <unk> <s> </s>, the bytes, then words that are numbers in letters behind U+2581, so
+ * that text can be tokenized. */
+static void spell(uint32_t id, char word[WORD_SIZE])
+{
+    static const char *const special[N_SPECIAL] = {"<unk>", "<s>", "</s>"};
+    if (id < N_SPECIAL) {
+        snprintf(word, WORD_SIZE, "%s", special[id]);
+    } else if (id < N_SPECIAL + N_BYTE_TOKEN) {
+        snprintf(word, WORD_SIZE, "<0x%02X>", (unsigned)(id - N_SPECIAL));
+    } else {
+        size_t n = (size_t)snprintf(word, WORD_SIZE, "\xe2\x96\x81");
+        for (uint32_t rest = id - N_SPECIAL - N_BYTE_TOKEN + 1; rest > 0; rest = (rest - 1) / 26)
+            word[n++] = (char)('a' + (rest - 1) % 26);
+        word[n] = '\0';
+    }
+}
+
+static hearth_status put_vocabulary(work *w, hearth_error *err)
+{
+    uint32_t n = w->shape->n_vocab;
+    hth_text *texts = hth_alloc(n, sizeof *texts);
+    char(*words)[WORD_SIZE] = hth_alloc(n, sizeof *words);
+    float *scores = hth_alloc(n, sizeof *scores);
+    int32_t *types = hth_alloc(n, sizeof *types);
+    bool ok = texts && words && scores && types;
+    for (uint32_t i = 0; ok && i < n; i++) {
+        spell(i, words[i]);
+        texts[i] = (hth_text){words[i], strlen(words[i])};
+        types[i] = i == 0 ? 2 : i < N_SPECIAL ? 3 : i < N_SPECIAL + N_BYTE_TOKEN ? 6 : 1;
+        scores[i] = types[i] == 1 ? -(float)i : 0.0f;
+    }
+    if (ok) {
+        hth_gguf_writer_text(w->out, "tokenizer.ggml.model", "llama", 5);
+        hth_gguf_writer_texts(w->out, "tokenizer.ggml.tokens", texts, n);
+        hth_gguf_writer_array(w->out, "tokenizer.ggml.scores", HTH_GGUF_F32, scores, n);
+        hth_gguf_writer_array(w->out, "tokenizer.ggml.token_type", HTH_GGUF_I32, types, n);
+        hth_gguf_writer_uint(w->out, "tokenizer.ggml.bos_token_id", HTH_GGUF_U32, 1);
+        hth_gguf_writer_uint(w->out, "tokenizer.ggml.eos_token_id", HTH_GGUF_U32, 2);
+    }
+    hth_free(texts);
+    hth_free(words);
+    hth_free(scores);
+    hth_free(types);
+    return ok ? HEARTH_OK : hth_fail_memory(err, (uint64_t)n * 64, "a vocabulary");
+}
+
+static hearth_status put_metadata(work *w, hearth_error *err)
+{
+    const shape *s = w->shape;
+    const hth_synth_options *o = w->options;
+    char name[80];
+    int n = snprintf(name, sizeof name, "synthetic %s, random weights, seed %llu", s->name,
+                     (unsigned long long)o->seed);
+    hth_gguf_writer_text(w->out, "general.architecture", s->arch, strlen(s->arch));
+    hth_gguf_writer_text(w->out, "general.name", name, (size_t)n);
+    hth_gguf_writer_uint(w->out, "general.file_type", HTH_GGUF_U32, o->mix->file_type);
+    hth_gguf_writer_uint(w->out, "general.quantization_version", HTH_GGUF_U32, 2);
+    put_number(w, "vocab_size", s->n_vocab);
+    put_number(w, "context_length", s->n_ctx);
+    put_number(w, "embedding_length", s->d_model);
+    put_number(w, "block_count", s->n_layer);
+    put_number(w, "feed_forward_length", s->d_ff);
+    put_number(w, "attention.head_count", s->n_head);
+    put_number(w, "attention.head_count_kv", s->n_kv);
+    put_number(w, "attention.key_length", s->d_head);
+    put_number(w, "attention.value_length", s->d_head);
+    put_number(w, "rope.dimension_count", s->d_head);
+    put_float_key(w, "rope.freq_base", s->rope_base);
+    put_float_key(w, "attention.layer_norm_rms_epsilon", 1e-5);
+    if (o->activation)
+        hth_gguf_writer_text(w->out, "hearth.ffn.activation", o->activation, strlen(o->activation));
+    return put_vocabulary(w, err);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------- */
+
+hearth_status hth_synth(const char *out_path, const hth_synth_options *options, uint64_t *size,
+                        hearth_error *err)
+{
+    work w = {.options = options, .shape = find_shape(options->shape)};
+    hth_cpu level;
+    *size = 0;
+    if (!w.shape)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "shape '%s' is not known; known: %s", options->shape,
+                        hth_synth_shapes());
+    hearth_status st = hth_cpu_choose(&level, err);
+    if (st != HEARTH_OK) return st;
+    hth_kernels_init(&w.k, level);
+    w.model = (hth_mix_model){.n_layer = w.shape->n_layer,
+                              .n_gqa = w.shape->n_head / w.shape->n_kv,
+                              .tied = w.shape->tied,
+                              .pure = options->pure};
+    w.bytes = hth_alloc(1, PIECE_SIZE);
+    if (!w.bytes) return hth_fail_memory(err, PIECE_SIZE, "a piece of weights");
+    if ((st = hth_pool_open(hth_pool_threads(options->n_thread), &w.pool, err)) != HEARTH_OK) goto done;
+    if ((st = hth_gguf_writer_open(out_path, &w.out, err)) != HEARTH_OK) goto done;
+    if ((st = put_metadata(&w, err)) != HEARTH_OK) goto done;
+    if ((st = walk(&w, true, err)) != HEARTH_OK) goto done;
+    if ((st = hth_gguf_writer_begin(w.out, err)) != HEARTH_OK) goto done;
+    if ((st = walk(&w, false, err)) != HEARTH_OK) goto done;
+    if ((st = hth_gguf_writer_finish(w.out, err)) == HEARTH_OK) *size = w.total;
+done:
+    if (w.out) hth_gguf_writer_close(w.out);
+    hth_pool_close(w.pool);
+    hth_free(w.bytes);
+    return st;
+}
