@@ -1,6 +1,7 @@
 /* Rows of Q4_0 with AVX-512 (VBMI, VNNI). A register holds two blocks, a byte per
  * weight in the order of the activations, without the -8: the sums of the
  * activations take it off. Every load stays inside the 144 bytes of its group. */
+#define HAS_MINIMUM 0
 #include "kernels/x86_512.h"
 
 enum { BLOCK_SIZE = 18 };
@@ -24,8 +25,8 @@ HTH_INLINE __m512i spread(const uint8_t *p, char first)
 
 HTH_INLINE __m256 scales(const uint8_t *p)
 {
-    const __m512i places = _mm512_castsi128_si512(
-        _mm_setr_epi8(0, 1, 18, 19, 36, 37, 54, 55, 0, 1, 18, 19, 36, 37, 54, 55));
+    const __m512i places =
+        _mm512_castsi128_si512(_mm_setr_epi8(0, 1, 18, 19, 36, 37, 54, 55, 0, 1, 18, 19, 36, 37, 54, 55));
     __m512i low = _mm512_permutexvar_epi8(places, load_512(p));
     __m512i all = _mm512_mask_permutexvar_epi8(low, 0xff00, places, load_512(p + 4 * BLOCK_SIZE));
     return _mm256_cvtph_ps(_mm512_castsi512_si128(all));
@@ -49,8 +50,7 @@ HTH_INLINE __m512i fold(__m512i a, __m512i b)
     return _mm512_madd_epi16(_mm512_packs_epi32(a, b), _mm512_set1_epi16(1));
 }
 
-HTH_INLINE partials add_terms(partials p, const group *g, const int8_t *q, const float *d,
-                              const int32_t *sum)
+HTH_INLINE partials add_terms(partials p, const group *g, const int8_t *q, const float *d, const int32_t *sum)
 {
     __m512i low = fold(products(g->w[0], q), products(g->w[1], q + 64));
     __m512i high = fold(products(g->w[2], q + 128), products(g->w[3], q + 192));

@@ -1,6 +1,7 @@
 /* Rows of Q8_0 with AVX-512 (VBMI, VNNI). The dot product wants unsigned weights:
  * 128 is added to them and taken off by the sums of the activations. Every load
  * stays inside the 272 bytes of its group. */
+#define HAS_MINIMUM 0
 #include "kernels/x86_512.h"
 
 enum { BLOCK_SIZE = 34 };
@@ -12,8 +13,7 @@ typedef struct group {
 
 HTH_INLINE __m512i two_blocks(const uint8_t *p)
 {
-    __m512i w = _mm512_inserti64x4(_mm512_castsi256_si512(load_256(p + 2)),
-                                   load_256(p + BLOCK_SIZE + 2), 1);
+    __m512i w = _mm512_inserti64x4(_mm512_castsi256_si512(load_256(p + 2)), load_256(p + BLOCK_SIZE + 2), 1);
     return _mm512_xor_si512(w, _mm512_set1_epi8((char)0x80));
 }
 
@@ -26,8 +26,7 @@ HTH_INLINE __m256 scales(const uint8_t *p)
 
 HTH_INLINE group unpack(const uint8_t *p)
 {
-    return (group){{two_blocks(p), two_blocks(p + 68), two_blocks(p + 136), two_blocks(p + 204)},
-                   scales(p)};
+    return (group){{two_blocks(p), two_blocks(p + 68), two_blocks(p + 136), two_blocks(p + 204)}, scales(p)};
 }
 
 /* Sums of four neighbours in each lane, in 32 bits. */
@@ -46,8 +45,7 @@ HTH_INLINE __m512i fold_64(__m512i a, __m512i b)
     return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
 }
 
-HTH_INLINE partials add_terms(partials p, const group *g, const int8_t *q, const float *d,
-                              const int32_t *sum)
+HTH_INLINE partials add_terms(partials p, const group *g, const int8_t *q, const float *d, const int32_t *sum)
 {
     __m512i low = fold_32(products(g->w[0], q), products(g->w[1], q + 64));
     __m512i high = fold_32(products(g->w[2], q + 128), products(g->w[3], q + 192));
