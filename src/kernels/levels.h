@@ -52,6 +52,17 @@ void hth_kernels_vector_avx2(hth_kernels *k);
 void hth_kernels_float_avx512(hth_kernels *k);
 void hth_kernels_q8_0_avx512(hth_kernels *k);
 void hth_kernels_q4_0_avx512(hth_kernels *k);
+void hth_kernels_q4_1_avx512(hth_kernels *k);
+void hth_kernels_q5_0_avx512(hth_kernels *k);
+void hth_kernels_q5_1_avx512(hth_kernels *k);
+void hth_kernels_iq4_nl_avx512(hth_kernels *k);
+void hth_kernels_mxfp4_avx512(hth_kernels *k);
+void hth_kernels_q2_k_avx512(hth_kernels *k);
+void hth_kernels_q3_k_avx512(hth_kernels *k);
+void hth_kernels_q4_k_avx512(hth_kernels *k);
+void hth_kernels_q5_k_avx512(hth_kernels *k);
+void hth_kernels_q6_k_avx512(hth_kernels *k);
+void hth_kernels_iq4_xs_avx512(hth_kernels *k);
 void hth_kernels_vector_avx512(hth_kernels *k);
 
 void hth_kernels_float_neon(hth_kernels *k);

@@ -5,7 +5,7 @@
  *   products(w, q)     the sums of two neighbours' products in 16 bits
  *   OFFSET_SHIFT       weights are larger by 2^OFFSET_SHIFT than they should be; -1: they are right
  * and gets block_sums for rows_256_tmpl.h. */
-#include "kernels/x86_wide.h"
+#include "kernels/rows_walk.h"
 
 /* Scales 2i and 2i + 1, each in eight places; scale 2i lies in both lanes of half. */
 HTH_INLINE __m256i two_scales(__m256i half, int i)

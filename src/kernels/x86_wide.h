@@ -3,7 +3,7 @@
 #ifndef HTH_KERNELS_X86_WIDE_H
 #define HTH_KERNELS_X86_WIDE_H
 
-#include "kernels/x86_256.h"
+#include "kernels/x86.h"
 
 /* Eight parts of the integer sum of one block. */
 typedef __m256i lanes;
@@ -15,7 +15,9 @@ HTH_INLINE partials add_eight(partials p, const uint16_t *h, const float *d, con
 {
     __m256i low = _mm256_hadd_epi32(_mm256_hadd_epi32(s[0], s[1]), _mm256_hadd_epi32(s[2], s[3]));
     __m256i high = _mm256_hadd_epi32(_mm256_hadd_epi32(s[4], s[5]), _mm256_hadd_epi32(s[6], s[7]));
-    return add_scaled(p, _mm256_cvtph_ps(load_128(h)), d, sums_in_order(low, high));
+    __m256i isum = _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
+                                    _mm256_permute2x128_si256(low, high, 0x31));
+    return add_scaled(p, _mm256_cvtph_ps(load_128(h)), d, isum);
 }
 
 /* What the scales (or minima) of a block add, times the sums of 16 inputs each. */
