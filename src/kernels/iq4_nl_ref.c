@@ -2,7 +2,8 @@
  * table of values): the definition, with ref_32.h. */
 #include "kernels/kernels.h"
 
-enum { BLOCK_SIZE = 18, HAS_MINIMUM = 0 };
+#define HAS_MINIMUM 0
+enum { BLOCK_SIZE = 18 };
 
 #include "kernels/ref_32.h"
 

@@ -3,7 +3,8 @@
  * ref_256.h. */
 #include "kernels/kernels.h"
 
-enum { BLOCK_SIZE = 136, HAS_MINIMUM = 0 };
+#define HAS_MINIMUM 0
+enum { BLOCK_SIZE = 136 };
 
 #include "kernels/ref_256.h"
 

@@ -8,6 +8,13 @@
 /* The pieces of a kernel: they must end up inside its loop. */
 #define HTH_INLINE static inline __attribute__((always_inline))
 
+/* Before a loop of up to sixteen rounds whose body wants its counter as a constant. */
+#if defined(__clang__)
+#define HTH_UNROLL _Pragma("unroll")
+#else
+#define HTH_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 /* The definition in C. */
 void hth_kernels_float_ref(hth_kernels *k);
 void hth_kernels_q8_0_ref(hth_kernels *k);
@@ -31,11 +38,33 @@ void hth_kernels_vector_ref(hth_kernels *k);
 void hth_kernels_float_avx2(hth_kernels *k);
 void hth_kernels_q8_0_avx2(hth_kernels *k);
 void hth_kernels_q4_0_avx2(hth_kernels *k);
+void hth_kernels_q4_1_avx2(hth_kernels *k);
+void hth_kernels_q5_0_avx2(hth_kernels *k);
+void hth_kernels_q5_1_avx2(hth_kernels *k);
+void hth_kernels_iq4_nl_avx2(hth_kernels *k);
+void hth_kernels_mxfp4_avx2(hth_kernels *k);
+void hth_kernels_q2_k_avx2(hth_kernels *k);
+void hth_kernels_q3_k_avx2(hth_kernels *k);
+void hth_kernels_q4_k_avx2(hth_kernels *k);
+void hth_kernels_q5_k_avx2(hth_kernels *k);
+void hth_kernels_q6_k_avx2(hth_kernels *k);
+void hth_kernels_iq4_xs_avx2(hth_kernels *k);
 void hth_kernels_vector_avx2(hth_kernels *k);
 
 void hth_kernels_float_avx512(hth_kernels *k);
 void hth_kernels_q8_0_avx512(hth_kernels *k);
 void hth_kernels_q4_0_avx512(hth_kernels *k);
+void hth_kernels_q4_1_avx512(hth_kernels *k);
+void hth_kernels_q5_0_avx512(hth_kernels *k);
+void hth_kernels_q5_1_avx512(hth_kernels *k);
+void hth_kernels_iq4_nl_avx512(hth_kernels *k);
+void hth_kernels_mxfp4_avx512(hth_kernels *k);
+void hth_kernels_q2_k_avx512(hth_kernels *k);
+void hth_kernels_q3_k_avx512(hth_kernels *k);
+void hth_kernels_q4_k_avx512(hth_kernels *k);
+void hth_kernels_q5_k_avx512(hth_kernels *k);
+void hth_kernels_q6_k_avx512(hth_kernels *k);
+void hth_kernels_iq4_xs_avx512(hth_kernels *k);
 void hth_kernels_vector_avx512(hth_kernels *k);
 
 void hth_kernels_float_neon(hth_kernels *k);

@@ -3,7 +3,8 @@
  * so the scale is half of the format's. */
 #include "kernels/kernels.h"
 
-enum { BLOCK_SIZE = 17, HAS_MINIMUM = 0 };
+#define HAS_MINIMUM 0
+enum { BLOCK_SIZE = 17 };
 
 #include "kernels/ref_32.h"
 

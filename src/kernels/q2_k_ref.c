@@ -2,7 +2,8 @@
  * bytes of four weights, scale and minimum as halves): the definition, with ref_256.h. */
 #include "kernels/kernels.h"
 
-enum { BLOCK_SIZE = 84, HAS_MINIMUM = 1 };
+#define HAS_MINIMUM 1
+enum { BLOCK_SIZE = 84 };
 
 #include "kernels/ref_256.h"
 

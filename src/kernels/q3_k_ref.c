@@ -2,7 +2,8 @@
  * sixteen scales, scale as half): the definition, with ref_256.h. */
 #include "kernels/kernels.h"
 
-enum { BLOCK_SIZE = 110, HAS_MINIMUM = 0 };
+#define HAS_MINIMUM 0
+enum { BLOCK_SIZE = 110 };
 
 #include "kernels/ref_256.h"
 

@@ -2,7 +2,8 @@
  * is d * nibble + m): the definition, with ref_32.h. */
 #include "kernels/kernels.h"
 
-enum { BLOCK_SIZE = 20, HAS_MINIMUM = 1 };
+#define HAS_MINIMUM 1
+enum { BLOCK_SIZE = 20 };
 
 #include "kernels/ref_32.h"
 

@@ -2,7 +2,8 @@
  * minima of 32 weights each, 128 bytes of nibbles): the definition, with ref_256.h. */
 #include "kernels/kernels.h"
 
-enum { BLOCK_SIZE = 144, HAS_MINIMUM = 1 };
+#define HAS_MINIMUM 1
+enum { BLOCK_SIZE = 144 };
 
 #include "kernels/ref_256.h"
 

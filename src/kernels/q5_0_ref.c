@@ -2,7 +2,8 @@
  * is d * (nibble + 16 * bit - 16)): the definition, with ref_32.h. */
 #include "kernels/kernels.h"
 
-enum { BLOCK_SIZE = 22, HAS_MINIMUM = 0 };
+#define HAS_MINIMUM 0
+enum { BLOCK_SIZE = 22 };
 
 #include "kernels/ref_32.h"
 

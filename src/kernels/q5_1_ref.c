@@ -2,7 +2,8 @@
  * nibbles; a weight is d * (nibble + 16 * bit) + m): the definition, with ref_32.h. */
 #include "kernels/kernels.h"
 
-enum { BLOCK_SIZE = 24, HAS_MINIMUM = 1 };
+#define HAS_MINIMUM 1
+enum { BLOCK_SIZE = 24 };
 
 #include "kernels/ref_32.h"
 

@@ -2,7 +2,8 @@
  * the definition, with ref_256.h. */
 #include "kernels/kernels.h"
 
-enum { BLOCK_SIZE = 176, HAS_MINIMUM = 1 };
+#define HAS_MINIMUM 1
+enum { BLOCK_SIZE = 176 };
 
 #include "kernels/ref_256.h"
 

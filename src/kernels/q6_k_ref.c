@@ -2,7 +2,8 @@
  * bits, sixteen signed scales, scale as half): the definition, with ref_256.h. */
 #include "kernels/kernels.h"
 
-enum { BLOCK_SIZE = 210, HAS_MINIMUM = 0 };
+#define HAS_MINIMUM 0
+enum { BLOCK_SIZE = 210 };
 
 #include "kernels/ref_256.h"
 

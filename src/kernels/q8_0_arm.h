@@ -1,4 +1,5 @@
 /* Rows of Q8_0 on AArch64: one text for the levels neon and dotprod. */
+#define HAS_MINIMUM 0
 #include "kernels/arm.h"
 
 enum { BLOCK_SIZE = 34 };

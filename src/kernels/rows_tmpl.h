@@ -1,21 +1,29 @@
 /* Rows of a quantised type at one level: eight blocks at a time, unpacked once for
  * up to four tokens. The including file gives the type and the instructions:
  *   BLOCK_SIZE              bytes of a block
+ *   HAS_MINIMUM             1: weights have a minimum, row_sums two sets of partials
  *   group, unpack(p)        the weights and scales of eight blocks
- *   partials, no_partials() the eight partial sums of rule R4
- *   add_terms(p, g, q, d, sum)  adds the terms of rule R3 of eight blocks
+ *   row_sums (row_sums.h)   the eight partial sums of rule R4
+ *   add_terms(s, g, q, d, sum)  adds the terms of rule R3 of eight blocks
  *   tree(p)                 the sum of the partials
  * and gets rows(job). */
+#include "kernels/row_sums.h"
 #include "kernels/rows_walk.h"
 
 enum { GROUP_SIZE = HTH_GROUP * BLOCK_SIZE, GROUP_COL = HTH_GROUP * HTH_ACT_BLOCK };
 
-HTH_INLINE void dot(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
-                    size_t y_stride, size_t n_tok)
+#if HAS_MINIMUM
+HTH_INLINE float row_total(row_sums s) { return tree(s.p) + tree(s.m); }
+#else
+HTH_INLINE float row_total(row_sums s) { return tree(s); }
+#endif
+
+HTH_INLINE void dot(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y, size_t y_stride,
+                    size_t n_tok)
 {
-    partials p[HTH_TILE];
+    row_sums p[HTH_TILE];
     size_t row_size = tile->n_block * BLOCK_SIZE;
-    for (size_t t = 0; t < n_tok; t++) p[t] = no_partials();
+    for (size_t t = 0; t < n_tok; t++) p[t] = no_row_sums();
     for (size_t b = 0; b < tile->n_whole; b += HTH_GROUP) {
         const uint8_t *ahead = hth_ahead(row, next, b * BLOCK_SIZE, row_size);
         for (int i = 0; i < GROUP_SIZE; i += 64) __builtin_prefetch(ahead + i, 0, 3);
@@ -31,7 +39,7 @@ HTH_INLINE void dot(const hth_tile *tile, const uint8_t *row, const uint8_t *nex
         for (size_t t = 0; t < n_tok; t++)
             p[t] = add_terms(p[t], &g, tile->tail_q[t], tile->tail_d[t], tile->tail_sum[t]);
     }
-    for (size_t t = 0; t < n_tok; t++) y[t * y_stride] = tree(p[t]);
+    for (size_t t = 0; t < n_tok; t++) y[t * y_stride] = row_total(p[t]);
 }
 
 HTH_INLINE void dot_one(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,

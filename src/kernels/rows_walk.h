@@ -61,11 +61,27 @@ HTH_INLINE void hth_tile_of_blocks(hth_tile *tile, const hth_rows *job, size_t f
     memset(tile->tail_d, 0, sizeof tile->tail_d);
     memset(tile->tail_sum, 0, sizeof tile->tail_sum);
     for (size_t t = 0; t < n_tok; t++) {
-        size_t block = t * n_block + n_whole;
-        memcpy(tile->tail_q[t], tile->act.q + block * HTH_ACT_BLOCK, n_tail * HTH_ACT_BLOCK);
-        memcpy(tile->tail_d[t], tile->act.d + block, n_tail * sizeof(float));
-        memcpy(tile->tail_sum[t], tile->act.sum + block, n_tail * sizeof(int32_t));
+        size_t at = t * n_block + n_whole;
+        memcpy(tile->tail_q[t], tile->act.q + at * HTH_ACT_BLOCK, n_tail * HTH_ACT_BLOCK);
+        memcpy(tile->tail_d[t], tile->act.d + at, n_tail * sizeof(float));
+        memcpy(tile->tail_sum[t], tile->act.sum + at, n_tail * sizeof(int32_t));
     }
+}
+
+/* Rows in blocks of 256: only the scales of a last group are padded, as rows_256_tmpl.h
+ * goes block by block. */
+HTH_INLINE void hth_tile_of_wide_blocks(hth_tile *tile, const hth_rows *job, size_t first, size_t n_tok)
+{
+    size_t n_block = job->n_col / HTH_ACT_BLOCK_256, n_tail = n_block % HTH_GROUP;
+    tile->n_whole = n_block - n_tail, tile->n_tail = n_tail;
+    tile->n_col = job->n_col, tile->n_block = n_block;
+    tile->act.q = job->act.q + first * job->n_col;
+    tile->act.d = job->act.d + first * n_block;
+    tile->act.sum_16 = job->act.sum_16 + first * (job->n_col / HTH_ACT_PART);
+    if (n_tail == 0) return;
+    memset(tile->tail_d, 0, sizeof tile->tail_d);
+    for (size_t t = 0; t < n_tok; t++)
+        memcpy(tile->tail_d[t], tile->act.d + t * n_block + tile->n_whole, n_tail * sizeof(float));
 }
 
 /* Padded floats are +0; the weights beside them are -0, and adding the product -0
@@ -79,8 +95,7 @@ HTH_INLINE void hth_tile_of_floats(hth_tile *tile, const hth_rows *job, size_t f
     if (tile->n_tail == 0) return;
     memset(tile->tail_x, 0, sizeof tile->tail_x);
     for (size_t t = 0; t < n_tok; t++)
-        memcpy(tile->tail_x[t], tile->act.x + t * job->n_col + tile->n_whole,
-               tile->n_tail * sizeof(float));
+        memcpy(tile->tail_x[t], tile->act.x + t * job->n_col + tile->n_whole, tile->n_tail * sizeof(float));
 }
 
 HTH_INLINE const uint8_t *hth_row_at(const hth_rows *job, size_t i)

@@ -34,11 +34,33 @@ static void init_levels(hth_kernels *k, hth_cpu level)
     hth_kernels_float_avx2(k);
     hth_kernels_q8_0_avx2(k);
     hth_kernels_q4_0_avx2(k);
+    hth_kernels_q4_1_avx2(k);
+    hth_kernels_q5_0_avx2(k);
+    hth_kernels_q5_1_avx2(k);
+    hth_kernels_iq4_nl_avx2(k);
+    hth_kernels_mxfp4_avx2(k);
+    hth_kernels_q2_k_avx2(k);
+    hth_kernels_q3_k_avx2(k);
+    hth_kernels_q4_k_avx2(k);
+    hth_kernels_q5_k_avx2(k);
+    hth_kernels_q6_k_avx2(k);
+    hth_kernels_iq4_xs_avx2(k);
     hth_kernels_vector_avx2(k);
     if (level < HTH_CPU_AVX512) return;
     hth_kernels_float_avx512(k);
     hth_kernels_q8_0_avx512(k);
     hth_kernels_q4_0_avx512(k);
+    hth_kernels_q4_1_avx512(k);
+    hth_kernels_q5_0_avx512(k);
+    hth_kernels_q5_1_avx512(k);
+    hth_kernels_iq4_nl_avx512(k);
+    hth_kernels_mxfp4_avx512(k);
+    hth_kernels_q2_k_avx512(k);
+    hth_kernels_q3_k_avx512(k);
+    hth_kernels_q4_k_avx512(k);
+    hth_kernels_q5_k_avx512(k);
+    hth_kernels_q6_k_avx512(k);
+    hth_kernels_iq4_xs_avx512(k);
     hth_kernels_vector_avx512(k);
 }
 #elif defined(__aarch64__)

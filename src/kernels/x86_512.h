@@ -6,6 +6,12 @@
 
 HTH_INLINE __m512i load_512(const void *p) { return _mm512_loadu_si512(p); }
 
+/* x * 2^shift; 0 for a negative shift. */
+HTH_INLINE __m512i shifted(__m512i x, int shift)
+{
+    return shift < 0 ? _mm512_setzero_si512() : _mm512_slli_epi32(x, (unsigned)shift);
+}
+
 /* Each 128-bit lane of x holds a part of the sums of blocks (b, b + 2, b + 4, b + 6):
  * b = 0 in lanes 0 and 1, b = 1 in lanes 2 and 3. Gives the eight sums in order. */
 HTH_INLINE __m256i sums_in_order(__m512i x)
@@ -15,13 +21,43 @@ HTH_INLINE __m256i sums_in_order(__m512i x)
     return _mm256_add_epi32(_mm512_castsi512_si256(y), _mm512_extracti64x4_epi64(y, 1));
 }
 
-/* Two bytes at `first` and two at `second` of p to places 2i and 2i + 1 of eight
- * halves, the rest from `others`; p must have 64 bytes. */
-HTH_INLINE __m128i take_scales(__m128i others, int i, const uint8_t *p, char first, char second)
+/* The 32 bytes at p in both halves. */
+HTH_INLINE __m512i twice_256(const uint8_t *p) { return _mm512_broadcast_i64x4(load_256(p)); }
+
+/* Shifts for the lower and for the upper half of a register. */
+HTH_INLINE __m512i by_halves(int low, int high)
 {
-    __m128i places = _mm_set1_epi32(first | (first + 1) << 8 | second << 16 | (second + 1) << 24);
-    __m512i taken = _mm512_permutexvar_epi8(_mm512_castsi128_si512(places), load_512(p));
-    return _mm_mask_mov_epi32(others, (__mmask8)(1 << i), _mm512_castsi512_si128(taken));
+    return _mm512_inserti64x4(_mm512_set1_epi64(low), _mm256_set1_epi64x(high), 1);
+}
+
+/* a | (b & c) */
+HTH_INLINE __m512i or_and(__m512i a, __m512i b, __m512i c)
+{
+    return _mm512_ternarylogic_epi64(a, b, c, 0xf8);
+}
+
+/* The halves at `at` of eight blocks of `size` bytes: two at a time, from 64 bytes inside the
+ * group. */
+HTH_INLINE __m256 eight_halves(const uint8_t *p, int at, int size)
+{
+    __m512i h = _mm512_setzero_si512();
+    HTH_UNROLL
+    for (int i = 0; i < 4; i++) {
+        int base = 2 * size * i + 64 <= 8 * size ? 2 * size * i : 8 * size - 64;
+        int first = 2 * size * i + at - base, second = first + size;
+        __m128i places = _mm_set1_epi32(first | (first + 1) << 8 | second << 16 | (second + 1) << 24);
+        h = _mm512_mask_permutexvar_epi8(h, (__mmask64)0xf << 4 * i, _mm512_castsi128_si512(places),
+                                         load_512(p + base));
+    }
+    return _mm256_cvtph_ps(_mm512_castsi512_si128(h));
+}
+
+/* One half of each of sixteen rows, for a panel (panel_avx512.h). */
+HTH_INLINE __m512 sixteen_halves(const uint8_t *const row[16], size_t at)
+{
+    _Alignas(32) uint16_t h[16];
+    for (int r = 0; r < 16; r++) h[r] = hth_load_u16(row[r] + at);
+    return _mm512_cvtph_ps(load_256(h));
 }
 
 #endif

@@ -1,0 +1,33 @@
+/* Rows of IQ4_NL with AVX2: nibbles are places in a table of signed values, which fits
+ * one register. */
+#define HAS_MINIMUM 0
+#include "kernels/blocks.h"
+#include "kernels/x86_256.h"
+
+enum { BLOCK_SIZE = 18 };
+
+typedef struct group {
+    __m256i w[8];
+    __m256 d;
+} group;
+
+HTH_INLINE group unpack(const uint8_t *p)
+{
+    const __m256i values = _mm256_broadcastsi128_si256(load_128(hth_iq4_values));
+    const __m256i shift = _mm256_setr_epi64x(0, 0, 4, 4);
+    group g = {.d = scales(p, BLOCK_SIZE)};
+    for (int i = 0; i < 8; i++) {
+        __m256i twice = _mm256_broadcastsi128_si256(load_128(p + i * BLOCK_SIZE + 2));
+        __m256i places = _mm256_and_si256(_mm256_srlv_epi64(twice, shift), _mm256_set1_epi8(15));
+        g.w[i] = _mm256_shuffle_epi8(values, places);
+    }
+    return g;
+}
+
+HTH_INLINE __m256i block_weights(const group *g, int i) { return g->w[i]; }
+
+#include "kernels/x86_256_signed.h"
+
+#include "kernels/rows_tmpl.h"
+
+void hth_kernels_iq4_nl_avx2(hth_kernels *k) { k->rows[HTH_TYPE_IQ4_NL] = rows; }

@@ -1,0 +1,39 @@
+/* Rows of IQ4_NL with AVX-512: nibbles are places in a table of values, made unsigned. */
+#define HAS_MINIMUM 0
+enum { BLOCK_SIZE = 18 };
+
+#include "kernels/blocks.h"
+#include "kernels/x86_512_large.h"
+
+HTH_INLINE __m128i table(void) { return _mm_xor_si128(load_128(hth_iq4_values), _mm_set1_epi8((char)0x80)); }
+
+HTH_INLINE __m256i block_bytes(const uint8_t *p)
+{
+    __m256i twice = _mm256_broadcastsi128_si256(load_128(p + 2));
+    __m256i places = _mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 0, 4, 4));
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table()),
+                               _mm256_and_si256(places, _mm256_set1_epi8(15)));
+}
+
+/* Blocks 2i and 2i + 1 at p. */
+HTH_INLINE __m512i two_blocks(const uint8_t *p)
+{
+    __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_broadcastsi128_si256(load_128(p + 2))),
+                                      _mm256_broadcastsi128_si256(load_128(p + BLOCK_SIZE + 2)), 1);
+    __m512i places = _mm512_srlv_epi64(both, _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table()),
+                               _mm512_and_si512(places, _mm512_set1_epi8(15)));
+}
+
+HTH_INLINE group unpack(const uint8_t *p)
+{
+    return (group){{two_blocks(p), two_blocks(p + 36), two_blocks(p + 72), two_blocks(p + 108)}, scales(p)};
+}
+
+#include "kernels/rows_tmpl.h"
+
+HTH_INLINE __m512 block_scales(const uint8_t *const row[16], size_t at) { return sixteen_halves(row, at); }
+
+#include "kernels/panel_avx512.h"
+
+void hth_kernels_iq4_nl_avx512(hth_kernels *k) { k->rows[HTH_TYPE_IQ4_NL] = rows_by_panel; }

@@ -1,0 +1,23 @@
+/* Rows of MXFP4 with AVX2. A register holds one block, a byte per weight in the
+ * order of the activations, 16 more than the table says: the sums of the activations
+ * take it off. */
+#define HAS_MINIMUM 0
+enum { BLOCK_SIZE = 17, OFFSET_SHIFT = 4 };
+
+#include "kernels/blocks.h"
+#include "kernels/x86_256_small.h"
+
+HTH_INLINE group unpack(const uint8_t *p)
+{
+    const __m256i values =
+        _mm256_broadcastsi128_si256(_mm_add_epi8(load_128(hth_mxfp4_values), _mm_set1_epi8(16)));
+    uint64_t exponents = 0;
+    for (int i = 7; i >= 0; i--) exponents = exponents << 8 | p[i * BLOCK_SIZE];
+    group g = {.d = mxfp4_scales(_mm_cvtsi64_si128((long long)exponents))};
+    for (int i = 0; i < 8; i++) g.w[i] = _mm256_shuffle_epi8(values, nibbles(p + i * BLOCK_SIZE + 1));
+    return g;
+}
+
+#include "kernels/rows_tmpl.h"
+
+void hth_kernels_mxfp4_avx2(hth_kernels *k) { k->rows[HTH_TYPE_MXFP4] = rows; }

@@ -1,0 +1,42 @@
+/* Rows of MXFP4 with AVX-512: nibbles are places in a table of values, 16 more
+ * than they should be, which the sums of the activations take off. */
+#define HAS_MINIMUM 0
+enum { BLOCK_SIZE = 17, OFFSET_SHIFT = 4 };
+
+#include "kernels/blocks.h"
+#include "kernels/x86_512_small.h"
+
+HTH_INLINE __m128i table(void) { return _mm_add_epi8(load_128(hth_mxfp4_values), _mm_set1_epi8(16)); }
+
+HTH_INLINE group unpack(const uint8_t *p)
+{
+    const __m512i places =
+        _mm512_castsi128_si512(_mm_setr_epi8(0, 17, 34, 51, 0, 17, 34, 51, 0, 0, 0, 0, 0, 0, 0, 0));
+    __m512i e = _mm512_permutexvar_epi8(places, load_512(p));
+    e = _mm512_mask_permutexvar_epi8(e, 0xf0, places, load_512(p + 4 * BLOCK_SIZE));
+    group g = {.d = mxfp4_scales(_mm512_castsi512_si128(e))};
+    HTH_UNROLL
+    for (int i = 0; i < 4; i++)
+        g.w[i] = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table()), spread(p, i, 1));
+    return g;
+}
+
+#include "kernels/rows_tmpl.h"
+
+HTH_INLINE __m256i block_bytes(const uint8_t *p)
+{
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table()), nibbles(p + 1));
+}
+
+HTH_INLINE __m512 block_scales(const uint8_t *const row[16], size_t at)
+{
+    _Alignas(16) uint8_t e[16];
+    for (int r = 0; r < 16; r++) e[r] = row[r][at];
+    __m128i all = load_128(e);
+    __m512 low = _mm512_castps256_ps512(mxfp4_scales(all));
+    return _mm512_insertf32x8(low, mxfp4_scales(_mm_srli_si128(all, 8)), 1);
+}
+
+#include "kernels/panel_avx512.h"
+
+void hth_kernels_mxfp4_avx512(hth_kernels *k) { k->rows[HTH_TYPE_MXFP4] = rows_by_panel; }

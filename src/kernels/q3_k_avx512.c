@@ -1,0 +1,38 @@
+/* Rows of Q3_K with AVX-512: two bits as in Q2_K and a third from
+ * bytes of eight; 4 is taken off by the sums of the activations. */
+#define HAS_MINIMUM 0
+enum {
+    BLOCK_SIZE = 110,
+    SCALE_AT = 108,
+    OFFSET_SHIFT = 2,
+    SUMS_FIT_16 = 1,
+    SCALES_IN_16 = 1,
+    PANEL_PART = 16
+};
+
+#include "kernels/x86_512.h"
+#include "kernels/x86_wide.h"
+
+typedef struct block {
+    const uint8_t *p;
+    __m512i high;
+    __m256i scale;
+} block;
+
+HTH_INLINE block unpack(const uint8_t *p) { return (block){p, twice_256(p), q3_k_scales(p + 94)}; }
+
+HTH_INLINE __m512i weights(const block *k, int i)
+{
+    int shift = 4 * (i % 2);
+    __m512i bits = _mm512_srlv_epi64(twice_256(k->p + 32 + 32 * (i / 2)), by_halves(shift, shift + 2));
+    __m512i third = _mm512_rolv_epi64(k->high, by_halves((2 - 2 * i) & 63, (1 - 2 * i) & 63));
+    return or_and(_mm512_and_si512(bits, _mm512_set1_epi8(3)), third, _mm512_set1_epi8(4));
+}
+
+#include "kernels/x86_512_wide.h"
+
+#include "kernels/rows_256_tmpl.h"
+
+#include "kernels/panel_wide_avx512.h"
+
+void hth_kernels_q3_k_avx512(hth_kernels *k) { k->rows[HTH_TYPE_Q3_K] = rows_by_panel; }

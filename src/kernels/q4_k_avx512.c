@@ -1,0 +1,39 @@
+/* Rows of Q4_K with AVX-512: nibbles, 32 low ones before 32 high ones. */
+#define HAS_MINIMUM 1
+enum {
+    BLOCK_SIZE = 144,
+    SCALE_AT = 0,
+    MINIMUM_AT = 2,
+    OFFSET_SHIFT = -1,
+    SUMS_FIT_16 = 1,
+    SCALES_IN_16 = 1,
+    PANEL_PART = 16
+};
+
+#include "kernels/x86_512.h"
+#include "kernels/x86_wide.h"
+
+typedef struct block {
+    const uint8_t *p;
+    __m256i scale, minimum;
+} block;
+
+HTH_INLINE block unpack(const uint8_t *p)
+{
+    __m128i both = k_scales(p);
+    return (block){p, low_twice(both), high_twice(both)};
+}
+
+HTH_INLINE __m512i weights(const block *k, int i)
+{
+    __m512i halves = _mm512_srlv_epi64(twice_256(k->p + 16 + 32 * i), by_halves(0, 4));
+    return _mm512_and_si512(halves, _mm512_set1_epi8(15));
+}
+
+#include "kernels/x86_512_wide.h"
+
+#include "kernels/rows_256_tmpl.h"
+
+#include "kernels/panel_wide_avx512.h"
+
+void hth_kernels_q4_k_avx512(hth_kernels *k) { k->rows[HTH_TYPE_Q4_K] = rows_by_panel; }

@@ -1,0 +1,17 @@
+/* Rows of Q5_0 with AVX2. A register holds one block, a byte per weight in the
+ * order of the activations, without the -16: the sums of the activations take it off. */
+#define HAS_MINIMUM 0
+enum { BLOCK_SIZE = 22, OFFSET_SHIFT = 4 };
+
+#include "kernels/x86_256_small.h"
+
+HTH_INLINE group unpack(const uint8_t *p)
+{
+    group g = {.d = scales(p, BLOCK_SIZE)};
+    for (int i = 0; i < 8; i++, p += BLOCK_SIZE) g.w[i] = _mm256_or_si256(nibbles(p + 6), fifth_bits(p + 2));
+    return g;
+}
+
+#include "kernels/rows_tmpl.h"
+
+void hth_kernels_q5_0_avx2(hth_kernels *k) { k->rows[HTH_TYPE_Q5_0] = rows; }

@@ -1,0 +1,17 @@
+/* Rows of Q5_1 with AVX2. A register holds one block, a byte per weight in the
+ * order of the activations; the minima have partial sums of their own. */
+#define HAS_MINIMUM 1
+enum { BLOCK_SIZE = 24, OFFSET_SHIFT = -1 };
+
+#include "kernels/x86_256_small.h"
+
+HTH_INLINE group unpack(const uint8_t *p)
+{
+    group g = {.d = scales(p, BLOCK_SIZE), .m = scales(p + 2, BLOCK_SIZE)};
+    for (int i = 0; i < 8; i++, p += BLOCK_SIZE) g.w[i] = _mm256_or_si256(nibbles(p + 8), fifth_bits(p + 4));
+    return g;
+}
+
+#include "kernels/rows_tmpl.h"
+
+void hth_kernels_q5_1_avx2(hth_kernels *k) { k->rows[HTH_TYPE_Q5_1] = rows; }
