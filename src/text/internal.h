@@ -101,6 +101,10 @@ void hth_text_work_free(hth_text_work *work);
 hearth_status hth_text_spm_encode(const hth_tokenizer *tok, hth_text_work *work, const char *text,
                                   size_t n, hth_ids *ids, hearth_error *err);
 
+typedef struct hth_text_span {
+    size_t from, end;
+} hth_text_span;
+
 /* special.c: where special tokens lie in a text, by ascending place. */
 typedef struct hth_text_match {
     size_t at, end; /* end: behind the white space that the token eats */
@@ -112,9 +116,11 @@ typedef struct hth_text_matches {
     size_t n, capacity;
 } hth_text_matches;
 
-/* User-defined tokens, and control and unknown ones if parse_special. */
-hearth_status hth_text_find_specials(const hth_tokenizer *tok, const char *text, size_t n,
-                                     bool parse_special, hth_text_matches *out, hearth_error *err);
+/* User-defined tokens anywhere, control and unknown ones inside the frames, which
+ * ascend and do not touch. */
+hearth_status hth_text_find_specials(const hth_tokenizer *tok, hth_text text,
+                                     const hth_text_span *frames, size_t n_frame,
+                                     hth_text_matches *out, hearth_error *err);
 void hth_text_matches_free(hth_text_matches *matches);
 
 #endif

@@ -1,9 +1,8 @@
-/* Text to ids: the way through the room. hth_tokenizer_open reads the vocabulary
- * and builds the tables; hth_tokenize cuts a text at special tokens and hands
- * what lies between to spm.c. A tokenizer never changes after opening. */
+/* A tokenizer as a thing: opening, which reads the vocabulary and builds the
+ * tables, and what it says about its tokens. tokenize.c is the way of a text. A
+ * tokenizer never changes after opening. */
 #include "text/tokenizer.h"
 
-#include "base/log.h"
 #include "text/internal.h"
 #include "text/lexicon.h"
 
@@ -105,53 +104,4 @@ hearth_status hth_ids_push(hth_ids *ids, int32_t id, hearth_error *err)
     ids->id = list;
     ids->id[ids->n++] = id;
     return HEARTH_OK;
-}
-
-/* ---- tokenizing -------------------------------------------------------------- */
-
-static hearth_status add_bos(const hth_tokenizer *tok, const hth_text_matches *specials,
-                             hth_ids *ids, hearth_error *err)
-{
-    if (!tok->add_bos || tok->bos < 0) return HEARTH_OK;
-    if (specials->n > 0 && specials->match[0].at == 0 && specials->match[0].id == tok->bos)
-        hth_log(HEARTH_LOG_WARN, "the text begins with the BOS token and gets another one");
-    return hth_ids_push(ids, tok->bos, err);
-}
-
-/* The fragments between special tokens, and these. */
-static hearth_status add_text(const hth_tokenizer *tok, hth_text_work *work, hth_text text,
-                              const hth_text_matches *specials, hth_ids *ids, hearth_error *err)
-{
-    hearth_status status = HEARTH_OK;
-    size_t from = 0;
-    for (size_t i = 0; i < specials->n && status == HEARTH_OK; i++) {
-        hth_text_match m = specials->match[i];
-        status = hth_text_spm_encode(tok, work, text.bytes + from, m.at - from, ids, err);
-        if (status == HEARTH_OK) status = hth_ids_push(ids, m.id, err);
-        from = m.end;
-    }
-    if (status == HEARTH_OK)
-        status = hth_text_spm_encode(tok, work, text.bytes + from, text.n - from, ids, err);
-    return status;
-}
-
-hearth_status hth_tokenize(const hth_tokenizer *tok, const char *text, size_t n, unsigned flags,
-                           hth_ids *ids, size_t *n_lost, hearth_error *err)
-{
-    const bool add = flags & HEARTH_ADD_SPECIAL, parse = flags & HEARTH_PARSE_SPECIAL;
-    const size_t n_before = ids->n;
-    hth_text_matches specials = {0};
-    hth_text_work work = {0};
-    hearth_status status = hth_text_find_specials(tok, text, n, parse, &specials, err);
-    if (status == HEARTH_OK && add) status = add_bos(tok, &specials, ids, err);
-    if (status == HEARTH_OK)
-        status = add_text(tok, &work, (hth_text){text, n}, &specials, ids, err);
-    if (status == HEARTH_OK && add && tok->add_eos && tok->eos >= 0)
-        status = hth_ids_push(ids, tok->eos, err);
-
-    if (n_lost) *n_lost = work.n_lost;
-    if (status != HEARTH_OK) ids->n = n_before;
-    hth_text_work_free(&work);
-    hth_text_matches_free(&specials);
-    return status;
 }

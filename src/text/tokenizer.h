@@ -40,11 +40,31 @@ typedef struct hth_ids {
 void hth_ids_free(hth_ids *ids);
 hearth_status hth_ids_push(hth_ids *ids, int32_t id, hearth_error *err);
 
-/* Appends the ids of n bytes of text (any bytes; NUL is one like others).
+/* Appends the ids of n bytes of text (any bytes; NUL is one like others). flags
+ * are those of hearth.h.
  * *n_lost (may be NULL) counts bytes that the vocabulary cannot hold and that
  * became the unknown token. O(n log n). Errors: MEMORY. */
 hearth_status hth_tokenize(const hth_tokenizer *tok, const char *text, size_t n, unsigned flags,
                            hth_ids *ids, size_t *n_lost, hearth_error *err);
+
+/* A piece of a conversation: the frame that its format writes, or what somebody
+ * said. */
+typedef struct hth_text_part {
+    const char *text; /* NULL only when n is 0 */
+    size_t n;
+    bool is_frame;
+} hth_text_part;
+
+/* Appends the ids of the parts laid side by side. Control tokens are recognised
+ * inside frames only (neighbouring frames are one), so that nobody can write one;
+ * user-defined tokens are recognised everywhere, as in plain text. A seam is no
+ * seam: where no part spells a control token outside a frame, the ids are those of
+ * the whole text with HEARTH_PARSE_SPECIAL. Of the flags only HEARTH_ADD_SPECIAL
+ * counts, and with it a BOS that the first frame writes itself is not doubled.
+ * Otherwise as hth_tokenize. */
+hearth_status hth_tokenize_parts(const hth_tokenizer *tok, const hth_text_part *parts,
+                                 size_t n_part, unsigned flags, hth_ids *ids, size_t *n_lost,
+                                 hearth_error *err);
 
 /* The bytes that one token stands for, without regard to its neighbours: a
  * leading space stays. Control and unknown tokens give nothing, or their text
