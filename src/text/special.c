@@ -85,14 +85,17 @@ static size_t free_room(const search *s, size_t at, size_t limit)
     return room;
 }
 
-/* Gives a token its place; returns the end of what it takes. */
-static size_t take_match(search *s, size_t at, int32_t id)
+/* Gives a token its place, and the white space around it that it drops. */
+static hth_text_match take_match(search *s, size_t at, int32_t id)
 {
-    size_t end = at + s->tok->token[id].entry.n;
-    for (size_t i = at; i < end; i++) take(s, i);
-    if (!s->tok->token[id].eats_space) return end;
-    for (; end < s->n && is_space(s->text[end]) && !is_taken(s, end); end++) take(s, end);
-    return end;
+    const hth_text_token *t = &s->tok->token[id];
+    hth_text_match m = {at, at + t->entry.n, id};
+    for (size_t i = at; i < m.end; i++) take(s, i);
+    if (t->eats_space)
+        for (; m.end < s->n && is_space(s->text[m.end]) && !is_taken(s, m.end); m.end++) take(s, m.end);
+    if (t->eats_before)
+        for (; m.at > 0 && is_space(s->text[m.at - 1]) && !is_taken(s, m.at - 1); m.at--) take(s, m.at - 1);
+    return m;
 }
 
 static hearth_status add_match(hth_text_matches *out, hth_text_match m, hearth_error *err)
@@ -135,8 +138,7 @@ static hearth_status assign_places(search *s, hth_text_matches *out)
         size_t at = (size_t)c.at, length = s->tok->token[c.id].entry.n;
         size_t room = free_room(s, at, length);
         if (room == length) {
-            size_t end = take_match(s, at, c.id);
-            status = add_match(out, (hth_text_match){at, end, c.id}, s->err);
+            status = add_match(out, take_match(s, at, c.id), s->err);
         } else if (room > 0) {
             status = queue_longest(s, at, room);
         }

@@ -1,5 +1,5 @@
 /* Text to ids: the way through the room. A text is cut at special tokens
- * (special.c); what lies between goes to spm.c. Called by engine/ and the program.
+ * (special.c); what lies between goes to spm.c or bpe.c. Called by engine/ and the program.
  * The parts of a conversation are laid side by side first, so that a seam between
  * two of them is no seam for prefix, cutting and merging. */
 #include "base/checked.h"
@@ -7,6 +7,13 @@
 #include "text/internal.h"
 
 #include <string.h>
+
+static hearth_status encode(const hth_tokenizer *tok, hth_text_work *work, const char *text, size_t n,
+                            hth_ids *ids, hearth_error *err)
+{
+    return tok->is_bpe ? hth_text_bpe_encode(tok, work, text, n, ids, err)
+                       : hth_text_spm_encode(tok, work, text, n, ids, err);
+}
 
 /* The fragments between special tokens, and these. */
 static hearth_status add_text(const hth_tokenizer *tok, hth_text_work *work, hth_text text,
@@ -16,12 +23,11 @@ static hearth_status add_text(const hth_tokenizer *tok, hth_text_work *work, hth
     size_t from = 0;
     for (size_t i = 0; i < specials->n && status == HEARTH_OK; i++) {
         hth_text_match m = specials->match[i];
-        status = hth_text_spm_encode(tok, work, text.bytes + from, m.at - from, ids, err);
+        status = encode(tok, work, text.bytes + from, m.at - from, ids, err);
         if (status == HEARTH_OK) status = hth_ids_push(ids, m.id, err);
         from = m.end;
     }
-    if (status == HEARTH_OK)
-        status = hth_text_spm_encode(tok, work, text.bytes + from, text.n - from, ids, err);
+    if (status == HEARTH_OK) status = encode(tok, work, text.bytes + from, text.n - from, ids, err);
     return status;
 }
 

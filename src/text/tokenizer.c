@@ -10,7 +10,7 @@
 
 /* ---- opening -------------------------------------------------------------- */
 
-static hearth_status check_kind(const hth_gguf *file, hearth_error *err)
+static hearth_status read_kind(const hth_gguf *file, bool *is_bpe, hearth_error *err)
 {
     static const char key[] = "tokenizer.ggml.model";
     hth_text kind = {0};
@@ -18,25 +18,30 @@ static hearth_status check_kind(const hth_gguf *file, hearth_error *err)
     hearth_status status = hth_gguf_get_text(file, key, &kind, &found, err);
     if (status != HEARTH_OK) return status;
     if (!found) return hth_gguf_missing(file, key, "the tokenizer", err);
-    if (kind.n == 5 && memcmp(kind.bytes, "llama", 5) == 0) return HEARTH_OK;
+    *is_bpe = kind.n == 4 && memcmp(kind.bytes, "gpt2", 4) == 0;
+    if (*is_bpe || (kind.n == 5 && memcmp(kind.bytes, "llama", 5) == 0)) return HEARTH_OK;
     char shown[64];
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: %s is \"%s\"; this version has tokenizers of kind \"llama\" only",
+                    "%s: %s is \"%s\"; this version has tokenizers of kinds \"llama\" and \"gpt2\"",
                     hth_gguf_path(file), key, hth_escape(shown, sizeof shown, kind.bytes, kind.n));
 }
 
 hearth_status hth_tokenizer_open(const hth_gguf *file, hth_tokenizer **out, hearth_error *err)
 {
     *out = NULL;
-    hearth_status status = check_kind(file, err);
+    bool is_bpe = false;
+    hearth_status status = read_kind(file, &is_bpe, err);
     if (status != HEARTH_OK) return status;
     hth_tokenizer *tok = hth_alloc(1, sizeof *tok);
     if (!tok) return hth_fail_memory(err, sizeof *tok, "the tokenizer");
 
+    tok->is_bpe = is_bpe;
     status = hth_text_read_vocab(tok, file, err);
+    if (status == HEARTH_OK && is_bpe) status = hth_text_read_pre(tok, file, err);
     if (status == HEARTH_OK) status = hth_text_read_marks(tok, file, err);
     if (status == HEARTH_OK) status = hth_text_index(tok, file, err);
-    if (status == HEARTH_OK) status = hth_text_build_merges(tok, err);
+    if (status == HEARTH_OK)
+        status = is_bpe ? hth_text_read_merges(tok, file, err) : hth_text_build_merges(tok, err);
     if (status == HEARTH_OK) *out = tok;
     else hth_tokenizer_close(tok);
     return status;
@@ -45,6 +50,9 @@ hearth_status hth_tokenizer_open(const hth_gguf *file, hth_tokenizer **out, hear
 void hth_tokenizer_close(hth_tokenizer *tok)
 {
     if (!tok) return;
+    hth_free(tok->merge_id);
+    hth_file_name_free(&tok->word_index);
+    hth_text_cutter_close(tok->cutter);
     hth_text_pairs_free(&tok->joins);
     hth_text_pairs_free(&tok->merges);
     hth_free(tok->chars);
@@ -71,6 +79,11 @@ hth_token_kind hth_tokenizer_kind(const hth_tokenizer *tok, int32_t id)
 hth_text hth_tokenizer_entry(const hth_tokenizer *tok, int32_t id)
 {
     return tok->token[id].entry;
+}
+
+const char *hth_tokenizer_name(const hth_tokenizer *tok)
+{
+    return tok->is_bpe ? tok->family->name : "llama";
 }
 
 int32_t hth_tokenizer_bos(const hth_tokenizer *tok)

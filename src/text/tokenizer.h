@@ -18,7 +18,8 @@ typedef enum hth_token_kind {
 } hth_token_kind;
 
 /* Reads `tokenizer.ggml.*`. UNSUPPORTED names the tokenizer kind where it is not
- * one of ours ("llama"); FORMAT for anything malformed. file must outlive it. */
+ * one of ours ("llama", "gpt2"), and the pre-tokenizer where that is not known;
+ * FORMAT for anything malformed. file must outlive it. */
 hearth_status hth_tokenizer_open(const hth_gguf *file, hth_tokenizer **out, hearth_error *err);
 void hth_tokenizer_close(hth_tokenizer *tok);
 
@@ -26,6 +27,8 @@ int32_t hth_tokenizer_n_vocab(const hth_tokenizer *tok);
 hth_token_kind hth_tokenizer_kind(const hth_tokenizer *tok, int32_t id);
 /* The vocabulary entry as it stands in the file. */
 hth_text hth_tokenizer_entry(const hth_tokenizer *tok, int32_t id);
+/* How text is cut before merging: "llama" (not at all), or the pre-tokenizer's family. */
+const char *hth_tokenizer_name(const hth_tokenizer *tok);
 /* -1 where the file has none. */
 int32_t hth_tokenizer_bos(const hth_tokenizer *tok);
 int32_t hth_tokenizer_eos(const hth_tokenizer *tok);
@@ -42,8 +45,9 @@ hearth_status hth_ids_push(hth_ids *ids, int32_t id, hearth_error *err);
 
 /* Appends the ids of n bytes of text (any bytes; NUL is one like others). flags
  * are those of hearth.h.
- * *n_lost (may be NULL) counts bytes that the vocabulary cannot hold and that
- * became the unknown token. O(n log n). Errors: MEMORY. */
+ * *n_lost (may be NULL) counts bytes that the vocabulary cannot hold: with "llama"
+ * each became the unknown token, with "gpt2" it was left out. O(n log n). Errors:
+ * MEMORY; UNSUPPORTED where a pre-tokenizer runs into its limits. */
 hearth_status hth_tokenize(const hth_tokenizer *tok, const char *text, size_t n, unsigned flags,
                            hth_ids *ids, size_t *n_lost, hearth_error *err);
 
