@@ -81,9 +81,11 @@ hth_text hth_tokenizer_entry(const hth_tokenizer *tok, int32_t id)
     return tok->token[id].entry;
 }
 
-const char *hth_tokenizer_name(const hth_tokenizer *tok)
+const char *hth_tokenizer_cut_by(const hth_tokenizer *tok, char *engine, size_t n_engine)
 {
-    return tok->is_bpe ? tok->family->name : "llama";
+    if (!tok->is_bpe) return NULL;
+    hth_text_cutter_engine(engine, n_engine);
+    return tok->family->name;
 }
 
 int32_t hth_tokenizer_bos(const hth_tokenizer *tok)

@@ -27,8 +27,9 @@ int32_t hth_tokenizer_n_vocab(const hth_tokenizer *tok);
 hth_token_kind hth_tokenizer_kind(const hth_tokenizer *tok, int32_t id);
 /* The vocabulary entry as it stands in the file. */
 hth_text hth_tokenizer_entry(const hth_tokenizer *tok, int32_t id);
-/* How text is cut before merging: "llama" (not at all), or the pre-tokenizer's family. */
-const char *hth_tokenizer_name(const hth_tokenizer *tok);
+/* The family of expressions by which text is cut into words ("gpt-2"), and into engine
+ * what runs them ("PCRE2 10.42, Unicode 14.0.0"); NULL for "llama", which cuts none. */
+const char *hth_tokenizer_cut_by(const hth_tokenizer *tok, char *engine, size_t n_engine);
 /* -1 where the file has none. */
 int32_t hth_tokenizer_bos(const hth_tokenizer *tok);
 int32_t hth_tokenizer_eos(const hth_tokenizer *tok);

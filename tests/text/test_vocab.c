@@ -95,6 +95,7 @@ TEST(a_small_vocabulary_works)
     if (open_it()) {
         CHECK_TEXT(warnings, "");
         CHECK_INT(hth_tokenizer_n_vocab(tok), 263);
+        CHECK(hth_tokenizer_cut_by(tok, NULL, 0) == NULL);
         CHECK_INT(hth_tokenizer_kind(tok, 1), HTH_TOKEN_CONTROL);
         CHECK_BYTES(hth_tokenizer_entry(tok, AB).bytes, "ab", 2);
         CHECK_INT(hth_tokenizer_bos(tok), 1);
