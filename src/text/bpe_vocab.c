@@ -46,7 +46,9 @@ hearth_status hth_text_read_pre(hth_tokenizer *tok, const hth_gguf *file, hearth
                         key, hth_escape(shown, sizeof shown, name.bytes, name.n),
                         list_names(names, sizeof names));
     }
-    return hth_text_cutter_open(tok->family, true, &tok->cutter, err);
+    hearth_error why;
+    status = hth_text_cutter_open(tok->family, true, &tok->cutter, &why);
+    return status == HEARTH_OK ? status : hth_fail(err, status, "%s: %s", hth_gguf_path(file), why.message);
 }
 
 /* ---- words ------------------------------------------------------------------------------ */

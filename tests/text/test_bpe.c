@@ -125,6 +125,19 @@ TEST(a_small_vocabulary_works)
     finish();
 }
 
+TEST(without_pcre2_these_vocabularies_are_refused_by_name)
+{
+    char engine[100];
+    vocab_file_begin_bpe(&f);
+    vocab_file_add_merge(&f, "ab", 2, 1);
+    if (hth_text_cutter_engine(engine, sizeof engine)) {
+        if (open_it()) IDS("ab", 0, AB);
+        finish();
+    } else {
+        refuse_as(HEARTH_ERROR_UNSUPPORTED, "vocab.gguf: pre-tokenizer \"gpt-2\"", "built without");
+    }
+}
+
 /* ---- what a file says -------------------------------------------------------------------- */
 
 TEST(unknown_pre_tokenizers_are_refused_with_the_known_ones)
