@@ -273,6 +273,29 @@ def ids_are_read_strictly():
     check(good("detokenize", MODEL, "--ids", scratch("ids", b"")).stdout == b"", "no ids are no text")
 
 
+def data(path):
+    root = os.environ.get("HEARTH_DATA") or os.path.join(SOURCE, "..", "shared", "data")
+    path = os.path.join(root, path)
+    if not os.path.exists(path):
+        raise cases.Skip(f"no {path}")
+    return path
+
+
+@case
+def byte_level_vocabularies_tokenize_and_come_back():
+    path = data("tokenizers/vectors/ggml-vocab-gpt-2.gguf")
+    ids = good("tokenize", path, "-p", "Hello w\u00f6rld\n").stdout
+    check(ids == b"15496 266 30570 335 198\n", ids)
+    check(good("detokenize", path, stdin=ids).stdout.decode() == "Hello w\u00f6rld\n", "text")
+    pieces = good("tokenize", path, "-p", " \u00f6", "--pieces").stdout
+    check(pieces == b"6184\t \\xc3\n114\t\\xb6\n", pieces)
+    check(b"words cut as \"gpt-2\" by PCRE2 10." in good("inspect", path).stdout, "inspect")
+    shown = json.loads(good("inspect", path, "--json").stdout)["tokenizer"]
+    check(shown["kind"] == "gpt2" and shown["tokens"] == 50257 and "Unicode" in shown["engine"], shown)
+    lossy = good("tokenize", data("tokenizers/vectors/ggml-vocab-starcoder.gguf"), "-f", scratch("t", b"a\xffb"))
+    check(b"1 bytes are not in the vocabulary" in lossy.stderr, lossy.stderr)
+
+
 # ---- output that cannot be written -------------------------------------------------------------------
 
 
