@@ -13,8 +13,11 @@ static hearth_status make(const char *path, const char *type, const char *activa
                           uint32_t n_thread, hearth_error *err)
 {
     uint64_t size;
-    hth_synth_options o = {.shape = "stories-15m", .mix = hth_mix_find(type), .activation = activation,
-                           .seed = seed, .n_thread = n_thread};
+    hth_synth_options o = {.shape = "stories-15m",
+                           .mix = hth_mix_find(type),
+                           .activation = activation,
+                           .seed = seed,
+                           .n_thread = n_thread};
     return hth_synth(path, &o, &size, err);
 }
 
@@ -100,7 +103,8 @@ TEST(an_interrupted_synthesis_leaves_nothing)
     uint64_t size;
     hearth_error why = {0};
     const char *path = test_scratch("synthetic.gguf");
-    hth_synth_options o = {.shape = "stories-15m", .mix = hth_mix_find("Q4_0"), .progress = stop, .progress_user = &n};
+    hth_synth_options o = {
+        .shape = "stories-15m", .mix = hth_mix_find("Q4_0"), .progress = stop, .progress_user = &n};
     remove(path);
     CHECK_INT(hth_synth(path, &o, &size, &why), HEARTH_ERROR_CANCELLED);
     FILE *f = fopen(path, "rb");

@@ -250,19 +250,19 @@ void tiny_become(tiny_model *m, const char *architecture)
 
 /* ---- the file ------------------------------------------------------------------------------- */
 
-/* Bytes of the types that tests use: F32, F16, Q4_0, Q8_0, BF16; others pass as Q4_K,
- * which lies in blocks of 256 weights. */
+/* Bytes of n weights, from the format's table of blocks. */
 static uint64_t data_size(const tiny_tensor *t)
 {
+    static const struct {
+        uint32_t type, n_weight, size;
+    } blocks[] = {{0, 1, 4},      {1, 1, 2},      {30, 1, 2},     {2, 32, 18},
+                  {3, 32, 20},    {6, 32, 22},    {7, 32, 24},    {8, 32, 34},
+                  {20, 32, 18},   {39, 32, 17},   {10, 256, 84},  {11, 256, 110},
+                  {12, 256, 144}, {13, 256, 176}, {14, 256, 210}, {23, 256, 136}};
     uint64_t n = t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3];
-    switch (t->type) {
-    case 0: return 4 * n;
-    case 1:
-    case 30: return 2 * n;
-    case 2: return n / 32 * 18;
-    case 8: return n / 32 * 34;
-    default: return n / 256 * 144;
-    }
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        if (blocks[i].type == t->type) return n / blocks[i].n_weight * blocks[i].size;
+    return n / 256 * 144; /* any other type of the format */
 }
 
 static uint64_t aligned(uint64_t n) { return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }

@@ -1,0 +1,55 @@
+/* What `hearth inspect` knows of a file: gathered once, printed by inspect_text.c and
+ * inspect_json.c. Weights are not read for it. */
+#ifndef HEARTH_APPS_CLI_INSPECT_FACTS_H
+#define HEARTH_APPS_CLI_INSPECT_FACTS_H
+
+#include "common/options.h"
+#include "file/gguf.h"
+#include "model/model.h"
+
+typedef struct tensor_sum {
+    uint64_t n_tensor, n_weight, size;
+} tensor_sum;
+
+typedef enum role {
+    ROLE_EMBEDDING,
+    ROLE_ATTENTION,
+    ROLE_FFN,
+    ROLE_HEAD,
+    ROLE_VECTORS,
+    ROLE_OTHER,
+    N_ROLE
+} role;
+
+typedef struct facts {
+    const hth_gguf *file;
+    bool all; /* arrays, texts and tensors are shown whole */
+    tensor_sum types[HTH_TYPE_LIMIT], roles[N_ROLE];
+
+    hth_model *model; /* NULL: it cannot be run */
+    hearth_error why_not;
+    uint32_t n_ctx; /* that the bytes below are for */
+    uint64_t weight_size;
+    size_t kv_f16_size, kv_f32_size, step_size;
+
+    hearth_error no_tokenizer; /* status OK: it has one of ours */
+    int32_t n_token;
+    const char *cut;     /* the pre-tokenizer's family, or NULL */
+    char cut_engine[80]; /* what it runs on */
+} facts;
+
+void facts_gather(facts *f, const args *a, const hth_gguf *file);
+void facts_free(facts *f);
+
+const char *role_name(role r);
+const char *value_type_name(hth_gguf_type type);
+bool value_type_is_signed(hth_gguf_type type);
+uint64_t tensor_n_weight(const hth_gguf_tensor *t);
+/* Which selectors of neurons a model of this activation allows: names, NULL behind the
+ * last; the first one is exact where *exact. */
+const char *const *sparsity_modes(hth_activation activation, bool *exact);
+
+void inspect_print(const facts *f);
+void inspect_print_json(const facts *f);
+
+#endif
