@@ -13,15 +13,13 @@ static const verb *const verbs[] = {
     &verb_run_model,  &verb_tokenize, &verb_detokenize, &verb_inspect, &verb_logits,
     &verb_perplexity, &verb_quantize, &verb_synth,      &verb_bench,   NULL};
 
-/* A mapped file that became shorter: the one fault that cannot be returned. */
-static void on_bus_error(int signal_number)
+/* A mapped model that became shorter is an error of the evaluation; any other bus
+ * error is a fault of the program, and ends it as such. */
+static void on_bus_error(int signal_number, siginfo_t *info, void *context)
 {
-    static const char text[] =
-        "hearth: a mapped file became shorter while it was in use; run without --mmap\n";
-    (void)signal_number;
-    ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
-    (void)ignored;
-    _exit(EXIT_OTHER);
+    (void)context;
+    if (hearth_map_fault(info->si_addr)) return;
+    signal(signal_number, SIG_DFL); /* the instruction is tried again, and ends the program */
 }
 
 static void print_log(void *user, hearth_log_level level, const char *line)
@@ -32,7 +30,8 @@ static void print_log(void *user, hearth_log_level level, const char *line)
 
 static void set_signals(void)
 {
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, bus = {.sa_handler = on_bus_error};
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    struct sigaction bus = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
     sigaction(SIGPIPE, &ignore, NULL); /* a closed pipe is an error of the write */
     sigaction(SIGXFSZ, &ignore, NULL); /* and so is a file that may not grow */
     sigaction(SIGBUS, &bus, NULL);

@@ -85,6 +85,13 @@ typedef struct hearth_model_options {
 
 HEARTH_API hearth_model_options hearth_model_defaults(void);
 
+/* For programs that use mmap: a file that shrinks while it is mapped raises SIGBUS. A
+ * handler for it (SA_SIGINFO) that finds the address of the fault to be in a mapped
+ * model gets true, and may return: zeros stand there now, and the evaluation under way,
+ * and all later ones of that model, end with HEARTH_ERROR_IO. On false the fault is not
+ * this library's. Safe in a signal handler. */
+HEARTH_API bool hearth_map_fault(const void *address);
+
 /* Opens a GGUF file (all parts of a split one). A vocabulary that is not
  * supported does not hinder opening: only functions on text then fail. */
 HEARTH_API hearth_status hearth_model_open(const char *path, const hearth_model_options *options,

@@ -2,8 +2,11 @@
  * tokenizer. Everything is undone in reverse order by hearth_model_close. */
 #include "base/alloc.h"
 #include "engine/engine.h"
+#include "file/map_guard.h"
 
 #include <string.h>
+
+bool hearth_map_fault(const void *address) { return hth_map_guard_fault(address); }
 
 hearth_model_options hearth_model_defaults(void) { return (hearth_model_options){0}; }
 

@@ -108,6 +108,16 @@ hearth_status hearth_batch_add(hearth_batch *b, hearth_session *s, const int32_t
     return HEARTH_OK;
 }
 
+/* A step over the first n_row rows; one that read from a broken map does not count. */
+static hearth_status run_step(hearth_batch *b, uint32_t n_row, hth_logits_fn *fn, void *user, hearth_error *err)
+{
+    hearth_error broken;
+    hearth_status st = hth_step_run(b->step, b->rows, n_row, fn, user, err);
+    if (hth_gguf_check_map(b->model->file, &broken) == HEARTH_OK) return st;
+    if (err) *err = broken;
+    return broken.status;
+}
+
 static void keep_logits(hearth_session *s, const float *logits)
 {
     memcpy(s->logits, logits, s->model->model->hparams.n_vocab * sizeof *s->logits);
@@ -126,7 +136,7 @@ static hearth_status take_entry(void *user, uint32_t i_want, const float *logits
 hearth_status hearth_batch_run(hearth_batch *b, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
-    if (b->n_row > 0) st = hth_step_run(b->step, b->rows, b->n_row, take_entry, b, err);
+    if (b->n_row > 0) st = run_step(b, b->n_row, take_entry, b, err);
     for (uint32_t i = 0; i < b->n_entry; i++) {
         hearth_session *s = b->entries[i].session;
         s->waits_in = NULL;
@@ -259,7 +269,7 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
         for (uint32_t i = 0; i < n_row; i++)
             b->rows[i] =
                 (hth_row){&s->kv, tokens[sink.first + i], s->position + i, fn || sink.first + i + 1 == n};
-        st = hth_step_run(b->step, b->rows, n_row, take_token, &sink, err);
+        st = run_step(b, n_row, take_token, &sink, err);
         s->position += n_row;
     }
     if (st != HEARTH_OK) {

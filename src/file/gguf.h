@@ -138,6 +138,9 @@ hearth_status hth_gguf_read(const hth_gguf *file, const hth_gguf_tensor *tensor,
  * where they lie. For files opened from memory the bytes are always there. */
 hearth_status hth_gguf_map(hth_gguf *file, hearth_error *err);
 const void *hth_gguf_mapped(const hth_gguf *file, const hth_gguf_tensor *tensor);
+/* IO when a mapped part was found to be shorter than it was (map_guard.h): what was
+ * read from the map since cannot be believed. */
+hearth_status hth_gguf_check_map(const hth_gguf *file, hearth_error *err);
 
 /* For tests: the n-th read from now on (from 1) fails with EIO, or is cut short
  * when short_read; 0 turns that off. */

@@ -74,6 +74,7 @@ typedef struct hth_gguf_source {
     uint64_t size;              /* when it was opened */
     const unsigned char *bytes; /* in memory, or mapped; else NULL */
     bool mapped;
+    int guard;                  /* of the map: map_guard.h */
 } hth_gguf_source;
 
 hearth_status hth_gguf_source_open(hth_gguf_source *s, const char *path, hearth_error *err);
@@ -84,6 +85,8 @@ void hth_gguf_source_close(hth_gguf_source *s);
 hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t size, void *dst,
                                    hearth_error *err);
 hearth_status hth_gguf_source_map(hth_gguf_source *s, hearth_error *err);
+/* IO once a page of the map was found missing. */
+hearth_status hth_gguf_source_check_map(const hth_gguf_source *s, hearth_error *err);
 /* The path for messages, inside path: only its end when it is long, so that the rest
  * of the line has room. */
 const char *hth_gguf_label(const char *path);

@@ -196,6 +196,14 @@ hearth_status hth_gguf_map(hth_gguf *file, hearth_error *err)
     return status;
 }
 
+hearth_status hth_gguf_check_map(const hth_gguf *file, hearth_error *err)
+{
+    hearth_status status = HEARTH_OK;
+    for (uint32_t i = 0; i < file->n_part && status == HEARTH_OK; i++)
+        status = hth_gguf_source_check_map(&file->parts[i].source, err);
+    return status;
+}
+
 const void *hth_gguf_mapped(const hth_gguf *file, const hth_gguf_tensor *tensor)
 {
     const unsigned char *bytes = file->parts[tensor->i_part].source.bytes;
