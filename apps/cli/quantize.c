@@ -49,7 +49,7 @@ const verb verb_quantize = {
     .summary = "write a model file with its matrices in another type",
     .details = "TYPE is F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S,\n"
                "IQ4_NL, Q4_1, Q4_0, Q3_K_L, Q3_K_M, Q3_K_S or Q2_K: names and mixes are\n"
-               "those of llama-quantize, so some matrices get more bits than the name says; --pure\n"
+               "those of llama-quantize: some matrices get more bits than the name says; --pure\n"
                "gives all the same. IN holds F32, F16 or BF16. Vectors stay as they are. A matrix\n"
                "whose rows do not fit the blocks gets a type that fits, with a warning. OUT\n"
                "appears when it is complete.\n",

@@ -18,7 +18,7 @@ import time
 HEARTH = sys.argv[1]
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
-VERBS = ["run", "tokenize", "detokenize", "inspect", "logits", "perplexity", "quantize", "bench"]
+VERBS = ["run", "tokenize", "detokenize", "inspect", "logits", "perplexity", "quantize", "synth", "bench"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import cases  # noqa: E402: the path is set above
 
@@ -565,19 +565,31 @@ def any_bytes_survive_tokenize_and_detokenize():
 @case
 def quantize_makes_files_that_run():
     source = scratch("source.gguf", tiny_model())
-    for kind in ["q8_0", "q4_0", "f16", "bf16", "f32"]:
+    for kind in ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "f16", "bf16", "f32"]:
         out = scratch(kind + ".gguf")
         check(b"tensors" in good("quantize", source, out, kind).stdout, kind)
         good("run", out, "-n", "2", "-p", "a")
+        check(b"are finite" in good("inspect", out, "--check").stdout, kind)
         types = {t["type"] for t in json.loads(good("inspect", out, "--json", "--all").stdout)["tensors"]}
         check(kind.upper() in types, kind, types)
+    wide, seen = scratch("wide.gguf"), set()
+    good("synth", "stories-15m", wide, "--type", "f16", "--seed", "3")  # rows of 288: no block of 256 fits
+    for kind in ["q6_k", "q5_k", "q4_k_m", "q3_k", "q2_k"]:
+        done = good("quantize", wide, scratch("small.gguf"), kind, "-t", "2")
+        check(b"do not fit blocks" in done.stderr, done.stderr)
+        seen |= {t["type"] for t in json.loads(good("inspect", scratch("small.gguf"), "--json").stdout)["tensors"]}
+    check({"Q6_K", "Q5_K", "Q4_K", "Q3_K", "Q5_0", "Q5_1", "IQ4_NL", "Q8_0"} <= seen, seen)
+    good("quantize", wide, scratch("pure.gguf"), "q4_0", "--pure")
+    types = {t["type"] for t in json.loads(good("inspect", scratch("pure.gguf"), "--json").stdout)["tensors"]}
+    check(types == {"F32", "Q4_0"}, types)
+    bad(2, "'q4_k_xl'", "quantize", wide, scratch("unwritten.gguf"), "q4_k_xl")
     good("quantize", source, scratch("kept.gguf"), "q4_0", "--keep-output", "q8_0")
     tensors = json.loads(good("inspect", scratch("kept.gguf"), "--json").stdout)["tensors"]
     check([t["type"] for t in tensors if t["name"] == "token_embd.weight"] == ["Q8_0"], tensors)
     bad(1, "quantize starts from F32, F16 or BF16", "quantize", MODEL, scratch("again.gguf"), "q4_0")
     before = open(source, "rb").read()
     bad(2, "the original would be lost", "quantize", source, source, "q8_0")
-    bad(1, "MXFP4: this type can be read but not written", "quantize", source, scratch("unwritten.gguf"), "mxfp4")
+    bad(1, "MXFP4: this type is read, not written", "quantize", source, scratch("unwritten.gguf"), "mxfp4")
     ids = scratch("own.ids", b"1 2 3")
     bad(2, "it would be lost", "logits", source, "--ids", ids, "-o", source)
     bad(2, "it would be lost", "logits", source, "--ids", ids, "-o", ids)

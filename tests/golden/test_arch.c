@@ -85,21 +85,4 @@ TEST(logits_of_the_last_token_are_those_of_all)
     }
 }
 
-TEST(a_vocabulary_that_is_not_supported_hinders_text_only)
-{
-    const char *path = test_data("golden/arch/llama3-rope_freqs.gguf");
-    hearth_model *model = NULL;
-    hearth_error why = {0};
-    int32_t *ids = NULL;
-    size_t n;
-    if (!path) return;
-    CHECK_OK(hearth_model_open(path, NULL, &model, err));
-    if (!model) return;
-    CHECK_INT(hearth_tokenize(model, "a", 1, 0, &ids, &n, &why), HEARTH_ERROR_UNSUPPORTED);
-    CHECK(strstr(why.message, path) && strstr(why.message, "tokenizer.ggml.model") &&
-          strstr(why.message, "llama"));
-    CHECK_INT(hearth_token_bos(model), -1);
-    hearth_model_close(model);
-}
-
 TEST_MAIN

@@ -81,6 +81,26 @@ TEST(smallest_model_of_each_family_runs)
     }
 }
 
+TEST(a_vocabulary_that_is_not_supported_hinders_text_only)
+{
+    tiny_model m;
+    hearth_model *model = NULL;
+    hearth_error why = {0};
+    int32_t *ids = NULL;
+    size_t n;
+    begin(&m, "qwen2");
+    tiny_set_text(&m, "tokenizer.ggml.model", "t5");
+    CHECK_OK(open_tiny(&m, &model, err));
+    if (model) {
+        CHECK_INT(hearth_tokenize(model, "a", 1, 0, &ids, &n, &why), HEARTH_ERROR_UNSUPPORTED);
+        CHECK(strstr(why.message, "tiny.gguf") && strstr(why.message, "tokenizer.ggml.model") &&
+              strstr(why.message, "llama"));
+        CHECK_INT(hearth_token_bos(model), -1);
+        CHECK_OK(step(model, 8, err));
+    }
+    close_tiny(&m, model);
+}
+
 TEST(each_tensor_of_each_family_is_missed_by_name)
 {
     for (int i = 0; i < N_FAMILY; i++) {
