@@ -57,7 +57,8 @@ long)
     for preset in asan ubsan tsan clang; do
         build $preset build/$preset && run build/$preset
     done
-    build aarch64 build/aarch64 && run build/aarch64 -R '^(base|kernels|golden|engine)/'
+    unset HEARTH_LONG # what follows is emulated, or bounded by the clock
+    build aarch64 build/aarch64 && run build/aarch64 -R '^(base|kernels|golden|engine|truth)/'
     if build fuzz build/fuzz; then
         for target in build/fuzz/tests/fuzz_*; do
             if [ -x "$target" ]; then fuzz "$target"; fi
