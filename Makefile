@@ -5,8 +5,9 @@ DESTDIR ?=
 JOBS ?= $(shell nproc)
 PROMPT ?= Once upon a time
 MODEL ?=
+FUZZ_SECONDS ?= 600
 
-.PHONY: help run build test test-long bench install clean
+.PHONY: help run build test test-long fuzz bench install clean
 .NOTPARALLEL:
 
 help:
@@ -14,6 +15,7 @@ help:
 	@echo 'make build      the program, at build/hearth'
 	@echo 'make test       all tests, and the short ones under sanitizers'
 	@echo 'make test-long  every sanitizer, clang, Arm under qemu, fuzzing: an hour or more'
+	@echo 'make fuzz       every fuzz target for ten minutes (FUZZ_SECONDS=600)'
 	@echo 'make bench      speed of generation and prompts (MODEL=file.gguf)'
 	@echo 'make install    program, libraries, header, man page (PREFIX=/usr/local, DESTDIR=)'
 	@echo 'make clean      remove build/'
@@ -33,6 +35,10 @@ test:
 test-long:
 	@cmake/install-packages.sh test-long
 	@JOBS=$(JOBS) tests/suite.sh long
+
+fuzz:
+	@cmake/install-packages.sh test-long
+	@JOBS=$(JOBS) FUZZ_SECONDS=$(FUZZ_SECONDS) tests/suite.sh fuzz
 
 bench: build
 	build/hearth bench $(if $(MODEL),'$(MODEL)')

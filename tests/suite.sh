@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds and runs the tests behind `make test` (short) and `make test-long` (long),
+# Builds and runs the tests behind `make test` (short), `make test-long` (long) and `make fuzz`,
 # goes on after failures, and ends with the summary of report.py, which decides the
 # exit status. Each configuration leaves cases.tsv, ctest.xml and logs in its folder.
 set -u
@@ -33,17 +33,35 @@ run() {
         --output-junit "$PWD/$folder/ctest.xml" "$@"
 }
 
-# fuzz TARGET: new inputs for a minute; a crash is a failed case.
+# fuzz TARGET: new inputs for $FUZZ_SECONDS, from the seeds in tests/fuzz/corpus and what
+# earlier runs found; a crash is a failed case.
 fuzz() {
     name=$(basename "$1")
-    note "fuzzing $name"
-    if "$1" -max_total_time=60 -rss_limit_mb=4096 -print_final_stats=1 -artifact_prefix=build/fuzz/ >"build/fuzz/$name.log" 2>&1; then
+    seeds=tests/fuzz/corpus/${name#fuzz_}
+    found=build/fuzz/corpus/$name
+    mkdir -p "$found"
+    [ -d "$seeds" ] || seeds=
+    note "fuzzing $name for $seconds s"
+    # No $seeds is no argument.
+    # shellcheck disable=SC2086
+    if "$1" -max_total_time="$seconds" -rss_limit_mb=4096 -print_final_stats=1 -artifact_prefix=build/fuzz/ \
+        "$found" $seeds >"build/fuzz/$name.log" 2>&1; then
         verdict=ok
     else
         verdict=FAIL
         tail -n 40 "build/fuzz/$name.log"
     fi
-    printf '%s\tsuite.sh\t%s for a minute\tbuild/fuzz/%s.log\n' "$verdict" "$name" "$name" >>build/fuzz/cases.tsv
+    grep -a '^stat::number_of_executed_units' "build/fuzz/$name.log"
+    printf '%s\tsuite.sh\t%s for %s s\tbuild/fuzz/%s.log\n' "$verdict" "$name" "$seconds" "$name" >>build/fuzz/cases.tsv
+}
+
+# Every target, one after the other.
+fuzz_all() {
+    seconds=$1
+    build fuzz build/fuzz || return
+    for target in build/fuzz/tests/fuzz_*; do
+        if [ -x "$target" ]; then fuzz "$target"; fi
+    done
 }
 
 case ${1-} in
@@ -59,14 +77,13 @@ long)
     done
     unset HEARTH_LONG # what follows is emulated, or bounded by the clock
     build aarch64 build/aarch64 && run build/aarch64 -R '^(base|kernels|golden|engine|truth)/'
-    if build fuzz build/fuzz; then
-        for target in build/fuzz/tests/fuzz_*; do
-            if [ -x "$target" ]; then fuzz "$target"; fi
-        done
-    fi
+    fuzz_all 60
+    ;;
+fuzz)
+    fuzz_all "${FUZZ_SECONDS:-600}"
     ;;
 *)
-    echo "usage: $0 short|long" >&2
+    echo "usage: $0 short|long|fuzz" >&2
     exit 2
     ;;
 esac

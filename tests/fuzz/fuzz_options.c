@@ -1,0 +1,97 @@
+/* A fuzz target for the option parser: the bytes, cut at newlines, are the arguments of
+ * a verb that has one option of every kind. What is accepted must lie within the table's
+ * bounds. Built with libFuzzer by the preset `fuzz`; test_options.c replays seeded lines. */
+#include "common/options.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static const option_spec kinds[] = {
+    {"flag", 'f', OPTION_FLAG, NULL, "a flag", 0, 0, NULL, false},
+    {"count", 'c', OPTION_UINT, "N", "a count", 1, 4096, NULL, false},
+    {"large", 0, OPTION_UINT, "N", "a large count", 0, UINT32_MAX, NULL, false},
+    {"offset", 'o', OPTION_INT, "N", "of either sign", -5, 5, NULL, false},
+    {"share", 's', OPTION_FLOAT, "X", "a share", 0, 1, NULL, false},
+    {"text", 't', OPTION_TEXT, "TEXT", "any bytes", 0, 0, NULL, true},
+    {0},
+};
+static const option_spec others[] = {
+    {"file", 0, OPTION_FILE, "FILE", "a path", 0, 0, NULL, false},
+    {"kind", 'k', OPTION_CHOICE, "KIND", "one of some", 0, 0, "f16|f32|q8_0", false},
+    {"list", 'l', OPTION_UINT_LIST, "N,...", "numbers", 1, 100, NULL, false},
+    {0},
+};
+
+static void expect(bool holds)
+{
+    if (!holds) abort();
+}
+
+static int look(const args *a)
+{
+    uint64_t list[OPTION_LIST_MAX];
+    uint64_t count = args_uint(a, "count", 1), large = args_uint(a, "large", 0);
+    int64_t offset = args_int(a, "offset", 0);
+    double share = args_float(a, "share", 0.5);
+    const char *kind = args_text(a, "kind", "f16");
+    size_t n = args_list(a, "list", list, OPTION_LIST_MAX), n_text = 0;
+    expect(count >= 1 && count <= 4096 && large <= UINT32_MAX && offset >= -5 && offset <= 5);
+    expect(share >= 0.0 && share <= 1.0);
+    expect(strcmp(kind, "f16") == 0 || strcmp(kind, "f32") == 0 || strcmp(kind, "q8_0") == 0);
+    expect(n <= OPTION_LIST_MAX);
+    for (size_t i = 0; i < n; i++) expect(list[i] >= 1 && list[i] <= 100);
+    while (args_text_at(a, "text", n_text)) n_text++;
+    expect(args_operand(a, 0) != NULL && args_operand(a, 2) == NULL);
+    expect(args_has(a, "flag") || !args_has(a, "flag"));
+    return 0;
+}
+
+static const verb target = {.name = "target",
+                            .operands = "A [B]",
+                            .n_operand_min = 1,
+                            .n_operand_max = 2,
+                            .summary = "for tests",
+                            .details = "Nothing.\n",
+                            .example = "hearth target a",
+                            .groups = {kinds, others},
+                            .run = look};
+
+/* Messages and help go nowhere. */
+static void be_quiet(void)
+{
+    static FILE *nowhere;
+    if (nowhere) return;
+    nowhere = fopen("/dev/null", "w");
+    expect(nowhere != NULL);
+    stderr = nowhere; /* glibc's are variables */
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    enum { MAX_ARGS = 300 };
+    char *argv[MAX_ARGS + 1];
+    int argc = 0;
+    char *bytes = malloc(n + 1);
+    expect(bytes != NULL);
+    if (n > 0) memcpy(bytes, data, n);
+    bytes[n] = '\0';
+    be_quiet();
+    for (char *p = bytes; p && argc < MAX_ARGS;) {
+        char *end = memchr(p, '\n', n - (size_t)(p - bytes));
+        if (end) *end = '\0';
+        argv[argc++] = p;
+        p = end ? end + 1 : NULL;
+    }
+    argv[argc] = NULL;
+    FILE *out = stdout;
+    stdout = stderr;
+    int code = verb_run(&target, argc, argv);
+    stdout = out;
+    expect(code == 0 || code == EXIT_USAGE);
+    free(bytes);
+    return 0;
+}
