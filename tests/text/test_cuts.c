@@ -291,8 +291,10 @@ TEST(limits_are_errors_that_name_the_expression)
     /* exponential: each of the 40 letters may be in a group of its own or not */
     char text[60];
     memset(text, 'a', sizeof text);
-    refuse("[0-9]", "(?:a|a)+[bc]|(?:a+a+)+[bc]", false, text, 40, "expression 2 on the text from byte 0", "limit");
-    refuse("[0-9]", "(?:a|a)+[bc]|(?:a+a+)+[bc]", true, text, 40, "expression 2 on the text from byte 0", "limit");
+    refuse("[0-9]", "(?:a|a)+[bc]|(?:a+a+)+[bc]", false, text, 40, "expression 2 on the text from byte 0",
+           "limit");
+    refuse("[0-9]", "(?:a|a)+[bc]|(?:a+a+)+[bc]", true, text, 40, "expression 2 on the text from byte 0",
+           "limit");
     /* a frame for every letter: the heap */
     size_t n = 4 << 20;
     char *long_text = malloc(n);
@@ -363,8 +365,7 @@ TEST(long_runs_of_any_unit_are_cut_in_time)
                                         "1 ",
                                         "\xFF",
                                         "\xEE\x80\x80",
-                                        "\xE4\xB8\xAD"
-                                        "A",
+                                        "\xE4\xB8\xADZ",
                                         ", ",
                                         "\xF0\x9F\x99\x82"};
     static const char *const ends[] = {"", "a", "1", "!", "\n", "\x01", "\xE4\xB8\xAD"};
