@@ -98,6 +98,47 @@ TEST(fourteen_families_cut_where_the_reference_does)
     }
 }
 
+/* One text that shows how the families differ; the bars are where it is cut. */
+TEST(families_differ_as_they_should)
+{
+    static const struct {
+        const char *name, *cuts;
+    } known[N_FAMILY] = {
+        {"bloom", "He'S| 12345| | x_y|!\n| caf\xC3\xA9\xE4\xB8\xAD|,| ABc"},
+        {"deepseek-coder", "He|'|S| |1|2|3|4|5| | x|_|y|!|\n| caf\xC3\xA9|\xE4\xB8\xAD|,| ABc"},
+        {"deepseek-llm", "He|'|S| |12345| | x|_|y|!|\n| caf|\xC3\xA9|\xE4\xB8\xAD|,| ABc"},
+        {"deepseek-v3", "He|'S| |123|45| | x|_y|!\n| caf\xC3\xA9|\xE4\xB8\xAD|,| ABc"},
+        {"default", "He|'|S| |123|45| | x|_|y|!|\n| caf\xC3\xA9\xE4\xB8\xAD|,| ABc"},
+        {"falcon", "He|'|S| |123|45| | x|_|y|!|\n| caf\xC3\xA9\xE4\xB8\xAD|,| ABc"},
+        {"gpt-2", "He|'|S| 12345| | x|_|y|!|\n| caf\xC3\xA9\xE4\xB8\xAD|,| ABc"},
+        {"gpt-4o", "He'S| |123|45| | x|_y|!\n| caf\xC3\xA9\xE4\xB8\xAD|,| ABc"},
+        {"llama-bpe", "He|'S| |123|45| | x|_y|!\n| caf\xC3\xA9\xE4\xB8\xAD|,| ABc"},
+        {"qwen2", "He|'S| |1|2|3|4|5| | x|_y|!\n| caf\xC3\xA9\xE4\xB8\xAD|,| ABc"},
+        {"qwen35", "He|'S| |1|2|3|4|5| | x|_y|!\n| caf\xC3\xA9\xE4\xB8\xAD|,| ABc"},
+        {"tekken", "He|'S| |1|2|3|4|5| | x|_y|!\n| caf\xC3\xA9\xE4\xB8\xAD|,| ABc"},
+        {"starcoder", "He|'|S| |1|2|3|4|5| | x|_|y|!|\n| caf\xC3\xA9\xE4\xB8\xAD|,| ABc"},
+        {"viking", "He'S| |1|2|3|4|5| | x_y|!\n| caf\xC3\xA9\xE4\xB8\xAD|,| ABc"},
+    };
+    if (!has_engine()) return;
+    for (int i = 0; i < N_FAMILY; i++) {
+        char text[100], cuts[200];
+        size_t ends[100], n = 0, n_cuts = 0;
+        for (const char *p = known[i].cuts; *p; p++)
+            if (*p != '|') text[n++] = *p;
+        hth_text_cutter *c = cutter_of(known[i].name, true);
+        hth_text_cut cut = {0};
+        size_t n_word = cut_text(c, &cut, text, n, ends);
+        for (size_t k = 0, at = 0; k < n_word && n_word != SIZE_MAX; k++) {
+            for (; at < ends[k]; at++) cuts[n_cuts++] = text[at];
+            cuts[n_cuts++] = '|';
+        }
+        cuts[n_cuts > 0 ? n_cuts - 1 : 0] = '\0';
+        CHECK_TEXT(cuts, known[i].cuts);
+        hth_text_cut_free(&cut);
+        hth_text_cutter_close(c);
+    }
+}
+
 TEST(every_known_name_is_of_one_of_the_families)
 {
     unsigned habits;
