@@ -1,4 +1,4 @@
-/* A binary heap of candidates, and the one growing array of this room. Two
+/* A heap of candidates, and the one growing array of this room. Two
  * candidates never have the same rank and place, so the order is total and the
  * result does not depend on how the heap is built. */
 #include "text/heap.h"
@@ -6,8 +6,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 
-hearth_status hth_text_grow(void **items, size_t *capacity, size_t need, size_t size,
-                            hearth_error *err)
+hearth_status hth_text_grow(void **items, size_t *capacity, size_t need, size_t size, hearth_error *err)
 {
     if (need <= *capacity) return HEARTH_OK;
     size_t more = *capacity < 16 ? 16 : *capacity, bytes;
@@ -21,40 +20,52 @@ hearth_status hth_text_grow(void **items, size_t *capacity, size_t need, size_t 
     return HEARTH_OK;
 }
 
-static bool before(hth_text_candidate a, hth_text_candidate b)
+/* Four children to a parent: half as many levels as with two, and the children of one
+ * lie side by side. */
+enum { N_CHILD = 4 };
+
+static bool before(const hth_text_candidate *a, const hth_text_candidate *b)
 {
-    return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
+    return a->rank < b->rank || (a->rank == b->rank && a->at < b->at);
 }
 
 hearth_status hth_text_heap_push(hth_text_heap *heap, hth_text_candidate c, hearth_error *err)
 {
     void *items = heap->item;
-    hearth_status status =
-        hth_text_grow(&items, &heap->capacity, heap->n + 1, sizeof *heap->item, err);
+    hearth_status status = hth_text_grow(&items, &heap->capacity, heap->n + 1, sizeof *heap->item, err);
     if (status != HEARTH_OK) return status;
     heap->item = items;
 
     size_t i = heap->n++;
-    for (; i > 0 && before(c, heap->item[(i - 1) / 2]); i = (i - 1) / 2)
-        heap->item[i] = heap->item[(i - 1) / 2];
+    for (size_t parent; i > 0; i = parent) {
+        parent = (i - 1) / N_CHILD;
+        if (!before(&c, &heap->item[parent])) break;
+        heap->item[i] = heap->item[parent];
+    }
     heap->item[i] = c;
     heap->n_pushed++;
     return HEARTH_OK;
+}
+
+/* The smallest of the children first, first + 1, ... that there are. */
+static size_t least_child(const hth_text_heap *heap, size_t first)
+{
+    size_t least = first, end = heap->n - first < N_CHILD ? heap->n : first + N_CHILD;
+    for (size_t child = first + 1; child < end; child++)
+        if (before(&heap->item[child], &heap->item[least])) least = child;
+    return least;
 }
 
 bool hth_text_heap_pop(hth_text_heap *heap, hth_text_candidate *out)
 {
     if (heap->n == 0) return false;
     *out = heap->item[0];
-    hth_text_candidate last = heap->item[--heap->n];
+    const hth_text_candidate last = heap->item[--heap->n];
     size_t i = 0;
-    for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= heap->n) break;
-        if (child + 1 < heap->n && before(heap->item[child + 1], heap->item[child])) child++;
-        if (!before(heap->item[child], last)) break;
+    for (size_t child; N_CHILD * i + 1 < heap->n; i = child) {
+        child = least_child(heap, N_CHILD * i + 1);
+        if (!before(&heap->item[child], &last)) break;
         heap->item[i] = heap->item[child];
-        i = child;
     }
     if (heap->n > 0) heap->item[i] = last;
     return true;

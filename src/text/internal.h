@@ -87,7 +87,7 @@ hearth_status hth_text_read_marks(hth_tokenizer *tok, const hth_gguf *file, hear
 /* vocab.c: lexicons, byte tokens and pieces, once the kinds are settled. */
 hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
 
-/* merges.c: symbols, merges and joins, from the words. */
+/* spm_vocab.c: symbols, merges and joins, from the words. */
 hearth_status hth_text_build_merges(hth_tokenizer *tok, hearth_error *err);
 
 /* bpe_vocab.c, for byte-level BPE: the pre-tokenizer that the file names (before

@@ -1,5 +1,5 @@
-/* Sorted token texts. Built by vocab.c; used by merges.c (which parts of a token
- * are tokens), by spm.c at load and by special.c for every character that begins
+/* Sorted token texts. Built by vocab.c; used by spm_vocab.c (which parts of a token
+ * are tokens) and by special.c for every character that begins
  * a special token. Sorted by own merge sort: qsort may allocate behind our back. */
 #include "text/lexicon.h"
 
@@ -16,13 +16,12 @@ static int compare(hth_text a, hth_text b)
 }
 
 /* Merges two sorted neighbours; equal texts stay in the order of their ids. */
-static void merge_runs(const hth_text_token *token, const int32_t *from, size_t low, size_t mid,
-                       size_t high, int32_t *to)
+static void merge_runs(const hth_text_token *token, const int32_t *from, size_t low, size_t mid, size_t high,
+                       int32_t *to)
 {
     size_t a = low, b = mid;
     for (size_t i = low; i < high; i++) {
-        bool left = b >= high ||
-                    (a < mid && compare(token[from[a]].entry, token[from[b]].entry) <= 0);
+        bool left = b >= high || (a < mid && compare(token[from[a]].entry, token[from[b]].entry) <= 0);
         to[i] = left ? from[a++] : from[b++];
     }
 }
@@ -59,9 +58,8 @@ static bool belongs(const hth_text_token *t, unsigned kinds)
     return t->entry.n > 0 && (kinds >> t->kind & 1);
 }
 
-hearth_status hth_text_lexicon_build(hth_text_lexicon *lex, const hth_text_token *token,
-                                     int32_t n_token, unsigned kinds, size_t *n_double,
-                                     hearth_error *err)
+hearth_status hth_text_lexicon_build(hth_text_lexicon *lex, const hth_text_token *token, int32_t n_token,
+                                     unsigned kinds, size_t *n_double, hearth_error *err)
 {
     hearth_status status = HEARTH_OK;
     size_t n = 0, n_kept = 0;
@@ -78,8 +76,7 @@ hearth_status hth_text_lexicon_build(hth_text_lexicon *lex, const hth_text_token
         if (belongs(&token[i], kinds)) id[n++] = i;
     const int32_t *sorted = sort_texts(token, id, scratch, n);
     for (size_t i = 0; i < n; i++) {
-        bool same = n_kept > 0 &&
-                    compare(token[id[n_kept - 1]].entry, token[sorted[i]].entry) == 0;
+        bool same = n_kept > 0 && compare(token[id[n_kept - 1]].entry, token[sorted[i]].entry) == 0;
         if (!same) id[n_kept++] = sorted[i]; /* n_kept <= i: also right where sorted is id */
     }
     *n_double = n - n_kept;
@@ -99,8 +96,8 @@ void hth_text_lexicon_free(hth_text_lexicon *lex)
     *lex = (hth_text_lexicon){0};
 }
 
-int32_t hth_text_lexicon_find(const hth_text_lexicon *lex, const hth_text_token *token,
-                              const char *bytes, size_t n)
+int32_t hth_text_lexicon_find(const hth_text_lexicon *lex, const hth_text_token *token, const char *bytes,
+                              size_t n)
 {
     if (n == 0 || lex->n == 0) return -1;
     hth_text wanted = {bytes, n};
@@ -137,8 +134,8 @@ static size_t first_at_least(const hth_text_walk *walk, const hth_text_lexicon *
     return low;
 }
 
-bool hth_text_walk_step(hth_text_walk *walk, const hth_text_lexicon *lex,
-                        const hth_text_token *token, unsigned char byte)
+bool hth_text_walk_step(hth_text_walk *walk, const hth_text_lexicon *lex, const hth_text_token *token,
+                        unsigned char byte)
 {
     size_t low = first_at_least(walk, lex, token, walk->low, byte);
     size_t high = first_at_least(walk, lex, token, low, byte + 1u);

@@ -26,8 +26,9 @@ static hearth_status queue_pair(const hth_tokenizer *tok, hth_text_work *work, u
     if (right == UINT32_MAX) return HEARTH_OK;
     int32_t merge = hth_text_pairs_get(&tok->merges, work->symbol[left].id, work->symbol[right].id);
     if (merge < 0) return HEARTH_OK;
-    hth_text_candidate c = {.at = left, .rank = tok->token[merge].rank, .id = merge};
-    if (tok->merge_id) c = (hth_text_candidate){left, (uint32_t)merge, tok->merge_id[merge]};
+    const int32_t id = tok->merge_id ? tok->merge_id[merge] : merge;
+    const uint32_t rank = tok->merge_id ? (uint32_t)merge : tok->token[id].rank;
+    const hth_text_candidate c = {.at = left, .rank = rank, .id = id};
     return hth_text_heap_push(&work->heap, c, err);
 }
 

@@ -1,5 +1,5 @@
-/* Open addressing over pairs of symbols. Built by merges.c at load, read for
- * every character by spm.c. A vocabulary comes from outside and could be made so
+/* Open addressing over pairs of symbols. Built by spm_vocab.c or bpe_vocab.c at load,
+ * read for every pair by merge.c. A vocabulary comes from outside and could be made so
  * that its pairs collide: no pair may lie more than MAX_PROBE slots from its
  * place, which other seeds and more slots provide for, so a lookup is bounded. */
 #include "text/pairs.h"
@@ -47,8 +47,8 @@ static bool spread(const hth_text_pairs *from, hth_text_pairs *to)
 static hearth_status refuse(const hth_text_pairs *pairs, hearth_error *err)
 {
     return hth_fail(err, HEARTH_ERROR_FORMAT,
-                    "tokenizer.ggml.tokens: the texts have too many parts that are texts "
-                    "themselves (%zu, of at most %d), or parts made to be slow to find",
+                    "the vocabulary has too many pairs of texts that make another (%zu, of at "
+                    "most %d), or pairs made to be slow to find",
                     pairs->n, HTH_TEXT_MAX_PAIRS);
 }
 
@@ -67,8 +67,8 @@ static hearth_status rebuild(hth_text_pairs *pairs, size_t n_slot, uint32_t seed
     return HEARTH_OK;
 }
 
-hearth_status hth_text_pairs_put(hth_text_pairs *pairs, uint32_t left, uint32_t right,
-                                 int32_t value, hearth_error *err)
+hearth_status hth_text_pairs_put(hth_text_pairs *pairs, uint32_t left, uint32_t right, int32_t value,
+                                 hearth_error *err)
 {
     if (pairs->n >= HTH_TEXT_MAX_PAIRS) return refuse(pairs, err);
     if (2 * (pairs->n + 1) > pairs->n_slot) {

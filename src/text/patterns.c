@@ -10,7 +10,8 @@
 
 #include <string.h>
 
-/* clang-format off: one alternative a line */
+/* One alternative, and one stage, a line. */
+/* clang-format off */
 
 #define WS                                                                                                   \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}"                       \
@@ -85,27 +86,45 @@ enum {
 
 static const hth_text_family families[N_FAMILY] = {
     [BLOOM_] = {"bloom", {BLOOM}},
-    [DEEPSEEK_CODER] = {"deepseek-coder", {"[\\r\\n]", SPACE "?\\p{L}+", SPACE "?\\p{P}+", HAN, "\\p{N}"}},
-    [DEEPSEEK_LLM] =
-        {"deepseek-llm",
-         {"[\\r\\n]", SPACE "?[" ALPHA "]+",
-          SPACE "?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+",
-          "(?<!" SPACE ")" SPACE "+\\z", /* looks back, so that a run is read once */
-          HAN, "\\p{N}+"}},
-    [DEEPSEEK_V3] = {"deepseek-v3",
-                     {"\\p{N}{1,3}", "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+",
-                      "[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
-                      " ?[\\p{P}\\p{S}]+[\\r\\n]*|" LINES "|" SPACES}},
-    [DEFAULT] = {"default", {"[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
-    [FALCON] = {"falcon", {"[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]"}},
+    [DEEPSEEK_CODER] = {"deepseek-coder", {
+        "[\\r\\n]",
+        SPACE "?\\p{L}+",
+        SPACE "?\\p{P}+",
+        HAN,
+        "\\p{N}"}},
+    [DEEPSEEK_LLM] = {"deepseek-llm", {
+        "[\\r\\n]",
+        SPACE "?[" ALPHA "]+",
+        SPACE "?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+",
+        "(?<!" SPACE ")" SPACE "+\\z", /* looks back, so that a run is read once */
+        HAN,
+        "\\p{N}+"}},
+    [DEEPSEEK_V3] = {"deepseek-v3", {
+        "\\p{N}{1,3}",
+        "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+",
+        "[!-/:-@\\[-`{-~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+        " ?[\\p{P}\\p{S}]+[\\r\\n]*|" LINES "|" SPACES}},
+    [DEFAULT] = {"default", {
+        "[\\p{P}$+<=>^~|]+",
+        GPT2,
+        "\\p{N}+",
+        "[0-9][0-9][0-9]"}},
+    [FALCON] = {"falcon", {
+        "[\\p{P}$+<=>^~|`]+",
+        GPT2,
+        "[0-9][0-9][0-9]"}},
     [GPT_2] = {"gpt-2", {GPT2}},
     [GPT_4O] = {"gpt-4o", {CASED("(?:" SHORT ")?", "\\p{N}{1,3}")}},
     [LLAMA_BPE] = {"llama-bpe", {WORDS("\\p{L}", "\\p{L}", "\\p{N}{1,3}")}},
     [QWEN2] = {"qwen2", {WORDS("\\p{L}", "\\p{L}", "\\p{N}")}},
     [QWEN35] = {"qwen35", {WORDS("[\\p{L}\\p{M}]", "\\p{L}\\p{M}", "\\p{N}")}},
-    [STARCODER] = {"starcoder", {"\\p{N}", GPT2}},
+    [STARCODER] = {"starcoder", {
+        "\\p{N}",
+        GPT2}},
     [TEKKEN] = {"tekken", {CASED("", "\\p{N}")}},
-    [VIKING] = {"viking", {BLOOM, "\\p{N}"}},
+    [VIKING] = {"viking", {
+        BLOOM,
+        "\\p{N}"}},
 };
 
 /* clang-format on */

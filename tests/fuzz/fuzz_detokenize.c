@@ -20,14 +20,8 @@ static const hth_tokenizer *vocabulary(bool bpe)
     if (tok[bpe]) return tok[bpe];
     if (bpe) vocab_file_begin_bpe(&f[bpe]);
     else vocab_file_begin(&f[bpe], true);
-    static const char *const words[] = {"\xE2\x96\x81"
-                                        "a",
-                                        "\xE4\xB8",
-                                        "\xAD\xE4",
-                                        "\xF0\x9F",
-                                        "\x99\x82 x",
-                                        "\xFF",
-                                        "\xE2\x96\x81"};
+    static const char *const words[] = {"\xE2\x96\x81x", "\xE4\xB8", "\xAD\xE4",    "\xF0\x9F",
+                                        "\x99\x82 x",    "\xFF",     "\xE2\x96\x81"};
     for (int i = 0; i < 7; i++) {
         if (bpe) vocab_file_add_merge(&f[bpe], words[i], strlen(words[i]), i == 0 ? 3 : 0);
         else vocab_file_add_word(&f[bpe], words[i], -1.0f);

@@ -2,6 +2,7 @@
  * one answer on every level, thread count, batch and reader. */
 #include "support/golden.h"
 #include "support/test.h"
+#include "text/cut.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +84,51 @@ TEST(logits_of_the_last_token_are_those_of_all)
         }
         golden_close(&g);
     }
+}
+
+/* The file with another kind of tokenizer of as many letters; NULL and skipped without it. */
+static char *with_kind(const char *kind, size_t *n)
+{
+    static const char key[] = "tokenizer.ggml.model";
+    const char *path = test_data("golden/arch/llama3-rope_freqs.gguf");
+    char *bytes = path ? test_read_file(path, n) : NULL;
+    for (size_t i = 0; bytes && i + 100 < *n; i++)
+        if (memcmp(bytes + i, key, sizeof key - 1) == 0) /* a type and a length lie between */
+            memcpy(bytes + i + sizeof key - 1 + 12, kind, 4);
+    return bytes;
+}
+
+static hearth_status tokenize_a(const char *kind, hearth_error *why)
+{
+    size_t n = 0, n_ids = 0;
+    int32_t *ids = NULL;
+    hearth_model *model = NULL;
+    char *bytes = with_kind(kind, &n);
+    hearth_status status = HEARTH_OK;
+    if (bytes) CHECK_OK(hearth_model_open_memory(bytes, n, "model.gguf", NULL, &model, err));
+    if (model) status = hearth_tokenize(model, "a", 1, 0, &ids, &n_ids, why);
+    if (model && status != HEARTH_OK) CHECK_INT(hearth_token_bos(model), -1);
+    if (model && status == HEARTH_OK) CHECK(n_ids == 1 && hearth_token_bos(model) >= 0);
+    hearth_free(ids);
+    hearth_model_close(model);
+    free(bytes);
+    return status;
+}
+
+TEST(a_vocabulary_that_is_not_supported_hinders_text_only)
+{
+    char engine[100];
+    hearth_error why = {0};
+    size_t n;
+    char *bytes = with_kind("bert", &n);
+    if (!bytes) return;
+    free(bytes);
+    CHECK_INT(tokenize_a("bert", &why), HEARTH_ERROR_UNSUPPORTED);
+    CHECK(strstr(why.message, "model.gguf") && strstr(why.message, "tokenizer.ggml.model") &&
+          strstr(why.message, "llama"));
+    bool cuts = hth_text_cutter_engine(engine, sizeof engine);
+    CHECK_INT(tokenize_a("gpt2", &why), cuts ? HEARTH_OK : HEARTH_ERROR_UNSUPPORTED);
+    if (!cuts) CHECK(strstr(why.message, "model.gguf") && strstr(why.message, "built without"));
 }
 
 TEST_MAIN

@@ -137,14 +137,11 @@ static bool is_there(const char *path)
 
 static bool open_file(vocab_data *v)
 {
-    char path[200];
     size_t n;
-    snprintf(path, sizeof path, "tokenizers/vectors/ggml-vocab-%s.gguf", v->name);
-    const char *folder = test_data("tokenizers/vectors/hf");
+    const char *folder = test_data("tokenizers/vectors");
     if (!folder) return false;
-    char whole[1100];
-    snprintf(whole, sizeof whole, "%.*stokenizers/vectors/ggml-vocab-%s.gguf",
-             (int)(strlen(folder) - strlen("tokenizers/vectors/hf")), folder, v->name);
+    char whole[1200];
+    snprintf(whole, sizeof whole, "%s/ggml-vocab-%s.gguf", folder, v->name);
     if (is_there(whole)) {
         CHECK_OK(hth_gguf_open(whole, &v->file, err));
         return v->file != NULL;

@@ -7,12 +7,15 @@
 
 typedef struct buffer {
     char *bytes;
-    size_t n;
+    size_t n, room;
 } buffer;
 
 static void put(buffer *b, const void *bytes, size_t n)
 {
-    b->bytes = realloc(b->bytes, b->n + n + 1);
+    if (b->n + n + 1 > b->room) {
+        b->room = 2 * (b->n + n) + 64;
+        b->bytes = realloc(b->bytes, b->room);
+    }
     memcpy(b->bytes + b->n, bytes, n);
     b->n += n;
 }
@@ -117,7 +120,7 @@ void vocab_file_add_word(vocab_file *f, const char *text, float score)
 
 void vocab_file_put(vocab_file *f, const char *key, hth_gguf_type type, const void *value, size_t n)
 {
-    buffer b = {f->more, f->n_more};
+    buffer b = {f->more, f->n_more, f->n_more};
     put_text(&b, key, strlen(key));
     put_u32(&b, (uint32_t)type);
     put(&b, value, n);
@@ -202,7 +205,7 @@ static void make(vocab_file *f)
     if (f->n_more > 0) put(&whole, f->more, f->n_more);
     free(pairs.bytes);
     free(f->bytes);
-    f->bytes = whole.bytes;
+    f->bytes = realloc(whole.bytes, whole.n); /* exact, so that a sanitizer sees its end */
     f->n_byte = whole.n;
 }
 

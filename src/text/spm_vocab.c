@@ -1,4 +1,4 @@
-/* Which symbols may become one, worked out at load from the words. Called once
+/* SentencePiece: which symbols may become one, worked out at load from the words. Called once
  * by hth_tokenizer_open; spm.c then only looks pairs up. A part of a word is a
  * word itself or a single character that is none: nothing else can stand beside
  * another symbol in a text, so the tables are complete. */
