@@ -17,10 +17,11 @@ static void read_block(const uint8_t *p, block *k)
         int s = i / 2;
         k->scale[i] = (int16_t)((int)((low >> 4 * s & 15) | (high >> 2 * s & 3) << 4) - 32);
     }
-    for (int i = 0; i < HTH_ACT_BLOCK_256; i++) {
-        int s = i / 32, c = i % 16;
-        k->w[i] = hth_iq4_values[p[8 + 16 * s + c] >> (i / 16 % 2 ? 4 : 0) & 15];
-    }
+    for (int s = 0; s < 8; s++)
+        for (int c = 0; c < 16; c++) {
+            k->w[32 * s + c] = hth_iq4_values[p[8 + 16 * s + c] & 15];
+            k->w[32 * s + 16 + c] = hth_iq4_values[p[8 + 16 * s + c] >> 4];
+        }
 }
 
 void hth_kernels_iq4_xs_ref(hth_kernels *k)
