@@ -151,7 +151,7 @@ static void by_rows(const probe *p, int t, const down *d, const float *h, float 
                     .row_size = hth_type_row_size(types[t], p->d_ff),
                     .n_col = p->d_ff,
                     .end = p->d_model,
-                    .act = {h, q, scale, sum},
+                    .act = {.x = h, .q = q, .d = scale, .sum = sum},
                     .n_tok = 1,
                     .y = y,
                     .y_stride = p->d_model};

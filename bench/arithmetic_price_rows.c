@@ -66,7 +66,7 @@ static rows_run make_run(const inputs *in, hth_rows_fn *f, hth_type type, size_t
                        .n_tok = n_tok,
                        .y = in->y,
                        .y_stride = n_row,
-                       .act = {in->x, in->q, in->d, in->sum}},
+                       .act = {.x = in->x, .q = in->q, .d = in->d, .sum = in->sum}},
                       n_row * row_size,
                       size != cache_size};
 }

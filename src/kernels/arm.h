@@ -27,12 +27,18 @@ HTH_INLINE float tree(partials p)
     return vgetq_lane_f32(fours, 0) + vgetq_lane_f32(fours, 1);
 }
 
+/* Four halves in a row. */
+HTH_INLINE float32x4_t four_floats(const uint16_t *h)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(h)));
+}
+
 /* The scales of four blocks, each at the start of its block. */
 HTH_INLINE float32x4_t four_scales(const uint8_t *p, size_t size)
 {
     uint16_t h[4];
     for (size_t i = 0; i < 4; i++) h[i] = hth_load_u16(p + i * size);
-    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(h)));
+    return four_floats(h);
 }
 
 /* Four parts of the sum of products of a block. Without sdot two products are added
@@ -49,30 +55,44 @@ HTH_INLINE int32x4_t block_products(int8x16_t w0, int8x16_t w1, const int8_t *q)
 #endif
 }
 
+/* The same for half a block. */
+HTH_INLINE int32x4_t half_products(int8x16_t w, const int8_t *q)
+{
+    int8x16_t q0 = vld1q_s8(q);
+#if defined(__ARM_FEATURE_DOTPROD)
+    return vdotq_s32(vdupq_n_s32(0), w, q0);
+#else
+    return vpaddlq_s16(vmlal_high_s8(vmull_s8(vget_low_s8(w), vget_low_s8(q0)), w, q0));
+#endif
+}
+
+/* The n low bits of each of sixteen bytes shifted right by a constant. */
+HTH_INLINE uint8x16_t bits_of(const uint8_t *p, int shift, int n)
+{
+    uint8x16_t bytes = vshlq_u8(vld1q_u8(p), vdupq_n_s8((int8_t)-shift));
+    return vandq_u8(bytes, vdupq_n_u8((uint8_t)((1 << n) - 1)));
+}
+
+/* Sixteen nibbles: the low halves of bytes, and the high ones. */
+HTH_INLINE int8x16_t low_nibbles(const uint8_t *p)
+{
+    return vreinterpretq_s8_u8(vandq_u8(vld1q_u8(p), vdupq_n_u8(15)));
+}
+
+HTH_INLINE int8x16_t high_nibbles(const uint8_t *p)
+{
+    return vreinterpretq_s8_u8(vshrq_n_u8(vld1q_u8(p), 4));
+}
+
+/* The values that sixteen places in a table name. */
+HTH_INLINE int8x16_t look_up(const int8_t *table, int8x16_t places)
+{
+    return vqtbl1q_s8(vld1q_s8(table), vreinterpretq_u8_s8(places));
+}
+
 HTH_INLINE int32x4_t sums_in_order(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d)
 {
     return vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d));
-}
-
-/* Eight blocks as signed bytes; terms of rule R3 for one token. */
-typedef struct group {
-    int8x16_t w[16];
-    float32x4_t d_low, d_high;
-} group;
-
-HTH_INLINE int32x4_t four_sums(const int8x16_t *w, const int8_t *q)
-{
-    return sums_in_order(block_products(w[0], w[1], q), block_products(w[2], w[3], q + 32),
-                         block_products(w[4], w[5], q + 64), block_products(w[6], w[7], q + 96));
-}
-
-HTH_INLINE partials add_terms(partials p, const group *g, const int8_t *q, const float *d,
-                              const int32_t *sum)
-{
-    (void)sum; /* weights are signed: no offset to take off */
-    p.low = add_scaled(p.low, g->d_low, d, four_sums(g->w, q));
-    p.high = add_scaled(p.high, g->d_high, d + 4, four_sums(g->w + 8, q + 128));
-    return p;
 }
 
 #endif

@@ -19,6 +19,25 @@ static inline float hth_mxfp4_scale(uint8_t e)
     return hth_float_of(e < 2 ? 0x200000u << e : (uint32_t)(e - 1) << 23);
 }
 
+/* The sixteen scales (-32..31) in the twelve bytes of Q3_K. */
+static inline void hth_q3_k_scales(const uint8_t s[12], int16_t scale[16])
+{
+    for (int i = 0; i < 16; i++) {
+        int low = i < 8 ? s[i] & 15 : s[i - 8] >> 4, high = s[8 + i % 4] >> 2 * (i / 4) & 3;
+        scale[i] = (int16_t)((low | high << 4) - 32);
+    }
+}
+
+/* The eight scales (-32..31) of IQ4_XS in the first eight bytes of a block, each twice. */
+static inline void hth_iq4_xs_scales(const uint8_t p[8], int16_t scale[16])
+{
+    uint32_t high = hth_load_u16(p + 2), low = hth_load_u32(p + 4);
+    for (int i = 0; i < 16; i++) {
+        int s = i / 2;
+        scale[i] = (int16_t)((int)((low >> 4 * s & 15) | (high >> 2 * s & 3) << 4) - 32);
+    }
+}
+
 /* The eight scales and eight minima (0..63) in the twelve bytes of Q4_K and Q5_K. */
 static inline void hth_k_scales(const uint8_t s[12], uint8_t scale[8], uint8_t minimum[8])
 {

@@ -70,9 +70,31 @@ void hth_kernels_vector_avx512(hth_kernels *k);
 void hth_kernels_float_neon(hth_kernels *k);
 void hth_kernels_q8_0_neon(hth_kernels *k);
 void hth_kernels_q4_0_neon(hth_kernels *k);
+void hth_kernels_q4_1_neon(hth_kernels *k);
+void hth_kernels_q5_0_neon(hth_kernels *k);
+void hth_kernels_q5_1_neon(hth_kernels *k);
+void hth_kernels_iq4_nl_neon(hth_kernels *k);
+void hth_kernels_mxfp4_neon(hth_kernels *k);
+void hth_kernels_q2_k_neon(hth_kernels *k);
+void hth_kernels_q3_k_neon(hth_kernels *k);
+void hth_kernels_q4_k_neon(hth_kernels *k);
+void hth_kernels_q5_k_neon(hth_kernels *k);
+void hth_kernels_q6_k_neon(hth_kernels *k);
+void hth_kernels_iq4_xs_neon(hth_kernels *k);
 void hth_kernels_vector_neon(hth_kernels *k);
 
 void hth_kernels_q8_0_dotprod(hth_kernels *k);
 void hth_kernels_q4_0_dotprod(hth_kernels *k);
+void hth_kernels_q4_1_dotprod(hth_kernels *k);
+void hth_kernels_q5_0_dotprod(hth_kernels *k);
+void hth_kernels_q5_1_dotprod(hth_kernels *k);
+void hth_kernels_iq4_nl_dotprod(hth_kernels *k);
+void hth_kernels_mxfp4_dotprod(hth_kernels *k);
+void hth_kernels_q2_k_dotprod(hth_kernels *k);
+void hth_kernels_q3_k_dotprod(hth_kernels *k);
+void hth_kernels_q4_k_dotprod(hth_kernels *k);
+void hth_kernels_q5_k_dotprod(hth_kernels *k);
+void hth_kernels_q6_k_dotprod(hth_kernels *k);
+void hth_kernels_iq4_xs_dotprod(hth_kernels *k);
 
 #endif

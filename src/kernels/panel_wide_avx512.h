@@ -84,17 +84,29 @@ HTH_INLINE __m512i pairs_times_sums(const wide_block *w, const int16_t *sum_16)
     return all;
 }
 
+/* The products of the weights that share scale n, summed for each token. */
+HTH_INLINE void scale_sums(const wide_block *w, int n, const int8_t *const q[HTH_TILE], size_t n_tok,
+                           __m512i *sums)
+{
+    for (size_t k = 0; k < n_tok; k++) sums[k] = _mm512_setzero_si512();
+    HTH_UNROLL
+    for (int g = 0; g < N_FOUR; g++) {
+        __m512i four = w->w[n * N_FOUR + g];
+        for (size_t k = 0; k < n_tok; k++)
+            sums[k] = _mm512_dpbusd_epi32(sums[k], four, four_bytes(q[k] + 4 * g));
+    }
+}
+
 /* The integer sums of one block of sixteen rows for n_tok tokens, n_col apart. */
 HTH_INLINE void panel_sums(const wide_block *w, const int8_t *q, size_t n_col, size_t n_tok, __m512i *isum)
 {
-    for (size_t k = 0; k < n_tok; k++) isum[k] = _mm512_setzero_si512();
+    const int8_t *at[HTH_TILE];
+    for (size_t k = 0; k < n_tok; k++) at[k] = q + k * n_col, isum[k] = _mm512_setzero_si512();
     for (int n = 0; n < N_SCALE; n++) {
         __m512i sums[HTH_TILE];
-        for (size_t k = 0; k < n_tok; k++) sums[k] = _mm512_setzero_si512();
-        for (int g = n * N_FOUR; g < (n + 1) * N_FOUR; g++)
-            for (size_t k = 0; k < n_tok; k++)
-                sums[k] = _mm512_dpbusd_epi32(sums[k], w->w[g], four_bytes(q + k * n_col + 4 * g));
+        scale_sums(w, n, at, n_tok, sums);
         for (size_t k = 0; k < n_tok; k++) {
+            at[k] += 4 * N_FOUR;
             if (SCALES_IN_16) isum[k] = _mm512_dpwssd_epi32(isum[k], sums[k], w->scale[n]);
             else isum[k] = _mm512_add_epi32(isum[k], _mm512_mullo_epi32(sums[k], w->scale[n]));
         }

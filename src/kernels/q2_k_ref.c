@@ -13,10 +13,10 @@ static void read_block(const uint8_t *p, block *k)
     k->d = hth_f16_to_f32(hth_load_u16(p + 80));
     k->m = hth_f16_to_f32(hth_load_u16(p + 82));
     for (int i = 0; i < N_PART; i++) k->scale[i] = p[i] & 15, k->minimum[i] = p[i] >> 4;
-    for (int i = 0; i < HTH_ACT_BLOCK_256; i++) {
-        int a = i / 128, b = i / 32 % 4, c = i % 32;
-        k->w[i] = (int8_t)(p[16 + 32 * a + c] >> 2 * b & 3);
-    }
+    for (int a = 0; a < 2; a++)
+        for (int b = 0; b < 4; b++)
+            for (int c = 0; c < 32; c++)
+                k->w[128 * a + 32 * b + c] = (int8_t)(p[16 + 32 * a + c] >> 2 * b & 3);
 }
 
 void hth_kernels_q2_k_ref(hth_kernels *k)

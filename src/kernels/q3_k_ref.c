@@ -11,16 +11,15 @@ enum { BLOCK_SIZE = 110 };
  * where bit 4a + b of byte c of the high bits is not set. */
 static void read_block(const uint8_t *p, block *k)
 {
-    const uint8_t *high = p, *low = p + 32, *s = p + 96;
+    const uint8_t *high = p, *low = p + 32;
     k->d = hth_f16_to_f32(hth_load_u16(p + 108));
-    for (int i = 0; i < N_PART; i++) {
-        int low_bits = i < 8 ? s[i] & 15 : s[i - 8] >> 4;
-        k->scale[i] = (int16_t)((low_bits | (s[8 + i % 4] >> 2 * (i / 4) & 3) << 4) - 32);
-    }
-    for (int i = 0; i < HTH_ACT_BLOCK_256; i++) {
-        int a = i / 128, b = i / 32 % 4, c = i % 32;
-        k->w[i] = (int8_t)((low[32 * a + c] >> 2 * b & 3) - (high[c] >> (4 * a + b) & 1 ? 0 : 4));
-    }
+    hth_q3_k_scales(p + 96, k->scale);
+    for (int a = 0; a < 2; a++)
+        for (int b = 0; b < 4; b++)
+            for (int c = 0; c < 32; c++) {
+                int two = low[32 * a + c] >> 2 * b & 3, third = high[c] >> (4 * a + b) & 1;
+                k->w[128 * a + 32 * b + c] = (int8_t)(two + 4 * third - 4);
+            }
 }
 
 void hth_kernels_q3_k_ref(hth_kernels *k)

@@ -16,10 +16,11 @@ static void read_block(const uint8_t *p, block *k)
     k->m = hth_f16_to_f32(hth_load_u16(p + 2));
     hth_k_scales(p + 4, scale, minimum);
     for (int i = 0; i < N_PART; i++) k->scale[i] = scale[i / 2], k->minimum[i] = minimum[i / 2];
-    for (int i = 0; i < HTH_ACT_BLOCK_256; i++) {
-        int a = i / 64, high = i / 32 % 2, c = i % 32;
-        k->w[i] = (int8_t)((p[48 + 32 * a + c] >> 4 * high & 15) | (p[16 + c] >> (2 * a + high) & 1) << 4);
-    }
+    for (int s = 0; s < 8; s++)
+        for (int c = 0; c < 32; c++) {
+            int four = p[48 + 32 * (s / 2) + c] >> 4 * (s % 2) & 15, fifth = p[16 + c] >> s & 1;
+            k->w[32 * s + c] = (int8_t)(four + 16 * fifth);
+        }
 }
 
 void hth_kernels_q5_k_ref(hth_kernels *k)

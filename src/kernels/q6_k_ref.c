@@ -14,11 +14,13 @@ static void read_block(const uint8_t *p, block *k)
     const uint8_t *low = p, *high = p + 128;
     k->d = hth_f16_to_f32(hth_load_u16(p + 208));
     for (int i = 0; i < N_PART; i++) k->scale[i] = (int8_t)p[192 + i];
-    for (int i = 0; i < HTH_ACT_BLOCK_256; i++) {
-        int a = i / 128, b = i / 32 % 4, c = i % 32;
-        int four = low[64 * a + 32 * (b % 2) + c] >> 4 * (b / 2) & 15;
-        k->w[i] = (int8_t)((four | (high[32 * a + c] >> 2 * b & 3) << 4) - 32);
-    }
+    for (int a = 0; a < 2; a++)
+        for (int b = 0; b < 4; b++)
+            for (int c = 0; c < 32; c++) {
+                int four = low[64 * a + 32 * (b % 2) + c] >> 4 * (b / 2) & 15,
+                    two = high[32 * a + c] >> 2 * b & 3;
+                k->w[128 * a + 32 * b + c] = (int8_t)(four + 16 * two - 32);
+            }
 }
 
 void hth_kernels_q6_k_ref(hth_kernels *k)

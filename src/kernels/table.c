@@ -70,10 +70,32 @@ static void init_levels(hth_kernels *k, hth_cpu level)
     hth_kernels_float_neon(k);
     hth_kernels_q8_0_neon(k);
     hth_kernels_q4_0_neon(k);
+    hth_kernels_q4_1_neon(k);
+    hth_kernels_q5_0_neon(k);
+    hth_kernels_q5_1_neon(k);
+    hth_kernels_iq4_nl_neon(k);
+    hth_kernels_mxfp4_neon(k);
+    hth_kernels_q2_k_neon(k);
+    hth_kernels_q3_k_neon(k);
+    hth_kernels_q4_k_neon(k);
+    hth_kernels_q5_k_neon(k);
+    hth_kernels_q6_k_neon(k);
+    hth_kernels_iq4_xs_neon(k);
     hth_kernels_vector_neon(k);
     if (level < HTH_CPU_DOTPROD) return;
     hth_kernels_q8_0_dotprod(k);
     hth_kernels_q4_0_dotprod(k);
+    hth_kernels_q4_1_dotprod(k);
+    hth_kernels_q5_0_dotprod(k);
+    hth_kernels_q5_1_dotprod(k);
+    hth_kernels_iq4_nl_dotprod(k);
+    hth_kernels_mxfp4_dotprod(k);
+    hth_kernels_q2_k_dotprod(k);
+    hth_kernels_q3_k_dotprod(k);
+    hth_kernels_q4_k_dotprod(k);
+    hth_kernels_q5_k_dotprod(k);
+    hth_kernels_q6_k_dotprod(k);
+    hth_kernels_iq4_xs_dotprod(k);
 }
 #else
 static void init_levels(hth_kernels *k, hth_cpu level) { (void)k, (void)level; }

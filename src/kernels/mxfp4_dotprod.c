@@ -1,0 +1,4 @@
+/* Rows of MXFP4, AArch64 level dotprod. */
+#include "kernels/mxfp4_arm.h"
+
+void hth_kernels_mxfp4_dotprod(hth_kernels *k) { k->rows[HTH_TYPE_MXFP4] = rows; }

@@ -1,0 +1,4 @@
+/* Rows of Q4_K, AArch64 level neon. */
+#include "kernels/q4_k_arm.h"
+
+void hth_kernels_q4_k_neon(hth_kernels *k) { k->rows[HTH_TYPE_Q4_K] = rows; }

@@ -1,0 +1,4 @@
+/* Rows of Q6_K, AArch64 level neon. */
+#include "kernels/q6_k_arm.h"
+
+void hth_kernels_q6_k_neon(hth_kernels *k) { k->rows[HTH_TYPE_Q6_K] = rows; }
