@@ -319,11 +319,13 @@ static bool filter_map(hth_jinja *j, const hth_jinja_value *self, const hth_jinj
     hth_jinja_value attribute, otherwise;
     const hth_jinja_function *f = NULL;
     hth_jinja_args rest;
-    if (!hth_jinja_items(j, self, &list) || !hth_jinja_new_list(j, JINJA_LIST, out)) return false;
+    if (!hth_jinja_new_list(j, JINJA_LIST, out)) return false;
     if (!named_argument(j, args, "attribute", &attribute) || !named_argument(j, args, "default", &otherwise))
         return false;
     if (attribute.kind == JINJA_ABSENT && !named_function(j, args, hth_jinja_filter, "filter", &f, &rest))
         return false;
+    if (!hth_jinja_truth(self)) return true;
+    if (!hth_jinja_items(j, self, &list)) return false;
     for (size_t i = 0; i < list->n; i++) {
         hth_jinja_value v;
         if (!hth_jinja_tick(j, 1)) return false;
@@ -343,8 +345,10 @@ static bool keep(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args
     hth_jinja_list *list;
     const hth_jinja_function *f = NULL;
     hth_jinja_args rest;
-    if (!hth_jinja_items(j, self, &list) || !hth_jinja_new_list(j, JINJA_LIST, out)) return false;
+    if (!hth_jinja_new_list(j, JINJA_LIST, out)) return false;
     if (args->n > 0 && !named_function(j, args, hth_jinja_test, "test", &f, &rest)) return false;
+    if (!hth_jinja_truth(self)) return true; /* none gives nothing */
+    if (!hth_jinja_items(j, self, &list)) return false;
     for (size_t i = 0; i < list->n; i++) {
         hth_jinja_value v, passed;
         if (!hth_jinja_tick(j, 1) || !maybe_attribute(j, &list->v[i], attribute, &v)) return false;
