@@ -10,6 +10,7 @@ set -eu
 missing=
 has() { command -v "$1" >/dev/null 2>&1; }
 has_header() { echo "#include <$1>" | gcc -E - >/dev/null 2>&1; }
+has_module() { has pkg-config && pkg-config --exists "$1"; }
 has_fuzzer() { test -e "$(clang -print-runtime-dir 2>/dev/null)/libclang_rt.fuzzer-$(uname -m).a"; }
 
 # need PACKAGE REASON TEST...: notes the package unless the test succeeds.
@@ -27,14 +28,15 @@ need_for_build() {
     need libc6-dev "headers of the C library" has_header stdio.h
     need cmake "configures the build" has cmake
     need ninja-build "runs the build" has ninja
+    need pkg-config "finds PCRE2" has pkg-config
     need libxxhash-dev "hashing" has_header xxhash.h
+    need libpcre2-dev "cuts text for byte-level tokenizers" has_module libpcre2-8
 }
 
 need_for_test() {
     need_for_build
     need python3 "laws and the report" has python3
     need binutils "laws about symbols" has nm
-    need pkg-config "builds the example against the installed library" has pkg-config
     need strace "shows that the token loop makes no system calls" has strace
     need groff-base "reads the manual page as a check" has groff
 }

@@ -29,6 +29,20 @@ foreach(source IN LISTS kernel_sources)
   set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
 endforeach()
 
+# PCRE2 cuts text for byte-level BPE. The program takes its archive where there is one,
+# so that it can be carried away. Cross builds have no PCRE2 and do without.
+if(HEARTH_PCRE2)
+  find_package(PkgConfig REQUIRED)
+  pkg_check_modules(HEARTH_PCRE2_LIBRARY REQUIRED IMPORTED_TARGET libpcre2-8>=10.30)
+  set(HEARTH_PC_REQUIRES libpcre2-8)
+  find_library(HEARTH_PCRE2_ARCHIVE libpcre2-8.a HINTS ${HEARTH_PCRE2_LIBRARY_LIBRARY_DIRS})
+  mark_as_advanced(HEARTH_PCRE2_ARCHIVE)
+  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "/text/cut_none\\.c$")
+else()
+  set(HEARTH_PC_REQUIRES "")
+  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "/text/cut_pcre2\\.c$")
+endif()
+
 # xxHash is used as a header (XXH_INLINE_ALL), so that it can be cross-compiled;
 # only that one header is taken from the system's folder.
 find_path(HEARTH_XXHASH_DIR xxhash.h HINTS /usr/include NO_CMAKE_FIND_ROOT_PATH REQUIRED)
@@ -46,6 +60,10 @@ target_include_directories(hearth_objects PUBLIC ${PROJECT_SOURCE_DIR}/include)
 target_include_directories(hearth_objects PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_include_directories(hearth_objects SYSTEM PRIVATE ${PROJECT_BINARY_DIR}/system)
 
+if(HEARTH_PCRE2)
+  target_link_libraries(hearth_objects PRIVATE PkgConfig::HEARTH_PCRE2_LIBRARY)
+endif()
+
 add_library(hearth STATIC $<TARGET_OBJECTS:hearth_objects>)
 add_library(hearth_shared SHARED $<TARGET_OBJECTS:hearth_objects>)
 set_target_properties(hearth_shared PROPERTIES OUTPUT_NAME hearth VERSION ${PROJECT_VERSION}
@@ -55,3 +73,11 @@ foreach(library hearth hearth_shared)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(${library} PUBLIC Threads::Threads)
 endforeach()
+if(HEARTH_PCRE2)
+  target_link_libraries(hearth_shared PRIVATE PkgConfig::HEARTH_PCRE2_LIBRARY)
+  if(HEARTH_PCRE2_ARCHIVE)
+    target_link_libraries(hearth PRIVATE ${HEARTH_PCRE2_ARCHIVE})
+  else()
+    target_link_libraries(hearth PRIVATE PkgConfig::HEARTH_PCRE2_LIBRARY)
+  endif()
+endif()

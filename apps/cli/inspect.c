@@ -7,6 +7,7 @@
 #include "file/gguf.h"
 #include "model/model.h"
 #include "run/run.h"
+#include "text/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,15 +34,18 @@ static const char *type_name(hth_gguf_type type)
 static void print_text(hth_text text, bool all)
 {
     size_t n = all || text.n < SHOWN_TEXT ? text.n : SHOWN_TEXT;
-    while (n > 0 && n < text.n && ((unsigned char)text.bytes[n] & 0xc0) == 0x80) n--; /* not inside a character */
+    while (n > 0 && n < text.n && ((unsigned char)text.bytes[n] & 0xc0) == 0x80)
+        n--; /* not inside a character */
     putchar('"');
     for (size_t i = 0; i < n; i++) {
         char one[8];
-        unsigned char c = (unsigned char)text.bytes[i], next = i + 1 < n ? (unsigned char)text.bytes[i + 1] : 0;
+        unsigned char c = (unsigned char)text.bytes[i],
+                      next = i + 1 < n ? (unsigned char)text.bytes[i + 1] : 0;
         bool control = c < 0x80 || (c == 0xc2 && next < 0xa0); /* C1 controls drive terminals too */
         if (!control) putchar(c);
         else fputs(hth_escape(one, sizeof one, text.bytes + i, 1), stdout);
-        if (control && c == 0xc2 && i + 1 < n) fputs(hth_escape(one, sizeof one, text.bytes + ++i, 1), stdout);
+        if (control && c == 0xc2 && i + 1 < n)
+            fputs(hth_escape(one, sizeof one, text.bytes + ++i, 1), stdout);
     }
     printf(n < text.n ? "\"... (%zu bytes)" : "\"", text.n);
 }
@@ -143,6 +147,53 @@ static needs estimate(const args *a, const hth_gguf *file)
     return n;
 }
 
+/* ---- the tokenizer ------------------------------------------------------------------------------------- */
+
+typedef struct words {
+    hearth_error why_not; /* status OK when the file has a tokenizer of ours */
+    int32_t n_vocab;
+    const char *cut; /* the pre-tokenizer's family, or NULL */
+    char engine[80];
+} words;
+
+static words describe_tokenizer(const hth_gguf *file)
+{
+    words w = {0};
+    hth_tokenizer *tok;
+    w.why_not.status = hth_tokenizer_open(file, &tok, &w.why_not);
+    if (w.why_not.status != HEARTH_OK) return w;
+    w.n_vocab = hth_tokenizer_n_vocab(tok);
+    w.cut = hth_tokenizer_cut_by(tok, w.engine, sizeof w.engine);
+    hth_tokenizer_close(tok);
+    return w;
+}
+
+static void print_tokenizer(const hth_gguf *file)
+{
+    words w = describe_tokenizer(file);
+    if (w.why_not.status != HEARTH_OK) printf("\nNo tokenizer: %s\n", w.why_not.message);
+    else if (w.cut)
+        printf("\nTokenizer: byte-level BPE, %d tokens, words cut as \"%s\" by %s\n", (int)w.n_vocab, w.cut,
+               w.engine);
+    else printf("\nTokenizer: SentencePiece, %d tokens\n", (int)w.n_vocab);
+}
+
+static void json_tokenizer(json *j, const hth_gguf *file)
+{
+    words w = describe_tokenizer(file);
+    json_open(j, "tokenizer", '{');
+    json_bool(j, "possible", w.why_not.status == HEARTH_OK);
+    if (w.why_not.status != HEARTH_OK) {
+        json_word(j, "reason", w.why_not.message);
+    } else {
+        json_word(j, "kind", w.cut ? "gpt2" : "llama");
+        json_int(j, "tokens", w.n_vocab);
+        if (w.cut) json_word(j, "pre", w.cut);
+        if (w.cut) json_word(j, "engine", w.engine);
+    }
+    json_close(j, '}');
+}
+
 /* ---- the whole ---------------------------------------------------------------------------------------- */
 
 static void print_report(const args *a, const hth_gguf *file)
@@ -170,6 +221,7 @@ static void print_report(const args *a, const hth_gguf *file)
                    (unsigned long long)sums[i].n_tensor, (unsigned long long)sums[i].n_weight,
                    (unsigned long long)sums[i].size, hth_type_find(i)->supported ? "" : "  (not supported)");
     for (size_t i = 0; all && i < hth_gguf_n_tensor(file); i++) print_tensor(hth_gguf_tensor_at(file, i));
+    print_tokenizer(file);
     needs n = estimate(a, file);
     if (!n.runs) {
         printf("\nCannot be run: %s\n", n.why_not.message);
@@ -271,6 +323,7 @@ static void print_json(const args *a, const hth_gguf *file)
     json_open(&j, "tensors", '[');
     for (size_t i = 0; i < hth_gguf_n_tensor(file); i++) json_tensor(&j, hth_gguf_tensor_at(file, i));
     json_close(&j, ']');
+    json_tokenizer(&j, file);
     json_needs(&j, &n);
     json_close(&j, '}');
     json_end(&j);
@@ -293,8 +346,9 @@ const verb verb_inspect = {
     .n_operand_min = 1,
     .n_operand_max = 1,
     .summary = "show what is in a model file, and the memory that a run needs",
-    .details = "Metadata, tensors by type and bytes, and the bytes of weights, KV cache and\n"
-               "workspace. Works for every well-formed GGUF file; says why one cannot be run.\n",
+    .details = "Metadata, tensors by type and bytes, the tokenizer, and the bytes of weights,\n"
+               "KV cache and workspace. Works for every well-formed GGUF file; says why one\n"
+               "cannot be run.\n",
     .example = "hearth inspect model.gguf -c 8192",
     .groups = {options},
     .run = run,

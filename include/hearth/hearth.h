@@ -124,7 +124,9 @@ typedef enum hearth_tokenize_flags {
 } hearth_tokenize_flags;
 
 /* Turns n bytes (any bytes) into *n_ids ids in *ids, to be freed with
- * hearth_free. UNSUPPORTED when the vocabulary is of a kind that is not. */
+ * hearth_free. Bytes that the vocabulary cannot hold are counted in a warning.
+ * UNSUPPORTED when the vocabulary is of a kind that is not (SentencePiece and
+ * byte-level BPE are; the latter needs a build with PCRE2). */
 HEARTH_API hearth_status hearth_tokenize(const hearth_model *model, const char *text, size_t n,
                                          unsigned flags, int32_t **ids, size_t *n_ids,
                                          hearth_error *err);

@@ -1,6 +1,7 @@
 /* Text and sampling as hearth.h promises them: thin covers over text/ and
  * sample/. */
 #include "base/alloc.h"
+#include "base/log.h"
 #include "engine/engine.h"
 #include "sample/sampler.h"
 
@@ -23,11 +24,14 @@ hearth_status hearth_tokenize(const hearth_model *m, const char *text, size_t n,
     hearth_status st = need_tokenizer(m, err);
     if (st != HEARTH_OK) return st;
     hth_ids list = {0};
-    st = hth_tokenize(m->tokenizer, text, n, flags, &list, NULL, err);
+    size_t n_lost = 0;
+    st = hth_tokenize(m->tokenizer, text, n, flags, &list, &n_lost, err);
     if (st != HEARTH_OK) {
         hth_ids_free(&list);
         return st;
     }
+    if (n_lost > 0)
+        hth_log(HEARTH_LOG_WARN, "%zu bytes of the text are not in the vocabulary", n_lost);
     *ids = list.id;
     *n_ids = list.n;
     return HEARTH_OK;

@@ -3,6 +3,8 @@
 #define HTH_TEXT_INTERNAL_H
 
 #include "base/alloc.h"
+#include "file/name_index.h"
+#include "text/cut.h"
 #include "text/heap.h"
 #include "text/pairs.h"
 #include "text/tokenizer.h"
@@ -15,6 +17,7 @@ enum { HTH_TEXT_MAX_ENTRY = 1024, HTH_TEXT_MAX_VOCAB = 1 << 22 };
 /* What a lexicon may hold, as bits. */
 enum {
     HTH_TEXT_WORDS = 1 << HTH_TOKEN_NORMAL | 1 << HTH_TOKEN_USER | 1 << HTH_TOKEN_UNUSED,
+    HTH_TEXT_BYTE_WORDS = 1 << HTH_TOKEN_NORMAL | 1 << HTH_TOKEN_UNUSED, /* of byte-level BPE */
     HTH_TEXT_USERS = 1 << HTH_TOKEN_USER,
     HTH_TEXT_SPECIALS = 1 << HTH_TOKEN_UNKNOWN | 1 << HTH_TOKEN_CONTROL | 1 << HTH_TOKEN_USER,
 };
@@ -27,6 +30,7 @@ typedef struct hth_text_token {
     uint8_t kind;       /* hth_token_kind */
     bool ends;          /* a generation ends with it */
     bool eats_space;    /* white space after it is dropped (only special ones) */
+    bool eats_before;   /* white space before it is dropped */
 } hth_text_token;
 
 /* Token texts in the order of their bytes; see lexicon.h. */
@@ -52,12 +56,20 @@ struct hth_tokenizer {
     hth_text_lexicon users, specials; /* matched in plain text; when special text is parsed */
 
     int32_t byte_id[256];       /* the byte token, or the word of that one byte, or -1 */
-    uint32_t byte_symbol[256];  /* symbols of ASCII and of ill-formed bytes */
+    uint32_t byte_symbol[256];  /* symbols of ASCII and of ill-formed bytes; BPE: of all bytes */
     hth_text_char *chars;       /* words of one character past ASCII, by code point */
     size_t n_char;
     uint32_t space;             /* the symbol of U+2581 */
-    hth_text_pairs merges;      /* two symbols -> the word that they make */
+    hth_text_pairs merges;      /* two symbols -> the word that they make; BPE: the merge's rank */
     hth_text_pairs joins;       /* two characters that lie side by side in some word */
+
+    /* byte-level BPE only */
+    bool is_bpe;
+    const hth_text_family *family;
+    unsigned habits;               /* of the family's name: HTH_TEXT_WHOLE_WORDS and so on */
+    hth_text_cutter *cutter;
+    hth_file_name_index word_index; /* words by their text */
+    int32_t *merge_id;             /* the word that the merge of a rank makes */
 
     int32_t bos, eos, unknown;  /* or -1 */
     bool add_bos, add_eos, add_space_prefix;
@@ -77,6 +89,11 @@ hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_er
 
 /* merges.c: symbols, merges and joins, from the words. */
 hearth_status hth_text_build_merges(hth_tokenizer *tok, hearth_error *err);
+
+/* bpe_vocab.c, for byte-level BPE: the pre-tokenizer that the file names (before
+ * marks.c, which asks for its habits); then words, byte symbols and merges. */
+hearth_status hth_text_read_pre(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
+hearth_status hth_text_read_merges(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
 /* The symbol of the character, or ill-formed byte, at the start of n > 0 bytes;
  * *n_used is its length. Spaces are not escaped here. */
 uint32_t hth_text_symbol_at(const hth_tokenizer *tok, const char *bytes, size_t n, size_t *n_used);
@@ -92,18 +109,31 @@ typedef struct hth_text_work {
     hth_text_symbol *symbol;
     size_t n, capacity;
     hth_text_heap heap;
+    hth_text_cut cut;
     size_t n_lost; /* bytes that the vocabulary cannot hold */
 } hth_text_work;
 void hth_text_work_free(hth_text_work *work);
+
+/* merge.c: symbols of n_byte bytes of escaped text, collected one by one, then merged
+ * as far as it goes: symbol 0 and its followers by `next` are what is left. */
+hearth_status hth_text_add_symbol(hth_text_work *work, uint32_t id, size_t n_byte, hearth_error *err);
+hearth_status hth_text_merge_symbols(const hth_tokenizer *tok, hth_text_work *work, hearth_error *err);
 
 /* spm.c: appends the ids of one raw fragment, with the space in front where the
  * vocabulary asks for it. */
 hearth_status hth_text_spm_encode(const hth_tokenizer *tok, hth_text_work *work, const char *text,
                                   size_t n, hth_ids *ids, hearth_error *err);
+/* bpe.c: the same for byte-level BPE, which puts nothing in front. */
+hearth_status hth_text_bpe_encode(const hth_tokenizer *tok, hth_text_work *work, const char *text,
+                                  size_t n, hth_ids *ids, hearth_error *err);
+
+typedef struct hth_text_span {
+    size_t from, end;
+} hth_text_span;
 
 /* special.c: where special tokens lie in a text, by ascending place. */
 typedef struct hth_text_match {
-    size_t at, end; /* end: behind the white space that the token eats */
+    size_t at, end; /* with the white space that the token drops */
     int32_t id;
 } hth_text_match;
 
@@ -112,9 +142,11 @@ typedef struct hth_text_matches {
     size_t n, capacity;
 } hth_text_matches;
 
-/* User-defined tokens, and control and unknown ones if parse_special. */
-hearth_status hth_text_find_specials(const hth_tokenizer *tok, const char *text, size_t n,
-                                     bool parse_special, hth_text_matches *out, hearth_error *err);
+/* User-defined tokens anywhere, control and unknown ones inside the frames, which
+ * ascend and do not touch. */
+hearth_status hth_text_find_specials(const hth_tokenizer *tok, hth_text text,
+                                     const hth_text_span *frames, size_t n_frame,
+                                     hth_text_matches *out, hearth_error *err);
 void hth_text_matches_free(hth_text_matches *matches);
 
 #endif

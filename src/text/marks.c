@@ -64,8 +64,9 @@ static hearth_status read_id(const hth_tokenizer *tok, const hth_gguf *file, con
 
 static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
-    /* the defaults of this kind of vocabulary */
+    /* the defaults of "llama"; those of "gpt2" (11) fit one vocabulary of many, so none */
     int32_t by_role[] = {[BOS] = 1, [EOS] = tok->n_vocab > 2 ? 2 : -1, [UNKNOWN] = 0};
+    if (tok->is_bpe) by_role[BOS] = by_role[EOS] = by_role[UNKNOWN] = -1;
     for (size_t i = 0; i < sizeof id_keys / sizeof *id_keys; i++) {
         role r = id_keys[i].role;
         int32_t extra = -1, *id = r == ENDS || r == OTHER ? &extra : &by_role[r];
@@ -73,7 +74,7 @@ static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, hearth_e
         if (status != HEARTH_OK) return status;
         if (r == ENDS && extra >= 0) tok->token[extra].ends = true;
     }
-    tok->bos = by_role[BOS];
+    tok->bos = tok->habits & HTH_TEXT_NO_BOS ? -1 : by_role[BOS];
     tok->eos = by_role[EOS];
     tok->unknown = by_role[UNKNOWN];
     if (tok->eos >= 0) tok->token[tok->eos].ends = true;
@@ -99,9 +100,9 @@ static void warn_of_odd_ids(const hth_tokenizer *tok, const hth_gguf *file)
 
 static hearth_status read_flags(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
-    tok->add_bos = true;
+    tok->add_bos = !tok->is_bpe || tok->habits & HTH_TEXT_BOS;
     tok->add_eos = false;
-    tok->add_space_prefix = true;
+    tok->add_space_prefix = !tok->is_bpe;
     hearth_status status =
         hth_gguf_get_bool(file, "tokenizer.ggml.add_bos_token", &tok->add_bos, NULL, err);
     if (status == HEARTH_OK)
@@ -109,6 +110,11 @@ static hearth_status read_flags(hth_tokenizer *tok, const hth_gguf *file, hearth
     if (status == HEARTH_OK)
         status = hth_gguf_get_bool(file, "tokenizer.ggml.add_space_prefix", &tok->add_space_prefix,
                                    NULL, err);
+    if (tok->is_bpe && tok->add_space_prefix) {
+        tok->add_space_prefix = false;
+        hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.add_space_prefix is ignored: byte-level BPE puts "
+                "nothing in front", hth_gguf_path(file));
+    }
     if (hth_gguf_find(file, "tokenizer.ggml.precompiled_charsmap"))
         hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.precompiled_charsmap is ignored",
                 hth_gguf_path(file));
@@ -190,12 +196,19 @@ static hearth_status mark_space_eaters(hth_tokenizer *tok, const hth_gguf *file,
     return HEARTH_OK;
 }
 
+static void mark_masks(hth_tokenizer *tok)
+{
+    for (int32_t i = 0; i < tok->n_vocab && tok->habits & HTH_TEXT_MASK_EATS; i++)
+        tok->token[i].eats_before = has_text(&tok->token[i], "<mask>");
+}
+
 hearth_status hth_text_read_marks(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
     hearth_status status = read_flags(tok, file, err);
     if (status == HEARTH_OK) status = read_ids(tok, file, err);
     if (status != HEARTH_OK) return status;
     mark_end_texts(tok);
+    mark_masks(tok);
     warn_of_odd_ids(tok, file);
     return mark_space_eaters(tok, file, err);
 }

@@ -1,4 +1,4 @@
-/* Where special tokens lie in a text. Called by tokenizer.c before anything else.
+/* Where special tokens lie in a text. Called by tokenize.c before anything else.
  * The rule (llama.cpp's): the longest token takes all its places first, from left
  * to right, then the next longest, among equals the lower id. Done in one pass
  * and a queue: each place offers its longest token, and a shorter one only once
@@ -9,28 +9,55 @@
 
 typedef struct search {
     const hth_tokenizer *tok;
-    const hth_text_lexicon *lex;
     const char *text;
     size_t n;
+    const hth_text_span *frames; /* where control tokens count */
+    size_t n_frame;
     hth_text_heap heap;
     unsigned char *taken; /* a bit per byte of the text */
     hearth_error *err;
 } search;
 
-/* The longest token at a place that fits into `room` bytes, or -1. */
-static int32_t longest_at(const search *s, size_t at, size_t room)
+/* The longest token of a lexicon at a place that fits into `room` bytes, or -1. */
+static int32_t longest_in(const search *s, const hth_text_lexicon *lex, size_t at, size_t room)
 {
+    if (lex->n == 0 || room == 0) return -1;
     const hth_text_token *token = s->tok->token;
     int32_t best = -1;
     hth_text_walk walk;
-    bool on = hth_text_walk_start(&walk, s->lex, (unsigned char)s->text[at]);
+    bool on = hth_text_walk_start(&walk, lex, (unsigned char)s->text[at]);
     while (on) {
-        int32_t id = hth_text_walk_here(&walk, s->lex, token);
+        int32_t id = hth_text_walk_here(&walk, lex, token);
         if (id >= 0) best = id;
         on = walk.depth < room &&
-             hth_text_walk_step(&walk, s->lex, token, (unsigned char)s->text[at + walk.depth]);
+             hth_text_walk_step(&walk, lex, token, (unsigned char)s->text[at + walk.depth]);
     }
     return best;
+}
+
+/* How many bytes of a frame there are from a place on; 0 outside of frames. */
+static size_t frame_room(const search *s, size_t at)
+{
+    size_t low = 0, high = s->n_frame;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (s->frames[mid].end <= at) low = mid + 1;
+        else high = mid;
+    }
+    return low < s->n_frame && s->frames[low].from <= at ? s->frames[low].end - at : 0;
+}
+
+/* The longest token that counts at a place. User-defined ones are looked for
+ * apart, because they may reach past the end of a frame. */
+static int32_t longest_at(const search *s, size_t at, size_t room)
+{
+    size_t frame = frame_room(s, at);
+    int32_t special = longest_in(s, &s->tok->specials, at, frame < room ? frame : room);
+    if (frame >= room) return special; /* these hold the user-defined ones too */
+    int32_t user = longest_in(s, &s->tok->users, at, room);
+    if (user < 0 || special < 0) return user < 0 ? special : user;
+    const hth_text_token *token = s->tok->token;
+    return token[user].entry.n > token[special].entry.n ? user : special;
 }
 
 static hearth_status queue_longest(search *s, size_t at, size_t room)
@@ -43,21 +70,12 @@ static hearth_status queue_longest(search *s, size_t at, size_t room)
     return hth_text_heap_push(&s->heap, c, s->err);
 }
 
-static bool is_taken(const search *s, size_t at)
-{
-    return s->taken[at / 8] >> (at % 8) & 1;
-}
+static bool is_taken(const search *s, size_t at) { return s->taken[at / 8] >> (at % 8) & 1; }
 
-static void take(search *s, size_t at)
-{
-    s->taken[at / 8] |= (unsigned char)(1u << (at % 8));
-}
+static void take(search *s, size_t at) { s->taken[at / 8] |= (unsigned char)(1u << (at % 8)); }
 
 /* As C's isspace in the "C" locale. */
-static bool is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
+static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 /* How many bytes from a place on are free, at most `limit`. */
 static size_t free_room(const search *s, size_t at, size_t limit)
@@ -67,14 +85,17 @@ static size_t free_room(const search *s, size_t at, size_t limit)
     return room;
 }
 
-/* Gives a token its place; returns the end of what it takes. */
-static size_t take_match(search *s, size_t at, int32_t id)
+/* Gives a token its place, and the white space around it that it drops. */
+static hth_text_match take_match(search *s, size_t at, int32_t id)
 {
-    size_t end = at + s->tok->token[id].entry.n;
-    for (size_t i = at; i < end; i++) take(s, i);
-    if (!s->tok->token[id].eats_space) return end;
-    for (; end < s->n && is_space(s->text[end]) && !is_taken(s, end); end++) take(s, end);
-    return end;
+    const hth_text_token *t = &s->tok->token[id];
+    hth_text_match m = {at, at + t->entry.n, id};
+    for (size_t i = at; i < m.end; i++) take(s, i);
+    if (t->eats_space)
+        for (; m.end < s->n && is_space(s->text[m.end]) && !is_taken(s, m.end); m.end++) take(s, m.end);
+    if (t->eats_before)
+        for (; m.at > 0 && is_space(s->text[m.at - 1]) && !is_taken(s, m.at - 1); m.at--) take(s, m.at - 1);
+    return m;
 }
 
 static hearth_status add_match(hth_text_matches *out, hth_text_match m, hearth_error *err)
@@ -117,8 +138,7 @@ static hearth_status assign_places(search *s, hth_text_matches *out)
         size_t at = (size_t)c.at, length = s->tok->token[c.id].entry.n;
         size_t room = free_room(s, at, length);
         if (room == length) {
-            size_t end = take_match(s, at, c.id);
-            status = add_match(out, (hth_text_match){at, end, c.id}, s->err);
+            status = add_match(out, take_match(s, at, c.id), s->err);
         } else if (room > 0) {
             status = queue_longest(s, at, room);
         }
@@ -126,15 +146,15 @@ static hearth_status assign_places(search *s, hth_text_matches *out)
     return status;
 }
 
-hearth_status hth_text_find_specials(const hth_tokenizer *tok, const char *text, size_t n,
-                                     bool parse_special, hth_text_matches *out, hearth_error *err)
+hearth_status hth_text_find_specials(const hth_tokenizer *tok, hth_text text, const hth_text_span *frames,
+                                     size_t n_frame, hth_text_matches *out, hearth_error *err)
 {
-    const hth_text_lexicon *lex = parse_special ? &tok->specials : &tok->users;
-    if (lex->n == 0) return HEARTH_OK;
-    search s = {.tok = tok, .lex = lex, .text = text, .n = n, .err = err};
+    if (tok->users.n == 0 && (n_frame == 0 || tok->specials.n == 0)) return HEARTH_OK;
+    search s = {
+        .tok = tok, .text = text.bytes, .n = text.n, .frames = frames, .n_frame = n_frame, .err = err};
+    const size_t n = text.n;
     hearth_status status = HEARTH_OK;
-    for (size_t at = 0; at < n && status == HEARTH_OK; at++)
-        status = queue_longest(&s, at, n - at);
+    for (size_t at = 0; at < n && status == HEARTH_OK; at++) status = queue_longest(&s, at, n - at);
     if (status != HEARTH_OK || s.heap.n == 0) goto done;
 
     s.taken = hth_alloc(n / 8 + 1, 1);

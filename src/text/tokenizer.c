@@ -1,9 +1,8 @@
-/* Text to ids: the way through the room. hth_tokenizer_open reads the vocabulary
- * and builds the tables; hth_tokenize cuts a text at special tokens and hands
- * what lies between to spm.c. A tokenizer never changes after opening. */
+/* A tokenizer as a thing: opening, which reads the vocabulary and builds the
+ * tables, and what it says about its tokens. tokenize.c is the way of a text. A
+ * tokenizer never changes after opening. */
 #include "text/tokenizer.h"
 
-#include "base/log.h"
 #include "text/internal.h"
 #include "text/lexicon.h"
 
@@ -11,7 +10,7 @@
 
 /* ---- opening -------------------------------------------------------------- */
 
-static hearth_status check_kind(const hth_gguf *file, hearth_error *err)
+static hearth_status read_kind(const hth_gguf *file, bool *is_bpe, hearth_error *err)
 {
     static const char key[] = "tokenizer.ggml.model";
     hth_text kind = {0};
@@ -19,25 +18,30 @@ static hearth_status check_kind(const hth_gguf *file, hearth_error *err)
     hearth_status status = hth_gguf_get_text(file, key, &kind, &found, err);
     if (status != HEARTH_OK) return status;
     if (!found) return hth_gguf_missing(file, key, "the tokenizer", err);
-    if (kind.n == 5 && memcmp(kind.bytes, "llama", 5) == 0) return HEARTH_OK;
+    *is_bpe = kind.n == 4 && memcmp(kind.bytes, "gpt2", 4) == 0;
+    if (*is_bpe || (kind.n == 5 && memcmp(kind.bytes, "llama", 5) == 0)) return HEARTH_OK;
     char shown[64];
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: %s is \"%s\"; this version has tokenizers of kind \"llama\" only",
+                    "%s: %s is \"%s\"; this version has tokenizers of kinds \"llama\" and \"gpt2\"",
                     hth_gguf_path(file), key, hth_escape(shown, sizeof shown, kind.bytes, kind.n));
 }
 
 hearth_status hth_tokenizer_open(const hth_gguf *file, hth_tokenizer **out, hearth_error *err)
 {
     *out = NULL;
-    hearth_status status = check_kind(file, err);
+    bool is_bpe = false;
+    hearth_status status = read_kind(file, &is_bpe, err);
     if (status != HEARTH_OK) return status;
     hth_tokenizer *tok = hth_alloc(1, sizeof *tok);
     if (!tok) return hth_fail_memory(err, sizeof *tok, "the tokenizer");
 
+    tok->is_bpe = is_bpe;
     status = hth_text_read_vocab(tok, file, err);
+    if (status == HEARTH_OK && is_bpe) status = hth_text_read_pre(tok, file, err);
     if (status == HEARTH_OK) status = hth_text_read_marks(tok, file, err);
     if (status == HEARTH_OK) status = hth_text_index(tok, file, err);
-    if (status == HEARTH_OK) status = hth_text_build_merges(tok, err);
+    if (status == HEARTH_OK)
+        status = is_bpe ? hth_text_read_merges(tok, file, err) : hth_text_build_merges(tok, err);
     if (status == HEARTH_OK) *out = tok;
     else hth_tokenizer_close(tok);
     return status;
@@ -46,6 +50,9 @@ hearth_status hth_tokenizer_open(const hth_gguf *file, hth_tokenizer **out, hear
 void hth_tokenizer_close(hth_tokenizer *tok)
 {
     if (!tok) return;
+    hth_free(tok->merge_id);
+    hth_file_name_free(&tok->word_index);
+    hth_text_cutter_close(tok->cutter);
     hth_text_pairs_free(&tok->joins);
     hth_text_pairs_free(&tok->merges);
     hth_free(tok->chars);
@@ -72,6 +79,13 @@ hth_token_kind hth_tokenizer_kind(const hth_tokenizer *tok, int32_t id)
 hth_text hth_tokenizer_entry(const hth_tokenizer *tok, int32_t id)
 {
     return tok->token[id].entry;
+}
+
+const char *hth_tokenizer_cut_by(const hth_tokenizer *tok, char *engine, size_t n_engine)
+{
+    if (!tok->is_bpe) return NULL;
+    hth_text_cutter_engine(engine, n_engine);
+    return tok->family->name;
 }
 
 int32_t hth_tokenizer_bos(const hth_tokenizer *tok)
@@ -105,53 +119,4 @@ hearth_status hth_ids_push(hth_ids *ids, int32_t id, hearth_error *err)
     ids->id = list;
     ids->id[ids->n++] = id;
     return HEARTH_OK;
-}
-
-/* ---- tokenizing -------------------------------------------------------------- */
-
-static hearth_status add_bos(const hth_tokenizer *tok, const hth_text_matches *specials,
-                             hth_ids *ids, hearth_error *err)
-{
-    if (!tok->add_bos || tok->bos < 0) return HEARTH_OK;
-    if (specials->n > 0 && specials->match[0].at == 0 && specials->match[0].id == tok->bos)
-        hth_log(HEARTH_LOG_WARN, "the text begins with the BOS token and gets another one");
-    return hth_ids_push(ids, tok->bos, err);
-}
-
-/* The fragments between special tokens, and these. */
-static hearth_status add_text(const hth_tokenizer *tok, hth_text_work *work, hth_text text,
-                              const hth_text_matches *specials, hth_ids *ids, hearth_error *err)
-{
-    hearth_status status = HEARTH_OK;
-    size_t from = 0;
-    for (size_t i = 0; i < specials->n && status == HEARTH_OK; i++) {
-        hth_text_match m = specials->match[i];
-        status = hth_text_spm_encode(tok, work, text.bytes + from, m.at - from, ids, err);
-        if (status == HEARTH_OK) status = hth_ids_push(ids, m.id, err);
-        from = m.end;
-    }
-    if (status == HEARTH_OK)
-        status = hth_text_spm_encode(tok, work, text.bytes + from, text.n - from, ids, err);
-    return status;
-}
-
-hearth_status hth_tokenize(const hth_tokenizer *tok, const char *text, size_t n, unsigned flags,
-                           hth_ids *ids, size_t *n_lost, hearth_error *err)
-{
-    const bool add = flags & HEARTH_ADD_SPECIAL, parse = flags & HEARTH_PARSE_SPECIAL;
-    const size_t n_before = ids->n;
-    hth_text_matches specials = {0};
-    hth_text_work work = {0};
-    hearth_status status = hth_text_find_specials(tok, text, n, parse, &specials, err);
-    if (status == HEARTH_OK && add) status = add_bos(tok, &specials, ids, err);
-    if (status == HEARTH_OK)
-        status = add_text(tok, &work, (hth_text){text, n}, &specials, ids, err);
-    if (status == HEARTH_OK && add && tok->add_eos && tok->eos >= 0)
-        status = hth_ids_push(ids, tok->eos, err);
-
-    if (n_lost) *n_lost = work.n_lost;
-    if (status != HEARTH_OK) ids->n = n_before;
-    hth_text_work_free(&work);
-    hth_text_matches_free(&specials);
-    return status;
 }

@@ -5,6 +5,7 @@
 #include "text/internal.h"
 
 #include "base/log.h"
+#include "text/byte_map.h"
 #include "text/lexicon.h"
 
 #include <string.h>
@@ -106,7 +107,7 @@ static hearth_status check_empty_texts(const hth_tokenizer *tok, const hth_gguf 
 hearth_status hth_text_read_vocab(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
     hearth_status status = read_texts(tok, file, err);
-    if (status == HEARTH_OK) status = read_scores(tok, file, err);
+    if (status == HEARTH_OK && !tok->is_bpe) status = read_scores(tok, file, err);
     if (status == HEARTH_OK) status = read_kinds(tok, file, err);
     if (status == HEARTH_OK) status = check_empty_texts(tok, file, err);
     return status;
@@ -146,6 +147,7 @@ static void find_byte_tokens(hth_tokenizer *tok, const hth_gguf *file)
             tok->byte_id[b] = hth_text_lexicon_find(&tok->words, tok->token, &byte, 1);
         if (tok->byte_id[b] < 0) n_missing++;
     }
+    if (tok->is_bpe) n_missing = 0; /* bpe_vocab.c counts them: a byte is a word there */
     if (n_odd > 0)
         hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.tokens: %zu byte tokens are not of the form "
                 "<0xHH> or repeat one; text never becomes these", hth_gguf_path(file), n_odd);
@@ -178,18 +180,29 @@ static const char all_bytes[256] = {
 #undef ROW
 };
 
-static hearth_status make_piece(hth_tokenizer *tok, hth_text_token *t, hearth_error *err)
+/* The bytes that a word stands for, to out or only counted; *n_other counts what is
+ * none of the vocabulary's characters. */
+static size_t decode(const hth_tokenizer *tok, hth_text t, char *out, size_t *n_other)
+{
+    *n_other = 0;
+    return tok->is_bpe ? hth_text_unmap(t.bytes, t.n, out, n_other) : unescape(t, out);
+}
+
+static hearth_status make_piece(hth_tokenizer *tok, hth_text_token *t, size_t *n_other,
+                                hearth_error *err)
 {
     int byte = t->kind == HTH_TOKEN_BYTE ? byte_of(t->entry) : -1;
     bool escaped = t->kind == HTH_TOKEN_NORMAL || t->kind == HTH_TOKEN_UNUSED ||
                    (t->kind == HTH_TOKEN_BYTE && byte < 0);
     t->piece = byte >= 0 ? &all_bytes[byte] : t->entry.bytes;
     t->n_piece = byte >= 0 ? 1 : (uint32_t)t->entry.n;
-    size_t n = escaped ? unescape(t->entry, NULL) : t->n_piece;
+    size_t n = t->n_piece;
+    *n_other = 0;
+    if (escaped) n = decode(tok, t->entry, NULL, n_other);
     if (n < t->n_piece) {
         char *piece = hth_arena_alloc(&tok->arena, n, 1, 1);
         if (!piece) return hth_fail_memory(err, n, "the vocabulary");
-        unescape(t->entry, piece);
+        decode(tok, t->entry, piece, n_other);
         t->piece = piece;
         t->n_piece = (uint32_t)n;
     }
@@ -207,8 +220,10 @@ static void warn_of_doubles(const hth_gguf *file, size_t n, const char *what)
 hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
     size_t n_word = 0, n_user = 0, n_special = 0;
-    hearth_status status = hth_text_lexicon_build(&tok->words, tok->token, tok->n_vocab,
-                                                  HTH_TEXT_WORDS, &n_word, err);
+    hearth_status status = HEARTH_OK;
+    if (!tok->is_bpe) /* those of byte-level BPE are found by hash */
+        status = hth_text_lexicon_build(&tok->words, tok->token, tok->n_vocab, HTH_TEXT_WORDS,
+                                        &n_word, err);
     if (status == HEARTH_OK)
         status = hth_text_lexicon_build(&tok->users, tok->token, tok->n_vocab, HTH_TEXT_USERS,
                                         &n_user, err);
@@ -219,7 +234,13 @@ hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_er
     warn_of_doubles(file, n_word, "words");
     warn_of_doubles(file, n_special, "special tokens");
     find_byte_tokens(tok, file);
-    for (int32_t i = 0; i < tok->n_vocab && status == HEARTH_OK; i++)
-        status = make_piece(tok, &tok->token[i], err);
+    size_t n_odd = 0, n_other;
+    for (int32_t i = 0; i < tok->n_vocab && status == HEARTH_OK; i++) {
+        status = make_piece(tok, &tok->token[i], &n_other, err);
+        n_odd += n_other > 0;
+    }
+    if (n_odd > 0)
+        hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.tokens: %zu words hold characters that stand "
+                "for no byte; text never becomes these", hth_gguf_path(file), n_odd);
     return status;
 }

@@ -174,6 +174,12 @@ def libm_functions():
     return names
 
 
+def libc_functions():
+    names = {name for _, name in symbols("-D", "--defined-only", output_of("gcc", "-print-file-name=libc.so.6").strip())}
+    assert any(name.startswith("memcpy") for name in names), "libc could not be read"
+    return names
+
+
 def wrong_prefixes(names, prefixes):
     return [f"{name}: begins with none of {', '.join(prefixes)}" for name in names if not name.startswith(prefixes)]
 
@@ -184,7 +190,14 @@ def wrong_calls(names, forbidden):
 
 def wrong_libraries(readelf):
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", readelf)
-    return [f"{name}: is linked" for name in needed if not re.match(r"(libc|libpthread|ld-linux.*)\.so", name)]
+    return [f"{name}: is linked" for name in needed
+            if not re.match(r"(libc|libpthread|libpcre2-8|ld-linux.*)\.so", name)]
+
+
+def library_calls(names):
+    """Names that neither the house nor its compiler nor libc has: of other libraries."""
+    known = {name.split("@")[0] for name in libc_functions()}
+    return {name for name in names if name not in known and not name.startswith(("hth_", "hearth_", "__"))}
 
 
 def library(name):
@@ -232,10 +245,18 @@ def the_library_ends_no_process():
 
 
 @case
-def the_library_links_libc_alone():
+def the_library_links_libc_and_pcre2_alone():
     line = " 0x1 (NEEDED)  Shared library: [%s]\n"
     assert len(wrong_libraries(line % "libm.so.6" + line % "libc.so.6")) == 1
     assert_none(wrong_libraries(output_of("readelf", "-d", library("libhearth.so"))))
+
+
+@case
+def one_file_calls_pcre2_and_none_another_library():
+    assert library_calls(["memcpy", "hth_alloc", "jpeg_start"]) == {"jpeg_start"}
+    assert_none(wrong_prefixes(sorted(library_calls(called())), ("pcre2_", "_GLOBAL_OFFSET_TABLE_")))
+    callers = [path for path, text in sources("src").items() if "pcre2_" in without_comments(text)]
+    assert callers == ["src/text/cut_pcre2.c"], callers
 
 
 def assert_none(violations):

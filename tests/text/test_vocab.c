@@ -95,6 +95,7 @@ TEST(a_small_vocabulary_works)
     if (open_it()) {
         CHECK_TEXT(warnings, "");
         CHECK_INT(hth_tokenizer_n_vocab(tok), 263);
+        CHECK(hth_tokenizer_cut_by(tok, NULL, 0) == NULL);
         CHECK_INT(hth_tokenizer_kind(tok, 1), HTH_TOKEN_CONTROL);
         CHECK_BYTES(hth_tokenizer_entry(tok, AB).bytes, "ab", 2);
         CHECK_INT(hth_tokenizer_bos(tok), 1);
@@ -115,8 +116,8 @@ TEST(a_small_vocabulary_works)
 TEST(tokenizer_kinds_are_refused_by_name)
 {
     begin();
-    vocab_file_put_text(&f, "tokenizer.ggml.model", "gpt2");
-    refuse_as(HEARTH_ERROR_UNSUPPORTED, "\"gpt2\"", "\"llama\"");
+    vocab_file_put_text(&f, "tokenizer.ggml.model", "bert");
+    refuse_as(HEARTH_ERROR_UNSUPPORTED, "\"bert\"", "\"llama\" and \"gpt2\"");
     begin();
     f.without = "tokenizer.ggml.model";
     refuse("vocab.gguf", "tokenizer.ggml.model");

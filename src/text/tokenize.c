@@ -1,0 +1,112 @@
+/* Text to ids: the way through the room. A text is cut at special tokens
+ * (special.c); what lies between goes to spm.c or bpe.c. Called by engine/ and the program.
+ * The parts of a conversation are laid side by side first, so that a seam between
+ * two of them is no seam for prefix, cutting and merging. */
+#include "base/checked.h"
+#include "base/log.h"
+#include "text/internal.h"
+
+#include <string.h>
+
+static hearth_status encode(const hth_tokenizer *tok, hth_text_work *work, const char *text, size_t n,
+                            hth_ids *ids, hearth_error *err)
+{
+    return tok->is_bpe ? hth_text_bpe_encode(tok, work, text, n, ids, err)
+                       : hth_text_spm_encode(tok, work, text, n, ids, err);
+}
+
+/* The fragments between special tokens, and these. */
+static hearth_status add_text(const hth_tokenizer *tok, hth_text_work *work, hth_text text,
+                              const hth_text_matches *specials, hth_ids *ids, hearth_error *err)
+{
+    hearth_status status = HEARTH_OK;
+    size_t from = 0;
+    for (size_t i = 0; i < specials->n && status == HEARTH_OK; i++) {
+        hth_text_match m = specials->match[i];
+        status = encode(tok, work, text.bytes + from, m.at - from, ids, err);
+        if (status == HEARTH_OK) status = hth_ids_push(ids, m.id, err);
+        from = m.end;
+    }
+    if (status == HEARTH_OK) status = encode(tok, work, text.bytes + from, text.n - from, ids, err);
+    return status;
+}
+
+/* What BOS is to be done with a text that begins with it. */
+typedef enum bos_rule { BOS_NEVER, BOS_ALWAYS, BOS_ONCE } bos_rule;
+
+static hearth_status add_bos(const hth_tokenizer *tok, bos_rule rule, const hth_text_matches *specials,
+                             hth_ids *ids, hearth_error *err)
+{
+    bool there = specials->n > 0 && specials->match[0].at == 0 && specials->match[0].id == tok->bos;
+    if (rule == BOS_NEVER || (rule == BOS_ONCE && there) || !tok->add_bos || tok->bos < 0) return HEARTH_OK;
+    if (there) hth_log(HEARTH_LOG_WARN, "the text begins with the BOS token and gets another one");
+    return hth_ids_push(ids, tok->bos, err);
+}
+
+/* frames: where control tokens are recognised. */
+static hearth_status tokenize(const hth_tokenizer *tok, hth_text text, const hth_text_span *frames,
+                              size_t n_frame, bos_rule rule, hth_ids *ids, size_t *n_lost, hearth_error *err)
+{
+    const size_t n_before = ids->n;
+    hth_text_matches specials = {0};
+    hth_text_work work = {0};
+    hearth_status status = hth_text_find_specials(tok, text, frames, n_frame, &specials, err);
+    if (status == HEARTH_OK) status = add_bos(tok, rule, &specials, ids, err);
+    if (status == HEARTH_OK) status = add_text(tok, &work, text, &specials, ids, err);
+    if (status == HEARTH_OK && rule != BOS_NEVER && tok->add_eos && tok->eos >= 0)
+        status = hth_ids_push(ids, tok->eos, err);
+
+    if (n_lost) *n_lost = work.n_lost;
+    if (status != HEARTH_OK) ids->n = n_before;
+    hth_text_work_free(&work);
+    hth_text_matches_free(&specials);
+    return status;
+}
+
+hearth_status hth_tokenize(const hth_tokenizer *tok, const char *text, size_t n, unsigned flags, hth_ids *ids,
+                           size_t *n_lost, hearth_error *err)
+{
+    const hth_text_span whole = {0, n};
+    return tokenize(tok, (hth_text){text, n}, &whole, flags & HEARTH_PARSE_SPECIAL ? 1 : 0,
+                    flags & HEARTH_ADD_SPECIAL ? BOS_ALWAYS : BOS_NEVER, ids, n_lost, err);
+}
+
+/* Lays the parts side by side into bytes, and lists the frames among them;
+ * frames that touch are one. */
+static size_t join(const hth_text_part *parts, size_t n_part, char *bytes, hth_text_span *frames)
+{
+    size_t at = 0, n_frame = 0;
+    for (size_t i = 0; i < n_part; i++) {
+        const hth_text_part *p = &parts[i];
+        if (p->n == 0) continue;
+        memcpy(bytes + at, p->text, p->n);
+        if (p->is_frame) {
+            if (n_frame > 0 && frames[n_frame - 1].end == at) frames[n_frame - 1].end += p->n;
+            else frames[n_frame++] = (hth_text_span){at, at + p->n};
+        }
+        at += p->n;
+    }
+    return n_frame;
+}
+
+hearth_status hth_tokenize_parts(const hth_tokenizer *tok, const hth_text_part *parts, size_t n_part,
+                                 unsigned flags, hth_ids *ids, size_t *n_lost, hearth_error *err)
+{
+    hearth_status status = HEARTH_OK;
+    size_t n = 0;
+    for (size_t i = 0; i < n_part; i++)
+        if (!hth_add_size(n, parts[i].n, &n)) return hth_fail_memory(err, SIZE_MAX, "text");
+    char *bytes = hth_alloc(n, 1);
+    hth_text_span *frames = hth_alloc(n_part, sizeof *frames);
+    if (!bytes || !frames) {
+        status = hth_fail_memory(err, n, "text");
+        goto done;
+    }
+    size_t n_frame = join(parts, n_part, bytes, frames);
+    status = tokenize(tok, (hth_text){bytes, n}, frames, n_frame,
+                      flags & HEARTH_ADD_SPECIAL ? BOS_ONCE : BOS_NEVER, ids, n_lost, err);
+done:
+    hth_free(frames);
+    hth_free(bytes);
+    return status;
+}

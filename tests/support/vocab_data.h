@@ -1,0 +1,34 @@
+/* The vocabularies of ../shared/data/tokenizers, by name: GGUF files, gzipped ones, and
+ * the two that lie there as lists of texts, of which a GGUF is made in memory. With the
+ * checks that tests of vectors share. */
+#ifndef HEARTH_TESTS_SUPPORT_VOCAB_DATA_H
+#define HEARTH_TESTS_SUPPORT_VOCAB_DATA_H
+
+#include "text/tokenizer.h"
+
+typedef struct vocab_data {
+    const char *name;
+    char *bytes; /* of the file, where it was made or unpacked */
+    hth_gguf *file;
+    hth_tokenizer *tok;
+    bool is_spm, loses_bytes; /* a space goes in front; bytes are missing */
+} vocab_data;
+
+/* "gpt-2", "falcon", ... as the files are named; "llama-bpe" and "llama-3.2"; "qwen2",
+ * "qwen2.5", "deepseek-r1-qwen", "qwen35". False, and the case is skipped or failed, when
+ * it cannot be opened. */
+bool vocab_data_open(vocab_data *v, const char *name);
+void vocab_data_close(vocab_data *v);
+
+/* A file below ../shared/data/tokenizers/vectors, freed with free; NULL and skipped when
+ * it is not there. */
+char *vocab_data_read(const char *relative, size_t *n);
+
+/* Fails the case, with the place, when the ids are others or bytes are lost; a NULL
+ * `lost` allows no loss, else it takes the number. */
+bool vocab_check_ids(const vocab_data *v, const char *text, size_t n, unsigned flags, const int32_t *expected,
+                     size_t n_expected, size_t *lost, const char *what, int line);
+/* Tokens decoded one by one give the text back, and all together the same. */
+void vocab_check_round_trip(const vocab_data *v, const char *text, size_t n, const char *what, int line);
+
+#endif

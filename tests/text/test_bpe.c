@@ -1,0 +1,672 @@
+/* text/bpe.c, text/bpe_vocab.c: byte-level BPE on small vocabularies: what a file may say,
+ * what is refused with which words, and merging beside a plain loop that does the same. */
+#include "base/alloc.h"
+#include "support/test.h"
+#include "support/vocab_data.h"
+#include "support/vocab_file.h"
+#include "text/cut.h"
+#include "text/internal.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- opening ---------------------------------------------------------------------------- */
+
+static vocab_file f;
+static hth_gguf *file;
+static hth_tokenizer *tok;
+static char warnings[4000];
+
+static void note_warning(void *user, hearth_log_level level, const char *line)
+{
+    (void)user;
+    (void)level;
+    strncat(warnings, line, sizeof warnings - strlen(warnings) - 2);
+    strcat(warnings, "\n");
+}
+
+enum { END = 0, BYTE = 1, AB = 257, SP_AB, ABC, BC, E_ACUTE };
+
+/* A small vocabulary that is right; a case then makes one thing wrong. False, and the case
+ * is skipped, in a build without PCRE2. */
+static bool begin(void)
+{
+    char engine[100];
+    if (!hth_text_cutter_engine(engine, sizeof engine)) {
+        test_skip("built without PCRE2");
+        return false;
+    }
+    vocab_file_begin_bpe(&f);
+    vocab_file_add_merge(&f, "ab", 2, 1);
+    vocab_file_add_merge(&f, " ab", 3, 1);
+    vocab_file_add_merge(&f, "abc", 3, 1); /* of a and bc: never reached, as ab comes first */
+    vocab_file_add_merge(&f, "bc", 2, 1);
+    vocab_file_add_merge(&f, "\xC3\xA9", 2, 1);
+    return true;
+}
+
+static void finish(void)
+{
+    hth_tokenizer_close(tok);
+    hth_gguf_close(file);
+    vocab_file_free(&f);
+    tok = NULL;
+    file = NULL;
+}
+
+static bool open_it(void)
+{
+    warnings[0] = '\0';
+    hearth_log_set(note_warning, NULL);
+    CHECK_OK(vocab_file_open(&f, &file, &tok, err));
+    hearth_log_set(NULL, NULL);
+    return tok != NULL;
+}
+
+static void expect_warning(const char *part)
+{
+    if (open_it() && !strstr(warnings, part)) CHECK_TEXT(warnings, part);
+}
+
+static void refuse_as(hearth_status expected, const char *part, const char *part_2)
+{
+    hearth_error err = {0};
+    CHECK_INT(vocab_file_open(&f, &file, &tok, &err), expected);
+    CHECK(tok == NULL);
+    if (!strstr(err.message, part)) CHECK_TEXT(err.message, part);
+    if (!strstr(err.message, part_2)) CHECK_TEXT(err.message, part_2);
+    finish();
+}
+
+static void check_ids(const char *text, size_t n_text, unsigned flags, size_t n_lost, const int32_t *expected,
+                      size_t n, int line)
+{
+    hth_ids ids = {0};
+    size_t lost = 99;
+    CHECK_OK(hth_tokenize(tok, text, n_text, flags, &ids, &lost, err));
+    bool same = ids.n == n && lost == n_lost;
+    for (size_t i = 0; same && i < n; i++) same = ids.id[i] == expected[i];
+    for (size_t i = 0; !same && i < ids.n; i++) test_fail(__FILE__, line, "  %d", (int)ids.id[i]);
+    if (!same) test_fail(__FILE__, line, "%zu ids, expected %zu; %zu lost", ids.n, n, lost);
+    hth_ids_free(&ids);
+}
+
+#define IDS(TEXT, FLAGS, ...)                                                                                \
+    do {                                                                                                     \
+        const int32_t ids_[] = {__VA_ARGS__};                                                                \
+        check_ids(TEXT, sizeof(TEXT) - 1, FLAGS, 0, ids_, sizeof ids_ / sizeof *ids_, __LINE__);             \
+    } while (0)
+
+TEST(a_small_vocabulary_works)
+{
+    if (!begin()) return;
+    if (open_it()) {
+        CHECK_TEXT(warnings, "");
+        char engine[100];
+        CHECK_TEXT(hth_tokenizer_cut_by(tok, engine, sizeof engine), "gpt-2");
+        CHECK(strncmp(engine, "PCRE2 10.", 9) == 0 && strstr(engine, "Unicode ") != NULL);
+        CHECK_INT(hth_tokenizer_bos(tok), -1);
+        CHECK_INT(hth_tokenizer_eos(tok), END);
+        CHECK(hth_tokenizer_ends(tok, END) && !hth_tokenizer_ends(tok, AB));
+        IDS("ab ab", 0, AB, SP_AB);
+        IDS("abc", 0, AB, BYTE + 'c');
+        IDS("bcab", 0, BC, AB);
+        IDS("ababab", 0, AB, AB, AB);
+        IDS(" ab", HEARTH_ADD_SPECIAL, SP_AB); /* nothing in front, neither BOS nor a space */
+        IDS("\xC3\xA9", 0, E_ACUTE);
+        IDS("a\xA9\xC3", 0, BYTE + 'a', BYTE + 0xA9, BYTE + 0xC3);
+        IDS("a\0b", 0, BYTE + 'a', BYTE + 0, BYTE + 'b');
+        IDS("<|endoftext|>", HEARTH_PARSE_SPECIAL, END);
+        IDS("ab<|endoftext|> ab", HEARTH_PARSE_SPECIAL, AB, END, SP_AB);
+        check_ids("", 0, HEARTH_ADD_SPECIAL, 0, NULL, 0, __LINE__);
+    }
+    finish();
+}
+
+/* ---- what a file says -------------------------------------------------------------------- */
+
+TEST(unknown_pre_tokenizers_are_refused_with_the_known_ones)
+{
+    if (!begin()) return;
+    vocab_file_put_text(&f, "tokenizer.ggml.pre", "gpt-2\nx");
+    refuse_as(HEARTH_ERROR_UNSUPPORTED,
+              "tokenizer.ggml.pre is \"gpt-2\\x0ax\"; known are default, gpt-2, llama-bpe", "deepseek-v3");
+    begin();
+    vocab_file_put_u32(&f, "tokenizer.ggml.pre", 1);
+    refuse_as(HEARTH_ERROR_FORMAT, "vocab.gguf", "tokenizer.ggml.pre");
+}
+
+TEST(no_pre_tokenizer_is_the_default_one_with_a_warning)
+{
+    if (!begin()) return;
+    f.without = "tokenizer.ggml.pre";
+    expect_warning("tokenizer.ggml.pre missing; \"default\" is taken");
+    if (tok) {
+        char engine[100];
+        CHECK_TEXT(hth_tokenizer_cut_by(tok, engine, sizeof engine), "default");
+    }
+    finish();
+}
+
+/* The merges of a line each, in place of the right ones. */
+static void with_lines(const char *a, const char *b)
+{
+    begin();
+    f.n_merge = 0;
+    vocab_file_add_line(&f, a, strlen(a));
+    if (b) vocab_file_add_line(&f, b, strlen(b));
+}
+
+TEST(malformed_merges_are_refused)
+{
+    static const char *const wrong[] = {"ab", "", " ", "a ", " b", "a  b", "a b c", "a b "};
+    static const char two = 2;
+    if (!begin()) return;
+    f.without = "tokenizer.ggml.merges";
+    refuse_as(HEARTH_ERROR_FORMAT, "key tokenizer.ggml.merges missing", "gpt2");
+    begin();
+    vocab_file_put(&f, "tokenizer.ggml.merges", HTH_GGUF_U8, &two, 1);
+    refuse_as(HEARTH_ERROR_FORMAT, "vocab.gguf", "tokenizer.ggml.merges");
+    begin();
+    f.n_merge = 0;
+    refuse_as(HEARTH_ERROR_FORMAT, "tokenizer.ggml.merges", "0 merges");
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        with_lines("a b", wrong[i]);
+        refuse_as(HEARTH_ERROR_FORMAT, "tokenizer.ggml.merges at ", "merge 1 is \"");
+    }
+}
+
+TEST(merges_of_what_is_no_token_are_left_out)
+{
+    static const char *const unknown[] = {"ab x",           "xx b",  "a zz", "\xC3\xA9\xC3\xA9\xC3\xA9 b",
+                                          "\xE4\xB8\xAD b", "\xFF b"};
+    if (!begin()) return;
+    finish();
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
+        with_lines(unknown[i], "a b");
+        expect_warning("1 of 2 merges are of texts that are no tokens");
+        if (tok) IDS("ab", 0, AB);
+        finish();
+    }
+}
+
+TEST(of_equal_merges_the_first_counts)
+{
+    if (!begin()) return;
+    f.n_merge = 0;
+    vocab_file_add_line(&f, "b c", 3);
+    vocab_file_add_line(&f, "a b", 3);
+    vocab_file_add_line(&f, "b c", 3);
+    if (open_it()) IDS("abc", 0, BYTE + 'a', BC);
+    finish();
+    with_lines("a b", "b c");
+    vocab_file_add_line(&f, "a b", 3);
+    if (open_it()) IDS("abc", 0, AB, BYTE + 'c');
+    finish();
+}
+
+TEST(of_equal_words_the_first_counts_and_both_decode)
+{
+    if (!begin()) return;
+    vocab_file_add_word(&f, "ab", 0.0f);
+    expect_warning("1 words repeat the text of another");
+    if (tok) {
+        size_t n;
+        IDS("ab", 0, AB);
+        CHECK_BYTES(hth_token_piece(tok, E_ACUTE + 1, false, &n), "ab", 2);
+    }
+    finish();
+}
+
+/* Words are merged for a byte whose own token is missing; alone it is lost. */
+TEST(bytes_without_a_token_are_counted)
+{
+    if (!begin()) return;
+    f.token[BYTE + 'b'].text[0] = '\x01'; /* now a character that stands for no byte */
+    expect_warning("no token for 1 of 256 bytes");
+    if (tok) {
+        static const int32_t ids[] = {AB, BYTE + 'a', BYTE + 'c'};
+        CHECK(strstr(warnings, "1 words hold characters that stand for no byte") != NULL);
+        check_ids("abacbbb", 7, 0, 3, ids, 3, __LINE__);
+    }
+    finish();
+    begin();
+    f.token[BYTE + 0xFF].text[0] = '\x01'; /* this one is in no well-formed text */
+    f.token[BYTE + 0xFF].n = 1;
+    if (open_it()) {
+        CHECK(strstr(warnings, "no token for") == NULL);
+        check_ids("\xFF", 1, 0, 1, NULL, 0, __LINE__);
+    }
+    finish();
+}
+
+TEST(byte_tokens_stand_in_for_missing_characters)
+{
+    if (!begin()) return;
+    f.token[BYTE + 'b'].text[0] = '\x01';
+    vocab_file_add(&f, "<0x62>", 6, 0.0f, HTH_TOKEN_BYTE);
+    if (open_it()) {
+        size_t n;
+        IDS("abb", 0, AB, E_ACUTE + 1);
+        CHECK_BYTES(hth_token_piece(tok, E_ACUTE + 1, false, &n), "b", 1);
+        CHECK_INT(n, 1);
+    }
+    finish();
+}
+
+TEST(words_that_are_tokens_are_not_merged_where_the_name_says_so)
+{
+    if (!begin()) return;
+    vocab_file_put_text(&f, "tokenizer.ggml.pre", "llama-bpe");
+    if (open_it()) {
+        IDS("abc", 0, ABC);
+        IDS("abcabc", 0, AB, BYTE + 'c', AB, BYTE + 'c');
+        IDS(" ab abc", 0, SP_AB, SP_AB, BYTE + 'c'); /* " abc" is none */
+        char longer[2000];
+        memset(longer, 'x', sizeof longer);
+        hth_ids ids = {0};
+        CHECK_OK(hth_tokenize(tok, longer, sizeof longer, 0, &ids, NULL, err));
+        CHECK_INT(ids.n, sizeof longer);
+        hth_ids_free(&ids);
+    }
+    finish();
+    begin();
+    vocab_file_put_text(&f, "tokenizer.ggml.pre", "smaug-bpe"); /* the same cuts */
+    if (open_it()) IDS("abc", 0, AB, BYTE + 'c');
+    finish();
+}
+
+/* A word that is a control token's text, or an added one's, is not taken for it. */
+TEST(plain_text_never_becomes_a_control_token)
+{
+    if (!begin()) return;
+    vocab_file_put_text(&f, "tokenizer.ggml.pre", "llama-bpe");
+    vocab_file_add(&f, "xy", 2, 0.0f, HTH_TOKEN_CONTROL);
+    vocab_file_add(&f, "x y", 3, 0.0f, HTH_TOKEN_UNKNOWN);
+    if (open_it()) {
+        IDS("xy", 0, BYTE + 'x', BYTE + 'y');
+        IDS("xy", HEARTH_PARSE_SPECIAL, E_ACUTE + 1);
+        IDS("x y", HEARTH_PARSE_SPECIAL, E_ACUTE + 2);
+    }
+    finish();
+}
+
+/* ---- BOS, EOS, white space ----------------------------------------------------------------- */
+
+static void check_bos(const char *pre, int stated, int32_t expected_bos, bool expected_add)
+{
+    begin();
+    vocab_file_put_text(&f, "tokenizer.ggml.pre", pre);
+    vocab_file_put_u32(&f, "tokenizer.ggml.bos_token_id", AB);
+    if (stated >= 0) vocab_file_put_bool(&f, "tokenizer.ggml.add_bos_token", stated);
+    if (open_it()) {
+        CHECK_INT(hth_tokenizer_bos(tok), expected_bos);
+        if (expected_add) IDS("x", HEARTH_ADD_SPECIAL, AB, BYTE + 'x');
+        else IDS("x", HEARTH_ADD_SPECIAL, BYTE + 'x');
+    }
+    finish();
+}
+
+TEST(bos_is_added_where_file_or_name_say_so)
+{
+    if (!begin()) return;
+    finish();
+    check_bos("gpt-2", -1, AB, false);
+    check_bos("gpt-2", 1, AB, true);
+    check_bos("llama-bpe", -1, AB, true);
+    check_bos("llama-bpe", 0, AB, false);
+    check_bos("tekken", -1, AB, true);
+    check_bos("dbrx", -1, AB, false);
+    check_bos("chatglm-bpe", 1, -1, false);
+    begin();
+    vocab_file_put_bool(&f, "tokenizer.ggml.add_eos_token", true);
+    if (open_it()) IDS("x", HEARTH_ADD_SPECIAL, BYTE + 'x', END);
+    finish();
+    begin();
+    f.without = "tokenizer.ggml.eos_token_id";
+    expect_warning("no EOS");
+    if (tok) CHECK_INT(hth_tokenizer_eos(tok), -1);
+    finish();
+}
+
+TEST(ids_past_the_vocabulary_are_refused)
+{
+    if (!begin()) return;
+    vocab_file_put_u32(&f, "tokenizer.ggml.eot_token_id", E_ACUTE + 1);
+    refuse_as(HEARTH_ERROR_FORMAT, "tokenizer.ggml.eot_token_id", "261");
+}
+
+TEST(a_space_in_front_is_never_put)
+{
+    if (!begin()) return;
+    vocab_file_put_bool(&f, "tokenizer.ggml.add_space_prefix", true);
+    expect_warning("tokenizer.ggml.add_space_prefix is ignored");
+    if (tok) {
+        char out[40];
+        hth_detok d;
+        IDS("ab", 0, AB);
+        hth_detok_init(&d, tok, false, true);
+        CHECK_INT(hth_detok_push(&d, SP_AB, out), 3); /* nor taken away */
+    }
+    finish();
+}
+
+TEST(masks_drop_the_white_space_before_them)
+{
+    if (!begin()) return;
+    vocab_file_put_text(&f, "tokenizer.ggml.pre", "jina-v2-es");
+    vocab_file_add(&f, "<mask>", 6, 0.0f, HTH_TOKEN_CONTROL);
+    const int32_t mask = E_ACUTE + 1;
+    if (open_it()) {
+        IDS("ab \t\n<mask> ab", HEARTH_PARSE_SPECIAL, AB, mask, SP_AB);
+        IDS("  <mask>", HEARTH_PARSE_SPECIAL, mask);
+        IDS("<mask> <mask>", HEARTH_PARSE_SPECIAL, mask, mask);
+        IDS(" <|endoftext|>", HEARTH_PARSE_SPECIAL, BYTE + ' ', END);
+    }
+    finish();
+    begin();
+    vocab_file_add(&f, "<mask>", 6, 0.0f, HTH_TOKEN_CONTROL); /* elsewhere it is like any other */
+    if (open_it()) IDS(" <mask>", HEARTH_PARSE_SPECIAL, BYTE + ' ', mask);
+    finish();
+}
+
+TEST(phi_3_drops_the_white_space_behind_its_special_tokens)
+{
+    if (!begin()) return;
+    vocab_file_put_text(&f, "general.name", "Phi-3-small");
+    vocab_file_add(&f, "<|end|>", 7, 0.0f, HTH_TOKEN_CONTROL);
+    if (open_it()) IDS("ab<|end|>\n ab", HEARTH_PARSE_SPECIAL, AB, E_ACUTE + 1, AB);
+    finish();
+}
+
+/* ---- back to text ------------------------------------------------------------------------------ */
+
+TEST(pieces_are_bytes)
+{
+    static const struct {
+        const char *entry;
+        int kind;
+        bool show;
+        const char *piece;
+    } known[] = {
+        {"\xC4\xA0"
+         "x\xC4\x8A",
+         HTH_TOKEN_NORMAL, false, " x\n"},
+        {"\xC4\xA0"
+         "x",
+         HTH_TOKEN_UNUSED, false, " x"},
+        {"\xC4\xA0"
+         "x",
+         HTH_TOKEN_USER, false,
+         "\xC4\xA0"
+         "x"}, /* stands as it is */
+        {"\xC4\xA0"
+         "x",
+         HTH_TOKEN_CONTROL, false, ""},
+        {"\xC4\xA0"
+         "x",
+         HTH_TOKEN_CONTROL, true,
+         "\xC4\xA0"
+         "x"},
+        {"y \xE4\xB8\xAD\xC4\xA0", HTH_TOKEN_NORMAL, false, "y \xE4\xB8\xAD "}, /* what is not mapped */
+        {"\xC5\x83\xFF", HTH_TOKEN_NORMAL, false, "\xAD\xFF"},
+        {"", HTH_TOKEN_UNUSED, false, ""},
+    };
+    enum { N = sizeof known / sizeof *known };
+    if (!begin()) return;
+    for (int i = 0; i < N; i++)
+        vocab_file_add(&f, known[i].entry, strlen(known[i].entry), 0.0f, known[i].kind);
+    if (open_it()) {
+        for (int i = 0; i < N; i++) {
+            size_t n;
+            const char *piece = hth_token_piece(tok, E_ACUTE + 1 + i, known[i].show, &n);
+            if (CHECK_INT(n, strlen(known[i].piece))) CHECK_BYTES(piece, known[i].piece, n);
+        }
+        for (unsigned b = 0; b < 256; b++) {
+            size_t n;
+            const char *piece = hth_token_piece(tok, (int32_t)(BYTE + b), false, &n);
+            if (CHECK_INT(n, 1)) CHECK_INT((unsigned char)piece[0], b);
+        }
+    }
+    finish();
+}
+
+TEST(streams_hold_back_what_is_not_yet_a_character)
+{
+    if (!begin()) return;
+    if (open_it()) {
+        char out[64];
+        hth_detok d;
+        hth_detok_init(&d, tok, false, true);
+        CHECK_INT(hth_detok_push(&d, BYTE + 0xE4, out), 0);
+        CHECK_INT(hth_detok_push(&d, BYTE + 0xB8, out), 0);
+        CHECK_INT(hth_detok_push(&d, BYTE + 0xAD, out), 3);
+        CHECK_BYTES(out, "\xE4\xB8\xAD", 3);
+        CHECK_INT(hth_detok_push(&d, BYTE + 0xC3, out), 0);
+        CHECK_INT(hth_detok_push(&d, AB, out), 3); /* it can become none */
+        CHECK_INT(hth_detok_push(&d, BYTE + 0xF0, out), 0);
+        CHECK_INT(hth_detok_flush(&d, out), 1);
+    }
+    finish();
+}
+
+/* ---- merging, beside a plain loop ---------------------------------------------------------------- */
+
+enum { MAX_WORD = 40 };
+
+/* Whether the merge of that rank is of the texts [at, mid) and [mid, end) of a word. */
+static bool is_merge(const vocab_merge *m, const char *word, size_t at, size_t mid, size_t end)
+{
+    return m->n == end - at + 1 && memcmp(m->line, word + at, mid - at) == 0 && m->line[mid - at] == ' ' &&
+           memcmp(m->line + (mid - at) + 1, word + mid, end - mid) == 0;
+}
+
+/* Merges the first pair of the best rank; false when there is none. Part i of the word
+ * ends at end[i]. */
+static bool merge_best(const vocab_file *v, const char *word, size_t *end, size_t *n_part)
+{
+    for (uint32_t rank = 0; rank < v->n_merge; rank++) {
+        for (size_t i = 0, at = 0; i + 1 < *n_part; at = end[i++]) {
+            if (!is_merge(&v->merge[rank], word, at, end[i], end[i + 1])) continue;
+            memmove(end + i, end + i + 1, (*n_part - i - 1) * sizeof *end);
+            (*n_part)--;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The ids of a word of ASCII by scanning all pairs again and again. */
+static size_t merge_plainly(const vocab_file *v, const char *word, size_t n, int32_t *ids)
+{
+    size_t end[MAX_WORD], n_part = n;
+    for (size_t i = 0; i < n; i++) end[i] = i + 1;
+    while (merge_best(v, word, end, &n_part)) {
+    }
+    for (size_t i = 0, at = 0; i < n_part; at = end[i++]) {
+        uint32_t k = 0;
+        while (v->token[k].n != end[i] - at || memcmp(v->token[k].text, word + at, end[i] - at) != 0) k++;
+        ids[i] = (int32_t)k;
+    }
+    return n_part;
+}
+
+/* A letter, or one of the words so far that is not too long. */
+static const vocab_token *random_half(test_random *r)
+{
+    uint32_t n_word = f.n_token - AB, k = test_random_below(r, 3 * n_word + 3);
+    const vocab_token *t = &f.token[k < n_word ? AB + k : BYTE + 'a' + k % 3];
+    return t->n > 20 ? &f.token[BYTE + 'a'] : t;
+}
+
+static void make_random_vocabulary(test_random *r)
+{
+    vocab_file_begin_bpe(&f);
+    for (int i = 0; i < 40; i++) {
+        const vocab_token *a = random_half(r), *b = random_half(r);
+        char text[64];
+        memcpy(text, a->text, a->n);
+        memcpy(text + a->n, b->text, b->n);
+        vocab_file_add_merge(&f, text, a->n + b->n, a->n);
+    }
+    for (uint32_t i = 0; i < f.n_merge; i++) { /* ranks need not follow the lengths */
+        vocab_merge m = f.merge[i];
+        uint32_t k = test_random_below(r, f.n_merge);
+        f.merge[i] = f.merge[k];
+        f.merge[k] = m;
+    }
+}
+
+TEST(random_vocabularies_merge_as_a_plain_loop_does)
+{
+    if (!begin()) return;
+    finish();
+    const int n_vocab = getenv("HEARTH_LONG") ? 1000 : 40;
+    size_t n_merged = 0;
+    for (int seed = 0; seed < n_vocab; seed++) {
+        test_random r = {(uint64_t)seed + 7};
+        make_random_vocabulary(&r);
+        if (!open_it()) break;
+        for (int round = 0; round < 100; round++) {
+            char word[MAX_WORD];
+            int32_t ids[MAX_WORD];
+            size_t n = 1 + test_random_below(&r, MAX_WORD - 1);
+            for (size_t i = 0; i < n; i++) word[i] = (char)('a' + test_random_below(&r, 3));
+            size_t n_ids = merge_plainly(&f, word, n, ids);
+            check_ids(word, n, 0, 0, ids, n_ids, __LINE__);
+            n_merged += n - n_ids;
+        }
+        finish();
+    }
+    CHECK(n_merged > 500 * (size_t)n_vocab);
+}
+
+/* ---- cost ------------------------------------------------------------------------------------------ */
+
+/* What bounds the time: every symbol queues one pair, every merge two. */
+TEST(candidates_stay_below_three_per_byte)
+{
+    static const char *const units[] = {"a", " ", "=", "ab", "abc", "\xE4\xB8\xAD", "\xFF", "0"};
+    if (!begin()) return;
+    finish();
+    vocab_data v;
+    if (!vocab_data_open(&v, "gpt-2")) return;
+    enum { N = 1 << 18 };
+    char *text = malloc(N);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        for (size_t k = 0; k < N; k++) text[k] = units[i][k % strlen(units[i])];
+        hth_text_work work = {0};
+        hth_ids ids = {0};
+        CHECK_OK(hth_text_bpe_encode(v.tok, &work, text, N, &ids, err));
+        CHECK(work.heap.n_pushed <= 3 * (uint64_t)N && ids.n <= N);
+        hth_ids_free(&ids);
+        hth_text_work_free(&work);
+    }
+    free(text);
+    vocab_data_close(&v);
+}
+
+TEST(random_bytes_come_back_with_complete_vocabularies)
+{
+    static const char *const names[] = {"gpt-2", "llama-3.2", "qwen2.5"};
+    if (!begin()) return;
+    finish();
+    for (int i = 0; i < 3; i++) {
+        vocab_data v;
+        if (!vocab_data_open(&v, names[i])) return;
+        test_random r = {(uint64_t)i + 3};
+        for (int round = 0; round < 2000; round++) {
+            char text[80];
+            size_t n = test_random_below(&r, sizeof text), n_ids = 0;
+            for (size_t k = 0; k < n; k++)
+                text[k] = round % 2 ? (char)test_random_next(&r) : (char)(0x20 + test_random_below(&r, 0x60));
+            hth_ids ids = {0};
+            CHECK_OK(hth_tokenize(v.tok, text, n, 0, &ids, &n_ids, err));
+            CHECK_INT(n_ids, 0);
+            hth_ids_free(&ids);
+            vocab_check_round_trip(&v, text, n, "random bytes", round);
+        }
+        vocab_data_close(&v);
+    }
+}
+
+static void *tokenize_often(void *text)
+{
+    static const int32_t expected[] = {AB, SP_AB, SP_AB, BYTE + 'c', SP_AB};
+    for (int i = 0; i < 500; i++) {
+        hth_ids ids = {0};
+        hearth_error err = {0};
+        bool right = hth_tokenize(tok, text, strlen(text), 0, &ids, NULL, &err) == HEARTH_OK && ids.n == 5 &&
+                     memcmp(ids.id, expected, sizeof expected) == 0;
+        hth_ids_free(&ids);
+        if (!right) return text;
+    }
+    return NULL;
+}
+
+TEST(threads_share_a_tokenizer)
+{
+    if (!begin()) return;
+    if (open_it()) {
+        static char text[] = "ab ab abc ab";
+        pthread_t thread[4];
+        for (int i = 0; i < 4; i++) CHECK_INT(pthread_create(&thread[i], NULL, tokenize_often, text), 0);
+        for (int i = 0; i < 4; i++) {
+            void *wrong = text;
+            CHECK_INT(pthread_join(thread[i], &wrong), 0);
+            CHECK(wrong == NULL);
+        }
+    }
+    finish();
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------ */
+
+TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
+{
+    static const char text[] = "ab abx bb <|endoftext|>\xFF ab";
+    if (!begin()) return;
+    vocab_file_add(&f, "bb", 2, 0.0f, HTH_TOKEN_USER);
+    if (!open_it()) return;
+    uint64_t held = hth_alloc_held(), n_before = hth_alloc_count(), n_all;
+    hth_tokenizer *second = NULL;
+    int n_open = 0, n_interpreted = 0, n_tokenize = 0;
+    CHECK_OK(hth_tokenizer_open(file, &second, err));
+    n_all = hth_alloc_count() - n_before;
+    hth_tokenizer_close(second);
+    for (uint64_t n = 1; n <= n_all; n++) {
+        hearth_error refusal = {0};
+        hth_alloc_fail_at(n, 0);
+        hearth_status status = hth_tokenizer_open(file, &second, &refusal);
+        hth_alloc_fail_at(0, 0);
+        /* without memory for machine code, expressions are interpreted */
+        if (status == HEARTH_OK) n_interpreted++;
+        else if (CHECK_INT(status, HEARTH_ERROR_MEMORY) && CHECK(second == NULL)) n_open++;
+        hth_tokenizer_close(second);
+        CHECK_INT(hth_alloc_held(), held);
+    }
+    printf("     %llu allocations: %d errors, %d without machine code\n", (unsigned long long)n_all, n_open,
+           n_interpreted);
+    CHECK(n_open >= 12);
+    for (uint64_t n = 1; n < 1000; n++) {
+        const hth_text_part parts[] = {{text, 10, true}, {text + 10, sizeof text - 11, true}};
+        hth_ids ids = {0};
+        hearth_error refusal = {0};
+        CHECK_OK(hth_ids_push(&ids, 7, err));
+        hth_alloc_fail_at(n, 0);
+        hearth_status status = hth_tokenize_parts(tok, parts, 2, 0, &ids, NULL, &refusal);
+        hth_alloc_fail_at(0, 0);
+        if (status != HEARTH_OK) CHECK_INT(ids.n, 1);
+        hth_ids_free(&ids);
+        CHECK_INT(hth_alloc_held(), held);
+        if (status == HEARTH_OK) break;
+        CHECK_INT(status, HEARTH_ERROR_MEMORY);
+        n_tokenize++;
+    }
+    CHECK(n_tokenize > 5 && n_tokenize < 999);
+    finish();
+}
+
+TEST_MAIN

@@ -1,0 +1,185 @@
+/* text: conversations in parts. Frames may write control tokens, what people say
+ * may not, and otherwise the seams cannot be seen in the ids. */
+#include "support/test.h"
+#include "support/vocab_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static vocab_file f;
+static hth_gguf *file;
+static hth_tokenizer *tok;
+
+enum { UNK, BOS, EOS, SPACE = 259, A, B, AB, SPACE_A, TOOL, MARK, TURN };
+
+static bool open_it(void)
+{
+    vocab_file_begin(&f, true);
+    vocab_file_add_word(&f, "\xE2\x96\x81", -5.0f);
+    vocab_file_add_word(&f, "a", -4.0f);
+    vocab_file_add_word(&f, "b", -4.0f);
+    vocab_file_add_word(&f, "ab", -1.0f);
+    vocab_file_add_word(&f,
+                        "\xE2\x96\x81"
+                        "a",
+                        -2.0f);
+    vocab_file_add(&f, "<tool>", 6, 0.0f, HTH_TOKEN_USER);
+    vocab_file_add(&f, "<tool", 5, 0.0f, HTH_TOKEN_CONTROL);
+    vocab_file_add(&f, "<|turn|>", 8, 0.0f, HTH_TOKEN_CONTROL);
+    hearth_error why = {0};
+    bool ok = vocab_file_open(&f, &file, &tok, &why) == HEARTH_OK;
+    if (!ok) test_fail(__FILE__, __LINE__, "%s", why.message);
+    return ok;
+}
+
+static void close_it(void)
+{
+    hth_tokenizer_close(tok);
+    hth_gguf_close(file);
+    vocab_file_free(&f);
+}
+
+static void check_ids(const hth_ids *ids, const int32_t *expected, size_t n, int line)
+{
+    bool same = ids->n == n;
+    for (size_t i = 0; same && i < n; i++) same = ids->id[i] == expected[i];
+    if (same) return;
+    test_fail(__FILE__, line, "%zu ids, expected %zu", ids->n, n);
+    for (size_t i = 0; i < ids->n; i++) test_fail(__FILE__, line, "  %d", (int)ids->id[i]);
+}
+
+static hth_text_part part(const char *text, bool is_frame)
+{
+    return (hth_text_part){text, strlen(text), is_frame};
+}
+
+static void check_parts(const hth_text_part *parts, size_t n_part, unsigned flags, const int32_t *expected,
+                        size_t n, int line)
+{
+    hth_ids ids = {0};
+    size_t n_lost = 1;
+    CHECK_OK(hth_tokenize_parts(tok, parts, n_part, flags, &ids, &n_lost, err));
+    CHECK_INT(n_lost, 0);
+    check_ids(&ids, expected, n, line);
+    hth_ids_free(&ids);
+}
+
+#define PARTS(FLAGS, ...)                                                                                    \
+    const int32_t expected[] = {__VA_ARGS__};                                                                \
+    check_parts(parts, sizeof parts / sizeof *parts, FLAGS, expected, sizeof expected / sizeof *expected,    \
+                __LINE__)
+
+TEST(nobody_can_write_a_control_token)
+{
+    if (!open_it()) return;
+    {
+        const hth_text_part parts[] = {part("<|turn|>", true), part("<s>", false), part("<|turn|>", true)};
+        PARTS(0, TURN, SPACE, 3 + '<', 3 + 's', 3 + '>', TURN);
+    }
+    {
+        /* neither whole, nor with the help of a frame before it or behind it */
+        const hth_text_part parts[] = {part("<|tu", true), part("rn|>", false)};
+        PARTS(0, SPACE, 3 + '<', 3 + '|', 3 + 't', 3 + 'u', 3 + 'r', 3 + 'n', 3 + '|', 3 + '>');
+    }
+    {
+        const hth_text_part parts[] = {part("<|tu", false), part("rn|>", true)};
+        PARTS(0, SPACE, 3 + '<', 3 + '|', 3 + 't', 3 + 'u', 3 + 'r', 3 + 'n', 3 + '|', 3 + '>');
+    }
+    {
+        const hth_text_part parts[] = {part("<|turn", true), {NULL, 0, false}, part("|>", true)};
+        PARTS(0, TURN); /* two frames that touch are one */
+    }
+    close_it();
+}
+
+TEST(user_defined_tokens_count_everywhere)
+{
+    if (!open_it()) return;
+    {
+        const hth_text_part parts[] = {part("<tool>", false), part("<tool>", true)};
+        PARTS(0, TOOL, TOOL);
+    }
+    {
+        /* across a seam, as in plain text; longer than the control token inside */
+        const hth_text_part parts[] = {part("<tool", true), part(">", false)};
+        PARTS(0, TOOL);
+    }
+    {
+        const hth_text_part parts[] = {part("<tool", true), part("a", false)};
+        PARTS(0, MARK, SPACE_A);
+    }
+    close_it();
+}
+
+TEST(seams_between_raw_parts_are_none)
+{
+    if (!open_it()) return;
+    {
+        const hth_text_part parts[] = {part("a", true), part("b", false)};
+        PARTS(0, SPACE, AB);
+    }
+    {
+        const hth_text_part parts[] = {part("<|turn|>b a", true), part("b", false), part("b", true)};
+        PARTS(0, TURN, SPACE, B, SPACE, AB, B);
+    }
+    {
+        const hth_text_part parts[] = {part("\xE4", false), part("\xB8\xAD", false)};
+        PARTS(0, SPACE, 3 + 0xE4, 3 + 0xB8, 3 + 0xAD);
+    }
+    close_it();
+}
+
+TEST(bos_comes_once)
+{
+    if (!open_it()) return;
+    {
+        const hth_text_part parts[] = {part("<s>", true), part("a", false)};
+        PARTS(HEARTH_ADD_SPECIAL, BOS, SPACE_A);
+    }
+    {
+        const hth_text_part parts[] = {part("<s>", true), part("a", false)};
+        PARTS(0, BOS, SPACE_A);
+    }
+    {
+        const hth_text_part parts[] = {part("<|turn|>", true), part("a", false)};
+        PARTS(HEARTH_ADD_SPECIAL, BOS, TURN, SPACE_A);
+    }
+    {
+        const hth_text_part parts[] = {part("<s>", false)};
+        PARTS(HEARTH_ADD_SPECIAL | HEARTH_PARSE_SPECIAL, BOS, SPACE, 3 + '<', 3 + 's', 3 + '>');
+    }
+    check_parts(NULL, 0, HEARTH_ADD_SPECIAL, (const int32_t[]){BOS}, 1, __LINE__);
+    check_parts(NULL, 0, 0, NULL, 0, __LINE__);
+    close_it();
+}
+
+TEST(cuts_anywhere_in_a_text_change_nothing)
+{
+    static const char text[] = "a b<tool>ab <|turn|> ab<s>\xE4\xB8\xAD</s> <tool ba";
+    if (!open_it()) return;
+    test_random r = {4};
+    hth_ids whole = {0}, ids = {0};
+    CHECK_OK(hth_tokenize(tok, text, sizeof text - 1, HEARTH_PARSE_SPECIAL, &whole, NULL, err));
+    for (int round = 0; round < 300; round++) {
+        hth_text_part parts[40];
+        size_t n_part = 0;
+        for (size_t at = 0; at < sizeof text - 1;) {
+            size_t n = test_random_below(&r, 9);
+            if (n > sizeof text - 1 - at) n = sizeof text - 1 - at;
+            parts[n_part++] = (hth_text_part){text + at, n, true};
+            at += n;
+            if (n_part == 39) {
+                parts[n_part++] = (hth_text_part){text + at, sizeof text - 1 - at, true};
+                break;
+            }
+        }
+        ids.n = 0;
+        CHECK_OK(hth_tokenize_parts(tok, parts, n_part, 0, &ids, NULL, err));
+        check_ids(&ids, whole.id, whole.n, __LINE__);
+    }
+    hth_ids_free(&whole);
+    hth_ids_free(&ids);
+    close_it();
+}
+
+TEST_MAIN
