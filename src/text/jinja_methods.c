@@ -366,7 +366,7 @@ static bool method_pop_item(hth_jinja *j, const hth_jinja_value *self, const hth
                             hth_jinja_value *out)
 {
     hth_jinja_list *list = self->as.list;
-    size_t at;
+    size_t at = 0;
     if (!place_of(j, &args->v[0], list->n, -1, &at) || !hth_jinja_tick(j, list->n / 64)) return false;
     *out = list->v[at];
     list->n--;

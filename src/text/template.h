@@ -6,7 +6,7 @@
 #ifndef HTH_TEXT_TEMPLATE_H
 #define HTH_TEXT_TEMPLATE_H
 
-#include "file/gguf.h"
+#include "text/tokenizer.h"
 
 /* Limits. A template or a conversation beyond them is a status, never a hang. */
 enum {
@@ -40,12 +40,6 @@ typedef struct hth_template_input {
     const int64_t *seconds; /* local time since 1970; NULL: strftime_now is not defined */
     hth_text variables;     /* a JSON object whose members become variables, or empty */
 } hth_template_input;
-
-typedef struct hth_text_part {
-    const char *text;
-    size_t n;
-    bool is_frame;
-} hth_text_part;
 
 /* The text as a whole and in parts; neighbouring parts differ in is_frame. */
 typedef struct hth_rendered {
