@@ -250,8 +250,8 @@ size_t hth_jinja_char_at(const char *p, size_t n, size_t i)
 
 size_t hth_jinja_space_size(const char *p, size_t n)
 {
-    uint32_t c = 0;
-    size_t size = hth_text_utf8_decode(p, n, &c);
+    uint32_t c = n > 0 ? (unsigned char)*p : 0;
+    size_t size = c < 0x80 ? 1 : hth_text_utf8_decode(p, n, &c);
     bool space = (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
                  c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
                  c == 0x205F || c == 0x3000;
@@ -290,6 +290,6 @@ bool hth_jinja_strip(hth_jinja *j, hth_jinja_text *t, hth_jinja_text *set, int s
         if (at < from || strip_size(p + at, to - at, chars, n_set) != to - at) break;
         to = at;
     }
-    if (!hth_jinja_tick_bytes(j, (t->n - (to - from)) * (1 + n_set))) return false;
+    if (!hth_jinja_tick_bytes(j, (t->n - (to - from)) * (2 + n_set))) return false;
     return hth_jinja_cut(j, t, from, to, out);
 }

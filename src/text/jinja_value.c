@@ -45,7 +45,7 @@ bool hth_jinja_tick(hth_jinja *j, size_t n)
                           HTH_TEMPLATE_MAX_NODES);
 }
 
-bool hth_jinja_tick_bytes(hth_jinja *j, size_t n) { return hth_jinja_tick(j, n / 1024); }
+bool hth_jinja_tick_bytes(hth_jinja *j, size_t n) { return hth_jinja_tick(j, n / 256); }
 
 bool hth_jinja_enter(hth_jinja *j)
 {
