@@ -9,9 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const verb *const verbs[] = {&verb_run_model, &verb_tokenize, &verb_detokenize,
-                                    &verb_inspect,   &verb_logits,   &verb_perplexity,
-                                    &verb_quantize,  &verb_bench,    NULL};
+static const verb *const verbs[] = {&verb_run_model, &verb_chat,       &verb_tokenize, &verb_detokenize, &verb_inspect,
+                                    &verb_logits,    &verb_perplexity, &verb_quantize, &verb_bench,      NULL};
 
 /* A mapped file that became shorter: the one fault that cannot be returned. */
 static void on_bus_error(int signal_number)

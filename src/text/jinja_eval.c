@@ -7,7 +7,7 @@
 static void short_name(hth_text name, char out[64])
 {
     size_t n = name.n < 63 ? name.n : 63;
-    memcpy(out, name.bytes, n);
+    if (n) memcpy(out, name.bytes, n);
     out[n] = '\0';
 }
 
