@@ -31,6 +31,7 @@ need_for_build() {
     need pkg-config "finds PCRE2" has pkg-config
     need libxxhash-dev "hashing" has_header xxhash.h
     need libpcre2-dev "cuts text for byte-level tokenizers" has_module libpcre2-8
+    need libedit-dev "line editing in chat" has_module libedit
 }
 
 need_for_test() {

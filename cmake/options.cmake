@@ -3,6 +3,7 @@
 option(HEARTH_TESTS "build the tests" ON)
 option(HEARTH_BENCH "build the probes of bench/" ON)
 option(HEARTH_PCRE2 "byte-level BPE, which cuts text by PCRE2; without it such vocabularies are refused" ON)
+option(HEARTH_LIBEDIT "line editing in chat, where libedit is found" ON)
 option(HEARTH_WERROR "warnings are errors" ON)
 set(HEARTH_SANITIZE "" CACHE STRING "address, undefined, thread, or a list of them with commas")
 option(HEARTH_FUZZ "build the fuzz targets with libFuzzer (clang)" OFF)

@@ -55,23 +55,22 @@ int finish_stdout(void)
 /* Escape sequences begin with a control byte, or with a C1 control, which in UTF-8
  * is C2 80..9F. A C2 at the end of one piece cannot be cut from its second byte:
  * decoders hand out whole characters. */
-static bool hidden(const char *text, size_t i, size_t n)
+size_t control_size(const char *text, size_t i, size_t n)
 {
     unsigned char c = (unsigned char)text[i];
     if (c < 0x20) return c != '\n' && c != '\t';
-    if (c == 0x7f) return true;
-    return c == 0xc2 && i + 1 < n && (unsigned char)text[i + 1] < 0xa0;
+    if (c == 0x7f) return 1;
+    return c == 0xc2 && i + 1 < n && (unsigned char)text[i + 1] < 0xa0 ? 2 : 0;
 }
 
 bool write_text(const char *text, size_t n, bool raw)
 {
     for (size_t i = 0; i < n; i++) {
-        if (raw || !hidden(text, i, n)) {
-            if (putchar(text[i]) == EOF) return false;
-            continue;
-        }
-        if (printf("\\x%02x", (unsigned char)text[i]) < 0) return false;
-        if ((unsigned char)text[i] == 0xc2 && printf("\\x%02x", (unsigned char)text[++i]) < 0) return false;
+        size_t size = raw ? 0 : control_size(text, i, n);
+        if (size == 0 && putchar(text[i]) == EOF) return false;
+        for (size_t k = 0; k < size; k++)
+            if (printf("\\x%02x", (unsigned char)text[i + k]) < 0) return false;
+        i += size > 1;
     }
     return fflush(stdout) == 0;
 }
@@ -164,11 +163,13 @@ bool same_file(const char *a, const char *b)
 
 /* ---- interruption ------------------------------------------------------------------------------ */
 
-static volatile sig_atomic_t stop;
+static volatile sig_atomic_t stop, often, end_signal;
 
 static void on_interrupt(int signal_number)
 {
-    if (stop) _exit(128 + signal_number);
+    bool ends = signal_number != SIGINT;
+    if (often ? ends && end_signal : stop) _exit(128 + signal_number);
+    if (often && ends) end_signal = signal_number;
     stop = 1;
 }
 
@@ -180,4 +181,16 @@ void catch_interrupt(void)
     sigaction(SIGHUP, &action, NULL);
 }
 
+void catch_interrupt_often(void)
+{
+    often = 1;
+    catch_interrupt();
+}
+
+void forget_interrupt(void)
+{
+    if (!end_signal) stop = 0;
+}
+
 bool interrupted(void) { return stop != 0; }
+int asked_to_end(void) { return end_signal; }

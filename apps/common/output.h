@@ -24,6 +24,9 @@ int finish_stdout(void);
  * newline and tab, and C1 controls, appear as \xNN: a text cannot drive the
  * terminal. False when stdout is lost. */
 bool write_text(const char *text, size_t n, bool raw);
+/* Whether the byte at text[i] is one that would be made visible, and how many of them
+ * belong together (2 for a C1 control). */
+size_t control_size(const char *text, size_t i, size_t n);
 
 /* ---- progress ----------------------------------------------------------------------- */
 
@@ -52,5 +55,11 @@ bool same_file(const char *a, const char *b);
 /* From here on the first Ctrl-C only sets a flag; a second one ends the program. */
 void catch_interrupt(void);
 bool interrupted(void);
+/* For programs that go on after a Ctrl-C: it only ever sets the flag, until
+ * forget_interrupt. SIGTERM and SIGHUP set the flag too, for good. */
+void catch_interrupt_often(void);
+void forget_interrupt(void);
+/* The signal that asked the program to end, or 0. */
+int asked_to_end(void);
 
 #endif

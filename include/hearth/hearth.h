@@ -162,6 +162,52 @@ HEARTH_API hearth_status hearth_decoder_push(hearth_decoder *decoder, int32_t id
 /* What was held back of an incomplete character. */
 HEARTH_API void hearth_decoder_flush(hearth_decoder *decoder, const char **text, size_t *n);
 
+/* ---- chat ----------------------------------------------------------------- */
+
+/* How a conversation becomes the text that a model was trained on: the template in
+ * its file, another one, or a format by name. Immutable; close it before the model. */
+typedef struct hearth_chat hearth_chat;
+
+/* format NULL: the template in the model's file (tokenizer.chat_template); when it
+ * cannot be parsed, a warning and the format that it most likely means. UNSUPPORTED
+ * when there is none, or no format has that name: the message lists them. */
+HEARTH_API hearth_status hearth_chat_open(const hearth_model *model, const char *format,
+                                          hearth_chat **out, hearth_error *err);
+/* By n bytes of a Jinja template; messages name its line. */
+HEARTH_API hearth_status hearth_chat_open_template(const hearth_model *model, const char *source,
+                                                   size_t n, hearth_chat **out, hearth_error *err);
+HEARTH_API void hearth_chat_close(hearth_chat *chat);
+
+/* "template of the file", "template", or the name of a format. */
+HEARTH_API const char *hearth_chat_name(const hearth_chat *chat);
+/* Names of the formats, in order; NULL behind the last. */
+HEARTH_API const char *hearth_chat_format(size_t i);
+
+typedef struct hearth_message {
+    const char *role;    /* "system", "user", "assistant", "tool": a word */
+    const char *content; /* n bytes of any kind */
+    size_t n;
+} hearth_message;
+
+typedef struct hearth_chat_options {
+    bool add_generation_prompt; /* ends so that the model answers */
+    const int64_t *local_time;  /* seconds since 1970 as clocks here show them, for templates that
+                                   write the date; NULL: they are not told */
+    const char *variables;      /* a JSON object of what else the template is to see, or NULL */
+} hearth_chat_options;
+
+/* The text of a conversation, *n bytes and a NUL, to be freed with hearth_free.
+ * ARGUMENT when the template refuses the messages. */
+HEARTH_API hearth_status hearth_chat_render(const hearth_chat *chat, const hearth_message *messages,
+                                            size_t n_message, const hearth_chat_options *options,
+                                            char **text, size_t *n, hearth_error *err);
+/* Its ids, with the begin-of-text token once where the vocabulary asks for it. Texts
+ * of control tokens become these tokens where the template wrote them, never where a
+ * message holds them. */
+HEARTH_API hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hearth_message *messages,
+                                              size_t n_message, const hearth_chat_options *options,
+                                              int32_t **ids, size_t *n_ids, hearth_error *err);
+
 /* ---- sessions ------------------------------------------------------------- */
 
 /* One sequence of tokens over a model: its KV cache and position. Used by one

@@ -21,4 +21,7 @@ struct hearth_model {
 /* load.c: gives every binding of m->model its weights, by reading or mapping. */
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 
+/* text.c: fails with tokenizer_error where the file's vocabulary is not supported. */
+hearth_status hth_engine_need_tokenizer(const hearth_model *m, hearth_error *err);
+
 #endif

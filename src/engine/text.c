@@ -9,7 +9,7 @@
 
 /* ---- tokens ------------------------------------------------------------------------ */
 
-static hearth_status need_tokenizer(const hearth_model *m, hearth_error *err)
+hearth_status hth_engine_need_tokenizer(const hearth_model *m, hearth_error *err)
 {
     if (m->tokenizer) return HEARTH_OK;
     if (err) *err = m->tokenizer_error;
@@ -21,7 +21,7 @@ hearth_status hearth_tokenize(const hearth_model *m, const char *text, size_t n,
 {
     *ids = NULL;
     *n_ids = 0;
-    hearth_status st = need_tokenizer(m, err);
+    hearth_status st = hth_engine_need_tokenizer(m, err);
     if (st != HEARTH_OK) return st;
     hth_ids list = {0};
     size_t n_lost = 0;
@@ -66,7 +66,7 @@ hearth_status hearth_decoder_open(const hearth_model *m, bool at_start, bool sho
                                   hearth_decoder **out, hearth_error *err)
 {
     *out = NULL;
-    hearth_status st = need_tokenizer(m, err);
+    hearth_status st = hth_engine_need_tokenizer(m, err);
     if (st != HEARTH_OK) return st;
     hearth_decoder *d = hth_alloc(1, sizeof *d);
     size_t size = hth_detok_room(m->tokenizer);

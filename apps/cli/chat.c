@@ -1,0 +1,376 @@
+/* hearth chat: a conversation. Each turn the whole of it is turned into ids again, and
+ * only what the session has not seen is evaluated. Lines come from common/lines.c,
+ * answers go through common/wrap.c; chat_commands.c knows what begins with a slash. */
+#define _GNU_SOURCE
+#include "cli/chat.h"
+
+#include "base/clock.h"
+#include "cli/verbs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const option_spec options[] = {
+    {"system", 's', OPTION_TEXT, "TEXT", "what the model is told before the conversation", 0, 0, NULL, false},
+    {"template", 0, OPTION_FILE, "NAME|FILE", "a format by name, or a file with a Jinja template", 0, 0, NULL,
+     false},
+    {"predict", 'n', OPTION_UINT, "N", "at most N tokens for an answer", 1, 16777216, NULL, false},
+    {"stats", 0, OPTION_FLAG, NULL, "say after each answer what was evaluated", 0, 0, NULL, false},
+    {0},
+};
+
+/* ---- messages from lines ------------------------------------------------------------------------- */
+
+static bool append(chat_text *b, const char *bytes, size_t n)
+{
+    if (b->n + n + 1 > b->room) {
+        size_t room = 2 * (b->n + n) + 256;
+        char *more = realloc(b->bytes, room);
+        if (!more) return report_text("out of memory for a message") == 0;
+        b->bytes = more;
+        b->room = room;
+    }
+    if (n) memcpy(b->bytes + b->n, bytes, n);
+    b->n += n;
+    b->bytes[b->n] = '\0';
+    return true;
+}
+
+/* Lines up to one with a point alone. */
+static lines_status read_block(chat *c, chat_text *message)
+{
+    for (message->n = 0;;) {
+        char *line;
+        size_t n;
+        bool more;
+        lines_status st = lines_read(c->lines, ". ", &line, &n, &more);
+        if (st != LINES_OK) return st;
+        if (n == 1 && *line == '.') return LINES_OK;
+        if ((message->n > 0 && !append(message, "\n", 1)) || !append(message, line, n)) return LINES_FAILED;
+    }
+}
+
+/* A line, and those that belong to it: behind a backslash at its end, or pasted with it. */
+static lines_status read_message(chat *c, chat_text *message)
+{
+    bool goes_on = true;
+    message->n = 0;
+    for (bool first = true; goes_on; first = false) {
+        char *line;
+        size_t n;
+        bool more;
+        lines_status st = lines_read(c->lines, first ? "> " : ". ", &line, &n, &more);
+        if (st == LINES_END && !first) return LINES_OK;
+        if (st != LINES_OK) return st;
+        bool backslash = n > 0 && line[n - 1] == '\\';
+        if (!first && !append(message, "\n", 1)) return LINES_FAILED;
+        if (!append(message, line, n - backslash)) return LINES_FAILED;
+        goes_on = backslash || more;
+    }
+    if (strcmp(message->bytes, "/multi") == 0) return read_block(c, message);
+    return LINES_OK;
+}
+
+/* ---- a turn ------------------------------------------------------------------------------------------ */
+
+static bool keep_evaluated(chat *c, const int32_t *ids, size_t n)
+{
+    if (c->n_held + n > c->held_room) {
+        size_t room = 2 * (c->n_held + n) + 256;
+        int32_t *more = realloc(c->held, room * sizeof *more);
+        if (!more) return report_text("out of memory for the ids") == 0;
+        c->held = more;
+        c->held_room = room;
+    }
+    memcpy(c->held + c->n_held, ids, n * sizeof *ids);
+    c->n_held += n;
+    return true;
+}
+
+/* What session and conversation have in common stays, the rest of the session goes. At
+ * least one id is left to evaluate, for its logits. */
+static bool keep_common(chat *c, const int32_t *ids, size_t n, hearth_error *err)
+{
+    size_t same = 0;
+    while (same < c->n_held && same + 1 < n && c->held[same] == ids[same]) same++;
+    c->n_held = same;
+    c->n_reused = same;
+    return hearth_session_truncate(c->session, (uint32_t)same, err) == HEARTH_OK;
+}
+
+/* In pieces, so that Ctrl-C is heard; false with *why, or interrupted. */
+static bool evaluate(chat *c, const int32_t *ids, size_t n, hearth_error *why)
+{
+    progress p;
+    size_t piece = args_uint(c->a, "batch", 256);
+    progress_init(&p, "reading", "tokens", 1);
+    for (size_t done = 0; done < n && !interrupted(); done += piece) {
+        size_t k = n - done < piece ? n - done : piece;
+        if (hearth_session_eval(c->session, ids + done, k, why) != HEARTH_OK) return false;
+        if (!keep_evaluated(c, ids + done, k)) return false;
+        for (size_t i = 0; i < k; i++) hearth_sampler_accept(c->sampler, ids[done + i]);
+        progress_update(&p, done + k, n);
+    }
+    progress_end(&p);
+    return true;
+}
+
+typedef struct answer {
+    hearth_decoder *decoder;
+    wrap wrap;
+    chat_text text;
+    uint64_t n_token;
+    const char *end; /* why it ended; NULL: it goes on */
+} answer;
+
+static bool show(answer *an, const char *piece, size_t n)
+{
+    if (!append(&an->text, piece, n)) return false;
+    if (!wrap_write(&an->wrap, piece, n)) an->end = "output closed";
+    return true;
+}
+
+static bool next_token(chat *c, answer *an, hearth_error *why)
+{
+    int32_t id;
+    const char *piece;
+    size_t n;
+    if (hearth_sampler_pick(c->sampler, hearth_session_logits(c->session), &id, why) != HEARTH_OK)
+        return false;
+    hearth_sampler_accept(c->sampler, id);
+    an->n_token++;
+    if (hearth_token_ends(c->model, id)) {
+        an->end = "end";
+        return true;
+    }
+    if (hearth_decoder_push(an->decoder, id, &piece, &n, why) != HEARTH_OK) return false;
+    if (!show(an, piece, n)) return false;
+    if (an->end) return true;
+    if (hearth_session_position(c->session) == hearth_session_n_ctx(c->session)) an->end = "context full";
+    else if (hearth_session_eval(c->session, &id, 1, why) != HEARTH_OK || !keep_evaluated(c, &id, 1))
+        return false;
+    return true;
+}
+
+static bool generate(chat *c, answer *an, hearth_error *why)
+{
+    const uint64_t limit = args_uint(c->a, "predict", UINT64_MAX);
+    while (!an->end) {
+        if (interrupted()) an->end = "stopped";
+        else if (an->n_token >= limit) an->end = "length";
+        else if (!next_token(c, an, why)) return false;
+    }
+    const char *tail;
+    size_t n;
+    const char *end = an->end;
+    hearth_decoder_flush(an->decoder, &tail, &n);
+    if (!show(an, tail, n)) return false;
+    if (!wrap_end(&an->wrap)) an->end = "output closed";
+    else an->end = end;
+    return true;
+}
+
+static void say_end(const chat *c, const answer *an)
+{
+    unsigned n_ctx = hearth_session_n_ctx(c->session);
+    if (strcmp(an->end, "context full") == 0)
+        fprintf(stderr, "hearth: the context of %u tokens is full; /reset begins anew, -c takes more\n",
+                n_ctx);
+    else if (strcmp(an->end, "stopped") == 0 && c->typed) fprintf(stderr, "hearth: stopped\n");
+    if (args_has(c->a, "stats"))
+        fprintf(stderr, "hearth: %zu tokens were there, %zu read, %llu written; ended: %s\n", c->n_reused,
+                c->n_read, (unsigned long long)an->n_token, an->end);
+}
+
+/* Evaluates the conversation and lets the model answer; false after a message, with the
+ * conversation as it was before. */
+static bool answer_ids(chat *c, const int32_t *ids, size_t n)
+{
+    hearth_error why = {0};
+    answer an = {0};
+    bool ok = hearth_decoder_open(c->model, true, false, &an.decoder, &why) == HEARTH_OK &&
+              keep_common(c, ids, n, &why);
+    c->n_read = n - c->n_reused;
+    ok = ok && evaluate(c, ids + c->n_reused, n - c->n_reused, &why);
+    wrap_init(&an.wrap);
+    ok = ok && generate(c, &an, &why);
+    if (why.message[0]) report(&why);
+    if (ok && (an.n_token > 0 || c->typed)) putchar('\n');
+    if (fflush(stdout) != 0) ok = false;
+    if (ok) say_end(c, &an);
+    bool lost = ok && strcmp(an.end, "output closed") == 0;
+    ok = ok && !lost && an.n_token > 0 &&
+         transcript_add(&c->talk, "assistant", an.text.bytes ? an.text.bytes : "", an.text.n);
+    hearth_decoder_close(an.decoder);
+    free(an.text.bytes);
+    c->ends = c->ends || lost;
+    return ok;
+}
+
+bool chat_tokenize(chat *c, bool add_generation_prompt, int32_t **ids, size_t *n)
+{
+    hearth_error why;
+    hearth_chat_options o = {.add_generation_prompt = add_generation_prompt, .local_time = &c->local_time};
+    if (hearth_chat_tokenize(c->format, c->talk.message, c->talk.n, &o, ids, n, &why) == HEARTH_OK)
+        return true;
+    report(&why);
+    return false;
+}
+
+static bool fits(const chat *c, size_t n)
+{
+    unsigned n_ctx = hearth_session_n_ctx(c->session);
+    if (n < n_ctx) return true;
+    report_text("the conversation has %zu tokens, and %u fit; /reset begins anew, -c takes more", n, n_ctx);
+    return false;
+}
+
+/* The message is taken back when it cannot be answered, so that the next can. */
+static void take_turn(chat *c, const chat_text *message)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    if (!transcript_add(&c->talk, "user", message->bytes, message->n)) return;
+    forget_interrupt();
+    bool ok = chat_tokenize(c, true, &ids, &n) && fits(c, n) && answer_ids(c, ids, n);
+    hearth_free(ids);
+    if (!ok) transcript_drop(&c->talk, c->talk.n - 1);
+    c->failed = c->failed || !ok;
+    forget_interrupt();
+}
+
+/* ---- the conversation -------------------------------------------------------------------------------- */
+
+/* Ctrl-C at the prompt; the second within a second ends. */
+static bool ends_by_interrupt(chat *c)
+{
+    uint64_t now = hth_clock_ns(), second = 1000000000u;
+    bool again = c->interrupt_ns != 0 && now - c->interrupt_ns < second;
+    c->interrupt_ns = now;
+    return asked_to_end() || again || !c->typed;
+}
+
+static int converse(chat *c)
+{
+    chat_text message = {0};
+    int status = 0;
+    while (!c->ends && status == 0) {
+        forget_interrupt();
+        lines_status st = read_message(c, &message);
+        if (asked_to_end()) status = 128 + asked_to_end();
+        else if (st == LINES_FAILED) status = EXIT_OTHER;
+        else if (st == LINES_END) break;
+        else if (st == LINES_INTERRUPTED) status = ends_by_interrupt(c) ? 130 : 0;
+        else if (message.n > 0 && message.bytes[0] == '/' && message.bytes[1] != '/')
+            chat_command(c, message.bytes);
+        else if (message.n > 0) {
+            if (message.bytes[0] == '/')
+                memmove(message.bytes, message.bytes + 1, message.n--); /* and its NUL */
+            take_turn(c, &message);
+        }
+    }
+    free(message.bytes);
+    return status ? status : c->failed && !c->typed ? EXIT_OTHER : 0;
+}
+
+/* ---- the beginning --------------------------------------------------------------------------------------- */
+
+static bool open_format(chat *c, hearth_error *err)
+{
+    const char *given = args_text(c->a, "template", NULL);
+    hearth_status st = hearth_chat_open(c->model, given, &c->format, err);
+    FILE *f = st != HEARTH_OK && given ? fopen(given, "rb") : NULL;
+    if (!f) return st == HEARTH_OK;
+    fclose(f);
+    size_t n;
+    char *source = read_whole(given, &n);
+    if (!source) {
+        err->message[0] = '\0';
+        return false;
+    }
+    st = hearth_chat_open_template(c->model, source, n, &c->format, err);
+    free(source);
+    return st == HEARTH_OK;
+}
+
+/* A model that was not made for chat is not made to. */
+static int refuse_format(const chat *c, const hearth_error *err)
+{
+    if (!err->message[0]) return EXIT_OTHER;
+    if (args_has(c->a, "template")) return report(err);
+    return report_text("%s; `hearth run` continues a text with any model, --template NAME insists on a chat", err->message);
+}
+
+static int64_t local_seconds(void)
+{
+    time_t now = time(NULL);
+    struct tm here;
+    if (!localtime_r(&now, &here)) return (int64_t)now;
+    return (int64_t)now + here.tm_gmtoff;
+}
+
+bool chat_open_sampler(chat *c)
+{
+    int status;
+    hearth_sampler_close(c->sampler);
+    c->sampler = NULL;
+    return open_sampler(c->a, c->model, &c->sampler, &status);
+}
+
+static void greet(const chat *c)
+{
+    print_start_line(c->a, c->model, c->session);
+    if (c->typed)
+        fprintf(stderr, "hearth: chat by: %s; /help tells the commands, Ctrl-D ends\n",
+                hearth_chat_name(c->format));
+}
+
+static int run(const args *a)
+{
+    chat c = {.a = a, .local_time = local_seconds()};
+    hearth_model *model = NULL;
+    hearth_error err = {0};
+    const char *system = args_text(a, "system", NULL);
+    int status = EXIT_OTHER;
+    catch_interrupt();
+    if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;
+    c.model = model;
+    if (!open_format(&c, &err)) {
+        status = refuse_format(&c, &err);
+        goto done;
+    }
+    if (!open_session(a, model, 0, &c.session)) goto done;
+    if (!open_sampler(a, model, &c.sampler, &status)) goto done;
+    status = EXIT_OTHER;
+    if (system && !transcript_add(&c.talk, "system", system, strlen(system))) goto done;
+    if (!(c.lines = lines_open("history"))) goto done;
+    c.typed = lines_are_typed(c.lines);
+    greet(&c);
+    catch_interrupt_often();
+    status = converse(&c);
+done:
+    lines_close(c.lines);
+    transcript_free(&c.talk);
+    hearth_sampler_close(c.sampler);
+    hearth_session_close(c.session);
+    hearth_chat_close(c.format);
+    hearth_model_close(model);
+    free(c.held);
+    return status;
+}
+
+const verb verb_chat = {
+    .name = "chat",
+    .operands = "[MODEL]",
+    .n_operand_min = 0,
+    .n_operand_max = 1,
+    .summary = "talk with a model",
+    .details = "Messages are written around as the template in the file says; --template gives\n"
+               "another. A backslash at the end of a line continues it; /help tells the commands.\n"
+               "Ctrl-C stops an answer, twice at the prompt ends, as Ctrl-D does. From a pipe each\n"
+               "line is a message. The small story model inside the program is not made for chat.\n",
+    .example = "hearth chat model.gguf --system \"Answer briefly.\"",
+    .groups = {options, sampling_options, model_options},
+    .run = run,
+};

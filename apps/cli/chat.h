@@ -1,0 +1,41 @@
+/* What the files of the verb chat share: one conversation under way. */
+#ifndef HEARTH_APPS_CLI_CHAT_H
+#define HEARTH_APPS_CLI_CHAT_H
+
+#include "common/lines.h"
+#include "common/model_args.h"
+#include "common/transcript.h"
+#include "common/wrap.h"
+
+/* Bytes that grow; terminated. */
+typedef struct chat_text {
+    char *bytes;
+    size_t n, room;
+} chat_text;
+
+typedef struct chat {
+    const args *a;
+    const hearth_model *model;
+    hearth_session *session;
+    hearth_sampler *sampler;
+    hearth_chat *format;
+    lines *lines;
+    transcript talk;
+    int32_t *held; /* the ids that the session has evaluated */
+    size_t n_held, held_room;
+    size_t n_reused, n_read; /* ids of the last turn: found in the session, evaluated */
+    int64_t local_time;      /* of the beginning: a date that changes would change every turn */
+    uint64_t interrupt_ns;   /* when Ctrl-C came to the prompt */
+    bool typed;              /* by a person at a terminal */
+    bool ends, failed;
+} chat;
+
+/* A line that begins with a slash. Says what it did on stderr. */
+void chat_command(chat *c, char *line);
+
+/* A fresh sampler: the same seed tells the same again. False after a message. */
+bool chat_open_sampler(chat *c);
+/* The ids of the conversation, freed with hearth_free; false after a message. */
+bool chat_tokenize(chat *c, bool add_generation_prompt, int32_t **ids, size_t *n);
+
+#endif

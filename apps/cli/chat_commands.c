@@ -1,0 +1,106 @@
+/* The commands of chat: lines that begin with a slash. Called by chat.c. */
+#define _GNU_SOURCE
+#include "cli/chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct command {
+    const char *name, *operand, *help;
+    void (*run)(chat *c, const char *operand);
+} command;
+
+static void note(const char *text) { fprintf(stderr, "hearth: %s\n", text); }
+
+static bool has_system(const chat *c)
+{
+    return c->talk.n > 0 && strcmp(c->talk.message[0].role, "system") == 0;
+}
+
+/* The system text stays. */
+static void reset(chat *c, const char *operand)
+{
+    (void)operand;
+    while (c->talk.n > has_system(c)) transcript_drop(&c->talk, c->talk.n - 1);
+    if (!chat_open_sampler(c)) c->ends = true;
+    note("the conversation begins anew");
+}
+
+static void set_system(chat *c, const char *text)
+{
+    if (has_system(c)) transcript_drop(&c->talk, 0);
+    if (!*text) note("no system text any more");
+    else if (transcript_add_first(&c->talk, "system", text, strlen(text))) note("the system text is set");
+}
+
+/* ~/ is the home folder. */
+static bool full_path(const char *path, char out[4096])
+{
+    const char *home = path[0] == '~' && path[1] == '/' ? getenv("HOME") : NULL;
+    if (!*path) return report_text("the name of a file is wanted") == 0;
+    int n = home ? snprintf(out, 4096, "%s%s", home, path + 1) : snprintf(out, 4096, "%s", path);
+    return n < 4096 || report_text("the name is too long") == 0;
+}
+
+static void save(chat *c, const char *operand)
+{
+    char path[4096];
+    if (!full_path(operand, path) || !transcript_save(&c->talk, path)) c->failed = true;
+    else fprintf(stderr, "hearth: %zu messages are in %s\n", c->talk.n, path);
+}
+
+static void load(chat *c, const char *operand)
+{
+    char path[4096];
+    if (!full_path(operand, path) || !transcript_load(&c->talk, path)) c->failed = true;
+    else fprintf(stderr, "hearth: the conversation has %zu messages\n", c->talk.n);
+}
+
+static void leave(chat *c, const char *operand)
+{
+    (void)operand;
+    c->ends = true;
+}
+
+static void help(chat *c, const char *operand);
+
+static const command commands[] = {
+    {"help", "", "this list", help},
+    {"reset", "", "forget the conversation, but not the system text", reset},
+    {"system", "TEXT", "set the system text; without TEXT: none", set_system},
+    {"save", "FILE", "write the conversation: JSON lines", save},
+    {"load", "FILE", "go on with a conversation that was saved", load},
+    {"multi", "", "a message of several lines, up to a line with only .", NULL},
+    {"exit", "", "end; Ctrl-D does too", leave},
+    {"quit", "", "the same", leave},
+};
+
+enum { N_COMMAND = sizeof commands / sizeof *commands };
+
+static void help(chat *c, const char *operand)
+{
+    (void)c;
+    (void)operand;
+    for (size_t i = 0; i < N_COMMAND; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "/%s %s", commands[i].name, commands[i].operand);
+        fprintf(stderr, "  %-14s %s\n", name, commands[i].help);
+    }
+    fprintf(stderr, "  A backslash at the end of a line continues it. // begins a message with a slash.\n"
+                    "  Ctrl-C stops an answer; at the prompt it clears the line, twice it ends.\n");
+}
+
+void chat_command(chat *c, char *line)
+{
+    size_t n = strcspn(line + 1, " \t");
+    const char *operand = line + 1 + n + strspn(line + 1 + n, " \t");
+    for (size_t i = 0; i < N_COMMAND; i++) {
+        if (!commands[i].run || strlen(commands[i].name) != n || memcmp(commands[i].name, line + 1, n) != 0)
+            continue;
+        if (*operand && !*commands[i].operand) break;
+        commands[i].run(c, operand);
+        return;
+    }
+    report_text("'%.60s' is no command; /help lists them, and // begins a message with a slash", line);
+    c->failed = true;
+}

@@ -1,0 +1,278 @@
+/* Lines by libedit or by getline. libedit sets the terminal, edits and remembers; the
+ * characters come through next_character, because it alone hears Ctrl-C (a flag, set by
+ * output.c) and sees what is pasted: bytes that lie ready behind a newline. */
+#define _GNU_SOURCE
+#include "common/lines.h"
+
+#include "common/output.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#ifdef HEARTH_LIBEDIT
+#include <histedit.h>
+#endif
+
+enum { PASTE_MS = 10, WAIT_MS = 200 };
+
+struct lines {
+    bool typed;
+    char *line; /* of getline */
+    size_t room;
+#ifdef HEARTH_LIBEDIT
+    EditLine *el;
+    History *history;
+    HistEvent event;
+    char path[1024]; /* of the history file; "": none */
+    char prompt[32];
+    bool more;
+#endif
+};
+
+bool lines_are_typed(const lines *l) { return l->typed; }
+
+static bool lies_ready(int wait_ms)
+{
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    return poll(&p, 1, wait_ms) == 1 && p.revents & POLLIN;
+}
+
+#ifdef HEARTH_LIBEDIT
+
+/* ---- the terminal ------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t resized, resumed;
+
+static void on_resize(int signal_number)
+{
+    if (signal_number == SIGWINCH) resized = 1;
+    else resumed = 1;
+}
+
+static void hear_terminal(void)
+{
+    struct sigaction action = {.sa_handler = on_resize};
+    sigaction(SIGWINCH, &action, NULL);
+    sigaction(SIGCONT, &action, NULL);
+}
+
+static void follow_terminal(EditLine *el)
+{
+    if (resumed) el_set(el, EL_PREP_TERM, 1);
+    if (resized) el_resize(el);
+    if (resized || resumed) el_set(el, EL_REFRESH);
+    resized = resumed = 0;
+}
+
+static int read_byte(unsigned char *c)
+{
+    for (;;) {
+        ssize_t got = read(STDIN_FILENO, c, 1);
+        if (got >= 0) return (int)got;
+        if (errno != EINTR || interrupted()) return -1;
+    }
+}
+
+/* One character, or U+FFFD for bytes that are none; 0 at the end, -1 after Ctrl-C. */
+static int next_character(EditLine *el, wchar_t *out)
+{
+    lines *l;
+    unsigned char c;
+    mbstate_t state = {0};
+    el_get(el, EL_CLIENTDATA, &l);
+    while (!lies_ready(WAIT_MS)) {
+        if (interrupted()) return -1;
+        if (resized || resumed) follow_terminal(el);
+    }
+    for (size_t n = 0; n < 4; n++) {
+        int got = read_byte(&c);
+        if (got <= 0) return got;
+        size_t done = mbrtowc(out, (const char *)&c, 1, &state);
+        if (done == (size_t)-2) continue;
+        if (done == (size_t)-1) *out = 0xFFFD;
+        break;
+    }
+    if (*out == L'\r' || *out == L'\n') l->more = lies_ready(PASTE_MS);
+    return 1;
+}
+
+static char *show_prompt(EditLine *el)
+{
+    lines *l;
+    el_get(el, EL_CLIENTDATA, &l);
+    return l->prompt;
+}
+
+/* ---- the history file --------------------------------------------------------------------------- */
+
+/* Makes the folder; "" where there is none to be had. */
+static void find_history(const char *name, char out[1024])
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    char folder[900];
+    int n = 0;
+    out[0] = '\0';
+    if (state && state[0] == '/') n = snprintf(folder, sizeof folder, "%s/hearth", state);
+    else if (home && home[0] == '/') n = snprintf(folder, sizeof folder, "%s/.local/state/hearth", home);
+    if (n <= 0 || (size_t)n >= sizeof folder) return;
+    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(folder, 0700);
+        *slash = '/';
+    }
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST) return;
+    snprintf(out, 1024, "%s/%s", folder, name);
+}
+
+/* libedit makes the file readable for its owner alone; the name is taken at the end. */
+static void save_history(lines *l)
+{
+    char part[1100];
+    if (!l->path[0]) return;
+    snprintf(part, sizeof part, "%s.part", l->path);
+    mode_t mask = umask(077);
+    bool ok = history(l->history, &l->event, H_SAVE, part) >= 0 && rename(part, l->path) == 0;
+    umask(mask);
+    if (!ok) remove(part);
+}
+
+static bool open_editor(lines *l, const char *name)
+{
+    l->history = history_init();
+    l->el = el_init("hearth", stdin, stdout, stderr);
+    if (!l->el || !l->history) return false;
+    history(l->history, &l->event, H_SETSIZE, 1000);
+    history(l->history, &l->event, H_SETUNIQUE, 1);
+    find_history(name, l->path);
+    if (l->path[0]) history(l->history, &l->event, H_LOAD, l->path);
+    el_set(l->el, EL_CLIENTDATA, l);
+    el_set(l->el, EL_EDITOR, "emacs");
+    el_set(l->el, EL_SIGNAL, 0);
+    el_set(l->el, EL_PROMPT, show_prompt);
+    el_set(l->el, EL_HIST, history, l->history);
+    el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_wset(l->el, EL_GETCFN, next_character);
+    hear_terminal();
+    return true;
+}
+
+static lines_status edit_line(lines *l, const char *prompt, char **line, size_t *n, bool *more)
+{
+    int count = 0;
+    snprintf(l->prompt, sizeof l->prompt, "%s", prompt);
+    l->more = false;
+    if (resized) el_resize(l->el);
+    resized = resumed = 0;
+    const char *got = el_gets(l->el, &count);
+    if (interrupted() || !got || count <= 0) {
+        fputc('\n', stdout);
+        fflush(stdout);
+        return interrupted() ? LINES_INTERRUPTED : LINES_END;
+    }
+    free(l->line);
+    l->line = strndup(got, (size_t)count);
+    if (!l->line) {
+        report_text("out of memory for a line");
+        return LINES_FAILED;
+    }
+    *n = strcspn(l->line, "\n");
+    l->line[*n] = '\0';
+    if (*n > 0) {
+        history(l->history, &l->event, H_ENTER, l->line);
+        save_history(l);
+    }
+    *line = l->line;
+    *more = l->more;
+    return LINES_OK;
+}
+
+#endif
+
+/* ---- plain lines -------------------------------------------------------------------------------------- */
+
+static lines_status plain_line(lines *l, const char *prompt, char **line, size_t *n, bool *more)
+{
+    if (l->typed) {
+        fputs(prompt, stdout);
+        fflush(stdout);
+    }
+    errno = 0;
+    ssize_t got = getline(&l->line, &l->room, stdin);
+    if (interrupted()) {
+        clearerr(stdin);
+        if (l->typed) fputc('\n', stdout);
+        return LINES_INTERRUPTED;
+    }
+    if (got < 0 && ferror(stdin)) {
+        report_text("stdin: %s", strerror(errno));
+        return LINES_FAILED;
+    }
+    if (got < 0) {
+        if (l->typed) fputc('\n', stdout);
+        return LINES_END;
+    }
+    *n = (size_t)got;
+    if (*n > 0 && l->line[*n - 1] == '\n') l->line[--*n] = '\0';
+    *line = l->line;
+    *more = l->typed && lies_ready(PASTE_MS);
+    return LINES_OK;
+}
+
+/* ---- either ---------------------------------------------------------------------------------------------- */
+
+/* Characters are UTF-8 whatever the locale says; numbers stay as C has them. */
+static void set_locale(void)
+{
+    wchar_t c;
+    mbstate_t state = {0};
+    setlocale(LC_CTYPE, "");
+    if (mbrtowc(&c, "\xC3\xA9", 2, &state) != 2 || c != 0xE9) setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+lines *lines_open(const char *history_name)
+{
+    lines *l = calloc(1, sizeof *l);
+    if (!l) {
+        report_text("out of memory for the editor");
+        return NULL;
+    }
+    l->typed = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
+    set_locale();
+#ifdef HEARTH_LIBEDIT
+    if (l->typed && !open_editor(l, history_name)) {
+        report_text("out of memory for the editor");
+        lines_close(l);
+        return NULL;
+    }
+#else
+    (void)history_name;
+#endif
+    return l;
+}
+
+void lines_close(lines *l)
+{
+    if (!l) return;
+#ifdef HEARTH_LIBEDIT
+    if (l->el) el_end(l->el);
+    if (l->history) history_end(l->history);
+#endif
+    free(l->line);
+    free(l);
+}
+
+lines_status lines_read(lines *l, const char *prompt, char **line, size_t *n, bool *more)
+{
+    *more = false;
+#ifdef HEARTH_LIBEDIT
+    if (l->el) return edit_line(l, prompt, line, n, more);
+#endif
+    return plain_line(l, prompt, line, n, more);
+}

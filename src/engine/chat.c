@@ -1,0 +1,218 @@
+/* Chat as hearth.h promises it: which template or format a model has, and messages to
+ * text or ids. A conversation is rendered as a whole each time; who keeps a session
+ * looks how far its tokens and the new ids agree. */
+#include "base/alloc.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "text/chat_formats.h"
+#include "text/template.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct hearth_chat {
+    const hearth_model *model;
+    hth_template *template;        /* or NULL, and */
+    const hth_chat_format *format; /* the one that renders */
+    const char *name;
+};
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+static hearth_status new_chat(const hearth_model *model, const char *name, hearth_chat **out,
+                              hearth_error *err)
+{
+    *out = hth_alloc(1, sizeof **out);
+    if (!*out) return hth_fail_memory(err, sizeof **out, "a chat");
+    (*out)->model = model;
+    (*out)->name = name;
+    return HEARTH_OK;
+}
+
+void hearth_chat_close(hearth_chat *chat)
+{
+    if (!chat) return;
+    hth_template_close(chat->template);
+    hth_free(chat);
+}
+
+const char *hearth_chat_name(const hearth_chat *chat) { return chat->name; }
+
+const char *hearth_chat_format(size_t i)
+{
+    const hth_chat_format *f = hth_chat_format_at(i);
+    return f ? hth_chat_format_name(f) : NULL;
+}
+
+/* "chatml, deepseek, ..." */
+static const char *format_names(char out[400])
+{
+    size_t n = 0;
+    for (size_t i = 0; hearth_chat_format(i) && n < 380; i++)
+        n += (size_t)snprintf(out + n, 400 - n, "%s%s", i ? ", " : "", hearth_chat_format(i));
+    return out;
+}
+
+static hearth_status open_format(const hearth_model *model, const hth_chat_format *f, hearth_chat **out,
+                                 hearth_error *err)
+{
+    hearth_status st = new_chat(model, hth_chat_format_name(f), out, err);
+    if (st == HEARTH_OK) (*out)->format = f;
+    return st;
+}
+
+static hearth_status open_source(const hearth_model *model, hth_text source, const char *name,
+                                 hearth_chat **out, hearth_error *err)
+{
+    hearth_chat *chat;
+    *out = NULL;
+    hearth_status st = new_chat(model, name, &chat, err);
+    if (st == HEARTH_OK) st = hth_template_open(source.bytes, source.n, &chat->template, err);
+    if (st == HEARTH_OK) *out = chat;
+    else hearth_chat_close(chat);
+    return st;
+}
+
+/* The file's template did not open, for the reason in why. */
+static hearth_status open_instead(const hearth_model *model, hth_text source, const hearth_error *why,
+                                  hearth_chat **out, hearth_error *err)
+{
+    char names[400];
+    const hth_chat_format *f = hth_chat_format_detect(source);
+    const char *path = hth_gguf_path(model->file);
+    if (!f)
+        return hth_fail(err, why->status, "%s: tokenizer.chat_template: %.150s; formats by name: %s", path,
+                        why->message, format_names(names));
+    hth_log(HEARTH_LOG_WARN, "%s: tokenizer.chat_template: %s; the format '%s' takes its place", path,
+            why->message, hth_chat_format_name(f));
+    return open_format(model, f, out, err);
+}
+
+static hearth_status open_own(const hearth_model *model, hearth_chat **out, hearth_error *err)
+{
+    char names[400];
+    hearth_error why = {0};
+    const hth_gguf_value *v = hth_gguf_find(model->file, "tokenizer.chat_template");
+    if (!v)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: tokenizer.chat_template is missing: this model was not made for chat, or the "
+                        "file does not say "
+                        "how; formats by name: %s",
+                        hth_gguf_path(model->file), format_names(names));
+    if (v->type != HTH_GGUF_TEXT)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: tokenizer.chat_template at %llu: a text is expected; formats by name: %s",
+                        hth_gguf_path(model->file), (unsigned long long)v->offset, format_names(names));
+    const hth_chat_format *f = hth_chat_format_find(v->as.text);
+    if (f) return open_format(model, f, out, err);
+    hearth_status st = open_source(model, v->as.text, "template of the file", out, &why);
+    if (st == HEARTH_OK) return st;
+    if (st != HEARTH_ERROR_MEMORY) return open_instead(model, v->as.text, &why, out, err);
+    if (err) *err = why;
+    return st;
+}
+
+hearth_status hearth_chat_open(const hearth_model *model, const char *format, hearth_chat **out,
+                               hearth_error *err)
+{
+    char names[400], shown[100];
+    *out = NULL;
+    if (!format) return open_own(model, out, err);
+    const hth_chat_format *f = hth_chat_format_find((hth_text){format, strlen(format)});
+    if (f) return open_format(model, f, out, err);
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "chat format '%s' is not known; there are %s",
+                    hth_escape(shown, sizeof shown, format, strlen(format)), format_names(names));
+}
+
+hearth_status hearth_chat_open_template(const hearth_model *model, const char *source, size_t n,
+                                        hearth_chat **out, hearth_error *err)
+{
+    return open_source(model, (hth_text){source, n}, "template", out, err);
+}
+
+/* ---- rendering ------------------------------------------------------------------------------------ */
+
+static hth_text token_text(const hearth_model *m, int32_t id)
+{
+    return id < 0 ? (hth_text){"", 0} : hth_tokenizer_entry(m->tokenizer, id);
+}
+
+static hearth_status render(const hearth_chat *chat, const hearth_message *messages, size_t n_message,
+                            const hearth_chat_options *options, hth_rendered *out, hearth_error *err)
+{
+    const hearth_chat_options o = options ? *options : (hearth_chat_options){0};
+    *out = (hth_rendered){0};
+    hearth_status st = hth_engine_need_tokenizer(chat->model, err);
+    if (st != HEARTH_OK) return st;
+    hth_message *list = hth_alloc(n_message + 1, sizeof *list);
+    if (!list) return hth_fail_memory(err, (n_message + 1) * sizeof *list, "messages");
+    for (size_t i = 0; i < n_message; i++)
+        list[i] =
+            (hth_message){{messages[i].role, strlen(messages[i].role)}, {messages[i].content, messages[i].n}};
+    hth_template_input in = {.messages = list,
+                             .n_message = n_message,
+                             .add_generation_prompt = o.add_generation_prompt,
+                             .bos = token_text(chat->model, hth_tokenizer_bos(chat->model->tokenizer)),
+                             .eos = token_text(chat->model, hth_tokenizer_eos(chat->model->tokenizer)),
+                             .seconds = o.local_time};
+    if (o.variables) in.variables = (hth_text){o.variables, strlen(o.variables)};
+    st = chat->template ? hth_template_render(chat->template, &in, out, err)
+                        : hth_chat_format_render(chat->format, &in, out, err);
+    hth_free(list);
+    return st;
+}
+
+hearth_status hearth_chat_render(const hearth_chat *chat, const hearth_message *messages, size_t n_message,
+                                 const hearth_chat_options *options, char **text, size_t *n,
+                                 hearth_error *err)
+{
+    hth_rendered r;
+    *text = NULL;
+    *n = 0;
+    hearth_status st = render(chat, messages, n_message, options, &r, err);
+    if (st != HEARTH_OK) return st;
+    *text = r.text;
+    *n = r.n;
+    r.text = NULL;
+    hth_rendered_free(&r);
+    return HEARTH_OK;
+}
+
+/* The begin-of-text token, where the vocabulary wants it and the template did not write
+ * it. The end-of-text token that some vocabularies want has no place before an answer. */
+static hearth_status put_bos(const hth_tokenizer *tok, hth_ids *ids, hearth_error *err)
+{
+    hth_ids bare = {0};
+    hearth_status st = hth_tokenize(tok, "", 0, HEARTH_ADD_SPECIAL, &bare, NULL, err);
+    int32_t bos = hth_tokenizer_bos(tok);
+    bool wanted = st == HEARTH_OK && bos >= 0 && bare.n > 0 && bare.id[0] == bos;
+    hth_ids_free(&bare);
+    if (!wanted || (ids->n > 0 && ids->id[0] == bos)) return st;
+    if ((st = hth_ids_push(ids, bos, err)) != HEARTH_OK) return st;
+    memmove(ids->id + 1, ids->id, (ids->n - 1) * sizeof *ids->id);
+    ids->id[0] = bos;
+    return HEARTH_OK;
+}
+
+hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hearth_message *messages, size_t n_message,
+                                   const hearth_chat_options *options, int32_t **ids, size_t *n_ids,
+                                   hearth_error *err)
+{
+    hth_rendered r;
+    hth_ids list = {0};
+    *ids = NULL;
+    *n_ids = 0;
+    hearth_status st = render(chat, messages, n_message, options, &r, err);
+    if (st != HEARTH_OK) return st;
+    const hth_tokenizer *tok = chat->model->tokenizer;
+    st = hth_tokenize_parts(tok, r.parts, r.n_part, 0, &list, NULL, err);
+    if (st == HEARTH_OK) st = put_bos(tok, &list, err);
+    hth_rendered_free(&r);
+    if (st != HEARTH_OK) {
+        hth_ids_free(&list);
+        return st;
+    }
+    *ids = list.id;
+    *n_ids = list.n;
+    return HEARTH_OK;
+}
