@@ -23,7 +23,7 @@ static void check_type(const char *type)
         double bound = engine_rms_error(peer, g.truth, g.n_truth);
         printf("     %-6s %.4e, llama.cpp %.4e, ratio %.3f\n", type, ours, bound, ours / bound);
         if (!(ours <= 1.05 * bound)) test_fail(__FILE__, __LINE__, "%s: too far from the truth", type);
-        if (logits) golden_same_everywhere(&g, HEARTH_KV_F32, logits);
+        if (logits) golden_same_sampled(&g, HEARTH_KV_F32, logits);
         free(logits);
         logits = golden_logits(&g, HEARTH_KV_F16);
         if (logits) golden_same_on_levels(&g, HEARTH_KV_F16, logits);

@@ -52,6 +52,24 @@ void golden_same_everywhere(const golden *g, hearth_kv_type kv, const float *exp
                     expect_bits(g, &(engine_setting){levels[l], threads[t], batches[b], mmap != 0, kv}, expected);
 }
 
+void golden_same_sampled(const golden *g, hearth_kv_type kv, const float *expected)
+{
+    static const struct {
+        uint32_t n_thread, n_batch;
+        bool mmap;
+    } sample[] = {{1, 256, false}, {2, 7, true}, {3, 1, false}, {4, 256, true}, {7, 7, false}};
+    const char *levels[ENGINE_MAX_LEVELS];
+    size_t n_level = engine_levels(levels);
+    if (getenv("HEARTH_LONG")) {
+        golden_same_everywhere(g, kv, expected);
+        return;
+    }
+    for (size_t l = 0; l < n_level; l++)
+        for (size_t i = 0; i < sizeof sample / sizeof *sample; i++)
+            expect_bits(g, &(engine_setting){levels[l], sample[i].n_thread, sample[i].n_batch, sample[i].mmap, kv},
+                        expected);
+}
+
 void golden_same_on_levels(const golden *g, hearth_kv_type kv, const float *expected)
 {
     const char *levels[ENGINE_MAX_LEVELS];

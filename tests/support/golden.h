@@ -24,6 +24,9 @@ float *golden_logits(const golden *g, hearth_kv_type kv);
 
 /* Every level, thread count, batch and reader gives the bits of expected. */
 void golden_same_everywhere(const golden *g, hearth_kv_type kv, const float *expected);
+/* A sample of these: every value of every setting with every level, not every pair of
+ * values; all of them with HEARTH_LONG. */
+void golden_same_sampled(const golden *g, hearth_kv_type kv, const float *expected);
 /* The same over two settings of each level. */
 void golden_same_on_levels(const golden *g, hearth_kv_type kv, const float *expected);
 
