@@ -2,6 +2,7 @@
  * code or interpreted; limits are errors; no text makes cutting slow. */
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/status.h"
 #include "support/json_lines.h"
 #include "support/test.h"
 #include "support/vocab_data.h"
@@ -444,7 +445,9 @@ TEST(long_runs_of_any_unit_are_cut_in_time)
         hth_text_cut_free(&cut);
         hth_text_cutter_close(c);
     }
-    printf("     slowest of %zu bytes: %.0f ms, %s, \"%s\"\n", n, (double)slowest * 1e-6, which, unit);
+    char shown[40];
+    printf("     slowest of %zu bytes: %.0f ms, %s, \"%s\"\n", n, (double)slowest * 1e-6, which,
+           hth_escape(shown, sizeof shown, unit, strlen(unit)));
     CHECK(slowest < UINT64_C(10000000000));
     free(text);
 }
