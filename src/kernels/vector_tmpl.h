@@ -300,17 +300,19 @@ HTH_INLINE bool can_round(float amax, float *d)
     return false;
 }
 
-/* n values (a multiple of 8) to q; the sum of these in eight parts. */
-HTH_INLINE hth_v8i round_values(const float *x, size_t n, hth_v8 inverse, int8_t *q)
+/* 32 values to q; the sums of the first and of the second 16, in eight parts each. All are
+ * loaded before any is stored, as bytes may alias: else compilers store them one by one. */
+HTH_INLINE void round_32(const float *x, hth_v8 inverse, int8_t *q, hth_v8i sums[2])
 {
     const hth_v8 magic = v8_set(0x1.8p23f);
-    hth_v8i total = v8_set_i(0);
-    for (size_t i = 0; i < n; i += 8) {
-        hth_v8i rounded = v8_bits(v8_load(x + i) * inverse + magic) - v8_bits(magic);
-        total += rounded;
-        for (size_t k = 0; k < 8; k++) q[i + k] = (int8_t)rounded[k];
+    hth_v8 v[4];
+    for (int i = 0; i < 4; i++) v[i] = v8_load(x + 8 * i);
+    sums[0] = sums[1] = v8_set_i(0);
+    for (int i = 0; i < 4; i++) {
+        hth_v8i n = v8_bits(v[i] * inverse + magic) - v8_bits(magic);
+        sums[i / 2] += n;
+        for (int k = 0; k < 8; k++) q[8 * i + k] = (int8_t)n[k];
     }
-    return total;
 }
 
 HTH_INLINE int32_t sum_of_parts(hth_v8i parts)
@@ -323,13 +325,15 @@ HTH_INLINE int32_t sum_of_parts(hth_v8i parts)
 static void quant_act(const float *x, size_t n_col, int8_t *q, float *d, int32_t *sum)
 {
     for (size_t b = 0; b < n_col / HTH_ACT_BLOCK; b++, x += HTH_ACT_BLOCK, q += HTH_ACT_BLOCK) {
+        hth_v8i sums[2];
         float amax = largest_magnitude(x, HTH_ACT_BLOCK);
         sum[b] = 0;
         if (!can_round(amax, &d[b])) {
             memset(q, 0, HTH_ACT_BLOCK);
             continue;
         }
-        sum[b] = sum_of_parts(round_values(x, HTH_ACT_BLOCK, v8_set(127.0f * one_rcp(amax)), q));
+        round_32(x, v8_set(127.0f * one_rcp(amax)), q, sums);
+        sum[b] = sum_of_parts(sums[0] + sums[1]);
     }
 }
 
@@ -337,16 +341,18 @@ static void quant_act_256(const float *x, size_t n_col, int8_t *q, float *d, int
 {
     enum { N_PART = HTH_ACT_BLOCK_256 / HTH_ACT_PART };
     for (size_t b = 0; b < n_col / HTH_ACT_BLOCK_256; b++, x += HTH_ACT_BLOCK_256, sum_16 += N_PART) {
+        int8_t *to = q + b * HTH_ACT_BLOCK_256;
         float amax = largest_magnitude(x, HTH_ACT_BLOCK_256);
         if (!can_round(amax, &d[b])) {
-            memset(q + b * HTH_ACT_BLOCK_256, 0, HTH_ACT_BLOCK_256);
+            memset(to, 0, HTH_ACT_BLOCK_256);
             memset(sum_16, 0, N_PART * sizeof *sum_16);
             continue;
         }
         hth_v8 inverse = v8_set(127.0f * one_rcp(amax));
-        for (size_t i = 0; i < N_PART; i++) {
-            int8_t *part = q + b * HTH_ACT_BLOCK_256 + i * HTH_ACT_PART;
-            sum_16[i] = (int16_t)sum_of_parts(round_values(x + i * HTH_ACT_PART, HTH_ACT_PART, inverse, part));
+        for (size_t i = 0; i < N_PART; i += 2) {
+            hth_v8i sums[2];
+            round_32(x + i * HTH_ACT_PART, inverse, to + i * HTH_ACT_PART, sums);
+            sum_16[i] = (int16_t)sum_of_parts(sums[0]), sum_16[i + 1] = (int16_t)sum_of_parts(sums[1]);
         }
     }
 }

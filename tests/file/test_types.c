@@ -57,6 +57,16 @@ TEST(list_of_supported_types_is_that_of_the_table)
     }
 }
 
+TEST(inputs_are_rounded_by_as_many_as_a_block_has)
+{
+    CHECK_INT(hth_type_act_block(HTH_TYPE_Q4_0), 32);
+    CHECK_INT(hth_type_act_block(HTH_TYPE_MXFP4), 32);
+    CHECK_INT(hth_type_act_block(HTH_TYPE_Q6_K), 256);
+    CHECK_INT(hth_type_act_block(HTH_TYPE_IQ4_XS), 256);
+    CHECK_INT(hth_type_act_block(HTH_TYPE_F16), 0);
+    CHECK_INT(hth_type_act_block((hth_type)4), 0);
+}
+
 TEST(row_sizes_are_whole_blocks_or_nothing)
 {
     CHECK_INT(hth_type_row_size(HTH_TYPE_Q4_0, 64), 36);
