@@ -168,8 +168,7 @@ static lines_status edit_line(lines *l, const char *prompt, char **line, size_t 
     int count = 0;
     snprintf(l->prompt, sizeof l->prompt, "%s", prompt);
     l->more = false;
-    if (resized) el_resize(l->el);
-    resized = resumed = 0;
+    resized = resumed = 0; /* el_gets looks at the size itself */
     const char *got = el_gets(l->el, &count);
     if (interrupted() || !got || count <= 0) {
         fputc('\n', stdout);
