@@ -33,11 +33,16 @@ run() {
         --output-junit "$PWD/$folder/ctest.xml" "$@"
 }
 
-# fuzz TARGET: new inputs for a minute; a crash is a failed case.
+# fuzz TARGET: new inputs for a minute, from tests/fuzz/NAMEs where that folder exists; a
+# crash is a failed case.
 fuzz() {
     name=$(basename "$1")
+    seeds=tests/fuzz/${name#fuzz_}s
+    corpus=build/fuzz/corpus-$name
     note "fuzzing $name"
-    if "$1" -max_total_time=60 -rss_limit_mb=4096 -print_final_stats=1 -artifact_prefix=build/fuzz/ >"build/fuzz/$name.log" 2>&1; then
+    mkdir -p "$corpus"
+    test -d "$seeds" || seeds=
+    if "$1" "$corpus" ${seeds:+"$seeds"} -max_total_time=60 -rss_limit_mb=4096 -print_final_stats=1 -artifact_prefix=build/fuzz/ >"build/fuzz/$name.log" 2>&1; then
         verdict=ok
     else
         verdict=FAIL
