@@ -67,7 +67,9 @@ static void follow_terminal(EditLine *el)
 {
     if (resumed) el_set(el, EL_PREP_TERM, 1);
     if (resized) el_resize(el);
-    if (resized || resumed) el_set(el, EL_REFRESH);
+    fputc('\r', stdout); /* the line is drawn again where it began */
+    fflush(stdout);
+    el_set(el, EL_REFRESH);
     resized = resumed = 0;
 }
 
