@@ -168,6 +168,12 @@ def templates_are_chosen_by_name_and_by_file():
     check(counts(err)[0][1] < 5 and out, err)
     _, err = pipe("Once\n", "--template", "chatml", "-n", "3", "--stats")
     check(counts(err)[0][1] > 15, "chatml writes more", err)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("{% if wordy is defined and wordy %}{{ 'word ' * 20 }}{% endif %}{{ messages[0].content }}")
+    _, err = pipe("Once\n", "--template", path, "-n", "1", "--stats", "--template-vars", '{"wordy": true}')
+    check(counts(err)[0][1] > 20, err)
+    _, err = pipe("Once\n", "--template", path, "--template-vars", "{wordy}", status=1)
+    check("chat template: JSON: a key is wanted" in err, err)
     _, err = pipe("", "--template", "nosuch", status=1)
     check("'nosuch' is not known; there are chatml, " in err, err)
     with open(path, "w", encoding="utf-8") as f:
