@@ -15,6 +15,8 @@ static const option_spec options[] = {
     {"system", 's', OPTION_TEXT, "TEXT", "what the model is told before the conversation", 0, 0, NULL, false},
     {"template", 0, OPTION_FILE, "NAME|FILE", "a format by name, or a file with a Jinja template", 0, 0, NULL,
      false},
+    {"template-vars", 0, OPTION_TEXT, "JSON", "what else it sees: {\"enable_thinking\": false}", 0, 0, NULL,
+     false},
     {"predict", 'n', OPTION_UINT, "N", "at most N tokens for an answer", 1, 16777216, NULL, false},
     {"stats", 0, OPTION_FLAG, NULL, "say after each answer what was evaluated", 0, 0, NULL, false},
     {0},
@@ -211,7 +213,9 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
 bool chat_tokenize(chat *c, bool add_generation_prompt, int32_t **ids, size_t *n)
 {
     hearth_error why;
-    hearth_chat_options o = {.add_generation_prompt = add_generation_prompt, .local_time = &c->local_time};
+    hearth_chat_options o = {.add_generation_prompt = add_generation_prompt,
+                             .local_time = &c->local_time,
+                             .variables = args_text(c->a, "template-vars", NULL)};
     if (hearth_chat_tokenize(c->format, c->talk.message, c->talk.n, &o, ids, n, &why) == HEARTH_OK)
         return true;
     report(&why);
@@ -299,7 +303,8 @@ static int refuse_format(const chat *c, const hearth_error *err)
 {
     if (!err->message[0]) return EXIT_OTHER;
     if (args_has(c->a, "template")) return report(err);
-    return report_text("%s; `hearth run` continues a text with any model, --template NAME insists on a chat", err->message);
+    return report_text("%s; `hearth run` continues a text with any model, --template NAME insists on a chat",
+                       err->message);
 }
 
 static int64_t local_seconds(void)
@@ -367,9 +372,9 @@ const verb verb_chat = {
     .n_operand_max = 1,
     .summary = "talk with a model",
     .details = "Messages are written around as the template in the file says; --template gives\n"
-               "another. A backslash at the end of a line continues it; /help tells the commands.\n"
-               "Ctrl-C stops an answer, twice at the prompt ends, as Ctrl-D does. From a pipe each\n"
-               "line is a message. The small story model inside the program is not made for chat.\n",
+               "another. A backslash at the end of a line continues it; /help lists commands.\n"
+               "Ctrl-C stops an answer, twice at the prompt ends, as Ctrl-D does. From a pipe\n"
+               "each line is a message. The story model in the program is not made for chat.\n",
     .example = "hearth chat model.gguf --system \"Answer briefly.\"",
     .groups = {options, sampling_options, model_options},
     .run = run,

@@ -67,7 +67,9 @@ static void follow_terminal(EditLine *el)
 {
     if (resumed) el_set(el, EL_PREP_TERM, 1);
     if (resized) el_resize(el);
-    if (resized || resumed) el_set(el, EL_REFRESH);
+    fputc('\r', stdout); /* the line is drawn again where it began */
+    fflush(stdout);
+    el_set(el, EL_REFRESH);
     resized = resumed = 0;
 }
 
@@ -168,8 +170,7 @@ static lines_status edit_line(lines *l, const char *prompt, char **line, size_t 
     int count = 0;
     snprintf(l->prompt, sizeof l->prompt, "%s", prompt);
     l->more = false;
-    if (resized) el_resize(l->el);
-    resized = resumed = 0;
+    resized = resumed = 0; /* el_gets looks at the size itself */
     const char *got = el_gets(l->el, &count);
     if (interrupted() || !got || count <= 0) {
         fputc('\n', stdout);

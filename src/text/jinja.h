@@ -33,7 +33,8 @@ typedef struct hth_jinja_spans {
 typedef struct hth_jinja_text {
     hth_jinja_spans *spans;
     size_t n_span;
-    size_t n; /* bytes */
+    size_t n;  /* bytes */
+    bool flat; /* known to lie in one piece */
 } hth_jinja_text;
 
 typedef enum hth_jinja_kind {
@@ -293,8 +294,12 @@ bool hth_jinja_map_bytes(hth_jinja *j, hth_jinja_text *text, hth_jinja_map_fn *m
 bool hth_jinja_build_bytes(hth_jinja *j, hth_jinja_build *b, const char *p, size_t n, bool frame);
 bool hth_jinja_build_text(hth_jinja *j, hth_jinja_build *b, const hth_jinja_text *text);
 bool hth_jinja_build_value(hth_jinja *j, hth_jinja_build *b, hth_jinja_value *out);
-/* Which origin byte `at` of a text has; *until: where that origin ends. */
-bool hth_jinja_origin(const hth_jinja_text *text, size_t at, size_t *until);
+/* Walks through a text: the origin of byte `at`, which never goes back, and in c->until
+ * where that origin ends. Zero-initialised is the start. */
+typedef struct hth_jinja_cursor {
+    size_t i_span, until;
+} hth_jinja_cursor;
+bool hth_jinja_origin(const hth_jinja_text *text, hth_jinja_cursor *c, size_t at);
 
 /* Characters: UTF-8 sequences; an ill-formed byte is one. */
 size_t hth_jinja_char_size(const char *p, size_t n);
@@ -358,7 +363,6 @@ typedef struct hth_jinja_lexer {
     bool inside;        /* a tag */
     char closing;       /* of the tag that is open: '}' or '%' */
     bool line_starts;   /* only white space since the line began is taken off before a tag */
-    bool strip_left;    /* the tag before ended with - */
     unsigned n_bracket; /* open ones inside a tag: }} closes a dict first */
 } hth_jinja_lexer;
 

@@ -54,22 +54,20 @@ static hth_jinja_node *parse_name(hth_jinja_parser *p)
 static hth_jinja_node *parse_constant(hth_jinja_parser *p)
 {
     hth_jinja_node *node = hth_jinja_new_node(p, NODE_CONST);
-    bool text = p->now.kind == TOKEN_TEXT;
+    bool text = p->now.kind == TOKEN_TEXT, joined = false;
     if (!node) return NULL;
     node->value = p->now.value;
     if (!hth_jinja_advance(p)) return NULL;
-    while (text && p->now.kind == TOKEN_TEXT) { /* "a" "b" is one text */
+    for (; text && p->now.kind == TOKEN_TEXT; joined = true) { /* "a" "b" is one text */
         if (!hth_jinja_concat(p->j, node->value.as.text, p->now.value.as.text, &node->value) ||
             !hth_jinja_advance(p))
             return NULL;
     }
-    /* Nobody may write to a text of the tree later: see hth_jinja_bytes and append_spans. */
-    if (text) {
-        hth_jinja_text *t = node->value.as.text;
-        const char *bytes = hth_jinja_bytes(p->j, t);
-        if (!bytes || !hth_jinja_text_of(p->j, bytes, t->n, true, &node->value)) return NULL;
-    }
-    return node;
+    if (!joined) return node;
+    /* One span, so that nobody writes to a text of the tree later (hth_jinja_bytes). */
+    const char *bytes = hth_jinja_bytes(p->j, node->value.as.text);
+    size_t n = node->value.as.text->n;
+    return bytes && hth_jinja_text_of(p->j, bytes, n, true, &node->value) ? node : NULL;
 }
 
 /* Items with commas up to the closing sign, which is taken. */

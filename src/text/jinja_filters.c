@@ -147,8 +147,9 @@ static bool filter_escape(hth_jinja *j, const hth_jinja_value *self, const hth_j
     hth_jinja_build b = {0};
     (void)args;
     if (!p) return false;
-    for (size_t i = 0, until; i < t->n; i++) {
-        bool frame = hth_jinja_origin(t, i, &until);
+    hth_jinja_cursor c = {0};
+    for (size_t i = 0; i < t->n; i++) {
+        bool frame = hth_jinja_origin(t, &c, i);
         const char *at = p[i] ? strchr(from, p[i]) : NULL, *word = at ? to[at - from] : p + i;
         if (!hth_jinja_build_bytes(j, &b, word, at ? strlen(word) : 1, frame)) return false;
     }

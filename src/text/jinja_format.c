@@ -104,9 +104,10 @@ static bool put_escaped(hth_jinja *j, hth_jinja_build *b, hth_jinja_text *t, cha
 {
     const char *p = hth_jinja_bytes(j, t);
     if (!p || !hth_jinja_tick_bytes(j, t->n) || !hth_jinja_build_bytes(j, b, &quote, 1, true)) return false;
-    for (size_t at = 0, until; at < t->n; at = until) {
-        bool frame = hth_jinja_origin(t, at, &until);
-        for (size_t i = at; i < until; i++) {
+    hth_jinja_cursor c = {0};
+    for (size_t at = 0; at < t->n; at = c.until) {
+        bool frame = hth_jinja_origin(t, &c, at);
+        for (size_t i = at; i < c.until; i++) {
             char buffer[12];
             const char *word = escape((unsigned char)p[i], quote, buffer);
             if (!word) continue;
@@ -115,7 +116,7 @@ static bool put_escaped(hth_jinja *j, hth_jinja_build *b, hth_jinja_text *t, cha
                 return false;
             at = i + 1;
         }
-        if (!hth_jinja_build_bytes(j, b, p + at, until - at, frame)) return false;
+        if (!hth_jinja_build_bytes(j, b, p + at, c.until - at, frame)) return false;
     }
     return hth_jinja_build_bytes(j, b, &quote, 1, true);
 }
@@ -228,11 +229,11 @@ static bool json_ascii(hth_jinja *j, hth_jinja_build *b, hth_jinja_text *t)
     hth_jinja_value v;
     const char *p = hth_jinja_bytes(j, t);
     if (!p) return false;
+    hth_jinja_cursor c = {0};
     for (size_t at = 0, size; at < t->n; at += size) {
-        size_t until;
         uint32_t cp = 0;
         char word[16];
-        bool frame = hth_jinja_origin(t, at, &until);
+        bool frame = hth_jinja_origin(t, &c, at);
         size = hth_jinja_char_size(p + at, t->n - at);
         if (size == 1 && p[at] != 0x7f) {
             if (!hth_jinja_build_bytes(j, &escaped, p + at, 1, frame)) return false;

@@ -136,12 +136,12 @@ static bool global_strftime(hth_jinja *j, const hth_jinja_value *self, const hth
     if (!p)
         return j->status == HEARTH_OK &&
                hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "'strftime_now' wants a format");
+    hth_jinja_cursor c = {0};
     date d = date_of(*j->in->seconds);
     for (size_t i = 0; i < format->n; i++) {
         char field[32];
-        size_t until;
         if (p[i] != '%') {
-            bool frame = hth_jinja_origin(format, i, &until);
+            bool frame = hth_jinja_origin(format, &c, i);
             if (!hth_jinja_build_bytes(j, &b, p + i, 1, frame)) return false;
             continue;
         }

@@ -100,9 +100,10 @@ static bool repeat_text(hth_jinja *j, hth_jinja_text *t, int64_t n, hth_jinja_va
         return hth_jinja_fail(j, HEARTH_ERROR_UNSUPPORTED, "a text of more than %d MiB",
                               HTH_TEMPLATE_MAX_OUTPUT >> 20);
     for (int64_t i = 0; i < n && t->n > 0; i++) {
-        for (size_t at = 0, until; at < t->n; at = until) {
-            bool frame = hth_jinja_origin(t, at, &until);
-            if (!hth_jinja_build_bytes(j, &b, p + at, until - at, frame)) return false;
+        hth_jinja_cursor c = {0};
+        for (size_t at = 0; at < t->n; at = c.until) {
+            bool frame = hth_jinja_origin(t, &c, at);
+            if (!hth_jinja_build_bytes(j, &b, p + at, c.until - at, frame)) return false;
         }
     }
     return hth_jinja_build_value(j, &b, out);

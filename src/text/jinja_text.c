@@ -20,7 +20,7 @@ static hth_jinja_spans *new_spans(hth_jinja *j, size_t room)
 static hth_jinja_text *new_text(hth_jinja *j, hth_jinja_spans *spans, size_t n_span, size_t n)
 {
     hth_jinja_text *t = hth_jinja_alloc(j, 1, sizeof *t);
-    if (t) *t = (hth_jinja_text){spans, n_span, n};
+    if (t) *t = (hth_jinja_text){spans, n_span, n, n_span <= 1};
     return t;
 }
 
@@ -62,7 +62,11 @@ static bool is_contiguous(const hth_jinja_text *t)
 const char *hth_jinja_bytes(hth_jinja *j, hth_jinja_text *t)
 {
     if (t->n == 0) return "";
-    if (is_contiguous(t)) return t->spans->span[0].p;
+    if (t->flat) return t->spans->span[0].p;
+    if (is_contiguous(t)) {
+        t->flat = true;
+        return t->spans->span[0].p;
+    }
     if (!hth_jinja_tick_bytes(j, t->n)) return NULL;
     char *copy = hth_jinja_alloc(j, t->n, 1);
     hth_jinja_spans *s = copy ? new_spans(j, t->n_span) : NULL;
@@ -77,6 +81,7 @@ const char *hth_jinja_bytes(hth_jinja *j, hth_jinja_text *t)
     }
     t->spans = s;
     t->n_span = s->used;
+    t->flat = true;
     return copy;
 }
 
@@ -102,17 +107,11 @@ bool hth_jinja_search(hth_jinja *j, hth_jinja_text *t, hth_jinja_text *word, siz
     return true;
 }
 
-bool hth_jinja_origin(const hth_jinja_text *t, size_t at, size_t *until)
+bool hth_jinja_origin(const hth_jinja_text *t, hth_jinja_cursor *c, size_t at)
 {
-    size_t end = 0;
-    for (size_t i = 0; i < t->n_span; i++) {
-        end += t->spans->span[i].n;
-        if (at >= end) continue;
-        *until = end;
-        return t->spans->span[i].frame;
-    }
-    *until = t->n;
-    return false;
+    if (c->until == 0 && t->n_span > 0) c->until = t->spans->span[0].n;
+    while (at >= c->until && c->i_span + 1 < t->n_span) c->until += t->spans->span[++c->i_span].n;
+    return t->n_span > 0 && t->spans->span[c->i_span].frame;
 }
 
 /* ---- joining and cutting ---------------------------------------------------------------------- */
@@ -139,21 +138,23 @@ bool hth_jinja_concat(hth_jinja *j, const hth_jinja_text *a, const hth_jinja_tex
     if (!check_size(j, a->n, b->n)) return false;
     hth_jinja_text *t = new_text(j, a->spans, a->n_span, a->n + b->n);
     if (!t || !append_spans(j, t, b->spans->span, b->n_span)) return false;
+    t->flat = t->n_span <= 1;
     *out = (hth_jinja_value){JINJA_TEXT, {.text = t}};
     return true;
 }
 
 bool hth_jinja_cut(hth_jinja *j, hth_jinja_text *t, size_t from, size_t to, hth_jinja_value *out)
 {
-    size_t at = 0, n = 0;
-    hth_jinja_spans *s = new_spans(j, t->n_span);
+    size_t first = 0, before = 0, n = to > from ? to - from : 0;
+    while (first < t->n_span && before + t->spans->span[first].n <= from) before += t->spans->span[first++].n;
+    size_t last = first, end = before;
+    while (last < t->n_span && end < to) end += t->spans->span[last++].n;
+    hth_jinja_spans *s = hth_jinja_tick(j, last / 16) ? new_spans(j, n > 0 ? last - first : 0) : NULL;
     if (!s) return false;
-    for (size_t i = 0; i < t->n_span && at < to; at += t->spans->span[i++].n) {
+    for (size_t i = first, at = before; i < last && n > 0; at += t->spans->span[i++].n) {
         hth_jinja_span span = t->spans->span[i];
-        size_t skip = from > at ? from - at : 0, end = to - at < span.n ? to - at : span.n;
-        if (skip >= end) continue;
-        s->span[s->used++] = (hth_jinja_span){span.p + skip, end - skip, span.frame};
-        n += end - skip;
+        size_t skip = from > at ? from - at : 0, stop = to - at < span.n ? to - at : span.n;
+        s->span[s->used++] = (hth_jinja_span){span.p + skip, stop - skip, span.frame};
     }
     hth_jinja_text *cut = new_text(j, s, s->used, n);
     *out = (hth_jinja_value){JINJA_TEXT, {.text = cut}};

@@ -17,7 +17,8 @@ bool hth_jinja_fail(hth_jinja *j, hearth_status status, const char *format, ...)
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
-    j->status = hth_fail(j->err, status, "chat template, line %u: %s", j->line, line);
+    if (j->line > 0) j->status = hth_fail(j->err, status, "chat template, line %u: %s", j->line, line);
+    else j->status = hth_fail(j->err, status, "chat template: %s", line); /* before its first line */
     return false;
 }
 

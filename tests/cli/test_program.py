@@ -18,7 +18,7 @@ import time
 HEARTH = sys.argv[1]
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
-VERBS = ["run", "tokenize", "detokenize", "inspect", "logits", "perplexity", "quantize", "synth", "bench"]
+VERBS = ["run", "chat", "tokenize", "detokenize", "inspect", "logits", "perplexity", "quantize", "synth", "bench"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import cases  # noqa: E402: the path is set above
 

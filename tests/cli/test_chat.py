@@ -1,0 +1,447 @@
+"""The verb chat as a person meets it: at a terminal (Python's pty), and from a pipe.
+Called by CTest with the program's path. Python 3, standard library only."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+
+HEARTH = sys.argv[1]
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
+from cases import Skip, case, run_cases  # noqa: E402: the path is set above
+from chat_model import with_template  # noqa: E402
+
+TIMEOUT = 60
+# Each message and each answer on a line of its own; the system text first.
+TEMPLATE = """{% for m in messages %}{{ m.content + ('\\n' if m.role != 'assistant' else eos_token) }}{% endfor %}"""
+FOLDER = None  # of the whole run
+MODEL = None
+
+
+def check(ok, *what):
+    if not ok:
+        raise AssertionError(" ".join(str(w) for w in what))
+
+
+def make_model(name, template, **more):
+    with open(os.path.join(SOURCE, "models", "storyteller-q8_0.gguf"), "rb") as f:
+        data = f.read()
+    path = os.path.join(FOLDER, name)
+    with open(path, "wb") as f:
+        f.write(with_template(data, template, **more))
+    return path
+
+
+def environment(**more):
+    return dict(os.environ, HOME=FOLDER, XDG_STATE_HOME=os.path.join(FOLDER, "state"), TERM="xterm", LC_ALL="C.UTF-8", **more)
+
+
+# ---- from a pipe ---------------------------------------------------------------------------
+
+
+def pipe(text, *args, status=0, model=None):
+    done = subprocess.run([HEARTH, "chat", model or MODEL, *args], input=text.encode(), capture_output=True,
+                          timeout=TIMEOUT, env=environment())
+    check(done.returncode == status, args, "exit", done.returncode, done.stderr)
+    return done.stdout.decode(), done.stderr.decode()
+
+
+def counts(stderr):
+    """What --stats says of each answer: (were there, read, written)."""
+    return [tuple(map(int, m)) for m in re.findall(r"(\d+) tokens were there, (\d+) read, (\d+) written", stderr)]
+
+
+@case
+def a_pipe_gives_one_answer_for_each_line():
+    out, err = pipe("Once upon a time\n\nThe dog\n", "-n", "8", "--greedy")
+    check(out.count("\n") >= 2 and out.endswith("\n"), repr(out))
+    check(">" not in out and "hearth:" not in out, "noise on stdout", repr(out))
+    check(len(err.strip().split("\n")) == 1, err)
+    again, _ = pipe("Once upon a time\nThe dog", "-n", "8", "--greedy")
+    check(out == again, "a last line without a newline", repr(again))
+
+
+@case
+def only_the_new_turn_is_read():
+    _, err = pipe("Once upon a time\nThe dog\nThe cat\n", "-n", "12", "--greedy", "--stats")
+    turns = counts(err)
+    check(len(turns) == 3, err)
+    for (there, read, written), (next_there, next_read, _) in zip(turns, turns[1:]):
+        check(next_there >= there + read and next_read < 20, turns)
+    check(turns[2][0] > 30, turns)
+
+
+@case
+def answers_do_not_depend_on_what_was_kept():
+    """The third answer is that of a fresh program that loads the first two turns."""
+    path = os.path.join(FOLDER, "turns.jsonl")
+    out, _ = pipe(f"Once\nThe dog\n/save {path}\nThe cat\n", "-n", "10", "--greedy")
+    fresh, _ = pipe(f"/load {path}\nThe cat\n", "-n", "10", "--greedy")
+    check(out.endswith(fresh) and len(fresh) > 10, repr(out), repr(fresh))
+
+
+@case
+def commands_do_what_help_says():
+    path = os.path.join(FOLDER, "saved.jsonl")
+    text = f"/system Be brief \"now\" é\nHello\n/save {path}\n/reset\nHello\n/save {path}2\n/system\n/save {path}3\n/help\n/exit\nnever\n"
+    _, err = pipe(text, "-n", "4", "--seed", "3", "--stats")
+    with open(path, encoding="utf-8") as f:
+        saved = [json.loads(line) for line in f]
+    check([m["role"] for m in saved] == ["system", "user", "assistant"], saved)
+    check(saved[0]["content"] == 'Be brief "now" é' and saved[1]["content"] == "Hello", saved)
+    with open(path + "2", encoding="utf-8") as f:
+        check([json.loads(line) for line in f] == saved, "the same seed tells the same after /reset")
+    with open(path + "3", encoding="utf-8") as f:
+        check([json.loads(line)["role"] for line in f] == ["user", "assistant"], "/system without a text")
+    check("/multi" in err and len(counts(err)) == 2, err)
+    check(not os.path.exists(path + ".part"), "a .part file stayed")
+
+
+@case
+def a_saved_conversation_is_checked_when_it_is_loaded():
+    path = os.path.join(FOLDER, "bad.jsonl")
+    good = '{"content": "a\\u00e9\\ud83d\\ude42\\n\\"\\\\\\/", "role": "user"}\n\n{"role":"assistant","content":""}'
+    for text, says in [('{"role": "user"}', "missing"), ("[]", "{ is wanted"), ('{"role": "user", "content": "a', "not closed"),
+                       ('{"role": "a b", "content": ""}', "one word"), ('{"role": "user", "content": "\\x"}', "escape"),
+                       ('{"role": "user", "content": ""} x', "follows"), ('{"role": "user", "content": "\\ud800"}', "half"),
+                       ('{"role": "user", "x": ""}', "not known"), ('{"role": "user", "content": 5}', "text is wanted"),
+                       ('{"role": "user", "content": "\\u12g4"}', "digits"), ('{"role": "user" "content": ""}', "}"),
+                       (good + "\nx", "line 4")]:
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        _, err = pipe(f"/load {path}\n", status=1)
+        check(says in err and "bad.jsonl: line" in err, text, err)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(good)
+    pipe(f"/load {path}\n/save {path}2\n")
+    with open(path + "2", encoding="utf-8") as f:
+        check(json.loads(f.readline())["content"] == 'aé🙂\n"\\/', "escapes")
+    pipe("/load /nowhere/file\n", status=1)
+    pipe("/save /nowhere/file\n", status=1)
+    pipe("/save\n", status=1)
+    pipe("/what\n", status=1)
+    pipe("/reset now\n", status=1)
+
+
+@case
+def lines_go_on_behind_a_backslash_and_in_blocks():
+    path = os.path.join(FOLDER, "lines.jsonl")
+    pipe(f"one\\\ntwo\n/multi\nthree\n\n/exit\n.\n//exit\n/save {path}\n", "-n", "2")
+    with open(path, encoding="utf-8") as f:
+        said = [m["content"] for m in map(json.loads, f) if m["role"] == "user"]
+    check(said == ["one\ntwo", "three\n\n/exit", "/exit"], said)
+
+
+@case
+def special_texts_in_messages_are_text():
+    """</s> in a message is not the token that the template writes."""
+    _, err = pipe("a</s>b\n", "-n", "1", "--stats")
+    (_, read, _), = counts(err)
+    check(read > 5, "as a token it would be less", err)
+
+
+@case
+def a_full_context_is_one_line():
+    _, err = pipe("Once upon a time there was a dog\n", "-c", "24", "--greedy")
+    check("the context of 24 tokens is full; /reset begins anew" in err, err)
+    _, err = pipe("word " * 40 + "\nHello\n", "-c", "24", "-n", "2", status=1)
+    check("tokens, and 24 fit" in err, err)
+
+
+@case
+def templates_are_chosen_by_name_and_by_file():
+    path = os.path.join(FOLDER, "own.jinja")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("{{ messages[-1].content }}")
+    out, err = pipe("Once\n", "--template", path, "-n", "3", "--greedy", "--stats")
+    check(counts(err)[0][1] < 5 and out, err)
+    _, err = pipe("Once\n", "--template", "chatml", "-n", "3", "--stats")
+    check(counts(err)[0][1] > 15, "chatml writes more", err)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("{% if wordy is defined and wordy %}{{ 'word ' * 20 }}{% endif %}{{ messages[0].content }}")
+    _, err = pipe("Once\n", "--template", path, "-n", "1", "--stats", "--template-vars", '{"wordy": true}')
+    check(counts(err)[0][1] > 20, err)
+    _, err = pipe("Once\n", "--template", path, "--template-vars", "{wordy}", status=1)
+    check("chat template: JSON: a key is wanted" in err, err)
+    _, err = pipe("", "--template", "nosuch", status=1)
+    check("'nosuch' is not known; there are chatml, " in err, err)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("\n{% nonsense %}")
+    _, err = pipe("", "--template", path, status=1)
+    check("chat template, line 2: statement 'nonsense' is not known" in err, err)
+
+
+@case
+def a_model_without_a_template_is_not_guessed_for():
+    for args in ([], [os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")]):
+        done = subprocess.run([HEARTH, "chat", *args], input=b"", capture_output=True, timeout=TIMEOUT)
+        err = done.stderr.decode()
+        check(done.returncode == 1 and err.count("\n") == 1, done)
+        check("tokenizer.chat_template is missing" in err and "`hearth run`" in err and "chatml" in err, err)
+    done = subprocess.run([HEARTH, "chat", "--template", "vicuna", "-n", "3"], input=b"Hi\n", capture_output=True, timeout=TIMEOUT)
+    check(done.returncode == 0 and done.stdout, "the story model can be made to", done)
+
+
+@case
+def a_template_that_cannot_be_parsed_falls_back():
+    broken = make_model("broken.gguf", "{% for m in messages %}<|im_start|>{% nonsense %}")
+    _, err = pipe("Hi\n", "-n", "2", "--stats", model=broken)
+    check("warning" in err and "line 1: statement 'nonsense'" in err and "the format 'chatml' takes its place" in err, err)
+    broken = make_model("broken2.gguf", "{% nonsense %}")
+    _, err = pipe("Hi\n", model=broken, status=1)
+    check("statement 'nonsense' is not known" in err and "formats by name: chatml" in err, err)
+
+
+@case
+def a_refused_message_is_taken_back():
+    refusing = make_model("refusing.gguf", "{% if messages|length > 1 %}{{ raise_exception('one only') }}{% endif %}{{ messages[0].content }}")
+    out, err = pipe("Hi\nThere\n/reset\nAgain\n", "-n", "2", model=refusing, status=1)
+    check(err.count("it refuses these messages: one only") == 1, err)
+    check(out.count("\n") >= 2, repr(out))
+
+
+@case
+def a_closed_output_ends():
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run([HEARTH, "chat", MODEL, "-n", "5"], input=b"Hi\n", stdout=write_end, stderr=subprocess.PIPE, timeout=TIMEOUT)
+    os.close(write_end)
+    check(done.returncode == 1, done)
+
+
+# ---- at a terminal -----------------------------------------------------------------------------
+
+
+class Terminal:
+    """The program in a terminal of its own: what it wrote so far, and keys for it."""
+
+    def __init__(self, *args, model=None, columns=80, **more):
+        self.text = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execvpe(HEARTH, [HEARTH, "chat", model or MODEL, *args], environment(**more))
+        self.resize(columns)
+        self.prompt("> ")
+
+    def resize(self, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+
+    def read(self, seconds):
+        ready, _, _ = select.select([self.fd], [], [], seconds)
+        if not ready:
+            return False
+        try:
+            data = os.read(self.fd, 65536)
+        except OSError:
+            data = b""
+        self.text += data.decode("utf-8", "replace").replace("\r", "")
+        return bool(data)
+
+    def wait_for(self, word, seconds=20):
+        """Reads up to word, behind what was waited for before; returns what came before it."""
+        end = time.monotonic() + seconds
+        while word not in self.text:
+            if time.monotonic() > end or (not self.read(0.2) and self.gone()):
+                raise AssertionError(f"{word!r} did not come: {self.text!r}")
+        before, self.text = self.text.split(word, 1)
+        return before
+
+    def prompt(self, sign="\n> "):
+        """Waits for the prompt, and until the program reads keys one by one."""
+        before = self.wait_for(sign)
+        time.sleep(0.1)
+        return before
+
+    def gone(self):
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if pid:
+            self.status = os.waitstatus_to_exitcode(status)
+            self.pid = None
+        return self.pid is None
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def end(self):
+        """The exit status, once it has ended by itself."""
+        end = time.monotonic() + 20
+        while self.pid is not None and time.monotonic() < end:
+            self.read(0.1)
+            self.gone()
+        if self.pid is not None:
+            os.kill(self.pid, signal.SIGKILL)
+            raise AssertionError(f"it goes on: {self.text!r}")
+        os.close(self.fd)
+        return self.status
+
+
+@case
+def a_terminal_has_a_prompt_and_ctrl_d_ends():
+    t = Terminal("-n", "5", "--greedy")
+    t.type("Once upon\r")
+    t.wait_for("Once upon\n")
+    answer = t.prompt()
+    check(len(answer.strip()) > 5, repr(answer))
+    t.type("\x04")
+    check(t.end() == 0, t.status)
+
+
+@case
+def ctrl_c_stops_the_answer_and_not_the_program():
+    t = Terminal("--greedy", "--logit-bias", "2=-inf")
+    t.type("Once upon a time\r")
+    t.wait_for("time\n")
+    t.wait_for(" ")
+    t.type("\x03")
+    t.wait_for("hearth: stopped")
+    t.prompt()
+    t.type("/reset\r")
+    t.wait_for("begins anew")
+    t.prompt()
+    t.type("\x04")
+    check(t.end() == 0, t.status)
+
+
+@case
+def ctrl_c_at_the_prompt_clears_the_line_and_twice_ends():
+    path = os.path.join(FOLDER, "cleared.jsonl")
+    t = Terminal("-n", "3")
+    t.type("forget this")
+    t.wait_for("this")
+    t.type("\x03")
+    t.prompt()
+    time.sleep(1.1)
+    t.type("keep\r")
+    t.wait_for("keep")
+    t.prompt()
+    t.type(f"/save {path}\r")
+    t.wait_for("messages are in")
+    t.prompt()
+    with open(path, encoding="utf-8") as f:
+        check(json.loads(f.readline())["content"] == "keep", "the line was cleared")
+    t.type("\x03")
+    t.prompt()
+    t.type("\x03")
+    check(t.end() == 130, t.status)
+
+
+@case
+def the_line_can_be_edited_and_comes_back():
+    if not has_editor():
+        raise Skip("built without libedit")
+    path = os.path.join(FOLDER, "edited.jsonl")
+    t = Terminal("-n", "2")
+    t.type("wrld é日本\x01hello \x05!\x1b[D\x1b[D\x1b[D\x7f\x1b[C\r")
+    t.prompt()
+    t.type("\x1b[A\r")
+    t.prompt()
+    t.type(f"/save {path}\r")
+    t.wait_for("messages are in")
+    t.type("\x04")
+    check(t.end() == 0, t.status)
+    with open(path, encoding="utf-8") as f:
+        said = [m["content"] for m in map(json.loads, f) if m["role"] == "user"]
+    check(said == ["hello wrld 日本!"] * 2, said)
+
+
+def has_editor():
+    return "libedit" in subprocess.run(["ldd", HEARTH], capture_output=True, text=True).stdout
+
+
+@case
+def the_history_is_kept_for_its_owner_alone():
+    if not has_editor():
+        raise Skip("built without libedit")
+    for key, wanted in [("first message\r", None), ("\x1b[A\r", "first message")]:
+        t = Terminal("-n", "2")
+        t.type(key)
+        t.wait_for(wanted or "first message")
+        t.prompt()
+        t.type("\x04")
+        check(t.end() == 0, t.status)
+    path = os.path.join(FOLDER, "state", "hearth", "history")
+    check(stat.S_IMODE(os.stat(path).st_mode) == 0o600, oct(os.stat(path).st_mode))
+    check(stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700, "the folder")
+
+
+@case
+def what_is_pasted_is_one_message():
+    path = os.path.join(FOLDER, "pasted.jsonl")
+    t = Terminal("-n", "2")
+    t.type("line one\rline two\rline three\r")
+    t.wait_for("three")
+    t.prompt()
+    t.type(f"/save {path}\r")
+    t.wait_for("messages are in")
+    t.type("\x04")
+    check(t.end() == 0, t.status)
+    with open(path, encoding="utf-8") as f:
+        said = [m["content"] for m in map(json.loads, f) if m["role"] == "user"]
+    check(said == ["line one\nline two\nline three"], said)
+
+
+def wrapped_answer(columns, resize=None):
+    t = Terminal("-n", "60", "--greedy", columns=columns)
+    t.type("Once\r")
+    t.wait_for("Once\n")
+    if resize:
+        t.resize(resize)
+    lines = (t.prompt() + "\n").split("\n")
+    t.type("\x04")
+    check(t.end() == 0, t.status)
+    return lines
+
+
+@case
+def answers_are_wrapped_at_spaces():
+    wide, narrow = wrapped_answer(200), wrapped_answer(30)
+    check(max(map(len, narrow)) <= 30 and len(narrow) > len(wide), narrow)
+    check(" ".join(" ".join(narrow).split()) == " ".join(" ".join(wide).split()), narrow, wide)
+    check(all(len(line) + 1 + len(following.split(" ")[0]) > 30 or not following
+              for line, following in zip(narrow, narrow[1:]) if line and line in " ".join(wide) and not line.endswith((".", '"'))), narrow)
+    check(max(map(len, wrapped_answer(200, resize=24))) <= 24, "a resized terminal")
+
+
+@case
+def a_signal_to_end_ends():
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        t = Terminal("-n", "5")
+        os.kill(t.pid, number)
+        check(t.end() == 128 + number, t.status)
+
+
+@case
+def the_terminal_is_left_as_it_was():
+    for keys in ("\x04", "\x03", "/exit\r"):
+        outer, inner = pty.openpty()
+        before = termios.tcgetattr(inner)
+        child = subprocess.Popen([HEARTH, "chat", MODEL], stdin=inner, stdout=inner, stderr=subprocess.DEVNULL, env=environment(),
+                                 start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        end, typed = time.monotonic() + 20, 0.0
+        while child.poll() is None and time.monotonic() < end:
+            if select.select([outer], [], [], 0.1)[0]:
+                os.read(outer, 4096)
+            elif time.monotonic() - typed > 0.5:  # Ctrl-C is wanted twice
+                typed = time.monotonic()
+                os.write(outer, keys.encode())
+        check(child.poll() is not None, "it goes on after", repr(keys))
+        check(termios.tcgetattr(inner) == before, repr(keys))
+        os.close(outer)
+        os.close(inner)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="hearth-chat-") as FOLDER:
+        MODEL = make_model("chat.gguf", TEMPLATE)
+        run_cases(__file__)
