@@ -65,6 +65,18 @@ HTH_INLINE __m256 eight_halves(const uint8_t *p, int at, int size)
     return _mm256_cvtph_ps(_mm_blend_epi32(low, high, 12));
 }
 
+/* Scales of eight blocks of MXFP4 from their exponents: 2^(e - 128), where 0 and 1 are
+ * subnormal and 255 is NaN. */
+HTH_INLINE __m256 mxfp4_scales(__m128i exponents)
+{
+    __m256i e = _mm256_cvtepu8_epi32(exponents);
+    __m256i bits = _mm256_sub_epi32(_mm256_slli_epi32(e, 23), _mm256_set1_epi32(1 << 23));
+    __mmask8 subnormal = _mm256_cmplt_epi32_mask(e, _mm256_set1_epi32(2));
+    __mmask8 is_nan = _mm256_cmpeq_epi32_mask(e, _mm256_set1_epi32(255));
+    bits = _mm256_mask_sllv_epi32(bits, subnormal, _mm256_set1_epi32(0x200000), e);
+    return _mm256_castsi256_ps(_mm256_mask_mov_epi32(bits, is_nan, _mm256_set1_epi32(0x7fc00000)));
+}
+
 /* One half of each of sixteen rows, for a panel (panel_avx512.h). */
 HTH_INLINE __m512 sixteen_halves(const uint8_t *const row[16], size_t at)
 {
