@@ -17,6 +17,19 @@ HTH_INLINE __m256 scales(const uint8_t *p, int size)
     return _mm256_cvtph_ps(_mm_blend_epi32(low, high, 12));
 }
 
+/* Scales of eight blocks of MXFP4 from their exponents: 2^(e - 128), where 0 and 1 are
+ * subnormal and 255 is NaN. */
+HTH_INLINE __m256 mxfp4_scales(__m128i exponents)
+{
+    __m256i e = _mm256_cvtepu8_epi32(exponents);
+    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x200000), e);
+    __m256i bits = _mm256_blendv_epi8(normal, subnormal, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e));
+    __m256i is_nan = _mm256_cmpeq_epi32(e, _mm256_set1_epi32(255));
+    return _mm256_castsi256_ps(
+        _mm256_or_si256(bits, _mm256_and_si256(is_nan, _mm256_set1_epi32(0x7fc00000))));
+}
+
 /* Each lane of low holds a part of the sums of blocks 0 to 3, of high 4 to 7. */
 HTH_INLINE __m256i sums_in_order(__m256i low, __m256i high)
 {

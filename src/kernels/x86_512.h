@@ -36,20 +36,45 @@ HTH_INLINE __m512i or_and(__m512i a, __m512i b, __m512i c)
     return _mm512_ternarylogic_epi64(a, b, c, 0xf8);
 }
 
-/* The halves at `at` of eight blocks of `size` bytes: two at a time, from 64 bytes inside the
- * group. */
+/* Four bytes of places: those of the halves at `first` and at `second`. */
+HTH_INLINE int two_places(int first, int second)
+{
+    return first | (first + 1) << 8 | second << 16 | (second + 1) << 24;
+}
+
+/* The halves at `at` of eight blocks of `size` bytes: four at a time where they lie in 64
+ * bytes, else two at a time. Every load stays inside the group. */
 HTH_INLINE __m256 eight_halves(const uint8_t *p, int at, int size)
 {
-    __m512i h = _mm512_setzero_si512();
+    if (3 * size + at + 2 <= 64) {
+        int low = two_places(at, at + size), high = two_places(at + 2 * size, at + 3 * size);
+        __m512i places = _mm512_castsi128_si512(_mm_setr_epi32(low, high, low, high));
+        __m512i four = _mm512_permutexvar_epi8(places, load_512(p));
+        __m512i all = _mm512_mask_permutexvar_epi8(four, 0xff00, places, load_512(p + 4 * size));
+        return _mm256_cvtph_ps(_mm512_castsi512_si128(all));
+    }
+    __m128i two[4];
     HTH_UNROLL
     for (int i = 0; i < 4; i++) {
         int base = 2 * size * i + 64 <= 8 * size ? 2 * size * i : 8 * size - 64;
-        int first = 2 * size * i + at - base, second = first + size;
-        __m128i places = _mm_set1_epi32(first | (first + 1) << 8 | second << 16 | (second + 1) << 24);
-        h = _mm512_mask_permutexvar_epi8(h, (__mmask64)0xf << 4 * i, _mm512_castsi128_si512(places),
-                                         load_512(p + base));
+        int first = 2 * size * i + at - base;
+        __m512i places = _mm512_castsi128_si512(_mm_set1_epi32(two_places(first, first + size)));
+        two[i] = _mm512_castsi512_si128(_mm512_permutexvar_epi8(places, load_512(p + base)));
     }
-    return _mm256_cvtph_ps(_mm512_castsi512_si128(h));
+    __m128i low = _mm_blend_epi32(two[0], two[1], 2), high = _mm_blend_epi32(two[2], two[3], 8);
+    return _mm256_cvtph_ps(_mm_blend_epi32(low, high, 12));
+}
+
+/* Scales of eight blocks of MXFP4 from their exponents: 2^(e - 128), where 0 and 1 are
+ * subnormal and 255 is NaN. */
+HTH_INLINE __m256 mxfp4_scales(__m128i exponents)
+{
+    __m256i e = _mm256_cvtepu8_epi32(exponents);
+    __m256i bits = _mm256_sub_epi32(_mm256_slli_epi32(e, 23), _mm256_set1_epi32(1 << 23));
+    __mmask8 subnormal = _mm256_cmplt_epi32_mask(e, _mm256_set1_epi32(2));
+    __mmask8 is_nan = _mm256_cmpeq_epi32_mask(e, _mm256_set1_epi32(255));
+    bits = _mm256_mask_sllv_epi32(bits, subnormal, _mm256_set1_epi32(0x200000), e);
+    return _mm256_castsi256_ps(_mm256_mask_mov_epi32(bits, is_nan, _mm256_set1_epi32(0x7fc00000)));
 }
 
 /* One half of each of sixteen rows, for a panel (panel_avx512.h). */
