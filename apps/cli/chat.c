@@ -236,12 +236,10 @@ static void take_turn(chat *c, const chat_text *message)
     int32_t *ids = NULL;
     size_t n = 0;
     if (!transcript_add(&c->talk, "user", message->bytes, message->n)) return;
-    forget_interrupt();
     bool ok = chat_tokenize(c, true, &ids, &n) && fits(c, n) && answer_ids(c, ids, n);
     hearth_free(ids);
     if (!ok) transcript_drop(&c->talk, c->talk.n - 1);
     c->failed = c->failed || !ok;
-    forget_interrupt();
 }
 
 /* ---- the conversation -------------------------------------------------------------------------------- */
@@ -252,27 +250,33 @@ static bool ends_by_interrupt(chat *c)
     uint64_t now = hth_clock_ns(), second = 1000000000u;
     bool again = c->interrupt_ns != 0 && now - c->interrupt_ns < second;
     c->interrupt_ns = now;
-    return asked_to_end() || again || !c->typed;
+    return again;
 }
 
+static void take_message(chat *c, chat_text *message)
+{
+    char *bytes = message->bytes;
+    if (bytes[0] == '/' && bytes[1] != '/') {
+        chat_command(c, bytes);
+        return;
+    }
+    if (bytes[0] == '/') memmove(bytes, bytes + 1, message->n--); /* and its NUL */
+    take_turn(c, message);
+}
+
+/* Without a person at a terminal, Ctrl-C ends in an answer too. */
 static int converse(chat *c)
 {
     chat_text message = {0};
     int status = 0;
     while (!c->ends && status == 0) {
-        forget_interrupt();
-        lines_status st = read_message(c, &message);
+        if (c->typed) forget_interrupt();
+        lines_status st = interrupted() ? LINES_INTERRUPTED : read_message(c, &message);
         if (asked_to_end()) status = 128 + asked_to_end();
         else if (st == LINES_FAILED) status = EXIT_OTHER;
         else if (st == LINES_END) break;
-        else if (st == LINES_INTERRUPTED) status = ends_by_interrupt(c) ? 130 : 0;
-        else if (message.n > 0 && message.bytes[0] == '/' && message.bytes[1] != '/')
-            chat_command(c, message.bytes);
-        else if (message.n > 0) {
-            if (message.bytes[0] == '/')
-                memmove(message.bytes, message.bytes + 1, message.n--); /* and its NUL */
-            take_turn(c, &message);
-        }
+        else if (st == LINES_INTERRUPTED) status = !c->typed || ends_by_interrupt(c) ? 130 : 0;
+        else if (message.n > 0) take_message(c, &message);
     }
     free(message.bytes);
     return status ? status : c->failed && !c->typed ? EXIT_OTHER : 0;

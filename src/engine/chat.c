@@ -200,18 +200,21 @@ hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hearth_message
 {
     hth_rendered r;
     hth_ids list = {0};
+    size_t n_lost = 0;
     *ids = NULL;
     *n_ids = 0;
     hearth_status st = render(chat, messages, n_message, options, &r, err);
     if (st != HEARTH_OK) return st;
     const hth_tokenizer *tok = chat->model->tokenizer;
-    st = hth_tokenize_parts(tok, r.parts, r.n_part, 0, &list, NULL, err);
+    st = hth_tokenize_parts(tok, r.parts, r.n_part, 0, &list, &n_lost, err);
     if (st == HEARTH_OK) st = put_bos(tok, &list, err);
     hth_rendered_free(&r);
     if (st != HEARTH_OK) {
         hth_ids_free(&list);
         return st;
     }
+    if (n_lost > 0)
+        hth_log(HEARTH_LOG_WARN, "%zu bytes of the conversation are not in the vocabulary", n_lost);
     *ids = list.id;
     *n_ids = list.n;
     return HEARTH_OK;

@@ -216,11 +216,13 @@ static bool eval_call(hth_jinja *j, const hth_jinja_node *node, hth_jinja_value 
     if (callee.kind != JINJA_UNDEFINED)
         return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "%s is not a function", hth_jinja_kind_name(&callee));
     char name[64];
+    hth_jinja_value object;
     short_name(node->a->name, name);
-    if (node->a->kind == NODE_MEMBER)
-        return hth_jinja_fail(j, HEARTH_ERROR_UNSUPPORTED, "method '%s' is not known", name);
     if (node->a->kind == NODE_NAME)
         return hth_jinja_fail(j, HEARTH_ERROR_UNSUPPORTED, "function '%s' is not known", name);
+    if (node->a->kind == NODE_MEMBER && hth_jinja_eval(j, node->a->a, &object))
+        return hth_jinja_fail(j, HEARTH_ERROR_UNSUPPORTED, "method '%s' is not known of %s", name,
+                              hth_jinja_kind_name(&object));
     return fail_undefined(j, &callee);
 }
 

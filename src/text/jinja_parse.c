@@ -195,6 +195,15 @@ static bool parse_filter_block(hth_jinja_parser *p, hth_jinja_node *node)
     return parse_until(p, "endfilter", "filter", node->line, &capture->a) && take_end(p);
 }
 
+/* generation ... endgeneration marks what a model wrote, for training: the body counts. */
+static bool parse_generation(hth_jinja_parser *p, hth_jinja_node *node)
+{
+    hth_jinja_node *branch = hth_jinja_new_node(p, NODE_BRANCH);
+    node->a = branch;
+    if (!branch || !close_statement(p)) return false;
+    return parse_until(p, "endgeneration", "generation", node->line, &branch->b) && take_end(p);
+}
+
 static bool parse_jump(hth_jinja_parser *p, hth_jinja_node *node)
 {
     (void)node;
@@ -215,6 +224,7 @@ static const struct {
     {"break", NODE_BREAK, parse_jump},
     {"filter", NODE_OUTPUT, parse_filter_block},
     {"continue", NODE_CONTINUE, parse_jump},
+    {"generation", NODE_IF, parse_generation},
 };
 
 /* From `{%` on. */
@@ -254,7 +264,8 @@ static bool parse_body(hth_jinja_parser *p, hth_jinja_node **first)
 {
     if (!hth_jinja_deeper(p)) return false;
     for (hth_jinja_node **last = first;; last = &(*last)->next) {
-        if (p->now.kind == TOKEN_END || at_statement(p, "elif|else|endif|endfor|endset|endmacro|endfilter"))
+        if (p->now.kind == TOKEN_END ||
+            at_statement(p, "elif|else|endif|endfor|endset|endmacro|endfilter|endgeneration"))
             break;
         if (p->now.kind == TOKEN_DATA) *last = parse_data(p);
         else if (p->now.kind == TOKEN_OPEN_OUTPUT) *last = parse_output(p);

@@ -2,7 +2,9 @@
  * trusted, by templates that are not either. What comes out is a list of parts: bytes
  * that the template wrote are frame, bytes that came in as message content are not,
  * through every operation on strings. Special tokens may be looked for in frame parts
- * only, so nobody can write `<|im_end|>` into a message and have it become the token. */
+ * only, so nobody can write `<|im_end|>` into a message and have it become the token.
+ * What a template means is what Python's Jinja2 makes of it, with trim_blocks and
+ * lstrip_blocks; letters have cases in ASCII alone, and lists can be appended to. */
 #ifndef HTH_TEXT_TEMPLATE_H
 #define HTH_TEXT_TEMPLATE_H
 

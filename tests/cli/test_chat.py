@@ -220,6 +220,18 @@ def a_closed_output_ends():
     check(done.returncode == 1, done)
 
 
+@case
+def ctrl_c_ends_what_comes_from_a_pipe():
+    child = subprocess.Popen([HEARTH, "chat", MODEL, "--greedy", "--logit-bias", "2=-inf"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, env=environment())
+    child.stdin.write(b"Once\nThe dog\n")
+    child.stdin.flush()
+    check(child.stdout.read(20), "an answer begins")
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=TIMEOUT)
+    check(child.returncode == 130, child.returncode)
+
+
 # ---- at a terminal -----------------------------------------------------------------------------
 
 
@@ -348,6 +360,7 @@ def the_line_can_be_edited_and_comes_back():
     t.prompt()
     t.type(f"/save {path}\r")
     t.wait_for("messages are in")
+    t.prompt()
     t.type("\x04")
     check(t.end() == 0, t.status)
     with open(path, encoding="utf-8") as f:
@@ -384,6 +397,7 @@ def what_is_pasted_is_one_message():
     t.prompt()
     t.type(f"/save {path}\r")
     t.wait_for("messages are in")
+    t.prompt()
     t.type("\x04")
     check(t.end() == 0, t.status)
     with open(path, encoding="utf-8") as f:

@@ -117,6 +117,7 @@ TEST(templates_have_some_ways_of_their_own)
     expect("{{ messages[0].content }}{{ messages|length }}{{ add_generation_prompt }}{{ bos_token }}{{ "
            "eos_token }}",
            "Hello1False");
+    expect("{% generation %}{{ 'a' }}{% if true %}b{% endif %}{% endgeneration %}c", "abc");
     expect("", "");
     expect("\n", "");
     expect("{{ 'a\\\nb' }}", "ab");
@@ -291,7 +292,10 @@ TEST(messages_name_the_line_and_what_is_wrong)
     refused("\n{% if s is nope %}{% endif %}", HEARTH_ERROR_UNSUPPORTED, "line 2: test 'nope' is not known");
     refused("{% include 'x' %}", HEARTH_ERROR_UNSUPPORTED, "line 1: statement 'include' is not known");
     refused("{% for x in [] recursive %}{% endfor %}", HEARTH_ERROR_UNSUPPORTED, "recursive");
-    refused("\n\n{{ 'a'.zfill(3) }}", HEARTH_ERROR_UNSUPPORTED, "line 3: method 'zfill' is not known");
+    refused("\n\n{{ 'a'.zfill(3) }}", HEARTH_ERROR_UNSUPPORTED,
+            "line 3: method 'zfill' is not known of text");
+    refused("{{ none.strip() }}", HEARTH_ERROR_UNSUPPORTED, "method 'strip' is not known of none");
+    refused("{% generation %}", HEARTH_ERROR_FORMAT, "the 'generation' that begins here");
     refused("{{ lipsum() }}", HEARTH_ERROR_UNSUPPORTED, "function 'lipsum' is not known");
     refused("{{ [1][0]() }}", HEARTH_ERROR_FORMAT, "int is not a function");
     refused("{{ [][0]() }}", HEARTH_ERROR_FORMAT, "a value is undefined");
