@@ -4,10 +4,10 @@
 #include "convert/synth.h"
 
 static const option_spec options[] = {
-    {"type", 0, OPTION_TEXT, "TYPE", "types of the matrices, as quantize names them; default q4_0", 0, 0,
+    {"type", 0, OPTION_TEXT, "TYPE", "types of the matrices, as of quantize; default q4_0", 0, 0,
      NULL, false},
     {"pure", 0, OPTION_FLAG, NULL, "all matrices in that one type, without a mix", 0, 0, NULL, false},
-    {"ffn", 0, OPTION_CHOICE, "ACT", "activation of the feed-forward network; default: the architecture's", 0,
+    {"ffn", 0, OPTION_CHOICE, "ACT", "activation of the neurons; default: the shape's", 0,
      0, "swiglu|geglu|reglu|drelu|relu2", false},
     {"seed", 0, OPTION_UINT, "N", "of the weights; default 1", 0, UINT32_MAX, NULL, false},
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, false},

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/cpu.h"
+#include "base/log.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -37,7 +38,7 @@ struct hth_pool {
     _Atomic bool closing;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    uint32_t n_thread, n_started;
+    uint32_t n_thread, n_room; /* that it has, and that workers[] has room for */
     worker workers[];
 };
 
@@ -105,18 +106,17 @@ hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err
     size_t size = sizeof(hth_pool) + n_thread * sizeof(worker);
     hth_pool *pool = hth_pages_alloc(size);
     if (!pool) return hth_fail_memory(err, size, "a thread pool");
-    pool->n_thread = n_thread;
+    pool->n_thread = pool->n_room = n_thread;
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->wake, NULL);
     for (uint32_t i = 1; i < n_thread; i++) {
         worker *w = &pool->workers[i];
         *w = (worker){.pool = pool, .index = i};
         if (pthread_create(&w->thread, NULL, worker_main, w) != 0) {
-            hth_pool_close(pool);
-            return hth_fail(err, HEARTH_ERROR_MEMORY,
-                            "the system refused thread %u of %u; ask for fewer with -t", i + 1, n_thread);
+            hth_log(HEARTH_LOG_WARN, "the system refused thread %u of %u; %u do the work", i + 1, n_thread, i);
+            pool->n_thread = i;
+            break;
         }
-        pool->n_started = i;
     }
     *out = pool;
     return HEARTH_OK;
@@ -129,10 +129,10 @@ void hth_pool_close(hth_pool *pool)
     atomic_store(&pool->closing, true);
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->mutex);
-    for (uint32_t i = 1; i <= pool->n_started; i++) pthread_join(pool->workers[i].thread, NULL);
+    for (uint32_t i = 1; i < pool->n_thread; i++) pthread_join(pool->workers[i].thread, NULL);
     pthread_cond_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->mutex);
-    hth_pages_free(pool, sizeof(hth_pool) + pool->n_thread * sizeof(worker));
+    hth_pages_free(pool, sizeof(hth_pool) + pool->n_room * sizeof(worker));
 }
 
 uint32_t hth_pool_threads(uint32_t wish)

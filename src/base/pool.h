@@ -18,7 +18,8 @@ enum { HTH_POOL_MAX_THREAD = 256 };
 /* Threads for a wish of 0: one for each core, as far as a pool goes. */
 uint32_t hth_pool_threads(uint32_t wish);
 
-/* n_thread counts the calling thread: 1 starts none. ARGUMENT, MEMORY. */
+/* n_thread counts the calling thread: 1 starts none. Where the system refuses a thread,
+ * those that started do the work, and a warning says so. ARGUMENT, MEMORY. */
 hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err);
 /* NULL is allowed. */
 void hth_pool_close(hth_pool *pool);

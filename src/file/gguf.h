@@ -142,8 +142,14 @@ const void *hth_gguf_mapped(const hth_gguf *file, const hth_gguf_tensor *tensor)
  * read from the map since cannot be believed. */
 hearth_status hth_gguf_check_map(const hth_gguf *file, hearth_error *err);
 
-/* For tests: the n-th read from now on (from 1) fails with EIO, or is cut short
- * when short_read; 0 turns that off. */
-void hth_gguf_fail_read_at(uint64_t n, bool short_read);
+/* For tests: what happens to the n-th read from now on (from 1); 0 turns that off. */
+typedef enum hth_read_fault {
+    HTH_READ_FAILS,       /* EIO */
+    HTH_READ_SHORT,       /* half of what was asked for comes */
+    HTH_READ_INTERRUPTED, /* EINTR, before a byte has come */
+} hth_read_fault;
+void hth_gguf_fail_read_at(uint64_t n, hth_read_fault fault);
+/* Reads since the start of the process, failed ones included. */
+uint64_t hth_gguf_n_read(void);
 
 #endif

@@ -19,20 +19,23 @@
 /* ---- faults for tests -------------------------------------------------------- */
 
 static _Atomic uint64_t n_read, fail_at;
-static atomic_bool fail_short;
+static atomic_int fail_how;
 
-void hth_gguf_fail_read_at(uint64_t n, bool short_read)
+void hth_gguf_fail_read_at(uint64_t n, hth_read_fault fault)
 {
-    atomic_store(&fail_short, short_read);
+    atomic_store(&fail_how, (int)fault);
     atomic_store(&fail_at, n == 0 ? 0 : atomic_load(&n_read) + n);
 }
+
+uint64_t hth_gguf_n_read(void) { return atomic_load(&n_read); }
 
 static ssize_t read_once(int fd, void *dst, size_t size, uint64_t at)
 {
     uint64_t mine = atomic_fetch_add(&n_read, 1) + 1;
     if (mine == atomic_load_explicit(&fail_at, memory_order_relaxed)) {
-        if (!atomic_load(&fail_short)) {
-            errno = EIO;
+        int how = atomic_load(&fail_how);
+        if (how != HTH_READ_SHORT) {
+            errno = how == HTH_READ_INTERRUPTED ? EINTR : EIO;
             return -1;
         }
         size = size > 1 ? size / 2 : size;

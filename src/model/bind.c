@@ -406,6 +406,7 @@ hearth_status hth_model_open(const hth_gguf *file, hth_model **out, hearth_error
     binder b = {.model = m, .err = err};
     hth_layer_sizes *sizes = NULL;
     hearth_status st = hth_model_read_hparams(file, &m->arena, &m->hparams, &sizes, err);
+    if (st == HEARTH_OK) st = hth_model_check_claims(file, err);
     if (st == HEARTH_OK) st = bind_all(&b, sizes);
     if (st != HEARTH_OK) {
         hth_model_close(m);

@@ -21,6 +21,8 @@ enum {
 static const double MIN_ROPE_FACTOR = 1e-3;
 /* Published caps are 30 and 50; a tiny one would make every score equal. */
 static const double MIN_CAP = 1e-3;
+/* Published ones are 1e-5 and 1e-6. */
+static const double LARGE_EPSILON = 1e-2;
 
 typedef struct reader {
     const hth_gguf *file;
@@ -309,7 +311,8 @@ static hearth_status read_epsilon(reader *r, hth_hparams *h)
     hearth_status st = read_float(r, name, 0.0, 1.0, &eps, &found);
     if (st != HEARTH_OK) return st;
     if (!found && eps == 0.0) return missing(r);
-    if (eps == 0.0) hth_log(HEARTH_LOG_WARN, "%s: %s is 0", hth_gguf_path(r->file), r->key);
+    if (eps == 0.0 || eps > LARGE_EPSILON)
+        hth_log(HEARTH_LOG_WARN, "%s: %s is %g", hth_gguf_path(r->file), r->key, eps);
     h->norm_eps = (float)eps;
     return HEARTH_OK;
 }
@@ -336,6 +339,23 @@ static hearth_status read_caps(reader *r, hth_hparams *h)
     return read_cap(r, "final_logit_softcapping", f->logit_cap, &h->logit_cap);
 }
 
+/* Some converters write a number without meaning for "no limit". What a session may have
+ * is bounded by memory, not by this. */
+static hearth_status read_context(reader *r, hth_hparams *h)
+{
+    uint64_t n = 0;
+    bool found;
+    hearth_status st =
+        hth_gguf_get_uint(r->file, key_of(r, "context_length"), 1, UINT64_MAX, &n, &found, r->err);
+    if (st != HEARTH_OK) return st;
+    if (!found) return missing(r);
+    if (n > MAX_CONTEXT)
+        hth_log(HEARTH_LOG_WARN, "%s: %s is %llu; %d is taken", hth_gguf_path(r->file), r->key,
+                (unsigned long long)n, MAX_CONTEXT);
+    h->n_ctx_train = n > MAX_CONTEXT ? MAX_CONTEXT : (uint32_t)n;
+    return HEARTH_OK;
+}
+
 hearth_status hth_model_read_hparams(const hth_gguf *file, hth_arena *arena, hth_hparams *h,
                                      hth_layer_sizes **per_layer, hearth_error *err)
 {
@@ -345,7 +365,7 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, hth_arena *arena, hth
     if ((st = find_family(&r, h)) != HEARTH_OK) return st;
     if ((st = refuse_experts(&r)) != HEARTH_OK) return st;
     if ((st = read_size(&r, "block_count", 1, MAX_LAYER, &h->n_layer)) != HEARTH_OK) return st;
-    if ((st = read_size(&r, "context_length", 1, MAX_CONTEXT, &h->n_ctx_train)) != HEARTH_OK) return st;
+    if ((st = read_context(&r, h)) != HEARTH_OK) return st;
     if ((st = read_size(&r, "embedding_length", 1, MAX_D_MODEL, &h->d_model)) != HEARTH_OK) return st;
     if ((st = read_layer_sizes(&r, arena, h, per_layer)) != HEARTH_OK) return st;
     if ((st = read_head_size(&r, h, *per_layer)) != HEARTH_OK) return st;

@@ -105,6 +105,10 @@ typedef struct hth_model {
 hearth_status hth_model_open(const hth_gguf *file, hth_model **out, hearth_error *err);
 void hth_model_close(hth_model *model);
 
+/* What the file says about itself as a whole (claims.c): refuses keys of ours that are not
+ * known and other versions of quantised blocks; a wrong general.file_type is a warning. */
+hearth_status hth_model_check_claims(const hth_gguf *file, hearth_error *err);
+
 /* Metadata alone (hparams.c). per_layer arrays hold n_layer entries. */
 typedef struct hth_layer_sizes {
     uint32_t n_head, n_head_kv, d_ff, window;

@@ -2,6 +2,7 @@
  * template with an unknown one is refused when it is opened and not in the middle of a
  * conversation. Called by template.c; expressions are in jinja_expr.c. */
 #include "text/jinja.h"
+#include "text/utf8.h"
 
 #include <string.h>
 
@@ -296,6 +297,7 @@ bool hth_jinja_parse(hth_jinja *j, const char *source, size_t n, hth_jinja_node 
     if (n > HTH_TEMPLATE_MAX_SOURCE)
         return hth_jinja_fail(j, HEARTH_ERROR_UNSUPPORTED, "%zu bytes: at most %d MiB are read", n,
                               HTH_TEMPLATE_MAX_SOURCE >> 20);
+    if (!hth_text_utf8_valid(source, n)) return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "not UTF-8");
     char *copy = normalise(j, source, &n);
     if (!copy) return false;
     hth_jinja_parser p = {

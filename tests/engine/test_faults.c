@@ -1,11 +1,13 @@
-/* Every allocation, read and write that can fail does so once: an error with a line
- * for a person, nothing leaked, nothing half written. */
+/* Every allocation, read and write that can fail does so, of a run, a batch, quantize and
+ * perplexity: an error with a line for a person, nothing leaked, nothing half written. The
+ * other verbs: test_fault_verbs.c. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "convert/quantize.h"
 #include "file/gguf.h"
-#include "file/gguf_write.h"
 #include "measure/perplexity.h"
+#include "support/engine.h"
+#include "support/faults.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
 
@@ -15,11 +17,6 @@
 #include <unistd.h>
 
 /* ---- what is put to the test ------------------------------------------------------------------ */
-
-typedef struct paths {
-    const char *in, *out;
-} paths;
-typedef hearth_status task(const paths *p, hearth_error *err);
 
 static hearth_status sample_and_decode(const hearth_model *model, hearth_session *session, hearth_error *err)
 {
@@ -43,7 +40,7 @@ static hearth_status sample_and_decode(const hearth_model *model, hearth_session
 }
 
 /* Open, tokenize, eval, sample, decode, close. */
-static hearth_status run_model(const paths *p, bool mmap, hearth_error *err)
+static hearth_status run_model(const fault_paths *p, bool mmap, hearth_error *err)
 {
     static const char text[] = "abc ab\n";
     hearth_model *model = NULL;
@@ -63,17 +60,17 @@ static hearth_status run_model(const paths *p, bool mmap, hearth_error *err)
     return st;
 }
 
-static hearth_status run_read(const paths *p, hearth_error *err) { return run_model(p, false, err); }
-static hearth_status run_mapped(const paths *p, hearth_error *err) { return run_model(p, true, err); }
+static hearth_status run_read(const fault_paths *p, hearth_error *err) { return run_model(p, false, err); }
+static hearth_status run_mapped(const fault_paths *p, hearth_error *err) { return run_model(p, true, err); }
 
-static hearth_status quantize(const paths *p, hearth_error *err)
+static hearth_status quantize(const fault_paths *p, hearth_error *err)
 {
     hth_quantize_options o = {.mix = hth_mix_find("q8_0"), .n_thread = 2};
     hth_quantize_result r;
     return hth_quantize(p->in, p->out, &o, &r, err);
 }
 
-static hearth_status measure(const paths *p, hearth_error *err)
+static hearth_status measure(const fault_paths *p, hearth_error *err)
 {
     char text[200];
     hearth_model *model = NULL;
@@ -83,13 +80,14 @@ static hearth_status measure(const paths *p, hearth_error *err)
     memset(text, 'c', sizeof text);
     hearth_status st = hearth_model_open(p->in, NULL, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &o, &session, err);
-    if (st == HEARTH_OK) st = hth_measure_perplexity(model, session, text, sizeof text, 2, NULL, NULL, &result, err);
+    if (st == HEARTH_OK)
+        st = hth_measure_perplexity(model, session, text, sizeof text, 2, NULL, NULL, &result, err);
     hearth_session_close(session);
     hearth_model_close(model);
     return st;
 }
 
-static hearth_status step_batch(const paths *p, hearth_error *err)
+static hearth_status step_batch(const fault_paths *p, hearth_error *err)
 {
     static const int32_t ids[] = {1, 5, 9};
     hearth_model *model = NULL;
@@ -99,7 +97,8 @@ static hearth_status step_batch(const paths *p, hearth_error *err)
     hearth_status st = hearth_model_open(p->in, NULL, &model, err);
     if (st == HEARTH_OK) st = hearth_batch_open(model, 8, 1, &b, err);
     for (int i = 0; st == HEARTH_OK && i < 3; i++) st = hearth_session_open(model, &o, &s[i], err);
-    for (int i = 0; st == HEARTH_OK && i < 3; i++) st = hearth_batch_add(b, s[i], ids, (size_t)i % 2 + 1, err);
+    for (int i = 0; st == HEARTH_OK && i < 3; i++)
+        st = hearth_batch_add(b, s[i], ids, (size_t)i % 2 + 1, err);
     if (st == HEARTH_OK) st = hearth_batch_run(b, err);
     hearth_batch_close(b);
     for (int i = 0; i < 3; i++) hearth_session_close(s[i]);
@@ -107,118 +106,76 @@ static hearth_status step_batch(const paths *p, hearth_error *err)
     return st;
 }
 
-/* ---- how it is put to the test ------------------------------------------------------------------ */
-
-static void make_input(paths *p)
-{
-    tiny_model m;
-    tiny_begin(&m);
-    gguf_bytes b = tiny_write(&m);
-    *p = (paths){test_scratch("in.gguf"), test_scratch("out.gguf")};
-    CHECK(test_write_file(p->in, b.data, b.n));
-    gguf_free(&b);
-    tiny_free(&m);
-}
-
-static bool exists(const char *path) { return access(path, F_OK) == 0; }
-
-/* Nothing under either name of the output; when only the sync of its folder failed,
- * it is there and whole. */
-static bool nothing_half_written(const paths *p, const hearth_error *why)
-{
-    char part[1100];
-    hearth_model *model = NULL;
-    snprintf(part, sizeof part, "%s.part", p->out);
-    if (exists(part)) return false;
-    if (!strstr(why->message, "cannot sync the folder")) return !exists(p->out);
-    bool whole = hearth_model_open(p->out, NULL, &model, NULL) == HEARTH_OK;
-    hearth_model_close(model);
-    remove(p->out);
-    return whole;
-}
-
-typedef void inject(uint64_t n);
-static void one_allocation(uint64_t n) { hth_alloc_fail_at(n, 0); }
-static void allocations_from(uint64_t n) { hth_alloc_fail_at(n, n != 0); }
-static void one_read(uint64_t n) { hth_gguf_fail_read_at(n, false); }
-static void one_write(uint64_t n) { hth_gguf_fail_write_at(n); }
-
-/* Makes fault 1, 2, ... happen until the task succeeds in spite of it. */
-static void fail_each(task *run, inject *fault, hearth_status status, uint64_t n_least)
-{
-    paths p;
-    make_input(&p);
-    uint64_t held = hth_alloc_held(), n = 1;
-    for (hearth_status st = status; st != HEARTH_OK && n < 5000; n++) {
-        hearth_error why = {0};
-        fault(n);
-        st = run(&p, &why);
-        fault(0);
-        if (!CHECK_INT(hth_alloc_held(), held)) break;
-        if (st == HEARTH_OK) break;
-        bool clean = nothing_half_written(&p, &why);
-        if (st != status || !why.message[0] || why.status != st || !clean)
-            test_fail(__FILE__, __LINE__, "fault %llu: status '%s', message '%s'%s", (unsigned long long)n,
-                      hearth_status_name(st), why.message, clean ? "" : ", output left behind");
-    }
-    if (n <= n_least || n == 5000) test_fail(__FILE__, __LINE__, "the task ended after %llu faults", (unsigned long long)n);
-    remove(p.in);
-    remove(p.out);
-}
+/* ---- how it is put to the test: support/faults.h ------------------------------------------------- */
 
 TEST(a_run_survives_every_allocation_that_fails)
 {
-    fail_each(run_read, one_allocation, HEARTH_ERROR_MEMORY, 30);
-    fail_each(run_read, allocations_from, HEARTH_ERROR_MEMORY, 30);
-    fail_each(run_mapped, one_allocation, HEARTH_ERROR_MEMORY, 30);
-    fail_each(run_mapped, allocations_from, HEARTH_ERROR_MEMORY, 30);
+    fault_survive_allocations("a run", run_read, 30);
+    fault_survive_allocations("a mapped run", run_mapped, 30);
 }
 
-TEST(a_batch_survives_every_allocation_that_fails)
-{
-    fail_each(step_batch, one_allocation, HEARTH_ERROR_MEMORY, 30);
-    fail_each(step_batch, allocations_from, HEARTH_ERROR_MEMORY, 30);
-}
+TEST(a_batch_survives_every_allocation_that_fails) { fault_survive_allocations("a batch", step_batch, 30); }
 
-TEST(quantize_survives_every_allocation_that_fails)
-{
-    fail_each(quantize, one_allocation, HEARTH_ERROR_MEMORY, 30);
-    fail_each(quantize, allocations_from, HEARTH_ERROR_MEMORY, 30);
-}
+TEST(quantize_survives_every_allocation_that_fails) { fault_survive_allocations("quantize", quantize, 30); }
 
 TEST(perplexity_survives_every_allocation_that_fails)
 {
-    fail_each(measure, one_allocation, HEARTH_ERROR_MEMORY, 30);
-    fail_each(measure, allocations_from, HEARTH_ERROR_MEMORY, 30);
+    fault_survive_allocations("perplexity", measure, 30);
 }
 
 TEST(a_run_survives_every_read_that_fails)
 {
-    fail_each(run_read, one_read, HEARTH_ERROR_IO, 20);
-    fail_each(run_mapped, one_read, HEARTH_ERROR_IO, 5);
+    fault_survive_reads("a run", run_read, 20);
+    fault_survive_reads("a mapped run", run_mapped, 5);
 }
 
-TEST(quantize_survives_every_read_that_fails) { fail_each(quantize, one_read, HEARTH_ERROR_IO, 20); }
+TEST(quantize_survives_every_read_that_fails) { fault_survive_reads("quantize", quantize, 20); }
 
-TEST(quantize_leaves_no_file_after_a_write_that_failed) { fail_each(quantize, one_write, HEARTH_ERROR_IO, 2); }
+TEST(quantize_leaves_no_file_after_a_write_that_failed) { fault_survive_writes("quantize", quantize, 2); }
 
-/* A short read is no fault: the rest comes with the next. */
-TEST(short_reads_change_nothing)
+/* Greedy ids after a prompt: what a fault that is none must not change. */
+static void take_ids(const fault_paths *p, bool mmap, int32_t ids[8])
 {
-    paths p;
-    make_input(&p);
-    for (uint64_t n = 1; n < 60; n++) {
-        hth_gguf_fail_read_at(n, true);
-        CHECK_OK(run_read(&p, err));
-        hth_gguf_fail_read_at(0, true);
+    static const int32_t prompt[] = {1, 60, 70, 80};
+    hearth_model *model = NULL;
+    hearth_model_options o = {.n_thread = 2, .mmap = mmap};
+    const engine_setting setting = {.n_thread = 1, .n_batch = 4, .kv = HEARTH_KV_F32};
+    memset(ids, 0xff, 8 * sizeof *ids);
+    CHECK_OK(hearth_model_open(p->in, &o, &model, err));
+    if (model) engine_greedy(model, &setting, prompt, 4, ids, 8);
+    hearth_model_close(model);
+}
+
+/* Neither a short read nor an interrupted one is a fault: the rest comes with the next. */
+TEST(short_and_interrupted_reads_change_nothing)
+{
+    static const hth_read_fault faults[] = {HTH_READ_SHORT, HTH_READ_INTERRUPTED};
+    fault_paths p;
+    int32_t want[8], got[8];
+    fault_make_input(&p);
+    for (int i = 0; i < 4; i++) {
+        bool mmap = i >= 2;
+        take_ids(&p, mmap, want);
+        uint64_t n = 1, n_read;
+        do {
+            uint64_t before = hth_gguf_n_read();
+            hth_gguf_fail_read_at(n, faults[i % 2]);
+            take_ids(&p, mmap, got);
+            hth_gguf_fail_read_at(0, faults[i % 2]);
+            n_read = hth_gguf_n_read() - before;
+            if (!CHECK_BYTES(got, want, sizeof want)) break;
+        } while (n++ < n_read);
+        CHECK(n > 5);
+        printf("     %llu reads, each %s once\n", (unsigned long long)(n - 1),
+               i % 2 ? "interrupted" : "cut short");
     }
     remove(p.in);
 }
 
 TEST(a_missing_file_leaves_nothing)
 {
-    paths p;
-    make_input(&p);
+    fault_paths p;
+    fault_make_input(&p);
     remove(p.in);
     uint64_t held = hth_alloc_held();
     hearth_error why = {0};
@@ -231,7 +188,7 @@ TEST(a_missing_file_leaves_nothing)
 
 TEST(the_token_loop_allocates_nothing)
 {
-    paths p;
+    fault_paths p;
     hearth_model *model = NULL;
     hearth_session *session = NULL;
     hearth_sampler *sampler = NULL;
@@ -239,7 +196,7 @@ TEST(the_token_loop_allocates_nothing)
     const char *text;
     size_t n;
     int32_t id = 1;
-    make_input(&p);
+    fault_make_input(&p);
     CHECK_OK(hearth_model_open(p.in, NULL, &model, err));
     CHECK_OK(hearth_session_open(model, NULL, &session, err));
     CHECK_OK(hearth_sampler_open(model, NULL, &sampler, err));

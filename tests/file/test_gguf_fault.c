@@ -1,5 +1,5 @@
 /* Faults while reading: files cut at every byte, every allocation and every read that
- * can fail, reads that come in pieces. After each: one error line that names the
+ * can fail, reads that come in pieces or are interrupted. After each: one error line that names the
  * file, and not a byte kept. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
@@ -160,16 +160,16 @@ static hearth_status read_all(const char *path, uint64_t *sum, hearth_error *why
     return status;
 }
 
-static void fault_each_read(const char *path, bool short_read)
+static void fault_each_read(const char *path, hth_read_fault fault)
 {
     uint64_t want, got, held = hth_alloc_held();
     hearth_error why = {0};
     CHECK_INT(read_all(path, &want, &why), HEARTH_OK);
     int n_fault = 0;
     for (uint64_t n = 1; n < 100; n++) {
-        hth_gguf_fail_read_at(n, short_read);
+        hth_gguf_fail_read_at(n, fault);
         hearth_status status = read_all(path, &got, &why);
-        hth_gguf_fail_read_at(0, false);
+        hth_gguf_fail_read_at(0, fault);
         if (status == HEARTH_OK) {
             CHECK(got == want);
             continue;
@@ -179,23 +179,31 @@ static void fault_each_read(const char *path, bool short_read)
         CHECK(strstr(why.message, "cannot read") && strstr(why.message, ".gguf: "));
     }
     CHECK_INT(hth_alloc_held(), held);
-    CHECK(short_read ? n_fault == 0 : n_fault > 10);
+    CHECK(fault == HTH_READ_FAILS ? n_fault > 10 : n_fault == 0);
 }
 
 TEST(every_read_may_fail)
 {
     const char *path = test_data("golden/files/tiny-meta.gguf");
-    if (path) fault_each_read(path, false);
+    if (path) fault_each_read(path, HTH_READ_FAILS);
     path = test_data("golden/files/tiny-00003-of-00003.gguf");
-    if (path) fault_each_read(path, false);
+    if (path) fault_each_read(path, HTH_READ_FAILS);
 }
 
 TEST(every_read_may_be_cut_short)
 {
     const char *path = test_data("golden/files/tiny-meta.gguf");
-    if (path) fault_each_read(path, true);
+    if (path) fault_each_read(path, HTH_READ_SHORT);
     path = test_data("golden/files/tiny-00003-of-00003.gguf");
-    if (path) fault_each_read(path, true);
+    if (path) fault_each_read(path, HTH_READ_SHORT);
+}
+
+TEST(every_read_may_be_interrupted)
+{
+    const char *path = test_data("golden/files/tiny-meta.gguf");
+    if (path) fault_each_read(path, HTH_READ_INTERRUPTED);
+    path = test_data("golden/files/tiny-00003-of-00003.gguf");
+    if (path) fault_each_read(path, HTH_READ_INTERRUPTED);
 }
 
 TEST_MAIN

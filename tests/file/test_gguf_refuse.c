@@ -1,12 +1,13 @@
 /* What the reader must refuse: the classes of malformed files, each made from one
  * valid file by spoiling one thing. Rows of the table name the class (A to D as in
- * the catalogue of malformed GGUF), the field, the value written there, and words
- * that the error line must hold. Files of several parts are in test_gguf_split.c. */
+ * docs/reliability.md), the field, the value written there, and words
+ * that the error line must hold. Every value of every length and count: test_gguf_values.c;
+ * files of several parts: test_gguf_split.c. */
 #define _POSIX_C_SOURCE 200809L
-#include "base/alloc.h"
 #include "base/clock.h"
 #include "file/gguf.h"
 #include "support/gguf_build.h"
+#include "support/refusal.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -17,41 +18,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-/* Opens the bytes; they must be refused with `status` and a line that begins with the
- * name and holds `words` (parts separated by '|'). Nothing may stay allocated. */
-static void check_refused(const gguf_bytes *b, hearth_status status, const char *id,
-                          const char *words)
-{
-    hth_gguf *file = NULL;
-    hearth_error why = {0};
-    uint64_t held = hth_alloc_held();
-    /* a copy of its own, so that a read past the end is seen by the sanitizer */
-    unsigned char *copy = malloc(b->n ? b->n : 1);
-    if (b->n) memcpy(copy, b->data, b->n);
-    hearth_status got = hth_gguf_open_memory(copy, b->n, "bad.gguf", &file, &why);
-    if (got != status)
-        test_fail(__FILE__, __LINE__, "%s: status %s, expected %s: %s", id, hearth_status_name(got),
-                  hearth_status_name(status), why.message);
-    char all[200];
-    snprintf(all, sizeof all, "bad.gguf: |%s", words);
-    char *save = NULL;
-    for (char *word = strtok_r(all, "|", &save); word; word = strtok_r(NULL, "|", &save))
-        if (!strstr(why.message, word))
-            test_fail(__FILE__, __LINE__, "%s: \"%s\" does not hold \"%s\"", id, why.message, word);
-    hth_gguf_close(file);
-    CHECK_INT(hth_alloc_held(), held);
-    free(copy);
-}
-
-static void check_accepted(const gguf_bytes *b, const char *id)
-{
-    hth_gguf *file = NULL;
-    hearth_error why = {0};
-    if (hth_gguf_open_memory(b->data, b->n, "good.gguf", &file, &why) != HEARTH_OK)
-        test_fail(__FILE__, __LINE__, "%s: %s", id, why.message);
-    hth_gguf_close(file);
-}
 
 /* ---- one field at a time ------------------------------------------------------------------- */
 
@@ -145,8 +111,10 @@ static const struct bad_row {
     {"D4", GGUF_TYPE, 0, 0, 4, 0, HEARTH_ERROR_UNSUPPORTED, "'a.weight'|unknown type 4|removed"},
     {"D4", GGUF_TYPE, 0, 0, 5, 0, HEARTH_ERROR_UNSUPPORTED, "unknown type 5"},
     {"D4", GGUF_TYPE, 0, 0, 31, 0, HEARTH_ERROR_UNSUPPORTED, "unknown type 31"},
+    {"D4", GGUF_TYPE, 0, 0, 32, 0, HEARTH_ERROR_UNSUPPORTED, "unknown type 32"},
     {"D4", GGUF_TYPE, 0, 0, 33, 0, HEARTH_ERROR_UNSUPPORTED, "unknown type 33"},
     {"D4", GGUF_TYPE, 0, 0, 36, 0, HEARTH_ERROR_UNSUPPORTED, "unknown type 36"},
+    {"D4", GGUF_TYPE, 0, 0, 37, 0, HEARTH_ERROR_UNSUPPORTED, "unknown type 37"},
     {"D4", GGUF_TYPE, 0, 0, 38, 0, HEARTH_ERROR_UNSUPPORTED, "unknown type 38"},
     {"D4", GGUF_TYPE, 0, 0, 43, 0, HEARTH_ERROR_UNSUPPORTED, "unknown type 43"},
     {"D4", GGUF_TYPE, 0, 0, 1u << 31, 0, HEARTH_ERROR_UNSUPPORTED, "unknown type 2147483648"},
@@ -182,7 +150,7 @@ TEST(gguf_refuses_every_spoilt_field)
         gguf_patch(&b, f.at, value, width);
         char id[40];
         snprintf(id, sizeof id, "%s (row %zu)", row->id, k);
-        check_refused(&b, row->status, id, row->words);
+        refusal_check(&b, row->status, id, row->words);
     }
     gguf_free(&b);
 }
@@ -191,7 +159,7 @@ TEST(gguf_small_file_itself_is_accepted)
 {
     gguf_bytes b = {0};
     gguf_small(&b);
-    check_accepted(&b, "small");
+    refusal_check_accepted(&b, "small");
     gguf_free(&b);
 }
 
@@ -220,9 +188,9 @@ TEST(gguf_says_what_a_foreign_file_looks_like)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         gguf_bytes b = {0};
         gguf_put(&b, rows[i].bytes, rows[i].n);
-        check_refused(&b, HEARTH_ERROR_FORMAT, rows[i].words, rows[i].words);
+        refusal_check(&b, HEARTH_ERROR_FORMAT, rows[i].words, rows[i].words);
         gguf_zeros(&b, 100);
-        check_refused(&b, HEARTH_ERROR_FORMAT, rows[i].words, rows[i].words);
+        refusal_check(&b, HEARTH_ERROR_FORMAT, rows[i].words, rows[i].words);
         gguf_free(&b);
     }
 }
@@ -233,7 +201,7 @@ TEST(gguf_refuses_each_wrong_byte_of_the_magic)
     for (size_t at = 0; at < 4; at++) {
         gguf_small(&b);
         b.data[at] ^= 0x20;
-        check_refused(&b, HEARTH_ERROR_FORMAT, "A5", "magic at byte 0");
+        refusal_check(&b, HEARTH_ERROR_FORMAT, "A5", "magic at byte 0");
     }
     gguf_free(&b);
 }
@@ -241,11 +209,11 @@ TEST(gguf_refuses_each_wrong_byte_of_the_magic)
 TEST(gguf_refuses_files_too_short_for_a_header)
 {
     gguf_bytes b = {0};
-    check_refused(&b, HEARTH_ERROR_FORMAT, "A1", "too short for a GGUF header|ends at byte 0");
+    refusal_check(&b, HEARTH_ERROR_FORMAT, "A1", "too short for a GGUF header|ends at byte 0");
     for (size_t n = 1; n < 24; n++) {
         gguf_small(&b);
         b.n = n;
-        check_refused(&b, HEARTH_ERROR_FORMAT, "A1", "too short for a GGUF header");
+        refusal_check(&b, HEARTH_ERROR_FORMAT, "A1", "too short for a GGUF header");
     }
     gguf_free(&b);
 }
@@ -267,6 +235,7 @@ TEST(gguf_refuses_what_is_not_a_regular_file_without_waiting)
     uint64_t start = hth_clock_ns();
     check_path_refused("/tmp", "is a folder");
     check_path_refused("/dev/zero", "is a character device");
+    check_path_refused("/dev/random", "is a character device");
     check_path_refused("/no/such/file.gguf", "cannot open: No such file");
     check_path_refused("", "cannot open");
     if (CHECK_INT(mkfifo(fifo, 0600), 0)) check_path_refused(fifo, "is a pipe");
@@ -283,6 +252,19 @@ TEST(gguf_refuses_what_is_not_a_regular_file_without_waiting)
     if (fd >= 0) close(fd);
     unlink(sock);
     CHECK((hth_clock_ns() - start) / 1000000000 < 60);
+}
+
+TEST(gguf_says_that_a_file_may_not_be_read)
+{
+    const char *path = test_scratch("locked.gguf");
+    if (geteuid() == 0) {
+        test_skip("the superuser may read every file");
+        return;
+    }
+    CHECK(test_write_file(path, "GGUF", 4));
+    CHECK_INT(chmod(path, 0), 0);
+    check_path_refused(path, "cannot open: Permission denied");
+    unlink(path);
 }
 
 TEST(gguf_says_that_descriptors_ran_out)
@@ -350,7 +332,7 @@ TEST(gguf_accepts_files_without_tensors_and_without_metadata)
 {
     gguf_bytes b = {0};
     gguf_header(&b, 3, 0, 0);
-    check_accepted(&b, "B1");
+    refusal_check_accepted(&b, "B1");
     gguf_free(&b);
 }
 
@@ -363,9 +345,9 @@ TEST(gguf_refuses_arrays_over_the_limit_though_they_are_there)
     unsigned char *zeros = calloc(1, n);
     gguf_put(&b, zeros, n);
     free(zeros);
-    check_refused(&b, HEARTH_ERROR_FORMAT, "B8", "'long'|is 16777217, allowed are 0 to 16777216");
+    refusal_check(&b, HEARTH_ERROR_FORMAT, "B8", "'long'|is 16777217, allowed are 0 to 16777216");
     gguf_patch(&b, gguf_field_of(&b, GGUF_COUNT, 0, 0).at, n - 1, 8);
-    check_accepted(&b, "B8");
+    refusal_check_accepted(&b, "B8");
     gguf_free(&b);
 }
 
@@ -379,7 +361,7 @@ TEST(gguf_refuses_array_counts_for_every_element_type)
         gguf_array(&b, "few", type, 5);
         gguf_zeros(&b, 4 * sizes[type] + 3 % sizes[type]); /* one element is missing */
         snprintf(words, sizeof words, "'few'|is 5, but only|(%u or more for each)", sizes[type]);
-        check_refused(&b, HEARTH_ERROR_FORMAT, "B7", words);
+        refusal_check(&b, HEARTH_ERROR_FORMAT, "B7", words);
         gguf_free(&b);
     }
 }
@@ -390,7 +372,7 @@ TEST(gguf_refuses_many_declared_keys_in_a_small_file)
     gguf_header(&b, 3, 0, 65536);
     gguf_word(&b, 65535, 8);
     gguf_zeros(&b, 1000);
-    check_refused(&b, HEARTH_ERROR_FORMAT, "B10", "metadata pairs at byte 16 is 65536");
+    refusal_check(&b, HEARTH_ERROR_FORMAT, "B10", "metadata pairs at byte 16 is 65536");
     gguf_free(&b);
 }
 
@@ -405,7 +387,7 @@ TEST(gguf_finds_a_duplicate_key_among_fifty_thousand)
         gguf_pair_u32(&b, key, 0);
     }
     uint64_t start = hth_clock_ns();
-    check_refused(&b, HEARTH_ERROR_FORMAT, "B11", "key 'key.0'|the same key is at byte 24 already");
+    refusal_check(&b, HEARTH_ERROR_FORMAT, "B11", "key 'key.0'|the same key is at byte 24 already");
     printf("     50,000 keys and a duplicate: %.1f ms\n", (double)(hth_clock_ns() - start) / 1e6);
     gguf_free(&b);
 }
@@ -421,7 +403,7 @@ TEST(gguf_finds_a_duplicate_tensor_among_fifty_thousand)
         gguf_info(&b, name, 1, (uint64_t[]){1}, 0, 32 * i);
     }
     uint64_t start = hth_clock_ns();
-    check_refused(&b, HEARTH_ERROR_FORMAT, "B11", "'t.0'|the same name is in the info at byte 24");
+    refusal_check(&b, HEARTH_ERROR_FORMAT, "B11", "'t.0'|the same name is in the info at byte 24");
     printf("     50,000 tensors and a duplicate: %.1f ms\n", (double)(hth_clock_ns() - start) / 1e6);
     gguf_free(&b);
 }
@@ -443,9 +425,9 @@ TEST(gguf_follows_arrays_in_arrays_to_depth_four)
         gguf_word(&b, 1, 8);
         gguf_word(&b, 7, 1);
         if (depths[k] <= 4)
-            check_accepted(&b, "C3");
+            refusal_check_accepted(&b, "C3");
         else
-            check_refused(&b, HEARTH_ERROR_FORMAT, "C3", "'deep'|deeper than 4");
+            refusal_check(&b, HEARTH_ERROR_FORMAT, "C3", "'deep'|deeper than 4");
         gguf_free(&b);
     }
 }
@@ -456,7 +438,7 @@ TEST(gguf_refuses_a_key_twice_with_another_type_too)
     gguf_header(&b, 3, 0, 2);
     gguf_pair_u32(&b, "twice", 1);
     gguf_pair_text(&b, "twice", "1");
-    check_refused(&b, HEARTH_ERROR_FORMAT, "C5", "key 'twice' (at byte 45)|at byte 24 already");
+    refusal_check(&b, HEARTH_ERROR_FORMAT, "C5", "key 'twice' (at byte 45)|at byte 24 already");
     gguf_free(&b);
 }
 
@@ -478,7 +460,7 @@ TEST(gguf_warns_once_about_odd_keys)
     for (uint32_t i = 0; i < 7; i++) gguf_pair_u32(&b, odd[i], i);
     n_warning = 0;
     hearth_log_set(count_warning, NULL);
-    check_accepted(&b, "C6");
+    refusal_check_accepted(&b, "C6");
     hearth_log_set(NULL, NULL);
     CHECK_INT(n_warning, 1);
     CHECK(strstr(last_warning, "'Upper'") && strstr(last_warning, "7 such keys"));
@@ -510,12 +492,12 @@ TEST(gguf_refuses_alignment_as_text_and_array)
     gguf_bytes b = {0};
     gguf_header(&b, 3, 0, 1);
     gguf_pair_text(&b, "general.alignment", "32");
-    check_refused(&b, HEARTH_ERROR_FORMAT, "C12", "is of type text, expected u32");
+    refusal_check(&b, HEARTH_ERROR_FORMAT, "C12", "is of type text, expected u32");
     b.n = 0;
     gguf_header(&b, 3, 0, 1);
     gguf_array(&b, "general.alignment", 4, 1);
     gguf_word(&b, 32, 4);
-    check_refused(&b, HEARTH_ERROR_FORMAT, "C12", "is of type array, expected u32");
+    refusal_check(&b, HEARTH_ERROR_FORMAT, "C12", "is of type array, expected u32");
     gguf_free(&b);
 }
 
@@ -548,12 +530,12 @@ TEST(gguf_refuses_dimensions_whose_product_wraps)
     gguf_bytes b = {0};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         build_one(&b, "w", rows[i].n_dim, rows[i].dim, 0, 64);
-        check_refused(&b, HEARTH_ERROR_FORMAT, "D3", "'w'|multiply to more than");
+        refusal_check(&b, HEARTH_ERROR_FORMAT, "D3", "'w'|multiply to more than");
     }
     build_one(&b, "w", 2, (uint64_t[]){(uint64_t)1 << 40, 256}, 28, 64);
-    check_refused(&b, HEARTH_ERROR_FORMAT, "D11", "'w'|past the end");
+    refusal_check(&b, HEARTH_ERROR_FORMAT, "D11", "'w'|past the end");
     build_one(&b, "w", 4, (uint64_t[]){1, 1, 1, 1}, 0, 4);
-    check_accepted(&b, "D2");
+    refusal_check_accepted(&b, "D2");
     gguf_free(&b);
 }
 
@@ -561,11 +543,11 @@ TEST(gguf_accepts_data_that_end_with_the_file_and_not_one_byte_less)
 {
     gguf_bytes b = {0};
     build_one(&b, "w", 1, (uint64_t[]){16}, 0, 64);
-    check_accepted(&b, "D7");
+    refusal_check_accepted(&b, "D7");
     b.n--;
-    check_refused(&b, HEARTH_ERROR_FORMAT, "D7", "'w' (info at byte 24)|past the end of the file");
+    refusal_check(&b, HEARTH_ERROR_FORMAT, "D7", "'w' (info at byte 24)|past the end of the file");
     build_one(&b, "w", 1, (uint64_t[]){16}, 0, 0);
-    check_refused(&b, HEARTH_ERROR_FORMAT, "D19", "'w'|past the end");
+    refusal_check(&b, HEARTH_ERROR_FORMAT, "D19", "'w'|past the end");
     gguf_free(&b);
 }
 
@@ -610,7 +592,7 @@ TEST(gguf_refuses_a_chain_of_overlaps_in_any_order)
     gguf_info(&b, "middle", 1, (uint64_t[]){16}, 0, 32);
     gguf_pad(&b, 32);
     gguf_zeros(&b, 256);
-    check_refused(&b, HEARTH_ERROR_FORMAT, "D8", "overlap|'first'|'middle'");
+    refusal_check(&b, HEARTH_ERROR_FORMAT, "D8", "overlap|'first'|'middle'");
     gguf_free(&b);
 }
 
@@ -622,16 +604,16 @@ TEST(gguf_shows_odd_tensor_names_escaped)
     static const char *const shown[] = {"'../x'", "'%n%s%n'", "'a\\x1b[2Jb'", "'a\\x0ab'", "'\\x7f'"};
     for (size_t i = 0; i < 5; i++) {
         build_one(&b, odd[i], 1, (uint64_t[]){16}, 0, 64);
-        check_accepted(&b, "D12");
+        refusal_check_accepted(&b, "D12");
         b.n--;
-        check_refused(&b, HEARTH_ERROR_FORMAT, "D12", shown[i]);
+        refusal_check(&b, HEARTH_ERROR_FORMAT, "D12", shown[i]);
     }
     memset(name, 0xff, 63);
     name[63] = '\0';
     build_one(&b, name, 1, (uint64_t[]){16}, 0, 64);
-    check_accepted(&b, "D12");
+    refusal_check_accepted(&b, "D12");
     b.n--;
-    check_refused(&b, HEARTH_ERROR_FORMAT, "D12", "'\\xff\\xff|...'|past the end");
+    refusal_check(&b, HEARTH_ERROR_FORMAT, "D12", "'\\xff\\xff|...'|past the end");
     gguf_free(&b);
 }
 
@@ -655,5 +637,8 @@ TEST(gguf_refuses_sizes_that_only_a_sparse_file_has)
     unlink(path);
     gguf_free(&b);
 }
+
+/* The last case: all refusals above are counted. */
+TEST(gguf_refusals_take_no_time) { refusal_report(); }
 
 TEST_MAIN

@@ -1,5 +1,5 @@
 /* Models of several files: any part opens all, and parts that do not belong together
- * are refused (class G of the catalogue of malformed GGUF). Parts are written to
+ * are refused (class G of docs/reliability.md). Parts are written to
  * scratch files; each holds one tensor. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What the metadata of one part say; -1 leaves a key out. */
@@ -201,6 +202,82 @@ TEST(split_names_the_part_that_is_malformed)
     CHECK(test_write_file(part_path(2, 3), b.data, b.n));
     check_open_refused(part_path(1, 3), "m-00002-of-00003.gguf: tensor 'b'");
     remove_parts();
+    gguf_free(&b);
+}
+
+/* Folders within folders, until the path of a part is as long as the system takes. */
+TEST(split_names_the_end_of_a_path_that_is_almost_too_long)
+{
+    char path[4096], home[2048];
+    gguf_bytes b = {0};
+    hth_gguf *file = NULL;
+    hearth_error why = {0};
+    const char *root = test_scratch("deep");
+    CHECK(getcwd(home, sizeof home) != NULL);
+    mkdir(root, 0700);
+    CHECK_INT(chdir(root), 0);
+    char folder[201];
+    memset(folder, 'd', 200);
+    folder[200] = '\0';
+    size_t n = (size_t)snprintf(path, sizeof path, "%s", root), depth = 0;
+    for (; n + 201 + 30 < sizeof path; depth++) {
+        CHECK_INT(mkdir(folder, 0700), 0);
+        CHECK_INT(chdir(folder), 0);
+        n += (size_t)snprintf(path + n, sizeof path - n, "/%s", folder);
+    }
+    size_t n_name = sizeof path - 1 - n - 1; /* the longest name that is left */
+    char name[260], part_name[320];
+    memset(name, 'n', sizeof name);
+    name[n_name - strlen("-00001-of-00002.gguf")] = '\0';
+    snprintf(part_name, sizeof part_name, "%s-00001-of-00002.gguf", name);
+    CHECK_INT(strlen(part_name), n_name);
+    build_part(&b, &(part){0, 2, 2, "llama", "a", 3, 32});
+    CHECK(test_write_file(part_name, b.data, b.n));
+    snprintf(path + n, sizeof path - n, "/%s", part_name);
+    CHECK_INT(strlen(path), sizeof path - 1); /* PATH_MAX counts the NUL */
+    CHECK_INT(hth_gguf_open(path, &file, &why), HEARTH_ERROR_IO);
+    CHECK(strstr(why.message, "-00002-of-00002.gguf: cannot open: No such file") != NULL);
+    unlink(part_name);
+    for (; depth > 0; depth--) {
+        CHECK_INT(chdir(".."), 0);
+        CHECK_INT(rmdir(folder), 0);
+    }
+    CHECK_INT(chdir(home), 0);
+    rmdir(root);
+    gguf_free(&b);
+}
+
+/* A part of each kind of damage is named, whichever it is (G7): A to D by one example. */
+TEST(split_refuses_damage_of_every_class_in_a_part)
+{
+    static const struct {
+        gguf_field_kind kind;
+        uint32_t i, j;
+        uint64_t value;
+        const char *words;
+    } rows[] = {
+        {GGUF_MAGIC, 0, 0, 0x46554748, "header: magic at byte 0 is 'HGUF'"},
+        {GGUF_VERSION, 0, 0, 4, "header: version at byte 4 is 4"},
+        {GGUF_N_TENSOR, 0, 0, UINT64_MAX, "header: number of tensors at byte 8"},
+        {GGUF_N_PAIR, 0, 0, 65537, "header: number of metadata pairs at byte 16"},
+        {GGUF_KEY_LENGTH, 1, 0, 0, "metadata pair 2 of 4"},
+        {GGUF_VALUE_TYPE, 1, 0, 13, "key 'split.count'"},
+        {GGUF_DIM, 0, 0, 0, "tensor 'b'"},
+        {GGUF_TYPE, 0, 0, 99, "tensor 'b'"},
+        {GGUF_OFFSET, 0, 0, 1, "tensor 'b'"},
+    };
+    gguf_bytes b = {0};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        char words[120];
+        write_parts(good);
+        build_part(&b, &good[1]);
+        gguf_field f = gguf_field_of(&b, rows[k].kind, rows[k].i, rows[k].j);
+        gguf_patch(&b, f.at, rows[k].value, f.width);
+        CHECK(test_write_file(part_path(2, 3), b.data, b.n));
+        snprintf(words, sizeof words, "m-00002-of-00003.gguf: %s", rows[k].words);
+        check_open_refused(part_path(1, 3), words);
+        remove_parts();
+    }
     gguf_free(&b);
 }
 

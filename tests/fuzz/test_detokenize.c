@@ -1,6 +1,10 @@
 /* The fuzz target of the detokenizer over seeded ids: it aborts on a fault. */
 #include "fuzz_detokenize.c"
 
+#include "support/corpus.h"
+
+TEST(seeds_of_the_corpus_pass_the_target) { CHECK(corpus_replay("detokenize", LLVMFuzzerTestOneInput) >= 5); }
+
 TEST(seeded_ids_pass_the_detokenizer_target)
 {
     test_random r = {79};

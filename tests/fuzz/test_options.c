@@ -2,6 +2,10 @@
  * are easily got wrong: it aborts on a fault. */
 #include "fuzz_options.c"
 
+#include "support/corpus.h"
+
+TEST(seeds_of_the_corpus_pass_the_target) { CHECK(corpus_replay("options", LLVMFuzzerTestOneInput) >= 10); }
+
 TEST(seeded_command_lines_pass_the_target)
 {
     static const char *const words[] = {"a",           "b",

@@ -3,6 +3,7 @@
  * rest flip bytes anywhere, cut, or splice. A finding is a crash or a report of the
  * sanitizers; memory that stays allocated is one too. The seed is printed. */
 #include "base/alloc.h"
+#include "support/corpus.h"
 #include "support/gguf_build.h"
 #include "support/test.h"
 
@@ -99,6 +100,8 @@ static void replay(const unsigned char *data, size_t size, size_t n_directory, u
         if (!CHECK_INT(hth_alloc_held(), held)) break;
     }
 }
+
+TEST(seeds_of_the_corpus_pass_the_target) { CHECK(corpus_replay("gguf", LLVMFuzzerTestOneInput) >= 10); }
 
 TEST(golden_files_go_through_the_target)
 {

@@ -1,6 +1,10 @@
 /* The fuzz target of the tokenizer over seeded strings: it aborts on a fault. */
 #include "fuzz_tokenize.c"
 
+#include "support/corpus.h"
+
+TEST(seeds_of_the_corpus_pass_the_target) { CHECK(corpus_replay("tokenize", LLVMFuzzerTestOneInput) >= 10); }
+
 TEST(seeded_strings_pass_the_tokenizer_target)
 {
     static const char likely[] = "ab< \xC3\xA9\xE4\xB8\xAD\xFF\xE2\x96\x81s>/";

@@ -1,6 +1,10 @@
 /* The fuzz target of vocabularies over seeded orders: it aborts on a fault. */
 #include "fuzz_vocab.c"
 
+#include "support/corpus.h"
+
+TEST(seeds_of_the_corpus_pass_the_target) { CHECK(corpus_replay("vocab", LLVMFuzzerTestOneInput) >= 5); }
+
 TEST(seeded_vocabularies_pass_the_target)
 {
     static const char likely[] = "ab \xC4\xA0\xE2\x96\x81<>s|x";

@@ -117,6 +117,7 @@ TEST(keys_of_another_kind_are_refused_with_both_kinds)
         tiny_begin(&m);
         tiny_set(&m, required[i], I32, (uint32_t)-1, 4);
         expect_refused(&m, HEARTH_ERROR_FORMAT, required[i], "is -1");
+        if (strcmp(required[i], A "context_length") == 0) continue; /* any is taken */
         tiny_begin(&m);
         tiny_set(&m, required[i], U64, (uint64_t)1 << 63, 8);
         expect_refused(&m, HEARTH_ERROR_FORMAT, required[i], "allowed are");
@@ -197,6 +198,7 @@ TEST(widths_are_those_of_the_tensors)
 {
     static const uint32_t bad[] = {0, 262145, UINT32_MAX};
     for (size_t i = 0; i < 3; i++) refuse_u32(A "embedding_length", bad[i], "allowed are 1 to 262144");
+    refuse_u32(A "embedding_length", 1, "no multiple of 4 heads");
     static const uint32_t bad_ff[] = {0, 1048577, UINT32_MAX};
     for (size_t i = 0; i < 3; i++) refuse_u32(A "feed_forward_length", bad_ff[i], "allowed are 1 to 1048576");
     tiny_model m;
@@ -314,7 +316,6 @@ TEST(epsilon_is_finite_and_not_negative)
 TEST(context_length_is_positive)
 {
     refuse_u32(A "context_length", 0, "allowed are 1 to");
-    refuse_u32(A "context_length", (uint32_t)1 << 31, "allowed are 1 to");
     accept_u32(A "context_length", 16777216);
 }
 

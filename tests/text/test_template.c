@@ -103,7 +103,6 @@ TEST(templates_have_some_ways_of_their_own)
            "'9223372036854775808'|fromjson }}",
            "9223372036854775807 -9223372036854775808 9.223372036854776e+18");
     expect("{{ '\xC3\xA9'|upper }}{{ '\xC3\x89'|lower }}", "\xC3\xA9\xC3\x89"); /* cases of ASCII only */
-    expect("{{ '\xFF\xC3'|length }}{{ '\xFF\xC3'[1:]|length }}", "21"); /* ill-formed bytes are characters */
     expect("{% set l = [1] %}{{ l.append(2) }}{{ l.extend([3]) }}{{ l.insert(0, 9) }}{{ l.insert(-1, 8) }}{{ "
            "l.insert(99, 7) }}{{ l }}"
            "{{ l.pop() }}{{ l.pop(0) }}{{ l }}",
@@ -122,6 +121,21 @@ TEST(templates_have_some_ways_of_their_own)
     expect("\n", "");
     expect("{{ 'a\\\nb' }}", "ab");
     expect("{{ '\\0' == '\\x00' }}", "True");
+}
+
+/* The bytes of a template are characters (C7 of docs/reliability.md); those of a message
+ * need not be: one that is none counts as one. */
+TEST(templates_are_utf_8_and_contents_any_bytes)
+{
+    refused("\xFF", HEARTH_ERROR_FORMAT, "line 1: not UTF-8");
+    refused("{{ '\xC3' }}", HEARTH_ERROR_FORMAT, "not UTF-8");
+    refused("\xED\xA0\x80", HEARTH_ERROR_FORMAT, "not UTF-8");
+    const hth_message m = {word("user"), {"\xFF\xC3", 2}};
+    hth_template_input in = {.messages = &m, .n_message = 1};
+    hth_rendered r;
+    CHECK_OK(render("{{ messages[0].content|length }}{{ messages[0].content[1:]|length }}", &in, &r, err));
+    CHECK_TEXT(r.text, "21");
+    hth_rendered_free(&r);
 }
 
 TEST(dates_are_those_of_the_calendar)

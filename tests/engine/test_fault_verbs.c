@@ -1,0 +1,190 @@
+/* Every allocation, read and write that can fail does so, of what the verbs tokenize,
+ * detokenize, inspect, logits, synth and chat ask of the library. Run, batch, quantize and
+ * perplexity: test_faults.c; the program itself: tests/cli/test_faults.py. */
+#define _POSIX_C_SOURCE 200809L
+#include "convert/synth.h"
+#include "file/gguf_sink.h"
+#include "measure/check.h"
+#include "model/model.h"
+#include "support/faults.h"
+#include "support/test.h"
+#include "text/tokenizer.h"
+
+#include <string.h>
+
+/* ---- text: the file's directory and vocabulary alone ---------------------------------------- */
+
+static hearth_status open_text(const fault_paths *p, hth_gguf **file, hth_tokenizer **tok, hearth_error *err)
+{
+    *tok = NULL;
+    hearth_status st = hth_gguf_open(p->in, file, err);
+    return st == HEARTH_OK ? hth_tokenizer_open(*file, tok, err) : st;
+}
+
+static hearth_status tokenize(const fault_paths *p, hearth_error *err)
+{
+    char text[600];
+    hth_gguf *file = NULL;
+    hth_tokenizer *tok = NULL;
+    hth_ids ids = {0};
+    for (size_t i = 0; i < sizeof text; i++) text[i] = "ab c\n</s>"[i % 9];
+    hearth_status st = open_text(p, &file, &tok, err);
+    for (unsigned flags = 0; st == HEARTH_OK && flags < 4; flags++)
+        st = hth_tokenize(tok, text, sizeof text, flags, &ids, NULL, err);
+    hth_ids_free(&ids);
+    hth_tokenizer_close(tok);
+    hth_gguf_close(file);
+    return st;
+}
+
+static hearth_status detokenize(const fault_paths *p, hearth_error *err)
+{
+    hearth_model *model = NULL;
+    hearth_decoder *decoder = NULL;
+    const char *text;
+    size_t n;
+    hearth_status st = hearth_model_open(p->in, &(hearth_model_options){.mmap = true}, &model, err);
+    if (st == HEARTH_OK) st = hearth_decoder_open(model, true, false, &decoder, err);
+    for (int32_t id = 0; st == HEARTH_OK && id < 200; id++)
+        st = hearth_decoder_push(decoder, id, &text, &n, err);
+    if (st == HEARTH_OK) hearth_decoder_flush(decoder, &text, &n);
+    hearth_decoder_close(decoder);
+    hearth_model_close(model);
+    return st;
+}
+
+/* ---- inspect: what it shows, and --check --------------------------------------------------------- */
+
+static hearth_status inspect(const fault_paths *p, hearth_error *err)
+{
+    hth_gguf *file = NULL;
+    hth_model *model = NULL;
+    hth_tokenizer *tok = NULL;
+    hth_check_result checked;
+    hearth_status st = hth_gguf_open(p->in, &file, err);
+    if (st == HEARTH_OK) st = hth_model_open(file, &model, err);
+    if (st == HEARTH_OK) st = hth_tokenizer_open(file, &tok, err);
+    if (st == HEARTH_OK) st = hth_check_weights(file, 2, NULL, NULL, &checked, err);
+    hth_tokenizer_close(tok);
+    hth_model_close(model);
+    hth_gguf_close(file);
+    return st;
+}
+
+/* ---- logits ---------------------------------------------------------------------------------------- */
+
+static hearth_status write_logits(void *user, size_t i_token, const float *logits, hearth_error *err)
+{
+    (void)i_token;
+    return hth_gguf_sink_write(user, logits, 267 * sizeof *logits, err);
+}
+
+static hearth_status logits(const fault_paths *p, hearth_error *err)
+{
+    static const int32_t ids[] = {1, 60, 70, 80, 90, 100};
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    hth_gguf_sink sink = {.fd = -1};
+    hearth_session_options so = {.n_ctx = 8, .n_batch = 4, .n_thread = 2};
+    hearth_status st = hearth_model_open(p->in, NULL, &model, err);
+    if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
+    if (st == HEARTH_OK) st = hth_gguf_sink_open(&sink, p->out, err);
+    if (st == HEARTH_OK) st = hearth_session_eval_each(session, ids, 6, write_logits, &sink, err);
+    if (st == HEARTH_OK) st = hth_gguf_sink_finish(&sink, err);
+    hth_gguf_sink_close(&sink);
+    hearth_session_close(session);
+    hearth_model_close(model);
+    return st;
+}
+
+/* ---- synth ------------------------------------------------------------------------------------------- */
+
+static hearth_status synth(const fault_paths *p, hearth_error *err)
+{
+    uint64_t size;
+    hth_synth_options o = {.shape = "stories-15m", .mix = hth_mix_find("q8_0"), .seed = 1, .n_thread = 2};
+    return hth_synth(p->out, &o, &size, err);
+}
+
+/* ---- chat: a template, a conversation of two turns, in a session ------------------------------------- */
+
+static hearth_status answer(const hearth_model *model, const hearth_chat *chat, hearth_session *session,
+                            size_t n_message, hearth_error *err)
+{
+    static const hearth_message messages[] = {
+        {"system", "short", 5}, {"user", " hi <b> ", 8}, {"user", "x", 1}};
+    static const hearth_chat_options o = {.add_generation_prompt = true,
+                                          .variables = "{\"tools\": [1, {\"a\": 2}]}"};
+    char *text = NULL;
+    int32_t *ids = NULL;
+    size_t n = 0, n_ids = 0;
+    (void)model;
+    hearth_status st = hearth_chat_render(chat, messages, n_message, &o, &text, &n, err);
+    if (st == HEARTH_OK) st = hearth_chat_tokenize(chat, messages, n_message, &o, &ids, &n_ids, err);
+    if (st == HEARTH_OK) st = hearth_session_truncate(session, 0, err);
+    if (st == HEARTH_OK) st = hearth_session_eval(session, ids, n_ids < 60 ? n_ids : 60, err);
+    hearth_free(text);
+    hearth_free(ids);
+    return st;
+}
+
+static hearth_status converse(const fault_paths *p, const char *format, hearth_error *err)
+{
+    hearth_model *model = NULL;
+    hearth_chat *chat = NULL;
+    hearth_session *session = NULL;
+    hearth_session_options so = {.n_ctx = 64, .n_batch = 16, .n_thread = 1};
+    hearth_status st = hearth_model_open(p->in, NULL, &model, err);
+    if (st == HEARTH_OK) st = hearth_chat_open(model, format, &chat, err);
+    if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
+    if (st == HEARTH_OK) st = answer(model, chat, session, 2, err);
+    if (st == HEARTH_OK) st = answer(model, chat, session, 3, err);
+    hearth_session_close(session);
+    hearth_chat_close(chat);
+    hearth_model_close(model);
+    return st;
+}
+
+static hearth_status chat_own(const fault_paths *p, hearth_error *err) { return converse(p, NULL, err); }
+static hearth_status chat_named(const fault_paths *p, hearth_error *err)
+{
+    return converse(p, "chatml", err);
+}
+
+/* ---- every n --------------------------------------------------------------------------------------------- */
+
+TEST(text_survives_every_allocation_and_read_that_fails)
+{
+    fault_survive_allocations("tokenize", tokenize, 20);
+    fault_survive_allocations("detokenize", detokenize, 20);
+    fault_survive_reads("tokenize", tokenize, 1);
+    fault_survive_reads("detokenize", detokenize, 1);
+}
+
+TEST(inspect_survives_every_allocation_and_read_that_fails)
+{
+    fault_survive_allocations("inspect --check", inspect, 20);
+    fault_survive_reads("inspect --check", inspect, 20);
+}
+
+TEST(logits_survive_everything_that_fails)
+{
+    fault_survive_allocations("logits", logits, 20);
+    fault_survive_reads("logits", logits, 20);
+    fault_survive_writes("logits", logits, 2);
+}
+
+TEST(chat_survives_every_allocation_and_read_that_fails)
+{
+    fault_survive_allocations("chat, template of the file", chat_own, 50);
+    fault_survive_allocations("chat, format by name", chat_named, 30);
+    fault_survive_reads("chat", chat_own, 20);
+}
+
+TEST(synth_survives_every_allocation_and_write_that_fails)
+{
+    fault_survive_allocations("synth", synth, 5);
+    fault_survive_writes("synth", synth, 5);
+}
+
+TEST_MAIN

@@ -1,0 +1,96 @@
+#define _POSIX_C_SOURCE 200809L
+#include "support/faults.h"
+
+#include "base/alloc.h"
+#include "file/gguf.h"
+#include "file/gguf_write.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+void fault_one_allocation(uint64_t n) { hth_alloc_fail_at(n, 0); }
+void fault_allocations_from(uint64_t n) { hth_alloc_fail_at(n, n != 0); }
+void fault_one_read(uint64_t n) { hth_gguf_fail_read_at(n, HTH_READ_FAILS); }
+void fault_one_write(uint64_t n) { hth_gguf_fail_write_at(n); }
+
+void fault_make_input(fault_paths *p)
+{
+    tiny_model m;
+    tiny_begin(&m);
+    tiny_set_text(&m, "tokenizer.chat_template",
+                  "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</{{ m.role }}>\n{% endfor %}"
+                  "{% set l = [1, 2] %}{{ l | join(',') }}{{ {'a': l} | tojson }}");
+    gguf_bytes b = tiny_write(&m);
+    *p = (fault_paths){test_scratch("in.gguf"), test_scratch("out.gguf")};
+    CHECK(test_write_file(p->in, b.data, b.n));
+    gguf_free(&b);
+    tiny_free(&m);
+}
+
+static bool exists(const char *path) { return access(path, F_OK) == 0; }
+
+/* Nothing under either name of the output; when only the sync of its folder failed,
+ * it is there and whole. */
+static bool nothing_half_written(const fault_paths *p, const hearth_error *why)
+{
+    char part[1100];
+    hth_gguf *file = NULL;
+    snprintf(part, sizeof part, "%s.part", p->out);
+    if (exists(part)) return false;
+    if (!strstr(why->message, "cannot sync the folder")) return !exists(p->out);
+    bool whole = hth_gguf_open(p->out, &file, NULL) == HEARTH_OK;
+    hth_gguf_close(file);
+    remove(p->out);
+    return whole;
+}
+
+uint64_t fault_each(fault_task *run, fault_inject *fault, hearth_status status, uint64_t n_least)
+{
+    enum { N_MOST = 20000 };
+    fault_paths p;
+    fault_make_input(&p);
+    uint64_t held = hth_alloc_held(), n = 1;
+    for (hearth_status st = status; st != HEARTH_OK && n < N_MOST; n++) {
+        hearth_error why = {0};
+        fault(n);
+        st = run(&p, &why);
+        fault(0);
+        if (!CHECK_INT(hth_alloc_held(), held)) break;
+        if (st == HEARTH_OK) break;
+        bool clean = nothing_half_written(&p, &why);
+        if (st != status || !why.message[0] || why.status != st || !clean)
+            test_fail(__FILE__, __LINE__, "fault %llu: status '%s', message '%s'%s", (unsigned long long)n,
+                      hearth_status_name(st), why.message, clean ? "" : ", output left behind");
+    }
+    if (n <= n_least || n == N_MOST)
+        test_fail(__FILE__, __LINE__, "the task ended after %llu faults", (unsigned long long)n);
+    remove(p.in);
+    remove(p.out);
+    return n - 1;
+}
+
+static void print_number(const char *name, uint64_t n, const char *what)
+{
+    printf("     %s: %llu %s\n", name, (unsigned long long)n, what);
+}
+
+void fault_survive_allocations(const char *name, fault_task *run, uint64_t n_least)
+{
+    uint64_t n = fault_each(run, fault_one_allocation, HEARTH_ERROR_MEMORY, n_least);
+    fault_each(run, fault_allocations_from, HEARTH_ERROR_MEMORY, n_least);
+    print_number(name, n, "allocations, each failed once, and with all behind it");
+}
+
+void fault_survive_reads(const char *name, fault_task *run, uint64_t n_least)
+{
+    print_number(name, fault_each(run, fault_one_read, HEARTH_ERROR_IO, n_least), "reads, each failed once");
+}
+
+void fault_survive_writes(const char *name, fault_task *run, uint64_t n_least)
+{
+    print_number(name, fault_each(run, fault_one_write, HEARTH_ERROR_IO, n_least),
+                 "writes, each failed once");
+}
