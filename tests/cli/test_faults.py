@@ -4,6 +4,7 @@ release builds, the library that makes allocations fail (tests/preload). The ids
 rows of docs/reliability.md. Python 3, standard library only."""
 
 import functools
+import json
 import os
 import random
 import re
@@ -260,6 +261,30 @@ def weights_that_are_not_finite_are_found_by_check_and_end_a_run():  # E1
     check(done.returncode == 1 and b"blk.0.ffn_down.weight" in done.stderr, done.stderr)
     done = hearth(["run", path, "-p", "a", "--no-echo", "-n", "4"])
     check(done.returncode == 1 and b"finite" in done.stderr, done.returncode, done.stderr)
+
+
+@case
+def inspect_says_what_is_odd_but_legal():  # A4, C7, D9
+    whole = with_keys()
+    shown = hearth(["inspect", scratch("more", whole + b"x" * 77)])
+    check(b"77 bytes lie after the last tensor" in shown.stdout, shown.stdout)
+    tensors = tensors_of_a_llama()
+    last = len(whole) + 64
+    tensors["blk.0.attn_q.weight"][2] = last - last % 32
+    content = build(keys_of_a_llama(), tensors) + bytes(last + 4 * D * D)
+    shown = hearth(["inspect", scratch("order", content)])
+    check(b"another order than the directory" in shown.stdout, shown.stdout, shown.stderr)
+    tensors = {k: v for k, v in tensors.items() if not k.startswith("blk.0.attn_q")}
+    tensors["blk.0.attn_q.weight"] = [[D, D], 0, last - last % 32]
+    shown = hearth(["inspect", scratch("gap", build(keys_of_a_llama(), tensors) + bytes(last + 4 * D * D))])
+    check(re.search(rb"\n\d+ bytes lie between tensors\n", shown.stdout), shown.stdout, shown.stderr)
+    name = b"\xff\x1b[31m\xc3\xa9\xc2\x9b\0z"
+    path = scratch("name", with_keys(general__name=(TEXT, text(name))))
+    shown = hearth(["inspect", path])
+    check(b'"\\xff\\x1b[31m\xc3\xa9\\xc2\\x9b\\x00z"' in shown.stdout, shown.stdout)
+    shown = hearth(["inspect", path, "--json", "--all"])
+    check(json.loads(shown.stdout)["run"]["possible"] is True, shown.stdout)
+    check(hearth(["run", path, "-n", "1", "-p", "a"]).returncode == 0, "a name hinders nothing")
 
 
 # ---- R1, R2: allocations of the whole program ------------------------------------------------------
