@@ -1,3 +1,5 @@
+/* Makes fault after fault happen to a task; see faults.h. What a task writes when nothing
+ * fails is kept, to be compared with what a failed one may leave. */
 #define _POSIX_C_SOURCE 200809L
 #include "support/faults.h"
 
