@@ -43,6 +43,13 @@ static int check(const args *a, const hth_gguf *file)
     return 0;
 }
 
+/* A lack of memory says nothing of the file. */
+static const hearth_error *out_of_memory(const facts *f)
+{
+    if (!f->model && f->why_not.status == HEARTH_ERROR_MEMORY) return &f->why_not;
+    return f->no_tokenizer.status == HEARTH_ERROR_MEMORY ? &f->no_tokenizer : NULL;
+}
+
 static int run(const args *a)
 {
     hth_gguf *file;
@@ -53,7 +60,9 @@ static int run(const args *a)
     if (args_has(a, "check")) code = check(a, file);
     if (code == 0) {
         facts_gather(&f, a, file);
-        if (args_has(a, "json")) inspect_print_json(&f);
+        const hearth_error *lack = out_of_memory(&f);
+        if (lack) code = report(lack);
+        else if (args_has(a, "json")) inspect_print_json(&f);
         else inspect_print(&f);
         facts_free(&f);
     }

@@ -1,6 +1,7 @@
 /* `hearth inspect` for people: what the model is first, then where its bytes are, what
  * a run takes, and the metadata as they stand. */
 #include "cli/inspect_facts.h"
+#include "text/utf8.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,15 +23,19 @@ static void print_text(hth_text text, bool all)
     while (n > 0 && n < text.n && ((unsigned char)text.bytes[n] & 0xc0) == 0x80)
         n--; /* not inside a character */
     putchar('"');
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n;) {
         char one[8];
-        unsigned char c = (unsigned char)text.bytes[i],
-                      next = i + 1 < n ? (unsigned char)text.bytes[i + 1] : 0;
-        bool control = c < 0x80 || (c == 0xc2 && next < 0xa0); /* C1 controls drive terminals too */
-        if (!control) putchar(c);
-        else fputs(hth_escape(one, sizeof one, text.bytes + i, 1), stdout);
-        if (control && c == 0xc2 && i + 1 < n)
-            fputs(hth_escape(one, sizeof one, text.bytes + ++i, 1), stdout);
+        uint32_t c;
+        size_t size = hth_text_utf8_decode(text.bytes + i, text.n - i, &c);
+        bool control =
+            size > 0 && (c < 0x20 || (c >= 0x7f && c < 0xa0)); /* C1 controls drive terminals too */
+        if (size > 0 && !control) {
+            fwrite(text.bytes + i, 1, size, stdout);
+            i += size;
+            continue;
+        }
+        for (size_t end = i + (size > 0 ? size : 1); i < end; i++)
+            fputs(hth_escape(one, sizeof one, text.bytes + i, 1), stdout);
     }
     printf(n < text.n ? "\"... (%zu bytes)" : "\"", text.n);
 }
@@ -214,6 +219,24 @@ static void print_metadata(const facts *f)
     }
 }
 
+/* Writers lay tensors side by side in the order of the directory; what else is legal is
+ * said, because not every program reads it. */
+static void print_layout(const hth_gguf *file)
+{
+    uint64_t gap = 0, alignment = hth_gguf_alignment(file);
+    for (size_t i = 1; i < hth_gguf_n_tensor(file); i++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(file, i), *before = hth_gguf_tensor_at(file, i - 1);
+        if (t->i_part != before->i_part) continue;
+        if (t->offset < before->offset) {
+            puts("tensors lie in another order than the directory names them");
+            return;
+        }
+        uint64_t between = t->offset - before->offset - before->size;
+        if (between >= alignment) gap += between;
+    }
+    if (gap > 0) printf("%llu bytes lie between tensors\n", (unsigned long long)gap);
+}
+
 void inspect_print(const facts *f)
 {
     uint32_t n_part = hth_gguf_n_part(f->file);
@@ -222,6 +245,7 @@ void inspect_print(const facts *f)
            (unsigned long long)hth_gguf_alignment(f->file));
     if (hth_gguf_trailing(f->file))
         printf("%llu bytes lie after the last tensor\n", (unsigned long long)hth_gguf_trailing(f->file));
+    print_layout(f->file);
     print_model(f);
     print_sums(f);
     print_needs(f);

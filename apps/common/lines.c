@@ -211,7 +211,7 @@ static lines_status plain_line(lines *l, const char *prompt, char **line, size_t
         if (l->typed) fputc('\n', stdout);
         return LINES_INTERRUPTED;
     }
-    if (got < 0 && ferror(stdin)) {
+    if (got < 0 && !feof(stdin)) { /* out of memory sets no mark at all */
         report_text("stdin: %s", strerror(errno));
         return LINES_FAILED;
     }

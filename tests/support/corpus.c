@@ -1,3 +1,4 @@
+/* Reads the folder of seeds and hands each file to a fuzz target; see corpus.h. */
 #define _POSIX_C_SOURCE 200809L
 #include "support/corpus.h"
 

@@ -237,6 +237,9 @@ TEST(equal_texts_are_taken_by_the_lowest_id)
     if (open_it()) {
         CHECK(strstr(warnings, "1 words repeat") != NULL);
         IDS("ab", 0, SPACE, AB);
+        size_t n;
+        CHECK_BYTES(hth_token_piece(tok, AB + 1, false, &n), "ab", 2); /* by id both come back */
+        CHECK_INT(n, 2);
     }
     finish();
 }
