@@ -172,11 +172,13 @@ typedef struct linear {
 static float choose_linear(const float *x, linear *l)
 {
     float error = 0.0f;
-    for (int i = 0; i < BLOCK; i++) {
-        float unit = l->d * (float)l->scale[i / 16];
-        l->q[i] = (int8_t)(unit != 0.0f ? hth_fit_round(x[i] / unit, l->low, l->top) : 0);
-        float e = unit * (float)l->q[i] - x[i];
-        error += e * e;
+    for (int k = 0; k < 16; k++) {
+        float unit = l->d * (float)l->scale[k], inverse = inverse_of(unit);
+        for (int i = 16 * k; i < 16 * (k + 1); i++) {
+            l->q[i] = (int8_t)hth_fit_round(x[i] * inverse, l->low, l->top);
+            float e = unit * (float)l->q[i] - x[i];
+            error += e * e;
+        }
     }
     return error;
 }

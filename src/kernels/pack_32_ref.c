@@ -69,12 +69,16 @@ static void pack_q5_0(const float *x, size_t n_col, uint8_t *row)
 
 /* ---- IQ4_NL ------------------------------------------------------------------------ */
 
-/* The index of the value nearest to v; of two equally near the lower. */
+/* Half way between the values of the format. */
+static const float middles[15] = {-115.5f, -93.5f, -74.0f, -57.0f, -42.0f, -28.5f, -16.0f, -4.5f,
+                                  7.0f,    19.0f,  31.5f,  45.5f,  61.0f,  79.0f,  101.0f};
+
+/* The index of the value nearest to v; of two equally near the lower; NaN gives 0. */
 static uint8_t nearest_value(float v)
 {
-    int i = 0;
-    while (i < 15 && v > 0.5f * (float)(hth_iq4_values[i] + hth_iq4_values[i + 1])) i++;
-    return (uint8_t)i;
+    int n = 0;
+    for (int i = 0; i < 15; i++) n += v > middles[i];
+    return (uint8_t)n;
 }
 
 /* The scale with the least squared error; the top value tries the values near both ends. */
@@ -82,7 +86,7 @@ static float fit_values(const float *x)
 {
     float top = hth_fit_top(x, BLOCK), best = 0.0f, best_scale = 0.0f;
     if (hth_fit_magnitude(top) < 1e-30f) return 0.0f;
-    for (int step = -14; step <= 28; step++) {
+    for (int step = -14; step <= 28; step += 2) {
         float inverse = (step <= 7 ? -127.0f + (float)step : 113.0f + (float)(step - 18)) / top, xq = 0.0f,
               qq = 0.0f;
         for (int i = 0; i < BLOCK; i++) {

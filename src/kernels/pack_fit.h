@@ -17,9 +17,10 @@ static inline float hth_fit_magnitude(float v) { return hth_float_of(hth_bits_of
 /* The nearest integer within lo..hi, halves up; NaN gives lo. */
 static inline int hth_fit_round(float v, int lo, int hi)
 {
-    if (!(v > (float)lo)) return lo;
-    if (v >= (float)hi) return hi;
-    return (int)(v - (float)lo + 0.5f) + lo;
+    float low = (float)lo, high = (float)hi;
+    v = v > low ? v : low;
+    v = v < high ? v : high;
+    return (int)(v - low + 0.5f) + lo;
 }
 
 /* The value of largest magnitude, sign kept; 0 for none. */
@@ -87,13 +88,13 @@ static inline hth_fit hth_fit_affine(const float *x, const float *weight, int n,
     hth_fit best = {0.0f, -low};
     if (!(high - low >= 1e-30f)) return best;
     float best_error = 0.0f;
-    for (int step = -10; step <= 10; step++) {
+    for (int step = -5; step <= 5; step++) {
         uint8_t q[HTH_FIT_MAX];
-        float inverse = ((float)hi + 0.1f * (float)step) / (high - low);
+        float inverse = ((float)hi + 0.2f * (float)step) / (high - low);
         for (int i = 0; i < n; i++) q[i] = (uint8_t)hth_fit_round((x[i] - low) * inverse, 0, hi);
         hth_fit fit = hth_fit_solve(x, weight, q, n);
         float error = hth_fit_error(x, weight, q, n, fit);
-        if (step == -10 || error < best_error) best = fit, best_error = error;
+        if (step == -5 || error < best_error) best = fit, best_error = error;
     }
     return best;
 }

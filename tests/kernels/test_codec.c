@@ -29,7 +29,8 @@ static void check_golden(hth_type type)
     char *file = test_read_file(path, &size);
     if (!CHECK(file && size >= 20 && memcmp(file, "HBLK", 4) == 0)) return;
     CHECK_INT(hth_load_u32(file + 4), type);
-    size_t n_block = hth_load_u32(file + 8), per_block = hth_load_u32(file + 12), bytes = hth_load_u32(file + 16);
+    size_t n_block = hth_load_u32(file + 8), per_block = hth_load_u32(file + 12),
+           bytes = hth_load_u32(file + 16);
     size_t n = n_block * per_block;
     CHECK_INT(bytes, rows_bytes(type, per_block));
     if (CHECK_INT(size, 20 + n_block * bytes + 4 * n)) {
@@ -154,6 +155,22 @@ TEST(searched_types_err_no_more_than_their_kind)
     check_rms(HTH_TYPE_Q4_K, 0.0566);
     check_rms(HTH_TYPE_Q5_K, 0.0280);
     check_rms(HTH_TYPE_Q6_K, 0.0136);
+}
+
+/* Each value of the format, times a scale, packs to itself. */
+TEST(values_of_iq4_nl_pack_to_themselves)
+{
+    static const float values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                     1,    13,   25,  38,  53,  69,  89,  113};
+    float x[32], y[32];
+    uint8_t row[18];
+    for (int sign = -1; sign <= 1; sign += 2) {
+        for (int i = 0; i < 32; i++) x[i] = 0.125f * (float)sign * values[(5 * i + 3) % 16];
+        hth_kernels k = table();
+        k.pack[HTH_TYPE_IQ4_NL](x, 32, row);
+        k.unpack[HTH_TYPE_IQ4_NL](row, 32, y);
+        CHECK_BYTES(x, y, sizeof x);
+    }
 }
 
 TEST(f16_errs_by_half_a_unit) { check_relative(HTH_TYPE_F16, 0x1p-11); }
