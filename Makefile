@@ -7,7 +7,7 @@ PROMPT ?= Once upon a time
 MODEL ?=
 FUZZ_SECONDS ?= 600
 
-.PHONY: help run build test test-long fuzz bench install clean
+.PHONY: help run build test test-long fuzz coverage bench install clean
 .NOTPARALLEL:
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo 'make test       all tests, and the short ones under sanitizers'
 	@echo 'make test-long  every sanitizer, clang, Arm under qemu, fuzzing: an hour or more'
 	@echo 'make fuzz       every fuzz target for ten minutes (FUZZ_SECONDS=600)'
+	@echo 'make coverage   share of the lines of src/file and src/text that their tests run'
 	@echo 'make bench      speed of generation and prompts (MODEL=file.gguf)'
 	@echo 'make install    program, libraries, header, man page (PREFIX=/usr/local, DESTDIR=)'
 	@echo 'make clean      remove build/'
@@ -39,6 +40,10 @@ test-long:
 fuzz:
 	@cmake/install-packages.sh test-long
 	@JOBS=$(JOBS) FUZZ_SECONDS=$(FUZZ_SECONDS) tests/suite.sh fuzz
+
+coverage:
+	@cmake/install-packages.sh test
+	@JOBS=$(JOBS) python3 tests/coverage.py --lines
 
 bench: build
 	build/hearth bench $(if $(MODEL),'$(MODEL)')

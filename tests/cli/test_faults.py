@@ -357,7 +357,7 @@ def a_stack_of_256_kib_holds_every_verb():
 @case
 def few_descriptors_are_enough_or_named():
     path = scratch("whole.gguf", with_keys())
-    for n in range(3, 9):
+    for n in (3, 5, 8):
         for name, (args, stdin) in verbs_on(path).items():
             done = hearth(args, stdin, preexec_fn=limit(resource.RLIMIT_NOFILE, n))
             check(done.returncode == 0 or (done.returncode in (1, 127) and done.stderr), name, n, done.returncode, done.stderr)

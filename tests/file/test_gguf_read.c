@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "file/gguf.h"
+#include "file/map_guard.h"
 #include "support/gguf_build.h"
 #include "support/test.h"
 
@@ -389,6 +390,32 @@ TEST(memory_is_read_in_place_and_given_back)
     CHECK_TEXT(hth_gguf_path(file), "small.gguf");
     hth_gguf_close(file);
     CHECK_INT(hth_alloc_held(), before);
+    gguf_free(&b);
+}
+
+/* The handler of bus errors knows as many files as its list has places. */
+TEST(a_file_too_many_is_not_mapped)
+{
+    static char pages[HTH_MAP_GUARD_MAX];
+    static int places[HTH_MAP_GUARD_MAX];
+    const char *path = test_scratch("guard.gguf");
+    gguf_bytes b = {0};
+    hth_gguf *file = NULL;
+    hearth_error why = {0};
+    size_t n = 0;
+    gguf_small(&b);
+    CHECK(test_write_file(path, b.data, b.n));
+    CHECK_OK(hth_gguf_open(path, &file, err));
+    while (n < HTH_MAP_GUARD_MAX && (places[n] = hth_map_guard_add(&pages[n], 1)) >= 0) n++;
+    CHECK_INT(hth_map_guard_add(pages, 1), -1);
+    CHECK_INT(hth_gguf_map(file, &why), HEARTH_ERROR_MEMORY);
+    CHECK(strstr(why.message, "guard.gguf: 1024 files are mapped already") != NULL);
+    CHECK(hth_gguf_mapped(file, hth_gguf_tensor_at(file, 0)) == NULL);
+    while (n > 0) hth_map_guard_remove(places[--n]);
+    CHECK_OK(hth_gguf_map(file, err));
+    CHECK(hth_gguf_mapped(file, hth_gguf_tensor_at(file, 0)) != NULL);
+    hth_gguf_close(file);
+    unlink(path);
     gguf_free(&b);
 }
 

@@ -123,6 +123,19 @@ TEST(templates_have_some_ways_of_their_own)
     expect("{{ '\\0' == '\\x00' }}", "True");
 }
 
+/* As Python has them; what templates rarely do. */
+TEST(rare_values_mean_what_they_mean_in_python)
+{
+    expect("{{ 1 if 0.5 else 0 }}{{ 1 if 0.0 else 0 }}{{ 1 if {} else 0 }}{{ 1 if {'a': 1} else 0 }}"
+           "{% set ns = namespace() %}{{ 1 if ns else 0 }}{% macro f() %}{% endmacro %}{{ 1 if f else 0 }}"
+           "{{ 1 if range else 0 }}{% for x in [1] %}{{ 1 if loop else 0 }}{% endfor %}",
+           "10011111");
+    expect("{{ 1.5 < 2 }}{{ 2 > 2.5 }}{{ 0.5 * 4 }}{{ [1, 2] < [1, 2, 3] }}", "TrueFalse2.0True");
+    expect("{{ [[1, 2], [3, 4]]|map(attribute='1')|join(',') }}", "2,4");
+    expect("{% set a = namespace() %}{% set b = namespace() %}{{ a == a }}{{ a == b }}", "TrueFalse");
+    expect("{{ 1e308 * 10 }} {{ -1e308 * 10 }} {{ 1e308 * 10 - 1e308 * 10 }}", "inf -inf nan");
+}
+
 /* The bytes of a template are characters (C7 of docs/reliability.md); those of a message
  * need not be: one that is none counts as one. */
 TEST(templates_are_utf_8_and_contents_any_bytes)

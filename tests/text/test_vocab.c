@@ -278,6 +278,13 @@ TEST(minus_one_means_that_there_is_no_such_token)
         IDS("a", HEARTH_ADD_SPECIAL, SPACE, A);
     }
     finish();
+    static const uint64_t wide[] = {UINT32_MAX, UINT64_MAX};
+    for (int i = 0; i < 2; i++) {
+        begin();
+        vocab_file_put(&f, "tokenizer.ggml.bos_token_id", HTH_GGUF_U64, &wide[i], 8);
+        if (open_it()) CHECK_INT(hth_tokenizer_bos(tok), -1);
+        finish();
+    }
     begin();
     vocab_file_put_u32(&f, "tokenizer.ggml.eos_token_id", UINT32_MAX);
     if (open_it()) {
