@@ -460,6 +460,36 @@ TEST(what_is_evaluated_is_limited)
             HEARTH_ERROR_UNSUPPORTED, "nodes");
     refused("{% set d = {} %}{% for i in range(100000) %}{{ d.update({i: i}) }}{% endfor %}",
             HEARTH_ERROR_UNSUPPORTED, "nodes");
+    /* a set of characters is walked for each character: 4 * 10^12 steps */
+    refused("{{ ('a' * 2000000).strip('b' * 2000000 ~ 'a')|length }}", HEARTH_ERROR_UNSUPPORTED, "nodes");
+    refused("{{ ('a' * 2000000).rstrip('b' * 2000000 ~ 'a')|length }}", HEARTH_ERROR_UNSUPPORTED, "nodes");
+    refused("{% set l = [] %}{{ l.append(l) }}{{ l|map('map', 'map', 'map')|list|length }}",
+            HEARTH_ERROR_FORMAT, "the name of a filter is wanted");
+    char *text = repeated("{% set m = 'map' %}{% set l = [] %}{{ l.append(l) }}{{ l|map(m", ", m", 60000,
+                          ")|length }}");
+    refused(text, HEARTH_ERROR_UNSUPPORTED, "inside one another");
+    free(text);
+    text = repeated("{{ ", "a", 255, " }}");
+    expect(text, "");
+    free(text);
+    text = repeated("{{ ", "a", 256, " }}");
+    refused(text, HEARTH_ERROR_FORMAT, "a name has more than 255 bytes");
+    free(text);
+}
+
+/* A long message may be cut at each of its lines: a search counts what it reads. */
+TEST(long_contents_may_be_cut_at_every_line)
+{
+    char *content = repeated("", "A line of fifty bytes, or so, as people write it.\n", 40000, "");
+    const hth_message m = {word("user"), {content, 2000000}};
+    hth_template_input in = {.messages = &m, .n_message = 1};
+    hth_rendered r;
+    CHECK_OK(render("{% set c = messages[0].content %}{{ c.split('\n')|length }} {{ c.count('\n') }} "
+                    "{{ c|replace('\n', '')|length }}",
+                    &in, &r, err));
+    CHECK_TEXT(r.text, "40001 40000 1960000");
+    hth_rendered_free(&r);
+    free(content);
 }
 
 /* Texts of many spans of either origin: every operation walks them once, or counts. */
@@ -609,6 +639,9 @@ TEST(a_stack_of_256_kib_holds_the_deepest)
     on_small_stack(text);
     expect(text, "61");
     free(open);
+    free(text);
+    text = repeated("{% set l = [] %}{{ l.append(l) }}{{ l|map('map'", ", 'map'", 300, ") }}");
+    on_small_stack(text);
     free(text);
 }
 
