@@ -119,6 +119,7 @@ bool hth_jinja_origin(const hth_jinja_text *t, hth_jinja_cursor *c, size_t at)
 /* Appends spans to those of *t, in place where *t is their last user. */
 static bool append_spans(hth_jinja *j, hth_jinja_text *t, const hth_jinja_span *span, size_t n)
 {
+    if (n == 0) return true; /* and nothing is written to spans that the tree may own */
     if (!hth_jinja_tick_bytes(j, n * sizeof *span)) return false;
     if (!t->spans || t->spans->used != t->n_span || t->spans->room - t->spans->used < n) {
         hth_jinja_spans *s = new_spans(j, 2 * (t->n_span + n));

@@ -121,6 +121,11 @@ TEST(templates_have_some_ways_of_their_own)
     expect("\n", "");
     expect("{{ 'a\\\nb' }}", "ab");
     expect("{{ '\\0' == '\\x00' }}", "True");
+    expect("{{ '1.2.3'|float }} {{ '1.2.3'|int }} {{ '..5'|float }} {{ '1.5'|float }}", "0.0 0 0.0 1.5");
+    /* a limit below zero is none, however far below */
+    expect("{% set least = -9223372036854775807 - 1 %}{{ 'a b  c'.split(none, least) }}"
+           "{{ 'a,b,c'.split(',', least) }}{{ 'aba'|replace('a', 'c', least) }}",
+           "['a', 'b', 'c']['a', 'b', 'c']cbc");
 }
 
 /* The bytes of a template are characters (C7 of docs/reliability.md); those of a message
@@ -144,10 +149,14 @@ TEST(dates_are_those_of_the_calendar)
         int64_t seconds;
         const char *wanted;
     } dates[] = {
-        {0, "1970-01-01 00:00:00 Thursday 001"},         {-1, "1969-12-31 23:59:59 Wednesday 365"},
-        {951782400, "2000-02-29 00:00:00 Tuesday 060"},  {1709251199, "2024-02-29 23:59:59 Thursday 060"},
-        {1735689599, "2024-12-31 23:59:59 Tuesday 366"}, {4107542400, "2100-03-01 00:00:00 Monday 060"},
+        {0, "1970-01-01 00:00:00 Thursday 001"},
+        {-1, "1969-12-31 23:59:59 Wednesday 365"},
+        {951782400, "2000-02-29 00:00:00 Tuesday 060"},
+        {1709251199, "2024-02-29 23:59:59 Thursday 060"},
+        {1735689599, "2024-12-31 23:59:59 Tuesday 366"},
+        {4107542400, "2100-03-01 00:00:00 Monday 060"},
         {-2208988800, "1900-01-01 00:00:00 Monday 001"},
+        {INT64_MIN, "-292277022657-01-27 08:29:52 Sunday 027"},
     };
     for (size_t i = 0; i < sizeof dates / sizeof *dates; i++) {
         hth_template_input in = {.seconds = &dates[i].seconds};
