@@ -48,12 +48,11 @@ static hearth_status check_packing(const work *w, hth_type type, hearth_error *e
 static hth_type choose_type(work *w, const hth_mix_model *model, const hth_gguf_tensor *t, const char *name)
 {
     const hth_quantize_options *o = w->options;
-    if (o->keep_output && hth_mix_is_head(model, t->name)) {
-        if (t->dim[0] % hth_type_find(o->output_type)->n_weight == 0) return o->output_type;
-    }
+    const bool keeps = o->keep_output && hth_mix_is_head(model, t->name);
+    if (keeps && t->dim[0] % hth_type_find(o->output_type)->n_weight == 0) return o->output_type;
     bool fell_back;
     hth_type to = hth_mix_type(o->mix, model, t->name, t->dim[0], &fell_back);
-    if (fell_back) {
+    if (fell_back || keeps) {
         hth_log(HEARTH_LOG_WARN, "%s: rows of %llu weights do not fit blocks of its type: %s instead", name,
                 (unsigned long long)t->dim[0], hth_type_find(to)->name);
         w->result->n_fallback++;

@@ -182,13 +182,10 @@ hearth_status hearth_chat_render(const hearth_chat *chat, const hearth_message *
  * it. The end-of-text token that some vocabularies want has no place before an answer. */
 static hearth_status put_bos(const hth_tokenizer *tok, hth_ids *ids, hearth_error *err)
 {
-    hth_ids bare = {0};
-    hearth_status st = hth_tokenize(tok, "", 0, HEARTH_ADD_SPECIAL, &bare, NULL, err);
     int32_t bos = hth_tokenizer_bos(tok);
-    bool wanted = st == HEARTH_OK && bos >= 0 && bare.n > 0 && bare.id[0] == bos;
-    hth_ids_free(&bare);
-    if (!wanted || (ids->n > 0 && ids->id[0] == bos)) return st;
-    if ((st = hth_ids_push(ids, bos, err)) != HEARTH_OK) return st;
+    if (!hth_tokenizer_adds_bos(tok) || (ids->n > 0 && ids->id[0] == bos)) return HEARTH_OK;
+    hearth_status st = hth_ids_push(ids, bos, err);
+    if (st != HEARTH_OK) return st;
     memmove(ids->id + 1, ids->id, (ids->n - 1) * sizeof *ids->id);
     ids->id[0] = bos;
     return HEARTH_OK;

@@ -130,10 +130,12 @@ static hearth_status read_vector(hearth_model *m, const hth_binding *b, hearth_e
     for (size_t i = 0; i < b->n; i++) {
         if (x[i] - x[i] == 0.0f && !(b->divides && x[i] == 0.0f)) continue; /* finite */
         char name[80];
-        st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' at %llu: weight %zu is %g",
+        st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' at %llu: weight %zu is %g; %s",
                       hth_gguf_part_path(m->file, b->tensor->i_part),
                       hth_escape(name, sizeof name, b->tensor->name.bytes, b->tensor->name.n),
-                      (unsigned long long)b->tensor->offset, i, (double)x[i]);
+                      (unsigned long long)b->tensor->offset, i, (double)x[i],
+                      b->divides ? "angles are divided by it: a number but 0 is wanted"
+                                 : "a finite number is wanted");
         goto done;
     }
     *b->vector = x;

@@ -180,7 +180,11 @@ static hearth_status read_head_size(reader *r, hth_hparams *h, const hth_layer_s
     h->d_head = key;
     bool wide = h->n_layer == h->family->wide_scale_layers;
     h->score_width = wide ? h->d_model / sizes[0].n_head : key;
-    return HEARTH_OK;
+    if (h->score_width > 0) return HEARTH_OK;
+    return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                    "%s: %s.attention.head_count is %u, but %s.embedding_length is %u, and by their ratio "
+                    "models of %u layers scale their scores",
+                    hth_gguf_path(r->file), r->arch, sizes[0].n_head, r->arch, h->d_model, h->n_layer);
 }
 
 /* ---- windows ------------------------------------------------------------------- */

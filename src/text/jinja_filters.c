@@ -82,6 +82,7 @@ bool hth_jinja_replace(hth_jinja *j, const hth_jinja_value *self, const hth_jinj
     bool found;
     const char *p = to ? hth_jinja_bytes(j, t) : NULL;
     if (!p || !hth_jinja_int(j, &args->v[2], -1, &left)) return false;
+    if (left < 0) left = -1; /* no limit: it is counted down, and must not wrap */
     for (; left != 0; left--) {
         if (!hth_jinja_tick(j, 1) || !hth_jinja_search(j, t, from, at, &hit, &found)) return false;
         if (!found) break;

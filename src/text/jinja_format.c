@@ -17,6 +17,7 @@ bool hth_jinja_parse_float(const char *p, size_t n, double *out)
     size_t m = 0, i = 0;
     long shift = 0, e = 0;
     for (; i < n && ((p[i] >= '0' && p[i] <= '9') || p[i] == '.') && m < 120; i++) {
+        if (p[i] == '.' && shift) return false;
         if (p[i] == '.') shift = 1;
         else digits[m++] = p[i];
         if (shift && p[i] != '.') shift++;

@@ -75,7 +75,7 @@ typedef struct date {
 static date date_of(int64_t seconds)
 {
     static const int days_before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
-    int64_t days = seconds / 86400 - (seconds % 86400 < 0), rest = seconds - days * 86400;
+    int64_t days = seconds / 86400 - (seconds % 86400 < 0), rest = (seconds % 86400 + 86400) % 86400;
     int64_t z = days + 719468, era = (z >= 0 ? z : z - 146096) / 146097, doe = z - era * 146097;
     int64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365,
             doy = doe - (365 * yoe + yoe / 4 - yoe / 100);

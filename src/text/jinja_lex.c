@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NUMBER = 60 };
+/* Names are compared byte by byte at every look for a variable. */
+enum { MAX_NUMBER = 60, MAX_NAME = 255 };
 
 static bool fail_at(hth_jinja_lexer *lex, const char *what)
 {
@@ -270,6 +271,7 @@ bool hth_jinja_next_token(hth_jinja_lexer *lex, hth_jinja_token *token)
     while (q < lex->end && (is_letter(*q) || is_digit(lex, q))) q++;
     token->kind = TOKEN_NAME;
     token->n = (size_t)(q - lex->p);
+    if (token->n > MAX_NAME) return fail_at(lex, "a name has more than 255 bytes");
     lex->p = q;
     return true;
 }

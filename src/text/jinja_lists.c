@@ -312,8 +312,8 @@ static bool named_function(hth_jinja *j, const hth_jinja_args *args,
                           (int)(name && name->n < 60 ? name->n : 0), p);
 }
 
-static bool filter_map(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
-                       hth_jinja_value *out)
+static bool map_items(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
+                      hth_jinja_value *out)
 {
     hth_jinja_list *list;
     hth_jinja_value attribute, otherwise;
@@ -336,6 +336,16 @@ static bool filter_map(hth_jinja *j, const hth_jinja_value *self, const hth_jinj
         if (!hth_jinja_push(j, out->as.list, &v)) return false;
     }
     return true;
+}
+
+/* map('map', 'map', ...) calls itself without an expression between: that is depth too. */
+static bool filter_map(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
+                       hth_jinja_value *out)
+{
+    if (!hth_jinja_enter(j)) return false;
+    bool ok = map_items(j, self, args, out);
+    hth_jinja_leave(j);
+    return ok;
 }
 
 /* Keeps the items whose value passes the test, or, without one, is true. */

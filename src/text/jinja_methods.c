@@ -55,6 +55,7 @@ static bool method_split(hth_jinja *j, const hth_jinja_value *self, const hth_ji
     int64_t limit;
     if (!hth_jinja_text_argument(j, &args->v[0], &sep) || !hth_jinja_int(j, &args->v[1], -1, &limit))
         return false;
+    if (limit < 0) limit = -1; /* no limit: it is counted down, and must not wrap */
     if (!hth_jinja_new_list(j, JINJA_LIST, out)) return false;
     return sep ? split_at(j, self->as.text, sep, limit, out->as.list)
                : split_words(j, self->as.text, limit, out->as.list);

@@ -100,11 +100,11 @@ bool hth_jinja_search(hth_jinja *j, hth_jinja_text *t, hth_jinja_text *word, siz
                       bool *found)
 {
     const char *p = hth_jinja_bytes(j, t), *w = p ? hth_jinja_bytes(j, word) : NULL;
-    if (!w || !hth_jinja_tick_bytes(j, t->n - from)) return false;
+    if (!w) return false;
     const char *hit = memmem(p + from, t->n - from, w, word->n);
     *found = hit != NULL;
     *at = hit ? (size_t)(hit - p) : t->n;
-    return true;
+    return hth_jinja_tick_bytes(j, *at - from + word->n); /* what was read, not all that is left */
 }
 
 bool hth_jinja_origin(const hth_jinja_text *t, hth_jinja_cursor *c, size_t at)
@@ -119,6 +119,7 @@ bool hth_jinja_origin(const hth_jinja_text *t, hth_jinja_cursor *c, size_t at)
 /* Appends spans to those of *t, in place where *t is their last user. */
 static bool append_spans(hth_jinja *j, hth_jinja_text *t, const hth_jinja_span *span, size_t n)
 {
+    if (n == 0) return true; /* and nothing is written to spans that the tree may own */
     if (!hth_jinja_tick_bytes(j, n * sizeof *span)) return false;
     if (!t->spans || t->spans->used != t->n_span || t->spans->room - t->spans->used < n) {
         hth_jinja_spans *s = new_spans(j, 2 * (t->n_span + n));
@@ -279,18 +280,34 @@ static size_t char_before(const char *p, size_t end)
     return end - 1;
 }
 
+/* Counts work on n more bytes; *work holds what is not a whole tick yet. */
+static bool count_work(hth_jinja *j, size_t *work, size_t n)
+{
+    *work += n;
+    bool ok = hth_jinja_tick_bytes(j, *work);
+    *work %= 256;
+    return ok;
+}
+
+/* Each character may cost a walk over the whole set, so the work is counted on the way. */
 bool hth_jinja_strip(hth_jinja *j, hth_jinja_text *t, hth_jinja_text *set, int sides, hth_jinja_value *out)
 {
     const char *p = hth_jinja_bytes(j, t), *chars = NULL;
     if (!p) return false;
     if (set && (chars = hth_jinja_bytes(j, set)) == NULL) return false;
-    size_t from = 0, to = t->n, size, n_set = set ? set->n : 0;
-    while (sides & 1 && from < to && (size = strip_size(p + from, to - from, chars, n_set)) > 0) from += size;
+    size_t from = 0, to = t->n, work = 0, n_set = set ? set->n : 0;
+    const size_t cost = 2 + 4 * n_set; /* a step in the set takes longer than a byte */
+    while (sides & 1 && from < to) {
+        if (!count_work(j, &work, cost)) return false;
+        size_t size = strip_size(p + from, to - from, chars, n_set);
+        if (size == 0) break;
+        from += size;
+    }
     while (sides & 2 && from < to) {
         size_t at = char_before(p, to);
+        if (!count_work(j, &work, cost)) return false;
         if (at < from || strip_size(p + at, to - at, chars, n_set) != to - at) break;
         to = at;
     }
-    if (!hth_jinja_tick_bytes(j, (t->n - (to - from)) * (2 + n_set))) return false;
     return hth_jinja_cut(j, t, from, to, out);
 }

@@ -1,6 +1,6 @@
-/* Sorted token texts. Built by vocab.c; used by spm_vocab.c (which parts of a token
- * are tokens) and by special.c for every character that begins
- * a special token. Sorted by own merge sort: qsort may allocate behind our back. */
+/* Sorted token texts. Built by vocab.c; used by spm_vocab.c (which parts of a token are
+ * tokens) and by special.c (which special token begins at a place of a text). Sorted by
+ * own merge sort: qsort may allocate behind our back. */
 #include "text/lexicon.h"
 
 #include "base/alloc.h"

@@ -1,6 +1,6 @@
 /* The merging itself, for both kinds of vocabularies: the best pair of neighbours
  * becomes one symbol, the leftmost among equals, until no pair is a merge. Called by
- * spm.c for a run of characters and by bpe.c for a word. n symbols give at most 2 n
+ * spm.c for a run of characters and by bpe.c for a word. n symbols give at most 3 n
  * candidates, so it takes n log n whatever the text. */
 #include "text/internal.h"
 

@@ -38,7 +38,7 @@ static hearth_status add_bos(const hth_tokenizer *tok, bos_rule rule, const hth_
                              hth_ids *ids, hearth_error *err)
 {
     bool there = specials->n > 0 && specials->match[0].at == 0 && specials->match[0].id == tok->bos;
-    if (rule == BOS_NEVER || (rule == BOS_ONCE && there) || !tok->add_bos || tok->bos < 0) return HEARTH_OK;
+    if (rule == BOS_NEVER || (rule == BOS_ONCE && there) || !hth_tokenizer_adds_bos(tok)) return HEARTH_OK;
     if (there) hth_log(HEARTH_LOG_WARN, "the text begins with the BOS token and gets another one");
     return hth_ids_push(ids, tok->bos, err);
 }

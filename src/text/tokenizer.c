@@ -98,6 +98,8 @@ int32_t hth_tokenizer_eos(const hth_tokenizer *tok)
     return tok->eos;
 }
 
+bool hth_tokenizer_adds_bos(const hth_tokenizer *tok) { return tok->add_bos && tok->bos >= 0; }
+
 bool hth_tokenizer_ends(const hth_tokenizer *tok, int32_t id)
 {
     return id >= 0 && id < tok->n_vocab && tok->token[id].ends;

@@ -33,6 +33,8 @@ const char *hth_tokenizer_cut_by(const hth_tokenizer *tok, char *engine, size_t 
 /* -1 where the file has none. */
 int32_t hth_tokenizer_bos(const hth_tokenizer *tok);
 int32_t hth_tokenizer_eos(const hth_tokenizer *tok);
+/* Whether the vocabulary wants BOS in front of a text. */
+bool hth_tokenizer_adds_bos(const hth_tokenizer *tok);
 /* Whether a generation ends with this token (eos, eot, eom, and the like). */
 bool hth_tokenizer_ends(const hth_tokenizer *tok, int32_t id);
 

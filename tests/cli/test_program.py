@@ -586,6 +586,8 @@ def quantize_makes_files_that_run():
     good("quantize", source, scratch("kept.gguf"), "q4_0", "--keep-output", "q8_0")
     tensors = json.loads(good("inspect", scratch("kept.gguf"), "--json").stdout)["tensors"]
     check([t["type"] for t in tensors if t["name"] == "token_embd.weight"] == ["Q8_0"], tensors)
+    done = good("quantize", wide, scratch("kept.gguf"), "q8_0", "--keep-output", "q6_k")
+    check(b"token_embd.weight: rows of 288 weights do not fit" in done.stderr, done.stderr)
     bad(1, "quantize starts from F32, F16 or BF16", "quantize", MODEL, scratch("again.gguf"), "q4_0")
     before = open(source, "rb").read()
     bad(2, "the original would be lost", "quantize", source, source, "q8_0")

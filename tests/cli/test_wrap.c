@@ -39,18 +39,20 @@ static bool open_terminal(terminal *t, unsigned short columns)
     return dup2(t->inner, STDOUT_FILENO) >= 0;
 }
 
-/* What came out of it; stdout is itself again. */
+/* What came out of it; stdout is itself again. What was written may come in several
+ * pieces and late; the end is an error of the read, once nobody has the inner side. */
 static size_t close_terminal(terminal *t, char *out, size_t room)
 {
+    size_t n = 0;
+    ssize_t got;
     fflush(stdout);
     dup2(t->saved, STDOUT_FILENO);
-    fcntl(t->outer, F_SETFL, O_NONBLOCK);
-    ssize_t n = read(t->outer, out, room - 1);
-    out[n > 0 ? n : 0] = '\0';
     close(t->inner);
+    while (n < room - 1 && (got = read(t->outer, out + n, room - 1 - n)) > 0) n += (size_t)got;
+    out[n] = '\0';
     close(t->outer);
     close(t->saved);
-    return n > 0 ? (size_t)n : 0;
+    return n;
 }
 
 /* Each piece is written by itself; between pieces NULL sets the width to `later`. */

@@ -250,6 +250,32 @@ TEST(no_end_of_text_is_put_before_an_answer)
     tiny_free(&m);
 }
 
+/* Vocabularies whose BOS and EOS are one token may want it behind a text only. */
+TEST(a_token_wanted_behind_a_text_does_not_come_before_it)
+{
+    tiny_model m;
+    tiny_begin(&m);
+    tiny_set_text(&m, "tokenizer.chat_template", "{{ messages[0].content }}");
+    tiny_set_u32(&m, "tokenizer.ggml.bos_token_id", EOS);
+    tiny_set(&m, "tokenizer.ggml.add_bos_token", 7, 0, 1);
+    tiny_set(&m, "tokenizer.ggml.add_eos_token", 7, 1, 1);
+    gguf_bytes b = tiny_write(&m);
+    hearth_model *model = NULL;
+    hearth_chat *chat = NULL;
+    int32_t *ids;
+    size_t n;
+    CHECK_OK(hearth_model_open_memory(b.data, b.n, "tiny", NULL, &model, err));
+    CHECK_OK(hearth_chat_open(model, NULL, &chat, err));
+    CHECK_OK(hearth_chat_tokenize(chat, talk, 1, NULL, &ids, &n, err));
+    CHECK(n > 0);
+    CHECK_INT(count_of(ids, n, EOS), 0);
+    hearth_free(ids);
+    hearth_chat_close(chat);
+    hearth_model_close(model);
+    gguf_free(&b);
+    tiny_free(&m);
+}
+
 TEST(a_refusal_of_the_template_is_an_argument_error)
 {
     fixture f = open_fixture("{{ raise_exception('no system') }}");

@@ -200,6 +200,18 @@ TEST(soft_caps_are_held_to_their_range)
     }
 }
 
+/* The deepest of gemma2 and gemma3 scale by d_model / n_head, which must not be 0. */
+TEST(scores_are_never_divided_by_zero)
+{
+    tiny_model m;
+    begin(&m, "gemma2");
+    tiny_set_u32(&m, "gemma2.block_count", 46);
+    tiny_set_u32(&m, "gemma2.attention.head_count", 2 * TINY_D_MODEL);
+    tiny_set_u32(&m, "gemma2.attention.key_length", 8);
+    tiny_set_u32(&m, "gemma2.attention.value_length", 8);
+    expect_refused(&m, HEARTH_ERROR_FORMAT, "gemma2.attention.head_count is 64", "embedding_length is 32");
+}
+
 TEST(both_tables_of_longrope_are_needed)
 {
     tiny_model m;
@@ -216,7 +228,8 @@ TEST(both_tables_of_longrope_are_needed)
     begin(&m, "phi3");
     tiny_add_tensor(&m, "rope_factors_short.weight", 0, 1, 4, 1);
     tiny_add_tensor(&m, "rope_factors_long.weight", 1, 1, 4, 1); /* F16 tensors are written as zeros */
-    expect_refused(&m, HEARTH_ERROR_FORMAT, "'rope_factors_long.weight'", "weight 0 is 0");
+    expect_refused(&m, HEARTH_ERROR_FORMAT, "'rope_factors_long.weight'",
+                   "weight 0 is 0; angles are divided");
 }
 
 TEST(learned_positions_bound_the_context)

@@ -121,6 +121,11 @@ TEST(templates_have_some_ways_of_their_own)
     expect("\n", "");
     expect("{{ 'a\\\nb' }}", "ab");
     expect("{{ '\\0' == '\\x00' }}", "True");
+    expect("{{ '1.2.3'|float }} {{ '1.2.3'|int }} {{ '..5'|float }} {{ '1.5'|float }}", "0.0 0 0.0 1.5");
+    /* a limit below zero is none, however far below */
+    expect("{% set least = -9223372036854775807 - 1 %}{{ 'a b  c'.split(none, least) }}"
+           "{{ 'a,b,c'.split(',', least) }}{{ 'aba'|replace('a', 'c', least) }}",
+           "['a', 'b', 'c']['a', 'b', 'c']cbc");
 }
 
 /* As Python has them; what templates rarely do. */
@@ -157,10 +162,14 @@ TEST(dates_are_those_of_the_calendar)
         int64_t seconds;
         const char *wanted;
     } dates[] = {
-        {0, "1970-01-01 00:00:00 Thursday 001"},         {-1, "1969-12-31 23:59:59 Wednesday 365"},
-        {951782400, "2000-02-29 00:00:00 Tuesday 060"},  {1709251199, "2024-02-29 23:59:59 Thursday 060"},
-        {1735689599, "2024-12-31 23:59:59 Tuesday 366"}, {4107542400, "2100-03-01 00:00:00 Monday 060"},
+        {0, "1970-01-01 00:00:00 Thursday 001"},
+        {-1, "1969-12-31 23:59:59 Wednesday 365"},
+        {951782400, "2000-02-29 00:00:00 Tuesday 060"},
+        {1709251199, "2024-02-29 23:59:59 Thursday 060"},
+        {1735689599, "2024-12-31 23:59:59 Tuesday 366"},
+        {4107542400, "2100-03-01 00:00:00 Monday 060"},
         {-2208988800, "1900-01-01 00:00:00 Monday 001"},
+        {INT64_MIN, "-292277022657-01-27 08:29:52 Sunday 027"},
     };
     for (size_t i = 0; i < sizeof dates / sizeof *dates; i++) {
         hth_template_input in = {.seconds = &dates[i].seconds};
@@ -473,6 +482,36 @@ TEST(what_is_evaluated_is_limited)
             HEARTH_ERROR_UNSUPPORTED, "nodes");
     refused("{% set d = {} %}{% for i in range(100000) %}{{ d.update({i: i}) }}{% endfor %}",
             HEARTH_ERROR_UNSUPPORTED, "nodes");
+    /* a set of characters is walked for each character: 4 * 10^12 steps */
+    refused("{{ ('a' * 2000000).strip('b' * 2000000 ~ 'a')|length }}", HEARTH_ERROR_UNSUPPORTED, "nodes");
+    refused("{{ ('a' * 2000000).rstrip('b' * 2000000 ~ 'a')|length }}", HEARTH_ERROR_UNSUPPORTED, "nodes");
+    refused("{% set l = [] %}{{ l.append(l) }}{{ l|map('map', 'map', 'map')|list|length }}",
+            HEARTH_ERROR_FORMAT, "the name of a filter is wanted");
+    char *text = repeated("{% set m = 'map' %}{% set l = [] %}{{ l.append(l) }}{{ l|map(m", ", m", 60000,
+                          ")|length }}");
+    refused(text, HEARTH_ERROR_UNSUPPORTED, "inside one another");
+    free(text);
+    text = repeated("{{ ", "a", 255, " }}");
+    expect(text, "");
+    free(text);
+    text = repeated("{{ ", "a", 256, " }}");
+    refused(text, HEARTH_ERROR_FORMAT, "a name has more than 255 bytes");
+    free(text);
+}
+
+/* A long message may be cut at each of its lines: a search counts what it reads. */
+TEST(long_contents_may_be_cut_at_every_line)
+{
+    char *content = repeated("", "A line of fifty bytes, or so, as people write it.\n", 40000, "");
+    const hth_message m = {word("user"), {content, 2000000}};
+    hth_template_input in = {.messages = &m, .n_message = 1};
+    hth_rendered r;
+    CHECK_OK(render("{% set c = messages[0].content %}{{ c.split('\n')|length }} {{ c.count('\n') }} "
+                    "{{ c|replace('\n', '')|length }}",
+                    &in, &r, err));
+    CHECK_TEXT(r.text, "40001 40000 1960000");
+    hth_rendered_free(&r);
+    free(content);
 }
 
 /* Texts of many spans of either origin: every operation walks them once, or counts. */
@@ -622,6 +661,9 @@ TEST(a_stack_of_256_kib_holds_the_deepest)
     on_small_stack(text);
     expect(text, "61");
     free(open);
+    free(text);
+    text = repeated("{% set l = [] %}{{ l.append(l) }}{{ l|map('map'", ", 'map'", 300, ") }}");
+    on_small_stack(text);
     free(text);
 }
 
