@@ -23,8 +23,11 @@ static double half(const uint8_t *b)
 static weight product(double d, double q) { return (weight){d * q, fabs(d * q)}; }
 static weight affine(double d, double q, double m) { return (weight){d * q + m, fabs(d * q) + fabs(m)}; }
 
-static unsigned nibble(const uint8_t *qs, unsigned i) { return i < 16 ? qs[i] & 15u : qs[i - 16] >> 4; }
-static unsigned bit(const uint8_t *bits, unsigned i) { return bits[i / 8] >> i % 8 & 1u; }
+static unsigned nibble(const uint8_t *qs, unsigned i)
+{
+    return i < 16 ? qs[i] & 15u : (unsigned)qs[i - 16] >> 4;
+}
+static unsigned bit(const uint8_t *bits, unsigned i) { return (unsigned)bits[i / 8] >> i % 8 & 1u; }
 
 static const int curve[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 static const int fp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; /* twice the value */
@@ -51,14 +54,14 @@ static weight mxfp4(const uint8_t *b, unsigned i)
 static weight iq4_xs(const uint8_t *b, unsigned i)
 {
     unsigned k = i / 32, high = b[2] | (unsigned)b[3] << 8;
-    int scale = (int)((b[4 + k / 2] >> 4 * (k % 2) & 15u) | (high >> 2 * k & 3u) << 4) - 32;
+    int scale = (int)(((unsigned)b[4 + k / 2] >> 4 * (k % 2) & 15u) | (high >> 2 * k & 3u) << 4) - 32;
     return product(half(b) * scale, curve[nibble(b + 8 + 16 * k, i % 32)]);
 }
 
 /* Two bits of weight i: planes of 32 bytes, two of 128 weights each. */
 static unsigned crumb(const uint8_t *qs, unsigned i)
 {
-    return qs[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3u;
+    return (unsigned)qs[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3u;
 }
 
 static weight q2_k(const uint8_t *b, unsigned i)
@@ -70,8 +73,8 @@ static weight q2_k(const uint8_t *b, unsigned i)
 static weight q3_k(const uint8_t *b, unsigned i)
 {
     const uint8_t *scales = b + 96;
-    unsigned k = i / 16, low = k < 8 ? scales[k] & 15u : scales[k - 8] >> 4;
-    int scale = (int)(low | (scales[8 + k % 4] >> k / 4 * 2 & 3u) << 4) - 32;
+    unsigned k = i / 16, low = k < 8 ? scales[k] & 15u : (unsigned)scales[k - 8] >> 4;
+    int scale = (int)(low | ((unsigned)scales[8 + k % 4] >> k / 4 * 2 & 3u) << 4) - 32;
     int q = (int)crumb(b + 32, i) - (b[i % 32] >> i / 32 & 1 ? 0 : 4);
     return product(half(b + 108) * scale, q);
 }
@@ -80,7 +83,7 @@ static weight q3_k(const uint8_t *b, unsigned i)
 static void scale_min(const uint8_t *s, unsigned k, unsigned *scale, unsigned *min)
 {
     *scale = k < 4 ? s[k] & 63u : (s[k + 4] & 15u) | (unsigned)(s[k - 4] >> 6) << 4;
-    *min = k < 4 ? s[k + 4] & 63u : s[k + 4] >> 4 | (unsigned)(s[k] >> 6) << 4;
+    *min = k < 4 ? s[k + 4] & 63u : (unsigned)s[k + 4] >> 4 | (unsigned)(s[k] >> 6) << 4;
 }
 
 static weight q4_or_q5(const uint8_t *b, unsigned i, const uint8_t *qs, unsigned high)
@@ -93,7 +96,7 @@ static weight q4_or_q5(const uint8_t *b, unsigned i, const uint8_t *qs, unsigned
 static weight q4_k(const uint8_t *b, unsigned i) { return q4_or_q5(b, i, b + 16, 0); }
 static weight q5_k(const uint8_t *b, unsigned i)
 {
-    return q4_or_q5(b, i, b + 48, b[16 + i % 32] >> i / 32 & 1u);
+    return q4_or_q5(b, i, b + 48, (unsigned)b[16 + i % 32] >> i / 32 & 1u);
 }
 
 static weight q6_k(const uint8_t *b, unsigned i)
