@@ -39,7 +39,7 @@ static bool append(chat_text *b, const char *bytes, size_t n)
     return true;
 }
 
-/* Lines up to one with a point alone. */
+/* Lines up to one with a point alone, or to the end of all. */
 static lines_status read_block(chat *c, chat_text *message)
 {
     for (message->n = 0;;) {
@@ -47,6 +47,7 @@ static lines_status read_block(chat *c, chat_text *message)
         size_t n;
         bool more;
         lines_status st = lines_read(c->lines, ". ", &line, &n, &more);
+        if (st == LINES_END && message->n > 0) return LINES_OK;
         if (st != LINES_OK) return st;
         if (n == 1 && *line == '.') return LINES_OK;
         if ((message->n > 0 && !append(message, "\n", 1)) || !append(message, line, n)) return LINES_FAILED;

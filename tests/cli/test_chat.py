@@ -141,6 +141,9 @@ def lines_go_on_behind_a_backslash_and_in_blocks():
     with open(path, encoding="utf-8") as f:
         said = [m["content"] for m in map(json.loads, f) if m["role"] == "user"]
     check(said == ["one\ntwo", "three\n\n/exit", "/exit"], said)
+    for left_open in ["/multi\nfour\nfive\n", "four\\\nfive"]:
+        _, err = pipe(left_open, "-n", "2", "--stats")
+        check(len(counts(err)) == 1, "the end of the input ends a message", left_open, err)
 
 
 @case
