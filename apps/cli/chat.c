@@ -54,10 +54,12 @@ static lines_status read_block(chat *c, chat_text *message)
     }
 }
 
-/* A line, and those that belong to it: behind a backslash at its end, or pasted with it. */
-static lines_status read_message(chat *c, chat_text *message)
+/* A line, and those that belong to it: behind a backslash at its end, or pasted with it.
+ * *is_block: it came by /multi, and a slash at its start is a slash. */
+static lines_status read_message(chat *c, chat_text *message, bool *is_block)
 {
     bool goes_on = true;
+    *is_block = false;
     message->n = 0;
     for (bool first = true; goes_on; first = false) {
         char *line;
@@ -71,8 +73,8 @@ static lines_status read_message(chat *c, chat_text *message)
         if (!append(message, line, n - backslash)) return LINES_FAILED;
         goes_on = backslash || more;
     }
-    if (strcmp(message->bytes, "/multi") == 0) return read_block(c, message);
-    return LINES_OK;
+    *is_block = strcmp(message->bytes, "/multi") == 0;
+    return *is_block ? read_block(c, message) : LINES_OK;
 }
 
 /* ---- a turn ------------------------------------------------------------------------------------------ */
@@ -269,14 +271,16 @@ static void take_message(chat *c, chat_text *message)
 static int converse(chat *c)
 {
     chat_text message = {0};
+    bool is_block = false;
     int status = 0;
     while (!c->ends && status == 0) {
         if (c->typed) forget_interrupt();
-        lines_status st = interrupted() ? LINES_INTERRUPTED : read_message(c, &message);
+        lines_status st = interrupted() ? LINES_INTERRUPTED : read_message(c, &message, &is_block);
         if (asked_to_end()) status = 128 + asked_to_end();
         else if (st == LINES_FAILED) status = EXIT_OTHER;
         else if (st == LINES_END) break;
         else if (st == LINES_INTERRUPTED) status = !c->typed || ends_by_interrupt(c) ? 130 : 0;
+        else if (message.n > 0 && is_block) take_turn(c, &message);
         else if (message.n > 0) take_message(c, &message);
     }
     free(message.bytes);
