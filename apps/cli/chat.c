@@ -108,17 +108,18 @@ static bool keep_common(chat *c, const int32_t *ids, size_t n, hearth_error *err
 static bool evaluate(chat *c, const int32_t *ids, size_t n, hearth_error *why)
 {
     progress p;
+    bool ok = true;
     size_t piece = args_uint(c->a, "batch", 256);
     progress_init(&p, "reading", "tokens", 1);
-    for (size_t done = 0; done < n && !interrupted(); done += piece) {
+    for (size_t done = 0; ok && done < n && !interrupted(); done += piece) {
         size_t k = n - done < piece ? n - done : piece;
-        if (hearth_session_eval(c->session, ids + done, k, why) != HEARTH_OK) return false;
-        if (!keep_evaluated(c, ids + done, k)) return false;
-        for (size_t i = 0; i < k; i++) hearth_sampler_accept(c->sampler, ids[done + i]);
-        progress_update(&p, done + k, n);
+        ok = hearth_session_eval(c->session, ids + done, k, why) == HEARTH_OK &&
+             keep_evaluated(c, ids + done, k);
+        for (size_t i = 0; ok && i < k; i++) hearth_sampler_accept(c->sampler, ids[done + i]);
+        if (ok) progress_update(&p, done + k, n);
     }
-    progress_end(&p);
-    return true;
+    progress_end(&p); /* before a message, which wants a line of its own */
+    return ok;
 }
 
 typedef struct answer {
