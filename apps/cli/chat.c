@@ -39,7 +39,7 @@ static bool append(chat_text *b, const char *bytes, size_t n)
     return true;
 }
 
-/* Lines up to one with a point alone. */
+/* Lines up to one with a point alone, or to the end of all. */
 static lines_status read_block(chat *c, chat_text *message)
 {
     for (message->n = 0;;) {
@@ -47,16 +47,19 @@ static lines_status read_block(chat *c, chat_text *message)
         size_t n;
         bool more;
         lines_status st = lines_read(c->lines, ". ", &line, &n, &more);
+        if (st == LINES_END && message->n > 0) return LINES_OK;
         if (st != LINES_OK) return st;
         if (n == 1 && *line == '.') return LINES_OK;
         if ((message->n > 0 && !append(message, "\n", 1)) || !append(message, line, n)) return LINES_FAILED;
     }
 }
 
-/* A line, and those that belong to it: behind a backslash at its end, or pasted with it. */
-static lines_status read_message(chat *c, chat_text *message)
+/* A line, and those that belong to it: behind a backslash at its end, or pasted with it.
+ * *is_block: it came by /multi, and a slash at its start is a slash. */
+static lines_status read_message(chat *c, chat_text *message, bool *is_block)
 {
     bool goes_on = true;
+    *is_block = false;
     message->n = 0;
     for (bool first = true; goes_on; first = false) {
         char *line;
@@ -70,8 +73,8 @@ static lines_status read_message(chat *c, chat_text *message)
         if (!append(message, line, n - backslash)) return LINES_FAILED;
         goes_on = backslash || more;
     }
-    if (strcmp(message->bytes, "/multi") == 0) return read_block(c, message);
-    return LINES_OK;
+    *is_block = strcmp(message->bytes, "/multi") == 0;
+    return *is_block ? read_block(c, message) : LINES_OK;
 }
 
 /* ---- a turn ------------------------------------------------------------------------------------------ */
@@ -105,17 +108,18 @@ static bool keep_common(chat *c, const int32_t *ids, size_t n, hearth_error *err
 static bool evaluate(chat *c, const int32_t *ids, size_t n, hearth_error *why)
 {
     progress p;
+    bool ok = true;
     size_t piece = args_uint(c->a, "batch", 256);
     progress_init(&p, "reading", "tokens", 1);
-    for (size_t done = 0; done < n && !interrupted(); done += piece) {
+    for (size_t done = 0; ok && done < n && !interrupted(); done += piece) {
         size_t k = n - done < piece ? n - done : piece;
-        if (hearth_session_eval(c->session, ids + done, k, why) != HEARTH_OK) return false;
-        if (!keep_evaluated(c, ids + done, k)) return false;
-        for (size_t i = 0; i < k; i++) hearth_sampler_accept(c->sampler, ids[done + i]);
-        progress_update(&p, done + k, n);
+        ok = hearth_session_eval(c->session, ids + done, k, why) == HEARTH_OK &&
+             keep_evaluated(c, ids + done, k);
+        for (size_t i = 0; ok && i < k; i++) hearth_sampler_accept(c->sampler, ids[done + i]);
+        if (ok) progress_update(&p, done + k, n);
     }
-    progress_end(&p);
-    return true;
+    progress_end(&p); /* before a message, which wants a line of its own */
+    return ok;
 }
 
 typedef struct answer {
@@ -268,14 +272,16 @@ static void take_message(chat *c, chat_text *message)
 static int converse(chat *c)
 {
     chat_text message = {0};
+    bool is_block = false;
     int status = 0;
     while (!c->ends && status == 0) {
         if (c->typed) forget_interrupt();
-        lines_status st = interrupted() ? LINES_INTERRUPTED : read_message(c, &message);
+        lines_status st = interrupted() ? LINES_INTERRUPTED : read_message(c, &message, &is_block);
         if (asked_to_end()) status = 128 + asked_to_end();
         else if (st == LINES_FAILED) status = EXIT_OTHER;
         else if (st == LINES_END) break;
         else if (st == LINES_INTERRUPTED) status = !c->typed || ends_by_interrupt(c) ? 130 : 0;
+        else if (message.n > 0 && is_block) take_turn(c, &message);
         else if (message.n > 0) take_message(c, &message);
     }
     free(message.bytes);

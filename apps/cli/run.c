@@ -134,18 +134,19 @@ static bool keep_id(generation *g, int32_t id, hearth_error *err)
 static bool eval_pieces(generation *g, hearth_error *err)
 {
     progress p;
+    bool ok = true;
     size_t piece = args_uint(g->a, "batch", 256);
     progress_init(&p, "prompt", "tokens", 1);
-    for (size_t done = 0; done < g->n_prompt; done += piece) {
+    for (size_t done = 0; ok && done < g->n_prompt; done += piece) {
         size_t n = g->n_prompt - done < piece ? g->n_prompt - done : piece;
-        if (hearth_session_eval(g->session, g->prompt + done, n, err) != HEARTH_OK) return false;
-        progress_update(&p, done + n, g->n_prompt);
-        if (!interrupted()) continue;
+        ok = hearth_session_eval(g->session, g->prompt + done, n, err) == HEARTH_OK;
+        if (ok) progress_update(&p, done + n, g->n_prompt);
+        if (!ok || !interrupted()) continue;
         g->end = "interrupted";
         break;
     }
-    progress_end(&p);
-    return true;
+    progress_end(&p); /* before a message, which wants a line of its own */
+    return ok;
 }
 
 static bool eval_prompt(generation *g, hearth_error *err)

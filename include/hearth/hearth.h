@@ -173,7 +173,8 @@ typedef struct hearth_chat hearth_chat;
  * when there is none, or no format has that name: the message lists them. */
 HEARTH_API hearth_status hearth_chat_open(const hearth_model *model, const char *format,
                                           hearth_chat **out, hearth_error *err);
-/* By n bytes of a Jinja template; messages name its line. */
+/* By n bytes of a Jinja template, which are copied; messages name its line. FORMAT for
+ * bad syntax, UNSUPPORTED for what this subset does not know, and beyond its limits. */
 HEARTH_API hearth_status hearth_chat_open_template(const hearth_model *model, const char *source,
                                                    size_t n, hearth_chat **out, hearth_error *err);
 HEARTH_API void hearth_chat_close(hearth_chat *chat);
@@ -184,7 +185,8 @@ HEARTH_API const char *hearth_chat_name(const hearth_chat *chat);
 HEARTH_API const char *hearth_chat_format(size_t i);
 
 typedef struct hearth_message {
-    const char *role;    /* "system", "user", "assistant", "tool": a word */
+    const char *role;    /* "system", "user", "assistant", "tool": at most 64 letters, digits,
+                            - and _; counts as the template's own text */
     const char *content; /* n bytes of any kind */
     size_t n;
 } hearth_message;
@@ -197,13 +199,15 @@ typedef struct hearth_chat_options {
 } hearth_chat_options;
 
 /* The text of a conversation, *n bytes and a NUL, to be freed with hearth_free.
- * ARGUMENT when the template refuses the messages. */
+ * ARGUMENT when the template refuses the messages, or a role is no such word; FORMAT
+ * for what it cannot compute; UNSUPPORTED beyond its limits, and without a vocabulary
+ * that is supported. */
 HEARTH_API hearth_status hearth_chat_render(const hearth_chat *chat, const hearth_message *messages,
                                             size_t n_message, const hearth_chat_options *options,
                                             char **text, size_t *n, hearth_error *err);
 /* Its ids, with the begin-of-text token once where the vocabulary asks for it. Texts
  * of control tokens become these tokens where the template wrote them, never where a
- * message holds them. */
+ * message holds them. Freed with hearth_free; errors as above. */
 HEARTH_API hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hearth_message *messages,
                                               size_t n_message, const hearth_chat_options *options,
                                               int32_t **ids, size_t *n_ids, hearth_error *err);

@@ -137,10 +137,13 @@ def a_saved_conversation_is_checked_when_it_is_loaded():
 @case
 def lines_go_on_behind_a_backslash_and_in_blocks():
     path = os.path.join(FOLDER, "lines.jsonl")
-    pipe(f"one\\\ntwo\n/multi\nthree\n\n/exit\n.\n//exit\n/save {path}\n", "-n", "2")
+    pipe(f"one\\\ntwo\n/multi\nthree\n\n/exit\n.\n//exit\n/multi\n/exit\n.\n/multi\n// four\n.\n/save {path}\n", "-n", "2")
     with open(path, encoding="utf-8") as f:
         said = [m["content"] for m in map(json.loads, f) if m["role"] == "user"]
-    check(said == ["one\ntwo", "three\n\n/exit", "/exit"], said)
+    check(said == ["one\ntwo", "three\n\n/exit", "/exit", "/exit", "// four"], said)
+    for left_open in ["/multi\nfour\nfive\n", "four\\\nfive"]:
+        _, err = pipe(left_open, "-n", "2", "--stats")
+        check(len(counts(err)) == 1, "the end of the input ends a message", left_open, err)
 
 
 @case
