@@ -32,7 +32,7 @@ typedef struct work {
     size_t n_row, n_col;
     uint8_t *raw, *packed;
     float *x;
-    _Atomic size_t bad_row; /* 1 + a row with a weight that is not finite */
+    _Atomic size_t bad_row; /* 1 + a row with a weight that cannot be packed */
 } work;
 
 /* ---- which type ----------------------------------------------------------------------- */
@@ -110,6 +110,16 @@ static hearth_status write_header(work *w, hearth_error *err)
 
 /* ---- the weights -------------------------------------------------------------------------- */
 
+/* Every type but F32 and BF16 has scales or weights in F16: what rounds to infinity there
+ * cannot be packed. NaN compares as false, so it is refused too. */
+static bool fits(const float *x, size_t n, hth_type type)
+{
+    float limit = type == HTH_TYPE_F32 || type == HTH_TYPE_BF16 ? 3e38f : 65504.0f;
+    bool all = true;
+    for (size_t i = 0; i < n; i++) all &= x[i] >= -limit && x[i] <= limit;
+    return all;
+}
+
 static void pack_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     (void)i_thread;
@@ -118,11 +128,10 @@ static void pack_unit(void *arg, size_t i_unit, uint32_t i_thread)
            to_size = hth_type_row_size(w->to, w->n_col);
     size_t end = (i_unit + 1) * UNIT_ROWS < w->n_row ? (i_unit + 1) * UNIT_ROWS : w->n_row;
     for (size_t r = i_unit * UNIT_ROWS; r < end; r++) {
-        float *x = w->x + r * w->n_col, sum = 0.0f;
+        float *x = w->x + r * w->n_col;
         w->k.unpack[w->tensor->type](w->raw + r * from_size, w->n_col, x);
-        for (size_t i = 0; i < w->n_col; i++) sum += x[i] - x[i];
-        if (sum != 0.0f || sum != sum) atomic_store(&w->bad_row, r + 1);
-        w->k.pack[w->to](x, w->n_col, w->packed + r * to_size);
+        if (fits(x, w->n_col, w->to)) w->k.pack[w->to](x, w->n_col, w->packed + r * to_size);
+        else atomic_store(&w->bad_row, r + 1);
     }
 }
 
@@ -137,11 +146,13 @@ static hearth_status copy_piece(work *w, uint64_t first_row, hearth_error *err)
     size_t bad = atomic_load(&w->bad_row);
     if (bad) {
         char name[80];
-        return hth_fail(err, HEARTH_ERROR_NUMERIC,
-                        "%s: tensor '%s' at %llu: row %llu holds a weight that is not finite",
-                        hth_gguf_part_path(w->in, w->tensor->i_part),
-                        hth_escape(name, sizeof name, w->tensor->name.bytes, w->tensor->name.n),
-                        (unsigned long long)w->tensor->offset, (unsigned long long)(first_row + bad - 1));
+        return hth_fail(
+            err, HEARTH_ERROR_NUMERIC,
+            "%s: tensor '%s' at %llu: row %llu holds a weight that is not finite, or too large for %s",
+            hth_gguf_part_path(w->in, w->tensor->i_part),
+            hth_escape(name, sizeof name, w->tensor->name.bytes, w->tensor->name.n),
+            (unsigned long long)w->tensor->offset, (unsigned long long)(first_row + bad - 1),
+            hth_type_find(w->to)->name);
     }
     return hth_gguf_writer_data(w->out, w->packed, w->n_row * hth_type_row_size(w->to, w->n_col), err);
 }

@@ -15,6 +15,9 @@ enum { PIECE_SIZE = 4 << 20, UNIT_WEIGHTS = 16384 };
 
 typedef struct work {
     const hth_gguf *file;
+    hearth_progress_fn *progress;
+    void *progress_user;
+    uint64_t done, total; /* bytes */
     hth_kernels k;
     hth_pool *pool;
     const hth_gguf_tensor *tensor;
@@ -64,6 +67,14 @@ static uint64_t piece_weights(hth_type type)
     return PIECE_SIZE / hth_type_row_size(type, UNIT_WEIGHTS) * UNIT_WEIGHTS;
 }
 
+static hearth_status advance(work *w, uint64_t size, hearth_error *err)
+{
+    w->done += size;
+    if (!w->progress || w->progress(w->progress_user, w->done, w->total)) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; %llu of %llu bytes were checked",
+                    (unsigned long long)w->done, (unsigned long long)w->total);
+}
+
 static hearth_status check_tensor(work *w, uint64_t n_weight, hearth_error *err)
 {
     uint64_t piece = piece_weights(w->tensor->type);
@@ -74,32 +85,27 @@ static hearth_status check_tensor(work *w, uint64_t n_weight, hearth_error *err)
                                          hth_type_row_size(w->tensor->type, w->n_weight), w->raw, err);
         if (st != HEARTH_OK) return st;
         hth_pool_run(w->pool, check_unit, w, (size_t)((w->n_weight + UNIT_WEIGHTS - 1) / UNIT_WEIGHTS));
+        st = advance(w, hth_type_row_size(w->tensor->type, w->n_weight), err);
+        if (st != HEARTH_OK) return st;
         if (atomic_load(&w->first_bad) != UINT64_MAX)
             return fail_weight(w, first + atomic_load(&w->first_bad), err);
     }
     return HEARTH_OK;
 }
 
-static hearth_status check_all(work *w, hearth_progress_fn *progress, void *user, hth_check_result *result,
-                               hearth_error *err)
+static hearth_status check_all(work *w, hth_check_result *result, hearth_error *err)
 {
-    uint64_t total = 0, done = 0;
-    for (size_t i = 0; i < hth_gguf_n_tensor(w->file); i++) total += hth_gguf_tensor_at(w->file, i)->size;
+    for (size_t i = 0; i < hth_gguf_n_tensor(w->file); i++) w->total += hth_gguf_tensor_at(w->file, i)->size;
     for (size_t i = 0; i < hth_gguf_n_tensor(w->file); i++) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(w->file, i);
         uint64_t n = t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3];
+        bool known = w->k.unpack[t->type] != NULL;
         w->tensor = t;
-        if (!w->k.unpack[t->type]) {
-            result->n_skipped++;
-        } else {
-            hearth_status st = check_tensor(w, n, err);
-            if (st != HEARTH_OK) return st;
-            result->n_tensor++, result->n_weight += n;
-        }
-        done += t->size;
-        if (progress && !progress(user, done, total))
-            return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; %llu of %llu bytes were checked",
-                            (unsigned long long)done, (unsigned long long)total);
+        hearth_status st = known ? check_tensor(w, n, err) : advance(w, t->size, err);
+        if (st != HEARTH_OK) return st;
+        result->n_skipped += !known;
+        result->n_tensor += known;
+        result->n_weight += known ? n : 0;
     }
     return HEARTH_OK;
 }
@@ -107,7 +113,7 @@ static hearth_status check_all(work *w, hearth_progress_fn *progress, void *user
 hearth_status hth_check_weights(const hth_gguf *file, uint32_t n_thread, hearth_progress_fn *progress,
                                 void *progress_user, hth_check_result *result, hearth_error *err)
 {
-    work w = {.file = file};
+    work w = {.file = file, .progress = progress, .progress_user = progress_user};
     *result = (hth_check_result){0};
     hth_kernels_init(&w.k, HTH_CPU_GENERIC);
     hearth_status st = hth_pool_open(hth_pool_threads(n_thread), &w.pool, err);
@@ -115,7 +121,7 @@ hearth_status hth_check_weights(const hth_gguf *file, uint32_t n_thread, hearth_
     w.raw = hth_alloc(1, PIECE_SIZE);
     w.x = hth_alloc((size_t)hth_pool_n_thread(w.pool) * UNIT_WEIGHTS, sizeof *w.x);
     if (!w.raw || !w.x) st = hth_fail_memory(err, PIECE_SIZE, "a piece of weights");
-    else st = check_all(&w, progress, progress_user, result, err);
+    else st = check_all(&w, result, err);
     hth_free(w.raw);
     hth_free(w.x);
     hth_pool_close(w.pool);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "model/model.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,6 +43,7 @@ static hearth_status missing(binder *b)
 static void remember(binder *b, hth_binding binding)
 {
     hth_model *m = b->model;
+    assert(m->n_binding < (size_t)m->hparams.n_layer * BINDINGS_PER_LAYER + BINDINGS_BESIDES);
     m->bindings[m->n_binding++] = binding;
     m->weight_size += binding.size;
     if (binding.from == 0) m->n_tensor++; /* parts are bound from the first on */
@@ -237,6 +239,17 @@ static hearth_status bind_head(binder *b)
     return m->tied ? HEARTH_OK : bind_matrix(b, t, m->hparams.n_vocab, d_model, &m->output);
 }
 
+/* No published model has biases on matrices in one piece; computing without would be wrong. */
+static hearth_status refuse_bias(binder *b, uint32_t i_layer, const char *name)
+{
+    const hth_gguf_tensor *t = find_in_layer(b, i_layer, name);
+    if (!t) return HEARTH_OK;
+    return hth_fail(
+        b->err, HEARTH_ERROR_UNSUPPORTED,
+        "%s: tensor '%s' (info at byte %llu): a bias of matrices stored in one piece is not supported",
+        hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at);
+}
+
 /* Queries, keys and values, in three tensors or in one. */
 static hearth_status bind_qkv(binder *b, uint32_t i, hth_layer *l)
 {
@@ -245,6 +258,8 @@ static hearth_status bind_qkv(binder *b, uint32_t i, hth_layer *l)
     bool biased = h->family->biases != HTH_BIAS_OPTIONAL;
     if (h->family->fused & HTH_FUSED_QKV && !find_in_layer(b, i, "attn_q.weight")) {
         const part parts[] = {{n_q, &l->q}, {n_kv, &l->k}, {n_kv, &l->v}};
+        hearth_status refused = refuse_bias(b, i, "attn_qkv.bias");
+        if (refused != HEARTH_OK) return refused;
         return bind_parts(b, find_in_layer(b, i, "attn_qkv.weight"), d, parts, 3);
     }
     hearth_status st;
@@ -323,6 +338,8 @@ static hearth_status bind_gate_up(binder *b, uint32_t i, hth_layer *l)
     const hth_hparams *h = &b->model->hparams;
     if (h->family->fused & HTH_FUSED_GATE_UP && !find_in_layer(b, i, "ffn_gate.weight")) {
         const part parts[] = {{l->d_ff, &l->gate}, {l->d_ff, &l->up}};
+        hearth_status refused = refuse_bias(b, i, "ffn_up.bias");
+        if (refused != HEARTH_OK) return refused;
         return bind_parts(b, find_in_layer(b, i, "ffn_up.weight"), h->d_model, parts, 2);
     }
     hearth_status st = bind_gate(b, i, l);

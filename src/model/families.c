@@ -48,6 +48,8 @@ static const hth_family families[] = {
      .wide_scale_layers = 62,
      .activation = HTH_ACTIVATION_GELU,
      .gated = true},
+    /* The window of the file counts, in all layers, as its publishers' configurations say;
+     * llama.cpp of 2026 reads the key and goes without. */
     {.name = "phi3",
      .rope = HTH_ROPE_HALVES,
      .factors = HTH_FACTORS_BY_CONTEXT,

@@ -254,6 +254,17 @@ TEST(learned_positions_bound_the_context)
     expect_refused(&m, HEARTH_ERROR_FORMAT, "'position_embd.weight'", "the metadata ask for");
 }
 
+TEST(biases_of_matrices_in_one_piece_are_refused)
+{
+    tiny_model m;
+    begin(&m, "falcon");
+    tiny_add_tensor(&m, "blk.0.attn_qkv.bias", 0, 1, TINY_D_MODEL * 2, 1);
+    expect_refused(&m, HEARTH_ERROR_UNSUPPORTED, "'blk.0.attn_qkv.bias'", "in one piece");
+    begin(&m, "phi3");
+    tiny_add_tensor(&m, "blk.1.ffn_up.bias", 0, 1, 2 * TINY_D_FF, 1);
+    expect_refused(&m, HEARTH_ERROR_UNSUPPORTED, "'blk.1.ffn_up.bias'", "in one piece");
+}
+
 TEST(opt_needs_no_epsilon_and_falcon_does)
 {
     tiny_model m;

@@ -1,0 +1,71 @@
+/* What quantize makes of weights at the ends of their range. What it makes of real
+ * ones is measured by bench/quantize.py and tests/golden. */
+#include "base/bits.h"
+#include "convert/quantize.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include <hearth/hearth.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The tiny model with one weight set, quantised. */
+static hearth_status quantize_with(float weight, const char *type, hearth_error *err)
+{
+    tiny_model m;
+    hth_quantize_result r;
+    hth_quantize_options o = {.mix = hth_mix_find(type), .n_thread = 2};
+    char in[512];
+    snprintf(in, sizeof in, "%s", test_scratch("in.gguf"));
+    tiny_begin(&m);
+    gguf_bytes b = tiny_write(&m);
+    hth_store_f32((uint8_t *)b.data + tiny_data_at(&m, "blk.1.ffn_up.weight") + 4 * 100, weight);
+    FILE *f = fopen(in, "wb");
+    if (f) fwrite(b.data, 1, b.n, f), fclose(f);
+    gguf_free(&b);
+    tiny_free(&m);
+    hearth_status st = hth_quantize(in, test_scratch("out.gguf"), &o, &r, err);
+    remove(in);
+    return st;
+}
+
+static bool exists(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    if (f) fclose(f);
+    return f != NULL;
+}
+
+TEST(weights_that_fit_no_half_are_refused)
+{
+    static const float bad[] = {NAN, INFINITY, -1e6f, 65536.0f};
+    static const char *const types[] = {"F16", "Q8_0", "Q4_0", "Q4_1", "IQ4_NL"};
+    const char *out = test_scratch("out.gguf");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+            hearth_error why = {0};
+            CHECK_INT(quantize_with(bad[i], types[t], &why), HEARTH_ERROR_NUMERIC);
+            CHECK(strstr(why.message, "'blk.1.ffn_up.weight'") && strstr(why.message, "row 3") &&
+                  strstr(why.message, types[t]));
+            CHECK(!exists(out));
+        }
+}
+
+TEST(the_largest_half_still_makes_a_model)
+{
+    static const char *const types[] = {"F16", "BF16", "Q8_0", "Q5_1", "Q4_0", "IQ4_NL"};
+    const char *out = test_scratch("out.gguf");
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        hearth_model *model = NULL;
+        CHECK_OK(quantize_with(-65504.0f, types[t], err));
+        CHECK_OK(hearth_model_open(out, NULL, &model, err));
+        hearth_model_close(model);
+        remove(out);
+    }
+    CHECK_OK(quantize_with(1e30f, "BF16", err));
+    remove(out);
+}
+
+TEST_MAIN
