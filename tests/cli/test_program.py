@@ -500,8 +500,9 @@ def stats_and_start_line_say_what_runs():
 @case
 def interrupt_ends_a_run_with_what_was_generated():
     for number in [signal.SIGINT, signal.SIGTERM]:
+        # Unbuffered: what a buffer has read beyond the 30 bytes, communicate would not see.
         process = subprocess.Popen([HEARTH, "run", "--ignore-eos", "--greedy", "-p", "Once upon a time", "-t", "1"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                   bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         begin = process.stdout.read(30)
         process.send_signal(number)
         rest, stderr = process.communicate(timeout=TIMEOUT)
