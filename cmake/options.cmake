@@ -35,6 +35,7 @@ if(HEARTH_SANITIZE)
   add_link_options(-fsanitize=${HEARTH_SANITIZE})
 endif()
 if(HEARTH_FUZZ)
-  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined)
+  # What undefined behaviour a target shows ends it, as a fault of memory does.
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
   add_link_options(-fsanitize=address,undefined)
 endif()

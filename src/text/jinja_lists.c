@@ -372,8 +372,8 @@ static bool keep(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args
 static bool keep_by_attribute(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
                               bool wanted, hth_jinja_value *out)
 {
-    hth_jinja_args rest = {args->v + 1, args->n - 1, args->named};
     if (args->n == 0) return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "the name of an attribute is wanted");
+    hth_jinja_args rest = {args->v + 1, args->n - 1, args->named};
     return keep(j, self, &rest, &args->v[0], wanted, out);
 }
 
