@@ -19,6 +19,10 @@ endif()
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
 set(CMAKE_C_FLAGS_DEBUG "-O0 -g -DHEARTH_DEBUG=1")
 
+# gcc explains how vectors were passed before version 4.6 wherever one is.
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  add_compile_options(-Wno-psabi)
+endif()
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes
   -Wpointer-arith -Wcast-qual -Wwrite-strings -Wundef -Wvla -Wformat=2 -Wconversion
   -Wsign-conversion -Wdouble-promotion)

@@ -38,12 +38,18 @@ typedef struct bench {
 
 /* ---- samples -------------------------------------------------------------------------- */
 
+/* Prompts pass in pieces of some batches, so that Ctrl-C is heard. */
+enum { PIECE = 2048 };
+
 static bool sample(bench *b, const test *t, double *rate, hearth_error *err)
 {
     uint64_t start = hth_clock_ns(), n = t->n_prompt ? t->n_prompt : t->n_predict;
     if (hearth_session_truncate(b->session, 0, err) != HEARTH_OK) return false;
     if (t->n_prompt) {
-        if (hearth_session_eval(b->session, b->tokens, n, err) != HEARTH_OK) return false;
+        for (uint64_t i = 0; i < n && !interrupted(); i += PIECE) {
+            size_t k = n - i < PIECE ? (size_t)(n - i) : PIECE;
+            if (hearth_session_eval(b->session, b->tokens + i, k, err) != HEARTH_OK) return false;
+        }
     } else {
         for (uint64_t i = 0; i < n && !interrupted(); i++)
             if (hearth_session_eval(b->session, b->tokens + i, 1, err) != HEARTH_OK) return false;
@@ -93,8 +99,7 @@ static void name_of(const test *t, char *out, size_t n)
 static void print_table(bench *b)
 {
     printf("%s: %s, %u thread(s), %s%s\n\n", b->info.path, b->info.architecture,
-           hearth_session_n_thread(b->session), b->info.cpu,
-           b->info.synthetic ? ", synthetic weights" : "");
+           hearth_session_n_thread(b->session), b->info.cpu, b->info.synthetic ? ", synthetic weights" : "");
     printf("| test | tokens/s, median (min-max) of %zu | GB/s of weights | limit, GB/s | share "
            "|\n|---|---|---|---|---|\n",
            b->n_repeat);

@@ -71,7 +71,8 @@ static lines_status read_message(chat *c, chat_text *message, bool *is_block)
         bool backslash = n > 0 && line[n - 1] == '\\';
         if (!first && !append(message, "\n", 1)) return LINES_FAILED;
         if (!append(message, line, n - backslash)) return LINES_FAILED;
-        goes_on = backslash || more;
+        bool is_command = first && n > 0 && line[0] == '/' && !(n > 1 && line[1] == '/');
+        goes_on = backslash || (more && !is_command); /* typed ahead, a command stands alone */
     }
     *is_block = strcmp(message->bytes, "/multi") == 0;
     return *is_block ? read_block(c, message) : LINES_OK;

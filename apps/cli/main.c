@@ -37,10 +37,20 @@ static void set_signals(void)
     sigaction(SIGBUS, &bus, NULL);
 }
 
+static const verb *find_verb(const char *name)
+{
+    for (size_t i = 0; verbs[i]; i++)
+        if (strcmp(verbs[i]->name, name) == 0) return verbs[i];
+    return NULL;
+}
+
 static int run_flag(int argc, char **argv)
 {
     const char *flag = argv[1];
-    if (strcmp(flag, "--help") == 0 || strcmp(flag, "-h") == 0 || strcmp(flag, "help") == 0) {
+    const verb *asked = strcmp(flag, "help") == 0 && argc > 2 ? find_verb(argv[2]) : NULL;
+    if (asked) {
+        verb_print_help(asked);
+    } else if (strcmp(flag, "--help") == 0 || strcmp(flag, "-h") == 0 || strcmp(flag, "help") == 0) {
         verbs_print_help(verbs);
     } else if (strcmp(flag, "--version") == 0) {
         printf("hearth %s\n", hearth_version());
@@ -64,9 +74,7 @@ int main(int argc, char **argv)
         int lost = finish_stdout();
         return lost ? lost : EXIT_USAGE;
     }
-    const verb *found = NULL;
-    for (size_t i = 0; verbs[i]; i++)
-        if (strcmp(verbs[i]->name, argv[1]) == 0) found = verbs[i];
+    const verb *found = find_verb(argv[1]);
     int status = found ? verb_run(found, argc - 2, argv + 2) : run_flag(argc, argv);
     int lost = finish_stdout();
     return status ? status : lost;

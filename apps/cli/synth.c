@@ -3,12 +3,14 @@
 #include "common/output.h"
 #include "convert/synth.h"
 
+#include <string.h>
+
 static const option_spec options[] = {
-    {"type", 0, OPTION_TEXT, "TYPE", "types of the matrices, as of quantize; default q4_0", 0, 0,
-     NULL, false},
+    {"type", 0, OPTION_TEXT, "TYPE", "types of the matrices, as of quantize; default q4_0", 0, 0, NULL,
+     false},
     {"pure", 0, OPTION_FLAG, NULL, "all matrices in that one type, without a mix", 0, 0, NULL, false},
-    {"ffn", 0, OPTION_CHOICE, "ACT", "activation of the neurons; default: the shape's", 0,
-     0, "swiglu|geglu|reglu|drelu|relu2", false},
+    {"ffn", 0, OPTION_CHOICE, "ACT", "activation of the neurons; default: the shape's", 0, 0,
+     "swiglu|geglu|reglu|drelu|relu2", false},
     {"seed", 0, OPTION_UINT, "N", "of the weights; default 1", 0, UINT32_MAX, NULL, false},
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, false},
     {0},
@@ -35,6 +37,7 @@ static int run(const args *a)
                            .progress = show,
                            .progress_user = &p};
     if (!o.mix) return usage_error("type '%s': one of %s, IQ4_XS, MXFP4 is wanted", type, hth_mix_list());
+    if (strcmp(args_operand(a, 1), "-") == 0) return usage_error("OUT is a file; '-' is not one");
     catch_interrupt();
     progress_init(&p, "writing", "MB", 1e6);
     hearth_status st = hth_synth(args_operand(a, 1), &o, &size, &err);

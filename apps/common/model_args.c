@@ -8,7 +8,8 @@
 /* clang-format off: a table */
 const option_spec model_options[] = {
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, false},
-    {"ctx", 'c', OPTION_UINT, "N", "tokens that fit; default: the model's, at most 4096", 1, 16777216, NULL, false},
+    {"ctx", 'c', OPTION_UINT, "N", "tokens that fit; default: the model's, at most 4096", 1, 16777216, NULL,
+     false},
     {"kv", 0, OPTION_CHOICE, "TYPE", "type of the KV cache, f16 or f32; default f16", 0, 0, "f16|f32", false},
     {"mmap", 0, OPTION_FLAG, NULL, "map the file in place of reading it", 0, 0, NULL, false},
     {"batch", 0, OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL, false},
@@ -18,15 +19,21 @@ const option_spec model_options[] = {
 const option_spec sampling_options[] = {
     {"temperature", 0, OPTION_FLOAT, "X", "0 is greedy; default 0.8", 0, 100, NULL, false},
     {"greedy", 0, OPTION_FLAG, NULL, "always the likeliest token: temperature 0", 0, 0, NULL, false},
-    {"top-k", 0, OPTION_UINT, "N", "keep the N likeliest tokens; 0: all; default 40", 0, 4194304, NULL, false},
+    {"top-k", 0, OPTION_UINT, "N", "keep the N likeliest tokens; 0: all; default 40", 0, 4194304, NULL,
+     false},
     {"top-p", 0, OPTION_FLOAT, "X", "keep the likeliest up to this sum; default 0.95", 0, 1, NULL, false},
     {"min-p", 0, OPTION_FLOAT, "X", "keep those of X times the best; default 0.05", 0, 1, NULL, false},
     {"typical", 0, OPTION_FLOAT, "X", "locally typical sampling; default 1: off", 0, 1, NULL, false},
-    {"repeat-penalty", 0, OPTION_FLOAT, "X", "weaken tokens seen lately; default 1: off", 0.01, 100, NULL, false},
-    {"presence-penalty", 0, OPTION_FLOAT, "X", "subtract X from tokens seen lately; default 0", -100, 100, NULL, false},
-    {"frequency-penalty", 0, OPTION_FLOAT, "X", "subtract X for each time seen; default 0", -100, 100, NULL, false},
-    {"repeat-last-n", 0, OPTION_INT, "N", "how far back lately reaches; -1: all; default 64", -1, 1048576, NULL, false},
-    {"logit-bias", 0, OPTION_TEXT, "ID=X", "add X to the logit of a token; may be given often", 0, 0, NULL, true},
+    {"repeat-penalty", 0, OPTION_FLOAT, "X", "weaken tokens seen lately; default 1: off", 0.01, 100, NULL,
+     false},
+    {"presence-penalty", 0, OPTION_FLOAT, "X", "subtract X from tokens seen lately; default 0", -100, 100,
+     NULL, false},
+    {"frequency-penalty", 0, OPTION_FLOAT, "X", "subtract X for each time seen; default 0", -100, 100, NULL,
+     false},
+    {"repeat-last-n", 0, OPTION_INT, "N", "how far back lately reaches; -1: all; default 64", -1, 1048576,
+     NULL, false},
+    {"logit-bias", 0, OPTION_TEXT, "ID=X", "add X to the logit of a token; may be given often", 0, 0, NULL,
+     true},
     {"seed", 0, OPTION_UINT, "N", "same seed, same text; default 0", 0, 18446744073709551615.0, NULL, false},
     {0},
 };
@@ -83,11 +90,12 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
     hearth_model_get_info(model, &info);
     const char *where = args_has(a, "mmap") ? "mapped" : "read into memory";
     if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
-    fprintf(stderr, "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector dense; on the CPU (%s), %u thread%s; kv %s; %s\n",
+    fprintf(stderr,
+            "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector dense; on the CPU (%s), %u thread%s; kv "
+            "%s; %s\n",
             info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
-            info.synthetic ? ", synthetic weights" : "", info.cpu,
-            hearth_session_n_thread(session), hearth_session_n_thread(session) == 1 ? "" : "s",
-            args_text(a, "kv", "f16"), where);
+            info.synthetic ? ", synthetic weights" : "", info.cpu, hearth_session_n_thread(session),
+            hearth_session_n_thread(session) == 1 ? "" : "s", args_text(a, "kv", "f16"), where);
 }
 
 /* ---- samplers ------------------------------------------------------------------------ */
@@ -103,7 +111,8 @@ static int parse_bias(const args *a, hearth_logit_bias *bias, size_t *n)
         uint64_t value;
         double x;
         if (*n == MAX_BIAS) return usage_error("--logit-bias: more than %d", MAX_BIAS);
-        if (text[len] != '=' || len >= sizeof id) return usage_error("--logit-bias '%s': ID=X is wanted", text);
+        if (text[len] != '=' || len >= sizeof id)
+            return usage_error("--logit-bias '%s': ID=X is wanted", text);
         memcpy(id, text, len);
         id[len] = '\0';
         bool ban = strcmp(text + len + 1, "-inf") == 0;
@@ -138,7 +147,8 @@ bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sam
     o.repeat_last_n = (int32_t)args_int(a, "repeat-last-n", o.repeat_last_n);
     o.seed = args_uint(a, "seed", 0);
     hearth_status st = hearth_sampler_open(model, &o, sampler, &err);
-    if (st != HEARTH_OK) *status = st == HEARTH_ERROR_ARGUMENT ? usage_error("%s", err.message) : report(&err);
+    if (st != HEARTH_OK)
+        *status = st == HEARTH_ERROR_ARGUMENT ? usage_error("%s", err.message) : report(&err);
     return st == HEARTH_OK;
 }
 
@@ -154,7 +164,8 @@ static bool next_id(const char *text, size_t n, size_t *at, uint64_t limit, int3
         if (v >= limit) return false;
     }
     *id = (int32_t)v;
-    return *at > start && (*at == n || strchr(" \t\r\n", text[*at]) != NULL) && (*at == n || text[*at] != '\0');
+    return *at > start && (*at == n || strchr(" \t\r\n", text[*at]) != NULL) &&
+           (*at == n || text[*at] != '\0');
 }
 
 int32_t *read_ids(const char *path, uint32_t n_vocab, size_t *n)
@@ -170,11 +181,13 @@ int32_t *read_ids(const char *path, uint32_t n_vocab, size_t *n)
     }
     uint64_t limit = n_vocab ? n_vocab : (uint64_t)INT32_MAX + 1;
     for (*n = 0;; (*n)++) {
-        while (at < size && (text[at] == ' ' || text[at] == '\t' || text[at] == '\r' || text[at] == '\n')) at++;
+        while (at < size && (text[at] == ' ' || text[at] == '\t' || text[at] == '\r' || text[at] == '\n'))
+            at++;
         if (at == size) break;
         size_t start = at;
         if (next_id(text, size, &at, limit, &ids[*n])) continue;
-        report_text("%s: id %zu at byte %zu is no decimal number below %llu", path, *n, start, (unsigned long long)limit);
+        report_text("%s: id %zu at byte %zu is no decimal number below %llu", path, *n, start,
+                    (unsigned long long)limit);
         free(ids);
         free(text);
         return NULL;

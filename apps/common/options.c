@@ -196,8 +196,9 @@ static int parse(args *a, int argc, char **argv)
         }
     }
     if (a->n_operand < a->verb->n_operand_min)
-        return usage_error("usage: hearth %s %s [options]; see hearth %s --help", a->verb->name,
-                           a->verb->operands, a->verb->name);
+        return usage_error("%u of %u operands are given; usage: hearth %s %s [options]; see hearth %s --help",
+                           a->n_operand, a->verb->n_operand_min, a->verb->name, a->verb->operands,
+                           a->verb->name);
     return 0;
 }
 

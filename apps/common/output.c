@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -93,10 +94,15 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
     double seconds = (double)(now - p->start_ns) * 1e-9, rate = (double)done / seconds;
     double share = total ? (double)done / (double)total : 0.0;
     double left = rate > 0.0 ? (double)(total - done) / rate : 0.0;
-    char bar[21];
-    for (int i = 0; i < 20; i++) bar[i] = share * 20.0 > i ? '#' : '.';
-    bar[20] = '\0';
-    fprintf(stderr, "%s%s [%s] %3.0f %%  %.1f %s/s  %.0f s left%s", terminal ? "\r" : "", p->what, bar,
+    char bar[24] = "";
+    struct winsize size;
+    bool narrow =
+        terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_col < 80;
+    if (!narrow) {
+        for (int i = 0; i < 20; i++) bar[1 + i] = share * 20.0 > i ? '#' : '.';
+        bar[0] = '[', bar[21] = ']', bar[22] = ' ';
+    }
+    fprintf(stderr, "%s%s %s%3.0f %%  %.1f %s/s  %.0f s left%s", terminal ? "\r" : "", p->what, bar,
             share * 100.0, rate / p->unit_size, p->unit, left, terminal ? "  " : "\n");
 }
 
@@ -117,6 +123,9 @@ static bool refuse_odd_file(FILE *f, const char *path)
     return false;
 }
 
+/* A pipe or a device may never end; no context is that long. */
+enum { MAX_TEXT = 1 << 30 };
+
 char *read_whole(const char *path, size_t *n)
 {
     bool from_stdin = strcmp(path, "-") == 0;
@@ -129,6 +138,10 @@ char *read_whole(const char *path, size_t *n)
     }
     if (refuse_odd_file(f, path)) goto fail;
     do {
+        if (used > MAX_TEXT) {
+            report_text("%s: more than %d MiB of text; take a part of it", path, MAX_TEXT >> 20);
+            goto fail;
+        }
         if (used + 1 >= room) {
             room = room ? 2 * room : 1 << 16;
             char *more = realloc(bytes, room);
@@ -176,9 +189,12 @@ static void on_interrupt(int signal_number)
 void catch_interrupt(void)
 {
     struct sigaction action = {.sa_handler = on_interrupt};
+    struct sigaction hangup;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    /* nohup has it ignored. */
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL);
 }
 
 void catch_interrupt_often(void)

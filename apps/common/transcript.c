@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- messages ---------------------------------------------------------------------------------- */
@@ -81,9 +82,28 @@ static void write_messages(const transcript *t, FILE *f)
     }
 }
 
+/* What is there already may be replaced when it is a conversation, or empty: a slip of
+ * the finger must not cost a model. */
+static bool may_replace(const char *path)
+{
+    static const char begin[] = "{\"role\"";
+    char bytes[sizeof begin - 1];
+    struct stat st;
+    if (lstat(path, &st) != 0) return true;
+    if (!S_ISREG(st.st_mode))
+        return report_text("%s: is there already and not a regular file; choose another name", path) == 0;
+    FILE *f = fopen(path, "rb");
+    if (!f) return report_text("%s: %s", path, strerror(errno)) == 0;
+    size_t n = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    if (n == 0 || (n == sizeof bytes && memcmp(bytes, begin, n) == 0)) return true;
+    return report_text("%s: is there already and no conversation; choose another name", path) == 0;
+}
+
 bool transcript_save(const transcript *t, const char *path)
 {
     char part[4096];
+    if (!may_replace(path)) return false;
     if ((size_t)snprintf(part, sizeof part, "%s.part", path) >= sizeof part)
         return report_text("the name is too long") == 0;
     FILE *f = fopen(part, "w");

@@ -45,24 +45,31 @@ static hearth_status check_packing(const work *w, hth_type type, hearth_error *e
                     hth_type_find(type)->name);
 }
 
-static hth_type choose_type(work *w, const hth_mix_model *model, const hth_gguf_tensor *t, const char *name)
+/* *fell_back: its rows do not fit the blocks of the type that was wanted. */
+static hth_type choose_type(const hth_quantize_options *o, const hth_mix_model *model,
+                            const hth_gguf_tensor *t, bool *fell_back)
 {
-    const hth_quantize_options *o = w->options;
-    const bool keeps = o->keep_output && hth_mix_is_head(model, t->name);
-    if (keeps && t->dim[0] % hth_type_find(o->output_type)->n_weight == 0) return o->output_type;
-    bool fell_back;
-    hth_type to = hth_mix_type(o->mix, model, t->name, t->dim[0], &fell_back);
-    if (fell_back || keeps) {
-        hth_log(HEARTH_LOG_WARN, "%s: rows of %llu weights do not fit blocks of its type: %s instead", name,
-                (unsigned long long)t->dim[0], hth_type_find(to)->name);
-        w->result->n_fallback++;
-    }
+    *fell_back = false;
+    bool kept = o->keep_output && hth_mix_is_head(model, t->name);
+    if (kept && t->dim[0] % hth_type_find(o->output_type)->n_weight == 0) return o->output_type;
+    hth_type to = hth_mix_type(o->mix, model, t->name, t->dim[0], fell_back);
+    *fell_back |= kept;
     return to;
+}
+
+static void warn_of_fallback(const uint32_t *n_fallback)
+{
+    for (int type = 0; type < HTH_TYPE_LIMIT; type++)
+        if (n_fallback[type])
+            hth_log(HEARTH_LOG_WARN, "rows of %u matri%s do not fit blocks of the type wanted: %s instead",
+                    n_fallback[type], n_fallback[type] == 1 ? "x" : "ces",
+                    hth_type_find((uint32_t)type)->name);
 }
 
 static hearth_status choose_types(work *w, hearth_error *err)
 {
     size_t n = hth_gguf_n_tensor(w->in);
+    uint32_t n_fallback[HTH_TYPE_LIMIT] = {0};
     hth_mix_model model = hth_mix_read_model(w->in);
     model.pure = w->options->pure;
     w->types = hth_alloc(n, sizeof *w->types);
@@ -70,22 +77,26 @@ static hearth_status choose_types(work *w, hearth_error *err)
     for (size_t i = 0; i < n; i++) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(w->in, i);
         const hth_type_info *from = hth_type_find(t->type);
-        char name[80];
-        hth_escape(name, sizeof name, t->name.bytes, t->name.n);
+        bool fell_back;
         w->types[i] = t->type;
         w->total += t->size;
         if (!hth_mix_is_matrix(t->name, t->n_dim)) continue;
-        if (!from || !from->supported || from->quantised)
+        if (!from || !from->supported || from->quantised) {
+            char name[80];
             return hth_fail(
                 err, HEARTH_ERROR_UNSUPPORTED,
                 "%s: tensor '%s' (info at byte %llu) has type %s; quantize starts from F32, F16 or BF16",
-                hth_gguf_part_path(w->in, t->i_part), name, (unsigned long long)t->info_at,
-                from ? from->name : "unknown");
-        w->types[i] = choose_type(w, &model, t, name);
+                hth_gguf_part_path(w->in, t->i_part), hth_escape(name, sizeof name, t->name.bytes, t->name.n),
+                (unsigned long long)t->info_at, from ? from->name : "unknown");
+        }
+        w->types[i] = choose_type(w->options, &model, t, &fell_back);
         w->result->n_changed += w->types[i] != t->type;
+        w->result->n_fallback += fell_back;
+        n_fallback[w->types[i]] += fell_back;
         hearth_status st = check_packing(w, w->types[i], err);
         if (st != HEARTH_OK) return st;
     }
+    warn_of_fallback(n_fallback);
     w->result->n_tensor = (uint32_t)n;
     return HEARTH_OK;
 }

@@ -14,7 +14,14 @@ double hth_measure_log_probability(const float *logits, size_t n_vocab, int32_t 
     return (double)logits[id] - max - hth_log_d(sum);
 }
 
+/* Tokens between two looks at the progress function, which may cancel. */
+enum { LOOK_EVERY = 256 };
+
 typedef struct scorer {
+    hearth_progress_fn *progress;
+    void *progress_user;
+    uint64_t n_done, n_window;
+    bool cancelled;
     const int32_t *window;
     size_t n_ctx, n_vocab;
     double sum, sum_of_squares;
@@ -25,6 +32,10 @@ static hearth_status score(void *user, size_t i, const float *logits, hearth_err
 {
     (void)err;
     scorer *s = user;
+    if (i % LOOK_EVERY == 0 && s->progress && !s->progress(s->progress_user, s->n_done, s->n_window)) {
+        s->cancelled = true;
+        return HEARTH_ERROR_CANCELLED;
+    }
     if (i < s->n_ctx / 2 || i + 1 >= s->n_ctx) return HEARTH_OK;
     double nll = -hth_measure_log_probability(logits, s->n_vocab, s->window[i + 1]);
     s->sum += nll;
@@ -52,7 +63,8 @@ hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *
     size_t n_ids, n_ctx = hearth_session_n_ctx(session);
     *out = (hth_perplexity){0};
     if (n_ctx < 3)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "windows of %zu tokens score nothing; 3 is the least", n_ctx);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "windows of %zu tokens score nothing; 3 is the least",
+                        n_ctx);
     hearth_model_get_info(model, &info);
     if (n > 0 && text[n - 1] == '\n') n--;
     hearth_status st = hearth_tokenize(model, text, n, HEARTH_ADD_SPECIAL, &ids, &n_ids, err);
@@ -66,17 +78,26 @@ hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *
         goto done;
     }
     uint64_t n_window = n_window_max && n_window_max < out->n_window ? n_window_max : out->n_window;
-    scorer s = {.n_ctx = n_ctx, .n_vocab = info.n_vocab};
+    scorer s = {.n_ctx = n_ctx,
+                .n_vocab = info.n_vocab,
+                .progress = progress,
+                .progress_user = progress_user,
+                .n_window = n_window};
     int32_t bos = hearth_token_bos(model);
     for (uint64_t i = 0; i < n_window; i++) {
         int32_t *window = ids + i * n_ctx;
         if (bos >= 0) window[0] = bos;
         s.window = window;
         if ((st = hearth_session_truncate(session, 0, err)) != HEARTH_OK) goto done;
-        if ((st = hearth_session_eval_each(session, window, n_ctx, score, &s, err)) != HEARTH_OK) goto done;
-        out->n_done++;
+        st = hearth_session_eval_each(session, window, n_ctx, score, &s, err);
+        if (s.cancelled) { /* what was scored of this window does not count */
+            st = HEARTH_OK;
+            break;
+        }
+        if (st != HEARTH_OK) goto done;
+        s.n_done = ++out->n_done;
         summarise(&s, out);
-        if (progress && !progress(progress_user, i + 1, n_window)) break;
+        if (progress && !progress(progress_user, s.n_done, n_window)) break;
     }
 done:
     hearth_free(ids);

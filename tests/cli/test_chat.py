@@ -109,6 +109,23 @@ def commands_do_what_help_says():
 
 
 @case
+def what_is_no_conversation_is_not_overwritten():
+    path = os.path.join(FOLDER, "precious.gguf")
+    with open(path, "wb") as f:
+        f.write(b"GGUF and more")
+    pipe(f"/save {path}\n", status=1)
+    with open(path, "rb") as f:
+        check(f.read() == b"GGUF and more", "a file that is no conversation")
+    pipe("/save /dev/full\n", status=1)
+    check(not os.path.isfile("/dev/full"), "a device")
+    link = os.path.join(FOLDER, "link")
+    os.symlink(path, link)
+    pipe(f"/save {link}\n", status=1)
+    check(os.path.islink(link), "a link")
+    pipe(f"Hello\n/save {path}.json\n/save {path}.json\n", "-n", "2")
+
+
+@case
 def a_saved_conversation_is_checked_when_it_is_loaded():
     path = os.path.join(FOLDER, "bad.jsonl")
     good = '{"content": "a\\u00e9\\ud83d\\ude42\\n\\"\\\\\\/", "role": "user"}\n\n{"role":"assistant","content":""}'

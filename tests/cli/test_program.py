@@ -103,6 +103,13 @@ def help_of_every_verb_fits_a_screen():
 
 
 @case
+def help_of_a_verb_has_two_ways():
+    check(good("help", "run").stdout == good("run", "--help").stdout, "help run")
+    check(good("help").stdout == good("--help").stdout, "help")
+    check(good("help", "nothing").stdout == good("--help").stdout, "help of no verb")
+
+
+@case
 def version_man_page_and_completions_print():
     check(re.fullmatch(rb"hearth \d+\.\d+\.\d+\n", good("--version").stdout), "version")
     man = good("--man").stdout
@@ -512,6 +519,30 @@ def interrupt_ends_a_run_with_what_was_generated():
 
 
 @case
+def interrupts_are_heard_within_a_window_and_a_prompt():
+    text = scratch("long.txt", b"Once upon a time there was a little girl. " * 4000)
+    model = scratch("slow.gguf", tiny_model(n_layer=60))
+    for args in [["perplexity", model, "-f", text, "-c", "16000", "-t", "1"],
+                 ["bench", model, "-p", "16000", "-c", "16000", "--repeat", "1", "-t", "1"]]:
+        process = subprocess.Popen([HEARTH, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(1.0)
+        start = time.time()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=TIMEOUT)
+        check(time.time() - start < 30, args, time.time() - start)
+
+
+@case
+def a_hangup_that_is_ignored_stays_ignored():
+    process = subprocess.Popen([HEARTH, "run", "-n", "40", "-p", "Once", "-t", "1"], stdout=subprocess.PIPE, bufsize=0,
+                               stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    begin = process.stdout.read(1)
+    process.send_signal(signal.SIGHUP)
+    rest, _ = process.communicate(timeout=TIMEOUT)
+    check(begin + rest == good("run", "-n", "40", "-p", "Once").stdout, begin, rest)
+
+
+@case
 def interrupt_during_quantize_leaves_no_file():
     path = scratch("large.gguf", tiny_model(n_layer=120))
     process = subprocess.Popen([HEARTH, "quantize", path, scratch("out.gguf"), "q4_0", "-t", "1"],
@@ -583,12 +614,15 @@ def quantize_makes_files_that_run():
     good("quantize", wide, scratch("pure.gguf"), "q4_0", "--pure")
     types = {t["type"] for t in json.loads(good("inspect", scratch("pure.gguf"), "--json").stdout)["tensors"]}
     check(types == {"F32", "Q4_0"}, types)
+    for args in [["quantize", wide, "-", "q4_0"], ["synth", "stories-15m", "-"],
+                 ["logits", wide, "--ids", scratch("own.ids", b"1"), "-o", "-"]]:
+        bad(2, "'-' is not one", *args)
     bad(2, "'q4_k_xl'", "quantize", wide, scratch("unwritten.gguf"), "q4_k_xl")
     good("quantize", source, scratch("kept.gguf"), "q4_0", "--keep-output", "q8_0")
     tensors = json.loads(good("inspect", scratch("kept.gguf"), "--json").stdout)["tensors"]
     check([t["type"] for t in tensors if t["name"] == "token_embd.weight"] == ["Q8_0"], tensors)
     done = good("quantize", wide, scratch("kept.gguf"), "q8_0", "--keep-output", "q6_k")
-    check(b"token_embd.weight: rows of 288 weights do not fit" in done.stderr, done.stderr)
+    check(b"rows of 1 matrix do not fit blocks of the type wanted: Q8_0 instead" in done.stderr, done.stderr)
     bad(1, "quantize starts from F32, F16 or BF16", "quantize", MODEL, scratch("again.gguf"), "q4_0")
     before = open(source, "rb").read()
     bad(2, "the original would be lost", "quantize", source, source, "q8_0")
