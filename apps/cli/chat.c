@@ -342,6 +342,13 @@ static void greet(const chat *c)
                 hearth_chat_name(c->format));
 }
 
+static bool is_by_name(const hearth_chat *format)
+{
+    for (size_t i = 0; hearth_chat_format(i); i++)
+        if (strcmp(hearth_chat_format(i), hearth_chat_name(format)) == 0) return true;
+    return false;
+}
+
 static int run(const args *a)
 {
     chat c = {.a = a, .local_time = local_seconds()};
@@ -354,6 +361,11 @@ static int run(const args *a)
     c.model = model;
     if (!open_format(&c, &err)) {
         status = refuse_format(&c, &err);
+        goto done;
+    }
+    if (args_has(a, "template-vars") && is_by_name(c.format)) {
+        status = usage_error("--template-vars: the format %s takes none; templates do",
+                             hearth_chat_name(c.format));
         goto done;
     }
     if (!open_session(a, model, 0, &c.session)) goto done;

@@ -109,6 +109,12 @@ def commands_do_what_help_says():
 
 
 @case
+def formats_by_name_take_no_variables():
+    _, err = pipe("Hello\n", "--template", "chatml", "--template-vars", "{}", status=2)
+    check("the format chatml takes none" in err, err)
+
+
+@case
 def what_is_no_conversation_is_not_overwritten():
     path = os.path.join(FOLDER, "precious.gguf")
     with open(path, "wb") as f:
