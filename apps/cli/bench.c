@@ -33,21 +33,19 @@ typedef struct bench {
     hearth_model_info info;
     test tests[MAX_TESTS];
     size_t n_test, n_repeat;
+    size_t n_batch; /* tokens of a prompt between two looks at Ctrl-C */
     int32_t *tokens;
 } bench;
 
 /* ---- samples -------------------------------------------------------------------------- */
-
-/* Prompts pass in pieces of some batches, so that Ctrl-C is heard. */
-enum { PIECE = 2048 };
 
 static bool sample(bench *b, const test *t, double *rate, hearth_error *err)
 {
     uint64_t start = hth_clock_ns(), n = t->n_prompt ? t->n_prompt : t->n_predict;
     if (hearth_session_truncate(b->session, 0, err) != HEARTH_OK) return false;
     if (t->n_prompt) {
-        for (uint64_t i = 0; i < n && !interrupted(); i += PIECE) {
-            size_t k = n - i < PIECE ? (size_t)(n - i) : PIECE;
+        for (uint64_t i = 0; i < n && !interrupted(); i += b->n_batch) {
+            size_t k = n - i < b->n_batch ? (size_t)(n - i) : b->n_batch;
             if (hearth_session_eval(b->session, b->tokens + i, k, err) != HEARTH_OK) return false;
         }
     } else {
@@ -190,7 +188,7 @@ static bool make_room(bench *b, uint64_t n_token)
 
 static int run(const args *a)
 {
-    bench b = {.n_repeat = args_uint(a, "repeat", 5)};
+    bench b = {.n_repeat = args_uint(a, "repeat", 5), .n_batch = args_uint(a, "batch", 256)};
     hearth_model *model = NULL;
     hearth_error err;
     int status = EXIT_OTHER;

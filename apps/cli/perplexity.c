@@ -67,10 +67,11 @@ static int run(const args *a)
         hearth_status st = hth_measure_perplexity(model, session, text, n, args_uint(a, "chunks", 0), show,
                                                   &p, &result, &err);
         progress_end(&p);
-        if (st == HEARTH_OK) print_result(a, &result, hearth_session_n_ctx(session));
-        status = st == HEARTH_OK ? 0 : report(&err);
-        if (st == HEARTH_OK && interrupted())
-            fprintf(stderr, "hearth: interrupted; the windows so far count\n");
+        bool scored = st == HEARTH_OK && result.n_done > 0;
+        if (scored) print_result(a, &result, hearth_session_n_ctx(session));
+        if (scored) status = 0;
+        else status = st == HEARTH_OK ? report_text("interrupted; no window was scored") : report(&err);
+        if (scored && interrupted()) fprintf(stderr, "hearth: interrupted; the windows so far count\n");
     }
     free(text);
     hearth_session_close(session);
