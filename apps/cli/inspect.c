@@ -15,12 +15,6 @@ static const option_spec options[] = {
     {0},
 };
 
-static bool show(void *user, uint64_t done, uint64_t total)
-{
-    progress_update(user, done, total);
-    return !interrupted();
-}
-
 /* Names the tensors with bad weights as failures; what remains of the output is not
  * printed then. */
 static int check(const args *a, const hth_gguf *file)
@@ -30,7 +24,8 @@ static int check(const args *a, const hth_gguf *file)
     hth_check_result r;
     catch_interrupt();
     progress_init(&p, "checking", "MB", 1e6);
-    hearth_status st = hth_check_weights(file, (uint32_t)args_uint(a, "threads", 0), show, &p, &r, &err);
+    hearth_status st =
+        hth_check_weights(file, (uint32_t)args_uint(a, "threads", 0), progress_show, &p, &r, &err);
     progress_end(&p);
     if (st != HEARTH_OK) return report(&err);
     if (!args_has(a, "json"))

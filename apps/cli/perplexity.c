@@ -16,12 +16,6 @@ static const option_spec options[] = {
 /* A window of n tokens scores n - 1 - n / 2 of them. */
 enum { MIN_WINDOW = 3 };
 
-static bool show(void *user, uint64_t done, uint64_t total)
-{
-    progress_update(user, done, total);
-    return !interrupted();
-}
-
 static void print_result(const args *a, const hth_perplexity *p, uint32_t n_ctx)
 {
     if (!args_has(a, "json")) {
@@ -64,8 +58,8 @@ static int run(const args *a)
         progress p;
         if (!args_has(a, "json")) print_start_line(a, model, session);
         progress_init(&p, "scoring", "windows", 1);
-        hearth_status st = hth_measure_perplexity(model, session, text, n, args_uint(a, "chunks", 0), show,
-                                                  &p, &result, &err);
+        hearth_status st = hth_measure_perplexity(model, session, text, n, args_uint(a, "chunks", 0),
+                                                  progress_show, &p, &result, &err);
         progress_end(&p);
         bool scored = st == HEARTH_OK && result.n_done > 0;
         if (scored) print_result(a, &result, hearth_session_n_ctx(session));

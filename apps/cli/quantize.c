@@ -13,19 +13,13 @@ static const option_spec options[] = {
     {0},
 };
 
-static bool show(void *user, uint64_t done, uint64_t total)
-{
-    progress_update(user, done, total);
-    return !interrupted();
-}
-
 static int run(const args *a)
 {
     progress p;
     hearth_error err;
     hth_quantize_result r;
     hth_quantize_options o = {
-        .n_thread = (uint32_t)args_uint(a, "threads", 0), .progress = show, .progress_user = &p};
+        .n_thread = (uint32_t)args_uint(a, "threads", 0), .progress = progress_show, .progress_user = &p};
     const char *type = args_operand(a, 2), *keep = args_text(a, "keep-output", NULL);
     o.mix = hth_mix_find(type);
     if (!o.mix) return usage_error("quantize to '%s': one of %s is wanted", type, hth_mix_list());

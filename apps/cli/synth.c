@@ -16,12 +16,6 @@ static const option_spec options[] = {
     {0},
 };
 
-static bool show(void *user, uint64_t done, uint64_t total)
-{
-    progress_update(user, done, total);
-    return !interrupted();
-}
-
 static int run(const args *a)
 {
     progress p;
@@ -34,7 +28,7 @@ static int run(const args *a)
                            .activation = args_text(a, "ffn", NULL),
                            .seed = args_uint(a, "seed", 1),
                            .n_thread = (uint32_t)args_uint(a, "threads", 0),
-                           .progress = show,
+                           .progress = progress_show,
                            .progress_user = &p};
     if (!o.mix) return usage_error("type '%s': one of %s, IQ4_XS, MXFP4 is wanted", type, hth_mix_list());
     if (strcmp(args_operand(a, 1), "-") == 0) return usage_error("OUT is a file; '-' is not one");

@@ -44,12 +44,6 @@ const option_spec sampling_options[] = {
 
 /* ---- models ------------------------------------------------------------------------- */
 
-static bool show_reading(void *user, uint64_t done, uint64_t total)
-{
-    progress_update(user, done, total);
-    return !interrupted();
-}
-
 bool open_model(const args *a, const char *path, hearth_model **model)
 {
     hearth_error err;
@@ -59,7 +53,7 @@ bool open_model(const args *a, const char *path, hearth_model **model)
     progress_init(&p, "reading", "MB", 1e6);
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
     o.mmap = args_has(a, "mmap");
-    o.progress = show_reading;
+    o.progress = progress_show;
     o.progress_user = &p;
     if (path) {
         st = hearth_model_open(path, &o, model, &err);

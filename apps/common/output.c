@@ -210,3 +210,9 @@ void forget_interrupt(void)
 
 bool interrupted(void) { return stop != 0; }
 int asked_to_end(void) { return end_signal; }
+
+bool progress_show(void *user, uint64_t done, uint64_t total)
+{
+    progress_update(user, done, total);
+    return !interrupted();
+}

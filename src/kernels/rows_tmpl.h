@@ -42,26 +42,6 @@ HTH_INLINE void dot(const hth_tile *tile, const uint8_t *row, const uint8_t *nex
     for (size_t t = 0; t < n_tok; t++) y[t * y_stride] = row_total(p[t]);
 }
 
-HTH_INLINE void dot_one(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
-                        size_t y_stride)
-{
-    dot(tile, row, next, y, y_stride, 1);
-}
-
-HTH_INLINE void dot_four(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
-                         size_t y_stride)
-{
-    dot(tile, row, next, y, y_stride, HTH_TILE);
-}
-
-HTH_INLINE void run_one(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y)
-{
-    hth_walk_run(job, first, end, tile, dot_one, y);
-}
-
-HTH_INLINE void run_four(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y)
-{
-    hth_walk_run(job, first, end, tile, dot_four, y);
-}
+#include "kernels/rows_dots.h"
 
 static void rows(const hth_rows *job) { hth_walk(job, hth_tile_of_blocks, run_one, run_four); }

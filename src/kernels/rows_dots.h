@@ -1,0 +1,25 @@
+/* The walk's two forms of dot(): one token, and a tile of tokens, each inlined with its
+ * own number so that the loops over tokens unroll. Included once, at their end, by
+ * rows_tmpl.h and rows_256_tmpl.h, which define dot(). */
+
+HTH_INLINE void dot_one(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
+                        size_t y_stride)
+{
+    dot(tile, row, next, y, y_stride, 1);
+}
+
+HTH_INLINE void dot_four(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
+                         size_t y_stride)
+{
+    dot(tile, row, next, y, y_stride, HTH_TILE);
+}
+
+HTH_INLINE void run_one(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y)
+{
+    hth_walk_run(job, first, end, tile, dot_one, y);
+}
+
+HTH_INLINE void run_four(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y)
+{
+    hth_walk_run(job, first, end, tile, dot_four, y);
+}
