@@ -1,13 +1,18 @@
 /* Free forms of Q4_0 with AVX-512. The kernel's own file is included for its
  * unpacking, its float work replaced by one fused operation. */
 #include "arithmetic_price.h"
-#include "kernels/x86.h"
+#include "kernels/x86_512.h"
 
 HTH_INLINE partials add_fused(partials p, __m256 weight_d, const float *d, __m256i isum)
 {
     return _mm256_fmadd_ps(_mm256_mul_ps(weight_d, _mm256_loadu_ps(d)), _mm256_cvtepi32_ps(isum), p);
 }
+HTH_INLINE __m512 add_fused_term(__m512 p, __m512 d, __m512 dx, __m512 isum)
+{
+    return _mm512_fmadd_ps(_mm512_mul_ps(d, dx), isum, p);
+}
 #define add_scaled add_fused
+#define add_term add_fused_term
 #define hth_kernels_q4_0_avx512 price_unused_q4_0_avx512
 void price_unused_q4_0_avx512(hth_kernels *k);
 #include "kernels/q4_0_avx512.c"
@@ -75,11 +80,8 @@ void price_q4_0_avx512(price_level *l)
 {
     l->decode[HTH_TYPE_Q4_0][0] = (price_free){"fma", rows};
     l->decode[HTH_TYPE_Q4_0][1] = (price_free){"16 lanes, fma", rows_by_lanes};
-    l->tile[HTH_TYPE_Q4_0][0] = (price_free){"panel, 1 sum, fma, 16 blocks", panels_of_16};
-    l->tile[HTH_TYPE_Q4_0][1] = (price_free){"panel, 1 sum, fma, 64 blocks", panels_of_64};
-    l->tile[HTH_TYPE_Q4_0][2] = (price_free){"settled bits, 2 sums at a time", settled_by_twos};
-    l->tile[HTH_TYPE_Q4_0][3] = (price_free){"settled bits, 4 sums at a time", settled_by_fours};
-    l->tile[HTH_TYPE_Q4_0][4] = (price_free){"8 sums, fma, 4 at a time", fused_by_fours};
+    l->tile[HTH_TYPE_Q4_0][0] = (price_free){"8 sums, fma", panels};
+    l->tile[HTH_TYPE_Q4_0][1] = (price_free){"1 sum, fma", panels_of_one_sum};
     l->down_integer[HTH_TYPE_Q4_0] = down_integer;
     l->down_free[HTH_TYPE_Q4_0][0] = down_free;
     l->down_free[HTH_TYPE_Q4_0][1] = down_converted;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_COL = 4096, N_TOK = 64, MAX_ROW = 1 << 18 };
+enum { N_COL = 4096, N_TOK = 64, N_TILED = (N_TOK / HTH_TILE_TOK + 1) * HTH_TILE_TOK, MAX_ROW = 1 << 18 };
 static const size_t memory_size = (size_t)1 << 29, cache_size = (size_t)1 << 19;
 static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0, HTH_TYPE_F16};
 enum { N_TYPE = 3 };
@@ -53,8 +53,10 @@ typedef struct inputs {
     float *x, *d, *y, *z;
     int8_t *q;
     int32_t *sum;
+    hth_tiles tiles;
 } inputs;
 
+/* Random bytes are rows as well as panels. */
 static rows_run make_run(const inputs *in, hth_rows_fn *f, hth_type type, size_t size, size_t n_tok)
 {
     size_t row_size = hth_type_row_size(type, N_COL), n_row = size / row_size / 32 * 32;
@@ -66,7 +68,8 @@ static rows_run make_run(const inputs *in, hth_rows_fn *f, hth_type type, size_t
                        .n_tok = n_tok,
                        .y = in->y,
                        .y_stride = n_row,
-                       .act = {.x = in->x, .q = in->q, .d = in->d, .sum = in->sum}},
+                       .act = {.x = in->x, .q = in->q, .d = in->d, .sum = in->sum, .tiles = in->tiles},
+                       .layout = n_tok > 1 ? HTH_LAYOUT_PANELS : HTH_LAYOUT_ROWS},
                       n_row * row_size,
                       size != cache_size};
 }
@@ -100,7 +103,8 @@ static void compare(const inputs *in, const price_level *levels, hth_type type, 
         const price_free *free_forms = n_tok == 1 ? levels[l].decode[type] : levels[l].tile[type];
         first[l] = n;
         v[n] = (price_variant){.name = "settled"};
-        runs[n++] = make_run(in, k.rows[type], type, size, n_tok);
+        runs[n++] =
+            make_run(in, n_tok > 1 && k.panels[type] ? k.panels[type] : k.rows[type], type, size, n_tok);
         for (size_t i = 0; i < PRICE_MAX_FREE && free_forms[i].rows; i++) {
             v[n] = (price_variant){.name = free_forms[i].name};
             runs[n++] = make_run(in, free_forms[i].rows, type, size, n_tok);
@@ -155,7 +159,11 @@ void price_rows_tables(const price_level *levels, size_t n_round)
                  .y = hth_alloc(MAX_ROW, 4),
                  .z = hth_alloc(MAX_ROW, 4),
                  .q = hth_alloc(N_COL * N_TOK, 1),
-                 .sum = hth_alloc(N_COL * N_TOK / 32, 4)};
+                 .sum = hth_alloc(N_COL * N_TOK / 32, 4),
+                 .tiles = {.q = hth_alloc(N_COL * N_TILED, 1),
+                           .d = hth_alloc(N_COL * N_TILED / 32, 4),
+                           .offset = hth_alloc(N_COL * N_TILED / 32, 4)}};
+    if (!in.tiles.q || !in.tiles.d || !in.tiles.offset) return;
     if (!in.w || !in.x || !in.d || !in.y || !in.z || !in.q || !in.sum) return;
     /* Odd bytes of 0x38..0x3f make ordinary floats of every type. */
     for (size_t i = 0; i < memory_size; i += 8) {
@@ -166,6 +174,8 @@ void price_rows_tables(const price_level *levels, size_t n_round)
     hth_kernels k;
     price_table(PRICE_AVX2, &k);
     k.quant_act(in.x, N_COL * N_TOK, in.q, in.d, in.sum);
+    for (size_t t = 0; t < N_TOK; t++)
+        hth_tiles_put(&in.tiles, t, N_COL, in.q + t * N_COL, in.d + t * N_COL / 32, in.sum + t * N_COL / 32);
 
     printf("\n### One token, rows of %d weights, GB/s\n\n| kernel | settled | best free | its form | price "
            "|\n|---|---|---|---|---|\n",
@@ -178,4 +188,5 @@ void price_rows_tables(const price_level *levels, size_t n_round)
     for (int t = 0; t < N_TYPE; t++) compare(&in, levels, types[t], cache_size, N_TOK, n_round);
     hth_pages_free(in.w, memory_size + 8192);
     hth_free(in.x), hth_free(in.d), hth_free(in.y), hth_free(in.z), hth_free(in.q), hth_free(in.sum);
+    hth_free(in.tiles.q), hth_free(in.tiles.d), hth_free(in.tiles.offset);
 }

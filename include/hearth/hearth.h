@@ -81,6 +81,7 @@ typedef struct hearth_model_options {
     bool mmap;         /* map the file in place of reading it: same results, less memory, slower decode */
     hearth_progress_fn *progress; /* may be NULL */
     void *progress_user;
+    bool keep_layout; /* leave weights as the file has them, not as kernels like them: same results, slower */
 } hearth_model_options;
 
 HEARTH_API hearth_model_options hearth_model_defaults(void);

@@ -1,26 +1,30 @@
-/* Weights from the file to where kernels read them: into aligned memory on huge
- * pages, in parallel, or mapped in place. Called once by model.c; the only place
- * that moves weights. */
+/* Weights from the file to where kernels read them: into aligned memory on huge pages, in
+ * parallel and laid out for the kernels, or mapped in place. Called once by model.c; the only
+ * place that moves weights. */
 #include "base/checked.h"
 #include "engine/engine.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
-/* One read: large enough for the disk, small enough to share out. */
-enum { CHUNK_SIZE = 8 << 20 };
+/* One read: large enough for the disk, small enough to share out; what is laid out anew stays
+ * in a core's second cache on its way. */
+enum { CHUNK_SIZE = 8 << 20, PANELS_SIZE = 1 << 20 };
 
 typedef struct chunk {
     const hth_gguf_tensor *tensor;
     uint64_t from;
     size_t size;
     uint8_t *dst;
+    const hth_matrix *panels; /* whose rows go into panels; NULL: as they are */
 } chunk;
 
 typedef struct read_job {
     const hth_gguf *file;
     const chunk *chunks;
     const hearth_model_options *options;
+    uint8_t *room; /* room_size bytes for each thread */
+    size_t room_size;
     uint64_t total;
     _Atomic uint64_t done;
     _Atomic int failed; /* the first failure writes error, later ones are dropped */
@@ -33,16 +37,59 @@ static void fail_job(read_job *job, const hearth_error *error)
     if (atomic_compare_exchange_strong(&job->failed, &expected, 1)) job->error = *error;
 }
 
+/* ---- layout ------------------------------------------------------------------------------ */
+
+/* Panels where the level has kernels for them. Tables of which single rows are read stay as
+ * they are, except where the head reads them whole. */
+static hth_layout choose_layout(const hearth_model *m, const hth_matrix *w)
+{
+    const hth_model *model = m->model;
+    bool is_table = w == &model->position_embd || (w == &model->token_embd && !model->tied);
+    bool fits = m->kernels.panels[w->type] && hth_panel_fits(w->type) && w->n_row >= HTH_PANEL_ROW;
+    return fits && !is_table ? HTH_LAYOUT_PANELS : HTH_LAYOUT_ROWS;
+}
+
+/* Bytes of whole panels, from the beginning of a matrix. */
+static uint64_t panels_size(const hth_matrix *w)
+{
+    return w->layout == HTH_LAYOUT_PANELS ? (uint64_t)(w->n_row / HTH_PANEL_ROW * HTH_PANEL_ROW) * w->row_size
+                                          : 0;
+}
+
+static size_t chunk_size(const hth_matrix *w, uint64_t size, uint64_t from)
+{
+    uint64_t whole = panels_size(w), panel = (uint64_t)HTH_PANEL_ROW * w->row_size;
+    uint64_t most = CHUNK_SIZE, left = size - from;
+    if (from < whole) {
+        most = panel < PANELS_SIZE ? PANELS_SIZE / panel * panel : panel;
+        left = whole - from;
+    }
+    return (size_t)(left < most ? left : most);
+}
+
+static void make_panels(const chunk *c, const uint8_t *rows)
+{
+    const hth_matrix *w = c->panels;
+    size_t panel = HTH_PANEL_ROW * w->row_size,
+           n_block = w->n_col / hth_type_find((uint32_t)w->type)->n_weight;
+    for (size_t at = 0; at < c->size; at += panel)
+        hth_panel_make(w->type, n_block, rows + at, w->row_size, c->dst + at);
+}
+
+/* ---- reading ----------------------------------------------------------------------------- */
+
 static void read_chunk(void *arg, size_t i, uint32_t i_thread)
 {
     read_job *job = arg;
     const chunk *c = &job->chunks[i];
     hearth_error error;
+    uint8_t *to = c->panels ? job->room + i_thread * job->room_size : c->dst;
     if (atomic_load_explicit(&job->failed, memory_order_relaxed)) return;
-    if (hth_gguf_read(job->file, c->tensor, c->from, c->size, c->dst, &error) != HEARTH_OK) {
+    if (hth_gguf_read(job->file, c->tensor, c->from, c->size, to, &error) != HEARTH_OK) {
         fail_job(job, &error);
         return;
     }
+    if (c->panels) make_panels(c, to);
     uint64_t done = atomic_fetch_add(&job->done, c->size) + c->size;
     if (i_thread == 0 && job->options->progress &&
         !job->options->progress(job->options->progress_user, done, job->total)) {
@@ -51,14 +98,19 @@ static void read_chunk(void *arg, size_t i, uint32_t i_thread)
     }
 }
 
-/* Chunks of all matrices and the size of the memory that holds them. */
-static size_t count_chunks(const hth_model *model, size_t *memory_size)
+/* Chunks of all matrices, the size of the memory that holds them, and of the room that a
+ * thread needs to lay out a chunk. */
+static size_t count_chunks(const hearth_model *m, size_t *memory_size, size_t *room_size)
 {
     size_t n = 0, size = 0;
-    for (size_t i = 0; i < model->n_binding; i++) {
-        const hth_binding *b = &model->bindings[i];
+    *room_size = 0;
+    for (size_t i = 0; i < m->model->n_binding; i++) {
+        const hth_binding *b = &m->model->bindings[i];
         if (!b->matrix) continue;
-        n += (b->size + CHUNK_SIZE - 1) / CHUNK_SIZE;
+        for (uint64_t from = 0; from < b->size; from += chunk_size(b->matrix, b->size, from), n++) {
+            size_t room = from < panels_size(b->matrix) ? chunk_size(b->matrix, b->size, from) : 0;
+            *room_size = room > *room_size ? room : *room_size;
+        }
         size += (b->size + 63) & ~(uint64_t)63; /* inside a file: cannot overflow */
     }
     *memory_size = size;
@@ -73,10 +125,11 @@ static void fill_chunks(hearth_model *m, chunk *chunks)
         const hth_binding *b = &m->model->bindings[i];
         if (!b->matrix) continue;
         b->matrix->data = at;
-        for (uint64_t from = 0; from < b->size; from += CHUNK_SIZE) {
-            uint64_t left = b->size - from;
-            size_t size = left < CHUNK_SIZE ? (size_t)left : CHUNK_SIZE;
-            chunks[n++] = (chunk){b->tensor, b->from + from, size, at + from};
+        for (uint64_t from = 0; from < b->size; n++) {
+            const hth_matrix *panels = from < panels_size(b->matrix) ? b->matrix : NULL;
+            chunks[n] =
+                (chunk){b->tensor, b->from + from, chunk_size(b->matrix, b->size, from), at + from, panels};
+            from += chunks[n].size;
         }
         at += (b->size + 63) & ~(uint64_t)63;
     }
@@ -85,21 +138,24 @@ static void fill_chunks(hearth_model *m, chunk *chunks)
 static hearth_status read_matrices(hearth_model *m, hth_pool *pool, const hearth_model_options *options,
                                    hearth_error *err)
 {
-    size_t n_chunk = count_chunks(m->model, &m->weights_size);
+    read_job job = {.file = m->file, .options = options, .total = m->model->weight_size};
+    size_t n_chunk = count_chunks(m, &m->weights_size, &job.room_size);
     chunk *chunks = hth_alloc(n_chunk, sizeof *chunks);
-    m->weights = chunks ? hth_pages_alloc(m->weights_size) : NULL;
+    job.chunks = chunks;
+    job.room = hth_alloc(hth_pool_n_thread(pool), job.room_size + 1);
+    m->weights = chunks && job.room ? hth_pages_alloc(m->weights_size) : NULL;
     if (!m->weights) {
-        hth_free(chunks);
-        return hth_fail(err, HEARTH_ERROR_MEMORY,
-                        "%s: out of memory: %zu bytes for the weights; --mmap needs less",
-                        hth_gguf_path(m->file), m->weights_size);
+        hth_fail(&job.error, HEARTH_ERROR_MEMORY,
+                 "%s: out of memory: %zu bytes for the weights; --mmap needs less", hth_gguf_path(m->file),
+                 m->weights_size);
+        goto done;
     }
     fill_chunks(m, chunks);
-    read_job job = {.file = m->file, .chunks = chunks, .options = options, .total = m->model->weight_size};
     hth_pool_run(pool, read_chunk, &job, n_chunk);
+done:
     hth_free(chunks);
-    if (!atomic_load(&job.failed)) return HEARTH_OK;
-    if (err) *err = job.error;
+    hth_free(job.room);
+    if (job.error.status != HEARTH_OK && err) *err = job.error;
     return job.error.status;
 }
 
@@ -152,6 +208,10 @@ hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *optio
         if (st != HEARTH_OK) return st;
     }
     if (options->mmap) return map_matrices(m, err);
+    for (size_t i = 0; i < m->model->n_binding; i++) {
+        hth_matrix *w = m->model->bindings[i].matrix;
+        if (w && !options->keep_layout) w->layout = choose_layout(m, w);
+    }
     hth_pool *pool;
     hearth_status st = hth_pool_open(hth_pool_threads(options->n_thread), &pool, err);
     if (st != HEARTH_OK) return st;

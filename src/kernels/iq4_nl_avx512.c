@@ -7,14 +7,6 @@ enum { BLOCK_SIZE = 18 };
 
 HTH_INLINE __m128i table(void) { return _mm_xor_si128(load_128(hth_iq4_values), _mm_set1_epi8((char)0x80)); }
 
-HTH_INLINE __m256i block_bytes(const uint8_t *p)
-{
-    __m256i twice = _mm256_broadcastsi128_si256(load_128(p + 2));
-    __m256i places = _mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 0, 4, 4));
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table()),
-                               _mm256_and_si256(places, _mm256_set1_epi8(15)));
-}
-
 /* Blocks 2i and 2i + 1 at p. */
 HTH_INLINE __m512i two_blocks(const uint8_t *p)
 {
@@ -32,8 +24,22 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
-HTH_INLINE __m512 block_scales(const uint8_t *const row[16], size_t at) { return sixteen_halves(row, at); }
+static const hth_type panel_type = HTH_TYPE_IQ4_NL;
+enum { PANEL_OFFSET = 128 };
 
-#include "kernels/panel_avx512.h"
+HTH_INLINE void panel_weights(const uint8_t *p, __m512i w[8])
+{
+    panel_nibbles(p + 32, w);
+    HTH_UNROLL
+    for (int g = 0; g < 8; g++) w[g] = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table()), w[g]);
+}
 
-void hth_kernels_iq4_nl_avx512(hth_kernels *k) { k->rows[HTH_TYPE_IQ4_NL] = rows_by_panel; }
+HTH_INLINE __m512 panel_scales(const uint8_t *p) { return panel_halves(p); }
+
+#include "kernels/panel_32_avx512.h"
+
+void hth_kernels_iq4_nl_avx512(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_IQ4_NL] = rows;
+    k->panels[HTH_TYPE_IQ4_NL] = panels;
+}

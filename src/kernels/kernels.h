@@ -7,6 +7,8 @@
 
 #include "base/cpu.h"
 #include "file/types.h"
+#include "kernels/panel.h"
+#include "kernels/tiles.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,6 +29,7 @@ typedef struct hth_act {
     const float *d;        /* scale of each block; NaN where the input was not finite */
     const int32_t *sum;    /* sum of q over each block of 32 */
     const int16_t *sum_16; /* sum of q over each 16 */
+    hth_tiles tiles;       /* the same for panels, where n_tok is more than 1 */
 } hth_act;
 
 /* Rounds x[n_col] (n_col a multiple of 32, or of 256) to 8 bits per block. */
@@ -40,6 +43,7 @@ typedef void hth_quant_act_256_fn(const float *x, size_t n_col, int8_t *q, float
 typedef struct hth_rows {
     const uint8_t *w;
     size_t row_size, n_col;
+    hth_layout layout;
     const int32_t *list; /* NULL: all rows */
     size_t first, end;
     hth_act act;
@@ -48,6 +52,12 @@ typedef struct hth_rows {
     size_t y_stride;
 } hth_rows;
 typedef void hth_rows_fn(const hth_rows *job);
+
+/* The same for whole panels (panel.h): first and end are multiples of 16. Rows that lie in
+ * panels (layout) are taken so for any number of tokens and have no list; rows as in the file
+ * from HTH_PANEL_LEAST_TOK tokens on, where making panels of them costs less than it saves.
+ * More than one token is read from act.tiles. */
+enum { HTH_PANEL_LEAST_TOK = 8 };
 
 /* One row of weights to floats and back. Unpacking is exact. Packing is the
  * format's own rounding (as other programs write the type). */
@@ -112,7 +122,8 @@ typedef void hth_map_fn(const float *x, size_t n, float *y);
 
 typedef struct hth_kernels {
     hth_cpu level;
-    hth_rows_fn *rows[HTH_TYPE_LIMIT]; /* NULL for types that are not supported */
+    hth_rows_fn *rows[HTH_TYPE_LIMIT];   /* of the layout ROWS; NULL for types that are not supported */
+    hth_rows_fn *panels[HTH_TYPE_LIMIT]; /* NULL where the level has none: then no matrix lies in panels */
     hth_quant_act_fn *quant_act;
     hth_quant_act_256_fn *quant_act_256;
     hth_unpack_fn *unpack[HTH_TYPE_LIMIT];

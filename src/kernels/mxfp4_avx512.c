@@ -23,20 +23,26 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
-HTH_INLINE __m256i block_bytes(const uint8_t *p)
+static const hth_type panel_type = HTH_TYPE_MXFP4;
+enum { PANEL_OFFSET = 16 };
+
+HTH_INLINE void panel_weights(const uint8_t *p, __m512i w[8])
 {
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table()), nibbles(p + 1));
+    panel_nibbles(p + 16, w);
+    HTH_UNROLL
+    for (int g = 0; g < 8; g++) w[g] = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table()), w[g]);
 }
 
-HTH_INLINE __m512 block_scales(const uint8_t *const row[16], size_t at)
+HTH_INLINE __m512 panel_scales(const uint8_t *p)
 {
-    _Alignas(16) uint8_t e[16];
-    for (int r = 0; r < 16; r++) e[r] = row[r][at];
-    __m128i all = load_128(e);
-    __m512 low = _mm512_castps256_ps512(mxfp4_scales(all));
-    return _mm512_insertf32x8(low, mxfp4_scales(_mm_srli_si128(all, 8)), 1);
+    return _mm512_insertf32x8(_mm512_castps256_ps512(mxfp4_scales(load_128(p))),
+                              mxfp4_scales(_mm_srli_si128(load_128(p), 8)), 1);
 }
 
-#include "kernels/panel_avx512.h"
+#include "kernels/panel_32_avx512.h"
 
-void hth_kernels_mxfp4_avx512(hth_kernels *k) { k->rows[HTH_TYPE_MXFP4] = rows_by_panel; }
+void hth_kernels_mxfp4_avx512(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_MXFP4] = rows;
+    k->panels[HTH_TYPE_MXFP4] = panels;
+}

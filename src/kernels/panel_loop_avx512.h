@@ -1,56 +1,168 @@
-/* The passes over panels of sixteen rows (panel_avx512.h, panel_wide_avx512.h). The including
- * file gives
- *   PANEL_COL, PANEL_BLOCK  weights of a block, and blocks of one pass that a panel holds
- *   row_panel               the panel, with tree_sums sums
- *   fill_block(panel, i, row, b)            block b of sixteen rows to place i
- *   pass(panel, job, j, t, n_tok, y)        the partial sum j of n_tok tokens
+/* Panels with AVX-512: a lane is a row. One token takes a panel as it streams by; several
+ * tokens take pairs of panels, whose blocks are unpacked to bytes once for all tokens, one
+ * partial sum of rule R4 at a time, which needs one accumulator for each output. The eight
+ * partial sums meet in the tree as they are finished.
+ * The including file (panel_32_avx512.h, panel_256_avx512.h) gives
+ *   BLOCK_SIZE              bytes of a row's block
+ *   PANEL_COL               weights of a block
+ *   PANEL_CHUNK             blocks of a chunk
+ *   sums, no_sums()         partial sums of an output: products and, where HAS_MINIMUM, minima
  *   whole(p, m)             the output from its two trees, where HAS_MINIMUM
- *   rows(job)               what takes the rest
- * and gets rows_by_panel(job). */
+ *   block_of_one(job, p, b, s)  adds the terms of the panel's block at p, number b, to s
+ *   chunk, fill(chunk, i, r, p) unpacked blocks; puts the block at p to place i of panel r
+ *   multiply(chunk, n, tile, at, n_tok, s)  adds n blocks of a tile from place `at` on
+ * and gets panels(job). */
+#include "kernels/rows_walk.h"
 
-HTH_INLINE void join_output(row_panel *panel, size_t j, size_t k, output sums, float *y)
+enum {
+    PANEL_PAIR = 2,
+    PANEL_TOK = 16 * HTH_TILE_TOK, /* tokens that share an unpacked chunk */
+    PANEL_BLOCK_SIZE = HTH_PANEL_ROW * BLOCK_SIZE,
+};
+
+/* Halves of the tree that wait for their other half. */
+typedef struct waiting {
+    sums half[3];
+} waiting;
+
+HTH_INLINE sums add_sums(sums a, sums b)
 {
-    __m512 total = join(panel->sums.p, j, k, sums.p);
+    a.p = _mm512_add_ps(a.p, b.p);
 #if HAS_MINIMUM
-    total = whole(total, join(panel->sums.m, j, k, sums.m));
+    a.m = _mm512_add_ps(a.m, b.m);
 #endif
-    if (j == 7) _mm512_storeu_ps(y, total);
+    return a;
 }
 
-/* Sixteen rows from row i on, n_tok tokens from token t on. */
-static void multiply_panel(row_panel *panel, const hth_rows *job, size_t i, size_t t, size_t n_tok)
+/* Partial sum j meets those before it; the whole tree when j is the last. */
+HTH_INLINE sums join(waiting *w, size_t j, sums s)
 {
-    const uint8_t *row[PANEL_ROW];
+    if (j & 1) s = add_sums(w->half[0], s);
+    if ((j & 3) == 3) s = add_sums(w->half[1], s);
+    if (j == 7) return add_sums(w->half[2], s);
+    w->half[(j & 3) == 3 ? 2 : j & 1] = s;
+    return s;
+}
+
+HTH_INLINE __m512 total(sums s)
+{
+#if HAS_MINIMUM
+    return whole(s.p, s.m);
+#else
+    return s.p;
+#endif
+}
+
+/* ---- one token ------------------------------------------------------------------------ */
+
+static void one_token(const hth_rows *job)
+{
     size_t n_block = job->n_col / PANEL_COL;
-    for (size_t r = 0; r < PANEL_ROW; r++) row[r] = hth_row_at(job, i + r);
+    const uint8_t *p = job->w + job->first * job->row_size;
+    for (size_t i = job->first; i < job->end; i += HTH_PANEL_ROW) {
+        waiting w;
+        sums s = no_sums();
+        HTH_UNROLL
+        for (size_t j = 0; j < HTH_GROUP; j++) {
+            s = no_sums();
+            for (size_t b = j; b < n_block; b += HTH_GROUP, p += PANEL_BLOCK_SIZE) {
+                for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64)
+                    __builtin_prefetch(p + HTH_AHEAD + line, 0, 3);
+                s = block_of_one(job, p, b, s);
+            }
+            s = join(&w, j, s);
+        }
+        _mm512_storeu_ps(job->y + i, total(s));
+    }
+}
+
+/* ---- several tokens ----------------------------------------------------------------------- */
+
+typedef struct pair_work {
+    chunk chunk;
+    uint8_t raw[PANEL_CHUNK * PANEL_BLOCK_SIZE]; /* of rows that do not lie in panels */
+    sums open[PANEL_TOK][PANEL_PAIR];
+    waiting wait[PANEL_TOK][PANEL_PAIR];
+} pair_work;
+
+/* Blocks first, first + 8, ... (n of them) of the panel that begins at row i; `place` is that
+ * of the first in the panel. */
+HTH_INLINE void fill_chunk(pair_work *work, const hth_rows *job, size_t i, int r, size_t first, size_t place,
+                           size_t n)
+{
+    const uint8_t *p = work->raw;
+    if (job->layout == HTH_LAYOUT_PANELS) {
+        p = job->w + i * job->row_size + place * PANEL_BLOCK_SIZE;
+    } else {
+        const uint8_t *row[HTH_PANEL_ROW];
+        for (size_t k = 0; k < HTH_PANEL_ROW; k++) row[k] = hth_row_at(job, i + k);
+        hth_panel_make_blocks(panel_type, row, first, n, work->raw);
+    }
+    for (size_t k = 0; k < n; k++, p += PANEL_BLOCK_SIZE) {
+        for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64)
+            __builtin_prefetch(p + HTH_AHEAD + line, 0, 3);
+        fill(&work->chunk, k, r, p);
+    }
+}
+
+/* n blocks from `place` on times n_tok tokens from t on: added to the open sums. */
+HTH_INLINE void multiply_chunk(pair_work *work, const hth_rows *job, size_t t, size_t n_tok, size_t place,
+                               size_t n)
+{
+    size_t n_block = job->n_col / PANEL_COL;
+    for (size_t k = 0; k < n_tok; k += HTH_TILE_TOK) {
+        size_t at = (t + k) * n_block + place * HTH_TILE_TOK;
+        sums(*s)[PANEL_PAIR] = &work->open[k];
+        switch (n_tok - k) {
+        case 1: multiply(&work->chunk, n, &job->act.tiles, at, 1, s); break;
+        case 2: multiply(&work->chunk, n, &job->act.tiles, at, 2, s); break;
+        case 3: multiply(&work->chunk, n, &job->act.tiles, at, 3, s); break;
+        case 4: multiply(&work->chunk, n, &job->act.tiles, at, 4, s); break;
+        case 5: multiply(&work->chunk, n, &job->act.tiles, at, 5, s); break;
+        default: multiply(&work->chunk, n, &job->act.tiles, at, HTH_TILE_TOK, s);
+        }
+    }
+}
+
+/* The panels that begin at rows i and second (the same when there is no other). */
+static void multiply_pair(pair_work *work, const hth_rows *job, size_t i, size_t second, size_t t,
+                          size_t n_tok)
+{
+    size_t n_block = job->n_col / PANEL_COL, place = 0;
     for (size_t j = 0; j < HTH_GROUP; j++) {
-        for (size_t b = j; b < n_block; b += HTH_GROUP) fill_block(panel, b / HTH_GROUP, row, b);
-        size_t k = 0;
-        output sums[HTH_TILE];
-        for (; k + HTH_TILE <= n_tok; k += HTH_TILE) {
-            pass(panel, job, j, t + k, HTH_TILE, sums);
-            for (size_t m = 0; m < HTH_TILE; m++)
-                join_output(panel, j, k + m, sums[m], job->y + (t + k + m) * job->y_stride + i);
+        for (size_t k = 0; k < n_tok; k++) work->open[k][0] = work->open[k][1] = no_sums();
+        size_t left = (n_block + HTH_GROUP - 1 - j) / HTH_GROUP;
+        for (size_t b = j, n; left > 0; left -= n, place += n, b += n * HTH_GROUP) {
+            n = left < PANEL_CHUNK ? left : PANEL_CHUNK;
+            fill_chunk(work, job, i, 0, b, place, n);
+            fill_chunk(work, job, second, 1, b, place, n);
+            multiply_chunk(work, job, t, n_tok, place, n);
         }
-        for (; k < n_tok; k++) {
-            pass(panel, job, j, t + k, 1, sums);
-            join_output(panel, j, k, sums[0], job->y + (t + k) * job->y_stride + i);
+        for (size_t k = 0; k < n_tok; k++) {
+            sums a = join(&work->wait[k][0], j, work->open[k][0]);
+            sums b = join(&work->wait[k][1], j, work->open[k][1]);
+            if (j < HTH_GROUP - 1) continue;
+            float *y = job->y + (t + k) * job->y_stride;
+            _mm512_storeu_ps(y + second, total(b));
+            _mm512_storeu_ps(y + i, total(a));
         }
     }
 }
 
-static void rows_by_panel(const hth_rows *job)
+static void several_tokens(const hth_rows *job)
 {
-    hth_rows rest = *job;
-    size_t n_block = job->n_col / PANEL_COL;
-    if (job->n_tok >= PANEL_LEAST_TOK && n_block <= PANEL_BLOCK * HTH_GROUP) {
-        row_panel panel;
-        rest.first = job->end - (job->end - job->first) % PANEL_ROW;
-        for (size_t t = 0; t < job->n_tok; t += PANEL_TOK) {
-            size_t n_tok = job->n_tok - t < PANEL_TOK ? job->n_tok - t : PANEL_TOK;
-            for (size_t i = job->first; i < rest.first; i += PANEL_ROW)
-                multiply_panel(&panel, job, i, t, n_tok);
+    pair_work work;
+    for (size_t t = 0; t < job->n_tok; t += PANEL_TOK) {
+        size_t n_tok = job->n_tok - t < PANEL_TOK ? job->n_tok - t : PANEL_TOK;
+        for (size_t i = job->first; i < job->end; i += PANEL_PAIR * HTH_PANEL_ROW) {
+            size_t second = i + HTH_PANEL_ROW < job->end ? i + HTH_PANEL_ROW : i;
+            multiply_pair(&work, job, i, second, t, n_tok);
         }
     }
-    rows(&rest);
+}
+
+static void panels(const hth_rows *job)
+{
+    if (job->n_tok == 1) one_token(job);
+    else several_tokens(job);
 }

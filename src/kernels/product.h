@@ -11,11 +11,16 @@
 typedef struct hth_matrix {
     hth_type type;
     size_t n_row, n_col, row_size;
-    const uint8_t *data; /* rows in file order */
+    const uint8_t *data;
+    hth_layout layout; /* how the rows lie there */
 } hth_matrix;
 
+/* Row i as in the file, for tables of which single rows are wanted. Rows that lie in panels are
+ * put together in room, of row_size bytes. */
+const uint8_t *hth_matrix_row(const hth_matrix *m, size_t i, uint8_t *room);
+
 /* Room for the rounded forms of n_tok inputs of up to n_col values: in blocks of 32, and
- * in blocks of 256 for the types that want those. */
+ * in blocks of 256 for the types that want those. The tiles hold whole tiles of tokens. */
 typedef struct hth_rounding {
     int8_t *q;       /* [n_tok * n_col] */
     float *d;        /* [n_tok * n_col / 32] */
@@ -23,10 +28,11 @@ typedef struct hth_rounding {
     int8_t *q_256;   /* [n_tok * n_col] */
     float *d_256;    /* [n_tok * n_col / 256] */
     int16_t *sum_16; /* [n_tok * n_col / 16] */
+    hth_tiles tiles, tiles_256;
 } hth_rounding;
 
 /* One output of a product: y[t * n_row + i] = matrix row i . x_t (+ bias[i]). With
- * a list (n_tok must be 1) y[i] belongs to row list[i], i below n_list. */
+ * a list (n_tok must be 1, the matrix lie in rows) y[i] belongs to row list[i], i below n_list. */
 typedef struct hth_output {
     const hth_matrix *matrix;
     const float *bias; /* [n_row] or NULL */

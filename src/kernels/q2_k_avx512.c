@@ -1,14 +1,6 @@
 /* Rows of Q2_K with AVX-512: four weights of a byte are two bits each, 32 weights apart. */
 #define HAS_MINIMUM 1
-enum {
-    BLOCK_SIZE = 84,
-    SCALE_AT = 80,
-    MINIMUM_AT = 82,
-    OFFSET_SHIFT = -1,
-    SUMS_FIT_16 = 1,
-    SCALES_IN_16 = 1,
-    PANEL_PART = 16
-};
+enum { BLOCK_SIZE = 84, SCALE_AT = 80, MINIMUM_AT = 82, OFFSET_SHIFT = -1, SUMS_FIT_16 = 1 };
 
 #include "kernels/x86_512.h"
 #include "kernels/x86_wide.h"
@@ -36,6 +28,34 @@ HTH_INLINE __m512i weights(const block *k, int i)
 
 #include "kernels/rows_256_tmpl.h"
 
-#include "kernels/panel_wide_avx512.h"
+static const hth_type panel_type = HTH_TYPE_Q2_K;
+enum { N_SCALE = 16, SCALES_SIGNED = 0, SCALES_IN_16 = 1 };
 
-void hth_kernels_q2_k_avx512(hth_kernels *k) { k->rows[HTH_TYPE_Q2_K] = rows_by_panel; }
+/* Weights 128a + 32b + c are bits 2b, 2b + 1 of byte 32a + c. */
+HTH_INLINE void panel_weights(const uint8_t *p, int i, __m512i w[16])
+{
+    HTH_UNROLL
+    for (int u = 0; u < 8; u++) {
+        __m512i bits = load_512(p + 16 * 16 + 64 * (8 * (i / 2) + u));
+        for (int h = 0; h < 2; h++)
+            w[8 * h + u] = _mm512_and_si512(bits_from(bits, 4 * (i % 2) + 2 * h), _mm512_set1_epi8(3));
+    }
+}
+
+HTH_INLINE void panel_scales(const uint8_t *p, __m512i s[4], __m512i m[4])
+{
+    HTH_UNROLL
+    for (int k = 0; k < 4; k++) {
+        __m512i both = load_512(p + 64 * k), low = _mm512_set1_epi8(15);
+        s[k] = _mm512_and_si512(both, low);
+        m[k] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+    }
+}
+
+#include "kernels/panel_256_avx512.h"
+
+void hth_kernels_q2_k_avx512(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q2_K] = rows;
+    k->panels[HTH_TYPE_Q2_K] = panels;
+}

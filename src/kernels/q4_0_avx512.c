@@ -15,9 +15,17 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
-HTH_INLINE __m256i block_bytes(const uint8_t *p) { return nibbles(p + 2); }
-HTH_INLINE __m512 block_scales(const uint8_t *const row[16], size_t at) { return sixteen_halves(row, at); }
+static const hth_type panel_type = HTH_TYPE_Q4_0;
+enum { PANEL_OFFSET = 8 };
 
-#include "kernels/panel_avx512.h"
+HTH_INLINE void panel_weights(const uint8_t *p, __m512i w[8]) { panel_nibbles(p + 32, w); }
 
-void hth_kernels_q4_0_avx512(hth_kernels *k) { k->rows[HTH_TYPE_Q4_0] = rows_by_panel; }
+HTH_INLINE __m512 panel_scales(const uint8_t *p) { return panel_halves(p); }
+
+#include "kernels/panel_32_avx512.h"
+
+void hth_kernels_q4_0_avx512(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q4_0] = rows;
+    k->panels[HTH_TYPE_Q4_0] = panels;
+}

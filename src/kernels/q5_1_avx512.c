@@ -15,13 +15,23 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
-HTH_INLINE __m256i block_bytes(const uint8_t *p) { return block_with_fifth(p + 8, p + 4); }
-HTH_INLINE __m512 block_scales(const uint8_t *const row[16], size_t at) { return sixteen_halves(row, at); }
-HTH_INLINE __m512 block_minima(const uint8_t *const row[16], size_t at)
+static const hth_type panel_type = HTH_TYPE_Q5_1;
+enum { PANEL_OFFSET = 0 };
+
+HTH_INLINE void panel_weights(const uint8_t *p, __m512i w[8])
 {
-    return sixteen_halves(row, at + 2);
+    panel_nibbles(p + 128, w);
+    panel_fifth_bits(p + 64, w);
 }
 
-#include "kernels/panel_avx512.h"
+HTH_INLINE __m512 panel_scales(const uint8_t *p) { return panel_halves(p); }
 
-void hth_kernels_q5_1_avx512(hth_kernels *k) { k->rows[HTH_TYPE_Q5_1] = rows_by_panel; }
+HTH_INLINE __m512 panel_minima(const uint8_t *p) { return panel_halves(p + 32); }
+
+#include "kernels/panel_32_avx512.h"
+
+void hth_kernels_q5_1_avx512(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q5_1] = rows;
+    k->panels[HTH_TYPE_Q5_1] = panels;
+}

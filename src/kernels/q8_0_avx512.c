@@ -17,13 +17,22 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
-HTH_INLINE __m256i block_bytes(const uint8_t *p)
+static const hth_type panel_type = HTH_TYPE_Q8_0;
+enum { PANEL_OFFSET = 128 };
+
+HTH_INLINE void panel_weights(const uint8_t *p, __m512i w[8])
 {
-    return _mm256_xor_si256(load_256(p + 2), _mm256_set1_epi8((char)0x80));
+    HTH_UNROLL
+    for (int g = 0; g < 8; g++)
+        w[g] = _mm512_xor_si512(load_512(p + 32 + 64 * g), _mm512_set1_epi8((char)0x80));
 }
 
-HTH_INLINE __m512 block_scales(const uint8_t *const row[16], size_t at) { return sixteen_halves(row, at); }
+HTH_INLINE __m512 panel_scales(const uint8_t *p) { return panel_halves(p); }
 
-#include "kernels/panel_avx512.h"
+#include "kernels/panel_32_avx512.h"
 
-void hth_kernels_q8_0_avx512(hth_kernels *k) { k->rows[HTH_TYPE_Q8_0] = rows_by_panel; }
+void hth_kernels_q8_0_avx512(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q8_0] = rows;
+    k->panels[HTH_TYPE_Q8_0] = panels;
+}

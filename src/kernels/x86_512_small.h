@@ -40,20 +40,6 @@ HTH_INLINE __m512i add_fifth_bits(__m512i w, const uint8_t *p, int i, int at)
 
 HTH_INLINE __m256 scales(const uint8_t *p) { return eight_halves(p, 0, BLOCK_SIZE); }
 
-/* One block, for panels: nibbles as in spread, and fifth bits. */
-HTH_INLINE __m256i nibbles(const uint8_t *p)
-{
-    __m256i twice = _mm256_broadcastsi128_si256(load_128(p));
-    __m256i halves = _mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 0, 4, 4));
-    return _mm256_and_si256(halves, _mm256_set1_epi8(15));
-}
-
-HTH_INLINE __m256i block_with_fifth(const uint8_t *p, const uint8_t *bits)
-{
-    __m256i w = nibbles(p);
-    return _mm256_mask_add_epi8(w, hth_load_u32(bits), w, _mm256_set1_epi8(16));
-}
-
 /* Sums of four neighbours in each lane, in 32 bits. */
 HTH_INLINE __m512i products(__m512i w, const int8_t *q)
 {

@@ -4,9 +4,11 @@
 
 #include "kernels/math.h"
 
+/* A tied table may lie in panels for the head's sake: `out`, which nothing needs yet, holds a
+ * row put together. */
 static void unpack_row(hth_step *s, const hth_matrix *table, size_t i_row, float *x)
 {
-    s->k->unpack[table->type](table->data + i_row * table->row_size, table->n_col, x);
+    s->k->unpack[table->type](hth_matrix_row(table, i_row, (uint8_t *)s->out), table->n_col, x);
 }
 
 void hth_run_embed(hth_step *s)

@@ -14,7 +14,18 @@ static int8_t q[N_TOK * N_COL], q_256[N_TOK * N_COL];
 static float d[N_TOK * N_COL / 32], d_256[N_TOK * N_COL / 256];
 static int32_t sum[N_TOK * N_COL / 32];
 static int16_t sum_16[N_TOK * N_COL / 16];
-static const hth_rounding rounding = {q, d, sum, q_256, d_256, sum_16};
+static int8_t tile_q[2][6 * N_COL];
+static float tile_d[2][6 * N_COL / 32];
+static int32_t tile_offset[6 * N_COL / 32];
+static int16_t tile_sum_16[6 * N_COL / 16];
+static const hth_rounding rounding = {.q = q,
+                                      .d = d,
+                                      .sum = sum,
+                                      .q_256 = q_256,
+                                      .d_256 = d_256,
+                                      .sum_16 = sum_16,
+                                      .tiles = {.q = tile_q[0], .d = tile_d[0], .offset = tile_offset},
+                                      .tiles_256 = {.q = tile_q[1], .d = tile_d[1], .sum_16 = tile_sum_16}};
 
 static void fill_matrix(test_random *r, hth_type type, uint8_t *w)
 {
@@ -33,7 +44,7 @@ static void check_types(test_random *r, hth_pool *pool, const hth_kernels *k, co
     hth_output outputs[HTH_PRODUCT_MAX];
     for (int i = 0; i < HTH_PRODUCT_MAX; i++) {
         fill_matrix(r, types[i], weights[i]);
-        m[i] = (hth_matrix){types[i], N_ROW, N_COL, rows_bytes(types[i], N_COL), weights[i]};
+        m[i] = (hth_matrix){types[i], N_ROW, N_COL, rows_bytes(types[i], N_COL), weights[i], HTH_LAYOUT_ROWS};
         outputs[i] = (hth_output){.matrix = &m[i], .y = together[i]};
     }
     hth_product(k, pool, &rounding, x, N_TOK, outputs, HTH_PRODUCT_MAX);
@@ -78,7 +89,8 @@ TEST(every_type_gives_about_the_product_of_its_weights)
     if (!CHECK_INT(hth_pool_open(1, &pool, &err), HEARTH_OK)) return;
     proof_fill_f32(&r, PROOF_PLAIN, x, N_TOK * N_COL);
     for (int t = 0; t < ROWS_N_TYPE; t++) {
-        hth_matrix m = {rows_types[t], N_ROW, N_COL, rows_bytes(rows_types[t], N_COL), weights[0]};
+        hth_matrix m = {rows_types[t], N_ROW,          N_COL, rows_bytes(rows_types[t], N_COL),
+                        weights[0],    HTH_LAYOUT_ROWS};
         hth_output one = {.matrix = &m, .y = alone};
         fill_matrix(&r, rows_types[t], weights[0]);
         hth_product(&k, pool, &rounding, x, N_TOK, &one, 1);

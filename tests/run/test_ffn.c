@@ -18,7 +18,8 @@ typedef struct bench_model {
 
 static void open_all(bench_model *b)
 {
-    CHECK_OK(hearth_model_open(HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", NULL, &b->model, err));
+    hearth_model_options o = {.keep_layout = true}; /* lists name rows, which panels do not give singly */
+    CHECK_OK(hearth_model_open(HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", &o, &b->model, err));
     CHECK_OK(hth_pool_open(2, &b->pool, err));
     CHECK_OK(hth_step_open(b->model->model, &b->model->kernels, b->pool, N_TOK, &b->step, err));
     CHECK_OK(hth_kv_open(&b->kv, b->model->model, HEARTH_KV_F16, N_TOK, err));

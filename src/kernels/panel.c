@@ -1,0 +1,94 @@
+/* Bytes of rows to panels and back, for every type by one table. Called when weights are
+ * loaded (engine/load.c), by products that take rows in file order for many tokens, and for
+ * single rows of tables that lie in panels (run/embed.c). */
+#include "kernels/panel.h"
+
+#include "base/bits.h"
+
+#include <string.h>
+
+enum { N_PASS = 8, MAX_FIELD = 5 };
+
+/* A run of units inside a block. */
+typedef struct field {
+    uint8_t n_unit, unit;
+} field;
+
+/* In the order of the format's blocks; {0} ends a list. */
+static const field *fields_of(hth_type type)
+{
+    static const field scale_16[] = {{1, 2}, {4, 4}, {0}}, scale_20[] = {{2, 2}, {4, 4}, {0}},
+                       scale_22[] = {{1, 2}, {1, 4}, {4, 4}, {0}}, scale_24[] = {{2, 2}, {5, 4}, {0}},
+                       scale_34[] = {{1, 2}, {8, 4}, {0}}, exponent[] = {{1, 1}, {4, 4}, {0}},
+                       q2_k[] = {{20, 4}, {2, 2}, {0}}, q3_k[] = {{27, 4}, {1, 2}, {0}},
+                       q4_k[] = {{2, 2}, {35, 4}, {0}}, q5_k[] = {{2, 2}, {43, 4}, {0}},
+                       q6_k[] = {{52, 4}, {1, 2}, {0}}, iq4_xs[] = {{2, 2}, {33, 4}, {0}};
+    switch (type) {
+    case HTH_TYPE_Q4_0:
+    case HTH_TYPE_IQ4_NL: return scale_16;
+    case HTH_TYPE_Q4_1: return scale_20;
+    case HTH_TYPE_Q5_0: return scale_22;
+    case HTH_TYPE_Q5_1: return scale_24;
+    case HTH_TYPE_Q8_0: return scale_34;
+    case HTH_TYPE_MXFP4: return exponent;
+    case HTH_TYPE_Q2_K: return q2_k;
+    case HTH_TYPE_Q3_K: return q3_k;
+    case HTH_TYPE_Q4_K: return q4_k;
+    case HTH_TYPE_Q5_K: return q5_k;
+    case HTH_TYPE_Q6_K: return q6_k;
+    case HTH_TYPE_IQ4_XS: return iq4_xs;
+    default: return NULL;
+    }
+}
+
+bool hth_panel_fits(hth_type type) { return fields_of(type) != NULL; }
+
+static size_t block_size(hth_type type) { return hth_type_find((uint32_t)type)->size; }
+
+/* One block of sixteen rows, at byte `at` of each, to the panel's; returns what follows it. */
+static uint8_t *interleave(const field *f, const uint8_t *const row[HTH_PANEL_ROW], size_t at, uint8_t *to)
+{
+    for (; f->n_unit > 0; f++)
+        for (int u = 0; u < f->n_unit; u++, at += f->unit, to += (size_t)HTH_PANEL_ROW * f->unit)
+            for (size_t r = 0; r < HTH_PANEL_ROW; r++) {
+                if (f->unit == 4) memcpy(to + 4 * r, row[r] + at, 4);
+                else if (f->unit == 2) memcpy(to + 2 * r, row[r] + at, 2);
+                else to[r] = row[r][at];
+            }
+    return to;
+}
+
+void hth_panel_make_blocks(hth_type type, const uint8_t *const row[HTH_PANEL_ROW], size_t first, size_t n,
+                           uint8_t *blocks)
+{
+    const field *fields = fields_of(type);
+    size_t size = block_size(type);
+    for (size_t i = 0; i < n; i++) blocks = interleave(fields, row, (first + i * N_PASS) * size, blocks);
+}
+
+void hth_panel_make(hth_type type, size_t n_block, const uint8_t *rows, size_t row_size, uint8_t *panel)
+{
+    const field *fields = fields_of(type);
+    const uint8_t *row[HTH_PANEL_ROW];
+    size_t size = block_size(type);
+    for (size_t r = 0; r < HTH_PANEL_ROW; r++) row[r] = rows + r * row_size;
+    for (size_t j = 0; j < N_PASS; j++)
+        for (size_t b = j; b < n_block; b += N_PASS) panel = interleave(fields, row, b * size, panel);
+}
+
+/* Row r of one block of a panel. */
+static void extract(const field *f, const uint8_t *block, size_t r, uint8_t *to)
+{
+    for (; f->n_unit > 0; f++)
+        for (int u = 0; u < f->n_unit; u++, to += f->unit, block += (size_t)HTH_PANEL_ROW * f->unit)
+            memcpy(to, block + r * f->unit, f->unit);
+}
+
+void hth_panel_row(hth_type type, size_t n_block, const uint8_t *panel, size_t r, uint8_t *row)
+{
+    const field *fields = fields_of(type);
+    size_t size = block_size(type);
+    for (size_t j = 0; j < N_PASS; j++)
+        for (size_t b = j; b < n_block; b += N_PASS, panel += HTH_PANEL_ROW * size)
+            extract(fields, panel, r, row + b * size);
+}

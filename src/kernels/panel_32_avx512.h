@@ -1,0 +1,109 @@
+/* Panels of types in blocks of 32 with AVX-512 (VNNI). The including file gives
+ *   panel_type     the type; BLOCK_SIZE, HAS_MINIMUM as for rows_tmpl.h
+ *   PANEL_OFFSET   weights are larger by this than they should be, at most 128; 0: they are right
+ *   panel_weights(p, w)  the eight fours of weights of a panel's block, made unsigned
+ *   panel_scales(p)      its sixteen scales; panel_minima(p) where HAS_MINIMUM
+ * and gets panels(job). */
+#include "kernels/x86_512.h"
+
+enum { PANEL_COL = HTH_ACT_BLOCK, PANEL_CHUNK = 24 };
+
+typedef struct sums {
+    __m512 p;
+#if HAS_MINIMUM
+    __m512 m;
+#endif
+} sums;
+
+HTH_INLINE sums no_sums(void)
+{
+    sums s = {0};
+    return s;
+}
+
+HTH_INLINE __m512i four_inputs(const int8_t *q) { return _mm512_set1_epi32((int)hth_load_u32(q)); }
+
+#if HAS_MINIMUM
+HTH_INLINE __m512 whole(__m512 p, __m512 m) { return _mm512_add_ps(p, m); }
+#endif
+
+HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s)
+{
+    const int8_t *q = job->act.q + b * HTH_ACT_BLOCK;
+    __m512i w[8], sum = _mm512_set1_epi32(job->act.sum[b]), isum = _mm512_setzero_si512();
+    __m512 dx = _mm512_set1_ps(job->act.d[b]);
+    panel_weights(p, w);
+    HTH_UNROLL
+    for (int g = 0; g < 8; g++) isum = _mm512_dpbusd_epi32(isum, w[g], four_inputs(q + 4 * g));
+    if (PANEL_OFFSET > 0) {
+        int shift = __builtin_ctz(PANEL_OFFSET | 256);
+        isum = _mm512_sub_epi32(isum, _mm512_slli_epi32(sum, (unsigned)shift));
+    }
+    s.p = add_term(s.p, panel_scales(p), dx, _mm512_cvtepi32_ps(isum));
+#if HAS_MINIMUM
+    s.m = add_term(s.m, panel_minima(p), dx, _mm512_cvtepi32_ps(sum));
+#endif
+    return s;
+}
+
+/* Blocks of two panels: fours of weights, 128 more than they should be (minima: as they are). */
+typedef struct chunk {
+    __m512i w[PANEL_CHUNK][8][2];
+    __m512 d[PANEL_CHUNK][2];
+#if HAS_MINIMUM
+    __m512 m[PANEL_CHUNK][2];
+#endif
+} chunk;
+
+HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
+{
+    __m512i w[8];
+    panel_weights(p, w);
+    HTH_UNROLL
+    for (int g = 0; g < 8; g++) {
+        bool shifts = PANEL_OFFSET != 0 && PANEL_OFFSET != 128;
+        to->w[i][g][r] = shifts ? _mm512_add_epi8(w[g], _mm512_set1_epi8((char)(128 - PANEL_OFFSET))) : w[g];
+    }
+    to->d[i][r] = panel_scales(p);
+#if HAS_MINIMUM
+    to->m[i][r] = panel_minima(p);
+#endif
+}
+
+HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
+                         sums (*to)[2])
+{
+    const int8_t *q = tiles->q + at * HTH_ACT_BLOCK;
+    const float *d = tiles->d + at;
+    const int32_t *offset = tiles->offset + at;
+    sums s[HTH_TILE_TOK][2];
+    for (size_t t = 0; t < n_tok; t++) s[t][0] = to[t][0], s[t][1] = to[t][1];
+    for (size_t b = 0; b < n; b++) {
+        __m512i isum[HTH_TILE_TOK][2];
+        for (size_t t = 0; t < n_tok; t++)
+            isum[t][0] = isum[t][1] = HAS_MINIMUM ? _mm512_setzero_si512() : _mm512_set1_epi32(offset[t]);
+        HTH_UNROLL
+        for (int g = 0; g < 8; g++) {
+            __m512i a = c->w[b][g][0], z = c->w[b][g][1];
+            for (size_t t = 0; t < n_tok; t++) {
+                __m512i four = four_inputs(q + t * HTH_ACT_BLOCK + 4 * g);
+                isum[t][0] = _mm512_dpbusd_epi32(isum[t][0], a, four);
+                isum[t][1] = _mm512_dpbusd_epi32(isum[t][1], z, four);
+            }
+        }
+        for (size_t t = 0; t < n_tok; t++) {
+            __m512 dx = _mm512_set1_ps(d[t]);
+            for (int r = 0; r < 2; r++)
+                s[t][r].p = add_term(s[t][r].p, c->d[b][r], dx, _mm512_cvtepi32_ps(isum[t][r]));
+#if HAS_MINIMUM
+            __m512 sum =
+                _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_set1_epi32(offset[t])), _mm512_set1_ps(-0x1p-7f));
+            for (int r = 0; r < 2; r++) s[t][r].m = add_term(s[t][r].m, c->m[b][r], dx, sum);
+#endif
+        }
+        q += HTH_TILE_TOK * HTH_ACT_BLOCK, d += HTH_TILE_TOK, offset += HTH_TILE_TOK;
+    }
+    for (size_t t = 0; t < n_tok; t++) to[t][0] = s[t][0], to[t][1] = s[t][1];
+}
+
+#include "kernels/panel_loop_avx512.h"

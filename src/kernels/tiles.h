@@ -1,0 +1,33 @@
+/* Rounded inputs in the order in which panels take them: tiles of six tokens, blocks in the
+ * order of a panel's (panel.h), so that a kernel reads one stream. */
+#ifndef HTH_KERNELS_TILES_H
+#define HTH_KERNELS_TILES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Tokens of a tile: with two panels their sums fill the registers of AVX-512. */
+enum { HTH_TILE_TOK = 6 };
+
+/* The inputs of n_tok tokens. Of tile i, place p among the blocks, token t below six (unused
+ * places of a last tile hold anything):
+ *   q       [i][p][t][32 or 256]
+ *   d       [i][p][t] scales
+ *   offset  [i][p][t] -128 times the sum of the block (blocks of 32)
+ *   sum_16  [i][p][t][16] sums of every 16 (blocks of 256) */
+typedef struct hth_tiles {
+    int8_t *q;
+    float *d;
+    int32_t *offset;
+    int16_t *sum_16;
+} hth_tiles;
+
+static inline size_t hth_n_tile(size_t n_tok) { return (n_tok + HTH_TILE_TOK - 1) / HTH_TILE_TOK; }
+
+/* Puts token t, rounded in blocks of 32 (of 256), to its place. */
+void hth_tiles_put(const hth_tiles *tiles, size_t t, size_t n_col, const int8_t *q, const float *d,
+                   const int32_t *sum);
+void hth_tiles_put_256(const hth_tiles *tiles, size_t t, size_t n_col, const int8_t *q, const float *d,
+                       const int16_t *sum_16);
+
+#endif
