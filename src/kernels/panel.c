@@ -45,16 +45,27 @@ bool hth_panel_fits(hth_type type) { return fields_of(type) != NULL; }
 
 static size_t block_size(hth_type type) { return hth_type_find((uint32_t)type)->size; }
 
+/* Units u of the rows at byte `at` of their blocks to u * 16 * size of the panel's. */
+static inline void interleave_units(const uint8_t *const row[HTH_PANEL_ROW], size_t at, size_t n_unit,
+                                    size_t size, uint8_t *to)
+{
+    for (size_t r = 0; r < HTH_PANEL_ROW; r++)
+        for (size_t u = 0; u < n_unit; u++)
+            memcpy(to + (HTH_PANEL_ROW * u + r) * size, row[r] + at + u * size, size);
+}
+
 /* One block of sixteen rows, at byte `at` of each, to the panel's; returns what follows it. */
 static uint8_t *interleave(const field *f, const uint8_t *const row[HTH_PANEL_ROW], size_t at, uint8_t *to)
 {
-    for (; f->n_unit > 0; f++)
-        for (int u = 0; u < f->n_unit; u++, at += f->unit, to += (size_t)HTH_PANEL_ROW * f->unit)
-            for (size_t r = 0; r < HTH_PANEL_ROW; r++) {
-                if (f->unit == 4) memcpy(to + 4 * r, row[r] + at, 4);
-                else if (f->unit == 2) memcpy(to + 2 * r, row[r] + at, 2);
-                else to[r] = row[r][at];
-            }
+    for (; f->n_unit > 0; f++) {
+        size_t size = (size_t)f->n_unit * f->unit;
+        switch (f->unit) { /* sizes that the compiler knows */
+        case 4: interleave_units(row, at, f->n_unit, 4, to); break;
+        case 2: interleave_units(row, at, f->n_unit, 2, to); break;
+        default: interleave_units(row, at, f->n_unit, 1, to);
+        }
+        at += size, to += HTH_PANEL_ROW * size;
+    }
     return to;
 }
 

@@ -71,13 +71,11 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*to)[2])
+                         sums (*s)[2])
 {
     const int8_t *q = tiles->q + at * HTH_ACT_BLOCK;
     const float *d = tiles->d + at;
     const int32_t *offset = tiles->offset + at;
-    sums s[HTH_TILE_TOK][2];
-    for (size_t t = 0; t < n_tok; t++) s[t][0] = to[t][0], s[t][1] = to[t][1];
     for (size_t b = 0; b < n; b++) {
         __m512i isum[HTH_TILE_TOK][2];
         for (size_t t = 0; t < n_tok; t++)
@@ -103,7 +101,6 @@ HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_
         }
         q += HTH_TILE_TOK * HTH_ACT_BLOCK, d += HTH_TILE_TOK, offset += HTH_TILE_TOK;
     }
-    for (size_t t = 0; t < n_tok; t++) to[t][0] = s[t][0], to[t][1] = s[t][1];
 }
 
 #include "kernels/panel_loop_avx512.h"

@@ -10,7 +10,8 @@
  *   whole(p, m)             the output from its two trees, where HAS_MINIMUM
  *   block_of_one(job, p, b, s)  adds the terms of the panel's block at p, number b, to s
  *   chunk, fill(chunk, i, r, p) unpacked blocks; puts the block at p to place i of panel r
- *   multiply(chunk, n, tile, at, n_tok, s)  adds n blocks of a tile from place `at` on
+ *   multiply(chunk, n, tiles, at, n_tok, s)  adds n blocks of a tile of inputs, which begin at
+ *                           `at`, to the sums of n_tok tokens
  * and gets panels(job). */
 #include "kernels/rows_walk.h"
 
@@ -105,21 +106,39 @@ HTH_INLINE void fill_chunk(pair_work *work, const hth_rows *job, size_t i, int r
     }
 }
 
-/* n blocks from `place` on times n_tok tokens from t on: added to the open sums. */
-HTH_INLINE void multiply_chunk(pair_work *work, const hth_rows *job, size_t t, size_t n_tok, size_t place,
-                               size_t n)
+/* A chunk of partial sum j: of n blocks from `place` on; the first and the last of it. */
+typedef struct piece {
+    size_t j, place, n;
+    bool first, last;
+} piece;
+
+/* One tile, whose inputs begin at `at`: the sums stay in registers until the piece ends. */
+HTH_INLINE void multiply_tile(pair_work *work, const hth_rows *job, const piece *c, size_t at, size_t i_tok,
+                              size_t n_tok)
+{
+    sums s[HTH_TILE_TOK][PANEL_PAIR];
+    sums(*open)[PANEL_PAIR] = &work->open[i_tok];
+    waiting(*wait)[PANEL_PAIR] = &work->wait[i_tok];
+    for (size_t t = 0; t < n_tok; t++)
+        for (int r = 0; r < PANEL_PAIR; r++) s[t][r] = c->first ? no_sums() : open[t][r];
+    multiply(&work->chunk, c->n, &job->act.tiles, at, n_tok, s);
+    for (size_t t = 0; t < n_tok; t++)
+        for (int r = 0; r < PANEL_PAIR; r++)
+            open[t][r] = c->last ? join(&wait[t][r], c->j, s[t][r]) : s[t][r];
+}
+
+static void multiply_piece(pair_work *work, const hth_rows *job, const piece *c, size_t t, size_t n_tok)
 {
     size_t n_block = job->n_col / PANEL_COL;
     for (size_t k = 0; k < n_tok; k += HTH_TILE_TOK) {
-        size_t at = (t + k) * n_block + place * HTH_TILE_TOK;
-        sums(*s)[PANEL_PAIR] = &work->open[k];
+        size_t at = (t + k) * n_block + c->place * HTH_TILE_TOK;
         switch (n_tok - k) {
-        case 1: multiply(&work->chunk, n, &job->act.tiles, at, 1, s); break;
-        case 2: multiply(&work->chunk, n, &job->act.tiles, at, 2, s); break;
-        case 3: multiply(&work->chunk, n, &job->act.tiles, at, 3, s); break;
-        case 4: multiply(&work->chunk, n, &job->act.tiles, at, 4, s); break;
-        case 5: multiply(&work->chunk, n, &job->act.tiles, at, 5, s); break;
-        default: multiply(&work->chunk, n, &job->act.tiles, at, HTH_TILE_TOK, s);
+        case 1: multiply_tile(work, job, c, at, k, 1); break;
+        case 2: multiply_tile(work, job, c, at, k, 2); break;
+        case 3: multiply_tile(work, job, c, at, k, 3); break;
+        case 4: multiply_tile(work, job, c, at, k, 4); break;
+        case 5: multiply_tile(work, job, c, at, k, 5); break;
+        default: multiply_tile(work, job, c, at, k, HTH_TILE_TOK);
         }
     }
 }
@@ -128,24 +147,26 @@ HTH_INLINE void multiply_chunk(pair_work *work, const hth_rows *job, size_t t, s
 static void multiply_pair(pair_work *work, const hth_rows *job, size_t i, size_t second, size_t t,
                           size_t n_tok)
 {
-    size_t n_block = job->n_col / PANEL_COL, place = 0;
-    for (size_t j = 0; j < HTH_GROUP; j++) {
-        for (size_t k = 0; k < n_tok; k++) work->open[k][0] = work->open[k][1] = no_sums();
-        size_t left = (n_block + HTH_GROUP - 1 - j) / HTH_GROUP;
-        for (size_t b = j, n; left > 0; left -= n, place += n, b += n * HTH_GROUP) {
-            n = left < PANEL_CHUNK ? left : PANEL_CHUNK;
-            fill_chunk(work, job, i, 0, b, place, n);
-            fill_chunk(work, job, second, 1, b, place, n);
-            multiply_chunk(work, job, t, n_tok, place, n);
+    size_t n_block = job->n_col / PANEL_COL;
+    piece c = {0};
+    for (c.j = 0; c.j < HTH_GROUP; c.j++) {
+        size_t left = (n_block + HTH_GROUP - 1 - c.j) / HTH_GROUP;
+        c.first = true, c.last = left == 0;
+        if (left == 0) multiply_piece(work, job, &c, t, n_tok);
+        for (size_t b = c.j; left > 0; b += c.n * HTH_GROUP) {
+            c.n = left < PANEL_CHUNK ? left : PANEL_CHUNK;
+            left -= c.n, c.last = left == 0;
+            fill_chunk(work, job, i, 0, b, c.place, c.n);
+            fill_chunk(work, job, second, 1, b, c.place, c.n);
+            multiply_piece(work, job, &c, t, n_tok);
+            c.place += c.n, c.first = false;
         }
-        for (size_t k = 0; k < n_tok; k++) {
-            sums a = join(&work->wait[k][0], j, work->open[k][0]);
-            sums b = join(&work->wait[k][1], j, work->open[k][1]);
-            if (j < HTH_GROUP - 1) continue;
-            float *y = job->y + (t + k) * job->y_stride;
-            _mm512_storeu_ps(y + second, total(b));
-            _mm512_storeu_ps(y + i, total(a));
-        }
+        c.n = 0;
+    }
+    for (size_t k = 0; k < n_tok; k++) {
+        float *y = job->y + (t + k) * job->y_stride;
+        _mm512_storeu_ps(y + second, total(work->open[k][1]));
+        _mm512_storeu_ps(y + i, total(work->open[k][0]));
     }
 }
 
