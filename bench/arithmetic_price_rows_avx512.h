@@ -68,12 +68,12 @@ static void panels_of_one_sum(const hth_rows *job)
     static pair_work work;
     size_t n_block = job->n_col / HTH_ACT_BLOCK;
     for (size_t i = job->first; i < job->end; i += PANEL_PAIR * HTH_PANEL_ROW) {
-        for (size_t t = 0; t < job->n_tok; t++) work.open[t][0] = work.open[t][1] = no_sums();
-        for (size_t place = 0, n; place < n_block; place += n) {
-            n = n_block - place < PANEL_CHUNK ? n_block - place : PANEL_CHUNK;
-            fill_chunk(&work, job, i, 0, 0, place, n);
-            fill_chunk(&work, job, i + HTH_PANEL_ROW, 1, 0, place, n);
-            multiply_chunk(&work, job, 0, job->n_tok, place, n);
+        piece c = {.first = true};
+        for (; c.place < n_block; c.place += c.n, c.first = false) {
+            c.n = n_block - c.place < PANEL_CHUNK ? n_block - c.place : PANEL_CHUNK;
+            fill_chunk(&work, job, i, 0, 0, c.place, c.n);
+            fill_chunk(&work, job, i + HTH_PANEL_ROW, 1, 0, c.place, c.n);
+            multiply_piece(&work, job, &c, 0, job->n_tok);
         }
         for (size_t t = 0; t < job->n_tok; t++) {
             float *y = job->y + t * job->y_stride + i;
