@@ -34,9 +34,14 @@ enum { ROWS_AT_ONCE = 4 };
 
 #include "kernels/float_tmpl.h"
 
+#include "kernels/panel_float_avx512.h"
+
 void hth_kernels_float_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_F32] = rows_f32;
     k->rows[HTH_TYPE_F16] = rows_f16;
     k->rows[HTH_TYPE_BF16] = rows_bf16;
+    k->panels[HTH_TYPE_F32] = panels_f32;
+    k->panels[HTH_TYPE_F16] = panels_f16;
+    k->panels[HTH_TYPE_BF16] = panels_bf16;
 }

@@ -29,7 +29,7 @@ typedef struct hth_act {
     const float *d;        /* scale of each block; NaN where the input was not finite */
     const int32_t *sum;    /* sum of q over each block of 32 */
     const int16_t *sum_16; /* sum of q over each 16 */
-    hth_tiles tiles;       /* the same for panels, where n_tok is more than 1 */
+    hth_tiles tiles;       /* the same for panels, of floats or where n_tok is more than 1 */
 } hth_act;
 
 /* Rounds x[n_col] (n_col a multiple of 32, or of 256) to 8 bits per block. */
@@ -56,7 +56,7 @@ typedef void hth_rows_fn(const hth_rows *job);
 /* The same for whole panels (panel.h): first and end are multiples of 16. Rows that lie in
  * panels (layout) are taken so for any number of tokens and have no list; rows as in the file
  * from HTH_PANEL_LEAST_TOK tokens on, where making panels of them costs less than it saves.
- * More than one token is read from act.tiles. */
+ * Floats, and more than one token, are read from act.tiles. */
 enum { HTH_PANEL_LEAST_TOK = 8 };
 
 /* One row of weights to floats and back. Unpacking is exact. Packing is the

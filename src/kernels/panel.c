@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-enum { N_PASS = 8, MAX_FIELD = 5 };
-
 /* A run of units inside a block. */
 typedef struct field {
     uint8_t n_unit, unit;
@@ -22,7 +20,8 @@ static const field *fields_of(hth_type type)
                        scale_34[] = {{1, 2}, {8, 4}, {0}}, exponent[] = {{1, 1}, {4, 4}, {0}},
                        q2_k[] = {{20, 4}, {2, 2}, {0}}, q3_k[] = {{27, 4}, {1, 2}, {0}},
                        q4_k[] = {{2, 2}, {35, 4}, {0}}, q5_k[] = {{2, 2}, {43, 4}, {0}},
-                       q6_k[] = {{52, 4}, {1, 2}, {0}}, iq4_xs[] = {{2, 2}, {33, 4}, {0}};
+                       q6_k[] = {{52, 4}, {1, 2}, {0}}, iq4_xs[] = {{2, 2}, {33, 4}, {0}},
+                       float_32[] = {{1, 4}, {0}}, float_16[] = {{1, 2}, {0}};
     switch (type) {
     case HTH_TYPE_Q4_0:
     case HTH_TYPE_IQ4_NL: return scale_16;
@@ -37,13 +36,34 @@ static const field *fields_of(hth_type type)
     case HTH_TYPE_Q5_K: return q5_k;
     case HTH_TYPE_Q6_K: return q6_k;
     case HTH_TYPE_IQ4_XS: return iq4_xs;
+    case HTH_TYPE_F32: return float_32;
+    case HTH_TYPE_F16:
+    case HTH_TYPE_BF16: return float_16;
     default: return NULL;
     }
 }
 
 bool hth_panel_fits(hth_type type) { return fields_of(type) != NULL; }
 
-static size_t block_size(hth_type type) { return hth_type_find((uint32_t)type)->size; }
+/* Every block of a panel in its order: for (walk w = walk_of(type, n_block); on(&w); ...). */
+typedef struct walk {
+    bool quantised;
+    size_t size, n_pass, n_block;
+    size_t j, b;
+} walk;
+
+static walk walk_of(hth_type type, size_t n_block)
+{
+    const hth_type_info *info = hth_type_find((uint32_t)type);
+    return (walk){info->quantised, info->size, hth_panel_n_pass(info->quantised), n_block, 0, 0};
+}
+
+/* Whether b is a block of the panel, after a step to the next partial sum where one has ended. */
+static bool on(walk *w)
+{
+    while (w->b >= w->n_block && ++w->j < w->n_pass) w->b = hth_panel_pass(w->quantised, w->j);
+    return w->j < w->n_pass;
+}
 
 /* Units u of the rows at byte `at` of their blocks to u * 16 * size of the panel's. */
 static inline void interleave_units(const uint8_t *const row[HTH_PANEL_ROW], size_t at, size_t n_unit,
@@ -73,18 +93,17 @@ void hth_panel_make_blocks(hth_type type, const uint8_t *const row[HTH_PANEL_ROW
                            uint8_t *blocks)
 {
     const field *fields = fields_of(type);
-    size_t size = block_size(type);
-    for (size_t i = 0; i < n; i++) blocks = interleave(fields, row, (first + i * N_PASS) * size, blocks);
+    walk w = walk_of(type, SIZE_MAX);
+    for (size_t i = 0; i < n; i++) blocks = interleave(fields, row, (first + i * w.n_pass) * w.size, blocks);
 }
 
 void hth_panel_make(hth_type type, size_t n_block, const uint8_t *rows, size_t row_size, uint8_t *panel)
 {
     const field *fields = fields_of(type);
     const uint8_t *row[HTH_PANEL_ROW];
-    size_t size = block_size(type);
     for (size_t r = 0; r < HTH_PANEL_ROW; r++) row[r] = rows + r * row_size;
-    for (size_t j = 0; j < N_PASS; j++)
-        for (size_t b = j; b < n_block; b += N_PASS) panel = interleave(fields, row, b * size, panel);
+    for (walk w = walk_of(type, n_block); on(&w); w.b += w.n_pass)
+        panel = interleave(fields, row, w.b * w.size, panel);
 }
 
 /* Row r of one block of a panel. */
@@ -98,8 +117,6 @@ static void extract(const field *f, const uint8_t *block, size_t r, uint8_t *to)
 void hth_panel_row(hth_type type, size_t n_block, const uint8_t *panel, size_t r, uint8_t *row)
 {
     const field *fields = fields_of(type);
-    size_t size = block_size(type);
-    for (size_t j = 0; j < N_PASS; j++)
-        for (size_t b = j; b < n_block; b += N_PASS, panel += HTH_PANEL_ROW * size)
-            extract(fields, panel, r, row + b * size);
+    for (walk w = walk_of(type, n_block); on(&w); w.b += w.n_pass, panel += HTH_PANEL_ROW * w.size)
+        extract(fields, panel, r, row + w.b * w.size);
 }

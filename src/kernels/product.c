@@ -19,12 +19,19 @@ typedef struct product_job {
     size_t n_output, n_tok;
     size_t rows_per_unit[HTH_PRODUCT_MAX], unit_end[HTH_PRODUCT_MAX];
     hth_act act, act_256; /* the same inputs, rounded per 32 and per 256 */
-    bool want_32, want_256, want_tiles;
+    bool want_32, want_256, want_floats, want_tiles;
     const hth_rounding *rounding;
 } product_job;
 
 static size_t n_row_of(const hth_output *o) { return o->list ? o->n_list : o->matrix->n_row; }
 
+/* Whether whole panels are computed as such: where they lie so or are worth making. */
+static bool uses_panels(const product_job *job, const hth_matrix *m)
+{
+    return m->layout == HTH_LAYOUT_PANELS || (job->k->panels[m->type] && job->n_tok >= HTH_PANEL_LEAST_TOK);
+}
+
+/* Rounds one token's inputs and puts them where the kernels want them. */
 static void round_token(void *arg, size_t t, uint32_t i_thread)
 {
     (void)i_thread;
@@ -33,6 +40,7 @@ static void round_token(void *arg, size_t t, uint32_t i_thread)
     const hth_rounding *r = job->rounding;
     const float *x = job->act.x + t * n_col;
     int8_t *q = r->q + t * n_col, *q_256 = r->q_256 + t * n_col;
+    if (job->want_floats) hth_tiles_put_floats(&r->tiles, t, job->n_tok, n_col, x);
     if (job->want_32) {
         float *d = r->d + t * (n_col / HTH_ACT_BLOCK);
         int32_t *sum = r->sum + t * (n_col / HTH_ACT_BLOCK);
@@ -60,8 +68,7 @@ static void add_bias(const product_job *job, const hth_output *o, size_t first, 
     }
 }
 
-/* Rows first to end of one output: whole panels where they lie so or are worth making, the
- * others row by row. */
+/* Rows first to end of one output: whole panels, then what is left row by row. */
 static void compute_rows(const product_job *job, const hth_output *o, size_t first, size_t end)
 {
     const hth_matrix *m = o->matrix;
@@ -76,8 +83,7 @@ static void compute_rows(const product_job *job, const hth_output *o, size_t fir
                      .n_tok = job->n_tok,
                      .y = o->y,
                      .y_stride = n_row_of(o)};
-    bool in_panels = m->layout == HTH_LAYOUT_PANELS;
-    if (in_panels || (job->k->panels[m->type] && job->n_tok >= HTH_PANEL_LEAST_TOK)) {
+    if (uses_panels(job, m)) {
         rows.end = end / HTH_PANEL_ROW * HTH_PANEL_ROW;
         job->k->panels[m->type](&rows);
         rows.first = rows.end, rows.end = end, rows.layout = HTH_LAYOUT_ROWS;
@@ -116,12 +122,13 @@ void hth_product(const hth_kernels *k, hth_pool *pool, const hth_rounding *round
         job.want_32 |= hth_type_act_block(m->type) == HTH_ACT_BLOCK;
         job.want_256 |= hth_type_act_block(m->type) == HTH_ACT_BLOCK_256;
         job.want_tiles |= n_tok > 1 && k->panels[m->type];
+        job.want_floats |= hth_type_act_block(m->type) == 0 && uses_panels(&job, m);
         assert(!outputs[i].list || (n_tok == 1 && m->layout == HTH_LAYOUT_ROWS));
         job.rows_per_unit[i] = rows_per_unit(m);
         n_unit += (n_row_of(&outputs[i]) + job.rows_per_unit[i] - 1) / job.rows_per_unit[i];
         job.unit_end[i] = n_unit;
     }
-    if (job.want_32 || job.want_256) hth_pool_run(pool, round_token, &job, n_tok);
+    if (job.want_32 || job.want_256 || job.want_floats) hth_pool_run(pool, round_token, &job, n_tok);
     hth_pool_run(pool, compute_unit, &job, n_unit);
 }
 

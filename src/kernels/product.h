@@ -22,13 +22,13 @@ const uint8_t *hth_matrix_row(const hth_matrix *m, size_t i, uint8_t *room);
 /* Room for the rounded forms of n_tok inputs of up to n_col values: in blocks of 32, and
  * in blocks of 256 for the types that want those. The tiles hold whole tiles of tokens. */
 typedef struct hth_rounding {
-    int8_t *q;       /* [n_tok * n_col] */
-    float *d;        /* [n_tok * n_col / 32] */
-    int32_t *sum;    /* [n_tok * n_col / 32] */
-    int8_t *q_256;   /* [n_tok * n_col] */
-    float *d_256;    /* [n_tok * n_col / 256] */
-    int16_t *sum_16; /* [n_tok * n_col / 16] */
-    hth_tiles tiles, tiles_256;
+    int8_t *q;                  /* [n_tok * n_col] */
+    float *d;                   /* [n_tok * n_col / 32] */
+    int32_t *sum;               /* [n_tok * n_col / 32] */
+    int8_t *q_256;              /* [n_tok * n_col] */
+    float *d_256;               /* [n_tok * n_col / 256] */
+    int16_t *sum_16;            /* [n_tok * n_col / 16] */
+    hth_tiles tiles, tiles_256; /* tiles.x: the inputs as they are */
 } hth_rounding;
 
 /* One output of a product: y[t * n_row + i] = matrix row i . x_t (+ bias[i]). With

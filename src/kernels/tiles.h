@@ -1,4 +1,4 @@
-/* Rounded inputs in the order in which panels take them: tiles of six tokens, blocks in the
+/* Inputs in the order in which panels take them: tiles of six tokens, blocks in the
  * order of a panel's (panel.h), so that a kernel reads one stream. */
 #ifndef HTH_KERNELS_TILES_H
 #define HTH_KERNELS_TILES_H
@@ -14,12 +14,15 @@ enum { HTH_TILE_TOK = 6 };
  *   q       [i][p][t][32 or 256]
  *   d       [i][p][t] scales
  *   offset  [i][p][t] -128 times the sum of the block (blocks of 32)
- *   sum_16  [i][p][t][16] sums of every 16 (blocks of 256) */
+ *   sum_16  [i][p][t][16] sums of every 16 (blocks of 256)
+ *   x       [i][p][t] as they are, p being the place of a single input (rows of floats); of one
+ *           token alone: [p] */
 typedef struct hth_tiles {
     int8_t *q;
     float *d;
     int32_t *offset;
     int16_t *sum_16;
+    float *x;
 } hth_tiles;
 
 static inline size_t hth_n_tile(size_t n_tok) { return (n_tok + HTH_TILE_TOK - 1) / HTH_TILE_TOK; }
@@ -29,5 +32,7 @@ void hth_tiles_put(const hth_tiles *tiles, size_t t, size_t n_col, const int8_t 
                    const int32_t *sum);
 void hth_tiles_put_256(const hth_tiles *tiles, size_t t, size_t n_col, const int8_t *q, const float *d,
                        const int16_t *sum_16);
+/* Puts token t of n_tok. */
+void hth_tiles_put_floats(const hth_tiles *tiles, size_t t, size_t n_tok, size_t n_col, const float *x);
 
 #endif

@@ -70,6 +70,7 @@ static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t 
     s->rounding.sum_16 = cut(c, n_row * n_part, sizeof(int16_t));
     size_t n_tiled = hth_n_tile(n_row) * HTH_TILE_TOK;
     s->rounding.tiles.q = cut(c, n_tiled * widest, 1);
+    s->rounding.tiles.x = cut(c, n_tiled * widest, f);
     s->rounding.tiles.d = cut(c, n_tiled * n_block, f);
     s->rounding.tiles.offset = cut(c, n_tiled * n_block, sizeof(int32_t));
     s->rounding.tiles_256.q = cut(c, n_tiled * widest, 1);

@@ -16,16 +16,18 @@ static int32_t sum[N_TOK * N_COL / 32];
 static int16_t sum_16[N_TOK * N_COL / 16];
 static int8_t tile_q[2][6 * N_COL];
 static float tile_d[2][6 * N_COL / 32];
+static float tile_x[6 * N_COL];
 static int32_t tile_offset[6 * N_COL / 32];
 static int16_t tile_sum_16[6 * N_COL / 16];
-static const hth_rounding rounding = {.q = q,
-                                      .d = d,
-                                      .sum = sum,
-                                      .q_256 = q_256,
-                                      .d_256 = d_256,
-                                      .sum_16 = sum_16,
-                                      .tiles = {.q = tile_q[0], .d = tile_d[0], .offset = tile_offset},
-                                      .tiles_256 = {.q = tile_q[1], .d = tile_d[1], .sum_16 = tile_sum_16}};
+static const hth_rounding rounding = {
+    .q = q,
+    .d = d,
+    .sum = sum,
+    .q_256 = q_256,
+    .d_256 = d_256,
+    .sum_16 = sum_16,
+    .tiles = {.q = tile_q[0], .d = tile_d[0], .offset = tile_offset, .x = tile_x},
+    .tiles_256 = {.q = tile_q[1], .d = tile_d[1], .sum_16 = tile_sum_16}};
 
 static void fill_matrix(test_random *r, hth_type type, uint8_t *w)
 {

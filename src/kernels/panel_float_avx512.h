@@ -1,0 +1,173 @@
+/* Panels of floats with AVX-512 (rule R9): a lane is a row, one of the sixteen partial sums at a
+ * time, which meet in the tree as they are finished. One token takes two panels at once as they
+ * stream by, two chains of additions being long enough; several tokens take pairs of panels
+ * whose weights of a partial sum are widened once for all tokens. The including file gives
+ * load_f32, load_f16 and load_bf16 (float_tmpl.h) and gets panels_f32, panels_f16, panels_bf16. */
+#include "kernels/rows_walk.h"
+
+enum {
+    PANEL_PAIR = 2,
+    PANEL_TOK = 16 * HTH_TILE_TOK, /* tokens that share widened weights */
+    PANEL_CHUNK = 256,             /* weights of a row in a chunk: 32 KiB for a pair */
+    N_PASS = 16,
+};
+
+/* Halves of the tree that wait for their other half. */
+typedef struct waiting {
+    __m512 half[4];
+} waiting;
+
+/* The j-th partial sum in the panel's order meets those before it; the whole when j is the last. */
+HTH_INLINE __m512 join(waiting *w, size_t j, __m512 p)
+{
+    int level = 0;
+    for (; j >> level & 1; level++) p = _mm512_add_ps(w->half[level], p);
+    if (level < 4) w->half[level] = p;
+    return p;
+}
+
+/* Weights of row group `first` that stand from place p on in its panel. */
+HTH_INLINE const uint8_t *panel_at(const hth_rows *job, size_t first, size_t p, size_t size)
+{
+    return job->w + first * job->row_size + p * HTH_PANEL_ROW * size;
+}
+
+HTH_INLINE size_t pass_length(const hth_rows *job, size_t j)
+{
+    return (job->n_col + N_PASS - 1 - hth_panel_pass(false, j)) / N_PASS;
+}
+
+HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load)
+{
+    for (size_t i = job->first; i < job->end; i += PANEL_PAIR * HTH_PANEL_ROW) {
+        size_t other = i + HTH_PANEL_ROW < job->end ? i + HTH_PANEL_ROW : i;
+        const uint8_t *a = panel_at(job, i, 0, size), *b = panel_at(job, other, 0, size);
+        const float *x = job->act.tiles.x;
+        waiting wait_a, wait_b;
+        __m512 p, q;
+        for (size_t j = 0; j < N_PASS; j++) {
+            p = q = _mm512_setzero_ps();
+            for (size_t n = pass_length(job, j); n > 0; n--, x++) {
+                __m512 in = _mm512_set1_ps(*x);
+                __builtin_prefetch(a + HTH_AHEAD, 0, 3);
+                __builtin_prefetch(b + HTH_AHEAD, 0, 3);
+                p = _mm512_fmadd_ps(load(a), in, p), a += HTH_PANEL_ROW * size;
+                q = _mm512_fmadd_ps(load(b), in, q), b += HTH_PANEL_ROW * size;
+            }
+            p = join(&wait_a, j, p), q = join(&wait_b, j, q);
+        }
+        _mm512_storeu_ps(job->y + other, q);
+        _mm512_storeu_ps(job->y + i, p);
+    }
+}
+
+typedef struct pair_work {
+    __m512 w[PANEL_CHUNK][PANEL_PAIR];
+    uint8_t raw[PANEL_CHUNK * HTH_PANEL_ROW * sizeof(float)]; /* of rows that do not lie in panels */
+    __m512 open[PANEL_TOK][PANEL_PAIR];
+    waiting wait[PANEL_TOK][PANEL_PAIR];
+} pair_work;
+
+/* n weights of each row of panel r of the pair: of inputs first, first + 16, ..., which stand
+ * from place p on. */
+HTH_INLINE void fill_chunk(pair_work *work, const hth_rows *job, size_t i, int r, size_t first, size_t p,
+                           size_t n, size_t size, hth_type type, load_fn *load)
+{
+    const uint8_t *at = work->raw;
+    if (job->layout == HTH_LAYOUT_PANELS) {
+        at = panel_at(job, i, p, size);
+    } else {
+        const uint8_t *row[HTH_PANEL_ROW];
+        for (size_t k = 0; k < HTH_PANEL_ROW; k++) row[k] = hth_row_at(job, i + k);
+        hth_panel_make_blocks(type, row, first, n, work->raw);
+    }
+    for (size_t k = 0; k < n; k++, at += HTH_PANEL_ROW * size) {
+        __builtin_prefetch(at + HTH_AHEAD, 0, 3);
+        work->w[k][r] = load(at);
+    }
+}
+
+/* Part of a partial sum: n weights from place p on. */
+typedef struct piece {
+    size_t j, p, n;
+    bool first, last;
+} piece;
+
+HTH_INLINE void multiply_tile(pair_work *work, const hth_rows *job, const piece *c, size_t t, size_t i_tok,
+                              size_t n_tok)
+{
+    const float *x = job->act.tiles.x + t * job->n_col + c->p * HTH_TILE_TOK;
+    __m512 s[HTH_TILE_TOK][PANEL_PAIR];
+    __m512(*open)[PANEL_PAIR] = &work->open[i_tok];
+    waiting(*wait)[PANEL_PAIR] = &work->wait[i_tok];
+    for (size_t k = 0; k < n_tok; k++)
+        for (int r = 0; r < PANEL_PAIR; r++) s[k][r] = c->first ? _mm512_setzero_ps() : open[k][r];
+    for (size_t i = 0; i < c->n; i++, x += HTH_TILE_TOK)
+        for (size_t k = 0; k < n_tok; k++) {
+            __m512 in = _mm512_set1_ps(x[k]);
+            s[k][0] = _mm512_fmadd_ps(work->w[i][0], in, s[k][0]);
+            s[k][1] = _mm512_fmadd_ps(work->w[i][1], in, s[k][1]);
+        }
+    for (size_t k = 0; k < n_tok; k++)
+        for (int r = 0; r < PANEL_PAIR; r++)
+            open[k][r] = c->last ? join(&wait[k][r], c->j, s[k][r]) : s[k][r];
+}
+
+static void multiply_piece(pair_work *work, const hth_rows *job, const piece *c, size_t t, size_t n_tok)
+{
+    for (size_t k = 0; k < n_tok; k += HTH_TILE_TOK) {
+        switch (n_tok - k) {
+        case 1: multiply_tile(work, job, c, t + k, k, 1); break;
+        case 2: multiply_tile(work, job, c, t + k, k, 2); break;
+        case 3: multiply_tile(work, job, c, t + k, k, 3); break;
+        case 4: multiply_tile(work, job, c, t + k, k, 4); break;
+        case 5: multiply_tile(work, job, c, t + k, k, 5); break;
+        default: multiply_tile(work, job, c, t + k, k, HTH_TILE_TOK);
+        }
+    }
+}
+
+/* The panels that begin at rows i and second (the same when there is no other). */
+HTH_INLINE void multiply_pair(pair_work *work, const hth_rows *job, size_t i, size_t second, size_t t,
+                              size_t n_tok, size_t size, hth_type type, load_fn *load)
+{
+    piece c = {0};
+    for (c.j = 0; c.j < N_PASS; c.j++) {
+        size_t left = pass_length(job, c.j), k = hth_panel_pass(false, c.j);
+        c.first = true, c.last = left == 0, c.n = 0;
+        if (left == 0) multiply_piece(work, job, &c, t, n_tok);
+        for (; left > 0; k += c.n * N_PASS) {
+            c.n = left < PANEL_CHUNK ? left : PANEL_CHUNK;
+            left -= c.n, c.last = left == 0;
+            fill_chunk(work, job, i, 0, k, c.p, c.n, size, type, load);
+            fill_chunk(work, job, second, 1, k, c.p, c.n, size, type, load);
+            multiply_piece(work, job, &c, t, n_tok);
+            c.p += c.n, c.first = false;
+        }
+    }
+    for (size_t k = 0; k < n_tok; k++) {
+        float *y = job->y + (t + k) * job->y_stride;
+        _mm512_storeu_ps(y + second, work->open[k][1]);
+        _mm512_storeu_ps(y + i, work->open[k][0]);
+    }
+}
+
+HTH_INLINE void panels(const hth_rows *job, size_t size, hth_type type, load_fn *load)
+{
+    pair_work work;
+    if (job->n_tok == 1) {
+        one_token(job, size, load);
+        return;
+    }
+    for (size_t t = 0; t < job->n_tok; t += PANEL_TOK) {
+        size_t n_tok = job->n_tok - t < PANEL_TOK ? job->n_tok - t : PANEL_TOK;
+        for (size_t i = job->first; i < job->end; i += PANEL_PAIR * HTH_PANEL_ROW) {
+            size_t second = i + HTH_PANEL_ROW < job->end ? i + HTH_PANEL_ROW : i;
+            multiply_pair(&work, job, i, second, t, n_tok, size, type, load);
+        }
+    }
+}
+
+static void panels_f32(const hth_rows *job) { panels(job, 4, HTH_TYPE_F32, load_f32); }
+static void panels_f16(const hth_rows *job) { panels(job, 2, HTH_TYPE_F16, load_f16); }
+static void panels_bf16(const hth_rows *job) { panels(job, 2, HTH_TYPE_BF16, load_bf16); }
