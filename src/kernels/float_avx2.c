@@ -16,10 +16,7 @@ HTH_INLINE floats load_f32(const uint8_t *p)
     return (floats){_mm256_loadu_ps(x), _mm256_loadu_ps(x + 8)};
 }
 
-HTH_INLINE __m128i load_halves(const uint8_t *p)
-{
-    return _mm_loadu_si128((const __m128i *)(const void *)p);
-}
+HTH_INLINE __m128i load_halves(const uint8_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
 
 HTH_INLINE floats load_f16(const uint8_t *p)
 {

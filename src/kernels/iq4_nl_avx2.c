@@ -30,4 +30,17 @@ HTH_INLINE __m256i block_weights(const group *g, int i) { return g->w[i]; }
 
 #include "kernels/rows_tmpl.h"
 
-void hth_kernels_iq4_nl_avx2(hth_kernels *k) { k->rows[HTH_TYPE_IQ4_NL] = rows; }
+static const hth_type panel_type = HTH_TYPE_IQ4_NL;
+
+#include "kernels/panel_ops_avx2.h"
+#include "kernels/panel_words.h"
+
+#include "kernels/panel_iq4_nl.h"
+
+#include "kernels/panel_32_avx2.h"
+
+void hth_kernels_iq4_nl_avx2(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_IQ4_NL] = rows;
+    k->panels[HTH_TYPE_IQ4_NL] = panels;
+}

@@ -25,16 +25,11 @@ HTH_INLINE group unpack(const uint8_t *p)
 #include "kernels/rows_tmpl.h"
 
 static const hth_type panel_type = HTH_TYPE_IQ4_NL;
-enum { PANEL_OFFSET = 128 };
 
-HTH_INLINE void panel_weights(const uint8_t *p, __m512i w[8])
-{
-    panel_nibbles(p + 32, w);
-    HTH_UNROLL
-    for (int g = 0; g < 8; g++) w[g] = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table()), w[g]);
-}
+#include "kernels/panel_ops_avx512.h"
+#include "kernels/panel_words.h"
 
-HTH_INLINE __m512 panel_scales(const uint8_t *p) { return panel_halves(p); }
+#include "kernels/panel_iq4_nl.h"
 
 #include "kernels/panel_32_avx512.h"
 

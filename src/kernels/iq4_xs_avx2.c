@@ -31,4 +31,17 @@ HTH_INLINE __m256i products(__m256i w, __m256i q)
 
 #include "kernels/rows_256_tmpl.h"
 
-void hth_kernels_iq4_xs_avx2(hth_kernels *k) { k->rows[HTH_TYPE_IQ4_XS] = rows; }
+static const hth_type panel_type = HTH_TYPE_IQ4_XS;
+
+#include "kernels/panel_ops_avx2.h"
+#include "kernels/panel_words.h"
+
+#include "kernels/panel_iq4_xs.h"
+
+#include "kernels/panel_256_avx2.h"
+
+void hth_kernels_iq4_xs_avx2(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_IQ4_XS] = rows;
+    k->panels[HTH_TYPE_IQ4_XS] = panels;
+}

@@ -20,4 +20,17 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
-void hth_kernels_mxfp4_avx2(hth_kernels *k) { k->rows[HTH_TYPE_MXFP4] = rows; }
+static const hth_type panel_type = HTH_TYPE_MXFP4;
+
+#include "kernels/panel_ops_avx2.h"
+#include "kernels/panel_words.h"
+
+#include "kernels/panel_mxfp4.h"
+
+#include "kernels/panel_32_avx2.h"
+
+void hth_kernels_mxfp4_avx2(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_MXFP4] = rows;
+    k->panels[HTH_TYPE_MXFP4] = panels;
+}

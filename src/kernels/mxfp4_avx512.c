@@ -24,20 +24,11 @@ HTH_INLINE group unpack(const uint8_t *p)
 #include "kernels/rows_tmpl.h"
 
 static const hth_type panel_type = HTH_TYPE_MXFP4;
-enum { PANEL_OFFSET = 16 };
 
-HTH_INLINE void panel_weights(const uint8_t *p, __m512i w[8])
-{
-    panel_nibbles(p + 16, w);
-    HTH_UNROLL
-    for (int g = 0; g < 8; g++) w[g] = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table()), w[g]);
-}
+#include "kernels/panel_ops_avx512.h"
+#include "kernels/panel_words.h"
 
-HTH_INLINE __m512 panel_scales(const uint8_t *p)
-{
-    return _mm512_insertf32x8(_mm512_castps256_ps512(mxfp4_scales(load_128(p))),
-                              mxfp4_scales(_mm_srli_si128(load_128(p), 8)), 1);
-}
+#include "kernels/panel_mxfp4.h"
 
 #include "kernels/panel_32_avx512.h"
 

@@ -1,16 +1,16 @@
-/* Panels of types in blocks of 256 with AVX-512 (VNNI). The including file gives
- *   panel_type     the type; BLOCK_SIZE, HAS_MINIMUM, SCALE_AT, MINIMUM_AT as for rows_256_tmpl.h
+/* Panels of types in blocks of 256 with AVX-512 (VNNI). The including file gives BLOCK_SIZE,
+ * HAS_MINIMUM, SCALE_AT, MINIMUM_AT and OFFSET_SHIFT as for x86_512_wide.h, panel_type, and from
+ * panel_TYPE.h
+ *   WEIGHT_MAX     the largest weight, as they are made unsigned
  *   N_SCALE        scales of a row's block, 8 or 16; SCALES_SIGNED 1: they may be negative
- *   SCALES_IN_16   1: the sums of 16 products fit in 16 bits
- *   OFFSET_SHIFT   weights are larger by 2^OFFSET_SHIFT than they should be; -1: they are right
- *   panel_weights(p, i, w)  fours of weights 64i to 64i + 63 of a panel's block, as unsigned bytes
- *   panel_scales(p, s, m)   its scales, four of each row in a vector of bytes, and its minima
+ *   panel_weights(a, i, w)  fours of weights 64i to 64i + 63 of a panel's block, as unsigned bytes
+ *   panel_scales(a, s, m)   its scales, four of each row in a vector of bytes, and its minima
  * and gets panels(job). */
-#include "kernels/x86_512.h"
-
 enum {
     PANEL_COL = HTH_ACT_BLOCK_256,
     PANEL_CHUNK = 2,
+    PANEL_PAIR = 2,
+    SCALES_IN_16 = 16 * WEIGHT_MAX * 127 <= INT16_MAX, /* the sums of 16 products fit in 16 bits */
     N_PART = PANEL_COL / HTH_ACT_PART,
     N_SUM = SCALES_IN_16 ? 16 : N_SCALE, /* sums that meet a scale */
     N_FOUR = PANEL_COL / 4 / N_SUM,      /* fours of weights of such a sum */
@@ -31,9 +31,22 @@ HTH_INLINE sums no_sums(void)
 
 HTH_INLINE __m512i four_bytes(const void *p) { return _mm512_set1_epi32((int)hth_load_u32(p)); }
 
+HTH_INLINE sums add_sums(sums a, sums b)
+{
+    a.p = _mm512_add_ps(a.p, b.p);
 #if HAS_MINIMUM
-HTH_INLINE __m512 whole(__m512 p, __m512 m) { return _mm512_sub_ps(p, m); }
+    a.m = _mm512_add_ps(a.m, b.m);
 #endif
+    return a;
+}
+
+HTH_INLINE void store_sums(float *y, sums s)
+{
+#if HAS_MINIMUM
+    s.p = _mm512_sub_ps(s.p, s.m);
+#endif
+    _mm512_storeu_ps(y, s.p);
+}
 
 /* ---- scales ---------------------------------------------------------------------------- */
 
@@ -86,11 +99,6 @@ HTH_INLINE __m512i less_offset(__m512i isum, __m512i scaled_inputs)
     return OFFSET_SHIFT < 0 ? isum : _mm512_sub_epi32(isum, shifted(scaled_inputs, OFFSET_SHIFT));
 }
 
-HTH_INLINE __m512 halves_at(const uint8_t *p, int at)
-{
-    return _mm512_cvtph_ps(load_256(p + HTH_PANEL_ROW * at));
-}
-
 /* ---- one token --------------------------------------------------------------------------- */
 
 HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums to)
@@ -99,11 +107,11 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
     const int16_t *sum_16 = job->act.sum_16 + b * N_PART;
     __m512i s[N_SCALE / 4], m[N_SCALE / 4], isum = _mm512_setzero_si512();
     __m512i scaled_inputs = _mm512_setzero_si512();
-    panel_scales(p, s, m);
+    panel_scales((panel_block){p}, s, m);
     HTH_UNROLL
     for (int i = 0; i < 4; i++) {
         __m512i w[16];
-        panel_weights(p, i, w);
+        panel_weights((panel_block){p}, i, w);
         HTH_UNROLL
         for (int n = 0; n < N_SUM / 4; n++) {
             __m512i sum = _mm512_setzero_si512();
@@ -121,9 +129,10 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
         }
     }
     __m512 dx = _mm512_set1_ps(job->act.d[b]);
-    to.p = add_term(to.p, halves_at(p, SCALE_AT), dx, _mm512_cvtepi32_ps(less_offset(isum, scaled_inputs)));
+    to.p = add_term(to.p, unit_half((panel_block){p}, SCALE_AT), dx,
+                    _mm512_cvtepi32_ps(less_offset(isum, scaled_inputs)));
 #if HAS_MINIMUM
-    to.m = add_term(to.m, halves_at(p, MINIMUM_AT), dx, _mm512_cvtepi32_ps(scaled_inputs));
+    to.m = add_term(to.m, unit_half((panel_block){p}, MINIMUM_AT), dx, _mm512_cvtepi32_ps(scaled_inputs));
 #endif
     return to;
 }
@@ -146,11 +155,11 @@ typedef struct chunk {
 HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 {
     __m512i s[N_SCALE / 4], m[N_SCALE / 4];
-    panel_scales(p, s, m);
+    panel_scales((panel_block){p}, s, m);
     HTH_UNROLL
     for (int k = 0; k < 4; k++) {
         __m512i w[16];
-        panel_weights(p, k, w);
+        panel_weights((panel_block){p}, k, w);
         HTH_UNROLL
         for (int g = 0; g < 16; g++) to->block[i].w[16 * k + g][r] = w[g];
     }
@@ -160,9 +169,9 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
     for (int n = 0; n < 8; n++)
         to->block[i].pairs[n][r] =
             HAS_MINIMUM ? pair_of_scales(m, n, false) : pair_of_scales(s, n, SCALES_SIGNED);
-    to->block[i].d[r] = halves_at(p, SCALE_AT);
+    to->block[i].d[r] = unit_half((panel_block){p}, SCALE_AT);
 #if HAS_MINIMUM
-    to->block[i].m[r] = halves_at(p, MINIMUM_AT);
+    to->block[i].m[r] = unit_half((panel_block){p}, MINIMUM_AT);
 #endif
 }
 
@@ -212,4 +221,4 @@ HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_
     }
 }
 
-#include "kernels/panel_loop_avx512.h"
+#include "kernels/panel_loop.h"

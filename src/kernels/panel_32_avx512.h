@@ -1,12 +1,10 @@
-/* Panels of types in blocks of 32 with AVX-512 (VNNI). The including file gives
- *   panel_type     the type; BLOCK_SIZE, HAS_MINIMUM as for rows_tmpl.h
- *   PANEL_OFFSET   weights are larger by this than they should be, at most 128; 0: they are right
- *   panel_weights(p, w)  the eight fours of weights of a panel's block, made unsigned
- *   panel_scales(p)      its sixteen scales; panel_minima(p) where HAS_MINIMUM
+/* Panels of types in blocks of 32 with AVX-512 (VNNI). The including file gives BLOCK_SIZE and
+ * HAS_MINIMUM as for rows_tmpl.h, panel_type, and from panel_TYPE.h
+ *   WEIGHT_OFFSET  weights are larger by this than they should be, a power of two; 0: they are right
+ *   panel_weights(a, w)  the eight fours of weights of a panel's block, unsigned
+ *   panel_scales(a)      its sixteen scales; panel_minima(a) where HAS_MINIMUM
  * and gets panels(job). */
-#include "kernels/x86_512.h"
-
-enum { PANEL_COL = HTH_ACT_BLOCK, PANEL_CHUNK = 24 };
+enum { PANEL_COL = HTH_ACT_BLOCK, PANEL_CHUNK = 24, PANEL_PAIR = 2 };
 
 typedef struct sums {
     __m512 p;
@@ -23,25 +21,38 @@ HTH_INLINE sums no_sums(void)
 
 HTH_INLINE __m512i four_inputs(const int8_t *q) { return _mm512_set1_epi32((int)hth_load_u32(q)); }
 
+HTH_INLINE sums add_sums(sums a, sums b)
+{
+    a.p = _mm512_add_ps(a.p, b.p);
 #if HAS_MINIMUM
-HTH_INLINE __m512 whole(__m512 p, __m512 m) { return _mm512_add_ps(p, m); }
+    a.m = _mm512_add_ps(a.m, b.m);
 #endif
+    return a;
+}
+
+HTH_INLINE void store_sums(float *y, sums s)
+{
+#if HAS_MINIMUM
+    s.p = _mm512_add_ps(s.p, s.m);
+#endif
+    _mm512_storeu_ps(y, s.p);
+}
 
 HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s)
 {
     const int8_t *q = job->act.q + b * HTH_ACT_BLOCK;
     __m512i w[8], sum = _mm512_set1_epi32(job->act.sum[b]), isum = _mm512_setzero_si512();
     __m512 dx = _mm512_set1_ps(job->act.d[b]);
-    panel_weights(p, w);
+    panel_weights((panel_block){p}, w);
     HTH_UNROLL
     for (int g = 0; g < 8; g++) isum = _mm512_dpbusd_epi32(isum, w[g], four_inputs(q + 4 * g));
-    if (PANEL_OFFSET > 0) {
-        int shift = __builtin_ctz(PANEL_OFFSET | 256);
+    if (WEIGHT_OFFSET > 0) {
+        int shift = __builtin_ctz(WEIGHT_OFFSET | 256);
         isum = _mm512_sub_epi32(isum, _mm512_slli_epi32(sum, (unsigned)shift));
     }
-    s.p = add_term(s.p, panel_scales(p), dx, _mm512_cvtepi32_ps(isum));
+    s.p = add_term(s.p, panel_scales((panel_block){p}), dx, _mm512_cvtepi32_ps(isum));
 #if HAS_MINIMUM
-    s.m = add_term(s.m, panel_minima(p), dx, _mm512_cvtepi32_ps(sum));
+    s.m = add_term(s.m, panel_minima((panel_block){p}), dx, _mm512_cvtepi32_ps(sum));
 #endif
     return s;
 }
@@ -58,15 +69,15 @@ typedef struct chunk {
 HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 {
     __m512i w[8];
-    panel_weights(p, w);
+    panel_weights((panel_block){p}, w);
     HTH_UNROLL
     for (int g = 0; g < 8; g++) {
-        bool shifts = PANEL_OFFSET != 0 && PANEL_OFFSET != 128;
-        to->w[i][g][r] = shifts ? _mm512_add_epi8(w[g], _mm512_set1_epi8((char)(128 - PANEL_OFFSET))) : w[g];
+        bool shifts = WEIGHT_OFFSET != 0 && WEIGHT_OFFSET != 128;
+        to->w[i][g][r] = shifts ? _mm512_add_epi8(w[g], _mm512_set1_epi8((char)(128 - WEIGHT_OFFSET))) : w[g];
     }
-    to->d[i][r] = panel_scales(p);
+    to->d[i][r] = panel_scales((panel_block){p});
 #if HAS_MINIMUM
-    to->m[i][r] = panel_minima(p);
+    to->m[i][r] = panel_minima((panel_block){p});
 #endif
 }
 
@@ -103,4 +114,4 @@ HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_
     }
 }
 
-#include "kernels/panel_loop_avx512.h"
+#include "kernels/panel_loop.h"

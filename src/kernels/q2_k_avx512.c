@@ -29,28 +29,11 @@ HTH_INLINE __m512i weights(const block *k, int i)
 #include "kernels/rows_256_tmpl.h"
 
 static const hth_type panel_type = HTH_TYPE_Q2_K;
-enum { N_SCALE = 16, SCALES_SIGNED = 0, SCALES_IN_16 = 1 };
 
-/* Weights 128a + 32b + c are bits 2b, 2b + 1 of byte 32a + c. */
-HTH_INLINE void panel_weights(const uint8_t *p, int i, __m512i w[16])
-{
-    HTH_UNROLL
-    for (int u = 0; u < 8; u++) {
-        __m512i bits = load_512(p + 16 * 16 + 64 * (8 * (i / 2) + u));
-        for (int h = 0; h < 2; h++)
-            w[8 * h + u] = _mm512_and_si512(bits_from(bits, 4 * (i % 2) + 2 * h), _mm512_set1_epi8(3));
-    }
-}
+#include "kernels/panel_ops_avx512.h"
+#include "kernels/panel_words.h"
 
-HTH_INLINE void panel_scales(const uint8_t *p, __m512i s[4], __m512i m[4])
-{
-    HTH_UNROLL
-    for (int k = 0; k < 4; k++) {
-        __m512i both = load_512(p + 64 * k), low = _mm512_set1_epi8(15);
-        s[k] = _mm512_and_si512(both, low);
-        m[k] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
-    }
-}
+#include "kernels/panel_q2_k.h"
 
 #include "kernels/panel_256_avx512.h"
 

@@ -27,37 +27,11 @@ HTH_INLINE __m512i weights(const block *k, int i)
 #include "kernels/rows_256_tmpl.h"
 
 static const hth_type panel_type = HTH_TYPE_Q3_K;
-enum { N_SCALE = 16, SCALES_SIGNED = 1, SCALES_IN_16 = 1 };
 
-/* As in Q2_K, and bit 4a + b of byte c of the high ones. */
-HTH_INLINE void panel_weights(const uint8_t *p, int i, __m512i w[16])
-{
-    HTH_UNROLL
-    for (int u = 0; u < 8; u++) {
-        __m512i bits = load_512(p + 16 * 32 + 64 * (8 * (i / 2) + u)), high = load_512(p + 64 * u);
-        for (int h = 0; h < 2; h++) {
-            __m512i two = bits_from(bits, 4 * (i % 2) + 2 * h);
-            __m512i third = _mm512_rolv_epi64(high, _mm512_set1_epi64((2 - 2 * i - h) & 63));
-            w[8 * h + u] = or_and(_mm512_and_si512(two, _mm512_set1_epi8(3)), third, _mm512_set1_epi8(4));
-        }
-    }
-}
+#include "kernels/panel_ops_avx512.h"
+#include "kernels/panel_words.h"
 
-/* Sixteen times six bits, less 32: the low four of scale k and of k + 8 in byte k, the high two
- * of scales k, k + 4, k + 8, k + 12 in byte 8 + k. */
-HTH_INLINE void panel_scales(const uint8_t *p, __m512i s[4], __m512i m[4])
-{
-    const uint8_t *at = p + 16 * 96;
-    __m512i low = _mm512_set1_epi8(15), high = load_512(at + 128);
-    (void)m;
-    HTH_UNROLL
-    for (int k = 0; k < 4; k++) {
-        __m512i four = bits_from(load_512(at + 64 * (k % 2)), 4 * (k / 2));
-        __m512i two = _mm512_rolv_epi64(high, _mm512_set1_epi64((4 - 2 * k) & 63));
-        four = or_and(_mm512_and_si512(four, low), two, _mm512_set1_epi8(0x30));
-        s[k] = _mm512_sub_epi8(four, _mm512_set1_epi8(32));
-    }
-}
+#include "kernels/panel_q3_k.h"
 
 #include "kernels/panel_256_avx512.h"
 

@@ -16,11 +16,11 @@ HTH_INLINE group unpack(const uint8_t *p)
 #include "kernels/rows_tmpl.h"
 
 static const hth_type panel_type = HTH_TYPE_Q4_0;
-enum { PANEL_OFFSET = 8 };
 
-HTH_INLINE void panel_weights(const uint8_t *p, __m512i w[8]) { panel_nibbles(p + 32, w); }
+#include "kernels/panel_ops_avx512.h"
+#include "kernels/panel_words.h"
 
-HTH_INLINE __m512 panel_scales(const uint8_t *p) { return panel_halves(p); }
+#include "kernels/panel_q4_0.h"
 
 #include "kernels/panel_32_avx512.h"
 

@@ -27,22 +27,11 @@ HTH_INLINE __m512i weights(const block *k, int i)
 #include "kernels/rows_256_tmpl.h"
 
 static const hth_type panel_type = HTH_TYPE_Q4_K;
-enum { N_SCALE = 8, SCALES_SIGNED = 0, SCALES_IN_16 = 1 };
 
-HTH_INLINE void panel_weights(const uint8_t *p, int i, __m512i w[16])
-{
-    HTH_UNROLL
-    for (int u = 0; u < 8; u++) {
-        __m512i both = load_512(p + 16 * 16 + 64 * (8 * i + u)), low = _mm512_set1_epi8(15);
-        w[u] = _mm512_and_si512(both, low);
-        w[u + 8] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
-    }
-}
+#include "kernels/panel_ops_avx512.h"
+#include "kernels/panel_words.h"
 
-HTH_INLINE void panel_scales(const uint8_t *p, __m512i s[2], __m512i m[2])
-{
-    panel_k_scales(p + 16 * 4, s, m);
-}
+#include "kernels/panel_q4_k.h"
 
 #include "kernels/panel_256_avx512.h"
 

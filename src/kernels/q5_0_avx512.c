@@ -16,15 +16,11 @@ HTH_INLINE group unpack(const uint8_t *p)
 #include "kernels/rows_tmpl.h"
 
 static const hth_type panel_type = HTH_TYPE_Q5_0;
-enum { PANEL_OFFSET = 16 };
 
-HTH_INLINE void panel_weights(const uint8_t *p, __m512i w[8])
-{
-    panel_nibbles(p + 96, w);
-    panel_fifth_bits(p + 32, w);
-}
+#include "kernels/panel_ops_avx512.h"
+#include "kernels/panel_words.h"
 
-HTH_INLINE __m512 panel_scales(const uint8_t *p) { return panel_halves(p); }
+#include "kernels/panel_q5_0.h"
 
 #include "kernels/panel_32_avx512.h"
 

@@ -14,4 +14,17 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
-void hth_kernels_q5_1_avx2(hth_kernels *k) { k->rows[HTH_TYPE_Q5_1] = rows; }
+static const hth_type panel_type = HTH_TYPE_Q5_1;
+
+#include "kernels/panel_ops_avx2.h"
+#include "kernels/panel_words.h"
+
+#include "kernels/panel_q5_1.h"
+
+#include "kernels/panel_32_avx2.h"
+
+void hth_kernels_q5_1_avx2(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q5_1] = rows;
+    k->panels[HTH_TYPE_Q5_1] = panels;
+}

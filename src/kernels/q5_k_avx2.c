@@ -29,4 +29,17 @@ HTH_INLINE __m256i products(__m256i w, __m256i q) { return _mm256_maddubs_epi16(
 
 #include "kernels/rows_256_tmpl.h"
 
-void hth_kernels_q5_k_avx2(hth_kernels *k) { k->rows[HTH_TYPE_Q5_K] = rows; }
+static const hth_type panel_type = HTH_TYPE_Q5_K;
+
+#include "kernels/panel_ops_avx2.h"
+#include "kernels/panel_words.h"
+
+#include "kernels/panel_q5_k.h"
+
+#include "kernels/panel_256_avx2.h"
+
+void hth_kernels_q5_k_avx2(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q5_K] = rows;
+    k->panels[HTH_TYPE_Q5_K] = panels;
+}

@@ -30,26 +30,11 @@ HTH_INLINE __m512i weights(const block *k, int i)
 #include "kernels/rows_256_tmpl.h"
 
 static const hth_type panel_type = HTH_TYPE_Q5_K;
-enum { N_SCALE = 8, SCALES_SIGNED = 0, SCALES_IN_16 = 0 };
 
-/* Bit s of byte c of the high ones belongs to weight 32s + c. */
-HTH_INLINE void panel_weights(const uint8_t *p, int i, __m512i w[16])
-{
-    HTH_UNROLL
-    for (int u = 0; u < 8; u++) {
-        __m512i both = load_512(p + 16 * 48 + 64 * (8 * i + u)), fifth = load_512(p + 16 * 16 + 64 * u);
-        for (int h = 0; h < 2; h++) {
-            __m512i four = _mm512_and_si512(h ? _mm512_srli_epi16(both, 4) : both, _mm512_set1_epi8(15));
-            __m512i bit = _mm512_rolv_epi64(fifth, _mm512_set1_epi64((4 - 2 * i - h) & 63));
-            w[8 * h + u] = or_and(four, bit, _mm512_set1_epi8(16));
-        }
-    }
-}
+#include "kernels/panel_ops_avx512.h"
+#include "kernels/panel_words.h"
 
-HTH_INLINE void panel_scales(const uint8_t *p, __m512i s[2], __m512i m[2])
-{
-    panel_k_scales(p + 16 * 4, s, m);
-}
+#include "kernels/panel_q5_k.h"
 
 #include "kernels/panel_256_avx512.h"
 

@@ -27,4 +27,17 @@ HTH_INLINE __m256i products(__m256i w, __m256i q) { return _mm256_maddubs_epi16(
 
 #include "kernels/rows_256_tmpl.h"
 
-void hth_kernels_q6_k_avx2(hth_kernels *k) { k->rows[HTH_TYPE_Q6_K] = rows; }
+static const hth_type panel_type = HTH_TYPE_Q6_K;
+
+#include "kernels/panel_ops_avx2.h"
+#include "kernels/panel_words.h"
+
+#include "kernels/panel_q6_k.h"
+
+#include "kernels/panel_256_avx2.h"
+
+void hth_kernels_q6_k_avx2(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q6_K] = rows;
+    k->panels[HTH_TYPE_Q6_K] = panels;
+}

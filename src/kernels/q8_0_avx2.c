@@ -17,4 +17,17 @@ HTH_INLINE __m256i block_weights(const group *g, int i) { return load_256(g->p +
 
 #include "kernels/rows_tmpl.h"
 
-void hth_kernels_q8_0_avx2(hth_kernels *k) { k->rows[HTH_TYPE_Q8_0] = rows; }
+static const hth_type panel_type = HTH_TYPE_Q8_0;
+
+#include "kernels/panel_ops_avx2.h"
+#include "kernels/panel_words.h"
+
+#include "kernels/panel_q8_0.h"
+
+#include "kernels/panel_32_avx2.h"
+
+void hth_kernels_q8_0_avx2(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q8_0] = rows;
+    k->panels[HTH_TYPE_Q8_0] = panels;
+}

@@ -18,16 +18,11 @@ HTH_INLINE group unpack(const uint8_t *p)
 #include "kernels/rows_tmpl.h"
 
 static const hth_type panel_type = HTH_TYPE_Q8_0;
-enum { PANEL_OFFSET = 128 };
 
-HTH_INLINE void panel_weights(const uint8_t *p, __m512i w[8])
-{
-    HTH_UNROLL
-    for (int g = 0; g < 8; g++)
-        w[g] = _mm512_xor_si512(load_512(p + 32 + 64 * g), _mm512_set1_epi8((char)0x80));
-}
+#include "kernels/panel_ops_avx512.h"
+#include "kernels/panel_words.h"
 
-HTH_INLINE __m512 panel_scales(const uint8_t *p) { return panel_halves(p); }
+#include "kernels/panel_q8_0.h"
 
 #include "kernels/panel_32_avx512.h"
 

@@ -80,52 +80,10 @@ HTH_INLINE __m256 mxfp4_scales(__m128i exponents)
     return _mm256_castsi256_ps(_mm256_mask_mov_epi32(bits, is_nan, _mm256_set1_epi32(0x7fc00000)));
 }
 
-/* ---- blocks of panels (panel.h): sixteen rows, a lane of 32 bits each ---------------------- */
-
-/* Four dwords of nibbles at p to eight fours of weights. */
-HTH_INLINE void panel_nibbles(const uint8_t *p, __m512i w[8])
-{
-    const __m512i low = _mm512_set1_epi8(15);
-    HTH_UNROLL
-    for (int u = 0; u < 4; u++) {
-        __m512i both = load_512(p + 64 * u);
-        w[u] = _mm512_and_si512(both, low);
-        w[u + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
-    }
-}
-
-/* Adds 16 where a weight's bit is set, of the 32 of each row at p. */
-HTH_INLINE void panel_fifth_bits(const uint8_t *p, __m512i w[8])
-{
-    __m512i bits = load_512(p);
-    HTH_UNROLL
-    for (int g = 0; g < 8; g++) {
-        /* Bit 4g + k of a row to bit 4 of byte k; odd rows are the upper halves of 64 bits. */
-        int64_t first = 4 * g - 4, at = 0;
-        for (int k = 7; k >= 0; k--) at = at << 8 | ((first + k % 4 + k / 4 * 32) & 63);
-        __m512i spread = _mm512_multishift_epi64_epi8(_mm512_set1_epi64(at), bits);
-        w[g] = or_and(w[g], spread, _mm512_set1_epi8(16));
-    }
-}
-
-/* Q4_K, Q5_K: the eight scales and eight minima of six bits in the twelve bytes of each row
- * (see k_scales in x86_wide.h), four to a vector. */
-HTH_INLINE void panel_k_scales(const uint8_t *p, __m512i s[2], __m512i m[2])
-{
-    const __m512i six = _mm512_set1_epi8(0x3f), four = _mm512_set1_epi8(15), two = _mm512_set1_epi8(0x30);
-    __m512i a = load_512(p), b = load_512(p + 64), c = load_512(p + 128);
-    s[0] = _mm512_and_si512(a, six);
-    m[0] = _mm512_and_si512(b, six);
-    s[1] = or_and(_mm512_and_si512(c, four), _mm512_srli_epi16(a, 2), two);
-    m[1] = or_and(_mm512_and_si512(_mm512_srli_epi16(c, 4), four), _mm512_srli_epi16(b, 2), two);
-}
-
 /* Rules R3 and R4: p + (d * dx) * isum, each operation rounded. */
 HTH_INLINE __m512 add_term(__m512 p, __m512 d, __m512 dx, __m512 isum)
 {
     return _mm512_add_ps(p, _mm512_mul_ps(_mm512_mul_ps(d, dx), isum));
 }
-
-HTH_INLINE __m512 panel_halves(const uint8_t *p) { return _mm512_cvtph_ps(load_256(p)); }
 
 #endif

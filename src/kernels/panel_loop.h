@@ -1,13 +1,15 @@
-/* Panels with AVX-512: a lane is a row. One token takes a panel as it streams by; several
- * tokens take pairs of panels, whose blocks are unpacked to bytes once for all tokens, one
+/* Panels of quantised rows: a lane is a row. One token takes a panel as it streams by; several
+ * tokens take PANEL_PAIR panels, whose blocks are unpacked to bytes once for all tokens, one
  * partial sum of rule R4 at a time, which needs one accumulator for each output. The eight
  * partial sums meet in the tree as they are finished.
- * The including file (panel_32_avx512.h, panel_256_avx512.h) gives
+ * The including file (panel_32_LEVEL.h, panel_256_LEVEL.h) gives
  *   BLOCK_SIZE              bytes of a row's block
  *   PANEL_COL               weights of a block
  *   PANEL_CHUNK             blocks of a chunk
- *   sums, no_sums()         partial sums of an output: products and, where HAS_MINIMUM, minima
- *   whole(p, m)             the output from its two trees, where HAS_MINIMUM
+ *   PANEL_PAIR              panels at a time: 1 or 2
+ *   sums, no_sums(), add_sums(a, b)  partial sums of sixteen outputs: products and, where
+ *                           HAS_MINIMUM, minima
+ *   store_sums(y, s)        the outputs from their finished trees
  *   block_of_one(job, p, b, s)  adds the terms of the panel's block at p, number b, to s
  *   chunk, fill(chunk, i, r, p) unpacked blocks; puts the block at p to place i of panel r
  *   multiply(chunk, n, tiles, at, n_tok, s)  adds n blocks of a tile of inputs, which begin at
@@ -16,7 +18,6 @@
 #include "kernels/rows_walk.h"
 
 enum {
-    PANEL_PAIR = 2,
     PANEL_TOK = 16 * HTH_TILE_TOK, /* tokens that share an unpacked chunk */
     PANEL_BLOCK_SIZE = HTH_PANEL_ROW * BLOCK_SIZE,
 };
@@ -26,15 +27,6 @@ typedef struct waiting {
     sums half[3];
 } waiting;
 
-HTH_INLINE sums add_sums(sums a, sums b)
-{
-    a.p = _mm512_add_ps(a.p, b.p);
-#if HAS_MINIMUM
-    a.m = _mm512_add_ps(a.m, b.m);
-#endif
-    return a;
-}
-
 /* Partial sum j meets those before it; the whole tree when j is the last. */
 HTH_INLINE sums join(waiting *w, size_t j, sums s)
 {
@@ -43,15 +35,6 @@ HTH_INLINE sums join(waiting *w, size_t j, sums s)
     if (j == 7) return add_sums(w->half[2], s);
     w->half[(j & 3) == 3 ? 2 : j & 1] = s;
     return s;
-}
-
-HTH_INLINE __m512 total(sums s)
-{
-#if HAS_MINIMUM
-    return whole(s.p, s.m);
-#else
-    return s.p;
-#endif
 }
 
 /* ---- one token ------------------------------------------------------------------------ */
@@ -73,7 +56,7 @@ static void one_token(const hth_rows *job)
             }
             s = join(&w, j, s);
         }
-        _mm512_storeu_ps(job->y + i, total(s));
+        store_sums(job->y + i, s);
     }
 }
 
@@ -143,8 +126,8 @@ static void multiply_piece(pair_work *work, const hth_rows *job, const piece *c,
     }
 }
 
-/* The panels that begin at rows i and second (the same when there is no other). */
-static void multiply_pair(pair_work *work, const hth_rows *job, size_t i, size_t second, size_t t,
+/* The panels that begin at the rows named, the last of which may stand there twice. */
+static void multiply_pair(pair_work *work, const hth_rows *job, const size_t row[PANEL_PAIR], size_t t,
                           size_t n_tok)
 {
     size_t n_block = job->n_col / PANEL_COL;
@@ -156,8 +139,7 @@ static void multiply_pair(pair_work *work, const hth_rows *job, size_t i, size_t
         for (size_t b = c.j; left > 0; b += c.n * HTH_GROUP) {
             c.n = left < PANEL_CHUNK ? left : PANEL_CHUNK;
             left -= c.n, c.last = left == 0;
-            fill_chunk(work, job, i, 0, b, c.place, c.n);
-            fill_chunk(work, job, second, 1, b, c.place, c.n);
+            for (int r = 0; r < PANEL_PAIR; r++) fill_chunk(work, job, row[r], r, b, c.place, c.n);
             multiply_piece(work, job, &c, t, n_tok);
             c.place += c.n, c.first = false;
         }
@@ -165,8 +147,7 @@ static void multiply_pair(pair_work *work, const hth_rows *job, size_t i, size_t
     }
     for (size_t k = 0; k < n_tok; k++) {
         float *y = job->y + (t + k) * job->y_stride;
-        _mm512_storeu_ps(y + second, total(work->open[k][1]));
-        _mm512_storeu_ps(y + i, total(work->open[k][0]));
+        for (int r = PANEL_PAIR - 1; r >= 0; r--) store_sums(y + row[r], work->open[k][r]);
     }
 }
 
@@ -176,8 +157,10 @@ static void several_tokens(const hth_rows *job)
     for (size_t t = 0; t < job->n_tok; t += PANEL_TOK) {
         size_t n_tok = job->n_tok - t < PANEL_TOK ? job->n_tok - t : PANEL_TOK;
         for (size_t i = job->first; i < job->end; i += PANEL_PAIR * HTH_PANEL_ROW) {
-            size_t second = i + HTH_PANEL_ROW < job->end ? i + HTH_PANEL_ROW : i;
-            multiply_pair(&work, job, i, second, t, n_tok);
+            size_t row[PANEL_PAIR];
+            for (size_t r = 0; r < PANEL_PAIR; r++)
+                row[r] = i + r * HTH_PANEL_ROW < job->end ? i + r * HTH_PANEL_ROW : i;
+            multiply_pair(&work, job, row, t, n_tok);
         }
     }
 }

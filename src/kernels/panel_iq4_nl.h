@@ -1,0 +1,11 @@
+/* Blocks of IQ4_NL in panels (a row's block: iq4_nl_ref.c). */
+enum { WEIGHT_MAX = 128, WEIGHT_OFFSET = SIGNED_OFFSET };
+
+HTH_INLINE void panel_weights(panel_block a, vints w[8])
+{
+    panel_nibbles(a, 2, w);
+    HTH_UNROLL
+    for (int g = 0; g < 8; g++) w[g] = signed_entries(hth_iq4_values, w[g]);
+}
+
+HTH_INLINE vfloats panel_scales(panel_block a) { return unit_half(a, 0); }

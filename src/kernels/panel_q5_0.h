@@ -1,0 +1,10 @@
+/* Blocks of Q5_0 in panels (a row's block: q5_0_ref.c). */
+enum { WEIGHT_MAX = 31, WEIGHT_OFFSET = 16 };
+
+HTH_INLINE void panel_weights(panel_block a, vints w[8])
+{
+    panel_nibbles(a, 6, w);
+    panel_fifth_bits(a, 2, w);
+}
+
+HTH_INLINE vfloats panel_scales(panel_block a) { return unit_half(a, 0); }

@@ -1,0 +1,11 @@
+/* Blocks of Q5_1 in panels (a row's block: q5_1_ref.c). */
+enum { WEIGHT_MAX = 31, WEIGHT_OFFSET = 0 };
+
+HTH_INLINE void panel_weights(panel_block a, vints w[8])
+{
+    panel_nibbles(a, 8, w);
+    panel_fifth_bits(a, 4, w);
+}
+
+HTH_INLINE vfloats panel_scales(panel_block a) { return unit_half(a, 0); }
+HTH_INLINE vfloats panel_minima(panel_block a) { return unit_half(a, 2); }
