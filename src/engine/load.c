@@ -39,14 +39,13 @@ static void fail_job(read_job *job, const hearth_error *error)
 
 /* ---- layout ------------------------------------------------------------------------------ */
 
-/* Panels where the level has kernels for them. Tables of which single rows are read stay as
- * they are, except where the head reads them whole. */
+/* What the level likes best. Tables of which single rows are read stay as they are, except
+ * where the head reads them whole. */
 static hth_layout choose_layout(const hearth_model *m, const hth_matrix *w)
 {
     const hth_model *model = m->model;
     bool is_table = w == &model->position_embd || (w == &model->token_embd && !model->tied);
-    bool fits = m->kernels.panels[w->type] && hth_panel_fits(w->type) && w->n_row >= HTH_PANEL_ROW;
-    return fits && !is_table ? HTH_LAYOUT_PANELS : HTH_LAYOUT_ROWS;
+    return is_table || w->n_row < HTH_PANEL_ROW ? HTH_LAYOUT_ROWS : m->kernels.layout[w->type];
 }
 
 /* Bytes of whole panels, from the beginning of a matrix. */

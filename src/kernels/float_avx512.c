@@ -42,6 +42,9 @@ void hth_kernels_float_avx512(hth_kernels *k)
     k->rows[HTH_TYPE_F16] = rows_f16;
     k->rows[HTH_TYPE_BF16] = rows_bf16;
     k->panels[HTH_TYPE_F32] = panels_f32;
+    k->layout[HTH_TYPE_F32] = HTH_LAYOUT_PANELS;
     k->panels[HTH_TYPE_F16] = panels_f16;
+    k->layout[HTH_TYPE_F16] = HTH_LAYOUT_PANELS;
     k->panels[HTH_TYPE_BF16] = panels_bf16;
+    k->layout[HTH_TYPE_BF16] = HTH_LAYOUT_PANELS;
 }

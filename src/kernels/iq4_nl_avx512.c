@@ -37,4 +37,5 @@ void hth_kernels_iq4_nl_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_IQ4_NL] = rows;
     k->panels[HTH_TYPE_IQ4_NL] = panels;
+    k->layout[HTH_TYPE_IQ4_NL] = HTH_LAYOUT_PANELS;
 }

@@ -40,4 +40,5 @@ void hth_kernels_iq4_xs_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_IQ4_XS] = rows;
     k->panels[HTH_TYPE_IQ4_XS] = panels;
+    k->layout[HTH_TYPE_IQ4_XS] = HTH_LAYOUT_PANELS;
 }

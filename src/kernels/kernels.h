@@ -57,7 +57,7 @@ typedef void hth_rows_fn(const hth_rows *job);
  * panels (layout) are taken so for any number of tokens and have no list; rows as in the file
  * from HTH_PANEL_LEAST_TOK tokens on, where making panels of them costs less than it saves.
  * Floats, and more than one token, are read from act.tiles. */
-enum { HTH_PANEL_LEAST_TOK = 8 };
+enum { HTH_PANEL_LEAST_TOK = 12 };
 
 /* One row of weights to floats and back. Unpacking is exact. Packing is the
  * format's own rounding (as other programs write the type). */
@@ -124,6 +124,7 @@ typedef struct hth_kernels {
     hth_cpu level;
     hth_rows_fn *rows[HTH_TYPE_LIMIT];   /* of the layout ROWS; NULL for types that are not supported */
     hth_rows_fn *panels[HTH_TYPE_LIMIT]; /* NULL where the level has none: then no matrix lies in panels */
+    hth_layout layout[HTH_TYPE_LIMIT];   /* in which one token's product is fastest */
     hth_quant_act_fn *quant_act;
     hth_quant_act_256_fn *quant_act_256;
     hth_unpack_fn *unpack[HTH_TYPE_LIMIT];

@@ -36,4 +36,5 @@ void hth_kernels_mxfp4_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_MXFP4] = rows;
     k->panels[HTH_TYPE_MXFP4] = panels;
+    k->layout[HTH_TYPE_MXFP4] = HTH_LAYOUT_PANELS;
 }

@@ -41,4 +41,5 @@ void hth_kernels_q2_k_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q2_K] = rows;
     k->panels[HTH_TYPE_Q2_K] = panels;
+    k->layout[HTH_TYPE_Q2_K] = HTH_LAYOUT_PANELS;
 }

@@ -27,4 +27,5 @@ void hth_kernels_q4_0_avx2(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q4_0] = rows;
     k->panels[HTH_TYPE_Q4_0] = panels;
+    k->layout[HTH_TYPE_Q4_0] = HTH_LAYOUT_PANELS;
 }

@@ -27,4 +27,5 @@ void hth_kernels_q4_1_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q4_1] = rows;
     k->panels[HTH_TYPE_Q4_1] = panels;
+    k->layout[HTH_TYPE_Q4_1] = HTH_LAYOUT_PANELS;
 }

@@ -28,4 +28,5 @@ void hth_kernels_q5_0_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q5_0] = rows;
     k->panels[HTH_TYPE_Q5_0] = panels;
+    k->layout[HTH_TYPE_Q5_0] = HTH_LAYOUT_PANELS;
 }

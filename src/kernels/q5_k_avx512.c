@@ -42,4 +42,5 @@ void hth_kernels_q5_k_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q5_K] = rows;
     k->panels[HTH_TYPE_Q5_K] = panels;
+    k->layout[HTH_TYPE_Q5_K] = HTH_LAYOUT_PANELS;
 }

@@ -38,4 +38,5 @@ void hth_kernels_q6_k_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q6_K] = rows;
     k->panels[HTH_TYPE_Q6_K] = panels;
+    k->layout[HTH_TYPE_Q6_K] = HTH_LAYOUT_PANELS;
 }

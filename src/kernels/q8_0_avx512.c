@@ -30,4 +30,5 @@ void hth_kernels_q8_0_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q8_0] = rows;
     k->panels[HTH_TYPE_Q8_0] = panels;
+    k->layout[HTH_TYPE_Q8_0] = HTH_LAYOUT_PANELS;
 }
