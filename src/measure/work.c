@@ -22,7 +22,8 @@ hth_work hth_work_of_prompt(const hearth_model *model, uint64_t n_token)
     }
     work.int8 *= n_token;
     work.f32 *= n_token;
-    if (n_token > 0) add_matrix(&work, &model->model->output);
+    const hth_model *m = model->model;
+    if (n_token > 0) add_matrix(&work, m->tied ? &m->token_embd : &m->output);
     return work;
 }
 
