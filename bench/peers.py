@@ -43,7 +43,7 @@ class Hearth:
     name = "hearth"
 
     def __init__(self, words):
-        self.command, self.facts = shlex.split(words), {}
+        self.command, self.facts, self.clocks = shlex.split(words), {}, []
 
     def bench(self, row, *more):
         out = run([*self.command, "bench", row["path"], "-t", row["threads"], "--repeat", "1", "--json", *more],
@@ -75,8 +75,10 @@ class Hearth:
             return None if done is None else time.monotonic() - start
 
     def limits(self, row):
-        return json.loads(run([*self.command, "bench", "--limits", "-t", row["threads"], "--repeat", "3", "--json"],
+        done = json.loads(run([*self.command, "bench", "--limits", "-t", row["threads"], "--repeat", "3", "--json"],
                               row["cpus"]))
+        self.clocks += [done["clock_hz"]["median"] * 1e-9] if "clock_hz" in done else []
+        return done
 
 
 class Peer:
@@ -150,20 +152,24 @@ SAMPLES = {"generate": lambda e, r: e.rate(r), "prompt": lambda e, r: e.rate(r),
 UNITS = {"generate": " t/s", "prompt": " t/s", "load": " s", "parallel": " times one", "busy": " of idle"}
 
 
+def spread(samples, digits, unit):
+    return f"{statistics.median(samples):.{digits}f} ({min(samples):.{digits}f}-{max(samples):.{digits}f}){unit}"
+
+
 def limit_of(row, probes, facts):
-    """Tokens per second that the limit allows, and how it is called."""
+    """Tokens per second that the limit allows, and the probes that say so."""
     if row["kind"] == "generate":
-        bytes_per_second = median([p["limits"][-1]["bytes_per_second"] for p in probes])
+        rates = [p["limits"][-1]["bytes_per_second"] * 1e-9 for p in probes]
         size = facts["token_bytes"] + facts["kv_bytes"]
-        return bytes_per_second / size, f"{bytes_per_second * 1e-9:.1f} GB/s"
+        return statistics.median(rates) * 1e9 / size, spread(rates, 1, " GB/s")
     seconds, names = 0.0, []
     for kind in ["int8", "fp32"]:
         if facts[f"{kind}_operations"]:
-            peak = median([p["limits"][-1].get(f"{kind}_operations_per_second") for p in probes])
-            if not peak:
+            rates = [p["limits"][-1].get(f"{kind}_operations_per_second", 0) * 1e-9 for p in probes]
+            if not min(rates):
                 return None, "no peak"
-            seconds += facts[f"{kind}_operations"] / peak
-            names.append(f"{kind} {peak * 1e-9:.0f} GOP/s")
+            seconds += facts[f"{kind}_operations"] / (statistics.median(rates) * 1e9)
+            names.append(f"{kind} {spread(rates, 0, ' GOP/s')}")
     return row["n"] / seconds, ", ".join(names)
 
 
@@ -173,8 +179,7 @@ def cell(samples, row, allowed):
     good = [s for s in samples if s is not None]
     if not good:
         return "failed"
-    digits = 1 if statistics.median(good) >= 100 else 2
-    text = f"{statistics.median(good):.{digits}f} ({min(good):.{digits}f}-{max(good):.{digits}f}){UNITS[row['kind']]}"
+    text = spread(good, 1 if statistics.median(good) >= 100 else 2, UNITS[row["kind"]])
     lost = f", {len(samples) - len(good)} failed" if len(good) < len(samples) else ""
     return text + lost + (f" = **{100 * statistics.median(good) / allowed:.0f} %**" if allowed else "")
 
@@ -246,11 +251,11 @@ def rows_of(args):
 
 
 def print_machine(hearth, when):
-    done = json.loads(run([*hearth.command, "doctor", "--json"], None))["machine"]
+    done = json.loads(run([*hearth.command, "doctor", "--json"], None))
+    machine, load = done["machine"], next(c["text"] for c in done["checks"] if c["name"] == "load")
     commit = run(["git", "-C", HERE, "describe", "--always", "--dirty"], None) or "of unknown commit"
-    load = f"{done['busy_cpus']:.1f} CPUs busy with other programs" if "busy_cpus" in done else "load unknown"
-    print(f"{when}: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, {done['cpu_name']}, "
-          f"{done['cores']} cores, {done['memory_bytes'] * 1e-9:.0f} GB, {load}; level {done['level']}, hearth {commit.strip()}  ",
+    print(f"{when}: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, {machine['cpu_name']}, "
+          f"{machine['cores']} cores, {machine['memory_bytes'] * 1e-9:.0f} GB, {load}; level {machine['level']}, hearth {commit.strip()}  ",
           flush=True)
 
 
@@ -280,6 +285,8 @@ def main():
         verdicts.append(measure(row, hearth, peers, args.repeat, shares))
     print()
     print_machine(hearth, "ended")
+    if hearth.clocks:
+        print(f"clock of {len(hearth.clocks)} probes: {spread(hearth.clocks, 2, ' GHz')}  ")
     print("peers: " + ("; ".join(f"{e.name} {e.version}: `{shlex.join(e.command)}`" for e in peers) or "none"))
     print(f"{verdicts.count('met')} met, {verdicts.count('missed')} missed, {verdicts.count('not compared')} not compared")
     return 0

@@ -3,20 +3,26 @@
 #include "measure/peaks.h"
 
 typedef float four __attribute__((vector_size(16)));
+
+/* A sum waits for its product and its last value: twelve of them keep both units busy.
+ * Each has a name, because sums in an array would be kept in memory. */
+#define EACH(DO) DO(a) DO(b) DO(c) DO(d) DO(e) DO(f) DO(g) DO(h) DO(i) DO(j) DO(k) DO(l)
+#define BEGIN(SUM) four SUM = factor;
+#define STEP(SUM) SUM = SUM * factor + factor;
+#define COLLECT(SUM) all += SUM;
 enum { N_SUM = 12 };
 
-static volatile float hidden = 0.5f;
-
-/* A sum waits for its product and its last value: twelve of them keep both units busy. */
 static void multiply_add(uint64_t n_round)
 {
-    float h = hidden;
-    four factor = {h, h, h, h}, sum[N_SUM];
-    for (int i = 0; i < N_SUM; i++) sum[i] = factor;
-    for (uint64_t round = 0; round < n_round; round++)
-        for (int i = 0; i < N_SUM; i++) sum[i] = sum[i] * factor + factor;
-    for (int i = 1; i < N_SUM; i++) sum[0] += sum[i];
-    hidden = sum[0][0] > 0.0f ? 0.5f : 0.25f;
+    float half = 0.5f;
+    __asm__ volatile("" : "+m"(half)); /* a value that no compiler knows */
+    four factor = {half, half, half, half}, all = factor;
+    EACH(BEGIN)
+    for (uint64_t round = 0; round < n_round; round++) {
+        EACH(STEP)
+    }
+    EACH(COLLECT)
+    __asm__ volatile("" : : "m"(all)); /* and a sum that somebody wants */
 }
 
 const hth_peak hth_peaks_ref[] = {
