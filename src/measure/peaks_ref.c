@@ -7,7 +7,9 @@ typedef float four __attribute__((vector_size(16)));
 /* A sum waits for its product and its last value: twelve of them keep both units busy.
  * Each has a name, because sums in an array would be kept in memory. */
 #define EACH(DO) DO(a) DO(b) DO(c) DO(d) DO(e) DO(f) DO(g) DO(h) DO(i) DO(j) DO(k) DO(l)
-#define BEGIN(SUM) four SUM = factor;
+#define BEGIN(SUM)                                                                                           \
+    four SUM = factor;                                                                                       \
+    __asm__ volatile("" : "+m"(SUM)); /* equal sums would be computed once */
 #define STEP(SUM) SUM = SUM * factor + factor;
 #define COLLECT(SUM) all += SUM;
 enum { N_SUM = 12 };
