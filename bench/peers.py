@@ -42,8 +42,8 @@ def median(samples):
 class Hearth:
     name = "hearth"
 
-    def __init__(self, words):
-        self.command, self.facts, self.clocks = shlex.split(words), {}, []
+    def __init__(self, words, n_pass):
+        self.command, self.n_pass, self.facts, self.clocks = shlex.split(words), n_pass, {}, []
 
     def bench(self, row, *more):
         out = run([*self.command, "bench", row["path"], "-t", row["threads"], "--repeat", "1", "--json", *more],
@@ -75,8 +75,8 @@ class Hearth:
             return None if done is None else time.monotonic() - start
 
     def limits(self, row):
-        done = json.loads(run([*self.command, "bench", "--limits", "-t", row["threads"], "--repeat", "3", "--json"],
-                              row["cpus"]))
+        done = json.loads(run([*self.command, "bench", "--limits", "-t", row["threads"], "--repeat", self.n_pass,
+                               "--json"], row["cpus"]))
         self.clocks += [done["clock_hz"]["median"] * 1e-9] if "clock_hz" in done else []
         return done
 
@@ -215,6 +215,9 @@ def judge(row, ours, theirs, allowed, shares):
 def measure(row, hearth, peers, repeat, shares):
     engines, probes = [hearth, *peers], []
     samples = {e.name: [] for e in engines}
+    if row["kind"] == "load":  # the file is in the page cache, the memory was in use
+        for e in engines:
+            e.load(row)
     for _ in range(row.get("repeat", repeat)):
         for e in engines:
             if row["kind"] in ("generate", "prompt"):
@@ -255,8 +258,8 @@ def print_machine(hearth, when):
     machine, load = done["machine"], next(c["text"] for c in done["checks"] if c["name"] == "load")
     commit = run(["git", "-C", HERE, "describe", "--always", "--dirty"], None) or "of unknown commit"
     print(f"{when}: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, {machine['cpu_name']}, "
-          f"{machine['cores']} cores, {machine['memory_bytes'] * 1e-9:.0f} GB, {load}; level {machine['level']}, hearth {commit.strip()}  ",
-          flush=True)
+          f"{machine['cores']} cores, {machine['memory_bytes'] * 1e-9:.0f} GB, {load}; level {machine['level']}, "
+          f"hearth {commit.strip()}  ", flush=True)
 
 
 def main():
@@ -271,8 +274,9 @@ def main():
     p.add_argument("-n", "--predict", type=int, default=32)
     p.add_argument("-p", "--prompt", type=int, default=0)
     p.add_argument("--repeat", type=int, default=5)
+    p.add_argument("--passes", type=int, default=3, help="of the probe before each sample; default 3")
     args = p.parse_args()
-    hearth, peers, rows = Hearth(args.hearth), [Peer(words) for words in args.peer], rows_of(args)
+    hearth, peers, rows = Hearth(args.hearth, args.passes), [Peer(words) for words in args.peer], rows_of(args)
     print_machine(hearth, "begun")
     print(f"command: `{shlex.join(sys.argv)}`  \nmedians (min-max) of {args.repeat} interleaved samples\n")
     header = ["work", "limit", "hearth", *(e.name for e in peers), "to the best", "target", "result"]
@@ -288,7 +292,7 @@ def main():
     if hearth.clocks:
         print(f"clock of {len(hearth.clocks)} probes: {spread(hearth.clocks, 2, ' GHz')}  ")
     print("peers: " + ("; ".join(f"{e.name} {e.version}: `{shlex.join(e.command)}`" for e in peers) or "none"))
-    print(f"{verdicts.count('met')} met, {verdicts.count('missed')} missed, {verdicts.count('not compared')} not compared")
+    print(", ".join(f"{verdicts.count(v)} {v}" for v in ["met", "missed", "not compared"]))
     return 0
 
 

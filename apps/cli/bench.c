@@ -237,13 +237,15 @@ static bool open_sequences(bench *b, const args *a, const hearth_model *model, u
 {
     hearth_error err;
     hearth_session_options o = session_options(a, n_token);
+    hearth_status st = HEARTH_OK;
     o.n_batch = 0;
     b->n_row = b->depth && b->n_sequence < b->n_batch ? (uint32_t)b->n_batch : b->n_sequence;
-    for (uint32_t s = 0; s < b->n_sequence; s++)
-        if (hearth_session_open(model, &o, &b->sequences[s], &err) != HEARTH_OK) return report(&err), false;
-    if (b->n_sequence == 0 || hearth_batch_open(model, b->n_row, o.n_thread, &b->batch, &err) == HEARTH_OK)
-        return true;
-    return report(&err), false;
+    for (uint32_t s = 0; st == HEARTH_OK && s < b->n_sequence; s++)
+        st = hearth_session_open(model, &o, &b->sequences[s], &err);
+    if (st == HEARTH_OK && b->n_sequence > 0)
+        st = hearth_batch_open(model, b->n_row, o.n_thread, &b->batch, &err);
+    if (st != HEARTH_OK) report(&err);
+    return st == HEARTH_OK;
 }
 
 static void close_all(bench *b)

@@ -58,7 +58,8 @@ static void print_name(const bench *b, const bench_test *t)
     printf(" |");
 }
 
-static void print_row(const bench *b, const bench_test *t)
+/* Whether it read faster than memory can. */
+static bool print_row(const bench *b, const bench_test *t)
 {
     result r = result_of(b, t);
     const char *unit = t->n_prompt ? "GOP/s" : "GB/s";
@@ -68,16 +69,20 @@ static void print_row(const bench *b, const bench_test *t)
     else printf("- | - |");
     if (b->n_sequence) printf(r.of_one > 0.0 ? " %.2f |\n" : " - |\n", r.of_one);
     else printf("\n");
+    return !t->n_prompt && r.used > r.limit;
 }
 
 void bench_print_table(const bench *b)
 {
     printf("%s: %s, %u thread(s), %s%s\n\n", b->info.path, b->info.architecture,
            hearth_session_n_thread(b->session), b->info.cpu, b->info.synthetic ? ", synthetic weights" : "");
-    printf("| test | tokens/s, median (min-max) of %zu | memory or cores | limit | share "
+    printf("| test | tokens/s, median (min-max) of %zu | reached | limit | share "
            "|%s\n|---|---|---|---|---|%s\n",
            b->n_repeat, b->n_sequence ? " against one |" : "", b->n_sequence ? "---|" : "");
-    for (size_t i = 0; i < b->n_test; i++) print_row(b, &b->tests[i]);
+    bool cached = false;
+    for (size_t i = 0; i < b->n_test; i++) cached |= print_row(b, &b->tests[i]);
+    if (cached)
+        printf("\nAbove 100 %%: these weights stay in a cache, or memory was slower while it was probed.\n");
 }
 
 /* ---- for programs -------------------------------------------------------------------------- */

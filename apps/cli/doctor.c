@@ -65,18 +65,15 @@ static hearth_status look_at_machine(doctor_facts *f, hearth_error *err)
  * model cannot be run. */
 static bool look_at_file(doctor_facts *f, const args *a)
 {
-    hth_gguf *file;
-    hth_model *model;
+    hth_gguf *file = NULL;
+    hth_model *model = NULL;
     hearth_error err;
-    if (hth_gguf_open(f->path, &file, &err) != HEARTH_OK) return report(&err), false;
-    hearth_status st = hth_model_open(file, &model, &err);
-    if (st == HEARTH_OK) {
-        f->weight_bytes = model->weight_size;
-        f->mmap = args_has(a, "mmap");
-        hth_model_close(model);
-    } else {
-        report(&err);
-    }
+    hearth_status st = hth_gguf_open(f->path, &file, &err);
+    if (st == HEARTH_OK) st = hth_model_open(file, &model, &err);
+    if (st == HEARTH_OK) f->weight_bytes = model->weight_size;
+    else report(&err);
+    f->mmap = args_has(a, "mmap");
+    hth_model_close(model);
     hth_gguf_close(file);
     return st == HEARTH_OK;
 }

@@ -34,7 +34,7 @@ def table(folder, rows, *peers):
     with open(path, "w", encoding="utf-8") as f:
         json.dump(rows, f)
     command = [sys.executable, os.path.join(SOURCE, "bench", "peers.py"), "--hearth", os.path.join(BUILD, "hearth"),
-               "--table", path, "--models", os.path.join(SOURCE, "models"), "--repeat", "1"]
+               "--table", path, "--models", os.path.join(SOURCE, "models"), "--repeat", "1", "--passes", "1"]
     for p in peers:
         command += ["--peer", p]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
