@@ -3,7 +3,8 @@
 
     bench/peers.py --peer llama.cpp=PATH/llama-bench --peer 'ik=PATH/llama-bench -rtr 1' MODEL.gguf...
         [-t 1] [-n 32] [-p 0] [--repeat 5]
-    bench/peers.py --table bench/table.json --models FOLDER --peer ... [--only WORDS]
+    bench/peers.py --table bench/table.json --models FOLDER --peer ... [--batched 'ik=PATH/llama-batched-bench -rtr']
+        [--only WORDS]
 
 A peer is NAME=llama-bench and options of its own. One process per sample, engines in
 turn, so that a change of the machine's mood hits all alike; before each sample `hearth
@@ -24,10 +25,10 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def run(command, cpus):
-    """What a command writes, or None where it fails; on the given CPUs alone."""
+def run(command, cpus, stderr=subprocess.PIPE):
+    """What a command writes to stdout, or None where it fails; on the given CPUs alone."""
     pin = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
-    out = subprocess.run([str(c) for c in command], capture_output=True, text=True, preexec_fn=pin)
+    out = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=stderr, text=True, preexec_fn=pin)
     return out.stdout if out.returncode == 0 else None
 
 
@@ -84,9 +85,10 @@ class Hearth:
 class Peer:
     """llama-bench of llama.cpp, and of its relatives, whose options differ a little."""
 
-    def __init__(self, words):
+    def __init__(self, words, batched):
         self.name, _, command = words.partition("=")
         self.command = shlex.split(command)
+        self.batched = next((shlex.split(c) for n, _, c in (b.partition("=") for b in batched) if n == self.name), None)
         done = subprocess.run([self.command[0], "--help"], capture_output=True, text=True)
         self.help, self.version = done.stdout + done.stderr, "?"
 
@@ -112,13 +114,13 @@ class Peer:
         return test and test["avg_ts"]
 
     def factor(self, row):
-        """By llama-batched-bench beside it, where that was built."""
-        program = os.path.join(os.path.dirname(self.command[0]), "llama-batched-bench")
-        if not os.path.exists(program):
+        """By its llama-batched-bench, whose options are others."""
+        if not self.batched:
             return "-"
         n_ctx = (16 + row["n"]) * row["sequences"]
-        out = run([program, *self.command[1:], "-m", row["path"], "-t", row["threads"], "-tb", row["threads"], "-c",
-                   n_ctx, "-npp", "16", "-ntg", row["n"], "-npl", f"1,{row['sequences']}"], row["cpus"])
+        out = run([*self.batched, "-m", row["path"], "-t", row["threads"], "-tb", row["threads"], "-c", n_ctx,
+                   "-npp", "16", "-ntg", row["n"], "-npl", f"1,{row['sequences']}"], row["cpus"],
+                  stderr=subprocess.STDOUT)
         lines = [[c.strip() for c in l.split("|")] for l in (out or "").splitlines() if l.startswith("|")]
         rates = {c[3]: float(c[8]) for c in lines if len(c) > 8 and c[3].isdigit()}
         one, all_of_them = rates.get("1"), rates.get(str(row["sequences"]))
@@ -267,6 +269,7 @@ def main():
     p.add_argument("models", nargs="*")
     p.add_argument("--hearth", default=os.path.join(HERE, "..", "build", "hearth"))
     p.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
+    p.add_argument("--batched", action="append", default=[], metavar="NAME=COMMAND", help="a peer's llama-batched-bench")
     p.add_argument("--table", metavar="FILE")
     p.add_argument("--models", dest="folder", default=".", metavar="FOLDER")
     p.add_argument("--only", default="", metavar="WORDS", help="rows whose name has all of them")
@@ -276,7 +279,7 @@ def main():
     p.add_argument("--repeat", type=int, default=5)
     p.add_argument("--passes", type=int, default=3, help="of the probe before each sample; default 3")
     args = p.parse_args()
-    hearth, peers, rows = Hearth(args.hearth, args.passes), [Peer(words) for words in args.peer], rows_of(args)
+    hearth, peers, rows = Hearth(args.hearth, args.passes), [Peer(words, args.batched) for words in args.peer], rows_of(args)
     print_machine(hearth, "begun")
     print(f"command: `{shlex.join(sys.argv)}`  \nmedians (min-max) of {args.repeat} interleaved samples\n")
     header = ["work", "limit", "hearth", *(e.name for e in peers), "to the best", "target", "result"]

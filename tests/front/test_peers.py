@@ -28,6 +28,15 @@ else:
     print(json.dumps([{"avg_ts": %r, "build_commit": "abc", "build_number": 7}]))
 """
 
+BATCHED = """#!%s
+import sys
+assert sys.argv[1] == "-x" and sys.argv[-1] == "1,2"
+print("|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |", file=sys.stderr)
+print("|-------|--------|------|--------|----------|----------|----------|----------|", file=sys.stderr)
+for n, rate in [(1, 4.0), (2, 6.0)]:
+    print("|    16 |      8 | %%4d |     24 |      1.0 |     14.6 |      2.9 | %%8.2f |" %% (n, rate), file=sys.stderr)
+"""
+
 
 def table(folder, rows, *peers):
     path = os.path.join(folder, "table.json")
@@ -37,6 +46,7 @@ def table(folder, rows, *peers):
                "--table", path, "--models", os.path.join(SOURCE, "models"), "--repeat", "1", "--passes", "1"]
     for p in peers:
         command += ["--peer", p]
+    command += ["--batched", "fast=" + os.path.join(folder, "batched") + " -x"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout, {line.split("|")[1].strip(): [c.strip() for c in line.split("|")[1:-1]]
@@ -62,6 +72,9 @@ def targets_are_judged_and_shares_shown():
     with tempfile.TemporaryDirectory(prefix="hearth-test-") as folder:
         slow, slow_log = fake(folder, "slow", 1.0, "-d, --n-depth --no-warmup")
         fast, fast_log = fake(folder, "fast", 1e9, "-gp, -w, --warmup")
+        with open(os.path.join(folder, "batched"), "w", encoding="utf-8") as f:
+            f.write(BATCHED % sys.executable)
+        os.chmod(f.name, 0o755)
         out, rows = table(folder, [
             row("easy", "generate", target={"rate": 1, "ratio": {"slow": 2}}),
             row("hard", "prompt", target={"share": 1000, "ratio": {"absent": 2}}),
@@ -74,6 +87,7 @@ def targets_are_judged_and_shares_shown():
         assert rows["easy"][-1] == "met" and rows["hard"][-1] == "missed", rows
         assert rows["other"][-1] == "met", rows
         assert rows["many"][-1] == "not compared" and rows["many"][3] == "-", rows
+        assert rows["many"][4].startswith("1.50 (1.50-1.50) times one"), rows
         assert rows["start"][-1] in ("met", "missed") and " s" in rows["start"][2], rows
         assert "none.gguf" in rows["missing"][-1], rows
         assert rows["easy"][5] == "failed" and rows["easy"][3].startswith("1.00 (1.00-1.00) t/s = **"), rows
