@@ -23,12 +23,20 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+SCRATCH = tempfile.TemporaryDirectory()  # where programs run: some leave logs
+
+
+def command_of(words):
+    """A program, by a path that holds in any folder, and its options."""
+    program, *options = shlex.split(words)
+    return [os.path.abspath(program) if os.sep in program else program, *options]
 
 
 def run(command, cpus, stderr=subprocess.PIPE):
     """What a command writes to stdout, or None where it fails; on the given CPUs alone."""
     pin = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
-    out = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=stderr, text=True, preexec_fn=pin)
+    out = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=stderr, text=True, preexec_fn=pin,
+                         cwd=SCRATCH.name)
     return out.stdout if out.returncode == 0 else None
 
 
@@ -44,7 +52,7 @@ class Hearth:
     name = "hearth"
 
     def __init__(self, words, n_pass):
-        self.command, self.n_pass, self.facts, self.clocks = shlex.split(words), n_pass, {}, []
+        self.command, self.n_pass, self.facts, self.clocks = command_of(words), n_pass, {}, []
 
     def bench(self, row, *more):
         out = run([*self.command, "bench", row["path"], "-t", row["threads"], "--repeat", "1", "--json", *more],
@@ -87,8 +95,8 @@ class Peer:
 
     def __init__(self, words, batched):
         self.name, _, command = words.partition("=")
-        self.command = shlex.split(command)
-        self.batched = next((shlex.split(c) for n, _, c in (b.partition("=") for b in batched) if n == self.name), None)
+        self.command = command_of(command)
+        self.batched = next((command_of(c) for n, _, c in (b.partition("=") for b in batched) if n == self.name), None)
         done = subprocess.run([self.command[0], "--help"], capture_output=True, text=True)
         self.help, self.version = done.stdout + done.stderr, "?"
 
@@ -249,7 +257,7 @@ def rows_of(args):
         rows = [dict(row=f"{os.path.basename(m)}, {kind} {n}", model=m, kind=kind, n=n, threads=args.threads)
                 for m in args.models for kind, n in [("generate", args.predict), ("prompt", args.prompt)] if n]
     for r in rows:
-        r["path"] = os.path.join(args.folder, r["model"]) if args.table else r["model"]
+        r["path"] = os.path.abspath(os.path.join(args.folder if args.table else "", r["model"]))
         # One thread stays away from the first CPU, which tends to take the interrupts.
         r["cpus"] = [max(os.sched_getaffinity(0))] if r["threads"] == 1 else None
     return rows
@@ -279,7 +287,8 @@ def main():
     p.add_argument("--repeat", type=int, default=5)
     p.add_argument("--passes", type=int, default=3, help="of the probe before each sample; default 3")
     args = p.parse_args()
-    hearth, peers, rows = Hearth(args.hearth, args.passes), [Peer(words, args.batched) for words in args.peer], rows_of(args)
+    hearth, rows = Hearth(args.hearth, args.passes), rows_of(args)
+    peers = [Peer(words, args.batched) for words in args.peer]
     print_machine(hearth, "begun")
     print(f"command: `{shlex.join(sys.argv)}`  \nmedians (min-max) of {args.repeat} interleaved samples\n")
     header = ["work", "limit", "hearth", *(e.name for e in peers), "to the best", "target", "result"]
