@@ -1,86 +1,310 @@
 #!/usr/bin/env python3
-"""Decode and prompt speed of hearth beside llama.cpp's llama-bench, interleaved.
+"""Hearth beside other engines and beside the machine's limits, interleaved.
 
-    bench/peers.py --llama-bench PATH [--llama-bench PATH2] MODEL.gguf...
+    bench/peers.py --peer llama.cpp=PATH/llama-bench --peer 'ik=PATH/llama-bench -rtr 1' MODEL.gguf...
         [-t 1] [-n 32] [-p 0] [--repeat 5]
+    bench/peers.py --table bench/table.json --models FOLDER --peer ... [--batched 'ik=PATH/llama-batched-bench -rtr']
+        [--only WORDS]
 
-One process per sample, engines in turn, so that a change of the machine's mood
-hits all alike. Prints one Markdown table: medians with their spread, and the
-ratio of hearth to the fastest peer of each row. Timings decide no test."""
+A peer is NAME=llama-bench and options of its own. One process per sample, engines in
+turn, so that a change of the machine's mood hits all alike; before each sample `hearth
+bench --limits` measures the limit with the same threads. Prints one Markdown table:
+medians (min-max), shares of the limit, targets met or missed. A row that asks for what
+a peer does not offer shows '-'; a run that ends badly shows 'failed'. Decides no test."""
 import argparse
+import datetime
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
+import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+SCRATCH = tempfile.TemporaryDirectory()  # where programs run: some leave logs
 
 
-def hearth(args, model, kind, n):
-    other = "-n" if kind == "-p" else "-p"
-    out = subprocess.run([args.hearth, "bench", model, "-t", str(args.threads), kind, str(n), other, "0",
-                          "--repeat", "1", "--json"], capture_output=True, text=True)
-    if out.returncode != 0:
-        return None, None
-    test = json.loads(out.stdout)["tests"][0]
-    return test["tokens_per_second"][0], test["limit_bytes_per_second"][0]
+def command_of(words):
+    """A program, by a path that holds in any folder, and its options."""
+    program, *options = shlex.split(words)
+    return [os.path.abspath(program) if os.sep in program else program, *options]
 
 
-def peer(path, args, model, kind, n):
-    other = "-n" if kind == "-p" else "-p"
-    out = subprocess.run([path, "-m", model, "-t", str(args.threads), kind, str(n), other, "0", "-r", "1",
-                          "-o", "json"], capture_output=True, text=True)
-    if out.returncode != 0:
-        return None
-    return json.loads(out.stdout)[0]["avg_ts"]
+def run(command, cpus, stderr=subprocess.PIPE):
+    """What a command writes to stdout, or None where it fails; on the given CPUs alone."""
+    pin = (lambda: os.sched_setaffinity(0, cpus)) if cpus else None
+    out = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=stderr, text=True, preexec_fn=pin,
+                         cwd=SCRATCH.name)
+    return out.stdout if out.returncode == 0 else None
 
 
-def shown(samples):
+def median(samples):
+    good = [s for s in samples if s is not None]
+    return statistics.median(good) if good else None
+
+
+# ---- engines: each gives one sample of a row, or None ----------------------------------------
+
+
+class Hearth:
+    name = "hearth"
+
+    def __init__(self, words, n_pass):
+        self.command, self.n_pass, self.facts, self.clocks = command_of(words), n_pass, {}, []
+
+    def bench(self, row, *more):
+        out = run([*self.command, "bench", row["path"], "-t", row["threads"], "--repeat", "1", "--json", *more],
+                  row["cpus"])
+        if out is None:
+            return None
+        whole = json.loads(out)
+        self.facts = dict(whole["tests"][-1], token_bytes=whole["token_bytes"])
+        return self.facts
+
+    def rate(self, row):
+        more = ["-p", row["n"], "-n", "0"] if row["kind"] == "prompt" else ["-p", "0", "-n", row["n"]]
+        test = self.bench(row, *more, *(["--depth", row["depth"]] if "depth" in row else []))
+        return test and test["tokens_per_second"][0]
+
+    def factor(self, row):
+        test = self.bench(row, "-n", row["n"], "--parallel", row["sequences"])
+        return test and test["factor_against_one"]
+
+    def load(self, row):
+        """By the logits of one token: synthetic models have no vocabulary for a text."""
+        with tempfile.TemporaryDirectory() as folder:
+            ids, out = os.path.join(folder, "ids"), os.path.join(folder, "logits")
+            with open(ids, "w", encoding="utf-8") as f:
+                f.write("1")
+            start = time.monotonic()
+            done = run([*self.command, "logits", row["path"], "-t", row["threads"], "--ids", ids, "-o", out],
+                       row["cpus"])
+            return None if done is None else time.monotonic() - start
+
+    def limits(self, row):
+        done = json.loads(run([*self.command, "bench", "--limits", "-t", row["threads"], "--repeat", self.n_pass,
+                               "--json"], row["cpus"]))
+        self.clocks += [done["clock_hz"]["median"] * 1e-9] if "clock_hz" in done else []
+        return done
+
+
+class Peer:
+    """llama-bench of llama.cpp, and of its relatives, whose options differ a little."""
+
+    def __init__(self, words, batched):
+        self.name, _, command = words.partition("=")
+        self.command = command_of(command)
+        self.batched = next((command_of(c) for n, _, c in (b.partition("=") for b in batched) if n == self.name), None)
+        done = subprocess.run([self.command[0], "--help"], capture_output=True, text=True)
+        self.help, self.version = done.stdout + done.stderr, "?"
+
+    def bench(self, row, *more):
+        out = run([*self.command, "-m", row["path"], "-t", row["threads"], "-r", "1", "-o", "json", *more], row["cpus"])
+        try:
+            test = json.loads(out)[-1]
+        except (TypeError, ValueError, IndexError):
+            return None
+        self.version = f"{test.get('build_commit', '?')} ({test.get('build_number', '?')})"
+        return test
+
+    def rate(self, row):
+        if row["kind"] == "prompt":
+            more = ["-p", row["n"], "-n", "0"]
+        elif "depth" not in row:
+            more = ["-p", "0", "-n", row["n"]]
+        elif "--n-depth" in self.help:
+            more = ["-p", "0", "-n", row["n"], "-d", row["depth"]]
+        else:
+            more = ["-p", "0", "-n", "0", "-gp", f"{row['depth']},{row['n']}"]
+        test = self.bench(row, *more)
+        return test and test["avg_ts"]
+
+    def factor(self, row):
+        """By its llama-batched-bench, whose options are others."""
+        if not self.batched:
+            return "-"
+        n_ctx = (16 + row["n"]) * row["sequences"]
+        out = run([*self.batched, "-m", row["path"], "-t", row["threads"], "-tb", row["threads"], "-c", n_ctx,
+                   "-npp", "16", "-ntg", row["n"], "-npl", f"1,{row['sequences']}"], row["cpus"],
+                  stderr=subprocess.STDOUT)
+        lines = [[c.strip() for c in l.split("|")] for l in (out or "").splitlines() if l.startswith("|")]
+        rates = {c[3]: float(c[8]) for c in lines if len(c) > 8 and c[3].isdigit()}
+        one, all_of_them = rates.get("1"), rates.get(str(row["sequences"]))
+        return all_of_them / one if one and all_of_them else None
+
+    def load(self, row):
+        cold = ["--no-warmup"] if "--no-warmup" in self.help else ["-w", "0"]
+        start = time.monotonic()
+        done = self.bench(row, "-p", "0", "-n", "1", *cold)
+        return None if done is None else time.monotonic() - start
+
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+
+def busy_rate(engine, row):
+    """Tokens per second while a loop keeps the first CPU, as a share of those without it."""
+    idle = engine.rate(row)
+    loop = subprocess.Popen([sys.executable, "-c", "while True: pass"],
+                            preexec_fn=lambda: os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]))
+    try:
+        busy = engine.rate(row)
+    finally:
+        loop.kill()
+        loop.wait()
+    return busy / idle if busy and idle else None
+
+
+SAMPLES = {"generate": lambda e, r: e.rate(r), "prompt": lambda e, r: e.rate(r), "load": lambda e, r: e.load(r),
+           "parallel": lambda e, r: e.factor(r), "busy": busy_rate}
+UNITS = {"generate": " t/s", "prompt": " t/s", "load": " s", "parallel": " times one", "busy": " of idle"}
+
+
+def spread(samples, digits, unit):
+    return f"{statistics.median(samples):.{digits}f} ({min(samples):.{digits}f}-{max(samples):.{digits}f}){unit}"
+
+
+def limit_of(row, probes, facts):
+    """Tokens per second that the limit allows, and the probes that say so."""
+    if row["kind"] == "generate":
+        rates = [p["limits"][-1]["bytes_per_second"] * 1e-9 for p in probes]
+        size = facts["token_bytes"] + facts["kv_bytes"]
+        return statistics.median(rates) * 1e9 / size, spread(rates, 1, " GB/s")
+    seconds, names = 0.0, []
+    for kind in ["int8", "fp32"]:
+        if facts[f"{kind}_operations"]:
+            rates = [p["limits"][-1].get(f"{kind}_operations_per_second", 0) * 1e-9 for p in probes]
+            if not min(rates):
+                return None, "no peak"
+            seconds += facts[f"{kind}_operations"] / (statistics.median(rates) * 1e9)
+            names.append(f"{kind} {spread(rates, 0, ' GOP/s')}")
+    return row["n"] / seconds, ", ".join(names)
+
+
+def cell(samples, row, allowed):
+    if "-" in samples:
+        return "-"
     good = [s for s in samples if s is not None]
     if not good:
         return "failed"
-    return f"{statistics.median(good):.2f} ({min(good):.2f}-{max(good):.2f})"
+    text = spread(good, 1 if statistics.median(good) >= 100 else 2, UNITS[row["kind"]])
+    lost = f", {len(samples) - len(good)} failed" if len(good) < len(samples) else ""
+    return text + lost + (f" = **{100 * statistics.median(good) / allowed:.0f} %**" if allowed else "")
 
 
-def measure(args, model, kind, n):
-    ours, limits, theirs = [], [], [[] for _ in args.llama_bench]
-    for _ in range(args.repeat):
-        rate, limit = hearth(args, model, kind, n)
-        ours.append(rate)
-        limits.append(limit)
-        for i, path in enumerate(args.llama_bench):
-            theirs[i].append(peer(path, args, model, kind, n))
-    medians = [statistics.median([s for s in t if s is not None] or [0]) for t in theirs]
-    best = max(medians)
-    mine = statistics.median([s for s in ours if s is not None] or [0])
-    ratio = f"{mine / best:.2f}" if best else "-"
-    limit = statistics.median([s for s in limits if s is not None] or [0]) * 1e-9
-    name = os.path.basename(model)
-    what = "prompt" if kind == "-p" else "generate"
-    cells = [name, f"{what} {n}", shown(ours)] + [shown(t) for t in theirs] + [ratio, f"{limit:.1f}"]
+def judge(row, ours, theirs, allowed, shares):
+    """Words for the target, and whether it was met: True, False, None where it cannot be told."""
+    target, words, results = row.get("target", {}), [], []
+    share = ours / allowed if ours and allowed else None
+    if "share" in target:
+        words.append(f"{100 * target['share']:.0f} %")
+        results.append(None if not allowed else bool(share and share >= target["share"]))
+    for key, unit in [("rate", " t/s"), ("factor", " times one"), ("of_idle", " of idle")]:
+        if key in target:
+            words.append(f"{target[key]}{unit}")
+            results.append(bool(ours and ours >= target[key]))
+    if "share_of_row" in target:
+        other, part = target["share_of_row"]
+        words.append(f"{100 * part:.0f} % of the share of '{other}'")
+        known = shares.get(other)
+        results.append(None if not known or not allowed else bool(share and share >= part * known))
+    for name, ratio in target.get("ratio", {}).items():
+        words.append(f"{ratio} times {name}")
+        their = theirs.get(name)
+        results.append(None if not their else bool(ours and ours >= ratio * their))
+    if target.get("not_slower"):
+        words.append("no slower than any")
+        known = [t for t in theirs.values() if t]
+        results.append(None if not known else bool(ours and ours <= min(known)))
+    verdict = "-" if not results else "missed" if False in results else "not compared" if None in results else "met"
+    return ", ".join(words) or "-", verdict
+
+
+def measure(row, hearth, peers, repeat, shares):
+    engines, probes = [hearth, *peers], []
+    samples = {e.name: [] for e in engines}
+    if row["kind"] == "load":  # the file is in the page cache, the memory was in use
+        for e in engines:
+            e.load(row)
+    for _ in range(row.get("repeat", repeat)):
+        for e in engines:
+            if row["kind"] in ("generate", "prompt"):
+                probes.append(hearth.limits(row))
+            samples[e.name].append(SAMPLES[row["kind"]](e, row))
+    ours = median(samples["hearth"])
+    theirs = {e.name: median([s for s in samples[e.name] if s != "-"]) for e in peers}
+    allowed, limit = limit_of(row, probes, hearth.facts) if probes and ours else (None, "-")
+    if allowed:
+        shares[row["row"]] = ours / allowed
+    words, verdict = judge(row, ours, theirs, allowed, shares)
+    best = max(theirs.values(), key=lambda t: t or 0, default=None) if row["kind"] != "load" else min(
+        [t for t in theirs.values() if t], default=None)
+    ratio = f"{ours / best:.2f}" if ours and best else "-"
+    cells = [row["row"], limit, *(cell(samples[e.name], row, allowed) for e in engines), ratio, words, verdict]
     print("| " + " | ".join(cells) + " |", flush=True)
+    return verdict
+
+
+def rows_of(args):
+    """Rows of the table, or those that the command line makes of its models."""
+    if args.table:
+        with open(args.table, encoding="utf-8") as f:
+            rows = json.load(f)
+        rows = [r for r in rows if all(w in r["row"] for w in args.only.split())]
+    else:
+        rows = [dict(row=f"{os.path.basename(m)}, {kind} {n}", model=m, kind=kind, n=n, threads=args.threads)
+                for m in args.models for kind, n in [("generate", args.predict), ("prompt", args.prompt)] if n]
+    for r in rows:
+        r["path"] = os.path.abspath(os.path.join(args.folder if args.table else "", r["model"]))
+        # One thread stays away from the first CPU, which tends to take the interrupts.
+        r["cpus"] = [max(os.sched_getaffinity(0))] if r["threads"] == 1 else None
+    return rows
+
+
+def print_machine(hearth, when):
+    done = json.loads(run([*hearth.command, "doctor", "--json"], None))
+    machine, load = done["machine"], next(c["text"] for c in done["checks"] if c["name"] == "load")
+    commit = run(["git", "-C", HERE, "describe", "--always", "--dirty"], None) or "of unknown commit"
+    print(f"{when}: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, {machine['cpu_name']}, "
+          f"{machine['cores']} cores, {machine['memory_bytes'] * 1e-9:.0f} GB, {load}; level {machine['level']}, "
+          f"hearth {commit.strip()}  ", flush=True)
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("models", nargs="+")
+    p.add_argument("models", nargs="*")
     p.add_argument("--hearth", default=os.path.join(HERE, "..", "build", "hearth"))
-    p.add_argument("--llama-bench", action="append", default=[])
+    p.add_argument("--peer", action="append", default=[], metavar="NAME=COMMAND")
+    p.add_argument("--batched", action="append", default=[], metavar="NAME=COMMAND", help="a peer's llama-batched-bench")
+    p.add_argument("--table", metavar="FILE")
+    p.add_argument("--models", dest="folder", default=".", metavar="FOLDER")
+    p.add_argument("--only", default="", metavar="WORDS", help="rows whose name has all of them")
     p.add_argument("-t", "--threads", type=int, default=1)
     p.add_argument("-n", "--predict", type=int, default=32)
     p.add_argument("-p", "--prompt", type=int, default=0)
     p.add_argument("--repeat", type=int, default=5)
+    p.add_argument("--passes", type=int, default=3, help="of the probe before each sample; default 3")
     args = p.parse_args()
-    names = [f"llama.cpp {i + 1}" for i in range(len(args.llama_bench))]
-    header = ["model", "test", "hearth, t/s"] + names + ["ratio to the best", "load-only GB/s"]
-    print(f"{args.threads} thread(s), medians (min-max) of {args.repeat} interleaved samples")
-    print("\n| " + " | ".join(header) + " |\n|" + "---|" * len(header))
-    for model in args.models:
-        if args.predict:
-            measure(args, model, "-n", args.predict)
-        if args.prompt:
-            measure(args, model, "-p", args.prompt)
+    hearth, rows = Hearth(args.hearth, args.passes), rows_of(args)
+    peers = [Peer(words, args.batched) for words in args.peer]
+    print_machine(hearth, "begun")
+    print(f"command: `{shlex.join(sys.argv)}`  \nmedians (min-max) of {args.repeat} interleaved samples\n")
+    header = ["work", "limit", "hearth", *(e.name for e in peers), "to the best", "target", "result"]
+    print("| " + " | ".join(header) + " |\n|" + "---|" * len(header), flush=True)
+    shares, verdicts = {}, []
+    for row in rows:
+        if not os.path.exists(row["path"]):
+            print(f"| {row['row']} |" + " - |" * (len(header) - 2) + f" no {row['path']} |", flush=True)
+            continue
+        verdicts.append(measure(row, hearth, peers, args.repeat, shares))
+    print()
+    print_machine(hearth, "ended")
+    if hearth.clocks:
+        print(f"clock of {len(hearth.clocks)} probes: {spread(hearth.clocks, 2, ' GHz')}  ")
+    print("peers: " + ("; ".join(f"{e.name} {e.version}: `{shlex.join(e.command)}`" for e in peers) or "none"))
+    print(", ".join(f"{verdicts.count(v)} {v}" for v in ["met", "missed", "not compared"]))
     return 0
 
 

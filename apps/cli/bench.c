@@ -1,8 +1,11 @@
-/* hearth bench: prompt and generation speed beside the machine's limit, taken in
- * the same run. Samples of all tests are interleaved, a bandwidth probe before each. */
+/* hearth bench: prompt and generation speed beside the machine's limits, taken in
+ * the same run. Samples of all tests are interleaved, probes of memory and cores before
+ * each. The results are shown by bench_report.c, the limits alone by bench_limits.c. */
+#include "cli/bench.h"
+
 #include "base/clock.h"
+#include "base/hash.h"
 #include "cli/verbs.h"
-#include "common/json.h"
 #include "common/model_args.h"
 #include "measure/limits.h"
 
@@ -14,207 +17,281 @@ static const option_spec options[] = {
      false},
     {"predict", 'n', OPTION_UINT_LIST, "N,...", "tokens to generate; default 64; 0: none", 0, 1048576, NULL,
      false},
+    {"parallel", 0, OPTION_UINT_LIST, "N,...", "generate in N sequences; no prompt without -p", 1, 1024, NULL,
+     false},
+    {"depth", 0, OPTION_UINT, "N", "generate behind N tokens; no prompt without -p", 0, 1048576, NULL, false},
+    {"limits", 0, OPTION_FLAG, NULL, "measure the machine alone; takes -t, --repeat", 0, 0, NULL, false},
     {"repeat", 0, OPTION_UINT, "R", "samples of each; default 5", 1, 1000, NULL, false},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object with every sample", 0, 0, NULL, false},
     {0},
 };
 
-enum { MAX_TESTS = 2 * OPTION_LIST_MAX, PROBE_SIZE = 512 << 20 };
-
-typedef struct test {
-    uint64_t n_prompt, n_predict; /* one of them is 0 */
-    double *rate;                 /* tokens per second, by sample */
-    double *limit;                /* bytes per second of the probe before it */
-} test;
-
-typedef struct bench {
-    const hearth_model *model;
-    hearth_session *session;
-    hearth_model_info info;
-    test tests[MAX_TESTS];
-    size_t n_test, n_repeat;
-    size_t n_batch; /* tokens of a prompt between two looks at Ctrl-C */
-    int32_t *tokens;
-} bench;
-
 /* ---- samples -------------------------------------------------------------------------- */
 
-static bool sample(bench *b, const test *t, double *rate, hearth_error *err)
+/* Any ids will do; these are spread over the vocabulary, and differ between sequences. */
+static int32_t token_at(const bench *b, uint64_t i, uint32_t i_sequence)
 {
-    uint64_t start = hth_clock_ns(), n = t->n_prompt ? t->n_prompt : t->n_predict;
-    if (hearth_session_truncate(b->session, 0, err) != HEARTH_OK) return false;
-    if (t->n_prompt) {
-        for (uint64_t i = 0; i < n && !interrupted(); i += b->n_batch) {
-            size_t k = n - i < b->n_batch ? (size_t)(n - i) : b->n_batch;
-            if (hearth_session_eval(b->session, b->tokens + i, k, err) != HEARTH_OK) return false;
-        }
-    } else {
-        for (uint64_t i = 0; i < n && !interrupted(); i++)
-            if (hearth_session_eval(b->session, b->tokens + i, 1, err) != HEARTH_OK) return false;
+    return (int32_t)((i * 2654435761u + 12345u + i_sequence * 7919u) % b->info.n_vocab);
+}
+
+static bool eval_prompt(bench *b, uint64_t n, hearth_error *err)
+{
+    for (uint64_t at = 0; at < n && !interrupted(); at += b->n_batch) {
+        size_t k = n - at < b->n_batch ? (size_t)(n - at) : b->n_batch;
+        if (hearth_session_eval(b->session, b->prompt + at, k, err) != HEARTH_OK) return false;
     }
-    *rate = (double)n / ((double)(hth_clock_ns() - start) * 1e-9);
+    return true;
+}
+
+static bool generate(bench *b, uint64_t n, hearth_error *err)
+{
+    for (uint64_t i = 0; i < n && !interrupted(); i++) {
+        int32_t token = token_at(b, b->depth + i, 0);
+        if (hearth_session_eval(b->session, &token, 1, err) != HEARTH_OK) return false;
+    }
+    return true;
+}
+
+static bool generate_together(bench *b, const bench_test *t, hearth_error *err)
+{
+    for (uint64_t i = 0; i < t->n_predict && !interrupted(); i++) {
+        for (uint32_t s = 0; s < t->n_sequence; s++) {
+            int32_t token = token_at(b, b->depth + i, s);
+            if (hearth_batch_add(b->batch, b->sequences[s], &token, 1, err) != HEARTH_OK) return false;
+        }
+        if (hearth_batch_run(b->batch, err) != HEARTH_OK) return false;
+    }
+    return true;
+}
+
+/* Leaves depth tokens in a cache: those behind them go, those that lack are computed. A
+ * session without a batch of its own is stepped by the common one. */
+static bool go_to_depth(bench *b, hearth_session *session, uint32_t i_sequence, hearth_error *err)
+{
+    uint64_t at = hearth_session_position(session);
+    if (at > b->depth && hearth_session_truncate(session, (uint32_t)b->depth, err) != HEARTH_OK) return false;
+    for (; at < b->depth && !interrupted();) {
+        int32_t piece[256];
+        size_t most = session == b->session ? 256 : b->n_row < 256 ? b->n_row : 256;
+        size_t n = b->depth - at < most ? (size_t)(b->depth - at) : most;
+        for (size_t i = 0; i < n; i++) piece[i] = token_at(b, at + i, i_sequence);
+        hearth_status st = session == b->session ? hearth_session_eval(session, piece, n, err)
+                                                 : hearth_batch_add(b->batch, session, piece, n, err);
+        if (st == HEARTH_OK && session != b->session) st = hearth_batch_run(b->batch, err);
+        if (st != HEARTH_OK) return false;
+        at += n;
+    }
+    return true;
+}
+
+static bool go_back(bench *b, const bench_test *t, hearth_error *err)
+{
+    if (t->n_prompt) return hearth_session_truncate(b->session, 0, err) == HEARTH_OK;
+    if (t->n_sequence == 0) return go_to_depth(b, b->session, 0, err);
+    for (uint32_t s = 0; s < t->n_sequence; s++)
+        if (!go_to_depth(b, b->sequences[s], s, err)) return false;
+    return true;
+}
+
+static bool sample(bench *b, const bench_test *t, double *rate, hearth_error *err)
+{
+    if (!go_back(b, t, err)) return false;
+    uint64_t start = hth_clock_ns(), n = t->n_prompt ? t->n_prompt : t->n_predict;
+    bool ok = t->n_prompt     ? eval_prompt(b, n, err)
+              : t->n_sequence ? generate_together(b, t, err)
+                              : generate(b, n, err);
+    double seconds = (double)(hth_clock_ns() - start) * 1e-9;
+    *rate = (double)n * (t->n_sequence ? t->n_sequence : 1) / seconds;
+    for (uint32_t s = 0; ok && s < t->n_sequence && !interrupted(); s++)
+        t->digest[s] = hth_hash(hearth_session_logits(b->sequences[s]), b->info.n_vocab * sizeof(float));
+    return ok;
+}
+
+typedef struct probes {
+    hth_pool *pool;
+    hth_bandwidth_probe memory;
+    hth_peak_probe cores;
+} probes;
+
+static bool open_probes(probes *p, uint32_t n_thread, hearth_error *err)
+{
+    hth_cpu level;
+    if (hth_cpu_choose(&level, err) != HEARTH_OK || hth_pool_open(n_thread, &p->pool, err) != HEARTH_OK ||
+        hth_bandwidth_open(&p->memory, BENCH_REGION_SIZE, err) != HEARTH_OK)
+        return false;
+    hth_peak_probe_open(&p->cores, level);
+    return true;
+}
+
+static void probe(probes *p, bench_test *t, size_t i_sample)
+{
+    double peak[HTH_N_PEAK_KIND] = {0};
+    t->memory[i_sample] = hth_bandwidth_measure(&p->memory, p->pool);
+    if (t->n_prompt) hth_peak_probe_measure(&p->cores, p->pool, peak);
+    for (size_t k = 0; k < HTH_N_PEAK_KIND; k++) t->peak[k][i_sample] = peak[k];
+}
+
+/* The promise of batches, looked at where it is used: the same tokens give a sequence the
+ * same logits in any company. */
+static bool check_company(const bench *b, hearth_error *err)
+{
+    for (size_t i = 0; i < b->n_test; i++)
+        for (size_t k = 0; k < i; k++) {
+            const bench_test *x = &b->tests[i], *y = &b->tests[k];
+            uint32_t n = x->n_sequence < y->n_sequence ? x->n_sequence : y->n_sequence;
+            if (x->n_predict != y->n_predict || n == 0 ||
+                memcmp(x->digest, y->digest, n * sizeof *x->digest) == 0)
+                continue;
+            hth_fail(err, HEARTH_ERROR_NUMERIC, "%s: logits of a sequence differ between %u and %u sequences",
+                     b->info.path, x->n_sequence, y->n_sequence);
+            return false;
+        }
     return true;
 }
 
 static bool run_tests(bench *b, hearth_error *err)
 {
-    hth_pool *pool = NULL;
-    hth_bandwidth_probe probe = {0};
+    probes p = {0};
     double ignored;
-    bool ok = hth_pool_open(hearth_session_n_thread(b->session), &pool, err) == HEARTH_OK &&
-              hth_bandwidth_open(&probe, PROBE_SIZE, err) == HEARTH_OK;
+    bool ok = open_probes(&p, hearth_session_n_thread(b->session), err);
     for (size_t i = 0; ok && i < b->n_test; i++) ok = sample(b, &b->tests[i], &ignored, err); /* warm up */
     for (size_t r = 0; ok && r < b->n_repeat; r++)
         for (size_t i = 0; ok && i < b->n_test && !interrupted(); i++) {
-            b->tests[i].limit[r] = hth_bandwidth_measure(&probe, pool);
+            probe(&p, &b->tests[i], r);
             ok = sample(b, &b->tests[i], &b->tests[i].rate[r], err);
         }
-    hth_bandwidth_close(&probe);
-    hth_pool_close(pool);
-    return ok;
-}
-
-/* ---- results ---------------------------------------------------------------------------- */
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *sorted, size_t n)
-{
-    qsort(sorted, n, sizeof *sorted, ascending);
-    return n % 2 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
-}
-
-static void name_of(const test *t, char *out, size_t n)
-{
-    snprintf(out, n, "%s %llu", t->n_prompt ? "prompt" : "generate",
-             (unsigned long long)(t->n_prompt ? t->n_prompt : t->n_predict));
-}
-
-static void print_table(bench *b)
-{
-    printf("%s: %s, %u thread(s), %s%s\n\n", b->info.path, b->info.architecture,
-           hearth_session_n_thread(b->session), b->info.cpu, b->info.synthetic ? ", synthetic weights" : "");
-    printf("| test | tokens/s, median (min-max) of %zu | GB/s of weights | limit, GB/s | share "
-           "|\n|---|---|---|---|---|\n",
-           b->n_repeat);
-    for (size_t i = 0; i < b->n_test; i++) {
-        test *t = &b->tests[i];
-        char name[40];
-        name_of(t, name, sizeof name);
-        double rate = median(t->rate, b->n_repeat), limit = median(t->limit, b->n_repeat);
-        printf("| %s | %.2f (%.2f-%.2f) |", name, rate, t->rate[0], t->rate[b->n_repeat - 1]);
-        double used = rate * (double)b->info.token_bytes;
-        if (t->n_prompt) printf(" - | %.1f | - |\n", limit * 1e-9);
-        else printf(" %.2f | %.1f | %.0f %% |\n", used * 1e-9, limit * 1e-9, used / limit * 100.0);
-    }
-}
-
-static void print_samples(json *j, const char *key, const double *x, size_t n)
-{
-    json_open_compact(j, key, '[');
-    for (size_t i = 0; i < n; i++) json_float(j, NULL, x[i], 6);
-    json_close(j, ']');
-}
-
-static void print_json(bench *b)
-{
-    json j;
-    json_init(&j, stdout);
-    json_open(&j, NULL, '{');
-    json_word(&j, "model", b->info.path);
-    json_bool(&j, "synthetic_weights", b->info.synthetic);
-    json_word(&j, "cpu", b->info.cpu);
-    json_uint(&j, "threads", hearth_session_n_thread(b->session));
-    json_uint(&j, "weight_bytes", b->info.weight_bytes);
-    json_uint(&j, "token_bytes", b->info.token_bytes);
-    json_open(&j, "tests", '[');
-    for (size_t i = 0; i < b->n_test; i++) {
-        test *t = &b->tests[i];
-        json_open(&j, NULL, '{');
-        json_uint(&j, "prompt", t->n_prompt);
-        json_uint(&j, "generate", t->n_predict);
-        print_samples(&j, "tokens_per_second", t->rate, b->n_repeat);
-        print_samples(&j, "limit_bytes_per_second", t->limit, b->n_repeat);
-        double rate = median(t->rate, b->n_repeat), limit = median(t->limit, b->n_repeat);
-        json_float(&j, "median_tokens_per_second", rate, 6);
-        json_float(&j, "min_tokens_per_second", t->rate[0], 6);
-        json_float(&j, "max_tokens_per_second", t->rate[b->n_repeat - 1], 6);
-        if (t->n_predict) {
-            json_float(&j, "weight_bytes_per_second", rate * (double)b->info.token_bytes, 6);
-            json_float(&j, "share_of_limit", rate * (double)b->info.token_bytes / limit, 6);
-        }
-        json_close(&j, '}');
-    }
-    json_close(&j, ']');
-    json_close(&j, '}');
-    json_end(&j);
+    hth_bandwidth_close(&p.memory);
+    hth_pool_close(p.pool);
+    return ok && (interrupted() || check_company(b, err));
 }
 
 /* ---- the beginning ------------------------------------------------------------------------ */
 
-static uint64_t add_tests(bench *b, const args *a, const char *option, uint64_t otherwise)
+static uint64_t largest(const uint64_t *x, size_t n)
 {
-    uint64_t lengths[OPTION_LIST_MAX] = {otherwise}, most = 0;
-    size_t n = args_list(a, option, lengths, OPTION_LIST_MAX);
-    if (n == 0) n = 1;
-    for (size_t i = 0; i < n; i++) {
-        if (lengths[i] == 0) continue;
-        test *t = &b->tests[b->n_test++];
-        if (strcmp(option, "prompt") == 0) t->n_prompt = lengths[i];
-        else t->n_predict = lengths[i];
-        if (lengths[i] > most) most = lengths[i];
-    }
+    uint64_t most = 0;
+    for (size_t i = 0; i < n; i++)
+        if (x[i] > most) most = x[i];
     return most;
 }
 
-static bool make_room(bench *b, uint64_t n_token)
+/* The numbers of a list; those of an option that was not given are one: otherwise. */
+static size_t lengths_of(const args *a, const char *option, uint64_t otherwise, uint64_t *lengths)
 {
-    b->tokens = malloc(n_token * sizeof *b->tokens);
-    if (!b->tokens) return false;
-    /* Any ids will do; these are spread over the vocabulary. */
-    for (uint64_t i = 0; i < n_token; i++)
-        b->tokens[i] = (int32_t)((i * 2654435761u + 12345u) % b->info.n_vocab);
-    for (size_t i = 0; i < b->n_test; i++) {
-        b->tests[i].rate = calloc(b->n_repeat, sizeof(double));
-        b->tests[i].limit = calloc(b->n_repeat, sizeof(double));
-        if (!b->tests[i].rate || !b->tests[i].limit) return false;
+    size_t n = args_list(a, option, lengths, OPTION_LIST_MAX);
+    if (n == 0) lengths[n++] = otherwise;
+    return n;
+}
+
+/* Without a list: no sequences but the session. The factor is against one sequence, which
+ * is therefore always among them. */
+static size_t sequences_of(const args *a, uint64_t *counts)
+{
+    size_t n = args_list(a, "parallel", counts + 1, OPTION_LIST_MAX);
+    bool one = n == 0;
+    for (size_t i = 1; i <= n; i++) one |= counts[i] == 1;
+    if (n == 0) counts[n++] = 0;
+    else if (one) memmove(counts, counts + 1, n * sizeof *counts);
+    else counts[0] = 1, n++;
+    return n;
+}
+
+/* Positions that the longest test takes. */
+static uint64_t add_tests(bench *b, const args *a)
+{
+    uint64_t prompts[OPTION_LIST_MAX], predicts[OPTION_LIST_MAX], counts[OPTION_LIST_MAX + 1];
+    size_t n_count = sequences_of(a, counts);
+    size_t n_prompt = lengths_of(a, "prompt", counts[0] || b->depth ? 0 : 128, prompts);
+    size_t n_predict = lengths_of(a, "predict", 64, predicts);
+    uint64_t prompt = largest(prompts, n_prompt), predict = largest(predicts, n_predict);
+    for (size_t i = 0; i < n_prompt; i++)
+        if (prompts[i]) b->tests[b->n_test++] = (bench_test){.n_prompt = prompts[i]};
+    for (size_t i = 0; i < n_predict; i++)
+        for (size_t k = 0; predicts[i] && k < n_count; k++)
+            b->tests[b->n_test++] = (bench_test){.n_predict = predicts[i], .n_sequence = (uint32_t)counts[k]};
+    b->n_sequence = predict ? (uint32_t)largest(counts, n_count) : 0;
+    return prompt > predict + b->depth ? prompt : predict + b->depth;
+}
+
+static bool make_room(bench *b, const hearth_model *model, hearth_kv_type kv, uint64_t n_token)
+{
+    bool ok = (b->prompt = malloc(n_token * sizeof *b->prompt)) != NULL;
+    for (uint64_t i = 0; ok && i < n_token; i++) b->prompt[i] = token_at(b, i, 0);
+    for (size_t i = 0; ok && i < b->n_test; i++) {
+        bench_test *t = &b->tests[i];
+        t->rate = calloc(b->n_repeat, sizeof(double));
+        t->memory = calloc(b->n_repeat, sizeof(double));
+        t->digest = calloc(t->n_sequence + 1, sizeof *t->digest);
+        ok = t->rate && t->memory && t->digest;
+        for (size_t k = 0; k < HTH_N_PEAK_KIND; k++)
+            ok = (t->peak[k] = calloc(b->n_repeat, sizeof(double))) != NULL && ok;
+        t->work = hth_work_of_prompt(model, t->n_prompt);
+        t->kv_bytes = hth_work_kv_bytes(model, kv, b->depth + t->n_predict / 2);
     }
-    return true;
+    b->sequences = calloc(b->n_sequence + 1, sizeof(hearth_session *));
+    if (!ok || !b->sequences) report_text("out of memory");
+    return ok && b->sequences;
+}
+
+static bool open_sequences(bench *b, const args *a, const hearth_model *model, uint32_t n_token)
+{
+    hearth_error err;
+    hearth_session_options o = session_options(a, n_token);
+    hearth_status st = HEARTH_OK;
+    o.n_batch = 0;
+    b->n_row = b->depth && b->n_sequence < b->n_batch ? (uint32_t)b->n_batch : b->n_sequence;
+    for (uint32_t s = 0; st == HEARTH_OK && s < b->n_sequence; s++)
+        st = hearth_session_open(model, &o, &b->sequences[s], &err);
+    if (st == HEARTH_OK && b->n_sequence > 0)
+        st = hearth_batch_open(model, b->n_row, o.n_thread, &b->batch, &err);
+    if (st != HEARTH_OK) report(&err);
+    return st == HEARTH_OK;
+}
+
+static void close_all(bench *b)
+{
+    for (size_t i = 0; i < b->n_test; i++) {
+        free(b->tests[i].rate);
+        free(b->tests[i].memory);
+        free(b->tests[i].digest);
+        for (size_t k = 0; k < HTH_N_PEAK_KIND; k++) free(b->tests[i].peak[k]);
+    }
+    for (uint32_t s = 0; b->sequences && s < b->n_sequence; s++) hearth_session_close(b->sequences[s]);
+    free(b->sequences);
+    free(b->prompt);
+    hearth_batch_close(b->batch);
+    hearth_session_close(b->session);
+}
+
+static int measure(bench *b, const args *a)
+{
+    hearth_error err;
+    if (!run_tests(b, &err)) return report(&err);
+    if (interrupted()) return report_text("interrupted; no figures");
+    if (args_has(a, "json")) bench_print_json(b);
+    else bench_print_table(b);
+    return 0;
 }
 
 static int run(const args *a)
 {
-    bench b = {.n_repeat = args_uint(a, "repeat", 5), .n_batch = args_uint(a, "batch", 256)};
+    static bench b; /* large */
     hearth_model *model = NULL;
-    hearth_error err;
     int status = EXIT_OTHER;
-    uint64_t prompt = add_tests(&b, a, "prompt", 128), predict = add_tests(&b, a, "predict", 64);
-    uint64_t n_token = prompt > predict ? prompt : predict;
+    if (args_has(a, "limits")) return bench_limits(a);
+    b = (bench){.n_repeat = args_uint(a, "repeat", 5),
+                .n_batch = args_uint(a, "batch", 256),
+                .depth = args_uint(a, "depth", 0)};
+    uint64_t n_token = add_tests(&b, a);
     if (b.n_test == 0) return usage_error("bench: nothing to do with -p 0 -n 0");
     catch_interrupt();
     if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;
-    b.model = model;
     hearth_model_get_info(model, &b.info);
-    if (open_session(a, model, (uint32_t)n_token, &b.session)) {
-        if (!make_room(&b, n_token)) report_text("out of memory");
-        else if (!run_tests(&b, &err)) report(&err);
-        else if (interrupted()) report_text("interrupted; no figures");
-        else {
-            if (args_has(a, "json")) print_json(&b);
-            else print_table(&b);
-            status = 0;
-        }
-    }
-    for (size_t i = 0; i < b.n_test; i++) {
-        free(b.tests[i].rate);
-        free(b.tests[i].limit);
-    }
-    free(b.tokens);
-    hearth_session_close(b.session);
+    if (make_room(&b, model, session_options(a, 0).kv, n_token) &&
+        open_session(a, model, (uint32_t)n_token, &b.session) &&
+        open_sequences(&b, a, model, (uint32_t)n_token))
+        status = measure(&b, a);
+    close_all(&b);
     hearth_model_close(model);
     return status;
 }
@@ -224,9 +301,11 @@ const verb verb_bench = {
     .operands = "[MODEL]",
     .n_operand_min = 0,
     .n_operand_max = 1,
-    .summary = "measure speed beside the machine's memory bandwidth",
-    .details = "Tokens/s as median and spread; for generation also bytes of weights per second\n"
-               "and the share of the bandwidth that a loop of loads reached before each sample.\n",
+    .summary = "measure speed beside the machine's limits",
+    .details = "Tokens/s as median and spread. Beside generation stand the bytes of weights per\n"
+               "second and what memory gave before each sample; beside prompts the operations\n"
+               "per second (a multiply-add is two) and the peak of the instructions.\n"
+               "--parallel steps N sequences at once: tokens/s of all, and factor against one.\n",
     .example = "hearth bench model.gguf -p 128,512 -n 64 -t 1",
     .groups = {options, model_options},
     .run = run,

@@ -68,14 +68,20 @@ bool open_model(const args *a, const char *path, hearth_model **model)
     return st == HEARTH_OK;
 }
 
-bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_default, hearth_session **session)
+hearth_session_options session_options(const args *a, uint32_t n_ctx_default)
 {
-    hearth_error err;
     hearth_session_options o = hearth_session_defaults();
     o.n_ctx = (uint32_t)args_uint(a, "ctx", n_ctx_default);
     o.n_batch = (uint32_t)args_uint(a, "batch", o.n_batch);
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
     o.kv = strcmp(args_text(a, "kv", "f16"), "f32") == 0 ? HEARTH_KV_F32 : HEARTH_KV_F16;
+    return o;
+}
+
+bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_default, hearth_session **session)
+{
+    hearth_error err;
+    hearth_session_options o = session_options(a, n_ctx_default);
     if (hearth_session_open(model, &o, session, &err) == HEARTH_OK) return true;
     report(&err);
     return false;

@@ -16,6 +16,7 @@ extern const option_spec sampling_options[];
  * a message. */
 bool open_model(const args *a, const char *path, hearth_model **model);
 /* A session by the common options. n_ctx_default 0: as the library chooses. */
+hearth_session_options session_options(const args *a, uint32_t n_ctx_default);
 bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_default, hearth_session **session);
 /* A sampler by the sampling options. False after a message; *status is then that of
  * the program: usage or other. */

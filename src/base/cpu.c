@@ -11,20 +11,63 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-static bool all(unsigned value, unsigned bits) { return (value & bits) == bits; }
+/* What cpuid and XCR0 say; all zero on CPUs too old to ask. */
+enum { LEAF_1_C, XCR0, LEAF_7_B, LEAF_7_C, N_WORD };
+
+static void read_words(unsigned word[N_WORD])
+{
+    unsigned a, b, c, d, high;
+    for (int i = 0; i < N_WORD; i++) word[i] = 0;
+    if (!__get_cpuid(1, &a, &b, &word[LEAF_1_C], &d) || !(word[LEAF_1_C] & bit_OSXSAVE)) return;
+    __asm__("xgetbv" : "=a"(word[XCR0]), "=d"(high) : "c"(0));
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+        word[LEAF_7_B] = b;
+        word[LEAF_7_C] = c;
+    }
+}
+
+/* What the levels are made of, lowest level first. */
+static const struct feature {
+    hth_cpu level;
+    unsigned word, bits;
+    const char *name;
+} features[] = {
+    {HTH_CPU_AVX2, LEAF_1_C, bit_OSXSAVE, "XSAVE switched on by the system"},
+    {HTH_CPU_AVX2, LEAF_1_C, bit_AVX, "AVX"},
+    {HTH_CPU_AVX2, LEAF_1_C, bit_FMA, "FMA"},
+    {HTH_CPU_AVX2, LEAF_1_C, bit_F16C, "F16C"},
+    {HTH_CPU_AVX2, XCR0, 0x6, "256-bit registers saved by the system"},
+    {HTH_CPU_AVX2, LEAF_7_B, bit_AVX2, "AVX2"},
+    {HTH_CPU_AVX2, LEAF_7_B, bit_BMI | bit_BMI2, "BMI2"},
+    {HTH_CPU_AVX512, LEAF_7_B, bit_AVX512F, "AVX-512"},
+    {HTH_CPU_AVX512, XCR0, 0xe6, "512-bit registers saved by the system"},
+    {HTH_CPU_AVX512, LEAF_7_B, bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL | bit_AVX512CD,
+     "AVX-512 BW, DQ, VL and CD"},
+    {HTH_CPU_AVX512, LEAF_7_C, bit_AVX512VNNI, "AVX-512 VNNI"},
+    {HTH_CPU_AVX512, LEAF_7_C, bit_AVX512VBMI, "AVX-512 VBMI"},
+    {HTH_CPU_AVX512, LEAF_7_C, bit_AVX512VBMI2, "AVX-512 VBMI2"},
+};
+
+/* The first that the machine lacks, or NULL. */
+static const struct feature *first_lack(void)
+{
+    unsigned word[N_WORD];
+    read_words(word);
+    for (size_t i = 0; i < sizeof features / sizeof *features; i++)
+        if ((word[features[i].word] & features[i].bits) != features[i].bits) return &features[i];
+    return NULL;
+}
 
 hth_cpu hth_cpu_machine(void)
 {
-    unsigned a, b, c, d, c1, xcr0, high;
-    if (!__get_cpuid(1, &a, &b, &c1, &d)) return HTH_CPU_GENERIC;
-    if (!all(c1, bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C)) return HTH_CPU_GENERIC;
-    __asm__("xgetbv" : "=a"(xcr0), "=d"(high) : "c"(0));
-    if (!all(xcr0, 0x6) || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return HTH_CPU_GENERIC;
-    if (!all(b, bit_AVX2 | bit_BMI | bit_BMI2)) return HTH_CPU_GENERIC;
-    bool wide = all(xcr0, 0xe6) &&
-                all(b, bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL | bit_AVX512CD) &&
-                all(c, bit_AVX512VNNI | bit_AVX512VBMI | bit_AVX512VBMI2);
-    return wide ? HTH_CPU_AVX512 : HTH_CPU_AVX2;
+    const struct feature *lack = first_lack();
+    return !lack ? HTH_CPU_AVX512 : lack->level == HTH_CPU_AVX512 ? HTH_CPU_AVX2 : HTH_CPU_GENERIC;
+}
+
+const char *hth_cpu_lack(void)
+{
+    const struct feature *lack = first_lack();
+    return lack ? lack->name : NULL;
 }
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
@@ -34,8 +77,11 @@ hth_cpu hth_cpu_machine(void)
     const unsigned long asimddp = 1ul << 20; /* HWCAP_ASIMDDP */
     return getauxval(AT_HWCAP) & asimddp ? HTH_CPU_DOTPROD : HTH_CPU_NEON;
 }
+
+const char *hth_cpu_lack(void) { return hth_cpu_machine() == HTH_CPU_DOTPROD ? NULL : "sdot (FEAT_DotProd)"; }
 #else
 hth_cpu hth_cpu_machine(void) { return HTH_CPU_GENERIC; }
+const char *hth_cpu_lack(void) { return "kernels of this program for its architecture"; }
 #endif
 
 static const char *const names[] = {"generic", "avx2", "avx512", "neon", "dotprod"};

@@ -17,6 +17,8 @@ const char *hth_cpu_name(hth_cpu level);
 
 /* The highest level that the machine and its system have. */
 hth_cpu hth_cpu_machine(void);
+/* The first thing that the next higher level wants and the machine lacks; NULL at the highest. */
+const char *hth_cpu_lack(void);
 
 /* Whether a program on a machine of level `machine` may run `level`. */
 int hth_cpu_has(hth_cpu machine, hth_cpu level);

@@ -60,6 +60,14 @@ TEST(levels_of_the_other_architecture_are_never_had)
     CHECK(!hth_cpu_has(HTH_CPU_GENERIC, HTH_CPU_AVX2) && hth_cpu_has(HTH_CPU_GENERIC, HTH_CPU_GENERIC));
 }
 
+TEST(only_the_highest_levels_lack_nothing)
+{
+    hth_cpu machine = hth_cpu_machine();
+    const char *lack = hth_cpu_lack();
+    CHECK((machine == HTH_CPU_AVX512 || machine == HTH_CPU_DOTPROD) == (lack == NULL));
+    if (lack) CHECK(strlen(lack) > 2);
+}
+
 TEST(there_is_a_core) { CHECK(hth_cpu_n_core() >= 1); }
 
 TEST_MAIN

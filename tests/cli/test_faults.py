@@ -203,12 +203,14 @@ def verbs_on(path):
         "perplexity": (["perplexity", path, "-f", words, "-c", "32"], b""),
         "quantize": (["quantize", path, out, "q8_0"], b""),
         "bench": (["bench", path, "-n", "1", "-p", "0", "--repeat", "1"], b""),
+        "doctor": (["doctor", path], b""),
     }
 
 
 MUST_REFUSE = {
-    "all": {"run", "chat", "tokenize", "detokenize", "inspect", "check", "json", "logits", "perplexity", "quantize", "bench"},
-    "model": {"run", "chat", "logits", "perplexity", "bench"},
+    "all": {"run", "chat", "tokenize", "detokenize", "inspect", "check", "json", "logits", "perplexity", "quantize", "bench",
+            "doctor"},
+    "model": {"run", "chat", "logits", "perplexity", "bench", "doctor"},
     "text": {"run", "chat", "tokenize", "detokenize", "perplexity"},
 }
 
@@ -233,8 +235,8 @@ def malformed_files_through_every_verb():
     for row, content, word, who in malformed():
         path = scratch("bad-" + row, content)
         for name, (args, stdin) in verbs_on(path).items():
-            if name == "bench" and name not in MUST_REFUSE[who]:
-                continue  # it would measure for seconds
+            if name in ("bench", "doctor") and name not in MUST_REFUSE[who]:
+                continue  # they would measure for seconds
             if os.path.exists(scratch("out")):
                 os.remove(scratch("out"))
             start = time.monotonic()
@@ -311,7 +313,7 @@ def every_verb_survives_allocations_that_fail():
     verbs["run on threads"] = (["run", path, "-n", "2", "-p", "a", "-t", "3", "--mmap", "--stop", "zz", "--greedy"], b"")
     verbs["run"][0].append("--greedy")
     verbs["synth"] = (["synth", "stories-15m", scratch("out"), "-t", "1"], b"")
-    del verbs["bench"]  # it measures for seconds; its allocations are those of run
+    del verbs["bench"], verbs["doctor"]  # they measure for seconds; their allocations are those of run
     for name, (args, stdin) in verbs.items():
         whole = fail_allocation(args, stdin, 0, False)
         check(whole.returncode == 0, name, whole.stderr)

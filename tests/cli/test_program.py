@@ -18,7 +18,8 @@ import time
 HEARTH = sys.argv[1]
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
-VERBS = ["run", "chat", "tokenize", "detokenize", "inspect", "logits", "perplexity", "quantize", "synth", "bench"]
+VERBS = ["run", "chat", "tokenize", "detokenize", "inspect", "logits", "perplexity", "quantize", "synth", "bench",
+         "doctor"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import cases  # noqa: E402: the path is set above
 
@@ -173,6 +174,10 @@ def usage_errors_exit_2():
         (["bench", "-p", "1,,2"], "numbers with commas"),
         (["bench", "-p", ",".join(["1"] * 17)], "more than 16"),
         (["bench", "--repeat", "0"], "allowed are"),
+        (["bench", "--parallel", "0"], "allowed are"),
+        (["bench", "--limits", MODEL], "takes no model"),
+        (["bench", "--limits", "-p", "8"], "no use for --prompt"),
+        (["doctor", MODEL, MODEL], "too many"),
     ]:
         bad(2, word, *args)
 
@@ -236,6 +241,7 @@ def verbs_on(path):
         ["perplexity", path, "-f", text],
         ["quantize", path, scratch("out.gguf"), "q8_0"],
         ["bench", path, "-n", "1", "-p", "0", "--repeat", "1"],
+        ["doctor", path],
     ]
 
 
@@ -576,6 +582,111 @@ def every_verb_that_runs_takes_the_common_options():
     result = json.loads(good("bench", MODEL, "-p", "8", "-n", "2", "--repeat", "2", "--json", *common).stdout)
     check([len(t["tokens_per_second"]) for t in result["tests"]] == [2, 2], result)
     check(b"| generate 2 |" in good("bench", "-p", "0", "-n", "2", "--repeat", "1").stdout, "bench as a table")
+
+
+def bench(*args, **more):
+    return json.loads(good("bench", *args, "--repeat", "2", "--json", **more).stdout)
+
+
+@case
+def bench_stands_prompts_beside_the_peak_and_tokens_beside_memory():
+    prompt, tokens = bench(MODEL, "-p", "8", "-n", "2")["tests"]
+    level = bench(MODEL, "-p", "1", "-n", "0")["cpu"]
+    # Multiply-adds of all matrices for eight tokens, of the head for one, two operations each.
+    info = json.loads(good("inspect", MODEL, "--json").stdout)
+    matrices = {t["name"]: t["dims"][0] * t["dims"][1] for t in info["tensors"] if len(t["dims"]) == 2}
+    layers = sum(n for name, n in matrices.items() if name.startswith("blk."))
+    head = matrices.get("output.weight", matrices["token_embd.weight"])
+    check(prompt["int8_operations"] == 2 * (8 * layers + head) and prompt["fp32_operations"] == 0, prompt)
+    check(len(prompt["limit_int8_operations_per_second"]) == 2, prompt)
+    check(("share_of_peak" in prompt) == (level != "generic"), prompt)
+    check("share_of_limit" in tokens and tokens["kv_bytes"] > 0, tokens)
+    check(tokens["bytes_per_second"] > tokens["weight_bytes_per_second"] > 0, tokens)
+    deep = bench(MODEL, "-n", "2", "--depth", "300")["tests"]
+    check(len(deep) == 1 and deep[0]["depth"] == 300 and deep[0]["kv_bytes"] > 100 * tokens["kv_bytes"], deep)
+
+
+@case
+def bench_in_parallel_gives_each_sequence_its_own_logits():
+    for more in [[], ["--depth", "40"], ["-t", "1", "--kv", "f32"]]:
+        tests = bench(MODEL, "--parallel", "2,3,7", "-n", "5", *more)["tests"]
+        check([t["sequences"] for t in tests] == [1, 2, 3, 7], tests)
+        check(all(t["factor_against_one"] > 0 for t in tests), tests)
+        hashes = tests[3]["logits_hashes"]
+        check(len(set(hashes)) == 7, "sequences of different tokens are alike:", hashes)
+        for t in tests:
+            check(t["logits_hashes"] == hashes[:t["sequences"]], "company changed logits", t, hashes)
+    table = good("bench", MODEL, "--parallel", "4", "-n", "2,3", "-p", "4", "--repeat", "1").stdout
+    for row in [b"| prompt 4 |", b"| generate 2 x 1 |", b"| generate 3 x 4 |", b"against one"]:
+        check(row in table, row, table)
+
+
+@case
+def limits_of_the_machine_are_measured_without_a_model():
+    shown = bench("--limits", "-t", "2")
+    check([l["threads"] for l in shown["limits"]] == [1, 2], shown)
+    for l in shown["limits"]:
+        check([m["loop"] for m in l["memory"]] == ["plain", "four streams", "prefetch"], l)
+        best = max(m["bytes_per_second"]["median"] for m in l["memory"])
+        check(l["bytes_per_second"] == best > 1e7, l)
+        for kind in ["int8", "fp32"]:
+            peaks = [p["operations_per_second"]["median"] for p in l["peaks"] if p["type"] == kind]
+            check(l.get(kind + "_operations_per_second") == max(peaks, default=None), kind, l)
+        check("fp32_operations_per_second" in l, l)
+    for wait in ["latency_ns", "spinning_thread_ns", "sleeping_thread_ns", "empty_job_ns"]:
+        check(0 < shown[wait]["min"] <= shown[wait]["median"] <= shown[wait]["max"], wait, shown)
+    low = bench("--limits", "-t", "1", env={"HEARTH_CPU": "generic"})
+    check(low["cpu"] == "generic" and len(low["limits"]) == 1 and len(low["limits"][0]["peaks"]) == 1, low)
+    text = good("bench", "--limits", "-t", "1", "--repeat", "1").stdout
+    check(b"GB/s" in text and b"GOP/s" in text and b"latency of memory" in text, text)
+
+
+def findings(*args, **more):
+    shown = json.loads(good("doctor", "--json", *args, **more).stdout)
+    for c in shown["checks"]:
+        check(("fix" in c) != c["ok"] and c["text"] and (c["ok"] or c["fix"]), c)
+    return shown, {c["name"]: c for c in shown["checks"]}
+
+
+@case
+def doctor_fits_a_screen_and_names_a_remedy():
+    for args in [[], [MODEL], [MODEL, "--mmap", "-t", "1"]]:
+        lines = good("doctor", *args).stdout.decode().split("\n")
+        check(len(lines) <= 24, args, lines)
+        check(all(l.startswith(("ok ", "better: ", " " * 20 + "-> ")) for l in lines[:-3]), lines)
+    shown, by_name = findings(MODEL)
+    check(list(by_name) == ["cpu", "cores", "load", "memory", "huge pages", "bandwidth", "limits", "disk"], by_name)
+    check(shown["model"]["fits"] and shown["model"]["weight_bytes"] > 5e6, shown)
+    check(shown["machine"]["bytes_per_second_1"] > 1e7 and shown["machine"]["memory_bytes"] > 1e8, shown)
+    shown, by_name = findings(env={"HEARTH_CPU": "generic"})
+    check(shown["machine"]["level"] == "generic", shown)
+    if shown["machine"]["machine_level"] != "generic":
+        check("unset HEARTH_CPU" in by_name["cpu"]["fix"], by_name["cpu"])
+    check("HEARTH_CPU" in bad(1, "no such level", "doctor", env={"HEARTH_CPU": "none"}), "a level that is none")
+    first = sorted(os.sched_getaffinity(0))[0]
+    shown, by_name = findings(preexec_fn=lambda: os.sched_setaffinity(0, [first]))
+    check(shown["machine"]["usable_cpus"] == shown["machine"]["cores"] == shown["machine"]["threads"] == 1, shown)
+    if shown["machine"]["online_cpus"] > 1:
+        check("taskset" in by_name["cores"]["fix"], by_name["cores"])
+    _, by_name = findings("--mmap", MODEL)
+    check("--mmap" in by_name["huge pages"]["fix"], by_name)
+
+
+@case
+def doctor_sees_a_limit_of_address_space_and_a_busy_neighbour():
+    with open(HEARTH, "rb") as f:
+        if re.search(rb"__[at]san_init", f.read()):
+            raise cases.Skip("a sanitizer takes more address space than the limit")
+    limit = 1 << 32
+    _, by_name = findings(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+    check("ulimit -v" in by_name["limits"]["fix"], by_name["limits"])
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        shown, by_name = findings()
+    finally:
+        busy.kill()
+        busy.wait()
+    check(shown["machine"]["busy_cpus"] > 0.2 and "stop what is not needed" in by_name["load"]["fix"], shown)
 
 
 @case

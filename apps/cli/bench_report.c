@@ -1,0 +1,155 @@
+/* The results of hearth bench, for people and for programs. Shares are of the medians of
+ * the probes that were taken before the samples. docs/bench.md lists the fields. */
+#include "cli/bench.h"
+#include "common/json.h"
+#include "measure/spread.h"
+
+#include <string.h>
+
+typedef struct result {
+    hth_spread rate, memory, peak[HTH_N_PEAK_KIND];
+    double weights;     /* bytes per second of weights alone, of generation */
+    double used, limit; /* bytes, or operations of prompts, per second; 0: not known */
+    double of_one;      /* against one sequence; 0: no batch */
+} result;
+
+/* Operations per second that this mix of products could have: 0 where a kind of them has
+ * no peak at this level. */
+static double mixed_peak(const hth_work *w, const hth_spread peak[HTH_N_PEAK_KIND])
+{
+    double int8 = (double)w->int8, f32 = (double)w->f32;
+    if ((w->int8 && peak[HTH_PEAK_INT8].median <= 0.0) || (w->f32 && peak[HTH_PEAK_F32].median <= 0.0))
+        return 0.0;
+    double seconds = (w->int8 ? int8 / peak[HTH_PEAK_INT8].median : 0.0) +
+                     (w->f32 ? f32 / peak[HTH_PEAK_F32].median : 0.0);
+    return seconds > 0.0 ? 2.0 * (int8 + f32) / seconds : 0.0;
+}
+
+static result result_of(const bench *b, const bench_test *t)
+{
+    result r = {.rate = hth_spread_of(t->rate, b->n_repeat), .memory = hth_spread_of(t->memory, b->n_repeat)};
+    for (size_t k = 0; k < HTH_N_PEAK_KIND; k++) r.peak[k] = hth_spread_of(t->peak[k], b->n_repeat);
+    if (t->n_prompt) {
+        r.used = 2.0 * (double)(t->work.int8 + t->work.f32) * r.rate.median / (double)t->n_prompt;
+        r.limit = mixed_peak(&t->work, r.peak);
+        return r;
+    }
+    double steps = r.rate.median / (t->n_sequence ? t->n_sequence : 1);
+    r.weights = steps * (double)b->info.token_bytes;
+    r.used = r.weights + r.rate.median * (double)t->kv_bytes;
+    r.limit = r.memory.median;
+    for (size_t i = 0; t->n_sequence && i < b->n_test; i++)
+        if (b->tests[i].n_sequence == 1 && b->tests[i].n_predict == t->n_predict)
+            r.of_one = r.rate.median / hth_spread_of(b->tests[i].rate, b->n_repeat).median;
+    return r;
+}
+
+/* ---- for people ---------------------------------------------------------------------------- */
+
+static void print_name(const bench *b, const bench_test *t)
+{
+    if (t->n_prompt) {
+        printf("| prompt %llu |", (unsigned long long)t->n_prompt);
+        return;
+    }
+    printf("| generate %llu", (unsigned long long)t->n_predict);
+    if (t->n_sequence) printf(" x %u", t->n_sequence);
+    if (b->depth) printf(" behind %llu", (unsigned long long)b->depth);
+    printf(" |");
+}
+
+/* Whether it read faster than memory can. */
+static bool print_row(const bench *b, const bench_test *t)
+{
+    result r = result_of(b, t);
+    const char *unit = t->n_prompt ? "GOP/s" : "GB/s";
+    print_name(b, t);
+    printf(" %.2f (%.2f-%.2f) | %.2f %s | ", r.rate.median, r.rate.min, r.rate.max, r.used * 1e-9, unit);
+    if (r.limit > 0.0) printf("%.1f %s | %.0f %% |", r.limit * 1e-9, unit, r.used / r.limit * 100.0);
+    else printf("- | - |");
+    if (b->n_sequence) printf(r.of_one > 0.0 ? " %.2f |\n" : " - |\n", r.of_one);
+    else printf("\n");
+    return !t->n_prompt && r.used > r.limit;
+}
+
+void bench_print_table(const bench *b)
+{
+    printf("%s: %s, %u thread(s), %s%s\n\n", b->info.path, b->info.architecture,
+           hearth_session_n_thread(b->session), b->info.cpu, b->info.synthetic ? ", synthetic weights" : "");
+    printf("| test | tokens/s, median (min-max) of %zu | reached | limit | share "
+           "|%s\n|---|---|---|---|---|%s\n",
+           b->n_repeat, b->n_sequence ? " against one |" : "", b->n_sequence ? "---|" : "");
+    bool cached = false;
+    for (size_t i = 0; i < b->n_test; i++) cached |= print_row(b, &b->tests[i]);
+    if (cached)
+        printf("\nAbove 100 %%: these weights stay in a cache, or memory was slower while it was probed.\n");
+}
+
+/* ---- for programs -------------------------------------------------------------------------- */
+
+static void print_samples(json *j, const char *key, const double *x, size_t n, double factor)
+{
+    json_open_compact(j, key, '[');
+    for (size_t i = 0; i < n; i++) json_float(j, NULL, x[i] * factor, 6);
+    json_close(j, ']');
+}
+
+static void print_prompt(json *j, const bench *b, const bench_test *t)
+{
+    json_uint(j, "int8_operations", 2 * t->work.int8);
+    json_uint(j, "fp32_operations", 2 * t->work.f32);
+    print_samples(j, "limit_int8_operations_per_second", t->peak[HTH_PEAK_INT8], b->n_repeat, 2.0);
+    print_samples(j, "limit_fp32_operations_per_second", t->peak[HTH_PEAK_F32], b->n_repeat, 2.0);
+}
+
+static void print_digests(json *j, const bench_test *t)
+{
+    json_open_compact(j, "logits_hashes", '[');
+    for (uint32_t s = 0; s < t->n_sequence; s++) {
+        char hex[20];
+        snprintf(hex, sizeof hex, "%016llx", (unsigned long long)t->digest[s]);
+        json_word(j, NULL, hex);
+    }
+    json_close(j, ']');
+}
+
+static void print_test(json *j, const bench *b, const bench_test *t)
+{
+    json_open(j, NULL, '{');
+    json_uint(j, "prompt", t->n_prompt);
+    json_uint(j, "generate", t->n_predict);
+    json_uint(j, "sequences", t->n_sequence ? t->n_sequence : 1);
+    if (!t->n_prompt) json_uint(j, "depth", b->depth);
+    print_samples(j, "tokens_per_second", t->rate, b->n_repeat, 1.0);
+    print_samples(j, "limit_bytes_per_second", t->memory, b->n_repeat, 1.0);
+    if (t->n_prompt) print_prompt(j, b, t);
+    else json_uint(j, "kv_bytes", t->kv_bytes);
+    if (t->n_sequence) print_digests(j, t);
+    result r = result_of(b, t);
+    json_float(j, "median_tokens_per_second", r.rate.median, 6);
+    json_float(j, "min_tokens_per_second", r.rate.min, 6);
+    json_float(j, "max_tokens_per_second", r.rate.max, 6);
+    if (!t->n_prompt) json_float(j, "weight_bytes_per_second", r.weights, 6);
+    json_float(j, t->n_prompt ? "operations_per_second" : "bytes_per_second", r.used, 6);
+    if (r.limit > 0.0) json_float(j, t->n_prompt ? "share_of_peak" : "share_of_limit", r.used / r.limit, 6);
+    if (r.of_one > 0.0) json_float(j, "factor_against_one", r.of_one, 6);
+    json_close(j, '}');
+}
+
+void bench_print_json(const bench *b)
+{
+    json j;
+    json_init(&j, stdout);
+    json_open(&j, NULL, '{');
+    json_word(&j, "model", b->info.path);
+    json_bool(&j, "synthetic_weights", b->info.synthetic);
+    json_word(&j, "cpu", b->info.cpu);
+    json_uint(&j, "threads", hearth_session_n_thread(b->session));
+    json_uint(&j, "weight_bytes", b->info.weight_bytes);
+    json_uint(&j, "token_bytes", b->info.token_bytes);
+    json_open(&j, "tests", '[');
+    for (size_t i = 0; i < b->n_test; i++) print_test(&j, b, &b->tests[i]);
+    json_close(&j, ']');
+    json_close(&j, '}');
+    json_end(&j);
+}

@@ -1,0 +1,179 @@
+/* What hearth doctor thinks of the facts: each finding is good, or could be better and
+ * then names the one thing to do. Called by doctor.c; measures nothing itself. */
+#include "cli/doctor.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define GB 1e-9
+
+static void say(char *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(char *out, const char *format, ...)
+{
+    size_t at = strlen(out);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(out + at, sizeof((finding){0}.text) - at, format, list);
+    va_end(list);
+}
+
+static void better(finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void better(finding *f, const char *format, ...)
+{
+    va_list list;
+    if (!f->ok) return; /* the first remedy first */
+    f->ok = false;
+    va_start(list, format);
+    vsnprintf(f->fix, sizeof f->fix, format, list);
+    va_end(list);
+}
+
+/* ---- cores ---------------------------------------------------------------------------------- */
+
+static void check_cpu(const doctor_facts *d, finding *f)
+{
+    say(f->text, "%s; kernels for %s", d->machine.cpu_name[0] ? d->machine.cpu_name : "unknown",
+        hth_cpu_name(d->level));
+    if (d->level != d->machine_level) {
+        say(f->text, ", as HEARTH_CPU asks");
+        better(f, "unset HEARTH_CPU: this machine has %s", hth_cpu_name(d->machine_level));
+    } else if (d->lack) {
+        say(f->text, ": it lacks %s", d->lack);
+        if (strstr(d->lack, "by the system"))
+            better(f, "switch these registers on in the kernel or the hypervisor");
+    }
+}
+
+static void check_cores(const doctor_facts *d, finding *f)
+{
+    const hth_machine *m = &d->machine;
+    say(f->text, "%u physical, %u CPUs of %u usable; %u thread%s by default", m->n_core, m->n_allowed,
+        m->n_online, d->n_thread, d->n_thread == 1 ? "" : "s");
+    if (m->cpu_quota > 0.0) say(f->text, "; quota %.1f CPUs", m->cpu_quota);
+    if (m->n_allowed < m->n_online)
+        better(f, "start hearth without taskset or a cpuset to use all %u CPUs", m->n_online);
+    if (m->cpu_quota > 0.0 && m->cpu_quota < m->n_core)
+        better(f, "raise the CPU quota of the control group (cpu.max), or use -t %d",
+               m->cpu_quota < 1.0 ? 1 : (int)m->cpu_quota);
+}
+
+static void check_load(const doctor_facts *d, finding *f)
+{
+    const hth_load *l = &d->load;
+    if (!d->load_known) {
+        say(f->text, "not known: /proc/stat does not tell");
+        return;
+    }
+    say(f->text, "other programs keep %.1f of %u CPUs busy", l->busy, d->machine.n_online);
+    if (l->pid) say(f->text, ", most %s (%d)", l->name, l->pid);
+    if (l->stolen >= 0.05) say(f->text, "; the host takes %.1f", l->stolen);
+    if (l->busy >= 0.2 && l->pid)
+        better(f, "stop what is not needed, %s first: figures and speed suffer", l->name);
+    if (l->busy >= 0.2) better(f, "stop what is not needed: figures and speed suffer");
+    if (l->stolen >= 0.2)
+        better(f, "the host of this virtual machine is busy: wait, or ask for cores of your own");
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static void check_memory(const doctor_facts *d, finding *f)
+{
+    const hth_machine *m = &d->machine;
+    say(f->text, "%.1f GB, %.1f GB free", (double)m->memory * GB, (double)m->available * GB);
+    if (m->group_limit)
+        say(f->text, "; control group grants %.1f GB, %.1f used", (double)m->group_limit * GB,
+            (double)m->group_used * GB);
+    if (d->path && !d->mmap)
+        say(f->text, "; a run takes %.1f GB", (double)(d->weight_bytes + d->session_bytes) * GB);
+    if (d->path && !d->fits)
+        better(f, "take --mmap, a smaller type (hearth quantize), or close other programs");
+    if (m->memory && m->available < m->memory / 10)
+        better(f, "close other programs: less than a tenth is free");
+}
+
+static void check_huge_pages(const doctor_facts *d, finding *f)
+{
+    static const char *const modes[] = {"the kernel has none", "never", "on request (madvise)", "always"};
+    say(f->text, "%s", modes[d->machine.huge]);
+    if (d->opened && !d->mmap && d->weight_bytes) {
+        double share = (double)d->huge_bytes / (double)d->weight_bytes;
+        say(f->text, "; weights: %.0f %% of %.1f GB on them", share > 1.0 ? 100.0 : 100.0 * share,
+            (double)d->weight_bytes * GB);
+        if (d->machine.huge >= HTH_HUGE_MADVISE && share < 0.9 && d->weight_bytes >= (uint64_t)64 << 20)
+            better(f, "free memory is in pieces: echo 1 | sudo tee /proc/sys/vm/compact_memory");
+    }
+    if (d->opened && d->mmap) {
+        say(f->text, "; a mapped model gets none");
+        better(f, "leave --mmap out where memory allows it");
+    }
+    if (d->machine.huge == HTH_HUGE_NEVER)
+        better(f, "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");
+    if (d->machine.huge == HTH_HUGE_UNKNOWN) better(f, "use a kernel built with transparent huge pages");
+}
+
+static void check_bandwidth(const doctor_facts *d, finding *f)
+{
+    say(f->text, "%.1f GB/s by one thread", d->one.median * GB);
+    if (d->n_thread > 1)
+        say(f->text, ", %.1f (%.1f-%.1f) by %u", d->all.median * GB, d->all.min * GB, d->all.max * GB,
+            d->n_thread);
+    const hth_spread *s = d->n_thread > 1 ? &d->all : &d->one;
+    if (s->max > 1.4 * s->min) better(f, "it varies: measure again when nothing else is at work");
+}
+
+/* ---- limits, storage ------------------------------------------------------------------------ */
+
+static void say_limit(char *out, const char *what, uint64_t bytes)
+{
+    if (bytes == UINT64_MAX) say(out, "%s unlimited", what);
+    else say(out, "%s %.1f MB", what, (double)bytes * 1e-6);
+}
+
+static void check_limits(const doctor_facts *d, finding *f)
+{
+    static const char *const modes[] = {"guessed", "always", "never"};
+    say_limit(f->text, "address space", d->address_limit);
+    say_limit(f->text, ", locked memory", d->locked_limit);
+    say(f->text, "; overcommit %s", d->machine.overcommit < 3 ? modes[d->machine.overcommit] : "unknown");
+    if (d->address_limit != UINT64_MAX) better(f, "lift the limit in this shell: ulimit -v unlimited");
+    if (d->machine.overcommit == 2)
+        better(f, "large models may be refused with memory left: sudo sysctl vm.overcommit_memory=0");
+}
+
+static void check_disk(const doctor_facts *d, finding *f)
+{
+    if (d->disk_rate <= 0.0) {
+        say(f->text, "not known: this file cannot be read past the page cache");
+        return;
+    }
+    double seconds = (double)d->weight_bytes / d->disk_rate;
+    say(f->text, "%.2f GB/s; the first load of %.1f GB takes %.1f s", d->disk_rate * GB,
+        (double)d->weight_bytes * GB, seconds);
+    if (seconds > 20.0) better(f, "keep the file on a faster disk");
+}
+
+size_t doctor_check(const doctor_facts *d, finding out[DOCTOR_MAX_FINDING])
+{
+    static const struct {
+        const char *name;
+        void (*check)(const doctor_facts *, finding *);
+        bool of_model;
+    } checks[] = {
+        {"cpu", check_cpu, false},
+        {"cores", check_cores, false},
+        {"load", check_load, false},
+        {"memory", check_memory, false},
+        {"huge pages", check_huge_pages, false},
+        {"bandwidth", check_bandwidth, false},
+        {"limits", check_limits, false},
+        {"disk", check_disk, true},
+    };
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        if (checks[i].of_model && !d->path) continue;
+        out[n] = (finding){.name = checks[i].name, .ok = true};
+        checks[i].check(d, &out[n++]);
+    }
+    return n;
+}

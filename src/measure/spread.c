@@ -1,0 +1,25 @@
+/* Medians without sorting: which sample comes before which other stays to be seen. Called
+ * by the verbs that measure. */
+#include "measure/spread.h"
+
+/* The k-th smallest: as many as k are below it, or some of its equals make up for them. */
+static double smallest(const double *x, size_t n, size_t k)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t below = 0, equal = 0;
+        for (size_t j = 0; j < n; j++) {
+            below += x[j] < x[i];
+            equal += x[j] <= x[i] && x[j] >= x[i];
+        }
+        if (below <= k && k < below + equal) return x[i];
+    }
+    return 0.0; /* not a number among them */
+}
+
+hth_spread hth_spread_of(const double *samples, size_t n)
+{
+    if (n == 0) return (hth_spread){0};
+    double low = smallest(samples, n, (n - 1) / 2), high = n % 2 ? low : smallest(samples, n, n / 2);
+    return (hth_spread){n % 2 ? low : 0.5 * (low + high), smallest(samples, n, 0),
+                        smallest(samples, n, n - 1)};
+}
