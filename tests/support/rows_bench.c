@@ -68,6 +68,7 @@ static double print(entry *e, double limit)
 }
 
 typedef struct bench {
+    hth_tiles tiles, tiles_256;
     uint8_t *w;
     float *x, *d, *y;
     int8_t *q;
@@ -77,18 +78,27 @@ typedef struct bench {
     int16_t *sum_16;
 } bench;
 
-static void add_entry(entry *e, const bench *b, hth_cpu level, hth_type type, size_t size, size_t n_tok)
+/* The bytes are random: they are rows as well as panels. */
+static void add_entry(entry *e, const bench *b, const hth_kernels *table, hth_type type, size_t size,
+                      size_t n_tok, hth_layout layout)
 {
-    hth_kernels table;
-    hth_kernels_init(&table, level);
     size_t row_size = rows_bytes(type, N_COL), n_row = size / row_size;
-    snprintf(e->name, sizeof e->name, "%s %s %zu tok.%s", rows_type_name(type), hth_cpu_name(level), n_tok,
-             size == cached_size ? " (cache)" : "");
-    e->f = table.rows[type];
+    snprintf(e->name, sizeof e->name, "%s %s %s %zu tok.%s", rows_type_name(type), hth_cpu_name(table->level),
+             layout == HTH_LAYOUT_PANELS ? "panels" : "rows", n_tok, size == cached_size ? " (cache)" : "");
+    e->f = layout == HTH_LAYOUT_PANELS ? table->panels[type] : table->rows[type];
+    n_row = n_row / HTH_PANEL_ROW * HTH_PANEL_ROW;
     e->bytes = (double)(n_row * row_size);
-    e->job = (hth_rows){.w = b->w, .row_size = row_size, .n_col = N_COL, .end = n_row, .n_tok = n_tok, .y = b->y,
-                        .y_stride = n_row, .act = {.x = b->x, .q = b->q, .d = b->d, .sum = b->sum}};
-    if (rows_block(type) == 256) e->job.act = (hth_act){.q = b->q_256, .d = b->d_256, .sum_16 = b->sum_16};
+    e->job = (hth_rows){.w = b->w,
+                        .row_size = row_size,
+                        .n_col = N_COL,
+                        .end = n_row,
+                        .n_tok = n_tok,
+                        .y = b->y,
+                        .y_stride = n_row,
+                        .layout = layout,
+                        .act = {.x = b->x, .q = b->q, .d = b->d, .sum = b->sum, .tiles = b->tiles}};
+    if (rows_block(type) == 256)
+        e->job.act = (hth_act){.q = b->q_256, .d = b->d_256, .sum_16 = b->sum_16, .tiles = b->tiles_256};
 }
 
 /* Part of the name, or one of several names with commas between. */
@@ -107,26 +117,55 @@ static void run_table(const bench *b, const char *filter, size_t size, size_t n_
 {
     hth_cpu levels[PROOF_MAX_LEVEL];
     int n_level = proof_levels(levels), n = 1;
-    static entry entries[1 + ROWS_N_TYPE * PROOF_MAX_LEVEL];
+    static entry entries[1 + 2 * ROWS_N_TYPE * PROOF_MAX_LEVEL];
     entries[0] = (entry){.name = "load only", .bytes = (double)size, .job = {.w = b->w}};
     for (int t = 0; t < ROWS_N_TYPE; t++)
-        for (int l = 0; l < n_level; l++)
-            if (is_wanted(rows_type_name(rows_types[t]), filter))
-                add_entry(&entries[n++], b, levels[l], rows_types[t], size, n_tok);
+        for (int l = 0; l < n_level; l++) {
+            hth_kernels table;
+            hth_kernels_init(&table, levels[l]);
+            if (!is_wanted(rows_type_name(rows_types[t]), filter)) continue;
+            add_entry(&entries[n++], b, &table, rows_types[t], size, n_tok, HTH_LAYOUT_ROWS);
+            if (table.panels[rows_types[t]])
+                add_entry(&entries[n++], b, &table, rows_types[t], size, n_tok, HTH_LAYOUT_PANELS);
+        }
     for (int round = 0; round < N_ROUND; round++)
         for (int i = 0; i < n; i++) measure(&entries[i], round);
     double limit = print(&entries[0], 0.0);
     for (int i = 1; i < n; i++) print(&entries[i], n_tok == 1 ? limit : 0.0);
 }
 
+static void put_tiles(const bench *b, size_t n_tok)
+{
+    for (size_t t = 0; t < n_tok; t++) {
+        size_t at = t * N_COL;
+        hth_tiles_put(&b->tiles, t, N_COL, b->q + at, b->d + at / 32, b->sum + at / 32);
+        hth_tiles_put_256(&b->tiles_256, t, N_COL, b->q_256 + at, b->d_256 + at / 256, b->sum_16 + at / 16);
+        hth_tiles_put_floats(&b->tiles, t, n_tok, N_COL, b->x + at);
+    }
+}
+
 int rows_bench(const char *filter)
 {
     test_random r = proof_random();
-    bench b = {.w = hth_pages_alloc(weight_size), .x = hth_alloc(N_COL * N_TOK, 4),
-               .q = hth_alloc(N_COL * N_TOK, 1), .d = hth_alloc(N_COL * N_TOK / 32, 4),
-               .sum = hth_alloc(N_COL * N_TOK / 32, 4), .y = hth_alloc(weight_size / 1024, 4),
-               .q_256 = hth_alloc(N_COL * N_TOK, 1), .d_256 = hth_alloc(N_COL * N_TOK / 256, 4),
+    bench b = {.w = hth_pages_alloc(weight_size),
+               .x = hth_alloc(N_COL * N_TOK, 4),
+               .q = hth_alloc(N_COL * N_TOK, 1),
+               .d = hth_alloc(N_COL * N_TOK / 32, 4),
+               .sum = hth_alloc(N_COL * N_TOK / 32, 4),
+               .y = hth_alloc(weight_size / 1024, 4),
+               .q_256 = hth_alloc(N_COL * N_TOK, 1),
+               .d_256 = hth_alloc(N_COL * N_TOK / 256, 4),
                .sum_16 = hth_alloc(N_COL * N_TOK / 16, 2)};
+    size_t n_tiled = hth_n_tile(N_TOK) * HTH_TILE_TOK * N_COL;
+    b.tiles = (hth_tiles){.q = hth_alloc(n_tiled, 1),
+                          .d = hth_alloc(n_tiled / 32, 4),
+                          .offset = hth_alloc(n_tiled / 32, 4),
+                          .x = hth_alloc(n_tiled, 4)};
+    b.tiles_256 = (hth_tiles){
+        .q = hth_alloc(n_tiled, 1), .d = hth_alloc(n_tiled / 256, 4), .sum_16 = hth_alloc(n_tiled / 16, 2)};
+    if (!b.tiles.q || !b.tiles.d || !b.tiles.offset || !b.tiles.x || !b.tiles_256.q || !b.tiles_256.d ||
+        !b.tiles_256.sum_16)
+        return 1;
     if (!b.w || !b.x || !b.q || !b.d || !b.sum || !b.y || !b.q_256 || !b.d_256 || !b.sum_16) return 1;
     /* Odd bytes of 0x38..0x3f make ordinary floats of every type, even bytes of 0x40..0xbf
      * ordinary exponents (MXFP4): subnormal ones would cost time of their own. */
@@ -139,8 +178,10 @@ int rows_bench(const char *filter)
     hth_kernels_init(&table, HTH_CPU_GENERIC);
     table.quant_act(b.x, N_COL * N_TOK, b.q, b.d, b.sum);
     table.quant_act_256(b.x, N_COL * N_TOK, b.q_256, b.d_256, b.sum_16);
+    put_tiles(&b, 1);
     run_table(&b, filter, weight_size, 1);
     run_table(&b, filter, cached_size, 1);
+    put_tiles(&b, N_TOK);
     run_table(&b, filter, cached_size, N_TOK);
     hth_pages_free(b.w, weight_size);
     return 0;
