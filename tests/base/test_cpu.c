@@ -60,6 +60,4 @@ TEST(levels_of_the_other_architecture_are_never_had)
     CHECK(!hth_cpu_has(HTH_CPU_GENERIC, HTH_CPU_AVX2) && hth_cpu_has(HTH_CPU_GENERIC, HTH_CPU_GENERIC));
 }
 
-TEST(there_is_a_core) { CHECK(hth_cpu_n_core() >= 1); }
-
 TEST_MAIN
