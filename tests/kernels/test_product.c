@@ -14,7 +14,8 @@ static int8_t q[N_TOK * N_COL], q_256[N_TOK * N_COL];
 static float d[N_TOK * N_COL / 32], d_256[N_TOK * N_COL / 256];
 static int32_t sum[N_TOK * N_COL / 32];
 static int16_t sum_16[N_TOK * N_COL / 16];
-static const hth_rounding rounding = {q, d, sum, q_256, d_256, sum_16};
+static float part[2 * HTH_PRODUCT_PART]; /* two threads: units may be computed twice */
+static const hth_rounding rounding = {q, d, sum, q_256, d_256, sum_16, part};
 
 static void fill_matrix(test_random *r, hth_type type, uint8_t *w)
 {
