@@ -54,6 +54,7 @@ hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_row, uint3
         goto fail;
     }
     if ((st = hth_pool_open(hth_pool_threads(n_thread), &b->pool, err)) != HEARTH_OK) goto fail;
+    hth_pool_pin(b->pool);
     if ((st = hth_step_open(model->model, &model->kernels, b->pool, n_row, &b->step, err)) != HEARTH_OK)
         goto fail;
     *out = b;
