@@ -12,7 +12,7 @@ static const option_spec options[] = {
     {"ffn", 0, OPTION_CHOICE, "ACT", "activation of the neurons; default: the shape's", 0, 0,
      "swiglu|geglu|reglu|drelu|relu2", false},
     {"seed", 0, OPTION_UINT, "N", "of the weights; default 1", 0, UINT32_MAX, NULL, false},
-    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each physical core", 1, 256, NULL, false},
+    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, false},
     {0},
 };
 

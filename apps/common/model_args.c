@@ -8,7 +8,7 @@
 
 /* clang-format off: a table */
 const option_spec model_options[] = {
-    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each physical core", 1, 256, NULL, false},
+    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, false},
     {"no-pin", 0, OPTION_FLAG, NULL, "let the system move threads between cores", 0, 0, NULL, false},
     {"ctx", 'c', OPTION_UINT, "N", "tokens that fit; default: the model's, at most 4096", 1, 16777216, NULL,
      false},

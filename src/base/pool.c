@@ -1,10 +1,10 @@
 /* The thread pool: a ring of queued jobs ("phases"), and one atomic word, the ticket, that
- * holds the number of the current phase, how many units it has and which is next. Adding 1
- * claims a unit; the thread that finishes a phase's last unit moves the ticket on. No
- * thread is in charge of that, so none can hold up the rest but in two places:
+ * holds the number of a phase, how many units it has and which is next. Adding 1 claims a
+ * unit; the thread that finishes a phase's last unit goes on with the queue. No thread is in
+ * charge of that, so none can hold up the rest but in the midst of a unit.
  *
- * A unit whose thread lost its core in the midst of it. Where the job allows it
- * (hth_pool_add_twice) a waiting thread does the unit again. The result goes through scratch
+ * A unit whose thread lost its core: where the job allows it (hth_pool_add_twice) a waiting
+ * thread does the unit again. The result goes through scratch
  * of one's own and is carried over by whoever first writes the phase's number into
  * taken[unit]; numbers only grow, so a thread that comes late, in whatever phase the others
  * are by then, finds its own number or a higher one there and throws its result away. What
@@ -12,7 +12,7 @@
  * wrong addresses. Until a unit is carried over its phase cannot end, so whoever carries it
  * over has read what the phase was given.
  *
- * The record of a phase, which late threads still read. Each thread shows the lowest phase
+ * The record of a phase is what late threads still read. Each thread shows the lowest phase
  * whose record it may read (its pin); a record is used again a ring later, when no pin
  * stands at it or before. */
 #define _GNU_SOURCE
@@ -36,8 +36,10 @@
 enum { RING = 256, UNIT_LIMIT = 8192 };
 
 /* How long a thread waits awake: longer than a gap between two phases, shorter than a wait
- * for a person. It looks at the clock every so many pauses. */
-enum { SPIN_NS = 50000, CLOCK_EVERY = 8 };
+ * for a person; and a little longer if late units can be done by then, because a core that is
+ * given away may come back only at the system's next tick. It looks at the clock every so
+ * many pauses. */
+enum { SPIN_NS = 50000, SPIN_LAST_NS = 90000, CLOCK_EVERY = 8 };
 
 /* Below this nobody is late; and the guess where no unit of the phase is done yet. */
 enum { LATE_NS = 20000, UNKNOWN_NS = 200000 };
@@ -63,9 +65,9 @@ typedef struct job {
 typedef struct phase {
     _Alignas(64) uint64_t number;
     job job;
-    _Atomic uint32_t n_unit;
-    _Atomic uint64_t start_ns; /* where there is a commit */
-    _Alignas(64) _Atomic uint32_t n_done;
+    uint32_t n_unit;
+    _Atomic uint64_t start_ns;                          /* where there is a commit */
+    _Alignas(64) _Atomic uint32_t n_done;               /* of several units; one alone needs no count */
     _Alignas(64) unsigned char copy[HTH_POOL_ARG_SIZE]; /* of what arg points to */
 } phase;
 
@@ -77,10 +79,12 @@ typedef struct member {
 } member;
 
 #define PINNED ((uint64_t)1 << 32)
+#define RUNNING UINT64_MAX
 
 struct hth_pool {
     _Alignas(64) _Atomic uint64_t ticket; /* number << 32 | n_unit << 16 | next, which may run past n_unit */
     _Alignas(64) _Atomic uint64_t n_queued; /* the last phase's number; the first is 1 */
+    _Atomic uint64_t rests_at;              /* the queue: the phase that it has done last, or RUNNING */
     uint64_t free_until;                    /* phases up to this one have room in the ring */
     _Atomic bool closing;
     _Atomic bool caller_sleeps;
@@ -149,23 +153,38 @@ static void check_outside(const hth_pool *pool) { (void)pool; }
 
 /* ---- phases ------------------------------------------------------------------------------- */
 
-/* Moves the ticket to the next phase if the current one is over and there is one; returns
- * it then. claim: its first unit goes to the caller, who must be pinned. */
-static phase *advance(hth_pool *pool, bool claim)
+/* Whoever ends a phase runs the queue, alone, until it shares out the next phase of several
+ * units or finds the end of the queue and rests. From rest the queue is taken up again by
+ * whoever first sees that there is more: by the runner that has just laid it down, or by the
+ * caller that queues. */
+static bool take_up(hth_pool *pool, uint64_t number)
 {
-    uint64_t t = atomic_load(&pool->ticket);
-    for (;;) {
-        /* If t is an old ticket these records may hold other phases: then the exchange fails.
-         * Two old and new tickets would be alike after 2^32 phases, some days. */
-        phase *next = phase_at(pool, number_of(t) + 1);
-        if (atomic_load(&phase_at(pool, number_of(t))->n_done) != n_unit_of(t)) return NULL;
-        if ((uint32_t)atomic_load(&pool->n_queued) == number_of(t)) return NULL;
-        uint32_t n_unit = atomic_load_explicit(&next->n_unit, memory_order_relaxed);
-        uint64_t to = make_ticket(number_of(t) + 1, n_unit, claim);
-        if (!atomic_compare_exchange_strong(&pool->ticket, &t, to)) continue;
-        if (n_unit > 1 || !claim) hth_bell_ring(&pool->bell);
-        return next;
+    return atomic_compare_exchange_strong(&pool->rests_at, &number, RUNNING);
+}
+
+/* Called by the runner, who takes the first `claim` units itself. */
+static void share_out(hth_pool *pool, phase *p, uint32_t claim)
+{
+    if (p->job.commit) atomic_store_explicit(&p->start_ns, hth_clock_ns(), memory_order_relaxed);
+    atomic_exchange(&pool->ticket, make_ticket((uint32_t)p->number, p->n_unit, claim));
+    hth_bell_ring(&pool->bell);
+}
+
+/* What follows phase `number`, which the runner has ended: the phase whose first unit it has
+ * now, and all of it if there is but one; NULL at the end of the queue. */
+static phase *go_on(hth_pool *pool, uint64_t number)
+{
+    if (atomic_load(&pool->n_queued) == number) {
+        atomic_exchange(&pool->ticket, make_ticket((uint32_t)number, 0, 0));
+        atomic_store(&pool->rests_at, number);
+        if (atomic_load(&pool->n_queued) == number || !take_up(pool, number)) {
+            if (atomic_load(&pool->caller_sleeps)) hth_bell_ring(&pool->bell);
+            return NULL;
+        }
     }
+    phase *p = phase_at(pool, number + 1);
+    if (p->n_unit > 1) share_out(pool, p, 1);
+    return p;
 }
 
 /* Carries a unit's result over unless another thread has; false then. */
@@ -179,31 +198,33 @@ static bool commit(hth_pool *pool, const member *m, phase *p, uint32_t i)
     return true;
 }
 
+/* The record of what comes next lies in the cache of the thread that queued it. */
+static void prefetch_next(const hth_pool *pool, const phase *p)
+{
+    if (atomic_load_explicit(&pool->n_queued, memory_order_relaxed) == p->number) return;
+    const phase *next = phase_at(pool, p->number + 1);
+    __builtin_prefetch(next);
+    __builtin_prefetch(next->copy);
+    __builtin_prefetch(next->copy + 64);
+}
+
 /* Unit i of phase p; true when that was the last one of the phase. */
 static bool compute(hth_pool *pool, const member *m, phase *p, uint32_t i)
 {
-    uint32_t n_unit = atomic_load_explicit(&p->n_unit, memory_order_relaxed);
+    prefetch_next(pool, p);
     visit(pool, HTH_POOL_CLAIMED, m->index);
     enter_unit(pool);
     p->job.work(p->job.arg, p->job.base + i, m->index);
     leave_unit();
     visit(pool, HTH_POOL_COMPUTED, m->index);
     if (p->job.commit && !commit(pool, m, p, i)) return false;
-    return atomic_fetch_add(&p->n_done, 1) + 1 == n_unit;
+    return p->n_unit == 1 || atomic_fetch_add(&p->n_done, 1) + 1 == p->n_unit;
 }
 
-/* Unit i of phase p and what follows from it: whoever ends a phase begins the next one. */
+/* Unit i of phase p and what follows from it. */
 static void compute_on(hth_pool *pool, const member *m, phase *p, uint32_t i)
 {
-    while (compute(pool, m, p, i)) {
-        p = advance(pool, true);
-        if (!p) {
-            if (atomic_load(&pool->caller_sleeps)) hth_bell_ring(&pool->bell);
-            return;
-        }
-        if (p->job.commit) atomic_store_explicit(&p->start_ns, hth_clock_ns(), memory_order_relaxed);
-        i = 0;
-    }
+    for (; p && compute(pool, m, p, i); i = 0) p = go_on(pool, p->number);
 }
 
 /* Claims and computes units until there is none left. The pin is set before the claim, to a
@@ -229,22 +250,24 @@ static uint64_t patience_with(const hth_pool *pool, const phase *p, uint64_t sin
 {
     uint64_t patience = atomic_load_explicit(&pool->patience_ns, memory_order_relaxed);
     uint32_t n_done = atomic_load(&p->n_done);
-    if (!p->job.commit || patience == 0 || n_done == atomic_load(&p->n_unit)) return UINT64_MAX;
+    if (!p->job.commit || patience == 0 || n_done == p->n_unit) return UINT64_MAX;
     uint64_t start = atomic_load_explicit(&p->start_ns, memory_order_relaxed), unit = UNKNOWN_NS;
     if (n_done > 0) unit = since > start ? (since - start) * pool->n_wish / n_done : 0;
     return patience + 2 * unit;
 }
 
-/* Computes all units that nobody has carried over; each thread begins elsewhere. */
-static void rescue(hth_pool *pool, member *m, phase *p)
+/* Computes all units that nobody has carried over, if any; each thread begins elsewhere. */
+static bool rescue(hth_pool *pool, member *m, phase *p)
 {
-    uint32_t n_unit = atomic_load(&p->n_unit);
-    for (uint32_t k = 0; k < n_unit; k++) {
-        uint32_t i = (k + m->index * 5) % n_unit;
+    bool any = false;
+    for (uint32_t k = 0; k < p->n_unit; k++) {
+        uint32_t i = (k + m->index * 5) % p->n_unit;
         if (atomic_load(taken_at(pool, i)) >= p->number) continue;
         atomic_fetch_add_explicit(&pool->n_rescued, 1, memory_order_relaxed);
         compute_on(pool, m, p, i);
+        any = true;
     }
+    return any;
 }
 
 /* Looks after a phase (of ticket t) that has had no unit left since `since`: how long to wait
@@ -252,27 +275,27 @@ static void rescue(hth_pool *pool, member *m, phase *p)
 static uint64_t look_after(hth_pool *pool, member *m, uint64_t t, uint64_t since, uint64_t now)
 {
     uint64_t left = UINT64_MAX;
+    if (n_unit_of(t) == 0) return left;
     atomic_store(&m->pin, PINNED | number_of(t));
     if (number_of(atomic_load(&pool->ticket)) == number_of(t)) {
         phase *p = phase_at(pool, number_of(t));
         uint64_t patience = patience_with(pool, p, since);
         if (patience != UINT64_MAX) left = patience > now - since ? patience - (now - since) : 0;
-        if (left == 0) rescue(pool, m, p);
+        if (left == 0 && !rescue(pool, m, p)) left = UINT64_MAX;
     }
     atomic_store_explicit(&m->pin, 0, memory_order_release);
     return left;
 }
 
-static bool all_done(const hth_pool *pool, uint64_t t)
+static bool all_done(const hth_pool *pool)
 {
-    return number_of(t) == (uint32_t)atomic_load(&pool->n_queued) &&
-           atomic_load(&phase_at(pool, number_of(t))->n_done) == n_unit_of(t);
+    return atomic_load(&pool->rests_at) == atomic_load(&pool->n_queued);
 }
 
 /* What a wait ends with: units to claim; for the caller, the end of the queue. */
 static bool has_news(const hth_pool *pool, const member *m, uint64_t t)
 {
-    return has_work(t) || (m->index == 0 ? all_done(pool, t) : atomic_load(&pool->closing));
+    return has_work(t) || (m->index == 0 ? all_done(pool) : atomic_load(&pool->closing));
 }
 
 /* Sleeps unless there is news; false when nobody rang. */
@@ -303,7 +326,8 @@ static void wait_for_news(hth_pool *pool, member *m)
             awake_since = phase_since = 0;
         } else if (now - awake_since >= SPIN_NS) {
             if (now - phase_since < LATE_NS) left = LATE_NS;
-            if (doze(pool, m, left)) awake_since = 0;
+            bool soon = left < SPIN_LAST_NS && now - awake_since + left < SPIN_LAST_NS;
+            if (!soon && doze(pool, m, left)) awake_since = 0;
         }
     }
 }
@@ -343,8 +367,7 @@ static void make_room(hth_pool *pool, uint64_t number)
         wait_for_news(pool, &pool->members[0]);
         /* All done and still no room: a thread has been late for a whole ring. Its core is
          * not ours to spin on. */
-        if (all_done(pool, atomic_load(&pool->ticket)))
-            hth_bell_sleep(&pool->bell, atomic_load(&pool->bell.n_ring), SPIN_NS);
+        if (all_done(pool)) hth_bell_sleep(&pool->bell, atomic_load(&pool->bell.n_ring), SPIN_NS);
     }
 }
 
@@ -356,11 +379,10 @@ static void queue(hth_pool *pool, const job *j, size_t size, uint32_t n_unit)
     p->number = number;
     p->job = *j;
     if (size > 0) p->job.arg = memcpy(p->copy, j->arg, size);
-    atomic_store_explicit(&p->n_unit, n_unit, memory_order_relaxed);
+    p->n_unit = n_unit;
     atomic_store_explicit(&p->n_done, 0, memory_order_relaxed);
-    if (p->job.commit) atomic_store_explicit(&p->start_ns, hth_clock_ns(), memory_order_relaxed);
     atomic_store(&pool->n_queued, number);
-    advance(pool, false);
+    if (atomic_load(&pool->rests_at) == number - 1 && take_up(pool, number - 1)) share_out(pool, p, 0);
 }
 
 static void queue_all(hth_pool *pool, job *j, size_t size, size_t n_unit)
@@ -402,7 +424,7 @@ void hth_pool_finish(hth_pool *pool)
     check_outside(pool);
     if (pool->n_thread == 1) return;
     member *m = &pool->members[0];
-    for (help(pool, m); !all_done(pool, atomic_load(&pool->ticket)); help(pool, m)) wait_for_news(pool, m);
+    for (help(pool, m); !all_done(pool); help(pool, m)) wait_for_news(pool, m);
 }
 
 void hth_pool_run(hth_pool *pool, hth_work_fn *work, void *arg, size_t n_unit)
@@ -507,5 +529,6 @@ uint32_t hth_pool_pin(hth_pool *pool)
 /* ---- for tests ------------------------------------------------------------------------------ */
 
 void hth_pool_set_patience(hth_pool *pool, uint64_t ns) { atomic_store(&pool->patience_ns, ns); }
+uint64_t hth_pool_patience(const hth_pool *pool) { return atomic_load(&pool->patience_ns); }
 uint64_t hth_pool_n_rescued(const hth_pool *pool) { return atomic_load(&pool->n_rescued); }
 void hth_pool_set_hook(hth_pool *pool, hth_pool_hook_fn *hook) { pool->hook = hook; }

@@ -69,6 +69,7 @@ void hth_pool_settle(hth_pool *pool);
  * reads values that others overwrite, and throws its result away, which that sanitizer
  * cannot know. */
 void hth_pool_set_patience(hth_pool *pool, uint64_t ns);
+uint64_t hth_pool_patience(const hth_pool *pool);
 enum { HTH_POOL_PATIENCE_NS = 30000 };
 /* Units that were computed in place of a late thread. */
 uint64_t hth_pool_n_rescued(const hth_pool *pool);
