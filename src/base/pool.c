@@ -4,13 +4,12 @@
  * charge of that, so none can hold up the rest but in the midst of a unit.
  *
  * A unit whose thread lost its core: where the job allows it (hth_pool_add_twice) a waiting
- * thread does the unit again. The result goes through scratch
- * of one's own and is carried over by whoever first writes the phase's number into
- * taken[unit]; numbers only grow, so a thread that comes late, in whatever phase the others
- * are by then, finds its own number or a higher one there and throws its result away. What
- * it reads meanwhile may be overwritten by later phases: wrong values, thrown away, never
- * wrong addresses. Until a unit is carried over its phase cannot end, so whoever carries it
- * over has read what the phase was given.
+ * thread does the unit again. The result goes through scratch of one's own and is carried
+ * over by whoever first writes the phase's number into taken[unit]; numbers only grow, so a
+ * thread that comes late, in whatever phase the others are by then, finds its own number or
+ * a higher one there and throws its result away. What it reads meanwhile may be overwritten
+ * by later phases: wrong values, thrown away, never wrong addresses. Until a unit is carried
+ * over its phase cannot end, so whoever carries it over has read what the phase was given.
  *
  * The record of a phase is what late threads still read. Each thread shows the lowest phase
  * whose record it may read (its pin); a record is used again a ring later, when no pin

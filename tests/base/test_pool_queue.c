@@ -309,6 +309,38 @@ TEST(a_thread_that_is_very_late_is_waited_for)
     }
 }
 
+/* ---- waiting ---------------------------------------------------------------------------------- */
+
+static void nap(void *arg, size_t i, uint32_t i_thread)
+{
+    (void)arg, (void)i, (void)i_thread;
+    sleep_ns(60000000);
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Threads that wait for work, for another's unit, and for the end of the queue spin for some
+ * 50 us each time; here they wait for more than two seconds, taken together. */
+TEST(who_waits_sleeps)
+{
+    hth_pool *pool = open_pool(4);
+    double before = cpu_seconds();
+    for (int i = 0; i < 5; i++) {
+        hth_pool_add(pool, nap, NULL, 0, 2);
+        hth_pool_add_twice(pool, nap, add_number, NULL, 0, 1);
+        hth_pool_finish(pool);
+        sleep_ns(60000000);
+    }
+    double seconds = cpu_seconds() - before;
+    if (seconds > 0.2) test_fail(__FILE__, __LINE__, "%.3f s of computing while all wait", seconds);
+    hth_pool_close(pool);
+}
+
 /* ---- misuse ----------------------------------------------------------------------------------- */
 
 static void run_within(void *arg, size_t i, uint32_t i_thread)
