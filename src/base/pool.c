@@ -92,9 +92,8 @@ struct hth_pool {
     hth_pool_hook_fn *hook;
     _Alignas(64) hth_bell bell;
     uint32_t n_thread, n_wish; /* that it has, and was to have */
-    size_t size;
-    phase *ring;             /* [RING] */
-    _Atomic uint64_t *taken; /* [UNIT_LIMIT] the last phase in which a unit was carried over */
+    phase *ring;               /* [RING] */
+    _Atomic uint64_t *taken;   /* [UNIT_LIMIT] the last phase in which a unit was carried over */
     member members[];
 };
 
@@ -448,18 +447,22 @@ void hth_pool_settle(hth_pool *pool)
 
 static size_t round_up(size_t n) { return (n + 63) & ~(size_t)63; }
 
+static size_t head_size(uint32_t n_thread) { return round_up(sizeof(hth_pool) + n_thread * sizeof(member)); }
+
 /* One thread alone needs no queue. */
-static hth_pool *allocate(uint32_t n_thread, size_t *size)
+size_t hth_pool_size(uint32_t n_thread)
 {
-    size_t head = round_up(sizeof(hth_pool) + n_thread * sizeof(member));
-    size_t ring = n_thread > 1 ? RING * sizeof(phase) : 0;
-    size_t taken = n_thread > 1 ? UNIT_LIMIT * sizeof(uint64_t) : 0;
-    *size = head + ring + taken;
-    uint8_t *memory = hth_pages_alloc(*size);
+    return head_size(n_thread) + (n_thread > 1 ? RING * sizeof(phase) + UNIT_LIMIT * sizeof(uint64_t) : 0);
+}
+
+static hth_pool *allocate(uint32_t n_thread)
+{
+    uint8_t *memory = hth_pages_alloc(hth_pool_size(n_thread));
     if (!memory) return NULL;
     hth_pool *pool = (hth_pool *)(void *)memory;
-    pool->ring = (phase *)(void *)(memory + head);
-    pool->taken = (_Atomic uint64_t *)(void *)(memory + head + ring);
+    pool->ring = (phase *)(void *)(memory + head_size(n_thread));
+    pool->taken = (_Atomic uint64_t *)(void *)(pool->ring + RING);
+    pool->n_thread = pool->n_wish = n_thread;
     return pool;
 }
 
@@ -469,11 +472,8 @@ hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err
     if (n_thread < 1 || n_thread > HTH_POOL_MAX_THREAD)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%u threads: 1 to %d are possible", n_thread,
                         HTH_POOL_MAX_THREAD);
-    size_t size;
-    hth_pool *pool = allocate(n_thread, &size);
-    if (!pool) return hth_fail_memory(err, size, "a thread pool");
-    pool->size = size;
-    pool->n_thread = pool->n_wish = n_thread;
+    hth_pool *pool = allocate(n_thread);
+    if (!pool) return hth_fail_memory(err, hth_pool_size(n_thread), "a thread pool");
     pool->free_until = RING - 1;
     atomic_store(&pool->patience_ns, PATIENCE_NS);
     for (uint32_t i = 0; i < n_thread; i++) {
@@ -494,7 +494,7 @@ void hth_pool_close(hth_pool *pool)
     atomic_store(&pool->closing, true);
     hth_bell_ring(&pool->bell);
     for (uint32_t i = 1; i < pool->n_thread; i++) pthread_join(pool->members[i].thread, NULL);
-    hth_pages_free(pool, pool->size);
+    hth_pages_free(pool, hth_pool_size(pool->n_wish));
 }
 
 uint32_t hth_pool_threads(uint32_t wish)

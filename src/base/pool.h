@@ -25,6 +25,8 @@ uint32_t hth_pool_threads(uint32_t wish);
 hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err);
 /* NULL is allowed. */
 void hth_pool_close(hth_pool *pool);
+/* Bytes that a pool allocates. */
+size_t hth_pool_size(uint32_t n_thread);
 uint32_t hth_pool_n_thread(const hth_pool *pool);
 
 /* Keeps each thread of the pool but the caller's on a physical core of its own, beside the
