@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Decode speed while another process keeps one core busy, as a share of the same engine's idle speed.
 
-    bench/busy.py [--llama-bench PATH]... MODEL.gguf [-t 2] [-n 32] [--cores 0,1] [--seconds 60]
+    bench/busy.py [--llama-bench "PATH [OPTION...]"]... MODEL.gguf [-t 2] [-n 32] [--cores 0,1] [--seconds 60]
 
 One process per sample, engines and conditions in turn: idle, then a busy loop pinned to
 each of the cores, until every engine has generated for so many seconds under each loop.
@@ -10,6 +10,7 @@ idle median. Only a machine with nothing else to do gives a figure. Timings deci
 import argparse
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -47,8 +48,8 @@ def hearth(args):
                     "--repeat", "1", "--json"] + args.option, lambda j: j["tests"][0]["tokens_per_second"][0])
 
 
-def peer(path):
-    return lambda args: rate_of([path, "-m", args.model, "-t", str(args.threads), "-p", "0", "-n", str(args.predict),
+def peer(words):
+    return lambda args: rate_of(words + ["-m", args.model, "-t", str(args.threads), "-p", "0", "-n", str(args.predict),
                                  "-r", "1", "-o", "json"], lambda j: j[0]["avg_ts"])
 
 
@@ -87,10 +88,10 @@ def main():
     cores = [int(c) for c in args.cores.split(",")]
     engines = {"hearth": hearth}
     for path in args.llama_bench:
-        engines[path] = peer(path)
+        engines[path] = peer(shlex.split(path))
     load = os.getloadavg()[0]
     samples = measure(args, engines, [None] + cores)
-    print(f"{os.path.basename(args.model)}, {args.threads} threads, at least {args.seconds:.0f} s of generation in each "
+    print(f"{os.path.basename(args.model)}, {args.threads} threads, at least {args.seconds:g} s of generation in each "
           f"cell, samples of {args.predict} tokens; load average at the start {load:.2f}\n")
     print("| engine | idle, t/s | " + " | ".join(f"core {c} busy | share" for c in cores) + " |")
     print("|" + "---|" * (2 + 2 * len(cores)))
