@@ -43,6 +43,9 @@ enum { SPIN_NS = 50000, SPIN_LAST_NS = 90000, CLOCK_EVERY = 8 };
 /* Below this nobody is late; and the guess where no unit of the phase is done yet. */
 enum { LATE_NS = 20000, UNKNOWN_NS = 200000 };
 
+/* Threads make way for the caller's at most so often. */
+enum { MOVE_NS = 10000000 };
+
 #if defined(__SANITIZE_THREAD__)
 enum { PATIENCE_NS = 0 };
 #elif defined(__has_feature)
@@ -75,6 +78,7 @@ typedef struct member {
     hth_pool *pool;
     pthread_t thread;
     uint32_t index;
+    uint32_t core; /* where it is pinned, or the caller was last: an index of cores.cpu */
 } member;
 
 #define PINNED ((uint64_t)1 << 32)
@@ -92,8 +96,11 @@ struct hth_pool {
     hth_pool_hook_fn *hook;
     _Alignas(64) hth_bell bell;
     uint32_t n_thread, n_wish; /* that it has, and was to have */
-    phase *ring;               /* [RING] */
-    _Atomic uint64_t *taken;   /* [UNIT_LIMIT] the last phase in which a unit was carried over */
+    bool pinned;
+    uint64_t moved_ns; /* when a pinned thread last made way for the caller's */
+    hth_cores cores;
+    phase *ring;             /* [RING] */
+    _Atomic uint64_t *taken; /* [UNIT_LIMIT] the last phase in which a unit was carried over */
     member members[];
 };
 
@@ -240,6 +247,51 @@ static void help(hth_pool *pool, member *m)
     }
 }
 
+/* ---- pinning ------------------------------------------------------------------------------ */
+
+static bool pin(hth_pool *pool, uint32_t i, uint32_t core)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(pool->cores.cpu[core], &set);
+    pool->members[i].core = core;
+    return pthread_setaffinity_np(pool->members[i].thread, sizeof set, &set) == 0;
+}
+
+/* The index of the core where the calling thread runs; that of before where nobody knows. */
+static uint32_t core_here(const hth_pool *pool)
+{
+    int cpu = sched_getcpu();
+    return cpu >= 0 && cpu < HTH_CORES_MAX ? pool->cores.core_of[cpu] : pool->members[0].core;
+}
+
+uint32_t hth_pool_pin(hth_pool *pool)
+{
+    const char *wish = getenv("HEARTH_PIN");
+    if (wish && strcmp(wish, "0") == 0) return 0;
+    hth_cores_read(NULL, &pool->cores);
+    uint32_t n_core = pool->cores.n_core, n = 0;
+    if (pool->n_thread > n_core) return 0;
+    pool->members[0].core = core_here(pool);
+    for (uint32_t i = 1; i < pool->n_thread; i++) n += pin(pool, i, (pool->members[0].core + i) % n_core);
+    pool->pinned = n > 0;
+    return n;
+}
+
+/* The system may move the caller's thread, which is not pinned, to the core of another one of
+ * the pool: both would share it for long, as neither is worse off than with whatever runs on
+ * the core that was left. Then the other one goes there. */
+static void keep_apart(hth_pool *pool, uint64_t now)
+{
+    if (!pool->pinned || now - pool->moved_ns < MOVE_NS) return;
+    uint32_t here = core_here(pool), left = pool->members[0].core;
+    if (here == left) return;
+    pool->moved_ns = now;
+    pool->members[0].core = here;
+    for (uint32_t i = 1; i < pool->n_thread; i++)
+        if (pool->members[i].core == here) pin(pool, i, left);
+}
+
 /* ---- waiting ------------------------------------------------------------------------------ */
 
 /* How long to wait, from `since` on, for the units of a phase that are under way: twice what
@@ -317,6 +369,7 @@ static void wait_for_news(hth_pool *pool, member *m)
         pause_core();
         if (spins % CLOCK_EVERY != 0) continue;
         uint64_t now = hth_clock_ns(), left = UINT64_MAX;
+        if (m->index == 0) keep_apart(pool, now);
         if (awake_since == 0) awake_since = now;
         if (phase_since == 0 || seen != number_of(t)) phase_since = now, seen = number_of(t);
         if (now - phase_since >= LATE_NS) left = look_after(pool, m, t, phase_since, now);
@@ -506,24 +559,6 @@ uint32_t hth_pool_threads(uint32_t wish)
 }
 
 uint32_t hth_pool_n_thread(const hth_pool *pool) { return pool->n_thread; }
-
-uint32_t hth_pool_pin(hth_pool *pool)
-{
-    const char *wish = getenv("HEARTH_PIN");
-    hth_cores cores;
-    if (wish && strcmp(wish, "0") == 0) return 0;
-    hth_cores_read(NULL, &cores);
-    if (pool->n_thread > cores.n_core) return 0;
-    int here = sched_getcpu();
-    uint32_t first = here >= 0 && here < HTH_CORES_MAX ? cores.core_of[here] : 0, n = 0;
-    for (uint32_t i = 1; i < pool->n_thread; i++) {
-        cpu_set_t set;
-        CPU_ZERO(&set);
-        CPU_SET(cores.cpu[(first + i) % cores.n_core], &set);
-        n += pthread_setaffinity_np(pool->members[i].thread, sizeof set, &set) == 0;
-    }
-    return n;
-}
 
 /* ---- for tests ------------------------------------------------------------------------------ */
 

@@ -32,13 +32,14 @@ uint32_t hth_pool_n_thread(const hth_pool *pool);
 /* Keeps each thread of the pool but the caller's on a physical core of its own, beside the
  * one where the caller runs now. Nothing happens with HEARTH_PIN=0 in the environment, nor
  * where there are fewer cores than threads. The caller's thread belongs to somebody else and
- * is left alone. Returns the number of threads that were pinned. */
+ * is left alone; where the system moves it onto the core of another, that one makes way: one
+ * system call then. Returns the number of threads that were pinned. */
 uint32_t hth_pool_pin(hth_pool *pool);
 
 /* Runs work(arg, i, thread) for every i below n_unit and returns when all are done, those
  * queued before too; what they wrote is visible then. One caller at a time, never from
  * within a unit. Cannot fail, allocates nothing, makes no system call while the threads
- * are awake; nor do the functions below. */
+ * are awake and stay where they are; nor do the functions below. */
 void hth_pool_run(hth_pool *pool, hth_work_fn *work, void *arg, size_t n_unit);
 
 /* ---- queues of jobs ----------------------------------------------------------------------- */

@@ -165,4 +165,45 @@ TEST(threads_but_the_caller_s_are_pinned_to_another_core)
     hth_pool_close(pool);
 }
 
+/* The only CPU of a set, or -1. */
+static int only_cpu(const cpu_set_t *set)
+{
+    for (unsigned i = 0; CPU_COUNT(set) == 1 && i < CPU_SETSIZE; i++)
+        if (CPU_ISSET(i, set)) return (int)i;
+    return -1;
+}
+
+/* The caller's thread is moved to the other one's core, and sees where that one is then. */
+TEST(a_pinned_thread_makes_way_for_the_caller_s)
+{
+    hth_cores c;
+    hth_pool *pool = NULL;
+    cpu_set_t was, one;
+    hth_cores_read(NULL, &c);
+    if (c.n_core != 2) {
+        test_skip("not two cores");
+        return;
+    }
+    sched_getaffinity(0, sizeof was, &was);
+    CHECK_OK(hth_pool_open(2, &pool, err));
+    CHECK_INT(hth_pool_pin(pool), 1);
+    for (int round = 0; round < 4; round++) {
+        int before = -1, after = -1;
+        CPU_ZERO(&seen[1]);
+        for (int i = 0; i < 50 && (before = only_cpu(&seen[1])) < 0; i++) hth_pool_run(pool, look, NULL, 3);
+        if (!CHECK(before >= 0)) break;
+        CPU_ZERO(&one);
+        CPU_SET((unsigned)before, &one);
+        sched_setaffinity(0, sizeof one, &one);
+        for (int i = 0; i < 50; i++) {
+            hth_pool_run(pool, look, NULL, 3); /* of three naps by two threads one is waited for */
+            if ((after = only_cpu(&seen[1])) != before) break;
+        }
+        CHECK(after >= 0 && after != before);
+        CHECK_INT(only_cpu(&seen[0]), before);
+    }
+    sched_setaffinity(0, sizeof was, &was);
+    hth_pool_close(pool);
+}
+
 TEST_MAIN
