@@ -246,7 +246,7 @@ static void run_window(probe *p, size_t i_window, float *logits, int t, int f)
         const hth_layer *l = &p->m->model->layers[i];
         hth_run_attention(s, i);
         s->k->add(s->x, s->out, N_CTX * p->d_model, s->x);
-        hth_run_norm(s, &l->ffn_norm, s->x, s->normed);
+        hth_run_norm(s, &l->ffn_norm, s->x, s->normed, s->n_row);
         hth_output both[] = {{.matrix = &l->gate, .y = s->gate}, {.matrix = &l->up, .y = s->up}};
         hth_product(s->k, s->pool, &s->rounding, s->normed, s->n_row, both, 2);
         s->k->activate[p->m->model->hparams.activation](s->gate, s->up, (size_t)s->n_row * p->d_ff,

@@ -1,6 +1,6 @@
 /* Free form of the quantised rows with AVX2, on the unpacking of the kernel that the
  * including file has included. That file gives block_lanes(g, i, q), the products of
- * block i as eight sums, and OFFSET, what the sums of activations take off. */
+ * block i as eight sum, and OFFSET, what the sum of activations take off. */
 
 /* The integer lanes never meet: eight of them become floats at once. */
 HTH_INLINE void lanes(const hth_tile *tile, const uint8_t *row, const uint8_t *next, float *y,
@@ -23,8 +23,8 @@ HTH_INLINE void lanes(const hth_tile *tile, const uint8_t *row, const uint8_t *n
                 acc[t][i & 1] = _mm256_fmadd_ps(_mm256_broadcast_ss(scale + i), term, acc[t][i & 1]);
             }
             if (OFFSET == 0) continue;
-            __m256 sums = _mm256_cvtepi32_ps(load_256(tile->act.sum + t * tile->n_block + b));
-            offset[t] = _mm256_fmadd_ps(all, sums, offset[t]);
+            __m256 sum = _mm256_cvtepi32_ps(load_256(tile->act.sum + t * tile->n_block + b));
+            offset[t] = _mm256_fmadd_ps(all, sum, offset[t]);
         }
     }
     for (size_t t = 0; t < n_tok; t++)

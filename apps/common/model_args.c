@@ -1,4 +1,5 @@
 /* The common options, and opening a model with them. */
+#define _GNU_SOURCE
 #include "common/model_args.h"
 
 #include <errno.h>
@@ -8,6 +9,7 @@
 /* clang-format off: a table */
 const option_spec model_options[] = {
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, false},
+    {"no-pin", 0, OPTION_FLAG, NULL, "let the system move threads between cores", 0, 0, NULL, false},
     {"ctx", 'c', OPTION_UINT, "N", "tokens that fit; default: the model's, at most 4096", 1, 16777216, NULL,
      false},
     {"kv", 0, OPTION_CHOICE, "TYPE", "type of the KV cache, f16 or f32; default f16", 0, 0, "f16|f32", false},
@@ -82,6 +84,7 @@ bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_defau
 {
     hearth_error err;
     hearth_session_options o = session_options(a, n_ctx_default);
+    if (args_has(a, "no-pin")) setenv("HEARTH_PIN", "0", 1);
     if (hearth_session_open(model, &o, session, &err) == HEARTH_OK) return true;
     report(&err);
     return false;

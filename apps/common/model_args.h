@@ -7,7 +7,7 @@
 
 #include <hearth/hearth.h>
 
-/* -t -c --kv --mmap --no-repack --batch: of every verb that runs a model. */
+/* -t --no-pin -c --kv --mmap --no-repack --batch: of every verb that runs a model. */
 extern const option_spec model_options[];
 /* --temperature and the rest. */
 extern const option_spec sampling_options[];

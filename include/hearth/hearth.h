@@ -77,7 +77,7 @@ typedef struct hearth_model hearth_model;
 typedef bool hearth_progress_fn(void *user, uint64_t done_bytes, uint64_t total_bytes);
 
 typedef struct hearth_model_options {
-    uint32_t n_thread; /* that read the weights; 0: one for each core */
+    uint32_t n_thread; /* that read the weights; 0: one for each physical core */
     bool mmap;         /* map the file in place of reading it: same results, less memory, slower decode */
     hearth_progress_fn *progress; /* may be NULL */
     void *progress_user;
@@ -216,7 +216,8 @@ HEARTH_API hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hea
 /* ---- sessions ------------------------------------------------------------- */
 
 /* One sequence of tokens over a model: its KV cache and position. Used by one
- * thread at a time. */
+ * thread at a time. Its other threads are kept on a physical core each, unless the
+ * environment has HEARTH_PIN=0; the thread that calls is left where it is. */
 typedef struct hearth_session hearth_session;
 
 typedef enum hearth_kv_type { HEARTH_KV_F16 = 0, HEARTH_KV_F32 = 1 } hearth_kv_type;
@@ -224,7 +225,7 @@ typedef enum hearth_kv_type { HEARTH_KV_F16 = 0, HEARTH_KV_F32 = 1 } hearth_kv_t
 typedef struct hearth_session_options {
     uint32_t n_ctx;    /* positions; 0: as the model was trained, at most 4096 */
     uint32_t n_batch;  /* prompt tokens computed at once; 0: this session is stepped by batches only */
-    uint32_t n_thread; /* 0: one for each core */
+    uint32_t n_thread; /* 0: one for each physical core */
     hearth_kv_type kv; /* element type of the cache: part of what decides the result */
 } hearth_session_options;
 
@@ -278,7 +279,7 @@ HEARTH_API uint64_t hearth_session_live(const hearth_session *session, double *s
  * session's bits do not depend on its company. */
 typedef struct hearth_batch hearth_batch;
 
-/* Up to n_row tokens at once; n_thread 0: one for each core. */
+/* Up to n_row tokens at once; n_thread 0: one for each physical core. */
 HEARTH_API hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_row, uint32_t n_thread,
                                            hearth_batch **out, hearth_error *err);
 HEARTH_API void hearth_batch_close(hearth_batch *batch);

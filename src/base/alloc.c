@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -23,9 +24,21 @@ void hth_alloc_fail_at(uint64_t n, int sticky)
 uint64_t hth_alloc_count(void) { return atomic_load(&n_alloc); }
 uint64_t hth_alloc_held(void) { return atomic_load(&n_held); }
 
+#ifndef NDEBUG
+static _Thread_local int n_forbidden;
+void hth_alloc_forbid(int by) { n_forbidden += by; }
+static void check_allowed(void) { assert(n_forbidden == 0); }
+int hth_alloc_asserts(void) { return 1; }
+#else
+void hth_alloc_forbid(int by) { (void)by; }
+static void check_allowed(void) {}
+int hth_alloc_asserts(void) { return 0; }
+#endif
+
 /* Counts one allocation; false when it is one that a test wants to fail. */
 static bool count_allocation(void)
 {
+    check_allowed();
     uint64_t mine = atomic_fetch_add(&n_alloc, 1) + 1;
     uint64_t at = atomic_load_explicit(&fail_at, memory_order_relaxed);
     if (at == 0) return true;

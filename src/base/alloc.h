@@ -41,4 +41,10 @@ void hth_alloc_fail_at(uint64_t n, int sticky);
 uint64_t hth_alloc_count(void);
 uint64_t hth_alloc_held(void);
 
+/* Between forbid(1) and forbid(-1) an allocation by this thread ends a build that has
+ * assertions; in others nothing happens. Guards the token loop. */
+void hth_alloc_forbid(int by);
+/* Whether the library was built with assertions. */
+int hth_alloc_asserts(void);
+
 #endif

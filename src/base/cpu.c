@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include "base/cpu.h"
 
-#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,12 +113,4 @@ hearth_status hth_cpu_choose(hth_cpu *level, hearth_error *err)
     }
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                     "HEARTH_CPU=%s: no such level; known: generic, avx2, avx512, neon, dotprod", wish);
-}
-
-unsigned hth_cpu_n_core(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    int n = CPU_COUNT(&set);
-    return n > 0 ? (unsigned)n : 1;
 }

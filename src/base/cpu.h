@@ -27,7 +27,4 @@ int hth_cpu_has(hth_cpu machine, hth_cpu level);
  * HEARTH_CPU names no level or one that this machine lacks. */
 hearth_status hth_cpu_choose(hth_cpu *level, hearth_error *err);
 
-/* Cores that this process may run on, at least 1. */
-unsigned hth_cpu_n_core(void);
-
 #endif

@@ -1,46 +1,126 @@
-/* The thread pool. One atomic word, the ticket, holds how many units the current
- * job has and which is next; adding 1 to it claims a unit. Because both numbers
- * change together, a late thread either gets a unit of a job that cannot end
- * before it is done, or nothing: there is no epoch to compare and no lock.
- * Idle threads spin for a while, then sleep until the next job. */
+/* The thread pool: a ring of queued jobs ("phases"), and one atomic word, the ticket, that
+ * holds the number of a phase, how many units it has and which is next. Adding 1 claims a
+ * unit; the thread that finishes a phase's last unit goes on with the queue. No thread is in
+ * charge of that, so none can hold up the rest but in the midst of a unit.
+ *
+ * A unit whose thread lost its core: where the job allows it (hth_pool_add_twice) a waiting
+ * thread does the unit again. The result goes through scratch of one's own and is carried
+ * over by whoever first writes the phase's number into taken[unit]; numbers only grow, so a
+ * thread that comes late, in whatever phase the others are by then, finds its own number or
+ * a higher one there and throws its result away. What it reads meanwhile may be overwritten
+ * by later phases: wrong values, thrown away, never wrong addresses. Until a unit is carried
+ * over its phase cannot end, so whoever carries it over has read what the phase was given.
+ *
+ * The record of a phase is what late threads still read. Each thread shows the lowest phase
+ * whose record it may read (its pin); a record is used again a ring later, when no pin
+ * stands at it or before. */
 #define _GNU_SOURCE
 #include "base/pool.h"
 
 #include "base/alloc.h"
-#include "base/cpu.h"
+#include "base/bell.h"
+#include "base/clock.h"
+#include "base/cores.h"
 #include "base/log.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 
-/* ticket = n_unit << 32 | next; next may run past n_unit by one per thread. */
-enum { UNIT_LIMIT = 0x7fffffff };
+/* Phases that can be queued: more than one token of most models, so that the others have
+ * work while the caller's core is taken away. Longer jobs become several phases. */
+enum { RING = 256, UNIT_LIMIT = 8192 };
 
-/* About 50 microseconds of pauses before a thread gives up its core: longer
- * than a gap between two jobs of one token, shorter than a wait for a person. */
-enum { SPIN_LIMIT = 1 << 11 };
+/* How long a thread waits awake: longer than a gap between two phases, shorter than a wait
+ * for a person; and a little longer if late units can be done by then, because a core that is
+ * given away may come back only at the system's next tick. It looks at the clock every so
+ * many pauses. */
+enum { SPIN_NS = 50000, SPIN_LAST_NS = 90000, CLOCK_EVERY = 8 };
 
-typedef struct worker {
+/* Below this nobody is late; and the guess where no unit of the phase is done yet. */
+enum { LATE_NS = 20000, UNKNOWN_NS = 200000 };
+
+/* Threads make way for the caller's at most so often. */
+enum { MOVE_NS = 10000000 };
+
+#if defined(__SANITIZE_THREAD__)
+enum { PATIENCE_NS = 0 };
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+enum { PATIENCE_NS = 0 };
+#else
+enum { PATIENCE_NS = HTH_POOL_PATIENCE_NS };
+#endif
+#else
+enum { PATIENCE_NS = HTH_POOL_PATIENCE_NS };
+#endif
+
+typedef struct job {
+    hth_work_fn *work, *commit; /* commit NULL: work writes results itself */
+    void *arg;
+    size_t base; /* added to the claimed number */
+} job;
+
+typedef struct phase {
+    _Alignas(64) uint64_t number;
+    job job;
+    uint32_t n_unit;
+    _Atomic uint64_t start_ns;                          /* where there is a commit */
+    _Alignas(64) _Atomic uint32_t n_done;               /* of several units; one alone needs no count */
+    _Alignas(64) unsigned char copy[HTH_POOL_ARG_SIZE]; /* of what arg points to */
+} phase;
+
+typedef struct member {
+    _Alignas(64) _Atomic uint64_t pin; /* PINNED and the low half of a phase's number; 0: none */
     hth_pool *pool;
     pthread_t thread;
     uint32_t index;
-} worker;
+    uint32_t core; /* where it is pinned, or the caller was last: an index of cores.cpu */
+} member;
+
+#define PINNED ((uint64_t)1 << 32)
+#define RUNNING UINT64_MAX
 
 struct hth_pool {
-    _Alignas(64) _Atomic uint64_t ticket;
-    _Alignas(64) _Atomic size_t n_finished;
-    _Alignas(64) _Atomic(hth_work_fn *) work;
-    _Atomic(void *) arg;
-    _Atomic size_t base; /* added to the claimed number: jobs longer than UNIT_LIMIT */
-    _Atomic uint32_t n_sleeping;
+    _Alignas(64) _Atomic uint64_t ticket; /* number << 32 | n_unit << 16 | next, which may run past n_unit */
+    _Alignas(64) _Atomic uint64_t n_queued; /* the last phase's number; the first is 1 */
+    _Atomic uint64_t rests_at;              /* the queue: the phase that it has done last, or RUNNING */
+    uint64_t free_until;                    /* phases up to this one have room in the ring */
     _Atomic bool closing;
-    pthread_mutex_t mutex;
-    pthread_cond_t wake;
-    uint32_t n_thread, n_room; /* that it has, and that workers[] has room for */
-    worker workers[];
+    _Atomic bool caller_sleeps;
+    _Atomic uint64_t patience_ns;
+    _Atomic uint64_t n_rescued;
+    hth_pool_hook_fn *hook;
+    _Alignas(64) hth_bell bell;
+    uint32_t n_thread, n_wish; /* that it has, and was to have */
+    bool pinned;
+    uint64_t moved_ns; /* when a pinned thread last made way for the caller's */
+    hth_cores cores;
+    phase *ring;             /* [RING] */
+    _Atomic uint64_t *taken; /* [UNIT_LIMIT] the last phase in which a unit was carried over */
+    member members[];
 };
+
+static uint32_t number_of(uint64_t ticket) { return (uint32_t)(ticket >> 32); }
+static uint32_t n_unit_of(uint64_t ticket) { return (uint16_t)(ticket >> 16); }
+static uint32_t next_of(uint64_t ticket) { return (uint16_t)ticket; }
+static bool has_work(uint64_t ticket) { return next_of(ticket) < n_unit_of(ticket); }
+static uint64_t make_ticket(uint32_t number, uint32_t n_unit, uint32_t next)
+{
+    return (uint64_t)number << 32 | (uint64_t)n_unit << 16 | next;
+}
+
+static phase *phase_at(const hth_pool *pool, uint64_t number) { return &pool->ring[number % RING]; }
+
+/* Neighbours lie on different cache lines: they are claimed at the same time. */
+static _Atomic uint64_t *taken_at(const hth_pool *pool, uint32_t i)
+{
+    enum { LINE = 8 };
+    return &pool->taken[i % (UNIT_LIMIT / LINE) * LINE + i / (UNIT_LIMIT / LINE)];
+}
 
 static inline void pause_core(void)
 {
@@ -51,50 +131,392 @@ static inline void pause_core(void)
 #endif
 }
 
-static bool has_work(uint64_t ticket) { return (uint32_t)ticket < (uint32_t)(ticket >> 32); }
-
-/* Claims and computes units until the job has none left. */
-static void help(hth_pool *pool, uint32_t i_thread)
+static void visit(const hth_pool *pool, hth_pool_point point, uint32_t i_thread)
 {
-    for (;;) {
-        if (!has_work(atomic_load_explicit(&pool->ticket, memory_order_relaxed))) return;
-        uint64_t mine = atomic_fetch_add_explicit(&pool->ticket, 1, memory_order_acquire);
-        if (!has_work(mine)) return;
-        hth_work_fn *work = atomic_load_explicit(&pool->work, memory_order_relaxed);
-        void *arg = atomic_load_explicit(&pool->arg, memory_order_relaxed);
-        size_t base = atomic_load_explicit(&pool->base, memory_order_relaxed);
-        work(arg, base + (uint32_t)mine, i_thread);
-        atomic_fetch_add_explicit(&pool->n_finished, 1, memory_order_release);
-    }
+    if (pool->hook) pool->hook(point, i_thread);
 }
 
-static void sleep_until_work(hth_pool *pool)
+/* Units neither queue, nor wait, nor allocate. */
+#ifndef NDEBUG
+static _Thread_local const hth_pool *at_work;
+static void enter_unit(const hth_pool *pool)
 {
-    pthread_mutex_lock(&pool->mutex);
-    atomic_fetch_add(&pool->n_sleeping, 1);
-    while (!has_work(atomic_load(&pool->ticket)) && !atomic_load(&pool->closing))
-        pthread_cond_wait(&pool->wake, &pool->mutex);
-    atomic_fetch_sub(&pool->n_sleeping, 1);
-    pthread_mutex_unlock(&pool->mutex);
+    at_work = pool;
+    hth_alloc_forbid(1);
+}
+static void leave_unit(void)
+{
+    at_work = NULL;
+    hth_alloc_forbid(-1);
+}
+static void check_outside(const hth_pool *pool) { assert(at_work != pool); }
+#else
+static void enter_unit(const hth_pool *pool) { (void)pool; }
+static void leave_unit(void) {}
+static void check_outside(const hth_pool *pool) { (void)pool; }
+#endif
+
+/* ---- phases ------------------------------------------------------------------------------- */
+
+/* Whoever ends a phase runs the queue, alone, until it shares out the next phase of several
+ * units or finds the end of the queue and rests. From rest the queue is taken up again by
+ * whoever first sees that there is more: by the runner that has just laid it down, or by the
+ * caller that queues. */
+static bool take_up(hth_pool *pool, uint64_t number)
+{
+    return atomic_compare_exchange_strong(&pool->rests_at, &number, RUNNING);
 }
 
-static void *worker_main(void *p)
+/* Called by the runner, who takes the first `claim` units itself. */
+static void share_out(hth_pool *pool, phase *p, uint32_t claim)
 {
-    worker *w = p;
-    hth_pool *pool = w->pool;
-    uint32_t spins = 0;
-    while (!atomic_load_explicit(&pool->closing, memory_order_relaxed)) {
-        if (has_work(atomic_load_explicit(&pool->ticket, memory_order_relaxed))) {
-            help(pool, w->index);
-            spins = 0;
-        } else if (++spins < SPIN_LIMIT) {
-            pause_core();
-        } else {
-            sleep_until_work(pool);
-            spins = 0;
+    if (p->job.commit) atomic_store_explicit(&p->start_ns, hth_clock_ns(), memory_order_relaxed);
+    atomic_exchange(&pool->ticket, make_ticket((uint32_t)p->number, p->n_unit, claim));
+    hth_bell_ring(&pool->bell);
+}
+
+/* What follows phase `number`, which the runner has ended: the phase whose first unit it has
+ * now, and all of it if there is but one; NULL at the end of the queue. */
+static phase *go_on(hth_pool *pool, uint64_t number)
+{
+    if (atomic_load(&pool->n_queued) == number) {
+        atomic_exchange(&pool->ticket, make_ticket((uint32_t)number, 0, 0));
+        atomic_store(&pool->rests_at, number);
+        if (atomic_load(&pool->n_queued) == number || !take_up(pool, number)) {
+            if (atomic_load(&pool->caller_sleeps)) hth_bell_ring(&pool->bell);
+            return NULL;
         }
     }
+    phase *p = phase_at(pool, number + 1);
+    if (p->n_unit > 1) share_out(pool, p, 1);
+    return p;
+}
+
+/* Carries a unit's result over unless another thread has; false then. */
+static bool commit(hth_pool *pool, const member *m, phase *p, uint32_t i)
+{
+    _Atomic uint64_t *taken = taken_at(pool, i);
+    uint64_t was = atomic_load_explicit(taken, memory_order_relaxed);
+    if (was >= p->number || !atomic_compare_exchange_strong(taken, &was, p->number)) return false;
+    visit(pool, HTH_POOL_COMMITTING, m->index);
+    p->job.commit(p->job.arg, p->job.base + i, m->index);
+    return true;
+}
+
+/* The record of what comes next lies in the cache of the thread that queued it. */
+static void prefetch_next(const hth_pool *pool, const phase *p)
+{
+    if (atomic_load_explicit(&pool->n_queued, memory_order_relaxed) == p->number) return;
+    const phase *next = phase_at(pool, p->number + 1);
+    __builtin_prefetch(next);
+    __builtin_prefetch(next->copy);
+    __builtin_prefetch(next->copy + 64);
+}
+
+/* Unit i of phase p; true when that was the last one of the phase. */
+static bool compute(hth_pool *pool, const member *m, phase *p, uint32_t i)
+{
+    prefetch_next(pool, p);
+    visit(pool, HTH_POOL_CLAIMED, m->index);
+    enter_unit(pool);
+    p->job.work(p->job.arg, p->job.base + i, m->index);
+    leave_unit();
+    visit(pool, HTH_POOL_COMPUTED, m->index);
+    if (p->job.commit && !commit(pool, m, p, i)) return false;
+    return p->n_unit == 1 || atomic_fetch_add(&p->n_done, 1) + 1 == p->n_unit;
+}
+
+/* Unit i of phase p and what follows from it. */
+static void compute_on(hth_pool *pool, const member *m, phase *p, uint32_t i)
+{
+    for (; p && compute(pool, m, p, i); i = 0) p = go_on(pool, p->number);
+}
+
+/* Claims and computes units until there is none left. The pin is set before the claim, to a
+ * phase not after the one that will be claimed from; so whoever sees the ticket moved past
+ * that phase sees the pin too. */
+static void help(hth_pool *pool, member *m)
+{
+    for (;;) {
+        uint64_t t = atomic_load_explicit(&pool->ticket, memory_order_acquire);
+        if (!has_work(t)) return;
+        atomic_store_explicit(&m->pin, PINNED | number_of(t), memory_order_relaxed);
+        t = atomic_fetch_add(&pool->ticket, 1);
+        if (has_work(t)) compute_on(pool, m, phase_at(pool, number_of(t)), next_of(t));
+        atomic_store_explicit(&m->pin, 0, memory_order_release);
+    }
+}
+
+/* ---- pinning ------------------------------------------------------------------------------ */
+
+static bool pin(hth_pool *pool, uint32_t i, uint32_t core)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(pool->cores.cpu[core], &set);
+    pool->members[i].core = core;
+    return pthread_setaffinity_np(pool->members[i].thread, sizeof set, &set) == 0;
+}
+
+/* The index of the core where the calling thread runs; that of before where nobody knows. */
+static uint32_t core_here(const hth_pool *pool)
+{
+    int cpu = sched_getcpu();
+    return cpu >= 0 && cpu < HTH_CORES_MAX ? pool->cores.core_of[cpu] : pool->members[0].core;
+}
+
+uint32_t hth_pool_pin(hth_pool *pool)
+{
+    const char *wish = getenv("HEARTH_PIN");
+    if (wish && strcmp(wish, "0") == 0) return 0;
+    hth_cores_read(NULL, &pool->cores);
+    uint32_t n_core = pool->cores.n_core, n = 0;
+    if (pool->n_thread > n_core) return 0;
+    pool->members[0].core = core_here(pool);
+    for (uint32_t i = 1; i < pool->n_thread; i++) n += pin(pool, i, (pool->members[0].core + i) % n_core);
+    pool->pinned = n > 0;
+    return n;
+}
+
+/* The system may move the caller's thread, which is not pinned, to the core of another one of
+ * the pool: both would share it for long, as neither is worse off than with whatever runs on
+ * the core that was left. Then the other one goes there. */
+static void keep_apart(hth_pool *pool, uint64_t now)
+{
+    if (!pool->pinned || now - pool->moved_ns < MOVE_NS) return;
+    uint32_t here = core_here(pool), left = pool->members[0].core;
+    if (here == left) return;
+    pool->moved_ns = now;
+    pool->members[0].core = here;
+    for (uint32_t i = 1; i < pool->n_thread; i++)
+        if (pool->members[i].core == here) pin(pool, i, left);
+}
+
+/* ---- waiting ------------------------------------------------------------------------------ */
+
+/* How long to wait, from `since` on, for the units of a phase that are under way: twice what
+ * a unit took so far, and some patience. UINT64_MAX: they cannot be done again. */
+static uint64_t patience_with(const hth_pool *pool, const phase *p, uint64_t since)
+{
+    uint64_t patience = atomic_load_explicit(&pool->patience_ns, memory_order_relaxed);
+    uint32_t n_done = atomic_load(&p->n_done);
+    if (!p->job.commit || patience == 0 || n_done == p->n_unit) return UINT64_MAX;
+    uint64_t start = atomic_load_explicit(&p->start_ns, memory_order_relaxed), unit = UNKNOWN_NS;
+    if (n_done > 0) unit = since > start ? (since - start) * pool->n_wish / n_done : 0;
+    return patience + 2 * unit;
+}
+
+/* Computes all units that nobody has carried over, if any; each thread begins elsewhere. */
+static bool rescue(hth_pool *pool, member *m, phase *p)
+{
+    bool any = false;
+    for (uint32_t k = 0; k < p->n_unit; k++) {
+        uint32_t i = (k + m->index * 5) % p->n_unit;
+        if (atomic_load(taken_at(pool, i)) >= p->number) continue;
+        atomic_fetch_add_explicit(&pool->n_rescued, 1, memory_order_relaxed);
+        compute_on(pool, m, p, i);
+        any = true;
+    }
+    return any;
+}
+
+/* Looks after a phase (of ticket t) that has had no unit left since `since`: how long to wait
+ * on, 0 when late units were computed, UINT64_MAX when there is nothing to be done. */
+static uint64_t look_after(hth_pool *pool, member *m, uint64_t t, uint64_t since, uint64_t now)
+{
+    uint64_t left = UINT64_MAX;
+    if (n_unit_of(t) == 0) return left;
+    atomic_store(&m->pin, PINNED | number_of(t));
+    if (number_of(atomic_load(&pool->ticket)) == number_of(t)) {
+        phase *p = phase_at(pool, number_of(t));
+        uint64_t patience = patience_with(pool, p, since);
+        if (patience != UINT64_MAX) left = patience > now - since ? patience - (now - since) : 0;
+        if (left == 0 && !rescue(pool, m, p)) left = UINT64_MAX;
+    }
+    atomic_store_explicit(&m->pin, 0, memory_order_release);
+    return left;
+}
+
+static bool all_done(const hth_pool *pool)
+{
+    return atomic_load(&pool->rests_at) == atomic_load(&pool->n_queued);
+}
+
+/* What a wait ends with: units to claim; for the caller, the end of the queue. */
+static bool has_news(const hth_pool *pool, const member *m, uint64_t t)
+{
+    return has_work(t) || (m->index == 0 ? all_done(pool) : atomic_load(&pool->closing));
+}
+
+/* Sleeps unless there is news; false when nobody rang. */
+static bool doze(hth_pool *pool, const member *m, uint64_t timeout_ns)
+{
+    uint32_t heard = hth_bell_listen(&pool->bell);
+    bool rang = true;
+    if (m->index == 0) atomic_store(&pool->caller_sleeps, true);
+    if (!has_news(pool, m, atomic_load(&pool->ticket))) rang = hth_bell_sleep(&pool->bell, heard, timeout_ns);
+    if (m->index == 0) atomic_store(&pool->caller_sleeps, false);
+    return rang;
+}
+
+/* Spins for a while, then sleeps, until there is news; meanwhile does what others are late with. */
+static void wait_for_news(hth_pool *pool, member *m)
+{
+    uint64_t awake_since = 0, phase_since = 0, seen = 0;
+    for (uint32_t spins = 0;; spins++) {
+        uint64_t t = atomic_load_explicit(&pool->ticket, memory_order_acquire);
+        if (has_news(pool, m, t)) return;
+        pause_core();
+        if (spins % CLOCK_EVERY != 0) continue;
+        uint64_t now = hth_clock_ns(), left = UINT64_MAX;
+        if (m->index == 0) keep_apart(pool, now);
+        if (awake_since == 0) awake_since = now;
+        if (phase_since == 0 || seen != number_of(t)) phase_since = now, seen = number_of(t);
+        if (now - phase_since >= LATE_NS) left = look_after(pool, m, t, phase_since, now);
+        if (left == 0) {
+            awake_since = phase_since = 0;
+        } else if (now - awake_since >= SPIN_NS) {
+            if (now - phase_since < LATE_NS) left = LATE_NS;
+            bool soon = left < SPIN_LAST_NS && now - awake_since + left < SPIN_LAST_NS;
+            if (!soon && doze(pool, m, left)) awake_since = 0;
+        }
+    }
+}
+
+static void *member_main(void *p)
+{
+    member *m = p;
+    while (!atomic_load_explicit(&m->pool->closing, memory_order_relaxed)) {
+        help(m->pool, m);
+        wait_for_news(m->pool, m);
+    }
     return NULL;
+}
+
+/* ---- the queue ------------------------------------------------------------------------------ */
+
+/* The lowest phase whose record is in use: the current one, or one at which a pin stands. */
+static uint64_t lowest_in_use(const hth_pool *pool)
+{
+    uint64_t last = atomic_load(&pool->n_queued);
+    uint64_t behind = (uint32_t)last - number_of(atomic_load(&pool->ticket));
+    for (uint32_t i = 1; i < pool->n_thread; i++) {
+        uint64_t pin = atomic_load(&pool->members[i].pin);
+        uint64_t n = (uint32_t)((uint32_t)last - (uint32_t)pin);
+        if (pin && n > behind) behind = n;
+    }
+    return last - behind;
+}
+
+/* Waits until phase `number` has a record in the ring. */
+static void make_room(hth_pool *pool, uint64_t number)
+{
+    for (;;) {
+        pool->free_until = lowest_in_use(pool) + RING - 1;
+        if (number <= pool->free_until) return;
+        help(pool, &pool->members[0]);
+        wait_for_news(pool, &pool->members[0]);
+        /* All done and still no room: a thread has been late for a whole ring. Its core is
+         * not ours to spin on. */
+        if (all_done(pool)) hth_bell_sleep(&pool->bell, atomic_load(&pool->bell.n_ring), SPIN_NS);
+    }
+}
+
+static void queue(hth_pool *pool, const job *j, size_t size, uint32_t n_unit)
+{
+    uint64_t number = atomic_load_explicit(&pool->n_queued, memory_order_relaxed) + 1;
+    if (number > pool->free_until) make_room(pool, number);
+    phase *p = phase_at(pool, number);
+    p->number = number;
+    p->job = *j;
+    if (size > 0) p->job.arg = memcpy(p->copy, j->arg, size);
+    p->n_unit = n_unit;
+    atomic_store_explicit(&p->n_done, 0, memory_order_relaxed);
+    atomic_store(&pool->n_queued, number);
+    if (atomic_load(&pool->rests_at) == number - 1 && take_up(pool, number - 1)) share_out(pool, p, 0);
+}
+
+static void queue_all(hth_pool *pool, job *j, size_t size, size_t n_unit)
+{
+    check_outside(pool);
+    assert(size <= HTH_POOL_ARG_SIZE);
+    for (j->base = 0; j->base < n_unit; j->base += UNIT_LIMIT) {
+        size_t left = n_unit - j->base;
+        queue(pool, j, size, left < UNIT_LIMIT ? (uint32_t)left : UNIT_LIMIT);
+    }
+}
+
+static void run_alone(const hth_pool *pool, hth_work_fn *work, void *arg, size_t n_unit)
+{
+    check_outside(pool);
+    enter_unit(pool);
+    for (size_t i = 0; i < n_unit; i++) work(arg, i, 0);
+    leave_unit();
+}
+
+void hth_pool_add(hth_pool *pool, hth_work_fn *work, void *arg, size_t size, size_t n_unit)
+{
+    if (pool->n_thread == 1) run_alone(pool, work, arg, n_unit);
+    else queue_all(pool, &(job){.work = work, .arg = arg}, size, n_unit);
+}
+
+void hth_pool_add_twice(hth_pool *pool, hth_work_fn *work, hth_work_fn *commit_fn, void *arg, size_t size,
+                        size_t n_unit)
+{
+    if (pool->n_thread > 1) {
+        queue_all(pool, &(job){.work = work, .commit = commit_fn, .arg = arg}, size, n_unit);
+        return;
+    }
+    for (size_t i = 0; i < n_unit; i++) work(arg, i, 0), commit_fn(arg, i, 0);
+}
+
+void hth_pool_finish(hth_pool *pool)
+{
+    check_outside(pool);
+    if (pool->n_thread == 1) return;
+    member *m = &pool->members[0];
+    for (help(pool, m); !all_done(pool); help(pool, m)) wait_for_news(pool, m);
+}
+
+void hth_pool_run(hth_pool *pool, hth_work_fn *work, void *arg, size_t n_unit)
+{
+    if (n_unit == 1) {
+        hth_pool_finish(pool);
+        run_alone(pool, work, arg, 1);
+    } else {
+        hth_pool_add(pool, work, arg, 0, n_unit);
+        hth_pool_finish(pool);
+    }
+}
+
+void hth_pool_settle(hth_pool *pool)
+{
+    for (uint32_t i = 1; i < pool->n_thread; i++)
+        while (atomic_load(&pool->members[i].pin))
+            hth_bell_sleep(&pool->bell, atomic_load(&pool->bell.n_ring), SPIN_NS);
+}
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+static size_t round_up(size_t n) { return (n + 63) & ~(size_t)63; }
+
+static size_t head_size(uint32_t n_thread) { return round_up(sizeof(hth_pool) + n_thread * sizeof(member)); }
+
+/* One thread alone needs no queue. */
+size_t hth_pool_size(uint32_t n_thread)
+{
+    return head_size(n_thread) + (n_thread > 1 ? RING * sizeof(phase) + UNIT_LIMIT * sizeof(uint64_t) : 0);
+}
+
+static hth_pool *allocate(uint32_t n_thread)
+{
+    uint8_t *memory = hth_pages_alloc(hth_pool_size(n_thread));
+    if (!memory) return NULL;
+    hth_pool *pool = (hth_pool *)(void *)memory;
+    pool->ring = (phase *)(void *)(memory + head_size(n_thread));
+    pool->taken = (_Atomic uint64_t *)(void *)(pool->ring + RING);
+    pool->n_thread = pool->n_wish = n_thread;
+    return pool;
 }
 
 hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err)
@@ -103,20 +525,17 @@ hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err
     if (n_thread < 1 || n_thread > HTH_POOL_MAX_THREAD)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%u threads: 1 to %d are possible", n_thread,
                         HTH_POOL_MAX_THREAD);
-    size_t size = sizeof(hth_pool) + n_thread * sizeof(worker);
-    hth_pool *pool = hth_pages_alloc(size);
-    if (!pool) return hth_fail_memory(err, size, "a thread pool");
-    pool->n_thread = pool->n_room = n_thread;
-    pthread_mutex_init(&pool->mutex, NULL);
-    pthread_cond_init(&pool->wake, NULL);
-    for (uint32_t i = 1; i < n_thread; i++) {
-        worker *w = &pool->workers[i];
-        *w = (worker){.pool = pool, .index = i};
-        if (pthread_create(&w->thread, NULL, worker_main, w) != 0) {
-            hth_log(HEARTH_LOG_WARN, "the system refused thread %u of %u; %u do the work", i + 1, n_thread, i);
-            pool->n_thread = i;
-            break;
-        }
+    hth_pool *pool = allocate(n_thread);
+    if (!pool) return hth_fail_memory(err, hth_pool_size(n_thread), "a thread pool");
+    pool->free_until = RING - 1;
+    atomic_store(&pool->patience_ns, PATIENCE_NS);
+    for (uint32_t i = 0; i < n_thread; i++) {
+        member *m = &pool->members[i];
+        m->pool = pool, m->index = i;
+        if (i == 0 || pthread_create(&m->thread, NULL, member_main, m) == 0) continue;
+        hth_log(HEARTH_LOG_WARN, "the system refused thread %u of %u; %u do the work", i + 1, n_thread, i);
+        pool->n_thread = i;
+        break;
     }
     *out = pool;
     return HEARTH_OK;
@@ -125,58 +544,25 @@ hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err
 void hth_pool_close(hth_pool *pool)
 {
     if (!pool) return;
-    pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->closing, true);
-    pthread_cond_broadcast(&pool->wake);
-    pthread_mutex_unlock(&pool->mutex);
-    for (uint32_t i = 1; i < pool->n_thread; i++) pthread_join(pool->workers[i].thread, NULL);
-    pthread_cond_destroy(&pool->wake);
-    pthread_mutex_destroy(&pool->mutex);
-    hth_pages_free(pool, sizeof(hth_pool) + pool->n_room * sizeof(worker));
+    hth_bell_ring(&pool->bell);
+    for (uint32_t i = 1; i < pool->n_thread; i++) pthread_join(pool->members[i].thread, NULL);
+    hth_pages_free(pool, hth_pool_size(pool->n_wish));
 }
 
 uint32_t hth_pool_threads(uint32_t wish)
 {
-    uint32_t n_core = hth_cpu_n_core();
-    return wish ? wish : n_core < HTH_POOL_MAX_THREAD ? n_core : HTH_POOL_MAX_THREAD;
+    if (wish) return wish;
+    hth_cores cores;
+    hth_cores_read(NULL, &cores);
+    return cores.n_core < HTH_POOL_MAX_THREAD ? cores.n_core : HTH_POOL_MAX_THREAD;
 }
 
 uint32_t hth_pool_n_thread(const hth_pool *pool) { return pool->n_thread; }
 
-static void run_units(hth_pool *pool, hth_work_fn *work, void *arg, size_t base, uint32_t n_unit)
-{
-    atomic_store_explicit(&pool->work, work, memory_order_relaxed);
-    atomic_store_explicit(&pool->arg, arg, memory_order_relaxed);
-    atomic_store_explicit(&pool->base, base, memory_order_relaxed);
-    atomic_store_explicit(&pool->n_finished, 0, memory_order_relaxed);
-    atomic_store(&pool->ticket, (uint64_t)n_unit << 32);
-    if (atomic_load(&pool->n_sleeping) > 0) {
-        pthread_mutex_lock(&pool->mutex);
-        pthread_cond_broadcast(&pool->wake);
-        pthread_mutex_unlock(&pool->mutex);
-    }
-    help(pool, 0);
-    /* Another thread may still compute a unit; if its core was taken away,
-     * spinning here would only keep it away. */
-    for (uint32_t spins = 0; atomic_load_explicit(&pool->n_finished, memory_order_acquire) < n_unit;) {
-        if (++spins < SPIN_LIMIT) {
-            pause_core();
-        } else {
-            sched_yield();
-        }
-    }
-}
+/* ---- for tests ------------------------------------------------------------------------------ */
 
-void hth_pool_run(hth_pool *pool, hth_work_fn *work, void *arg, size_t n_unit)
-{
-    if (pool->n_thread == 1 || n_unit == 1) {
-        for (size_t i = 0; i < n_unit; i++) work(arg, i, 0);
-        return;
-    }
-    for (size_t base = 0; base < n_unit;) {
-        size_t left = n_unit - base;
-        uint32_t n = left < UNIT_LIMIT ? (uint32_t)left : UNIT_LIMIT;
-        run_units(pool, work, arg, base, n);
-        base += n;
-    }
-}
+void hth_pool_set_patience(hth_pool *pool, uint64_t ns) { atomic_store(&pool->patience_ns, ns); }
+uint64_t hth_pool_patience(const hth_pool *pool) { return atomic_load(&pool->patience_ns); }
+uint64_t hth_pool_n_rescued(const hth_pool *pool) { return atomic_load(&pool->n_rescued); }
+void hth_pool_set_hook(hth_pool *pool, hth_pool_hook_fn *hook) { pool->hook = hook; }

@@ -77,6 +77,17 @@ static void make_panels(const chunk *c, const uint8_t *rows)
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
+/* False cancels. The caller's own function may allocate, though a unit may not. */
+static bool show_progress(const read_job *job, uint64_t done)
+{
+    const hearth_model_options *o = job->options;
+    if (!o->progress) return true;
+    hth_alloc_forbid(-1);
+    bool go_on = o->progress(o->progress_user, done, job->total);
+    hth_alloc_forbid(1);
+    return go_on;
+}
+
 static void read_chunk(void *arg, size_t i, uint32_t i_thread)
 {
     read_job *job = arg;
@@ -90,8 +101,7 @@ static void read_chunk(void *arg, size_t i, uint32_t i_thread)
     }
     if (c->panels) make_panels(c, to);
     uint64_t done = atomic_fetch_add(&job->done, c->size) + c->size;
-    if (i_thread == 0 && job->options->progress &&
-        !job->options->progress(job->options->progress_user, done, job->total)) {
+    if (i_thread == 0 && !show_progress(job, done)) {
         hth_fail(&error, HEARTH_ERROR_CANCELLED, "%s: loading was cancelled", hth_gguf_path(job->file));
         fail_job(job, &error);
     }

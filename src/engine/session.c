@@ -54,6 +54,7 @@ hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_row, uint3
         goto fail;
     }
     if ((st = hth_pool_open(hth_pool_threads(n_thread), &b->pool, err)) != HEARTH_OK) goto fail;
+    hth_pool_pin(b->pool);
     if ((st = hth_step_open(model->model, &model->kernels, b->pool, n_row, &b->step, err)) != HEARTH_OK)
         goto fail;
     *out = b;
@@ -109,7 +110,8 @@ hearth_status hearth_batch_add(hearth_batch *b, hearth_session *s, const int32_t
 }
 
 /* A step over the first n_row rows; one that read from a broken map does not count. */
-static hearth_status run_step(hearth_batch *b, uint32_t n_row, hth_logits_fn *fn, void *user, hearth_error *err)
+static hearth_status run_step(hearth_batch *b, uint32_t n_row, hth_logits_fn *fn, void *user,
+                              hearth_error *err)
 {
     hearth_error broken;
     hearth_status st = hth_step_run(b->step, b->rows, n_row, fn, user, err);
@@ -190,6 +192,7 @@ uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_op
     if (!hth_kv_size(model->model, o.kv, n_ctx, &kv)) return 0;
     if (n_row > 0 && !hth_step_size(model->model, n_row, hth_pool_threads(o.n_thread), &step)) return 0;
     size_t logits = (size_t)model->model->hparams.n_vocab * sizeof(float);
+    if (n_row > 0) logits += hth_pool_size(hth_pool_threads(o.n_thread));
     return hth_add_size(kv, step, &total) && hth_add_size(total, logits, &total) ? total : 0;
 }
 

@@ -3,9 +3,10 @@
 #include "kernels/product.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* Weights of one unit: large enough to amortise claiming it, small enough that
- * a slow thread costs little; in whole pairs of panels (panel_loop_avx512.h). */
+ * a slow thread costs little; in whole pairs of panels (panel_loop.h). */
 enum { UNIT_SIZE = 64 << 10, UNIT_ROWS = 2 * HTH_PANEL_ROW };
 
 static size_t rows_per_unit(const hth_matrix *m)
@@ -13,22 +14,24 @@ static size_t rows_per_unit(const hth_matrix *m)
     return (UNIT_SIZE / m->row_size / UNIT_ROWS + 1) * UNIT_ROWS;
 }
 
+/* Copied into the queue, so it holds little. */
 typedef struct product_job {
     const hth_kernels *k;
-    const hth_output *outputs;
-    size_t n_output, n_tok;
-    size_t rows_per_unit[HTH_PRODUCT_MAX], unit_end[HTH_PRODUCT_MAX];
-    hth_act act, act_256; /* the same inputs, rounded per 32 and per 256 */
-    bool want_32, want_256, want_floats, want_tiles;
     const hth_rounding *rounding;
+    const float *x;
+    size_t n_tok;
+    hth_output outputs[HTH_PRODUCT_MAX];
+    uint32_t unit_end[HTH_PRODUCT_MAX];
+    bool want_32, want_256, want_floats, want_tiles;
 } product_job;
+_Static_assert(sizeof(product_job) <= HTH_POOL_ARG_SIZE, "a product does not fit into the queue");
 
 static size_t n_row_of(const hth_output *o) { return o->list ? o->n_list : o->matrix->n_row; }
 
 /* Whether whole panels are computed as such: where they lie so or are worth making. */
-static bool uses_panels(const product_job *job, const hth_matrix *m)
+static bool uses_panels(const hth_kernels *k, const hth_matrix *m, size_t n_tok)
 {
-    return m->layout == HTH_LAYOUT_PANELS || (job->k->panels[m->type] && job->n_tok >= HTH_PANEL_LEAST_TOK);
+    return m->layout == HTH_LAYOUT_PANELS || (k->panels[m->type] && n_tok >= HTH_PANEL_LEAST_TOK);
 }
 
 /* Rounds one token's inputs and puts them where the kernels want them. */
@@ -38,7 +41,7 @@ static void round_token(void *arg, size_t t, uint32_t i_thread)
     const product_job *job = arg;
     size_t n_col = job->outputs[0].matrix->n_col;
     const hth_rounding *r = job->rounding;
-    const float *x = job->act.x + t * n_col;
+    const float *x = job->x + t * n_col;
     int8_t *q = r->q + t * n_col, *q_256 = r->q_256 + t * n_col;
     if (job->want_floats) hth_tiles_put_floats(&r->tiles, t, job->n_tok, n_col, x);
     if (job->want_32) {
@@ -55,81 +58,137 @@ static void round_token(void *arg, size_t t, uint32_t i_thread)
     }
 }
 
-static void add_bias(const product_job *job, const hth_output *o, size_t first, size_t end)
+/* Adds the bias of rows [first, end) to y, where the first of them stands. */
+static void add_bias(const product_job *job, const hth_output *o, size_t first, size_t end, float *y,
+                     size_t y_stride)
 {
-    size_t n_row = n_row_of(o);
-    for (size_t t = 0; t < job->n_tok; t++) {
-        float *y = o->y + t * n_row;
+    for (size_t t = 0; t < job->n_tok; t++, y += y_stride) {
         if (o->list) {
-            for (size_t i = first; i < end; i++) y[i] += o->bias[o->list[i]];
+            for (size_t i = first; i < end; i++) y[i - first] += o->bias[o->list[i]];
         } else {
-            job->k->add(y + first, o->bias + first, end - first, y + first);
+            job->k->add(y, o->bias + first, end - first, y);
         }
     }
 }
 
-/* Rows first to end of one output: whole panels, then what is left row by row. */
-static void compute_rows(const product_job *job, const hth_output *o, size_t first, size_t end)
+/* The inputs as matrices of this type read them. */
+static hth_act act_for(const product_job *job, hth_type type)
 {
-    const hth_matrix *m = o->matrix;
-    hth_rows rows = {.w = m->data,
+    const hth_rounding *r = job->rounding;
+    if (hth_type_act_block(type) == HTH_ACT_BLOCK_256)
+        return (hth_act){.q = r->q_256, .d = r->d_256, .sum_16 = r->sum_16, .tiles = r->tiles_256};
+    return (hth_act){.x = job->x, .q = r->q, .d = r->d, .sum = r->sum, .tiles = r->tiles};
+}
+
+/* Which rows of which output a unit is. */
+typedef struct unit_rows {
+    const hth_output *o;
+    size_t first, end;
+} unit_rows;
+
+static unit_rows rows_of_unit(const product_job *job, size_t i_unit)
+{
+    size_t i = 0;
+    while (i_unit >= job->unit_end[i]) i++;
+    const hth_output *o = &job->outputs[i];
+    size_t n = rows_per_unit(o->matrix), n_row = n_row_of(o);
+    size_t first = (i_unit - (i ? job->unit_end[i - 1] : 0)) * n;
+    return (unit_rows){o, first, n_row - first < n ? n_row : first + n};
+}
+
+/* The rows of a unit to y, where the first of them goes: whole panels, then what is left row by
+ * row. */
+static void compute_rows(const product_job *job, const unit_rows *u, float *y, size_t y_stride)
+{
+    const hth_matrix *m = u->o->matrix;
+    const int32_t *list = u->o->list;
+    size_t n = u->end - u->first;
+    hth_rows rows = {.w = list ? m->data : m->data + u->first * m->row_size,
                      .row_size = m->row_size,
                      .n_col = m->n_col,
                      .layout = m->layout,
-                     .list = o->list,
-                     .first = first,
-                     .end = end,
-                     .act = hth_type_act_block(m->type) == HTH_ACT_BLOCK_256 ? job->act_256 : job->act,
+                     .list = list ? list + u->first : NULL,
+                     .end = n,
+                     .act = act_for(job, m->type),
                      .n_tok = job->n_tok,
-                     .y = o->y,
-                     .y_stride = n_row_of(o)};
-    if (uses_panels(job, m)) {
-        rows.end = end / HTH_PANEL_ROW * HTH_PANEL_ROW;
+                     .y = y,
+                     .y_stride = y_stride};
+    if (uses_panels(job->k, m, job->n_tok)) {
+        rows.end = n / HTH_PANEL_ROW * HTH_PANEL_ROW;
         job->k->panels[m->type](&rows);
-        rows.first = rows.end, rows.end = end, rows.layout = HTH_LAYOUT_ROWS;
+        rows.first = rows.end, rows.end = n, rows.layout = HTH_LAYOUT_ROWS;
     }
     job->k->rows[m->type](&rows);
+    if (u->o->bias) add_bias(job, u->o, u->first, u->end, y, y_stride);
 }
 
 static void compute_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     (void)i_thread;
     const product_job *job = arg;
-    size_t i = 0;
-    while (i_unit >= job->unit_end[i]) i++;
-    const hth_output *o = &job->outputs[i];
-    size_t n_row = n_row_of(o), first = (i_unit - (i ? job->unit_end[i - 1] : 0)) * job->rows_per_unit[i];
-    size_t end = first + job->rows_per_unit[i] < n_row ? first + job->rows_per_unit[i] : n_row;
-    compute_rows(job, o, first, end);
-    if (o->bias) add_bias(job, o, first, end);
+    unit_rows u = rows_of_unit(job, i_unit);
+    compute_rows(job, &u, u.o->y + u.first, n_row_of(u.o));
+}
+
+/* The same rows into the thread's own part, [n_tok][rows of the unit]; no lists. */
+static void compute_part(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    const product_job *job = arg;
+    unit_rows u = rows_of_unit(job, i_unit);
+    compute_rows(job, &u, job->rounding->part + (size_t)i_thread * HTH_PRODUCT_PART, u.end - u.first);
+}
+
+static void commit_part(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    const product_job *job = arg;
+    unit_rows u = rows_of_unit(job, i_unit);
+    const float *part = job->rounding->part + (size_t)i_thread * HTH_PRODUCT_PART;
+    size_t n = u.end - u.first, n_row = n_row_of(u.o);
+    for (size_t t = 0; t < job->n_tok; t++)
+        memcpy(u.o->y + t * n_row + u.first, part + t * n, n * sizeof *part);
+}
+
+/* Lists are addresses that a late thread must not read; and results need room. */
+static bool may_be_late(const product_job *job, size_t n_output)
+{
+    for (size_t i = 0; i < n_output; i++) {
+        const hth_output *o = &job->outputs[i];
+        if (o->list || rows_per_unit(o->matrix) * job->n_tok > HTH_PRODUCT_PART) return false;
+    }
+    return job->rounding->part != NULL;
+}
+
+void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_rounding *rounding, const float *x,
+                     size_t n_tok, const hth_output *outputs, size_t n_output)
+{
+    product_job job = {.k = k, .rounding = rounding, .x = x, .n_tok = n_tok};
+    uint32_t n_unit = 0;
+    for (size_t i = 0; i < n_output; i++) {
+        const hth_matrix *m = outputs[i].matrix;
+        size_t n = rows_per_unit(m);
+        job.outputs[i] = outputs[i];
+        job.want_32 |= hth_type_act_block(m->type) == HTH_ACT_BLOCK;
+        job.want_256 |= hth_type_act_block(m->type) == HTH_ACT_BLOCK_256;
+        job.want_tiles |= n_tok > 1 && k->panels[m->type];
+        job.want_floats |= hth_type_act_block(m->type) == 0 && uses_panels(k, m, n_tok);
+        assert(!outputs[i].list || (n_tok == 1 && m->layout == HTH_LAYOUT_ROWS));
+        n_unit += (uint32_t)((n_row_of(&outputs[i]) + n - 1) / n);
+        job.unit_end[i] = n_unit;
+    }
+    if (job.want_32 || job.want_256 || job.want_floats)
+        hth_pool_add(pool, round_token, &job, sizeof job, n_tok);
+    if (hth_pool_n_thread(pool) > 1 && may_be_late(&job, n_output)) {
+        hth_pool_add_twice(pool, compute_part, commit_part, &job, sizeof job, n_unit);
+    } else {
+        hth_pool_add(pool, compute_unit, &job, sizeof job, n_unit);
+    }
 }
 
 void hth_product(const hth_kernels *k, hth_pool *pool, const hth_rounding *rounding, const float *x,
                  size_t n_tok, const hth_output *outputs, size_t n_output)
 {
-    product_job job = {.k = k,
-                       .outputs = outputs,
-                       .n_output = n_output,
-                       .n_tok = n_tok,
-                       .rounding = rounding,
-                       .act = {.x = x, .q = rounding->q, .d = rounding->d, .sum = rounding->sum}};
-    job.act.tiles = rounding->tiles;
-    job.act_256 = (hth_act){
-        .q = rounding->q_256, .d = rounding->d_256, .sum_16 = rounding->sum_16, .tiles = rounding->tiles_256};
-    size_t n_unit = 0;
-    for (size_t i = 0; i < n_output; i++) {
-        const hth_matrix *m = outputs[i].matrix;
-        job.want_32 |= hth_type_act_block(m->type) == HTH_ACT_BLOCK;
-        job.want_256 |= hth_type_act_block(m->type) == HTH_ACT_BLOCK_256;
-        job.want_tiles |= n_tok > 1 && k->panels[m->type];
-        job.want_floats |= hth_type_act_block(m->type) == 0 && uses_panels(&job, m);
-        assert(!outputs[i].list || (n_tok == 1 && m->layout == HTH_LAYOUT_ROWS));
-        job.rows_per_unit[i] = rows_per_unit(m);
-        n_unit += (n_row_of(&outputs[i]) + job.rows_per_unit[i] - 1) / job.rows_per_unit[i];
-        job.unit_end[i] = n_unit;
-    }
-    if (job.want_32 || job.want_256 || job.want_floats) hth_pool_run(pool, round_token, &job, n_tok);
-    hth_pool_run(pool, compute_unit, &job, n_unit);
+    hth_product_add(k, pool, rounding, x, n_tok, outputs, n_output);
+    hth_pool_finish(pool);
 }
 
 const uint8_t *hth_matrix_row(const hth_matrix *m, size_t i, uint8_t *room)

@@ -29,7 +29,11 @@ typedef struct hth_rounding {
     float *d_256;               /* [n_tok * n_col / 256] */
     int16_t *sum_16;            /* [n_tok * n_col / 16] */
     hth_tiles tiles, tiles_256; /* tiles.x: the inputs as they are */
+    float *part; /* [n_thread][HTH_PRODUCT_PART] results of a unit, or NULL: no unit is computed twice */
 } hth_rounding;
+
+/* Results of a unit that may be computed twice; a unit that has more never is. */
+enum { HTH_PRODUCT_PART = 16384 };
 
 /* One output of a product: y[t * n_row + i] = matrix row i . x_t (+ bias[i]). With
  * a list (n_tok must be 1, the matrix lie in rows) y[i] belongs to row list[i], i below n_list. */
@@ -44,9 +48,13 @@ typedef struct hth_output {
 enum { HTH_PRODUCT_MAX = 3 };
 
 /* x[n_tok][n_col] times up to HTH_PRODUCT_MAX matrices of the same n_col, of any types:
- * x is rounded once for each block that they want.
- * Allocates nothing. */
+ * x is rounded once for each block that they want. Allocates nothing. */
 void hth_product(const hth_kernels *k, hth_pool *pool, const hth_rounding *rounding, const float *x,
                  size_t n_tok, const hth_output *outputs, size_t n_output);
+
+/* The same, queued: done by hth_pool_finish. All but the outputs' array itself must stay until
+ * then; with rounding->part, x, the matrices, rounding and what it points to until hth_pool_settle. */
+void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_rounding *rounding, const float *x,
+                     size_t n_tok, const hth_output *outputs, size_t n_output);
 
 #endif

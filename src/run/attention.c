@@ -155,7 +155,7 @@ static void rope_table_row(void *arg, size_t i_row, uint32_t i_thread)
 
 void hth_run_rope_tables(hth_step *s)
 {
-    if (s->model->hparams.rope.n_rot > 0) hth_pool_run(s->pool, rope_table_row, s, s->n_row);
+    if (s->model->hparams.rope.n_rot > 0) hth_pool_add(s->pool, rope_table_row, s, 0, s->n_row);
 }
 
 /* ---- the block ----------------------------------------------------------------------------- */
@@ -229,17 +229,17 @@ void hth_run_attention(hth_step *s, uint32_t i_layer)
     const hth_layer *l = &s->model->layers[i_layer];
     size_t n_kv = (size_t)l->n_head_kv * s->model->hparams.d_head;
     const hth_norm *norm = l->attn_norm.weight ? &l->attn_norm : &l->ffn_norm;
-    hth_run_norm(s, norm, s->x, s->normed);
+    hth_run_norm(s, norm, s->x, s->normed, s->n_row);
     hth_output qkv[] = {{.matrix = &l->q, .bias = l->q_bias, .y = s->q},
                         {.matrix = &l->k, .bias = l->k_bias, .y = s->kv},
                         {.matrix = &l->v, .bias = l->v_bias, .y = s->kv + s->n_row * n_kv}};
-    hth_product(s->k, s->pool, &s->rounding, s->normed, s->n_row, qkv, 3);
+    hth_product_add(s->k, s->pool, &s->rounding, s->normed, s->n_row, qkv, 3);
 
     /* All new keys must be in the cache before any row looks back. */
     attention_job job = {s, l, i_layer};
-    hth_pool_run(s->pool, rotate_and_store, &job, s->n_row);
-    hth_pool_run(s->pool, attend_head, &job, (size_t)s->n_row * l->n_head);
+    hth_pool_add(s->pool, rotate_and_store, &job, sizeof job, s->n_row);
+    hth_pool_add(s->pool, attend_head, &job, sizeof job, (size_t)s->n_row * l->n_head);
 
     hth_output o = {.matrix = &l->o, .bias = l->o_bias, .y = s->out};
-    hth_product(s->k, s->pool, &s->rounding, s->heads, s->n_row, &o, 1);
+    hth_product_add(s->k, s->pool, &s->rounding, s->heads, s->n_row, &o, 1);
 }

@@ -1,7 +1,7 @@
 /* The feed-forward network of one layer: who fires, what they compute, who adds
  * it up into `out`. Called by step.c once per layer and batch. Exact selectors must give the
- * bits of `dense` on the same file: keep every sum in the order of
- * docs/arithmetic.md. */
+ * bits of `dense` on the same file: keep every sum in the order of docs/arithmetic.md. Work is
+ * queued; before a selector or an observer sees values, the queue is finished. */
 #include "run/run_int.h"
 
 /* gate and up of the active neurons of n_tok tokens from row `first` on, compact:
@@ -18,7 +18,7 @@ static void compute_neurons(hth_step *s, const hth_layer *l, size_t first, size_
          .y = s->gate + at},
         {.matrix = &l->up, .bias = l->up_bias, .list = active.list, .n_list = active.n, .y = s->up + at}};
     bool gated = l->gate.n_row > 0;
-    hth_product(s->k, s->pool, &s->rounding, x, n_tok, gated ? both : both + 1, gated ? 2 : 1);
+    hth_product_add(s->k, s->pool, &s->rounding, x, n_tok, gated ? both : both + 1, gated ? 2 : 1);
 }
 
 typedef struct activate_job {
@@ -46,7 +46,7 @@ static void activate_unit(void *arg, size_t i_unit, uint32_t i_thread)
 static void activate(hth_step *s, const hth_layer *l, size_t at, size_t n)
 {
     activate_job job = {s, l->gate.n_row > 0 ? s->gate + at : NULL, s->up + at, s->hidden + at, n};
-    hth_pool_run(s->pool, activate_unit, &job, (n + ACTIVATE_UNIT - 1) / ACTIVATE_UNIT);
+    hth_pool_add(s->pool, activate_unit, &job, sizeof job, (n + ACTIVATE_UNIT - 1) / ACTIVATE_UNIT);
 }
 
 /* x[n_list] to the places that list names, zeros elsewhere; from the end, so that
@@ -63,10 +63,14 @@ static void spread(float *x, const int32_t *list, size_t n_list, size_t n)
 static void compute_selected(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row)
 {
     size_t at = i_row * l->d_ff;
+    hth_pool_finish(s->pool);
+    hth_alloc_forbid(-1);
     hth_active active = s->select(s->select_user, i_layer, s->normed + i_row * s->model->hparams.d_model);
+    hth_alloc_forbid(1);
     compute_neurons(s, l, i_row, 1, active);
     activate(s, l, at, active.n);
     if (!active.list) return;
+    hth_pool_finish(s->pool);
     if (l->gate.n_row > 0) spread(s->gate + at, active.list, active.n, l->d_ff);
     spread(s->up + at, active.list, active.n, l->d_ff);
     spread(s->hidden + at, active.list, active.n, l->d_ff);
@@ -83,13 +87,16 @@ static void observe(hth_step *s, uint32_t i_layer, const hth_layer *l)
                             .gate = l->gate.n_row > 0 ? s->gate : NULL,
                             .up = s->up,
                             .hidden = s->hidden};
+    hth_pool_finish(s->pool);
+    hth_alloc_forbid(-1);
     s->observe(s->observe_user, &seen);
+    hth_alloc_forbid(1);
 }
 
 void hth_run_ffn(hth_step *s, uint32_t i_layer)
 {
     const hth_layer *l = &s->model->layers[i_layer];
-    hth_run_norm(s, &l->ffn_norm, s->x, s->normed);
+    hth_run_norm(s, &l->ffn_norm, s->x, s->normed, s->n_row);
     if (s->select) {
         for (size_t i = 0; i < s->n_row; i++) compute_selected(s, i_layer, l, i);
     } else {
@@ -101,5 +108,5 @@ void hth_run_ffn(hth_step *s, uint32_t i_layer)
     /* In file order down is made of rows over all neurons; a block of zeros adds
      * nothing to a row, so lists need no down of their own. */
     hth_output down = {.matrix = &l->down, .bias = l->down_bias, .y = s->out};
-    hth_product(s->k, s->pool, &s->rounding, s->hidden, s->n_row, &down, 1);
+    hth_product_add(s->k, s->pool, &s->rounding, s->hidden, s->n_row, &down, 1);
 }

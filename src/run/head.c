@@ -6,17 +6,24 @@
 
 #include <string.h>
 
-/* Moves the wanted rows to the front of x; returns their number. */
-static uint32_t gather_wanted(hth_step *s)
+static uint32_t count_wanted(const hth_step *s)
 {
-    size_t d = s->model->hparams.d_model;
     uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_row; i++) n += s->rows[i].want_logits;
+    return n;
+}
+
+/* Moves the wanted rows to the front of x: one unit, as rows may move onto others. */
+static void gather_wanted(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    (void)i_unit, (void)i_thread;
+    const hth_step *s = arg;
+    size_t d = s->model->hparams.d_model, n = 0;
     for (uint32_t i = 0; i < s->n_row; i++) {
         if (!s->rows[i].want_logits) continue;
         if (i != n) memcpy(s->x + n * d, s->x + i * d, d * sizeof *s->x);
         n++;
     }
-    return n;
 }
 
 static bool all_finite(const float *x, size_t n)
@@ -35,8 +42,9 @@ static hearth_status compute_piece(hth_step *s, uint32_t first, uint32_t n, hth_
 {
     size_t n_vocab = s->model->hparams.n_vocab;
     hth_output head = {.matrix = s->model->tied ? &s->model->token_embd : &s->model->output, .y = s->logits};
-    hth_product(s->k, s->pool, &s->rounding, s->normed + (size_t)first * s->model->hparams.d_model, n, &head,
-                1);
+    hth_product_add(s->k, s->pool, &s->rounding, s->normed + (size_t)first * s->model->hparams.d_model, n,
+                    &head, 1);
+    hth_pool_finish(s->pool);
     float cap = s->model->hparams.logit_cap;
     if (cap != 0.0f) s->k->soft_cap(s->logits, cap, 1.0f / cap, n * n_vocab, s->logits);
     if (!all_finite(s->logits, n * n_vocab))
@@ -44,18 +52,20 @@ static hearth_status compute_piece(hth_step *s, uint32_t first, uint32_t n, hth_
                         "%s: a logit is not finite: the weights hold NaN or infinity, or a sum overflowed",
                         hth_gguf_path(s->model->file));
     hearth_status st = HEARTH_OK;
+    hth_alloc_forbid(-1);
     for (uint32_t i = 0; st == HEARTH_OK && i < n; i++)
         st = fn(user, first + i, s->logits + i * n_vocab, err);
+    hth_alloc_forbid(1);
     return st;
 }
 
 hearth_status hth_run_head(hth_step *s, hth_logits_fn *fn, void *user, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
-    uint32_t n_want = gather_wanted(s);
+    uint32_t n_want = count_wanted(s);
     if (n_want == 0) return HEARTH_OK;
-    s->n_row = n_want;
-    hth_run_norm(s, &s->model->output_norm, s->x, s->normed);
+    hth_pool_add(s->pool, gather_wanted, s, 0, 1);
+    hth_run_norm(s, &s->model->output_norm, s->x, s->normed, n_want);
     for (uint32_t first = 0; st == HEARTH_OK && first < n_want; first += s->head_rows) {
         uint32_t left = n_want - first;
         st = compute_piece(s, first, left < s->head_rows ? left : s->head_rows, fn, user, err);

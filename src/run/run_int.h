@@ -1,4 +1,6 @@
-/* The workspace that the files of run/ share. */
+/* The workspace that the files of run/ share. Their functions queue work on the pool and
+ * return: whoever reads a buffer on the caller's thread finishes the queue first, and what
+ * units read of the step stays as it is until then. */
 #ifndef HTH_RUN_RUN_INT_H
 #define HTH_RUN_RUN_INT_H
 
@@ -50,7 +52,7 @@ void hth_run_ffn(hth_step *s, uint32_t i_layer);
 /* head.c */
 hearth_status hth_run_head(hth_step *s, hth_logits_fn *fn, void *user, hearth_error *err);
 
-/* step.c: y = norm(x) for all rows of d_model; the model's kind of norm. */
-void hth_run_norm(hth_step *s, const hth_norm *norm, const float *x, float *y);
+/* step.c: y = norm(x) for n_row rows of d_model; the model's kind of norm. */
+void hth_run_norm(hth_step *s, const hth_norm *norm, const float *x, float *y, uint32_t n_row);
 
 #endif

@@ -76,6 +76,7 @@ static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t 
     s->rounding.tiles_256.q = cut(c, n_tiled * widest, 1);
     s->rounding.tiles_256.d = cut(c, n_tiled * n_wide, f);
     s->rounding.tiles_256.sum_16 = cut(c, n_tiled * n_part, sizeof(int16_t));
+    s->rounding.part = n_thread > 1 ? cut(c, n_thread * HTH_PRODUCT_PART, f) : NULL;
 }
 
 bool hth_step_size(const hth_model *model, uint32_t n_row, uint32_t n_thread, size_t *size)
@@ -114,6 +115,7 @@ hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, 
 void hth_step_close(hth_step *step)
 {
     if (!step) return;
+    hth_pool_settle(step->pool);
     hth_pages_free(step->memory, step->size);
     hth_free(step);
 }
@@ -154,10 +156,24 @@ static void norm_row(void *arg, size_t i, uint32_t i_thread)
     }
 }
 
-void hth_run_norm(hth_step *s, const hth_norm *norm, const float *x, float *y)
+void hth_run_norm(hth_step *s, const hth_norm *norm, const float *x, float *y, uint32_t n_row)
 {
     norm_job job = {s, norm, x, y};
-    hth_pool_run(s->pool, norm_row, &job, s->n_row);
+    hth_pool_add(s->pool, norm_row, &job, sizeof job, n_row);
+}
+
+typedef struct add_job {
+    const hth_step *s;
+    float *x;
+    const float *block;
+} add_job;
+
+static void add_row(void *arg, size_t i, uint32_t i_thread)
+{
+    (void)i_thread;
+    const add_job *job = arg;
+    size_t d = job->s->model->hparams.d_model;
+    job->s->k->add(job->x + i * d, job->block + i * d, d, job->x + i * d);
 }
 
 /* ---- the step ------------------------------------------------------------------------ */
@@ -165,8 +181,9 @@ void hth_run_norm(hth_step *s, const hth_norm *norm, const float *x, float *y)
 /* The residual stream takes what a block gives, normed where the family does that. */
 static void add_to_stream(hth_step *s, float *block, const hth_norm *post)
 {
-    if (post->weight) hth_run_norm(s, post, block, block);
-    s->k->add(s->x, block, (size_t)s->n_row * s->model->hparams.d_model, s->x);
+    add_job job = {s, s->x, block};
+    if (post->weight) hth_run_norm(s, post, block, block, s->n_row);
+    hth_pool_add(s->pool, add_row, &job, sizeof job, s->n_row);
 }
 
 static void hold_out(hth_step *s)
@@ -193,8 +210,12 @@ hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, 
 {
     step->rows = rows;
     step->n_row = n_row;
+    hth_alloc_forbid(1); /* whoever is called from here may allocate again */
     hth_run_embed(step);
     hth_run_rope_tables(step);
     for (uint32_t i = 0; i < step->model->hparams.n_layer; i++) run_layer(step, i);
-    return hth_run_head(step, fn, user, err);
+    hearth_status st = hth_run_head(step, fn, user, err);
+    hth_pool_finish(step->pool);
+    hth_alloc_forbid(-1);
+    return st;
 }

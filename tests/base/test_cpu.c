@@ -68,6 +68,4 @@ TEST(only_the_highest_levels_lack_nothing)
     if (lack) CHECK(strlen(lack) > 2);
 }
 
-TEST(there_is_a_core) { CHECK(hth_cpu_n_core() >= 1); }
-
 TEST_MAIN

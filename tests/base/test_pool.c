@@ -1,5 +1,6 @@
 /* base/pool.c: every unit once, whoever computes it, however many jobs follow. */
 #define _GNU_SOURCE
+#include "base/alloc.h"
 #include "base/pool.h"
 #include "support/test.h"
 
@@ -98,6 +99,17 @@ TEST(sleeping_workers_wake_for_a_job)
         CHECK(the_job.seen != 1);
     }
     hth_pool_close(pool);
+}
+
+TEST(a_pool_holds_what_it_says)
+{
+    for (uint32_t n = 1; n <= 5; n += 2) {
+        uint64_t held = hth_alloc_held();
+        hth_pool *pool = open_pool(n);
+        held = hth_alloc_held() - held;
+        CHECK(held >= hth_pool_size(n) && held < hth_pool_size(n) + 4096);
+        hth_pool_close(pool);
+    }
 }
 
 TEST(impossible_numbers_of_threads_are_refused)

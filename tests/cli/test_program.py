@@ -470,7 +470,8 @@ def one_seed_gives_one_text():
         return json.loads(good("run", "-n", "40", "-p", "The dog", "--json", *args).stdout)["ids"]
 
     first = ids("--seed", "7")
-    for args in [["-t", "1"], ["-t", "2"], ["-t", "3"], ["--batch", "1"], ["--mmap"], ["-c", "100"]]:
+    for args in [["-t", "1"], ["-t", "2"], ["-t", "3"], ["-t", "2", "--no-pin"], ["--batch", "1"], ["--mmap"],
+                 ["-c", "100"]]:
         check(ids("--seed", "7", *args) == first, args)
     check(ids("--seed", "8") != first, "another seed gives another text")
     check(ids("--seed", "18446744073709551615"), "the largest seed")

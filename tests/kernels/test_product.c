@@ -19,6 +19,7 @@ static float tile_d[2][6 * N_COL / 32];
 static float tile_x[6 * N_COL];
 static int32_t tile_offset[6 * N_COL / 32];
 static int16_t tile_sum_16[6 * N_COL / 16];
+static float part[2 * HTH_PRODUCT_PART]; /* two threads: units may be computed twice */
 static const hth_rounding rounding = {
     .q = q,
     .d = d,
@@ -26,6 +27,7 @@ static const hth_rounding rounding = {
     .q_256 = q_256,
     .d_256 = d_256,
     .sum_16 = sum_16,
+    .part = part,
     .tiles = {.q = tile_q[0], .d = tile_d[0], .offset = tile_offset, .x = tile_x},
     .tiles_256 = {.q = tile_q[1], .d = tile_d[1], .sum_16 = tile_sum_16}};
 
