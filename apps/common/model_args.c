@@ -14,8 +14,7 @@ const option_spec model_options[] = {
      false},
     {"kv", 0, OPTION_CHOICE, "TYPE", "type of the KV cache, f16 or f32; default f16", 0, 0, "f16|f32", false},
     {"mmap", 0, OPTION_FLAG, NULL, "map the file in place of reading it", 0, 0, NULL, false},
-    {"no-repack", 0, OPTION_FLAG, NULL, "leave weights in the file's order: the same text, slower", 0, 0,
-     NULL, false},
+    {"no-repack", 0, OPTION_FLAG, NULL, "weights in the file's order: same text, slower", 0, 0, NULL, false},
     {"batch", 0, OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL, false},
     {0},
 };
