@@ -18,7 +18,7 @@
 #include "kernels/rows_walk.h"
 
 enum {
-    PANEL_TOK = 16 * HTH_TILE_TOK, /* tokens that share an unpacked chunk */
+    PANEL_TOK = (HAS_MINIMUM ? 11 : 22) * HTH_TILE_TOK, /* tokens that share an unpacked chunk */
     PANEL_BLOCK_SIZE = HTH_PANEL_ROW * BLOCK_SIZE,
 };
 
