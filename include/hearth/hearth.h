@@ -218,7 +218,9 @@ HEARTH_API hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hea
  * thread at a time. */
 typedef struct hearth_session hearth_session;
 
-typedef enum hearth_kv_type { HEARTH_KV_F16 = 0, HEARTH_KV_F32 = 1 } hearth_kv_type;
+/* Q8_0 rounds keys and values to 8 bits, 32 at a time: an approximation, with about half
+ * the bytes of F16. It wants heads of a multiple of 32 values. */
+typedef enum hearth_kv_type { HEARTH_KV_F16 = 0, HEARTH_KV_F32 = 1, HEARTH_KV_Q8_0 = 2 } hearth_kv_type;
 
 typedef struct hearth_session_options {
     uint32_t n_ctx;    /* positions; 0: as the model was trained, at most 4096 */
