@@ -10,7 +10,8 @@ const option_spec model_options[] = {
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, false},
     {"ctx", 'c', OPTION_UINT, "N", "tokens that fit; default: the model's, at most 4096", 1, 16777216, NULL,
      false},
-    {"kv", 0, OPTION_CHOICE, "TYPE", "type of the KV cache, f16 or f32; default f16", 0, 0, "f16|f32", false},
+    {"kv", 0, OPTION_CHOICE, "TYPE", "KV cache: f16, f32, or q8_0, which is approximate", 0, 0,
+     "f16|f32|q8_0", false},
     {"mmap", 0, OPTION_FLAG, NULL, "map the file in place of reading it", 0, 0, NULL, false},
     {"batch", 0, OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL, false},
     {0},
@@ -65,6 +66,13 @@ bool open_model(const args *a, const char *path, hearth_model **model)
     return st == HEARTH_OK;
 }
 
+static hearth_kv_type kv_type(const args *a)
+{
+    const char *name = args_text(a, "kv", "f16");
+    if (strcmp(name, "q8_0") == 0) return HEARTH_KV_Q8_0;
+    return strcmp(name, "f32") == 0 ? HEARTH_KV_F32 : HEARTH_KV_F16;
+}
+
 bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_default, hearth_session **session)
 {
     hearth_error err;
@@ -72,7 +80,7 @@ bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_defau
     o.n_ctx = (uint32_t)args_uint(a, "ctx", n_ctx_default);
     o.n_batch = (uint32_t)args_uint(a, "batch", o.n_batch);
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
-    o.kv = strcmp(args_text(a, "kv", "f16"), "f32") == 0 ? HEARTH_KV_F32 : HEARTH_KV_F16;
+    o.kv = kv_type(a);
     if (hearth_session_open(model, &o, session, &err) == HEARTH_OK) return true;
     report(&err);
     return false;
@@ -83,13 +91,18 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
     hearth_model_info info;
     hearth_model_get_info(model, &info);
     const char *where = args_has(a, "mmap") ? "mapped" : "read into memory";
+    static const char *const kv_words[] = {[HEARTH_KV_F16] = "kv f16",
+                                           [HEARTH_KV_F32] = "kv f32",
+                                           [HEARTH_KV_Q8_0] = "KV cache q8_0: approximate"};
+    const char *kv = kv_words[kv_type(a)];
     if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
-    fprintf(stderr,
-            "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector dense; on the CPU (%s), %u thread%s; kv "
-            "%s; %s\n",
-            info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
-            info.synthetic ? ", synthetic weights" : "", info.cpu, hearth_session_n_thread(session),
-            hearth_session_n_thread(session) == 1 ? "" : "s", args_text(a, "kv", "f16"), where);
+    fprintf(
+        stderr,
+        "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector dense; on the CPU (%s), %u thread%s; %s; "
+        "%s\n",
+        info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
+        info.synthetic ? ", synthetic weights" : "", info.cpu, hearth_session_n_thread(session),
+        hearth_session_n_thread(session) == 1 ? "" : "s", kv, where);
 }
 
 /* ---- samplers ------------------------------------------------------------------------ */

@@ -146,7 +146,7 @@ def usage_errors_exit_2():
         (["run", "-t", "257"], "allowed are"),
         (["run", "-c", "0"], "allowed are"),
         (["run", "--batch", "0"], "allowed are"),
-        (["run", "--kv", "f8"], "one of f16|f32"),
+        (["run", "--kv", "f8"], "one of f16|f32|q8_0"),
         (["run", "--top-p", "1.5"], "allowed are 0 to 1"),
         (["run", "--temperature", "-1"], "allowed are"),
         (["run", "--repeat-last-n", "-2"], "allowed are"),
