@@ -237,7 +237,8 @@ HEARTH_API hearth_status hearth_session_open(const hearth_model *model,
                                              hearth_session **out, hearth_error *err);
 HEARTH_API void hearth_session_close(hearth_session *session);
 
-/* Bytes that a session with these options allocates; 0 when that overflows. */
+/* Bytes that a session with these options allocates; 0 when that overflows, or the type of
+ * the cache does not fit the model. */
 HEARTH_API uint64_t hearth_session_bytes(const hearth_model *model,
                                          const hearth_session_options *options);
 

@@ -68,16 +68,16 @@ static float score_floats(const float *q, const float *key, size_t d)
     return hth_tree8(p);
 }
 
-/* Rows of Q8_0 (R2 to R4): key and query are integers with a scale for 32 of them. */
+/* Key and query are integers with a scale for 32 of them; blocks ascending. */
 static float score_rounded(const int8_t *q, const float *q_d, const float *key, size_t d)
 {
-    float p[8] = {0};
+    float score = 0.0f;
     for (size_t b = 0; b < d / HTH_ACT_BLOCK; b++) {
         int32_t sum = 0;
         for (size_t i = b * HTH_ACT_BLOCK; i < (b + 1) * HTH_ACT_BLOCK; i++) sum += (int32_t)key[i] * q[i];
-        p[b % 8] += (key[d + b] * q_d[b]) * (float)sum;
+        score += (key[d + b] * q_d[b]) * (float)sum;
     }
-    return hth_tree8(p);
+    return score;
 }
 
 /* Scores to exp(score - largest). */

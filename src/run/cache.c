@@ -8,7 +8,7 @@
 static bool head_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size)
 {
     size_t d = model->hparams.d_head;
-    if (type == HEARTH_KV_Q8_0 && d % HTH_ACT_BLOCK > 0) return false;
+    if ((uint32_t)type >= HTH_N_CACHE || (type == HEARTH_KV_Q8_0 && d % HTH_ACT_BLOCK > 0)) return false;
     return hth_mul_size(hth_cache_n_group(n_ctx), hth_cache_group_size(type, d), size);
 }
 
