@@ -120,7 +120,7 @@ static void attend(const hth_attend *job, size_t i_split, hearth_kv_type type)
         job->parts[at] = (hth_attend_part){0};
         memset(job->values + at * d, 0, d * sizeof(float));
         if (r.first < r.end)
-            job->parts[at] = weigh(job, weights + q * HTH_ATTEND_SPLIT + r.first - start, r.end - r.first);
+            job->parts[at] = weigh(job, weights + q * HTH_ATTEND_SPLIT + (r.first - start), r.end - r.first);
     }
     for (size_t position = hth_attend_sees(job, i_split, 0).first; position < end; position++) {
         read_value(type, job->v, d, position, read);

@@ -1,6 +1,6 @@
 /* Attention over one split, blockwise: a group of 16 positions is read out of the cache
- * once, widened to floats that stay in the first cache, and used by all queries of the
- * job, four at a time. Included by attend_avx2.c, attend_avx512.c and attend_neon.c, which
+ * once and used by all queries of the job, four at a time; where they are more than one
+ * block of those, it is first widened to floats that stay in the first cache. Included by attend_avx2.c, attend_avx512.c and attend_neon.c, which
  * define their vector and its operations; the bits are those of attend_ref.c, as every
  * output keeps the order of its own sum (docs/arithmetic.md 5). */
 #include "kernels/attend.h"
@@ -53,13 +53,13 @@ HTH_INLINE void fetch(stream *next)
     next->p += next->step;
 }
 
+/* ---- a group as floats ---------------------------------------------------------------------- */
+
 /* Element i and those behind it, of size bytes each: floats or halves. */
 HTH_INLINE vec load_any(const uint8_t *p, size_t i, size_t size)
 {
     return size == sizeof(uint16_t) ? vec_of_f16(p + 2 * i) : vec_load((const float *)(const void *)p + i);
 }
-
-/* ---- a group as floats ---------------------------------------------------------------------- */
 
 /* Keys and values of a group alike; n is a multiple of 16. */
 static void widen_f16(const uint8_t *from, size_t n, float *to)
@@ -377,10 +377,10 @@ HTH_INLINE void weigh_all(const hth_attend *job, size_t i_split, float *weights,
     for (size_t q = 0; q < n_query; q++, advance(&c, job)) {
         hth_attend_range r = hth_attend_sees(job, i_split, c.row);
         size_t at = at_result(job, &c);
-        float *x = weights + q * HTH_ATTEND_SPLIT + r.first - start;
+        float *x = weights + q * HTH_ATTEND_SPLIT;
         job->parts[at] = (hth_attend_part){0};
         memset(job->values + at * d, 0, d * sizeof *job->values);
-        if (r.first < r.end) job->parts[at] = weigh(job, x, r.end - r.first, &next);
+        if (r.first < r.end) job->parts[at] = weigh(job, x + (r.first - start), r.end - r.first, &next);
         if (q >= N_BLOCK) next.step = 0;
     }
 }
