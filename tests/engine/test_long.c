@@ -125,6 +125,29 @@ TEST(long_contexts_with_windows_and_caps_do_not_either)
     check_tiny("gemma2", "gemma2.attention.sliding_window", HEARTH_KV_F32);
 }
 
+/* 16 rows over five splits: more than there is room for at once, so two waves are merged. */
+TEST(splits_in_several_waves_do_not_either)
+{
+    enum { N_FED = 69 * 16 };
+    const engine_setting whole = {.n_thread = 2, .n_batch = 300}, split = {.n_thread = 2, .n_batch = 16};
+    int32_t ids[N_FED];
+    tiny_model m;
+    test_random r = {31};
+    hearth_model *model = NULL;
+    tiny_begin(&m);
+    gguf_bytes file = tiny_write(&m);
+    tiny_free(&m);
+    for (int i = 0; i < N_FED; i++) ids[i] = (int32_t)test_random_below(&r, TINY_VOCAB);
+    CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny", NULL, &model, err));
+    float *expected = engine_last_logits(model, &whole, ids, N_FED);
+    float *logits = engine_last_logits(model, &split, ids, N_FED);
+    if (expected && logits) CHECK_BYTES(logits, expected, TINY_VOCAB * sizeof *logits);
+    free(logits);
+    free(expected);
+    hearth_model_close(model);
+    gguf_free(&file);
+}
+
 TEST(rounded_caches_do_not_either)
 {
     fixture f = {.name = "storyteller"};
