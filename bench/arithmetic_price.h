@@ -6,7 +6,7 @@
 #define HTH_BENCH_ARITHMETIC_PRICE_H
 
 #include "base/cpu.h"
-#include "kernels/kernels.h"
+#include "kernels/attend.h"
 
 enum { PRICE_MAX_ROUND = 15 };
 
@@ -56,6 +56,17 @@ typedef struct price_down {
 
 enum { PRICE_MAX_OUT = 4096 };
 
+/* One query head over n_pos positions of F16 keys and values, [position][d_head]. */
+typedef struct price_attend {
+    const float *q;
+    const uint16_t *k, *v;
+    size_t n_pos, d_head;
+    float scale;
+    float *scratch; /* [d_head] */
+    float *y;
+} price_attend;
+typedef void price_attend_fn(const price_attend *job);
+
 typedef struct price_level {
     price_free decode[HTH_TYPE_LIMIT][PRICE_MAX_FREE];
     price_free tile[HTH_TYPE_LIMIT][PRICE_MAX_FREE];
@@ -64,7 +75,7 @@ typedef struct price_level {
     void (*down_free[HTH_TYPE_LIMIT][2])(const price_down *job);
     /* c = h d, then mul and add, in groups of 256 neurons that meet as Q31.32. */
     void (*down_groups[HTH_TYPE_LIMIT])(const price_down *job);
-    hth_attend_fn *attend_free, *attend_same_bits; /* same_bits: settled order, other loops */
+    price_attend_fn *attend_free, *attend_same_bits; /* same_bits: settled order, other loops */
     hth_softmax_fn *softmax;
     hth_rms_norm_fn *rms_norm;
     hth_activate_fn *silu;

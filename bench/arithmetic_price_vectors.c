@@ -11,18 +11,23 @@
 enum { N_HEAD = 8, MAX_POS = 4096, MAX_D = 128, N = 4096 };
 
 typedef struct vector_run {
-    hth_attend_fn *attend;
+    price_attend_fn *attend; /* NULL: the kernel of the table, over caches in its layout */
+    hth_kernels table;
     hth_softmax_fn *softmax;
     hth_rms_norm_fn *rms_norm;
     hth_activate_fn *silu;
-    hth_attend job[N_HEAD];
+    price_attend job[N_HEAD];
+    hth_attend settled[N_HEAD];
     float *a, *b, *y;
 } vector_run;
 
 static void run_attend(void *arg)
 {
     const vector_run *r = arg;
-    for (int i = 0; i < N_HEAD; i++) r->attend(&r->job[i]);
+    for (int i = 0; i < N_HEAD; i++) {
+        if (r->attend) r->attend(&r->job[i]);
+        else hth_attend_whole(&r->table, HEARTH_KV_F16, &r->settled[i], r->job[i].y);
+    }
 }
 
 static void run_softmax(void *arg)
@@ -64,24 +69,54 @@ static double distance(const float *a, const float *b, size_t n)
     return sqrt(error / size);
 }
 
+/* Where the caches of the kernel's layout lie: as large as k and v. */
+static uint8_t *settled_k, *settled_v;
+static float settled_scratch[HTH_ATTEND_SPLIT + 32 * MAX_D];
+
+static void fill_settled(const hth_kernels *table, const price_attend *job, uint8_t *keys, uint8_t *values)
+{
+    float row[MAX_D];
+    for (size_t p = 0; p < job->n_pos; p++) {
+        for (size_t i = 0; i < job->d_head; i++) row[i] = hth_f16_to_f32(job->k[p * job->d_head + i]);
+        hth_cache_put_key(table, HEARTH_KV_F16, keys, job->d_head, p, row);
+        for (size_t i = 0; i < job->d_head; i++) row[i] = hth_f16_to_f32(job->v[p * job->d_head + i]);
+        hth_cache_put_value(table, HEARTH_KV_F16, values, job->d_head, p, row);
+    }
+}
+
 static void set_jobs(vector_run *r, const uint16_t *k, const uint16_t *v, size_t n_pos, size_t d)
 {
-    for (size_t i = 0; i < N_HEAD; i++)
-        r->job[i] = (hth_attend){.q = q + i * d,
-                                 .k = k + i * n_pos * d,
-                                 .v = v + i * n_pos * d,
-                                 .n_pos = n_pos,
-                                 .d_head = d,
-                                 .scale = 0.3f,
-                                 .scratch = scratch,
-                                 .y = y + i * d};
+    for (size_t i = 0; i < N_HEAD; i++) {
+        size_t at = i * n_pos * d;
+        r->job[i] = (price_attend){.q = q + i * d,
+                                   .k = k + at,
+                                   .v = v + at,
+                                   .n_pos = n_pos,
+                                   .d_head = d,
+                                   .scale = 0.3f,
+                                   .scratch = scratch,
+                                   .y = y + i * d};
+        r->settled[i] = (hth_attend){.k = settled_k + 2 * at,
+                                     .v = settled_v + 2 * at,
+                                     .d_head = d,
+                                     .n_row = 1,
+                                     .n_head = 1,
+                                     .n_pos = n_pos,
+                                     .q = q + i * d,
+                                     .q_stride = d,
+                                     .scale = 0.3f,
+                                     .scratch = settled_scratch,
+                                     .out_stride = 1};
+        if (!r->attend) fill_settled(&r->table, &r->job[i], settled_k + 2 * at, settled_v + 2 * at);
+    }
 }
 
 static void attention_table(const price_level *levels, size_t n_round)
 {
     size_t n_kv = (size_t)N_HEAD * MAX_POS * MAX_D;
     uint16_t *k = hth_alloc(n_kv, 2), *v = hth_alloc(n_kv, 2);
-    if (!k || !v) return;
+    settled_k = hth_alloc(n_kv, 2), settled_v = hth_alloc(n_kv, 2);
+    if (!k || !v || !settled_k || !settled_v) return;
     for (size_t i = 0; i < n_kv; i++)
         k[i] = hth_f32_to_f16(random_float()), v[i] = hth_f32_to_f16(random_float());
     for (size_t i = 0; i < N_HEAD * MAX_D; i++) q[i] = random_float();
@@ -95,11 +130,8 @@ static void attention_table(const price_level *levels, size_t n_round)
             price_variant var[3 * PRICE_N_LEVEL];
             for (int i = 0; i < 3 * PRICE_N_LEVEL; i++) {
                 const price_level *l = &levels[i / 3];
-                hth_kernels table;
-                price_table(i / 3, &table);
-                runs[i].attend = i % 3 == 0   ? table.attend_f16
-                                 : i % 3 == 1 ? l->attend_free
-                                              : l->attend_same_bits;
+                price_table(i / 3, &runs[i].table);
+                if (i % 3 > 0) runs[i].attend = i % 3 == 1 ? l->attend_free : l->attend_same_bits;
                 set_jobs(&runs[i], k, v, n_pos, d);
                 run_attend(&runs[i]);
                 if (i == 0) memcpy(z, y, sizeof z);
@@ -119,7 +151,7 @@ static void attention_table(const price_level *levels, size_t n_round)
             }
             fflush(stdout);
         }
-    hth_free(k), hth_free(v);
+    hth_free(k), hth_free(v), hth_free(settled_k), hth_free(settled_v);
 }
 
 static void vector_table(const price_level *levels, size_t n_round)

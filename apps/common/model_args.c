@@ -12,7 +12,8 @@ const option_spec model_options[] = {
     {"no-pin", 0, OPTION_FLAG, NULL, "let the system move threads between cores", 0, 0, NULL, false},
     {"ctx", 'c', OPTION_UINT, "N", "tokens that fit; default: the model's, at most 4096", 1, 16777216, NULL,
      false},
-    {"kv", 0, OPTION_CHOICE, "TYPE", "type of the KV cache, f16 or f32; default f16", 0, 0, "f16|f32", false},
+    {"kv", 0, OPTION_CHOICE, "TYPE", "KV cache: f16, f32, or q8_0, which is approximate", 0, 0,
+     "f16|f32|q8_0", false},
     {"mmap", 0, OPTION_FLAG, NULL, "map the file in place of reading it", 0, 0, NULL, false},
     {"no-repack", 0, OPTION_FLAG, NULL, "weights in the file's order: same text, slower", 0, 0, NULL, false},
     {"batch", 0, OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL, false},
@@ -57,6 +58,7 @@ bool open_model(const args *a, const char *path, hearth_model **model)
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
     o.mmap = args_has(a, "mmap");
     o.keep_layout = args_has(a, "no-repack");
+    if (args_has(a, "no-pin")) setenv("HEARTH_PIN", "0", 1);
     o.progress = progress_show;
     o.progress_user = &p;
     if (path) {
@@ -69,13 +71,20 @@ bool open_model(const args *a, const char *path, hearth_model **model)
     return st == HEARTH_OK;
 }
 
+static hearth_kv_type kv_type(const args *a)
+{
+    const char *name = args_text(a, "kv", "f16");
+    if (strcmp(name, "q8_0") == 0) return HEARTH_KV_Q8_0;
+    return strcmp(name, "f32") == 0 ? HEARTH_KV_F32 : HEARTH_KV_F16;
+}
+
 hearth_session_options session_options(const args *a, uint32_t n_ctx_default)
 {
     hearth_session_options o = hearth_session_defaults();
     o.n_ctx = (uint32_t)args_uint(a, "ctx", n_ctx_default);
     o.n_batch = (uint32_t)args_uint(a, "batch", o.n_batch);
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
-    o.kv = strcmp(args_text(a, "kv", "f16"), "f32") == 0 ? HEARTH_KV_F32 : HEARTH_KV_F16;
+    o.kv = kv_type(a);
     return o;
 }
 
@@ -83,7 +92,6 @@ bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_defau
 {
     hearth_error err;
     hearth_session_options o = session_options(a, n_ctx_default);
-    if (args_has(a, "no-pin")) setenv("HEARTH_PIN", "0", 1);
     if (hearth_session_open(model, &o, session, &err) == HEARTH_OK) return true;
     report(&err);
     return false;
@@ -94,13 +102,18 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
     hearth_model_info info;
     hearth_model_get_info(model, &info);
     const char *where = args_has(a, "mmap") ? "mapped" : "read into memory";
+    static const char *const kv_words[] = {[HEARTH_KV_F16] = "kv f16",
+                                           [HEARTH_KV_F32] = "kv f32",
+                                           [HEARTH_KV_Q8_0] = "KV cache q8_0: approximate"};
+    const char *kv = kv_words[kv_type(a)];
     if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
-    fprintf(stderr,
-            "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector dense; on the CPU (%s), %u thread%s; kv "
-            "%s; %s\n",
-            info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
-            info.synthetic ? ", synthetic weights" : "", info.cpu, hearth_session_n_thread(session),
-            hearth_session_n_thread(session) == 1 ? "" : "s", args_text(a, "kv", "f16"), where);
+    fprintf(
+        stderr,
+        "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector dense; on the CPU (%s), %u thread%s; %s; "
+        "%s\n",
+        info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
+        info.synthetic ? ", synthetic weights" : "", info.cpu, hearth_session_n_thread(session),
+        hearth_session_n_thread(session) == 1 ? "" : "s", kv, where);
 }
 
 /* ---- samplers ------------------------------------------------------------------------ */

@@ -220,7 +220,9 @@ HEARTH_API hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hea
  * environment has HEARTH_PIN=0; the thread that calls is left where it is. */
 typedef struct hearth_session hearth_session;
 
-typedef enum hearth_kv_type { HEARTH_KV_F16 = 0, HEARTH_KV_F32 = 1 } hearth_kv_type;
+/* Q8_0 rounds keys and values to 8 bits, 32 at a time: an approximation, with about half
+ * the bytes of F16. It wants heads of a multiple of 32 values. */
+typedef enum hearth_kv_type { HEARTH_KV_F16 = 0, HEARTH_KV_F32 = 1, HEARTH_KV_Q8_0 = 2 } hearth_kv_type;
 
 typedef struct hearth_session_options {
     uint32_t n_ctx;    /* positions; 0: as the model was trained, at most 4096 */
@@ -237,7 +239,8 @@ HEARTH_API hearth_status hearth_session_open(const hearth_model *model,
                                              hearth_session **out, hearth_error *err);
 HEARTH_API void hearth_session_close(hearth_session *session);
 
-/* Bytes that a session with these options allocates; 0 when that overflows. */
+/* Bytes that a session with these options allocates; 0 when that overflows, or the type of
+ * the cache does not fit the model. */
 HEARTH_API uint64_t hearth_session_bytes(const hearth_model *model,
                                          const hearth_session_options *options);
 

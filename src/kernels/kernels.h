@@ -10,6 +10,7 @@
 #include "kernels/panel.h"
 #include "kernels/tiles.h"
 
+#include <hearth/hearth.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -97,23 +98,46 @@ typedef enum hth_activation {
 } hth_activation;
 typedef void hth_activate_fn(const float *gate, const float *up, size_t n, float *h);
 
-/* One query head over positions first to n_pos - 1 of one KV head (arithmetic.md 5).
- * k and v begin at position 0 and hold positions d_head values apart, F16 or F32 by
- * the function used. scratch holds d_head floats. */
-typedef struct hth_attend {
-    const float *q;
-    const void *k, *v;
-    size_t first, n_pos, d_head; /* first below n_pos */
-    float scale;                 /* of the scores */
-    float cap, inverse_cap;      /* soft cap of the scaled scores; 0: none */
-    float *scratch;
-    float *y; /* [d_head] */
-} hth_attend;
-typedef void hth_attend_fn(const hth_attend *job);
+/* ---- attention (cache.h: how a cache lies; attend.h: how the pieces are put together) -------- */
 
 /* Positions that one split of an attention holds: softmax and sum of each are
- * taken alone, then merged ascending. */
+ * taken alone, then merged ascending (arithmetic.md 5). */
 enum { HTH_ATTEND_SPLIT = 256 };
+
+/* Types of cache, numbered as hearth_kv_type. */
+enum { HTH_N_CACHE = HEARTH_KV_Q8_0 + 1 };
+
+/* What one split says to one query: the largest score it sees and the sum of its
+ * weights. A sum of 0: the query sees no position of the split. */
+typedef struct hth_attend_part {
+    float max, sum;
+} hth_attend_part;
+
+/* n_row * n_head query heads that share a KV head: n_head of each of n_row rows, which
+ * stand at consecutive positions. Row r sees positions below n_pos + r, the last
+ * `window` of them where that is not 0. Head h of row r has its query at
+ * q + r * q_stride + h * d_head, and its results are number r * out_stride + h. */
+typedef struct hth_attend {
+    const uint8_t *k, *v; /* the KV head's keys and values from position 0 */
+    size_t d_head, n_row, n_head, n_pos, window;
+    const float *q;         /* F16 and F32 caches read these, */
+    hth_act rounded;        /* Q8_0 caches q, d and sum: all rows of q, rounded by quant_act */
+    size_t q_stride;        /* floats from row to row; a multiple of 32 with Q8_0 */
+    float scale;            /* of the scores */
+    float cap, inverse_cap; /* soft cap of the scaled scores; 0: none */
+    float *scratch;         /* hth_attend_scratch floats */
+    float *values;          /* [..][d_head] weighted sums of the split, one for each query */
+    hth_attend_part *parts;
+    size_t out_stride;
+} hth_attend;
+
+/* Split i_split (positions from 256 i_split on) for all queries of the job. Reads whole
+ * groups of positions (cache.h), uses those that a query sees. */
+typedef void hth_attend_fn(const hth_attend *job, size_t i_split);
+
+/* Rounds x[n] (n a multiple of 32) to 8 bits for a cache, one scale per 32, as bf16
+ * (arithmetic.md 7). */
+typedef void hth_quant_cache_fn(const float *x, size_t n, int8_t *q, uint16_t *d);
 
 /* Elementwise functions, for the proof of their accuracy. */
 typedef void hth_map_fn(const float *x, size_t n, float *y);
@@ -138,7 +162,8 @@ typedef struct hth_kernels {
     hth_soft_cap_fn *soft_cap;
     hth_to_f16_fn *to_f16;
     hth_activate_fn *activate[HTH_N_ACTIVATION];
-    hth_attend_fn *attend_f16, *attend_f32;
+    hth_attend_fn *attend[HTH_N_CACHE]; /* by hearth_kv_type */
+    hth_quant_cache_fn *quant_cache;
     hth_map_fn *exp, *tanh, *rcp, *rsqrt;
 } hth_kernels;
 

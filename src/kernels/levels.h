@@ -34,6 +34,7 @@ void hth_kernels_codec_ref(hth_kernels *k);
 void hth_kernels_pack_32_ref(hth_kernels *k);
 void hth_kernels_pack_256_ref(hth_kernels *k);
 void hth_kernels_vector_ref(hth_kernels *k);
+void hth_kernels_attend_ref(hth_kernels *k);
 
 void hth_kernels_float_avx2(hth_kernels *k);
 void hth_kernels_q8_0_avx2(hth_kernels *k);
@@ -50,6 +51,7 @@ void hth_kernels_q5_k_avx2(hth_kernels *k);
 void hth_kernels_q6_k_avx2(hth_kernels *k);
 void hth_kernels_iq4_xs_avx2(hth_kernels *k);
 void hth_kernels_vector_avx2(hth_kernels *k);
+void hth_kernels_attend_avx2(hth_kernels *k);
 
 void hth_kernels_float_avx512(hth_kernels *k);
 void hth_kernels_q8_0_avx512(hth_kernels *k);
@@ -66,6 +68,7 @@ void hth_kernels_q5_k_avx512(hth_kernels *k);
 void hth_kernels_q6_k_avx512(hth_kernels *k);
 void hth_kernels_iq4_xs_avx512(hth_kernels *k);
 void hth_kernels_vector_avx512(hth_kernels *k);
+void hth_kernels_attend_avx512(hth_kernels *k);
 
 void hth_kernels_float_neon(hth_kernels *k);
 void hth_kernels_q8_0_neon(hth_kernels *k);
@@ -82,6 +85,7 @@ void hth_kernels_q5_k_neon(hth_kernels *k);
 void hth_kernels_q6_k_neon(hth_kernels *k);
 void hth_kernels_iq4_xs_neon(hth_kernels *k);
 void hth_kernels_vector_neon(hth_kernels *k);
+void hth_kernels_attend_neon(hth_kernels *k);
 
 void hth_kernels_q8_0_dotprod(hth_kernels *k);
 void hth_kernels_q4_0_dotprod(hth_kernels *k);

@@ -1,7 +1,7 @@
 /* Eight floats at a time, and the float functions of the token loop. Written
  * with the compiler's vector types, so that one text compiles for every level;
  * each operation is one rounded IEEE operation (no contraction, no division), so
- * all levels give the same bits. Included by vector_tmpl.h and float kernels only. */
+ * all levels give the same bits. Included by vector_tmpl.h, attention and float kernels only. */
 #ifndef HTH_KERNELS_VECTOR_MATH_H
 #define HTH_KERNELS_VECTOR_MATH_H
 
@@ -88,27 +88,30 @@ HTH_INLINE hth_v8 v8_load_f16(const uint16_t *p)
 /* ---- functions --------------------------------------------------------------- */
 
 /* exp(x): 0 below -87, exp(88) above 88. Reduction by n ln 2 with ln 2 in two
- * parts, then a polynomial of degree 7 (coefficients of Cephes expf). */
-HTH_INLINE hth_v8 v8_exp(hth_v8 x)
-{
-    const hth_v8 magic = v8_set(0x1.8p23f);
-    hth_v8i gone = x < v8_set(-87.0f);
-    hth_v8 a = v8_select(x > v8_set(88.0f), v8_set(88.0f), x);
-    a = v8_select(gone, v8_set(0.0f), a);
-    hth_v8 shifted = a * v8_set(1.44269504f) + magic;
-    hth_v8 n = shifted - magic;
-    hth_v8 r = (a - n * v8_set(0.693359375f)) - n * v8_set(-2.12194440e-4f);
-    hth_v8 p = v8_set(1.9875691500e-4f);
-    p = p * r + v8_set(1.3981999507e-3f);
-    p = p * r + v8_set(8.3334519073e-3f);
-    p = p * r + v8_set(4.1665795894e-2f);
-    p = p * r + v8_set(1.6666665459e-1f);
-    p = p * r + v8_set(5.0000001201e-1f);
-    hth_v8 y = (p * (r * r) + r) + v8_set(1.0f);
-    hth_v8i n_plus_bias = v8_minus(v8_bits(shifted), v8_minus(v8_bits(magic), v8_set_i(127)));
-    hth_v8i power = (hth_v8i)((hth_v8u)n_plus_bias << 23);
-    return v8_select(gone, v8_set(0.0f), y * v8_of_bits(power));
-}
+ * parts, then a polynomial of degree 7 (coefficients of Cephes expf). A text for
+ * every width: attention takes the whole register of a level. */
+#define HTH_DEFINE_EXP(NAME, FLOATS, INTS, UINTS)                                                            \
+    HTH_INLINE FLOATS NAME(FLOATS x)                                                                         \
+    {                                                                                                        \
+        const FLOATS zero = {0};                                                                             \
+        const FLOATS magic = zero + 0x1.8p23f, top = zero + 88.0f;                                           \
+        INTS gone = (INTS)(x < zero - 87.0f), over = (INTS)(x > top);                                        \
+        FLOATS a = (FLOATS)((over & (INTS)top) | (~over & (INTS)x));                                         \
+        a = (FLOATS)(~gone & (INTS)a);                                                                       \
+        FLOATS shifted = a * 1.44269504f + magic;                                                            \
+        FLOATS n = shifted - magic;                                                                          \
+        FLOATS r = (a - n * 0.693359375f) - n * -2.12194440e-4f;                                             \
+        FLOATS p = zero + 1.9875691500e-4f;                                                                  \
+        p = p * r + 1.3981999507e-3f;                                                                        \
+        p = p * r + 8.3334519073e-3f;                                                                        \
+        p = p * r + 4.1665795894e-2f;                                                                        \
+        p = p * r + 1.6666665459e-1f;                                                                        \
+        p = p * r + 5.0000001201e-1f;                                                                        \
+        FLOATS y = (p * (r * r) + r) + 1.0f;                                                                 \
+        UINTS n_plus_bias = (UINTS)shifted - (0x4b400000u - 127u);                                           \
+        return (FLOATS)(~gone & (INTS)(y * (FLOATS)(n_plus_bias << 23)));                                    \
+    }
+HTH_DEFINE_EXP(v8_exp, hth_v8, hth_v8i, hth_v8u)
 
 /* 1/x for x in [2^-126, 2^126]: a guess from the bits, then Newton's method. */
 HTH_INLINE hth_v8 v8_rcp(hth_v8 x)

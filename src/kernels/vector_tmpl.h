@@ -1,6 +1,6 @@
-/* Norms, rotation, softmax, activations, attention and the rounding of
- * activations: everything that is not a row of weights. One text for all levels:
- * vector_ref.c, vector_avx2.c and others define LEVEL and include it, compiled
+/* Norms, rotation, softmax, activations and the rounding of activations: everything
+ * that is neither a row of weights nor attention (attend_tmpl.h). One text for all
+ * levels: vector_ref.c, vector_avx2.c and others define LEVEL and include it, compiled
  * with their flags. The order of every sum is that of docs/arithmetic.md 3 to 5. */
 #include "kernels/levels.h"
 #include "kernels/vector_math.h"
@@ -185,95 +185,6 @@ DEFINE_ACTIVATE(activate_relu, relu, same)
 DEFINE_ACTIVATE(activate_relu2, relu2, same)
 DEFINE_ACTIVATE(activate_drelu, relu, relu)
 
-/* ---- attention ------------------------------------------------------------------- */
-
-HTH_INLINE hth_v8 load_half_part(const uint16_t *p, size_t n)
-{
-    uint16_t padded[8] = {0};
-    memcpy(padded, p, n * sizeof *p);
-    return v8_load_f16(padded);
-}
-
-/* Merges one split (largest score, sum of weights, weighted values) into the
- * running total; the first split is taken as it is. */
-static void merge_split(float *max, float *sum, float *y, float m, float l, const float *values, size_t d,
-                        bool is_first)
-{
-    if (is_first) {
-        *max = m, *sum = l;
-        memcpy(y, values, d * sizeof *y);
-        return;
-    }
-    float top = m > *max ? m : *max;
-    float a = one_exp(*max - top), b = one_exp(m - top);
-    *max = top;
-    *sum = *sum * a + l * b;
-    for (size_t i = 0; i < d; i++) y[i] = y[i] * a + values[i] * b;
-}
-
-/* The same text for both element types of the cache. */
-#define DEFINE_ATTEND(NAME, ELEMENT, LOAD, LOAD_PART)                                            \
-    static float NAME##_score(const float *q, const ELEMENT *k, size_t d)                        \
-    {                                                                                            \
-        hth_v8 p = v8_set(0.0f);                                                                 \
-        size_t i = 0;                                                                            \
-        for (; i + 8 <= d; i += 8) p += v8_load(q + i) * LOAD(k + i);                            \
-        if (i < d) p += v8_load_part(q + i, d - i) * LOAD_PART(k + i, d - i);                    \
-        return v8_sum(p);                                                                        \
-    }                                                                                            \
-    /* values[d] = sum over positions, ascending, of weight * v; each output is one chain. */    \
-    static void NAME##_values(const float *weight, const ELEMENT *v, size_t n, size_t d,         \
-                              float *values)                                                     \
-    {                                                                                            \
-        size_t i = 0;                                                                            \
-        for (; i + 32 <= d; i += 32) {                                                           \
-            hth_v8 a0 = v8_set(0.0f), a1 = a0, a2 = a0, a3 = a0;                                 \
-            for (size_t j = 0; j < n; j++) {                                                     \
-                const ELEMENT *row = v + j * d + i;                                              \
-                hth_v8 w = v8_set(weight[j]);                                                    \
-                a0 += w * LOAD(row), a1 += w * LOAD(row + 8);                                    \
-                a2 += w * LOAD(row + 16), a3 += w * LOAD(row + 24);                              \
-            }                                                                                    \
-            v8_store(values + i, a0), v8_store(values + i + 8, a1);                              \
-            v8_store(values + i + 16, a2), v8_store(values + i + 24, a3);                        \
-        }                                                                                        \
-        for (; i + 8 <= d; i += 8) {                                                             \
-            hth_v8 a = v8_set(0.0f);                                                             \
-            for (size_t j = 0; j < n; j++) a += v8_set(weight[j]) * LOAD(v + j * d + i);         \
-            v8_store(values + i, a);                                                             \
-        }                                                                                        \
-        if (i < d) {                                                                             \
-            hth_v8 a = v8_set(0.0f);                                                             \
-            for (size_t j = 0; j < n; j++) a += v8_set(weight[j]) * LOAD_PART(v + j * d + i, d - i); \
-            v8_store_part(values + i, a, d - i);                                                 \
-        }                                                                                        \
-    }                                                                                            \
-    static void NAME(const hth_attend *job)                                                      \
-    {                                                                                            \
-        size_t d = job->d_head;                                                                  \
-        float weight[HTH_ATTEND_SPLIT], max = 0.0f, sum = 0.0f;                                  \
-        size_t end;                                                                              \
-        for (size_t first = job->first; first < job->n_pos; first = end) {                       \
-            end = (first / HTH_ATTEND_SPLIT + 1) * HTH_ATTEND_SPLIT;                             \
-            if (end > job->n_pos) end = job->n_pos;                                              \
-            size_t n = end - first;                                                              \
-            const ELEMENT *k = (const ELEMENT *)job->k + first * d;                              \
-            const ELEMENT *v = (const ELEMENT *)job->v + first * d;                              \
-            for (size_t j = 0; j < n; j++) weight[j] = NAME##_score(job->q, k + j * d, d) * job->scale; \
-            if (job->cap != 0.0f) soft_cap(weight, job->cap, job->inverse_cap, n, weight);       \
-            float m = largest(weight, n);                                                        \
-            for (size_t j = 0; j < n; j++) weight[j] -= m;                                       \
-            map_exp(weight, n, weight);                                                          \
-            NAME##_values(weight, v, n, d, job->scratch);                                        \
-            merge_split(&max, &sum, job->y, m, sum_of(weight, n), job->scratch, d,            \
-                        first == job->first);                                                    \
-        }                                                                                        \
-        float r = one_rcp(sum);                                                                  \
-        for (size_t i = 0; i < d; i++) job->y[i] *= r;                                           \
-    }
-DEFINE_ATTEND(attend_f16, uint16_t, v8_load_f16, load_half_part)
-DEFINE_ATTEND(attend_f32, float, v8_load, v8_load_part)
-
 /* ---- rounding of activations ------------------------------------------------------- */
 
 /* The largest magnitude of n values (a multiple of 8), as bits: NaN counts as largest. */
@@ -357,6 +268,22 @@ static void quant_act_256(const float *x, size_t n_col, int8_t *q, float *d, int
     }
 }
 
+/* The scale of a cache is a bf16, rounded away from zero so that no value leaves -127..127. */
+static void quant_cache(const float *x, size_t n, int8_t *q, uint16_t *d)
+{
+    for (size_t b = 0; b < n / HTH_ACT_BLOCK; b++, x += HTH_ACT_BLOCK, q += HTH_ACT_BLOCK) {
+        float scale;
+        hth_v8i sums[2];
+        if (!can_round(largest_magnitude(x, HTH_ACT_BLOCK), &scale)) {
+            memset(q, 0, HTH_ACT_BLOCK);
+            d[b] = (uint16_t)(hth_bits_of(scale) >> 16);
+            continue;
+        }
+        d[b] = (uint16_t)((hth_bits_of(scale) + 0xffffu) >> 16);
+        round_32(x, v8_set(one_rcp(hth_bf16_to_f32(d[b]))), q, sums);
+    }
+}
+
 void HTH_PASTE(hth_kernels_vector_, LEVEL)(hth_kernels *k)
 {
     k->quant_act = quant_act;
@@ -375,8 +302,7 @@ void HTH_PASTE(hth_kernels_vector_, LEVEL)(hth_kernels *k)
     k->activate[HTH_ACTIVATION_RELU] = activate_relu;
     k->activate[HTH_ACTIVATION_RELU2] = activate_relu2;
     k->activate[HTH_ACTIVATION_DRELU] = activate_drelu;
-    k->attend_f16 = attend_f16;
-    k->attend_f32 = attend_f32;
+    k->quant_cache = quant_cache;
     k->exp = map_exp;
     k->tanh = map_tanh;
     k->rcp = map_rcp;

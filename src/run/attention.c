@@ -1,79 +1,11 @@
-/* The attention block of a layer, the rotation of its queries and keys, and the
- * cache that it reads and writes. Called by step.c once per layer. Each head of
- * each row is one unit of work; its bits depend on the positions that it sees. */
+/* The attention block of a layer, and the rotation of its queries and keys. Called by
+ * step.c once per layer. A unit of work is a group of rows at one KV head, in long
+ * contexts one split of its positions; a row's bits depend on what it sees alone. */
 #include "run/run_int.h"
 
-#include "base/checked.h"
 #include "kernels/math.h"
 
 #include <string.h>
-
-/* ---- the cache ------------------------------------------------------------------------ */
-
-static size_t element_size(hearth_kv_type type) { return type == HEARTH_KV_F16 ? 2 : 4; }
-
-bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size)
-{
-    size_t n_head = 0, n;
-    for (uint32_t i = 0; i < model->hparams.n_layer; i++) n_head += model->layers[i].n_head_kv;
-    if (!hth_mul_size(n_head, (size_t)model->hparams.d_head * 2 * element_size(type), &n)) return false;
-    return hth_mul_size(n, n_ctx, size);
-}
-
-hearth_status hth_kv_open(hth_kv *kv, const hth_model *model, hearth_kv_type type, uint32_t n_ctx,
-                          hearth_error *err)
-{
-    uint32_t n_layer = model->hparams.n_layer;
-    *kv = (hth_kv){.type = type, .n_ctx = n_ctx, .element_size = element_size(type)};
-    if (!hth_kv_size(model, type, n_ctx, &kv->size))
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "a context of %u positions overflows; ask for less with -c", n_ctx);
-    kv->layer_at = hth_alloc(n_layer, sizeof *kv->layer_at);
-    kv->memory = kv->layer_at ? hth_pages_alloc(kv->size) : NULL;
-    if (!kv->memory) {
-        size_t size = kv->size;
-        hth_kv_close(kv);
-        return hth_fail(err, HEARTH_ERROR_MEMORY,
-                        "out of memory: %zu bytes for a context of %u positions; ask for less with -c", size,
-                        n_ctx);
-    }
-    size_t at = 0;
-    for (uint32_t i = 0; i < n_layer; i++) {
-        kv->layer_at[i] = at;
-        at += (size_t)model->layers[i].n_head_kv * n_ctx * model->hparams.d_head * 2 * kv->element_size;
-    }
-    return HEARTH_OK;
-}
-
-void hth_kv_close(hth_kv *kv)
-{
-    hth_pages_free(kv->memory, kv->size);
-    hth_free(kv->layer_at);
-    *kv = (hth_kv){0};
-}
-
-/* Where KV head i_head of a layer begins; values lie behind all keys. */
-static uint8_t *head_at(const hth_kv *kv, const hth_model *model, uint32_t i_layer, uint32_t i_head,
-                        bool values)
-{
-    size_t head = (size_t)kv->n_ctx * model->hparams.d_head * kv->element_size;
-    size_t behind = values ? model->layers[i_layer].n_head_kv * head : 0;
-    return kv->memory + kv->layer_at[i_layer] + behind + i_head * head;
-}
-
-/* Appends one row's keys or values, head by head. */
-static void store_row(const hth_step *s, const hth_row *row, uint32_t i_layer, const float *x, bool values)
-{
-    size_t d = s->model->hparams.d_head, at = row->position * d;
-    for (uint32_t i = 0; i < s->model->layers[i_layer].n_head_kv; i++, x += d) {
-        uint8_t *head = head_at(row->kv, s->model, i_layer, i, values);
-        if (row->kv->type == HEARTH_KV_F16) {
-            s->k->to_f16(x, d, (uint16_t *)(void *)head + at);
-        } else {
-            memcpy((float *)(void *)head + at, x, d * sizeof *x);
-        }
-    }
-}
 
 /* ---- rotation --------------------------------------------------------------------------- */
 
@@ -158,12 +90,52 @@ void hth_run_rope_tables(hth_step *s)
     if (s->model->hparams.rope.n_rot > 0) hth_pool_add(s->pool, rope_table_row, s, 0, s->n_row);
 }
 
+/* ---- groups of rows -------------------------------------------------------------------------- */
+
+/* Rows that a group may have: so many that the queries of a KV head are about 64, and a power
+ * of two that divides the 16 positions of a group of the cache. */
+static size_t group_rows(const hth_model *model)
+{
+    size_t n_shared = 1, n_row = HTH_CACHE_GROUP;
+    for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
+        const hth_layer *l = &model->layers[i];
+        if (l->n_head / l->n_head_kv > n_shared) n_shared = l->n_head / l->n_head_kv;
+    }
+    while (n_row > 1 && n_row * n_shared > 64) n_row /= 2;
+    return n_row;
+}
+
+size_t hth_run_group_queries(const hth_model *model, size_t *n_row)
+{
+    size_t most = 1;
+    *n_row = group_rows(model);
+    for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
+        const hth_layer *l = &model->layers[i];
+        if (*n_row * (l->n_head / l->n_head_kv) > most) most = *n_row * (l->n_head / l->n_head_kv);
+    }
+    return most;
+}
+
+void hth_run_group(hth_step *s)
+{
+    s->n_group = 0;
+    for (uint32_t i = 0; i < s->n_row; i++) {
+        const hth_row *row = &s->rows[i];
+        bool joins = i > 0 && row->kv == row[-1].kv && row->position == row[-1].position + 1 &&
+                     row->position % s->group_rows > 0;
+        if (joins) s->groups[s->n_group - 1].n++;
+        else s->groups[s->n_group++] = (hth_row_group){i, 1};
+    }
+}
+
 /* ---- the block ----------------------------------------------------------------------------- */
 
 typedef struct attention_job {
     hth_step *s;
     const hth_layer *layer;
     uint32_t i_layer;
+    size_t first_split, n_split; /* of the wave */
+    bool is_first, is_last;
 } attention_job;
 
 /* Norm and rotation of n_head heads of one row, in place. */
@@ -182,45 +154,136 @@ static void prepare_heads(const attention_job *job, size_t i_row, const hth_norm
     }
 }
 
-/* Prepares one row's queries and keys and puts keys and values into the cache. */
-static void rotate_and_store(void *arg, size_t i_row, uint32_t i_thread)
+/* Prepares the queries and keys of a group of rows and puts keys and values into the cache. */
+static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
 {
     (void)i_thread;
     const attention_job *job = arg;
     hth_step *s = job->s;
     const hth_layer *l = job->layer;
-    size_t d = s->model->hparams.d_head, n_kv = l->n_head_kv * d;
-    float *k = s->kv + i_row * n_kv, *v = s->kv + (s->n_row + i_row) * n_kv;
-    prepare_heads(job, i_row, &l->q_norm, l->n_head, s->q + i_row * l->n_head * d);
-    prepare_heads(job, i_row, &l->k_norm, l->n_head_kv, k);
-    store_row(s, &s->rows[i_row], job->i_layer, k, false);
-    store_row(s, &s->rows[i_row], job->i_layer, v, true);
+    const hth_row_group *group = &s->groups[i_group];
+    size_t d = s->model->hparams.d_head, n_kv = l->n_head_kv * d, n_q = l->n_head * d;
+    for (size_t i = group->first; i < group->first + group->n; i++) {
+        float *k = s->kv + i * n_kv, *v = s->kv + (s->n_row + i) * n_kv, *q = s->q + i * n_q;
+        prepare_heads(job, i, &l->q_norm, l->n_head, q);
+        prepare_heads(job, i, &l->k_norm, l->n_head_kv, k);
+        hth_kv_store(s->rows[i].kv, s->model, s->k, job->i_layer, s->rows[i].position, k, v);
+        if (s->rows[i].kv->type != HEARTH_KV_Q8_0) continue;
+        size_t block = i * n_q / HTH_ACT_BLOCK;
+        s->k->quant_act(q, n_q, s->q_rounded + i * n_q, s->q_d + block, s->q_sum + block);
+    }
 }
 
-static void attend_head(void *arg, size_t i_unit, uint32_t i_thread)
+/* What a group of rows asks of one KV head. */
+static hth_attend attend_job(const attention_job *job, const hth_row_group *group, uint32_t i_kv,
+                             uint32_t i_thread)
+{
+    hth_step *s = job->s;
+    const hth_hparams *h = &s->model->hparams;
+    const hth_row *row = &s->rows[group->first];
+    size_t d = h->d_head, n_head = job->layer->n_head, n_shared = n_head / job->layer->n_head_kv;
+    size_t at = (group->first * n_head + i_kv * n_shared) * d;
+    return (hth_attend){.k = hth_kv_keys(row->kv, job->i_layer, i_kv),
+                        .v = hth_kv_values(row->kv, s->model, job->i_layer, i_kv),
+                        .d_head = d,
+                        .n_row = group->n,
+                        .n_head = n_shared,
+                        .n_pos = (size_t)row->position + 1,
+                        .window = job->layer->window,
+                        .q = s->q + at,
+                        .rounded = {.q = s->q_rounded + at,
+                                    .d = s->q_d + at / HTH_ACT_BLOCK,
+                                    .sum = s->q_sum + at / HTH_ACT_BLOCK},
+                        .q_stride = n_head * d,
+                        .scale = (float)(1.0 / hth_sqrt_d((double)h->score_width)),
+                        .cap = h->score_cap,
+                        .inverse_cap = h->score_cap != 0.0f ? 1.0f / h->score_cap : 0.0f,
+                        .scratch = s->scratch + i_thread * s->n_scratch,
+                        .out_stride = n_head};
+}
+
+/* All splits at once: for many rows, or few positions. */
+static void attend_group(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const attention_job *job = arg;
     hth_step *s = job->s;
-    uint32_t n_head = job->layer->n_head, i_head = (uint32_t)(i_unit % n_head);
-    const hth_row *row = &s->rows[i_unit / n_head];
-    uint32_t i_kv = i_head / (n_head / job->layer->n_head_kv);
-    const hth_hparams *h = &s->model->hparams;
-    size_t d = h->d_head, n_pos = (size_t)row->position + 1, window = job->layer->window;
-    hth_attend attend = {.q = s->q + i_unit * d,
-                         .k = head_at(row->kv, s->model, job->i_layer, i_kv, false),
-                         .v = head_at(row->kv, s->model, job->i_layer, i_kv, true),
-                         .first = window > 0 && n_pos > window ? n_pos - window : 0,
-                         .n_pos = n_pos,
-                         .d_head = d,
-                         .scale = (float)(1.0 / hth_sqrt_d((double)h->score_width)),
-                         .cap = h->score_cap,
-                         .inverse_cap = h->score_cap != 0.0f ? 1.0f / h->score_cap : 0.0f,
-                         .scratch = s->scratch + i_thread * d,
-                         .y = s->heads + i_unit * d};
-    if (row->kv->type == HEARTH_KV_F16) {
-        s->k->attend_f16(&attend);
-    } else {
-        s->k->attend_f32(&attend);
+    uint32_t n_kv = job->layer->n_head_kv, i_kv = (uint32_t)(i_unit % n_kv);
+    const hth_row_group *group = &s->groups[i_unit / n_kv];
+    hth_attend attend = attend_job(job, group, i_kv, i_thread);
+    hth_attend_whole(s->k, s->rows[group->first].kv->type, &attend, s->heads + (attend.q - s->q));
+}
+
+/* ---- split by split ------------------------------------------------------------------------ */
+
+/* One split of a group at one KV head. Splits go in waves, for whose results there is room. */
+static void attend_split(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    const attention_job *job = arg;
+    hth_step *s = job->s;
+    uint32_t n_kv = job->layer->n_head_kv;
+    size_t i_wave = i_unit % job->n_split, i_head = i_unit / job->n_split;
+    const hth_row_group *group = &s->groups[i_head / n_kv];
+    hth_attend attend = attend_job(job, group, (uint32_t)(i_head % n_kv), i_thread);
+    size_t i_split = job->first_split + i_wave, at = (size_t)(attend.q - s->q) / attend.d_head;
+    at += i_wave * s->n_row * job->layer->n_head;
+    attend.values = s->split_values + at * attend.d_head;
+    attend.parts = s->split_parts + at;
+    if (i_split >= hth_attend_first_split(&attend) && i_split <= hth_attend_last_split(&attend)) {
+        s->k->attend[s->rows[group->first].kv->type](&attend, i_split);
+        return;
+    }
+    for (size_t i = 0; i < group->n; i++)
+        memset(attend.parts + i * attend.out_stride, 0, attend.n_head * sizeof *attend.parts);
+}
+
+/* The splits of a wave, ascending, onto what the waves before left for one head of one row. */
+static void merge_wave(void *arg, size_t i_head, uint32_t i_thread)
+{
+    (void)i_thread;
+    const attention_job *job = arg;
+    hth_step *s = job->s;
+    size_t d = s->model->hparams.d_head, n_head = (size_t)s->n_row * job->layer->n_head;
+    float *y = s->heads + i_head * d;
+    hth_attend_part *total = &s->split_totals[i_head];
+    if (job->is_first) *total = (hth_attend_part){0};
+    for (size_t i = 0, at = i_head; i < job->n_split; i++, at += n_head)
+        hth_attend_merge(total, y, &s->split_parts[at], s->split_values + at * d, d);
+    if (job->is_last) hth_attend_end(total, y, d);
+}
+
+/* The splits that any row of the step sees, [first, end). */
+static void find_splits(const attention_job *job, size_t *first, size_t *end)
+{
+    const hth_step *s = job->s;
+    *first = SIZE_MAX, *end = 0;
+    for (uint32_t i = 0; i < s->n_group; i++) {
+        const hth_row_group *group = &s->groups[i];
+        hth_attend seen = {.n_pos = (size_t)s->rows[group->first].position + 1,
+                           .n_row = group->n,
+                           .window = job->layer->window};
+        size_t a = hth_attend_first_split(&seen), b = hth_attend_last_split(&seen) + 1;
+        if (a < *first) *first = a;
+        if (b > *end) *end = b;
+    }
+}
+
+static void attend_all(attention_job *job)
+{
+    hth_step *s = job->s;
+    size_t first, end, n_unit = (size_t)s->n_group * job->layer->n_head_kv;
+    find_splits(job, &first, &end);
+    if (s->n_row > HTH_SPLIT_ROWS || end - first == 1) {
+        hth_pool_add(s->pool, attend_group, job, sizeof *job, n_unit);
+        return;
+    }
+    size_t room = HTH_SPLIT_ROOM / s->n_row;
+    for (size_t at = first; at < end; at += job->n_split) {
+        job->first_split = at;
+        job->n_split = end - at < room ? end - at : room;
+        job->is_first = at == first;
+        job->is_last = at + job->n_split == end;
+        hth_pool_add(s->pool, attend_split, job, sizeof *job, n_unit * job->n_split);
+        hth_pool_add(s->pool, merge_wave, job, sizeof *job, (size_t)s->n_row * job->layer->n_head);
     }
 }
 
@@ -236,9 +299,9 @@ void hth_run_attention(hth_step *s, uint32_t i_layer)
     hth_product_add(s->k, s->pool, &s->rounding, s->normed, s->n_row, qkv, 3);
 
     /* All new keys must be in the cache before any row looks back. */
-    attention_job job = {s, l, i_layer};
-    hth_pool_add(s->pool, rotate_and_store, &job, sizeof job, s->n_row);
-    hth_pool_add(s->pool, attend_head, &job, sizeof job, (size_t)s->n_row * l->n_head);
+    attention_job job = {.s = s, .layer = l, .i_layer = i_layer};
+    hth_pool_add(s->pool, rotate_and_store, &job, sizeof job, s->n_group);
+    attend_all(&job);
 
     hth_output o = {.matrix = &l->o, .bias = l->o_bias, .y = s->out};
     hth_product_add(s->k, s->pool, &s->rounding, s->heads, s->n_row, &o, 1);

@@ -7,20 +7,21 @@
 #include "base/pool.h"
 #include "model/model.h"
 
-/* ---- the cache of one sequence (attention.c) -------------------------------------- */
+/* ---- the cache of one sequence (cache.c) ------------------------------------------ */
 
-/* Keys and values of all layers: layer, then KV head, then position, then d_head
- * values, so that one head's positions are one stream. */
+/* Keys and values of all layers: layer, then keys and values, then KV head, so that one
+ * head's positions are one stream, which kernels/cache.h describes. */
 typedef struct hth_kv {
     hearth_kv_type type;
     uint32_t n_ctx;
-    size_t element_size;
+    size_t head_size; /* bytes of a KV head's keys, or values, in one layer */
     uint8_t *memory;
     size_t size;
     size_t *layer_at; /* [n_layer] byte offset of a layer's keys; its values follow */
 } hth_kv;
 
-/* Bytes that a cache of n_ctx positions takes; false when that overflows. */
+/* Bytes that a cache of n_ctx positions takes; false when that overflows, or the model's
+ * heads do not fit the type. */
 bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size);
 hearth_status hth_kv_open(hth_kv *kv, const hth_model *model, hearth_kv_type type, uint32_t n_ctx,
                           hearth_error *err);

@@ -4,7 +4,17 @@
 #ifndef HTH_RUN_RUN_INT_H
 #define HTH_RUN_RUN_INT_H
 
+#include "kernels/attend.h"
 #include "run/run.h"
+
+/* Rows of one sequence at consecutive positions, which read each KV head together. */
+typedef struct hth_row_group {
+    uint32_t first, n;
+} hth_row_group;
+
+/* Up to so many rows, long contexts are shared out split by split, and there is room for
+ * so many (row, split) pairs at once. */
+enum { HTH_SPLIT_ROWS = 16, HTH_SPLIT_ROOM = 64 };
 
 /* Buffers hold n_row_max tokens; widths are the largest over the layers. */
 struct hth_step {
@@ -19,6 +29,9 @@ struct hth_step {
 
     const hth_row *rows; /* of the step under way */
     uint32_t n_row;
+    hth_row_group *groups; /* [n_group], at most n_row */
+    uint32_t n_group;
+    size_t group_rows; /* that a group has at most */
 
     float *x;                  /* [n_row][d_model] the residual stream */
     float *normed;             /* [n_row][d_model] */
@@ -32,9 +45,16 @@ struct hth_step {
     float *cosine, *sine;      /* [n_table][n_row_max][n_rot / 2] */
     double *frequency;         /* [n_table][2][n_rot / 2] radians per position; the second in long contexts */
     float rope_scale;          /* on cosine and sine */
-    float *scratch;            /* [n_thread][d_head] */
-    float *logits;             /* [head_rows][n_vocab] */
-    uint32_t head_rows;        /* rows that the head computes at once */
+    float *scratch;            /* [n_thread][n_scratch], of attention */
+    size_t n_scratch;
+    int8_t *q_rounded;             /* q rounded to 8 bits, for Q8_0 caches: as q, */
+    float *q_d;                    /* and for each 32 of it a scale */
+    int32_t *q_sum;                /* and a sum */
+    float *split_values;           /* [HTH_SPLIT_ROOM][n_head][d_head], of single splits */
+    hth_attend_part *split_parts;  /* [HTH_SPLIT_ROOM][n_head] */
+    hth_attend_part *split_totals; /* [HTH_SPLIT_ROWS][n_head] */
+    float *logits;                 /* [head_rows][n_vocab] */
+    uint32_t head_rows;            /* rows that the head computes at once */
     hth_rounding rounding;
 
     uint8_t *memory;
@@ -43,7 +63,15 @@ struct hth_step {
 
 /* embed.c */
 void hth_run_embed(hth_step *s);
-/* attention.c: frequencies once, tables for each step, then the block of layer i */
+/* cache.c: where the keys and values of a KV head begin, and one row's into them: key and
+ * value are [n_head_kv][d_head]. */
+const uint8_t *hth_kv_keys(const hth_kv *kv, uint32_t i_layer, uint32_t i_head);
+const uint8_t *hth_kv_values(const hth_kv *kv, const hth_model *model, uint32_t i_layer, uint32_t i_head);
+void hth_kv_store(hth_kv *kv, const hth_model *model, const hth_kernels *k, uint32_t i_layer,
+                  uint32_t position, const float *key, const float *value);
+/* attention.c: frequencies and sizes once, tables and groups for each step, then the block of layer i */
+size_t hth_run_group_queries(const hth_model *model, size_t *n_row); /* of a group at a KV head, at most */
+void hth_run_group(hth_step *s);
 void hth_run_rope_init(hth_step *s);
 void hth_run_rope_tables(hth_step *s);
 void hth_run_attention(hth_step *s, uint32_t i_layer);

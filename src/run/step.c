@@ -57,7 +57,15 @@ static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t 
     s->cosine = cut(c, s->n_table * n_row * n_pair, f);
     s->sine = cut(c, s->n_table * n_row * n_pair, f);
     s->frequency = cut(c, s->n_table * 2 * n_pair, sizeof(double));
-    s->scratch = cut(c, n_thread * h->d_head, f);
+    s->n_scratch = hth_attend_scratch(h->d_head, hth_run_group_queries(model, &s->group_rows));
+    s->scratch = cut(c, n_thread * s->n_scratch, f);
+    s->groups = cut(c, n_row, sizeof *s->groups);
+    s->q_rounded = cut(c, n_row * n_q, 1);
+    s->q_d = cut(c, n_row * (n_q / HTH_ACT_BLOCK), f);
+    s->q_sum = cut(c, n_row * (n_q / HTH_ACT_BLOCK), sizeof(int32_t));
+    s->split_values = cut(c, HTH_SPLIT_ROOM * n_q, f);
+    s->split_parts = cut(c, HTH_SPLIT_ROOM * (size_t)h->n_head, sizeof *s->split_parts);
+    s->split_totals = cut(c, HTH_SPLIT_ROWS * (size_t)h->n_head, sizeof *s->split_totals);
     s->head_rows = n_row < HEAD_ROWS ? (uint32_t)n_row : HEAD_ROWS;
     s->logits = cut(c, (size_t)s->head_rows * h->n_vocab, f);
     size_t widest = widest_input(h), n_block = widest / HTH_ACT_BLOCK + 1;
@@ -211,6 +219,7 @@ hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, 
     step->rows = rows;
     step->n_row = n_row;
     hth_alloc_forbid(1); /* whoever is called from here may allocate again */
+    hth_run_group(step);
     hth_run_embed(step);
     hth_run_rope_tables(step);
     for (uint32_t i = 0; i < step->model->hparams.n_layer; i++) run_layer(step, i);

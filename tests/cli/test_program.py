@@ -147,7 +147,7 @@ def usage_errors_exit_2():
         (["run", "-t", "257"], "allowed are"),
         (["run", "-c", "0"], "allowed are"),
         (["run", "--batch", "0"], "allowed are"),
-        (["run", "--kv", "f8"], "one of f16|f32"),
+        (["run", "--kv", "f8"], "one of f16|f32|q8_0"),
         (["run", "--top-p", "1.5"], "allowed are 0 to 1"),
         (["run", "--temperature", "-1"], "allowed are"),
         (["run", "--repeat-last-n", "-2"], "allowed are"),
@@ -506,6 +506,8 @@ def stats_and_start_line_say_what_runs():
     done = good("run", "-n", "3", "-p", "a", "--stats", "-t", "2", "--kv", "f32")
     for word in [b"selector dense", b"2 threads", b"kv f32", b"generated 3 in", b"live neurons by layer"]:
         check(word in done.stderr, word, done.stderr)
+    done = good("run", "-n", "3", "-p", "a", "--kv", "q8_0")
+    check(b"KV cache q8_0: approximate" in done.stderr, done.stderr)
 
 
 # ---- signals -------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "kernels/kernels.h"
 #include "kernels/math.h"
+#include "support/attend_case.h"
 #include "support/proof.h"
 #include "support/rows_case.h"
 
@@ -245,29 +246,55 @@ static uint64_t hash_codecs(const hth_kernels *k)
     return h;
 }
 
+enum { ATTEND_POSITIONS = 300, ATTEND_HEAD = 68 };
+static float float_k[ATTEND_POSITIONS * ATTEND_HEAD], float_v[ATTEND_POSITIONS * ATTEND_HEAD];
+static float wide_k[ATTEND_POSITIONS * ATTEND_HEAD], wide_v[ATTEND_POSITIONS * ATTEND_HEAD];
+
+static void fill_halves(test_random *r, int kind, float *x, size_t n)
+{
+    static uint16_t halves[ATTEND_POSITIONS * ATTEND_HEAD];
+    proof_fill_f16(r, (proof_kind)kind, halves, n);
+    for (size_t i = 0; i < n; i++) x[i] = hth_f16_to_f32(halves[i]);
+}
+
 static uint64_t hash_attention(const hth_kernels *k)
 {
-    enum { POSITIONS = 300, HEAD = 68 };
-    static uint16_t half_k[POSITIONS * HEAD], half_v[POSITIONS * HEAD];
-    static float float_k[POSITIONS * HEAD], float_v[POSITIONS * HEAD];
-    float scratch[HEAD];
+    enum { N_VALUE = ATTEND_POSITIONS * ATTEND_HEAD };
     test_random r = {SEED};
     uint64_t h = 0;
     for (int kind = 0; kind < PROOF_N_KIND; kind++) {
         fill(&r, PROOF_PLAIN);
-        proof_fill_f16(&r, (proof_kind)kind, half_k, POSITIONS * HEAD);
-        proof_fill_f16(&r, (proof_kind)kind, half_v, POSITIONS * HEAD);
-        proof_fill_f32(&r, (proof_kind)kind, float_k, POSITIONS * HEAD);
-        proof_fill_f32(&r, (proof_kind)kind, float_v, POSITIONS * HEAD);
-        hth_attend job = {
-            .q = in_a, .k = half_k, .v = half_v, .n_pos = POSITIONS, .d_head = HEAD, .scale = 0.125f};
-        job.scratch = scratch, job.y = out;
-        k->attend_f16(&job);
-        h = hash_floats(h, out, HEAD);
-        job.k = float_k, job.v = float_v;
-        k->attend_f32(&job);
-        h = hash_floats(h, out, HEAD);
+        fill_halves(&r, kind, wide_k, N_VALUE);
+        fill_halves(&r, kind, wide_v, N_VALUE);
+        proof_fill_f32(&r, (proof_kind)kind, float_k, N_VALUE);
+        proof_fill_f32(&r, (proof_kind)kind, float_v, N_VALUE);
+        attend_alone a = {.type = HEARTH_KV_F16, .d_head = ATTEND_HEAD, .n_pos = ATTEND_POSITIONS};
+        a.q = in_a, a.keys = wide_k, a.values = wide_v, a.scale = 0.125f;
+        attend_one(k, &a, out);
+        h = hash_floats(h, out, ATTEND_HEAD);
+        a.type = HEARTH_KV_F32, a.keys = float_k, a.values = float_v;
+        attend_one(k, &a, out);
+        h = hash_floats(h, out, ATTEND_HEAD);
     }
+    return h;
+}
+
+/* Rounded caches: every kind of numbers, at the widths that have whole blocks. */
+static uint64_t hash_rounded_attention(const hth_kernels *k)
+{
+    enum { N_VALUE = 280 * 64 };
+    test_random r = {SEED};
+    uint64_t h = 0;
+    for (int kind = 0; kind < PROOF_N_KIND; kind++)
+        for (size_t d = 32; d <= 64; d += 32) {
+            fill(&r, PROOF_PLAIN);
+            proof_fill_f32(&r, (proof_kind)kind, float_k, N_VALUE);
+            proof_fill_f32(&r, (proof_kind)kind, float_v, N_VALUE);
+            attend_alone a = {.type = HEARTH_KV_Q8_0, .d_head = d, .first = 3, .n_pos = 280};
+            a.q = in_a, a.keys = float_k, a.values = float_v, a.scale = 0.125f;
+            attend_one(k, &a, out);
+            h = hash_floats(h, out, d);
+        }
     return h;
 }
 
@@ -275,7 +302,6 @@ static uint64_t hash_windows_and_caps(const hth_kernels *k)
 {
     enum { POSITIONS = 600, HEAD = 20 };
     static float keys[POSITIONS * HEAD], values[POSITIONS * HEAD];
-    float scratch[HEAD];
     test_random r = {SEED};
     uint64_t h = 0;
     for (int kind = 0; kind < PROOF_N_KIND; kind++) {
@@ -287,18 +313,9 @@ static uint64_t hash_windows_and_caps(const hth_kernels *k)
         fill(&r, PROOF_PLAIN);
         proof_fill_f32(&r, (proof_kind)kind, keys, POSITIONS * HEAD);
         proof_fill_f32(&r, (proof_kind)kind, values, POSITIONS * HEAD);
-        hth_attend job = {.q = in_a,
-                          .k = keys,
-                          .v = values,
-                          .first = 77,
-                          .n_pos = POSITIONS,
-                          .d_head = HEAD,
-                          .scale = 0.125f,
-                          .cap = 50.0f,
-                          .inverse_cap = 0.02f,
-                          .scratch = scratch,
-                          .y = out};
-        k->attend_f32(&job);
+        attend_alone a = {.type = HEARTH_KV_F32, .d_head = HEAD, .first = 77, .n_pos = POSITIONS};
+        a.q = in_a, a.keys = keys, a.values = values, a.scale = 0.125f, a.cap = 50.0f;
+        attend_one(k, &a, out);
         h = hash_floats(h, out, HEAD);
     }
     return h;
@@ -309,10 +326,20 @@ TEST(norms_are_the_same_everywhere) { check_levels(hash_norms, 0x0a3187ac15827f3
 TEST(elementwise_kernels_are_the_same_everywhere) { check_levels(hash_elements, 0xd4ec56880667b167u); }
 TEST(functions_and_activations_are_the_same_everywhere) { check_levels(hash_functions, 0x959457bad63cf4adu); }
 TEST(rounded_activations_are_the_same_everywhere) { check_levels(hash_rounding, 0xfdaa993db7a33a63u); }
-TEST(activations_rounded_per_256_are_the_same_everywhere) { check_levels(hash_rounding_256, 0xb3e3348b71aa34ceu); }
-TEST(unpacked_weights_of_every_type_are_the_same_everywhere) { check_levels(hash_unpacking, 0xc0e8e2f2f8c6a646u); }
+TEST(activations_rounded_per_256_are_the_same_everywhere)
+{
+    check_levels(hash_rounding_256, 0xb3e3348b71aa34ceu);
+}
+TEST(unpacked_weights_of_every_type_are_the_same_everywhere)
+{
+    check_levels(hash_unpacking, 0xc0e8e2f2f8c6a646u);
+}
 TEST(packed_and_unpacked_weights_are_the_same_everywhere) { check_levels(hash_codecs, 0x718bf70659b44a48u); }
 TEST(attention_is_the_same_everywhere) { check_levels(hash_attention, 0x8cc202477858d98au); }
+TEST(attention_over_rounded_caches_is_the_same_everywhere)
+{
+    check_levels(hash_rounded_attention, 0xb5ef51111f57cb30u);
+}
 
 /* ---- double precision --------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
-/* The proof of the vector kernels (norms, rotation, softmax, activations, attention,
- * rounding, halves): every level of this machine against the C reference, bit for
+/* The proof of the vector kernels (norms, rotation, softmax, activations, rounding,
+ * halves; attention: test_attend.c): every level of this machine against the C reference, bit for
  * bit, between guard pages, at ragged lengths and for all kinds of numbers. `--bench` measures
  * instead (support/vector_bench.h). */
 #include "kernels/kernels.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-enum { MAX_N = 1100, MAX_ATTEND = 300 * 136 };
+enum { MAX_N = 1100 };
 
 /* One call: inputs a, b, c, output y (which may also be an input), between guards. */
 typedef struct call {
@@ -192,108 +192,7 @@ TEST(vectors_equal_the_reference_between_guard_pages)
     for (int i = 0; i < 6; i++) guard_close(&rooms[i]);
 }
 
-/* ---- attention ------------------------------------------------------------------------ */
-
-typedef struct attend_call {
-    hth_attend_fn *f;
-    hth_attend job;
-} attend_call;
-
-static void invoke_attend(void *p)
-{
-    attend_call *c = p;
-    c->f(&c->job);
-}
-
-static bool attend(hth_attend_fn *f, const hth_attend *job, float *out)
-{
-    attend_call c = {f, *job};
-    c.job.scratch = guard_place(&rooms[3], job->d_head * sizeof(float), GUARD_BEHIND, 0);
-    c.job.y = guard_place(&rooms[4], job->d_head * sizeof(float), GUARD_BEFORE, 0);
-    if (!guard_call(invoke_attend, &c)) return false;
-    memcpy(out, c.job.y, job->d_head * sizeof(float));
-    return guard_is_whole(&rooms[3]) && guard_is_whole(&rooms[4]);
-}
-
-static void fill_cache(test_random *r, proof_kind kind, bool half, void *p, size_t n)
-{
-    if (half) proof_fill_f16(r, kind, p, n);
-    else proof_fill_f32(r, kind, p, n);
-}
-
-/* Half the time a window, half the time a soft cap. */
-static void check_attend(test_random *r, hth_cpu level, bool half, size_t d, size_t n_pos, proof_kind kind)
-{
-    hth_kernels reference, table;
-    hth_kernels_init(&reference, HTH_CPU_GENERIC);
-    hth_kernels_init(&table, level);
-    size_t n = d * n_pos, size = n * (half ? 2 : 4);
-    float *q = guard_place(&rooms[0], d * sizeof *q, GUARD_BEHIND, 0);
-    void *k = guard_place(&rooms[1], size, GUARD_BEHIND, 0),
-         *v = guard_place(&rooms[2], size, GUARD_BEHIND, 0);
-    proof_fill_f32(r, PROOF_PLAIN, q, d);
-    fill_cache(r, kind, half, k, n);
-    fill_cache(r, kind, half, v, n);
-    hth_attend job = {.q = q, .k = k, .v = v, .n_pos = n_pos, .d_head = d, .scale = 0.125f};
-    if (test_random_below(r, 2)) job.first = test_random_below(r, (uint32_t)n_pos);
-    if (test_random_below(r, 2)) job.cap = 3.0f, job.inverse_cap = 1.0f / 3.0f;
-    size_t hidden = job.first * d * (half ? 2 : 4); /* positions before the window are not read */
-    memset(k, 0xff, hidden), memset(v, 0xff, hidden);
-    float e[136], g[136];
-    if (!attend(half ? reference.attend_f16 : reference.attend_f32, &job, e) ||
-        !attend(half ? table.attend_f16 : table.attend_f32, &job, g))
-        test_fail(__FILE__, __LINE__, "attend at %s: fault, or wrote outside; d %zu, %zu positions",
-                  hth_cpu_name(level), d, n_pos);
-    else if (proof_differ_f32(e, g, d) < d)
-        test_fail(
-            __FILE__, __LINE__,
-            "attend (half %d) at %s: not the reference's bits; d %zu, %zu positions from %zu, cap %g, %s",
-            half, hth_cpu_name(level), d, n_pos, job.first, (double)job.cap, proof_kind_name(kind));
-}
-
-TEST(attention_equals_the_reference_between_guard_pages)
-{
-    static const size_t heads[] = {1, 7, 8, 20, 32, 33, 64, 80, 128, 136};
-    static const size_t positions[] = {1, 2, 9, 255, 256, 257, 300};
-    hth_cpu levels[PROOF_MAX_LEVEL];
-    int n_level = proof_levels(levels);
-    if (n_level == 0) test_skip("this machine has the reference only");
-    for (int i = 0; i < 6; i++) guard_open(&rooms[i], 4 * MAX_ATTEND);
-    test_random r = proof_random();
-    for (int l = 0; l < n_level; l++)
-        for (size_t h = 0; h < sizeof heads / sizeof *heads; h++)
-            for (size_t p = 0; p < sizeof positions / sizeof *positions; p++)
-                for (int half = 0; half < 2; half++)
-                    check_attend(&r, levels[l], half, heads[h], positions[p],
-                                 (proof_kind)test_random_below(&r, PROOF_N_KIND));
-    for (int i = 0; i < 6; i++) guard_close(&rooms[i]);
-}
-
-/* The positions of a window are all that counts, when it begins where a split does. */
-TEST(a_window_that_begins_at_a_split_is_attention_over_its_positions_alone)
-{
-    enum { D = 16, N_POS = 700, FIRST = 256 };
-    static float q[D], k[N_POS * D], v[N_POS * D], scratch[D], whole[D], alone[D];
-    test_random r = proof_random();
-    hth_kernels table;
-    hth_kernels_init(&table, HTH_CPU_GENERIC);
-    proof_fill_f32(&r, PROOF_PLAIN, q, D);
-    proof_fill_f32(&r, PROOF_PLAIN, k, N_POS * D);
-    proof_fill_f32(&r, PROOF_PLAIN, v, N_POS * D);
-    hth_attend job = {.q = q,
-                      .k = k,
-                      .v = v,
-                      .first = FIRST,
-                      .n_pos = N_POS,
-                      .d_head = D,
-                      .scale = 0.25f,
-                      .scratch = scratch,
-                      .y = whole};
-    table.attend_f32(&job);
-    job.k = k + FIRST * D, job.v = v + FIRST * D, job.first = 0, job.n_pos = N_POS - FIRST, job.y = alone;
-    table.attend_f32(&job);
-    CHECK_BYTES(whole, alone, sizeof whole);
-}
+/* ---- single promises --------------------------------------------------------------------- */
 
 TEST(a_soft_cap_bounds_and_keeps_small_values)
 {

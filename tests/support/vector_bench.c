@@ -1,5 +1,4 @@
-/* Vectors of a usual model's width, so that all data stay in the first caches. An
- * element of attention is one value of K and the one of V beside it. */
+/* Vectors of a usual model's width, so that all data stay in the first caches. */
 #include "support/vector_bench.h"
 
 #include "base/clock.h"
@@ -10,11 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N = 4096, N_ROUND = 5, N_HEAD = 128, N_POS = 256 };
+enum { N = 4096, N_ROUND = 5 };
 
-static float a[N], b[N], c[N], y[N], scratch[N_HEAD];
-static uint16_t half_k[N_HEAD * N_POS], half_v[N_HEAD * N_POS];
-static float float_k[N_HEAD * N_POS], float_v[N_HEAD * N_POS];
+static float a[N], b[N], c[N], y[N];
+static uint16_t halves[N];
 static int8_t q[N];
 static int32_t sum[N / 32];
 static int16_t sum_16[N / 16];
@@ -27,29 +25,11 @@ static void run_neighbours(const hth_kernels *k) { k->rope_neighbours(y, b, c, N
 static void run_halves(const hth_kernels *k) { k->rope_halves(y, b, c, N / 2); }
 static void run_softmax(const hth_kernels *k) { k->softmax(y, N); }
 static void run_add(const hth_kernels *k) { k->add(a, b, N, y); }
-static void run_to_f16(const hth_kernels *k) { k->to_f16(a, N, half_k); }
+static void run_to_f16(const hth_kernels *k) { k->to_f16(a, N, halves); }
 static void run_silu(const hth_kernels *k) { k->activate[HTH_ACTIVATION_SILU](a, b, N, y); }
 static void run_gelu(const hth_kernels *k) { k->activate[HTH_ACTIVATION_GELU](a, b, N, y); }
 static void run_relu(const hth_kernels *k) { k->activate[HTH_ACTIVATION_RELU](a, b, N, y); }
 static void run_drelu(const hth_kernels *k) { k->activate[HTH_ACTIVATION_DRELU](a, b, N, y); }
-
-static hth_attend attend_job(const void *k, const void *v)
-{
-    return (hth_attend){.q = a, .k = k, .v = v, .n_pos = N_POS, .d_head = N_HEAD, .scale = 0.1f,
-                        .scratch = scratch, .y = y};
-}
-
-static void run_attend_f16(const hth_kernels *k)
-{
-    hth_attend job = attend_job(half_k, half_v);
-    k->attend_f16(&job);
-}
-
-static void run_attend_f32(const hth_kernels *k)
-{
-    hth_attend job = attend_job(float_k, float_v);
-    k->attend_f32(&job);
-}
 
 static const struct {
     const char *name;
@@ -63,7 +43,6 @@ static const struct {
     {"add", run_add, N},                   {"to_f16", run_to_f16, N},
     {"silu", run_silu, N},                 {"gelu", run_gelu, N},
     {"relu", run_relu, N},                 {"drelu", run_drelu, N},
-    {"attend_f16", run_attend_f16, N_HEAD * N_POS}, {"attend_f32", run_attend_f32, N_HEAD * N_POS},
 };
 
 /* A rotation that keeps the length, or in-place turns would end in subnormals. */
@@ -78,10 +57,6 @@ static void refill(void)
     test_random r = {7};
     float *all[] = {a, b, c, y};
     for (int i = 0; i < 4; i++) proof_fill_f32(&r, PROOF_PLAIN, all[i], N);
-    proof_fill_f16(&r, PROOF_PLAIN, half_k, N_HEAD * N_POS);
-    proof_fill_f16(&r, PROOF_PLAIN, half_v, N_HEAD * N_POS);
-    proof_fill_f32(&r, PROOF_PLAIN, float_k, N_HEAD * N_POS);
-    proof_fill_f32(&r, PROOF_PLAIN, float_v, N_HEAD * N_POS);
 }
 
 static int by_size(const void *p, const void *other)
