@@ -22,11 +22,16 @@ foreach(source IN LISTS HEARTH_SOURCES)
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${HEARTH_FLAGS_${CMAKE_MATCH_1}}")
   endif()
 endforeach()
-# Arithmetic is worth more optimisation than the rest.
+# Arithmetic is worth more optimisation than the rest, but for the checks of sanitizers, which
+# compile slowly enough.
 set(kernel_sources ${HEARTH_SOURCES})
 list(FILTER kernel_sources INCLUDE REGEX "/src/kernels/")
 foreach(source IN LISTS kernel_sources)
-  set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
+  if(HEARTH_SANITIZE)
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -DHTH_NO_UNROLL)
+  else()
+    set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
+  endif()
 endforeach()
 
 # PCRE2 cuts text for byte-level BPE. The program takes its archive where there is one,
