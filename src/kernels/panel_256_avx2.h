@@ -19,47 +19,8 @@ enum {
                                                     : 1,
 };
 
-typedef struct sums {
-    __m256 p[2];
-#if HAS_MINIMUM
-    __m256 m[2];
-#endif
-} sums;
-
-HTH_INLINE sums no_sums(void)
-{
-    sums s = {0};
-    return s;
-}
-
-HTH_INLINE sums add_sums(sums a, sums b)
-{
-    for (int h = 0; h < 2; h++) {
-        a.p[h] = _mm256_add_ps(a.p[h], b.p[h]);
-#if HAS_MINIMUM
-        a.m[h] = _mm256_add_ps(a.m[h], b.m[h]);
-#endif
-    }
-    return a;
-}
-
-HTH_INLINE void store_sums(float *y, sums s)
-{
-    for (int h = 0; h < 2; h++) {
-#if HAS_MINIMUM
-        s.p[h] = _mm256_sub_ps(s.p[h], s.m[h]);
-#endif
-        _mm256_storeu_ps(y + 8 * h, s.p[h]);
-    }
-}
-
-/* Rules R3 and R4: p + (d * dx) * isum, each operation rounded. */
-HTH_INLINE __m256 add_term(__m256 p, __m256 d, __m256 dx, __m256i isum)
-{
-    return _mm256_add_ps(p, _mm256_mul_ps(_mm256_mul_ps(d, dx), _mm256_cvtepi32_ps(isum)));
-}
-
-HTH_INLINE __m256i four_bytes(const void *p) { return _mm256_set1_epi32((int)hth_load_u32(p)); }
+#define JOIN_MINIMA(p, m) _mm256_sub_ps(p, m)
+#include "kernels/panel_sums_avx2.h"
 
 /* Scales 2k and 2k + 1 (or k twice) as two halves of each lane. */
 HTH_INLINE __m256i scale_pair(const __m256i *s, int first, int second, bool is_signed)
@@ -82,11 +43,6 @@ HTH_INLINE __m256i scale_of_part(const __m256i *s, int n)
 HTH_INLINE __m256i pair_of_scales(const __m256i *s, int i, bool is_signed)
 {
     return N_SCALE == 16 ? scale_pair(s, 2 * i, 2 * i + 1, is_signed) : scale_pair(s, i, i, is_signed);
-}
-
-HTH_INLINE __m256i pair_products(__m256i w, __m256i size, __m256i four)
-{
-    return HAS_SIGN ? _mm256_maddubs_epi16(size, _mm256_sign_epi8(four, w)) : _mm256_maddubs_epi16(w, four);
 }
 
 HTH_INLINE __m256i less_offset(__m256i isum, __m256i scaled_inputs)
@@ -129,9 +85,10 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
             scaled_inputs =
                 _mm256_add_epi32(scaled_inputs, _mm256_madd_epi16(pair, four_bytes(sum_16 + 2 * i)));
         }
-        to.p[h] = add_term(to.p[h], unit_half(a, SCALE_AT), dx, less_offset(isum, scaled_inputs));
+        to.p[h] = add_term(to.p[h], unit_half(a, SCALE_AT), dx,
+                           _mm256_cvtepi32_ps(less_offset(isum, scaled_inputs)));
 #if HAS_MINIMUM
-        to.m[h] = add_term(to.m[h], unit_half(a, MINIMUM_AT), dx, scaled_inputs);
+        to.m[h] = add_term(to.m[h], unit_half(a, MINIMUM_AT), dx, _mm256_cvtepi32_ps(scaled_inputs));
 #endif
     }
     return to;
@@ -214,10 +171,11 @@ HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_
                     scaled_inputs = _mm256_add_epi32(
                         scaled_inputs,
                         _mm256_madd_epi16(c->block[b][h].pairs[i], four_bytes(sum_16 + t * N_PART + 2 * i)));
-                to[t][0].p[h] =
-                    add_term(to[t][0].p[h], c->block[b][h].d, dx, less_offset(isum[t], scaled_inputs));
+                to[t][0].p[h] = add_term(to[t][0].p[h], c->block[b][h].d, dx,
+                                         _mm256_cvtepi32_ps(less_offset(isum[t], scaled_inputs)));
 #if HAS_MINIMUM
-                to[t][0].m[h] = add_term(to[t][0].m[h], c->block[b][h].m, dx, scaled_inputs);
+                to[t][0].m[h] =
+                    add_term(to[t][0].m[h], c->block[b][h].m, dx, _mm256_cvtepi32_ps(scaled_inputs));
 #endif
             }
         }

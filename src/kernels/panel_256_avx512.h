@@ -16,37 +16,8 @@ enum {
     N_FOUR = PANEL_COL / 4 / N_SUM,      /* fours of weights of such a sum */
 };
 
-typedef struct sums {
-    __m512 p;
-#if HAS_MINIMUM
-    __m512 m;
-#endif
-} sums;
-
-HTH_INLINE sums no_sums(void)
-{
-    sums s = {0};
-    return s;
-}
-
-HTH_INLINE __m512i four_bytes(const void *p) { return _mm512_set1_epi32((int)hth_load_u32(p)); }
-
-HTH_INLINE sums add_sums(sums a, sums b)
-{
-    a.p = _mm512_add_ps(a.p, b.p);
-#if HAS_MINIMUM
-    a.m = _mm512_add_ps(a.m, b.m);
-#endif
-    return a;
-}
-
-HTH_INLINE void store_sums(float *y, sums s)
-{
-#if HAS_MINIMUM
-    s.p = _mm512_sub_ps(s.p, s.m);
-#endif
-    _mm512_storeu_ps(y, s.p);
-}
+#define JOIN_MINIMA(p, m) _mm512_sub_ps(p, m)
+#include "kernels/panel_sums_avx512.h"
 
 /* ---- scales ---------------------------------------------------------------------------- */
 

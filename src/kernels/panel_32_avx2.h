@@ -18,53 +18,8 @@ enum {
                                                     : 1,
 };
 
-typedef struct sums {
-    __m256 p[2];
-#if HAS_MINIMUM
-    __m256 m[2];
-#endif
-} sums;
-
-HTH_INLINE sums no_sums(void)
-{
-    sums s = {0};
-    return s;
-}
-
-HTH_INLINE sums add_sums(sums a, sums b)
-{
-    for (int h = 0; h < 2; h++) {
-        a.p[h] = _mm256_add_ps(a.p[h], b.p[h]);
-#if HAS_MINIMUM
-        a.m[h] = _mm256_add_ps(a.m[h], b.m[h]);
-#endif
-    }
-    return a;
-}
-
-HTH_INLINE void store_sums(float *y, sums s)
-{
-    for (int h = 0; h < 2; h++) {
-#if HAS_MINIMUM
-        s.p[h] = _mm256_add_ps(s.p[h], s.m[h]);
-#endif
-        _mm256_storeu_ps(y + 8 * h, s.p[h]);
-    }
-}
-
-/* Rules R3 and R4: p + (d * dx) * isum, each operation rounded. */
-HTH_INLINE __m256 add_term(__m256 p, __m256 d, __m256 dx, __m256 isum)
-{
-    return _mm256_add_ps(p, _mm256_mul_ps(_mm256_mul_ps(d, dx), isum));
-}
-
-HTH_INLINE __m256i four_inputs(const int8_t *q) { return _mm256_set1_epi32((int)hth_load_u32(q)); }
-
-/* Products of a four of weights, pairs of them summed in 16 bits; size is |w|. */
-HTH_INLINE __m256i pair_products(__m256i w, __m256i size, __m256i four)
-{
-    return HAS_SIGN ? _mm256_maddubs_epi16(size, _mm256_sign_epi8(four, w)) : _mm256_maddubs_epi16(w, four);
-}
+#define JOIN_MINIMA(p, m) _mm256_add_ps(p, m)
+#include "kernels/panel_sums_avx2.h"
 
 HTH_INLINE __m256i widened(__m256i pairs_16) { return _mm256_madd_epi16(pairs_16, _mm256_set1_epi16(1)); }
 
@@ -80,10 +35,10 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
         panel_weights(a, w);
         HTH_UNROLL
         for (int g = 0; g < 8; g += N_FIT) {
-            __m256i part = pair_products(w[g], _mm256_abs_epi8(w[g]), four_inputs(q + 4 * g));
+            __m256i part = pair_products(w[g], _mm256_abs_epi8(w[g]), four_bytes(q + 4 * g));
             HTH_UNROLL
             for (int i = g + 1; i < g + N_FIT; i++)
-                part = _mm256_add_epi16(part, pair_products(w[i], w[i], four_inputs(q + 4 * i)));
+                part = _mm256_add_epi16(part, pair_products(w[i], w[i], four_bytes(q + 4 * i)));
             isum = _mm256_add_epi32(isum, widened(part));
         }
         if (WEIGHT_OFFSET > 0) {
@@ -135,7 +90,7 @@ HTH_INLINE void tile_sums(const chunk *c, int h, size_t b, const int8_t *q, size
     for (int g = 0; g < 8; g++) {
         __m256i w = c->w[h][b][g], size = HAS_SIGN ? c->size[h][b][g] : w;
         for (size_t t = 0; t < n_tok; t++) {
-            __m256i pair = pair_products(w, size, four_inputs(q + t * HTH_ACT_BLOCK + 4 * g));
+            __m256i pair = pair_products(w, size, four_bytes(q + t * HTH_ACT_BLOCK + 4 * g));
             part[t] = g % N_FIT == 0 ? pair : _mm256_add_epi16(part[t], pair);
             if (g % N_FIT < N_FIT - 1) continue;
             isum[t] = g < N_FIT ? widened(part[t]) : _mm256_add_epi32(isum[t], widened(part[t]));

@@ -6,37 +6,8 @@
  * and gets panels(job). */
 enum { PANEL_COL = HTH_ACT_BLOCK, PANEL_CHUNK = 24, PANEL_PAIR = 2 };
 
-typedef struct sums {
-    __m512 p;
-#if HAS_MINIMUM
-    __m512 m;
-#endif
-} sums;
-
-HTH_INLINE sums no_sums(void)
-{
-    sums s = {0};
-    return s;
-}
-
-HTH_INLINE __m512i four_inputs(const int8_t *q) { return _mm512_set1_epi32((int)hth_load_u32(q)); }
-
-HTH_INLINE sums add_sums(sums a, sums b)
-{
-    a.p = _mm512_add_ps(a.p, b.p);
-#if HAS_MINIMUM
-    a.m = _mm512_add_ps(a.m, b.m);
-#endif
-    return a;
-}
-
-HTH_INLINE void store_sums(float *y, sums s)
-{
-#if HAS_MINIMUM
-    s.p = _mm512_add_ps(s.p, s.m);
-#endif
-    _mm512_storeu_ps(y, s.p);
-}
+#define JOIN_MINIMA(p, m) _mm512_add_ps(p, m)
+#include "kernels/panel_sums_avx512.h"
 
 HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s)
 {
@@ -45,7 +16,7 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
     __m512 dx = _mm512_set1_ps(job->act.d[b]);
     panel_weights((panel_block){p}, w);
     HTH_UNROLL
-    for (int g = 0; g < 8; g++) isum = _mm512_dpbusd_epi32(isum, w[g], four_inputs(q + 4 * g));
+    for (int g = 0; g < 8; g++) isum = _mm512_dpbusd_epi32(isum, w[g], four_bytes(q + 4 * g));
     if (WEIGHT_OFFSET > 0) {
         int shift = __builtin_ctz(WEIGHT_OFFSET | 256);
         isum = _mm512_sub_epi32(isum, _mm512_slli_epi32(sum, (unsigned)shift));
@@ -95,7 +66,7 @@ HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_
         for (int g = 0; g < 8; g++) {
             __m512i a = c->w[b][g][0], z = c->w[b][g][1];
             for (size_t t = 0; t < n_tok; t++) {
-                __m512i four = four_inputs(q + t * HTH_ACT_BLOCK + 4 * g);
+                __m512i four = four_bytes(q + t * HTH_ACT_BLOCK + 4 * g);
                 isum[t][0] = _mm512_dpbusd_epi32(isum[t][0], a, four);
                 isum[t][1] = _mm512_dpbusd_epi32(isum[t][1], z, four);
             }

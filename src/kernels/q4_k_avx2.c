@@ -40,5 +40,4 @@ void hth_kernels_q4_k_avx2(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q4_K] = rows;
     k->panels[HTH_TYPE_Q4_K] = panels;
-    k->layout[HTH_TYPE_Q4_K] = HTH_LAYOUT_PANELS;
 }
