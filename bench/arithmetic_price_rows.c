@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_COL = 4096, N_TOK = 64, N_TILED = (N_TOK / HTH_TILE_TOK + 1) * HTH_TILE_TOK, MAX_ROW = 1 << 18 };
+enum { N_COL = 4096, N_TOK = 64, N_TILED = N_TOK, MAX_ROW = 1 << 18 };
 static const size_t memory_size = (size_t)1 << 29, cache_size = (size_t)1 << 19;
 static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0, HTH_TYPE_F16};
 enum { N_TYPE = 3 };

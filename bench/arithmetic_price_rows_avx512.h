@@ -65,20 +65,18 @@ static void rows_by_lanes(const hth_rows *job)
 /* Panels with one fused sum for each output, in place of eight and their tree. */
 static void panels_of_one_sum(const hth_rows *job)
 {
-    static pair_work work;
-    size_t n_block = job->n_col / HTH_ACT_BLOCK;
-    for (size_t i = job->first; i < job->end; i += PANEL_PAIR * HTH_PANEL_ROW) {
+    static panel_work work;
+    size_t n_block = job->n_col / HTH_ACT_BLOCK, row[N_PANEL];
+    for (size_t i = job->first; i < job->end; i += N_PANEL * HTH_PANEL_ROW) {
         piece c = {.first = true};
+        hth_panels_at(i, job->end, N_PANEL, row);
         for (; c.place < n_block; c.place += c.n, c.first = false) {
             c.n = n_block - c.place < PANEL_CHUNK ? n_block - c.place : PANEL_CHUNK;
-            fill_chunk(&work, job, i, 0, 0, c.place, c.n);
-            fill_chunk(&work, job, i + HTH_PANEL_ROW, 1, 0, c.place, c.n);
+            for (int r = 0; r < N_PANEL; r++) fill_chunk(&work, job, row[r], r, 0, c.place, c.n);
             multiply_piece(&work, job, &c, 0, job->n_tok);
         }
-        for (size_t t = 0; t < job->n_tok; t++) {
-            float *y = job->y + t * job->y_stride + i;
-            _mm512_storeu_ps(y, work.open[t][0].p);
-            _mm512_storeu_ps(y + HTH_PANEL_ROW, work.open[t][1].p);
-        }
+        for (size_t t = 0; t < job->n_tok; t++)
+            for (int r = 0; r < N_PANEL; r++)
+                _mm512_storeu_ps(job->y + t * job->y_stride + row[r], work.open[t][r].p);
     }
 }

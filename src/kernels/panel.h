@@ -40,6 +40,13 @@ void hth_panel_make(hth_type type, size_t n_block, const uint8_t *rows, size_t r
 void hth_panel_make_blocks(hth_type type, const uint8_t *const row[HTH_PANEL_ROW], size_t first, size_t n,
                            uint8_t *blocks);
 
+/* Where n panels begin that are computed together, from row i on: below `end` a panel more each,
+ * beyond it the last one again. */
+static inline void hth_panels_at(size_t i, size_t end, size_t n, size_t *row)
+{
+    for (size_t r = 0; r < n; r++, i += i + HTH_PANEL_ROW < end ? HTH_PANEL_ROW : 0) row[r] = i;
+}
+
 /* Row r (below 16) of a panel, as in the file. */
 void hth_panel_row(hth_type type, size_t n_block, const uint8_t *panel, size_t r, uint8_t *row);
 

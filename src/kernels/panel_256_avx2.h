@@ -10,7 +10,7 @@
 enum {
     PANEL_COL = HTH_ACT_BLOCK_256,
     PANEL_CHUNK = 4,
-    PANEL_PAIR = 1,
+    N_PANEL = 1,
     N_PART = PANEL_COL / HTH_ACT_PART,
     HAS_SIGN = WEIGHT_MAX == 128,
     /* Products of fours, of the four that share a scale, that are summed in 16 bits. */
@@ -141,7 +141,7 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*to)[PANEL_PAIR])
+                         sums (*to)[N_PANEL])
 {
     const int8_t *q = tiles->q + at * PANEL_COL;
     const int16_t *sum_16 = tiles->sum_16 + at * N_PART;

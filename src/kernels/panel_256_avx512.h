@@ -9,7 +9,7 @@
 enum {
     PANEL_COL = HTH_ACT_BLOCK_256,
     PANEL_CHUNK = 2,
-    PANEL_PAIR = 2,
+    N_PANEL = 3,
     SCALES_IN_16 = 16 * WEIGHT_MAX * 127 <= INT16_MAX, /* the sums of 16 products fit in 16 bits */
     N_PART = PANEL_COL / HTH_ACT_PART,
     N_SUM = SCALES_IN_16 ? 16 : N_SCALE, /* sums that meet a scale */
@@ -110,15 +110,15 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
 
 /* ---- several tokens ------------------------------------------------------------------------ */
 
-/* Blocks of two panels. */
+/* Blocks of N_PANEL panels. */
 typedef struct chunk {
     struct {
-        __m512i w[PANEL_COL / 4][2];
-        __m512i scale[N_SUM][2];
-        __m512i pairs[8][2];
-        __m512 d[2];
+        __m512i w[PANEL_COL / 4][N_PANEL];
+        __m512i scale[N_SUM][N_PANEL];
+        __m512i pairs[8][N_PANEL];
+        __m512 d[N_PANEL];
 #if HAS_MINIMUM
-        __m512 m[2];
+        __m512 m[N_PANEL];
 #endif
     } block[PANEL_CHUNK];
 } chunk;
@@ -147,33 +147,34 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*to)[2])
+                         sums (*to)[N_PANEL])
 {
     const int8_t *q = tiles->q + at * PANEL_COL;
     const int16_t *sum_16 = tiles->sum_16 + at * N_PART;
     const float *d = tiles->d + at;
     for (size_t b = 0; b < n; b++) {
-        __m512i isum[HTH_TILE_TOK][2];
-        for (size_t t = 0; t < n_tok; t++) isum[t][0] = isum[t][1] = _mm512_setzero_si512();
+        __m512i isum[HTH_TILE_TOK][N_PANEL];
+        for (size_t t = 0; t < n_tok; t++)
+            for (int r = 0; r < N_PANEL; r++) isum[t][r] = _mm512_setzero_si512();
         for (int k = 0; k < N_SUM; k++) {
-            __m512i sum[HTH_TILE_TOK][2];
-            for (size_t t = 0; t < n_tok; t++) sum[t][0] = sum[t][1] = _mm512_setzero_si512();
+            __m512i sum[HTH_TILE_TOK][N_PANEL];
+            for (size_t t = 0; t < n_tok; t++)
+                for (int r = 0; r < N_PANEL; r++) sum[t][r] = _mm512_setzero_si512();
             HTH_UNROLL
             for (int g = 0; g < N_FOUR; g++) {
-                __m512i a = c->block[b].w[k * N_FOUR + g][0], z = c->block[b].w[k * N_FOUR + g][1];
+                const __m512i *w = c->block[b].w[k * N_FOUR + g];
                 for (size_t t = 0; t < n_tok; t++) {
                     __m512i four = four_bytes(q + t * PANEL_COL + 4 * (k * N_FOUR + g));
-                    sum[t][0] = _mm512_dpbusd_epi32(sum[t][0], a, four);
-                    sum[t][1] = _mm512_dpbusd_epi32(sum[t][1], z, four);
+                    for (int r = 0; r < N_PANEL; r++) sum[t][r] = _mm512_dpbusd_epi32(sum[t][r], w[r], four);
                 }
             }
             for (size_t t = 0; t < n_tok; t++)
-                for (int r = 0; r < 2; r++)
+                for (int r = 0; r < N_PANEL; r++)
                     isum[t][r] = add_scaled_sum(isum[t][r], sum[t][r], c->block[b].scale[k][r]);
         }
         for (size_t t = 0; t < n_tok; t++) {
             __m512 dx = _mm512_set1_ps(d[t]);
-            for (int r = 0; r < 2; r++) {
+            for (int r = 0; r < N_PANEL; r++) {
                 __m512i scaled_inputs = _mm512_setzero_si512();
                 if (HAS_MINIMUM || OFFSET_SHIFT >= 0) {
                     HTH_UNROLL

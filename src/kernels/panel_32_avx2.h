@@ -9,7 +9,7 @@
 enum {
     PANEL_COL = HTH_ACT_BLOCK,
     PANEL_CHUNK = 32,
-    PANEL_PAIR = 1,
+    N_PANEL = 1,
     HAS_SIGN = WEIGHT_MAX == 128,
     /* Products of fours that are summed in 16 bits before they must be widened. */
     N_FIT = 2 * 127 * WEIGHT_MAX * 8 <= INT16_MAX   ? 8
@@ -99,7 +99,7 @@ HTH_INLINE void tile_sums(const chunk *c, int h, size_t b, const int8_t *q, size
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*s)[PANEL_PAIR])
+                         sums (*s)[N_PANEL])
 {
     for (int h = 0; h < 2; h++) {
         const int8_t *q = tiles->q + at * HTH_ACT_BLOCK;

@@ -4,7 +4,7 @@
  *   panel_weights(a, w)  the eight fours of weights of a panel's block, unsigned
  *   panel_scales(a)      its sixteen scales; panel_minima(a) where HAS_MINIMUM
  * and gets panels(job). */
-enum { PANEL_COL = HTH_ACT_BLOCK, PANEL_CHUNK = 24, PANEL_PAIR = 2 };
+enum { PANEL_COL = HTH_ACT_BLOCK, PANEL_CHUNK = 16, N_PANEL = 3 };
 
 #define JOIN_MINIMA(p, m) _mm512_add_ps(p, m)
 #include "kernels/panel_sums_avx512.h"
@@ -28,12 +28,12 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
     return s;
 }
 
-/* Blocks of two panels: fours of weights, 128 more than they should be (minima: as they are). */
+/* Blocks of N_PANEL panels: fours of weights, 128 more than they should be (minima: as they are). */
 typedef struct chunk {
-    __m512i w[PANEL_CHUNK][8][2];
-    __m512 d[PANEL_CHUNK][2];
+    __m512i w[PANEL_CHUNK][8][N_PANEL];
+    __m512 d[PANEL_CHUNK][N_PANEL];
 #if HAS_MINIMUM
-    __m512 m[PANEL_CHUNK][2];
+    __m512 m[PANEL_CHUNK][N_PANEL];
 #endif
 } chunk;
 
@@ -53,32 +53,32 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*s)[2])
+                         sums (*s)[N_PANEL])
 {
     const int8_t *q = tiles->q + at * HTH_ACT_BLOCK;
     const float *d = tiles->d + at;
     const int32_t *offset = tiles->offset + at;
     for (size_t b = 0; b < n; b++) {
-        __m512i isum[HTH_TILE_TOK][2];
+        __m512i isum[HTH_TILE_TOK][N_PANEL];
         for (size_t t = 0; t < n_tok; t++)
-            isum[t][0] = isum[t][1] = HAS_MINIMUM ? _mm512_setzero_si512() : _mm512_set1_epi32(offset[t]);
+            for (int r = 0; r < N_PANEL; r++)
+                isum[t][r] = HAS_MINIMUM ? _mm512_setzero_si512() : _mm512_set1_epi32(offset[t]);
         HTH_UNROLL
         for (int g = 0; g < 8; g++) {
-            __m512i a = c->w[b][g][0], z = c->w[b][g][1];
+            const __m512i *w = c->w[b][g];
             for (size_t t = 0; t < n_tok; t++) {
                 __m512i four = four_bytes(q + t * HTH_ACT_BLOCK + 4 * g);
-                isum[t][0] = _mm512_dpbusd_epi32(isum[t][0], a, four);
-                isum[t][1] = _mm512_dpbusd_epi32(isum[t][1], z, four);
+                for (int r = 0; r < N_PANEL; r++) isum[t][r] = _mm512_dpbusd_epi32(isum[t][r], w[r], four);
             }
         }
         for (size_t t = 0; t < n_tok; t++) {
             __m512 dx = _mm512_set1_ps(d[t]);
-            for (int r = 0; r < 2; r++)
+            for (int r = 0; r < N_PANEL; r++)
                 s[t][r].p = add_term(s[t][r].p, c->d[b][r], dx, _mm512_cvtepi32_ps(isum[t][r]));
 #if HAS_MINIMUM
             __m512 sum =
                 _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_set1_epi32(offset[t])), _mm512_set1_ps(-0x1p-7f));
-            for (int r = 0; r < 2; r++) s[t][r].m = add_term(s[t][r].m, c->m[b][r], dx, sum);
+            for (int r = 0; r < N_PANEL; r++) s[t][r].m = add_term(s[t][r].m, c->m[b][r], dx, sum);
 #endif
         }
         q += HTH_TILE_TOK * HTH_ACT_BLOCK, d += HTH_TILE_TOK, offset += HTH_TILE_TOK;

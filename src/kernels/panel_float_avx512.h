@@ -1,14 +1,14 @@
 /* Panels of floats with AVX-512 (rule R9): a lane is a row, one of the sixteen partial sums at a
  * time, which meet in the tree as they are finished. One token takes two panels at once as they
- * stream by, two chains of additions being long enough; several tokens take pairs of panels
+ * stream by, two chains of additions being long enough; several tokens take N_PANEL panels
  * whose weights of a partial sum are widened once for all tokens. The including file gives
  * load_f32, load_f16 and load_bf16 (float_tmpl.h) and gets panels_f32, panels_f16, panels_bf16. */
 #include "kernels/rows_walk.h"
 
 enum {
-    PANEL_PAIR = 2,
-    PANEL_TOK = 16 * HTH_TILE_TOK, /* tokens that share widened weights */
-    PANEL_CHUNK = 256,             /* weights of a row in a chunk: 32 KiB for a pair */
+    N_PANEL = 3,
+    PANEL_TOK = 128,   /* tokens that share widened weights: a multiple of tiles */
+    PANEL_CHUNK = 128, /* weights of a row in a chunk, which takes 24 KiB */
     N_PASS = 16,
 };
 
@@ -39,7 +39,7 @@ HTH_INLINE size_t pass_length(const hth_rows *job, size_t j)
 
 HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load)
 {
-    for (size_t i = job->first; i < job->end; i += PANEL_PAIR * HTH_PANEL_ROW) {
+    for (size_t i = job->first; i < job->end; i += 2 * HTH_PANEL_ROW) {
         size_t other = i + HTH_PANEL_ROW < job->end ? i + HTH_PANEL_ROW : i;
         const uint8_t *a = panel_at(job, i, 0, size), *b = panel_at(job, other, 0, size);
         const float *x = job->act.tiles.x;
@@ -61,16 +61,16 @@ HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load)
     }
 }
 
-typedef struct pair_work {
-    __m512 w[PANEL_CHUNK][PANEL_PAIR];
+typedef struct panel_work {
+    __m512 w[PANEL_CHUNK][N_PANEL];
     uint8_t raw[PANEL_CHUNK * HTH_PANEL_ROW * sizeof(float)]; /* of rows that do not lie in panels */
-    __m512 open[PANEL_TOK][PANEL_PAIR];
-    waiting wait[PANEL_TOK][PANEL_PAIR];
-} pair_work;
+    __m512 open[PANEL_TOK][N_PANEL];
+    waiting wait[PANEL_TOK][N_PANEL];
+} panel_work;
 
-/* n weights of each row of panel r of the pair: of inputs first, first + 16, ..., which stand
+/* n weights of each row of the r-th panel at hand: of inputs first, first + 16, ..., which stand
  * from place p on. */
-HTH_INLINE void fill_chunk(pair_work *work, const hth_rows *job, size_t i, int r, size_t first, size_t p,
+HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int r, size_t first, size_t p,
                            size_t n, size_t size, hth_type type, load_fn *load)
 {
     const uint8_t *at = work->raw;
@@ -93,43 +93,39 @@ typedef struct piece {
     bool first, last;
 } piece;
 
-HTH_INLINE void multiply_tile(pair_work *work, const hth_rows *job, const piece *c, size_t t, size_t i_tok,
+HTH_INLINE void multiply_tile(panel_work *work, const hth_rows *job, const piece *c, size_t t, size_t i_tok,
                               size_t n_tok)
 {
-    const float *x = job->act.tiles.x + t * job->n_col + c->p * HTH_TILE_TOK;
-    __m512 s[HTH_TILE_TOK][PANEL_PAIR];
-    __m512(*open)[PANEL_PAIR] = &work->open[i_tok];
-    waiting(*wait)[PANEL_PAIR] = &work->wait[i_tok];
+    const float *x = job->act.tiles.x + t * job->n_col + c->p * HTH_TILE_FLOAT_TOK;
+    __m512 s[HTH_TILE_FLOAT_TOK][N_PANEL];
+    __m512(*open)[N_PANEL] = &work->open[i_tok];
+    waiting(*wait)[N_PANEL] = &work->wait[i_tok];
     for (size_t k = 0; k < n_tok; k++)
-        for (int r = 0; r < PANEL_PAIR; r++) s[k][r] = c->first ? _mm512_setzero_ps() : open[k][r];
-    for (size_t i = 0; i < c->n; i++, x += HTH_TILE_TOK)
+        for (int r = 0; r < N_PANEL; r++) s[k][r] = c->first ? _mm512_setzero_ps() : open[k][r];
+    for (size_t i = 0; i < c->n; i++, x += HTH_TILE_FLOAT_TOK)
         for (size_t k = 0; k < n_tok; k++) {
             __m512 in = _mm512_set1_ps(x[k]);
-            s[k][0] = _mm512_fmadd_ps(work->w[i][0], in, s[k][0]);
-            s[k][1] = _mm512_fmadd_ps(work->w[i][1], in, s[k][1]);
+            for (int r = 0; r < N_PANEL; r++) s[k][r] = _mm512_fmadd_ps(work->w[i][r], in, s[k][r]);
         }
     for (size_t k = 0; k < n_tok; k++)
-        for (int r = 0; r < PANEL_PAIR; r++)
-            open[k][r] = c->last ? join(&wait[k][r], c->j, s[k][r]) : s[k][r];
+        for (int r = 0; r < N_PANEL; r++) open[k][r] = c->last ? join(&wait[k][r], c->j, s[k][r]) : s[k][r];
 }
 
-static void multiply_piece(pair_work *work, const hth_rows *job, const piece *c, size_t t, size_t n_tok)
+static void multiply_piece(panel_work *work, const hth_rows *job, const piece *c, size_t t, size_t n_tok)
 {
-    for (size_t k = 0; k < n_tok; k += HTH_TILE_TOK) {
-        switch (n_tok - k) {
-        case 1: multiply_tile(work, job, c, t + k, k, 1); break;
-        case 2: multiply_tile(work, job, c, t + k, k, 2); break;
-        case 3: multiply_tile(work, job, c, t + k, k, 3); break;
-        case 4: multiply_tile(work, job, c, t + k, k, 4); break;
-        case 5: multiply_tile(work, job, c, t + k, k, 5); break;
-        default: multiply_tile(work, job, c, t + k, k, HTH_TILE_TOK);
+    for (size_t k = 0; k < n_tok; k += HTH_TILE_FLOAT_TOK) {
+        switch ((n_tok - k + 1) / 2) {
+        case 1: multiply_tile(work, job, c, t + k, k, 2); break;
+        case 2: multiply_tile(work, job, c, t + k, k, 4); break;
+        case 3: multiply_tile(work, job, c, t + k, k, 6); break;
+        default: multiply_tile(work, job, c, t + k, k, HTH_TILE_FLOAT_TOK);
         }
     }
 }
 
-/* The panels that begin at rows i and second (the same when there is no other). */
-HTH_INLINE void multiply_pair(pair_work *work, const hth_rows *job, size_t i, size_t second, size_t t,
-                              size_t n_tok, size_t size, hth_type type, load_fn *load)
+/* The panels that begin at the rows named, the last of which may stand there more than once. */
+HTH_INLINE void multiply_panels(panel_work *work, const hth_rows *job, const size_t row[N_PANEL], size_t t,
+                                size_t n_tok, size_t size, hth_type type, load_fn *load)
 {
     piece c = {0};
     for (c.j = 0; c.j < N_PASS; c.j++) {
@@ -139,31 +135,29 @@ HTH_INLINE void multiply_pair(pair_work *work, const hth_rows *job, size_t i, si
         for (; left > 0; k += c.n * N_PASS) {
             c.n = left < PANEL_CHUNK ? left : PANEL_CHUNK;
             left -= c.n, c.last = left == 0;
-            fill_chunk(work, job, i, 0, k, c.p, c.n, size, type, load);
-            fill_chunk(work, job, second, 1, k, c.p, c.n, size, type, load);
+            for (int r = 0; r < N_PANEL; r++) fill_chunk(work, job, row[r], r, k, c.p, c.n, size, type, load);
             multiply_piece(work, job, &c, t, n_tok);
             c.p += c.n, c.first = false;
         }
     }
-    for (size_t k = 0; k < n_tok; k++) {
-        float *y = job->y + (t + k) * job->y_stride;
-        _mm512_storeu_ps(y + second, work->open[k][1]);
-        _mm512_storeu_ps(y + i, work->open[k][0]);
-    }
+    for (size_t k = 0; k < n_tok; k++)
+        for (int r = 0; r < N_PANEL; r++)
+            _mm512_storeu_ps(job->y + (t + k) * job->y_stride + row[r], work->open[k][r]);
 }
 
 HTH_INLINE void panels(const hth_rows *job, size_t size, hth_type type, load_fn *load)
 {
-    pair_work work;
     if (job->n_tok == 1) {
         one_token(job, size, load);
         return;
     }
+    panel_work work;
     for (size_t t = 0; t < job->n_tok; t += PANEL_TOK) {
         size_t n_tok = job->n_tok - t < PANEL_TOK ? job->n_tok - t : PANEL_TOK;
-        for (size_t i = job->first; i < job->end; i += PANEL_PAIR * HTH_PANEL_ROW) {
-            size_t second = i + HTH_PANEL_ROW < job->end ? i + HTH_PANEL_ROW : i;
-            multiply_pair(&work, job, i, second, t, n_tok, size, type, load);
+        for (size_t i = job->first; i < job->end; i += N_PANEL * HTH_PANEL_ROW) {
+            size_t row[N_PANEL];
+            hth_panels_at(i, job->end, N_PANEL, row);
+            multiply_panels(&work, job, row, t, n_tok, size, type, load);
         }
     }
 }

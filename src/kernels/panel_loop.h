@@ -1,12 +1,12 @@
 /* Panels of quantised rows: a lane is a row. One token takes a panel as it streams by; several
- * tokens take PANEL_PAIR panels, whose blocks are unpacked to bytes once for all tokens, one
+ * tokens take N_PANEL panels, whose blocks are unpacked to bytes once for all tokens, one
  * partial sum of rule R4 at a time, which needs one accumulator for each output. The eight
  * partial sums meet in the tree as they are finished.
  * The including file (panel_32_LEVEL.h, panel_256_LEVEL.h) gives
  *   BLOCK_SIZE              bytes of a row's block
  *   PANEL_COL               weights of a block
  *   PANEL_CHUNK             blocks of a chunk
- *   PANEL_PAIR              panels at a time: 1 or 2
+ *   N_PANEL                 panels at a time
  *   sums, no_sums(), add_sums(a, b)  partial sums of sixteen outputs: products and, where
  *                           HAS_MINIMUM, minima
  *   store_sums(y, s)        the outputs from their finished trees
@@ -18,7 +18,7 @@
 #include "kernels/rows_walk.h"
 
 enum {
-    PANEL_TOK = (HAS_MINIMUM ? 11 : 22) * HTH_TILE_TOK, /* tokens that share an unpacked chunk */
+    PANEL_TOK = 128, /* tokens that share an unpacked chunk: a multiple of tiles */
     PANEL_BLOCK_SIZE = HTH_PANEL_ROW * BLOCK_SIZE,
 };
 
@@ -62,16 +62,16 @@ static void one_token(const hth_rows *job)
 
 /* ---- several tokens ----------------------------------------------------------------------- */
 
-typedef struct pair_work {
+typedef struct panel_work {
     chunk chunk;
     uint8_t raw[PANEL_CHUNK * PANEL_BLOCK_SIZE]; /* of rows that do not lie in panels */
-    sums open[PANEL_TOK][PANEL_PAIR];
-    waiting wait[PANEL_TOK][PANEL_PAIR];
-} pair_work;
+    sums open[PANEL_TOK][N_PANEL];
+    waiting wait[PANEL_TOK][N_PANEL];
+} panel_work;
 
 /* Blocks first, first + 8, ... (n of them) of the panel that begins at row i; `place` is that
  * of the first in the panel. */
-HTH_INLINE void fill_chunk(pair_work *work, const hth_rows *job, size_t i, int r, size_t first, size_t place,
+HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int r, size_t first, size_t place,
                            size_t n)
 {
     const uint8_t *p = work->raw;
@@ -96,39 +96,32 @@ typedef struct piece {
 } piece;
 
 /* One tile, whose inputs begin at `at`: the sums stay in registers until the piece ends. */
-HTH_INLINE void multiply_tile(pair_work *work, const hth_rows *job, const piece *c, size_t at, size_t i_tok,
+HTH_INLINE void multiply_tile(panel_work *work, const hth_rows *job, const piece *c, size_t at, size_t i_tok,
                               size_t n_tok)
 {
-    sums s[HTH_TILE_TOK][PANEL_PAIR];
-    sums(*open)[PANEL_PAIR] = &work->open[i_tok];
-    waiting(*wait)[PANEL_PAIR] = &work->wait[i_tok];
+    sums s[HTH_TILE_TOK][N_PANEL];
+    sums(*open)[N_PANEL] = &work->open[i_tok];
+    waiting(*wait)[N_PANEL] = &work->wait[i_tok];
     for (size_t t = 0; t < n_tok; t++)
-        for (int r = 0; r < PANEL_PAIR; r++) s[t][r] = c->first ? no_sums() : open[t][r];
+        for (int r = 0; r < N_PANEL; r++) s[t][r] = c->first ? no_sums() : open[t][r];
     multiply(&work->chunk, c->n, &job->act.tiles, at, n_tok, s);
     for (size_t t = 0; t < n_tok; t++)
-        for (int r = 0; r < PANEL_PAIR; r++)
-            open[t][r] = c->last ? join(&wait[t][r], c->j, s[t][r]) : s[t][r];
+        for (int r = 0; r < N_PANEL; r++) open[t][r] = c->last ? join(&wait[t][r], c->j, s[t][r]) : s[t][r];
 }
 
-static void multiply_piece(pair_work *work, const hth_rows *job, const piece *c, size_t t, size_t n_tok)
+static void multiply_piece(panel_work *work, const hth_rows *job, const piece *c, size_t t, size_t n_tok)
 {
     size_t n_block = job->n_col / PANEL_COL;
     for (size_t k = 0; k < n_tok; k += HTH_TILE_TOK) {
         size_t at = (t + k) * n_block + c->place * HTH_TILE_TOK;
-        switch (n_tok - k) {
-        case 1: multiply_tile(work, job, c, at, k, 1); break;
-        case 2: multiply_tile(work, job, c, at, k, 2); break;
-        case 3: multiply_tile(work, job, c, at, k, 3); break;
-        case 4: multiply_tile(work, job, c, at, k, 4); break;
-        case 5: multiply_tile(work, job, c, at, k, 5); break;
-        default: multiply_tile(work, job, c, at, k, HTH_TILE_TOK);
-        }
+        if (n_tok - k <= HTH_TILE_TOK / 2) multiply_tile(work, job, c, at, k, HTH_TILE_TOK / 2);
+        else multiply_tile(work, job, c, at, k, HTH_TILE_TOK);
     }
 }
 
-/* The panels that begin at the rows named, the last of which may stand there twice. */
-static void multiply_pair(pair_work *work, const hth_rows *job, const size_t row[PANEL_PAIR], size_t t,
-                          size_t n_tok)
+/* The panels that begin at the rows named, the last of which may stand there more than once. */
+static void multiply_panels(panel_work *work, const hth_rows *job, const size_t row[N_PANEL], size_t t,
+                            size_t n_tok)
 {
     size_t n_block = job->n_col / PANEL_COL;
     piece c = {0};
@@ -139,28 +132,26 @@ static void multiply_pair(pair_work *work, const hth_rows *job, const size_t row
         for (size_t b = c.j; left > 0; b += c.n * HTH_GROUP) {
             c.n = left < PANEL_CHUNK ? left : PANEL_CHUNK;
             left -= c.n, c.last = left == 0;
-            for (int r = 0; r < PANEL_PAIR; r++) fill_chunk(work, job, row[r], r, b, c.place, c.n);
+            for (int r = 0; r < N_PANEL; r++) fill_chunk(work, job, row[r], r, b, c.place, c.n);
             multiply_piece(work, job, &c, t, n_tok);
             c.place += c.n, c.first = false;
         }
         c.n = 0;
     }
-    for (size_t k = 0; k < n_tok; k++) {
-        float *y = job->y + (t + k) * job->y_stride;
-        for (int r = PANEL_PAIR - 1; r >= 0; r--) store_sums(y + row[r], work->open[k][r]);
-    }
+    for (size_t k = 0; k < n_tok; k++)
+        for (int r = 0; r < N_PANEL; r++)
+            store_sums(job->y + (t + k) * job->y_stride + row[r], work->open[k][r]);
 }
 
 static void several_tokens(const hth_rows *job)
 {
-    pair_work work;
+    panel_work work;
     for (size_t t = 0; t < job->n_tok; t += PANEL_TOK) {
         size_t n_tok = job->n_tok - t < PANEL_TOK ? job->n_tok - t : PANEL_TOK;
-        for (size_t i = job->first; i < job->end; i += PANEL_PAIR * HTH_PANEL_ROW) {
-            size_t row[PANEL_PAIR];
-            for (size_t r = 0; r < PANEL_PAIR; r++)
-                row[r] = i + r * HTH_PANEL_ROW < job->end ? i + r * HTH_PANEL_ROW : i;
-            multiply_pair(&work, job, row, t, n_tok);
+        for (size_t i = job->first; i < job->end; i += N_PANEL * HTH_PANEL_ROW) {
+            size_t row[N_PANEL];
+            hth_panels_at(i, job->end, N_PANEL, row);
+            multiply_panels(&work, job, row, t, n_tok);
         }
     }
 }

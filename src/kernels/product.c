@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* Weights of one unit: large enough to amortise claiming it, small enough that
- * a slow thread costs little; in whole pairs of panels (panel_loop.h). */
-enum { UNIT_SIZE = 64 << 10, UNIT_ROWS = 2 * HTH_PANEL_ROW };
+ * a slow thread costs little; in as many panels as are computed together (N_PANEL). */
+enum { UNIT_SIZE = 64 << 10, UNIT_ROWS = 3 * HTH_PANEL_ROW };
 
 static size_t rows_per_unit(const hth_matrix *m)
 {

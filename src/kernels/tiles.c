@@ -35,8 +35,8 @@ void hth_tiles_put_256(const hth_tiles *tiles, size_t t, size_t n_col, const int
 
 void hth_tiles_put_floats(const hth_tiles *tiles, size_t t, size_t n_tok, size_t n_col, const float *x)
 {
-    size_t n_pass = hth_panel_n_pass(false), step = n_tok == 1 ? 1 : HTH_TILE_TOK;
-    float *to = tiles->x + t / HTH_TILE_TOK * HTH_TILE_TOK * n_col + t % HTH_TILE_TOK;
+    size_t n_pass = hth_panel_n_pass(false), step = n_tok == 1 ? 1 : HTH_TILE_FLOAT_TOK;
+    float *to = tiles->x + t / HTH_TILE_FLOAT_TOK * HTH_TILE_FLOAT_TOK * n_col + t % HTH_TILE_FLOAT_TOK;
     for (size_t j = 0; j < n_pass; j++)
         for (size_t k = hth_panel_pass(false, j); k < n_col; k += n_pass, to += step) *to = x[k];
 }

@@ -1,4 +1,4 @@
-/* Inputs in the order in which panels take them: tiles of six tokens, blocks in the
+/* Inputs in the order in which panels take them: tiles of a few tokens, blocks in the
  * order of a panel's (panel.h), so that a kernel reads one stream. */
 #ifndef HTH_KERNELS_TILES_H
 #define HTH_KERNELS_TILES_H
@@ -6,10 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Tokens of a tile: with two panels their sums fill the registers of AVX-512. */
-enum { HTH_TILE_TOK = 6 };
+/* Tokens of a tile: with three panels their sums fill the registers of AVX-512, where rounded
+ * inputs take two sums for each output, floats one. */
+enum { HTH_TILE_TOK = 4, HTH_TILE_FLOAT_TOK = 8 };
 
-/* The inputs of n_tok tokens. Of tile i, place p among the blocks, token t below six (unused
+/* The inputs of n_tok tokens. Of tile i, place p among the blocks, token t of the tile (unused
  * places of a last tile hold anything):
  *   q       [i][p][t][32 or 256]
  *   d       [i][p][t] scales
@@ -25,7 +26,11 @@ typedef struct hth_tiles {
     float *x;
 } hth_tiles;
 
-static inline size_t hth_n_tile(size_t n_tok) { return (n_tok + HTH_TILE_TOK - 1) / HTH_TILE_TOK; }
+/* Tokens that whole tiles have room for, of either kind. */
+static inline size_t hth_n_tiled(size_t n_tok)
+{
+    return (n_tok + HTH_TILE_FLOAT_TOK - 1) / HTH_TILE_FLOAT_TOK * HTH_TILE_FLOAT_TOK;
+}
 
 /* Puts token t, rounded in blocks of 32 (of 256), to its place. */
 void hth_tiles_put(const hth_tiles *tiles, size_t t, size_t n_col, const int8_t *q, const float *d,

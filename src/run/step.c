@@ -76,7 +76,7 @@ static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t 
     s->rounding.q_256 = cut(c, n_row * widest, 1);
     s->rounding.d_256 = cut(c, n_row * n_wide, f);
     s->rounding.sum_16 = cut(c, n_row * n_part, sizeof(int16_t));
-    size_t n_tiled = hth_n_tile(n_row) * HTH_TILE_TOK;
+    size_t n_tiled = hth_n_tiled(n_row);
     s->rounding.tiles.q = cut(c, n_tiled * widest, 1);
     s->rounding.tiles.x = cut(c, n_tiled * widest, f);
     s->rounding.tiles.d = cut(c, n_tiled * n_block, f);

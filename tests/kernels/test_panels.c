@@ -108,7 +108,7 @@ static hth_tiles make_tiles(void)
 {
     const rows_shape *s = &the_case.shape;
     const hth_act *act = &the_case.job.act;
-    size_t n = hth_n_tile(s->n_tok) * HTH_TILE_TOK * s->n_col, block = rows_block(s->type);
+    size_t n = hth_n_tiled(s->n_tok) * s->n_col, block = rows_block(s->type);
     hth_tiles tiles = {0};
     if (!rows_quantised(s->type)) {
         tiles.x = guard_place(&tile_q, (s->n_tok == 1 ? s->n_col : n) * sizeof(float), s->side, 0);

@@ -14,11 +14,11 @@ static int8_t q[N_TOK * N_COL], q_256[N_TOK * N_COL];
 static float d[N_TOK * N_COL / 32], d_256[N_TOK * N_COL / 256];
 static int32_t sum[N_TOK * N_COL / 32];
 static int16_t sum_16[N_TOK * N_COL / 16];
-static int8_t tile_q[2][6 * N_COL];
-static float tile_d[2][6 * N_COL / 32];
-static float tile_x[6 * N_COL];
-static int32_t tile_offset[6 * N_COL / 32];
-static int16_t tile_sum_16[6 * N_COL / 16];
+static int8_t tile_q[2][HTH_TILE_FLOAT_TOK * N_COL];
+static float tile_d[2][HTH_TILE_FLOAT_TOK * N_COL / 32];
+static float tile_x[HTH_TILE_FLOAT_TOK * N_COL];
+static int32_t tile_offset[HTH_TILE_FLOAT_TOK * N_COL / 32];
+static int16_t tile_sum_16[HTH_TILE_FLOAT_TOK * N_COL / 16];
 static float part[2 * HTH_PRODUCT_PART]; /* two threads: units may be computed twice */
 static const hth_rounding rounding = {
     .q = q,

@@ -156,7 +156,7 @@ int rows_bench(const char *filter)
                .q_256 = hth_alloc(N_COL * N_TOK, 1),
                .d_256 = hth_alloc(N_COL * N_TOK / 256, 4),
                .sum_16 = hth_alloc(N_COL * N_TOK / 16, 2)};
-    size_t n_tiled = hth_n_tile(N_TOK) * HTH_TILE_TOK * N_COL;
+    size_t n_tiled = hth_n_tiled(N_TOK) * N_COL;
     b.tiles = (hth_tiles){.q = hth_alloc(n_tiled, 1),
                           .d = hth_alloc(n_tiled / 32, 4),
                           .offset = hth_alloc(n_tiled / 32, 4),
