@@ -77,6 +77,6 @@ static void panels_of_one_sum(const hth_rows *job)
         }
         for (size_t t = 0; t < job->n_tok; t++)
             for (int r = 0; r < N_PANEL; r++)
-                _mm512_storeu_ps(job->y + t * job->y_stride + row[r], work.open[t][r].p);
+                _mm512_storeu_ps(job->y + t * job->y_stride + row[r], work.half[N_LEVEL][t][r].p);
     }
 }

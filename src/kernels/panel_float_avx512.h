@@ -10,21 +10,8 @@ enum {
     PANEL_TOK = 128,   /* tokens that share widened weights: a multiple of tiles */
     PANEL_CHUNK = 128, /* weights of a row in a chunk, which takes 24 KiB */
     N_PASS = 16,
+    N_LEVEL = 4, /* of the tree of sixteen partial sums */
 };
-
-/* Halves of the tree that wait for their other half. */
-typedef struct waiting {
-    __m512 half[4];
-} waiting;
-
-/* The j-th partial sum in the panel's order meets those before it; the whole when j is the last. */
-HTH_INLINE __m512 join(waiting *w, size_t j, __m512 p)
-{
-    int level = 0;
-    for (; j >> level & 1; level++) p = _mm512_add_ps(w->half[level], p);
-    if (level < 4) w->half[level] = p;
-    return p;
-}
 
 /* Weights of row group `first` that stand from place p on in its panel. */
 HTH_INLINE const uint8_t *panel_at(const hth_rows *job, size_t first, size_t p, size_t size)
@@ -43,10 +30,10 @@ HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load)
         size_t other = i + HTH_PANEL_ROW < job->end ? i + HTH_PANEL_ROW : i;
         const uint8_t *a = panel_at(job, i, 0, size), *b = panel_at(job, other, 0, size);
         const float *x = job->act.tiles.x;
-        waiting wait_a, wait_b;
-        __m512 p, q;
+        __m512 half[N_LEVEL + 1][2]; /* of the trees; each waits for its other half */
         for (size_t j = 0; j < N_PASS; j++) {
-            p = q = _mm512_setzero_ps();
+            __m512 p = _mm512_setzero_ps(), q = p;
+            int level = 0;
             for (size_t n = pass_length(job, j); n > 0; n--, x++) {
                 __m512 in = _mm512_set1_ps(*x);
                 __builtin_prefetch(a + HTH_AHEAD, 0, 3);
@@ -54,18 +41,19 @@ HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load)
                 p = _mm512_fmadd_ps(load(a), in, p), a += HTH_PANEL_ROW * size;
                 q = _mm512_fmadd_ps(load(b), in, q), b += HTH_PANEL_ROW * size;
             }
-            p = join(&wait_a, j, p), q = join(&wait_b, j, q);
+            for (; j >> level & 1; level++)
+                p = _mm512_add_ps(half[level][0], p), q = _mm512_add_ps(half[level][1], q);
+            half[level][0] = p, half[level][1] = q;
         }
-        _mm512_storeu_ps(job->y + other, q);
-        _mm512_storeu_ps(job->y + i, p);
+        _mm512_storeu_ps(job->y + other, half[N_LEVEL][1]);
+        _mm512_storeu_ps(job->y + i, half[N_LEVEL][0]);
     }
 }
 
 typedef struct panel_work {
     __m512 w[PANEL_CHUNK][N_PANEL];
     uint8_t raw[PANEL_CHUNK * HTH_PANEL_ROW * sizeof(float)]; /* of rows that do not lie in panels */
-    __m512 open[PANEL_TOK][N_PANEL];
-    waiting wait[PANEL_TOK][N_PANEL];
+    __m512 half[N_LEVEL + 1][PANEL_TOK][N_PANEL];             /* as in panel_loop.h */
 } panel_work;
 
 /* n weights of each row of the r-th panel at hand: of inputs first, first + 16, ..., which stand
@@ -93,13 +81,23 @@ typedef struct piece {
     bool first, last;
 } piece;
 
+/* Partial sum j of a tile, in the panel's order, meets those before it. */
+HTH_INLINE void join_tile(panel_work *work, size_t j, size_t i_tok, size_t n_tok, __m512 (*s)[N_PANEL])
+{
+    int level = 0;
+    for (; j >> level & 1; level++)
+        for (size_t k = 0; k < n_tok; k++)
+            for (int r = 0; r < N_PANEL; r++)
+                s[k][r] = _mm512_add_ps(work->half[level][i_tok + k][r], s[k][r]);
+    for (size_t k = 0; k < n_tok; k++)
+        for (int r = 0; r < N_PANEL; r++) work->half[level][i_tok + k][r] = s[k][r];
+}
+
 HTH_INLINE void multiply_tile(panel_work *work, const hth_rows *job, const piece *c, size_t t, size_t i_tok,
                               size_t n_tok)
 {
     const float *x = job->act.tiles.x + t * job->n_col + c->p * HTH_TILE_FLOAT_TOK;
-    __m512 s[HTH_TILE_FLOAT_TOK][N_PANEL];
-    __m512(*open)[N_PANEL] = &work->open[i_tok];
-    waiting(*wait)[N_PANEL] = &work->wait[i_tok];
+    __m512 s[HTH_TILE_FLOAT_TOK][N_PANEL], (*open)[N_PANEL] = &work->half[N_LEVEL][i_tok];
     for (size_t k = 0; k < n_tok; k++)
         for (int r = 0; r < N_PANEL; r++) s[k][r] = c->first ? _mm512_setzero_ps() : open[k][r];
     for (size_t i = 0; i < c->n; i++, x += HTH_TILE_FLOAT_TOK)
@@ -107,8 +105,12 @@ HTH_INLINE void multiply_tile(panel_work *work, const hth_rows *job, const piece
             __m512 in = _mm512_set1_ps(x[k]);
             for (int r = 0; r < N_PANEL; r++) s[k][r] = _mm512_fmadd_ps(work->w[i][r], in, s[k][r]);
         }
+    if (c->last) {
+        join_tile(work, c->j, i_tok, n_tok, s);
+        return;
+    }
     for (size_t k = 0; k < n_tok; k++)
-        for (int r = 0; r < N_PANEL; r++) open[k][r] = c->last ? join(&wait[k][r], c->j, s[k][r]) : s[k][r];
+        for (int r = 0; r < N_PANEL; r++) open[k][r] = s[k][r];
 }
 
 static void multiply_piece(panel_work *work, const hth_rows *job, const piece *c, size_t t, size_t n_tok)
@@ -142,7 +144,7 @@ HTH_INLINE void multiply_panels(panel_work *work, const hth_rows *job, const siz
     }
     for (size_t k = 0; k < n_tok; k++)
         for (int r = 0; r < N_PANEL; r++)
-            _mm512_storeu_ps(job->y + (t + k) * job->y_stride + row[r], work->open[k][r]);
+            _mm512_storeu_ps(job->y + (t + k) * job->y_stride + row[r], work->half[N_LEVEL][k][r]);
 }
 
 HTH_INLINE void panels(const hth_rows *job, size_t size, hth_type type, load_fn *load)

@@ -22,20 +22,7 @@ enum {
     PANEL_BLOCK_SIZE = HTH_PANEL_ROW * BLOCK_SIZE,
 };
 
-/* Halves of the tree that wait for their other half. */
-typedef struct waiting {
-    sums half[3];
-} waiting;
-
-/* Partial sum j meets those before it; the whole tree when j is the last. */
-HTH_INLINE sums join(waiting *w, size_t j, sums s)
-{
-    if (j & 1) s = add_sums(w->half[0], s);
-    if ((j & 3) == 3) s = add_sums(w->half[1], s);
-    if (j == 7) return add_sums(w->half[2], s);
-    w->half[(j & 3) == 3 ? 2 : j & 1] = s;
-    return s;
-}
+enum { N_LEVEL = 3 }; /* of the tree of eight partial sums */
 
 /* ---- one token ------------------------------------------------------------------------ */
 
@@ -44,19 +31,20 @@ static void one_token(const hth_rows *job)
     size_t n_block = job->n_col / PANEL_COL;
     const uint8_t *p = job->w + job->first * job->row_size;
     for (size_t i = job->first; i < job->end; i += HTH_PANEL_ROW) {
-        waiting w;
-        sums s = no_sums();
+        sums half[N_LEVEL + 1]; /* of the tree; each waits for its other half */
         HTH_UNROLL
         for (size_t j = 0; j < HTH_GROUP; j++) {
-            s = no_sums();
+            int level = 0;
+            sums s = no_sums();
             for (size_t b = j; b < n_block; b += HTH_GROUP, p += PANEL_BLOCK_SIZE) {
                 for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64)
                     __builtin_prefetch(p + HTH_AHEAD + line, 0, 3);
                 s = block_of_one(job, p, b, s);
             }
-            s = join(&w, j, s);
+            for (; j >> level & 1; level++) s = add_sums(half[level], s);
+            half[level] = s;
         }
-        store_sums(job->y + i, s);
+        store_sums(job->y + i, half[N_LEVEL]);
     }
 }
 
@@ -65,8 +53,9 @@ static void one_token(const hth_rows *job)
 typedef struct panel_work {
     chunk chunk;
     uint8_t raw[PANEL_CHUNK * PANEL_BLOCK_SIZE]; /* of rows that do not lie in panels */
-    sums open[PANEL_TOK][N_PANEL];
-    waiting wait[PANEL_TOK][N_PANEL];
+    /* Halves of the trees, each of which waits for its other half; the last level holds the
+     * partial sum of which a chunk is done, and the whole in the end. */
+    sums half[N_LEVEL + 1][PANEL_TOK][N_PANEL];
 } panel_work;
 
 /* Blocks first, first + 8, ... (n of them) of the panel that begins at row i; `place` is that
@@ -95,18 +84,31 @@ typedef struct piece {
     bool first, last;
 } piece;
 
+/* Partial sum j of a tile meets those before it. */
+HTH_INLINE void join_tile(panel_work *work, size_t j, size_t i_tok, size_t n_tok, sums (*s)[N_PANEL])
+{
+    int level = 0;
+    for (; j >> level & 1; level++)
+        for (size_t t = 0; t < n_tok; t++)
+            for (int r = 0; r < N_PANEL; r++) s[t][r] = add_sums(work->half[level][i_tok + t][r], s[t][r]);
+    for (size_t t = 0; t < n_tok; t++)
+        for (int r = 0; r < N_PANEL; r++) work->half[level][i_tok + t][r] = s[t][r];
+}
+
 /* One tile, whose inputs begin at `at`: the sums stay in registers until the piece ends. */
 HTH_INLINE void multiply_tile(panel_work *work, const hth_rows *job, const piece *c, size_t at, size_t i_tok,
                               size_t n_tok)
 {
-    sums s[HTH_TILE_TOK][N_PANEL];
-    sums(*open)[N_PANEL] = &work->open[i_tok];
-    waiting(*wait)[N_PANEL] = &work->wait[i_tok];
+    sums s[HTH_TILE_TOK][N_PANEL], (*open)[N_PANEL] = &work->half[N_LEVEL][i_tok];
     for (size_t t = 0; t < n_tok; t++)
         for (int r = 0; r < N_PANEL; r++) s[t][r] = c->first ? no_sums() : open[t][r];
     multiply(&work->chunk, c->n, &job->act.tiles, at, n_tok, s);
+    if (c->last) {
+        join_tile(work, c->j, i_tok, n_tok, s);
+        return;
+    }
     for (size_t t = 0; t < n_tok; t++)
-        for (int r = 0; r < N_PANEL; r++) open[t][r] = c->last ? join(&wait[t][r], c->j, s[t][r]) : s[t][r];
+        for (int r = 0; r < N_PANEL; r++) open[t][r] = s[t][r];
 }
 
 static void multiply_piece(panel_work *work, const hth_rows *job, const piece *c, size_t t, size_t n_tok)
@@ -140,7 +142,7 @@ static void multiply_panels(panel_work *work, const hth_rows *job, const size_t 
     }
     for (size_t k = 0; k < n_tok; k++)
         for (int r = 0; r < N_PANEL; r++)
-            store_sums(job->y + (t + k) * job->y_stride + row[r], work->open[k][r]);
+            store_sums(job->y + (t + k) * job->y_stride + row[r], work->half[N_LEVEL][k][r]);
 }
 
 static void several_tokens(const hth_rows *job)
