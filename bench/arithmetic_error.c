@@ -244,7 +244,7 @@ static void run_window(probe *p, size_t i_window, float *logits, int t, int f)
     hth_run_embed(s), hth_run_rope_tables(s);
     for (uint32_t i = 0; i < p->m->model->hparams.n_layer; i++) {
         const hth_layer *l = &p->m->model->layers[i];
-        hth_run_attention(s, i);
+        hth_run_attention(s, i, NULL);
         s->k->add(s->x, s->out, N_CTX * p->d_model, s->x);
         hth_run_norm(s, &l->ffn_norm, s->x, s->normed, s->n_row);
         hth_output both[] = {{.matrix = &l->gate, .y = s->gate}, {.matrix = &l->up, .y = s->up}};

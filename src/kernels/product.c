@@ -9,10 +9,7 @@
  * a slow thread costs little; in as many panels as are computed together (N_PANEL). */
 enum { UNIT_SIZE = 64 << 10, UNIT_ROWS = 3 * HTH_PANEL_ROW };
 
-static size_t rows_per_unit(const hth_matrix *m)
-{
-    return (UNIT_SIZE / m->row_size / UNIT_ROWS + 1) * UNIT_ROWS;
-}
+static size_t rows_of_size(size_t row_size) { return (UNIT_SIZE / row_size / UNIT_ROWS + 1) * UNIT_ROWS; }
 
 /* Copied into the queue, so it holds little. */
 typedef struct product_job {
@@ -23,6 +20,10 @@ typedef struct product_job {
     hth_output outputs[HTH_PRODUCT_MAX];
     uint32_t unit_end[HTH_PRODUCT_MAX];
     bool want_32, want_256, want_floats, want_tiles;
+    hth_prepare_fn *prepare;
+    uint64_t prepare_arg[HTH_PREPARE_SIZE / 8];
+    hth_activate_fn *activate; /* NULL: each output for itself */
+    float *hidden;
 } product_job;
 _Static_assert(sizeof(product_job) <= HTH_POOL_ARG_SIZE, "a product does not fit into the queue");
 
@@ -34,7 +35,7 @@ static bool uses_panels(const hth_kernels *k, const hth_matrix *m, size_t n_tok)
     return m->layout == HTH_LAYOUT_PANELS || (k->panels[m->type] && n_tok >= HTH_PANEL_LEAST_TOK);
 }
 
-/* Rounds one token's inputs and puts them where the kernels want them. */
+/* Makes and rounds one token's inputs and puts them where the kernels want them. */
 static void round_token(void *arg, size_t t, uint32_t i_thread)
 {
     (void)i_thread;
@@ -42,6 +43,7 @@ static void round_token(void *arg, size_t t, uint32_t i_thread)
     size_t n_col = job->outputs[0].matrix->n_col;
     const hth_rounding *r = job->rounding;
     const float *x = job->x + t * n_col;
+    if (job->prepare) job->prepare(job->prepare_arg, t);
     int8_t *q = r->q + t * n_col, *q_256 = r->q_256 + t * n_col;
     if (job->want_floats) hth_tiles_put_floats(&r->tiles, t, job->n_tok, n_col, x);
     if (job->want_32) {
@@ -91,9 +93,14 @@ static unit_rows rows_of_unit(const product_job *job, size_t i_unit)
     size_t i = 0;
     while (i_unit >= job->unit_end[i]) i++;
     const hth_output *o = &job->outputs[i];
-    size_t n = rows_per_unit(o->matrix), n_row = n_row_of(o);
+    size_t n = rows_of_size(o->matrix->row_size), n_row = n_row_of(o);
     size_t first = (i_unit - (i ? job->unit_end[i - 1] : 0)) * n;
     return (unit_rows){o, first, n_row - first < n ? n_row : first + n};
+}
+
+static float *part_of(const product_job *job, uint32_t i_thread)
+{
+    return job->rounding->part + (size_t)i_thread * HTH_PRODUCT_PART;
 }
 
 /* The rows of a unit to y, where the first of them goes: whole panels, then what is left row by
@@ -122,12 +129,20 @@ static void compute_rows(const product_job *job, const unit_rows *u, float *y, s
     if (u->o->bias) add_bias(job, u->o, u->first, u->end, y, y_stride);
 }
 
+/* ---- each output for itself ------------------------------------------------------------------ */
+
 static void compute_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     (void)i_thread;
     const product_job *job = arg;
     unit_rows u = rows_of_unit(job, i_unit);
-    compute_rows(job, &u, u.o->y + u.first, n_row_of(u.o));
+    size_t n_row = n_row_of(u.o);
+    compute_rows(job, &u, u.o->y + u.first, n_row);
+    if (!u.o->onto) return;
+    for (size_t t = 0; t < job->n_tok; t++) {
+        size_t at = t * n_row + u.first;
+        job->k->add(u.o->onto + at, u.o->y + at, u.end - u.first, u.o->onto + at);
+    }
 }
 
 /* The same rows into the thread's own part, [n_tok][rows of the unit]; no lists. */
@@ -135,59 +150,143 @@ static void compute_part(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const product_job *job = arg;
     unit_rows u = rows_of_unit(job, i_unit);
-    compute_rows(job, &u, job->rounding->part + (size_t)i_thread * HTH_PRODUCT_PART, u.end - u.first);
+    compute_rows(job, &u, part_of(job, i_thread), u.end - u.first);
 }
 
 static void commit_part(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const product_job *job = arg;
     unit_rows u = rows_of_unit(job, i_unit);
-    const float *part = job->rounding->part + (size_t)i_thread * HTH_PRODUCT_PART;
+    const float *part = part_of(job, i_thread);
     size_t n = u.end - u.first, n_row = n_row_of(u.o);
-    for (size_t t = 0; t < job->n_tok; t++)
-        memcpy(u.o->y + t * n_row + u.first, part + t * n, n * sizeof *part);
+    for (size_t t = 0; t < job->n_tok; t++, part += n) {
+        size_t at = t * n_row + u.first;
+        if (u.o->onto) job->k->add(u.o->onto + at, part, n, u.o->onto + at);
+        else memcpy(u.o->y + at, part, n * sizeof *part);
+    }
 }
+
+/* ---- gate and up to hidden ---------------------------------------------------------------------- */
+
+static size_t rows_of_all(const hth_output *outputs, size_t n_output)
+{
+    size_t row_size = 0;
+    for (size_t i = 0; i < n_output; i++) row_size += outputs[i].matrix->row_size;
+    return rows_of_size(row_size);
+}
+
+bool hth_product_has_room(size_t n_tok, const hth_output *outputs, size_t n_output)
+{
+    return n_output * n_tok * rows_of_all(outputs, n_output) <= HTH_PRODUCT_PART;
+}
+
+static size_t n_output_of(const product_job *job) { return job->outputs[1].matrix ? 2 : 1; }
+
+static unit_rows rows_of_hidden(const product_job *job, size_t i_unit)
+{
+    size_t n = rows_of_all(job->outputs, n_output_of(job)), n_row = job->outputs[0].matrix->n_row;
+    size_t first = i_unit * n;
+    return (unit_rows){job->outputs, first, n_row - first < n ? n_row : first + n};
+}
+
+/* The neurons of a unit to the thread's part: h takes those of token t at t * stride. */
+static void compute_neurons(const product_job *job, unit_rows u, float *part, float *h, size_t stride)
+{
+    size_t n = u.end - u.first, n_output = n_output_of(job);
+    for (size_t i = 0; i < n_output; i++) {
+        u.o = &job->outputs[i];
+        compute_rows(job, &u, part + i * job->n_tok * n, n);
+    }
+    const float *up = part + (n_output - 1) * job->n_tok * n, *gate = n_output == 2 ? part : NULL;
+    for (size_t t = 0; t < job->n_tok; t++)
+        job->activate(gate ? gate + t * n : NULL, up + t * n, n, h + t * stride);
+}
+
+static void compute_hidden(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    const product_job *job = arg;
+    unit_rows u = rows_of_hidden(job, i_unit);
+    compute_neurons(job, u, part_of(job, i_thread), job->hidden + u.first, u.o->matrix->n_row);
+}
+
+static void compute_hidden_part(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    const product_job *job = arg;
+    unit_rows u = rows_of_hidden(job, i_unit);
+    float *part = part_of(job, i_thread);
+    compute_neurons(job, u, part, part, u.end - u.first);
+}
+
+static void commit_hidden(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    const product_job *job = arg;
+    unit_rows u = rows_of_hidden(job, i_unit);
+    const float *part = part_of(job, i_thread);
+    size_t n = u.end - u.first;
+    for (size_t t = 0; t < job->n_tok; t++)
+        memcpy(job->hidden + t * u.o->matrix->n_row + u.first, part + t * n, n * sizeof *part);
+}
+
+/* ---- the queue ---------------------------------------------------------------------------------- */
 
 /* Lists are addresses that a late thread must not read; and results need room. */
 static bool may_be_late(const product_job *job, size_t n_output)
 {
     for (size_t i = 0; i < n_output; i++) {
         const hth_output *o = &job->outputs[i];
-        if (o->list || rows_per_unit(o->matrix) * job->n_tok > HTH_PRODUCT_PART) return false;
+        if (o->list || rows_of_size(o->matrix->row_size) * job->n_tok > HTH_PRODUCT_PART) return false;
     }
-    return job->rounding->part != NULL;
+    return true;
+}
+
+static void add_units(hth_pool *pool, product_job *job, size_t n_output)
+{
+    bool several = hth_pool_n_thread(pool) > 1;
+    uint32_t n_unit = 0;
+    if (job->activate) {
+        size_t n = rows_of_all(job->outputs, n_output);
+        n_unit = (uint32_t)((job->outputs[0].matrix->n_row + n - 1) / n);
+        if (several) hth_pool_add_twice(pool, compute_hidden_part, commit_hidden, job, sizeof *job, n_unit);
+        else hth_pool_add(pool, compute_hidden, job, sizeof *job, n_unit);
+        return;
+    }
+    for (size_t i = 0; i < n_output; i++) {
+        size_t n = rows_of_size(job->outputs[i].matrix->row_size);
+        n_unit += (uint32_t)((n_row_of(&job->outputs[i]) + n - 1) / n);
+        job->unit_end[i] = n_unit;
+    }
+    if (several && may_be_late(job, n_output))
+        hth_pool_add_twice(pool, compute_part, commit_part, job, sizeof *job, n_unit);
+    else hth_pool_add(pool, compute_unit, job, sizeof *job, n_unit);
 }
 
 void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_rounding *rounding, const float *x,
-                     size_t n_tok, const hth_output *outputs, size_t n_output)
+                     size_t n_tok, const hth_output *outputs, size_t n_output, const hth_fusion *fusion)
 {
     product_job job = {.k = k, .rounding = rounding, .x = x, .n_tok = n_tok};
-    uint32_t n_unit = 0;
     for (size_t i = 0; i < n_output; i++) {
         const hth_matrix *m = outputs[i].matrix;
-        size_t n = rows_per_unit(m);
         job.outputs[i] = outputs[i];
         job.want_32 |= hth_type_act_block(m->type) == HTH_ACT_BLOCK;
         job.want_256 |= hth_type_act_block(m->type) == HTH_ACT_BLOCK_256;
         job.want_tiles |= n_tok > 1 && k->panels[m->type];
         job.want_floats |= hth_type_act_block(m->type) == 0 && uses_panels(k, m, n_tok);
         assert(!outputs[i].list || (n_tok == 1 && m->layout == HTH_LAYOUT_ROWS));
-        n_unit += (uint32_t)((n_row_of(&outputs[i]) + n - 1) / n);
-        job.unit_end[i] = n_unit;
     }
-    if (job.want_32 || job.want_256 || job.want_floats)
+    if (fusion) {
+        job.prepare = fusion->prepare, job.activate = fusion->activate, job.hidden = fusion->hidden;
+        if (job.prepare) memcpy(job.prepare_arg, fusion->prepare_arg, HTH_PREPARE_SIZE);
+    }
+    assert(!job.activate || hth_product_has_room(n_tok, outputs, n_output));
+    if (job.want_32 || job.want_256 || job.want_floats || job.prepare)
         hth_pool_add(pool, round_token, &job, sizeof job, n_tok);
-    if (hth_pool_n_thread(pool) > 1 && may_be_late(&job, n_output)) {
-        hth_pool_add_twice(pool, compute_part, commit_part, &job, sizeof job, n_unit);
-    } else {
-        hth_pool_add(pool, compute_unit, &job, sizeof job, n_unit);
-    }
+    add_units(pool, &job, n_output);
 }
 
 void hth_product(const hth_kernels *k, hth_pool *pool, const hth_rounding *rounding, const float *x,
                  size_t n_tok, const hth_output *outputs, size_t n_output)
 {
-    hth_product_add(k, pool, rounding, x, n_tok, outputs, n_output);
+    hth_product_add(k, pool, rounding, x, n_tok, outputs, n_output, NULL);
     hth_pool_finish(pool);
 }
 

@@ -1,6 +1,7 @@
 /* Matrix products on a pool: several matrices with one input at a time (q, k and
- * v; gate and up). The input is rounded once, the rows are cut into units by
- * their bytes, never by the number of threads. */
+ * v; gate and up), and what stands right before and behind them: the norm, the activation, the
+ * residual. The input is rounded once, the rows are cut into units by their bytes, never by
+ * the number of threads. */
 #ifndef HTH_KERNELS_PRODUCT_H
 #define HTH_KERNELS_PRODUCT_H
 
@@ -29,11 +30,11 @@ typedef struct hth_rounding {
     float *d_256;               /* [n_tok * n_col / 256] */
     int16_t *sum_16;            /* [n_tok * n_col / 16] */
     hth_tiles tiles, tiles_256; /* tiles.x: the inputs as they are */
-    float *part; /* [n_thread][HTH_PRODUCT_PART] results of a unit, or NULL: no unit is computed twice */
+    float *part;                /* [n_thread][HTH_PRODUCT_PART] results of a unit that have not arrived */
 } hth_rounding;
 
-/* Results of a unit that may be computed twice; a unit that has more never is. */
-enum { HTH_PRODUCT_PART = 16384 };
+/* Results that a unit may keep to itself. One with more is never computed twice. */
+enum { HTH_PRODUCT_PART = 32768 };
 
 /* One output of a product: y[t * n_row + i] = matrix row i . x_t (+ bias[i]). With
  * a list (n_tok must be 1, the matrix lie in rows) y[i] belongs to row list[i], i below n_list. */
@@ -43,7 +44,22 @@ typedef struct hth_output {
     const int32_t *list;
     size_t n_list;
     float *y;
+    float *onto; /* as y, or NULL: what the results are added to; y then is room */
 } hth_output;
+
+/* Makes row t of a product's input, in the unit that rounds it. */
+typedef void hth_prepare_fn(const void *arg, size_t t);
+enum { HTH_PREPARE_SIZE = 32 };
+
+/* What stands before and behind a product; zeros: nothing. */
+typedef struct hth_fusion {
+    hth_prepare_fn *prepare;
+    const void *prepare_arg; /* HTH_PREPARE_SIZE bytes, copied */
+    /* The outputs are gate and up, or up alone: only hidden[n_tok][n_row] = activate(gate, up)
+     * is kept, if hth_product_has_room. */
+    hth_activate_fn *activate;
+    float *hidden;
+} hth_fusion;
 
 enum { HTH_PRODUCT_MAX = 3 };
 
@@ -52,9 +68,13 @@ enum { HTH_PRODUCT_MAX = 3 };
 void hth_product(const hth_kernels *k, hth_pool *pool, const hth_rounding *rounding, const float *x,
                  size_t n_tok, const hth_output *outputs, size_t n_output);
 
-/* The same, queued: done by hth_pool_finish. All but the outputs' array itself must stay until
- * then; with rounding->part, x, the matrices, rounding and what it points to until hth_pool_settle. */
+/* The same, queued: done by hth_pool_finish. All but the outputs' array and the fusion (NULL:
+ * none) themselves must stay until then; x, the matrices, rounding and what it points to until
+ * hth_pool_settle. */
 void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_rounding *rounding, const float *x,
-                     size_t n_tok, const hth_output *outputs, size_t n_output);
+                     size_t n_tok, const hth_output *outputs, size_t n_output, const hth_fusion *fusion);
+
+/* Whether a unit of gate and up together has room in its part. */
+bool hth_product_has_room(size_t n_tok, const hth_output *outputs, size_t n_output);
 
 #endif

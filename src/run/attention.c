@@ -287,22 +287,23 @@ static void attend_all(attention_job *job)
     }
 }
 
-void hth_run_attention(hth_step *s, uint32_t i_layer)
+void hth_run_attention(hth_step *s, uint32_t i_layer, float *onto)
 {
     const hth_layer *l = &s->model->layers[i_layer];
     size_t n_kv = (size_t)l->n_head_kv * s->model->hparams.d_head;
     const hth_norm *norm = l->attn_norm.weight ? &l->attn_norm : &l->ffn_norm;
-    hth_run_norm(s, norm, s->x, s->normed, s->n_row);
+    hth_run_norm_rows rows = {s, norm, s->x, s->normed};
+    hth_fusion fusion = {.prepare = hth_run_norm_row, .prepare_arg = &rows};
     hth_output qkv[] = {{.matrix = &l->q, .bias = l->q_bias, .y = s->q},
                         {.matrix = &l->k, .bias = l->k_bias, .y = s->kv},
                         {.matrix = &l->v, .bias = l->v_bias, .y = s->kv + s->n_row * n_kv}};
-    hth_product_add(s->k, s->pool, &s->rounding, s->normed, s->n_row, qkv, 3);
+    hth_product_add(s->k, s->pool, &s->rounding, s->normed, s->n_row, qkv, 3, &fusion);
 
     /* All new keys must be in the cache before any row looks back. */
     attention_job job = {.s = s, .layer = l, .i_layer = i_layer};
     hth_pool_add(s->pool, rotate_and_store, &job, sizeof job, s->n_group);
     attend_all(&job);
 
-    hth_output o = {.matrix = &l->o, .bias = l->o_bias, .y = s->out};
-    hth_product_add(s->k, s->pool, &s->rounding, s->heads, s->n_row, &o, 1);
+    hth_output o = {.matrix = &l->o, .bias = l->o_bias, .y = s->out, .onto = onto};
+    hth_product_add(s->k, s->pool, &s->rounding, s->heads, s->n_row, &o, 1, NULL);
 }

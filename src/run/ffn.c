@@ -18,7 +18,24 @@ static void compute_neurons(hth_step *s, const hth_layer *l, size_t first, size_
          .y = s->gate + at},
         {.matrix = &l->up, .bias = l->up_bias, .list = active.list, .n_list = active.n, .y = s->up + at}};
     bool gated = l->gate.n_row > 0;
-    hth_product_add(s->k, s->pool, &s->rounding, x, n_tok, gated ? both : both + 1, gated ? 2 : 1);
+    hth_product_add(s->k, s->pool, &s->rounding, x, n_tok, gated ? both : both + 1, gated ? 2 : 1, NULL);
+}
+
+/* The same for all neurons of all rows, norm and activation included, where nobody looks in
+ * between. False: a unit has no room for so many rows. */
+static bool compute_hidden(hth_step *s, const hth_layer *l)
+{
+    hth_output both[] = {{.matrix = &l->gate, .bias = l->gate_bias}, {.matrix = &l->up, .bias = l->up_bias}};
+    bool gated = l->gate.n_row > 0;
+    const hth_output *outputs = gated ? both : both + 1;
+    hth_run_norm_rows rows = {s, &l->ffn_norm, s->x, s->normed};
+    hth_fusion fusion = {.prepare = hth_run_norm_row,
+                         .prepare_arg = &rows,
+                         .activate = s->k->activate[s->model->hparams.activation],
+                         .hidden = s->hidden};
+    if (!hth_product_has_room(s->n_row, outputs, gated ? 2 : 1)) return false;
+    hth_product_add(s->k, s->pool, &s->rounding, s->normed, s->n_row, outputs, gated ? 2 : 1, &fusion);
+    return true;
 }
 
 typedef struct activate_job {
@@ -93,20 +110,23 @@ static void observe(hth_step *s, uint32_t i_layer, const hth_layer *l)
     hth_alloc_forbid(1);
 }
 
-void hth_run_ffn(hth_step *s, uint32_t i_layer)
+void hth_run_ffn(hth_step *s, uint32_t i_layer, float *onto)
 {
     const hth_layer *l = &s->model->layers[i_layer];
-    hth_run_norm(s, &l->ffn_norm, s->x, s->normed, s->n_row);
-    if (s->select) {
-        for (size_t i = 0; i < s->n_row; i++) compute_selected(s, i_layer, l, i);
-    } else {
-        compute_neurons(s, l, 0, s->n_row, (hth_active){NULL, l->d_ff});
-        activate(s, l, 0, (size_t)s->n_row * l->d_ff);
+    bool watched = s->select || s->observe;
+    if (watched || !compute_hidden(s, l)) {
+        hth_run_norm(s, &l->ffn_norm, s->x, s->normed, s->n_row);
+        if (s->select) {
+            for (size_t i = 0; i < s->n_row; i++) compute_selected(s, i_layer, l, i);
+        } else {
+            compute_neurons(s, l, 0, s->n_row, (hth_active){NULL, l->d_ff});
+            activate(s, l, 0, (size_t)s->n_row * l->d_ff);
+        }
+        if (s->observe) observe(s, i_layer, l);
     }
-    if (s->observe) observe(s, i_layer, l);
 
     /* In file order down is made of rows over all neurons; a block of zeros adds
      * nothing to a row, so lists need no down of their own. */
-    hth_output down = {.matrix = &l->down, .bias = l->down_bias, .y = s->out};
-    hth_product_add(s->k, s->pool, &s->rounding, s->hidden, s->n_row, &down, 1);
+    hth_output down = {.matrix = &l->down, .bias = l->down_bias, .y = s->out, .onto = onto};
+    hth_product_add(s->k, s->pool, &s->rounding, s->hidden, s->n_row, &down, 1, NULL);
 }

@@ -43,7 +43,7 @@ static hearth_status compute_piece(hth_step *s, uint32_t first, uint32_t n, hth_
     size_t n_vocab = s->model->hparams.n_vocab;
     hth_output head = {.matrix = s->model->tied ? &s->model->token_embd : &s->model->output, .y = s->logits};
     hth_product_add(s->k, s->pool, &s->rounding, s->normed + (size_t)first * s->model->hparams.d_model, n,
-                    &head, 1);
+                    &head, 1, NULL);
     hth_pool_finish(s->pool);
     float cap = s->model->hparams.logit_cap;
     if (cap != 0.0f) s->k->soft_cap(s->logits, cap, 1.0f / cap, n * n_vocab, s->logits);

@@ -69,18 +69,28 @@ const uint8_t *hth_kv_keys(const hth_kv *kv, uint32_t i_layer, uint32_t i_head);
 const uint8_t *hth_kv_values(const hth_kv *kv, const hth_model *model, uint32_t i_layer, uint32_t i_head);
 void hth_kv_store(hth_kv *kv, const hth_model *model, const hth_kernels *k, uint32_t i_layer,
                   uint32_t position, const float *key, const float *value);
-/* attention.c: frequencies and sizes once, tables and groups for each step, then the block of layer i */
+/* attention.c: frequencies and sizes once, tables and groups for each step, then the block of
+ * layer i. What a block gives is added to onto, or stands in s->out where that is NULL. */
 size_t hth_run_group_queries(const hth_model *model, size_t *n_row); /* of a group at a KV head, at most */
 void hth_run_group(hth_step *s);
 void hth_run_rope_init(hth_step *s);
 void hth_run_rope_tables(hth_step *s);
-void hth_run_attention(hth_step *s, uint32_t i_layer);
+void hth_run_attention(hth_step *s, uint32_t i_layer, float *onto);
 /* ffn.c */
-void hth_run_ffn(hth_step *s, uint32_t i_layer);
+void hth_run_ffn(hth_step *s, uint32_t i_layer, float *onto);
 /* head.c */
 hearth_status hth_run_head(hth_step *s, hth_logits_fn *fn, void *user, hearth_error *err);
 
-/* step.c: y = norm(x) for n_row rows of d_model; the model's kind of norm. */
+/* step.c: y = norm(x) for rows of d_model; the model's kind of norm. As a job, or row by row
+ * where the product that reads y prepares its input (hth_fusion). */
+typedef struct hth_run_norm_rows {
+    const hth_step *s;
+    const hth_norm *norm;
+    const float *x;
+    float *y;
+} hth_run_norm_rows;
+_Static_assert(sizeof(hth_run_norm_rows) == HTH_PREPARE_SIZE, "a norm is what a product prepares with");
+void hth_run_norm_row(const void *rows, size_t i);
 void hth_run_norm(hth_step *s, const hth_norm *norm, const float *x, float *y, uint32_t n_row);
 
 #endif

@@ -84,7 +84,7 @@ static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t 
     s->rounding.tiles_256.q = cut(c, n_tiled * widest, 1);
     s->rounding.tiles_256.d = cut(c, n_tiled * n_wide, f);
     s->rounding.tiles_256.sum_16 = cut(c, n_tiled * n_part, sizeof(int16_t));
-    s->rounding.part = n_thread > 1 ? cut(c, n_thread * HTH_PRODUCT_PART, f) : NULL;
+    s->rounding.part = cut(c, n_thread * HTH_PRODUCT_PART, f);
 }
 
 bool hth_step_size(const hth_model *model, uint32_t n_row, uint32_t n_thread, size_t *size)
@@ -142,32 +142,30 @@ void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user)
 
 /* ---- row by row -------------------------------------------------------------------- */
 
-typedef struct norm_job {
-    const hth_step *s;
-    const hth_norm *norm;
-    const float *x;
-    float *y;
-} norm_job;
+void hth_run_norm_row(const void *rows, size_t i)
+{
+    const hth_run_norm_rows *n = rows;
+    const hth_hparams *h = &n->s->model->hparams;
+    const hth_kernels *k = n->s->k;
+    const float *x = n->x + i * h->d_model;
+    float *y = n->y + i * h->d_model, inv_n = 1.0f / (float)h->d_model;
+    if (h->family->norm == HTH_NORM_LAYER) {
+        k->layer_norm(x, n->norm->weight, n->norm->bias, h->d_model, inv_n, h->norm_eps, y);
+    } else {
+        k->rms_norm(x, n->norm->weight, h->d_model, inv_n, h->norm_eps, y);
+    }
+}
 
-static void norm_row(void *arg, size_t i, uint32_t i_thread)
+static void norm_unit(void *arg, size_t i, uint32_t i_thread)
 {
     (void)i_thread;
-    const norm_job *job = arg;
-    const hth_hparams *h = &job->s->model->hparams;
-    const hth_kernels *k = job->s->k;
-    const float *x = job->x + i * h->d_model;
-    float *y = job->y + i * h->d_model, inv_n = 1.0f / (float)h->d_model;
-    if (h->family->norm == HTH_NORM_LAYER) {
-        k->layer_norm(x, job->norm->weight, job->norm->bias, h->d_model, inv_n, h->norm_eps, y);
-    } else {
-        k->rms_norm(x, job->norm->weight, h->d_model, inv_n, h->norm_eps, y);
-    }
+    hth_run_norm_row(arg, i);
 }
 
 void hth_run_norm(hth_step *s, const hth_norm *norm, const float *x, float *y, uint32_t n_row)
 {
-    norm_job job = {s, norm, x, y};
-    hth_pool_add(s->pool, norm_row, &job, sizeof job, n_row);
+    hth_run_norm_rows rows = {s, norm, x, y};
+    hth_pool_add(s->pool, norm_unit, &rows, sizeof rows, n_row);
 }
 
 typedef struct add_job {
@@ -204,13 +202,20 @@ static void hold_out(hth_step *s)
 static void run_layer(hth_step *s, uint32_t i_layer)
 {
     const hth_layer *l = &s->model->layers[i_layer];
-    bool parallel = s->model->hparams.family->parallel;
-    hth_run_attention(s, i_layer);
-    if (parallel) hold_out(s);
-    else add_to_stream(s, s->out, &l->attn_post_norm);
-    hth_run_ffn(s, i_layer);
-    if (parallel) add_to_stream(s, s->held, &l->attn_post_norm);
-    add_to_stream(s, s->out, &l->ffn_post_norm);
+    if (s->model->hparams.family->parallel) {
+        hth_run_attention(s, i_layer, NULL);
+        hold_out(s);
+        hth_run_ffn(s, i_layer, NULL);
+        add_to_stream(s, s->held, &l->attn_post_norm);
+        add_to_stream(s, s->out, &l->ffn_post_norm);
+        return;
+    }
+    float *onto = l->attn_post_norm.weight ? NULL : s->x;
+    hth_run_attention(s, i_layer, onto);
+    if (!onto) add_to_stream(s, s->out, &l->attn_post_norm);
+    onto = l->ffn_post_norm.weight ? NULL : s->x;
+    hth_run_ffn(s, i_layer, onto);
+    if (!onto) add_to_stream(s, s->out, &l->ffn_post_norm);
 }
 
 hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, hth_logits_fn *fn, void *user,
