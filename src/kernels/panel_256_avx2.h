@@ -151,7 +151,7 @@ HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_
             __m256i isum[HTH_TILE_TOK];
             for (size_t t = 0; t < n_tok; t++) isum[t] = _mm256_setzero_si256();
             for (int k = 0; k < PANEL_COL / 4; k += N_FIT) {
-                __m256i part[HTH_TILE_TOK], scale = c->block[b][h].scale[k / 4];
+                __m256i part[HTH_TILE_TOK] = {0}, scale = c->block[b][h].scale[k / 4];
                 HTH_UNROLL
                 for (int g = 0; g < N_FIT; g++) {
                     __m256i w = c->block[b][h].w[k + g], size = HAS_SIGN ? c->block[b][h].size[k + g] : w;

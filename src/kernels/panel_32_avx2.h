@@ -85,7 +85,7 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 /* The integer sums of block b of eight rows for n_tok tokens. */
 HTH_INLINE void tile_sums(const chunk *c, int h, size_t b, const int8_t *q, size_t n_tok, __m256i *isum)
 {
-    __m256i part[HTH_TILE_TOK];
+    __m256i part[HTH_TILE_TOK] = {0}; /* as compilers see it: the first fours begin anew */
     HTH_UNROLL
     for (int g = 0; g < 8; g++) {
         __m256i w = c->w[h][b][g], size = HAS_SIGN ? c->size[h][b][g] : w;
