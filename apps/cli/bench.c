@@ -263,10 +263,44 @@ static void close_all(bench *b)
     hearth_session_close(b->session);
 }
 
-static int measure(bench *b, const args *a)
+/* What products of bf16 do to the logits behind the longest prompt. */
+static bool find_price(bench *b, const args *a, const hearth_model *model, hearth_error *err)
+{
+    uint64_t n = 0;
+    hearth_session *approximate = b->session;
+    for (size_t i = 0; i < b->n_test; i++)
+        if (b->tests[i].n_prompt > n) n = b->tests[i].n_prompt;
+    if (n == 0) return true;
+    hearth_session_options o = session_options(a, (uint32_t)n);
+    o.bf16_dot = false;
+    if (hearth_session_open(model, &o, &b->session, err) != HEARTH_OK) {
+        b->session = approximate;
+        return false;
+    }
+    bool ok = eval_prompt(b, n, err);
+    hearth_session *exact = b->session;
+    b->session = approximate;
+    ok = ok && hearth_session_truncate(approximate, 0, err) == HEARTH_OK && eval_prompt(b, n, err);
+    if (ok && !interrupted()) {
+        const float *x = hearth_session_logits(exact), *y = hearth_session_logits(approximate);
+        float least = x[0], most = x[0], difference = 0.0f;
+        for (uint32_t i = 0; i < b->info.n_vocab; i++) {
+            float d = x[i] > y[i] ? x[i] - y[i] : y[i] - x[i];
+            if (d > difference) difference = d;
+            if (x[i] > most) most = x[i];
+            if (x[i] < least) least = x[i];
+        }
+        b->price = (bench_price){n, (double)difference, (double)most - (double)least};
+    }
+    hearth_session_close(exact);
+    return ok;
+}
+
+static int measure(bench *b, const args *a, const hearth_model *model)
 {
     hearth_error err;
     if (!run_tests(b, &err)) return report(&err);
+    if (b->bf16_dot && !find_price(b, a, model, &err)) return report(&err);
     if (interrupted()) return report_text("interrupted; no figures");
     if (args_has(a, "json")) bench_print_json(b);
     else bench_print_table(b);
@@ -280,6 +314,7 @@ static int run(const args *a)
     int status = EXIT_OTHER;
     if (args_has(a, "limits")) return bench_limits(a);
     b = (bench){.n_repeat = args_uint(a, "repeat", 5),
+                .bf16_dot = args_has(a, "bf16-dot"),
                 .n_batch = args_uint(a, "batch", 256),
                 .depth = args_uint(a, "depth", 0)};
     uint64_t n_token = add_tests(&b, a);
@@ -290,7 +325,7 @@ static int run(const args *a)
     if (make_room(&b, model, session_options(a, 0).kv, n_token) &&
         open_session(a, model, (uint32_t)n_token, &b.session) &&
         open_sequences(&b, a, model, (uint32_t)n_token))
-        status = measure(&b, a);
+        status = measure(&b, a, model);
     close_all(&b);
     hearth_model_close(model);
     return status;

@@ -23,6 +23,13 @@ typedef struct bench_test {
 /* Memory that is read to learn its bandwidth: more than caches hold. */
 enum { BENCH_REGION_SIZE = 512 << 20 };
 
+/* What an approximation costs: the logits behind a prompt, against those without it. */
+typedef struct bench_price {
+    uint64_t n_prompt; /* 0: no approximation whose price is known */
+    double difference; /* the largest of a logit */
+    double range;      /* between the largest and the smallest exact logit */
+} bench_price;
+
 enum { BENCH_MAX_TEST = OPTION_LIST_MAX * (OPTION_LIST_MAX + 2) }; /* lengths, times sequences */
 
 typedef struct bench {
@@ -36,7 +43,9 @@ typedef struct bench {
     size_t n_test, n_repeat;
     uint64_t depth;  /* tokens in the cache before those that are generated */
     int32_t *prompt; /* the longest of them */
-    size_t n_batch;  /* tokens of a prompt between two looks at Ctrl-C */
+    bool bf16_dot;
+    bench_price price; /* of bf16_dot */
+    size_t n_batch;    /* tokens of a prompt between two looks at Ctrl-C */
 } bench;
 
 /* bench_report.c */

@@ -15,13 +15,13 @@ typedef struct result {
 
 /* Operations per second that this mix of products could have: 0 where a kind of them has
  * no peak at this level. */
-static double mixed_peak(const hth_work *w, const hth_spread peak[HTH_N_PEAK_KIND])
+static double mixed_peak(const bench *b, const hth_work *w, const hth_spread peak[HTH_N_PEAK_KIND])
 {
+    hth_peak_kind floats = b->bf16_dot ? HTH_PEAK_BF16 : HTH_PEAK_F32;
     double int8 = (double)w->int8, f32 = (double)w->f32;
-    if ((w->int8 && peak[HTH_PEAK_INT8].median <= 0.0) || (w->f32 && peak[HTH_PEAK_F32].median <= 0.0))
-        return 0.0;
-    double seconds = (w->int8 ? int8 / peak[HTH_PEAK_INT8].median : 0.0) +
-                     (w->f32 ? f32 / peak[HTH_PEAK_F32].median : 0.0);
+    if ((w->int8 && peak[HTH_PEAK_INT8].median <= 0.0) || (w->f32 && peak[floats].median <= 0.0)) return 0.0;
+    double seconds =
+        (w->int8 ? int8 / peak[HTH_PEAK_INT8].median : 0.0) + (w->f32 ? f32 / peak[floats].median : 0.0);
     return seconds > 0.0 ? 2.0 * (int8 + f32) / seconds : 0.0;
 }
 
@@ -31,7 +31,7 @@ static result result_of(const bench *b, const bench_test *t)
     for (size_t k = 0; k < HTH_N_PEAK_KIND; k++) r.peak[k] = hth_spread_of(t->peak[k], b->n_repeat);
     if (t->n_prompt) {
         r.used = 2.0 * (double)(t->work.int8 + t->work.f32) * r.rate.median / (double)t->n_prompt;
-        r.limit = mixed_peak(&t->work, r.peak);
+        r.limit = mixed_peak(b, &t->work, r.peak);
         return r;
     }
     double steps = r.rate.median / (t->n_sequence ? t->n_sequence : 1);
@@ -81,6 +81,11 @@ void bench_print_table(const bench *b)
            b->n_repeat, b->n_sequence ? " against one |" : "", b->n_sequence ? "---|" : "");
     bool cached = false;
     for (size_t i = 0; i < b->n_test; i++) cached |= print_row(b, &b->tests[i]);
+    if (b->price.n_prompt)
+        printf("\nProducts of bf16 are approximate: behind a prompt of %llu tokens logits differ by up to "
+               "%.3g, where "
+               "the largest and the smallest are %.3g apart.\n",
+               (unsigned long long)b->price.n_prompt, b->price.difference, b->price.range);
     if (cached)
         printf("\nAbove 100 %%: these weights stay in a cache, or memory was slower while it was probed.\n");
 }
@@ -147,6 +152,13 @@ void bench_print_json(const bench *b)
     json_uint(&j, "threads", hearth_session_n_thread(b->session));
     json_uint(&j, "weight_bytes", b->info.weight_bytes);
     json_uint(&j, "token_bytes", b->info.token_bytes);
+    if (b->price.n_prompt) {
+        json_open(&j, "bf16_dot", '{');
+        json_uint(&j, "prompt", b->price.n_prompt);
+        json_float(&j, "largest_difference_of_a_logit", b->price.difference, 6);
+        json_float(&j, "range_of_logits", b->price.range, 6);
+        json_close(&j, '}');
+    }
     json_open(&j, "tests", '[');
     for (size_t i = 0; i < b->n_test; i++) print_test(&j, b, &b->tests[i]);
     json_close(&j, ']');

@@ -14,6 +14,8 @@ const option_spec model_options[] = {
      false},
     {"kv", 0, OPTION_CHOICE, "TYPE", "KV cache: f16, f32, or q8_0, which is approximate", 0, 0,
      "f16|f32|q8_0", false},
+    {"bf16-dot", 0, OPTION_FLAG, NULL, "prompts of BF16 weights by products of bf16: approximate", 0, 0, NULL,
+     false},
     {"mmap", 0, OPTION_FLAG, NULL, "map the file in place of reading it", 0, 0, NULL, false},
     {"no-repack", 0, OPTION_FLAG, NULL, "weights in the file's order: same text, slower", 0, 0, NULL, false},
     {"batch", 0, OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL, false},
@@ -85,6 +87,7 @@ hearth_session_options session_options(const args *a, uint32_t n_ctx_default)
     o.n_batch = (uint32_t)args_uint(a, "batch", o.n_batch);
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
     o.kv = kv_type(a);
+    o.bf16_dot = args_has(a, "bf16-dot");
     return o;
 }
 
@@ -109,11 +112,12 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
     if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
     fprintf(
         stderr,
-        "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector dense; on the CPU (%s), %u thread%s; %s; "
+        "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector dense; on the CPU (%s), %u thread%s; %s%s; "
         "%s\n",
         info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
         info.synthetic ? ", synthetic weights" : "", info.cpu, hearth_session_n_thread(session),
-        hearth_session_n_thread(session) == 1 ? "" : "s", kv, where);
+        hearth_session_n_thread(session) == 1 ? "" : "s", kv,
+        args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where);
 }
 
 /* ---- samplers ------------------------------------------------------------------------ */

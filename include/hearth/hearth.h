@@ -229,6 +229,8 @@ typedef struct hearth_session_options {
     uint32_t n_batch;  /* prompt tokens computed at once; 0: this session is stepped by batches only */
     uint32_t n_thread; /* 0: one for each physical core */
     hearth_kv_type kv; /* element type of the cache: part of what decides the result */
+    bool bf16_dot;     /* prompts of BF16 matrices by the CPU's products of bf16, with inputs rounded to
+                          bf16: an approximation; not in batches of several sessions */
 } hearth_session_options;
 
 /* n_ctx 0, n_batch 256, n_thread 0, kv F16. */

@@ -68,8 +68,16 @@ const char *hth_cpu_lack(void)
     const struct feature *lack = first_lack();
     return lack ? lack->name : NULL;
 }
+
+bool hth_cpu_has_bf16_dot(void)
+{
+    unsigned a, b, c, d;
+    return hth_cpu_machine() == HTH_CPU_AVX512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+}
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
+
+bool hth_cpu_has_bf16_dot(void) { return getauxval(AT_HWCAP2) >> 14 & 1; /* HWCAP2_BF16 */ }
 
 hth_cpu hth_cpu_machine(void)
 {
@@ -81,6 +89,7 @@ const char *hth_cpu_lack(void) { return hth_cpu_machine() == HTH_CPU_DOTPROD ? N
 #else
 hth_cpu hth_cpu_machine(void) { return HTH_CPU_GENERIC; }
 const char *hth_cpu_lack(void) { return "kernels of this program for its architecture"; }
+bool hth_cpu_has_bf16_dot(void) { return false; }
 #endif
 
 static const char *const names[] = {"generic", "avx2", "avx512", "neon", "dotprod"};

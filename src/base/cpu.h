@@ -5,6 +5,8 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
+
 typedef enum hth_cpu {
     HTH_CPU_GENERIC = 0, /* C only */
     HTH_CPU_AVX2,        /* AVX2, FMA, F16C, BMI2 */
@@ -19,6 +21,9 @@ const char *hth_cpu_name(hth_cpu level);
 hth_cpu hth_cpu_machine(void);
 /* The first thing that the next higher level wants and the machine lacks; NULL at the highest. */
 const char *hth_cpu_lack(void);
+
+/* Whether the machine multiplies pairs of bf16 at its highest level (AVX-512 BF16, FEAT_BF16). */
+bool hth_cpu_has_bf16_dot(void);
 
 /* Whether a program on a machine of level `machine` may run `level`. */
 int hth_cpu_has(hth_cpu machine, hth_cpu level);

@@ -11,6 +11,7 @@ enum { DEFAULT_MAX_CONTEXT = 4096, DEFAULT_BATCH = 256, MAX_BATCH = 1 << 16 };
 
 struct hearth_batch {
     const hearth_model *model;
+    hth_kernels kernels; /* the model's, but for approximations */
     hth_pool *pool;
     hth_step *step;
     uint32_t n_row_max, n_row, n_entry;
@@ -35,7 +36,7 @@ struct hearth_session {
 
 /* ---- batches ------------------------------------------------------------------- */
 
-hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_row, uint32_t n_thread,
+static hearth_status open_batch(const hearth_model *model, uint32_t n_row, uint32_t n_thread, bool bf16_dot,
                                 hearth_batch **out, hearth_error *err)
 {
     *out = NULL;
@@ -45,8 +46,15 @@ hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_row, uint3
     hearth_batch *b = hth_alloc(1, sizeof *b);
     if (!b) return hth_fail_memory(err, sizeof *b, "a batch");
     b->model = model;
+    b->kernels = model->kernels;
     b->n_row_max = n_row;
     hearth_status st = HEARTH_OK;
+    if (bf16_dot && !hth_kernels_use_bf16_dot(&b->kernels)) {
+        st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                      "products of bf16 are wanted: this CPU, or the level %s, has none",
+                      hth_cpu_name(b->kernels.level));
+        goto fail;
+    }
     b->rows = hth_alloc(n_row, sizeof *b->rows);
     b->entries = hth_alloc(n_row, sizeof *b->entries);
     if (!b->rows || !b->entries) {
@@ -55,13 +63,19 @@ hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_row, uint3
     }
     if ((st = hth_pool_open(hth_pool_threads(n_thread), &b->pool, err)) != HEARTH_OK) goto fail;
     hth_pool_pin(b->pool);
-    if ((st = hth_step_open(model->model, &model->kernels, b->pool, n_row, &b->step, err)) != HEARTH_OK)
+    if ((st = hth_step_open(model->model, &b->kernels, b->pool, n_row, &b->step, err)) != HEARTH_OK)
         goto fail;
     *out = b;
     return HEARTH_OK;
 fail:
     hearth_batch_close(b);
     return st;
+}
+
+hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_row, uint32_t n_thread,
+                                hearth_batch **out, hearth_error *err)
+{
+    return open_batch(model, n_row, n_thread, false, out, err);
 }
 
 void hearth_batch_close(hearth_batch *b)
@@ -214,7 +228,8 @@ hearth_status hearth_session_open(const hearth_model *model, const hearth_sessio
         st = hth_fail_memory(err, model->model->hparams.n_vocab * sizeof *s->logits, "a session");
         goto fail;
     }
-    if (n_row > 0 && (st = hearth_batch_open(model, n_row, o.n_thread, &s->own, err)) != HEARTH_OK) goto fail;
+    if (n_row > 0 && (st = open_batch(model, n_row, o.n_thread, o.bf16_dot, &s->own, err)) != HEARTH_OK)
+        goto fail;
     *out = s;
     return HEARTH_OK;
 fail:

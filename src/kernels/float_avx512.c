@@ -45,6 +45,6 @@ void hth_kernels_float_avx512(hth_kernels *k)
     k->layout[HTH_TYPE_F32] = HTH_LAYOUT_PANELS;
     k->panels[HTH_TYPE_F16] = panels_f16;
     k->layout[HTH_TYPE_F16] = HTH_LAYOUT_PANELS;
-    k->panels[HTH_TYPE_BF16] = panels_bf16;
+    k->panels[HTH_TYPE_BF16] = hth_panels_bf16_avx512;
     k->layout[HTH_TYPE_BF16] = HTH_LAYOUT_PANELS;
 }

@@ -171,4 +171,8 @@ typedef struct hth_kernels {
  * have (hth_cpu_choose). */
 void hth_kernels_init(hth_kernels *k, hth_cpu level);
 
+/* Prompts of BF16 matrices by the CPU's products of bf16: approximate, inputs are rounded to
+ * bf16. False, and nothing happens: the machine, or the level, has none. */
+bool hth_kernels_use_bf16_dot(hth_kernels *k);
+
 #endif

@@ -104,4 +104,8 @@ void hth_kernels_q5_k_dotprod(hth_kernels *k);
 void hth_kernels_q6_k_dotprod(hth_kernels *k);
 void hth_kernels_iq4_xs_dotprod(hth_kernels *k);
 
+/* Panels of BF16 rows, exact, and prompts by the bf16 dot product. */
+void hth_panels_bf16_avx512(const hth_rows *job);
+void hth_panels_bf16_dot(const hth_rows *job);
+
 #endif

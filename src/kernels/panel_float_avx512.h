@@ -2,7 +2,7 @@
  * time, which meet in the tree as they are finished. One token takes two panels at once as they
  * stream by, two chains of additions being long enough; several tokens take N_PANEL panels
  * whose weights of a partial sum are widened once for all tokens. The including file gives
- * load_f32, load_f16 and load_bf16 (float_tmpl.h) and gets panels_f32, panels_f16, panels_bf16. */
+ * load_f32, load_f16 and load_bf16 (float_tmpl.h) and gets panels_f32, panels_f16, hth_panels_bf16_avx512. */
 #include "kernels/rows_walk.h"
 
 enum {
@@ -166,4 +166,4 @@ HTH_INLINE void panels(const hth_rows *job, size_t size, hth_type type, load_fn 
 
 static void panels_f32(const hth_rows *job) { panels(job, 4, HTH_TYPE_F32, load_f32); }
 static void panels_f16(const hth_rows *job) { panels(job, 2, HTH_TYPE_F16, load_f16); }
-static void panels_bf16(const hth_rows *job) { panels(job, 2, HTH_TYPE_BF16, load_bf16); }
+void hth_panels_bf16_avx512(const hth_rows *job) { panels(job, 2, HTH_TYPE_BF16, load_bf16); }

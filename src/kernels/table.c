@@ -112,3 +112,14 @@ void hth_kernels_init(hth_kernels *k, hth_cpu level)
     init_reference(k);
     init_levels(k, level);
 }
+
+bool hth_kernels_use_bf16_dot(hth_kernels *k)
+{
+#if defined(__x86_64__)
+    if (k->level == HTH_CPU_AVX512 && hth_cpu_has_bf16_dot()) {
+        k->panels[HTH_TYPE_BF16] = hth_panels_bf16_dot;
+        return true;
+    }
+#endif
+    return (void)k, false;
+}

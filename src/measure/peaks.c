@@ -7,14 +7,6 @@
 #include <stdbool.h>
 
 #if defined(__x86_64__)
-#include <cpuid.h>
-
-static bool has_bf16(void)
-{
-    unsigned a, b, c, d;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1); /* AVX512_BF16 */
-}
-
 static const hth_peak *peaks_of(hth_cpu level)
 {
     return level == HTH_CPU_AVX512 ? hth_peaks_avx512
@@ -22,10 +14,6 @@ static const hth_peak *peaks_of(hth_cpu level)
                                    : hth_peaks_ref;
 }
 #elif defined(__aarch64__)
-#include <sys/auxv.h>
-
-static bool has_bf16(void) { return getauxval(AT_HWCAP2) >> 14 & 1; /* HWCAP2_BF16 */ }
-
 static const hth_peak *peaks_of(hth_cpu level)
 {
     return level == HTH_CPU_DOTPROD ? hth_peaks_dotprod
@@ -33,7 +21,6 @@ static const hth_peak *peaks_of(hth_cpu level)
                                     : hth_peaks_ref;
 }
 #else
-static bool has_bf16(void) { return false; }
 static const hth_peak *peaks_of(hth_cpu level) { return (void)level, hth_peaks_ref; }
 #endif
 
@@ -48,7 +35,7 @@ size_t hth_peaks(hth_cpu level, hth_peak out[HTH_PEAK_MAX])
     static const hth_cpu levels[] = {HTH_CPU_DOTPROD, HTH_CPU_NEON, HTH_CPU_AVX512, HTH_CPU_AVX2,
                                      HTH_CPU_GENERIC};
     size_t n = 0;
-    bool bf16 = has_bf16();
+    bool bf16 = hth_cpu_has_bf16_dot();
     for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
         if (!hth_cpu_has(level, levels[l])) continue;
         for (const hth_peak *p = peaks_of(levels[l]); p->name && n < HTH_PEAK_MAX; p++)

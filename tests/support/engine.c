@@ -71,7 +71,10 @@ static hearth_status gather(void *user, size_t i_token, const float *logits, hea
 static hearth_session *open_session(const hearth_model *model, const engine_setting *setting, size_t n_ctx)
 {
     hearth_session *session = NULL;
-    hearth_session_options o = {(uint32_t)n_ctx, setting->n_batch, setting->n_thread, setting->kv};
+    hearth_session_options o = {.n_ctx = (uint32_t)n_ctx,
+                                .n_batch = setting->n_batch,
+                                .n_thread = setting->n_thread,
+                                .kv = setting->kv};
     CHECK_OK(hearth_session_open(model, &o, &session, err));
     return session;
 }
