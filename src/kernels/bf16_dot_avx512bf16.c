@@ -27,14 +27,7 @@ typedef struct panel_work {
 static void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int r, size_t first, size_t p,
                        size_t n)
 {
-    const uint8_t *at = work->raw;
-    if (job->layout == HTH_LAYOUT_PANELS) {
-        at = job->w + i * job->row_size + p * HTH_PANEL_ROW * WEIGHT_SIZE;
-    } else {
-        const uint8_t *row[HTH_PANEL_ROW];
-        for (size_t k = 0; k < HTH_PANEL_ROW; k++) row[k] = hth_row_at(job, i + k);
-        hth_panel_make_blocks(HTH_TYPE_BF16, row, first, n, work->raw);
-    }
+    const uint8_t *at = hth_panel_blocks(job, HTH_TYPE_BF16, WEIGHT_SIZE, i, p, first, n, work->raw);
     for (size_t k = 0; k < n; k += 2, at += 2 * HTH_PANEL_ROW * WEIGHT_SIZE) {
         __m512i a = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)at)), b;
         const uint8_t *second = at + HTH_PANEL_ROW * WEIGHT_SIZE;

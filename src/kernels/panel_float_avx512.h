@@ -61,14 +61,7 @@ typedef struct panel_work {
 HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int r, size_t first, size_t p,
                            size_t n, size_t size, hth_type type, load_fn *load)
 {
-    const uint8_t *at = work->raw;
-    if (job->layout == HTH_LAYOUT_PANELS) {
-        at = panel_at(job, i, p, size);
-    } else {
-        const uint8_t *row[HTH_PANEL_ROW];
-        for (size_t k = 0; k < HTH_PANEL_ROW; k++) row[k] = hth_row_at(job, i + k);
-        hth_panel_make_blocks(type, row, first, n, work->raw);
-    }
+    const uint8_t *at = hth_panel_blocks(job, type, size, i, p, first, n, work->raw);
     for (size_t k = 0; k < n; k++, at += HTH_PANEL_ROW * size) {
         __builtin_prefetch(at + HTH_AHEAD, 0, 3);
         work->w[k][r] = load(at);

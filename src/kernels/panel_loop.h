@@ -63,14 +63,7 @@ typedef struct panel_work {
 HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int r, size_t first, size_t place,
                            size_t n)
 {
-    const uint8_t *p = work->raw;
-    if (job->layout == HTH_LAYOUT_PANELS) {
-        p = job->w + i * job->row_size + place * PANEL_BLOCK_SIZE;
-    } else {
-        const uint8_t *row[HTH_PANEL_ROW];
-        for (size_t k = 0; k < HTH_PANEL_ROW; k++) row[k] = hth_row_at(job, i + k);
-        hth_panel_make_blocks(panel_type, row, first, n, work->raw);
-    }
+    const uint8_t *p = hth_panel_blocks(job, panel_type, BLOCK_SIZE, i, place, first, n, work->raw);
     for (size_t k = 0; k < n; k++, p += PANEL_BLOCK_SIZE) {
         for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64)
             __builtin_prefetch(p + HTH_AHEAD + line, 0, 3);

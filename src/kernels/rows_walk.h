@@ -103,6 +103,20 @@ HTH_INLINE const uint8_t *hth_row_at(const hth_rows *job, size_t i)
     return job->w + (job->list ? (size_t)job->list[i] : i) * job->row_size;
 }
 
+/* Where n blocks (of floats: weights) of a partial sum stand, of the panel that begins at row i: from
+ * `place` on in it, or in raw, where they are put together of rows in file order, whose first is
+ * block `first`. */
+HTH_INLINE const uint8_t *hth_panel_blocks(const hth_rows *job, hth_type type, size_t block_size, size_t i,
+                                           size_t place, size_t first, size_t n, uint8_t *raw)
+{
+    if (job->layout == HTH_LAYOUT_PANELS)
+        return job->w + i * job->row_size + place * HTH_PANEL_ROW * block_size;
+    const uint8_t *row[HTH_PANEL_ROW];
+    for (size_t k = 0; k < HTH_PANEL_ROW; k++) row[k] = hth_row_at(job, i + k);
+    hth_panel_make_blocks(type, row, first, n, raw);
+    return raw;
+}
+
 /* Behind the last row the prefetch goes on: the next unit of work lies there. */
 HTH_INLINE void hth_walk_run(const hth_rows *job, size_t first, size_t end, const hth_tile *tile,
                              hth_dot_fn *dot, float *y)

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MAX_WEIGHT = 1 << 20, MAX_INPUT = 1 << 19, MAX_Y = 1 << 14 };
+enum { MAX_WEIGHT = 1 << 20, MAX_INPUT = 1 << 19, MAX_Y = 1 << 15 };
 
 static rows_case the_case;
 static guard panel_memory, tile_q, tile_d, tile_sums;
@@ -186,7 +186,7 @@ static rows_shape random_shape(test_random *r, hth_type type)
     rows_shape s = {.type = type, .n_col = rows_block(type) * (size_t)(n + 1)};
     s.n_row = HTH_PANEL_ROW * (size_t)(1 + test_random_below(r, n < 14 ? 4 : 2));
     s.n_tok = test_random_below(r, 3) ? 1 + test_random_below(r, 14) : 1;
-    if (n < 8 && test_random_below(r, 8) == 0) s.n_tok = 90 + test_random_below(r, 20);
+    if (n < 8 && test_random_below(r, 8) == 0) s.n_tok = 120 + test_random_below(r, 20);
     s.row_gap = gaps[test_random_below(r, 6)];
     s.y_gap = gaps[test_random_below(r, 6)];
     if (test_random_below(r, 3)) s.shift = test_random_below(r, 64);

@@ -24,7 +24,7 @@ void rows_case_open(rows_case *c, size_t max_weights, size_t max_inputs)
     guard_open(&c->d, max_inputs / 8);
     guard_open(&c->sum, max_inputs / 8);
     guard_open(&c->x, 4 * max_inputs);
-    guard_open(&c->y, 1 << 16);
+    guard_open(&c->y, 1 << 17);
 }
 
 void rows_case_close(rows_case *c)

@@ -1,0 +1,88 @@
+/* How matrices lie after loading: as the level's kernels like them best, unless somebody wants the
+ * file's order. That either gives the same bits is proved elsewhere; here that it happens. */
+#define _GNU_SOURCE
+#include "engine/engine.h"
+#include "support/engine.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const uint32_t types[] = {HTH_TYPE_F32, HTH_TYPE_F16, HTH_TYPE_Q4_0, HTH_TYPE_Q8_0};
+
+static gguf_bytes make_file(uint32_t type)
+{
+    tiny_model m;
+    tiny_begin(&m);
+    for (uint32_t i = 0; i < m.n_tensor; i++)
+        if (m.tensors[i].n_dim == 2) m.tensors[i].type = type;
+    gguf_bytes file = tiny_write(&m);
+    tiny_free(&m);
+    return file;
+}
+
+/* The layouts of a layer's matrices are `expected`; single rows of the table of tokens are read. */
+static void check_layouts(const hearth_model *m, hth_layout expected, const char *what)
+{
+    const hth_model *model = m->model;
+    for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
+        const hth_layer *l = &model->layers[i];
+        const hth_matrix *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+            if (all[k]->layout != expected)
+                test_fail(__FILE__, __LINE__, "%s, type %d at %s: matrix %zu of layer %u lies %d, not %d",
+                          what, (int)all[k]->type, hth_cpu_name(m->kernels.level), k, i, (int)all[k]->layout,
+                          (int)expected);
+    }
+    if (!model->tied) CHECK_INT(model->token_embd.layout, HTH_LAYOUT_ROWS);
+}
+
+static void check_options(const char *path, const hearth_model_options *o, bool file_order, const char *what)
+{
+    hearth_model *m = NULL;
+    CHECK_OK(hearth_model_open(path, o, &m, err));
+    if (!m) return;
+    check_layouts(m, file_order ? HTH_LAYOUT_ROWS : m->kernels.layout[m->model->layers[0].q.type], what);
+    hearth_model_close(m);
+}
+
+TEST(matrices_lie_as_the_level_likes_them)
+{
+    const char *levels[ENGINE_MAX_LEVELS];
+    size_t n_level = engine_levels(levels);
+    hearth_model_options plain = hearth_model_defaults(), keep = plain, map = plain;
+    keep.keep_layout = true, map.mmap = true;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        char path[] = "/tmp/hearth-layout-XXXXXX";
+        gguf_bytes file = make_file(types[t]);
+        int fd = mkstemp(path);
+        CHECK(fd >= 0 && write(fd, file.data, file.n) == (ssize_t)file.n);
+        for (size_t l = 0; l < n_level; l++) {
+            engine_set_cpu(levels[l]);
+            check_options(path, &plain, false, "read");
+            check_options(path, &keep, true, "read in file order");
+            check_options(path, &map, true, "mapped");
+        }
+        engine_set_cpu(NULL);
+        close(fd);
+        unlink(path);
+        gguf_free(&file);
+    }
+}
+
+/* Without this the test above would not notice a table that likes nothing. */
+TEST(the_best_levels_like_panels)
+{
+    hth_kernels k;
+    hth_kernels_init(&k, hth_cpu_machine());
+    if (k.level != HTH_CPU_AVX2 && k.level != HTH_CPU_AVX512) {
+        test_skip("levels of other machines are looked at by kernels/panels");
+        return;
+    }
+    CHECK_INT(k.layout[HTH_TYPE_Q4_0], HTH_LAYOUT_PANELS);
+    CHECK_INT(k.layout[HTH_TYPE_Q8_0], HTH_LAYOUT_PANELS);
+}
+
+TEST_MAIN
