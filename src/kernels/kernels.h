@@ -87,7 +87,7 @@ typedef void hth_scale_fn(const float *x, float factor, size_t n, float *y);
 typedef void hth_soft_cap_fn(const float *x, float cap, float inverse, size_t n, float *y);
 typedef void hth_to_f16_fn(const float *x, size_t n, uint16_t *h);
 
-/* What a neuron sends on: f(gate) * up, or f(up) where up stands alone (gate NULL). */
+/* What a neuron sends on: f(gate) * up, or f(up) where up stands alone (gate NULL). h may be one of them. */
 typedef enum hth_activation {
     HTH_ACTIVATION_SILU = 0, /* SwiGLU */
     HTH_ACTIVATION_GELU,     /* the tanh form; GeGLU */

@@ -71,6 +71,7 @@ void hth_kernels_q5_k_avx512(hth_kernels *k);
 void hth_kernels_q6_k_avx512(hth_kernels *k);
 void hth_kernels_iq4_xs_avx512(hth_kernels *k);
 void hth_kernels_vector_avx512(hth_kernels *k);
+void hth_kernels_rounding_avx512(hth_kernels *k);
 void hth_kernels_attend_avx512(hth_kernels *k);
 
 void hth_kernels_float_neon(hth_kernels *k);

@@ -64,6 +64,7 @@ static void init_levels(hth_kernels *k, hth_cpu level)
     hth_kernels_q6_k_avx512(k);
     hth_kernels_iq4_xs_avx512(k);
     hth_kernels_vector_avx512(k);
+    hth_kernels_rounding_avx512(k);
     hth_kernels_attend_avx512(k);
 }
 #elif defined(__aarch64__)

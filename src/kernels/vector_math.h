@@ -114,12 +114,15 @@ HTH_INLINE hth_v8 v8_load_f16(const uint16_t *p)
 HTH_DEFINE_EXP(v8_exp, hth_v8, hth_v8i, hth_v8u)
 
 /* 1/x for x in [2^-126, 2^126]: a guess from the bits, then Newton's method. */
-HTH_INLINE hth_v8 v8_rcp(hth_v8 x)
-{
-    hth_v8 r = v8_of_bits(v8_minus(v8_set_i(0x7ef311c7), v8_bits(x)));
-    for (int i = 0; i < 4; i++) r = r * (v8_set(2.0f) - x * r);
-    return r;
-}
+#define HTH_DEFINE_RCP(NAME, FLOATS, UINTS)                                                                  \
+    HTH_INLINE FLOATS NAME(FLOATS x)                                                                         \
+    {                                                                                                        \
+        const FLOATS two = (FLOATS){0} + 2.0f;                                                               \
+        FLOATS r = (FLOATS)(0x7ef311c7u - (UINTS)x);                                                         \
+        for (int i = 0; i < 4; i++) r = r * (two - x * r);                                                   \
+        return r;                                                                                            \
+    }
+HTH_DEFINE_RCP(v8_rcp, hth_v8, hth_v8u)
 
 /* 1/sqrt(x) for normal x > 0, likewise. */
 HTH_INLINE hth_v8 v8_rsqrt(hth_v8 x)
@@ -128,14 +131,6 @@ HTH_INLINE hth_v8 v8_rsqrt(hth_v8 x)
     hth_v8 r = v8_of_bits(v8_minus(v8_set_i(0x5f375a86), v8_bits(x) >> 1));
     for (int i = 0; i < 4; i++) r = r * (v8_set(1.5f) - half * (r * r));
     return r;
-}
-
-/* 1 / (1 + exp(-x)); exp is held below 2^126 so that the reciprocal is good. */
-HTH_INLINE hth_v8 v8_sigmoid(hth_v8 x)
-{
-    hth_v8 minus = v8_set(0.0f) - x;
-    minus = v8_select(minus > v8_set(86.0f), v8_set(86.0f), minus);
-    return v8_rcp(v8_set(1.0f) + v8_exp(minus));
 }
 
 /* tanh(x): 1 - 2/(exp(2|x|) + 1) with the sign of x; below 0.625 a polynomial in

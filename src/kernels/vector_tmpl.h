@@ -1,7 +1,8 @@
-/* Norms, rotation, softmax, activations and the rounding of activations: everything
+/* Norms, rotation, softmax, activations (activate_tmpl.h) and their rounding: everything
  * that is neither a row of weights nor attention (attend_tmpl.h). One text for all
  * levels: vector_ref.c, vector_avx2.c and others define LEVEL and include it, compiled
  * with their flags. The order of every sum is that of docs/arithmetic.md 3 to 5. */
+#include "kernels/activate_tmpl.h"
 #include "kernels/levels.h"
 #include "kernels/vector_math.h"
 
@@ -148,42 +149,6 @@ static void softmax(float *x, size_t n)
     float r = one_rcp(sum_of(x, n));
     for (size_t i = 0; i < n; i++) x[i] *= r;
 }
-
-HTH_INLINE hth_v8 silu(hth_v8 x) { return x * v8_sigmoid(x); }
-
-/* x/2 (1 + tanh u) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3). */
-HTH_INLINE hth_v8 gelu(hth_v8 x)
-{
-    hth_v8 cubic = (v8_set(0.044715f) * x) * (x * x);
-    return x * v8_sigmoid(v8_set(1.59576912f) * (x + cubic));
-}
-
-/* NaN stays NaN, so that a broken input is seen in the logits. */
-HTH_INLINE hth_v8 relu(hth_v8 x) { return v8_select(x <= v8_set(0.0f), v8_set(0.0f), x); }
-
-HTH_INLINE hth_v8 relu2(hth_v8 x) { return relu(x) * relu(x); }
-
-HTH_INLINE hth_v8 same(hth_v8 x) { return x; }
-
-#define DEFINE_ACTIVATE(NAME, FUNCTION, OF_UP)                                               \
-    static void NAME(const float *gate, const float *up, size_t n, float *h)                 \
-    {                                                                                        \
-        size_t i = 0;                                                                        \
-        for (; i + 8 <= n; i += 8) {                                                         \
-            hth_v8 u = v8_load(up + i);                                                      \
-            v8_store(h + i, gate ? FUNCTION(v8_load(gate + i)) * OF_UP(u) : FUNCTION(u));    \
-        }                                                                                    \
-        if (i < n) {                                                                         \
-            hth_v8 u = v8_load_part(up + i, n - i);                                          \
-            hth_v8 y = gate ? FUNCTION(v8_load_part(gate + i, n - i)) * OF_UP(u) : FUNCTION(u); \
-            v8_store_part(h + i, y, n - i);                                                  \
-        }                                                                                    \
-    }
-DEFINE_ACTIVATE(activate_silu, silu, same)
-DEFINE_ACTIVATE(activate_gelu, gelu, same)
-DEFINE_ACTIVATE(activate_relu, relu, same)
-DEFINE_ACTIVATE(activate_relu2, relu2, same)
-DEFINE_ACTIVATE(activate_drelu, relu, relu)
 
 /* ---- rounding of activations ------------------------------------------------------- */
 
