@@ -65,6 +65,7 @@ class Hearth:
 
     def rate(self, row):
         more = ["-p", row["n"], "-n", "0"] if row["kind"] == "prompt" else ["-p", "0", "-n", row["n"]]
+        more += row.get("options", [])
         test = self.bench(row, *more, *(["--depth", row["depth"]] if "depth" in row else []))
         return test and test["tokens_per_second"][0]
 
@@ -175,11 +176,12 @@ def limit_of(row, probes, facts):
     seconds, names = 0.0, []
     for kind in ["int8", "fp32"]:
         if facts[f"{kind}_operations"]:
-            rates = [p["limits"][-1].get(f"{kind}_operations_per_second", 0) * 1e-9 for p in probes]
+            peak = "bf16" if kind == "fp32" and "--bf16-dot" in row.get("options", []) else kind
+            rates = [p["limits"][-1].get(f"{peak}_operations_per_second", 0) * 1e-9 for p in probes]
             if not min(rates):
                 return None, "no peak"
             seconds += facts[f"{kind}_operations"] / (statistics.median(rates) * 1e9)
-            names.append(f"{kind} {spread(rates, 0, ' GOP/s')}")
+            names.append(f"{peak} {spread(rates, 0, ' GOP/s')}")
     return row["n"] / seconds, ", ".join(names)
 
 
