@@ -36,8 +36,8 @@ HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load)
             int level = 0;
             for (size_t n = pass_length(job, j); n > 0; n--, x++) {
                 __m512 in = _mm512_set1_ps(*x);
-                __builtin_prefetch(a + HTH_AHEAD, 0, 3);
-                __builtin_prefetch(b + HTH_AHEAD, 0, 3);
+                hth_fetch_panel(a);
+                hth_fetch_panel(b);
                 p = _mm512_fmadd_ps(load(a), in, p), a += HTH_PANEL_ROW * size;
                 q = _mm512_fmadd_ps(load(b), in, q), b += HTH_PANEL_ROW * size;
             }
@@ -63,7 +63,7 @@ HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int 
 {
     const uint8_t *at = hth_panel_blocks(job, type, size, i, p, first, n, work->raw);
     for (size_t k = 0; k < n; k++, at += HTH_PANEL_ROW * size) {
-        __builtin_prefetch(at + HTH_AHEAD, 0, 3);
+        hth_fetch_panel(at);
         work->w[k][r] = load(at);
     }
 }

@@ -37,8 +37,7 @@ static void one_token(const hth_rows *job)
             int level = 0;
             sums s = no_sums();
             for (size_t b = j; b < n_block; b += HTH_GROUP, p += PANEL_BLOCK_SIZE) {
-                for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64)
-                    __builtin_prefetch(p + HTH_AHEAD + line, 0, 3);
+                for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64) hth_fetch_panel(p + line);
                 s = block_of_one(job, p, b, s);
             }
             for (; j >> level & 1; level++) s = add_sums(half[level], s);
@@ -65,8 +64,7 @@ HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int 
 {
     const uint8_t *p = hth_panel_blocks(job, panel_type, BLOCK_SIZE, i, place, first, n, work->raw);
     for (size_t k = 0; k < n; k++, p += PANEL_BLOCK_SIZE) {
-        for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64)
-            __builtin_prefetch(p + HTH_AHEAD + line, 0, 3);
+        for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64) hth_fetch_panel(p + line);
         fill(&work->chunk, k, r, p);
     }
 }
