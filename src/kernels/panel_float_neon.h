@@ -46,29 +46,35 @@ HTH_INLINE size_t pass_length(const hth_rows *job, size_t j)
 
 /* ---- one token --------------------------------------------------------------------------- */
 
+/* The n panels, 1 or 2, from row i on. */
+HTH_INLINE void panels_of_one(const hth_rows *job, size_t i, size_t n, size_t size, load_fn *load)
+{
+    const float *x = job->act.tiles.x;
+    const uint8_t *w[2];
+    floats half[N_LEVEL + 1][2]; /* of the trees; each waits for its other half */
+    for (size_t r = 0; r < n; r++) w[r] = panel_at(job, i + r * HTH_PANEL_ROW, 0, size);
+    for (size_t j = 0; j < N_PASS; j++) {
+        floats p[2] = {zeros(), zeros()};
+        int level = 0;
+        for (size_t left = pass_length(job, j); left > 0; left--, x++) {
+            HTH_UNROLL
+            for (size_t r = 0; r < n; r++) {
+                __builtin_prefetch(w[r] + HTH_AHEAD, 0, 3);
+                p[r] = add_times(p[r], load(w[r]), *x), w[r] += HTH_PANEL_ROW * size;
+            }
+        }
+        for (; j >> level & 1; level++)
+            for (size_t r = 0; r < n; r++) p[r] = add_floats(half[level][r], p[r]);
+        for (size_t r = 0; r < n; r++) half[level][r] = p[r];
+    }
+    for (size_t r = 0; r < n; r++) store_floats(job->y + i + r * HTH_PANEL_ROW, half[N_LEVEL][r]);
+}
+
 HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load)
 {
-    for (size_t i = job->first; i < job->end; i += 2 * HTH_PANEL_ROW) {
-        size_t other = i + HTH_PANEL_ROW < job->end ? i + HTH_PANEL_ROW : i;
-        const uint8_t *a = panel_at(job, i, 0, size), *b = panel_at(job, other, 0, size);
-        const float *x = job->act.tiles.x;
-        floats half[N_LEVEL + 1][2]; /* of the trees; each waits for its other half */
-        for (size_t j = 0; j < N_PASS; j++) {
-            floats p = zeros(), q = p;
-            int level = 0;
-            for (size_t n = pass_length(job, j); n > 0; n--, x++) {
-                __builtin_prefetch(a + HTH_AHEAD, 0, 3);
-                __builtin_prefetch(b + HTH_AHEAD, 0, 3);
-                p = add_times(p, load(a), *x), a += HTH_PANEL_ROW * size;
-                q = add_times(q, load(b), *x), b += HTH_PANEL_ROW * size;
-            }
-            for (; j >> level & 1; level++)
-                p = add_floats(half[level][0], p), q = add_floats(half[level][1], q);
-            half[level][0] = p, half[level][1] = q;
-        }
-        store_floats(job->y + other, half[N_LEVEL][1]);
-        store_floats(job->y + i, half[N_LEVEL][0]);
-    }
+    size_t i = job->first;
+    for (; i + HTH_PANEL_ROW < job->end; i += 2 * HTH_PANEL_ROW) panels_of_one(job, i, 2, size, load);
+    if (i < job->end) panels_of_one(job, i, 1, size, load);
 }
 
 /* ---- several tokens ------------------------------------------------------------------------ */
