@@ -1,15 +1,15 @@
 # libhearth: all rooms of src/, static and shared, from one set of objects.
 # A file's name says for which CPU level it is compiled: *_avx2.c, *_avx512.c,
-# *_avx512bf16.c, *_neon.c, *_dotprod.c. Files of the other architecture are left out.
+# *_avx512bf16.c, *_neon.c, *_dotprod.c, *_i8mm.c. Files of the other architecture are left out.
 
 file(GLOB_RECURSE HEARTH_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.c)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "_(neon|dotprod)\\.c$")
+  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "_(neon|dotprod|i8mm)\\.c$")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   list(FILTER HEARTH_SOURCES EXCLUDE REGEX "_(avx2|avx512|avx512bf16)\\.c$")
 else()
-  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "_(avx2|avx512|avx512bf16|neon|dotprod)\\.c$")
+  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "_(avx2|avx512|avx512bf16|neon|dotprod|i8mm)\\.c$")
 endif()
 
 set(HEARTH_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2 -mprefer-vector-width=256)
@@ -18,8 +18,9 @@ set(HEARTH_FLAGS_avx512 ${HEARTH_FLAGS_avx2} -mavx512f -mavx512bw -mavx512dq -ma
 set(HEARTH_FLAGS_avx512bf16 ${HEARTH_FLAGS_avx512} -mavx512bf16)
 set(HEARTH_FLAGS_neon "")
 set(HEARTH_FLAGS_dotprod -march=armv8.2-a+dotprod)
+set(HEARTH_FLAGS_i8mm -march=armv8.2-a+dotprod+i8mm)
 foreach(source IN LISTS HEARTH_SOURCES)
-  if(source MATCHES "_(avx2|avx512|avx512bf16|neon|dotprod)\\.c$")
+  if(source MATCHES "_(avx2|avx512|avx512bf16|neon|dotprod|i8mm)\\.c$")
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${HEARTH_FLAGS_${CMAKE_MATCH_1}}")
   endif()
 endforeach()

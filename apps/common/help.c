@@ -88,7 +88,7 @@ void verbs_print_man(const verb *const *verbs)
     printf(".SH EXIT STATUS\n0 on success, 2 for wrong usage, 130 when interrupted, 1 for every other failure.\n");
     printf(
         ".SH ENVIRONMENT\n.TP\n.B HEARTH_CPU\nhighest level of kernels to use: generic, avx2, avx512, neon, "
-        "dotprod. Never changes a result.\n");
+        "dotprod, i8mm. Never changes a result.\n");
 }
 
 /* ---- completions ------------------------------------------------------------------------ */

@@ -81,18 +81,24 @@ bool hth_cpu_has_bf16_dot(void) { return getauxval(AT_HWCAP2) >> 14 & 1; /* HWCA
 
 hth_cpu hth_cpu_machine(void)
 {
-    const unsigned long asimddp = 1ul << 20; /* HWCAP_ASIMDDP */
-    return getauxval(AT_HWCAP) & asimddp ? HTH_CPU_DOTPROD : HTH_CPU_NEON;
+    const unsigned long asimddp = 1ul << 20, i8mm = 1ul << 13; /* HWCAP_ASIMDDP, HWCAP2_I8MM */
+    if (!(getauxval(AT_HWCAP) & asimddp)) return HTH_CPU_NEON;
+    return getauxval(AT_HWCAP2) & i8mm ? HTH_CPU_I8MM : HTH_CPU_DOTPROD;
 }
 
-const char *hth_cpu_lack(void) { return hth_cpu_machine() == HTH_CPU_DOTPROD ? NULL : "sdot (FEAT_DotProd)"; }
+const char *hth_cpu_lack(void)
+{
+    hth_cpu machine = hth_cpu_machine();
+    if (machine == HTH_CPU_I8MM) return NULL;
+    return machine == HTH_CPU_DOTPROD ? "smmla (FEAT_I8MM)" : "sdot (FEAT_DotProd)";
+}
 #else
 hth_cpu hth_cpu_machine(void) { return HTH_CPU_GENERIC; }
 const char *hth_cpu_lack(void) { return "kernels of this program for its architecture"; }
 bool hth_cpu_has_bf16_dot(void) { return false; }
 #endif
 
-static const char *const names[] = {"generic", "avx2", "avx512", "neon", "dotprod"};
+static const char *const names[] = {"generic", "avx2", "avx512", "neon", "dotprod", "i8mm"};
 
 const char *hth_cpu_name(hth_cpu level) { return names[level]; }
 
@@ -121,5 +127,5 @@ hearth_status hth_cpu_choose(hth_cpu *level, hearth_error *err)
         return HEARTH_OK;
     }
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                    "HEARTH_CPU=%s: no such level; known: generic, avx2, avx512, neon, dotprod", wish);
+                    "HEARTH_CPU=%s: no such level; known: generic, avx2, avx512, neon, dotprod, i8mm", wish);
 }

@@ -13,6 +13,7 @@ typedef enum hth_cpu {
     HTH_CPU_AVX512,      /* and F, BW, DQ, VL, CD, VNNI, VBMI, VBMI2 */
     HTH_CPU_NEON,        /* AArch64 baseline */
     HTH_CPU_DOTPROD,     /* and sdot */
+    HTH_CPU_I8MM,        /* and smmla */
 } hth_cpu;
 
 const char *hth_cpu_name(hth_cpu level);

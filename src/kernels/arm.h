@@ -33,6 +33,16 @@ HTH_INLINE float32x4_t four_floats(const uint16_t *h)
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(h)));
 }
 
+/* 2^(e - 128): subnormal for 0 and 1, NaN for 255. */
+HTH_INLINE float32x4_t powers(uint32x4_t e)
+{
+    uint32x4_t normal = vshlq_n_u32(vsubq_u32(e, vdupq_n_u32(1)), 23);
+    uint32x4_t subnormal = vshlq_u32(vdupq_n_u32(0x200000), vreinterpretq_s32_u32(e));
+    uint32x4_t bits = vbslq_u32(vcltq_u32(e, vdupq_n_u32(2)), subnormal, normal);
+    uint32x4_t not_a_number = vandq_u32(vceqq_u32(e, vdupq_n_u32(255)), vdupq_n_u32(0x7fc00000));
+    return vreinterpretq_f32_u32(vorrq_u32(bits, not_a_number));
+}
+
 /* The scales of four blocks, each at the start of its block. */
 HTH_INLINE float32x4_t four_scales(const uint8_t *p, size_t size)
 {

@@ -1,4 +1,4 @@
-/* Rows of F32, F16 and BF16 on AArch64: the sixteen partial sums are four registers. */
+/* Rows and panels of F32, F16 and BF16 on AArch64: the sixteen partial sums are four registers. */
 #include "kernels/levels.h"
 
 #include <arm_neon.h>
@@ -53,9 +53,17 @@ enum { ROWS_AT_ONCE = 1 };
 
 #include "kernels/float_tmpl.h"
 
+#include "kernels/panel_float_neon.h"
+
 void hth_kernels_float_neon(hth_kernels *k)
 {
     k->rows[HTH_TYPE_F32] = rows_f32;
+    k->panels[HTH_TYPE_F32] = panels_f32;
+    k->layout[HTH_TYPE_F32] = HTH_LAYOUT_PANELS;
     k->rows[HTH_TYPE_F16] = rows_f16;
+    k->panels[HTH_TYPE_F16] = panels_f16;
+    k->layout[HTH_TYPE_F16] = HTH_LAYOUT_PANELS;
     k->rows[HTH_TYPE_BF16] = rows_bf16;
+    k->panels[HTH_TYPE_BF16] = panels_bf16;
+    k->layout[HTH_TYPE_BF16] = HTH_LAYOUT_PANELS;
 }

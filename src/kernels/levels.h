@@ -105,6 +105,20 @@ void hth_kernels_q5_k_dotprod(hth_kernels *k);
 void hth_kernels_q6_k_dotprod(hth_kernels *k);
 void hth_kernels_iq4_xs_dotprod(hth_kernels *k);
 
+void hth_kernels_q8_0_i8mm(hth_kernels *k);
+void hth_kernels_q4_0_i8mm(hth_kernels *k);
+void hth_kernels_q4_1_i8mm(hth_kernels *k);
+void hth_kernels_q5_0_i8mm(hth_kernels *k);
+void hth_kernels_q5_1_i8mm(hth_kernels *k);
+void hth_kernels_iq4_nl_i8mm(hth_kernels *k);
+void hth_kernels_mxfp4_i8mm(hth_kernels *k);
+void hth_kernels_q2_k_i8mm(hth_kernels *k);
+void hth_kernels_q3_k_i8mm(hth_kernels *k);
+void hth_kernels_q4_k_i8mm(hth_kernels *k);
+void hth_kernels_q5_k_i8mm(hth_kernels *k);
+void hth_kernels_q6_k_i8mm(hth_kernels *k);
+void hth_kernels_iq4_xs_i8mm(hth_kernels *k);
+
 /* Panels of BF16 rows, exact, and prompts by the bf16 dot product. */
 void hth_panels_bf16_avx512(const hth_rows *job);
 void hth_panels_bf16_dot(const hth_rows *job);

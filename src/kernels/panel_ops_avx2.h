@@ -46,6 +46,9 @@ HTH_INLINE vints less(vints x, int n) { return _mm256_sub_epi8(x, _mm256_set1_ep
 HTH_INLINE vints bits_down(vints x, int n) { return _mm256_srli_epi64(x, n); }
 HTH_INLINE vints bits_up(vints x, int n) { return _mm256_slli_epi64(x, n); }
 
+/* The n bits of each byte from bit `first` on. */
+HTH_INLINE vints bit_field(vints x, int first, int n) { return masked(bits_down(x, first), (1 << n) - 1); }
+
 /* Entries of a table by bytes of 0..15; as they are, or as weights with a sign. */
 HTH_INLINE vints entries(const int8_t table[16], int more, vints i)
 {

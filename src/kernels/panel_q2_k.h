@@ -7,8 +7,8 @@ HTH_INLINE void panel_weights(panel_block a, int i, vints w[16])
     HTH_UNROLL
     for (int u = 0; u < 8; u++) {
         vints bits = unit(a, 16, 8 * (i / 2) + u);
-        w[u] = masked(bits_down(bits, 4 * (i % 2)), 3);
-        w[8 + u] = masked(bits_down(bits, 4 * (i % 2) + 2), 3);
+        w[u] = bit_field(bits, 4 * (i % 2), 2);
+        w[8 + u] = bit_field(bits, 4 * (i % 2) + 2, 2);
     }
 }
 
@@ -18,6 +18,6 @@ HTH_INLINE void panel_scales(panel_block a, vints s[4], vints m[4])
     for (int k = 0; k < 4; k++) {
         vints both = unit(a, 0, k);
         s[k] = masked(both, 15);
-        m[k] = masked(bits_down(both, 4), 15);
+        m[k] = bit_field(both, 4, 4);
     }
 }

@@ -12,8 +12,8 @@ HTH_INLINE void panel_weights(panel_block a, int i, vints w[16])
     HTH_UNROLL
     for (int u = 0; u < 8; u++) {
         vints bits = unit(a, 32, 8 * (i / 2) + u), high = unit(a, 0, u);
-        w[u] = or_masked(masked(bits_down(bits, 4 * (i % 2)), 3), third_bit(high, 2 * i), 4);
-        w[8 + u] = or_masked(masked(bits_down(bits, 4 * (i % 2) + 2), 3), third_bit(high, 2 * i + 1), 4);
+        w[u] = or_masked(bit_field(bits, 4 * (i % 2), 2), third_bit(high, 2 * i), 4);
+        w[8 + u] = or_masked(bit_field(bits, 4 * (i % 2) + 2, 2), third_bit(high, 2 * i + 1), 4);
     }
 }
 
@@ -25,7 +25,7 @@ HTH_INLINE void panel_scales(panel_block a, vints s[4], vints m[4])
     (void)m;
     HTH_UNROLL
     for (int k = 0; k < 4; k++) {
-        vints four = masked(bits_down(unit(a, 96, k % 2), 4 * (k / 2)), 15);
+        vints four = bit_field(unit(a, 96, k % 2), 4 * (k / 2), 4);
         vints two = k < 2 ? bits_up(high, 4 - 2 * k) : bits_down(high, 2 * k - 4);
         s[k] = less(or_masked(four, two, 0x30), 32);
     }

@@ -7,7 +7,7 @@ HTH_INLINE void panel_weights(panel_block a, int i, vints w[16])
     for (int u = 0; u < 8; u++) {
         vints both = unit(a, 16, 8 * i + u);
         w[u] = masked(both, 15);
-        w[8 + u] = masked(bits_down(both, 4), 15);
+        w[8 + u] = bit_field(both, 4, 4);
     }
 }
 

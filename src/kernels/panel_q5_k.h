@@ -13,7 +13,7 @@ HTH_INLINE void panel_weights(panel_block a, int i, vints w[16])
     for (int u = 0; u < 8; u++) {
         vints both = unit(a, 48, 8 * i + u), high = unit(a, 16, u);
         w[u] = or_masked(masked(both, 15), fifth_bit(high, 2 * i), 16);
-        w[8 + u] = or_masked(masked(bits_down(both, 4), 15), fifth_bit(high, 2 * i + 1), 16);
+        w[8 + u] = or_masked(bit_field(both, 4, 4), fifth_bit(high, 2 * i + 1), 16);
     }
 }
 

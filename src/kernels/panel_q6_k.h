@@ -13,8 +13,8 @@ HTH_INLINE void panel_weights(panel_block a, int i, vints w[16])
             w[u] = or_masked(masked(first, 15), bits_up(bits, 4), 0x30);
             w[8 + u] = or_masked(masked(second, 15), bits_up(bits, 2), 0x30);
         } else {
-            w[u] = or_masked(masked(bits_down(first, 4), 15), bits, 0x30);
-            w[8 + u] = or_masked(masked(bits_down(second, 4), 15), bits_down(bits, 2), 0x30);
+            w[u] = or_masked(bit_field(first, 4, 4), bits, 0x30);
+            w[8 + u] = or_masked(bit_field(second, 4, 4), bits_down(bits, 2), 0x30);
         }
     }
 }

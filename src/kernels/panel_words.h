@@ -8,7 +8,7 @@ HTH_INLINE void panel_nibbles(panel_block a, int at, vints w[8])
     for (int u = 0; u < 4; u++) {
         vints both = unit(a, at, u);
         w[u] = masked(both, 15);
-        w[u + 4] = masked(bits_down(both, 4), 15);
+        w[u + 4] = bit_field(both, 4, 4);
     }
 }
 
@@ -29,5 +29,5 @@ HTH_INLINE void panel_k_scales(panel_block a, vints s[2], vints m[2])
     s[0] = masked(x, 0x3f);
     m[0] = masked(y, 0x3f);
     s[1] = or_masked(masked(z, 15), bits_down(x, 2), 0x30);
-    m[1] = or_masked(masked(bits_down(z, 4), 15), bits_down(y, 2), 0x30);
+    m[1] = or_masked(bit_field(z, 4, 4), bits_down(y, 2), 0x30);
 }

@@ -1,4 +1,19 @@
-/* Rows of Q4_K, AArch64 level dotprod. */
+/* Rows and panels of Q4_K, AArch64 level dotprod. */
 #include "kernels/q4_k_arm.h"
 
-void hth_kernels_q4_k_dotprod(hth_kernels *k) { k->rows[HTH_TYPE_Q4_K] = rows; }
+enum { OFFSET_SHIFT = -1 };
+static const hth_type panel_type = HTH_TYPE_Q4_K;
+
+#include "kernels/panel_ops_neon.h"
+#include "kernels/panel_words.h"
+
+#include "kernels/panel_q4_k.h"
+
+#include "kernels/panel_256_neon.h"
+
+void hth_kernels_q4_k_dotprod(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q4_K] = rows;
+    k->panels[HTH_TYPE_Q4_K] = panels;
+    k->layout[HTH_TYPE_Q4_K] = HTH_LAYOUT_PANELS;
+}

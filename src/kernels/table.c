@@ -101,6 +101,20 @@ static void init_levels(hth_kernels *k, hth_cpu level)
     hth_kernels_q5_k_dotprod(k);
     hth_kernels_q6_k_dotprod(k);
     hth_kernels_iq4_xs_dotprod(k);
+    if (level < HTH_CPU_I8MM) return;
+    hth_kernels_q8_0_i8mm(k);
+    hth_kernels_q4_0_i8mm(k);
+    hth_kernels_q4_1_i8mm(k);
+    hth_kernels_q5_0_i8mm(k);
+    hth_kernels_q5_1_i8mm(k);
+    hth_kernels_iq4_nl_i8mm(k);
+    hth_kernels_mxfp4_i8mm(k);
+    hth_kernels_q2_k_i8mm(k);
+    hth_kernels_q3_k_i8mm(k);
+    hth_kernels_q4_k_i8mm(k);
+    hth_kernels_q5_k_i8mm(k);
+    hth_kernels_q6_k_i8mm(k);
+    hth_kernels_iq4_xs_i8mm(k);
 }
 #else
 static void init_levels(hth_kernels *k, hth_cpu level) { (void)k, (void)level; }

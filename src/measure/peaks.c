@@ -16,9 +16,10 @@ static const hth_peak *peaks_of(hth_cpu level)
 #elif defined(__aarch64__)
 static const hth_peak *peaks_of(hth_cpu level)
 {
-    return level == HTH_CPU_DOTPROD ? hth_peaks_dotprod
-           : level == HTH_CPU_NEON  ? hth_peaks_neon
-                                    : hth_peaks_ref;
+    return level == HTH_CPU_I8MM      ? hth_peaks_i8mm
+           : level == HTH_CPU_DOTPROD ? hth_peaks_dotprod
+           : level == HTH_CPU_NEON    ? hth_peaks_neon
+                                      : hth_peaks_ref;
 }
 #else
 static const hth_peak *peaks_of(hth_cpu level) { return (void)level, hth_peaks_ref; }
@@ -32,8 +33,8 @@ const char *hth_peak_kind_name(hth_peak_kind kind)
 
 size_t hth_peaks(hth_cpu level, hth_peak out[HTH_PEAK_MAX])
 {
-    static const hth_cpu levels[] = {HTH_CPU_DOTPROD, HTH_CPU_NEON, HTH_CPU_AVX512, HTH_CPU_AVX2,
-                                     HTH_CPU_GENERIC};
+    static const hth_cpu levels[] = {HTH_CPU_I8MM,   HTH_CPU_DOTPROD, HTH_CPU_NEON,
+                                     HTH_CPU_AVX512, HTH_CPU_AVX2,    HTH_CPU_GENERIC};
     size_t n = 0;
     bool bf16 = hth_cpu_has_bf16_dot();
     for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {

@@ -20,7 +20,7 @@ typedef struct hth_peak {
 
 /* Ends with a NULL name. The bf16 loops stand last: a level may lack them. */
 extern const hth_peak hth_peaks_ref[], hth_peaks_avx2[], hth_peaks_avx512[], hth_peaks_neon[],
-    hth_peaks_dotprod[];
+    hth_peaks_dotprod[], hth_peaks_i8mm[];
 
 enum { HTH_PEAK_MAX = 12 };
 

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const hth_cpu all[] = {HTH_CPU_GENERIC, HTH_CPU_AVX2, HTH_CPU_AVX512, HTH_CPU_NEON, HTH_CPU_DOTPROD};
+static const hth_cpu all[] = {HTH_CPU_GENERIC, HTH_CPU_AVX2,    HTH_CPU_AVX512,
+                              HTH_CPU_NEON,    HTH_CPU_DOTPROD, HTH_CPU_I8MM};
 
 TEST(without_a_wish_the_level_is_the_machine_s)
 {
@@ -57,6 +58,7 @@ TEST(levels_of_the_other_architecture_are_never_had)
     CHECK(!hth_cpu_has(HTH_CPU_DOTPROD, HTH_CPU_AVX2) && !hth_cpu_has(HTH_CPU_AVX512, HTH_CPU_NEON));
     CHECK(hth_cpu_has(HTH_CPU_AVX512, HTH_CPU_AVX2) && hth_cpu_has(HTH_CPU_DOTPROD, HTH_CPU_NEON));
     CHECK(!hth_cpu_has(HTH_CPU_AVX2, HTH_CPU_AVX512) && !hth_cpu_has(HTH_CPU_NEON, HTH_CPU_DOTPROD));
+    CHECK(hth_cpu_has(HTH_CPU_I8MM, HTH_CPU_DOTPROD) && !hth_cpu_has(HTH_CPU_DOTPROD, HTH_CPU_I8MM));
     CHECK(!hth_cpu_has(HTH_CPU_GENERIC, HTH_CPU_AVX2) && hth_cpu_has(HTH_CPU_GENERIC, HTH_CPU_GENERIC));
 }
 
@@ -64,8 +66,15 @@ TEST(only_the_highest_levels_lack_nothing)
 {
     hth_cpu machine = hth_cpu_machine();
     const char *lack = hth_cpu_lack();
-    CHECK((machine == HTH_CPU_AVX512 || machine == HTH_CPU_DOTPROD) == (lack == NULL));
+    CHECK((machine == HTH_CPU_AVX512 || machine == HTH_CPU_I8MM) == (lack == NULL));
     if (lack) CHECK(strlen(lack) > 2);
+}
+
+/* Set where a machine is emulated for its levels, so that none is left out unseen. */
+TEST(the_machine_has_the_level_that_is_expected_of_it)
+{
+    const char *expected = getenv("HEARTH_EXPECT_CPU"), *machine = hth_cpu_name(hth_cpu_machine());
+    CHECK_TEXT(machine, expected ? expected : machine);
 }
 
 TEST_MAIN

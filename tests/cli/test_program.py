@@ -475,7 +475,7 @@ def one_seed_gives_one_text():
         check(ids("--seed", "7", *args) == first, args)
     check(ids("--seed", "8") != first, "another seed gives another text")
     check(ids("--seed", "18446744073709551615"), "the largest seed")
-    for level in ["generic", "avx2", "avx512", "neon", "dotprod"]:
+    for level in ["generic", "avx2", "avx512", "neon", "dotprod", "i8mm"]:
         done = hearth("run", "-n", "40", "-p", "The dog", "--json", "--seed", "7", env={"HEARTH_CPU": level})
         if done.returncode == 0:
             check(json.loads(done.stdout)["ids"] == first, level)

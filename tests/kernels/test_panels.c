@@ -221,6 +221,25 @@ static void random_shapes(hth_cpu level, hth_type type, test_random *r)
     }
 }
 
+/* Their own, so that the loop above passes none over. */
+TEST(levels_above_the_lowest_have_panels_of_every_quantised_type)
+{
+    static const hth_cpu with[] = {HTH_CPU_AVX2, HTH_CPU_AVX512, HTH_CPU_DOTPROD, HTH_CPU_I8MM};
+    for (size_t l = 0; l < sizeof with / sizeof *with; l++) {
+        hth_kernels table, lower;
+        if (!hth_cpu_has(hth_cpu_machine(), with[l])) continue;
+        hth_kernels_init(&table, with[l]);
+        hth_kernels_init(&lower, (hth_cpu)(with[l] - 1));
+        for (int t = 0; t < ROWS_N_TYPE; t++) {
+            hth_type type = rows_types[t];
+            if (!rows_quantised(type)) continue;
+            if (!table.panels[type] || table.panels[type] == lower.panels[type])
+                test_fail(__FILE__, __LINE__, "%s has no panels of %s", hth_cpu_name(with[l]),
+                          rows_type_name(type));
+        }
+    }
+}
+
 TEST(panels_equal_the_reference_between_guard_pages) { for_each_level(random_shapes); }
 
 /* Every number of blocks up to past the chunk of a pass, every number of tokens of a tile, every

@@ -75,8 +75,8 @@ TEST(the_chain_of_lines_goes_through_all_of_them)
 
 TEST(every_level_has_a_peak_of_floats_and_every_wide_one_of_bytes)
 {
-    static const hth_cpu levels[] = {HTH_CPU_GENERIC, HTH_CPU_AVX2, HTH_CPU_AVX512, HTH_CPU_NEON,
-                                     HTH_CPU_DOTPROD};
+    static const hth_cpu levels[] = {HTH_CPU_GENERIC, HTH_CPU_AVX2,    HTH_CPU_AVX512,
+                                     HTH_CPU_NEON,    HTH_CPU_DOTPROD, HTH_CPU_I8MM};
     hth_pool *pool;
     CHECK_OK(hth_pool_open(2, &pool, err));
     for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {

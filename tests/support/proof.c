@@ -20,8 +20,11 @@ test_random proof_random(void)
 int proof_levels(hth_cpu levels[PROOF_MAX_LEVEL])
 {
     hth_cpu machine = hth_cpu_machine();
+    const char *expected = getenv("HEARTH_EXPECT_CPU");
     int n = 0;
-    for (int level = HTH_CPU_AVX2; level <= HTH_CPU_DOTPROD; level++)
+    if (expected && strcmp(expected, hth_cpu_name(machine)) != 0)
+        test_fail(__FILE__, __LINE__, "the machine has %s, expected is %s", hth_cpu_name(machine), expected);
+    for (int level = HTH_CPU_AVX2; level <= HTH_CPU_I8MM; level++)
         if (hth_cpu_has(machine, (hth_cpu)level)) levels[n++] = (hth_cpu)level;
     return n;
 }
