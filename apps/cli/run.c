@@ -383,9 +383,8 @@ const verb verb_run_model = {
     .n_operand_min = 0,
     .n_operand_max = 2,
     .summary = "continue a prompt",
-    .details = "Without MODEL the small story model inside the program runs. The prompt and what\n"
-               "follows appear as they come. Input is plain text unless --special. The same seed\n"
-               "gives the same text on every machine and with any number of threads.\n",
+    .details = "Without MODEL the story model inside the program runs. Text is plain unless\n"
+               "--special. The same seed gives the same text anywhere, with any number of threads.\n",
     .example = "hearth run -p \"Once upon a time\" --seed 7 --stats",
     .groups = {options, sampling_options, model_options},
     .run = run,
