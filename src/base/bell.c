@@ -13,7 +13,7 @@
 uint32_t hth_bell_listen(hth_bell *bell)
 {
     uint32_t heard = atomic_load(&bell->n_ring);
-    atomic_store(&bell->sleeping, 1);
+    (void)atomic_exchange(&bell->sleeping, 1); /* no store: see announce in pool.c */
     return heard;
 }
 

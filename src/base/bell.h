@@ -20,7 +20,7 @@ uint32_t hth_bell_listen(hth_bell *bell);
  * signal. True when it rang. */
 bool hth_bell_sleep(hth_bell *bell, uint32_t heard, uint64_t timeout_ns);
 /* Wakes all sleepers, in one system call where there are any. What they wait for must have
- * been changed before by a sequentially consistent operation. */
+ * been changed before by a sequentially consistent exchange or the like. */
 void hth_bell_ring(hth_bell *bell);
 
 #endif

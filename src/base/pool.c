@@ -30,6 +30,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What one thread writes before it looks whether another has written: an exchange, not a store. The
+ * two must not trade places; C promises that of sequentially consistent stores and loads too, but
+ * emulators of Arm on x86 do not keep it (qemu-user 7.2: 117549 of 3000000 pairs). */
+#define announce(place, value) ((void)atomic_exchange(place, value))
+
 /* Phases that can be queued: more than one token of most models, so that the others have
  * work while the caller's core is taken away. Longer jobs become several phases. */
 enum { RING = 256, UNIT_LIMIT = 8192 };
@@ -181,7 +186,7 @@ static phase *go_on(hth_pool *pool, uint64_t number)
 {
     if (atomic_load(&pool->n_queued) == number) {
         atomic_exchange(&pool->ticket, make_ticket((uint32_t)number, 0, 0));
-        atomic_store(&pool->rests_at, number);
+        announce(&pool->rests_at, number);
         if (atomic_load(&pool->n_queued) == number || !take_up(pool, number)) {
             if (atomic_load(&pool->caller_sleeps)) hth_bell_ring(&pool->bell);
             return NULL;
@@ -326,7 +331,7 @@ static uint64_t look_after(hth_pool *pool, member *m, uint64_t t, uint64_t since
 {
     uint64_t left = UINT64_MAX;
     if (n_unit_of(t) == 0) return left;
-    atomic_store(&m->pin, PINNED | number_of(t));
+    announce(&m->pin, PINNED | number_of(t));
     if (number_of(atomic_load(&pool->ticket)) == number_of(t)) {
         phase *p = phase_at(pool, number_of(t));
         uint64_t patience = patience_with(pool, p, since);
@@ -353,7 +358,7 @@ static bool doze(hth_pool *pool, const member *m, uint64_t timeout_ns)
 {
     uint32_t heard = hth_bell_listen(&pool->bell);
     bool rang = true;
-    if (m->index == 0) atomic_store(&pool->caller_sleeps, true);
+    if (m->index == 0) announce(&pool->caller_sleeps, true);
     if (!has_news(pool, m, atomic_load(&pool->ticket))) rang = hth_bell_sleep(&pool->bell, heard, timeout_ns);
     if (m->index == 0) atomic_store(&pool->caller_sleeps, false);
     return rang;
@@ -432,7 +437,7 @@ static void queue(hth_pool *pool, const job *j, size_t size, uint32_t n_unit)
     if (size > 0) p->job.arg = memcpy(p->copy, j->arg, size);
     p->n_unit = n_unit;
     atomic_store_explicit(&p->n_done, 0, memory_order_relaxed);
-    atomic_store(&pool->n_queued, number);
+    announce(&pool->n_queued, number);
     if (atomic_load(&pool->rests_at) == number - 1 && take_up(pool, number - 1)) share_out(pool, p, 0);
 }
 
@@ -544,7 +549,7 @@ hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err
 void hth_pool_close(hth_pool *pool)
 {
     if (!pool) return;
-    atomic_store(&pool->closing, true);
+    announce(&pool->closing, true);
     hth_bell_ring(&pool->bell);
     for (uint32_t i = 1; i < pool->n_thread; i++) pthread_join(pool->members[i].thread, NULL);
     hth_pages_free(pool, hth_pool_size(pool->n_wish));
