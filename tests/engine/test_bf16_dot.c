@@ -1,6 +1,7 @@
 /* Sessions that compute prompts by products of bf16: nobody gets them unasked, they change BF16
  * matrices in prompts alone, and a CPU that has none says so. */
 #include "base/cpu.h"
+#include "kernels/kernels.h"
 #include "support/engine.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -50,8 +51,14 @@ static void last_logits(const hearth_model *model, bool bf16_dot, uint32_t n_bat
 TEST(prompts_of_bf16_change_a_little_and_nothing_else_does)
 {
     float plain[TINY_VOCAB], fast[TINY_VOCAB];
-    if (!hth_cpu_has_bf16_dot()) {
-        test_skip("this machine multiplies no bf16");
+    hth_kernels k;
+    hth_kernels_init(&k, hth_cpu_machine());
+    bool has = hth_kernels_use_bf16_dot(&k);
+#if defined(__x86_64__)
+    CHECK_INT(has, hth_cpu_has_bf16_dot());
+#endif
+    if (!has) {
+        test_skip("no products of bf16 on this machine, or none of ours");
         return;
     }
     for (uint32_t type = 0; type <= BF16; type += BF16) {
