@@ -433,10 +433,10 @@ def what_is_pasted_is_one_message():
 
 def wrapped_answer(columns, resize=None):
     t = Terminal("-n", "60", "--greedy", columns=columns)
+    if resize:
+        t.resize(resize)  # before the answer: how far it is by then is not ours to say
     t.type("Once\r")
     t.wait_for("Once\n")
-    if resize:
-        t.resize(resize)
     lines = (t.prompt() + "\n").split("\n")
     t.type("\x04")
     check(t.end() == 0, t.status)
