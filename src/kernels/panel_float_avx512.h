@@ -1,6 +1,6 @@
 /* Panels of floats with AVX-512 (rule R9): a lane is a row, one of the sixteen partial sums at a
- * time, which meet in the tree as they are finished. One token takes two panels at once as they
- * stream by, two chains of additions being long enough; several tokens take N_PANEL panels
+ * time, which meet in the tree as they are finished. One token takes N_PANEL panels at once as they
+ * stream by, so that chains of additions do not wait; several tokens take N_PANEL panels
  * whose weights of a partial sum are widened once for all tokens. The including file gives
  * load_f32, load_f16 and load_bf16 (float_tmpl.h) and gets panels_f32, panels_f16, hth_panels_bf16_avx512. */
 #include "kernels/rows_walk.h"
@@ -26,27 +26,27 @@ HTH_INLINE size_t pass_length(const hth_rows *job, size_t j)
 
 HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load)
 {
-    for (size_t i = job->first; i < job->end; i += 2 * HTH_PANEL_ROW) {
-        size_t other = i + HTH_PANEL_ROW < job->end ? i + HTH_PANEL_ROW : i;
-        const uint8_t *a = panel_at(job, i, 0, size), *b = panel_at(job, other, 0, size);
+    for (size_t i = job->first; i < job->end; i += N_PANEL * HTH_PANEL_ROW) {
         const float *x = job->act.tiles.x;
-        __m512 half[N_LEVEL + 1][2]; /* of the trees; each waits for its other half */
+        const uint8_t *w[N_PANEL];
+        size_t row[N_PANEL];
+        __m512 half[N_LEVEL + 1][N_PANEL]; /* of the trees; each waits for its other half */
+        hth_panels_at(i, job->end, N_PANEL, row);
+        for (int r = 0; r < N_PANEL; r++) w[r] = panel_at(job, row[r], 0, size);
         for (size_t j = 0; j < N_PASS; j++) {
-            __m512 p = _mm512_setzero_ps(), q = p;
+            __m512 p[N_PANEL];
             int level = 0;
-            for (size_t n = pass_length(job, j); n > 0; n--, x++) {
-                __m512 in = _mm512_set1_ps(*x);
-                hth_fetch_panel(a);
-                hth_fetch_panel(b);
-                p = _mm512_fmadd_ps(load(a), in, p), a += HTH_PANEL_ROW * size;
-                q = _mm512_fmadd_ps(load(b), in, q), b += HTH_PANEL_ROW * size;
-            }
+            for (int r = 0; r < N_PANEL; r++) p[r] = _mm512_setzero_ps();
+            for (size_t n = pass_length(job, j); n > 0; n--, x++)
+                for (int r = 0; r < N_PANEL; w[r++] += HTH_PANEL_ROW * size) {
+                    hth_fetch_panel(w[r]);
+                    p[r] = _mm512_fmadd_ps(load(w[r]), _mm512_set1_ps(*x), p[r]);
+                }
             for (; j >> level & 1; level++)
-                p = _mm512_add_ps(half[level][0], p), q = _mm512_add_ps(half[level][1], q);
-            half[level][0] = p, half[level][1] = q;
+                for (int r = 0; r < N_PANEL; r++) p[r] = _mm512_add_ps(half[level][r], p[r]);
+            for (int r = 0; r < N_PANEL; r++) half[level][r] = p[r];
         }
-        _mm512_storeu_ps(job->y + other, half[N_LEVEL][1]);
-        _mm512_storeu_ps(job->y + i, half[N_LEVEL][0]);
+        for (int r = 0; r < N_PANEL; r++) _mm512_storeu_ps(job->y + row[r], half[N_LEVEL][r]);
     }
 }
 
