@@ -74,9 +74,17 @@ bool hth_cpu_has_bf16_dot(void)
     unsigned a, b, c, d;
     return hth_cpu_machine() == HTH_CPU_AVX512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
 }
+
+bool hth_cpu_is_amd(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx && c == signature_AMD_ecx &&
+           d == signature_AMD_edx;
+}
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 
+bool hth_cpu_is_amd(void) { return false; }
 bool hth_cpu_has_bf16_dot(void) { return getauxval(AT_HWCAP2) >> 14 & 1; /* HWCAP2_BF16 */ }
 
 hth_cpu hth_cpu_machine(void)
@@ -96,6 +104,7 @@ const char *hth_cpu_lack(void)
 hth_cpu hth_cpu_machine(void) { return HTH_CPU_GENERIC; }
 const char *hth_cpu_lack(void) { return "kernels of this program for its architecture"; }
 bool hth_cpu_has_bf16_dot(void) { return false; }
+bool hth_cpu_is_amd(void) { return false; }
 #endif
 
 static const char *const names[] = {"generic", "avx2", "avx512", "neon", "dotprod", "i8mm"};

@@ -26,6 +26,10 @@ const char *hth_cpu_lack(void);
 /* Whether the machine multiplies pairs of bf16 at its highest level (AVX-512 BF16, FEAT_BF16). */
 bool hth_cpu_has_bf16_dot(void);
 
+/* Whether AMD made it: the one question of a CPU's kind that its features do not answer is how
+ * memory is best fetched ahead. False elsewhere. */
+bool hth_cpu_is_amd(void);
+
 /* Whether a program on a machine of level `machine` may run `level`. */
 int hth_cpu_has(hth_cpu machine, hth_cpu level);
 

@@ -37,6 +37,12 @@ typedef struct hth_act {
 typedef void hth_quant_act_fn(const float *x, size_t n_col, int8_t *q, float *d, int32_t *sum);
 typedef void hth_quant_act_256_fn(const float *x, size_t n_col, int8_t *q, float *d, int16_t *sum_16);
 
+/* How panels that stream by are asked for ahead of their use (rows_walk.h); no result depends on it. */
+typedef enum hth_fetch {
+    HTH_FETCH_IN_STEPS = 0, /* into the second cache, later into the first */
+    HTH_FETCH_AT_ONCE,      /* into the first cache */
+} hth_fetch;
+
 /* Some rows of W times all tokens: y[t * y_stride + i] = row(i) . x_t for i in
  * [first, end), where row(i) is row i of W, or row list[i] when there is a list.
  * Rows lie row_size bytes apart, n_col weights each, at any alignment. No byte of
@@ -45,6 +51,7 @@ typedef struct hth_rows {
     const uint8_t *w;
     size_t row_size, n_col;
     hth_layout layout;
+    hth_fetch fetch;
     const int32_t *list; /* NULL: all rows */
     size_t first, end;
     hth_act act;
@@ -149,6 +156,7 @@ typedef struct hth_kernels {
     hth_rows_fn *rows[HTH_TYPE_LIMIT];   /* of the layout ROWS; NULL for types that are not supported */
     hth_rows_fn *panels[HTH_TYPE_LIMIT]; /* NULL where the level has none: then no matrix lies in panels */
     hth_layout layout[HTH_TYPE_LIMIT];   /* in which one token's product is fastest */
+    hth_fetch fetch;                     /* what this CPU does best */
     hth_quant_act_fn *quant_act;
     hth_quant_act_256_fn *quant_act_256;
     hth_unpack_fn *unpack[HTH_TYPE_LIMIT];

@@ -24,24 +24,43 @@ HTH_INLINE size_t pass_length(const hth_rows *job, size_t j)
     return (job->n_col + N_PASS - 1 - hth_panel_pass(false, j)) / N_PASS;
 }
 
-HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load)
+/* Panels that stream by side by side. Behind its end each goes on where the panels between lie. */
+typedef struct float_stream {
+    const uint8_t *w[N_PANEL];
+    const float *x;
+} float_stream;
+
+/* n weights more of each row; what lies `ahead` is asked for. */
+HTH_INLINE void add_products_of(float_stream *s, size_t n, size_t size, load_fn *load, size_t ahead,
+                                hth_fetch fetch, __m512 p[N_PANEL])
 {
+    for (; n > 0; n--, s->x++)
+        for (int r = 0; r < N_PANEL; s->w[r++] += HTH_PANEL_ROW * size) {
+            hth_fetch_panel(s->w[r], ahead, fetch);
+            p[r] = _mm512_fmadd_ps(load(s->w[r]), _mm512_set1_ps(*s->x), p[r]);
+        }
+}
+
+HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load, hth_fetch fetch)
+{
+    size_t ahead = fetch == HTH_FETCH_AT_ONCE ? HTH_FAR_OF_THREE : HTH_FAR;
+    size_t jump = ahead + (N_PANEL - 1) * HTH_PANEL_ROW * job->row_size;
     for (size_t i = job->first; i < job->end; i += N_PANEL * HTH_PANEL_ROW) {
-        const float *x = job->act.tiles.x;
-        const uint8_t *w[N_PANEL];
+        float_stream s = {.x = job->act.tiles.x};
+        size_t n_near = ahead / (HTH_PANEL_ROW * size),
+               n_left = job->n_col > n_near ? job->n_col - n_near : 0;
         size_t row[N_PANEL];
         __m512 half[N_LEVEL + 1][N_PANEL]; /* of the trees; each waits for its other half */
         hth_panels_at(i, job->end, N_PANEL, row);
-        for (int r = 0; r < N_PANEL; r++) w[r] = panel_at(job, row[r], 0, size);
+        for (int r = 0; r < N_PANEL; r++) s.w[r] = panel_at(job, row[r], 0, size);
         for (size_t j = 0; j < N_PASS; j++) {
+            size_t n = pass_length(job, j), n_on = n < n_left ? n : n_left;
             __m512 p[N_PANEL];
             int level = 0;
             for (int r = 0; r < N_PANEL; r++) p[r] = _mm512_setzero_ps();
-            for (size_t n = pass_length(job, j); n > 0; n--, x++)
-                for (int r = 0; r < N_PANEL; w[r++] += HTH_PANEL_ROW * size) {
-                    hth_fetch_panel(w[r]);
-                    p[r] = _mm512_fmadd_ps(load(w[r]), _mm512_set1_ps(*x), p[r]);
-                }
+            add_products_of(&s, n_on, size, load, ahead, fetch, p);
+            add_products_of(&s, n - n_on, size, load, jump, fetch, p);
+            n_left -= n_on;
             for (; j >> level & 1; level++)
                 for (int r = 0; r < N_PANEL; r++) p[r] = _mm512_add_ps(half[level][r], p[r]);
             for (int r = 0; r < N_PANEL; r++) half[level][r] = p[r];
@@ -63,7 +82,7 @@ HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int 
 {
     const uint8_t *at = hth_panel_blocks(job, type, size, i, p, first, n, work->raw);
     for (size_t k = 0; k < n; k++, at += HTH_PANEL_ROW * size) {
-        hth_fetch_panel(at);
+        hth_fetch_panel(at, HTH_FAR, job->fetch);
         work->w[k][r] = load(at);
     }
 }
@@ -143,7 +162,8 @@ HTH_INLINE void multiply_panels(panel_work *work, const hth_rows *job, const siz
 HTH_INLINE void panels(const hth_rows *job, size_t size, hth_type type, load_fn *load)
 {
     if (job->n_tok == 1) {
-        one_token(job, size, load);
+        if (job->fetch == HTH_FETCH_AT_ONCE) one_token(job, size, load, HTH_FETCH_AT_ONCE);
+        else one_token(job, size, load, HTH_FETCH_IN_STEPS);
         return;
     }
     panel_work work;

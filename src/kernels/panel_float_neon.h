@@ -59,7 +59,7 @@ HTH_INLINE void panels_of_one(const hth_rows *job, size_t i, size_t n, size_t si
         for (size_t left = pass_length(job, j); left > 0; left--, x++) {
             HTH_UNROLL
             for (size_t r = 0; r < n; r++) {
-                hth_fetch_panel(w[r]);
+                hth_fetch_panel(w[r], HTH_FAR, HTH_FETCH_IN_STEPS);
                 p[r] = add_times(p[r], load(w[r]), *x), w[r] += HTH_PANEL_ROW * size;
             }
         }
@@ -94,7 +94,7 @@ HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, size
 {
     const uint8_t *at = hth_panel_blocks(job, type, size, i, p, first, n, work->raw);
     for (size_t k = 0; k < n; k++, at += HTH_PANEL_ROW * size) {
-        hth_fetch_panel(at);
+        hth_fetch_panel(at, HTH_FAR, HTH_FETCH_IN_STEPS);
         work->w[k] = load(at);
     }
 }

@@ -7,7 +7,7 @@
  *   PANEL_COL               weights of a block
  *   PANEL_CHUNK             blocks of a chunk
  *   N_PANEL                 panels at a time
- *   sums, no_sums(), add_sums(a, b)  partial sums of sixteen outputs: products and, where
+ *   sums, add_sums(a, b)  partial sums of sixteen outputs: products and, where
  *                           HAS_MINIMUM, minima
  *   store_sums(y, s)        the outputs from their finished trees
  *   block_of_one(job, p, b, s)  adds the terms of the panel's block at p, number b, to s
@@ -24,9 +24,15 @@ enum {
 
 enum { N_LEVEL = 3 }; /* of the tree of eight partial sums */
 
+HTH_INLINE sums no_sums(void)
+{
+    sums s = {0};
+    return s;
+}
+
 /* ---- one token ------------------------------------------------------------------------ */
 
-static void one_token(const hth_rows *job)
+HTH_INLINE void one_token(const hth_rows *job, hth_fetch fetch)
 {
     size_t n_block = job->n_col / PANEL_COL;
     const uint8_t *p = job->w + job->first * job->row_size;
@@ -37,7 +43,8 @@ static void one_token(const hth_rows *job)
             int level = 0;
             sums s = no_sums();
             for (size_t b = j; b < n_block; b += HTH_GROUP, p += PANEL_BLOCK_SIZE) {
-                for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64) hth_fetch_panel(p + line);
+                for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64)
+                    hth_fetch_panel(p + line, HTH_FAR, fetch);
                 s = block_of_one(job, p, b, s);
             }
             for (; j >> level & 1; level++) s = add_sums(half[level], s);
@@ -64,7 +71,8 @@ HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int 
 {
     const uint8_t *p = hth_panel_blocks(job, panel_type, BLOCK_SIZE, i, place, first, n, work->raw);
     for (size_t k = 0; k < n; k++, p += PANEL_BLOCK_SIZE) {
-        for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64) hth_fetch_panel(p + line);
+        for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64)
+            hth_fetch_panel(p + line, HTH_FAR, job->fetch);
         fill(&work->chunk, k, r, p);
     }
 }
@@ -151,6 +159,7 @@ static void several_tokens(const hth_rows *job)
 
 static void panels(const hth_rows *job)
 {
-    if (job->n_tok == 1) one_token(job);
-    else several_tokens(job);
+    if (job->n_tok > 1) several_tokens(job);
+    else if (job->fetch == HTH_FETCH_AT_ONCE) one_token(job, HTH_FETCH_AT_ONCE);
+    else one_token(job, HTH_FETCH_IN_STEPS);
 }

@@ -7,12 +7,6 @@ typedef struct sums {
 #endif
 } sums;
 
-HTH_INLINE sums no_sums(void)
-{
-    sums s = {0};
-    return s;
-}
-
 HTH_INLINE sums add_sums(sums a, sums b)
 {
     for (int h = 0; h < 2; h++) {

@@ -11,12 +11,6 @@ typedef struct sums {
 #endif
 } sums;
 
-HTH_INLINE sums no_sums(void)
-{
-    sums s = {0};
-    return s;
-}
-
 HTH_INLINE sums add_sums(sums a, sums b)
 {
     HTH_UNROLL

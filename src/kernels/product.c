@@ -114,6 +114,7 @@ static void compute_rows(const product_job *job, const unit_rows *u, float *y, s
                      .row_size = m->row_size,
                      .n_col = m->n_col,
                      .layout = m->layout,
+                     .fetch = job->k->fetch,
                      .list = list ? list + u->first : NULL,
                      .end = n,
                      .act = act_for(job, m->type),

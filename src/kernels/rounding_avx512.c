@@ -23,10 +23,12 @@ HTH_INLINE __m512 reciprocals(__m512 x)
     return r;
 }
 
-/* Scales and 127 over the largest magnitude of n blocks; a bit is set where a block can be rounded:
+/* Scales and 127 over the largest magnitude of n blocks of x, of n_in values; a bit is set where a block can be rounded:
  * others, below 2^-60 or above 2^60 or not numbers, are zeros with the scale 0 or NaN. */
-HTH_INLINE __mmask16 find_scales(const int32_t top[N_TOGETHER], size_t n, float *d, float inverse[N_TOGETHER])
+HTH_INLINE __mmask16 find_scales(const float *x, size_t n, size_t n_in, float *d, float inverse[N_TOGETHER])
 {
+    int32_t top[N_TOGETHER];
+    for (size_t i = 0; i < n; i++) top[i] = largest_bits(x + i * n_in, n_in);
     __mmask16 used = (__mmask16)((1u << n) - 1);
     __m512 amax = _mm512_castsi512_ps(_mm512_maskz_loadu_epi32(used, top));
     __mmask16 small = _mm512_cmp_ps_mask(amax, _mm512_set1_ps(0x1p-60f), _CMP_LT_OQ);
@@ -82,10 +84,8 @@ static void quant_act(const float *x, size_t n_col, int8_t *q, float *d, int32_t
         size_t n = n_block - b < N_TOGETHER ? n_block - b : N_TOGETHER;
         const float *from = x + b * HTH_ACT_BLOCK;
         int8_t *to = q + b * HTH_ACT_BLOCK;
-        int32_t top[N_TOGETHER];
         float inverse[N_TOGETHER];
-        for (size_t i = 0; i < n; i++) top[i] = largest_bits(from + i * HTH_ACT_BLOCK, HTH_ACT_BLOCK);
-        __mmask16 good = find_scales(top, n, d + b, inverse);
+        __mmask16 good = find_scales(from, n, HTH_ACT_BLOCK, d + b, inverse);
         for (size_t i = 0; i < n; i++, from += HTH_ACT_BLOCK, to += HTH_ACT_BLOCK) {
             __m256i rounded = good >> i & 1 ? rounded_32(from, inverse[i]) : _mm256_setzero_si256();
             _mm256_storeu_si256((__m256i *)(void *)to, rounded);
@@ -101,10 +101,8 @@ static void quant_act_256(const float *x, size_t n_col, int8_t *q, float *d, int
         size_t n = n_block - b < N_TOGETHER ? n_block - b : N_TOGETHER;
         const float *from = x + b * HTH_ACT_BLOCK_256;
         int8_t *to = q + b * HTH_ACT_BLOCK_256;
-        int32_t top[N_TOGETHER];
         float inverse[N_TOGETHER];
-        for (size_t i = 0; i < n; i++) top[i] = largest_bits(from + i * HTH_ACT_BLOCK_256, HTH_ACT_BLOCK_256);
-        __mmask16 good = find_scales(top, n, d + b, inverse);
+        __mmask16 good = find_scales(from, n, HTH_ACT_BLOCK_256, d + b, inverse);
         for (size_t i = 0; i < n; i++)
             for (size_t k = 0; k < HTH_ACT_BLOCK_256; k += 64, from += 64, to += 64, sum_16 += 4) {
                 __m512i rounded = good >> i & 1 ? rounded_64(from, inverse[i]) : _mm512_setzero_si512();

@@ -124,6 +124,7 @@ void hth_kernels_init(hth_kernels *k, hth_cpu level)
 {
     memset(k, 0, sizeof *k);
     k->level = level;
+    k->fetch = hth_cpu_is_amd() ? HTH_FETCH_AT_ONCE : HTH_FETCH_IN_STEPS;
     init_reference(k);
     init_levels(k, level);
 }

@@ -96,6 +96,7 @@ static void add_entry(entry *e, const bench *b, const hth_kernels *table, hth_ty
                         .y = b->y,
                         .y_stride = n_row,
                         .layout = layout,
+                        .fetch = table->fetch,
                         .act = {.x = b->x, .q = b->q, .d = b->d, .sum = b->sum, .tiles = b->tiles}};
     if (rows_block(type) == 256)
         e->job.act = (hth_act){.q = b->q_256, .d = b->d_256, .sum_16 = b->sum_16, .tiles = b->tiles_256};
