@@ -11,6 +11,7 @@ enum {
     PANEL_COL = HTH_ACT_BLOCK_256,
     PANEL_CHUNK = 4,
     N_PANEL = 1,
+    ONE_BY_ONE_TOK = 1,
     N_PART = PANEL_COL / HTH_ACT_PART,
     HAS_SIGN = WEIGHT_MAX == 128,
     /* Products of fours, of the four that share a scale, that are summed in 16 bits. */
@@ -141,12 +142,13 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*to)[N_PANEL])
+                         sums (*to)[N_PANEL], hth_coming *next)
 {
     const int8_t *q = tiles->q + at * PANEL_COL;
     const int16_t *sum_16 = tiles->sum_16 + at * N_PART;
     const float *d = tiles->d + at;
     for (size_t b = 0; b < n; b++) {
+        hth_fetch_share(next, N_PANEL);
         for (int h = 0; h < 2; h++) {
             __m256i isum[HTH_TILE_TOK];
             for (size_t t = 0; t < n_tok; t++) isum[t] = _mm256_setzero_si256();

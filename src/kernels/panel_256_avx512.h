@@ -10,6 +10,7 @@ enum {
     PANEL_COL = HTH_ACT_BLOCK_256,
     PANEL_CHUNK = 2,
     N_PANEL = 3,
+    ONE_BY_ONE_TOK = 4,                                /* unpacking takes as long as 5 tokens */
     SCALES_IN_16 = 16 * WEIGHT_MAX * 127 <= INT16_MAX, /* the sums of 16 products fit in 16 bits */
     N_PART = PANEL_COL / HTH_ACT_PART,
     N_SUM = SCALES_IN_16 ? 16 : N_SCALE, /* sums that meet a scale */
@@ -147,12 +148,13 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*to)[N_PANEL])
+                         sums (*to)[N_PANEL], hth_coming *next)
 {
     const int8_t *q = tiles->q + at * PANEL_COL;
     const int16_t *sum_16 = tiles->sum_16 + at * N_PART;
     const float *d = tiles->d + at;
     for (size_t b = 0; b < n; b++) {
+        hth_fetch_share(next, N_PANEL);
         __m512i isum[HTH_TILE_TOK][N_PANEL];
         for (size_t t = 0; t < n_tok; t++)
             for (int r = 0; r < N_PANEL; r++) isum[t][r] = _mm512_setzero_si512();

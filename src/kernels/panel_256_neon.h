@@ -12,6 +12,7 @@ enum {
     PANEL_COL = HTH_ACT_BLOCK_256,
     PANEL_CHUNK = 4,
     N_PANEL = 1,
+    ONE_BY_ONE_TOK = 1,
     N_PART = PANEL_COL / HTH_ACT_PART,
     N_FOUR = PANEL_COL / 4 / N_SCALE, /* fours of weights that share a scale: 4 or 8 */
     HAS_OFFSET = OFFSET_SHIFT >= 0,
@@ -182,7 +183,7 @@ HTH_INLINE void quarter_sums(const quarter *k, const int8_t *q, size_t n_tok,
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*to)[N_PANEL])
+                         sums (*to)[N_PANEL], hth_coming *next)
 {
     const int8_t *q = tiles->q + at * PANEL_COL;
     const float *d = tiles->d + at;
@@ -190,6 +191,7 @@ HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_
     const int16_t *sum_16 = tiles->sum_16 + at * N_PART;
 #endif
     for (size_t b = 0; b < n; b++) {
+        hth_fetch_share(next, N_PANEL);
         float32x4_t dx = vld1q_f32(d);
 #if HAS_MINIMUM
         input_sums x[HTH_TILE_TOK];

@@ -10,6 +10,7 @@ enum {
     PANEL_COL = HTH_ACT_BLOCK,
     PANEL_CHUNK = 32,
     N_PANEL = 1,
+    ONE_BY_ONE_TOK = 1,
     HAS_SIGN = WEIGHT_MAX == 128,
     /* Products of fours that are summed in 16 bits before they must be widened. */
     N_FIT = 2 * 127 * WEIGHT_MAX * 8 <= INT16_MAX   ? 8
@@ -99,13 +100,14 @@ HTH_INLINE void tile_sums(const chunk *c, int h, size_t b, const int8_t *q, size
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*s)[N_PANEL])
+                         sums (*s)[N_PANEL], hth_coming *next)
 {
     for (int h = 0; h < 2; h++) {
         const int8_t *q = tiles->q + at * HTH_ACT_BLOCK;
         const float *d = tiles->d + at;
         const int32_t *offset = tiles->offset + at;
         for (size_t b = 0; b < n; b++) {
+            hth_fetch_share(next, N_PANEL);
             __m256i isum[HTH_TILE_TOK];
             tile_sums(c, h, b, q, n_tok, isum);
             for (size_t t = 0; t < n_tok; t++) {

@@ -4,7 +4,7 @@
  *   panel_weights(a, w)  the eight fours of weights of a panel's block, unsigned
  *   panel_scales(a)      its sixteen scales; panel_minima(a) where HAS_MINIMUM
  * and gets panels(job). */
-enum { PANEL_COL = HTH_ACT_BLOCK, PANEL_CHUNK = 16, N_PANEL = 3 };
+enum { PANEL_COL = HTH_ACT_BLOCK, PANEL_CHUNK = 16, N_PANEL = 3, ONE_BY_ONE_TOK = 1 };
 
 #define JOIN_MINIMA(p, m) _mm512_add_ps(p, m)
 #include "kernels/panel_sums_avx512.h"
@@ -53,12 +53,13 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*s)[N_PANEL])
+                         sums (*s)[N_PANEL], hth_coming *next)
 {
     const int8_t *q = tiles->q + at * HTH_ACT_BLOCK;
     const float *d = tiles->d + at;
     const int32_t *offset = tiles->offset + at;
     for (size_t b = 0; b < n; b++) {
+        hth_fetch_share(next, N_PANEL);
         __m512i isum[HTH_TILE_TOK][N_PANEL];
         for (size_t t = 0; t < n_tok; t++)
             for (int r = 0; r < N_PANEL; r++)

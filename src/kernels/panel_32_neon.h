@@ -10,6 +10,7 @@ enum {
     PANEL_COL = HTH_ACT_BLOCK,
     PANEL_CHUNK = 32,
     N_PANEL = 1,
+    ONE_BY_ONE_TOK = 1,
     N_FOUR = PANEL_COL / 4,
     TOGETHER = 2, /* quarters that share their inputs, as many as the sums have registers */
 };
@@ -118,8 +119,9 @@ HTH_INLINE void multiply_quarters(const chunk *c, int first, size_t n, const hth
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*s)[N_PANEL])
+                         sums (*s)[N_PANEL], hth_coming *next)
 {
+    for (size_t b = 0; b < n; b++) hth_fetch_share(next, N_PANEL);
     for (int h = 0; h < 4; h += TOGETHER) multiply_quarters(c, h, n, tiles, at, n_tok, s);
 }
 

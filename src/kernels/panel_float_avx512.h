@@ -9,6 +9,7 @@ enum {
     N_PANEL = 3,
     PANEL_TOK = 128,   /* tokens that share widened weights: a multiple of tiles */
     PANEL_CHUNK = 128, /* weights of a row in a chunk, which takes 24 KiB */
+    PER_SHARE = 8,     /* weights that are multiplied for each share of the lines to come */
     N_PASS = 16,
     N_LEVEL = 4, /* of the tree of sixteen partial sums */
 };
@@ -73,6 +74,7 @@ typedef struct panel_work {
     __m512 w[PANEL_CHUNK][N_PANEL];
     uint8_t raw[PANEL_CHUNK * HTH_PANEL_ROW * sizeof(float)]; /* of rows that do not lie in panels */
     __m512 half[N_LEVEL + 1][PANEL_TOK][N_PANEL];             /* as in panel_loop.h */
+    hth_coming next;
 } panel_work;
 
 /* n weights of each row of the r-th panel at hand: of inputs first, first + 16, ..., which stand
@@ -82,7 +84,6 @@ HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int 
 {
     const uint8_t *at = hth_panel_blocks(job, type, size, i, p, first, n, work->raw);
     for (size_t k = 0; k < n; k++, at += HTH_PANEL_ROW * size) {
-        hth_fetch_panel(at, HTH_FAR, job->fetch);
         work->w[k][r] = load(at);
     }
 }
@@ -112,11 +113,13 @@ HTH_INLINE void multiply_tile(panel_work *work, const hth_rows *job, const piece
     __m512 s[HTH_TILE_FLOAT_TOK][N_PANEL], (*open)[N_PANEL] = &work->half[N_LEVEL][i_tok];
     for (size_t k = 0; k < n_tok; k++)
         for (int r = 0; r < N_PANEL; r++) s[k][r] = c->first ? _mm512_setzero_ps() : open[k][r];
-    for (size_t i = 0; i < c->n; i++, x += HTH_TILE_FLOAT_TOK)
+    for (size_t i = 0; i < c->n; i++, x += HTH_TILE_FLOAT_TOK) {
+        if (i % PER_SHARE == 0) hth_fetch_share(&work->next, N_PANEL);
         for (size_t k = 0; k < n_tok; k++) {
             __m512 in = _mm512_set1_ps(x[k]);
             for (int r = 0; r < N_PANEL; r++) s[k][r] = _mm512_fmadd_ps(work->w[i][r], in, s[k][r]);
         }
+    }
     if (c->last) {
         join_tile(work, c->j, i_tok, n_tok, s);
         return;
@@ -141,6 +144,7 @@ static void multiply_piece(panel_work *work, const hth_rows *job, const piece *c
 HTH_INLINE void multiply_panels(panel_work *work, const hth_rows *job, const size_t row[N_PANEL], size_t t,
                                 size_t n_tok, size_t size, hth_type type, load_fn *load)
 {
+    size_t n_tile = (n_tok + HTH_TILE_FLOAT_TOK - 1) / HTH_TILE_FLOAT_TOK, weight = HTH_PANEL_ROW * size;
     piece c = {0};
     for (c.j = 0; c.j < N_PASS; c.j++) {
         size_t left = pass_length(job, c.j), k = hth_panel_pass(false, c.j);
@@ -149,6 +153,8 @@ HTH_INLINE void multiply_panels(panel_work *work, const hth_rows *job, const siz
         for (; left > 0; k += c.n * N_PASS) {
             c.n = left < PANEL_CHUNK ? left : PANEL_CHUNK;
             left -= c.n, c.last = left == 0;
+            work->next = hth_coming_of(job, row, N_PANEL, (c.p + PANEL_CHUNK) * weight, c.n * weight,
+                                       (c.n + PER_SHARE - 1) / PER_SHARE * n_tile);
             for (int r = 0; r < N_PANEL; r++) fill_chunk(work, job, row[r], r, k, c.p, c.n, size, type, load);
             multiply_piece(work, job, &c, t, n_tok);
             c.p += c.n, c.first = false;

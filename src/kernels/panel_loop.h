@@ -7,13 +7,14 @@
  *   PANEL_COL               weights of a block
  *   PANEL_CHUNK             blocks of a chunk
  *   N_PANEL                 panels at a time
+ *   ONE_BY_ONE_TOK          tokens that are cheaper one by one, at least 1
  *   sums, add_sums(a, b)  partial sums of sixteen outputs: products and, where
  *                           HAS_MINIMUM, minima
  *   store_sums(y, s)        the outputs from their finished trees
  *   block_of_one(job, p, b, s)  adds the terms of the panel's block at p, number b, to s
  *   chunk, fill(chunk, i, r, p) unpacked blocks; puts the block at p to place i of panel r
- *   multiply(chunk, n, tiles, at, n_tok, s)  adds n blocks of a tile of inputs, which begin at
- *                           `at`, to the sums of n_tok tokens
+ *   multiply(chunk, n, tiles, at, n_tok, s, next)  adds n blocks of a tile of inputs, which begin
+ *                           at `at`, to the sums of n_tok tokens; asks for a share of `next` at each
  * and gets panels(job). */
 #include "kernels/rows_walk.h"
 
@@ -62,6 +63,7 @@ typedef struct panel_work {
     /* Halves of the trees, each of which waits for its other half; the last level holds the
      * partial sum of which a chunk is done, and the whole in the end. */
     sums half[N_LEVEL + 1][PANEL_TOK][N_PANEL];
+    hth_coming next;
 } panel_work;
 
 /* Blocks first, first + 8, ... (n of them) of the panel that begins at row i; `place` is that
@@ -71,8 +73,6 @@ HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int 
 {
     const uint8_t *p = hth_panel_blocks(job, panel_type, BLOCK_SIZE, i, place, first, n, work->raw);
     for (size_t k = 0; k < n; k++, p += PANEL_BLOCK_SIZE) {
-        for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64)
-            hth_fetch_panel(p + line, HTH_FAR, job->fetch);
         fill(&work->chunk, k, r, p);
     }
 }
@@ -101,7 +101,7 @@ HTH_INLINE void multiply_tile(panel_work *work, const hth_rows *job, const piece
     sums s[HTH_TILE_TOK][N_PANEL], (*open)[N_PANEL] = &work->half[N_LEVEL][i_tok];
     for (size_t t = 0; t < n_tok; t++)
         for (int r = 0; r < N_PANEL; r++) s[t][r] = c->first ? no_sums() : open[t][r];
-    multiply(&work->chunk, c->n, &job->act.tiles, at, n_tok, s);
+    multiply(&work->chunk, c->n, &job->act.tiles, at, n_tok, s, &work->next);
     if (c->last) {
         join_tile(work, c->j, i_tok, n_tok, s);
         return;
@@ -124,7 +124,7 @@ static void multiply_piece(panel_work *work, const hth_rows *job, const piece *c
 static void multiply_panels(panel_work *work, const hth_rows *job, const size_t row[N_PANEL], size_t t,
                             size_t n_tok)
 {
-    size_t n_block = job->n_col / PANEL_COL;
+    size_t n_block = job->n_col / PANEL_COL, n_tile = (n_tok + HTH_TILE_TOK - 1) / HTH_TILE_TOK;
     piece c = {0};
     for (c.j = 0; c.j < HTH_GROUP; c.j++) {
         size_t left = (n_block + HTH_GROUP - 1 - c.j) / HTH_GROUP;
@@ -133,6 +133,8 @@ static void multiply_panels(panel_work *work, const hth_rows *job, const size_t 
         for (size_t b = c.j; left > 0; b += c.n * HTH_GROUP) {
             c.n = left < PANEL_CHUNK ? left : PANEL_CHUNK;
             left -= c.n, c.last = left == 0;
+            work->next = hth_coming_of(job, row, N_PANEL, (c.place + PANEL_CHUNK) * PANEL_BLOCK_SIZE,
+                                       c.n * PANEL_BLOCK_SIZE, c.n * n_tile);
             for (int r = 0; r < N_PANEL; r++) fill_chunk(work, job, row[r], r, b, c.place, c.n);
             multiply_piece(work, job, &c, t, n_tok);
             c.place += c.n, c.first = false;
@@ -157,9 +159,20 @@ static void several_tokens(const hth_rows *job)
     }
 }
 
+/* Up to ONE_BY_ONE_TOK tokens are cheaper one by one: after the first, rows come from the second
+ * cache. */
 static void panels(const hth_rows *job)
 {
-    if (job->n_tok > 1) several_tokens(job);
-    else if (job->fetch == HTH_FETCH_AT_ONCE) one_token(job, HTH_FETCH_AT_ONCE);
-    else one_token(job, HTH_FETCH_IN_STEPS);
+    if (job->n_tok > (job->layout == HTH_LAYOUT_PANELS ? ONE_BY_ONE_TOK : 1)) {
+        several_tokens(job);
+        return;
+    }
+    hth_rows one = *job;
+    for (size_t t = 0; t < job->n_tok; t++, one.y += one.y_stride) {
+        if (job->fetch == HTH_FETCH_AT_ONCE) one_token(&one, HTH_FETCH_AT_ONCE);
+        else one_token(&one, HTH_FETCH_IN_STEPS);
+        one.act.q += job->n_col, one.act.d += job->n_col / PANEL_COL;
+        if ((size_t)PANEL_COL == HTH_ACT_BLOCK_256) one.act.sum_16 += job->n_col / HTH_ACT_PART;
+        else one.act.sum += job->n_col / HTH_ACT_BLOCK;
+    }
 }
