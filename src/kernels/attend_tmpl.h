@@ -8,7 +8,7 @@
 enum {
     N_VEC = HTH_CACHE_GROUP / LANES, /* vectors of a group: one lane for each position */
     N_BLOCK = 4,                     /* queries that share a load */
-    AHEAD = 4096,                    /* bytes between what is used and what is fetched */
+    AHEAD = 8192,                    /* bytes between what is used and what is fetched */
 };
 
 /* ---- queries, one after the other --------------------------------------------------------- */
@@ -340,6 +340,27 @@ HTH_INLINE void value_alone(const value_job *block, size_t k, hth_attend_range s
     if (seen.first < seen.end) (one.halves ? value_1_f16 : value_1)(&one);
 }
 
+HTH_INLINE void add_block(const value_job *block, size_t n)
+{
+    if (block->halves) (n == 4 ? value_4_f16 : n == 2 ? value_2_f16 : value_1_f16)(block);
+    else (n == 4 ? value_4 : n == 2 ? value_2 : value_1)(block);
+}
+
+/* The values of a group that all queries see whole. */
+HTH_INLINE void add_whole_group(const hth_attend *job, const float *weights, value_job *block)
+{
+    size_t n_query = job->n_row * job->n_head, n;
+    cursor c = {0, 0};
+    block->first = 0, block->end = HTH_CACHE_GROUP;
+    for (size_t q = 0; q < n_query; q += n) {
+        n = block_width(n_query - q);
+        for (size_t k = 0; k < n; k++, advance(&c, job), weights += HTH_ATTEND_SPLIT)
+            block->w[k] = weights, block->to[k] = job->values + at_result(job, &c) * job->d_head;
+        add_block(block, n);
+        block->next.step = 0; /* fetched once */
+    }
+}
+
 /* The values of one group for all queries. Rows that see different parts of it (the last
  * group, the first of a window) go one query at a time: what a row does not see must not
  * be multiplied, for it may be infinite. */
@@ -358,12 +379,9 @@ HTH_INLINE void add_group(const hth_attend *job, size_t i_split, size_t base, co
             alike = alike && seen[k].first == seen[0].first && seen[k].end == seen[0].end;
         }
         block->first = seen[0].first, block->end = seen[0].end;
-        if (alike && block->first < block->end) {
-            if (block->halves) (n == 4 ? value_4_f16 : n == 2 ? value_2_f16 : value_1_f16)(block);
-            else (n == 4 ? value_4 : n == 2 ? value_2 : value_1)(block);
-        }
+        if (alike && block->first < block->end) add_block(block, n);
         for (size_t k = 0; !alike && k < n; k++) value_alone(block, k, seen[k]);
-        block->next.step = 0; /* fetched once */
+        block->next.step = 0;
     }
 }
 
@@ -390,6 +408,8 @@ HTH_INLINE void attend(const hth_attend *job, size_t i_split, hearth_kv_type typ
     size_t d = job->d_head, n_query = job->n_row * job->n_head, size = hth_cache_group_size(type, d);
     size_t start = i_split * HTH_ATTEND_SPLIT, end = hth_attend_sees(job, i_split, job->n_row - 1).end;
     size_t first = hth_attend_sees(job, i_split, 0).first / HTH_CACHE_GROUP * HTH_CACHE_GROUP;
+    size_t whole_first = hth_attend_sees(job, i_split, job->n_row - 1).first; /* what every row sees */
+    size_t whole_end = hth_attend_sees(job, i_split, 0).end;
     float *weights = job->scratch, *wide = weights + n_query * HTH_ATTEND_SPLIT;
     for (size_t at = first; at < end; at += HTH_CACHE_GROUP)
         score_group(job, job->k + at / HTH_CACHE_GROUP * size, wide, weights + at - start, type);
@@ -402,7 +422,9 @@ HTH_INLINE void attend(const hth_attend *job, size_t i_split, hearth_kv_type typ
         block.values = type == HEARTH_KV_F32 || block.halves ? group : (const uint8_t *)wide;
         if (type == HEARTH_KV_F16 && !block.halves) widen_f16(group, HTH_CACHE_GROUP * d, wide);
         if (type == HEARTH_KV_Q8_0) widen_values_q8_0(group, d, wide);
-        add_group(job, i_split, at, weights + at - start, &block);
+        if (at >= whole_first && at + HTH_CACHE_GROUP <= whole_end)
+            add_whole_group(job, weights + at - start, &block);
+        else add_group(job, i_split, at, weights + at - start, &block);
     }
 }
 
