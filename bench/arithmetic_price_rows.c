@@ -63,6 +63,7 @@ static rows_run make_run(const inputs *in, hth_rows_fn *f, hth_type type, size_t
     return (rows_run){f,
                       {.w = in->w,
                        .row_size = row_size,
+                       .fetch = hth_cpu_is_amd() ? HTH_FETCH_AT_ONCE : HTH_FETCH_IN_STEPS,
                        .n_col = N_COL,
                        .end = n_row,
                        .n_tok = n_tok,

@@ -26,8 +26,8 @@ const char *hth_cpu_lack(void);
 /* Whether the machine multiplies pairs of bf16 at its highest level (AVX-512 BF16, FEAT_BF16). */
 bool hth_cpu_has_bf16_dot(void);
 
-/* Whether AMD made it: the one question of a CPU's kind that its features do not answer is how
- * memory is best fetched ahead. False elsewhere. */
+/* Whether the CPU is AMD's, on which only how memory is fetched ahead depends. False on other
+ * architectures. */
 bool hth_cpu_is_amd(void);
 
 /* Whether a program on a machine of level `machine` may run `level`. */

@@ -1,8 +1,9 @@
 /* Attention over one split, blockwise: a group of 16 positions is read out of the cache
  * once and used by all queries of the job, four at a time; where they are more than one
- * block of those, it is first widened to floats that stay in the first cache. Included by attend_avx2.c, attend_avx512.c and attend_neon.c, which
- * define their vector and its operations; the bits are those of attend_ref.c, as every
- * output keeps the order of its own sum (docs/arithmetic.md 5). */
+ * block of those, it is first widened to floats that stay in the first cache. Included by
+ * attend_avx2.c, attend_avx512.c and attend_neon.c, which define their vector and its operations;
+ * the bits are those of attend_ref.c, as every output keeps the order of its own sum
+ * (docs/arithmetic.md 5). */
 #include "kernels/attend.h"
 
 enum {
@@ -254,7 +255,7 @@ static hth_attend_part weigh(const hth_attend *job, float *x, size_t n, stream *
     vec max = vec_set(part.max);
     hth_v8 sum = v8_set(0.0f);
     for (size_t i = 0; i < n_whole; i += 16) {
-        fetch(next);
+        for (int line = 0; line < 2; line++) fetch(next); /* of four queries AHEAD bytes together */
         sum = weigh_16(x + i, max, sum, 16);
     }
     if (n_end > 0) {

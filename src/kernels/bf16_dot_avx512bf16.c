@@ -11,6 +11,7 @@ enum {
     PANEL_TOK = 128,   /* tokens that share a chunk: a multiple of tiles */
     PANEL_CHUNK = 128, /* weights of a row in a chunk */
     N_PAIR = PANEL_CHUNK / 2,
+    PER_SHARE = 4, /* pairs that are multiplied for each share of the lines to come */
     N_PASS = 16,
     WEIGHT_SIZE = 2,
 };
@@ -20,6 +21,7 @@ typedef struct panel_work {
     uint32_t x[N_PAIR][N_TOK];  /* two inputs of each token */
     uint8_t raw[PANEL_CHUNK * HTH_PANEL_ROW * WEIGHT_SIZE];
     __m512 sum[PANEL_TOK][N_PANEL];
+    hth_coming next;
 } panel_work;
 
 /* n weights of each row of a panel, which begins at row i: of inputs first, first + 16, ..., which
@@ -37,17 +39,24 @@ static void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int r, s
     }
 }
 
-/* The inputs of a tile for a chunk, rounded. */
+/* The inputs of a tile for a chunk, rounded: four of each token at a time, which come token by token
+ * and go as pairs. Behind the last are zeros. */
 static void round_inputs(panel_work *work, const float *x, size_t n)
 {
-    for (size_t k = 0; k < n; k += 2, x += 2 * N_TOK) {
-        __m256 a = _mm256_loadu_ps(x), b = k + 1 < n ? _mm256_loadu_ps(x + N_TOK) : _mm256_setzero_ps();
-        __m256i even = _mm256_cvtepu16_epi32((__m128i)_mm256_cvtneps_pbh(a));
-        __m256i odd = _mm256_cvtepu16_epi32((__m128i)_mm256_cvtneps_pbh(b));
-        _mm256_storeu_si256((__m256i *)(void *)work->x[k / 2],
-                            _mm256_or_si256(even, _mm256_slli_epi32(odd, 16)));
+    _Alignas(64) static const uint16_t order[32] = {0,  8,  1,  9,  2,  10, 3,  11, 4,  12, 5,
+                                                    13, 6,  14, 7,  15, 16, 24, 17, 25, 18, 26,
+                                                    19, 27, 20, 28, 21, 29, 22, 30, 23, 31};
+    const __m512i pairs = _mm512_load_si512(order);
+    for (size_t k = 0; k < n; k += 4, x += 4 * N_TOK) {
+        size_t left = n - k < 4 ? n - k : 4;
+        uint32_t used = left == 4 ? UINT32_MAX : (1u << left * N_TOK) - 1;
+        __m512 a = _mm512_maskz_loadu_ps((__mmask16)used, x);
+        __m512 b = _mm512_maskz_loadu_ps((__mmask16)(used >> 16), x + 2 * N_TOK);
+        __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+        _mm512_storeu_si512(work->x[k / 2], _mm512_permutexvar_epi16(pairs, both));
     }
 }
+_Static_assert(N_TOK == 8 && N_PAIR % 2 == 0, "four inputs of a tile fill two registers");
 
 /* The whole tile whether or not all of its tokens are wanted: the others' places are memory of theirs. */
 static void multiply_tile(panel_work *work, size_t n, size_t i_tok)
@@ -55,10 +64,14 @@ static void multiply_tile(panel_work *work, size_t n, size_t i_tok)
     __m512 s[N_TOK][N_PANEL];
     for (size_t t = 0; t < N_TOK; t++)
         for (int r = 0; r < N_PANEL; r++) s[t][r] = work->sum[i_tok + t][r];
-    for (size_t k = 0; k < (n + 1) / 2; k++) HTH_UNROLL
-    for (size_t t = 0; t < N_TOK; t++) {
-        __m512bh in = (__m512bh)_mm512_set1_epi32((int)work->x[k][t]);
-        for (int r = 0; r < N_PANEL; r++) s[t][r] = _mm512_dpbf16_ps(s[t][r], (__m512bh)work->w[k][r], in);
+    for (size_t k = 0; k < (n + 1) / 2; k++) {
+        if (k % PER_SHARE == 0) hth_fetch_share(&work->next, N_PANEL);
+        HTH_UNROLL
+        for (size_t t = 0; t < N_TOK; t++) {
+            __m512bh in = (__m512bh)_mm512_set1_epi32((int)work->x[k][t]);
+            for (int r = 0; r < N_PANEL; r++)
+                s[t][r] = _mm512_dpbf16_ps(s[t][r], (__m512bh)work->w[k][r], in);
+        }
     }
     for (size_t t = 0; t < N_TOK; t++)
         for (int r = 0; r < N_PANEL; r++) work->sum[i_tok + t][r] = s[t][r];
@@ -67,13 +80,15 @@ static void multiply_tile(panel_work *work, size_t n, size_t i_tok)
 static void multiply_panels(panel_work *work, const hth_rows *job, const size_t row[N_PANEL], size_t t,
                             size_t n_tok)
 {
-    size_t p = 0;
+    size_t p = 0, weight = HTH_PANEL_ROW * WEIGHT_SIZE, n_tile = (n_tok + N_TOK - 1) / N_TOK;
     for (size_t k = 0; k < PANEL_TOK; k++)
         for (int r = 0; r < N_PANEL; r++) work->sum[k][r] = _mm512_setzero_ps();
     for (size_t j = 0; j < N_PASS; j++) {
         size_t first = hth_panel_pass(false, j), n;
         for (size_t left = (job->n_col + N_PASS - 1 - first) / N_PASS; left > 0; left -= n, p += n) {
             n = left < PANEL_CHUNK ? left : PANEL_CHUNK;
+            work->next = hth_coming_of(job, row, N_PANEL, (p + PANEL_CHUNK) * weight, n * weight,
+                                       (n / 2 + PER_SHARE - 1) / PER_SHARE * n_tile + 1);
             for (int r = 0; r < N_PANEL; r++) fill_chunk(work, job, row[r], r, first, p, n);
             for (size_t k = 0; k < n_tok; k += N_TOK) {
                 round_inputs(work, job->act.tiles.x + (t + k) * job->n_col + p * N_TOK, n);

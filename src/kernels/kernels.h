@@ -30,16 +30,16 @@ typedef struct hth_act {
     const float *d;        /* scale of each block; NaN where the input was not finite */
     const int32_t *sum;    /* sum of q over each block of 32 */
     const int16_t *sum_16; /* sum of q over each 16 */
-    hth_tiles tiles;       /* the same for panels, of floats or where n_tok is more than 1 */
+    hth_tiles tiles;       /* the same for panels (below), of floats or where n_tok is more than 1 */
 } hth_act;
 
 /* Rounds x[n_col] (n_col a multiple of 32, or of 256) to 8 bits per block. */
 typedef void hth_quant_act_fn(const float *x, size_t n_col, int8_t *q, float *d, int32_t *sum);
 typedef void hth_quant_act_256_fn(const float *x, size_t n_col, int8_t *q, float *d, int16_t *sum_16);
 
-/* How panels that stream by are asked for ahead of their use (rows_walk.h); no result depends on it. */
+/* How panels are asked for ahead of their use (rows_walk.h); no result depends on it. */
 typedef enum hth_fetch {
-    HTH_FETCH_IN_STEPS = 0, /* into the second cache, later into the first */
+    HTH_FETCH_IN_STEPS = 0, /* into the second cache, for one token later into the first */
     HTH_FETCH_AT_ONCE,      /* into the first cache */
 } hth_fetch;
 
@@ -64,7 +64,8 @@ typedef void hth_rows_fn(const hth_rows *job);
 /* The same for whole panels (panel.h): first and end are multiples of 16. Rows that lie in
  * panels (layout) are taken so for any number of tokens and have no list; rows as in the file
  * from HTH_PANEL_LEAST_TOK tokens on, where making panels of them costs less than it saves.
- * Floats, and more than one token, are read from act.tiles. */
+ * Floats are read from act.tiles; quantised inputs of one token as they are, of several either way:
+ * both must be there. */
 enum { HTH_PANEL_LEAST_TOK = 12 };
 
 /* One row of weights to floats and back. Unpacking is exact. Packing is the

@@ -6,6 +6,7 @@
  *   panel_weights(a, i, w)  fours of weights 64i to 64i + 63 of half a panel's block
  *   panel_scales(a, s, m)   its scales, four of each row in a vector of bytes, and its minima
  * and gets panels(job). */
+#include "kernels/rows_walk.h"
 
 enum {
     PANEL_COL = HTH_ACT_BLOCK_256,

@@ -6,11 +6,13 @@
  *   panel_weights(a, i, w)  fours of weights 64i to 64i + 63 of a panel's block, as unsigned bytes
  *   panel_scales(a, s, m)   its scales, four of each row in a vector of bytes, and its minima
  * and gets panels(job). */
+#include "kernels/rows_walk.h"
+
 enum {
     PANEL_COL = HTH_ACT_BLOCK_256,
     PANEL_CHUNK = 2,
     N_PANEL = 3,
-    ONE_BY_ONE_TOK = 4,                                /* unpacking takes as long as 5 tokens */
+    ONE_BY_ONE_TOK = 4,                                /* 5 cost as much as unpacking to a chunk */
     SCALES_IN_16 = 16 * WEIGHT_MAX * 127 <= INT16_MAX, /* the sums of 16 products fit in 16 bits */
     N_PART = PANEL_COL / HTH_ACT_PART,
     N_SUM = SCALES_IN_16 ? 16 : N_SCALE, /* sums that meet a scale */

@@ -7,6 +7,7 @@
  *   panel_scales(a, s, m)   its scales, four of each row in a vector of bytes, and its minima
  * and gets panels(job). Scales and minima meet the sums of their inputs in sdot as well: a sum,
  * of 32 inputs at most, is 64 times a signed byte and six bits. */
+#include "kernels/rows_walk.h"
 
 enum {
     PANEL_COL = HTH_ACT_BLOCK_256,

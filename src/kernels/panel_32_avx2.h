@@ -5,6 +5,7 @@
  *   panel_weights(a, w)  the eight fours of weights of half a panel's block
  *   panel_scales(a)      its eight scales; panel_minima(a) where HAS_MINIMUM
  * and gets panels(job). */
+#include "kernels/rows_walk.h"
 
 enum {
     PANEL_COL = HTH_ACT_BLOCK,
@@ -107,7 +108,7 @@ HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_
         const float *d = tiles->d + at;
         const int32_t *offset = tiles->offset + at;
         for (size_t b = 0; b < n; b++) {
-            hth_fetch_share(next, N_PANEL);
+            if (h == 0) hth_fetch_share(next, N_PANEL);
             __m256i isum[HTH_TILE_TOK];
             tile_sums(c, h, b, q, n_tok, isum);
             for (size_t t = 0; t < n_tok; t++) {

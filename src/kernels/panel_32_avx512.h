@@ -4,6 +4,8 @@
  *   panel_weights(a, w)  the eight fours of weights of a panel's block, unsigned
  *   panel_scales(a)      its sixteen scales; panel_minima(a) where HAS_MINIMUM
  * and gets panels(job). */
+#include "kernels/rows_walk.h"
+
 enum { PANEL_COL = HTH_ACT_BLOCK, PANEL_CHUNK = 16, N_PANEL = 3, ONE_BY_ONE_TOK = 1 };
 
 #define JOIN_MINIMA(p, m) _mm512_add_ps(p, m)

@@ -25,7 +25,8 @@ HTH_INLINE size_t pass_length(const hth_rows *job, size_t j)
     return (job->n_col + N_PASS - 1 - hth_panel_pass(false, j)) / N_PASS;
 }
 
-/* Panels that stream by side by side. Behind its end each goes on where the panels between lie. */
+/* Panels that stream by side by side: behind the end of one lie the others, over which what is
+ * asked for must jump. */
 typedef struct float_stream {
     const uint8_t *w[N_PANEL];
     const float *x;
@@ -83,9 +84,7 @@ HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int 
                            size_t n, size_t size, hth_type type, load_fn *load)
 {
     const uint8_t *at = hth_panel_blocks(job, type, size, i, p, first, n, work->raw);
-    for (size_t k = 0; k < n; k++, at += HTH_PANEL_ROW * size) {
-        work->w[k][r] = load(at);
-    }
+    for (size_t k = 0; k < n; k++, at += HTH_PANEL_ROW * size) work->w[k][r] = load(at);
 }
 
 /* Part of a partial sum: n weights from place p on. */

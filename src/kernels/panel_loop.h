@@ -72,9 +72,7 @@ HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, int 
                            size_t n)
 {
     const uint8_t *p = hth_panel_blocks(job, panel_type, BLOCK_SIZE, i, place, first, n, work->raw);
-    for (size_t k = 0; k < n; k++, p += PANEL_BLOCK_SIZE) {
-        fill(&work->chunk, k, r, p);
-    }
+    for (size_t k = 0; k < n; k++, p += PANEL_BLOCK_SIZE) fill(&work->chunk, k, r, p);
 }
 
 /* A chunk of partial sum j: of n blocks from `place` on; the first and the last of it. */
@@ -159,8 +157,8 @@ static void several_tokens(const hth_rows *job)
     }
 }
 
-/* Up to ONE_BY_ONE_TOK tokens are cheaper one by one: after the first, rows come from the second
- * cache. */
+/* Up to ONE_BY_ONE_TOK tokens are cheaper one by one: after the first, the rows of a unit come from
+ * the second cache, where all but the longest (48 of 27000 weights) have room. */
 static void panels(const hth_rows *job)
 {
     if (job->n_tok > (job->layout == HTH_LAYOUT_PANELS ? ONE_BY_ONE_TOK : 1)) {

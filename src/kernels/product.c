@@ -18,7 +18,7 @@ typedef struct product_job {
     const float *x;
     size_t n_tok;
     hth_output outputs[HTH_PRODUCT_MAX];
-    uint32_t unit_end[HTH_PRODUCT_MAX];
+    uint32_t unit_end[HTH_PRODUCT_MAX], n_unit, n_thread;
     bool want_32, want_256, want_floats, want_tiles;
     hth_prepare_fn *prepare;
     uint64_t prepare_arg[HTH_PREPARE_SIZE / 8];
@@ -82,15 +82,24 @@ static hth_act act_for(const product_job *job, hth_type type)
     return (hth_act){.x = job->x, .q = r->q, .d = r->d, .sum = r->sum, .tiles = r->tiles};
 }
 
+/* The unit that is claimed i-th. Threads that claim in turn walk through a stretch each, so that what
+ * one asks for ahead it will mostly meet itself. */
+static size_t unit_claimed(const product_job *job, size_t i)
+{
+    size_t n_more = job->n_unit % job->n_thread, stretch = i % job->n_thread; /* n_more have one unit more */
+    return stretch * (job->n_unit / job->n_thread) + (stretch < n_more ? stretch : n_more) +
+           i / job->n_thread;
+}
+
 /* Which rows of which output a unit is. */
 typedef struct unit_rows {
     const hth_output *o;
     size_t first, end;
 } unit_rows;
 
-static unit_rows rows_of_unit(const product_job *job, size_t i_unit)
+static unit_rows rows_of_unit(const product_job *job, size_t i_claim)
 {
-    size_t i = 0;
+    size_t i = 0, i_unit = unit_claimed(job, i_claim);
     while (i_unit >= job->unit_end[i]) i++;
     const hth_output *o = &job->outputs[i];
     size_t n = rows_of_size(o->matrix->row_size), n_row = n_row_of(o);
@@ -183,10 +192,10 @@ bool hth_product_has_room(size_t n_tok, const hth_output *outputs, size_t n_outp
 
 static size_t n_output_of(const product_job *job) { return job->outputs[1].matrix ? 2 : 1; }
 
-static unit_rows rows_of_hidden(const product_job *job, size_t i_unit)
+static unit_rows rows_of_hidden(const product_job *job, size_t i_claim)
 {
     size_t n = rows_of_all(job->outputs, n_output_of(job)), n_row = job->outputs[0].matrix->n_row;
-    size_t first = i_unit * n;
+    size_t first = unit_claimed(job, i_claim) * n;
     return (unit_rows){job->outputs, first, n_row - first < n ? n_row : first + n};
 }
 
@@ -242,13 +251,14 @@ static bool may_be_late(const product_job *job, size_t n_output)
 
 static void add_units(hth_pool *pool, product_job *job, size_t n_output)
 {
-    bool several = hth_pool_n_thread(pool) > 1;
     uint32_t n_unit = 0;
+    job->n_thread = hth_pool_n_thread(pool);
     if (job->activate) {
         size_t n = rows_of_all(job->outputs, n_output);
-        n_unit = (uint32_t)((job->outputs[0].matrix->n_row + n - 1) / n);
-        if (several) hth_pool_add_twice(pool, compute_hidden_part, commit_hidden, job, sizeof *job, n_unit);
-        else hth_pool_add(pool, compute_hidden, job, sizeof *job, n_unit);
+        job->n_unit = (uint32_t)((job->outputs[0].matrix->n_row + n - 1) / n);
+        if (job->n_thread > 1)
+            hth_pool_add_twice(pool, compute_hidden_part, commit_hidden, job, sizeof *job, job->n_unit);
+        else hth_pool_add(pool, compute_hidden, job, sizeof *job, job->n_unit);
         return;
     }
     for (size_t i = 0; i < n_output; i++) {
@@ -256,7 +266,8 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
         n_unit += (uint32_t)((n_row_of(&job->outputs[i]) + n - 1) / n);
         job->unit_end[i] = n_unit;
     }
-    if (several && may_be_late(job, n_output))
+    job->n_unit = n_unit;
+    if (job->n_thread > 1 && may_be_late(job, n_output))
         hth_pool_add_twice(pool, compute_part, commit_part, job, sizeof *job, n_unit);
     else hth_pool_add(pool, compute_unit, job, sizeof *job, n_unit);
 }

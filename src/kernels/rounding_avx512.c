@@ -23,8 +23,9 @@ HTH_INLINE __m512 reciprocals(__m512 x)
     return r;
 }
 
-/* Scales and 127 over the largest magnitude of n blocks of x, of n_in values; a bit is set where a block can be rounded:
- * others, below 2^-60 or above 2^60 or not numbers, are zeros with the scale 0 or NaN. */
+/* Scales and 127 over the largest magnitude of n blocks of x, of n_in values each. A bit is set
+ * where a block can be rounded: others, below 2^-60 or above 2^60 or not numbers, are zeros with
+ * the scale 0 or NaN. */
 HTH_INLINE __mmask16 find_scales(const float *x, size_t n, size_t n_in, float *d, float inverse[N_TOGETHER])
 {
     int32_t top[N_TOGETHER];

@@ -18,15 +18,15 @@ enum {
     HTH_AHEAD = 4096,
 };
 
-/* Bytes between the use of a panel and what is asked for: of panels one after the other, of three
- * side by side. */
+/* Bytes ahead of use: HTH_FAR, or HTH_FAR_OF_THREE at once of each of three panels side by side;
+ * HTH_NEAR the later step. */
 enum { HTH_FAR = 8192, HTH_FAR_OF_THREE = 4096, HTH_NEAR = 2048 };
 
-/* Panels stream by without gaps. Intel's second cache waits for more lines at a time than the
- * first, so lines go there first; AMD's first cache waits for as many. One thread from memory, of
- * load only, Q4_0, Q8_0, Q4_K and F16: Emerald Rapids in steps 96, 99, 96 and 96 %, with 4 KiB
- * into the first alone 84, 96, 84 and 90; Zen 5 in steps 88, 88, 81 and 75 %, at once 100, 98, 98
- * and 91. */
+/* Panels stream by without gaps. Emerald Rapids' second cache waits for more lines at a time than
+ * its first, so lines go there first; on Zen 5 those that go straight into the first come sooner.
+ * One thread from memory, of load only, Q4_0, Q8_0 and Q4_K: Emerald Rapids in steps 96, 99 and
+ * 96 %, with 4 KiB into the first alone 84, 96 and 84; Zen 5 in steps 86, 89 and 81 %, at once 98,
+ * 99 and 97 (docs/performance.md, Tried). */
 HTH_INLINE void hth_fetch_panel(const uint8_t *p, size_t ahead, hth_fetch how)
 {
     if (how == HTH_FETCH_AT_ONCE) {
@@ -138,14 +138,16 @@ HTH_INLINE const uint8_t *hth_panel_blocks(const hth_rows *job, hth_type type, s
 
 /* What the panels at hand, and those after them, hold further on: asked for share by share while
  * tokens are multiplied, as memory gives it; a chunk at once would be waited for. Zen 5, Q4_0 from
- * memory: 26.9 GB/s of weights for 2 tokens, with a chunk at once 12.2. */
+ * memory: 26.9 GB/s of weights for 2 tokens, with a chunk at once 12.2 (docs/performance.md). */
 typedef struct hth_coming {
-    const uint8_t *at[3];
+    const uint8_t *at[3];   /* of each panel at hand */
     size_t n_line, n_share; /* lines of each panel that are left, and of a share */
     hth_fetch fetch;
 } hth_coming;
 
-/* n bytes in n_share shares, from byte `place` on of each of n_panel panels. */
+/* n bytes in n_share shares, from byte `place` on of each of n_panel panels: where that lies behind
+ * their ends, of as many panels after them (a run across the ends asks for what is at hand). Of
+ * rows in file order nothing is asked for. */
 HTH_INLINE hth_coming hth_coming_of(const hth_rows *job, const size_t *row, size_t n_panel, size_t place,
                                     size_t n, size_t n_share)
 {
@@ -154,7 +156,7 @@ HTH_INLINE hth_coming hth_coming_of(const hth_rows *job, const size_t *row, size
     if (job->layout != HTH_LAYOUT_PANELS) return c;
     if (place >= panel_size) place += (n_panel - 1) * panel_size; /* the panels between are at hand too */
     for (size_t r = 0; r < n_panel; r++) c.at[r] = job->w + row[r] * job->row_size + place;
-    c.n_line = n / 64;
+    c.n_line = (n + 63) / 64;
     c.n_share = (c.n_line + n_share - 1) / n_share;
     return c;
 }

@@ -3,6 +3,7 @@
 #include "base/cpu.h"
 #include "support/test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,17 @@ TEST(without_a_wish_the_level_is_the_machine_s)
     CHECK_OK(hth_cpu_choose(&level, err));
     CHECK_INT(level, hth_cpu_machine());
     unsetenv("HEARTH_CPU");
+}
+
+TEST(the_system_names_the_same_maker)
+{
+    char text[4096];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    if (!f) test_skip("no /proc/cpuinfo");
+    text[f ? fread(text, 1, sizeof text - 1, f) : 0] = '\0';
+    if (f) fclose(f);
+    const char *maker = strstr(text, "vendor_id");
+    CHECK_INT(hth_cpu_is_amd(), maker && strncmp(strchr(maker, ':') + 2, "AuthenticAMD", 12) == 0);
 }
 
 TEST(a_wish_is_granted_where_the_machine_has_it)

@@ -85,10 +85,10 @@ static void fail(const char *what, hth_cpu level, const hth_rows *job, size_t i)
     const rows_shape *s = &the_case.shape;
     test_fail(__FILE__, __LINE__,
               "%s at %s: %s, output %zu (expected %a, got %a); %zu rows, %zu columns, %zu tokens, layout %d, "
-              "shift %zu, side %d, %s, list %d",
+              "shift %zu, side %d, %s, list %d, fetch %d",
               rows_type_name(s->type), hth_cpu_name(level), what, i, i < MAX_Y ? (double)expected[i] : 0.0,
               i < MAX_Y ? (double)got[i] : 0.0, s->n_row, s->n_col, s->n_tok, (int)job->layout, s->shift,
-              (int)s->side, proof_kind_name(s->kind), s->list);
+              (int)s->side, proof_kind_name(s->kind), s->list, (int)job->fetch);
 }
 
 static bool compute(hth_rows_fn *f, hth_cpu level, const hth_rows *job, float *out)
@@ -147,7 +147,7 @@ static const uint8_t *make_panels(void)
     return w;
 }
 
-/* The reference's rows against the level's panels, in both layouts, whole and cut. */
+/* The reference's rows against the level's panels, in both layouts, fetched either way, whole and cut. */
 static bool check_case(hth_cpu level)
 {
     hth_kernels reference, table;

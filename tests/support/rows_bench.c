@@ -153,7 +153,7 @@ int rows_bench(const char *filter)
                .q = hth_alloc(N_COL * N_TOK, 1),
                .d = hth_alloc(N_COL * N_TOK / 32, 4),
                .sum = hth_alloc(N_COL * N_TOK / 32, 4),
-               .y = hth_alloc(weight_size / 1024, 4),
+               .y = hth_alloc(weight_size / 512, 4),
                .q_256 = hth_alloc(N_COL * N_TOK, 1),
                .d_256 = hth_alloc(N_COL * N_TOK / 256, 4),
                .sum_16 = hth_alloc(N_COL * N_TOK / 16, 2)};
@@ -183,6 +183,7 @@ int rows_bench(const char *filter)
     run_table(&b, filter, weight_size, 1);
     run_table(&b, filter, cached_size, 1);
     put_tiles(&b, N_TOK);
+    run_table(&b, filter, weight_size, 2);
     run_table(&b, filter, cached_size, N_TOK);
     hth_pages_free(b.w, weight_size);
     return 0;
