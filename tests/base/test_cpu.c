@@ -22,16 +22,23 @@ TEST(without_a_wish_the_level_is_the_machine_s)
     unsetenv("HEARTH_CPU");
 }
 
+#if defined(__x86_64__)
 TEST(the_system_names_the_same_maker)
 {
     char text[4096];
     FILE *f = fopen("/proc/cpuinfo", "r");
-    if (!f) test_skip("no /proc/cpuinfo");
-    text[f ? fread(text, 1, sizeof text - 1, f) : 0] = '\0';
-    if (f) fclose(f);
+    if (!f) {
+        test_skip("no /proc/cpuinfo");
+        return;
+    }
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
     const char *maker = strstr(text, "vendor_id");
     CHECK_INT(hth_cpu_is_amd(), maker && strncmp(strchr(maker, ':') + 2, "AuthenticAMD", 12) == 0);
 }
+#else /* emulators show the processors that they run on */
+TEST(another_architecture_is_not_amd_s) { CHECK(!hth_cpu_is_amd()); }
+#endif
 
 TEST(a_wish_is_granted_where_the_machine_has_it)
 {
