@@ -57,13 +57,16 @@ typedef struct inputs {
 } inputs;
 
 /* Random bytes are rows as well as panels. */
-static rows_run make_run(const inputs *in, hth_rows_fn *f, hth_type type, size_t size, size_t n_tok)
+static rows_run make_run(const inputs *in, const hth_kernels *k, hth_rows_fn *f, hth_type type, size_t size,
+                         size_t n_tok)
 {
+    _Alignas(64) static uint8_t work[HTH_PANEL_WORK];
     size_t row_size = hth_type_row_size(type, N_COL), n_row = size / row_size / 32 * 32;
     return (rows_run){f,
                       {.w = in->w,
                        .row_size = row_size,
-                       .fetch = hth_cpu_is_amd() ? HTH_FETCH_AT_ONCE : HTH_FETCH_IN_STEPS,
+                       .fetch = k->fetch,
+                       .work = work,
                        .n_col = N_COL,
                        .end = n_row,
                        .n_tok = n_tok,
@@ -98,17 +101,17 @@ static void compare(const inputs *in, const price_level *levels, hth_type type, 
     price_variant v[1 + PRICE_N_LEVEL * PER];
     rows_run runs[1 + PRICE_N_LEVEL * PER];
     size_t n = 0, first[PRICE_N_LEVEL + 1];
+    hth_kernels k;
     for (int l = 0; l < PRICE_N_LEVEL; l++) {
-        hth_kernels k;
         price_table(l, &k);
         const price_free *free_forms = n_tok == 1 ? levels[l].decode[type] : levels[l].tile[type];
         first[l] = n;
         v[n] = (price_variant){.name = "settled"};
         runs[n++] =
-            make_run(in, n_tok > 1 && k.panels[type] ? k.panels[type] : k.rows[type], type, size, n_tok);
+            make_run(in, &k, n_tok > 1 && k.panels[type] ? k.panels[type] : k.rows[type], type, size, n_tok);
         for (size_t i = 0; i < PRICE_MAX_FREE && free_forms[i].rows; i++) {
             v[n] = (price_variant){.name = free_forms[i].name};
-            runs[n++] = make_run(in, free_forms[i].rows, type, size, n_tok);
+            runs[n++] = make_run(in, &k, free_forms[i].rows, type, size, n_tok);
             double d = distance(in, &runs[first[l]], &runs[n - 1]);
             if (strstr(free_forms[i].name, "settled") && d != 0)
                 printf("WRONG: bits of %s differ\n", free_forms[i].name);
@@ -117,7 +120,7 @@ static void compare(const inputs *in, const price_level *levels, hth_type type, 
     }
     first[PRICE_N_LEVEL] = n;
     v[n] = (price_variant){.name = "load only"};
-    runs[n++] = make_run(in, NULL, type, size, 1);
+    runs[n++] = make_run(in, &k, NULL, type, size, 1);
     for (size_t i = 0; i < n; i++) {
         v[i].run = run_rows, v[i].arg = &runs[i];
         double n_weight = (double)runs[i].job.end * N_COL;

@@ -58,6 +58,10 @@ configure_file(${HEARTH_XXHASH_DIR}/xxhash.h ${PROJECT_BINARY_DIR}/system/xxhash
 find_package(Threads REQUIRED)
 
 add_library(hearth_objects OBJECT ${HEARTH_SOURCES})
+# It runs on threads of others, whose stacks may be small; checks of a compiler need frames of their own.
+if(NOT HEARTH_SANITIZE AND NOT HEARTH_FUZZ AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+  target_compile_options(hearth_objects PRIVATE -Wframe-larger-than=65536)
+endif()
 # Assertions of the library's own invariants live in debug, sanitizer and fuzz builds; a
 # release never ends its process (tests/laws).
 if(NOT HEARTH_SANITIZE AND NOT HEARTH_FUZZ)

@@ -82,17 +82,11 @@ static int read_byte(unsigned char *c)
     }
 }
 
-/* One character, or U+FFFD for bytes that are none; 0 at the end, -1 after Ctrl-C. */
-static int next_character(EditLine *el, wchar_t *out)
+/* Bytes of one character, or U+FFFD for bytes that are none; otherwise what read says. */
+static int read_character(wchar_t *out)
 {
-    lines *l;
     unsigned char c;
     mbstate_t state = {0};
-    el_get(el, EL_CLIENTDATA, &l);
-    while (!lies_ready(WAIT_MS)) {
-        if (interrupted()) return -1;
-        if (resized || resumed) follow_terminal(el);
-    }
     for (size_t n = 0; n < 4; n++) {
         int got = read_byte(&c);
         if (got <= 0) return got;
@@ -101,8 +95,25 @@ static int next_character(EditLine *el, wchar_t *out)
         if (done == (size_t)-1) *out = 0xFFFD;
         break;
     }
-    if (*out == L'\r' || *out == L'\n') l->more = lies_ready(PASTE_MS);
     return 1;
+}
+
+/* One character; 0 at the end, -1 after Ctrl-C. A Ctrl-D that was typed before the editor set the
+ * terminal comes as NUL, which the editor would take for a key: it is dropped. */
+static int next_character(EditLine *el, wchar_t *out)
+{
+    lines *l;
+    int got;
+    el_get(el, EL_CLIENTDATA, &l);
+    do {
+        while (!lies_ready(WAIT_MS)) {
+            if (interrupted()) return -1;
+            if (resized || resumed) follow_terminal(el);
+        }
+        got = read_character(out);
+    } while (got > 0 && *out == L'\0');
+    if (got > 0 && (*out == L'\r' || *out == L'\n')) l->more = lies_ready(PASTE_MS);
+    return got;
 }
 
 static char *show_prompt(EditLine *el)

@@ -347,26 +347,12 @@ HTH_INLINE void add_block(const value_job *block, size_t n)
     else (n == 4 ? value_4 : n == 2 ? value_2 : value_1)(block);
 }
 
-/* The values of a group that all queries see whole. */
-HTH_INLINE void add_whole_group(const hth_attend *job, const float *weights, value_job *block)
-{
-    size_t n_query = job->n_row * job->n_head, n;
-    cursor c = {0, 0};
-    block->first = 0, block->end = HTH_CACHE_GROUP;
-    for (size_t q = 0; q < n_query; q += n) {
-        n = block_width(n_query - q);
-        for (size_t k = 0; k < n; k++, advance(&c, job), weights += HTH_ATTEND_SPLIT)
-            block->w[k] = weights, block->to[k] = job->values + at_result(job, &c) * job->d_head;
-        add_block(block, n);
-        block->next.step = 0; /* fetched once */
-    }
-}
-
 /* The values of one group for all queries. Rows that see different parts of it (the last
  * group, the first of a window) go one query at a time: what a row does not see must not
- * be multiplied, for it may be infinite. */
-HTH_INLINE void add_group(const hth_attend *job, size_t i_split, size_t base, const float *weights,
-                          value_job *block)
+ * be multiplied, for it may be infinite. A group that all see whole is not asked about one by
+ * one. */
+HTH_INLINE void add_group(const hth_attend *job, size_t i_split, size_t base, bool whole,
+                          const float *weights, value_job *block)
 {
     size_t n_query = job->n_row * job->n_head, d = job->d_head, n;
     cursor c = {0, 0};
@@ -376,13 +362,13 @@ HTH_INLINE void add_group(const hth_attend *job, size_t i_split, size_t base, co
         n = block_width(n_query - q);
         for (size_t k = 0; k < n; k++, advance(&c, job), weights += HTH_ATTEND_SPLIT) {
             block->w[k] = weights, block->to[k] = job->values + at_result(job, &c) * d;
-            seen[k] = in_group(job, i_split, c.row, base);
+            seen[k] = whole ? (hth_attend_range){0, HTH_CACHE_GROUP} : in_group(job, i_split, c.row, base);
             alike = alike && seen[k].first == seen[0].first && seen[k].end == seen[0].end;
         }
         block->first = seen[0].first, block->end = seen[0].end;
         if (alike && block->first < block->end) add_block(block, n);
         for (size_t k = 0; !alike && k < n; k++) value_alone(block, k, seen[k]);
-        block->next.step = 0;
+        block->next.step = 0; /* fetched once */
     }
 }
 
@@ -423,9 +409,8 @@ HTH_INLINE void attend(const hth_attend *job, size_t i_split, hearth_kv_type typ
         block.values = type == HEARTH_KV_F32 || block.halves ? group : (const uint8_t *)wide;
         if (type == HEARTH_KV_F16 && !block.halves) widen_f16(group, HTH_CACHE_GROUP * d, wide);
         if (type == HEARTH_KV_Q8_0) widen_values_q8_0(group, d, wide);
-        if (at >= whole_first && at + HTH_CACHE_GROUP <= whole_end)
-            add_whole_group(job, weights + at - start, &block);
-        else add_group(job, i_split, at, weights + at - start, &block);
+        bool whole = at >= whole_first && at + HTH_CACHE_GROUP <= whole_end;
+        add_group(job, i_split, at, whole, weights + at - start, &block);
     }
 }
 

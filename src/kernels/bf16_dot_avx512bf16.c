@@ -23,6 +23,7 @@ typedef struct panel_work {
     __m512 sum[PANEL_TOK][N_PANEL];
     hth_coming next;
 } panel_work;
+_Static_assert(sizeof(panel_work) <= HTH_PANEL_WORK, "a panel's work needs more room");
 
 /* n weights of each row of a panel, which begins at row i: of inputs first, first + 16, ..., which
  * stand from place p on. An odd one is paired with zeros. */
@@ -108,13 +109,13 @@ void hth_panels_bf16_dot(const hth_rows *job)
         hth_panels_bf16_avx512(job);
         return;
     }
-    panel_work work;
+    panel_work *work = job->work;
     for (size_t t = 0; t < job->n_tok; t += PANEL_TOK) {
         size_t n_tok = job->n_tok - t < PANEL_TOK ? job->n_tok - t : PANEL_TOK;
         for (size_t i = job->first; i < job->end; i += N_PANEL * HTH_PANEL_ROW) {
             size_t row[N_PANEL];
             hth_panels_at(i, job->end, N_PANEL, row);
-            multiply_panels(&work, job, row, t, n_tok);
+            multiply_panels(work, job, row, t, n_tok);
         }
     }
 }

@@ -58,6 +58,7 @@ typedef struct hth_rows {
     size_t n_tok;
     float *y;
     size_t y_stride;
+    void *work; /* of several tokens in panels: HTH_PANEL_WORK bytes of this thread's, 64-aligned */
 } hth_rows;
 typedef void hth_rows_fn(const hth_rows *job);
 
@@ -66,7 +67,7 @@ typedef void hth_rows_fn(const hth_rows *job);
  * from HTH_PANEL_LEAST_TOK tokens on, where making panels of them costs less than it saves.
  * Floats are read from act.tiles; quantised inputs of one token as they are, of several either way:
  * both must be there. */
-enum { HTH_PANEL_LEAST_TOK = 12 };
+enum { HTH_PANEL_LEAST_TOK = 12, HTH_PANEL_WORK = 240 << 10 };
 
 /* One row of weights to floats and back. Unpacking is exact. Packing is the
  * format's own rounding (as other programs write the type). */

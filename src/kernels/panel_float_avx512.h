@@ -77,6 +77,7 @@ typedef struct panel_work {
     __m512 half[N_LEVEL + 1][PANEL_TOK][N_PANEL];             /* as in panel_loop.h */
     hth_coming next;
 } panel_work;
+_Static_assert(sizeof(panel_work) <= HTH_PANEL_WORK, "a panel's work needs more room");
 
 /* n weights of each row of the r-th panel at hand: of inputs first, first + 16, ..., which stand
  * from place p on. */
@@ -171,13 +172,13 @@ HTH_INLINE void panels(const hth_rows *job, size_t size, hth_type type, load_fn 
         else one_token(job, size, load, HTH_FETCH_IN_STEPS);
         return;
     }
-    panel_work work;
+    panel_work *work = job->work;
     for (size_t t = 0; t < job->n_tok; t += PANEL_TOK) {
         size_t n_tok = job->n_tok - t < PANEL_TOK ? job->n_tok - t : PANEL_TOK;
         for (size_t i = job->first; i < job->end; i += N_PANEL * HTH_PANEL_ROW) {
             size_t row[N_PANEL];
             hth_panels_at(i, job->end, N_PANEL, row);
-            multiply_panels(&work, job, row, t, n_tok, size, type, load);
+            multiply_panels(work, job, row, t, n_tok, size, type, load);
         }
     }
 }

@@ -86,6 +86,7 @@ typedef struct panel_work {
      * partial sum of which a chunk is done, and the whole in the end. */
     floats half[N_LEVEL + 1][PANEL_TOK];
 } panel_work;
+_Static_assert(sizeof(panel_work) <= HTH_PANEL_WORK, "a panel's work needs more room");
 
 /* n weights of each row of the panel that begins at row i: of inputs first, first + 16, ...,
  * which stand from place p on. */
@@ -195,11 +196,11 @@ HTH_INLINE void panels(const hth_rows *job, size_t size, hth_type type, load_fn 
         one_token(job, size, load);
         return;
     }
-    panel_work work;
+    panel_work *work = job->work;
     for (size_t t = 0; t < job->n_tok; t += PANEL_TOK) {
         size_t n_tok = job->n_tok - t < PANEL_TOK ? job->n_tok - t : PANEL_TOK;
         for (size_t i = job->first; i < job->end; i += HTH_PANEL_ROW)
-            multiply_panel(&work, job, i, t, n_tok, size, type, load);
+            multiply_panel(work, job, i, t, n_tok, size, type, load);
     }
 }
 

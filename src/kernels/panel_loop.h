@@ -65,6 +65,7 @@ typedef struct panel_work {
     sums half[N_LEVEL + 1][PANEL_TOK][N_PANEL];
     hth_coming next;
 } panel_work;
+_Static_assert(sizeof(panel_work) <= HTH_PANEL_WORK, "a panel's work needs more room");
 
 /* Blocks first, first + 8, ... (n of them) of the panel that begins at row i; `place` is that
  * of the first in the panel. */
@@ -146,13 +147,13 @@ static void multiply_panels(panel_work *work, const hth_rows *job, const size_t 
 
 static void several_tokens(const hth_rows *job)
 {
-    panel_work work;
+    panel_work *work = job->work;
     for (size_t t = 0; t < job->n_tok; t += PANEL_TOK) {
         size_t n_tok = job->n_tok - t < PANEL_TOK ? job->n_tok - t : PANEL_TOK;
         for (size_t i = job->first; i < job->end; i += N_PANEL * HTH_PANEL_ROW) {
             size_t row[N_PANEL];
             hth_panels_at(i, job->end, N_PANEL, row);
-            multiply_panels(&work, job, row, t, n_tok);
+            multiply_panels(work, job, row, t, n_tok);
         }
     }
 }

@@ -114,7 +114,8 @@ static float *part_of(const product_job *job, uint32_t i_thread)
 
 /* The rows of a unit to y, where the first of them goes: whole panels, then what is left row by
  * row. */
-static void compute_rows(const product_job *job, const unit_rows *u, float *y, size_t y_stride)
+static void compute_rows(const product_job *job, const unit_rows *u, uint32_t i_thread, float *y,
+                         size_t y_stride)
 {
     const hth_matrix *m = u->o->matrix;
     const int32_t *list = u->o->list;
@@ -129,7 +130,8 @@ static void compute_rows(const product_job *job, const unit_rows *u, float *y, s
                      .act = act_for(job, m->type),
                      .n_tok = job->n_tok,
                      .y = y,
-                     .y_stride = y_stride};
+                     .y_stride = y_stride,
+                     .work = job->rounding->work + (size_t)i_thread * HTH_PANEL_WORK};
     if (uses_panels(job->k, m, job->n_tok)) {
         rows.end = n / HTH_PANEL_ROW * HTH_PANEL_ROW;
         job->k->panels[m->type](&rows);
@@ -143,11 +145,10 @@ static void compute_rows(const product_job *job, const unit_rows *u, float *y, s
 
 static void compute_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
-    (void)i_thread;
     const product_job *job = arg;
     unit_rows u = rows_of_unit(job, i_unit);
     size_t n_row = n_row_of(u.o);
-    compute_rows(job, &u, u.o->y + u.first, n_row);
+    compute_rows(job, &u, i_thread, u.o->y + u.first, n_row);
     if (!u.o->onto) return;
     for (size_t t = 0; t < job->n_tok; t++) {
         size_t at = t * n_row + u.first;
@@ -160,7 +161,7 @@ static void compute_part(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const product_job *job = arg;
     unit_rows u = rows_of_unit(job, i_unit);
-    compute_rows(job, &u, part_of(job, i_thread), u.end - u.first);
+    compute_rows(job, &u, i_thread, part_of(job, i_thread), u.end - u.first);
 }
 
 static void commit_part(void *arg, size_t i_unit, uint32_t i_thread)
@@ -200,12 +201,13 @@ static unit_rows rows_of_hidden(const product_job *job, size_t i_claim)
 }
 
 /* The neurons of a unit to the thread's part: h takes those of token t at t * stride. */
-static void compute_neurons(const product_job *job, unit_rows u, float *part, float *h, size_t stride)
+static void compute_neurons(const product_job *job, unit_rows u, uint32_t i_thread, float *h, size_t stride)
 {
+    float *part = part_of(job, i_thread);
     size_t n = u.end - u.first, n_output = n_output_of(job);
     for (size_t i = 0; i < n_output; i++) {
         u.o = &job->outputs[i];
-        compute_rows(job, &u, part + i * job->n_tok * n, n);
+        compute_rows(job, &u, i_thread, part + i * job->n_tok * n, n);
     }
     const float *up = part + (n_output - 1) * job->n_tok * n, *gate = n_output == 2 ? part : NULL;
     for (size_t t = 0; t < job->n_tok; t++)
@@ -216,15 +218,14 @@ static void compute_hidden(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const product_job *job = arg;
     unit_rows u = rows_of_hidden(job, i_unit);
-    compute_neurons(job, u, part_of(job, i_thread), job->hidden + u.first, u.o->matrix->n_row);
+    compute_neurons(job, u, i_thread, job->hidden + u.first, u.o->matrix->n_row);
 }
 
 static void compute_hidden_part(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const product_job *job = arg;
     unit_rows u = rows_of_hidden(job, i_unit);
-    float *part = part_of(job, i_thread);
-    compute_neurons(job, u, part, part, u.end - u.first);
+    compute_neurons(job, u, i_thread, part_of(job, i_thread), u.end - u.first);
 }
 
 static void commit_hidden(void *arg, size_t i_unit, uint32_t i_thread)

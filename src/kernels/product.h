@@ -31,6 +31,7 @@ typedef struct hth_rounding {
     int16_t *sum_16;            /* [n_tok * n_col / 16] */
     hth_tiles tiles, tiles_256; /* tiles.x: the inputs as they are */
     float *part;                /* [n_thread][HTH_PRODUCT_PART] results of a unit that have not arrived */
+    uint8_t *work;              /* [n_thread][HTH_PANEL_WORK], 64-aligned: too large for a stack */
 } hth_rounding;
 
 /* Results that a unit may keep to itself. One with more is never computed twice. */

@@ -85,6 +85,7 @@ static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t 
     s->rounding.tiles_256.d = cut(c, n_tiled * n_wide, f);
     s->rounding.tiles_256.sum_16 = cut(c, n_tiled * n_part, sizeof(int16_t));
     s->rounding.part = cut(c, n_thread * HTH_PRODUCT_PART, f);
+    s->rounding.work = cut(c, n_thread * HTH_PANEL_WORK, 1);
 }
 
 bool hth_step_size(const hth_model *model, uint32_t n_row, uint32_t n_thread, size_t *size)

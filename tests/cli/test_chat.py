@@ -463,9 +463,10 @@ def a_signal_to_end_ends():
 
 @case
 def the_terminal_is_left_as_it_was():
-    for keys in ("\x04", "\x03", "/exit\r"):
+    for early, keys in ((b"", b"\x04"), (b"\x04", b"\x04"), (b"", b"\x03"), (b"", b"/exit\r")):
         outer, inner = pty.openpty()
         before = termios.tcgetattr(inner)
+        os.write(outer, early)
         child = subprocess.Popen([HEARTH, "chat", MODEL], stdin=inner, stdout=inner, stderr=subprocess.DEVNULL, env=environment(),
                                  start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         end, typed = time.monotonic() + 20, 0.0
@@ -474,9 +475,9 @@ def the_terminal_is_left_as_it_was():
                 os.read(outer, 4096)
             elif time.monotonic() - typed > 0.5:  # Ctrl-C is wanted twice
                 typed = time.monotonic()
-                os.write(outer, keys.encode())
-        check(child.poll() is not None, "it goes on after", repr(keys))
-        check(termios.tcgetattr(inner) == before, repr(keys))
+                os.write(outer, keys)
+        check(child.poll() is not None, "it goes on after", early, keys)
+        check(termios.tcgetattr(inner) == before, early, keys)
         os.close(outer)
         os.close(inner)
 

@@ -12,6 +12,7 @@ enum { MAX_ROW = 64, MAX_COL = 4200, MAX_TOK = 140, MAX_WEIGHT = 1 << 18, MAX_IN
 
 static uint16_t weights[MAX_WEIGHT];
 static uint8_t panels[2 * MAX_WEIGHT];
+_Alignas(64) static uint8_t work[HTH_PANEL_WORK];
 static float x[MAX_INPUT], tiled[2 * MAX_INPUT], got[2][MAX_ROW * MAX_TOK], exact[MAX_ROW * MAX_TOK];
 
 typedef struct shape {
@@ -34,6 +35,7 @@ static hth_rows make_job(test_random *r, const shape *s)
                       .end = s->n_row,
                       .n_tok = s->n_tok,
                       .y_stride = s->n_row,
+                      .work = work,
                       .act = {.x = x, .tiles = tiles}};
 }
 

@@ -243,6 +243,17 @@ TEST(levels_above_the_lowest_have_panels_of_every_quantised_type)
     }
 }
 
+/* What is asked for ahead changes no result, so only this would notice the wrong choice. */
+TEST(every_level_fetches_as_this_cpu_does_best)
+{
+    for (int level = HTH_CPU_GENERIC; level <= HTH_CPU_I8MM; level++) {
+        hth_kernels table;
+        if (!hth_cpu_has(hth_cpu_machine(), (hth_cpu)level)) continue;
+        hth_kernels_init(&table, (hth_cpu)level);
+        CHECK(table.fetch == (hth_cpu_is_amd() ? HTH_FETCH_AT_ONCE : HTH_FETCH_IN_STEPS));
+    }
+}
+
 TEST(panels_equal_the_reference_between_guard_pages) { for_each_level(random_shapes); }
 
 /* Every number of blocks up to past the chunk of a pass, every number of tokens of a tile, every

@@ -20,6 +20,7 @@ static float tile_x[HTH_TILE_FLOAT_TOK * N_COL];
 static int32_t tile_offset[HTH_TILE_FLOAT_TOK * N_COL / 32];
 static int16_t tile_sum_16[HTH_TILE_FLOAT_TOK * N_COL / 16];
 static float part[2 * HTH_PRODUCT_PART]; /* two threads: units may be computed twice */
+_Alignas(64) static uint8_t work[2 * HTH_PANEL_WORK];
 static const hth_rounding rounding = {
     .q = q,
     .d = d,
@@ -28,6 +29,7 @@ static const hth_rounding rounding = {
     .d_256 = d_256,
     .sum_16 = sum_16,
     .part = part,
+    .work = work,
     .tiles = {.q = tile_q[0], .d = tile_d[0], .offset = tile_offset, .x = tile_x},
     .tiles_256 = {.q = tile_q[1], .d = tile_d[1], .sum_16 = tile_sum_16}};
 

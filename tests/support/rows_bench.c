@@ -78,6 +78,8 @@ typedef struct bench {
     int16_t *sum_16;
 } bench;
 
+_Alignas(64) static uint8_t work[HTH_PANEL_WORK];
+
 /* The bytes are random: they are rows as well as panels. */
 static void add_entry(entry *e, const bench *b, const hth_kernels *table, hth_type type, size_t size,
                       size_t n_tok, hth_layout layout)
@@ -97,6 +99,7 @@ static void add_entry(entry *e, const bench *b, const hth_kernels *table, hth_ty
                         .y_stride = n_row,
                         .layout = layout,
                         .fetch = table->fetch,
+                        .work = work,
                         .act = {.x = b->x, .q = b->q, .d = b->d, .sum = b->sum, .tiles = b->tiles}};
     if (rows_block(type) == 256)
         e->job.act = (hth_act){.q = b->q_256, .d = b->d_256, .sum_16 = b->sum_16, .tiles = b->tiles_256};

@@ -25,11 +25,13 @@ void rows_case_open(rows_case *c, size_t max_weights, size_t max_inputs)
     guard_open(&c->sum, max_inputs / 8);
     guard_open(&c->x, 4 * max_inputs);
     guard_open(&c->y, 1 << 17);
+    guard_open(&c->work, HTH_PANEL_WORK);
+    guard_place(&c->work, HTH_PANEL_WORK, GUARD_BEFORE, 0); /* whole pages: guarded on both sides */
 }
 
 void rows_case_close(rows_case *c)
 {
-    guard *all[] = {&c->w, &c->list, &c->q, &c->d, &c->sum, &c->x, &c->y};
+    guard *all[] = {&c->w, &c->list, &c->q, &c->d, &c->sum, &c->x, &c->y, &c->work};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) guard_close(all[i]);
 }
 
@@ -146,7 +148,8 @@ void rows_case_make(rows_case *c, test_random *r, const rows_shape *shape)
     for (size_t i = 0; i < s->n_row; i++) fill_row(r, s, w + i * stride);
 
     hth_rows *job = &c->job;
-    *job = (hth_rows){.w = w, .row_size = stride, .n_col = s->n_col, .end = s->n_row, .n_tok = s->n_tok};
+    *job = (hth_rows){
+        .w = w, .row_size = stride, .n_col = s->n_col, .end = s->n_row, .n_tok = s->n_tok, .work = c->work.p};
     if (s->list) {
         int32_t list[1 << 12];
         job->end = fill_list(r, s, list);

@@ -28,7 +28,7 @@ typedef struct rows_shape {
 typedef struct rows_case {
     rows_shape shape;
     hth_rows job; /* first = 0, end = all rows or the whole list; y is the guarded one */
-    guard w, list, q, d, sum, x, y;
+    guard w, list, q, d, sum, x, y, work;
 } rows_case;
 
 /* Room for any shape of up to max_weights bytes of rows and max_inputs floats of
