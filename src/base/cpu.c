@@ -75,16 +75,19 @@ bool hth_cpu_has_bf16_dot(void)
     return hth_cpu_machine() == HTH_CPU_AVX512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
 }
 
-bool hth_cpu_is_amd(void)
+unsigned hth_cpu_amd_family(void)
 {
     unsigned a, b, c, d;
-    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx && c == signature_AMD_ecx &&
-           d == signature_AMD_edx;
+    if (!__get_cpuid(0, &a, &b, &c, &d) || b != signature_AMD_ebx || c != signature_AMD_ecx ||
+        d != signature_AMD_edx || !__get_cpuid(1, &a, &b, &c, &d))
+        return 0;
+    unsigned family = a >> 8 & 15;
+    return family == 15 ? family + (a >> 20 & 255) : family;
 }
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 
-bool hth_cpu_is_amd(void) { return false; }
+unsigned hth_cpu_amd_family(void) { return 0; }
 bool hth_cpu_has_bf16_dot(void) { return getauxval(AT_HWCAP2) >> 14 & 1; /* HWCAP2_BF16 */ }
 
 hth_cpu hth_cpu_machine(void)
@@ -104,7 +107,7 @@ const char *hth_cpu_lack(void)
 hth_cpu hth_cpu_machine(void) { return HTH_CPU_GENERIC; }
 const char *hth_cpu_lack(void) { return "kernels of this program for its architecture"; }
 bool hth_cpu_has_bf16_dot(void) { return false; }
-bool hth_cpu_is_amd(void) { return false; }
+unsigned hth_cpu_amd_family(void) { return 0; }
 #endif
 
 static const char *const names[] = {"generic", "avx2", "avx512", "neon", "dotprod", "i8mm"};

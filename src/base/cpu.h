@@ -26,9 +26,9 @@ const char *hth_cpu_lack(void);
 /* Whether the machine multiplies pairs of bf16 at its highest level (AVX-512 BF16, FEAT_BF16). */
 bool hth_cpu_has_bf16_dot(void);
 
-/* Whether the CPU is AMD's, on which only how memory is fetched ahead depends. False on other
- * architectures. */
-bool hth_cpu_is_amd(void);
+/* The family of a CPU of AMD's (25: Zen 3 and 4, 26: Zen 5), on which only how memory is fetched
+ * ahead depends; 0: another's. */
+unsigned hth_cpu_amd_family(void);
 
 /* Whether a program on a machine of level `machine` may run `level`. */
 int hth_cpu_has(hth_cpu machine, hth_cpu level);

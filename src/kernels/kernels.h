@@ -41,6 +41,7 @@ typedef void hth_quant_act_256_fn(const float *x, size_t n_col, int8_t *q, float
 typedef enum hth_fetch {
     HTH_FETCH_IN_STEPS = 0, /* into the second cache, for one token later into the first */
     HTH_FETCH_AT_ONCE,      /* into the first cache */
+    HTH_FETCH_SPARINGLY,    /* only what the CPU would not fetch by itself, in small shares */
 } hth_fetch;
 
 /* Some rows of W times all tokens: y[t * y_stride + i] = row(i) . x_t for i in

@@ -57,8 +57,9 @@ HTH_INLINE __m256i less_offset(__m256i isum, __m256i scaled_inputs)
 
 /* ---- one token --------------------------------------------------------------------------- */
 
-HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums to)
+HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums to, hth_fetch fetch)
 {
+    (void)fetch;
     const int8_t *q = job->act.q + b * PANEL_COL;
     const int16_t *sum_16 = job->act.sum_16 + b * N_PART;
     __m256 dx = _mm256_set1_ps(job->act.d[b]);

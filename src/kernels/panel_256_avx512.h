@@ -75,7 +75,7 @@ HTH_INLINE __m512i less_offset(__m512i isum, __m512i scaled_inputs)
 
 /* ---- one token --------------------------------------------------------------------------- */
 
-HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums to)
+HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums to, hth_fetch fetch)
 {
     const int8_t *q = job->act.q + b * PANEL_COL;
     const int16_t *sum_16 = job->act.sum_16 + b * N_PART;
@@ -89,6 +89,7 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
         HTH_UNROLL
         for (int n = 0; n < N_SUM / 4; n++) {
             __m512i sum = _mm512_setzero_si512();
+            hth_fetch_part(p, HTH_PANEL_ROW * BLOCK_SIZE, (size_t)(i * (N_SUM / 4) + n), N_SUM, fetch);
             HTH_UNROLL
             for (int g = n * N_FOUR; g < (n + 1) * N_FOUR; g++)
                 sum = _mm512_dpbusd_epi32(sum, w[g], four_bytes(q + 64 * i + 4 * g));

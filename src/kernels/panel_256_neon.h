@@ -99,8 +99,9 @@ static __attribute__((noinline)) void sums_of_one(const uint8_t *p, const int8_t
     }
 }
 
-HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums to)
+HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums to, hth_fetch fetch)
 {
+    (void)fetch;
     float32x4_t dx = vdupq_n_f32(job->act.d[b]);
     int32x4_t isum[4], msum[4];
     sums_of_one(p, job->act.q + b * PANEL_COL, job->act.sum_16 + b * N_PART, isum, msum);

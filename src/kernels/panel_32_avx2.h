@@ -25,8 +25,9 @@ enum {
 
 HTH_INLINE __m256i widened(__m256i pairs_16) { return _mm256_madd_epi16(pairs_16, _mm256_set1_epi16(1)); }
 
-HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s)
+HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s, hth_fetch fetch)
 {
+    (void)fetch;
     const int8_t *q = job->act.q + b * HTH_ACT_BLOCK;
     __m256i sum = _mm256_set1_epi32(job->act.sum[b]);
     __m256 dx = _mm256_set1_ps(job->act.d[b]);

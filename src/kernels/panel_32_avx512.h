@@ -11,8 +11,9 @@ enum { PANEL_COL = HTH_ACT_BLOCK, PANEL_CHUNK = 16, N_PANEL = 3, ONE_BY_ONE_TOK 
 #define JOIN_MINIMA(p, m) _mm512_add_ps(p, m)
 #include "kernels/panel_sums_avx512.h"
 
-HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s)
+HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s, hth_fetch fetch)
 {
+    (void)fetch;
     const int8_t *q = job->act.q + b * HTH_ACT_BLOCK;
     __m512i w[8], sum = _mm512_set1_epi32(job->act.sum[b]), isum = _mm512_setzero_si512();
     __m512 dx = _mm512_set1_ps(job->act.d[b]);

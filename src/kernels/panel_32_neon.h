@@ -21,8 +21,9 @@ enum {
 
 /* ---- one token --------------------------------------------------------------------------- */
 
-HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s)
+HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s, hth_fetch fetch)
 {
+    (void)fetch;
     const int8_t *q = job->act.q + b * PANEL_COL;
     const int8x16_t x[2] = {vld1q_s8(q), vld1q_s8(q + 16)};
     int32_t sum = job->act.sum[b];

@@ -168,8 +168,11 @@ HTH_INLINE void multiply_panels(panel_work *work, const hth_rows *job, const siz
 HTH_INLINE void panels(const hth_rows *job, size_t size, hth_type type, load_fn *load)
 {
     if (job->n_tok == 1) {
-        if (job->fetch == HTH_FETCH_AT_ONCE) one_token(job, size, load, HTH_FETCH_AT_ONCE);
-        else one_token(job, size, load, HTH_FETCH_IN_STEPS);
+        switch (job->fetch) {
+        case HTH_FETCH_AT_ONCE: one_token(job, size, load, HTH_FETCH_AT_ONCE); break;
+        case HTH_FETCH_SPARINGLY: one_token(job, size, load, HTH_FETCH_SPARINGLY); break;
+        default: one_token(job, size, load, HTH_FETCH_IN_STEPS);
+        }
         return;
     }
     panel_work *work = job->work;

@@ -11,7 +11,8 @@
  *   sums, add_sums(a, b)  partial sums of sixteen outputs: products and, where
  *                           HAS_MINIMUM, minima
  *   store_sums(y, s)        the outputs from their finished trees
- *   block_of_one(job, p, b, s)  adds the terms of the panel's block at p, number b, to s
+ *   block_of_one(job, p, b, s, fetch)  adds the terms of the panel's block at p, number b, to s; may
+ *                           fetch parts of what comes
  *   chunk, fill(chunk, i, r, p) unpacked blocks; puts the block at p to place i of panel r
  *   multiply(chunk, n, tiles, at, n_tok, s, next)  adds n blocks of a tile of inputs, which begin
  *                           at `at`, to the sums of n_tok tokens; asks for a share of `next` at each
@@ -46,7 +47,7 @@ HTH_INLINE void one_token(const hth_rows *job, hth_fetch fetch)
             for (size_t b = j; b < n_block; b += HTH_GROUP, p += PANEL_BLOCK_SIZE) {
                 for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64)
                     hth_fetch_panel(p + line, HTH_FAR, fetch);
-                s = block_of_one(job, p, b, s);
+                s = block_of_one(job, p, b, s, fetch);
             }
             for (; j >> level & 1; level++) s = add_sums(half[level], s);
             half[level] = s;
@@ -168,8 +169,11 @@ static void panels(const hth_rows *job)
     }
     hth_rows one = *job;
     for (size_t t = 0; t < job->n_tok; t++, one.y += one.y_stride) {
-        if (job->fetch == HTH_FETCH_AT_ONCE) one_token(&one, HTH_FETCH_AT_ONCE);
-        else one_token(&one, HTH_FETCH_IN_STEPS);
+        switch (job->fetch) {
+        case HTH_FETCH_AT_ONCE: one_token(&one, HTH_FETCH_AT_ONCE); break;
+        case HTH_FETCH_SPARINGLY: one_token(&one, HTH_FETCH_SPARINGLY); break;
+        default: one_token(&one, HTH_FETCH_IN_STEPS);
+        }
         one.act.q += job->n_col, one.act.d += job->n_col / PANEL_COL;
         if ((size_t)PANEL_COL == HTH_ACT_BLOCK_256) one.act.sum_16 += job->n_col / HTH_ACT_PART;
         else one.act.sum += job->n_col / HTH_ACT_BLOCK;

@@ -120,13 +120,24 @@ static void init_levels(hth_kernels *k, hth_cpu level)
 static void init_levels(hth_kernels *k, hth_cpu level) { (void)k, (void)level; }
 #endif
 
+/* Before Zen 4 and after Zen 5 not measured. */
+static hth_fetch best_fetch(void)
+{
+    unsigned family = hth_cpu_amd_family();
+    return family == 0 ? HTH_FETCH_IN_STEPS : family < 26 ? HTH_FETCH_SPARINGLY : HTH_FETCH_AT_ONCE;
+}
+
 void hth_kernels_init(hth_kernels *k, hth_cpu level)
 {
     memset(k, 0, sizeof *k);
     k->level = level;
-    k->fetch = hth_cpu_is_amd() ? HTH_FETCH_AT_ONCE : HTH_FETCH_IN_STEPS;
+    k->fetch = best_fetch();
     init_reference(k);
     init_levels(k, level);
+    /* Panels of these are too wide for it: Zen 4, AVX-512, one token from memory, rows and panels, of
+     * load only: Q5_K 64 and 40 %, Q6_K 79 and 40; all other types are faster in panels. */
+    if (k->fetch == HTH_FETCH_SPARINGLY)
+        k->layout[HTH_TYPE_Q5_K] = k->layout[HTH_TYPE_Q6_K] = HTH_LAYOUT_ROWS;
 }
 
 bool hth_kernels_use_bf16_dot(hth_kernels *k)

@@ -23,7 +23,7 @@ TEST(without_a_wish_the_level_is_the_machine_s)
 }
 
 #if defined(__x86_64__)
-TEST(the_system_names_the_same_maker)
+TEST(the_system_names_the_same_maker_and_family)
 {
     char text[4096];
     FILE *f = fopen("/proc/cpuinfo", "r");
@@ -33,11 +33,12 @@ TEST(the_system_names_the_same_maker)
     }
     text[fread(text, 1, sizeof text - 1, f)] = '\0';
     fclose(f);
-    const char *maker = strstr(text, "vendor_id");
-    CHECK_INT(hth_cpu_is_amd(), maker && strncmp(strchr(maker, ':') + 2, "AuthenticAMD", 12) == 0);
+    const char *maker = strstr(text, "vendor_id"), *family = strstr(text, "cpu family");
+    bool amd = maker && family && strncmp(strchr(maker, ':') + 2, "AuthenticAMD", 12) == 0;
+    CHECK_INT(hth_cpu_amd_family(), amd ? strtol(strchr(family, ':') + 1, NULL, 10) : 0);
 }
 #else /* emulators show the processors that they run on */
-TEST(another_architecture_is_not_amd_s) { CHECK(!hth_cpu_is_amd()); }
+TEST(another_architecture_is_not_amd_s) { CHECK_INT(hth_cpu_amd_family(), 0); }
 #endif
 
 TEST(a_wish_is_granted_where_the_machine_has_it)
