@@ -19,6 +19,9 @@ static inline float hth_mxfp4_scale(uint8_t e)
     return hth_float_of(e < 2 ? 0x200000u << e : (uint32_t)(e - 1) << 23);
 }
 
+/* To the nearest integer, ties to even, for |x| below 2^22. */
+static inline int32_t hth_round_even(float x) { return (int32_t)(hth_bits_of(x + 0x1.8p23f) - 0x4b400000u); }
+
 /* The sixteen scales (-32..31) in the twelve bytes of Q3_K. */
 static inline void hth_q3_k_scales(const uint8_t s[12], int16_t scale[16])
 {

@@ -1,5 +1,5 @@
-/* Rows of weights to floats (exact) and back (the format's own rounding, as
- * llama-quantize rounds without an importance matrix). Used for embeddings, for
+/* Rows of floats to floats (exact) and back, and Q8_0 and Q4_0 from floats (the format's own
+ * rounding, as llama-quantize rounds without an importance matrix). Used for embeddings, for
  * quantize and by tests; layouts as in the format's block tables. */
 #include "base/bits.h"
 #include "kernels/levels.h"
@@ -18,25 +18,6 @@ static void unpack_f16(const uint8_t *row, size_t n_col, float *x)
 static void unpack_bf16(const uint8_t *row, size_t n_col, float *x)
 {
     for (size_t i = 0; i < n_col; i++) x[i] = hth_bf16_to_f32(hth_load_u16(row + 2 * i));
-}
-
-static void unpack_q8_0(const uint8_t *row, size_t n_col, float *x)
-{
-    for (size_t b = 0; b < n_col / BLOCK; b++, row += Q8_0_SIZE, x += BLOCK) {
-        float d = hth_f16_to_f32(hth_load_u16(row));
-        for (int i = 0; i < BLOCK; i++) x[i] = d * (float)(int8_t)row[2 + i];
-    }
-}
-
-static void unpack_q4_0(const uint8_t *row, size_t n_col, float *x)
-{
-    for (size_t b = 0; b < n_col / BLOCK; b++, row += Q4_0_SIZE, x += BLOCK) {
-        float d = hth_f16_to_f32(hth_load_u16(row));
-        for (int i = 0; i < BLOCK / 2; i++) {
-            x[i] = d * (float)((row[2 + i] & 15) - 8);
-            x[i + BLOCK / 2] = d * (float)((row[2 + i] >> 4) - 8);
-        }
-    }
 }
 
 static void pack_f32(const float *x, size_t n_col, uint8_t *row) { memcpy(row, x, n_col * sizeof *x); }
@@ -101,8 +82,6 @@ void hth_kernels_codec_ref(hth_kernels *k)
     k->unpack[HTH_TYPE_F32] = unpack_f32;
     k->unpack[HTH_TYPE_F16] = unpack_f16;
     k->unpack[HTH_TYPE_BF16] = unpack_bf16;
-    k->unpack[HTH_TYPE_Q8_0] = unpack_q8_0;
-    k->unpack[HTH_TYPE_Q4_0] = unpack_q4_0;
     k->pack[HTH_TYPE_F32] = pack_f32;
     k->pack[HTH_TYPE_F16] = pack_f16;
     k->pack[HTH_TYPE_BF16] = pack_bf16;

@@ -1,6 +1,6 @@
-/* Rows of F32, F16 and BF16: the definition (rule R9 of docs/arithmetic.md 2).
- * Sixteen partial sums by index mod 16 with a fused multiply-add, then a tree;
- * this is the only place where fused operations are allowed. */
+/* Rows of F32, F16 and BF16: the definition (rule R9 of docs/arithmetic.md 2, chains of 6).
+ * Sixteen partial sums by index mod 16 with a fused multiply-add, then a tree; neuron-major,
+ * one chain for each output. This is the only place where fused operations are allowed. */
 #include "base/bits.h"
 #include "base/fma.h"
 #include "kernels/levels.h"
@@ -31,9 +31,26 @@ DEFINE_ROWS(rows_f32, weight_f32)
 DEFINE_ROWS(rows_f16, weight_f16)
 DEFINE_ROWS(rows_bf16, weight_bf16)
 
+#define DEFINE_DOWN(NAME, WEIGHT)                                                       \
+    static void NAME(const hth_down *job)                                               \
+    {                                                                                   \
+        for (size_t i = 0; i < job->n; i++) {                                           \
+            const uint8_t *row = job->w + (size_t)job->list[i] * job->row_size;         \
+            for (size_t o = 0; o < job->n_out; o++)                                     \
+                job->chain[o] = hth_fma(WEIGHT(row, o), job->h[i], job->chain[o]);      \
+        }                                                                               \
+    }
+DEFINE_DOWN(down_f32, weight_f32)
+DEFINE_DOWN(down_f16, weight_f16)
+DEFINE_DOWN(down_bf16, weight_bf16)
+
 void hth_kernels_float_ref(hth_kernels *k)
 {
     k->rows[HTH_TYPE_F32] = rows_f32;
     k->rows[HTH_TYPE_F16] = rows_f16;
     k->rows[HTH_TYPE_BF16] = rows_bf16;
+    k->down[HTH_TYPE_F32] = down_f32;
+    k->down[HTH_TYPE_F16] = down_f16;
+    k->down[HTH_TYPE_BF16] = down_bf16;
+    k->down_flush_chain = hth_down_flush_chain;
 }

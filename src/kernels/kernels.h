@@ -7,6 +7,7 @@
 
 #include "base/cpu.h"
 #include "file/types.h"
+#include "kernels/down.h"
 #include "kernels/panel.h"
 #include "kernels/tiles.h"
 
@@ -160,6 +161,8 @@ typedef struct hth_kernels {
     hth_rows_fn *panels[HTH_TYPE_LIMIT]; /* NULL where the level has none: then no matrix lies in panels */
     hth_layout layout[HTH_TYPE_LIMIT];   /* in which one token's product is fastest */
     hth_fetch fetch;                     /* what this CPU does best */
+    hth_down_fn *down[HTH_TYPE_LIMIT];   /* of neuron-major matrices (down.h) */
+    hth_down_flush_chain_fn *down_flush_chain;
     hth_quant_act_fn *quant_act;
     hth_quant_act_256_fn *quant_act_256;
     hth_unpack_fn *unpack[HTH_TYPE_LIMIT];

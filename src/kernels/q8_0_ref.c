@@ -1,33 +1,21 @@
-/* Rows of Q8_0 (blocks of 32: scale as half, 32 signed bytes): the definition.
- * The order of sums is rules R2 to R4 of docs/arithmetic.md 2. */
-#include "base/bits.h"
-#include "kernels/levels.h"
-#include "kernels/tree.h"
+/* Rows of Q8_0 (blocks of 32: scale as half, 32 signed bytes): the definition, with ref_32.h. */
+#include "kernels/kernels.h"
 
-enum { BLOCK = 32, BLOCK_SIZE = 34 };
+#define HAS_MINIMUM 0
+enum { BLOCK_SIZE = 34 };
 
-static float dot(const uint8_t *row, size_t n_block, const int8_t *q, const float *d)
+#include "kernels/ref_32.h"
+
+static block read_block(const uint8_t *p)
 {
-    float p[8] = {0};
-    for (size_t b = 0; b < n_block; b++, row += BLOCK_SIZE, q += BLOCK) {
-        const int8_t *w = (const int8_t *)row + 2;
-        int32_t isum = 0;
-        for (int i = 0; i < BLOCK; i++) isum += w[i] * q[i];
-        float t = hth_f16_to_f32(hth_load_u16(row)) * d[b];
-        p[b % 8] += t * (float)isum;
-    }
-    return hth_tree8(p);
+    block k = {.d = hth_f16_to_f32(hth_load_u16(p))};
+    memcpy(k.w, p + 2, sizeof k.w);
+    return k;
 }
 
-static void rows(const hth_rows *job)
+void hth_kernels_q8_0_ref(hth_kernels *k)
 {
-    size_t n_block = job->n_col / BLOCK;
-    for (size_t i = job->first; i < job->end; i++) {
-        const uint8_t *row = job->w + (job->list ? (size_t)job->list[i] : i) * job->row_size;
-        for (size_t t = 0; t < job->n_tok; t++)
-            job->y[t * job->y_stride + i] =
-                dot(row, n_block, job->act.q + t * job->n_col, job->act.d + t * n_block);
-    }
+    k->rows[HTH_TYPE_Q8_0] = rows;
+    k->down[HTH_TYPE_Q8_0] = down;
+    k->unpack[HTH_TYPE_Q8_0] = unpack;
 }
-
-void hth_kernels_q8_0_ref(hth_kernels *k) { k->rows[HTH_TYPE_Q8_0] = rows; }

@@ -1,10 +1,11 @@
-/* The definition of a type in blocks of 256 with integer scales inside: rows and exact
- * unpacking, in C. Scales are given for every 16 weights; types that have one for 32
+/* The definition of a type in blocks of 256 with integer scales inside: rows, neuron-major down
+ * and exact unpacking, in C. Scales are given for every 16 weights; types that have one for 32
  * give it twice. The including file gives
  *   BLOCK_SIZE          bytes of a block
  *   HAS_MINIMUM         1: a weight is d * scale * w - m * minimum, else d * scale * w
  *   read_block(p, k)    the integers and the scales of the block at p
- * and gets rows(job) and unpack(row, n_col, x). Rules R2 to R5 of docs/arithmetic.md 2. */
+ * and gets rows(job), down(job) and unpack(row, n_col, x). docs/arithmetic.md 2, rules R2 to R5,
+ * and 6. */
 #include "base/bits.h"
 #include "kernels/blocks.h"
 #include "kernels/levels.h"
@@ -51,6 +52,30 @@ static void rows(const hth_rows *job)
         for (size_t t = 0; t < job->n_tok; t++)
             job->y[t * job->y_stride + i] = dot(row, n_block, job->act.q + t * job->n_col,
                                                 job->act.d + t * n_block, job->act.sum_16 + t * n_part);
+    }
+}
+
+/* Scale and minimum of a part are exact products. */
+static void add_part(const block *k, int part, float h, int32_t *sums, int32_t *offset)
+{
+    int32_t c = hth_round_even(h * (k->d * (float)k->scale[part]));
+    for (int i = 0; i < HTH_ACT_PART; i++) sums[i] += c * k->w[HTH_ACT_PART * part + i];
+    if (HAS_MINIMUM) *offset += hth_round_even(h * (k->m * (float)k->minimum[part]));
+}
+
+static void down(const hth_down *job)
+{
+    for (size_t i = 0; i < job->n; i++) {
+        const uint8_t *row = job->w + (size_t)job->list[i] * job->row_size;
+        float h = job->h[i] * job->scale;
+        for (size_t b = 0; b < job->n_out / HTH_ACT_BLOCK_256; b++) {
+            block k;
+            read_block(row + b * BLOCK_SIZE, &k);
+            for (int part = 0; part < N_PART; part++) {
+                size_t at = b * N_PART + (size_t)part;
+                add_part(&k, part, h, job->sums + HTH_ACT_PART * at, job->offsets + at);
+            }
+        }
     }
 }
 

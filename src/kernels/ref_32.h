@@ -1,9 +1,10 @@
-/* The definition of a type in blocks of 32: rows and exact unpacking, in C. The
+/* The definition of a type in blocks of 32: rows, neuron-major down and exact unpacking, in C. The
  * including file gives
  *   BLOCK_SIZE          bytes of a block
  *   HAS_MINIMUM         1: a weight is d * w + m, else d * w
  *   read_block(p)       the integers and the scales of the block at p
- * and gets rows(job) and unpack(row, n_col, x). Rules R2 to R4 of docs/arithmetic.md 2. */
+ * and gets rows(job), down(job) and unpack(row, n_col, x). docs/arithmetic.md 2, rules R2 to R4,
+ * and 6. */
 #include "base/bits.h"
 #include "kernels/blocks.h"
 #include "kernels/levels.h"
@@ -50,6 +51,21 @@ static void rows(const hth_rows *job)
         for (size_t t = 0; t < job->n_tok; t++)
             job->y[t * job->y_stride + i] = dot(row, n_block, job->act.q + t * job->n_col,
                                                 job->act.d + t * n_block, job->act.sum + t * n_block);
+    }
+}
+
+/* A minimum is added to weights, and offsets are taken off. */
+static void down(const hth_down *job)
+{
+    for (size_t i = 0; i < job->n; i++) {
+        const uint8_t *row = job->w + (size_t)job->list[i] * job->row_size;
+        float h = job->h[i] * job->scale;
+        for (size_t b = 0; b < job->n_out / HTH_ACT_BLOCK; b++) {
+            block k = read_block(row + b * BLOCK_SIZE);
+            int32_t c = hth_round_even(h * k.d);
+            for (size_t o = 0; o < HTH_ACT_BLOCK; o++) job->sums[b * HTH_ACT_BLOCK + o] += c * k.w[o];
+            if (HAS_MINIMUM) job->offsets[b] += hth_round_even(h * -k.m);
+        }
     }
 }
 

@@ -85,7 +85,7 @@ static void fill_blocks(test_random *r, const rows_shape *s, uint8_t *row)
     }
 }
 
-static void fill_row(test_random *r, const rows_shape *s, uint8_t *row)
+void rows_fill_row(test_random *r, const rows_shape *s, uint8_t *row)
 {
     if (rows_quantised(s->type)) {
         fill_blocks(r, s, row);
@@ -145,7 +145,7 @@ void rows_case_make(rows_case *c, test_random *r, const rows_shape *shape)
     size_t n_input = s->n_tok * s->n_col, n_scale = s->n_tok * (s->n_col / rows_block(s->type));
     size_t w_size = s->n_row ? (s->n_row - 1) * stride + bytes : 0;
     uint8_t *w = guard_place(&c->w, w_size, s->side, s->shift);
-    for (size_t i = 0; i < s->n_row; i++) fill_row(r, s, w + i * stride);
+    for (size_t i = 0; i < s->n_row; i++) rows_fill_row(r, s, w + i * stride);
 
     hth_rows *job = &c->job;
     *job = (hth_rows){

@@ -39,6 +39,9 @@ void rows_case_close(rows_case *c);
 /* Fills weights, list and activations for the shape. */
 void rows_case_make(rows_case *c, test_random *r, const rows_shape *shape);
 
+/* Fills one row of n_col weights of the shape's type and kind. */
+void rows_fill_row(test_random *r, const rows_shape *shape, uint8_t *row);
+
 /* Floats in y, gaps included. */
 size_t rows_case_n_y(const rows_case *c);
 
