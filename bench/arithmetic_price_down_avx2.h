@@ -1,76 +1,33 @@
 /* Neuron-major down with AVX2 for one type. The including file gives scales(p,
  * BLOCK_SIZE) of eight blocks and
- *   two_rows(a, b, w)  a block of two rows as pairs of 16 bits, outputs 8i..8i+7 in w[i]
  *   floats_of(p, w)    a block as floats, exact
  *   raw_floats_of(p, w), RAW_OFFSET  the same, too large by RAW_OFFSET
- *   DOWN_OFFSET, DOWN_FLUSH  what pairs are too large by; neurons that 32 bits hold */
+ *   down(job), take_rows, panel_type  the kernel itself, its walk and its type */
 
-enum { LIVE = 4 }; /* rows of one pass over the outputs */
-
-typedef struct down_rows {
-    const uint8_t *row[LIVE], *next[LIVE];
-    float h[LIVE];
-} down_rows;
-
-/* The rows of list[i ...]; places behind the end repeat a row of the list with h = 0. */
-HTH_INLINE down_rows take_rows(const price_down *job, size_t i, size_t end)
+/* Neurons [0, end) of the list; those behind are prefetched. */
+HTH_INLINE hth_down down_of(const price_down *job, size_t end)
 {
-    down_rows r;
-    for (size_t k = 0; k < LIVE; k++) {
-        size_t at = i + k < end ? i + k : end - 1, ahead = at + LIVE < end ? at + LIVE : at;
-        r.row[k] = job->w + (size_t)job->list[at] * job->row_size;
-        r.next[k] = job->w + (size_t)job->list[ahead] * job->row_size;
-        r.h[k] = i + k < end ? job->h[at] : 0.0f;
-    }
-    return r;
+    return (hth_down){.w = job->w,
+                      .row_size = job->row_size,
+                      .n_out = job->n_out,
+                      .list = job->list,
+                      .h = job->h,
+                      .n = end,
+                      .n_coming = job->n_list - end,
+                      .scale = job->scale};
 }
-
-HTH_INLINE void fetch(const down_rows *r, size_t b)
-{
-    if (b * BLOCK_SIZE / 64 == (b + 1) * BLOCK_SIZE / 64) return;
-    for (size_t k = 0; k < LIVE; k++) __builtin_prefetch(r->next[k] + b * BLOCK_SIZE, 0, 3);
-}
-
-HTH_INLINE void store_256(void *p, __m256i v) { _mm256_storeu_si256((__m256i *)p, v); }
 
 static void down_integer(const price_down *job)
 {
-    _Alignas(32) static int32_t y[PRICE_MAX_OUT], c_sum[PRICE_MAX_OUT / 32], c[LIVE / 2][PRICE_MAX_OUT / 32];
-    size_t n_block = job->n_out / 32;
-    for (size_t from = 0; from < job->n_list; from += DOWN_FLUSH) {
-        size_t end = from + DOWN_FLUSH < job->n_list ? from + DOWN_FLUSH : job->n_list;
-        memset(y, 0, job->n_out * sizeof *y);
-        memset(c_sum, 0, n_block * sizeof *c_sum);
-        for (size_t i = from; i < end; i += LIVE) {
-            down_rows r = take_rows(job, i, end);
-            for (size_t p = 0; p < LIVE / 2; p++) {
-                __m256 ha = _mm256_set1_ps(r.h[2 * p] * job->scale),
-                       hb = _mm256_set1_ps(r.h[2 * p + 1] * job->scale);
-                for (size_t b = 0; b < n_block; b += 8) {
-                    __m256 da = scales(r.row[2 * p] + b * BLOCK_SIZE, BLOCK_SIZE);
-                    __m256 db = scales(r.row[2 * p + 1] + b * BLOCK_SIZE, BLOCK_SIZE);
-                    __m256i ca = _mm256_cvtps_epi32(_mm256_mul_ps(ha, da)),
-                            cb = _mm256_cvtps_epi32(_mm256_mul_ps(hb, db));
-                    store_256(c[p] + b, _mm256_blend_epi16(ca, _mm256_slli_epi32(cb, 16), 0xaa));
-                    store_256(c_sum + b, _mm256_add_epi32(load_256(c_sum + b), _mm256_add_epi32(ca, cb)));
-                }
-            }
-            for (size_t b = 0; b < n_block; b++) {
-                __m256i s[4], w[4];
-                fetch(&r, b);
-                for (int k = 0; k < 4; k++) s[k] = load_256(y + 32 * b + 8 * k);
-                for (size_t p = 0; p < LIVE / 2; p++) {
-                    __m256i pair = _mm256_set1_epi32(c[p][b]);
-                    two_rows(r.row[2 * p] + b * BLOCK_SIZE, r.row[2 * p + 1] + b * BLOCK_SIZE, w);
-                    for (int k = 0; k < 4; k++) s[k] = _mm256_add_epi32(s[k], _mm256_madd_epi16(w[k], pair));
-                }
-                for (int k = 0; k < 4; k++) store_256(y + 32 * b + 8 * k, s[k]);
-            }
-        }
-        for (size_t i = 0; i < job->n_out; i += 4) {
-            __m128i sum = _mm_sub_epi32(load_128(y + i), _mm_set1_epi32(DOWN_OFFSET * c_sum[i / 32]));
-            store_256(job->sums + i, _mm256_add_epi64(load_256(job->sums + i), _mm256_cvtepi32_epi64(sum)));
-        }
+    static int32_t narrow[PRICE_MAX_OUT], offsets[PRICE_MAX_OUT / 32];
+    for (size_t from = 0; from < job->n_list; from += hth_down_limit(panel_type)) {
+        size_t left = job->n_list - from,
+               n = left < hth_down_limit(panel_type) ? left : hth_down_limit(panel_type);
+        hth_down part = down_of(job, job->n_list);
+        part.list += from, part.h += from, part.n = n, part.n_coming = left - n;
+        part.sums = narrow, part.offsets = offsets;
+        down(&part);
+        hth_down_flush(panel_type, job->n_out, narrow, offsets, job->sums);
     }
 }
 
@@ -84,8 +41,9 @@ HTH_INLINE void down_float(const price_down *job, size_t from, size_t end, float
 {
     _Alignas(32) static float c[LIVE][PRICE_MAX_OUT / 32];
     size_t n_block = job->n_out / 32;
+    hth_down rows_to_end = down_of(job, end);
     for (size_t i = from; i < end; i += LIVE) {
-        down_rows r = take_rows(job, i, end);
+        down_rows r = take_rows(&rows_to_end, i);
         for (size_t k = 0; k < LIVE; k++)
             for (size_t b = 0; b < n_block; b += 8) {
                 __m256 d =
@@ -96,7 +54,7 @@ HTH_INLINE void down_float(const price_down *job, size_t from, size_t end, float
             }
         for (size_t b = 0; b < n_block; b++) {
             __m256 s[4], w[4];
-            fetch(&r, b);
+            fetch_next(&r, b * BLOCK_SIZE, (b + 1) * BLOCK_SIZE);
             for (int k = 0; k < 4; k++) s[k] = _mm256_loadu_ps(y + 32 * b + 8 * k);
             for (size_t k = 0; k < LIVE; k++) {
                 __m256 d = _mm256_broadcast_ss(c[k] + b);

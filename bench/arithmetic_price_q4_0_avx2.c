@@ -11,7 +11,7 @@ HTH_INLINE partials add_fused(partials p, __m256 weight_d, const float *d, __m25
 void price_unused_q4_0_avx2(hth_kernels *k);
 #include "kernels/q4_0_avx2.c"
 
-enum { OFFSET = 8, DOWN_OFFSET = 8, RAW_OFFSET = 8, DOWN_FLUSH = 4096 };
+enum { OFFSET = 8, RAW_OFFSET = 8 };
 
 HTH_INLINE __m256i block_lanes(const group *g, int i, const int8_t *q)
 {
@@ -19,16 +19,6 @@ HTH_INLINE __m256i block_lanes(const group *g, int i, const int8_t *q)
 }
 
 #include "arithmetic_price_rows_avx2.h"
-
-HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
-{
-    __m128i va = load_128(a + 2), vb = load_128(b + 2);
-    __m256i first = _mm256_cvtepu8_epi16(_mm_unpacklo_epi8(va, vb));
-    __m256i second = _mm256_cvtepu8_epi16(_mm_unpackhi_epi8(va, vb));
-    w[0] = _mm256_and_si256(first, _mm256_set1_epi16(15)),
-    w[1] = _mm256_and_si256(second, _mm256_set1_epi16(15));
-    w[2] = _mm256_srli_epi16(first, 4), w[3] = _mm256_srli_epi16(second, 4);
-}
 
 HTH_INLINE void integers_of(const uint8_t *p, __m256i w[4])
 {

@@ -19,20 +19,6 @@ void price_unused_q4_0_avx512(hth_kernels *k);
 
 #include "arithmetic_price_rows_avx512.h"
 
-enum { DOWN_OFFSET = 8, DOWN_FLUSH = 4096 };
-
-HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i *low, __m512i *high)
-{
-    const __m512i places =
-        _mm512_setr_epi32(0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005, 0x160006, 0x170007,
-                          0x180008, 0x190009, 0x1a000a, 0x1b000b, 0x1c000c, 0x1d000d, 0x1e000e, 0x1f000f);
-    __m512i both = _mm512_castsi256_si512(
-        _mm256_inserti128_si256(_mm256_castsi128_si256(load_128(a + 2)), load_128(b + 2), 1));
-    __m512i bytes = _mm512_maskz_permutexvar_epi8(0x5555555555555555u, places, both);
-    *low = _mm512_and_si512(bytes, _mm512_set1_epi16(15));
-    *high = _mm512_srli_epi16(bytes, 4);
-}
-
 HTH_INLINE void floats_of(const uint8_t *p, __m512 *low, __m512 *high)
 {
     const __m512 values = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
@@ -51,8 +37,9 @@ static void down_converted(const price_down *job)
     size_t n_block = job->n_out / 32;
     memset(job->y, 0, job->n_out * sizeof *job->y);
     memset(c_sum, 0, sizeof c_sum);
+    hth_down all = down_of(job, job->n_list);
     for (size_t i = 0; i < job->n_list; i += LIVE) {
-        down_rows r = take_rows(job, i, job->n_list);
+        down_rows r = take_rows(&all, i);
         for (size_t k = 0; k < LIVE; k++)
             for (size_t b = 0; b < n_block; b += 8) {
                 __m256 d = _mm256_mul_ps(_mm256_set1_ps(r.h[k]), scales(r.row[k] + b * BLOCK_SIZE));
@@ -61,7 +48,7 @@ static void down_converted(const price_down *job)
             }
         for (size_t b = 0; b < n_block; b++) {
             __m512 s0 = _mm512_loadu_ps(job->y + 32 * b), s1 = _mm512_loadu_ps(job->y + 32 * b + 16);
-            fetch(&r, b);
+            fetch_next(&r, b * BLOCK_SIZE, (b + 1) * BLOCK_SIZE);
             for (size_t k = 0; k < LIVE; k++) {
                 __m512 d = _mm512_set1_ps(c[k][b]);
                 __m512i bytes = _mm512_cvtepu8_epi32(load_128(r.row[k] + b * BLOCK_SIZE + 2));

@@ -11,20 +11,11 @@ HTH_INLINE partials add_fused(partials p, __m256 weight_d, const float *d, __m25
 void price_unused_q8_0_avx2(hth_kernels *k);
 #include "kernels/q8_0_avx2.c"
 
-enum { OFFSET = 0, DOWN_OFFSET = 0, RAW_OFFSET = 0, DOWN_FLUSH = 512 };
+enum { OFFSET = 0, RAW_OFFSET = 0 };
 
 HTH_INLINE __m256i block_lanes(const group *g, int i, const int8_t *q) { return products(g, i, q); }
 
 #include "arithmetic_price_rows_avx2.h"
-
-HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
-{
-    for (int half = 0; half < 2; half++) {
-        __m128i va = load_128(a + 2 + 16 * half), vb = load_128(b + 2 + 16 * half);
-        w[2 * half] = _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(va, vb));
-        w[2 * half + 1] = _mm256_cvtepi8_epi16(_mm_unpackhi_epi8(va, vb));
-    }
-}
 
 HTH_INLINE void floats_of(const uint8_t *p, __m256 w[4])
 {

@@ -18,17 +18,6 @@ void price_unused_q8_0_avx512(hth_kernels *k);
 
 #include "arithmetic_price_rows_avx512.h"
 
-enum { DOWN_OFFSET = 0, DOWN_FLUSH = 512 };
-
-HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i *low, __m512i *high)
-{
-    __m256i va = load_256(a + 2), vb = load_256(b + 2);
-    /* unpack works inside 128-bit lanes: outputs 0..7 with 16..23, 8..15 with 24..31 */
-    __m256i first = _mm256_unpacklo_epi8(va, vb), second = _mm256_unpackhi_epi8(va, vb);
-    *low = _mm512_cvtepi8_epi16(_mm256_permute2x128_si256(first, second, 0x20));
-    *high = _mm512_cvtepi8_epi16(_mm256_permute2x128_si256(first, second, 0x31));
-}
-
 HTH_INLINE void floats_of(const uint8_t *p, __m512 *low, __m512 *high)
 {
     *low = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_128(p + 2)));

@@ -11,16 +11,21 @@ typedef struct group {
     __m256 d;
 } group;
 
-HTH_INLINE group unpack(const uint8_t *p)
+HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p, BLOCK_SIZE); }
+
+/* The 32 weights of the block at p. */
+HTH_INLINE __m256i block_bytes(const uint8_t *p)
 {
     const __m256i values = _mm256_broadcastsi128_si256(load_128(hth_iq4_values));
-    const __m256i shift = _mm256_setr_epi64x(0, 0, 4, 4);
-    group g = {.d = scales(p, BLOCK_SIZE)};
-    for (int i = 0; i < 8; i++) {
-        __m256i twice = _mm256_broadcastsi128_si256(load_128(p + i * BLOCK_SIZE + 2));
-        __m256i places = _mm256_and_si256(_mm256_srlv_epi64(twice, shift), _mm256_set1_epi8(15));
-        g.w[i] = _mm256_shuffle_epi8(values, places);
-    }
+    __m256i twice = _mm256_broadcastsi128_si256(load_128(p + 2));
+    __m256i places = _mm256_srlv_epi64(twice, _mm256_setr_epi64x(0, 0, 4, 4));
+    return _mm256_shuffle_epi8(values, _mm256_and_si256(places, _mm256_set1_epi8(15)));
+}
+
+HTH_INLINE group unpack(const uint8_t *p)
+{
+    group g = {.d = block_scales(p)};
+    for (int i = 0; i < 8; i++) g.w[i] = block_bytes(p + i * BLOCK_SIZE);
     return g;
 }
 
@@ -29,6 +34,17 @@ HTH_INLINE __m256i block_weights(const group *g, int i) { return g->w[i]; }
 #include "kernels/x86_256_signed.h"
 
 #include "kernels/rows_tmpl.h"
+
+#include "kernels/down_avx2.h"
+
+enum { PAIR_SHIFT = -1 };
+
+HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
+{
+    signed_pairs(block_bytes(a), block_bytes(b), w);
+}
+
+#include "kernels/down_32_avx2.h"
 
 static const hth_type panel_type = HTH_TYPE_IQ4_NL;
 
@@ -42,6 +58,7 @@ static const hth_type panel_type = HTH_TYPE_IQ4_NL;
 void hth_kernels_iq4_nl_avx2(hth_kernels *k)
 {
     k->rows[HTH_TYPE_IQ4_NL] = rows;
+    k->down[HTH_TYPE_IQ4_NL] = down;
     k->panels[HTH_TYPE_IQ4_NL] = panels;
     k->layout[HTH_TYPE_IQ4_NL] = HTH_LAYOUT_PANELS;
 }

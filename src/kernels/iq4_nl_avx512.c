@@ -24,6 +24,20 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
+#include "kernels/down_avx512.h"
+
+enum { PAIR_SHIFT = -1 };
+
+HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p); }
+
+HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
+{
+    const __m512i values = _mm512_broadcast_i32x4(load_128(hth_iq4_values));
+    signed_pairs(_mm512_shuffle_epi8(values, two_rows_of_nibbles(a + 2, b + 2)), w);
+}
+
+#include "kernels/down_32_avx512.h"
+
 static const hth_type panel_type = HTH_TYPE_IQ4_NL;
 
 #include "kernels/panel_ops_avx512.h"
@@ -36,6 +50,7 @@ static const hth_type panel_type = HTH_TYPE_IQ4_NL;
 void hth_kernels_iq4_nl_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_IQ4_NL] = rows;
+    k->down[HTH_TYPE_IQ4_NL] = down;
     k->panels[HTH_TYPE_IQ4_NL] = panels;
     k->layout[HTH_TYPE_IQ4_NL] = HTH_LAYOUT_PANELS;
 }

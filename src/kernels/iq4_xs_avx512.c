@@ -27,6 +27,8 @@ HTH_INLINE __m512i weights(const block *k, int i)
 
 #include "kernels/rows_256_tmpl.h"
 
+#include "kernels/down_256_avx512.h"
+
 static const hth_type panel_type = HTH_TYPE_IQ4_XS;
 
 #include "kernels/panel_ops_avx512.h"
@@ -39,6 +41,7 @@ static const hth_type panel_type = HTH_TYPE_IQ4_XS;
 void hth_kernels_iq4_xs_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_IQ4_XS] = rows;
+    k->down[HTH_TYPE_IQ4_XS] = down;
     k->panels[HTH_TYPE_IQ4_XS] = panels;
     k->layout[HTH_TYPE_IQ4_XS] = HTH_LAYOUT_PANELS;
 }

@@ -7,18 +7,35 @@ enum { BLOCK_SIZE = 17, OFFSET_SHIFT = 4 };
 #include "kernels/blocks.h"
 #include "kernels/x86_256_small.h"
 
+HTH_INLINE __m256 block_scales(const uint8_t *p)
+{
+    uint64_t exponents = 0;
+    for (int i = 7; i >= 0; i--) exponents = exponents << 8 | p[i * BLOCK_SIZE];
+    return mxfp4_scales(_mm_cvtsi64_si128((long long)exponents));
+}
+
 HTH_INLINE group unpack(const uint8_t *p)
 {
     const __m256i values =
         _mm256_broadcastsi128_si256(_mm_add_epi8(load_128(hth_mxfp4_values), _mm_set1_epi8(16)));
-    uint64_t exponents = 0;
-    for (int i = 7; i >= 0; i--) exponents = exponents << 8 | p[i * BLOCK_SIZE];
-    group g = {.d = mxfp4_scales(_mm_cvtsi64_si128((long long)exponents))};
+    group g = {.d = block_scales(p)};
     for (int i = 0; i < 8; i++) g.w[i] = _mm256_shuffle_epi8(values, nibbles(p + i * BLOCK_SIZE + 1));
     return g;
 }
 
 #include "kernels/rows_tmpl.h"
+
+#include "kernels/down_avx2.h"
+
+enum { PAIR_SHIFT = -1 };
+
+HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
+{
+    const __m256i values = _mm256_broadcastsi128_si256(load_128(hth_mxfp4_values));
+    signed_pairs(_mm256_shuffle_epi8(values, nibbles(a + 1)), _mm256_shuffle_epi8(values, nibbles(b + 1)), w);
+}
+
+#include "kernels/down_32_avx2.h"
 
 static const hth_type panel_type = HTH_TYPE_MXFP4;
 
@@ -32,6 +49,7 @@ static const hth_type panel_type = HTH_TYPE_MXFP4;
 void hth_kernels_mxfp4_avx2(hth_kernels *k)
 {
     k->rows[HTH_TYPE_MXFP4] = rows;
+    k->down[HTH_TYPE_MXFP4] = down;
     k->panels[HTH_TYPE_MXFP4] = panels;
     k->layout[HTH_TYPE_MXFP4] = HTH_LAYOUT_PANELS;
 }

@@ -8,13 +8,18 @@ enum { BLOCK_SIZE = 17, OFFSET_SHIFT = 4 };
 
 HTH_INLINE __m128i table(void) { return _mm_add_epi8(load_128(hth_mxfp4_values), _mm_set1_epi8(16)); }
 
-HTH_INLINE group unpack(const uint8_t *p)
+HTH_INLINE __m256 block_scales(const uint8_t *p)
 {
     const __m512i places =
         _mm512_castsi128_si512(_mm_setr_epi8(0, 17, 34, 51, 0, 17, 34, 51, 0, 0, 0, 0, 0, 0, 0, 0));
     __m512i e = _mm512_permutexvar_epi8(places, load_512(p));
     e = _mm512_mask_permutexvar_epi8(e, 0xf0, places, load_512(p + 4 * BLOCK_SIZE));
-    group g = {.d = mxfp4_scales(_mm512_castsi512_si128(e))};
+    return mxfp4_scales(_mm512_castsi512_si128(e));
+}
+
+HTH_INLINE group unpack(const uint8_t *p)
+{
+    group g = {.d = block_scales(p)};
     HTH_UNROLL
     for (int i = 0; i < 4; i++)
         g.w[i] = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table()), spread(p, i, 1));
@@ -22,6 +27,18 @@ HTH_INLINE group unpack(const uint8_t *p)
 }
 
 #include "kernels/rows_tmpl.h"
+
+#include "kernels/down_avx512.h"
+
+enum { PAIR_SHIFT = -1 };
+
+HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
+{
+    const __m512i values = _mm512_broadcast_i32x4(load_128(hth_mxfp4_values));
+    signed_pairs(_mm512_shuffle_epi8(values, two_rows_of_nibbles(a + 1, b + 1)), w);
+}
+
+#include "kernels/down_32_avx512.h"
 
 static const hth_type panel_type = HTH_TYPE_MXFP4;
 
@@ -35,6 +52,7 @@ static const hth_type panel_type = HTH_TYPE_MXFP4;
 void hth_kernels_mxfp4_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_MXFP4] = rows;
+    k->down[HTH_TYPE_MXFP4] = down;
     k->panels[HTH_TYPE_MXFP4] = panels;
     k->layout[HTH_TYPE_MXFP4] = HTH_LAYOUT_PANELS;
 }

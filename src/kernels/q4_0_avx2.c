@@ -5,14 +5,24 @@ enum { BLOCK_SIZE = 18, OFFSET_SHIFT = 3 };
 
 #include "kernels/x86_256_small.h"
 
+HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p, BLOCK_SIZE); }
+
 HTH_INLINE group unpack(const uint8_t *p)
 {
-    group g = {.d = scales(p, BLOCK_SIZE)};
+    group g = {.d = block_scales(p)};
     for (int i = 0; i < 8; i++) g.w[i] = nibbles(p + i * BLOCK_SIZE + 2);
     return g;
 }
 
 #include "kernels/rows_tmpl.h"
+
+#include "kernels/down_avx2.h"
+
+enum { PAIR_SHIFT = 3 };
+
+HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4]) { nibble_pairs(a + 2, b + 2, w); }
+
+#include "kernels/down_32_avx2.h"
 
 static const hth_type panel_type = HTH_TYPE_Q4_0;
 
@@ -26,6 +36,7 @@ static const hth_type panel_type = HTH_TYPE_Q4_0;
 void hth_kernels_q4_0_avx2(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q4_0] = rows;
+    k->down[HTH_TYPE_Q4_0] = down;
     k->panels[HTH_TYPE_Q4_0] = panels;
     k->layout[HTH_TYPE_Q4_0] = HTH_LAYOUT_PANELS;
 }

@@ -5,14 +5,33 @@ enum { BLOCK_SIZE = 22, OFFSET_SHIFT = 4 };
 
 #include "kernels/x86_256_small.h"
 
+HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p, BLOCK_SIZE); }
+
+/* The 32 weights of the block at p. */
+HTH_INLINE __m256i block_bytes(const uint8_t *p)
+{
+    return _mm256_or_si256(nibbles(p + 6), fifth_bits(p + 2));
+}
+
 HTH_INLINE group unpack(const uint8_t *p)
 {
-    group g = {.d = scales(p, BLOCK_SIZE)};
-    for (int i = 0; i < 8; i++, p += BLOCK_SIZE) g.w[i] = _mm256_or_si256(nibbles(p + 6), fifth_bits(p + 2));
+    group g = {.d = block_scales(p)};
+    for (int i = 0; i < 8; i++, p += BLOCK_SIZE) g.w[i] = block_bytes(p);
     return g;
 }
 
 #include "kernels/rows_tmpl.h"
+
+#include "kernels/down_avx2.h"
+
+enum { PAIR_SHIFT = 4 };
+
+HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
+{
+    unsigned_pairs(block_bytes(a), block_bytes(b), w);
+}
+
+#include "kernels/down_32_avx2.h"
 
 static const hth_type panel_type = HTH_TYPE_Q5_0;
 
@@ -26,5 +45,6 @@ static const hth_type panel_type = HTH_TYPE_Q5_0;
 void hth_kernels_q5_0_avx2(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q5_0] = rows;
+    k->down[HTH_TYPE_Q5_0] = down;
     k->panels[HTH_TYPE_Q5_0] = panels;
 }

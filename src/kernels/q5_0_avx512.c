@@ -15,6 +15,21 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
+#include "kernels/down_avx512.h"
+
+enum { PAIR_SHIFT = 4 };
+
+HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p); }
+
+HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
+{
+    uint64_t first = hth_load_u32(a + 2), second = hth_load_u32(b + 2);
+    __m512i both = two_rows_of_nibbles(a + 6, b + 6);
+    unsigned_pairs(_mm512_mask_add_epi8(both, first | second << 32, both, _mm512_set1_epi8(16)), w);
+}
+
+#include "kernels/down_32_avx512.h"
+
 static const hth_type panel_type = HTH_TYPE_Q5_0;
 
 #include "kernels/panel_ops_avx512.h"
@@ -27,6 +42,7 @@ static const hth_type panel_type = HTH_TYPE_Q5_0;
 void hth_kernels_q5_0_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q5_0] = rows;
+    k->down[HTH_TYPE_Q5_0] = down;
     k->panels[HTH_TYPE_Q5_0] = panels;
     k->layout[HTH_TYPE_Q5_0] = HTH_LAYOUT_PANELS;
 }

@@ -5,14 +5,34 @@ enum { BLOCK_SIZE = 24, OFFSET_SHIFT = -1 };
 
 #include "kernels/x86_256_small.h"
 
+HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p, BLOCK_SIZE); }
+HTH_INLINE __m256 block_minima(const uint8_t *p) { return scales(p + 2, BLOCK_SIZE); }
+
+/* The 32 weights of the block at p. */
+HTH_INLINE __m256i block_bytes(const uint8_t *p)
+{
+    return _mm256_or_si256(nibbles(p + 8), fifth_bits(p + 4));
+}
+
 HTH_INLINE group unpack(const uint8_t *p)
 {
-    group g = {.d = scales(p, BLOCK_SIZE), .m = scales(p + 2, BLOCK_SIZE)};
-    for (int i = 0; i < 8; i++, p += BLOCK_SIZE) g.w[i] = _mm256_or_si256(nibbles(p + 8), fifth_bits(p + 4));
+    group g = {.d = block_scales(p), .m = block_minima(p)};
+    for (int i = 0; i < 8; i++, p += BLOCK_SIZE) g.w[i] = block_bytes(p);
     return g;
 }
 
 #include "kernels/rows_tmpl.h"
+
+#include "kernels/down_avx2.h"
+
+enum { PAIR_SHIFT = -1 };
+
+HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
+{
+    unsigned_pairs(block_bytes(a), block_bytes(b), w);
+}
+
+#include "kernels/down_32_avx2.h"
 
 static const hth_type panel_type = HTH_TYPE_Q5_1;
 
@@ -26,5 +46,6 @@ static const hth_type panel_type = HTH_TYPE_Q5_1;
 void hth_kernels_q5_1_avx2(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q5_1] = rows;
+    k->down[HTH_TYPE_Q5_1] = down;
     k->panels[HTH_TYPE_Q5_1] = panels;
 }

@@ -29,6 +29,8 @@ HTH_INLINE __m512i weights(const block *k, int i)
 
 #include "kernels/rows_256_tmpl.h"
 
+#include "kernels/down_256_avx512.h"
+
 static const hth_type panel_type = HTH_TYPE_Q5_K;
 
 #include "kernels/panel_ops_avx512.h"
@@ -41,6 +43,7 @@ static const hth_type panel_type = HTH_TYPE_Q5_K;
 void hth_kernels_q5_k_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q5_K] = rows;
+    k->down[HTH_TYPE_Q5_K] = down;
     k->panels[HTH_TYPE_Q5_K] = panels;
     k->layout[HTH_TYPE_Q5_K] = HTH_LAYOUT_PANELS;
 }
