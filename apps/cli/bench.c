@@ -14,15 +14,15 @@
 
 static const option_spec options[] = {
     {"prompt", 'p', OPTION_UINT_LIST, "N,...", "prompt lengths; default 128; 0: none", 0, 1048576, NULL,
-     false},
+     0},
     {"predict", 'n', OPTION_UINT_LIST, "N,...", "tokens to generate; default 64; 0: none", 0, 1048576, NULL,
-     false},
+     0},
     {"parallel", 0, OPTION_UINT_LIST, "N,...", "generate in N sequences; no prompt without -p", 1, 1024, NULL,
-     false},
-    {"depth", 0, OPTION_UINT, "N", "generate behind N tokens; no prompt without -p", 0, 1048576, NULL, false},
-    {"limits", 0, OPTION_FLAG, NULL, "measure the machine alone; takes -t, --repeat", 0, 0, NULL, false},
-    {"repeat", 0, OPTION_UINT, "R", "samples of each; default 5", 1, 1000, NULL, false},
-    {"json", 0, OPTION_FLAG, NULL, "print a JSON object with every sample", 0, 0, NULL, false},
+     0},
+    {"depth", 0, OPTION_UINT, "N", "generate behind N tokens; no prompt without -p", 0, 1048576, NULL, 0},
+    {"limits", 0, OPTION_FLAG, NULL, "measure the machine alone; takes -t, --repeat", 0, 0, NULL, 0},
+    {"repeat", 0, OPTION_UINT, "R", "samples of each; default 5", 1, 1000, NULL, 0},
+    {"json", 0, OPTION_FLAG, NULL, "print a JSON object with every sample", 0, 0, NULL, 0},
     {0},
 };
 

@@ -12,13 +12,13 @@
 #include <time.h>
 
 static const option_spec options[] = {
-    {"system", 's', OPTION_TEXT, "TEXT", "what the model is told before the conversation", 0, 0, NULL, false},
+    {"system", 's', OPTION_TEXT, "TEXT", "what the model is told before the conversation", 0, 0, NULL, 0},
     {"template", 0, OPTION_FILE, "NAME|FILE", "a format by name, or a file with a Jinja template", 0, 0, NULL,
-     false},
+     0},
     {"template-vars", 0, OPTION_TEXT, "JSON", "what else it sees: {\"enable_thinking\": false}", 0, 0, NULL,
-     false},
-    {"predict", 'n', OPTION_UINT, "N", "at most N tokens for an answer", 1, 16777216, NULL, false},
-    {"stats", 0, OPTION_FLAG, NULL, "say after each answer what was evaluated", 0, 0, NULL, false},
+     0},
+    {"predict", 'n', OPTION_UINT, "N", "at most N tokens for an answer", 1, 16777216, NULL, 0},
+    {"stats", 0, OPTION_FLAG, NULL, "say after each answer what was evaluated", 0, 0, NULL, 0},
     {0},
 };
 

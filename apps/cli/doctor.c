@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 
 static const option_spec options[] = {
-    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, false},
+    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
 };
 
@@ -69,7 +69,7 @@ static bool look_at_file(doctor_facts *f, const args *a)
     hth_model *model = NULL;
     hearth_error err;
     hearth_status st = hth_gguf_open(f->path, &file, &err);
-    if (st == HEARTH_OK) st = hth_model_open(file, &model, &err);
+    if (st == HEARTH_OK) st = hth_model_open(file, &(hth_model_wish){0}, &model, &err);
     if (st == HEARTH_OK) f->weight_bytes = model->weight_size;
     else report(&err);
     f->mmap = args_has(a, "mmap");

@@ -7,11 +7,11 @@
 
 static const option_spec options[] = {
     {"ctx", 'c', OPTION_UINT, "N", "context to estimate for; default: at most 4096", 1, 16777216, NULL,
-     false},
-    {"all", 0, OPTION_FLAG, NULL, "show arrays and texts whole, and every tensor", 0, 0, NULL, false},
-    {"check", 0, OPTION_FLAG, NULL, "read every weight; refuse what is not finite", 0, 0, NULL, false},
-    {"threads", 't', OPTION_UINT, "N", "threads of --check; default: one for each core", 1, 256, NULL, false},
-    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, false},
+     0},
+    {"all", 0, OPTION_FLAG, NULL, "show arrays and texts whole, and every tensor", 0, 0, NULL, 0},
+    {"check", 0, OPTION_FLAG, NULL, "read every weight; refuse what is not finite", 0, 0, NULL, 0},
+    {"threads", 't', OPTION_UINT, "N", "threads of --check; default: one for each core", 1, 256, NULL, 0},
+    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
 };
 

@@ -77,14 +77,14 @@ static void sum_tensors(facts *f)
 
 static void estimate(facts *f, const args *a)
 {
-    if (hth_model_open(f->file, &f->model, &f->why_not) != HEARTH_OK) return;
+    if (hth_model_open(f->file, &(hth_model_wish){0}, &f->model, &f->why_not) != HEARTH_OK) return;
     uint32_t trained = f->model->hparams.n_ctx_train;
     f->n_ctx = (uint32_t)args_uint(a, "ctx", trained < MAX_DEFAULT_CONTEXT ? trained : MAX_DEFAULT_CONTEXT);
     f->weight_size = f->model->weight_size;
     uint32_t n_row = f->n_ctx < BATCH_ROWS ? f->n_ctx : BATCH_ROWS;
     if (hth_kv_size(f->model, HEARTH_KV_F16, f->n_ctx, &f->kv_f16_size) &&
         hth_kv_size(f->model, HEARTH_KV_F32, f->n_ctx, &f->kv_f32_size) &&
-        hth_step_size(f->model, n_row, 1, &f->step_size))
+        hth_step_size(f->model, n_row, HEARTH_SELECTOR_DENSE, 1, &f->step_size))
         return;
     snprintf(f->why_not.message, sizeof f->why_not.message, "a context of %u positions overflows", f->n_ctx);
     hth_model_close(f->model);

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 static const option_spec options[] = {
-    {"file", 'f', OPTION_FILE, "FILE", "the text; - is stdin", 0, 0, NULL, false},
-    {"chunks", 0, OPTION_UINT, "N", "score the first N windows only", 1, 1e9, NULL, false},
-    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, false},
+    {"file", 'f', OPTION_FILE, "FILE", "the text; - is stdin", 0, 0, NULL, 0},
+    {"chunks", 0, OPTION_UINT, "N", "score the first N windows only", 1, 1e9, NULL, 0},
+    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
 };
 

@@ -7,9 +7,9 @@
 
 static const option_spec options[] = {
     {"keep-output", 0, OPTION_CHOICE, "TYPE", "type of the output matrix, or of a tied embedding", 0, 0,
-     "f32|f16|bf16|q8_0|q6_k|q5_k|q5_1|q5_0|q4_k|iq4_nl|q4_1|q4_0|q3_k|q2_k", false},
-    {"pure", 0, OPTION_FLAG, NULL, "all matrices in that one type, without a mix", 0, 0, NULL, false},
-    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, false},
+     "f32|f16|bf16|q8_0|q6_k|q5_k|q5_1|q5_0|q4_k|iq4_nl|q4_1|q4_0|q3_k|q2_k", 0},
+    {"pure", 0, OPTION_FLAG, NULL, "all matrices in that one type, without a mix", 0, 0, NULL, 0},
+    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
     {0},
 };
 

@@ -8,17 +8,17 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text to continue; default: none", 0, 0, NULL, false},
-    {"file", 'f', OPTION_FILE, "FILE", "a file with the prompt, all of it; - is stdin", 0, 0, NULL, false},
+    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text to continue; default: none", 0, 0, NULL, 0},
+    {"file", 'f', OPTION_FILE, "FILE", "a file with the prompt, all of it; - is stdin", 0, 0, NULL, 0},
     {"predict", 'n', OPTION_UINT, "N", "at most N tokens; default: to the end of the text", 0, 16777216, NULL,
-     false},
-    {"stop", 0, OPTION_TEXT, "TEXT", "end before this text; may be given often", 0, 0, NULL, true},
-    {"ignore-eos", 0, OPTION_FLAG, NULL, "go on after the end-of-text token", 0, 0, NULL, false},
-    {"special", 0, OPTION_FLAG, NULL, "take texts of control tokens as these tokens", 0, 0, NULL, false},
-    {"no-echo", 0, OPTION_FLAG, NULL, "do not print the prompt", 0, 0, NULL, false},
-    {"stats", 0, OPTION_FLAG, NULL, "print rates and shares of live neurons at the end", 0, 0, NULL, false},
-    {"json", 0, OPTION_FLAG, NULL, "print one JSON object at the end, with all ids", 0, 0, NULL, false},
-    {"raw", 0, OPTION_FLAG, NULL, "do not make terminal escapes visible", 0, 0, NULL, false},
+     0},
+    {"stop", 0, OPTION_TEXT, "TEXT", "end before this text; may be given often", 0, 0, NULL, OPTION_REPEATS},
+    {"ignore-eos", 0, OPTION_FLAG, NULL, "go on after the end-of-text token", 0, 0, NULL, 0},
+    {"special", 0, OPTION_FLAG, NULL, "take texts of control tokens as these tokens", 0, 0, NULL, 0},
+    {"no-echo", 0, OPTION_FLAG, NULL, "do not print the prompt", 0, 0, NULL, 0},
+    {"stats", 0, OPTION_FLAG, NULL, "print rates and shares of live neurons at the end", 0, 0, NULL, 0},
+    {"json", 0, OPTION_FLAG, NULL, "print one JSON object at the end, with all ids", 0, 0, NULL, 0},
+    {"raw", 0, OPTION_FLAG, NULL, "do not make terminal escapes visible", 0, 0, NULL, 0},
     {0},
 };
 

@@ -7,12 +7,12 @@
 
 static const option_spec options[] = {
     {"type", 0, OPTION_TEXT, "TYPE", "types of the matrices, as of quantize; default q4_0", 0, 0, NULL,
-     false},
-    {"pure", 0, OPTION_FLAG, NULL, "all matrices in that one type, without a mix", 0, 0, NULL, false},
+     0},
+    {"pure", 0, OPTION_FLAG, NULL, "all matrices in that one type, without a mix", 0, 0, NULL, 0},
     {"ffn", 0, OPTION_CHOICE, "ACT", "activation of the neurons; default: the shape's", 0, 0,
-     "swiglu|geglu|reglu|drelu|relu2", false},
-    {"seed", 0, OPTION_UINT, "N", "of the weights; default 1", 0, UINT32_MAX, NULL, false},
-    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, false},
+     "swiglu|geglu|reglu|drelu|relu2", 0},
+    {"seed", 0, OPTION_UINT, "N", "of the weights; default 1", 0, UINT32_MAX, NULL, 0},
+    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
     {0},
 };
 

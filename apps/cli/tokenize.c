@@ -9,12 +9,12 @@
 
 static const option_spec options[] = {
     {"prompt", 'p', OPTION_TEXT, "TEXT", "the text; without it and -f it is read from stdin", 0, 0, NULL,
-     false},
-    {"file", 'f', OPTION_FILE, "FILE", "a file with the text, every byte of it", 0, 0, NULL, false},
-    {"ids", 0, OPTION_FLAG, NULL, "print ids on one line (the default)", 0, 0, NULL, false},
-    {"pieces", 0, OPTION_FLAG, NULL, "print id and text of each token on its own line", 0, 0, NULL, false},
-    {"no-bos", 0, OPTION_FLAG, NULL, "add no begin- or end-of-text token", 0, 0, NULL, false},
-    {"special", 0, OPTION_FLAG, NULL, "take texts of control tokens as these tokens", 0, 0, NULL, false},
+     0},
+    {"file", 'f', OPTION_FILE, "FILE", "a file with the text, every byte of it", 0, 0, NULL, 0},
+    {"ids", 0, OPTION_FLAG, NULL, "print ids on one line (the default)", 0, 0, NULL, 0},
+    {"pieces", 0, OPTION_FLAG, NULL, "print id and text of each token on its own line", 0, 0, NULL, 0},
+    {"no-bos", 0, OPTION_FLAG, NULL, "add no begin- or end-of-text token", 0, 0, NULL, 0},
+    {"special", 0, OPTION_FLAG, NULL, "take texts of control tokens as these tokens", 0, 0, NULL, 0},
     {0},
 };
 

@@ -19,6 +19,23 @@ static void option_words(const option_spec *o, char *out, size_t n)
     snprintf(out, n, "%s--%s%s%s", letter, o->name, o->value ? " " : "", o->value ? o->value : "");
 }
 
+/* The names of options that few people need, in lines of 80. */
+static void print_rare(const verb *v)
+{
+    size_t column = 0;
+    FOR_EACH_OPTION(v, o)
+    {
+        char words[80];
+        if (!(o->traits & OPTION_RARE)) continue;
+        snprintf(words, sizeof words, " --%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+        if (column == 0) column = (size_t)printf("Also (hearth --man):");
+        else putchar(',');
+        if (column + strlen(words) > 78) column = (size_t)printf("\n ") - 1;
+        column += (size_t)printf("%s", words) + 1;
+    }
+    if (column > 0) putchar('\n');
+}
+
 void verb_print_help(const verb *v)
 {
     printf("hearth %s %s [options]\n%s\n\n%s", v->name, v->operands, v->summary, v->details);
@@ -27,8 +44,9 @@ void verb_print_help(const verb *v)
     {
         char words[80];
         option_words(o, words, sizeof words);
-        printf("  %-26s %s\n", words, o->help);
+        if (!(o->traits & OPTION_RARE)) printf("  %-26s %s\n", words, o->help);
     }
+    print_rare(v);
     printf("\nExample:\n  %s\n", v->example);
 }
 
@@ -146,7 +164,7 @@ static void print_zsh(const verb *const *verbs)
         printf("  %s) _arguments ", (*v)->name);
         FOR_EACH_OPTION(*v, o)
         {
-            printf("'%s--%s[", o->repeats ? "*" : "", o->name);
+            printf("'%s--%s[", o->traits & OPTION_REPEATS ? "*" : "", o->name);
             zsh_text(o->help);
             printf("]");
             if (o->kind != OPTION_FLAG) printf(":%s:%s", o->value, o->kind == OPTION_FILE ? "_files" : " ");

@@ -8,38 +8,42 @@
 
 /* clang-format off: a table */
 const option_spec model_options[] = {
-    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, false},
-    {"no-pin", 0, OPTION_FLAG, NULL, "let the system move threads between cores", 0, 0, NULL, false},
+    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
+    {"no-pin", 0, OPTION_FLAG, NULL, "let the system move threads between cores", 0, 0, NULL, OPTION_RARE},
     {"ctx", 'c', OPTION_UINT, "N", "tokens that fit; default: the model's, at most 4096", 1, 16777216, NULL,
-     false},
+     0},
     {"kv", 0, OPTION_CHOICE, "TYPE", "KV cache: f16, f32, or q8_0, which is approximate", 0, 0,
-     "f16|f32|q8_0", false},
-    {"bf16-dot", 0, OPTION_FLAG, NULL, "prompts of BF16 weights in bf16: approximate", 0, 0, NULL, false},
-    {"mmap", 0, OPTION_FLAG, NULL, "map the file in place of reading it", 0, 0, NULL, false},
-    {"no-repack", 0, OPTION_FLAG, NULL, "weights in the file's order: same text, slower", 0, 0, NULL, false},
-    {"batch", 0, OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL, false},
+     "f16|f32|q8_0", 0},
+    {"bf16-dot", 0, OPTION_FLAG, NULL, "prompts of BF16 weights in bf16: approximate", 0, 0, NULL, OPTION_RARE},
+    {"mmap", 0, OPTION_FLAG, NULL, "map the file in place of reading it", 0, 0, NULL, 0},
+    {"no-repack", 0, OPTION_FLAG, NULL, "weights in the file's order: same text, slower", 0, 0, NULL, OPTION_RARE},
+    {"selector", 0, OPTION_CHOICE, "S", "neurons that compute: auto, dense, gate, ...", 0, 0,
+     "auto|dense|gate|predictor|threshold", 0},
+    {"activation", 0, OPTION_TEXT, "A", "of the feed-forward network, in place of the file's", 0, 0, NULL,
+     OPTION_RARE},
+    {"batch", 0, OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL, OPTION_RARE},
     {0},
 };
 
 const option_spec sampling_options[] = {
-    {"temperature", 0, OPTION_FLOAT, "X", "0 is greedy; default 0.8", 0, 100, NULL, false},
-    {"greedy", 0, OPTION_FLAG, NULL, "always the likeliest token: temperature 0", 0, 0, NULL, false},
+    {"temperature", 0, OPTION_FLOAT, "X", "0 is greedy; default 0.8", 0, 100, NULL, 0},
+    {"greedy", 0, OPTION_FLAG, NULL, "always the likeliest token: temperature 0", 0, 0, NULL, 0},
     {"top-k", 0, OPTION_UINT, "N", "keep the N likeliest tokens; 0: all; default 40", 0, 4194304, NULL,
-     false},
-    {"top-p", 0, OPTION_FLOAT, "X", "keep the likeliest up to this sum; default 0.95", 0, 1, NULL, false},
-    {"min-p", 0, OPTION_FLOAT, "X", "keep those of X times the best; default 0.05", 0, 1, NULL, false},
-    {"typical", 0, OPTION_FLOAT, "X", "locally typical sampling; default 1: off", 0, 1, NULL, false},
+     0},
+    {"top-p", 0, OPTION_FLOAT, "X", "keep the likeliest up to this sum; default 0.95", 0, 1, NULL, 0},
+    {"min-p", 0, OPTION_FLOAT, "X", "keep those of X times the best; default 0.05", 0, 1, NULL, 0},
+    {"typical", 0, OPTION_FLOAT, "X", "locally typical sampling; default 1: off", 0, 1, NULL, OPTION_RARE},
     {"repeat-penalty", 0, OPTION_FLOAT, "X", "weaken tokens seen lately; default 1: off", 0.01, 100, NULL,
-     false},
+     OPTION_RARE},
     {"presence-penalty", 0, OPTION_FLOAT, "X", "subtract X from tokens seen lately; default 0", -100, 100,
-     NULL, false},
+     NULL, OPTION_RARE},
     {"frequency-penalty", 0, OPTION_FLOAT, "X", "subtract X for each time seen; default 0", -100, 100, NULL,
-     false},
+     OPTION_RARE},
     {"repeat-last-n", 0, OPTION_INT, "N", "how far back lately reaches; -1: all; default 64", -1, 1048576,
-     NULL, false},
+     NULL, OPTION_RARE},
     {"logit-bias", 0, OPTION_TEXT, "ID=X", "add X to the logit of a token; may be given often", 0, 0, NULL,
-     true},
-    {"seed", 0, OPTION_UINT, "N", "same seed, same text; default 0", 0, 18446744073709551615.0, NULL, false},
+     OPTION_REPEATS | OPTION_RARE},
+    {"seed", 0, OPTION_UINT, "N", "same seed, same text; default 0", 0, 18446744073709551615.0, NULL, 0},
     {0},
 };
 
@@ -48,6 +52,14 @@ const option_spec sampling_options[] = {
 /* clang-format on */
 
 /* ---- models ------------------------------------------------------------------------- */
+
+static hearth_selector wanted_selector(const args *a)
+{
+    const char *name = args_text(a, "selector", "auto");
+    hearth_selector s = HEARTH_SELECTOR_AUTO;
+    while (strcmp(hearth_selector_name(s), name) != 0) s++; /* the options allow no others */
+    return s;
+}
 
 bool open_model(const args *a, const char *path, hearth_model **model)
 {
@@ -59,6 +71,8 @@ bool open_model(const args *a, const char *path, hearth_model **model)
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
     o.mmap = args_has(a, "mmap");
     o.keep_layout = args_has(a, "no-repack");
+    o.selector = wanted_selector(a);
+    o.activation = args_text(a, "activation", NULL);
     if (args_has(a, "no-pin")) setenv("HEARTH_PIN", "0", 1);
     o.progress = progress_show;
     o.progress_user = &p;
@@ -108,15 +122,18 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
                                            [HEARTH_KV_F32] = "kv f32",
                                            [HEARTH_KV_Q8_0] = "KV cache q8_0: approximate"};
     const char *kv = kv_words[kv_type(a)];
+    bool approximate =
+        info.selector == HEARTH_SELECTOR_PREDICTOR || info.selector == HEARTH_SELECTOR_THRESHOLD;
     if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
-    fprintf(
-        stderr,
-        "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector dense; on the CPU (%s), %u thread%s; %s%s; "
-        "%s\n",
-        info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
-        info.synthetic ? ", synthetic weights" : "", info.cpu, hearth_session_n_thread(session),
-        hearth_session_n_thread(session) == 1 ? "" : "s", kv,
-        args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where);
+    fprintf(stderr,
+            "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; on the CPU (%s), %u thread%s; "
+            "%s%s; "
+            "%s\n",
+            info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
+            info.synthetic ? ", synthetic weights" : "", hearth_selector_name(info.selector),
+            approximate ? " (approximate)" : "", info.selector_why, info.cpu,
+            hearth_session_n_thread(session), hearth_session_n_thread(session) == 1 ? "" : "s", kv,
+            args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where);
 }
 
 /* ---- samplers ------------------------------------------------------------------------ */

@@ -22,6 +22,11 @@ typedef enum option_kind {
     OPTION_UINT_LIST, /* numbers with commas */
 } option_kind;
 
+typedef enum option_trait {
+    OPTION_REPEATS = 1, /* may be given more than once */
+    OPTION_RARE = 2,    /* --help only names it; the man page tells */
+} option_trait;
+
 typedef struct option_spec {
     const char *name;  /* without dashes */
     char letter;       /* 0: none */
@@ -30,7 +35,7 @@ typedef struct option_spec {
     const char *help;
     double min, max;
     const char *choices;
-    bool repeats; /* may be given more than once */
+    unsigned traits; /* of option_trait */
 } option_spec;
 
 typedef struct args args;

@@ -76,12 +76,26 @@ typedef struct hearth_model hearth_model;
 /* Called from the opening thread while weights are read; false cancels. */
 typedef bool hearth_progress_fn(void *user, uint64_t done_bytes, uint64_t total_bytes);
 
+/* Who computes: which neurons of a layer's feed-forward network a token reads. */
+typedef enum hearth_selector {
+    HEARTH_SELECTOR_AUTO = 0,  /* what the file was made for; else gate or dense, which are exact */
+    HEARTH_SELECTOR_DENSE,     /* all */
+    HEARTH_SELECTOR_GATE,      /* those whose activation is not zero: exact; of activations with zeros */
+    HEARTH_SELECTOR_PREDICTOR, /* those that a small network of the file marks: approximate */
+    HEARTH_SELECTOR_THRESHOLD, /* those whose activation is large enough: approximate */
+} hearth_selector;
+
+/* "gate" */
+HEARTH_API const char *hearth_selector_name(hearth_selector selector);
+
 typedef struct hearth_model_options {
     uint32_t n_thread; /* that read the weights; 0: one for each physical core */
     bool mmap;         /* map the file in place of reading it: same results, less memory, slower decode */
     hearth_progress_fn *progress; /* may be NULL */
     void *progress_user;
     bool keep_layout; /* leave weights as the file has them, not as kernels like them: same results, slower */
+    hearth_selector selector; /* weights are laid out for it; sessions use it unless they say otherwise */
+    const char *activation;   /* of the feed-forward network ("relu", ...), in place of the file's; or NULL */
 } hearth_model_options;
 
 HEARTH_API hearth_model_options hearth_model_defaults(void);
@@ -115,6 +129,9 @@ typedef struct hearth_model_info {
     const char *activation;   /* of the feed-forward network: "silu", "drelu", ... */
     const char *cpu;          /* level of the kernels: "avx512", ... */
     bool sparse_activation;   /* the activation gives exact zeros */
+    hearth_selector selector; /* of its sessions, unless they say otherwise; never AUTO */
+    const char *selector_why; /* what chose it: "as asked for", ... */
+    bool by_neurons;          /* down lies neuron by neuron: what does not fire is not read */
     uint32_t n_layer, d_model, n_head, n_head_kv, d_head, d_ff, n_vocab;
     uint32_t n_ctx_train;     /* context that the model was trained for */
     uint64_t n_parameter;
@@ -229,6 +246,8 @@ typedef struct hearth_session_options {
     uint32_t n_batch;  /* prompt tokens computed at once; 0: this session is stepped by batches only */
     uint32_t n_thread; /* 0: one for each physical core */
     hearth_kv_type kv; /* element type of the cache: part of what decides the result */
+    hearth_selector selector; /* AUTO: the model's; others than the model's own only if it could have been
+                                 opened with them, and slower then */
     bool bf16_dot;     /* prompts of BF16 matrices by the CPU's products of bf16, with inputs rounded to
                           bf16: an approximation; not in batches of several sessions */
 } hearth_session_options;

@@ -65,6 +65,14 @@ void hth_pool_finish(hth_pool *pool);
  * memory is given back that such jobs read. */
 void hth_pool_settle(hth_pool *pool);
 
+/* The unit that is claimed i-th, where threads that claim in turn are to walk through a stretch of
+ * units each, so that what one asks memory for ahead it will mostly meet itself. */
+static inline size_t hth_pool_in_stretches(size_t i, size_t n_unit, size_t n_thread)
+{
+    size_t n_more = n_unit % n_thread, stretch = i % n_thread; /* n_more have one unit more */
+    return stretch * (n_unit / n_thread) + (stretch < n_more ? stretch : n_more) + i / n_thread;
+}
+
 /* ---- for tests ------------------------------------------------------------------------------ */
 
 /* How long a unit may keep others waiting, besides twice the time of a unit, before it is

@@ -13,6 +13,8 @@ struct hearth_model {
     hth_kernels kernels;
     hth_tokenizer *tokenizer;      /* NULL: see tokenizer_error */
     hearth_error tokenizer_error;  /* why text is not possible with this file */
+    hearth_selector selector;      /* that the weights are laid out for; never AUTO */
+    const char *selector_why;
     uint8_t *weights;              /* matrices, when they were read */
     size_t weights_size;
     hth_arena vectors;             /* norms, biases and factors as floats */
@@ -20,6 +22,9 @@ struct hearth_model {
 
 /* load.c: gives every binding of m->model its weights, by reading or mapping. */
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err);
+
+/* load.c: ARGUMENT where the weights lie so that a session cannot run with this selector. */
+hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector selector, hearth_error *err);
 
 /* text.c: fails with tokenizer_error where the file's vocabulary is not supported. */
 hearth_status hth_engine_need_tokenizer(const hearth_model *m, hearth_error *err);

@@ -1,8 +1,10 @@
 /* Weights from the file to where kernels read them: into aligned memory on huge pages, in
  * parallel and laid out for the kernels, or mapped in place. Called once by model.c; the only
  * place that moves weights. */
+#include "base/bits.h"
 #include "base/checked.h"
 #include "engine/engine.h"
+#include "sparse/selector.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -46,6 +48,42 @@ static hth_layout choose_layout(const hearth_model *m, const hth_matrix *w)
     const hth_model *model = m->model;
     bool is_table = w == &model->position_embd || (w == &model->token_embd && !model->tied);
     return is_table || w->n_row < HTH_PANEL_ROW ? HTH_LAYOUT_ROWS : m->kernels.layout[w->type];
+}
+
+/* The halves of a layer's FFN in the order in which they are computed. */
+static hth_matrix *first_half(hth_layer *l) { return l->gate.n_row > 0 ? &l->gate : &l->up; }
+static hth_matrix *second_half(hth_layer *l) { return l->gate.n_row > 0 ? &l->up : NULL; }
+
+/* Rows that are read one by one must not lie in panels. */
+static void choose_layouts(hearth_model *m, bool keep)
+{
+    for (size_t i = 0; i < m->model->n_binding; i++) {
+        hth_matrix *w = m->model->bindings[i].matrix;
+        if (w && !keep) w->layout = choose_layout(m, w);
+    }
+    for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
+        hth_layer *l = &m->model->layers[i];
+        l->neurons.rows.layout = HTH_LAYOUT_ROWS;
+        if (hth_selector_picks_first(m->selector)) first_half(l)->layout = HTH_LAYOUT_ROWS;
+        if (hth_selector_picks_second(m->selector) && second_half(l))
+            second_half(l)->layout = HTH_LAYOUT_ROWS;
+    }
+}
+
+hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector selector, hearth_error *err)
+{
+    for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
+        hth_layer *l = &m->model->layers[i];
+        const hth_matrix *first = hth_selector_picks_first(selector) ? first_half(l) : NULL;
+        const hth_matrix *second = hth_selector_picks_second(selector) ? second_half(l) : NULL;
+        if ((!first || first->layout == HTH_LAYOUT_ROWS) && (!second || second->layout == HTH_LAYOUT_ROWS))
+            continue;
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s: the weights were laid out for selector %s, not for %s: open the model with that",
+                        hth_gguf_path(m->file), hearth_selector_name(m->selector),
+                        hearth_selector_name(selector));
+    }
+    return HEARTH_OK;
 }
 
 /* Bytes of whole panels, from the beginning of a matrix. */
@@ -209,6 +247,52 @@ done:
     return st;
 }
 
+/* ---- bounds of neuron-major rows ------------------------------------------------------------- */
+
+enum { BOUND_ROWS = 1024 };
+
+typedef struct bound_job {
+    hth_model *model;
+    uint32_t *tops; /* [n_layer] bits of the largest scale */
+    size_t n_per_layer;
+} bound_job;
+
+static void bound_rows(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    const bound_job *job = arg;
+    size_t i_layer = i_unit / job->n_per_layer;
+    const hth_matrix *m = &job->model->layers[i_layer].neurons.rows;
+    (void)i_thread;
+    for (size_t i = i_unit % job->n_per_layer * BOUND_ROWS, k = 0; k < BOUND_ROWS && i < m->n_row; i++, k++) {
+        uint32_t top = hth_bits_of(hth_down_largest(m->type, m->data + i * m->row_size, m->n_col));
+        uint32_t seen = __atomic_load_n(&job->tops[i_layer], __ATOMIC_RELAXED);
+        while (top > seen && !__atomic_compare_exchange_n(&job->tops[i_layer], &seen, top, false,
+                                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+            ;
+    }
+}
+
+/* The largest scale of each layer's neurons, which bounds their integers (docs/arithmetic.md 6). */
+static hearth_status bound_neurons(hearth_model *m, hth_pool *pool, hearth_error *err)
+{
+    hth_model *model = m->model;
+    uint32_t n_layer = model->hparams.n_layer;
+    bound_job job = {model, hth_alloc(n_layer, sizeof *job.tops),
+                     (model->hparams.d_ff + BOUND_ROWS - 1) / BOUND_ROWS};
+    if (!job.tops) return hth_fail_memory(err, n_layer * sizeof *job.tops, "bounds of neurons");
+    hth_pool_run(pool, bound_rows, &job, n_layer * job.n_per_layer);
+    hearth_status st = HEARTH_OK;
+    for (uint32_t i = 0; i < n_layer && st == HEARTH_OK; i++) {
+        model->layers[i].neurons.scale_top = hth_float_of(job.tops[i]);
+        if (job.tops[i] >= 0x7f800000u)
+            st = hth_fail(err, HEARTH_ERROR_FORMAT,
+                          "%s: tensor 'blk.%u.ffn_down_t.weight' holds a scale that is not finite",
+                          hth_gguf_path(m->file), i);
+    }
+    hth_free(job.tops);
+    return st;
+}
+
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err)
 {
     for (size_t i = 0; i < m->model->n_binding; i++) {
@@ -216,15 +300,13 @@ hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *optio
         hearth_status st = read_vector(m, &m->model->bindings[i], err);
         if (st != HEARTH_OK) return st;
     }
-    if (options->mmap) return map_matrices(m, err);
-    for (size_t i = 0; i < m->model->n_binding; i++) {
-        hth_matrix *w = m->model->bindings[i].matrix;
-        if (w && !options->keep_layout) w->layout = choose_layout(m, w);
-    }
+    if (options->mmap && !m->model->by_neurons) return map_matrices(m, err);
+    if (!options->mmap) choose_layouts(m, options->keep_layout);
     hth_pool *pool;
     hearth_status st = hth_pool_open(hth_pool_threads(options->n_thread), &pool, err);
     if (st != HEARTH_OK) return st;
-    st = read_matrices(m, pool, options, err);
+    st = options->mmap ? map_matrices(m, err) : read_matrices(m, pool, options, err);
+    if (st == HEARTH_OK && m->model->by_neurons) st = bound_neurons(m, pool, err);
     hth_pool_close(pool);
     return st;
 }

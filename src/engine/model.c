@@ -3,8 +3,11 @@
 #include "base/alloc.h"
 #include "engine/engine.h"
 #include "file/map_guard.h"
+#include "sparse/selector.h"
 
 #include <string.h>
+
+const char *hearth_selector_name(hearth_selector selector) { return hth_selector_name(selector); }
 
 bool hearth_map_fault(const void *address) { return hth_map_guard_fault(address); }
 
@@ -24,7 +27,10 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) goto fail;
     hth_kernels_init(&m->kernels, level);
-    if ((st = hth_model_open(file, &m->model, err)) != HEARTH_OK) goto fail;
+    hth_model_wish wish = {.activation = options->activation};
+    if ((st = hth_model_open(file, &wish, &m->model, err)) != HEARTH_OK) goto fail;
+    st = hth_selector_choose(m->model, options->selector, &m->selector, &m->selector_why, err);
+    if (st != HEARTH_OK) goto fail;
     st = hth_tokenizer_open(file, &m->tokenizer, &m->tokenizer_error);
     if (st == HEARTH_ERROR_MEMORY) {
         if (err) *err = m->tokenizer_error;
@@ -95,6 +101,9 @@ void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
                                 .architecture = h->family->name,
                                 .activation = hth_activation_name(h->activation),
                                 .cpu = hth_cpu_name(m->kernels.level),
+                                .selector = m->selector,
+                                .selector_why = m->selector_why,
+                                .by_neurons = m->model->by_neurons,
                                 .sparse_activation = hth_activation_is_sparse(h->activation),
                                 .n_layer = h->n_layer,
                                 .d_model = h->d_model,

@@ -4,6 +4,7 @@
 #include "engine/engine.h"
 
 #include "base/checked.h"
+#include "sparse/selector.h"
 
 #include <string.h>
 
@@ -36,19 +37,31 @@ struct hearth_session {
 
 /* ---- batches ------------------------------------------------------------------- */
 
-static hearth_status open_batch(const hearth_model *model, uint32_t n_row, uint32_t n_thread, bool bf16_dot,
-                                hearth_batch **out, hearth_error *err)
+/* AUTO: the model's. */
+static hearth_status choose_selector(const hearth_model *model, hearth_selector wish,
+                                     hearth_selector *selector, hearth_error *err)
 {
+    const char *why;
+    hearth_selector w = wish == HEARTH_SELECTOR_AUTO ? model->selector : wish;
+    hearth_status st = hth_selector_choose(model->model, w, selector, &why, err);
+    return st == HEARTH_OK ? hth_engine_check_layout(model, *selector, err) : st;
+}
+
+static hearth_status open_batch(const hearth_model *model, uint32_t n_row, uint32_t n_thread, bool bf16_dot,
+                                hearth_selector wish, hearth_batch **out, hearth_error *err)
+{
+    hearth_selector selector;
     *out = NULL;
     if (n_row < 1 || n_row > MAX_BATCH)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a batch of %u rows: 1 to %d are possible", n_row,
                         MAX_BATCH);
+    hearth_status st = choose_selector(model, wish, &selector, err);
+    if (st != HEARTH_OK) return st;
     hearth_batch *b = hth_alloc(1, sizeof *b);
     if (!b) return hth_fail_memory(err, sizeof *b, "a batch");
     b->model = model;
     b->kernels = model->kernels;
     b->n_row_max = n_row;
-    hearth_status st = HEARTH_OK;
     if (bf16_dot && !hth_kernels_use_bf16_dot(&b->kernels)) {
         st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                       "products of bf16 are wanted: this CPU, or the level %s, has none",
@@ -63,7 +76,7 @@ static hearth_status open_batch(const hearth_model *model, uint32_t n_row, uint3
     }
     if ((st = hth_pool_open(hth_pool_threads(n_thread), &b->pool, err)) != HEARTH_OK) goto fail;
     hth_pool_pin(b->pool);
-    if ((st = hth_step_open(model->model, &b->kernels, b->pool, n_row, &b->step, err)) != HEARTH_OK)
+    if ((st = hth_step_open(model->model, &b->kernels, b->pool, n_row, selector, &b->step, err)) != HEARTH_OK)
         goto fail;
     *out = b;
     return HEARTH_OK;
@@ -75,7 +88,7 @@ fail:
 hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_row, uint32_t n_thread,
                                 hearth_batch **out, hearth_error *err)
 {
-    return open_batch(model, n_row, n_thread, false, out, err);
+    return open_batch(model, n_row, n_thread, false, HEARTH_SELECTOR_AUTO, out, err);
 }
 
 void hearth_batch_close(hearth_batch *b)
@@ -204,7 +217,9 @@ uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_op
     size_t kv, step = 0, total;
     uint32_t n_ctx = context_of(model, &o), n_row = o.n_batch < n_ctx ? o.n_batch : n_ctx;
     if (!hth_kv_size(model->model, o.kv, n_ctx, &kv)) return 0;
-    if (n_row > 0 && !hth_step_size(model->model, n_row, hth_pool_threads(o.n_thread), &step)) return 0;
+    hearth_selector selector = o.selector == HEARTH_SELECTOR_AUTO ? model->selector : o.selector;
+    if (n_row > 0 && !hth_step_size(model->model, n_row, selector, hth_pool_threads(o.n_thread), &step))
+        return 0;
     size_t logits = (size_t)model->model->hparams.n_vocab * sizeof(float);
     if (n_row > 0) logits += hth_pool_size(hth_pool_threads(o.n_thread));
     return hth_add_size(kv, step, &total) && hth_add_size(total, logits, &total) ? total : 0;
@@ -228,8 +243,8 @@ hearth_status hearth_session_open(const hearth_model *model, const hearth_sessio
         st = hth_fail_memory(err, model->model->hparams.n_vocab * sizeof *s->logits, "a session");
         goto fail;
     }
-    if (n_row > 0 && (st = open_batch(model, n_row, o.n_thread, o.bf16_dot, &s->own, err)) != HEARTH_OK)
-        goto fail;
+    if (n_row > 0) st = open_batch(model, n_row, o.n_thread, o.bf16_dot, o.selector, &s->own, err);
+    if (st != HEARTH_OK) goto fail;
     *out = s;
     return HEARTH_OK;
 fail:

@@ -85,6 +85,8 @@ void hth_gguf_close(hth_gguf *file);
 const char *hth_gguf_path(const hth_gguf *file);            /* as given */
 const char *hth_gguf_part_path(const hth_gguf *file, uint32_t i_part);
 uint32_t hth_gguf_version(const hth_gguf *file);
+/* Files of PowerInfer begin with PWRI, are GGUF otherwise, and mean other things by it (model/family.h). */
+bool hth_gguf_is_powerinfer(const hth_gguf *file);
 uint32_t hth_gguf_n_part(const hth_gguf *file);
 uint64_t hth_gguf_size(const hth_gguf *file);               /* all parts together */
 uint64_t hth_gguf_alignment(const hth_gguf *file);          /* of the first part */

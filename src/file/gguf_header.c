@@ -17,7 +17,6 @@ static const struct {
     {"tjgg", 4, "a GGJT file, older than GGUF: convert the model again"},
     {"ggjt", 4, "a GGJT file, older than GGUF: convert the model again"},
     {"algg", 4, "a GGLA adapter, older than GGUF: convert it again"},
-    {"PWRI", 4, "a PowerInfer model, a relative of GGUF that is not read as a model"},
     {"PK\3\4", 4, "a ZIP archive, as PyTorch writes checkpoints: convert it to GGUF"},
     {"\x80\2", 2, "a Python pickle, as PyTorch writes checkpoints: convert it to GGUF"},
     {"\x80\3", 2, "a Python pickle: convert it to GGUF"},
@@ -57,7 +56,7 @@ static hearth_status check_magic(hth_gguf_cursor *c)
     hearth_status status = hth_gguf_take(c, n, "header", &bytes);
     if (status != HEARTH_OK) return status;
     c->at = 0; /* only looked at */
-    if (n >= 4 && memcmp(bytes, "GGUF", 4) != 0) {
+    if (n >= 4 && memcmp(bytes, "GGUF", 4) != 0 && memcmp(bytes, "PWRI", 4) != 0) {
         hth_gguf_shown magic = hth_gguf_show((hth_text){(const char *)bytes, 4});
         const char *other = looks_like(bytes, n);
         return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT,
@@ -103,5 +102,6 @@ hearth_status hth_gguf_parse_header(hth_gguf_cursor *c, hth_gguf_part *part)
         status = hth_gguf_take_count(c, "number of metadata pairs", 0, HTH_GGUF_MAX_PAIR,
                                      HTH_GGUF_MIN_PAIR_SIZE, &part->n_pair);
     part->version = (uint32_t)version;
+    part->powerinfer = magic == hth_gguf_load("PWRI", 4);
     return status;
 }

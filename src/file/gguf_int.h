@@ -140,6 +140,7 @@ void hth_gguf_cursor_free(hth_gguf_cursor *c);
 typedef struct hth_gguf_part {
     hth_gguf_source source;
     uint32_t version;
+    bool powerinfer; /* by its magic */
     uint64_t n_tensor, n_pair; /* as the header counts them */
     uint64_t alignment;
     uint64_t data_at;      /* where tensor data begin */

@@ -128,6 +128,7 @@ const char *hth_gguf_part_path(const hth_gguf *file, uint32_t i_part)
 }
 
 uint32_t hth_gguf_version(const hth_gguf *file) { return file->parts[0].version; }
+bool hth_gguf_is_powerinfer(const hth_gguf *file) { return file->parts[0].powerinfer; }
 uint32_t hth_gguf_n_part(const hth_gguf *file) { return file->n_part; }
 uint64_t hth_gguf_alignment(const hth_gguf *file) { return file->parts[0].alignment; }
 

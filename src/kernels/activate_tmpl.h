@@ -56,11 +56,27 @@ HTH_INLINE wide relu2(wide x) { return relu(x) * relu(x); }
 
 HTH_INLINE wide same(wide x) { return x; }
 
-#define DEFINE_ACTIVATE(NAME, FUNCTION, OF_UP)                                                               \
+/* Where gate and up may send something on. A neuron that is dead by either half gives +0 whatever the
+ * other one is, so it need not be computed (selector gate). */
+HTH_INLINE wide with_any(wide gate, wide up, wide h)
+{
+    (void)gate, (void)up;
+    return h;
+}
+
+HTH_INLINE wide with_gate(wide gate, wide up, wide h)
+{
+    (void)up;
+    return (wide)(~(wide_i)(gate <= wide_set(0.0f)) & (wide_i)h);
+}
+
+HTH_INLINE wide with_both(wide gate, wide up, wide h) { return with_gate(gate, up, with_gate(up, gate, h)); }
+
+#define DEFINE_ACTIVATE(NAME, FUNCTION, OF_UP, LIVE)                                                            \
     HTH_INLINE void NAME##_part(const float *gate, const float *up, size_t n, float *h)                      \
     {                                                                                                        \
-        wide u = wide_load(up, n);                                                                           \
-        wide_store(h, gate ? FUNCTION(wide_load(gate, n)) * OF_UP(u) : FUNCTION(u), n);                      \
+        wide u = wide_load(up, n), g = gate ? wide_load(gate, n) : u;                                        \
+        wide_store(h, gate ? LIVE(g, u, FUNCTION(g) * OF_UP(u)) : FUNCTION(u), n);                           \
     }                                                                                                        \
     static void NAME(const float *gate, const float *up, size_t n, float *h)                                 \
     {                                                                                                        \
@@ -68,8 +84,8 @@ HTH_INLINE wide same(wide x) { return x; }
         for (; i + WIDE <= n; i += WIDE) NAME##_part(gate ? gate + i : NULL, up + i, WIDE, h + i);           \
         if (i < n) NAME##_part(gate ? gate + i : NULL, up + i, n - i, h + i);                                \
     }
-DEFINE_ACTIVATE(activate_silu, silu, same)
-DEFINE_ACTIVATE(activate_gelu, gelu, same)
-DEFINE_ACTIVATE(activate_relu, relu, same)
-DEFINE_ACTIVATE(activate_relu2, relu2, same)
-DEFINE_ACTIVATE(activate_drelu, relu, relu)
+DEFINE_ACTIVATE(activate_silu, silu, same, with_any)
+DEFINE_ACTIVATE(activate_gelu, gelu, same, with_any)
+DEFINE_ACTIVATE(activate_relu, relu, same, with_gate)
+DEFINE_ACTIVATE(activate_relu2, relu2, same, with_gate)
+DEFINE_ACTIVATE(activate_drelu, relu, relu, with_both)

@@ -109,6 +109,23 @@ typedef enum hth_activation {
 } hth_activation;
 typedef void hth_activate_fn(const float *gate, const float *up, size_t n, float *h);
 
+/* ---- who fires ----------------------------------------------------------------------------------- */
+
+/* Values of which some are kept: x[i] belongs to number list[i]. */
+typedef struct hth_pick {
+    const float *x;
+    const int32_t *list; /* NULL: 0 to n - 1 */
+    size_t n;
+    const float *floors; /* [..] by number, or NULL: floor for all */
+    float floor;
+    int32_t *kept_list; /* may be list */
+    float *kept_x;      /* may be x; NULL: not wanted */
+} hth_pick;
+
+/* Keeps what is not below its floor (NaN is kept), in order, or, for magnitudes, what is not in size.
+ * Returns how many; [n] of kept_list and kept_x may be written. */
+typedef size_t hth_pick_fn(const hth_pick *job);
+
 /* ---- attention (cache.h: how a cache lies; attend.h: how the pieces are put together) -------- */
 
 /* Positions that one split of an attention holds: softmax and sum of each are
@@ -176,6 +193,7 @@ typedef struct hth_kernels {
     hth_soft_cap_fn *soft_cap;
     hth_to_f16_fn *to_f16;
     hth_activate_fn *activate[HTH_N_ACTIVATION];
+    hth_pick_fn *pick, *pick_magnitudes;
     hth_attend_fn *attend[HTH_N_CACHE]; /* by hearth_kv_type */
     hth_quant_cache_fn *quant_cache;
     hth_map_fn *exp, *tanh, *rcp, *rsqrt;

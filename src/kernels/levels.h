@@ -37,6 +37,7 @@ void hth_kernels_codec_ref(hth_kernels *k);
 void hth_kernels_pack_32_ref(hth_kernels *k);
 void hth_kernels_pack_256_ref(hth_kernels *k);
 void hth_kernels_vector_ref(hth_kernels *k);
+void hth_kernels_pick_ref(hth_kernels *k);
 void hth_kernels_attend_ref(hth_kernels *k);
 
 void hth_kernels_float_avx2(hth_kernels *k);
@@ -54,6 +55,7 @@ void hth_kernels_q5_k_avx2(hth_kernels *k);
 void hth_kernels_q6_k_avx2(hth_kernels *k);
 void hth_kernels_iq4_xs_avx2(hth_kernels *k);
 void hth_kernels_vector_avx2(hth_kernels *k);
+void hth_kernels_pick_avx2(hth_kernels *k);
 void hth_kernels_attend_avx2(hth_kernels *k);
 
 void hth_kernels_float_avx512(hth_kernels *k);
@@ -71,6 +73,7 @@ void hth_kernels_q5_k_avx512(hth_kernels *k);
 void hth_kernels_q6_k_avx512(hth_kernels *k);
 void hth_kernels_iq4_xs_avx512(hth_kernels *k);
 void hth_kernels_vector_avx512(hth_kernels *k);
+void hth_kernels_pick_avx512(hth_kernels *k);
 void hth_kernels_rounding_avx512(hth_kernels *k);
 void hth_kernels_attend_avx512(hth_kernels *k);
 

@@ -82,13 +82,9 @@ static hth_act act_for(const product_job *job, hth_type type)
     return (hth_act){.x = job->x, .q = r->q, .d = r->d, .sum = r->sum, .tiles = r->tiles};
 }
 
-/* The unit that is claimed i-th. Threads that claim in turn walk through a stretch each, so that what
- * one asks for ahead it will mostly meet itself. */
 static size_t unit_claimed(const product_job *job, size_t i)
 {
-    size_t n_more = job->n_unit % job->n_thread, stretch = i % job->n_thread; /* n_more have one unit more */
-    return stretch * (job->n_unit / job->n_thread) + (stretch < n_more ? stretch : n_more) +
-           i / job->n_thread;
+    return hth_pool_in_stretches(i, job->n_unit, job->n_thread);
 }
 
 /* Which rows of which output a unit is. */

@@ -25,6 +25,7 @@ static void init_reference(hth_kernels *k)
     hth_kernels_pack_32_ref(k);
     hth_kernels_pack_256_ref(k);
     hth_kernels_vector_ref(k);
+    hth_kernels_pick_ref(k);
     hth_kernels_attend_ref(k);
 }
 
@@ -47,6 +48,7 @@ static void init_levels(hth_kernels *k, hth_cpu level)
     hth_kernels_q6_k_avx2(k);
     hth_kernels_iq4_xs_avx2(k);
     hth_kernels_vector_avx2(k);
+    hth_kernels_pick_avx2(k);
     hth_kernels_attend_avx2(k);
     if (level < HTH_CPU_AVX512) return;
     hth_kernels_float_avx512(k);
@@ -64,6 +66,7 @@ static void init_levels(hth_kernels *k, hth_cpu level)
     hth_kernels_q6_k_avx512(k);
     hth_kernels_iq4_xs_avx512(k);
     hth_kernels_vector_avx512(k);
+    hth_kernels_pick_avx512(k);
     hth_kernels_rounding_avx512(k);
     hth_kernels_attend_avx512(k);
 }

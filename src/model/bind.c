@@ -12,7 +12,8 @@
 enum {
     MAX_VOCAB = 4194304,
     MAX_POSITION = 16777216,
-    BINDINGS_PER_LAYER = 24,
+    MAX_RANK = 65536,
+    BINDINGS_PER_LAYER = 28,
     BINDINGS_BESIDES = 8,
 };
 
@@ -348,18 +349,59 @@ static hearth_status bind_gate_up(binder *b, uint32_t i, hth_layer *l)
                            : bind_linear(b, i, "ffn_up", biased, l->d_ff, h->d_model, &l->up, &l->up_bias);
 }
 
+/* Whether layer 0 has a tensor; then all layers must. */
+static bool first_has(binder *b, const char *name) { return find_in_layer(b, 0, name) != NULL; }
+
+/* Down, in rows of outputs or, as PowerInfer's and packed files have it, in rows of neurons. */
+static hearth_status bind_down(binder *b, uint32_t i, hth_layer *l)
+{
+    hth_model *m = b->model;
+    size_t d = m->hparams.d_model;
+    bool biased = m->hparams.family->biases == HTH_BIAS_ALL;
+    if (i == 0)
+        m->by_neurons = hth_gguf_is_powerinfer(m->file) ||
+                        (!first_has(b, "ffn_down.weight") && first_has(b, "ffn_down_t.weight"));
+    if (!m->by_neurons) return bind_linear(b, i, "ffn_down", biased, d, l->d_ff, &l->down, &l->down_bias);
+    hearth_status st = bind_matrix(b, find_in_layer(b, i, "ffn_down_t.weight"), l->d_ff, d, &l->neurons.rows);
+    return st != HEARTH_OK ? st : bind_bias(b, i, "ffn_down_t", biased, d, &l->down_bias);
+}
+
+/* The rank is the file's, layer by layer. */
+static hearth_status bind_predictor(binder *b, uint32_t i, hth_layer *l)
+{
+    hth_model *m = b->model;
+    hth_predictor *p = &l->predictor;
+    if (i == 0) m->has_predictors = hth_gguf_is_powerinfer(m->file) || first_has(b, "fc1.weight");
+    if (!m->has_predictors) return HEARTH_OK;
+    const hth_gguf_tensor *in = find_in_layer(b, i, "fc1.weight");
+    if (!in) return missing(b);
+    if (in->dim[1] < 1 || in->dim[1] > MAX_RANK) return wrong_shape(b, in, m->hparams.d_model, MAX_RANK);
+    hearth_status st = bind_matrix(b, in, in->dim[1], m->hparams.d_model, &p->in);
+    if (st == HEARTH_OK)
+        st = bind_matrix(b, find_in_layer(b, i, "fc2.weight"), l->d_ff, p->in.n_row, &p->out);
+    if (p->in.n_row > m->hparams.rank) m->hparams.rank = (uint32_t)p->in.n_row;
+    return st != HEARTH_OK ? st : bind_bias(b, i, "fc2", false, l->d_ff, &p->bias);
+}
+
+static hearth_status bind_floor(binder *b, uint32_t i, hth_layer *l)
+{
+    if (i == 0) b->model->has_floors = first_has(b, "ffn_floor.weight");
+    if (!b->model->has_floors) return HEARTH_OK;
+    return bind_vector(b, find_in_layer(b, i, "ffn_floor.weight"), l->d_ff, &l->floor);
+}
+
 static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
-    bool biased = h->family->biases == HTH_BIAS_ALL;
     hearth_status st;
     if ((st = refuse_router(b, i)) != HEARTH_OK) return st;
     if (!h->family->parallel && (st = bind_norm(b, i, "ffn_norm", h->d_model, &l->ffn_norm)) != HEARTH_OK)
         return st;
     if ((st = bind_gate_up(b, i, l)) != HEARTH_OK) return st;
-    st = bind_linear(b, i, "ffn_down", biased, h->d_model, l->d_ff, &l->down, &l->down_bias);
-    if (st == HEARTH_OK && h->family->post_norms)
-        st = bind_norm(b, i, "post_ffw_norm", h->d_model, &l->ffn_post_norm);
+    if ((st = bind_down(b, i, l)) != HEARTH_OK || (st = bind_predictor(b, i, l)) != HEARTH_OK ||
+        (st = bind_floor(b, i, l)) != HEARTH_OK)
+        return st;
+    if (h->family->post_norms) st = bind_norm(b, i, "post_ffw_norm", h->d_model, &l->ffn_post_norm);
     return st != HEARTH_OK ? st : cut_clusters(b, i, l);
 }
 
@@ -414,7 +456,8 @@ static hearth_status bind_all(binder *b, const hth_layer_sizes *sizes)
     return bind_head(b);
 }
 
-hearth_status hth_model_open(const hth_gguf *file, hth_model **out, hearth_error *err)
+hearth_status hth_model_open(const hth_gguf *file, const hth_model_wish *wish, hth_model **out,
+                             hearth_error *err)
 {
     *out = NULL;
     hth_model *m = hth_alloc(1, sizeof *m);
@@ -422,9 +465,10 @@ hearth_status hth_model_open(const hth_gguf *file, hth_model **out, hearth_error
     m->file = file;
     binder b = {.model = m, .err = err};
     hth_layer_sizes *sizes = NULL;
-    hearth_status st = hth_model_read_hparams(file, &m->arena, &m->hparams, &sizes, err);
+    hearth_status st = hth_model_read_hparams(file, wish, &m->arena, &m->hparams, &sizes, err);
     if (st == HEARTH_OK) st = hth_model_check_claims(file, err);
     if (st == HEARTH_OK) st = bind_all(&b, sizes);
+    if (st == HEARTH_OK) st = hth_model_read_sparsity(m, err);
     if (st != HEARTH_OK) {
         hth_model_close(m);
         return st;

@@ -51,6 +51,8 @@ typedef struct hth_family {
     unsigned fused;            /* of hth_fused */
     hth_activation activation; /* where the file names none */
     bool gated;                /* that one cannot do without a gate */
+    bool in_powerinfer;        /* files of PowerInfer may hold it, */
+    hth_activation relu_form;  /* and then mean this, whatever the file says */
     bool parallel;             /* attention and FFN side by side, from attn_norm (and attn_norm_2) */
     bool qk_norm;              /* queries and keys normalised head by head before rotation */
     bool post_norms;           /* the outputs of attention and FFN normalised before they are added */
@@ -69,6 +71,8 @@ const hth_family *hth_family_find(hth_text name);
 
 /* "llama, ...", cut to size: for messages. Returns list. */
 const char *hth_family_list(char *list, size_t size);
+
+#define HTH_ACTIVATION_NAMES "swiglu, silu, geglu, gelu, reglu, relu, relu2, drelu"
 
 /* The value of hearth.ffn.activation, and whether that form cannot do without a
  * gate; false when unknown. */

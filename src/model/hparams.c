@@ -110,7 +110,11 @@ static hearth_status find_family(reader *r, hth_hparams *h)
                         hth_family_list(list, sizeof list));
     }
     r->arch = h->family->name;
-    return HEARTH_OK;
+    if (!hth_gguf_is_powerinfer(r->file) || h->family->in_powerinfer) return HEARTH_OK;
+    return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: a PowerInfer file (magic PWRI) of architecture %s; such files hold llama, bamboo, "
+                    "falcon or opt",
+                    hth_gguf_path(r->file), r->arch);
 }
 
 static hearth_status refuse_experts(reader *r)
@@ -293,29 +297,29 @@ static hearth_status read_rope(reader *r, hth_hparams *h)
 
 static hearth_status read_activation(reader *r, hth_hparams *h)
 {
+    static const char key[] = "hearth.ffn.activation";
     hth_text name = {0};
     bool found;
-    hearth_status st = hth_gguf_get_text(r->file, "hearth.ffn.activation", &name, &found, r->err);
-    h->activation = h->family->activation;
+    hearth_status st = hth_gguf_get_text(r->file, key, &name, &found, r->err);
+    h->activation = hth_gguf_is_powerinfer(r->file) ? h->family->relu_form : h->family->activation;
     h->needs_gate = h->family->gated;
     if (st != HEARTH_OK || !found || hth_activation_by_name(name, &h->activation, &h->needs_gate)) return st;
     char shown[80];
     return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: hearth.ffn.activation '%s' is not known; known: swiglu, silu, geglu, gelu, reglu, "
-                    "relu, relu2, drelu",
-                    hth_gguf_path(r->file), hth_escape(shown, sizeof shown, name.bytes, name.n));
+                    "%s: %s '%s' is not known; known: " HTH_ACTIVATION_NAMES, hth_gguf_path(r->file), key,
+                    hth_escape(shown, sizeof shown, name.bytes, name.n));
 }
 
 static hearth_status read_epsilon(reader *r, hth_hparams *h)
 {
-    double eps = h->family->norm_eps;
-    bool found;
+    bool found, bare = hth_gguf_is_powerinfer(r->file) && h->family->norm_eps != 0.0;
+    double eps = bare ? 0.0 : h->family->norm_eps; /* PowerInfer never reads the key where it is not needed */
     const char *name =
         h->family->norm == HTH_NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
     hearth_status st = read_float(r, name, 0.0, 1.0, &eps, &found);
     if (st != HEARTH_OK) return st;
-    if (!found && eps == 0.0) return missing(r);
-    if (eps == 0.0 || eps > LARGE_EPSILON)
+    if (!found && eps == 0.0 && !bare) return missing(r);
+    if ((eps == 0.0 && !bare) || eps > LARGE_EPSILON)
         hth_log(HEARTH_LOG_WARN, "%s: %s is %g", hth_gguf_path(r->file), r->key, eps);
     h->norm_eps = (float)eps;
     return HEARTH_OK;
@@ -360,8 +364,24 @@ static hearth_status read_context(reader *r, hth_hparams *h)
     return HEARTH_OK;
 }
 
-hearth_status hth_model_read_hparams(const hth_gguf *file, hth_arena *arena, hth_hparams *h,
-                                     hth_layer_sizes **per_layer, hearth_error *err)
+/* What the caller wants in place of what the file says. */
+static hearth_status override_activation(reader *r, hth_hparams *h, const char *wish)
+{
+    const char *by_file = hth_activation_name(h->activation);
+    hth_activation activation = h->activation;
+    if (!wish) return HEARTH_OK;
+    if (!hth_activation_by_name((hth_text){wish, strlen(wish)}, &activation, &h->needs_gate))
+        return hth_fail(r->err, HEARTH_ERROR_ARGUMENT,
+                        "activation '%s' is not known; known: " HTH_ACTIVATION_NAMES, wish);
+    if (activation != h->activation)
+        hth_log(HEARTH_LOG_WARN, "%s: activation %s in place of %s, as asked for", hth_gguf_path(r->file),
+                wish, by_file);
+    h->activation = activation;
+    return HEARTH_OK;
+}
+
+hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_wish *wish, hth_arena *arena,
+                                     hth_hparams *h, hth_layer_sizes **per_layer, hearth_error *err)
 {
     reader r = {.file = file, .err = err};
     *h = (hth_hparams){0};
@@ -377,5 +397,6 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, hth_arena *arena, hth
     if ((st = read_caps(&r, h)) != HEARTH_OK) return st;
     if ((st = read_epsilon(&r, h)) != HEARTH_OK) return st;
     if ((st = read_rope(&r, h)) != HEARTH_OK) return st;
-    return read_activation(&r, h);
+    if ((st = read_activation(&r, h)) != HEARTH_OK) return st;
+    return override_activation(&r, h, wish->activation);
 }

@@ -5,6 +5,7 @@
 #define HTH_MODEL_MODEL_H
 
 #include "base/alloc.h"
+#include "kernels/neurons.h"
 #include "kernels/product.h"
 #include "model/cluster.h"
 #include "model/family.h"
@@ -38,6 +39,7 @@ typedef struct hth_hparams {
     uint32_t d_head;     /* of keys and of values */
     /* The largest over the layers, which may differ. */
     uint32_t n_head, n_head_kv, d_ff;
+    uint32_t rank; /* of predictors; 0: there are none */
     float norm_eps;
     uint32_t score_width;       /* scores, queries times keys, are divided by its root */
     float score_cap, logit_cap; /* 0: none */
@@ -50,6 +52,15 @@ typedef struct hth_hparams {
 typedef struct hth_norm {
     const float *weight, *bias; /* [n]; the bias of a LayerNorm */
 } hth_norm;
+
+/* Which of a layer's neurons may fire, guessed before they are computed: those whose score
+ * out relu(in f) + bias is not below the threshold (Liu et al. 2023, Deja Vu; PowerInfer). */
+typedef struct hth_predictor {
+    hth_matrix in;     /* rank rows of d_model; n_row 0: no predictor */
+    hth_matrix out;    /* d_ff rows of rank */
+    const float *bias; /* [d_ff] or NULL */
+    float threshold;
+} hth_predictor;
 
 typedef struct hth_layer {
     uint32_t n_head, n_head_kv, d_ff;
@@ -64,8 +75,11 @@ typedef struct hth_layer {
     hth_norm ffn_norm;       /* [d_model] */
     hth_matrix gate, up;     /* d_ff rows of d_model; gate may be absent */
     const float *gate_bias, *up_bias;
-    hth_matrix down; /* d_model rows of d_ff */
+    hth_matrix down; /* d_model rows of d_ff; n_row 0 where there are neurons: */
+    hth_neurons neurons;
     const float *down_bias;
+    hth_predictor predictor;
+    const float *floor; /* [d_ff] or NULL: selector threshold computes neurons whose activation reaches it */
     hth_norm ffn_post_norm;      /* [d_model] */
     const hth_cluster *clusters; /* cover 0..d_ff, ascending */
     uint32_t n_cluster;
@@ -74,6 +88,7 @@ typedef struct hth_layer {
 /* One tensor, or some rows of one, and where the weights are wanted: exactly one of
  * matrix and vector. */
 typedef struct hth_binding {
+    const hth_gguf *file; /* the model's, or one that belongs to it */
     const hth_gguf_tensor *tensor;
     hth_matrix *matrix;
     const float **vector; /* n floats, converted */
@@ -90,6 +105,11 @@ typedef struct hth_model {
     hth_norm output_norm;
     hth_matrix output; /* token_embd itself where the head is tied */
     bool tied;
+    bool by_neurons;             /* all layers have neurons in place of down */
+    bool has_predictors;         /* all layers */
+    bool predicts_from_residual; /* their input is what the FFN's norm reads, not what it gives */
+    hearth_selector selector;    /* that the file asks for; AUTO: it does not */
+    bool has_floors;             /* all layers */
     /* [n_rot / 2] or NULL: what angles are divided by in contexts up to the original
      * length, and in longer ones; the same where the file has one table. */
     const float *rope_factors, *rope_factors_long;
@@ -101,19 +121,32 @@ typedef struct hth_model {
     hth_arena arena;
 } hth_model;
 
+/* What a caller wants beside what the file says; zeros: nothing. */
+typedef struct hth_model_wish {
+    const char *activation; /* by name, in place of the file's */
+} hth_model_wish;
+
 /* Reads and checks metadata and directory. file must outlive the model. */
-hearth_status hth_model_open(const hth_gguf *file, hth_model **out, hearth_error *err);
+hearth_status hth_model_open(const hth_gguf *file, const hth_model_wish *wish, hth_model **out,
+                             hearth_error *err);
 void hth_model_close(hth_model *model);
 
 /* What the file says about itself as a whole (claims.c): refuses keys of ours that are not
  * known and other versions of quantised blocks; a wrong general.file_type is a warning. */
 hearth_status hth_model_check_claims(const hth_gguf *file, hearth_error *err);
 
+#define HTH_SELECTOR_NAMES "auto, dense, gate, predictor, threshold"
+bool hth_selector_by_name(hth_text name, hearth_selector *selector);
+const char *hth_selector_name(hearth_selector selector);
+
+/* What the metadata say of sparsity (sparsity.c), once the tensors are bound. */
+hearth_status hth_model_read_sparsity(hth_model *model, hearth_error *err);
+
 /* Metadata alone (hparams.c). per_layer arrays hold n_layer entries. */
 typedef struct hth_layer_sizes {
     uint32_t n_head, n_head_kv, d_ff, window;
 } hth_layer_sizes;
-hearth_status hth_model_read_hparams(const hth_gguf *file, hth_arena *arena, hth_hparams *hparams,
-                                     hth_layer_sizes **per_layer, hearth_error *err);
+hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_wish *wish, hth_arena *arena,
+                                     hth_hparams *hparams, hth_layer_sizes **per_layer, hearth_error *err);
 
 #endif

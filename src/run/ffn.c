@@ -1,51 +1,79 @@
-/* The feed-forward network of one layer: who fires, what they compute, who adds
- * it up into `out`. Called by step.c once per layer and batch. Exact selectors must give the
+/* The feed-forward network of one layer: who fires, what they compute, who adds it
+ * up into `out`. Called by step.c once per layer and batch. Exact selectors must give the
  * bits of `dense` on the same file: keep every sum in the order of docs/arithmetic.md. Work is
- * queued; before a selector or an observer sees values, the queue is finished. */
+ * queued; before a list is made, or an observer sees values, the queue is finished.
+ *
+ * Few tokens go one by one, each with lists of its own: candidates, those of them whose first half
+ * (the gate; up where there is none) says that they may fire, those that sent something on. Many
+ * tokens are computed together, all neurons of each, and what a selector leaves out becomes zero:
+ * the same bits. */
 #include "run/run_int.h"
 
-/* gate and up of the active neurons of n_tok tokens from row `first` on, compact:
- * entry i belongs to list[i]. */
-static void compute_neurons(hth_step *s, const hth_layer *l, size_t first, size_t n_tok, hth_active active)
+#include "sparse/selector.h"
+
+/* From so many tokens on, all neurons are computed: nearly all are wanted by some token. */
+enum { TOGETHER = 4 };
+
+/* No magnitude but zero is below it. */
+static const float LEAST = 0x1p-149f;
+
+static size_t d_model_of(const hth_step *s) { return s->model->hparams.d_model; }
+static bool is_gated(const hth_layer *l) { return l->gate.n_row > 0; }
+
+/* ---- neurons ---------------------------------------------------------------------------------- */
+
+/* What a half of the FFN is computed from and where it goes. */
+static hth_output half_of(const hth_step *s, const hth_layer *l, bool gate, size_t i_row, hth_active active)
 {
-    const float *x = s->normed + first * s->model->hparams.d_model;
-    size_t at = first * l->d_ff;
-    hth_output both[] = {
-        {.matrix = &l->gate,
-         .bias = l->gate_bias,
-         .list = active.list,
-         .n_list = active.n,
-         .y = s->gate + at},
-        {.matrix = &l->up, .bias = l->up_bias, .list = active.list, .n_list = active.n, .y = s->up + at}};
-    bool gated = l->gate.n_row > 0;
-    hth_product_add(s->k, s->pool, &s->rounding, x, n_tok, gated ? both : both + 1, gated ? 2 : 1, NULL);
+    return (hth_output){.matrix = gate ? &l->gate : &l->up,
+                        .bias = gate ? l->gate_bias : l->up_bias,
+                        .list = active.list,
+                        .n_list = active.n,
+                        .y = (gate ? s->gate : s->up) + i_row * l->d_ff};
 }
 
-/* The same for all neurons of all rows, norm and activation included, where nobody looks in
- * between. False: a unit has no room for so many rows. */
+/* Gate and up, or the first or second of them, of the active neurons of n_tok tokens from row
+ * `first` on, compact: entry i belongs to list[i]. */
+enum { FIRST_HALF = 1, SECOND_HALF = 2, BOTH = FIRST_HALF | SECOND_HALF };
+
+static void compute_neurons(hth_step *s, const hth_layer *l, int halves, size_t first, size_t n_tok,
+                            hth_active active)
+{
+    hth_output outputs[2];
+    size_t n = 0;
+    if (halves & FIRST_HALF) outputs[n++] = half_of(s, l, is_gated(l), first, active);
+    if (halves & SECOND_HALF && is_gated(l)) outputs[n++] = half_of(s, l, false, first, active);
+    if (n == 0) return;
+    const float *x = s->normed + first * d_model_of(s);
+    hth_product_add(s->k, s->pool, &s->rounding, x, n_tok, outputs, n, NULL);
+}
+
+/* All neurons of all rows, norm and activation included, where nobody looks in between. False: a
+ * unit has no room for so many rows. */
 static bool compute_hidden(hth_step *s, const hth_layer *l)
 {
     hth_output both[] = {{.matrix = &l->gate, .bias = l->gate_bias}, {.matrix = &l->up, .bias = l->up_bias}};
-    bool gated = l->gate.n_row > 0;
-    const hth_output *outputs = gated ? both : both + 1;
+    const hth_output *outputs = is_gated(l) ? both : both + 1;
+    size_t n = is_gated(l) ? 2 : 1;
     hth_run_norm_rows rows = {s, &l->ffn_norm, s->x, s->normed};
     hth_fusion fusion = {.prepare = hth_run_norm_row,
                          .prepare_arg = &rows,
                          .activate = s->k->activate[s->model->hparams.activation],
                          .hidden = s->hidden};
-    if (!hth_product_has_room(s->n_row, outputs, gated ? 2 : 1)) return false;
-    hth_product_add(s->k, s->pool, &s->rounding, s->normed, s->n_row, outputs, gated ? 2 : 1, &fusion);
+    if (!hth_product_has_room(s->n_row, outputs, n)) return false;
+    hth_product_add(s->k, s->pool, &s->rounding, s->normed, s->n_row, outputs, n, &fusion);
     return true;
 }
 
+/* y = f(gate) up, or f(up) without a gate, elementwise. */
 typedef struct activate_job {
-    hth_step *s;
+    hth_activate_fn *activate;
     const float *gate, *up;
-    float *hidden;
+    float *y;
     size_t n;
 } activate_job;
 
-/* Neurons of one unit of the activation: cheap work, cut only when there is much. */
+/* Values of one unit: cheap work, cut only when there is much. */
 enum { ACTIVATE_UNIT = 4096 };
 
 static void activate_unit(void *arg, size_t i_unit, uint32_t i_thread)
@@ -53,55 +81,182 @@ static void activate_unit(void *arg, size_t i_unit, uint32_t i_thread)
     (void)i_thread;
     const activate_job *job = arg;
     size_t first = i_unit * ACTIVATE_UNIT, left = job->n - first;
-    hth_step *s = job->s;
-    s->k->activate[s->model->hparams.activation](job->gate ? job->gate + first : NULL, job->up + first,
-                                                 left < ACTIVATE_UNIT ? left : ACTIVATE_UNIT,
-                                                 job->hidden + first);
+    job->activate(job->gate ? job->gate + first : NULL, job->up + first,
+                  left < ACTIVATE_UNIT ? left : ACTIVATE_UNIT, job->y + first);
+}
+
+static void add_activation(hth_step *s, hth_activation f, const float *gate, const float *up, size_t n,
+                           float *y)
+{
+    activate_job job = {s->k->activate[f], gate, up, y, n};
+    hth_pool_add(s->pool, activate_unit, &job, sizeof job, (n + ACTIVATE_UNIT - 1) / ACTIVATE_UNIT);
 }
 
 /* hidden of n values from `at` on. */
 static void activate(hth_step *s, const hth_layer *l, size_t at, size_t n)
 {
-    activate_job job = {s, l->gate.n_row > 0 ? s->gate + at : NULL, s->up + at, s->hidden + at, n};
-    hth_pool_add(s->pool, activate_unit, &job, sizeof job, (n + ACTIVATE_UNIT - 1) / ACTIVATE_UNIT);
+    add_activation(s, s->model->hparams.activation, is_gated(l) ? s->gate + at : NULL, s->up + at, n,
+                   s->hidden + at);
+}
+
+/* ---- who fires --------------------------------------------------------------------------------- */
+
+/* scores[n_tok][d_ff] of the predictor, for rows from `first` on. */
+static void predict(hth_step *s, const hth_layer *l, size_t first, size_t n_tok)
+{
+    const hth_predictor *p = &l->predictor;
+    const float *x = (s->model->predicts_from_residual ? s->x : s->normed) + first * d_model_of(s);
+    hth_output in = {.matrix = &p->in, .y = s->marks},
+               out = {.matrix = &p->out, .bias = p->bias, .y = s->scores + first * l->d_ff};
+    hth_product_add(s->k, s->pool, &s->rounding, x, n_tok, &in, 1, NULL);
+    add_activation(s, HTH_ACTIVATION_RELU, NULL, s->marks, n_tok * p->in.n_row, s->marks);
+    hth_product_add(s->k, s->pool, &s->rounding, s->marks, n_tok, &out, 1, NULL);
+}
+
+/* scores[n_tok][d_ff] are what thresholds look at: f(gate), or f(up). */
+static void score_halves(hth_step *s, const hth_layer *l, size_t first, size_t n_tok)
+{
+    size_t at = first * l->d_ff;
+    add_activation(s, s->model->hparams.activation, NULL, (is_gated(l) ? s->gate : s->up) + at,
+                   n_tok * l->d_ff, s->scores + at);
+}
+
+/* The neurons that a row's predictor, or a caller, names; without either all. */
+static hth_active find_candidates(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row)
+{
+    if (s->select) {
+        hth_pool_finish(s->pool);
+        hth_alloc_forbid(-1);
+        hth_active named = s->select(s->select_user, i_layer, s->normed + i_row * d_model_of(s));
+        hth_alloc_forbid(1);
+        return named;
+    }
+    if (s->selector != HEARTH_SELECTOR_PREDICTOR) return (hth_active){NULL, l->d_ff};
+    predict(s, l, i_row, 1);
+    hth_pool_finish(s->pool);
+    hth_pick pick = {.x = s->scores + i_row * l->d_ff,
+                     .n = l->d_ff,
+                     .floor = l->predictor.threshold,
+                     .kept_list = s->list};
+    return (hth_active){s->list, (uint32_t)s->k->pick(&pick)};
+}
+
+/* Of the active neurons, whose first half stands at `half`, those that it does not rule out. The
+ * values close up with the list. */
+static hth_active rule_out(hth_step *s, const hth_layer *l, size_t i_row, float *half, hth_active active)
+{
+    hth_pick pick = {.x = half, .list = active.list, .n = active.n, .kept_list = s->list};
+    if (!s->select && s->selector == HEARTH_SELECTOR_THRESHOLD) {
+        score_halves(s, l, i_row, 1);
+        hth_pool_finish(s->pool);
+        pick.x = s->scores + i_row * l->d_ff;
+        pick.floors = l->floor;
+        active = (hth_active){s->list, (uint32_t)s->k->pick_magnitudes(&pick)};
+        for (size_t i = 0; i < active.n; i++) half[i] = half[s->list[i]];
+        return active;
+    }
+    if (s->select || s->selector == HEARTH_SELECTOR_DENSE) return active;
+    if (!hth_activation_is_sparse(s->model->hparams.activation)) return active;
+    hth_pool_finish(s->pool);
+    pick.floor = LEAST;
+    pick.kept_x = half;
+    return (hth_active){s->list, (uint32_t)s->k->pick(&pick)};
 }
 
 /* x[n_list] to the places that list names, zeros elsewhere; from the end, so that
  * no value is overwritten before it has moved. */
-static void spread(float *x, const int32_t *list, size_t n_list, size_t n)
+static void spread(float *x, hth_active active, size_t n)
 {
-    for (size_t to = n, i = n_list; to-- > 0;) {
-        bool active = i > 0 && (size_t)list[i - 1] == to;
-        x[to] = active ? x[--i] : 0.0f;
+    if (!active.list) return;
+    for (size_t to = n, i = active.n; to-- > 0;) {
+        bool is_active = i > 0 && (size_t)active.list[i - 1] == to;
+        x[to] = is_active ? x[--i] : 0.0f;
     }
 }
 
-/* One token with a list of its own. */
-static void compute_selected(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row)
+/* What row i_row sends to down: the neurons of `active`, at hidden, that are not zero. */
+static void note_firing(hth_step *s, const hth_layer *l, size_t i_row, hth_active active)
+{
+    int32_t *list = s->fired_list + i_row * l->d_ff;
+    float *h = s->fired + i_row * l->d_ff;
+    hth_pick pick = {.x = s->hidden + i_row * l->d_ff,
+                     .list = active.list,
+                     .n = active.n,
+                     .floor = LEAST,
+                     .kept_list = list,
+                     .kept_x = h};
+    s->firing[i_row] = (hth_firing){list, h, s->k->pick_magnitudes(&pick)};
+}
+
+/* One token with lists of its own. */
+static void compute_row(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row)
 {
     size_t at = i_row * l->d_ff;
-    hth_pool_finish(s->pool);
-    hth_alloc_forbid(-1);
-    hth_active active = s->select(s->select_user, i_layer, s->normed + i_row * s->model->hparams.d_model);
-    hth_alloc_forbid(1);
-    compute_neurons(s, l, i_row, 1, active);
+    hth_active active = find_candidates(s, i_layer, l, i_row);
+    compute_neurons(s, l, FIRST_HALF, i_row, 1, active);
+    active = rule_out(s, l, i_row, (is_gated(l) ? s->gate : s->up) + at, active);
+    compute_neurons(s, l, SECOND_HALF, i_row, 1, active);
     activate(s, l, at, active.n);
-    if (!active.list) return;
     hth_pool_finish(s->pool);
-    if (l->gate.n_row > 0) spread(s->gate + at, active.list, active.n, l->d_ff);
-    spread(s->up + at, active.list, active.n, l->d_ff);
-    spread(s->hidden + at, active.list, active.n, l->d_ff);
+    if (s->observe || !s->model->by_neurons) {
+        if (is_gated(l)) spread(s->gate + at, active, l->d_ff);
+        spread(s->up + at, active, l->d_ff);
+        spread(s->hidden + at, active, l->d_ff);
+        active = (hth_active){NULL, l->d_ff};
+    }
+    if (s->model->by_neurons) note_firing(s, l, i_row, active);
 }
+
+/* ---- many tokens -------------------------------------------------------------------------------- */
+
+typedef struct leave_job {
+    hth_step *s;
+    const hth_layer *l;
+} leave_job;
+
+/* What the selector leaves out of row i becomes zero. */
+static void leave_out(void *arg, size_t i, uint32_t i_thread)
+{
+    const leave_job *job = arg;
+    const hth_step *s = job->s;
+    const hth_layer *l = job->l;
+    const float *scores = s->scores + i * l->d_ff;
+    float *h = s->hidden + i * l->d_ff;
+    (void)i_thread;
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR) {
+        for (size_t j = 0; j < l->d_ff; j++) h[j] = scores[j] < l->predictor.threshold ? 0.0f : h[j];
+    } else if (s->selector == HEARTH_SELECTOR_THRESHOLD) {
+        for (size_t j = 0; j < l->d_ff; j++) h[j] = __builtin_fabsf(scores[j]) < l->floor[j] ? 0.0f : h[j];
+    }
+    if (s->model->by_neurons) note_firing(job->s, l, i, (hth_active){NULL, l->d_ff});
+}
+
+static void compute_together(hth_step *s, const hth_layer *l)
+{
+    bool scores_halves = s->selector == HEARTH_SELECTOR_THRESHOLD;
+    if (s->observe || scores_halves || !compute_hidden(s, l)) {
+        hth_run_norm(s, &l->ffn_norm, s->x, s->normed, s->n_row);
+        compute_neurons(s, l, BOTH, 0, s->n_row, (hth_active){NULL, l->d_ff});
+        activate(s, l, 0, (size_t)s->n_row * l->d_ff);
+    }
+    if (scores_halves) score_halves(s, l, 0, s->n_row);
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, l, 0, s->n_row);
+    bool approximates = scores_halves || s->selector == HEARTH_SELECTOR_PREDICTOR;
+    leave_job job = {s, l};
+    if (approximates || s->model->by_neurons) hth_pool_add(s->pool, leave_out, &job, sizeof job, s->n_row);
+}
+
+/* ---- the layer ------------------------------------------------------------------------------------ */
 
 static void observe(hth_step *s, uint32_t i_layer, const hth_layer *l)
 {
     hth_observation seen = {.i_layer = i_layer,
                             .n_tok = s->n_row,
-                            .d_model = s->model->hparams.d_model,
+                            .d_model = d_model_of(s),
                             .d_ff = l->d_ff,
                             .residual = s->x,
                             .input = s->normed,
-                            .gate = l->gate.n_row > 0 ? s->gate : NULL,
+                            .gate = is_gated(l) ? s->gate : NULL,
                             .up = s->up,
                             .hidden = s->hidden};
     hth_pool_finish(s->pool);
@@ -113,18 +268,20 @@ static void observe(hth_step *s, uint32_t i_layer, const hth_layer *l)
 void hth_run_ffn(hth_step *s, uint32_t i_layer, float *onto)
 {
     const hth_layer *l = &s->model->layers[i_layer];
-    bool watched = s->select || s->observe;
-    if (watched || !compute_hidden(s, l)) {
+    if (s->select || (s->selector != HEARTH_SELECTOR_DENSE && s->n_row < TOGETHER)) {
         hth_run_norm(s, &l->ffn_norm, s->x, s->normed, s->n_row);
-        if (s->select) {
-            for (size_t i = 0; i < s->n_row; i++) compute_selected(s, i_layer, l, i);
-        } else {
-            compute_neurons(s, l, 0, s->n_row, (hth_active){NULL, l->d_ff});
-            activate(s, l, 0, (size_t)s->n_row * l->d_ff);
-        }
-        if (s->observe) observe(s, i_layer, l);
+        for (size_t i = 0; i < s->n_row; i++) compute_row(s, i_layer, l, i);
+    } else {
+        compute_together(s, l);
     }
+    if (s->observe) observe(s, i_layer, l);
 
+    if (s->model->by_neurons) {
+        hth_down_output down = {.neurons = &l->neurons, .bias = l->down_bias, .y = s->out, .onto = onto};
+        hth_pool_finish(s->pool);
+        hth_down_add(s->k, s->pool, &s->down_room, s->firing, s->n_row, &down);
+        return;
+    }
     /* In file order down is made of rows over all neurons; a block of zeros adds
      * nothing to a row, so lists need no down of their own. */
     hth_output down = {.matrix = &l->down, .bias = l->down_bias, .y = s->out, .onto = onto};

@@ -51,8 +51,8 @@ typedef struct hth_active {
     uint32_t n;
 } hth_active;
 
-/* Names the active neurons by the layer and the FFN's input (after the norm); the
- * list must stay until the next call. Without a selector all compute (dense). */
+/* Names the active neurons by the layer and the FFN's input (after the norm), in place of the step's
+ * selector; the list must stay until the next call. Gate and up must then lie in rows. */
 typedef hth_active hth_selector_fn(void *user, uint32_t i_layer, const float *input);
 
 /* ---- steps (step.c) ------------------------------------------------------------------ */
@@ -67,14 +67,16 @@ typedef struct hth_row {
 
 typedef struct hth_step hth_step;
 
-/* A workspace for up to n_row rows at once. kernels and pool must outlive it. */
+/* A workspace for up to n_row rows at once. kernels and pool must outlive it. selector: one that
+ * hth_selector_choose gave. */
 hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, hth_pool *pool,
-                            uint32_t n_row, hth_step **out, hearth_error *err);
+                            uint32_t n_row, hearth_selector selector, hth_step **out, hearth_error *err);
 void hth_step_close(hth_step *step);
 /* Bytes of that workspace. */
-bool hth_step_size(const hth_model *model, uint32_t n_row, uint32_t n_thread, size_t *size);
+bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selector, uint32_t n_thread,
+                   size_t *size);
 void hth_step_observe(hth_step *step, hth_observer_fn *fn, void *user);
-void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user); /* NULL: dense */
+void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user); /* NULL: the selector */
 
 /* Takes the logits[n_vocab] of the i-th row that wanted them, in order. A status
  * other than HEARTH_OK ends the step with it. */

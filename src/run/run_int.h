@@ -5,6 +5,7 @@
 #define HTH_RUN_RUN_INT_H
 
 #include "kernels/attend.h"
+#include "kernels/neurons.h"
 #include "run/run.h"
 
 /* Rows of one sequence at consecutive positions, which read each KV head together. */
@@ -24,7 +25,8 @@ struct hth_step {
     uint32_t n_row_max;
     hth_observer_fn *observe;
     void *observe_user;
-    hth_selector_fn *select;
+    hearth_selector selector;
+    hth_selector_fn *select; /* lists from outside, in place of the selector */
     void *select_user;
 
     const hth_row *rows; /* of the step under way */
@@ -39,6 +41,13 @@ struct hth_step {
     float *kv;                 /* [2][n_row][n_head_kv * d_head] new keys, then new values */
     float *heads;              /* [n_row][n_head * d_head] what attention gives */
     float *gate, *up, *hidden; /* [n_row][d_ff] */
+    int32_t *list;             /* [d_ff] of the row under way: who may fire */
+    float *scores;             /* [n_row][d_ff] what predictors or thresholds look at */
+    float *marks;              /* [n_row][rank] between a predictor's matrices */
+    int32_t *fired_list;       /* [n_row][d_ff] who did fire, where down lies by neurons, */
+    float *fired;              /* [n_row][d_ff] what they send on, */
+    hth_firing *firing;        /* [n_row] and both together */
+    hth_down_room down_room;   /* sums of down */
     float *out;                /* [n_row][d_model] of a block, before it is added to x */
     float *held;               /* [n_row][d_model] of attention, where the FFN stands beside it */
     uint32_t n_table;          /* rotations: 1, or 2 where layers with a window have their own */

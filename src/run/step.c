@@ -32,11 +32,33 @@ static size_t widest_input(const hth_hparams *h)
 {
     size_t n = h->d_model, heads = (size_t)h->n_head * h->d_head;
     if (heads > n) n = heads;
+    if (h->rank > n) n = h->rank;
     return h->d_ff > n ? h->d_ff : n;
 }
 
 /* Logits of a whole batch would be large; this many rows keep the head's product wide. */
 enum { HEAD_ROWS = 16 };
+
+/* What selectors and neuron-major down need. */
+static void cut_lists(cutter *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
+{
+    const hth_hparams *h = &model->hparams;
+    bool scored = s->selector == HEARTH_SELECTOR_PREDICTOR || s->selector == HEARTH_SELECTOR_THRESHOLD;
+    size_t f = sizeof(float), n_fired = model->by_neurons ? n_row * h->d_ff : 0;
+    size_t n_sum = model->by_neurons ? n_thread * hth_down_width(h->d_model) : 0;
+    s->list = cut(c, s->selector == HEARTH_SELECTOR_DENSE ? 0 : h->d_ff, sizeof *s->list);
+    s->scores = cut(c, scored ? n_row * h->d_ff : 0, f);
+    s->marks = cut(c, scored ? n_row * h->rank : 0, f);
+    s->fired_list = cut(c, n_fired, sizeof *s->fired_list);
+    s->fired = cut(c, n_fired, f);
+    s->firing = cut(c, model->by_neurons ? n_row : 0, sizeof *s->firing);
+    s->down_room.wide = cut(c, n_sum, sizeof *s->down_room.wide);
+    s->down_room.sums = cut(c, n_sum, sizeof *s->down_room.sums);
+    s->down_room.offsets = cut(c, n_sum / 16, sizeof *s->down_room.offsets);
+    s->down_room.chain = cut(c, n_sum, f);
+    s->down_room.state = cut(c, model->by_neurons ? n_thread : 0, sizeof *s->down_room.state);
+    s->down_room.scale = cut(c, model->by_neurons ? n_row : 0, f);
+}
 
 static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
 {
@@ -86,24 +108,26 @@ static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t 
     s->rounding.tiles_256.sum_16 = cut(c, n_tiled * n_part, sizeof(int16_t));
     s->rounding.part = cut(c, n_thread * HTH_PRODUCT_PART, f);
     s->rounding.work = cut(c, n_thread * HTH_PANEL_WORK, 1);
+    cut_lists(c, model, n_row, n_thread, s);
 }
 
-bool hth_step_size(const hth_model *model, uint32_t n_row, uint32_t n_thread, size_t *size)
+bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selector, uint32_t n_thread,
+                   size_t *size)
 {
     cutter c = {0};
-    hth_step s;
+    hth_step s = {.selector = selector};
     cut_buffers(&c, model, n_row, n_thread, &s);
     *size = c.used + sizeof s;
     return !c.overflow;
 }
 
 hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, hth_pool *pool,
-                            uint32_t n_row, hth_step **out, hearth_error *err)
+                            uint32_t n_row, hearth_selector selector, hth_step **out, hearth_error *err)
 {
     *out = NULL;
     hth_step *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a step");
-    *s = (hth_step){.model = model, .k = kernels, .pool = pool, .n_row_max = n_row};
+    *s = (hth_step){.model = model, .k = kernels, .pool = pool, .n_row_max = n_row, .selector = selector};
     cutter c = {0};
     cut_buffers(&c, model, n_row, hth_pool_n_thread(pool), s);
     s->size = c.used;

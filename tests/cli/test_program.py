@@ -504,7 +504,7 @@ def bans_and_biases_count():
 @case
 def stats_and_start_line_say_what_runs():
     done = good("run", "-n", "3", "-p", "a", "--stats", "-t", "2", "--kv", "f32")
-    for word in [b"selector dense", b"2 threads", b"kv f32", b"generated 3 in", b"live neurons by layer"]:
+    for word in [b"selector gate: its activation gives zeros", b"2 threads", b"kv f32", b"generated 3 in", b"live neurons by layer"]:
         check(word in done.stderr, word, done.stderr)
     done = good("run", "-n", "3", "-p", "a", "--kv", "q8_0")
     check(b"KV cache q8_0: approximate" in done.stderr, done.stderr)

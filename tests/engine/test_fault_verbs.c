@@ -62,7 +62,7 @@ static hearth_status inspect(const fault_paths *p, hearth_error *err)
     hth_tokenizer *tok = NULL;
     hth_check_result checked;
     hearth_status st = hth_gguf_open(p->in, &file, err);
-    if (st == HEARTH_OK) st = hth_model_open(file, &model, err);
+    if (st == HEARTH_OK) st = hth_model_open(file, &(hth_model_wish){0}, &model, err);
     if (st == HEARTH_OK) st = hth_tokenizer_open(file, &tok, err);
     if (st == HEARTH_OK) st = hth_check_weights(file, 2, NULL, NULL, &checked, err);
     hth_tokenizer_close(tok);

@@ -182,7 +182,6 @@ TEST(gguf_says_what_a_foreign_file_looks_like)
         {"<!DOCTYPE html>", 15, "web page"},
         {"version https://git-lfs", 23, "Git LFS"},
         {"\0\0\0\0\0\0\0\0", 8, "zeros"},
-        {"PWRI\3\0\0\0", 8, "PowerInfer"},
         {"HUGF\3\0\0\0", 8, "'HUGF', expected 'GGUF'"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

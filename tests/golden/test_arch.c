@@ -66,6 +66,24 @@ TEST(logits_are_close_and_the_same_everywhere_with_f16_kv)
     for (int i = 0; i < N_NAME; i++) check_file(names[i], HEARTH_KV_F16, 5e-3);
 }
 
+/* Of the files whose activation gives zeros, whichever form their weights have. */
+TEST(gate_gives_the_bits_of_dense)
+{
+    static const char *const sparse[] = {"llama-drelu",       "llama-reglu", "llama-relu",  "llama-relu2",
+                                         "llama-relu2-plain", "bamboo",      "falcon-relu", "opt"};
+    for (size_t i = 0; i < sizeof sparse / sizeof *sparse; i++) {
+        golden g;
+        if (open_arch(&g, sparse[i])) {
+            g.selector = HEARTH_SELECTOR_DENSE;
+            float *dense = golden_logits(&g, HEARTH_KV_F16);
+            g.selector = HEARTH_SELECTOR_GATE;
+            if (dense) golden_same_on_levels(&g, HEARTH_KV_F16, dense);
+            free(dense);
+        }
+        golden_close(&g);
+    }
+}
+
 TEST(logits_of_the_last_token_are_those_of_all)
 {
     for (int i = 0; i < N_NAME; i++) {

@@ -21,7 +21,7 @@ static void open_all(bench_model *b)
     hearth_model_options o = {.keep_layout = true}; /* lists name rows, which panels do not give singly */
     CHECK_OK(hearth_model_open(HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", &o, &b->model, err));
     CHECK_OK(hth_pool_open(2, &b->pool, err));
-    CHECK_OK(hth_step_open(b->model->model, &b->model->kernels, b->pool, N_TOK, &b->step, err));
+    CHECK_OK(hth_step_open(b->model->model, &b->model->kernels, b->pool, N_TOK, HEARTH_SELECTOR_DENSE, &b->step, err));
     CHECK_OK(hth_kv_open(&b->kv, b->model->model, HEARTH_KV_F16, N_TOK, err));
     b->logits = calloc(b->model->model->hparams.n_vocab, sizeof *b->logits);
 }

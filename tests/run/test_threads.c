@@ -27,7 +27,7 @@ static void speak(hth_pool *pool, float *logits)
     hth_step *step = NULL;
     hth_kv kv = {0};
     size_t n_vocab = model->model->hparams.n_vocab;
-    CHECK_OK(hth_step_open(model->model, &model->kernels, pool, N_ROW, &step, err));
+    CHECK_OK(hth_step_open(model->model, &model->kernels, pool, N_ROW, HEARTH_SELECTOR_DENSE, &step, err));
     CHECK_OK(hth_kv_open(&kv, model->model, HEARTH_KV_F16, N_TOK, err));
     for (uint32_t at = 0, n; at < N_TOK; at += n) {
         hth_row rows[N_ROW];

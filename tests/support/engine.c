@@ -104,7 +104,7 @@ float *engine_logits(const char *path, const engine_setting *setting, const int3
                      size_t *n_vocab)
 {
     hearth_model *model = NULL;
-    hearth_model_options o = {.n_thread = setting->n_thread, .mmap = setting->mmap};
+    hearth_model_options o = {.n_thread = setting->n_thread, .mmap = setting->mmap, .selector = setting->selector};
     engine_set_cpu(setting->cpu);
     CHECK_OK(hearth_model_open(path, &o, &model, err));
     engine_set_cpu(NULL);

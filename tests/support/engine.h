@@ -11,6 +11,7 @@ typedef struct engine_setting {
     uint32_t n_thread, n_batch;
     bool mmap;
     hearth_kv_type kv;
+    hearth_selector selector; /* may change results too, where it is approximate */
 } engine_setting;
 
 enum { ENGINE_MAX_LEVELS = 5 };

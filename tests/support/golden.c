@@ -23,7 +23,7 @@ void golden_close(golden *g)
 float *golden_logits(const golden *g, hearth_kv_type kv)
 {
     size_t n_vocab = 0;
-    engine_setting plain = {.n_thread = 1, .n_batch = 256, .kv = kv};
+    engine_setting plain = {.n_thread = 1, .n_batch = 256, .kv = kv, .selector = g->selector};
     float *logits = engine_logits(g->model, &plain, g->ids, g->n, &n_vocab);
     if (logits && CHECK_INT(g->n * n_vocab, g->n_truth)) return logits;
     free(logits);
@@ -49,7 +49,8 @@ void golden_same_everywhere(const golden *g, hearth_kv_type kv, const float *exp
         for (size_t t = 0; t < sizeof threads / sizeof *threads; t++)
             for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
                 for (int mmap = 0; mmap < 2; mmap++)
-                    expect_bits(g, &(engine_setting){levels[l], threads[t], batches[b], mmap != 0, kv}, expected);
+                    expect_bits(g, &(engine_setting){levels[l], threads[t], batches[b], mmap != 0, kv, g->selector},
+                                expected);
 }
 
 void golden_same_sampled(const golden *g, hearth_kv_type kv, const float *expected)
@@ -66,7 +67,8 @@ void golden_same_sampled(const golden *g, hearth_kv_type kv, const float *expect
     }
     for (size_t l = 0; l < n_level; l++)
         for (size_t i = 0; i < sizeof sample / sizeof *sample; i++)
-            expect_bits(g, &(engine_setting){levels[l], sample[i].n_thread, sample[i].n_batch, sample[i].mmap, kv},
+            expect_bits(g, &(engine_setting){levels[l], sample[i].n_thread, sample[i].n_batch, sample[i].mmap, kv,
+                                          g->selector},
                         expected);
 }
 
@@ -75,7 +77,7 @@ void golden_same_on_levels(const golden *g, hearth_kv_type kv, const float *expe
     const char *levels[ENGINE_MAX_LEVELS];
     size_t n_level = engine_levels(levels);
     for (size_t l = 0; l < n_level; l++) {
-        expect_bits(g, &(engine_setting){levels[l], 1, 1, false, kv}, expected);
-        expect_bits(g, &(engine_setting){levels[l], 4, 7, true, kv}, expected);
+        expect_bits(g, &(engine_setting){levels[l], 1, 1, false, kv, g->selector}, expected);
+        expect_bits(g, &(engine_setting){levels[l], 4, 7, true, kv, g->selector}, expected);
     }
 }

@@ -11,6 +11,7 @@ typedef struct golden {
     int32_t *ids;
     float *truth;
     size_t n, n_truth;
+    hearth_selector selector; /* AUTO unless a test sets another one */
 } golden;
 
 /* Paths below the folder of test data. False when they are absent: the case is

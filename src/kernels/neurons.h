@@ -1,0 +1,55 @@
+/* Neuron-major matrices on a pool: row j is what neuron j gives to all outputs, so neurons that
+ * did not fire are never read. Sums are exact (down.h), so no result depends on which thread
+ * adds what, or in which order. */
+#ifndef HTH_KERNELS_NEURONS_H
+#define HTH_KERNELS_NEURONS_H
+
+#include "base/pool.h"
+#include "kernels/down.h"
+#include "kernels/product.h"
+
+/* The down matrix of a layer, neuron by neuron. */
+typedef struct hth_neurons {
+    hth_matrix rows;  /* d_ff rows of d_model; n_row 0: absent. Layout ROWS */
+    float hidden_top; /* H: |h| of tokens seldom exceeds it; 0: not known */
+    float scale_top;  /* D: no scale in rows is larger */
+} hth_neurons;
+
+/* The neurons that fire for one token, ascending, and what each sends on. */
+typedef struct hth_firing {
+    const int32_t *list;
+    const float *h;
+    size_t n;
+} hth_firing;
+
+/* Of one thread, during a product of one token. */
+typedef struct hth_down_state {
+    uint32_t n_held; /* neurons in its sums since they were flushed */
+    bool used, lost; /* lost: a sum was out of bounds */
+} hth_down_state;
+
+/* Room for the sums of n_thread threads; wide, sums, offsets and chain are zeros between products. */
+typedef struct hth_down_room {
+    int64_t *wide;         /* [n_thread][hth_down_width] */
+    int32_t *sums;         /* [n_thread][hth_down_width] */
+    int32_t *offsets;      /* [n_thread][hth_down_width / 16] */
+    float *chain;          /* [n_thread][hth_down_width] */
+    hth_down_state *state; /* [n_thread] */
+    float *scale;          /* [n_tok] 2^k; 0: there is none */
+} hth_down_room;
+
+/* Outputs that a thread holds at once: all of one token, or a stretch of several tokens. */
+size_t hth_down_width(size_t n_out);
+
+/* y[t * n_out + o] = sum over the firing neurons of token t of h times row (+ bias), added to onto
+ * where that is not NULL (y then is room). Queued on the pool, whose jobs before are done; firing and
+ * what it points to must stay until hth_pool_finish. Allocates nothing. */
+typedef struct hth_down_output {
+    const hth_neurons *neurons;
+    const float *bias;
+    float *y, *onto;
+} hth_down_output;
+void hth_down_add(const hth_kernels *k, hth_pool *pool, const hth_down_room *room, const hth_firing *firing,
+                  size_t n_tok, const hth_down_output *out);
+
+#endif

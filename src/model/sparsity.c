@@ -1,0 +1,97 @@
+/* What a file says about who fires: thresholds of predictors, the selector that it was made
+ * for, the largest values that neurons gave when it was profiled. Called once by bind.c, when
+ * all tensors are bound. Keys: docs/sparsity.md; powerinfer.*: as PowerInfer's converters
+ * write them. */
+#include "model/model.h"
+
+/* An array of a float for each layer; *value NULL when there is none. */
+static hearth_status read_layers(const hth_model *m, const char *key, double min,
+                                 const hth_gguf_value **value, hearth_error *err)
+{
+    hearth_status st = hth_gguf_get_array(m->file, key, HTH_GGUF_F32, m->hparams.n_layer, value, err);
+    if (st != HEARTH_OK || !*value) return st;
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
+        double x = hth_gguf_element_float(*value, i);
+        if (x >= min && x <= 3e38) continue;
+        return hth_fail(err, HEARTH_ERROR_FORMAT,
+                        "%s: %s at %llu: value %u is %g, a finite number%s is wanted", hth_gguf_path(m->file),
+                        key, (unsigned long long)(*value)->offset, i, x, min == 0.0 ? " from 0 on" : "");
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status read_thresholds(hth_model *m, hearth_error *err)
+{
+    const hth_gguf_value *own;
+    double common = 0.0;
+    hearth_status st = read_layers(m, "hearth.predictor.threshold", -3e38, &own, err);
+    if (st == HEARTH_OK)
+        st = hth_gguf_get_float(m->file, "powerinfer.sparse_threshold", -3e38, 3e38, &common, NULL, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < m->hparams.n_layer; i++)
+        m->layers[i].predictor.threshold = own ? (float)hth_gguf_element_float(own, i) : (float)common;
+    return st;
+}
+
+static hearth_status read_input(hth_model *m, hearth_error *err)
+{
+    static const char key[] = "hearth.predictor.input";
+    hth_text name;
+    bool found;
+    hearth_status st = hth_gguf_get_text(m->file, key, &name, &found, err);
+    m->predicts_from_residual = hth_gguf_is_powerinfer(m->file);
+    if (st != HEARTH_OK || !found) return st;
+    m->predicts_from_residual = hth_text_is(name, "residual");
+    if (m->predicts_from_residual || hth_text_is(name, "normed")) return HEARTH_OK;
+    char shown[80];
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s '%s' is not known; known: residual, normed",
+                    hth_gguf_path(m->file), key, hth_escape(shown, sizeof shown, name.bytes, name.n));
+}
+
+static const char *const selector_names[] = {[HEARTH_SELECTOR_AUTO] = "auto",
+                                             [HEARTH_SELECTOR_DENSE] = "dense",
+                                             [HEARTH_SELECTOR_GATE] = "gate",
+                                             [HEARTH_SELECTOR_PREDICTOR] = "predictor",
+                                             [HEARTH_SELECTOR_THRESHOLD] = "threshold"};
+
+bool hth_selector_by_name(hth_text name, hearth_selector *selector)
+{
+    for (size_t i = 0; i < sizeof selector_names / sizeof *selector_names; i++)
+        if (hth_text_is(name, selector_names[i])) {
+            *selector = (hearth_selector)i;
+            return true;
+        }
+    return false;
+}
+
+const char *hth_selector_name(hearth_selector selector) { return selector_names[selector]; }
+
+static hearth_status read_selector(hth_model *m, hearth_error *err)
+{
+    static const char key[] = "hearth.selector";
+    hth_text name;
+    bool found;
+    hearth_status st = hth_gguf_get_text(m->file, key, &name, &found, err);
+    m->selector = hth_gguf_is_powerinfer(m->file) ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_AUTO;
+    if (st != HEARTH_OK || !found || hth_selector_by_name(name, &m->selector)) return st;
+    char shown[80];
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s '%s' is not known; known: " HTH_SELECTOR_NAMES,
+                    hth_gguf_path(m->file), key, hth_escape(shown, sizeof shown, name.bytes, name.n));
+}
+
+static hearth_status read_hidden(hth_model *m, hearth_error *err)
+{
+    const hth_gguf_value *largest;
+    hearth_status st = read_layers(m, "hearth.ffn.largest_hidden", 0.0, &largest, err);
+    for (uint32_t i = 0; st == HEARTH_OK && largest && i < m->hparams.n_layer; i++)
+        m->layers[i].neurons.hidden_top = (float)hth_gguf_element_float(largest, i);
+    return st;
+}
+
+hearth_status hth_model_read_sparsity(hth_model *m, hearth_error *err)
+{
+    hearth_status st;
+    if ((st = read_thresholds(m, err)) != HEARTH_OK) return st;
+    if ((st = read_input(m, err)) != HEARTH_OK) return st;
+    if ((st = read_selector(m, err)) != HEARTH_OK) return st;
+    return read_hidden(m, err);
+}

@@ -1,0 +1,53 @@
+/* The choice of a selector. Called by the engine when a model is opened, and for sessions that
+ * want another one. */
+#include "sparse/selector.h"
+
+#include <stdio.h>
+
+static hearth_status refuse(const hth_model *m, hearth_selector wish, const char *needs, hearth_error *err)
+{
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: selector %s is not possible: %s", hth_gguf_path(m->file),
+                    hth_selector_name(wish), needs);
+}
+
+static hearth_status check(const hth_model *m, hearth_selector wish, hearth_error *err)
+{
+    if (wish == HEARTH_SELECTOR_GATE && !hth_activation_is_sparse(m->hparams.activation)) {
+        char needs[160];
+        snprintf(needs, sizeof needs,
+                 "activation %s gives no exact zeros, so the gate decides nothing; threshold is for it",
+                 hth_activation_name(m->hparams.activation));
+        return refuse(m, wish, needs, err);
+    }
+    if (wish == HEARTH_SELECTOR_PREDICTOR && !m->has_predictors)
+        return refuse(m, wish, "the file holds no predictors (blk.0.fc1.weight)", err);
+    if (wish == HEARTH_SELECTOR_THRESHOLD && !m->has_floors)
+        return refuse(m, wish, "the file holds no thresholds (blk.0.ffn_floor.weight)", err);
+    return HEARTH_OK;
+}
+
+hearth_status hth_selector_choose(const hth_model *m, hearth_selector wish, hearth_selector *selector,
+                                  const char **why, hearth_error *err)
+{
+    bool gated = m->layers[0].gate.n_row > 0, sparse = hth_activation_is_sparse(m->hparams.activation);
+    *selector = wish;
+    *why = "as asked for";
+    if (wish == HEARTH_SELECTOR_AUTO && m->selector != HEARTH_SELECTOR_AUTO) {
+        *selector = m->selector;
+        *why = "the file was made for it";
+    } else if (wish == HEARTH_SELECTOR_AUTO) {
+        bool gains = sparse && (gated || m->by_neurons);
+        *selector = gains ? HEARTH_SELECTOR_GATE : HEARTH_SELECTOR_DENSE;
+        *why = gains    ? "its activation gives zeros"
+               : sparse ? "skipping needs a packed file"
+                        : "its activation gives no zeros";
+    }
+    return check(m, *selector, err);
+}
+
+bool hth_selector_picks_first(hearth_selector selector) { return selector == HEARTH_SELECTOR_PREDICTOR; }
+
+bool hth_selector_picks_second(hearth_selector selector)
+{
+    return selector != HEARTH_SELECTOR_DENSE && selector != HEARTH_SELECTOR_AUTO;
+}

@@ -1,0 +1,17 @@
+/* Which selector a model runs with: what the caller wishes, what the file was made for, what its
+ * activation allows. How a selector works is in run/ffn.c. */
+#ifndef HTH_SPARSE_SELECTOR_H
+#define HTH_SPARSE_SELECTOR_H
+
+#include "model/model.h"
+
+/* The selector that `wish` comes to, never AUTO, and in a phrase what decided it. ARGUMENT where the
+ * model cannot run with it; the message says what would be needed. */
+hearth_status hth_selector_choose(const hth_model *model, hearth_selector wish, hearth_selector *selector,
+                                  const char **why, hearth_error *err);
+
+/* Which of a layer's matrices are read by single rows: they must not lie in panels. */
+bool hth_selector_picks_first(hearth_selector selector);  /* of the half that is computed first */
+bool hth_selector_picks_second(hearth_selector selector); /* of the other half */
+
+#endif
