@@ -26,6 +26,10 @@ hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *optio
 /* load.c: ARGUMENT where the weights lie so that a session cannot run with this selector. */
 hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector selector, hearth_error *err);
 
+/* session.c: fn looks at every layer of what the session evaluates itself, in place of
+ * hearth_session_count_live; NULL: nobody. The session must not be one for batches only. */
+void hth_session_observe(hearth_session *session, hth_observer_fn *fn, void *user);
+
 /* text.c: fails with tokenizer_error where the file's vocabulary is not supported. */
 hearth_status hth_engine_need_tokenizer(const hearth_model *m, hearth_error *err);
 

@@ -341,6 +341,11 @@ hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hear
     return HEARTH_OK;
 }
 
+void hth_session_observe(hearth_session *session, hth_observer_fn *fn, void *user)
+{
+    hth_step_observe(session->own->step, fn, user);
+}
+
 /* ---- live neurons ------------------------------------------------------------------ */
 
 static void count_live(void *user, const hth_observation *seen)

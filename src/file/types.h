@@ -23,6 +23,7 @@ typedef enum hth_type {
     HTH_TYPE_Q6_K = 14,
     HTH_TYPE_IQ4_NL = 20,
     HTH_TYPE_IQ4_XS = 23,
+    HTH_TYPE_I32 = 26, /* numbers beside weights; not computed with */
     HTH_TYPE_BF16 = 30,
     HTH_TYPE_MXFP4 = 39,
 } hth_type;

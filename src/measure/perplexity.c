@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "kernels/math.h"
+#include "measure/windows.h"
 
 #include <string.h>
 
@@ -59,37 +60,27 @@ hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *
                                      void *progress_user, hth_perplexity *out, hearth_error *err)
 {
     hearth_model_info info;
-    int32_t *ids = NULL;
-    size_t n_ids, n_ctx = hearth_session_n_ctx(session);
+    hth_windows windows;
+    size_t n_ctx = hearth_session_n_ctx(session);
     *out = (hth_perplexity){0};
     if (n_ctx < 3)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "windows of %zu tokens score nothing; 3 is the least",
                         n_ctx);
     hearth_model_get_info(model, &info);
-    if (n > 0 && text[n - 1] == '\n') n--;
-    hearth_status st = hearth_tokenize(model, text, n, HEARTH_ADD_SPECIAL, &ids, &n_ids, err);
+    hearth_status st = hth_windows_open(&windows, model, text, n, n_ctx, err);
     if (st != HEARTH_OK) return st;
-    out->n_token = n_ids;
-    out->n_window = n_ids / n_ctx;
-    if (out->n_window == 0) {
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                      "the text has %zu tokens, but a window needs %zu; take a longer text or a smaller -c",
-                      n_ids, n_ctx);
-        goto done;
-    }
+    out->n_token = windows.n_id;
+    out->n_window = windows.n_window;
     uint64_t n_window = n_window_max && n_window_max < out->n_window ? n_window_max : out->n_window;
     scorer s = {.n_ctx = n_ctx,
                 .n_vocab = info.n_vocab,
                 .progress = progress,
                 .progress_user = progress_user,
                 .n_window = n_window};
-    int32_t bos = hearth_token_bos(model);
     for (uint64_t i = 0; i < n_window; i++) {
-        int32_t *window = ids + i * n_ctx;
-        if (bos >= 0) window[0] = bos;
-        s.window = window;
+        s.window = hth_windows_at(&windows, i);
         if ((st = hearth_session_truncate(session, 0, err)) != HEARTH_OK) goto done;
-        st = hearth_session_eval_each(session, window, n_ctx, score, &s, err);
+        st = hearth_session_eval_each(session, s.window, n_ctx, score, &s, err);
         if (s.cancelled) { /* what was scored of this window does not count */
             st = HEARTH_OK;
             break;
@@ -100,6 +91,6 @@ hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *
         if (progress && !progress(progress_user, s.n_done, n_window)) break;
     }
 done:
-    hearth_free(ids);
+    hth_windows_close(&windows);
     return st;
 }

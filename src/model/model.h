@@ -135,6 +135,10 @@ void hth_model_close(hth_model *model);
  * known and other versions of quantised blocks; a wrong general.file_type is a warning. */
 hearth_status hth_model_check_claims(const hth_gguf *file, hearth_error *err);
 
+/* What tells a model from others (identity.c): a hash over the names, types and shapes of its tensors
+ * and the first and last 4 KiB of each. What belongs to a model carries it. IO, MEMORY. */
+hearth_status hth_model_hash(const hth_gguf *file, uint64_t *hash, hearth_error *err);
+
 #define HTH_SELECTOR_NAMES "auto, dense, gate, predictor, threshold"
 bool hth_selector_by_name(hth_text name, hearth_selector *selector);
 const char *hth_selector_name(hearth_selector selector);

@@ -1,0 +1,32 @@
+/* Texts as perplexity, profiles and comparisons walk through them. */
+#include "measure/windows.h"
+
+#include "base/status.h"
+
+hearth_status hth_windows_open(hth_windows *w, const hearth_model *model, const char *text, size_t n,
+                               size_t n_ctx, hearth_error *err)
+{
+    *w = (hth_windows){.n_ctx = n_ctx, .bos = hearth_token_bos(model)};
+    if (n > 0 && text[n - 1] == '\n') n--;
+    hearth_status st = hearth_tokenize(model, text, n, HEARTH_ADD_SPECIAL, &w->ids, &w->n_id, err);
+    if (st != HEARTH_OK) return st;
+    w->n_window = w->n_id / n_ctx;
+    if (w->n_window > 0) return HEARTH_OK;
+    hth_windows_close(w);
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                    "the text has %zu tokens, but a window needs %zu; take a longer text or a smaller -c",
+                    w->n_id, n_ctx);
+}
+
+void hth_windows_close(hth_windows *w)
+{
+    hearth_free(w->ids);
+    w->ids = NULL;
+}
+
+const int32_t *hth_windows_at(hth_windows *w, size_t i)
+{
+    int32_t *window = w->ids + i * w->n_ctx;
+    if (w->bos >= 0) window[0] = w->bos;
+    return window;
+}

@@ -1,0 +1,33 @@
+/* The hash by which profiles, predictors and thresholds know their model: quick, whatever the size of
+ * the file, and another one for another set of weights. */
+#include "base/hash.h"
+#include "model/model.h"
+
+enum { SAMPLE_SIZE = 4096 };
+
+static hearth_status add_bytes(const hth_gguf *file, const hth_gguf_tensor *t, uint64_t from, uint8_t *room,
+                               uint64_t *hash, hearth_error *err)
+{
+    size_t n = t->size - from < SAMPLE_SIZE ? (size_t)(t->size - from) : SAMPLE_SIZE;
+    hearth_status st = hth_gguf_read(file, t, from, n, room, err);
+    if (st == HEARTH_OK) *hash = hth_hash_more(*hash, room, n);
+    return st;
+}
+
+hearth_status hth_model_hash(const hth_gguf *file, uint64_t *hash, hearth_error *err)
+{
+    uint8_t *room = hth_alloc(1, SAMPLE_SIZE);
+    hearth_status st = room ? HEARTH_OK : hth_fail_memory(err, SAMPLE_SIZE, "the hash of a model");
+    *hash = 0;
+    for (size_t i = 0; st == HEARTH_OK && i < hth_gguf_n_tensor(file); i++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(file, i);
+        uint64_t shape[] = {(uint64_t)t->type, t->dim[0], t->dim[1], t->dim[2], t->dim[3]};
+        *hash = hth_hash_more(hth_hash_more(*hash, t->name.bytes, t->name.n), shape, sizeof shape);
+        if (t->size == 0) continue;
+        st = add_bytes(file, t, 0, room, hash, err);
+        if (st == HEARTH_OK && t->size > SAMPLE_SIZE)
+            st = add_bytes(file, t, t->size - SAMPLE_SIZE, room, hash, err);
+    }
+    hth_free(room);
+    return st;
+}
