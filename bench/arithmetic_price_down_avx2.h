@@ -54,7 +54,7 @@ HTH_INLINE void down_float(const price_down *job, size_t from, size_t end, float
             }
         for (size_t b = 0; b < n_block; b++) {
             __m256 s[4], w[4];
-            fetch_next(&r, b * BLOCK_SIZE, (b + 1) * BLOCK_SIZE);
+            fetch_next(&r, LIVE, b * BLOCK_SIZE, (b + 1) * BLOCK_SIZE);
             for (int k = 0; k < 4; k++) s[k] = _mm256_loadu_ps(y + 32 * b + 8 * k);
             for (size_t k = 0; k < LIVE; k++) {
                 __m256 d = _mm256_broadcast_ss(c[k] + b);

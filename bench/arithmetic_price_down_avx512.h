@@ -49,7 +49,7 @@ HTH_INLINE void down_float(const price_down *job, size_t from, size_t end, float
                                  _mm256_mul_ps(_mm256_set1_ps(r.h[k]), scales(r.row[k] + b * BLOCK_SIZE)));
         for (size_t b = 0; b < n_block; b++) {
             __m512 s0 = _mm512_loadu_ps(y + 32 * b), s1 = _mm512_loadu_ps(y + 32 * b + 16), low, high;
-            fetch_next(&r, b * BLOCK_SIZE, (b + 1) * BLOCK_SIZE);
+            fetch_next(&r, LIVE, b * BLOCK_SIZE, (b + 1) * BLOCK_SIZE);
             for (size_t k = 0; k < LIVE; k++) {
                 __m512 d = _mm512_set1_ps(c[k][b]);
                 floats_of(r.row[k] + b * BLOCK_SIZE, &low, &high);

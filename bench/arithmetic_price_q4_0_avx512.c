@@ -48,7 +48,7 @@ static void down_converted(const price_down *job)
             }
         for (size_t b = 0; b < n_block; b++) {
             __m512 s0 = _mm512_loadu_ps(job->y + 32 * b), s1 = _mm512_loadu_ps(job->y + 32 * b + 16);
-            fetch_next(&r, b * BLOCK_SIZE, (b + 1) * BLOCK_SIZE);
+            fetch_next(&r, LIVE, b * BLOCK_SIZE, (b + 1) * BLOCK_SIZE);
             for (size_t k = 0; k < LIVE; k++) {
                 __m512 d = _mm512_set1_ps(c[k][b]);
                 __m512i bytes = _mm512_cvtepu8_epi32(load_128(r.row[k] + b * BLOCK_SIZE + 2));

@@ -56,7 +56,7 @@ HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_
     for (int i = 0; i < 8; i++) {
         int32_t *sum = sums + 32 * i;
         __m256i s[4], w[4];
-        fetch_next(r, at + (size_t)(BLOCK_SIZE * i / 8), at + (size_t)(BLOCK_SIZE * (i + 1) / 8));
+        fetch_next(r, LIVE, at + (size_t)(BLOCK_SIZE * i / 8), at + (size_t)(BLOCK_SIZE * (i + 1) / 8));
         for (int k = 0; k < 4; k++) s[k] = load_256(sum + 8 * k);
         HTH_UNROLL
         for (int p = 0; p < LIVE / 2; p++) {

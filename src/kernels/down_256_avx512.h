@@ -49,7 +49,7 @@ HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_
     HTH_UNROLL
     for (int i = 0; i < 4; i++) {
         __m512i s[4];
-        fetch_next(r, at + (size_t)(BLOCK_SIZE * i / 4), at + (size_t)(BLOCK_SIZE * (i + 1) / 4));
+        fetch_next(r, LIVE, at + (size_t)(BLOCK_SIZE * i / 4), at + (size_t)(BLOCK_SIZE * (i + 1) / 4));
         for (int j = 0; j < 4; j++) s[j] = load_512(sums + 64 * i + 16 * j);
         HTH_UNROLL
         for (int p = 0; p < LIVE / 2; p++) {

@@ -28,7 +28,7 @@ HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_
     for (size_t i = 0; i < 8; i++) {
         size_t from = at + i * BLOCK_SIZE;
         __m256i s[4], w[4];
-        fetch_next(r, from, from + BLOCK_SIZE);
+        fetch_next(r, LIVE, from, from + BLOCK_SIZE);
         for (int k = 0; k < 4; k++) s[k] = load_256(sums + 32 * i + 8 * k);
         HTH_UNROLL
         for (int p = 0; p < LIVE / 2; p++) {

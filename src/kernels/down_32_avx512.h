@@ -31,7 +31,7 @@ HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_
     for (size_t i = 0; i < 8; i++) {
         size_t from = at + i * BLOCK_SIZE;
         __m512i s0 = load_512(sums + 32 * i), s1 = load_512(sums + 32 * i + 16), w[2];
-        fetch_next(r, from, from + BLOCK_SIZE);
+        fetch_next(r, LIVE, from, from + BLOCK_SIZE);
         HTH_UNROLL
         for (int p = 0; p < LIVE / 2; p++) {
             __m512i pair = _mm512_set1_epi32(c[p][i]);

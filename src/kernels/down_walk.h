@@ -1,7 +1,8 @@
 /* Neuron-major down at one level: a few rows at a time walk along the outputs together, so that
  * sums are loaded and stored once for all of them, while the rows that come next are asked for
  * share by share. The including file gives
- *   LIVE   rows of a pass, an even number
+ *   LIVE         rows of a pass
+ *   DOWN_AHEAD   rows between prefetch and use, LIVE or more
  * and for quantised types, whose outputs are taken 256 at a time,
  *   BLOCK_SIZE, BLOCK_COL   bytes and outputs of a block
  *   add_outputs(r, at, sums, offsets)  the products of the live rows and of the 256 outputs that
@@ -11,12 +12,7 @@
 
 #include <string.h>
 
-enum {
-    DOWN_COL = 256,
-    /* Rows between use and prefetch. Q4_0 of 4096 outputs: 18 KiB; fewer than the lines that a
-     * first cache holds, more than those that memory delivers in the time of a pass. */
-    DOWN_AHEAD = 8,
-};
+enum { DOWN_COL = 256 };
 
 /* What a pass works on. Coefficients of floats are h, of integers h * 2^k. */
 typedef struct down_rows {
@@ -39,11 +35,11 @@ HTH_INLINE down_rows take_rows(const hth_down *job, size_t i)
     return r;
 }
 
-/* Where bytes `from` to `end` of a row reach the end of a line. */
-HTH_INLINE void fetch_next(const down_rows *r, size_t from, size_t end)
+/* The n rows that come next, where bytes `from` to `end` of a row reach the end of a line. */
+HTH_INLINE void fetch_next(const down_rows *r, size_t n, size_t from, size_t end)
 {
     if (from / 64 == end / 64) return;
-    for (size_t k = 0; k < LIVE; k++) __builtin_prefetch(r->next[k] + from, 0, 3);
+    for (size_t k = 0; k < n; k++) __builtin_prefetch(r->next[k] + from, 0, 3);
 }
 
 #ifdef BLOCK_COL

@@ -1,4 +1,4 @@
-/* Rows and panels of F32, F16 and BF16 on AArch64: the sixteen partial sums are four registers. */
+/* Rows, panels and neuron-major down of F32, F16 and BF16 on AArch64: the sixteen partial sums are four registers. */
 #include "kernels/levels.h"
 
 #include <arm_neon.h>
@@ -55,8 +55,39 @@ enum { ROWS_AT_ONCE = 1 };
 
 #include "kernels/panel_float_neon.h"
 
+HTH_INLINE floats all_of(float x)
+{
+    float32x4_t all = vdupq_n_f32(x);
+    return (floats){{all, all, all, all}};
+}
+
+#include "kernels/down_float_tmpl.h"
+
+static bool flush_chain(size_t n_out, float *chain, int64_t *wide)
+{
+    size_t n_whole = n_out - n_out % 4;
+    uint32x4_t all_fit = vdupq_n_u32(0xffffffffu);
+    for (size_t o = 0; o < n_whole; o += 4) {
+        float32x4_t a = vld1q_f32(chain + o);
+        uint32x4_t fits = vcltq_f32(vabsq_f32(a), vdupq_n_f32(0x1p23f));
+        all_fit = vandq_u32(all_fit, fits);
+        a = vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a), fits));
+        int64x2_t low = vcvtq_n_s64_f64(vcvt_f64_f32(vget_low_f32(a)), 32);
+        int64x2_t high = vcvtq_n_s64_f64(vcvt_high_f64_f32(a), 32);
+        vst1q_s64(wide + o, vaddq_s64(vld1q_s64(wide + o), low));
+        vst1q_s64(wide + o + 2, vaddq_s64(vld1q_s64(wide + o + 2), high));
+        vst1q_f32(chain + o, vdupq_n_f32(0.0f));
+    }
+    bool rest = hth_down_flush_chain(n_out - n_whole, chain + n_whole, wide + n_whole);
+    return rest && vminvq_u32(all_fit) != 0;
+}
+
 void hth_kernels_float_neon(hth_kernels *k)
 {
+    k->down[HTH_TYPE_F32] = down_f32;
+    k->down[HTH_TYPE_F16] = down_f16;
+    k->down[HTH_TYPE_BF16] = down_bf16;
+    k->down_flush_chain = flush_chain;
     k->rows[HTH_TYPE_F32] = rows_f32;
     k->panels[HTH_TYPE_F32] = panels_f32;
     k->layout[HTH_TYPE_F32] = HTH_LAYOUT_PANELS;

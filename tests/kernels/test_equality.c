@@ -7,6 +7,7 @@
 #include "kernels/kernels.h"
 #include "kernels/math.h"
 #include "support/attend_case.h"
+#include "support/down_case.h"
 #include "support/proof.h"
 #include "support/rows_case.h"
 
@@ -100,6 +101,38 @@ TEST(q6_k_rows_are_the_same_everywhere) { check_levels(hash_q6_k, 0xe86faabe187a
 TEST(iq4_nl_rows_are_the_same_everywhere) { check_levels(hash_iq4_nl, 0x7d58ccb2813ba741u); }
 TEST(iq4_xs_rows_are_the_same_everywhere) { check_levels(hash_iq4_xs, 0x0a8312272fd465b2u); }
 TEST(mxfp4_rows_are_the_same_everywhere) { check_levels(hash_mxfp4, 0xc53f58c04cc719a0u); }
+
+/* ---- neuron-major down ---------------------------------------------------------------- */
+
+/* Every type, kinds of scales and of coefficients; the outputs before they are rounded, and then. */
+static uint64_t hash_down(const hth_kernels *k)
+{
+    enum { MAX_OUT = 2048 };
+    static int64_t wide[MAX_OUT];
+    static float y[MAX_OUT];
+    down_case c;
+    uint64_t h = 0;
+    test_random r = {SEED};
+    down_case_open(&c, 1 << 18, MAX_OUT);
+    for (int t = 0; t < ROWS_N_TYPE; t++)
+        for (int kind = 0; kind < 2 * PROOF_N_KIND; kind++) {
+            down_shape s = {.rows = {.type = rows_types[t], .n_row = 23, .n_col = 768}};
+            s.rows.kind = (proof_kind)(kind % PROOF_N_KIND), s.h_kind = (proof_kind)(kind * 5 % PROOF_N_KIND);
+            s.list = 2 + kind % 2;
+            if (rows_block(s.rows.type) < 256) s.rows.n_col = 352;
+            down_case_make(&c, &r, &s);
+            memset(wide, 0, sizeof wide);
+            k->down[s.rows.type](&c.job);
+            h += down_flush(k, s.rows.type, &c.job, wide);
+            h = hth_hash_more(h, wide, s.rows.n_col * sizeof *wide);
+            hth_down_finish(wide, s.rows.n_col, 0x1p-32f, y);
+            h = hash_floats(h, y, s.rows.n_col);
+        }
+    down_case_close(&c);
+    return h;
+}
+
+TEST(neuron_major_down_is_the_same_everywhere) { check_levels(hash_down, 0xae26bfd649e82d4du); }
 
 /* ---- vectors ----------------------------------------------------------------------------- */
 
