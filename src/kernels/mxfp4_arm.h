@@ -5,16 +5,24 @@ enum { BLOCK_SIZE = 17 };
 #include "kernels/blocks.h"
 #include "kernels/arm_blocks.h"
 
+HTH_INLINE float32x4_t block_scales(const uint8_t *p)
+{
+    uint32_t e[4];
+    for (int i = 0; i < 4; i++) e[i] = p[i * BLOCK_SIZE];
+    return powers(vld1q_u32(e));
+}
+
+/* Weights 16i to 16i + 15 of the block at p. */
+HTH_INLINE int8x16_t block_half(const uint8_t *p, int i)
+{
+    return look_up(hth_mxfp4_values, i ? high_nibbles(p + 1) : low_nibbles(p + 1));
+}
+
 HTH_INLINE group unpack(const uint8_t *p)
 {
     group g;
-    uint32_t e[8];
-    for (int i = 0; i < 8; i++) e[i] = p[i * BLOCK_SIZE];
-    g.d_low = powers(vld1q_u32(e)), g.d_high = powers(vld1q_u32(e + 4));
-    for (int i = 0; i < 8; i++, p += BLOCK_SIZE) {
-        g.w[2 * i] = look_up(hth_mxfp4_values, low_nibbles(p + 1));
-        g.w[2 * i + 1] = look_up(hth_mxfp4_values, high_nibbles(p + 1));
-    }
+    g.d_low = block_scales(p), g.d_high = block_scales(p + 4 * BLOCK_SIZE);
+    for (int i = 0; i < 16; i++) g.w[i] = block_half(p + i / 2 * BLOCK_SIZE, i % 2);
     return g;
 }
 

@@ -1,4 +1,10 @@
-/* Rows of Q2_K, AArch64 level neon. */
+/* Rows and neuron-major down of Q2_K, AArch64 level neon. */
 #include "kernels/q2_k_arm.h"
 
-void hth_kernels_q2_k_neon(hth_kernels *k) { k->rows[HTH_TYPE_Q2_K] = rows; }
+#include "kernels/down_256_neon.h"
+
+void hth_kernels_q2_k_neon(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q2_K] = rows;
+    k->down[HTH_TYPE_Q2_K] = down;
+}

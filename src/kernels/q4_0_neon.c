@@ -1,4 +1,12 @@
-/* Rows of Q4_0, AArch64 level neon. */
+/* Rows and neuron-major down of Q4_0, AArch64 level neon. */
 #include "kernels/q4_0_arm.h"
 
-void hth_kernels_q4_0_neon(hth_kernels *k) { k->rows[HTH_TYPE_Q4_0] = rows; }
+HTH_INLINE float32x4_t block_scales(const uint8_t *p) { return four_scales(p, BLOCK_SIZE); }
+
+#include "kernels/down_32_neon.h"
+
+void hth_kernels_q4_0_neon(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q4_0] = rows;
+    k->down[HTH_TYPE_Q4_0] = down;
+}

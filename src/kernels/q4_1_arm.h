@@ -4,14 +4,17 @@ enum { BLOCK_SIZE = 20 };
 
 #include "kernels/arm_blocks.h"
 
+/* Weights 16i to 16i + 15 of the block at p. */
+HTH_INLINE int8x16_t block_half(const uint8_t *p, int i)
+{
+    return i ? high_nibbles(p + 4) : low_nibbles(p + 4);
+}
+
 HTH_INLINE group unpack(const uint8_t *p)
 {
     group g;
     take_scales(&g, p);
-    for (int i = 0; i < 8; i++, p += BLOCK_SIZE) {
-        g.w[2 * i] = low_nibbles(p + 4);
-        g.w[2 * i + 1] = high_nibbles(p + 4);
-    }
+    for (int i = 0; i < 16; i++) g.w[i] = block_half(p + i / 2 * BLOCK_SIZE, i % 2);
     return g;
 }
 

@@ -4,16 +4,18 @@ enum { BLOCK_SIZE = 22 };
 
 #include "kernels/arm_blocks.h"
 
+/* Weights 16i to 16i + 15 of the block at p. */
+HTH_INLINE int8x16_t block_half(const uint8_t *p, int i)
+{
+    int8x16_t w = vorrq_s8(i ? high_nibbles(p + 6) : low_nibbles(p + 6), fifth_bits(p + 2 + 2 * i));
+    return vsubq_s8(w, vdupq_n_s8(16));
+}
+
 HTH_INLINE group unpack(const uint8_t *p)
 {
     group g;
     take_scales(&g, p);
-    for (int i = 0; i < 8; i++, p += BLOCK_SIZE) {
-        int8x16_t low = vorrq_s8(low_nibbles(p + 6), fifth_bits(p + 2));
-        int8x16_t high = vorrq_s8(high_nibbles(p + 6), fifth_bits(p + 4));
-        g.w[2 * i] = vsubq_s8(low, vdupq_n_s8(16));
-        g.w[2 * i + 1] = vsubq_s8(high, vdupq_n_s8(16));
-    }
+    for (int i = 0; i < 16; i++) g.w[i] = block_half(p + i / 2 * BLOCK_SIZE, i % 2);
     return g;
 }
 

@@ -1,4 +1,13 @@
-/* Rows of Q5_1, AArch64 level neon. */
+/* Rows and neuron-major down of Q5_1, AArch64 level neon. */
 #include "kernels/q5_1_arm.h"
 
-void hth_kernels_q5_1_neon(hth_kernels *k) { k->rows[HTH_TYPE_Q5_1] = rows; }
+HTH_INLINE float32x4_t block_scales(const uint8_t *p) { return four_scales(p, BLOCK_SIZE); }
+HTH_INLINE float32x4_t block_minima(const uint8_t *p) { return four_scales(p + 2, BLOCK_SIZE); }
+
+#include "kernels/down_32_neon.h"
+
+void hth_kernels_q5_1_neon(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q5_1] = rows;
+    k->down[HTH_TYPE_Q5_1] = down;
+}

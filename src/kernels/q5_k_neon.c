@@ -1,4 +1,10 @@
-/* Rows of Q5_K, AArch64 level neon. */
+/* Rows and neuron-major down of Q5_K, AArch64 level neon. */
 #include "kernels/q5_k_arm.h"
 
-void hth_kernels_q5_k_neon(hth_kernels *k) { k->rows[HTH_TYPE_Q5_K] = rows; }
+#include "kernels/down_256_neon.h"
+
+void hth_kernels_q5_k_neon(hth_kernels *k)
+{
+    k->rows[HTH_TYPE_Q5_K] = rows;
+    k->down[HTH_TYPE_Q5_K] = down;
+}

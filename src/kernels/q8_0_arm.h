@@ -4,14 +4,14 @@ enum { BLOCK_SIZE = 34 };
 
 #include "kernels/arm_blocks.h"
 
+/* Weights 16i to 16i + 15 of the block at p. */
+HTH_INLINE int8x16_t block_half(const uint8_t *p, int i) { return vld1q_s8((const int8_t *)p + 2 + 16 * i); }
+
 HTH_INLINE group unpack(const uint8_t *p)
 {
     group g;
     take_scales(&g, p);
-    for (int i = 0; i < 8; i++, p += BLOCK_SIZE) {
-        g.w[2 * i] = vld1q_s8((const int8_t *)p + 2);
-        g.w[2 * i + 1] = vld1q_s8((const int8_t *)p + 18);
-    }
+    for (int i = 0; i < 16; i++) g.w[i] = block_half(p + i / 2 * BLOCK_SIZE, i % 2);
     return g;
 }
 
