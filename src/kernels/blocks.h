@@ -22,6 +22,13 @@ static inline float hth_mxfp4_scale(uint8_t e)
 /* To the nearest integer, ties to even, for |x| below 2^22. */
 static inline int32_t hth_round_even(float x) { return (int32_t)(hth_bits_of(x + 0x1.8p23f) - 0x4b400000u); }
 
+/* sum + x, which wrap where coefficients of neuron-major down are out of bounds: what comes of them
+ * is not used, but it may be computed. */
+static inline int32_t hth_wrapping_sum(int32_t sum, int32_t x)
+{
+    return (int32_t)((uint32_t)sum + (uint32_t)x);
+}
+
 /* The sixteen scales (-32..31) in the twelve bytes of Q3_K. */
 static inline void hth_q3_k_scales(const uint8_t s[12], int16_t scale[16])
 {

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /* sums (or chain) of n_out outputs += the rows of list[0 .. n) times h. No byte of another row is
- * read. For columns [a, b) of a matrix: w at block a of row 0, sums + a, offsets + a / part. */
+ * read. Larger |h| than the scale was made for, and NaN, give sums without a meaning. For columns [a, b) of a matrix: w at block a of row 0, sums + a, offsets + a / part. */
 typedef struct hth_down {
     const uint8_t *w;       /* row 0, at any alignment */
     size_t row_size, n_out; /* bytes from row to row; outputs: whole blocks */

@@ -8,6 +8,7 @@
  *   add_outputs(r, at, sums, offsets)  the products of the live rows and of the 256 outputs that
  *                           lie `at` bytes into them
  * and gets down(job). */
+#include "kernels/blocks.h"
 #include "kernels/levels.h"
 
 #include <string.h>
@@ -60,8 +61,8 @@ static __attribute__((noinline)) void add_rest(const down_rows *live, size_t at,
         r.row[k] = padded[k], r.next[k] += at;
     }
     add_outputs(&r, 0, sum, offset);
-    for (size_t o = 0; o < n_out; o++) sums[o] += sum[o];
-    for (size_t o = 0; o < n_out / (DOWN_COL / DOWN_N_OFFSET); o++) offsets[o] += offset[o];
+    for (size_t o = 0; o < n_out; o++) sums[o] = hth_wrapping_sum(sums[o], sum[o]);
+    for (size_t i = 0; i < n_out / BLOCK_COL; i++) offsets[i] = hth_wrapping_sum(offsets[i], offset[i]);
 }
 
 static void down(const hth_down *job)

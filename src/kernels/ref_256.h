@@ -58,9 +58,11 @@ static void rows(const hth_rows *job)
 /* Scale and minimum of a part are exact products. */
 static void add_part(const block *k, int part, float h, int32_t *sums, int32_t *offset)
 {
-    int32_t c = hth_round_even(h * (k->d * (float)k->scale[part]));
-    for (int i = 0; i < HTH_ACT_PART; i++) sums[i] += c * k->w[HTH_ACT_PART * part + i];
-    if (HAS_MINIMUM) *offset += hth_round_even(h * (k->m * (float)k->minimum[part]));
+    int16_t c = (int16_t)hth_round_even(h * (k->d * (float)k->scale[part]));
+    for (int i = 0; i < HTH_ACT_PART; i++)
+        sums[i] = hth_wrapping_sum(sums[i], c * k->w[HTH_ACT_PART * part + i]);
+    if (HAS_MINIMUM)
+        *offset = hth_wrapping_sum(*offset, hth_round_even(h * (k->m * (float)k->minimum[part])));
 }
 
 static void down(const hth_down *job)

@@ -62,9 +62,10 @@ static void down(const hth_down *job)
         float h = job->h[i] * job->scale;
         for (size_t b = 0; b < job->n_out / HTH_ACT_BLOCK; b++) {
             block k = read_block(row + b * BLOCK_SIZE);
-            int32_t c = hth_round_even(h * k.d);
-            for (size_t o = 0; o < HTH_ACT_BLOCK; o++) job->sums[b * HTH_ACT_BLOCK + o] += c * k.w[o];
-            if (HAS_MINIMUM) job->offsets[b] += hth_round_even(h * -k.m);
+            int16_t c = (int16_t)hth_round_even(h * k.d);
+            int32_t *sums = job->sums + b * HTH_ACT_BLOCK, *offset = job->offsets + b;
+            for (int o = 0; o < HTH_ACT_BLOCK; o++) sums[o] = hth_wrapping_sum(sums[o], c * k.w[o]);
+            if (HAS_MINIMUM) *offset = hth_wrapping_sum(*offset, hth_round_even(h * -k.m));
         }
     }
 }

@@ -374,6 +374,21 @@ TEST(largest_h_counts_nan_as_largest)
     CHECK(isnan(hth_down_largest_h(h, 4)));
 }
 
+/* A token whose h is larger than its layer's profile is computed before anyone knows: any h may be
+ * handed in. Nothing to compare; sanitizers and guard pages watch. */
+static void any_h(hth_cpu level, hth_type type, test_random *r)
+{
+    for (int i = 0; i < 40; i++) {
+        down_shape s = random_shape(r, type);
+        s.h_kind = PROOF_PLAIN;
+        down_case_make(&the_case, r, &s);
+        proof_fill_f32(r, i % 2 ? PROOF_BITS : PROOF_SPECIAL, (float *)(void *)the_case.h.p, the_case.job.n);
+        if (!compute(HTH_CPU_GENERIC, &the_case.job, expected) || !compute(level, &the_case.job, got)) return;
+    }
+}
+
+TEST(h_of_any_size_is_computed) { for_each_level(any_h); }
+
 /* As many neurons as sums hold, the largest integers, coefficients and minima: one row again and
  * again, against 64 bits. */
 static void full_limit(hth_cpu level, hth_type type, test_random *r)
