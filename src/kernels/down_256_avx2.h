@@ -3,6 +3,7 @@
  *   block, unpack(p)     scale: sixteen 16-bit integers; minimum: the same, where HAS_MINIMUM
  *   weights(k, i)        weights 32i to 32i + 31 as bytes, i being a constant
  *   SIGNED_WEIGHTS       1: bytes are signed
+ *   NIBBLES_AT           not 0: weights are nibbles that lie there, 32 low ones before 32 high ones
  * and gets down(job). docs/arithmetic.md 6. */
 #define BLOCK_COL 256
 #include "kernels/down_avx2.h"
@@ -24,6 +25,16 @@ HTH_INLINE sixteen part_coefficients(__m256 h, const uint8_t *half, __m256i inte
 HTH_INLINE sixteen add_sixteen(sixteen a, sixteen b)
 {
     return (sixteen){_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};
+}
+
+/* 32 outputs of both rows as pairs: of weights 32i and on; or the low halves of sixteen bytes and
+ * then the high ones. */
+HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m256i w[4])
+{
+    block ka = unpack(a), kb = unpack(b);
+    if (NIBBLES_AT) nibble_pairs(a + NIBBLES_AT + 16 * i, b + NIBBLES_AT + 16 * i, w);
+    else if (SIGNED_WEIGHTS) signed_pairs(weights(&ka, i), weights(&kb, i), w);
+    else unsigned_pairs(weights(&ka, i), weights(&kb, i), w);
 }
 
 HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_t *offsets)
@@ -54,20 +65,25 @@ HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_
     }
     HTH_UNROLL
     for (int i = 0; i < 8; i++) {
-        int32_t *sum = sums + 32 * i;
+        int first = NIBBLES_AT ? 64 * (i / 2) + 16 * (i % 2) : 32 * i,
+            second = first + (NIBBLES_AT ? 32 : 16);
         __m256i s[4], w[4];
         fetch_next(r, LIVE, at + (size_t)(BLOCK_SIZE * i / 8), at + (size_t)(BLOCK_SIZE * (i + 1) / 8));
-        for (int k = 0; k < 4; k++) s[k] = load_256(sum + 8 * k);
+        for (int k = 0; k < 2; k++)
+            s[k] = load_256(sums + first + 8 * k), s[2 + k] = load_256(sums + second + 8 * k);
         HTH_UNROLL
         for (int p = 0; p < LIVE / 2; p++) {
-            block ka = unpack(r->row[2 * p] + at), kb = unpack(r->row[2 * p + 1] + at);
-            if (SIGNED_WEIGHTS) signed_pairs(weights(&ka, i), weights(&kb, i), w);
-            else unsigned_pairs(weights(&ka, i), weights(&kb, i), w);
-            for (int k = 0; k < 4; k++) {
-                __m256i pair = _mm256_set1_epi32(c[p][2 * i + k / 2]);
-                s[k] = _mm256_add_epi32(s[k], _mm256_madd_epi16(w[k], pair));
+            __m256i c_first = _mm256_set1_epi32(c[p][first / 16]),
+                    c_second = _mm256_set1_epi32(c[p][second / 16]);
+            two_rows(r->row[2 * p] + at, r->row[2 * p + 1] + at, i, w);
+            for (int k = 0; k < 2; k++) {
+                s[k] = _mm256_add_epi32(s[k], _mm256_madd_epi16(w[k], c_first));
+                s[2 + k] = _mm256_add_epi32(s[2 + k], _mm256_madd_epi16(w[2 + k], c_second));
             }
         }
-        for (int k = 0; k < 4; k++) store_256(sum + 8 * k, s[k]);
+        for (int k = 0; k < 2; k++) {
+            store_256(sums + first + 8 * k, s[k]);
+            store_256(sums + second + 8 * k, s[2 + k]);
+        }
     }
 }

@@ -31,7 +31,7 @@ HTH_INLINE __m256i products(__m256i w, __m256i q)
 
 #include "kernels/rows_256_tmpl.h"
 
-enum { SIGNED_WEIGHTS = 1 };
+enum { SIGNED_WEIGHTS = 1, NIBBLES_AT = 0 };
 
 #include "kernels/down_256_avx2.h"
 

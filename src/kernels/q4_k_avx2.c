@@ -27,7 +27,7 @@ HTH_INLINE __m256i products(__m256i w, __m256i q) { return _mm256_maddubs_epi16(
 
 #include "kernels/rows_256_tmpl.h"
 
-enum { SIGNED_WEIGHTS = 0 };
+enum { SIGNED_WEIGHTS = 0, NIBBLES_AT = 16 };
 
 #include "kernels/down_256_avx2.h"
 

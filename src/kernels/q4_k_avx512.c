@@ -26,6 +26,8 @@ HTH_INLINE __m512i weights(const block *k, int i)
 
 #include "kernels/rows_256_tmpl.h"
 
+enum { NIBBLES_AT = 16 };
+
 #include "kernels/down_256_avx512.h"
 
 static const hth_type panel_type = HTH_TYPE_Q4_K;
