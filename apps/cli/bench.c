@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "cli/verbs.h"
 #include "common/model_args.h"
+#include "engine/engine.h"
 #include "measure/limits.h"
 
 #include <stdlib.h>
@@ -20,6 +21,7 @@ static const option_spec options[] = {
     {"parallel", 0, OPTION_UINT_LIST, "N,...", "generate in N sequences; no prompt without -p", 1, 1024, NULL,
      0},
     {"depth", 0, OPTION_UINT, "N", "generate behind N tokens; no prompt without -p", 0, 1048576, NULL, 0},
+    {"fire", 0, OPTION_TEXT, "SPEC", "firing lists drawn: share=0.1,run=64,skew=0,sticky=0", 0, 0, NULL, 0},
     {"limits", 0, OPTION_FLAG, NULL, "measure the machine alone; takes -t, --repeat", 0, 0, NULL, 0},
     {"repeat", 0, OPTION_UINT, "R", "samples of each; default 5", 1, 1000, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object with every sample", 0, 0, NULL, 0},
@@ -165,6 +167,46 @@ static bool run_tests(bench *b, hearth_error *err)
     return ok && (interrupted() || check_company(b, err));
 }
 
+/* ---- firing lists ---------------------------------------------------------------------------- */
+
+/* "share=0.1,run=64" and so on; what is absent stays as it is. */
+static bool parse_fire(const char *text, hth_fire_spec *spec)
+{
+    static const char *const names[] = {"share", "run", "skew", "sticky", "seed"};
+    double values[] = {-1.0, 64.0, 0.0, 0.0, 1.0};
+    for (size_t n; *text; text += n + (text[n] == ',')) {
+        char number[32];
+        size_t i = 0, length;
+        n = strcspn(text, ",");
+        while (i < 5 && (strncmp(text, names[i], strlen(names[i])) != 0 || text[strlen(names[i])] != '=')) i++;
+        if (i == 5) return false;
+        length = n - strlen(names[i]) - 1;
+        if (length >= sizeof number) return false;
+        memcpy(number, text + n - length, length);
+        number[length] = '\0';
+        if (!parse_float(number, &values[i]) || values[i] < 0.0 || values[i] > 1e9) return false;
+    }
+    *spec = (hth_fire_spec){values[0], (uint32_t)values[1], values[2], values[3], (uint64_t)values[4]};
+    return values[0] >= 0.0 && values[0] <= 1.0 && spec->run >= 1 && spec->sticky <= 1.0 && spec->skew <= 10.0;
+}
+
+/* Fresh lists for every token and layer, before anything is timed. */
+static bool open_fire(bench *b, const hearth_model *model, uint64_t n_token)
+{
+    hearth_error err;
+    if (!b->fires) return true;
+    if (b->info.selector == HEARTH_SELECTOR_DENSE) {
+        report_text("%s: --fire wants a selector that skips: --selector gate or predictor", b->info.path);
+        return false;
+    }
+    if (hth_fire_open(model->model, &b->fire_spec, (uint32_t)n_token, &b->fire, &err) != HEARTH_OK) {
+        report(&err);
+        return false;
+    }
+    hth_session_select(b->session, hth_fire_next, b->fire);
+    return true;
+}
+
 /* ---- the beginning ------------------------------------------------------------------------ */
 
 static uint64_t largest(const uint64_t *x, size_t n)
@@ -201,7 +243,7 @@ static uint64_t add_tests(bench *b, const args *a)
 {
     uint64_t prompts[OPTION_LIST_MAX], predicts[OPTION_LIST_MAX], counts[OPTION_LIST_MAX + 1];
     size_t n_count = sequences_of(a, counts);
-    size_t n_prompt = lengths_of(a, "prompt", counts[0] || b->depth ? 0 : 128, prompts);
+    size_t n_prompt = lengths_of(a, "prompt", counts[0] || b->depth || b->fires ? 0 : 128, prompts);
     size_t n_predict = lengths_of(a, "predict", 64, predicts);
     uint64_t prompt = largest(prompts, n_prompt), predict = largest(predicts, n_predict);
     for (size_t i = 0; i < n_prompt; i++)
@@ -261,6 +303,7 @@ static void close_all(bench *b)
     free(b->prompt);
     hearth_batch_close(b->batch);
     hearth_session_close(b->session);
+    hth_fire_close(b->fire);
 }
 
 /* What products of bf16 do to the logits behind the longest prompt. */
@@ -317,14 +360,20 @@ static int run(const args *a)
                 .bf16_dot = args_has(a, "bf16-dot"),
                 .n_batch = args_uint(a, "batch", 256),
                 .depth = args_uint(a, "depth", 0)};
+    const char *fire = args_text(a, "fire", NULL);
+    b.fires = fire != NULL;
+    if (fire && !parse_fire(fire, &b.fire_spec))
+        return usage_error("bench --fire '%s': share=0.1 and, as wanted, run=64,skew=0,sticky=0,seed=1", fire);
     uint64_t n_token = add_tests(&b, a);
+    if (b.fires && (b.n_sequence || b.depth || b.tests[0].n_prompt))
+        return usage_error("bench --fire: tokens are generated one by one, without -p, --parallel and --depth");
     if (b.n_test == 0) return usage_error("bench: nothing to do with -p 0 -n 0");
     catch_interrupt();
     if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;
     hearth_model_get_info(model, &b.info);
     if (make_room(&b, model, session_options(a, 0).kv, n_token) &&
         open_session(a, model, (uint32_t)n_token, &b.session) &&
-        open_sequences(&b, a, model, (uint32_t)n_token))
+        open_sequences(&b, a, model, (uint32_t)n_token) && open_fire(&b, model, n_token))
         status = measure(&b, a, model);
     close_all(&b);
     hearth_model_close(model);

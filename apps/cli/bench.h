@@ -3,6 +3,7 @@
 #define HEARTH_APPS_CLI_BENCH_H
 
 #include "common/options.h"
+#include "measure/fire.h"
 #include "measure/peaks.h"
 #include "measure/work.h"
 
@@ -43,6 +44,9 @@ typedef struct bench {
     size_t n_test, n_repeat;
     uint64_t depth;  /* tokens in the cache before those that are generated */
     int32_t *prompt; /* the longest of them */
+    bool fires; /* neurons by lists that were drawn */
+    hth_fire_spec fire_spec;
+    hth_fire *fire;
     bool bf16_dot;
     bench_price price; /* of bf16_dot */
     size_t n_batch;    /* tokens of a prompt between two looks at Ctrl-C */

@@ -76,6 +76,13 @@ void bench_print_table(const bench *b)
 {
     printf("%s: %s, %u thread(s), %s%s\n\n", b->info.path, b->info.architecture,
            hearth_session_n_thread(b->session), b->info.cpu, b->info.synthetic ? ", synthetic weights" : "");
+    if (b->info.selector != HEARTH_SELECTOR_DENSE || b->fires)
+        printf("Selector %s (%s).%s", hearth_selector_name(b->info.selector), b->info.selector_why,
+               b->fires ? "" : "\n\n");
+    if (b->fires)
+        printf(" Firing lists drawn, not found by the model: %.1f %% of the neurons, in runs of %u, skew %g, "
+               "sticky %g.\nThe share of memory counts all weights, read or not.\n\n",
+               100.0 * hth_fire_share(b->fire), b->fire_spec.run, b->fire_spec.skew, b->fire_spec.sticky);
     printf("| test | tokens/s, median (min-max) of %zu | reached | limit | share "
            "|%s\n|---|---|---|---|---|%s\n",
            b->n_repeat, b->n_sequence ? " against one |" : "", b->n_sequence ? "---|" : "");
@@ -148,6 +155,16 @@ void bench_print_json(const bench *b)
     json_open(&j, NULL, '{');
     json_word(&j, "model", b->info.path);
     json_bool(&j, "synthetic_weights", b->info.synthetic);
+    json_word(&j, "selector", hearth_selector_name(b->info.selector));
+    if (b->fires) {
+        json_open(&j, "drawn_firing_lists", '{');
+        json_float(&j, "share", hth_fire_share(b->fire), 6);
+        json_uint(&j, "run", b->fire_spec.run);
+        json_float(&j, "skew", b->fire_spec.skew, 6);
+        json_float(&j, "sticky", b->fire_spec.sticky, 6);
+        json_uint(&j, "seed", b->fire_spec.seed);
+        json_close(&j, '}');
+    }
     json_word(&j, "cpu", b->info.cpu);
     json_uint(&j, "threads", hearth_session_n_thread(b->session));
     json_uint(&j, "weight_bytes", b->info.weight_bytes);

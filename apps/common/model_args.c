@@ -19,6 +19,8 @@ const option_spec model_options[] = {
     {"no-repack", 0, OPTION_FLAG, NULL, "weights in the file's order: same text, slower", 0, 0, NULL, OPTION_RARE},
     {"selector", 0, OPTION_CHOICE, "S", "neurons that compute: auto, dense, gate, ...", 0, 0,
      "auto|dense|gate|predictor|threshold", 0},
+    {"predictors", 0, OPTION_FILE, "Q", "of hearth predictors, for a model without", 0, 0, NULL, OPTION_RARE},
+    {"thresholds", 0, OPTION_FILE, "T", "of hearth thresholds, for a model without", 0, 0, NULL, OPTION_RARE},
     {"activation", 0, OPTION_TEXT, "A", "of the feed-forward network, in place of the file's", 0, 0, NULL,
      OPTION_RARE},
     {"batch", 0, OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL, OPTION_RARE},
@@ -73,6 +75,8 @@ bool open_model(const args *a, const char *path, hearth_model **model)
     o.keep_layout = args_has(a, "no-repack");
     o.selector = wanted_selector(a);
     o.activation = args_text(a, "activation", NULL);
+    o.predictors = args_text(a, "predictors", NULL);
+    o.thresholds = args_text(a, "thresholds", NULL);
     if (args_has(a, "no-pin")) setenv("HEARTH_PIN", "0", 1);
     o.progress = progress_show;
     o.progress_user = &p;

@@ -94,6 +94,7 @@ typedef struct hearth_model_options {
     hearth_progress_fn *progress; /* may be NULL */
     void *progress_user;
     bool keep_layout; /* leave weights as the file has them, not as kernels like them: same results, slower */
+    const char *predictors, *thresholds; /* files of hearth predictors and hearth thresholds, or NULL */
     hearth_selector selector; /* weights are laid out for it; sessions use it unless they say otherwise */
     const char *activation;   /* of the feed-forward network ("relu", ...), in place of the file's; or NULL */
 } hearth_model_options;

@@ -203,14 +203,18 @@ static hearth_status write_matrix(work *w, uint64_t n_weight, hearth_error *err)
     return st;
 }
 
+static hth_type type_of(const work *w, const char *name, uint64_t n_col)
+{
+    return hth_mix_type(w->options->mix, &w->model, (hth_text){name, strlen(name)}, n_col, NULL);
+}
+
 /* The next tensor: on the first walk its place in the directory, on the second its
  * data. n_row 0: a norm, all ones. */
-static hearth_status tensor(work *w, const char *name, uint64_t n_col, uint64_t n_row, float rms,
-                            hearth_error *err)
+static hearth_status tensor(work *w, const char *name, hth_type type, uint64_t n_col, uint64_t n_row,
+                            float rms, hearth_error *err)
 {
-    hth_text text = {name, strlen(name)};
     uint64_t dim[2] = {n_col, n_row};
-    w->type = n_row == 0 ? HTH_TYPE_F32 : hth_mix_type(w->options->mix, &w->model, text, n_col, NULL);
+    w->type = type;
     w->rms = rms;
     w->i_tensor++;
     if (w->declares) {
@@ -228,23 +232,38 @@ static hearth_status layer(work *w, uint32_t i_layer, hearth_error *err)
 {
     const shape *s = w->shape;
     uint64_t d = s->d_model, n_q = (uint64_t)s->n_head * s->d_head, n_kv = (uint64_t)s->n_kv * s->d_head;
+    uint64_t rank = w->options->rank;
+    bool qwen3 = strcmp(s->arch, "qwen3") == 0;
     const struct {
         const char *name;
         uint64_t n_col, n_row;
-        bool of_qwen3;
-    } parts[] = {{"attn_norm", d, 0, false},          {"attn_q", d, n_q, false},
-                 {"attn_k", d, n_kv, false},          {"attn_v", d, n_kv, false},
-                 {"attn_q_norm", s->d_head, 0, true}, {"attn_k_norm", s->d_head, 0, true},
-                 {"attn_output", n_q, d, false},      {"ffn_norm", d, 0, false},
-                 {"ffn_gate", d, s->d_ff, false},     {"ffn_up", d, s->d_ff, false},
-                 {"ffn_down", s->d_ff, d, false}};
+        bool left_out;
+    } parts[] = {{"attn_norm", d, 0, false},
+                 {"attn_q", d, n_q, false},
+                 {"attn_k", d, n_kv, false},
+                 {"attn_v", d, n_kv, false},
+                 {"attn_q_norm", s->d_head, 0, !qwen3},
+                 {"attn_k_norm", s->d_head, 0, !qwen3},
+                 {"attn_output", n_q, d, false},
+                 {"ffn_norm", d, 0, false},
+                 {"ffn_gate", d, s->d_ff, false},
+                 {"ffn_up", d, s->d_ff, false},
+                 {"ffn_down", s->d_ff, d, false},
+                 {"fc1", d, rank, rank == 0},
+                 {"fc2", rank, s->d_ff, rank == 0}};
     hearth_status st = HEARTH_OK;
     for (size_t i = 0; st == HEARTH_OK && i < sizeof parts / sizeof *parts; i++) {
         char name[64];
-        if (parts[i].of_qwen3 && strcmp(s->arch, "qwen3") != 0) continue;
+        uint64_t n_col = parts[i].n_col, n_row = parts[i].n_row;
+        float rms = (float)(1.0 / hth_sqrt_d((double)n_col));
+        bool turned = w->options->packed && strcmp(parts[i].name, "ffn_down") == 0;
+        if (parts[i].left_out) continue;
+        if (turned) n_col = d, n_row = s->d_ff;
         snprintf(name, sizeof name, "blk.%u.%s.weight", i_layer, parts[i].name);
-        st = tensor(w, name, parts[i].n_col, parts[i].n_row,
-                    (float)(1.0 / hth_sqrt_d((double)parts[i].n_col)), err);
+        hth_type type = n_row == 0 ? HTH_TYPE_F32 : type_of(w, name, n_col);
+        if (strncmp(parts[i].name, "fc", 2) == 0) type = HTH_TYPE_Q8_0;
+        if (turned) snprintf(name, sizeof name, "blk.%u.ffn_down_t.weight", i_layer);
+        st = tensor(w, name, type, n_col, n_row, rms, err);
     }
     return st;
 }
@@ -254,10 +273,14 @@ static hearth_status walk(work *w, bool declares, hearth_error *err)
     const shape *s = w->shape;
     float small = (float)(1.0 / hth_sqrt_d((double)s->d_model));
     w->declares = declares, w->i_tensor = 0;
-    hearth_status st = tensor(w, "token_embd.weight", s->d_model, s->n_vocab, s->tied ? small : 1.0f, err);
+    hth_type table = type_of(w, "token_embd.weight", s->d_model),
+             head = type_of(w, "output.weight", s->d_model);
+    hearth_status st =
+        tensor(w, "token_embd.weight", table, s->d_model, s->n_vocab, s->tied ? small : 1.0f, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < s->n_layer; i++) st = layer(w, i, err);
-    if (st == HEARTH_OK) st = tensor(w, "output_norm.weight", s->d_model, 0, 0.0f, err);
-    if (st == HEARTH_OK && !s->tied) st = tensor(w, "output.weight", s->d_model, s->n_vocab, small, err);
+    if (st == HEARTH_OK) st = tensor(w, "output_norm.weight", HTH_TYPE_F32, s->d_model, 0, 0.0f, err);
+    if (st == HEARTH_OK && !s->tied)
+        st = tensor(w, "output.weight", head, s->d_model, s->n_vocab, small, err);
     return st;
 }
 
@@ -348,6 +371,8 @@ static hearth_status put_metadata(work *w, hearth_error *err)
     put_number(w, "rope.dimension_count", s->d_head);
     put_float_key(w, "rope.freq_base", s->rope_base);
     put_float_key(w, "attention.layer_norm_rms_epsilon", 1e-5);
+    if (o->packed) hth_gguf_writer_uint(w->out, "hearth.pack.version", HTH_GGUF_U32, 1);
+    if (o->rank) hth_gguf_writer_text(w->out, "hearth.predictor.input", "normed", 6);
     if (o->activation)
         hth_gguf_writer_text(w->out, "hearth.ffn.activation", o->activation, strlen(o->activation));
     return put_vocabulary(w, err);
@@ -364,6 +389,9 @@ hearth_status hth_synth(const char *out_path, const hth_synth_options *options, 
     if (!w.shape)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "shape '%s' is not known; known: %s", options->shape,
                         hth_synth_shapes());
+    if (options->rank % hth_type_find(HTH_TYPE_Q8_0)->n_weight)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "predictors of rank %u: a multiple of 32 is wanted",
+                        options->rank);
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&w.k, level);

@@ -10,6 +10,8 @@ typedef struct hth_synth_options {
     const char *shape;            /* one of hth_synth_shapes */
     const hth_mix *mix;           /* types of the matrices */
     bool pure;                    /* all matrices get the type of the mix itself */
+    bool packed;                  /* down neuron by neuron, as hearth pack writes it */
+    uint32_t rank;                /* of predictors, in Q8_0, whose scores mean nothing; 0: none */
     const char *activation;       /* hearth.ffn.activation; NULL: the architecture's */
     uint64_t seed;                /* the same seed, shape and types: the same bytes, whatever the threads */
     uint32_t n_thread;            /* 0: one for each core */

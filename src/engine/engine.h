@@ -5,6 +5,7 @@
 #include "file/gguf.h"
 #include "model/model.h"
 #include "run/run.h"
+#include "sparse/sidecar.h"
 #include "text/tokenizer.h"
 
 struct hearth_model {
@@ -17,8 +18,16 @@ struct hearth_model {
     const char *selector_why;
     uint8_t *weights;              /* matrices, when they were read */
     size_t weights_size;
+    uint8_t *predictors;           /* that lie beside the model's file */
+    size_t predictors_size;
     hth_arena vectors;             /* norms, biases and factors as floats */
 };
+
+/* sidecars.c: files of options->predictors and ->thresholds, checked against the model; then what they
+ * hold, in place of what the model's file says. The caller closes them. */
+hearth_status hth_engine_open_sidecars(hearth_model *m, const hearth_model_options *options,
+                                       hth_sidecar sidecars[2], hearth_error *err);
+hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sidecars[2], hearth_error *err);
 
 /* load.c: gives every binding of m->model its weights, by reading or mapping. */
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err);
@@ -29,6 +38,9 @@ hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector sel
 /* session.c: fn looks at every layer of what the session evaluates itself, in place of
  * hearth_session_count_live; NULL: nobody. The session must not be one for batches only. */
 void hth_session_observe(hearth_session *session, hth_observer_fn *fn, void *user);
+
+/* session.c: fn names the neurons of every token that the session evaluates itself (run/run.h). */
+void hth_session_select(hearth_session *session, hth_selector_fn *fn, void *user);
 
 /* text.c: fails with tokenizer_error where the file's vocabulary is not supported. */
 hearth_status hth_engine_need_tokenizer(const hearth_model *m, hearth_error *err);

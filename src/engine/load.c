@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "base/checked.h"
 #include "engine/engine.h"
+#include "sparse/order.h"
 #include "sparse/selector.h"
 
 #include <stdatomic.h>
@@ -293,11 +294,35 @@ static hearth_status bound_neurons(hearth_model *m, hth_pool *pool, hearth_error
     return st;
 }
 
+/* ---- orders ------------------------------------------------------------------------------------ */
+
+static hearth_status check_order(const hearth_model *m, uint32_t i_layer, hearth_error *err)
+{
+    const hth_layer *l = &m->model->layers[i_layer];
+    size_t size = l->d_ff * sizeof(int32_t);
+    int32_t *order = hth_alloc(1, size);
+    uint8_t *seen = hth_alloc(l->d_ff, 1);
+    hearth_status st = order && seen ? hth_gguf_read(m->file, l->order, 0, size, order, err)
+                                     : hth_fail_memory(err, size, "the order of neurons");
+    if (st == HEARTH_OK && !hth_order_is_permutation(order, l->d_ff, seen))
+        st = hth_fail(err, HEARTH_ERROR_FORMAT,
+                      "%s: tensor 'blk.%u.ffn_order' at %llu is no permutation of %u neurons",
+                      hth_gguf_part_path(m->file, l->order->i_part), i_layer,
+                      (unsigned long long)l->order->offset, l->d_ff);
+    hth_free(order);
+    hth_free(seen);
+    return st;
+}
+
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err)
 {
     for (size_t i = 0; i < m->model->n_binding; i++) {
         if (m->model->bindings[i].matrix) continue;
         hearth_status st = read_vector(m, &m->model->bindings[i], err);
+        if (st != HEARTH_OK) return st;
+    }
+    for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
+        hearth_status st = m->model->layers[i].order ? check_order(m, i, err) : HEARTH_OK;
         if (st != HEARTH_OK) return st;
     }
     if (options->mmap && !m->model->by_neurons) return map_matrices(m, err);

@@ -18,6 +18,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
                                hearth_error *err)
 {
     hth_cpu level;
+    hth_sidecar sidecars[2] = {{0}};
     hearth_model *m = hth_alloc(1, sizeof *m);
     if (!m) {
         hth_gguf_close(file);
@@ -25,22 +26,25 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     }
     m->file = file;
     hearth_status st = hth_cpu_choose(&level, err);
-    if (st != HEARTH_OK) goto fail;
+    if (st != HEARTH_OK) goto done;
     hth_kernels_init(&m->kernels, level);
     hth_model_wish wish = {.activation = options->activation};
-    if ((st = hth_model_open(file, &wish, &m->model, err)) != HEARTH_OK) goto fail;
+    if ((st = hth_model_open(file, &wish, &m->model, err)) != HEARTH_OK) goto done;
+    if ((st = hth_engine_open_sidecars(m, options, sidecars, err)) != HEARTH_OK) goto done;
     st = hth_selector_choose(m->model, options->selector, &m->selector, &m->selector_why, err);
-    if (st != HEARTH_OK) goto fail;
+    if (st != HEARTH_OK) goto done;
     st = hth_tokenizer_open(file, &m->tokenizer, &m->tokenizer_error);
     if (st == HEARTH_ERROR_MEMORY) {
         if (err) *err = m->tokenizer_error;
-        goto fail;
+        goto done;
     }
-    if ((st = hth_engine_load(m, options, err)) != HEARTH_OK) goto fail;
-    *out = m;
-    return HEARTH_OK;
-fail:
-    hearth_model_close(m);
+    if ((st = hth_engine_load(m, options, err)) != HEARTH_OK) goto done;
+    st = hth_engine_read_sidecars(m, sidecars, err);
+done:
+    hth_sidecar_close(&sidecars[0]);
+    hth_sidecar_close(&sidecars[1]);
+    if (st != HEARTH_OK) hearth_model_close(m);
+    else *out = m;
     return st;
 }
 
@@ -70,6 +74,7 @@ void hearth_model_close(hearth_model *m)
 {
     if (!m) return;
     hth_pages_free(m->weights, m->weights_size);
+    hth_pages_free(m->predictors, m->predictors_size);
     hth_arena_free(&m->vectors);
     hth_tokenizer_close(m->tokenizer);
     hth_model_close(m->model);

@@ -346,6 +346,11 @@ void hth_session_observe(hearth_session *session, hth_observer_fn *fn, void *use
     hth_step_observe(session->own->step, fn, user);
 }
 
+void hth_session_select(hearth_session *session, hth_selector_fn *fn, void *user)
+{
+    hth_step_select(session->own->step, fn, user);
+}
+
 /* ---- live neurons ------------------------------------------------------------------ */
 
 static void count_live(void *user, const hth_observation *seen)

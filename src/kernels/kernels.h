@@ -56,6 +56,7 @@ typedef struct hth_rows {
     hth_fetch fetch;
     const int32_t *list; /* NULL: all rows */
     size_t first, end;
+    size_t n_coming; /* entries of the list behind end, which are only asked for ahead */
     hth_act act;
     size_t n_tok;
     float *y;

@@ -123,6 +123,7 @@ static void compute_rows(const product_job *job, const unit_rows *u, uint32_t i_
                      .fetch = job->k->fetch,
                      .list = list ? list + u->first : NULL,
                      .end = n,
+                     .n_coming = list ? u->o->n_list - u->end : 0,
                      .act = act_for(job, m->type),
                      .n_tok = job->n_tok,
                      .y = y,

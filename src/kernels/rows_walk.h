@@ -187,15 +187,24 @@ HTH_INLINE void hth_fetch_share(hth_coming *c, size_t n_panel)
         }
 }
 
+/* The row that a kernel takes for the one after row i when it looks ahead (hth_ahead). Of a list with
+ * short rows it stands so that the same place in the row n_ahead entries on is asked for. */
+HTH_INLINE const uint8_t *hth_row_after(const hth_rows *job, size_t i, size_t n_ahead, const uint8_t *row)
+{
+    size_t last = job->end + job->n_coming - 1;
+    if (!job->list) return row + job->row_size;
+    const uint8_t *then = hth_row_at(job, i + n_ahead < last ? i + n_ahead : last);
+    return job->row_size < HTH_AHEAD ? then - (HTH_AHEAD - job->row_size) : then;
+}
+
 /* Behind the last row the prefetch goes on: the next unit of work lies there. */
 HTH_INLINE void hth_walk_run(const hth_rows *job, size_t first, size_t end, const hth_tile *tile,
                              hth_dot_fn *dot, float *y)
 {
-    const uint8_t *row = hth_row_at(job, first);
+    size_t n_ahead = HTH_AHEAD / (job->row_size + 1) + 1;
     for (size_t i = first; i < end; i++) {
-        const uint8_t *next = job->list && i + 1 < job->end ? hth_row_at(job, i + 1) : row + job->row_size;
-        dot(tile, row, next, y + i, job->y_stride);
-        row = next;
+        const uint8_t *row = hth_row_at(job, i);
+        dot(tile, row, hth_row_after(job, i, n_ahead, row), y + i, job->y_stride);
     }
 }
 

@@ -390,6 +390,24 @@ static hearth_status bind_floor(binder *b, uint32_t i, hth_layer *l)
     return bind_vector(b, find_in_layer(b, i, "ffn_floor.weight"), l->d_ff, &l->floor);
 }
 
+/* Which number each neuron had before it was packed: of no use to a token, but it must be what it
+ * says (check_order in engine/load.c). */
+static hearth_status bind_order(binder *b, uint32_t i, hth_layer *l)
+{
+    const hth_gguf_tensor *t = find_in_layer(b, i, "ffn_order");
+    if (!t) return HEARTH_OK;
+    if (t->type != HTH_TYPE_I32)
+        return hth_fail(b->err, HEARTH_ERROR_FORMAT,
+                        "%s: tensor '%s' (info at byte %llu) has type %s; I32 is wanted",
+                        hth_gguf_part_path(b->model->file, t->i_part), b->name,
+                        (unsigned long long)t->info_at, hth_type_find((uint32_t)t->type)->name);
+    if (t->dim[0] != l->d_ff || t->dim[1] != 1 || t->dim[2] != 1 || t->dim[3] != 1)
+        return wrong_shape(b, t, l->d_ff, 1);
+    l->order = t;
+    b->model->n_tensor++;
+    return HEARTH_OK;
+}
+
 static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
@@ -399,7 +417,7 @@ static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
         return st;
     if ((st = bind_gate_up(b, i, l)) != HEARTH_OK) return st;
     if ((st = bind_down(b, i, l)) != HEARTH_OK || (st = bind_predictor(b, i, l)) != HEARTH_OK ||
-        (st = bind_floor(b, i, l)) != HEARTH_OK)
+        (st = bind_floor(b, i, l)) != HEARTH_OK || (st = bind_order(b, i, l)) != HEARTH_OK)
         return st;
     if (h->family->post_norms) st = bind_norm(b, i, "post_ffw_norm", h->d_model, &l->ffn_post_norm);
     return st != HEARTH_OK ? st : cut_clusters(b, i, l);

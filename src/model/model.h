@@ -80,8 +80,9 @@ typedef struct hth_layer {
     const float *down_bias;
     hth_predictor predictor;
     const float *floor; /* [d_ff] or NULL: selector threshold computes neurons whose activation reaches it */
-    hth_norm ffn_post_norm;      /* [d_model] */
-    const hth_cluster *clusters; /* cover 0..d_ff, ascending */
+    const hth_gguf_tensor *order; /* [d_ff] which number each neuron had before it was packed; NULL */
+    hth_norm ffn_post_norm;       /* [d_model] */
+    const hth_cluster *clusters;  /* cover 0..d_ff, ascending */
     uint32_t n_cluster;
 } hth_layer;
 

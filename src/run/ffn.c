@@ -121,18 +121,28 @@ static void score_halves(hth_step *s, const hth_layer *l, size_t first, size_t n
                    n_tok * l->d_ff, s->scores + at);
 }
 
-/* The neurons that a row's predictor, or a caller, names; without either all. */
+/* Whether the selector decides by the half that is computed first. */
+static bool looks_at_half(const hth_step *s)
+{
+    return s->selector == HEARTH_SELECTOR_GATE || s->selector == HEARTH_SELECTOR_THRESHOLD;
+}
+
+static hth_active ask_caller(hth_step *s, uint32_t i_layer, size_t i_row)
+{
+    hth_pool_finish(s->pool);
+    hth_alloc_forbid(-1);
+    hth_active named = s->select(s->select_user, i_layer, s->normed + i_row * d_model_of(s));
+    hth_alloc_forbid(1);
+    return named;
+}
+
+/* The neurons that a row's predictor names, or all. Where the caller names them, the predictor is
+ * computed, but does not count. */
 static hth_active find_candidates(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row)
 {
-    if (s->select) {
-        hth_pool_finish(s->pool);
-        hth_alloc_forbid(-1);
-        hth_active named = s->select(s->select_user, i_layer, s->normed + i_row * d_model_of(s));
-        hth_alloc_forbid(1);
-        return named;
-    }
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, l, i_row, 1);
+    if (s->select && !looks_at_half(s)) return ask_caller(s, i_layer, i_row);
     if (s->selector != HEARTH_SELECTOR_PREDICTOR) return (hth_active){NULL, l->d_ff};
-    predict(s, l, i_row, 1);
     hth_pool_finish(s->pool);
     hth_pick pick = {.x = s->scores + i_row * l->d_ff,
                      .n = l->d_ff,
@@ -141,21 +151,28 @@ static hth_active find_candidates(hth_step *s, uint32_t i_layer, const hth_layer
     return (hth_active){s->list, (uint32_t)s->k->pick(&pick)};
 }
 
+/* Of all values those that a list names. */
+static hth_active gather(float *x, hth_active active)
+{
+    for (size_t i = 0; active.list && i < active.n; i++) x[i] = x[active.list[i]];
+    return active;
+}
+
 /* Of the active neurons, whose first half stands at `half`, those that it does not rule out. The
  * values close up with the list. */
-static hth_active rule_out(hth_step *s, const hth_layer *l, size_t i_row, float *half, hth_active active)
+static hth_active rule_out(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row, float *half,
+                           hth_active active)
 {
     hth_pick pick = {.x = half, .list = active.list, .n = active.n, .kept_list = s->list};
-    if (!s->select && s->selector == HEARTH_SELECTOR_THRESHOLD) {
+    if (s->select) return looks_at_half(s) ? gather(half, ask_caller(s, i_layer, i_row)) : active;
+    if (s->selector == HEARTH_SELECTOR_THRESHOLD) {
         score_halves(s, l, i_row, 1);
         hth_pool_finish(s->pool);
         pick.x = s->scores + i_row * l->d_ff;
         pick.floors = l->floor;
-        active = (hth_active){s->list, (uint32_t)s->k->pick_magnitudes(&pick)};
-        for (size_t i = 0; i < active.n; i++) half[i] = half[s->list[i]];
-        return active;
+        return gather(half, (hth_active){s->list, (uint32_t)s->k->pick_magnitudes(&pick)});
     }
-    if (s->select || s->selector == HEARTH_SELECTOR_DENSE) return active;
+    if (s->selector == HEARTH_SELECTOR_DENSE) return active;
     if (!hth_activation_is_sparse(s->model->hparams.activation)) return active;
     hth_pool_finish(s->pool);
     pick.floor = LEAST;
@@ -174,7 +191,8 @@ static void spread(float *x, hth_active active, size_t n)
     }
 }
 
-/* What row i_row sends to down: the neurons of `active`, at hidden, that are not zero. */
+/* What row i_row sends to down: the neurons of `active`, at hidden, that are not zero; those that a
+ * caller named whatever they are. */
 static void note_firing(hth_step *s, const hth_layer *l, size_t i_row, hth_active active)
 {
     int32_t *list = s->fired_list + i_row * l->d_ff;
@@ -182,7 +200,7 @@ static void note_firing(hth_step *s, const hth_layer *l, size_t i_row, hth_activ
     hth_pick pick = {.x = s->hidden + i_row * l->d_ff,
                      .list = active.list,
                      .n = active.n,
-                     .floor = LEAST,
+                     .floor = s->select ? 0.0f : LEAST,
                      .kept_list = list,
                      .kept_x = h};
     s->firing[i_row] = (hth_firing){list, h, s->k->pick_magnitudes(&pick)};
@@ -194,7 +212,7 @@ static void compute_row(hth_step *s, uint32_t i_layer, const hth_layer *l, size_
     size_t at = i_row * l->d_ff;
     hth_active active = find_candidates(s, i_layer, l, i_row);
     compute_neurons(s, l, FIRST_HALF, i_row, 1, active);
-    active = rule_out(s, l, i_row, (is_gated(l) ? s->gate : s->up) + at, active);
+    active = rule_out(s, i_layer, l, i_row, (is_gated(l) ? s->gate : s->up) + at, active);
     compute_neurons(s, l, SECOND_HALF, i_row, 1, active);
     activate(s, l, at, active.n);
     hth_pool_finish(s->pool);

@@ -52,7 +52,8 @@ typedef struct hth_active {
 } hth_active;
 
 /* Names the active neurons by the layer and the FFN's input (after the norm), in place of the step's
- * selector; the list must stay until the next call. Gate and up must then lie in rows. */
+ * selector, which computes what it decides by nevertheless; the list must stay until the next call.
+ * Matrices of which the selector reads single rows must lie so; with dense, gate and up. */
 typedef hth_active hth_selector_fn(void *user, uint32_t i_layer, const float *input);
 
 /* ---- steps (step.c) ------------------------------------------------------------------ */

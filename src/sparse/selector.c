@@ -20,9 +20,11 @@ static hearth_status check(const hth_model *m, hearth_selector wish, hearth_erro
         return refuse(m, wish, needs, err);
     }
     if (wish == HEARTH_SELECTOR_PREDICTOR && !m->has_predictors)
-        return refuse(m, wish, "the file holds no predictors (blk.0.fc1.weight)", err);
+        return refuse(m, wish, "there are no predictors (blk.0.fc1.weight); hearth predictors makes them",
+                      err);
     if (wish == HEARTH_SELECTOR_THRESHOLD && !m->has_floors)
-        return refuse(m, wish, "the file holds no thresholds (blk.0.ffn_floor.weight)", err);
+        return refuse(m, wish,
+                      "there are no thresholds (blk.0.ffn_floor.weight); hearth thresholds makes them", err);
     return HEARTH_OK;
 }
 
@@ -35,6 +37,9 @@ hearth_status hth_selector_choose(const hth_model *m, hearth_selector wish, hear
     if (wish == HEARTH_SELECTOR_AUTO && m->selector != HEARTH_SELECTOR_AUTO) {
         *selector = m->selector;
         *why = "the file was made for it";
+    } else if (wish == HEARTH_SELECTOR_AUTO && (m->has_predictors || m->has_floors)) {
+        *selector = m->has_predictors ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_THRESHOLD;
+        *why = m->has_predictors ? "there are predictors" : "there are thresholds";
     } else if (wish == HEARTH_SELECTOR_AUTO) {
         bool gains = sparse && (gated || m->by_neurons);
         *selector = gains ? HEARTH_SELECTOR_GATE : HEARTH_SELECTOR_DENSE;

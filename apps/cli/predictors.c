@@ -1,0 +1,111 @@
+/* hearth predictors: small networks that guess which neurons fire. */
+#include "cli/verbs.h"
+#include "common/json.h"
+#include "common/output.h"
+#include "convert/predictors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const option_spec options[] = {
+    {"file", 'f', OPTION_FILE, "FILE", "the text to train on; - is stdin", 0, 0, NULL, 0},
+    {"output", 'o', OPTION_FILE, "FILE", "the predictors; appears when it is complete", 0, 0, NULL, 0},
+    {"recall", 0, OPTION_FLOAT, "R", "share of firings to be marked; default 0.95", 0.01, 1, NULL, 0},
+    {"precision", 0, OPTION_FLOAT, "P", "ranks grow until so much of what is marked fires", 0.01, 1, NULL, 0},
+    {"budget", 0, OPTION_UINT, "MB", "for all; default: a tenth of the neurons in Q8_0", 1, 1e6, NULL, 0},
+    {"tokens", 0, OPTION_UINT, "N", "to train on, at most; default 16384", 512, 10000000, NULL, 0},
+    {"steps", 0, OPTION_UINT, "N", "of training for each rank; default 1500", 1, 1000000, NULL, 0},
+    {"ctx", 'c', OPTION_UINT, "N", "tokens of a window of the text; default 512", 8, 1048576, NULL, 0},
+    {"memory", 0, OPTION_UINT, "MB", "for what is trained on; the rest goes to disk; default 2048", 1, 1e7, NULL,
+     OPTION_RARE},
+    {"seed", 0, OPTION_UINT, "N", "same seed, same predictors; default 1", 0, UINT32_MAX, NULL, OPTION_RARE},
+    {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
+    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    {0},
+};
+
+static void print_table(const char *out, const hth_predictor_result *r, uint32_t n)
+{
+    uint64_t size = 0;
+    printf("| layer | rank | KiB | fire | marked | recall | precision |\n|---|---|---|---|---|---|---|\n");
+    for (uint32_t i = 0; i < n; i++) {
+        printf("| %u | %u | %.1f | %.1f %% | %.1f %% | %.3f | %.3f |\n", i, r[i].rank, (double)r[i].size / 1024.0,
+               100.0 * r[i].live, 100.0 * r[i].marked, r[i].recall, r[i].precision);
+        size += r[i].size;
+    }
+    printf("\n%s: %.1f MB; shares and rates are of tokens that were not trained on\n", out, (double)size * 1e-6);
+}
+
+static void print_json(const hth_predictor_result *r, uint32_t n)
+{
+    json j;
+    json_init(&j, stdout);
+    json_open(&j, NULL, '{');
+    json_open(&j, "layers", '[');
+    for (uint32_t i = 0; i < n; i++) {
+        json_open_compact(&j, NULL, '{');
+        json_uint(&j, "rank", r[i].rank);
+        json_uint(&j, "bytes", r[i].size);
+        json_float(&j, "live", r[i].live, 6);
+        json_float(&j, "marked", r[i].marked, 6);
+        json_float(&j, "recall", r[i].recall, 6);
+        json_float(&j, "precision", r[i].precision, 6);
+        json_float(&j, "threshold", (double)r[i].threshold, 6);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_close(&j, '}');
+    json_end(&j);
+}
+
+static int run(const args *a)
+{
+    progress p;
+    hearth_error err;
+    hth_predictor_result *layers = NULL;
+    uint32_t n_layer = 0;
+    size_t n;
+    hth_predictor_options o = hth_predictor_defaults();
+    const char *path = args_text(a, "file", NULL), *out = args_text(a, "output", NULL);
+    if (!path || !out) return usage_error("predictors needs -f FILE and -o FILE");
+    if (strcmp(out, "-") == 0) return usage_error("predictors -o: '-' is no file");
+    if (same_file(args_operand(a, 0), out) || same_file(path, out))
+        return usage_error("%s is read and written: the original would be lost", out);
+    o.recall = args_float(a, "recall", o.recall);
+    o.precision = args_float(a, "precision", o.precision);
+    o.budget = args_uint(a, "budget", 0) * 1000000;
+    o.n_token = (uint32_t)args_uint(a, "tokens", o.n_token);
+    o.n_step = (uint32_t)args_uint(a, "steps", o.n_step);
+    o.memory = args_uint(a, "memory", o.memory >> 20) << 20;
+    o.seed = args_uint(a, "seed", o.seed);
+    o.n_thread = (uint32_t)args_uint(a, "threads", 0);
+    o.progress = progress_show, o.progress_user = &p;
+    char *text = read_whole(path, &n);
+    if (!text) return EXIT_OTHER;
+    catch_interrupt();
+    progress_init(&p, "training", "steps", 1);
+    hearth_status st = hth_predictors_make(args_operand(a, 0), text, n, out, (uint32_t)args_uint(a, "ctx", 512), &o,
+                                           &layers, &n_layer, &err);
+    progress_end(&p);
+    free(text);
+    if (st != HEARTH_OK) return report(&err);
+    if (args_has(a, "json")) print_json(layers, n_layer);
+    else print_table(out, layers, n_layer);
+    hearth_free(layers);
+    return finish_stdout();
+}
+
+const verb verb_predictors = {
+    .name = "predictors",
+    .operands = "MODEL",
+    .n_operand_min = 1,
+    .n_operand_max = 1,
+    .summary = "train small networks that guess which neurons fire",
+    .details = "For models whose activation gives zeros. Each layer gets the smallest rank with\n"
+               "which enough of the firings are marked and enough of the marked neurons fire,\n"
+               "as far as the budget goes; judged on tokens that were held out. hearth pack puts\n"
+               "them into a model, hearth compare says what they cost.\n",
+    .example = "hearth predictors model.gguf -f text.txt -o predictors.gguf --recall 0.95",
+    .groups = {options},
+    .run = run,
+};

@@ -1,0 +1,420 @@
+/* Plans a packed file, tensor by tensor, and writes it. Called by the verb and by tests; how a
+ * tensor's bytes come about is in pack_tensor.c. */
+#include "convert/pack.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "convert/pack_tensor.h"
+#include "kernels/math.h"
+#include "model/model.h"
+#include "sparse/order.h"
+#include "sparse/profile.h"
+#include "sparse/sidecar.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What packing adds to a layer: an order, three tensors of a predictor, thresholds, a gate that was
+ * in one piece with up. */
+enum { ADDED_PER_LAYER = 6, PACK_VERSION = 1 };
+
+typedef struct packing {
+    const hth_pack_options *options;
+    hth_pack_result *result;
+    hth_gguf *in;
+    hth_model *model;
+    hth_sidecar predictors, thresholds;
+    hth_profile *profile;
+    hth_mix_model mix_model;
+    int32_t **orders;  /* [n_layer] of [d_ff], or NULL: neurons keep their places */
+    int32_t **numbers; /* [n_layer] what each had been in the first file, or NULL: as orders */
+    hth_pack_tensor *tensors;
+    size_t n_tensor;
+    hth_packer packer;
+    uint64_t total, done;
+} packing;
+
+/* ---- the order of neurons ---------------------------------------------------------------------- */
+
+typedef struct order_job {
+    packing *w;
+    int32_t *room; /* [n_thread][d_ff] */
+    double *runs;  /* [n_layer][2] before, after */
+} order_job;
+
+static hth_firings firings_of(const packing *w, uint32_t i)
+{
+    const hth_profile_layer *l = &w->profile->layers[i];
+    return (hth_firings){l->d_ff, l->n_fired, l->together, w->profile->n_word};
+}
+
+static void order_layer(void *arg, size_t i, uint32_t i_thread)
+{
+    const order_job *job = arg;
+    packing *w = job->w;
+    hth_firings f = firings_of(w, (uint32_t)i);
+    hth_order_neurons(&f, w->orders[i], job->room + (size_t)i_thread * w->model->hparams.d_ff);
+    job->runs[2 * i] = hth_order_mean_run(&f, NULL);
+    job->runs[2 * i + 1] = hth_order_mean_run(&f, w->orders[i]);
+}
+
+static hearth_status order_neurons(packing *w, hearth_error *err)
+{
+    const hth_hparams *h = &w->model->hparams;
+    order_job job = {.w = w};
+    hearth_status st = HEARTH_OK;
+    if (!w->profile) return st;
+    job.room = hth_alloc(hth_pool_n_thread(w->packer.pool), h->d_ff * sizeof *job.room);
+    job.runs = hth_alloc(h->n_layer, 2 * sizeof *job.runs);
+    bool ok = job.room && job.runs;
+    for (uint32_t i = 0; ok && i < h->n_layer; i++)
+        ok = (w->orders[i] = hth_alloc(w->model->layers[i].d_ff, sizeof **w->orders)) != NULL;
+    if (!ok)
+        st = hth_fail_memory(err, (size_t)h->n_layer * h->d_ff * sizeof **w->orders, "the order of neurons");
+    if (st == HEARTH_OK) hth_pool_run(w->packer.pool, order_layer, &job, h->n_layer);
+    for (uint32_t i = 0; st == HEARTH_OK && i < h->n_layer; i++) {
+        w->result->run_before += job.runs[2 * i] / h->n_layer;
+        w->result->run_after += job.runs[2 * i + 1] / h->n_layer;
+    }
+    hth_free(job.room);
+    hth_free(job.runs);
+    return st;
+}
+
+/* The numbers that neurons had at first, where the source was packed itself. */
+static hearth_status number_neurons(packing *w, uint32_t i, hearth_error *err)
+{
+    char name[40];
+    snprintf(name, sizeof name, "blk.%u.ffn_order", i);
+    const hth_gguf_tensor *t = hth_gguf_find_tensor(w->in, name);
+    uint32_t d_ff = w->model->layers[i].d_ff;
+    if (!t) return HEARTH_OK;
+    int32_t *before = hth_alloc(d_ff, sizeof *before), *now = hth_alloc(d_ff, sizeof *now);
+    hearth_status st = before && now ? hth_gguf_read(w->in, t, 0, d_ff * sizeof *before, before, err)
+                                     : hth_fail_memory(err, d_ff * sizeof *now, "the order of neurons");
+    for (uint32_t r = 0; st == HEARTH_OK && r < d_ff; r++)
+        now[r] = before[w->orders[i] ? w->orders[i][r] : (int32_t)r];
+    hth_free(before);
+    w->numbers[i] = now;
+    return st;
+}
+
+/* ---- types --------------------------------------------------------------------------------------- */
+
+static bool can_be(const packing *w, hth_type type, uint64_t n_col)
+{
+    return w->packer.k.pack[type] && n_col % hth_type_find((uint32_t)type)->n_weight == 0;
+}
+
+/* Of a matrix whose rows keep their axis. */
+static hth_type type_for(const packing *w, const hth_gguf_tensor *t)
+{
+    if (!w->options->mix || !hth_mix_is_matrix(t->name, t->n_dim)) return t->type;
+    return hth_mix_type(w->options->mix, &w->mix_model, t->name, t->dim[0], NULL);
+}
+
+/* Of down, whose rows are d_model long once it is transposed. */
+static hth_type type_for_neurons(const packing *w, const hth_gguf_tensor *t)
+{
+    uint64_t d = w->model->hparams.d_model;
+    hth_type type =
+        w->options->mix ? hth_mix_type(w->options->mix, &w->mix_model, t->name, d, NULL) : t->type;
+    return can_be(w, type, d) ? type : can_be(w, HTH_TYPE_Q8_0, d) ? HTH_TYPE_Q8_0 : HTH_TYPE_F16;
+}
+
+/* ---- the plan -------------------------------------------------------------------------------------- */
+
+static hth_pack_tensor *add(packing *w, const hth_gguf *file, const hth_gguf_tensor *t)
+{
+    hth_pack_tensor *p = &w->tensors[w->n_tensor++];
+    *p = (hth_pack_tensor){.file = file, .from = t, .type = t->type, .is_vector = t->n_dim == 1};
+    snprintf(p->name, sizeof p->name, "%s", t->name.bytes);
+    p->n_col = p->is_vector ? 1 : t->dim[0];
+    p->n_row = p->is_vector ? t->dim[0] : t->dim[1] * t->dim[2] * t->dim[3];
+    return p;
+}
+
+/* "blk.3.ffn_up.weight": the layer, and what follows; false for tensors of no layer. */
+static bool in_layer(const hth_gguf_tensor *t, uint32_t *i_layer, const char **rest)
+{
+    int n = 0;
+    if (sscanf(t->name.bytes, "blk.%u.%n", i_layer, &n) != 1 || n == 0) return false;
+    *rest = t->name.bytes + n;
+    return true;
+}
+
+static bool is_any(const char *name, const char *const *names)
+{
+    for (; *names; names++)
+        if (strcmp(name, *names) == 0) return true;
+    return false;
+}
+
+/* Gate and up that lie in one tensor. */
+static void add_parts(packing *w, const hth_gguf_tensor *t, uint32_t i)
+{
+    static const char *const names[] = {"ffn_gate", "ffn_up"};
+    for (int part = 0; part < 2; part++) {
+        hth_pack_tensor *p = add(w, w->in, t);
+        snprintf(p->name, sizeof p->name, "blk.%u.%s.weight", i, names[part]);
+        p->n_row /= 2;
+        p->first_row = part ? p->n_row : 0;
+        p->type = type_for(w, t);
+        p->order = w->orders[i];
+    }
+}
+
+static void plan_tensor(packing *w, const hth_gguf_tensor *t)
+{
+    static const char *const by_neuron[] = {"ffn_gate.weight",  "ffn_up.weight",     "ffn_gate.bias",
+                                            "ffn_up.bias",      "fc2.weight",        "fc2.bias",
+                                            "ffn_floor.weight", "ffn_down_t.weight", NULL};
+    static const char *const of_predictors[] = {"fc1.weight", "fc2.weight", "fc2.bias", NULL};
+    uint32_t i;
+    const char *rest;
+    if (!in_layer(t, &i, &rest) || i >= w->model->hparams.n_layer) {
+        add(w, w->in, t)->type = type_for(w, t);
+        return;
+    }
+    const hth_layer *l = &w->model->layers[i];
+    if (w->predictors.file && is_any(rest, of_predictors)) return;
+    if (w->thresholds.file && strcmp(rest, "ffn_floor.weight") == 0) return;
+    if (strcmp(rest, "ffn_order") == 0) return;
+    if (strcmp(rest, "ffn_up.weight") == 0 && t->dim[1] == 2 * (uint64_t)l->d_ff) {
+        add_parts(w, t, i);
+        return;
+    }
+    hth_pack_tensor *p = add(w, w->in, t);
+    if (is_any(rest, by_neuron)) p->order = w->orders[i];
+    if (strcmp(rest, "ffn_down.weight") == 0) {
+        p->transposed = true;
+        p->order = w->orders[i];
+        p->type = type_for_neurons(w, t);
+        p->n_row = t->dim[0], p->n_col = t->dim[1];
+        snprintf(p->name, sizeof p->name, "blk.%u.ffn_down_t.weight", i);
+    } else if (strcmp(rest, "ffn_down.bias") == 0) {
+        snprintf(p->name, sizeof p->name, "blk.%u.ffn_down_t.bias", i);
+    } else if (strncmp(rest, "fc", 2) != 0) {
+        p->type = type_for(w, t);
+    }
+}
+
+static void plan_sidecar(packing *w, const hth_sidecar *s)
+{
+    for (size_t k = 0; s->file && k < hth_gguf_n_tensor(s->file); k++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(s->file, k);
+        uint32_t i;
+        const char *rest;
+        hth_pack_tensor *p = add(w, s->file, t);
+        if (in_layer(t, &i, &rest) && strcmp(rest, "fc1.weight") != 0) p->order = w->orders[i];
+    }
+}
+
+static void plan_orders(packing *w)
+{
+    for (uint32_t i = 0; i < w->model->hparams.n_layer; i++) {
+        const int32_t *numbers = w->numbers[i] ? w->numbers[i] : w->orders[i];
+        if (!numbers) continue;
+        hth_pack_tensor *p = &w->tensors[w->n_tensor++];
+        *p = (hth_pack_tensor){.type = HTH_TYPE_I32, .is_vector = true, .n_col = 1, .order = numbers};
+        p->n_row = w->model->layers[i].d_ff;
+        snprintf(p->name, sizeof p->name, "blk.%u.ffn_order", i);
+    }
+}
+
+static hearth_status plan(packing *w, hearth_error *err)
+{
+    size_t n = hth_gguf_n_tensor(w->in) + (size_t)w->model->hparams.n_layer * ADDED_PER_LAYER;
+    w->tensors = hth_alloc(n, sizeof *w->tensors);
+    if (!w->tensors) return hth_fail_memory(err, n * sizeof *w->tensors, "the plan of a file");
+    for (size_t k = 0; k < hth_gguf_n_tensor(w->in); k++) plan_tensor(w, hth_gguf_tensor_at(w->in, k));
+    plan_sidecar(w, &w->predictors);
+    plan_sidecar(w, &w->thresholds);
+    plan_orders(w);
+    for (size_t k = 0; k < w->n_tensor; k++) {
+        const hth_pack_tensor *p = &w->tensors[k];
+        w->total += hth_pack_tensor_size(p);
+        bool quantised = p->from && hth_type_find((uint32_t)p->from->type)->quantised;
+        w->result->requantised |= quantised && (p->transposed || p->type != p->from->type);
+        if (!p->from || p->type == p->from->type || w->packer.k.pack[p->type]) continue;
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "pack to %s: this type is read, not written",
+                        hth_type_find((uint32_t)p->type)->name);
+    }
+    return HEARTH_OK;
+}
+
+/* ---- the header --------------------------------------------------------------------------------------- */
+
+static bool begins_with(hth_text key, const char *prefix)
+{
+    return key.n >= strlen(prefix) && memcmp(key.bytes, prefix, strlen(prefix)) == 0;
+}
+
+/* What a file of PowerInfer means without saying so. */
+static void write_meaning(packing *w)
+{
+    const hth_hparams *h = &w->model->hparams;
+    const char *name = h->family->norm == HTH_NORM_RMS ? "rms_epsilon" : "epsilon";
+    char key[80];
+    if (!hth_gguf_is_powerinfer(w->in)) return;
+    snprintf(key, sizeof key, "%s.attention.layer_norm_%s", h->family->name, name);
+    hth_gguf_writer_float(w->packer.out, key, HTH_GGUF_F32, (double)h->norm_eps);
+    const char *activation = hth_activation_name(h->activation);
+    hth_gguf_writer_text(w->packer.out, "hearth.ffn.activation", activation, strlen(activation));
+}
+
+/* An array of a float for each layer. */
+static hearth_status write_layers(packing *w, const char *key, float (*of)(const packing *, uint32_t),
+                                  hearth_error *err)
+{
+    uint32_t n = w->model->hparams.n_layer;
+    float *values = hth_alloc(n, sizeof *values);
+    if (!values) return hth_fail_memory(err, n * sizeof *values, "values of layers");
+    for (uint32_t i = 0; i < n; i++) values[i] = of(w, i);
+    hth_gguf_writer_array(w->packer.out, key, HTH_GGUF_F32, values, n);
+    hth_free(values);
+    return HEARTH_OK;
+}
+
+static float threshold_of(const packing *w, uint32_t i) { return w->model->layers[i].predictor.threshold; }
+static float sidecar_threshold_of(const packing *w, uint32_t i) { return w->predictors.thresholds[i]; }
+/* One bit of headroom over what was seen (docs/arithmetic.md 6). */
+static float hidden_of(const packing *w, uint32_t i) { return 2.0f * w->profile->layers[i].largest; }
+
+static hearth_selector selector_for(const packing *w)
+{
+    if (w->predictors.file) return HEARTH_SELECTOR_PREDICTOR;
+    if (w->thresholds.file) return HEARTH_SELECTOR_THRESHOLD;
+    if (w->model->selector != HEARTH_SELECTOR_AUTO) return w->model->selector;
+    return hth_activation_is_sparse(w->model->hparams.activation) ? HEARTH_SELECTOR_GATE
+                                                                  : HEARTH_SELECTOR_DENSE;
+}
+
+static hearth_status write_sparsity(packing *w, hearth_error *err)
+{
+    hth_gguf_writer *out = w->packer.out;
+    hearth_status st = HEARTH_OK;
+    w->result->selector = hth_selector_name(selector_for(w));
+    hth_gguf_writer_uint(out, "hearth.pack.version", HTH_GGUF_U32, PACK_VERSION);
+    hth_gguf_writer_text(out, "hearth.selector", w->result->selector, strlen(w->result->selector));
+    if (w->predictors.file || w->model->has_predictors) {
+        bool residual = w->predictors.file ? w->predictors.from_residual : w->model->predicts_from_residual;
+        hth_gguf_writer_text(out, "hearth.predictor.input", residual ? "residual" : "normed",
+                             residual ? 8 : 6);
+        st = write_layers(w, "hearth.predictor.threshold",
+                          w->predictors.file ? sidecar_threshold_of : threshold_of, err);
+    }
+    if (st == HEARTH_OK && w->profile) st = write_layers(w, "hearth.ffn.largest_hidden", hidden_of, err);
+    return st;
+}
+
+static hearth_status write_source(packing *w, hearth_error *err)
+{
+    uint64_t hash;
+    char text[17];
+    hearth_status st = hth_model_hash(w->in, &hash, err);
+    if (st != HEARTH_OK) return st;
+    snprintf(text, sizeof text, "%016llx", (unsigned long long)hash);
+    hth_gguf_writer_text(w->packer.out, "hearth.pack.source", text, 16);
+    return HEARTH_OK;
+}
+
+static hearth_status write_header(packing *w, hearth_error *err)
+{
+    for (size_t i = 0; i < hth_gguf_n_value(w->in); i++) {
+        const hth_gguf_value *v = hth_gguf_value_at(w->in, i);
+        if (!begins_with(v->key, "split.") && !begins_with(v->key, "powerinfer."))
+            hth_gguf_writer_copy(w->packer.out, v);
+    }
+    if (w->options->mix)
+        hth_gguf_writer_uint(w->packer.out, "general.file_type", HTH_GGUF_U32, w->options->mix->file_type);
+    hth_gguf_writer_uint(w->packer.out, "general.quantization_version", HTH_GGUF_U32, 2);
+    write_meaning(w);
+    hearth_status st = write_sparsity(w, err);
+    if (st == HEARTH_OK) st = write_source(w, err);
+    if (st != HEARTH_OK) return st;
+    for (size_t k = 0; k < w->n_tensor; k++) hth_pack_declare(&w->packer, &w->tensors[k]);
+    return hth_gguf_writer_begin(w->packer.out, err);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------ */
+
+static hearth_status write_tensors(packing *w, hearth_error *err)
+{
+    for (size_t k = 0; k < w->n_tensor; k++) {
+        hearth_status st = hth_pack_write(&w->packer, &w->tensors[k], err);
+        if (st != HEARTH_OK) return st;
+        w->done += hth_pack_tensor_size(&w->tensors[k]);
+        const hth_pack_options *o = w->options;
+        if (o->progress && !o->progress(o->progress_user, w->done, w->total))
+            return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
+    }
+    hth_pack_loss loss = w->packer.loss;
+    w->result->out_bytes = w->total;
+    w->result->down_loss = loss.size > 0.0 ? hth_sqrt_d(loss.error / loss.size) : 0.0;
+    return HEARTH_OK;
+}
+
+static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *err)
+{
+    hth_cpu level;
+    hearth_status st = hth_cpu_choose(&level, err);
+    if (st != HEARTH_OK) return st;
+    hth_kernels_init(&w->packer.k, level);
+    if ((st = hth_gguf_open(in_path, &w->in, err)) != HEARTH_OK) return st;
+    if ((st = hth_model_open(w->in, &(hth_model_wish){0}, &w->model, err)) != HEARTH_OK) return st;
+    const hth_pack_options *o = w->options;
+    if (o->predictors &&
+        (st = hth_sidecar_open(&w->predictors, o->predictors, "predictors", w->model, err)) != HEARTH_OK)
+        return st;
+    if (o->thresholds &&
+        (st = hth_sidecar_open(&w->thresholds, o->thresholds, "thresholds", w->model, err)) != HEARTH_OK)
+        return st;
+    if (o->profile && (st = hth_profile_open(o->profile, w->model, &w->profile, err)) != HEARTH_OK) return st;
+    uint32_t n = w->model->hparams.n_layer;
+    w->result->n_layer = n;
+    w->mix_model = hth_mix_read_model(w->in);
+    w->mix_model.pure = o->pure;
+    for (size_t i = 0; i < hth_gguf_n_tensor(w->in); i++)
+        w->result->in_bytes += hth_gguf_tensor_at(w->in, i)->size;
+    w->orders = hth_alloc(n, sizeof *w->orders);
+    w->numbers = hth_alloc(n, sizeof *w->numbers);
+    if (!w->orders || !w->numbers) return hth_fail_memory(err, n * sizeof *w->orders, "the order of neurons");
+    return hth_pool_open(hth_pool_threads(o->n_thread), &w->packer.pool, err);
+}
+
+static void close_inputs(packing *w)
+{
+    for (uint32_t i = 0; w->model && i < w->model->hparams.n_layer; i++) {
+        if (w->orders) hth_free(w->orders[i]);
+        if (w->numbers) hth_free(w->numbers[i]);
+    }
+    hth_pool_close(w->packer.pool);
+    hth_free(w->orders);
+    hth_free(w->numbers);
+    hth_free(w->tensors);
+    hth_profile_close(w->profile);
+    hth_sidecar_close(&w->thresholds);
+    hth_sidecar_close(&w->predictors);
+    hth_model_close(w->model);
+    if (w->in) hth_gguf_close(w->in);
+}
+
+hearth_status hth_pack(const char *in_path, const char *out_path, const hth_pack_options *options,
+                       hth_pack_result *result, hearth_error *err)
+{
+    packing w = {.options = options, .result = result};
+    *result = (hth_pack_result){0};
+    hearth_status st = open_inputs(&w, in_path, err);
+    if (st == HEARTH_OK) st = order_neurons(&w, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < w.model->hparams.n_layer; i++)
+        st = number_neurons(&w, i, err);
+    if (st == HEARTH_OK) st = plan(&w, err);
+    if (st == HEARTH_OK) st = hth_gguf_writer_open(out_path, &w.packer.out, err);
+    if (st == HEARTH_OK) st = write_header(&w, err);
+    if (st == HEARTH_OK) st = write_tensors(&w, err);
+    if (st == HEARTH_OK) st = hth_gguf_writer_finish(w.packer.out, err);
+    if (w.packer.out) hth_gguf_writer_close(w.packer.out);
+    close_inputs(&w);
+    return st;
+}

@@ -1,0 +1,190 @@
+/* The bytes of one tensor of a packed file. Tensors whose rows keep their places pass through in
+ * pieces; the others, one matrix of a layer at a time, are held whole. */
+#include "convert/pack_tensor.h"
+
+#include "base/alloc.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    PIECE_SIZE = 16 << 20, /* bytes of a piece, at least a row */
+    UNIT_ROWS = 8,
+    GROUP = 256, /* neurons that are transposed together: whole blocks of every type */
+};
+
+typedef struct piece {
+    const hth_packer *p;
+    const hth_pack_tensor *t;
+    const uint8_t *raw; /* of rows from `first` on, or of all */
+    uint8_t *packed;    /* the same */
+    uint64_t n_row;
+    size_t from_size, to_size;
+    float *x; /* a unit's floats for each thread */
+    size_t x_size;
+    hth_pack_loss *loss;      /* [n_unit] of transposed tensors */
+    const int32_t *place;     /* of transposed tensors: where neuron j goes; NULL: to row j */
+    _Atomic uint64_t bad_row; /* 1 + a row with a weight that cannot be packed */
+} piece;
+
+static size_t row_size(hth_type type, uint64_t n_col)
+{
+    const hth_type_info *info = hth_type_find((uint32_t)type);
+    return (size_t)(n_col / info->n_weight * info->size);
+}
+
+uint64_t hth_pack_tensor_size(const hth_pack_tensor *t) { return t->n_row * row_size(t->type, t->n_col); }
+
+void hth_pack_declare(hth_packer *p, const hth_pack_tensor *t)
+{
+    uint64_t vector[] = {t->n_row}, matrix[] = {t->n_col, t->n_row};
+    hth_gguf_writer_tensor(p->out, t->name, t->type, t->is_vector ? 1 : 2, t->is_vector ? vector : matrix);
+}
+
+/* ---- rows ---------------------------------------------------------------------------------- */
+
+/* Every type but F32 and BF16 has scales or weights in F16; NaN compares as false. */
+static bool fits(const float *x, size_t n, hth_type type)
+{
+    float limit = type == HTH_TYPE_F32 || type == HTH_TYPE_BF16 ? 3e38f : 65504.0f;
+    bool all = true;
+    for (size_t i = 0; i < n; i++) all &= x[i] >= -limit && x[i] <= limit;
+    return all;
+}
+
+static void convert_row(piece *w, const uint8_t *from, float *x, uint8_t *to, uint64_t i_row)
+{
+    const hth_pack_tensor *t = w->t;
+    if (t->type == t->from->type) {
+        memcpy(to, from, w->to_size);
+        return;
+    }
+    w->p->k.unpack[t->from->type](from, t->n_col, x);
+    if (fits(x, t->n_col, t->type)) w->p->k.pack[t->type](x, t->n_col, to);
+    else atomic_store(&w->bad_row, i_row + 1);
+}
+
+static void convert_rows(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    piece *w = arg;
+    for (uint64_t r = i_unit * UNIT_ROWS, k = 0; k < UNIT_ROWS && r < w->n_row; r++, k++) {
+        uint64_t from = w->t->order ? (uint64_t)w->t->order[r] : r;
+        convert_row(w, w->raw + from * w->from_size, w->x + i_thread * w->x_size, w->packed + r * w->to_size,
+                    r);
+    }
+}
+
+/* ---- transposed ------------------------------------------------------------------------------ */
+
+static hth_pack_loss loss_of(const float *x, const float *packed, size_t n)
+{
+    hth_pack_loss loss = {0};
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)packed[i] - (double)x[i];
+        loss.error += d * d;
+        loss.size += (double)x[i] * (double)x[i];
+    }
+    return loss;
+}
+
+/* Neurons [256 i, ...): columns of the source become rows, of which each is packed. */
+static void transpose_group(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    piece *w = arg;
+    const hth_pack_tensor *t = w->t;
+    const hth_type_info *from = hth_type_find((uint32_t)t->from->type);
+    size_t first = i_unit * GROUP, left = (size_t)w->n_row - first, n = left < GROUP ? left : GROUP;
+    size_t d = (size_t)t->n_col;
+    float *x = w->x + i_thread * w->x_size, *row = x + GROUP * d;
+    for (size_t o = 0; o < d; o++) {
+        w->p->k.unpack[t->from->type](w->raw + o * w->from_size + first / from->n_weight * from->size, n,
+                                      row);
+        for (size_t j = 0; j < n; j++) x[j * d + o] = row[j];
+    }
+    row = x + GROUP * d; /* now of what was packed */
+    for (size_t j = 0; j < n; j++) {
+        size_t place = w->place ? (size_t)w->place[first + j] : first + j;
+        uint8_t *to = w->packed + place * w->to_size;
+        if (!fits(x + j * d, d, t->type)) {
+            atomic_store(&w->bad_row, first + j + 1);
+            continue;
+        }
+        w->p->k.pack[t->type](x + j * d, d, to);
+        w->p->k.unpack[t->type](to, d, row);
+        hth_pack_loss loss = loss_of(x + j * d, row, d);
+        w->loss[i_unit].error += loss.error, w->loss[i_unit].size += loss.size;
+    }
+}
+
+static hearth_status run_transposed(hth_packer *p, piece *w, hearth_error *err)
+{
+    size_t n_unit = (size_t)((w->n_row + GROUP - 1) / GROUP), n = (size_t)w->n_row;
+    int32_t *place = hth_alloc(n, sizeof *place);
+    w->loss = hth_alloc(n_unit, sizeof *w->loss);
+    hearth_status st = place && w->loss ? HEARTH_OK : hth_fail_memory(err, n * sizeof *place, "neurons");
+    if (st == HEARTH_OK) {
+        for (size_t r = 0; w->t->order && r < n; r++) place[w->t->order[r]] = (int32_t)r;
+        w->place = w->t->order ? place : NULL;
+        hth_pool_run(p->pool, transpose_group, w, n_unit);
+        for (size_t i = 0; i < n_unit; i++)
+            p->loss.error += w->loss[i].error, p->loss.size += w->loss[i].size;
+    }
+    hth_free(w->loss);
+    hth_free(place);
+    return st;
+}
+
+/* ---- a tensor ---------------------------------------------------------------------------------- */
+
+static hearth_status refuse_row(const piece *w, uint64_t i_row, hearth_error *err)
+{
+    const hth_gguf_tensor *t = w->t->from;
+    char name[80];
+    return hth_fail(
+        err, HEARTH_ERROR_NUMERIC,
+        "%s: tensor '%s' at %llu: row %llu holds a weight that is not finite, or too large for %s",
+        hth_gguf_part_path(w->t->file, t->i_part), hth_escape(name, sizeof name, t->name.bytes, t->name.n),
+        (unsigned long long)t->offset, (unsigned long long)i_row, hth_type_find((uint32_t)w->t->type)->name);
+}
+
+static hearth_status convert_piece(hth_packer *p, piece *w, uint64_t from, size_t size, uint8_t *raw,
+                                   hearth_error *err)
+{
+    hearth_status st = hth_gguf_read(w->t->file, w->t->from, from, size, raw, err);
+    if (st != HEARTH_OK) return st;
+    atomic_store(&w->bad_row, 0);
+    if (w->t->transposed) st = run_transposed(p, w, err);
+    else hth_pool_run(p->pool, convert_rows, w, (size_t)((w->n_row + UNIT_ROWS - 1) / UNIT_ROWS));
+    uint64_t bad = atomic_load(&w->bad_row);
+    if (st == HEARTH_OK && bad) st = refuse_row(w, bad - 1, err);
+    return st == HEARTH_OK ? hth_gguf_writer_data(p->out, w->packed, (size_t)w->n_row * w->to_size, err) : st;
+}
+
+hearth_status hth_pack_write(hth_packer *p, const hth_pack_tensor *t, hearth_error *err)
+{
+    if (!t->from) return hth_gguf_writer_data(p->out, t->order, (size_t)t->n_row * sizeof *t->order, err);
+    piece w = {.p = p, .t = t, .to_size = row_size(t->type, t->n_col)};
+    uint64_t n_from_row = t->transposed ? t->n_col : t->n_row,
+             n_from_col = t->transposed ? t->n_row : t->n_col;
+    w.from_size = row_size(t->from->type, n_from_col);
+    uint64_t n_piece =
+        t->order || t->transposed || w.from_size > PIECE_SIZE ? t->n_row : PIECE_SIZE / w.from_size;
+    if (w.from_size > PIECE_SIZE && !t->order && !t->transposed) n_piece = 1;
+    if (n_piece > t->n_row) n_piece = t->n_row;
+    w.x_size = t->transposed ? (GROUP + 1) * (size_t)(t->n_col > GROUP ? t->n_col : GROUP) : (size_t)t->n_col;
+    size_t raw_size = (size_t)(t->transposed ? n_from_row : n_piece) * w.from_size;
+    uint8_t *raw = hth_alloc(raw_size + 1, 1);
+    w.packed = hth_alloc((size_t)n_piece + 1, w.to_size);
+    w.x = hth_alloc(hth_pool_n_thread(p->pool), w.x_size * sizeof *w.x);
+    hearth_status st = raw && w.packed && w.x ? HEARTH_OK : hth_fail_memory(err, 2 * raw_size, "a tensor");
+    w.raw = raw;
+    for (uint64_t row = 0; st == HEARTH_OK && row < t->n_row; row += n_piece) {
+        w.n_row = t->n_row - row < n_piece ? t->n_row - row : n_piece;
+        uint64_t from = t->transposed ? 0 : (t->first_row + row) * w.from_size;
+        st = convert_piece(p, &w, from, t->transposed ? raw_size : (size_t)w.n_row * w.from_size, raw, err);
+    }
+    hth_free(w.x);
+    hth_free(w.packed);
+    hth_free(raw);
+    return st;
+}

@@ -1,0 +1,401 @@
+/* Makes predictors: one pass over the text keeps, for some tokens, what each layer's network read and
+ * which of its neurons fired; then layer by layer networks of growing rank are trained until one is good
+ * enough or the next would be too large. Called by the verb and by tests. */
+#include "convert/predictors.h"
+
+#include "convert/spill.h"
+#include "convert/train.h"
+#include "engine/engine.h"
+#include "file/gguf_write.h"
+#include "measure/windows.h"
+#include "sparse/sidecar.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Scores are sorted into bins of 1/64 between -32 and 32. */
+enum { RANK_STEP = 32, RANK_MAX = 2048, N_BIN = 4096, BINS_PER_UNIT = 64 };
+
+/* A larger rank must make this much more of the marked neurons fire to be worth its bytes. */
+static const double WORTH = 1.05;
+
+typedef struct made {
+    uint8_t *in, *out; /* rows as the file has them */
+    size_t in_size, out_size;
+    float *bias;
+} made;
+
+typedef struct making {
+    const hth_predictor_options *options;
+    hearth_model *model;
+    hearth_session *session;
+    const char *out_path;
+    hth_spill *spill; /* streams 2 i and 2 i + 1: inputs of layer i, and who fired */
+    hth_pool *pool;
+    hth_trainer *trainer;
+    hth_predictor_result *results;
+    made *made;
+    uint64_t n_text, i_text;  /* tokens of the text; seen before this step */
+    uint32_t n_token, n_kept; /* to be kept; kept */
+    uint64_t done, total;
+    hearth_error failure; /* of the observer */
+    bool cancelled;
+    /* of the layer under way */
+    float *input;
+    uint8_t *fired;
+    float *scores; /* [HTH_TRAIN_BATCH][d_ff] */
+} making;
+
+hth_predictor_options hth_predictor_defaults(void)
+{
+    return (hth_predictor_options){.recall = 0.95,
+                                   .precision = 0.5,
+                                   .n_token = 16384,
+                                   .memory = (uint64_t)2 << 30,
+                                   .n_step = 1500,
+                                   .seed = 1};
+}
+
+static uint32_t n_layer_of(const making *w) { return w->model->model->hparams.n_layer; }
+static uint32_t d_of(const making *w) { return w->model->model->hparams.d_model; }
+static uint32_t d_ff_of(const making *w, uint32_t i) { return w->model->model->layers[i].d_ff; }
+
+static bool go_on(making *w, uint64_t step)
+{
+    const hth_predictor_options *o = w->options;
+    w->done += step;
+    if (o->progress && !o->progress(o->progress_user, w->done < w->total ? w->done : w->total, w->total))
+        w->cancelled = true;
+    return !w->cancelled;
+}
+
+/* ---- a pass over the text -------------------------------------------------------------------------- */
+
+static void keep_token(making *w, const hth_observation *seen, size_t t, uint32_t place)
+{
+    size_t n = seen->d_ff, n_byte = (n + 7) / 8, d_size = seen->d_model * sizeof(float);
+    const float *hidden = seen->hidden + t * n;
+    memset(w->fired, 0, n_byte);
+    for (size_t j = 0; j < n; j++) w->fired[j / 8] |= (uint8_t)((hidden[j] != 0.0f) << j % 8);
+    hearth_status st = w->failure.status;
+    if (st == HEARTH_OK)
+        st = hth_spill_put(w->spill, 2 * seen->i_layer, place * d_size, seen->input + t * seen->d_model,
+                           d_size, &w->failure);
+    if (st == HEARTH_OK)
+        hth_spill_put(w->spill, 2 * seen->i_layer + 1, place * n_byte, w->fired, n_byte, &w->failure);
+}
+
+/* The k-th token that is kept is number k * n_text / n_token of the text. */
+static void keep_tokens(void *user, const hth_observation *seen)
+{
+    making *w = user;
+    uint32_t place = w->n_kept;
+    for (size_t t = 0; t < seen->n_tok && place < w->n_token; t++)
+        if (w->i_text + t >= place * w->n_text / w->n_token) keep_token(w, seen, t, place++);
+    if (seen->i_layer + 1 < n_layer_of(w)) return;
+    w->n_kept = place;
+    w->i_text += seen->n_tok;
+}
+
+static hearth_status walk_text(making *w, hth_windows *windows, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    hth_session_observe(w->session, keep_tokens, w);
+    for (size_t i = 0; st == HEARTH_OK && i < windows->n_window && go_on(w, i ? 1 : 0); i++) {
+        st = hearth_session_truncate(w->session, 0, err);
+        if (st == HEARTH_OK)
+            st = hearth_session_eval(w->session, hth_windows_at(windows, i), windows->n_ctx, err);
+        if (st == HEARTH_OK && w->failure.status != HEARTH_OK) {
+            st = w->failure.status;
+            if (err) *err = w->failure;
+        }
+    }
+    hth_session_observe(w->session, NULL, NULL);
+    return st;
+}
+
+/* ---- how good a network is -------------------------------------------------------------------------- */
+
+typedef struct tally {
+    uint64_t fires[N_BIN], rests[N_BIN];
+} tally;
+
+static size_t bin_of(float score)
+{
+    float x = (score + 32.0f) * BINS_PER_UNIT;
+    return x >= (float)N_BIN ? N_BIN - 1 : x > 0.0f ? (size_t)x : 0;
+}
+
+/* Scores of all tokens that were held out (of all, where there are too few). */
+static void tally_scores(making *w, const hth_train_data *data, const hth_network_form *form, tally *t)
+{
+    bool all = data->n_tok <= HTH_TRAIN_BLOCK * 8;
+    memset(t, 0, sizeof *t);
+    for (size_t first = 0; first < data->n_tok; first += HTH_TRAIN_BLOCK) {
+        size_t left = data->n_tok - first, n = left < HTH_TRAIN_BLOCK ? left : HTH_TRAIN_BLOCK;
+        if (!all && !hth_train_is_held(first)) continue;
+        hth_network_scores(w->trainer, form, data->input + first * data->d, n, w->scores);
+        for (size_t i = 0; i < n; i++)
+            for (size_t j = 0; j < data->d_ff; j++) {
+                bool fires = data->fired[(first + i) * ((data->d_ff + 7) / 8) + j / 8] >> j % 8 & 1;
+                (fires ? t->fires : t->rests)[bin_of(w->scores[i * data->d_ff + j])]++;
+            }
+    }
+}
+
+/* The largest threshold that marks enough of what fires. */
+static void judge(const tally *t, double recall, hth_predictor_result *r)
+{
+    uint64_t fires = 0, rests = 0, hit = 0, marked = 0;
+    size_t bin = N_BIN;
+    for (size_t i = 0; i < N_BIN; i++) fires += t->fires[i], rests += t->rests[i];
+    while (bin > 0 && (double)hit < recall * (double)fires) {
+        bin--;
+        hit += t->fires[bin];
+        marked += t->fires[bin] + t->rests[bin];
+    }
+    r->threshold = bin == 0 ? -1e30f : (float)bin / BINS_PER_UNIT - 32.0f;
+    r->live = (double)fires / (double)(fires + rests);
+    r->marked = (double)marked / (double)(fires + rests);
+    r->recall = fires ? (double)hit / (double)fires : 1.0;
+    r->precision = marked ? (double)hit / (double)marked : 1.0;
+}
+
+/* ---- one layer ---------------------------------------------------------------------------------------- */
+
+static hth_type type_for(size_t n_col) { return n_col % 32 == 0 ? HTH_TYPE_Q8_0 : HTH_TYPE_F16; }
+
+static uint64_t size_of_rank(const making *w, uint32_t i, uint32_t rank)
+{
+    return (uint64_t)rank * hth_type_row_size(type_for(d_of(w)), d_of(w)) +
+           (uint64_t)d_ff_of(w, i) * (hth_type_row_size(HTH_TYPE_Q8_0, rank) + sizeof(float));
+}
+
+/* A tenth of what the network itself takes in Q8_0, or a layer's share of the budget. */
+static uint64_t budget_of(const making *w, uint32_t i)
+{
+    uint64_t n_matrix = w->model->model->layers[i].gate.n_row ? 3 : 2, all = 0;
+    uint64_t own = n_matrix * d_ff_of(w, i) * d_of(w) * 34 / 32;
+    if (!w->options->budget) return own / 10;
+    for (uint32_t k = 0; k < n_layer_of(w); k++) all += (uint64_t)d_ff_of(w, k);
+    return w->options->budget * d_ff_of(w, i) / all;
+}
+
+/* Rows of floats to rows of the file. */
+static uint8_t *pack_rows(const making *w, const float *x, size_t n_row, size_t n_col, hth_type type,
+                          size_t *size)
+{
+    size_t row_size = hth_type_row_size(type, n_col);
+    uint8_t *rows = hth_alloc(n_row, row_size);
+    *size = n_row * row_size;
+    for (size_t i = 0; rows && i < n_row; i++)
+        w->model->kernels.pack[type](x + i * n_col, n_col, rows + i * row_size);
+    return rows;
+}
+
+static void free_made(made *m)
+{
+    hth_free(m->in);
+    hth_free(m->out);
+    hth_free(m->bias);
+    *m = (made){0};
+}
+
+static bool look(void *user, size_t i_step)
+{
+    making *w = user;
+    return i_step % 16 || go_on(w, i_step ? 16 : 0);
+}
+
+/* A network of that rank as the file would have it, and how good it is. */
+static hearth_status try_rank(making *w, uint32_t i, const hth_train_data *data, uint32_t rank, made *m,
+                              hth_predictor_result *r, hearth_error *err)
+{
+    hth_network net;
+    tally *t;
+    size_t d = data->d, d_ff = data->d_ff;
+    hth_type in_type = type_for(d);
+    if (!hth_train(w->trainer, data, rank, w->options->n_step, w->options->seed + i, look, w, &net))
+        return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
+    m->in = pack_rows(w, net.in, rank, d, in_type, &m->in_size);
+    m->out = pack_rows(w, net.out, d_ff, rank, HTH_TYPE_Q8_0, &m->out_size);
+    m->bias = hth_alloc(d_ff, sizeof *m->bias);
+    t = hth_alloc(1, sizeof *t);
+    if (!m->in || !m->out || !m->bias || !t) {
+        hth_free(t);
+        return hth_fail_memory(err, m->in_size + m->out_size, "a predictor");
+    }
+    memcpy(m->bias, net.bias, d_ff * sizeof *m->bias);
+    hth_network_form form = {
+        .in = {.type = in_type, .n_row = rank, .n_col = d, .row_size = m->in_size / rank, .data = m->in},
+        .out = {.type = HTH_TYPE_Q8_0,
+                .n_row = d_ff,
+                .n_col = rank,
+                .row_size = m->out_size / d_ff,
+                .data = m->out},
+        .bias = m->bias};
+    tally_scores(w, data, &form, t);
+    judge(t, w->options->recall, r);
+    r->rank = rank, r->size = size_of_rank(w, i, rank);
+    hth_free(t);
+    return HEARTH_OK;
+}
+
+static hearth_status make_layer(making *w, uint32_t i, hearth_error *err)
+{
+    size_t d = d_of(w), d_ff = d_ff_of(w, i), n_byte = (d_ff + 7) / 8;
+    hth_train_data data = {.input = w->input, .fired = w->fired, .n_tok = w->n_kept, .d = d, .d_ff = d_ff};
+    hearth_status st = hth_spill_get(w->spill, 2 * i, 0, w->input, w->n_kept * d * sizeof *w->input, err);
+    if (st == HEARTH_OK) st = hth_spill_get(w->spill, 2 * i + 1, 0, w->fired, w->n_kept * n_byte, err);
+    uint32_t most = RANK_STEP;
+    while (2 * most <= RANK_MAX && size_of_rank(w, i, 2 * most) <= budget_of(w, i)) most *= 2;
+    if (st == HEARTH_OK) st = hth_trainer_open(&w->model->kernels, w->pool, d, d_ff, most, &w->trainer, err);
+    for (uint32_t rank = RANK_STEP; st == HEARTH_OK; rank *= 2) {
+        made m = {0};
+        hth_predictor_result r = {0}, *best = &w->results[i];
+        if ((st = try_rank(w, i, &data, rank, &m, &r, err)) != HEARTH_OK) {
+            free_made(&m);
+            break;
+        }
+        bool better = rank == RANK_STEP || r.precision >= WORTH * best->precision;
+        if (better) {
+            free_made(&w->made[i]);
+            w->made[i] = m;
+            *best = r;
+        } else {
+            free_made(&m);
+        }
+        if (!better || r.precision >= w->options->precision || 2 * rank > most) break;
+    }
+    hth_trainer_close(w->trainer);
+    w->trainer = NULL;
+    return st;
+}
+
+/* ---- the file ------------------------------------------------------------------------------------------- */
+
+static void declare_layer(const making *w, hth_gguf_writer *out, uint32_t i)
+{
+    char name[64];
+    uint32_t rank = w->results[i].rank, d = d_of(w), d_ff = d_ff_of(w, i);
+    uint64_t in[] = {d, rank}, net_out[] = {rank, d_ff}, bias[] = {d_ff};
+    snprintf(name, sizeof name, "blk.%u.fc1.weight", i);
+    hth_gguf_writer_tensor(out, name, type_for(d), 2, in);
+    snprintf(name, sizeof name, "blk.%u.fc2.weight", i);
+    hth_gguf_writer_tensor(out, name, HTH_TYPE_Q8_0, 2, net_out);
+    snprintf(name, sizeof name, "blk.%u.fc2.bias", i);
+    hth_gguf_writer_tensor(out, name, HTH_TYPE_F32, 1, bias);
+}
+
+static hearth_status write_file(making *w, hearth_error *err)
+{
+    hth_gguf_writer *out;
+    uint32_t n = n_layer_of(w);
+    float *thresholds = hth_alloc(n, sizeof *thresholds);
+    if (!thresholds) return hth_fail_memory(err, n * sizeof *thresholds, "thresholds");
+    for (uint32_t i = 0; i < n; i++) thresholds[i] = w->results[i].threshold;
+    hearth_status st = hth_gguf_writer_open(w->out_path, &out, err);
+    if (st != HEARTH_OK) goto done;
+    st = hth_sidecar_write_head(out, "predictors", w->model->file, err);
+    if (st != HEARTH_OK) goto close;
+    hth_gguf_writer_text(out, "hearth.predictor.input", "normed", 6);
+    hth_gguf_writer_array(out, "hearth.predictor.threshold", HTH_GGUF_F32, thresholds, n);
+    for (uint32_t i = 0; i < n; i++) declare_layer(w, out, i);
+    st = hth_gguf_writer_begin(out, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n; i++) {
+        const made *m = &w->made[i];
+        st = hth_gguf_writer_data(out, m->in, m->in_size, err);
+        if (st == HEARTH_OK) st = hth_gguf_writer_data(out, m->out, m->out_size, err);
+        if (st == HEARTH_OK) st = hth_gguf_writer_data(out, m->bias, d_ff_of(w, i) * sizeof *m->bias, err);
+    }
+    if (st == HEARTH_OK) st = hth_gguf_writer_finish(out, err);
+close:
+    hth_gguf_writer_close(out);
+done:
+    hth_free(thresholds);
+    return st;
+}
+
+/* ---- the whole ----------------------------------------------------------------------------------------------- */
+
+static hearth_status open_model(making *w, const char *path, uint32_t n_ctx, hearth_error *err)
+{
+    hearth_model_options mo = {.n_thread = w->options->n_thread, .selector = HEARTH_SELECTOR_DENSE};
+    hearth_session_options so = hearth_session_defaults();
+    so.n_ctx = n_ctx, so.n_thread = w->options->n_thread;
+    hearth_status st = hearth_model_open(path, &mo, &w->model, err);
+    if (st != HEARTH_OK) return st;
+    if (!hth_activation_is_sparse(w->model->model->hparams.activation))
+        return hth_fail(
+            err, HEARTH_ERROR_ARGUMENT,
+            "%s: activation %s gives no exact zeros, so there is nothing to predict; hearth thresholds is "
+            "for it",
+            path, hth_activation_name(w->model->model->hparams.activation));
+    return hearth_session_open(w->model, &so, &w->session, err);
+}
+
+static hearth_status make_room(making *w, const hth_windows *windows, hearth_error *err)
+{
+    uint32_t n = n_layer_of(w), d_ff = w->model->model->hparams.d_ff;
+    const hth_predictor_options *o = w->options;
+    w->n_text = windows->n_window * windows->n_ctx;
+    w->n_token = w->n_text < o->n_token ? (uint32_t)w->n_text : o->n_token;
+    w->total = windows->n_window + (uint64_t)n * o->n_step * 2;
+    w->results = hth_alloc(n, sizeof *w->results);
+    w->made = hth_alloc(n, sizeof *w->made);
+    w->input = hth_alloc(w->n_token, d_of(w) * sizeof *w->input);
+    w->fired = hth_alloc(w->n_token + 1, (d_ff + 7) / 8);
+    w->scores = hth_alloc(HTH_TRAIN_BATCH, d_ff * sizeof *w->scores);
+    if (!w->results || !w->made || !w->input || !w->fired || !w->scores)
+        return hth_fail_memory(err, (uint64_t)w->n_token * d_of(w) * sizeof *w->input,
+                               "what predictors are trained on");
+    return hth_spill_open(2 * n, (uint64_t)w->n_token * (d_of(w) * sizeof(float) + (d_ff + 7) / 8), o->memory,
+                          w->out_path, &w->spill, err);
+}
+
+static void close_all(making *w)
+{
+    for (uint32_t i = 0; w->made && i < n_layer_of(w); i++) free_made(&w->made[i]);
+    hth_pool_close(w->pool);
+    hth_spill_close(w->spill);
+    hth_free(w->made);
+    hth_free(w->input);
+    hth_free(w->fired);
+    hth_free(w->scores);
+    hearth_session_close(w->session);
+    hearth_model_close(w->model);
+}
+
+/* The session's pool rests while networks are trained; its threads sleep then. */
+static hearth_status make_all(making *w, hearth_error *err)
+{
+    hearth_status st = hth_pool_open(hth_pool_threads(w->options->n_thread), &w->pool, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n_layer_of(w); i++) st = make_layer(w, i, err);
+    return st;
+}
+
+hearth_status hth_predictors_make(const char *path, const char *text, size_t n, const char *out_path,
+                                  uint32_t n_ctx, const hth_predictor_options *options,
+                                  hth_predictor_result **layers, uint32_t *n_layer, hearth_error *err)
+{
+    making w = {.options = options, .out_path = out_path};
+    hth_windows windows = {0};
+    *layers = NULL;
+    hearth_status st = open_model(&w, path, n_ctx, err);
+    if (st == HEARTH_OK) st = hth_windows_open(&windows, w.model, text, n, n_ctx, err);
+    if (st == HEARTH_OK) st = make_room(&w, &windows, err);
+    if (st == HEARTH_OK) st = walk_text(&w, &windows, err);
+    if (st == HEARTH_OK && w.cancelled)
+        st = hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
+    if (st == HEARTH_OK) st = make_all(&w, err);
+    if (st == HEARTH_OK) st = write_file(&w, err);
+    if (st == HEARTH_OK) {
+        *layers = w.results;
+        *n_layer = n_layer_of(&w);
+    } else {
+        hth_free(w.results);
+    }
+    hth_windows_close(&windows);
+    close_all(&w);
+    return st;
+}

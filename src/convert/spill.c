@@ -1,0 +1,94 @@
+/* Streams in memory or in a nameless file. Used by predictors.c for what networks are trained on. */
+#define _GNU_SOURCE
+#include "convert/spill.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct hth_spill {
+    uint64_t stream_size;
+    uint8_t *memory; /* NULL: in the file */
+    size_t size;
+    int fd;
+    char *path; /* for messages */
+};
+
+static hearth_status fail(const hth_spill *s, const char *what, int error, hearth_error *err)
+{
+    char reason[80];
+    return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot %s: %s", s->path, what,
+                    strerror_r(error, reason, sizeof reason));
+}
+
+static hearth_status open_file(hth_spill *s, const char *beside, hearth_error *err)
+{
+    size_t n = strlen(beside) + 8;
+    s->path = hth_alloc(n, 1);
+    if (!s->path) return hth_fail_memory(err, n, "the path of a file");
+    snprintf(s->path, n, "%s.XXXXXX", beside);
+    s->fd = mkstemp(s->path);
+    if (s->fd < 0) return fail(s, "make a file beside it", errno, err);
+    unlink(s->path);
+    return HEARTH_OK;
+}
+
+hearth_status hth_spill_open(uint32_t n_stream, uint64_t stream_size, uint64_t memory, const char *beside,
+                             hth_spill **out, hearth_error *err)
+{
+    size_t size;
+    *out = NULL;
+    hth_spill *s = hth_alloc(1, sizeof *s);
+    if (!s) return hth_fail_memory(err, sizeof *s, "streams");
+    *s = (hth_spill){.stream_size = stream_size, .fd = -1};
+    bool fits = hth_mul_size(n_stream, (size_t)stream_size, &size) && size <= memory;
+    if (fits) s->memory = hth_pages_alloc(s->size = size);
+    hearth_status st = s->memory ? HEARTH_OK : open_file(s, beside, err);
+    if (st == HEARTH_OK) *out = s;
+    else hth_spill_close(s);
+    return st;
+}
+
+void hth_spill_close(hth_spill *s)
+{
+    if (!s) return;
+    hth_pages_free(s->memory, s->size);
+    if (s->fd >= 0) close(s->fd);
+    hth_free(s->path);
+    hth_free(s);
+}
+
+hearth_status hth_spill_put(hth_spill *s, uint32_t i_stream, uint64_t at, const void *bytes, size_t size,
+                            hearth_error *err)
+{
+    uint64_t place = i_stream * s->stream_size + at;
+    const uint8_t *from = bytes;
+    if (s->memory) memcpy(s->memory + place, bytes, size);
+    while (!s->memory && size > 0) {
+        ssize_t n = pwrite(s->fd, from, size, (off_t)place);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return fail(s, "write", n < 0 ? errno : ENOSPC, err);
+        from += n, place += (uint64_t)n, size -= (size_t)n;
+    }
+    return HEARTH_OK;
+}
+
+hearth_status hth_spill_get(const hth_spill *s, uint32_t i_stream, uint64_t at, void *bytes, size_t size,
+                            hearth_error *err)
+{
+    uint64_t place = i_stream * s->stream_size + at;
+    uint8_t *to = bytes;
+    if (s->memory) memcpy(bytes, s->memory + place, size);
+    while (!s->memory && size > 0) {
+        ssize_t n = pread(s->fd, to, size, (off_t)place);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return fail(s, "read", n < 0 ? errno : EIO, err);
+        to += n, place += (uint64_t)n, size -= (size_t)n;
+    }
+    return HEARTH_OK;
+}

@@ -1,0 +1,53 @@
+/* A low-rank network that guesses which neurons of a layer fire, trained on what they did: score =
+ * out relu(in x) + bias, by Adam (Kingma and Ba 2015) on the cross-entropy of each neuron's firing. The
+ * scores are log-odds, so one threshold serves all neurons, rare ones too. All arithmetic is that of
+ * kernels/, so the same inputs give the same network for any number of threads. */
+#ifndef HTH_CONVERT_TRAIN_H
+#define HTH_CONVERT_TRAIN_H
+
+#include "base/pool.h"
+#include "base/status.h"
+#include "kernels/product.h"
+
+/* Tokens of one layer: what the network sees, and a bit for each neuron that fired. */
+typedef struct hth_train_data {
+    const float *input;   /* [n_tok][d] */
+    const uint8_t *fired; /* [n_tok][(d_ff + 7) / 8] */
+    size_t n_tok, d, d_ff;
+    size_t n_held; /* the last tokens of every 8 * HTH_TRAIN_BLOCK are held out: hth_train_is_held */
+} hth_train_data;
+
+enum { HTH_TRAIN_BLOCK = 64, HTH_TRAIN_BATCH = 256 };
+
+/* Every eighth block of tokens is never trained on. */
+static inline bool hth_train_is_held(size_t i_tok) { return i_tok / HTH_TRAIN_BLOCK % 8 == 7; }
+
+typedef struct hth_network {
+    size_t rank, d, d_ff;
+    float *in;   /* [rank][d] */
+    float *out;  /* [d_ff][rank] */
+    float *bias; /* [d_ff] */
+} hth_network;
+
+/* Workspace for networks of up to rank_max. */
+typedef struct hth_trainer hth_trainer;
+hearth_status hth_trainer_open(const hth_kernels *k, hth_pool *pool, size_t d, size_t d_ff, size_t rank_max,
+                               hth_trainer **out, hearth_error *err);
+void hth_trainer_close(hth_trainer *t);
+
+/* Trains a network of that rank (a multiple of 32) for n_step steps. False: cancelled by look, which is
+ * called with the steps done (may be NULL). The network's arrays are the trainer's, until the next call. */
+typedef bool hth_train_look(void *user, size_t i_step);
+bool hth_train(hth_trainer *t, const hth_train_data *data, size_t rank, size_t n_step, uint64_t seed,
+               hth_train_look *look, void *user, hth_network *out);
+
+/* scores[n_tok][d_ff] of some tokens by a network whose matrices are of any types. n_tok at most
+ * HTH_TRAIN_BATCH. */
+typedef struct hth_network_form {
+    hth_matrix in, out;
+    const float *bias;
+} hth_network_form;
+void hth_network_scores(hth_trainer *t, const hth_network_form *f, const float *input, size_t n_tok,
+                        float *scores);
+
+#endif

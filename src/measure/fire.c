@@ -1,0 +1,122 @@
+/* Draws firing lists. Called by the verb bench, and by programs in bench/. */
+#include "measure/fire.h"
+
+#include "kernels/math.h"
+#include "sample/random.h"
+
+struct hth_fire {
+    uint32_t n_layer, n_tok, i_tok;
+    size_t *first; /* [n_tok * n_layer + 1] in lists */
+    int32_t *lists;
+    size_t room;
+    uint64_t n_neuron; /* of all layers and tokens, firing or not */
+};
+
+/* ---- the distribution ------------------------------------------------------------------------- */
+
+/* chance[n] in proportion to (1 + u)^-skew, with this mean; those that would exceed 1 are 1, and the
+ * others make up for it. */
+static void fill_chances(const hth_fire_spec *spec, double *chance, size_t n)
+{
+    double low = 0.0, high = 1e12;
+    for (int step = 0; step < 200; step++) {
+        double factor = low + (high - low) / 2.0, sum = 0.0;
+        for (size_t u = 0; u < n; u++) {
+            double c = factor * hth_pow_d((double)(u + 1), -spec->skew);
+            chance[u] = c < 1.0 ? c : 1.0;
+            sum += chance[u];
+        }
+        if (sum < spec->share * (double)n) low = factor;
+        else high = factor;
+    }
+}
+
+/* ---- lists --------------------------------------------------------------------------------------- */
+
+static bool add_run(hth_fire *f, size_t *n, uint32_t first, uint32_t end)
+{
+    if (*n + (end - first) > f->room) {
+        size_t room = 2 * f->room + 65536;
+        int32_t *larger = hth_realloc(f->lists, room, sizeof *larger);
+        if (!larger) return false;
+        f->lists = larger;
+        f->room = room;
+    }
+    for (uint32_t i = first; i < end; i++) f->lists[(*n)++] = (int32_t)i;
+    return true;
+}
+
+/* One token of one layer. fires[] holds what each run did for the token before. */
+static bool draw_list(hth_fire *f, const hth_fire_spec *spec, uint32_t d_ff, const double *chance,
+                      uint8_t *fires, hth_sample_random *random, size_t *n)
+{
+    for (uint32_t u = 0, first = 0; first < d_ff; u++, first += spec->run) {
+        uint32_t end = d_ff - first < spec->run ? d_ff : first + spec->run;
+        bool stays = f->i_tok > 0 && hth_sample_random_unit(random) < spec->sticky;
+        if (!stays) fires[u] = hth_sample_random_unit(random) < chance[u];
+        if (fires[u] && !add_run(f, n, first, end)) return false;
+    }
+    f->n_neuron += d_ff;
+    return true;
+}
+
+static bool draw(hth_fire *f, const hth_model *m, const hth_fire_spec *spec, double *chance, uint8_t *fires)
+{
+    size_t n = 0, widest = m->hparams.d_ff;
+    hth_sample_random random;
+    hth_sample_random_seed(&random, spec->seed);
+    for (f->i_tok = 0; f->i_tok < f->n_tok; f->i_tok++)
+        for (uint32_t l = 0; l < f->n_layer; l++) {
+            uint32_t d_ff = m->layers[l].d_ff;
+            f->first[(size_t)f->i_tok * f->n_layer + l] = n;
+            if (f->i_tok == 0 || d_ff != m->layers[l ? l - 1 : f->n_layer - 1].d_ff)
+                fill_chances(spec, chance, (d_ff + spec->run - 1) / spec->run);
+            if (!draw_list(f, spec, d_ff, chance, fires + l * widest, &random, &n)) return false;
+        }
+    f->first[(size_t)f->n_tok * f->n_layer] = n;
+    f->i_tok = 0;
+    return true;
+}
+
+hearth_status hth_fire_open(const hth_model *model, const hth_fire_spec *spec, uint32_t n_tok, hth_fire **out,
+                            hearth_error *err)
+{
+    size_t widest = model->hparams.d_ff, n_layer = model->hparams.n_layer;
+    *out = NULL;
+    hth_fire *f = hth_alloc(1, sizeof *f);
+    double *chance = hth_alloc(widest, sizeof *chance);
+    uint8_t *fires = hth_alloc(n_layer, widest);
+    if (f) *f = (hth_fire){.n_layer = (uint32_t)n_layer, .n_tok = n_tok};
+    if (f) f->first = hth_alloc(n_tok * n_layer + 1, sizeof *f->first);
+    bool ok = f && f->first && chance && fires && draw(f, model, spec, chance, fires);
+    hth_free(chance);
+    hth_free(fires);
+    if (ok) {
+        *out = f;
+        return HEARTH_OK;
+    }
+    hth_fire_close(f);
+    return hth_fail_memory(err, (uint64_t)n_tok * n_layer * widest, "firing lists");
+}
+
+void hth_fire_close(hth_fire *f)
+{
+    if (!f) return;
+    hth_free(f->first);
+    hth_free(f->lists);
+    hth_free(f);
+}
+
+double hth_fire_share(const hth_fire *f)
+{
+    return (double)f->first[(size_t)f->n_tok * f->n_layer] / (double)f->n_neuron;
+}
+
+hth_active hth_fire_next(void *fire, uint32_t i_layer, const float *input)
+{
+    hth_fire *f = fire;
+    size_t at = (size_t)f->i_tok * f->n_layer + i_layer;
+    (void)input;
+    if (i_layer + 1 == f->n_layer) f->i_tok = (f->i_tok + 1) % f->n_tok;
+    return (hth_active){f->lists + f->first[at], (uint32_t)(f->first[at + 1] - f->first[at])};
+}

@@ -1,0 +1,87 @@
+/* Orders of neurons. Called by convert/pack.c, a layer at a time. */
+#include "sparse/order.h"
+
+#include <stddef.h>
+
+static uint32_t count_bits(uint32_t x)
+{
+    x -= x >> 1 & 0x55555555u;
+    x = (x & 0x33333333u) + (x >> 2 & 0x33333333u);
+    return ((x + (x >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
+}
+
+static uint32_t octave(uint32_t n) { return n ? 32u - (uint32_t)__builtin_clz(n) : 0; }
+
+/* Neurons by octave, the hottest octave first, ascending within; where each octave begins. */
+static void sort_by_octave(const hth_firings *f, int32_t *order, uint32_t first[34])
+{
+    uint32_t n = 0;
+    for (uint32_t o = 33; o-- > 0;) {
+        first[32 - o] = n;
+        for (uint32_t i = 0; i < f->d_ff; i++)
+            if (octave(f->n_fired[i]) == o) order[n++] = (int32_t)i;
+    }
+    first[33] = n;
+}
+
+/* Sampled tokens for which both fire. */
+static uint32_t together(const hth_firings *f, int32_t a, int32_t b)
+{
+    const uint32_t *x = f->marks + (size_t)a * f->n_word, *y = f->marks + (size_t)b * f->n_word;
+    uint32_t n = 0;
+    for (uint32_t w = 0; w < f->n_word; w++) n += count_bits(x[w] & y[w]);
+    return n;
+}
+
+/* Turns n neurons into a chain that begins with the hottest. left holds those that are not in it
+ * yet, ascending. */
+static void chain(const hth_firings *f, int32_t *order, uint32_t n, int32_t *left)
+{
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        left[i] = order[i];
+        if (f->n_fired[left[i]] > f->n_fired[left[next]]) next = i;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        int32_t last = order[i] = left[next];
+        uint32_t most = 0, n_left = n - i - 1;
+        for (uint32_t k = next; k < n_left; k++) left[k] = left[k + 1];
+        next = 0;
+        for (uint32_t k = 0; k < n_left; k++) {
+            uint32_t count = together(f, last, left[k]);
+            if (count > most) most = count, next = k;
+        }
+    }
+}
+
+void hth_order_neurons(const hth_firings *f, int32_t *order, int32_t *room)
+{
+    uint32_t first[34];
+    sort_by_octave(f, order, first);
+    for (int o = 0; o < 33 && f->marks; o++)
+        if (first[o + 1] - first[o] > 1) chain(f, order + first[o], first[o + 1] - first[o], room);
+}
+
+bool hth_order_is_permutation(const int32_t *order, uint32_t n, uint8_t *seen)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (order[i] < 0 || (uint32_t)order[i] >= n || seen[order[i]]) return false;
+        seen[order[i]] = 1;
+    }
+    return true;
+}
+
+double hth_order_mean_run(const hth_firings *f, const int32_t *order)
+{
+    uint64_t n_fired = 0, n_run = 0;
+    for (uint32_t w = 0; f->marks && w < f->n_word; w++) {
+        uint32_t before = 0;
+        for (uint32_t i = 0; i < f->d_ff; i++) {
+            uint32_t now = f->marks[(size_t)(order ? order[i] : (int32_t)i) * f->n_word + w];
+            n_fired += count_bits(now);
+            n_run += count_bits(now & ~before);
+            before = now;
+        }
+    }
+    return n_run ? (double)n_fired / (double)n_run : 0.0;
+}

@@ -1,0 +1,31 @@
+/* The order of a layer's neurons in a packed file: hot ones first, and those that fire together
+ * side by side, so that what a token reads lies in runs. */
+#ifndef HTH_SPARSE_ORDER_H
+#define HTH_SPARSE_ORDER_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What is known of a layer's d_ff neurons. */
+typedef struct hth_firings {
+    uint32_t d_ff;
+    const uint32_t *n_fired; /* [d_ff] tokens for which each fired */
+    const uint32_t *marks;   /* [d_ff][n_word] a bit for each sampled token; NULL: no samples */
+    uint32_t n_word;
+} hth_firings;
+
+/* order[r] is the neuron that comes r-th. By octaves of n_fired, the hottest first; within one a
+ * chain, each neuron followed by the one that fires together with it most often, the lower number among
+ * equals. room: d_ff numbers. Takes time in the square of an octave. */
+void hth_order_neurons(const hth_firings *f, int32_t *order, int32_t *room);
+
+/* Whether order holds 0 to n-1, once each. seen: n bytes of zeros, which are written. */
+bool hth_order_is_permutation(const int32_t *order, uint32_t n, uint8_t *seen);
+
+/* Mean length of the runs of neighbours that fire together, over the sampled tokens, with the neurons
+ * in this order (NULL: as they are). 0 where nothing was sampled. */
+double hth_order_mean_run(const hth_firings *f, const int32_t *order);
+
+#endif

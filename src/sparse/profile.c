@@ -1,0 +1,116 @@
+/* Profiles in memory, and the figures that people and placements ask of them. Files:
+ * profile_file.c; the collector: measure/profile.c. */
+#include "sparse/profile.h"
+
+#include "base/bits.h"
+#include "base/checked.h"
+
+static hearth_status make_layer(hth_profile *p, hth_profile_layer *l, uint32_t d_ff, bool with_sums,
+                                hearth_error *err)
+{
+    size_t room = ((size_t)d_ff + HTH_PROFILE_BLOCK - 1) / HTH_PROFILE_BLOCK * HTH_PROFILE_BLOCK, n_bit = 0;
+    l->d_ff = d_ff;
+    bool fits = hth_mul_size(d_ff, p->n_word, &n_bit);
+    l->n_fired = hth_arena_alloc(&p->arena, room, sizeof *l->n_fired, 64);
+    l->mean = hth_arena_alloc(&p->arena, room, sizeof *l->mean, 64);
+    if (with_sums) l->sum = hth_arena_alloc(&p->arena, room, sizeof *l->sum, 64);
+    if (fits && n_bit > 0) l->together = hth_arena_alloc(&p->arena, n_bit, sizeof *l->together, 64);
+    if (fits && l->n_fired && l->mean && (l->sum || !with_sums) && (l->together || n_bit == 0))
+        return HEARTH_OK;
+    return hth_fail_memory(err, fits ? (room * 4 + n_bit) * 4 : SIZE_MAX, "a profile");
+}
+
+hearth_status hth_profile_new(const hth_model *model, uint32_t n_sample, bool with_sums, hth_profile **out,
+                              hearth_error *err)
+{
+    const hth_hparams *h = &model->hparams;
+    *out = NULL;
+    if (n_sample > HTH_PROFILE_MAX_SAMPLE)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%u samples: a profile has 0 to %d", n_sample,
+                        HTH_PROFILE_MAX_SAMPLE);
+    hth_profile *p = hth_alloc(1, sizeof *p);
+    if (!p) return hth_fail_memory(err, sizeof *p, "a profile");
+    p->n_sample = n_sample;
+    p->n_word = (n_sample + 31) / 32;
+    p->n_layer = h->n_layer;
+    p->marks_tops = !hth_activation_is_sparse(h->activation);
+    hearth_status st = HEARTH_OK;
+    p->layers = hth_arena_alloc(&p->arena, h->n_layer, sizeof *p->layers, 16);
+    if (!p->layers) st = hth_fail_memory(err, h->n_layer * sizeof *p->layers, "a profile");
+    for (uint32_t i = 0; st == HEARTH_OK && i < h->n_layer; i++)
+        st = make_layer(p, &p->layers[i], model->layers[i].d_ff, with_sums, err);
+    if (st == HEARTH_OK) *out = p;
+    else hth_profile_close(p);
+    return st;
+}
+
+void hth_profile_close(hth_profile *p)
+{
+    if (!p) return;
+    hth_arena_free(&p->arena);
+    hth_free(p);
+}
+
+/* ---- samples ---------------------------------------------------------------------------------------- */
+
+/* The finaliser of splitmix64 (Steele et al. 2014): any number becomes one that looks random. */
+static uint64_t scatter(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+uint64_t hth_profile_sample_at(const hth_profile *p, uint32_t i)
+{
+    uint64_t from = i * p->n_tok / p->n_sample, to = ((uint64_t)i + 1) * p->n_tok / p->n_sample;
+    return from + scatter(i) % (to - from);
+}
+
+/* ---- figures ------------------------------------------------------------------------------------------ */
+
+double hth_profile_live(const hth_profile *p, uint32_t i_layer)
+{
+    const hth_profile_layer *l = &p->layers[i_layer];
+    double n = 0.0;
+    for (uint32_t j = 0; j < l->d_ff; j++) n += (double)l->n_fired[j];
+    return p->n_done > 0 ? n / ((double)p->n_done * l->d_ff) : 0.0;
+}
+
+uint32_t hth_profile_kth(const void *x, size_t n, size_t k)
+{
+    const uint8_t *words = x;
+    uint32_t kth = 0;
+    for (uint32_t bit = 1u << 30; bit > 0; bit >>= 1) {
+        uint32_t wish = kth | bit;
+        size_t n_above = 0;
+        for (size_t i = 0; i < n; i++) n_above += hth_load_u32(words + 4 * i) >= wish;
+        if (n_above >= k) kth = wish;
+    }
+    return kth;
+}
+
+double hth_profile_cover(const hth_profile *p, uint32_t i_layer, double share)
+{
+    const hth_profile_layer *l = &p->layers[i_layer];
+    size_t k = (size_t)(share * l->d_ff + 0.5), n_above = 0;
+    if (k < 1 || k > l->d_ff) return k < 1 ? 0.0 : 1.0;
+    const void *keys = p->marks_tops ? (const void *)l->mean : l->n_fired;
+    uint32_t kth = hth_profile_kth(keys, l->d_ff, k);
+    double sum = 0.0, above = 0.0, at = 0.0;
+    for (uint32_t j = 0; j < l->d_ff; j++) {
+        uint32_t key = p->marks_tops ? hth_bits_of(l->mean[j]) : l->n_fired[j];
+        double w = p->marks_tops ? (double)l->mean[j] : (double)l->n_fired[j];
+        sum += w;
+        if (key > kth) above += w, n_above++;
+        if (key == kth) at = w;
+    }
+    return sum > 0.0 ? (above + (double)(k - n_above) * at) / sum : 0.0;
+}
+
+float hth_profile_slot_from(size_t i)
+{
+    if (i < 2) return i == 0 ? 0.0f : 0x1p-149f;
+    return hth_float_of(((127 - 24) * 8 + (uint32_t)i - 2) << 20);
+}
