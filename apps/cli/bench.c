@@ -21,7 +21,7 @@ static const option_spec options[] = {
     {"parallel", 0, OPTION_UINT_LIST, "N,...", "generate in N sequences; no prompt without -p", 1, 1024, NULL,
      0},
     {"depth", 0, OPTION_UINT, "N", "generate behind N tokens; no prompt without -p", 0, 1048576, NULL, 0},
-    {"fire", 0, OPTION_TEXT, "SPEC", "firing lists drawn: share=0.1,run=64,skew=0,sticky=0", 0, 0, NULL, 0},
+    {"fire", 0, OPTION_TEXT, "SPEC", "firing lists drawn: share=0.1,run=64,...", 0, 0, NULL, 0},
     {"limits", 0, OPTION_FLAG, NULL, "measure the machine alone; takes -t, --repeat", 0, 0, NULL, 0},
     {"repeat", 0, OPTION_UINT, "R", "samples of each; default 5", 1, 1000, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object with every sample", 0, 0, NULL, 0},

@@ -9,10 +9,23 @@
 #include <string.h>
 #include <unistd.h>
 
-static const verb *const verbs[] = {&verb_run_model,  &verb_chat,   &verb_tokenize,   &verb_detokenize,
-                                    &verb_inspect,    &verb_logits, &verb_perplexity, &verb_quantize,
-                                    &verb_predictors, &verb_pack,   &verb_synth,      &verb_bench,
-                                    &verb_doctor,     NULL};
+static const verb *const verbs[] = {&verb_run_model,
+                                    &verb_chat,
+                                    &verb_tokenize,
+                                    &verb_detokenize,
+                                    &verb_inspect,
+                                    &verb_logits,
+                                    &verb_perplexity,
+                                    &verb_compare,
+                                    &verb_profile,
+                                    &verb_quantize,
+                                    &verb_predictors,
+                                    &verb_thresholds,
+                                    &verb_pack,
+                                    &verb_synth,
+                                    &verb_bench,
+                                    &verb_doctor,
+                                    NULL};
 
 /* A mapped model that became shorter is an error of the evaluation; any other bus
  * error is a fault of the program, and ends it as such. */

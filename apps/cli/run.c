@@ -1,5 +1,6 @@
 /* hearth run: a prompt continued, streamed as it comes. */
 #include "base/clock.h"
+#include "cli/run_check.h"
 #include "cli/verbs.h"
 #include "common/json.h"
 #include "common/model_args.h"
@@ -17,6 +18,8 @@ static const option_spec options[] = {
     {"special", 0, OPTION_FLAG, NULL, "take texts of control tokens as these tokens", 0, 0, NULL, 0},
     {"no-echo", 0, OPTION_FLAG, NULL, "do not print the prompt", 0, 0, NULL, 0},
     {"stats", 0, OPTION_FLAG, NULL, "print rates and shares of live neurons at the end", 0, 0, NULL, 0},
+    {"check", 0, OPTION_UINT, "N", "compare the first N tokens with a dense run afterwards", 2, RUN_CHECK_MAX,
+     NULL, OPTION_RARE},
     {"json", 0, OPTION_FLAG, NULL, "print one JSON object at the end, with all ids", 0, 0, NULL, 0},
     {"raw", 0, OPTION_FLAG, NULL, "do not make terminal escapes visible", 0, 0, NULL, 0},
     {0},
@@ -280,6 +283,20 @@ static void print_json(const generation *g)
     json_end(&j);
 }
 
+/* What the mode changed over the first tokens. The session's own tokens are lost. */
+static int check(const generation *g, uint64_t n_most)
+{
+    size_t n = g->n_prompt + g->n_ids;
+    if (n > n_most) n = n_most;
+    if (n > hearth_session_n_ctx(g->session)) n = hearth_session_n_ctx(g->session);
+    int32_t *ids = malloc(n * sizeof *ids);
+    if (!ids) return report_text("out of memory for the check");
+    for (size_t i = 0; i < n; i++) ids[i] = i < g->n_prompt ? g->prompt[i] : g->ids[i - g->n_prompt];
+    int status = run_check(g->a, g->model, g->session, ids, n);
+    free(ids);
+    return status;
+}
+
 /* ---- the beginning ------------------------------------------------------------------------------- */
 
 /* MODEL is the embedded one when no operand names another; a lone "-" is the prompt. */
@@ -366,6 +383,7 @@ static int run(const args *a)
         fprintf(stderr, "hearth: the context of %u tokens is full; -c takes more\n",
                 hearth_session_n_ctx(g.session));
     if (ok && args_has(a, "stats")) print_stats(&g);
+    if (ok && args_has(a, "check") && !interrupted()) status = check(&g, args_uint(a, "check", 0));
 done:
     hearth_decoder_close(g.decoder);
     hearth_sampler_close(g.sampler);

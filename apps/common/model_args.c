@@ -63,7 +63,9 @@ static hearth_selector wanted_selector(const args *a)
     return s;
 }
 
-bool open_model(const args *a, const char *path, hearth_model **model)
+/* path NULL: the embedded one. selector and activation are the caller's. */
+static bool open_file(const args *a, const char *path, hearth_selector selector, const char *activation,
+                      hearth_model **model)
 {
     hearth_error err;
     hearth_status st;
@@ -73,10 +75,12 @@ bool open_model(const args *a, const char *path, hearth_model **model)
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
     o.mmap = args_has(a, "mmap");
     o.keep_layout = args_has(a, "no-repack");
-    o.selector = wanted_selector(a);
-    o.activation = args_text(a, "activation", NULL);
-    o.predictors = args_text(a, "predictors", NULL);
-    o.thresholds = args_text(a, "thresholds", NULL);
+    o.selector = selector;
+    o.activation = activation;
+    if (selector != HEARTH_SELECTOR_DENSE) { /* which has no use for them */
+        o.predictors = args_text(a, "predictors", NULL);
+        o.thresholds = args_text(a, "thresholds", NULL);
+    }
     if (args_has(a, "no-pin")) setenv("HEARTH_PIN", "0", 1);
     o.progress = progress_show;
     o.progress_user = &p;
@@ -88,6 +92,21 @@ bool open_model(const args *a, const char *path, hearth_model **model)
     progress_end(&p);
     if (st != HEARTH_OK) report(&err);
     return st == HEARTH_OK;
+}
+
+bool open_model(const args *a, const char *path, hearth_model **model)
+{
+    return open_file(a, path, wanted_selector(a), args_text(a, "activation", NULL), model);
+}
+
+bool open_model_with(const args *a, const char *path, hearth_selector selector, hearth_model **model)
+{
+    return open_file(a, path, selector, args_text(a, "activation", NULL), model);
+}
+
+bool open_reference_model(const args *a, const char *path, hearth_model **model)
+{
+    return open_file(a, path, HEARTH_SELECTOR_DENSE, NULL, model);
 }
 
 static hearth_kv_type kv_type(const args *a)
@@ -108,13 +127,38 @@ hearth_session_options session_options(const args *a, uint32_t n_ctx_default)
     return o;
 }
 
-bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_default, hearth_session **session)
+static bool open_session_with(const hearth_model *model, const hearth_session_options *o,
+                              hearth_session **session)
 {
     hearth_error err;
-    hearth_session_options o = session_options(a, n_ctx_default);
-    if (hearth_session_open(model, &o, session, &err) == HEARTH_OK) return true;
+    if (hearth_session_open(model, o, session, &err) == HEARTH_OK) return true;
     report(&err);
     return false;
+}
+
+bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_default, hearth_session **session)
+{
+    hearth_session_options o = session_options(a, n_ctx_default);
+    return open_session_with(model, &o, session);
+}
+
+/* ---- references ----------------------------------------------------------------------- */
+
+bool open_reference(const args *a, const hearth_model *model, uint32_t n_ctx, hearth_session **session)
+{
+    hearth_session_options o = session_options(a, n_ctx);
+    o.n_ctx = n_ctx;
+    o.selector = HEARTH_SELECTOR_DENSE;
+    o.bf16_dot = false;
+    if (o.kv == HEARTH_KV_Q8_0) o.kv = HEARTH_KV_F16;
+    return open_session_with(model, &o, session);
+}
+
+bool is_reference(const args *a, const hearth_model *model)
+{
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
+    return info.selector == HEARTH_SELECTOR_DENSE && kv_type(a) != HEARTH_KV_Q8_0 && !args_has(a, "bf16-dot");
 }
 
 void print_start_line(const args *a, const hearth_model *model, const hearth_session *session)

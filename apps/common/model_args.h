@@ -15,9 +15,19 @@ extern const option_spec sampling_options[];
 /* Opens path, or the embedded model when path is NULL, with progress. False after
  * a message. */
 bool open_model(const args *a, const char *path, hearth_model **model);
+/* The same with weights laid out for that selector, in place of the one that the options name. */
+bool open_model_with(const args *a, const char *path, hearth_selector selector, hearth_model **model);
 /* A session by the common options. n_ctx_default 0: as the library chooses. */
 hearth_session_options session_options(const args *a, uint32_t n_ctx_default);
 bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_default, hearth_session **session);
+
+/* What approximations are compared with: the model's own selector, a Q8_0 cache and products of bf16 give
+ * way to what is exact. The first opens another file, with its own activation, for a session over it. */
+bool open_reference_model(const args *a, const char *path, hearth_model **model);
+bool open_reference(const args *a, const hearth_model *model, uint32_t n_ctx, hearth_session **session);
+/* Whether a session by the common options is that already. */
+bool is_reference(const args *a, const hearth_model *model);
+
 /* A sampler by the sampling options. False after a message; *status is then that of
  * the program: usage or other. */
 bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sampler, int *status);

@@ -42,6 +42,11 @@ void hth_session_observe(hearth_session *session, hth_observer_fn *fn, void *use
 /* session.c: fn names the neurons of every token that the session evaluates itself (run/run.h). */
 void hth_session_select(hearth_session *session, hth_selector_fn *fn, void *user);
 
+/* session.c: the workspace of what the session evaluates itself, and its rows; NULL and 0 where it is
+ * one for batches only. */
+hth_step *hth_session_step(const hearth_session *session);
+uint32_t hth_session_n_row(const hearth_session *session);
+
 /* text.c: fails with tokenizer_error where the file's vocabulary is not supported. */
 hearth_status hth_engine_need_tokenizer(const hearth_model *m, hearth_error *err);
 

@@ -351,6 +351,12 @@ void hth_session_select(hearth_session *session, hth_selector_fn *fn, void *user
     hth_step_select(session->own->step, fn, user);
 }
 
+hth_step *hth_session_step(const hearth_session *session) { return session->own ? session->own->step : NULL; }
+uint32_t hth_session_n_row(const hearth_session *session)
+{
+    return session->own ? session->own->n_row_max : 0;
+}
+
 /* ---- live neurons ------------------------------------------------------------------ */
 
 static void count_live(void *user, const hth_observation *seen)

@@ -15,6 +15,23 @@ double hth_measure_log_probability(const float *logits, size_t n_vocab, int32_t 
     return (double)logits[id] - max - hth_log_d(sum);
 }
 
+void hth_measure_nll_add(hth_nll_sum *s, double nll)
+{
+    s->sum += nll;
+    s->sum_of_squares += nll * nll;
+    s->n++;
+}
+
+void hth_measure_nll_result(const hth_nll_sum *s, hth_perplexity *out)
+{
+    if (s->n == 0) return;
+    double n = (double)s->n, mean = s->sum / n, variance = s->sum_of_squares / n - mean * mean;
+    out->n_scored = s->n;
+    out->nll = mean;
+    out->perplexity = hth_exp_d(mean);
+    out->error = s->n > 1 && variance > 0.0 ? out->perplexity * hth_sqrt_d(variance / (n - 1.0)) : 0.0;
+}
+
 /* Tokens between two looks at the progress function, which may cancel. */
 enum { LOOK_EVERY = 256 };
 
@@ -25,8 +42,7 @@ typedef struct scorer {
     bool cancelled;
     const int32_t *window;
     size_t n_ctx, n_vocab;
-    double sum, sum_of_squares;
-    uint64_t n;
+    hth_nll_sum sum;
 } scorer;
 
 static hearth_status score(void *user, size_t i, const float *logits, hearth_error *err)
@@ -38,21 +54,8 @@ static hearth_status score(void *user, size_t i, const float *logits, hearth_err
         return HEARTH_ERROR_CANCELLED;
     }
     if (i < s->n_ctx / 2 || i + 1 >= s->n_ctx) return HEARTH_OK;
-    double nll = -hth_measure_log_probability(logits, s->n_vocab, s->window[i + 1]);
-    s->sum += nll;
-    s->sum_of_squares += nll * nll;
-    s->n++;
+    hth_measure_nll_add(&s->sum, -hth_measure_log_probability(logits, s->n_vocab, s->window[i + 1]));
     return HEARTH_OK;
-}
-
-static void summarise(const scorer *s, hth_perplexity *out)
-{
-    if (s->n == 0) return;
-    double n = (double)s->n, mean = s->sum / n, variance = s->sum_of_squares / n - mean * mean;
-    out->n_scored = s->n;
-    out->nll = mean;
-    out->perplexity = hth_exp_d(mean);
-    out->error = s->n > 1 && variance > 0.0 ? out->perplexity * hth_sqrt_d(variance / (n - 1.0)) : 0.0;
 }
 
 hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *session, const char *text,
@@ -87,7 +90,7 @@ hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *
         }
         if (st != HEARTH_OK) goto done;
         s.n_done = ++out->n_done;
-        summarise(&s, out);
+        hth_measure_nll_result(&s.sum, out);
         if (progress && !progress(progress_user, s.n_done, n_window)) break;
     }
 done:

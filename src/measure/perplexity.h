@@ -16,6 +16,16 @@ typedef struct hth_perplexity {
     double error; /* standard error of perplexity over the scored tokens */
 } hth_perplexity;
 
+/* Negative log-likelihoods as they come; zeros: none yet. */
+typedef struct hth_nll_sum {
+    double sum, sum_of_squares;
+    uint64_t n;
+} hth_nll_sum;
+
+void hth_measure_nll_add(hth_nll_sum *s, double nll);
+/* What they come to: n_scored, nll, perplexity and error of *out, which stays as it is for none. */
+void hth_measure_nll_result(const hth_nll_sum *s, hth_perplexity *out);
+
 /* session: empty; its context is the window. One trailing newline of text is
  * dropped. n_window_max 0: all. progress counts windows; false ends early, with
  * what was measured. ARGUMENT when the text is shorter than a window. */

@@ -94,6 +94,17 @@ static hearth_status read_per_layer(reader *r, const char *name, uint64_t max, u
 
 /* ---- the parts --------------------------------------------------------------- */
 
+/* What belongs to a model and is told apart by its name (docs/sparsity.md). */
+static hearth_status refuse_sidecar(reader *r, hth_text name)
+{
+    if (!hth_text_is(name, "hearth.profile")) return HEARTH_OK;
+    return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: a profile, not a model (general.architecture at %llu is hearth.profile): it says how "
+                    "the neurons of a model fired; name the model itself",
+                    hth_gguf_path(r->file),
+                    (unsigned long long)hth_gguf_find(r->file, "general.architecture")->offset);
+}
+
 static hearth_status find_family(reader *r, hth_hparams *h)
 {
     hth_text name = {0};
@@ -101,6 +112,7 @@ static hearth_status find_family(reader *r, hth_hparams *h)
     hearth_status st = hth_gguf_get_text(r->file, "general.architecture", &name, &found, r->err);
     if (st != HEARTH_OK) return st;
     if (!found) return hth_gguf_missing(r->file, "general.architecture", "every model", r->err);
+    if ((st = refuse_sidecar(r, name)) != HEARTH_OK) return st;
     h->family = hth_family_find(name);
     if (!h->family) {
         char shown[80], list[200];

@@ -11,6 +11,9 @@
 
 #include "sparse/selector.h"
 
+#include <assert.h>
+#include <string.h>
+
 /* From so many tokens on, all neurons are computed: nearly all are wanted by some token. */
 enum { TOGETHER = 4 };
 
@@ -101,24 +104,23 @@ static void activate(hth_step *s, const hth_layer *l, size_t at, size_t n)
 
 /* ---- who fires --------------------------------------------------------------------------------- */
 
-/* scores[n_tok][d_ff] of the predictor, for rows from `first` on. */
-static void predict(hth_step *s, const hth_layer *l, size_t first, size_t n_tok)
+/* scores[n_tok][d_ff] of the predictor; residual and input are those of the FFN. */
+static void predict(hth_step *s, const hth_layer *l, const float *residual, const float *input, size_t n_tok,
+                    float *scores)
 {
     const hth_predictor *p = &l->predictor;
-    const float *x = (s->model->predicts_from_residual ? s->x : s->normed) + first * d_model_of(s);
+    const float *x = s->model->predicts_from_residual ? residual : input;
     hth_output in = {.matrix = &p->in, .y = s->marks},
-               out = {.matrix = &p->out, .bias = p->bias, .y = s->scores + first * l->d_ff};
+               out = {.matrix = &p->out, .bias = p->bias, .y = scores};
     hth_product_add(s->k, s->pool, &s->rounding, x, n_tok, &in, 1, NULL);
     add_activation(s, HTH_ACTIVATION_RELU, NULL, s->marks, n_tok * p->in.n_row, s->marks);
     hth_product_add(s->k, s->pool, &s->rounding, s->marks, n_tok, &out, 1, NULL);
 }
 
-/* scores[n_tok][d_ff] are what thresholds look at: f(gate), or f(up). */
-static void score_halves(hth_step *s, const hth_layer *l, size_t first, size_t n_tok)
+/* scores[n] are what thresholds look at: f of n values of the first half. */
+static void score_halves(hth_step *s, const float *half, size_t n, float *scores)
 {
-    size_t at = first * l->d_ff;
-    add_activation(s, s->model->hparams.activation, NULL, (is_gated(l) ? s->gate : s->up) + at,
-                   n_tok * l->d_ff, s->scores + at);
+    add_activation(s, s->model->hparams.activation, NULL, half, n, scores);
 }
 
 /* Whether the selector decides by the half that is computed first. */
@@ -140,14 +142,13 @@ static hth_active ask_caller(hth_step *s, uint32_t i_layer, size_t i_row)
  * computed, but does not count. */
 static hth_active find_candidates(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row)
 {
-    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, l, i_row, 1);
+    size_t at = i_row * d_model_of(s);
+    float *scores = s->scores + i_row * l->d_ff;
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, l, s->x + at, s->normed + at, 1, scores);
     if (s->select && !looks_at_half(s)) return ask_caller(s, i_layer, i_row);
     if (s->selector != HEARTH_SELECTOR_PREDICTOR) return (hth_active){NULL, l->d_ff};
     hth_pool_finish(s->pool);
-    hth_pick pick = {.x = s->scores + i_row * l->d_ff,
-                     .n = l->d_ff,
-                     .floor = l->predictor.threshold,
-                     .kept_list = s->list};
+    hth_pick pick = {.x = scores, .n = l->d_ff, .floor = l->predictor.threshold, .kept_list = s->list};
     return (hth_active){s->list, (uint32_t)s->k->pick(&pick)};
 }
 
@@ -166,9 +167,9 @@ static hth_active rule_out(hth_step *s, uint32_t i_layer, const hth_layer *l, si
     hth_pick pick = {.x = half, .list = active.list, .n = active.n, .kept_list = s->list};
     if (s->select) return looks_at_half(s) ? gather(half, ask_caller(s, i_layer, i_row)) : active;
     if (s->selector == HEARTH_SELECTOR_THRESHOLD) {
-        score_halves(s, l, i_row, 1);
-        hth_pool_finish(s->pool);
         pick.x = s->scores + i_row * l->d_ff;
+        score_halves(s, half, l->d_ff, s->scores + i_row * l->d_ff);
+        hth_pool_finish(s->pool);
         pick.floors = l->floor;
         return gather(half, (hth_active){s->list, (uint32_t)s->k->pick_magnitudes(&pick)});
     }
@@ -191,13 +192,13 @@ static void spread(float *x, hth_active active, size_t n)
     }
 }
 
-/* What row i_row sends to down: the neurons of `active`, at hidden, that are not zero; those that a
- * caller named whatever they are. */
-static void note_firing(hth_step *s, const hth_layer *l, size_t i_row, hth_active active)
+/* What row i_row of hidden sends to down: the neurons of `active` that are not zero; those that a caller
+ * named whatever they are. */
+static void note_firing(hth_step *s, const hth_layer *l, const float *hidden, size_t i_row, hth_active active)
 {
     int32_t *list = s->fired_list + i_row * l->d_ff;
     float *h = s->fired + i_row * l->d_ff;
-    hth_pick pick = {.x = s->hidden + i_row * l->d_ff,
+    hth_pick pick = {.x = hidden + i_row * l->d_ff,
                      .list = active.list,
                      .n = active.n,
                      .floor = s->select ? 0.0f : LEAST,
@@ -222,7 +223,7 @@ static void compute_row(hth_step *s, uint32_t i_layer, const hth_layer *l, size_
         spread(s->hidden + at, active, l->d_ff);
         active = (hth_active){NULL, l->d_ff};
     }
-    if (s->model->by_neurons) note_firing(s, l, i_row, active);
+    if (s->model->by_neurons) note_firing(s, l, s->hidden, i_row, active);
 }
 
 /* ---- many tokens -------------------------------------------------------------------------------- */
@@ -246,7 +247,7 @@ static void leave_out(void *arg, size_t i, uint32_t i_thread)
     } else if (s->selector == HEARTH_SELECTOR_THRESHOLD) {
         for (size_t j = 0; j < l->d_ff; j++) h[j] = __builtin_fabsf(scores[j]) < l->floor[j] ? 0.0f : h[j];
     }
-    if (s->model->by_neurons) note_firing(job->s, l, i, (hth_active){NULL, l->d_ff});
+    if (s->model->by_neurons) note_firing(job->s, l, s->hidden, i, (hth_active){NULL, l->d_ff});
 }
 
 static void compute_together(hth_step *s, const hth_layer *l)
@@ -257,8 +258,8 @@ static void compute_together(hth_step *s, const hth_layer *l)
         compute_neurons(s, l, BOTH, 0, s->n_row, (hth_active){NULL, l->d_ff});
         activate(s, l, 0, (size_t)s->n_row * l->d_ff);
     }
-    if (scores_halves) score_halves(s, l, 0, s->n_row);
-    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, l, 0, s->n_row);
+    if (scores_halves) score_halves(s, is_gated(l) ? s->gate : s->up, (size_t)s->n_row * l->d_ff, s->scores);
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, l, s->x, s->normed, s->n_row, s->scores);
     bool approximates = scores_halves || s->selector == HEARTH_SELECTOR_PREDICTOR;
     leave_job job = {s, l};
     if (approximates || s->model->by_neurons) hth_pool_add(s->pool, leave_out, &job, sizeof job, s->n_row);
@@ -276,11 +277,28 @@ static void observe(hth_step *s, uint32_t i_layer, const hth_layer *l)
                             .input = s->normed,
                             .gate = is_gated(l) ? s->gate : NULL,
                             .up = s->up,
-                            .hidden = s->hidden};
+                            .hidden = s->hidden,
+                            .pool = s->pool};
     hth_pool_finish(s->pool);
     hth_alloc_forbid(-1);
     s->observe(s->observe_user, &seen);
     hth_alloc_forbid(1);
+}
+
+/* out = down of hidden (or what was noted of it) for n_tok tokens, and onto where that is not NULL. */
+static void add_down(hth_step *s, const hth_layer *l, const float *hidden, size_t n_tok, const float *bias,
+                     float *onto)
+{
+    if (s->model->by_neurons) {
+        hth_down_output down = {.neurons = &l->neurons, .bias = bias, .y = s->out, .onto = onto};
+        hth_pool_finish(s->pool);
+        hth_down_add(s->k, s->pool, &s->down_room, s->firing, n_tok, &down);
+        return;
+    }
+    /* In file order down is made of rows over all neurons; a block of zeros adds
+     * nothing to a row, so lists need no down of their own. */
+    hth_output down = {.matrix = &l->down, .bias = bias, .y = s->out, .onto = onto};
+    hth_product_add(s->k, s->pool, &s->rounding, hidden, n_tok, &down, 1, NULL);
 }
 
 void hth_run_ffn(hth_step *s, uint32_t i_layer, float *onto)
@@ -293,15 +311,62 @@ void hth_run_ffn(hth_step *s, uint32_t i_layer, float *onto)
         compute_together(s, l);
     }
     if (s->observe) observe(s, i_layer, l);
+    add_down(s, l, s->hidden, s->n_row, l->down_bias, onto);
+}
 
-    if (s->model->by_neurons) {
-        hth_down_output down = {.neurons = &l->neurons, .bias = l->down_bias, .y = s->out, .onto = onto};
-        hth_pool_finish(s->pool);
-        hth_down_add(s->k, s->pool, &s->down_room, s->firing, s->n_row, &down);
-        return;
+/* ---- what a selector would have done --------------------------------------------------------------- */
+
+typedef struct mark_job {
+    const hth_step *s;
+    const hth_layer *l;
+    const float *first_half; /* [n_tok][d_ff] */
+    uint8_t *marked;
+} mark_job;
+
+/* The decisions of find_candidates and rule_out, or of leave_out: the predictor's, or else those
+ * over the first half. */
+static void mark_row(void *arg, size_t i, uint32_t i_thread)
+{
+    const mark_job *job = arg;
+    size_t n = job->l->d_ff, at = i * n;
+    const float *scores = job->s->scores + at, *half = job->first_half + at, *floor = job->l->floor;
+    uint8_t *marked = job->marked + at;
+    (void)i_thread;
+    switch (job->s->selector) {
+    case HEARTH_SELECTOR_GATE:
+        for (size_t j = 0; j < n; j++) marked[j] = !(half[j] < LEAST);
+        break;
+    case HEARTH_SELECTOR_PREDICTOR:
+        for (size_t j = 0; j < n; j++) marked[j] = !(scores[j] < job->l->predictor.threshold);
+        break;
+    case HEARTH_SELECTOR_THRESHOLD:
+        for (size_t j = 0; j < n; j++) marked[j] = !(__builtin_fabsf(scores[j]) < floor[j]);
+        break;
+    default: memset(marked, 1, n);
     }
-    /* In file order down is made of rows over all neurons; a block of zeros adds
-     * nothing to a row, so lists need no down of their own. */
-    hth_output down = {.matrix = &l->down, .bias = l->down_bias, .y = s->out, .onto = onto};
-    hth_product_add(s->k, s->pool, &s->rounding, s->hidden, s->n_row, &down, 1, NULL);
+}
+
+void hth_step_mark(hth_step *s, const hth_observation *seen, uint8_t *marked)
+{
+    const hth_layer *l = &s->model->layers[seen->i_layer];
+    mark_job job = {s, l, seen->gate ? seen->gate : seen->up, marked};
+    assert(seen->n_tok <= s->n_row_max && seen->d_ff == l->d_ff);
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR)
+        predict(s, l, seen->residual, seen->input, seen->n_tok, s->scores);
+    if (s->selector == HEARTH_SELECTOR_THRESHOLD)
+        score_halves(s, job.first_half, seen->n_tok * l->d_ff, s->scores);
+    hth_pool_run(s->pool, mark_row, &job, seen->n_tok);
+    hth_pool_settle(s->pool); /* what was seen is not ours */
+}
+
+const float *hth_step_down(hth_step *s, uint32_t i_layer, const float *hidden, size_t n_tok)
+{
+    const hth_layer *l = &s->model->layers[i_layer];
+    assert(n_tok <= s->n_row_max);
+    for (size_t i = 0; s->model->by_neurons && i < n_tok; i++)
+        note_firing(s, l, hidden, i, (hth_active){NULL, l->d_ff});
+    add_down(s, l, hidden, n_tok, NULL, NULL);
+    hth_pool_finish(s->pool);
+    hth_pool_settle(s->pool);
+    return s->out;
 }

@@ -39,6 +39,7 @@ typedef struct hth_observation {
     const float *gate;     /* [n_tok][d_ff], before the activation */
     const float *up;       /* [n_tok][d_ff] */
     const float *hidden;   /* [n_tok][d_ff], what goes into down */
+    hth_pool *pool;        /* idle: work that the observer gives it is done by all threads */
 } hth_observation;
 typedef void hth_observer_fn(void *user, const hth_observation *seen);
 
@@ -78,6 +79,18 @@ bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selec
                    size_t *size);
 void hth_step_observe(hth_step *step, hth_observer_fn *fn, void *user);
 void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user); /* NULL: the selector */
+
+/* ---- what a selector would have done (ffn.c) ------------------------------------------- */
+
+/* Of the tokens that another step of the same model has seen, which neurons this step's selector
+ * marks: marked[n_tok][d_ff] is 1 or 0. Dense: all; gate: where the first half says that they may
+ * fire; predictor: what it marks, before the gate decides; threshold: what reaches it. Works in the
+ * workspace of a step that is not under way, and for as many tokens as that has rows. */
+void hth_step_mark(hth_step *step, const hth_observation *seen, uint8_t *marked);
+
+/* [n_tok][d_model]: what down of a layer makes of hidden[n_tok][d_ff], without bias. Likewise; valid
+ * until the workspace is used again. */
+const float *hth_step_down(hth_step *step, uint32_t i_layer, const float *hidden, size_t n_tok);
 
 /* Takes the logits[n_vocab] of the i-th row that wanted them, in order. A status
  * other than HEARTH_OK ends the step with it. */

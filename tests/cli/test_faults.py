@@ -201,6 +201,8 @@ def verbs_on(path):
         "json": (["inspect", path, "--json", "--all"], b""),
         "logits": (["logits", path, "--ids", ids, "-o", out], b""),
         "perplexity": (["perplexity", path, "-f", words, "-c", "32"], b""),
+        "compare": (["compare", path, "--against", path, "-f", words, "-c", "32"], b""),
+        "profile": (["profile", path, "-f", words, "-c", "32", "-o", out], b""),
         "quantize": (["quantize", path, out, "q8_0"], b""),
         "bench": (["bench", path, "-n", "1", "-p", "0", "--repeat", "1"], b""),
         "doctor": (["doctor", path], b""),
@@ -208,15 +210,15 @@ def verbs_on(path):
 
 
 MUST_REFUSE = {
-    "all": {"run", "chat", "tokenize", "detokenize", "inspect", "check", "json", "logits", "perplexity", "quantize", "bench",
-            "doctor"},
-    "model": {"run", "chat", "logits", "perplexity", "bench", "doctor"},
-    "text": {"run", "chat", "tokenize", "detokenize", "perplexity"},
+    "all": {"run", "chat", "tokenize", "detokenize", "inspect", "check", "json", "logits", "perplexity", "compare",
+            "profile", "quantize", "bench", "doctor"},
+    "model": {"run", "chat", "logits", "perplexity", "compare", "profile", "bench", "doctor"},
+    "text": {"run", "chat", "tokenize", "detokenize", "perplexity", "compare", "profile"},
 }
 
 
 def nothing_left(*what):
-    for name in ["out", "out.part"]:
+    for name in ["out", "out.part", "out.resume"]:
         check(not os.path.exists(scratch(name)), *what, "left", name)
 
 
@@ -407,7 +409,8 @@ def a_killed_writer_leaves_the_old_file_or_the_new():
     random.seed(16)
     out, source = scratch("out"), scratch("f32.gguf", with_keys())
     writers = {"quantize": ["quantize", source, out, "q8_0"], "synth": ["synth", "stories-15m", out, "--type", "q8_0"],
-               "logits": ["logits", source, "--ids", scratch("ids", b"1 2 3 " * 10), "-o", out]}
+               "logits": ["logits", source, "--ids", scratch("ids", b"1 2 3 " * 10), "-o", out],
+               "profile": ["profile", source, "-f", scratch("text", b"aaaa " * 99), "-c", "32", "-o", out]}
     n_killed = 0
     for name, args in writers.items():
         check(hearth(args).returncode == 0, name)

@@ -18,8 +18,9 @@ import time
 HEARTH = sys.argv[1]
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
-VERBS = ["run", "chat", "tokenize", "detokenize", "inspect", "logits", "perplexity", "quantize", "synth", "bench",
-         "doctor"]
+VERBS = ["run", "chat", "tokenize", "detokenize", "inspect", "logits", "perplexity", "compare", "profile",
+         "quantize", "predictors", "thresholds", "pack", "synth",
+         "bench", "doctor"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import cases  # noqa: E402: the path is set above
 
@@ -168,6 +169,10 @@ def usage_errors_exit_2():
         (["logits", MODEL], "needs --ids FILE"),
         (["perplexity", MODEL], "needs -f FILE"),
         (["perplexity", MODEL, "-f", MODEL, "-c", "2"], "scores none"),
+        (["compare", MODEL], "needs -f FILE"),
+        (["compare", MODEL, "-f", MODEL, "-c", "2"], "scores none"),
+        (["run", "--check", "1"], "allowed are 2 to 512"),
+        (["run", "--check", "513"], "allowed are"),
         (["quantize", MODEL, scratch("out")], "usage:"),
         (["quantize", MODEL, scratch("out"), "q9_9"], "q9_9"),
         (["bench", "-p", "0", "-n", "0"], "nothing to do"),
@@ -239,6 +244,9 @@ def verbs_on(path):
         ["inspect", path],
         ["logits", path, "--ids", ids, "-o", scratch("out.f32")],
         ["perplexity", path, "-f", text],
+        ["compare", path, "-f", text],
+        ["compare", MODEL, "--against", path, "-f", text],
+        ["profile", path, "-f", text, "-o", scratch("out.profile")],
         ["quantize", path, scratch("out.gguf"), "q8_0"],
         ["bench", path, "-n", "1", "-p", "0", "--repeat", "1"],
         ["doctor", path],
@@ -532,6 +540,7 @@ def interrupts_are_heard_within_a_window_and_a_prompt():
     text = scratch("long.txt", b"Once upon a time there was a little girl. " * 4000)
     model = scratch("slow.gguf", tiny_model(n_layer=16))
     for args in [["perplexity", model, "-f", text, "-c", "16000", "-t", "1"],
+                 ["compare", model, "--against", model, "-f", text, "-c", "16000", "-t", "1"],
                  ["bench", model, "-p", "16000", "-c", "16000", "--repeat", "1", "-t", "1"]]:
         for wait in [1, 4, 16, 64]:  # until the model is read, however slow the machine is
             process = subprocess.Popen([HEARTH, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -588,6 +597,73 @@ def every_verb_that_runs_takes_the_common_options():
     result = json.loads(good("bench", MODEL, "-p", "8", "-n", "2", "--repeat", "2", "--json", *common).stdout)
     check([len(t["tokens_per_second"]) for t in result["tests"]] == [2, 2], result)
     check(b"| generate 2 |" in good("bench", "-p", "0", "-n", "2", "--repeat", "1").stdout, "bench as a table")
+
+
+@case
+def compare_says_what_a_mode_costs():
+    common = ["-t", "2", "-c", "64"]
+    text = scratch("text", b"Once upon a time there was a dog. " * 30)
+    done = good("compare", MODEL, "-f", text, *common)
+    for words in [b"selector gate: ", b"ratio 1.00000 +/- 0.00000", b"same likeliest token: 100.00 %",
+                  b"logits: identical, all bits of all positions", b"| all |"]:
+        check(words in done.stdout + done.stderr, words, done.stdout, done.stderr)
+    result = json.loads(good("compare", MODEL, "-f", text, "--json", "--chunks", "2", *common).stdout)
+    check(result["identical"] and result["windows_scored"] == 2 and result["positions_scored"] == 62, result)
+    check(len(result["layers"]) == 6 and all(l["recall"] == 1 and l["cett"] == 0 for l in result["layers"]), result)
+    check(result["mode"]["selector"] == "gate" and result["reference"]["selector"] == "dense", result)
+    alone = json.loads(good("perplexity", MODEL, "-f", text, "--json", "--chunks", "2", *common).stdout)
+    check(result["mode"]["perplexity"] == alone["perplexity"] == result["reference"]["perplexity"], result, alone)
+    check(result["mode"]["error"] == alone["error"], result, alone)
+
+    # what approximates besides selectors: the cache, another file
+    result = json.loads(good("compare", MODEL, "-f", text, "--json", "--kv", "q8_0", *common).stdout)
+    check(not result["identical"] and 0 < result["kl_mean"] < result["kl_largest"] < 1, result)
+    check(all(l["recall"] == 1 for l in result["layers"]), result)
+    relu = ["compare", MODEL, "--activation", "relu", "--against", MODEL, "-f", text, "--json", *common]
+    result = json.loads(good(*relu).stdout)
+    check(result["kl_mean"] > 0 and "layers" not in result and result["top1_agreement"] < 1, result)
+    check(result["reference"]["model"] == MODEL, result)
+
+    tiny = scratch("tiny.gguf", tiny_model())
+    check("there is nothing to compare" in bad(1, "runs dense", "compare", tiny, "-f", text, *common), "dense")
+    bad(1, "there is nothing to compare", "compare", MODEL, "--selector", "dense", "-f", text, *common)
+    bad(1, "no predictors", "compare", MODEL, "--selector", "predictor", "-f", text, *common)
+    bad(1, "vocabulary", "compare", MODEL, "--against", tiny, "-f", text, *common)
+    bad(1, "a window needs", "compare", MODEL, "-f", scratch("short", b"short"), *common)
+
+
+@case
+def a_run_is_checked_against_dense():
+    def check_line(*args):
+        done = good("run", "--greedy", "-n", "20", "-p", "Once upon a time", "--check", "16", *args)
+        check(done.stdout == story("-n", "20", "-p", "Once upon a time", *args), "another text with --check")
+        lines = [l for l in done.stderr.decode().split("\n") if "check" in l]
+        check(len(lines) == 1, done.stderr)
+        return lines[0]
+
+    check("check of 16 tokens: selector gate is exact" in check_line(), check_line())
+    check("selector dense is exact" in check_line("--selector", "dense"), "dense")
+    check("check of 16 tokens: selector gate against dense" in check_line("--kv", "q8_0"), check_line("--kv", "q8_0"))
+    done = good("run", "-n", "5", "-p", "Once", "--check", "9", "--json", "--stats")
+    check(json.loads(done.stdout)["live_share"] and b"gate is exact" in done.stderr, done)
+    done = good("run", "-n", "0", "-p", "Once upon a time there was a dog", "--check", "512")
+    check(re.search(rb"check of \d+ tokens: selector gate is exact", done.stderr), done.stderr)
+
+
+@case
+def predictors_are_compared_and_checked():
+    model = data("golden/powerinfer/llama-relu.f16.powerinfer.gguf")
+    text = scratch("text", b"abc " * 60)
+    result = json.loads(good("compare", model, "-f", text, "--json", "-c", "16").stdout)
+    check(result["mode"]["selector"] == "predictor" and result["kl_mean"] > 0, result)
+    layers = result["layers"]
+    check(len(layers) == 2 and all(0.2 < l["recall"] < 0.8 and 0 < l["cett"] < l["cett_largest"] for l in layers), layers)
+    check(result["all_layers"]["neurons"] == sum(l["neurons"] for l in layers), result)
+    done = good("compare", model, "-f", text, "-c", "16")
+    check(b"(approximate)" in done.stderr and b"CETT" in done.stdout, done.stdout, done.stderr)
+    done = good("run", model, "--greedy", "-n", "20", "-p", "a", "--ignore-eos", "--check", "16", "-c", "64")
+    check(re.search(rb"selector predictor against dense: same likeliest token .* recall \d", done.stderr), done.stderr)
+    check(b"warning: the mode names another token" in done.stderr, done.stderr)
 
 
 def bench(*args, **more):
@@ -693,6 +769,85 @@ def doctor_sees_a_limit_of_address_space_and_a_busy_neighbour():
         busy.kill()
         busy.wait()
     check(shown["machine"]["busy_cpus"] > 0.2 and "stop what is not needed" in by_name["load"]["fix"], shown)
+
+
+def profile(*args, **more):
+    """The profile of a text, and its file."""
+    out = scratch("out.profile")
+    result = json.loads(good("profile", MODEL, "-o", out, "--json", *args, **more).stdout)
+    with open(out, "rb") as f:
+        content = f.read()
+    os.remove(out)
+    return result, content
+
+
+@case
+def profiles_say_who_fires_and_are_no_models():
+    text = scratch("text", b"Once upon a time there was a dog. He liked to play in the park. " * 60)
+    result, content = profile("-f", text, "-c", "100", "--samples", "64", "-t", "1")
+    check(result["tokens"] % 100 == 0 and result["tokens"] > 500 and result["samples"] == 64, result)
+    check(result["activation"] == "drelu" and result["settings"] == "kv f16", result)
+    check(len(result["layers"]) == 6 and result["tokens_of_an_earlier_run"] == 0, result)
+    for layer in result["layers"]:
+        check(layer["neurons"] == 768 and 0 < layer["live"] < 0.4 and layer["largest"] > 0, layer)
+        check(0.1 < layer["hottest_10"] < layer["hottest_20"] <= 1, layer)
+        rarer = "gate" if layer["gate_above_zero"] <= layer["up_above_zero"] else "up"
+        check(layer["sparser"] == rarer, layer)
+    with open(text, "rb") as f:
+        again = profile("-f", "-", "-c", "100", "--samples", "64", "-t", "3", "--batch", "9", "--mmap", stdin=f.read())
+    check(again[1] == content, "the file depends on threads, batch or reader")
+    check(len(profile("-f", text, "-c", "100", "--samples", "0")[1]) < len(content) - 6 * 768 * 8, "no samples")
+    out = scratch("table.profile")
+    table = good("profile", MODEL, "-f", text, "-o", out, "-c", "100").stdout.decode()
+    check(len(re.findall(r"^\| \d ", table, re.M)) == 6 and f"{out}: " in table, table)
+    bad(1, "a profile, not a model", "run", out, "-n", "1")
+    scratch("b.resume", model_bytes())
+    bad(1, "not a profile", "profile", MODEL, "-f", text, "-o", scratch("b"), "-c", "100")
+
+
+@case
+def profiles_of_what_cannot_be_are_refused():
+    text, out = scratch("text", b"Once upon a time. " * 200), scratch("out.profile")
+    bad(2, "-f FILE and -o OUT", "profile", MODEL, "-f", text)
+    bad(2, "-f FILE and -o OUT", "profile", MODEL, "-o", out)
+    bad(2, "not one", "profile", MODEL, "-f", text, "-o", "-")
+    bad(2, "the text would be lost", "profile", MODEL, "-f", text, "-o", text)
+    copy = scratch("model.gguf", model_bytes())
+    bad(2, "the model would be lost", "profile", copy, "-f", text, "-o", copy)
+    bad(2, "all neurons compute", "profile", MODEL, "-f", text, "-o", out, "--selector", "gate")
+    check("empty" in bad(1, "is empty", "profile", MODEL, "-f", scratch("empty", b""), "-o", out), "empty")
+    bad(1, "byte 5 is 0: this is no text", "profile", MODEL, "-f", scratch("binary", b"GGUF.\0" * 99), "-o", out)
+    bad(1, "a window needs 512", "profile", MODEL, "-f", scratch("short", b"Once."), "-o", out)
+    bad(1, "No such file", "profile", MODEL, "-f", scratch("none"), "-o", out)
+    bad(1, "/no/such/p", "profile", MODEL, "-f", text, "-o", "/no/such/p")
+    check(not os.path.exists(out) and not os.path.exists(out + ".resume"), "a file is left")
+
+
+@case
+def an_interrupted_profile_goes_on():
+    text, out = scratch("long.txt", b"Once upon a time there was a little girl. " * 8000), scratch("out.profile")
+    args = ["profile", MODEL, "-f", text, "-c", "256", "-t", "1"]
+    good(*args, "-o", scratch("whole"))
+    for wait in [0.05, 0.2, 0.4, 0.8, 1.6]:
+        process = subprocess.Popen([HEARTH, *args, "-o", out], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(wait)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=TIMEOUT)
+        kept = os.path.exists(out + ".resume")
+        check(process.returncode in (0, 130, -signal.SIGINT), process.returncode, err)
+        check((b"tokens are kept in " in err) == kept or process.returncode == -signal.SIGINT, err)
+        check(os.path.exists(out) == (process.returncode == 0), "a profile though it was interrupted")
+        if kept:
+            break
+    if kept:
+        bad(1, "another context", "profile", MODEL, "-f", text, "-c", "128", "-o", out)
+        bad(1, "another type of the KV cache", *args, "-o", out, "--kv", "f32")
+        bad(1, "a profile, not a model", "run", out + ".resume")
+    done = good(*args, "-o", out)
+    check(not kept or b".resume: " in done.stderr and b"going on" in done.stderr, done.stderr)
+    with open(out, "rb") as a, open(scratch("whole"), "rb") as b:
+        check(a.read() == b.read(), "another profile than that of a run in one piece")
+    check(not os.path.exists(out + ".resume"), "the state is left")
 
 
 @case

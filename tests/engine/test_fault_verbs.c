@@ -1,16 +1,20 @@
 /* Every allocation, read and write that can fail does so, of what the verbs tokenize,
- * detokenize, inspect, logits, synth and chat ask of the library. Run, batch, quantize and
+ * detokenize, inspect, logits, compare, profile, synth and chat ask of the library. Run, batch, quantize and
  * perplexity: test_faults.c; the program itself: tests/cli/test_faults.py. */
 #define _POSIX_C_SOURCE 200809L
 #include "convert/synth.h"
 #include "file/gguf_sink.h"
 #include "measure/check.h"
+#include "measure/compare.h"
+#include "measure/profile.h"
 #include "model/model.h"
 #include "support/faults.h"
 #include "support/test.h"
 #include "text/tokenizer.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- text: the file's directory and vocabulary alone ---------------------------------------- */
 
@@ -97,6 +101,104 @@ static hearth_status logits(const fault_paths *p, hearth_error *err)
     return st;
 }
 
+/* ---- compare: gate beside dense, windows of a text ------------------------------------------------ */
+
+static hearth_status compare(const fault_paths *p, hearth_error *err)
+{
+    char text[100];
+    hearth_model *model = NULL;
+    hth_compare_side reference = {0}, mode = {0};
+    hth_compare *c = NULL;
+    hth_comparison result;
+    hearth_model_options o = {.n_thread = 1, .activation = "relu", .selector = HEARTH_SELECTOR_GATE};
+    hearth_session_options so = {.n_ctx = 16, .n_batch = 8, .n_thread = 2};
+    memset(text, 'c', sizeof text);
+    hearth_status st = hearth_model_open(p->in, &o, &model, err);
+    reference.model = mode.model = model;
+    if (st == HEARTH_OK) st = hearth_session_open(model, &so, &mode.session, err);
+    so.selector = HEARTH_SELECTOR_DENSE;
+    if (st == HEARTH_OK) st = hearth_session_open(model, &so, &reference.session, err);
+    if (st == HEARTH_OK) st = hth_compare_open(&reference, &mode, &c, err);
+    if (st == HEARTH_OK) st = hth_measure_compare(c, text, sizeof text, 2, NULL, NULL, &result, err);
+    hth_compare_close(c);
+    hearth_session_close(reference.session);
+    hearth_session_close(mode.session);
+    hearth_model_close(model);
+    return st;
+}
+
+/* ---- profile: written, and read by whoever uses it --------------------------------------------------- */
+
+/* save_ns 0: the state is written after every piece but the last. */
+static hearth_status profile_with(const fault_paths *p, uint64_t save_ns, hearth_error *err)
+{
+    char text[400], resume[1100];
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    hth_profile *made = NULL, *read = NULL;
+    hearth_session_options so = {.n_ctx = 32, .n_batch = 8, .n_thread = 1, .selector = HEARTH_SELECTOR_DENSE};
+    hth_profile_options o = {.out = p->out, .n_sample = 20, .settings = "kv f16", .save_ns = save_ns};
+    memset(text, 'c', sizeof text);
+    snprintf(resume, sizeof resume, "%s.resume", p->out);
+    hearth_status st = hearth_model_open(p->in, NULL, &model, err);
+    if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
+    if (st == HEARTH_OK) st = hth_measure_profile(model, session, text, sizeof text, &o, &made, err);
+    if (st == HEARTH_OK) st = hth_profile_open(p->out, NULL, &read, err);
+    if (st != HEARTH_OK && made) remove(p->out); /* only its reader failed */
+    /* Said of the profile, it would mean that it is there, and the caller would look for it. */
+    if (st == HEARTH_ERROR_IO && strstr(err->message, ".resume: cannot sync the folder"))
+        snprintf(err->message, sizeof err->message, "the state was not saved");
+    if (access(resume, F_OK) == 0) remove(resume);
+    hth_profile_close(read);
+    hth_profile_close(made);
+    hearth_session_close(session);
+    hearth_model_close(model);
+    return st;
+}
+
+static hearth_status profile(const fault_paths *p, hearth_error *err)
+{
+    return profile_with(p, UINT64_MAX, err);
+}
+
+static hearth_status profile_saving(const fault_paths *p, hearth_error *err)
+{
+    return profile_with(p, 0, err);
+}
+
+/* Stopped, and gone on with. */
+static bool stop_late(void *user, uint64_t done, uint64_t total)
+{
+    (void)user, (void)total;
+    return done < 128;
+}
+
+static hearth_status profile_resumed(const fault_paths *p, hearth_error *err)
+{
+    char text[400], resume[1100];
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    hth_profile *made = NULL;
+    hearth_session_options so = {.n_ctx = 32, .n_batch = 8, .n_thread = 1, .selector = HEARTH_SELECTOR_DENSE};
+    hth_profile_options o = {
+        .out = p->out, .n_sample = 20, .settings = "", .save_ns = UINT64_MAX, .progress = stop_late};
+    memset(text, 'c', sizeof text);
+    snprintf(resume, sizeof resume, "%s.resume", p->out);
+    hearth_status st = hearth_model_open(p->in, NULL, &model, err);
+    if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
+    if (st == HEARTH_OK) {
+        st = hth_measure_profile(model, session, text, sizeof text, &o, &made, err);
+        if (st == HEARTH_ERROR_CANCELLED) st = HEARTH_OK;
+    }
+    o.progress = NULL;
+    if (st == HEARTH_OK) st = hth_measure_profile(model, session, text, sizeof text, &o, &made, err);
+    if (access(resume, F_OK) == 0) remove(resume);
+    hth_profile_close(made);
+    hearth_session_close(session);
+    hearth_model_close(model);
+    return st;
+}
+
 /* ---- synth ------------------------------------------------------------------------------------------- */
 
 static hearth_status synth(const fault_paths *p, hearth_error *err)
@@ -172,6 +274,23 @@ TEST(logits_survive_everything_that_fails)
     fault_survive_allocations("logits", logits, 20);
     fault_survive_reads("logits", logits, 20);
     fault_survive_writes("logits", logits, 2);
+}
+
+TEST(compare_survives_every_allocation_and_read_that_fails)
+{
+    fault_survive_allocations("compare", compare, 60);
+    fault_survive_reads("compare", compare, 20);
+}
+
+TEST(profile_survives_everything_that_fails)
+{
+    fault_survive_allocations("profile", profile, 60);
+    fault_survive_allocations("profile, saving", profile_saving, 60);
+    fault_survive_allocations("profile, resumed", profile_resumed, 60);
+    fault_survive_reads("profile", profile, 20);
+    fault_survive_reads("profile, resumed", profile_resumed, 20);
+    fault_survive_writes("profile", profile, 4);
+    fault_survive_writes("profile, saving", profile_saving, 10);
 }
 
 TEST(chat_survives_every_allocation_and_read_that_fails)

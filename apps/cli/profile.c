@@ -1,0 +1,217 @@
+/* hearth profile: which neurons fire over a text, how large they are, who fires together. */
+#include "cli/verbs.h"
+#include "common/json.h"
+#include "common/model_args.h"
+#include "measure/profile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_CONTEXT = 512, DEFAULT_SAMPLES = 1024 };
+
+static const option_spec options[] = {
+    {"file", 'f', OPTION_FILE, "FILE", "the text; - is stdin", 0, 0, NULL, 0},
+    {"out", 'o', OPTION_FILE, "OUT", "the profile", 0, 0, NULL, 0},
+    {"samples", 0, OPTION_UINT, "N", "tokens to keep who fired at; default 1024; 0: none", 0,
+     HTH_PROFILE_MAX_SAMPLE, NULL, 0},
+    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    {0},
+};
+
+/* ---- what it does with its time -------------------------------------------------------------- */
+
+typedef struct watch {
+    progress p;
+    bool started;
+    uint64_t n_before; /* tokens of an earlier run: their time is not ours */
+    const char *out;
+} watch;
+
+static bool show(void *user, uint64_t done, uint64_t total)
+{
+    watch *w = user;
+    if (!w->started) {
+        w->started = true;
+        w->n_before = done;
+        progress_init(&w->p, "profiling", "tokens", 1);
+        if (done > 0)
+            fprintf(stderr, "hearth: %s.resume: %llu of %llu tokens are done; going on\n", w->out,
+                    (unsigned long long)done, (unsigned long long)total);
+    }
+    return progress_show(&w->p, done - w->n_before, total - w->n_before);
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static double mean_live(const hth_profile *p)
+{
+    double live = 0.0, all = 0.0;
+    for (uint32_t i = 0; i < p->n_layer; i++) {
+        live += hth_profile_live(p, i) * p->layers[i].d_ff;
+        all += p->layers[i].d_ff;
+    }
+    return live / all;
+}
+
+/* Shares of a layer's values of gate and up that were above zero. The half that is rarer is the better one to
+ * compute first. */
+typedef struct halves {
+    double gate, up;
+    const char *sparser; /* "gate", "up", or "-" where there is no gate */
+} halves;
+
+static halves halves_of(const hth_profile *p, uint32_t i_layer)
+{
+    const hth_profile_layer *l = &p->layers[i_layer];
+    double all = (double)p->n_tok * l->d_ff;
+    halves h = {(double)l->gate_fired / all, (double)l->up_fired / all, "-"};
+    if (l->gate_fired > 0) h.sparser = h.gate <= h.up ? "gate" : "up";
+    return h;
+}
+
+static void print_table(const hth_profile *p, const char *out)
+{
+    printf("| layer | live %% | hottest 10 %% | 20 %% | largest | gate > 0 %% | up > 0 %% | sparser |\n"
+           "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n");
+    for (uint32_t i = 0; i < p->n_layer; i++) {
+        halves h = halves_of(p, i);
+        printf("| %u | %.1f | %.1f | %.1f | %.4g | %.1f | %.1f | %s |\n", i, 100.0 * hth_profile_live(p, i),
+               100.0 * hth_profile_cover(p, i, 0.1), 100.0 * hth_profile_cover(p, i, 0.2),
+               (double)p->layers[i].largest, 100.0 * h.gate, 100.0 * h.up, h.sparser);
+    }
+    printf(
+        "\n%s: %llu tokens in windows of %u, %u samples; %.1f %% of the values were live (activation %s).\n"
+        "Hottest: the share of all %s that these neurons have. Largest: |hidden|.\n",
+        out, (unsigned long long)p->n_tok, p->n_ctx, p->n_sample, 100.0 * mean_live(p), p->activation,
+        p->marks_tops ? "|hidden|" : "firings");
+}
+
+static void print_json(const hth_profile *p, const char *out, uint64_t n_before)
+{
+    json j;
+    char hash[20];
+    json_init(&j, stdout);
+    json_open(&j, NULL, '{');
+    json_word(&j, "profile", out);
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)p->model_hash);
+    json_word(&j, "model_hash", hash);
+    json_uint(&j, "tokens", p->n_tok);
+    json_uint(&j, "tokens_of_an_earlier_run", n_before);
+    json_uint(&j, "n_ctx", p->n_ctx);
+    json_uint(&j, "samples", p->n_sample);
+    json_word(&j, "activation", p->activation);
+    json_word(&j, "settings", p->settings);
+    json_word(&j, "hottest_by", p->marks_tops ? "size" : "firings");
+    json_float(&j, "live", mean_live(p), 6);
+    json_open(&j, "layers", '[');
+    for (uint32_t i = 0; i < p->n_layer; i++) {
+        halves h = halves_of(p, i);
+        json_open_compact(&j, NULL, '{');
+        json_uint(&j, "neurons", p->layers[i].d_ff);
+        json_float(&j, "live", hth_profile_live(p, i), 6);
+        json_float(&j, "hottest_10", hth_profile_cover(p, i, 0.1), 6);
+        json_float(&j, "hottest_20", hth_profile_cover(p, i, 0.2), 6);
+        json_float(&j, "largest", (double)p->layers[i].largest, 9);
+        json_float(&j, "gate_above_zero", h.gate, 6);
+        json_float(&j, "up_above_zero", h.up, 6);
+        json_word(&j, "sparser", h.sparser);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_close(&j, '}');
+    json_end(&j);
+}
+
+/* ---- the verb -------------------------------------------------------------------------------- */
+
+/* False after a message. A text that is none would give a profile of noise. */
+static bool check_text(const char *path, const char *text, size_t n)
+{
+    const char *zero = memchr(text, 0, n);
+    if (n == 0) report_text("%s: is empty", path);
+    else if (zero) report_text("%s: byte %zu is 0: this is no text", path, (size_t)(zero - text));
+    return n > 0 && !zero;
+}
+
+static int check_usage(const args *a)
+{
+    const char *file = args_text(a, "file", NULL), *out = args_text(a, "out", NULL),
+               *selector = args_text(a, "selector", "dense");
+    if (!file || !out) return usage_error("profile needs -f FILE and -o OUT");
+    if (strcmp(out, "-") == 0) return usage_error("OUT is a file; '-' is not one");
+    if (same_file(args_operand(a, 0), out))
+        return usage_error("%s is MODEL and OUT: the model would be lost", out);
+    if (strcmp(file, "-") != 0 && same_file(file, out))
+        return usage_error("%s is FILE and OUT: the text would be lost", out);
+    if (strcmp(selector, "dense") != 0 && strcmp(selector, "auto") != 0)
+        return usage_error("profile --selector %s: all neurons compute, so that all are seen", selector);
+    return 0;
+}
+
+static int profile_text(const args *a, const hearth_model *model, hearth_session *session, const char *text,
+                        size_t n)
+{
+    hearth_error err;
+    hth_profile *p;
+    char settings[64];
+    watch w = {.out = args_text(a, "out", NULL)};
+    snprintf(settings, sizeof settings, "kv %s%s", args_text(a, "kv", "f16"),
+             args_has(a, "bf16-dot") ? ", bf16-dot" : "");
+    hth_profile_options o = {.out = w.out,
+                             .n_sample = (uint32_t)args_uint(a, "samples", DEFAULT_SAMPLES),
+                             .settings = settings,
+                             .save_ns = HTH_PROFILE_SAVE_NS,
+                             .progress = show,
+                             .progress_user = &w};
+    hearth_status st = hth_measure_profile(model, session, text, n, &o, &p, &err);
+    progress_end(&w.p);
+    if (st != HEARTH_OK) return report(&err);
+    if (args_has(a, "json")) print_json(p, w.out, w.n_before);
+    else print_table(p, w.out);
+    hth_profile_close(p);
+    return 0;
+}
+
+static int run(const args *a)
+{
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    hearth_error err;
+    size_t n;
+    int status = check_usage(a);
+    if (status) return status;
+    const char *path = args_text(a, "file", NULL);
+    char *text = read_whole(path, &n);
+    if (!text) return EXIT_OTHER;
+    status = EXIT_OTHER;
+    catch_interrupt();
+    if (check_text(path, text, n) && open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model)) {
+        hearth_session_options o = session_options(a, DEFAULT_CONTEXT);
+        o.selector = HEARTH_SELECTOR_DENSE;
+        if (hearth_session_open(model, &o, &session, &err) == HEARTH_OK) {
+            if (!args_has(a, "json")) print_start_line(a, model, session);
+            status = profile_text(a, model, session, text, n);
+        } else {
+            report(&err);
+        }
+    }
+    free(text);
+    hearth_session_close(session);
+    hearth_model_close(model);
+    return status;
+}
+
+const verb verb_profile = {
+    .name = "profile",
+    .operands = "MODEL",
+    .n_operand_min = 1,
+    .n_operand_max = 1,
+    .summary = "record which neurons fire over a text",
+    .details = "Windows of -c tokens (default 512), all neurons computed. OUT is for packing and\n"
+               "placing this model, and for studies; docs/sparsity.md says what is in it. Until\n"
+               "it is complete, OUT.resume holds what was done, every 30 seconds and at Ctrl-C:\n"
+               "the same command goes on from there.\n",
+    .example = "hearth profile model.gguf -f text.txt -o model.profile",
+    .groups = {options, model_options},
+    .run = run,
+};

@@ -1,0 +1,71 @@
+/* The line of hearth run --check. The session of the run is evaluated anew: its bits do not depend on
+ * how tokens are cut, so it gives the logits that the run has seen. (But with --bf16-dot: what was
+ * generated counts as prompt here, and rounds more than it did.) */
+#include "cli/run_check.h"
+
+#include "common/model_args.h"
+#include "measure/compare.h"
+
+/* Percent of positions with the same likeliest token, below which a person should know. */
+static const double GOOD_AGREEMENT = 95.0;
+
+static void print_result(const hearth_model *model, const hth_comparison *r)
+{
+    uint64_t n_live = 0, n_hit = 0;
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
+    const char *selector = hearth_selector_name(info.selector);
+    for (uint32_t i = 0; i < r->n_layer; i++) {
+        n_live += r->layers[i].n_live;
+        n_hit += r->layers[i].n_hit;
+    }
+    if (r->n_identical == r->n_scored) {
+        fprintf(stderr, "hearth: check of %llu tokens: selector %s is exact: all logits are those of dense\n",
+                (unsigned long long)r->n_token, selector);
+        return;
+    }
+    double agreement = 100.0 * (double)r->n_agree / (double)r->n_scored;
+    fprintf(stderr,
+            "hearth: check of %llu tokens: selector %s against dense: same likeliest token %.1f %%, mean KL "
+            "%.3g nats, recall %.1f %%\n",
+            (unsigned long long)r->n_token, selector, agreement, r->kl,
+            n_live > 0 ? 100.0 * (double)n_hit / (double)n_live : 100.0);
+    if (agreement < GOOD_AGREEMENT)
+        fprintf(
+            stderr,
+            "hearth: warning: the mode names another token than dense at %.1f %% of the positions; hearth "
+            "compare measures what it costs\n",
+            100.0 - agreement);
+}
+
+int run_check(const args *a, const hearth_model *model, hearth_session *session, const int32_t *ids, size_t n)
+{
+    hth_compare_side reference = {model, NULL}, mode = {model, session};
+    hth_compare *compare = NULL;
+    hth_comparison result;
+    hearth_error err;
+    progress p;
+    if (is_reference(a, model)) {
+        fprintf(stderr, "hearth: check: selector dense is exact\n");
+        return 0;
+    }
+    if (n < 2) {
+        fprintf(stderr, "hearth: check: a run of one token has nothing to compare\n");
+        return 0;
+    }
+    if (!open_reference(a, model, hearth_session_n_ctx(session), &reference.session)) return EXIT_OTHER;
+    hearth_status st = hth_compare_open(&reference, &mode, &compare, &err);
+    if (st == HEARTH_OK) {
+        progress_init(&p, "checking", "runs", 1);
+        hth_compare_watch watch = {progress_show, &p, 0, 1};
+        st = hth_compare_ids(compare, ids, n, 0, &watch, &err);
+        progress_end(&p);
+    }
+    if (st == HEARTH_OK) {
+        hth_compare_result(compare, &result);
+        print_result(model, &result);
+    }
+    hth_compare_close(compare);
+    hearth_session_close(reference.session);
+    return st == HEARTH_OK ? 0 : report(&err);
+}

@@ -1,0 +1,86 @@
+/* hearth thresholds: how large an activation must be for its neuron to be computed. */
+#include "cli/verbs.h"
+#include "common/model_args.h"
+#include "measure/thresholds.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const option_spec options[] = {
+    {"file", 'f', OPTION_FILE, "FILE", "the text to calibrate on; - is stdin", 0, 0, NULL, 0},
+    {"output", 'o', OPTION_FILE, "FILE", "the thresholds; appears when it is complete", 0, 0, NULL, 0},
+    {"cett", 0, OPTION_FLOAT, "X", "error of each layer's output; default 0.2", 1e-6, 1, NULL, 0},
+    {"sparsity", 0, OPTION_FLOAT, "S", "in its place: share of neurons left out, mean", 0.01, 0.99, NULL, 0},
+    {"samples", 0, OPTION_UINT, "N", "tokens that are looked at; default 128", 8, 65536, NULL, 0},
+    {0},
+};
+
+static void print_table(const char *out, const hth_thresholds *t)
+{
+    double sparsity = 0.0;
+    printf("| layer | left out | error (CETT) |\n|---|---|---|\n");
+    for (uint32_t i = 0; i < t->n_layer; i++) {
+        printf("| %u | %.1f %% | %.3f |\n", i, 100.0 * t->layers[i].sparsity, t->layers[i].cett);
+        sparsity += t->layers[i].sparsity / t->n_layer;
+    }
+    printf("\n%s: %.1f %% of the neurons left out on average, over %llu tokens\n", out, 100.0 * sparsity,
+           (unsigned long long)t->n_token);
+}
+
+static int run(const args *a)
+{
+    progress p;
+    hearth_error err;
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    hth_thresholds t;
+    size_t n;
+    int status = EXIT_OTHER;
+    const char *path = args_text(a, "file", NULL), *out = args_text(a, "output", NULL);
+    hth_threshold_options o = {.cett = args_float(a, "cett", 0.2),
+                               .sparsity = args_float(a, "sparsity", 0.0),
+                               .n_sample = (uint32_t)args_uint(a, "samples", 128),
+                               .progress = progress_show,
+                               .progress_user = &p};
+    if (!path || !out) return usage_error("thresholds needs -f FILE and -o FILE");
+    if (args_has(a, "cett") && args_has(a, "sparsity")) return usage_error("--cett and --sparsity exclude each other");
+    if (args_has(a, "sparsity")) o.cett = 0.0;
+    if (strcmp(args_text(a, "selector", "dense"), "dense") != 0)
+        return usage_error("thresholds looks at all neurons: --selector dense");
+    if (strcmp(out, "-") == 0) return usage_error("thresholds -o: '-' is no file");
+    if (same_file(args_operand(a, 0), out) || same_file(path, out))
+        return usage_error("%s is read and written: the original would be lost", out);
+    char *text = read_whole(path, &n);
+    if (!text) return EXIT_OTHER;
+    catch_interrupt();
+    if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) && open_session(a, model, 512, &session)) {
+        progress_init(&p, "calibrating", "windows and layers", 1);
+        hearth_status st = hth_thresholds_find(model, session, text, n, &o, &t, &err);
+        progress_end(&p);
+        if (st == HEARTH_OK) {
+            st = hth_thresholds_write(&t, model, out, &err);
+            if (st == HEARTH_OK) print_table(out, &t);
+            hth_thresholds_close(&t);
+        }
+        status = st == HEARTH_OK ? finish_stdout() : report(&err);
+    }
+    free(text);
+    hearth_session_close(session);
+    hearth_model_close(model);
+    return status;
+}
+
+const verb verb_thresholds = {
+    .name = "thresholds",
+    .operands = "MODEL",
+    .n_operand_min = 1,
+    .n_operand_max = 1,
+    .summary = "find how large an activation must be to count",
+    .details = "For any activation, SwiGLU too: neurons whose activation stays below a value of\n"
+               "their own are left out (--selector threshold). The values are found on a text, so\n"
+               "that the output of each layer is off by --cett (the norm of what is left out over\n"
+               "that of all), or so that a share of the neurons is left out.\n",
+    .example = "hearth thresholds model.gguf -f text.txt -o t.gguf --sparsity 0.5",
+    .groups = {options, model_options},
+    .run = run,
+};

@@ -1,0 +1,435 @@
+/* Two sessions over the same tokens, piece by piece: first the reference, whose observer asks the mode's
+ * workspace what its selector would have done, then the mode, then the logits of the piece are scored.
+ * No more than a piece of logits is held. Sums go through the tokens in order, so no figure depends on
+ * threads or on how tokens were cut into pieces. */
+#include "measure/compare.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "base/pool.h"
+#include "base/status.h"
+#include "engine/engine.h"
+#include "kernels/math.h"
+#include "measure/windows.h"
+
+#include <string.h>
+
+/* Tokens of a piece: after it somebody looks at the progress. Bytes of its logits, on each side. */
+enum { PIECE = 256, LOGITS_SIZE = 64 << 20 };
+
+typedef struct row_score {
+    double kl, nll_reference, nll_mode;
+    bool agrees, identical;
+} row_score;
+
+/* What counts once a line of ids is done. */
+typedef struct tally {
+    uint64_t n_token, n_agree, n_identical;
+    hth_nll_sum reference, mode, change;
+    double kl_sum;
+    size_t n_kl;
+} tally;
+
+struct hth_compare {
+    hth_compare_side reference, mode;
+    hth_pool *pool; /* for scores */
+    size_t n_vocab, n_piece;
+    uint32_t n_layer; /* 0: two models */
+    tally done, now;
+    hth_compare_layer *layers, *layers_now; /* [n_layer] */
+    double *kl;                             /* [kl_room] of the positions scored */
+    size_t kl_room;
+    row_score *scores;                           /* [n_piece] */
+    float *logits_of_reference, *logits_of_mode; /* [n_piece][n_vocab] */
+    uint8_t *marked;                             /* [n_piece][d_ff] */
+    float *lost;                                 /* [n_piece][d_ff] */
+    double *whole;                               /* [n_piece] squares of outputs */
+};
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Whether an id means the same to both; a vocabulary that is not supported cannot be asked. */
+static hearth_status check_tokens(const hearth_model *a, const hearth_model *b, hearth_error *err)
+{
+    uint32_t n_a = a->model->hparams.n_vocab, n_b = b->model->hparams.n_vocab;
+    const char *path_a = hth_gguf_path(a->file), *path_b = hth_gguf_path(b->file);
+    if (n_a != n_b)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s has a vocabulary of %u, %s one of %u: their logits cannot be compared", path_a,
+                        n_a, path_b, n_b);
+    if (a == b || !a->tokenizer || !b->tokenizer) return HEARTH_OK;
+    int32_t n_token = hth_tokenizer_n_vocab(a->tokenizer);
+    bool same = n_token == hth_tokenizer_n_vocab(b->tokenizer) &&
+                hth_tokenizer_bos(a->tokenizer) == hth_tokenizer_bos(b->tokenizer);
+    for (int32_t i = 0; same && i < n_token; i++) {
+        hth_text x = hth_tokenizer_entry(a->tokenizer, i), y = hth_tokenizer_entry(b->tokenizer, i);
+        same = x.n == y.n && (x.n == 0 || memcmp(x.bytes, y.bytes, x.n) == 0);
+    }
+    if (same) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                    "%s and %s have other tokens: an id of one means something else to the other", path_a,
+                    path_b);
+}
+
+static hearth_status check_sides(const hth_compare_side *reference, const hth_compare_side *mode,
+                                 hearth_error *err)
+{
+    uint32_t n_reference = hth_session_n_row(reference->session), n_mode = hth_session_n_row(mode->session);
+    if (n_reference != n_mode || n_mode == 0)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "sessions of %u and %u rows cannot be compared: the same n_batch, above 0, is wanted",
+                        n_reference, n_mode);
+    if (reference->session == mode->session)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a session cannot be compared with itself");
+    return check_tokens(reference->model, mode->model, err);
+}
+
+static bool make_room(hth_compare *c)
+{
+    const hth_hparams *h = &c->mode.model->model->hparams;
+    size_t n_seen = c->n_layer > 0 ? c->n_piece : 0, n_logit;
+    if (!hth_mul_size(c->n_piece, c->n_vocab, &n_logit)) return false;
+    c->layers = hth_alloc(c->n_layer, sizeof *c->layers);
+    c->layers_now = hth_alloc(c->n_layer, sizeof *c->layers_now);
+    c->scores = hth_alloc(c->n_piece, sizeof *c->scores);
+    c->logits_of_reference = hth_alloc(n_logit, sizeof(float));
+    c->logits_of_mode = hth_alloc(n_logit, sizeof(float));
+    c->marked = hth_alloc(n_seen, h->d_ff);
+    c->lost = hth_alloc(n_seen, h->d_ff * sizeof *c->lost);
+    c->whole = hth_alloc(n_seen, sizeof *c->whole);
+    return c->layers && c->layers_now && c->scores && c->logits_of_reference && c->logits_of_mode &&
+           c->marked && c->lost && c->whole;
+}
+
+hearth_status hth_compare_open(const hth_compare_side *reference, const hth_compare_side *mode,
+                               hth_compare **out, hearth_error *err)
+{
+    *out = NULL;
+    hearth_status st = check_sides(reference, mode, err);
+    if (st != HEARTH_OK) return st;
+    hth_compare *c = hth_alloc(1, sizeof *c);
+    if (!c) return hth_fail_memory(err, sizeof *c, "a comparison");
+    c->reference = *reference;
+    c->mode = *mode;
+    c->n_vocab = mode->model->model->hparams.n_vocab;
+    c->n_layer = reference->model == mode->model ? mode->model->model->hparams.n_layer : 0;
+    size_t n_row = hth_session_n_row(mode->session), n_fit = LOGITS_SIZE / (c->n_vocab * sizeof(float));
+    c->n_piece = n_row < PIECE ? n_row : PIECE;
+    if (n_fit < c->n_piece) c->n_piece = n_fit > 0 ? n_fit : 1;
+    if (!make_room(c)) st = hth_fail_memory(err, c->n_piece * c->n_vocab * sizeof(float), "a comparison");
+    if (st == HEARTH_OK) st = hth_pool_open(hearth_session_n_thread(mode->session), &c->pool, err);
+    if (st == HEARTH_OK) {
+        *out = c;
+        return HEARTH_OK;
+    }
+    hth_compare_close(c);
+    return st;
+}
+
+void hth_compare_close(hth_compare *c)
+{
+    if (!c) return;
+    hth_pool_close(c->pool);
+    hth_free(c->whole);
+    hth_free(c->lost);
+    hth_free(c->marked);
+    hth_free(c->logits_of_mode);
+    hth_free(c->logits_of_reference);
+    hth_free(c->scores);
+    hth_free(c->kl);
+    hth_free(c->layers_now);
+    hth_free(c->layers);
+    hth_free(c);
+}
+
+/* ---- layers -------------------------------------------------------------------------------------- */
+
+/* Counts, and what is lost of each hidden value. Returns how many that are not zero are lost. */
+static uint64_t count_neurons(hth_compare *c, const hth_observation *seen, hth_compare_layer *l)
+{
+    uint64_t n_live = 0, n_marked = 0, n_hit = 0;
+    size_t n = seen->n_tok * seen->d_ff;
+    for (size_t i = 0; i < n; i++) {
+        unsigned live = seen->hidden[i] != 0.0f, marked = c->marked[i];
+        n_live += live;
+        n_marked += marked;
+        n_hit += live & marked;
+        c->lost[i] = marked ? 0.0f : seen->hidden[i];
+    }
+    l->n_neuron += n;
+    l->n_token += seen->n_tok;
+    l->n_live += n_live;
+    l->n_marked += n_marked;
+    l->n_hit += n_hit;
+    return n_live - n_hit;
+}
+
+static double square_of(const float *x, size_t n)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+static void add_errors(hth_compare *c, const hth_observation *seen, hth_compare_layer *l)
+{
+    hth_step *step = hth_session_step(c->mode.session);
+    const float *out = hth_step_down(step, seen->i_layer, seen->hidden, seen->n_tok);
+    for (size_t t = 0; t < seen->n_tok; t++) c->whole[t] = square_of(out + t * seen->d_model, seen->d_model);
+    out = hth_step_down(step, seen->i_layer, c->lost, seen->n_tok);
+    for (size_t t = 0; t < seen->n_tok; t++) {
+        double part = square_of(out + t * seen->d_model, seen->d_model);
+        double error = c->whole[t] > 0.0 ? hth_sqrt_d(part / c->whole[t]) : part > 0.0 ? 1.0 : 0.0;
+        l->error_sum += error;
+        if (error > l->error_max) l->error_max = error;
+    }
+}
+
+static void see_reference(void *user, const hth_observation *seen)
+{
+    hth_compare *c = user;
+    hth_compare_layer *l = &c->layers_now[seen->i_layer];
+    hth_step_mark(hth_session_step(c->mode.session), seen, c->marked);
+    if (count_neurons(c, seen, l) > 0) add_errors(c, seen, l);
+}
+
+static void see_mode(void *user, const hth_observation *seen)
+{
+    hth_compare *c = user;
+    uint64_t n = 0;
+    for (size_t i = 0; i < seen->n_tok * seen->d_ff; i++) n += seen->hidden[i] != 0.0f;
+    c->layers_now[seen->i_layer].n_mode += n;
+}
+
+static void watch_layers(hth_compare *c, bool on)
+{
+    if (c->n_layer == 0) return;
+    hth_session_observe(c->reference.session, on ? see_reference : NULL, c);
+    hth_session_observe(c->mode.session, on ? see_mode : NULL, c);
+}
+
+/* ---- logits ---------------------------------------------------------------------------------------- */
+
+/* The first of the largest. */
+static size_t likeliest(const float *x, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++) best = x[i] > x[best] ? i : best;
+    return best;
+}
+
+/* p and q: logits of the reference and of the mode. With e = exp(p - max p) and likewise for q,
+ * sum P log(P / Q) = sum e ((p - max p) - (q - max q)) / sum e - log sum e + log sum e_q. */
+static row_score score_row(const float *p, const float *q, size_t n, int32_t next)
+{
+    size_t best_p = likeliest(p, n), best_q = likeliest(q, n);
+    double max_p = (double)p[best_p], max_q = (double)q[best_q], sum_p = 0.0, sum_q = 0.0, weighted = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        double x = (double)p[i] - max_p, y = (double)q[i] - max_q, e = hth_exp_d(x);
+        sum_p += e;
+        sum_q += hth_exp_d(y);
+        weighted += e * (x - y);
+    }
+    double log_p = hth_log_d(sum_p), log_q = hth_log_d(sum_q), kl = weighted / sum_p - log_p + log_q;
+    return (row_score){.kl = kl > 0.0 ? kl : 0.0, /* below: rounding alone */
+                       .nll_reference = -((double)p[next] - max_p - log_p),
+                       .nll_mode = -((double)q[next] - max_q - log_q),
+                       .agrees = best_p == best_q,
+                       .identical = memcmp(p, q, n * sizeof *p) == 0};
+}
+
+typedef struct score_job {
+    const hth_compare *c;
+    const int32_t *next; /* ids behind the rows */
+} score_job;
+
+static void score_unit(void *arg, size_t i, uint32_t i_thread)
+{
+    const score_job *job = arg;
+    const hth_compare *c = job->c;
+    size_t at = i * c->n_vocab;
+    (void)i_thread;
+    c->scores[i] = score_row(c->logits_of_reference + at, c->logits_of_mode + at, c->n_vocab, job->next[i]);
+}
+
+static void score_piece(hth_compare *c, const int32_t *next, size_t n)
+{
+    score_job job = {c, next};
+    tally *t = &c->now;
+    hth_pool_run(c->pool, score_unit, &job, n);
+    for (size_t i = 0; i < n; i++) {
+        const row_score *s = &c->scores[i];
+        hth_measure_nll_add(&t->reference, s->nll_reference);
+        hth_measure_nll_add(&t->mode, s->nll_mode);
+        hth_measure_nll_add(&t->change, s->nll_mode - s->nll_reference);
+        t->n_agree += s->agrees;
+        t->n_identical += s->identical;
+        t->kl_sum += s->kl;
+        c->kl[t->n_kl++] = s->kl;
+    }
+}
+
+typedef struct logits_sink {
+    float *logits;
+    size_t n_vocab;
+} logits_sink;
+
+static hearth_status keep_logits(void *user, size_t i_token, const float *logits, hearth_error *err)
+{
+    const logits_sink *sink = user;
+    (void)err;
+    memcpy(sink->logits + i_token * sink->n_vocab, logits, sink->n_vocab * sizeof *logits);
+    return HEARTH_OK;
+}
+
+/* logits NULL: they are not wanted. */
+static hearth_status eval_piece(hth_compare *c, hearth_session *session, const int32_t *ids, size_t n,
+                                float *logits, hearth_error *err)
+{
+    logits_sink sink = {logits, c->n_vocab};
+    return logits ? hearth_session_eval_each(session, ids, n, keep_logits, &sink, err)
+                  : hearth_session_eval(session, ids, n, err);
+}
+
+/* ---- a line of ids -------------------------------------------------------------------------------- */
+
+static hearth_status begin(hth_compare *c, size_t n, hearth_error *err)
+{
+    hearth_status st = hearth_session_truncate(c->reference.session, 0, err);
+    if (st == HEARTH_OK) st = hearth_session_truncate(c->mode.session, 0, err);
+    if (st != HEARTH_OK) return st;
+    size_t most = c->done.n_kl + n; /* ids lie in memory: cannot overflow */
+    if (most > c->kl_room) {
+        size_t room = most + most / 2;
+        double *more = hth_realloc(c->kl, room, sizeof *more);
+        if (!more) return hth_fail_memory(err, room * sizeof *more, "a comparison");
+        c->kl = more;
+        c->kl_room = room;
+    }
+    c->now = c->done;
+    if (c->n_layer > 0) memcpy(c->layers_now, c->layers, c->n_layer * sizeof *c->layers);
+    return HEARTH_OK;
+}
+
+static void keep(hth_compare *c, size_t n)
+{
+    hth_compare_layer *layers = c->layers;
+    c->layers = c->layers_now;
+    c->layers_now = layers;
+    c->done = c->now;
+    c->done.n_token += n;
+}
+
+/* n tokens from ids[at] on, of n_ids; either all of them are scored or none is. */
+static hearth_status compare_piece(hth_compare *c, const int32_t *ids, size_t at, size_t n, bool scored,
+                                   size_t n_ids, hearth_error *err)
+{
+    hearth_status st =
+        eval_piece(c, c->reference.session, ids + at, n, scored ? c->logits_of_reference : NULL, err);
+    if (st == HEARTH_OK)
+        st = eval_piece(c, c->mode.session, ids + at, n, scored ? c->logits_of_mode : NULL, err);
+    if (st == HEARTH_OK && scored) score_piece(c, ids + at + 1, at + n < n_ids ? n : n - 1);
+    return st;
+}
+
+hearth_status hth_compare_ids(hth_compare *c, const int32_t *ids, size_t n, size_t first,
+                              const hth_compare_watch *watch, hearth_error *err)
+{
+    hearth_status st = begin(c, n, err);
+    if (st != HEARTH_OK) return st;
+    watch_layers(c, true);
+    for (size_t at = 0, n_piece; st == HEARTH_OK && at < n; at += n_piece) {
+        size_t end = at < first && first < n ? first : n;
+        n_piece = end - at < c->n_piece ? end - at : c->n_piece;
+        if (watch && watch->progress && !watch->progress(watch->user, watch->done, watch->total))
+            st = hth_fail(err, HEARTH_ERROR_CANCELLED, "the comparison was cancelled");
+        else st = compare_piece(c, ids, at, n_piece, at >= first, n, err);
+    }
+    watch_layers(c, false);
+    if (st == HEARTH_OK) keep(c, n);
+    return st;
+}
+
+/* ---- results ---------------------------------------------------------------------------------------- */
+
+static void sink_down(double *heap, size_t i, size_t n)
+{
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && heap[child + 1] > heap[child]) child++;
+        if (heap[child] <= heap[i]) return;
+        double x = heap[i];
+        heap[i] = heap[child];
+        heap[child] = x;
+    }
+}
+
+/* Ascending, in place; the C library's sort may allocate. */
+static void sort(double *x, size_t n)
+{
+    for (size_t i = n / 2; i-- > 0;) sink_down(x, i, n);
+    for (size_t end = n; end-- > 1;) {
+        double largest = x[0];
+        x[0] = x[end];
+        x[end] = largest;
+        sink_down(x, 0, end);
+    }
+}
+
+void hth_compare_result(hth_compare *c, hth_comparison *out)
+{
+    const tally *t = &c->done;
+    hth_perplexity change = {0};
+    *out = (hth_comparison){.n_token = t->n_token,
+                            .n_scored = t->n_kl,
+                            .n_agree = t->n_agree,
+                            .n_identical = t->n_identical,
+                            .n_layer = c->n_layer,
+                            .layers = c->layers};
+    if (t->n_kl == 0) return;
+    hth_measure_nll_result(&t->reference, &out->reference);
+    hth_measure_nll_result(&t->mode, &out->mode);
+    hth_measure_nll_result(&t->change, &change);
+    out->ratio = change.perplexity;
+    out->ratio_error = change.error;
+    sort(c->kl, t->n_kl);
+    out->kl = t->kl_sum / (double)t->n_kl;
+    out->kl_99 = c->kl[(t->n_kl * 99 + 99) / 100 - 1]; /* 99 of 100 are not above it */
+    out->kl_largest = c->kl[t->n_kl - 1];
+}
+
+static void result_of_text(hth_compare *c, const hth_windows *w, uint64_t n_done, hth_comparison *out)
+{
+    hth_compare_result(c, out);
+    out->n_window = w->n_window;
+    out->n_done = n_done;
+    out->reference.n_token = out->mode.n_token = w->n_id;
+    out->reference.n_window = out->mode.n_window = w->n_window;
+    out->reference.n_done = out->mode.n_done = n_done;
+}
+
+hearth_status hth_measure_compare(hth_compare *c, const char *text, size_t n, uint64_t n_window_max,
+                                  hearth_progress_fn *progress, void *progress_user, hth_comparison *out,
+                                  hearth_error *err)
+{
+    hth_windows windows;
+    size_t n_ctx = hearth_session_n_ctx(c->mode.session);
+    *out = (hth_comparison){0};
+    if (n_ctx < 3)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "windows of %zu tokens score nothing; 3 is the least",
+                        n_ctx);
+    hearth_status st = hth_windows_open(&windows, c->mode.model, text, n, n_ctx, err);
+    if (st != HEARTH_OK) return st;
+    uint64_t n_window = windows.n_window, n_done = 0;
+    if (n_window_max && n_window_max < n_window) n_window = n_window_max;
+    hth_compare_watch watch = {progress, progress_user, 0, n_window};
+    while (st == HEARTH_OK && n_done < n_window) {
+        st = hth_compare_ids(c, hth_windows_at(&windows, n_done), n_ctx, n_ctx / 2, &watch, err);
+        if (st != HEARTH_OK) break;
+        watch.done = ++n_done;
+        if (progress && !progress(progress_user, n_done, n_window)) break;
+    }
+    if (st == HEARTH_ERROR_CANCELLED) st = HEARTH_OK; /* with what was measured */
+    if (st == HEARTH_OK) result_of_text(c, &windows, n_done, out);
+    hth_windows_close(&windows);
+    return st;
+}

@@ -1,0 +1,360 @@
+/* Calibration of thresholds. A pass over the text keeps, for some tokens, the sizes of both halves of
+ * every neuron; then each layer is computed again from them with ever more neurons left out. */
+#include "measure/thresholds.h"
+
+#include "engine/engine.h"
+#include "file/gguf_write.h"
+#include "kernels/math.h"
+#include "measure/windows.h"
+#include "sparse/sidecar.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Shares of neurons left out at which CETT is measured, and tokens that are computed together. */
+enum { N_STEP = 24, TOKENS_AT_ONCE = 32 };
+
+/* What was kept of one layer. */
+typedef struct kept_layer {
+    float *scores; /* [n_sample][d_ff] |f(first half)| */
+    float *hidden; /* [n_sample][d_ff] */
+    double *other; /* [d_ff] sums of squares of the half that the score does not show */
+} kept_layer;
+
+/* What leaving out costs a layer: below limit[s] lies a share of s / N_STEP. */
+typedef struct layer_curve {
+    double cett[N_STEP + 1];
+    float limit[N_STEP + 1];
+} layer_curve;
+
+typedef struct finder {
+    const hearth_model *model;
+    const hth_threshold_options *options;
+    hth_thresholds *out;
+    kept_layer *layers;
+    layer_curve *curves;
+    uint64_t n_text, i_text; /* tokens of the text; of those, seen before this step */
+    uint32_t n_sample, n_kept, n_thread;
+    bool cancelled;
+    hth_pool *pool;
+    hth_step *step;
+    /* of the layer under way */
+    float *weights;       /* [d_ff] what one unit of score is worth at the output */
+    double *squares;      /* [d_ff] */
+    float *worths;        /* [n_sample * d_ff] scores times weights, sorted */
+    float *hidden;        /* [TOKENS_AT_ONCE][d_ff] */
+    double *whole, *part; /* [n_sample] */
+} finder;
+
+/* ---- a pass over the text ------------------------------------------------------------------------ */
+
+static void keep_token(finder *f, const hth_observation *seen, size_t t, uint32_t place)
+{
+    kept_layer *l = &f->layers[seen->i_layer];
+    const hth_kernels *k = &f->model->kernels;
+    size_t n = seen->d_ff, at = t * n;
+    float *scores = l->scores + place * n, *hidden = l->hidden + place * n;
+    k->activate[f->model->model->hparams.activation](NULL, (seen->gate ? seen->gate : seen->up) + at, n,
+                                                     scores);
+    memcpy(hidden, seen->hidden + at, n * sizeof *hidden);
+    for (size_t j = 0; j < n; j++) {
+        scores[j] = scores[j] < 0.0f ? -scores[j] : scores[j];
+        double other = seen->gate ? (double)seen->up[at + j] : 1.0;
+        l->other[j] += other * other;
+    }
+}
+
+/* Sample i of n is token i * n_text / n. */
+static void keep_samples(void *user, const hth_observation *seen)
+{
+    finder *f = user;
+    bool last = seen->i_layer + 1 == f->out->n_layer;
+    uint32_t place = f->n_kept;
+    for (size_t t = 0; t < seen->n_tok && place < f->n_sample; t++)
+        if (f->i_text + t >= place * f->n_text / f->n_sample) keep_token(f, seen, t, place++);
+    if (!last) return;
+    f->n_kept = place;
+    f->i_text += seen->n_tok;
+}
+
+static bool go_on(finder *f, uint64_t done, uint64_t total)
+{
+    const hth_threshold_options *o = f->options;
+    if (o->progress && !o->progress(o->progress_user, done, total)) f->cancelled = true;
+    return !f->cancelled;
+}
+
+static hearth_status walk_text(finder *f, hearth_session *session, hth_windows *w, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    uint64_t total = w->n_window + f->out->n_layer;
+    hth_session_observe(session, keep_samples, f);
+    for (size_t i = 0; st == HEARTH_OK && i < w->n_window && go_on(f, i, total); i++) {
+        if ((st = hearth_session_truncate(session, 0, err)) != HEARTH_OK) break;
+        st = hearth_session_eval(session, hth_windows_at(w, i), w->n_ctx, err);
+    }
+    hth_session_observe(session, NULL, NULL);
+    return st;
+}
+
+/* ---- one layer ----------------------------------------------------------------------------------- */
+
+/* Squares of what neuron j gives to the outputs. */
+static hearth_status add_down_squares(const hearth_model *m, const hth_layer *l, double *squares,
+                                      hearth_error *err)
+{
+    const hth_matrix *w = l->neurons.rows.n_row ? &l->neurons.rows : &l->down;
+    float *row = hth_alloc(w->n_col, sizeof *row);
+    uint8_t *room = hth_alloc(1, w->row_size);
+    hearth_status st =
+        row && room ? HEARTH_OK : hth_fail_memory(err, w->n_col * sizeof *row, "a row of weights");
+    for (size_t i = 0; st == HEARTH_OK && i < w->n_row; i++) {
+        m->kernels.unpack[w->type](hth_matrix_row(w, i, room), w->n_col, row);
+        for (size_t c = 0; c < w->n_col; c++)
+            squares[l->neurons.rows.n_row ? i : c] += (double)row[c] * (double)row[c];
+    }
+    hth_free(row);
+    hth_free(room);
+    return st;
+}
+
+static hearth_status weigh_neurons(finder *f, uint32_t i_layer, hearth_error *err)
+{
+    const hth_layer *l = &f->model->model->layers[i_layer];
+    memset(f->squares, 0, l->d_ff * sizeof *f->squares);
+    hearth_status st = add_down_squares(f->model, l, f->squares, err);
+    for (uint32_t j = 0; st == HEARTH_OK && j < l->d_ff; j++)
+        f->weights[j] = (float)hth_sqrt_d(f->squares[j] * f->layers[i_layer].other[j] / f->n_kept + 1e-30);
+    return st;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* The norms of what down makes of each token's hidden values: of those whose worth reaches the limit, or
+ * (keep false) of the others. */
+static void find_norms(finder *f, uint32_t i_layer, float limit, bool keep, double *norms)
+{
+    const kept_layer *kept = &f->layers[i_layer];
+    size_t d_ff = f->out->layers[i_layer].d_ff, d = f->model->model->hparams.d_model;
+    for (uint32_t first = 0; first < f->n_kept; first += TOKENS_AT_ONCE) {
+        uint32_t left = f->n_kept - first, n = left < TOKENS_AT_ONCE ? left : TOKENS_AT_ONCE;
+        for (size_t i = 0; i < n * d_ff; i++) {
+            size_t at = first * d_ff + i;
+            bool reaches = kept->scores[at] * f->weights[i % d_ff] >= limit;
+            f->hidden[i] = reaches == keep ? kept->hidden[at] : 0.0f;
+        }
+        const float *out = hth_step_down(f->step, i_layer, f->hidden, n);
+        for (uint32_t t = 0; t < n; t++) {
+            double sum = 0.0;
+            for (size_t o = 0; o < d; o++) sum += (double)out[t * d + o] * (double)out[t * d + o];
+            norms[first + t] = hth_sqrt_d(sum);
+        }
+    }
+}
+
+/* CETT with 0, 1/24 ... of the neurons left out. */
+static hearth_status measure_layer(finder *f, uint32_t i_layer, hearth_error *err)
+{
+    const kept_layer *kept = &f->layers[i_layer];
+    layer_curve *c = &f->curves[i_layer];
+    size_t d_ff = f->out->layers[i_layer].d_ff, n = f->n_kept * d_ff;
+    hearth_status st = weigh_neurons(f, i_layer, err);
+    if (st != HEARTH_OK) return st;
+    for (size_t i = 0; i < n; i++) f->worths[i] = kept->scores[i] * f->weights[i % d_ff];
+    qsort(f->worths, n, sizeof *f->worths, by_size);
+    find_norms(f, i_layer, 0.0f, true, f->whole);
+    for (int s = 0; s <= N_STEP; s++) {
+        size_t at = n * (size_t)s / N_STEP;
+        c->limit[s] = at < n ? f->worths[at] : f->worths[n - 1] * 2.0f;
+        c->cett[s] = 0.0;
+        if (s > 0) find_norms(f, i_layer, c->limit[s], false, f->part);
+        for (uint32_t t = 0; s > 0 && t < f->n_kept; t++)
+            if (f->whole[t] > 0.0) c->cett[s] += f->part[t] / f->whole[t] / f->n_kept;
+    }
+    return HEARTH_OK;
+}
+
+/* ---- the choice ------------------------------------------------------------------------------------ */
+
+/* The largest share of neurons left out with which CETT stays within the bound, between the steps that were
+ * measured on a straight line. */
+static double share_within(const layer_curve *c, double bound)
+{
+    int s = 0;
+    while (s < N_STEP && c->cett[s + 1] <= bound) s++;
+    if (s == N_STEP) return 1.0;
+    double step = c->cett[s + 1] - c->cett[s], part = step > 0.0 ? (bound - c->cett[s]) / step : 0.0;
+    return (s + (part > 0.0 ? part : 0.0)) / N_STEP;
+}
+
+static double mean_share(const finder *f, double bound)
+{
+    double sum = 0.0;
+    for (uint32_t i = 0; i < f->out->n_layer; i++) sum += share_within(&f->curves[i], bound);
+    return sum / f->out->n_layer;
+}
+
+/* The bound of CETT, the same for all layers, that leaves out so many neurons in the mean. */
+static double bound_of_share(const finder *f, double share)
+{
+    double low = 0.0, high = 4.0;
+    for (int i = 0; i < 60; i++) {
+        double middle = (low + high) / 2.0;
+        if (mean_share(f, middle) < share) low = middle;
+        else high = middle;
+    }
+    return high;
+}
+
+/* The worth at which that share lies below, and what it costs. */
+static hearth_status choose_floors(finder *f, uint32_t i_layer, double bound, hearth_error *err)
+{
+    hth_threshold_layer *l = &f->out->layers[i_layer];
+    const layer_curve *c = &f->curves[i_layer];
+    double at = share_within(c, bound) * N_STEP;
+    int s = at < N_STEP ? (int)at : N_STEP - 1;
+    float limit = c->limit[s] + (c->limit[s + 1] - c->limit[s]) * (float)(at - s);
+    hearth_status st = weigh_neurons(f, i_layer, err);
+    if (st != HEARTH_OK) return st;
+    find_norms(f, i_layer, 0.0f, true, f->whole);
+    find_norms(f, i_layer, limit, false, f->part);
+    uint64_t below = 0;
+    for (uint32_t t = 0; t < f->n_kept; t++) {
+        if (f->whole[t] > 0.0) l->cett += f->part[t] / f->whole[t] / f->n_kept;
+        for (uint32_t j = 0; j < l->d_ff; j++)
+            below += f->layers[i_layer].scores[(size_t)t * l->d_ff + j] * f->weights[j] < limit;
+    }
+    l->sparsity = (double)below / ((double)f->n_kept * l->d_ff);
+    for (uint32_t j = 0; j < l->d_ff; j++) {
+        float floor = limit / f->weights[j];
+        l->floors[j] = floor < 1e30f ? floor : 1e30f;
+    }
+    return HEARTH_OK;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------- */
+
+static hearth_status make_room(finder *f, hearth_error *err)
+{
+    const hth_model *m = f->model->model;
+    uint32_t n_layer = m->hparams.n_layer, n = f->n_sample;
+    size_t d_ff = m->hparams.d_ff;
+    f->out->layers = hth_alloc(n_layer, sizeof *f->out->layers);
+    f->layers = hth_alloc(n_layer, sizeof *f->layers);
+    f->curves = hth_alloc(n_layer, sizeof *f->curves);
+    f->weights = hth_alloc(d_ff, sizeof *f->weights);
+    f->squares = hth_alloc(d_ff, sizeof *f->squares);
+    f->worths = hth_alloc(n, d_ff * sizeof *f->worths);
+    f->hidden = hth_alloc(TOKENS_AT_ONCE, d_ff * sizeof *f->hidden);
+    f->whole = hth_alloc(n, sizeof *f->whole);
+    f->part = hth_alloc(n, sizeof *f->part);
+    bool ok = f->out->layers && f->layers && f->curves && f->weights && f->squares && f->worths &&
+              f->hidden && f->whole && f->part;
+    for (uint32_t i = 0; ok && i < n_layer; i++) {
+        hth_threshold_layer *l = &f->out->layers[i];
+        f->out->n_layer = i + 1;
+        l->d_ff = m->layers[i].d_ff;
+        l->floors = hth_alloc(l->d_ff, sizeof *l->floors);
+        f->layers[i].scores = hth_alloc(n, l->d_ff * sizeof(float));
+        f->layers[i].hidden = hth_alloc(n, l->d_ff * sizeof(float));
+        f->layers[i].other = hth_alloc(l->d_ff, sizeof(double));
+        ok = l->floors && f->layers[i].scores && f->layers[i].hidden && f->layers[i].other;
+    }
+    return ok ? HEARTH_OK
+              : hth_fail_memory(err, (uint64_t)n_layer * n * d_ff * 8,
+                                "what thresholds are found from; ask for fewer --samples");
+}
+
+static void free_room(finder *f)
+{
+    for (uint32_t i = 0; f->layers && i < f->out->n_layer; i++) {
+        hth_free(f->layers[i].scores);
+        hth_free(f->layers[i].hidden);
+        hth_free(f->layers[i].other);
+    }
+    hth_free(f->layers);
+    hth_free(f->curves);
+    hth_free(f->weights);
+    hth_free(f->squares);
+    hth_free(f->worths);
+    hth_free(f->hidden);
+    hth_free(f->whole);
+    hth_free(f->part);
+    hth_step_close(f->step);
+    hth_pool_close(f->pool);
+}
+
+static hearth_status find_all(finder *f, uint64_t n_window, hearth_error *err)
+{
+    uint32_t n_layer = f->out->n_layer;
+    hearth_status st = hth_pool_open(f->n_thread, &f->pool, err);
+    if (st == HEARTH_OK)
+        st = hth_step_open(f->model->model, &f->model->kernels, f->pool, TOKENS_AT_ONCE,
+                           HEARTH_SELECTOR_DENSE, &f->step, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++) {
+        st = measure_layer(f, i, err);
+        if (!go_on(f, n_window + i + 1, n_window + n_layer)) return HEARTH_OK;
+    }
+    double bound = f->options->cett;
+    if (st == HEARTH_OK && bound <= 0.0) bound = bound_of_share(f, f->options->sparsity);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++) st = choose_floors(f, i, bound, err);
+    f->out->n_token = f->n_kept;
+    return st;
+}
+
+hearth_status hth_thresholds_find(const hearth_model *model, hearth_session *session, const char *text,
+                                  size_t n, const hth_threshold_options *options, hth_thresholds *out,
+                                  hearth_error *err)
+{
+    hth_windows w = {0};
+    finder f = {.model = model, .options = options, .out = out, .n_thread = hearth_session_n_thread(session)};
+    *out = (hth_thresholds){0};
+    hearth_status st = hth_windows_open(&w, model, text, n, hearth_session_n_ctx(session), err);
+    if (st != HEARTH_OK) return st;
+    f.n_text = w.n_window * w.n_ctx;
+    f.n_sample = f.n_text < options->n_sample ? (uint32_t)f.n_text : options->n_sample;
+    st = make_room(&f, err);
+    if (st == HEARTH_OK) st = walk_text(&f, session, &w, err);
+    if (st == HEARTH_OK && !f.cancelled) st = find_all(&f, w.n_window, err);
+    if (st == HEARTH_OK && f.cancelled)
+        st = hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
+    hth_windows_close(&w);
+    free_room(&f);
+    if (st != HEARTH_OK) hth_thresholds_close(out);
+    return st;
+}
+
+void hth_thresholds_close(hth_thresholds *t)
+{
+    for (uint32_t i = 0; t->layers && i < t->n_layer; i++) hth_free(t->layers[i].floors);
+    hth_free(t->layers);
+    *t = (hth_thresholds){0};
+}
+
+/* ---- the file ------------------------------------------------------------------------------------------ */
+
+hearth_status hth_thresholds_write(const hth_thresholds *t, const hearth_model *model, const char *path,
+                                   hearth_error *err)
+{
+    hth_gguf_writer *out;
+    hearth_status st = hth_gguf_writer_open(path, &out, err);
+    if (st != HEARTH_OK) return st;
+    st = hth_sidecar_write_head(out, "thresholds", model->file, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < t->n_layer; i++) {
+        char name[40];
+        uint64_t dim[] = {t->layers[i].d_ff};
+        snprintf(name, sizeof name, "blk.%u.ffn_floor.weight", i);
+        hth_gguf_writer_tensor(out, name, HTH_TYPE_F32, 1, dim);
+    }
+    if (st == HEARTH_OK) st = hth_gguf_writer_begin(out, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < t->n_layer; i++)
+        st = hth_gguf_writer_data(out, t->layers[i].floors, t->layers[i].d_ff * sizeof(float), err);
+    if (st == HEARTH_OK) st = hth_gguf_writer_finish(out, err);
+    hth_gguf_writer_close(out);
+    return st;
+}
