@@ -4,6 +4,7 @@
  *   weights(k, i)        weights 32i to 32i + 31 as bytes, i being a constant
  *   SIGNED_WEIGHTS       1: bytes are signed
  *   NIBBLES_AT           not 0: weights are nibbles that lie there, 32 low ones before 32 high ones
+ *   SCALES_OF_32         where defined, scales and minima lie as k_scales finds them
  * and gets down(job). docs/arithmetic.md 6. */
 #define BLOCK_COL 256
 #include "kernels/down_avx2.h"
@@ -14,18 +15,77 @@ typedef struct sixteen {
 } sixteen;
 
 /* rint(h (x) (d * integers)): products of a half and a small integer are exact. */
-HTH_INLINE sixteen part_coefficients(__m256 h, const uint8_t *half, __m256i integers)
+HTH_INLINE __m256i rounded_products(float h, __m256 d, __m256i integers)
 {
-    __m256 d = _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(hth_load_u16(half))));
-    __m256 low = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm256_castsi256_si128(integers)));
-    __m256 high = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm256_extracti128_si256(integers, 1)));
-    return (sixteen){coefficients(h, _mm256_mul_ps(d, low)), coefficients(h, _mm256_mul_ps(d, high))};
+    return coefficients(_mm256_set1_ps(h), _mm256_mul_ps(d, _mm256_cvtepi32_ps(integers)));
+}
+
+HTH_INLINE __m256 half_in_all(const uint8_t *p)
+{
+    return _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(hth_load_u16(p))));
 }
 
 HTH_INLINE sixteen add_sixteen(sixteen a, sixteen b)
 {
     return (sixteen){_mm256_add_epi32(a.low, b.low), _mm256_add_epi32(a.high, b.high)};
 }
+
+/* The coefficients of a row in the order of its outputs; what is to be taken off goes to `offset`,
+ * which sixteen_offsets brings into that order at the end. */
+#ifdef SCALES_OF_32
+
+enum { N_COEFFICIENT = 8 }; /* the low ones; the high ones are those of the minima */
+
+HTH_INLINE sixteen take_coefficients(const uint8_t *p, float h, sixteen *offset)
+{
+    __m128i both = k_scales(p);
+    __m256i scale = _mm256_cvtepu8_epi32(both), minimum = _mm256_cvtepu8_epi32(_mm_srli_si128(both, 8));
+    sixteen c = {rounded_products(h, half_in_all(p + SCALE_AT), scale),
+                 rounded_products(h, half_in_all(p + MINIMUM_AT), minimum)};
+    offset->high = _mm256_add_epi32(offset->high, c.high);
+    return c;
+}
+
+HTH_INLINE sixteen sixteen_offsets(sixteen offset)
+{
+    const __m256i first = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3),
+                  second = _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7);
+    return (sixteen){_mm256_permutevar8x32_epi32(offset.high, first),
+                     _mm256_permutevar8x32_epi32(offset.high, second)};
+}
+
+#else
+
+enum { N_COEFFICIENT = 16 };
+
+HTH_INLINE sixteen of_sixteen(const uint8_t *half, float h, __m256i integers)
+{
+    __m256 d = half_in_all(half);
+    __m256i low = _mm256_cvtepi16_epi32(_mm256_castsi256_si128(integers));
+    __m256i high = _mm256_cvtepi16_epi32(_mm256_extracti128_si256(integers, 1));
+    return (sixteen){rounded_products(h, d, low), rounded_products(h, d, high)};
+}
+
+HTH_INLINE sixteen take_coefficients(const uint8_t *p, float h, sixteen *offset)
+{
+    block k = unpack(p);
+    sixteen c = of_sixteen(p + SCALE_AT, h, k.scale);
+#if HAS_MINIMUM
+    *offset = add_sixteen(*offset, of_sixteen(p + MINIMUM_AT, h, k.minimum));
+#else
+    *offset = add_sixteen(*offset, c);
+#endif
+    return c;
+}
+
+HTH_INLINE sixteen sixteen_offsets(sixteen offset)
+{
+    if (OFFSET_SHIFT < 0) return offset;
+    return (sixteen){_mm256_slli_epi32(offset.low, OFFSET_SHIFT),
+                     _mm256_slli_epi32(offset.high, OFFSET_SHIFT)};
+}
+
+#endif
 
 /* 32 outputs of both rows as pairs: of weights 32i and on; or the low halves of sixteen bytes and
  * then the high ones. */
@@ -40,28 +100,17 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m256i w[4]
 HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_t *offsets)
 {
     _Alignas(32) int32_t c[LIVE / 2][16];
-    sixteen c_sum = {_mm256_setzero_si256(), _mm256_setzero_si256()}, m_sum = c_sum;
+    sixteen offset = {_mm256_setzero_si256(), _mm256_setzero_si256()};
     HTH_UNROLL
     for (int p = 0; p < LIVE / 2; p++) {
-        const uint8_t *a = r->row[2 * p] + at, *b = r->row[2 * p + 1] + at;
-        __m256 ha = _mm256_set1_ps(r->h[2 * p]), hb = _mm256_set1_ps(r->h[2 * p + 1]);
-        block ka = unpack(a), kb = unpack(b);
-        sixteen ca = part_coefficients(ha, a + SCALE_AT, ka.scale);
-        sixteen cb = part_coefficients(hb, b + SCALE_AT, kb.scale);
+        sixteen ca = take_coefficients(r->row[2 * p] + at, r->h[2 * p], &offset);
+        sixteen cb = take_coefficients(r->row[2 * p + 1] + at, r->h[2 * p + 1], &offset);
         store_256(c[p], in_pairs(ca.low, cb.low)), store_256(c[p] + 8, in_pairs(ca.high, cb.high));
-        c_sum = add_sixteen(c_sum, add_sixteen(ca, cb));
-#if HAS_MINIMUM
-        m_sum = add_sixteen(m_sum, part_coefficients(ha, a + MINIMUM_AT, ka.minimum));
-        m_sum = add_sixteen(m_sum, part_coefficients(hb, b + MINIMUM_AT, kb.minimum));
-#endif
     }
-    if (OFFSET_SHIFT >= 0) {
-        m_sum.low = _mm256_slli_epi32(c_sum.low, OFFSET_SHIFT);
-        m_sum.high = _mm256_slli_epi32(c_sum.high, OFFSET_SHIFT);
-    }
-    if (OFFSET_SHIFT >= 0 || HAS_MINIMUM) {
-        store_256(offsets, _mm256_add_epi32(load_256(offsets), m_sum.low));
-        store_256(offsets + 8, _mm256_add_epi32(load_256(offsets + 8), m_sum.high));
+    if (HAS_MINIMUM || OFFSET_SHIFT >= 0) {
+        offset = sixteen_offsets(offset);
+        store_256(offsets, _mm256_add_epi32(load_256(offsets), offset.low));
+        store_256(offsets + 8, _mm256_add_epi32(load_256(offsets + 8), offset.high));
     }
     HTH_UNROLL
     for (int i = 0; i < 8; i++) {
@@ -73,8 +122,8 @@ HTH_INLINE void add_outputs(const down_rows *r, size_t at, int32_t *sums, int32_
             s[k] = load_256(sums + first + 8 * k), s[2 + k] = load_256(sums + second + 8 * k);
         HTH_UNROLL
         for (int p = 0; p < LIVE / 2; p++) {
-            __m256i c_first = _mm256_set1_epi32(c[p][first / 16]),
-                    c_second = _mm256_set1_epi32(c[p][second / 16]);
+            __m256i c_first = _mm256_set1_epi32(c[p][first * N_COEFFICIENT / 256]),
+                    c_second = _mm256_set1_epi32(c[p][second * N_COEFFICIENT / 256]);
             two_rows(r->row[2 * p] + at, r->row[2 * p + 1] + at, i, w);
             for (int k = 0; k < 2; k++) {
                 s[k] = _mm256_add_epi32(s[k], _mm256_madd_epi16(w[k], c_first));

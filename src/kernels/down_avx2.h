@@ -1,5 +1,8 @@
 /* Pieces of neuron-major down with AVX2: integers of two rows side by side in 16 bits, so that one
  * instruction multiplies both by their coefficients and adds them. */
+#ifndef HTH_KERNELS_DOWN_AVX2_H
+#define HTH_KERNELS_DOWN_AVX2_H
+
 #include "kernels/x86_256.h"
 
 /* Rows of Q4_0 of 4096 outputs: 18 KiB are on their way, less than a first cache holds. */
@@ -44,3 +47,5 @@ HTH_INLINE __m256i in_pairs(__m256i a, __m256i b)
 {
     return _mm256_blend_epi16(a, _mm256_slli_epi32(b, 16), 0xaa);
 }
+
+#endif

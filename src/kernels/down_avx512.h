@@ -1,5 +1,8 @@
 /* Pieces of neuron-major down with AVX-512: integers of two rows side by side in 16 bits, so that
  * one instruction (VNNI) multiplies both by their coefficients and adds them to 32-bit sums. */
+#ifndef HTH_KERNELS_DOWN_AVX512_H
+#define HTH_KERNELS_DOWN_AVX512_H
+
 #include "kernels/x86_512.h"
 
 /* Rows of Q4_0 of 4096 outputs: 18 KiB are on their way, less than a first cache holds. */
@@ -27,14 +30,29 @@ HTH_INLINE void signed_pairs(__m512i both, __m512i w[2])
         w[i] = _mm512_srai_epi16(_mm512_permutexvar_epi8(pair_places(i, 32), both), 8);
 }
 
-/* Sixteen bytes of each row: first their low halves, then the high ones. */
-HTH_INLINE void nibble_pairs(const uint8_t *a, const uint8_t *b, __m512i w[2])
+/* Sixteen bytes of each row as 16-bit pairs. */
+HTH_INLINE __m512i byte_pairs(const uint8_t *a, const uint8_t *b)
 {
     __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(load_128(a)), load_128(b), 1);
-    __m512i bytes =
-        _mm512_maskz_permutexvar_epi8(0x5555555555555555u, pair_places(0, 16), _mm512_castsi256_si512(both));
+    return _mm512_maskz_permutexvar_epi8(0x5555555555555555u, pair_places(0, 16),
+                                         _mm512_castsi256_si512(both));
+}
+
+/* First their low halves, then the high ones. */
+HTH_INLINE void nibble_pairs(const uint8_t *a, const uint8_t *b, __m512i w[2])
+{
+    __m512i bytes = byte_pairs(a, b);
     w[0] = _mm512_and_si512(bytes, _mm512_set1_epi16(15));
     w[1] = _mm512_srli_epi16(bytes, 4);
+}
+
+/* The same as places in a table. The look-up takes five bits: the table stands there twice. */
+HTH_INLINE void value_pairs(const uint8_t *a, const uint8_t *b, const int8_t table[16], __m512i w[2])
+{
+    const __m512i values = _mm512_broadcast_i64x4(_mm256_cvtepi8_epi16(load_128(table)));
+    __m512i bytes = byte_pairs(a, b);
+    w[0] = _mm512_permutexvar_epi16(bytes, values);
+    w[1] = _mm512_permutexvar_epi16(_mm512_srli_epi16(bytes, 4), values);
 }
 
 /* Sixteen bytes of each row as 32 nibbles of each, in the order of the outputs. */
@@ -45,3 +63,5 @@ HTH_INLINE __m512i two_rows_of_nibbles(const uint8_t *a, const uint8_t *b)
                                       _mm256_broadcastsi128_si256(load_128(b)), 1);
     return _mm512_and_si512(_mm512_srlv_epi64(both, shift), _mm512_set1_epi8(15));
 }
+
+#endif

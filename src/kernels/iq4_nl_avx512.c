@@ -32,8 +32,7 @@ HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p); }
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
 {
-    const __m512i values = _mm512_broadcast_i32x4(load_128(hth_iq4_values));
-    signed_pairs(_mm512_shuffle_epi8(values, two_rows_of_nibbles(a + 2, b + 2)), w);
+    value_pairs(a + 2, b + 2, hth_iq4_values, w);
 }
 
 #include "kernels/down_32_avx512.h"

@@ -27,7 +27,14 @@ HTH_INLINE __m512i weights(const block *k, int i)
 
 #include "kernels/rows_256_tmpl.h"
 
-enum { NIBBLES_AT = 0 };
+#define OWN_PAIRS
+#include "kernels/down_avx512.h"
+
+HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m512i w[4])
+{
+    value_pairs(a + 8 + 32 * i, b + 8 + 32 * i, hth_iq4_values, w);
+    value_pairs(a + 24 + 32 * i, b + 24 + 32 * i, hth_iq4_values, w + 2);
+}
 
 #include "kernels/down_256_avx512.h"
 

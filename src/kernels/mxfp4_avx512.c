@@ -34,8 +34,7 @@ enum { PAIR_SHIFT = -1 };
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
 {
-    const __m512i values = _mm512_broadcast_i32x4(load_128(hth_mxfp4_values));
-    signed_pairs(_mm512_shuffle_epi8(values, two_rows_of_nibbles(a + 1, b + 1)), w);
+    value_pairs(a + 1, b + 1, hth_mxfp4_values, w);
 }
 
 #include "kernels/down_32_avx512.h"

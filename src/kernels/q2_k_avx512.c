@@ -28,8 +28,6 @@ HTH_INLINE __m512i weights(const block *k, int i)
 
 #include "kernels/rows_256_tmpl.h"
 
-enum { NIBBLES_AT = 0 };
-
 #include "kernels/down_256_avx512.h"
 
 static const hth_type panel_type = HTH_TYPE_Q2_K;

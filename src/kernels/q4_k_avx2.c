@@ -29,6 +29,7 @@ HTH_INLINE __m256i products(__m256i w, __m256i q) { return _mm256_maddubs_epi16(
 
 enum { SIGNED_WEIGHTS = 0, NIBBLES_AT = 16 };
 
+#define SCALES_OF_32
 #include "kernels/down_256_avx2.h"
 
 static const hth_type panel_type = HTH_TYPE_Q4_K;

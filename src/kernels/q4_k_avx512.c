@@ -26,7 +26,19 @@ HTH_INLINE __m512i weights(const block *k, int i)
 
 #include "kernels/rows_256_tmpl.h"
 
-enum { NIBBLES_AT = 16 };
+#define SCALES_OF_32
+#define OWN_PAIRS
+#include "kernels/down_avx512.h"
+
+HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m512i w[4])
+{
+    __m512i first = _mm512_castsi256_si512(load_256(a + 16 + 32 * i));
+    unsigned_pairs(_mm512_inserti64x4(first, load_256(b + 16 + 32 * i), 1), w);
+    for (int j = 0; j < 2; j++) {
+        w[2 + j] = _mm512_srli_epi16(w[j], 4);
+        w[j] = _mm512_and_si512(w[j], _mm512_set1_epi16(15));
+    }
+}
 
 #include "kernels/down_256_avx512.h"
 

@@ -29,8 +29,7 @@ HTH_INLINE __m512i weights(const block *k, int i)
 
 #include "kernels/rows_256_tmpl.h"
 
-enum { NIBBLES_AT = 0 };
-
+#define SCALES_OF_32
 #include "kernels/down_256_avx512.h"
 
 static const hth_type panel_type = HTH_TYPE_Q5_K;
