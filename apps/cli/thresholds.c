@@ -77,9 +77,9 @@ const verb verb_thresholds = {
     .n_operand_max = 1,
     .summary = "find how large an activation must be to count",
     .details = "For any activation, SwiGLU too: neurons whose activation stays below a value of\n"
-               "their own are left out (--selector threshold). The values are found on a text, so\n"
-               "that the output of each layer is off by --cett (the norm of what is left out over\n"
-               "that of all), or so that a share of the neurons is left out.\n",
+               "their own are left out (--selector threshold). The values are found on a text:\n"
+               "so that the output of each layer is off by --cett (the norm of what is left out\n"
+               "over that of all), or so that a share of the neurons is left out.\n",
     .example = "hearth thresholds model.gguf -f text.txt -o t.gguf --sparsity 0.5",
     .groups = {options, model_options},
     .run = run,
