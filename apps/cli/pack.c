@@ -7,7 +7,7 @@
 
 static const option_spec options[] = {
     {"output", 'o', OPTION_FILE, "FILE", "the packed file; appears when it is complete", 0, 0, NULL, 0},
-    {"type", 0, OPTION_TEXT, "TYPE", "of the matrices, as for quantize; default: as they are", 0, 0, NULL, 0},
+    {"type", 0, OPTION_TEXT, "TYPE", "of matrices, as for quantize; default: as they are", 0, 0, NULL, 0},
     {"pure", 0, OPTION_FLAG, NULL, "all matrices in that one type, without a mix", 0, 0, NULL, 0},
     {"profile", 0, OPTION_FILE, "P", "of hearth profile: orders the neurons", 0, 0, NULL, 0},
     {"predictors", 0, OPTION_FILE, "Q", "of hearth predictors: put inside", 0, 0, NULL, 0},
