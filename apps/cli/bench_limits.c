@@ -161,6 +161,8 @@ static void print_text(const limits *l)
     if (l->clock.median > 0.0) print_wait("clock", &l->clock, 1e-9, 2, "GHz");
     print_wait("latency of memory", &l->latency, 1.0, 0, "ns");
     print_wait("answer of a spinning thread, round trip", &l->spin, 1.0, 0, "ns");
+    if (l->spin.median > l->wake.median)
+        printf("| (a spinning thread later than a sleeping one: other programs keep a core busy) | |\n");
     print_wait("answer of a sleeping thread", &l->wake, 1e-3, 1, "us");
     if (l->n_set > 1) print_wait("empty job on all threads", &l->job, 1e-3, 2, "us");
 }

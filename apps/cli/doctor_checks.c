@@ -2,6 +2,8 @@
  * then names the one thing to do. Called by doctor.c; measures nothing itself. */
 #include "cli/doctor.h"
 
+#include "base/pool.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,8 +50,12 @@ static void check_cpu(const doctor_facts *d, finding *f)
 static void check_cores(const doctor_facts *d, finding *f)
 {
     const hth_machine *m = &d->machine;
-    say(f->text, "%u physical, %u CPUs of %u usable; %u thread%s by default", m->n_core, m->n_allowed,
-        m->n_online, d->n_thread, d->n_thread == 1 ? "" : "s");
+    uint32_t usual = hth_pool_threads(0);
+    say(f->text, "%u physical, %u CPU%s of %u usable; %u thread%s by default", m->n_core, m->n_allowed,
+        m->n_allowed == 1 ? "" : "s", m->n_online, usual, usual == 1 ? "" : "s");
+    if (d->n_thread != usual) say(f->text, "; measured with %u", d->n_thread);
+    if (d->n_thread > m->n_allowed)
+        better(f, "more threads than CPUs wait for one another: use -t %u", m->n_allowed);
     if (m->cpu_quota > 0.0) say(f->text, "; quota %.1f CPUs", m->cpu_quota);
     if (m->n_allowed < m->n_online)
         better(f, "start hearth without taskset or a cpuset to use all %u CPUs", m->n_online);

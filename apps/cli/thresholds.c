@@ -1,6 +1,7 @@
 /* hearth thresholds: how large an activation must be for its neuron to be computed. */
 #include "cli/verbs.h"
 #include "common/model_args.h"
+#include "file/gguf_write.h"
 #include "measure/thresholds.h"
 
 #include <stdlib.h>
@@ -43,7 +44,8 @@ static int run(const args *a)
                                .progress = progress_show,
                                .progress_user = &p};
     if (!path || !out) return usage_error("thresholds needs -f FILE and -o FILE");
-    if (args_has(a, "cett") && args_has(a, "sparsity")) return usage_error("--cett and --sparsity exclude each other");
+    if (args_has(a, "cett") && args_has(a, "sparsity"))
+        return usage_error("--cett and --sparsity exclude each other");
     if (args_has(a, "sparsity")) o.cett = 0.0;
     if (strcmp(args_text(a, "selector", "dense"), "dense") != 0)
         return usage_error("thresholds looks at all neurons: --selector dense");
@@ -53,9 +55,11 @@ static int run(const args *a)
     char *text = read_whole(path, &n);
     if (!text) return EXIT_OTHER;
     catch_interrupt();
-    if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) && open_session(a, model, 512, &session)) {
+    if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
+        open_session(a, model, 512, &session)) {
         progress_init(&p, "calibrating", "windows and layers", 1);
-        hearth_status st = hth_thresholds_find(model, session, text, n, &o, &t, &err);
+        hearth_status st = hth_gguf_writer_check(out, &err);
+        if (st == HEARTH_OK) st = hth_thresholds_find(model, session, text, n, &o, &t, &err);
         progress_end(&p);
         if (st == HEARTH_OK) {
             st = hth_thresholds_write(&t, model, out, &err);

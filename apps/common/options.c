@@ -74,7 +74,7 @@ bool parse_float(const char *text, double *value)
 
 static int out_of_range(const option_spec *o, const char *value)
 {
-    return usage_error("--%s %s: allowed are %.17g to %.17g", o->name, value, o->min, o->max);
+    return usage_error("--%s %s: allowed are %.15g to %.15g", o->name, value, o->min, o->max);
 }
 
 static bool is_choice(const char *choices, const char *value)

@@ -11,12 +11,13 @@
 #include "sparse/profile.h"
 #include "sparse/sidecar.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 /* What packing adds to a layer: an order, three tensors of a predictor, thresholds, a gate that was
  * in one piece with up. */
-enum { ADDED_PER_LAYER = 6, PACK_VERSION = 1 };
+enum { ADDED_PER_LAYER = 6 };
 
 typedef struct packing {
     const hth_pack_options *options;
@@ -29,7 +30,7 @@ typedef struct packing {
     int32_t **orders;  /* [n_layer] of [d_ff], or NULL: neurons keep their places */
     int32_t **numbers; /* [n_layer] what each had been in the first file, or NULL: as orders */
     hth_pack_tensor *tensors;
-    size_t n_tensor;
+    size_t n_tensor, room;
     hth_packer packer;
     uint64_t total, done;
 } packing;
@@ -86,12 +87,18 @@ static hearth_status number_neurons(packing *w, uint32_t i, hearth_error *err)
 {
     char name[40];
     snprintf(name, sizeof name, "blk.%u.ffn_order", i);
-    const hth_gguf_tensor *t = hth_gguf_find_tensor(w->in, name);
+    const hth_gguf_tensor *t = w->model->layers[i].order;
     uint32_t d_ff = w->model->layers[i].d_ff;
     if (!t) return HEARTH_OK;
     int32_t *before = hth_alloc(d_ff, sizeof *before), *now = hth_alloc(d_ff, sizeof *now);
     hearth_status st = before && now ? hth_gguf_read(w->in, t, 0, d_ff * sizeof *before, before, err)
                                      : hth_fail_memory(err, d_ff * sizeof *now, "the order of neurons");
+    uint8_t *seen = hth_alloc(d_ff, 1);
+    if (st == HEARTH_OK && !seen) st = hth_fail_memory(err, d_ff, "the order of neurons");
+    if (st == HEARTH_OK && !hth_order_is_permutation(before, d_ff, seen))
+        st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' at %llu is no permutation of %u neurons",
+                      hth_gguf_path(w->in), name, (unsigned long long)t->offset, d_ff);
+    hth_free(seen);
     for (uint32_t r = 0; st == HEARTH_OK && r < d_ff; r++)
         now[r] = before[w->orders[i] ? w->orders[i][r] : (int32_t)r];
     hth_free(before);
@@ -126,12 +133,28 @@ static hth_type type_for_neurons(const packing *w, const hth_gguf_tensor *t)
 
 static hth_pack_tensor *add(packing *w, const hth_gguf *file, const hth_gguf_tensor *t)
 {
+    assert(w->n_tensor < w->room);
     hth_pack_tensor *p = &w->tensors[w->n_tensor++];
-    *p = (hth_pack_tensor){.file = file, .from = t, .type = t->type, .is_vector = t->n_dim == 1};
+    *p = (hth_pack_tensor){.file = file, .from = t, .type = t->type, .n_dim = t->n_dim, .n_col = t->dim[0]};
     snprintf(p->name, sizeof p->name, "%s", t->name.bytes);
-    p->n_col = p->is_vector ? 1 : t->dim[0];
-    p->n_row = p->is_vector ? t->dim[0] : t->dim[1] * t->dim[2] * t->dim[3];
+    memcpy(p->dim, t->dim, sizeof p->dim);
+    p->n_row = t->dim[1] * t->dim[2] * t->dim[3];
     return p;
+}
+
+/* Rows, or values of a vector, in the order of the layer's neurons. */
+static void put_in_order(packing *w, hth_pack_tensor *p, uint32_t i_layer)
+{
+    p->order = w->orders[i_layer];
+    if (p->n_dim == 1) p->n_row = p->dim[0], p->n_col = 1;
+}
+
+/* Whether the model has a use for it: then its shape and type were checked. */
+static bool is_bound(const packing *w, const hth_gguf_tensor *t)
+{
+    for (size_t i = 0; i < w->model->n_binding; i++)
+        if (w->model->bindings[i].tensor == t) return true;
+    return false;
 }
 
 /* "blk.3.ffn_up.weight": the layer, and what follows; false for tensors of no layer. */
@@ -158,6 +181,7 @@ static void add_parts(packing *w, const hth_gguf_tensor *t, uint32_t i)
         hth_pack_tensor *p = add(w, w->in, t);
         snprintf(p->name, sizeof p->name, "blk.%u.%s.weight", i, names[part]);
         p->n_row /= 2;
+        p->dim[1] = p->n_row;
         p->first_row = part ? p->n_row : 0;
         p->type = type_for(w, t);
         p->order = w->orders[i];
@@ -170,27 +194,32 @@ static void plan_tensor(packing *w, const hth_gguf_tensor *t)
                                             "ffn_up.bias",      "fc2.weight",        "fc2.bias",
                                             "ffn_floor.weight", "ffn_down_t.weight", NULL};
     static const char *const of_predictors[] = {"fc1.weight", "fc2.weight", "fc2.bias", NULL};
-    uint32_t i;
-    const char *rest;
-    if (!in_layer(t, &i, &rest) || i >= w->model->hparams.n_layer) {
+    uint32_t i = 0;
+    const char *rest = "";
+    bool layered = in_layer(t, &i, &rest) && i < w->model->hparams.n_layer;
+    if (layered && w->model->layers[i].order == t) return; /* another one is written */
+    if (!is_bound(w, t)) {
+        add(w, w->in, t);
+        return;
+    }
+    if (!layered) {
         add(w, w->in, t)->type = type_for(w, t);
         return;
     }
     const hth_layer *l = &w->model->layers[i];
     if (w->predictors.file && is_any(rest, of_predictors)) return;
     if (w->thresholds.file && strcmp(rest, "ffn_floor.weight") == 0) return;
-    if (strcmp(rest, "ffn_order") == 0) return;
     if (strcmp(rest, "ffn_up.weight") == 0 && t->dim[1] == 2 * (uint64_t)l->d_ff) {
         add_parts(w, t, i);
         return;
     }
     hth_pack_tensor *p = add(w, w->in, t);
-    if (is_any(rest, by_neuron)) p->order = w->orders[i];
+    if (is_any(rest, by_neuron)) put_in_order(w, p, i);
     if (strcmp(rest, "ffn_down.weight") == 0) {
         p->transposed = true;
         p->order = w->orders[i];
         p->type = type_for_neurons(w, t);
-        p->n_row = t->dim[0], p->n_col = t->dim[1];
+        p->n_row = p->dim[1] = t->dim[0], p->n_col = p->dim[0] = t->dim[1];
         snprintf(p->name, sizeof p->name, "blk.%u.ffn_down_t.weight", i);
     } else if (strcmp(rest, "ffn_down.bias") == 0) {
         snprintf(p->name, sizeof p->name, "blk.%u.ffn_down_t.bias", i);
@@ -206,7 +235,7 @@ static void plan_sidecar(packing *w, const hth_sidecar *s)
         uint32_t i;
         const char *rest;
         hth_pack_tensor *p = add(w, s->file, t);
-        if (in_layer(t, &i, &rest) && strcmp(rest, "fc1.weight") != 0) p->order = w->orders[i];
+        if (in_layer(t, &i, &rest) && strcmp(rest, "fc1.weight") != 0) put_in_order(w, p, i);
     }
 }
 
@@ -215,9 +244,11 @@ static void plan_orders(packing *w)
     for (uint32_t i = 0; i < w->model->hparams.n_layer; i++) {
         const int32_t *numbers = w->numbers[i] ? w->numbers[i] : w->orders[i];
         if (!numbers) continue;
+        assert(w->n_tensor < w->room);
         hth_pack_tensor *p = &w->tensors[w->n_tensor++];
-        *p = (hth_pack_tensor){.type = HTH_TYPE_I32, .is_vector = true, .n_col = 1, .order = numbers};
-        p->n_row = w->model->layers[i].d_ff;
+        uint64_t d_ff = w->model->layers[i].d_ff;
+        *p = (hth_pack_tensor){
+            .type = HTH_TYPE_I32, .n_dim = 1, .dim = {d_ff}, .n_row = d_ff, .n_col = 1, .order = numbers};
         snprintf(p->name, sizeof p->name, "blk.%u.ffn_order", i);
     }
 }
@@ -226,6 +257,7 @@ static hearth_status plan(packing *w, hearth_error *err)
 {
     size_t n = hth_gguf_n_tensor(w->in) + (size_t)w->model->hparams.n_layer * ADDED_PER_LAYER;
     w->tensors = hth_alloc(n, sizeof *w->tensors);
+    w->room = n;
     if (!w->tensors) return hth_fail_memory(err, n * sizeof *w->tensors, "the plan of a file");
     for (size_t k = 0; k < hth_gguf_n_tensor(w->in); k++) plan_tensor(w, hth_gguf_tensor_at(w->in, k));
     plan_sidecar(w, &w->predictors);
@@ -236,9 +268,14 @@ static hearth_status plan(packing *w, hearth_error *err)
         w->total += hth_pack_tensor_size(p);
         bool quantised = p->from && hth_type_find((uint32_t)p->from->type)->quantised;
         w->result->requantised |= quantised && (p->transposed || p->type != p->from->type);
-        if (!p->from || p->type == p->from->type || w->packer.k.pack[p->type]) continue;
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "pack to %s: this type is read, not written",
-                        hth_type_find((uint32_t)p->type)->name);
+        if (!p->from || (p->type == p->from->type && !p->transposed)) continue;
+        if (!hth_type_find((uint32_t)p->from->type)->supported)
+            return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                            "%s: tensor '%s' has type %s, from which pack cannot start", hth_gguf_path(w->in),
+                            p->name, hth_type_find((uint32_t)p->from->type)->name);
+        if (!w->packer.k.pack[p->type])
+            return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "pack to %s: this type is read, not written",
+                            hth_type_find((uint32_t)p->type)->name);
     }
     return HEARTH_OK;
 }
@@ -279,7 +316,11 @@ static hearth_status write_layers(packing *w, const char *key, float (*of)(const
 static float threshold_of(const packing *w, uint32_t i) { return w->model->layers[i].predictor.threshold; }
 static float sidecar_threshold_of(const packing *w, uint32_t i) { return w->predictors.thresholds[i]; }
 /* One bit of headroom over what was seen (docs/arithmetic.md 6). */
-static float hidden_of(const packing *w, uint32_t i) { return 2.0f * w->profile->layers[i].largest; }
+static float hidden_of(const packing *w, uint32_t i)
+{
+    float largest = w->profile->layers[i].largest;
+    return largest < 1e38f ? 2.0f * largest : 2e38f;
+}
 
 static hearth_selector selector_for(const packing *w)
 {
@@ -295,7 +336,7 @@ static hearth_status write_sparsity(packing *w, hearth_error *err)
     hth_gguf_writer *out = w->packer.out;
     hearth_status st = HEARTH_OK;
     w->result->selector = hth_selector_name(selector_for(w));
-    hth_gguf_writer_uint(out, "hearth.pack.version", HTH_GGUF_U32, PACK_VERSION);
+    hth_gguf_writer_uint(out, "hearth.pack.version", HTH_GGUF_U32, HTH_PACK_VERSION);
     hth_gguf_writer_text(out, "hearth.selector", w->result->selector, strlen(w->result->selector));
     if (w->predictors.file || w->model->has_predictors) {
         bool residual = w->predictors.file ? w->predictors.from_residual : w->model->predicts_from_residual;

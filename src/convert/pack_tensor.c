@@ -24,7 +24,8 @@ typedef struct piece {
     size_t x_size;
     hth_pack_loss *loss;      /* [n_unit] of transposed tensors */
     const int32_t *place;     /* of transposed tensors: where neuron j goes; NULL: to row j */
-    _Atomic uint64_t bad_row; /* 1 + a row with a weight that cannot be packed */
+    uint64_t first;           /* row of the piece */
+    _Atomic uint64_t bad_row; /* 1 + the first row of the source with a weight that cannot be packed */
 } piece;
 
 static size_t row_size(hth_type type, uint64_t n_col)
@@ -37,8 +38,7 @@ uint64_t hth_pack_tensor_size(const hth_pack_tensor *t) { return t->n_row * row_
 
 void hth_pack_declare(hth_packer *p, const hth_pack_tensor *t)
 {
-    uint64_t vector[] = {t->n_row}, matrix[] = {t->n_col, t->n_row};
-    hth_gguf_writer_tensor(p->out, t->name, t->type, t->is_vector ? 1 : 2, t->is_vector ? vector : matrix);
+    hth_gguf_writer_tensor(p->out, t->name, t->type, t->n_dim, t->dim);
 }
 
 /* ---- rows ---------------------------------------------------------------------------------- */
@@ -52,6 +52,14 @@ static bool fits(const float *x, size_t n, hth_type type)
     return all;
 }
 
+/* The first one counts, whoever finds it. */
+static void note_bad(piece *w, uint64_t i_row)
+{
+    uint64_t seen = atomic_load(&w->bad_row);
+    while ((seen == 0 || i_row + 1 < seen) && !atomic_compare_exchange_weak(&w->bad_row, &seen, i_row + 1))
+        continue;
+}
+
 static void convert_row(piece *w, const uint8_t *from, float *x, uint8_t *to, uint64_t i_row)
 {
     const hth_pack_tensor *t = w->t;
@@ -61,7 +69,7 @@ static void convert_row(piece *w, const uint8_t *from, float *x, uint8_t *to, ui
     }
     w->p->k.unpack[t->from->type](from, t->n_col, x);
     if (fits(x, t->n_col, t->type)) w->p->k.pack[t->type](x, t->n_col, to);
-    else atomic_store(&w->bad_row, i_row + 1);
+    else note_bad(w, i_row);
 }
 
 static void convert_rows(void *arg, size_t i_unit, uint32_t i_thread)
@@ -70,7 +78,7 @@ static void convert_rows(void *arg, size_t i_unit, uint32_t i_thread)
     for (uint64_t r = i_unit * UNIT_ROWS, k = 0; k < UNIT_ROWS && r < w->n_row; r++, k++) {
         uint64_t from = w->t->order ? (uint64_t)w->t->order[r] : r;
         convert_row(w, w->raw + from * w->from_size, w->x + i_thread * w->x_size, w->packed + r * w->to_size,
-                    r);
+                    w->t->first_row + w->first + from);
     }
 }
 
@@ -106,7 +114,7 @@ static void transpose_group(void *arg, size_t i_unit, uint32_t i_thread)
         size_t place = w->place ? (size_t)w->place[first + j] : first + j;
         uint8_t *to = w->packed + place * w->to_size;
         if (!fits(x + j * d, d, t->type)) {
-            atomic_store(&w->bad_row, first + j + 1);
+            note_bad(w, first + j);
             continue;
         }
         w->p->k.pack[t->type](x + j * d, d, to);
@@ -180,6 +188,7 @@ hearth_status hth_pack_write(hth_packer *p, const hth_pack_tensor *t, hearth_err
     w.raw = raw;
     for (uint64_t row = 0; st == HEARTH_OK && row < t->n_row; row += n_piece) {
         w.n_row = t->n_row - row < n_piece ? t->n_row - row : n_piece;
+        w.first = row;
         uint64_t from = t->transposed ? 0 : (t->first_row + row) * w.from_size;
         st = convert_piece(p, &w, from, t->transposed ? raw_size : (size_t)w.n_row * w.from_size, raw, err);
     }

@@ -11,10 +11,11 @@ typedef struct hth_pack_tensor {
     char name[64];
     const hth_gguf *file;        /* where it comes from */
     const hth_gguf_tensor *from; /* NULL: the order itself, as I32 */
-    uint64_t first_row, n_row;   /* of from that are meant; of a vector: its values */
+    uint64_t first_row, n_row;   /* of from that are meant; of a vector in another order: its values */
     uint64_t n_col;              /* of the rows that are written */
+    uint32_t n_dim;
+    uint64_t dim[4]; /* as declared */
     hth_type type;
-    bool is_vector;       /* one dimension */
     bool transposed;      /* from has outputs in rows: neurons become the rows */
     const int32_t *order; /* row r is number order[r] of the source; NULL: as they are */
 } hth_pack_tensor;

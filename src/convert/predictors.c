@@ -381,7 +381,8 @@ hearth_status hth_predictors_make(const char *path, const char *text, size_t n, 
     making w = {.options = options, .out_path = out_path};
     hth_windows windows = {0};
     *layers = NULL;
-    hearth_status st = open_model(&w, path, n_ctx, err);
+    hearth_status st = hth_gguf_writer_check(out_path, err);
+    if (st == HEARTH_OK) st = open_model(&w, path, n_ctx, err);
     if (st == HEARTH_OK) st = hth_windows_open(&windows, w.model, text, n, n_ctx, err);
     if (st == HEARTH_OK) st = make_room(&w, &windows, err);
     if (st == HEARTH_OK) st = walk_text(&w, &windows, err);

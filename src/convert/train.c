@@ -50,6 +50,7 @@ static void cut_all(cutter *c, hth_trainer *t)
     size_t n = HTH_TRAIN_BATCH, r = t->rank_max, d = t->d, f = t->d_ff, one = sizeof(float);
     size_t widest = d > f ? d : f, most = d > n ? d : n; /* columns; tokens of a product */
     widest = widest > n ? widest : n;
+    widest = widest > r ? widest : r;
     size_t n_thread = hth_pool_n_thread(t->pool), n_tiled = hth_n_tiled(most > r ? most : r);
     t->in = cut(c, r * d, one), t->in_t = cut(c, r * d, one);
     t->out = cut(c, r * f, one), t->out_t = cut(c, r * f, one);
@@ -117,6 +118,7 @@ static void multiply(hth_trainer *t, const float *w, size_t n_row, size_t n_col,
                     .data = (const uint8_t *)w};
     hth_output out = {.matrix = &m, .y = y};
     hth_product(t->k, t->pool, &t->rounding, x, n_tok, &out, 1);
+    hth_pool_settle(t->pool); /* m is gone when this returns */
 }
 
 typedef struct transposing {
@@ -311,4 +313,5 @@ void hth_network_scores(hth_trainer *t, const hth_network_form *f, const float *
     hth_product(t->k, t->pool, &t->rounding, input, n_tok, &in, 1);
     relu(t->h, n_tok * f->in.n_row);
     hth_product(t->k, t->pool, &t->rounding, t->h, n_tok, &out, 1);
+    hth_pool_settle(t->pool); /* the caller may give the form back */
 }

@@ -14,7 +14,6 @@ typedef struct hth_train_data {
     const float *input;   /* [n_tok][d] */
     const uint8_t *fired; /* [n_tok][(d_ff + 7) / 8] */
     size_t n_tok, d, d_ff;
-    size_t n_held; /* the last tokens of every 8 * HTH_TRAIN_BLOCK are held out: hth_train_is_held */
 } hth_train_data;
 
 enum { HTH_TRAIN_BLOCK = 64, HTH_TRAIN_BATCH = 256 };

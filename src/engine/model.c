@@ -31,7 +31,12 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     hth_model_wish wish = {.activation = options->activation};
     if ((st = hth_model_open(file, &wish, &m->model, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_open_sidecars(m, options, sidecars, err)) != HEARTH_OK) goto done;
-    st = hth_selector_choose(m->model, options->selector, &m->selector, &m->selector_why, err);
+    hearth_selector asked = options->selector;
+    if (asked == HEARTH_SELECTOR_AUTO && !m->model->hparams.other_activation && options->predictors)
+        asked = HEARTH_SELECTOR_PREDICTOR;
+    else if (asked == HEARTH_SELECTOR_AUTO && !m->model->hparams.other_activation && options->thresholds)
+        asked = HEARTH_SELECTOR_THRESHOLD;
+    st = hth_selector_choose(m->model, asked, &m->selector, &m->selector_why, err);
     if (st != HEARTH_OK) goto done;
     st = hth_tokenizer_open(file, &m->tokenizer, &m->tokenizer_error);
     if (st == HEARTH_ERROR_MEMORY) {

@@ -10,6 +10,9 @@ typedef struct hth_gguf_writer hth_gguf_writer;
 
 hearth_status hth_gguf_writer_open(const char *path, hth_gguf_writer **out, hearth_error *err);
 
+/* Whether a file could be written there, before work is done for it: nothing stays behind. IO, MEMORY. */
+hearth_status hth_gguf_writer_check(const char *path, hearth_error *err);
+
 /* Metadata; a key set twice keeps its place and takes the later value. Failures
  * (memory) are kept and returned by hth_gguf_writer_begin; so are keys, values and
  * shapes that the reader would refuse (ARGUMENT). general.alignment, when it is set,

@@ -88,7 +88,8 @@ hearth_status hth_fire_open(const hth_model *model, const hth_fire_spec *spec, u
     uint8_t *fires = hth_alloc(n_layer, widest);
     if (f) *f = (hth_fire){.n_layer = (uint32_t)n_layer, .n_tok = n_tok};
     if (f) f->first = hth_alloc(n_tok * n_layer + 1, sizeof *f->first);
-    bool ok = f && f->first && chance && fires && draw(f, model, spec, chance, fires);
+    if (f) f->lists = hth_alloc(f->room = 1, sizeof *f->lists); /* an empty list is none for all neurons */
+    bool ok = f && f->first && f->lists && chance && fires && draw(f, model, spec, chance, fires);
     hth_free(chance);
     hth_free(fires);
     if (ok) {

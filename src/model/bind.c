@@ -12,7 +12,6 @@
 enum {
     MAX_VOCAB = 4194304,
     MAX_POSITION = 16777216,
-    MAX_RANK = 65536,
     BINDINGS_PER_LAYER = 28,
     BINDINGS_BESIDES = 8,
 };
@@ -375,7 +374,8 @@ static hearth_status bind_predictor(binder *b, uint32_t i, hth_layer *l)
     if (!m->has_predictors) return HEARTH_OK;
     const hth_gguf_tensor *in = find_in_layer(b, i, "fc1.weight");
     if (!in) return missing(b);
-    if (in->dim[1] < 1 || in->dim[1] > MAX_RANK) return wrong_shape(b, in, m->hparams.d_model, MAX_RANK);
+    if (in->dim[1] < 1 || in->dim[1] > HTH_MAX_RANK)
+        return wrong_shape(b, in, m->hparams.d_model, HTH_MAX_RANK);
     hearth_status st = bind_matrix(b, in, in->dim[1], m->hparams.d_model, &p->in);
     if (st == HEARTH_OK)
         st = bind_matrix(b, find_in_layer(b, i, "fc2.weight"), l->d_ff, p->in.n_row, &p->out);

@@ -18,7 +18,7 @@ static hearth_status check_own_keys(const hth_gguf *file, hearth_error *err)
     static const char *const known[] = {
         "hearth.ffn.activation",  "hearth.ffn.largest_hidden", "hearth.predictor.threshold",
         "hearth.predictor.input", "hearth.selector",           "hearth.pack.source",
-        "hearth.pack.profile",    "hearth.pack.version"};
+        "hearth.pack.version"};
     for (size_t i = 0; i < hth_gguf_n_value(file); i++) {
         const hth_gguf_value *v = hth_gguf_value_at(file, i);
         if (v->key.n < sizeof prefix - 1 || memcmp(v->key.bytes, prefix, sizeof prefix - 1) != 0) continue;
@@ -100,9 +100,22 @@ static void warn_of_file_type(const hth_gguf *file)
                 hth_gguf_path(file), (unsigned long long)file_type, hth_type_find((uint32_t)type)->name);
 }
 
+static hearth_status check_pack_version(const hth_gguf *file, hearth_error *err)
+{
+    static const char key[] = "hearth.pack.version";
+    uint64_t version = HTH_PACK_VERSION;
+    hearth_status st = hth_gguf_get_uint(file, key, 0, UINT32_MAX, &version, NULL, err);
+    if (st != HEARTH_OK || version == HTH_PACK_VERSION) return st;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: %s at %llu is %llu, this version reads %d: pack the model again",
+                    hth_gguf_path(file), key, (unsigned long long)hth_gguf_find(file, key)->offset,
+                    (unsigned long long)version, HTH_PACK_VERSION);
+}
+
 hearth_status hth_model_check_claims(const hth_gguf *file, hearth_error *err)
 {
     hearth_status st = check_own_keys(file, err);
+    if (st == HEARTH_OK) st = check_pack_version(file, err);
     if (st == HEARTH_OK) st = check_quantisation_version(file, err);
     if (st == HEARTH_OK) warn_of_file_type(file);
     return st;

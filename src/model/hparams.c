@@ -388,6 +388,7 @@ static hearth_status override_activation(reader *r, hth_hparams *h, const char *
     if (activation != h->activation)
         hth_log(HEARTH_LOG_WARN, "%s: activation %s in place of %s, as asked for", hth_gguf_path(r->file),
                 wish, by_file);
+    h->other_activation = activation != h->activation;
     h->activation = activation;
     return HEARTH_OK;
 }

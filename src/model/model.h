@@ -45,7 +45,8 @@ typedef struct hth_hparams {
     float score_cap, logit_cap; /* 0: none */
     hth_rope rope;
     hth_activation activation;
-    bool needs_gate; /* the activation was named by its gated form */
+    bool needs_gate;       /* the activation was named by its gated form */
+    bool other_activation; /* than the file's, as asked for: predictors and thresholds were not made for it */
 } hth_hparams;
 
 /* One value for each of n inputs; without a weight: no norm. */
@@ -55,6 +56,7 @@ typedef struct hth_norm {
 
 /* Which of a layer's neurons may fire, guessed before they are computed: those whose score
  * out relu(in f) + bias is not below the threshold (Liu et al. 2023, Deja Vu; PowerInfer). */
+enum { HTH_MAX_RANK = 65536 };
 typedef struct hth_predictor {
     hth_matrix in;     /* rank rows of d_model; n_row 0: no predictor */
     hth_matrix out;    /* d_ff rows of rank */
@@ -131,6 +133,9 @@ typedef struct hth_model_wish {
 hearth_status hth_model_open(const hth_gguf *file, const hth_model_wish *wish, hth_model **out,
                              hearth_error *err);
 void hth_model_close(hth_model *model);
+
+/* hearth.pack.version of files that hearth pack writes. */
+enum { HTH_PACK_VERSION = 1 };
 
 /* What the file says about itself as a whole (claims.c): refuses keys of ours that are not
  * known and other versions of quantised blocks; a wrong general.file_type is a warning. */

@@ -45,15 +45,15 @@ typedef void hth_observer_fn(void *user, const hth_observation *seen);
 
 /* ---- who fires (ffn.c) ----------------------------------------------------------------- */
 
-/* The neurons that compute for one token of one layer, ascending. list NULL stands
- * for 0..n-1. A neuron left out counts as zero. */
+/* The neurons that compute for one token of one layer, ascending. list NULL: all of them, n is d_ff then.
+ * A neuron left out counts as zero. */
 typedef struct hth_active {
     const int32_t *list;
     uint32_t n;
 } hth_active;
 
 /* Names the active neurons by the layer and the FFN's input (after the norm), in place of the step's
- * selector, which computes what it decides by nevertheless; the list must stay until the next call.
+ * selector, of which the first half and the predictor are computed nevertheless; the list must stay until the next call.
  * Matrices of which the selector reads single rows must lie so; with dense, gate and up. */
 typedef hth_active hth_selector_fn(void *user, uint32_t i_layer, const float *input);
 

@@ -325,7 +325,7 @@ static hearth_status read_size(reader *r, uint32_t i_layer, hth_profile_layer *l
     if (st == HEARTH_OK) st = read_words(r, t, l->mean);
     for (uint32_t j = 0; st == HEARTH_OK && j < l->d_ff; j++) {
         /* A mean is rounded: it may pass the largest value by that. */
-        if (!(l->mean[j] >= 0.0f && l->mean[j] <= l->largest * 1.001f))
+        if (hth_bits_of(l->mean[j]) >> 31 || !(l->mean[j] <= l->largest * 1.001f))
             st = refuse(r, t, j, "its mean size is not between 0 and the layer's largest value");
         else if (l->n_fired[j] == 0 && l->mean[j] > 0.0f)
             st = refuse(r, t, j, "it has a size though it never fired");

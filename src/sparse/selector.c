@@ -34,10 +34,11 @@ hearth_status hth_selector_choose(const hth_model *m, hearth_selector wish, hear
     bool gated = m->layers[0].gate.n_row > 0, sparse = hth_activation_is_sparse(m->hparams.activation);
     *selector = wish;
     *why = "as asked for";
-    if (wish == HEARTH_SELECTOR_AUTO && m->selector != HEARTH_SELECTOR_AUTO) {
+    bool as_made = !m->hparams.other_activation;
+    if (wish == HEARTH_SELECTOR_AUTO && m->selector != HEARTH_SELECTOR_AUTO && as_made) {
         *selector = m->selector;
         *why = "the file was made for it";
-    } else if (wish == HEARTH_SELECTOR_AUTO && (m->has_predictors || m->has_floors)) {
+    } else if (wish == HEARTH_SELECTOR_AUTO && (m->has_predictors || m->has_floors) && as_made) {
         *selector = m->has_predictors ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_THRESHOLD;
         *why = m->has_predictors ? "there are predictors" : "there are thresholds";
     } else if (wish == HEARTH_SELECTOR_AUTO) {

@@ -1,4 +1,4 @@
-/* Reading and checking what belongs to a model. Called by convert/pack.c. */
+/* Reading and checking what belongs to a model. Called by the engine, and by convert/pack.c. */
 #include "sparse/sidecar.h"
 
 #include <stdio.h>
@@ -109,6 +109,8 @@ static hearth_status check_predictor(hth_sidecar *s, const hth_model *m, uint32_
     snprintf(name, sizeof name, "blk.%u.fc1.weight", i);
     in = hth_gguf_find_tensor(s->file, name);
     uint64_t rank = in ? in->dim[1] : 0;
+    if (rank > HTH_MAX_RANK)
+        return wrong(s->file, name, "has more rows than a predictor may have (65536)", err);
     hearth_status st;
     if ((st = find(s->file, i, "fc1.weight", m->hparams.d_model, rank ? rank : 1, true, &in, err)) !=
             HEARTH_OK ||

@@ -1,0 +1,188 @@
+/* Predictors and thresholds: made alike by any number of threads, better than chance, used by a model
+ * beside them or packed with them alike, and refused where they are not what they claim. */
+#include "convert/pack.h"
+#include "convert/predictors.h"
+#include "file/gguf_write.h"
+#include "measure/thresholds.h"
+#include "model/model.h"
+#include "support/engine.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *model_path(void) { return HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"; }
+
+static char *story(size_t *n)
+{
+    const char *path = test_data("text/stories.txt");
+    char *text = path ? test_read_file(path, n) : NULL;
+    if (text && *n > 12000) *n = 12000;
+    return text;
+}
+
+static hearth_status make(const char *text, size_t n, const char *out, uint32_t n_thread,
+                          hth_predictor_result **layers, uint32_t *n_layer, hearth_error *err)
+{
+    hth_predictor_options o = hth_predictor_defaults();
+    o.n_token = 2048, o.n_step = 150, o.recall = 0.9, o.n_thread = n_thread;
+    o.memory = n_thread == 1 ? 0 : o.memory; /* in a file; in memory */
+    return hth_predictors_make(model_path(), text, n, out, 128, &o, layers, n_layer, err);
+}
+
+static float *logits_with(const char *path, const char *predictors, const char *thresholds, uint32_t n_thread,
+                          uint32_t n_batch)
+{
+    static const int32_t ids[] = {1, 45, 300, 17, 901, 233, 12, 77, 5, 640, 99, 1023};
+    hearth_model *model = NULL;
+    hearth_model_options o = {.predictors = predictors, .thresholds = thresholds};
+    engine_setting s = {.n_thread = n_thread, .n_batch = n_batch, .kv = HEARTH_KV_F32};
+    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    float *logits = model ? engine_model_logits(model, &s, ids, 12) : NULL;
+    hearth_model_close(model);
+    return logits;
+}
+
+/* The same bits for any threads and batch, beside the model and (where down keeps its form) no other. */
+static void check_use(const char *predictors, const char *thresholds)
+{
+    static const uint32_t settings[][2] = {{1, 1}, {2, 3}, {3, 64}, {7, 5}};
+    float *first = logits_with(model_path(), predictors, thresholds, 1, 64);
+    float *dense = logits_with(model_path(), NULL, NULL, 1, 64);
+    size_t size = 12 * 4096 * sizeof *first; /* the vocabulary of that model */
+    if (CHECK(first && dense)) CHECK(memcmp(first, dense, size / 8) != 0);
+    for (size_t i = 0; first && i < sizeof settings / sizeof *settings; i++) {
+        float *again = logits_with(model_path(), predictors, thresholds, settings[i][0], settings[i][1]);
+        if (again) CHECK_BYTES(again, first, size / 8);
+        free(again);
+    }
+    free(first);
+    free(dense);
+}
+
+TEST(predictors_do_not_depend_on_threads_and_serve_alike)
+{
+    char path[2][512];
+    size_t n, n_bytes[2];
+    char *text = story(&n), *bytes[2] = {NULL, NULL};
+    uint32_t n_layer = 0;
+    if (!text) return;
+    for (int i = 0; i < 2; i++) {
+        hth_predictor_result *layers = NULL;
+        char name[32];
+        snprintf(name, sizeof name, "predictors-%d.gguf", i);
+        snprintf(path[i], sizeof path[i], "%s", test_scratch(name));
+        CHECK_OK(make(text, n, path[i], i ? 3 : 1, &layers, &n_layer, err));
+        for (uint32_t l = 0; layers && l < n_layer; l++) {
+            CHECK(layers[l].recall >= 0.9 && layers[l].precision > 1.1 * layers[l].live);
+            CHECK(layers[l].rank % 32 == 0 && layers[l].rank > 0 && layers[l].marked < 1.0);
+        }
+        hearth_free(layers);
+        bytes[i] = test_read_file(path[i], &n_bytes[i]);
+    }
+    if (CHECK(bytes[0] && bytes[1]) && CHECK_INT(n_bytes[0], n_bytes[1]))
+        CHECK_BYTES(bytes[0], bytes[1], n_bytes[0]);
+    check_use(path[0], NULL);
+    for (int i = 0; i < 2; i++) {
+        free(bytes[i]);
+        remove(path[i]);
+    }
+    free(text);
+}
+
+TEST(thresholds_leave_out_the_share_that_is_asked_for)
+{
+    size_t n;
+    char *text = story(&n);
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    hearth_model_options mo = {.selector = HEARTH_SELECTOR_DENSE};
+    hearth_session_options so = {.n_ctx = 128, .n_batch = 64, .n_thread = 2, .kv = HEARTH_KV_F16};
+    hth_threshold_options o = {.sparsity = 0.95, .n_sample = 64};
+    hth_thresholds t = {0};
+    const char *path = test_scratch("thresholds.gguf");
+    if (!text) return;
+    CHECK_OK(hearth_model_open(model_path(), &mo, &model, err));
+    CHECK_OK(hearth_session_open(model, &so, &session, err));
+    CHECK_OK(hth_thresholds_find(model, session, text, n, &o, &t, err));
+    double sparsity = 0.0;
+    for (uint32_t i = 0; i < t.n_layer; i++) {
+        sparsity += t.layers[i].sparsity / t.n_layer;
+        CHECK(t.layers[i].cett >= 0.0 && t.layers[i].cett < 1.0);
+    }
+    CHECK(t.n_layer == 6 && sparsity > 0.93 && sparsity < 0.97);
+    CHECK_OK(hth_thresholds_write(&t, model, path, err));
+    hth_thresholds_close(&t);
+    hearth_session_close(session);
+    hearth_model_close(model);
+    check_use(NULL, path);
+    remove(path);
+    free(text);
+}
+
+/* ---- refusals ---------------------------------------------------------------------------------- */
+
+typedef struct forged {
+    const char *kind;
+    uint64_t version, hash_change;
+    uint64_t d_ff_change;
+    float value;
+    const char *words; /* in the message */
+} forged;
+
+static void write_thresholds(const char *path, const forged *f)
+{
+    hth_gguf *file = NULL;
+    hth_gguf_writer *out = NULL;
+    uint64_t hash = 0;
+    CHECK_OK(hth_gguf_open(model_path(), &file, err));
+    CHECK_OK(hth_model_hash(file, &hash, err));
+    hth_gguf_close(file);
+    CHECK_OK(hth_gguf_writer_open(path, &out, err));
+    hth_gguf_writer_text(out, "general.architecture", f->kind, strlen(f->kind));
+    hth_gguf_writer_uint(out, "hearth.sidecar.version", HTH_GGUF_U32, f->version);
+    hth_gguf_writer_uint(out, "hearth.model.hash", HTH_GGUF_U64, hash + f->hash_change);
+    uint64_t d_ff = 768 + f->d_ff_change;
+    for (int i = 0; i < 6; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "blk.%d.ffn_floor.weight", i);
+        hth_gguf_writer_tensor(out, name, HTH_TYPE_F32, 1, &d_ff);
+    }
+    CHECK_OK(hth_gguf_writer_begin(out, err));
+    float *floors = calloc(d_ff, sizeof *floors);
+    if (!floors) abort();
+    floors[5] = f->value;
+    for (int i = 0; i < 6; i++) CHECK_OK(hth_gguf_writer_data(out, floors, d_ff * sizeof *floors, err));
+    CHECK_OK(hth_gguf_writer_finish(out, err));
+    hth_gguf_writer_close(out);
+    free(floors);
+}
+
+TEST(files_that_are_not_what_they_claim_are_refused)
+{
+    static const forged rows[] = {{"hearth.thresholds", 1, 0, 0, 0.5f, NULL},
+                                  {"hearth.predictors", 1, 0, 0, 0.5f, "no file of thresholds"},
+                                  {"llama", 1, 0, 0, 0.5f, "no file of thresholds"},
+                                  {"hearth.thresholds", 2, 0, 0, 0.5f, "version"},
+                                  {"hearth.thresholds", 1, 1, 0, 0.5f, "another model"},
+                                  {"hearth.thresholds", 1, 0, 8, 0.5f, "768"},
+                                  {"hearth.thresholds", 1, 0, 0, -1.0f, "value 5"},
+                                  {"hearth.thresholds", 1, 0, 0, __builtin_nanf(""), "value 5"}};
+    const char *path = test_scratch("forged.gguf");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        hearth_model *model = NULL;
+        hearth_error why = {0};
+        hearth_model_options o = {.thresholds = path};
+        write_thresholds(path, &rows[i]);
+        hearth_status st = hearth_model_open(model_path(), &o, &model, &why);
+        if (!rows[i].words) CHECK_INT(st, HEARTH_OK);
+        else if (!CHECK(st != HEARTH_OK && strstr(why.message, rows[i].words) &&
+                        strstr(why.message, "forged.gguf")))
+            printf("     %s\n", why.message);
+        hearth_model_close(model);
+        remove(path);
+    }
+}
+
+TEST_MAIN
