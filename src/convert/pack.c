@@ -198,8 +198,10 @@ static void plan_tensor(packing *w, const hth_gguf_tensor *t)
     const char *rest = "";
     bool layered = in_layer(t, &i, &rest) && i < w->model->hparams.n_layer;
     if (layered && w->model->layers[i].order == t) return; /* another one is written */
-    if (!is_bound(w, t)) {
-        add(w, w->in, t);
+    if (layered && w->predictors.file && is_any(rest, of_predictors)) return;
+    if (layered && w->thresholds.file && strcmp(rest, "ffn_floor.weight") == 0) return;
+    if (!is_bound(w, t)) { /* passes as it is, but for what is written under its name */
+        if (!layered || strncmp(rest, "ffn_down_t.", 11) != 0) add(w, w->in, t);
         return;
     }
     if (!layered) {
@@ -207,8 +209,6 @@ static void plan_tensor(packing *w, const hth_gguf_tensor *t)
         return;
     }
     const hth_layer *l = &w->model->layers[i];
-    if (w->predictors.file && is_any(rest, of_predictors)) return;
-    if (w->thresholds.file && strcmp(rest, "ffn_floor.weight") == 0) return;
     if (strcmp(rest, "ffn_up.weight") == 0 && t->dim[1] == 2 * (uint64_t)l->d_ff) {
         add_parts(w, t, i);
         return;

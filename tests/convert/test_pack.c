@@ -4,6 +4,7 @@
 #include "file/gguf.h"
 #include "support/golden.h"
 #include "support/test.h"
+#include "support/tiny_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,6 +122,53 @@ TEST(neurons_of_every_family_can_be_turned)
         }
         golden_close(&g);
     }
+}
+
+/* Names that look like those of layers, shapes and types that nobody checked: they are not the model's. */
+TEST(tensors_that_the_model_does_not_use_pass_through_as_they_are)
+{
+    static const struct {
+        const char *name;
+        uint32_t type, n_dim;
+        uint64_t dim[2];
+    } rows[] = {{"blk.00.ffn_down.weight", 0, 2, {32, 64}},
+                {"blk.+1.ffn_down.weight", 0, 2, {128, 8}},
+                {"blk.01.ffn_up.weight", 0, 2, {32, 128}},
+                {"blk.001.ffn_up.weight", 0, 2, {32, 128}},
+                {"blk.000.ffn_down.weight", 26, 2, {16, 8}},
+                {"blk.1.ffn_floor.weight", 0, 1, {8, 1}},
+                {"blk.0.ffn_down_x.weight", 0, 2, {32, 16}},
+                {"blk.7.ffn_down.weight", 26, 2, {8, 8}},
+                {"unused", 2, 1, {64, 1}},
+                {"blk.4294967296.ffn_gate.bias", 0, 1, {4, 1}}};
+    enum { N_ROW = sizeof rows / sizeof *rows };
+    char in[512];
+    tiny_model m;
+    hth_pack_result r;
+    hth_gguf *file = NULL;
+    snprintf(in, sizeof in, "%s", test_scratch("odd.gguf"));
+    const char *out = test_scratch("odd-packed.gguf");
+    tiny_begin(&m);
+    for (size_t i = 0; i < N_ROW; i++)
+        tiny_add_tensor(&m, rows[i].name, rows[i].type, rows[i].n_dim, rows[i].dim[0], rows[i].dim[1]);
+    tiny_add_tensor(&m, "blk.0.ffn_down_t.weight", 0, 2, 32, 16); /* gives way to what is written */
+    gguf_bytes bytes = tiny_write(&m);
+    FILE *f = fopen(in, "wb");
+    if (!f || fwrite(bytes.data, 1, bytes.n, f) != bytes.n || fclose(f) != 0) abort();
+    for (int type = 0; type < 2; type++) {
+        CHECK_OK(pack(in, out, type ? "Q8_0" : NULL, &r, err));
+        CHECK_OK(hth_gguf_open(out, &file, err));
+        for (size_t i = 0; file && i < N_ROW; i++) {
+            const hth_gguf_tensor *t = hth_gguf_find_tensor(file, rows[i].name);
+            CHECK(t && t->type == rows[i].type && t->n_dim == rows[i].n_dim && t->dim[0] == rows[i].dim[0]);
+        }
+        if (file) hth_gguf_close(file);
+        file = NULL;
+    }
+    remove(in);
+    remove(out);
+    gguf_free(&bytes);
+    tiny_free(&m);
 }
 
 static bool refuse_progress(void *user, uint64_t done, uint64_t total)
