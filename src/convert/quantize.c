@@ -234,6 +234,12 @@ hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&w.k, level);
     if ((st = hth_gguf_open(in_path, &w.in, err)) != HEARTH_OK) goto done;
+    if (hth_gguf_is_powerinfer(w.in)) { /* what its magic means would be lost */
+        st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                      "%s: a PowerInfer file (magic PWRI): hearth pack --type writes it in other types",
+                      in_path);
+        goto done;
+    }
     if (hth_gguf_n_tensor(w.in) == 0) {
         st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: there are no tensors", in_path);
         goto done;

@@ -68,4 +68,16 @@ TEST(the_largest_half_still_makes_a_model)
     remove(out);
 }
 
+/* Its magic says which activation it has; a GGUF of the same keys would be another model. */
+TEST(files_of_powerinfer_are_left_to_pack)
+{
+    const char *in = test_data("golden/powerinfer/llama-relu.f16.powerinfer.gguf"), *out = test_scratch("q.gguf");
+    hth_quantize_options o = {.mix = hth_mix_find("Q8_0"), .n_thread = 1};
+    hth_quantize_result r;
+    hearth_error err;
+    if (!in) return;
+    CHECK_INT(hth_quantize(in, out, &o, &r, &err), HEARTH_ERROR_UNSUPPORTED);
+    CHECK(strstr(err.message, "PWRI") && strstr(err.message, "pack"));
+}
+
 TEST_MAIN
