@@ -203,7 +203,7 @@ static bool open_fire(bench *b, const hearth_model *model, uint64_t n_token)
         report(&err);
         return false;
     }
-    hth_session_select(b->session, hth_fire_next, b->fire);
+    hth_step_select(hth_session_step(b->session), hth_fire_next, b->fire);
     return true;
 }
 

@@ -85,21 +85,12 @@ static hearth_status order_neurons(packing *w, hearth_error *err)
 /* The numbers that neurons had at first, where the source was packed itself. */
 static hearth_status number_neurons(packing *w, uint32_t i, hearth_error *err)
 {
-    char name[40];
-    snprintf(name, sizeof name, "blk.%u.ffn_order", i);
-    const hth_gguf_tensor *t = w->model->layers[i].order;
-    uint32_t d_ff = w->model->layers[i].d_ff;
-    if (!t) return HEARTH_OK;
-    int32_t *before = hth_alloc(d_ff, sizeof *before), *now = hth_alloc(d_ff, sizeof *now);
-    hearth_status st = before && now ? hth_gguf_read(w->in, t, 0, d_ff * sizeof *before, before, err)
-                                     : hth_fail_memory(err, d_ff * sizeof *now, "the order of neurons");
-    uint8_t *seen = hth_alloc(d_ff, 1);
-    if (st == HEARTH_OK && !seen) st = hth_fail_memory(err, d_ff, "the order of neurons");
-    if (st == HEARTH_OK && !hth_order_is_permutation(before, d_ff, seen))
-        st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' at %llu is no permutation of %u neurons",
-                      hth_gguf_path(w->in), name, (unsigned long long)t->offset, d_ff);
-    hth_free(seen);
-    for (uint32_t r = 0; st == HEARTH_OK && r < d_ff; r++)
+    const hth_layer *l = &w->model->layers[i];
+    if (!l->order) return HEARTH_OK;
+    int32_t *before = hth_alloc(l->d_ff, sizeof *before), *now = hth_alloc(l->d_ff, sizeof *now);
+    hearth_status st = before && now ? hth_order_read(w->in, l->order, l->d_ff, before, err)
+                                     : hth_fail_memory(err, l->d_ff * sizeof *now, "the order of neurons");
+    for (uint32_t r = 0; st == HEARTH_OK && r < l->d_ff; r++)
         now[r] = before[w->orders[i] ? w->orders[i][r] : (int32_t)r];
     hth_free(before);
     w->numbers[i] = now;

@@ -3,6 +3,7 @@
 #include "convert/pack_tensor.h"
 
 #include "base/alloc.h"
+#include "convert/fits.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -43,15 +44,6 @@ void hth_pack_declare(hth_packer *p, const hth_pack_tensor *t)
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 
-/* Every type but F32 and BF16 has scales or weights in F16; NaN compares as false. */
-static bool fits(const float *x, size_t n, hth_type type)
-{
-    float limit = type == HTH_TYPE_F32 || type == HTH_TYPE_BF16 ? 3e38f : 65504.0f;
-    bool all = true;
-    for (size_t i = 0; i < n; i++) all &= x[i] >= -limit && x[i] <= limit;
-    return all;
-}
-
 /* The first one counts, whoever finds it. */
 static void note_bad(piece *w, uint64_t i_row)
 {
@@ -68,7 +60,7 @@ static void convert_row(piece *w, const uint8_t *from, float *x, uint8_t *to, ui
         return;
     }
     w->p->k.unpack[t->from->type](from, t->n_col, x);
-    if (fits(x, t->n_col, t->type)) w->p->k.pack[t->type](x, t->n_col, to);
+    if (hth_convert_fits(x, t->n_col, t->type)) w->p->k.pack[t->type](x, t->n_col, to);
     else note_bad(w, i_row);
 }
 
@@ -113,7 +105,7 @@ static void transpose_group(void *arg, size_t i_unit, uint32_t i_thread)
     for (size_t j = 0; j < n; j++) {
         size_t place = w->place ? (size_t)w->place[first + j] : first + j;
         uint8_t *to = w->packed + place * w->to_size;
-        if (!fits(x + j * d, d, t->type)) {
+        if (!hth_convert_fits(x + j * d, d, t->type)) {
             note_bad(w, first + j);
             continue;
         }

@@ -100,7 +100,7 @@ static void keep_tokens(void *user, const hth_observation *seen)
 static hearth_status walk_text(making *w, hth_windows *windows, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
-    hth_session_observe(w->session, keep_tokens, w);
+    hth_step_observe(hth_session_step(w->session), keep_tokens, w);
     for (size_t i = 0; st == HEARTH_OK && i < windows->n_window && go_on(w, i ? 1 : 0); i++) {
         st = hearth_session_truncate(w->session, 0, err);
         if (st == HEARTH_OK)
@@ -110,7 +110,7 @@ static hearth_status walk_text(making *w, hth_windows *windows, hearth_error *er
             if (err) *err = w->failure;
         }
     }
-    hth_session_observe(w->session, NULL, NULL);
+    hth_step_observe(hth_session_step(w->session), NULL, NULL);
     return st;
 }
 

@@ -6,6 +6,7 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "convert/fits.h"
 #include "file/gguf_write.h"
 #include "kernels/kernels.h"
 
@@ -121,16 +122,6 @@ static hearth_status write_header(work *w, hearth_error *err)
 
 /* ---- the weights -------------------------------------------------------------------------- */
 
-/* Every type but F32 and BF16 has scales or weights in F16: what rounds to infinity there
- * cannot be packed. NaN compares as false, so it is refused too. */
-static bool fits(const float *x, size_t n, hth_type type)
-{
-    float limit = type == HTH_TYPE_F32 || type == HTH_TYPE_BF16 ? 3e38f : 65504.0f;
-    bool all = true;
-    for (size_t i = 0; i < n; i++) all &= x[i] >= -limit && x[i] <= limit;
-    return all;
-}
-
 static void pack_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     (void)i_thread;
@@ -141,7 +132,7 @@ static void pack_unit(void *arg, size_t i_unit, uint32_t i_thread)
     for (size_t r = i_unit * UNIT_ROWS; r < end; r++) {
         float *x = w->x + r * w->n_col;
         w->k.unpack[w->tensor->type](w->raw + r * from_size, w->n_col, x);
-        if (fits(x, w->n_col, w->to)) w->k.pack[w->to](x, w->n_col, w->packed + r * to_size);
+        if (hth_convert_fits(x, w->n_col, w->to)) w->k.pack[w->to](x, w->n_col, w->packed + r * to_size);
         else atomic_store(&w->bad_row, r + 1);
     }
 }

@@ -35,13 +35,6 @@ hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *optio
 /* load.c: ARGUMENT where the weights lie so that a session cannot run with this selector. */
 hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector selector, hearth_error *err);
 
-/* session.c: fn looks at every layer of what the session evaluates itself, in place of
- * hearth_session_count_live; NULL: nobody. The session must not be one for batches only. */
-void hth_session_observe(hearth_session *session, hth_observer_fn *fn, void *user);
-
-/* session.c: fn names the neurons of every token that the session evaluates itself (run/run.h). */
-void hth_session_select(hearth_session *session, hth_selector_fn *fn, void *user);
-
 /* session.c: the workspace of what the session evaluates itself, and its rows; NULL and 0 where it is
  * one for batches only. */
 hth_step *hth_session_step(const hearth_session *session);

@@ -296,21 +296,14 @@ static hearth_status bound_neurons(hearth_model *m, hth_pool *pool, hearth_error
 
 /* ---- orders ------------------------------------------------------------------------------------ */
 
+/* Of no use to a token, but it must be what it says. */
 static hearth_status check_order(const hearth_model *m, uint32_t i_layer, hearth_error *err)
 {
     const hth_layer *l = &m->model->layers[i_layer];
-    size_t size = l->d_ff * sizeof(int32_t);
-    int32_t *order = hth_alloc(1, size);
-    uint8_t *seen = hth_alloc(l->d_ff, 1);
-    hearth_status st = order && seen ? hth_gguf_read(m->file, l->order, 0, size, order, err)
-                                     : hth_fail_memory(err, size, "the order of neurons");
-    if (st == HEARTH_OK && !hth_order_is_permutation(order, l->d_ff, seen))
-        st = hth_fail(err, HEARTH_ERROR_FORMAT,
-                      "%s: tensor 'blk.%u.ffn_order' at %llu is no permutation of %u neurons",
-                      hth_gguf_part_path(m->file, l->order->i_part), i_layer,
-                      (unsigned long long)l->order->offset, l->d_ff);
+    int32_t *order = hth_alloc(l->d_ff, sizeof *order);
+    hearth_status st = order ? hth_order_read(m->file, l->order, l->d_ff, order, err)
+                             : hth_fail_memory(err, l->d_ff * sizeof *order, "the order of neurons");
     hth_free(order);
-    hth_free(seen);
     return st;
 }
 

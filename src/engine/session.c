@@ -341,16 +341,6 @@ hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hear
     return HEARTH_OK;
 }
 
-void hth_session_observe(hearth_session *session, hth_observer_fn *fn, void *user)
-{
-    hth_step_observe(session->own->step, fn, user);
-}
-
-void hth_session_select(hearth_session *session, hth_selector_fn *fn, void *user)
-{
-    hth_step_select(session->own->step, fn, user);
-}
-
 hth_step *hth_session_step(const hearth_session *session) { return session->own ? session->own->step : NULL; }
 uint32_t hth_session_n_row(const hearth_session *session)
 {

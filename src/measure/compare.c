@@ -204,8 +204,8 @@ static void see_mode(void *user, const hth_observation *seen)
 static void watch_layers(hth_compare *c, bool on)
 {
     if (c->n_layer == 0) return;
-    hth_session_observe(c->reference.session, on ? see_reference : NULL, c);
-    hth_session_observe(c->mode.session, on ? see_mode : NULL, c);
+    hth_step_observe(hth_session_step(c->reference.session), on ? see_reference : NULL, c);
+    hth_step_observe(hth_session_step(c->mode.session), on ? see_mode : NULL, c);
 }
 
 /* ---- logits ---------------------------------------------------------------------------------------- */

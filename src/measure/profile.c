@@ -361,10 +361,10 @@ static hearth_status run_all(job *j, hearth_session *session, hearth_error *err)
     const hth_profile_options *o = j->o;
     hearth_status st = HEARTH_OK;
     if (o->progress && !o->progress(o->progress_user, j->p->n_done, j->p->n_tok)) return stop(j, err);
-    hth_session_observe(session, observe, &j->c);
+    hth_step_observe(hth_session_step(session), observe, &j->c);
     for (size_t i = (size_t)(j->p->n_done / j->p->n_ctx); st == HEARTH_OK && i < j->windows.n_window; i++)
         st = run_window(j, session, i, err);
-    hth_session_observe(session, NULL, NULL);
+    hth_step_observe(hth_session_step(session), NULL, NULL);
     return st;
 }
 

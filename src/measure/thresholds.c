@@ -89,12 +89,12 @@ static hearth_status walk_text(finder *f, hearth_session *session, hth_windows *
 {
     hearth_status st = HEARTH_OK;
     uint64_t total = w->n_window + f->out->n_layer;
-    hth_session_observe(session, keep_samples, f);
+    hth_step_observe(hth_session_step(session), keep_samples, f);
     for (size_t i = 0; st == HEARTH_OK && i < w->n_window && go_on(f, i, total); i++) {
         if ((st = hearth_session_truncate(session, 0, err)) != HEARTH_OK) break;
         st = hearth_session_eval(session, hth_windows_at(w, i), w->n_ctx, err);
     }
-    hth_session_observe(session, NULL, NULL);
+    hth_step_observe(hth_session_step(session), NULL, NULL);
     return st;
 }
 

@@ -217,9 +217,9 @@ static void compute_row(hth_step *s, uint32_t i_layer, const hth_layer *l, size_
     compute_neurons(s, l, SECOND_HALF, i_row, 1, active);
     activate(s, l, at, active.n);
     hth_pool_finish(s->pool);
+    if (s->observe && is_gated(l)) spread(s->gate + at, active, l->d_ff);
+    if (s->observe) spread(s->up + at, active, l->d_ff);
     if (s->observe || !s->model->by_neurons) {
-        if (is_gated(l)) spread(s->gate + at, active, l->d_ff);
-        spread(s->up + at, active, l->d_ff);
         spread(s->hidden + at, active, l->d_ff);
         active = (hth_active){NULL, l->d_ff};
     }

@@ -1,6 +1,8 @@
 /* Orders of neurons. Called by convert/pack.c, a layer at a time. */
 #include "sparse/order.h"
 
+#include "base/alloc.h"
+
 #include <stddef.h>
 
 static uint32_t count_bits(uint32_t x)
@@ -69,6 +71,20 @@ bool hth_order_is_permutation(const int32_t *order, uint32_t n, uint8_t *seen)
         seen[order[i]] = 1;
     }
     return true;
+}
+
+hearth_status hth_order_read(const hth_gguf *file, const hth_gguf_tensor *t, uint32_t d_ff, int32_t *order,
+                             hearth_error *err)
+{
+    uint8_t *seen = hth_alloc(d_ff, 1);
+    hearth_status st = seen ? hth_gguf_read(file, t, 0, d_ff * sizeof *order, order, err)
+                            : hth_fail_memory(err, d_ff, "the order of neurons");
+    if (st == HEARTH_OK && !hth_order_is_permutation(order, d_ff, seen))
+        st =
+            hth_fail(err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' at %llu is no permutation of %u neurons",
+                     hth_gguf_part_path(file, t->i_part), t->name.bytes, (unsigned long long)t->offset, d_ff);
+    hth_free(seen);
+    return st;
 }
 
 double hth_order_mean_run(const hth_firings *f, const int32_t *order)

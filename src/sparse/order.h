@@ -3,7 +3,7 @@
 #ifndef HTH_SPARSE_ORDER_H
 #define HTH_SPARSE_ORDER_H
 
-#include "base/status.h"
+#include "file/gguf.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,6 +20,10 @@ typedef struct hth_firings {
  * chain, each neuron followed by the one that fires together with it most often, the lower number among
  * equals. room: d_ff numbers. Takes time in the square of an octave. */
 void hth_order_neurons(const hth_firings *f, int32_t *order, int32_t *room);
+
+/* order[d_ff] of a packed layer, from its tensor. FORMAT where it is no permutation. */
+hearth_status hth_order_read(const hth_gguf *file, const hth_gguf_tensor *t, uint32_t d_ff, int32_t *order,
+                             hearth_error *err);
 
 /* Whether order holds 0 to n-1, once each. seen: n bytes of zeros, which are written. */
 bool hth_order_is_permutation(const int32_t *order, uint32_t n, uint8_t *seen);

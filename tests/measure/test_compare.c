@@ -303,7 +303,7 @@ static watching watch_run(const pair *p, const setting *s, hearth_selector selec
 {
     watching w = {.marker = open_one(p->model, s, s->selector, s->kv)};
     hearth_session *session = open_one(p->model, s, selector, s->kv);
-    hth_session_observe(session, watch, &w);
+    hth_step_observe(hth_session_step(session), watch, &w);
     CHECK_OK(hearth_session_eval(session, ids, n, err));
     hearth_session_close(session);
     hearth_session_close(w.marker);

@@ -139,7 +139,7 @@ static void look(const bench_model *b, const setting *s, seen_all *a)
 {
     hth_windows w;
     hearth_session *session = open_session(b, s);
-    hth_session_observe(session, remember, a);
+    hth_step_observe(hth_session_step(session), remember, a);
     CHECK_OK(hth_windows_open(&w, b->model, b->text, b->n, s->n_ctx, err));
     for (size_t i = 0; i < w.n_window; i++) {
         CHECK_OK(hearth_session_truncate(session, 0, err));
