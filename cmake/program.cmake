@@ -21,4 +21,7 @@ if(HEARTH_APP_SOURCES)
   endif()
   set_source_files_properties(${PROJECT_SOURCE_DIR}/apps/common/embedded.c PROPERTIES
     COMPILE_DEFINITIONS HEARTH_EMBED="${HEARTH_EMBED}" OBJECT_DEPENDS ${HEARTH_EMBED})
+  set(page ${PROJECT_SOURCE_DIR}/apps/cli/study.html)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/apps/cli/study_page.c PROPERTIES
+    COMPILE_DEFINITIONS HEARTH_STUDY_PAGE="${page}" OBJECT_DEPENDS ${page})
 endif()

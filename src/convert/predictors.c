@@ -7,7 +7,7 @@
 #include "convert/train.h"
 #include "engine/engine.h"
 #include "file/gguf_write.h"
-#include "measure/windows.h"
+#include "measure/walk.h"
 #include "sparse/sidecar.h"
 
 #include <stdio.h>
@@ -35,11 +35,9 @@ typedef struct making {
     hth_trainer *trainer;
     hth_predictor_result *results;
     made *made;
-    uint64_t n_text, i_text;  /* tokens of the text; seen before this step */
-    uint32_t n_token, n_kept; /* to be kept; kept */
+    uint32_t n_token;
     uint64_t done, total;
-    hearth_error failure; /* of the observer */
-    bool cancelled;
+    hearth_error failure; /* of keep_token */
     /* of the layer under way */
     float *input;
     uint8_t *fired;
@@ -64,54 +62,36 @@ static bool go_on(making *w, uint64_t step)
 {
     const hth_predictor_options *o = w->options;
     w->done += step;
-    if (o->progress && !o->progress(o->progress_user, w->done < w->total ? w->done : w->total, w->total))
-        w->cancelled = true;
-    return !w->cancelled;
+    return !o->progress || o->progress(o->progress_user, w->done < w->total ? w->done : w->total, w->total);
+}
+
+static hearth_status fail_cancelled(hearth_error *err)
+{
+    return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
 }
 
 /* ---- a pass over the text -------------------------------------------------------------------------- */
 
-static void keep_token(making *w, const hth_observation *seen, size_t t, uint32_t place)
-{
-    size_t n = seen->d_ff, n_byte = (n + 7) / 8, d_size = seen->d_model * sizeof(float);
-    const float *hidden = seen->hidden + t * n;
-    memset(w->fired, 0, n_byte);
-    for (size_t j = 0; j < n; j++) w->fired[j / 8] |= (uint8_t)((hidden[j] != 0.0f) << j % 8);
-    hearth_status st = w->failure.status;
-    if (st == HEARTH_OK)
-        st = hth_spill_put(w->spill, 2 * seen->i_layer, place * d_size, seen->input + t * seen->d_model,
-                           d_size, &w->failure);
-    if (st == HEARTH_OK)
-        hth_spill_put(w->spill, 2 * seen->i_layer + 1, place * n_byte, w->fired, n_byte, &w->failure);
-}
-
-/* The k-th token that is kept is number k * n_text / n_token of the text. */
-static void keep_tokens(void *user, const hth_observation *seen)
+static void keep_token(void *user, const hth_observation *seen, size_t t, uint32_t i)
 {
     making *w = user;
-    uint32_t place = w->n_kept;
-    for (size_t t = 0; t < seen->n_tok && place < w->n_token; t++)
-        if (w->i_text + t >= place * w->n_text / w->n_token) keep_token(w, seen, t, place++);
-    if (seen->i_layer + 1 < n_layer_of(w)) return;
-    w->n_kept = place;
-    w->i_text += seen->n_tok;
+    size_t n = seen->d_ff, n_byte = (n + 7) / 8, d_size = seen->d_model * sizeof(float);
+    const float *hidden = seen->hidden + t * n;
+    if (w->failure.status != HEARTH_OK) return;
+    memset(w->fired, 0, n_byte);
+    for (size_t j = 0; j < n; j++) w->fired[j / 8] |= (uint8_t)((hidden[j] != 0.0f) << j % 8);
+    hearth_status st = hth_spill_put(w->spill, 2 * seen->i_layer, i * d_size, seen->input + t * seen->d_model,
+                                     d_size, &w->failure);
+    if (st == HEARTH_OK)
+        hth_spill_put(w->spill, 2 * seen->i_layer + 1, i * n_byte, w->fired, n_byte, &w->failure);
 }
 
-static hearth_status walk_text(making *w, hth_windows *windows, hearth_error *err)
+static hearth_status look_at_walk(void *user, size_t i_window, hearth_error *err)
 {
-    hearth_status st = HEARTH_OK;
-    hth_step_observe(hth_session_step(w->session), keep_tokens, w);
-    for (size_t i = 0; st == HEARTH_OK && i < windows->n_window && go_on(w, i ? 1 : 0); i++) {
-        st = hearth_session_truncate(w->session, 0, err);
-        if (st == HEARTH_OK)
-            st = hearth_session_eval(w->session, hth_windows_at(windows, i), windows->n_ctx, err);
-        if (st == HEARTH_OK && w->failure.status != HEARTH_OK) {
-            st = w->failure.status;
-            if (err) *err = w->failure;
-        }
-    }
-    hth_step_observe(hth_session_step(w->session), NULL, NULL);
-    return st;
+    making *w = user;
+    if (w->failure.status == HEARTH_OK) return go_on(w, i_window ? 1 : 0) ? HEARTH_OK : fail_cancelled(err);
+    if (err) *err = w->failure;
+    return w->failure.status;
 }
 
 /* ---- how good a network is -------------------------------------------------------------------------- */
@@ -165,10 +145,15 @@ static void judge(const tally *t, double recall, hth_predictor_result *r)
 
 static hth_type type_for(size_t n_col) { return n_col % 32 == 0 ? HTH_TYPE_Q8_0 : HTH_TYPE_F16; }
 
+uint64_t hth_predictor_size(uint32_t d_model, uint32_t d_ff, uint32_t rank)
+{
+    return (uint64_t)rank * hth_type_row_size(type_for(d_model), d_model) +
+           (uint64_t)d_ff * (hth_type_row_size(HTH_TYPE_Q8_0, rank) + sizeof(float));
+}
+
 static uint64_t size_of_rank(const making *w, uint32_t i, uint32_t rank)
 {
-    return (uint64_t)rank * hth_type_row_size(type_for(d_of(w)), d_of(w)) +
-           (uint64_t)d_ff_of(w, i) * (hth_type_row_size(HTH_TYPE_Q8_0, rank) + sizeof(float));
+    return hth_predictor_size(d_of(w), d_ff_of(w, i), rank);
 }
 
 /* A tenth of what the network itself takes in Q8_0, or a layer's share of the budget. */
@@ -216,7 +201,7 @@ static hearth_status try_rank(making *w, uint32_t i, const hth_train_data *data,
     size_t d = data->d, d_ff = data->d_ff;
     hth_type in_type = type_for(d);
     if (!hth_train(w->trainer, data, rank, w->options->n_step, w->options->seed + i, look, w, &net))
-        return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
+        return fail_cancelled(err);
     m->in = pack_rows(w, net.in, rank, d, in_type, &m->in_size);
     m->out = pack_rows(w, net.out, d_ff, rank, HTH_TYPE_Q8_0, &m->out_size);
     m->bias = hth_alloc(d_ff, sizeof *m->bias);
@@ -244,9 +229,9 @@ static hearth_status try_rank(making *w, uint32_t i, const hth_train_data *data,
 static hearth_status make_layer(making *w, uint32_t i, hearth_error *err)
 {
     size_t d = d_of(w), d_ff = d_ff_of(w, i), n_byte = (d_ff + 7) / 8;
-    hth_train_data data = {.input = w->input, .fired = w->fired, .n_tok = w->n_kept, .d = d, .d_ff = d_ff};
-    hearth_status st = hth_spill_get(w->spill, 2 * i, 0, w->input, w->n_kept * d * sizeof *w->input, err);
-    if (st == HEARTH_OK) st = hth_spill_get(w->spill, 2 * i + 1, 0, w->fired, w->n_kept * n_byte, err);
+    hth_train_data data = {.input = w->input, .fired = w->fired, .n_tok = w->n_token, .d = d, .d_ff = d_ff};
+    hearth_status st = hth_spill_get(w->spill, 2 * i, 0, w->input, w->n_token * d * sizeof *w->input, err);
+    if (st == HEARTH_OK) st = hth_spill_get(w->spill, 2 * i + 1, 0, w->fired, w->n_token * n_byte, err);
     uint32_t most = RANK_STEP;
     while (2 * most <= RANK_MAX && size_of_rank(w, i, 2 * most) <= budget_of(w, i)) most *= 2;
     if (st == HEARTH_OK) st = hth_trainer_open(&w->model->kernels, w->pool, d, d_ff, most, &w->trainer, err);
@@ -338,8 +323,8 @@ static hearth_status make_room(making *w, const hth_windows *windows, hearth_err
 {
     uint32_t n = n_layer_of(w), d_ff = w->model->model->hparams.d_ff;
     const hth_predictor_options *o = w->options;
-    w->n_text = windows->n_window * windows->n_ctx;
-    w->n_token = w->n_text < o->n_token ? (uint32_t)w->n_text : o->n_token;
+    uint64_t n_text = windows->n_window * windows->n_ctx;
+    w->n_token = n_text < o->n_token ? (uint32_t)n_text : o->n_token;
     w->total = windows->n_window + (uint64_t)n * o->n_step * 2;
     w->results = hth_alloc(n, sizeof *w->results);
     w->made = hth_alloc(n, sizeof *w->made);
@@ -385,9 +370,8 @@ hearth_status hth_predictors_make(const char *path, const char *text, size_t n, 
     if (st == HEARTH_OK) st = open_model(&w, path, n_ctx, err);
     if (st == HEARTH_OK) st = hth_windows_open(&windows, w.model, text, n, n_ctx, err);
     if (st == HEARTH_OK) st = make_room(&w, &windows, err);
-    if (st == HEARTH_OK) st = walk_text(&w, &windows, err);
-    if (st == HEARTH_OK && w.cancelled)
-        st = hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
+    hth_walk walk = {w.n_token, keep_token, look_at_walk, &w};
+    if (st == HEARTH_OK) st = hth_walk_text(&walk, w.model, w.session, &windows, err);
     if (st == HEARTH_OK) st = make_all(&w, err);
     if (st == HEARTH_OK) st = write_file(&w, err);
     if (st == HEARTH_OK) {

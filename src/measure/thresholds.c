@@ -5,7 +5,8 @@
 #include "engine/engine.h"
 #include "file/gguf_write.h"
 #include "kernels/math.h"
-#include "measure/windows.h"
+#include "measure/contribution.h"
+#include "measure/walk.h"
 #include "sparse/sidecar.h"
 
 #include <stdio.h>
@@ -34,9 +35,8 @@ typedef struct finder {
     hth_thresholds *out;
     kept_layer *layers;
     layer_curve *curves;
-    uint64_t n_text, i_text; /* tokens of the text; of those, seen before this step */
-    uint32_t n_sample, n_kept, n_thread;
-    bool cancelled;
+    uint32_t n_sample, n_thread;
+    uint64_t n_window;
     hth_pool *pool;
     hth_step *step;
     /* of the layer under way */
@@ -49,12 +49,13 @@ typedef struct finder {
 
 /* ---- a pass over the text ------------------------------------------------------------------------ */
 
-static void keep_token(finder *f, const hth_observation *seen, size_t t, uint32_t place)
+static void keep_token(void *user, const hth_observation *seen, size_t t, uint32_t i)
 {
+    finder *f = user;
     kept_layer *l = &f->layers[seen->i_layer];
     const hth_kernels *k = &f->model->kernels;
     size_t n = seen->d_ff, at = t * n;
-    float *scores = l->scores + place * n, *hidden = l->hidden + place * n;
+    float *scores = l->scores + i * n, *hidden = l->hidden + i * n;
     k->activate[f->model->model->hparams.activation](NULL, (seen->gate ? seen->gate : seen->up) + at, n,
                                                      scores);
     memcpy(hidden, seen->hidden + at, n * sizeof *hidden);
@@ -65,67 +66,23 @@ static void keep_token(finder *f, const hth_observation *seen, size_t t, uint32_
     }
 }
 
-/* Sample i of n is token i * n_text / n. */
-static void keep_samples(void *user, const hth_observation *seen)
+/* Windows, then layers. */
+static hearth_status go_on(void *user, size_t done, hearth_error *err)
 {
-    finder *f = user;
-    bool last = seen->i_layer + 1 == f->out->n_layer;
-    uint32_t place = f->n_kept;
-    for (size_t t = 0; t < seen->n_tok && place < f->n_sample; t++)
-        if (f->i_text + t >= place * f->n_text / f->n_sample) keep_token(f, seen, t, place++);
-    if (!last) return;
-    f->n_kept = place;
-    f->i_text += seen->n_tok;
-}
-
-static bool go_on(finder *f, uint64_t done, uint64_t total)
-{
+    const finder *f = user;
     const hth_threshold_options *o = f->options;
-    if (o->progress && !o->progress(o->progress_user, done, total)) f->cancelled = true;
-    return !f->cancelled;
-}
-
-static hearth_status walk_text(finder *f, hearth_session *session, hth_windows *w, hearth_error *err)
-{
-    hearth_status st = HEARTH_OK;
-    uint64_t total = w->n_window + f->out->n_layer;
-    hth_step_observe(hth_session_step(session), keep_samples, f);
-    for (size_t i = 0; st == HEARTH_OK && i < w->n_window && go_on(f, i, total); i++) {
-        if ((st = hearth_session_truncate(session, 0, err)) != HEARTH_OK) break;
-        st = hearth_session_eval(session, hth_windows_at(w, i), w->n_ctx, err);
-    }
-    hth_step_observe(hth_session_step(session), NULL, NULL);
-    return st;
+    if (!o->progress || o->progress(o->progress_user, done, f->n_window + f->out->n_layer)) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
 }
 
 /* ---- one layer ----------------------------------------------------------------------------------- */
 
-/* Squares of what neuron j gives to the outputs. */
-static hearth_status add_down_squares(const hearth_model *m, const hth_layer *l, double *squares,
-                                      hearth_error *err)
-{
-    const hth_matrix *w = l->neurons.rows.n_row ? &l->neurons.rows : &l->down;
-    float *row = hth_alloc(w->n_col, sizeof *row);
-    uint8_t *room = hth_alloc(1, w->row_size);
-    hearth_status st =
-        row && room ? HEARTH_OK : hth_fail_memory(err, w->n_col * sizeof *row, "a row of weights");
-    for (size_t i = 0; st == HEARTH_OK && i < w->n_row; i++) {
-        m->kernels.unpack[w->type](hth_matrix_row(w, i, room), w->n_col, row);
-        for (size_t c = 0; c < w->n_col; c++)
-            squares[l->neurons.rows.n_row ? i : c] += (double)row[c] * (double)row[c];
-    }
-    hth_free(row);
-    hth_free(room);
-    return st;
-}
-
 static hearth_status weigh_neurons(finder *f, uint32_t i_layer, hearth_error *err)
 {
     const hth_layer *l = &f->model->model->layers[i_layer];
-    memset(f->squares, 0, l->d_ff * sizeof *f->squares);
-    hearth_status st = add_down_squares(f->model, l, f->squares, err);
+    hearth_status st = hth_down_squares(f->model, i_layer, f->squares, err);
     for (uint32_t j = 0; st == HEARTH_OK && j < l->d_ff; j++)
-        f->weights[j] = (float)hth_sqrt_d(f->squares[j] * f->layers[i_layer].other[j] / f->n_kept + 1e-30);
+        f->weights[j] = (float)hth_sqrt_d(f->squares[j] * f->layers[i_layer].other[j] / f->n_sample + 1e-30);
     return st;
 }
 
@@ -141,19 +98,14 @@ static void find_norms(finder *f, uint32_t i_layer, float limit, bool keep, doub
 {
     const kept_layer *kept = &f->layers[i_layer];
     size_t d_ff = f->out->layers[i_layer].d_ff, d = f->model->model->hparams.d_model;
-    for (uint32_t first = 0; first < f->n_kept; first += TOKENS_AT_ONCE) {
-        uint32_t left = f->n_kept - first, n = left < TOKENS_AT_ONCE ? left : TOKENS_AT_ONCE;
+    for (uint32_t first = 0; first < f->n_sample; first += TOKENS_AT_ONCE) {
+        uint32_t left = f->n_sample - first, n = left < TOKENS_AT_ONCE ? left : TOKENS_AT_ONCE;
         for (size_t i = 0; i < n * d_ff; i++) {
             size_t at = first * d_ff + i;
             bool reaches = kept->scores[at] * f->weights[i % d_ff] >= limit;
             f->hidden[i] = reaches == keep ? kept->hidden[at] : 0.0f;
         }
-        const float *out = hth_step_down(f->step, i_layer, f->hidden, n);
-        for (uint32_t t = 0; t < n; t++) {
-            double sum = 0.0;
-            for (size_t o = 0; o < d; o++) sum += (double)out[t * d + o] * (double)out[t * d + o];
-            norms[first + t] = hth_sqrt_d(sum);
-        }
+        hth_down_norms(f->step, i_layer, f->hidden, n, d, norms + first);
     }
 }
 
@@ -162,7 +114,7 @@ static hearth_status measure_layer(finder *f, uint32_t i_layer, hearth_error *er
 {
     const kept_layer *kept = &f->layers[i_layer];
     layer_curve *c = &f->curves[i_layer];
-    size_t d_ff = f->out->layers[i_layer].d_ff, n = f->n_kept * d_ff;
+    size_t d_ff = f->out->layers[i_layer].d_ff, n = f->n_sample * d_ff;
     hearth_status st = weigh_neurons(f, i_layer, err);
     if (st != HEARTH_OK) return st;
     for (size_t i = 0; i < n; i++) f->worths[i] = kept->scores[i] * f->weights[i % d_ff];
@@ -173,8 +125,8 @@ static hearth_status measure_layer(finder *f, uint32_t i_layer, hearth_error *er
         c->limit[s] = at < n ? f->worths[at] : f->worths[n - 1] * 2.0f;
         c->cett[s] = 0.0;
         if (s > 0) find_norms(f, i_layer, c->limit[s], false, f->part);
-        for (uint32_t t = 0; s > 0 && t < f->n_kept; t++)
-            if (f->whole[t] > 0.0) c->cett[s] += f->part[t] / f->whole[t] / f->n_kept;
+        for (uint32_t t = 0; s > 0 && t < f->n_sample; t++)
+            if (f->whole[t] > 0.0) c->cett[s] += f->part[t] / f->whole[t] / f->n_sample;
     }
     return HEARTH_OK;
 }
@@ -224,12 +176,12 @@ static hearth_status choose_floors(finder *f, uint32_t i_layer, double bound, he
     find_norms(f, i_layer, 0.0f, true, f->whole);
     find_norms(f, i_layer, limit, false, f->part);
     uint64_t below = 0;
-    for (uint32_t t = 0; t < f->n_kept; t++) {
-        if (f->whole[t] > 0.0) l->cett += f->part[t] / f->whole[t] / f->n_kept;
+    for (uint32_t t = 0; t < f->n_sample; t++) {
+        if (f->whole[t] > 0.0) l->cett += f->part[t] / f->whole[t] / f->n_sample;
         for (uint32_t j = 0; j < l->d_ff; j++)
             below += f->layers[i_layer].scores[(size_t)t * l->d_ff + j] * f->weights[j] < limit;
     }
-    l->sparsity = (double)below / ((double)f->n_kept * l->d_ff);
+    l->sparsity = (double)below / ((double)f->n_sample * l->d_ff);
     for (uint32_t j = 0; j < l->d_ff; j++) {
         float floor = limit / f->weights[j];
         l->floors[j] = floor < 1e30f ? floor : 1e30f;
@@ -289,7 +241,7 @@ static void free_room(finder *f)
     hth_pool_close(f->pool);
 }
 
-static hearth_status find_all(finder *f, uint64_t n_window, hearth_error *err)
+static hearth_status find_all(finder *f, hearth_error *err)
 {
     uint32_t n_layer = f->out->n_layer;
     hearth_status st = hth_pool_open(f->n_thread, &f->pool, err);
@@ -298,12 +250,12 @@ static hearth_status find_all(finder *f, uint64_t n_window, hearth_error *err)
                            HEARTH_SELECTOR_DENSE, &f->step, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++) {
         st = measure_layer(f, i, err);
-        if (!go_on(f, n_window + i + 1, n_window + n_layer)) return HEARTH_OK;
+        if (st == HEARTH_OK) st = go_on(f, f->n_window + i + 1, err);
     }
     double bound = f->options->cett;
     if (st == HEARTH_OK && bound <= 0.0) bound = bound_of_share(f, f->options->sparsity);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++) st = choose_floors(f, i, bound, err);
-    f->out->n_token = f->n_kept;
+    f->out->n_token = f->n_sample;
     return st;
 }
 
@@ -316,13 +268,13 @@ hearth_status hth_thresholds_find(const hearth_model *model, hearth_session *ses
     *out = (hth_thresholds){0};
     hearth_status st = hth_windows_open(&w, model, text, n, hearth_session_n_ctx(session), err);
     if (st != HEARTH_OK) return st;
-    f.n_text = w.n_window * w.n_ctx;
-    f.n_sample = f.n_text < options->n_sample ? (uint32_t)f.n_text : options->n_sample;
+    uint64_t n_text = w.n_window * w.n_ctx;
+    f.n_window = w.n_window;
+    f.n_sample = n_text < options->n_sample ? (uint32_t)n_text : options->n_sample;
+    hth_walk walk = {f.n_sample, keep_token, go_on, &f};
     st = make_room(&f, err);
-    if (st == HEARTH_OK) st = walk_text(&f, session, &w, err);
-    if (st == HEARTH_OK && !f.cancelled) st = find_all(&f, w.n_window, err);
-    if (st == HEARTH_OK && f.cancelled)
-        st = hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
+    if (st == HEARTH_OK) st = hth_walk_text(&walk, model, session, &w, err);
+    if (st == HEARTH_OK) st = find_all(&f, err);
     hth_windows_close(&w);
     free_room(&f);
     if (st != HEARTH_OK) hth_thresholds_close(out);

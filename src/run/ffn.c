@@ -194,7 +194,7 @@ static void spread(float *x, hth_active active, size_t n)
 
 /* What row i_row of hidden sends to down: the neurons of `active` that are not zero; those that a caller
  * named whatever they are. */
-static void note_firing(hth_step *s, const hth_layer *l, const float *hidden, size_t i_row, hth_active active)
+static void note_row(hth_step *s, const hth_layer *l, const float *hidden, size_t i_row, hth_active active)
 {
     int32_t *list = s->fired_list + i_row * l->d_ff;
     float *h = s->fired + i_row * l->d_ff;
@@ -205,6 +205,25 @@ static void note_firing(hth_step *s, const hth_layer *l, const float *hidden, si
                      .kept_list = list,
                      .kept_x = h};
     s->firing[i_row] = (hth_firing){list, h, s->k->pick_magnitudes(&pick)};
+}
+
+typedef struct note_job {
+    hth_step *s;
+    const hth_layer *l;
+    const float *hidden; /* [][d_ff] */
+} note_job;
+
+static void note_unit(void *arg, size_t i, uint32_t i_thread)
+{
+    const note_job *job = arg;
+    (void)i_thread;
+    note_row(job->s, job->l, job->hidden, i, (hth_active){NULL, job->l->d_ff});
+}
+
+static void add_note(hth_step *s, const hth_layer *l, const float *hidden, size_t n_tok)
+{
+    note_job job = {s, l, hidden};
+    hth_pool_add(s->pool, note_unit, &job, sizeof job, n_tok);
 }
 
 /* One token with lists of its own. */
@@ -219,17 +238,14 @@ static void compute_row(hth_step *s, uint32_t i_layer, const hth_layer *l, size_
     hth_pool_finish(s->pool);
     if (s->observe && is_gated(l)) spread(s->gate + at, active, l->d_ff);
     if (s->observe) spread(s->up + at, active, l->d_ff);
-    if (s->observe || !s->model->by_neurons) {
-        spread(s->hidden + at, active, l->d_ff);
-        active = (hth_active){NULL, l->d_ff};
-    }
-    if (s->model->by_neurons) note_firing(s, l, s->hidden, i_row, active);
+    if (s->observe || !s->model->by_neurons) spread(s->hidden + at, active, l->d_ff);
+    else note_row(s, l, s->hidden, i_row, active);
 }
 
 /* ---- many tokens -------------------------------------------------------------------------------- */
 
 typedef struct leave_job {
-    hth_step *s;
+    const hth_step *s;
     const hth_layer *l;
 } leave_job;
 
@@ -247,7 +263,6 @@ static void leave_out(void *arg, size_t i, uint32_t i_thread)
     } else if (s->selector == HEARTH_SELECTOR_THRESHOLD) {
         for (size_t j = 0; j < l->d_ff; j++) h[j] = __builtin_fabsf(scores[j]) < l->floor[j] ? 0.0f : h[j];
     }
-    if (s->model->by_neurons) note_firing(job->s, l, s->hidden, i, (hth_active){NULL, l->d_ff});
 }
 
 static void compute_together(hth_step *s, const hth_layer *l)
@@ -260,9 +275,9 @@ static void compute_together(hth_step *s, const hth_layer *l)
     }
     if (scores_halves) score_halves(s, is_gated(l) ? s->gate : s->up, (size_t)s->n_row * l->d_ff, s->scores);
     if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, l, s->x, s->normed, s->n_row, s->scores);
-    bool approximates = scores_halves || s->selector == HEARTH_SELECTOR_PREDICTOR;
     leave_job job = {s, l};
-    if (approximates || s->model->by_neurons) hth_pool_add(s->pool, leave_out, &job, sizeof job, s->n_row);
+    if (scores_halves || s->selector == HEARTH_SELECTOR_PREDICTOR)
+        hth_pool_add(s->pool, leave_out, &job, sizeof job, s->n_row);
 }
 
 /* ---- the layer ------------------------------------------------------------------------------------ */
@@ -304,13 +319,15 @@ static void add_down(hth_step *s, const hth_layer *l, const float *hidden, size_
 void hth_run_ffn(hth_step *s, uint32_t i_layer, float *onto)
 {
     const hth_layer *l = &s->model->layers[i_layer];
-    if (s->select || (s->selector != HEARTH_SELECTOR_DENSE && s->n_row < TOGETHER)) {
+    bool one_by_one = s->select || (s->selector != HEARTH_SELECTOR_DENSE && s->n_row < TOGETHER);
+    if (one_by_one) {
         hth_run_norm(s, &l->ffn_norm, s->x, s->normed, s->n_row);
         for (size_t i = 0; i < s->n_row; i++) compute_row(s, i_layer, l, i);
     } else {
         compute_together(s, l);
     }
     if (s->observe) observe(s, i_layer, l);
+    if (s->model->by_neurons && (s->observe || !one_by_one)) add_note(s, l, s->hidden, s->n_row);
     add_down(s, l, s->hidden, s->n_row, l->down_bias, onto);
 }
 
@@ -363,8 +380,7 @@ const float *hth_step_down(hth_step *s, uint32_t i_layer, const float *hidden, s
 {
     const hth_layer *l = &s->model->layers[i_layer];
     assert(n_tok <= s->n_row_max);
-    for (size_t i = 0; s->model->by_neurons && i < n_tok; i++)
-        note_firing(s, l, hidden, i, (hth_active){NULL, l->d_ff});
+    if (s->model->by_neurons) add_note(s, l, hidden, n_tok);
     add_down(s, l, hidden, n_tok, NULL, NULL);
     hth_pool_finish(s->pool);
     hth_pool_settle(s->pool);

@@ -38,7 +38,8 @@ typedef struct hth_observation {
     const float *input;    /* [n_tok][d_model], after the norm */
     const float *gate;     /* [n_tok][d_ff], before the activation */
     const float *up;       /* [n_tok][d_ff] */
-    const float *hidden;   /* [n_tok][d_ff], what goes into down */
+    float *hidden;         /* [n_tok][d_ff], what goes into down; where an observer puts a zero, that neuron
+                              counts as left out */
     hth_pool *pool;        /* idle: work that the observer gives it is done by all threads */
 } hth_observation;
 typedef void hth_observer_fn(void *user, const hth_observation *seen);

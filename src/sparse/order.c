@@ -2,15 +2,9 @@
 #include "sparse/order.h"
 
 #include "base/alloc.h"
+#include "base/bits.h"
 
 #include <stddef.h>
-
-static uint32_t count_bits(uint32_t x)
-{
-    x -= x >> 1 & 0x55555555u;
-    x = (x & 0x33333333u) + (x >> 2 & 0x33333333u);
-    return ((x + (x >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24;
-}
 
 static uint32_t octave(uint32_t n) { return n ? 32u - (uint32_t)__builtin_clz(n) : 0; }
 
@@ -31,7 +25,7 @@ static uint32_t together(const hth_firings *f, int32_t a, int32_t b)
 {
     const uint32_t *x = f->marks + (size_t)a * f->n_word, *y = f->marks + (size_t)b * f->n_word;
     uint32_t n = 0;
-    for (uint32_t w = 0; w < f->n_word; w++) n += count_bits(x[w] & y[w]);
+    for (uint32_t w = 0; w < f->n_word; w++) n += hth_count_bits(x[w] & y[w]);
     return n;
 }
 
@@ -94,8 +88,8 @@ double hth_order_mean_run(const hth_firings *f, const int32_t *order)
         uint32_t before = 0;
         for (uint32_t i = 0; i < f->d_ff; i++) {
             uint32_t now = f->marks[(size_t)(order ? order[i] : (int32_t)i) * f->n_word + w];
-            n_fired += count_bits(now);
-            n_run += count_bits(now & ~before);
+            n_fired += hth_count_bits(now);
+            n_run += hth_count_bits(now & ~before);
             before = now;
         }
     }

@@ -203,6 +203,7 @@ def verbs_on(path):
         "perplexity": (["perplexity", path, "-f", words, "-c", "32"], b""),
         "compare": (["compare", path, "--against", path, "-f", words, "-c", "32"], b""),
         "profile": (["profile", path, "-f", words, "-c", "32", "-o", out], b""),
+        "study": (["study", path, "-f", words, "-c", "32", "-o", out], b""),
         "quantize": (["quantize", path, out, "q8_0"], b""),
         "bench": (["bench", path, "-n", "1", "-p", "0", "--repeat", "1"], b""),
         "doctor": (["doctor", path], b""),
@@ -211,9 +212,9 @@ def verbs_on(path):
 
 MUST_REFUSE = {
     "all": {"run", "chat", "tokenize", "detokenize", "inspect", "check", "json", "logits", "perplexity", "compare",
-            "profile", "quantize", "bench", "doctor"},
-    "model": {"run", "chat", "logits", "perplexity", "compare", "profile", "bench", "doctor"},
-    "text": {"run", "chat", "tokenize", "detokenize", "perplexity", "compare", "profile"},
+            "profile", "study", "quantize", "bench", "doctor"},
+    "model": {"run", "chat", "logits", "perplexity", "compare", "profile", "study", "bench", "doctor"},
+    "text": {"run", "chat", "tokenize", "detokenize", "perplexity", "compare", "profile", "study"},
 }
 
 
@@ -410,6 +411,7 @@ def a_killed_writer_leaves_the_old_file_or_the_new():
     out, source = scratch("out"), scratch("f32.gguf", with_keys())
     writers = {"quantize": ["quantize", source, out, "q8_0"], "synth": ["synth", "stories-15m", out, "--type", "q8_0"],
                "logits": ["logits", source, "--ids", scratch("ids", b"1 2 3 " * 10), "-o", out],
+               "study": ["study", source, "-f", scratch("text", b"aaaa " * 99), "-c", "32", "-o", out],
                "profile": ["profile", source, "-f", scratch("text", b"aaaa " * 99), "-c", "32", "-o", out]}
     n_killed = 0
     for name, args in writers.items():

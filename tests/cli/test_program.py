@@ -19,7 +19,7 @@ HEARTH = sys.argv[1]
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
 VERBS = ["run", "chat", "tokenize", "detokenize", "inspect", "logits", "perplexity", "compare", "profile",
-         "quantize", "predictors", "thresholds", "pack", "synth",
+         "study", "quantize", "predictors", "thresholds", "pack", "synth",
          "bench", "doctor"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import cases  # noqa: E402: the path is set above
@@ -247,6 +247,7 @@ def verbs_on(path):
         ["compare", path, "-f", text],
         ["compare", MODEL, "--against", path, "-f", text],
         ["profile", path, "-f", text, "-o", scratch("out.profile")],
+        ["study", path, "-f", text, "-o", scratch("out.html")],
         ["quantize", path, scratch("out.gguf"), "q8_0"],
         ["bench", path, "-n", "1", "-p", "0", "--repeat", "1"],
         ["doctor", path],
@@ -821,6 +822,60 @@ def profiles_of_what_cannot_be_are_refused():
     bad(1, "No such file", "profile", MODEL, "-f", scratch("none"), "-o", out)
     bad(1, "/no/such/p", "profile", MODEL, "-f", text, "-o", "/no/such/p")
     check(not os.path.exists(out) and not os.path.exists(out + ".resume"), "a file is left")
+
+
+def study(page, *args):
+    """What a study prints, writes as a table and puts into its page."""
+    table = scratch("study.csv")
+    result = json.loads(good("study", MODEL, *args, "-o", page, "--csv", table, "--json").stdout)
+    with open(table, encoding="utf-8") as f:
+        lines = f.read().splitlines()
+    with open(page, encoding="utf-8") as f:
+        inside = re.search(r'<script type="application/json" id="study">(.*?)</script>', f.read(), re.S)
+    return result, lines, inside.group(1)
+
+
+@case
+def studies_say_the_same_in_all_their_forms():
+    name = scratch("a <b> & '</script>'".replace("/", ":"), b"Once upon a time there was a dog. He saw Lily. " * 90)
+    result, lines, inside = study(scratch("p.html"), "-f", name, "-c", "64", "--steps", "20", "--scored", "2")
+    check(json.loads(inside) == result and "<" not in inside and "&" not in inside, "the page holds other figures")
+    check(result["text"]["path"] == name and result["text"]["tokens"] % 64 == 0, result["text"])
+    check(result["model"]["activation"] == "drelu" and len(result["layers"]) == 6, result["model"])
+    check(lines[0] == "layer,measure,x,value", lines[0])
+    values = {tuple(line.split(",")[:3]): float(line.split(",")[3]) for line in lines[1:]}
+    check(len(values) == len(lines) - 1, "a value twice")
+    for layer in result["layers"]:
+        i = str(layer["layer"])
+        check(values[i, "active", ""] == layer["active"] and 0.02 < layer["active"] < 0.3, layer)
+        check(values[i, "cett", "0.1"] == layer["cett"][result["grids"]["kept"].index(0.1)], layer)
+        check(values[i, "reused", "5"] == layer["reused"][result["grids"]["before"].index(5)], layer)
+        check(len(layer["predictors"]) == (2 if layer["layer"] in (0, 1, 3, 5) else 0), layer)
+        for p in layer["predictors"]:
+            check(0 < p["recall_top_20"] <= 1 and p["share_of_network"] < 0.13, p)
+    rows = result["perplexity"]["rows"]
+    check([r["kept"] for r in rows] == [1, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05], rows)
+    check(rows[0]["perplexity"] > 1 and values["", "perplexity", "1"] == rows[0]["perplexity"], rows)
+    none = json.loads(good("study", MODEL, "-f", name, "-c", "64", "--trained", "0", "--scored", "0", "--json").stdout)
+    check(not none["perplexity"]["rows"] and not any(l["predictors"] for l in none["layers"]), none)
+    for a, b in zip(none["layers"], result["layers"]):
+        check({**a, "predictors": 0} == {**b, "predictors": 0}, "layers depend on what else is asked for")
+    text = good("study", MODEL, "-f", name, "-c", "64", "--trained", "0", "-o", scratch("q.html")).stdout.decode()
+    check("perplexity with the largest 100 % kept" in text and "q.html" in text, text)
+
+
+@case
+def studies_of_what_cannot_be_are_refused():
+    text, out = scratch("text", b"Once upon a time. " * 200), scratch("out.html")
+    bad(2, "study needs -f FILE", "study", MODEL, "-o", out)
+    bad(2, "say where the report goes", "study", MODEL, "-f", text)
+    bad(2, "is not one", "study", MODEL, "-f", text, "-o", "-")
+    bad(2, "would be lost", "study", MODEL, "-f", text, "-o", text)
+    bad(2, "PAGE and table", "study", MODEL, "-f", text, "-o", out, "--csv", out)
+    bad(2, "all neurons compute", "study", MODEL, "-f", text, "-o", out, "--selector", "gate")
+    bad(1, "a window needs 512", "study", MODEL, "-f", scratch("short", b"Once."), "-o", out)
+    bad(1, "/no/such/p", "study", MODEL, "-f", text, "-o", "/no/such/p")
+    check(not os.path.exists(out), "a file is left")
 
 
 @case

@@ -1,0 +1,186 @@
+/* hearth study: how sparse a model is on a text, what that is worth, and what it costs; a page to look at. */
+#define _POSIX_C_SOURCE 200809L /* open_memstream */
+
+#include "study/study.h"
+
+#include "cli/study_report.h"
+#include "cli/verbs.h"
+#include "common/model_args.h"
+#include "engine/engine.h"
+#include "file/gguf_sink.h"
+#include "file/gguf_write.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const option_spec options[] = {
+    {"file", 'f', OPTION_FILE, "FILE", "the text; - is stdin", 0, 0, NULL, 0},
+    {"output", 'o', OPTION_FILE, "PAGE", "the report, one HTML file", 0, 0, NULL, 0},
+    {"csv", 0, OPTION_FILE, "FILE", "the figures as a table: layer,measure,x,value", 0, 0, NULL, 0},
+    {"json", 0, OPTION_FLAG, NULL, "print the figures as a JSON object", 0, 0, NULL, 0},
+    {"chunks", 0, OPTION_UINT, "N", "look at the first N windows; default 16; 0: all", 0, 1e9, NULL, 0},
+    {"scored", 0, OPTION_UINT, "N", "windows for perplexities; default 4; 0: none", 0, 1e9, NULL, 0},
+    {"samples", 0, OPTION_UINT, "N", "tokens for magnitudes and CETT; default 128", 8, 65536, NULL, 0},
+    {"trained", 0, OPTION_UINT, "N", "layers to train predictors for; default 4", 0, 1e6, NULL, 0},
+    {"steps", 0, OPTION_UINT, "N", "steps of their training; default 600", 1, 1e6, NULL, 0},
+    {0},
+};
+
+enum { DEFAULT_CONTEXT = 512 };
+
+static int check_usage(const args *a)
+{
+    const char *file = args_text(a, "file", NULL), *selector = args_text(a, "selector", "dense");
+    const char *outs[] = {args_text(a, "output", NULL), args_text(a, "csv", NULL)};
+    if (!file) return usage_error("study needs -f FILE");
+    if (!outs[0] && !outs[1] && !args_has(a, "json"))
+        return usage_error("study: say where the report goes: -o PAGE, --csv FILE, or --json");
+    if (strcmp(selector, "dense") != 0 && strcmp(selector, "auto") != 0)
+        return usage_error("study --selector %s: all neurons compute, so that all are seen", selector);
+    for (size_t i = 0; i < 2; i++) {
+        if (!outs[i]) continue;
+        if (strcmp(outs[i], "-") == 0) return usage_error("study writes a file; '-' is not one");
+        if (same_file(args_operand(a, 0), outs[i]) || (strcmp(file, "-") != 0 && same_file(file, outs[i])))
+            return usage_error("%s is read and written: the original would be lost", outs[i]);
+    }
+    if (outs[0] && outs[1] && strcmp(outs[0], outs[1]) == 0)
+        return usage_error("%s is PAGE and table", outs[0]);
+    return 0;
+}
+
+/* ---- files ------------------------------------------------------------------------------------ */
+
+typedef void write_fn(const study_report *r, FILE *out);
+
+/* Appears when it is complete; false after a message. */
+static bool write_file(const study_report *r, write_fn *write, const char *path)
+{
+    hth_gguf_sink sink;
+    hearth_error err;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    if (out) write(r, out);
+    if (!out || fclose(out) != 0 || n == 0) {
+        free(text);
+        return report_text("%s: out of memory", path) == 0;
+    }
+    hearth_status st = hth_gguf_sink_open(&sink, path, &err);
+    if (st == HEARTH_OK) st = hth_gguf_sink_write(&sink, text, n, &err);
+    if (st == HEARTH_OK) st = hth_gguf_sink_finish(&sink, &err);
+    if (st != HEARTH_OK) report(&err);
+    hth_gguf_sink_close(&sink);
+    free(text);
+    return st == HEARTH_OK;
+}
+
+/* What a person reads first. */
+static void print_summary(const study_report *r, const char *page)
+{
+    const hth_study *s = r->study;
+    double active = 0.0, zero = 0.0, sparsity = 0.0, reused = 0.0;
+    for (uint32_t i = 0; i < s->n_layer; i++) {
+        active += s->layers[i].active / s->n_layer;
+        zero += s->layers[i].zero / s->n_layer;
+        sparsity += s->layers[i].sparsity / s->n_layer;
+        reused += s->layers[i].reused[0] / s->n_layer;
+    }
+    printf(
+        "%llu tokens, %u layers, activation %s: %.1f %% of the values are zero; %.1f %% can be left out at "
+        "CETT %.2g\n",
+        (unsigned long long)s->n_tok, s->n_layer, r->activation, 100.0 * zero, 100.0 * sparsity, s->bound);
+    printf("active (%s): %.1f %% of the neurons; %.0f %% of those were active at the token before\n",
+           s->by_contribution ? "what those leave" : "not zero", 100.0 * active, 100.0 * reused);
+    for (uint32_t i = 0; i < s->n_row; i++)
+        printf("%s %g %% kept: %.4g", i ? ";" : "perplexity with the largest", 100.0 * hth_study_row_kept[i],
+               s->rows[i].perplexity);
+    if (s->n_row) printf("\n");
+    if (page) printf("%s: open it in a browser\n", page);
+}
+
+static bool write_all(const study_report *r, const args *a)
+{
+    const char *page = args_text(a, "output", NULL), *csv = args_text(a, "csv", NULL);
+    if (page && !write_file(r, study_write_page, page)) return false;
+    if (csv && !write_file(r, study_write_csv, csv)) return false;
+    if (args_has(a, "json")) study_write_json(r, stdout);
+    else print_summary(r, page);
+    return true;
+}
+
+/* ---- the verb ------------------------------------------------------------------------------------ */
+
+static bool study_text(const args *a, const hearth_model *model, hearth_session *session, const char *text,
+                       size_t n)
+{
+    hearth_error err;
+    hearth_model_info info;
+    hth_study study;
+    progress p;
+    hth_study_options o = hth_study_defaults();
+    const char *outs[] = {args_text(a, "output", NULL), args_text(a, "csv", NULL)};
+    o.n_window = args_uint(a, "chunks", o.n_window);
+    o.n_scored = args_uint(a, "scored", o.n_scored);
+    o.n_sample = (uint32_t)args_uint(a, "samples", o.n_sample);
+    o.n_trained = (uint32_t)args_uint(a, "trained", o.n_trained);
+    o.n_step = (uint32_t)args_uint(a, "steps", o.n_step);
+    o.beside = outs[0] ? outs[0] : outs[1] ? outs[1] : "hearth-study";
+    o.progress = progress_show;
+    o.progress_user = &p;
+    for (size_t i = 0; i < 2; i++)
+        if (outs[i] && hth_gguf_writer_check(outs[i], &err) != HEARTH_OK) return report(&err) == 0;
+    hearth_model_get_info(model, &info);
+    study_report r = {&study,
+                      &info,
+                      hth_activation_name(model->model->hparams.activation),
+                      args_text(a, "file", NULL),
+                      model->model->hparams.d_model,
+                      0};
+    if (hth_model_hash(model->file, &r.hash, &err) != HEARTH_OK) return report(&err) == 0;
+    progress_init(&p, "studying", "steps", 1);
+    hearth_status st = hth_study_run(model, session, text, n, &o, &study, &err);
+    progress_end(&p);
+    if (st != HEARTH_OK) return report(&err) == 0;
+    bool ok = write_all(&r, a);
+    hth_study_close(&study);
+    return ok;
+}
+
+static int run(const args *a)
+{
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    hearth_error err;
+    size_t n;
+    int status = check_usage(a);
+    if (status) return status;
+    char *text = read_whole(args_text(a, "file", NULL), &n);
+    if (!text) return EXIT_OTHER;
+    status = EXIT_OTHER;
+    catch_interrupt();
+    if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model)) {
+        hearth_session_options o = session_options(a, DEFAULT_CONTEXT);
+        o.selector = HEARTH_SELECTOR_DENSE;
+        if (hearth_session_open(model, &o, &session, &err) != HEARTH_OK) report(&err);
+        else if (study_text(a, model, session, text, n)) status = 0;
+    }
+    free(text);
+    hearth_session_close(session);
+    hearth_model_close(model);
+    return status;
+}
+
+const verb verb_study = {
+    .name = "study",
+    .operands = "MODEL",
+    .n_operand_min = 1,
+    .n_operand_max = 1,
+    .summary = "measure a model's sparsity on a text, and draw it",
+    .details = "How large outputs of neurons are, what leaving small ones out costs (CETT,\n"
+               "perplexity), how well small networks foretell them, how much stays from token\n"
+               "to token, how much is due to few. Windows of -c tokens (default 512).\n"
+               "docs/study.md explains the figures.\n",
+    .example = "hearth study model.gguf -f text.txt -o report.html",
+    .groups = {options, model_options},
+    .run = run,
+};

@@ -1,0 +1,23 @@
+/* What hearth study says, in its three forms: an object of JSON, a page that draws it, and a table of one
+ * value a line. docs/study.md lists the fields. */
+#ifndef HEARTH_APPS_CLI_STUDY_REPORT_H
+#define HEARTH_APPS_CLI_STUDY_REPORT_H
+
+#include "study/study.h"
+
+#include <stdio.h>
+
+typedef struct study_report {
+    const hth_study *study;
+    const hearth_model_info *model;
+    const char *activation, *text; /* text: the name of its file */
+    uint32_t d_model;
+    uint64_t hash; /* of the model */
+} study_report;
+
+void study_write_json(const study_report *r, FILE *out);
+void study_write_csv(const study_report *r, FILE *out);
+/* The page, with the JSON in it. */
+void study_write_page(const study_report *r, FILE *out);
+
+#endif

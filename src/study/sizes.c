@@ -1,0 +1,174 @@
+/* How large the contributions of a layer's neurons are to the sampled tokens, and what the output loses
+ * without the smaller ones. Called by study.c. */
+#include "kernels/math.h"
+#include "measure/contribution.h"
+#include "study/study_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const double hth_study_kept[HTH_STUDY_N_KEPT] = {0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3,
+                                                 0.4,  0.5,  0.6,  0.7, 0.8,  0.9, 1.0};
+
+/* Steps by which the bound of CETT is approached: each halves what is uncertain of the share left out. */
+enum { N_HALVING = 12 };
+
+typedef struct sizing {
+    hth_studying *s;
+    hth_study_layer *layer;
+    uint32_t i_layer, n_sample;
+    float *hidden;        /* [n_sample][d_ff] */
+    float *contributions; /* [n_sample][d_ff] */
+    float *sorted;        /* [n_sample * d_ff], ascending: a token's by itself, later all */
+    float *limits;        /* [n_sample] */
+    float *part;          /* [HTH_STUDY_ROWS][d_ff] */
+    double *whole, *lost; /* [n_sample] norms of down */
+} sizing;
+
+double hth_study_size_log2(size_t i) { return -12.0 + 0.5 * (double)i; }
+
+static int by_size(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------ */
+
+/* Bin of a ratio to the mean; -1: below all. */
+static int bin_of(double ratio)
+{
+    static const double least = 0x1p-12, root = 1.4142135623730951;
+    if (ratio < least) return -1;
+    int i = 0;
+    for (double edge = least * root; i + 1 < HTH_STUDY_N_SIZE && ratio >= edge; edge *= root) i++;
+    return i;
+}
+
+static void count_sizes(sizing *z)
+{
+    hth_study_layer *l = z->layer;
+    double one = 1.0 / ((double)z->n_sample * l->d_ff);
+    for (uint32_t t = 0; t < z->n_sample; t++) {
+        const float *c = z->contributions + (size_t)t * l->d_ff;
+        double sum = 0.0;
+        for (uint32_t j = 0; j < l->d_ff; j++) sum += (double)c[j];
+        for (uint32_t j = 0; j < l->d_ff; j++) {
+            if (z->hidden[(size_t)t * l->d_ff + j] == 0.0f) {
+                l->zero += one;
+                continue;
+            }
+            int bin = bin_of((double)c[j] * l->d_ff / sum);
+            *(bin < 0 ? &l->below_sizes : &l->sizes[bin]) += one;
+        }
+    }
+}
+
+/* ---- what leaving out costs -------------------------------------------------------------------- */
+
+/* CETT, mean over tokens, where token t loses the contributions below limits[t]. */
+static double find_cett(sizing *z)
+{
+    size_t d_ff = z->layer->d_ff;
+    double sum = 0.0;
+    for (uint32_t first = 0; first < z->n_sample; first += HTH_STUDY_ROWS) {
+        uint32_t left = z->n_sample - first, n = left < HTH_STUDY_ROWS ? left : HTH_STUDY_ROWS;
+        for (uint32_t t = 0; t < n; t++)
+            for (size_t j = 0, at = (first + t) * d_ff; j < d_ff; j++, at++)
+                z->part[t * d_ff + j] = z->contributions[at] < z->limits[first + t] ? z->hidden[at] : 0.0f;
+        hth_down_norms(z->s->step, z->i_layer, z->part, n, z->s->model->model->hparams.d_model,
+                       z->lost + first);
+    }
+    for (uint32_t t = 0; t < z->n_sample; t++)
+        if (z->whole[t] > 0.0) sum += z->lost[t] / z->whole[t];
+    return sum / z->n_sample;
+}
+
+/* Each token keeps a share of its largest contributions. sorted: each token's by themselves. */
+static void find_curve(sizing *z)
+{
+    size_t d_ff = z->layer->d_ff;
+    for (size_t i = 0; i < HTH_STUDY_N_KEPT; i++) {
+        size_t n_kept = (size_t)(hth_study_kept[i] * (double)d_ff + 0.5);
+        n_kept = n_kept < 1 ? 1 : n_kept;
+        for (uint32_t t = 0; t < z->n_sample; t++) z->limits[t] = z->sorted[(t + 1) * d_ff - n_kept];
+        z->layer->cett[i] = n_kept < d_ff ? find_cett(z) : 0.0;
+    }
+}
+
+/* One limit for all tokens of the layer: as many are left out as the bound allows. sorted: all. */
+static void find_limit(sizing *z)
+{
+    size_t n = (size_t)z->n_sample * z->layer->d_ff, low = 0, high = n;
+    for (int i = 0; i < N_HALVING; i++) {
+        size_t middle = low + (high - low) / 2;
+        for (uint32_t t = 0; t < z->n_sample; t++) z->limits[t] = z->sorted[middle];
+        if (find_cett(z) <= z->s->options->cett) low = middle;
+        else high = middle;
+    }
+    z->layer->limit = (double)z->sorted[low];
+    size_t n_below = low;
+    while (n_below > 0 && z->sorted[n_below - 1] == z->sorted[low]) n_below--;
+    z->layer->sparsity = (double)n_below / (double)n;
+}
+
+/* ---- the layer -------------------------------------------------------------------------------------- */
+
+static hearth_status make_room(sizing *z, hearth_error *err)
+{
+    size_t d_ff = z->layer->d_ff, n = z->n_sample, one = sizeof(float);
+    z->hidden = hth_alloc(n, d_ff * one);
+    z->contributions = hth_alloc(n, d_ff * one);
+    z->sorted = hth_alloc(n, d_ff * one);
+    z->limits = hth_alloc(n, one);
+    z->part = hth_alloc(HTH_STUDY_ROWS, d_ff * one);
+    z->whole = hth_alloc(n, sizeof *z->whole);
+    z->lost = hth_alloc(n, sizeof *z->lost);
+    bool ok = z->hidden && z->contributions && z->sorted && z->limits && z->part && z->whole && z->lost;
+    return ok ? HEARTH_OK : hth_fail_memory(err, 3 * n * d_ff * one, "what a layer is studied from");
+}
+
+static void free_room(sizing *z)
+{
+    hth_free(z->hidden);
+    hth_free(z->contributions);
+    hth_free(z->sorted);
+    hth_free(z->limits);
+    hth_free(z->part);
+    hth_free(z->whole);
+    hth_free(z->lost);
+}
+
+static void measure(sizing *z)
+{
+    size_t d_ff = z->layer->d_ff, n = z->n_sample * d_ff;
+    const float *norms = z->s->norms[z->i_layer];
+    for (size_t i = 0; i < n; i++) {
+        float h = z->hidden[i];
+        z->contributions[i] = (h < 0.0f ? -h : h) * norms[i % d_ff];
+    }
+    count_sizes(z);
+    for (uint32_t first = 0; first < z->n_sample; first += HTH_STUDY_ROWS) {
+        uint32_t left = z->n_sample - first;
+        hth_down_norms(z->s->step, z->i_layer, z->hidden + first * d_ff,
+                       left < HTH_STUDY_ROWS ? left : HTH_STUDY_ROWS, z->s->model->model->hparams.d_model,
+                       z->whole + first);
+    }
+    memcpy(z->sorted, z->contributions, n * sizeof *z->sorted);
+    for (uint32_t t = 0; t < z->n_sample; t++) qsort(z->sorted + t * d_ff, d_ff, sizeof *z->sorted, by_size);
+    find_curve(z);
+    qsort(z->sorted, n, sizeof *z->sorted, by_size);
+    find_limit(z);
+}
+
+hearth_status hth_study_sizes(hth_studying *s, uint32_t i_layer, hearth_error *err)
+{
+    sizing z = {.s = s, .layer = &s->out->layers[i_layer], .i_layer = i_layer, .n_sample = s->out->n_sample};
+    hearth_status st = make_room(&z, err);
+    if (st == HEARTH_OK)
+        st = hth_spill_get(s->hidden, i_layer, 0, z.hidden,
+                           (size_t)z.n_sample * z.layer->d_ff * sizeof *z.hidden, err);
+    if (st == HEARTH_OK) measure(&z);
+    free_room(&z);
+    return st == HEARTH_OK ? hth_study_go_on(s, 1, err) : st;
+}

@@ -1,0 +1,49 @@
+/* What the files of study/ share. */
+#ifndef HTH_STUDY_STUDY_INT_H
+#define HTH_STUDY_STUDY_INT_H
+
+#include "convert/spill.h"
+#include "engine/engine.h"
+#include "measure/windows.h"
+#include "study/study.h"
+
+typedef struct hth_studying {
+    const hearth_model *model;
+    hearth_session *session;
+    const hth_study_options *options;
+    hth_study *out;
+    hth_windows windows;
+    hth_pool *pool; /* the session's threads sleep while these work */
+    hth_step *step; /* for down alone: HTH_STUDY_ROWS rows */
+    float **norms;  /* [n_layer][d_ff] of the columns of down */
+    uint8_t *bits;  /* of a token that is seen */
+    /* Streams of layers: hidden[n_sample][d_ff]; who is active, [n_tok][n_byte]; input[n_tok][d_model] of
+     * the layers that get predictors. */
+    hth_spill *hidden, *active, *input;
+    uint64_t done, total;
+    hearth_error failure; /* of what looks at layers */
+} hth_studying;
+
+enum { HTH_STUDY_ROWS = 32 };
+
+static inline size_t hth_study_n_byte(const hth_study_layer *l) { return ((size_t)l->d_ff + 7) / 8; }
+
+/* More of the work is done; CANCELLED where the caller wants no more. */
+hearth_status hth_study_go_on(hth_studying *s, uint64_t step, hearth_error *err);
+
+/* sizes.c: from the sampled hidden values of a layer how large contributions are, and what leaving some out
+ * costs. */
+hearth_status hth_study_sizes(hth_studying *s, uint32_t i_layer, hearth_error *err);
+
+/* firing.c: from who is active, token by token, who is hot, who stays, who goes together. */
+hearth_status hth_study_firing(hth_studying *s, uint32_t i_layer, hearth_error *err);
+
+/* predict.c: predictors of growing rank. i_stream: the layer's inputs. */
+hearth_status hth_study_predict(hth_studying *s, uint32_t i_layer, uint32_t i_stream, hearth_error *err);
+/* How many of them such a layer gets. */
+uint32_t hth_study_n_rank(const hth_studying *s, uint32_t i_layer);
+
+/* forced.c: perplexities with ever fewer neurons of each token. */
+hearth_status hth_study_force(hth_studying *s, const char *text, size_t n, hearth_error *err);
+
+#endif
