@@ -21,13 +21,18 @@ static void print_result(const char *out, const hth_pack_result *r)
     printf("%s: %u layers, %.1f MB became %.1f MB; made for selector %s\n", out, r->n_layer,
            (double)r->in_bytes * 1e-6, (double)r->out_bytes * 1e-6, r->selector);
     if (r->down_loss > 0.0)
-        printf("down, rounded along its other axis: off by %.2f %% of its weights (rms)\n", 100 * r->down_loss);
+        printf("down, rounded along its other axis: off by %.2f %% of its weights (rms)\n",
+               100 * r->down_loss);
     if (r->run_before > 0.0)
-        printf("neurons that fire together: runs of %.2f on average, %.2f before\n", r->run_after, r->run_before);
+        printf("neurons that fire together: runs of %.2f on average, %.2f before\n", r->run_after,
+               r->run_before);
+    if (r->n_swapped)
+        printf("up fires less often than the gate in %u layers: they changed places, as dReLU allows\n",
+               r->n_swapped);
     if (r->requantised)
-        fprintf(stderr,
-                "hearth: the source is quantised already, so down was rounded twice: pack an F16 or F32 file where "
-                "there is one (--type); hearth compare says what it cost\n");
+        fprintf(stderr, "hearth: the source is quantised already, so down was rounded twice: pack an F16 or "
+                        "F32 file where "
+                        "there is one (--type); hearth compare says what it cost\n");
 }
 
 static int run(const args *a)
@@ -42,7 +47,8 @@ static int run(const args *a)
                           .n_thread = (uint32_t)args_uint(a, "threads", 0),
                           .progress = progress_show,
                           .progress_user = &p};
-    const char *in = args_operand(a, 0), *out = args_text(a, "output", NULL), *type = args_text(a, "type", NULL);
+    const char *in = args_operand(a, 0), *out = args_text(a, "output", NULL),
+               *type = args_text(a, "type", NULL);
     if (!out) return usage_error("pack needs -o FILE");
     if (strcmp(out, "-") == 0) return usage_error("pack -o: '-' is no file");
     if (type && !(o.mix = hth_mix_find(type)))

@@ -19,6 +19,8 @@
  * in one piece with up. */
 enum { ADDED_PER_LAYER = 6 };
 
+static const char UP_FIRST[] = "hearth.pack.up_first";
+
 typedef struct packing {
     const hth_pack_options *options;
     hth_pack_result *result;
@@ -27,8 +29,9 @@ typedef struct packing {
     hth_sidecar predictors, thresholds;
     hth_profile *profile;
     hth_mix_model mix_model;
-    int32_t **orders;  /* [n_layer] of [d_ff], or NULL: neurons keep their places */
-    int32_t **numbers; /* [n_layer] what each had been in the first file, or NULL: as orders */
+    int32_t **orders;   /* [n_layer] of [d_ff], or NULL: neurons keep their places */
+    int32_t **numbers;  /* [n_layer] what each had been in the first file, or NULL: as orders */
+    uint32_t *up_first; /* [n_layer] 1: gate and up are in each other's place, against the first file */
     hth_pack_tensor *tensors;
     size_t n_tensor, room;
     hth_packer packer;
@@ -95,6 +98,37 @@ static hearth_status number_neurons(packing *w, uint32_t i, hearth_error *err)
     hth_free(before);
     w->numbers[i] = now;
     return st;
+}
+
+/* ---- the half that is computed first -------------------------------------------------------------- */
+
+/* dReLU treats both halves alike, so the one that is above zero less often can be the gate, which is
+ * computed first and rules out more. Thresholds were made for the gate that is. */
+static bool swaps_halves(const packing *w, uint32_t i)
+{
+    return w->profile && w->model->hparams.activation == HTH_ACTIVATION_DRELU && !w->thresholds.file &&
+           !w->model->has_floors && w->profile->layers[i].up_fired < w->profile->layers[i].gate_fired;
+}
+
+static hearth_status choose_halves(packing *w, hearth_error *err)
+{
+    uint32_t n = w->model->hparams.n_layer;
+    const hth_gguf_value *before;
+    hearth_status st = hth_gguf_get_array(w->in, UP_FIRST, HTH_GGUF_U32, n, &before, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n; i++) {
+        w->result->n_swapped += swaps_halves(w, i);
+        w->up_first[i] = (before && hth_gguf_element_uint(before, i) != 0) != swaps_halves(w, i);
+    }
+    return st;
+}
+
+/* The name of a half of the FFN under which it is written. */
+static void name_half(const packing *w, hth_pack_tensor *p, uint32_t i, const char *rest)
+{
+    bool is_gate = strncmp(rest, "ffn_gate.", 9) == 0, is_up = strncmp(rest, "ffn_up.", 7) == 0;
+    if (!swaps_halves(w, i) || (!is_gate && !is_up)) return;
+    snprintf(p->name, sizeof p->name, "blk.%u.%s.%s", i, is_gate ? "ffn_up" : "ffn_gate",
+             strchr(rest, '.') + 1);
 }
 
 /* ---- types --------------------------------------------------------------------------------------- */
@@ -170,7 +204,7 @@ static void add_parts(packing *w, const hth_gguf_tensor *t, uint32_t i)
     static const char *const names[] = {"ffn_gate", "ffn_up"};
     for (int part = 0; part < 2; part++) {
         hth_pack_tensor *p = add(w, w->in, t);
-        snprintf(p->name, sizeof p->name, "blk.%u.%s.weight", i, names[part]);
+        snprintf(p->name, sizeof p->name, "blk.%u.%s.weight", i, names[swaps_halves(w, i) ? 1 - part : part]);
         p->n_row /= 2;
         p->dim[1] = p->n_row;
         p->first_row = part ? p->n_row : 0;
@@ -206,6 +240,7 @@ static void plan_tensor(packing *w, const hth_gguf_tensor *t)
     }
     hth_pack_tensor *p = add(w, w->in, t);
     if (is_any(rest, by_neuron)) put_in_order(w, p, i);
+    name_half(w, p, i, rest);
     if (strcmp(rest, "ffn_down.weight") == 0) {
         p->transposed = true;
         p->order = w->orders[i];
@@ -336,6 +371,8 @@ static hearth_status write_sparsity(packing *w, hearth_error *err)
         st = write_layers(w, "hearth.predictor.threshold",
                           w->predictors.file ? sidecar_threshold_of : threshold_of, err);
     }
+    if (w->result->n_swapped)
+        hth_gguf_writer_array(out, UP_FIRST, HTH_GGUF_U32, w->up_first, w->model->hparams.n_layer);
     if (st == HEARTH_OK && w->profile) st = write_layers(w, "hearth.ffn.largest_hidden", hidden_of, err);
     return st;
 }
@@ -411,7 +448,9 @@ static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *
         w->result->in_bytes += hth_gguf_tensor_at(w->in, i)->size;
     w->orders = hth_alloc(n, sizeof *w->orders);
     w->numbers = hth_alloc(n, sizeof *w->numbers);
-    if (!w->orders || !w->numbers) return hth_fail_memory(err, n * sizeof *w->orders, "the order of neurons");
+    w->up_first = hth_alloc(n, sizeof *w->up_first);
+    if (!w->orders || !w->numbers || !w->up_first)
+        return hth_fail_memory(err, n * sizeof *w->orders, "the order of neurons");
     return hth_pool_open(hth_pool_threads(o->n_thread), &w->packer.pool, err);
 }
 
@@ -424,6 +463,7 @@ static void close_inputs(packing *w)
     hth_pool_close(w->packer.pool);
     hth_free(w->orders);
     hth_free(w->numbers);
+    hth_free(w->up_first);
     hth_free(w->tensors);
     hth_profile_close(w->profile);
     hth_sidecar_close(&w->thresholds);
@@ -441,6 +481,7 @@ hearth_status hth_pack(const char *in_path, const char *out_path, const hth_pack
     if (st == HEARTH_OK) st = order_neurons(&w, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < w.model->hparams.n_layer; i++)
         st = number_neurons(&w, i, err);
+    if (st == HEARTH_OK) st = choose_halves(&w, err);
     if (st == HEARTH_OK) st = plan(&w, err);
     if (st == HEARTH_OK) st = hth_gguf_writer_open(out_path, &w.packer.out, err);
     if (st == HEARTH_OK) st = write_header(&w, err);

@@ -23,6 +23,7 @@ typedef struct hth_pack_result {
     const char *selector;         /* that the file asks for */
     bool requantised;             /* matrices changed their type, or axis, from quantised ones */
     double down_loss;             /* rms of what packing changed in down, over the rms of its weights */
+    uint32_t n_swapped;           /* layers whose gate and up changed places: up is the sparser one */
     double run_before, run_after; /* mean runs of neurons that fire together; 0: no profile */
 } hth_pack_result;
 
