@@ -290,14 +290,15 @@ static void declare_layer(const making *w, hth_gguf_writer *out, uint32_t i)
 static hearth_status write_file(making *w, hearth_error *err)
 {
     hth_gguf_writer *out;
+    uint64_t hash;
     uint32_t n = n_layer_of(w);
     float *thresholds = hth_alloc(n, sizeof *thresholds);
     if (!thresholds) return hth_fail_memory(err, n * sizeof *thresholds, "thresholds");
     for (uint32_t i = 0; i < n; i++) thresholds[i] = w->results[i].threshold;
-    hearth_status st = hth_gguf_writer_open(w->out_path, &out, err);
+    hearth_status st = hth_model_hash(w->model->file, &hash, err);
+    if (st == HEARTH_OK) st = hth_gguf_writer_open(w->out_path, &out, err);
     if (st != HEARTH_OK) goto done;
-    st = hth_sidecar_write_head(out, "predictors", w->model->file, err);
-    if (st != HEARTH_OK) goto close;
+    hth_sidecar_write_head(out, "predictors", hash);
     hth_gguf_writer_text(out, "hearth.predictor.input", "normed", 6);
     hth_gguf_writer_array(out, "hearth.predictor.threshold", HTH_GGUF_F32, thresholds, n);
     for (uint32_t i = 0; i < n; i++) declare_layer(w, out, i);
@@ -309,7 +310,6 @@ static hearth_status write_file(making *w, hearth_error *err)
         if (st == HEARTH_OK) st = hth_gguf_writer_data(out, m->bias, d_ff_of(w, i) * sizeof *m->bias, err);
     }
     if (st == HEARTH_OK) st = hth_gguf_writer_finish(out, err);
-close:
     hth_gguf_writer_close(out);
 done:
     hth_free(thresholds);

@@ -1,10 +1,8 @@
 /* Predictors and thresholds: made alike by any number of threads, better than chance, used by a model
- * beside them or packed with them alike, and refused where they are not what they claim. */
+ * beside them or packed with them alike. What is refused of them: tests/sparse/test_sidecar.c. */
 #include "convert/pack.h"
 #include "convert/predictors.h"
-#include "file/gguf_write.h"
 #include "measure/thresholds.h"
-#include "model/model.h"
 #include "support/engine.h"
 #include "support/test.h"
 
@@ -119,70 +117,6 @@ TEST(thresholds_leave_out_the_share_that_is_asked_for)
     check_use(NULL, path);
     remove(path);
     free(text);
-}
-
-/* ---- refusals ---------------------------------------------------------------------------------- */
-
-typedef struct forged {
-    const char *kind;
-    uint64_t version, hash_change;
-    uint64_t d_ff_change;
-    float value;
-    const char *words; /* in the message */
-} forged;
-
-static void write_thresholds(const char *path, const forged *f)
-{
-    hth_gguf *file = NULL;
-    hth_gguf_writer *out = NULL;
-    uint64_t hash = 0;
-    CHECK_OK(hth_gguf_open(model_path(), &file, err));
-    CHECK_OK(hth_model_hash(file, &hash, err));
-    hth_gguf_close(file);
-    CHECK_OK(hth_gguf_writer_open(path, &out, err));
-    hth_gguf_writer_text(out, "general.architecture", f->kind, strlen(f->kind));
-    hth_gguf_writer_uint(out, "hearth.sidecar.version", HTH_GGUF_U32, f->version);
-    hth_gguf_writer_uint(out, "hearth.model.hash", HTH_GGUF_U64, hash + f->hash_change);
-    uint64_t d_ff = 768 + f->d_ff_change;
-    for (int i = 0; i < 6; i++) {
-        char name[40];
-        snprintf(name, sizeof name, "blk.%d.ffn_floor.weight", i);
-        hth_gguf_writer_tensor(out, name, HTH_TYPE_F32, 1, &d_ff);
-    }
-    CHECK_OK(hth_gguf_writer_begin(out, err));
-    float *floors = calloc(d_ff, sizeof *floors);
-    if (!floors) abort();
-    floors[5] = f->value;
-    for (int i = 0; i < 6; i++) CHECK_OK(hth_gguf_writer_data(out, floors, d_ff * sizeof *floors, err));
-    CHECK_OK(hth_gguf_writer_finish(out, err));
-    hth_gguf_writer_close(out);
-    free(floors);
-}
-
-TEST(files_that_are_not_what_they_claim_are_refused)
-{
-    static const forged rows[] = {{"hearth.thresholds", 1, 0, 0, 0.5f, NULL},
-                                  {"hearth.predictors", 1, 0, 0, 0.5f, "no file of thresholds"},
-                                  {"llama", 1, 0, 0, 0.5f, "no file of thresholds"},
-                                  {"hearth.thresholds", 2, 0, 0, 0.5f, "version"},
-                                  {"hearth.thresholds", 1, 1, 0, 0.5f, "another model"},
-                                  {"hearth.thresholds", 1, 0, 8, 0.5f, "768"},
-                                  {"hearth.thresholds", 1, 0, 0, -1.0f, "value 5"},
-                                  {"hearth.thresholds", 1, 0, 0, __builtin_nanf(""), "value 5"}};
-    const char *path = test_scratch("forged.gguf");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        hearth_model *model = NULL;
-        hearth_error why = {0};
-        hearth_model_options o = {.thresholds = path};
-        write_thresholds(path, &rows[i]);
-        hearth_status st = hearth_model_open(model_path(), &o, &model, &why);
-        if (!rows[i].words) CHECK_INT(st, HEARTH_OK);
-        else if (!CHECK(st != HEARTH_OK && strstr(why.message, rows[i].words) &&
-                        strstr(why.message, "forged.gguf")))
-            printf("     %s\n", why.message);
-        hearth_model_close(model);
-        remove(path);
-    }
 }
 
 TEST_MAIN
