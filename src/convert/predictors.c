@@ -3,6 +3,7 @@
  * enough or the next would be too large. Called by the verb and by tests. */
 #include "convert/predictors.h"
 
+#include "convert/fits.h"
 #include "convert/spill.h"
 #include "convert/train.h"
 #include "engine/engine.h"
@@ -193,6 +194,19 @@ static uint8_t *pack_rows(const making *w, const float *x, size_t n_row, size_t 
     return rows;
 }
 
+/* What the file can hold: it would be refused by whoever opens it. */
+static hearth_status check_network(const hth_network *net, hth_type in_type, uint32_t i, hearth_error *err)
+{
+    if (hth_convert_fits(net->in, net->rank * net->d, in_type) &&
+        hth_convert_fits(net->out, net->d_ff * net->rank, HTH_TYPE_Q8_0) &&
+        hth_convert_fits(net->bias, net->d_ff, HTH_TYPE_F32))
+        return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_NUMERIC,
+                    "layer %u: training of rank %zu ended in weights that are not finite, or too large for "
+                    "%s; nothing was written",
+                    i, net->rank, hth_type_find((uint32_t)in_type)->name);
+}
+
 static void free_made(made *m)
 {
     hth_free(m->in);
@@ -217,6 +231,8 @@ static hearth_status try_rank(making *w, uint32_t i, const hth_train_data *data,
     hth_type in_type = type_for(d);
     if (!hth_train(w->trainer, data, rank, w->options->n_step, w->options->seed + i, look, w, &net))
         return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
+    hearth_status st = check_network(&net, in_type, i, err);
+    if (st != HEARTH_OK) return st;
     m->in = pack_rows(w, net.in, rank, d, in_type, &m->in_size);
     m->out = pack_rows(w, net.out, d_ff, rank, HTH_TYPE_Q8_0, &m->out_size);
     m->bias = hth_alloc(d_ff, sizeof *m->bias);

@@ -5,6 +5,7 @@
 #include "measure/thresholds.h"
 #include "support/engine.h"
 #include "support/test.h"
+#include "support/tiny_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,6 +118,39 @@ TEST(thresholds_leave_out_the_share_that_is_asked_for)
     check_use(NULL, path);
     remove(path);
     free(text);
+}
+
+/* Norms of weight 0: networks learn from the bias alone, and the file still opens. */
+TEST(inputs_that_are_all_zero_give_a_file_that_opens)
+{
+    char in[1024], out[1024];
+    tiny_model m;
+    hearth_model *model = NULL;
+    hth_predictor_result *layers = NULL;
+    uint32_t n_layer = 0;
+    hth_predictor_options o = hth_predictor_defaults();
+    o.n_token = 64, o.n_step = 20, o.n_thread = 1;
+    snprintf(in, sizeof in, "%s", test_scratch("zero.gguf"));
+    snprintf(out, sizeof out, "%s", test_scratch("zero-predictors.gguf"));
+    tiny_begin(&m);
+    tiny_set_text(&m, "hearth.ffn.activation", "reglu");
+    gguf_bytes b = tiny_write(&m);
+    for (int i = 0; i < TINY_LAYERS; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", i);
+        memset(b.data + tiny_data_at(&m, name), 0, TINY_D_MODEL * sizeof(float));
+    }
+    CHECK(test_write_file(in, b.data, b.n));
+    CHECK_OK(
+        hth_predictors_make(in, "abc ca b abc bc a abc ab c abc ", 31, out, 8, &o, &layers, &n_layer, err));
+    CHECK_OK(hearth_model_open(in, &(hearth_model_options){.predictors = out}, &model, err));
+    for (uint32_t i = 0; layers && i < n_layer; i++) CHECK(layers[i].live <= 0.0 && layers[i].marked <= 0.0);
+    hearth_model_close(model);
+    hearth_free(layers);
+    gguf_free(&b);
+    tiny_free(&m);
+    remove(in);
+    remove(out);
 }
 
 TEST_MAIN
