@@ -88,6 +88,7 @@ def keys_of_a_llama():
     return {
         "general.architecture": (TEXT, text(b"llama")),
         "general.alignment": u32(32),
+        "hearth.ffn.activation": (TEXT, text(b"reglu")),  # with zeros, for predictors
         "llama.block_count": u32(1),
         "llama.context_length": u32(64),
         "llama.embedding_length": u32(D),
@@ -203,6 +204,9 @@ def verbs_on(path):
         "perplexity": (["perplexity", path, "-f", words, "-c", "32"], b""),
         "compare": (["compare", path, "--against", path, "-f", words, "-c", "32"], b""),
         "profile": (["profile", path, "-f", words, "-c", "32", "-o", out], b""),
+        "predictors": (["predictors", path, "-f", words, "-c", "32", "-o", out, "--steps", "2"], b""),
+        "thresholds": (["thresholds", path, "-f", words, "-c", "32", "-o", out], b""),
+        "pack": (["pack", path, "-o", out], b""),
         "quantize": (["quantize", path, out, "q8_0"], b""),
         "bench": (["bench", path, "-n", "1", "-p", "0", "--repeat", "1"], b""),
         "doctor": (["doctor", path], b""),
@@ -211,9 +215,9 @@ def verbs_on(path):
 
 MUST_REFUSE = {
     "all": {"run", "chat", "tokenize", "detokenize", "inspect", "check", "json", "logits", "perplexity", "compare",
-            "profile", "quantize", "bench", "doctor"},
-    "model": {"run", "chat", "logits", "perplexity", "compare", "profile", "bench", "doctor"},
-    "text": {"run", "chat", "tokenize", "detokenize", "perplexity", "compare", "profile"},
+            "profile", "predictors", "thresholds", "pack", "quantize", "bench", "doctor"},
+    "model": {"run", "chat", "logits", "perplexity", "compare", "profile", "predictors", "thresholds", "bench", "doctor"},
+    "text": {"run", "chat", "tokenize", "detokenize", "perplexity", "compare", "profile", "predictors", "thresholds"},
 }
 
 
@@ -408,10 +412,20 @@ def interrupts_at_any_moment_end_a_run_cleanly():
 def a_killed_writer_leaves_the_old_file_or_the_new():
     random.seed(16)
     out, source = scratch("out"), scratch("f32.gguf", with_keys())
+    text = ["-f", scratch("text", b"aaaa " * 99), "-c", "32"]
+    long = ["-f", scratch("long", b"aaaa " * 2000), "-c", "64"]  # more than predictors may keep in memory
+    beside = {"predictors": scratch("q"), "thresholds": scratch("t"), "profile": scratch("p")}
+    for verb, path in beside.items():
+        check(hearth([verb, source, *text, "-o", path]).returncode == 0, verb)
+    packing = [word for verb, path in beside.items() for word in ("--" + verb, path)]
     writers = {"quantize": ["quantize", source, out, "q8_0"], "synth": ["synth", "stories-15m", out, "--type", "q8_0"],
                "logits": ["logits", source, "--ids", scratch("ids", b"1 2 3 " * 10), "-o", out],
-               "profile": ["profile", source, "-f", scratch("text", b"aaaa " * 99), "-c", "32", "-o", out]}
+               "profile": ["profile", source, *text, "-o", out],
+               "predictors": ["predictors", source, *long, "-o", out, "--memory", "1", "--steps", "20"],
+               "thresholds": ["thresholds", source, *text, "-o", out],
+               "pack": ["pack", source, "-o", out, *packing]}
     n_killed = 0
+    known = {"out", "out.part", "out.resume", *os.listdir(SCRATCH)}
     for name, args in writers.items():
         check(hearth(args).returncode == 0, name)
         with open(out, "rb") as f:
@@ -434,7 +448,10 @@ def a_killed_writer_leaves_the_old_file_or_the_new():
                 with open(out, "rb") as f:
                     found = f.read()
             check(found in (old, whole), name, "kill", i, "left", None if found is None else len(found), "bytes")
+            check(set(os.listdir(SCRATCH)) <= known, name, "kill", i, "left", set(os.listdir(SCRATCH)) - known)
         check(hearth(args).returncode == 0, name, "after kills")
+        with open(out, "rb") as f:
+            check(f.read() == whole, name, "after kills: another file")
         check(not os.path.exists(out + ".part"), name, "left its part")
     print("     %d kills" % n_killed)
     check(n_killed > 0, "no kill came in time")
