@@ -185,6 +185,9 @@ def malformed():
         ("F2", with_keys(tokenizer__ggml__tokens=None), "tokenizer.ggml.tokens", "text"),
         ("F5", with_keys(tokenizer__ggml__scores=(ARRAY, struct.pack("<IQ", F32, 0))), "tokenizer.ggml.scores", "text"),
         ("F8", with_keys(tokenizer__ggml__bos_token_id=u32(n)), "bos_token_id", "text"),
+        ("H1", with_keys(hearth__pack__version=u32(2)), "hearth.pack.version", "model"),
+        ("H2", with_keys(hearth__selector=(TEXT, text(b"gates\x1b"))), "gates\\x1b", "model"),
+        ("H3", with_keys(hearth__ffn__largest_hidden=(ARRAY, struct.pack("<IQf", F32, 1, float("nan")))), "largest_hidden", "model"),
         ("G3", with_keys(split__count=u32(3), split__no=u32(0)), "the name must end in", "all"),
     ]
 
@@ -259,6 +262,39 @@ def malformed_files_through_every_verb():
             nothing_left(row, name)
     print("     %d runs; the slowest took %.0f ms (%s)" % (n, slowest[0] * 1000, slowest[1]))
     check(slowest[0] < 20, slowest)
+
+
+@case
+def sidecars_that_do_not_fit_are_refused_by_all_who_take_them():
+    path, words = scratch("model.gguf", with_keys()), scratch("text", b"aaaa " * 99)
+    takers = {"profile": ["pack"], "predictors": ["pack", "run", "compare", "perplexity"],
+              "thresholds": ["pack", "run", "compare", "perplexity"]}
+    made = {}
+    for kind in takers:
+        done = hearth([kind, path, "-f", words, "-c", "32", "-o", scratch("made")])
+        check(done.returncode == 0, kind, done.stderr)
+        with open(scratch("made"), "rb") as f:
+            made[kind] = f.read()
+    n = 0
+    for kind, verbs in takers.items():
+        whole = made[kind]
+        version, model = (whole.index(key) + len(key) + 4 for key in (b"hearth.sidecar.version", b"hearth.model.hash"))
+        bad = {"version": (whole[:version] + b"\2" + whole[version + 1:], "hearth.sidecar.version at "),
+               "hash": (whole[:model] + bytes(8) + whole[model + 8:], "of another model: hearth.model.hash at "),
+               "kind": (made["thresholds" if kind != "thresholds" else "profile"], "general.architecture at "),
+               "a model": (with_keys(), "general.architecture at "), "empty": (b"", "too short"),
+               "cut": (whole[:len(whole) // 2], "byte"), "no GGUF": (b"aaaa " * 99, "")}
+        for what, (content, word) in bad.items():
+            side = scratch("side", content)
+            for verb in verbs:
+                more = {"pack": ["-o", scratch("out")], "run": ["-p", "a", "-n", "1"]}.get(verb, ["-f", words, "-c", "32"])
+                done = hearth([verb, path, *more, "--" + kind, side])
+                lines = failure_lines(done)
+                check(done.returncode == 1 and len(lines) == 1, kind, what, verb, "exit", done.returncode, lines)
+                check(side in lines[0] and word in lines[0], kind, what, verb, lines[0])
+                nothing_left(kind, what, verb)
+                n += 1
+    print("     %d runs" % n)
 
 
 @case
