@@ -77,6 +77,16 @@ static void make_predictors(tiny_model *m)
     }
 }
 
+static gguf_bytes make_kind(bool predictors)
+{
+    tiny_model m;
+    if (predictors) make_predictors(&m);
+    else make_thresholds(&m);
+    gguf_bytes bytes = tiny_write(&m);
+    tiny_free(&m);
+    return bytes;
+}
+
 /* ---- what is said of them --------------------------------------------------------------------------- */
 
 /* words NULL: taken. Else a line that begins with the file's name and holds all words (parts separated by
@@ -173,6 +183,23 @@ TEST(a_model_is_no_sidecar)
            __LINE__);
     expect(&model_bytes, "thresholds", HEARTH_ERROR_UNSUPPORTED, "is 'llama', not 'hearth.thresholds'",
            __LINE__);
+    close_model();
+}
+
+TEST(a_sidecar_is_no_model)
+{
+    open_model();
+    for (int kind = 0; kind < 2; kind++) {
+        gguf_bytes bytes = make_kind(kind);
+        hearth_model *m = NULL;
+        hearth_error why = {0};
+        CHECK_INT(hearth_model_open_memory(bytes.data, bytes.n, "side.gguf", NULL, &m, &why),
+                  HEARTH_ERROR_UNSUPPORTED);
+        CHECK(m == NULL && strstr(why.message, "side.gguf: ") == why.message);
+        CHECK(strstr(why.message, kind ? "predictors, not a model (general.architecture at "
+                                       : "thresholds, not a model (general.architecture at ") != NULL);
+        gguf_free(&bytes);
+    }
     close_model();
 }
 
@@ -276,16 +303,6 @@ TEST(values_that_are_no_numbers_are_refused)
 }
 
 /* ---- damage -------------------------------------------------------------------------------------------- */
-
-static gguf_bytes make_kind(bool predictors)
-{
-    tiny_model m;
-    if (predictors) make_predictors(&m);
-    else make_thresholds(&m);
-    gguf_bytes bytes = tiny_write(&m);
-    tiny_free(&m);
-    return bytes;
-}
 
 TEST(sidecars_cut_anywhere_are_refused)
 {
