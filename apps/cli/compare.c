@@ -216,7 +216,7 @@ static int run(const args *a)
     if (!path) return usage_error("compare needs -f FILE");
     if (args_uint(a, "ctx", MIN_WINDOW) < MIN_WINDOW)
         return usage_error("compare --ctx: a window of fewer than %d tokens scores none", MIN_WINDOW);
-    char *text = read_whole(path, &n);
+    char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     catch_interrupt();
     if (open_all(&c)) {

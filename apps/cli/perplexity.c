@@ -51,7 +51,7 @@ static int run(const args *a)
     if (!path) return usage_error("perplexity needs -f FILE");
     if (args_uint(a, "ctx", MIN_WINDOW) < MIN_WINDOW)
         return usage_error("perplexity --ctx: a window of fewer than %d tokens scores none", MIN_WINDOW);
-    char *text = read_whole(path, &n);
+    char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     catch_interrupt();
     if (open_model(a, args_operand(a, 0), &model) && open_session(a, model, 0, &session)) {

@@ -80,7 +80,7 @@ static int run(const args *a)
     o.seed = args_uint(a, "seed", o.seed);
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
     o.progress = progress_show, o.progress_user = &p;
-    char *text = read_whole(path, &n);
+    char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     catch_interrupt();
     progress_init(&p, "training", "steps", 1);

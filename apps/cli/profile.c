@@ -124,15 +124,6 @@ static void print_json(const hth_profile *p, const char *out, uint64_t n_before)
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-/* False after a message. A text that is none would give a profile of noise. */
-static bool check_text(const char *path, const char *text, size_t n)
-{
-    const char *zero = memchr(text, 0, n);
-    if (n == 0) report_text("%s: is empty", path);
-    else if (zero) report_text("%s: byte %zu is 0: this is no text", path, (size_t)(zero - text));
-    return n > 0 && !zero;
-}
-
 static int check_usage(const args *a)
 {
     const char *file = args_text(a, "file", NULL), *out = args_text(a, "out", NULL),
@@ -181,11 +172,11 @@ static int run(const args *a)
     int status = check_usage(a);
     if (status) return status;
     const char *path = args_text(a, "file", NULL);
-    char *text = read_whole(path, &n);
+    char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     status = EXIT_OTHER;
     catch_interrupt();
-    if (check_text(path, text, n) && open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model)) {
+    if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model)) {
         hearth_session_options o = session_options(a, DEFAULT_CONTEXT);
         o.selector = HEARTH_SELECTOR_DENSE;
         if (hearth_session_open(model, &o, &session, &err) == HEARTH_OK) {

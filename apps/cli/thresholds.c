@@ -52,7 +52,7 @@ static int run(const args *a)
     if (strcmp(out, "-") == 0) return usage_error("thresholds -o: '-' is no file");
     if (same_file(args_operand(a, 0), out) || same_file(path, out))
         return usage_error("%s is read and written: the original would be lost", out);
-    char *text = read_whole(path, &n);
+    char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     catch_interrupt();
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&

@@ -168,6 +168,18 @@ fail:
     return NULL;
 }
 
+char *read_text_file(const char *path, size_t *n)
+{
+    char *text = read_whole(path, n);
+    if (!text) return NULL;
+    const char *zero = memchr(text, 0, *n);
+    if (*n > 0 && !zero) return text;
+    if (zero) report_text("%s: byte %zu is 0: this is no text", path, (size_t)(zero - text));
+    else report_text("%s: is empty", path);
+    free(text);
+    return NULL;
+}
+
 bool same_file(const char *a, const char *b)
 {
     struct stat x, y;

@@ -49,6 +49,10 @@ bool progress_show(void *user, uint64_t done, uint64_t total);
 /* The whole of a file, or of stdin for "-" (freed with free). NULL after report. */
 char *read_whole(const char *path, size_t *n);
 
+/* The same of a text to measure or to train on: not empty, and no byte is 0, as in a binary file, of which
+ * nothing true could be learned. */
+char *read_text_file(const char *path, size_t *n);
+
 /* Whether both names lead to one file that exists: writing to one would destroy the other. */
 bool same_file(const char *a, const char *b);
 

@@ -1,4 +1,4 @@
-/* What a type can hold: used by quantize and pack before they pack a row. */
+/* What a type can hold: used by quantize, pack and predictors before they pack a row. */
 #ifndef HTH_CONVERT_FITS_H
 #define HTH_CONVERT_FITS_H
 

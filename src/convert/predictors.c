@@ -3,6 +3,7 @@
  * enough or the next would be too large. Called by the verb and by tests. */
 #include "convert/predictors.h"
 
+#include "convert/fits.h"
 #include "convert/spill.h"
 #include "convert/train.h"
 #include "engine/engine.h"
@@ -178,6 +179,19 @@ static uint8_t *pack_rows(const making *w, const float *x, size_t n_row, size_t 
     return rows;
 }
 
+/* What the file can hold: it would be refused by whoever opens it. */
+static hearth_status check_network(const hth_network *net, hth_type in_type, uint32_t i, hearth_error *err)
+{
+    if (hth_convert_fits(net->in, net->rank * net->d, in_type) &&
+        hth_convert_fits(net->out, net->d_ff * net->rank, HTH_TYPE_Q8_0) &&
+        hth_convert_fits(net->bias, net->d_ff, HTH_TYPE_F32))
+        return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_NUMERIC,
+                    "layer %u: training of rank %zu ended in weights that are not finite, or too large for "
+                    "%s; nothing was written",
+                    i, net->rank, hth_type_find((uint32_t)in_type)->name);
+}
+
 static void free_made(made *m)
 {
     hth_free(m->in);
@@ -202,6 +216,8 @@ static hearth_status try_rank(making *w, uint32_t i, const hth_train_data *data,
     hth_type in_type = type_for(d);
     if (!hth_train(w->trainer, data, rank, w->options->n_step, w->options->seed + i, look, w, &net))
         return fail_cancelled(err);
+    hearth_status st = check_network(&net, in_type, i, err);
+    if (st != HEARTH_OK) return st;
     m->in = pack_rows(w, net.in, rank, d, in_type, &m->in_size);
     m->out = pack_rows(w, net.out, d_ff, rank, HTH_TYPE_Q8_0, &m->out_size);
     m->bias = hth_alloc(d_ff, sizeof *m->bias);
@@ -275,14 +291,15 @@ static void declare_layer(const making *w, hth_gguf_writer *out, uint32_t i)
 static hearth_status write_file(making *w, hearth_error *err)
 {
     hth_gguf_writer *out;
+    uint64_t hash;
     uint32_t n = n_layer_of(w);
     float *thresholds = hth_alloc(n, sizeof *thresholds);
     if (!thresholds) return hth_fail_memory(err, n * sizeof *thresholds, "thresholds");
     for (uint32_t i = 0; i < n; i++) thresholds[i] = w->results[i].threshold;
-    hearth_status st = hth_gguf_writer_open(w->out_path, &out, err);
+    hearth_status st = hth_model_hash(w->model->file, &hash, err);
+    if (st == HEARTH_OK) st = hth_gguf_writer_open(w->out_path, &out, err);
     if (st != HEARTH_OK) goto done;
-    st = hth_sidecar_write_head(out, "predictors", w->model->file, err);
-    if (st != HEARTH_OK) goto close;
+    hth_sidecar_write_head(out, "predictors", hash);
     hth_gguf_writer_text(out, "hearth.predictor.input", "normed", 6);
     hth_gguf_writer_array(out, "hearth.predictor.threshold", HTH_GGUF_F32, thresholds, n);
     for (uint32_t i = 0; i < n; i++) declare_layer(w, out, i);
@@ -294,7 +311,6 @@ static hearth_status write_file(making *w, hearth_error *err)
         if (st == HEARTH_OK) st = hth_gguf_writer_data(out, m->bias, d_ff_of(w, i) * sizeof *m->bias, err);
     }
     if (st == HEARTH_OK) st = hth_gguf_writer_finish(out, err);
-close:
     hth_gguf_writer_close(out);
 done:
     hth_free(thresholds);

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,26 +17,42 @@ struct hth_spill {
     uint8_t *memory; /* NULL: in the file */
     size_t size;
     int fd;
-    char *path; /* for messages */
+    char *path; /* beside which the file lies */
 };
 
 static hearth_status fail(const hth_spill *s, const char *what, int error, hearth_error *err)
 {
     char reason[80];
-    return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot %s: %s", s->path, what,
+    return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot %s what is trained on beside it: %s", s->path, what,
                     strerror_r(error, reason, sizeof reason));
+}
+
+/* Without a name from the first moment on, where the file system can; else for a moment with one, room[]. */
+static int open_nameless(const char *beside, char *room, size_t size)
+{
+    const char *slash = strrchr(beside, '/');
+    snprintf(room, size, "%.*s", slash ? (int)(slash - beside) + 1 : 1, slash ? beside : ".");
+    int fd = open(room, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0) return fd;
+    snprintf(room, size, "%s.XXXXXX", beside);
+    fd = mkostemp(room, O_CLOEXEC);
+    if (fd >= 0) unlink(room);
+    return fd;
 }
 
 static hearth_status open_file(hth_spill *s, const char *beside, hearth_error *err)
 {
     size_t n = strlen(beside) + 8;
     s->path = hth_alloc(n, 1);
-    if (!s->path) return hth_fail_memory(err, n, "the path of a file");
-    snprintf(s->path, n, "%s.XXXXXX", beside);
-    s->fd = mkstemp(s->path);
-    if (s->fd < 0) return fail(s, "make a file beside it", errno, err);
-    unlink(s->path);
-    return HEARTH_OK;
+    char *room = hth_alloc(n, 1);
+    hearth_status st = s->path && room ? HEARTH_OK : hth_fail_memory(err, n, "the path of a file");
+    if (st == HEARTH_OK) {
+        memcpy(s->path, beside, strlen(beside) + 1);
+        s->fd = open_nameless(beside, room, n);
+        if (s->fd < 0) st = fail(s, "keep", errno, err);
+    }
+    hth_free(room);
+    return st;
 }
 
 hearth_status hth_spill_open(uint32_t n_stream, uint64_t stream_size, uint64_t memory, const char *beside,

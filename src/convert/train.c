@@ -262,7 +262,8 @@ static void begin(hth_trainer *t, const hth_train_data *data, size_t rank, hth_s
     double squares = 0.0;
     for (size_t i = 0; i < data->n_tok * t->d; i++)
         squares += (double)data->input[i] * (double)data->input[i];
-    double rms = hth_sqrt_d(squares / (double)(data->n_tok * t->d) + 1e-30);
+    double rms = hth_sqrt_d(squares / (double)(data->n_tok * t->d));
+    rms = rms > 1e-4 ? rms : 1e-4; /* of inputs that are all zero too: weights fit into halves */
     float in_size = (float)(1.7320508 / (rms * hth_sqrt_d((double)t->d)));
     float out_size = (float)(1.7320508 / hth_sqrt_d((double)rank));
     for (size_t i = 0; i < t->d * rank; i++) t->in_t[i] = in_size * next_even(random);

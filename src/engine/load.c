@@ -232,14 +232,16 @@ static hearth_status read_vector(hearth_model *m, const hth_binding *b, hearth_e
     if ((st = hth_gguf_read(m->file, b->tensor, 0, size, raw, err)) != HEARTH_OK) goto done;
     m->kernels.unpack[b->tensor->type](raw, b->n, x);
     for (size_t i = 0; i < b->n; i++) {
-        if (x[i] - x[i] == 0.0f && !(b->divides && x[i] == 0.0f)) continue; /* finite */
+        bool allowed = !(b->divides && x[i] == 0.0f) && !(b->from_zero && x[i] < 0.0f);
+        if (x[i] - x[i] == 0.0f && allowed) continue; /* finite */
         char name[80];
         st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' at %llu: weight %zu is %g; %s",
                       hth_gguf_part_path(m->file, b->tensor->i_part),
                       hth_escape(name, sizeof name, b->tensor->name.bytes, b->tensor->name.n),
                       (unsigned long long)b->tensor->offset, i, (double)x[i],
-                      b->divides ? "angles are divided by it: a number but 0 is wanted"
-                                 : "a finite number is wanted");
+                      b->divides     ? "angles are divided by it: a number but 0 is wanted"
+                      : b->from_zero ? "a finite number from 0 on is wanted"
+                                     : "a finite number is wanted");
         goto done;
     }
     *b->vector = x;

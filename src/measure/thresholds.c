@@ -294,16 +294,18 @@ hearth_status hth_thresholds_write(const hth_thresholds *t, const hearth_model *
                                    hearth_error *err)
 {
     hth_gguf_writer *out;
-    hearth_status st = hth_gguf_writer_open(path, &out, err);
+    uint64_t hash;
+    hearth_status st = hth_model_hash(model->file, &hash, err);
+    if (st == HEARTH_OK) st = hth_gguf_writer_open(path, &out, err);
     if (st != HEARTH_OK) return st;
-    st = hth_sidecar_write_head(out, "thresholds", model->file, err);
-    for (uint32_t i = 0; st == HEARTH_OK && i < t->n_layer; i++) {
+    hth_sidecar_write_head(out, "thresholds", hash);
+    for (uint32_t i = 0; i < t->n_layer; i++) {
         char name[40];
         uint64_t dim[] = {t->layers[i].d_ff};
         snprintf(name, sizeof name, "blk.%u.ffn_floor.weight", i);
         hth_gguf_writer_tensor(out, name, HTH_TYPE_F32, 1, dim);
     }
-    if (st == HEARTH_OK) st = hth_gguf_writer_begin(out, err);
+    st = hth_gguf_writer_begin(out, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < t->n_layer; i++)
         st = hth_gguf_writer_data(out, t->layers[i].floors, t->layers[i].d_ff * sizeof(float), err);
     if (st == HEARTH_OK) st = hth_gguf_writer_finish(out, err);

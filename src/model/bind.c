@@ -387,7 +387,9 @@ static hearth_status bind_floor(binder *b, uint32_t i, hth_layer *l)
 {
     if (i == 0) b->model->has_floors = first_has(b, "ffn_floor.weight");
     if (!b->model->has_floors) return HEARTH_OK;
-    return bind_vector(b, find_in_layer(b, i, "ffn_floor.weight"), l->d_ff, &l->floor);
+    hearth_status st = bind_vector(b, find_in_layer(b, i, "ffn_floor.weight"), l->d_ff, &l->floor);
+    if (st == HEARTH_OK) b->model->bindings[b->model->n_binding - 1].from_zero = true;
+    return st;
 }
 
 /* Which number each neuron had before it was packed: of no use to a token, but it must be what it

@@ -97,12 +97,20 @@ static hearth_status read_per_layer(reader *r, const char *name, uint64_t max, u
 /* What belongs to a model and is told apart by its name (docs/sparsity.md). */
 static hearth_status refuse_sidecar(reader *r, hth_text name)
 {
-    if (!hth_text_is(name, "hearth.profile")) return HEARTH_OK;
-    return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: a profile, not a model (general.architecture at %llu is hearth.profile): it says how "
-                    "the neurons of a model fired; name the model itself",
-                    hth_gguf_path(r->file),
-                    (unsigned long long)hth_gguf_find(r->file, "general.architecture")->offset);
+    static const struct {
+        const char *name, *what, *says;
+    } kinds[] = {
+        {"hearth.profile", "a profile", "it says how the neurons of a model fired; name the model itself"},
+        {"hearth.predictors", "predictors", "name the model itself, and these with --predictors"},
+        {"hearth.thresholds", "thresholds", "name the model itself, and these with --thresholds"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (hth_text_is(name, kinds[i].name))
+            return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
+                            "%s: %s, not a model (general.architecture at %llu is %s): %s",
+                            hth_gguf_path(r->file), kinds[i].what,
+                            (unsigned long long)hth_gguf_find(r->file, "general.architecture")->offset,
+                            kinds[i].name, kinds[i].says);
+    return HEARTH_OK;
 }
 
 static hearth_status find_family(reader *r, hth_hparams *h)

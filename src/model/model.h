@@ -98,6 +98,7 @@ typedef struct hth_binding {
     size_t n;
     uint64_t from, size; /* bytes of the tensor that are meant */
     bool divides;        /* no entry may be 0 */
+    bool from_zero;      /* no entry may be negative */
 } hth_binding;
 
 typedef struct hth_model {

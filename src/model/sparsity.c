@@ -43,8 +43,9 @@ static hearth_status read_input(hth_model *m, hearth_error *err)
     m->predicts_from_residual = hth_text_is(name, "residual");
     if (m->predicts_from_residual || hth_text_is(name, "normed")) return HEARTH_OK;
     char shown[80];
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s '%s' is not known; known: residual, normed",
-                    hth_gguf_path(m->file), key, hth_escape(shown, sizeof shown, name.bytes, name.n));
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s at %llu is '%s'; known: residual, normed",
+                    hth_gguf_path(m->file), key, (unsigned long long)hth_gguf_find(m->file, key)->offset,
+                    hth_escape(shown, sizeof shown, name.bytes, name.n));
 }
 
 static const char *const selector_names[] = {[HEARTH_SELECTOR_AUTO] = "auto",
@@ -74,8 +75,9 @@ static hearth_status read_selector(hth_model *m, hearth_error *err)
     m->selector = hth_gguf_is_powerinfer(m->file) ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_AUTO;
     if (st != HEARTH_OK || !found || hth_selector_by_name(name, &m->selector)) return st;
     char shown[80];
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s '%s' is not known; known: " HTH_SELECTOR_NAMES,
-                    hth_gguf_path(m->file), key, hth_escape(shown, sizeof shown, name.bytes, name.n));
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s at %llu is '%s'; known: " HTH_SELECTOR_NAMES,
+                    hth_gguf_path(m->file), key, (unsigned long long)hth_gguf_find(m->file, key)->offset,
+                    hth_escape(shown, sizeof shown, name.bytes, name.n));
 }
 
 static hearth_status read_hidden(hth_model *m, hearth_error *err)

@@ -58,25 +58,21 @@ void hth_order_neurons(const hth_firings *f, int32_t *order, int32_t *room)
         if (first[o + 1] - first[o] > 1) chain(f, order + first[o], first[o + 1] - first[o], room);
 }
 
-bool hth_order_is_permutation(const int32_t *order, uint32_t n, uint8_t *seen)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        if (order[i] < 0 || (uint32_t)order[i] >= n || seen[order[i]]) return false;
-        seen[order[i]] = 1;
-    }
-    return true;
-}
-
 hearth_status hth_order_read(const hth_gguf *file, const hth_gguf_tensor *t, uint32_t d_ff, int32_t *order,
                              hearth_error *err)
 {
     uint8_t *seen = hth_alloc(d_ff, 1);
     hearth_status st = seen ? hth_gguf_read(file, t, 0, d_ff * sizeof *order, order, err)
                             : hth_fail_memory(err, d_ff, "the order of neurons");
-    if (st == HEARTH_OK && !hth_order_is_permutation(order, d_ff, seen))
-        st =
-            hth_fail(err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' at %llu is no permutation of %u neurons",
-                     hth_gguf_part_path(file, t->i_part), t->name.bytes, (unsigned long long)t->offset, d_ff);
+    for (uint32_t i = 0; st == HEARTH_OK && i < d_ff; i++) {
+        bool inside = order[i] >= 0 && (uint32_t)order[i] < d_ff;
+        if (!inside || seen[order[i]])
+            st = hth_fail(err, HEARTH_ERROR_FORMAT,
+                          "%s: tensor '%s' at %llu: entry %u is %d%s; each of %u neurons is wanted once",
+                          hth_gguf_part_path(file, t->i_part), t->name.bytes, (unsigned long long)t->offset,
+                          i, order[i], inside ? " again" : "", d_ff);
+        else seen[order[i]] = 1;
+    }
     hth_free(seen);
     return st;
 }

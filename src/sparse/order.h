@@ -21,12 +21,9 @@ typedef struct hth_firings {
  * equals. room: d_ff numbers. Takes time in the square of an octave. */
 void hth_order_neurons(const hth_firings *f, int32_t *order, int32_t *room);
 
-/* order[d_ff] of a packed layer, from its tensor. FORMAT where it is no permutation. */
+/* order[d_ff] of a packed layer, from its tensor. FORMAT where it does not hold 0 to d_ff - 1, once each. */
 hearth_status hth_order_read(const hth_gguf *file, const hth_gguf_tensor *t, uint32_t d_ff, int32_t *order,
                              hearth_error *err);
-
-/* Whether order holds 0 to n-1, once each. seen: n bytes of zeros, which are written. */
-bool hth_order_is_permutation(const int32_t *order, uint32_t n, uint8_t *seen);
 
 /* Mean length of the runs of neighbours that fire together, over the sampled tokens, with the neurons
  * in this order (NULL: as they are). 0 where nothing was sampled. */

@@ -7,7 +7,6 @@
 #include "model/model.h"
 
 enum {
-    HTH_PROFILE_VERSION = 1,
     HTH_PROFILE_MAX_SAMPLE = 65536,
     /* Slots of the histogram of |hidden|: zero; below 2^-24; 8 to an octave, as wide as each other
      * within it, from there to 2^8; the rest. */

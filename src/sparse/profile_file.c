@@ -4,15 +4,12 @@
 #include "sparse/profile.h"
 
 #include "base/bits.h"
-#include "file/gguf_write.h"
+#include "sparse/sidecar.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-#define ARCHITECTURE "hearth.profile"
-#define KEY_ARCHITECTURE "general.architecture"
-#define KEY_VERSION "hearth.sidecar.version"
-#define KEY_MODEL "hearth.model.hash"
+#define KIND "profile"
 #define KEY_TEXT "hearth.profile.text_hash"
 #define KEY_TOKENS "hearth.profile.tokens"
 #define KEY_DONE "hearth.profile.tokens_done"
@@ -67,9 +64,7 @@ static void set_text(hth_gguf_writer *w, const char *key, const char *text)
 
 static void set_keys(hth_gguf_writer *w, const hth_profile *p, const layer_arrays *a)
 {
-    set_text(w, KEY_ARCHITECTURE, ARCHITECTURE);
-    hth_gguf_writer_uint(w, KEY_VERSION, HTH_GGUF_U32, HTH_PROFILE_VERSION);
-    hth_gguf_writer_uint(w, KEY_MODEL, HTH_GGUF_U64, p->model_hash);
+    hth_sidecar_write_head(w, KIND, p->model_hash);
     hth_gguf_writer_uint(w, KEY_TEXT, HTH_GGUF_U64, p->text_hash);
     hth_gguf_writer_uint(w, KEY_TOKENS, HTH_GGUF_U64, p->n_tok);
     if (p->n_done < p->n_tok) hth_gguf_writer_uint(w, KEY_DONE, HTH_GGUF_U64, p->n_done);
@@ -173,32 +168,6 @@ static hearth_status need_array(reader *r, const char *key, hth_gguf_type type, 
     return st == HEARTH_OK && !*array ? hth_gguf_missing(r->file, key, "every profile", r->err) : st;
 }
 
-static hearth_status check_kind(reader *r)
-{
-    hth_text name;
-    bool found;
-    hearth_status st = hth_gguf_get_text(r->file, KEY_ARCHITECTURE, &name, &found, r->err);
-    if (st != HEARTH_OK) return st;
-    if (!found) return hth_gguf_missing(r->file, KEY_ARCHITECTURE, "every profile", r->err);
-    if (hth_text_is(name, ARCHITECTURE)) return HEARTH_OK;
-    char shown[80];
-    return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: %s at %llu is '%s': not a profile; hearth profile MODEL -f TEXT -o FILE makes one",
-                    hth_gguf_path(r->file), KEY_ARCHITECTURE, at_key(r, KEY_ARCHITECTURE),
-                    hth_escape(shown, sizeof shown, name.bytes, name.n));
-}
-
-static hearth_status check_version(reader *r)
-{
-    uint64_t version = 0;
-    hearth_status st = need_uint(r, KEY_VERSION, 0, UINT32_MAX, &version);
-    if (st != HEARTH_OK || version == HTH_PROFILE_VERSION) return st;
-    return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: %s at %llu is %llu: this version reads %d; make the profile again",
-                    hth_gguf_path(r->file), KEY_VERSION, at_key(r, KEY_VERSION), (unsigned long long)version,
-                    HTH_PROFILE_VERSION);
-}
-
 /* What is asked for, a profile or a state, is what the file is. */
 static hearth_status read_progress(reader *r)
 {
@@ -223,8 +192,7 @@ static hearth_status read_numbers(reader *r)
 {
     hth_profile *p = r->p;
     uint64_t n_sample = 0, n_ctx = 0;
-    hearth_status st = need_uint(r, KEY_MODEL, 0, UINT64_MAX, &p->model_hash);
-    if (st == HEARTH_OK) st = need_uint(r, KEY_TEXT, 0, UINT64_MAX, &p->text_hash);
+    hearth_status st = need_uint(r, KEY_TEXT, 0, UINT64_MAX, &p->text_hash);
     if (st == HEARTH_OK) st = read_progress(r);
     if (st != HEARTH_OK) return st;
     uint64_t most = p->n_tok < HTH_PROFILE_MAX_SAMPLE ? p->n_tok : HTH_PROFILE_MAX_SAMPLE;
@@ -259,19 +227,6 @@ static hearth_status read_activation(reader *r)
                     "%s: %s at %llu is %s, but the model runs with %s: profile it again",
                     hth_gguf_path(r->file), KEY_ACTIVATION, at_key(r, KEY_ACTIVATION), p->activation,
                     hth_activation_name(r->model->hparams.activation));
-}
-
-static hearth_status check_model(reader *r)
-{
-    uint64_t hash;
-    if (!r->model) return HEARTH_OK;
-    hearth_status st = hth_model_hash(r->model->file, &hash, r->err);
-    if (st != HEARTH_OK || hash == r->p->model_hash) return st;
-    return hth_fail(
-        r->err, HEARTH_ERROR_ARGUMENT,
-        "%s: the profile of another model: %s at %llu is %016llx, but %s has %016llx; profile that one",
-        hth_gguf_path(r->file), KEY_MODEL, at_key(r, KEY_MODEL), (unsigned long long)r->p->model_hash,
-        hth_gguf_path(r->model->file), (unsigned long long)hash);
 }
 
 /* ---- reading: layers ----------------------------------------------------------------------------- */
@@ -466,11 +421,10 @@ static hearth_status read_arrays(reader *r)
 
 static hearth_status read_all(reader *r)
 {
-    hearth_status st;
-    if ((st = check_kind(r)) != HEARTH_OK) return st;
-    if ((st = check_version(r)) != HEARTH_OK) return st;
+    const hth_gguf *model = r->model ? r->model->file : NULL;
+    hearth_status st = hth_sidecar_check_head(r->file, KIND, model, &r->p->model_hash, r->err);
+    if (st != HEARTH_OK) return st;
     if ((st = read_numbers(r)) != HEARTH_OK) return st;
-    if ((st = check_model(r)) != HEARTH_OK) return st;
     if ((st = read_activation(r)) != HEARTH_OK) return st;
     st = read_arrays(r);
     for (uint32_t i = 0; st == HEARTH_OK && i < r->p->n_layer; i++) st = read_layer(r, i);

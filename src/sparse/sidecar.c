@@ -1,85 +1,138 @@
-/* Reading and checking what belongs to a model. Called by the engine, and by convert/pack.c. */
+/* Reading and checking what belongs to a model. Called by the engine, by convert/pack.c, and, for the
+ * head that all kinds share, by profile_file.c. Nothing in such a file is trusted. */
 #include "sparse/sidecar.h"
+
+#include "base/bits.h"
+#include "kernels/down.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* ---- the head --------------------------------------------------------------------------------- */
 
+#define KEY_ARCHITECTURE "general.architecture"
+#define KEY_VERSION "hearth.sidecar.version"
+#define KEY_MODEL "hearth.model.hash"
+#define KEY_THRESHOLD "hearth.predictor.threshold"
+#define KEY_INPUT "hearth.predictor.input"
+
+enum { NAME_SIZE = 64, PIECE_SIZE = 1 << 20 };
+
+static unsigned long long at_key(const hth_gguf *file, const char *key)
+{
+    return (unsigned long long)hth_gguf_find(file, key)->offset;
+}
+
+/* "hearth.KIND": what general.architecture says. */
+static const char *name_of_kind(char name[NAME_SIZE], const char *kind)
+{
+    snprintf(name, NAME_SIZE, "hearth.%s", kind);
+    return name;
+}
+
+static hearth_status missing(const hth_gguf *file, const char *key, const char *kind, hearth_error *err)
+{
+    char who[NAME_SIZE + 8], name[NAME_SIZE];
+    snprintf(who, sizeof who, "every %s", name_of_kind(name, kind));
+    return hth_gguf_missing(file, key, who, err);
+}
+
+static hearth_status need_uint(const hth_gguf *file, const char *key, const char *kind, uint64_t *value,
+                               hearth_error *err)
+{
+    bool found;
+    hearth_status st = hth_gguf_get_uint(file, key, 0, UINT64_MAX, value, &found, err);
+    return st == HEARTH_OK && !found ? missing(file, key, kind, err) : st;
+}
+
+static hearth_status need_text(const hth_gguf *file, const char *key, const char *kind, hth_text *value,
+                               hearth_error *err)
+{
+    bool found;
+    hearth_status st = hth_gguf_get_text(file, key, value, &found, err);
+    return st == HEARTH_OK && !found ? missing(file, key, kind, err) : st;
+}
+
 static hearth_status check_kind(const hth_gguf *file, const char *kind, hearth_error *err)
 {
-    hth_text name = {"", 0};
-    char expected[40], shown[80];
-    hearth_status st = hth_gguf_get_text(file, "general.architecture", &name, NULL, err);
-    snprintf(expected, sizeof expected, "hearth.%s", kind);
-    if (st != HEARTH_OK || hth_text_is(name, expected)) return st;
-    return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: general.architecture is '%s', not '%s': no file of %s",
-                    hth_gguf_path(file), hth_escape(shown, sizeof shown, name.bytes, name.n), expected, kind);
+    hth_text found;
+    char name[NAME_SIZE], shown[80];
+    hearth_status st = need_text(file, KEY_ARCHITECTURE, kind, &found, err);
+    if (st != HEARTH_OK || hth_text_is(found, name_of_kind(name, kind))) return st;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: %s at %llu is '%s', not '%s', which hearth %s MODEL -f TEXT -o FILE makes",
+                    hth_gguf_path(file), KEY_ARCHITECTURE, at_key(file, KEY_ARCHITECTURE),
+                    hth_escape(shown, sizeof shown, found.bytes, found.n), name, kind);
+}
+
+static hearth_status check_version(const hth_gguf *file, const char *kind, hearth_error *err)
+{
+    uint64_t version = 0;
+    hearth_status st = need_uint(file, KEY_VERSION, kind, &version, err);
+    if (st != HEARTH_OK || version == HTH_SIDECAR_VERSION) return st;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: %s at %llu is %llu: this version reads %d; make the %s again", hth_gguf_path(file),
+                    KEY_VERSION, at_key(file, KEY_VERSION), (unsigned long long)version, HTH_SIDECAR_VERSION,
+                    kind);
+}
+
+static hearth_status check_model(const hth_gguf *file, const char *kind, const hth_gguf *model, uint64_t hash,
+                                 hearth_error *err)
+{
+    uint64_t expected;
+    hearth_status st = hth_model_hash(model, &expected, err);
+    if (st != HEARTH_OK || hash == expected) return st;
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                    "%s: the %s of another model: %s at %llu is %016llx, but %s has %016llx",
+                    hth_gguf_path(file), kind, KEY_MODEL, at_key(file, KEY_MODEL), (unsigned long long)hash,
+                    hth_gguf_path(model), (unsigned long long)expected);
 }
 
 hearth_status hth_sidecar_check_head(const hth_gguf *file, const char *kind, const hth_gguf *model,
-                                     hearth_error *err)
+                                     uint64_t *model_hash, hearth_error *err)
 {
-    uint64_t version = 0, hash = 0, expected;
-    bool found;
     hearth_status st = check_kind(file, kind, err);
-    if (st == HEARTH_OK)
-        st = hth_gguf_get_uint(file, "hearth.sidecar.version", 0, UINT32_MAX, &version, NULL, err);
-    if (st == HEARTH_OK && version != HTH_SIDECAR_VERSION)
-        st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                      "%s: hearth.sidecar.version is %llu, this version reads %d: make the file again",
-                      hth_gguf_path(file), (unsigned long long)version, HTH_SIDECAR_VERSION);
-    if (st == HEARTH_OK) st = hth_gguf_get_uint(file, "hearth.model.hash", 0, UINT64_MAX, &hash, &found, err);
-    if (st == HEARTH_OK && !found) st = hth_gguf_missing(file, "hearth.model.hash", kind, err);
-    if (st == HEARTH_OK) st = hth_model_hash(model, &expected, err);
-    if (st == HEARTH_OK && hash != expected)
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                      "%s: made for another model (hearth.model.hash is %016llx, that of %s is %016llx)",
-                      hth_gguf_path(file), (unsigned long long)hash, hth_gguf_path(model),
-                      (unsigned long long)expected);
-    return st;
+    if (st == HEARTH_OK) st = check_version(file, kind, err);
+    if (st == HEARTH_OK) st = need_uint(file, KEY_MODEL, kind, model_hash, err);
+    return st == HEARTH_OK && model ? check_model(file, kind, model, *model_hash, err) : st;
 }
 
-hearth_status hth_sidecar_write_head(hth_gguf_writer *out, const char *kind, const hth_gguf *model,
-                                     hearth_error *err)
+void hth_sidecar_write_head(hth_gguf_writer *out, const char *kind, uint64_t model_hash)
 {
-    uint64_t hash;
-    char name[40];
-    int n = snprintf(name, sizeof name, "hearth.%s", kind);
-    hearth_status st = hth_model_hash(model, &hash, err);
-    if (st != HEARTH_OK) return st;
-    hth_gguf_writer_text(out, "general.architecture", name, (size_t)n);
-    hth_gguf_writer_uint(out, "hearth.sidecar.version", HTH_GGUF_U32, HTH_SIDECAR_VERSION);
-    hth_gguf_writer_uint(out, "hearth.model.hash", HTH_GGUF_U64, hash);
-    return HEARTH_OK;
+    char name[NAME_SIZE];
+    name_of_kind(name, kind);
+    hth_gguf_writer_text(out, KEY_ARCHITECTURE, name, strlen(name));
+    hth_gguf_writer_uint(out, KEY_VERSION, HTH_GGUF_U32, HTH_SIDECAR_VERSION);
+    hth_gguf_writer_uint(out, KEY_MODEL, HTH_GGUF_U64, model_hash);
 }
 
 /* ---- tensors ------------------------------------------------------------------------------------- */
 
-static hearth_status wrong(const hth_gguf *file, const char *name, const char *what, hearth_error *err)
-{
-    return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' %s", hth_gguf_path(file), name, what);
-}
-
 /* A tensor of a layer; *t NULL where it may be absent and is. n_row 0: a vector. */
 static hearth_status find(const hth_gguf *file, uint32_t i_layer, const char *rest, uint64_t n_col,
-                          uint64_t n_row, bool needed, const hth_gguf_tensor **t, hearth_error *err)
+                          uint64_t n_row, bool needed, const hth_gguf_tensor **found, hearth_error *err)
 {
-    char name[64], what[160];
+    char name[NAME_SIZE];
     snprintf(name, sizeof name, "blk.%u.%s", i_layer, rest);
-    *t = hth_gguf_find_tensor(file, name);
-    if (!*t) return needed ? wrong(file, name, "is missing", err) : HEARTH_OK;
-    const hth_type_info *info = hth_type_find((uint32_t)(*t)->type);
+    const hth_gguf_tensor *t = *found = hth_gguf_find_tensor(file, name);
+    if (!t && !needed) return HEARTH_OK;
+    if (!t)
+        return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' is missing", hth_gguf_path(file), name);
+    const hth_type_info *info = hth_type_find((uint32_t)t->type);
     bool is_vector = n_row == 0;
-    if (!info || !info->supported || (is_vector && (*t)->type != HTH_TYPE_F32))
-        return wrong(file, name, "has a type that cannot be used", err);
-    if ((*t)->dim[0] == n_col && (*t)->dim[1] == (is_vector ? 1 : n_row) && (*t)->dim[2] == 1 &&
-        (*t)->dim[3] == 1)
-        return HEARTH_OK;
-    snprintf(what, sizeof what, "is [%llu, %llu], but the model asks for [%llu, %llu]",
-             (unsigned long long)(*t)->dim[0], (unsigned long long)(*t)->dim[1], (unsigned long long)n_col,
-             (unsigned long long)(is_vector ? 1 : n_row));
-    return wrong(file, name, what, err);
+    if (!info->supported || (is_vector && t->type != HTH_TYPE_F32))
+        return hth_fail(err, HEARTH_ERROR_FORMAT,
+                        "%s: tensor '%s' (info at byte %llu) has type %s, which cannot be used here%s",
+                        hth_gguf_path(file), name, (unsigned long long)t->info_at, info->name,
+                        is_vector ? ": F32 is wanted" : "");
+    if (is_vector) n_row = 1;
+    if (t->dim[0] == n_col && t->dim[1] == n_row && t->dim[2] == 1 && t->dim[3] == 1) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_FORMAT,
+                    "%s: tensor '%s' (info at byte %llu) is [%llu, %llu, %llu, %llu], but the model asks for "
+                    "[%llu, %llu]",
+                    hth_gguf_path(file), name, (unsigned long long)t->info_at, (unsigned long long)t->dim[0],
+                    (unsigned long long)t->dim[1], (unsigned long long)t->dim[2],
+                    (unsigned long long)t->dim[3], (unsigned long long)n_col, (unsigned long long)n_row);
 }
 
 /* All values of a vector are finite, and from `least` on. */
@@ -90,69 +143,139 @@ static hearth_status check_vector(const hth_gguf *file, const hth_gguf_tensor *t
     float *x = hth_alloc(n, sizeof *x);
     hearth_status st = x ? hth_gguf_read(file, t, 0, n * sizeof *x, x, err)
                          : hth_fail_memory(err, n * sizeof *x, "a vector");
-    for (size_t i = 0; st == HEARTH_OK && i < n; i++) {
-        char what[100];
-        if (x[i] >= least && x[i] <= 3e38f) continue;
-        snprintf(what, sizeof what, "at %llu: value %zu is %g", (unsigned long long)t->offset, i,
-                 (double)x[i]);
-        st = wrong(file, t->name.bytes, what, err);
-    }
+    for (size_t i = 0; st == HEARTH_OK && i < n; i++)
+        if (!(x[i] >= least && x[i] <= 3e38f))
+            st = hth_fail(err, HEARTH_ERROR_FORMAT,
+                          "%s: tensor '%s' at %llu: value %zu is %g; a finite number%s is wanted",
+                          hth_gguf_path(file), t->name.bytes, (unsigned long long)t->offset, i, (double)x[i],
+                          least >= 0.0f ? " from 0 on" : "");
     hth_free(x);
     return st;
 }
 
-static hearth_status check_predictor(hth_sidecar *s, const hth_model *m, uint32_t i, size_t *n_seen,
-                                     hearth_error *err)
+/* Whether what weights are made of is finite: scales of blocks, or floats. */
+static bool row_is_finite(hth_type type, const uint8_t *row, size_t n)
 {
-    const hth_gguf_tensor *in, *out, *bias;
-    char name[40];
-    snprintf(name, sizeof name, "blk.%u.fc1.weight", i);
-    in = hth_gguf_find_tensor(s->file, name);
-    uint64_t rank = in ? in->dim[1] : 0;
-    if (rank > HTH_MAX_RANK)
-        return wrong(s->file, name, "has more rows than a predictor may have (65536)", err);
-    hearth_status st;
-    if ((st = find(s->file, i, "fc1.weight", m->hparams.d_model, rank ? rank : 1, true, &in, err)) !=
-            HEARTH_OK ||
-        (st = find(s->file, i, "fc2.weight", rank, m->layers[i].d_ff, true, &out, err)) != HEARTH_OK ||
-        (st = find(s->file, i, "fc2.bias", m->layers[i].d_ff, 0, false, &bias, err)) != HEARTH_OK)
-        return st;
-    *n_seen += bias ? 3 : 2;
-    return bias ? check_vector(s->file, bias, -3e38f, err) : HEARTH_OK;
+    bool all = true;
+    if (hth_type_find((uint32_t)type)->quantised)
+        return hth_bits_of(hth_down_largest(type, row, n)) < 0x7f800000u;
+    uint32_t size = type == HTH_TYPE_F32 ? 4 : 2;
+    uint32_t exponent = type == HTH_TYPE_F32 ? 0x7f800000u : type == HTH_TYPE_BF16 ? 0x7f80u : 0x7c00u;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits = size == 4 ? hth_load_u32(row + 4 * i) : hth_load_u16(row + 2 * i);
+        all = all && (bits & exponent) != exponent;
+    }
+    return all;
 }
 
-static hearth_status check_floor(hth_sidecar *s, const hth_model *m, uint32_t i, size_t *n_seen,
-                                 hearth_error *err)
+/* A score that is no number marks no neuron: the outputs would be wrong, and finite. */
+static hearth_status check_matrix(const hth_gguf *file, const hth_gguf_tensor *t, hearth_error *err)
+{
+    size_t n_col = (size_t)t->dim[0], row_size = hth_type_row_size(t->type, n_col);
+    uint64_t n_row = t->dim[1], n_piece = row_size < PIECE_SIZE ? PIECE_SIZE / row_size : 1;
+    n_piece = n_piece < n_row ? n_piece : n_row;
+    uint8_t *rows = hth_alloc((size_t)n_piece, row_size);
+    hearth_status st =
+        rows ? HEARTH_OK : hth_fail_memory(err, (size_t)n_piece * row_size, "rows of a predictor");
+    for (uint64_t first = 0; st == HEARTH_OK && first < n_row; first += n_piece) {
+        uint64_t n = n_row - first < n_piece ? n_row - first : n_piece;
+        st = hth_gguf_read(file, t, first * row_size, (size_t)n * row_size, rows, err);
+        for (uint64_t i = 0; st == HEARTH_OK && i < n; i++)
+            if (!row_is_finite(t->type, rows + i * row_size, n_col))
+                st = hth_fail(err, HEARTH_ERROR_FORMAT,
+                              "%s: tensor '%s' at %llu: row %llu holds a weight that is not finite",
+                              hth_gguf_path(file), t->name.bytes, (unsigned long long)t->offset,
+                              (unsigned long long)(first + i));
+    }
+    hth_free(rows);
+    return st;
+}
+
+/* ---- kinds --------------------------------------------------------------------------------------- */
+
+static hearth_status check_predictor(hth_sidecar *s, const hth_model *m, uint32_t i, hearth_error *err)
+{
+    const hth_gguf_tensor *in, *out, *bias;
+    char name[NAME_SIZE];
+    snprintf(name, sizeof name, "blk.%u.fc1.weight", i);
+    in = hth_gguf_find_tensor(s->file, name);
+    uint64_t rank = in ? in->dim[1] : 1;
+    if (rank > HTH_MAX_RANK)
+        return hth_fail(err, HEARTH_ERROR_FORMAT,
+                        "%s: tensor '%s' (info at byte %llu) has %llu rows; a predictor has up to %d",
+                        hth_gguf_path(s->file), name, (unsigned long long)in->info_at,
+                        (unsigned long long)rank, HTH_MAX_RANK);
+    hearth_status st = find(s->file, i, "fc1.weight", m->hparams.d_model, rank, true, &in, err);
+    if (st == HEARTH_OK) st = find(s->file, i, "fc2.weight", rank, m->layers[i].d_ff, true, &out, err);
+    if (st == HEARTH_OK) st = find(s->file, i, "fc2.bias", m->layers[i].d_ff, 0, false, &bias, err);
+    if (st == HEARTH_OK) st = check_matrix(s->file, in, err);
+    if (st == HEARTH_OK) st = check_matrix(s->file, out, err);
+    return st == HEARTH_OK && bias ? check_vector(s->file, bias, -3e38f, err) : st;
+}
+
+static hearth_status check_floor(hth_sidecar *s, const hth_model *m, uint32_t i, hearth_error *err)
 {
     const hth_gguf_tensor *t;
     hearth_status st = find(s->file, i, "ffn_floor.weight", m->layers[i].d_ff, 0, true, &t, err);
-    (*n_seen)++;
     return st == HEARTH_OK ? check_vector(s->file, t, 0.0f, err) : st;
 }
 
-static hearth_status read_predictors(hth_sidecar *s, const hth_model *m, hearth_error *err)
+static hearth_status read_thresholds(hth_sidecar *s, uint32_t n_layer, hearth_error *err)
 {
-    uint32_t n = m->hparams.n_layer;
-    const hth_gguf_value *thresholds;
-    hth_text input = {"", 0};
-    hearth_status st =
-        hth_gguf_get_array(s->file, "hearth.predictor.threshold", HTH_GGUF_F32, n, &thresholds, err);
-    if (st == HEARTH_OK && !thresholds)
-        st = hth_gguf_missing(s->file, "hearth.predictor.threshold", "predictors", err);
-    if (st == HEARTH_OK) st = hth_gguf_get_text(s->file, "hearth.predictor.input", &input, NULL, err);
+    const hth_gguf_value *array;
+    hearth_status st = hth_gguf_get_array(s->file, KEY_THRESHOLD, HTH_GGUF_F32, n_layer, &array, err);
+    if (st == HEARTH_OK && !array) st = missing(s->file, KEY_THRESHOLD, "predictors", err);
+    if (st != HEARTH_OK) return st;
+    s->thresholds = hth_alloc(n_layer, sizeof *s->thresholds);
+    if (!s->thresholds) return hth_fail_memory(err, n_layer * sizeof *s->thresholds, "thresholds");
+    for (uint32_t i = 0; i < n_layer; i++) {
+        s->thresholds[i] = (float)hth_gguf_element_float(array, i);
+        if (s->thresholds[i] >= -3e38f && s->thresholds[i] <= 3e38f) continue;
+        return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: value %u is %g; a finite number is wanted",
+                        hth_gguf_path(s->file), KEY_THRESHOLD, at_key(s->file, KEY_THRESHOLD), i,
+                        (double)s->thresholds[i]);
+    }
+    return HEARTH_OK;
+}
+
+static hearth_status read_input(hth_sidecar *s, hearth_error *err)
+{
+    hth_text input;
+    char shown[80];
+    hearth_status st = need_text(s->file, KEY_INPUT, "predictors", &input, err);
     if (st != HEARTH_OK) return st;
     s->from_residual = hth_text_is(input, "residual");
-    if (!s->from_residual && !hth_text_is(input, "normed"))
-        return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: hearth.predictor.input is neither residual nor normed",
-                        hth_gguf_path(s->file));
-    s->thresholds = hth_alloc(n, sizeof *s->thresholds);
-    if (!s->thresholds) return hth_fail_memory(err, n * sizeof *s->thresholds, "thresholds");
-    for (uint32_t i = 0; i < n; i++) {
-        s->thresholds[i] = (float)hth_gguf_element_float(thresholds, i);
-        if (s->thresholds[i] >= -3e38f && s->thresholds[i] <= 3e38f) continue;
-        return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: hearth.predictor.threshold at %llu: value %u is %g",
-                        hth_gguf_path(s->file), (unsigned long long)thresholds->offset, i,
-                        (double)s->thresholds[i]);
+    if (s->from_residual || hth_text_is(input, "normed")) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s at %llu is '%s'; known: residual, normed",
+                    hth_gguf_path(s->file), KEY_INPUT, at_key(s->file, KEY_INPUT),
+                    hth_escape(shown, sizeof shown, input.bytes, input.n));
+}
+
+static bool has_name(const hth_gguf_tensor *t, uint32_t i_layer, const char *rest)
+{
+    char name[NAME_SIZE];
+    int n = snprintf(name, sizeof name, "blk.%u.%s", i_layer, rest);
+    return t->name.n == (size_t)n && memcmp(t->name.bytes, name, t->name.n) == 0;
+}
+
+/* What is there besides would be carried into a packed file. */
+static hearth_status refuse_others(const hth_sidecar *s, bool predictors, uint32_t n_layer, hearth_error *err)
+{
+    static const char *const own[2][3] = {{"ffn_floor.weight", "", ""},
+                                          {"fc1.weight", "fc2.weight", "fc2.bias"}};
+    for (size_t k = 0; k < hth_gguf_n_tensor(s->file); k++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(s->file, k);
+        uint32_t i_layer = 0;
+        bool known = sscanf(t->name.bytes, "blk.%u.", &i_layer) == 1 && i_layer < n_layer;
+        const char *const *rest = own[predictors];
+        if (known &&
+            (has_name(t, i_layer, rest[0]) || has_name(t, i_layer, rest[1]) || has_name(t, i_layer, rest[2])))
+            continue;
+        char shown[80];
+        return hth_fail(err, HEARTH_ERROR_FORMAT,
+                        "%s: tensor '%s' (info at byte %llu) does not belong to the %s of %u layers",
+                        hth_gguf_path(s->file), hth_escape(shown, sizeof shown, t->name.bytes, t->name.n),
+                        (unsigned long long)t->info_at, predictors ? "predictors" : "thresholds", n_layer);
     }
     return HEARTH_OK;
 }
@@ -161,16 +284,16 @@ hearth_status hth_sidecar_open(hth_sidecar *s, const char *path, const char *kin
                                hearth_error *err)
 {
     bool predictors = strcmp(kind, "predictors") == 0;
-    size_t n_seen = 0;
+    uint32_t n_layer = model->hparams.n_layer;
+    uint64_t hash;
     *s = (hth_sidecar){0};
     hearth_status st = hth_gguf_open(path, &s->file, err);
-    if (st == HEARTH_OK) st = hth_sidecar_check_head(s->file, kind, model->file, err);
-    if (st == HEARTH_OK && predictors) st = read_predictors(s, model, err);
-    for (uint32_t i = 0; st == HEARTH_OK && i < model->hparams.n_layer; i++)
-        st = (predictors ? check_predictor : check_floor)(s, model, i, &n_seen, err);
-    if (st == HEARTH_OK && n_seen != hth_gguf_n_tensor(s->file))
-        st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: holds %zu tensors, of which %zu belong to a file of %s",
-                      path, hth_gguf_n_tensor(s->file), n_seen, kind);
+    if (st == HEARTH_OK) st = hth_sidecar_check_head(s->file, kind, model->file, &hash, err);
+    if (st == HEARTH_OK && predictors) st = read_thresholds(s, n_layer, err);
+    if (st == HEARTH_OK && predictors) st = read_input(s, err);
+    if (st == HEARTH_OK) st = refuse_others(s, predictors, n_layer, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++)
+        st = (predictors ? check_predictor : check_floor)(s, model, i, err);
     if (st != HEARTH_OK) hth_sidecar_close(s);
     return st;
 }

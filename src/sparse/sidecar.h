@@ -1,6 +1,7 @@
-/* Files that belong to a model and hold none of its weights: predictors and thresholds (profiles:
- * profile.h). GGUF, with general.architecture "hearth.KIND", the version of this format and the hash
- * of the model; their tensors have the names that they have in a packed file. */
+/* Files that belong to a model and hold none of its weights: predictors, thresholds, and profiles, of
+ * which only the head is here (the rest: profile_file.c). GGUF, with general.architecture "hearth.KIND",
+ * the version of this format and the hash of the model; predictors and thresholds have the names that
+ * they have in a packed file. */
 #ifndef HTH_SPARSE_SIDECAR_H
 #define HTH_SPARSE_SIDECAR_H
 
@@ -15,18 +16,19 @@ typedef struct hth_sidecar {
     bool from_residual; /* predictors: what their input is */
 } hth_sidecar;
 
-/* Opens a file of that kind ("predictors", "thresholds") and checks all of it against the model:
- * version, hash, names, types, shapes; values of thresholds too. Errors name file and place. */
+/* Opens a file of that kind ("predictors", "thresholds") and checks all of it against the model: head,
+ * names, types, shapes, and that every value is finite. Errors name file and place. IO, FORMAT,
+ * UNSUPPORTED, ARGUMENT (of another model), MEMORY. */
 hearth_status hth_sidecar_open(hth_sidecar *s, const char *path, const char *kind, const hth_model *model,
                                hearth_error *err);
 void hth_sidecar_close(hth_sidecar *s);
 
-/* The head of a file of that kind, which belongs to model. IO, MEMORY. */
-hearth_status hth_sidecar_write_head(hth_gguf_writer *out, const char *kind, const hth_gguf *model,
-                                     hearth_error *err);
+/* The head of a file of that kind ("profile" too), of the model with that hash (hth_model_hash). */
+void hth_sidecar_write_head(hth_gguf_writer *out, const char *kind, uint64_t model_hash);
 
-/* What every such file begins with: architecture, version and hash of the model. */
+/* Checks the head. *model_hash is the one that the file carries; it must be that of model, unless model is
+ * NULL. UNSUPPORTED (another kind or version), FORMAT, ARGUMENT (of another model), IO, MEMORY. */
 hearth_status hth_sidecar_check_head(const hth_gguf *file, const char *kind, const hth_gguf *model,
-                                     hearth_error *err);
+                                     uint64_t *model_hash, hearth_error *err);
 
 #endif

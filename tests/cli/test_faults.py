@@ -88,6 +88,7 @@ def keys_of_a_llama():
     return {
         "general.architecture": (TEXT, text(b"llama")),
         "general.alignment": u32(32),
+        "hearth.ffn.activation": (TEXT, text(b"reglu")),  # with zeros, for predictors
         "llama.block_count": u32(1),
         "llama.context_length": u32(64),
         "llama.embedding_length": u32(D),
@@ -184,6 +185,9 @@ def malformed():
         ("F2", with_keys(tokenizer__ggml__tokens=None), "tokenizer.ggml.tokens", "text"),
         ("F5", with_keys(tokenizer__ggml__scores=(ARRAY, struct.pack("<IQ", F32, 0))), "tokenizer.ggml.scores", "text"),
         ("F8", with_keys(tokenizer__ggml__bos_token_id=u32(n)), "bos_token_id", "text"),
+        ("H1", with_keys(hearth__pack__version=u32(2)), "hearth.pack.version", "model"),
+        ("H2", with_keys(hearth__selector=(TEXT, text(b"gates\x1b"))), "gates\\x1b", "model"),
+        ("H3", with_keys(hearth__ffn__largest_hidden=(ARRAY, struct.pack("<IQf", F32, 1, float("nan")))), "largest_hidden", "model"),
         ("G3", with_keys(split__count=u32(3), split__no=u32(0)), "the name must end in", "all"),
     ]
 
@@ -204,6 +208,9 @@ def verbs_on(path):
         "compare": (["compare", path, "--against", path, "-f", words, "-c", "32"], b""),
         "profile": (["profile", path, "-f", words, "-c", "32", "-o", out], b""),
         "study": (["study", path, "-f", words, "-c", "32", "-o", out], b""),
+        "predictors": (["predictors", path, "-f", words, "-c", "32", "-o", out, "--steps", "2"], b""),
+        "thresholds": (["thresholds", path, "-f", words, "-c", "32", "-o", out], b""),
+        "pack": (["pack", path, "-o", out], b""),
         "quantize": (["quantize", path, out, "q8_0"], b""),
         "bench": (["bench", path, "-n", "1", "-p", "0", "--repeat", "1"], b""),
         "doctor": (["doctor", path], b""),
@@ -212,9 +219,11 @@ def verbs_on(path):
 
 MUST_REFUSE = {
     "all": {"run", "chat", "tokenize", "detokenize", "inspect", "check", "json", "logits", "perplexity", "compare",
-            "profile", "study", "quantize", "bench", "doctor"},
-    "model": {"run", "chat", "logits", "perplexity", "compare", "profile", "study", "bench", "doctor"},
-    "text": {"run", "chat", "tokenize", "detokenize", "perplexity", "compare", "profile", "study"},
+            "profile", "study", "predictors", "thresholds", "pack", "quantize", "bench", "doctor"},
+    "model": {"run", "chat", "logits", "perplexity", "compare", "profile", "study", "predictors", "thresholds", "bench",
+              "doctor"},
+    "text": {"run", "chat", "tokenize", "detokenize", "perplexity", "compare", "profile", "study", "predictors",
+             "thresholds"},
 }
 
 
@@ -256,6 +265,39 @@ def malformed_files_through_every_verb():
             nothing_left(row, name)
     print("     %d runs; the slowest took %.0f ms (%s)" % (n, slowest[0] * 1000, slowest[1]))
     check(slowest[0] < 20, slowest)
+
+
+@case
+def sidecars_that_do_not_fit_are_refused_by_all_who_take_them():
+    path, words = scratch("model.gguf", with_keys()), scratch("text", b"aaaa " * 99)
+    takers = {"profile": ["pack"], "predictors": ["pack", "run", "compare", "perplexity"],
+              "thresholds": ["pack", "run", "compare", "perplexity"]}
+    made = {}
+    for kind in takers:
+        done = hearth([kind, path, "-f", words, "-c", "32", "-o", scratch("made")])
+        check(done.returncode == 0, kind, done.stderr)
+        with open(scratch("made"), "rb") as f:
+            made[kind] = f.read()
+    n = 0
+    for kind, verbs in takers.items():
+        whole = made[kind]
+        version, model = (whole.index(key) + len(key) + 4 for key in (b"hearth.sidecar.version", b"hearth.model.hash"))
+        bad = {"version": (whole[:version] + b"\2" + whole[version + 1:], "hearth.sidecar.version at "),
+               "hash": (whole[:model] + bytes(8) + whole[model + 8:], "of another model: hearth.model.hash at "),
+               "kind": (made["thresholds" if kind != "thresholds" else "profile"], "general.architecture at "),
+               "a model": (with_keys(), "general.architecture at "), "empty": (b"", "too short"),
+               "cut": (whole[:len(whole) // 2], "byte"), "no GGUF": (b"aaaa " * 99, "")}
+        for what, (content, word) in bad.items():
+            side = scratch("side", content)
+            for verb in verbs:
+                more = {"pack": ["-o", scratch("out")], "run": ["-p", "a", "-n", "1"]}.get(verb, ["-f", words, "-c", "32"])
+                done = hearth([verb, path, *more, "--" + kind, side])
+                lines = failure_lines(done)
+                check(done.returncode == 1 and len(lines) == 1, kind, what, verb, "exit", done.returncode, lines)
+                check(side in lines[0] and word in lines[0], kind, what, verb, lines[0])
+                nothing_left(kind, what, verb)
+                n += 1
+    print("     %d runs" % n)
 
 
 @case
@@ -409,11 +451,21 @@ def interrupts_at_any_moment_end_a_run_cleanly():
 def a_killed_writer_leaves_the_old_file_or_the_new():
     random.seed(16)
     out, source = scratch("out"), scratch("f32.gguf", with_keys())
+    text = ["-f", scratch("text", b"aaaa " * 99), "-c", "32"]
+    long = ["-f", scratch("long", b"aaaa " * 2000), "-c", "64"]  # more than predictors may keep in memory
+    beside = {"predictors": scratch("q"), "thresholds": scratch("t"), "profile": scratch("p")}
+    for verb, path in beside.items():
+        check(hearth([verb, source, *text, "-o", path]).returncode == 0, verb)
+    packing = [word for verb, path in beside.items() for word in ("--" + verb, path)]
     writers = {"quantize": ["quantize", source, out, "q8_0"], "synth": ["synth", "stories-15m", out, "--type", "q8_0"],
                "logits": ["logits", source, "--ids", scratch("ids", b"1 2 3 " * 10), "-o", out],
-               "study": ["study", source, "-f", scratch("text", b"aaaa " * 99), "-c", "32", "-o", out],
-               "profile": ["profile", source, "-f", scratch("text", b"aaaa " * 99), "-c", "32", "-o", out]}
+               "profile": ["profile", source, *text, "-o", out],
+               "study": ["study", source, *text, "-o", out],
+               "predictors": ["predictors", source, *long, "-o", out, "--memory", "1", "--steps", "20"],
+               "thresholds": ["thresholds", source, *text, "-o", out],
+               "pack": ["pack", source, "-o", out, *packing]}
     n_killed = 0
+    known = {"out", "out.part", "out.resume", *os.listdir(SCRATCH)}
     for name, args in writers.items():
         check(hearth(args).returncode == 0, name)
         with open(out, "rb") as f:
@@ -436,7 +488,10 @@ def a_killed_writer_leaves_the_old_file_or_the_new():
                 with open(out, "rb") as f:
                     found = f.read()
             check(found in (old, whole), name, "kill", i, "left", None if found is None else len(found), "bytes")
+            check(set(os.listdir(SCRATCH)) <= known, name, "kill", i, "left", set(os.listdir(SCRATCH)) - known)
         check(hearth(args).returncode == 0, name, "after kills")
+        with open(out, "rb") as f:
+            check(f.read() == whole, name, "after kills: another file")
         check(not os.path.exists(out + ".part"), name, "left its part")
     print("     %d kills" % n_killed)
     check(n_killed > 0, "no kill came in time")

@@ -803,7 +803,7 @@ def profiles_say_who_fires_and_are_no_models():
     check(len(re.findall(r"^\| \d ", table, re.M)) == 6 and f"{out}: " in table, table)
     bad(1, "a profile, not a model", "run", out, "-n", "1")
     scratch("b.resume", model_bytes())
-    bad(1, "not a profile", "profile", MODEL, "-f", text, "-o", scratch("b"), "-c", "100")
+    bad(1, "not 'hearth.profile'", "profile", MODEL, "-f", text, "-o", scratch("b"), "-c", "100")
 
 
 @case
@@ -816,9 +816,6 @@ def profiles_of_what_cannot_be_are_refused():
     copy = scratch("model.gguf", model_bytes())
     bad(2, "the model would be lost", "profile", copy, "-f", text, "-o", copy)
     bad(2, "all neurons compute", "profile", MODEL, "-f", text, "-o", out, "--selector", "gate")
-    check("empty" in bad(1, "is empty", "profile", MODEL, "-f", scratch("empty", b""), "-o", out), "empty")
-    bad(1, "byte 5 is 0: this is no text", "profile", MODEL, "-f", scratch("binary", b"GGUF.\0" * 99), "-o", out)
-    bad(1, "a window needs 512", "profile", MODEL, "-f", scratch("short", b"Once."), "-o", out)
     bad(1, "No such file", "profile", MODEL, "-f", scratch("none"), "-o", out)
     bad(1, "/no/such/p", "profile", MODEL, "-f", text, "-o", "/no/such/p")
     check(not os.path.exists(out) and not os.path.exists(out + ".resume"), "a file is left")
@@ -876,6 +873,25 @@ def studies_of_what_cannot_be_are_refused():
     bad(1, "a window needs 512", "study", MODEL, "-f", scratch("short", b"Once."), "-o", out)
     bad(1, "/no/such/p", "study", MODEL, "-f", text, "-o", "/no/such/p")
     check(not os.path.exists(out), "a file is left")
+
+
+@case
+def what_is_no_text_is_refused_by_all_who_read_one():
+    out, empty, newline = scratch("out"), scratch("empty", b""), scratch("newline", b"\n")
+    binary, short = scratch("binary", b"GGUF.\0" * 999), scratch("short", b"Once upon a time.")
+    late = scratch("late", b"Once upon a time. " * 9999 + b"\0")
+    writers = [(verb, "-o", out) for verb in ("profile", "predictors", "thresholds")]
+    for verb, *more in [("perplexity",), ("compare",), *writers]:
+        for text in (empty, binary, late):
+            line = bad(1, text + ": ", verb, MODEL, "-f", text, *more)
+            check("is empty" in line or "is 0: this is no text" in line, verb, line)
+        bad(1, "byte 5 is 0", verb, MODEL, "-f", binary, *more)
+        bad(1, "byte 179982 is 0", verb, MODEL, "-f", late, *more)
+        bad(1, "byte 3 is 0", verb, MODEL, "-f", "-", *more, stdin=b"abc\0" * 999)
+        for text in (short, newline):
+            line = bad(1, "a window needs 64", verb, MODEL, "-f", text, "-c", "64", *more)
+            check(re.search(r"the text has \d+ tokens", line), verb, line)
+        check(not any(os.path.exists(out + end) for end in ("", ".part", ".resume")), verb, "left a file")
 
 
 @case

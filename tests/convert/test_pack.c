@@ -2,6 +2,9 @@
  * setting, and they say nearly what their source says; what is not what it claims is refused. */
 #include "convert/pack.h"
 #include "file/gguf.h"
+#include "model/model.h"
+#include "sparse/profile.h"
+#include "sparse/sidecar.h"
 #include "support/golden.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -188,6 +191,135 @@ TEST(an_interrupted_packing_leaves_nothing)
     FILE *f = fopen(path, "rb");
     CHECK(f == NULL);
     if (f) fclose(f);
+}
+
+/* ---- what does not belong to the model, or is not whole -------------------------------------------- */
+
+typedef struct inputs {
+    char model[1024], beside[1024], out[1024];
+    uint64_t hash;
+    hth_gguf *file;
+    hth_model *m;
+    gguf_bytes bytes;
+} inputs;
+
+static void open_inputs(inputs *in, bool packed)
+{
+    tiny_model m;
+    snprintf(in->model, sizeof in->model, "%s", test_scratch("in.gguf"));
+    snprintf(in->beside, sizeof in->beside, "%s", test_scratch("beside.gguf"));
+    snprintf(in->out, sizeof in->out, "%s", test_scratch("out.gguf"));
+    tiny_begin(&m);
+    if (packed) tiny_pack(&m);
+    else tiny_set_text(&m, "hearth.ffn.activation", "reglu");
+    in->bytes = tiny_write(&m);
+    if (packed) gguf_patch(&in->bytes, tiny_data_at(&m, "blk.1.ffn_order") + 4 * 7, 64, 4);
+    tiny_free(&m);
+    CHECK(test_write_file(in->model, in->bytes.data, in->bytes.n));
+    CHECK_OK(hth_gguf_open_memory(in->bytes.data, in->bytes.n, "in.gguf", &in->file, err));
+    CHECK_OK(hth_model_open(in->file, &(hth_model_wish){0}, &in->m, err));
+    CHECK_OK(hth_model_hash(in->file, &in->hash, err));
+}
+
+static void close_inputs(inputs *in)
+{
+    hth_model_close(in->m);
+    hth_gguf_close(in->file);
+    gguf_free(&in->bytes);
+    remove(in->model);
+    remove(in->beside);
+}
+
+/* Refused with a line that begins with the path of what is wrong, and nothing is written. */
+static void expect_refused(const inputs *in, const hth_pack_options *o, const char *path,
+                           hearth_status status, const char *words, int line)
+{
+    hth_pack_result r;
+    hearth_error why = {0};
+    char part[1100];
+    snprintf(part, sizeof part, "%s.part", in->out);
+    hearth_status st = hth_pack(in->model, in->out, o, &r, &why);
+    if (st != status || strstr(why.message, path) != why.message || !strstr(why.message, words) ||
+        remove(in->out) == 0 || remove(part) == 0)
+        test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message,
+                  words);
+}
+
+/* A profile of the model in which every neuron fired once in 8 tokens, with one change. */
+#define EXPECT_PROFILE(CHANGE, STATUS, WORDS)                                                                \
+    do {                                                                                                     \
+        hth_profile *p = NULL;                                                                               \
+        CHECK_OK(hth_profile_new(in.m, 0, true, &p, err));                                                   \
+        p->model_hash = in.hash, p->n_tok = p->n_done = p->n_ctx = 8;                                        \
+        snprintf(p->activation, sizeof p->activation, "relu");                                               \
+        for (uint32_t i = 0; i < p->n_layer; i++) {                                                          \
+            hth_profile_layer *l = &p->layers[i];                                                            \
+            l->largest = 1.0f, l->slots[0] = 7 * TINY_D_FF, l->slots[9] = TINY_D_FF;                         \
+            for (int j = 0; j < TINY_D_FF; j++) l->n_fired[j] = 1, l->mean[j] = 0.1f, l->sum[j] = 0.8;       \
+        }                                                                                                    \
+        CHANGE;                                                                                              \
+        CHECK_OK(hth_profile_write(p, in.beside, err));                                                      \
+        if (WORDS) expect_refused(&in, &o, in.beside, STATUS, WORDS, __LINE__);                              \
+        else CHECK_OK(hth_pack(in.model, in.out, &o, &r, err));                                              \
+        remove(in.out);                                                                                      \
+        hth_profile_close(p);                                                                                \
+    } while (0)
+
+TEST(profiles_that_do_not_fit_are_not_packed)
+{
+    inputs in;
+    hth_pack_result r;
+    open_inputs(&in, false);
+    hth_pack_options o = {.profile = in.beside, .n_thread = 1};
+    EXPECT_PROFILE((void)0, HEARTH_OK, NULL);
+    EXPECT_PROFILE(p->model_hash++, HEARTH_ERROR_ARGUMENT,
+                   "the profile of another model: hearth.model.hash at ");
+    EXPECT_PROFILE((p->n_tok = 16, p->layers[0].sum[0] = 0.8), HEARTH_ERROR_ARGUMENT,
+                   "not finished: 8 of 16");
+    EXPECT_PROFILE(p->layers[1].n_fired[5] = 9, HEARTH_ERROR_FORMAT, "'blk.1.fired' at ");
+    EXPECT_PROFILE(p->layers[1].n_fired[5] = 9, HEARTH_ERROR_FORMAT,
+                   "neuron 5: it fired more often than there are tokens");
+    EXPECT_PROFILE(p->layers[1].n_fired[5] = 2, HEARTH_ERROR_FORMAT, "hearth.profile.size_counts at ");
+    EXPECT_PROFILE(p->layers[0].mean[5] = __builtin_nanf(""), HEARTH_ERROR_FORMAT, "'blk.0.size' at ");
+    EXPECT_PROFILE(p->layers[0].largest = __builtin_nanf(""), HEARTH_ERROR_FORMAT, "largest_hidden at ");
+    EXPECT_PROFILE(snprintf(p->activation, sizeof p->activation, "silu"), HEARTH_ERROR_ARGUMENT,
+                   "hearth.profile.activation at ");
+    close_inputs(&in);
+}
+
+TEST(sidecars_that_do_not_fit_are_not_packed)
+{
+    inputs in;
+    open_inputs(&in, false);
+    hth_pack_options predictors = {.predictors = in.beside, .n_thread = 1},
+                     thresholds = {.thresholds = in.beside, .n_thread = 1}, profile = {.profile = in.beside};
+    const char *kinds[] = {"predictors", "thresholds"};
+    for (int i = 0; i < 2; i++) {
+        hth_gguf_writer *w = NULL;
+        CHECK_OK(hth_gguf_writer_open(in.beside, &w, err));
+        hth_sidecar_write_head(w, kinds[i], in.hash ^ 1);
+        CHECK_OK(hth_gguf_writer_begin(w, err));
+        CHECK_OK(hth_gguf_writer_finish(w, err));
+        hth_gguf_writer_close(w);
+        expect_refused(&in, i ? &thresholds : &predictors, in.beside, HEARTH_ERROR_ARGUMENT,
+                       "of another model", __LINE__);
+        expect_refused(&in, i ? &predictors : &thresholds, in.beside, HEARTH_ERROR_UNSUPPORTED,
+                       "general.architecture at ", __LINE__);
+        expect_refused(&in, &profile, in.beside, HEARTH_ERROR_UNSUPPORTED, "not 'hearth.profile'", __LINE__);
+    }
+    CHECK(test_write_file(in.beside, in.bytes.data, in.bytes.n / 2));
+    expect_refused(&in, &predictors, in.beside, HEARTH_ERROR_FORMAT, "past the end", __LINE__);
+    close_inputs(&in);
+}
+
+TEST(a_packed_file_whose_order_is_none_is_not_packed_again)
+{
+    inputs in;
+    open_inputs(&in, true);
+    hth_pack_options o = {.n_thread = 1};
+    expect_refused(&in, &o, in.model, HEARTH_ERROR_FORMAT, "'blk.1.ffn_order' at ", __LINE__);
+    expect_refused(&in, &o, in.model, HEARTH_ERROR_FORMAT, "entry 7 is 64; each of 64 neurons", __LINE__);
+    close_inputs(&in);
 }
 
 TEST_MAIN

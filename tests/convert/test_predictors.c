@@ -1,12 +1,11 @@
 /* Predictors and thresholds: made alike by any number of threads, better than chance, used by a model
- * beside them or packed with them alike, and refused where they are not what they claim. */
+ * beside them or packed with them alike. What is refused of them: tests/sparse/test_sidecar.c. */
 #include "convert/pack.h"
 #include "convert/predictors.h"
-#include "file/gguf_write.h"
 #include "measure/thresholds.h"
-#include "model/model.h"
 #include "support/engine.h"
 #include "support/test.h"
+#include "support/tiny_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,68 +120,37 @@ TEST(thresholds_leave_out_the_share_that_is_asked_for)
     free(text);
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------- */
-
-typedef struct forged {
-    const char *kind;
-    uint64_t version, hash_change;
-    uint64_t d_ff_change;
-    float value;
-    const char *words; /* in the message */
-} forged;
-
-static void write_thresholds(const char *path, const forged *f)
+/* Norms of weight 0: networks learn from the bias alone, and the file still opens. */
+TEST(inputs_that_are_all_zero_give_a_file_that_opens)
 {
-    hth_gguf *file = NULL;
-    hth_gguf_writer *out = NULL;
-    uint64_t hash = 0;
-    CHECK_OK(hth_gguf_open(model_path(), &file, err));
-    CHECK_OK(hth_model_hash(file, &hash, err));
-    hth_gguf_close(file);
-    CHECK_OK(hth_gguf_writer_open(path, &out, err));
-    hth_gguf_writer_text(out, "general.architecture", f->kind, strlen(f->kind));
-    hth_gguf_writer_uint(out, "hearth.sidecar.version", HTH_GGUF_U32, f->version);
-    hth_gguf_writer_uint(out, "hearth.model.hash", HTH_GGUF_U64, hash + f->hash_change);
-    uint64_t d_ff = 768 + f->d_ff_change;
-    for (int i = 0; i < 6; i++) {
+    char in[1024], out[1024];
+    tiny_model m;
+    hearth_model *model = NULL;
+    hth_predictor_result *layers = NULL;
+    uint32_t n_layer = 0;
+    hth_predictor_options o = hth_predictor_defaults();
+    o.n_token = 64, o.n_step = 20, o.n_thread = 1;
+    snprintf(in, sizeof in, "%s", test_scratch("zero.gguf"));
+    snprintf(out, sizeof out, "%s", test_scratch("zero-predictors.gguf"));
+    tiny_begin(&m);
+    tiny_set_text(&m, "hearth.ffn.activation", "reglu");
+    gguf_bytes b = tiny_write(&m);
+    for (int i = 0; i < TINY_LAYERS; i++) {
         char name[40];
-        snprintf(name, sizeof name, "blk.%d.ffn_floor.weight", i);
-        hth_gguf_writer_tensor(out, name, HTH_TYPE_F32, 1, &d_ff);
+        snprintf(name, sizeof name, "blk.%d.ffn_norm.weight", i);
+        memset(b.data + tiny_data_at(&m, name), 0, TINY_D_MODEL * sizeof(float));
     }
-    CHECK_OK(hth_gguf_writer_begin(out, err));
-    float *floors = calloc(d_ff, sizeof *floors);
-    if (!floors) abort();
-    floors[5] = f->value;
-    for (int i = 0; i < 6; i++) CHECK_OK(hth_gguf_writer_data(out, floors, d_ff * sizeof *floors, err));
-    CHECK_OK(hth_gguf_writer_finish(out, err));
-    hth_gguf_writer_close(out);
-    free(floors);
-}
-
-TEST(files_that_are_not_what_they_claim_are_refused)
-{
-    static const forged rows[] = {{"hearth.thresholds", 1, 0, 0, 0.5f, NULL},
-                                  {"hearth.predictors", 1, 0, 0, 0.5f, "no file of thresholds"},
-                                  {"llama", 1, 0, 0, 0.5f, "no file of thresholds"},
-                                  {"hearth.thresholds", 2, 0, 0, 0.5f, "version"},
-                                  {"hearth.thresholds", 1, 1, 0, 0.5f, "another model"},
-                                  {"hearth.thresholds", 1, 0, 8, 0.5f, "768"},
-                                  {"hearth.thresholds", 1, 0, 0, -1.0f, "value 5"},
-                                  {"hearth.thresholds", 1, 0, 0, __builtin_nanf(""), "value 5"}};
-    const char *path = test_scratch("forged.gguf");
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        hearth_model *model = NULL;
-        hearth_error why = {0};
-        hearth_model_options o = {.thresholds = path};
-        write_thresholds(path, &rows[i]);
-        hearth_status st = hearth_model_open(model_path(), &o, &model, &why);
-        if (!rows[i].words) CHECK_INT(st, HEARTH_OK);
-        else if (!CHECK(st != HEARTH_OK && strstr(why.message, rows[i].words) &&
-                        strstr(why.message, "forged.gguf")))
-            printf("     %s\n", why.message);
-        hearth_model_close(model);
-        remove(path);
-    }
+    CHECK(test_write_file(in, b.data, b.n));
+    CHECK_OK(
+        hth_predictors_make(in, "abc ca b abc bc a abc ab c abc ", 31, out, 8, &o, &layers, &n_layer, err));
+    CHECK_OK(hearth_model_open(in, &(hearth_model_options){.predictors = out}, &model, err));
+    for (uint32_t i = 0; layers && i < n_layer; i++) CHECK(layers[i].live <= 0.0 && layers[i].marked <= 0.0);
+    hearth_model_close(model);
+    hearth_free(layers);
+    gguf_free(&b);
+    tiny_free(&m);
+    remove(in);
+    remove(out);
 }
 
 TEST_MAIN

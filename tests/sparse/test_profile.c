@@ -239,7 +239,7 @@ TEST(keys_and_shapes_that_do_not_fit_are_refused)
     EXPECT_PATCHED("hearth.profile.up_fire", 0, 'x', 1, HEARTH_ERROR_FORMAT, "hearth.profile.up_fired");
     EXPECT_PATCHED("hearth.profile.size_count", 0, 'x', 1, HEARTH_ERROR_FORMAT, "hearth.profile.size_counts");
     EXPECT_PATCHED("hearth.profil", 0, 'x', 1, HEARTH_ERROR_UNSUPPORTED,
-                   "not a profile"); /* the architecture */
+                   "is 'hearth.profilx', not 'hearth.profile'"); /* the architecture */
     EXPECT_PATCHED("blk.1.fired", DIM, 63, 8, HEARTH_ERROR_FORMAT, "but I32 of 1, 64 x 1, is expected");
     EXPECT_PATCHED("blk.1.fired", TYPE, TYPE_F32, 4, HEARTH_ERROR_FORMAT, "'blk.1.fired' at ");
     EXPECT_PATCHED("blk.1.siz", 0, 'x', 1, HEARTH_ERROR_FORMAT, "'blk.1.size' is missing");
@@ -273,7 +273,7 @@ TEST(a_model_is_no_profile_and_a_profile_no_model)
     hearth_error why = {0};
     open_small(&s, false, NULL);
     CHECK(test_write_file(path_of(), s.bytes.data, s.bytes.n));
-    expect_refused(&s, HEARTH_ERROR_UNSUPPORTED, "is 'llama': not a profile", __LINE__);
+    expect_refused(&s, HEARTH_ERROR_UNSUPPORTED, "is 'llama', not 'hearth.profile'", __LINE__);
     CHECK(test_write_file(path_of(), "", 0));
     expect_refused(&s, HEARTH_ERROR_FORMAT, "", __LINE__);
     hth_profile *p = make(&s, N_SAMPLE, N_TOK);

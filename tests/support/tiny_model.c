@@ -58,6 +58,16 @@ void tiny_set_array(tiny_model *m, const char *key, const uint32_t *values, uint
     for (uint64_t i = 0; i < n; i++) gguf_word(b, values[i], 4);
 }
 
+void tiny_set_floats(tiny_model *m, const char *key, const float *values, uint64_t n)
+{
+    gguf_bytes *b = array_of(m, key, TYPE_F32, n);
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        gguf_word(b, bits, 4);
+    }
+}
+
 void tiny_drop_key(tiny_model *m, const char *key) { key_of(m, key, 0)->gone = true; }
 
 /* <unk> <s> </s>, 256 byte tokens, eight words. */
@@ -248,6 +258,32 @@ void tiny_become(tiny_model *m, const char *architecture)
     if (has & HAS_POSITIONS) tiny_add_tensor(m, "position_embd.weight", 0, 2, TINY_D_MODEL, TINY_CONTEXT + 2);
 }
 
+/* ---- packed --------------------------------------------------------------------------------- */
+
+void tiny_pack(tiny_model *m)
+{
+    static const float thresholds[TINY_LAYERS] = {0.0f, -0.5f}, largest[TINY_LAYERS] = {8.0f, 8.0f};
+    const uint64_t e = TINY_D_MODEL, f = TINY_D_FF;
+    tiny_set_text(m, "hearth.ffn.activation", "reglu");
+    tiny_set_u32(m, "hearth.pack.version", 1);
+    tiny_set_text(m, "hearth.pack.source", "0123456789abcdef");
+    tiny_set_text(m, "hearth.selector", "predictor");
+    tiny_set_text(m, "hearth.predictor.input", "normed");
+    tiny_set_floats(m, "hearth.predictor.threshold", thresholds, TINY_LAYERS);
+    tiny_set_floats(m, "hearth.ffn.largest_hidden", largest, TINY_LAYERS);
+    for (int i = 0; i < TINY_LAYERS; i++) {
+        char order[64];
+        drop_layer_tensor(m, i, "ffn_down");
+        add_layer_tensor(m, i, "ffn_down_t", e, f);
+        add_layer_tensor(m, i, "fc1", e, TINY_RANK);
+        add_layer_tensor(m, i, "fc2", TINY_RANK, f);
+        add_bias(m, i, "fc2", f);
+        add_layer_tensor(m, i, "ffn_floor", f, 0);
+        snprintf(order, sizeof order, "blk.%d.ffn_order", i);
+        tiny_add_tensor(m, order, 26, 1, f, 1);
+    }
+}
+
 /* ---- the file ------------------------------------------------------------------------------- */
 
 /* Bytes of n weights, from the format's table of blocks. */
@@ -256,7 +292,7 @@ static uint64_t data_size(const tiny_tensor *t)
     static const struct {
         uint32_t type, n_weight, size;
     } blocks[] = {{0, 1, 4},      {1, 1, 2},      {30, 1, 2},     {2, 32, 18},    {3, 32, 20},
-                  {6, 32, 22},    {7, 32, 24},    {8, 32, 34},    {20, 32, 18},   {39, 32, 17},
+                  {6, 32, 22},    {7, 32, 24},    {8, 32, 34},    {9, 32, 36},    {20, 32, 18},   {39, 32, 17},
                   {10, 256, 84},  {11, 256, 110}, {12, 256, 144}, {13, 256, 176}, {14, 256, 210},
                   {23, 256, 136}, {26, 1, 4}};
     uint64_t n = t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3];
@@ -290,15 +326,19 @@ static gguf_bytes write_directory(const tiny_model *m)
     return b;
 }
 
-/* Any bytes will do for other types; floats are small and of either sign. */
+/* Any bytes will do for other types; floats are small and of either sign, but thresholds; an order is the
+ * reverse. */
 static void write_data(gguf_bytes *b, const tiny_tensor *t, test_random *r)
 {
     size_t end = b->n + data_size(t);
-    bool norm = strstr(t->name, "norm") != NULL;
+    bool norm = strstr(t->name, "norm") != NULL, floor = strstr(t->name, "ffn_floor") != NULL;
     while (t->type == 0 && b->n < end) {
         float x = norm ? 1.0f + 0.1f * test_random_float(r) : 0.3f * test_random_float(r);
+        x = floor && x < 0.0f ? -x : x;
         gguf_put(b, &x, sizeof x);
     }
+    if (strstr(t->name, "ffn_order"))
+        for (uint64_t i = t->dim[0]; i-- > 0;) gguf_word(b, i, 4);
     if (b->n < end) gguf_zeros(b, end - b->n);
     gguf_pad(b, ALIGNMENT);
 }

@@ -14,6 +14,7 @@ enum {
     TINY_D_FF = 64,
     TINY_VOCAB = 267,
     TINY_CONTEXT = 64,
+    TINY_RANK = 8,
 };
 
 typedef struct tiny_key {
@@ -42,6 +43,10 @@ void tiny_free(tiny_model *m);
  * as that family wants them. */
 void tiny_become(tiny_model *m, const char *architecture);
 
+/* The same llama as hearth pack writes one: ReLU, neurons in rows of down, predictors of rank TINY_RANK,
+ * thresholds, an order, and what the keys say of them. */
+void tiny_pack(tiny_model *m);
+
 /* Sets a key, or adds it: size little-endian bytes of a value of that type. */
 void tiny_set(tiny_model *m, const char *key, uint32_t type, uint64_t value, size_t size);
 void tiny_set_u32(tiny_model *m, const char *key, uint32_t value);
@@ -49,6 +54,8 @@ void tiny_set_f32(tiny_model *m, const char *key, float value);
 void tiny_set_text(tiny_model *m, const char *key, const char *value);
 /* An array of n u32. */
 void tiny_set_array(tiny_model *m, const char *key, const uint32_t *values, uint64_t n);
+/* The same of n f32. */
+void tiny_set_floats(tiny_model *m, const char *key, const float *values, uint64_t n);
 void tiny_drop_key(tiny_model *m, const char *key);
 
 /* The tensor of that name; stops the test program when there is none. */

@@ -1,0 +1,206 @@
+/* Packed files that are not what they claim: each case changes one thing in a packed model that opens,
+ * and the refusal names the file, the thing, its place, and what was wanted. The ids are the rows of
+ * docs/reliability.md. */
+#define _POSIX_C_SOURCE 200809L
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include <hearth/hearth.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { I32 = 26, Q8_1 = 9, MOST_RANK = 65536 };
+
+/* Opens the bytes: refused with a line that begins with the file's name and holds all words (parts separated
+ * by '|'), or, with words NULL, taken. */
+static void expect(const gguf_bytes *file, hearth_status status, const char *words, int line)
+{
+    hearth_model *model = NULL;
+    hearth_error why = {0};
+    char all[200], *save = NULL;
+    hearth_status st = hearth_model_open_memory(file->data, file->n, "packed.gguf", NULL, &model, &why);
+    bool named = !words || strstr(why.message, "packed.gguf: ") == why.message;
+    snprintf(all, sizeof all, "%s", words ? words : "");
+    for (char *word = strtok_r(all, "|", &save); word; word = strtok_r(NULL, "|", &save))
+        named = named && strstr(why.message, word) != NULL;
+    if (st != status || !named || (st == HEARTH_OK) != (model != NULL))
+        test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message,
+                  words ? words : "ok");
+    hearth_model_close(model);
+}
+
+/* A packed model with a change, which may use m. */
+#define EXPECT(CHANGE, STATUS, WORDS)                                                                        \
+    do {                                                                                                     \
+        tiny_model m;                                                                                        \
+        tiny_begin(&m);                                                                                      \
+        tiny_pack(&m);                                                                                       \
+        CHANGE;                                                                                              \
+        gguf_bytes file = tiny_write(&m);                                                                    \
+        expect(&file, STATUS, WORDS, __LINE__);                                                              \
+        gguf_free(&file);                                                                                    \
+        tiny_free(&m);                                                                                       \
+    } while (0)
+
+/* Words of the weights are other ones: size bytes each, from number i of a tensor on. */
+#define EXPECT_DATA(TENSOR, I, VALUE, WORDS)                                                                 \
+    do {                                                                                                     \
+        tiny_model m;                                                                                        \
+        tiny_begin(&m);                                                                                      \
+        tiny_pack(&m);                                                                                       \
+        gguf_bytes file = tiny_write(&m);                                                                    \
+        gguf_patch(&file, tiny_data_at(&m, TENSOR) + 4 * (I), VALUE, 4);                                     \
+        expect(&file, (WORDS) ? HEARTH_ERROR_FORMAT : HEARTH_OK, WORDS, __LINE__);                           \
+        gguf_free(&file);                                                                                    \
+        tiny_free(&m);                                                                                       \
+    } while (0)
+
+static void set_two(tiny_model *m, const char *key, float a, float b)
+{
+    tiny_set_floats(m, key, (float[]){a, b}, 2);
+}
+
+TEST(the_tiny_packed_model_opens)
+{
+    EXPECT((void)0, HEARTH_OK, NULL);
+    EXPECT(tiny_set_text(&m, "hearth.selector", "threshold"), HEARTH_OK, NULL);
+    EXPECT(tiny_find(&m, "blk.1.ffn_order")->gone = true, HEARTH_OK, NULL);
+    EXPECT(tiny_find(&m, "blk.0.fc2.bias")->gone = true, HEARTH_OK, NULL);
+}
+
+/* ---- H1 to H3: keys ----------------------------------------------------------------------------- */
+
+TEST(packed_keys_are_known_or_refused)
+{
+    EXPECT(tiny_set_u32(&m, "hearth.pack.version", 2), HEARTH_ERROR_UNSUPPORTED,
+           "hearth.pack.version at |is 2|reads 1");
+    EXPECT(tiny_set_text(&m, "hearth.pack.version", "1"), HEARTH_ERROR_FORMAT,
+           "hearth.pack.version|expected an integer");
+    EXPECT(tiny_set_text(&m, "hearth.selector", "gates\x1b"), HEARTH_ERROR_UNSUPPORTED,
+           "hearth.selector at |gates\\x1b|known: auto");
+    EXPECT(tiny_set_u32(&m, "hearth.selector", 1), HEARTH_ERROR_FORMAT, "hearth.selector|expected text");
+    EXPECT(tiny_set_text(&m, "hearth.predictor.input", "raw"), HEARTH_ERROR_UNSUPPORTED,
+           "hearth.predictor.input at |'raw'|known: residual, normed");
+}
+
+TEST(packed_values_of_layers_are_finite_and_complete)
+{
+    static const float one[] = {1.0f, 1.0f, 1.0f};
+    static const uint32_t words[] = {1, 1};
+    const char *largest = "hearth.ffn.largest_hidden", *threshold = "hearth.predictor.threshold";
+    EXPECT(set_two(&m, largest, 1.0f, NAN), HEARTH_ERROR_FORMAT, "largest_hidden at |value 1 is nan");
+    EXPECT(set_two(&m, largest, 1.0f, -NAN), HEARTH_ERROR_FORMAT, "largest_hidden at |value 1 is");
+    EXPECT(set_two(&m, largest, INFINITY, 1.0f), HEARTH_ERROR_FORMAT, "largest_hidden at |value 0 is inf");
+    EXPECT(set_two(&m, largest, 1.0f, -0.5f), HEARTH_ERROR_FORMAT, "value 1 is -0.5|from 0 on");
+    EXPECT(tiny_set_floats(&m, largest, one, 1), HEARTH_ERROR_FORMAT,
+           "largest_hidden|1 elements, expected 2");
+    EXPECT(tiny_set_floats(&m, largest, one, 3), HEARTH_ERROR_FORMAT,
+           "largest_hidden|3 elements, expected 2");
+    EXPECT(tiny_set_array(&m, largest, words, 2), HEARTH_ERROR_FORMAT,
+           "largest_hidden|expected array of f32");
+    EXPECT(set_two(&m, largest, 0.0f, 0.0f), HEARTH_OK, NULL);
+    EXPECT(set_two(&m, threshold, NAN, 0.0f), HEARTH_ERROR_FORMAT, "predictor.threshold at |value 0 is nan");
+    EXPECT(set_two(&m, threshold, 0.0f, -INFINITY), HEARTH_ERROR_FORMAT,
+           "value 1 is -inf|a finite number is");
+    EXPECT(tiny_set_floats(&m, threshold, one, 1), HEARTH_ERROR_FORMAT, "threshold|1 elements, expected 2");
+    EXPECT(set_two(&m, threshold, -1e30f, 1e30f), HEARTH_OK, NULL);
+}
+
+TEST(a_selector_without_its_tensors_is_refused)
+{
+    EXPECT(tiny_find(&m, "blk.0.fc1.weight")->gone = true, HEARTH_ERROR_ARGUMENT,
+           "selector predictor is not possible|no predictors");
+    EXPECT((tiny_set_text(&m, "hearth.selector", "threshold"),
+            tiny_find(&m, "blk.0.ffn_floor.weight")->gone = true),
+           HEARTH_ERROR_ARGUMENT, "selector threshold is not possible|no thresholds");
+    EXPECT(
+        (tiny_set_text(&m, "hearth.selector", "gate"), tiny_set_text(&m, "hearth.ffn.activation", "swiglu")),
+        HEARTH_ERROR_ARGUMENT, "selector gate is not possible|no exact zeros");
+}
+
+/* ---- H4, H5: tensors ------------------------------------------------------------------------------ */
+
+TEST(tensors_of_packed_layers_are_all_there)
+{
+    static const char *const names[] = {"blk.0.fc2.weight", "blk.1.fc1.weight", "blk.1.fc2.weight",
+                                        "blk.1.ffn_floor.weight", "blk.1.ffn_down_t.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char words[80];
+        snprintf(words, sizeof words, "tensor '%s' is missing", names[i]);
+        EXPECT(tiny_find(&m, names[i])->gone = true, HEARTH_ERROR_FORMAT, words);
+    }
+    EXPECT(tiny_find(&m, "blk.0.ffn_down_t.weight")->gone = true, HEARTH_ERROR_FORMAT,
+           "'blk.0.ffn_down.weight' is missing");
+}
+
+TEST(tensors_of_packed_layers_have_their_shapes_and_types)
+{
+    static const struct {
+        const char *name;
+        uint32_t type;
+        uint64_t dim[2];
+        const char *words;
+    } rows[] = {{"blk.1.ffn_down_t.weight", 0, {64, 32}, "is [64, 32, 1, 1]|for [32, 64]"},
+                {"blk.0.fc1.weight", 0, {31, 8}, "is [31, 8, 1, 1]|for [32, 8]"},
+                {"blk.0.fc1.weight", 0, {32, MOST_RANK + 1}, "is [32, 65537, 1, 1]"},
+                {"blk.0.fc2.weight", 0, {9, 64}, "is [9, 64, 1, 1]|for [8, 64]"},
+                {"blk.1.fc2.weight", 0, {8, 65}, "is [8, 65, 1, 1]|for [8, 64]"},
+                {"blk.1.fc2.bias", 0, {63, 1}, "is [63, 1, 1, 1]|for [64, 1]"},
+                {"blk.0.ffn_floor.weight", 0, {65, 1}, "is [65, 1, 1, 1]|for [64, 1]"},
+                {"blk.0.ffn_order", I32, {63, 1}, "is [63, 1, 1, 1]|for [64, 1]"},
+                {"blk.0.ffn_order", 0, {64, 1}, "has type F32; I32 is wanted"},
+                {"blk.1.fc1.weight", Q8_1, {32, 8}, "type Q8_1"},
+                {"blk.1.ffn_down_t.weight", I32, {32, 64}, "type I32"},
+                {"blk.1.ffn_floor.weight", 8, {64, 1}, "type Q8_0"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char words[120];
+        bool is_type = strstr(rows[i].words, "type") != NULL && rows[i].type != 0;
+        snprintf(words, sizeof words, "tensor '%s' (info at byte |%s", rows[i].name, rows[i].words);
+        EXPECT((tiny_find(&m, rows[i].name)->type = rows[i].type,
+                tiny_find(&m, rows[i].name)->dim[0] = rows[i].dim[0],
+                tiny_find(&m, rows[i].name)->dim[1] = rows[i].dim[1],
+                tiny_find(&m, rows[i].name)->n_dim = rows[i].dim[1] > 1 ? 2 : 1),
+               is_type ? HEARTH_ERROR_UNSUPPORTED : HEARTH_ERROR_FORMAT, words);
+    }
+}
+
+/* ---- H6, H7: what the tensors hold -------------------------------------------------------------------- */
+
+TEST(an_order_that_is_no_permutation_is_refused)
+{
+    const char *order = "blk.1.ffn_order"; /* 63, 62, ... 0 */
+    EXPECT_DATA(order, 5, 64, "'blk.1.ffn_order' at |entry 5 is 64; each of 64 neurons is wanted once");
+    EXPECT_DATA(order, 0, UINT32_MAX, "entry 0 is -1;");
+    EXPECT_DATA(order, 63, INT32_MAX, "entry 63 is 2147483647;");
+    EXPECT_DATA(order, 1, 63, "entry 1 is 63 again;");
+    EXPECT_DATA(order, 63, 0, NULL); /* as it was */
+}
+
+TEST(thresholds_in_packed_files_are_finite_and_not_negative)
+{
+    const char *floors = "blk.1.ffn_floor.weight", *bias = "blk.0.fc2.bias";
+    EXPECT_DATA(floors, 7, 0xbf800000u, "'blk.1.ffn_floor.weight' at |weight 7 is -1|from 0 on is wanted");
+    EXPECT_DATA(floors, 0, 0x7fc00000u, "weight 0 is nan|from 0 on is wanted");
+    EXPECT_DATA(floors, 63, 0x7f800000u, "weight 63 is inf|from 0 on is wanted");
+    EXPECT_DATA(floors, 63, 0x80000000u, NULL); /* -0 */
+    EXPECT_DATA(bias, 2, 0x7fc00000u, "'blk.0.fc2.bias' at |weight 2 is nan|a finite number is wanted");
+    EXPECT_DATA(bias, 2, 0xbf800000u, NULL);
+}
+
+TEST(neurons_whose_scales_are_not_finite_are_refused)
+{
+    tiny_model m;
+    tiny_begin(&m);
+    tiny_pack(&m);
+    tiny_find(&m, "blk.1.ffn_down_t.weight")->type = 8;
+    gguf_bytes file = tiny_write(&m);
+    expect(&file, HEARTH_OK, NULL, __LINE__);
+    gguf_patch(&file, tiny_data_at(&m, "blk.1.ffn_down_t.weight") + 34 * 9, 0x7e00, 2);
+    expect(&file, HEARTH_ERROR_FORMAT, "'blk.1.ffn_down_t.weight'|a scale that is not finite", __LINE__);
+    gguf_free(&file);
+    tiny_free(&m);
+}
+
+TEST_MAIN
