@@ -182,6 +182,7 @@ def usage_errors_exit_2():
         (["bench", "--parallel", "0"], "allowed are"),
         (["bench", "--limits", MODEL], "takes no model"),
         (["bench", "--limits", "-p", "8"], "no use for --prompt"),
+        (["bench", "--limits", "-f", MODEL], "no use for --file"),
         (["doctor", MODEL, MODEL], "too many"),
     ]:
         bad(2, word, *args)
@@ -701,6 +702,99 @@ def bench_in_parallel_gives_each_sequence_its_own_logits():
     table = good("bench", MODEL, "--parallel", "4", "-n", "2,3", "-p", "4", "--repeat", "1").stdout
     for row in [b"| prompt 4 |", b"| generate 2 x 1 |", b"| generate 3 x 4 |", b"against one"]:
         check(row in table, row, table)
+
+
+@case
+def bench_prints_the_price_beside_the_speed():
+    few = ["-p", "4", "-n", "2", "-t", "1"]
+    text = scratch("text", b"Once upon a time there was a dog. " * 200)
+    table = good("bench", MODEL, "--kv", "q8_0", "--repeat", "1", *few).stdout
+    check(b"| prompt 4, approximate |" in table and b"| generate 2, approximate |" in table, table)
+    check(b"-f TEXT prints what that costs" in table and b"ratio" not in table, table)
+    price = ["-f", text, "--chunks", "3", "-c", "128"]
+    table = good("bench", MODEL, "--kv", "q8_0", "--repeat", "1", *few, *price).stdout
+    check(b"(3 windows of 128)" in table and b"same likeliest token" in table, table)
+    result = bench(MODEL, "--kv", "q8_0", *few, *price)
+    check(all(t["approximate"] for t in result["tests"]), result)
+    # The figures are those of hearth compare.
+    known = json.loads(good("compare", MODEL, "--kv", "q8_0", "--json", *price).stdout)
+    shown = result["price"]
+    for key in ["ratio", "ratio_error", "kl_mean", "top1_agreement", "windows_scored", "positions_scored"]:
+        check(shown[key] == known[key], key, shown, known)
+    check(shown["perplexity"] == known["mode"]["perplexity"] and not shown["exact"] and shown["kl_mean"] > 0, shown)
+    check(shown["recall"] == known["all_layers"]["recall"] and shown["cett"] == known["all_layers"]["cett"], shown)
+    # Windows hold 2048 tokens where nothing else is asked for.
+    shown = bench(MODEL, "--kv", "q8_0", *few, "-f", "-", stdin=b"Once there was a dog. " * 900)["price"]
+    check(shown["n_ctx"] == 512 and shown["windows"] > shown["windows_scored"] == 4, shown)
+
+    # what is exact has none: looked at where it skips, said where it is the reference
+    table = good("bench", MODEL, "--repeat", "1", *few, *price).stdout
+    check(b"| generate 2 |" in table and b"all logits are those of dense (189 positions)" in table, table)
+    check(b"approximate" not in table, table)
+    result = bench(MODEL, *few, *price)
+    check(result["price"]["exact"] and not any(t["approximate"] for t in result["tests"]), result)
+    result = bench(MODEL, "--selector", "dense", *few, *price)
+    check(result["price"]["of_reference"] and "ratio" not in result["price"], result)
+    check(b"Exact, without a price" in good("bench", MODEL, "--selector", "dense", "--repeat", "1", *few, *price).stdout,
+          "dense")
+
+    check(scratch("none") in bad(1, "No such file", "bench", MODEL, "-f", scratch("none")), "no text")
+    check(scratch("short") in bad(1, "a window needs 512", "bench", MODEL, "-f", scratch("short", b"Once.")), "short")
+    bad(2, "of which text", "bench", MODEL, "--chunks", "2")
+    bad(2, "have no price", "bench", MODEL, "--fire", "share=0.1", "-f", text)
+
+
+@case
+def bench_tells_the_price_of_predictors():
+    model = data("golden/powerinfer/llama-relu.f16.powerinfer.gguf")
+    text = scratch("text", b"abc " * 60)
+    shown = bench(model, "-p", "0", "-n", "2", "-f", text, "-c", "16")["price"]
+    known = json.loads(good("compare", model, "-f", text, "--json", "-c", "16").stdout)
+    check(shown["ratio"] == known["ratio"] and shown["windows_scored"] == known["windows"] == 11, shown, known)
+    check(shown["recall"] == known["all_layers"]["recall"] < 0.5 < shown["cett"], shown)
+    table = good("bench", model, "-p", "0", "-n", "2", "--repeat", "1").stdout
+    check(b"Selector predictor" in table and b"| generate 2, approximate |" in table, table)
+
+
+@case
+def bench_replays_a_profile():
+    text, path = scratch("text", b"Once upon a time there was a dog. He liked to play. " * 60), scratch("story.profile")
+    good("profile", MODEL, "-f", text, "-o", path, "-c", "64", "--samples", "100")
+    run = [MODEL, "-n", "4", "-t", "1", "--fire"]
+    result = bench(*run, f"profile={path}")
+    shown = result["replayed_firing_lists"]
+    check(shown["profile"] == path and shown["samples"] == 100 and not shown["largest_tenth"], shown)
+    check(0 < shown["share"] < 0.5 and "drawn_firing_lists" not in result, result)
+    other = bench(*run, f"profile={path},seed=2")["replayed_firing_lists"]
+    check(other["first_sample"] != shown["first_sample"] < 100 and other["seed"] == 2, shown, other)
+    table = good("bench", *run, f"profile={path}", "--repeat", "1").stdout.decode()
+    check(f"replayed from {path}" in table and "drawn" not in table, table)
+    check(b"Firing lists drawn" in good("bench", *run, "share=0.1", "--repeat", "1").stdout, "drawn")
+
+    for more in ["share=0.1", "run=8", "skew=1", "sticky=0.5"]:
+        bad(2, "the profile says who fires", "bench", *run, f"profile={path},{more}")
+    for wrong in ["profile=", "profile", "share=2", "run=8", "share=0.1,seed=x", "share=0.1,run=0", "nothing=1", ""]:
+        bad(2, "bench --fire", "bench", *run, wrong)
+    bad(1, "No such file", "bench", *run, f"profile={scratch('none')}")
+    check("not a profile" in bad(1, MODEL, "bench", *run, f"profile={MODEL}"), "a model")
+    good("profile", MODEL, "-f", text, "-o", scratch("bare"), "-c", "64", "--samples", "0")
+    bad(1, "no samples", "bench", *run, f"profile={scratch('bare')}")
+    bad(1, "a selector that skips", "bench", *run, f"profile={path}", "--selector", "dense")
+    whole = model_bytes()
+    moved = scratch("other.gguf", whole[:-1] + bytes([whole[-1] ^ 1]))  # one weight of another model
+    bad(1, "the profile of another model", "bench", moved, *run[1:], f"profile={path}")
+    relu = ["--activation", "relu"]
+    bad(1, "profile it again", "bench", *run, f"profile={path}", *relu)
+
+
+@case
+def bench_says_at_once_what_has_no_room():
+    start = time.monotonic()
+    line = bad(1, "-c leaves room for 64", "bench", MODEL, "--depth", "100000", "-c", "64")
+    check("100064 positions" in line and time.monotonic() - start < 20, line)
+    done = good("bench", MODEL, "--depth", "600", "-n", "2", "--repeat", "1", "-t", "1")
+    check(b"warning: the tests take 602 positions" in done.stderr and b"trained for 512" in done.stderr, done.stderr)
+    check(b"warning" not in good("bench", MODEL, "--depth", "500", "-n", "2", "--repeat", "1").stderr, "500 of 512")
 
 
 @case
