@@ -155,7 +155,7 @@ bool open_reference(const args *a, const hearth_model *model, uint32_t n_ctx, he
     return open_session_with(model, &o, session);
 }
 
-static bool approximates(hearth_selector selector)
+bool selector_is_approximate(hearth_selector selector)
 {
     return selector == HEARTH_SELECTOR_PREDICTOR || selector == HEARTH_SELECTOR_THRESHOLD;
 }
@@ -164,7 +164,7 @@ bool is_approximate(const args *a, const hearth_model *model)
 {
     hearth_model_info info;
     hearth_model_get_info(model, &info);
-    return approximates(info.selector) || kv_type(a) == HEARTH_KV_Q8_0 || args_has(a, "bf16-dot");
+    return selector_is_approximate(info.selector) || kv_type(a) == HEARTH_KV_Q8_0 || args_has(a, "bf16-dot");
 }
 
 bool is_reference(const args *a, const hearth_model *model)
@@ -190,7 +190,7 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
             "%s\n",
             info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
             info.synthetic ? ", synthetic weights" : "", hearth_selector_name(info.selector),
-            approximates(info.selector) ? " (approximate)" : "", info.selector_why, info.cpu,
+            selector_is_approximate(info.selector) ? " (approximate)" : "", info.selector_why, info.cpu,
             hearth_session_n_thread(session), hearth_session_n_thread(session) == 1 ? "" : "s", kv,
             args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where);
 }

@@ -118,6 +118,8 @@ def version_man_page_and_completions_print():
     check(man.startswith(b".TH HEARTH 1"), "man page")
     for verb in VERBS:
         check(b".SH %s\n" % verb.encode() in man, "man page lacks", verb)
+    for name in [b"HEARTH_CPU", b"HEARTH_PIN"]:
+        check(b".B " + name in man, "man page lacks", name)
     for shell, syntax in [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "-n"])]:
         script = good("--completions", shell).stdout
         check(b"run" in script and b"logit-bias" in script, shell)
@@ -900,6 +902,82 @@ def profiles_say_who_fires_and_are_no_models():
 
 
 @case
+def inspect_tells_which_selectors_a_file_runs_with():
+    def shown(path):
+        model = json.loads(good("inspect", path, "--json").stdout)["model"]
+        return model["selectors"], model["auto_selector"], good("inspect", path).stdout.decode()
+
+    selectors, auto, text = shown(MODEL)
+    check(selectors == ["dense", "gate"] and auto == "gate", selectors, auto)
+    check("runs with dense, gate; auto takes gate: its activation gives zeros" in text, text)
+    check("predictor with a file of hearth predictors, threshold with a file of hearth thresholds" in text, text)
+    selectors, auto, text = shown(scratch("tiny.gguf", tiny_model()))
+    check(selectors == ["dense"] and auto == "dense" and "no exact zeros; runs with dense;" in text, text)
+    check("threshold with a file" in text and "predictor" not in text, text)
+    selectors, auto, text = shown(data("golden/powerinfer/llama-relu.f16.powerinfer.gguf"))
+    check(selectors == ["dense", "gate", "predictor"] and auto == "predictor", selectors, auto)
+    check("predictor (approximate); auto takes predictor: the file was made for it" in text, text)
+    for path, names in [(MODEL, ["dense", "gate", "predictor", "threshold"])]:
+        for name in names:  # what it says is what a run does
+            done = hearth("run", path, "-n", "1", "-p", "a", "--selector", name)
+            check((done.returncode == 0) == (name in shown(path)[0]), name, done.stderr)
+
+
+@case
+def inspect_tells_what_belongs_to_a_model():
+    text = scratch("text", b"Once upon a time there was a dog. He liked to play in the park. " * 60)
+
+    def shown(path):
+        result = json.loads(good("inspect", path, "--json", "--all").stdout)
+        check("model" not in result and result["sidecar"]["known"] and not result["run"]["possible"], result)
+        plain = good("inspect", path).stdout.decode()
+        check("Belongs to a model" in plain and "Cannot be run" not in plain and "tokenizer" not in plain, plain)
+        return result["sidecar"], plain
+
+    path = scratch("story.profile")
+    profiled = json.loads(good("profile", MODEL, "-f", text, "-o", path, "-c", "64", "--samples", "40", "--json").stdout)
+    s, plain = shown(path)
+    check(s["kind"] == "profile" and s["version"] == 1 and s["model_hash"] == profiled["model_hash"], s)
+    check(s["layers"] == 6 and s["neurons"] == [768] * 6 and s["activation"] == "drelu", s)
+    check(s["tokens"] == profiled["tokens"] and s["samples"] == 40 and s["n_ctx"] == 64, s)
+    check(f"{s['tokens']} tokens in windows of 64, 40 samples\n" in plain and s["model_hash"] in plain, plain)
+
+    path = scratch("story.thresholds")
+    good("thresholds", MODEL, "-f", text, "-o", path, "--sparsity", "0.9", "-c", "64")
+    s, plain = shown(path)
+    check(s["kind"] == "thresholds" and s["bytes"] == 6 * 768 * 4 and s["layers"] == 6, s)
+    check(s["model_hash"] == profiled["model_hash"] and "run MODEL --thresholds" in plain, plain)
+
+    # predictors of ranks 8 and 16, as far as the file says; and a kind that nobody knows
+    def sidecar(kind, more=b"", n_more=0):
+        def name(x):
+            return struct.pack("<Q", len(x)) + x
+
+        tensors, at, infos = [((64, 8), 2048), ((8, 32), 1024), ((64, 16), 4096), ((16, 32), 2048)], 0, b""
+        names = [b"blk.0.fc1.weight", b"blk.0.fc2.weight", b"blk.1.fc1.weight", b"blk.1.fc2.weight"]
+        for n, (dims, size) in zip(names, tensors):
+            infos += name(n) + struct.pack("<IQQIQ", 2, *dims, 0, at)
+            at += size
+        keys = name(b"general.architecture") + struct.pack("<I", 8) + name(kind)
+        keys += name(b"hearth.model.hash") + struct.pack("<IQ", 10, 0xfedcba9876543210)
+        head = b"GGUF" + struct.pack("<IQQ", 3, 4, 2 + n_more) + keys + more + infos
+        return head + bytes(-len(head) % 32) + bytes(at)
+
+    key = b"hearth.predictor.threshold"
+    more = struct.pack("<Q", len(key)) + key + struct.pack("<IIQ2f", 9, 6, 2, -0.5, 0.25)
+    s, plain = shown(scratch("p", sidecar(b"hearth.predictors", more, 1)))
+    check(s["ranks"] == [8, 16] and s["neurons"] == [32, 32] and s["thresholds"] == [-0.5, 0.25], s)
+    check(s["bytes"] == 9216 and s["model_hash"] == "fedcba9876543210" and "version" not in s, s)
+    check("8 to 16" in plain and "-0.5 to 0.25" in plain and "2 of 32 neurons" in plain, plain)
+    s, plain = shown(scratch("p", sidecar(b"hearth.predictors")))
+    check(s["thresholds"] == [] and "thresholds  " not in plain, s, plain)
+    path = scratch("odd", sidecar(b"hearth.o\x1bdd"))
+    check(b"hearth.o\\x1bdd, which this program does not know" in good("inspect", path).stdout, "an odd kind")
+    check(json.loads(good("inspect", path, "--json").stdout)["sidecar"]["known"] is False, "an odd kind")
+    check(b"Cannot be run" in good("inspect", scratch("none", sidecar(b"hearth"))).stdout, "no sidecar")
+
+
+@case
 def profiles_of_what_cannot_be_are_refused():
     text, out = scratch("text", b"Once upon a time. " * 200), scratch("out.profile")
     bad(2, "-f FILE and -o OUT", "profile", MODEL, "-f", text)
@@ -1007,6 +1085,9 @@ def odd_environments_change_nothing():
         check(json.loads(good(*args, env=env).stdout)["ids"] == expected, env)
     bare = subprocess.run([HEARTH, *args], env={}, capture_output=True, timeout=TIMEOUT)
     check(bare.returncode == 0 and json.loads(bare.stdout)["ids"] == expected, bare.stderr)
+    done = good("run", "-n", "1", env={"HEARTH_PIN": "of\nf"})
+    check(b"warning: HEARTH_PIN=of\\x0af: 0 or 1 is wanted" in done.stderr, done.stderr)
+    check(b"HEARTH_PIN" not in good("run", "-n", "1", env={"HEARTH_PIN": "0"}).stderr, "HEARTH_PIN=0")
     line = bad(1, "HEARTH_CPU=nonsense", "run", "-n", "1", env={"HEARTH_CPU": "nonsense"})
     check("known: generic" in line, line)
     done = hearth("run", "-n", "1", stdin=None, preexec_fn=lambda: os.close(0))
