@@ -1,27 +1,29 @@
 /* hearth bench: prompt and generation speed beside the machine's limits, taken in
  * the same run. Samples of all tests are interleaved, probes of memory and cores before
- * each. The results are shown by bench_report.c, the limits alone by bench_limits.c. */
+ * each. bench_fire.c makes firing lists, bench_price.c says what the mode costs; the results are
+ * shown by bench_report.c, the limits alone by bench_limits.c. */
 #include "cli/bench.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
 #include "cli/verbs.h"
 #include "common/model_args.h"
-#include "engine/engine.h"
 #include "measure/limits.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const option_spec options[] = {
-    {"prompt", 'p', OPTION_UINT_LIST, "N,...", "prompt lengths; default 128; 0: none", 0, 1048576, NULL,
-     0},
+    {"prompt", 'p', OPTION_UINT_LIST, "N,...", "prompt lengths; default 128; 0: none", 0, 1048576, NULL, 0},
     {"predict", 'n', OPTION_UINT_LIST, "N,...", "tokens to generate; default 64; 0: none", 0, 1048576, NULL,
      0},
     {"parallel", 0, OPTION_UINT_LIST, "N,...", "generate in N sequences; no prompt without -p", 1, 1024, NULL,
      0},
     {"depth", 0, OPTION_UINT, "N", "generate behind N tokens; no prompt without -p", 0, 1048576, NULL, 0},
-    {"fire", 0, OPTION_TEXT, "SPEC", "firing lists drawn: share=0.1,run=64,...", 0, 0, NULL, 0},
+    {"fire", 0, OPTION_TEXT, "SPEC", "neurons by share=0.1,run=64,... or profile=FILE", 0, 0, NULL, 0},
+    {"file", 'f', OPTION_FILE, "TEXT", "print what the mode costs on this text; - is stdin", 0, 0, NULL, 0},
+    {"chunks", 0, OPTION_UINT, "N", "windows of TEXT; default: as many as hold 2048 tokens", 1, 1e9, NULL,
+     OPTION_RARE},
     {"limits", 0, OPTION_FLAG, NULL, "measure the machine alone; takes -t, --repeat", 0, 0, NULL, 0},
     {"repeat", 0, OPTION_UINT, "R", "samples of each; default 5", 1, 1000, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object with every sample", 0, 0, NULL, 0},
@@ -71,8 +73,11 @@ static bool generate_together(bench *b, const bench_test *t, hearth_error *err)
 static bool go_to_depth(bench *b, hearth_session *session, uint32_t i_sequence, hearth_error *err)
 {
     uint64_t at = hearth_session_position(session);
+    progress p;
+    bool ok = true;
     if (at > b->depth && hearth_session_truncate(session, (uint32_t)b->depth, err) != HEARTH_OK) return false;
-    for (; at < b->depth && !interrupted();) {
+    progress_init(&p, "filling the cache", "tokens", 1);
+    while (ok && at < b->depth && !interrupted()) {
         int32_t piece[256];
         size_t most = session == b->session ? 256 : b->n_row < 256 ? b->n_row : 256;
         size_t n = b->depth - at < most ? (size_t)(b->depth - at) : most;
@@ -80,10 +85,12 @@ static bool go_to_depth(bench *b, hearth_session *session, uint32_t i_sequence, 
         hearth_status st = session == b->session ? hearth_session_eval(session, piece, n, err)
                                                  : hearth_batch_add(b->batch, session, piece, n, err);
         if (st == HEARTH_OK && session != b->session) st = hearth_batch_run(b->batch, err);
-        if (st != HEARTH_OK) return false;
+        ok = st == HEARTH_OK;
         at += n;
+        if (ok) progress_update(&p, at, b->depth);
     }
-    return true;
+    progress_end(&p);
+    return ok;
 }
 
 static bool go_back(bench *b, const bench_test *t, hearth_error *err)
@@ -167,46 +174,6 @@ static bool run_tests(bench *b, hearth_error *err)
     return ok && (interrupted() || check_company(b, err));
 }
 
-/* ---- firing lists ---------------------------------------------------------------------------- */
-
-/* "share=0.1,run=64" and so on; what is absent stays as it is. */
-static bool parse_fire(const char *text, hth_fire_spec *spec)
-{
-    static const char *const names[] = {"share", "run", "skew", "sticky", "seed"};
-    double values[] = {-1.0, 64.0, 0.0, 0.0, 1.0};
-    for (size_t n; *text; text += n + (text[n] == ',')) {
-        char number[32];
-        size_t i = 0, length;
-        n = strcspn(text, ",");
-        while (i < 5 && (strncmp(text, names[i], strlen(names[i])) != 0 || text[strlen(names[i])] != '=')) i++;
-        if (i == 5) return false;
-        length = n - strlen(names[i]) - 1;
-        if (length >= sizeof number) return false;
-        memcpy(number, text + n - length, length);
-        number[length] = '\0';
-        if (!parse_float(number, &values[i]) || values[i] < 0.0 || values[i] > 1e9) return false;
-    }
-    *spec = (hth_fire_spec){values[0], (uint32_t)values[1], values[2], values[3], (uint64_t)values[4]};
-    return values[0] >= 0.0 && values[0] <= 1.0 && spec->run >= 1 && spec->sticky <= 1.0 && spec->skew <= 10.0;
-}
-
-/* Fresh lists for every token and layer, before anything is timed. */
-static bool open_fire(bench *b, const hearth_model *model, uint64_t n_token)
-{
-    hearth_error err;
-    if (!b->fires) return true;
-    if (b->info.selector == HEARTH_SELECTOR_DENSE) {
-        report_text("%s: --fire wants a selector that skips: --selector gate or predictor", b->info.path);
-        return false;
-    }
-    if (hth_fire_open(model->model, &b->fire_spec, (uint32_t)n_token, &b->fire, &err) != HEARTH_OK) {
-        report(&err);
-        return false;
-    }
-    hth_step_select(hth_session_step(b->session), hth_fire_next, b->fire);
-    return true;
-}
-
 /* ---- the beginning ------------------------------------------------------------------------ */
 
 static uint64_t largest(const uint64_t *x, size_t n)
@@ -243,7 +210,7 @@ static uint64_t add_tests(bench *b, const args *a)
 {
     uint64_t prompts[OPTION_LIST_MAX], predicts[OPTION_LIST_MAX], counts[OPTION_LIST_MAX + 1];
     size_t n_count = sequences_of(a, counts);
-    size_t n_prompt = lengths_of(a, "prompt", counts[0] || b->depth || b->fires ? 0 : 128, prompts);
+    size_t n_prompt = lengths_of(a, "prompt", counts[0] || b->depth || b->fires.given ? 0 : 128, prompts);
     size_t n_predict = lengths_of(a, "predict", 64, predicts);
     uint64_t prompt = largest(prompts, n_prompt), predict = largest(predicts, n_predict);
     for (size_t i = 0; i < n_prompt; i++)
@@ -303,50 +270,49 @@ static void close_all(bench *b)
     free(b->prompt);
     hearth_batch_close(b->batch);
     hearth_session_close(b->session);
-    hth_fire_close(b->fire);
-}
-
-/* What products of bf16 do to the logits behind the longest prompt. */
-static bool find_price(bench *b, const args *a, const hearth_model *model, hearth_error *err)
-{
-    uint64_t n = 0;
-    hearth_session *approximate = b->session;
-    for (size_t i = 0; i < b->n_test; i++)
-        if (b->tests[i].n_prompt > n) n = b->tests[i].n_prompt;
-    if (n == 0) return true;
-    hearth_session_options o = session_options(a, (uint32_t)n);
-    o.bf16_dot = false;
-    if (hearth_session_open(model, &o, &b->session, err) != HEARTH_OK) {
-        b->session = approximate;
-        return false;
-    }
-    bool ok = eval_prompt(b, n, err);
-    hearth_session *exact = b->session;
-    b->session = approximate;
-    ok = ok && hearth_session_truncate(approximate, 0, err) == HEARTH_OK && eval_prompt(b, n, err);
-    if (ok && !interrupted()) {
-        const float *x = hearth_session_logits(exact), *y = hearth_session_logits(approximate);
-        float least = x[0], most = x[0], difference = 0.0f;
-        for (uint32_t i = 0; i < b->info.n_vocab; i++) {
-            float d = x[i] > y[i] ? x[i] - y[i] : y[i] - x[i];
-            if (d > difference) difference = d;
-            if (x[i] > most) most = x[i];
-            if (x[i] < least) least = x[i];
-        }
-        b->price = (bench_price){n, (double)difference, (double)most - (double)least};
-    }
-    hearth_session_close(exact);
-    return ok;
+    hth_fire_close(b->fires.lists);
+    bench_close_price(&b->price);
 }
 
 static int measure(bench *b, const args *a, const hearth_model *model)
 {
     hearth_error err;
     if (!run_tests(b, &err)) return report(&err);
-    if (b->bf16_dot && !find_price(b, a, model, &err)) return report(&err);
     if (interrupted()) return report_text("interrupted; no figures");
+    if (!bench_find_price(b, a, model)) return EXIT_OTHER;
     if (args_has(a, "json")) bench_print_json(b);
     else bench_print_table(b);
+    if (interrupted()) fprintf(stderr, "hearth: interrupted; the price is of whole windows so far\n");
+    return 0;
+}
+
+/* Whether the tests have room. More positions than a model was trained for are allowed, as with run -c;
+ * where it has learned its positions, opening a session refuses. */
+static bool check_room(const bench *b, const args *a, uint64_t n_token)
+{
+    if (args_uint(a, "ctx", n_token) < n_token) {
+        report_text(
+            "the tests take %llu positions (the longest prompt, or --depth and -n), but -c leaves room for "
+            "%llu",
+            (unsigned long long)n_token, (unsigned long long)args_uint(a, "ctx", 0));
+        return false;
+    }
+    if (n_token > b->info.n_ctx_train)
+        fprintf(stderr, "hearth: warning: the tests take %llu positions, but %s was trained for %u\n",
+                (unsigned long long)n_token, b->info.path, b->info.n_ctx_train);
+    return true;
+}
+
+static int check_args(const bench *b, const args *a)
+{
+    if (b->fires.given && (b->n_sequence || b->depth || b->tests[0].n_prompt))
+        return usage_error(
+            "bench --fire: tokens are generated one by one, without -p, --parallel and --depth");
+    if (b->fires.given && b->price.path)
+        return usage_error("bench --fire: lists that the model does not find have no price; leave -f out");
+    if (args_has(a, "chunks") && !b->price.path)
+        return usage_error("bench --chunks: windows of which text? -f");
+    if (b->n_test == 0) return usage_error("bench: nothing to do with -p 0 -n 0");
     return 0;
 }
 
@@ -358,22 +324,23 @@ static int run(const args *a)
     if (args_has(a, "limits")) return bench_limits(a);
     b = (bench){.n_repeat = args_uint(a, "repeat", 5),
                 .bf16_dot = args_has(a, "bf16-dot"),
+                .kv = args_text(a, "kv", "f16"),
                 .n_batch = args_uint(a, "batch", 256),
-                .depth = args_uint(a, "depth", 0)};
+                .depth = args_uint(a, "depth", 0),
+                .price.path = args_text(a, "file", NULL)};
     const char *fire = args_text(a, "fire", NULL);
-    b.fires = fire != NULL;
-    if (fire && !parse_fire(fire, &b.fire_spec))
-        return usage_error("bench --fire '%s': share=0.1 and, as wanted, run=64,skew=0,sticky=0,seed=1", fire);
+    int wrong = fire ? bench_parse_fire(fire, &b.fires) : 0;
+    if (wrong) return wrong;
     uint64_t n_token = add_tests(&b, a);
-    if (b.fires && (b.n_sequence || b.depth || b.tests[0].n_prompt))
-        return usage_error("bench --fire: tokens are generated one by one, without -p, --parallel and --depth");
-    if (b.n_test == 0) return usage_error("bench: nothing to do with -p 0 -n 0");
+    if ((wrong = check_args(&b, a)) != 0) return wrong;
     catch_interrupt();
     if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;
     hearth_model_get_info(model, &b.info);
-    if (make_room(&b, model, session_options(a, 0).kv, n_token) &&
+    b.approximate = !b.fires.given && is_approximate(a, model);
+    if (check_room(&b, a, n_token) && bench_open_price(&b, a, model) &&
+        make_room(&b, model, session_options(a, 0).kv, n_token) &&
         open_session(a, model, (uint32_t)n_token, &b.session) &&
-        open_sequences(&b, a, model, (uint32_t)n_token) && open_fire(&b, model, n_token))
+        open_sequences(&b, a, model, (uint32_t)n_token) && bench_open_fire(&b, model, (uint32_t)n_token))
         status = measure(&b, a, model);
     close_all(&b);
     hearth_model_close(model);
@@ -389,7 +356,8 @@ const verb verb_bench = {
     .details = "Tokens/s as median and spread. Beside generation stand the bytes of weights per\n"
                "second and what memory gave before each sample; beside prompts the operations\n"
                "per second (a multiply-add is two) and the peak of the instructions.\n"
-               "--parallel steps N sequences at once: tokens/s of all, and factor against one.\n",
+               "--parallel steps N sequences at once: tokens/s of all, and factor against one.\n"
+               "An approximate mode says so; -f adds its price (hearth compare tells more).\n",
     .example = "hearth bench model.gguf -p 128,512 -n 64 -t 1",
     .groups = {options, model_options},
     .run = run,

@@ -3,6 +3,7 @@
 #define HEARTH_APPS_CLI_BENCH_H
 
 #include "common/options.h"
+#include "measure/compare.h"
 #include "measure/fire.h"
 #include "measure/peaks.h"
 #include "measure/work.h"
@@ -24,11 +25,27 @@ typedef struct bench_test {
 /* Memory that is read to learn its bandwidth: more than caches hold. */
 enum { BENCH_REGION_SIZE = 512 << 20 };
 
-/* What an approximation costs: the logits behind a prompt, against those without it. */
+/* Firing lists in place of those that the model finds. */
+typedef struct bench_fires {
+    bool given;
+    hth_fire_spec spec; /* of lists that are drawn; the seed is of both kinds */
+    char profile[4096]; /* path of the one that is replayed; "": they are drawn */
+    uint32_t n_sample, first_sample;
+    bool marks_tops; /* a sample says who was among the largest tenth */
+    hth_fire *lists;
+} bench_fires;
+
+/* What the mode costs over a text, against the same file dense with an F16 cache. */
 typedef struct bench_price {
-    uint64_t n_prompt; /* 0: no approximation whose price is known */
-    double difference; /* the largest of a logit */
-    double range;      /* between the largest and the smallest exact logit */
+    const char *path; /* of the text; NULL: nobody asked */
+    char *text;
+    size_t n_text;
+    bool of_reference; /* the mode is the reference itself: nothing is compared */
+    uint32_t n_ctx;    /* tokens of a window */
+    uint64_t n_window; /* at most */
+    hearth_session *mode, *reference;
+    hth_compare *compare;
+    hth_comparison result; /* n_done 0: not known */
 } bench_price;
 
 enum { BENCH_MAX_TEST = OPTION_LIST_MAX * (OPTION_LIST_MAX + 2) }; /* lengths, times sequences */
@@ -44,13 +61,24 @@ typedef struct bench {
     size_t n_test, n_repeat;
     uint64_t depth;  /* tokens in the cache before those that are generated */
     int32_t *prompt; /* the longest of them */
-    bool fires; /* neurons by lists that were drawn */
-    hth_fire_spec fire_spec;
-    hth_fire *fire;
+    bench_fires fires;
+    bool approximate; /* the mode says so of itself */
     bool bf16_dot;
-    bench_price price; /* of bf16_dot */
-    size_t n_batch;    /* tokens of a prompt between two looks at Ctrl-C */
+    const char *kv; /* type of the cache, by name */
+    bench_price price;
+    size_t n_batch; /* tokens of a prompt between two looks at Ctrl-C */
 } bench;
+
+/* bench_fire.c: what --fire says (0, or the exit status after a message); and the lists of a model,
+ * which its session then takes (false after a message). */
+int bench_parse_fire(const char *text, bench_fires *fires);
+bool bench_open_fire(bench *b, const hearth_model *model, uint32_t n_token);
+
+/* bench_price.c: reads the text of -f and sees whether it will do, before anything is timed; measures;
+ * false after a message. */
+bool bench_open_price(bench *b, const args *a, const hearth_model *model);
+bool bench_find_price(bench *b, const args *a, const hearth_model *model);
+void bench_close_price(bench_price *price);
 
 /* bench_report.c */
 void bench_print_table(const bench *b);

@@ -49,13 +49,13 @@ static result result_of(const bench *b, const bench_test *t)
 static void print_name(const bench *b, const bench_test *t)
 {
     if (t->n_prompt) {
-        printf("| prompt %llu |", (unsigned long long)t->n_prompt);
-        return;
+        printf("| prompt %llu", (unsigned long long)t->n_prompt);
+    } else {
+        printf("| generate %llu", (unsigned long long)t->n_predict);
+        if (t->n_sequence) printf(" x %u", t->n_sequence);
+        if (b->depth) printf(" behind %llu", (unsigned long long)b->depth);
     }
-    printf("| generate %llu", (unsigned long long)t->n_predict);
-    if (t->n_sequence) printf(" x %u", t->n_sequence);
-    if (b->depth) printf(" behind %llu", (unsigned long long)b->depth);
-    printf(" |");
+    printf(b->approximate ? ", approximate |" : " |");
 }
 
 /* Whether it read faster than memory can. */
@@ -72,27 +72,75 @@ static bool print_row(const bench *b, const bench_test *t)
     return !t->n_prompt && r.used > r.limit;
 }
 
+static void print_fires(const bench *b)
+{
+    const bench_fires *f = &b->fires;
+    double percent = 100.0 * hth_fire_share(f->lists);
+    if (*f->profile)
+        printf(" Firing lists replayed from %s, not found by the model: %.1f %% of the neurons, its %u "
+               "samples from "
+               "number %u on.%s",
+               f->profile, percent, f->n_sample, f->first_sample,
+               f->marks_tops ? " The activation gives no zeros: a list is the largest tenth of a layer."
+                             : "");
+    else
+        printf(" Firing lists drawn, not found by the model: %.1f %% of the neurons, in runs of %u, skew %g, "
+               "sticky %g.",
+               percent, f->spec.run, f->spec.skew, f->spec.sticky);
+    printf("\nThe share of memory counts all weights, read or not.");
+}
+
+/* What runs, where it is not all neurons with an exact cache. */
+static void print_mode(const bench *b)
+{
+    bool q8_0 = strcmp(b->kv, "q8_0") == 0;
+    if (b->info.selector == HEARTH_SELECTOR_DENSE && !b->approximate) return;
+    printf("Selector %s (%s).", hearth_selector_name(b->info.selector), b->info.selector_why);
+    if (q8_0) printf(" KV cache q8_0.");
+    if (b->bf16_dot) printf(" Products of bf16 where several tokens are computed together.");
+    if (b->fires.given) print_fires(b);
+    printf("\n\n");
+}
+
+/* One line, or two. */
+static void print_price(const bench *b)
+{
+    const bench_price *p = &b->price;
+    const hth_comparison *r = &p->result;
+    if (!p->path && b->approximate)
+        printf("\nApproximate: -f TEXT prints what that costs; hearth compare tells it by layer.\n");
+    if (p->of_reference)
+        printf("\nExact, without a price: the model runs with all neurons and an exact cache, which is what "
+               "others "
+               "are compared with.\n");
+    if (r->n_scored == 0) return;
+    if (!b->approximate) {
+        printf("\nExact, without a price: over %s all logits are those of dense (%llu positions).\n", p->path,
+               (unsigned long long)r->n_scored);
+        return;
+    }
+    hth_compare_layer all = hth_compare_all_layers(r);
+    printf("\nPrice over %s (%llu windows of %u), against dense with an exact cache: perplexity %.4f, ratio "
+           "%.5f "
+           "+/- %.5f,\nmean KL %.3g nats, same likeliest token %.2f %%",
+           p->path, (unsigned long long)r->n_done, p->n_ctx, r->mode.perplexity, r->ratio, r->ratio_error,
+           r->kl, 100.0 * (double)r->n_agree / (double)r->n_scored);
+    if (all.n_live > 0) printf(", recall %.2f %%", 100.0 * (double)all.n_hit / (double)all.n_live);
+    if (all.n_token > 0) printf(", CETT %.4f", all.error_sum / (double)all.n_token);
+    printf("\n");
+}
+
 void bench_print_table(const bench *b)
 {
     printf("%s: %s, %u thread(s), %s%s\n\n", b->info.path, b->info.architecture,
            hearth_session_n_thread(b->session), b->info.cpu, b->info.synthetic ? ", synthetic weights" : "");
-    if (b->info.selector != HEARTH_SELECTOR_DENSE || b->fires)
-        printf("Selector %s (%s).%s", hearth_selector_name(b->info.selector), b->info.selector_why,
-               b->fires ? "" : "\n\n");
-    if (b->fires)
-        printf(" Firing lists drawn, not found by the model: %.1f %% of the neurons, in runs of %u, skew %g, "
-               "sticky %g.\nThe share of memory counts all weights, read or not.\n\n",
-               100.0 * hth_fire_share(b->fire), b->fire_spec.run, b->fire_spec.skew, b->fire_spec.sticky);
+    print_mode(b);
     printf("| test | tokens/s, median (min-max) of %zu | reached | limit | share "
            "|%s\n|---|---|---|---|---|%s\n",
            b->n_repeat, b->n_sequence ? " against one |" : "", b->n_sequence ? "---|" : "");
     bool cached = false;
     for (size_t i = 0; i < b->n_test; i++) cached |= print_row(b, &b->tests[i]);
-    if (b->price.n_prompt)
-        printf("\nProducts of bf16 are approximate: behind a prompt of %llu tokens logits differ by up to "
-               "%.3g, where "
-               "the largest and the smallest are %.3g apart.\n",
-               (unsigned long long)b->price.n_prompt, b->price.difference, b->price.range);
+    print_price(b);
     if (cached)
         printf("\nAbove 100 %%: these weights stay in a cache, or memory was slower while it was probed.\n");
 }
@@ -132,6 +180,7 @@ static void print_test(json *j, const bench *b, const bench_test *t)
     json_uint(j, "generate", t->n_predict);
     json_uint(j, "sequences", t->n_sequence ? t->n_sequence : 1);
     if (!t->n_prompt) json_uint(j, "depth", b->depth);
+    json_bool(j, "approximate", b->approximate);
     print_samples(j, "tokens_per_second", t->rate, b->n_repeat, 1.0);
     print_samples(j, "limit_bytes_per_second", t->memory, b->n_repeat, 1.0);
     if (t->n_prompt) print_prompt(j, b, t);
@@ -148,6 +197,52 @@ static void print_test(json *j, const bench *b, const bench_test *t)
     json_close(j, '}');
 }
 
+static void print_json_fires(json *j, const bench *b)
+{
+    const bench_fires *f = &b->fires;
+    bool replayed = *f->profile != '\0';
+    json_open(j, replayed ? "replayed_firing_lists" : "drawn_firing_lists", '{');
+    json_float(j, "share", hth_fire_share(f->lists), 6);
+    if (replayed) {
+        json_word(j, "profile", f->profile);
+        json_uint(j, "samples", f->n_sample);
+        json_uint(j, "first_sample", f->first_sample);
+        json_bool(j, "largest_tenth", f->marks_tops);
+    } else {
+        json_uint(j, "run", f->spec.run);
+        json_float(j, "skew", f->spec.skew, 6);
+        json_float(j, "sticky", f->spec.sticky, 6);
+    }
+    json_uint(j, "seed", f->spec.seed);
+    json_close(j, '}');
+}
+
+static void print_json_price(json *j, const bench *b)
+{
+    const bench_price *p = &b->price;
+    const hth_comparison *r = &p->result;
+    json_open(j, "price", '{');
+    json_word(j, "text", p->path);
+    json_bool(j, "of_reference", p->of_reference);
+    json_bool(j, "exact", p->of_reference || r->n_identical == r->n_scored);
+    if (!p->of_reference) {
+        hth_compare_layer all = hth_compare_all_layers(r);
+        json_uint(j, "n_ctx", p->n_ctx);
+        json_uint(j, "windows", r->n_window);
+        json_uint(j, "windows_scored", r->n_done);
+        json_uint(j, "positions_scored", r->n_scored);
+        json_float(j, "reference_perplexity", r->reference.perplexity, 17);
+        json_float(j, "perplexity", r->mode.perplexity, 17);
+        json_float(j, "ratio", r->ratio, 17);
+        json_float(j, "ratio_error", r->ratio_error, 17);
+        json_float(j, "kl_mean", r->kl, 17);
+        json_float(j, "top1_agreement", (double)r->n_agree / (double)r->n_scored, 17);
+        if (all.n_live > 0) json_float(j, "recall", (double)all.n_hit / (double)all.n_live, 9);
+        if (all.n_token > 0) json_float(j, "cett", all.error_sum / (double)all.n_token, 9);
+    }
+    json_close(j, '}');
+}
+
 void bench_print_json(const bench *b)
 {
     json j;
@@ -156,26 +251,12 @@ void bench_print_json(const bench *b)
     json_word(&j, "model", b->info.path);
     json_bool(&j, "synthetic_weights", b->info.synthetic);
     json_word(&j, "selector", hearth_selector_name(b->info.selector));
-    if (b->fires) {
-        json_open(&j, "drawn_firing_lists", '{');
-        json_float(&j, "share", hth_fire_share(b->fire), 6);
-        json_uint(&j, "run", b->fire_spec.run);
-        json_float(&j, "skew", b->fire_spec.skew, 6);
-        json_float(&j, "sticky", b->fire_spec.sticky, 6);
-        json_uint(&j, "seed", b->fire_spec.seed);
-        json_close(&j, '}');
-    }
+    if (b->fires.given) print_json_fires(&j, b);
     json_word(&j, "cpu", b->info.cpu);
     json_uint(&j, "threads", hearth_session_n_thread(b->session));
     json_uint(&j, "weight_bytes", b->info.weight_bytes);
     json_uint(&j, "token_bytes", b->info.token_bytes);
-    if (b->price.n_prompt) {
-        json_open(&j, "bf16_dot", '{');
-        json_uint(&j, "prompt", b->price.n_prompt);
-        json_float(&j, "largest_difference_of_a_logit", b->price.difference, 6);
-        json_float(&j, "range_of_logits", b->price.range, 6);
-        json_close(&j, '}');
-    }
+    if (b->price.of_reference || b->price.result.n_scored > 0) print_json_price(&j, b);
     json_open(&j, "tests", '[');
     for (size_t i = 0; i < b->n_test; i++) print_test(&j, b, &b->tests[i]);
     json_close(&j, ']');

@@ -46,23 +46,6 @@ static void print_layer(const hth_compare_layer *l)
     printf(" %.4f | %.4f |\n", l->n_token ? l->error_sum / (double)l->n_token : 0.0, l->error_max);
 }
 
-static hth_compare_layer sum_of_layers(const hth_comparison *r)
-{
-    hth_compare_layer sum = {0};
-    for (uint32_t i = 0; i < r->n_layer; i++) {
-        const hth_compare_layer *l = &r->layers[i];
-        sum.n_neuron += l->n_neuron;
-        sum.n_live += l->n_live;
-        sum.n_mode += l->n_mode;
-        sum.n_marked += l->n_marked;
-        sum.n_hit += l->n_hit;
-        sum.error_sum += l->error_sum;
-        sum.n_token += l->n_token;
-        if (l->error_max > sum.error_max) sum.error_max = l->error_max;
-    }
-    return sum;
-}
-
 static void print_layers(const hth_comparison *r)
 {
     printf("\n| layer | live %% | of the mode | marked %% | recall %% | precision %% | CETT | largest |\n"
@@ -71,7 +54,7 @@ static void print_layers(const hth_comparison *r)
         printf("| %u |", i);
         print_layer(&r->layers[i]);
     }
-    hth_compare_layer sum = sum_of_layers(r);
+    hth_compare_layer sum = hth_compare_all_layers(r);
     printf("| all |");
     print_layer(&sum);
 }
@@ -152,7 +135,7 @@ static void print_json(const comparison *c)
     json_uint(&j, "windows_scored", r->n_done);
     json_uint(&j, "positions_scored", r->n_scored);
     if (r->n_layer > 0) {
-        hth_compare_layer sum = sum_of_layers(r);
+        hth_compare_layer sum = hth_compare_all_layers(r);
         json_open(&j, "layers", '[');
         for (uint32_t i = 0; i < r->n_layer; i++) print_json_layer(&j, NULL, &r->layers[i]);
         json_close(&j, ']');

@@ -6,8 +6,7 @@
 #include "measure/check.h"
 
 static const option_spec options[] = {
-    {"ctx", 'c', OPTION_UINT, "N", "context to estimate for; default: at most 4096", 1, 16777216, NULL,
-     0},
+    {"ctx", 'c', OPTION_UINT, "N", "context to estimate for; default: at most 4096", 1, 16777216, NULL, 0},
     {"all", 0, OPTION_FLAG, NULL, "show arrays and texts whole, and every tensor", 0, 0, NULL, 0},
     {"check", 0, OPTION_FLAG, NULL, "read every weight; refuse what is not finite", 0, 0, NULL, 0},
     {"threads", 't', OPTION_UINT, "N", "threads of --check; default: one for each core", 1, 256, NULL, 0},
@@ -70,9 +69,9 @@ const verb verb_inspect = {
     .n_operand_min = 1,
     .n_operand_max = 1,
     .summary = "show what is in a model file, and the memory that a run needs",
-    .details = "What the model is, where its bytes are, the bytes of weights, KV cache and\n"
-               "workspace, and the metadata. Works for every well-formed GGUF file; says why one\n"
-               "cannot be run.\n",
+    .details = "What the model is, where its bytes are, which selectors it runs with, the bytes\n"
+               "of weights, KV cache and workspace, and the metadata. Works for every GGUF file\n"
+               "that is well-formed, profiles and predictors too; says why one cannot be run.\n",
     .example = "hearth inspect model.gguf -c 8192",
     .groups = {options},
     .run = run,

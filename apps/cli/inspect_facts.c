@@ -2,6 +2,7 @@
 #include "cli/inspect_facts.h"
 
 #include "run/run.h"
+#include "sparse/selector.h"
 #include "text/tokenizer.h"
 
 #include <stdio.h>
@@ -75,9 +76,20 @@ static void sum_tensors(facts *f)
 
 /* ---- what a run needs ------------------------------------------------------------------ */
 
+static void choose_selectors(facts *f)
+{
+    hearth_selector same;
+    const char *why;
+    for (hearth_selector s = HEARTH_SELECTOR_DENSE; s <= HEARTH_SELECTOR_THRESHOLD; s++)
+        f->runs_with[s] = hth_selector_choose(f->model, s, &same, &why, NULL) == HEARTH_OK;
+    f->no_choice.status =
+        hth_selector_choose(f->model, HEARTH_SELECTOR_AUTO, &f->chosen, &f->chosen_why, &f->no_choice);
+}
+
 static void estimate(facts *f, const args *a)
 {
     if (hth_model_open(f->file, &(hth_model_wish){0}, &f->model, &f->why_not) != HEARTH_OK) return;
+    choose_selectors(f);
     uint32_t trained = f->model->hparams.n_ctx_train;
     f->n_ctx = (uint32_t)args_uint(a, "ctx", trained < MAX_DEFAULT_CONTEXT ? trained : MAX_DEFAULT_CONTEXT);
     f->weight_size = f->model->weight_size;

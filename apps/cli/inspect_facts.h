@@ -1,8 +1,9 @@
 /* What `hearth inspect` knows of a file: gathered once, printed by inspect_text.c and
- * inspect_json.c. Weights are not read for it. */
+ * inspect_json.c, that of files which belong to a model by inspect_sidecar.c. Weights are not read for it. */
 #ifndef HEARTH_APPS_CLI_INSPECT_FACTS_H
 #define HEARTH_APPS_CLI_INSPECT_FACTS_H
 
+#include "common/json.h"
 #include "common/options.h"
 #include "file/gguf.h"
 #include "model/model.h"
@@ -28,7 +29,11 @@ typedef struct facts {
 
     hth_model *model; /* NULL: it cannot be run */
     hearth_error why_not;
-    uint32_t n_ctx; /* that the bytes below are for */
+    bool runs_with[HEARTH_SELECTOR_THRESHOLD + 1]; /* by selector, never AUTO */
+    hearth_selector chosen;                        /* by auto */
+    const char *chosen_why;
+    hearth_error no_choice; /* status OK: auto finds one */
+    uint32_t n_ctx;         /* that the bytes below are for */
     uint64_t weight_size;
     size_t kv_f16_size, kv_f32_size, step_size;
 
@@ -48,6 +53,11 @@ uint64_t tensor_n_weight(const hth_gguf_tensor *t);
 /* Which selectors of neurons a model of this activation allows: names, NULL behind the
  * last; the first one is exact where *exact. */
 const char *const *sparsity_modes(hth_activation activation, bool *exact);
+
+/* inspect_sidecar.c: whether the file belongs to a model (general.architecture hearth.*), and what it is. */
+bool is_sidecar(const hth_gguf *file);
+void inspect_print_sidecar(const hth_gguf *file);
+void inspect_json_sidecar(json *j, const hth_gguf *file);
 
 void inspect_print(const facts *f);
 void inspect_print_json(const facts *f);

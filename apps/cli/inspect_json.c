@@ -83,8 +83,20 @@ static void json_sums(json *j, const facts *f)
     json_close(j, ']');
 }
 
-static void json_model(json *j, const hth_model *m)
+static void json_selectors(json *j, const facts *f)
 {
+    json_open_compact(j, "selectors", '[');
+    for (hearth_selector s = HEARTH_SELECTOR_DENSE; s <= HEARTH_SELECTOR_THRESHOLD; s++)
+        if (f->runs_with[s]) json_word(j, NULL, hearth_selector_name(s));
+    json_close(j, ']');
+    bool chosen = f->no_choice.status == HEARTH_OK;
+    if (chosen) json_word(j, "auto_selector", hearth_selector_name(f->chosen));
+    json_word(j, "auto_why", chosen ? f->chosen_why : f->no_choice.message);
+}
+
+static void json_model(json *j, const facts *f)
+{
+    const hth_model *m = f->model;
     const hth_hparams *h = &m->hparams;
     bool exact;
     const char *const *modes = sparsity_modes(h->activation, &exact);
@@ -107,6 +119,7 @@ static void json_model(json *j, const hth_model *m)
     json_open_compact(j, "sparsity_modes", '[');
     for (int i = 0; modes[i]; i++) json_word(j, NULL, modes[i]);
     json_close(j, ']');
+    json_selectors(j, f);
     json_close(j, '}');
 }
 
@@ -152,7 +165,8 @@ void inspect_print_json(const facts *f)
     json_uint(&j, "bytes", hth_gguf_size(f->file));
     json_uint(&j, "alignment", hth_gguf_alignment(f->file));
     json_uint(&j, "trailing_bytes", hth_gguf_trailing(f->file));
-    if (f->model) json_model(&j, f->model);
+    if (f->model) json_model(&j, f);
+    if (is_sidecar(f->file)) inspect_json_sidecar(&j, f->file);
     json_sums(&j, f);
     json_needs(&j, f);
     json_tokenizer(&j, f);

@@ -1,6 +1,7 @@
 /* `hearth inspect` for people: what the model is first, then where its bytes are, what
  * a run takes, and the metadata as they stand. */
 #include "cli/inspect_facts.h"
+#include "common/model_args.h"
 #include "text/utf8.h"
 
 #include <stdio.h>
@@ -100,19 +101,51 @@ static const char *ffn_name(hth_activation activation, bool gated)
     return names[activation][gated];
 }
 
-static void print_ffn(const hth_model *m)
+/* Those that the activation allows, but want a file that is not there. */
+static void print_missing_selectors(const facts *f)
 {
+    bool exact;
+    size_t n = 0;
+    const char *const *modes = sparsity_modes(f->model->hparams.activation, &exact);
+    for (size_t i = 0; modes[i]; i++) {
+        hearth_selector s = HEARTH_SELECTOR_DENSE;
+        while (strcmp(hearth_selector_name(s), modes[i]) != 0) s++;
+        if (f->runs_with[s]) continue;
+        if (n == 0) label("");
+        printf("%s%s with a file of hearth %ss", n++ ? ", " : "", modes[i], modes[i]);
+    }
+    if (n > 0) puts(" (approximate)");
+}
+
+/* Which selectors the file can run with, and what auto takes. */
+static void print_selectors(const facts *f)
+{
+    bool first = true;
+    printf("; runs with ");
+    for (hearth_selector s = HEARTH_SELECTOR_DENSE; s <= HEARTH_SELECTOR_THRESHOLD; s++) {
+        if (!f->runs_with[s]) continue;
+        printf("%s%s%s", first ? "" : ", ", hearth_selector_name(s),
+               selector_is_approximate(s) ? " (approximate)" : "");
+        first = false;
+    }
+    if (f->no_choice.status == HEARTH_OK)
+        printf("; auto takes %s: %s\n", hearth_selector_name(f->chosen), f->chosen_why);
+    else printf("; auto cannot: %s\n", f->no_choice.message);
+    print_missing_selectors(f);
+}
+
+static void print_ffn(const facts *f)
+{
+    const hth_model *m = f->model;
     const hth_hparams *h = &m->hparams;
     bool exact, gated = m->layers[0].gate.n_row > 0;
     label("feed-forward");
     printf("%u neurons, %s%s\n", h->d_ff, ffn_name(h->activation, gated),
            hth_gguf_find(m->file, "hearth.ffn.activation") ? " (as the file says)" : "");
     label("sparsity");
-    const char *const *modes = sparsity_modes(h->activation, &exact);
-    printf(exact ? "neurons give exact zeros: " : "no exact zeros: ");
-    for (int i = 0; modes[i]; i++)
-        printf("%s%s%s", i ? ", " : "", modes[i], exact && i == 0 ? " (exact)" : " (approximate)");
-    puts(" will be possible");
+    sparsity_modes(h->activation, &exact);
+    printf(exact ? "neurons give exact zeros" : "no exact zeros");
+    print_selectors(f);
 }
 
 static void print_tokenizer(const facts *f)
@@ -140,7 +173,7 @@ static void print_model(const facts *f)
         printf("%s: %u layers, width %u, vocabulary %u, trained for %u positions\n", h->family->name,
                h->n_layer, h->d_model, h->n_vocab, h->n_ctx_train);
         print_attention(f->model);
-        print_ffn(f->model);
+        print_ffn(f);
     }
     print_tokenizer(f);
 }
@@ -188,6 +221,7 @@ static void print_tensor(const hth_gguf_tensor *t)
 static void print_needs(const facts *f)
 {
     char title[80];
+    if (is_sidecar(f->file)) return;
     if (!f->model) {
         printf("\nCannot be run: %s\n", f->why_not.message);
         return;
@@ -246,7 +280,8 @@ void inspect_print(const facts *f)
     if (hth_gguf_trailing(f->file))
         printf("%llu bytes lie after the last tensor\n", (unsigned long long)hth_gguf_trailing(f->file));
     print_layout(f->file);
-    print_model(f);
+    if (is_sidecar(f->file)) inspect_print_sidecar(f->file);
+    else print_model(f);
     print_sums(f);
     print_needs(f);
     print_metadata(f);

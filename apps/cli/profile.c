@@ -199,7 +199,7 @@ const verb verb_profile = {
     .n_operand_max = 1,
     .summary = "record which neurons fire over a text",
     .details = "Windows of -c tokens (default 512), all neurons computed. OUT is for packing and\n"
-               "placing this model, and for studies; docs/sparsity.md says what is in it. Until\n"
+               "placing this model, and for studies; docs/profile.md says what is in it. Until\n"
                "it is complete, OUT.resume holds what was done, every 30 seconds and at Ctrl-C:\n"
                "the same command goes on from there.\n",
     .example = "hearth profile model.gguf -f text.txt -o model.profile",

@@ -11,14 +11,10 @@ static const double GOOD_AGREEMENT = 95.0;
 
 static void print_result(const hearth_model *model, const hth_comparison *r)
 {
-    uint64_t n_live = 0, n_hit = 0;
     hearth_model_info info;
     hearth_model_get_info(model, &info);
     const char *selector = hearth_selector_name(info.selector);
-    for (uint32_t i = 0; i < r->n_layer; i++) {
-        n_live += r->layers[i].n_live;
-        n_hit += r->layers[i].n_hit;
-    }
+    hth_compare_layer all = hth_compare_all_layers(r);
     if (r->n_identical == r->n_scored) {
         fprintf(stderr, "hearth: check of %llu tokens: selector %s is exact: all logits are those of dense\n",
                 (unsigned long long)r->n_token, selector);
@@ -29,7 +25,7 @@ static void print_result(const hearth_model *model, const hth_comparison *r)
             "hearth: check of %llu tokens: selector %s against dense: same likeliest token %.1f %%, mean KL "
             "%.3g nats, recall %.1f %%\n",
             (unsigned long long)r->n_token, selector, agreement, r->kl,
-            n_live > 0 ? 100.0 * (double)n_hit / (double)n_live : 100.0);
+            all.n_live > 0 ? 100.0 * (double)all.n_hit / (double)all.n_live : 100.0);
     if (agreement < GOOD_AGREEMENT)
         fprintf(
             stderr,

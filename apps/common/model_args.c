@@ -14,7 +14,8 @@ const option_spec model_options[] = {
      0},
     {"kv", 0, OPTION_CHOICE, "TYPE", "KV cache: f16, f32, or q8_0, which is approximate", 0, 0,
      "f16|f32|q8_0", 0},
-    {"bf16-dot", 0, OPTION_FLAG, NULL, "prompts of BF16 weights in bf16: approximate", 0, 0, NULL, OPTION_RARE},
+    {"bf16-dot", 0, OPTION_FLAG, NULL, "prompts of BF16 weights in bf16: approximate; bits may differ with "
+     "--mmap, --no-repack, --batch 1", 0, 0, NULL, OPTION_RARE},
     {"mmap", 0, OPTION_FLAG, NULL, "map the file in place of reading it", 0, 0, NULL, 0},
     {"no-repack", 0, OPTION_FLAG, NULL, "weights in the file's order: same text, slower", 0, 0, NULL, OPTION_RARE},
     {"selector", 0, OPTION_CHOICE, "S", "neurons that compute: auto, dense, gate, ...", 0, 0,
@@ -154,11 +155,23 @@ bool open_reference(const args *a, const hearth_model *model, uint32_t n_ctx, he
     return open_session_with(model, &o, session);
 }
 
+bool selector_is_approximate(hearth_selector selector)
+{
+    return selector == HEARTH_SELECTOR_PREDICTOR || selector == HEARTH_SELECTOR_THRESHOLD;
+}
+
+bool is_approximate(const args *a, const hearth_model *model)
+{
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
+    return selector_is_approximate(info.selector) || kv_type(a) == HEARTH_KV_Q8_0 || args_has(a, "bf16-dot");
+}
+
 bool is_reference(const args *a, const hearth_model *model)
 {
     hearth_model_info info;
     hearth_model_get_info(model, &info);
-    return info.selector == HEARTH_SELECTOR_DENSE && kv_type(a) != HEARTH_KV_Q8_0 && !args_has(a, "bf16-dot");
+    return info.selector == HEARTH_SELECTOR_DENSE && !is_approximate(a, model);
 }
 
 void print_start_line(const args *a, const hearth_model *model, const hearth_session *session)
@@ -170,8 +183,6 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
                                            [HEARTH_KV_F32] = "kv f32",
                                            [HEARTH_KV_Q8_0] = "KV cache q8_0: approximate"};
     const char *kv = kv_words[kv_type(a)];
-    bool approximate =
-        info.selector == HEARTH_SELECTOR_PREDICTOR || info.selector == HEARTH_SELECTOR_THRESHOLD;
     if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
     fprintf(stderr,
             "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; on the CPU (%s), %u thread%s; "
@@ -179,7 +190,7 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
             "%s\n",
             info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
             info.synthetic ? ", synthetic weights" : "", hearth_selector_name(info.selector),
-            approximate ? " (approximate)" : "", info.selector_why, info.cpu,
+            selector_is_approximate(info.selector) ? " (approximate)" : "", info.selector_why, info.cpu,
             hearth_session_n_thread(session), hearth_session_n_thread(session) == 1 ? "" : "s", kv,
             args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where);
 }

@@ -27,6 +27,9 @@ bool open_reference_model(const args *a, const char *path, hearth_model **model)
 bool open_reference(const args *a, const hearth_model *model, uint32_t n_ctx, hearth_session **session);
 /* Whether a session by the common options is that already. */
 bool is_reference(const args *a, const hearth_model *model);
+bool selector_is_approximate(hearth_selector selector);
+/* Whether that session would be approximate: by its selector, its cache or its products. */
+bool is_approximate(const args *a, const hearth_model *model);
 
 /* A sampler by the sampling options. False after a message; *status is then that of
  * the program: usage or other. */

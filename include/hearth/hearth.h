@@ -136,8 +136,8 @@ typedef struct hearth_model_info {
     uint32_t n_layer, d_model, n_head, n_head_kv, d_head, d_ff, n_vocab;
     uint32_t n_ctx_train;     /* context that the model was trained for */
     uint64_t n_parameter;
-    uint64_t weight_bytes;    /* of all tensors in use */
-    uint64_t token_bytes;     /* of weights that one generated token reads */
+    uint64_t weight_bytes;    /* of all tensors in use, in the file or beside it */
+    uint64_t token_bytes;     /* of weights that one generated token reads, were no neuron skipped */
 } hearth_model_info;
 
 HEARTH_API void hearth_model_get_info(const hearth_model *model, hearth_model_info *info);

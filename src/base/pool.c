@@ -270,10 +270,19 @@ static uint32_t core_here(const hth_pool *pool)
     return cpu >= 0 && cpu < HTH_CORES_MAX ? pool->cores.core_of[cpu] : pool->members[0].core;
 }
 
-uint32_t hth_pool_pin(hth_pool *pool)
+/* Whether HEARTH_PIN lets threads be pinned; a value that means nothing does, with a warning. */
+static bool wants_pins(void)
 {
     const char *wish = getenv("HEARTH_PIN");
-    if (wish && strcmp(wish, "0") == 0) return 0;
+    if (!wish || !*wish || strcmp(wish, "1") == 0) return true;
+    if (strcmp(wish, "0") == 0) return false;
+    hth_log(HEARTH_LOG_WARN, "HEARTH_PIN=%s: 0 or 1 is wanted; it is taken for 1", wish);
+    return true;
+}
+
+uint32_t hth_pool_pin(hth_pool *pool)
+{
+    if (!wants_pins()) return 0;
     hth_cores_read(NULL, &pool->cores);
     uint32_t n_core = pool->cores.n_core, n = 0;
     if (pool->n_thread > n_core) return 0;

@@ -8,6 +8,14 @@
 #include "sparse/sidecar.h"
 #include "text/tokenizer.h"
 
+/* What a selector needs of its own, in the model's file or beside it. */
+typedef enum hth_engine_part {
+    HTH_PART_PREDICTORS,
+    HTH_PART_FLOORS,
+    HTH_N_PART,
+    HTH_PART_NONE = HTH_N_PART
+} hth_engine_part;
+
 struct hearth_model {
     hth_gguf *file;
     hth_model *model;
@@ -20,6 +28,11 @@ struct hearth_model {
     size_t weights_size;
     uint8_t *predictors;           /* that lie beside the model's file */
     size_t predictors_size;
+    /* Weights and bytes of the parts that lie beside the file and are used in place of what it has itself;
+     * size 0: none do. */
+    struct {
+        uint64_t n_weight, size;
+    } beside[HTH_N_PART];
     hth_arena vectors;             /* norms, biases and factors as floats */
 };
 

@@ -93,11 +93,44 @@ static uint64_t unread_rows(const hth_matrix *table)
     return table->n_row > 0 ? (uint64_t)table->row_size * (table->n_row - 1) : 0;
 }
 
-/* Weights that one generated token reads: all but the other rows of the tables; the
- * head reads a table to which it is tied whole. */
-static uint64_t token_bytes(const hth_model *m)
+static hth_engine_part part_of(const hth_model *m, const hth_binding *b)
 {
-    return m->weight_size - unread_rows(&m->position_embd) - (m->tied ? 0 : unread_rows(&m->token_embd));
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
+        const hth_layer *l = &m->layers[i];
+        const hth_predictor *p = &l->predictor;
+        if (b->matrix == &p->in || b->matrix == &p->out || b->vector == &p->bias) return HTH_PART_PREDICTORS;
+        if (b->vector == &l->floor) return HTH_PART_FLOORS;
+    }
+    return HTH_PART_NONE;
+}
+
+static bool reads_part(hearth_selector selector, hth_engine_part part)
+{
+    if (part == HTH_PART_NONE) return true;
+    return selector == (part == HTH_PART_PREDICTORS ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_THRESHOLD);
+}
+
+/* What is in use: of the file all but the parts in whose place others lie beside it. A token reads of it
+ * all but the other rows of the tables (the head reads a table to which it is tied whole) and what
+ * the selector has no use for. */
+static void count_weights(const hearth_model *model, hearth_model_info *info)
+{
+    const hth_model *m = model->model;
+    uint64_t unread = unread_rows(&m->position_embd) + (m->tied ? 0 : unread_rows(&m->token_embd));
+    for (size_t i = 0; i < m->n_binding; i++) {
+        const hth_binding *b = &m->bindings[i];
+        hth_engine_part part = part_of(m, b);
+        if (part != HTH_PART_NONE && model->beside[part].size > 0) continue;
+        info->n_parameter += b->matrix ? (uint64_t)b->matrix->n_row * b->matrix->n_col : b->n;
+        info->weight_bytes += b->size;
+        if (!reads_part(model->selector, part)) unread += b->size;
+    }
+    for (hth_engine_part part = 0; part < HTH_N_PART; part++) {
+        info->n_parameter += model->beside[part].n_weight;
+        info->weight_bytes += model->beside[part].size;
+        if (!reads_part(model->selector, part)) unread += model->beside[part].size;
+    }
+    info->token_bytes = info->weight_bytes - unread;
 }
 
 void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
@@ -122,11 +155,6 @@ void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
                                 .d_head = h->d_head,
                                 .d_ff = h->d_ff,
                                 .n_vocab = h->n_vocab,
-                                .n_ctx_train = h->n_ctx_train,
-                                .weight_bytes = m->model->weight_size,
-                                .token_bytes = token_bytes(m->model)};
-    for (size_t i = 0; i < m->model->n_binding; i++) {
-        const hth_binding *b = &m->model->bindings[i];
-        info->n_parameter += b->matrix ? (uint64_t)b->matrix->n_row * b->matrix->n_col : b->n;
-    }
+                                .n_ctx_train = h->n_ctx_train};
+    count_weights(m, info);
 }

@@ -85,8 +85,19 @@ static hearth_status read_predictors(hearth_model *m, const hth_sidecar *s, hear
     return st;
 }
 
+static void count(hearth_model *m, const hth_sidecar *s, hth_engine_part part)
+{
+    for (size_t i = 0; s->file && i < hth_gguf_n_tensor(s->file); i++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(s->file, i);
+        m->beside[part].n_weight += t->dim[0] * t->dim[1];
+        m->beside[part].size += t->size;
+    }
+}
+
 hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sidecars[2], hearth_error *err)
 {
+    count(m, &sidecars[0], HTH_PART_PREDICTORS);
+    count(m, &sidecars[1], HTH_PART_FLOORS);
     hearth_status st = read_predictors(m, &sidecars[0], err);
     return st == HEARTH_OK ? read_floors(m, &sidecars[1], err) : st;
 }

@@ -397,6 +397,23 @@ void hth_compare_result(hth_compare *c, hth_comparison *out)
     out->kl_largest = c->kl[t->n_kl - 1];
 }
 
+hth_compare_layer hth_compare_all_layers(const hth_comparison *r)
+{
+    hth_compare_layer sum = {0};
+    for (uint32_t i = 0; i < r->n_layer; i++) {
+        const hth_compare_layer *l = &r->layers[i];
+        sum.n_neuron += l->n_neuron;
+        sum.n_live += l->n_live;
+        sum.n_mode += l->n_mode;
+        sum.n_marked += l->n_marked;
+        sum.n_hit += l->n_hit;
+        sum.error_sum += l->error_sum;
+        sum.n_token += l->n_token;
+        if (l->error_max > sum.error_max) sum.error_max = l->error_max;
+    }
+    return sum;
+}
+
 static void result_of_text(hth_compare *c, const hth_windows *w, uint64_t n_done, hth_comparison *out)
 {
     hth_compare_result(c, out);

@@ -62,6 +62,9 @@ hearth_status hth_compare_ids(hth_compare *c, const int32_t *ids, size_t n, size
 /* All that was compared so far. layers stay until the next call on c. */
 void hth_compare_result(hth_compare *c, hth_comparison *out);
 
+/* All layers of a result together: their counts and errors summed, the largest of the largest. */
+hth_compare_layer hth_compare_all_layers(const hth_comparison *r);
+
 /* The windows of a text, scored as hth_measure_perplexity does; likewise for the arguments and for what ends
  * it early. The context of the mode's session is the window. */
 hearth_status hth_measure_compare(hth_compare *c, const char *text, size_t n, uint64_t n_window_max,

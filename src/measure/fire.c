@@ -1,6 +1,8 @@
-/* Draws firing lists. Called by the verb bench, and by programs in bench/. */
+/* Makes firing lists: all of them before anything is timed, so that handing one out costs nothing. Called
+ * by the verb bench. */
 #include "measure/fire.h"
 
+#include "base/status.h"
 #include "kernels/math.h"
 #include "sample/random.h"
 
@@ -78,18 +80,28 @@ static bool draw(hth_fire *f, const hth_model *m, const hth_fire_spec *spec, dou
     return true;
 }
 
+/* An empty one; NULL where memory lacks. */
+static hth_fire *new_fire(uint32_t n_layer, uint32_t n_tok)
+{
+    hth_fire *f = hth_alloc(1, sizeof *f);
+    if (!f) return NULL;
+    *f = (hth_fire){.n_layer = n_layer, .n_tok = n_tok, .room = 1};
+    f->first = hth_alloc((size_t)n_tok * n_layer + 1, sizeof *f->first);
+    f->lists = hth_alloc(f->room, sizeof *f->lists); /* an empty list is none for all neurons */
+    if (f->first && f->lists) return f;
+    hth_fire_close(f);
+    return NULL;
+}
+
 hearth_status hth_fire_open(const hth_model *model, const hth_fire_spec *spec, uint32_t n_tok, hth_fire **out,
                             hearth_error *err)
 {
     size_t widest = model->hparams.d_ff, n_layer = model->hparams.n_layer;
     *out = NULL;
-    hth_fire *f = hth_alloc(1, sizeof *f);
+    hth_fire *f = new_fire((uint32_t)n_layer, n_tok);
     double *chance = hth_alloc(widest, sizeof *chance);
     uint8_t *fires = hth_alloc(n_layer, widest);
-    if (f) *f = (hth_fire){.n_layer = (uint32_t)n_layer, .n_tok = n_tok};
-    if (f) f->first = hth_alloc(n_tok * n_layer + 1, sizeof *f->first);
-    if (f) f->lists = hth_alloc(f->room = 1, sizeof *f->lists); /* an empty list is none for all neurons */
-    bool ok = f && f->first && f->lists && chance && fires && draw(f, model, spec, chance, fires);
+    bool ok = f && chance && fires && draw(f, model, spec, chance, fires);
     hth_free(chance);
     hth_free(fires);
     if (ok) {
@@ -99,6 +111,60 @@ hearth_status hth_fire_open(const hth_model *model, const hth_fire_spec *spec, u
     hth_fire_close(f);
     return hth_fail_memory(err, (uint64_t)n_tok * n_layer * widest, "firing lists");
 }
+
+/* ---- samples of a profile ------------------------------------------------------------------------- */
+
+/* One token of one layer: the neurons whose bit of the sample is set. */
+static bool replay_list(hth_fire *f, const hth_profile *p, uint32_t i_layer, uint32_t i_sample, size_t *n)
+{
+    const hth_profile_layer *l = &p->layers[i_layer];
+    for (uint32_t j = 0; j < l->d_ff; j++)
+        if (l->together[(size_t)j * p->n_word + i_sample / 32] >> (i_sample % 32) & 1)
+            if (!add_run(f, n, j, j + 1)) return false;
+    f->n_neuron += l->d_ff;
+    return true;
+}
+
+static bool replay(hth_fire *f, const hth_profile *p, uint32_t first_sample)
+{
+    size_t n = 0;
+    for (uint32_t t = 0; t < f->n_tok; t++)
+        for (uint32_t l = 0; l < f->n_layer; l++) {
+            f->first[(size_t)t * f->n_layer + l] = n;
+            uint32_t i_sample = (uint32_t)(((uint64_t)first_sample + t) % p->n_sample);
+            if (!replay_list(f, p, l, i_sample, &n)) return false;
+        }
+    f->first[(size_t)f->n_tok * f->n_layer] = n;
+    return true;
+}
+
+hearth_status hth_fire_replay(const hth_profile *p, uint32_t first_sample, uint32_t n_tok, hth_fire **out,
+                              hearth_error *err)
+{
+    *out = NULL;
+    if (p->n_sample == 0)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "the profile has no samples of who fired together: make it without --samples 0");
+    if (first_sample >= p->n_sample)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "sample %u: the profile has %u", first_sample,
+                        p->n_sample);
+    hth_fire *f = new_fire(p->n_layer, n_tok);
+    if (f && replay(f, p, first_sample)) {
+        *out = f;
+        return HEARTH_OK;
+    }
+    hth_fire_close(f);
+    return hth_fail_memory(err, (uint64_t)n_tok * p->n_layer * sizeof(size_t), "firing lists");
+}
+
+uint32_t hth_fire_draw_sample(const hth_profile *p, uint64_t seed)
+{
+    hth_sample_random random;
+    hth_sample_random_seed(&random, seed);
+    return (uint32_t)(hth_sample_random_unit(&random) * (double)p->n_sample);
+}
+
+/* ---- handing out -------------------------------------------------------------------------------- */
 
 void hth_fire_close(hth_fire *f)
 {

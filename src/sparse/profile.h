@@ -1,6 +1,6 @@
 /* What a text made of a model's neurons: how often each fired, how large it was, who fired
  * together. measure/profile.c collects it; packing, placement and studies read it. In a file it is
- * a GGUF without weights that carries the hash of its model (docs/sparsity.md). */
+ * a GGUF without weights that carries the hash of its model (docs/profile.md). */
 #ifndef HTH_SPARSE_PROFILE_H
 #define HTH_SPARSE_PROFILE_H
 

@@ -1,4 +1,4 @@
-/* Profiles as files: a GGUF without weights, whose keys and tensors docs/sparsity.md lists. Nothing
+/* Profiles as files: a GGUF without weights, whose keys and tensors docs/profile.md lists. Nothing
  * in such a file is trusted: shapes come from the model at hand or from the directory that the reader
  * has checked, and every figure is held to the others. */
 #include "sparse/profile.h"

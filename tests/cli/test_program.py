@@ -118,6 +118,8 @@ def version_man_page_and_completions_print():
     check(man.startswith(b".TH HEARTH 1"), "man page")
     for verb in VERBS:
         check(b".SH %s\n" % verb.encode() in man, "man page lacks", verb)
+    for name in [b"HEARTH_CPU", b"HEARTH_PIN"]:
+        check(b".B " + name in man, "man page lacks", name)
     for shell, syntax in [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "-n"])]:
         script = good("--completions", shell).stdout
         check(b"run" in script and b"logit-bias" in script, shell)
@@ -182,6 +184,7 @@ def usage_errors_exit_2():
         (["bench", "--parallel", "0"], "allowed are"),
         (["bench", "--limits", MODEL], "takes no model"),
         (["bench", "--limits", "-p", "8"], "no use for --prompt"),
+        (["bench", "--limits", "-f", MODEL], "no use for --file"),
         (["doctor", MODEL, MODEL], "too many"),
     ]:
         bad(2, word, *args)
@@ -705,6 +708,99 @@ def bench_in_parallel_gives_each_sequence_its_own_logits():
 
 
 @case
+def bench_prints_the_price_beside_the_speed():
+    few = ["-p", "4", "-n", "2", "-t", "1"]
+    text = scratch("text", b"Once upon a time there was a dog. " * 200)
+    table = good("bench", MODEL, "--kv", "q8_0", "--repeat", "1", *few).stdout
+    check(b"| prompt 4, approximate |" in table and b"| generate 2, approximate |" in table, table)
+    check(b"-f TEXT prints what that costs" in table and b"ratio" not in table, table)
+    price = ["-f", text, "--chunks", "3", "-c", "128"]
+    table = good("bench", MODEL, "--kv", "q8_0", "--repeat", "1", *few, *price).stdout
+    check(b"(3 windows of 128)" in table and b"same likeliest token" in table, table)
+    result = bench(MODEL, "--kv", "q8_0", *few, *price)
+    check(all(t["approximate"] for t in result["tests"]), result)
+    # The figures are those of hearth compare.
+    known = json.loads(good("compare", MODEL, "--kv", "q8_0", "--json", *price).stdout)
+    shown = result["price"]
+    for key in ["ratio", "ratio_error", "kl_mean", "top1_agreement", "windows_scored", "positions_scored"]:
+        check(shown[key] == known[key], key, shown, known)
+    check(shown["perplexity"] == known["mode"]["perplexity"] and not shown["exact"] and shown["kl_mean"] > 0, shown)
+    check(shown["recall"] == known["all_layers"]["recall"] and shown["cett"] == known["all_layers"]["cett"], shown)
+    # Windows hold 2048 tokens where nothing else is asked for.
+    shown = bench(MODEL, "--kv", "q8_0", *few, "-f", "-", stdin=b"Once there was a dog. " * 900)["price"]
+    check(shown["n_ctx"] == 512 and shown["windows"] > shown["windows_scored"] == 4, shown)
+
+    # what is exact has none: looked at where it skips, said where it is the reference
+    table = good("bench", MODEL, "--repeat", "1", *few, *price).stdout
+    check(b"| generate 2 |" in table and b"all logits are those of dense (189 positions)" in table, table)
+    check(b"approximate" not in table, table)
+    result = bench(MODEL, *few, *price)
+    check(result["price"]["exact"] and not any(t["approximate"] for t in result["tests"]), result)
+    result = bench(MODEL, "--selector", "dense", *few, *price)
+    check(result["price"]["of_reference"] and "ratio" not in result["price"], result)
+    check(b"Exact, without a price" in good("bench", MODEL, "--selector", "dense", "--repeat", "1", *few, *price).stdout,
+          "dense")
+
+    check(scratch("none") in bad(1, "No such file", "bench", MODEL, "-f", scratch("none")), "no text")
+    check(scratch("short") in bad(1, "a window needs 512", "bench", MODEL, "-f", scratch("short", b"Once.")), "short")
+    bad(2, "of which text", "bench", MODEL, "--chunks", "2")
+    bad(2, "have no price", "bench", MODEL, "--fire", "share=0.1", "-f", text)
+
+
+@case
+def bench_tells_the_price_of_predictors():
+    model = data("golden/powerinfer/llama-relu.f16.powerinfer.gguf")
+    text = scratch("text", b"abc " * 60)
+    shown = bench(model, "-p", "0", "-n", "2", "-f", text, "-c", "16")["price"]
+    known = json.loads(good("compare", model, "-f", text, "--json", "-c", "16").stdout)
+    check(shown["ratio"] == known["ratio"] and shown["windows_scored"] == known["windows"] == 11, shown, known)
+    check(shown["recall"] == known["all_layers"]["recall"] < 0.5 < shown["cett"], shown)
+    table = good("bench", model, "-p", "0", "-n", "2", "--repeat", "1").stdout
+    check(b"Selector predictor" in table and b"| generate 2, approximate |" in table, table)
+
+
+@case
+def bench_replays_a_profile():
+    text, path = scratch("text", b"Once upon a time there was a dog. He liked to play. " * 60), scratch("story.profile")
+    good("profile", MODEL, "-f", text, "-o", path, "-c", "64", "--samples", "100")
+    run = [MODEL, "-n", "4", "-t", "1", "--fire"]
+    result = bench(*run, f"profile={path}")
+    shown = result["replayed_firing_lists"]
+    check(shown["profile"] == path and shown["samples"] == 100 and not shown["largest_tenth"], shown)
+    check(0 < shown["share"] < 0.5 and "drawn_firing_lists" not in result, result)
+    other = bench(*run, f"profile={path},seed=2")["replayed_firing_lists"]
+    check(other["first_sample"] != shown["first_sample"] < 100 and other["seed"] == 2, shown, other)
+    table = good("bench", *run, f"profile={path}", "--repeat", "1").stdout.decode()
+    check(f"replayed from {path}" in table and "drawn" not in table, table)
+    check(b"Firing lists drawn" in good("bench", *run, "share=0.1", "--repeat", "1").stdout, "drawn")
+
+    for more in ["share=0.1", "run=8", "skew=1", "sticky=0.5"]:
+        bad(2, "the profile says who fires", "bench", *run, f"profile={path},{more}")
+    for wrong in ["profile=", "profile", "share=2", "run=8", "share=0.1,seed=x", "share=0.1,run=0", "nothing=1", ""]:
+        bad(2, "bench --fire", "bench", *run, wrong)
+    bad(1, "No such file", "bench", *run, f"profile={scratch('none')}")
+    check("not a profile" in bad(1, MODEL, "bench", *run, f"profile={MODEL}"), "a model")
+    good("profile", MODEL, "-f", text, "-o", scratch("bare"), "-c", "64", "--samples", "0")
+    bad(1, "no samples", "bench", *run, f"profile={scratch('bare')}")
+    bad(1, "a selector that skips", "bench", *run, f"profile={path}", "--selector", "dense")
+    whole = model_bytes()
+    moved = scratch("other.gguf", whole[:-1] + bytes([whole[-1] ^ 1]))  # one weight of another model
+    bad(1, "the profile of another model", "bench", moved, *run[1:], f"profile={path}")
+    relu = ["--activation", "relu"]
+    bad(1, "profile it again", "bench", *run, f"profile={path}", *relu)
+
+
+@case
+def bench_says_at_once_what_has_no_room():
+    start = time.monotonic()
+    line = bad(1, "-c leaves room for 64", "bench", MODEL, "--depth", "100000", "-c", "64")
+    check("100064 positions" in line and time.monotonic() - start < 20, line)
+    done = good("bench", MODEL, "--depth", "600", "-n", "2", "--repeat", "1", "-t", "1")
+    check(b"warning: the tests take 602 positions" in done.stderr and b"trained for 512" in done.stderr, done.stderr)
+    check(b"warning" not in good("bench", MODEL, "--depth", "500", "-n", "2", "--repeat", "1").stderr, "500 of 512")
+
+
+@case
 def limits_of_the_machine_are_measured_without_a_model():
     shown = bench("--limits", "-t", "2")
     check([l["threads"] for l in shown["limits"]] == [1, 2], shown)
@@ -804,6 +900,82 @@ def profiles_say_who_fires_and_are_no_models():
     bad(1, "a profile, not a model", "run", out, "-n", "1")
     scratch("b.resume", model_bytes())
     bad(1, "not 'hearth.profile'", "profile", MODEL, "-f", text, "-o", scratch("b"), "-c", "100")
+
+
+@case
+def inspect_tells_which_selectors_a_file_runs_with():
+    def shown(path):
+        model = json.loads(good("inspect", path, "--json").stdout)["model"]
+        return model["selectors"], model["auto_selector"], good("inspect", path).stdout.decode()
+
+    selectors, auto, text = shown(MODEL)
+    check(selectors == ["dense", "gate"] and auto == "gate", selectors, auto)
+    check("runs with dense, gate; auto takes gate: its activation gives zeros" in text, text)
+    check("predictor with a file of hearth predictors, threshold with a file of hearth thresholds" in text, text)
+    selectors, auto, text = shown(scratch("tiny.gguf", tiny_model()))
+    check(selectors == ["dense"] and auto == "dense" and "no exact zeros; runs with dense;" in text, text)
+    check("threshold with a file" in text and "predictor" not in text, text)
+    selectors, auto, text = shown(data("golden/powerinfer/llama-relu.f16.powerinfer.gguf"))
+    check(selectors == ["dense", "gate", "predictor"] and auto == "predictor", selectors, auto)
+    check("predictor (approximate); auto takes predictor: the file was made for it" in text, text)
+    for path, names in [(MODEL, ["dense", "gate", "predictor", "threshold"])]:
+        for name in names:  # what it says is what a run does
+            done = hearth("run", path, "-n", "1", "-p", "a", "--selector", name)
+            check((done.returncode == 0) == (name in shown(path)[0]), name, done.stderr)
+
+
+@case
+def inspect_tells_what_belongs_to_a_model():
+    text = scratch("text", b"Once upon a time there was a dog. He liked to play in the park. " * 60)
+
+    def shown(path):
+        result = json.loads(good("inspect", path, "--json", "--all").stdout)
+        check("model" not in result and result["sidecar"]["known"] and not result["run"]["possible"], result)
+        plain = good("inspect", path).stdout.decode()
+        check("Belongs to a model" in plain and "Cannot be run" not in plain and "tokenizer" not in plain, plain)
+        return result["sidecar"], plain
+
+    path = scratch("story.profile")
+    profiled = json.loads(good("profile", MODEL, "-f", text, "-o", path, "-c", "64", "--samples", "40", "--json").stdout)
+    s, plain = shown(path)
+    check(s["kind"] == "profile" and s["version"] == 1 and s["model_hash"] == profiled["model_hash"], s)
+    check(s["layers"] == 6 and s["neurons"] == [768] * 6 and s["activation"] == "drelu", s)
+    check(s["tokens"] == profiled["tokens"] and s["samples"] == 40 and s["n_ctx"] == 64, s)
+    check(f"{s['tokens']} tokens in windows of 64, 40 samples\n" in plain and s["model_hash"] in plain, plain)
+
+    path = scratch("story.thresholds")
+    good("thresholds", MODEL, "-f", text, "-o", path, "--sparsity", "0.9", "-c", "64")
+    s, plain = shown(path)
+    check(s["kind"] == "thresholds" and s["bytes"] == 6 * 768 * 4 and s["layers"] == 6, s)
+    check(s["model_hash"] == profiled["model_hash"] and "run MODEL --thresholds" in plain, plain)
+
+    # predictors of ranks 8 and 16, as far as the file says; and a kind that nobody knows
+    def sidecar(kind, more=b"", n_more=0):
+        def name(x):
+            return struct.pack("<Q", len(x)) + x
+
+        tensors, at, infos = [((64, 8), 2048), ((8, 32), 1024), ((64, 16), 4096), ((16, 32), 2048)], 0, b""
+        names = [b"blk.0.fc1.weight", b"blk.0.fc2.weight", b"blk.1.fc1.weight", b"blk.1.fc2.weight"]
+        for n, (dims, size) in zip(names, tensors):
+            infos += name(n) + struct.pack("<IQQIQ", 2, *dims, 0, at)
+            at += size
+        keys = name(b"general.architecture") + struct.pack("<I", 8) + name(kind)
+        keys += name(b"hearth.model.hash") + struct.pack("<IQ", 10, 0xfedcba9876543210)
+        head = b"GGUF" + struct.pack("<IQQ", 3, 4, 2 + n_more) + keys + more + infos
+        return head + bytes(-len(head) % 32) + bytes(at)
+
+    key = b"hearth.predictor.threshold"
+    more = struct.pack("<Q", len(key)) + key + struct.pack("<IIQ2f", 9, 6, 2, -0.5, 0.25)
+    s, plain = shown(scratch("p", sidecar(b"hearth.predictors", more, 1)))
+    check(s["ranks"] == [8, 16] and s["neurons"] == [32, 32] and s["thresholds"] == [-0.5, 0.25], s)
+    check(s["bytes"] == 9216 and s["model_hash"] == "fedcba9876543210" and "version" not in s, s)
+    check("8 to 16" in plain and "-0.5 to 0.25" in plain and "2 of 32 neurons" in plain, plain)
+    s, plain = shown(scratch("p", sidecar(b"hearth.predictors")))
+    check(s["thresholds"] == [] and "thresholds  " not in plain, s, plain)
+    path = scratch("odd", sidecar(b"hearth.o\x1bdd"))
+    check(b"hearth.o\\x1bdd, which this program does not know" in good("inspect", path).stdout, "an odd kind")
+    check(json.loads(good("inspect", path, "--json").stdout)["sidecar"]["known"] is False, "an odd kind")
+    check(b"Cannot be run" in good("inspect", scratch("none", sidecar(b"hearth"))).stdout, "no sidecar")
 
 
 @case
@@ -984,6 +1156,9 @@ def odd_environments_change_nothing():
         check(json.loads(good(*args, env=env).stdout)["ids"] == expected, env)
     bare = subprocess.run([HEARTH, *args], env={}, capture_output=True, timeout=TIMEOUT)
     check(bare.returncode == 0 and json.loads(bare.stdout)["ids"] == expected, bare.stderr)
+    done = good("run", "-n", "1", env={"HEARTH_PIN": "of\nf"})
+    check(b"warning: HEARTH_PIN=of\\x0af: 0 or 1 is wanted" in done.stderr, done.stderr)
+    check(b"HEARTH_PIN" not in good("run", "-n", "1", env={"HEARTH_PIN": "0"}).stderr, "HEARTH_PIN=0")
     line = bad(1, "HEARTH_CPU=nonsense", "run", "-n", "1", env={"HEARTH_CPU": "nonsense"})
     check("known: generic" in line, line)
     done = hearth("run", "-n", "1", stdin=None, preexec_fn=lambda: os.close(0))

@@ -1,0 +1,260 @@
+/* `hearth inspect` of files that belong to a model: profiles, predictors, thresholds. Only what the file says
+ * of itself is shown, as far as it says it; whether it fits a model is checked where it is used. */
+#include "cli/inspect_facts.h"
+#include "common/json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_SIZE = 48 };
+
+typedef struct sidecar_kind {
+    const char *name;
+    const char *neurons; /* the tensor whose last dimension is the neurons of a layer */
+    const char *use;
+} sidecar_kind;
+
+static const sidecar_kind kinds[] = {
+    {"profile", "fired", "hearth pack MODEL --profile FILE, hearth bench MODEL --fire profile=FILE"},
+    {"predictors", "fc2.weight", "hearth run MODEL --predictors FILE, hearth pack"},
+    {"thresholds", "ffn_floor.weight", "hearth run MODEL --thresholds FILE, hearth pack"},
+};
+
+static hth_text architecture_of(const hth_gguf *file)
+{
+    const hth_gguf_value *v = hth_gguf_find(file, "general.architecture");
+    return v && v->type == HTH_GGUF_TEXT ? v->as.text : (hth_text){"", 0};
+}
+
+bool is_sidecar(const hth_gguf *file)
+{
+    hth_text name = architecture_of(file);
+    return name.n > 7 && memcmp(name.bytes, "hearth.", 7) == 0;
+}
+
+/* NULL: none that this version knows. */
+static const sidecar_kind *kind_of(const hth_gguf *file)
+{
+    hth_text name = architecture_of(file);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (hth_text_is((hth_text){name.bytes + 7, name.n - 7}, kinds[i].name)) return &kinds[i];
+    return NULL;
+}
+
+static bool find_uint(const hth_gguf *file, const char *key, uint64_t *value)
+{
+    bool found = false;
+    return hth_gguf_get_uint(file, key, 0, UINT64_MAX, value, &found, NULL) == HEARTH_OK && found;
+}
+
+static bool find_text(const hth_gguf *file, const char *key, hth_text *value)
+{
+    bool found = false;
+    return hth_gguf_get_text(file, key, value, &found, NULL) == HEARTH_OK && found;
+}
+
+static const hth_gguf_tensor *tensor_of(const hth_gguf *file, uint32_t i_layer, const char *rest)
+{
+    char name[NAME_SIZE];
+    snprintf(name, sizeof name, "blk.%u.%s", i_layer, rest);
+    return hth_gguf_find_tensor(file, name);
+}
+
+static uint64_t neurons_of(const hth_gguf *file, const sidecar_kind *k, uint32_t i_layer)
+{
+    const hth_gguf_tensor *t = tensor_of(file, i_layer, k->neurons);
+    return t ? t->dim[t->n_dim - 1] : 0;
+}
+
+/* Of a predictor: rows of its first matrix. */
+static uint64_t rank_of(const hth_gguf *file, const sidecar_kind *k, uint32_t i_layer)
+{
+    const hth_gguf_tensor *t = tensor_of(file, i_layer, "fc1.weight");
+    (void)k;
+    return t ? t->dim[1] : 0;
+}
+
+static uint32_t n_layer_of(const hth_gguf *file, const sidecar_kind *k)
+{
+    uint32_t n = 0;
+    while (k && tensor_of(file, n, k->neurons)) n++;
+    return n;
+}
+
+static uint64_t bytes_of(const hth_gguf *file)
+{
+    uint64_t size = 0;
+    for (size_t i = 0; i < hth_gguf_n_tensor(file); i++) size += hth_gguf_tensor_at(file, i)->size;
+    return size;
+}
+
+/* Scores below these are not computed, one for each layer. NULL: the file has none. */
+static const hth_gguf_value *thresholds_of(const hth_gguf *file)
+{
+    const hth_gguf_value *v = NULL;
+    uint64_t n = n_layer_of(file, kind_of(file));
+    hearth_status st = hth_gguf_get_array(file, "hearth.predictor.threshold", HTH_GGUF_F32, n, &v, NULL);
+    return st == HEARTH_OK ? v : NULL;
+}
+
+/* ---- for people ---------------------------------------------------------------------------- */
+
+static void label(const char *text) { printf("  %-14s ", text); }
+
+static void print_shown(hth_text text)
+{
+    char shown[200];
+    fputs(hth_escape(shown, sizeof shown, text.bytes, text.n), stdout);
+}
+
+typedef uint64_t layer_fn(const hth_gguf *file, const sidecar_kind *k, uint32_t i_layer);
+
+/* What all layers have, or the smallest and the largest. */
+static void print_range(const hth_gguf *file, const sidecar_kind *k, uint32_t n_layer, layer_fn *fn)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+    for (uint32_t i = 0; i < n_layer; i++) {
+        uint64_t x = fn(file, k, i);
+        if (x < least) least = x;
+        if (x > most) most = x;
+    }
+    if (least == most) printf("%llu", (unsigned long long)most);
+    else printf("%llu to %llu", (unsigned long long)least, (unsigned long long)most);
+}
+
+static void print_predictors(const hth_gguf *file, const sidecar_kind *k, uint32_t n_layer)
+{
+    const hth_gguf_value *thresholds = thresholds_of(file);
+    hth_text input;
+    label("ranks");
+    print_range(file, k, n_layer, rank_of);
+    putchar('\n');
+    if (thresholds && n_layer > 0) {
+        double least = hth_gguf_element_float(thresholds, 0), most = least;
+        for (uint32_t i = 1; i < n_layer; i++) {
+            double x = hth_gguf_element_float(thresholds, i);
+            if (x < least) least = x;
+            if (x > most) most = x;
+        }
+        label("thresholds");
+        printf("%.6g to %.6g\n", least, most);
+    }
+    if (!find_text(file, "hearth.predictor.input", &input)) return;
+    label("input");
+    print_shown(input);
+    putchar('\n');
+}
+
+static void print_profile(const hth_gguf *file)
+{
+    uint64_t n_tok = 0, n_done = 0, n_ctx = 0, n_sample = 0;
+    hth_text activation;
+    label("text");
+    if (find_uint(file, "hearth.profile.tokens_done", &n_done))
+        printf("%llu of ", (unsigned long long)n_done);
+    if (find_uint(file, "hearth.profile.tokens", &n_tok)) printf("%llu tokens", (unsigned long long)n_tok);
+    if (find_uint(file, "hearth.profile.context", &n_ctx))
+        printf(" in windows of %llu", (unsigned long long)n_ctx);
+    if (find_uint(file, "hearth.profile.samples", &n_sample))
+        printf(", %llu samples", (unsigned long long)n_sample);
+    puts(n_done > 0 ? "; not finished: the command that began it goes on from there" : "");
+    if (!find_text(file, "hearth.profile.activation", &activation)) return;
+    label("activation");
+    print_shown(activation);
+    putchar('\n');
+}
+
+void inspect_print_sidecar(const hth_gguf *file)
+{
+    const sidecar_kind *k = kind_of(file);
+    uint32_t n_layer = n_layer_of(file, k);
+    uint64_t version, hash;
+    puts("\nBelongs to a model");
+    label("kind");
+    print_shown(architecture_of(file));
+    if (find_uint(file, "hearth.sidecar.version", &version))
+        printf(", version %llu", (unsigned long long)version);
+    puts(k ? "" : ", which this program does not know");
+    label("of the model");
+    if (find_uint(file, "hearth.model.hash", &hash)) printf("%016llx\n", (unsigned long long)hash);
+    else puts("not said");
+    if (!k) return;
+    label("layers");
+    printf("%u", n_layer);
+    if (n_layer > 0) {
+        printf(" of ");
+        print_range(file, k, n_layer, neurons_of);
+        printf(" neurons");
+    }
+    printf(", %.2f MiB\n", (double)bytes_of(file) / (1 << 20));
+    if (strcmp(k->name, "predictors") == 0 && n_layer > 0) print_predictors(file, k, n_layer);
+    if (strcmp(k->name, "profile") == 0) print_profile(file);
+    label("use");
+    puts(k->use);
+}
+
+/* ---- for programs -------------------------------------------------------------------------- */
+
+static void json_layers(json *j, const char *key, const hth_gguf *file, const sidecar_kind *k, layer_fn *fn)
+{
+    uint32_t n = n_layer_of(file, k);
+    json_open_compact(j, key, '[');
+    for (uint32_t i = 0; i < n; i++) json_uint(j, NULL, fn(file, k, i));
+    json_close(j, ']');
+}
+
+static void json_found_uint(json *j, const char *name, const hth_gguf *file, const char *key)
+{
+    uint64_t value;
+    if (find_uint(file, key, &value)) json_uint(j, name, value);
+}
+
+static void json_found_text(json *j, const char *name, const hth_gguf *file, const char *key)
+{
+    hth_text value;
+    if (find_text(file, key, &value)) json_text(j, name, value.bytes, value.n);
+}
+
+static void json_predictors(json *j, const hth_gguf *file, const sidecar_kind *k)
+{
+    const hth_gguf_value *thresholds = thresholds_of(file);
+    uint32_t n_layer = n_layer_of(file, k);
+    json_layers(j, "ranks", file, k, rank_of);
+    json_open_compact(j, "thresholds", '[');
+    for (uint32_t i = 0; thresholds && i < n_layer; i++)
+        json_float(j, NULL, hth_gguf_element_float(thresholds, i), 9);
+    json_close(j, ']');
+    json_found_text(j, "input", file, "hearth.predictor.input");
+}
+
+static void json_profile(json *j, const hth_gguf *file)
+{
+    json_found_uint(j, "tokens", file, "hearth.profile.tokens");
+    json_found_uint(j, "tokens_done", file, "hearth.profile.tokens_done");
+    json_found_uint(j, "samples", file, "hearth.profile.samples");
+    json_found_uint(j, "n_ctx", file, "hearth.profile.context");
+    json_found_text(j, "activation", file, "hearth.profile.activation");
+    json_found_text(j, "settings", file, "hearth.profile.settings");
+}
+
+void inspect_json_sidecar(json *j, const hth_gguf *file)
+{
+    const sidecar_kind *k = kind_of(file);
+    hth_text name = architecture_of(file);
+    uint64_t hash;
+    char hex[20];
+    json_open(j, "sidecar", '{');
+    json_text(j, "kind", name.bytes + 7, name.n - 7);
+    json_bool(j, "known", k != NULL);
+    json_found_uint(j, "version", file, "hearth.sidecar.version");
+    if (find_uint(file, "hearth.model.hash", &hash)) {
+        snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash);
+        json_word(j, "model_hash", hex);
+    }
+    json_uint(j, "bytes", bytes_of(file));
+    if (k) json_uint(j, "layers", n_layer_of(file, k));
+    if (k) json_layers(j, "neurons", file, k, neurons_of);
+    if (k && strcmp(k->name, "predictors") == 0) json_predictors(j, file, k);
+    if (k && strcmp(k->name, "profile") == 0) json_profile(j, file);
+    json_close(j, '}');
+}
