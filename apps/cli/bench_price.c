@@ -33,7 +33,7 @@ bool bench_open_price(bench *b, const args *a, const hearth_model *model)
     p->n_ctx = room < PRICE_WINDOW ? (uint32_t)room : PRICE_WINDOW;
     if (p->n_ctx < MIN_WINDOW) p->n_ctx = MIN_WINDOW; /* fewer score nothing */
     p->n_window = args_uint(a, "chunks", (PRICE_TOKENS + p->n_ctx - 1) / p->n_ctx);
-    p->text = read_whole(p->path, &p->n_text);
+    p->text = read_text_file(p->path, &p->n_text);
     return p->text && (p->of_reference || check_text(p, model));
 }
 

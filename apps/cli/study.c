@@ -154,7 +154,7 @@ static int run(const args *a)
     size_t n;
     int status = check_usage(a);
     if (status) return status;
-    char *text = read_whole(args_text(a, "file", NULL), &n);
+    char *text = read_text_file(args_text(a, "file", NULL), &n);
     if (!text) return EXIT_OTHER;
     status = EXIT_OTHER;
     catch_interrupt();

@@ -204,11 +204,12 @@ static void put_layer_lines(FILE *out, uint32_t i, const hth_study_layer *l)
         put_value(out, i, "reused", hth_study_before[k], l->reused[k]);
     for (uint32_t k = 0; k < l->n_predictor; k++) {
         const hth_study_predictor *p = &l->predictors[k];
-        put_value(out, i, "predictor_rank", p->share_of_network, p->rank);
-        put_value(out, i, "recall_top_20", p->share_of_network, p->recall_top_20);
-        put_value(out, i, "recall", p->share_of_network, p->recall);
-        put_value(out, i, "precision", p->share_of_network, p->precision);
-        put_value(out, i, "predicted_sparsity", p->share_of_network, p->sparsity);
+        put_value(out, i, "predictor_bytes", p->rank, (double)p->size);
+        put_value(out, i, "predictor_share_of_network", p->rank, p->share_of_network);
+        put_value(out, i, "predictor_recall_top_20", p->rank, p->recall_top_20);
+        put_value(out, i, "predictor_recall", p->rank, p->recall);
+        put_value(out, i, "predictor_precision", p->rank, p->precision);
+        put_value(out, i, "predictor_predicted_sparsity", p->rank, p->sparsity);
     }
 }
 
