@@ -1,6 +1,6 @@
 /* Makes predictors: one pass over the text keeps, for some tokens, what each layer's network read and
- * which of its neurons fired; then layer by layer networks of growing rank are trained until one is good
- * enough or the next would be too large. Called by the verb and by tests. */
+ * which of its neurons fired; then small networks are trained for all layers, and larger ones where most is
+ * computed in vain, until all are good enough or the budget is used up. Called by the verb and by tests. */
 #include "convert/predictors.h"
 
 #include "convert/fits.h"
@@ -36,11 +36,13 @@ typedef struct making {
     hth_trainer *trainer;
     hth_predictor_result *results;
     made *made;
+    bool *settled; /* [n_layer] a larger rank was no better */
     uint32_t n_token;
     uint64_t done, total;
     hearth_error failure; /* of keep_token */
     /* of the layer under way */
     float *input;
+    uint32_t rank;
     uint8_t *fired;
     float *scores; /* [HTH_TRAIN_BATCH][d_ff] */
 } making;
@@ -157,14 +159,25 @@ static uint64_t size_of_rank(const making *w, uint32_t i, uint32_t rank)
     return hth_predictor_size(d_of(w), d_ff_of(w, i), rank);
 }
 
-/* A tenth of what the network itself takes in Q8_0, or a layer's share of the budget. */
-static uint64_t budget_of(const making *w, uint32_t i)
+/* Of all predictors: as asked, or a tenth of what the networks themselves take in Q8_0. */
+static uint64_t budget_of(const making *w)
 {
-    uint64_t n_matrix = w->model->model->layers[i].gate.n_row ? 3 : 2, all = 0;
-    uint64_t own = n_matrix * d_ff_of(w, i) * d_of(w) * 34 / 32;
-    if (!w->options->budget) return own / 10;
-    for (uint32_t k = 0; k < n_layer_of(w); k++) all += (uint64_t)d_ff_of(w, k);
-    return w->options->budget * d_ff_of(w, i) / all;
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < n_layer_of(w); i++) {
+        uint64_t n_matrix = w->model->model->layers[i].gate.n_row ? 3 : 2;
+        all += n_matrix * d_ff_of(w, i) * d_of(w) * 34 / 32;
+    }
+    return w->options->budget ? w->options->budget : all / 10;
+}
+
+/* The largest rank that all layers could have within the budget. */
+static uint32_t common_rank(const making *w)
+{
+    for (uint32_t rank = RANK_STEP;; rank *= 2) {
+        uint64_t size = 0;
+        for (uint32_t i = 0; i < n_layer_of(w); i++) size += size_of_rank(w, i, 2 * rank);
+        if (2 * rank > RANK_MAX || size > budget_of(w)) return rank;
+    }
 }
 
 /* Rows of floats to rows of the file. */
@@ -200,10 +213,11 @@ static void free_made(made *m)
     *m = (made){0};
 }
 
+/* Work is counted in steps of the smallest rank. */
 static bool look(void *user, size_t i_step)
 {
     making *w = user;
-    return i_step % 16 || go_on(w, i_step ? 16 : 0);
+    return i_step % 16 || go_on(w, i_step ? 16 * (uint64_t)w->rank / RANK_STEP : 0);
 }
 
 /* A network of that rank as the file would have it, and how good it is. */
@@ -242,35 +256,48 @@ static hearth_status try_rank(making *w, uint32_t i, const hth_train_data *data,
     return HEARTH_OK;
 }
 
-static hearth_status make_layer(making *w, uint32_t i, hearth_error *err)
+/* Trains a layer's network of that rank, which takes the place of the one before where it is better. */
+static hearth_status grow_layer(making *w, uint32_t i, uint32_t rank, hearth_error *err)
 {
     size_t d = d_of(w), d_ff = d_ff_of(w, i), n_byte = (d_ff + 7) / 8;
     hth_train_data data = {.input = w->input, .fired = w->fired, .n_tok = w->n_token, .d = d, .d_ff = d_ff};
+    hth_predictor_result r = {0};
+    made m = {0};
+    w->rank = rank;
     hearth_status st = hth_spill_get(w->spill, 2 * i, 0, w->input, w->n_token * d * sizeof *w->input, err);
     if (st == HEARTH_OK) st = hth_spill_get(w->spill, 2 * i + 1, 0, w->fired, w->n_token * n_byte, err);
-    uint32_t most = RANK_STEP;
-    while (2 * most <= RANK_MAX && size_of_rank(w, i, 2 * most) <= budget_of(w, i)) most *= 2;
-    if (st == HEARTH_OK) st = hth_trainer_open(&w->model->kernels, w->pool, d, d_ff, most, &w->trainer, err);
-    for (uint32_t rank = RANK_STEP; st == HEARTH_OK; rank *= 2) {
-        made m = {0};
-        hth_predictor_result r = {0}, *best = &w->results[i];
-        if ((st = try_rank(w, i, &data, rank, &m, &r, err)) != HEARTH_OK) {
-            free_made(&m);
-            break;
-        }
-        bool better = rank == RANK_STEP || r.precision >= WORTH * best->precision;
-        if (better) {
-            free_made(&w->made[i]);
-            w->made[i] = m;
-            *best = r;
-        } else {
-            free_made(&m);
-        }
-        if (!better || r.precision >= w->options->precision || 2 * rank > most) break;
+    if (st == HEARTH_OK) st = hth_trainer_open(&w->model->kernels, w->pool, d, d_ff, rank, &w->trainer, err);
+    if (st == HEARTH_OK) st = try_rank(w, i, &data, rank, &m, &r, err);
+    bool better = st == HEARTH_OK && (rank == RANK_STEP || r.precision >= WORTH * w->results[i].precision);
+    if (better) {
+        free_made(&w->made[i]);
+        w->made[i] = m;
+        w->results[i] = r;
+    } else {
+        free_made(&m);
+        w->settled[i] = true;
     }
     hth_trainer_close(w->trainer);
     w->trainer = NULL;
     return st;
+}
+
+/* The layer that computes most in vain, of those that may still grow; n_layer: none. */
+static uint32_t next_to_grow(const making *w)
+{
+    uint32_t n = n_layer_of(w), found = n;
+    uint64_t used = 0;
+    double most = 0.0;
+    for (uint32_t i = 0; i < n; i++) used += w->results[i].size;
+    for (uint32_t i = 0; i < n; i++) {
+        const hth_predictor_result *r = &w->results[i];
+        double in_vain = r->marked * (1.0 - r->precision) * d_ff_of(w, i);
+        uint64_t grown = used - r->size + size_of_rank(w, i, 2 * r->rank);
+        bool may = !w->settled[i] && r->precision < w->options->precision && 2 * r->rank <= RANK_MAX &&
+                   grown <= budget_of(w);
+        if (may && in_vain > most) found = i, most = in_vain;
+    }
+    return found;
 }
 
 /* ---- the file ------------------------------------------------------------------------------------------- */
@@ -341,13 +368,14 @@ static hearth_status make_room(making *w, const hth_windows *windows, hearth_err
     const hth_predictor_options *o = w->options;
     uint64_t n_text = windows->n_window * windows->n_ctx;
     w->n_token = n_text < o->n_token ? (uint32_t)n_text : o->n_token;
-    w->total = windows->n_window + (uint64_t)n * o->n_step * 2;
+    w->total = windows->n_window + (uint64_t)n * o->n_step * (2 * common_rank(w) / RANK_STEP - 1);
     w->results = hth_alloc(n, sizeof *w->results);
     w->made = hth_alloc(n, sizeof *w->made);
+    w->settled = hth_alloc(n, sizeof *w->settled);
     w->input = hth_alloc(w->n_token, d_of(w) * sizeof *w->input);
     w->fired = hth_alloc(w->n_token + 1, (d_ff + 7) / 8);
     w->scores = hth_alloc(HTH_TRAIN_BATCH, d_ff * sizeof *w->scores);
-    if (!w->results || !w->made || !w->input || !w->fired || !w->scores)
+    if (!w->results || !w->made || !w->settled || !w->input || !w->fired || !w->scores)
         return hth_fail_memory(err, (uint64_t)w->n_token * d_of(w) * sizeof *w->input,
                                "what predictors are trained on");
     return hth_spill_open(2 * n, (uint64_t)w->n_token * (d_of(w) * sizeof(float) + (d_ff + 7) / 8), o->memory,
@@ -360,6 +388,7 @@ static void close_all(making *w)
     hth_pool_close(w->pool);
     hth_spill_close(w->spill);
     hth_free(w->made);
+    hth_free(w->settled);
     hth_free(w->input);
     hth_free(w->fired);
     hth_free(w->scores);
@@ -371,7 +400,9 @@ static void close_all(making *w)
 static hearth_status make_all(making *w, hearth_error *err)
 {
     hearth_status st = hth_pool_open(hth_pool_threads(w->options->n_thread), &w->pool, err);
-    for (uint32_t i = 0; st == HEARTH_OK && i < n_layer_of(w); i++) st = make_layer(w, i, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n_layer_of(w); i++) st = grow_layer(w, i, RANK_STEP, err);
+    for (uint32_t i; st == HEARTH_OK && (i = next_to_grow(w)) < n_layer_of(w);)
+        st = grow_layer(w, i, 2 * w->results[i].rank, err);
     return st;
 }
 

@@ -51,10 +51,12 @@ static void write_beside(const char *path, const char *model, bool predictors)
     const uint64_t in[] = {TINY_D_MODEL, OTHER_RANK}, out[] = {OTHER_RANK, TINY_D_FF}, floors[] = {TINY_D_FF};
     hth_gguf *file = NULL;
     hth_gguf_writer *w = NULL;
+    uint64_t hash = 0;
     char name[40];
     CHECK_OK(hth_gguf_open(model, &file, err));
     CHECK_OK(hth_gguf_writer_open(path, &w, err));
-    CHECK_OK(hth_sidecar_write_head(w, predictors ? "predictors" : "thresholds", file, err));
+    CHECK_OK(hth_model_hash(file, &hash, err));
+    hth_sidecar_write_head(w, predictors ? "predictors" : "thresholds", hash);
     if (predictors) {
         hth_gguf_writer_array(w, "hearth.predictor.threshold", HTH_GGUF_F32, thresholds, TINY_LAYERS);
         hth_gguf_writer_text(w, "hearth.predictor.input", "normed", 6);
