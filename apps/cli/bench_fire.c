@@ -68,9 +68,12 @@ int bench_parse_fire(const char *text, bench_fires *f)
                        text);
 }
 
+/* Tokens whose lists are kept at most: after the last comes the first again. */
+enum { MAX_LISTS = 4096 };
+
 /* ---- the lists --------------------------------------------------------------------------------- */
 
-static bool replay(bench_fires *f, const hearth_model *model, uint32_t n_token)
+static bool replay(bench_fires *f, const hearth_model *model)
 {
     hth_profile *p;
     hearth_error err;
@@ -81,7 +84,8 @@ static bool replay(bench_fires *f, const hearth_model *model, uint32_t n_token)
     f->n_sample = p->n_sample;
     f->marks_tops = p->marks_tops;
     f->first_sample = hth_fire_draw_sample(p, f->spec.seed);
-    hearth_status st = hth_fire_replay(p, f->first_sample, n_token, &f->lists, &err);
+    uint32_t n = p->n_sample < MAX_LISTS ? p->n_sample : MAX_LISTS; /* all in turn, however many tokens */
+    hearth_status st = hth_fire_replay(p, f->first_sample, n, &f->lists, &err);
     if (st != HEARTH_OK) report_text("%s: %s", f->profile, err.message);
     hth_profile_close(p);
     return st == HEARTH_OK;
@@ -90,7 +94,8 @@ static bool replay(bench_fires *f, const hearth_model *model, uint32_t n_token)
 static bool draw(bench_fires *f, const hearth_model *model, uint32_t n_token)
 {
     hearth_error err;
-    if (hth_fire_open(model->model, &f->spec, n_token, &f->lists, &err) == HEARTH_OK) return true;
+    uint32_t n = n_token < MAX_LISTS ? n_token : MAX_LISTS;
+    if (hth_fire_open(model->model, &f->spec, n, &f->lists, &err) == HEARTH_OK) return true;
     report(&err);
     return false;
 }
@@ -104,7 +109,7 @@ bool bench_open_fire(bench *b, const hearth_model *model, uint32_t n_token)
                     b->info.path);
         return false;
     }
-    if (!(*f->profile ? replay : draw)(f, model, n_token)) return false;
+    if (!(*f->profile ? replay(f, model) : draw(f, model, n_token))) return false;
     hth_step_select(hth_session_step(b->session), hth_fire_next, f->lists);
     return true;
 }

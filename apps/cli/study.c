@@ -20,7 +20,7 @@ static const option_spec options[] = {
     {"json", 0, OPTION_FLAG, NULL, "print the figures as a JSON object", 0, 0, NULL, 0},
     {"chunks", 0, OPTION_UINT, "N", "look at the first N windows; default 16; 0: all", 0, 1e9, NULL, 0},
     {"scored", 0, OPTION_UINT, "N", "windows for perplexities; default 4; 0: none", 0, 1e9, NULL, 0},
-    {"samples", 0, OPTION_UINT, "N", "tokens for magnitudes and CETT; default 128", 8, 65536, NULL, 0},
+    {"samples", 0, OPTION_UINT, "N", "tokens for magnitudes and CETT; default 128", 8, 4096, NULL, 0},
     {"trained", 0, OPTION_UINT, "N", "layers to train predictors for; default 4", 0, 1e6, NULL, 0},
     {"steps", 0, OPTION_UINT, "N", "steps of their training; default 600", 1, 1e6, NULL, 0},
     {0},
@@ -43,6 +43,9 @@ static int check_usage(const args *a)
         if (same_file(args_operand(a, 0), outs[i]) || (strcmp(file, "-") != 0 && same_file(file, outs[i])))
             return usage_error("%s is read and written: the original would be lost", outs[i]);
     }
+    if (args_uint(a, "ctx", DEFAULT_CONTEXT) < 3 && args_uint(a, "scored", 1) > 0)
+        return usage_error(
+            "study -c: 3 is the least window of which something can be scored (--scored 0: nothing)");
     if (outs[0] && outs[1] && strcmp(outs[0], outs[1]) == 0)
         return usage_error("%s is PAGE and table", outs[0]);
     return 0;
@@ -78,19 +81,25 @@ static bool write_file(const study_report *r, write_fn *write, const char *path)
 static void print_summary(const study_report *r, const char *page)
 {
     const hth_study *s = r->study;
-    double active = 0.0, zero = 0.0, sparsity = 0.0, reused = 0.0;
+    double active = 0.0, zero = 0.0, sparsity = 0.0, reused = 0.0, n_neuron = 0.0, n_reused = 0.0;
     for (uint32_t i = 0; i < s->n_layer; i++) {
-        active += s->layers[i].active / s->n_layer;
-        zero += s->layers[i].zero / s->n_layer;
-        sparsity += s->layers[i].sparsity / s->n_layer;
-        reused += s->layers[i].reused[0] / s->n_layer;
+        const hth_study_layer *l = &s->layers[i];
+        bool is_reused = l->reused[0] == l->reused[0]; /* NaN where nothing is active */
+        n_neuron += l->d_ff;
+        active += l->active * l->d_ff;
+        zero += l->zero * l->d_ff;
+        sparsity += l->sparsity * l->d_ff;
+        reused += is_reused ? l->reused[0] * l->d_ff : 0.0;
+        n_reused += is_reused ? l->d_ff : 0.0;
     }
     printf(
         "%llu tokens, %u layers, activation %s: %.1f %% of the values are zero; %.1f %% can be left out at "
         "CETT %.2g\n",
-        (unsigned long long)s->n_tok, s->n_layer, r->activation, 100.0 * zero, 100.0 * sparsity, s->bound);
+        (unsigned long long)s->n_tok, s->n_layer, r->activation, 100.0 * zero / n_neuron,
+        100.0 * sparsity / n_neuron, s->bound);
     printf("active (%s): %.1f %% of the neurons; %.0f %% of those were active at the token before\n",
-           s->by_contribution ? "what those leave" : "not zero", 100.0 * active, 100.0 * reused);
+           s->by_contribution ? "what those leave" : "not zero", 100.0 * active / n_neuron,
+           n_reused > 0.0 ? 100.0 * reused / n_reused : 0.0);
     for (uint32_t i = 0; i < s->n_row; i++)
         printf("%s %g %% kept: %.4g", i ? ";" : "perplexity with the largest", 100.0 * hth_study_row_kept[i],
                s->rows[i].perplexity);

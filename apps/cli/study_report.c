@@ -105,6 +105,7 @@ static void put_layer(json *j, uint32_t i, const hth_study_layer *l)
     json_float(j, "run_in_file", l->run_in_file, DIGITS);
     json_float(j, "run_ordered", l->run_ordered, DIGITS);
     json_float(j, "co_firing_gap", l->co_firing_gap, DIGITS);
+    json_float(j, "co_firing_gap_by_chance", l->gap_by_chance, DIGITS);
     json_open(j, "predictors", '[');
     for (uint32_t k = 0; k < l->n_predictor; k++) put_predictor(j, &l->predictors[k]);
     json_close(j, ']');
@@ -173,14 +174,15 @@ void study_write_page(const study_report *r, FILE *out)
 
 /* ---- the table ----------------------------------------------------------------------------------- */
 
+/* Lines of figures that do not exist, which are NaN, are left out. */
 static void put_value(FILE *out, uint32_t i_layer, const char *measure, double x, double value)
 {
-    fprintf(out, "%u,%s,%.6g,%.6g\n", i_layer, measure, x, value);
+    if (value == value) fprintf(out, "%u,%s,%.6g,%.6g\n", i_layer, measure, x, value);
 }
 
 static void put_single(FILE *out, uint32_t i_layer, const char *measure, double value)
 {
-    fprintf(out, "%u,%s,,%.6g\n", i_layer, measure, value);
+    if (value == value) fprintf(out, "%u,%s,,%.6g\n", i_layer, measure, value);
 }
 
 static void put_layer_lines(FILE *out, uint32_t i, const hth_study_layer *l)
@@ -195,6 +197,7 @@ static void put_layer_lines(FILE *out, uint32_t i, const hth_study_layer *l)
     put_single(out, i, "run_in_file", l->run_in_file);
     put_single(out, i, "run_ordered", l->run_ordered);
     put_single(out, i, "co_firing_gap", l->co_firing_gap);
+    put_single(out, i, "co_firing_gap_by_chance", l->gap_by_chance);
     for (size_t k = 0; k < HTH_STUDY_N_SIZE; k++)
         put_value(out, i, "sizes", hth_study_size_log2(k), l->sizes[k]);
     for (size_t k = 0; k < HTH_STUDY_N_KEPT; k++) put_value(out, i, "cett", hth_study_kept[k], l->cett[k]);

@@ -39,7 +39,6 @@ typedef struct making {
     bool *settled; /* [n_layer] a larger rank was no better */
     uint32_t n_token;
     uint64_t done, total;
-    hearth_error failure; /* of keep_token */
     /* of the layer under way */
     float *input;
     uint32_t rank;
@@ -75,26 +74,24 @@ static hearth_status fail_cancelled(hearth_error *err)
 
 /* ---- a pass over the text -------------------------------------------------------------------------- */
 
-static void keep_token(void *user, const hth_observation *seen, size_t t, uint32_t i)
+static hearth_status keep_token(void *user, const hth_observation *seen, size_t t, uint32_t i,
+                                hearth_error *err)
 {
     making *w = user;
     size_t n = seen->d_ff, n_byte = (n + 7) / 8, d_size = seen->d_model * sizeof(float);
     const float *hidden = seen->hidden + t * n;
-    if (w->failure.status != HEARTH_OK) return;
     memset(w->fired, 0, n_byte);
     for (size_t j = 0; j < n; j++) w->fired[j / 8] |= (uint8_t)((hidden[j] != 0.0f) << j % 8);
-    hearth_status st = hth_spill_put(w->spill, 2 * seen->i_layer, i * d_size, seen->input + t * seen->d_model,
-                                     d_size, &w->failure);
+    hearth_status st =
+        hth_spill_put(w->spill, 2 * seen->i_layer, i * d_size, seen->input + t * seen->d_model, d_size, err);
     if (st == HEARTH_OK)
-        hth_spill_put(w->spill, 2 * seen->i_layer + 1, i * n_byte, w->fired, n_byte, &w->failure);
+        st = hth_spill_put(w->spill, 2 * seen->i_layer + 1, i * n_byte, w->fired, n_byte, err);
+    return st;
 }
 
 static hearth_status look_at_walk(void *user, size_t i_window, hearth_error *err)
 {
-    making *w = user;
-    if (w->failure.status == HEARTH_OK) return go_on(w, i_window ? 1 : 0) ? HEARTH_OK : fail_cancelled(err);
-    if (err) *err = w->failure;
-    return w->failure.status;
+    return go_on(user, i_window ? 1 : 0) ? HEARTH_OK : fail_cancelled(err);
 }
 
 /* ---- how good a network is -------------------------------------------------------------------------- */
@@ -112,11 +109,11 @@ static size_t bin_of(float score)
 /* Scores of all tokens that were held out (of all, where there are too few). */
 static void tally_scores(making *w, const hth_train_data *data, const hth_network_form *form, tally *t)
 {
-    bool all = data->n_tok <= HTH_TRAIN_BLOCK * 8;
+    bool all = !hth_train_holds_out(data->n_tok);
     memset(t, 0, sizeof *t);
     for (size_t first = 0; first < data->n_tok; first += HTH_TRAIN_BLOCK) {
         size_t left = data->n_tok - first, n = left < HTH_TRAIN_BLOCK ? left : HTH_TRAIN_BLOCK;
-        if (!all && !hth_train_is_held(first)) continue;
+        if (!all && !hth_train_is_held(first, data->n_tok)) continue;
         hth_network_scores(w->trainer, form, data->input + first * data->d, n, w->scores);
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < data->d_ff; j++) {
@@ -368,6 +365,12 @@ static hearth_status make_room(making *w, const hth_windows *windows, hearth_err
     const hth_predictor_options *o = w->options;
     uint64_t n_text = windows->n_window * windows->n_ctx;
     w->n_token = n_text < o->n_token ? (uint32_t)n_text : o->n_token;
+    uint64_t least = 0;
+    for (uint32_t i = 0; i < n; i++) least += size_of_rank(w, i, RANK_STEP);
+    if (o->budget && o->budget < least)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "a budget of %llu bytes: the smallest predictors of this model take %llu",
+                        (unsigned long long)o->budget, (unsigned long long)least);
     w->total = windows->n_window + (uint64_t)n * o->n_step * (2 * common_rank(w) / RANK_STEP - 1);
     w->results = hth_alloc(n, sizeof *w->results);
     w->made = hth_alloc(n, sizeof *w->made);

@@ -8,7 +8,8 @@
 typedef struct hth_predictor_options {
     double recall;    /* share of the firings that are to be marked */
     double precision; /* a larger rank is tried until so many of the marked neurons fire */
-    uint64_t budget;  /* bytes of all predictors; 0: a tenth of those of the networks they serve */
+    uint64_t budget;  /* bytes of all predictors; 0: a tenth of those of the networks they serve,
+                            or what the smallest take */
     uint32_t n_token; /* that are trained and judged on, at most; evenly spread over the text */
     uint64_t memory;  /* bytes that what is trained on may take; the rest goes to a file */
     uint32_t n_step;  /* of training, for each rank */

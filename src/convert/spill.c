@@ -1,4 +1,4 @@
-/* Streams in memory or in a nameless file. Used by predictors.c for what networks are trained on. */
+/* Streams in memory or in a nameless file. Used by predictors.c and study.c for what they keep of a text. */
 #define _GNU_SOURCE
 #include "convert/spill.h"
 
@@ -23,7 +23,7 @@ struct hth_spill {
 static hearth_status fail(const hth_spill *s, const char *what, int error, hearth_error *err)
 {
     char reason[80];
-    return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot %s what is trained on beside it: %s", s->path, what,
+    return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot %s what is kept of the text beside it: %s", s->path, what,
                     strerror_r(error, reason, sizeof reason));
 }
 

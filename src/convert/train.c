@@ -1,4 +1,4 @@
-/* Training of one predictor. Called by predictors.c, a layer and a rank at a time. Matrix products
+/* Training of one predictor. Called by predictors.c and study/predict.c, a layer and a rank at a time. Matrix products
  * are those of the engine, over floats; what a step needs of both orders of a matrix is transposed. */
 #include "convert/train.h"
 
@@ -260,9 +260,14 @@ static float next_even(hth_sample_random *r) { return (float)(2.0 * hth_sample_r
 static void begin(hth_trainer *t, const hth_train_data *data, size_t rank, hth_sample_random *random)
 {
     double squares = 0.0;
-    for (size_t i = 0; i < data->n_tok * t->d; i++)
-        squares += (double)data->input[i] * (double)data->input[i];
-    double rms = hth_sqrt_d(squares / (double)(data->n_tok * t->d));
+    size_t n_own = 0; /* tokens to train on: the others may not be seen */
+    for (size_t i = 0; i < data->n_tok; i++) {
+        if (hth_train_is_held(i, data->n_tok)) continue;
+        n_own++;
+        for (size_t c = i * t->d; c < (i + 1) * t->d; c++)
+            squares += (double)data->input[c] * (double)data->input[c];
+    }
+    double rms = hth_sqrt_d(squares / (double)(n_own * t->d));
     rms = rms > 1e-4 ? rms : 1e-4; /* of inputs that are all zero too: weights fit into halves */
     float in_size = (float)(1.7320508 / (rms * hth_sqrt_d((double)t->d)));
     float out_size = (float)(1.7320508 / hth_sqrt_d((double)rank));
@@ -271,8 +276,9 @@ static void begin(hth_trainer *t, const hth_train_data *data, size_t rank, hth_s
     for (size_t j = 0; j < t->d_ff; j++) {
         size_t n = 0;
         for (size_t i = 0; i < data->n_tok; i++)
-            n += data->fired[i * ((t->d_ff + 7) / 8) + j / 8] >> j % 8 & 1;
-        double p = ((double)n + 0.5) / ((double)data->n_tok + 1.0);
+            if (!hth_train_is_held(i, data->n_tok))
+                n += data->fired[i * ((t->d_ff + 7) / 8) + j / 8] >> j % 8 & 1;
+        double p = ((double)n + 0.5) / ((double)n_own + 1.0);
         t->bias[j] = (float)hth_log_d(p / (1.0 - p));
     }
     memset(t->in_m, 0, t->d * rank * sizeof *t->in_m), memset(t->in_v, 0, t->d * rank * sizeof *t->in_v);
@@ -287,7 +293,7 @@ static void pick_batch(hth_trainer *t, const hth_train_data *data, hth_sample_ra
 {
     for (size_t i = 0; i < n; i++) do
             t->picked[i] = (size_t)(hth_sample_random_unit(random) * (double)data->n_tok);
-        while (hth_train_is_held(t->picked[i]) && data->n_tok > HTH_TRAIN_BLOCK * 8);
+        while (hth_train_is_held(t->picked[i], data->n_tok));
 }
 
 bool hth_train(hth_trainer *t, const hth_train_data *data, size_t rank, size_t n_step, uint64_t seed,

@@ -18,8 +18,12 @@ typedef struct hth_train_data {
 
 enum { HTH_TRAIN_BLOCK = 64, HTH_TRAIN_BATCH = 256 };
 
-/* Every eighth block of tokens is never trained on. */
-static inline bool hth_train_is_held(size_t i_tok) { return i_tok / HTH_TRAIN_BLOCK % 8 == 7; }
+/* Of n_tok tokens every eighth block is never trained on, where there are more than eight. */
+static inline bool hth_train_holds_out(size_t n_tok) { return n_tok > 8 * HTH_TRAIN_BLOCK; }
+static inline bool hth_train_is_held(size_t i_tok, size_t n_tok)
+{
+    return hth_train_holds_out(n_tok) && i_tok / HTH_TRAIN_BLOCK % 8 == 7;
+}
 
 typedef struct hth_network {
     size_t rank, d, d_ff;

@@ -49,13 +49,15 @@ typedef struct finder {
 
 /* ---- a pass over the text ------------------------------------------------------------------------ */
 
-static void keep_token(void *user, const hth_observation *seen, size_t t, uint32_t i)
+static hearth_status keep_token(void *user, const hth_observation *seen, size_t t, uint32_t i,
+                                hearth_error *err)
 {
     finder *f = user;
     kept_layer *l = &f->layers[seen->i_layer];
     const hth_kernels *k = &f->model->kernels;
     size_t n = seen->d_ff, at = t * n;
     float *scores = l->scores + i * n, *hidden = l->hidden + i * n;
+    (void)err;
     k->activate[f->model->model->hparams.activation](NULL, (seen->gate ? seen->gate : seen->up) + at, n,
                                                      scores);
     memcpy(hidden, seen->hidden + at, n * sizeof *hidden);
@@ -64,6 +66,7 @@ static void keep_token(void *user, const hth_observation *seen, size_t t, uint32
         double other = seen->gate ? (double)seen->up[at + j] : 1.0;
         l->other[j] += other * other;
     }
+    return HEARTH_OK;
 }
 
 /* Windows, then layers. */

@@ -9,8 +9,8 @@
 typedef struct hth_walk {
     /* Number i of n_kept tokens is token i * n_tok / n_kept of the text's n_tok. 1 <= n_kept <= n_tok. */
     uint32_t n_kept;
-    /* Row t of what is seen is the i-th of them: called once a layer. */
-    void (*keep)(void *user, const hth_observation *seen, size_t t, uint32_t i);
+    /* Row t of what is seen is the i-th of them: called once a layer. An error ends the walk with the window. */
+    hearth_status (*keep)(void *user, const hth_observation *seen, size_t t, uint32_t i, hearth_error *err);
     /* Before window i, and with i = n_window at the end; another status than HEARTH_OK ends the walk with
      * it. */
     hearth_status (*look)(void *user, size_t i_window, hearth_error *err);

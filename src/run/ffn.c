@@ -14,8 +14,10 @@
 #include <assert.h>
 #include <string.h>
 
-/* From so many tokens on, all neurons are computed: nearly all are wanted by some token. */
-enum { TOGETHER = 4 };
+/* From so many tokens on, all neurons are computed together: nearly all are wanted by some token. In packed
+ * files they are rows, which steps of some tokens read more slowly than panels, so lists are worth it for longer
+ * (docs/performance.md, Skipping neurons). */
+enum { TOGETHER = 4, TOGETHER_PACKED = 17 };
 
 /* No magnitude but zero is below it. */
 static const float LEAST = 0x1p-149f;
@@ -319,7 +321,8 @@ static void add_down(hth_step *s, const hth_layer *l, const float *hidden, size_
 void hth_run_ffn(hth_step *s, uint32_t i_layer, float *onto)
 {
     const hth_layer *l = &s->model->layers[i_layer];
-    bool one_by_one = s->select || (s->selector != HEARTH_SELECTOR_DENSE && s->n_row < TOGETHER);
+    uint32_t together = s->model->by_neurons ? TOGETHER_PACKED : TOGETHER;
+    bool one_by_one = s->select || (s->selector != HEARTH_SELECTOR_DENSE && s->n_row < together);
     if (one_by_one) {
         hth_run_norm(s, &l->ffn_norm, s->x, s->normed, s->n_row);
         for (size_t i = 0; i < s->n_row; i++) compute_row(s, i_layer, l, i);

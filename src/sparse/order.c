@@ -1,4 +1,5 @@
-/* Orders of neurons. Called by convert/pack.c, a layer at a time. */
+/* Orders of neurons. Called by convert/pack.c and study/firing.c, a layer at a time; engine/load.c checks
+ * those of a file. */
 #include "sparse/order.h"
 
 #include "base/alloc.h"

@@ -1,6 +1,7 @@
 /* Who is active at which token: how much of the activity is due to few neurons, how much of it is the same as
  * a moment before, who goes together. Called by study.c, a layer at a time. */
 #include "base/bits.h"
+#include "sample/random.h"
 #include "sparse/order.h"
 #include "study/study_int.h"
 
@@ -55,7 +56,10 @@ static void find_skew(firing *f)
     qsort(f->sorted, l->d_ff, sizeof *f->sorted, descending);
     for (uint32_t j = 0; j < l->d_ff; j++) all += f->sorted[j];
     l->active = (double)all / ((double)f->n_tok * l->d_ff);
+    for (size_t i = 0; i < HTH_STUDY_N_HOTTEST; i++) l->covered[i] = hth_study_none();
+    l->share_for_80 = hth_study_none();
     if (all == 0) return;
+    l->share_for_80 = 0.0;
     size_t i = 0;
     for (uint32_t j = 0; j < l->d_ff; j++) {
         sum += f->sorted[j];
@@ -85,7 +89,8 @@ static void find_reuse(firing *f)
         }
     }
     for (size_t i = 0; i < HTH_STUDY_N_BEFORE; i++)
-        if (n_counted[i] > 0) f->layer->reused[i] /= (double)n_counted[i];
+        f->layer->reused[i] =
+            n_counted[i] > 0 ? f->layer->reused[i] / (double)n_counted[i] : hth_study_none();
 }
 
 /* ---- together -------------------------------------------------------------------------------------- */
@@ -125,22 +130,40 @@ static void find_companions(void *arg, size_t i, uint32_t i_thread)
     f->mean[i] = (double)sum / own / f->layer->d_ff;
 }
 
-static void find_gap(firing *f)
+static double find_gap(firing *f)
 {
     double closest = 0.0, mean = 0.0;
     uint32_t n = 0;
     hth_pool_run(f->s->pool, find_companions, f, f->layer->d_ff);
     for (uint32_t i = 0; i < f->layer->d_ff; i++)
         if (f->closest[i] >= 0.0) closest += f->closest[i], mean += f->mean[i], n++;
-    f->layer->co_firing_gap = n > 0 ? (closest - mean) / n : 0.0;
+    return n > 0 ? (closest - mean) / n : hth_study_none();
+}
+
+/* Each neuron is active as often as before, at tokens that are drawn: whoever goes together still does so
+ * by chance. */
+static void scatter(firing *f)
+{
+    hth_sample_random random;
+    hth_sample_random_seed(&random, 1);
+    for (size_t j = 0; j < f->layer->d_ff; j++) {
+        uint32_t left = together(f, j, j), *marks = f->marks + j * f->n_word;
+        memset(marks, 0, f->n_word * sizeof *marks);
+        for (uint32_t i = 0; i < f->n_mark; i++) {
+            bool drawn = hth_sample_random_unit(&random) * (f->n_mark - i) < (double)left;
+            marks[i / WORD] |= (uint32_t)drawn << i % WORD;
+            left -= drawn;
+        }
+    }
 }
 
 static void find_runs(firing *f)
 {
     hth_firings known = {f->layer->d_ff, f->n_fired, f->marks, f->n_word};
     hth_order_neurons(&known, f->order, f->room);
-    f->layer->run_in_file = hth_order_mean_run(&known, NULL);
-    f->layer->run_ordered = hth_order_mean_run(&known, f->order);
+    double in_file = hth_order_mean_run(&known, NULL);
+    f->layer->run_in_file = in_file > 0.0 ? in_file : hth_study_none();
+    f->layer->run_ordered = in_file > 0.0 ? hth_order_mean_run(&known, f->order) : hth_study_none();
 }
 
 /* ---- the layer --------------------------------------------------------------------------------------- */
@@ -188,8 +211,14 @@ hearth_status hth_study_firing(hth_studying *s, uint32_t i_layer, hearth_error *
         find_reuse(&f);
         mark_tokens(&f);
         find_runs(&f);
-        find_gap(&f);
+        st = hth_study_go_on(s, 0, err);
+    }
+    if (st == HEARTH_OK) {
+        f.layer->co_firing_gap = find_gap(&f);
+        scatter(&f);
+        f.layer->gap_by_chance = find_gap(&f);
+        st = hth_study_go_on(s, 1, err);
     }
     free_room(&f);
-    return st == HEARTH_OK ? hth_study_go_on(s, 1, err) : st;
+    return st;
 }

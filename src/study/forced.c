@@ -1,6 +1,5 @@
 /* What it costs to compute only the neurons of each token whose hidden values are largest, the same share in
- * all layers: what the best of selectors could not do better by that measure (Song et al. 2024, Turbo
- * Sparse, equations 3 and 4: by |hidden| alone). Called by study.c. */
+ * all layers (Song et al. 2024, Turbo Sparse, equations 3 and 4: by |hidden| alone). Called by study.c. */
 #include "base/bits.h"
 #include "sparse/profile.h"
 #include "study/study_int.h"

@@ -87,7 +87,7 @@ static tally judge(predicting *p, const hth_network *net)
                              .bias = net->bias};
     for (size_t first = 0; first < data->n_tok; first += HTH_TRAIN_BLOCK) {
         size_t left = data->n_tok - first, n = left < HTH_TRAIN_BLOCK ? left : HTH_TRAIN_BLOCK;
-        if (!hth_train_is_held(first)) continue;
+        if (!hth_train_is_held(first, data->n_tok)) continue;
         hth_network_scores(p->trainer, &form, data->input + first * data->d, n, p->scores);
         for (size_t i = 0; i < n; i++)
             judge_token(p, p->scores + i * data->d_ff, p->active + (first + i) * n_byte, &t);
@@ -103,6 +103,8 @@ static bool look(void *user, size_t i_step)
     return i_step == 0 || i_step % LOOK_EVERY || hth_study_go_on(p->s, LOOK_EVERY, &p->error) == HEARTH_OK;
 }
 
+static double ratio(uint64_t n, uint64_t of) { return of > 0 ? (double)n / (double)of : hth_study_none(); }
+
 static hearth_status try_rank(predicting *p, uint32_t i_layer, uint32_t rank, hearth_error *err)
 {
     hth_study_predictor *r = &p->layer->predictors[p->layer->n_predictor++];
@@ -111,13 +113,16 @@ static hearth_status try_rank(predicting *p, uint32_t i_layer, uint32_t rank, he
         if (err) *err = p->error;
         return p->error.status;
     }
+    size_t n_told = (p->s->options->n_step - 1) / LOOK_EVERY * LOOK_EVERY;
+    hearth_status st = hth_study_go_on(p->s, p->s->options->n_step - n_told, err);
+    if (st != HEARTH_OK) return st;
     tally t = judge(p, &net);
     r->rank = rank;
     r->size = hth_predictor_size((uint32_t)p->data.d, (uint32_t)p->data.d_ff, rank);
     r->share_of_network = share_of(p->s, i_layer, rank);
-    r->recall_top_20 = t.active ? (double)t.hit_of_top / (double)t.active : 1.0;
-    r->recall = t.active ? (double)t.hit / (double)t.active : 1.0;
-    r->precision = t.marked ? (double)t.hit / (double)t.marked : 1.0;
+    r->recall_top_20 = ratio(t.hit_of_top, t.active);
+    r->recall = ratio(t.hit, t.active);
+    r->precision = ratio(t.hit, t.marked);
     r->sparsity = 1.0 - (double)t.marked / (double)t.n;
     return HEARTH_OK;
 }
@@ -139,7 +144,7 @@ hearth_status hth_study_predict(hth_studying *s, uint32_t i_layer, uint32_t i_st
 {
     predicting p = {.s = s, .layer = &s->out->layers[i_layer]};
     uint32_t n_rank = hth_study_n_rank(s, i_layer);
-    p.data = (hth_train_data){.n_tok = s->out->n_tok, .d = d_of(s), .d_ff = p.layer->d_ff};
+    p.data = (hth_train_data){.n_tok = s->n_train, .d = d_of(s), .d_ff = p.layer->d_ff};
     hearth_status st = make_room(&p, RANK_LEAST << (n_rank - 1), err);
     if (st == HEARTH_OK)
         st = hth_spill_get(s->input, i_stream, 0, p.input, p.data.n_tok * p.data.d * sizeof *p.input, err);

@@ -58,7 +58,7 @@ static void count_sizes(sizing *z)
                 l->zero += one;
                 continue;
             }
-            int bin = bin_of((double)c[j] * l->d_ff / sum);
+            int bin = sum > 0.0 ? bin_of((double)c[j] * l->d_ff / sum) : -1;
             *(bin < 0 ? &l->below_sizes : &l->sizes[bin]) += one;
         }
     }

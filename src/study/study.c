@@ -21,6 +21,9 @@ hth_study_options hth_study_defaults(void)
                                .memory = (uint64_t)2 << 30};
 }
 
+/* What is read back of a layer at once stays within memory: bits of all tokens, inputs of the first ones. */
+enum { MAX_TOK = 1 << 20, MAX_TRAIN = 16384 };
+
 static uint32_t n_layer_of(const hth_studying *s) { return s->model->model->hparams.n_layer; }
 
 hearth_status hth_study_go_on(hth_studying *s, uint64_t step, hearth_error *err)
@@ -58,26 +61,23 @@ static uint32_t stream_of(const hth_studying *s, uint32_t i_layer)
 static uint32_t count_held(uint64_t n_tok)
 {
     uint32_t n = 0;
-    for (uint64_t i = 0; i < n_tok; i++) n += hth_train_is_held(i);
+    for (uint64_t i = 0; i < n_tok; i++) n += hth_train_is_held(i, n_tok);
     return n;
 }
 
 /* ---- the first pass: hidden values of some tokens --------------------------------------------------- */
 
-static void keep_hidden(void *user, const hth_observation *seen, size_t t, uint32_t i)
+static hearth_status keep_hidden(void *user, const hth_observation *seen, size_t t, uint32_t i,
+                                 hearth_error *err)
 {
-    hth_studying *s = user;
+    const hth_studying *s = user;
     size_t size = seen->d_ff * sizeof *seen->hidden;
-    if (s->failure.status == HEARTH_OK)
-        hth_spill_put(s->hidden, seen->i_layer, i * size, seen->hidden + t * seen->d_ff, size, &s->failure);
+    return hth_spill_put(s->hidden, seen->i_layer, i * size, seen->hidden + t * seen->d_ff, size, err);
 }
 
 static hearth_status look(void *user, size_t i_window, hearth_error *err)
 {
-    hth_studying *s = user;
-    if (s->failure.status == HEARTH_OK) return hth_study_go_on(s, i_window > 0, err);
-    if (err) *err = s->failure;
-    return s->failure.status;
+    return hth_study_go_on(user, i_window > 0, err);
 }
 
 static hearth_status sample_tokens(hth_studying *s, hearth_error *err)
@@ -86,16 +86,13 @@ static hearth_status sample_tokens(hth_studying *s, hearth_error *err)
     size_t size = (size_t)s->out->n_sample * s->model->model->hparams.d_ff * sizeof(float);
     hearth_status st =
         hth_spill_open(n_layer_of(s), size, s->options->memory / 2, s->options->beside, &s->hidden, err);
-    if (st == HEARTH_OK) st = hth_walk_text(&walk, s->model, s->session, &s->windows, err);
-    for (uint32_t i = 0; st == HEARTH_OK && i < n_layer_of(s); i++) st = hth_study_sizes(s, i, err);
-    hth_spill_close(s->hidden);
-    s->hidden = NULL;
-    return st;
+    return st == HEARTH_OK ? hth_walk_text(&walk, s->model, s->session, &s->windows, err) : st;
 }
 
 /* ---- the second: who is active at each token ------------------------------------------------------------ */
 
-static void keep_active(void *user, const hth_observation *seen, size_t t, uint32_t i)
+static hearth_status keep_active(void *user, const hth_observation *seen, size_t t, uint32_t i,
+                                 hearth_error *err)
 {
     hth_studying *s = user;
     const hth_study_layer *l = &s->out->layers[seen->i_layer];
@@ -103,16 +100,16 @@ static void keep_active(void *user, const hth_observation *seen, size_t t, uint3
     size_t n_byte = hth_study_n_byte(l), d_size = seen->d_model * sizeof(float);
     uint32_t i_stream = stream_of(s, seen->i_layer);
     float limit = s->out->by_contribution ? (float)l->limit : 0x1p-149f;
-    if (s->failure.status != HEARTH_OK) return;
     memset(s->bits, 0, n_byte);
     for (size_t j = 0; j < seen->d_ff; j++) {
         float size = __builtin_fabsf(h[j]);
         if (s->out->by_contribution) size *= norms[j];
         s->bits[j / 8] |= (uint8_t)((unsigned)(size >= limit) << j % 8);
     }
-    hearth_status st = hth_spill_put(s->active, seen->i_layer, i * n_byte, s->bits, n_byte, &s->failure);
-    if (st == HEARTH_OK && i_stream < n_trained(s))
-        hth_spill_put(s->input, i_stream, i * d_size, seen->input + t * seen->d_model, d_size, &s->failure);
+    hearth_status st = hth_spill_put(s->active, seen->i_layer, i * n_byte, s->bits, n_byte, err);
+    if (st == HEARTH_OK && i_stream < n_trained(s) && i < s->n_train)
+        st = hth_spill_put(s->input, i_stream, i * d_size, seen->input + t * seen->d_model, d_size, err);
+    return st;
 }
 
 static hearth_status see_all_tokens(hth_studying *s, hearth_error *err)
@@ -120,17 +117,13 @@ static hearth_status see_all_tokens(hth_studying *s, hearth_error *err)
     const hth_hparams *h = &s->model->model->hparams;
     const hth_study_options *o = s->options;
     uint32_t n = n_trained(s);
-    uint64_t n_tok = s->out->n_tok;
-    hth_walk walk = {(uint32_t)n_tok, keep_active, look, s};
-    hearth_status st = hth_spill_open(h->n_layer, n_tok * (((uint64_t)h->d_ff + 7) / 8), o->memory / 2,
-                                      o->beside, &s->active, err);
+    hth_walk walk = {(uint32_t)s->out->n_tok, keep_active, look, s};
+    hearth_status st = hth_spill_open(h->n_layer, s->out->n_tok * (((uint64_t)h->d_ff + 7) / 8),
+                                      o->memory / 2, o->beside, &s->active, err);
     if (st == HEARTH_OK && n > 0)
-        st = hth_spill_open(n, n_tok * h->d_model * sizeof(float), o->memory / 2, o->beside, &s->input, err);
-    if (st == HEARTH_OK) st = hth_walk_text(&walk, s->model, s->session, &s->windows, err);
-    for (uint32_t i = 0; st == HEARTH_OK && i < h->n_layer; i++) st = hth_study_firing(s, i, err);
-    for (uint32_t i = 0; st == HEARTH_OK && i < n; i++)
-        st = hth_study_predict(s, trained_layer(s, i), i, err);
-    return st;
+        st = hth_spill_open(n, (uint64_t)s->n_train * h->d_model * sizeof(float), o->memory / 2, o->beside,
+                            &s->input, err);
+    return st == HEARTH_OK ? hth_walk_text(&walk, s->model, s->session, &s->windows, err) : st;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------------------- */
@@ -138,9 +131,11 @@ static hearth_status see_all_tokens(hth_studying *s, hearth_error *err)
 static uint64_t count_work(const hth_studying *s)
 {
     uint64_t n = 2 * s->windows.n_window + 2 * (uint64_t)n_layer_of(s), n_scored = s->options->n_scored;
+    uint64_t n_whole =
+        s->windows.n_id / s->windows.n_ctx; /* perplexities go on behind the last that is looked at */
     for (uint32_t i = 0; i < n_trained(s); i++)
         n += (uint64_t)hth_study_n_rank(s, trained_layer(s, i)) * s->options->n_step;
-    return n + HTH_STUDY_N_ROW * (n_scored < s->windows.n_window ? n_scored : s->windows.n_window);
+    return n + HTH_STUDY_N_ROW * (n_scored < n_whole ? n_scored : n_whole);
 }
 
 static hearth_status find_norms(hth_studying *s, hearth_error *err)
@@ -201,11 +196,13 @@ static hearth_status begin(hth_studying *s, const char *text, size_t n, hearth_e
     if (o->n_window > 0 && o->n_window < s->windows.n_window) s->windows.n_window = o->n_window;
     out->n_window = s->windows.n_window;
     out->n_tok = out->n_window * out->n_ctx;
-    if (out->n_tok > INT32_MAX)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a study of %llu tokens: fewer windows are wanted",
-                        (unsigned long long)out->n_tok);
+    if (out->n_tok > MAX_TOK)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "a study of %llu tokens: at most %d, so fewer windows, are wanted",
+                        (unsigned long long)out->n_tok, MAX_TOK);
     out->n_sample = o->n_sample < out->n_tok ? o->n_sample : (uint32_t)out->n_tok;
-    out->n_held = count_held(out->n_tok);
+    s->n_train = out->n_tok < MAX_TRAIN ? (uint32_t)out->n_tok : MAX_TRAIN;
+    out->n_held = count_held(s->n_train);
     out->by_contribution = !hth_activation_is_sparse(s->model->model->hparams.activation);
     st = make_room(s, err);
     s->total = count_work(s);
@@ -218,7 +215,13 @@ hearth_status hth_study_run(const hearth_model *model, hearth_session *session, 
     hth_studying s = {.model = model, .session = session, .options = options, .out = out};
     hearth_status st = begin(&s, text, n, err);
     if (st == HEARTH_OK) st = sample_tokens(&s, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < out->n_layer; i++) st = hth_study_sizes(&s, i, err);
+    hth_spill_close(s.hidden);
+    s.hidden = NULL;
     if (st == HEARTH_OK) st = see_all_tokens(&s, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < out->n_layer; i++) st = hth_study_firing(&s, i, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n_trained(&s); i++)
+        st = hth_study_predict(&s, trained_layer(&s, i), i, err);
     if (st == HEARTH_OK && options->n_scored > 0) st = hth_study_force(&s, text, n, err);
     close_all(&s);
     if (st != HEARTH_OK) hth_study_close(out);

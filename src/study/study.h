@@ -38,7 +38,9 @@ typedef struct hth_study_options {
 
 hth_study_options hth_study_defaults(void);
 
-/* A predictor (convert/train.h), judged on tokens that it was not trained on. */
+/* Of all figures below: a NaN where there is none, as of a layer in which nothing is active.
+ *
+ * A predictor (convert/train.h), judged on tokens that it was not trained on. */
 typedef struct hth_study_predictor {
     uint32_t rank;
     uint64_t size;                      /* bytes in Q8_0 */
@@ -59,7 +61,7 @@ typedef struct hth_study_layer {
     double share_for_80;                 /* of neurons, which make 80 % of the activity */
     double reused[HTH_STUDY_N_BEFORE];   /* share of a token's active ones that were active before; mean */
     double run_in_file, run_ordered;     /* mean length of runs of active neurons */
-    double co_firing_gap;
+    double co_firing_gap, gap_by_chance; /* the second: each neuron's marks at other tokens, drawn */
     uint32_t n_predictor;
     hth_study_predictor predictors[HTH_STUDY_MAX_RANK];
 } hth_study_layer;

@@ -2,6 +2,7 @@
 #ifndef HTH_STUDY_STUDY_INT_H
 #define HTH_STUDY_STUDY_INT_H
 
+#include "base/bits.h"
 #include "convert/spill.h"
 #include "engine/engine.h"
 #include "measure/windows.h"
@@ -20,11 +21,14 @@ typedef struct hth_studying {
     /* Streams of layers: hidden[n_sample][d_ff]; who is active, [n_tok][n_byte]; input[n_tok][d_model] of
      * the layers that get predictors. */
     hth_spill *hidden, *active, *input;
+    uint32_t n_train; /* tokens that predictors are trained on and judged by: the first */
     uint64_t done, total;
-    hearth_error failure; /* of what looks at layers */
 } hth_studying;
 
 enum { HTH_STUDY_ROWS = 32 };
+
+/* A figure that does not exist. */
+static inline double hth_study_none(void) { return hth_double_of(0x7ff8000000000000u); }
 
 static inline size_t hth_study_n_byte(const hth_study_layer *l) { return ((size_t)l->d_ff + 7) / 8; }
 

@@ -176,12 +176,12 @@ TEST(answers_that_fail_are_errors_of_the_call)
         CHECK_OK(hth_spill_open(N_STREAM, STREAM_SIZE, 0, in_folder(folder), &s, err));
         fail_write(5, how ? EMPTY : FAILS);
         CHECK_INT(fill(s, &why), HEARTH_ERROR_IO);
-        CHECK(strstr(why.message, "out.gguf: cannot write what is trained on") != NULL);
+        CHECK(strstr(why.message, "out.gguf: cannot write what is kept of the text") != NULL);
         fail_write(0, FAILS);
         CHECK_OK(fill(s, err));
         fail_read(1, how ? EMPTY : FAILS);
         CHECK_INT(hth_spill_get(s, 1, 7, bytes, PIECE, &why), HEARTH_ERROR_IO);
-        CHECK(strstr(why.message, "out.gguf: cannot read what is trained on") != NULL);
+        CHECK(strstr(why.message, "out.gguf: cannot read what is kept of the text") != NULL);
         fail_read(0, FAILS);
         CHECK(holds_all(s));
         hth_spill_close(s);

@@ -1,11 +1,12 @@
-/* Every allocation, read and write that can fail does so, of what the verbs predictors, thresholds and pack ask
- * of the library, and of a model that is opened, run and compared with files beside it. Their own temporary
+/* Every allocation, read and write that can fail does so, of what the verbs predictors, thresholds, pack and study
+ * ask of the library, and of a model that is opened, run and compared with files beside it. Their own temporary
  * file: tests/convert/test_spill.c; the other verbs: test_faults.c, test_fault_verbs.c. */
 #include "convert/pack.h"
 #include "convert/predictors.h"
 #include "measure/compare.h"
 #include "measure/profile.h"
 #include "measure/thresholds.h"
+#include "study/study.h"
 #include "support/faults.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -250,6 +251,34 @@ TEST(a_packed_model_survives_everything_that_fails)
     fault_survive_allocations("packed", packed, 50);
     fault_survive_reads("packed", packed, 20);
     remove_files();
+}
+
+/* With as many tokens as leave some to judge predictors by; what it keeps of them goes to files. */
+static hearth_status study(const fault_paths *p, hearth_error *err)
+{
+    char long_text[3000];
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    hearth_session_options so = {.n_ctx = 8, .n_batch = 8, .n_thread = 2, .selector = HEARTH_SELECTOR_DENSE};
+    hth_study_options o = hth_study_defaults();
+    hth_study s = {0};
+    for (size_t i = 0; i < sizeof long_text; i++) long_text[i] = text[i % N_TEXT];
+    o.n_window = 66, o.n_sample = 10, o.n_scored = 1, o.n_step = 2, o.n_trained = 1, o.memory = 0;
+    o.beside = p->out;
+    hearth_status st = hearth_model_open(p->in, &dense, &model, err);
+    if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
+    if (st == HEARTH_OK) st = hth_study_run(model, session, long_text, sizeof long_text, &o, &s, err);
+    CHECK(st != HEARTH_OK || s.layers[0].n_predictor > 0);
+    hth_study_close(&s);
+    hearth_session_close(session);
+    hearth_model_close(model);
+    return st;
+}
+
+TEST(a_study_survives_everything_that_fails)
+{
+    fault_survive_allocations("study", study, 80);
+    fault_survive_reads("study", study, 20);
 }
 
 TEST(compare_with_predictors_survives_everything_that_fails)
