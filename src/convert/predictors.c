@@ -36,8 +36,9 @@ typedef struct making {
     hth_trainer *trainer;
     hth_predictor_result *results;
     made *made;
-    bool *settled; /* [n_layer] a larger rank was no better */
-    uint32_t n_token;
+    bool *settled;    /* [n_layer] a larger rank was no better */
+    uint32_t n_token; /* that are kept, of so many windows */
+    size_t n_window;
     uint64_t done, total;
     /* of the layer under way */
     float *input;
@@ -363,7 +364,8 @@ static hearth_status make_room(making *w, const hth_windows *windows, hearth_err
 {
     uint32_t n = n_layer_of(w), d_ff = w->model->model->hparams.d_ff;
     const hth_predictor_options *o = w->options;
-    uint64_t n_text = windows->n_window * windows->n_ctx;
+    w->n_window = hth_walk_windows(windows, o->n_token);
+    uint64_t n_text = (uint64_t)w->n_window * windows->n_ctx;
     w->n_token = n_text < o->n_token ? (uint32_t)n_text : o->n_token;
     uint64_t least = 0;
     for (uint32_t i = 0; i < n; i++) least += size_of_rank(w, i, RANK_STEP);
@@ -371,7 +373,7 @@ static hearth_status make_room(making *w, const hth_windows *windows, hearth_err
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "a budget of %llu bytes: the smallest predictors of this model take %llu",
                         (unsigned long long)o->budget, (unsigned long long)least);
-    w->total = windows->n_window + (uint64_t)n * o->n_step * (2 * common_rank(w) / RANK_STEP - 1);
+    w->total = w->n_window + (uint64_t)n * o->n_step * (2 * common_rank(w) / RANK_STEP - 1);
     w->results = hth_alloc(n, sizeof *w->results);
     w->made = hth_alloc(n, sizeof *w->made);
     w->settled = hth_alloc(n, sizeof *w->settled);
@@ -420,7 +422,7 @@ hearth_status hth_predictors_make(const char *path, const char *text, size_t n, 
     if (st == HEARTH_OK) st = open_model(&w, path, n_ctx, err);
     if (st == HEARTH_OK) st = hth_windows_open(&windows, w.model, text, n, n_ctx, err);
     if (st == HEARTH_OK) st = make_room(&w, &windows, err);
-    hth_walk walk = {w.n_token, keep_token, look_at_walk, &w};
+    hth_walk walk = {w.n_token, w.n_window, keep_token, look_at_walk, &w};
     if (st == HEARTH_OK) st = hth_walk_text(&walk, w.model, w.session, &windows, err);
     if (st == HEARTH_OK) st = make_all(&w, err);
     if (st == HEARTH_OK) st = write_file(&w, err);

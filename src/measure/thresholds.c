@@ -271,10 +271,10 @@ hearth_status hth_thresholds_find(const hearth_model *model, hearth_session *ses
     *out = (hth_thresholds){0};
     hearth_status st = hth_windows_open(&w, model, text, n, hearth_session_n_ctx(session), err);
     if (st != HEARTH_OK) return st;
-    uint64_t n_text = w.n_window * w.n_ctx;
-    f.n_window = w.n_window;
+    f.n_window = hth_walk_windows(&w, options->n_sample);
+    uint64_t n_text = f.n_window * w.n_ctx;
     f.n_sample = n_text < options->n_sample ? (uint32_t)n_text : options->n_sample;
-    hth_walk walk = {f.n_sample, keep_token, go_on, &f};
+    hth_walk walk = {f.n_sample, f.n_window, keep_token, go_on, &f};
     st = make_room(&f, err);
     if (st == HEARTH_OK) st = hth_walk_text(&walk, model, session, &w, err);
     if (st == HEARTH_OK) st = find_all(&f, err);

@@ -27,14 +27,14 @@ static void see(void *user, const hth_observation *seen)
 hearth_status hth_walk_text(const hth_walk *walk, const hearth_model *model, hearth_session *session,
                             hth_windows *windows, hearth_error *err)
 {
-    walking w = {walk, (uint64_t)windows->n_window * windows->n_ctx, 0, model->model->hparams.n_layer, 0,
-                 {0}};
+    walking w = {walk, (uint64_t)walk->n_window * windows->n_ctx, 0, model->model->hparams.n_layer, 0, {0}};
     hearth_status st = walk->look(walk->user, 0, err);
     hth_step_observe(hth_session_step(session), see, &w);
-    for (size_t i = 0; st == HEARTH_OK && i < windows->n_window; i++) {
+    for (size_t i = 0; st == HEARTH_OK && i < walk->n_window; i++) {
         st = hearth_session_truncate(session, 0, err);
         if (st == HEARTH_OK)
-            st = hearth_session_eval(session, hth_windows_at(windows, i), windows->n_ctx, err);
+            st = hearth_session_eval(session, hth_windows_at(windows, i * windows->n_window / walk->n_window),
+                                     windows->n_ctx, err);
         if (st == HEARTH_OK && w.failure.status != HEARTH_OK) {
             st = w.failure.status;
             if (err) *err = w.failure;

@@ -7,15 +7,26 @@
 #include "run/run.h"
 
 typedef struct hth_walk {
-    /* Number i of n_kept tokens is token i * n_tok / n_kept of the text's n_tok. 1 <= n_kept <= n_tok. */
+    /* Number i of n_kept tokens is token i * n_tok / n_kept of the n_tok that are walked over: of all windows, or
+     * of n_window of them, evenly spread (hth_walk_windows). 1 <= n_kept <= n_tok. */
     uint32_t n_kept;
+    size_t n_window;
     /* Row t of what is seen is the i-th of them: called once a layer. An error ends the walk with the window. */
     hearth_status (*keep)(void *user, const hth_observation *seen, size_t t, uint32_t i, hearth_error *err);
-    /* Before window i, and with i = n_window at the end; another status than HEARTH_OK ends the walk with
+    /* Before the i-th window, and with i = n_window at the end; another status than HEARTH_OK ends the walk with
      * it. */
     hearth_status (*look)(void *user, size_t i_window, hearth_error *err);
     void *user;
 } hth_walk;
+
+/* So many windows that a fraction of their tokens is kept, as neighbours say much the same, but no longer text
+ * than that is evaluated: twice as many tokens as are kept, and 32 windows, where there are so many. */
+static inline size_t hth_walk_windows(const hth_windows *w, uint32_t n_kept)
+{
+    size_t n = 2 * ((n_kept + w->n_ctx - 1) / w->n_ctx);
+    n = n < 32 ? 32 : n;
+    return n < w->n_window ? n : w->n_window;
+}
 
 /* session: of this model, selector dense; its context holds a window. */
 hearth_status hth_walk_text(const hth_walk *walk, const hearth_model *model, hearth_session *session,

@@ -82,7 +82,7 @@ static hearth_status look(void *user, size_t i_window, hearth_error *err)
 
 static hearth_status sample_tokens(hth_studying *s, hearth_error *err)
 {
-    hth_walk walk = {s->out->n_sample, keep_hidden, look, s};
+    hth_walk walk = {s->out->n_sample, s->windows.n_window, keep_hidden, look, s};
     size_t size = (size_t)s->out->n_sample * s->model->model->hparams.d_ff * sizeof(float);
     hearth_status st =
         hth_spill_open(n_layer_of(s), size, s->options->memory / 2, s->options->beside, &s->hidden, err);
@@ -117,7 +117,7 @@ static hearth_status see_all_tokens(hth_studying *s, hearth_error *err)
     const hth_hparams *h = &s->model->model->hparams;
     const hth_study_options *o = s->options;
     uint32_t n = n_trained(s);
-    hth_walk walk = {(uint32_t)s->out->n_tok, keep_active, look, s};
+    hth_walk walk = {(uint32_t)s->out->n_tok, s->windows.n_window, keep_active, look, s};
     hearth_status st = hth_spill_open(h->n_layer, s->out->n_tok * (((uint64_t)h->d_ff + 7) / 8),
                                       o->memory / 2, o->beside, &s->active, err);
     if (st == HEARTH_OK && n > 0)
