@@ -167,7 +167,6 @@ static int run(const args *a)
 {
     hearth_model *model = NULL;
     hearth_session *session = NULL;
-    hearth_error err;
     size_t n;
     int status = check_usage(a);
     if (status) return status;
@@ -176,15 +175,10 @@ static int run(const args *a)
     if (!text) return EXIT_OTHER;
     status = EXIT_OTHER;
     catch_interrupt();
-    if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model)) {
-        hearth_session_options o = session_options(a, DEFAULT_CONTEXT);
-        o.selector = HEARTH_SELECTOR_DENSE;
-        if (hearth_session_open(model, &o, &session, &err) == HEARTH_OK) {
-            if (!args_has(a, "json")) print_start_line(a, model, session);
-            status = profile_text(a, model, session, text, n);
-        } else {
-            report(&err);
-        }
+    if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
+        open_session(a, model, DEFAULT_CONTEXT, &session)) {
+        if (!args_has(a, "json")) print_start_line(a, model, session);
+        status = profile_text(a, model, session, text, n);
     }
     free(text);
     hearth_session_close(session);

@@ -159,7 +159,6 @@ static int run(const args *a)
 {
     hearth_model *model = NULL;
     hearth_session *session = NULL;
-    hearth_error err;
     size_t n;
     int status = check_usage(a);
     if (status) return status;
@@ -167,12 +166,9 @@ static int run(const args *a)
     if (!text) return EXIT_OTHER;
     status = EXIT_OTHER;
     catch_interrupt();
-    if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model)) {
-        hearth_session_options o = session_options(a, DEFAULT_CONTEXT);
-        o.selector = HEARTH_SELECTOR_DENSE;
-        if (hearth_session_open(model, &o, &session, &err) != HEARTH_OK) report(&err);
-        else if (study_text(a, model, session, text, n)) status = 0;
-    }
+    if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
+        open_session(a, model, DEFAULT_CONTEXT, &session) && study_text(a, model, session, text, n))
+        status = 0;
     free(text);
     hearth_session_close(session);
     hearth_model_close(model);

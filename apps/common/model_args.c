@@ -14,8 +14,9 @@ const option_spec model_options[] = {
      0},
     {"kv", 0, OPTION_CHOICE, "TYPE", "KV cache: f16, f32, or q8_0, which is approximate", 0, 0,
      "f16|f32|q8_0", 0},
-    {"bf16-dot", 0, OPTION_FLAG, NULL, "prompts of BF16 weights in bf16: approximate; bits may differ with "
-     "--mmap, --no-repack, --batch 1", 0, 0, NULL, OPTION_RARE},
+    {"bf16-dot", 0, OPTION_FLAG, NULL,
+     "prompts of BF16 weights in bf16: approximate; bits may differ with --mmap, --no-repack, --batch 1", 0, 0,
+     NULL, OPTION_RARE},
     {"mmap", 0, OPTION_FLAG, NULL, "map the file in place of reading it", 0, 0, NULL, 0},
     {"no-repack", 0, OPTION_FLAG, NULL, "weights in the file's order: same text, slower", 0, 0, NULL, OPTION_RARE},
     {"selector", 0, OPTION_CHOICE, "S", "neurons that compute: auto, dense, gate, ...", 0, 0,

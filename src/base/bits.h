@@ -94,6 +94,9 @@ static inline uint16_t hth_f32_to_bf16(float f)
     return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
+/* Bit i of a row of bits, eight to a byte. */
+static inline unsigned hth_bit_at(const uint8_t *row, size_t i) { return row[i / 8] >> i % 8 & 1u; }
+
 /* Bits of x that are set. */
 static inline uint32_t hth_count_bits(uint32_t x)
 {

@@ -3,6 +3,7 @@
  * computed in vain, until all are good enough or the budget is used up. Called by the verb and by tests. */
 #include "convert/predictors.h"
 
+#include "base/bits.h"
 #include "convert/fits.h"
 #include "convert/spill.h"
 #include "convert/train.h"
@@ -118,7 +119,7 @@ static void tally_scores(making *w, const hth_train_data *data, const hth_networ
         hth_network_scores(w->trainer, form, data->input + first * data->d, n, w->scores);
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < data->d_ff; j++) {
-                bool fires = data->fired[(first + i) * ((data->d_ff + 7) / 8) + j / 8] >> j % 8 & 1;
+                bool fires = hth_bit_at(data->fired + (first + i) * ((data->d_ff + 7) / 8), j);
                 (fires ? t->fires : t->rests)[bin_of(w->scores[i * data->d_ff + j])]++;
             }
     }
@@ -146,6 +147,11 @@ static void judge(const tally *t, double recall, hth_predictor_result *r)
 
 static hth_type type_for(size_t n_col) { return n_col % 32 == 0 ? HTH_TYPE_Q8_0 : HTH_TYPE_F16; }
 
+uint64_t hth_predictor_network_size(uint32_t d_model, uint32_t d_ff, bool gated)
+{
+    return (gated ? 3 : 2) * (uint64_t)d_ff * d_model * 34 / 32;
+}
+
 uint64_t hth_predictor_size(uint32_t d_model, uint32_t d_ff, uint32_t rank)
 {
     return (uint64_t)rank * hth_type_row_size(type_for(d_model), d_model) +
@@ -162,8 +168,8 @@ static uint64_t budget_of(const making *w)
 {
     uint64_t all = 0;
     for (uint32_t i = 0; i < n_layer_of(w); i++) {
-        uint64_t n_matrix = w->model->model->layers[i].gate.n_row ? 3 : 2;
-        all += n_matrix * d_ff_of(w, i) * d_of(w) * 34 / 32;
+        bool gated = w->model->model->layers[i].gate.n_row > 0;
+        all += hth_predictor_network_size(d_of(w), d_ff_of(w, i), gated);
     }
     return w->options->budget ? w->options->budget : all / 10;
 }

@@ -21,6 +21,8 @@ typedef struct hth_predictor_options {
 
 hth_predictor_options hth_predictor_defaults(void);
 
+/* Bytes of gate, up and down of a layer in Q8_0: what a predictor's are held against. */
+uint64_t hth_predictor_network_size(uint32_t d_model, uint32_t d_ff, bool gated);
 /* Bytes of a predictor of that rank in a file: matrices in Q8_0 (F16 where a row is no multiple of 32) and a
  * bias. */
 uint64_t hth_predictor_size(uint32_t d_model, uint32_t d_ff, uint32_t rank);

@@ -3,6 +3,7 @@
 #include "convert/train.h"
 
 #include "base/alloc.h"
+#include "base/bits.h"
 #include "base/checked.h"
 #include "kernels/math.h"
 #include "sample/random.h"
@@ -167,7 +168,7 @@ static void score_row(void *arg, size_t i, uint32_t i_thread)
     for (size_t j = 0; j < t->d_ff; j++) s[j] = -s[j];
     t->k->exp(s, t->d_ff, s);
     for (size_t j = 0; j < t->d_ff; j++) {
-        float y = (float)(fired[j / 8] >> j % 8 & 1);
+        float y = (float)hth_bit_at(fired, j);
         s[j] = (1.0f / (1.0f + s[j]) - y) * scale;
     }
 }
@@ -276,8 +277,7 @@ static void begin(hth_trainer *t, const hth_train_data *data, size_t rank, hth_s
     for (size_t j = 0; j < t->d_ff; j++) {
         size_t n = 0;
         for (size_t i = 0; i < data->n_tok; i++)
-            if (!hth_train_is_held(i, data->n_tok))
-                n += data->fired[i * ((t->d_ff + 7) / 8) + j / 8] >> j % 8 & 1;
+            if (!hth_train_is_held(i, data->n_tok)) n += hth_bit_at(data->fired + i * ((t->d_ff + 7) / 8), j);
         double p = ((double)n + 0.5) / ((double)n_own + 1.0);
         t->bias[j] = (float)hth_log_d(p / (1.0 - p));
     }

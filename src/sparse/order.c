@@ -21,10 +21,9 @@ static void sort_by_octave(const hth_firings *f, int32_t *order, uint32_t first[
     first[33] = n;
 }
 
-/* Sampled tokens for which both fire. */
-static uint32_t together(const hth_firings *f, int32_t a, int32_t b)
+uint32_t hth_order_together(const hth_firings *f, size_t a, size_t b)
 {
-    const uint32_t *x = f->marks + (size_t)a * f->n_word, *y = f->marks + (size_t)b * f->n_word;
+    const uint32_t *x = f->marks + a * f->n_word, *y = f->marks + b * f->n_word;
     uint32_t n = 0;
     for (uint32_t w = 0; w < f->n_word; w++) n += hth_count_bits(x[w] & y[w]);
     return n;
@@ -45,7 +44,7 @@ static void chain(const hth_firings *f, int32_t *order, uint32_t n, int32_t *lef
         for (uint32_t k = next; k < n_left; k++) left[k] = left[k + 1];
         next = 0;
         for (uint32_t k = 0; k < n_left; k++) {
-            uint32_t count = together(f, last, left[k]);
+            uint32_t count = hth_order_together(f, (size_t)last, (size_t)left[k]);
             if (count > most) most = count, next = k;
         }
     }

@@ -16,6 +16,9 @@ typedef struct hth_firings {
     uint32_t n_word;
 } hth_firings;
 
+/* Sampled tokens for which both neurons fire. */
+uint32_t hth_order_together(const hth_firings *f, size_t a, size_t b);
+
 /* order[r] is the neuron that comes r-th. By octaves of n_fired, the hottest first; within one a
  * chain, each neuron followed by the one that fires together with it most often, the lower number among
  * equals. room: d_ff numbers. Takes time in the square of an octave. */

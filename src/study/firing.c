@@ -51,7 +51,7 @@ static void find_skew(firing *f)
     hth_study_layer *l = f->layer;
     uint64_t all = 0, sum = 0;
     for (size_t t = 0; t < f->n_tok; t++)
-        for (size_t j = 0; j < l->d_ff; j++) f->n_fired[j] += f->active[t * f->n_byte + j / 8] >> j % 8 & 1;
+        for (size_t j = 0; j < l->d_ff; j++) f->n_fired[j] += hth_bit_at(f->active + t * f->n_byte, j);
     memcpy(f->sorted, f->n_fired, l->d_ff * sizeof *f->sorted);
     qsort(f->sorted, l->d_ff, sizeof *f->sorted, descending);
     for (uint32_t j = 0; j < l->d_ff; j++) all += f->sorted[j];
@@ -100,29 +100,27 @@ static void mark_tokens(firing *f)
     for (uint32_t i = 0; i < f->n_mark; i++) {
         const uint8_t *now = f->active + (size_t)i * f->n_tok / f->n_mark * f->n_byte;
         for (size_t j = 0; j < f->layer->d_ff; j++)
-            f->marks[j * f->n_word + i / WORD] |= (uint32_t)(now[j / 8] >> j % 8 & 1) << i % WORD;
+            f->marks[j * f->n_word + i / WORD] |= (uint32_t)hth_bit_at(now, j) << i % WORD;
     }
 }
 
-static uint32_t together(const firing *f, size_t i, size_t j)
+static hth_firings known_of(const firing *f)
 {
-    const uint32_t *x = f->marks + i * f->n_word, *y = f->marks + j * f->n_word;
-    uint32_t n = 0;
-    for (uint32_t w = 0; w < f->n_word; w++) n += hth_count_bits(x[w] & y[w]);
-    return n;
+    return (hth_firings){f->layer->d_ff, f->n_fired, f->marks, f->n_word};
 }
 
 /* Of neuron i's firings the share at which another one fires too: of the closest, and mean over all. */
 static void find_companions(void *arg, size_t i, uint32_t i_thread)
 {
     firing *f = arg;
-    uint32_t own = together(f, i, i), most = 0;
+    const hth_firings known = known_of(f);
+    uint32_t own = hth_order_together(&known, i, i), most = 0;
     uint64_t sum = 0;
     (void)i_thread;
     f->closest[i] = -1.0;
     if (own < FEWEST) return;
     for (size_t j = 0; j < f->layer->d_ff; j++) {
-        uint32_t n = j == i ? 0 : together(f, i, j);
+        uint32_t n = j == i ? 0 : hth_order_together(&known, i, j);
         sum += n;
         most = n > most ? n : most;
     }
@@ -144,10 +142,11 @@ static double find_gap(firing *f)
  * by chance. */
 static void scatter(firing *f)
 {
+    const hth_firings known = known_of(f);
     hth_sample_random random;
     hth_sample_random_seed(&random, 1);
     for (size_t j = 0; j < f->layer->d_ff; j++) {
-        uint32_t left = together(f, j, j), *marks = f->marks + j * f->n_word;
+        uint32_t left = hth_order_together(&known, j, j), *marks = f->marks + j * f->n_word;
         memset(marks, 0, f->n_word * sizeof *marks);
         for (uint32_t i = 0; i < f->n_mark; i++) {
             bool drawn = hth_sample_random_unit(&random) * (f->n_mark - i) < (double)left;
@@ -159,7 +158,7 @@ static void scatter(firing *f)
 
 static void find_runs(firing *f)
 {
-    hth_firings known = {f->layer->d_ff, f->n_fired, f->marks, f->n_word};
+    const hth_firings known = known_of(f);
     hth_order_neurons(&known, f->order, f->room);
     double in_file = hth_order_mean_run(&known, NULL);
     f->layer->run_in_file = in_file > 0.0 ? in_file : hth_study_none();

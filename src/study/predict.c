@@ -30,8 +30,9 @@ static size_t d_of(const hth_studying *s) { return s->model->model->hparams.d_mo
 static double share_of(const hth_studying *s, uint32_t i_layer, uint32_t rank)
 {
     const hth_layer *l = &s->model->model->layers[i_layer];
-    double network = (l->gate.n_row ? 3.0 : 2.0) * l->d_ff * (double)d_of(s) * 34.0 / 32.0;
-    return (double)hth_predictor_size((uint32_t)d_of(s), l->d_ff, rank) / network;
+    uint32_t d = (uint32_t)d_of(s);
+    return (double)hth_predictor_size(d, l->d_ff, rank) /
+           (double)hth_predictor_network_size(d, l->d_ff, l->gate.n_row > 0);
 }
 
 uint32_t hth_study_n_rank(const hth_studying *s, uint32_t i_layer)
@@ -60,7 +61,7 @@ static void judge_token(const predicting *p, const float *scores, const uint8_t 
     for (size_t j = 0; j < d_ff; j++) p->words[j] = word_of(scores[j]);
     uint32_t top = hth_profile_kth(p->words, d_ff, (d_ff + 4) / 5);
     for (size_t j = 0; j < d_ff; j++) {
-        unsigned is_active = active[j / 8] >> j % 8 & 1, marked = scores[j] > 0.0f;
+        unsigned is_active = hth_bit_at(active, j), marked = scores[j] > 0.0f;
         t->active += is_active;
         t->marked += marked;
         t->hit += is_active & marked;
