@@ -95,7 +95,7 @@ static inline uint16_t hth_f32_to_bf16(float f)
 }
 
 /* Bit i of a row of bits, eight to a byte. */
-static inline unsigned hth_bit_at(const uint8_t *row, size_t i) { return row[i / 8] >> i % 8 & 1u; }
+static inline unsigned hth_bit_at(const uint8_t *row, size_t i) { return (unsigned)row[i / 8] >> i % 8 & 1u; }
 
 /* Bits of x that are set. */
 static inline uint32_t hth_count_bits(uint32_t x)
