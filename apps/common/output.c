@@ -102,8 +102,9 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
         for (int i = 0; i < 20; i++) bar[1 + i] = share * 20.0 > i ? '#' : '.';
         bar[0] = '[', bar[21] = ']', bar[22] = ' ';
     }
-    fprintf(stderr, "%s%s %s%3.0f %%  %.1f %s/s  %.0f s left%s", terminal ? "\r" : "", p->what, bar,
-            share * 100.0, rate / p->unit_size, p->unit, left, terminal ? "  " : "\n");
+    fprintf(stderr, "%s%s %s%3.0f %%", terminal ? "\r" : "", p->what, bar, share * 100.0);
+    if (p->unit) fprintf(stderr, "  %.1f %s/s", rate / p->unit_size, p->unit);
+    fprintf(stderr, "  %.0f s left%s", left, terminal ? "  " : "\n");
 }
 
 void progress_end(progress *p)

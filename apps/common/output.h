@@ -33,7 +33,7 @@ size_t control_size(const char *text, size_t i, size_t n);
 /* A bar with rate and time left on a terminal, plain lines otherwise; silent for
  * the first two seconds. */
 typedef struct progress {
-    const char *what, *unit; /* "reading", "MB" */
+    const char *what, *unit; /* "reading", "MB"; NULL: no rate is shown */
     double unit_size;        /* of the numbers in one unit */
     uint64_t start_ns, shown_ns;
     bool shown;

@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Scores are sorted into bins of 1/64 between -32 and 32. */
-enum { RANK_STEP = 32, RANK_MAX = 2048, N_BIN = 4096, BINS_PER_UNIT = 64 };
+enum { RANK_STEP = 32, RANK_MAX = 2048, N_BIN = 4096, BINS_PER_UNIT = 64, LOOK_EVERY = 16 };
 
 /* A larger rank must make this much more of the marked neurons fire to be worth its bytes. */
 static const double WORTH = 1.05;
@@ -40,10 +40,10 @@ typedef struct making {
     bool *settled;    /* [n_layer] a larger rank was no better */
     uint32_t n_token; /* that are kept, of so many windows */
     size_t n_window;
-    uint64_t done, total;
+    uint64_t done, total, window_work; /* by hth_train_work */
     /* of the layer under way */
     float *input;
-    uint32_t rank;
+    uint64_t step_work;
     uint8_t *fired;
     float *scores; /* [HTH_TRAIN_BATCH][d_ff] */
 } making;
@@ -93,7 +93,8 @@ static hearth_status keep_token(void *user, const hth_observation *seen, size_t 
 
 static hearth_status look_at_walk(void *user, size_t i_window, hearth_error *err)
 {
-    return go_on(user, i_window ? 1 : 0) ? HEARTH_OK : fail_cancelled(err);
+    making *w = user;
+    return go_on(w, i_window ? w->window_work : 0) ? HEARTH_OK : fail_cancelled(err);
 }
 
 /* ---- how good a network is -------------------------------------------------------------------------- */
@@ -217,11 +218,10 @@ static void free_made(made *m)
     *m = (made){0};
 }
 
-/* Work is counted in steps of the smallest rank. */
 static bool look(void *user, size_t i_step)
 {
     making *w = user;
-    return i_step % 16 || go_on(w, i_step ? 16 * (uint64_t)w->rank / RANK_STEP : 0);
+    return i_step % LOOK_EVERY || go_on(w, i_step ? LOOK_EVERY * w->step_work : 0);
 }
 
 /* A network of that rank as the file would have it, and how good it is. */
@@ -267,7 +267,7 @@ static hearth_status grow_layer(making *w, uint32_t i, uint32_t rank, hearth_err
     hth_train_data data = {.input = w->input, .fired = w->fired, .n_tok = w->n_token, .d = d, .d_ff = d_ff};
     hth_predictor_result r = {0};
     made m = {0};
-    w->rank = rank;
+    w->step_work = hth_train_work(d, d_ff, rank);
     hearth_status st = hth_spill_get(w->spill, 2 * i, 0, w->input, w->n_token * d * sizeof *w->input, err);
     if (st == HEARTH_OK) st = hth_spill_get(w->spill, 2 * i + 1, 0, w->fired, w->n_token * n_byte, err);
     if (st == HEARTH_OK) st = hth_trainer_open(&w->model->kernels, w->pool, d, d_ff, rank, &w->trainer, err);
@@ -379,7 +379,13 @@ static hearth_status make_room(making *w, const hth_windows *windows, hearth_err
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "a budget of %llu bytes: the smallest predictors of this model take %llu",
                         (unsigned long long)o->budget, (unsigned long long)least);
-    w->total = w->n_window + (uint64_t)n * o->n_step * (2 * common_rank(w) / RANK_STEP - 1);
+    /* Weights in few bits are multiplied about twice as fast as a network is trained. */
+    hearth_model_info info;
+    hearth_model_get_info(w->model, &info);
+    w->window_work = windows->n_ctx * info.n_parameter / 2;
+    w->total = w->n_window * w->window_work;
+    for (uint32_t rank = RANK_STEP; rank <= common_rank(w); rank *= 2)
+        for (uint32_t i = 0; i < n; i++) w->total += o->n_step * hth_train_work(d_of(w), d_ff_of(w, i), rank);
     w->results = hth_alloc(n, sizeof *w->results);
     w->made = hth_alloc(n, sizeof *w->made);
     w->settled = hth_alloc(n, sizeof *w->settled);

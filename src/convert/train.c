@@ -1,33 +1,42 @@
-/* Training of one predictor. Called by predictors.c and study/predict.c, a layer and a rank at a time. Matrix products
- * are those of the engine, over floats; what a step needs of both orders of a matrix is transposed. */
+/* Training of one predictor. Called by predictors.c and study/predict.c, a layer and a rank at a time. A step goes
+ * over the neurons in blocks whose scores stay in a core's cache: what they say of the loss moves their own
+ * weights at once, and is added to what the hidden units hear of it. */
 #include "convert/train.h"
 
 #include "base/alloc.h"
 #include "base/bits.h"
-#include "base/checked.h"
 #include "kernels/math.h"
 #include "sample/random.h"
 
 #include <string.h>
 
+/* Neurons of a block; groups of blocks, whose sums are added in their order whoever makes them; tokens and
+ * inputs of a unit of work. Rows of a batch lie BATCH_ROW floats apart, as powers of two would meet in few
+ * places of a cache; so do rows of hidden units. */
+enum { BLOCK = 64, N_GROUP = 16, UNIT_TOK = 32, UNIT_IN = 64, BATCH_ROW = HTH_TRAIN_BATCH + 16, MORE = 16 };
+
+/* Weights, and Adam's means of their gradients and of the squares of those. */
+typedef struct weights {
+    float *w, *m, *v;
+} weights;
+
 struct hth_trainer {
     const hth_kernels *k;
     hth_pool *pool;
     size_t d, d_ff, rank_max;
+    weights in;   /* [d][rank] */
+    weights out;  /* [d_ff][rank] */
+    weights bias; /* [d_ff], whole blocks */
+    float *in_t;  /* [rank][d], of the finished network */
+    /* of a batch of n tokens */
+    size_t *picked;    /* [n] */
+    float *x;          /* [n][d] */
+    float *h, *h_t;    /* [n][rank + MORE], [rank][BATCH_ROW] */
+    float *parts;      /* [N_GROUP][rank][BATCH_ROW] of the loss's gradient by h_t */
+    float *dh;         /* [n][rank + MORE] their sum */
+    float *scratch;    /* for each thread */
+    uint32_t *n_fired; /* [d_ff] */
     hth_rounding rounding;
-    /* the network, and both orders of its matrices */
-    float *in, *in_t;   /* [rank][d], [d][rank] */
-    float *out, *out_t; /* [d_ff][rank], [rank][d_ff] */
-    float *bias;
-    /* Adam's means of gradients and of their squares, in the order of in_t, out_t, bias */
-    float *in_m, *in_v, *out_m, *out_v, *bias_m, *bias_v;
-    /* of a batch */
-    size_t *picked; /* [HTH_TRAIN_BATCH] tokens */
-    float *x, *x_t; /* [n][d], [d][n] */
-    float *h, *h_t; /* [n][rank], before relu, then after */
-    float *s, *s_t; /* [n][d_ff] scores, then what the loss says of them */
-    float *dh, *dh_t;
-    float *d_in, *d_out; /* gradients, as in_t and out_t */
     uint8_t *memory;
     size_t size;
 };
@@ -46,35 +55,52 @@ static void *cut(cutter *c, size_t n, size_t size)
     return p;
 }
 
-static void cut_all(cutter *c, hth_trainer *t)
+static weights cut_weights(cutter *c, size_t n)
 {
-    size_t n = HTH_TRAIN_BATCH, r = t->rank_max, d = t->d, f = t->d_ff, one = sizeof(float);
-    size_t widest = d > f ? d : f, most = d > n ? d : n; /* columns; tokens of a product */
-    widest = widest > n ? widest : n;
-    widest = widest > r ? widest : r;
-    size_t n_thread = hth_pool_n_thread(t->pool), n_tiled = hth_n_tiled(most > r ? most : r);
-    t->in = cut(c, r * d, one), t->in_t = cut(c, r * d, one);
-    t->out = cut(c, r * f, one), t->out_t = cut(c, r * f, one);
-    t->bias = cut(c, f, one);
-    t->in_m = cut(c, r * d, one), t->in_v = cut(c, r * d, one);
-    t->out_m = cut(c, r * f, one), t->out_v = cut(c, r * f, one);
-    t->bias_m = cut(c, f, one), t->bias_v = cut(c, f, one);
-    t->picked = cut(c, n, sizeof *t->picked);
-    t->x = cut(c, n * d, one), t->x_t = cut(c, n * d, one);
-    t->h = cut(c, n * r, one), t->h_t = cut(c, n * r, one);
-    t->s = cut(c, n * f, one), t->s_t = cut(c, n * f, one);
-    t->dh = cut(c, n * r, one), t->dh_t = cut(c, n * r, one);
-    t->d_in = cut(c, r * d, one), t->d_out = cut(c, r * f, one);
-    t->rounding.tiles.x = cut(c, n_tiled * widest, one);
-    /* networks in Q8_0 are evaluated too */
+    weights w;
+    w.w = cut(c, n, sizeof(float)), w.m = cut(c, n, sizeof(float)), w.v = cut(c, n, sizeof(float));
+    return w;
+}
+
+/* Scores of a block, or inputs of a unit; gradients of either. */
+static size_t scratch_of(const hth_trainer *t)
+{
+    size_t scores = BLOCK * BATCH_ROW, inputs = HTH_TRAIN_BATCH * UNIT_IN;
+    size_t units = BLOCK > UNIT_IN ? BLOCK : UNIT_IN;
+    return (scores > inputs ? scores : inputs) + units * t->rank_max + BLOCK;
+}
+
+/* Networks of any type are evaluated too. */
+static void cut_rounding(cutter *c, hth_trainer *t)
+{
+    size_t n = HTH_TRAIN_BATCH, one = sizeof(float), n_thread = hth_pool_n_thread(t->pool);
+    size_t widest = t->d > t->rank_max ? t->d : t->rank_max, n_block = widest / HTH_ACT_BLOCK + 1;
     t->rounding.q = cut(c, n * widest, 1);
-    t->rounding.d = cut(c, n * (widest / HTH_ACT_BLOCK + 1), one);
-    t->rounding.sum = cut(c, n * (widest / HTH_ACT_BLOCK + 1), sizeof(int32_t));
+    t->rounding.d = cut(c, n * n_block, one);
+    t->rounding.sum = cut(c, n * n_block, sizeof(int32_t));
+    t->rounding.tiles.x = cut(c, hth_n_tiled(n) * widest, one);
     t->rounding.tiles.q = cut(c, hth_n_tiled(n) * widest, 1);
-    t->rounding.tiles.d = cut(c, hth_n_tiled(n) * (widest / HTH_ACT_BLOCK + 1), one);
-    t->rounding.tiles.offset = cut(c, hth_n_tiled(n) * (widest / HTH_ACT_BLOCK + 1), sizeof(int32_t));
+    t->rounding.tiles.d = cut(c, hth_n_tiled(n) * n_block, one);
+    t->rounding.tiles.offset = cut(c, hth_n_tiled(n) * n_block, sizeof(int32_t));
     t->rounding.part = cut(c, n_thread * HTH_PRODUCT_PART, one);
     t->rounding.work = cut(c, n_thread * HTH_PANEL_WORK, 1);
+}
+
+static void cut_all(cutter *c, hth_trainer *t)
+{
+    size_t n = HTH_TRAIN_BATCH, r = t->rank_max, one = sizeof(float);
+    t->in = cut_weights(c, t->d * r);
+    t->out = cut_weights(c, t->d_ff * r);
+    t->bias = cut_weights(c, (t->d_ff + BLOCK - 1) / BLOCK * BLOCK);
+    t->in_t = cut(c, r * t->d, one);
+    t->picked = cut(c, n, sizeof *t->picked);
+    t->x = cut(c, n * t->d, one);
+    t->h = cut(c, n * (r + MORE), one), t->h_t = cut(c, r * BATCH_ROW, one);
+    t->parts = cut(c, N_GROUP * r * BATCH_ROW, one);
+    t->dh = cut(c, n * (r + MORE), one);
+    t->scratch = cut(c, hth_pool_n_thread(t->pool) * scratch_of(t), one);
+    t->n_fired = cut(c, t->d_ff, sizeof *t->n_fired);
+    cut_rounding(c, t);
 }
 
 hearth_status hth_trainer_open(const hth_kernels *k, hth_pool *pool, size_t d, size_t d_ff, size_t rank_max,
@@ -106,158 +132,206 @@ void hth_trainer_close(hth_trainer *t)
     hth_free(t);
 }
 
-/* ---- products ----------------------------------------------------------------------------------- */
-
-/* y[n_tok][n_row] = x[n_tok][n_col] times rows w[n_row][n_col]. */
-static void multiply(hth_trainer *t, const float *w, size_t n_row, size_t n_col, const float *x, size_t n_tok,
-                     float *y)
-{
-    hth_matrix m = {.type = HTH_TYPE_F32,
-                    .n_row = n_row,
-                    .n_col = n_col,
-                    .row_size = n_col * sizeof *w,
-                    .data = (const uint8_t *)w};
-    hth_output out = {.matrix = &m, .y = y};
-    hth_product(t->k, t->pool, &t->rounding, x, n_tok, &out, 1);
-    hth_pool_settle(t->pool); /* m is gone when this returns */
-}
-
-typedef struct transposing {
-    const float *from;
-    float *to;
-    size_t n_row, n_col;
-} transposing;
-
-enum { TURN = 32 };
-
-/* Some columns of from[n_row][n_col] become rows of to. */
-static void transpose_unit(void *arg, size_t i_unit, uint32_t i_thread)
-{
-    const transposing *job = arg;
-    size_t first = i_unit * TURN, end = first + TURN < job->n_col ? first + TURN : job->n_col;
-    (void)i_thread;
-    for (size_t r0 = 0; r0 < job->n_row; r0 += TURN)
-        for (size_t c = first; c < end; c++)
-            for (size_t r = r0; r < r0 + TURN && r < job->n_row; r++)
-                job->to[c * job->n_row + r] = job->from[r * job->n_col + c];
-}
-
-static void transpose(hth_trainer *t, const float *from, size_t n_row, size_t n_col, float *to)
-{
-    transposing job = {from, to, n_row, n_col};
-    hth_pool_run(t->pool, transpose_unit, &job, (n_col + TURN - 1) / TURN);
-}
-
 /* ---- a step ---------------------------------------------------------------------------------------- */
 
 typedef struct batch {
     hth_trainer *t;
     const hth_train_data *data;
     size_t n, rank;
+    hth_adam adam;
 } batch;
 
-/* Row i of the scores becomes the gradient of the loss: (probability - fired) / n. */
-static void score_row(void *arg, size_t i, uint32_t i_thread)
+static float *scratch_for(const hth_trainer *t, uint32_t i_thread)
+{
+    return t->scratch + i_thread * scratch_of(t);
+}
+
+static void move(const batch *b, const weights *w, size_t first, const float *gradient, size_t n)
+{
+    b->t->k->adam(&b->adam, gradient, n, w->w + first, w->m + first, w->v + first);
+}
+
+/* Some tokens to hidden units, in both orders. */
+static void hidden_unit(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    const batch *b = arg;
+    hth_trainer *t = b->t;
+    size_t first = i_unit * UNIT_TOK, left = b->n - first, n = left < UNIT_TOK ? left : UNIT_TOK;
+    size_t row = b->rank + MORE;
+    (void)i_thread;
+    for (size_t i = first; i < first + n; i++)
+        memcpy(t->x + i * t->d, b->data->input + t->picked[i] * t->d, t->d * sizeof *t->x);
+    t->k->gemm(&(hth_gemm){.a = t->x + first * t->d,
+                           .a_row = t->d,
+                           .a_col = 1,
+                           .b = t->in.w,
+                           .b_row = b->rank,
+                           .y = t->h + first * row,
+                           .y_row = row,
+                           .n_row = n,
+                           .n_col = b->rank,
+                           .n_in = t->d});
+    for (size_t i = first; i < first + n; i++)
+        for (size_t r = 0; r < b->rank; r++) {
+            float *h = &t->h[i * row + r];
+            *h = *h > 0.0f ? *h : 0.0f;
+            t->h_t[r * BATCH_ROW + i] = *h;
+        }
+}
+
+/* Scores s[n_neuron][BATCH_ROW] of neurons from first on become the gradient of the loss, which is
+ * (probability - fired) / n; sums[BLOCK]: that by the biases. */
+static void score(const batch *b, size_t first, size_t n_neuron, float *s, float *sums)
+{
+    const hth_trainer *t = b->t;
+    size_t n_wide = (b->n + 15) / 16 * 16, n_byte = (t->d_ff + 7) / 8;
+    t->k->gemm(&(hth_gemm){.a = t->out.w + first * b->rank,
+                           .a_row = b->rank,
+                           .a_col = 1,
+                           .b = t->h_t,
+                           .b_row = BATCH_ROW,
+                           .y = s,
+                           .y_row = BATCH_ROW,
+                           .n_row = n_neuron,
+                           .n_col = n_wide,
+                           .n_in = b->rank});
+    for (size_t j = 0; j < n_neuron; j++)
+        t->k->logistic(s + j * BATCH_ROW, t->bias.w[first + j], n_wide, s + j * BATCH_ROW);
+    for (size_t i = 0; i < b->n; i++) {
+        const uint8_t *fired = b->data->fired + t->picked[i] * n_byte + first / 8;
+        for (size_t j = 0; j < n_neuron; j += 8)
+            for (unsigned bits = fired[j / 8]; bits; bits &= bits - 1)
+                s[(j + (size_t)__builtin_ctz(bits)) * BATCH_ROW + i] -= 1.0f;
+    }
+    memset(sums, 0, BLOCK * sizeof *sums);
+    for (size_t j = 0; j < n_neuron; j++) {
+        float *row = s + j * BATCH_ROW, part[8] = {0};
+        t->k->scale(row, 1.0f / (float)b->n, b->n, row);
+        for (size_t i = 0; i < b->n; i++) part[i % 8] += row[i];
+        sums[j] = ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
+    }
+}
+
+/* Blocks of neurons: what h_t should change, then their own weights' move. */
+static void group_unit(void *arg, size_t i_group, uint32_t i_thread)
+{
+    const batch *b = arg;
+    hth_trainer *t = b->t;
+    float *s = scratch_for(t, i_thread), *gradient = s + BLOCK * BATCH_ROW,
+          *sums = gradient + BLOCK * b->rank;
+    size_t n_block = (t->d_ff + BLOCK - 1) / BLOCK;
+    size_t i_block = i_group * n_block / N_GROUP, end = (i_group + 1) * n_block / N_GROUP;
+    hth_gemm to_hidden = {.a_row = 1,
+                          .a_col = b->rank,
+                          .b = s,
+                          .b_row = BATCH_ROW,
+                          .y = t->parts + i_group * b->rank * BATCH_ROW,
+                          .y_row = BATCH_ROW,
+                          .n_row = b->rank,
+                          .n_col = (b->n + 15) / 16 * 16};
+    if (i_block == end) t->k->gemm(&to_hidden); /* zeros */
+    for (; i_block < end; i_block++) {
+        size_t first = i_block * BLOCK, left = t->d_ff - first, n = left < BLOCK ? left : BLOCK;
+        score(b, first, n, s, sums);
+        to_hidden.a = t->out.w + first * b->rank, to_hidden.n_in = n;
+        t->k->gemm(&to_hidden);
+        to_hidden.more = true;
+        t->k->gemm(&(hth_gemm){.a = s,
+                               .a_row = BATCH_ROW,
+                               .a_col = 1,
+                               .b = t->h,
+                               .b_row = b->rank + MORE,
+                               .y = gradient,
+                               .y_row = b->rank,
+                               .n_row = n,
+                               .n_col = b->rank,
+                               .n_in = b->n});
+        move(b, &t->out, first * b->rank, gradient, n * b->rank);
+        move(b, &t->bias, first, sums, BLOCK);
+    }
+}
+
+/* What some hidden units should change, token by token: nothing where they do not fire. */
+static void back_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const batch *b = arg;
     const hth_trainer *t = b->t;
-    float *s = t->s + i * t->d_ff, scale = 1.0f / (float)b->n;
-    const uint8_t *fired = b->data->fired + t->picked[i] * ((t->d_ff + 7) / 8);
+    size_t size = b->rank * BATCH_ROW, row = b->rank + MORE;
     (void)i_thread;
-    t->k->add(s, t->bias, t->d_ff, s);
-    for (size_t j = 0; j < t->d_ff; j++) s[j] = -s[j];
-    t->k->exp(s, t->d_ff, s);
-    for (size_t j = 0; j < t->d_ff; j++) {
-        float y = (float)hth_bit_at(fired, j);
-        s[j] = (1.0f / (1.0f + s[j]) - y) * scale;
+    for (size_t r = i_unit * UNIT_TOK; r < (i_unit + 1) * UNIT_TOK; r++) {
+        float *sum = t->parts + r * BATCH_ROW;
+        for (size_t g = 1; g < N_GROUP; g++) t->k->add(sum, sum + g * size, b->n, sum);
+        for (size_t i = 0; i < b->n; i++) t->dh[i * row + r] = t->h[i * row + r] > 0.0f ? sum[i] : 0.0f;
     }
 }
 
-/* Adam's move of n parameters along their gradients. */
-typedef struct moving {
-    const hth_kernels *k;
-    float *p, *m, *v;
-    const float *gradient;
-    float rate, correct_m, correct_v;
-    size_t n;
-} moving;
-
-enum { MOVE_UNIT = 2048 };
-
-static void move_unit(void *arg, size_t i_unit, uint32_t i_thread)
+/* Weights of some inputs move. */
+static void input_unit(void *arg, size_t i_unit, uint32_t i_thread)
 {
-    const moving *w = arg;
-    float size[MOVE_UNIT] = {0};
-    size_t first = i_unit * MOVE_UNIT, n = w->n - first < MOVE_UNIT ? w->n - first : MOVE_UNIT;
-    float *p = w->p + first, *m = w->m + first, *v = w->v + first;
-    const float *g = w->gradient + first;
-    (void)i_thread;
-    for (size_t i = 0; i < n; i++) {
-        m[i] = 0.9f * m[i] + 0.1f * g[i];
-        v[i] = 0.99f * v[i] + 0.01f * (g[i] * g[i]);
-        size[i] = v[i] * w->correct_v + 1e-16f;
-    }
-    w->k->rsqrt(size, n, size);
-    for (size_t i = 0; i < n; i++) p[i] -= w->rate * (m[i] * w->correct_m) * size[i];
-}
-
-static void move(hth_trainer *t, float *p, float *m, float *v, const float *gradient, size_t n, float rate,
-                 size_t step)
-{
-    double of_m = 1.0 - hth_pow_d(0.9, (double)step + 1.0), of_v = 1.0 - hth_pow_d(0.99, (double)step + 1.0);
-    moving w = {t->k, p, m, v, gradient, rate, (float)(1.0 / of_m), (float)(1.0 / of_v), n};
-    hth_pool_run(t->pool, move_unit, &w, (n + MOVE_UNIT - 1) / MOVE_UNIT);
-}
-
-static void relu(float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++) x[i] = x[i] > 0.0f ? x[i] : 0.0f;
-}
-
-/* Gradients of out_t, in_t and, in s_t's first row, of the bias. */
-static void find_gradients(batch *b)
-{
-    hth_trainer *t = b->t;
-    size_t n = b->n, r = b->rank;
-    for (size_t i = 0; i < n; i++)
-        memcpy(t->x + i * t->d, b->data->input + t->picked[i] * t->d, t->d * sizeof *t->x);
-    multiply(t, t->in, r, t->d, t->x, n, t->h);
-    relu(t->h, n * r);
-    multiply(t, t->out, t->d_ff, r, t->h, n, t->s);
-    hth_pool_run(t->pool, score_row, b, n);
-    multiply(t, t->out_t, r, t->d_ff, t->s, n, t->dh);
-    for (size_t i = 0; i < n * r; i++) t->dh[i] = t->h[i] > 0.0f ? t->dh[i] : 0.0f;
-    transpose(t, t->s, n, t->d_ff, t->s_t);
-    transpose(t, t->h, n, r, t->h_t);
-    multiply(t, t->s_t, t->d_ff, n, t->h_t, r, t->d_out);
-    transpose(t, t->x, n, t->d, t->x_t);
-    transpose(t, t->dh, n, r, t->dh_t);
-    multiply(t, t->dh_t, r, n, t->x_t, t->d, t->d_in);
-    for (size_t j = 0; j < t->d_ff; j++) { /* the bias sees each row of s_t whole */
-        float sum = 0.0f;
-        for (size_t i = 0; i < n; i++) sum += t->s_t[j * n + i];
-        t->s[j] = sum;
-    }
+    const batch *b = arg;
+    const hth_trainer *t = b->t;
+    size_t first = i_unit * UNIT_IN, left = t->d - first, n = left < UNIT_IN ? left : UNIT_IN;
+    float *x = scratch_for(t, i_thread), *gradient = x + HTH_TRAIN_BATCH * UNIT_IN;
+    for (size_t i = 0; i < b->n; i++) memcpy(x + i * UNIT_IN, t->x + i * t->d + first, n * sizeof *x);
+    t->k->gemm(&(hth_gemm){.a = x,
+                           .a_row = 1,
+                           .a_col = UNIT_IN,
+                           .b = t->dh,
+                           .b_row = b->rank + MORE,
+                           .y = gradient,
+                           .y_row = b->rank,
+                           .n_row = n,
+                           .n_col = b->rank,
+                           .n_in = b->n});
+    move(b, &t->in, first * b->rank, gradient, n * b->rank);
 }
 
 static void make_step(batch *b, size_t i_step, float rate)
 {
     hth_trainer *t = b->t;
-    size_t r = b->rank;
-    find_gradients(b);
-    move(t, t->in_t, t->in_m, t->in_v, t->d_in, t->d * r, rate, i_step);
-    move(t, t->out_t, t->out_m, t->out_v, t->d_out, r * t->d_ff, rate, i_step);
-    move(t, t->bias, t->bias_m, t->bias_v, t->s, t->d_ff, rate, i_step);
-    transpose(t, t->in_t, t->d, r, t->in);
-    transpose(t, t->out_t, r, t->d_ff, t->out);
+    double step = (double)i_step + 1.0;
+    b->adam = (hth_adam){.keep_m = 0.9f,
+                         .keep_v = 0.99f,
+                         .correct_m = (float)(1.0 / (1.0 - hth_pow_d(0.9, step))),
+                         .correct_v = (float)(1.0 / (1.0 - hth_pow_d(0.99, step))),
+                         .rate = rate};
+    hth_pool_run(t->pool, hidden_unit, b, (b->n + UNIT_TOK - 1) / UNIT_TOK);
+    hth_pool_run(t->pool, group_unit, b, N_GROUP);
+    hth_pool_run(t->pool, back_unit, b, b->rank / UNIT_TOK);
+    hth_pool_run(t->pool, input_unit, b, (t->d + UNIT_IN - 1) / UNIT_IN);
 }
 
 /* ---- training ---------------------------------------------------------------------------------------- */
 
 static float next_even(hth_sample_random *r) { return (float)(2.0 * hth_sample_random_unit(r) - 1.0); }
 
-/* Small random matrices; each bias the log-odds of its neuron, which is what a network without inputs
- * would say. */
+static void begin_weights(const weights *w, size_t n, float size, hth_sample_random *random)
+{
+    for (size_t i = 0; i < n; i++) w->w[i] = size * next_even(random);
+    memset(w->m, 0, n * sizeof *w->m);
+    memset(w->v, 0, n * sizeof *w->v);
+}
+
+/* Each the log-odds of its neuron, which is what a network without inputs would say. */
+static void begin_bias(hth_trainer *t, const hth_train_data *data, size_t n_own)
+{
+    size_t n_byte = (t->d_ff + 7) / 8, n = (t->d_ff + BLOCK - 1) / BLOCK * BLOCK;
+    memset(t->n_fired, 0, t->d_ff * sizeof *t->n_fired);
+    for (size_t i = 0; i < data->n_tok; i++) {
+        const uint8_t *fired = data->fired + i * n_byte;
+        if (hth_train_is_held(i, data->n_tok)) continue;
+        for (size_t j = 0; j < t->d_ff; j++) t->n_fired[j] += hth_bit_at(fired, j);
+    }
+    memset(t->bias.w, 0, n * sizeof *t->bias.w);
+    memset(t->bias.m, 0, n * sizeof *t->bias.m);
+    memset(t->bias.v, 0, n * sizeof *t->bias.v);
+    for (size_t j = 0; j < t->d_ff; j++) {
+        double p = ((double)t->n_fired[j] + 0.5) / ((double)n_own + 1.0);
+        t->bias.w[j] = (float)hth_log_d(p / (1.0 - p));
+    }
+}
+
+/* Small random matrices. */
 static void begin(hth_trainer *t, const hth_train_data *data, size_t rank, hth_sample_random *random)
 {
     double squares = 0.0;
@@ -270,23 +344,9 @@ static void begin(hth_trainer *t, const hth_train_data *data, size_t rank, hth_s
     }
     double rms = hth_sqrt_d(squares / (double)(n_own * t->d));
     rms = rms > 1e-4 ? rms : 1e-4; /* of inputs that are all zero too: weights fit into halves */
-    float in_size = (float)(1.7320508 / (rms * hth_sqrt_d((double)t->d)));
-    float out_size = (float)(1.7320508 / hth_sqrt_d((double)rank));
-    for (size_t i = 0; i < t->d * rank; i++) t->in_t[i] = in_size * next_even(random);
-    for (size_t i = 0; i < rank * t->d_ff; i++) t->out_t[i] = out_size * next_even(random);
-    for (size_t j = 0; j < t->d_ff; j++) {
-        size_t n = 0;
-        for (size_t i = 0; i < data->n_tok; i++)
-            if (!hth_train_is_held(i, data->n_tok)) n += hth_bit_at(data->fired + i * ((t->d_ff + 7) / 8), j);
-        double p = ((double)n + 0.5) / ((double)n_own + 1.0);
-        t->bias[j] = (float)hth_log_d(p / (1.0 - p));
-    }
-    memset(t->in_m, 0, t->d * rank * sizeof *t->in_m), memset(t->in_v, 0, t->d * rank * sizeof *t->in_v);
-    memset(t->out_m, 0, t->d_ff * rank * sizeof *t->out_m),
-        memset(t->out_v, 0, t->d_ff * rank * sizeof *t->out_v);
-    memset(t->bias_m, 0, t->d_ff * sizeof *t->bias_m), memset(t->bias_v, 0, t->d_ff * sizeof *t->bias_v);
-    transpose(t, t->in_t, t->d, rank, t->in);
-    transpose(t, t->out_t, rank, t->d_ff, t->out);
+    begin_weights(&t->in, t->d * rank, (float)(1.7320508 / (rms * hth_sqrt_d((double)t->d))), random);
+    begin_weights(&t->out, t->d_ff * rank, (float)(1.7320508 / hth_sqrt_d((double)rank)), random);
+    begin_bias(t, data, n_own);
 }
 
 static void pick_batch(hth_trainer *t, const hth_train_data *data, hth_sample_random *random, size_t n)
@@ -299,7 +359,8 @@ static void pick_batch(hth_trainer *t, const hth_train_data *data, hth_sample_ra
 bool hth_train(hth_trainer *t, const hth_train_data *data, size_t rank, size_t n_step, uint64_t seed,
                hth_train_look *look, void *user, hth_network *out)
 {
-    batch b = {t, data, data->n_tok < HTH_TRAIN_BATCH ? data->n_tok : HTH_TRAIN_BATCH, rank};
+    batch b = {.t = t, .data = data, .rank = rank};
+    b.n = data->n_tok < HTH_TRAIN_BATCH ? data->n_tok : HTH_TRAIN_BATCH;
     hth_sample_random random;
     hth_sample_random_seed(&random, seed);
     begin(t, data, rank, &random);
@@ -309,16 +370,20 @@ bool hth_train(hth_trainer *t, const hth_train_data *data, size_t rank, size_t n
         pick_batch(t, data, &random, b.n);
         make_step(&b, i, (float)(4e-3 * (left * left + 0.02)));
     }
-    *out = (hth_network){rank, t->d, t->d_ff, t->in, t->out, t->bias};
+    for (size_t c = 0; c < t->d; c++)
+        for (size_t r = 0; r < rank; r++) t->in_t[r * t->d + c] = t->in.w[c * rank + r];
+    *out = (hth_network){rank, t->d, t->d_ff, t->in_t, t->out.w, t->bias.w};
     return true;
 }
+
+/* ---- verdicts ------------------------------------------------------------------------------------------ */
 
 void hth_network_scores(hth_trainer *t, const hth_network_form *f, const float *input, size_t n_tok,
                         float *scores)
 {
     hth_output in = {.matrix = &f->in, .y = t->h}, out = {.matrix = &f->out, .bias = f->bias, .y = scores};
     hth_product(t->k, t->pool, &t->rounding, input, n_tok, &in, 1);
-    relu(t->h, n_tok * f->in.n_row);
+    for (size_t i = 0; i < n_tok * f->in.n_row; i++) t->h[i] = t->h[i] > 0.0f ? t->h[i] : 0.0f;
     hth_product(t->k, t->pool, &t->rounding, t->h, n_tok, &out, 1);
     hth_pool_settle(t->pool); /* the caller may give the form back */
 }

@@ -38,6 +38,12 @@ hearth_status hth_trainer_open(const hth_kernels *k, hth_pool *pool, size_t d, s
                                hth_trainer **out, hearth_error *err);
 void hth_trainer_close(hth_trainer *t);
 
+/* How long a step takes, in multiplications: with what else it does, which takes as long as 64 hidden units. */
+static inline uint64_t hth_train_work(size_t d, size_t d_ff, size_t rank)
+{
+    return (uint64_t)HTH_TRAIN_BATCH * (rank + 64) * (2 * d + 3 * d_ff);
+}
+
 /* Trains a network of that rank (a multiple of 32) for n_step steps. False: cancelled by look, which is
  * called with the steps done (may be NULL). The network's arrays are the trainer's, until the next call. */
 typedef bool hth_train_look(void *user, size_t i_step);

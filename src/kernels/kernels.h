@@ -10,6 +10,7 @@
 #include "kernels/down.h"
 #include "kernels/panel.h"
 #include "kernels/tiles.h"
+#include "kernels/training.h"
 
 #include <hearth/hearth.h>
 #include <stddef.h>
@@ -198,6 +199,9 @@ typedef struct hth_kernels {
     hth_attend_fn *attend[HTH_N_CACHE]; /* by hearth_kv_type */
     hth_quant_cache_fn *quant_cache;
     hth_map_fn *exp, *tanh, *rcp, *rsqrt;
+    hth_gemm_fn *gemm;
+    hth_adam_fn *adam;
+    hth_logistic_fn *logistic;
 } hth_kernels;
 
 /* Fills the table from the C reference upward to level, which the machine must

@@ -37,6 +37,7 @@ void hth_kernels_codec_ref(hth_kernels *k);
 void hth_kernels_pack_32_ref(hth_kernels *k);
 void hth_kernels_pack_256_ref(hth_kernels *k);
 void hth_kernels_vector_ref(hth_kernels *k);
+void hth_kernels_training_ref(hth_kernels *k);
 void hth_kernels_pick_ref(hth_kernels *k);
 void hth_kernels_attend_ref(hth_kernels *k);
 
@@ -55,6 +56,7 @@ void hth_kernels_q5_k_avx2(hth_kernels *k);
 void hth_kernels_q6_k_avx2(hth_kernels *k);
 void hth_kernels_iq4_xs_avx2(hth_kernels *k);
 void hth_kernels_vector_avx2(hth_kernels *k);
+void hth_kernels_training_avx2(hth_kernels *k);
 void hth_kernels_pick_avx2(hth_kernels *k);
 void hth_kernels_attend_avx2(hth_kernels *k);
 
@@ -73,6 +75,7 @@ void hth_kernels_q5_k_avx512(hth_kernels *k);
 void hth_kernels_q6_k_avx512(hth_kernels *k);
 void hth_kernels_iq4_xs_avx512(hth_kernels *k);
 void hth_kernels_vector_avx512(hth_kernels *k);
+void hth_kernels_training_avx512(hth_kernels *k);
 void hth_kernels_pick_avx512(hth_kernels *k);
 void hth_kernels_rounding_avx512(hth_kernels *k);
 void hth_kernels_attend_avx512(hth_kernels *k);
@@ -92,6 +95,7 @@ void hth_kernels_q5_k_neon(hth_kernels *k);
 void hth_kernels_q6_k_neon(hth_kernels *k);
 void hth_kernels_iq4_xs_neon(hth_kernels *k);
 void hth_kernels_vector_neon(hth_kernels *k);
+void hth_kernels_training_neon(hth_kernels *k);
 void hth_kernels_attend_neon(hth_kernels *k);
 
 void hth_kernels_q8_0_dotprod(hth_kernels *k);

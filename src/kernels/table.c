@@ -25,6 +25,7 @@ static void init_reference(hth_kernels *k)
     hth_kernels_pack_32_ref(k);
     hth_kernels_pack_256_ref(k);
     hth_kernels_vector_ref(k);
+    hth_kernels_training_ref(k);
     hth_kernels_pick_ref(k);
     hth_kernels_attend_ref(k);
 }
@@ -48,6 +49,7 @@ static void init_levels(hth_kernels *k, hth_cpu level)
     hth_kernels_q6_k_avx2(k);
     hth_kernels_iq4_xs_avx2(k);
     hth_kernels_vector_avx2(k);
+    hth_kernels_training_avx2(k);
     hth_kernels_pick_avx2(k);
     hth_kernels_attend_avx2(k);
     if (level < HTH_CPU_AVX512) return;
@@ -66,6 +68,7 @@ static void init_levels(hth_kernels *k, hth_cpu level)
     hth_kernels_q6_k_avx512(k);
     hth_kernels_iq4_xs_avx512(k);
     hth_kernels_vector_avx512(k);
+    hth_kernels_training_avx512(k);
     hth_kernels_pick_avx512(k);
     hth_kernels_rounding_avx512(k);
     hth_kernels_attend_avx512(k);
@@ -89,6 +92,7 @@ static void init_levels(hth_kernels *k, hth_cpu level)
     hth_kernels_q6_k_neon(k);
     hth_kernels_iq4_xs_neon(k);
     hth_kernels_vector_neon(k);
+    hth_kernels_training_neon(k);
     hth_kernels_attend_neon(k);
     if (level < HTH_CPU_DOTPROD) return;
     hth_kernels_q8_0_dotprod(k);
