@@ -140,17 +140,22 @@ static hth_active ask_caller(hth_step *s, uint32_t i_layer, size_t i_row)
     return named;
 }
 
-/* The neurons that a row's predictor names, or all. Where the caller names them, the predictor is
- * computed, but does not count. */
+/* Whether every neuron's first half is computed, for all rows at once. */
+static bool all_are_candidates(const hth_step *s)
+{
+    return s->selector != HEARTH_SELECTOR_PREDICTOR && (!s->select || looks_at_half(s));
+}
+
+/* The neurons of a row whose first half is wanted, by the caller or by the predictor, which is computed, but
+ * does not count, where the caller names them. */
 static hth_active find_candidates(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row)
 {
-    size_t at = i_row * d_model_of(s);
-    float *scores = s->scores + i_row * l->d_ff;
-    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, l, s->x + at, s->normed + at, 1, scores);
-    if (s->select && !looks_at_half(s)) return ask_caller(s, i_layer, i_row);
-    if (s->selector != HEARTH_SELECTOR_PREDICTOR) return (hth_active){NULL, l->d_ff};
-    hth_pool_finish(s->pool);
-    hth_pick pick = {.x = scores, .n = l->d_ff, .floor = l->predictor.threshold, .kept_list = s->list};
+    if (all_are_candidates(s)) return (hth_active){NULL, l->d_ff};
+    if (s->select) return ask_caller(s, i_layer, i_row);
+    hth_pick pick = {.x = s->scores + i_row * l->d_ff,
+                     .n = l->d_ff,
+                     .floor = l->predictor.threshold,
+                     .kept_list = s->list};
     return (hth_active){s->list, (uint32_t)s->k->pick(&pick)};
 }
 
@@ -233,7 +238,7 @@ static void compute_row(hth_step *s, uint32_t i_layer, const hth_layer *l, size_
 {
     size_t at = i_row * l->d_ff;
     hth_active active = find_candidates(s, i_layer, l, i_row);
-    compute_neurons(s, l, FIRST_HALF, i_row, 1, active);
+    if (!all_are_candidates(s)) compute_neurons(s, l, FIRST_HALF, i_row, 1, active);
     active = rule_out(s, i_layer, l, i_row, (is_gated(l) ? s->gate : s->up) + at, active);
     compute_neurons(s, l, SECOND_HALF, i_row, 1, active);
     activate(s, l, at, active.n);
@@ -242,6 +247,16 @@ static void compute_row(hth_step *s, uint32_t i_layer, const hth_layer *l, size_
     if (s->observe) spread(s->up + at, active, l->d_ff);
     if (s->observe || !s->model->by_neurons) spread(s->hidden + at, active, l->d_ff);
     else note_row(s, l, s->hidden, i_row, active);
+}
+
+/* Each token with lists of its own; what they are made from is read once for all. */
+static void compute_by_lists(hth_step *s, uint32_t i_layer, const hth_layer *l)
+{
+    hth_run_norm(s, &l->ffn_norm, s->x, s->normed, s->n_row);
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, l, s->x, s->normed, s->n_row, s->scores);
+    if (all_are_candidates(s)) compute_neurons(s, l, FIRST_HALF, 0, s->n_row, (hth_active){NULL, l->d_ff});
+    hth_pool_finish(s->pool);
+    for (size_t i = 0; i < s->n_row; i++) compute_row(s, i_layer, l, i);
 }
 
 /* ---- many tokens -------------------------------------------------------------------------------- */
@@ -322,15 +337,11 @@ void hth_run_ffn(hth_step *s, uint32_t i_layer, float *onto)
 {
     const hth_layer *l = &s->model->layers[i_layer];
     uint32_t together = s->model->by_neurons ? TOGETHER_PACKED : TOGETHER;
-    bool one_by_one = s->select || (s->selector != HEARTH_SELECTOR_DENSE && s->n_row < together);
-    if (one_by_one) {
-        hth_run_norm(s, &l->ffn_norm, s->x, s->normed, s->n_row);
-        for (size_t i = 0; i < s->n_row; i++) compute_row(s, i_layer, l, i);
-    } else {
-        compute_together(s, l);
-    }
+    bool by_lists = s->select || (s->selector != HEARTH_SELECTOR_DENSE && s->n_row < together);
+    if (by_lists) compute_by_lists(s, i_layer, l);
+    else compute_together(s, l);
     if (s->observe) observe(s, i_layer, l);
-    if (s->model->by_neurons && (s->observe || !one_by_one)) add_note(s, l, s->hidden, s->n_row);
+    if (s->model->by_neurons && (s->observe || !by_lists)) add_note(s, l, s->hidden, s->n_row);
     add_down(s, l, s->hidden, s->n_row, l->down_bias, onto);
 }
 
