@@ -19,8 +19,6 @@
  * in one piece with up. */
 enum { ADDED_PER_LAYER = 6 };
 
-static const char UP_FIRST[] = "hearth.pack.up_first";
-
 typedef struct packing {
     const hth_pack_options *options;
     hth_pack_result *result;
@@ -110,16 +108,12 @@ static bool swaps_halves(const packing *w, uint32_t i)
            !w->model->has_floors && w->profile->layers[i].up_fired < w->profile->layers[i].gate_fired;
 }
 
-static hearth_status choose_halves(packing *w, hearth_error *err)
+static void choose_halves(packing *w)
 {
-    uint32_t n = w->model->hparams.n_layer;
-    const hth_gguf_value *before;
-    hearth_status st = hth_gguf_get_array(w->in, UP_FIRST, HTH_GGUF_U32, n, &before, err);
-    for (uint32_t i = 0; st == HEARTH_OK && i < n; i++) {
+    for (uint32_t i = 0; i < w->model->hparams.n_layer; i++) {
         w->result->n_swapped += swaps_halves(w, i);
-        w->up_first[i] = (before && hth_gguf_element_uint(before, i) != 0) != swaps_halves(w, i);
+        w->up_first[i] = w->model->layers[i].up_first != swaps_halves(w, i);
     }
-    return st;
 }
 
 /* The name of a half of the FFN under which it is written. */
@@ -372,7 +366,7 @@ static hearth_status write_sparsity(packing *w, hearth_error *err)
                           w->predictors.file ? sidecar_threshold_of : threshold_of, err);
     }
     if (w->result->n_swapped)
-        hth_gguf_writer_array(out, UP_FIRST, HTH_GGUF_U32, w->up_first, w->model->hparams.n_layer);
+        hth_gguf_writer_array(out, HTH_KEY_UP_FIRST, HTH_GGUF_U32, w->up_first, w->model->hparams.n_layer);
     if (st == HEARTH_OK && w->profile) st = write_layers(w, "hearth.ffn.largest_hidden", hidden_of, err);
     return st;
 }
@@ -481,7 +475,7 @@ hearth_status hth_pack(const char *in_path, const char *out_path, const hth_pack
     if (st == HEARTH_OK) st = order_neurons(&w, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < w.model->hparams.n_layer; i++)
         st = number_neurons(&w, i, err);
-    if (st == HEARTH_OK) st = choose_halves(&w, err);
+    if (st == HEARTH_OK) choose_halves(&w);
     if (st == HEARTH_OK) st = plan(&w, err);
     if (st == HEARTH_OK) st = hth_gguf_writer_open(out_path, &w.packer.out, err);
     if (st == HEARTH_OK) st = write_header(&w, err);
