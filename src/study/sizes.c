@@ -21,7 +21,7 @@ typedef struct sizing {
     float *contributions; /* [n_sample][d_ff] */
     float *sorted;        /* [n_sample * d_ff], ascending: a token's by itself, later all */
     float *limits;        /* [n_sample] */
-    float *part;          /* [HTH_STUDY_ROWS][d_ff] */
+    float *part;          /* [HTH_LOST_ROWS][d_ff] */
     double *whole, *lost; /* [n_sample] norms of down */
 } sizing;
 
@@ -66,19 +66,26 @@ static void count_sizes(sizing *z)
 
 /* ---- what leaving out costs -------------------------------------------------------------------- */
 
-/* CETT, mean over tokens, where token t loses the contributions below limits[t]. */
-static double find_cett(sizing *z)
+/* The norms of what each token's output loses below the limits; n_limit 0: of the whole. */
+static void find_norms(sizing *z, const float *limits, size_t n_limit, double *norms)
 {
-    size_t d_ff = z->layer->d_ff;
+    hth_lost lost = {.step = z->s->step,
+                     .i_layer = z->i_layer,
+                     .n_tok = z->n_sample,
+                     .d_ff = z->layer->d_ff,
+                     .d_model = z->s->model->model->hparams.d_model,
+                     .hidden = z->hidden,
+                     .scores = z->hidden,
+                     .weights = z->s->norms[z->i_layer],
+                     .room = z->part};
+    hth_lost_norms(&lost, limits, n_limit, norms);
+}
+
+/* CETT, mean over tokens, without the contributions below the limits. */
+static double find_cett(sizing *z, const float *limits, size_t n_limit)
+{
     double sum = 0.0;
-    for (uint32_t first = 0; first < z->n_sample; first += HTH_STUDY_ROWS) {
-        uint32_t left = z->n_sample - first, n = left < HTH_STUDY_ROWS ? left : HTH_STUDY_ROWS;
-        for (uint32_t t = 0; t < n; t++)
-            for (size_t j = 0, at = (first + t) * d_ff; j < d_ff; j++, at++)
-                z->part[t * d_ff + j] = z->contributions[at] < z->limits[first + t] ? z->hidden[at] : 0.0f;
-        hth_down_norms(z->s->step, z->i_layer, z->part, n, z->s->model->model->hparams.d_model,
-                       z->lost + first);
-    }
+    find_norms(z, limits, n_limit, z->lost);
     for (uint32_t t = 0; t < z->n_sample; t++)
         if (z->whole[t] > 0.0) sum += z->lost[t] / z->whole[t];
     return sum / z->n_sample;
@@ -92,7 +99,7 @@ static void find_curve(sizing *z)
         size_t n_kept = (size_t)(hth_study_kept[i] * (double)d_ff + 0.5);
         n_kept = n_kept < 1 ? 1 : n_kept;
         for (uint32_t t = 0; t < z->n_sample; t++) z->limits[t] = z->sorted[(t + 1) * d_ff - n_kept];
-        z->layer->cett[i] = n_kept < d_ff ? find_cett(z) : 0.0;
+        z->layer->cett[i] = n_kept < d_ff ? find_cett(z, z->limits, z->n_sample) : 0.0;
     }
 }
 
@@ -102,8 +109,7 @@ static void find_limit(sizing *z)
     size_t n = (size_t)z->n_sample * z->layer->d_ff, low = 0, high = n;
     for (int i = 0; i < N_HALVING; i++) {
         size_t middle = low + (high - low) / 2;
-        for (uint32_t t = 0; t < z->n_sample; t++) z->limits[t] = z->sorted[middle];
-        if (find_cett(z) <= z->s->options->cett) low = middle;
+        if (find_cett(z, &z->sorted[middle], 1) <= z->s->options->cett) low = middle;
         else high = middle;
     }
     z->layer->limit = (double)z->sorted[low];
@@ -121,7 +127,7 @@ static hearth_status make_room(sizing *z, hearth_error *err)
     z->contributions = hth_alloc(n, d_ff * one);
     z->sorted = hth_alloc(n, d_ff * one);
     z->limits = hth_alloc(n, one);
-    z->part = hth_alloc(HTH_STUDY_ROWS, d_ff * one);
+    z->part = hth_alloc(HTH_LOST_ROWS, d_ff * one);
     z->whole = hth_alloc(n, sizeof *z->whole);
     z->lost = hth_alloc(n, sizeof *z->lost);
     bool ok = z->hidden && z->contributions && z->sorted && z->limits && z->part && z->whole && z->lost;
@@ -148,12 +154,7 @@ static void measure(sizing *z)
         z->contributions[i] = (h < 0.0f ? -h : h) * norms[i % d_ff];
     }
     count_sizes(z);
-    for (uint32_t first = 0; first < z->n_sample; first += HTH_STUDY_ROWS) {
-        uint32_t left = z->n_sample - first;
-        hth_down_norms(z->s->step, z->i_layer, z->hidden + first * d_ff,
-                       left < HTH_STUDY_ROWS ? left : HTH_STUDY_ROWS, z->s->model->model->hparams.d_model,
-                       z->whole + first);
-    }
+    find_norms(z, NULL, 0, z->whole);
     memcpy(z->sorted, z->contributions, n * sizeof *z->sorted);
     for (uint32_t t = 0; t < z->n_sample; t++) qsort(z->sorted + t * d_ff, d_ff, sizeof *z->sorted, by_size);
     find_curve(z);
