@@ -1,7 +1,7 @@
 /* hearth thresholds: how large an activation must be for its neuron to be computed. */
 #include "cli/verbs.h"
 #include "common/model_args.h"
-#include "file/gguf_write.h"
+#include "file/sink.h"
 #include "measure/thresholds.h"
 
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static int run(const args *a)
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
         open_session(a, model, 512, &session)) {
         progress_init(&p, "calibrating", "windows and layers", 1);
-        hearth_status st = hth_gguf_writer_check(out, &err);
+        hearth_status st = hth_sink_check(out, &err);
         if (st == HEARTH_OK) st = hth_thresholds_find(model, session, text, n, &o, &t, &err);
         progress_end(&p);
         if (st == HEARTH_OK) {
