@@ -4,7 +4,6 @@
 #include "file/sink.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static const option_spec options[] = {
     {"ids", 0, OPTION_FILE, "FILE", "decimal ids, white space between; - is stdin", 0, 0, NULL, 0},
@@ -49,9 +48,9 @@ static int run(const args *a)
     size_t n = 0;
     int status = EXIT_OTHER;
     if (!ids_path || !out_path) return usage_error("logits needs --ids FILE and -o FILE");
-    if (strcmp(out_path, "-") == 0) return usage_error("-o is a file; '-' is not one");
-    if (same_file(out_path, args_operand(a, 0)) || same_file(out_path, ids_path))
-        return usage_error("-o %s is an input: it would be lost", out_path);
+    const input inputs[] = {{args_operand(a, 0), "it"}, {ids_path, "it"}};
+    int wrong = check_output(out_path, inputs, 2);
+    if (wrong) return wrong;
     catch_interrupt();
     if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;
     hearth_model_get_info(model, &info);

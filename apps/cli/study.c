@@ -31,16 +31,15 @@ static int check_usage(const args *a)
 {
     const char *file = args_text(a, "file", NULL), *selector = args_text(a, "selector", "dense");
     const char *outs[] = {args_text(a, "output", NULL), args_text(a, "csv", NULL)};
+    const input inputs[] = {{args_operand(a, 0), "the model"}, {file, "the text"}};
     if (!file) return usage_error("study needs -f FILE");
     if (!outs[0] && !outs[1] && !args_has(a, "json"))
         return usage_error("study: say where the report goes: -o PAGE, --csv FILE, or --json");
     if (strcmp(selector, "dense") != 0 && strcmp(selector, "auto") != 0)
         return usage_error("study --selector %s: all neurons compute, so that all are seen", selector);
     for (size_t i = 0; i < 2; i++) {
-        if (!outs[i]) continue;
-        if (strcmp(outs[i], "-") == 0) return usage_error("study writes a file; '-' is not one");
-        if (same_file(args_operand(a, 0), outs[i]) || (strcmp(file, "-") != 0 && same_file(file, outs[i])))
-            return usage_error("%s is read and written: the original would be lost", outs[i]);
+        int wrong = outs[i] ? check_output(outs[i], inputs, 2) : 0;
+        if (wrong) return wrong;
     }
     if (args_uint(a, "ctx", DEFAULT_CONTEXT) < 3 && args_uint(a, "scored", 1) > 0)
         return usage_error(

@@ -49,9 +49,9 @@ static int run(const args *a)
     if (args_has(a, "sparsity")) o.cett = 0.0;
     if (strcmp(args_text(a, "selector", "dense"), "dense") != 0)
         return usage_error("thresholds looks at all neurons: --selector dense");
-    if (strcmp(out, "-") == 0) return usage_error("thresholds -o: '-' is no file");
-    if (same_file(args_operand(a, 0), out) || same_file(path, out))
-        return usage_error("%s is read and written: the original would be lost", out);
+    const input inputs[] = {{args_operand(a, 0), "the model"}, {path, "the text"}};
+    int wrong = check_output(out, inputs, 2);
+    if (wrong) return wrong;
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     catch_interrupt();

@@ -1197,6 +1197,13 @@ def quantize_makes_files_that_run():
     ids = scratch("own.ids", b"1 2 3")
     bad(2, "it would be lost", "logits", source, "--ids", ids, "-o", source)
     bad(2, "it would be lost", "logits", source, "--ids", ids, "-o", ids)
+    bad(2, "the model would be lost", "pack", source, "-o", source)
+    bad(2, "the profile would be lost", "pack", source, "--profile", ids, "-o", ids)
+    for verb in ["predictors", "thresholds", "study"]:
+        bad(2, "'-' is not one", verb, source, "-f", ids, "-o", "-")
+        bad(2, "the model would be lost", verb, source, "-f", "-", "-o", source)
+        bad(2, "the text would be lost", verb, source, "-f", ids, "-o", ids)
+    check(open(ids, "rb").read() == b"1 2 3", "the ids are as they were")
     check(open(source, "rb").read() == before, "the source is as it was")
 
 
