@@ -116,13 +116,13 @@ static void choose_halves(packing *w)
     }
 }
 
-/* The name of a half of the FFN under which it is written. */
-static void name_half(const packing *w, hth_pack_tensor *p, uint32_t i, const char *rest)
+static const char *const halves[] = {"ffn_gate.", "ffn_up."};
+
+/* The name under which a half is written; rest: what follows the half's own, "weight" or "bias". */
+static void name_half(const packing *w, hth_pack_tensor *p, uint32_t i, int half, const char *rest)
 {
-    bool is_gate = strncmp(rest, "ffn_gate.", 9) == 0, is_up = strncmp(rest, "ffn_up.", 7) == 0;
-    if (!swaps_halves(w, i) || (!is_gate && !is_up)) return;
-    snprintf(p->name, sizeof p->name, "blk.%u.%s.%s", i, is_gate ? "ffn_up" : "ffn_gate",
-             strchr(rest, '.') + 1);
+    int place = swaps_halves(w, i) ? 1 - half : half;
+    snprintf(p->name, sizeof p->name, "blk.%u.%s%s", i, halves[place], rest);
 }
 
 /* ---- types --------------------------------------------------------------------------------------- */
@@ -195,10 +195,9 @@ static bool is_any(const char *name, const char *const *names)
 /* Gate and up that lie in one tensor. */
 static void add_parts(packing *w, const hth_gguf_tensor *t, uint32_t i)
 {
-    static const char *const names[] = {"ffn_gate", "ffn_up"};
     for (int part = 0; part < 2; part++) {
         hth_pack_tensor *p = add(w, w->in, t);
-        snprintf(p->name, sizeof p->name, "blk.%u.%s.weight", i, names[swaps_halves(w, i) ? 1 - part : part]);
+        name_half(w, p, i, part, "weight");
         p->n_row /= 2;
         p->dim[1] = p->n_row;
         p->first_row = part ? p->n_row : 0;
@@ -234,7 +233,10 @@ static void plan_tensor(packing *w, const hth_gguf_tensor *t)
     }
     hth_pack_tensor *p = add(w, w->in, t);
     if (is_any(rest, by_neuron)) put_in_order(w, p, i);
-    name_half(w, p, i, rest);
+    for (int half = 0; half < 2; half++) {
+        size_t n = strlen(halves[half]);
+        if (strncmp(rest, halves[half], n) == 0) name_half(w, p, i, half, rest + n);
+    }
     if (strcmp(rest, "ffn_down.weight") == 0) {
         p->transposed = true;
         p->order = w->orders[i];
