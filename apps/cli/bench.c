@@ -336,7 +336,7 @@ static int run(const args *a)
     catch_interrupt();
     if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;
     hearth_model_get_info(model, &b.info);
-    b.approximate = !b.fires.given && is_approximate(a, model);
+    b.approximate = b.fires.given ? is_approximate_besides(a) : is_approximate(a, model);
     if (check_room(&b, a, n_token) && bench_open_price(&b, a, model) &&
         make_room(&b, model, session_options(a, 0).kv, n_token) &&
         open_session(a, model, (uint32_t)n_token, &b.session) &&

@@ -107,7 +107,7 @@ static void print_price(const bench *b)
 {
     const bench_price *p = &b->price;
     const hth_comparison *r = &p->result;
-    if (!p->path && b->approximate)
+    if (!p->path && b->approximate && !b->fires.given)
         printf("\nApproximate: -f TEXT prints what that costs; hearth compare tells it by layer.\n");
     if (p->of_reference)
         printf("\nExact, without a price: the model runs with all neurons and an exact cache, which is what "

@@ -1,5 +1,6 @@
-/* hearth inspect: what is in a file, and what running it takes. Weights are not read,
- * so it answers at once for any size; --check reads and verifies all of them. */
+/* hearth inspect: what is in a file, and what running it takes. Weights are not read
+ * (only thresholds, which are few), so it answers at once for any size; --check reads
+ * and verifies all of them. */
 #include "cli/inspect_facts.h"
 #include "cli/verbs.h"
 #include "common/output.h"
@@ -40,6 +41,7 @@ static int check(const args *a, const hth_gguf *file)
 static const hearth_error *out_of_memory(const facts *f)
 {
     if (!f->model && f->why_not.status == HEARTH_ERROR_MEMORY) return &f->why_not;
+    if (f->no_use.status == HEARTH_ERROR_MEMORY) return &f->no_use;
     return f->no_tokenizer.status == HEARTH_ERROR_MEMORY ? &f->no_tokenizer : NULL;
 }
 

@@ -119,6 +119,7 @@ void facts_gather(facts *f, const args *a, const hth_gguf *file)
     sum_tensors(f);
     estimate(f, a);
     read_tokenizer(f);
+    f->no_use = sidecar_check(file);
 }
 
 void facts_free(facts *f) { hth_model_close(f->model); }

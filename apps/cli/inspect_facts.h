@@ -1,5 +1,6 @@
 /* What `hearth inspect` knows of a file: gathered once, printed by inspect_text.c and
- * inspect_json.c, that of files which belong to a model by inspect_sidecar.c. Weights are not read for it. */
+ * inspect_json.c, that of files which belong to a model by inspect_sidecar.c. Of weights only the
+ * values of thresholds, which are few, are read for it. */
 #ifndef HEARTH_APPS_CLI_INSPECT_FACTS_H
 #define HEARTH_APPS_CLI_INSPECT_FACTS_H
 
@@ -37,6 +38,8 @@ typedef struct facts {
     uint64_t weight_size;
     size_t kv_f16_size, kv_f32_size, step_size;
 
+    hearth_error no_use; /* of a file of thresholds; status OK: its values will do */
+
     hearth_error no_tokenizer; /* status OK: it has one of ours */
     int32_t n_token;
     const char *cut;     /* the pre-tokenizer's family, or NULL */
@@ -56,8 +59,9 @@ const char *const *sparsity_modes(hth_activation activation, bool *exact);
 
 /* inspect_sidecar.c: whether the file belongs to a model (general.architecture hearth.*), and what it is. */
 bool is_sidecar(const hth_gguf *file);
-void inspect_print_sidecar(const hth_gguf *file);
-void inspect_json_sidecar(json *j, const hth_gguf *file);
+hearth_error sidecar_check(const hth_gguf *file);
+void inspect_print_sidecar(const facts *f);
+void inspect_json_sidecar(json *j, const facts *f);
 
 void inspect_print(const facts *f);
 void inspect_print_json(const facts *f);

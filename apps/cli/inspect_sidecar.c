@@ -2,6 +2,7 @@
  * of itself is shown, as far as it says it; whether it fits a model is checked where it is used. */
 #include "cli/inspect_facts.h"
 #include "common/json.h"
+#include "sparse/sidecar.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -97,6 +98,15 @@ static const hth_gguf_value *thresholds_of(const hth_gguf *file)
     return st == HEARTH_OK ? v : NULL;
 }
 
+/* Of thresholds, which are few, every value is looked at. */
+hearth_error sidecar_check(const hth_gguf *file)
+{
+    hearth_error err = {0};
+    const sidecar_kind *k = is_sidecar(file) ? kind_of(file) : NULL;
+    if (k && strcmp(k->name, "thresholds") == 0) err.status = hth_sidecar_check_thresholds(file, &err);
+    return err;
+}
+
 /* ---- for people ---------------------------------------------------------------------------- */
 
 static void label(const char *text) { printf("  %-14s ", text); }
@@ -164,8 +174,9 @@ static void print_profile(const hth_gguf *file)
     putchar('\n');
 }
 
-void inspect_print_sidecar(const hth_gguf *file)
+void inspect_print_sidecar(const facts *f)
 {
+    const hth_gguf *file = f->file;
     const sidecar_kind *k = kind_of(file);
     uint32_t n_layer = n_layer_of(file, k);
     uint64_t version, hash;
@@ -191,6 +202,7 @@ void inspect_print_sidecar(const hth_gguf *file)
     if (strcmp(k->name, "profile") == 0) print_profile(file);
     label("use");
     puts(k->use);
+    if (f->no_use.status != HEARTH_OK) printf("\nCannot be used: %s\n", f->no_use.message);
 }
 
 /* ---- for programs -------------------------------------------------------------------------- */
@@ -237,8 +249,9 @@ static void json_profile(json *j, const hth_gguf *file)
     json_found_text(j, "settings", file, "hearth.profile.settings");
 }
 
-void inspect_json_sidecar(json *j, const hth_gguf *file)
+void inspect_json_sidecar(json *j, const facts *f)
 {
+    const hth_gguf *file = f->file;
     const sidecar_kind *k = kind_of(file);
     hth_text name = architecture_of(file);
     uint64_t hash;
@@ -256,5 +269,7 @@ void inspect_json_sidecar(json *j, const hth_gguf *file)
     if (k) json_layers(j, "neurons", file, k, neurons_of);
     if (k && strcmp(k->name, "predictors") == 0) json_predictors(j, file, k);
     if (k && strcmp(k->name, "profile") == 0) json_profile(j, file);
+    if (k && strcmp(k->name, "thresholds") == 0) json_bool(j, "possible", f->no_use.status == HEARTH_OK);
+    if (f->no_use.status != HEARTH_OK) json_word(j, "reason", f->no_use.message);
     json_close(j, '}');
 }

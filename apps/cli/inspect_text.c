@@ -280,7 +280,7 @@ void inspect_print(const facts *f)
     if (hth_gguf_trailing(f->file))
         printf("%llu bytes lie after the last tensor\n", (unsigned long long)hth_gguf_trailing(f->file));
     print_layout(f->file);
-    if (is_sidecar(f->file)) inspect_print_sidecar(f->file);
+    if (is_sidecar(f->file)) inspect_print_sidecar(f);
     else print_model(f);
     print_sums(f);
     print_needs(f);

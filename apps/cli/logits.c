@@ -1,10 +1,9 @@
 /* hearth logits: the logits of every position of a list of ids, as raw floats. */
 #include "cli/verbs.h"
 #include "common/model_args.h"
-#include "file/gguf_sink.h"
+#include "file/sink.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static const option_spec options[] = {
     {"ids", 0, OPTION_FILE, "FILE", "decimal ids, white space between; - is stdin", 0, 0, NULL, 0},
@@ -13,7 +12,7 @@ static const option_spec options[] = {
 };
 
 typedef struct sink {
-    hth_gguf_sink file;
+    hth_sink file;
     size_t n_vocab;
 } sink;
 
@@ -26,17 +25,17 @@ static hearth_status write_logits(void *user, size_t i_token, const float *logit
         *err = (hearth_error){HEARTH_ERROR_CANCELLED, "interrupted; nothing was kept"};
         return HEARTH_ERROR_CANCELLED;
     }
-    return hth_gguf_sink_write(&s->file, logits, s->n_vocab * sizeof *logits, err);
+    return hth_sink_write(&s->file, logits, s->n_vocab * sizeof *logits, err);
 }
 
 static int write_all(hearth_session *session, const int32_t *ids, size_t n, const char *path, size_t n_vocab)
 {
     hearth_error err;
     sink s = {.n_vocab = n_vocab};
-    hearth_status st = hth_gguf_sink_open(&s.file, path, &err);
+    hearth_status st = hth_sink_open(&s.file, path, &err);
     if (st == HEARTH_OK) st = hearth_session_eval_each(session, ids, n, write_logits, &s, &err);
-    if (st == HEARTH_OK) st = hth_gguf_sink_finish(&s.file, &err);
-    hth_gguf_sink_close(&s.file);
+    if (st == HEARTH_OK) st = hth_sink_finish(&s.file, &err);
+    hth_sink_close(&s.file);
     return st == HEARTH_OK ? 0 : report(&err);
 }
 
@@ -49,9 +48,9 @@ static int run(const args *a)
     size_t n = 0;
     int status = EXIT_OTHER;
     if (!ids_path || !out_path) return usage_error("logits needs --ids FILE and -o FILE");
-    if (strcmp(out_path, "-") == 0) return usage_error("-o is a file; '-' is not one");
-    if (same_file(out_path, args_operand(a, 0)) || same_file(out_path, ids_path))
-        return usage_error("-o %s is an input: it would be lost", out_path);
+    const input inputs[] = {{args_operand(a, 0), "it"}, {ids_path, "it"}};
+    int wrong = check_output(out_path, inputs, 2);
+    if (wrong) return wrong;
     catch_interrupt();
     if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;
     hearth_model_get_info(model, &info);

@@ -3,8 +3,6 @@
 #include "common/output.h"
 #include "convert/pack.h"
 
-#include <string.h>
-
 static const option_spec options[] = {
     {"output", 'o', OPTION_FILE, "FILE", "the packed file; appears when it is complete", 0, 0, NULL, 0},
     {"type", 0, OPTION_TEXT, "TYPE", "of matrices, as for quantize; default: as they are", 0, 0, NULL, 0},
@@ -50,13 +48,14 @@ static int run(const args *a)
     const char *in = args_operand(a, 0), *out = args_text(a, "output", NULL),
                *type = args_text(a, "type", NULL);
     if (!out) return usage_error("pack needs -o FILE");
-    if (strcmp(out, "-") == 0) return usage_error("pack -o: '-' is no file");
     if (type && !(o.mix = hth_mix_find(type)))
         return usage_error("pack --type '%s': one of %s is wanted", type, hth_mix_list());
-    const char *inputs[] = {in, o.profile, o.predictors, o.thresholds};
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
-        if (inputs[i] && same_file(inputs[i], out))
-            return usage_error("%s is read and written: the original would be lost", out);
+    const input inputs[] = {{in, "the model"},
+                            {o.profile, "the profile"},
+                            {o.predictors, "the predictors"},
+                            {o.thresholds, "the thresholds"}};
+    int wrong = check_output(out, inputs, 4);
+    if (wrong) return wrong;
     catch_interrupt();
     progress_init(&p, "packing", "MB", 1e6);
     hearth_status st = hth_pack(in, out, &o, &r, &err);

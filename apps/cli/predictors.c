@@ -5,7 +5,6 @@
 #include "convert/predictors.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static const option_spec options[] = {
     {"file", 'f', OPTION_FILE, "FILE", "the text to train on; - is stdin", 0, 0, NULL, 0},
@@ -68,9 +67,9 @@ static int run(const args *a)
     hth_predictor_options o = hth_predictor_defaults();
     const char *path = args_text(a, "file", NULL), *out = args_text(a, "output", NULL);
     if (!path || !out) return usage_error("predictors needs -f FILE and -o FILE");
-    if (strcmp(out, "-") == 0) return usage_error("predictors -o: '-' is no file");
-    if (same_file(args_operand(a, 0), out) || same_file(path, out))
-        return usage_error("%s is read and written: the original would be lost", out);
+    const input inputs[] = {{args_operand(a, 0), "the model"}, {path, "the text"}};
+    int wrong = check_output(out, inputs, 2);
+    if (wrong) return wrong;
     o.recall = args_float(a, "recall", o.recall);
     o.precision = args_float(a, "precision", o.precision);
     o.budget = args_uint(a, "budget", 0) * 1000000;

@@ -129,14 +129,10 @@ static int check_usage(const args *a)
     const char *file = args_text(a, "file", NULL), *out = args_text(a, "out", NULL),
                *selector = args_text(a, "selector", "dense");
     if (!file || !out) return usage_error("profile needs -f FILE and -o OUT");
-    if (strcmp(out, "-") == 0) return usage_error("OUT is a file; '-' is not one");
-    if (same_file(args_operand(a, 0), out))
-        return usage_error("%s is MODEL and OUT: the model would be lost", out);
-    if (strcmp(file, "-") != 0 && same_file(file, out))
-        return usage_error("%s is FILE and OUT: the text would be lost", out);
     if (strcmp(selector, "dense") != 0 && strcmp(selector, "auto") != 0)
         return usage_error("profile --selector %s: all neurons compute, so that all are seen", selector);
-    return 0;
+    const input inputs[] = {{args_operand(a, 0), "the model"}, {file, "the text"}};
+    return check_output(out, inputs, 2);
 }
 
 static int profile_text(const args *a, const hearth_model *model, hearth_session *session, const char *text,

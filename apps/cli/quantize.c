@@ -3,8 +3,6 @@
 #include "common/output.h"
 #include "convert/quantize.h"
 
-#include <string.h>
-
 static const option_spec options[] = {
     {"keep-output", 0, OPTION_CHOICE, "TYPE", "type of the output matrix, or of a tied embedding", 0, 0,
      "f32|f16|bf16|q8_0|q6_k|q5_k|q5_1|q5_0|q4_k|iq4_nl|q4_1|q4_0|q3_k|q2_k", 0},
@@ -24,9 +22,9 @@ static int run(const args *a)
     o.mix = hth_mix_find(type);
     if (!o.mix) return usage_error("quantize to '%s': one of %s is wanted", type, hth_mix_list());
     o.pure = args_has(a, "pure");
-    if (strcmp(args_operand(a, 1), "-") == 0) return usage_error("OUT is a file; '-' is not one");
-    if (same_file(args_operand(a, 0), args_operand(a, 1)))
-        return usage_error("%s is IN and OUT: the original would be lost", args_operand(a, 1));
+    const input in = {args_operand(a, 0), "the original"};
+    int wrong = check_output(args_operand(a, 1), &in, 1);
+    if (wrong) return wrong;
     o.keep_output = keep && hth_type_by_name(keep, &o.output_type);
     catch_interrupt();
     progress_init(&p, "quantizing", "MB", 1e6);

@@ -7,8 +7,7 @@
 #include "cli/verbs.h"
 #include "common/model_args.h"
 #include "engine/engine.h"
-#include "file/gguf_sink.h"
-#include "file/gguf_write.h"
+#include "file/sink.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,16 +31,15 @@ static int check_usage(const args *a)
 {
     const char *file = args_text(a, "file", NULL), *selector = args_text(a, "selector", "dense");
     const char *outs[] = {args_text(a, "output", NULL), args_text(a, "csv", NULL)};
+    const input inputs[] = {{args_operand(a, 0), "the model"}, {file, "the text"}};
     if (!file) return usage_error("study needs -f FILE");
     if (!outs[0] && !outs[1] && !args_has(a, "json"))
         return usage_error("study: say where the report goes: -o PAGE, --csv FILE, or --json");
     if (strcmp(selector, "dense") != 0 && strcmp(selector, "auto") != 0)
         return usage_error("study --selector %s: all neurons compute, so that all are seen", selector);
     for (size_t i = 0; i < 2; i++) {
-        if (!outs[i]) continue;
-        if (strcmp(outs[i], "-") == 0) return usage_error("study writes a file; '-' is not one");
-        if (same_file(args_operand(a, 0), outs[i]) || (strcmp(file, "-") != 0 && same_file(file, outs[i])))
-            return usage_error("%s is read and written: the original would be lost", outs[i]);
+        int wrong = outs[i] ? check_output(outs[i], inputs, 2) : 0;
+        if (wrong) return wrong;
     }
     if (args_uint(a, "ctx", DEFAULT_CONTEXT) < 3 && args_uint(a, "scored", 1) > 0)
         return usage_error(
@@ -58,7 +56,7 @@ typedef void write_fn(const study_report *r, FILE *out);
 /* Appears when it is complete; false after a message. */
 static bool write_file(const study_report *r, write_fn *write, const char *path)
 {
-    hth_gguf_sink sink;
+    hth_sink sink;
     hearth_error err;
     char *text = NULL;
     size_t n = 0;
@@ -68,11 +66,11 @@ static bool write_file(const study_report *r, write_fn *write, const char *path)
         free(text);
         return report_text("%s: out of memory", path) == 0;
     }
-    hearth_status st = hth_gguf_sink_open(&sink, path, &err);
-    if (st == HEARTH_OK) st = hth_gguf_sink_write(&sink, text, n, &err);
-    if (st == HEARTH_OK) st = hth_gguf_sink_finish(&sink, &err);
+    hearth_status st = hth_sink_open(&sink, path, &err);
+    if (st == HEARTH_OK) st = hth_sink_write(&sink, text, n, &err);
+    if (st == HEARTH_OK) st = hth_sink_finish(&sink, &err);
     if (st != HEARTH_OK) report(&err);
-    hth_gguf_sink_close(&sink);
+    hth_sink_close(&sink);
     free(text);
     return st == HEARTH_OK;
 }
@@ -137,7 +135,7 @@ static bool study_text(const args *a, const hearth_model *model, hearth_session 
     o.progress = progress_show;
     o.progress_user = &p;
     for (size_t i = 0; i < 2; i++)
-        if (outs[i] && hth_gguf_writer_check(outs[i], &err) != HEARTH_OK) return report(&err) == 0;
+        if (outs[i] && hth_sink_check(outs[i], &err) != HEARTH_OK) return report(&err) == 0;
     hearth_model_get_info(model, &info);
     study_report r = {&study,
                       &info,

@@ -5,6 +5,7 @@
 
 #include "common/json.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,60 @@ extern const char study_page[];
 extern const uint64_t study_page_size;
 
 static const char MARK[] = "@STUDY@\n";
+
+/* ---- the figures of a layer --------------------------------------------------------------------- */
+
+/* One figure, or (n above 0) a curve over the points of a grid. */
+typedef struct figure {
+    const char *name;
+    size_t at; /* of the first double in the layer, or in the predictor */
+    size_t n;
+    double (*grid)(size_t i);
+} figure;
+
+static double kept_at(size_t i) { return hth_study_kept[i]; }
+static double hottest_at(size_t i) { return hth_study_hottest[i]; }
+static double before_at(size_t i) { return hth_study_before[i]; }
+
+#define OF_LAYER(field) offsetof(hth_study_layer, field)
+#define OF_PREDICTOR(field) offsetof(hth_study_predictor, field)
+
+/* clang-format off: a table */
+static const figure of_layers[] = {
+    {"zero", OF_LAYER(zero), 0, NULL},
+    {"active", OF_LAYER(active), 0, NULL},
+    {"limit", OF_LAYER(limit), 0, NULL},
+    {"sparsity_at_limit", OF_LAYER(sparsity), 0, NULL},
+    {"sizes", OF_LAYER(sizes), HTH_STUDY_N_SIZE, hth_study_size_log2},
+    {"below_first_size", OF_LAYER(below_sizes), 0, NULL},
+    {"cett", OF_LAYER(cett), HTH_STUDY_N_KEPT, kept_at},
+    {"covered", OF_LAYER(covered), HTH_STUDY_N_HOTTEST, hottest_at},
+    {"share_for_80", OF_LAYER(share_for_80), 0, NULL},
+    {"reused", OF_LAYER(reused), HTH_STUDY_N_BEFORE, before_at},
+    {"run_in_file", OF_LAYER(run_in_file), 0, NULL},
+    {"run_ordered", OF_LAYER(run_ordered), 0, NULL},
+    {"co_firing_gap", OF_LAYER(co_firing_gap), 0, NULL},
+    {"co_firing_gap_by_chance", OF_LAYER(gap_by_chance), 0, NULL},
+};
+
+static const figure of_predictors[] = {
+    {"share_of_network", OF_PREDICTOR(share_of_network), 0, NULL},
+    {"recall_top_20", OF_PREDICTOR(recall_top_20), 0, NULL},
+    {"recall", OF_PREDICTOR(recall), 0, NULL},
+    {"precision", OF_PREDICTOR(precision), 0, NULL},
+    {"predicted_sparsity", OF_PREDICTOR(sparsity), 0, NULL},
+};
+/* clang-format on */
+
+enum {
+    N_OF_LAYERS = sizeof of_layers / sizeof *of_layers,
+    N_OF_PREDICTORS = sizeof of_predictors / sizeof *of_predictors
+};
+
+static const double *values_of(const figure *f, const void *of)
+{
+    return (const double *)((const char *)of + f->at);
+}
 
 /* ---- JSON --------------------------------------------------------------------------------------- */
 
@@ -74,16 +129,19 @@ static void put_grids(json *j)
     json_close(j, '}');
 }
 
+static void put_figures(json *j, const figure *f, size_t n, const void *of)
+{
+    for (size_t i = 0; i < n; i++)
+        if (f[i].n > 0) put_list(j, f[i].name, values_of(&f[i], of), f[i].n);
+        else json_float(j, f[i].name, *values_of(&f[i], of), DIGITS);
+}
+
 static void put_predictor(json *j, const hth_study_predictor *p)
 {
     json_open_compact(j, NULL, '{');
     json_uint(j, "rank", p->rank);
     json_uint(j, "bytes", p->size);
-    json_float(j, "share_of_network", p->share_of_network, DIGITS);
-    json_float(j, "recall_top_20", p->recall_top_20, DIGITS);
-    json_float(j, "recall", p->recall, DIGITS);
-    json_float(j, "precision", p->precision, DIGITS);
-    json_float(j, "predicted_sparsity", p->sparsity, DIGITS);
+    put_figures(j, of_predictors, N_OF_PREDICTORS, p);
     json_close(j, '}');
 }
 
@@ -92,20 +150,7 @@ static void put_layer(json *j, uint32_t i, const hth_study_layer *l)
     json_open(j, NULL, '{');
     json_uint(j, "layer", i);
     json_uint(j, "neurons", l->d_ff);
-    json_float(j, "zero", l->zero, DIGITS);
-    json_float(j, "active", l->active, DIGITS);
-    json_float(j, "limit", l->limit, DIGITS);
-    json_float(j, "sparsity_at_limit", l->sparsity, DIGITS);
-    put_list(j, "sizes", l->sizes, HTH_STUDY_N_SIZE);
-    json_float(j, "below_first_size", l->below_sizes, DIGITS);
-    put_list(j, "cett", l->cett, HTH_STUDY_N_KEPT);
-    put_list(j, "covered", l->covered, HTH_STUDY_N_HOTTEST);
-    json_float(j, "share_for_80", l->share_for_80, DIGITS);
-    put_list(j, "reused", l->reused, HTH_STUDY_N_BEFORE);
-    json_float(j, "run_in_file", l->run_in_file, DIGITS);
-    json_float(j, "run_ordered", l->run_ordered, DIGITS);
-    json_float(j, "co_firing_gap", l->co_firing_gap, DIGITS);
-    json_float(j, "co_firing_gap_by_chance", l->gap_by_chance, DIGITS);
+    put_figures(j, of_layers, N_OF_LAYERS, l);
     json_open(j, "predictors", '[');
     for (uint32_t k = 0; k < l->n_predictor; k++) put_predictor(j, &l->predictors[k]);
     json_close(j, ']');
@@ -185,35 +230,25 @@ static void put_single(FILE *out, uint32_t i_layer, const char *measure, double 
     if (value == value) fprintf(out, "%u,%s,,%.6g\n", i_layer, measure, value);
 }
 
+static void put_predictor_lines(FILE *out, uint32_t i_layer, const hth_study_predictor *p)
+{
+    char name[60];
+    put_value(out, i_layer, "predictor_bytes", p->rank, (double)p->size);
+    for (const figure *f = of_predictors; f < of_predictors + N_OF_PREDICTORS; f++) {
+        snprintf(name, sizeof name, "predictor_%s", f->name);
+        put_value(out, i_layer, name, p->rank, *values_of(f, p));
+    }
+}
+
+/* Single figures, then curves. */
 static void put_layer_lines(FILE *out, uint32_t i, const hth_study_layer *l)
 {
     put_single(out, i, "neurons", l->d_ff);
-    put_single(out, i, "zero", l->zero);
-    put_single(out, i, "active", l->active);
-    put_single(out, i, "limit", l->limit);
-    put_single(out, i, "sparsity_at_limit", l->sparsity);
-    put_single(out, i, "below_first_size", l->below_sizes);
-    put_single(out, i, "share_for_80", l->share_for_80);
-    put_single(out, i, "run_in_file", l->run_in_file);
-    put_single(out, i, "run_ordered", l->run_ordered);
-    put_single(out, i, "co_firing_gap", l->co_firing_gap);
-    put_single(out, i, "co_firing_gap_by_chance", l->gap_by_chance);
-    for (size_t k = 0; k < HTH_STUDY_N_SIZE; k++)
-        put_value(out, i, "sizes", hth_study_size_log2(k), l->sizes[k]);
-    for (size_t k = 0; k < HTH_STUDY_N_KEPT; k++) put_value(out, i, "cett", hth_study_kept[k], l->cett[k]);
-    for (size_t k = 0; k < HTH_STUDY_N_HOTTEST; k++)
-        put_value(out, i, "covered", hth_study_hottest[k], l->covered[k]);
-    for (size_t k = 0; k < HTH_STUDY_N_BEFORE; k++)
-        put_value(out, i, "reused", hth_study_before[k], l->reused[k]);
-    for (uint32_t k = 0; k < l->n_predictor; k++) {
-        const hth_study_predictor *p = &l->predictors[k];
-        put_value(out, i, "predictor_bytes", p->rank, (double)p->size);
-        put_value(out, i, "predictor_share_of_network", p->rank, p->share_of_network);
-        put_value(out, i, "predictor_recall_top_20", p->rank, p->recall_top_20);
-        put_value(out, i, "predictor_recall", p->rank, p->recall);
-        put_value(out, i, "predictor_precision", p->rank, p->precision);
-        put_value(out, i, "predictor_predicted_sparsity", p->rank, p->sparsity);
-    }
+    for (const figure *f = of_layers; f < of_layers + N_OF_LAYERS; f++)
+        if (f->n == 0) put_single(out, i, f->name, *values_of(f, l));
+    for (const figure *f = of_layers; f < of_layers + N_OF_LAYERS; f++)
+        for (size_t k = 0; k < f->n; k++) put_value(out, i, f->name, f->grid(k), values_of(f, l)[k]);
+    for (uint32_t k = 0; k < l->n_predictor; k++) put_predictor_lines(out, i, &l->predictors[k]);
 }
 
 void study_write_csv(const study_report *r, FILE *out)

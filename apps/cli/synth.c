@@ -3,8 +3,6 @@
 #include "common/output.h"
 #include "convert/synth.h"
 
-#include <string.h>
-
 static const option_spec options[] = {
     {"type", 0, OPTION_TEXT, "TYPE", "types of the matrices, as of quantize; default q4_0", 0, 0, NULL,
      0},
@@ -35,7 +33,8 @@ static int run(const args *a)
                            .progress = progress_show,
                            .progress_user = &p};
     if (!o.mix) return usage_error("type '%s': one of %s, IQ4_XS, MXFP4 is wanted", type, hth_mix_list());
-    if (strcmp(args_operand(a, 1), "-") == 0) return usage_error("OUT is a file; '-' is not one");
+    int wrong = check_output(args_operand(a, 1), NULL, 0);
+    if (wrong) return wrong;
     catch_interrupt();
     progress_init(&p, "writing", "MB", 1e6);
     hearth_status st = hth_synth(args_operand(a, 1), &o, &size, &err);

@@ -1,7 +1,7 @@
 /* hearth thresholds: how large an activation must be for its neuron to be computed. */
 #include "cli/verbs.h"
 #include "common/model_args.h"
-#include "file/gguf_write.h"
+#include "file/sink.h"
 #include "measure/thresholds.h"
 
 #include <stdlib.h>
@@ -49,16 +49,16 @@ static int run(const args *a)
     if (args_has(a, "sparsity")) o.cett = 0.0;
     if (strcmp(args_text(a, "selector", "dense"), "dense") != 0)
         return usage_error("thresholds looks at all neurons: --selector dense");
-    if (strcmp(out, "-") == 0) return usage_error("thresholds -o: '-' is no file");
-    if (same_file(args_operand(a, 0), out) || same_file(path, out))
-        return usage_error("%s is read and written: the original would be lost", out);
+    const input inputs[] = {{args_operand(a, 0), "the model"}, {path, "the text"}};
+    int wrong = check_output(out, inputs, 2);
+    if (wrong) return wrong;
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     catch_interrupt();
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
         open_session(a, model, 512, &session)) {
         progress_init(&p, "calibrating", "windows and layers", 1);
-        hearth_status st = hth_gguf_writer_check(out, &err);
+        hearth_status st = hth_sink_check(out, &err);
         if (st == HEARTH_OK) st = hth_thresholds_find(model, session, text, n, &o, &t, &err);
         progress_end(&p);
         if (st == HEARTH_OK) {

@@ -161,11 +161,13 @@ bool selector_is_approximate(hearth_selector selector)
     return selector == HEARTH_SELECTOR_PREDICTOR || selector == HEARTH_SELECTOR_THRESHOLD;
 }
 
+bool is_approximate_besides(const args *a) { return kv_type(a) == HEARTH_KV_Q8_0 || args_has(a, "bf16-dot"); }
+
 bool is_approximate(const args *a, const hearth_model *model)
 {
     hearth_model_info info;
     hearth_model_get_info(model, &info);
-    return selector_is_approximate(info.selector) || kv_type(a) == HEARTH_KV_Q8_0 || args_has(a, "bf16-dot");
+    return selector_is_approximate(info.selector) || is_approximate_besides(a);
 }
 
 bool is_reference(const args *a, const hearth_model *model)

@@ -30,6 +30,8 @@ bool is_reference(const args *a, const hearth_model *model);
 bool selector_is_approximate(hearth_selector selector);
 /* Whether that session would be approximate: by its selector, its cache or its products. */
 bool is_approximate(const args *a, const hearth_model *model);
+/* The same whoever fires: by its cache or its products. */
+bool is_approximate_besides(const args *a);
 
 /* A sampler by the sampling options. False after a message; *status is then that of
  * the program: usage or other. */

@@ -181,10 +181,21 @@ char *read_text_file(const char *path, size_t *n)
     return NULL;
 }
 
-bool same_file(const char *a, const char *b)
+static bool same_file(const char *a, const char *b)
 {
     struct stat x, y;
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+int check_output(const char *out, const input *inputs, size_t n)
+{
+    if (strcmp(out, "-") == 0) return usage_error("the output is a file; '-' is not one");
+    for (size_t i = 0; i < n; i++) {
+        const char *path = inputs[i].path;
+        if (path && strcmp(path, "-") != 0 && same_file(path, out))
+            return usage_error("%s is read and written: %s would be lost", out, inputs[i].name);
+    }
+    return 0;
 }
 
 /* ---- interruption ------------------------------------------------------------------------------ */

@@ -53,8 +53,15 @@ char *read_whole(const char *path, size_t *n);
  * nothing true could be learned. */
 char *read_text_file(const char *path, size_t *n);
 
-/* Whether both names lead to one file that exists: writing to one would destroy the other. */
-bool same_file(const char *a, const char *b);
+/* A file that a verb reads, and what it is called when it would be lost ("the model"). path NULL: none is;
+ * "-": stdin. */
+typedef struct input {
+    const char *path, *name;
+} input;
+
+/* Whether a verb that reads these may write out: a file, and none of them by whatever name. 0, or the exit
+ * status after a message. */
+int check_output(const char *out, const input *inputs, size_t n);
 
 /* ---- interruption ------------------------------------------------------------------------ */
 

@@ -19,8 +19,6 @@
  * in one piece with up. */
 enum { ADDED_PER_LAYER = 6 };
 
-static const char UP_FIRST[] = "hearth.pack.up_first";
-
 typedef struct packing {
     const hth_pack_options *options;
     hth_pack_result *result;
@@ -110,25 +108,21 @@ static bool swaps_halves(const packing *w, uint32_t i)
            !w->model->has_floors && w->profile->layers[i].up_fired < w->profile->layers[i].gate_fired;
 }
 
-static hearth_status choose_halves(packing *w, hearth_error *err)
+static void choose_halves(packing *w)
 {
-    uint32_t n = w->model->hparams.n_layer;
-    const hth_gguf_value *before;
-    hearth_status st = hth_gguf_get_array(w->in, UP_FIRST, HTH_GGUF_U32, n, &before, err);
-    for (uint32_t i = 0; st == HEARTH_OK && i < n; i++) {
+    for (uint32_t i = 0; i < w->model->hparams.n_layer; i++) {
         w->result->n_swapped += swaps_halves(w, i);
-        w->up_first[i] = (before && hth_gguf_element_uint(before, i) != 0) != swaps_halves(w, i);
+        w->up_first[i] = w->model->layers[i].up_first != swaps_halves(w, i);
     }
-    return st;
 }
 
-/* The name of a half of the FFN under which it is written. */
-static void name_half(const packing *w, hth_pack_tensor *p, uint32_t i, const char *rest)
+static const char *const halves[] = {"ffn_gate.", "ffn_up."};
+
+/* The name under which a half is written; rest: what follows the half's own, "weight" or "bias". */
+static void name_half(const packing *w, hth_pack_tensor *p, uint32_t i, int half, const char *rest)
 {
-    bool is_gate = strncmp(rest, "ffn_gate.", 9) == 0, is_up = strncmp(rest, "ffn_up.", 7) == 0;
-    if (!swaps_halves(w, i) || (!is_gate && !is_up)) return;
-    snprintf(p->name, sizeof p->name, "blk.%u.%s.%s", i, is_gate ? "ffn_up" : "ffn_gate",
-             strchr(rest, '.') + 1);
+    int place = swaps_halves(w, i) ? 1 - half : half;
+    snprintf(p->name, sizeof p->name, "blk.%u.%s%s", i, halves[place], rest);
 }
 
 /* ---- types --------------------------------------------------------------------------------------- */
@@ -201,10 +195,9 @@ static bool is_any(const char *name, const char *const *names)
 /* Gate and up that lie in one tensor. */
 static void add_parts(packing *w, const hth_gguf_tensor *t, uint32_t i)
 {
-    static const char *const names[] = {"ffn_gate", "ffn_up"};
     for (int part = 0; part < 2; part++) {
         hth_pack_tensor *p = add(w, w->in, t);
-        snprintf(p->name, sizeof p->name, "blk.%u.%s.weight", i, names[swaps_halves(w, i) ? 1 - part : part]);
+        name_half(w, p, i, part, "weight");
         p->n_row /= 2;
         p->dim[1] = p->n_row;
         p->first_row = part ? p->n_row : 0;
@@ -240,7 +233,10 @@ static void plan_tensor(packing *w, const hth_gguf_tensor *t)
     }
     hth_pack_tensor *p = add(w, w->in, t);
     if (is_any(rest, by_neuron)) put_in_order(w, p, i);
-    name_half(w, p, i, rest);
+    for (int half = 0; half < 2; half++) {
+        size_t n = strlen(halves[half]);
+        if (strncmp(rest, halves[half], n) == 0) name_half(w, p, i, half, rest + n);
+    }
     if (strcmp(rest, "ffn_down.weight") == 0) {
         p->transposed = true;
         p->order = w->orders[i];
@@ -372,7 +368,7 @@ static hearth_status write_sparsity(packing *w, hearth_error *err)
                           w->predictors.file ? sidecar_threshold_of : threshold_of, err);
     }
     if (w->result->n_swapped)
-        hth_gguf_writer_array(out, UP_FIRST, HTH_GGUF_U32, w->up_first, w->model->hparams.n_layer);
+        hth_gguf_writer_array(out, HTH_KEY_UP_FIRST, HTH_GGUF_U32, w->up_first, w->model->hparams.n_layer);
     if (st == HEARTH_OK && w->profile) st = write_layers(w, "hearth.ffn.largest_hidden", hidden_of, err);
     return st;
 }
@@ -481,7 +477,7 @@ hearth_status hth_pack(const char *in_path, const char *out_path, const hth_pack
     if (st == HEARTH_OK) st = order_neurons(&w, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < w.model->hparams.n_layer; i++)
         st = number_neurons(&w, i, err);
-    if (st == HEARTH_OK) st = choose_halves(&w, err);
+    if (st == HEARTH_OK) choose_halves(&w);
     if (st == HEARTH_OK) st = plan(&w, err);
     if (st == HEARTH_OK) st = hth_gguf_writer_open(out_path, &w.packer.out, err);
     if (st == HEARTH_OK) st = write_header(&w, err);

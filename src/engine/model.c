@@ -28,15 +28,11 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) goto done;
     hth_kernels_init(&m->kernels, level);
-    hth_model_wish wish = {.activation = options->activation};
-    if ((st = hth_model_open(file, &wish, &m->model, err)) != HEARTH_OK) goto done;
+    hth_model_wish other = {.activation = options->activation};
+    if ((st = hth_model_open(file, &other, &m->model, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_open_sidecars(m, options, sidecars, err)) != HEARTH_OK) goto done;
-    hearth_selector asked = options->selector;
-    if (asked == HEARTH_SELECTOR_AUTO && !m->model->hparams.other_activation && options->predictors)
-        asked = HEARTH_SELECTOR_PREDICTOR;
-    else if (asked == HEARTH_SELECTOR_AUTO && !m->model->hparams.other_activation && options->thresholds)
-        asked = HEARTH_SELECTOR_THRESHOLD;
-    st = hth_selector_choose(m->model, asked, &m->selector, &m->selector_why, err);
+    hearth_selector wish = hth_selector_with(m->model, options->selector, &sidecars[0], &sidecars[1]);
+    st = hth_selector_choose(m->model, wish, &m->selector, &m->selector_why, err);
     if (st != HEARTH_OK) goto done;
     st = hth_tokenizer_open(file, &m->tokenizer, &m->tokenizer_error);
     if (st == HEARTH_ERROR_MEMORY) {

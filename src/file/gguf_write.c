@@ -7,7 +7,7 @@
 
 #include "base/checked.h"
 #include "file/gguf_int.h"
-#include "file/gguf_sink.h"
+#include "file/sink.h"
 
 #include <inttypes.h>
 
@@ -26,7 +26,7 @@ typedef struct entry {
 } entry;
 
 struct hth_gguf_writer {
-    hth_gguf_sink sink;
+    hth_sink sink;
     hth_arena arena;
     pair *pairs;
     size_t n_pair, room_pair;
@@ -46,7 +46,7 @@ hearth_status hth_gguf_writer_open(const char *path, hth_gguf_writer **out, hear
     hth_gguf_writer *w = hth_alloc(1, sizeof *w);
     if (!w) return hth_fail_memory(err, sizeof *w, "writing a model");
     w->alignment = HTH_GGUF_ALIGNMENT;
-    hearth_status status = hth_gguf_sink_open(&w->sink, path, err);
+    hearth_status status = hth_sink_open(&w->sink, path, err);
     if (status == HEARTH_OK)
         *out = w;
     else
@@ -57,7 +57,7 @@ hearth_status hth_gguf_writer_open(const char *path, hth_gguf_writer **out, hear
 void hth_gguf_writer_close(hth_gguf_writer *w)
 {
     if (!w) return;
-    hth_gguf_sink_close(&w->sink);
+    hth_sink_close(&w->sink);
     hth_file_name_free(&w->keys);
     hth_file_name_free(&w->names);
     hth_free(w->pairs);
@@ -163,13 +163,7 @@ static void put_scalar(hth_gguf_writer *w, const char *key, hth_gguf_type type, 
     put_pair(w, text_of(key), type, (hth_text){raw, size});
 }
 
-hearth_status hth_gguf_writer_check(const char *path, hearth_error *err)
-{
-    hth_gguf_writer *w;
-    hearth_status st = hth_gguf_writer_open(path, &w, err);
-    if (st == HEARTH_OK) hth_gguf_writer_close(w);
-    return st;
-}
+hearth_status hth_gguf_writer_check(const char *path, hearth_error *err) { return hth_sink_check(path, err); }
 
 void hth_gguf_writer_uint(hth_gguf_writer *w, const char *key, hth_gguf_type type, uint64_t value)
 {
@@ -401,20 +395,20 @@ static hearth_status write_word(hth_gguf_writer *w, uint64_t word, size_t size)
 {
     unsigned char bytes[8];
     hth_gguf_store(bytes, word, size);
-    return hth_gguf_sink_write(&w->sink, bytes, size, &w->kept);
+    return hth_sink_write(&w->sink, bytes, size, &w->kept);
 }
 
 static hearth_status write_text(hth_gguf_writer *w, hth_text text)
 {
     hearth_status status = write_word(w, text.n, 8);
     if (status == HEARTH_OK)
-        status = hth_gguf_sink_write(&w->sink, text.bytes, text.n, &w->kept);
+        status = hth_sink_write(&w->sink, text.bytes, text.n, &w->kept);
     return status;
 }
 
 static hearth_status write_header(hth_gguf_writer *w)
 {
-    hearth_status status = hth_gguf_sink_write(&w->sink, "GGUF", 4, &w->kept);
+    hearth_status status = hth_sink_write(&w->sink, "GGUF", 4, &w->kept);
     if (status == HEARTH_OK) status = write_word(w, HTH_GGUF_VERSION, 4);
     if (status == HEARTH_OK) status = write_word(w, w->n_entry, 8);
     if (status == HEARTH_OK) status = write_word(w, w->n_pair, 8);
@@ -426,7 +420,7 @@ static hearth_status write_pair(hth_gguf_writer *w, const pair *p)
     hearth_status status = write_text(w, p->key);
     if (status == HEARTH_OK) status = write_word(w, (uint64_t)p->type, 4);
     if (status == HEARTH_OK)
-        status = hth_gguf_sink_write(&w->sink, p->raw.bytes, p->raw.n, &w->kept);
+        status = hth_sink_write(&w->sink, p->raw.bytes, p->raw.n, &w->kept);
     return status;
 }
 
@@ -444,7 +438,7 @@ static hearth_status write_entry(hth_gguf_writer *w, const entry *e)
 static hearth_status pad_to_alignment(hth_gguf_writer *w)
 {
     uint64_t over = w->sink.at % w->alignment;
-    return hth_gguf_sink_pad(&w->sink, over ? w->alignment - over : 0, &w->kept);
+    return hth_sink_pad(&w->sink, over ? w->alignment - over : 0, &w->kept);
 }
 
 /* The reader refuses a directory that is longer than this; so does the writer. */
@@ -500,7 +494,7 @@ hearth_status hth_gguf_writer_data(hth_gguf_writer *w, const void *data, size_t 
         refuse_data(w, size);
         return hand_out(w, err);
     }
-    hearth_status status = hth_gguf_sink_write(&w->sink, data, size, &w->kept);
+    hearth_status status = hth_sink_write(&w->sink, data, size, &w->kept);
     w->n_done += size;
     if (status == HEARTH_OK && w->n_done == w->entries[w->i_entry].size) {
         w->i_entry++;
@@ -528,6 +522,6 @@ hearth_status hth_gguf_writer_finish(hth_gguf_writer *w, hearth_error *err)
     if (!w->begun || w->i_entry < w->n_entry)
         refuse_missing_data(w);
     else
-        w->finished = hth_gguf_sink_finish(&w->sink, &w->kept) == HEARTH_OK;
+        w->finished = hth_sink_finish(&w->sink, &w->kept) == HEARTH_OK;
     return hand_out(w, err);
 }

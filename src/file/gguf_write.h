@@ -10,7 +10,7 @@ typedef struct hth_gguf_writer hth_gguf_writer;
 
 hearth_status hth_gguf_writer_open(const char *path, hth_gguf_writer **out, hearth_error *err);
 
-/* Whether a file could be written there, before work is done for it: nothing stays behind. IO, MEMORY. */
+/* hth_sink_check, for those who write GGUF. */
 hearth_status hth_gguf_writer_check(const char *path, hearth_error *err);
 
 /* Metadata; a key set twice keeps its place and takes the later value. Failures
@@ -44,9 +44,5 @@ hearth_status hth_gguf_writer_data(hth_gguf_writer *w, const void *data, size_t 
 hearth_status hth_gguf_writer_finish(hth_gguf_writer *w, hearth_error *err);
 /* Frees w; removes the unfinished file when finish has not succeeded. */
 void hth_gguf_writer_close(hth_gguf_writer *w);
-
-/* For tests: the n-th write from now on (from 1) fails with ENOSPC; 0 turns that off.
- * Syncs and renames count as writes. */
-void hth_gguf_fail_write_at(uint64_t n);
 
 #endif

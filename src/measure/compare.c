@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "engine/engine.h"
 #include "kernels/math.h"
+#include "measure/contribution.h"
 #include "measure/windows.h"
 
 #include <string.h>
@@ -43,7 +44,7 @@ struct hth_compare {
     float *logits_of_reference, *logits_of_mode; /* [n_piece][n_vocab] */
     uint8_t *marked;                             /* [n_piece][d_ff] */
     float *lost;                                 /* [n_piece][d_ff] */
-    double *whole;                               /* [n_piece] squares of outputs */
+    double *whole, *part;                        /* [n_piece] squares of outputs, and of what is lost */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -96,7 +97,8 @@ static bool make_room(hth_compare *c)
     c->logits_of_mode = hth_alloc(n_logit, sizeof(float));
     c->marked = hth_alloc(n_seen, h->d_ff);
     c->lost = hth_alloc(n_seen, h->d_ff * sizeof *c->lost);
-    c->whole = hth_alloc(n_seen, sizeof *c->whole);
+    c->whole = hth_alloc(n_seen, 2 * sizeof *c->whole);
+    if (c->whole) c->part = c->whole + n_seen;
     return c->layers && c->layers_now && c->scores && c->logits_of_reference && c->logits_of_mode &&
            c->marked && c->lost && c->whole;
 }
@@ -164,22 +166,14 @@ static uint64_t count_neurons(hth_compare *c, const hth_observation *seen, hth_c
     return n_live - n_hit;
 }
 
-static double square_of(const float *x, size_t n)
-{
-    double sum = 0.0;
-    for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
-    return sum;
-}
-
 static void add_errors(hth_compare *c, const hth_observation *seen, hth_compare_layer *l)
 {
     hth_step *step = hth_session_step(c->mode.session);
-    const float *out = hth_step_down(step, seen->i_layer, seen->hidden, seen->n_tok);
-    for (size_t t = 0; t < seen->n_tok; t++) c->whole[t] = square_of(out + t * seen->d_model, seen->d_model);
-    out = hth_step_down(step, seen->i_layer, c->lost, seen->n_tok);
+    const double *whole = c->whole, *part = c->part;
+    hth_output_squares(step, seen->i_layer, seen->hidden, seen->n_tok, seen->d_model, c->whole);
+    hth_output_squares(step, seen->i_layer, c->lost, seen->n_tok, seen->d_model, c->part);
     for (size_t t = 0; t < seen->n_tok; t++) {
-        double part = square_of(out + t * seen->d_model, seen->d_model);
-        double error = c->whole[t] > 0.0 ? hth_sqrt_d(part / c->whole[t]) : part > 0.0 ? 1.0 : 0.0;
+        double error = whole[t] > 0.0 ? hth_sqrt_d(part[t] / whole[t]) : part[t] > 0.0 ? 1.0 : 0.0;
         l->error_sum += error;
         if (error > l->error_max) l->error_max = error;
     }

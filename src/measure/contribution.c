@@ -1,4 +1,4 @@
-/* Contributions of neurons. Called by thresholds.c and study/. */
+/* Contributions of neurons. Called by thresholds.c, compare.c and study/. */
 #include "measure/contribution.h"
 
 #include "engine/engine.h"
@@ -26,14 +26,33 @@ hearth_status hth_down_squares(const hearth_model *model, uint32_t i_layer, doub
     return st;
 }
 
-void hth_down_norms(hth_step *step, uint32_t i_layer, const float *hidden, size_t n_tok, size_t d_model,
-                    double *norms)
+void hth_output_squares(hth_step *step, uint32_t i_layer, const float *hidden, size_t n_tok, size_t d_model,
+                        double *squares)
 {
     const float *out = hth_step_down(step, i_layer, hidden, n_tok);
     for (size_t t = 0; t < n_tok; t++) {
-        double sum = 0.0;
+        squares[t] = 0.0;
         for (size_t o = 0; o < d_model; o++)
-            sum += (double)out[t * d_model + o] * (double)out[t * d_model + o];
-        norms[t] = hth_sqrt_d(sum);
+            squares[t] += (double)out[t * d_model + o] * (double)out[t * d_model + o];
     }
+}
+
+/* The hidden values of token t that are below the limit, and zeros for the others. */
+static void keep_small(const hth_lost *l, size_t t, float limit, float *part)
+{
+    const float *hidden = l->hidden + t * l->d_ff, *scores = l->scores + t * l->d_ff;
+    for (size_t j = 0; j < l->d_ff; j++)
+        part[j] = __builtin_fabsf(scores[j]) * l->weights[j] < limit ? hidden[j] : 0.0f;
+}
+
+void hth_lost_norms(const hth_lost *l, const float *limits, size_t n_limit, double *norms)
+{
+    for (size_t first = 0; first < l->n_tok; first += HTH_LOST_ROWS) {
+        size_t left = l->n_tok - first, n = left < HTH_LOST_ROWS ? left : HTH_LOST_ROWS;
+        for (size_t t = 0; n_limit > 0 && t < n; t++)
+            keep_small(l, first + t, limits[n_limit > 1 ? first + t : 0], l->room + t * l->d_ff);
+        const float *part = n_limit > 0 ? l->room : l->hidden + first * l->d_ff;
+        hth_output_squares(l->step, l->i_layer, part, n, l->d_model, norms + first);
+    }
+    for (size_t t = 0; t < l->n_tok; t++) norms[t] = hth_sqrt_d(norms[t]);
 }

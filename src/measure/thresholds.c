@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Shares of neurons left out at which CETT is measured, and tokens that are computed together. */
-enum { N_STEP = 24, TOKENS_AT_ONCE = 32 };
+/* Shares of neurons left out at which CETT is measured. */
+enum { N_STEP = 24 };
 
 /* What was kept of one layer. */
 typedef struct kept_layer {
@@ -43,7 +43,7 @@ typedef struct finder {
     float *weights;       /* [d_ff] what one unit of score is worth at the output */
     double *squares;      /* [d_ff] */
     float *worths;        /* [n_sample * d_ff] scores times weights, sorted */
-    float *hidden;        /* [TOKENS_AT_ONCE][d_ff] */
+    float *room;          /* [HTH_LOST_ROWS][d_ff] */
     double *whole, *part; /* [n_sample] */
 } finder;
 
@@ -95,21 +95,20 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The norms of what down makes of each token's hidden values: of those whose worth reaches the limit, or
- * (keep false) of the others. */
-static void find_norms(finder *f, uint32_t i_layer, float limit, bool keep, double *norms)
+/* The norms of what each token's output loses below the limit; NULL: of the whole. */
+static void find_norms(finder *f, uint32_t i_layer, const float *limit, double *norms)
 {
     const kept_layer *kept = &f->layers[i_layer];
-    size_t d_ff = f->out->layers[i_layer].d_ff, d = f->model->model->hparams.d_model;
-    for (uint32_t first = 0; first < f->n_sample; first += TOKENS_AT_ONCE) {
-        uint32_t left = f->n_sample - first, n = left < TOKENS_AT_ONCE ? left : TOKENS_AT_ONCE;
-        for (size_t i = 0; i < n * d_ff; i++) {
-            size_t at = first * d_ff + i;
-            bool reaches = kept->scores[at] * f->weights[i % d_ff] >= limit;
-            f->hidden[i] = reaches == keep ? kept->hidden[at] : 0.0f;
-        }
-        hth_down_norms(f->step, i_layer, f->hidden, n, d, norms + first);
-    }
+    hth_lost lost = {.step = f->step,
+                     .i_layer = i_layer,
+                     .n_tok = f->n_sample,
+                     .d_ff = f->out->layers[i_layer].d_ff,
+                     .d_model = f->model->model->hparams.d_model,
+                     .hidden = kept->hidden,
+                     .scores = kept->scores,
+                     .weights = f->weights,
+                     .room = f->room};
+    hth_lost_norms(&lost, limit, limit != NULL, norms);
 }
 
 /* CETT with 0, 1/24 ... of the neurons left out. */
@@ -122,12 +121,12 @@ static hearth_status measure_layer(finder *f, uint32_t i_layer, hearth_error *er
     if (st != HEARTH_OK) return st;
     for (size_t i = 0; i < n; i++) f->worths[i] = kept->scores[i] * f->weights[i % d_ff];
     qsort(f->worths, n, sizeof *f->worths, by_size);
-    find_norms(f, i_layer, 0.0f, true, f->whole);
+    find_norms(f, i_layer, NULL, f->whole);
     for (int s = 0; s <= N_STEP; s++) {
         size_t at = n * (size_t)s / N_STEP;
         c->limit[s] = at < n ? f->worths[at] : f->worths[n - 1] * 2.0f;
         c->cett[s] = 0.0;
-        if (s > 0) find_norms(f, i_layer, c->limit[s], false, f->part);
+        if (s > 0) find_norms(f, i_layer, &c->limit[s], f->part);
         for (uint32_t t = 0; s > 0 && t < f->n_sample; t++)
             if (f->whole[t] > 0.0) c->cett[s] += f->part[t] / f->whole[t] / f->n_sample;
     }
@@ -176,8 +175,8 @@ static hearth_status choose_floors(finder *f, uint32_t i_layer, double bound, he
     float limit = c->limit[s] + (c->limit[s + 1] - c->limit[s]) * (float)(at - s);
     hearth_status st = weigh_neurons(f, i_layer, err);
     if (st != HEARTH_OK) return st;
-    find_norms(f, i_layer, 0.0f, true, f->whole);
-    find_norms(f, i_layer, limit, false, f->part);
+    find_norms(f, i_layer, NULL, f->whole);
+    find_norms(f, i_layer, &limit, f->part);
     uint64_t below = 0;
     for (uint32_t t = 0; t < f->n_sample; t++) {
         if (f->whole[t] > 0.0) l->cett += f->part[t] / f->whole[t] / f->n_sample;
@@ -205,11 +204,11 @@ static hearth_status make_room(finder *f, hearth_error *err)
     f->weights = hth_alloc(d_ff, sizeof *f->weights);
     f->squares = hth_alloc(d_ff, sizeof *f->squares);
     f->worths = hth_alloc(n, d_ff * sizeof *f->worths);
-    f->hidden = hth_alloc(TOKENS_AT_ONCE, d_ff * sizeof *f->hidden);
+    f->room = hth_alloc(HTH_LOST_ROWS, d_ff * sizeof *f->room);
     f->whole = hth_alloc(n, sizeof *f->whole);
     f->part = hth_alloc(n, sizeof *f->part);
-    bool ok = f->out->layers && f->layers && f->curves && f->weights && f->squares && f->worths &&
-              f->hidden && f->whole && f->part;
+    bool ok = f->out->layers && f->layers && f->curves && f->weights && f->squares && f->worths && f->room &&
+              f->whole && f->part;
     for (uint32_t i = 0; ok && i < n_layer; i++) {
         hth_threshold_layer *l = &f->out->layers[i];
         f->out->n_layer = i + 1;
@@ -237,7 +236,7 @@ static void free_room(finder *f)
     hth_free(f->weights);
     hth_free(f->squares);
     hth_free(f->worths);
-    hth_free(f->hidden);
+    hth_free(f->room);
     hth_free(f->whole);
     hth_free(f->part);
     hth_step_close(f->step);
@@ -249,8 +248,8 @@ static hearth_status find_all(finder *f, hearth_error *err)
     uint32_t n_layer = f->out->n_layer;
     hearth_status st = hth_pool_open(f->n_thread, &f->pool, err);
     if (st == HEARTH_OK)
-        st = hth_step_open(f->model->model, &f->model->kernels, f->pool, TOKENS_AT_ONCE,
-                           HEARTH_SELECTOR_DENSE, &f->step, err);
+        st = hth_step_open(f->model->model, &f->model->kernels, f->pool, HTH_LOST_ROWS, HEARTH_SELECTOR_DENSE,
+                           &f->step, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++) {
         st = measure_layer(f, i, err);
         if (st == HEARTH_OK) st = go_on(f, f->n_window + i + 1, err);

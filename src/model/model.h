@@ -77,6 +77,7 @@ typedef struct hth_layer {
     hth_norm ffn_norm;       /* [d_model] */
     hth_matrix gate, up;     /* d_ff rows of d_model; gate may be absent */
     const float *gate_bias, *up_bias;
+    bool up_first; /* gate and up are in each other's place, against the file that was packed first */
     hth_matrix down; /* d_model rows of d_ff; n_row 0 where there are neurons: */
     hth_neurons neurons;
     const float *down_bias;
@@ -137,6 +138,8 @@ void hth_model_close(hth_model *model);
 
 /* hearth.pack.version of files that hearth pack writes. */
 enum { HTH_PACK_VERSION = 1 };
+/* [n_layer] 1 where the layer is up_first. */
+#define HTH_KEY_UP_FIRST "hearth.pack.up_first"
 
 /* What the file says about itself as a whole (claims.c): refuses keys of ours that are not
  * known and other versions of quantised blocks; a wrong general.file_type is a warning. */

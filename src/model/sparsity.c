@@ -1,7 +1,7 @@
 /* What a file says about who fires: thresholds of predictors, the selector that it was made
- * for, the largest values that neurons gave when it was profiled. Called once by bind.c, when
- * all tensors are bound. Keys: docs/sparsity.md; powerinfer.*: as PowerInfer's converters
- * write them. */
+ * for, the largest values that neurons gave when it was profiled, where gate and up changed
+ * places. Called once by bind.c, when all tensors are bound. Keys: docs/sparsity.md;
+ * powerinfer.*: as PowerInfer's converters write them. */
 #include "model/model.h"
 
 /* An array of a float for each layer; *value NULL when there is none. */
@@ -89,11 +89,29 @@ static hearth_status read_hidden(hth_model *m, hearth_error *err)
     return st;
 }
 
+static hearth_status read_up_first(hth_model *m, hearth_error *err)
+{
+    static const char key[] = HTH_KEY_UP_FIRST;
+    const hth_gguf_value *array;
+    hearth_status st = hth_gguf_get_array(m->file, key, HTH_GGUF_U32, m->hparams.n_layer, &array, err);
+    if (st != HEARTH_OK || !array) return st;
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
+        uint64_t x = hth_gguf_element_uint(array, i);
+        if (x > 1)
+            return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: value %u is %llu, 0 or 1 is wanted",
+                            hth_gguf_path(m->file), key, (unsigned long long)array->offset, i,
+                            (unsigned long long)x);
+        m->layers[i].up_first = x == 1;
+    }
+    return HEARTH_OK;
+}
+
 hearth_status hth_model_read_sparsity(hth_model *m, hearth_error *err)
 {
     hearth_status st;
     if ((st = read_thresholds(m, err)) != HEARTH_OK) return st;
     if ((st = read_input(m, err)) != HEARTH_OK) return st;
     if ((st = read_selector(m, err)) != HEARTH_OK) return st;
-    return read_hidden(m, err);
+    if ((st = read_hidden(m, err)) != HEARTH_OK) return st;
+    return read_up_first(m, err);
 }

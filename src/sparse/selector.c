@@ -28,6 +28,14 @@ static hearth_status check(const hth_model *m, hearth_selector wish, hearth_erro
     return HEARTH_OK;
 }
 
+hearth_selector hth_selector_with(const hth_model *m, hearth_selector wish, const hth_sidecar *predictors,
+                                  const hth_sidecar *thresholds)
+{
+    if (wish != HEARTH_SELECTOR_AUTO || m->hparams.other_activation) return wish;
+    if (predictors->file) return HEARTH_SELECTOR_PREDICTOR;
+    return thresholds->file ? HEARTH_SELECTOR_THRESHOLD : wish;
+}
+
 hearth_status hth_selector_choose(const hth_model *m, hearth_selector wish, hearth_selector *selector,
                                   const char **why, hearth_error *err)
 {

@@ -3,7 +3,13 @@
 #ifndef HTH_SPARSE_SELECTOR_H
 #define HTH_SPARSE_SELECTOR_H
 
-#include "model/model.h"
+#include "sparse/sidecar.h"
+
+/* What is wished for where files lie beside the model (without a file: none does). AUTO becomes the selector
+ * that they were made for, predictors before thresholds, whatever the model's own file says; but not with
+ * another activation, for which they were not made. */
+hearth_selector hth_selector_with(const hth_model *model, hearth_selector wish, const hth_sidecar *predictors,
+                                  const hth_sidecar *thresholds);
 
 /* The selector that `wish` comes to, never AUTO, and in a phrase what decided it. ARGUMENT where the
  * model cannot run with it; the message says what would be needed. */

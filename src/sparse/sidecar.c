@@ -213,11 +213,11 @@ static hearth_status check_predictor(hth_sidecar *s, const hth_model *m, uint32_
     return st == HEARTH_OK && bias ? check_vector(s->file, bias, -3e38f, err) : st;
 }
 
-static hearth_status check_floor(hth_sidecar *s, const hth_model *m, uint32_t i, hearth_error *err)
+static hearth_status check_floor(const hth_gguf *file, uint32_t i, uint64_t d_ff, hearth_error *err)
 {
     const hth_gguf_tensor *t;
-    hearth_status st = find(s->file, i, "ffn_floor.weight", m->layers[i].d_ff, 0, true, &t, err);
-    return st == HEARTH_OK ? check_vector(s->file, t, 0.0f, err) : st;
+    hearth_status st = find(file, i, "ffn_floor.weight", d_ff, 0, true, &t, err);
+    return st == HEARTH_OK ? check_vector(file, t, 0.0f, err) : st;
 }
 
 static hearth_status read_thresholds(hth_sidecar *s, uint32_t n_layer, hearth_error *err)
@@ -259,12 +259,12 @@ static bool has_name(const hth_gguf_tensor *t, uint32_t i_layer, const char *res
 }
 
 /* What is there besides would be carried into a packed file. */
-static hearth_status refuse_others(const hth_sidecar *s, bool predictors, uint32_t n_layer, hearth_error *err)
+static hearth_status refuse_others(const hth_gguf *file, bool predictors, uint32_t n_layer, hearth_error *err)
 {
     static const char *const own[2][3] = {{"ffn_floor.weight", "", ""},
                                           {"fc1.weight", "fc2.weight", "fc2.bias"}};
-    for (size_t k = 0; k < hth_gguf_n_tensor(s->file); k++) {
-        const hth_gguf_tensor *t = hth_gguf_tensor_at(s->file, k);
+    for (size_t k = 0; k < hth_gguf_n_tensor(file); k++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(file, k);
         uint32_t i_layer = 0;
         bool known = sscanf(t->name.bytes, "blk.%u.", &i_layer) == 1 && i_layer < n_layer;
         const char *const *rest = own[predictors];
@@ -274,7 +274,7 @@ static hearth_status refuse_others(const hth_sidecar *s, bool predictors, uint32
         char shown[80];
         return hth_fail(err, HEARTH_ERROR_FORMAT,
                         "%s: tensor '%s' (info at byte %llu) does not belong to the %s of %u layers",
-                        hth_gguf_path(s->file), hth_escape(shown, sizeof shown, t->name.bytes, t->name.n),
+                        hth_gguf_path(file), hth_escape(shown, sizeof shown, t->name.bytes, t->name.n),
                         (unsigned long long)t->info_at, predictors ? "predictors" : "thresholds", n_layer);
     }
     return HEARTH_OK;
@@ -291,10 +291,28 @@ hearth_status hth_sidecar_open(hth_sidecar *s, const char *path, const char *kin
     if (st == HEARTH_OK) st = hth_sidecar_check_head(s->file, kind, model->file, &hash, err);
     if (st == HEARTH_OK && predictors) st = read_thresholds(s, n_layer, err);
     if (st == HEARTH_OK && predictors) st = read_input(s, err);
-    if (st == HEARTH_OK) st = refuse_others(s, predictors, n_layer, err);
+    if (st == HEARTH_OK) st = refuse_others(s->file, predictors, n_layer, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++)
-        st = (predictors ? check_predictor : check_floor)(s, model, i, err);
+        st = predictors ? check_predictor(s, model, i, err)
+                        : check_floor(s->file, i, model->layers[i].d_ff, err);
     if (st != HEARTH_OK) hth_sidecar_close(s);
+    return st;
+}
+
+/* A layer has one tensor, so there are as many layers as tensors. */
+hearth_status hth_sidecar_check_thresholds(const hth_gguf *file, hearth_error *err)
+{
+    uint64_t hash;
+    size_t n = hth_gguf_n_tensor(file);
+    uint32_t n_layer = n > 0 ? (uint32_t)n : 1; /* of none the first is missing */
+    hearth_status st = hth_sidecar_check_head(file, "thresholds", NULL, &hash, err);
+    if (st == HEARTH_OK) st = refuse_others(file, false, n_layer, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++) {
+        char name[NAME_SIZE];
+        snprintf(name, sizeof name, "blk.%u.ffn_floor.weight", i);
+        const hth_gguf_tensor *t = hth_gguf_find_tensor(file, name);
+        st = check_floor(file, i, t ? t->dim[0] : 0, err);
+    }
     return st;
 }
 

@@ -23,6 +23,10 @@ hearth_status hth_sidecar_open(hth_sidecar *s, const char *path, const char *kin
                                hearth_error *err);
 void hth_sidecar_close(hth_sidecar *s);
 
+/* The same of thresholds as far as they can be held to without their model: whose they are and how many
+ * neurons a layer has, nobody knows. IO, FORMAT, UNSUPPORTED, MEMORY. */
+hearth_status hth_sidecar_check_thresholds(const hth_gguf *file, hearth_error *err);
+
 /* The head of a file of that kind ("profile" too), of the model with that hash (hth_model_hash). */
 void hth_sidecar_write_head(hth_gguf_writer *out, const char *kind, uint64_t model_hash);
 

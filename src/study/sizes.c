@@ -1,11 +1,9 @@
 /* How large the contributions of a layer's neurons are to the sampled tokens, and what the output loses
  * without the smaller ones. Called by study.c. */
-#include "kernels/math.h"
 #include "measure/contribution.h"
 #include "study/study_int.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 const double hth_study_kept[HTH_STUDY_N_KEPT] = {0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3,
                                                  0.4,  0.5,  0.6,  0.7, 0.8,  0.9, 1.0};
@@ -18,14 +16,20 @@ typedef struct sizing {
     hth_study_layer *layer;
     uint32_t i_layer, n_sample;
     float *hidden;        /* [n_sample][d_ff] */
-    float *contributions; /* [n_sample][d_ff] */
-    float *sorted;        /* [n_sample * d_ff], ascending: a token's by itself, later all */
+    float *by_token;      /* [n_sample][d_ff] contributions, each token's ascending */
+    float *of_all;        /* [n_sample * d_ff] contributions, all ascending */
     float *limits;        /* [n_sample] */
-    float *part;          /* [HTH_STUDY_ROWS][d_ff] */
+    float *part;          /* [HTH_LOST_ROWS][d_ff] */
     double *whole, *lost; /* [n_sample] norms of down */
 } sizing;
 
 double hth_study_size_log2(size_t i) { return -12.0 + 0.5 * (double)i; }
+
+static float contribution_of(const sizing *z, size_t t, size_t j)
+{
+    float h = z->hidden[t * z->layer->d_ff + j];
+    return (h < 0.0f ? -h : h) * z->s->norms[z->i_layer][j];
+}
 
 static int by_size(const void *a, const void *b)
 {
@@ -50,15 +54,14 @@ static void count_sizes(sizing *z)
     hth_study_layer *l = z->layer;
     double one = 1.0 / ((double)z->n_sample * l->d_ff);
     for (uint32_t t = 0; t < z->n_sample; t++) {
-        const float *c = z->contributions + (size_t)t * l->d_ff;
         double sum = 0.0;
-        for (uint32_t j = 0; j < l->d_ff; j++) sum += (double)c[j];
+        for (uint32_t j = 0; j < l->d_ff; j++) sum += (double)contribution_of(z, t, j);
         for (uint32_t j = 0; j < l->d_ff; j++) {
             if (z->hidden[(size_t)t * l->d_ff + j] == 0.0f) {
                 l->zero += one;
                 continue;
             }
-            int bin = sum > 0.0 ? bin_of((double)c[j] * l->d_ff / sum) : -1;
+            int bin = sum > 0.0 ? bin_of((double)contribution_of(z, t, j) * l->d_ff / sum) : -1;
             *(bin < 0 ? &l->below_sizes : &l->sizes[bin]) += one;
         }
     }
@@ -66,49 +69,55 @@ static void count_sizes(sizing *z)
 
 /* ---- what leaving out costs -------------------------------------------------------------------- */
 
-/* CETT, mean over tokens, where token t loses the contributions below limits[t]. */
-static double find_cett(sizing *z)
+/* The norms of what each token's output loses below the limits; n_limit 0: of the whole. */
+static void find_norms(sizing *z, const float *limits, size_t n_limit, double *norms)
 {
-    size_t d_ff = z->layer->d_ff;
+    hth_lost lost = {.step = z->s->step,
+                     .i_layer = z->i_layer,
+                     .n_tok = z->n_sample,
+                     .d_ff = z->layer->d_ff,
+                     .d_model = z->s->model->model->hparams.d_model,
+                     .hidden = z->hidden,
+                     .scores = z->hidden,
+                     .weights = z->s->norms[z->i_layer],
+                     .room = z->part};
+    hth_lost_norms(&lost, limits, n_limit, norms);
+}
+
+/* CETT, mean over tokens, without the contributions below the limits. */
+static double find_cett(sizing *z, const float *limits, size_t n_limit)
+{
     double sum = 0.0;
-    for (uint32_t first = 0; first < z->n_sample; first += HTH_STUDY_ROWS) {
-        uint32_t left = z->n_sample - first, n = left < HTH_STUDY_ROWS ? left : HTH_STUDY_ROWS;
-        for (uint32_t t = 0; t < n; t++)
-            for (size_t j = 0, at = (first + t) * d_ff; j < d_ff; j++, at++)
-                z->part[t * d_ff + j] = z->contributions[at] < z->limits[first + t] ? z->hidden[at] : 0.0f;
-        hth_down_norms(z->s->step, z->i_layer, z->part, n, z->s->model->model->hparams.d_model,
-                       z->lost + first);
-    }
+    find_norms(z, limits, n_limit, z->lost);
     for (uint32_t t = 0; t < z->n_sample; t++)
         if (z->whole[t] > 0.0) sum += z->lost[t] / z->whole[t];
     return sum / z->n_sample;
 }
 
-/* Each token keeps a share of its largest contributions. sorted: each token's by themselves. */
+/* Each token keeps a share of its largest contributions. */
 static void find_curve(sizing *z)
 {
     size_t d_ff = z->layer->d_ff;
     for (size_t i = 0; i < HTH_STUDY_N_KEPT; i++) {
         size_t n_kept = (size_t)(hth_study_kept[i] * (double)d_ff + 0.5);
         n_kept = n_kept < 1 ? 1 : n_kept;
-        for (uint32_t t = 0; t < z->n_sample; t++) z->limits[t] = z->sorted[(t + 1) * d_ff - n_kept];
-        z->layer->cett[i] = n_kept < d_ff ? find_cett(z) : 0.0;
+        for (uint32_t t = 0; t < z->n_sample; t++) z->limits[t] = z->by_token[(t + 1) * d_ff - n_kept];
+        z->layer->cett[i] = n_kept < d_ff ? find_cett(z, z->limits, z->n_sample) : 0.0;
     }
 }
 
-/* One limit for all tokens of the layer: as many are left out as the bound allows. sorted: all. */
+/* One limit for all tokens of the layer: as many are left out as the bound allows. */
 static void find_limit(sizing *z)
 {
     size_t n = (size_t)z->n_sample * z->layer->d_ff, low = 0, high = n;
     for (int i = 0; i < N_HALVING; i++) {
         size_t middle = low + (high - low) / 2;
-        for (uint32_t t = 0; t < z->n_sample; t++) z->limits[t] = z->sorted[middle];
-        if (find_cett(z) <= z->s->options->cett) low = middle;
+        if (find_cett(z, &z->of_all[middle], 1) <= z->s->options->cett) low = middle;
         else high = middle;
     }
-    z->layer->limit = (double)z->sorted[low];
+    z->layer->limit = (double)z->of_all[low];
     size_t n_below = low;
-    while (n_below > 0 && z->sorted[n_below - 1] == z->sorted[low]) n_below--;
+    while (n_below > 0 && z->of_all[n_below - 1] == z->of_all[low]) n_below--;
     z->layer->sparsity = (double)n_below / (double)n;
 }
 
@@ -118,21 +127,21 @@ static hearth_status make_room(sizing *z, hearth_error *err)
 {
     size_t d_ff = z->layer->d_ff, n = z->n_sample, one = sizeof(float);
     z->hidden = hth_alloc(n, d_ff * one);
-    z->contributions = hth_alloc(n, d_ff * one);
-    z->sorted = hth_alloc(n, d_ff * one);
+    z->by_token = hth_alloc(n, d_ff * one);
+    z->of_all = hth_alloc(n, d_ff * one);
     z->limits = hth_alloc(n, one);
-    z->part = hth_alloc(HTH_STUDY_ROWS, d_ff * one);
+    z->part = hth_alloc(HTH_LOST_ROWS, d_ff * one);
     z->whole = hth_alloc(n, sizeof *z->whole);
     z->lost = hth_alloc(n, sizeof *z->lost);
-    bool ok = z->hidden && z->contributions && z->sorted && z->limits && z->part && z->whole && z->lost;
+    bool ok = z->hidden && z->by_token && z->of_all && z->limits && z->part && z->whole && z->lost;
     return ok ? HEARTH_OK : hth_fail_memory(err, 3 * n * d_ff * one, "what a layer is studied from");
 }
 
 static void free_room(sizing *z)
 {
     hth_free(z->hidden);
-    hth_free(z->contributions);
-    hth_free(z->sorted);
+    hth_free(z->by_token);
+    hth_free(z->of_all);
     hth_free(z->limits);
     hth_free(z->part);
     hth_free(z->whole);
@@ -142,22 +151,13 @@ static void free_room(sizing *z)
 static void measure(sizing *z)
 {
     size_t d_ff = z->layer->d_ff, n = z->n_sample * d_ff;
-    const float *norms = z->s->norms[z->i_layer];
-    for (size_t i = 0; i < n; i++) {
-        float h = z->hidden[i];
-        z->contributions[i] = (h < 0.0f ? -h : h) * norms[i % d_ff];
-    }
     count_sizes(z);
-    for (uint32_t first = 0; first < z->n_sample; first += HTH_STUDY_ROWS) {
-        uint32_t left = z->n_sample - first;
-        hth_down_norms(z->s->step, z->i_layer, z->hidden + first * d_ff,
-                       left < HTH_STUDY_ROWS ? left : HTH_STUDY_ROWS, z->s->model->model->hparams.d_model,
-                       z->whole + first);
-    }
-    memcpy(z->sorted, z->contributions, n * sizeof *z->sorted);
-    for (uint32_t t = 0; t < z->n_sample; t++) qsort(z->sorted + t * d_ff, d_ff, sizeof *z->sorted, by_size);
+    find_norms(z, NULL, 0, z->whole);
+    for (size_t i = 0; i < n; i++) z->by_token[i] = z->of_all[i] = contribution_of(z, i / d_ff, i % d_ff);
+    for (uint32_t t = 0; t < z->n_sample; t++)
+        qsort(z->by_token + t * d_ff, d_ff, sizeof *z->by_token, by_size);
+    qsort(z->of_all, n, sizeof *z->of_all, by_size);
     find_curve(z);
-    qsort(z->sorted, n, sizeof *z->sorted, by_size);
     find_limit(z);
 }
 

@@ -167,8 +167,8 @@ static hearth_status make_room(hth_studying *s, hearth_error *err)
     if (!ok) return hth_fail_memory(err, (uint64_t)n_layer * d_ff * sizeof(float), "norms of neurons");
     hearth_status st = hth_pool_open(hearth_session_n_thread(s->session), &s->pool, err);
     if (st == HEARTH_OK)
-        st = hth_step_open(s->model->model, &s->model->kernels, s->pool, HTH_STUDY_ROWS,
-                           HEARTH_SELECTOR_DENSE, &s->step, err);
+        st = hth_step_open(s->model->model, &s->model->kernels, s->pool, HTH_LOST_ROWS, HEARTH_SELECTOR_DENSE,
+                           &s->step, err);
     return st;
 }
 

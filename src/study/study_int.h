@@ -15,7 +15,7 @@ typedef struct hth_studying {
     hth_study *out;
     hth_windows windows;
     hth_pool *pool; /* the session's threads sleep while these work */
-    hth_step *step; /* for down alone: HTH_STUDY_ROWS rows */
+    hth_step *step; /* for down alone: HTH_LOST_ROWS rows */
     float **norms;  /* [n_layer][d_ff] of the columns of down */
     uint8_t *bits;  /* of a token that is seen */
     /* Streams of layers: hidden[n_sample][d_ff]; who is active, [n_tok][n_byte]; input[n_tok][d_model] of
@@ -24,8 +24,6 @@ typedef struct hth_studying {
     uint32_t n_train; /* tokens that predictors are trained on and judged by: the first */
     uint64_t done, total;
 } hth_studying;
-
-enum { HTH_STUDY_ROWS = 32 };
 
 /* A figure that does not exist. */
 static inline double hth_study_none(void) { return hth_double_of(0x7ff8000000000000u); }

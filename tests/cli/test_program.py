@@ -772,7 +772,13 @@ def bench_replays_a_profile():
     check(other["first_sample"] != shown["first_sample"] < 100 and other["seed"] == 2, shown, other)
     table = good("bench", *run, f"profile={path}", "--repeat", "1").stdout.decode()
     check(f"replayed from {path}" in table and "drawn" not in table, table)
-    check(b"Firing lists drawn" in good("bench", *run, "share=0.1", "--repeat", "1").stdout, "drawn")
+    drawn = good("bench", *run, "share=0.1", "--repeat", "1").stdout
+    check(b"Firing lists drawn" in drawn and b"pproximate" not in drawn, drawn)
+    # What approximates besides the lists says so, and has no price either.
+    drawn = good("bench", *run, "share=0.1", "--kv", "q8_0", "--repeat", "1").stdout
+    check(b"| generate 4, approximate |" in drawn and b"what that costs" not in drawn, drawn)
+    tests = [bench(*run, "share=0.1", *more)["tests"] for more in [[], ["--kv", "q8_0"], ["--bf16-dot"]]]
+    check([t["approximate"] for (t,) in tests] == [False, True, True], tests)
 
     for more in ["share=0.1", "run=8", "skew=1", "sticky=0.5"]:
         bad(2, "the profile says who fires", "bench", *run, f"profile={path},{more}")
@@ -948,6 +954,7 @@ def inspect_tells_what_belongs_to_a_model():
     s, plain = shown(path)
     check(s["kind"] == "thresholds" and s["bytes"] == 6 * 768 * 4 and s["layers"] == 6, s)
     check(s["model_hash"] == profiled["model_hash"] and "run MODEL --thresholds" in plain, plain)
+    check("these with --thresholds" in bad(1, "thresholds, not a model", "run", path, "-n", "1"), "run")
 
     # predictors of ranks 8 and 16, as far as the file says; and a kind that nobody knows
     def sidecar(kind, more=b"", n_more=0):
@@ -967,6 +974,7 @@ def inspect_tells_what_belongs_to_a_model():
     key = b"hearth.predictor.threshold"
     more = struct.pack("<Q", len(key)) + key + struct.pack("<IIQ2f", 9, 6, 2, -0.5, 0.25)
     s, plain = shown(scratch("p", sidecar(b"hearth.predictors", more, 1)))
+    check("these with --predictors" in bad(1, "predictors, not a model", "run", scratch("p"), "-n", "1"), "run")
     check(s["ranks"] == [8, 16] and s["neurons"] == [32, 32] and s["thresholds"] == [-0.5, 0.25], s)
     check(s["bytes"] == 9216 and s["model_hash"] == "fedcba9876543210" and "version" not in s, s)
     check("8 to 16" in plain and "-0.5 to 0.25" in plain and "2 of 32 neurons" in plain, plain)
@@ -976,6 +984,44 @@ def inspect_tells_what_belongs_to_a_model():
     check(b"hearth.o\\x1bdd, which this program does not know" in good("inspect", path).stdout, "an odd kind")
     check(json.loads(good("inspect", path, "--json").stdout)["sidecar"]["known"] is False, "an odd kind")
     check(b"Cannot be run" in good("inspect", scratch("none", sidecar(b"hearth"))).stdout, "no sidecar")
+
+
+@case
+def inspect_reads_the_values_of_thresholds():
+    def sidecar(*layers):
+        def name(x):
+            return struct.pack("<Q", len(x)) + x
+
+        infos, data = b"", b""
+        for tensor, dims, values in layers:
+            infos += name(tensor) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, 0, len(data))
+            data += struct.pack(f"<{len(values)}f", *values)
+        keys = name(b"general.architecture") + struct.pack("<I", 8) + name(b"hearth.thresholds")
+        keys += name(b"hearth.sidecar.version") + struct.pack("<II", 4, 1)
+        keys += name(b"hearth.model.hash") + struct.pack("<IQ", 10, 7)
+        head = b"GGUF" + struct.pack("<IQQ", 3, len(layers), 3) + keys + infos
+        return scratch("t", head + bytes(-len(head) % 32) + data)
+
+    def floors(i, values):
+        return (b"blk.%d.ffn_floor.weight" % i, [len(values)], values)
+
+    def reason(path):
+        shown = json.loads(good("inspect", path, "--json").stdout)["sidecar"]
+        plain = good("inspect", path).stdout.decode()
+        check(shown["possible"] == ("Cannot be used" not in plain) == ("reason" not in shown), shown, plain)
+        check("reason" not in shown or f"Cannot be used: {shown['reason']}" in plain, shown, plain)
+        return shown.get("reason")
+
+    eight, nan = [0.5] * 8, float("nan")
+    check(reason(sidecar(floors(0, eight), floors(1, [0.25] * 16))) is None, "as it should be")
+    check("'blk.1.ffn_floor.weight' at" in reason(sidecar(floors(0, eight), floors(1, eight[:5] + [nan, 1, 1]))), "place")
+    check("value 5 is nan" in reason(sidecar(floors(0, eight[:5] + [nan, 1, 1]))), "NaN")
+    check("value 7 is inf" in reason(sidecar(floors(0, eight[:7] + [float("inf")]))), "infinite")
+    check("value 0 is -0.5" in reason(sidecar(floors(0, [-0.5] + eight[1:]))), "negative")
+    check("is [4, 2, 1, 1]" in reason(sidecar((b"blk.0.ffn_floor.weight", [4, 2], eight))), "two dimensions")
+    check("does not belong" in reason(sidecar(floors(0, eight), floors(2, eight))), "a layer is missing")
+    check("does not belong" in reason(sidecar(floors(0, eight), (b"blk.0.fc1.weight", [8], eight))), "a foreign one")
+    check("'blk.0.ffn_floor.weight' is missing" in reason(sidecar()), "none")
 
 
 @case
@@ -1151,6 +1197,13 @@ def quantize_makes_files_that_run():
     ids = scratch("own.ids", b"1 2 3")
     bad(2, "it would be lost", "logits", source, "--ids", ids, "-o", source)
     bad(2, "it would be lost", "logits", source, "--ids", ids, "-o", ids)
+    bad(2, "the model would be lost", "pack", source, "-o", source)
+    bad(2, "the profile would be lost", "pack", source, "--profile", ids, "-o", ids)
+    for verb in ["predictors", "thresholds", "study"]:
+        bad(2, "'-' is not one", verb, source, "-f", ids, "-o", "-")
+        bad(2, "the model would be lost", verb, source, "-f", "-", "-o", source)
+        bad(2, "the text would be lost", verb, source, "-f", ids, "-o", ids)
+    check(open(ids, "rb").read() == b"1 2 3", "the ids are as they were")
     check(open(source, "rb").read() == before, "the source is as it was")
 
 
@@ -1166,6 +1219,9 @@ def odd_environments_change_nothing():
     done = good("run", "-n", "1", env={"HEARTH_PIN": "of\nf"})
     check(b"warning: HEARTH_PIN=of\\x0af: 0 or 1 is wanted" in done.stderr, done.stderr)
     check(b"HEARTH_PIN" not in good("run", "-n", "1", env={"HEARTH_PIN": "0"}).stderr, "HEARTH_PIN=0")
+    text = scratch("text", b"Once upon a time there was a dog. " * 20)
+    done = good("compare", MODEL, "-f", text, "-c", "32", "--chunks", "1", env={"HEARTH_PIN": "x"})
+    check(done.stderr.count(b"HEARTH_PIN=x") == 1, done.stderr)
     line = bad(1, "HEARTH_CPU=nonsense", "run", "-n", "1", env={"HEARTH_CPU": "nonsense"})
     check("known: generic" in line, line)
     done = hearth("run", "-n", "1", stdin=None, preexec_fn=lambda: os.close(0))

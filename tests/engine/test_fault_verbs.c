@@ -3,7 +3,7 @@
  * perplexity: test_faults.c; the program itself: tests/cli/test_faults.py. */
 #define _POSIX_C_SOURCE 200809L
 #include "convert/synth.h"
-#include "file/gguf_sink.h"
+#include "file/sink.h"
 #include "measure/check.h"
 #include "measure/compare.h"
 #include "measure/profile.h"
@@ -80,7 +80,7 @@ static hearth_status inspect(const fault_paths *p, hearth_error *err)
 static hearth_status write_logits(void *user, size_t i_token, const float *logits, hearth_error *err)
 {
     (void)i_token;
-    return hth_gguf_sink_write(user, logits, 267 * sizeof *logits, err);
+    return hth_sink_write(user, logits, 267 * sizeof *logits, err);
 }
 
 static hearth_status logits(const fault_paths *p, hearth_error *err)
@@ -88,14 +88,14 @@ static hearth_status logits(const fault_paths *p, hearth_error *err)
     static const int32_t ids[] = {1, 60, 70, 80, 90, 100};
     hearth_model *model = NULL;
     hearth_session *session = NULL;
-    hth_gguf_sink sink = {.fd = -1};
+    hth_sink sink = {.fd = -1};
     hearth_session_options so = {.n_ctx = 8, .n_batch = 4, .n_thread = 2};
     hearth_status st = hearth_model_open(p->in, NULL, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
-    if (st == HEARTH_OK) st = hth_gguf_sink_open(&sink, p->out, err);
+    if (st == HEARTH_OK) st = hth_sink_open(&sink, p->out, err);
     if (st == HEARTH_OK) st = hearth_session_eval_each(session, ids, 6, write_logits, &sink, err);
-    if (st == HEARTH_OK) st = hth_gguf_sink_finish(&sink, err);
-    hth_gguf_sink_close(&sink);
+    if (st == HEARTH_OK) st = hth_sink_finish(&sink, err);
+    hth_sink_close(&sink);
     hearth_session_close(session);
     hearth_model_close(model);
     return st;

@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "file/gguf_write.h"
+#include "file/sink.h"
 #include "support/test.h"
 
 #include <fcntl.h>
@@ -310,9 +311,9 @@ TEST(writer_every_failing_write_leaves_the_old_file_alone)
         hearth_error why = {0};
         size_t size = 0;
         CHECK(test_write_file(to, "old", 3));
-        hth_gguf_fail_write_at(n);
+        hth_sink_fail_write_at(n);
         hearth_status status = rewrite(from, to, SIZE_MAX, &why);
-        hth_gguf_fail_write_at(0);
+        hth_sink_fail_write_at(0);
         CHECK(!exists(part_of(to)));
         char *now = test_read_file(to, &size);
         free(now);

@@ -5,15 +5,13 @@
 #include "base/bits.h"
 #include "engine/engine.h"
 #include "measure/windows.h"
+#include "support/small_model.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define STORYTELLER_FILE HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
 /* A text of some hundred tokens that does not repeat itself at once. */
 static char *make_text(size_t *n)
@@ -47,22 +45,7 @@ static void open_bench(bench_model *b, bool storyteller)
 {
     *b = (bench_model){0};
     b->text = make_text(&b->n);
-    hearth_model_options o = hearth_model_defaults();
-    o.selector = HEARTH_SELECTOR_DENSE;
-    if (storyteller) {
-        CHECK_OK(hearth_model_open(STORYTELLER_FILE, &o, &b->model, err));
-        return;
-    }
-    tiny_model m;
-    tiny_begin(&m);
-    tiny_set_u32(&m, "llama.feed_forward_length", 100);
-    for (uint32_t i = 0; i < m.n_tensor; i++)
-        for (uint32_t k = 0; k < 2; k++)
-            if (strstr(m.tensors[i].name, "ffn_") && m.tensors[i].dim[k] == TINY_D_FF)
-                m.tensors[i].dim[k] = 100;
-    b->bytes = tiny_write(&m);
-    tiny_free(&m);
-    CHECK_OK(hearth_model_open_memory(b->bytes.data, b->bytes.n, "tiny", &o, &b->model, err));
+    b->model = small_model_open(storyteller, &b->bytes);
 }
 
 static void close_bench(bench_model *b)
@@ -74,14 +57,7 @@ static void close_bench(bench_model *b)
 
 static hearth_session *open_session(const bench_model *b, const setting *s)
 {
-    hearth_session *session = NULL;
-    hearth_session_options o = {.n_ctx = s->n_ctx,
-                                .n_batch = s->n_batch,
-                                .n_thread = s->n_thread,
-                                .kv = HEARTH_KV_F16,
-                                .selector = HEARTH_SELECTOR_DENSE};
-    CHECK_OK(hearth_session_open(b->model, &o, &session, err));
-    return session;
+    return small_model_session(b->model, s->n_ctx, s->n_batch, s->n_thread);
 }
 
 /* Stops at the n-th look; 0: never. */

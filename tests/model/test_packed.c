@@ -70,7 +70,7 @@ TEST(the_tiny_packed_model_opens)
     EXPECT(tiny_find(&m, "blk.0.fc2.bias")->gone = true, HEARTH_OK, NULL);
 }
 
-/* ---- H1 to H3: keys ----------------------------------------------------------------------------- */
+/* ---- H1 to H3, H8: keys ----------------------------------------------------------------------------- */
 
 TEST(packed_keys_are_known_or_refused)
 {
@@ -106,6 +106,21 @@ TEST(packed_values_of_layers_are_finite_and_complete)
            "value 1 is -inf|a finite number is");
     EXPECT(tiny_set_floats(&m, threshold, one, 1), HEARTH_ERROR_FORMAT, "threshold|1 elements, expected 2");
     EXPECT(set_two(&m, threshold, -1e30f, 1e30f), HEARTH_OK, NULL);
+}
+
+TEST(packed_halves_are_0_or_1_for_each_layer)
+{
+    static const uint32_t both[] = {0, 1, 0}, two[] = {1, 2}, large[] = {UINT32_MAX, 0};
+    const char *key = "hearth.pack.up_first";
+    EXPECT(tiny_set_array(&m, key, both, 2), HEARTH_OK, NULL);
+    EXPECT(tiny_set_array(&m, key, two, 2), HEARTH_ERROR_FORMAT,
+           "hearth.pack.up_first at |value 1 is 2, 0 or 1 is wanted");
+    EXPECT(tiny_set_array(&m, key, large, 2), HEARTH_ERROR_FORMAT,
+           "hearth.pack.up_first at |value 0 is 4294967295, 0 or 1 is wanted");
+    EXPECT(tiny_set_array(&m, key, both, 1), HEARTH_ERROR_FORMAT, "up_first|1 elements, expected 2");
+    EXPECT(tiny_set_array(&m, key, both, 3), HEARTH_ERROR_FORMAT, "up_first|3 elements, expected 2");
+    EXPECT(set_two(&m, key, 0.0f, 1.0f), HEARTH_ERROR_FORMAT, "up_first|expected array of u32");
+    EXPECT(tiny_set_u32(&m, key, 1), HEARTH_ERROR_FORMAT, "up_first|expected array of u32");
 }
 
 TEST(a_selector_without_its_tensors_is_refused)

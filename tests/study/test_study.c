@@ -6,14 +6,12 @@
 #include "kernels/math.h"
 #include "measure/windows.h"
 #include "sparse/order.h"
+#include "support/small_model.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define STORYTELLER_FILE HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
 enum { N_CTX = 50, N_WINDOW = 12, MAX_LAYER = 8 };
 
@@ -32,22 +30,7 @@ static void open_bench(bench_model *b, bool storyteller)
     test_random r = {7};
     *b = (bench_model){0};
     while (b->n < 5000) b->n += (size_t)snprintf(b->text + b->n, 50, "%s ", words[test_random_below(&r, 8)]);
-    hearth_model_options o = hearth_model_defaults();
-    o.selector = HEARTH_SELECTOR_DENSE;
-    if (storyteller) {
-        CHECK_OK(hearth_model_open(STORYTELLER_FILE, &o, &b->model, err));
-        return;
-    }
-    tiny_model m;
-    tiny_begin(&m);
-    tiny_set_u32(&m, "llama.feed_forward_length", 100);
-    for (uint32_t i = 0; i < m.n_tensor; i++)
-        for (uint32_t k = 0; k < 2; k++)
-            if (strstr(m.tensors[i].name, "ffn_") && m.tensors[i].dim[k] == TINY_D_FF)
-                m.tensors[i].dim[k] = 100;
-    b->bytes = tiny_write(&m);
-    tiny_free(&m);
-    CHECK_OK(hearth_model_open_memory(b->bytes.data, b->bytes.n, "tiny", &o, &b->model, err));
+    b->model = small_model_open(storyteller, &b->bytes);
 }
 
 static void close_bench(bench_model *b)
@@ -72,14 +55,7 @@ static bool stop_at(void *user, uint64_t done, uint64_t total)
 
 static hearth_session *open_session(const bench_model *b, const setting *s)
 {
-    hearth_session *session = NULL;
-    hearth_session_options o = {.n_ctx = N_CTX,
-                                .n_batch = s->n_batch,
-                                .n_thread = s->n_thread,
-                                .kv = HEARTH_KV_F16,
-                                .selector = HEARTH_SELECTOR_DENSE};
-    CHECK_OK(hearth_session_open(b->model, &o, &session, err));
-    return session;
+    return small_model_session(b->model, N_CTX, s->n_batch, s->n_thread);
 }
 
 static hearth_status run_study(const bench_model *b, const setting *s, hth_study *out, hearth_error *err)

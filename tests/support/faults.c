@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "file/gguf.h"
-#include "file/gguf_write.h"
+#include "file/sink.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
 
@@ -17,7 +17,7 @@
 void fault_one_allocation(uint64_t n) { hth_alloc_fail_at(n, 0); }
 void fault_allocations_from(uint64_t n) { hth_alloc_fail_at(n, n != 0); }
 void fault_one_read(uint64_t n) { hth_gguf_fail_read_at(n, HTH_READ_FAILS); }
-void fault_one_write(uint64_t n) { hth_gguf_fail_write_at(n); }
+void fault_one_write(uint64_t n) { hth_sink_fail_write_at(n); }
 
 void fault_make_input(fault_paths *p)
 {

@@ -1,11 +1,10 @@
 /* Writing so that a reader sees the old file, the new one, or none, whatever fails:
  * all bytes go to PATH.part, and only a synced file gets the name. Called by
- * gguf_write.c. Every failure names the path that the caller gave. */
+ * gguf_write.c and by verbs. Every failure names the path that the caller gave. */
 #define _POSIX_C_SOURCE 200809L
-#include "file/gguf_sink.h"
+#include "file/sink.h"
 
 #include "file/gguf_int.h"
-#include "file/gguf_write.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +20,7 @@ enum { BUFFER_SIZE = 1 << 16 };
 
 static _Atomic uint64_t n_write, fail_at;
 
-void hth_gguf_fail_write_at(uint64_t n)
+void hth_sink_fail_write_at(uint64_t n)
 {
     atomic_store(&fail_at, n == 0 ? 0 : atomic_load(&n_write) + n);
 }
@@ -35,21 +34,21 @@ static bool count_write(void)
     return false;
 }
 
-static hearth_status fail(const hth_gguf_sink *s, const char *what, hearth_error *err)
+static hearth_status fail(const hth_sink *s, const char *what, hearth_error *err)
 {
     return hth_gguf_fail_errno(err, s->label, what, errno);
 }
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
-static hearth_status keep_paths(hth_gguf_sink *s, const char *path, hearth_error *err)
+static hearth_status keep_paths(hth_sink *s, const char *path, hearth_error *err)
 {
     size_t n = strlen(path);
     s->path = hth_alloc(n + 1, 1);
     s->part_path = hth_alloc(n + sizeof ".part", 1);
     s->buffer = hth_alloc(BUFFER_SIZE, 1);
     if (!s->path || !s->part_path || !s->buffer)
-        return hth_fail_memory(err, 2 * n + BUFFER_SIZE, "writing a model");
+        return hth_fail_memory(err, 2 * n + BUFFER_SIZE, "writing a file");
     memcpy(s->path, path, n + 1);
     s->label = hth_gguf_label(s->path);
     memcpy(s->part_path, path, n);
@@ -57,10 +56,10 @@ static hearth_status keep_paths(hth_gguf_sink *s, const char *path, hearth_error
     return HEARTH_OK;
 }
 
-hearth_status hth_gguf_sink_open(hth_gguf_sink *s, const char *path, hearth_error *err)
+hearth_status hth_sink_open(hth_sink *s, const char *path, hearth_error *err)
 {
     struct stat st;
-    *s = (hth_gguf_sink){.fd = -1};
+    *s = (hth_sink){.fd = -1};
     hearth_status status = keep_paths(s, path, err);
     if (status != HEARTH_OK) return status;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
@@ -78,7 +77,7 @@ hearth_status hth_gguf_sink_open(hth_gguf_sink *s, const char *path, hearth_erro
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-static hearth_status write_all(hth_gguf_sink *s, const unsigned char *data, size_t size,
+static hearth_status write_all(hth_sink *s, const unsigned char *data, size_t size,
                                hearth_error *err)
 {
     while (size > 0) {
@@ -91,14 +90,14 @@ static hearth_status write_all(hth_gguf_sink *s, const unsigned char *data, size
     return HEARTH_OK;
 }
 
-static hearth_status flush(hth_gguf_sink *s, hearth_error *err)
+static hearth_status flush(hth_sink *s, hearth_error *err)
 {
     size_t n = s->n;
     s->n = 0;
     return write_all(s, s->buffer, n, err);
 }
 
-hearth_status hth_gguf_sink_write(hth_gguf_sink *s, const void *data, size_t size,
+hearth_status hth_sink_write(hth_sink *s, const void *data, size_t size,
                                   hearth_error *err)
 {
     hearth_status status = HEARTH_OK;
@@ -111,13 +110,13 @@ hearth_status hth_gguf_sink_write(hth_gguf_sink *s, const void *data, size_t siz
     return HEARTH_OK;
 }
 
-hearth_status hth_gguf_sink_pad(hth_gguf_sink *s, uint64_t n, hearth_error *err)
+hearth_status hth_sink_pad(hth_sink *s, uint64_t n, hearth_error *err)
 {
     static const unsigned char zeros[512];
     hearth_status status = HEARTH_OK;
     while (n > 0 && status == HEARTH_OK) {
         size_t some = n < sizeof zeros ? (size_t)n : sizeof zeros;
-        status = hth_gguf_sink_write(s, zeros, some, err);
+        status = hth_sink_write(s, zeros, some, err);
         n -= some;
     }
     return status;
@@ -127,7 +126,7 @@ hearth_status hth_gguf_sink_pad(hth_gguf_sink *s, uint64_t n, hearth_error *err)
 
 /* Another program that writes the same name removes our .part: its unfinished file
  * must not get the name from us. */
-static hearth_status check_still_ours(hth_gguf_sink *s, hearth_error *err)
+static hearth_status check_still_ours(hth_sink *s, hearth_error *err)
 {
     struct stat ours, there;
     if (fstat(s->fd, &ours) != 0) return fail(s, "look at what was written to", err);
@@ -141,7 +140,7 @@ static hearth_status check_still_ours(hth_gguf_sink *s, hearth_error *err)
 
 /* The rename itself must reach the disk. File systems that cannot sync a folder say
  * EINVAL; a folder that may not be read cannot be synced by us. */
-static hearth_status sync_folder(const hth_gguf_sink *s, char *path_copy, hearth_error *err)
+static hearth_status sync_folder(const hth_sink *s, char *path_copy, hearth_error *err)
 {
     hearth_status status = HEARTH_OK;
     int fd = open(dirname(path_copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -152,7 +151,7 @@ static hearth_status sync_folder(const hth_gguf_sink *s, char *path_copy, hearth
     return status;
 }
 
-hearth_status hth_gguf_sink_finish(hth_gguf_sink *s, hearth_error *err)
+hearth_status hth_sink_finish(hth_sink *s, hearth_error *err)
 {
     hearth_status status = flush(s, err);
     if (status == HEARTH_OK && (!count_write() || fsync(s->fd) != 0)) status = fail(s, "sync", err);
@@ -168,12 +167,20 @@ hearth_status hth_gguf_sink_finish(hth_gguf_sink *s, hearth_error *err)
     return sync_folder(s, s->part_path, err);
 }
 
-void hth_gguf_sink_close(hth_gguf_sink *s)
+void hth_sink_close(hth_sink *s)
 {
     if (s->fd >= 0) close(s->fd);
     if (s->exists) unlink(s->part_path);
     hth_free(s->buffer);
     hth_free(s->part_path);
     hth_free(s->path);
-    *s = (hth_gguf_sink){.fd = -1};
+    *s = (hth_sink){.fd = -1};
+}
+
+hearth_status hth_sink_check(const char *path, hearth_error *err)
+{
+    hth_sink s;
+    hearth_status status = hth_sink_open(&s, path, err);
+    hth_sink_close(&s);
+    return status;
 }
