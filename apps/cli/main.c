@@ -37,14 +37,10 @@ static void on_bus_error(int signal_number, siginfo_t *info, void *context)
     signal(signal_number, SIG_DFL); /* the instruction is tried again, and ends the program */
 }
 
-/* A verb that opens several sessions is warned of the same by each: one line says it. */
 static void print_log(void *user, hearth_log_level level, const char *line)
 {
-    static char last[800];
     (void)user;
-    if (level != HEARTH_LOG_WARN || strncmp(line, last, sizeof last - 1) == 0) return;
-    snprintf(last, sizeof last, "%s", line);
-    fprintf(stderr, "hearth: warning: %s\n", line);
+    if (level == HEARTH_LOG_WARN) fprintf(stderr, "hearth: warning: %s\n", line);
 }
 
 static void set_signals(void)

@@ -9,6 +9,7 @@
 #include "convert/train.h"
 #include "engine/engine.h"
 #include "file/gguf_write.h"
+#include "file/sink.h"
 #include "measure/walk.h"
 #include "sparse/sidecar.h"
 
@@ -379,7 +380,8 @@ static hearth_status make_room(making *w, const hth_windows *windows, hearth_err
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "a budget of %llu bytes: the smallest predictors of this model take %llu",
                         (unsigned long long)o->budget, (unsigned long long)least);
-    /* Weights in few bits are multiplied about twice as fast as a network is trained. */
+    /* Weights in few bits are multiplied about twice as fast as a network is trained (Q8_0, 1B, rank 256: 450 and
+     * 190 G/s). */
     hearth_model_info info;
     hearth_model_get_info(w->model, &info);
     w->window_work = windows->n_ctx * info.n_parameter / 2;
@@ -430,7 +432,7 @@ hearth_status hth_predictors_make(const char *path, const char *text, size_t n, 
     making w = {.options = options, .out_path = out_path};
     hth_windows windows = {0};
     *layers = NULL;
-    hearth_status st = hth_gguf_writer_check(out_path, err);
+    hearth_status st = hth_sink_check(out_path, err);
     if (st == HEARTH_OK) st = open_model(&w, path, n_ctx, err);
     if (st == HEARTH_OK) st = hth_windows_open(&windows, w.model, text, n, n_ctx, err);
     if (st == HEARTH_OK) st = make_room(&w, &windows, err);

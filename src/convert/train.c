@@ -10,10 +10,18 @@
 
 #include <string.h>
 
-/* Neurons of a block; groups of blocks, whose sums are added in their order whoever makes them; tokens and
- * inputs of a unit of work. Rows of a batch lie BATCH_ROW floats apart, as powers of two would meet in few
+/* Neurons of a block; groups of blocks, whose sums are added in their order whoever makes them; tokens, hidden
+ * units and inputs of a unit of work: ranks are multiples of 32. Rows of a batch lie BATCH_ROW floats apart, as powers of two would meet in few
  * places of a cache; so do rows of hidden units. */
-enum { BLOCK = 64, N_GROUP = 16, UNIT_TOK = 32, UNIT_IN = 64, BATCH_ROW = HTH_TRAIN_BATCH + 16, MORE = 16 };
+enum {
+    NEURONS = 64,
+    N_GROUP = 16,
+    UNIT_TOK = 32,
+    UNIT_HIDDEN = 32,
+    UNIT_IN = 64,
+    BATCH_ROW = HTH_TRAIN_BATCH + 16,
+    MORE = 16
+};
 
 /* Weights, and Adam's means of their gradients and of the squares of those. */
 typedef struct weights {
@@ -65,9 +73,9 @@ static weights cut_weights(cutter *c, size_t n)
 /* Scores of a block, or inputs of a unit; gradients of either. */
 static size_t scratch_of(const hth_trainer *t)
 {
-    size_t scores = BLOCK * BATCH_ROW, inputs = HTH_TRAIN_BATCH * UNIT_IN;
-    size_t units = BLOCK > UNIT_IN ? BLOCK : UNIT_IN;
-    return (scores > inputs ? scores : inputs) + units * t->rank_max + BLOCK;
+    size_t scores = NEURONS * BATCH_ROW, inputs = HTH_TRAIN_BATCH * UNIT_IN;
+    size_t units = NEURONS > UNIT_IN ? NEURONS : UNIT_IN;
+    return (scores > inputs ? scores : inputs) + units * t->rank_max + NEURONS;
 }
 
 /* Networks of any type are evaluated too. */
@@ -91,7 +99,7 @@ static void cut_all(cutter *c, hth_trainer *t)
     size_t n = HTH_TRAIN_BATCH, r = t->rank_max, one = sizeof(float);
     t->in = cut_weights(c, t->d * r);
     t->out = cut_weights(c, t->d_ff * r);
-    t->bias = cut_weights(c, (t->d_ff + BLOCK - 1) / BLOCK * BLOCK);
+    t->bias = cut_weights(c, (t->d_ff + NEURONS - 1) / NEURONS * NEURONS);
     t->in_t = cut(c, r * t->d, one);
     t->picked = cut(c, n, sizeof *t->picked);
     t->x = cut(c, n * t->d, one);
@@ -180,7 +188,7 @@ static void hidden_unit(void *arg, size_t i_unit, uint32_t i_thread)
 }
 
 /* Scores s[n_neuron][BATCH_ROW] of neurons from first on become the gradient of the loss, which is
- * (probability - fired) / n; sums[BLOCK]: that by the biases. */
+ * (probability - fired) / n; sums[NEURONS]: that by the biases. */
 static void score(const batch *b, size_t first, size_t n_neuron, float *s, float *sums)
 {
     const hth_trainer *t = b->t;
@@ -203,7 +211,7 @@ static void score(const batch *b, size_t first, size_t n_neuron, float *s, float
             for (unsigned bits = fired[j / 8]; bits; bits &= bits - 1)
                 s[(j + (size_t)__builtin_ctz(bits)) * BATCH_ROW + i] -= 1.0f;
     }
-    memset(sums, 0, BLOCK * sizeof *sums);
+    memset(sums, 0, NEURONS * sizeof *sums);
     for (size_t j = 0; j < n_neuron; j++) {
         float *row = s + j * BATCH_ROW, part[8] = {0};
         t->k->scale(row, 1.0f / (float)b->n, b->n, row);
@@ -217,11 +225,12 @@ static void group_unit(void *arg, size_t i_group, uint32_t i_thread)
 {
     const batch *b = arg;
     hth_trainer *t = b->t;
-    float *s = scratch_for(t, i_thread), *gradient = s + BLOCK * BATCH_ROW,
-          *sums = gradient + BLOCK * b->rank;
-    size_t n_block = (t->d_ff + BLOCK - 1) / BLOCK;
+    float *s = scratch_for(t, i_thread), *gradient = s + NEURONS * BATCH_ROW,
+          *sums = gradient + NEURONS * b->rank;
+    size_t n_block = (t->d_ff + NEURONS - 1) / NEURONS;
     size_t i_block = i_group * n_block / N_GROUP, end = (i_group + 1) * n_block / N_GROUP;
-    hth_gemm to_hidden = {.a_row = 1,
+    hth_gemm to_hidden = {.a = t->out.w,
+                          .a_row = 1,
                           .a_col = b->rank,
                           .b = s,
                           .b_row = BATCH_ROW,
@@ -229,9 +238,9 @@ static void group_unit(void *arg, size_t i_group, uint32_t i_thread)
                           .y_row = BATCH_ROW,
                           .n_row = b->rank,
                           .n_col = (b->n + 15) / 16 * 16};
-    if (i_block == end) t->k->gemm(&to_hidden); /* zeros */
+    if (i_block == end) t->k->gemm(&to_hidden); /* of no neuron: zeros */
     for (; i_block < end; i_block++) {
-        size_t first = i_block * BLOCK, left = t->d_ff - first, n = left < BLOCK ? left : BLOCK;
+        size_t first = i_block * NEURONS, left = t->d_ff - first, n = left < NEURONS ? left : NEURONS;
         score(b, first, n, s, sums);
         to_hidden.a = t->out.w + first * b->rank, to_hidden.n_in = n;
         t->k->gemm(&to_hidden);
@@ -247,7 +256,7 @@ static void group_unit(void *arg, size_t i_group, uint32_t i_thread)
                                .n_col = b->rank,
                                .n_in = b->n});
         move(b, &t->out, first * b->rank, gradient, n * b->rank);
-        move(b, &t->bias, first, sums, BLOCK);
+        move(b, &t->bias, first, sums, NEURONS);
     }
 }
 
@@ -258,7 +267,7 @@ static void back_unit(void *arg, size_t i_unit, uint32_t i_thread)
     const hth_trainer *t = b->t;
     size_t size = b->rank * BATCH_ROW, row = b->rank + MORE;
     (void)i_thread;
-    for (size_t r = i_unit * UNIT_TOK; r < (i_unit + 1) * UNIT_TOK; r++) {
+    for (size_t r = i_unit * UNIT_HIDDEN; r < (i_unit + 1) * UNIT_HIDDEN; r++) {
         float *sum = t->parts + r * BATCH_ROW;
         for (size_t g = 1; g < N_GROUP; g++) t->k->add(sum, sum + g * size, b->n, sum);
         for (size_t i = 0; i < b->n; i++) t->dh[i * row + r] = t->h[i * row + r] > 0.0f ? sum[i] : 0.0f;
@@ -297,7 +306,7 @@ static void make_step(batch *b, size_t i_step, float rate)
                          .rate = rate};
     hth_pool_run(t->pool, hidden_unit, b, (b->n + UNIT_TOK - 1) / UNIT_TOK);
     hth_pool_run(t->pool, group_unit, b, N_GROUP);
-    hth_pool_run(t->pool, back_unit, b, b->rank / UNIT_TOK);
+    hth_pool_run(t->pool, back_unit, b, b->rank / UNIT_HIDDEN);
     hth_pool_run(t->pool, input_unit, b, (t->d + UNIT_IN - 1) / UNIT_IN);
 }
 
@@ -315,7 +324,7 @@ static void begin_weights(const weights *w, size_t n, float size, hth_sample_ran
 /* Each the log-odds of its neuron, which is what a network without inputs would say. */
 static void begin_bias(hth_trainer *t, const hth_train_data *data, size_t n_own)
 {
-    size_t n_byte = (t->d_ff + 7) / 8, n = (t->d_ff + BLOCK - 1) / BLOCK * BLOCK;
+    size_t n_byte = (t->d_ff + 7) / 8, n = (t->d_ff + NEURONS - 1) / NEURONS * NEURONS;
     memset(t->n_fired, 0, t->d_ff * sizeof *t->n_fired);
     for (size_t i = 0; i < data->n_tok; i++) {
         const uint8_t *fired = data->fired + i * n_byte;

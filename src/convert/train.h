@@ -1,7 +1,7 @@
 /* A low-rank network that guesses which neurons of a layer fire, trained on what they did: score =
  * out relu(in x) + bias, by Adam (Kingma and Ba 2015) on the cross-entropy of each neuron's firing. The
- * scores are log-odds, so one threshold serves all neurons, rare ones too. All arithmetic is that of
- * kernels/, so the same inputs give the same network for any number of threads. */
+ * scores are log-odds, so one threshold serves all neurons, rare ones too. The order of all
+ * sums is fixed (docs/arithmetic.md 7), so the same inputs give the same network for any number of threads. */
 #ifndef HTH_CONVERT_TRAIN_H
 #define HTH_CONVERT_TRAIN_H
 

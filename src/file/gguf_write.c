@@ -163,8 +163,6 @@ static void put_scalar(hth_gguf_writer *w, const char *key, hth_gguf_type type, 
     put_pair(w, text_of(key), type, (hth_text){raw, size});
 }
 
-hearth_status hth_gguf_writer_check(const char *path, hearth_error *err) { return hth_sink_check(path, err); }
-
 void hth_gguf_writer_uint(hth_gguf_writer *w, const char *key, hth_gguf_type type, uint64_t value)
 {
     size_t size = hth_gguf_scalar_size(type);

@@ -10,9 +10,6 @@ typedef struct hth_gguf_writer hth_gguf_writer;
 
 hearth_status hth_gguf_writer_open(const char *path, hth_gguf_writer **out, hearth_error *err);
 
-/* hth_sink_check, for those who write GGUF. */
-hearth_status hth_gguf_writer_check(const char *path, hearth_error *err);
-
 /* Metadata; a key set twice keeps its place and takes the later value. Failures
  * (memory) are kept and returned by hth_gguf_writer_begin; so are keys, values and
  * shapes that the reader would refuse (ARGUMENT). general.alignment, when it is set,
@@ -37,8 +34,7 @@ void hth_gguf_writer_tensor(hth_gguf_writer *w, const char *name, hth_type type,
 hearth_status hth_gguf_writer_begin(hth_gguf_writer *w, hearth_error *err);
 /* Appends data of the current tensor; padding between tensors is added here. A
  * tensor's bytes may come in any number of calls that do not cross its end. */
-hearth_status hth_gguf_writer_data(hth_gguf_writer *w, const void *data, size_t size,
-                                   hearth_error *err);
+hearth_status hth_gguf_writer_data(hth_gguf_writer *w, const void *data, size_t size, hearth_error *err);
 /* Flushes, syncs and renames, then syncs the folder (if only that fails, the file is
  * there and whole). Refuses when data are missing. */
 hearth_status hth_gguf_writer_finish(hth_gguf_writer *w, hearth_error *err);

@@ -20,10 +20,7 @@ enum { BUFFER_SIZE = 1 << 16 };
 
 static _Atomic uint64_t n_write, fail_at;
 
-void hth_sink_fail_write_at(uint64_t n)
-{
-    atomic_store(&fail_at, n == 0 ? 0 : atomic_load(&n_write) + n);
-}
+void hth_sink_fail_write_at(uint64_t n) { atomic_store(&fail_at, n == 0 ? 0 : atomic_load(&n_write) + n); }
 
 /* Counts one change of the disk; false, with errno, when a test wants it to fail. */
 static bool count_write(void)
@@ -64,8 +61,7 @@ hearth_status hth_sink_open(hth_sink *s, const char *path, hearth_error *err)
     if (status != HEARTH_OK) return status;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return hth_fail(err, HEARTH_ERROR_IO,
-                        "%s: is there already and not a regular file; choose another name",
-                        s->label);
+                        "%s: is there already and not a regular file; choose another name", s->label);
     if (unlink(s->part_path) != 0 && errno != ENOENT)
         return fail(s, "remove the unfinished .part beside it", err);
     /* O_EXCL: never through a link that somebody put there. */
@@ -77,8 +73,7 @@ hearth_status hth_sink_open(hth_sink *s, const char *path, hearth_error *err)
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-static hearth_status write_all(hth_sink *s, const unsigned char *data, size_t size,
-                               hearth_error *err)
+static hearth_status write_all(hth_sink *s, const unsigned char *data, size_t size, hearth_error *err)
 {
     while (size > 0) {
         ssize_t done = count_write() ? write(s->fd, data, size) : -1;
@@ -97,8 +92,7 @@ static hearth_status flush(hth_sink *s, hearth_error *err)
     return write_all(s, s->buffer, n, err);
 }
 
-hearth_status hth_sink_write(hth_sink *s, const void *data, size_t size,
-                                  hearth_error *err)
+hearth_status hth_sink_write(hth_sink *s, const void *data, size_t size, hearth_error *err)
 {
     hearth_status status = HEARTH_OK;
     if (size > BUFFER_SIZE - s->n) status = flush(s, err);
@@ -130,12 +124,11 @@ static hearth_status check_still_ours(hth_sink *s, hearth_error *err)
 {
     struct stat ours, there;
     if (fstat(s->fd, &ours) != 0) return fail(s, "look at what was written to", err);
-    if (stat(s->part_path, &there) == 0 && ours.st_dev == there.st_dev &&
-        ours.st_ino == there.st_ino)
+    if (stat(s->part_path, &there) == 0 && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino)
         return HEARTH_OK;
     s->exists = false;
-    return hth_fail(err, HEARTH_ERROR_IO,
-                    "%s: its .part was removed or replaced while it was written", s->label);
+    return hth_fail(err, HEARTH_ERROR_IO, "%s: its .part was removed or replaced while it was written",
+                    s->label);
 }
 
 /* The rename itself must reach the disk. File systems that cannot sync a folder say
@@ -145,8 +138,7 @@ static hearth_status sync_folder(const hth_sink *s, char *path_copy, hearth_erro
     hearth_status status = HEARTH_OK;
     int fd = open(dirname(path_copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return HEARTH_OK;
-    if ((!count_write() || fsync(fd) != 0) && errno != EINVAL)
-        status = fail(s, "sync the folder of", err);
+    if ((!count_write() || fsync(fd) != 0) && errno != EINVAL) status = fail(s, "sync the folder of", err);
     close(fd);
     return status;
 }

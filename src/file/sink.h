@@ -13,14 +13,13 @@ typedef struct hth_sink {
     int fd;                 /* -1: not open */
     bool exists;            /* part_path is ours and on disk */
     unsigned char *buffer;
-    size_t n;               /* bytes in it */
-    uint64_t at;            /* bytes handed over so far */
+    size_t n;    /* bytes in it */
+    uint64_t at; /* bytes handed over so far */
 } hth_sink;
 
 /* Refuses when path is there and not a regular file. Removes a stale PATH.part. */
 hearth_status hth_sink_open(hth_sink *s, const char *path, hearth_error *err);
-hearth_status hth_sink_write(hth_sink *s, const void *data, size_t size,
-                                  hearth_error *err);
+hearth_status hth_sink_write(hth_sink *s, const void *data, size_t size, hearth_error *err);
 /* n zero bytes. */
 hearth_status hth_sink_pad(hth_sink *s, uint64_t n, hearth_error *err);
 /* Flush, sync, close, rename, sync of the folder. */

@@ -1,7 +1,7 @@
 /* Eight floats at a time, and the float functions of the token loop. Written
  * with the compiler's vector types, so that one text compiles for every level;
  * each operation is one rounded IEEE operation (no contraction, no division), so
- * all levels give the same bits. Included by vector_tmpl.h, attention and float kernels only. */
+ * all levels give the same bits. Included by vector_tmpl.h, training_tmpl.h, attention and float kernels only. */
 #ifndef HTH_KERNELS_VECTOR_MATH_H
 #define HTH_KERNELS_VECTOR_MATH_H
 

@@ -9,10 +9,8 @@
 
 /* Above every known model by 2 to 10 times. */
 enum {
-    MAX_LAYER = 1024,
     MAX_HEAD = 4096,
     MAX_D_MODEL = 262144,
-    MAX_D_FF = 1048576,
     MAX_D_HEAD = 65536,
     MAX_CONTEXT = 16777216,
 };
@@ -162,7 +160,7 @@ static hearth_status read_layer_sizes(reader *r, hth_arena *arena, hth_hparams *
     memcpy(kv, head, n * sizeof *kv);
     st = read_per_layer(r, "attention.head_count_kv", MAX_HEAD, n, kv, &found);
     if (st != HEARTH_OK) return st;
-    st = read_per_layer(r, "feed_forward_length", MAX_D_FF, n, ff, &found);
+    st = read_per_layer(r, "feed_forward_length", HTH_MAX_D_FF, n, ff, &found);
     if (st != HEARTH_OK) return st;
     if (!found) return missing(r);
     for (uint32_t i = 0; i < n; i++) {
@@ -228,7 +226,7 @@ static hearth_status read_window_pattern(reader *r, const hth_hparams *h, uint32
         for (uint32_t i = 0; i < n_layer; i++) sizes[i].window = hth_gguf_element_uint(v, i) ? size : 0;
         return HEARTH_OK;
     }
-    hearth_status st = hth_gguf_get_uint(r->file, r->key, 0, MAX_LAYER, &period, NULL, r->err);
+    hearth_status st = hth_gguf_get_uint(r->file, r->key, 0, HTH_MAX_LAYER, &period, NULL, r->err);
     if (st != HEARTH_OK) return st;
     for (uint32_t i = 0; i < n_layer; i++)
         sizes[i].window = period == 0 || i % period < period - 1 ? size : 0;
@@ -409,7 +407,7 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_wish 
     hearth_status st;
     if ((st = find_family(&r, h)) != HEARTH_OK) return st;
     if ((st = refuse_experts(&r)) != HEARTH_OK) return st;
-    if ((st = read_size(&r, "block_count", 1, MAX_LAYER, &h->n_layer)) != HEARTH_OK) return st;
+    if ((st = read_size(&r, "block_count", 1, HTH_MAX_LAYER, &h->n_layer)) != HEARTH_OK) return st;
     if ((st = read_context(&r, h)) != HEARTH_OK) return st;
     if ((st = read_size(&r, "embedding_length", 1, MAX_D_MODEL, &h->d_model)) != HEARTH_OK) return st;
     if ((st = read_layer_sizes(&r, arena, h, per_layer)) != HEARTH_OK) return st;

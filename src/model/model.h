@@ -31,6 +31,9 @@ typedef struct hth_rope {
     double attn_factor;      /* multiplies cosine and sine */
 } hth_rope;
 
+/* Bounds of what files may say. */
+enum { HTH_MAX_LAYER = 1024, HTH_MAX_D_FF = 1 << 20 };
+
 typedef struct hth_hparams {
     const hth_family *family;
     uint32_t n_layer, d_model, n_vocab;

@@ -3,7 +3,7 @@
  * bits of `dense` on the same file: keep every sum in the order of docs/arithmetic.md. Work is
  * queued; before a list is made, or an observer sees values, the queue is finished.
  *
- * Few tokens go one by one, each with lists of its own: candidates, those of them whose first half
+ * Few tokens have lists of their own, each: candidates (of the predictor, which is computed for all at once), those of them whose first half
  * (the gate; up where there is none) says that they may fire, those that sent something on. Many
  * tokens are computed together, all neurons of each, and what a selector leaves out becomes zero:
  * the same bits. */
@@ -146,8 +146,8 @@ static bool all_are_candidates(const hth_step *s)
     return s->selector != HEARTH_SELECTOR_PREDICTOR && (!s->select || looks_at_half(s));
 }
 
-/* The neurons of a row whose first half is wanted, by the caller or by the predictor, which is computed, but
- * does not count, where the caller names them. */
+/* The neurons of a row whose first half is wanted: all, or those that the caller names, or the predictor, which
+ * does not count where there is a caller. */
 static hth_active find_candidates(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row)
 {
     if (all_are_candidates(s)) return (hth_active){NULL, l->d_ff};

@@ -128,8 +128,7 @@ static hearth_status find(const hth_gguf *file, uint32_t i_layer, const char *re
     if (is_vector) n_row = 1;
     if (t->dim[0] == n_col && t->dim[1] == n_row && t->dim[2] == 1 && t->dim[3] == 1) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_FORMAT,
-                    "%s: tensor '%s' (info at byte %llu) is [%llu, %llu, %llu, %llu], but the model asks for "
-                    "[%llu, %llu]",
+                    "%s: tensor '%s' (info at byte %llu) is [%llu, %llu, %llu, %llu]; [%llu, %llu] is wanted",
                     hth_gguf_path(file), name, (unsigned long long)t->info_at, (unsigned long long)t->dim[0],
                     (unsigned long long)t->dim[1], (unsigned long long)t->dim[2],
                     (unsigned long long)t->dim[3], (unsigned long long)n_col, (unsigned long long)n_row);
@@ -299,19 +298,24 @@ hearth_status hth_sidecar_open(hth_sidecar *s, const char *path, const char *kin
     return st;
 }
 
-/* A layer has one tensor, so there are as many layers as tensors. */
+/* A layer has one tensor, so there are as many layers as tensors. Sizes are bounded as a model's are: nothing else
+ * holds them here. */
 hearth_status hth_sidecar_check_thresholds(const hth_gguf *file, hearth_error *err)
 {
     uint64_t hash;
     size_t n = hth_gguf_n_tensor(file);
     uint32_t n_layer = n > 0 ? (uint32_t)n : 1; /* of none the first is missing */
     hearth_status st = hth_sidecar_check_head(file, "thresholds", NULL, &hash, err);
+    if (st == HEARTH_OK && n > HTH_MAX_LAYER)
+        st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: thresholds of %zu layers; no model has more than %d",
+                      hth_gguf_path(file), n, HTH_MAX_LAYER);
     if (st == HEARTH_OK) st = refuse_others(file, false, n_layer, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++) {
         char name[NAME_SIZE];
         snprintf(name, sizeof name, "blk.%u.ffn_floor.weight", i);
         const hth_gguf_tensor *t = hth_gguf_find_tensor(file, name);
-        st = check_floor(file, i, t ? t->dim[0] : 0, err);
+        uint64_t d_ff = t && t->dim[0] <= HTH_MAX_D_FF ? t->dim[0] : HTH_MAX_D_FF;
+        st = check_floor(file, i, d_ff, err);
     }
     return st;
 }

@@ -16,12 +16,12 @@ typedef struct bench_model {
     float *logits; /* of the last token */
 } bench_model;
 
-static void open_all(bench_model *b)
+static void open_all(bench_model *b, hearth_selector selector)
 {
     hearth_model_options o = {.keep_layout = true}; /* lists name rows, which panels do not give singly */
     CHECK_OK(hearth_model_open(HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", &o, &b->model, err));
     CHECK_OK(hth_pool_open(2, &b->pool, err));
-    CHECK_OK(hth_step_open(b->model->model, &b->model->kernels, b->pool, N_TOK, HEARTH_SELECTOR_DENSE, &b->step, err));
+    CHECK_OK(hth_step_open(b->model->model, &b->model->kernels, b->pool, N_TOK, selector, &b->step, err));
     CHECK_OK(hth_kv_open(&b->kv, b->model->model, HEARTH_KV_F16, N_TOK, err));
     b->logits = calloc(b->model->model->hparams.n_vocab, sizeof *b->logits);
 }
@@ -46,7 +46,8 @@ static hearth_status take(void *user, uint32_t i_want, const float *logits, hear
 static void run_step(bench_model *b)
 {
     hth_row rows[N_TOK];
-    for (uint32_t i = 0; i < N_TOK; i++) rows[i] = (hth_row){&b->kv, (int32_t)(i * 97 + 3), i, i + 1 == N_TOK};
+    for (uint32_t i = 0; i < N_TOK; i++)
+        rows[i] = (hth_row){&b->kv, (int32_t)(i * 97 + 3), i, i + 1 == N_TOK};
     CHECK_OK(hth_step_run(b->step, rows, N_TOK, take, b, err));
 }
 
@@ -92,11 +93,11 @@ static hth_active select_none(void *user, uint32_t i_layer, const float *input)
     return (hth_active){none, 0};
 }
 
-TEST(lists_of_the_neurons_that_fire_give_the_bits_of_dense)
+static void check_lists(hearth_selector selector)
 {
     bench_model b = {0};
     firings f = {0};
-    open_all(&b);
+    open_all(&b, selector);
     uint32_t n_vocab = b.model->model->hparams.n_vocab;
     float *dense = calloc(n_vocab, sizeof *dense);
     hth_step_observe(b.step, remember, &f);
@@ -125,6 +126,13 @@ TEST(lists_of_the_neurons_that_fire_give_the_bits_of_dense)
     close_all(&b);
 }
 
+/* The gate is computed for all rows before the caller names neurons. */
+TEST(lists_of_the_neurons_that_fire_give_the_bits_of_dense)
+{
+    check_lists(HEARTH_SELECTOR_DENSE);
+    check_lists(HEARTH_SELECTOR_GATE);
+}
+
 static void check_nothing_added(void *user, const hth_observation *seen)
 {
     uint64_t *n = user;
@@ -135,7 +143,7 @@ TEST(an_empty_list_leaves_the_hidden_values_zero)
 {
     bench_model b = {0};
     uint64_t n_live = 0;
-    open_all(&b);
+    open_all(&b, HEARTH_SELECTOR_DENSE);
     hth_step_select(b.step, select_none, NULL);
     hth_step_observe(b.step, check_nothing_added, &n_live);
     run_step(&b);

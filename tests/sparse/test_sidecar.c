@@ -243,15 +243,15 @@ TEST(tensors_that_do_not_fit_are_refused)
     EXPECT(thresholds, tiny_find(&m, "blk.1.ffn_floor.weight")->gone = true, HEARTH_ERROR_FORMAT,
            "'blk.1.ffn_floor.weight' is missing");
     EXPECT(predictors, change(&m, "blk.0.fc1.weight", 0, 31, RANK), HEARTH_ERROR_FORMAT,
-           "'blk.0.fc1.weight' (info at byte |is [31, 8, 1, 1]|for [32, 8]");
+           "'blk.0.fc1.weight' (info at byte |is [31, 8, 1, 1]|; [32, 8] is wanted");
     EXPECT(predictors, change(&m, "blk.0.fc1.weight", 0, TINY_D_MODEL, 1), HEARTH_ERROR_FORMAT,
-           "'blk.0.fc2.weight' (info at byte |is [8, 64, 1, 1]|for [1, 64]");
+           "'blk.0.fc2.weight' (info at byte |is [8, 64, 1, 1]|; [1, 64] is wanted");
     EXPECT(predictors, change(&m, "blk.0.fc1.weight", 0, TINY_D_MODEL, 65537), HEARTH_ERROR_FORMAT,
            "'blk.0.fc1.weight' (info at byte |has 65537 rows; a predictor has up to 65536");
     EXPECT(predictors, change(&m, "blk.1.fc2.weight", 0, RANK, 65), HEARTH_ERROR_FORMAT,
            "'blk.1.fc2.weight' (info at byte |is [8, 65, 1, 1]");
     EXPECT(predictors, change(&m, "blk.1.fc2.bias", 0, 63, 1), HEARTH_ERROR_FORMAT,
-           "'blk.1.fc2.bias' (info at byte |is [63, 1, 1, 1]|for [64, 1]");
+           "'blk.1.fc2.bias' (info at byte |is [63, 1, 1, 1]|; [64, 1] is wanted");
     EXPECT(predictors, change(&m, "blk.1.fc2.bias", F16, 64, 1), HEARTH_ERROR_FORMAT,
            "'blk.1.fc2.bias' (info at byte |has type F16|F32 is wanted");
     EXPECT(predictors, change(&m, "blk.0.fc1.weight", I32, TINY_D_MODEL, RANK), HEARTH_ERROR_FORMAT,
