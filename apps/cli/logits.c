@@ -48,8 +48,11 @@ static int run(const args *a)
     size_t n = 0;
     int status = EXIT_OTHER;
     if (!ids_path || !out_path) return usage_error("logits needs --ids FILE and -o FILE");
-    const input inputs[] = {{args_operand(a, 0), "it"}, {ids_path, "it"}};
-    int wrong = check_output(out_path, inputs, 2);
+    const input inputs[] = {{args_operand(a, 0), "it"},
+                            {ids_path, "it"},
+                            {args_text(a, "predictors", NULL), "the predictors"},
+                            {args_text(a, "thresholds", NULL), "the thresholds"}};
+    int wrong = check_output(out_path, inputs, 4);
     if (wrong) return wrong;
     catch_interrupt();
     if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;

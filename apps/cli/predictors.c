@@ -14,9 +14,9 @@ static const option_spec options[] = {
     {"budget", 0, OPTION_UINT, "MB", "for all; default: a tenth of the neurons in Q8_0", 1, 1e6, NULL, 0},
     {"tokens", 0, OPTION_UINT, "N", "to train on, at most; default 16384", 512, 10000000, NULL, 0},
     {"steps", 0, OPTION_UINT, "N", "of training for each rank; default 1500", 1, 1000000, NULL, 0},
-    {"ctx", 'c', OPTION_UINT, "N", "tokens of a window of the text; default 512", 8, 1048576, NULL, 0},
-    {"memory", 0, OPTION_UINT, "MB", "for what is trained on; the rest goes to disk; default 2048", 1, 1e7, NULL,
-     OPTION_RARE},
+    {"ctx", 'c', OPTION_UINT, "N", "tokens of a window; default 512, or as trained for", 8, 1048576, NULL, 0},
+    {"memory", 0, OPTION_UINT, "MB", "for what is trained on; the rest goes to disk; default 2048", 1, 1e7,
+     NULL, OPTION_RARE},
     {"seed", 0, OPTION_UINT, "N", "same seed, same predictors; default 1", 0, UINT32_MAX, NULL, OPTION_RARE},
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
@@ -28,11 +28,13 @@ static void print_table(const char *out, const hth_predictor_result *r, uint32_t
     uint64_t size = 0;
     printf("| layer | rank | KiB | fire | marked | recall | precision |\n|---|---|---|---|---|---|---|\n");
     for (uint32_t i = 0; i < n; i++) {
-        printf("| %u | %u | %.1f | %.1f %% | %.1f %% | %.3f | %.3f |\n", i, r[i].rank, (double)r[i].size / 1024.0,
-               100.0 * r[i].live, 100.0 * r[i].marked, r[i].recall, r[i].precision);
+        printf("| %u | %u | %.1f | %.1f %% | %.1f %% | %.3f | %.3f |\n", i, r[i].rank,
+               (double)r[i].size / 1024.0, 100.0 * r[i].live, 100.0 * r[i].marked, r[i].recall,
+               r[i].precision);
         size += r[i].size;
     }
-    printf("\n%s: %.1f MB; shares and rates are of tokens that were not trained on\n", out, (double)size * 1e-6);
+    printf("\n%s: %.1f MB; shares and rates are of tokens that were not trained on\n", out,
+           (double)size * 1e-6);
 }
 
 static void print_json(const hth_predictor_result *r, uint32_t n)
@@ -83,8 +85,8 @@ static int run(const args *a)
     if (!text) return EXIT_OTHER;
     catch_interrupt();
     progress_init(&p, "training", NULL, 1);
-    hearth_status st = hth_predictors_make(args_operand(a, 0), text, n, out, (uint32_t)args_uint(a, "ctx", 512), &o,
-                                           &layers, &n_layer, &err);
+    hearth_status st = hth_predictors_make(args_operand(a, 0), text, n, out, (uint32_t)args_uint(a, "ctx", 0),
+                                           &o, &layers, &n_layer, &err);
     progress_end(&p);
     free(text);
     if (st != HEARTH_OK) return report(&err);

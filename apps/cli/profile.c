@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_CONTEXT = 512, DEFAULT_SAMPLES = 1024 };
+enum { DEFAULT_SAMPLES = 1024 };
 
 static const option_spec options[] = {
     {"file", 'f', OPTION_FILE, "FILE", "the text; - is stdin", 0, 0, NULL, 0},
@@ -131,8 +131,11 @@ static int check_usage(const args *a)
     if (!file || !out) return usage_error("profile needs -f FILE and -o OUT");
     if (strcmp(selector, "dense") != 0 && strcmp(selector, "auto") != 0)
         return usage_error("profile --selector %s: all neurons compute, so that all are seen", selector);
-    const input inputs[] = {{args_operand(a, 0), "the model"}, {file, "the text"}};
-    return check_output(out, inputs, 2);
+    const input inputs[] = {{args_operand(a, 0), "the model"},
+                            {file, "the text"},
+                            {args_text(a, "predictors", NULL), "the predictors"},
+                            {args_text(a, "thresholds", NULL), "the thresholds"}};
+    return check_output(out, inputs, 4);
 }
 
 static int profile_text(const args *a, const hearth_model *model, hearth_session *session, const char *text,
@@ -172,7 +175,7 @@ static int run(const args *a)
     status = EXIT_OTHER;
     catch_interrupt();
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
-        open_session(a, model, DEFAULT_CONTEXT, &session)) {
+        open_session(a, model, default_window(model), &session)) {
         if (!args_has(a, "json")) print_start_line(a, model, session);
         status = profile_text(a, model, session, text, n);
     }
@@ -188,7 +191,7 @@ const verb verb_profile = {
     .n_operand_min = 1,
     .n_operand_max = 1,
     .summary = "record which neurons fire over a text",
-    .details = "Windows of -c tokens (default 512), all neurons computed. OUT is for packing and\n"
+    .details = "Windows of -c tokens (at most 512), all neurons computed. OUT is for packing and\n"
                "placing this model, and for studies; docs/profile.md says what is in it. Until\n"
                "it is complete, OUT.resume holds what was done, every 30 seconds and at Ctrl-C:\n"
                "the same command goes on from there.\n",

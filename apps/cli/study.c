@@ -25,23 +25,24 @@ static const option_spec options[] = {
     {0},
 };
 
-enum { DEFAULT_CONTEXT = 512 };
-
 static int check_usage(const args *a)
 {
     const char *file = args_text(a, "file", NULL), *selector = args_text(a, "selector", "dense");
     const char *outs[] = {args_text(a, "output", NULL), args_text(a, "csv", NULL)};
-    const input inputs[] = {{args_operand(a, 0), "the model"}, {file, "the text"}};
+    const input inputs[] = {{args_operand(a, 0), "the model"},
+                            {file, "the text"},
+                            {args_text(a, "predictors", NULL), "the predictors"},
+                            {args_text(a, "thresholds", NULL), "the thresholds"}};
     if (!file) return usage_error("study needs -f FILE");
     if (!outs[0] && !outs[1] && !args_has(a, "json"))
         return usage_error("study: say where the report goes: -o PAGE, --csv FILE, or --json");
     if (strcmp(selector, "dense") != 0 && strcmp(selector, "auto") != 0)
         return usage_error("study --selector %s: all neurons compute, so that all are seen", selector);
     for (size_t i = 0; i < 2; i++) {
-        int wrong = outs[i] ? check_output(outs[i], inputs, 2) : 0;
+        int wrong = outs[i] ? check_output(outs[i], inputs, 4) : 0;
         if (wrong) return wrong;
     }
-    if (args_uint(a, "ctx", DEFAULT_CONTEXT) < 3 && args_uint(a, "scored", 1) > 0)
+    if (args_uint(a, "ctx", 3) < 3 && args_uint(a, "scored", 1) > 0)
         return usage_error(
             "study -c: 3 is the least window of which something can be scored (--scored 0: nothing)");
     if (outs[0] && outs[1] && strcmp(outs[0], outs[1]) == 0)
@@ -165,7 +166,7 @@ static int run(const args *a)
     status = EXIT_OTHER;
     catch_interrupt();
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
-        open_session(a, model, DEFAULT_CONTEXT, &session) && study_text(a, model, session, text, n))
+        open_session(a, model, default_window(model), &session) && study_text(a, model, session, text, n))
         status = 0;
     free(text);
     hearth_session_close(session);
@@ -181,7 +182,7 @@ const verb verb_study = {
     .summary = "measure a model's sparsity on a text, and draw it",
     .details = "How large outputs of neurons are, what leaving small ones out costs (CETT,\n"
                "perplexity), how well small networks foretell them, how much stays from token\n"
-               "to token, how much is due to few. Windows of -c tokens (default 512).\n"
+               "to token, how much is due to few. Windows of -c tokens (at most 512).\n"
                "docs/study.md explains the figures.\n",
     .example = "hearth study model.gguf -f text.txt -o report.html",
     .groups = {options, model_options},

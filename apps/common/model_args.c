@@ -129,6 +129,14 @@ hearth_session_options session_options(const args *a, uint32_t n_ctx_default)
     return o;
 }
 
+uint32_t default_window(const hearth_model *model)
+{
+    enum { WINDOW = 512 };
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
+    return info.n_ctx_train > 0 && info.n_ctx_train < WINDOW ? info.n_ctx_train : WINDOW;
+}
+
 static bool open_session_with(const hearth_model *model, const hearth_session_options *o,
                               hearth_session **session)
 {

@@ -190,6 +190,7 @@ static bool same_file(const char *a, const char *b)
 int check_output(const char *out, const input *inputs, size_t n)
 {
     if (strcmp(out, "-") == 0) return usage_error("the output is a file; '-' is not one");
+    if (out[0] == '\0') return usage_error("the output needs a name");
     for (size_t i = 0; i < n; i++) {
         const char *path = inputs[i].path;
         if (path && strcmp(path, "-") != 0 && same_file(path, out))

@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* Scores are sorted into bins of 1/64 between -32 and 32. */
-enum { RANK_STEP = 32, RANK_MAX = 2048, N_BIN = 4096, BINS_PER_UNIT = 64, LOOK_EVERY = 16 };
+enum { RANK_STEP = 32, RANK_MAX = 2048, N_BIN = 4096, BINS_PER_UNIT = 64, LOOK_EVERY = 16, WINDOW = 512 };
 
 /* A larger rank must make this much more of the marked neurons fire to be worth its bytes. */
 static const double WORTH = 1.05;
@@ -355,9 +355,11 @@ static hearth_status open_model(making *w, const char *path, uint32_t n_ctx, hea
 {
     hearth_model_options mo = {.n_thread = w->options->n_thread, .selector = HEARTH_SELECTOR_DENSE};
     hearth_session_options so = hearth_session_defaults();
-    so.n_ctx = n_ctx, so.n_thread = w->options->n_thread;
     hearth_status st = hearth_model_open(path, &mo, &w->model, err);
     if (st != HEARTH_OK) return st;
+    uint32_t trained = w->model->model->hparams.n_ctx_train;
+    so.n_ctx = n_ctx ? n_ctx : trained && trained < WINDOW ? trained : WINDOW;
+    so.n_thread = w->options->n_thread;
     if (!hth_activation_is_sparse(w->model->model->hparams.activation))
         return hth_fail(
             err, HEARTH_ERROR_ARGUMENT,
@@ -434,7 +436,8 @@ hearth_status hth_predictors_make(const char *path, const char *text, size_t n, 
     *layers = NULL;
     hearth_status st = hth_sink_check(out_path, err);
     if (st == HEARTH_OK) st = open_model(&w, path, n_ctx, err);
-    if (st == HEARTH_OK) st = hth_windows_open(&windows, w.model, text, n, n_ctx, err);
+    if (st == HEARTH_OK)
+        st = hth_windows_open(&windows, w.model, text, n, hearth_session_n_ctx(w.session), err);
     if (st == HEARTH_OK) st = make_room(&w, &windows, err);
     hth_walk walk = {w.n_token, w.n_window, keep_token, look_at_walk, &w};
     if (st == HEARTH_OK) st = hth_walk_text(&walk, w.model, w.session, &windows, err);

@@ -987,6 +987,18 @@ def inspect_tells_what_belongs_to_a_model():
 
 
 @case
+def sidecars_are_never_written_over_by_what_they_serve():
+    text, side, ids = scratch("text", b"Once upon a time. " * 200), scratch("side", b"kept"), scratch("ids", b"1 2 3")
+    for args in [("logits", MODEL, "--ids", ids), ("study", MODEL, "-f", text), ("profile", MODEL, "-f", text),
+                 ("thresholds", MODEL, "-f", text)]:
+        for kind in ["predictors", "thresholds"]:
+            bad(2, f"the {kind} would be lost", *args, "-o", side, f"--{kind}", side)
+    with open(side, "rb") as f:
+        check(f.read() == b"kept", "it is as it was")
+    bad(2, "needs a name", "profile", MODEL, "-f", text, "-o", "")
+
+
+@case
 def inspect_reads_the_values_of_thresholds():
     def sidecar(*layers):
         def name(x):
