@@ -3,6 +3,7 @@
 #include "common/json.h"
 #include "common/model_args.h"
 #include "measure/profile.h"
+#include "measure/windows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -131,11 +132,7 @@ static int check_usage(const args *a)
     if (!file || !out) return usage_error("profile needs -f FILE and -o OUT");
     if (strcmp(selector, "dense") != 0 && strcmp(selector, "auto") != 0)
         return usage_error("profile --selector %s: all neurons compute, so that all are seen", selector);
-    const input inputs[] = {{args_operand(a, 0), "the model"},
-                            {file, "the text"},
-                            {args_text(a, "predictors", NULL), "the predictors"},
-                            {args_text(a, "thresholds", NULL), "the thresholds"}};
-    return check_output(out, inputs, 4);
+    return check_output_beside(a, file, out);
 }
 
 static int profile_text(const args *a, const hearth_model *model, hearth_session *session, const char *text,
@@ -175,7 +172,7 @@ static int run(const args *a)
     status = EXIT_OTHER;
     catch_interrupt();
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
-        open_session(a, model, default_window(model), &session)) {
+        open_session(a, model, hth_windows_default(model), &session)) {
         if (!args_has(a, "json")) print_start_line(a, model, session);
         status = profile_text(a, model, session, text, n);
     }

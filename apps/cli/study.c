@@ -8,6 +8,7 @@
 #include "common/model_args.h"
 #include "engine/engine.h"
 #include "file/sink.h"
+#include "measure/windows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,17 +30,13 @@ static int check_usage(const args *a)
 {
     const char *file = args_text(a, "file", NULL), *selector = args_text(a, "selector", "dense");
     const char *outs[] = {args_text(a, "output", NULL), args_text(a, "csv", NULL)};
-    const input inputs[] = {{args_operand(a, 0), "the model"},
-                            {file, "the text"},
-                            {args_text(a, "predictors", NULL), "the predictors"},
-                            {args_text(a, "thresholds", NULL), "the thresholds"}};
     if (!file) return usage_error("study needs -f FILE");
     if (!outs[0] && !outs[1] && !args_has(a, "json"))
         return usage_error("study: say where the report goes: -o PAGE, --csv FILE, or --json");
     if (strcmp(selector, "dense") != 0 && strcmp(selector, "auto") != 0)
         return usage_error("study --selector %s: all neurons compute, so that all are seen", selector);
     for (size_t i = 0; i < 2; i++) {
-        int wrong = outs[i] ? check_output(outs[i], inputs, 4) : 0;
+        int wrong = outs[i] ? check_output_beside(a, file, outs[i]) : 0;
         if (wrong) return wrong;
     }
     if (args_uint(a, "ctx", 3) < 3 && args_uint(a, "scored", 1) > 0)
@@ -166,7 +163,8 @@ static int run(const args *a)
     status = EXIT_OTHER;
     catch_interrupt();
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
-        open_session(a, model, default_window(model), &session) && study_text(a, model, session, text, n))
+        open_session(a, model, hth_windows_default(model), &session) &&
+        study_text(a, model, session, text, n))
         status = 0;
     free(text);
     hearth_session_close(session);

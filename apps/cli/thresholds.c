@@ -3,6 +3,7 @@
 #include "common/model_args.h"
 #include "file/sink.h"
 #include "measure/thresholds.h"
+#include "measure/windows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,17 +50,13 @@ static int run(const args *a)
     if (args_has(a, "sparsity")) o.cett = 0.0;
     if (strcmp(args_text(a, "selector", "dense"), "dense") != 0)
         return usage_error("thresholds looks at all neurons: --selector dense");
-    const input inputs[] = {{args_operand(a, 0), "the model"},
-                            {path, "the text"},
-                            {args_text(a, "predictors", NULL), "the predictors"},
-                            {args_text(a, "thresholds", NULL), "the thresholds"}};
-    int wrong = check_output(out, inputs, 4);
+    int wrong = check_output_beside(a, path, out);
     if (wrong) return wrong;
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     catch_interrupt();
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
-        open_session(a, model, default_window(model), &session)) {
+        open_session(a, model, hth_windows_default(model), &session)) {
         progress_init(&p, "calibrating", "windows and layers", 1);
         hearth_status st = hth_sink_check(out, &err);
         if (st == HEARTH_OK) st = hth_thresholds_find(model, session, text, n, &o, &t, &err);

@@ -129,12 +129,13 @@ hearth_session_options session_options(const args *a, uint32_t n_ctx_default)
     return o;
 }
 
-uint32_t default_window(const hearth_model *model)
+int check_output_beside(const args *a, const char *text, const char *out)
 {
-    enum { WINDOW = 512 };
-    hearth_model_info info;
-    hearth_model_get_info(model, &info);
-    return info.n_ctx_train > 0 && info.n_ctx_train < WINDOW ? info.n_ctx_train : WINDOW;
+    const input inputs[] = {{args_operand(a, 0), "the model"},
+                            {text, "the text"},
+                            {args_text(a, "predictors", NULL), "the predictors"},
+                            {args_text(a, "thresholds", NULL), "the thresholds"}};
+    return check_output(out, inputs, sizeof inputs / sizeof *inputs);
 }
 
 static bool open_session_with(const hearth_model *model, const hearth_session_options *o,

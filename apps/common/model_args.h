@@ -30,8 +30,8 @@ bool is_reference(const args *a, const hearth_model *model);
 bool selector_is_approximate(hearth_selector selector);
 /* Whether that session would be approximate: by its selector, its cache or its products. */
 bool is_approximate(const args *a, const hearth_model *model);
-/* Tokens of a window of a text where -c is not given: 512, or as many as the model was trained for. */
-uint32_t default_window(const hearth_model *model);
+/* check_output for verbs that read a model, what lies beside it and a text. */
+int check_output_beside(const args *a, const char *text, const char *out);
 
 /* The same whoever fires: by its cache or its products. */
 bool is_approximate_besides(const args *a);

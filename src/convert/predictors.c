@@ -11,13 +11,14 @@
 #include "file/gguf_write.h"
 #include "file/sink.h"
 #include "measure/walk.h"
+#include "measure/windows.h"
 #include "sparse/sidecar.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* Scores are sorted into bins of 1/64 between -32 and 32. */
-enum { RANK_STEP = 32, RANK_MAX = 2048, N_BIN = 4096, BINS_PER_UNIT = 64, LOOK_EVERY = 16, WINDOW = 512 };
+enum { RANK_STEP = 32, RANK_MAX = 2048, N_BIN = 4096, BINS_PER_UNIT = 64, LOOK_EVERY = 16 };
 
 /* A larger rank must make this much more of the marked neurons fire to be worth its bytes. */
 static const double WORTH = 1.05;
@@ -357,8 +358,7 @@ static hearth_status open_model(making *w, const char *path, uint32_t n_ctx, hea
     hearth_session_options so = hearth_session_defaults();
     hearth_status st = hearth_model_open(path, &mo, &w->model, err);
     if (st != HEARTH_OK) return st;
-    uint32_t trained = w->model->model->hparams.n_ctx_train;
-    so.n_ctx = n_ctx ? n_ctx : trained && trained < WINDOW ? trained : WINDOW;
+    so.n_ctx = n_ctx ? n_ctx : hth_windows_default(w->model);
     so.n_thread = w->options->n_thread;
     if (!hth_activation_is_sparse(w->model->model->hparams.activation))
         return hth_fail(

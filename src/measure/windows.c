@@ -3,6 +3,14 @@
 
 #include "base/status.h"
 
+uint32_t hth_windows_default(const hearth_model *model)
+{
+    enum { WINDOW = 512 };
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
+    return info.n_ctx_train > 0 && info.n_ctx_train < WINDOW ? info.n_ctx_train : WINDOW;
+}
+
 hearth_status hth_windows_open(hth_windows *w, const hearth_model *model, const char *text, size_t n,
                                size_t n_ctx, hearth_error *err)
 {

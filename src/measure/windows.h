@@ -13,6 +13,9 @@ typedef struct hth_windows {
     int32_t bos; /* -1: none */
 } hth_windows;
 
+/* Tokens of a window where nobody says how many: 512, or as many as the model was trained for. */
+uint32_t hth_windows_default(const hearth_model *model);
+
 /* One trailing newline of text[n] is dropped. ARGUMENT when the text is shorter than a window. */
 hearth_status hth_windows_open(hth_windows *w, const hearth_model *model, const char *text, size_t n,
                                size_t n_ctx, hearth_error *err);
