@@ -43,6 +43,7 @@ typedef enum hearth_status {
     HEARTH_ERROR_CONTEXT,     /* the context is full */
     HEARTH_ERROR_NUMERIC,     /* a value that must be finite is not */
     HEARTH_ERROR_CANCELLED,   /* the caller asked to stop */
+    HEARTH_ERROR_DEVICE,      /* a GPU was lost, did not answer, or its driver failed */
 } hearth_status;
 
 /* One line about a failure: file, field, offset, found, expected, remedy.

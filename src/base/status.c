@@ -17,6 +17,7 @@ const char *hearth_status_name(hearth_status status)
     case HEARTH_ERROR_CONTEXT: return "context full";
     case HEARTH_ERROR_NUMERIC: return "value not finite";
     case HEARTH_ERROR_CANCELLED: return "cancelled";
+    case HEARTH_ERROR_DEVICE: return "device failed";
     }
     return "unknown status";
 }

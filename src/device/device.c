@@ -1,0 +1,96 @@
+/* Devices: which there are, opening, loss, faults for tests. Each call of the interface that can fail
+ * goes through hth_device_begin_call and hth_device_end_call, so that a lost device answers at once. */
+#include "base/alloc.h"
+#include "device/device_int.h"
+
+#include <string.h>
+
+hearth_status hth_device_begin_call(hth_device *d, hearth_error *err)
+{
+    d->n_call++;
+    if (d->n_call == d->fail_at && !d->lost) {
+        d->lost = d->fail_with == HEARTH_ERROR_DEVICE;
+        return hth_fail(err, d->fail_with, "%s: a test made call %llu fail", d->info.name,
+                        (unsigned long long)d->n_call);
+    }
+    if (d->lost) return hth_fail(err, HEARTH_ERROR_DEVICE, "%s was lost", d->info.name);
+    return HEARTH_OK;
+}
+
+hearth_status hth_device_end_call(hth_device *d, hearth_status st)
+{
+    if (st == HEARTH_ERROR_DEVICE) d->lost = true;
+    return st;
+}
+
+hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err)
+{
+    *out = NULL;
+    if (strcmp(spec->name, "null") != 0)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "device %s: there is no such one; known is null",
+                        spec->name);
+    hth_device *d = hth_alloc(1, sizeof *d);
+    if (!d) return hth_fail_memory(err, sizeof *d, "a device");
+    d->back = &hth_backend_null;
+    hearth_status st = d->back->open(d, spec, err);
+    if (st != HEARTH_OK) {
+        hth_free(d);
+        return st;
+    }
+    d->limit = spec->memory > 0 && spec->memory < d->info.memory ? spec->memory : d->info.memory;
+    *out = d;
+    return HEARTH_OK;
+}
+
+void hth_device_close(hth_device *d)
+{
+    if (!d) return;
+    while (d->tapes) hth_tape_free(d->tapes);
+    while (d->buffers) hth_buffer_free(d->buffers);
+    hth_device_sweep(d, true);
+    for (hth_program *p = d->programs, *next; p; p = next) {
+        next = p->next;
+        d->back->program_free(d, p);
+        hth_free(p);
+    }
+    d->back->close(d);
+    hth_free(d);
+}
+
+const hth_device_info *hth_device_get_info(const hth_device *d) { return &d->info; }
+
+hth_device_usage hth_device_state(const hth_device *d)
+{
+    return (hth_device_usage){.used = d->used, .limit = d->limit, .lost = d->lost};
+}
+
+hearth_status hth_program_get(hth_device *d, hth_program_id id, const uint32_t *consts,
+                              const hth_program **out, hearth_error *err)
+{
+    size_t size = hth_program_forms[id].n_const * sizeof *consts;
+    *out = NULL;
+    for (hth_program *p = d->programs; p; p = p->next)
+        if (p->id == id && (size == 0 || memcmp(p->consts, consts, size) == 0)) return *out = p, HEARTH_OK;
+    hearth_status st = hth_device_begin_call(d, err);
+    if (st != HEARTH_OK) return st;
+    hth_program *p = hth_alloc(1, sizeof *p);
+    if (!p) return hth_fail_memory(err, sizeof *p, "a program");
+    p->id = id;
+    if (size > 0) memcpy(p->consts, consts, size);
+    st = hth_device_end_call(d, d->back->program_new(d, p, err));
+    if (st != HEARTH_OK) {
+        hth_free(p);
+        return st;
+    }
+    p->next = d->programs, d->programs = p;
+    *out = p;
+    return HEARTH_OK;
+}
+
+void hth_device_fail_at(hth_device *d, uint64_t n, hearth_status status)
+{
+    d->fail_at = n ? d->n_call + n : 0;
+    d->fail_with = status;
+}
+
+uint64_t hth_device_n_call(const hth_device *d) { return d->n_call; }

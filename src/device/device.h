@@ -1,0 +1,139 @@
+/* GPUs behind one small interface: memory, programs, and the order in which they run. Called by run/ and engine/;
+ * knows neither layers nor block types. Back ends: null (C functions that the caller hands in, own memory and
+ * budget: every path of a device without one). A device and all that is made from it belong to one thread
+ * at a time. Errors: MEMORY (bytes asked, budget, what for), UNSUPPORTED (what is missing), DEVICE (lost,
+ * too slow, or the driver's own failure; a lost device says so at every later call, at once). */
+#ifndef HTH_DEVICE_DEVICE_H
+#define HTH_DEVICE_DEVICE_H
+
+#include "base/status.h"
+#include "device/programs.h"
+
+#include <stdbool.h>
+
+/* ---- what there is --------------------------------------------------------------------------- */
+
+typedef enum hth_device_kind {
+    HTH_DEVICE_DISCRETE = 0,
+    HTH_DEVICE_INTEGRATED,
+    HTH_DEVICE_CPU, /* a driver that computes on the CPU */
+    HTH_DEVICE_NULL,
+    HTH_DEVICE_SIMULATED,
+} hth_device_kind;
+
+typedef struct hth_device_info {
+    hth_device_kind kind;
+    char name[256], driver[256];
+    uint8_t uuid[16];
+    uint64_t memory;    /* bytes of its own */
+    uint64_t budget;    /* of them that may be used now; 0: it does not say */
+    uint64_t most;      /* bytes of one binding */
+    uint32_t alignment; /* of a slice's place, in bytes */
+    char problem[200];  /* why it cannot be used; empty: it can */
+} hth_device_info;
+
+/* ---- a device ----------------------------------------------------------------------------------- */
+
+typedef struct hth_device hth_device;
+
+typedef struct hth_device_spec {
+    const char *name;                 /* "null" */
+    uint64_t memory;                  /* bytes that may be allocated; 0: what it has */
+    hth_program_fn *const *functions; /* null: [HTH_N_PROGRAM] */
+} hth_device_spec;
+
+hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
+/* NULL is allowed. What was made from it is gone then. */
+void hth_device_close(hth_device *device);
+const hth_device_info *hth_device_get_info(const hth_device *device);
+
+/* Bytes allocated now, and the most that may be. */
+typedef struct hth_device_usage {
+    uint64_t used, limit;
+    bool lost;
+} hth_device_usage;
+hth_device_usage hth_device_state(const hth_device *device);
+
+/* ---- memory ------------------------------------------------------------------------------------------- */
+
+typedef struct hth_buffer hth_buffer;
+
+typedef enum hth_memory {
+    HTH_MEMORY_DEVICE = 0, /* weights, activations: out of the host's sight */
+    HTH_MEMORY_TO_HOST,    /* the device writes, the host reads */
+    HTH_MEMORY_TO_DEVICE,  /* the host writes, the device reads */
+} hth_memory;
+
+/* A range of a buffer. bytes 0: to its end. */
+typedef struct hth_slice {
+    hth_buffer *of;
+    uint64_t at, bytes;
+} hth_slice;
+
+/* what: for messages ("the weights of layer 3"). Not zeroed. */
+hearth_status hth_buffer_new(hth_device *device, hth_memory memory, uint64_t size, const char *what,
+                             hth_buffer **out, hearth_error *err);
+/* NULL is allowed. Its memory is given back once the device has passed its last use. */
+void hth_buffer_free(hth_buffer *buffer);
+uint64_t hth_buffer_size(const hth_buffer *buffer);
+/* Where the host sees it; NULL for HTH_MEMORY_DEVICE. */
+void *hth_buffer_map(hth_buffer *buffer);
+
+/* ---- programs and tapes --------------------------------------------------------------------------------- */
+
+typedef struct hth_program hth_program; /* a program with its constants; as old as its device */
+typedef struct hth_tape hth_tape;       /* recorded once, run often */
+
+/* consts[n_const of the program]. */
+hearth_status hth_program_get(hth_device *device, hth_program_id id, const uint32_t *consts,
+                              const hth_program **out, hearth_error *err);
+
+hearth_status hth_tape_begin(hth_device *device, hth_tape **out, hearth_error *err);
+/* One run: a slice for each binding, push constants (copied), workgroups. What goes wrong while recording
+ * comes out of hth_tape_end. */
+void hth_tape_run(hth_tape *tape, const hth_program *program, const hth_slice *bind, const void *push,
+                  uint32_t gx, uint32_t gy, uint32_t gz);
+/* The same, with three words in memory for the workgroups. */
+void hth_tape_run_at(hth_tape *tape, const hth_program *program, const hth_slice *bind, const void *push,
+                     hth_slice grid);
+void hth_tape_copy(hth_tape *tape, hth_slice from, hth_slice to);
+/* What was written there before is read by what follows on this tape, or written anew. */
+void hth_tape_order(hth_tape *tape, const hth_slice *written, size_t n);
+hearth_status hth_tape_end(hth_tape *tape, hearth_error *err);
+/* NULL is allowed; likewise given back after its last use. Its buffers must outlive it. */
+void hth_tape_free(hth_tape *tape);
+
+/* ---- running -------------------------------------------------------------------------------------------------- */
+
+/* A point of the device's time; only grows. */
+typedef uint64_t hth_tick;
+
+/* A tape of a submission: waits until the host's gate has reached `wait` (0: does not). Tapes run in the order in
+ * which they were given, over all submissions. */
+typedef struct hth_turn {
+    hth_tape *tape;
+    uint64_t wait;
+} hth_turn;
+
+/* ticks[n]: when each tape is done, what it wrote can be seen by then; may be NULL. */
+hearth_status hth_queue_submit(hth_device *device, const hth_turn *turns, size_t n, hth_tick *ticks,
+                               hearth_error *err);
+/* The host's gate reaches value, which only grows; what the host wrote before is seen behind it. */
+hearth_status hth_queue_signal(hth_device *device, uint64_t value, hearth_error *err);
+bool hth_queue_reached(hth_device *device, hth_tick tick);
+/* Polls, then sleeps. DEVICE after timeout_ns, which loses the device. */
+hearth_status hth_queue_wait(hth_device *device, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
+
+/* size bytes at `from` to a buffer of any memory; done when it returns. For loading, not for tokens. */
+hearth_status hth_device_upload(hth_slice to, const void *from, hearth_error *err);
+hearth_status hth_device_download(hth_slice from, void *to, hearth_error *err);
+
+/* ---- for tests --------------------------------------------------------------------------------------------------- */
+
+/* The n-th call from now on (from 1) that can fail ends with status, once; 0 turns that off. After DEVICE the
+ * device is lost. */
+void hth_device_fail_at(hth_device *device, uint64_t n, hearth_status status);
+/* Calls that can fail, since the device was opened. */
+uint64_t hth_device_n_call(const hth_device *device);
+
+#endif

@@ -1,0 +1,122 @@
+/* Buffers: a budget that holds, and memory that is given back only when the device has passed its last use. */
+#include "base/alloc.h"
+#include "device/device_int.h"
+
+enum { GRAIN = 256 }; /* bytes by which buffers are counted */
+
+static void link_buffer(hth_buffer **list, hth_buffer *b)
+{
+    b->next = *list, b->link = list;
+    if (*list) (*list)->link = &b->next;
+    *list = b;
+}
+
+static void unlink_buffer(hth_buffer *b)
+{
+    *b->link = b->next;
+    if (b->next) b->next->link = b->link;
+}
+
+hearth_status hth_buffer_new(hth_device *d, hth_memory memory, uint64_t size, const char *what,
+                             hth_buffer **out, hearth_error *err)
+{
+    *out = NULL;
+    hearth_status st = hth_device_begin_call(d, err);
+    if (st != HEARTH_OK) return st;
+    hth_device_sweep(d, false);
+    uint64_t held = size <= UINT64_MAX - GRAIN ? (size + GRAIN - 1) / GRAIN * GRAIN : UINT64_MAX;
+    if (held > d->limit - d->used)
+        return hth_fail(err, HEARTH_ERROR_MEMORY, "%s: %s: %llu bytes wanted, %llu of %llu are in use",
+                        d->info.name, what, (unsigned long long)size, (unsigned long long)d->used,
+                        (unsigned long long)d->limit);
+    hth_buffer *b = hth_alloc(1, sizeof *b);
+    if (!b) return hth_fail_memory(err, sizeof *b, "a buffer");
+    *b = (hth_buffer){.device = d, .memory = memory, .size = size, .held = held};
+    st = hth_device_end_call(d, d->back->buffer_new(b, what, err));
+    if (st != HEARTH_OK) {
+        hth_free(b);
+        return st;
+    }
+    d->used += held;
+    link_buffer(&d->buffers, b);
+    *out = b;
+    return HEARTH_OK;
+}
+
+void hth_buffer_free(hth_buffer *b)
+{
+    if (!b) return;
+    hth_device *d = b->device;
+    unlink_buffer(b);
+    b->free_after = d->last;
+    link_buffer(&d->waiting, b);
+    hth_device_sweep(d, false);
+}
+
+uint64_t hth_buffer_size(const hth_buffer *b) { return b->size; }
+void *hth_buffer_map(hth_buffer *b) { return b->memory == HTH_MEMORY_DEVICE ? NULL : b->map; }
+
+static void sweep_buffers(hth_device *d, hth_tick reached)
+{
+    for (hth_buffer *b = d->waiting, *next; b; b = next) {
+        next = b->next;
+        if (b->free_after > reached) continue;
+        unlink_buffer(b);
+        d->used -= b->held;
+        d->back->buffer_free(b);
+        hth_free(b);
+    }
+}
+
+static void sweep_tapes(hth_device *d, hth_tick reached)
+{
+    for (hth_tape *t = d->waiting_tapes, *next; t; t = next) {
+        next = t->next;
+        if (t->free_after > reached) continue;
+        *t->link = t->next;
+        if (t->next) t->next->link = t->link;
+        if (t->ended) d->back->tape_free(t);
+        hth_free(t->ops);
+        hth_free(t->slices);
+        hth_free(t->push);
+        hth_free(t);
+    }
+}
+
+void hth_device_sweep(hth_device *d, bool all)
+{
+    if (!d->waiting && !d->waiting_tapes) return;
+    hth_tick reached = all || d->lost ? UINT64_MAX : d->back->reached(d);
+    sweep_tapes(d, reached);
+    sweep_buffers(d, reached);
+}
+
+/* ---- from and to the host --------------------------------------------------------------------------- */
+
+hearth_status hth_slice_check(hth_slice *s, hearth_error *err)
+{
+    uint64_t size = s->of->size;
+    if (s->bytes == 0 && s->at <= size) s->bytes = size - s->at;
+    if (s->at <= size && s->bytes <= size - s->at) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: %llu bytes from %llu on of a buffer of %llu",
+                    s->of->device->info.name, (unsigned long long)s->bytes, (unsigned long long)s->at,
+                    (unsigned long long)size);
+}
+
+hearth_status hth_device_upload(hth_slice to, const void *from, hearth_error *err)
+{
+    hth_device *d = to.of->device;
+    hearth_status st = hth_device_begin_call(d, err);
+    if (st == HEARTH_OK) st = hth_slice_check(&to, err);
+    if (st != HEARTH_OK) return st;
+    return hth_device_end_call(d, d->back->upload(to, from, err));
+}
+
+hearth_status hth_device_download(hth_slice from, void *to, hearth_error *err)
+{
+    hth_device *d = from.of->device;
+    hearth_status st = hth_device_begin_call(d, err);
+    if (st == HEARTH_OK) st = hth_slice_check(&from, err);
+    if (st != HEARTH_OK) return st;
+    return hth_device_end_call(d, d->back->download(from, to, err));
+}

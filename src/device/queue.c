@@ -1,0 +1,36 @@
+/* Submissions: tapes in turn, the host's gate, and ticks. */
+#include "device/device_int.h"
+
+#include <assert.h>
+
+hearth_status hth_queue_submit(hth_device *d, const hth_turn *turns, size_t n, hth_tick *ticks,
+                               hearth_error *err)
+{
+    hearth_status st = hth_device_begin_call(d, err);
+    if (st != HEARTH_OK || n == 0) return st;
+    for (size_t i = 0; i < n; i++) assert(turns[i].tape->ended && turns[i].tape->device == d);
+    st = hth_device_end_call(d, d->back->submit(d, turns, n, d->last + 1, err));
+    if (st != HEARTH_OK) return st;
+    for (size_t i = 0; ticks && i < n; i++) ticks[i] = d->last + 1 + i;
+    d->last += n;
+    return HEARTH_OK;
+}
+
+hearth_status hth_queue_signal(hth_device *d, uint64_t value, hearth_error *err)
+{
+    hearth_status st = hth_device_begin_call(d, err);
+    if (st != HEARTH_OK) return st;
+    assert(value >= d->gate);
+    if (value == d->gate) return HEARTH_OK;
+    d->gate = value;
+    return hth_device_end_call(d, d->back->signal(d, value, err));
+}
+
+bool hth_queue_reached(hth_device *d, hth_tick tick) { return !d->lost && d->back->reached(d) >= tick; }
+
+hearth_status hth_queue_wait(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err)
+{
+    hearth_status st = hth_device_begin_call(d, err);
+    if (st != HEARTH_OK) return st;
+    return hth_device_end_call(d, d->back->wait(d, tick, timeout_ns, err));
+}

@@ -1,0 +1,264 @@
+/* Devices by the one that is always there: tapes in order, gates, memory within its budget and for as long as it
+ * is used, every call that fails. */
+#include "base/alloc.h"
+#include "device/device.h"
+#include "support/test.h"
+
+#include <string.h>
+
+enum { N = 1000 };
+
+/* ---- three programs --------------------------------------------------------------------------- */
+
+static void fill(const hth_program_call *c)
+{
+    uint32_t push[2], *y = c->bind[0];
+    memcpy(push, c->push, sizeof push);
+    for (uint32_t i = 0; i < push[0]; i++) y[i] = push[1];
+}
+
+static void copy(const hth_program_call *c)
+{
+    uint32_t n;
+    memcpy(&n, c->push, sizeof n);
+    memcpy(c->bind[1], c->bind[0], n * sizeof n);
+}
+
+static void add(const hth_program_call *c)
+{
+    uint32_t n;
+    const float *a = c->bind[0], *b = c->bind[1];
+    float *y = c->bind[2];
+    memcpy(&n, c->push, sizeof n);
+    for (uint32_t i = 0; i < n * c->grid[0]; i++) y[i] = a[i] + b[i];
+}
+
+static hth_program_fn *const functions[HTH_N_PROGRAM] = {
+    [HTH_PROGRAM_fill] = fill, [HTH_PROGRAM_copy] = copy, [HTH_PROGRAM_add] = add};
+
+static hearth_status open_null(uint64_t memory, hth_device **d, hearth_error *err)
+{
+    hth_device_spec spec = {.name = "null", .memory = memory, .functions = functions};
+    return hth_device_open(&spec, d, err);
+}
+
+/* ---- a task ---------------------------------------------------------------------------------------- */
+
+typedef struct task {
+    hth_device *d;
+    hth_buffer *a, *b, *sum;
+    hth_tape *first, *second;
+} task;
+
+/* y = a + b on the first tape, y = y + b on the second; the host fills a and b. */
+static hearth_status record(task *t, hearth_error *err)
+{
+    static const uint32_t n = N, one[2] = {N, 0x3f800000};
+    const hth_program *p_fill, *p_add;
+    hearth_status st = hth_buffer_new(t->d, HTH_MEMORY_DEVICE, N * sizeof(float), "a", &t->a, err);
+    if (st == HEARTH_OK) st = hth_buffer_new(t->d, HTH_MEMORY_TO_DEVICE, N * sizeof(float), "b", &t->b, err);
+    if (st == HEARTH_OK)
+        st = hth_buffer_new(t->d, HTH_MEMORY_TO_HOST, N * sizeof(float), "sum", &t->sum, err);
+    if (st == HEARTH_OK) st = hth_program_get(t->d, HTH_PROGRAM_fill, NULL, &p_fill, err);
+    if (st == HEARTH_OK) st = hth_program_get(t->d, HTH_PROGRAM_add, NULL, &p_add, err);
+    if (st == HEARTH_OK) st = hth_tape_begin(t->d, &t->first, err);
+    if (st != HEARTH_OK) return st;
+    hth_tape_run(t->first, p_fill, (hth_slice[]){{t->a, 0, 0}}, one, 1, 1, 1);
+    hth_tape_order(t->first, (hth_slice[]){{t->a, 0, 0}}, 1);
+    hth_tape_run(t->first, p_add, (hth_slice[]){{t->a, 0, 0}, {t->b, 0, 0}, {t->sum, 0, 0}}, &n, 1, 1, 1);
+    st = hth_tape_end(t->first, err);
+    if (st == HEARTH_OK) st = hth_tape_begin(t->d, &t->second, err);
+    if (st != HEARTH_OK) return st;
+    hth_tape_run(t->second, p_add, (hth_slice[]){{t->sum, 0, 0}, {t->b, 0, 0}, {t->sum, 0, 0}}, &n, 1, 1, 1);
+    return hth_tape_end(t->second, err);
+}
+
+static hearth_status run(task *t, float b, hearth_error *err)
+{
+    float numbers[N];
+    hth_tick ticks[2];
+    for (int i = 0; i < N; i++) numbers[i] = b;
+    hearth_status st = hth_device_upload((hth_slice){t->b, 0, 0}, numbers, err);
+    const hth_turn turns[] = {{t->first, 0}, {t->second, 7}};
+    if (st == HEARTH_OK) st = hth_queue_submit(t->d, turns, 2, ticks, err);
+    if (st == HEARTH_OK) st = hth_queue_wait(t->d, ticks[0], 1000000000, err);
+    if (st == HEARTH_OK && hth_queue_reached(t->d, ticks[1])) CHECK(!"it waits for the host");
+    if (st == HEARTH_OK) st = hth_queue_signal(t->d, 7, err);
+    return st == HEARTH_OK ? hth_queue_wait(t->d, ticks[1], 1000000000, err) : st;
+}
+
+TEST(tapes_run_in_order_once_the_gate_is_open)
+{
+    task t = {0};
+    CHECK_OK(open_null(0, &t.d, err));
+    CHECK_OK(record(&t, err));
+    CHECK(hth_buffer_map(t.a) == NULL);
+    const float *sum = hth_buffer_map(t.sum);
+    CHECK_OK(run(&t, 2.0f, err));
+    if (CHECK(sum)) CHECK(sum[0] == 5.0f && sum[N - 1] == 5.0f);
+    float back[N];
+    CHECK_OK(hth_device_download((hth_slice){t.a, 0, 0}, back, err));
+    CHECK(back[0] == 1.0f && back[N - 1] == 1.0f);
+    hth_device_close(t.d);
+}
+
+TEST(a_tape_that_nobody_lets_go_is_a_device_that_failed)
+{
+    task t = {0};
+    hearth_error why;
+    hth_tick tick[2];
+    CHECK_OK(open_null(0, &t.d, err));
+    CHECK_OK(record(&t, err));
+    CHECK_OK(hth_queue_submit(t.d, (hth_turn[]){{t.first, 3}, {t.second, 0}}, 2, tick, err));
+    CHECK(!hth_queue_reached(t.d, tick[0]) && !hth_queue_reached(t.d, tick[1]));
+    CHECK(hth_queue_wait(t.d, tick[1], 0, &why) == HEARTH_ERROR_DEVICE);
+    CHECK(strstr(why.message, "signal 3") != NULL);
+    CHECK(hth_device_state(t.d).lost);
+    CHECK(hth_queue_signal(t.d, 3, &why) == HEARTH_ERROR_DEVICE);
+    CHECK(strstr(why.message, "lost") != NULL);
+    CHECK(!hth_queue_reached(t.d, tick[0]));
+    hth_device_close(t.d);
+}
+
+TEST(grids_can_be_read_from_memory)
+{
+    static const uint32_t n = N / 4, grids[] = {4, 1, 1, 0, 1, 1};
+    static const uint32_t two[2] = {N, 0x40000000};
+    task t = {0};
+    const hth_program *p_fill, *p_add;
+    hth_buffer *grid;
+    hth_tape *tape;
+    hth_tick tick;
+    CHECK_OK(open_null(0, &t.d, err));
+    CHECK_OK(record(&t, err));
+    CHECK_OK(hth_buffer_new(t.d, HTH_MEMORY_TO_DEVICE, sizeof grids, "grids", &grid, err));
+    CHECK_OK(hth_device_upload((hth_slice){grid, 0, 0}, grids, err));
+    CHECK_OK(hth_program_get(t.d, HTH_PROGRAM_fill, NULL, &p_fill, err));
+    CHECK_OK(hth_program_get(t.d, HTH_PROGRAM_add, NULL, &p_add, err));
+    CHECK_OK(hth_tape_begin(t.d, &tape, err));
+    hth_tape_run(tape, p_fill, (hth_slice[]){{t.b, 0, 0}}, two, 1, 1, 1);
+    hth_tape_run_at(tape, p_add, (hth_slice[]){{t.b, 0, 0}, {t.b, 0, 0}, {t.sum, 0, 0}}, &n,
+                    (hth_slice){grid, 0, 12});
+    hth_tape_run_at(tape, p_fill, (hth_slice[]){{t.sum, 0, 0}}, two,
+                    (hth_slice){grid, 12, 12}); /* of nothing */
+    hth_tape_copy(tape, (hth_slice){t.sum, 0, 4}, (hth_slice){t.sum, 8, 4});
+    CHECK_OK(hth_tape_end(tape, err));
+    CHECK_OK(hth_queue_submit(t.d, (hth_turn[]){{tape, 0}}, 1, &tick, err));
+    CHECK_OK(hth_queue_wait(t.d, tick, 0, err));
+    const float *sum = hth_buffer_map(t.sum);
+    CHECK(sum[0] == 4.0f && sum[2] == 4.0f && sum[N - 1] == 4.0f);
+    hth_device_close(t.d);
+}
+
+/* ---- memory ----------------------------------------------------------------------------------------- */
+
+TEST(buffers_keep_within_the_budget_and_live_until_their_last_use)
+{
+    task t = {0};
+    hearth_error why;
+    hth_tick ticks[2];
+    hth_buffer *more;
+    CHECK_OK(open_null(3 * 4096 + 100, &t.d, err));
+    CHECK_OK(record(&t, err));
+    uint64_t used = hth_device_state(t.d).used;
+    CHECK(used >= 3 * N * sizeof(float) && used <= 3 * 4096 + 100);
+    CHECK(hth_buffer_new(t.d, HTH_MEMORY_DEVICE, 8192, "one more", &more, &why) == HEARTH_ERROR_MEMORY);
+    CHECK(strstr(why.message, "one more") && strstr(why.message, "8192") && more == NULL);
+    CHECK(hth_buffer_new(t.d, HTH_MEMORY_DEVICE, UINT64_MAX - 1, "all", &more, &why) == HEARTH_ERROR_MEMORY);
+    CHECK(!hth_device_state(t.d).lost && hth_device_state(t.d).used == used);
+
+    /* Freed before the tapes that use it have run. */
+    CHECK_OK(hth_queue_submit(t.d, (hth_turn[]){{t.first, 1}, {t.second, 2}}, 2, ticks, err));
+    hth_buffer_free(t.a);
+    hth_tape_free(t.first);
+    CHECK(hth_device_state(t.d).used == used);
+    CHECK_OK(hth_queue_signal(t.d, 2, err));
+    CHECK_OK(hth_queue_wait(t.d, ticks[1], 0, err));
+    CHECK_OK(hth_buffer_new(t.d, HTH_MEMORY_DEVICE, 4, "a word", &more, err));
+    CHECK(hth_device_state(t.d).used < used);
+    hth_device_close(t.d);
+}
+
+TEST(slices_outside_their_buffer_are_refused)
+{
+    static const uint32_t push[2] = {1, 1};
+    static const hth_slice wrong[] = {
+        {NULL, 4000, 4}, {NULL, 4004, 0}, {NULL, 0, 4004}, {NULL, 8, UINT64_MAX - 4}, {NULL, 2, 4}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        task t = {0};
+        hearth_error why;
+        const hth_program *p;
+        hth_tape *tape;
+        hth_slice s = wrong[i];
+        float x[N];
+        CHECK_OK(open_null(0, &t.d, err));
+        CHECK_OK(record(&t, err));
+        s.of = t.b;
+        CHECK_OK(hth_program_get(t.d, HTH_PROGRAM_fill, NULL, &p, err));
+        CHECK_OK(hth_tape_begin(t.d, &tape, err));
+        hth_tape_run(tape, p, &s, push, 1, 1, 1);
+        hth_tape_run(tape, p, (hth_slice[]){{t.b, 0, 0}}, push, 1, 1, 1); /* does not make it right */
+        CHECK(hth_tape_end(tape, &why) != HEARTH_OK);
+        CHECK(why.message[0] != '\0');
+        if (i < 4) CHECK(hth_device_upload(s, x, &why) == HEARTH_ERROR_ARGUMENT);
+        if (i < 4) CHECK(hth_device_download(s, x, &why) == HEARTH_ERROR_ARGUMENT);
+        hth_device_close(t.d);
+    }
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------- */
+
+static hearth_status whole_task(uint64_t fail_at, hearth_status with, hearth_error *err)
+{
+    task t = {0};
+    hearth_status st = open_null(0, &t.d, err);
+    if (st != HEARTH_OK) return st;
+    hth_device_fail_at(t.d, fail_at, with);
+    st = record(&t, err);
+    for (int i = 0; st == HEARTH_OK && i < 1; i++) st = run(&t, 1.0f, err);
+    hth_device_close(t.d);
+    return st;
+}
+
+TEST(every_call_that_fails_is_an_error_and_keeps_nothing)
+{
+    static const hearth_status with[] = {HEARTH_ERROR_MEMORY, HEARTH_ERROR_DEVICE, HEARTH_ERROR_UNSUPPORTED};
+    for (size_t s = 0; s < sizeof with / sizeof *with; s++) {
+        uint64_t n = 1, held = hth_alloc_held();
+        hearth_status st;
+        do {
+            hearth_error err = {0};
+            st = whole_task(n, with[s], &err);
+            CHECK(st == HEARTH_OK || (st == with[s] && err.message[0] != '\0'));
+            CHECK(hth_alloc_held() == held);
+            n++;
+        } while (st != HEARTH_OK && n < 1000);
+        CHECK(n > 12 && n < 1000);
+    }
+}
+
+TEST(every_allocation_that_fails_is_an_error_and_keeps_nothing)
+{
+    uint64_t n = 1, held = hth_alloc_held();
+    hearth_status st;
+    do {
+        hearth_error err = {0};
+        hth_alloc_fail_at(n, 0);
+        st = whole_task(0, HEARTH_OK, &err);
+        hth_alloc_fail_at(0, 0);
+        CHECK(st == HEARTH_OK || (st == HEARTH_ERROR_MEMORY && err.message[0] != '\0'));
+        CHECK(hth_alloc_held() == held);
+        n++;
+    } while (st != HEARTH_OK && n < 1000);
+    CHECK(n > 10 && n < 1000);
+}
+
+TEST(unknown_devices_are_refused)
+{
+    hearth_error why;
+    hth_device *d;
+    CHECK(hth_device_open(&(hth_device_spec){.name = "vulkan:99"}, &d, &why) == HEARTH_ERROR_UNSUPPORTED);
+    CHECK(d == NULL && strstr(why.message, "vulkan:99") != NULL);
+}
+
+TEST_MAIN
