@@ -12,6 +12,8 @@ else()
   list(FILTER HEARTH_SOURCES EXCLUDE REGEX "_(avx2|avx512|avx512bf16|neon|dotprod|i8mm)\\.c$")
 endif()
 
+include(cmake/vulkan.cmake)
+
 set(HEARTH_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2 -mprefer-vector-width=256)
 set(HEARTH_FLAGS_avx512 ${HEARTH_FLAGS_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512cd
   -mavx512vnni -mavx512vbmi -mavx512vbmi2)

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "device/device_int.h"
 
+#include <stdio.h>
 #include <string.h>
 
 hearth_status hth_device_begin_call(hth_device *d, hearth_error *err)
@@ -23,15 +24,49 @@ hearth_status hth_device_end_call(hth_device *d, hearth_status st)
     return st;
 }
 
+/* ---- which there are ----------------------------------------------------------------------------- */
+
+#if HTH_VULKAN
+static hearth_status list_vulkan(hth_device_info *out, size_t room, size_t *n, hearth_error *err)
+{
+    return hth_vk_list(out, room, n, err);
+}
+static const hth_backend *const vulkan = &hth_backend_vulkan;
+#else
+static hearth_status list_vulkan(hth_device_info *out, size_t room, size_t *n, hearth_error *err)
+{
+    (void)out, (void)room;
+    *n = 0;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "this build has no Vulkan");
+}
+static const hth_backend *const vulkan = NULL;
+#endif
+
+void hth_device_list(hth_device_info *out, size_t room, size_t *n, char note[200])
+{
+    hearth_error err = {0};
+    list_vulkan(out, room, n, &err);
+    snprintf(note, 200, "%.199s", err.message);
+}
+
+static bool is_uuid(const char *name) { return strlen(name) == 32 && strspn(name, "0123456789abcdef") == 32; }
+
+static const hth_backend *backend_of(const char *name)
+{
+    if (strcmp(name, "null") == 0) return &hth_backend_null;
+    return strncmp(name, "vulkan:", 7) == 0 || is_uuid(name) ? vulkan : NULL;
+}
+
 hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err)
 {
     *out = NULL;
-    if (strcmp(spec->name, "null") != 0)
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "device %s: there is no such one; known is null",
-                        spec->name);
+    const hth_backend *back = backend_of(spec->name);
+    if (!back)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: there is no such device; known are null%s",
+                        spec->name, vulkan ? ", vulkan:0 and on, and UUIDs" : " (this build has no Vulkan)");
     hth_device *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "a device");
-    d->back = &hth_backend_null;
+    d->back = back;
     hearth_status st = d->back->open(d, spec, err);
     if (st != HEARTH_OK) {
         hth_free(d);
@@ -45,6 +80,7 @@ hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hea
 void hth_device_close(hth_device *d)
 {
     if (!d) return;
+    d->back->stop(d);
     while (d->tapes) hth_tape_free(d->tapes);
     while (d->buffers) hth_buffer_free(d->buffers);
     hth_device_sweep(d, true);
@@ -61,7 +97,7 @@ const hth_device_info *hth_device_get_info(const hth_device *d) { return &d->inf
 
 hth_device_usage hth_device_state(const hth_device *d)
 {
-    return (hth_device_usage){.used = d->used, .limit = d->limit, .lost = d->lost};
+    return (hth_device_usage){d->used, d->limit, d->lost, d->back->complaints(d)};
 }
 
 hearth_status hth_program_get(hth_device *d, hth_program_id id, const uint32_t *consts,

@@ -1,6 +1,6 @@
 /* GPUs behind one small interface: memory, programs, and the order in which they run. Called by run/ and engine/;
- * knows neither layers nor block types. Back ends: null (C functions that the caller hands in, own memory and
- * budget: every path of a device without one). A device and all that is made from it belong to one thread
+ * knows neither layers nor block types. Back ends: vulkan; null (C functions that the caller hands in, own memory
+ * and budget: every path of a device without one). A device and all that is made from it belong to one thread
  * at a time. Errors: MEMORY (bytes asked, budget, what for), UNSUPPORTED (what is missing), DEVICE (lost,
  * too slow, or the driver's own failure; a lost device says so at every later call, at once). */
 #ifndef HTH_DEVICE_DEVICE_H
@@ -32,14 +32,19 @@ typedef struct hth_device_info {
     char problem[200];  /* why it cannot be used; empty: it can */
 } hth_device_info;
 
+/* At most room devices of all back ends but null; those with a problem too. note: why Vulkan has none; or
+ * empty. */
+void hth_device_list(hth_device_info *out, size_t room, size_t *n, char note[200]);
+
 /* ---- a device ----------------------------------------------------------------------------------- */
 
 typedef struct hth_device hth_device;
 
 typedef struct hth_device_spec {
-    const char *name;                 /* "null" */
+    const char *name;                 /* "null", "vulkan:0", or a UUID in 32 hex digits */
     uint64_t memory;                  /* bytes that may be allocated; 0: what it has */
     hth_program_fn *const *functions; /* null: [HTH_N_PROGRAM] */
+    bool validation;                  /* Vulkan: its validation layer watches; for tests */
 } hth_device_spec;
 
 hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
@@ -51,6 +56,7 @@ const hth_device_info *hth_device_get_info(const hth_device *device);
 typedef struct hth_device_usage {
     uint64_t used, limit;
     bool lost;
+    uint64_t n_complaint; /* of the validation layer */
 } hth_device_usage;
 hth_device_usage hth_device_state(const hth_device *device);
 

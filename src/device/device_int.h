@@ -71,7 +71,9 @@ struct hth_tape {
  * pointers are its to fill in and to free. */
 struct hth_backend {
     hearth_status (*open)(hth_device *d, const hth_device_spec *spec, hearth_error *err);
-    void (*close)(hth_device *d); /* nothing runs any more */
+    void (*stop)(hth_device *d); /* lets what was submitted end, or drops it */
+    void (*close)(hth_device *d);
+    uint64_t (*complaints)(const hth_device *d);
     hearth_status (*buffer_new)(hth_buffer *b, const char *what, hearth_error *err);
     void (*buffer_free)(hth_buffer *b);
     hearth_status (*upload)(hth_slice to, const void *from, hearth_error *err);
@@ -89,7 +91,10 @@ struct hth_backend {
     hearth_status (*wait)(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
 };
 
-extern const hth_backend hth_backend_null;
+extern const hth_backend hth_backend_null, hth_backend_vulkan;
+
+/* Those that Vulkan knows. UNSUPPORTED: there is no loader, or no driver. */
+hearth_status hth_vk_list(hth_device_info *out, size_t room, size_t *n, hearth_error *err);
 
 /* A slice with its bytes filled in. ARGUMENT: it leaves its buffer. */
 hearth_status hth_slice_check(hth_slice *s, hearth_error *err);

@@ -37,6 +37,14 @@ static hearth_status open_null(hth_device *d, const hth_device_spec *spec, heart
     return HEARTH_OK;
 }
 
+static void stop(hth_device *d) { (void)d; }
+
+static uint64_t complaints(const hth_device *d)
+{
+    (void)d;
+    return 0;
+}
+
 static void close_null(hth_device *d) { hth_free(d->own); }
 
 /* ---- memory ------------------------------------------------------------------------------------- */
@@ -160,7 +168,9 @@ static hearth_status wait_for(hth_device *d, hth_tick tick, uint64_t timeout_ns,
 
 const hth_backend hth_backend_null = {
     .open = open_null,
+    .stop = stop,
     .close = close_null,
+    .complaints = complaints,
     .buffer_new = new_buffer,
     .buffer_free = free_buffer,
     .upload = upload,

@@ -52,11 +52,10 @@ static void *grow(hth_tape *t, void *array, size_t n, size_t more, size_t *room,
 }
 
 /* In its buffer and, where it is bound, at a place and of a size that the device allows. */
-static bool check_slice(hth_tape *t, hth_op_kind kind, hth_slice *s)
+static bool check_slice(hth_tape *t, hth_slice *s, bool bound)
 {
     const hth_device_info *info = &t->device->info;
     t->wrong.status = hth_slice_check(s, &t->wrong);
-    bool bound = kind == HTH_OP_RUN || kind == HTH_OP_RUN_AT;
     if (t->wrong.status == HEARTH_OK && bound && (s->at % info->alignment != 0 || s->bytes > info->most))
         t->wrong.status =
             hth_fail(&t->wrong, HEARTH_ERROR_UNSUPPORTED,
@@ -77,7 +76,8 @@ static hth_op *add_op(hth_tape *t, hth_op_kind kind, const hth_slice *slices, si
     t->slices = all;
     for (size_t i = 0; i < n_slice; i++) {
         hth_slice s = slices[i];
-        if (!check_slice(t, kind, &s)) return NULL;
+        bool is_grid = kind == HTH_OP_RUN_AT && i + 1 == n_slice;
+        if (!check_slice(t, &s, (kind == HTH_OP_RUN || kind == HTH_OP_RUN_AT) && !is_grid)) return NULL;
         all[t->n_slice + i] = s;
     }
     hth_op *op = &ops[t->n_op++];

@@ -1,5 +1,6 @@
-/* Devices by the one that is always there: tapes in order, gates, memory within its budget and for as long as it
- * is used, every call that fails. */
+/* Devices: tapes in order, gates, memory within its budget and for as long as it is used, every call that fails. The
+ * same on the null device, which is always there, and on the first that Vulkan knows, watched by its
+ * validation layer. */
 #include "base/alloc.h"
 #include "device/device.h"
 #include "support/test.h"
@@ -30,17 +31,50 @@ static void add(const hth_program_call *c)
     const float *a = c->bind[0], *b = c->bind[1];
     float *y = c->bind[2];
     memcpy(&n, c->push, sizeof n);
-    for (uint32_t i = 0; i < n * c->grid[0]; i++) y[i] = a[i] + b[i];
+    for (uint32_t i = 0; i < n; i++) y[i] = a[i] + b[i];
 }
 
 static hth_program_fn *const functions[HTH_N_PROGRAM] = {
     [HTH_PROGRAM_fill] = fill, [HTH_PROGRAM_copy] = copy, [HTH_PROGRAM_add] = add};
 
-static hearth_status open_null(uint64_t memory, hth_device **d, hearth_error *err)
+/* ---- on every device ------------------------------------------------------------------------------ */
+
+static const char *under_test;
+
+static hearth_status open_it(uint64_t memory, hth_device **d, hearth_error *err)
 {
-    hth_device_spec spec = {.name = "null", .memory = memory, .functions = functions};
+    hth_device_spec spec = {.name = under_test, .memory = memory, .functions = functions, .validation = true};
     return hth_device_open(&spec, d, err);
 }
+
+static void close_it(hth_device *d)
+{
+    if (d) CHECK_INT(hth_device_state(d).n_complaint, 0);
+    hth_device_close(d);
+}
+
+static bool has_vulkan(void)
+{
+    hth_device_info info[1];
+    size_t n;
+    char note[200];
+    hth_device_list(info, 1, &n, note);
+    if (n == 0 || info[0].problem[0]) test_skip("%s", n == 0 ? note : info[0].problem);
+    return n > 0 && !info[0].problem[0];
+}
+
+static void on_each(void (*promise)(void))
+{
+    under_test = "null";
+    promise();
+    under_test = "vulkan:0";
+    if (has_vulkan()) promise();
+}
+
+#define ON_EACH(NAME)                                                                                        \
+    static void NAME##_there(void);                                                                          \
+    TEST(NAME) { on_each(NAME##_there); }                                                                    \
+    static void NAME##_there(void)
 
 /* ---- a task ---------------------------------------------------------------------------------------- */
 
@@ -87,10 +121,10 @@ static hearth_status run(task *t, float b, hearth_error *err)
     return st == HEARTH_OK ? hth_queue_wait(t->d, ticks[1], 1000000000, err) : st;
 }
 
-TEST(tapes_run_in_order_once_the_gate_is_open)
+ON_EACH(tapes_run_in_order_once_the_gate_is_open)
 {
     task t = {0};
-    CHECK_OK(open_null(0, &t.d, err));
+    CHECK_OK(open_it(0, &t.d, err));
     CHECK_OK(record(&t, err));
     CHECK(hth_buffer_map(t.a) == NULL);
     const float *sum = hth_buffer_map(t.sum);
@@ -99,37 +133,37 @@ TEST(tapes_run_in_order_once_the_gate_is_open)
     float back[N];
     CHECK_OK(hth_device_download((hth_slice){t.a, 0, 0}, back, err));
     CHECK(back[0] == 1.0f && back[N - 1] == 1.0f);
-    hth_device_close(t.d);
+    close_it(t.d);
 }
 
-TEST(a_tape_that_nobody_lets_go_is_a_device_that_failed)
+ON_EACH(a_tape_that_nobody_lets_go_is_a_device_that_failed)
 {
     task t = {0};
     hearth_error why;
     hth_tick tick[2];
-    CHECK_OK(open_null(0, &t.d, err));
+    CHECK_OK(open_it(0, &t.d, err));
     CHECK_OK(record(&t, err));
     CHECK_OK(hth_queue_submit(t.d, (hth_turn[]){{t.first, 3}, {t.second, 0}}, 2, tick, err));
     CHECK(!hth_queue_reached(t.d, tick[0]) && !hth_queue_reached(t.d, tick[1]));
     CHECK(hth_queue_wait(t.d, tick[1], 0, &why) == HEARTH_ERROR_DEVICE);
-    CHECK(strstr(why.message, "signal 3") != NULL);
+    CHECK(strstr(why.message, "tape ") != NULL);
     CHECK(hth_device_state(t.d).lost);
     CHECK(hth_queue_signal(t.d, 3, &why) == HEARTH_ERROR_DEVICE);
     CHECK(strstr(why.message, "lost") != NULL);
     CHECK(!hth_queue_reached(t.d, tick[0]));
-    hth_device_close(t.d);
+    close_it(t.d);
 }
 
-TEST(grids_can_be_read_from_memory)
+ON_EACH(grids_can_be_read_from_memory)
 {
-    static const uint32_t n = N / 4, grids[] = {4, 1, 1, 0, 1, 1};
+    static const uint32_t n = N, grids[] = {4, 1, 1, 0, 1, 1};
     static const uint32_t two[2] = {N, 0x40000000};
     task t = {0};
     const hth_program *p_fill, *p_add;
     hth_buffer *grid;
     hth_tape *tape;
     hth_tick tick;
-    CHECK_OK(open_null(0, &t.d, err));
+    CHECK_OK(open_it(0, &t.d, err));
     CHECK_OK(record(&t, err));
     CHECK_OK(hth_buffer_new(t.d, HTH_MEMORY_TO_DEVICE, sizeof grids, "grids", &grid, err));
     CHECK_OK(hth_device_upload((hth_slice){grid, 0, 0}, grids, err));
@@ -137,28 +171,30 @@ TEST(grids_can_be_read_from_memory)
     CHECK_OK(hth_program_get(t.d, HTH_PROGRAM_add, NULL, &p_add, err));
     CHECK_OK(hth_tape_begin(t.d, &tape, err));
     hth_tape_run(tape, p_fill, (hth_slice[]){{t.b, 0, 0}}, two, 1, 1, 1);
+    hth_tape_order(tape, (hth_slice[]){{t.b, 0, 0}}, 1);
     hth_tape_run_at(tape, p_add, (hth_slice[]){{t.b, 0, 0}, {t.b, 0, 0}, {t.sum, 0, 0}}, &n,
                     (hth_slice){grid, 0, 12});
     hth_tape_run_at(tape, p_fill, (hth_slice[]){{t.sum, 0, 0}}, two,
                     (hth_slice){grid, 12, 12}); /* of nothing */
+    hth_tape_order(tape, (hth_slice[]){{t.sum, 0, 0}}, 1);
     hth_tape_copy(tape, (hth_slice){t.sum, 0, 4}, (hth_slice){t.sum, 8, 4});
     CHECK_OK(hth_tape_end(tape, err));
     CHECK_OK(hth_queue_submit(t.d, (hth_turn[]){{tape, 0}}, 1, &tick, err));
-    CHECK_OK(hth_queue_wait(t.d, tick, 0, err));
+    CHECK_OK(hth_queue_wait(t.d, tick, 1000000000, err));
     const float *sum = hth_buffer_map(t.sum);
     CHECK(sum[0] == 4.0f && sum[2] == 4.0f && sum[N - 1] == 4.0f);
-    hth_device_close(t.d);
+    close_it(t.d);
 }
 
 /* ---- memory ----------------------------------------------------------------------------------------- */
 
-TEST(buffers_keep_within_the_budget_and_live_until_their_last_use)
+ON_EACH(buffers_keep_within_the_budget_and_live_until_their_last_use)
 {
     task t = {0};
     hearth_error why;
     hth_tick ticks[2];
     hth_buffer *more;
-    CHECK_OK(open_null(3 * 4096 + 100, &t.d, err));
+    CHECK_OK(open_it(3 * 4096 + 100, &t.d, err));
     CHECK_OK(record(&t, err));
     uint64_t used = hth_device_state(t.d).used;
     CHECK(used >= 3 * N * sizeof(float) && used <= 3 * 4096 + 100);
@@ -173,13 +209,13 @@ TEST(buffers_keep_within_the_budget_and_live_until_their_last_use)
     hth_tape_free(t.first);
     CHECK(hth_device_state(t.d).used == used);
     CHECK_OK(hth_queue_signal(t.d, 2, err));
-    CHECK_OK(hth_queue_wait(t.d, ticks[1], 0, err));
+    CHECK_OK(hth_queue_wait(t.d, ticks[1], 1000000000, err));
     CHECK_OK(hth_buffer_new(t.d, HTH_MEMORY_DEVICE, 4, "a word", &more, err));
     CHECK(hth_device_state(t.d).used < used);
-    hth_device_close(t.d);
+    close_it(t.d);
 }
 
-TEST(slices_outside_their_buffer_are_refused)
+ON_EACH(slices_outside_their_buffer_are_refused)
 {
     static const uint32_t push[2] = {1, 1};
     static const hth_slice wrong[] = {
@@ -191,7 +227,7 @@ TEST(slices_outside_their_buffer_are_refused)
         hth_tape *tape;
         hth_slice s = wrong[i];
         float x[N];
-        CHECK_OK(open_null(0, &t.d, err));
+        CHECK_OK(open_it(0, &t.d, err));
         CHECK_OK(record(&t, err));
         s.of = t.b;
         CHECK_OK(hth_program_get(t.d, HTH_PROGRAM_fill, NULL, &p, err));
@@ -202,7 +238,7 @@ TEST(slices_outside_their_buffer_are_refused)
         CHECK(why.message[0] != '\0');
         if (i < 4) CHECK(hth_device_upload(s, x, &why) == HEARTH_ERROR_ARGUMENT);
         if (i < 4) CHECK(hth_device_download(s, x, &why) == HEARTH_ERROR_ARGUMENT);
-        hth_device_close(t.d);
+        close_it(t.d);
     }
 }
 
@@ -211,16 +247,16 @@ TEST(slices_outside_their_buffer_are_refused)
 static hearth_status whole_task(uint64_t fail_at, hearth_status with, hearth_error *err)
 {
     task t = {0};
-    hearth_status st = open_null(0, &t.d, err);
+    hearth_status st = open_it(0, &t.d, err);
     if (st != HEARTH_OK) return st;
     hth_device_fail_at(t.d, fail_at, with);
     st = record(&t, err);
     for (int i = 0; st == HEARTH_OK && i < 1; i++) st = run(&t, 1.0f, err);
-    hth_device_close(t.d);
+    close_it(t.d);
     return st;
 }
 
-TEST(every_call_that_fails_is_an_error_and_keeps_nothing)
+ON_EACH(every_call_that_fails_is_an_error_and_keeps_nothing)
 {
     static const hearth_status with[] = {HEARTH_ERROR_MEMORY, HEARTH_ERROR_DEVICE, HEARTH_ERROR_UNSUPPORTED};
     for (size_t s = 0; s < sizeof with / sizeof *with; s++) {
@@ -237,7 +273,7 @@ TEST(every_call_that_fails_is_an_error_and_keeps_nothing)
     }
 }
 
-TEST(every_allocation_that_fails_is_an_error_and_keeps_nothing)
+ON_EACH(every_allocation_that_fails_is_an_error_and_keeps_nothing)
 {
     uint64_t n = 1, held = hth_alloc_held();
     hearth_status st;

@@ -1,0 +1,84 @@
+/* Which Vulkan devices there are, and why one cannot be used. */
+#include "device/vulkan/vulkan_int.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static hth_device_kind kind_of(VkPhysicalDeviceType type)
+{
+    switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_CPU: return HTH_DEVICE_CPU;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return HTH_DEVICE_INTEGRATED;
+    default: return HTH_DEVICE_DISCRETE;
+    }
+}
+
+/* A family that computes, better one that does nothing else: its waits hold up no picture. UINT32_MAX: none. */
+static uint32_t find_family(const hth_vk_instance *vk, VkPhysicalDevice device)
+{
+    enum { MOST = 16 };
+    VkQueueFamilyProperties families[MOST];
+    uint32_t n = MOST, found = UINT32_MAX;
+    vk->vkGetPhysicalDeviceQueueFamilyProperties(device, &n, families);
+    for (uint32_t i = n; i-- > 0;) {
+        VkQueueFlags flags = families[i].queueFlags;
+        if (!(flags & VK_QUEUE_COMPUTE_BIT)) continue;
+        if (found == UINT32_MAX || !(flags & VK_QUEUE_GRAPHICS_BIT)) found = i;
+    }
+    return found;
+}
+
+static uint64_t own_memory(const hth_vk_instance *vk, VkPhysicalDevice device)
+{
+    VkPhysicalDeviceMemoryProperties2 memory = {.sType =
+                                                    VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+    uint64_t most = 0;
+    vk->vkGetPhysicalDeviceMemoryProperties2(device, &memory);
+    const VkPhysicalDeviceMemoryProperties *m = &memory.memoryProperties;
+    for (uint32_t i = 0; i < m->memoryHeapCount; i++)
+        if (m->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT && m->memoryHeaps[i].size > most)
+            most = m->memoryHeaps[i].size;
+    return most;
+}
+
+static void look_at(const hth_vk_instance *vk, VkPhysicalDevice device, hth_vk_found *f)
+{
+    VkPhysicalDeviceTimelineSemaphoreFeatures timeline = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES};
+    VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+                                          .pNext = &timeline};
+    VkPhysicalDeviceDriverProperties driver = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
+    VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
+                                       .pNext = &driver};
+    VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+                                              .pNext = &id};
+    vk->vkGetPhysicalDeviceProperties2(device, &properties);
+    vk->vkGetPhysicalDeviceFeatures2(device, &features);
+    const VkPhysicalDeviceProperties *p = &properties.properties;
+    hth_device_info *info = &f->info;
+    *f = (hth_vk_found){.handle = device, .family = find_family(vk, device)};
+    info->kind = kind_of(p->deviceType);
+    snprintf(info->name, sizeof info->name, "%s", p->deviceName);
+    snprintf(info->driver, sizeof info->driver, "%.100s %.100s", driver.driverName, driver.driverInfo);
+    memcpy(info->uuid, id.deviceUUID, sizeof info->uuid);
+    info->memory = own_memory(vk, device);
+    info->most = p->limits.maxStorageBufferRange;
+    info->alignment = (uint32_t)p->limits.minStorageBufferOffsetAlignment;
+    const char *missing = NULL;
+    if (p->apiVersion < VK_API_VERSION_1_2) missing = "Vulkan 1.2";
+    else if (!timeline.timelineSemaphore) missing = "timelineSemaphore";
+    else if (f->family == UINT32_MAX) missing = "a queue that computes";
+    if (missing) snprintf(info->problem, sizeof info->problem, "its driver has no %s", missing);
+}
+
+hearth_status hth_vk_find(const hth_vk_instance *vk, hth_vk_found found[HTH_VK_MAX_DEVICE], size_t *n,
+                          hearth_error *err)
+{
+    VkPhysicalDevice devices[HTH_VK_MAX_DEVICE];
+    uint32_t count = HTH_VK_MAX_DEVICE;
+    *n = 0;
+    VkResult r = vk->vkEnumeratePhysicalDevices(vk->handle, &count, devices);
+    if (r != VK_SUCCESS && r != VK_INCOMPLETE) return hth_vk_fail(err, NULL, "vkEnumeratePhysicalDevices", r);
+    for (uint32_t i = 0; i < count; i++) look_at(vk, devices[i], &found[(*n)++]);
+    return HEARTH_OK;
+}

@@ -1,0 +1,80 @@
+/* Programs of a Vulkan device: a module of the build, its bindings by the table of programs, one pipeline for
+ * each set of constants. */
+#include "base/alloc.h"
+#include "device/vulkan/vulkan_int.h"
+
+#include <string.h>
+
+static hearth_status make_layouts(hth_device *d, hth_vk_program *own, const hth_program_form *form,
+                                  hearth_error *err)
+{
+    hth_vk_device *vk = d->own;
+    VkDescriptorSetLayoutBinding bindings[HTH_PROGRAM_MAX_BIND];
+    uint32_t n = (uint32_t)strlen(form->bindings);
+    for (uint32_t i = 0; i < n; i++)
+        bindings[i] = (VkDescriptorSetLayoutBinding){.binding = i,
+                                                     .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                                                     .descriptorCount = 1,
+                                                     .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT};
+    VkDescriptorSetLayoutCreateInfo set = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
+                                           .bindingCount = n,
+                                           .pBindings = bindings};
+    VkPushConstantRange push = {VK_SHADER_STAGE_COMPUTE_BIT, 0, form->push_size};
+    VkPipelineLayoutCreateInfo layout = {.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+                                         .setLayoutCount = 1,
+                                         .pSetLayouts = &own->set,
+                                         .pushConstantRangeCount = form->push_size > 0,
+                                         .pPushConstantRanges = &push};
+    VkResult r = vk->call.vkCreateDescriptorSetLayout(vk->handle, &set, NULL, &own->set);
+    if (r != VK_SUCCESS) return hth_vk_fail(err, d, "vkCreateDescriptorSetLayout", r);
+    r = vk->call.vkCreatePipelineLayout(vk->handle, &layout, NULL, &own->layout);
+    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkCreatePipelineLayout", r);
+}
+
+static hearth_status make_pipeline(hth_device *d, hth_vk_program *own, const hth_program *p,
+                                   hearth_error *err)
+{
+    hth_vk_device *vk = d->own;
+    VkSpecializationMapEntry entries[HTH_PROGRAM_MAX_CONST];
+    uint32_t n = hth_program_forms[p->id].n_const;
+    size_t size;
+    const uint32_t *words = hth_vk_words(p->id, &size);
+    for (uint32_t i = 0; i < n; i++) entries[i] = (VkSpecializationMapEntry){i, 4 * i, 4};
+    VkSpecializationInfo consts = {n, entries, n * sizeof *p->consts, p->consts};
+    VkShaderModuleCreateInfo module = {
+        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = size, .pCode = words};
+    VkResult r = vk->call.vkCreateShaderModule(vk->handle, &module, NULL, &own->module);
+    if (r != VK_SUCCESS) return hth_vk_fail(err, d, "vkCreateShaderModule", r);
+    VkComputePipelineCreateInfo info = {
+        .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+        .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                  .stage = VK_SHADER_STAGE_COMPUTE_BIT,
+                  .module = own->module,
+                  .pName = "main",
+                  .pSpecializationInfo = &consts},
+        .layout = own->layout};
+    r = vk->call.vkCreateComputePipelines(vk->handle, NULL, 1, &info, NULL, &own->pipeline);
+    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkCreateComputePipelines", r);
+}
+
+hearth_status hth_vk_program_new(hth_device *d, hth_program *p, hearth_error *err)
+{
+    hth_vk_program *own = hth_alloc(1, sizeof *own);
+    if (!own) return hth_fail_memory(err, sizeof *own, "a program");
+    p->own = own;
+    hearth_status st = make_layouts(d, own, &hth_program_forms[p->id], err);
+    if (st == HEARTH_OK) st = make_pipeline(d, own, p, err);
+    if (st != HEARTH_OK) hth_vk_program_free(d, p);
+    return st;
+}
+
+void hth_vk_program_free(hth_device *d, hth_program *p)
+{
+    hth_vk_device *vk = d->own;
+    hth_vk_program *own = p->own;
+    if (own->pipeline) vk->call.vkDestroyPipeline(vk->handle, own->pipeline, NULL);
+    if (own->layout) vk->call.vkDestroyPipelineLayout(vk->handle, own->layout, NULL);
+    if (own->set) vk->call.vkDestroyDescriptorSetLayout(vk->handle, own->set, NULL);
+    if (own->module) vk->call.vkDestroyShaderModule(vk->handle, own->module, NULL);
+    hth_free(own);
+}

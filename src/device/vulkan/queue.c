@@ -1,0 +1,115 @@
+/* Submissions to a Vulkan queue. Two timelines: `gate` is the host's, `done` counts tapes. A tape waits for the
+ * gate on the device, so a whole token can be submitted at once. */
+#include "device/vulkan/vulkan_int.h"
+
+enum { AT_ONCE = 64 };
+
+static const VkPipelineStageFlags WORK = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
+
+static hearth_status submit_some(hth_device *d, const hth_turn *turns, uint32_t n, hth_tick first,
+                                 hearth_error *err)
+{
+    hth_vk_device *vk = d->own;
+    VkSubmitInfo infos[AT_ONCE];
+    VkTimelineSemaphoreSubmitInfo times[AT_ONCE];
+    uint64_t ticks[AT_ONCE];
+    for (uint32_t i = 0; i < n; i++) {
+        bool waits = turns[i].wait > 0;
+        ticks[i] = first + i;
+        times[i] = (VkTimelineSemaphoreSubmitInfo){.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
+                                                   .waitSemaphoreValueCount = waits,
+                                                   .pWaitSemaphoreValues = &turns[i].wait,
+                                                   .signalSemaphoreValueCount = 1,
+                                                   .pSignalSemaphoreValues = &ticks[i]};
+        infos[i] = (VkSubmitInfo){.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+                                  .pNext = &times[i],
+                                  .waitSemaphoreCount = waits,
+                                  .pWaitSemaphores = &vk->gate,
+                                  .pWaitDstStageMask = &WORK,
+                                  .commandBufferCount = 1,
+                                  .pCommandBuffers = &((hth_vk_tape *)turns[i].tape->own)->commands,
+                                  .signalSemaphoreCount = 1,
+                                  .pSignalSemaphores = &vk->done};
+    }
+    VkResult r = vk->call.vkQueueSubmit(vk->queue, n, infos, NULL);
+    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkQueueSubmit", r);
+}
+
+hearth_status hth_vk_submit(hth_device *d, const hth_turn *turns, size_t n, hth_tick first, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    for (size_t i = 0; st == HEARTH_OK && i < n; i += AT_ONCE) {
+        size_t left = n - i;
+        st = submit_some(d, turns + i, (uint32_t)(left < AT_ONCE ? left : AT_ONCE), first + i, err);
+    }
+    return st;
+}
+
+hearth_status hth_vk_signal(hth_device *d, uint64_t value, hearth_error *err)
+{
+    hth_vk_device *vk = d->own;
+    VkSemaphoreSignalInfo info = {
+        .sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, .semaphore = vk->gate, .value = value};
+    VkResult r = vk->call.vkSignalSemaphore(vk->handle, &info);
+    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkSignalSemaphore", r);
+}
+
+/* A device that cannot say has passed nothing; whoever waits hears why. */
+hth_tick hth_vk_reached(hth_device *d)
+{
+    hth_vk_device *vk = d->own;
+    uint64_t value = 0;
+    VkResult r = vk->call.vkGetSemaphoreCounterValue(vk->handle, vk->done, &value);
+    return r == VK_SUCCESS ? value : 0;
+}
+
+hearth_status hth_vk_wait(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err)
+{
+    hth_vk_device *vk = d->own;
+    VkSemaphoreWaitInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+                                .semaphoreCount = 1,
+                                .pSemaphores = &vk->done,
+                                .pValues = &tick};
+    VkResult r = vk->call.vkWaitSemaphores(vk->handle, &info, timeout_ns);
+    if (r == VK_TIMEOUT)
+        return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: tape %llu is not done after %.1f s: %llu tapes are",
+                        d->info.name, (unsigned long long)tick, (double)timeout_ns * 1e-9,
+                        (unsigned long long)hth_vk_reached(d));
+    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkWaitSemaphores", r);
+}
+
+/* ---- commands of the moment -------------------------------------------------------------------------- */
+
+hearth_status hth_vk_commands_begin(hth_device *d, VkCommandBuffer *out, hearth_error *err)
+{
+    hth_vk_device *vk = d->own;
+    VkCommandBufferAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                        .commandPool = vk->commands,
+                                        .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                        .commandBufferCount = 1};
+    VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+                                      .flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT};
+    VkResult r = vk->call.vkAllocateCommandBuffers(vk->handle, &info, out);
+    if (r != VK_SUCCESS) {
+        *out = NULL;
+        return hth_vk_fail(err, d, "vkAllocateCommandBuffers", r);
+    }
+    r = vk->call.vkBeginCommandBuffer(*out, &begin);
+    if (r == VK_SUCCESS) return HEARTH_OK;
+    vk->call.vkFreeCommandBuffers(vk->handle, vk->commands, 1, out);
+    *out = NULL;
+    return hth_vk_fail(err, d, "vkBeginCommandBuffer", r);
+}
+
+hearth_status hth_vk_run_once(hth_device *d, VkCommandBuffer commands, hearth_error *err)
+{
+    hth_vk_device *vk = d->own;
+    VkSubmitInfo info = {
+        .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
+    VkResult r = vk->call.vkEndCommandBuffer(commands);
+    const char *call = "vkEndCommandBuffer";
+    if (r == VK_SUCCESS) r = vk->call.vkQueueSubmit(vk->queue, 1, &info, NULL), call = "vkQueueSubmit";
+    if (r == VK_SUCCESS) r = vk->call.vkDeviceWaitIdle(vk->handle), call = "vkDeviceWaitIdle";
+    vk->call.vkFreeCommandBuffers(vk->handle, vk->commands, 1, &commands);
+    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, call, r);
+}

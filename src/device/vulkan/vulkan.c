@@ -1,0 +1,155 @@
+/* Opening and closing a Vulkan device: "vulkan:N" by the order of the driver, or a UUID's 32 hex digits. */
+#include "device/vulkan/vulkan_int.h"
+
+#include "base/alloc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which -------------------------------------------------------------------------------------- */
+
+static bool is_named(const hth_vk_found *f, size_t i, const char *name)
+{
+    char number[32], uuid[33];
+    snprintf(number, sizeof number, "vulkan:%zu", i);
+    for (int k = 0; k < 16; k++) snprintf(uuid + 2 * k, 3, "%02x", f->info.uuid[k]);
+    return strcmp(name, number) == 0 || strcmp(name, uuid) == 0;
+}
+
+static hearth_status choose(hth_vk_device *vk, const char *name, hearth_error *err)
+{
+    hth_vk_found found[HTH_VK_MAX_DEVICE];
+    size_t n;
+    hearth_status st = hth_vk_find(&vk->instance, found, &n, err);
+    if (st != HEARTH_OK) return st;
+    for (size_t i = 0; i < n; i++) {
+        if (!is_named(&found[i], i, name)) continue;
+        vk->found = found[i];
+        if (found[i].info.problem[0] == '\0') return HEARTH_OK;
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s (%s): %s", name, found[i].info.name,
+                        found[i].info.problem);
+    }
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: there is no such device; Vulkan knows %zu", name, n);
+}
+
+/* ---- opening --------------------------------------------------------------------------------------- */
+
+static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
+{
+    const float priority = 1.0f;
+    VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+                                     .queueFamilyIndex = vk->found.family,
+                                     .queueCount = 1,
+                                     .pQueuePriorities = &priority};
+    VkPhysicalDeviceVulkan12Features features = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, .timelineSemaphore = VK_TRUE};
+    VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                               .pNext = &features,
+                               .queueCreateInfoCount = 1,
+                               .pQueueCreateInfos = &queue};
+    VkResult r = vk->instance.vkCreateDevice(vk->found.handle, &info, NULL, &vk->handle);
+    if (r == VK_SUCCESS) return hth_vk_calls_load(&vk->instance, vk->handle, &vk->call, err);
+    vk->handle = NULL;
+    return hth_vk_fail(err, NULL, "vkCreateDevice", r);
+}
+
+static hearth_status make_timeline(hth_device *d, VkSemaphore *out, hearth_error *err)
+{
+    hth_vk_device *vk = d->own;
+    VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+                                      .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
+    VkSemaphoreCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &type};
+    VkResult r = vk->call.vkCreateSemaphore(vk->handle, &info, NULL, out);
+    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkCreateSemaphore", r);
+}
+
+static hearth_status make_rest(hth_device *d, hearth_error *err)
+{
+    hth_vk_device *vk = d->own;
+    VkPhysicalDeviceMemoryProperties2 memory = {.sType =
+                                                    VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+    VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                    .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
+                                    .queueFamilyIndex = vk->found.family};
+    vk->call.vkGetDeviceQueue(vk->handle, vk->found.family, 0, &vk->queue);
+    vk->instance.vkGetPhysicalDeviceMemoryProperties2(vk->found.handle, &memory);
+    vk->memory = memory.memoryProperties;
+    VkResult r = vk->call.vkCreateCommandPool(vk->handle, &pool, NULL, &vk->commands);
+    if (r != VK_SUCCESS) return hth_vk_fail(err, d, "vkCreateCommandPool", r);
+    hearth_status st = make_timeline(d, &vk->done, err);
+    return st == HEARTH_OK ? make_timeline(d, &vk->gate, err) : st;
+}
+
+static void close_device(hth_device *d)
+{
+    hth_vk_device *vk = d->own;
+    if (vk->gate) vk->call.vkDestroySemaphore(vk->handle, vk->gate, NULL);
+    if (vk->done) vk->call.vkDestroySemaphore(vk->handle, vk->done, NULL);
+    if (vk->commands) vk->call.vkDestroyCommandPool(vk->handle, vk->commands, NULL);
+    if (vk->handle && vk->call.vkDestroyDevice) vk->call.vkDestroyDevice(vk->handle, NULL);
+    hth_vk_instance_close(&vk->instance);
+    hth_free(vk);
+}
+
+static hearth_status open_device(hth_device *d, const hth_device_spec *spec, hearth_error *err)
+{
+    hth_vk_device *vk = hth_alloc(1, sizeof *vk);
+    if (!vk) return hth_fail_memory(err, sizeof *vk, "a Vulkan device");
+    d->own = vk;
+    hearth_status st = hth_vk_instance_open(&vk->instance, spec->validation, err);
+    if (st == HEARTH_OK) st = choose(vk, spec->name, err);
+    d->info = vk->found.info;
+    if (st == HEARTH_OK) st = make_device(vk, err);
+    if (st == HEARTH_OK) st = make_rest(d, err);
+    if (st != HEARTH_OK) close_device(d);
+    return st;
+}
+
+/* Lets everything run out; tapes whose gate nobody opens any more are let go. */
+static void stop(hth_device *d)
+{
+    hth_vk_device *vk = d->own;
+    hth_vk_signal(d, UINT64_MAX - 1, NULL);
+    vk->call.vkDeviceWaitIdle(vk->handle);
+}
+
+static uint64_t complaints(const hth_device *d)
+{
+    return ((const hth_vk_device *)d->own)->instance.n_complaint;
+}
+
+/* ---- what there is ------------------------------------------------------------------------------------ */
+
+hearth_status hth_vk_list(hth_device_info *out, size_t room, size_t *n, hearth_error *err)
+{
+    hth_vk_instance vk;
+    hth_vk_found found[HTH_VK_MAX_DEVICE];
+    size_t count;
+    *n = 0;
+    hearth_status st = hth_vk_instance_open(&vk, false, err);
+    if (st != HEARTH_OK) return st;
+    st = hth_vk_find(&vk, found, &count, err);
+    for (size_t i = 0; st == HEARTH_OK && i < count && i < room; i++) out[(*n)++] = found[i].info;
+    hth_vk_instance_close(&vk);
+    return st;
+}
+
+const hth_backend hth_backend_vulkan = {
+    .open = open_device,
+    .stop = stop,
+    .close = close_device,
+    .complaints = complaints,
+    .buffer_new = hth_vk_buffer_new,
+    .buffer_free = hth_vk_buffer_free,
+    .upload = hth_vk_upload,
+    .download = hth_vk_download,
+    .program_new = hth_vk_program_new,
+    .program_free = hth_vk_program_free,
+    .tape_end = hth_vk_tape_end,
+    .tape_free = hth_vk_tape_free,
+    .submit = hth_vk_submit,
+    .signal = hth_vk_signal,
+    .reached = hth_vk_reached,
+    .wait = hth_vk_wait,
+};
