@@ -10,6 +10,7 @@ set -eu
 missing=
 has() { command -v "$1" >/dev/null 2>&1; }
 has_header() { echo "#include <$1>" | gcc -E - >/dev/null 2>&1; }
+has_layer() { ls "/usr/share/vulkan/$1"* >/dev/null 2>&1; }
 has_module() { has pkg-config && pkg-config --exists "$1"; }
 has_fuzzer() { test -e "$(clang -print-runtime-dir 2>/dev/null)/libclang_rt.fuzzer-$(uname -m).a"; }
 
@@ -32,6 +33,8 @@ need_for_build() {
     need libxxhash-dev "hashing" has_header xxhash.h
     need libpcre2-dev "cuts text for byte-level tokenizers" has_module libpcre2-8
     need libedit-dev "line editing in chat" has_module libedit
+    need libvulkan-dev "headers of Vulkan" has_header vulkan/vulkan_core.h
+    need glslc "compiles the programs of GPUs" has glslc
 }
 
 need_for_test() {
@@ -40,6 +43,9 @@ need_for_test() {
     need binutils "laws about symbols" has nm
     need strace "shows that the token loop makes no system calls" has strace
     need groff-base "reads the manual page as a check" has groff
+    need mesa-vulkan-drivers "a Vulkan device on the CPU" has_layer icd.d/lvp_icd
+    need vulkan-validationlayers "watches the use of Vulkan" has_layer explicit_layer.d/VkLayer_khronos_validation
+    need spirv-tools "reads the programs of GPUs as a check" has spirv-dis
 }
 
 need_for_test_long() {

@@ -1,31 +1,46 @@
-# The Vulkan back end, where its headers and glslc are: programs are compiled and become words of the library. The
+# The Vulkan back end, where its headers and glslc are: programs are compiled and become words of the library
+# (NAME.dot.comp: NAME for devices that have integer dot products). The
 # loader is opened at run time, so nothing is linked. Without them there is the null device alone.
 
 find_program(GLSLC glslc)
 find_path(VULKAN_HEADERS vulkan/vulkan_core.h)
 if(HEARTH_VULKAN AND GLSLC AND VULKAN_HEADERS)
   file(GLOB programs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/vulkan/programs/*.comp)
+  file(GLOB included CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/vulkan/programs/*.glsl)
   set(words ${PROJECT_BINARY_DIR}/vulkan)
   set(includes "")
   set(cases "")
+  set(dot_cases "")
   set(outputs "")
   foreach(program IN LISTS programs)
     get_filename_component(name ${program} NAME_WE)
-    add_custom_command(OUTPUT ${words}/${name}.words
-      COMMAND ${GLSLC} --target-env=vulkan1.2 -O -Werror -mfmt=num -o ${words}/${name}.words ${program}
-      DEPENDS ${program} VERBATIM)
-    string(APPEND includes "static const uint32_t ${name}[] = {\n#include \"${name}.words\"\n};\n")
-    string(APPEND cases "    case HTH_PROGRAM_${name}: *size = sizeof ${name}; return ${name};\n")
-    list(APPEND outputs ${words}/${name}.words)
+    get_filename_component(file ${program} NAME_WLE)
+    string(REPLACE "." "_" array ${file})
+    add_custom_command(OUTPUT ${words}/${file}.words
+      COMMAND ${GLSLC} --target-env=vulkan1.2 -O -Werror -mfmt=num -o ${words}/${file}.words ${program}
+      DEPENDS ${program} ${included} VERBATIM)
+    string(APPEND includes "static const uint32_t ${array}[] = {\n#include \"${file}.words\"\n};\n")
+    set(case "    case HTH_PROGRAM_${name}: *size = sizeof ${array}; return ${array};\n")
+    if(file MATCHES "\\.dot$")
+      string(APPEND dot_cases "${case}")
+    else()
+      string(APPEND cases "${case}")
+    endif()
+    list(APPEND outputs ${words}/${file}.words)
   endforeach()
   file(CONFIGURE OUTPUT ${words}/words.c @ONLY CONTENT "/* The words of all programs. */
 #include \"device/vulkan/vulkan_int.h\"
 
 @includes@
-const uint32_t *hth_vk_words(hth_program_id id, size_t *size)
+const uint32_t *hth_vk_words(hth_program_id id, bool dot, size_t *size)
 {
+    if (dot) {
+        switch (id) {
+@dot_cases@        default: break;
+        }
+    }
     switch (id) {
-@cases@    case HTH_N_PROGRAM: break;
+@cases@    default: break;
     }
     *size = 0;
     return NULL;

@@ -38,7 +38,10 @@ static hearth_status make_pipeline(hth_device *d, hth_vk_program *own, const hth
     VkSpecializationMapEntry entries[HTH_PROGRAM_MAX_CONST];
     uint32_t n = hth_program_forms[p->id].n_const;
     size_t size;
-    const uint32_t *words = hth_vk_words(p->id, &size);
+    const uint32_t *words = hth_vk_words(p->id, false, &size);
+    if (!words)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: this build has no program %s", d->info.name,
+                        hth_program_forms[p->id].name);
     for (uint32_t i = 0; i < n; i++) entries[i] = (VkSpecializationMapEntry){i, 4 * i, 4};
     VkSpecializationInfo consts = {n, entries, n * sizeof *p->consts, p->consts};
     VkShaderModuleCreateInfo module = {

@@ -86,8 +86,9 @@ typedef struct hth_vk_tape {
     VkDescriptorPool pool;
 } hth_vk_tape;
 
-/* Words of a program, from the build (programs.c). */
-const uint32_t *hth_vk_words(hth_program_id id, size_t *size);
+/* Words of a program, from the build (cmake/vulkan.cmake); NULL: there are none. dot: the form with integer dot
+ * products, where the program has one. */
+const uint32_t *hth_vk_words(hth_program_id id, bool dot, size_t *size);
 
 /* memory.c */
 hearth_status hth_vk_buffer_new(hth_buffer *b, const char *what, hearth_error *err);

@@ -1,0 +1,145 @@
+/* What the programs of a layer compute, and how they are called: constants, push constants, and the step block that
+ * all read. The functions of C (hth_gpu_functions) are their definition, and what the null device runs; the same in
+ * GLSL: device/vulkan/programs. Quantised programs follow docs/arithmetic.md to the bit. */
+#ifndef HTH_RUN_GPU_CALLS_H
+#define HTH_RUN_GPU_CALLS_H
+
+#include "device/programs.h"
+
+/* ---- the step block: binding 0 of every program, words ------------------------------------------- */
+
+/* What differs from step to step. Tokens beyond n_tok (or n_want) are not computed, and nothing is written for them:
+ * grids are as large as the tape's class wants. */
+enum {
+    HTH_STEP_N_TOK = 0,  /* rows of the step */
+    HTH_STEP_N_WANT = 1, /* of them, those whose logits are wanted */
+    HTH_STEP_GRID = 4,   /* three words: {splits, KV heads, rows} of attend, for layers without a window */
+    HTH_STEP_GRID_WINDOW = 8,
+    HTH_STEP_ROWS = 16,    /* four words for each of n_max rows: */
+    HTH_STEP_POSITION = 0, /* of the token in its sequence */
+    HTH_STEP_SLOT = 1,     /* where position 0 of the sequence lies in the caches, a multiple of 16 */
+    HTH_STEP_WANT = 2,     /* word i of row i: which row is the i-th that wants logits */
+    HTH_STEP_ROW_WORDS = 4,
+};
+
+/* ---- programs: bindings in order, constants by number, push constants as a struct ------------------- */
+
+/* y[t][n] = norm(x[t][n]), and q, d, sum: y (or x, without a norm) rounded by rule R1. q: n bytes for a token; d: one float for
+ * a block; sum: an int32 for each 32 (blocks of 32) or 16 (of 256). With GATHER row i of x is that of
+ * the i-th token that wants logits, and their number counts.
+ * Bindings: step, x, weight[n], bias[n], y, q, d, sum. Grid: {1, tokens} with a norm, {ceil(n / HTH_ROUND_STRETCH), tokens}
+ * without. */
+enum {
+    HTH_NORM_ROUND_KIND = 0,
+    HTH_NORM_ROUND_BLOCK,
+    HTH_NORM_ROUND_STORE,
+    HTH_NORM_ROUND_GATHER,
+    HTH_NORM_ROUND_LOCAL
+};
+enum { HTH_KIND_NONE = 0, HTH_KIND_RMS, HTH_KIND_LAYER }; /* KIND */
+enum { HTH_ROUND_STRETCH = 2048 }; /* BLOCK: 0 (no rounding), 32 or 256. STORE: y is written */
+typedef struct hth_push_norm {
+    uint32_t n, has_bias; /* a multiple of the block */
+    float eps, inv_n;
+} hth_push_norm;
+
+/* y[t][y_first + i] = row i . x_t (+ bias[i]) for quantised rows in planes (planes.h), rules R2 to R5; _onto: y is added to.
+ * Bindings: step, planes, q, d, sum, bias[n_row], y. Constants of the form: planes.h.
+ * Eight invocations compute ROWS rows for COLS tokens. Grid: {ceil(n_row / (LOCAL / 8 * ROWS)), ceil(tokens / COLS)}. */
+enum {
+    HTH_ROWS_LOCAL = 0, /* a multiple of 8 */
+    HTH_ROWS_COLS,      /* 1 to 8 */
+    HTH_ROWS_ROWS,      /* 1 to 4 */
+    HTH_ROWS_WANT,      /* 1: tokens are those that want logits */
+    HTH_ROWS_FORM,      /* the first of the form's */
+    HTH_ROWS_N_CONST = HTH_ROWS_FORM + 8,
+};
+typedef struct hth_push_rows {
+    uint32_t n_row, n_block, y_stride, y_first, has_bias;
+    uint32_t at_high, at_scale, at_part, at_least,
+        at_minimum; /* words from the planes' beginning (planes.h) */
+} hth_push_rows;
+
+/* The same for rows of floats. Sums as in rule R9 but for fma: product and sum are rounded each.
+ * Bindings: step, rows, x, bias[n_row], y. */
+enum {
+    HTH_FLOATS_LOCAL = 0,
+    HTH_FLOATS_COLS,
+    HTH_FLOATS_ROWS,
+    HTH_FLOATS_WANT,
+    HTH_FLOATS_TYPE
+}; /* TYPE: hth_type */
+typedef struct hth_push_floats {
+    uint32_t n_row, n_col, y_stride, y_first, has_bias;
+    uint32_t row_words; /* from row to row */
+} hth_push_floats;
+
+/* Norms (where NORMED) and rotates the queries and keys of qkv[t][(n_head + 2 n_head_kv) * D_HEAD] in place; keys and values
+ * go into the caches, as KV says (attention.glsl, calls_attend.c: how they lie); for Q8_0 caches queries are rounded by R1.
+ * Bindings: step, qkv, table, norms[2][D_HEAD] (of queries, of keys), keys, values, rounded.
+ * table: cosines, from word sine_at on sines, a row of n_pair for each token, from table_at on. rounded: for each token q (n_head
+ * * D_HEAD bytes), from word d_at on scales. Grid: {n_head + 2 n_head_kv, tokens}. */
+enum {
+    HTH_ROPE_D_HEAD = 0,
+    HTH_ROPE_KIND,
+    HTH_ROPE_NORMED,
+    HTH_ROPE_KV,
+    HTH_ROPE_LOCAL
+}; /* KIND: hth_rope_kind; KV: hearth_kv_type */
+typedef struct hth_push_rope {
+    uint32_t n_head, n_head_kv, n_pair, table_at, sine_at, d_at;
+    uint32_t head_words; /* of a cache, from KV head to KV head */
+    float eps, inv_n;
+    uint32_t spare;
+} hth_push_rope;
+
+/* Attention of docs/arithmetic.md 5. SPLIT 1: a workgroup does one split of one KV head for one token, all its query
+ * heads, and leaves values[t][split][n_head][D_HEAD] and parts[t][split][n_head] {max, sum}; grid {splits, n_head_kv, tokens}, the split
+ * counted from the first that the token sees. SPLIT 0: all splits, merged and divided: values[t][n_head][D_HEAD]; grid {1, n_head_kv, tokens}.
+ * Bindings: step, qkv (queries first), rounded, keys, values, out, parts. */
+enum {
+    HTH_ATTEND_D_HEAD = 0,
+    HTH_ATTEND_SHARED,
+    HTH_ATTEND_KV,
+    HTH_ATTEND_BY_SPLIT,
+    HTH_ATTEND_LOCAL
+}; /* SHARED: n_head / n_head_kv */
+typedef struct hth_push_attend {
+    uint32_t n_head, n_head_kv, window, n_split; /* n_split: splits that out has room for */
+    uint32_t qkv_stride, d_at, head_words;
+    float scale, cap, inverse_cap; /* cap 0: none */
+    uint32_t spare;
+} hth_push_attend;
+
+/* y[t][n_head][D_HEAD] = the splits of attend, merged ascending. Bindings: step, values, parts, y. Grid: {n_head, tokens}. */
+enum { HTH_JOIN_D_HEAD = 0, HTH_JOIN_LOCAL };
+typedef struct hth_push_join {
+    uint32_t n_head, window, n_split, spare;
+} hth_push_join;
+
+/* h[t][d_ff] = f(gate) up, or f(up); gate_up[t]: gate then up, or up alone. Rounded as by norm_round.
+ * Bindings: step, gate_up, h, q, d, sum. Grid: {ceil(d_ff / HTH_ROUND_STRETCH), tokens}. */
+enum {
+    HTH_ACTIVATE_KIND = 0,
+    HTH_ACTIVATE_GATED,
+    HTH_ACTIVATE_BLOCK,
+    HTH_ACTIVATE_STORE,
+    HTH_ACTIVATE_LOCAL
+}; /* KIND: hth_activation */
+typedef struct hth_push_activate {
+    uint32_t d_ff;
+} hth_push_activate;
+
+/* x[t] = x[t] + norm(y[t]), or + y[t]. Bindings: step, x, y, weight, bias. Grid: {1, tokens}. */
+enum { HTH_NORM_ADD_KIND = 0, HTH_NORM_ADD_LOCAL };
+
+/* x = cap tanh(x / cap) of n values for each token that wants logits. Bindings: step, x. Grid: {ceil(n / 2048), tokens}. */
+typedef struct hth_push_cap {
+    uint32_t n;
+    float cap, inverse;
+} hth_push_cap;
+
+/* Of every program, by number. */
+extern hth_program_fn *const hth_gpu_functions[HTH_N_PROGRAM];
+
+#endif

@@ -1,0 +1,33 @@
+/* Single programs of a device, between guards: what a kernel's test needs on null and on Vulkan alike. */
+#ifndef HEARTH_TESTS_SUPPORT_PROGRAMS_H
+#define HEARTH_TESTS_SUPPORT_PROGRAMS_H
+
+#include "device/device.h"
+
+#include <stdbool.h>
+
+/* "null", or "vulkan:0" under its validation layer. NULL, and the case is skipped: there is none, or no layer. */
+hth_device *programs_open(const char *name);
+/* Closes it; the layer must not have complained. */
+void programs_close(hth_device *device);
+
+/* What a binding is given, or gets: size bytes. Read: uploaded. Written: the device's copy holds PROGRAMS_POISON
+ * before, and data the device's bytes afterwards. Both: uploaded, and brought back. */
+typedef struct programs_binding {
+    void *data;
+    size_t size;
+} programs_binding;
+enum { PROGRAMS_POISON = 0xa5 };
+
+typedef struct programs_run {
+    hth_program_id id;
+    const uint32_t *consts;
+    const void *push;
+    programs_binding bind[HTH_PROGRAM_MAX_BIND];
+    uint32_t grid[3];
+} programs_run;
+
+/* Runs it once and waits. False, and the case fails: an error, or a byte beside an output was written. */
+bool programs_do(hth_device *device, const programs_run *run);
+
+#endif
