@@ -55,7 +55,7 @@ def missing_as_root_is_installed_by_apt():
     assert "missing: cmake (configures the build)" in said and "missing: ninja-build" in said
     assert "apt-get update" in calls and "sudo" not in calls
     line = next(line for line in calls.splitlines() if line.startswith("apt-get install"))
-    assert line.endswith("--no-install-recommends cmake ninja-build") and " -y " in line, line
+    assert line.endswith("--no-install-recommends cmake ninja-build glslc") and " -y " in line, line
     assert "frontend=noninteractive" in calls
 
 
