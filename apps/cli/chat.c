@@ -399,6 +399,6 @@ const verb verb_chat = {
                "Ctrl-C stops an answer, twice at the prompt ends, as Ctrl-D does. From a pipe\n"
                "each line is a message. The story model in the program is not made for chat.\n",
     .example = "hearth chat model.gguf --system \"Answer briefly.\"",
-    .groups = {options, sampling_options, model_options},
+    .groups = {options, sampling_options, model_options, gpu_options},
     .run = run,
 };

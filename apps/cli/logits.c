@@ -79,6 +79,6 @@ const verb verb_logits = {
     .details = "The ids are fed as they stand, at positions 0, 1, 2, ... The output is float32,\n"
                "little-endian, [number of ids][vocabulary].\n",
     .example = "hearth logits model.gguf --ids prompt.ids -o prompt.f32 --kv f32",
-    .groups = {options, model_options},
+    .groups = {options, model_options, gpu_options},
     .run = run,
 };

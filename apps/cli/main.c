@@ -26,6 +26,7 @@ static const verb *const verbs[] = {&verb_run_model,
                                     &verb_synth,
                                     &verb_bench,
                                     &verb_doctor,
+                                    &verb_devices,
                                     NULL};
 
 /* A mapped model that became shorter is an error of the evaluation; any other bus

@@ -82,6 +82,6 @@ const verb verb_perplexity = {
     .details = "As llama-perplexity defines it: windows of -c tokens, each with a begin-of-text\n"
                "token in front, the second half scored. One last newline of FILE is dropped.\n",
     .example = "hearth perplexity model.gguf -f text.txt -c 512",
-    .groups = {options, model_options},
+    .groups = {options, model_options, gpu_options},
     .run = run,
 };

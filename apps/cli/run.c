@@ -404,6 +404,6 @@ const verb verb_run_model = {
     .details = "Without MODEL the story model inside the program runs. Text is plain unless\n"
                "--special. The same seed gives the same text, whatever machine and threads.\n",
     .example = "hearth run -p \"Once upon a time\" --seed 7 --stats",
-    .groups = {options, sampling_options, model_options},
+    .groups = {options, sampling_options, model_options, gpu_options},
     .run = run,
 };

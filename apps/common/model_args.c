@@ -29,6 +29,12 @@ const option_spec model_options[] = {
     {0},
 };
 
+const option_spec gpu_options[] = {
+    {"gpu", 0, OPTION_TEXT, "DEVICE", "auto (default), none, vulkan:0, a UUID, null: see devices", 0, 0, NULL, 0},
+    {"vram", 0, OPTION_SIZE, "BYTES", "at most so many on it: 8G, 500M; default auto: what is free", 0, 9e18, NULL, 0},
+    {0},
+};
+
 const option_spec sampling_options[] = {
     {"temperature", 0, OPTION_FLOAT, "X", "0 is greedy; default 0.8", 0, 100, NULL, 0},
     {"greedy", 0, OPTION_FLAG, NULL, "always the likeliest token: temperature 0", 0, 0, NULL, 0},
@@ -65,6 +71,17 @@ static hearth_selector wanted_selector(const args *a)
     return s;
 }
 
+/* What the options say of a GPU; verbs without them have none. */
+static hearth_gpu_options gpu_wish(const args *a)
+{
+    hearth_session_options session = session_options(a, 0);
+    return (hearth_gpu_options){.device = args_text(a, "gpu", verb_offers(a, "gpu") ? "auto" : NULL),
+                                .vram = args_size(a, "vram", 0),
+                                .n_ctx = session.n_ctx,
+                                .n_batch = session.n_batch,
+                                .kv = session.kv};
+}
+
 /* path NULL: the embedded one. selector and activation are the caller's. */
 static bool open_file(const args *a, const char *path, hearth_selector selector, const char *activation,
                       hearth_model **model)
@@ -79,6 +96,7 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
     o.keep_layout = args_has(a, "no-repack");
     o.selector = selector;
     o.activation = activation;
+    o.gpu = gpu_wish(a);
     if (selector != HEARTH_SELECTOR_DENSE) { /* which has no use for them */
         o.predictors = args_text(a, "predictors", NULL);
         o.thresholds = args_text(a, "thresholds", NULL);
@@ -196,13 +214,18 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
                                            [HEARTH_KV_Q8_0] = "KV cache q8_0: approximate"};
     const char *kv = kv_words[kv_type(a)];
     if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
+    char gpu[600] = "";
+    if (info.gpu)
+        snprintf(gpu, sizeof gpu, "%u of %u layers%s on %s (%.1f MB%s), the rest ", info.gpu_n_layer, info.n_layer,
+                 info.gpu_head ? " and the head" : "", info.gpu, (double)info.gpu_bytes * 1e-6,
+                 info.gpu_strict ? ", the CPU's bits" : "");
     fprintf(stderr,
-            "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; on the CPU (%s), %u thread%s; "
+            "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; %son the CPU (%s), %u thread%s; "
             "%s%s; "
             "%s\n",
             info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
             info.synthetic ? ", synthetic weights" : "", hearth_selector_name(info.selector),
-            selector_is_approximate(info.selector) ? " (approximate)" : "", info.selector_why, info.cpu,
+            selector_is_approximate(info.selector) ? " (approximate)" : "", info.selector_why, gpu, info.cpu,
             hearth_session_n_thread(session), hearth_session_n_thread(session) == 1 ? "" : "s", kv,
             args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where);
 }

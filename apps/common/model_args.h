@@ -9,6 +9,8 @@
 
 /* -t --no-pin -c --kv --mmap --no-repack --batch: of every verb that runs a model. */
 extern const option_spec model_options[];
+/* --gpu --vram: of verbs whose sessions may run on a device. */
+extern const option_spec gpu_options[];
 /* --temperature and the rest. */
 extern const option_spec sampling_options[];
 

@@ -70,6 +70,25 @@ bool parse_float(const char *text, double *value)
     return true;
 }
 
+bool parse_size(const char *text, uint64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    char number[40];
+    size_t n = strlen(text);
+    double v;
+    if (strcmp(text, "auto") == 0) return *bytes = 0, true;
+    if (n == 0 || n >= sizeof number) return false;
+    memcpy(number, text, n + 1);
+    const char *unit = strchr(units, number[n - 1]);
+    if (unit) number[n - 1] = '\0';
+    if (!unit) return parse_uint(text, bytes);
+    if (strspn(number, "0123456789.") != strlen(number) || !parse_float(number, &v)) return false;
+    v *= (double)((uint64_t)1024 << (10 * (unit - units)));
+    if (v >= 0x1p63) return false;
+    *bytes = (uint64_t)v;
+    return true;
+}
+
 /* ---- checks of one value ------------------------------------------------------------- */
 
 static int out_of_range(const option_spec *o, const char *value)
@@ -127,6 +146,11 @@ static int check_value(const option_spec *o, const char *value)
         if (is_choice(o->choices, value)) return 0;
         return usage_error("--%s '%s': one of %s is wanted", o->name, value, o->choices);
     case OPTION_UINT_LIST: return check_list(o, value);
+    case OPTION_SIZE:
+        if (!parse_size(value, &u))
+            return usage_error("--%s '%s': bytes are wanted: 4096, 500M, 7.5G, or auto", o->name, value);
+        if (u == 0 && strcmp(value, "auto") != 0) return out_of_range(o, value);
+        return (double)u > o->max ? out_of_range(o, value) : 0;
     case OPTION_FLAG:
     case OPTION_TEXT:
     case OPTION_FILE: break;
@@ -147,7 +171,8 @@ static const option_spec *find_option(const verb *v, const char *name, size_t n,
 
 static int take(args *a, const option_spec *o, const char *value)
 {
-    if (!o->traits & OPTION_REPEATS && args_has(a, o->name)) return usage_error("--%s is given twice", o->name);
+    if (!o->traits & OPTION_REPEATS && args_has(a, o->name))
+        return usage_error("--%s is given twice", o->name);
     if (a->n_given == MAX_GIVEN) return usage_error("more than %d options", MAX_GIVEN);
     int bad = value ? check_value(o, value) : 0;
     if (bad) return bad;
@@ -224,10 +249,22 @@ static const given *find_given(const args *a, const char *name, size_t skip)
 const char *args_operand(const args *a, unsigned i) { return i < a->n_operand ? a->operands[i] : NULL; }
 bool args_has(const args *a, const char *name) { return find_given(a, name, 0) != NULL; }
 
+bool verb_offers(const args *a, const char *name)
+{
+    return find_option(a->verb, name, strlen(name), 0) != NULL;
+}
+
 uint64_t args_uint(const args *a, const char *name, uint64_t otherwise)
 {
     const given *g = find_given(a, name, 0);
     if (g) parse_uint(g->value, &otherwise);
+    return otherwise;
+}
+
+uint64_t args_size(const args *a, const char *name, uint64_t otherwise)
+{
+    const given *g = find_given(a, name, 0);
+    if (g) parse_size(g->value, &otherwise);
     return otherwise;
 }
 

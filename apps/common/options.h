@@ -20,6 +20,7 @@ typedef enum option_kind {
     OPTION_FILE,      /* a path: completed as one */
     OPTION_CHOICE,    /* one of choices, separated by '|' */
     OPTION_UINT_LIST, /* numbers with commas */
+    OPTION_SIZE,      /* bytes, with K, M, G or T of 1024 behind, or "auto", which is 0; min..max */
 } option_kind;
 
 typedef enum option_trait {
@@ -55,7 +56,11 @@ typedef struct verb {
 
 const char *args_operand(const args *a, unsigned i); /* NULL when not given */
 bool args_has(const args *a, const char *name);
+/* Whether the verb has such an option at all. */
+bool verb_offers(const args *a, const char *name);
 uint64_t args_uint(const args *a, const char *name, uint64_t otherwise);
+/* Of an option of bytes. */
+uint64_t args_size(const args *a, const char *name, uint64_t otherwise);
 int64_t args_int(const args *a, const char *name, int64_t otherwise);
 double args_float(const args *a, const char *name, double otherwise);
 const char *args_text(const args *a, const char *name, const char *otherwise);
@@ -79,6 +84,8 @@ int usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A whole number in decimal digits, no sign, no space; false when it is not. */
 bool parse_uint(const char *text, uint64_t *value);
+/* Bytes: 4096, 500M, 7.5G; "auto" is 0. */
+bool parse_size(const char *text, uint64_t *bytes);
 /* A finite decimal number. The decimal mark is a point in every locale. */
 bool parse_float(const char *text, double *value);
 

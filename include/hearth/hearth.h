@@ -89,6 +89,24 @@ typedef enum hearth_selector {
 /* "gate" */
 HEARTH_API const char *hearth_selector_name(hearth_selector selector);
 
+typedef enum hearth_kv_type {
+    HEARTH_KV_F16 = 0,
+    HEARTH_KV_F32 = 1,
+    HEARTH_KV_Q8_0 = 2, /* rounds keys and values to 8 bits, 32 at a time: an approximation, with about half the
+                           bytes of F16. It wants heads of a multiple of 32 values */
+} hearth_kv_type;
+
+/* A GPU beside the CPU: the first layers of a model, as many as fit, and their part of the KV caches of all sessions.
+ * Quantised weights give the bits of the CPU there; F32, F16 and BF16 do not. */
+typedef struct hearth_gpu_options {
+    const char *device; /* "auto" (a card, where there is one), "none", "vulkan:0" and on, a UUID, or "null", which
+                           computes on the CPU as a GPU would; NULL: none */
+    uint64_t vram;      /* bytes at most; 0: what is free there */
+    uint32_t n_ctx;     /* positions of all sessions together; 0: those of one that does not say */
+    uint32_t n_batch;   /* prompt tokens at once; 0: 256 */
+    hearth_kv_type kv;  /* of all sessions */
+} hearth_gpu_options;
+
 typedef struct hearth_model_options {
     uint32_t n_thread; /* that read the weights; 0: one for each physical core */
     bool mmap;         /* map the file in place of reading it: same results, less memory, slower decode */
@@ -98,6 +116,7 @@ typedef struct hearth_model_options {
     const char *predictors, *thresholds; /* files of hearth predictors and hearth thresholds, or NULL */
     hearth_selector selector; /* weights are laid out for it; sessions use it unless they say otherwise */
     const char *activation;   /* of the feed-forward network ("relu", ...), in place of the file's; or NULL */
+    hearth_gpu_options gpu;   /* zeros: none */
 } hearth_model_options;
 
 HEARTH_API hearth_model_options hearth_model_defaults(void);
@@ -139,6 +158,12 @@ typedef struct hearth_model_info {
     uint64_t n_parameter;
     uint64_t weight_bytes;    /* of all tensors in use, in the file or beside it */
     uint64_t token_bytes;     /* of weights that one generated token reads, were no neuron skipped */
+    const char *gpu;          /* the device's name; NULL: all is the CPU's */
+    const char *gpu_note;     /* why nothing lies on a device that was asked for; "" */
+    uint32_t gpu_n_layer;     /* layers that lie there: the first ones */
+    bool gpu_head;            /* and the output matrix */
+    bool gpu_strict;          /* with the bits of the CPU */
+    uint64_t gpu_bytes;       /* allocated there */
 } hearth_model_info;
 
 HEARTH_API void hearth_model_get_info(const hearth_model *model, hearth_model_info *info);
@@ -238,10 +263,6 @@ HEARTH_API hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hea
  * thread at a time. Its other threads are kept on a physical core each, unless the
  * environment has HEARTH_PIN=0; the thread that calls is left where it is. */
 typedef struct hearth_session hearth_session;
-
-/* Q8_0 rounds keys and values to 8 bits, 32 at a time: an approximation, with about half
- * the bytes of F16. It wants heads of a multiple of 32 values. */
-typedef enum hearth_kv_type { HEARTH_KV_F16 = 0, HEARTH_KV_F32 = 1, HEARTH_KV_Q8_0 = 2 } hearth_kv_type;
 
 typedef struct hearth_session_options {
     uint32_t n_ctx;    /* positions; 0: as the model was trained, at most 4096 */

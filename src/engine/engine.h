@@ -4,6 +4,7 @@
 
 #include "file/gguf.h"
 #include "model/model.h"
+#include "run/gpu/gpu.h"
 #include "run/run.h"
 #include "sparse/sidecar.h"
 #include "text/tokenizer.h"
@@ -34,6 +35,9 @@ struct hearth_model {
         uint64_t n_weight, size;
     } beside[HTH_N_PART];
     hth_arena vectors;             /* norms, biases and factors as floats */
+    hth_device *device;            /* NULL: none */
+    hth_gpu *gpu;                  /* what lies there; NULL: nothing */
+    char gpu_note[400];            /* why nothing does */
 };
 
 /* sidecars.c: files of options->predictors and ->thresholds, checked against the model; then what they
@@ -42,8 +46,16 @@ hearth_status hth_engine_open_sidecars(hearth_model *m, const hearth_model_optio
                                        hth_sidecar sidecars[2], hearth_error *err);
 hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sidecars[2], hearth_error *err);
 
-/* load.c: gives every binding of m->model its weights, by reading or mapping. */
+/* load.c: gives every binding of m->model its weights, by reading or mapping: the vectors, the device's part, the rest. */
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err);
+
+/* gpu.c: opens the device that the options name and loads what lies there; with "auto" there may be none. */
+hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err);
+void hth_engine_close_gpu(hearth_model *m);
+/* Whether the host can do without this matrix. */
+bool hth_engine_on_gpu(const hearth_model *m, const hth_matrix *w);
+/* Bytes that all of the model takes there. */
+uint64_t hth_engine_gpu_all(const hearth_model *m, const hth_gpu_bytes *bytes);
 
 /* load.c: ARGUMENT where the weights lie so that a session cannot run with this selector. */
 hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector selector, hearth_error *err);
@@ -52,6 +64,8 @@ hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector sel
  * one for batches only. */
 hth_step *hth_session_step(const hearth_session *session);
 uint32_t hth_session_n_row(const hearth_session *session);
+/* session.c: positions of a session that does not say how many. */
+uint32_t hth_session_default_context(const hearth_model *model);
 
 /* text.c: fails with tokenizer_error where the file's vocabulary is not supported. */
 hearth_status hth_engine_need_tokenizer(const hearth_model *m, hearth_error *err);

@@ -154,7 +154,7 @@ static size_t count_chunks(const hearth_model *m, size_t *memory_size, size_t *r
     *room_size = 0;
     for (size_t i = 0; i < m->model->n_binding; i++) {
         const hth_binding *b = &m->model->bindings[i];
-        if (!b->matrix) continue;
+        if (!b->matrix || hth_engine_on_gpu(m, b->matrix)) continue;
         for (uint64_t from = 0; from < b->size; from += chunk_size(b->matrix, b->size, from), n++) {
             size_t room = from < panels_size(b->matrix) ? chunk_size(b->matrix, b->size, from) : 0;
             *room_size = room > *room_size ? room : *room_size;
@@ -171,7 +171,7 @@ static void fill_chunks(hearth_model *m, chunk *chunks)
     uint8_t *at = m->weights;
     for (size_t i = 0; i < m->model->n_binding; i++) {
         const hth_binding *b = &m->model->bindings[i];
-        if (!b->matrix) continue;
+        if (!b->matrix || hth_engine_on_gpu(m, b->matrix)) continue;
         b->matrix->data = at;
         for (uint64_t from = 0; from < b->size; n++) {
             const hth_matrix *panels = from < panels_size(b->matrix) ? b->matrix : NULL;
@@ -320,6 +320,8 @@ hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *optio
         hearth_status st = m->model->layers[i].order ? check_order(m, i, err) : HEARTH_OK;
         if (st != HEARTH_OK) return st;
     }
+    hearth_status opened = hth_engine_open_gpu(m, &options->gpu, err);
+    if (opened != HEARTH_OK) return opened;
     if (options->mmap && !m->model->by_neurons) return map_matrices(m, err);
     if (!options->mmap) choose_layouts(m, options->keep_layout);
     hth_pool *pool;

@@ -74,6 +74,7 @@ hearth_status hearth_model_open_memory(const void *data, size_t size, const char
 void hearth_model_close(hearth_model *m)
 {
     if (!m) return;
+    hth_engine_close_gpu(m);
     hth_pages_free(m->weights, m->weights_size);
     hth_pages_free(m->predictors, m->predictors_size);
     hth_arena_free(&m->vectors);
@@ -104,6 +105,17 @@ static bool reads_part(hearth_selector selector, hth_engine_part part)
 {
     if (part == HTH_PART_NONE) return true;
     return selector == (part == HTH_PART_PREDICTORS ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_THRESHOLD);
+}
+
+static void describe_gpu(const hearth_model *m, hearth_model_info *info)
+{
+    info->gpu = m->gpu ? hth_device_get_info(m->device)->name : NULL;
+    info->gpu_note = m->gpu_note;
+    if (!m->gpu) return;
+    info->gpu_n_layer = hth_gpu_where(m->gpu)->n_layer;
+    info->gpu_head = hth_gpu_where(m->gpu)->head;
+    info->gpu_strict = hth_gpu_is_strict(m->gpu);
+    info->gpu_bytes = hth_device_state(m->device).used;
 }
 
 /* What is in use: of the file all but the parts in whose place others lie beside it. A token reads of it
@@ -153,4 +165,5 @@ void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
                                 .n_vocab = h->n_vocab,
                                 .n_ctx_train = h->n_ctx_train};
     count_weights(m, info);
+    describe_gpu(m, info);
 }

@@ -29,6 +29,7 @@ struct hearth_session {
     uint32_t position;
     hearth_batch *waits_in; /* a batch that was not run yet */
     bool has_logits;
+    bool on_gpu;   /* it has room in the device's caches */
     float *logits; /* [n_vocab] */
     hearth_batch *own;
     uint64_t n_counted; /* tokens whose live neurons were counted */
@@ -78,6 +79,7 @@ static hearth_status open_batch(const hearth_model *model, uint32_t n_row, uint3
     hth_pool_pin(b->pool);
     if ((st = hth_step_open(model->model, &b->kernels, b->pool, n_row, selector, &b->step, err)) != HEARTH_OK)
         goto fail;
+    hth_step_use_gpu(b->step, model->gpu);
     *out = b;
     return HEARTH_OK;
 fail:
@@ -195,10 +197,29 @@ hearth_session_options hearth_session_defaults(void)
     return (hearth_session_options){.n_batch = DEFAULT_BATCH, .kv = HEARTH_KV_F16};
 }
 
-static uint32_t context_of(const hearth_model *model, const hearth_session_options *o)
+uint32_t hth_session_default_context(const hearth_model *model)
 {
     uint32_t trained = model->model->hparams.n_ctx_train;
-    return o->n_ctx ? o->n_ctx : trained < DEFAULT_MAX_CONTEXT ? trained : DEFAULT_MAX_CONTEXT;
+    return trained < DEFAULT_MAX_CONTEXT ? trained : DEFAULT_MAX_CONTEXT;
+}
+
+static uint32_t context_of(const hearth_model *model, const hearth_session_options *o)
+{
+    return o->n_ctx ? o->n_ctx : hth_session_default_context(model);
+}
+
+/* Room in the device's caches, where the model has some there. */
+static hearth_status reserve_on_gpu(hearth_session *s, hearth_error *err)
+{
+    hth_gpu *gpu = s->model->gpu;
+    if (!gpu) return HEARTH_OK;
+    if (hth_gpu_where(gpu)->kv != s->kv.type)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "a KV cache of type %d: the model was opened with type %d on its device",
+                        (int)s->kv.type, (int)hth_gpu_where(gpu)->kv);
+    hearth_status st = hth_gpu_reserve(gpu, s->kv.n_ctx, &s->kv.slot, err);
+    s->on_gpu = st == HEARTH_OK;
+    return st;
 }
 
 /* Learned positions end somewhere. */
@@ -236,6 +257,7 @@ hearth_status hearth_session_open(const hearth_model *model, const hearth_sessio
     uint32_t n_ctx = context_of(model, &o), n_row = o.n_batch < n_ctx ? o.n_batch : n_ctx;
     hearth_status st = check_context(model, n_ctx, err);
     if (st == HEARTH_OK) st = hth_kv_open(&s->kv, model->model, o.kv, n_ctx, err);
+    if (st == HEARTH_OK) st = reserve_on_gpu(s, err);
     if (st != HEARTH_OK) goto fail;
     s->logits = hth_alloc(model->model->hparams.n_vocab, sizeof *s->logits);
     s->n_live = hth_alloc(model->model->hparams.n_layer, sizeof *s->n_live);
@@ -257,6 +279,7 @@ void hearth_session_close(hearth_session *s)
     if (!s) return;
     if (s->waits_in) forget_session(s->waits_in, s);
     hearth_batch_close(s->own);
+    if (s->on_gpu) hth_gpu_release(s->model->gpu, s->kv.slot);
     hth_free(s->n_live);
     hth_free(s->logits);
     hth_kv_close(&s->kv);

@@ -30,8 +30,7 @@ hearth_status hearth_tokenize(const hearth_model *m, const char *text, size_t n,
         hth_ids_free(&list);
         return st;
     }
-    if (n_lost > 0)
-        hth_log(HEARTH_LOG_WARN, "%zu bytes of the text are not in the vocabulary", n_lost);
+    if (n_lost > 0) hth_log(HEARTH_LOG_WARN, "%zu bytes of the text are not in the vocabulary", n_lost);
     *ids = list.id;
     *n_ids = list.n;
     return HEARTH_OK;
@@ -92,7 +91,8 @@ hearth_status hearth_decoder_push(hearth_decoder *d, int32_t id, const char **te
                                   hearth_error *err)
 {
     if (id < 0 || id >= d->n_vocab)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %d: the vocabulary has 0 to %d", id, d->n_vocab - 1);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %d: the vocabulary has 0 to %d", id,
+                        d->n_vocab - 1);
     bool padding = id >= hth_tokenizer_n_vocab(d->detok.tok);
     *n = padding ? 0 : hth_detok_push(&d->detok, id, d->room);
     *text = d->room;

@@ -36,8 +36,24 @@ static bool all_finite(const float *x, size_t n)
     return worst < 0x7f800000u;
 }
 
+hearth_status hth_run_give(const hth_step *s, const float *logits, uint32_t n, hth_logits_sink *to,
+                           hearth_error *err)
+{
+    size_t n_vocab = s->model->hparams.n_vocab;
+    if (!all_finite(logits, n * n_vocab))
+        return hth_fail(err, HEARTH_ERROR_NUMERIC,
+                        "%s: a logit is not finite: the weights hold NaN or infinity, or a sum overflowed",
+                        hth_gguf_path(s->model->file));
+    hearth_status st = HEARTH_OK;
+    hth_alloc_forbid(-1);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n; i++)
+        st = to->fn(to->user, to->n_given++, logits + i * n_vocab, err);
+    hth_alloc_forbid(1);
+    return st;
+}
+
 /* Logits of n rows from `first` of the normed ones, then to whoever wants them. */
-static hearth_status compute_piece(hth_step *s, uint32_t first, uint32_t n, hth_logits_fn *fn, void *user,
+static hearth_status compute_piece(hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
                                    hearth_error *err)
 {
     size_t n_vocab = s->model->hparams.n_vocab;
@@ -47,19 +63,10 @@ static hearth_status compute_piece(hth_step *s, uint32_t first, uint32_t n, hth_
     hth_pool_finish(s->pool);
     float cap = s->model->hparams.logit_cap;
     if (cap != 0.0f) s->k->soft_cap(s->logits, cap, 1.0f / cap, n * n_vocab, s->logits);
-    if (!all_finite(s->logits, n * n_vocab))
-        return hth_fail(err, HEARTH_ERROR_NUMERIC,
-                        "%s: a logit is not finite: the weights hold NaN or infinity, or a sum overflowed",
-                        hth_gguf_path(s->model->file));
-    hearth_status st = HEARTH_OK;
-    hth_alloc_forbid(-1);
-    for (uint32_t i = 0; st == HEARTH_OK && i < n; i++)
-        st = fn(user, first + i, s->logits + i * n_vocab, err);
-    hth_alloc_forbid(1);
-    return st;
+    return hth_run_give(s, s->logits, n, to, err);
 }
 
-hearth_status hth_run_head(hth_step *s, hth_logits_fn *fn, void *user, hearth_error *err)
+hearth_status hth_run_head(hth_step *s, hth_logits_sink *to, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     uint32_t n_want = count_wanted(s);
@@ -68,7 +75,7 @@ hearth_status hth_run_head(hth_step *s, hth_logits_fn *fn, void *user, hearth_er
     hth_run_norm(s, &s->model->output_norm, s->x, s->normed, n_want);
     for (uint32_t first = 0; st == HEARTH_OK && first < n_want; first += s->head_rows) {
         uint32_t left = n_want - first;
-        st = compute_piece(s, first, left < s->head_rows ? left : s->head_rows, fn, user, err);
+        st = compute_piece(s, first, left < s->head_rows ? left : s->head_rows, to, err);
     }
     return st;
 }

@@ -18,6 +18,7 @@ typedef struct hth_kv {
     uint8_t *memory;
     size_t size;
     size_t *layer_at; /* [n_layer] byte offset of a layer's keys; its values follow */
+    uint32_t slot;    /* where the sequence begins in the caches of a device (gpu/gpu.h) */
 } hth_kv;
 
 /* Bytes that a cache of n_ctx positions takes; false when that overflows, or the model's
@@ -75,6 +76,9 @@ typedef struct hth_step hth_step;
 hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, hth_pool *pool,
                             uint32_t n_row, hearth_selector selector, hth_step **out, hearth_error *err);
 void hth_step_close(hth_step *step);
+/* From now on the first layers, and perhaps the head, are computed there; gpu must outlive the step. */
+typedef struct hth_gpu hth_gpu;
+void hth_step_use_gpu(hth_step *step, hth_gpu *gpu);
 /* Bytes of that workspace. */
 bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selector, uint32_t n_thread,
                    size_t *size);

@@ -29,6 +29,7 @@ struct hth_step {
     hth_selector_fn *select; /* lists from outside, in place of the selector */
     void *select_user;
 
+    hth_gpu *gpu; /* NULL: all layers are the CPU's */
     const hth_row *rows; /* of the step under way */
     uint32_t n_row;
     hth_row_group *groups; /* [n_group], at most n_row */
@@ -88,7 +89,15 @@ void hth_run_attention(hth_step *s, uint32_t i_layer, float *onto);
 /* ffn.c */
 void hth_run_ffn(hth_step *s, uint32_t i_layer, float *onto);
 /* head.c */
-hearth_status hth_run_head(hth_step *s, hth_logits_fn *fn, void *user, hearth_error *err);
+typedef struct hth_logits_sink {
+    hth_logits_fn *fn;
+    void *user;
+    uint32_t n_given;
+} hth_logits_sink;
+/* Logits[n][n_vocab] of the next n rows to whom they are for. NUMERIC: one is not finite. */
+hearth_status hth_run_give(const hth_step *s, const float *logits, uint32_t n, hth_logits_sink *to,
+                           hearth_error *err);
+hearth_status hth_run_head(hth_step *s, hth_logits_sink *to, hearth_error *err);
 
 /* step.c: y = norm(x) for rows of d_model; the model's kind of norm. As a job, or row by row
  * where the product that reads y prepares its input (hth_fusion). */

@@ -4,6 +4,7 @@
 #include "run/run_int.h"
 
 #include "base/checked.h"
+#include "run/gpu/gpu.h"
 
 #include <string.h>
 
@@ -153,6 +154,8 @@ void hth_step_close(hth_step *step)
     hth_free(step);
 }
 
+void hth_step_use_gpu(hth_step *step, hth_gpu *gpu) { step->gpu = gpu; }
+
 void hth_step_observe(hth_step *step, hth_observer_fn *fn, void *user)
 {
     step->observe = fn;
@@ -252,8 +255,17 @@ hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, 
     hth_run_group(step);
     hth_run_embed(step);
     hth_run_rope_tables(step);
-    for (uint32_t i = 0; i < step->model->hparams.n_layer; i++) run_layer(step, i);
-    hearth_status st = hth_run_head(step, fn, user, err);
+    hth_logits_sink to = {fn, user, 0};
+    hearth_status st = HEARTH_OK;
+    uint32_t n_done = 0;
+    bool head_done = false;
+    if (step->gpu) {
+        hth_pool_finish(step->pool);
+        st = hth_gpu_run(step->gpu, step, &to, err);
+        n_done = hth_gpu_where(step->gpu)->n_layer, head_done = hth_gpu_where(step->gpu)->head;
+    }
+    for (uint32_t i = n_done; st == HEARTH_OK && i < step->model->hparams.n_layer; i++) run_layer(step, i);
+    if (st == HEARTH_OK && !head_done) st = hth_run_head(step, &to, err);
     hth_pool_finish(step->pool);
     hth_alloc_forbid(-1);
     return st;

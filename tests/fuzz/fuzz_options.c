@@ -23,6 +23,7 @@ static const option_spec others[] = {
     {"file", 0, OPTION_FILE, "FILE", "a path", 0, 0, NULL, false},
     {"kind", 'k', OPTION_CHOICE, "KIND", "one of some", 0, 0, "f16|f32|q8_0", false},
     {"list", 'l', OPTION_UINT_LIST, "N,...", "numbers", 1, 100, NULL, false},
+    {"room", 'r', OPTION_SIZE, "BYTES", "bytes", 0, 1e18, NULL, false},
     {0},
 };
 
@@ -43,6 +44,7 @@ static int look(const args *a)
     expect(share >= 0.0 && share <= 1.0);
     expect(strcmp(kind, "f16") == 0 || strcmp(kind, "f32") == 0 || strcmp(kind, "q8_0") == 0);
     expect(n <= OPTION_LIST_MAX);
+    expect(args_size(a, "room", 7) <= (uint64_t)1e18);
     for (size_t i = 0; i < n; i++) expect(list[i] >= 1 && list[i] <= 100);
     while (args_text_at(a, "text", n_text)) n_text++;
     expect(args_operand(a, 0) != NULL && args_operand(a, 2) == NULL);

@@ -11,10 +11,8 @@
 /* What differs from step to step. Tokens beyond n_tok (or n_want) are not computed, and nothing is written for them:
  * grids are as large as the tape's class wants. */
 enum {
-    HTH_STEP_N_TOK = 0,  /* rows of the step */
-    HTH_STEP_N_WANT = 1, /* of them, those whose logits are wanted */
-    HTH_STEP_GRID = 4,   /* three words: {splits, KV heads, rows} of attend, for layers without a window */
-    HTH_STEP_GRID_WINDOW = 8,
+    HTH_STEP_N_TOK = 0,    /* rows of the step */
+    HTH_STEP_N_WANT = 1,   /* of them, those whose logits are wanted */
     HTH_STEP_ROWS = 16,    /* four words for each of n_max rows: */
     HTH_STEP_POSITION = 0, /* of the token in its sequence */
     HTH_STEP_SLOT = 1,     /* where position 0 of the sequence lies in the caches, a multiple of 16 */
@@ -138,6 +136,53 @@ typedef struct hth_push_cap {
     uint32_t n;
     float cap, inverse;
 } hth_push_cap;
+
+/* ---- down of neuron-major matrices (docs/arithmetic.md 6) ------------------------------------------- */
+
+/* top[t] = {bits of 2^k, bits of the largest |h|} of n neurons: k of H (`usual`), or of the largest |h| where that is larger
+ * (hth_down_scale; 0: there is none). Bindings: step, h[t][stride], top. Grid: {1, tokens}. */
+enum { HTH_DOWN_TOP_LOCAL = 0 };
+typedef struct hth_push_top {
+    uint32_t n, stride;
+    float usual, scale_top; /* H and D */
+} hth_push_top;
+
+/* sums[t][split][n_out]: the integers of HTH_DOWN_SPLIT neurons each, minima taken off. Neurons whose h is 0 are not read. Tokens
+ * are those from first_tok on; sums begin with them.
+ * Bindings: step, planes (a row for each neuron, as for rows_q), h[t][stride], top, sums. An invocation does a piece of
+ * outputs for COLS tokens. Grid: {ceil(pieces of a row / LOCAL), n_split, ceil(tokens / COLS)}. */
+enum { HTH_DOWN_SPLIT = 128 };
+enum {
+    HTH_DOWN_LOCAL = 0,
+    HTH_DOWN_COLS,
+    HTH_DOWN_SPARE,
+    HTH_DOWN_SPARE_2,
+    HTH_DOWN_FORM,
+    HTH_DOWN_N_CONST = HTH_DOWN_FORM + 8
+};
+typedef struct hth_push_down {
+    uint32_t n_neuron, n_block, stride, n_split;
+    uint32_t first,
+        first_tok; /* number of the planes' first neuron, a multiple of a split; of the first token */
+    uint32_t at_high, at_scale, at_part, at_least, at_minimum;
+} hth_push_down;
+
+/* The same for rows of floats: chains[t][group][n_out] of HTH_DOWN_GROUP neurons each, product and sum rounded each.
+ * Bindings: step, rows (each from a word on), h[t][stride], chains. Grid: {ceil(words of a row / LOCAL), n_group, tokens}. */
+enum { HTH_DOWN_GROUP = 256 };
+enum { HTH_DOWN_F_LOCAL = 0, HTH_DOWN_F_TYPE };
+typedef struct hth_push_down_f {
+    uint32_t n_neuron, n_out, stride, n_group;
+    uint32_t first, first_tok;
+} hth_push_down_f;
+
+/* y[t][n_out] = the sums of all splits (FLOATS: of all groups, each as Q31.32), and with HOST the host's 64-bit sums [t][n_out] of
+ * the same kind, times 2^-k (or 2^-32), + bias; _onto: y is added to. NaN where there is no 2^k, or a part of floats is out
+ * of bounds. Bindings: step, sums, top, host, bias, y. Grid: {ceil(n_out / LOCAL), tokens}. */
+enum { HTH_JOIN_SUMS_LOCAL = 0, HTH_JOIN_SUMS_FLOATS, HTH_JOIN_SUMS_HOST };
+typedef struct hth_push_sums {
+    uint32_t n_out, n_split, has_bias, first_tok;
+} hth_push_sums;
 
 /* Of every program, by number. */
 extern hth_program_fn *const hth_gpu_functions[HTH_N_PROGRAM];

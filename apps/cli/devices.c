@@ -1,0 +1,102 @@
+/* hearth devices: which GPUs there are, and why one is not used. */
+#include "cli/verbs.h"
+#include "common/json.h"
+#include "common/output.h"
+#include "device/device.h"
+
+#include <string.h>
+
+enum { MOST_DEVICES = 16 };
+
+static const option_spec options[] = {
+    {"json", 0, OPTION_FLAG, NULL, "as JSON", 0, 0, NULL, 0},
+    {0},
+};
+
+static const char *const kinds[] = {[HTH_DEVICE_DISCRETE] = "card",
+                                    [HTH_DEVICE_INTEGRATED] = "integrated",
+                                    [HTH_DEVICE_CPU] = "computes on the CPU",
+                                    [HTH_DEVICE_NULL] = "null",
+                                    [HTH_DEVICE_SIMULATED] = "simulated"};
+
+/* Why `auto` takes another, or none. */
+static const char *verdict(const hth_device_info *d, bool is_first_card)
+{
+    if (d->problem[0]) return d->problem;
+    if (d->kind == HTH_DEVICE_DISCRETE)
+        return is_first_card ? "--gpu auto takes it" : "by name: --gpu auto takes the first card";
+    if (d->kind == HTH_DEVICE_INTEGRATED) return "by name: it shares the CPU's memory, so it gains little";
+    return "by name: for tests, it is slower than the CPU by itself";
+}
+
+static void print_text(const hth_device_info *found, size_t n, const char *note)
+{
+    bool has_card = false;
+    if (n == 0) printf("no GPU: %s\n", note[0] ? note : "Vulkan knows none");
+    for (size_t i = 0; i < n; i++) {
+        const hth_device_info *d = &found[i];
+        bool usable_card = d->kind == HTH_DEVICE_DISCRETE && !d->problem[0];
+        printf("vulkan:%zu  %s (%s), %.1f GB", i, d->name, kinds[d->kind], (double)d->memory * 1e-9);
+        if (d->budget > 0) printf(", %.1f GB free", (double)d->budget * 1e-9);
+        printf("\n          %s; %s\n", d->driver, verdict(d, usable_card && !has_card));
+        has_card |= usable_card;
+    }
+    printf("null      functions of C in place of a GPU's programs; by name: for tests\n");
+}
+
+static void print_uuid(json *j, const uint8_t uuid[16])
+{
+    char text[33];
+    for (int i = 0; i < 16; i++) snprintf(text + 2 * i, 3, "%02x", uuid[i]);
+    json_word(j, "uuid", text);
+}
+
+static void print_json(const hth_device_info *found, size_t n, const char *note)
+{
+    json j;
+    json_init(&j, stdout);
+    json_open(&j, NULL, '{');
+    json_open(&j, "devices", '[');
+    for (size_t i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "vulkan:%zu", i);
+        json_open(&j, NULL, '{');
+        json_word(&j, "device", name);
+        json_word(&j, "name", found[i].name);
+        json_word(&j, "kind", kinds[found[i].kind]);
+        json_word(&j, "driver", found[i].driver);
+        print_uuid(&j, found[i].uuid);
+        json_uint(&j, "memory_bytes", found[i].memory);
+        json_uint(&j, "budget_bytes", found[i].budget);
+        json_uint(&j, "binding_bytes", found[i].most);
+        json_word(&j, "problem", found[i].problem);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_word(&j, "note", note);
+    json_close(&j, '}');
+    json_end(&j);
+}
+
+static int run(const args *a)
+{
+    hth_device_info found[MOST_DEVICES];
+    char note[200];
+    size_t n;
+    hth_device_list(found, MOST_DEVICES, &n, note);
+    if (args_has(a, "json")) print_json(found, n, note);
+    else print_text(found, n, note);
+    return 0;
+}
+
+const verb verb_devices = {
+    .name = "devices",
+    .operands = "",
+    .n_operand_min = 0,
+    .n_operand_max = 0,
+    .summary = "list GPUs, and why one is not used",
+    .details = "A name from this list goes to --gpu; so does the UUID that --json shows.\n",
+    .example = "hearth devices",
+    .groups = {options},
+    .run = run,
+};

@@ -1,0 +1,124 @@
+/* What the files of this folder share: a part of a model on a device, its matrices, buffers and tapes. */
+#ifndef HTH_RUN_GPU_GPU_INT_H
+#define HTH_RUN_GPU_GPU_INT_H
+
+#include "run/gpu/calls.h"
+#include "run/gpu/gpu.h"
+#include "run/gpu/planes.h"
+#include "run/run_int.h"
+
+#include <pthread.h>
+
+/* ---- vectors and matrices (weights.c) ------------------------------------------------------------- */
+
+/* Floats among those of the model, which lie together: bytes from `at` on; n 0: absent. */
+typedef struct hth_gpu_vector {
+    uint64_t at;
+    uint32_t n;
+} hth_gpu_vector;
+
+/* Rows of one type that lie together: some of a matrix, or of several with the same input. */
+typedef struct hth_gpu_part {
+    hth_type type;
+    uint32_t n_row, first; /* first: where its results begin among those of the group */
+    hth_planes planes;
+    hth_buffer *weights;
+    hth_gpu_vector bias;
+} hth_gpu_part;
+
+/* Matrices with the same input, whose results stand side by side: q, k, v; gate, up. */
+typedef struct hth_gpu_group {
+    hth_gpu_part *parts;
+    uint32_t n_part;
+    uint32_t n_row, n_col;                  /* results, inputs of a token */
+    bool wants_32, wants_256, wants_floats; /* forms of the input */
+} hth_gpu_group;
+
+typedef struct hth_gpu_layer {
+    hth_gpu_group qkv, o, gate_up, down;
+    hth_gpu_vector attn_norm[2], ffn_norm[2], attn_post[2], ffn_post[2]; /* weight, bias */
+    hth_gpu_vector head_norms;                                           /* of queries, then of keys */
+    hth_buffer *cache;
+    hth_slice keys, values;
+    uint32_t head_words; /* of a cache, from KV head to KV head */
+} hth_gpu_layer;
+
+/* ---- tapes (record.c) ------------------------------------------------------------------------------ */
+
+/* Steps of one row, of up to 8, and of up to n_row have tapes of their own. */
+enum { HTH_GPU_ONE, HTH_GPU_FEW, HTH_GPU_MANY, HTH_GPU_N_CLASS, HTH_GPU_FEW_ROWS = 8 };
+/* Rows whose logits are computed at once. */
+enum { HTH_GPU_HEAD_ROWS = 16 };
+
+/* The input of a group in its forms. */
+typedef struct hth_gpu_input {
+    hth_slice x, q, d, sum, q_256, d_256, sum_256;
+} hth_gpu_input;
+
+/* The values of a step, for n_row tokens; widths are the largest over the layers. */
+typedef struct hth_gpu_room {
+    hth_buffer *from_host, *to_host, *memory;
+    hth_slice step, embedded, table, grids; /* from_host; grids: three words for each layer, of four */
+    hth_slice result;                       /* to_host: [n_row][d_model], or [HTH_GPU_HEAD_ROWS][n_vocab] */
+    hth_slice x, out, held;                 /* [n_row][d_model] */
+    hth_slice qkv, heads, rounded;
+    hth_slice splits, split_parts; /* of one token */
+    hth_slice gate_up;
+    hth_slice logits;
+    hth_gpu_input input;
+    uint32_t sine_at, rounded_d_at, n_split; /* words; splits of the longest sequence */
+} hth_gpu_room;
+
+struct hth_gpu {
+    const hth_model *model;
+    const hth_kernels *kernels;
+    hth_device *device;
+    hth_gpu_place place;
+    bool strict;
+    hth_gpu_layer *layers; /* [place.n_layer] */
+    hth_gpu_group head;
+    hth_gpu_vector output_norm[2];
+    hth_buffer *vectors;
+    float *mirror; /* of the vectors, while they are gathered */
+    size_t n_mirror, mirror_room;
+    hth_gpu_room room;
+    hth_tape *tapes[HTH_GPU_N_CLASS], *head_tapes[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
+    pthread_mutex_t turn;
+    uint8_t *taken; /* [n_position / HTH_GPU_SLOT] 0: free; 1: of a sequence; 2: its first */
+    uint32_t n_slot;
+};
+
+/* The classes' numbers of rows. */
+uint32_t hth_gpu_class_rows(const hth_gpu *g, int class);
+
+/* Matrices with the same input, in order; absent ones have no rows. */
+enum { HTH_GPU_MOST_MATRICES = 3 };
+typedef struct hth_gpu_source {
+    const hth_matrix *matrix[HTH_GPU_MOST_MATRICES];
+    const float *bias[HTH_GPU_MOST_MATRICES];
+    uint32_t n;
+} hth_gpu_source;
+
+/* The sources of a layer's groups, and of the head. */
+hth_gpu_source hth_gpu_qkv(const hth_layer *l), hth_gpu_o(const hth_layer *l),
+    hth_gpu_gate_up(const hth_layer *l), hth_gpu_down(const hth_layer *l), hth_gpu_head(const hth_model *m);
+/* Bytes of a group whose bindings may have `most`. False: no program knows a type, or it overflows. */
+bool hth_gpu_group_bytes(const hth_gpu_source *source, uint64_t most, uint64_t *bytes);
+/* All weights and vectors of the place. */
+hearth_status hth_gpu_weights_open(hth_gpu *g, hth_gpu_read_fn *read, void *user, hearth_error *err);
+void hth_gpu_weights_close(hth_gpu *g);
+
+/* room.c */
+hearth_status hth_gpu_room_open(hth_gpu *g, hearth_error *err);
+void hth_gpu_room_close(hth_gpu *g);
+bool hth_gpu_room_bytes(const hth_model *model, const hth_device_info *info, const hth_gpu_place *place,
+                        uint64_t *bytes);
+hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err);
+void hth_gpu_caches_close(hth_gpu *g);
+/* Of one layer. False: too large to be counted in words. */
+bool hth_gpu_cache_bytes(const hth_layer *l, uint32_t d_head, const hth_gpu_place *place, uint64_t *bytes);
+
+/* record.c */
+hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err);
+
+#endif

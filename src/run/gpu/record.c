@@ -1,0 +1,371 @@
+/* The tapes of a step: each layer's programs in the order of a token, recorded once for a class of steps (one row, a
+ * few, many), and the head's. What a program reads is ordered behind what wrote it. */
+#include "run/gpu/gpu_int.h"
+
+#include "kernels/math.h"
+#include "run/gpu/cache.h"
+
+#include <string.h>
+
+enum { LOCAL = 64, MOST_WRITTEN = 16 };
+
+typedef struct recorder {
+    hth_gpu *g;
+    hth_tape *tape;
+    uint32_t n_row;                  /* of the class */
+    uint32_t by_want;                /* 1: tokens are those that want logits */
+    hth_slice written[MOST_WRITTEN]; /* since the last order */
+    size_t n_written;
+    hearth_status st;
+    hearth_error *err;
+} recorder;
+
+uint32_t hth_gpu_class_rows(const hth_gpu *g, int class)
+{
+    uint32_t most = g->place.n_row, rows = class == HTH_GPU_ONE   ? 1
+                                           : class == HTH_GPU_FEW ? HTH_GPU_FEW_ROWS
+                                                                  : most;
+    return rows < most ? rows : most;
+}
+
+static uint32_t over(uint64_t n, uint64_t by) { return (uint32_t)((n + by - 1) / by); }
+
+/* ---- runs ------------------------------------------------------------------------------------------- */
+
+static void wrote(recorder *r, hth_slice s) { r->written[r->n_written++] = s; }
+
+/* What was written is read by what follows. */
+static void order(recorder *r)
+{
+    if (r->st == HEARTH_OK && r->n_written > 0) hth_tape_order(r->tape, r->written, r->n_written);
+    r->n_written = 0;
+}
+
+static const hth_program *program(recorder *r, hth_program_id id, const uint32_t *consts)
+{
+    const hth_program *p = NULL;
+    if (r->st == HEARTH_OK) r->st = hth_program_get(r->g->device, id, consts, &p, r->err);
+    return p;
+}
+
+static void run(recorder *r, hth_program_id id, const uint32_t *consts, const hth_slice *bind,
+                const void *push, uint32_t gx, uint32_t gy)
+{
+    const hth_program *p = program(r, id, consts);
+    if (p) hth_tape_run(r->tape, p, bind, push, gx, gy, 1);
+}
+
+static hth_slice vector(const recorder *r, hth_gpu_vector v)
+{
+    return (hth_slice){r->g->vectors, v.at, v.n > 0 ? (uint64_t)v.n * sizeof(float) : sizeof(float)};
+}
+
+/* ---- rows --------------------------------------------------------------------------------------------- */
+
+static void rows_of_part(recorder *r, const hth_gpu_group *group, const hth_gpu_part *p,
+                         const hth_gpu_input *in, hth_slice y, bool onto)
+{
+    uint32_t cols = r->n_row < HTH_GPU_FEW_ROWS ? r->n_row : HTH_GPU_FEW_ROWS;
+    uint32_t rows = r->n_row > HTH_GPU_FEW_ROWS ? 4 : 1;
+    uint32_t gx = over(p->n_row, LOCAL / 8 * rows), gy = over(r->n_row, cols);
+    hth_slice weights = {p->weights, 0, 0}, bias = vector(r, p->bias);
+    hth_form form;
+    if (hth_form_of(p->type, &form)) {
+        bool wide = form.block == HTH_ACT_BLOCK_256;
+        hth_push_rows push = {.n_row = p->n_row,
+                              .n_block = group->n_col / form.block,
+                              .y_stride = group->n_row,
+                              .y_first = p->first,
+                              .has_bias = p->bias.n > 0,
+                              .at_high = p->planes.at_high,
+                              .at_scale = p->planes.at_scale,
+                              .at_part = p->planes.at_part,
+                              .at_least = p->planes.at_least,
+                              .at_minimum = p->planes.at_minimum};
+        uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, cols, rows, r->by_want};
+        memcpy(consts + HTH_ROWS_FORM, &form, sizeof form);
+        const hth_slice bind[] = {r->g->room.step,
+                                  weights,
+                                  wide ? in->q_256 : in->q,
+                                  wide ? in->d_256 : in->d,
+                                  wide ? in->sum_256 : in->sum,
+                                  bias,
+                                  y};
+        run(r, onto ? HTH_PROGRAM_rows_q_onto : HTH_PROGRAM_rows_q, consts, bind, &push, gx, gy);
+        return;
+    }
+    hth_push_floats push = {.n_row = p->n_row,
+                            .n_col = group->n_col,
+                            .y_stride = group->n_row,
+                            .y_first = p->first,
+                            .has_bias = p->bias.n > 0,
+                            .row_words = over(hth_type_row_size(p->type, group->n_col), 4)};
+    const uint32_t consts[] = {LOCAL, cols, rows, r->by_want, (uint32_t)p->type};
+    const hth_slice bind[] = {r->g->room.step, weights, in->x, bias, y};
+    run(r, onto ? HTH_PROGRAM_rows_f_onto : HTH_PROGRAM_rows_f, consts, bind, &push, gx, gy);
+}
+
+/* y, or onto y: the group's rows times the input. */
+static void rows(recorder *r, const hth_gpu_group *group, const hth_gpu_input *in, hth_slice y, bool onto)
+{
+    for (uint32_t i = 0; i < group->n_part; i++) rows_of_part(r, group, &group->parts[i], in, y, onto);
+    wrote(r, y);
+    order(r);
+}
+
+/* ---- inputs -------------------------------------------------------------------------------------------- */
+
+static uint32_t kind_of(const recorder *r)
+{
+    return r->g->model->hparams.family->norm == HTH_NORM_LAYER ? HTH_KIND_LAYER : HTH_KIND_RMS;
+}
+
+/* One run of norm_round: of x, in blocks of `block` (0: none), stored or not. */
+static void norm_round(recorder *r, uint32_t kind, const hth_gpu_vector *norm, hth_slice x, uint32_t n,
+                       uint32_t block, bool store, const hth_gpu_input *in)
+{
+    static const hth_gpu_vector no_norm[2];
+    const hth_gpu_vector *v = norm ? norm : no_norm;
+    bool wide = block == HTH_ACT_BLOCK_256;
+    hth_push_norm push = {n, v[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
+    const uint32_t consts[] = {kind, block, store, kind == HTH_KIND_NONE ? 0 : r->by_want, LOCAL};
+    hth_slice q = wide ? in->q_256 : in->q, d = wide ? in->d_256 : in->d, sum = wide ? in->sum_256 : in->sum;
+    const hth_slice bind[] = {r->g->room.step, x, vector(r, v[0]), vector(r, v[1]), in->x, q, d, sum};
+    run(r, HTH_PROGRAM_norm_round, consts, bind, &push,
+        kind == HTH_KIND_NONE ? over(n, HTH_ROUND_STRETCH) : 1, r->n_row);
+    if (store) wrote(r, in->x);
+    if (block > 0) wrote(r, q), wrote(r, d), wrote(r, sum);
+}
+
+static uint32_t first_block(const hth_gpu_group *group)
+{
+    return group->wants_32 ? HTH_ACT_BLOCK : group->wants_256 ? HTH_ACT_BLOCK_256 : 0;
+}
+
+/* The second form of an input that stands in in->x, where a group of both kinds wants it. */
+static void round_again(recorder *r, const hth_gpu_group *group, const hth_gpu_input *in)
+{
+    order(r);
+    if (!group->wants_32 || !group->wants_256) return;
+    hth_gpu_input from = *in;
+    norm_round(r, HTH_KIND_NONE, NULL, in->x, group->n_col, HTH_ACT_BLOCK_256, false, &from);
+    order(r);
+}
+
+/* What a group wants of norm(x). */
+static void normed_input(recorder *r, const hth_gpu_vector norm[2], hth_slice x, const hth_gpu_group *group)
+{
+    const hth_gpu_input *in = &r->g->room.input;
+    bool both = group->wants_32 && group->wants_256;
+    norm_round(r, kind_of(r), norm, x, group->n_col, first_block(group), group->wants_floats || both, in);
+    round_again(r, group, in);
+}
+
+/* What a group wants of x. */
+static hth_gpu_input plain_input(recorder *r, hth_slice x, const hth_gpu_group *group)
+{
+    hth_gpu_input in = r->g->room.input;
+    in.x = x;
+    if (group->wants_32)
+        norm_round(r, HTH_KIND_NONE, NULL, x, group->n_col, HTH_ACT_BLOCK, false, &r->g->room.input);
+    if (group->wants_256)
+        norm_round(r, HTH_KIND_NONE, NULL, x, group->n_col, HTH_ACT_BLOCK_256, false, &r->g->room.input);
+    order(r);
+    return in;
+}
+
+/* ---- attention ------------------------------------------------------------------------------------------- */
+
+static void rope_store(recorder *r, const hth_layer *l, const hth_gpu_layer *to)
+{
+    const hth_hparams *h = &r->g->model->hparams;
+    const hth_gpu_room *room = &r->g->room;
+    uint32_t n_pair = h->rope.n_rot / 2;
+    bool own_table = h->rope.window_base > 0.0 && l->window > 0;
+    hth_push_rope push = {.n_head = l->n_head,
+                          .n_head_kv = l->n_head_kv,
+                          .n_pair = n_pair,
+                          .table_at = own_table ? r->g->place.n_row * n_pair : 0,
+                          .sine_at = room->sine_at,
+                          .d_at = room->rounded_d_at,
+                          .head_words = to->head_words,
+                          .eps = h->norm_eps,
+                          .inv_n = 1.0f / (float)h->d_head};
+    const uint32_t consts[] = {h->d_head, (uint32_t)h->rope.kind, to->head_norms.n > 0,
+                               (uint32_t)r->g->place.kv, LOCAL};
+    const hth_slice bind[] = {room->step, room->qkv,  room->table,  vector(r, to->head_norms),
+                              to->keys,   to->values, room->rounded};
+    run(r, HTH_PROGRAM_rope_store, consts, bind, &push, l->n_head + 2 * l->n_head_kv, r->n_row);
+    wrote(r, room->qkv), wrote(r, to->keys), wrote(r, to->values), wrote(r, room->rounded);
+    order(r);
+}
+
+static void attend(recorder *r, uint32_t i_layer, const hth_layer *l, const hth_gpu_layer *to)
+{
+    const hth_hparams *h = &r->g->model->hparams;
+    const hth_gpu_room *room = &r->g->room;
+    bool by_split = r->n_row == 1;
+    hth_push_attend push = {.n_head = l->n_head,
+                            .n_head_kv = l->n_head_kv,
+                            .window = l->window,
+                            .n_split = room->n_split,
+                            .qkv_stride = to->qkv.n_row,
+                            .d_at = room->rounded_d_at,
+                            .head_words = to->head_words,
+                            .scale = (float)(1.0 / hth_sqrt_d((double)h->score_width)),
+                            .cap = h->score_cap,
+                            .inverse_cap = h->score_cap != 0.0f ? 1.0f / h->score_cap : 0.0f};
+    const uint32_t consts[] = {h->d_head, l->n_head / l->n_head_kv, (uint32_t)r->g->place.kv, by_split,
+                               LOCAL};
+    const hth_slice bind[] = {room->step,       room->qkv,  room->rounded,
+                              to->keys,         to->values, by_split ? room->splits : room->heads,
+                              room->split_parts};
+    const hth_program *p = program(r, HTH_PROGRAM_attend, consts);
+    if (!p) return;
+    if (by_split) {
+        hth_slice grid = {room->grids.of, room->grids.at + 16 * i_layer, 12};
+        hth_tape_run_at(r->tape, p, bind, &push, grid);
+        wrote(r, room->splits), wrote(r, room->split_parts);
+        order(r);
+        hth_push_join join = {.n_head = l->n_head, .window = l->window, .n_split = room->n_split};
+        run(r, HTH_PROGRAM_attend_join, (const uint32_t[]){h->d_head, LOCAL},
+            (const hth_slice[]){room->step, room->splits, room->split_parts, room->heads}, &join, l->n_head,
+            1);
+    } else {
+        hth_tape_run(r->tape, p, bind, &push, 1, l->n_head_kv, r->n_row);
+    }
+    wrote(r, room->heads);
+    order(r);
+}
+
+static void attention(recorder *r, uint32_t i_layer, hth_slice y, bool onto)
+{
+    const hth_layer *l = &r->g->model->layers[i_layer];
+    const hth_gpu_layer *to = &r->g->layers[i_layer];
+    normed_input(r, to->attn_norm, r->g->room.x, &to->qkv);
+    rows(r, &to->qkv, &r->g->room.input, r->g->room.qkv, false);
+    rope_store(r, l, to);
+    attend(r, i_layer, l, to);
+    hth_gpu_input in = plain_input(r, r->g->room.heads, &to->o);
+    rows(r, &to->o, &in, y, onto);
+}
+
+/* ---- feed-forward network ------------------------------------------------------------------------------------ */
+
+static void activate(recorder *r, const hth_layer *l, const hth_gpu_group *down)
+{
+    const hth_gpu_room *room = &r->g->room;
+    const hth_gpu_input *in = &room->input;
+    uint32_t block = first_block(down);
+    bool wide = block == HTH_ACT_BLOCK_256, both = down->wants_32 && down->wants_256;
+    bool store = down->wants_floats || both;
+    hth_push_activate push = {l->d_ff};
+    const uint32_t consts[] = {(uint32_t)r->g->model->hparams.activation, l->gate.n_row > 0, block, store,
+                               LOCAL};
+    hth_slice q = wide ? in->q_256 : in->q, d = wide ? in->d_256 : in->d, sum = wide ? in->sum_256 : in->sum;
+    const hth_slice bind[] = {room->step, room->gate_up, in->x, q, d, sum};
+    run(r, HTH_PROGRAM_activate_round, consts, bind, &push, over(l->d_ff, HTH_ROUND_STRETCH), r->n_row);
+    if (store) wrote(r, in->x);
+    if (block > 0) wrote(r, q), wrote(r, d), wrote(r, sum);
+    round_again(r, down, in);
+}
+
+static void ffn(recorder *r, uint32_t i_layer, hth_slice y, bool onto)
+{
+    const hth_layer *l = &r->g->model->layers[i_layer];
+    const hth_gpu_layer *to = &r->g->layers[i_layer];
+    normed_input(r, to->ffn_norm, r->g->room.x, &to->gate_up);
+    rows(r, &to->gate_up, &r->g->room.input, r->g->room.gate_up, false);
+    activate(r, l, &to->down);
+    rows(r, &to->down, &r->g->room.input, y, onto);
+}
+
+/* ---- a layer, the head ------------------------------------------------------------------------------------------ */
+
+/* x takes what a block gives, normed where the family does that. */
+static void add_to_stream(recorder *r, hth_slice block, const hth_gpu_vector post[2])
+{
+    uint32_t n = r->g->model->hparams.d_model;
+    hth_push_norm push = {n, post[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
+    const uint32_t consts[] = {post[0].n > 0 ? kind_of(r) : HTH_KIND_NONE, LOCAL};
+    const hth_slice bind[] = {r->g->room.step, r->g->room.x, block, vector(r, post[0]), vector(r, post[1])};
+    run(r, HTH_PROGRAM_norm_add, consts, bind, &push, 1, r->n_row);
+    wrote(r, r->g->room.x);
+    order(r);
+}
+
+static void layer(recorder *r, uint32_t i_layer)
+{
+    const hth_gpu_room *room = &r->g->room;
+    const hth_gpu_layer *l = &r->g->layers[i_layer];
+    if (r->g->model->hparams.family->parallel) {
+        attention(r, i_layer, room->held, false);
+        ffn(r, i_layer, room->out, false);
+        add_to_stream(r, room->held, l->attn_post);
+        add_to_stream(r, room->out, l->ffn_post);
+        return;
+    }
+    bool onto = l->attn_post[0].n == 0;
+    attention(r, i_layer, onto ? room->x : room->out, onto);
+    if (!onto) add_to_stream(r, room->out, l->attn_post);
+    onto = l->ffn_post[0].n == 0;
+    ffn(r, i_layer, onto ? room->x : room->out, onto);
+    if (!onto) add_to_stream(r, room->out, l->ffn_post);
+}
+
+/* The first n rows of n_row, of `width` floats. */
+static hth_slice first_rows(hth_slice s, uint64_t n_row, uint64_t width)
+{
+    return (hth_slice){s.of, s.at, n_row * width * sizeof(float)};
+}
+
+static void layers(recorder *r)
+{
+    const hth_gpu_room *room = &r->g->room;
+    uint64_t d = r->g->model->hparams.d_model;
+    hth_tape_copy(r->tape, first_rows(room->embedded, r->n_row, d), first_rows(room->x, r->n_row, d));
+    wrote(r, room->x);
+    order(r);
+    for (uint32_t i = 0; i < r->g->place.n_layer; i++) layer(r, i);
+    if (!r->g->place.head)
+        hth_tape_copy(r->tape, first_rows(room->x, r->n_row, d), first_rows(room->result, r->n_row, d));
+}
+
+static void head(recorder *r)
+{
+    const hth_gpu_room *room = &r->g->room;
+    const hth_hparams *h = &r->g->model->hparams;
+    r->by_want = 1;
+    normed_input(r, r->g->output_norm, room->x, &r->g->head);
+    rows(r, &r->g->head, &room->input, room->logits, false);
+    if (h->logit_cap != 0.0f) {
+        hth_push_cap push = {h->n_vocab, h->logit_cap, 1.0f / h->logit_cap};
+        run(r, HTH_PROGRAM_soft_cap, NULL, (const hth_slice[]){room->step, room->logits}, &push,
+            over(h->n_vocab, HTH_ROUND_STRETCH), r->n_row);
+        wrote(r, room->logits);
+        order(r);
+    }
+    hth_tape_copy(r->tape, first_rows(room->logits, r->n_row, h->n_vocab),
+                  first_rows(room->result, r->n_row, h->n_vocab));
+}
+
+static hearth_status record(hth_gpu *g, uint32_t n_row, void (*what)(recorder *), hth_tape **tape,
+                            hearth_error *err)
+{
+    recorder r = {.g = g, .n_row = n_row, .err = err};
+    r.st = hth_tape_begin(g->device, tape, err);
+    if (r.st != HEARTH_OK) return r.st;
+    r.tape = *tape;
+    what(&r);
+    return r.st == HEARTH_OK ? hth_tape_end(*tape, err) : r.st;
+}
+
+hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    for (int c = 0; st == HEARTH_OK && c < HTH_GPU_N_CLASS; c++)
+        st = record(g, hth_gpu_class_rows(g, c), layers, &g->tapes[c], err);
+    uint32_t rows = g->place.n_row < HTH_GPU_HEAD_ROWS ? g->place.n_row : HTH_GPU_HEAD_ROWS;
+    if (st == HEARTH_OK && g->place.head) st = record(g, 1, head, &g->head_tapes[0], err);
+    return st == HEARTH_OK && g->place.head ? record(g, rows, head, &g->head_tapes[1], err) : st;
+}

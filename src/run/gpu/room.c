@@ -1,0 +1,166 @@
+/* Where the values of a step lie on a device: one buffer of the device's own, one that the host fills before a step, one
+ * that it reads afterwards. Sizes follow from shapes alone, so that they are known before anything is loaded. */
+#include "run/gpu/gpu_int.h"
+
+#include "base/alloc.h"
+#include "base/checked.h"
+#include "run/gpu/cache.h"
+
+enum { GRAIN = 256 }; /* slices begin where any device allows it */
+
+typedef struct cutter {
+    uint64_t used, most;
+    bool wrong; /* too large to be bound, or overflowed */
+} cutter;
+
+static hth_slice cut(cutter *c, uint64_t n, uint64_t size)
+{
+    uint64_t bytes = 0;
+    c->wrong |= __builtin_mul_overflow(n, size, &bytes) || bytes > c->most || c->used > UINT64_MAX / 2;
+    if (bytes < 4) bytes = 4;
+    hth_slice s = {NULL, c->used, c->wrong ? 4 : bytes};
+    c->used += (s.bytes + GRAIN - 1) / GRAIN * GRAIN;
+    return s;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+typedef struct sizes {
+    cutter from_host, to_host, memory;
+} sizes;
+
+static void cut_from_host(cutter *c, const hth_model *m, const hth_gpu_place *p, hth_gpu_room *r)
+{
+    const hth_hparams *h = &m->hparams;
+    uint64_t n_table = h->rope.window_base > 0.0 ? 2 : 1, n_angle = n_table * p->n_row * (h->rope.n_rot / 2);
+    r->step = cut(c, HTH_STEP_ROWS + (uint64_t)HTH_STEP_ROW_WORDS * p->n_row, 4);
+    r->grids = cut(c, h->n_layer, 16);
+    r->table = cut(c, n_angle, 8);
+    r->sine_at = (uint32_t)n_angle;
+    r->embedded = cut(c, (uint64_t)p->n_row * h->d_model, 4);
+}
+
+static void cut_input(cutter *c, const hth_model *m, const hth_gpu_place *p, hth_gpu_input *in)
+{
+    const hth_hparams *h = &m->hparams;
+    uint64_t widest = larger(larger(h->d_model, h->d_ff), (uint64_t)h->n_head * h->d_head) * p->n_row;
+    in->x = cut(c, widest, 4);
+    in->q = cut(c, widest, 1);
+    in->d = cut(c, widest / HTH_ACT_BLOCK, 4);
+    in->sum = cut(c, widest / HTH_ACT_BLOCK, 4);
+    in->q_256 = cut(c, widest, 1);
+    in->d_256 = cut(c, widest / HTH_ACT_BLOCK_256, 4);
+    in->sum_256 = cut(c, widest / HTH_ACT_PART, 4);
+}
+
+static void cut_memory(cutter *c, const hth_model *m, const hth_gpu_place *p, hth_gpu_room *r)
+{
+    const hth_hparams *h = &m->hparams;
+    uint64_t n_row = p->n_row, n_q = (uint64_t)h->n_head * h->d_head,
+             n_kv = (uint64_t)h->n_head_kv * h->d_head;
+    bool rounds = p->kv == HEARTH_KV_Q8_0;
+    r->n_split = p->n_position / HTH_ATTEND_SPLIT + 1;
+    r->x = cut(c, n_row * h->d_model, 4);
+    r->out = cut(c, n_row * h->d_model, 4);
+    r->held = cut(c, h->family->parallel ? n_row * h->d_model : 0, 4);
+    r->qkv = cut(c, n_row * (n_q + 2 * n_kv), 4);
+    r->heads = cut(c, n_row * n_q, 4);
+    r->rounded_d_at = (uint32_t)(n_row * n_q / 4);
+    r->rounded = cut(c, rounds ? n_row * (n_q + n_q / HTH_ACT_BLOCK * 4) : 0, 1);
+    r->splits = cut(c, r->n_split * n_q, 4);
+    r->split_parts = cut(c, (uint64_t)r->n_split * h->n_head, 8);
+    r->gate_up = cut(c, n_row * 2 * h->d_ff, 4);
+    r->logits = cut(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0, 4);
+    cut_input(c, m, p, &r->input);
+}
+
+static bool lay_out(const hth_model *m, uint64_t most, const hth_gpu_place *p, hth_gpu_room *r, sizes *s)
+{
+    const hth_hparams *h = &m->hparams;
+    *s = (sizes){.from_host.most = most, .to_host.most = most, .memory.most = most};
+    cut_from_host(&s->from_host, m, p, r);
+    uint64_t n_logit = p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0;
+    r->result = cut(&s->to_host, larger((uint64_t)p->n_row * h->d_model, n_logit), 4);
+    cut_memory(&s->memory, m, p, r);
+    return !s->from_host.wrong && !s->to_host.wrong && !s->memory.wrong;
+}
+
+bool hth_gpu_room_bytes(const hth_model *model, const hth_device_info *info, const hth_gpu_place *place,
+                        uint64_t *bytes)
+{
+    hth_gpu_room r;
+    sizes s;
+    bool fits = lay_out(model, info->most, place, &r, &s);
+    *bytes = s.from_host.used + s.to_host.used + s.memory.used;
+    return fits;
+}
+
+static void own(hth_buffer *b, hth_slice *const *slices, size_t n)
+{
+    for (size_t i = 0; i < n; i++) slices[i]->of = b;
+}
+
+hearth_status hth_gpu_room_open(hth_gpu *g, hearth_error *err)
+{
+    hth_gpu_room *r = &g->room;
+    sizes s;
+    if (!lay_out(g->model, hth_device_get_info(g->device)->most, &g->place, r, &s))
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: the values of %u tokens are too large for a binding; ask for less with --batch",
+                        hth_device_get_info(g->device)->name, g->place.n_row);
+    hearth_status st = hth_buffer_new(g->device, HTH_MEMORY_TO_DEVICE, s.from_host.used,
+                                      "what a step is told", &r->from_host, err);
+    if (st == HEARTH_OK)
+        st = hth_buffer_new(g->device, HTH_MEMORY_TO_HOST, s.to_host.used, "what a step gives", &r->to_host,
+                            err);
+    if (st == HEARTH_OK)
+        st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, s.memory.used, "the values of a step", &r->memory,
+                            err);
+    if (st != HEARTH_OK) return st;
+    hth_gpu_input *in = &r->input;
+    own(r->from_host, (hth_slice *[]){&r->step, &r->grids, &r->table, &r->embedded}, 4);
+    own(r->to_host, (hth_slice *[]){&r->result}, 1);
+    own(r->memory,
+        (hth_slice *[]){&r->x, &r->out, &r->held, &r->qkv, &r->heads, &r->rounded, &r->splits,
+                        &r->split_parts, &r->gate_up, &r->logits, &in->x, &in->q, &in->d, &in->sum,
+                        &in->q_256, &in->d_256, &in->sum_256},
+        17);
+    return HEARTH_OK;
+}
+
+void hth_gpu_room_close(hth_gpu *g)
+{
+    hth_buffer_free(g->room.from_host);
+    hth_buffer_free(g->room.to_host);
+    hth_buffer_free(g->room.memory);
+}
+
+/* ---- caches --------------------------------------------------------------------------------------------- */
+
+bool hth_gpu_cache_bytes(const hth_layer *l, uint32_t d_head, const hth_gpu_place *p, uint64_t *bytes)
+{
+    *bytes = 8 * hth_gpu_cache_head_words(p->kv, d_head, p->n_position) * l->n_head_kv;
+    return *bytes / 8 <= UINT32_MAX;
+}
+
+hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    for (uint32_t i = 0; st == HEARTH_OK && i < g->place.n_layer; i++) {
+        hth_gpu_layer *l = &g->layers[i];
+        uint64_t bytes;
+        hth_gpu_cache_bytes(&g->model->layers[i], g->model->hparams.d_head, &g->place, &bytes);
+        l->head_words =
+            (uint32_t)hth_gpu_cache_head_words(g->place.kv, g->model->hparams.d_head, g->place.n_position);
+        /* Values begin where any device allows it: a group of 16 positions is a multiple of 64 bytes. */
+        uint64_t half = (bytes / 2 + GRAIN - 1) / GRAIN * GRAIN;
+        st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, 2 * half, "keys and values", &l->cache, err);
+        l->keys = (hth_slice){l->cache, 0, bytes / 2}, l->values = (hth_slice){l->cache, half, bytes / 2};
+    }
+    return st;
+}
+
+void hth_gpu_caches_close(hth_gpu *g)
+{
+    for (uint32_t i = 0; g->layers && i < g->place.n_layer; i++) hth_buffer_free(g->layers[i].cache);
+}

@@ -1,0 +1,290 @@
+/* Weights on the device. Matrices that share an input become a group, whose neighbours of one type become one part, as
+ * long as a binding can hold it: one run of a program each. Vectors of floats lie together in one buffer. */
+#include "run/gpu/gpu_int.h"
+
+#include "base/alloc.h"
+
+#include <string.h>
+
+/* ---- what stands together ------------------------------------------------------------------------- */
+
+hth_gpu_source hth_gpu_qkv(const hth_layer *l)
+{
+    return (hth_gpu_source){{&l->q, &l->k, &l->v}, {l->q_bias, l->k_bias, l->v_bias}, 3};
+}
+
+hth_gpu_source hth_gpu_o(const hth_layer *l) { return (hth_gpu_source){{&l->o}, {l->o_bias}, 1}; }
+
+hth_gpu_source hth_gpu_gate_up(const hth_layer *l)
+{
+    return (hth_gpu_source){{&l->gate, &l->up}, {l->gate_bias, l->up_bias}, 2};
+}
+
+hth_gpu_source hth_gpu_down(const hth_layer *l) { return (hth_gpu_source){{&l->down}, {l->down_bias}, 1}; }
+
+hth_gpu_source hth_gpu_head(const hth_model *m)
+{
+    return (hth_gpu_source){{m->tied ? &m->token_embd : &m->output}, {NULL}, 1};
+}
+
+/* ---- cutting ------------------------------------------------------------------------------------------ */
+
+/* Rows [first, first + n) of the group, of one type and with or without a bias. */
+typedef struct stretch {
+    hth_type type;
+    uint64_t first, n, n_col;
+    bool has_bias;
+} stretch;
+
+/* Kept from memory's own limits: a device must allow 1 GiB at once. */
+static const uint64_t MOST_AT_ONCE = (uint64_t)1 << 30;
+enum { CUT = 64 }; /* parts end at multiples of so many rows */
+
+/* The longest stretch from row `first` of the group on. False: there is none left, or not even CUT rows fit. */
+static bool next_stretch(const hth_gpu_source *s, uint64_t most, uint64_t first, stretch *out)
+{
+    uint64_t at = 0;
+    hth_planes planes;
+    *out = (stretch){.first = first};
+    for (uint32_t i = 0; i < s->n; at += s->matrix[i]->n_row, i++) {
+        const hth_matrix *m = s->matrix[i];
+        if (m->n_row == 0 || at + m->n_row <= first) continue;
+        bool joins = out->n == 0 || (m->type == out->type && (s->bias[i] != NULL) == out->has_bias);
+        if (!joins) break;
+        out->type = m->type, out->n_col = m->n_col, out->has_bias = s->bias[i] != NULL;
+        out->n = at + m->n_row - first;
+    }
+    if (most > MOST_AT_ONCE) most = MOST_AT_ONCE;
+    while (out->n > 0 && (!hth_planes_place(out->type, out->n, out->n_col, &planes) || planes.size > most)) {
+        if (out->n <= CUT) return false;
+        out->n = (out->n / 2 + CUT - 1) / CUT * CUT;
+    }
+    return out->n > 0;
+}
+
+static uint64_t rows_of(const hth_gpu_source *s)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++) n += s->matrix[i]->n_row;
+    return n;
+}
+
+bool hth_gpu_group_bytes(const hth_gpu_source *source, uint64_t most, uint64_t *bytes)
+{
+    stretch s;
+    *bytes = 0;
+    for (uint64_t first = 0; first < rows_of(source); first += s.n) {
+        hth_planes planes;
+        if (!next_stretch(source, most, first, &s) || !hth_planes_place(s.type, s.n, s.n_col, &planes))
+            return false;
+        *bytes += planes.size;
+    }
+    return true;
+}
+
+/* ---- vectors ------------------------------------------------------------------------------------------ */
+
+enum { VECTOR_GRAIN = 64 }; /* floats: slices begin where any device allows it */
+
+/* Room for n more, zeros; NULL: there is none. */
+static float *add_vector(hth_gpu *g, size_t n, hth_gpu_vector *out)
+{
+    size_t at = g->n_mirror, end = at + (n + VECTOR_GRAIN - 1) / VECTOR_GRAIN * VECTOR_GRAIN;
+    if (end > g->mirror_room) {
+        size_t room = 2 * end;
+        float *grown = hth_realloc(g->mirror, room, sizeof *grown);
+        if (!grown) return NULL;
+        memset(grown + at, 0, (room - at) * sizeof *grown);
+        g->mirror = grown, g->mirror_room = room;
+    }
+    g->n_mirror = end;
+    *out = (hth_gpu_vector){at * sizeof(float), (uint32_t)n};
+    return g->mirror + at;
+}
+
+static hearth_status copy_vector(hth_gpu *g, const float *x, size_t n, hth_gpu_vector *out, hearth_error *err)
+{
+    if (!x) return HEARTH_OK;
+    float *to = add_vector(g, n, out);
+    if (!to) return hth_fail_memory(err, n * sizeof *x, "vectors of weights");
+    memcpy(to, x, n * sizeof *x);
+    return HEARTH_OK;
+}
+
+static hearth_status copy_norm(hth_gpu *g, const hth_norm *norm, hth_gpu_vector out[2], hearth_error *err)
+{
+    size_t n = g->model->hparams.d_model;
+    hearth_status st = copy_vector(g, norm->weight, n, &out[0], err);
+    return st == HEARTH_OK ? copy_vector(g, norm->bias, n, &out[1], err) : st;
+}
+
+static hearth_status copy_head_norms(hth_gpu *g, const hth_layer *l, hth_gpu_vector *out, hearth_error *err)
+{
+    size_t d = g->model->hparams.d_head;
+    if (!l->q_norm.weight) return HEARTH_OK;
+    float *to = add_vector(g, 2 * d, out);
+    if (!to) return hth_fail_memory(err, 2 * d * sizeof *to, "vectors of weights");
+    memcpy(to, l->q_norm.weight, d * sizeof *to);
+    memcpy(to + d, l->k_norm.weight, d * sizeof *to);
+    return HEARTH_OK;
+}
+
+static hearth_status copy_biases(hth_gpu *g, const hth_gpu_source *source, const stretch *s,
+                                 hth_gpu_vector *out, hearth_error *err)
+{
+    uint64_t at = 0, end = s->first + s->n;
+    if (!s->has_bias) return HEARTH_OK;
+    float *to = add_vector(g, s->n, out);
+    if (!to) return hth_fail_memory(err, s->n * sizeof *to, "vectors of weights");
+    for (uint32_t i = 0; i < source->n; at += source->matrix[i]->n_row, i++)
+        for (uint64_t r = 0; r < source->matrix[i]->n_row; r++)
+            if (at + r >= s->first && at + r < end) to[at + r - s->first] = source->bias[i][r];
+    return HEARTH_OK;
+}
+
+/* ---- loading ---------------------------------------------------------------------------------------------- */
+
+enum { READ_AT_ONCE = 4 << 20 };
+
+typedef struct loader {
+    hth_gpu *g;
+    hth_gpu_read_fn *read;
+    void *user;
+    uint8_t *rows, *planes; /* as the file has them; as the device wants them */
+    size_t rows_room, planes_room;
+} loader;
+
+static hearth_status ensure(uint8_t **room, size_t *has, size_t wants, hearth_error *err)
+{
+    if (*has >= wants) return HEARTH_OK;
+    hth_free(*room);
+    *room = hth_alloc(1, wants);
+    *has = *room ? wants : 0;
+    return *room ? HEARTH_OK : hth_fail_memory(err, wants, "room to load weights");
+}
+
+/* Rows of one matrix that a part holds, from row `at` of the part on. */
+static hearth_status fill_from(loader *o, const hth_gpu_part *p, const hth_matrix *m, uint64_t from,
+                               uint64_t n, uint64_t at, hearth_error *err)
+{
+    uint64_t step = READ_AT_ONCE / m->row_size > 0 ? READ_AT_ONCE / m->row_size : 1;
+    hearth_status st = ensure(&o->rows, &o->rows_room, step * m->row_size, err);
+    for (uint64_t i = 0, k; st == HEARTH_OK && i < n; i += k) {
+        k = n - i < step ? n - i : step;
+        st = o->read(o->user, m, from + i, k, o->rows, err);
+        if (st == HEARTH_OK)
+            hth_planes_fill(p->type, p->n_row, m->n_col, o->rows, m->row_size, at + i, k, o->planes);
+    }
+    return st;
+}
+
+static hearth_status load_part(loader *o, const hth_gpu_source *source, hth_gpu_part *p, const char *what,
+                               hearth_error *err)
+{
+    uint64_t at = 0, end = (uint64_t)p->first + p->n_row;
+    hearth_status st = ensure(&o->planes, &o->planes_room, p->planes.size, err);
+    if (st != HEARTH_OK) return st;
+    memset(o->planes, 0, p->planes.size);
+    for (uint32_t i = 0; st == HEARTH_OK && i < source->n; at += source->matrix[i]->n_row, i++) {
+        const hth_matrix *m = source->matrix[i];
+        uint64_t from = at > p->first ? at : p->first, to = at + m->n_row < end ? at + m->n_row : end;
+        if (from < to) st = fill_from(o, p, m, from - at, to - from, from - p->first, err);
+    }
+    if (st == HEARTH_OK)
+        st = hth_buffer_new(o->g->device, HTH_MEMORY_DEVICE, p->planes.size, what, &p->weights, err);
+    return st == HEARTH_OK ? hth_device_upload((hth_slice){p->weights, 0, 0}, o->planes, err) : st;
+}
+
+static hearth_status open_group(loader *o, hth_gpu_group *group, const hth_gpu_source *source,
+                                const char *what, hearth_error *err)
+{
+    uint64_t most = hth_device_get_info(o->g->device)->most, n_row = rows_of(source), n_part = 0;
+    stretch s;
+    for (uint64_t first = 0; first < n_row && next_stretch(source, most, first, &s); first += s.n) n_part++;
+    group->parts = hth_alloc(n_part, sizeof *group->parts);
+    if (!group->parts) return hth_fail_memory(err, n_part * sizeof *group->parts, what);
+    group->n_row = (uint32_t)n_row;
+    hearth_status st = HEARTH_OK;
+    for (uint64_t first = 0; st == HEARTH_OK && first < n_row; first += s.n) {
+        if (!next_stretch(source, most, first, &s)) break; /* hth_gpu_problem asked before */
+        hth_gpu_part *p = &group->parts[group->n_part++];
+        p->type = s.type, p->n_row = (uint32_t)s.n, p->first = (uint32_t)first;
+        group->n_col = (uint32_t)s.n_col;
+        hth_planes_place(s.type, s.n, s.n_col, &p->planes);
+        uint32_t block = hth_type_act_block(s.type);
+        group->wants_32 |= block == HTH_ACT_BLOCK;
+        group->wants_256 |= block == HTH_ACT_BLOCK_256;
+        group->wants_floats |= block == 0;
+        o->g->strict &= block != 0;
+        st = copy_biases(o->g, source, &s, &p->bias, err);
+        if (st == HEARTH_OK) st = load_part(o, source, p, what, err);
+    }
+    return st;
+}
+
+static hearth_status open_layer(loader *o, uint32_t i_layer, hearth_error *err)
+{
+    const hth_layer *l = &o->g->model->layers[i_layer];
+    hth_gpu_layer *to = &o->g->layers[i_layer];
+    hth_gpu_source qkv = hth_gpu_qkv(l), out = hth_gpu_o(l), gate_up = hth_gpu_gate_up(l),
+                   down = hth_gpu_down(l);
+    const hth_norm *attn_norm = l->attn_norm.weight ? &l->attn_norm : &l->ffn_norm;
+    hearth_status st = copy_norm(o->g, attn_norm, to->attn_norm, err);
+    if (st == HEARTH_OK) st = copy_norm(o->g, &l->ffn_norm, to->ffn_norm, err);
+    if (st == HEARTH_OK) st = copy_norm(o->g, &l->attn_post_norm, to->attn_post, err);
+    if (st == HEARTH_OK) st = copy_norm(o->g, &l->ffn_post_norm, to->ffn_post, err);
+    if (st == HEARTH_OK) st = copy_head_norms(o->g, l, &to->head_norms, err);
+    if (st == HEARTH_OK) st = open_group(o, &to->qkv, &qkv, "weights of attention", err);
+    if (st == HEARTH_OK) st = open_group(o, &to->o, &out, "weights of attention", err);
+    if (st == HEARTH_OK) st = open_group(o, &to->gate_up, &gate_up, "weights of neurons", err);
+    return st == HEARTH_OK ? open_group(o, &to->down, &down, "weights of neurons", err) : st;
+}
+
+static hearth_status open_vectors(hth_gpu *g, hearth_error *err)
+{
+    hth_gpu_vector none;
+    if (!add_vector(g, 1, &none)) return hth_fail_memory(err, sizeof(float), "vectors of weights");
+    hearth_status st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, g->n_mirror * sizeof *g->mirror,
+                                      "norms and biases", &g->vectors, err);
+    if (st == HEARTH_OK) st = hth_device_upload((hth_slice){g->vectors, 0, 0}, g->mirror, err);
+    hth_free(g->mirror);
+    g->mirror = NULL;
+    return st;
+}
+
+hearth_status hth_gpu_weights_open(hth_gpu *g, hth_gpu_read_fn *read, void *user, hearth_error *err)
+{
+    loader o = {.g = g, .read = read, .user = user};
+    hearth_status st = HEARTH_OK;
+    g->strict = true;
+    for (uint32_t i = 0; st == HEARTH_OK && i < g->place.n_layer; i++) st = open_layer(&o, i, err);
+    if (st == HEARTH_OK && g->place.head) {
+        hth_gpu_source head = hth_gpu_head(g->model);
+        st = copy_norm(g, &g->model->output_norm, g->output_norm, err);
+        if (st == HEARTH_OK) st = open_group(&o, &g->head, &head, "weights of the head", err);
+    }
+    if (st == HEARTH_OK) st = open_vectors(g, err);
+    hth_free(o.rows);
+    hth_free(o.planes);
+    return st;
+}
+
+static void close_group(hth_gpu_group *group)
+{
+    for (uint32_t i = 0; i < group->n_part; i++) hth_buffer_free(group->parts[i].weights);
+    hth_free(group->parts);
+}
+
+void hth_gpu_weights_close(hth_gpu *g)
+{
+    for (uint32_t i = 0; g->layers && i < g->place.n_layer; i++) {
+        hth_gpu_layer *l = &g->layers[i];
+        close_group(&l->qkv);
+        close_group(&l->o);
+        close_group(&l->gate_up);
+        close_group(&l->down);
+    }
+    close_group(&g->head);
+    hth_buffer_free(g->vectors);
+    hth_free(g->mirror);
+}
