@@ -41,14 +41,15 @@ typedef struct hth_push_norm {
     float eps, inv_n;
 } hth_push_norm;
 
-/* y[t][y_first + i] = row i . x_t (+ bias[i]) for quantised rows in planes (planes.h), rules R2 to R5; _onto: y is added to.
- * Bindings: step, planes, q, d, sum, bias[n_row], y. Constants of the form: planes.h.
+/* y[t][y_first + i] = row i . x_t (+ bias[i]) for quantised rows in planes (planes.h), rules R2 to R5; _onto: y is added to,
+ * y = y + (row i . x_t + bias[i]). q, d and sum as norm_round leaves them (sum is read where the form has an offset or minima).
+ * Bindings: step, planes, q, d, sum, bias[n_row], y; planes and q at multiples of 16 bytes. Constants of the form: planes.h.
  * Eight invocations compute ROWS rows for COLS tokens. Grid: {ceil(n_row / (LOCAL / 8 * ROWS)), ceil(tokens / COLS)}. */
 enum {
-    HTH_ROWS_LOCAL = 0, /* a multiple of 8 */
+    HTH_ROWS_LOCAL = 0, /* a multiple of 8, 256 at most */
     HTH_ROWS_COLS,      /* 1 to 8 */
     HTH_ROWS_ROWS,      /* 1 to 4 */
-    HTH_ROWS_WANT,      /* 1: tokens are those that want logits */
+    HTH_ROWS_WANT,      /* 1: as many tokens as want logits (n_want), gathered before as tokens 0, 1, ... */
     HTH_ROWS_FORM,      /* the first of the form's */
     HTH_ROWS_N_CONST = HTH_ROWS_FORM + 8,
 };
@@ -59,7 +60,7 @@ typedef struct hth_push_rows {
 } hth_push_rows;
 
 /* The same for rows of floats. Sums as in rule R9 but for fma: product and sum are rounded each.
- * Bindings: step, rows, x, bias[n_row], y. */
+ * Bindings: step, rows, x, bias[n_row], y. Grid and the first four constants as above. */
 enum {
     HTH_FLOATS_LOCAL = 0,
     HTH_FLOATS_COLS,

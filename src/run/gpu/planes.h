@@ -1,8 +1,14 @@
-/* How a matrix lies on a device: the parts of its blocks apart (quants, high bits, scales, scales of sub-blocks), each in
- * words, so that neighbouring invocations read neighbouring 16 bytes. Exact: the weights are the file's, moved.
+/* How a matrix lies on a device: the parts of its blocks apart (quants, high bits, scales, scales of
+ * sub-blocks), each in words, so that neighbouring invocations read neighbouring 16 bytes. Exact: the
+ * weights are the file's, moved.
  *
- * Quants of a row, by groups of eight blocks (fewer at the end): [piece][block of the group][16 bytes], a block of
- * 32 weights of b bits having b / 4 pieces, one of 256 8 times as many. */
+ * Quants of a row, by groups of eight blocks (fewer at the end): [piece][block of the group][16 bytes]. A
+ * piece of b bits holds 128 / b weights: weight 16 i + j of it is the bits from b i on of byte j, so a
+ * shift and a mask of whole words give four weights that follow each other, a byte each. High bits lie
+ * likewise; those of blocks of 32 are one word for a block, [row][block], and weight 4 i + j is bit i of
+ * byte j.
+ * Scales, and minima: halves (or bytes, where e8m0), a row from a word on. Of sub-blocks: bytes,
+ * [row][block][sub-block]. */
 #ifndef HTH_RUN_GPU_PLANES_H
 #define HTH_RUN_GPU_PLANES_H
 
@@ -18,9 +24,8 @@ typedef struct hth_form {
     uint32_t low_bits; /* 2, 4 or 8 (then signed) */
     uint32_t high_bits;
     uint32_t offset;
-    uint32_t table; /* 0: none, 1: IQ4_NL and IQ4_XS, 2: MXFP4 */
-    uint32_t
-        part; /* weights of a sub-block that has a scale of its own, a signed byte: 16 or 32; 0: none has */
+    uint32_t table;  /* 0: none, 1: IQ4_NL and IQ4_XS, 2: MXFP4 */
+    uint32_t part;   /* weights that share a scale within a block, a signed byte: 16 or 32; 0: all do */
     uint32_t minima; /* 1: blocks of 32 have m (f16), sub-blocks mn (a byte) beside dmin (f16) */
     uint32_t scale;  /* 0: f16, 1: e8m0 (MXFP4) */
 } hth_form;
@@ -28,16 +33,20 @@ typedef struct hth_form {
 /* False: rows_q has no form for it (floats among them). */
 bool hth_form_of(hth_type type, hth_form *form);
 
-/* Where the planes of n_row rows lie, in words; the quants at 0. */
+/* Where the planes of n_row rows lie, in words; the quants at 0. Each begins at a multiple of 256 bytes;
+ * those that the form has not are 0. */
 typedef struct hth_planes {
-    uint32_t at_high, at_scale, at_part, at_least, at_minimum;
-    uint64_t size; /* bytes of all, a multiple of 256 */
+    uint32_t at_high, at_scale;
+    uint32_t at_part, at_least; /* scales, and minima, of sub-blocks */
+    uint32_t at_minimum;        /* m, or dmin */
+    uint64_t size;              /* bytes of all, a multiple of 256 */
 } hth_planes;
 
-/* Of n_row rows of n_col (whole blocks), any type that the kernels know; floats: rows alone, each from a word on. False: too
- * large for 32 bits of words, or no program knows the type. */
+/* Of n_row rows of n_col (whole blocks), any type that the kernels know; floats: rows alone, each from a
+ * word on. False: too large for 32 bits of words, or no program knows the type. */
 bool hth_planes_place(hth_type type, uint64_t n_row, uint64_t n_col, hth_planes *planes);
-/* Rows [first, first + n) of them, from rows as in the file, row_size apart. to: all planes, zeros before the first call. */
+/* Rows [first, first + n) of n_row. rows: the first of these n, as in the file, row_size apart. to: all
+ * planes, zeros before the first call. Calls for other rows may run at the same time. */
 void hth_planes_fill(hth_type type, uint64_t n_row, uint64_t n_col, const uint8_t *rows, size_t row_size,
                      uint64_t first, uint64_t n, uint8_t *to);
 

@@ -1,0 +1,42 @@
+/* What rows_q and rows_f share: eight invocations of a workgroup compute ROWS rows for COLS tokens; which
+ * ones, and where their outputs go. Expects n_row, y_stride, y_first, has_bias, bias and y. ONTO: y is
+ * added to. */
+#extension GL_EXT_control_flow_attributes : require
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 0) const uint LOCAL = 64;
+layout(constant_id = 1) const uint COLS = 1;
+layout(constant_id = 2) const uint ROWS = 1;
+layout(constant_id = 3) const uint WANT = 0;
+
+layout(binding = 0) readonly buffer Step { uint n_tok_want[2]; };
+
+const uint GROUPS = LOCAL / 8; /* of eight invocations */
+const uint OUTPUTS = ROWS * COLS;
+
+/* Of this invocation. Output number row * COLS + column. */
+uint row_of[ROWS], token_of[COLS];
+
+uint n_tok() { return n_tok_want[WANT]; }
+uint first_row() { return gl_WorkGroupID.x * (GROUPS * ROWS) + gl_LocalInvocationID.x / 8; }
+uint first_token() { return gl_WorkGroupID.y * COLS; }
+
+/* Rows and tokens beyond the last are computed as the last, and not written. */
+void choose()
+{
+    [[unroll]] for (uint r = 0; r < ROWS; r++) row_of[r] = min(first_row() + r * GROUPS, n_row - 1);
+    [[unroll]] for (uint c = 0; c < COLS; c++) token_of[c] = min(first_token() + c, n_tok() - 1);
+}
+
+void put(uint o, float product)
+{
+    uint row = first_row() + o / COLS * GROUPS, token = first_token() + o % COLS;
+    if (row >= n_row || token >= n_tok()) return;
+    uint at = token * y_stride + y_first + row;
+    precise float value = product;
+    if (has_bias != 0) value = value + bias[row];
+#ifdef ONTO
+    value = y[at] + value;
+#endif
+    y[at] = value;
+}

@@ -1,0 +1,4 @@
+#version 450
+/* y = rows of floats times activations. */
+#extension GL_GOOGLE_include_directive : require
+#include "rows_f.glsl"

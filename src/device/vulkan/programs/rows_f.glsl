@@ -1,0 +1,105 @@
+/* Rows of floats times activations (run/gpu/calls.h: rows_f): rule R9 of docs/arithmetic.md 2 with
+ * product and sum rounded each. Eight invocations share ROWS rows and COLS tokens: number j holds partial
+ * sums 2 j and 2 j + 1 of every output, and so reads a word of two halves, or two words, of every sixteen
+ * weights.
+ * ONTO: y is added to. */
+layout(constant_id = 4) const uint TYPE = 0; /* hth_type: 0 F32, 1 F16, 30 BF16 */
+
+layout(binding = 1) readonly buffer Rows { uint rows[]; };
+layout(binding = 2) readonly buffer X { float x[]; };
+layout(binding = 3) readonly buffer Bias { float bias[]; };
+#ifdef ONTO
+layout(binding = 4) buffer Y { float y[]; };
+#else
+layout(binding = 4) writeonly buffer Y { float y[]; };
+#endif
+layout(push_constant) uniform Push { uint n_row, n_col, y_stride, y_first, has_bias, row_words; };
+
+#include "rows.glsl"
+#include "f16.glsl"
+
+const uint STRIDE = 2 * LOCAL + 1; /* so that eight outputs lie in eight banks */
+const uint FAR = 4;                /* pairs that are asked for together */
+
+shared float partials[8 * STRIDE];
+
+vec2 sums[OUTPUTS]; /* of this invocation */
+
+/* Weight k of the row, and the one behind it; k is even. */
+vec2 pair_at(uint row, uint k)
+{
+    uint at = row * row_words;
+    if (TYPE == 0) return uintBitsToFloat(uvec2(rows[at + k], rows[at + k + 1]));
+    uint two = rows[at + k / 2];
+    if (TYPE == 1) return vec2(f16_to_f32(two & 0xffffu), f16_to_f32(two >> 16));
+    return uintBitsToFloat(uvec2(two << 16, two & 0xffff0000u));
+}
+
+void add_pair(uint k)
+{
+    vec2 inputs[COLS];
+    [[unroll]] for (uint c = 0; c < COLS; c++) {
+        uint at = token_of[c] * n_col + k;
+        inputs[c] = vec2(x[at], x[at + 1]);
+    }
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        vec2 w = pair_at(row_of[r], k);
+        [[unroll]] for (uint c = 0; c < COLS; c++) {
+            precise vec2 product = w * inputs[c];
+            precise vec2 s = sums[r * COLS + c] + product;
+            sums[r * COLS + c] = s;
+        }
+    }
+}
+
+/* Weight k, the last of an odd number. */
+void add_last(uint k)
+{
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        uint at = row_of[r] * row_words;
+        float w = TYPE == 0   ? uintBitsToFloat(rows[at + k])
+                  : TYPE == 1 ? f16_to_f32(rows[at + k / 2] & 0xffffu)
+                              : uintBitsToFloat(rows[at + k / 2] << 16);
+        [[unroll]] for (uint c = 0; c < COLS; c++) {
+            precise float product = w * x[token_of[c] * n_col + k];
+            precise float s = sums[r * COLS + c].x + product;
+            sums[r * COLS + c].x = s;
+        }
+    }
+}
+
+/* Halves first: the output whose partial sums are line `line`. */
+float tree16(uint line)
+{
+    uint at = line * STRIDE + gl_LocalInvocationID.x / 8 * 16;
+    precise float a[8], y;
+    [[unroll]] for (uint i = 0; i < 8; i++) a[i] = partials[at + i] + partials[at + 8 + i];
+    y = ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
+    return y;
+}
+
+void main()
+{
+    const uint lane = gl_LocalInvocationID.x, j = lane % 8;
+    if (first_token() >= n_tok()) return;
+    choose();
+    [[unroll]] for (uint o = 0; o < OUTPUTS; o++) sums[o] = vec2(0);
+
+    uint k = 2 * j;
+    for (; k + 16 * (FAR - 1) + 1 < n_col; k += 16 * FAR)
+        [[unroll]] for (uint i = 0; i < FAR; i++) add_pair(k + 16 * i);
+    for (; k + 1 < n_col; k += 16) add_pair(k);
+    if (k < n_col) add_last(k);
+
+    /* Each of the eight invocations ends one output of eight. */
+    [[unroll]] for (uint o = 0; o < OUTPUTS; o += 8) {
+        [[unroll]] for (uint i = 0; i < 8; i++) {
+            if (o + i >= OUTPUTS) continue;
+            partials[i * STRIDE + 2 * lane] = sums[o + i].x;
+            partials[i * STRIDE + 2 * lane + 1] = sums[o + i].y;
+        }
+        barrier();
+        if (o + j < OUTPUTS) put(o + j, tree16(j));
+        barrier();
+    }
+}

@@ -1,0 +1,5 @@
+#version 450
+/* y = y + rows of floats times activations. */
+#extension GL_GOOGLE_include_directive : require
+#define ONTO
+#include "rows_f.glsl"

@@ -1,0 +1,4 @@
+#version 450
+/* y = quantised rows times activations. */
+#extension GL_GOOGLE_include_directive : require
+#include "rows_q.glsl"

@@ -1,0 +1,5 @@
+#version 450
+/* y = quantised rows times activations, by integer dot products. */
+#extension GL_GOOGLE_include_directive : require
+#define DOT
+#include "rows_q.glsl"

@@ -1,0 +1,254 @@
+/* Quantised rows times rounded activations (run/gpu/calls.h: rows_q; planes.h: how the rows lie), rules
+ * R2 to R5 of docs/arithmetic.md. Eight invocations share ROWS rows and COLS tokens: number j takes
+ * blocks j, j + 8, ... of all of them, so each holds partial sum j of every output. One text for all
+ * types: what differs is constant.
+ * ONTO: y is added to. DOT: four products and their sum are one instruction. */
+#ifdef DOT
+#extension GL_EXT_spirv_intrinsics : require
+#endif
+
+layout(constant_id = 4) const uint BLOCK = 32; /* hth_form, member by member */
+layout(constant_id = 5) const uint LOW_BITS = 4;
+layout(constant_id = 6) const uint HIGH_BITS = 0;
+layout(constant_id = 7) const uint OFFSET = 8;
+layout(constant_id = 8) const uint TABLE = 0;
+layout(constant_id = 9) const uint PART = 0;
+layout(constant_id = 10) const uint MINIMA = 0;
+layout(constant_id = 11) const uint E8M0 = 0;
+
+layout(binding = 1) readonly buffer Planes { uint planes[]; };
+layout(binding = 1) readonly buffer Pieces { uvec4 pieces[]; }; /* the same */
+layout(binding = 2) readonly buffer Q { uvec4 q[]; };
+layout(binding = 3) readonly buffer D { float d[]; };
+layout(binding = 4) readonly buffer Sum { int sum[]; };
+layout(binding = 5) readonly buffer Bias { float bias[]; };
+#ifdef ONTO
+layout(binding = 6) buffer Y { float y[]; };
+#else
+layout(binding = 6) writeonly buffer Y { float y[]; };
+#endif
+layout(push_constant) uniform Push
+{
+    uint n_row, n_block, y_stride, y_first, has_bias;
+    uint at_high, at_scale, at_part, at_least, at_minimum;
+};
+
+#include "rows.glsl"
+#include "f16.glsl"
+
+/* Weights are taken by sixteens ("parts"), four words of four bytes. */
+const uint N_PART = BLOCK / 16, LOW_PIECES = BLOCK * LOW_BITS / 128, HIGH_PIECES = BLOCK * HIGH_BITS / 128;
+const uint PARTS_OF_PIECE = 8 / LOW_BITS;
+const uint SUB_SHIFT = PART == 32 ? 1 : 0; /* parts of a sub-block, as a power of two */
+const uint N_SUB = N_PART >> SUB_SHIFT;
+const uint BYTES = 0x01010101u;
+const uint STRIDE = LOCAL + 1; /* so that eight outputs lie in eight banks */
+
+shared float partials[(1 + MINIMA) * 8 * STRIDE];
+shared uint values[16];
+
+/* Of this invocation. */
+float sums[OUTPUTS], least_sums[OUTPUTS];
+int isums[OUTPUTS], msums[OUTPUTS];
+uvec4 low[ROWS], high[ROWS];
+
+/* ---- integers ---------------------------------------------------------------------------------- */
+
+#ifdef DOT
+/* OpSDot of four signed bytes in a word. */
+spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6019, 6018], id = 4450)
+int packed_dot(uint a, uint b, spirv_literal int form);
+
+int dot4(uint a, uint b) { return packed_dot(a, b, 0); }
+#else
+int byte_of(uint word, int i) { return bitfieldExtract(int(word), 8 * i, 8); }
+
+int dot4(uint a, uint b)
+{
+    return byte_of(a, 0) * byte_of(b, 0) + byte_of(a, 1) * byte_of(b, 1) + byte_of(a, 2) * byte_of(b, 2) +
+           byte_of(a, 3) * byte_of(b, 3);
+}
+#endif
+
+int dot16(uvec4 a, uvec4 b) { return dot4(a.x, b.x) + dot4(a.y, b.y) + dot4(a.z, b.z) + dot4(a.w, b.w); }
+
+/* Four words of weights, behind the table where there is one, before the offset is taken off. */
+uvec4 weights_of(uint r, uint part)
+{
+    uvec4 w = low[r];
+    if (LOW_BITS < 8) w = w >> (part * LOW_BITS % 8) & BYTES * ((1u << LOW_BITS) - 1);
+    if (HIGH_BITS > 0) {
+        uvec4 shift = BLOCK == 32 ? 4 * part + uvec4(0, 1, 2, 3) : uvec4(part * HIGH_BITS % 8);
+        w |= (high[r] >> shift & BYTES * ((1u << HIGH_BITS) - 1)) << LOW_BITS;
+    }
+    if (TABLE == 0) return w;
+    [[unroll]] for (uint i = 0; i < 4; i++)
+        w[i] = values[w[i] & 15] | values[w[i] >> 8 & 15] << 8 | values[w[i] >> 16 & 15] << 16 |
+               values[w[i] >> 24] << 24;
+    return w;
+}
+
+/* Byte `part` (of a sub-block) of block number `at`, in the plane from word `plane` on. */
+int sub_byte(uint plane, uint at, uint part)
+{
+    uint i = part >> SUB_SHIFT;
+    return bitfieldExtract(int(planes[plane + at * (N_SUB / 4) + i / 4]), int(8 * (i % 4)), 8);
+}
+
+/* Products of the sixteen weights `part` of block b, all rows and tokens. */
+void add_part(uint b, uint part)
+{
+    uvec4 x[COLS];
+    int x_sum[COLS];
+    [[unroll]] for (uint c = 0; c < COLS; c++) {
+        uint at = (token_of[c] * n_block + b) * N_PART + part;
+        x[c] = q[at];
+        if (BLOCK != 32 && (OFFSET > 0 || MINIMA > 0)) x_sum[c] = sum[at];
+    }
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        uvec4 w = weights_of(r, part);
+        uint at = row_of[r] * n_block + b;
+        int scale = PART > 0 ? sub_byte(at_part, at, part) : 1;
+        int least = PART > 0 && MINIMA > 0 ? sub_byte(at_least, at, part) : 0;
+        [[unroll]] for (uint c = 0; c < COLS; c++) {
+            uint o = r * COLS + c;
+            int products = dot16(w, x[c]);
+            if (BLOCK != 32 && OFFSET > 0) products -= int(OFFSET) * x_sum[c];
+            isums[o] += scale * products;
+            if (BLOCK != 32 && MINIMA > 0) msums[o] += least * x_sum[c];
+        }
+    }
+}
+
+/* Piece i of block `first` + j, one of n_group that lie side by side, of all rows. */
+void load_low(uint i, uint first, uint j, uint n_group)
+{
+    [[unroll]] for (uint r = 0; r < ROWS; r++)
+        low[r] = pieces[(row_of[r] * n_block + first) * LOW_PIECES + i * n_group + j];
+}
+
+/* The high bits of the parts from `part` on, which are those of one piece of low bits. */
+void load_high(uint part, uint first, uint j, uint n_group)
+{
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        uint at = row_of[r] * n_block + first;
+        if (BLOCK == 32) high[r] = uvec4(planes[at_high + at + j]);
+        else high[r] = pieces[at_high / 4 + at * HIGH_PIECES + part * HIGH_BITS / 8 * n_group + j];
+    }
+}
+
+/* ---- floats -------------------------------------------------------------------------------------- */
+
+/* Rounded to nearest even. Blocks of 256 pass 2^24, where the driver's conversion is not to be trusted:
+ * two exact halves and one sum. */
+float to_float(int i)
+{
+    precise float whole = float(i & ~4095) + float(i & 4095);
+    return BLOCK == 32 ? float(i) : whole;
+}
+
+/* Half b of the row, in the plane from word `plane` on. */
+float half_at(uint plane, uint row, uint b)
+{
+    return f16_to_f32(planes[plane + row * ((n_block + 1) / 2) + b / 2] >> 16 * (b & 1) & 0xffffu);
+}
+
+float scale_at(uint row, uint b)
+{
+    if (E8M0 == 0) return half_at(at_scale, row, b);
+    uint e = planes[at_scale + row * ((n_block + 3) / 4) + b / 4] >> 8 * (b & 3) & 0xffu;
+    uint bits = e < 2 ? 0x200000u << e : (e - 1) << 23;
+    return uintBitsToFloat(e == 255 ? 0x7fc00000u : bits);
+}
+
+/* Block b to the partial sums, once its integers are complete. */
+void add_block(uint b)
+{
+    float dx[COLS];
+    int x_sum[COLS];
+    [[unroll]] for (uint c = 0; c < COLS; c++) {
+        uint at = token_of[c] * n_block + b;
+        dx[c] = d[at];
+        if (BLOCK == 32 && (OFFSET > 0 || MINIMA > 0)) x_sum[c] = sum[at];
+    }
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        float dw = scale_at(row_of[r], b);
+        float m = MINIMA > 0 ? half_at(at_minimum, row_of[r], b) : 0;
+        [[unroll]] for (uint c = 0; c < COLS; c++) {
+            uint o = r * COLS + c;
+            if (BLOCK == 32 && OFFSET > 0) isums[o] -= int(OFFSET) * x_sum[c];
+            precise float t = dw * dx[c];
+            precise float u = t * to_float(isums[o]);
+            precise float s = sums[o] + u;
+            sums[o] = s;
+            if (MINIMA > 0) {
+                precise float tm = m * dx[c];
+                precise float um = tm * float(BLOCK == 32 ? x_sum[c] : msums[o]);
+                precise float sm = least_sums[o] + um;
+                least_sums[o] = sm;
+            }
+        }
+    }
+}
+
+/* Neighbours first. */
+float tree8(uint at)
+{
+    precise float y = ((partials[at] + partials[at + 1]) + (partials[at + 2] + partials[at + 3])) +
+                      ((partials[at + 4] + partials[at + 5]) + (partials[at + 6] + partials[at + 7]));
+    return y;
+}
+
+/* The output whose partial sums are line `line`. */
+float end_row(uint line)
+{
+    uint at = line * STRIDE + gl_LocalInvocationID.x / 8 * 8;
+    precise float y = tree8(at);
+    if (MINIMA > 0) {
+        float least = tree8(at + 8 * STRIDE);
+        y = BLOCK == 32 ? y + least : y - least;
+    }
+    return y;
+}
+
+/* ---- all of it -------------------------------------------------------------------------------------- */
+
+void fill_values(uint lane)
+{
+    const int iq4[16] = int[](-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+    const int mxfp4[16] = int[](0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12); /* twice */
+    for (uint i = lane; i < 16; i += LOCAL) values[i] = uint(TABLE == 1 ? iq4[i] : mxfp4[i]) & 0xffu;
+    barrier();
+}
+
+void main()
+{
+    const uint lane = gl_LocalInvocationID.x, j = lane % 8;
+    if (first_token() >= n_tok()) return;
+    if (TABLE > 0) fill_values(lane);
+    choose();
+    [[unroll]] for (uint o = 0; o < OUTPUTS; o++) sums[o] = 0, least_sums[o] = 0;
+
+    for (uint first = 0; first + j < n_block; first += 8) {
+        const uint n_group = min(8, n_block - first);
+        [[unroll]] for (uint o = 0; o < OUTPUTS; o++) isums[o] = 0, msums[o] = 0;
+        for (uint i = 0; i < LOW_PIECES; i++) {
+            load_low(i, first, j, n_group);
+            if (HIGH_BITS > 0) load_high(i * PARTS_OF_PIECE, first, j, n_group);
+            [[unroll]] for (uint k = 0; k < PARTS_OF_PIECE; k++) add_part(first + j, i * PARTS_OF_PIECE + k);
+        }
+        add_block(first + j);
+    }
+
+    /* Each of the eight invocations ends one output of eight. */
+    [[unroll]] for (uint o = 0; o < OUTPUTS; o += 8) {
+        [[unroll]] for (uint i = 0; i < 8; i++) {
+            if (o + i >= OUTPUTS) continue;
+            partials[i * STRIDE + lane] = sums[o + i];
+            if (MINIMA > 0) partials[(8 + i) * STRIDE + lane] = least_sums[o + i];
+        }
+        barrier();
+        if (o + j < OUTPUTS) put(o + j, end_row(j));
+        barrier();
+    }
+}

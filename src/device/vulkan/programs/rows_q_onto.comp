@@ -1,0 +1,5 @@
+#version 450
+/* y = y + quantised rows times activations. */
+#extension GL_GOOGLE_include_directive : require
+#define ONTO
+#include "rows_q.glsl"

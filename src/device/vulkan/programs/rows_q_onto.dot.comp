@@ -1,0 +1,6 @@
+#version 450
+/* y = y + quantised rows times activations, by integer dot products. */
+#extension GL_GOOGLE_include_directive : require
+#define ONTO
+#define DOT
+#include "rows_q.glsl"

@@ -1,0 +1,238 @@
+/* Matrices times activations as functions of C: rows_q and rows_q_onto over planes (planes.h), rows_f and
+ * rows_f_onto over rows of floats (calls.h). Sums as docs/arithmetic.md 2 orders them; the null device
+ * runs these. */
+#include "run/gpu/calls_int.h"
+
+#include "base/bits.h"
+#include "kernels/blocks.h"
+#include "kernels/tree.h"
+#include "run/gpu/planes.h"
+
+#include <string.h>
+
+enum { MOST_WEIGHTS = 256, MOST_PARTS = MOST_WEIGHTS / 16, GROUP = 8, TILE = 8 /* tokens that meet a row */ };
+
+/* What both kinds of rows share: which outputs the grid covers, and where they go. */
+typedef struct outputs {
+    uint32_t n_row, n_tok;
+    uint32_t y_stride, y_first;
+    const float *bias; /* NULL: none */
+    float *y;
+    bool onto;
+} outputs;
+
+/* The constants that both kinds number alike. */
+_Static_assert((int)HTH_ROWS_LOCAL == (int)HTH_FLOATS_LOCAL && (int)HTH_ROWS_COLS == (int)HTH_FLOATS_COLS &&
+                   (int)HTH_ROWS_ROWS == (int)HTH_FLOATS_ROWS && (int)HTH_ROWS_WANT == (int)HTH_FLOATS_WANT,
+               "rows_q and rows_f share these");
+
+static outputs outputs_of(const hth_program_call *c, uint32_t n_row, bool onto)
+{
+    const uint32_t *step = c->bind[0];
+    uint64_t rows = (uint64_t)c->grid[0] * (c->consts[HTH_ROWS_LOCAL] / 8 * c->consts[HTH_ROWS_ROWS]);
+    uint64_t tokens = (uint64_t)c->grid[1] * c->consts[HTH_ROWS_COLS];
+    uint32_t n_tok = step[c->consts[HTH_ROWS_WANT] ? HTH_STEP_N_WANT : HTH_STEP_N_TOK];
+    return (outputs){
+        .n_row = rows < n_row ? (uint32_t)rows : n_row,
+        .n_tok = tokens < n_tok ? (uint32_t)tokens : n_tok,
+        .onto = onto,
+    };
+}
+
+static void put(const outputs *out, uint32_t token, uint32_t row, float value)
+{
+    float *y = out->y + (size_t)token * out->y_stride + out->y_first + row;
+    if (out->bias) value = value + out->bias[row];
+    *y = out->onto ? *y + value : value;
+}
+
+/* ---- quantised rows -------------------------------------------------------------------------- */
+
+typedef struct matrix {
+    hth_form form;
+    hth_push_rows push;
+    const uint8_t *low, *high, *scale, *part, *least, *minimum;
+} matrix;
+
+/* A block of weights: integers, and scales of every 16. */
+typedef struct weights {
+    int8_t w[MOST_WEIGHTS];
+    int32_t part[MOST_PARTS], least[MOST_PARTS];
+    float d, m;
+} weights;
+
+/* Of the tokens: rounded blocks. */
+typedef struct inputs {
+    const int8_t *q;
+    const float *d;
+    const int32_t *sum;
+} inputs;
+
+static matrix matrix_of(const hth_program_call *c)
+{
+    matrix a;
+    const uint8_t *planes = c->bind[1];
+    memcpy(&a.form, c->consts + HTH_ROWS_FORM, sizeof a.form);
+    memcpy(&a.push, c->push, sizeof a.push);
+    a.low = planes;
+    a.high = planes + (size_t)a.push.at_high * 4;
+    a.scale = planes + (size_t)a.push.at_scale * 4;
+    a.part = planes + (size_t)a.push.at_part * 4;
+    a.least = planes + (size_t)a.push.at_least * 4;
+    a.minimum = planes + (size_t)a.push.at_minimum * 4;
+    return a;
+}
+
+/* raw |= the bits of this plane << up. */
+static void add_pieces(const matrix *a, const uint8_t *plane, uint32_t bits, uint32_t up, size_t row,
+                       size_t b, uint8_t *raw)
+{
+    const size_t size = (size_t)a->form.block * bits / 8, n_block = a->push.n_block;
+    const size_t first = b / GROUP * GROUP, n = n_block - first < GROUP ? n_block - first : GROUP;
+    const uint8_t *p = plane + (row * n_block + first) * size + 16 * (b - first);
+    const uint32_t mask = (1u << bits) - 1;
+    for (size_t i = 0; i < a->form.block; i += 128 / bits, p += 16 * n)
+        for (size_t k = 0; k < 8 / bits; k++)
+            for (size_t j = 0; j < 16; j++)
+                raw[i + 16 * k + j] = (uint8_t)(raw[i + 16 * k + j] | (p[j] >> k * bits & mask) << up);
+}
+
+/* The fifth bits of a block of 32. */
+static void add_word(const uint8_t *p, uint32_t up, uint8_t *raw)
+{
+    for (size_t k = 0; k < 8; k++)
+        for (size_t j = 0; j < 4; j++) raw[4 * k + j] = (uint8_t)(raw[4 * k + j] | (p[j] >> k & 1) << up);
+}
+
+static void read_integers(const matrix *a, size_t row, size_t b, int8_t *w)
+{
+    const hth_form *f = &a->form;
+    uint8_t raw[MOST_WEIGHTS] = {0};
+    add_pieces(a, a->low, f->low_bits, 0, row, b, raw);
+    if (f->high_bits && f->block == 32) add_word(a->high + 4 * (row * a->push.n_block + b), f->low_bits, raw);
+    else if (f->high_bits) add_pieces(a, a->high, f->high_bits, f->low_bits, row, b, raw);
+    for (size_t i = 0; i < f->block; i++) {
+        if (f->table) w[i] = f->table == 1 ? hth_iq4_values[raw[i]] : hth_mxfp4_values[raw[i]];
+        else w[i] = (int8_t)(raw[i] - f->offset);
+    }
+}
+
+static float half_of(const uint8_t *plane, size_t row, size_t b, size_t n_block)
+{
+    return hth_f16_to_f32(hth_load_u16(plane + (row * ((n_block + 1) / 2) * 2 + b) * 2));
+}
+
+static void read_block(const matrix *a, size_t row, size_t b, weights *out)
+{
+    const hth_form *f = &a->form;
+    const size_t n_block = a->push.n_block;
+    read_integers(a, row, b, out->w);
+    if (f->scale) out->d = hth_mxfp4_scale(a->scale[row * ((n_block + 3) / 4) * 4 + b]);
+    else out->d = half_of(a->scale, row, b, n_block);
+    if (f->minima) out->m = half_of(a->minimum, row, b, n_block);
+    for (size_t i = 0; i < f->block / 16; i++) {
+        out->part[i] = 1, out->least[i] = 1;
+        if (!f->part) continue;
+        size_t at = (row * n_block + b) * (f->block / f->part) + 16 * i / f->part;
+        out->part[i] = (int8_t)a->part[at];
+        if (f->minima) out->least[i] = a->least[at];
+    }
+}
+
+/* What block b adds to a token's partial sums. */
+static void add_block(const matrix *a, const weights *k, const inputs *in, size_t b, float *p, float *m)
+{
+    const hth_form *f = &a->form;
+    const int8_t *q = in->q + b * f->block;
+    const int32_t *sum = in->sum + b * (f->block == 32 ? 1 : MOST_PARTS);
+    int32_t isum = 0, msum = 0;
+    for (size_t i = 0; i < f->block / 16; i++) {
+        int32_t products = 0;
+        for (size_t j = 0; j < 16; j++) products += k->w[16 * i + j] * q[16 * i + j];
+        isum += k->part[i] * products;
+        if (f->minima && f->block != 32) msum += k->least[i] * sum[i];
+    }
+    float t = k->d * in->d[b];
+    *p += t * (float)isum;
+    if (!f->minima) return;
+    float s = k->m * in->d[b];
+    *m += s * (float)(f->block == 32 ? *sum : msum);
+}
+
+static float end_row(const hth_form *f, const float p[8], const float m[8])
+{
+    if (!f->minima) return hth_tree8(p);
+    return f->block == 32 ? hth_tree8(p) + hth_tree8(m) : hth_tree8(p) - hth_tree8(m);
+}
+
+static inputs inputs_of(const hth_program_call *c, const matrix *a, size_t token)
+{
+    const size_t n_block = a->push.n_block, n_sum = a->form.block == 32 ? 1 : MOST_PARTS;
+    return (inputs){
+        .q = (const int8_t *)c->bind[2] + token * n_block * a->form.block,
+        .d = (const float *)c->bind[3] + token * n_block,
+        .sum = (const int32_t *)c->bind[4] + token * n_block * n_sum,
+    };
+}
+
+static void rows_q(const hth_program_call *c, bool onto)
+{
+    const matrix a = matrix_of(c);
+    outputs out = outputs_of(c, a.push.n_row, onto);
+    out.bias = a.push.has_bias ? c->bind[5] : NULL, out.y = c->bind[6];
+    out.y_stride = a.push.y_stride, out.y_first = a.push.y_first;
+    for (uint32_t first = 0; first < out.n_tok; first += TILE) {
+        const uint32_t n = out.n_tok - first < TILE ? out.n_tok - first : TILE;
+        inputs in[TILE];
+        for (uint32_t t = 0; t < n; t++) in[t] = inputs_of(c, &a, first + t);
+        for (uint32_t row = 0; row < out.n_row; row++) {
+            float p[TILE][8] = {{0}}, m[TILE][8] = {{0}};
+            weights k;
+            for (size_t b = 0; b < a.push.n_block; b++) {
+                read_block(&a, row, b, &k);
+                for (uint32_t t = 0; t < n; t++) add_block(&a, &k, &in[t], b, &p[t][b % 8], &m[t][b % 8]);
+            }
+            for (uint32_t t = 0; t < n; t++) put(&out, first + t, row, end_row(&a.form, p[t], m[t]));
+        }
+    }
+}
+
+void hth_gpu_rows_q(const hth_program_call *c) { rows_q(c, false); }
+void hth_gpu_rows_q_onto(const hth_program_call *c) { rows_q(c, true); }
+
+/* ---- rows of floats ------------------------------------------------------------------------------ */
+
+static float weight_at(hth_type type, const uint8_t *row, size_t i)
+{
+    switch (type) {
+    case HTH_TYPE_F16: return hth_f16_to_f32(hth_load_u16(row + 2 * i));
+    case HTH_TYPE_BF16: return hth_bf16_to_f32(hth_load_u16(row + 2 * i));
+    default: return hth_load_f32(row + 4 * i);
+    }
+}
+
+static void rows_f(const hth_program_call *c, bool onto)
+{
+    const hth_type type = (hth_type)c->consts[HTH_FLOATS_TYPE];
+    hth_push_floats push;
+    memcpy(&push, c->push, sizeof push);
+    outputs out = outputs_of(c, push.n_row, onto);
+    out.bias = push.has_bias ? c->bind[3] : NULL, out.y = c->bind[4];
+    out.y_stride = push.y_stride, out.y_first = push.y_first;
+    for (uint32_t first = 0; first < out.n_tok; first += TILE) {
+        const uint32_t n = out.n_tok - first < TILE ? out.n_tok - first : TILE;
+        const float *x = (const float *)c->bind[2] + (size_t)first * push.n_col;
+        for (uint32_t row = 0; row < out.n_row; row++) {
+            const uint8_t *w = (const uint8_t *)c->bind[1] + (size_t)row * push.row_words * 4;
+            float p[TILE][16] = {{0}};
+            for (size_t i = 0; i < push.n_col; i++) {
+                float weight = weight_at(type, w, i);
+                for (uint32_t t = 0; t < n; t++) p[t][i % 16] += weight * x[t * push.n_col + i];
+            }
+            for (uint32_t t = 0; t < n; t++) put(&out, first + t, row, hth_tree16(p[t]));
+        }
+    }
+}
+
+void hth_gpu_rows_f(const hth_program_call *c) { rows_f(c, false); }
+void hth_gpu_rows_f_onto(const hth_program_call *c) { rows_f(c, true); }

@@ -1,0 +1,325 @@
+/* Matrices of a file as planes (planes.h): a block is taken apart into integers and scales, and each goes
+ * where the programs of rows read it. Called once, at loading. Layouts of blocks as in kernels/
+ * (NAME_ref.c), which defines them. */
+#include "run/gpu/planes.h"
+
+#include "base/bits.h"
+#include "base/checked.h"
+#include "kernels/blocks.h"
+
+#include <string.h>
+
+enum { MOST_WEIGHTS = 256, MOST_PARTS = 16, GROUP = 8, PIECE = 16 /* bytes */ };
+
+/* A block taken apart. What its form has not stays as it was. */
+typedef struct block {
+    uint8_t raw[MOST_WEIGHTS];
+    uint16_t d, m;
+    uint8_t exponent;
+    int8_t part[MOST_PARTS];
+    uint8_t least[MOST_PARTS];
+} block;
+
+/* ---- blocks of 32 ----------------------------------------------------------------------------- */
+
+static void read_nibbles(const uint8_t *p, uint8_t *raw)
+{
+    for (int i = 0; i < 16; i++) raw[i] = p[i] & 15, raw[16 + i] = p[i] >> 4;
+}
+
+static void add_fifths(uint32_t bits, uint8_t *raw)
+{
+    for (int i = 0; i < 32; i++) raw[i] = (uint8_t)(raw[i] | (bits >> i & 1) << 4);
+}
+
+/* Q4_0 and IQ4_NL. */
+static void read_q4_0(const uint8_t *p, block *k)
+{
+    k->d = hth_load_u16(p);
+    read_nibbles(p + 2, k->raw);
+}
+
+static void read_q4_1(const uint8_t *p, block *k)
+{
+    k->d = hth_load_u16(p), k->m = hth_load_u16(p + 2);
+    read_nibbles(p + 4, k->raw);
+}
+
+static void read_q5_0(const uint8_t *p, block *k)
+{
+    k->d = hth_load_u16(p);
+    read_nibbles(p + 6, k->raw);
+    add_fifths(hth_load_u32(p + 2), k->raw);
+}
+
+static void read_q5_1(const uint8_t *p, block *k)
+{
+    k->d = hth_load_u16(p), k->m = hth_load_u16(p + 2);
+    read_nibbles(p + 8, k->raw);
+    add_fifths(hth_load_u32(p + 4), k->raw);
+}
+
+static void read_q8_0(const uint8_t *p, block *k)
+{
+    k->d = hth_load_u16(p);
+    memcpy(k->raw, p + 2, 32);
+}
+
+static void read_mxfp4(const uint8_t *p, block *k)
+{
+    k->exponent = *p;
+    read_nibbles(p + 1, k->raw);
+}
+
+/* ---- blocks of 256 ------------------------------------------------------------------------------ */
+
+/* 32 weights: `mask` of the bits from `shift` on of 32 bytes, moved up by `up` beside what is there. */
+static void read_bits(const uint8_t *p, unsigned shift, uint8_t mask, unsigned up, uint8_t *raw)
+{
+    for (int c = 0; c < 32; c++) raw[c] = (uint8_t)(raw[c] | (p[c] >> shift & mask) << up);
+}
+
+static void read_q2_k(const uint8_t *p, block *k)
+{
+    k->d = hth_load_u16(p + 80), k->m = hth_load_u16(p + 82);
+    for (int i = 0; i < 16; i++) k->part[i] = (int8_t)(p[i] & 15), k->least[i] = p[i] >> 4;
+    memset(k->raw, 0, sizeof k->raw);
+    for (unsigned s = 0; s < 8; s++) read_bits(p + 16 + 32 * (s / 4), 2 * (s % 4), 3, 0, k->raw + 32 * s);
+}
+
+static void narrow(const int16_t wide[16], size_t step, int8_t *part)
+{
+    for (size_t i = 0; i * step < 16; i++) part[i] = (int8_t)wide[i * step];
+}
+
+static void read_q3_k(const uint8_t *p, block *k)
+{
+    int16_t scale[16];
+    k->d = hth_load_u16(p + 108);
+    hth_q3_k_scales(p + 96, scale);
+    narrow(scale, 1, k->part);
+    memset(k->raw, 0, sizeof k->raw);
+    for (unsigned s = 0; s < 8; s++) {
+        read_bits(p + 32 + 32 * (s / 4), 2 * (s % 4), 3, 0, k->raw + 32 * s);
+        read_bits(p, s, 1, 2, k->raw + 32 * s);
+    }
+}
+
+static void read_k_head(const uint8_t *p, block *k)
+{
+    uint8_t scale[8];
+    k->d = hth_load_u16(p), k->m = hth_load_u16(p + 2);
+    hth_k_scales(p + 4, scale, k->least);
+    memcpy(k->part, scale, sizeof scale); /* 0..63 */
+    memset(k->raw, 0, sizeof k->raw);
+}
+
+static void read_q4_k(const uint8_t *p, block *k)
+{
+    read_k_head(p, k);
+    for (unsigned s = 0; s < 8; s++) read_bits(p + 16 + 32 * (s / 2), 4 * (s % 2), 15, 0, k->raw + 32 * s);
+}
+
+static void read_q5_k(const uint8_t *p, block *k)
+{
+    read_k_head(p, k);
+    for (unsigned s = 0; s < 8; s++) {
+        read_bits(p + 48 + 32 * (s / 2), 4 * (s % 2), 15, 0, k->raw + 32 * s);
+        read_bits(p + 16, s, 1, 4, k->raw + 32 * s);
+    }
+}
+
+static void read_q6_k(const uint8_t *p, block *k)
+{
+    k->d = hth_load_u16(p + 208);
+    memcpy(k->part, p + 192, 16);
+    memset(k->raw, 0, sizeof k->raw);
+    for (unsigned s = 0; s < 8; s++) {
+        read_bits(p + 64 * (s / 4) + 32 * (s % 2), s % 4 / 2 * 4, 15, 0, k->raw + 32 * s);
+        read_bits(p + 128 + 32 * (s / 4), 2 * (s % 4), 3, 4, k->raw + 32 * s);
+    }
+}
+
+static void read_iq4_xs(const uint8_t *p, block *k)
+{
+    int16_t scale[16];
+    k->d = hth_load_u16(p);
+    hth_iq4_xs_scales(p, scale);
+    narrow(scale, 2, k->part);
+    for (int s = 0; s < 8; s++) read_nibbles(p + 8 + 16 * s, k->raw + 32 * s);
+}
+
+/* ---- types ------------------------------------------------------------------------------------------ */
+
+typedef struct quantised {
+    hth_form form;
+    void (*read)(const uint8_t *p, block *k);
+} quantised;
+
+/* Block, low bits, high bits, offset, table, weights of a sub-block, minima, e8m0. */
+static const quantised types[HTH_TYPE_LIMIT] = {
+    [HTH_TYPE_Q4_0] = {{32, 4, 0, 8, 0, 0, 0, 0}, read_q4_0},
+    [HTH_TYPE_Q4_1] = {{32, 4, 0, 0, 0, 0, 1, 0}, read_q4_1},
+    [HTH_TYPE_Q5_0] = {{32, 4, 1, 16, 0, 0, 0, 0}, read_q5_0},
+    [HTH_TYPE_Q5_1] = {{32, 4, 1, 0, 0, 0, 1, 0}, read_q5_1},
+    [HTH_TYPE_Q8_0] = {{32, 8, 0, 0, 0, 0, 0, 0}, read_q8_0},
+    [HTH_TYPE_IQ4_NL] = {{32, 4, 0, 0, 1, 0, 0, 0}, read_q4_0},
+    [HTH_TYPE_MXFP4] = {{32, 4, 0, 0, 2, 0, 0, 1}, read_mxfp4},
+    [HTH_TYPE_Q2_K] = {{256, 2, 0, 0, 0, 16, 1, 0}, read_q2_k},
+    [HTH_TYPE_Q3_K] = {{256, 2, 1, 4, 0, 16, 0, 0}, read_q3_k},
+    [HTH_TYPE_Q4_K] = {{256, 4, 0, 0, 0, 32, 1, 0}, read_q4_k},
+    [HTH_TYPE_Q5_K] = {{256, 4, 1, 0, 0, 32, 1, 0}, read_q5_k},
+    [HTH_TYPE_Q6_K] = {{256, 4, 2, 32, 0, 16, 0, 0}, read_q6_k},
+    [HTH_TYPE_IQ4_XS] = {{256, 4, 0, 0, 1, 32, 0, 0}, read_iq4_xs},
+};
+
+static const quantised *find(hth_type type)
+{
+    return (unsigned)type < HTH_TYPE_LIMIT && types[type].read ? &types[type] : NULL;
+}
+
+bool hth_form_of(hth_type type, hth_form *form)
+{
+    const quantised *q = find(type);
+    if (q) *form = q->form;
+    return q != NULL;
+}
+
+/* ---- where planes lie --------------------------------------------------------------------------------- */
+
+/* Bytes of one row in each plane, of n_block blocks. */
+typedef struct row_bytes {
+    uint64_t low, high, scale, part, least, minimum;
+} row_bytes;
+
+static uint64_t to_words(uint64_t bytes) { return (bytes + 3) / 4 * 4; }
+
+static row_bytes bytes_of_row(const hth_form *f, uint64_t n_block)
+{
+    uint64_t n_part = f->part ? n_block * (f->block / f->part) : 0;
+    return (row_bytes){
+        .low = n_block * (f->block * f->low_bits / 8),
+        .high = n_block * (f->block * f->high_bits / 8),
+        .scale = to_words(f->scale ? n_block : 2 * n_block),
+        .part = n_part,
+        .least = f->minima ? n_part : 0,
+        .minimum = f->minima ? to_words(2 * n_block) : 0,
+    };
+}
+
+/* Room for n_row rows of `bytes`, behind what *size counts already. */
+static bool add_plane(uint64_t n_row, uint64_t bytes, uint64_t *size, uint32_t *at)
+{
+    uint64_t all;
+    const uint64_t most = (uint64_t)UINT32_MAX * 4 - 256;
+    *at = bytes ? (uint32_t)(*size / 4) : 0;
+    if (bytes && n_row > most / bytes) return false;
+    all = (n_row * bytes + 255) / 256 * 256;
+    if (all > most - *size) return false;
+    *size += all;
+    return true;
+}
+
+bool hth_planes_place(hth_type type, uint64_t n_row, uint64_t n_col, hth_planes *planes)
+{
+    uint32_t quants;
+    const quantised *q = find(type);
+    *planes = (hth_planes){0};
+    if (n_col > UINT32_MAX) return false;
+    if (!q) {
+        const hth_type_info *info = hth_type_find(type);
+        bool floats = info && info->supported && !info->quantised;
+        return floats && add_plane(n_row, to_words(n_col * info->size), &planes->size, &quants);
+    }
+    row_bytes row = bytes_of_row(&q->form, n_col / q->form.block);
+    return n_col % q->form.block == 0 && add_plane(n_row, row.low, &planes->size, &quants) &&
+           add_plane(n_row, row.high, &planes->size, &planes->at_high) &&
+           add_plane(n_row, row.scale, &planes->size, &planes->at_scale) &&
+           add_plane(n_row, row.part, &planes->size, &planes->at_part) &&
+           add_plane(n_row, row.least, &planes->size, &planes->at_least) &&
+           add_plane(n_row, row.minimum, &planes->size, &planes->at_minimum);
+}
+
+/* ---- filling ------------------------------------------------------------------------------------------- */
+
+/* `bits` of each weight, from `shift` on, as pieces `step` bytes apart. */
+static void write_pieces(const uint8_t *raw, unsigned n_weight, unsigned bits, unsigned shift, uint8_t *to,
+                         size_t step)
+{
+    const uint8_t mask = (uint8_t)((1u << bits) - 1);
+    for (unsigned first = 0; first < n_weight; first += 128 / bits, to += step) {
+        uint8_t piece[PIECE] = {0};
+        for (unsigned i = 0; i < 8 / bits; i++)
+            for (unsigned j = 0; j < PIECE; j++)
+                piece[j] = (uint8_t)(piece[j] | (raw[first + PIECE * i + j] >> shift & mask) << bits * i);
+        memcpy(to, piece, PIECE);
+    }
+}
+
+/* The fifth bits of a block of 32. */
+static void write_word(const uint8_t *raw, unsigned shift, uint8_t *to)
+{
+    memset(to, 0, 4);
+    for (unsigned i = 0; i < 8; i++)
+        for (unsigned j = 0; j < 4; j++) to[j] = (uint8_t)(to[j] | (raw[4 * i + j] >> shift & 1) << i);
+}
+
+/* The planes of a row, by bytes. */
+typedef struct row_planes {
+    uint8_t *low, *high, *scale, *part, *least, *minimum;
+} row_planes;
+
+static void write_block(const hth_form *f, const block *k, size_t b, size_t n_block, const row_planes *to)
+{
+    size_t first = b / GROUP * GROUP, n_part = f->part ? f->block / f->part : 0;
+    size_t step = PIECE * (n_block - first < GROUP ? n_block - first : GROUP), place = PIECE * (b - first);
+    size_t low = f->block * f->low_bits / 8, high = f->block * f->high_bits / 8;
+    write_pieces(k->raw, f->block, f->low_bits, 0, to->low + first * low + place, step);
+    if (high == 4) write_word(k->raw, f->low_bits, to->high + b * high);
+    else if (high)
+        write_pieces(k->raw, f->block, f->high_bits, f->low_bits, to->high + first * high + place, step);
+    if (f->scale) to->scale[b] = k->exponent;
+    else hth_store_u16(to->scale + 2 * b, k->d);
+    memcpy(to->part + b * n_part, k->part, n_part);
+    if (!f->minima) return;
+    memcpy(to->least + b * n_part, k->least, n_part);
+    hth_store_u16(to->minimum + 2 * b, k->m);
+}
+
+static void fill_floats(size_t size, const uint8_t *rows, size_t row_size, uint64_t first, uint64_t n,
+                        uint8_t *to)
+{
+    for (uint64_t i = 0; i < n; i++)
+        memcpy(to + (size_t)((first + i) * to_words(size)), rows + i * row_size, size);
+}
+
+void hth_planes_fill(hth_type type, uint64_t n_row, uint64_t n_col, const uint8_t *rows, size_t row_size,
+                     uint64_t first, uint64_t n, uint8_t *to)
+{
+    const quantised *q = find(type);
+    const size_t size = hth_type_row_size(type, (size_t)n_col);
+    hth_planes planes;
+    block k = {0};
+    if (!hth_planes_place(type, n_row, n_col, &planes)) return;
+    if (!q) {
+        fill_floats(size, rows, row_size, first, n, to);
+        return;
+    }
+    const hth_form *f = &q->form;
+    const size_t n_block = (size_t)n_col / f->block, block_size = n_block ? size / n_block : 0;
+    const row_bytes row = bytes_of_row(f, n_block);
+    for (uint64_t i = first; i < first + n; i++, rows += row_size) {
+        const row_planes planes_of_row = {
+            .low = to + i * row.low,
+            .high = to + 4 * (uint64_t)planes.at_high + i * row.high,
+            .scale = to + 4 * (uint64_t)planes.at_scale + i * row.scale,
+            .part = to + 4 * (uint64_t)planes.at_part + i * row.part,
+            .least = to + 4 * (uint64_t)planes.at_least + i * row.least,
+            .minimum = to + 4 * (uint64_t)planes.at_minimum + i * row.minimum,
+        };
+        for (size_t b = 0; b < n_block; b++) {
+            q->read(rows + b * block_size, &k);
+            write_block(f, &k, b, n_block, &planes_of_row);
+        }
+    }
+}

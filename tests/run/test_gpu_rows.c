@@ -1,0 +1,395 @@
+/* Matrices of devices: rows in planes give the bits of the CPU's kernels on the null device and on the
+ * first that Vulkan knows; rows of floats give the same bits on both, near those of the CPU. */
+#include "base/bits.h"
+#include "kernels/kernels.h"
+#include "run/gpu/calls.h"
+#include "run/gpu/planes.h"
+#include "support/programs.h"
+#include "support/proof.h"
+#include "support/rows_case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const devices[] = {"null", "vulkan:0"};
+enum { N_DEVICE = 2 };
+
+/* How the outputs are shared among invocations. */
+typedef struct cut {
+    uint32_t local, cols, rows;
+} cut;
+
+typedef struct product {
+    hth_type type;
+    size_t n_row, n_col, n_tok;
+    proof_kind weights, inputs;
+    cut cut;
+    bool onto, has_bias, want;
+    size_t n_class, y_first, y_gap; /* tokens that the grid covers; floats of y beside those written */
+} product;
+
+/* ---- one product ---------------------------------------------------------------------------------- */
+
+typedef struct data {
+    product shape;
+    size_t row_size, n_block, y_stride, n_y;
+    uint8_t *w, *planes;
+    hth_planes places;
+    float *x, *bias;
+    int8_t *q;
+    float *d;
+    int32_t *sum;    /* as devices have them */
+    int16_t *sum_16; /* as the CPU has those of 256 */
+    float *before, *expected, *y;
+    uint32_t step[4];
+} data;
+
+static void *get(size_t n, size_t size) { return calloc(n ? n : 1, size); }
+
+static void free_data(data *a)
+{
+    void *all[] = {a->w,   a->planes, a->x,      a->bias,     a->q, a->d,
+                   a->sum, a->sum_16, a->before, a->expected, a->y};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+static void round_inputs(data *a, const hth_kernels *k)
+{
+    const product *s = &a->shape;
+    const bool wide = hth_type_act_block(s->type) == 256;
+    for (size_t t = 0; t < s->n_tok; t++) {
+        const float *x = a->x + t * s->n_col;
+        int8_t *q = a->q + t * s->n_col;
+        float *d = a->d + t * a->n_block;
+        if (wide) k->quant_act_256(x, s->n_col, q, d, a->sum_16 + t * s->n_col / 16);
+        else k->quant_act(x, s->n_col, q, d, a->sum + t * a->n_block);
+    }
+    for (size_t i = 0; wide && i < s->n_tok * s->n_col / 16; i++) a->sum[i] = a->sum_16[i];
+}
+
+/* The CPU's product, with what comes after it. */
+static void expect(data *a, const hth_kernels *k)
+{
+    const product *s = &a->shape;
+    float *product_of = get(s->n_tok * s->n_row, sizeof *product_of);
+    const hth_rows job = {
+        .w = a->w,
+        .row_size = a->row_size,
+        .n_col = s->n_col,
+        .end = s->n_row,
+        .n_tok = s->n_tok,
+        .act = {.x = a->x, .q = a->q, .d = a->d, .sum = a->sum, .sum_16 = a->sum_16},
+        .y = product_of,
+        .y_stride = s->n_row,
+    };
+    k->rows[s->type](&job);
+    memcpy(a->expected, a->before, a->n_y * sizeof *a->before);
+    for (size_t t = 0; t < s->n_tok; t++)
+        for (size_t i = 0; i < s->n_row; i++) {
+            float *y = a->expected + t * a->y_stride + s->y_first + i, value = product_of[t * s->n_row + i];
+            if (s->has_bias) value += a->bias[i];
+            *y = s->onto ? *y + value : value;
+        }
+    free(product_of);
+}
+
+static data make(test_random *r, const product *s, const hth_kernels *k)
+{
+    const size_t n_x = s->n_tok * s->n_col, block = rows_block(s->type);
+    data a = {.shape = *s, .row_size = rows_bytes(s->type, s->n_col), .n_block = s->n_col / block};
+    const rows_shape row = {.type = s->type, .n_col = s->n_col, .kind = s->weights};
+    a.y_stride = s->y_first + s->n_row + s->y_gap, a.n_y = s->n_class * a.y_stride;
+    a.w = get(s->n_row, a.row_size);
+    for (size_t i = 0; i < s->n_row; i++) rows_fill_row(r, &row, a.w + i * a.row_size);
+    CHECK(hth_planes_place(s->type, s->n_row, s->n_col, &a.places));
+    a.planes = get(1, (size_t)a.places.size);
+    hth_planes_fill(s->type, s->n_row, s->n_col, a.w, a.row_size, 0, s->n_row, a.planes);
+    a.x = get(n_x, sizeof *a.x), a.bias = get(s->n_row, sizeof *a.bias);
+    proof_fill_f32(r, s->inputs, a.x, n_x);
+    proof_fill_f32(r, PROOF_PLAIN, a.bias, s->n_row);
+    a.q = get(n_x, 1), a.d = get(n_x / block, sizeof *a.d);
+    a.sum = get(n_x / 16, sizeof *a.sum), a.sum_16 = get(n_x / 16, sizeof *a.sum_16);
+    if (rows_quantised(s->type)) round_inputs(&a, k);
+    a.before = get(a.n_y, sizeof(float)), a.expected = get(a.n_y, sizeof(float));
+    a.y = get(a.n_y, sizeof(float));
+    memset(a.before, PROGRAMS_POISON, a.n_y * sizeof(float));
+    if (s->onto) proof_fill_f32(r, PROOF_PLAIN, a.before, a.n_y);
+    /* The other count is one that would show. */
+    a.step[HTH_STEP_N_TOK] = (uint32_t)(s->want ? s->n_class : s->n_tok);
+    a.step[HTH_STEP_N_WANT] = (uint32_t)(s->want ? s->n_tok : 0);
+    expect(&a, k);
+    return a;
+}
+
+static void set_grid(const product *s, uint32_t grid[3])
+{
+    uint32_t rows = s->cut.local / 8 * s->cut.rows;
+    grid[0] = ((uint32_t)s->n_row + rows - 1) / rows;
+    grid[1] = ((uint32_t)s->n_class + s->cut.cols - 1) / s->cut.cols, grid[2] = 1;
+}
+
+static bool compute_quantised(hth_device *d, data *a)
+{
+    const product *s = &a->shape;
+    uint32_t consts[HTH_ROWS_N_CONST] = {s->cut.local, s->cut.cols, s->cut.rows, s->want};
+    hth_form form;
+    if (!CHECK(hth_form_of(s->type, &form))) return false;
+    memcpy(consts + HTH_ROWS_FORM, &form, sizeof form);
+    const hth_push_rows push = {(uint32_t)s->n_row,   (uint32_t)a->n_block, (uint32_t)a->y_stride,
+                                (uint32_t)s->y_first, s->has_bias,          a->places.at_high,
+                                a->places.at_scale,   a->places.at_part,    a->places.at_least,
+                                a->places.at_minimum};
+    const size_t n_x = s->n_tok * s->n_col;
+    programs_run run = {.id = s->onto ? HTH_PROGRAM_rows_q_onto : HTH_PROGRAM_rows_q,
+                        .consts = consts,
+                        .push = &push,
+                        .bind = {{a->step, sizeof a->step},
+                                 {a->planes, (size_t)a->places.size},
+                                 {a->q, n_x},
+                                 {a->d, s->n_tok * a->n_block * 4},
+                                 {a->sum, n_x / (rows_block(s->type) == 32 ? 32 : 16) * 4},
+                                 {a->bias, s->has_bias ? s->n_row * 4 : 0},
+                                 {a->y, a->n_y * 4}}};
+    set_grid(s, run.grid);
+    return programs_do(d, &run);
+}
+
+static bool compute_floats(hth_device *d, data *a)
+{
+    const product *s = &a->shape;
+    const uint32_t consts[] = {s->cut.local, s->cut.cols, s->cut.rows, s->want, (uint32_t)s->type};
+    const hth_push_floats push = {(uint32_t)s->n_row,    (uint32_t)s->n_col,
+                                  (uint32_t)a->y_stride, (uint32_t)s->y_first,
+                                  s->has_bias,           (uint32_t)((a->row_size + 3) / 4)};
+    programs_run run = {.id = s->onto ? HTH_PROGRAM_rows_f_onto : HTH_PROGRAM_rows_f,
+                        .consts = consts,
+                        .push = &push,
+                        .bind = {{a->step, sizeof a->step},
+                                 {a->planes, (size_t)a->places.size},
+                                 {a->x, s->n_tok * s->n_col * 4},
+                                 {a->bias, s->has_bias ? s->n_row * 4 : 0},
+                                 {a->y, a->n_y * 4}}};
+    set_grid(s, run.grid);
+    return programs_do(d, &run);
+}
+
+static bool compute(hth_device *d, data *a)
+{
+    if (a->shape.onto) memcpy(a->y, a->before, a->n_y * sizeof *a->y);
+    return rows_quantised(a->shape.type) ? compute_quantised(d, a) : compute_floats(d, a);
+}
+
+/* ---- against the CPU --------------------------------------------------------------------------------- */
+
+static void describe(char *text, size_t size, const char *device, const product *s)
+{
+    snprintf(text, size, "%s, %s%s, %zu rows of %zu, %zu of %zu tokens, weights %s, inputs %s, cut %u %u %u",
+             device, rows_type_name(s->type), s->onto ? " onto" : "", s->n_row, s->n_col, s->n_tok,
+             s->n_class, proof_kind_name(s->weights), proof_kind_name(s->inputs), s->cut.local, s->cut.cols,
+             s->cut.rows);
+}
+
+static void check_bits(const char *device, const data *a)
+{
+    char text[300];
+    size_t i = proof_differ_f32(a->y, a->expected, a->n_y);
+    if (i == a->n_y) return;
+    describe(text, sizeof text, device, &a->shape);
+    test_fail(__FILE__, __LINE__, "%s: y[%zu] of stride %zu is %a, not %a", text, i, a->y_stride,
+              (double)a->y[i], (double)a->expected[i]);
+}
+
+/* Sizes that end a group, a word of scales, a tile of rows or tokens at every place. */
+static product random_shape(test_random *r, hth_type type, cut how)
+{
+    const size_t unroll = 3 * 8; /* blocks */
+    const uint32_t most = rows_block(type) == 256 ? 11 : unroll + 3, n_row = how.local / 8 * how.rows;
+    product s = {.type = type, .cut = how};
+    s.n_row = 1 + test_random_below(r, 2 * n_row + 2);
+    s.n_col = rows_quantised(type) ? rows_block(type) * (1 + test_random_below(r, most))
+                                   : 1 + test_random_below(r, 300);
+    s.n_class = 1 + test_random_below(r, 2 * how.cols + 1);
+    s.n_tok = 1 + test_random_below(r, (uint32_t)s.n_class);
+    s.has_bias = test_random_below(r, 2), s.want = false;
+    s.y_first = test_random_below(r, 3), s.y_gap = test_random_below(r, 3);
+    s.weights = (proof_kind)test_random_below(r, PROOF_N_KIND);
+    s.inputs = (proof_kind)test_random_below(r, PROOF_N_KIND);
+    return s;
+}
+
+static void prove(hth_device *d, const char *name, const hth_kernels *k, test_random *r, const product *s)
+{
+    data a = make(r, s, k);
+    if (compute(d, &a)) check_bits(name, &a);
+    free_data(&a);
+}
+
+/* fn(device, its name, the C reference, random numbers), on every device there is. */
+static void on_each(void (*fn)(hth_device *, const char *, const hth_kernels *, test_random *))
+{
+    hth_kernels k;
+    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    for (size_t i = 0; i < N_DEVICE; i++) {
+        test_random r = proof_random();
+        hth_device *d = programs_open(devices[i]);
+        if (!d) continue;
+        fn(d, devices[i], &k, &r);
+        programs_close(d);
+    }
+}
+
+static void all_types(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
+{
+    static const cut cuts[] = {{64, 1, 1}, {24, 3, 2}};
+    enum { N_SHAPE = 20 };
+    for (size_t t = 0; t < ROWS_N_TYPE; t++)
+        for (size_t c = 0; c < sizeof cuts / sizeof *cuts && rows_quantised(rows_types[t]); c++)
+            for (size_t i = 0; i < N_SHAPE; i++) {
+                product s = random_shape(r, rows_types[t], cuts[c]);
+                prove(d, name, k, r, &s);
+            }
+}
+TEST(quantised_rows_have_the_bits_of_the_cpu) { on_each(all_types); }
+
+static void large_cuts(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
+{
+    static const product shapes[] = {
+        {HTH_TYPE_Q5_1, 70, 32 * 19, 17, PROOF_PLAIN, PROOF_PLAIN, {128, 8, 4}, .n_class = 19},
+        {HTH_TYPE_Q6_K, 33, 256 * 9, 8, PROOF_LARGEST, PROOF_LARGEST, {256, 8, 4}, .n_class = 8},
+        {HTH_TYPE_Q4_K, 5, 256 * 8, 3, PROOF_LARGEST, PROOF_PLAIN, {8, 2, 4}, .n_class = 16},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) prove(d, name, k, r, &shapes[i]);
+}
+TEST(how_outputs_are_shared_does_not_change_bits) { on_each(large_cuts); }
+
+static void onto(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
+{
+    static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q5_K};
+    for (size_t i = 0; i < 8; i++) {
+        product s = random_shape(r, types[i / 4], (cut){64, 2, 1});
+        s.onto = true, s.has_bias = i % 2;
+        prove(d, name, k, r, &s);
+    }
+}
+TEST(onto_adds_to_what_is_there) { on_each(onto); }
+
+static void wanted(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
+{
+    for (size_t i = 0; i < 4; i++) {
+        product s = random_shape(r, HTH_TYPE_Q8_0, (cut){64, 2, 1});
+        s.n_class = 5, s.n_tok = i, s.want = true;
+        prove(d, name, k, r, &s);
+    }
+}
+TEST(the_head_computes_wanted_rows_alone) { on_each(wanted); }
+
+static void long_rows(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
+{
+    static const product shapes[] = {
+        {HTH_TYPE_Q8_0, 2, 53248, 8, PROOF_PLAIN, PROOF_PLAIN, {8, 8, 4}, .n_class = 8},
+        {HTH_TYPE_Q2_K, 2, 53248, 8, PROOF_PLAIN, PROOF_PLAIN, {8, 8, 4}, .n_class = 8},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) prove(d, name, k, r, &shapes[i]);
+}
+TEST(rows_as_long_as_those_of_the_largest_models_are_summed_to_their_end) { on_each(long_rows); }
+
+/* ---- floats ------------------------------------------------------------------------------------------ */
+
+/* sqrt(mean square of the difference / mean square of what is expected) must stay below 2e-6. */
+static void check_near(const char *device, const data *a)
+{
+    char text[300];
+    double difference = 0, all = 0;
+    for (size_t t = 0; t < a->shape.n_tok; t++)
+        for (size_t i = 0; i < a->shape.n_row; i++) {
+            size_t at = t * a->y_stride + a->shape.y_first + i;
+            double e = (double)a->expected[at] - (double)a->y[at];
+            difference += e * e, all += (double)a->expected[at] * (double)a->expected[at];
+        }
+    if (difference <= 4e-12 * all) return;
+    describe(text, sizeof text, device, &a->shape);
+    test_fail(__FILE__, __LINE__, "%s: error %g of %g", text, difference, all);
+}
+
+static void prove_floats(hth_device *const *d, const hth_kernels *k, test_random *r, const product *s)
+{
+    data a = make(r, s, k);
+    if (!compute(d[0], &a)) goto done;
+    if (s->weights == PROOF_PLAIN && s->inputs == PROOF_PLAIN) check_near(devices[0], &a);
+    /* What was not to be written is still what it was expected to be. */
+    for (size_t i = 0; i < a.n_y; i++)
+        if (i / a.y_stride >= s->n_tok || i % a.y_stride < s->y_first ||
+            i % a.y_stride >= s->y_first + s->n_row)
+            CHECK(hth_bits_of(a.y[i]) == hth_bits_of(a.expected[i]));
+    memcpy(a.expected, a.y, a.n_y * sizeof *a.y);
+    if (d[1] && compute(d[1], &a)) check_bits(devices[1], &a);
+done:
+    free_data(&a);
+}
+
+TEST(rows_of_floats_are_near_the_cpu_and_the_same_everywhere)
+{
+    static const hth_type types[] = {HTH_TYPE_F32, HTH_TYPE_F16, HTH_TYPE_BF16};
+    static const cut cuts[] = {{64, 1, 1}, {24, 3, 2}};
+    static const proof_kind kinds[] = {PROOF_PLAIN, PROOF_PLAIN, PROOF_ZEROS, PROOF_OUTLIER, PROOF_SPECIAL};
+    test_random r = proof_random();
+    hth_kernels k;
+    hth_device *d[N_DEVICE] = {programs_open(devices[0]), programs_open(devices[1])};
+    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    for (size_t t = 0; t < 3; t++)
+        for (size_t c = 0; c < 2; c++)
+            for (size_t i = 0; i < 20; i++) {
+                product s = random_shape(&r, types[t], cuts[c]);
+                s.weights = kinds[i % 5], s.inputs = i < 10 ? PROOF_PLAIN : PROOF_ZEROS;
+                s.onto = c == 1 && i % 2;
+                if (types[t] == HTH_TYPE_F16 && i % 5 == 1) s.weights = PROOF_SUBNORMAL;
+                prove_floats(d, &k, &r, &s);
+            }
+    product s = {HTH_TYPE_F16, 3, 53248, 8, PROOF_PLAIN, PROOF_PLAIN, {8, 8, 4}, .n_class = 8};
+    prove_floats(d, &k, &r, &s);
+    for (size_t i = 0; i < N_DEVICE; i++) programs_close(d[i]);
+}
+
+/* ---- planes -------------------------------------------------------------------------------------------- */
+
+TEST(planes_filled_piece_by_piece_are_those_filled_at_once)
+{
+    test_random r = proof_random();
+    for (size_t t = 0; t < ROWS_N_TYPE; t++) {
+        const size_t n_row = 7, n_col = rows_quantised(rows_types[t]) ? 11 * rows_block(rows_types[t]) : 37;
+        const size_t size = rows_bytes(rows_types[t], n_col), stride = size + 3;
+        const rows_shape row = {.type = rows_types[t], .n_col = n_col, .kind = PROOF_BITS};
+        uint8_t *w = get(n_row, stride), *once, *pieces;
+        hth_planes places;
+        for (size_t i = 0; i < n_row; i++) rows_fill_row(&r, &row, w + i * stride);
+        if (!CHECK(hth_planes_place(rows_types[t], n_row, n_col, &places))) continue;
+        CHECK_INT(places.size % 256, 0);
+        CHECK(places.size >= n_row * size && places.size < n_row * (size + 50) + 6 * 256);
+        once = get(1, (size_t)places.size), pieces = get(1, (size_t)places.size);
+        hth_planes_fill(rows_types[t], n_row, n_col, w, stride, 0, n_row, once);
+        for (size_t first = n_row; first > 0; first -= first > 2 ? 3 : 1) {
+            size_t n = first > 2 ? 3 : 1;
+            hth_planes_fill(rows_types[t], n_row, n_col, w + (first - n) * stride, stride, first - n, n,
+                            pieces);
+        }
+        CHECK_BYTES(pieces, once, (size_t)places.size);
+        free(w), free(once), free(pieces);
+    }
+}
+
+TEST(planes_are_refused_where_no_program_could_read_them)
+{
+    hth_planes p;
+    hth_form form;
+    CHECK(!hth_form_of(HTH_TYPE_F16, &form) && !hth_form_of(HTH_TYPE_I32, &form));
+    CHECK(hth_form_of(HTH_TYPE_IQ4_XS, &form) && form.table == 1 && form.block == 256);
+    CHECK(!hth_planes_place(HTH_TYPE_I32, 4, 32, &p));
+    CHECK(!hth_planes_place(HTH_TYPE_Q4_0, 4, 33, &p));
+    CHECK(hth_planes_place(HTH_TYPE_Q4_0, (uint64_t)1 << 20, 16384, &p)); /* 8 GiB of 16 */
+    CHECK(!hth_planes_place(HTH_TYPE_Q4_0, (uint64_t)1 << 21, 16384, &p));
+    CHECK(!hth_planes_place(HTH_TYPE_F32, (uint64_t)1 << 62, 4096, &p));
+    CHECK(!hth_planes_place(HTH_TYPE_Q8_0, UINT64_MAX, UINT32_MAX - 31, &p));
+}
+
+TEST_MAIN
