@@ -21,6 +21,12 @@ typedef enum hth_device_kind {
     HTH_DEVICE_SIMULATED,
 } hth_device_kind;
 
+/* What a device may have beyond what it must. */
+enum {
+    HTH_FEATURE_INT_DOT = 1,  /* products of four bytes, added up, in one instruction */
+    HTH_FEATURE_TIMELINE = 2, /* semaphores that count; a Vulkan device must have it */
+};
+
 typedef struct hth_device_info {
     hth_device_kind kind;
     char name[256], driver[256];
@@ -29,6 +35,7 @@ typedef struct hth_device_info {
     uint64_t budget;    /* of them that may be used now; 0: it does not say */
     uint64_t most;      /* bytes of one binding */
     uint32_t alignment; /* of a slice's place, in bytes */
+    uint32_t features;  /* HTH_FEATURE_*: what is used of it */
     char problem[200];  /* why it cannot be used; empty: it can */
 } hth_device_info;
 
@@ -45,6 +52,7 @@ typedef struct hth_device_spec {
     uint64_t memory;                  /* bytes that may be allocated; 0: what it has */
     hth_program_fn *const *functions; /* null: [HTH_N_PROGRAM] */
     bool validation;                  /* Vulkan: its validation layer watches; for tests */
+    uint32_t without;                 /* HTH_FEATURE_*: not to be used, for tests and diagnosis */
 } hth_device_spec;
 
 hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);

@@ -1,4 +1,5 @@
 /* Which Vulkan devices there are, and why one cannot be used. */
+#include "base/alloc.h"
 #include "device/vulkan/vulkan_int.h"
 
 #include <stdio.h>
@@ -41,22 +42,65 @@ static uint64_t own_memory(const hth_vk_instance *vk, VkPhysicalDevice device)
     return most;
 }
 
-static void look_at(const hth_vk_instance *vk, VkPhysicalDevice device, hth_vk_found *f)
+static hearth_status find_extension(const hth_vk_instance *vk, VkPhysicalDevice device, const char *name,
+                                    bool *found, hearth_error *err)
 {
+    uint32_t n = 0;
+    VkResult r = vk->vkEnumerateDeviceExtensionProperties(device, NULL, &n, NULL);
+    *found = false;
+    if (r != VK_SUCCESS || n == 0) return HEARTH_OK;
+    VkExtensionProperties *all = hth_alloc(n, sizeof *all);
+    if (!all) return hth_fail_memory(err, n * sizeof *all, "the extensions of a Vulkan device");
+    r = vk->vkEnumerateDeviceExtensionProperties(device, NULL, &n, all);
+    for (uint32_t i = 0; (r == VK_SUCCESS || r == VK_INCOMPLETE) && i < n; i++)
+        if (strcmp(all[i].extensionName, name) == 0) *found = true;
+    hth_free(all);
+    return HEARTH_OK;
+}
+
+/* Integer dot products are asked for as the extension, which drivers of 1.3 have too. */
+static hearth_status find_features(const hth_vk_instance *vk, VkPhysicalDevice device, uint32_t *out,
+                                   hearth_error *err)
+{
+    VkPhysicalDeviceShaderIntegerDotProductFeatures dot = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES};
     VkPhysicalDeviceTimelineSemaphoreFeatures timeline = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES};
     VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
                                           .pNext = &timeline};
-    VkPhysicalDeviceDriverProperties driver = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
+    bool has_dot;
+    hearth_status st =
+        find_extension(vk, device, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME, &has_dot, err);
+    if (st != HEARTH_OK) return st;
+    if (has_dot) timeline.pNext = &dot;
+    vk->vkGetPhysicalDeviceFeatures2(device, &features);
+    *out = (timeline.timelineSemaphore ? HTH_FEATURE_TIMELINE : 0u) |
+           (dot.shaderIntegerDotProduct ? HTH_FEATURE_INT_DOT : 0u);
+    return HEARTH_OK;
+}
+
+static uint32_t floats_of(const VkPhysicalDeviceFloatControlsProperties *p)
+{
+    return (p->shaderDenormPreserveFloat32 ? HTH_VK_FLOATS_SUBNORMAL : 0u) |
+           (p->shaderSignedZeroInfNanPreserveFloat32 ? HTH_VK_FLOATS_SPECIAL : 0u) |
+           (p->shaderRoundingModeRTEFloat32 ? HTH_VK_FLOATS_NEAREST : 0u);
+}
+
+static hearth_status look_at(const hth_vk_instance *vk, VkPhysicalDevice device, uint32_t without,
+                             hth_vk_found *f, hearth_error *err)
+{
+    VkPhysicalDeviceFloatControlsProperties floats = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES};
+    VkPhysicalDeviceDriverProperties driver = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES,
+                                               .pNext = &floats};
     VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
                                        .pNext = &driver};
     VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
                                               .pNext = &id};
     vk->vkGetPhysicalDeviceProperties2(device, &properties);
-    vk->vkGetPhysicalDeviceFeatures2(device, &features);
     const VkPhysicalDeviceProperties *p = &properties.properties;
     hth_device_info *info = &f->info;
-    *f = (hth_vk_found){.handle = device, .family = find_family(vk, device)};
+    *f = (hth_vk_found){.handle = device, .family = find_family(vk, device), .floats = floats_of(&floats)};
     info->kind = kind_of(p->deviceType);
     snprintf(info->name, sizeof info->name, "%s", p->deviceName);
     snprintf(info->driver, sizeof info->driver, "%.100s %.100s", driver.driverName, driver.driverInfo);
@@ -64,21 +108,27 @@ static void look_at(const hth_vk_instance *vk, VkPhysicalDevice device, hth_vk_f
     info->memory = own_memory(vk, device);
     info->most = p->limits.maxStorageBufferRange;
     info->alignment = (uint32_t)p->limits.minStorageBufferOffsetAlignment;
+    hearth_status st = find_features(vk, device, &info->features, err);
+    if (st != HEARTH_OK) return st;
+    info->features &= ~without;
     const char *missing = NULL;
     if (p->apiVersion < VK_API_VERSION_1_2) missing = "Vulkan 1.2";
-    else if (!timeline.timelineSemaphore) missing = "timelineSemaphore";
+    else if (!(info->features & HTH_FEATURE_TIMELINE)) missing = "timelineSemaphore";
     else if (f->family == UINT32_MAX) missing = "a queue that computes";
     if (missing) snprintf(info->problem, sizeof info->problem, "its driver has no %s", missing);
+    return HEARTH_OK;
 }
 
-hearth_status hth_vk_find(const hth_vk_instance *vk, hth_vk_found found[HTH_VK_MAX_DEVICE], size_t *n,
-                          hearth_error *err)
+hearth_status hth_vk_find(const hth_vk_instance *vk, uint32_t without, hth_vk_found found[HTH_VK_MAX_DEVICE],
+                          size_t *n, hearth_error *err)
 {
     VkPhysicalDevice devices[HTH_VK_MAX_DEVICE];
     uint32_t count = HTH_VK_MAX_DEVICE;
     *n = 0;
     VkResult r = vk->vkEnumeratePhysicalDevices(vk->handle, &count, devices);
     if (r != VK_SUCCESS && r != VK_INCOMPLETE) return hth_vk_fail(err, NULL, "vkEnumeratePhysicalDevices", r);
-    for (uint32_t i = 0; i < count; i++) look_at(vk, devices[i], &found[(*n)++]);
-    return HEARTH_OK;
+    hearth_status st = HEARTH_OK;
+    for (uint32_t i = 0; st == HEARTH_OK && i < count; i++)
+        st = look_at(vk, devices[i], without, &found[(*n)++], err);
+    return st;
 }

@@ -31,23 +31,33 @@ static hearth_status make_layouts(hth_device *d, hth_vk_program *own, const hth_
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkCreatePipelineLayout", r);
 }
 
+/* What the device's driver reads: the build's words, asking for no more than the device promises. */
+static hearth_status make_module(hth_device *d, hth_vk_program *own, hth_program_id id, hearth_error *err)
+{
+    hth_vk_device *vk = d->own;
+    size_t size;
+    const uint32_t *words = hth_vk_words(id, d->info.features & HTH_FEATURE_INT_DOT, &size);
+    if (!words)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: this build has no program %s", d->info.name,
+                        hth_program_forms[id].name);
+    uint32_t *asked = hth_alloc(size / sizeof *asked, sizeof *asked);
+    if (!asked) return hth_fail_memory(err, size, "the words of a program");
+    size_t n = hth_vk_words_ask(words, size / sizeof *asked, vk->found.floats, asked);
+    VkShaderModuleCreateInfo module = {
+        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = n * sizeof *asked, .pCode = asked};
+    VkResult r = vk->call.vkCreateShaderModule(vk->handle, &module, NULL, &own->module);
+    hth_free(asked);
+    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkCreateShaderModule", r);
+}
+
 static hearth_status make_pipeline(hth_device *d, hth_vk_program *own, const hth_program *p,
                                    hearth_error *err)
 {
     hth_vk_device *vk = d->own;
     VkSpecializationMapEntry entries[HTH_PROGRAM_MAX_CONST];
     uint32_t n = hth_program_forms[p->id].n_const;
-    size_t size;
-    const uint32_t *words = hth_vk_words(p->id, false, &size);
-    if (!words)
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: this build has no program %s", d->info.name,
-                        hth_program_forms[p->id].name);
     for (uint32_t i = 0; i < n; i++) entries[i] = (VkSpecializationMapEntry){i, 4 * i, 4};
     VkSpecializationInfo consts = {n, entries, n * sizeof *p->consts, p->consts};
-    VkShaderModuleCreateInfo module = {
-        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = size, .pCode = words};
-    VkResult r = vk->call.vkCreateShaderModule(vk->handle, &module, NULL, &own->module);
-    if (r != VK_SUCCESS) return hth_vk_fail(err, d, "vkCreateShaderModule", r);
     VkComputePipelineCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
         .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
@@ -56,7 +66,7 @@ static hearth_status make_pipeline(hth_device *d, hth_vk_program *own, const hth
                   .pName = "main",
                   .pSpecializationInfo = &consts},
         .layout = own->layout};
-    r = vk->call.vkCreateComputePipelines(vk->handle, NULL, 1, &info, NULL, &own->pipeline);
+    VkResult r = vk->call.vkCreateComputePipelines(vk->handle, NULL, 1, &info, NULL, &own->pipeline);
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkCreateComputePipelines", r);
 }
 
@@ -66,6 +76,7 @@ hearth_status hth_vk_program_new(hth_device *d, hth_program *p, hearth_error *er
     if (!own) return hth_fail_memory(err, sizeof *own, "a program");
     p->own = own;
     hearth_status st = make_layouts(d, own, &hth_program_forms[p->id], err);
+    if (st == HEARTH_OK) st = make_module(d, own, p->id, err);
     if (st == HEARTH_OK) st = make_pipeline(d, own, p, err);
     if (st != HEARTH_OK) hth_vk_program_free(d, p);
     return st;

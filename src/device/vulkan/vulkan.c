@@ -17,11 +17,12 @@ static bool is_named(const hth_vk_found *f, size_t i, const char *name)
     return strcmp(name, number) == 0 || strcmp(name, uuid) == 0;
 }
 
-static hearth_status choose(hth_vk_device *vk, const char *name, hearth_error *err)
+static hearth_status choose(hth_vk_device *vk, const hth_device_spec *spec, hearth_error *err)
 {
     hth_vk_found found[HTH_VK_MAX_DEVICE];
     size_t n;
-    hearth_status st = hth_vk_find(&vk->instance, found, &n, err);
+    const char *name = spec->name;
+    hearth_status st = hth_vk_find(&vk->instance, spec->without, found, &n, err);
     if (st != HEARTH_OK) return st;
     for (size_t i = 0; i < n; i++) {
         if (!is_named(&found[i], i, name)) continue;
@@ -42,12 +43,21 @@ static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
                                      .queueFamilyIndex = vk->found.family,
                                      .queueCount = 1,
                                      .pQueuePriorities = &priority};
-    VkPhysicalDeviceVulkan12Features features = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, .timelineSemaphore = VK_TRUE};
+    static const char *const dot_extension[] = {VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME};
+    bool dot = vk->found.info.features & HTH_FEATURE_INT_DOT;
+    VkPhysicalDeviceShaderIntegerDotProductFeatures dot_features = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES,
+        .shaderIntegerDotProduct = VK_TRUE};
+    VkPhysicalDeviceVulkan12Features features = {.sType =
+                                                     VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+                                                 .pNext = dot ? &dot_features : NULL,
+                                                 .timelineSemaphore = VK_TRUE};
     VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                .pNext = &features,
                                .queueCreateInfoCount = 1,
-                               .pQueueCreateInfos = &queue};
+                               .pQueueCreateInfos = &queue,
+                               .enabledExtensionCount = dot,
+                               .ppEnabledExtensionNames = dot_extension};
     VkResult r = vk->instance.vkCreateDevice(vk->found.handle, &info, NULL, &vk->handle);
     if (r == VK_SUCCESS) return hth_vk_calls_load(&vk->instance, vk->handle, &vk->call, err);
     vk->handle = NULL;
@@ -98,7 +108,7 @@ static hearth_status open_device(hth_device *d, const hth_device_spec *spec, hea
     if (!vk) return hth_fail_memory(err, sizeof *vk, "a Vulkan device");
     d->own = vk;
     hearth_status st = hth_vk_instance_open(&vk->instance, spec->validation, err);
-    if (st == HEARTH_OK) st = choose(vk, spec->name, err);
+    if (st == HEARTH_OK) st = choose(vk, spec, err);
     d->info = vk->found.info;
     if (st == HEARTH_OK) st = make_device(vk, err);
     if (st == HEARTH_OK) st = make_rest(d, err);
@@ -129,7 +139,7 @@ hearth_status hth_vk_list(hth_device_info *out, size_t room, size_t *n, hearth_e
     *n = 0;
     hearth_status st = hth_vk_instance_open(&vk, false, err);
     if (st != HEARTH_OK) return st;
-    st = hth_vk_find(&vk, found, &count, err);
+    st = hth_vk_find(&vk, 0, found, &count, err);
     for (size_t i = 0; st == HEARTH_OK && i < count && i < room; i++) out[(*n)++] = found[i].info;
     hth_vk_instance_close(&vk);
     return st;

@@ -3,6 +3,7 @@
 #define HTH_DEVICE_VULKAN_INT_H
 
 #include "device/device_int.h"
+#include "device/vulkan/words.h"
 
 #define VK_NO_PROTOTYPES
 #include <vulkan/vulkan_core.h>
@@ -50,10 +51,12 @@ enum { HTH_VK_MAX_DEVICE = 16 };
 typedef struct hth_vk_found {
     VkPhysicalDevice handle;
     uint32_t family; /* of a queue that computes */
+    uint32_t floats; /* HTH_VK_FLOATS_*: what it promises */
     hth_device_info info;
 } hth_vk_found;
 
-hearth_status hth_vk_find(const hth_vk_instance *vk, hth_vk_found found[HTH_VK_MAX_DEVICE], size_t *n,
+/* without: features that count as missing. */
+hearth_status hth_vk_find(const hth_vk_instance *vk, uint32_t without, hth_vk_found found[HTH_VK_MAX_DEVICE], size_t *n,
                           hearth_error *err);
 
 /* ---- a device ------------------------------------------------------------------------------------------ */
@@ -85,10 +88,6 @@ typedef struct hth_vk_tape {
     VkCommandBuffer commands;
     VkDescriptorPool pool;
 } hth_vk_tape;
-
-/* Words of a program, from the build (cmake/vulkan.cmake); NULL: there are none. dot: the form with integer dot
- * products, where the program has one. */
-const uint32_t *hth_vk_words(hth_program_id id, bool dot, size_t *size);
 
 /* memory.c */
 hearth_status hth_vk_buffer_new(hth_buffer *b, const char *what, hearth_error *err);

@@ -4,8 +4,17 @@
 #include "run/gpu/calls_int.h"
 
 hth_program_fn *const hth_gpu_functions[HTH_N_PROGRAM] = {
+    [HTH_PROGRAM_norm_round] = hth_gpu_norm_round,
     [HTH_PROGRAM_rows_q] = hth_gpu_rows_q,
     [HTH_PROGRAM_rows_q_onto] = hth_gpu_rows_q_onto,
     [HTH_PROGRAM_rows_f] = hth_gpu_rows_f,
     [HTH_PROGRAM_rows_f_onto] = hth_gpu_rows_f_onto,
+    [HTH_PROGRAM_activate_round] = hth_gpu_activate_round,
+    [HTH_PROGRAM_norm_add] = hth_gpu_norm_add,
+    [HTH_PROGRAM_soft_cap] = hth_gpu_soft_cap,
+    [HTH_PROGRAM_down_top] = hth_gpu_down_top,
+    [HTH_PROGRAM_down_q] = hth_gpu_down_q,
+    [HTH_PROGRAM_down_f] = hth_gpu_down_f,
+    [HTH_PROGRAM_down_join] = hth_gpu_down_join,
+    [HTH_PROGRAM_down_join_onto] = hth_gpu_down_join_onto,
 };

@@ -1,5 +1,8 @@
 #version 450
 /* y = a + b, n floats. */
+#extension GL_GOOGLE_include_directive : require
+#include "floats.glsl"
+
 layout(local_size_x = 64) in;
 layout(binding = 0) readonly buffer A { float a[]; };
 layout(binding = 1) readonly buffer B { float b[]; };

@@ -1,5 +1,8 @@
 #version 450
 /* n words. */
+#extension GL_GOOGLE_include_directive : require
+#include "floats.glsl"
+
 layout(local_size_x = 64) in;
 layout(binding = 0) readonly buffer X { uint x[]; };
 layout(binding = 1) writeonly buffer Y { uint y[]; };

@@ -1,0 +1,188 @@
+/* What norms, activations and soft caps compute on a device, with the rounding of their outputs (calls.h): the
+ * definition, by the C level of the kernels. Called by the null device, from any thread. */
+#include "run/gpu/calls_int.h"
+
+#include "kernels/kernels.h"
+#include "kernels/tree.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static hth_kernels reference(void)
+{
+    hth_kernels k;
+    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    return k;
+}
+
+static size_t size_of_stretch(size_t n, size_t first)
+{
+    return n - first < HTH_ROUND_STRETCH ? n - first : HTH_ROUND_STRETCH;
+}
+
+/* Rows that are not computed: those of the grid's class beyond the step's. */
+static uint32_t count_rows(const hth_program_call *c, uint32_t i_count)
+{
+    const uint32_t *step = c->bind[0];
+    return step[i_count] < c->grid[1] ? step[i_count] : c->grid[1];
+}
+
+/* ---- outputs ------------------------------------------------------------------------------------ */
+
+/* Where values go: as they are (NULL: nowhere), and rounded in blocks (0: not). */
+typedef struct outputs {
+    float *y;
+    uint32_t block;
+    int8_t *q;
+    float *d;
+    int32_t *sum;
+} outputs;
+
+static void round_32(const hth_kernels *k, const outputs *to, const float *v, size_t n, size_t at)
+{
+    k->quant_act(v, n, to->q + at, to->d + at / HTH_ACT_BLOCK, to->sum + at / HTH_ACT_BLOCK);
+}
+
+static void round_256(const hth_kernels *k, const outputs *to, const float *v, size_t n, size_t at)
+{
+    int16_t sums[HTH_ROUND_STRETCH / HTH_ACT_PART];
+    k->quant_act_256(v, n, to->q + at, to->d + at / HTH_ACT_BLOCK_256, sums);
+    for (size_t i = 0; i < n / HTH_ACT_PART; i++) to->sum[at / HTH_ACT_PART + i] = sums[i];
+}
+
+/* n values (a stretch at most), the first of which is number at. */
+static void put(const hth_kernels *k, const outputs *to, const float *v, size_t n, size_t at)
+{
+    if (to->y) memcpy(to->y + at, v, n * sizeof *v);
+    if (to->block == HTH_ACT_BLOCK) round_32(k, to, v, n, at);
+    if (to->block == HTH_ACT_BLOCK_256) round_256(k, to, v, n, at);
+}
+
+/* ---- norms ---------------------------------------------------------------------------------------- */
+
+typedef struct norm_form {
+    uint32_t kind, n;
+    const float *weight, *bias;
+    float eps, inv_n;
+} norm_form;
+
+/* bias counts for layer norms alone, as on the CPU. */
+static norm_form norm_of(uint32_t kind, const hth_push_norm *push, const float *weight, const float *bias)
+{
+    return (norm_form){kind, push->n, weight, push->has_bias ? bias : NULL, push->eps, push->inv_n};
+}
+
+static float sum_of(const float *x, size_t n)
+{
+    float p[8] = {0};
+    for (size_t i = 0; i < n; i++) p[i % 8] = p[i % 8] + x[i];
+    return hth_tree8(p);
+}
+
+static float sum_of_squares(const float *x, size_t n, float mean)
+{
+    float p[8] = {0};
+    for (size_t i = 0; i < n; i++) p[i % 8] = p[i % 8] + (x[i] - mean) * (x[i] - mean);
+    return hth_tree8(p);
+}
+
+/* What is made of a row before its weights: (x - mean) factor. */
+static void find_factor(const hth_kernels *k, const norm_form *norm, const float *x, float *mean,
+                        float *factor)
+{
+    *mean = norm->kind == HTH_KIND_LAYER ? sum_of(x, norm->n) * norm->inv_n : 0.0f;
+    float variance = sum_of_squares(x, norm->n, *mean) * norm->inv_n + norm->eps;
+    k->rsqrt(&variance, 1, factor);
+}
+
+/* v[n] = values first and on of a row. */
+static void norm_stretch(const norm_form *norm, const float *x, float mean, float factor, size_t first,
+                         size_t n, float *v)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t at = first + i;
+        v[i] = norm->kind == HTH_KIND_NONE ? x[at] : ((x[at] - mean) * factor) * norm->weight[at];
+        if (norm->kind == HTH_KIND_LAYER && norm->bias) v[i] = v[i] + norm->bias[at];
+    }
+}
+
+void hth_gpu_norm_round(const hth_program_call *c)
+{
+    const hth_kernels k = reference();
+    const uint32_t *step = c->bind[0];
+    const float *x = c->bind[1];
+    hth_push_norm push;
+    memcpy(&push, c->push, sizeof push);
+    const norm_form norm = norm_of(c->consts[HTH_NORM_ROUND_KIND], &push, c->bind[2], c->bind[3]);
+    const outputs to = {c->consts[HTH_NORM_ROUND_STORE] ? c->bind[4] : NULL, c->consts[HTH_NORM_ROUND_BLOCK],
+                        c->bind[5], c->bind[6], c->bind[7]};
+    bool gather = c->consts[HTH_NORM_ROUND_GATHER];
+    uint32_t n_row = count_rows(c, gather ? HTH_STEP_N_WANT : HTH_STEP_N_TOK);
+    for (size_t t = 0; t < n_row; t++) {
+        const uint32_t *words = step + HTH_STEP_ROWS + t * HTH_STEP_ROW_WORDS;
+        const float *row = x + (gather ? words[HTH_STEP_WANT] : t) * push.n;
+        float mean = 0.0f, factor = 1.0f, v[HTH_ROUND_STRETCH];
+        if (norm.kind != HTH_KIND_NONE) find_factor(&k, &norm, row, &mean, &factor);
+        for (size_t first = 0; first < push.n; first += HTH_ROUND_STRETCH) {
+            size_t n = size_of_stretch(push.n, first);
+            norm_stretch(&norm, row, mean, factor, first, n, v);
+            put(&k, &to, v, n, t * push.n + first);
+        }
+    }
+}
+
+void hth_gpu_norm_add(const hth_program_call *c)
+{
+    const hth_kernels k = reference();
+    float *x = c->bind[1];
+    const float *y = c->bind[2];
+    hth_push_norm push;
+    memcpy(&push, c->push, sizeof push);
+    const norm_form norm = norm_of(c->consts[HTH_NORM_ADD_KIND], &push, c->bind[3], c->bind[4]);
+    uint32_t n_row = count_rows(c, HTH_STEP_N_TOK);
+    for (size_t t = 0; t < n_row; t++, x += push.n, y += push.n) {
+        float mean = 0.0f, factor = 1.0f, v[HTH_ROUND_STRETCH];
+        if (norm.kind != HTH_KIND_NONE) find_factor(&k, &norm, y, &mean, &factor);
+        for (size_t first = 0; first < push.n; first += HTH_ROUND_STRETCH) {
+            size_t n = size_of_stretch(push.n, first);
+            norm_stretch(&norm, y, mean, factor, first, n, v);
+            k.add(x + first, v, n, x + first);
+        }
+    }
+}
+
+/* ---- elements -------------------------------------------------------------------------------------- */
+
+void hth_gpu_activate_round(const hth_program_call *c)
+{
+    const hth_kernels k = reference();
+    const float *gate_up = c->bind[1];
+    hth_push_activate push;
+    memcpy(&push, c->push, sizeof push);
+    const outputs to = {c->consts[HTH_ACTIVATE_STORE] ? c->bind[2] : NULL, c->consts[HTH_ACTIVATE_BLOCK],
+                        c->bind[3], c->bind[4], c->bind[5]};
+    hth_activate_fn *activate = k.activate[c->consts[HTH_ACTIVATE_KIND]];
+    bool gated = c->consts[HTH_ACTIVATE_GATED];
+    uint32_t n_row = count_rows(c, HTH_STEP_N_TOK);
+    for (size_t t = 0; t < n_row; t++) {
+        const float *gate = gated ? gate_up + t * 2 * push.d_ff : NULL;
+        const float *up = gated ? gate + push.d_ff : gate_up + t * push.d_ff;
+        for (size_t first = 0; first < push.d_ff; first += HTH_ROUND_STRETCH) {
+            float v[HTH_ROUND_STRETCH];
+            size_t n = size_of_stretch(push.d_ff, first);
+            activate(gate ? gate + first : NULL, up + first, n, v);
+            put(&k, &to, v, n, t * push.d_ff + first);
+        }
+    }
+}
+
+void hth_gpu_soft_cap(const hth_program_call *c)
+{
+    const hth_kernels k = reference();
+    float *x = c->bind[1];
+    hth_push_cap push;
+    memcpy(&push, c->push, sizeof push);
+    uint32_t n_row = count_rows(c, HTH_STEP_N_WANT);
+    for (size_t t = 0; t < n_row; t++)
+        k.soft_cap(x + t * push.n, push.cap, push.inverse, push.n, x + t * push.n);
+}
