@@ -154,7 +154,7 @@ bool hth_engine_on_gpu(const hearth_model *m, const hth_matrix *w)
     for (uint32_t i = 0; i < place->n_layer; i++) {
         const hth_layer *l = &m->model->layers[i];
         if (w == &l->q || w == &l->k || w == &l->v || w == &l->o || w == &l->gate || w == &l->up ||
-            w == &l->down)
+            w == &l->down || w == &l->neurons.rows)
             return true;
     }
     return false;

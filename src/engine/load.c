@@ -266,6 +266,7 @@ static void bound_rows(void *arg, size_t i_unit, uint32_t i_thread)
     size_t i_layer = i_unit / job->n_per_layer;
     const hth_matrix *m = &job->model->layers[i_layer].neurons.rows;
     (void)i_thread;
+    if (!m->data) return; /* it lies on a device, which knows */
     for (size_t i = i_unit % job->n_per_layer * BOUND_ROWS, k = 0; k < BOUND_ROWS && i < m->n_row; i++, k++) {
         uint32_t top = hth_bits_of(hth_down_largest(m->type, m->data + i * m->row_size, m->n_col));
         uint32_t seen = __atomic_load_n(&job->tops[i_layer], __ATOMIC_RELAXED);
@@ -286,7 +287,8 @@ static hearth_status bound_neurons(hearth_model *m, hth_pool *pool, hearth_error
     hth_pool_run(pool, bound_rows, &job, n_layer * job.n_per_layer);
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; i < n_layer && st == HEARTH_OK; i++) {
-        model->layers[i].neurons.scale_top = hth_float_of(job.tops[i]);
+        bool there = hth_engine_on_gpu(m, &model->layers[i].neurons.rows);
+        model->layers[i].neurons.scale_top = there ? hth_gpu_scale_top(m->gpu, i) : hth_float_of(job.tops[i]);
         if (job.tops[i] >= 0x7f800000u)
             st = hth_fail(err, HEARTH_ERROR_FORMAT,
                           "%s: tensor 'blk.%u.ffn_down_t.weight' holds a scale that is not finite",

@@ -4,13 +4,12 @@
 #include "run/gpu/calls_int.h"
 
 #include "base/bits.h"
-#include "kernels/blocks.h"
 #include "kernels/tree.h"
 #include "run/gpu/planes.h"
 
 #include <string.h>
 
-enum { MOST_WEIGHTS = 256, MOST_PARTS = MOST_WEIGHTS / 16, GROUP = 8, TILE = 8 /* tokens that meet a row */ };
+enum { MOST_PARTS = 16, TILE = 8 /* tokens that meet a row */ };
 
 /* What both kinds of rows share: which outputs the grid covers, and where they go. */
 typedef struct outputs {
@@ -51,15 +50,9 @@ static void put(const outputs *out, uint32_t token, uint32_t row, float value)
 typedef struct matrix {
     hth_form form;
     hth_push_rows push;
-    const uint8_t *low, *high, *scale, *part, *least, *minimum;
+    hth_planes at;
+    const uint8_t *planes;
 } matrix;
-
-/* A block of weights: integers, and scales of every 16. */
-typedef struct weights {
-    int8_t w[MOST_WEIGHTS];
-    int32_t part[MOST_PARTS], least[MOST_PARTS];
-    float d, m;
-} weights;
 
 /* Of the tokens: rounded blocks. */
 typedef struct inputs {
@@ -70,77 +63,20 @@ typedef struct inputs {
 
 static matrix matrix_of(const hth_program_call *c)
 {
-    matrix a;
-    const uint8_t *planes = c->bind[1];
+    matrix a = {.planes = c->bind[1]};
     memcpy(&a.form, c->consts + HTH_ROWS_FORM, sizeof a.form);
     memcpy(&a.push, c->push, sizeof a.push);
-    a.low = planes;
-    a.high = planes + (size_t)a.push.at_high * 4;
-    a.scale = planes + (size_t)a.push.at_scale * 4;
-    a.part = planes + (size_t)a.push.at_part * 4;
-    a.least = planes + (size_t)a.push.at_least * 4;
-    a.minimum = planes + (size_t)a.push.at_minimum * 4;
+    a.at = (hth_planes){.at_high = a.push.at_high,
+                        .at_scale = a.push.at_scale,
+                        .at_part = a.push.at_part,
+                        .at_least = a.push.at_least,
+                        .at_minimum = a.push.at_minimum};
     return a;
 }
 
-/* raw |= the bits of this plane << up. */
-static void add_pieces(const matrix *a, const uint8_t *plane, uint32_t bits, uint32_t up, size_t row,
-                       size_t b, uint8_t *raw)
-{
-    const size_t size = (size_t)a->form.block * bits / 8, n_block = a->push.n_block;
-    const size_t first = b / GROUP * GROUP, n = n_block - first < GROUP ? n_block - first : GROUP;
-    const uint8_t *p = plane + (row * n_block + first) * size + 16 * (b - first);
-    const uint32_t mask = (1u << bits) - 1;
-    for (size_t i = 0; i < a->form.block; i += 128 / bits, p += 16 * n)
-        for (size_t k = 0; k < 8 / bits; k++)
-            for (size_t j = 0; j < 16; j++)
-                raw[i + 16 * k + j] = (uint8_t)(raw[i + 16 * k + j] | (p[j] >> k * bits & mask) << up);
-}
-
-/* The fifth bits of a block of 32. */
-static void add_word(const uint8_t *p, uint32_t up, uint8_t *raw)
-{
-    for (size_t k = 0; k < 8; k++)
-        for (size_t j = 0; j < 4; j++) raw[4 * k + j] = (uint8_t)(raw[4 * k + j] | (p[j] >> k & 1) << up);
-}
-
-static void read_integers(const matrix *a, size_t row, size_t b, int8_t *w)
-{
-    const hth_form *f = &a->form;
-    uint8_t raw[MOST_WEIGHTS] = {0};
-    add_pieces(a, a->low, f->low_bits, 0, row, b, raw);
-    if (f->high_bits && f->block == 32) add_word(a->high + 4 * (row * a->push.n_block + b), f->low_bits, raw);
-    else if (f->high_bits) add_pieces(a, a->high, f->high_bits, f->low_bits, row, b, raw);
-    for (size_t i = 0; i < f->block; i++) {
-        if (f->table) w[i] = f->table == 1 ? hth_iq4_values[raw[i]] : hth_mxfp4_values[raw[i]];
-        else w[i] = (int8_t)(raw[i] - f->offset);
-    }
-}
-
-static float half_of(const uint8_t *plane, size_t row, size_t b, size_t n_block)
-{
-    return hth_f16_to_f32(hth_load_u16(plane + (row * ((n_block + 1) / 2) * 2 + b) * 2));
-}
-
-static void read_block(const matrix *a, size_t row, size_t b, weights *out)
-{
-    const hth_form *f = &a->form;
-    const size_t n_block = a->push.n_block;
-    read_integers(a, row, b, out->w);
-    if (f->scale) out->d = hth_mxfp4_scale(a->scale[row * ((n_block + 3) / 4) * 4 + b]);
-    else out->d = half_of(a->scale, row, b, n_block);
-    if (f->minima) out->m = half_of(a->minimum, row, b, n_block);
-    for (size_t i = 0; i < f->block / 16; i++) {
-        out->part[i] = 1, out->least[i] = 1;
-        if (!f->part) continue;
-        size_t at = (row * n_block + b) * (f->block / f->part) + 16 * i / f->part;
-        out->part[i] = (int8_t)a->part[at];
-        if (f->minima) out->least[i] = a->least[at];
-    }
-}
-
 /* What block b adds to a token's partial sums. */
-static void add_block(const matrix *a, const weights *k, const inputs *in, size_t b, float *p, float *m)
+static void add_block(const matrix *a, const hth_planes_block *k, const inputs *in, size_t b, float *p,
+                      float *m)
 {
     const hth_form *f = &a->form;
     const int8_t *q = in->q + b * f->block;
@@ -187,9 +123,9 @@ static void rows_q(const hth_program_call *c, bool onto)
         for (uint32_t t = 0; t < n; t++) in[t] = inputs_of(c, &a, first + t);
         for (uint32_t row = 0; row < out.n_row; row++) {
             float p[TILE][8] = {{0}}, m[TILE][8] = {{0}};
-            weights k;
+            hth_planes_block k;
             for (size_t b = 0; b < a.push.n_block; b++) {
-                read_block(&a, row, b, &k);
+                hth_planes_read(&a.form, &a.at, a.planes, a.push.n_block, row, b, &k);
                 for (uint32_t t = 0; t < n; t++) add_block(&a, &k, &in[t], b, &p[t][b % 8], &m[t][b % 8]);
             }
             for (uint32_t t = 0; t < n; t++) put(&out, first + t, row, end_row(&a.form, p[t], m[t]));

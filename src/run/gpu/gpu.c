@@ -24,7 +24,6 @@ const char *hth_gpu_problem(const hth_model *model, hearth_kv_type kv, uint32_t 
     }
     const hth_layer *l = &model->layers[i_layer];
     hth_gpu_source groups[] = {hth_gpu_qkv(l), hth_gpu_o(l), hth_gpu_gate_up(l), hth_gpu_down(l)};
-    if (l->neurons.rows.n_row > 0) return "its down lies neuron by neuron";
     if (h->d_head % (kv == HEARTH_KV_Q8_0 ? HTH_ACT_BLOCK : 4) > 0) return "its heads are of an odd size";
     if (l->n_head / l->n_head_kv > HTH_GPU_MOST_SHARED) return "too many query heads share a KV head";
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
@@ -135,6 +134,7 @@ void hth_gpu_close(hth_gpu *g)
 
 const hth_gpu_place *hth_gpu_where(const hth_gpu *g) { return &g->place; }
 bool hth_gpu_is_strict(const hth_gpu *g) { return g->strict; }
+float hth_gpu_scale_top(const hth_gpu *g, uint32_t i_layer) { return g->layers[i_layer].scale_top; }
 
 /* ---- sequences --------------------------------------------------------------------------------------------- */
 

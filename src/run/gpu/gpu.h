@@ -48,6 +48,9 @@ const hth_gpu_place *hth_gpu_where(const hth_gpu *gpu);
 /* Whether all its weights are quantised: then it owes the bits of the CPU. */
 bool hth_gpu_is_strict(const hth_gpu *gpu);
 
+/* The largest scale of a layer's neurons there, which bounds their integers. */
+float hth_gpu_scale_top(const hth_gpu *gpu, uint32_t i_layer);
+
 /* The rows of the step under way through the layers that lie there, from s->x; to s->x or, with the head, to the sink.
  * DEVICE: it was lost. */
 hearth_status hth_gpu_run(hth_gpu *gpu, hth_step *s, hth_logits_sink *to, hearth_error *err);

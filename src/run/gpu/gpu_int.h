@@ -41,6 +41,9 @@ typedef struct hth_gpu_layer {
     hth_buffer *cache;
     hth_slice keys, values;
     uint32_t head_words; /* of a cache, from KV head to KV head */
+    bool by_neurons;     /* down's rows are neurons; then: */
+    hth_gpu_vector down_bias;
+    float scale_top; /* the largest of its scales */
 } hth_gpu_layer;
 
 /* ---- tapes (record.c) ------------------------------------------------------------------------------ */
@@ -64,6 +67,8 @@ typedef struct hth_gpu_room {
     hth_slice qkv, heads, rounded;
     hth_slice splits, split_parts; /* of one token */
     hth_slice gate_up;
+    hth_slice top, sums; /* of neuron-major down: of all tokens; of n_stage */
+    uint32_t n_stage;
     hth_slice logits;
     hth_gpu_input input;
     uint32_t sine_at, rounded_d_at, n_split; /* words; splits of the longest sequence */

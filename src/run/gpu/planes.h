@@ -50,4 +50,15 @@ bool hth_planes_place(hth_type type, uint64_t n_row, uint64_t n_col, hth_planes 
 void hth_planes_fill(hth_type type, uint64_t n_row, uint64_t n_col, const uint8_t *rows, size_t row_size,
                      uint64_t first, uint64_t n, uint8_t *to);
 
+/* A block of weights: integers, scales of every 16, and what multiplies both. */
+enum { HTH_PLANES_MOST_WEIGHTS = 256 };
+typedef struct hth_planes_block {
+    int8_t w[HTH_PLANES_MOST_WEIGHTS];
+    int32_t part[HTH_PLANES_MOST_WEIGHTS / 16], least[HTH_PLANES_MOST_WEIGHTS / 16];
+    float d, m;
+} hth_planes_block;
+/* Block b of a row, of n_block each. */
+void hth_planes_read(const hth_form *form, const hth_planes *at, const uint8_t *planes, size_t n_block,
+                     size_t row, size_t b, hth_planes_block *out);
+
 #endif

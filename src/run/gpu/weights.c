@@ -20,7 +20,11 @@ hth_gpu_source hth_gpu_gate_up(const hth_layer *l)
     return (hth_gpu_source){{&l->gate, &l->up}, {l->gate_bias, l->up_bias}, 2};
 }
 
-hth_gpu_source hth_gpu_down(const hth_layer *l) { return (hth_gpu_source){{&l->down}, {l->down_bias}, 1}; }
+hth_gpu_source hth_gpu_down(const hth_layer *l)
+{
+    if (l->neurons.rows.n_row > 0) return (hth_gpu_source){{&l->neurons.rows}, {NULL}, 1};
+    return (hth_gpu_source){{&l->down}, {l->down_bias}, 1};
+}
 
 hth_gpu_source hth_gpu_head(const hth_model *m)
 {
@@ -38,7 +42,7 @@ typedef struct stretch {
 
 /* Kept from memory's own limits: a device must allow 1 GiB at once. */
 static const uint64_t MOST_AT_ONCE = (uint64_t)1 << 30;
-enum { CUT = 64 }; /* parts end at multiples of so many rows */
+enum { CUT = HTH_DOWN_GROUP }; /* parts end at multiples of so many rows */
 
 /* The longest stretch from row `first` of the group on. False: there is none left, or not even CUT rows fit. */
 static bool next_stretch(const hth_gpu_source *s, uint64_t most, uint64_t first, stretch *out)
@@ -150,6 +154,7 @@ typedef struct loader {
     hth_gpu *g;
     hth_gpu_read_fn *read;
     void *user;
+    float *scale_top;       /* of neurons, or NULL: grows to the largest scale that is read */
     uint8_t *rows, *planes; /* as the file has them; as the device wants them */
     size_t rows_room, planes_room;
 } loader;
@@ -172,8 +177,12 @@ static hearth_status fill_from(loader *o, const hth_gpu_part *p, const hth_matri
     for (uint64_t i = 0, k; st == HEARTH_OK && i < n; i += k) {
         k = n - i < step ? n - i : step;
         st = o->read(o->user, m, from + i, k, o->rows, err);
-        if (st == HEARTH_OK)
-            hth_planes_fill(p->type, p->n_row, m->n_col, o->rows, m->row_size, at + i, k, o->planes);
+        if (st != HEARTH_OK) break;
+        hth_planes_fill(p->type, p->n_row, m->n_col, o->rows, m->row_size, at + i, k, o->planes);
+        for (uint64_t r = 0; o->scale_top && r < k; r++) {
+            float top = hth_down_largest(p->type, o->rows + r * m->row_size, m->n_col);
+            if (!(top <= *o->scale_top)) *o->scale_top = top; /* NaN stays */
+        }
     }
     return st;
 }
@@ -222,6 +231,16 @@ static hearth_status open_group(loader *o, hth_gpu_group *group, const hth_gpu_s
     return st;
 }
 
+/* Sums of integers have a bound only if all scales are finite. */
+static hearth_status check_scales(const hth_gpu *g, uint32_t i_layer, hearth_error *err)
+{
+    float top = g->layers[i_layer].scale_top;
+    if (top - top == 0.0f) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_FORMAT,
+                    "%s: tensor 'blk.%u.ffn_down_t.weight' holds a scale that is not finite",
+                    hth_gguf_path(g->model->file), i_layer);
+}
+
 static hearth_status open_layer(loader *o, uint32_t i_layer, hearth_error *err)
 {
     const hth_layer *l = &o->g->model->layers[i_layer];
@@ -237,7 +256,14 @@ static hearth_status open_layer(loader *o, uint32_t i_layer, hearth_error *err)
     if (st == HEARTH_OK) st = open_group(o, &to->qkv, &qkv, "weights of attention", err);
     if (st == HEARTH_OK) st = open_group(o, &to->o, &out, "weights of attention", err);
     if (st == HEARTH_OK) st = open_group(o, &to->gate_up, &gate_up, "weights of neurons", err);
-    return st == HEARTH_OK ? open_group(o, &to->down, &down, "weights of neurons", err) : st;
+    to->by_neurons = l->neurons.rows.n_row > 0;
+    if (st == HEARTH_OK && to->by_neurons)
+        st = copy_vector(o->g, l->down_bias, o->g->model->hparams.d_model, &to->down_bias, err);
+    if (st != HEARTH_OK) return st;
+    o->scale_top = to->by_neurons ? &to->scale_top : NULL;
+    st = open_group(o, &to->down, &down, "weights of neurons", err);
+    o->scale_top = NULL;
+    return st == HEARTH_OK ? check_scales(o->g, i_layer, err) : st;
 }
 
 static hearth_status open_vectors(hth_gpu *g, hearth_error *err)

@@ -35,17 +35,11 @@ layout(push_constant) uniform Push
 
 #include "rows.glsl"
 #include "f16.glsl"
+#include "form.glsl"
 
-/* Weights are taken by sixteens ("parts"), four words of four bytes. */
-const uint N_PART = BLOCK / 16, LOW_PIECES = BLOCK * LOW_BITS / 128, HIGH_PIECES = BLOCK * HIGH_BITS / 128;
-const uint PARTS_OF_PIECE = 8 / LOW_BITS;
-const uint SUB_SHIFT = PART == 32 ? 1 : 0; /* parts of a sub-block, as a power of two */
-const uint N_SUB = N_PART >> SUB_SHIFT;
-const uint BYTES = 0x01010101u;
 const uint STRIDE = LOCAL + 1; /* so that eight outputs lie in eight banks */
 
 shared float partials[(1 + MINIMA) * 8 * STRIDE];
-shared uint values[16];
 
 /* Of this invocation. */
 float sums[OUTPUTS], least_sums[OUTPUTS];
@@ -72,29 +66,6 @@ int dot4(uint a, uint b)
 
 int dot16(uvec4 a, uvec4 b) { return dot4(a.x, b.x) + dot4(a.y, b.y) + dot4(a.z, b.z) + dot4(a.w, b.w); }
 
-/* Four words of weights, behind the table where there is one, before the offset is taken off. */
-uvec4 weights_of(uint r, uint part)
-{
-    uvec4 w = low[r];
-    if (LOW_BITS < 8) w = w >> (part * LOW_BITS % 8) & BYTES * ((1u << LOW_BITS) - 1);
-    if (HIGH_BITS > 0) {
-        uvec4 shift = BLOCK == 32 ? 4 * part + uvec4(0, 1, 2, 3) : uvec4(part * HIGH_BITS % 8);
-        w |= (high[r] >> shift & BYTES * ((1u << HIGH_BITS) - 1)) << LOW_BITS;
-    }
-    if (TABLE == 0) return w;
-    [[unroll]] for (uint i = 0; i < 4; i++)
-        w[i] = values[w[i] & 15] | values[w[i] >> 8 & 15] << 8 | values[w[i] >> 16 & 15] << 16 |
-               values[w[i] >> 24] << 24;
-    return w;
-}
-
-/* Byte `part` (of a sub-block) of block number `at`, in the plane from word `plane` on. */
-int sub_byte(uint plane, uint at, uint part)
-{
-    uint i = part >> SUB_SHIFT;
-    return bitfieldExtract(int(planes[plane + at * (N_SUB / 4) + i / 4]), int(8 * (i % 4)), 8);
-}
-
 /* Products of the sixteen weights `part` of block b, all rows and tokens. */
 void add_part(uint b, uint part)
 {
@@ -106,7 +77,7 @@ void add_part(uint b, uint part)
         if (BLOCK != 32 && (OFFSET > 0 || MINIMA > 0)) x_sum[c] = sum[at];
     }
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        uvec4 w = weights_of(r, part);
+        uvec4 w = weights_of(low[r], high[r], part);
         uint at = row_of[r] * n_block + b;
         int scale = PART > 0 ? sub_byte(at_part, at, part) : 1;
         int least = PART > 0 && MINIMA > 0 ? sub_byte(at_least, at, part) : 0;
@@ -130,11 +101,7 @@ void load_low(uint i, uint first, uint j, uint n_group)
 /* The high bits of the parts from `part` on, which are those of one piece of low bits. */
 void load_high(uint part, uint first, uint j, uint n_group)
 {
-    [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        uint at = row_of[r] * n_block + first;
-        if (BLOCK == 32) high[r] = uvec4(planes[at_high + at + j]);
-        else high[r] = pieces[at_high / 4 + at * HIGH_PIECES + part * HIGH_BITS / 8 * n_group + j];
-    }
+    [[unroll]] for (uint r = 0; r < ROWS; r++) high[r] = high_of(row_of[r], first, j, n_group, part);
 }
 
 /* ---- floats -------------------------------------------------------------------------------------- */
@@ -145,20 +112,6 @@ float to_float(int i)
 {
     precise float whole = float(i & ~4095) + float(i & 4095);
     return BLOCK == 32 ? float(i) : whole;
-}
-
-/* Half b of the row, in the plane from word `plane` on. */
-float half_at(uint plane, uint row, uint b)
-{
-    return f16_to_f32(planes[plane + row * ((n_block + 1) / 2) + b / 2] >> 16 * (b & 1) & 0xffffu);
-}
-
-float scale_at(uint row, uint b)
-{
-    if (E8M0 == 0) return half_at(at_scale, row, b);
-    uint e = planes[at_scale + row * ((n_block + 3) / 4) + b / 4] >> 8 * (b & 3) & 0xffu;
-    uint bits = e < 2 ? 0x200000u << e : (e - 1) << 23;
-    return uintBitsToFloat(e == 255 ? 0x7fc00000u : bits);
 }
 
 /* Block b to the partial sums, once its integers are complete. */
@@ -213,19 +166,11 @@ float end_row(uint line)
 
 /* ---- all of it -------------------------------------------------------------------------------------- */
 
-void fill_values(uint lane)
-{
-    const int iq4[16] = int[](-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
-    const int mxfp4[16] = int[](0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12); /* twice */
-    for (uint i = lane; i < 16; i += LOCAL) values[i] = uint(TABLE == 1 ? iq4[i] : mxfp4[i]) & 0xffu;
-    barrier();
-}
-
 void main()
 {
     const uint lane = gl_LocalInvocationID.x, j = lane % 8;
     if (first_token() >= n_tok()) return;
-    if (TABLE > 0) fill_values(lane);
+    if (TABLE > 0) fill_values(lane, LOCAL);
     choose();
     [[unroll]] for (uint o = 0; o < OUTPUTS; o++) sums[o] = 0, least_sums[o] = 0;
 
