@@ -26,6 +26,7 @@ typedef struct product {
     proof_kind weights, inputs;
     cut cut;
     bool onto, has_bias, want;
+    bool one_sign;                  /* inputs are 0.9 to 1 */
     size_t n_class, y_first, y_gap; /* tokens that the grid covers; floats of y beside those written */
 } product;
 
@@ -107,6 +108,7 @@ static data make(test_random *r, const product *s, const hth_kernels *k)
     hth_planes_fill(s->type, s->n_row, s->n_col, a.w, a.row_size, 0, s->n_row, a.planes);
     a.x = get(n_x, sizeof *a.x), a.bias = get(s->n_row, sizeof *a.bias);
     proof_fill_f32(r, s->inputs, a.x, n_x);
+    for (size_t i = 0; s->one_sign && i < n_x; i++) a.x[i] = 1.0f - (float)test_random_below(r, 100) * 1e-3f;
     proof_fill_f32(r, PROOF_PLAIN, a.bias, s->n_row);
     a.q = get(n_x, 1), a.d = get(n_x / block, sizeof *a.d);
     a.sum = get(n_x / 16, sizeof *a.sum), a.sum_16 = get(n_x / 16, sizeof *a.sum_16);
@@ -262,6 +264,18 @@ static void large_cuts(hth_device *d, const char *name, const hth_kernels *k, te
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) prove(d, name, k, r, &shapes[i]);
 }
 TEST(how_outputs_are_shared_does_not_change_bits) { on_each(large_cuts); }
+
+/* Weights of a block that are all large add up. */
+static void large_sums(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
+{
+    static const hth_type types[] = {HTH_TYPE_Q4_K, HTH_TYPE_Q5_K, HTH_TYPE_Q6_K};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        product s = {types[i], 60, 256 * 5, 1, PROOF_LARGEST, PROOF_PLAIN, {64, 1, 1}, .n_class = 1};
+        s.one_sign = true;
+        prove(d, name, k, r, &s);
+    }
+}
+TEST(sums_of_a_block_beyond_24_bits_round_to_nearest_even) { on_each(large_sums); }
 
 static void onto(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
 {

@@ -20,16 +20,51 @@ typedef struct block {
     uint8_t least[MOST_PARTS];
 } block;
 
+/* ---- eight bytes at a time --------------------------------------------------------------------- */
+
+/* Loading a model takes as long as this file does, so bytes go by eights. */
+static const uint64_t BYTES = 0x0101010101010101u;
+
+static uint64_t load_u64(const uint8_t *p)
+{
+    uint64_t x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+/* n bytes of `to` (a multiple of 8) gain `mask` of the bits of p from `shift` on, moved up by `up`. */
+static inline void add_bits(const uint8_t *p, size_t n, unsigned shift, unsigned mask, unsigned up,
+                            uint8_t *to)
+{
+    for (size_t i = 0; i < n; i += 8) {
+        uint64_t x = load_u64(to + i) | (load_u64(p + i) >> shift & mask * BYTES) << up;
+        memcpy(to + i, &x, sizeof x);
+    }
+}
+
+/* Byte k is bit k. */
+static uint64_t spread(uint64_t bits)
+{
+    uint64_t alone = bits * BYTES & 0x8040201008040201u; /* bit k of byte k */
+    return (alone + 0x00406070787c7e7fu) >> 7 & BYTES;   /* what is there becomes 0x80 */
+}
+
 /* ---- blocks of 32 ----------------------------------------------------------------------------- */
 
+/* 32 weights from the halves of 16 bytes. */
 static void read_nibbles(const uint8_t *p, uint8_t *raw)
 {
-    for (int i = 0; i < 16; i++) raw[i] = p[i] & 15, raw[16 + i] = p[i] >> 4;
+    memset(raw, 0, 32);
+    add_bits(p, 16, 0, 15, 0, raw);
+    add_bits(p, 16, 4, 15, 0, raw + 16);
 }
 
 static void add_fifths(uint32_t bits, uint8_t *raw)
 {
-    for (int i = 0; i < 32; i++) raw[i] = (uint8_t)(raw[i] | (bits >> i & 1) << 4);
+    for (unsigned i = 0; i < 4; i++) {
+        uint64_t x = load_u64(raw + 8 * i) | spread(bits >> 8 * i & 255) << 4;
+        memcpy(raw + 8 * i, &x, sizeof x);
+    }
 }
 
 /* Q4_0 and IQ4_NL. */
@@ -73,18 +108,12 @@ static void read_mxfp4(const uint8_t *p, block *k)
 
 /* ---- blocks of 256 ------------------------------------------------------------------------------ */
 
-/* 32 weights: `mask` of the bits from `shift` on of 32 bytes, moved up by `up` beside what is there. */
-static void read_bits(const uint8_t *p, unsigned shift, uint8_t mask, unsigned up, uint8_t *raw)
-{
-    for (int c = 0; c < 32; c++) raw[c] = (uint8_t)(raw[c] | (p[c] >> shift & mask) << up);
-}
-
 static void read_q2_k(const uint8_t *p, block *k)
 {
     k->d = hth_load_u16(p + 80), k->m = hth_load_u16(p + 82);
     for (int i = 0; i < 16; i++) k->part[i] = (int8_t)(p[i] & 15), k->least[i] = p[i] >> 4;
     memset(k->raw, 0, sizeof k->raw);
-    for (unsigned s = 0; s < 8; s++) read_bits(p + 16 + 32 * (s / 4), 2 * (s % 4), 3, 0, k->raw + 32 * s);
+    for (unsigned s = 0; s < 8; s++) add_bits(p + 16 + 32 * (s / 4), 32, 2 * (s % 4), 3, 0, k->raw + 32 * s);
 }
 
 static void narrow(const int16_t wide[16], size_t step, int8_t *part)
@@ -100,8 +129,8 @@ static void read_q3_k(const uint8_t *p, block *k)
     narrow(scale, 1, k->part);
     memset(k->raw, 0, sizeof k->raw);
     for (unsigned s = 0; s < 8; s++) {
-        read_bits(p + 32 + 32 * (s / 4), 2 * (s % 4), 3, 0, k->raw + 32 * s);
-        read_bits(p, s, 1, 2, k->raw + 32 * s);
+        add_bits(p + 32 + 32 * (s / 4), 32, 2 * (s % 4), 3, 0, k->raw + 32 * s);
+        add_bits(p, 32, s, 1, 2, k->raw + 32 * s);
     }
 }
 
@@ -117,15 +146,15 @@ static void read_k_head(const uint8_t *p, block *k)
 static void read_q4_k(const uint8_t *p, block *k)
 {
     read_k_head(p, k);
-    for (unsigned s = 0; s < 8; s++) read_bits(p + 16 + 32 * (s / 2), 4 * (s % 2), 15, 0, k->raw + 32 * s);
+    for (unsigned s = 0; s < 8; s++) add_bits(p + 16 + 32 * (s / 2), 32, 4 * (s % 2), 15, 0, k->raw + 32 * s);
 }
 
 static void read_q5_k(const uint8_t *p, block *k)
 {
     read_k_head(p, k);
     for (unsigned s = 0; s < 8; s++) {
-        read_bits(p + 48 + 32 * (s / 2), 4 * (s % 2), 15, 0, k->raw + 32 * s);
-        read_bits(p + 16, s, 1, 4, k->raw + 32 * s);
+        add_bits(p + 48 + 32 * (s / 2), 32, 4 * (s % 2), 15, 0, k->raw + 32 * s);
+        add_bits(p + 16, 32, s, 1, 4, k->raw + 32 * s);
     }
 }
 
@@ -135,8 +164,8 @@ static void read_q6_k(const uint8_t *p, block *k)
     memcpy(k->part, p + 192, 16);
     memset(k->raw, 0, sizeof k->raw);
     for (unsigned s = 0; s < 8; s++) {
-        read_bits(p + 64 * (s / 4) + 32 * (s % 2), s % 4 / 2 * 4, 15, 0, k->raw + 32 * s);
-        read_bits(p + 128 + 32 * (s / 4), 2 * (s % 4), 3, 4, k->raw + 32 * s);
+        add_bits(p + 64 * (s / 4) + 32 * (s % 2), 32, s % 4 / 2 * 4, 15, 0, k->raw + 32 * s);
+        add_bits(p + 128 + 32 * (s / 4), 32, 2 * (s % 4), 3, 4, k->raw + 32 * s);
     }
 }
 
@@ -246,12 +275,10 @@ bool hth_planes_place(hth_type type, uint64_t n_row, uint64_t n_col, hth_planes 
 static void write_pieces(const uint8_t *raw, unsigned n_weight, unsigned bits, unsigned shift, uint8_t *to,
                          size_t step)
 {
-    const uint8_t mask = (uint8_t)((1u << bits) - 1);
     for (unsigned first = 0; first < n_weight; first += 128 / bits, to += step) {
         uint8_t piece[PIECE] = {0};
         for (unsigned i = 0; i < 8 / bits; i++)
-            for (unsigned j = 0; j < PIECE; j++)
-                piece[j] = (uint8_t)(piece[j] | (raw[first + PIECE * i + j] >> shift & mask) << bits * i);
+            add_bits(raw + first + PIECE * i, PIECE, shift, (1u << bits) - 1, bits * i, piece);
         memcpy(to, piece, PIECE);
     }
 }
@@ -259,9 +286,9 @@ static void write_pieces(const uint8_t *raw, unsigned n_weight, unsigned bits, u
 /* The fifth bits of a block of 32. */
 static void write_word(const uint8_t *raw, unsigned shift, uint8_t *to)
 {
-    memset(to, 0, 4);
-    for (unsigned i = 0; i < 8; i++)
-        for (unsigned j = 0; j < 4; j++) to[j] = (uint8_t)(to[j] | (raw[4 * i + j] >> shift & 1) << i);
+    uint32_t word = 0;
+    for (unsigned i = 0; i < 8; i++) word |= (hth_load_u32(raw + 4 * i) >> shift & 0x01010101u) << i;
+    memcpy(to, &word, sizeof word);
 }
 
 /* The planes of a row, by bytes. */

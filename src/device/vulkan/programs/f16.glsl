@@ -1,4 +1,5 @@
-/* Halves to floats by integers, subnormals included: what a driver's own conversion does with those is its affair. */
+/* Halves to floats by integers, subnormals included: what a driver's own conversion does with those is
+ * its affair. */
 
 /* Bits 0 to 15 of h. */
 float f16_to_f32(uint h)

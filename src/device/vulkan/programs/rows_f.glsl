@@ -68,13 +68,18 @@ void add_last(uint k)
     }
 }
 
-/* Halves first: the output whose partial sums are line `line`. */
+/* Halves first. Written out, as glslc unrolls loops of a fixed length and forgets `precise` in the copies. */
+float tree4(uint at)
+{
+    precise float y = (partials[at] + partials[at + 8]) + (partials[at + 4] + partials[at + 12]);
+    return y;
+}
+
+/* The output whose partial sums are line `line`. */
 float tree16(uint line)
 {
     uint at = line * STRIDE + gl_LocalInvocationID.x / 8 * 16;
-    precise float a[8], y;
-    [[unroll]] for (uint i = 0; i < 8; i++) a[i] = partials[at + i] + partials[at + 8 + i];
-    y = ((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7]));
+    precise float y = (tree4(at) + tree4(at + 2)) + (tree4(at + 1) + tree4(at + 3));
     return y;
 }
 
