@@ -1,6 +1,6 @@
-/* The words of every program, read as SPIR-V without any tool: bindings, push constants and constants are those
- * of the table, and nothing in them may be rounded, fused or computed as a driver likes (docs/arithmetic.md).
- * Each rule is also shown words that break it. */
+/* The words of every program, read as SPIR-V without any tool: bindings, push constants and constants are
+ * those of the table, and nothing in them may be rounded, fused or computed as a driver likes
+ * (docs/arithmetic.md). Each rule is also shown words that break it. */
 #include "support/test.h"
 
 #if HTH_VULKAN
