@@ -186,6 +186,91 @@ ON_EACH(grids_can_be_read_from_memory)
     close_it(t.d);
 }
 
+/* ---- what is watched ---------------------------------------------------------------------------------- */
+
+static void count_hazards(void *user, hearth_log_level level, const char *line)
+{
+    (void)level;
+    if (strstr(line, "SYNC-HAZARD-READ-AFTER-WRITE") || strstr(line, "SYNC-HAZARD-WRITE-AFTER-READ"))
+        ++*(uint64_t *)user;
+}
+
+/* A driver that runs everything in turn gives the right numbers without any order: only the validation layer sees that
+ * one is missing. This shows that it looks. */
+static uint64_t hazards_of(bool order_first, bool order_second)
+{
+    static const uint32_t n = N, one[2] = {N, 0x3f800000};
+    uint64_t n_hazard = 0;
+    task t = {0};
+    const hth_program *p_fill, *p_add;
+    hth_tape *tape;
+    hearth_log_set(count_hazards, &n_hazard);
+    CHECK_OK(open_it(0, &t.d, err));
+    CHECK_OK(record(&t, err));
+    CHECK_OK(hth_program_get(t.d, HTH_PROGRAM_fill, NULL, &p_fill, err));
+    CHECK_OK(hth_program_get(t.d, HTH_PROGRAM_add, NULL, &p_add, err));
+    CHECK_OK(hth_tape_begin(t.d, &tape, err));
+    hth_slice a = {t.a, 0, 0}, b = {t.b, 0, 0}, sum = {t.sum, 0, 0};
+    hth_tape_run(tape, p_fill, &a, one, 1, 1, 1);
+    if (order_first) hth_tape_order(tape, &a, 1);
+    hth_tape_run(tape, p_add, (hth_slice[]){a, b, sum}, &n, 1, 1, 1);
+    if (order_second) hth_tape_order(tape, (hth_slice[]){a, b, sum}, 3);
+    hth_tape_run(tape, p_fill, &b, one, 1, 1, 1);
+    CHECK_OK(hth_tape_end(tape, err));
+    CHECK_INT(hth_device_state(t.d).n_complaint, n_hazard);
+    hth_device_close(t.d);
+    hearth_log_set(NULL, NULL);
+    return n_hazard;
+}
+
+TEST(an_order_that_is_missing_is_reported)
+{
+    under_test = "vulkan:0";
+    if (!has_vulkan()) return;
+    CHECK_INT(hazards_of(true, true), 0);
+    CHECK(hazards_of(false, true) > 0);
+    CHECK(hazards_of(true, false) > 0);
+}
+
+/* ---- features ------------------------------------------------------------------------------------------ */
+
+static hearth_status open_without(uint32_t features, hth_device **d, hearth_error *err)
+{
+    hth_device_spec spec = {
+        .name = under_test, .without = features, .functions = functions, .validation = true};
+    return hth_device_open(&spec, d, err);
+}
+
+TEST(features_can_be_withheld)
+{
+    hearth_error why;
+    hth_device_info info;
+    hth_device *d;
+    size_t n;
+    char note[200];
+    under_test = "vulkan:0";
+    if (!has_vulkan()) return;
+    hth_device_list(&info, 1, &n, note);
+    CHECK(info.features & HTH_FEATURE_TIMELINE);
+    CHECK_OK(open_without(0, &d, err));
+    CHECK_INT(hth_device_get_info(d)->features, info.features);
+    close_it(d);
+    CHECK_OK(open_without(HTH_FEATURE_INT_DOT, &d, err));
+    CHECK_INT(hth_device_get_info(d)->features, info.features & ~(uint32_t)HTH_FEATURE_INT_DOT);
+    close_it(d);
+    CHECK(open_without(HTH_FEATURE_TIMELINE, &d, &why) == HEARTH_ERROR_UNSUPPORTED);
+    CHECK(d == NULL && strstr(why.message, info.name) && strstr(why.message, "timelineSemaphore"));
+}
+
+TEST(the_null_device_needs_no_feature)
+{
+    hth_device *d;
+    under_test = "null";
+    CHECK_OK(open_without(HTH_FEATURE_TIMELINE | HTH_FEATURE_INT_DOT, &d, err));
+    CHECK_INT(hth_device_get_info(d)->features, 0);
+    close_it(d);
+}
+
 /* ---- memory ----------------------------------------------------------------------------------------- */
 
 ON_EACH(buffers_keep_within_the_budget_and_live_until_their_last_use)

@@ -157,6 +157,21 @@ def run_names_no_architecture():
     assert_none(architecture_branches(sources("src/run"), names))
 
 
+def vulkan_includes(files):
+    """Files that read Vulkan's headers outside its back end."""
+    return [f"{path}: includes <{name}>" for path, text in files.items() if not path.startswith("src/device/vulkan/")
+            for name in re.findall(r'^\s*#\s*include\s+[<"]((?:vulkan/|vk_)[^>"]+)', text, re.M)]
+
+
+@case
+def one_folder_knows_vulkan():
+    assert len(vulkan_includes({"src/run/a.c": "#include <vulkan/vulkan_core.h>"})) == 1
+    assert len(vulkan_includes({"src/device/a.c": ' # include "vulkan/vulkan.h"'})) == 1
+    assert not vulkan_includes({"src/device/vulkan/a.h": "#include <vulkan/vulkan_core.h>",
+                                "src/device/a.c": '#include "device/vulkan/words.h"'})
+    assert_none(vulkan_includes(sources("src", "apps", "include", "tests", "bench", "examples")))
+
+
 # ---- laws over the library ----------------------------------------------------------------
 
 STDIO_OUTPUT = set("""printf fprintf vprintf vfprintf dprintf vdprintf puts fputs putc fputc putchar fwrite
@@ -249,6 +264,20 @@ def the_library_links_libc_and_pcre2_alone():
     line = " 0x1 (NEEDED)  Shared library: [%s]\n"
     assert len(wrong_libraries(line % "libm.so.6" + line % "libc.so.6")) == 1
     assert_none(wrong_libraries(output_of("readelf", "-d", library("libhearth.so"))))
+
+
+def vulkan_symbols(names):
+    return [f"{name}: is Vulkan's, whose loader is opened at run time" for name in names if re.match("vk[A-Z]", name)]
+
+
+@case
+def the_libraries_need_nothing_of_vulkan():
+    assert vulkan_symbols(["vkCreateInstance", "hth_vk_fail", "memcpy"])[0].startswith("vkCreateInstance")
+    assert len(vulkan_symbols(["vkCreateInstance", "hth_vk_fail", "memcpy"])) == 1
+    assert len(wrong_libraries(" 0x1 (NEEDED)  Shared library: [libvulkan.so.1]\n")) == 1
+    for names in (called(), [name for _, name in symbols("-D", "-u", library("libhearth.so"))]):
+        assert "memcpy" in {name.split("@")[0] for name in names}, "no symbols were read"
+        assert_none(vulkan_symbols(names))
 
 
 @case
