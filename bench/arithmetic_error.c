@@ -255,7 +255,7 @@ static void run_window(probe *p, size_t i_window, float *logits, int t, int f)
             compute(p, t, (form)f, i, s->hidden + r * p->d_ff, s->out + r * p->d_model);
         s->k->add(s->x, s->out, N_CTX * p->d_model, s->x);
     }
-    if (hth_run_head(s, keep, &kept, &err) != HEARTH_OK) exit(1);
+    if (hth_run_head(s, &(hth_logits_sink){.fn = keep, .user = &kept}, &err) != HEARTH_OK) exit(1);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------------- */
@@ -371,7 +371,9 @@ int main(int argc, char **argv)
     if (hearth_tokenize(p.m, text, n_text, HEARTH_ADD_SPECIAL, &p.ids, &p.n_ids, &err) != HEARTH_OK) return 1;
     if (n_window > p.n_ids / N_CTX) n_window = p.n_ids / N_CTX;
     if (hth_pool_open(1, &p.pool, &err) != HEARTH_OK) return 1;
-    if (hth_step_open(p.m->model, &p.m->kernels, p.pool, N_CTX, HEARTH_SELECTOR_DENSE, &p.step, &err) != HEARTH_OK) return 1;
+    if (hth_step_open(p.m->model, &p.m->kernels, p.pool, N_CTX, HEARTH_SELECTOR_DENSE, &p.step, &err) !=
+        HEARTH_OK)
+        return 1;
     if (hth_kv_open(&p.kv, p.m->model, HEARTH_KV_F16, N_CTX, &err) != HEARTH_OK) return 1;
     float *logits = malloc((size_t)N_CTX / 2 * h->n_vocab * sizeof *logits);
     for (size_t l = 0; l < h->n_layer; l++) {

@@ -3,6 +3,7 @@
 #include "run/gpu/calls_int.h"
 
 #include "base/bits.h"
+#include "kernels/blocks.h"
 #include "kernels/down.h"
 #include "run/gpu/planes.h"
 
@@ -54,15 +55,13 @@ static down down_of(const hth_program_call *c)
     return d;
 }
 
-static int32_t rounded(float x) { return (int32_t)hth_round_even(x); }
-
 /* What one neuron's block adds to its outputs. Where h is too large for the scale the sums mean nothing. */
 static void add_block(const hth_form *f, const hth_planes_block *k, float h, int32_t *sums)
 {
     for (uint32_t i = 0; i < f->block / 16; i++) {
         float m = f->block == 32 ? -k->m : k->m * (float)k->least[i];
-        int32_t c = rounded(h * (f->part ? k->d * (float)k->part[i] : k->d));
-        int32_t cm = f->minima ? rounded(h * m) : 0;
+        int32_t c = hth_round_even(h * (f->part ? k->d * (float)k->part[i] : k->d));
+        int32_t cm = f->minima ? hth_round_even(h * m) : 0;
         for (uint32_t o = 16 * i; o < 16 * i + 16; o++)
             sums[o] =
                 hth_wrapping_sum(sums[o], hth_wrapping_sum((int32_t)((uint32_t)c * (uint32_t)k->w[o]), -cm));

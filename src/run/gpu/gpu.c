@@ -25,7 +25,7 @@ const char *hth_gpu_problem(const hth_model *model, hearth_kv_type kv, uint32_t 
     const hth_layer *l = &model->layers[i_layer];
     hth_gpu_source groups[] = {hth_gpu_qkv(l), hth_gpu_o(l), hth_gpu_gate_up(l), hth_gpu_down(l)};
     if (h->d_head % (kv == HEARTH_KV_Q8_0 ? HTH_ACT_BLOCK : 4) > 0) return "its heads are of an odd size";
-    if (l->n_head / l->n_head_kv > HTH_GPU_MOST_SHARED) return "too many query heads share a KV head";
+    if (h->d_head > HTH_GPU_MOST_D_HEAD) return "its heads are too large";
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
         if (!group_has_programs(&groups[i])) return "a type of its weights has no program";
     return NULL;

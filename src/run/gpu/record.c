@@ -48,11 +48,17 @@ static const hth_program *program(recorder *r, hth_program_id id, const uint32_t
     return p;
 }
 
+static void run3(recorder *r, hth_program_id id, const uint32_t *consts, const hth_slice *bind,
+                 const void *push, uint32_t gx, uint32_t gy, uint32_t gz)
+{
+    const hth_program *p = program(r, id, consts);
+    if (p) hth_tape_run(r->tape, p, bind, push, gx, gy, gz);
+}
+
 static void run(recorder *r, hth_program_id id, const uint32_t *consts, const hth_slice *bind,
                 const void *push, uint32_t gx, uint32_t gy)
 {
-    const hth_program *p = program(r, id, consts);
-    if (p) hth_tape_run(r->tape, p, bind, push, gx, gy, 1);
+    run3(r, id, consts, bind, push, gx, gy, 1);
 }
 
 static hth_slice vector(const recorder *r, hth_gpu_vector v)
@@ -252,13 +258,15 @@ static void attention(recorder *r, uint32_t i_layer, hth_slice y, bool onto)
 
 /* ---- feed-forward network ------------------------------------------------------------------------------------ */
 
-static void activate(recorder *r, const hth_layer *l, const hth_gpu_group *down)
+/* hidden = f(gate) up, in the forms that down wants. */
+static void activate(recorder *r, const hth_layer *l, const hth_gpu_layer *to)
 {
     const hth_gpu_room *room = &r->g->room;
     const hth_gpu_input *in = &room->input;
-    uint32_t block = first_block(down);
+    const hth_gpu_group *down = &to->down;
+    uint32_t block = to->by_neurons ? 0 : first_block(down);
     bool wide = block == HTH_ACT_BLOCK_256, both = down->wants_32 && down->wants_256;
-    bool store = down->wants_floats || both;
+    bool store = down->wants_floats || both || to->by_neurons;
     hth_push_activate push = {l->d_ff};
     const uint32_t consts[] = {(uint32_t)r->g->model->hparams.activation, l->gate.n_row > 0, block, store,
                                LOCAL};
@@ -267,7 +275,68 @@ static void activate(recorder *r, const hth_layer *l, const hth_gpu_group *down)
     run(r, HTH_PROGRAM_activate_round, consts, bind, &push, over(l->d_ff, HTH_ROUND_STRETCH), r->n_row);
     if (store) wrote(r, in->x);
     if (block > 0) wrote(r, q), wrote(r, d), wrote(r, sum);
-    round_again(r, down, in);
+    if (to->by_neurons) order(r);
+    else round_again(r, down, in);
+}
+
+/* What one part's neurons give to tokens [first_tok, first_tok + n): integers, or chains of floats. */
+static void down_of_part(recorder *r, const hth_layer *l, const hth_gpu_part *p, uint32_t first_tok,
+                         uint32_t n)
+{
+    const hth_gpu_room *room = &r->g->room;
+    hth_slice weights = {p->weights, 0, 0};
+    uint32_t n_out = r->g->model->hparams.d_model, cols = n < 4 ? 1 : 4;
+    hth_form form;
+    if (hth_form_of(p->type, &form)) {
+        hth_push_down push = {.n_neuron = p->n_row,
+                              .n_block = n_out / form.block,
+                              .stride = l->d_ff,
+                              .n_split = over(l->d_ff, HTH_DOWN_SPLIT),
+                              .first = p->first,
+                              .first_tok = first_tok,
+                              .at_high = p->planes.at_high,
+                              .at_scale = p->planes.at_scale,
+                              .at_part = p->planes.at_part,
+                              .at_least = p->planes.at_least,
+                              .at_minimum = p->planes.at_minimum};
+        uint32_t consts[HTH_DOWN_N_CONST] = {LOCAL, cols};
+        memcpy(consts + HTH_DOWN_FORM, &form, sizeof form);
+        const hth_slice bind[] = {room->step, weights, room->input.x, room->top, room->sums};
+        run3(r, HTH_PROGRAM_down_q, consts, bind, &push, over((uint64_t)n_out * form.low_bits / 128, LOCAL),
+             over(p->n_row, HTH_DOWN_SPLIT), over(n, cols));
+        return;
+    }
+    hth_push_down_f push = {p->n_row, n_out, l->d_ff, over(l->d_ff, HTH_DOWN_GROUP), p->first, first_tok};
+    const hth_slice bind[] = {room->step, weights, room->input.x, room->sums};
+    run3(r, HTH_PROGRAM_down_f, (const uint32_t[]){LOCAL, (uint32_t)p->type}, bind, &push,
+         over(over(hth_type_row_size(p->type, n_out), 4), LOCAL), over(p->n_row, HTH_DOWN_GROUP), n);
+}
+
+/* Down of the hidden values in input.x, as many tokens at once as their sums have room. */
+static void down_by_neurons(recorder *r, const hth_layer *l, const hth_gpu_layer *to, hth_slice y, bool onto)
+{
+    const hth_gpu_room *room = &r->g->room;
+    bool floats = to->down.wants_floats;
+    uint32_t n_out = r->g->model->hparams.d_model,
+             n_split = over(l->d_ff, floats ? HTH_DOWN_GROUP : HTH_DOWN_SPLIT);
+    hth_push_top top = {l->d_ff, l->d_ff, l->neurons.hidden_top, to->scale_top};
+    run(r, HTH_PROGRAM_down_top, (const uint32_t[]){LOCAL},
+        (const hth_slice[]){room->step, room->input.x, room->top}, &top, 1, r->n_row);
+    wrote(r, room->top);
+    order(r);
+    for (uint32_t first = 0, n; first < r->n_row; first += n) {
+        n = r->n_row - first < room->n_stage ? r->n_row - first : room->n_stage;
+        for (uint32_t i = 0; i < to->down.n_part; i++) down_of_part(r, l, &to->down.parts[i], first, n);
+        wrote(r, room->sums);
+        order(r);
+        hth_push_sums push = {n_out, n_split, to->down_bias.n > 0, first};
+        const hth_slice bind[] = {
+            room->step, room->sums, room->top, vector(r, (hth_gpu_vector){0}), vector(r, to->down_bias), y};
+        run(r, onto ? HTH_PROGRAM_down_join_onto : HTH_PROGRAM_down_join,
+            (const uint32_t[]){LOCAL, floats, 0}, bind, &push, over(n_out, LOCAL), n);
+        wrote(r, y);
+        order(r);
+    }
 }
 
 static void ffn(recorder *r, uint32_t i_layer, hth_slice y, bool onto)
@@ -276,8 +345,9 @@ static void ffn(recorder *r, uint32_t i_layer, hth_slice y, bool onto)
     const hth_gpu_layer *to = &r->g->layers[i_layer];
     normed_input(r, to->ffn_norm, r->g->room.x, &to->gate_up);
     rows(r, &to->gate_up, &r->g->room.input, r->g->room.gate_up, false);
-    activate(r, l, &to->down);
-    rows(r, &to->down, &r->g->room.input, y, onto);
+    activate(r, l, to);
+    if (to->by_neurons) down_by_neurons(r, l, to, y, onto);
+    else rows(r, &to->down, &r->g->room.input, y, onto);
 }
 
 /* ---- a layer, the head ------------------------------------------------------------------------------------------ */

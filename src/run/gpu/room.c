@@ -53,6 +53,17 @@ static void cut_input(cutter *c, const hth_model *m, const hth_gpu_place *p, hth
     in->sum_256 = cut(c, widest / HTH_ACT_PART, 4);
 }
 
+/* Partial sums of so many tokens as have room in some 64 MiB. */
+static void cut_down(cutter *c, const hth_model *m, const hth_gpu_place *p, hth_gpu_room *r)
+{
+    const hth_hparams *h = &m->hparams;
+    const uint64_t enough = (uint64_t)64 << 20;
+    uint64_t n_split = (h->d_ff + HTH_DOWN_SPLIT - 1) / HTH_DOWN_SPLIT, one = n_split * h->d_model * 4;
+    r->n_stage = one * p->n_row <= enough ? p->n_row : one <= enough ? (uint32_t)(enough / one) : 1;
+    r->top = cut(c, m->by_neurons ? p->n_row : 0, 8);
+    r->sums = cut(c, m->by_neurons ? r->n_stage * n_split * h->d_model : 0, 4);
+}
+
 static void cut_memory(cutter *c, const hth_model *m, const hth_gpu_place *p, hth_gpu_room *r)
 {
     const hth_hparams *h = &m->hparams;
@@ -70,6 +81,7 @@ static void cut_memory(cutter *c, const hth_model *m, const hth_gpu_place *p, ht
     r->splits = cut(c, r->n_split * n_q, 4);
     r->split_parts = cut(c, (uint64_t)r->n_split * h->n_head, 8);
     r->gate_up = cut(c, n_row * 2 * h->d_ff, 4);
+    cut_down(c, m, p, r);
     r->logits = cut(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0, 4);
     cut_input(c, m, p, &r->input);
 }
@@ -122,9 +134,9 @@ hearth_status hth_gpu_room_open(hth_gpu *g, hearth_error *err)
     own(r->to_host, (hth_slice *[]){&r->result}, 1);
     own(r->memory,
         (hth_slice *[]){&r->x, &r->out, &r->held, &r->qkv, &r->heads, &r->rounded, &r->splits,
-                        &r->split_parts, &r->gate_up, &r->logits, &in->x, &in->q, &in->d, &in->sum,
-                        &in->q_256, &in->d_256, &in->sum_256},
-        17);
+                        &r->split_parts, &r->gate_up, &r->top, &r->sums, &r->logits, &in->x, &in->q, &in->d,
+                        &in->sum, &in->q_256, &in->d_256, &in->sum_256},
+        19);
     return HEARTH_OK;
 }
 

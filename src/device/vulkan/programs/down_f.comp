@@ -20,7 +20,7 @@ const uint GROUP = 256; /* HTH_DOWN_GROUP */
 
 float half_of(uint word, uint i)
 {
-    return TYPE == 1 ? f16_to_f32(word >> 16 * i & 0xffffu) : uintBitsToFloat(word >> 16 * i << 16);
+    return TYPE == 1 ? widened(word >> 16 * i & 0xffffu) : uintBitsToFloat(word >> 16 * i << 16);
 }
 
 void main()

@@ -31,7 +31,7 @@ uvec2 add_wide(uvec2 a, uvec2 b)
 
 uvec2 negative(uvec2 a) { return add_wide(~a, uvec2(1, 0)); }
 
-uvec2 widened(uint word) { return uvec2(word, int(word) < 0 ? ~0u : 0u); }
+uvec2 wide_of(uint word) { return uvec2(word, int(word) < 0 ? ~0u : 0u); }
 
 /* trunc(x 2^32) for |x| < 2^23: the mantissa, moved. */
 uvec2 fixed_point(uint bits)
@@ -82,7 +82,7 @@ void main()
     for (uint s = 0; s < n_split; s++) {
         uint part = sums[(i_tok * n_split + s) * n_out + o];
         if (FLOATS == 0) {
-            total = add_wide(total, widened(part));
+            total = add_wide(total, wide_of(part));
         } else if ((part & 0x7fffffffu) < 0x4b000000u) { /* 2^23 */
             total = add_wide(total, fixed_point(part));
         } else {

@@ -53,7 +53,7 @@ int sub_byte(uint plane, uint at, uint part)
 /* Half b of the row, in the plane from word `plane` on. */
 float half_at(uint plane, uint row, uint b)
 {
-    return f16_to_f32(planes[plane + row * ((n_block + 1) / 2) + b / 2] >> 16 * (b & 1) & 0xffffu);
+    return widened(planes[plane + row * ((n_block + 1) / 2) + b / 2] >> 16 * (b & 1) & 0xffffu);
 }
 
 float scale_at(uint row, uint b)

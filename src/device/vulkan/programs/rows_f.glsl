@@ -31,7 +31,7 @@ vec2 pair_at(uint row, uint k)
     uint at = row * row_words;
     if (TYPE == 0) return uintBitsToFloat(uvec2(rows[at + k], rows[at + k + 1]));
     uint two = rows[at + k / 2];
-    if (TYPE == 1) return vec2(f16_to_f32(two & 0xffffu), f16_to_f32(two >> 16));
+    if (TYPE == 1) return vec2(widened(two & 0xffffu), widened(two >> 16));
     return uintBitsToFloat(uvec2(two << 16, two & 0xffff0000u));
 }
 
@@ -58,7 +58,7 @@ void add_last(uint k)
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
         uint at = row_of[r] * row_words;
         float w = TYPE == 0   ? uintBitsToFloat(rows[at + k])
-                  : TYPE == 1 ? f16_to_f32(rows[at + k / 2] & 0xffffu)
+                  : TYPE == 1 ? widened(rows[at + k / 2] & 0xffffu)
                               : uintBitsToFloat(rows[at + k / 2] << 16);
         [[unroll]] for (uint c = 0; c < COLS; c++) {
             precise float product = w * x[token_of[c] * n_col + k];

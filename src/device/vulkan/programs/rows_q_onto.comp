@@ -1,5 +1,6 @@
 #version 450
 /* y = y + quantised rows times activations. */
 #extension GL_GOOGLE_include_directive : require
+#include "floats.glsl"
 #define ONTO
 #include "rows_q.glsl"
