@@ -195,8 +195,8 @@ static void count_hazards(void *user, hearth_log_level level, const char *line)
         ++*(uint64_t *)user;
 }
 
-/* A driver that runs everything in turn gives the right numbers without any order: only the validation layer sees that
- * one is missing. This shows that it looks. */
+/* A driver that runs everything in turn gives the right numbers without any order: only the validation layer
+ * sees that one is missing. This shows that it looks. */
 static uint64_t hazards_of(bool order_first, bool order_second)
 {
     static const uint32_t n = N, one[2] = {N, 0x3f800000};

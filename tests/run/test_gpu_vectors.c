@@ -1,6 +1,6 @@
-/* Norms, activations and soft caps as programs of a device, with their rounding: the bits of the CPU's kernels on
- * null and on Vulkan, for ragged and long rows, all kinds of numbers, any size of workgroup, fewer tokens than the
- * grid has, and rows in any order; nothing is written that is not computed. */
+/* Norms, activations and soft caps as programs of a device, with their rounding: the bits of the CPU's kernels
+ * on null and on Vulkan, for ragged and long rows, all kinds of numbers, any size of workgroup, fewer tokens
+ * than the grid has, and rows in any order; nothing is written that is not computed. */
 #include "base/bits.h"
 #include "kernels/kernels.h"
 #include "run/gpu/calls.h"
@@ -39,7 +39,7 @@ static void on_each_device(void (*promise)(hth_device *d))
     }
 }
 
-/* ---- inputs ----------------------------------------------------------------------------------------- */
+/* ---- inputs ---------------------------------------------------------------------------------------- */
 
 /* How many rows are computed, and of which class the grid is. */
 typedef struct rows {
@@ -59,7 +59,7 @@ static void fill_step(const rows *r)
         step[HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS + HTH_STEP_WANT] = (i * 5 + 2) % r->n_tok;
 }
 
-/* The block's bounds in magnitude, met and missed by one bit: 2^-60 and 2^60 lead whole rows of smaller values. */
+/* The bounds of a block's largest magnitude, 2^-60 and 2^60, met and missed by one bit. */
 static void fill_at_bounds(float *to, size_t n)
 {
     static const float bounds[] = {0x1p-60f, 0x1.fffffep-61f, 0x1p60f, 0x1.000002p60f, -0x1p-60f, -0x1p60f};
@@ -78,7 +78,7 @@ static void fill(int kind, float *to, size_t n)
     else proof_fill_f32(&numbers, (proof_kind)kind, to, n);
 }
 
-/* ---- outputs ----------------------------------------------------------------------------------------- */
+/* ---- outputs --------------------------------------------------------------------------------------- */
 
 static void clear(outputs *o) { memset(o, PROGRAMS_POISON, sizeof *o); }
 
@@ -130,7 +130,7 @@ static const size_t lengths[3][6] = {
 enum { N_LENGTH = 6 };
 static const size_t *lengths_of(uint32_t block) { return lengths[block == 256 ? 2 : block == 32 ? 1 : 0]; }
 
-/* ---- norms -------------------------------------------------------------------------------------------- */
+/* ---- norms ----------------------------------------------------------------------------------------- */
 
 static void norm_row(uint32_t kind, const float *from, size_t n, bool has_bias, float eps, float *y)
 {
@@ -191,7 +191,7 @@ static void norms_are_rounded_on(hth_device *d)
 
 TEST(norms_and_their_rounding_are_the_cpus) { on_each_device(norms_are_rounded_on); }
 
-/* ---- what is added to a row ------------------------------------------------------------------------------ */
+/* ---- what is added to a row ------------------------------------------------------------------------ */
 
 static void try_norm_add(hth_device *d, const uint32_t consts[5], size_t n, const rows *r, int kind)
 {
@@ -234,7 +234,7 @@ static void norms_are_added_on(hth_device *d)
 
 TEST(norms_are_added_as_on_the_cpu) { on_each_device(norms_are_added_on); }
 
-/* ---- activations ------------------------------------------------------------------------------------------ */
+/* ---- activations ----------------------------------------------------------------------------------- */
 
 static void try_activate(hth_device *d, const uint32_t *consts, size_t n, const rows *r, int kind)
 {
@@ -307,7 +307,7 @@ static void functions_are_swept_on(hth_device *d)
 
 TEST(functions_are_the_cpus_over_all_exponents) { on_each_device(functions_are_swept_on); }
 
-/* ---- caps -------------------------------------------------------------------------------------------------- */
+/* ---- caps ------------------------------------------------------------------------------------------ */
 
 static void try_cap(hth_device *d, size_t n, const rows *r, int kind)
 {

@@ -1,5 +1,5 @@
-/* What programs ask of a device's floats, taken out of their words where the device does not promise it: it may do it
- * all the same, which the tests of programs show. Numbers: SPIR-V 1.5, 2.3 and 3. */
+/* What programs ask of a device's floats, taken out of their words where the device does not promise it: it
+ * may do it all the same, which the tests of programs show. Numbers: SPIR-V 1.5, 2.3 and 3. */
 #include "device/vulkan/words.h"
 
 #include <string.h>

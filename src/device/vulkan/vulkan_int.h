@@ -56,8 +56,8 @@ typedef struct hth_vk_found {
 } hth_vk_found;
 
 /* without: features that count as missing. */
-hearth_status hth_vk_find(const hth_vk_instance *vk, uint32_t without, hth_vk_found found[HTH_VK_MAX_DEVICE], size_t *n,
-                          hearth_error *err);
+hearth_status hth_vk_find(const hth_vk_instance *vk, uint32_t without, hth_vk_found found[HTH_VK_MAX_DEVICE],
+                          size_t *n, hearth_error *err);
 
 /* ---- a device ------------------------------------------------------------------------------------------ */
 

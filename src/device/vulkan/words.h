@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-/* Words of a program, from the build (cmake/vulkan.cmake); NULL: there are none. dot: the form with integer dot
- * products, where the program has one. size: bytes. */
+/* Words of a program, from the build (cmake/vulkan.cmake); NULL: there are none. dot: the form with integer
+ * dot products, where the program has one. size: bytes. */
 const uint32_t *hth_vk_words(hth_program_id id, bool dot, size_t *size);
 
 /* What every program asks of its floats (programs/floats.glsl). */
@@ -18,8 +18,8 @@ enum {
     HTH_VK_FLOATS_ALL = 7,
 };
 
-/* to[n] = words[n] but for what asks for floats that are not among `floats`. Returns how many there are. to may be
- * words; what is no module stays as it is. */
+/* to[n] = words[n] but for what asks for floats that are not among `floats`. Returns how many there are. to
+ * may be words; what is no module stays as it is. */
 size_t hth_vk_words_ask(const uint32_t *words, size_t n, uint32_t floats, uint32_t *to);
 
 #endif

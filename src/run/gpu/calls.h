@@ -24,8 +24,8 @@ enum {
 
 /* y[t][n] = norm(x[t][n]), and q, d, sum: y (or x, without a norm) rounded by rule R1. q: n bytes for a token; d: one float for
  * a block; sum: an int32 for each 32 (blocks of 32) or 16 (of 256). With GATHER row i of x is that of
- * the i-th token that wants logits, and their number counts. bias counts for layer norms alone. LOCAL of this and of the
- * other programs of vectors: 8 or more.
+ * the i-th token that wants logits, and their number counts. bias counts for layer norms alone. LOCAL of this and
+ * of the other programs of vectors: 8 or more.
  * Bindings: step, x, weight[n], bias[n], y, q, d, sum. Grid: {1, tokens} with a norm, {ceil(n / HTH_ROUND_STRETCH), tokens}
  * without. */
 enum {

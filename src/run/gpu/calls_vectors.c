@@ -1,5 +1,5 @@
-/* What norms, activations and soft caps compute on a device, with the rounding of their outputs (calls.h): the
- * definition, by the C level of the kernels. Called by the null device, from any thread. */
+/* What norms, activations and soft caps compute on a device, with the rounding of their outputs (calls.h):
+ * the definition, by the C level of the kernels. Called by the null device, from any thread. */
 #include "run/gpu/calls_int.h"
 
 #include "kernels/kernels.h"
@@ -27,7 +27,7 @@ static uint32_t count_rows(const hth_program_call *c, uint32_t i_count)
     return step[i_count] < c->grid[1] ? step[i_count] : c->grid[1];
 }
 
-/* ---- outputs ------------------------------------------------------------------------------------ */
+/* ---- outputs --------------------------------------------------------------------------------------- */
 
 /* Where values go: as they are (NULL: nowhere), and rounded in blocks (0: not). */
 typedef struct outputs {
@@ -58,7 +58,7 @@ static void put(const hth_kernels *k, const outputs *to, const float *v, size_t 
     if (to->block == HTH_ACT_BLOCK_256) round_256(k, to, v, n, at);
 }
 
-/* ---- norms ---------------------------------------------------------------------------------------- */
+/* ---- norms ----------------------------------------------------------------------------------------- */
 
 typedef struct norm_form {
     uint32_t kind, n;

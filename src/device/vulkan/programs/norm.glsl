@@ -1,10 +1,11 @@
-/* Norms of docs/arithmetic.md 4 by one workgroup. The program declares KIND, Push, the buffers weight and bias, an
- * array value[STRETCH] that invocations share, and taken(i): input i of its row. */
+/* Norms of docs/arithmetic.md 4 by one workgroup. The program declares KIND, Push, the buffers weight and
+ * bias, an array value[STRETCH] that invocations share, and taken(i): input i of its row. */
 const uint KIND_NONE = 0, KIND_LAYER = 2; /* HTH_KIND_* */
 
 shared float chains[8];
 
-/* chain of sum8 onto p: values[chain], [chain + 8] and on. Loads go ahead of the additions, which wait for each other. */
+/* A chain of sum8 onto p: value[chain], [chain + 8] and on. Loads go ahead of the additions, which wait for
+ * each other. */
 float add_chain(float p, uint chain, uint n)
 {
     const uint AHEAD = 8;

@@ -1,6 +1,6 @@
-/* Rounding by rule R1 (docs/arithmetic.md 2), a stretch of values at a time. The program declares BLOCK, and the
- * buffers q (words), d (bits of floats) and sum. */
-const uint STRETCH = 2048;                /* HTH_ROUND_STRETCH */
+/* Rounding by rule R1 (docs/arithmetic.md 2), a stretch of values at a time. The program declares BLOCK, and
+ * the buffers q (words), d (bits of floats) and sum. */
+const uint STRETCH = 2048;                  /* HTH_ROUND_STRETCH */
 const uint WIDTH = BLOCK == 256 ? 256 : 32; /* of a block */
 const uint PART = BLOCK == 256 ? 16 : 32;   /* that has a sum */
 
@@ -58,8 +58,8 @@ void round_4(uint at, uint i)
         d[at / WIDTH + block] = tiny ? 0u : broken ? 0x7fc00000u : floatBitsToUint(step);
 }
 
-/* The first n of value, whole blocks, which other invocations may just have written; at: place of the first among
- * all that is rounded. */
+/* The first n of value, whole blocks, which other invocations may just have written; at: place of the first
+ * among all that is rounded. */
 void round_stretch(uint at, uint n)
 {
     barrier();
