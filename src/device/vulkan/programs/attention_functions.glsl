@@ -1,5 +1,5 @@
-/* exp, rcp, rsqrt and tanh of docs/arithmetic.md 3, in their bits: each operation rounded on its own, constants as
- * bits. Floats that may be NaN are compared as integers. */
+/* exp, rcp, rsqrt and tanh of docs/arithmetic.md 3, in their bits: each operation rounded on its own,
+ * constants as bits. Floats that may be NaN are compared as integers. */
 
 const float MAGIC = 12582912.0; /* 1.5 2^23 */
 const uint INFINITE = 0x7f800000u, MAGNITUDE = 0x7fffffffu;
@@ -58,5 +58,6 @@ float tanh_by_rule(float x)
     p = p * s + uintBitsToFloat(0x3e088393u);
     p = p * s + uintBitsToFloat(0xbeaaaa99u);
     precise float small = (p * s) * x + x;
-    return floatBitsToUint(a) < floatBitsToUint(0.625) ? small : uintBitsToFloat(floatBitsToUint(large) | sign);
+    bool is_small = floatBitsToUint(a) < floatBitsToUint(0.625);
+    return is_small ? small : uintBitsToFloat(floatBitsToUint(large) | sign);
 }
