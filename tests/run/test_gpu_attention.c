@@ -189,7 +189,9 @@ enum { EDGES = PROOF_N_KIND };
 /* Between two neighbouring halves, or beside that. */
 static float edge_of_halves(test_random *r)
 {
+    static const uint32_t ends[] = {0, 1, 0x3ff, 0x400, 0x7bff}; /* of subnormals, and of all */
     uint32_t h = test_random_below(r, 0x7c00), sign = test_random_below(r, 2) << 31;
+    if (test_random_below(r, 4) == 0) h = ends[test_random_below(r, 5)];
     float above = h == 0x7bff ? 65536.0f : hth_f16_to_f32((uint16_t)(h + 1));
     float middle = 0.5f * (hth_f16_to_f32((uint16_t)h) + above);
     return hth_float_of(sign | (hth_bits_of(middle) + test_random_below(r, 3) - 1));
