@@ -1,6 +1,7 @@
-/* The programs of attention against the CPU's reference, bit for bit: caches word by word against what cache.c puts,
- * results against attend_ref.c and the merging of attend.c. The same on the null device and on the first that Vulkan
- * knows. What no program may write is poison before and after; what no query sees is NaN. */
+/* The programs of attention against the CPU's reference, bit for bit: caches word by word against what
+ * cache.c puts, results against attend_ref.c and the merging of attend.c. The same on the null device and
+ * on the first that Vulkan knows. What no program may write is poison before and after; what no query sees
+ * is NaN. */
 #include "base/bits.h"
 #include "kernels/attend.h"
 #include "model/family.h"
@@ -126,7 +127,7 @@ static size_t differ_words(hearth_kv_type type, const uint32_t *a, const uint32_
     return i;
 }
 
-/* ---- rope_store ------------------------------------------------------------------------------------------ */
+/* ---- rope_store -------------------------------------------------------------------------------------- */
 
 typedef struct rope_shape {
     hearth_kv_type type;
@@ -136,7 +137,8 @@ typedef struct rope_shape {
 /* Rows beyond N_TOK are in the step, but not to be computed. */
 enum { N_ROW = 11, N_TOK = 9, N_POSITION = 160 };
 
-/* Two sequences, the second with its first position at 96: ends and beginnings of groups, order of no matter. */
+/* Two sequences, the second with its first position at 96: ends and beginnings of groups, order of no
+ * matter. */
 static const uint32_t rope_rows[N_ROW][2] = {{0, 0},   {1, 0},  {15, 0},  {16, 0},  {79, 0}, {0, 96},
                                              {17, 96}, {2, 96}, {63, 96}, {40, 96}, {41, 0}};
 
@@ -181,7 +183,32 @@ static void rope_by_cpu(const rope_shape *s, float *qkv, const float *norms, con
     free_caches(&c);
 }
 
-static void check_rope(test_random *r, const rope_shape *s, proof_kind kind)
+/* What is stored meets every edge of the rounding of its type: halves between two, scales at their limits. */
+enum { EDGES = PROOF_N_KIND };
+
+/* Between two neighbouring halves, or beside that. */
+static float edge_of_halves(test_random *r)
+{
+    static const uint32_t ends[] = {0, 1, 0x3ff, 0x400, 0x7bff}; /* of subnormals, and of all */
+    uint32_t h = test_random_below(r, 0x7c00), sign = test_random_below(r, 2) << 31;
+    if (test_random_below(r, 4) == 0) h = ends[test_random_below(r, 5)];
+    float above = h == 0x7bff ? 65536.0f : hth_f16_to_f32((uint16_t)(h + 1));
+    float middle = 0.5f * (hth_f16_to_f32((uint16_t)h) + above);
+    return hth_float_of(sign | (hth_bits_of(middle) + test_random_below(r, 3) - 1));
+}
+
+static void fill_with_edges(test_random *r, hearth_kv_type type, float *x, size_t n)
+{
+    float amax = 0.0f;
+    for (size_t i = 0; i < n; i++) {
+        if (i % 32 == 0)
+            amax = hth_float_of((i % 64 ? 0x5d800000u : 0x21800000u) + test_random_below(r, 3) - 1);
+        if (type == HEARTH_KV_Q8_0) x[i] = i % 32 == 0 ? amax : amax * test_random_float(r);
+        else x[i] = edge_of_halves(r);
+    }
+}
+
+static void check_rope(test_random *r, const rope_shape *s, int kind)
 {
     size_t n_col = (s->n_head + 2 * (size_t)s->n_kv) * s->d, n_qkv = N_ROW * n_col,
            n_q = (size_t)s->n_head * s->d;
@@ -189,11 +216,13 @@ static void check_rope(test_random *r, const rope_shape *s, proof_kind kind)
     size_t d_at = N_ROW * n_q / 4 + 3, n_rounded = d_at + N_ROW * n_q / 32;
     size_t table_at = N_ROW * s->n_pair, sine_at = 2 * table_at, n_table = 2 * sine_at;
     uint32_t step[HTH_STEP_ROWS + N_ROW * HTH_STEP_ROW_WORDS];
-    float *qkv = random_floats(r, kind, n_qkv), *expected = malloc(n_qkv * sizeof *qkv);
+    float *qkv = random_floats(r, kind == EDGES ? PROOF_PLAIN : (proof_kind)kind, n_qkv),
+          *expected = malloc(n_qkv * sizeof *qkv);
     float *norms = random_floats(r, PROOF_PLAIN, 2 * s->d),
           *table = random_floats(r, PROOF_PLAIN, n_table + 1);
     uint32_t *cache[4], *rounded[2]; /* the CPU's keys, values; the device's */
     fill_step(step, N_TOK, N_ROW, rope_rows);
+    if (kind == EDGES) fill_with_edges(r, s->type, qkv, n_qkv);
     memcpy(expected, qkv, n_qkv * sizeof *qkv);
     for (int i = 0; i < 4; i++) cache[i] = poisoned(n_cache * 4);
     for (int i = 0; i < 2; i++) rounded[i] = poisoned(n_rounded * 4);
@@ -227,9 +256,10 @@ static void check_rope(test_random *r, const rope_shape *s, proof_kind kind)
         size_t round = differ_words(HEARTH_KV_Q8_0, rounded[0], rounded[1], n_rounded);
         if (at < n_qkv || key < n_cache || value < n_cache || round < n_rounded)
             test_fail(__FILE__, __LINE__,
-                      "%s, %u dims, %s: qkv %zu of %zu, keys %zu, values %zu of %zu, rounded %zu of %zu",
-                      type_name(s->type), s->d, proof_kind_name(kind), at, n_qkv, key, value, n_cache, round,
-                      n_rounded);
+                      "%s, %u dims, %s: qkv %zu of %zu, keys %zu, values %zu of %zu, "
+                      "rounded %zu of %zu",
+                      type_name(s->type), s->d, kind == EDGES ? "edges" : proof_kind_name((proof_kind)kind),
+                      at, n_qkv, key, value, n_cache, round, n_rounded);
     }
     for (int i = 0; i < 4; i++) free(cache[i]);
     free(rounded[0]), free(rounded[1]), free(qkv), free(expected), free(norms), free(table);
@@ -246,13 +276,13 @@ ON_EACH(heads_are_normed_rotated_and_stored_as_on_the_cpu)
                                         {HEARTH_KV_Q8_0, 96, HTH_ROPE_NONE, 0, 5, 48, 3, 1}};
     test_random r = proof_random();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int kind = 0; kind < PROOF_N_KIND; kind++) check_rope(&r, &shapes[i], (proof_kind)kind);
+        for (int kind = 0; kind <= EDGES; kind++) check_rope(&r, &shapes[i], kind);
 }
 
-/* ---- attention: a scene ------------------------------------------------------------------------------------ */
+/* ---- attention: a scene ------------------------------------------------------------------------------ */
 
-/* Sequences of 610, 300 and 1 positions in one cache; rows look back from ends of splits and of groups, and from
- * between them. The last row is in the step, but not to be computed. */
+/* Sequences of 610, 300 and 1 positions in one cache; rows look back from ends of splits and of groups, and
+ * from between them. The last row is in the step, but not to be computed. */
 enum { N_SEQUENCE = 3, N_CACHE = 960, N_LOOK = 10, N_LOOKING = 9, ROOM = 4 };
 static const uint32_t slots[N_SEQUENCE + 1] = {16, 640, 944, N_CACHE}, lengths[N_SEQUENCE] = {610, 300, 1};
 static const uint32_t look_rows[N_LOOK][2] = {{599, 16}, {255, 16}, {256, 16}, {0, 640},  {299, 640},
@@ -363,7 +393,7 @@ static void free_scene(scene *s)
     free(s->whole), free(s->by_split), free(s->parts);
 }
 
-/* ---- attention: programs --------------------------------------------------------------------------------------- */
+/* ---- attention: programs ----------------------------------------------------------------------------- */
 
 static bool run_attend(const scene *s, uint32_t by_split, float *out, float *parts)
 {
@@ -417,8 +447,9 @@ static void check_floats(const scene *s, const char *what, const float *expected
     size_t at = proof_differ_f32(expected, got, n);
     if (at < n)
         test_fail(__FILE__, __LINE__,
-                  "%s, %s of %u dims, %u queries, window %u, cap %g, at %zu of %zu: %a, not %a", what,
-                  type_name(s->s->type), s->s->d, s->s->n_shared, s->window, (double)s->cap, at, n,
+                  "%s, %s of %u dims, %u queries, window %u, cap %g: "
+                  "at %zu of %zu %a, not %a",
+                  what, type_name(s->s->type), s->s->d, s->s->n_shared, s->window, (double)s->cap, at, n,
                   (double)got[at], (double)expected[at]);
 }
 
@@ -452,11 +483,17 @@ static void check_attend(test_random *r, const attend_shape *shape, proof_kind k
 
 ON_EACH(attention_has_the_bits_of_the_cpu)
 {
-    static const attend_shape shapes[] = {{HEARTH_KV_F16, 64, 2, 1, 32},   {HEARTH_KV_F16, 128, 2, 5, 64},
-                                          {HEARTH_KV_F16, 80, 1, 11, 64},  {HEARTH_KV_F16, 36, 3, 2, 24},
-                                          {HEARTH_KV_F32, 36, 1, 5, 7},    {HEARTH_KV_F32, 128, 2, 2, 128},
-                                          {HEARTH_KV_Q8_0, 64, 1, 5, 32},  {HEARTH_KV_Q8_0, 128, 2, 2, 64},
-                                          {HEARTH_KV_Q8_0, 96, 2, 1, 256}, {HEARTH_KV_F16, 256, 1, 1, 64}};
+    static const attend_shape shapes[] = {{HEARTH_KV_F16, 64, 2, 1, 32},
+                                          {HEARTH_KV_F16, 128, 2, 5, 64},
+                                          {HEARTH_KV_F16, 80, 1, 11, 64},
+                                          {HEARTH_KV_F16, 36, 3, 2, 24},
+                                          {HEARTH_KV_F32, 36, 1, 5, 7},
+                                          {HEARTH_KV_F32, 128, 2, 2, 128},
+                                          {HEARTH_KV_Q8_0, 64, 1, 5, 32},
+                                          {HEARTH_KV_Q8_0, 128, 2, 2, 64},
+                                          {HEARTH_KV_Q8_0, 96, 2, 1, 256},
+                                          {HEARTH_KV_F16, 256, 1, 1, 64},
+                                          {HEARTH_KV_F32, HTH_GPU_MOST_D_HEAD, 1, 8, 256}};
     test_random r = proof_random();
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         check_attend(&r, &shapes[i], PROOF_PLAIN, 0, 0.0f);

@@ -74,11 +74,13 @@ typedef struct hth_push_floats {
     uint32_t row_words; /* from row to row */
 } hth_push_floats;
 
-/* Norms (where NORMED) and rotates the queries and keys of qkv[t][(n_head + 2 n_head_kv) * D_HEAD] in place; keys and values
- * go into the caches, as KV says (attention.glsl, calls_attend.c: how they lie); for Q8_0 caches queries are rounded by R1.
- * Bindings: step, qkv, table, norms[2][D_HEAD] (of queries, of keys), keys, values, rounded.
- * table: cosines, from word sine_at on sines, a row of n_pair for each token, from table_at on. rounded: for each token q (n_head
- * * D_HEAD bytes), from word d_at on scales. Grid: {n_head + 2 n_head_kv, tokens}. */
+/* Norms (where NORMED) and rotates the queries and keys of qkv[t][(n_head + 2 n_head_kv) * D_HEAD] in place;
+ * keys and values go into the caches, as KV says and cache.h lays them out; for Q8_0 caches queries are
+ * rounded by R1.
+ * Bindings: step, qkv, table, norms[2][D_HEAD] (of queries, of keys), keys, values, rounded. table: token
+ * t's n_pair cosines begin at table_at + t * n_pair, its sines sine_at behind them; table_at chooses among
+ * tables. rounded: of head h of token t D_HEAD bytes, number t * n_head + h of such; from word d_at on their
+ * scales, D_HEAD / 32 for each. Grid: {n_head + 2 n_head_kv, tokens}. Any LOCAL; D_HEAD as cache.h says. */
 enum {
     HTH_ROPE_D_HEAD = 0,
     HTH_ROPE_KIND,
@@ -93,10 +95,15 @@ typedef struct hth_push_rope {
     uint32_t spare;
 } hth_push_rope;
 
-/* Attention of docs/arithmetic.md 5. SPLIT 1: a workgroup does one split of one KV head for one token, all its query
- * heads, and leaves values[t][split][n_head][D_HEAD] and parts[t][split][n_head] {max, sum}; grid {splits, n_head_kv, tokens}, the split
- * counted from the first that the token sees. SPLIT 0: all splits, merged and divided: values[t][n_head][D_HEAD]; grid {1, n_head_kv, tokens}.
- * Bindings: step, qkv (queries first), rounded, keys, values, out, parts. */
+/* Attention of docs/arithmetic.md 5. BY_SPLIT 1: a workgroup does one split of one KV head for one token,
+ * all its query heads, and leaves values[t][split][n_head][D_HEAD] and parts[t][split][n_head] {max, sum},
+ * with room for n_split splits; grid {splits, n_head_kv, tokens}, the split counted from the first that the
+ * token sees. BY_SPLIT 0: all splits, merged and divided: values[t][n_head][D_HEAD]; grid {1, n_head_kv,
+ * tokens}; parts are not written. Positions beyond 32,768 are for BY_SPLIT 1: drivers that end long loops
+ * would end those of a token.
+ * Bindings: step, qkv (queries first; F16 and F32), rounded (Q8_0, as rope_store leaves them), keys, values,
+ * out, parts. Any LOCAL; D_HEAD / 2 keeps all busy, for each has two dims of the output, and 64 at least is
+ * long enough for such loops. */
 enum {
     HTH_ATTEND_D_HEAD = 0,
     HTH_ATTEND_SHARED,
@@ -111,7 +118,8 @@ typedef struct hth_push_attend {
     uint32_t spare;
 } hth_push_attend;
 
-/* y[t][n_head][D_HEAD] = the splits of attend, merged ascending. Bindings: step, values, parts, y. Grid: {n_head, tokens}. */
+/* y[t][n_head][D_HEAD] = the splits of attend, merged ascending and divided; window and n_split as there.
+ * Bindings: step, values, parts, y. Grid: {n_head, tokens}. Any LOCAL. */
 enum { HTH_JOIN_D_HEAD = 0, HTH_JOIN_LOCAL };
 typedef struct hth_push_join {
     uint32_t n_head, window, n_split, spare;

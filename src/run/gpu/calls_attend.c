@@ -1,6 +1,6 @@
-/* Programs of attention as functions of C: rope_store, attend, attend_join (calls.h; docs/arithmetic.md 4, 5, 7). The
- * definition of device/vulkan/programs/{rope_store,attend,attend_join}.comp, and what the null device runs. Norms,
- * rotation, rounding, merging are the CPU's own; how a cache lies is cache.h's. */
+/* Programs of attention as functions of C: rope_store, attend, attend_join (calls.h; docs/arithmetic.md 4,
+ * 5, 7). The definition of what device/vulkan/programs says in GLSL, and what the null device runs. Norms,
+ * rotation, rounding and merging are the CPU's own; how a cache lies is cache.h's. */
 #include "run/gpu/cache.h"
 #include "run/gpu/calls_int.h"
 
@@ -23,7 +23,7 @@ static const uint32_t *row_of(const uint32_t *step, uint32_t t)
     return step + HTH_STEP_ROWS + (size_t)t * HTH_STEP_ROW_WORDS;
 }
 
-/* ---- rope_store ------------------------------------------------------------------------------------ */
+/* ---- rope_store -------------------------------------------------------------------------------------- */
 
 typedef struct rope_run {
     const hth_program_call *call;
@@ -121,7 +121,7 @@ void hth_gpu_rope_store(const hth_program_call *call)
     }
 }
 
-/* ---- attend ---------------------------------------------------------------------------------------------- */
+/* ---- attend ------------------------------------------------------------------------------------------ */
 
 typedef struct attend_run {
     const hth_program_call *call;
@@ -270,7 +270,7 @@ void hth_gpu_attend(const hth_program_call *call)
     }
 }
 
-/* ---- attend_join ----------------------------------------------------------------------------------------- */
+/* ---- attend_join ------------------------------------------------------------------------------------- */
 
 void hth_gpu_attend_join(const hth_program_call *call)
 {

@@ -1,7 +1,7 @@
 #version 450
-/* Attention of the query heads of one KV head, for one token: one split, or all of them (run/gpu/calls.h: attend;
- * docs/arithmetic.md 5). Heads are taken together, at most MOST_HEADS at a time, so that a key or value is
- * read once for them and their sums stay in registers. */
+/* Attention of the query heads of one KV head, for one token: one split, or all of them (run/gpu/calls.h:
+ * attend; docs/arithmetic.md 5). Heads are taken together, at most MOST_HEADS at a time, so that a key or
+ * value is read once for them and their sums stay in registers. */
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 
@@ -36,7 +36,10 @@ const uint HEADS = (SHARED + N_CHUNK - 1) / N_CHUNK; /* at a time */
 const uint N_PAIR = D_HEAD / 2;                      /* columns of values: two dims each */
 const uint COLUMNS = (N_PAIR + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x; /* of an invocation */
 const uint QUERY_WORDS = KV == KV_Q8_0 ? N_WORD : D_HEAD;                    /* of a head */
-const uint AHEAD = 8; /* values that are asked for before the first is waited for */
+/* Values, and pairs of a key, that are asked for before the first is waited for: the fewer heads, the less
+ * there is to do meanwhile. Known only with the constants, so that glslc leaves loops of them to the
+ * driver: the copies that it makes when it unrolls a loop itself may be contracted. */
+const uint AHEAD = HEADS > 4 ? 8 : 16, KEYS_AHEAD = AHEAD / 2;
 
 /* [..][HEADS]: all heads want the same one of theirs at the same time. */
 shared uint queries[QUERY_WORDS * HEADS];
@@ -49,8 +52,9 @@ shared shares to_merge[HEADS]; /* and how the split joins them */
 uint t, i_kv, first_head; /* of the token's */
 uint keys_at, values_at;  /* of the KV head */
 
-/* Sums of an invocation: of a column over one split; of all its columns over the splits so far. */
-vec2 result[HEADS], columns[COLUMNS * HEADS];
+/* Sums of an invocation: two chains of a score; a column over one split, all its columns over those so
+ * far. */
+vec2 chains[HEADS], result[HEADS], columns[COLUMNS * HEADS];
 
 /* ---- scores ------------------------------------------------------------------------------------------ */
 
@@ -82,19 +86,27 @@ vec2 key_pair(uint at, uint i)
     return uintBitsToFloat(uvec2(keys[at + 2 * i * GROUP], keys[at + (2 * i + 1) * GROUP]));
 }
 
-/* Scores of one key, to weights[to ..]: dims a quarter at a time, so that only two of the eight chains of a head are in
- * work, and what has ended goes into the tree. */
+/* Pair i of a key, onto the two chains that it belongs to. */
+void add_pair(uint i, vec2 key)
+{
+    [[unroll]] for (uint h = 0; h < HEADS; h++)
+        chains[h] = add_products(chains[h], vec2(query(2 * i, h), query(2 * i + 1, h)), key);
+}
+
+/* Scores of one key, to weights[to ..]: dims a quarter at a time, so that only two of the eight chains of a
+ * head are in work, and what has ended goes into the tree. */
 void score_floats(uint to, uint at)
 {
     float side[HEADS], left[HEADS];
     for (uint quarter = 0; quarter < 4; quarter++) {
-        vec2 chains[HEADS];
         [[unroll]] for (uint h = 0; h < HEADS; h++) chains[h] = vec2(0.0);
-        for (uint i = quarter; i < N_PAIR; i += 4) {
-            vec2 key = key_pair(at, i);
-            [[unroll]] for (uint h = 0; h < HEADS; h++)
-                chains[h] = add_products(chains[h], vec2(query(2 * i, h), query(2 * i + 1, h)), key);
+        uint i = quarter;
+        for (; i + 4 * (KEYS_AHEAD - 1) < N_PAIR; i += 4 * KEYS_AHEAD) {
+            vec2 next[KEYS_AHEAD];
+            [[unroll]] for (uint k = 0; k < KEYS_AHEAD; k++) next[k] = key_pair(at, i + 4 * k);
+            [[unroll]] for (uint k = 0; k < KEYS_AHEAD; k++) add_pair(i + 4 * k, next[k]);
         }
+        for (; i < N_PAIR; i += 4) add_pair(i, key_pair(at, i));
         [[unroll]] for (uint h = 0; h < HEADS; h++) {
             float ended = add(chains[h].x, chains[h].y);
             side[h] = quarter % 2 == 0 ? ended : add(side[h], ended);
@@ -130,10 +142,10 @@ void score_rounded(uint to, uint at)
     [[unroll]] for (uint h = 0; h < HEADS; h++) weights[to + h] = scaled(scores[h]);
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------- */
+/* ---- weights ----------------------------------------------------------------------------------------- */
 
-/* The largest of every eighth score, from the first of all on, so that a NaN further on is passed over as it is where
- * scores are compared one by one. */
+/* The largest of every eighth score, from the first of all on, so that a NaN further on is passed over as
+ * it is where scores are compared one by one. */
 void find_largest(uint n)
 {
     for (uint i = gl_LocalInvocationID.x; i < 8 * HEADS; i += gl_WorkGroupSize.x) {
@@ -150,7 +162,7 @@ void find_largest(uint n)
 float largest_of(uint h)
 {
     float best = largest[8 * h];
-    for (uint chain = 1; chain < 8; chain++) {
+    [[unroll]] for (uint chain = 1; chain < 8; chain++) {
         float other = largest[8 * h + chain];
         best = other > best ? other : best;
     }
@@ -184,7 +196,7 @@ float sum_of(uint h)
                add(add(sums[i + 4], sums[i + 5]), add(sums[i + 6], sums[i + 7])));
 }
 
-/* Scores of n positions from the cache's `at` on, then their weights, and the parts of eight that they add up to. */
+/* Scores of n positions from the cache's `at` on, then their weights, and these added up in eight chains. */
 void weigh_positions(uint at, uint n)
 {
     for (uint j = gl_LocalInvocationID.x; j < n; j += gl_WorkGroupSize.x) {
@@ -200,7 +212,7 @@ void weigh_positions(uint at, uint n)
     barrier();
 }
 
-/* ---- values ---------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------ */
 
 /* Dims 2 i and 2 i + 1 of the value whose first word lies at `at`. */
 vec2 value_pair(uint at, uint i)
@@ -213,7 +225,8 @@ vec2 value_pair(uint at, uint i)
                 times(d, float(bitfieldExtract(word, from + 8, 8))));
 }
 
-/* Weighted sums of a column over n positions from the cache's `at` on, to result: one chain for each dim and head. */
+/* Weighted sums of a column over n positions from the cache's `at` on, to result: a chain for each dim and
+ * head. */
 void add_values(uint column, uint at, uint n)
 {
     uint from = values_at + value_at(at), j = 0;
@@ -238,7 +251,7 @@ void put(uint i_result, uint column, vec2 value)
     y[i_result * D_HEAD + 2 * column + 1] = value.y;
 }
 
-/* ---- one split --------------------------------------------------------------------------------------------- */
+/* ---- one split --------------------------------------------------------------------------------------- */
 
 uint heads_there() { return min(HEADS, (i_kv + 1) * SHARED - first_head); }
 
@@ -257,7 +270,7 @@ void leave_split(uint at, uint n, uint i_split)
     }
 }
 
-/* ---- all splits, one after the other ------------------------------------------------------------------------- */
+/* ---- all splits, one after the other ----------------------------------------------------------------- */
 
 /* Onto totals and columns. */
 void add_split(uint at, uint n, bool is_first)
@@ -278,7 +291,8 @@ void add_split(uint at, uint n, bool is_first)
         [[unroll]] for (uint h = 0; h < HEADS; h++) {
             vec2 before = columns[c * HEADS + h], now = result[h];
             shares s = to_merge[h];
-            columns[c * HEADS + h] = is_first ? now : vec2(merged(before.x, now.x, s), merged(before.y, now.y, s));
+            vec2 both = vec2(merged(before.x, now.x, s), merged(before.y, now.y, s));
+            columns[c * HEADS + h] = is_first ? now : both;
         }
     }
 }
@@ -289,13 +303,13 @@ void end_splits()
         float r = rcp(totals[h].sum);
         [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
             uint column = c * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
-            vec2 sum = columns[c * HEADS + h];
-            if (column < N_PAIR) put(t * n_head + first_head + h, column, vec2(times(sum.x, r), times(sum.y, r)));
+            vec2 sum = columns[c * HEADS + h], quotient = vec2(times(sum.x, r), times(sum.y, r));
+            if (column < N_PAIR) put(t * n_head + first_head + h, column, quotient);
         }
     }
 }
 
-/* ---- all heads ------------------------------------------------------------------------------------------------- */
+/* ---- all heads --------------------------------------------------------------------------------------- */
 
 void main()
 {

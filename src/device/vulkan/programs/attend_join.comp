@@ -1,5 +1,5 @@
 #version 450
-/* The splits of attend, merged ascending, and divided by the sum of all weights (run/gpu/calls.h: attend_join). */
+/* The splits of attend, merged ascending, over the sum of all weights (run/gpu/calls.h: attend_join). */
 #extension GL_GOOGLE_include_directive : require
 
 layout(constant_id = 0) const uint D_HEAD = 64;

@@ -1,9 +1,9 @@
-/* What the programs of attention share: places in the step block and in caches (run/gpu/calls.h, run/gpu/cache.h), and
- * the few sums that all of them make. The program declares D_HEAD, KV and step_words. */
-const uint KV_F16 = 0, KV_F32 = 1, KV_Q8_0 = 2;                       /* hearth_kv_type */
-const uint SPLIT = 256;                                               /* HTH_ATTEND_SPLIT */
-const uint GROUP = 16;                                                /* positions whose keys lie side by side */
-const uint BLOCK = 32, N_BLOCK = D_HEAD / BLOCK, N_QUANT = D_HEAD / 4; /* of Q8_0: words, then scales */
+/* What the programs of attention share: places in the step block and in caches (run/gpu/calls.h, cache.h),
+ * and the few sums that all of them make. The program declares D_HEAD, KV and step_words. */
+const uint KV_F16 = 0, KV_F32 = 1, KV_Q8_0 = 2; /* hearth_kv_type */
+const uint SPLIT = 256;                         /* HTH_ATTEND_SPLIT */
+const uint GROUP = 16;                          /* positions whose keys lie side by side */
+const uint BLOCK = 32, N_BLOCK = D_HEAD / BLOCK, N_QUANT = D_HEAD / 4; /* of Q8_0: quants, then scales */
 
 /* Words of a position. */
 const uint N_WORD = KV == KV_Q8_0 ? N_QUANT + N_BLOCK : KV == KV_F16 ? D_HEAD / 2 : D_HEAD;
@@ -21,7 +21,7 @@ uint first_seen(uint position, uint window)
     return window > 0 && position >= window ? position + 1 - window : 0;
 }
 
-/* ---- sums: one rounding for each operation ------------------------------------------------------------- */
+/* ---- sums: one rounding for each operation ----------------------------------------------------------- */
 
 float add(float a, float b)
 {
@@ -37,7 +37,10 @@ float add_product(float sum, float a, float b)
     return y;
 }
 
-vec2 add_products(vec2 sum, vec2 a, vec2 b) { return vec2(add_product(sum.x, a.x, b.x), add_product(sum.y, a.y, b.y)); }
+vec2 add_products(vec2 sum, vec2 a, vec2 b)
+{
+    return vec2(add_product(sum.x, a.x, b.x), add_product(sum.y, a.y, b.y));
+}
 
 float times(float a, float b)
 {
@@ -45,10 +48,10 @@ float times(float a, float b)
     return y;
 }
 
-/* ---- merging of splits (docs/arithmetic.md 5) -------------------------------------------------------------- */
+/* ---- merging of splits (docs/arithmetic.md 5) -------------------------------------------------------- */
 
-/* The splits so far, or one of them: its largest score and the sum of its weights. A split that is seen holds a weight
- * of 1, or NaN, so no sum is 0. */
+/* The splits so far, or one of them: its largest score and the sum of its weights. A split that is seen
+ * holds a weight of 1, or NaN, so no sum is 0. */
 struct part { float largest, sum; };
 
 /* What values of both are multiplied by. */
