@@ -144,8 +144,12 @@ static void find_variable(const uint32_t *op)
         complain("a buffer without a binding that can be:", binding);
         return;
     }
-    now.n_of_binding[binding]++;
-    now.access[binding] = read_only && write_only ? '?' : read_only ? 'r' : write_only ? 'w' : 'x';
+    /* What is only read may be seen as words and as fours of words. */
+    char access = read_only && write_only ? '?' : read_only ? 'r' : write_only ? 'w' : 'x';
+    if (now.n_of_binding[binding] > 0 && (access != 'r' || now.access[binding] != 'r'))
+        complain("twice, and written: binding", binding);
+    now.n_of_binding[binding] = 1;
+    now.access[binding] = access;
 }
 
 /* ---- what is done ---------------------------------------------------------------------------------- */

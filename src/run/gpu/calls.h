@@ -162,14 +162,7 @@ typedef struct hth_push_top {
  * Bindings: step, planes (a row for each neuron, as for rows_q), h[t][stride], top, sums. An invocation does a piece of
  * outputs for COLS tokens. Grid: {ceil(pieces of a row / LOCAL), n_split, ceil(tokens / COLS)}. */
 enum { HTH_DOWN_SPLIT = 128 };
-enum {
-    HTH_DOWN_LOCAL = 0,
-    HTH_DOWN_COLS,
-    HTH_DOWN_SPARE,
-    HTH_DOWN_SPARE_2,
-    HTH_DOWN_FORM,
-    HTH_DOWN_N_CONST = HTH_DOWN_FORM + 8
-};
+enum { HTH_DOWN_LOCAL = 0, HTH_DOWN_COLS, HTH_DOWN_FORM, HTH_DOWN_N_CONST = HTH_DOWN_FORM + 8 };
 typedef struct hth_push_down {
     uint32_t n_neuron, n_block, stride, n_split;
     uint32_t first,

@@ -7,7 +7,7 @@
 #include "f16.glsl"
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 0) const uint LOCAL = 64;
+const uint LOCAL = gl_WorkGroupSize.x;
 layout(constant_id = 1) const uint TYPE = 0; /* hth_type: 0 F32, 1 F16, 30 BF16 */
 
 layout(binding = 0) readonly buffer Step { uint step_block[]; };

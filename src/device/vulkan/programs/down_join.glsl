@@ -4,7 +4,7 @@
 #include "step.glsl"
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 0) const uint LOCAL = 64;
+const uint LOCAL = gl_WorkGroupSize.x;
 layout(constant_id = 1) const uint FLOATS = 0;
 layout(constant_id = 2) const uint HOST = 0;
 

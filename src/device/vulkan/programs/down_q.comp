@@ -8,16 +8,16 @@
 #include "f16.glsl"
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 0) const uint LOCAL = 64;
+const uint LOCAL = gl_WorkGroupSize.x;
 layout(constant_id = 1) const uint COLS = 1;
-layout(constant_id = 4) const uint BLOCK = 32; /* hth_form, member by member */
-layout(constant_id = 5) const uint LOW_BITS = 4;
-layout(constant_id = 6) const uint HIGH_BITS = 0;
-layout(constant_id = 7) const uint OFFSET = 8;
-layout(constant_id = 8) const uint TABLE = 0;
-layout(constant_id = 9) const uint PART = 0;
-layout(constant_id = 10) const uint MINIMA = 0;
-layout(constant_id = 11) const uint E8M0 = 0;
+layout(constant_id = 2) const uint BLOCK = 32; /* hth_form, member by member */
+layout(constant_id = 3) const uint LOW_BITS = 4;
+layout(constant_id = 4) const uint HIGH_BITS = 0;
+layout(constant_id = 5) const uint OFFSET = 8;
+layout(constant_id = 6) const uint TABLE = 0;
+layout(constant_id = 7) const uint PART = 0;
+layout(constant_id = 8) const uint MINIMA = 0;
+layout(constant_id = 9) const uint E8M0 = 0;
 
 layout(binding = 0) readonly buffer Step { uint step_block[]; };
 layout(binding = 1) readonly buffer Planes { uint planes[]; };

@@ -5,7 +5,7 @@
 #include "step.glsl"
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 0) const uint LOCAL = 64;
+const uint LOCAL = gl_WorkGroupSize.x;
 
 layout(binding = 0) readonly buffer Step { uint step_block[]; };
 layout(binding = 1) readonly buffer Hidden { uint hidden[]; };

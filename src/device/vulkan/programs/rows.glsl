@@ -4,7 +4,7 @@
 #extension GL_EXT_control_flow_attributes : require
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 0) const uint LOCAL = 64;
+const uint LOCAL = gl_WorkGroupSize.x;
 layout(constant_id = 1) const uint COLS = 1;
 layout(constant_id = 2) const uint ROWS = 1;
 layout(constant_id = 3) const uint WANT = 0;
