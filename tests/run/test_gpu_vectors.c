@@ -236,37 +236,63 @@ TEST(norms_are_added_as_on_the_cpu) { on_each_device(norms_are_added_on); }
 
 /* ---- activations ----------------------------------------------------------------------------------- */
 
+static float scores[MAX_TOK * (MAX_N + 3)], floors[MAX_N];
+
+/* What run/ffn.c leaves out. */
+static void leave_out(const uint32_t *consts, const float *score, float threshold, const float *half,
+                      size_t n, float *v)
+{
+    float reached[MAX_N];
+    kernels.activate[consts[HTH_ACTIVATE_KIND]](NULL, half, n, reached);
+    for (size_t i = 0; i < n; i++) {
+        if (consts[HTH_ACTIVATE_SELECT] == HTH_SELECT_PREDICTOR && score[i] < threshold) v[i] = 0.0f;
+        if (consts[HTH_ACTIVATE_SELECT] == HTH_SELECT_THRESHOLD && __builtin_fabsf(reached[i]) < floors[i])
+            v[i] = 0.0f;
+    }
+}
+
 static void try_activate(hth_device *d, const uint32_t *consts, size_t n, const rows *r, int kind)
 {
     float v[MAX_N];
     bool gated = consts[HTH_ACTIVATE_GATED];
     size_t stride = gated ? 2 * n : n;
-    hth_push_activate push = {(uint32_t)n};
+    hth_push_activate push = {(uint32_t)n, (uint32_t)n + 3, 0.125f};
     fill_step(r);
     fill(kind, x, r->grid * stride);
+    fill(kind, scores, r->grid * (n + 3));
+    fill(kind, floors, n);
     clear(&want), clear(&got);
     for (size_t t = 0; t < least(r->n_tok, r->grid); t++) {
         const float *row = x + t * stride;
         kernels.activate[consts[HTH_ACTIVATE_KIND]](gated ? row : NULL, gated ? row + n : row, n, v);
+        leave_out(consts, scores + t * (n + 3), push.least, row, n, v);
         expect_row(v, t, n, consts[HTH_ACTIVATE_STORE], consts[HTH_ACTIVATE_BLOCK]);
     }
     programs_run run = {.id = HTH_PROGRAM_activate_round,
                         .consts = consts,
                         .push = &push,
-                        .bind = {{step, sizeof step}, {x, r->grid * stride * sizeof *x}},
+                        .bind = {{step, sizeof step},
+                                 {x, r->grid * stride * sizeof *x},
+                                 {scores, r->grid * (n + 3) * sizeof *scores},
+                                 {floors, n * sizeof *floors}},
                         .grid = {n_stretch(n), r->grid, 1}};
-    bind_outputs(&run, 2, r->grid * n);
+    bind_outputs(&run, 4, r->grid * n);
     if (programs_do(d, &run)) compare("activate_round", consts, n, r, kind);
 }
 
 static void activations_are_rounded_on(hth_device *d)
 {
-    static const uint32_t sets[][HTH_ACTIVATE_LOCAL + 1] = {
-        {HTH_ACTIVATION_SILU, 1, 0, 1, 64},    {HTH_ACTIVATION_SILU, 1, 32, 0, 256},
-        {HTH_ACTIVATION_SILU, 0, 0, 1, 32},    {HTH_ACTIVATION_GELU, 1, 256, 1, 128},
-        {HTH_ACTIVATION_GELU, 0, 0, 1, 8},     {HTH_ACTIVATION_RELU, 1, 32, 1, 40},
-        {HTH_ACTIVATION_RELU, 0, 256, 1, 512}, {HTH_ACTIVATION_RELU2, 1, 0, 1, 64},
-        {HTH_ACTIVATION_RELU2, 0, 32, 1, 64},  {HTH_ACTIVATION_DRELU, 1, 32, 1, 128},
+    static const uint32_t sets[][HTH_ACTIVATE_SELECT + 1] = {
+        {HTH_ACTIVATION_SILU, 1, 0, 1, 64, HTH_SELECT_THRESHOLD},
+        {HTH_ACTIVATION_SILU, 1, 32, 0, 256, HTH_SELECT_PREDICTOR},
+        {HTH_ACTIVATION_SILU, 0, 0, 1, 32},
+        {HTH_ACTIVATION_GELU, 1, 256, 1, 128},
+        {HTH_ACTIVATION_GELU, 0, 0, 1, 8, HTH_SELECT_THRESHOLD},
+        {HTH_ACTIVATION_RELU, 1, 32, 1, 40, HTH_SELECT_PREDICTOR},
+        {HTH_ACTIVATION_RELU, 0, 256, 1, 512},
+        {HTH_ACTIVATION_RELU2, 1, 0, 1, 64},
+        {HTH_ACTIVATION_RELU2, 0, 32, 1, 64},
+        {HTH_ACTIVATION_DRELU, 1, 32, 1, 128},
     };
     uint32_t turn = 0;
     for (size_t s = 0; s < sizeof sets / sizeof *sets; s++)
@@ -286,10 +312,10 @@ static void sweep(float *to, size_t n)
 
 static void functions_are_swept_on(hth_device *d)
 {
-    static const uint32_t sets[][HTH_ACTIVATE_LOCAL + 1] = {{HTH_ACTIVATION_SILU, 0, 0, 1, 32},
-                                                            {HTH_ACTIVATION_GELU, 0, 0, 1, 8}};
+    static const uint32_t sets[][HTH_ACTIVATE_SELECT + 1] = {{HTH_ACTIVATION_SILU, 0, 0, 1, 32},
+                                                             {HTH_ACTIVATION_GELU, 0, 0, 1, 8}};
     const rows r = {MAX_TOK, MAX_TOK, MAX_TOK};
-    hth_push_activate push = {MAX_N};
+    hth_push_activate push = {MAX_N, MAX_N, 0.0f};
     fill_step(&r);
     sweep(x, MAX_VALUE);
     for (size_t s = 0; s < 2; s++) {
@@ -298,9 +324,12 @@ static void functions_are_swept_on(hth_device *d)
         programs_run run = {.id = HTH_PROGRAM_activate_round,
                             .consts = sets[s],
                             .push = &push,
-                            .bind = {{step, sizeof step}, {x, MAX_VALUE * sizeof *x}},
+                            .bind = {{step, sizeof step},
+                                     {x, MAX_VALUE * sizeof *x},
+                                     {scores, sizeof scores},
+                                     {floors, sizeof floors}},
                             .grid = {n_stretch(MAX_N), MAX_TOK, 1}};
-        bind_outputs(&run, 2, MAX_VALUE);
+        bind_outputs(&run, 4, MAX_VALUE);
         if (programs_do(d, &run)) compare("activate_round", sets[s], MAX_N, &r, PROOF_BITS);
     }
 }

@@ -125,17 +125,22 @@ typedef struct hth_push_join {
     uint32_t n_head, window, n_split, spare;
 } hth_push_join;
 
-/* h[t][d_ff] = f(gate) up, or f(up); gate_up[t]: gate then up, or up alone. Rounded as by norm_round.
- * Bindings: step, gate_up, h, q, d, sum. Grid: {ceil(d_ff / HTH_ROUND_STRETCH), tokens}. */
+/* h[t][d_ff] = f(gate) up, or f(up); gate_up[t]: gate then up, or up alone. Rounded as by norm_round. What the selector leaves
+ * out is 0: by PREDICTOR whose score is below `least`, by THRESHOLD whose |f(gate)| (or |f(up)|) is below its floor.
+ * Bindings: step, gate_up, scores[t][score_stride], floors[d_ff], h, q, d, sum.
+ * Grid: {ceil(d_ff / HTH_ROUND_STRETCH), tokens}. */
 enum {
-    HTH_ACTIVATE_KIND = 0,
+    HTH_ACTIVATE_KIND = 0, /* hth_activation */
     HTH_ACTIVATE_GATED,
     HTH_ACTIVATE_BLOCK,
     HTH_ACTIVATE_STORE,
-    HTH_ACTIVATE_LOCAL
-}; /* KIND: hth_activation */
+    HTH_ACTIVATE_LOCAL,
+    HTH_ACTIVATE_SELECT,
+};
+enum { HTH_SELECT_ALL = 0, HTH_SELECT_PREDICTOR, HTH_SELECT_THRESHOLD };
 typedef struct hth_push_activate {
-    uint32_t d_ff;
+    uint32_t d_ff, score_stride;
+    float least;
 } hth_push_activate;
 
 /* x[t] = x[t] + norm(y[t]), or + y[t]. Bindings: step, x, y, weight, bias. Grid: {1, tokens}. */

@@ -153,14 +153,29 @@ void hth_gpu_norm_add(const hth_program_call *c)
 
 /* ---- elements -------------------------------------------------------------------------------------- */
 
+/* What the selector leaves out of n neurons from `first` on becomes zero; half: of their first half. */
+static void leave_out(const hth_program_call *c, const hth_push_activate *push, size_t t, const float *half,
+                      size_t first, size_t n, hth_activate_fn *activate, float *v)
+{
+    const float *scores = (const float *)c->bind[2] + t * push->score_stride + first;
+    const float *floors = (const float *)c->bind[3] + first;
+    float reached[HTH_ROUND_STRETCH];
+    uint32_t select = c->consts[HTH_ACTIVATE_SELECT];
+    if (select == HTH_SELECT_THRESHOLD) activate(NULL, half, n, reached);
+    for (size_t i = 0; i < n; i++) {
+        if (select == HTH_SELECT_PREDICTOR && scores[i] < push->least) v[i] = 0.0f;
+        if (select == HTH_SELECT_THRESHOLD && __builtin_fabsf(reached[i]) < floors[i]) v[i] = 0.0f;
+    }
+}
+
 void hth_gpu_activate_round(const hth_program_call *c)
 {
     const hth_kernels k = reference();
     const float *gate_up = c->bind[1];
     hth_push_activate push;
     memcpy(&push, c->push, sizeof push);
-    const outputs to = {c->consts[HTH_ACTIVATE_STORE] ? c->bind[2] : NULL, c->consts[HTH_ACTIVATE_BLOCK],
-                        c->bind[3], c->bind[4], c->bind[5]};
+    const outputs to = {c->consts[HTH_ACTIVATE_STORE] ? c->bind[4] : NULL, c->consts[HTH_ACTIVATE_BLOCK],
+                        c->bind[5], c->bind[6], c->bind[7]};
     hth_activate_fn *activate = k.activate[c->consts[HTH_ACTIVATE_KIND]];
     bool gated = c->consts[HTH_ACTIVATE_GATED];
     uint32_t n_row = count_rows(c, HTH_STEP_N_TOK);
@@ -171,6 +186,7 @@ void hth_gpu_activate_round(const hth_program_call *c)
             float v[HTH_ROUND_STRETCH];
             size_t n = size_of_stretch(push.d_ff, first);
             activate(gate ? gate + first : NULL, up + first, n, v);
+            leave_out(c, &push, t, (gate ? gate : up) + first, first, n, activate, v);
             put(&k, &to, v, n, t * push.d_ff + first);
         }
     }

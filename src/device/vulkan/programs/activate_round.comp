@@ -9,17 +9,25 @@ layout(constant_id = 1) const uint GATED = 0;
 layout(constant_id = 2) const uint BLOCK = 0;
 layout(constant_id = 3) const uint STORE = 0;
 layout(local_size_x_id = 4) in;
+layout(constant_id = 5) const uint SELECT = 0;
 layout(binding = 0) readonly buffer Step { uint step_words[]; };
 layout(binding = 1) readonly buffer GateUp { float gate_up[]; };
-layout(binding = 2) writeonly buffer H { float h[]; };
-layout(binding = 3) writeonly buffer Q { uint q[]; };
-layout(binding = 4) writeonly buffer D { uint d[]; };
-layout(binding = 5) writeonly buffer Sum { int sum[]; };
-layout(push_constant) uniform Push { uint d_ff; };
+layout(binding = 2) readonly buffer Scores { float scores[]; };
+layout(binding = 3) readonly buffer Floors { float floors[]; };
+layout(binding = 4) writeonly buffer H { float h[]; };
+layout(binding = 5) writeonly buffer Q { uint q[]; };
+layout(binding = 6) writeonly buffer D { uint d[]; };
+layout(binding = 7) writeonly buffer Sum { int sum[]; };
+layout(push_constant) uniform Push
+{
+    uint d_ff, score_stride;
+    float least;
+};
 
 #include "step.glsl"
 #include "round.glsl"
 
+const uint PREDICTOR = 1, THRESHOLD = 2; /* HTH_SELECT_* */
 const uint SILU = 0, GELU = 1, RELU = 2, RELU2 = 3, DRELU = 4; /* hth_activation */
 
 float activation(float x)
@@ -46,13 +54,31 @@ float sent_on(uint token, uint i)
     return is_dead(gate, up) ? 0.0 : product;
 }
 
+/* x < limit, false for NaN: floats that may be NaN are compared as integers. */
+bool is_below(float x, float limit)
+{
+    int a = floatBitsToInt(x), b = floatBitsToInt(limit);
+    bool is_nan = (a & 0x7fffffff) > 0x7f800000 || (b & 0x7fffffff) > 0x7f800000;
+    /* Magnitudes with a sign to numbers that ascend; both zeros are one. */
+    int p = a < 0 ? -(a & 0x7fffffff) : a, r = b < 0 ? -(b & 0x7fffffff) : b;
+    return !is_nan && p < r;
+}
+
+bool is_left_out(uint token, uint i)
+{
+    if (SELECT == PREDICTOR) return is_below(scores[token * score_stride + i], least);
+    if (SELECT != THRESHOLD) return false;
+    float first = GATED == 0 ? gate_up[token * d_ff + i] : gate_up[token * 2 * d_ff + i];
+    return is_below(uintBitsToFloat(floatBitsToUint(activation(first)) & 0x7fffffffu), floors[i]);
+}
+
 void main()
 {
     uint t = gl_WorkGroupID.y, first = gl_WorkGroupID.x * STRETCH;
     if (t >= step_words[STEP_N_TOK]) return;
     uint count = min(d_ff - first, STRETCH), at = t * d_ff + first;
     for (uint i = gl_LocalInvocationID.x; i < count; i += gl_WorkGroupSize.x) {
-        float v = sent_on(t, first + i);
+        float v = is_left_out(t, first + i) ? 0.0 : sent_on(t, first + i);
         if (STORE != 0) h[at + i] = v;
         value[i] = v;
     }
