@@ -74,8 +74,9 @@ static hearth_selector wanted_selector(const args *a)
 /* What the options say of a GPU; verbs without them have none. */
 static hearth_gpu_options gpu_wish(const args *a)
 {
+    if (!verb_offers(a, "gpu")) return (hearth_gpu_options){0};
     hearth_session_options session = session_options(a, 0);
-    return (hearth_gpu_options){.device = args_text(a, "gpu", verb_offers(a, "gpu") ? "auto" : NULL),
+    return (hearth_gpu_options){.device = args_text(a, "gpu", "auto"),
                                 .vram = args_size(a, "vram", 0),
                                 .n_ctx = session.n_ctx,
                                 .n_batch = session.n_batch,

@@ -46,16 +46,16 @@ hearth_status hth_engine_open_sidecars(hearth_model *m, const hearth_model_optio
                                        hth_sidecar sidecars[2], hearth_error *err);
 hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sidecars[2], hearth_error *err);
 
-/* load.c: gives every binding of m->model its weights, by reading or mapping: the vectors, the device's part, the rest. */
+/* load.c: gives every binding of m->model its weights, by reading or mapping: first the vectors, then the host's rows of
+ * matrices that have none yet. A matrix of which the device has some points to the first that is the host's. */
+hearth_status hth_engine_load_vectors(hearth_model *m, hearth_error *err);
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 
 /* gpu.c: opens the device that the options name and loads what lies there; with "auto" there may be none. */
 hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err);
 void hth_engine_close_gpu(hearth_model *m);
-/* Whether the host can do without this matrix. */
-bool hth_engine_on_gpu(const hearth_model *m, const hth_matrix *w);
-/* Bytes that all of the model takes there. */
-uint64_t hth_engine_gpu_all(const hearth_model *m, const hth_gpu_bytes *bytes);
+/* The rows of a matrix from here on are the host's: those before lie on the device. */
+uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w);
 
 /* load.c: ARGUMENT where the weights lie so that a session cannot run with this selector. */
 hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector selector, hearth_error *err);

@@ -51,82 +51,186 @@ static hearth_status open_device(hearth_model *m, const hearth_gpu_options *o, h
 
 /* ---- what lies there ------------------------------------------------------------------------------------ */
 
-/* The first layers, as many as can lie there and fit; then the head. */
-static void fill_place(const hearth_model *m, const hth_gpu_bytes *bytes, uint64_t budget,
-                       hth_gpu_place *place, const char **problem)
+/* A place as it is being chosen. */
+typedef struct choice {
+    const hth_model *model;
+    hth_gpu_place place;
+    uint64_t most, budget; /* bytes of a binding; of all */
+    uint32_t *n_hot;
+    const char
+        *problem; /* why the layer behind the last, or the head, stays on the CPU; NULL: for want of memory */
+} choice;
+
+/* Bytes of layer i with n_hot of its neurons; UINT64_MAX: it cannot lie there. */
+static uint64_t layer_bytes(const choice *c, uint32_t i, uint32_t n_hot)
 {
-    uint32_t n_layer = m->model->hparams.n_layer, i = 0;
-    uint64_t used = bytes->room;
-    *problem = NULL;
-    for (; i < n_layer; i++) {
-        *problem = hth_gpu_problem(m->model, place->kv, i);
-        if (*problem || used > budget || bytes->layers[i] + bytes->cache[i] > budget - used) break;
-        used += bytes->layers[i] + bytes->cache[i];
-    }
-    place->n_layer = i;
-    if (i < n_layer) return;
-    *problem = hth_gpu_problem(m->model, place->kv, n_layer);
-    place->head = !*problem && used <= budget && bytes->head <= budget - used;
+    uint64_t weights, cache;
+    bool fits = hth_gpu_layer_bytes(c->model, c->most, &c->place, i, n_hot, &weights) &&
+                hth_gpu_cache_bytes(c->model, c->most, &c->place, i, &cache);
+    return fits ? weights + cache : UINT64_MAX;
 }
 
-/* Rows of a matrix from the file, wherever the host has them. */
+static uint64_t room_bytes(const choice *c)
+{
+    uint64_t bytes;
+    return hth_gpu_room_bytes(c->model, c->most, &c->place, &bytes) ? bytes : UINT64_MAX;
+}
+
+static uint64_t head_bytes(const choice *c)
+{
+    uint64_t bytes;
+    return hth_gpu_head_bytes(c->model, c->most, &bytes) ? bytes : UINT64_MAX;
+}
+
+static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+
+/* n of 4096 shares of layer i's neurons, in whole grains; all at 4096. */
+static uint32_t share_of(const choice *c, uint32_t i, uint32_t n)
+{
+    uint32_t d_ff = c->model->layers[i].d_ff, grain = hth_gpu_grain(c->model, i);
+    if (n == 4096 || grain == 0) return d_ff;
+    return (uint32_t)((uint64_t)d_ff * n / 4096) / grain * grain;
+}
+
+/* All layers and the head, with that share of the neurons. */
+static uint64_t bytes_with_share(const choice *c, uint32_t n)
+{
+    uint64_t all = plus(room_bytes(c), head_bytes(c));
+    for (uint32_t i = 0; i < c->place.n_layer; i++) all = plus(all, layer_bytes(c, i, share_of(c, i, n)));
+    return all;
+}
+
+/* The largest share of all neurons that fits beside everything else; false: not even none does. */
+static bool divide_neurons(choice *c)
+{
+    uint32_t low = 0, high = 4096;
+    if (!c->model->by_neurons || bytes_with_share(c, 0) > c->budget) return false;
+    while (low < high) {
+        uint32_t middle = (low + high + 1) / 2;
+        if (bytes_with_share(c, middle) <= c->budget) low = middle;
+        else high = middle - 1;
+    }
+    for (uint32_t i = 0; i < c->place.n_layer; i++) c->n_hot[i] = share_of(c, i, low);
+    return true;
+}
+
+/* The first layers, as many as can lie there whole, then the head. */
+static void take_layers(choice *c)
+{
+    uint32_t n_layer = c->model->hparams.n_layer, i = 0;
+    uint64_t used = room_bytes(c);
+    for (; i < n_layer; i++) {
+        c->problem = hth_gpu_problem(c->model, &c->place, i);
+        c->n_hot[i] = c->model->layers[i].d_ff;
+        if (c->problem || plus(used, layer_bytes(c, i, c->n_hot[i])) > c->budget) break;
+        used += layer_bytes(c, i, c->n_hot[i]);
+    }
+    c->place.n_layer = i;
+    c->place.head = false;
+    if (i < n_layer) return;
+    c->problem = hth_gpu_problem(c->model, &c->place, n_layer);
+    c->place.head = !c->problem && plus(used, head_bytes(c)) <= c->budget;
+}
+
+static bool can_all_lie_there(const choice *c)
+{
+    for (uint32_t i = 0; i <= c->model->hparams.n_layer; i++)
+        if (hth_gpu_problem(c->model, &c->place, i)) return false;
+    return true;
+}
+
+static void choose_place(choice *c)
+{
+    if (can_all_lie_there(c) && bytes_with_share(c, 4096) > c->budget && divide_neurons(c)) return;
+    take_layers(c);
+}
+
+/* Rows of a matrix: from memory, where a file beside the model was read to, or from the model's file. */
 static hearth_status read_rows(void *user, const hth_matrix *w, uint64_t first, uint64_t n, uint8_t *rows,
                                hearth_error *err)
 {
     const hearth_model *m = user;
     const hth_binding *b = m->model->bindings;
+    if (w->data) {
+        memcpy(rows, w->data + first * w->row_size, n * w->row_size);
+        return HEARTH_OK;
+    }
     while (b->matrix != w) b++; /* each matrix has one */
     return hth_gguf_read(m->file, b->tensor, b->from + first * w->row_size, n * w->row_size, rows, err);
 }
 
-uint64_t hth_engine_gpu_all(const hearth_model *m, const hth_gpu_bytes *bytes)
+static hearth_status refuse_budget(const hearth_model *m, const choice *c, hearth_error *err)
 {
-    uint64_t all = bytes->room + bytes->head;
-    for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) all += bytes->layers[i] + bytes->cache[i];
-    return all;
-}
-
-static hearth_status refuse_budget(const hearth_model *m, const hth_gpu_bytes *bytes, uint64_t budget,
-                                   hearth_error *err)
-{
+    choice whole = *c;
+    whole.place.n_layer = m->model->hparams.n_layer, whole.place.head = true;
+    uint64_t one = plus(room_bytes(&whole), layer_bytes(&whole, 0, m->model->layers[0].d_ff));
+    uint64_t least = m->model->by_neurons ? bytes_with_share(&whole, 0) : one;
     return hth_fail(
         err, HEARTH_ERROR_MEMORY,
         "%s: %llu bytes on %s hold no layer of this model: the least is --vram %llu, all of it takes %llu",
-        hth_gguf_path(m->file), (unsigned long long)budget, hth_device_get_info(m->device)->name,
-        (unsigned long long)(bytes->room + bytes->layers[0] + bytes->cache[0]),
-        (unsigned long long)hth_engine_gpu_all(m, bytes));
+        hth_gguf_path(m->file), (unsigned long long)c->budget, hth_device_get_info(m->device)->name,
+        (unsigned long long)(least < one ? least : one), (unsigned long long)bytes_with_share(&whole, 4096));
+}
+
+/* What stays on the CPU for another reason than memory. */
+static void note_problem(hearth_model *m, const choice *c)
+{
+    const char *name = hth_device_get_info(m->device)->name, *path = hth_gguf_path(m->file);
+    uint32_t n = c->place.n_layer;
+    if (!c->problem) return;
+    if (n == 0) {
+        snprintf(m->gpu_note, sizeof m->gpu_note, "%s: %s", name, c->problem);
+        hth_log(HEARTH_LOG_WARN, "%s: nothing of it can lie on %s: %s", path, name, c->problem);
+    } else {
+        hth_log(HEARTH_LOG_WARN, "%s: %s %u stays on the CPU: %s", path,
+                n == m->model->hparams.n_layer ? "the head behind layer" : "layer", n, c->problem);
+    }
+}
+
+static hearth_status check_bindings(const hearth_model *m, const choice *c, hearth_error *err)
+{
+    const char *name = hth_device_get_info(m->device)->name;
+    uint64_t bytes;
+    if (room_bytes(c) == UINT64_MAX)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s: the values of %u tokens are too large for a binding of %llu bytes; ask for less "
+                        "with --batch",
+                        name, c->place.n_row, (unsigned long long)c->most);
+    for (uint32_t i = 0; i < c->model->hparams.n_layer; i++)
+        if (!hth_gpu_cache_bytes(c->model, c->most, &c->place, i, &bytes))
+            return hth_fail(
+                err, HEARTH_ERROR_ARGUMENT,
+                "%s: keys of %u positions are too large for a binding of %llu bytes; ask for less with -c",
+                name, c->place.n_position, (unsigned long long)c->most);
+    return HEARTH_OK;
 }
 
 static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
     const hth_device_info *info = hth_device_get_info(m->device);
     uint32_t n_ctx = o->n_ctx ? o->n_ctx : hth_session_default_context(m),
-             n_row = o->n_batch ? o->n_batch : DEFAULT_BATCH;
-    hth_gpu_place place = {.n_layer = m->model->hparams.n_layer, .head = true, .kv = o->kv};
-    uint64_t free_bytes = free_budget(info),
-             budget = o->vram > 0 && o->vram < free_bytes ? o->vram : free_bytes;
-    const char *problem = NULL;
-    hth_gpu_bytes bytes;
-    place.n_position = (n_ctx + HTH_GPU_SLOT - 1) / HTH_GPU_SLOT * HTH_GPU_SLOT;
-    place.n_row = n_row < n_ctx ? n_row : n_ctx;
-    hearth_status st = hth_gpu_count(m->model, info, &place, &bytes, err);
-    if (st != HEARTH_OK) return st;
-    place.head = false;
-    fill_place(m, &bytes, budget, &place, &problem);
-    if (place.n_layer == 0 && problem) {
-        snprintf(m->gpu_note, sizeof m->gpu_note, "%s: %s", info->name, problem);
-        hth_log(HEARTH_LOG_WARN, "%s: nothing of it can lie on %s: %s", hth_gguf_path(m->file), info->name,
-                problem);
-    } else if (place.n_layer == 0) {
-        st = refuse_budget(m, &bytes, budget, err);
-    } else {
-        if (problem)
-            hth_log(HEARTH_LOG_WARN, "%s: %s %u stays on the CPU: %s", hth_gguf_path(m->file),
-                    place.n_layer == m->model->hparams.n_layer ? "the head behind layer" : "layer",
-                    place.n_layer, problem);
-        st = hth_gpu_open(m->model, &m->kernels, m->device, &place, read_rows, m, &m->gpu, err);
+             n_layer = m->model->hparams.n_layer;
+    uint32_t n_row = o->n_batch ? o->n_batch : DEFAULT_BATCH;
+    uint64_t free_bytes = free_budget(info);
+    choice c = {.model = m->model, .most = info->most, .n_hot = hth_alloc(n_layer, sizeof *c.n_hot)};
+    if (!c.n_hot) return hth_fail_memory(err, n_layer * sizeof *c.n_hot, "a place for a model");
+    c.budget = o->vram > 0 && o->vram < free_bytes ? o->vram : free_bytes;
+    c.place = (hth_gpu_place){.n_layer = n_layer,
+                              .n_hot = c.n_hot,
+                              .head = true,
+                              .n_row = n_row < n_ctx ? n_row : n_ctx,
+                              .n_position = (n_ctx + HTH_GPU_SLOT - 1) / HTH_GPU_SLOT * HTH_GPU_SLOT,
+                              .kv = o->kv,
+                              .selector = m->selector};
+    hearth_status st = check_bindings(m, &c, err);
+    if (st == HEARTH_OK) {
+        choose_place(&c);
+        note_problem(m, &c);
+        if (c.place.n_layer > 0)
+            st = hth_gpu_open(m->model, &m->kernels, m->device, &c.place, read_rows, m, &m->gpu, err);
+        else if (!c.problem) st = refuse_budget(m, &c, err);
     }
-    hth_gpu_count_free(&bytes);
+    hth_free(c.n_hot);
     return st;
 }
 
@@ -146,18 +250,18 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, 
     return HEARTH_OK;
 }
 
-bool hth_engine_on_gpu(const hearth_model *m, const hth_matrix *w)
+uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
 {
-    if (!m->gpu || !w) return false;
+    if (!m->gpu) return 0;
     const hth_gpu_place *place = hth_gpu_where(m->gpu);
-    if (w == &m->model->output) return place->head;
+    if (w == &m->model->output) return place->head ? w->n_row : 0;
     for (uint32_t i = 0; i < place->n_layer; i++) {
         const hth_layer *l = &m->model->layers[i];
-        if (w == &l->q || w == &l->k || w == &l->v || w == &l->o || w == &l->gate || w == &l->up ||
-            w == &l->down || w == &l->neurons.rows)
-            return true;
+        if (w == &l->q || w == &l->k || w == &l->v || w == &l->o || w == &l->down) return w->n_row;
+        if (w == &l->gate || w == &l->up || w == &l->neurons.rows) return place->n_hot[i];
+        if (w == &l->predictor.in || w == &l->predictor.out) return w->n_row;
     }
-    return false;
+    return 0;
 }
 
 void hth_engine_close_gpu(hearth_model *m)

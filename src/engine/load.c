@@ -60,7 +60,7 @@ static void choose_layouts(hearth_model *m, bool keep)
 {
     for (size_t i = 0; i < m->model->n_binding; i++) {
         hth_matrix *w = m->model->bindings[i].matrix;
-        if (w && !keep) w->layout = choose_layout(m, w);
+        if (w && !w->data && !keep) w->layout = choose_layout(m, w);
     }
     for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
         hth_layer *l = &m->model->layers[i];
@@ -85,6 +85,24 @@ hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector sel
                         hearth_selector_name(selector));
     }
     return HEARTH_OK;
+}
+
+/* What of a binding is to be read: its matrix's rows that are the host's. */
+typedef struct part {
+    const hth_binding *binding;
+    hth_matrix rows;
+    uint64_t from, size; /* bytes of the tensor */
+} part;
+
+/* False: nothing. */
+static bool part_of(const hearth_model *m, size_t i_binding, part *p)
+{
+    const hth_binding *b = &m->model->bindings[i_binding];
+    if (!b->matrix || b->matrix->data) return false; /* what lies beside the file has been read */
+    uint64_t first = hth_engine_first_row(m, b->matrix);
+    *p = (part){b, *b->matrix, b->from + first * b->matrix->row_size, b->size - first * b->matrix->row_size};
+    p->rows.n_row -= first;
+    return p->rows.n_row > 0;
 }
 
 /* Bytes of whole panels, from the beginning of a matrix. */
@@ -153,13 +171,13 @@ static size_t count_chunks(const hearth_model *m, size_t *memory_size, size_t *r
     size_t n = 0, size = 0;
     *room_size = 0;
     for (size_t i = 0; i < m->model->n_binding; i++) {
-        const hth_binding *b = &m->model->bindings[i];
-        if (!b->matrix || hth_engine_on_gpu(m, b->matrix)) continue;
-        for (uint64_t from = 0; from < b->size; from += chunk_size(b->matrix, b->size, from), n++) {
-            size_t room = from < panels_size(b->matrix) ? chunk_size(b->matrix, b->size, from) : 0;
+        part p;
+        if (!part_of(m, i, &p)) continue;
+        for (uint64_t from = 0; from < p.size; from += chunk_size(&p.rows, p.size, from), n++) {
+            size_t room = from < panels_size(&p.rows) ? chunk_size(&p.rows, p.size, from) : 0;
             *room_size = room > *room_size ? room : *room_size;
         }
-        size += (b->size + 63) & ~(uint64_t)63; /* inside a file: cannot overflow */
+        size += (p.size + 63) & ~(uint64_t)63; /* inside a file: cannot overflow */
     }
     *memory_size = size;
     return n;
@@ -170,16 +188,17 @@ static void fill_chunks(hearth_model *m, chunk *chunks)
     size_t n = 0;
     uint8_t *at = m->weights;
     for (size_t i = 0; i < m->model->n_binding; i++) {
-        const hth_binding *b = &m->model->bindings[i];
-        if (!b->matrix || hth_engine_on_gpu(m, b->matrix)) continue;
-        b->matrix->data = at;
-        for (uint64_t from = 0; from < b->size; n++) {
-            const hth_matrix *panels = from < panels_size(b->matrix) ? b->matrix : NULL;
-            chunks[n] =
-                (chunk){b->tensor, b->from + from, chunk_size(b->matrix, b->size, from), at + from, panels};
+        part p;
+        if (!part_of(m, i, &p)) continue;
+        hth_matrix *w = p.binding->matrix;
+        for (uint64_t from = 0; from < p.size; n++) {
+            const hth_matrix *panels = from < panels_size(&p.rows) ? w : NULL;
+            chunks[n] = (chunk){p.binding->tensor, p.from + from, chunk_size(&p.rows, p.size, from),
+                                at + from, panels};
             from += chunks[n].size;
         }
-        at += (b->size + 63) & ~(uint64_t)63;
+        w->data = at;
+        at += (p.size + 63) & ~(uint64_t)63;
     }
 }
 
@@ -212,8 +231,9 @@ static hearth_status map_matrices(hearth_model *m, hearth_error *err)
     hearth_status st = hth_gguf_map(m->file, err);
     if (st != HEARTH_OK) return st;
     for (size_t i = 0; i < m->model->n_binding; i++) {
-        const hth_binding *b = &m->model->bindings[i];
-        if (b->matrix) b->matrix->data = (const uint8_t *)hth_gguf_mapped(m->file, b->tensor) + b->from;
+        part p;
+        if (!part_of(m, i, &p)) continue;
+        p.binding->matrix->data = (const uint8_t *)hth_gguf_mapped(m->file, p.binding->tensor) + p.from;
     }
     return HEARTH_OK;
 }
@@ -256,7 +276,8 @@ enum { BOUND_ROWS = 1024 };
 
 typedef struct bound_job {
     hth_model *model;
-    uint32_t *tops; /* [n_layer] bits of the largest scale */
+    uint32_t *tops;     /* [n_layer] bits of the largest scale */
+    size_t *first_rows; /* [n_layer] those before lie on a device */
     size_t n_per_layer;
 } bound_job;
 
@@ -265,9 +286,9 @@ static void bound_rows(void *arg, size_t i_unit, uint32_t i_thread)
     const bound_job *job = arg;
     size_t i_layer = i_unit / job->n_per_layer;
     const hth_matrix *m = &job->model->layers[i_layer].neurons.rows;
+    size_t n_row = m->data ? m->n_row - job->first_rows[i_layer] : 0; /* the device knows its own */
     (void)i_thread;
-    if (!m->data) return; /* it lies on a device, which knows */
-    for (size_t i = i_unit % job->n_per_layer * BOUND_ROWS, k = 0; k < BOUND_ROWS && i < m->n_row; i++, k++) {
+    for (size_t i = i_unit % job->n_per_layer * BOUND_ROWS, k = 0; k < BOUND_ROWS && i < n_row; i++, k++) {
         uint32_t top = hth_bits_of(hth_down_largest(m->type, m->data + i * m->row_size, m->n_col));
         uint32_t seen = __atomic_load_n(&job->tops[i_layer], __ATOMIC_RELAXED);
         while (top > seen && !__atomic_compare_exchange_n(&job->tops[i_layer], &seen, top, false,
@@ -281,20 +302,28 @@ static hearth_status bound_neurons(hearth_model *m, hth_pool *pool, hearth_error
 {
     hth_model *model = m->model;
     uint32_t n_layer = model->hparams.n_layer;
-    bound_job job = {model, hth_alloc(n_layer, sizeof *job.tops),
+    bound_job job = {model, hth_alloc(n_layer, sizeof *job.tops), hth_alloc(n_layer, sizeof *job.first_rows),
                      (model->hparams.d_ff + BOUND_ROWS - 1) / BOUND_ROWS};
-    if (!job.tops) return hth_fail_memory(err, n_layer * sizeof *job.tops, "bounds of neurons");
+    if (!job.tops || !job.first_rows) {
+        hth_free(job.tops);
+        hth_free(job.first_rows);
+        return hth_fail_memory(err, n_layer * sizeof *job.tops, "bounds of neurons");
+    }
+    for (uint32_t i = 0; i < n_layer; i++)
+        job.first_rows[i] = (size_t)hth_engine_first_row(m, &model->layers[i].neurons.rows);
     hth_pool_run(pool, bound_rows, &job, n_layer * job.n_per_layer);
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; i < n_layer && st == HEARTH_OK; i++) {
-        bool there = hth_engine_on_gpu(m, &model->layers[i].neurons.rows);
-        model->layers[i].neurons.scale_top = there ? hth_gpu_scale_top(m->gpu, i) : hth_float_of(job.tops[i]);
+        float top = hth_float_of(job.tops[i]);
+        if (job.first_rows[i] > 0 && top < hth_gpu_scale_top(m->gpu, i)) top = hth_gpu_scale_top(m->gpu, i);
+        model->layers[i].neurons.scale_top = top;
         if (job.tops[i] >= 0x7f800000u)
             st = hth_fail(err, HEARTH_ERROR_FORMAT,
                           "%s: tensor 'blk.%u.ffn_down_t.weight' holds a scale that is not finite",
                           hth_gguf_path(m->file), i);
     }
     hth_free(job.tops);
+    hth_free(job.first_rows);
     return st;
 }
 
@@ -311,7 +340,7 @@ static hearth_status check_order(const hearth_model *m, uint32_t i_layer, hearth
     return st;
 }
 
-hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err)
+hearth_status hth_engine_load_vectors(hearth_model *m, hearth_error *err)
 {
     for (size_t i = 0; i < m->model->n_binding; i++) {
         if (m->model->bindings[i].matrix) continue;
@@ -322,8 +351,11 @@ hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *optio
         hearth_status st = m->model->layers[i].order ? check_order(m, i, err) : HEARTH_OK;
         if (st != HEARTH_OK) return st;
     }
-    hearth_status opened = hth_engine_open_gpu(m, &options->gpu, err);
-    if (opened != HEARTH_OK) return opened;
+    return HEARTH_OK;
+}
+
+hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err)
+{
     if (options->mmap && !m->model->by_neurons) return map_matrices(m, err);
     if (!options->mmap) choose_layouts(m, options->keep_layout);
     hth_pool *pool;

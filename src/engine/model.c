@@ -39,8 +39,11 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
         if (err) *err = m->tokenizer_error;
         goto done;
     }
+    if ((st = hth_engine_load_vectors(m, err)) != HEARTH_OK) goto done;
+    if ((st = hth_engine_read_sidecars(m, sidecars, err)) != HEARTH_OK) goto done;
+    if ((st = hth_engine_open_gpu(m, &options->gpu, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_load(m, options, err)) != HEARTH_OK) goto done;
-    st = hth_engine_read_sidecars(m, sidecars, err);
+    if (m->gpu) st = hth_gpu_take_host_rows(m->gpu, err);
 done:
     hth_sidecar_close(&sidecars[0]);
     hth_sidecar_close(&sidecars[1]);

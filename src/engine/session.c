@@ -385,7 +385,7 @@ void hearth_session_count_live(hearth_session *s, bool on)
 {
     s->n_counted = 0;
     memset(s->n_live, 0, s->model->model->hparams.n_layer * sizeof *s->n_live);
-    if (s->own) hth_step_observe(s->own->step, on ? count_live : NULL, s);
+    if (s->own && !s->model->gpu) hth_step_observe(s->own->step, on ? count_live : NULL, s);
 }
 
 uint64_t hearth_session_live(const hearth_session *s, double *share)

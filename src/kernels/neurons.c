@@ -138,6 +138,12 @@ static void finish_outputs(const down_job *job, size_t t, size_t first, size_t e
 {
     const hth_down_output *out = &job->out;
     size_t n = end - first;
+    if (out->wide) {
+        memcpy(out->wide + t * n_out_of(job) + first, wide, n * sizeof *wide);
+        memset(wide, 0, n * sizeof *wide);
+        if (factor != factor) __atomic_store_n(out->lost, true, __ATOMIC_RELAXED);
+        return;
+    }
     float *y = out->y + t * n_out_of(job) + first;
     hth_down_finish(wide, n, factor, y);
     memset(wide, 0, n * sizeof *wide);

@@ -48,6 +48,9 @@ typedef struct hth_down_output {
     const hth_neurons *neurons;
     const float *bias;
     float *y, *onto;
+    int64_t *
+        wide; /* [n_tok][n_out] or NULL: the sums themselves are wanted, and neither y nor what stands above */
+    bool *lost; /* with wide: becomes true where sums mean nothing */
 } hth_down_output;
 void hth_down_add(const hth_kernels *k, hth_pool *pool, const hth_down_room *room, const hth_firing *firing,
                   size_t n_tok, const hth_down_output *out);

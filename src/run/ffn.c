@@ -9,6 +9,7 @@
  * the same bits. */
 #include "run/run_int.h"
 
+#include "base/bits.h"
 #include "sparse/selector.h"
 
 #include <assert.h>
@@ -249,14 +250,20 @@ static void compute_row(hth_step *s, uint32_t i_layer, const hth_layer *l, size_
     else note_row(s, l, s->hidden, i_row, active);
 }
 
-/* Each token with lists of its own; what they are made from is read once for all. */
+/* Each token with lists of its own; what they are made from is read once for all. Normed inputs, and a predictor's scores,
+ * are there. */
+static void compute_rows(hth_step *s, uint32_t i_layer, const hth_layer *l)
+{
+    if (all_are_candidates(s)) compute_neurons(s, l, FIRST_HALF, 0, s->n_row, (hth_active){NULL, l->d_ff});
+    hth_pool_finish(s->pool);
+    for (size_t i = 0; i < s->n_row; i++) compute_row(s, i_layer, l, i);
+}
+
 static void compute_by_lists(hth_step *s, uint32_t i_layer, const hth_layer *l)
 {
     hth_run_norm(s, &l->ffn_norm, s->x, s->normed, s->n_row);
     if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, l, s->x, s->normed, s->n_row, s->scores);
-    if (all_are_candidates(s)) compute_neurons(s, l, FIRST_HALF, 0, s->n_row, (hth_active){NULL, l->d_ff});
-    hth_pool_finish(s->pool);
-    for (size_t i = 0; i < s->n_row; i++) compute_row(s, i_layer, l, i);
+    compute_rows(s, i_layer, l);
 }
 
 /* ---- many tokens -------------------------------------------------------------------------------- */
@@ -282,19 +289,31 @@ static void leave_out(void *arg, size_t i, uint32_t i_thread)
     }
 }
 
-static void compute_together(hth_step *s, const hth_layer *l)
+/* All neurons of all rows, whose normed inputs are there. */
+static void compute_all(hth_step *s, const hth_layer *l)
 {
-    bool scores_halves = s->selector == HEARTH_SELECTOR_THRESHOLD;
-    if (s->observe || scores_halves || !compute_hidden(s, l)) {
-        hth_run_norm(s, &l->ffn_norm, s->x, s->normed, s->n_row);
-        compute_neurons(s, l, BOTH, 0, s->n_row, (hth_active){NULL, l->d_ff});
-        activate(s, l, 0, (size_t)s->n_row * l->d_ff);
-    }
-    if (scores_halves) score_halves(s, is_gated(l) ? s->gate : s->up, (size_t)s->n_row * l->d_ff, s->scores);
-    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, l, s->x, s->normed, s->n_row, s->scores);
+    compute_neurons(s, l, BOTH, 0, s->n_row, (hth_active){NULL, l->d_ff});
+    activate(s, l, 0, (size_t)s->n_row * l->d_ff);
+}
+
+/* What the selector leaves out of all rows; a predictor's scores are there. */
+static void leave_out_of_all(hth_step *s, const hth_layer *l)
+{
     leave_job job = {s, l};
+    bool scores_halves = s->selector == HEARTH_SELECTOR_THRESHOLD;
+    if (scores_halves) score_halves(s, is_gated(l) ? s->gate : s->up, (size_t)s->n_row * l->d_ff, s->scores);
     if (scores_halves || s->selector == HEARTH_SELECTOR_PREDICTOR)
         hth_pool_add(s->pool, leave_out, &job, sizeof job, s->n_row);
+}
+
+static void compute_together(hth_step *s, const hth_layer *l)
+{
+    if (s->observe || s->selector == HEARTH_SELECTOR_THRESHOLD || !compute_hidden(s, l)) {
+        hth_run_norm(s, &l->ffn_norm, s->x, s->normed, s->n_row);
+        compute_all(s, l);
+    }
+    if (s->selector == HEARTH_SELECTOR_PREDICTOR) predict(s, l, s->x, s->normed, s->n_row, s->scores);
+    leave_out_of_all(s, l);
 }
 
 /* ---- the layer ------------------------------------------------------------------------------------ */
@@ -343,6 +362,32 @@ void hth_run_ffn(hth_step *s, uint32_t i_layer, float *onto)
     if (s->observe) observe(s, i_layer, l);
     if (s->model->by_neurons && (s->observe || !by_lists)) add_note(s, l, s->hidden, s->n_row);
     add_down(s, l, s->hidden, s->n_row, l->down_bias, onto);
+}
+
+/* ---- neurons that do not lie on a device ------------------------------------------------------------- */
+
+void hth_run_ffn_cold(hth_step *s, uint32_t i_layer, const hth_layer *cold, uint32_t n_row,
+                      hth_cold_sums *out)
+{
+    uint32_t n_row_of_step = s->n_row;
+    hth_down_output down = {.neurons = &cold->neurons, .wide = out->sums, .lost = &out->lost};
+    s->n_row = n_row;
+    out->n_fired = 0, out->lost = false;
+    if (s->selector != HEARTH_SELECTOR_DENSE && n_row < TOGETHER_PACKED) {
+        compute_rows(s, i_layer, cold);
+    } else {
+        compute_all(s, cold);
+        leave_out_of_all(s, cold);
+        add_note(s, cold, s->hidden, n_row);
+    }
+    hth_pool_finish(s->pool);
+    for (uint32_t i = 0; i < n_row; i++) {
+        out->tops[i] = hth_bits_of(hth_down_largest_h(s->firing[i].h, s->firing[i].n));
+        out->n_fired += s->firing[i].n;
+    }
+    if (out->n_fired > 0) hth_down_add(s->k, s->pool, &s->down_room, s->firing, n_row, &down);
+    hth_pool_finish(s->pool);
+    s->n_row = n_row_of_step;
 }
 
 /* ---- what a selector would have done --------------------------------------------------------------- */

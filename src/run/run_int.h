@@ -29,7 +29,7 @@ struct hth_step {
     hth_selector_fn *select; /* lists from outside, in place of the selector */
     void *select_user;
 
-    hth_gpu *gpu; /* NULL: all layers are the CPU's */
+    hth_gpu *gpu;        /* NULL: all layers are the CPU's */
     const hth_row *rows; /* of the step under way */
     uint32_t n_row;
     hth_row_group *groups; /* [n_group], at most n_row */
@@ -88,6 +88,16 @@ void hth_run_rope_tables(hth_step *s);
 void hth_run_attention(hth_step *s, uint32_t i_layer, float *onto);
 /* ffn.c */
 void hth_run_ffn(hth_step *s, uint32_t i_layer, float *onto);
+/* Of n_row tokens whose normed inputs stand in s->normed, and with a predictor the scores in s->scores, [n_row][cold->d_ff]:
+ * what the neurons of `cold` give to all outputs, as integers, or as parts of floats. The queue is finished. */
+typedef struct hth_cold_sums {
+    int64_t *sums;    /* [n_row][d_model] */
+    uint32_t *tops;   /* [n_row] bits of the largest |h| */
+    uint64_t n_fired; /* 0: sums were not written */
+    bool lost;        /* they mean nothing */
+} hth_cold_sums;
+void hth_run_ffn_cold(hth_step *s, uint32_t i_layer, const hth_layer *cold, uint32_t n_row,
+                      hth_cold_sums *out);
 /* head.c */
 typedef struct hth_logits_sink {
     hth_logits_fn *fn;

@@ -259,7 +259,11 @@ hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, 
     hearth_status st = HEARTH_OK;
     uint32_t n_done = 0;
     bool head_done = false;
-    if (step->gpu) {
+    if (step->gpu && (step->observe || step->select)) {
+        st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                      "neurons that lie on a device cannot be looked at: open the model without one");
+        n_done = step->model->hparams.n_layer, head_done = true;
+    } else if (step->gpu) {
         hth_pool_finish(step->pool);
         st = hth_gpu_run(step->gpu, step, &to, err);
         n_done = hth_gpu_where(step->gpu)->n_layer, head_done = hth_gpu_where(step->gpu)->head;

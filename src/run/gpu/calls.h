@@ -185,8 +185,9 @@ typedef struct hth_push_down_f {
 } hth_push_down_f;
 
 /* y[t][n_out] = the sums of all splits (FLOATS: of all groups, each as Q31.32), and with HOST the host's 64-bit sums [t][n_out] of
- * the same kind, times 2^-k (or 2^-32), + bias; _onto: y is added to. NaN where there is no 2^k, or a part of floats is out
+ * the same kind (from word HTH_HOST_SUMS on; word 0 says whether there are some, or whether they mean nothing), times 2^-k (or 2^-32), + bias; _onto: y is added to. NaN where there is no 2^k, or a part of floats is out
  * of bounds. Bindings: step, sums, top, host, bias, y. Grid: {ceil(n_out / LOCAL), tokens}. */
+enum { HTH_HOST_SUMS = 4, HTH_HOST_NONE = 0, HTH_HOST_SOME, HTH_HOST_LOST };
 enum { HTH_JOIN_SUMS_LOCAL = 0, HTH_JOIN_SUMS_FLOATS, HTH_JOIN_SUMS_HOST };
 typedef struct hth_push_sums {
     uint32_t n_out, n_split, has_bias, first_tok;

@@ -149,7 +149,8 @@ static void join(const hth_program_call *c, bool onto)
 {
     hth_push_sums push;
     const uint32_t *top = c->bind[2];
-    const int64_t *host = c->bind[3];
+    const uint32_t *host = c->bind[3];
+    bool has_host = c->consts[HTH_JOIN_SUMS_HOST] > 0;
     const float *bias = c->bind[4];
     memcpy(&push, c->push, sizeof push);
     for (uint32_t i = 0; i < tokens_of(c, push.first_tok, c->grid[1]); i++) {
@@ -159,8 +160,10 @@ static void join(const hth_program_call *c, bool onto)
         if (c->consts[HTH_JOIN_SUMS_FLOATS]) factor = 0x1p-32f;
         else if (scale == 0) factor = hth_float_of(0x7fc00000u);
         for (uint32_t o = 0; o < push.n_out; o++) {
-            int64_t total = c->consts[HTH_JOIN_SUMS_HOST] ? host[(size_t)t * push.n_out + o] : 0;
-            bool fits = add_parts(c, &push, i, o, &total);
+            int64_t total = 0;
+            if (has_host && host[0] == HTH_HOST_SOME)
+                memcpy(&total, host + HTH_HOST_SUMS + 2 * ((size_t)t * push.n_out + o), sizeof total);
+            bool fits = add_parts(c, &push, i, o, &total) && !(has_host && host[0] == HTH_HOST_LOST);
             float *y = (float *)c->bind[5] + (size_t)t * push.n_out + o, value;
             hth_down_finish(&total, 1, fits ? factor : hth_float_of(0x7fc00000u), &value);
             if (push.has_bias) value = value + bias[o];

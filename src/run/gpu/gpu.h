@@ -1,6 +1,7 @@
-/* The part of a model that lies on a device: its first layers, their caches, perhaps the head. Opened by the engine
- * with the model, run by step.c in place of those layers. Quantised weights give the bits of the CPU
- * (docs/arithmetic.md); rows of floats do not.
+/* The part of a model that lies on a device: its first layers and their caches, of each the first of its neurons,
+ * perhaps the head. Opened by the engine with the model, run by step.c in place of those layers. What a layer's other
+ * neurons give is computed by the CPU at the same time, and both meet once in a layer, as integers. Quantised weights
+ * give the bits of the CPU wherever they lie (docs/arithmetic.md); rows of floats do not.
  *
  * Everything is allocated when it is opened. Steps of several threads take turns. */
 #ifndef HTH_RUN_GPU_GPU_H
@@ -9,37 +10,40 @@
 #include "device/device.h"
 #include "run/run_int.h"
 
+/* How host and device hand over to each other (reference: Vulkan timeline semaphores): all tapes of a step are
+ * submitted at once and wait for the host's signals, or each when the host is ready. Same results. */
+typedef enum hth_gpu_handoff { HTH_GPU_QUEUED = 0, HTH_GPU_SUBMITTED } hth_gpu_handoff;
+
 typedef struct hth_gpu_place {
-    uint32_t n_layer;    /* the first so many layers lie there, */
-    bool head;           /* and the head; only with all layers */
-    uint32_t n_row;      /* tokens of a step, at most; more are done in pieces */
-    uint32_t n_position; /* of all sequences together, a multiple of HTH_GPU_SLOT for each */
+    uint32_t n_layer;      /* the first so many layers lie there, */
+    const uint32_t *n_hot; /* [n_layer] of each so many neurons, the first ones; d_ff: all of them */
+    bool head;             /* and the head; only with all layers */
+    uint32_t n_row;        /* tokens of a step, at most; more are done in pieces */
+    uint32_t n_position;   /* of all sequences together, a multiple of HTH_GPU_SLOT for each */
     hearth_kv_type kv;
+    hearth_selector selector;
+    hth_gpu_handoff handoff;
 } hth_gpu_place;
 enum { HTH_GPU_SLOT = 16 };
 
-/* Bytes on a device: what they are for, and what a place takes in all. */
-typedef struct hth_gpu_bytes {
-    uint64_t room;          /* for the values of a step */
-    uint64_t head;          /* its matrix */
-    const uint64_t *layers; /* [n_layer] their weights, */
-    const uint64_t *cache;  /* [n_layer] and keys and values; freed with hth_free */
-} hth_gpu_bytes;
-
 /* Why layer i (or, for i = n_layer, the head) cannot lie on a device; NULL: it can. */
-const char *hth_gpu_problem(const hth_model *model, hearth_kv_type kv, uint32_t i_layer);
+const char *hth_gpu_problem(const hth_model *model, const hth_gpu_place *place, uint32_t i_layer);
+/* Neurons of layer i are divided in multiples of so many; 0: they cannot be, as down does not lie neuron by neuron. */
+uint32_t hth_gpu_grain(const hth_model *model, uint32_t i_layer);
 
-/* Of a place that has all layers and the head; those with a problem count nothing. MEMORY, and ARGUMENT for what
- * overflows. */
-hearth_status hth_gpu_count(const hth_model *model, const hth_device_info *info, const hth_gpu_place *place,
-                            hth_gpu_bytes *out, hearth_error *err);
-void hth_gpu_count_free(hth_gpu_bytes *bytes);
+/* Bytes on a device whose bindings may have `most`. False: something is too large for them. */
+bool hth_gpu_room_bytes(const hth_model *model, uint64_t most, const hth_gpu_place *place, uint64_t *bytes);
+bool hth_gpu_layer_bytes(const hth_model *model, uint64_t most, const hth_gpu_place *place, uint32_t i_layer,
+                         uint32_t n_hot, uint64_t *bytes);
+bool hth_gpu_cache_bytes(const hth_model *model, uint64_t most, const hth_gpu_place *place, uint32_t i_layer,
+                         uint64_t *bytes);
+bool hth_gpu_head_bytes(const hth_model *model, uint64_t most, uint64_t *bytes);
 
 /* Rows [first, first + n) of a matrix as the file has them, to `rows`. */
 typedef hearth_status hth_gpu_read_fn(void *user, const hth_matrix *matrix, uint64_t first, uint64_t n,
                                       uint8_t *rows, hearth_error *err);
 
-/* model, kernels and device must outlive it; the model's vectors must be read. */
+/* model, kernels and device must outlive it; the model's vectors must be read, and what place points to is copied. */
 hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, hth_device *device,
                            const hth_gpu_place *place, hth_gpu_read_fn *read, void *user, hth_gpu **out,
                            hearth_error *err);
@@ -47,13 +51,24 @@ void hth_gpu_close(hth_gpu *gpu);
 const hth_gpu_place *hth_gpu_where(const hth_gpu *gpu);
 /* Whether all its weights are quantised: then it owes the bits of the CPU. */
 bool hth_gpu_is_strict(const hth_gpu *gpu);
-
 /* The largest scale of a layer's neurons there, which bounds their integers. */
 float hth_gpu_scale_top(const hth_gpu *gpu, uint32_t i_layer);
+/* Once the host has read its own rows: matrices of neurons of which some lie there point to the first that do not, and
+ * each scale_top is that of the whole layer. */
+hearth_status hth_gpu_take_host_rows(hth_gpu *gpu, hearth_error *err);
 
 /* The rows of the step under way through the layers that lie there, from s->x; to s->x or, with the head, to the sink.
  * DEVICE: it was lost. */
 hearth_status hth_gpu_run(hth_gpu *gpu, hth_step *s, hth_logits_sink *to, hearth_error *err);
+
+/* What steps did so far. */
+typedef struct hth_gpu_counts {
+    uint64_t n_step;   /* of a class, in pieces */
+    uint64_t n_handed; /* layers whose other neurons the CPU computed, over all steps */
+    uint64_t n_idle;   /* of them those where none fired */
+    uint64_t n_again;  /* tokens that were done again: a value was beyond its layer's usual ones */
+} hth_gpu_counts;
+hth_gpu_counts hth_gpu_count(const hth_gpu *gpu);
 
 /* Positions of a sequence of n_ctx. MEMORY: there is no room for so many. */
 hearth_status hth_gpu_reserve(hth_gpu *gpu, uint32_t n_ctx, uint32_t *slot, hearth_error *err);

@@ -5,7 +5,6 @@
 #include "run/gpu/calls.h"
 #include "run/gpu/gpu.h"
 #include "run/gpu/planes.h"
-#include "run/run_int.h"
 
 #include <pthread.h>
 
@@ -36,20 +35,22 @@ typedef struct hth_gpu_group {
 
 typedef struct hth_gpu_layer {
     hth_gpu_group qkv, o, gate_up, down;
+    hth_gpu_group predict_in, predict_out;
     hth_gpu_vector attn_norm[2], ffn_norm[2], attn_post[2], ffn_post[2]; /* weight, bias */
     hth_gpu_vector head_norms;                                           /* of queries, then of keys */
+    hth_gpu_vector floors;
     hth_buffer *cache;
     hth_slice keys, values;
     uint32_t head_words; /* of a cache, from KV head to KV head */
+    uint32_t n_hot;      /* neurons whose rows lie here: the first ones */
     bool by_neurons;     /* down's rows are neurons; then: */
     hth_gpu_vector down_bias;
     float scale_top; /* the largest of its scales */
+    hth_layer cold;  /* the other neurons, as a layer of the CPU's; d_ff 0: there are none */
 } hth_gpu_layer;
 
-/* ---- tapes (record.c) ------------------------------------------------------------------------------ */
+/* ---- the values of a step (room.c) -------------------------------------------------------------------- */
 
-/* Steps of one row, of up to 8, and of up to n_row have tapes of their own. */
-enum { HTH_GPU_ONE, HTH_GPU_FEW, HTH_GPU_MANY, HTH_GPU_N_CLASS, HTH_GPU_FEW_ROWS = 8 };
 /* Rows whose logits are computed at once. */
 enum { HTH_GPU_HEAD_ROWS = 16 };
 
@@ -58,21 +59,42 @@ typedef struct hth_gpu_input {
     hth_slice x, q, d, sum, q_256, d_256, sum_256;
 } hth_gpu_input;
 
-/* The values of a step, for n_row tokens; widths are the largest over the layers. */
+/* For n_row tokens; widths are the largest over the layers. */
 typedef struct hth_gpu_room {
     hth_buffer *from_host, *to_host, *memory;
     hth_slice step, embedded, table, grids; /* from_host; grids: three words for each layer, of four */
-    hth_slice result;                       /* to_host: [n_row][d_model], or [HTH_GPU_HEAD_ROWS][n_vocab] */
-    hth_slice x, out, held;                 /* [n_row][d_model] */
+    hth_slice host_sums,
+        given_top;    /* from_host: HTH_HOST_SUMS words, then [n_row][d_model] of 64 bits; of a token */
+    hth_slice result; /* to_host: [n_row][d_model], or [HTH_GPU_HEAD_ROWS][n_vocab] */
+    hth_slice mail, mail_scores; /* to_host: [n_row][d_model], [n_row][d_ff] for the layer under way */
+    hth_slice tops;              /* to_host: {2^k, largest |h|} [n_layer][n_row] */
+    hth_slice x, out, held;      /* [n_row][d_model] */
     hth_slice qkv, heads, rounded;
     hth_slice splits, split_parts; /* of one token */
-    hth_slice gate_up;
+    hth_slice gate_up, marks, scores;
     hth_slice top, sums; /* of neuron-major down: of all tokens; of n_stage */
     uint32_t n_stage;
     hth_slice logits;
     hth_gpu_input input;
     uint32_t sine_at, rounded_d_at, n_split; /* words; splits of the longest sequence */
 } hth_gpu_room;
+
+hearth_status hth_gpu_room_open(hth_gpu *g, hearth_error *err);
+void hth_gpu_room_close(hth_gpu *g);
+hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err);
+void hth_gpu_caches_close(hth_gpu *g);
+
+/* ---- tapes (record.c) ------------------------------------------------------------------------------------ */
+
+/* Steps of one row, of up to 8, and of up to n_row have tapes of their own. */
+enum { HTH_GPU_ONE, HTH_GPU_FEW, HTH_GPU_MANY, HTH_GPU_N_CLASS, HTH_GPU_FEW_ROWS = 8 };
+
+/* A step's tapes in the order in which they run. Each layer of which the host has a part (a hand) cuts it twice: tape 2 i ends
+ * with its letter to the host, tape 2 i + 1 does the device's neurons, tape 2 i + 2 waits for the host's sums. */
+typedef struct hth_gpu_tapes {
+    hth_tape **tape; /* [n] */
+    uint32_t n;
+} hth_gpu_tapes;
 
 struct hth_gpu {
     const hth_model *model;
@@ -81,49 +103,52 @@ struct hth_gpu {
     hth_gpu_place place;
     bool strict;
     hth_gpu_layer *layers; /* [place.n_layer] */
+    uint32_t *hands;       /* [n_hand] layers of which the host has a part */
+    uint32_t n_hand;
     hth_gpu_group head;
     hth_gpu_vector output_norm[2];
     hth_buffer *vectors;
     float *mirror; /* of the vectors, while they are gathered */
     size_t n_mirror, mirror_room;
     hth_gpu_room room;
-    hth_tape *tapes[HTH_GPU_N_CLASS], *head_tapes[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
+    hth_gpu_tapes tapes[HTH_GPU_N_CLASS];
+    hth_gpu_tapes careful;   /* of one row: three for each hand, and one */
+    hth_tape *head_tapes[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
+    hth_turn *turns;         /* [longest of tapes, and one] of the step under way */
+    hth_tick *ticks;
+    uint32_t *cold_tops; /* [n_hand][n_row] bits of the host's largest |h| */
+    uint64_t gate;       /* the host's last signal */
+    hth_gpu_counts counts;
     pthread_mutex_t turn;
-    uint8_t *taken; /* [n_position / HTH_GPU_SLOT] 0: free; 1: of a sequence; 2: its first */
+    uint8_t *taken; /* [n_position / HTH_GPU_SLOT] */
     uint32_t n_slot;
 };
 
 /* The classes' numbers of rows. */
 uint32_t hth_gpu_class_rows(const hth_gpu *g, int class);
+hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err);
+void hth_gpu_tapes_free(hth_gpu *g);
 
-/* Matrices with the same input, in order; absent ones have no rows. */
+/* ---- sources of weights (weights.c) -------------------------------------------------------------------------- */
+
+/* Matrices with the same input, in order: the first n_row of each; absent ones have none. */
 enum { HTH_GPU_MOST_MATRICES = 3 };
 typedef struct hth_gpu_source {
     const hth_matrix *matrix[HTH_GPU_MOST_MATRICES];
     const float *bias[HTH_GPU_MOST_MATRICES];
+    uint64_t n_row[HTH_GPU_MOST_MATRICES];
     uint32_t n;
 } hth_gpu_source;
 
-/* The sources of a layer's groups, and of the head. */
-hth_gpu_source hth_gpu_qkv(const hth_layer *l), hth_gpu_o(const hth_layer *l),
-    hth_gpu_gate_up(const hth_layer *l), hth_gpu_down(const hth_layer *l), hth_gpu_head(const hth_model *m);
+/* The groups of a layer with n_hot of its neurons: q k v, o, gate and up, down, the predictor's two. */
+enum { HTH_GPU_N_GROUP = 6 };
+void hth_gpu_sources(const hth_model *model, uint32_t i_layer, uint32_t n_hot, hearth_selector selector,
+                     hth_gpu_source out[HTH_GPU_N_GROUP]);
+hth_gpu_source hth_gpu_head_source(const hth_model *model);
 /* Bytes of a group whose bindings may have `most`. False: no program knows a type, or it overflows. */
 bool hth_gpu_group_bytes(const hth_gpu_source *source, uint64_t most, uint64_t *bytes);
 /* All weights and vectors of the place. */
 hearth_status hth_gpu_weights_open(hth_gpu *g, hth_gpu_read_fn *read, void *user, hearth_error *err);
 void hth_gpu_weights_close(hth_gpu *g);
-
-/* room.c */
-hearth_status hth_gpu_room_open(hth_gpu *g, hearth_error *err);
-void hth_gpu_room_close(hth_gpu *g);
-bool hth_gpu_room_bytes(const hth_model *model, const hth_device_info *info, const hth_gpu_place *place,
-                        uint64_t *bytes);
-hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err);
-void hth_gpu_caches_close(hth_gpu *g);
-/* Of one layer. False: too large to be counted in words. */
-bool hth_gpu_cache_bytes(const hth_layer *l, uint32_t d_head, const hth_gpu_place *place, uint64_t *bytes);
-
-/* record.c */
-hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err);
 
 #endif

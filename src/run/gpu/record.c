@@ -2,6 +2,7 @@
  * few, many), and the head's. What a program reads is ordered behind what wrote it. */
 #include "run/gpu/gpu_int.h"
 
+#include "base/alloc.h"
 #include "kernels/math.h"
 #include "run/gpu/cache.h"
 
@@ -11,9 +12,11 @@ enum { LOCAL = 64, MOST_WRITTEN = 16 };
 
 typedef struct recorder {
     hth_gpu *g;
+    hth_gpu_tapes *tapes; /* room for all of them; the last is being recorded */
     hth_tape *tape;
     uint32_t n_row;                  /* of the class */
     uint32_t by_want;                /* 1: tokens are those that want logits */
+    bool careful;                    /* the host says which power of two a token's sums are made with */
     hth_slice written[MOST_WRITTEN]; /* since the last order */
     size_t n_written;
     hearth_status st;
@@ -29,6 +32,28 @@ uint32_t hth_gpu_class_rows(const hth_gpu *g, int class)
 }
 
 static uint32_t over(uint64_t n, uint64_t by) { return (uint32_t)((n + by - 1) / by); }
+
+/* ---- tapes ------------------------------------------------------------------------------------------- */
+
+static void begin(recorder *r)
+{
+    if (r->st != HEARTH_OK) return;
+    r->st = hth_tape_begin(r->g->device, &r->tapes->tape[r->tapes->n], r->err);
+    if (r->st == HEARTH_OK) r->tape = r->tapes->tape[r->tapes->n++];
+}
+
+static void end(recorder *r)
+{
+    if (r->st == HEARTH_OK) r->st = hth_tape_end(r->tape, r->err);
+    r->n_written = 0; /* what a tape has written is seen by all that run later */
+}
+
+/* What follows runs when the host, or who else is waited for, is ready. */
+static void cut(recorder *r)
+{
+    end(r);
+    begin(r);
+}
 
 /* ---- runs ------------------------------------------------------------------------------------------- */
 
@@ -64,6 +89,12 @@ static void run(recorder *r, hth_program_id id, const uint32_t *consts, const ht
 static hth_slice vector(const recorder *r, hth_gpu_vector v)
 {
     return (hth_slice){r->g->vectors, v.at, v.n > 0 ? (uint64_t)v.n * sizeof(float) : sizeof(float)};
+}
+
+/* The first n_row rows, of `width` floats. */
+static hth_slice first_rows(hth_slice s, uint64_t n_row, uint64_t width)
+{
+    return (hth_slice){s.of, s.at, n_row * width * sizeof(float)};
 }
 
 /* ---- rows --------------------------------------------------------------------------------------------- */
@@ -134,6 +165,7 @@ static void norm_round(recorder *r, uint32_t kind, const hth_gpu_vector *norm, h
     const hth_gpu_vector *v = norm ? norm : no_norm;
     bool wide = block == HTH_ACT_BLOCK_256;
     hth_push_norm push = {n, v[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
+    if (block == 0 && !store) return;
     const uint32_t consts[] = {kind, block, store, kind == HTH_KIND_NONE ? 0 : r->by_want, LOCAL};
     hth_slice q = wide ? in->q_256 : in->q, d = wide ? in->d_256 : in->d, sum = wide ? in->sum_256 : in->sum;
     const hth_slice bind[] = {r->g->room.step, x, vector(r, v[0]), vector(r, v[1]), in->x, q, d, sum};
@@ -158,12 +190,14 @@ static void round_again(recorder *r, const hth_gpu_group *group, const hth_gpu_i
     order(r);
 }
 
-/* What a group wants of norm(x). */
-static void normed_input(recorder *r, const hth_gpu_vector norm[2], hth_slice x, const hth_gpu_group *group)
+/* What a group wants of norm(x), and the floats themselves for others. */
+static void normed_input(recorder *r, const hth_gpu_vector norm[2], hth_slice x, const hth_gpu_group *group,
+                         bool store)
 {
     const hth_gpu_input *in = &r->g->room.input;
     bool both = group->wants_32 && group->wants_256;
-    norm_round(r, kind_of(r), norm, x, group->n_col, first_block(group), group->wants_floats || both, in);
+    norm_round(r, kind_of(r), norm, x, r->g->model->hparams.d_model, first_block(group),
+               store || group->wants_floats || both, in);
     round_again(r, group, in);
 }
 
@@ -248,7 +282,7 @@ static void attention(recorder *r, uint32_t i_layer, hth_slice y, bool onto)
 {
     const hth_layer *l = &r->g->model->layers[i_layer];
     const hth_gpu_layer *to = &r->g->layers[i_layer];
-    normed_input(r, to->attn_norm, r->g->room.x, &to->qkv);
+    normed_input(r, to->attn_norm, r->g->room.x, &to->qkv, false);
     rows(r, &to->qkv, &r->g->room.input, r->g->room.qkv, false);
     rope_store(r, l, to);
     attend(r, i_layer, l, to);
@@ -258,30 +292,66 @@ static void attention(recorder *r, uint32_t i_layer, hth_slice y, bool onto)
 
 /* ---- feed-forward network ------------------------------------------------------------------------------------ */
 
-/* hidden = f(gate) up, in the forms that down wants. */
-static void activate(recorder *r, const hth_layer *l, const hth_gpu_layer *to)
+/* f of values, gated or not, in the forms that a group wants; store: floats too, into input.x. */
+typedef struct activation {
+    hth_activation kind;
+    bool gated, store;
+    uint32_t n, select, score_stride;
+    hth_slice from;
+    hth_gpu_vector floors;
+    float least;
+} activation;
+
+static void activate(recorder *r, const activation *a, const hth_gpu_group *group)
 {
     const hth_gpu_room *room = &r->g->room;
     const hth_gpu_input *in = &room->input;
-    const hth_gpu_group *down = &to->down;
-    uint32_t block = to->by_neurons ? 0 : first_block(down);
-    bool wide = block == HTH_ACT_BLOCK_256, both = down->wants_32 && down->wants_256;
-    bool store = down->wants_floats || both || to->by_neurons;
-    hth_push_activate push = {l->d_ff};
-    const uint32_t consts[] = {(uint32_t)r->g->model->hparams.activation, l->gate.n_row > 0, block, store,
-                               LOCAL};
+    uint32_t block = group ? first_block(group) : 0;
+    bool wide = block == HTH_ACT_BLOCK_256, both = group && group->wants_32 && group->wants_256;
+    bool store = a->store || both || (group && group->wants_floats);
+    hth_push_activate push = {a->n, a->score_stride, a->least};
+    const uint32_t consts[] = {(uint32_t)a->kind, a->gated, block, store, LOCAL, a->select};
     hth_slice q = wide ? in->q_256 : in->q, d = wide ? in->d_256 : in->d, sum = wide ? in->sum_256 : in->sum;
-    const hth_slice bind[] = {room->step, room->gate_up, in->x, q, d, sum};
-    run(r, HTH_PROGRAM_activate_round, consts, bind, &push, over(l->d_ff, HTH_ROUND_STRETCH), r->n_row);
+    const hth_slice bind[] = {room->step, a->from, room->scores, vector(r, a->floors), in->x, q, d, sum};
+    if (a->n > 0)
+        run(r, HTH_PROGRAM_activate_round, consts, bind, &push, over(a->n, HTH_ROUND_STRETCH), r->n_row);
     if (store) wrote(r, in->x);
     if (block > 0) wrote(r, q), wrote(r, d), wrote(r, sum);
-    if (to->by_neurons) order(r);
-    else round_again(r, down, in);
+    if (group) round_again(r, group, in);
+    else order(r);
+}
+
+/* Scores of all neurons, the host's among them. */
+static void predict(recorder *r, uint32_t i_layer)
+{
+    const hth_gpu_room *room = &r->g->room;
+    const hth_gpu_layer *to = &r->g->layers[i_layer];
+    hth_gpu_input in = room->input;
+    activation relu = {.kind = HTH_ACTIVATION_RELU, .n = to->predict_in.n_row, .from = room->marks};
+    if (to->predict_in.n_part == 0) return;
+    if (r->g->model->predicts_from_residual) in = plain_input(r, room->x, &to->predict_in);
+    else normed_input(r, to->ffn_norm, room->x, &to->predict_in, false);
+    rows(r, &to->predict_in, &in, room->marks, false);
+    activate(r, &relu, &to->predict_out);
+    rows(r, &to->predict_out, &room->input, room->scores, false);
+}
+
+/* What the host needs for its own neurons, which stands in input.x and scores. */
+static void write_letter(recorder *r, const hth_gpu_layer *to)
+{
+    const hth_gpu_room *room = &r->g->room;
+    const hth_hparams *h = &r->g->model->hparams;
+    if (r->st != HEARTH_OK) return;
+    hth_tape_copy(r->tape, first_rows(room->input.x, r->n_row, h->d_model),
+                  first_rows(room->mail, r->n_row, h->d_model));
+    if (to->predict_out.n_part > 0)
+        hth_tape_copy(r->tape, first_rows(room->scores, r->n_row, to->predict_out.n_row),
+                      first_rows(room->mail_scores, r->n_row, to->predict_out.n_row));
 }
 
 /* What one part's neurons give to tokens [first_tok, first_tok + n): integers, or chains of floats. */
-static void down_of_part(recorder *r, const hth_layer *l, const hth_gpu_part *p, uint32_t first_tok,
-                         uint32_t n)
+static void down_of_part(recorder *r, const hth_gpu_layer *to, const hth_gpu_part *p, hth_slice top,
+                         uint32_t first_tok, uint32_t n)
 {
     const hth_gpu_room *room = &r->g->room;
     hth_slice weights = {p->weights, 0, 0};
@@ -290,8 +360,8 @@ static void down_of_part(recorder *r, const hth_layer *l, const hth_gpu_part *p,
     if (hth_form_of(p->type, &form)) {
         hth_push_down push = {.n_neuron = p->n_row,
                               .n_block = n_out / form.block,
-                              .stride = l->d_ff,
-                              .n_split = over(l->d_ff, HTH_DOWN_SPLIT),
+                              .stride = to->n_hot,
+                              .n_split = over(to->n_hot, HTH_DOWN_SPLIT),
                               .first = p->first,
                               .first_tok = first_tok,
                               .at_high = p->planes.at_high,
@@ -301,52 +371,100 @@ static void down_of_part(recorder *r, const hth_layer *l, const hth_gpu_part *p,
                               .at_minimum = p->planes.at_minimum};
         uint32_t consts[HTH_DOWN_N_CONST] = {LOCAL, cols};
         memcpy(consts + HTH_DOWN_FORM, &form, sizeof form);
-        const hth_slice bind[] = {room->step, weights, room->input.x, room->top, room->sums};
+        const hth_slice bind[] = {room->step, weights, room->input.x, top, room->sums};
         run3(r, HTH_PROGRAM_down_q, consts, bind, &push, over((uint64_t)n_out * form.low_bits / 128, LOCAL),
              over(p->n_row, HTH_DOWN_SPLIT), over(n, cols));
         return;
     }
-    hth_push_down_f push = {p->n_row, n_out, l->d_ff, over(l->d_ff, HTH_DOWN_GROUP), p->first, first_tok};
+    hth_push_down_f push = {p->n_row, n_out, to->n_hot, over(to->n_hot, HTH_DOWN_GROUP), p->first, first_tok};
     const hth_slice bind[] = {room->step, weights, room->input.x, room->sums};
     run3(r, HTH_PROGRAM_down_f, (const uint32_t[]){LOCAL, (uint32_t)p->type}, bind, &push,
          over(over(hth_type_row_size(p->type, n_out), 4), LOCAL), over(p->n_row, HTH_DOWN_GROUP), n);
 }
 
-/* Down of the hidden values in input.x, as many tokens at once as their sums have room. */
-static void down_by_neurons(recorder *r, const hth_layer *l, const hth_gpu_layer *to, hth_slice y, bool onto)
+/* Sums of tokens [first_tok, first_tok + n), of both sides where the host has a part, to y. */
+static void join_sums(recorder *r, uint32_t i_layer, hth_slice top, uint32_t first_tok, uint32_t n,
+                      hth_slice y, bool onto)
 {
     const hth_gpu_room *room = &r->g->room;
-    bool floats = to->down.wants_floats;
-    uint32_t n_out = r->g->model->hparams.d_model,
-             n_split = over(l->d_ff, floats ? HTH_DOWN_GROUP : HTH_DOWN_SPLIT);
-    hth_push_top top = {l->d_ff, l->d_ff, l->neurons.hidden_top, to->scale_top};
+    const hth_gpu_layer *to = &r->g->layers[i_layer];
+    bool floats = hth_type_act_block(r->g->model->layers[i_layer].neurons.rows.type) == 0;
+    bool hand = to->n_hot < r->g->model->layers[i_layer].d_ff;
+    uint32_t n_out = r->g->model->hparams.d_model;
+    uint32_t n_split = over(to->n_hot, floats ? HTH_DOWN_GROUP : HTH_DOWN_SPLIT);
+    hth_push_sums push = {n_out, n_split, to->down_bias.n > 0, first_tok};
+    const hth_slice bind[] = {room->step,
+                              room->sums,
+                              top,
+                              hand ? room->host_sums : vector(r, to->down_bias),
+                              vector(r, to->down_bias),
+                              y};
+    run(r, onto ? HTH_PROGRAM_down_join_onto : HTH_PROGRAM_down_join, (const uint32_t[]){LOCAL, floats, hand},
+        bind, &push, over(n_out, LOCAL), n);
+    wrote(r, y);
+    order(r);
+}
+
+/* Down of the hidden values in input.x. As many tokens at once as their sums have room; those of several stages wait
+ * for the host before the first. */
+static void down_by_neurons(recorder *r, uint32_t i_layer, hth_slice y, bool onto)
+{
+    const hth_layer *l = &r->g->model->layers[i_layer];
+    const hth_gpu_layer *to = &r->g->layers[i_layer];
+    const hth_gpu_room *room = &r->g->room;
+    bool hand = to->n_hot<l->d_ff, in_stages = r->n_row> room->n_stage;
+    hth_push_top push = {to->n_hot, to->n_hot, l->neurons.hidden_top, to->scale_top};
+    hth_slice top = hand && r->careful ? room->given_top : room->top;
     run(r, HTH_PROGRAM_down_top, (const uint32_t[]){LOCAL},
-        (const hth_slice[]){room->step, room->input.x, room->top}, &top, 1, r->n_row);
+        (const hth_slice[]){room->step, room->input.x, room->top}, &push, 1, r->n_row);
     wrote(r, room->top);
     order(r);
+    if (hand && r->st == HEARTH_OK) {
+        hth_slice from = {room->top.of, room->top.at, 8 * (uint64_t)r->n_row};
+        hth_slice tops = {room->tops.of, room->tops.at + 8 * (uint64_t)i_layer * r->g->place.n_row,
+                          from.bytes};
+        hth_tape_copy(r->tape, from, tops);
+    }
+    if (hand && (r->careful || in_stages)) cut(r);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < room->n_stage ? r->n_row - first : room->n_stage;
-        for (uint32_t i = 0; i < to->down.n_part; i++) down_of_part(r, l, &to->down.parts[i], first, n);
+        for (uint32_t i = 0; i < to->down.n_part; i++) down_of_part(r, to, &to->down.parts[i], top, first, n);
         wrote(r, room->sums);
         order(r);
-        hth_push_sums push = {n_out, n_split, to->down_bias.n > 0, first};
-        const hth_slice bind[] = {
-            room->step, room->sums, room->top, vector(r, (hth_gpu_vector){0}), vector(r, to->down_bias), y};
-        run(r, onto ? HTH_PROGRAM_down_join_onto : HTH_PROGRAM_down_join,
-            (const uint32_t[]){LOCAL, floats, 0}, bind, &push, over(n_out, LOCAL), n);
-        wrote(r, y);
-        order(r);
+        if (hand && !in_stages) cut(r);
+        join_sums(r, i_layer, top, first, n, y, onto);
     }
+}
+
+static activation hidden_of(const recorder *r, uint32_t i_layer)
+{
+    const hth_layer *l = &r->g->model->layers[i_layer];
+    const hth_gpu_layer *to = &r->g->layers[i_layer];
+    hearth_selector selector = r->g->place.selector;
+    return (activation){.kind = r->g->model->hparams.activation,
+                        .gated = l->gate.n_row > 0,
+                        .store = to->by_neurons,
+                        .n = to->by_neurons ? to->n_hot : l->d_ff,
+                        .select = selector == HEARTH_SELECTOR_PREDICTOR   ? HTH_SELECT_PREDICTOR
+                                  : selector == HEARTH_SELECTOR_THRESHOLD ? HTH_SELECT_THRESHOLD
+                                                                          : HTH_SELECT_ALL,
+                        .from = r->g->room.gate_up,
+                        .score_stride = to->predict_out.n_row,
+                        .floors = to->floors,
+                        .least = l->predictor.threshold};
 }
 
 static void ffn(recorder *r, uint32_t i_layer, hth_slice y, bool onto)
 {
-    const hth_layer *l = &r->g->model->layers[i_layer];
     const hth_gpu_layer *to = &r->g->layers[i_layer];
-    normed_input(r, to->ffn_norm, r->g->room.x, &to->gate_up);
+    bool hand = to->n_hot < r->g->model->layers[i_layer].d_ff;
+    activation hidden = hidden_of(r, i_layer);
+    predict(r, i_layer);
+    normed_input(r, to->ffn_norm, r->g->room.x, &to->gate_up, hand);
+    if (hand) write_letter(r, to), cut(r);
     rows(r, &to->gate_up, &r->g->room.input, r->g->room.gate_up, false);
-    activate(r, l, to);
-    if (to->by_neurons) down_by_neurons(r, l, to, y, onto);
+    activate(r, &hidden, to->by_neurons ? NULL : &to->down);
+    if (to->by_neurons) down_by_neurons(r, i_layer, y, onto);
     else rows(r, &to->down, &r->g->room.input, y, onto);
 }
 
@@ -383,12 +501,6 @@ static void layer(recorder *r, uint32_t i_layer)
     if (!onto) add_to_stream(r, room->out, l->ffn_post);
 }
 
-/* The first n rows of n_row, of `width` floats. */
-static hth_slice first_rows(hth_slice s, uint64_t n_row, uint64_t width)
-{
-    return (hth_slice){s.of, s.at, n_row * width * sizeof(float)};
-}
-
 static void layers(recorder *r)
 {
     const hth_gpu_room *room = &r->g->room;
@@ -406,7 +518,7 @@ static void head(recorder *r)
     const hth_gpu_room *room = &r->g->room;
     const hth_hparams *h = &r->g->model->hparams;
     r->by_want = 1;
-    normed_input(r, r->g->output_norm, room->x, &r->g->head);
+    normed_input(r, r->g->output_norm, room->x, &r->g->head, false);
     rows(r, &r->g->head, &room->input, room->logits, false);
     if (h->logit_cap != 0.0f) {
         hth_push_cap push = {h->n_vocab, h->logit_cap, 1.0f / h->logit_cap};
@@ -419,23 +531,48 @@ static void head(recorder *r)
                   first_rows(room->result, r->n_row, h->n_vocab));
 }
 
-static hearth_status record(hth_gpu *g, uint32_t n_row, void (*what)(recorder *), hth_tape **tape,
-                            hearth_error *err)
+static hearth_status record(hth_gpu *g, uint32_t n_row, bool careful, hth_gpu_tapes *tapes, hearth_error *err)
 {
-    recorder r = {.g = g, .n_row = n_row, .err = err};
-    r.st = hth_tape_begin(g->device, tape, err);
-    if (r.st != HEARTH_OK) return r.st;
-    r.tape = *tape;
-    what(&r);
-    return r.st == HEARTH_OK ? hth_tape_end(*tape, err) : r.st;
+    recorder r = {.g = g, .tapes = tapes, .n_row = n_row, .careful = careful, .err = err};
+    uint32_t most = (careful ? 3 : 2) * g->n_hand + 1;
+    tapes->tape = hth_alloc(most, sizeof *tapes->tape);
+    if (!tapes->tape) return hth_fail_memory(err, most * sizeof *tapes->tape, "tapes");
+    begin(&r);
+    if (r.st == HEARTH_OK) layers(&r);
+    end(&r);
+    return r.st;
+}
+
+static hearth_status record_head(hth_gpu *g, uint32_t n_row, hth_tape **tape, hearth_error *err)
+{
+    hth_gpu_tapes one = {.tape = tape};
+    recorder r = {.g = g, .tapes = &one, .n_row = n_row, .err = err};
+    begin(&r);
+    if (r.st == HEARTH_OK) head(&r);
+    end(&r);
+    return r.st;
 }
 
 hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
-    for (int c = 0; st == HEARTH_OK && c < HTH_GPU_N_CLASS; c++)
-        st = record(g, hth_gpu_class_rows(g, c), layers, &g->tapes[c], err);
     uint32_t rows = g->place.n_row < HTH_GPU_HEAD_ROWS ? g->place.n_row : HTH_GPU_HEAD_ROWS;
-    if (st == HEARTH_OK && g->place.head) st = record(g, 1, head, &g->head_tapes[0], err);
-    return st == HEARTH_OK && g->place.head ? record(g, rows, head, &g->head_tapes[1], err) : st;
+    for (int c = 0; st == HEARTH_OK && c < HTH_GPU_N_CLASS; c++)
+        st = record(g, hth_gpu_class_rows(g, c), false, &g->tapes[c], err);
+    if (st == HEARTH_OK && g->n_hand > 0) st = record(g, 1, true, &g->careful, err);
+    if (st == HEARTH_OK && g->place.head) st = record_head(g, 1, &g->head_tapes[0], err);
+    return st == HEARTH_OK && g->place.head ? record_head(g, rows, &g->head_tapes[1], err) : st;
+}
+
+static void free_tapes(hth_gpu_tapes *tapes)
+{
+    for (uint32_t i = 0; i < tapes->n; i++) hth_tape_free(tapes->tape[i]);
+    hth_free(tapes->tape);
+}
+
+void hth_gpu_tapes_free(hth_gpu *g)
+{
+    for (int c = 0; c < HTH_GPU_N_CLASS; c++) free_tapes(&g->tapes[c]);
+    free_tapes(&g->careful);
+    for (int i = 0; i < 2; i++) hth_tape_free(g->head_tapes[i]);
 }

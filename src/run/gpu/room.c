@@ -38,12 +38,27 @@ static void cut_from_host(cutter *c, const hth_model *m, const hth_gpu_place *p,
     r->table = cut(c, n_angle, 8);
     r->sine_at = (uint32_t)n_angle;
     r->embedded = cut(c, (uint64_t)p->n_row * h->d_model, 4);
+    r->host_sums = cut(c, HTH_HOST_SUMS + (m->by_neurons ? (uint64_t)p->n_row * h->d_model * 2 : 0), 4);
+    r->given_top = cut(c, 2, 4);
+}
+
+/* The host's part of a layer begins with the letter. */
+static void cut_to_host(cutter *c, const hth_model *m, const hth_gpu_place *p, hth_gpu_room *r)
+{
+    const hth_hparams *h = &m->hparams;
+    uint64_t n_logit = p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0;
+    bool predicts = p->selector == HEARTH_SELECTOR_PREDICTOR;
+    r->result = cut(c, larger((uint64_t)p->n_row * h->d_model, n_logit), 4);
+    r->mail = cut(c, m->by_neurons ? (uint64_t)p->n_row * h->d_model : 0, 4);
+    r->mail_scores = cut(c, m->by_neurons && predicts ? (uint64_t)p->n_row * h->d_ff : 0, 4);
+    r->tops = cut(c, m->by_neurons ? (uint64_t)h->n_layer * p->n_row : 0, 8);
 }
 
 static void cut_input(cutter *c, const hth_model *m, const hth_gpu_place *p, hth_gpu_input *in)
 {
     const hth_hparams *h = &m->hparams;
-    uint64_t widest = larger(larger(h->d_model, h->d_ff), (uint64_t)h->n_head * h->d_head) * p->n_row;
+    uint64_t widest = larger(larger(h->d_model, h->d_ff), (uint64_t)h->n_head * h->d_head);
+    widest = larger(widest, h->rank) * p->n_row;
     in->x = cut(c, widest, 4);
     in->q = cut(c, widest, 1);
     in->d = cut(c, widest / HTH_ACT_BLOCK, 4);
@@ -81,6 +96,9 @@ static void cut_memory(cutter *c, const hth_model *m, const hth_gpu_place *p, ht
     r->splits = cut(c, r->n_split * n_q, 4);
     r->split_parts = cut(c, (uint64_t)r->n_split * h->n_head, 8);
     r->gate_up = cut(c, n_row * 2 * h->d_ff, 4);
+    bool predicts = p->selector == HEARTH_SELECTOR_PREDICTOR;
+    r->marks = cut(c, predicts ? n_row * h->rank : 0, 4);
+    r->scores = cut(c, predicts ? n_row * h->d_ff : 0, 4);
     cut_down(c, m, p, r);
     r->logits = cut(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0, 4);
     cut_input(c, m, p, &r->input);
@@ -88,22 +106,28 @@ static void cut_memory(cutter *c, const hth_model *m, const hth_gpu_place *p, ht
 
 static bool lay_out(const hth_model *m, uint64_t most, const hth_gpu_place *p, hth_gpu_room *r, sizes *s)
 {
-    const hth_hparams *h = &m->hparams;
     *s = (sizes){.from_host.most = most, .to_host.most = most, .memory.most = most};
     cut_from_host(&s->from_host, m, p, r);
-    uint64_t n_logit = p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0;
-    r->result = cut(&s->to_host, larger((uint64_t)p->n_row * h->d_model, n_logit), 4);
+    cut_to_host(&s->to_host, m, p, r);
     cut_memory(&s->memory, m, p, r);
     return !s->from_host.wrong && !s->to_host.wrong && !s->memory.wrong;
 }
 
-bool hth_gpu_room_bytes(const hth_model *model, const hth_device_info *info, const hth_gpu_place *place,
-                        uint64_t *bytes)
+/* Vectors as weights.c packs them, biases of parts included; what lies beside the file is no binding. */
+static uint64_t vector_bytes(const hth_model *m)
+{
+    uint64_t all = GRAIN + m->hparams.n_layer * 2 * ((uint64_t)m->hparams.d_ff * sizeof(float) + 2 * GRAIN);
+    for (size_t i = 0; i < m->n_binding; i++)
+        if (m->bindings[i].vector) all += m->bindings[i].n * sizeof(float) + 2 * GRAIN;
+    return all;
+}
+
+bool hth_gpu_room_bytes(const hth_model *model, uint64_t most, const hth_gpu_place *place, uint64_t *bytes)
 {
     hth_gpu_room r;
     sizes s;
-    bool fits = lay_out(model, info->most, place, &r, &s);
-    *bytes = s.from_host.used + s.to_host.used + s.memory.used;
+    bool fits = lay_out(model, most, place, &r, &s);
+    *bytes = s.from_host.used + s.to_host.used + s.memory.used + vector_bytes(model);
     return fits;
 }
 
@@ -130,13 +154,14 @@ hearth_status hth_gpu_room_open(hth_gpu *g, hearth_error *err)
                             err);
     if (st != HEARTH_OK) return st;
     hth_gpu_input *in = &r->input;
-    own(r->from_host, (hth_slice *[]){&r->step, &r->grids, &r->table, &r->embedded}, 4);
-    own(r->to_host, (hth_slice *[]){&r->result}, 1);
-    own(r->memory,
-        (hth_slice *[]){&r->x, &r->out, &r->held, &r->qkv, &r->heads, &r->rounded, &r->splits,
-                        &r->split_parts, &r->gate_up, &r->top, &r->sums, &r->logits, &in->x, &in->q, &in->d,
-                        &in->sum, &in->q_256, &in->d_256, &in->sum_256},
-        19);
+    own(r->from_host,
+        (hth_slice *[]){&r->step, &r->grids, &r->table, &r->embedded, &r->host_sums, &r->given_top}, 6);
+    own(r->to_host, (hth_slice *[]){&r->result, &r->mail, &r->mail_scores, &r->tops}, 4);
+    own(r->memory, (hth_slice *[]){&r->x,      &r->out,         &r->held,    &r->qkv, &r->heads, &r->rounded,
+                                   &r->splits, &r->split_parts, &r->gate_up, &r->top, &r->sums,  &r->marks,
+                                   &r->scores, &r->logits,      &in->x,      &in->q,  &in->d,    &in->sum,
+                                   &in->q_256, &in->d_256,      &in->sum_256},
+        21);
     return HEARTH_OK;
 }
 
@@ -149,10 +174,19 @@ void hth_gpu_room_close(hth_gpu *g)
 
 /* ---- caches --------------------------------------------------------------------------------------------- */
 
-bool hth_gpu_cache_bytes(const hth_layer *l, uint32_t d_head, const hth_gpu_place *p, uint64_t *bytes)
+/* Keys, or values, of a layer; they begin where any device allows it. */
+static uint64_t half_cache(const hth_model *m, const hth_gpu_place *p, uint32_t i_layer)
 {
-    *bytes = 8 * hth_gpu_cache_head_words(p->kv, d_head, p->n_position) * l->n_head_kv;
-    return *bytes / 8 <= UINT32_MAX;
+    uint64_t words = hth_gpu_cache_head_words(p->kv, m->hparams.d_head, p->n_position);
+    return (words * 4 * m->layers[i_layer].n_head_kv + GRAIN - 1) / GRAIN * GRAIN;
+}
+
+bool hth_gpu_cache_bytes(const hth_model *model, uint64_t most, const hth_gpu_place *place, uint32_t i_layer,
+                         uint64_t *bytes)
+{
+    uint64_t half = half_cache(model, place, i_layer);
+    *bytes = 2 * half;
+    return half <= most && half / 4 <= UINT32_MAX;
 }
 
 hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err)
@@ -160,14 +194,11 @@ hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err)
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; st == HEARTH_OK && i < g->place.n_layer; i++) {
         hth_gpu_layer *l = &g->layers[i];
-        uint64_t bytes;
-        hth_gpu_cache_bytes(&g->model->layers[i], g->model->hparams.d_head, &g->place, &bytes);
+        uint64_t half = half_cache(g->model, &g->place, i);
         l->head_words =
             (uint32_t)hth_gpu_cache_head_words(g->place.kv, g->model->hparams.d_head, g->place.n_position);
-        /* Values begin where any device allows it: a group of 16 positions is a multiple of 64 bytes. */
-        uint64_t half = (bytes / 2 + GRAIN - 1) / GRAIN * GRAIN;
         st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, 2 * half, "keys and values", &l->cache, err);
-        l->keys = (hth_slice){l->cache, 0, bytes / 2}, l->values = (hth_slice){l->cache, half, bytes / 2};
+        l->keys = (hth_slice){l->cache, 0, half}, l->values = (hth_slice){l->cache, half, half};
     }
     return st;
 }

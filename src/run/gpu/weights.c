@@ -8,27 +8,46 @@
 
 /* ---- what stands together ------------------------------------------------------------------------- */
 
-hth_gpu_source hth_gpu_qkv(const hth_layer *l)
+static hth_gpu_source source_of(const hth_matrix *m, const float *bias)
 {
-    return (hth_gpu_source){{&l->q, &l->k, &l->v}, {l->q_bias, l->k_bias, l->v_bias}, 3};
+    return (hth_gpu_source){{m}, {bias}, {m->n_row}, 1};
 }
 
-hth_gpu_source hth_gpu_o(const hth_layer *l) { return (hth_gpu_source){{&l->o}, {l->o_bias}, 1}; }
-
-hth_gpu_source hth_gpu_gate_up(const hth_layer *l)
+static void join(hth_gpu_source *s, const hth_matrix *m, const float *bias)
 {
-    return (hth_gpu_source){{&l->gate, &l->up}, {l->gate_bias, l->up_bias}, 2};
+    s->matrix[s->n] = m, s->bias[s->n] = bias, s->n_row[s->n] = m->n_row;
+    s->n++;
 }
 
-hth_gpu_source hth_gpu_down(const hth_layer *l)
+/* The first n rows of each matrix that has any. */
+static hth_gpu_source first_of(hth_gpu_source s, uint64_t n)
 {
-    if (l->neurons.rows.n_row > 0) return (hth_gpu_source){{&l->neurons.rows}, {NULL}, 1};
-    return (hth_gpu_source){{&l->down}, {l->down_bias}, 1};
+    for (uint32_t i = 0; i < s.n; i++) s.n_row[i] = s.n_row[i] < n ? s.n_row[i] : n;
+    return s;
 }
 
-hth_gpu_source hth_gpu_head(const hth_model *m)
+void hth_gpu_sources(const hth_model *model, uint32_t i_layer, uint32_t n_hot, hearth_selector selector,
+                     hth_gpu_source out[HTH_GPU_N_GROUP])
 {
-    return (hth_gpu_source){{m->tied ? &m->token_embd : &m->output}, {NULL}, 1};
+    static const hth_matrix absent;
+    const hth_layer *l = &model->layers[i_layer];
+    bool predicts = selector == HEARTH_SELECTOR_PREDICTOR;
+    out[0] = source_of(&l->q, l->q_bias);
+    join(&out[0], &l->k, l->k_bias);
+    join(&out[0], &l->v, l->v_bias);
+    out[1] = source_of(&l->o, l->o_bias);
+    out[2] = source_of(&l->gate, l->gate_bias);
+    join(&out[2], &l->up, l->up_bias);
+    out[2] = first_of(out[2], n_hot);
+    if (l->neurons.rows.n_row > 0) out[3] = first_of(source_of(&l->neurons.rows, NULL), n_hot);
+    else out[3] = source_of(&l->down, l->down_bias);
+    out[4] = source_of(predicts ? &l->predictor.in : &absent, NULL);
+    out[5] = source_of(predicts ? &l->predictor.out : &absent, predicts ? l->predictor.bias : NULL);
+}
+
+hth_gpu_source hth_gpu_head_source(const hth_model *m)
+{
+    return source_of(m->tied ? &m->token_embd : &m->output, NULL);
 }
 
 /* ---- cutting ------------------------------------------------------------------------------------------ */
@@ -50,13 +69,13 @@ static bool next_stretch(const hth_gpu_source *s, uint64_t most, uint64_t first,
     uint64_t at = 0;
     hth_planes planes;
     *out = (stretch){.first = first};
-    for (uint32_t i = 0; i < s->n; at += s->matrix[i]->n_row, i++) {
+    for (uint32_t i = 0; i < s->n; at += s->n_row[i], i++) {
         const hth_matrix *m = s->matrix[i];
-        if (m->n_row == 0 || at + m->n_row <= first) continue;
+        if (s->n_row[i] == 0 || at + s->n_row[i] <= first) continue;
         bool joins = out->n == 0 || (m->type == out->type && (s->bias[i] != NULL) == out->has_bias);
         if (!joins) break;
         out->type = m->type, out->n_col = m->n_col, out->has_bias = s->bias[i] != NULL;
-        out->n = at + m->n_row - first;
+        out->n = at + s->n_row[i] - first;
     }
     if (most > MOST_AT_ONCE) most = MOST_AT_ONCE;
     while (out->n > 0 && (!hth_planes_place(out->type, out->n, out->n_col, &planes) || planes.size > most)) {
@@ -69,7 +88,7 @@ static bool next_stretch(const hth_gpu_source *s, uint64_t most, uint64_t first,
 static uint64_t rows_of(const hth_gpu_source *s)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < s->n; i++) n += s->matrix[i]->n_row;
+    for (uint32_t i = 0; i < s->n; i++) n += s->n_row[i];
     return n;
 }
 
@@ -140,8 +159,8 @@ static hearth_status copy_biases(hth_gpu *g, const hth_gpu_source *source, const
     if (!s->has_bias) return HEARTH_OK;
     float *to = add_vector(g, s->n, out);
     if (!to) return hth_fail_memory(err, s->n * sizeof *to, "vectors of weights");
-    for (uint32_t i = 0; i < source->n; at += source->matrix[i]->n_row, i++)
-        for (uint64_t r = 0; r < source->matrix[i]->n_row; r++)
+    for (uint32_t i = 0; i < source->n; at += source->n_row[i], i++)
+        for (uint64_t r = 0; r < source->n_row[i]; r++)
             if (at + r >= s->first && at + r < end) to[at + r - s->first] = source->bias[i][r];
     return HEARTH_OK;
 }
@@ -194,9 +213,10 @@ static hearth_status load_part(loader *o, const hth_gpu_source *source, hth_gpu_
     hearth_status st = ensure(&o->planes, &o->planes_room, p->planes.size, err);
     if (st != HEARTH_OK) return st;
     memset(o->planes, 0, p->planes.size);
-    for (uint32_t i = 0; st == HEARTH_OK && i < source->n; at += source->matrix[i]->n_row, i++) {
+    for (uint32_t i = 0; st == HEARTH_OK && i < source->n; at += source->n_row[i], i++) {
         const hth_matrix *m = source->matrix[i];
-        uint64_t from = at > p->first ? at : p->first, to = at + m->n_row < end ? at + m->n_row : end;
+        uint64_t from = at > p->first ? at : p->first,
+                 to = at + source->n_row[i] < end ? at + source->n_row[i] : end;
         if (from < to) st = fill_from(o, p, m, from - at, to - from, from - p->first, err);
     }
     if (st == HEARTH_OK)
@@ -241,29 +261,42 @@ static hearth_status check_scales(const hth_gpu *g, uint32_t i_layer, hearth_err
                     hth_gguf_path(g->model->file), i_layer);
 }
 
+static hearth_status open_groups(loader *o, uint32_t i_layer, hearth_error *err)
+{
+    hth_gpu_layer *to = &o->g->layers[i_layer];
+    hth_gpu_source sources[HTH_GPU_N_GROUP];
+    hth_gpu_group *groups[HTH_GPU_N_GROUP] = {&to->qkv,  &to->o,          &to->gate_up,
+                                              &to->down, &to->predict_in, &to->predict_out};
+    static const char *const what[HTH_GPU_N_GROUP] = {"weights of attention", "weights of attention",
+                                                      "weights of neurons",   "weights of neurons",
+                                                      "predictors",           "predictors"};
+    hearth_status st = HEARTH_OK;
+    hth_gpu_sources(o->g->model, i_layer, to->n_hot, o->g->place.selector, sources);
+    for (int i = 0; st == HEARTH_OK && i < HTH_GPU_N_GROUP; i++) {
+        o->scale_top = i == 3 && to->by_neurons ? &to->scale_top : NULL;
+        st = open_group(o, groups[i], &sources[i], what[i], err);
+    }
+    o->scale_top = NULL;
+    return st == HEARTH_OK ? check_scales(o->g, i_layer, err) : st;
+}
+
 static hearth_status open_layer(loader *o, uint32_t i_layer, hearth_error *err)
 {
     const hth_layer *l = &o->g->model->layers[i_layer];
     hth_gpu_layer *to = &o->g->layers[i_layer];
-    hth_gpu_source qkv = hth_gpu_qkv(l), out = hth_gpu_o(l), gate_up = hth_gpu_gate_up(l),
-                   down = hth_gpu_down(l);
+    bool floors = o->g->place.selector == HEARTH_SELECTOR_THRESHOLD;
     const hth_norm *attn_norm = l->attn_norm.weight ? &l->attn_norm : &l->ffn_norm;
+    to->n_hot = o->g->place.n_hot[i_layer];
+    to->by_neurons = l->neurons.rows.n_row > 0;
     hearth_status st = copy_norm(o->g, attn_norm, to->attn_norm, err);
     if (st == HEARTH_OK) st = copy_norm(o->g, &l->ffn_norm, to->ffn_norm, err);
     if (st == HEARTH_OK) st = copy_norm(o->g, &l->attn_post_norm, to->attn_post, err);
     if (st == HEARTH_OK) st = copy_norm(o->g, &l->ffn_post_norm, to->ffn_post, err);
     if (st == HEARTH_OK) st = copy_head_norms(o->g, l, &to->head_norms, err);
-    if (st == HEARTH_OK) st = open_group(o, &to->qkv, &qkv, "weights of attention", err);
-    if (st == HEARTH_OK) st = open_group(o, &to->o, &out, "weights of attention", err);
-    if (st == HEARTH_OK) st = open_group(o, &to->gate_up, &gate_up, "weights of neurons", err);
-    to->by_neurons = l->neurons.rows.n_row > 0;
+    if (st == HEARTH_OK) st = copy_vector(o->g, floors ? l->floor : NULL, l->d_ff, &to->floors, err);
     if (st == HEARTH_OK && to->by_neurons)
         st = copy_vector(o->g, l->down_bias, o->g->model->hparams.d_model, &to->down_bias, err);
-    if (st != HEARTH_OK) return st;
-    o->scale_top = to->by_neurons ? &to->scale_top : NULL;
-    st = open_group(o, &to->down, &down, "weights of neurons", err);
-    o->scale_top = NULL;
-    return st == HEARTH_OK ? check_scales(o->g, i_layer, err) : st;
+    return st == HEARTH_OK ? open_groups(o, i_layer, err) : st;
 }
 
 static hearth_status open_vectors(hth_gpu *g, hearth_error *err)
@@ -285,7 +318,7 @@ hearth_status hth_gpu_weights_open(hth_gpu *g, hth_gpu_read_fn *read, void *user
     g->strict = true;
     for (uint32_t i = 0; st == HEARTH_OK && i < g->place.n_layer; i++) st = open_layer(&o, i, err);
     if (st == HEARTH_OK && g->place.head) {
-        hth_gpu_source head = hth_gpu_head(g->model);
+        hth_gpu_source head = hth_gpu_head_source(g->model);
         st = copy_norm(g, &g->model->output_norm, g->output_norm, err);
         if (st == HEARTH_OK) st = open_group(&o, &g->head, &head, "weights of the head", err);
     }
@@ -309,6 +342,8 @@ void hth_gpu_weights_close(hth_gpu *g)
         close_group(&l->o);
         close_group(&l->gate_up);
         close_group(&l->down);
+        close_group(&l->predict_in);
+        close_group(&l->predict_out);
     }
     close_group(&g->head);
     hth_buffer_free(g->vectors);

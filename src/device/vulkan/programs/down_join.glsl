@@ -20,6 +20,7 @@ layout(binding = 5) writeonly buffer Y { float y[]; };
 #endif
 layout(push_constant) uniform Push { uint n_out, n_split, has_bias, first_tok; };
 
+const uint HOST_SUMS = 4, HOST_SOME = 1, HOST_LOST = 2; /* HTH_HOST_* */
 const uint NOT_A_NUMBER = 0x7fc00000u;
 
 uvec2 add_wide(uvec2 a, uvec2 b)
@@ -77,8 +78,10 @@ void main()
 {
     const uint i_tok = gl_WorkGroupID.y, t = first_tok + i_tok, o = gl_GlobalInvocationID.x;
     if (t >= step_block[STEP_N_TOK] || o >= n_out) return;
-    uvec2 total = HOST > 0 ? uvec2(host[2 * (t * n_out + o)], host[2 * (t * n_out + o) + 1]) : uvec2(0);
-    bool lost = false;
+    uvec2 total = uvec2(0);
+    uint at_host = HOST_SUMS + 2 * (t * n_out + o);
+    if (HOST > 0 && host[0] == HOST_SOME) total = uvec2(host[at_host], host[at_host + 1]);
+    bool lost = HOST > 0 && host[0] == HOST_LOST;
     for (uint s = 0; s < n_split; s++) {
         uint part = sums[(i_tok * n_split + s) * n_out + o];
         if (FLOATS == 0) {

@@ -1,0 +1,55 @@
+/* What of a model can lie on a device, and how many bytes it takes there: by shapes and types alone, so that a place can
+ * be chosen, or refused, before anything is loaded. */
+#include "run/gpu/cache.h"
+#include "run/gpu/gpu_int.h"
+
+static bool group_has_programs(const hth_gpu_source *source)
+{
+    uint64_t bytes;
+    return hth_gpu_group_bytes(source, UINT32_MAX, &bytes);
+}
+
+const char *hth_gpu_problem(const hth_model *model, const hth_gpu_place *place, uint32_t i_layer)
+{
+    const hth_hparams *h = &model->hparams;
+    hth_gpu_source groups[HTH_GPU_N_GROUP];
+    if (i_layer == h->n_layer) {
+        hth_gpu_source head = hth_gpu_head_source(model);
+        return group_has_programs(&head) ? NULL : "its type has no program";
+    }
+    if (h->d_head % (place->kv == HEARTH_KV_Q8_0 ? HTH_ACT_BLOCK : 4) > 0) return "its heads are of an odd size";
+    if (h->d_head > HTH_GPU_MOST_D_HEAD) return "its heads are too large";
+    hth_gpu_sources(model, i_layer, model->layers[i_layer].d_ff, place->selector, groups);
+    for (int i = 0; i < HTH_GPU_N_GROUP; i++)
+        if (!group_has_programs(&groups[i])) return "a type of its weights has no program";
+    return NULL;
+}
+
+/* Chains of floats are never cut within a group. */
+uint32_t hth_gpu_grain(const hth_model *model, uint32_t i_layer)
+{
+    const hth_matrix *rows = &model->layers[i_layer].neurons.rows;
+    enum { CLUSTER = 64 };
+    if (rows->n_row == 0) return 0;
+    return hth_type_act_block(rows->type) == 0 ? HTH_DOWN_GROUP : CLUSTER;
+}
+
+bool hth_gpu_layer_bytes(const hth_model *model, uint64_t most, const hth_gpu_place *place, uint32_t i_layer,
+                         uint32_t n_hot, uint64_t *bytes)
+{
+    hth_gpu_source groups[HTH_GPU_N_GROUP];
+    uint64_t one;
+    *bytes = 0;
+    hth_gpu_sources(model, i_layer, n_hot, place->selector, groups);
+    for (int i = 0; i < HTH_GPU_N_GROUP; i++) {
+        if (!hth_gpu_group_bytes(&groups[i], most, &one)) return false;
+        *bytes += one;
+    }
+    return true;
+}
+
+bool hth_gpu_head_bytes(const hth_model *model, uint64_t most, uint64_t *bytes)
+{
+    hth_gpu_source head = hth_gpu_head_source(model);
+    return hth_gpu_group_bytes(&head, most, bytes);
+}
