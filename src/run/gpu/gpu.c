@@ -13,15 +13,17 @@ static hearth_status find_hands(hth_gpu *g, const hth_gpu_place *place, hearth_e
     uint32_t *n_hot = hth_alloc(place->n_layer, sizeof *n_hot);
     g->hands = hth_alloc(place->n_layer, sizeof *g->hands);
     g->place.n_hot = n_hot;
-    if (!n_hot || !g->hands) return hth_fail_memory(err, place->n_layer * sizeof *n_hot, "a model on a device");
+    if (!n_hot || !g->hands)
+        return hth_fail_memory(err, place->n_layer * sizeof *n_hot, "a model on a device");
     memcpy(n_hot, place->n_hot, place->n_layer * sizeof *n_hot);
     for (uint32_t i = 0; i < place->n_layer; i++)
         if (n_hot[i] < g->model->layers[i].d_ff) g->hands[g->n_hand++] = i;
     g->cold_tops = hth_alloc((size_t)g->n_hand * place->n_row, sizeof *g->cold_tops);
-    g->turns = hth_alloc(2 * (size_t)g->n_hand + 2, sizeof *g->turns);
-    g->ticks = hth_alloc(2 * (size_t)g->n_hand + 2, sizeof *g->ticks);
+    g->turns = hth_alloc(hth_gpu_most_tapes(g) + 1, sizeof *g->turns);
+    g->ticks = hth_alloc(hth_gpu_most_tapes(g) + 1, sizeof *g->ticks);
     if (g->cold_tops && g->turns && g->ticks) return HEARTH_OK;
-    return hth_fail_memory(err, (size_t)g->n_hand * place->n_row * sizeof *g->cold_tops, "a model on a device");
+    return hth_fail_memory(err, (size_t)g->n_hand * place->n_row * sizeof *g->cold_tops,
+                           "a model on a device");
 }
 
 hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, hth_device *device,

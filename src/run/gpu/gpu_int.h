@@ -89,10 +89,16 @@ void hth_gpu_caches_close(hth_gpu *g);
 /* Steps of one row, of up to 8, and of up to n_row have tapes of their own. */
 enum { HTH_GPU_ONE, HTH_GPU_FEW, HTH_GPU_MANY, HTH_GPU_N_CLASS, HTH_GPU_FEW_ROWS = 8 };
 
-/* A step's tapes in the order in which they run. Each layer of which the host has a part (a hand) cuts it twice: tape 2 i ends
- * with its letter to the host, tape 2 i + 1 does the device's neurons, tape 2 i + 2 waits for the host's sums. */
+/* A step's tapes in the order in which they run. Each layer of which the host has a part (a hand) is cut where its letter
+ * to the host is complete, and where the host's sums are wanted; steps of many rows are cut at every layer besides, so
+ * that no submission keeps a card from its display for long. */
+typedef struct hth_gpu_cut {
+    hth_tape *tape;
+    uint32_t n_letter,
+        n_answer; /* hands whose letter is written by its end; whose sums must be there before it */
+} hth_gpu_cut;
 typedef struct hth_gpu_tapes {
-    hth_tape **tape; /* [n] */
+    hth_gpu_cut *cut; /* [n] */
     uint32_t n;
 } hth_gpu_tapes;
 
@@ -114,7 +120,7 @@ struct hth_gpu {
     hth_gpu_tapes tapes[HTH_GPU_N_CLASS];
     hth_gpu_tapes careful;   /* of one row: three for each hand, and one */
     hth_tape *head_tapes[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
-    hth_turn *turns;         /* [longest of tapes, and one] of the step under way */
+    hth_turn *turns;         /* [of the longest tapes, and one] of the step under way */
     hth_tick *ticks;
     uint32_t *cold_tops; /* [n_hand][n_row] bits of the host's largest |h| */
     uint64_t gate;       /* the host's last signal */
@@ -126,6 +132,8 @@ struct hth_gpu {
 
 /* The classes' numbers of rows. */
 uint32_t hth_gpu_class_rows(const hth_gpu *g, int class);
+/* Of a step, at most. */
+uint32_t hth_gpu_most_tapes(const hth_gpu *g);
 hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err);
 void hth_gpu_tapes_free(hth_gpu *g);
 

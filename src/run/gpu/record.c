@@ -14,6 +14,7 @@ typedef struct recorder {
     hth_gpu *g;
     hth_gpu_tapes *tapes; /* room for all of them; the last is being recorded */
     hth_tape *tape;
+    uint32_t n_letter, n_answer;     /* so far */
     uint32_t n_row;                  /* of the class */
     uint32_t by_want;                /* 1: tokens are those that want logits */
     bool careful;                    /* the host says which power of two a token's sums are made with */
@@ -38,13 +39,16 @@ static uint32_t over(uint64_t n, uint64_t by) { return (uint32_t)((n + by - 1) /
 static void begin(recorder *r)
 {
     if (r->st != HEARTH_OK) return;
-    r->st = hth_tape_begin(r->g->device, &r->tapes->tape[r->tapes->n], r->err);
-    if (r->st == HEARTH_OK) r->tape = r->tapes->tape[r->tapes->n++];
+    r->st = hth_tape_begin(r->g->device, &r->tape, r->err);
+    if (r->st == HEARTH_OK)
+        r->tapes->cut[r->tapes->n++] = (hth_gpu_cut){.tape = r->tape, .n_answer = r->n_answer};
 }
 
 static void end(recorder *r)
 {
-    if (r->st == HEARTH_OK) r->st = hth_tape_end(r->tape, r->err);
+    if (r->st != HEARTH_OK) return;
+    r->st = hth_tape_end(r->tape, r->err);
+    r->tapes->cut[r->tapes->n - 1].n_letter = r->n_letter;
     r->n_written = 0; /* what a tape has written is seen by all that run later */
 }
 
@@ -425,13 +429,14 @@ static void down_by_neurons(recorder *r, uint32_t i_layer, hth_slice y, bool ont
                           from.bytes};
         hth_tape_copy(r->tape, from, tops);
     }
-    if (hand && (r->careful || in_stages)) cut(r);
+    if (hand && r->careful) r->n_letter++;
+    if (hand && (r->careful || in_stages)) r->n_answer++, cut(r);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < room->n_stage ? r->n_row - first : room->n_stage;
         for (uint32_t i = 0; i < to->down.n_part; i++) down_of_part(r, to, &to->down.parts[i], top, first, n);
         wrote(r, room->sums);
         order(r);
-        if (hand && !in_stages) cut(r);
+        if (hand && !r->careful && !in_stages) r->n_answer++, cut(r);
         join_sums(r, i_layer, top, first, n, y, onto);
     }
 }
@@ -461,7 +466,8 @@ static void ffn(recorder *r, uint32_t i_layer, hth_slice y, bool onto)
     activation hidden = hidden_of(r, i_layer);
     predict(r, i_layer);
     normed_input(r, to->ffn_norm, r->g->room.x, &to->gate_up, hand);
-    if (hand) write_letter(r, to), cut(r);
+    if (hand) write_letter(r, to);
+    if (hand && !r->careful) r->n_letter++, cut(r);
     rows(r, &to->gate_up, &r->g->room.input, r->g->room.gate_up, false);
     activate(r, &hidden, to->by_neurons ? NULL : &to->down);
     if (to->by_neurons) down_by_neurons(r, i_layer, y, onto);
@@ -508,7 +514,10 @@ static void layers(recorder *r)
     hth_tape_copy(r->tape, first_rows(room->embedded, r->n_row, d), first_rows(room->x, r->n_row, d));
     wrote(r, room->x);
     order(r);
-    for (uint32_t i = 0; i < r->g->place.n_layer; i++) layer(r, i);
+    for (uint32_t i = 0; i < r->g->place.n_layer; i++) {
+        layer(r, i);
+        if (r->n_row > HTH_GPU_FEW_ROWS && i + 1 < r->g->place.n_layer) cut(r);
+    }
     if (!r->g->place.head)
         hth_tape_copy(r->tape, first_rows(room->x, r->n_row, d), first_rows(room->result, r->n_row, d));
 }
@@ -534,9 +543,8 @@ static void head(recorder *r)
 static hearth_status record(hth_gpu *g, uint32_t n_row, bool careful, hth_gpu_tapes *tapes, hearth_error *err)
 {
     recorder r = {.g = g, .tapes = tapes, .n_row = n_row, .careful = careful, .err = err};
-    uint32_t most = (careful ? 3 : 2) * g->n_hand + 1;
-    tapes->tape = hth_alloc(most, sizeof *tapes->tape);
-    if (!tapes->tape) return hth_fail_memory(err, most * sizeof *tapes->tape, "tapes");
+    tapes->cut = hth_alloc(hth_gpu_most_tapes(g), sizeof *tapes->cut);
+    if (!tapes->cut) return hth_fail_memory(err, hth_gpu_most_tapes(g) * sizeof *tapes->cut, "tapes");
     begin(&r);
     if (r.st == HEARTH_OK) layers(&r);
     end(&r);
@@ -545,9 +553,11 @@ static hearth_status record(hth_gpu *g, uint32_t n_row, bool careful, hth_gpu_ta
 
 static hearth_status record_head(hth_gpu *g, uint32_t n_row, hth_tape **tape, hearth_error *err)
 {
-    hth_gpu_tapes one = {.tape = tape};
+    hth_gpu_cut only;
+    hth_gpu_tapes one = {.cut = &only};
     recorder r = {.g = g, .tapes = &one, .n_row = n_row, .err = err};
     begin(&r);
+    *tape = r.tape;
     if (r.st == HEARTH_OK) head(&r);
     end(&r);
     return r.st;
@@ -564,10 +574,12 @@ hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
     return st == HEARTH_OK && g->place.head ? record_head(g, rows, &g->head_tapes[1], err) : st;
 }
 
+uint32_t hth_gpu_most_tapes(const hth_gpu *g) { return 2 * g->n_hand + g->place.n_layer + 1; }
+
 static void free_tapes(hth_gpu_tapes *tapes)
 {
-    for (uint32_t i = 0; i < tapes->n; i++) hth_tape_free(tapes->tape[i]);
-    hth_free(tapes->tape);
+    for (uint32_t i = 0; i < tapes->n; i++) hth_tape_free(tapes->cut[i].tape);
+    hth_free(tapes->cut);
 }
 
 void hth_gpu_tapes_free(hth_gpu *g)

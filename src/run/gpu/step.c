@@ -92,7 +92,7 @@ static uint32_t fill_wanted(const hth_gpu *g, const hth_row *rows, uint32_t n, u
 /* ---- the host's neurons ------------------------------------------------------------------------------------ */
 
 /* Those of a hand for n rows, by the letter that has come. neurons: the layer's, or with another H. */
-static uint64_t answer(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n, const hth_layer *cold)
+static void answer_as(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n, const hth_layer *cold)
 {
     const hth_gpu_layer *l = &g->layers[g->hands[i_hand]];
     uint32_t *flag = mapped(g->room.host_sums);
@@ -107,7 +107,11 @@ static uint64_t answer(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n, con
     *flag = out.lost ? HTH_HOST_LOST : out.n_fired > 0 ? HTH_HOST_SOME : HTH_HOST_NONE;
     g->counts.n_handed++;
     g->counts.n_idle += out.n_fired == 0;
-    return out.n_fired;
+}
+
+static void answer(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n)
+{
+    answer_as(g, s, i_hand, n, &g->layers[g->hands[i_hand]].cold);
 }
 
 /* ---- tapes ----------------------------------------------------------------------------------------------------- */
@@ -124,32 +128,56 @@ static void let_all_go(hth_gpu *g, hth_tick last)
     hth_queue_wait(g->device, last, patience_ns(g), NULL);
 }
 
-/* All tapes are queued at once, and each layer's second half waits for the host's signal; or each pair of tapes is
- * submitted when the host is ready. */
-static hearth_status play_hands(hth_gpu *g, hth_step *s, const hth_gpu_tapes *tapes, uint32_t n_row,
-                                hearth_error *err)
+/* Who answers the letter of a hand, for n rows. */
+typedef void answer_fn(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n);
+
+/* The answers to all letters; tapes are submitted as far as they can run, where they do not wait in the queue. sent:
+ * tapes that were. */
+static hearth_status answer_all(hth_gpu *g, hth_step *s, const hth_gpu_tapes *tapes, uint32_t n_row,
+                                answer_fn *answer_one, uint64_t before, uint32_t *sent, hearth_error *err)
 {
-    bool queued = g->place.handoff == HTH_GPU_QUEUED && g->n_hand > 0;
-    uint64_t before = g->gate;
+    bool queued = *sent == tapes->n;
     hearth_status st = HEARTH_OK;
-    for (uint32_t i = 0; i < tapes->n; i++) {
-        uint64_t wait = queued && i > 0 && i % 2 == 0 ? before + i / 2 : 0;
-        g->turns[i] = (hth_turn){tapes->tape[i], wait};
-    }
-    if (queued) {
-        st = submit(g, 0, tapes->n, err);
-        if (st == HEARTH_OK) g->gate += g->n_hand;
-    }
-    for (uint32_t i = 0; st == HEARTH_OK && i < g->n_hand; i++) {
-        if (!queued) st = submit(g, 2 * i, 2, err);
-        if (st == HEARTH_OK) st = await(g, g->ticks[2 * i], err);
-        if (st != HEARTH_OK) break;
-        answer(g, s, i, n_row, &g->layers[g->hands[i]].cold);
+    for (uint32_t i = 0, seen = 0; st == HEARTH_OK && i < g->n_hand; i++) {
+        uint32_t end = *sent;
+        while (end < tapes->n && tapes->cut[end].n_answer <= i) end++;
+        if (end > *sent) st = submit(g, *sent, end - *sent, err);
+        if (st != HEARTH_OK) return st;
+        *sent = end;
+        while (tapes->cut[seen].n_letter <= i) seen++;
+        if ((st = await(g, g->ticks[seen], err)) != HEARTH_OK) return st;
+        answer_one(g, s, i, n_row);
         if (queued) st = hth_queue_signal(g->device, before + i + 1, err);
     }
-    if (st == HEARTH_OK && !queued) st = submit(g, tapes->n - 1, 1, err);
-    if (st == HEARTH_OK) return await(g, g->ticks[tapes->n - 1], err);
-    if (queued && g->gate > before) let_all_go(g, g->ticks[tapes->n - 1]);
+    return st;
+}
+
+/* All tapes are queued at once, and wait for the host's signals; or each is submitted when the host is ready. behind: one
+ * more, or NULL. */
+static hearth_status play_tapes(hth_gpu *g, hth_step *s, const hth_gpu_tapes *tapes, uint32_t n_row,
+                                hth_gpu_handoff handoff, answer_fn *answer_one, hth_tape *behind,
+                                hearth_error *err)
+{
+    bool queued = handoff == HTH_GPU_QUEUED || g->n_hand == 0;
+    uint64_t before = g->gate;
+    uint32_t n = tapes->n + (behind != NULL), sent = 0;
+    hearth_status st = HEARTH_OK;
+    for (uint32_t i = 0; i < tapes->n; i++) {
+        uint32_t n_answer = tapes->cut[i].n_answer, n_before = i > 0 ? tapes->cut[i - 1].n_answer : 0;
+        g->turns[i] = (hth_turn){tapes->cut[i].tape, queued && n_answer > n_before ? before + n_answer : 0};
+    }
+    if (behind) g->turns[tapes->n] = (hth_turn){behind, 0};
+    if (queued) {
+        if ((st = submit(g, 0, n, err)) != HEARTH_OK) return st;
+        g->gate += g->n_hand, sent = tapes->n;
+    }
+    st = answer_all(g, s, tapes, n_row, answer_one, before, &sent, err);
+    if (st == HEARTH_OK && !queued) {
+        st = submit(g, sent, n - sent, err);
+        if (st == HEARTH_OK) sent = tapes->n;
+    }
+    if (st == HEARTH_OK) return await(g, g->ticks[n - 1], err);
+    if (sent > 0) let_all_go(g, g->ticks[(queued ? n : sent) - 1]);
     return st;
 }
 
@@ -191,68 +219,75 @@ static bool has_usual(const hth_gpu *g)
 }
 
 /* The host's part with a power of two that suits the device's part too, and that power for the device. */
-static void agree(hth_gpu *g, hth_step *s, uint32_t i_hand)
+static void agree(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n)
 {
     uint32_t i_layer = g->hands[i_hand], *given = mapped(g->room.given_top);
     hth_layer cold = g->layers[i_layer].cold;
     float hot = hth_float_of(device_top(g, i_layer, 0)), *usual = &cold.neurons.hidden_top;
     if (!(hot <= *usual)) *usual = hot;
-    answer(g, s, i_hand, 1, &cold);
+    answer_as(g, s, i_hand, n, &cold);
     float top = hth_float_of(g->cold_tops[(size_t)i_hand * g->place.n_row]);
     given[0] = hth_bits_of(hth_down_scale(top <= *usual ? *usual : top, cold.neurons.scale_top));
     given[1] = hth_bits_of(top);
 }
 
-static hearth_status play_carefully(hth_gpu *g, hth_step *s, hearth_error *err)
-{
-    hearth_status st = HEARTH_OK;
-    g->counts.n_again++;
-    for (uint32_t i = 0; st == HEARTH_OK && i < g->n_hand; i++) {
-        for (uint32_t k = 0; st == HEARTH_OK && k < 2; k++) st = play(g, g->careful.tape[3 * i + k], err);
-        if (st == HEARTH_OK) agree(g, s, i);
-        if (st == HEARTH_OK) st = play(g, g->careful.tape[3 * i + 2], err);
-    }
-    return st == HEARTH_OK ? play(g, g->careful.tape[3 * g->n_hand], err) : st;
-}
-
 /* ---- a piece ------------------------------------------------------------------------------------------------------- */
 
-/* What n rows, the first of which is row `first` of the step, are wanted for: logits, or to go on in s->x. */
-static hearth_status give(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
-                          hearth_error *err)
+/* The rows of a piece from *next on that want logits, through the head, whose tape may have run already. */
+static hearth_status give_logits(hth_gpu *g, hth_step *s, uint32_t n_want, bool played, hth_logits_sink *to,
+                                 hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    if (n_want == 0) return st;
+    if (!played) st = play(g, g->head_tapes[n_want > 1], err);
+    return st == HEARTH_OK ? hth_run_give(s, mapped(g->room.result), n_want, to, err) : st;
+}
+
+/* What the first n rows of a piece, which begins at row `first` of the step, are wanted for: logits, or to go on in
+ * s->x. next: from it on none was given yet. */
+static hearth_status give(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, uint32_t next,
+                          hth_logits_sink *to, hearth_error *err)
 {
     size_t d = g->model->hparams.d_model;
-    uint32_t next = 0;
     hearth_status st = HEARTH_OK;
-    if (!g->place.head) {
-        memcpy(s->x + first * d, mapped(g->room.result), n * d * sizeof(float));
-        return st;
-    }
-    while (st == HEARTH_OK && next < n) {
+    if (!g->place.head) memcpy(s->x + first * d, mapped(g->room.result), n * d * sizeof(float));
+    while (g->place.head && st == HEARTH_OK && next < n) {
         uint32_t n_want = fill_wanted(g, s->rows + first, n, &next);
-        if (n_want == 0) break;
-        st = play(g, g->head_tapes[n_want > 1], err);
-        if (st == HEARTH_OK) st = hth_run_give(s, mapped(g->room.result), n_want, to, err);
+        st = give_logits(g, s, n_want, false, to, err);
     }
     return st;
 }
 
-static hearth_status run_piece(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
+/* Nothing can come out that is not usual: the first logits are made in the same submission. */
+static hearth_status run_whole(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
                                hearth_error *err)
+{
+    uint32_t next = 0, n_want;
+    fill_block(g, s, first, n);
+    n_want = g->place.head ? fill_wanted(g, s->rows + first, n, &next) : 0;
+    hearth_status st = play_tapes(g, s, &g->tapes[class_of(g, n)], n, g->place.handoff, answer,
+                                  n_want > 0 ? g->head_tapes[n_want > 1] : NULL, err);
+    if (st == HEARTH_OK) st = give_logits(g, s, n_want, true, to, err);
+    return st == HEARTH_OK ? give(g, s, first, n, next, to, err) : st;
+}
+
+/* As many rows as are usual at once, the others one by one. */
+static hearth_status run_divided(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
+                                 hearth_error *err)
 {
     uint32_t n_good = 0;
     hearth_status st = HEARTH_OK;
-    g->counts.n_step++;
     if (has_usual(g)) {
         fill_block(g, s, first, n);
-        st = play_hands(g, s, &g->tapes[class_of(g, n)], n, err);
+        st = play_tapes(g, s, &g->tapes[class_of(g, n)], n, g->place.handoff, answer, NULL, err);
         while (st == HEARTH_OK && n_good < n && is_usual(g, n_good)) n_good++;
-        if (st == HEARTH_OK && n_good > 0) st = give(g, s, first, n_good, to, err);
+        if (st == HEARTH_OK && n_good > 0) st = give(g, s, first, n_good, 0, to, err);
     }
     for (uint32_t i = n_good; st == HEARTH_OK && i < n; i++) {
+        g->counts.n_again++;
         fill_block(g, s, first + i, 1);
-        st = play_carefully(g, s, err);
-        if (st == HEARTH_OK) st = give(g, s, first + i, 1, to, err);
+        st = play_tapes(g, s, &g->careful, 1, HTH_GPU_SUBMITTED, agree, NULL, err);
+        if (st == HEARTH_OK) st = give(g, s, first + i, 1, 0, to, err);
     }
     return st;
 }
@@ -263,7 +298,8 @@ hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_e
     pthread_mutex_lock(&g->turn);
     for (uint32_t first = 0, n; st == HEARTH_OK && first < s->n_row; first += n) {
         n = s->n_row - first < g->place.n_row ? s->n_row - first : g->place.n_row;
-        st = run_piece(g, s, first, n, to, err);
+        g->counts.n_step++;
+        st = g->n_hand > 0 ? run_divided(g, s, first, n, to, err) : run_whole(g, s, first, n, to, err);
     }
     pthread_mutex_unlock(&g->turn);
     return st;
