@@ -86,7 +86,9 @@ static void sweep_tapes(hth_device *d, hth_tick reached)
 void hth_device_sweep(hth_device *d, bool all)
 {
     if (!d->waiting && !d->waiting_tapes) return;
-    hth_tick reached = all || d->lost ? UINT64_MAX : d->back->reached(d);
+    /* What a lost device still does with its memory is known only once it has been stopped. */
+    if (d->lost && !all) return;
+    hth_tick reached = all ? UINT64_MAX : d->back->reached(d);
     sweep_tapes(d, reached);
     sweep_buffers(d, reached);
 }

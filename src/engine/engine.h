@@ -9,6 +9,8 @@
 #include "sparse/sidecar.h"
 #include "text/tokenizer.h"
 
+#include <pthread.h>
+
 /* What a selector needs of its own, in the model's file or beside it. */
 typedef enum hth_engine_part {
     HTH_PART_PREDICTORS,
@@ -38,6 +40,13 @@ struct hearth_model {
     hth_device *device;            /* NULL: none */
     hth_gpu *gpu;                  /* what lies there; NULL: nothing */
     char gpu_note[400];            /* why nothing does */
+    /* A device that is lost: the host reads what lay there, once, and goes on without it. */
+    pthread_mutex_t loss;
+    bool lost, fetched;            /* under loss, but for a look at lost */
+    bool mapped;                   /* how matrices were read, */
+    uint32_t n_thread;
+    uint8_t *fetched_weights;      /* and those that were fetched */
+    size_t fetched_size;
 };
 
 /* sidecars.c: files of options->predictors and ->thresholds, checked against the model; then what they
@@ -50,6 +59,13 @@ hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sideca
  * matrices that have none yet. A matrix of which the device has some points to the first that is the host's. */
 hearth_status hth_engine_load_vectors(hearth_model *m, hearth_error *err);
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err);
+
+/* load.c: once the device is lost: all that lay there into the host's memory, if it is not there yet. MEMORY, IO. */
+hearth_status hth_engine_fetch(hearth_model *m, hearth_error *err);
+
+/* gpu.c: notes the loss, and says so once; then whether the model's device is lost. */
+void hth_engine_lose_gpu(hearth_model *m, const char *why);
+bool hth_engine_has_gpu(const hearth_model *m);
 
 /* gpu.c: opens the device that the options name and loads what lies there; with "auto" there may be none. */
 hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err);

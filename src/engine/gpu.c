@@ -252,7 +252,7 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, 
 
 uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
 {
-    if (!m->gpu) return 0;
+    if (!hth_engine_has_gpu(m)) return 0;
     const hth_gpu_place *place = hth_gpu_where(m->gpu);
     if (w == &m->model->output) return place->head ? w->n_row : 0;
     for (uint32_t i = 0; i < place->n_layer; i++) {
@@ -262,6 +262,24 @@ uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
         if (w == &l->predictor.in || w == &l->predictor.out) return w->n_row;
     }
     return 0;
+}
+
+void hth_engine_lose_gpu(hearth_model *m, const char *why)
+{
+    pthread_mutex_lock(&m->loss);
+    bool is_first = !m->lost;
+    __atomic_store_n(&m->lost, true, __ATOMIC_RELEASE);
+    if (is_first) snprintf(m->gpu_note, sizeof m->gpu_note, "%.399s", why);
+    pthread_mutex_unlock(&m->loss);
+    if (is_first)
+        hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on on the CPU%s", hth_gguf_path(m->file), why,
+                hth_gpu_is_strict(m->gpu) ? ""
+                                          : ", and texts may differ from here on: some weights are floats");
+}
+
+bool hth_engine_has_gpu(const hearth_model *m)
+{
+    return m->gpu && !__atomic_load_n(&m->lost, __ATOMIC_ACQUIRE);
 }
 
 void hth_engine_close_gpu(hearth_model *m)

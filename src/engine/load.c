@@ -183,10 +183,9 @@ static size_t count_chunks(const hearth_model *m, size_t *memory_size, size_t *r
     return n;
 }
 
-static void fill_chunks(hearth_model *m, chunk *chunks)
+static void fill_chunks(hearth_model *m, chunk *chunks, uint8_t *at)
 {
     size_t n = 0;
-    uint8_t *at = m->weights;
     for (size_t i = 0; i < m->model->n_binding; i++) {
         part p;
         if (!part_of(m, i, &p)) continue;
@@ -202,22 +201,23 @@ static void fill_chunks(hearth_model *m, chunk *chunks)
     }
 }
 
+/* The parts that have no place yet, to memory of their own. */
 static hearth_status read_matrices(hearth_model *m, hth_pool *pool, const hearth_model_options *options,
-                                   hearth_error *err)
+                                   uint8_t **weights, size_t *size, hearth_error *err)
 {
     read_job job = {.file = m->file, .options = options, .total = m->model->weight_size};
-    size_t n_chunk = count_chunks(m, &m->weights_size, &job.room_size);
+    size_t n_chunk = count_chunks(m, size, &job.room_size);
     chunk *chunks = hth_alloc(n_chunk, sizeof *chunks);
     job.chunks = chunks;
     job.room = hth_alloc(hth_pool_n_thread(pool), job.room_size + 1);
-    m->weights = chunks && job.room ? hth_pages_alloc(m->weights_size) : NULL;
-    if (!m->weights) {
+    *weights = chunks && job.room ? hth_pages_alloc(*size) : NULL;
+    if (!*weights) {
         hth_fail(&job.error, HEARTH_ERROR_MEMORY,
                  "%s: out of memory: %zu bytes for the weights; --mmap needs less", hth_gguf_path(m->file),
-                 m->weights_size);
+                 *size);
         goto done;
     }
-    fill_chunks(m, chunks);
+    fill_chunks(m, chunks, *weights);
     hth_pool_run(pool, read_chunk, &job, n_chunk);
 done:
     hth_free(chunks);
@@ -356,13 +356,49 @@ hearth_status hth_engine_load_vectors(hearth_model *m, hearth_error *err)
 
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err)
 {
+    m->mapped = options->mmap, m->n_thread = options->n_thread;
     if (options->mmap && !m->model->by_neurons) return map_matrices(m, err);
     if (!options->mmap) choose_layouts(m, options->keep_layout);
     hth_pool *pool;
     hearth_status st = hth_pool_open(hth_pool_threads(options->n_thread), &pool, err);
     if (st != HEARTH_OK) return st;
-    st = options->mmap ? map_matrices(m, err) : read_matrices(m, pool, options, err);
+    st = options->mmap ? map_matrices(m, err)
+                       : read_matrices(m, pool, options, &m->weights, &m->weights_size, err);
     if (st == HEARTH_OK && m->model->by_neurons) st = bound_neurons(m, pool, err);
     hth_pool_close(pool);
+    return st;
+}
+
+/* ---- without the device --------------------------------------------------------------------------- */
+
+/* Matrices of which the device had some become whole; those that the host had of them stay where they are, for steps that
+ * are still under way. */
+static hearth_status fetch(hearth_model *m, hearth_error *err)
+{
+    hearth_model_options options = {.n_thread = m->n_thread};
+    const hth_gpu_place *place = hth_gpu_where(m->gpu);
+    hth_pool *pool;
+    for (uint32_t i = 0; i < place->n_layer; i++) {
+        hth_layer *l = &m->model->layers[i];
+        hth_matrix *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down, &l->neurons.rows};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++) all[k]->data = NULL;
+        if (l->predictor.in.n_row > 0 && !m->predictors) l->predictor.in.data = l->predictor.out.data = NULL;
+    }
+    if (place->head && !m->model->tied) m->model->output.data = NULL;
+    if (m->mapped) return map_matrices(m, err);
+    hearth_status st = hth_pool_open(hth_pool_threads(m->n_thread), &pool, err);
+    if (st != HEARTH_OK) return st;
+    hth_pages_free(m->fetched_weights, m->fetched_size);
+    st = read_matrices(m, pool, &options, &m->fetched_weights, &m->fetched_size, err);
+    hth_pool_close(pool);
+    return st;
+}
+
+hearth_status hth_engine_fetch(hearth_model *m, hearth_error *err)
+{
+    pthread_mutex_lock(&m->loss);
+    hearth_status st = m->fetched ? HEARTH_OK : fetch(m, err);
+    m->fetched = st == HEARTH_OK;
+    pthread_mutex_unlock(&m->loss);
     return st;
 }

@@ -25,6 +25,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
         return hth_fail_memory(err, sizeof *m, "a model");
     }
     m->file = file;
+    pthread_mutex_init(&m->loss, NULL);
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) goto done;
     hth_kernels_init(&m->kernels, level);
@@ -79,11 +80,13 @@ void hearth_model_close(hearth_model *m)
     if (!m) return;
     hth_engine_close_gpu(m);
     hth_pages_free(m->weights, m->weights_size);
+    hth_pages_free(m->fetched_weights, m->fetched_size);
     hth_pages_free(m->predictors, m->predictors_size);
     hth_arena_free(&m->vectors);
     hth_tokenizer_close(m->tokenizer);
     hth_model_close(m->model);
     hth_gguf_close(m->file);
+    pthread_mutex_destroy(&m->loss);
     hth_free(m);
 }
 
@@ -112,9 +115,9 @@ static bool reads_part(hearth_selector selector, hth_engine_part part)
 
 static void describe_gpu(const hearth_model *m, hearth_model_info *info)
 {
-    info->gpu = m->gpu ? hth_device_get_info(m->device)->name : NULL;
+    info->gpu = hth_engine_has_gpu(m) ? hth_device_get_info(m->device)->name : NULL;
     info->gpu_note = m->gpu_note;
-    if (!m->gpu) return;
+    if (!info->gpu) return;
     info->gpu_n_layer = hth_gpu_where(m->gpu)->n_layer;
     info->gpu_head = hth_gpu_where(m->gpu)->head;
     info->gpu_strict = hth_gpu_is_strict(m->gpu);

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "sparse/selector.h"
 
+#include <stddef.h>
 #include <string.h>
 
 enum { DEFAULT_MAX_CONTEXT = 4096, DEFAULT_BATCH = 256, MAX_BATCH = 1 << 16 };
@@ -29,8 +30,9 @@ struct hearth_session {
     uint32_t position;
     hearth_batch *waits_in; /* a batch that was not run yet */
     bool has_logits;
-    bool on_gpu;   /* it has room in the device's caches */
-    float *logits; /* [n_vocab] */
+    bool on_gpu;     /* the first layers' keys and values lie on the model's device */
+    int32_t *tokens; /* [n_ctx] evaluated so far, where a device might be lost; else NULL */
+    float *logits;   /* [n_vocab] */
     hearth_batch *own;
     uint64_t n_counted; /* tokens whose live neurons were counted */
     uint64_t *n_live;   /* [n_layer] */
@@ -79,7 +81,7 @@ static hearth_status open_batch(const hearth_model *model, uint32_t n_row, uint3
     hth_pool_pin(b->pool);
     if ((st = hth_step_open(model->model, &b->kernels, b->pool, n_row, selector, &b->step, err)) != HEARTH_OK)
         goto fail;
-    hth_step_use_gpu(b->step, model->gpu);
+    hth_step_use_gpu(b->step, hth_engine_has_gpu(model) ? model->gpu : NULL);
     *out = b;
     return HEARTH_OK;
 fail:
@@ -138,12 +140,87 @@ hearth_status hearth_batch_add(hearth_batch *b, hearth_session *s, const int32_t
     return HEARTH_OK;
 }
 
+/* ---- a step ------------------------------------------------------------------------ */
+
+/* Logits that were given, should the step be done again. */
+typedef struct resumed {
+    hth_logits_fn *fn;
+    void *user;
+    uint32_t n_given;
+} resumed;
+
+static hearth_status give_once(void *user, uint32_t i_want, const float *logits, hearth_error *err)
+{
+    resumed *r = user;
+    if (i_want < r->n_given) return HEARTH_OK;
+    r->n_given = i_want + 1;
+    return r->fn(r->user, i_want, logits, err);
+}
+
+/* Rows know the cache of their session alone. */
+static hearth_session *session_of(const hth_row *row)
+{
+    return (hearth_session *)(void *)((char *)row->kv - offsetof(hearth_session, kv));
+}
+
+static void note_tokens(const hearth_batch *b, uint32_t n_row)
+{
+    for (uint32_t i = 0; i < n_row; i++) {
+        hearth_session *s = session_of(&b->rows[i]);
+        if (s->tokens) s->tokens[b->rows[i].position] = b->rows[i].token;
+    }
+}
+
+/* The first n tokens of a session once more, for what they leave in its cache. */
+static hearth_status evaluate_again(hearth_batch *b, hearth_session *s, uint32_t n, hearth_error *err)
+{
+    hth_row *rows = hth_alloc(b->n_row_max, sizeof *rows);
+    if (!rows) return hth_fail_memory(err, b->n_row_max * sizeof *rows, "a batch");
+    hearth_status st = HEARTH_OK;
+    for (uint32_t first = 0, k; st == HEARTH_OK && first < n; first += k) {
+        k = n - first < b->n_row_max ? n - first : b->n_row_max;
+        for (uint32_t i = 0; i < k; i++) rows[i] = (hth_row){&s->kv, s->tokens[first + i], first + i, false};
+        st = hth_step_run(b->step, rows, k, NULL, NULL, err);
+    }
+    hth_free(rows);
+    return st;
+}
+
+/* All sessions of the rows go on on the CPU: their caches there are made anew. */
+static hearth_status leave_gpu(hearth_batch *b, uint32_t n_row, hearth_error *err)
+{
+    hearth_model *m = (hearth_model *)(uintptr_t)b->model; /* what is fetched is guarded by m->loss */
+    hearth_status st = hth_engine_fetch(m, err);
+    if (st == HEARTH_OK) hth_step_use_gpu(b->step, NULL);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n_row; i++) {
+        hearth_session *s = session_of(&b->rows[i]);
+        if (!s->on_gpu) continue;
+        st = evaluate_again(b, s, b->rows[i].position, err);
+        if (st != HEARTH_OK) break;
+        hth_gpu_release(m->gpu, s->kv.slot);
+        s->on_gpu = false;
+    }
+    return st;
+}
+
+static bool lies_on_lost_gpu(const hearth_batch *b) { return b->model->gpu && !hth_engine_has_gpu(b->model); }
+
 /* A step over the first n_row rows; one that read from a broken map does not count. */
 static hearth_status run_step(hearth_batch *b, uint32_t n_row, hth_logits_fn *fn, void *user,
                               hearth_error *err)
 {
-    hearth_error broken;
-    hearth_status st = hth_step_run(b->step, b->rows, n_row, fn, user, err);
+    resumed to = {fn, user, 0};
+    hearth_error broken, why = {0};
+    hearth_status st = HEARTH_OK;
+    note_tokens(b, n_row);
+    if (lies_on_lost_gpu(b)) st = leave_gpu(b, n_row, &why);
+    if (st == HEARTH_OK) st = hth_step_run(b->step, b->rows, n_row, give_once, &to, &why);
+    if (st == HEARTH_ERROR_DEVICE && b->model->gpu) {
+        hth_engine_lose_gpu((hearth_model *)(uintptr_t)b->model, why.message);
+        st = leave_gpu(b, n_row, &why);
+        if (st == HEARTH_OK) st = hth_step_run(b->step, b->rows, n_row, give_once, &to, &why);
+    }
+    if (st != HEARTH_OK && err) *err = why;
     if (hth_gguf_check_map(b->model->file, &broken) == HEARTH_OK) return st;
     if (err) *err = broken;
     return broken.status;
@@ -212,11 +289,13 @@ static uint32_t context_of(const hearth_model *model, const hearth_session_optio
 static hearth_status reserve_on_gpu(hearth_session *s, hearth_error *err)
 {
     hth_gpu *gpu = s->model->gpu;
-    if (!gpu) return HEARTH_OK;
+    if (!hth_engine_has_gpu(s->model)) return HEARTH_OK;
     if (hth_gpu_where(gpu)->kv != s->kv.type)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "a KV cache of type %d: the model was opened with type %d on its device",
                         (int)s->kv.type, (int)hth_gpu_where(gpu)->kv);
+    s->tokens = hth_alloc(s->kv.n_ctx, sizeof *s->tokens);
+    if (!s->tokens) return hth_fail_memory(err, s->kv.n_ctx * sizeof *s->tokens, "a session");
     hearth_status st = hth_gpu_reserve(gpu, s->kv.n_ctx, &s->kv.slot, err);
     s->on_gpu = st == HEARTH_OK;
     return st;
@@ -280,6 +359,7 @@ void hearth_session_close(hearth_session *s)
     if (s->waits_in) forget_session(s->waits_in, s);
     hearth_batch_close(s->own);
     if (s->on_gpu) hth_gpu_release(s->model->gpu, s->kv.slot);
+    hth_free(s->tokens);
     hth_free(s->n_live);
     hth_free(s->logits);
     hth_kv_close(&s->kv);
@@ -385,7 +465,7 @@ void hearth_session_count_live(hearth_session *s, bool on)
 {
     s->n_counted = 0;
     memset(s->n_live, 0, s->model->model->hparams.n_layer * sizeof *s->n_live);
-    if (s->own && !s->model->gpu) hth_step_observe(s->own->step, on ? count_live : NULL, s);
+    if (s->own && !hth_engine_has_gpu(s->model)) hth_step_observe(s->own->step, on ? count_live : NULL, s);
 }
 
 uint64_t hearth_session_live(const hearth_session *s, double *share)
