@@ -97,7 +97,11 @@ const hth_device_info *hth_device_get_info(const hth_device *d) { return &d->inf
 
 hth_device_usage hth_device_state(const hth_device *d)
 {
-    return (hth_device_usage){d->used, d->limit, d->lost, d->back->complaints(d)};
+    return (hth_device_usage){.used = d->used,
+                              .limit = d->limit,
+                              .refused = d->refused,
+                              .lost = d->lost,
+                              .n_complaint = d->back->complaints(d)};
 }
 
 hearth_status hth_program_get(hth_device *d, hth_program_id id, const uint32_t *consts,

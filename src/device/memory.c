@@ -17,10 +17,9 @@ static void unlink_buffer(hth_buffer *b)
     if (b->next) b->next->link = b->link;
 }
 
-hearth_status hth_buffer_new(hth_device *d, hth_memory memory, uint64_t size, const char *what,
-                             hth_buffer **out, hearth_error *err)
+static hearth_status make_buffer(hth_device *d, hth_memory memory, uint64_t size, const char *what,
+                                 hth_buffer **out, hearth_error *err)
 {
-    *out = NULL;
     hearth_status st = hth_device_begin_call(d, err);
     if (st != HEARTH_OK) return st;
     hth_device_sweep(d, false);
@@ -41,6 +40,15 @@ hearth_status hth_buffer_new(hth_device *d, hth_memory memory, uint64_t size, co
     link_buffer(&d->buffers, b);
     *out = b;
     return HEARTH_OK;
+}
+
+hearth_status hth_buffer_new(hth_device *d, hth_memory memory, uint64_t size, const char *what,
+                             hth_buffer **out, hearth_error *err)
+{
+    *out = NULL;
+    hearth_status st = make_buffer(d, memory, size, what, out, err);
+    if (st == HEARTH_ERROR_MEMORY) d->refused = d->used;
+    return st;
 }
 
 void hth_buffer_free(hth_buffer *b)

@@ -205,6 +205,30 @@ static hearth_status check_bindings(const hearth_model *m, const choice *c, hear
     return HEARTH_OK;
 }
 
+/* A device may have less than it says. What could not be had is asked for again, a tenth less than what was there, a few
+ * times; then the CPU does without. */
+static hearth_status open_place(hearth_model *m, choice *c, hearth_error *err)
+{
+    enum { TRIES = 4 };
+    const char *name = hth_device_get_info(m->device)->name;
+    hearth_error why = {0};
+    for (int i = 0; i < TRIES && c->place.n_layer > 0; i++) {
+        hearth_status st =
+            hth_gpu_open(m->model, &m->kernels, m->device, &c->place, read_rows, m, &m->gpu, &why);
+        if (st != HEARTH_ERROR_MEMORY) {
+            if (err && st != HEARTH_OK) *err = why;
+            return st;
+        }
+        uint64_t reached = hth_device_state(m->device).refused;
+        c->budget = (reached > 0 && reached < c->budget ? reached : c->budget) / 10 * 9;
+        c->place.n_layer = m->model->hparams.n_layer, c->place.head = true;
+        choose_place(c);
+    }
+    hth_log(HEARTH_LOG_WARN, "%s: %s; all of it runs on the CPU", hth_gguf_path(m->file), why.message);
+    snprintf(m->gpu_note, sizeof m->gpu_note, "%.90s: %.300s", name, why.message);
+    return HEARTH_OK;
+}
+
 static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
     const hth_device_info *info = hth_device_get_info(m->device);
@@ -226,8 +250,7 @@ static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *
     if (st == HEARTH_OK) {
         choose_place(&c);
         note_problem(m, &c);
-        if (c.place.n_layer > 0)
-            st = hth_gpu_open(m->model, &m->kernels, m->device, &c.place, read_rows, m, &m->gpu, err);
+        if (c.place.n_layer > 0) st = open_place(m, &c, err);
         else if (!c.problem) st = refuse_budget(m, &c, err);
     }
     hth_free(c.n_hot);
