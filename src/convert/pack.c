@@ -344,6 +344,34 @@ static float hidden_of(const packing *w, uint32_t i)
     return largest < 1e38f ? 2.0f * largest : 2e38f;
 }
 
+/* Shares of the runs of a layer as they stand in the packed file; returns their number. */
+static size_t shares_of(const packing *w, uint32_t i_layer, float *shares)
+{
+    const hth_profile_layer *p = &w->profile->layers[i_layer];
+    const int32_t *order = w->orders[i_layer];
+    size_t n = 0;
+    for (uint32_t first = 0; first < p->d_ff; first += HTH_SHARE_NEURONS) {
+        uint32_t k = p->d_ff - first < HTH_SHARE_NEURONS ? p->d_ff - first : HTH_SHARE_NEURONS;
+        uint64_t fired = 0;
+        for (uint32_t j = first; j < first + k; j++) fired += p->n_fired[order ? (uint32_t)order[j] : j];
+        shares[n++] = (float)((double)fired / ((double)w->profile->n_done * k));
+    }
+    return n;
+}
+
+static hearth_status write_shares(packing *w, hearth_error *err)
+{
+    size_t n = 0, most = 0;
+    for (uint32_t i = 0; i < w->model->hparams.n_layer; i++)
+        most += w->model->layers[i].d_ff / HTH_SHARE_NEURONS + 1;
+    float *shares = hth_alloc(most, sizeof *shares);
+    if (!shares) return hth_fail_memory(err, most * sizeof *shares, "shares of neurons that fire");
+    for (uint32_t i = 0; i < w->model->hparams.n_layer; i++) n += shares_of(w, i, shares + n);
+    hth_gguf_writer_array(w->packer.out, HTH_KEY_SHARES, HTH_GGUF_F32, shares, n);
+    hth_free(shares);
+    return HEARTH_OK;
+}
+
 static hearth_selector selector_for(const packing *w)
 {
     if (w->predictors.file) return HEARTH_SELECTOR_PREDICTOR;
@@ -370,6 +398,7 @@ static hearth_status write_sparsity(packing *w, hearth_error *err)
     if (w->result->n_swapped)
         hth_gguf_writer_array(out, HTH_KEY_UP_FIRST, HTH_GGUF_U32, w->up_first, w->model->hparams.n_layer);
     if (st == HEARTH_OK && w->profile) st = write_layers(w, "hearth.ffn.largest_hidden", hidden_of, err);
+    if (st == HEARTH_OK && w->profile) st = write_shares(w, err);
     return st;
 }
 

@@ -86,6 +86,7 @@ typedef struct hth_layer {
     const float *down_bias;
     hth_predictor predictor;
     const float *floor; /* [d_ff] or NULL: selector threshold computes neurons whose activation reaches it */
+    const float *shares; /* [ceil(d_ff / HTH_SHARE_NEURONS)] or NULL: of each run of neurons what fires for a token */
     const hth_gguf_tensor *order; /* [d_ff] which number each neuron had before it was packed; NULL */
     hth_norm ffn_post_norm;       /* [d_model] */
     const hth_cluster *clusters;  /* cover 0..d_ff, ascending */
@@ -143,6 +144,9 @@ void hth_model_close(hth_model *model);
 enum { HTH_PACK_VERSION = 1 };
 /* [n_layer] 1 where the layer is up_first. */
 #define HTH_KEY_UP_FIRST "hearth.pack.up_first"
+/* What share of each run of HTH_SHARE_NEURONS neurons fires for a token: layers one behind the other, [ceil(d_ff / that)] each. */
+#define HTH_KEY_SHARES "hearth.ffn.shares"
+enum { HTH_SHARE_NEURONS = 64 };
 
 /* What the file says about itself as a whole (claims.c): refuses keys of ours that are not
  * known and other versions of quantised blocks; a wrong general.file_type is a warning. */

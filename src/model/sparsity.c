@@ -106,6 +106,34 @@ static hearth_status read_up_first(hth_model *m, hearth_error *err)
     return HEARTH_OK;
 }
 
+static uint32_t n_share_of(const hth_layer *l)
+{
+    return (l->d_ff + HTH_SHARE_NEURONS - 1) / HTH_SHARE_NEURONS;
+}
+
+static hearth_status read_shares(hth_model *m, hearth_error *err)
+{
+    static const char key[] = HTH_KEY_SHARES;
+    const hth_gguf_value *array;
+    uint64_t n = 0, at = 0;
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) n += n_share_of(&m->layers[i]);
+    hearth_status st = hth_gguf_get_array(m->file, key, HTH_GGUF_F32, n, &array, err);
+    if (st != HEARTH_OK || !array) return st;
+    float *shares = hth_arena_alloc(&m->arena, (size_t)n, sizeof *shares, 16);
+    if (!shares) return hth_fail_memory(err, (size_t)n * sizeof *shares, "shares of neurons that fire");
+    for (uint64_t i = 0; i < n; i++) {
+        double x = hth_gguf_element_float(array, i);
+        if (!(x >= 0.0 && x <= 1.0))
+            return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: value %llu is %g, 0 to 1 is wanted",
+                            hth_gguf_path(m->file), key, (unsigned long long)array->offset,
+                            (unsigned long long)i, x);
+        shares[i] = (float)x;
+    }
+    for (uint32_t i = 0; i < m->hparams.n_layer; at += n_share_of(&m->layers[i]), i++)
+        m->layers[i].shares = shares + at;
+    return HEARTH_OK;
+}
+
 hearth_status hth_model_read_sparsity(hth_model *m, hearth_error *err)
 {
     hearth_status st;
@@ -113,5 +141,6 @@ hearth_status hth_model_read_sparsity(hth_model *m, hearth_error *err)
     if ((st = read_input(m, err)) != HEARTH_OK) return st;
     if ((st = read_selector(m, err)) != HEARTH_OK) return st;
     if ((st = read_hidden(m, err)) != HEARTH_OK) return st;
+    if ((st = read_shares(m, err)) != HEARTH_OK) return st;
     return read_up_first(m, err);
 }

@@ -85,6 +85,18 @@ TEST(packed_keys_are_known_or_refused)
            "hearth.predictor.input at |'raw'|known: residual, normed");
 }
 
+TEST(shares_of_neurons_are_shares)
+{
+    static const float one[] = {0.5f, 0.0f, 1.0f};
+    const char *shares = "hearth.ffn.shares";
+    EXPECT(set_two(&m, shares, 0.25f, 1.0f), HEARTH_OK, NULL);
+    EXPECT(set_two(&m, shares, 0.25f, 1.5f), HEARTH_ERROR_FORMAT,
+           "hearth.ffn.shares at |value 1 is 1.5|0 to 1");
+    EXPECT(set_two(&m, shares, -0.25f, 1.0f), HEARTH_ERROR_FORMAT, "hearth.ffn.shares at |value 0 is -0.25");
+    EXPECT(set_two(&m, shares, NAN, 1.0f), HEARTH_ERROR_FORMAT, "hearth.ffn.shares at |value 0 is nan");
+    EXPECT(tiny_set_floats(&m, shares, one, 3), HEARTH_ERROR_FORMAT, "shares|3 elements, expected 2");
+}
+
 TEST(packed_values_of_layers_are_finite_and_complete)
 {
     static const float one[] = {1.0f, 1.0f, 1.0f};
