@@ -210,7 +210,7 @@ TEST(least_and_gain_are_what_other_budgets_show)
 /* ---- stated shapes --------------------------------------------------------------------------- */
 
 static const hth_plan_firing *const firings[] = {&hth_plan_dense, &hth_plan_sharp, &hth_plan_flat};
-enum { N_FIRING = 3, N_TOKEN = 24 };
+enum { N_FIRING = 3, N_TOKEN = 16 };
 
 typedef struct stated {
     hth_plan_model model;
@@ -402,22 +402,18 @@ TEST(shares_have_their_mean_and_coverage)
 
 TEST(solver_takes_bounded_time_on_large_models)
 {
-    for (int i = 0; i < N_FIRING; i++) {
-        stated s;
-        hth_plan plan;
-        make_stated(&s, &hth_plan_cards[2], &hth_plan_shapes[3], firings[i]);
-        uint64_t began = hth_clock_ns();
-        CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.wish, &plan, err));
-        printf("70B on 24 GB, %s: %.2f s\n", firings[i]->name, (double)(hth_clock_ns() - began) * 1e-9);
-        CHECK_INT(plan.unit, HTH_PLAN_UNIT);
-        hth_plan_free(&plan);
-        hth_plan_shape_free(&s.model);
-    }
+    stated s;
+    hth_plan plan;
+    make_stated(&s, &hth_plan_cards[2], &hth_plan_shapes[3], &hth_plan_dense);
+    uint64_t began = hth_clock_ns();
+    CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.wish, &plan, err));
+    printf("70B on 24 GB: %.2f s\n", (double)(hth_clock_ns() - began) * 1e-9);
+    CHECK_INT(plan.unit, HTH_PLAN_UNIT);
+    hth_plan_free(&plan);
+    hth_plan_shape_free(&s.model);
     /* More than the bounds hold: units grow. */
     hth_plan_shape huge = {"huge", 200, 16384, 65536, 128, 8, 128256};
     hth_plan_card card = hth_plan_cards[2];
-    stated s;
-    hth_plan plan;
     card.vram = (uint64_t)150 << 30;
     make_stated(&s, &card, &huge, &hth_plan_dense);
     CHECK_OK(hth_plan_solve(&s.model, &s.machine, &s.wish, &plan, err));
