@@ -111,10 +111,19 @@ static void rows_of_part(recorder *r, const hth_gpu_group *group, const hth_gpu_
     run(r, onto ? HTH_PROGRAM_rows_f_onto : HTH_PROGRAM_rows_f, consts, bind, &push, gx, gy);
 }
 
+/* What a part's run reads: its time goes by that. */
+static void read_part(recorder *r, const hth_gpu_part *p)
+{
+    if (r->st == HEARTH_OK) hth_tape_reads(r->tape, p->planes.size);
+}
+
 /* y, or onto y: the group's rows times the input. */
 static void rows(recorder *r, const hth_gpu_group *group, const hth_gpu_input *in, hth_slice y, bool onto)
 {
-    for (uint32_t i = 0; i < group->n_part; i++) rows_of_part(r, group, &group->parts[i], in, y, onto);
+    for (uint32_t i = 0; i < group->n_part; i++) {
+        rows_of_part(r, group, &group->parts[i], in, y, onto);
+        read_part(r, &group->parts[i]);
+    }
     wrote(r, y);
     order(r);
 }
@@ -231,6 +240,9 @@ static void attend(recorder *r, uint32_t i_layer, const hth_layer *l, const hth_
     if (by_split) {
         hth_slice grid = {room->grids.of, room->grids.at + 16 * i_layer, 12};
         hth_tape_run_at(r->tape, p, bind, &push, grid);
+        /* Keys and values of a split, at most. */
+        hth_tape_reads(r->tape, 2 * HTH_ATTEND_SPLIT * sizeof(uint32_t) *
+                                    hth_gpu_cache_words(r->g->place.kv, h->d_head));
         wrote(r, room->splits), wrote(r, room->split_parts);
         order(r);
         hth_push_join join = {.n_head = l->n_head, .window = l->window, .n_split = room->n_split};
@@ -326,7 +338,10 @@ static void down_by_neurons(recorder *r, const hth_layer *l, const hth_gpu_layer
     order(r);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < room->n_stage ? r->n_row - first : room->n_stage;
-        for (uint32_t i = 0; i < to->down.n_part; i++) down_of_part(r, l, &to->down.parts[i], first, n);
+        for (uint32_t i = 0; i < to->down.n_part; i++) {
+            down_of_part(r, l, &to->down.parts[i], first, n);
+            read_part(r, &to->down.parts[i]);
+        }
         wrote(r, room->sums);
         order(r);
         hth_push_sums push = {n_out, n_split, to->down_bias.n > 0, first};
