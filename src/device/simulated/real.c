@@ -107,10 +107,14 @@ void hth_sim_quiesce(hth_sim *own)
     pthread_mutex_unlock(&own->lock);
 }
 
-void hth_sim_finish(hth_sim *own)
+void hth_sim_stop(hth_sim *own)
 {
     hth_sim_quiesce(own);
     pthread_join(own->thread, NULL);
+}
+
+void hth_sim_finish(hth_sim *own)
+{
     pthread_cond_destroy(&own->changed);
     pthread_mutex_destroy(&own->lock);
 }

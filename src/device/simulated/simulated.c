@@ -44,13 +44,13 @@ no_device:
 static void stop(hth_device *d)
 {
     hth_sim *own = d->own;
-    if (own->card.real) hth_sim_finish(own);
-    own->ending = true;
+    if (own->card.real) hth_sim_stop(own);
 }
 
 static void close_simulated(hth_device *d)
 {
     hth_sim *own = d->own;
+    if (own->card.real) hth_sim_finish(own);
     hth_backend_null.close(&own->null);
     hth_free(own);
 }

@@ -105,6 +105,8 @@ uint64_t hth_sim_now(const hth_sim *own);
 hearth_status hth_sim_start(hth_sim *own, hearth_error *err);
 /* Ends the thread behind the tape that it runs; what waits is dropped. */
 void hth_sim_quiesce(hth_sim *own);
+/* The same, and waits for it; what is given back may still look at the ticks. */
+void hth_sim_stop(hth_sim *own);
 void hth_sim_finish(hth_sim *own);
 /* Until that time: asleep, then awake for the last of it. */
 void hth_sim_hold(const hth_sim *own, uint64_t until_ns);
