@@ -1,15 +1,17 @@
 /* The simulated device: times computed by hand for small tapes, links and gates; both sides at once; the same
- * in every run; faults and budgets where the description puts them; descriptions that are refused, each at
- * its line; and with a real clock, no tick before its time. All rates are made up so that hands can compute. */
+ * in every run; faults and budgets where the description puts them; and with a real clock, no tick before its
+ * time. All rates are made up so that hands can compute. */
 #define _GNU_SOURCE
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "device/simulated/simulated_int.h"
+#include "support/card.h"
 #include "support/test.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,11 +32,6 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, thread_main *f,
 
 /* ---- cards ------------------------------------------------------------------------------------- */
 
-/* A byte a nanosecond of its own memory; two nanoseconds for a byte up, four for one down. */
-#define RATES                                                                                                \
-    "name = hand\nvram_bytes = 1M\nbandwidth = 1e9\npcie_up = 500e6\npcie_down = 250e6\n"                    \
-    "pcie_latency_us = 1\ndispatch_us = 2\nsubmit_us = 20\nwake_us = 10\nflops = 1e12\n"
-#define EXACT RATES "jitter = 0\nseed = 1\nclock = virtual\n"
 enum { LATENCY = 1000, DISPATCH = 2000, SUBMIT = 20000, WAKE = 10000, POLL = 100, SMALL = DISPATCH + BYTES };
 
 static void fill(const hth_program_call *c)
@@ -51,19 +48,23 @@ static void copy(const hth_program_call *c)
     memcpy(c->bind[1], c->bind[0], n * sizeof n);
 }
 
+/* Goes on only when it is let go. */
+static atomic_bool slow_began, slow_may_end, slow_ended;
+
+static void slow(const hth_program_call *c)
+{
+    atomic_store(&slow_began, true);
+    while (!atomic_load(&slow_may_end)) sched_yield();
+    memset(c->bind[2], 1, (size_t)c->size[2]);
+    atomic_store(&slow_ended, true);
+}
+
 static hth_program_fn *const functions[HTH_N_PROGRAM] = {
-    [HTH_PROGRAM_fill] = fill, [HTH_PROGRAM_copy] = copy};
+    [HTH_PROGRAM_fill] = fill, [HTH_PROGRAM_copy] = copy, [HTH_PROGRAM_add] = slow};
 
 static hearth_status open_card(const char *text, uint64_t memory, hth_device **d, hearth_error *err)
 {
-    char name[1100];
-    const char *path = test_scratch("described.sim");
-    snprintf(name, sizeof name, "sim:%s", path);
-    CHECK(test_write_file(path, text, strlen(text)));
-    hth_device_spec spec = {.name = name, .memory = memory, .functions = functions};
-    hearth_status st = hth_device_open(&spec, d, err);
-    unlink(path);
-    return st;
+    return card_open(text, memory, functions, d, err);
 }
 
 /* A card with a buffer of each kind of memory, of BYTES. */
@@ -141,7 +142,7 @@ TEST(a_simulated_device_says_that_it_is_one)
     hth_device_info found[16];
     char note[200];
     size_t n;
-    CHECK_OK(open_bench(EXACT, &b, err));
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
     const hth_device_info *info = hth_device_get_info(b.d);
     CHECK_INT(info->kind, HTH_DEVICE_SIMULATED);
     CHECK_TEXT(info->name, "simulated hand");
@@ -158,7 +159,7 @@ TEST(memory_ends_where_the_card_does)
     hth_device *d;
     hth_buffer *all, *more;
     hearth_error why;
-    CHECK_OK(open_card(EXACT, 0, &d, err));
+    CHECK_OK(open_card(CARD_EXACT, 0, &d, err));
     CHECK(hth_buffer_new(d, HTH_MEMORY_DEVICE, (1 << 20) + 1, "too much", &all, &why) == HEARTH_ERROR_MEMORY);
     CHECK(strstr(why.message, "simulated hand: too much") != NULL);
     CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, 1 << 20, "all", &all, err));
@@ -166,7 +167,7 @@ TEST(memory_ends_where_the_card_does)
     hth_buffer_free(all);
     CHECK_OK(hth_buffer_new(d, HTH_MEMORY_TO_HOST, 1, "a byte", &more, err));
     hth_device_close(d);
-    CHECK_OK(open_card(EXACT, 8192, &d, err));
+    CHECK_OK(open_card(CARD_EXACT, 8192, &d, err));
     CHECK_INT(hth_device_state(d).limit, 8192);
     hth_device_close(d);
 }
@@ -177,7 +178,7 @@ TEST(a_run_takes_its_dispatch_and_its_bytes)
 {
     static const uint32_t grids[] = {4, 3, 1, 0, 1, 1};
     bench b;
-    CHECK_OK(open_bench(EXACT, &b, err));
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
     CHECK_OK(hth_device_upload((hth_slice){b.up, 0, sizeof grids}, grids, err));
     CHECK_INT(hth_device_time(b.d), 0);
 
@@ -204,6 +205,10 @@ TEST(a_run_takes_its_dispatch_and_its_bytes)
     hth_tape_run_at(t, b.fill, (hth_slice[]){{b.here, 0, 0}}, ones, (hth_slice){b.up, 12, 12});
     hth_tape_reads(t, 500);
     CHECK_INT(length_of(&b, t), DISPATCH);
+    t = begin(&b);
+    hth_tape_run(t, b.fill, (hth_slice[]){{b.here, 0, 0}}, ones, 1, 0, 1);
+    hth_tape_run(t, b.fill, (hth_slice[]){{b.here, 0, 0}}, ones, 1, 1, 0);
+    CHECK_INT(length_of(&b, t), 2 * DISPATCH);
     hth_device_close(b.d);
 }
 
@@ -211,7 +216,7 @@ TEST(copies_take_their_link_and_run_beside_the_runs)
 {
     const uint64_t up = LATENCY + 2 * BYTES, down = LATENCY + 4 * BYTES;
     bench b;
-    CHECK_OK(open_bench(EXACT, &b, err));
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
     hth_tape *t = begin(&b);
     carry(t, b.up, b.here);
     CHECK_INT(length_of(&b, t), up);
@@ -253,7 +258,7 @@ TEST(the_host_waits_for_what_it_uploads)
     static uint8_t bytes[BYTES];
     bench b;
     hth_tick tick;
-    CHECK_OK(open_bench(EXACT, &b, err));
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
     CHECK_OK(hth_device_upload((hth_slice){b.up, 0, 0}, bytes, err)); /* the host's own memory */
     CHECK_INT(hth_device_time(b.d), 0);
     CHECK_OK(hth_device_upload((hth_slice){b.here, 0, 0}, bytes, err));
@@ -274,7 +279,7 @@ TEST(both_clocks_meet_at_gates_and_waits)
 {
     bench b;
     hth_tick ticks[2], early;
-    CHECK_OK(open_bench(EXACT, &b, err));
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
     hth_tape *t = tape_of(&b, 0);
     CHECK_OK(hth_queue_submit(b.d, (hth_turn[]){{t, 0}, {t, 5}}, 2, ticks, err));
     CHECK_INT(hth_device_time(b.d), SUBMIT);
@@ -323,13 +328,13 @@ TEST(patience_ends_on_the_virtual_clock)
     bench b;
     hth_tick tick;
     hearth_error why;
-    CHECK_OK(open_bench(EXACT, &b, err));
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
     submit(&b, tape_of(&b, 1000000), 0, &tick);
     CHECK(hth_queue_wait(b.d, tick, DISPATCH + 1000000 - 1, &why) == HEARTH_ERROR_DEVICE);
     CHECK(strstr(why.message, "simulated hand: tape 1 is not done") && hth_device_state(b.d).lost);
     CHECK_INT(hth_device_time(b.d), SUBMIT + DISPATCH + 1000000 - 1);
     hth_device_close(b.d);
-    CHECK_OK(open_bench(EXACT, &b, err));
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
     submit(&b, tape_of(&b, 1000000), 0, &tick);
     CHECK_OK(hth_queue_wait(b.d, tick, DISPATCH + 1000000, err));
     hth_device_close(b.d);
@@ -355,24 +360,39 @@ static uint64_t rounds_together(const char *card, uint64_t host_ns, int n)
 TEST(device_and_host_compute_at_once)
 {
     const uint64_t device = DISPATCH + 100000;
-    CHECK_INT(rounds_together(EXACT, 90000, 1), SUBMIT + device + WAKE);
-    CHECK(rounds_together(EXACT, 90000, 1) < SUBMIT + device + 90000 + WAKE);
-    CHECK_INT(rounds_together(EXACT, 150000, 1), SUBMIT + 150000); /* it need not wait */
-    CHECK_INT(rounds_together(EXACT, 90000, 7), 7 * (SUBMIT + device + WAKE));
+    CHECK_INT(rounds_together(CARD_EXACT, 90000, 1), SUBMIT + device + WAKE);
+    CHECK(rounds_together(CARD_EXACT, 90000, 1) < SUBMIT + device + 90000 + WAKE);
+    CHECK_INT(rounds_together(CARD_EXACT, 150000, 1), SUBMIT + 150000); /* it need not wait */
+    CHECK_INT(rounds_together(CARD_EXACT, 90000, 7), 7 * (SUBMIT + device + WAKE));
 }
 
 /* ---- jitter ------------------------------------------------------------------------------------- */
 
 TEST(jitter_is_the_same_in_every_run_of_a_seed)
 {
-    static const char seven[] = RATES "jitter = 0.25\nseed = 7\nclock = virtual\n",
-                      eight[] = RATES "jitter = 0.25\nseed = 8\nclock = virtual\n";
-    uint64_t time = rounds_together(seven, 90000, 20), exact = rounds_together(EXACT, 90000, 20);
+    static const char seven[] = CARD_RATES "jitter = 0.25\nseed = 7\nclock = virtual\n",
+                      eight[] = CARD_RATES "jitter = 0.25\nseed = 8\nclock = virtual\n";
+    uint64_t time = rounds_together(seven, 90000, 20), exact = rounds_together(CARD_EXACT, 90000, 20);
     CHECK_INT(rounds_together(seven, 90000, 20), time);
     CHECK(rounds_together(eight, 90000, 20) != time && time != exact);
     CHECK(time > exact * 3 / 4 && time < exact * 5 / 4);
 
+    /* Costs of the device and of the host differ by themselves. */
     bench b;
+    uint64_t by_seed[2], submitted[2];
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(open_bench(i ? eight : seven, &b, err));
+        hth_tick last;
+        submit(&b, tape_of(&b, 100000), 0, &last);
+        uint64_t before = hth_device_time(b.d);
+        submitted[i] = before;
+        while (!hth_queue_reached(b.d, last)) {
+        }
+        by_seed[i] = hth_device_time(b.d) - before;
+        hth_device_close(b.d);
+    }
+    CHECK(by_seed[0] != by_seed[1] && submitted[0] != submitted[1]);
+
     uint64_t least = UINT64_MAX, most = 0, sum = 0;
     hth_tick tick;
     CHECK_OK(open_bench(seven, &b, err));
@@ -396,7 +416,7 @@ TEST(jitter_is_the_same_in_every_run_of_a_seed)
 
 TEST(faults_come_at_their_calls)
 {
-    static const char text[] = EXACT "fault = 2:memory\nfault = 4:unsupported\nfault = 6:timeout\n";
+    static const char text[] = CARD_EXACT "fault = 2:memory\nfault = 4:unsupported\nfault = 6:timeout\n";
     hth_device *d;
     hth_buffer *b;
     hth_tape *t;
@@ -413,7 +433,7 @@ TEST(faults_come_at_their_calls)
     CHECK(hth_device_state(d).lost);
     CHECK(hth_queue_signal(d, 3, &why) == HEARTH_ERROR_DEVICE && strstr(why.message, "was lost"));
     hth_device_close(d);
-    CHECK_OK(open_card(EXACT "fault = 1:device\n", 0, &d, err));
+    CHECK_OK(open_card(CARD_EXACT "fault = 1:device\n", 0, &d, err));
     CHECK(hth_tape_begin(d, &t, &why) == HEARTH_ERROR_DEVICE && hth_device_state(d).lost);
     hth_device_close(d);
 }
@@ -424,7 +444,7 @@ TEST(budgets_shrink_and_what_is_there_stays)
     hth_buffer *more;
     hearth_error why;
     hth_tick tick;
-    CHECK_OK(open_bench(EXACT "budget_bytes_at = 2:20000\nbudget_bytes_at = 3:8192\n", &b, err));
+    CHECK_OK(open_bench(CARD_EXACT "budget_bytes_at = 2:20000\nbudget_bytes_at = 3:8192\n", &b, err));
     hth_tape *t = tape_of(&b, 0);
     uint64_t used = hth_device_state(b.d).used;
     submit(&b, t, 0, &tick);
@@ -444,192 +464,15 @@ TEST(budgets_shrink_and_what_is_there_stays)
     hth_device_close(b.d);
 }
 
-/* ---- descriptions ------------------------------------------------------------------------------- */
-
-/* The lines of EXACT with line `at` (from 1) replaced. */
-static void with_line(char out[2000], int at, const char *line)
-{
-    const char *from = EXACT;
-    size_t n = 0;
-    for (int i = 1; *from; i++) {
-        size_t length = strcspn(from, "\n");
-        n += (size_t)snprintf(out + n, 2000 - n, "%.*s\n", i == at ? (int)strlen(line) : (int)length,
-                              i == at ? line : from);
-        from += length + 1;
-    }
-}
-
-TEST(descriptions_are_refused_at_their_line)
-{
-    static const struct {
-        int at;
-        const char *line, *words;
-    } cases[] = {
-        {1, "name =", ":1: name: found , expected 1 to 63"},
-        {1, "name = 0123456789012345678901234567890123456789012345678901234567890123", ":1: name"},
-        {1, "name = a\tb", ":1: name"},
-        {1, "name = caf\xc3\xa9", ":1: name"},
-        {2, "vram_bytes = 0", ":2: vram_bytes: found 0, expected 1 to 2^50"},
-        {2, "vram_bytes = 8T", ":2: vram_bytes"},
-        {2, "vram_bytes = G", ":2: vram_bytes"},
-        {2, "vram_bytes = 1e16", ":2: vram_bytes"},
-        {2, "vram_bytes = -8G", ":2: vram_bytes"},
-        {3, "bandwidth = 0", ":3: bandwidth: found 0, expected 1e6 to 1e15 a second"},
-        {3, "bandwidth = nan", ":3: bandwidth"},
-        {3, "bandwidth = inf", ":3: bandwidth"},
-        {3, "bandwidth = 1e99", ":3: bandwidth"},
-        {3, "bandwidth = 1e", ":3: bandwidth"},
-        {3, "bandwidth = 1.", ":3: bandwidth"},
-        {3, "bandwidth = 1e9 5", ":3: bandwidth"},
-        {3, "bandwidth = 0x10", ":3: bandwidth"},
-        {3, "bandwidth = 1.2.3e9", ":3: bandwidth"},
-        {3, "bandwidth = 1000000000.0000001", ":3: bandwidth"},
-        {3, "bandwidth", ":3: bandwidth: is not of the form key = value"},
-        {3, "bandwith = 1e9", ":3: bandwith: no such key"},
-        {3, "= 1e9", ":3: : no such key"},
-        {3, "\x01 = 1", ":3: \\x01: no such key"},
-        {3, "# bandwidth = 1e9", ":13: ends without bandwidth"},
-        {4, "bandwidth = 1e9", ":4: bandwidth: stands there twice"},
-        {6, "pcie_latency_us = 1e7", ":6: pcie_latency_us"},
-        {7, "dispatch_us = -1", ":7: dispatch_us"},
-        {11, "jitter = 1", ":11: jitter"},
-        {12, "seed = 1.5", ":12: seed"},
-        {12, "seed = 1234567890123456", ":12: seed"},
-        {13, "clock = wall", ":13: clock: found wall, expected virtual or real"},
-        {13, "clock = virtual\nfault = 0:memory", ":14: fault"},
-        {13, "clock = virtual\nfault = 1:fire", ":14: fault: found 1:fire, expected CALL:memory"},
-        {13, "clock = virtual\nfault = memory", ":14: fault"},
-        {13, "clock = virtual\nbudget_bytes_at = 0:5", ":14: budget_bytes_at"},
-        {13, "clock = virtual\nbudget_bytes_at = 5", ":14: budget_bytes_at"},
-        {13, "clock = virtual\nbudget_bytes_at = 5:", ":14: budget_bytes_at"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char text[2000];
-        hth_device *d;
-        hearth_error why = {0};
-        uint64_t held = hth_alloc_held();
-        with_line(text, cases[i].at, cases[i].line);
-        hearth_status st = open_card(text, 0, &d, &why);
-        if (st != HEARTH_ERROR_FORMAT || d || !strstr(why.message, cases[i].words))
-            test_fail(__FILE__, __LINE__, "%s: %d: %s", cases[i].line, (int)st, why.message);
-        CHECK(strstr(why.message, "described.sim:") != NULL);
-        CHECK_INT(hth_alloc_held(), held);
-    }
-}
-
-TEST(descriptions_may_hold_comments_and_ends_of_lines_of_any_kind)
-{
-    hth_sim_card card;
-    static const char text[] =
-        "# a card\r\n\r\n\tname = a card, 8 GB # of ours\r\nvram_bytes=1.5G\nbandwidth = 2.5e9\n"
-        "pcie_up = 25000000\npcie_down = 12.5e7\npcie_latency_us = 0.5\ndispatch_us = 0\n"
-        "submit_us = 20\nwake_us = 10\nflops = 1e13\njitter = 0.05\nseed = 42\nclock = real";
-    CHECK_OK(hth_sim_describe_text("card", text, strlen(text), &card, err));
-    CHECK_TEXT(card.name, "a card, 8 GB");
-    CHECK_INT(card.vram_bytes, 3 << 29);
-    CHECK(card.bandwidth == 2.5e9 && card.pcie_up == 25e6 && card.pcie_down == 125e6);
-    CHECK(card.pcie_latency_ns == 500.0 && card.dispatch_ns == 0.0 && card.submit_ns == 20e3 &&
-          card.wake_ns == 10e3);
-    CHECK(card.flops == 1e13 && card.jitter == 0.05 && card.seed == 42 && card.real);
-}
-
-TEST(too_many_faults_and_too_large_descriptions_are_refused)
-{
-    static char text[80000];
-    hth_device *d;
-    hearth_error why;
-    size_t n = (size_t)snprintf(text, sizeof text, "%s", EXACT);
-    for (int i = 0; i <= HTH_SIM_MOST_FAULTS; i++)
-        n += (size_t)snprintf(text + n, 100, "fault = 1000:memory\n");
-    CHECK(open_card(text, 0, &d, &why) == HEARTH_ERROR_FORMAT && strstr(why.message, ":78: fault"));
-    n = (size_t)snprintf(text, sizeof text, "%s", EXACT);
-    for (int i = 0; i <= HTH_SIM_MOST_BUDGETS; i++)
-        n += (size_t)snprintf(text + n, 100, "budget_bytes_at = 9:1M\n");
-    CHECK(open_card(text, 0, &d, &why) == HEARTH_ERROR_FORMAT && strstr(why.message, ":30: budget_bytes_at"));
-
-    n = (size_t)snprintf(text, sizeof text, "%s", EXACT);
-    memset(text + n, '#', 65536 - n);
-    text[65536] = '\0';
-    CHECK_OK(open_card(text, 0, &d, err));
-    hth_device_close(d);
-    strcat(text, "#");
-    CHECK(open_card(text, 0, &d, &why) == HEARTH_ERROR_FORMAT &&
-          strstr(why.message, ":1: more than 65536 bytes"));
-}
-
-TEST(descriptions_that_cannot_be_read_are_named)
-{
-    hth_device *d;
-    hearth_error why;
-    CHECK(hth_device_open(&(hth_device_spec){.name = "sim:/no/such.sim"}, &d, &why) == HEARTH_ERROR_IO);
-    CHECK(strstr(why.message, "/no/such.sim: cannot open") && d == NULL);
-    CHECK(hth_device_open(&(hth_device_spec){.name = "sim:/"}, &d, &why) == HEARTH_ERROR_IO);
-    CHECK(strstr(why.message, "must be a regular file") != NULL);
-    CHECK(hth_device_open(&(hth_device_spec){.name = "sim:"}, &d, &why) == HEARTH_ERROR_IO);
-}
-
-/* In memory of exactly its size. */
-static void describe_bytes(const char *bytes, size_t n, size_t *n_taken)
-{
-    hth_sim_card card;
-    hearth_error why = {0};
-    char *copy_of = malloc(n > 0 ? n : 1);
-    memcpy(copy_of, bytes, n);
-    hearth_status st = hth_sim_describe_text("card", copy_of, n, &card, &why);
-    CHECK(st == HEARTH_OK || (st == HEARTH_ERROR_FORMAT && strncmp(why.message, "card:", 5) == 0));
-    if (st == HEARTH_OK) CHECK(card.bandwidth >= 1e6 && card.vram_bytes > 0 && card.jitter <= 0.9);
-    *n_taken += st == HEARTH_OK;
-    free(copy_of);
-}
-
-TEST(any_description_is_taken_or_refused)
-{
-    static const char whole[] = EXACT "fault = 3:memory\nbudget_bytes_at = 2:5M\n";
-    test_random r = {20261123};
-    size_t n_taken = 0, n = sizeof whole - 1, n_refused = 0;
-    for (size_t cut = 0; cut < n; cut++) describe_bytes(whole, cut, &n_taken);
-    CHECK(n_taken > 0 && n_taken < 60);
-    n_taken = 0;
-    for (int i = 0; i < 20000; i++) {
-        char text[sizeof whole];
-        memcpy(text, whole, n);
-        for (uint32_t k = 0, m = 1 + test_random_below(&r, 3); k < m; k++)
-            text[test_random_below(&r, (uint32_t)n)] = (char)test_random_below(&r, 256);
-        describe_bytes(text, n, &n_taken);
-        n_refused = (size_t)i + 1 - n_taken;
-    }
-    CHECK(n_taken > 100 && n_refused > 100);
-}
-
-TEST(the_cards_that_are_shipped_are_what_their_names_say)
-{
-    static const struct {
-        const char *file, *name;
-        double bandwidth, pcie;
-        uint64_t vram_bytes;
-    } cards[] = {{"8gb", "8 GB 272 GB/s PCIe 4 x8", 272e9, 13e9, (uint64_t)8 << 30},
-                 {"12gb", "12 GB 504 GB/s PCIe 4 x16", 504e9, 25e9, (uint64_t)12 << 30},
-                 {"24gb", "24 GB 1008 GB/s PCIe 4 x16", 1008e9, 25e9, (uint64_t)24 << 30}};
-    for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
-        char path[1100];
-        hth_sim_card card;
-        snprintf(path, sizeof path, "%s/bench/devices/%s.sim", HEARTH_SOURCE_DIR, cards[i].file);
-        CHECK_OK(hth_sim_describe(path, &card, err));
-        CHECK_TEXT(card.name, cards[i].name);
-        CHECK_INT(card.vram_bytes, cards[i].vram_bytes);
-        CHECK(card.bandwidth == cards[i].bandwidth && card.pcie_up == cards[i].pcie);
-        CHECK(card.pcie_down == card.pcie_up && card.submit_ns == 20e3 && card.wake_ns == 10e3);
-        CHECK(!card.real && card.jitter == 0.0 && card.n_fault == 0 && card.n_budget == 0);
-    }
-}
-
 /* ---- the real clock ----------------------------------------------------------------------------- */
 
 /* A byte a microsecond. */
 #define REAL                                                                                                 \
     "name = slow\nvram_bytes = 1M\nbandwidth = 1e6\npcie_up = 1e9\npcie_down = 1e9\n"                        \
-    "pcie_latency_us = 1\ndispatch_us = 2\nsubmit_us = 20\nwake_us = 10\nflops = 1e12\n"                     \
+    "pcie_latency_us = 1\ndispatch_us = 2\nsubmit_us = 20\nwake_us = 2000\nflops = 1e12\n"                   \
     "jitter = 0\nseed = 1\nclock = real\n"
+
+enum { REAL_WAKE = 2000000 };
 
 TEST(with_a_real_clock_no_tick_is_reached_before_its_time)
 {
@@ -646,7 +489,7 @@ TEST(with_a_real_clock_no_tick_is_reached_before_its_time)
         if (polls)
             while (!hth_queue_reached(b.d, tick)) n++;
         else CHECK_OK(hth_queue_wait(b.d, tick, 60 * second, err));
-        CHECK(hth_clock_ns() - before >= SUBMIT + DISPATCH + 30000000 + (polls ? 0 : WAKE));
+        CHECK(hth_clock_ns() - before >= SUBMIT + DISPATCH + 30000000 + (polls ? 0 : REAL_WAKE));
         if (polls) CHECK(n > 100);
     }
 
@@ -704,6 +547,79 @@ TEST(with_a_real_clock_both_sides_meet_at_gates)
     hth_device_close(b.d);
 }
 
+static void *let_go(void *user)
+{
+    (void)user;
+    usleep(20000);
+    atomic_store(&slow_may_end, true);
+    return NULL;
+}
+
+/* A tape is running, and will end in 20 ms. */
+static hth_tape *begin_slow(bench *b, hth_tick *tick, pthread_t *helper)
+{
+    const hth_program *add;
+    hth_slice all[] = {{b->here, 0, 0}, {b->here, 0, 0}, {b->here, 0, 0}};
+    atomic_store(&slow_began, false), atomic_store(&slow_may_end, false), atomic_store(&slow_ended, false);
+    CHECK_OK(hth_program_get(b->d, HTH_PROGRAM_add, NULL, &add, err));
+    hth_tape *t = begin(b);
+    hth_tape_run(t, add, all, ones, 1, 1, 1);
+    hth_tape_reads(t, 1);
+    CHECK_OK(hth_tape_end(t, err));
+    submit(b, t, 0, tick);
+    while (!atomic_load(&slow_began)) sched_yield();
+    CHECK_INT(pthread_create(helper, NULL, let_go, NULL), 0);
+    return t;
+}
+
+TEST(with_a_real_clock_nothing_is_changed_or_given_back_under_a_tape)
+{
+    static const uint8_t zeros[BYTES];
+    uint8_t back[BYTES];
+    bench b;
+    hth_tick tick;
+    pthread_t helper;
+    hearth_error why;
+    CHECK_OK(open_bench(REAL, &b, err));
+    begin_slow(&b, &tick, &helper);
+    CHECK(!hth_queue_reached(b.d, tick)); /* its time is over, its work is not */
+    CHECK_OK(hth_device_upload((hth_slice){b.here, 0, 0}, zeros, err));
+    CHECK(atomic_load(&slow_ended));
+    CHECK_OK(hth_device_download((hth_slice){b.here, 0, 0}, back, err));
+    CHECK_BYTES(back, zeros, BYTES);
+    pthread_join(helper, NULL);
+    begin_slow(&b, &tick, &helper);
+    CHECK_OK(hth_device_download((hth_slice){b.here, 0, 0}, back, err));
+    CHECK(atomic_load(&slow_ended) && back[0] == 1);
+    pthread_join(helper, NULL);
+
+    /* What took longer here than on the card delays what follows. */
+    uint64_t before = hth_clock_ns();
+    hth_tape *behind = tape_of(&b, 30000);
+    begin_slow(&b, &tick, &helper);
+    submit(&b, behind, 0, &tick);
+    CHECK_OK(hth_queue_wait(b.d, tick, 60 * second, err));
+    CHECK(hth_clock_ns() - before >= 20000000 + 30000000);
+    pthread_join(helper, NULL);
+
+    hth_tape *t = begin_slow(&b, &tick, &helper);
+    hth_device_fail_at(b.d, 1, HEARTH_ERROR_DEVICE);
+    CHECK(hth_queue_wait(b.d, tick, second, &why) == HEARTH_ERROR_DEVICE);
+    hth_tape_free(t);
+    CHECK(atomic_load(&slow_ended));
+    pthread_join(helper, NULL);
+    hth_device_close(b.d);
+
+    CHECK_OK(open_bench(REAL, &b, err));
+    begin_slow(&b, &tick, &helper);
+    hth_device_fail_at(b.d, 1, HEARTH_ERROR_DEVICE);
+    CHECK(hth_queue_wait(b.d, tick, second, &why) == HEARTH_ERROR_DEVICE);
+    hth_buffer_free(b.here);
+    CHECK(atomic_load(&slow_ended));
+    pthread_join(helper, NULL);
+    hth_device_close(b.d);
+}
+
 TEST(a_clock_without_a_thread_is_refused)
 {
     bench b;
@@ -712,7 +628,7 @@ TEST(a_clock_without_a_thread_is_refused)
     no_thread = true;
     CHECK(open_bench(REAL, &b, &why) == HEARTH_ERROR_MEMORY && strstr(why.message, "simulated slow"));
     CHECK_INT(hth_alloc_held(), held);
-    CHECK_OK(open_bench(EXACT, &b, err)); /* a virtual one wants none */
+    CHECK_OK(open_bench(CARD_EXACT, &b, err)); /* a virtual one wants none */
     no_thread = false;
     hth_device_close(b.d);
 }
