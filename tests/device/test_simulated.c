@@ -482,15 +482,15 @@ TEST(with_a_real_clock_no_tick_is_reached_before_its_time)
     CHECK_TEXT(hth_device_get_info(b.d)->driver, "functions of C, a real clock");
     hth_tape *t = tape_of(&b, 30000);
     for (int polls = 0; polls < 2; polls++) {
-        uint64_t before = hth_clock_ns(), n = 0;
+        uint64_t before = hth_clock_ns();
         submit(&b, t, 0, &tick);
         CHECK(hth_clock_ns() - before >= SUBMIT);
-        CHECK(!hth_queue_reached(b.d, tick)); /* 30 ms from here */
+        bool there = hth_queue_reached(b.d, tick);
+        CHECK(!there || hth_clock_ns() - before >= SUBMIT + DISPATCH + 30000000);
         if (polls)
-            while (!hth_queue_reached(b.d, tick)) n++;
+            while (!hth_queue_reached(b.d, tick)) sched_yield();
         else CHECK_OK(hth_queue_wait(b.d, tick, 60 * second, err));
         CHECK(hth_clock_ns() - before >= SUBMIT + DISPATCH + 30000000 + (polls ? 0 : REAL_WAKE));
-        if (polls) CHECK(n > 100);
     }
 
     /* Behind a gate: from the signal on. Two in turn: one after the other. */
@@ -501,7 +501,8 @@ TEST(with_a_real_clock_no_tick_is_reached_before_its_time)
     CHECK_OK(hth_queue_signal(b.d, 3, err));
     CHECK_OK(hth_queue_wait(b.d, ticks[0], 60 * second, err));
     CHECK(hth_clock_ns() - before >= 30000000);
-    CHECK(!hth_queue_reached(b.d, ticks[1]));
+    bool both = hth_queue_reached(b.d, ticks[1]);
+    CHECK(!both || hth_clock_ns() - before >= 2 * (DISPATCH + 30000000));
     CHECK_OK(hth_queue_wait(b.d, ticks[1], 60 * second, err));
     CHECK(hth_clock_ns() - before >= 2 * (DISPATCH + 30000000));
     CHECK(hth_device_time(b.d) >= 120000000);
@@ -582,7 +583,8 @@ TEST(with_a_real_clock_nothing_is_changed_or_given_back_under_a_tape)
     hearth_error why;
     CHECK_OK(open_bench(REAL, &b, err));
     begin_slow(&b, &tick, &helper);
-    CHECK(!hth_queue_reached(b.d, tick)); /* its time is over, its work is not */
+    bool over = hth_queue_reached(b.d, tick); /* its time is, its work is not */
+    CHECK(!over || atomic_load(&slow_ended));
     CHECK_OK(hth_device_upload((hth_slice){b.here, 0, 0}, zeros, err));
     CHECK(atomic_load(&slow_ended));
     CHECK_OK(hth_device_download((hth_slice){b.here, 0, 0}, back, err));
