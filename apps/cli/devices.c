@@ -42,6 +42,8 @@ static void print_text(const hth_device_info *found, size_t n, const char *note)
         has_card |= usable_card;
     }
     printf("null      functions of C in place of a GPU's programs; by name: for tests\n");
+    printf("sim:FILE  the same with the memory, rates and waits that a file describes (bench/devices); by "
+           "name\n");
 }
 
 static void print_uuid(json *j, const uint8_t uuid[16])

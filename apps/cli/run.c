@@ -231,12 +231,16 @@ static double *live_shares(const generation *g, uint32_t *n_layer)
     return share;
 }
 
+/* The seconds are those of this machine, whatever its device pretends to be. */
 static void print_stats(const generation *g)
 {
+    hearth_model_info info;
+    hearth_model_get_info(g->model, &info);
     fprintf(stderr,
-            "hearth: prompt %zu tokens in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s\n",
-            g->n_prompt, g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->n_ids,
-            g->decode_seconds, rate((double)g->n_ids, g->decode_seconds), g->end);
+            "hearth: %s%sprompt %zu tokens in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s\n",
+            info.gpu_simulated ? info.gpu : "", info.gpu_simulated ? ": " : "", g->n_prompt,
+            g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->n_ids, g->decode_seconds,
+            rate((double)g->n_ids, g->decode_seconds), g->end);
     uint32_t n_layer;
     double *share = live_shares(g, &n_layer), sum = 0.0;
     if (!share) return;
@@ -269,6 +273,7 @@ static void print_json(const generation *g)
     json_word(&j, "end", g->end);
     print_ids(&j, "prompt_ids", g->prompt, g->n_prompt);
     print_ids(&j, "ids", g->ids, g->n_ids);
+    if (info.gpu_simulated) json_bool(&j, "simulated", true);
     json_float(&j, "prompt_seconds", g->prompt_seconds, 6);
     json_float(&j, "decode_seconds", g->decode_seconds, 6);
     uint32_t n_layer;

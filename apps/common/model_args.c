@@ -30,7 +30,7 @@ const option_spec model_options[] = {
 };
 
 const option_spec gpu_options[] = {
-    {"gpu", 0, OPTION_TEXT, "DEVICE", "auto (default), none, vulkan:0, a UUID, null: see devices", 0, 0, NULL, 0},
+    {"gpu", 0, OPTION_TEXT, "DEVICE", "auto (default), none, or a name of hearth devices", 0, 0, NULL, 0},
     {"vram", 0, OPTION_SIZE, "BYTES", "at most so many on it: 8G, 500M; default auto: what is free", 0, 9e18, NULL, 0},
     {0},
 };

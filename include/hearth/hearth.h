@@ -99,8 +99,9 @@ typedef enum hearth_kv_type {
 /* A GPU beside the CPU: the first layers of a model, as many as fit, and their part of the KV caches of all sessions.
  * Quantised weights give the bits of the CPU there; F32, F16 and BF16 do not. */
 typedef struct hearth_gpu_options {
-    const char *device; /* "auto" (a card, where there is one), "none", "vulkan:0" and on, a UUID, or "null", which
-                           computes on the CPU as a GPU would; NULL: none */
+    const char *device; /* "auto" (a card, where there is one), "none", "vulkan:0" and on, a UUID, "null", which
+                           computes on the CPU as a GPU would, "sim:FILE", which does so with the memory, times
+                           and faults of the card that a file describes; NULL: none */
     uint64_t vram;      /* bytes at most; 0: what is free there */
     uint32_t n_ctx;     /* positions of all sessions together; 0: those of one that does not say */
     uint32_t n_batch;   /* prompt tokens at once; 0: 256 */
@@ -164,6 +165,7 @@ typedef struct hearth_model_info {
     bool gpu_head;            /* and the output matrix */
     bool gpu_strict;          /* with the bits of the CPU */
     uint64_t gpu_bytes;       /* allocated there */
+    bool gpu_simulated;       /* it pretends to be a card: figures must be labelled */
 } hearth_model_info;
 
 HEARTH_API void hearth_model_get_info(const hearth_model *model, hearth_model_info *info);

@@ -1,6 +1,7 @@
 /* Devices: which there are, opening, loss, faults for tests. Each call of the interface that can fail
  * goes through hth_device_begin_call and hth_device_end_call, so that a lost device answers at once. */
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "device/device_int.h"
 
 #include <stdio.h>
@@ -15,6 +16,13 @@ hearth_status hth_device_begin_call(hth_device *d, hearth_error *err)
                         (unsigned long long)d->n_call);
     }
     if (d->lost) return hth_fail(err, HEARTH_ERROR_DEVICE, "%s was lost", d->info.name);
+    for (size_t i = 0; i < d->n_fault; i++) {
+        const hth_fault *f = &d->faults[i];
+        if (f->call != d->n_call) continue;
+        d->lost = f->status == HEARTH_ERROR_DEVICE;
+        return hth_fail(err, f->status, "%s: its description makes call %llu fail: %s", d->info.name,
+                        (unsigned long long)f->call, f->what);
+    }
     return HEARTH_OK;
 }
 
@@ -54,6 +62,7 @@ static bool is_uuid(const char *name) { return strlen(name) == 32 && strspn(name
 static const hth_backend *backend_of(const char *name)
 {
     if (strcmp(name, "null") == 0) return &hth_backend_null;
+    if (strncmp(name, "sim:", 4) == 0) return &hth_backend_simulated;
     return strncmp(name, "vulkan:", 7) == 0 || is_uuid(name) ? vulkan : NULL;
 }
 
@@ -62,11 +71,13 @@ hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hea
     *out = NULL;
     const hth_backend *back = backend_of(spec->name);
     if (!back)
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: there is no such device; known are null%s",
-                        spec->name, vulkan ? ", vulkan:0 and on, and UUIDs" : " (this build has no Vulkan)");
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: there is no such device; known are null, sim:FILE%s", spec->name,
+                        vulkan ? ", vulkan:0 and on, and UUIDs" : " (this build has no Vulkan)");
     hth_device *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "a device");
     d->back = back;
+    d->opened_ns = hth_clock_ns();
     hearth_status st = d->back->open(d, spec, err);
     if (st != HEARTH_OK) {
         hth_free(d);
@@ -125,6 +136,16 @@ hearth_status hth_program_get(hth_device *d, hth_program_id id, const uint32_t *
     p->next = d->programs, d->programs = p;
     *out = p;
     return HEARTH_OK;
+}
+
+uint64_t hth_device_time(const hth_device *d)
+{
+    return d->back->time ? d->back->time(d) : hth_clock_ns() - d->opened_ns;
+}
+
+void hth_device_charge(hth_device *d, uint64_t time_ns)
+{
+    if (d->back->charge) d->back->charge(d, time_ns);
 }
 
 void hth_device_fail_at(hth_device *d, uint64_t n, hearth_status status)

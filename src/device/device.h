@@ -1,6 +1,7 @@
 /* GPUs behind one small interface: memory, programs, and the order in which they run. Called by run/ and engine/;
  * knows neither layers nor block types. Back ends: vulkan; null (C functions that the caller hands in, own memory
- * and budget: every path of a device without one). A device and all that is made from it belong to one thread
+ * and budget: every path of a device without one); simulated (null, with the clock, the limits and the faults
+ * that a file describes: simulated/simulated_int.h). A device and all that is made from it belong to one thread
  * at a time. Errors: MEMORY (bytes asked, budget, what for), UNSUPPORTED (what is missing), DEVICE (lost,
  * too slow, or the driver's own failure; a lost device says so at every later call, at once). */
 #ifndef HTH_DEVICE_DEVICE_H
@@ -39,8 +40,8 @@ typedef struct hth_device_info {
     char problem[200];  /* why it cannot be used; empty: it can */
 } hth_device_info;
 
-/* At most room devices of all back ends but null; those with a problem too. note: why Vulkan has none; or
- * empty. */
+/* At most room devices of all back ends but null and simulated; those with a problem too. note: why Vulkan has
+ * none; or empty. */
 void hth_device_list(hth_device_info *out, size_t room, size_t *n, char note[200]);
 
 /* ---- a device ----------------------------------------------------------------------------------- */
@@ -48,9 +49,9 @@ void hth_device_list(hth_device_info *out, size_t room, size_t *n, char note[200
 typedef struct hth_device hth_device;
 
 typedef struct hth_device_spec {
-    const char *name;                 /* "null", "vulkan:0", or a UUID in 32 hex digits */
+    const char *name;                 /* "null", "sim:FILE", "vulkan:0", or a UUID in 32 hex digits */
     uint64_t memory;                  /* bytes that may be allocated; 0: what it has */
-    hth_program_fn *const *functions; /* null: [HTH_N_PROGRAM] */
+    hth_program_fn *const *functions; /* null, simulated: [HTH_N_PROGRAM] */
     bool validation;                  /* Vulkan: its validation layer watches; for tests */
     uint32_t without;                 /* HTH_FEATURE_*: not to be used, for tests and diagnosis */
 } hth_device_spec;
@@ -111,6 +112,9 @@ void hth_tape_run(hth_tape *tape, const hth_program *program, const hth_slice *b
 /* The same, with three words in memory for the workgroups. */
 void hth_tape_run_at(hth_tape *tape, const hth_program *program, const hth_slice *bind, const void *push,
                      hth_slice grid);
+/* The run recorded last reads so many bytes of weights, or of whatever else its time goes by; each of its
+ * workgroups does, if it is one of hth_tape_run_at. 0: nobody knows. Only a simulated device asks. */
+void hth_tape_reads(hth_tape *tape, uint64_t bytes);
 void hth_tape_copy(hth_tape *tape, hth_slice from, hth_slice to);
 /* What was written there before is read by what follows on this tape, or written anew. */
 void hth_tape_order(hth_tape *tape, const hth_slice *written, size_t n);
@@ -142,6 +146,14 @@ hearth_status hth_queue_wait(hth_device *device, hth_tick tick, uint64_t timeout
 /* size bytes at `from` to a buffer of any memory; done when it returns. For loading, not for tokens. */
 hearth_status hth_device_upload(hth_slice to, const void *from, hearth_error *err);
 hearth_status hth_device_download(hth_slice from, void *to, hearth_error *err);
+
+/* ---- time ------------------------------------------------------------------------------------------ */
+
+/* Nanoseconds since the device was opened: the host's on the clock of the model where a simulated device has a
+ * virtual one (the same in every run), of the monotonic clock everywhere else. */
+uint64_t hth_device_time(const hth_device *device);
+/* The host computes for so long; moves a virtual clock, nothing else. */
+void hth_device_charge(hth_device *device, uint64_t time_ns);
 
 /* ---- for tests --------------------------------------------------------------------------------------------------- */
 

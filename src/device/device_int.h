@@ -6,6 +6,13 @@
 
 typedef struct hth_backend hth_backend;
 
+/* A call, counted as by n_call, that ends so. */
+typedef struct hth_fault {
+    uint64_t call;
+    hearth_status status;
+    const char *what; /* "timeout" */
+} hth_fault;
+
 struct hth_device {
     const hth_backend *back;
     void *own; /* the back end's */
@@ -19,6 +26,9 @@ struct hth_device {
     hth_program *programs;
     uint64_t n_call, fail_at;
     hearth_status fail_with;
+    const hth_fault *faults; /* the back end's */
+    size_t n_fault;
+    uint64_t opened_ns; /* of the monotonic clock */
 };
 
 struct hth_buffer {
@@ -50,6 +60,7 @@ typedef struct hth_op {
     uint32_t n_slice;
     size_t first_slice; /* of the tape's */
     size_t push_at;     /* in the tape's bytes */
+    uint64_t reads;     /* hth_tape_reads; 0: nobody said */
 } hth_op;
 
 struct hth_tape {
@@ -89,9 +100,15 @@ struct hth_backend {
     hth_tick (*reached)(hth_device *d);
     /* OK: reached. DEVICE: not within that time. */
     hearth_status (*wait)(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
+    /* As in device.h; NULL: the monotonic clock, which nobody moves. */
+    uint64_t (*time)(const hth_device *d);
+    void (*charge)(hth_device *d, uint64_t time_ns);
 };
 
-extern const hth_backend hth_backend_null, hth_backend_vulkan;
+extern const hth_backend hth_backend_null, hth_backend_vulkan, hth_backend_simulated;
+
+/* One command of a tape, by the functions that the null device d was opened with. */
+void hth_null_run(const hth_device *d, const hth_tape *t, const hth_op *op);
 
 /* Those that Vulkan knows. UNSUPPORTED: there is no loader, or no driver. */
 hearth_status hth_vk_list(hth_device_info *out, size_t room, size_t *n, hearth_error *err);

@@ -24,7 +24,7 @@ static hearth_status make_buffer(hth_device *d, hth_memory memory, uint64_t size
     if (st != HEARTH_OK) return st;
     hth_device_sweep(d, false);
     uint64_t held = size <= UINT64_MAX - GRAIN ? (size + GRAIN - 1) / GRAIN * GRAIN : UINT64_MAX;
-    if (held > d->limit - d->used)
+    if (d->used > d->limit || held > d->limit - d->used)
         return hth_fail(err, HEARTH_ERROR_MEMORY, "%s: %s: %llu bytes wanted, %llu of %llu are in use",
                         d->info.name, what, (unsigned long long)size, (unsigned long long)d->used,
                         (unsigned long long)d->limit);

@@ -96,8 +96,9 @@ static void free_tape(hth_tape *t) { (void)t; }
 
 static uint8_t *bytes_of(const hth_slice *s) { return s->of->map + s->at; }
 
-static void run_op(const null_device *own, const hth_tape *t, const hth_op *op)
+void hth_null_run(const hth_device *d, const hth_tape *t, const hth_op *op)
 {
+    const null_device *own = d->own;
     const hth_slice *slices = t->slices + op->first_slice;
     hth_program_call call = {.push = t->push + op->push_at};
     if (op->kind == HTH_OP_ORDER) return;
@@ -122,7 +123,7 @@ static void run_ready(hth_device *d)
     while (own->reached < d->last) {
         const pending *p = &own->queue[(own->reached + 1) % N_PENDING];
         if (p->wait > own->gate) return;
-        for (size_t i = 0; i < p->tape->n_op; i++) run_op(own, p->tape, &p->tape->ops[i]);
+        for (size_t i = 0; i < p->tape->n_op; i++) hth_null_run(d, p->tape, &p->tape->ops[i]);
         own->reached++;
     }
 }

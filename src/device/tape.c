@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "device/device_int.h"
 
+#include <assert.h>
 #include <string.h>
 
 hearth_status hth_tape_begin(hth_device *d, hth_tape **out, hearth_error *err)
@@ -119,6 +120,13 @@ void hth_tape_run_at(hth_tape *t, const hth_program *program, const hth_slice *b
     memcpy(all, bind, n * sizeof *all);
     all[n] = grid;
     add_run(t, HTH_OP_RUN_AT, program, all, n + 1, push, none);
+}
+
+void hth_tape_reads(hth_tape *t, uint64_t bytes)
+{
+    if (t->wrong.status != HEARTH_OK) return;
+    assert(t->n_op > 0 && t->ops[t->n_op - 1].kind <= HTH_OP_RUN_AT);
+    t->ops[t->n_op - 1].reads = bytes;
 }
 
 void hth_tape_copy(hth_tape *t, hth_slice from, hth_slice to)

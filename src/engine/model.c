@@ -122,6 +122,7 @@ static void describe_gpu(const hearth_model *m, hearth_model_info *info)
     info->gpu_head = hth_gpu_where(m->gpu)->head;
     info->gpu_strict = hth_gpu_is_strict(m->gpu);
     info->gpu_bytes = hth_device_state(m->device).used;
+    info->gpu_simulated = hth_device_get_info(m->device)->kind == HTH_DEVICE_SIMULATED;
 }
 
 /* What is in use: of the file all but the parts in whose place others lie beside it. A token reads of it

@@ -1,11 +1,13 @@
 /* Devices: tapes in order, gates, memory within its budget and for as long as it is used, every call that fails. The
- * same on the null device, which is always there, and on the first that Vulkan knows, watched by its
- * validation layer. */
+ * same on the null device, which is always there, on simulated ones with either clock, and on the first that
+ * Vulkan knows, watched by its validation layer. */
 #include "base/alloc.h"
 #include "device/device.h"
 #include "support/test.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { N = 1000 };
 
@@ -63,10 +65,29 @@ static bool has_vulkan(void)
     return n > 0 && !info[0].problem[0];
 }
 
+/* A card whose costs are small enough to be waited for on the real clock. */
+static void on_simulated(void (*promise)(void), const char *clock)
+{
+    char text[400], name[1100];
+    const char *path = test_scratch("card.sim");
+    snprintf(text, sizeof text,
+             "name = a card of the tests\nvram_bytes = 1G\nbandwidth = 272e9\npcie_up = 13e9\n"
+             "pcie_down = 13e9\npcie_latency_us = 2\ndispatch_us = 3\nsubmit_us = 20\nwake_us = 10\n"
+             "flops = 15e12\njitter = 0.1\nseed = 1\nclock = %s\n",
+             clock);
+    snprintf(name, sizeof name, "sim:%s", path);
+    CHECK(test_write_file(path, text, strlen(text)));
+    under_test = name;
+    promise();
+    unlink(path);
+}
+
 static void on_each(void (*promise)(void))
 {
     under_test = "null";
     promise();
+    on_simulated(promise, "virtual");
+    on_simulated(promise, "real");
     under_test = "vulkan:0";
     if (has_vulkan()) promise();
 }

@@ -146,10 +146,19 @@ static void rows_of_part(recorder *r, const hth_gpu_group *group, const hth_gpu_
     run(r, onto ? HTH_PROGRAM_rows_f_onto : HTH_PROGRAM_rows_f, consts, bind, &push, gx, gy);
 }
 
+/* What a part's run reads: its time goes by that. */
+static void read_part(recorder *r, const hth_gpu_part *p)
+{
+    if (r->st == HEARTH_OK) hth_tape_reads(r->tape, p->planes.size);
+}
+
 /* y, or onto y: the group's rows times the input. */
 static void rows(recorder *r, const hth_gpu_group *group, const hth_gpu_input *in, hth_slice y, bool onto)
 {
-    for (uint32_t i = 0; i < group->n_part; i++) rows_of_part(r, group, &group->parts[i], in, y, onto);
+    for (uint32_t i = 0; i < group->n_part; i++) {
+        rows_of_part(r, group, &group->parts[i], in, y, onto);
+        read_part(r, &group->parts[i]);
+    }
     wrote(r, y);
     order(r);
 }
@@ -269,6 +278,9 @@ static void attend(recorder *r, uint32_t i_layer, const hth_layer *l, const hth_
     if (by_split) {
         hth_slice grid = {room->grids.of, room->grids.at + 16 * i_layer, 12};
         hth_tape_run_at(r->tape, p, bind, &push, grid);
+        /* Keys and values of a split, at most. */
+        hth_tape_reads(r->tape, 2 * HTH_ATTEND_SPLIT * sizeof(uint32_t) *
+                                    hth_gpu_cache_words(r->g->place.kv, h->d_head));
         wrote(r, room->splits), wrote(r, room->split_parts);
         order(r);
         hth_push_join join = {.n_head = l->n_head, .window = l->window, .n_split = room->n_split};
@@ -416,7 +428,8 @@ static void down_by_neurons(recorder *r, uint32_t i_layer, hth_slice y, bool ont
     const hth_layer *l = &r->g->model->layers[i_layer];
     const hth_gpu_layer *to = &r->g->layers[i_layer];
     const hth_gpu_room *room = &r->g->room;
-    bool hand = to->n_hot<l->d_ff, in_stages = r->n_row> room->n_stage;
+    bool hand = to->n_hot < l->d_ff;
+    bool in_stages = r->n_row > room->n_stage;
     hth_push_top push = {to->n_hot, to->n_hot, l->neurons.hidden_top, to->scale_top};
     hth_slice top = hand && r->careful ? room->given_top : room->top;
     run(r, HTH_PROGRAM_down_top, (const uint32_t[]){LOCAL},
@@ -433,7 +446,10 @@ static void down_by_neurons(recorder *r, uint32_t i_layer, hth_slice y, bool ont
     if (hand && (r->careful || in_stages)) r->n_answer++, cut(r);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < room->n_stage ? r->n_row - first : room->n_stage;
-        for (uint32_t i = 0; i < to->down.n_part; i++) down_of_part(r, to, &to->down.parts[i], top, first, n);
+        for (uint32_t i = 0; i < to->down.n_part; i++) {
+            down_of_part(r, to, &to->down.parts[i], top, first, n);
+            read_part(r, &to->down.parts[i]);
+        }
         wrote(r, room->sums);
         order(r);
         if (hand && !r->careful && !in_stages) r->n_answer++, cut(r);

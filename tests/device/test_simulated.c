@@ -1,0 +1,665 @@
+/* The simulated device: times computed by hand for small tapes, links and gates; both sides at once; the same
+ * in every run; faults and budgets where the description puts them; and with a real clock, no tick before its
+ * time. All rates are made up so that hands can compute. */
+#define _GNU_SOURCE
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "device/simulated/simulated_int.h"
+#include "support/card.h"
+#include "support/test.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N = 1000, BYTES = 4 * N };
+
+/* ---- what the system may refuse ------------------------------------------------------------------------ */
+
+static bool no_thread;
+typedef void *thread_main(void *);
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *a, thread_main *f, void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, thread_main *f, void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, thread_main *f, void *arg)
+{
+    return no_thread ? EAGAIN : __real_pthread_create(t, a, f, arg);
+}
+
+/* ---- cards ------------------------------------------------------------------------------------- */
+
+enum { LATENCY = 1000, DISPATCH = 2000, SUBMIT = 20000, WAKE = 10000, POLL = 100, SMALL = DISPATCH + BYTES };
+
+static void fill(const hth_program_call *c)
+{
+    uint32_t push[2], *y = c->bind[0];
+    memcpy(push, c->push, sizeof push);
+    for (uint32_t i = 0; i < push[0]; i++) y[i] = push[1];
+}
+
+static void copy(const hth_program_call *c)
+{
+    uint32_t n;
+    memcpy(&n, c->push, sizeof n);
+    memcpy(c->bind[1], c->bind[0], n * sizeof n);
+}
+
+/* Goes on only when it is let go. */
+static atomic_bool slow_began, slow_may_end, slow_ended;
+
+static void slow(const hth_program_call *c)
+{
+    atomic_store(&slow_began, true);
+    while (!atomic_load(&slow_may_end)) sched_yield();
+    memset(c->bind[2], 1, (size_t)c->size[2]);
+    atomic_store(&slow_ended, true);
+}
+
+static hth_program_fn *const functions[HTH_N_PROGRAM] = {
+    [HTH_PROGRAM_fill] = fill, [HTH_PROGRAM_copy] = copy, [HTH_PROGRAM_add] = slow};
+
+static hearth_status open_card(const char *text, uint64_t memory, hth_device **d, hearth_error *err)
+{
+    return card_open(text, memory, functions, d, err);
+}
+
+/* A card with a buffer of each kind of memory, of BYTES. */
+typedef struct bench {
+    hth_device *d;
+    hth_buffer *here, *there, *up, *down;
+    const hth_program *fill, *copy;
+} bench;
+
+static hearth_status open_bench(const char *text, bench *b, hearth_error *err)
+{
+    *b = (bench){0};
+    hearth_status st = open_card(text, 0, &b->d, err);
+    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_DEVICE, BYTES, "here", &b->here, err);
+    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_DEVICE, BYTES, "there", &b->there, err);
+    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_TO_DEVICE, BYTES, "up", &b->up, err);
+    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_TO_HOST, BYTES, "down", &b->down, err);
+    if (st == HEARTH_OK) st = hth_program_get(b->d, HTH_PROGRAM_fill, NULL, &b->fill, err);
+    return st == HEARTH_OK ? hth_program_get(b->d, HTH_PROGRAM_copy, NULL, &b->copy, err) : st;
+}
+
+static const uint32_t ones[2] = {N, 1};
+
+static void run_fill(bench *b, hth_tape *t, uint64_t reads)
+{
+    hth_tape_run(t, b->fill, (hth_slice[]){{b->here, 0, 0}}, ones, 1, 1, 1);
+    if (reads > 0) hth_tape_reads(t, reads);
+}
+
+static void carry(hth_tape *t, hth_buffer *from, hth_buffer *to)
+{
+    hth_tape_copy(t, (hth_slice){from, 0, 0}, (hth_slice){to, 0, 0});
+}
+
+/* A tape of one run that reads so much; 0: nobody says. */
+static hth_tape *tape_of(bench *b, uint64_t reads)
+{
+    hth_tape *t = NULL;
+    CHECK_OK(hth_tape_begin(b->d, &t, err));
+    run_fill(b, t, reads);
+    CHECK_OK(hth_tape_end(t, err));
+    return t;
+}
+
+static const uint64_t second = 1000000000;
+
+static void submit(bench *b, hth_tape *t, uint64_t wait, hth_tick *tick)
+{
+    CHECK_OK(hth_queue_submit(b->d, (hth_turn[]){{t, wait}}, 1, tick, err));
+}
+
+/* What a tape takes on the device by itself. */
+static uint64_t length_of(bench *b, hth_tape *t)
+{
+    hth_tick tick;
+    CHECK_OK(hth_tape_end(t, err));
+    uint64_t before = hth_device_time(b->d);
+    submit(b, t, 0, &tick);
+    CHECK_OK(hth_queue_wait(b->d, tick, second, err));
+    return hth_device_time(b->d) - before - SUBMIT - WAKE;
+}
+
+static hth_tape *begin(bench *b)
+{
+    hth_tape *t = NULL;
+    CHECK_OK(hth_tape_begin(b->d, &t, err));
+    return t;
+}
+
+/* ---- what it is ------------------------------------------------------------------------------------- */
+
+TEST(a_simulated_device_says_that_it_is_one)
+{
+    bench b;
+    hth_device_info found[16];
+    char note[200];
+    size_t n;
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    const hth_device_info *info = hth_device_get_info(b.d);
+    CHECK_INT(info->kind, HTH_DEVICE_SIMULATED);
+    CHECK_TEXT(info->name, "simulated hand");
+    CHECK_TEXT(info->driver, "functions of C, a virtual clock");
+    CHECK_INT(info->memory, 1 << 20);
+    CHECK(hth_buffer_map(b.here) == NULL && hth_buffer_map(b.down) != NULL);
+    hth_device_list(found, 16, &n, note);
+    for (size_t i = 0; i < n; i++) CHECK(found[i].kind != HTH_DEVICE_SIMULATED);
+    hth_device_close(b.d);
+}
+
+TEST(memory_ends_where_the_card_does)
+{
+    hth_device *d;
+    hth_buffer *all, *more;
+    hearth_error why;
+    CHECK_OK(open_card(CARD_EXACT, 0, &d, err));
+    CHECK(hth_buffer_new(d, HTH_MEMORY_DEVICE, (1 << 20) + 1, "too much", &all, &why) == HEARTH_ERROR_MEMORY);
+    CHECK(strstr(why.message, "simulated hand: too much") != NULL);
+    CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, 1 << 20, "all", &all, err));
+    CHECK(hth_buffer_new(d, HTH_MEMORY_TO_HOST, 1, "a byte", &more, &why) == HEARTH_ERROR_MEMORY);
+    hth_buffer_free(all);
+    CHECK_OK(hth_buffer_new(d, HTH_MEMORY_TO_HOST, 1, "a byte", &more, err));
+    hth_device_close(d);
+    CHECK_OK(open_card(CARD_EXACT, 8192, &d, err));
+    CHECK_INT(hth_device_state(d).limit, 8192);
+    hth_device_close(d);
+}
+
+/* ---- the virtual clock -------------------------------------------------------------------------- */
+
+TEST(a_run_takes_its_dispatch_and_its_bytes)
+{
+    static const uint32_t grids[] = {4, 3, 1, 0, 1, 1};
+    bench b;
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CHECK_OK(hth_device_upload((hth_slice){b.up, 0, sizeof grids}, grids, err));
+    CHECK_INT(hth_device_time(b.d), 0);
+
+    hth_tape *t = begin(&b);
+    run_fill(&b, t, 0);
+    CHECK_INT(length_of(&b, t), DISPATCH + BYTES);
+    t = begin(&b);
+    run_fill(&b, t, 100000);
+    run_fill(&b, t, 1);
+    CHECK_INT(length_of(&b, t), DISPATCH + 100000 + DISPATCH + 1);
+
+    /* The smallest of what it is bound to. */
+    t = begin(&b);
+    hth_tape_run(t, b.copy, (hth_slice[]){{b.here, 0, 0}, {b.there, 0, 400}}, (const uint32_t[]){100}, 1, 1,
+                 1);
+    CHECK_INT(length_of(&b, t), DISPATCH + 400);
+
+    /* Each workgroup reads what is said; a run of nothing reads nothing. */
+    t = begin(&b);
+    hth_tape_run_at(t, b.fill, (hth_slice[]){{b.here, 0, 0}}, ones, (hth_slice){b.up, 0, 12});
+    hth_tape_reads(t, 500);
+    CHECK_INT(length_of(&b, t), DISPATCH + 4 * 3 * 500);
+    t = begin(&b);
+    hth_tape_run_at(t, b.fill, (hth_slice[]){{b.here, 0, 0}}, ones, (hth_slice){b.up, 12, 12});
+    hth_tape_reads(t, 500);
+    CHECK_INT(length_of(&b, t), DISPATCH);
+    t = begin(&b);
+    hth_tape_run(t, b.fill, (hth_slice[]){{b.here, 0, 0}}, ones, 1, 0, 1);
+    hth_tape_run(t, b.fill, (hth_slice[]){{b.here, 0, 0}}, ones, 1, 1, 0);
+    CHECK_INT(length_of(&b, t), 2 * DISPATCH);
+    hth_device_close(b.d);
+}
+
+TEST(copies_take_their_link_and_run_beside_the_runs)
+{
+    const uint64_t up = LATENCY + 2 * BYTES, down = LATENCY + 4 * BYTES;
+    bench b;
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    hth_tape *t = begin(&b);
+    carry(t, b.up, b.here);
+    CHECK_INT(length_of(&b, t), up);
+    t = begin(&b);
+    carry(t, b.here, b.down);
+    CHECK_INT(length_of(&b, t), down);
+    t = begin(&b);
+    carry(t, b.up, b.down); /* one after the other */
+    CHECK_INT(length_of(&b, t), up + down);
+    t = begin(&b);
+    carry(t, b.here, b.there);
+    CHECK_INT(length_of(&b, t), DISPATCH + 2 * BYTES);
+
+    /* Two queues: one way they wait for each other, both ways they do not. */
+    t = begin(&b);
+    carry(t, b.up, b.here);
+    carry(t, b.up, b.there);
+    CHECK_INT(length_of(&b, t), 2 * up);
+    t = begin(&b);
+    carry(t, b.up, b.here);
+    carry(t, b.there, b.down);
+    CHECK_INT(length_of(&b, t), down);
+
+    /* Beside a run; behind an order the run waits. */
+    t = begin(&b);
+    carry(t, b.up, b.there);
+    run_fill(&b, t, 5000);
+    CHECK_INT(length_of(&b, t), up);
+    t = begin(&b);
+    carry(t, b.up, b.there);
+    hth_tape_order(t, (hth_slice[]){{b.there, 0, 0}}, 1);
+    run_fill(&b, t, 5000);
+    CHECK_INT(length_of(&b, t), up + DISPATCH + 5000);
+    hth_device_close(b.d);
+}
+
+TEST(the_host_waits_for_what_it_uploads)
+{
+    static uint8_t bytes[BYTES];
+    bench b;
+    hth_tick tick;
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    CHECK_OK(hth_device_upload((hth_slice){b.up, 0, 0}, bytes, err)); /* the host's own memory */
+    CHECK_INT(hth_device_time(b.d), 0);
+    CHECK_OK(hth_device_upload((hth_slice){b.here, 0, 0}, bytes, err));
+    CHECK_INT(hth_device_time(b.d), LATENCY + 2 * BYTES);
+    CHECK_OK(hth_device_download((hth_slice){b.here, 0, 0}, bytes, err));
+    CHECK_INT(hth_device_time(b.d), LATENCY + 2 * BYTES + LATENCY + 4 * BYTES);
+
+    /* Behind what the device does. */
+    uint64_t before = hth_device_time(b.d);
+    submit(&b, tape_of(&b, 50000), 0, &tick);
+    CHECK_OK(hth_device_upload((hth_slice){b.there, 0, 0}, bytes, err));
+    CHECK_INT(hth_device_time(b.d) - before, SUBMIT + DISPATCH + 50000 + LATENCY + 2 * BYTES);
+    CHECK(hth_queue_reached(b.d, tick));
+    hth_device_close(b.d);
+}
+
+TEST(both_clocks_meet_at_gates_and_waits)
+{
+    bench b;
+    hth_tick ticks[2], early;
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    hth_tape *t = tape_of(&b, 0);
+    CHECK_OK(hth_queue_submit(b.d, (hth_turn[]){{t, 0}, {t, 5}}, 2, ticks, err));
+    CHECK_INT(hth_device_time(b.d), SUBMIT);
+    CHECK_OK(hth_queue_wait(b.d, ticks[0], second, err));
+    uint64_t now = SUBMIT + SMALL + WAKE;
+    CHECK_INT(hth_device_time(b.d), now);
+    CHECK_OK(hth_queue_wait(b.d, ticks[0], second, err)); /* it does not sleep again */
+    CHECK_INT(hth_device_time(b.d), now);
+
+    /* The second begins when the host lets it, not before. */
+    hth_device_charge(b.d, 50000);
+    CHECK_OK(hth_queue_signal(b.d, 4, err));
+    CHECK(!hth_queue_reached(b.d, ticks[1]));
+    CHECK_OK(hth_queue_signal(b.d, 5, err));
+    CHECK_OK(hth_queue_wait(b.d, ticks[1], second, err));
+    now += 50000 + POLL + SMALL + WAKE;
+    CHECK_INT(hth_device_time(b.d), now);
+
+    /* A gate that was open early costs nothing: the device goes on by itself. */
+    CHECK_OK(hth_queue_submit(b.d, (hth_turn[]){{t, 0}, {t, 6}}, 2, ticks, err));
+    CHECK_OK(hth_queue_signal(b.d, 6, err));
+    CHECK_OK(hth_queue_wait(b.d, ticks[1], second, err));
+    now += SUBMIT + 2 * SMALL + WAKE;
+    CHECK_INT(hth_device_time(b.d), now);
+
+    /* What is open behind what is closed waits with it. */
+    CHECK_OK(hth_queue_submit(b.d, (hth_turn[]){{t, 8}, {t, 7}}, 2, ticks, err));
+    CHECK_OK(hth_queue_signal(b.d, 7, err));
+    hth_device_charge(b.d, 30000);
+    CHECK_OK(hth_queue_signal(b.d, 8, err));
+    CHECK_OK(hth_queue_wait(b.d, ticks[1], second, err));
+    now += SUBMIT + 30000 + 2 * SMALL + WAKE;
+    CHECK_INT(hth_device_time(b.d), now);
+
+    /* A host that looks until it is there. */
+    submit(&b, t, 0, &early);
+    int n = 0;
+    while (!hth_queue_reached(b.d, early)) n++;
+    CHECK_INT(n, SMALL / POLL);
+    CHECK_INT(hth_device_time(b.d), now + SUBMIT + SMALL);
+    hth_device_close(b.d);
+}
+
+TEST(patience_ends_on_the_virtual_clock)
+{
+    bench b;
+    hth_tick tick;
+    hearth_error why;
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    submit(&b, tape_of(&b, 1000000), 0, &tick);
+    CHECK(hth_queue_wait(b.d, tick, DISPATCH + 1000000 - 1, &why) == HEARTH_ERROR_DEVICE);
+    CHECK(strstr(why.message, "simulated hand: tape 1 is not done") && hth_device_state(b.d).lost);
+    CHECK_INT(hth_device_time(b.d), SUBMIT + DISPATCH + 1000000 - 1);
+    hth_device_close(b.d);
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    submit(&b, tape_of(&b, 1000000), 0, &tick);
+    CHECK_OK(hth_queue_wait(b.d, tick, DISPATCH + 1000000, err));
+    hth_device_close(b.d);
+}
+
+/* Rounds of a device that computes for 102 us beside a host that does for host_ns. */
+static uint64_t rounds_together(const char *card, uint64_t host_ns, int n)
+{
+    bench b;
+    hth_tick tick;
+    CHECK_OK(open_bench(card, &b, err));
+    hth_tape *t = tape_of(&b, 100000);
+    for (int i = 0; i < n; i++) {
+        submit(&b, t, 0, &tick);
+        hth_device_charge(b.d, host_ns);
+        CHECK_OK(hth_queue_wait(b.d, tick, second, err));
+    }
+    uint64_t time = hth_device_time(b.d);
+    hth_device_close(b.d);
+    return time;
+}
+
+TEST(device_and_host_compute_at_once)
+{
+    const uint64_t device = DISPATCH + 100000;
+    CHECK_INT(rounds_together(CARD_EXACT, 90000, 1), SUBMIT + device + WAKE);
+    CHECK(rounds_together(CARD_EXACT, 90000, 1) < SUBMIT + device + 90000 + WAKE);
+    CHECK_INT(rounds_together(CARD_EXACT, 150000, 1), SUBMIT + 150000); /* it need not wait */
+    CHECK_INT(rounds_together(CARD_EXACT, 90000, 7), 7 * (SUBMIT + device + WAKE));
+}
+
+/* ---- jitter ------------------------------------------------------------------------------------- */
+
+TEST(jitter_is_the_same_in_every_run_of_a_seed)
+{
+    static const char seven[] = CARD_RATES "jitter = 0.25\nseed = 7\nclock = virtual\n",
+                      eight[] = CARD_RATES "jitter = 0.25\nseed = 8\nclock = virtual\n";
+    uint64_t time = rounds_together(seven, 90000, 20), exact = rounds_together(CARD_EXACT, 90000, 20);
+    CHECK_INT(rounds_together(seven, 90000, 20), time);
+    CHECK(rounds_together(eight, 90000, 20) != time && time != exact);
+    CHECK(time > exact * 3 / 4 && time < exact * 5 / 4);
+
+    /* Costs of the device and of the host differ by themselves. */
+    bench b;
+    uint64_t by_seed[2], submitted[2];
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(open_bench(i ? eight : seven, &b, err));
+        hth_tick last;
+        submit(&b, tape_of(&b, 100000), 0, &last);
+        uint64_t before = hth_device_time(b.d);
+        submitted[i] = before;
+        while (!hth_queue_reached(b.d, last)) {
+        }
+        by_seed[i] = hth_device_time(b.d) - before;
+        hth_device_close(b.d);
+    }
+    CHECK(by_seed[0] != by_seed[1] && submitted[0] != submitted[1]);
+
+    uint64_t least = UINT64_MAX, most = 0, sum = 0;
+    hth_tick tick;
+    CHECK_OK(open_bench(seven, &b, err));
+    hth_tape *t = tape_of(&b, 100000 - DISPATCH);
+    for (int i = 0; i < 400; i++) {
+        hth_device_charge(b.d, 200000); /* it is idle */
+        submit(&b, t, 0, &tick);
+        uint64_t before = hth_device_time(b.d);
+        while (!hth_queue_reached(b.d, tick)) {
+        }
+        uint64_t took = hth_device_time(b.d) - before;
+        least = took < least ? took : least, most = took > most ? took : most, sum += took;
+    }
+    CHECK(least >= 75000 && least < 76000);
+    CHECK(most <= 125000 + POLL && most > 124000);
+    CHECK(sum / 400 > 97000 && sum / 400 < 103000);
+    hth_device_close(b.d);
+}
+
+/* ---- faults and budgets ------------------------------------------------------------------------- */
+
+TEST(faults_come_at_their_calls)
+{
+    static const char text[] = CARD_EXACT "fault = 2:memory\nfault = 4:unsupported\nfault = 6:timeout\n";
+    hth_device *d;
+    hth_buffer *b;
+    hth_tape *t;
+    hearth_error why;
+    CHECK_OK(open_card(text, 0, &d, err));
+    CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, 4, "first", &b, err));
+    CHECK(hth_buffer_new(d, HTH_MEMORY_DEVICE, 4, "second", &b, &why) == HEARTH_ERROR_MEMORY);
+    CHECK(strstr(why.message, "simulated hand: its description makes call 2 fail: memory") && b == NULL);
+    CHECK(!hth_device_state(d).lost);
+    CHECK_OK(hth_tape_begin(d, &t, err));
+    CHECK(hth_tape_end(t, &why) == HEARTH_ERROR_UNSUPPORTED && !hth_device_state(d).lost);
+    CHECK_OK(hth_queue_signal(d, 1, err));
+    CHECK(hth_queue_signal(d, 2, &why) == HEARTH_ERROR_DEVICE && strstr(why.message, "call 6 fail: timeout"));
+    CHECK(hth_device_state(d).lost);
+    CHECK(hth_queue_signal(d, 3, &why) == HEARTH_ERROR_DEVICE && strstr(why.message, "was lost"));
+    hth_device_close(d);
+    CHECK_OK(open_card(CARD_EXACT "fault = 1:device\n", 0, &d, err));
+    CHECK(hth_tape_begin(d, &t, &why) == HEARTH_ERROR_DEVICE && hth_device_state(d).lost);
+    hth_device_close(d);
+}
+
+TEST(budgets_shrink_and_what_is_there_stays)
+{
+    bench b;
+    hth_buffer *more;
+    hearth_error why;
+    hth_tick tick;
+    CHECK_OK(open_bench(CARD_EXACT "budget_bytes_at = 2:20000\nbudget_bytes_at = 3:8192\n", &b, err));
+    hth_tape *t = tape_of(&b, 0);
+    uint64_t used = hth_device_state(b.d).used;
+    submit(&b, t, 0, &tick);
+    CHECK_INT(hth_device_state(b.d).limit, 1 << 20);
+    submit(&b, t, 0, &tick);
+    CHECK_INT(hth_device_state(b.d).limit, 20000);
+    CHECK_INT(hth_device_get_info(b.d)->budget, 20000);
+    CHECK_OK(hth_buffer_new(b.d, HTH_MEMORY_DEVICE, 256, "a little", &more, err));
+    submit(&b, t, 0, &tick);
+    CHECK_INT(hth_device_state(b.d).limit, 8192);
+    CHECK(hth_device_state(b.d).used > 8192);
+    CHECK(hth_buffer_new(b.d, HTH_MEMORY_DEVICE, 4, "more", &more, &why) == HEARTH_ERROR_MEMORY);
+    CHECK_OK(hth_queue_wait(b.d, tick, second, err)); /* what is there runs on */
+    hth_buffer_free(b.there), hth_buffer_free(b.up), hth_buffer_free(b.down);
+    CHECK(hth_device_state(b.d).used < used);
+    CHECK_OK(hth_buffer_new(b.d, HTH_MEMORY_DEVICE, 256, "more", &more, err));
+    hth_device_close(b.d);
+}
+
+/* ---- the real clock ----------------------------------------------------------------------------- */
+
+/* A byte a microsecond. */
+#define REAL                                                                                                 \
+    "name = slow\nvram_bytes = 1M\nbandwidth = 1e6\npcie_up = 1e9\npcie_down = 1e9\n"                        \
+    "pcie_latency_us = 1\ndispatch_us = 2\nsubmit_us = 20\nwake_us = 2000\nflops = 1e12\n"                   \
+    "jitter = 0\nseed = 1\nclock = real\n"
+
+enum { REAL_WAKE = 2000000 };
+
+TEST(with_a_real_clock_no_tick_is_reached_before_its_time)
+{
+    bench b;
+    hth_tick tick;
+    CHECK_OK(open_bench(REAL, &b, err));
+    CHECK_TEXT(hth_device_get_info(b.d)->driver, "functions of C, a real clock");
+    hth_tape *t = tape_of(&b, 30000);
+    for (int polls = 0; polls < 2; polls++) {
+        uint64_t before = hth_clock_ns();
+        submit(&b, t, 0, &tick);
+        CHECK(hth_clock_ns() - before >= SUBMIT);
+        bool there = hth_queue_reached(b.d, tick);
+        CHECK(!there || hth_clock_ns() - before >= SUBMIT + DISPATCH + 30000000);
+        if (polls)
+            while (!hth_queue_reached(b.d, tick)) sched_yield();
+        else CHECK_OK(hth_queue_wait(b.d, tick, 60 * second, err));
+        CHECK(hth_clock_ns() - before >= SUBMIT + DISPATCH + 30000000 + (polls ? 0 : REAL_WAKE));
+    }
+
+    /* Behind a gate: from the signal on. Two in turn: one after the other. */
+    hth_tick ticks[2];
+    CHECK_OK(hth_queue_submit(b.d, (hth_turn[]){{t, 3}, {t, 3}}, 2, ticks, err));
+    usleep(5000);
+    uint64_t before = hth_clock_ns();
+    CHECK_OK(hth_queue_signal(b.d, 3, err));
+    CHECK_OK(hth_queue_wait(b.d, ticks[0], 60 * second, err));
+    CHECK(hth_clock_ns() - before >= 30000000);
+    bool both = hth_queue_reached(b.d, ticks[1]);
+    CHECK(!both || hth_clock_ns() - before >= 2 * (DISPATCH + 30000000));
+    CHECK_OK(hth_queue_wait(b.d, ticks[1], 60 * second, err));
+    CHECK(hth_clock_ns() - before >= 2 * (DISPATCH + 30000000));
+    CHECK(hth_device_time(b.d) >= 120000000);
+
+    /* Uploads: as long as their link takes them. */
+    static uint8_t bytes[BYTES];
+    before = hth_clock_ns();
+    for (int i = 0; i < 100; i++) CHECK_OK(hth_device_upload((hth_slice){b.there, 0, 0}, bytes, err));
+    CHECK(hth_clock_ns() - before >= 100 * (1000 + 4000));
+    hth_device_close(b.d);
+}
+
+/* The host writes, opens the gate and computes while the device reads; both see what the other wrote. */
+TEST(with_a_real_clock_both_sides_meet_at_gates)
+{
+    enum { ROUNDS = 300 };
+    bench b;
+    CHECK_OK(open_bench(REAL, &b, err));
+    hth_tape *t = begin(&b);
+    carry(t, b.up, b.here);
+    hth_tape_order(t, (hth_slice[]){{b.here, 0, 0}}, 1);
+    hth_tape_run(t, b.copy, (hth_slice[]){{b.here, 0, 40}, {b.there, 0, 40}}, (const uint32_t[]){10}, 1, 1,
+                 1);
+    hth_tape_order(t, (hth_slice[]){{b.there, 0, 0}}, 1);
+    carry(t, b.there, b.down);
+    CHECK_OK(hth_tape_end(t, err));
+    uint32_t *up = hth_buffer_map(b.up);
+    const uint32_t *down = hth_buffer_map(b.down);
+    hth_tick ticks[ROUNDS];
+    hth_turn turns[ROUNDS];
+    for (uint32_t i = 0; i < ROUNDS; i++) turns[i] = (hth_turn){t, i + 1};
+    CHECK_OK(hth_queue_submit(b.d, turns, ROUNDS, ticks, err));
+    uint32_t wrong = 0;
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        for (uint32_t k = 0; k < 10; k++) up[k] = i * 10 + k;
+        CHECK_OK(hth_queue_signal(b.d, i + 1, err));
+        if (i % 3 == 0) CHECK_OK(hth_queue_wait(b.d, ticks[i], 60 * second, err));
+        else
+            while (!hth_queue_reached(b.d, ticks[i])) sched_yield();
+        for (uint32_t k = 0; k < 10; k++) wrong += down[k] != i * 10 + k;
+    }
+    CHECK_INT(wrong, 0);
+    hth_device_close(b.d);
+}
+
+static void *let_go(void *user)
+{
+    (void)user;
+    usleep(20000);
+    atomic_store(&slow_may_end, true);
+    return NULL;
+}
+
+/* A tape is running, and will end in 20 ms. */
+static hth_tape *begin_slow(bench *b, hth_tick *tick, pthread_t *helper)
+{
+    const hth_program *add;
+    hth_slice all[] = {{b->here, 0, 0}, {b->here, 0, 0}, {b->here, 0, 0}};
+    atomic_store(&slow_began, false), atomic_store(&slow_may_end, false), atomic_store(&slow_ended, false);
+    CHECK_OK(hth_program_get(b->d, HTH_PROGRAM_add, NULL, &add, err));
+    hth_tape *t = begin(b);
+    hth_tape_run(t, add, all, ones, 1, 1, 1);
+    hth_tape_reads(t, 1);
+    CHECK_OK(hth_tape_end(t, err));
+    submit(b, t, 0, tick);
+    while (!atomic_load(&slow_began)) sched_yield();
+    CHECK_INT(pthread_create(helper, NULL, let_go, NULL), 0);
+    return t;
+}
+
+TEST(with_a_real_clock_nothing_is_changed_or_given_back_under_a_tape)
+{
+    static const uint8_t zeros[BYTES];
+    uint8_t back[BYTES];
+    bench b;
+    hth_tick tick;
+    pthread_t helper;
+    hearth_error why;
+    uint64_t held;
+    CHECK_OK(open_bench(REAL, &b, err));
+    begin_slow(&b, &tick, &helper);
+    bool over = hth_queue_reached(b.d, tick); /* its time is, its work is not */
+    CHECK(!over || atomic_load(&slow_ended));
+    CHECK_OK(hth_device_upload((hth_slice){b.here, 0, 0}, zeros, err));
+    CHECK(atomic_load(&slow_ended));
+    CHECK_OK(hth_device_download((hth_slice){b.here, 0, 0}, back, err));
+    CHECK_BYTES(back, zeros, BYTES);
+    pthread_join(helper, NULL);
+    begin_slow(&b, &tick, &helper);
+    CHECK_OK(hth_device_download((hth_slice){b.here, 0, 0}, back, err));
+    CHECK(atomic_load(&slow_ended) && back[0] == 1);
+    pthread_join(helper, NULL);
+
+    /* What took longer here than on the card delays what follows. */
+    uint64_t before = hth_clock_ns();
+    hth_tape *behind = tape_of(&b, 30000);
+    begin_slow(&b, &tick, &helper);
+    submit(&b, behind, 0, &tick);
+    CHECK_OK(hth_queue_wait(b.d, tick, 60 * second, err));
+    CHECK(hth_clock_ns() - before >= 20000000 + 30000000);
+    pthread_join(helper, NULL);
+
+    hth_tape *t = begin_slow(&b, &tick, &helper);
+    hth_device_fail_at(b.d, 1, HEARTH_ERROR_DEVICE);
+    CHECK(hth_queue_wait(b.d, tick, second, &why) == HEARTH_ERROR_DEVICE);
+    held = hth_alloc_held();
+    hth_tape_free(t);
+    CHECK(atomic_load(&slow_ended) || hth_alloc_held() == held);
+    pthread_join(helper, NULL);
+    hth_device_close(b.d);
+
+    CHECK_OK(open_bench(REAL, &b, err));
+    begin_slow(&b, &tick, &helper);
+    hth_device_fail_at(b.d, 1, HEARTH_ERROR_DEVICE);
+    CHECK(hth_queue_wait(b.d, tick, second, &why) == HEARTH_ERROR_DEVICE);
+    held = hth_alloc_held();
+    hth_buffer_free(b.here);
+    CHECK(atomic_load(&slow_ended) || hth_alloc_held() == held);
+    pthread_join(helper, NULL);
+    hth_device_close(b.d);
+}
+
+TEST(a_clock_without_a_thread_is_refused)
+{
+    bench b;
+    hearth_error why;
+    uint64_t held = hth_alloc_held();
+    no_thread = true;
+    CHECK(open_bench(REAL, &b, &why) == HEARTH_ERROR_MEMORY && strstr(why.message, "simulated slow"));
+    CHECK_INT(hth_alloc_held(), held);
+    CHECK_OK(open_bench(CARD_EXACT, &b, err)); /* a virtual one wants none */
+    no_thread = false;
+    hth_device_close(b.d);
+}
+
+TEST(a_real_clock_ends_at_once_when_it_is_closed_or_lost)
+{
+    bench b;
+    hth_tick tick;
+    hearth_error why;
+    uint64_t before = hth_clock_ns();
+    CHECK_OK(open_bench(REAL, &b, err)); /* a tape of 100 s, and one behind it */
+    hth_tape *t = tape_of(&b, 100000000);
+    submit(&b, t, 0, &tick);
+    submit(&b, t, 0, &tick);
+    usleep(2000);
+    hth_device_close(b.d);
+
+    CHECK_OK(open_bench(REAL, &b, err));
+    t = tape_of(&b, 100000000);
+    submit(&b, t, 0, &tick);
+    CHECK(hth_queue_wait(b.d, tick, 1000000, &why) == HEARTH_ERROR_DEVICE);
+    CHECK(strstr(why.message, "is not done after 0.001") && hth_device_state(b.d).lost);
+    hth_tape_free(t); /* what was in use is given back behind the run under way */
+    hth_buffer_free(b.here);
+    hth_device_close(b.d);
+    CHECK(hth_clock_ns() - before < 30 * second);
+}
+
+TEST_MAIN
