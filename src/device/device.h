@@ -147,6 +147,8 @@ hearth_status hth_device_download(hth_slice from, void *to, hearth_error *err);
 /* The n-th call from now on (from 1) that can fail ends with status, once; 0 turns that off. After DEVICE the
  * device is lost. */
 void hth_device_fail_at(hth_device *device, uint64_t n, hearth_status status);
+/* The same for every device that is opened from now on; its opening is call 1. n 0: for none. */
+void hth_device_fail_opened_at(uint64_t n, hearth_status status);
 /* Calls that can fail, since the device was opened. */
 uint64_t hth_device_n_call(const hth_device *device);
 

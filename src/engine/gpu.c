@@ -97,6 +97,13 @@ static hearth_status refuse_budget(const hearth_model *m, const hth_gpu_bytes *b
         (unsigned long long)hth_engine_gpu_all(m, bytes));
 }
 
+/* Whole slots, as many as there can be. */
+static uint32_t positions_of(uint32_t n_ctx)
+{
+    uint32_t n_slot = n_ctx / HTH_GPU_SLOT + (n_ctx % HTH_GPU_SLOT > 0), most = UINT32_MAX / HTH_GPU_SLOT;
+    return (n_slot < most ? n_slot : most) * HTH_GPU_SLOT;
+}
+
 static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
     const hth_device_info *info = hth_device_get_info(m->device);
@@ -107,7 +114,7 @@ static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *
              budget = o->vram > 0 && o->vram < free_bytes ? o->vram : free_bytes;
     const char *problem = NULL;
     hth_gpu_bytes bytes;
-    place.n_position = (n_ctx + HTH_GPU_SLOT - 1) / HTH_GPU_SLOT * HTH_GPU_SLOT;
+    place.n_position = positions_of(n_ctx);
     place.n_row = n_row < n_ctx ? n_row : n_ctx;
     hearth_status st = hth_gpu_count(m->model, info, &place, &bytes, err);
     if (st != HEARTH_OK) return st;
@@ -134,6 +141,10 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, 
 {
     hearth_error why = {0};
     if (!o->device || strcmp(o->device, "none") == 0) return HEARTH_OK;
+    if ((uint32_t)o->kv >= HTH_N_CACHE)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s: KV cache of type %d on a device: 0 (F16), 1 (F32) and 2 (Q8_0) exist",
+                        hth_gguf_path(m->file), (int)o->kv);
     hearth_status st = open_device(m, o, &why);
     if (st == HEARTH_OK && m->device) st = place_on_device(m, o, &why);
     if (st == HEARTH_OK) return st;

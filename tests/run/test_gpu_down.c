@@ -1,6 +1,6 @@
-/* Down of neuron-major matrices on devices: powers of two, sums and outputs of quantised rows have the bits of the
- * CPU's kernels on the null device and on the first that Vulkan knows; rows of floats give the chains of calls.h on
- * both, near those of the CPU. Neurons that do not fire are not read, tokens that are not asked for not written. */
+/* Down of neuron-major matrices on devices. Powers of two, sums and outputs of quantised rows have the bits of the
+ * CPU's kernels on the null device and on the first that Vulkan knows. Rows of floats give the chains of calls.h on
+ * both, near those of the CPU. Neurons that do not fire are not read, tokens that nobody asked for not written. */
 #include "base/bits.h"
 #include "kernels/kernels.h"
 #include "run/gpu/calls.h"
@@ -187,6 +187,15 @@ static int64_t wide_number(test_random *r)
     return test_random_below(r, 2) ? (int64_t)x : -(int64_t)x;
 }
 
+/* Of every length beyond 24 bits: the last bit that a float has is even or odd, half of it lies behind, and one
+ * more or less than that. */
+enum { N_TIE = 39 * 2 * 3 };
+static int64_t tie(size_t i)
+{
+    uint64_t last = (uint64_t)1 << (24 + i % 39), unit = last >> 23;
+    return (int64_t)(last + unit * (i / 39 % 2) + unit / 2 + i / 78 - 1);
+}
+
 static void wide_sums(hth_device *d, const char *name, test_random *r)
 {
     enum { N = 4000, SPLITS = 3 };
@@ -210,11 +219,12 @@ static void wide_sums(hth_device *d, const char *name, test_random *r)
     join j = {.n_tok = 1, .n_class = 1, .n_split = SPLITS, .n_out = N, .has_host = true};
     j.sums = sums, j.top = top, j.host = host, j.y = y;
     for (size_t o = 0; o < N; o++) {
-        host[o] = o < sizeof ends / sizeof *ends ? ends[o] : wide_number(r);
+        host[o] = o < N_TIE ? tie(o) : o < 2 * N_TIE ? -tie(o - N_TIE) : wide_number(r);
+        if (o >= N - sizeof ends / sizeof *ends) host[o] = ends[N - 1 - o];
         /* Parts take the total away from there and bring it back, or carry from word to word. */
         uint32_t part = (uint32_t)test_random_next(r) >> test_random_below(r, 32);
         if (o < N / 2) sums[o] = part, sums[N + o] = ~part, sums[2 * N + o] = 1;
-        else sums[N + o] = part;
+        else if (o < N - sizeof ends / sizeof *ends) sums[N + o] = part;
     }
     try_join(d, name, 64, &j);
     top[0] = hth_bits_of(0x1p100f), try_join(d, name, 64, &j);

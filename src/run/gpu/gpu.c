@@ -66,14 +66,7 @@ hearth_status hth_gpu_count(const hth_model *model, const hth_device_info *info,
     *out = (hth_gpu_bytes){.layers = layers, .cache = cache};
     hth_gpu_source head = hth_gpu_head(model);
     hearth_status st = HEARTH_OK;
-    if (!layers || !cache) {
-        st = hth_fail_memory(err, 2 * h->n_layer * sizeof *layers, "the bytes of layers");
-    } else if (!hth_gpu_room_bytes(model, info, place, &out->room)) {
-        st = hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                      "%s: the values of %u tokens are too large for a binding of %llu bytes; ask for less "
-                      "with --batch",
-                      info->name, place->n_row, (unsigned long long)info->most);
-    }
+    if (!layers || !cache) st = hth_fail_memory(err, 2 * h->n_layer * sizeof *layers, "the bytes of layers");
     for (uint32_t i = 0; st == HEARTH_OK && i < h->n_layer; i++) {
         const hth_layer *l = &model->layers[i];
         if (hth_gpu_problem(model, place->kv, i)) continue;
@@ -84,6 +77,12 @@ hearth_status hth_gpu_count(const hth_model *model, const hth_device_info *info,
                 "%s: keys of %u positions are too large for a binding of %llu bytes; ask for less with -c",
                 info->name, place->n_position, (unsigned long long)info->most);
     }
+    /* After the caches: of what depends on positions they are the largest. */
+    if (st == HEARTH_OK && !hth_gpu_room_bytes(model, info, place, &out->room))
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                      "%s: the values of %u tokens are too large for a binding of %llu bytes; ask for less "
+                      "with --batch",
+                      info->name, place->n_row, (unsigned long long)info->most);
     if (st == HEARTH_OK) {
         out->room += vector_bytes(model);
         if (!hth_gpu_group_bytes(&head, info->most, &out->head)) out->head = 0;
@@ -243,7 +242,19 @@ static hearth_status play(hth_gpu *g, hth_tape *first, hth_tape *second, hearth_
     size_t skip = first ? 0 : 1, n = (second ? 2 : 1) - skip;
     hth_tick ticks[2];
     hearth_status st = hth_queue_submit(g->device, turns + skip, n, ticks, err);
-    return st == HEARTH_OK ? hth_queue_wait(g->device, ticks[n - 1], patience_ns(g), err) : st;
+    if (st != HEARTH_OK) return st;
+    st = hth_queue_wait(g->device, ticks[n - 1], patience_ns(g), err);
+    g->under_way = st == HEARTH_OK ? 0 : ticks[n - 1];
+    return st;
+}
+
+/* A step whose end was not seen may still read what the next one is told. */
+static hearth_status settle(hth_gpu *g, hearth_error *err)
+{
+    if (g->under_way == 0) return HEARTH_OK;
+    hearth_status st = hth_queue_wait(g->device, g->under_way, patience_ns(g), err);
+    if (st == HEARTH_OK) g->under_way = 0;
+    return st;
 }
 
 /* The rows of a piece through the layers, and what is wanted of them through the head: to fn, or to s->x. */
@@ -271,8 +282,8 @@ static hearth_status run_piece(hth_gpu *g, hth_step *s, uint32_t first, uint32_t
 
 hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_error *err)
 {
-    hearth_status st = HEARTH_OK;
     pthread_mutex_lock(&g->turn);
+    hearth_status st = settle(g, err);
     for (uint32_t first = 0, n; st == HEARTH_OK && first < s->n_row; first += n) {
         n = s->n_row - first < g->place.n_row ? s->n_row - first : g->place.n_row;
         st = run_piece(g, s, first, n, to, err);

@@ -89,6 +89,7 @@ struct hth_gpu {
     hth_gpu_room room;
     hth_tape *tapes[HTH_GPU_N_CLASS], *head_tapes[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
     pthread_mutex_t turn;
+    hth_tick under_way; /* of a step whose end was not seen; 0: there is none */
     uint8_t *taken; /* [n_position / HTH_GPU_SLOT] 0: free; 1: of a sequence; 2: its first */
     uint32_t n_slot;
 };
