@@ -87,7 +87,8 @@ typedef struct hth_slice {
 /* what: for messages ("the weights of layer 3"). Not zeroed. */
 hearth_status hth_buffer_new(hth_device *device, hth_memory memory, uint64_t size, const char *what,
                              hth_buffer **out, hearth_error *err);
-/* NULL is allowed. Its memory is given back once the device has passed its last use. */
+/* NULL is allowed. Its memory is given back once the device has passed its last use; a lost one's when it is
+ * closed. */
 void hth_buffer_free(hth_buffer *buffer);
 uint64_t hth_buffer_size(const hth_buffer *buffer);
 /* Where the host sees it; NULL for HTH_MEMORY_DEVICE. */

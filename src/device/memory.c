@@ -86,7 +86,9 @@ static void sweep_tapes(hth_device *d, hth_tick reached)
 void hth_device_sweep(hth_device *d, bool all)
 {
     if (!d->waiting && !d->waiting_tapes) return;
-    hth_tick reached = all || d->lost ? UINT64_MAX : d->back->reached(d);
+    /* What a lost device does nobody knows: it may only be slow, and still be at it until it is stopped. */
+    if (d->lost && !all) return;
+    hth_tick reached = all ? UINT64_MAX : d->back->reached(d);
     sweep_tapes(d, reached);
     sweep_buffers(d, reached);
 }
