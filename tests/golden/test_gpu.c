@@ -311,10 +311,10 @@ TEST(any_number_of_layers_on_a_device_gives_the_bits_of_the_cpu)
     golden g;
     for (int d = 0; d < N_DEVICE; d++) {
         for (int i = 0; i < N_QUANT; i++) {
-            bool some = strcmp(quants[i], "Q4_K") == 0 || strcmp(quants[i], "Q8_0") == 0;
-            if ((some || d == 0 || is_long()) && open_quant(&g, quants[i]))
-                check_parts(&g, devices[d], (hearth_kv_type)(i % 2));
-            if (some || d == 0 || is_long()) golden_close(&g);
+            bool some = i % (d == 0 ? 4 : 8) == 0; /* Q8_0, Q5_1, Q5_K, MXFP4; Q8_0, Q5_K */
+            if (!some && !is_long()) continue;
+            if (open_quant(&g, quants[i])) check_parts(&g, devices[d], (hearth_kv_type)(i % 2));
+            golden_close(&g);
         }
         if (open_powerinfer(&g, "bamboo.q4_0")) check_parts(&g, devices[d], HEARTH_KV_F16);
         golden_close(&g);
@@ -517,6 +517,45 @@ TEST(absurd_numbers_are_refused)
     check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "KV cache of type 3", &why);
     gpu.kv = (hearth_kv_type)-1;
     check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "KV cache of type -1", &why);
+}
+
+/* What nobody says has a value that works: the context of the file, pieces of 256, all of the memory. */
+TEST(a_device_alone_is_enough_to_say)
+{
+    golden g;
+    const hearth_gpu_options gpu = {.device = "null"};
+    float *expected = open_quant(&g, "Q8_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+    hearth_model *model = expected ? open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
+    if (model && is_whole(model)) expect_bits(model, &g, HEARTH_KV_F16, 256, expected, "null");
+    hearth_model_close(model);
+    free(expected);
+    golden_close(&g);
+}
+
+static void check_none(const char *path, const hearth_gpu_options *gpu, const char *note)
+{
+    hearth_model_info info = {.gpu_note = ""};
+    hearth_model *model = open_on(path, gpu, HEARTH_SELECTOR_AUTO);
+    const engine_setting s = {.n_thread = 1, .n_batch = 4, .kv = HEARTH_KV_F32};
+    int32_t ids[3];
+    if (!model) return;
+    hearth_model_get_info(model, &info);
+    CHECK(info.gpu == NULL && info.gpu_n_layer == 0 && !info.gpu_head && info.gpu_bytes == 0);
+    if (!strstr(info.gpu_note, note))
+        test_fail(__FILE__, __LINE__, "the note lacks '%s': %s", note, info.gpu_note);
+    engine_greedy(model, &s, (const int32_t[]){1, 2}, 2, ids, 3);
+    hearth_model_close(model);
+}
+
+/* Where nothing can lie there it is no error: the CPU does without, and says why. */
+TEST(a_model_without_programs_stays_on_the_cpu)
+{
+    const char *path = test_data("models/stories260K/stories260K-f32.gguf"); /* heads of 8 values */
+    if (!path) return;
+    check_none(path, &(hearth_gpu_options){.device = "null", .kv = HEARTH_KV_Q8_0},
+               "heads are of an odd size");
+    check_none(path, &(hearth_gpu_options){.device = "none"}, "");
+    check_none(path, &(hearth_gpu_options){0}, "");
 }
 
 static hearth_session *open_session(hearth_model *model, uint32_t n_ctx, hearth_kv_type kv,
