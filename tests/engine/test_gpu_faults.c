@@ -1,6 +1,6 @@
-/* Every call of a device, every allocation and every read of a model that lies there can fail: an error with a line
- * for a person, nothing kept, and the CPU goes on as ever. A step that failed is done again with the same
- * bits, unless the device is lost; then it says so at once. On Vulkan a sample of the same. */
+/* Every call of a device, every allocation and every read of a model that lies there can fail: an error with
+ * a line for a person, nothing kept, and the CPU goes on as ever. A step that failed is done again with the
+ * same bits, unless the device is lost; then it says so at once. On Vulkan a sample of the same. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "convert/quantize.h"
@@ -18,7 +18,7 @@
 enum { N_PROMPT = 9, N_PREDICT = 20 };
 static const int32_t prompt[N_PROMPT] = {1, 60, 70, 80, 90, 100, 61, 71, 81};
 
-/* ---- models ----------------------------------------------------------------------------------------- */
+/* ---- models ------------------------------------------------------------------------------------- */
 
 /* Floats, blocks, or floats with neurons in rows of down: all paths of weights. */
 typedef enum kind { PLAIN, BLOCKS, PACKED, N_KIND } kind;
@@ -42,7 +42,7 @@ static const char *make_model(kind k)
     return quantised;
 }
 
-/* ---- a task ------------------------------------------------------------------------------------------- */
+/* ---- a task ------------------------------------------------------------------------------------- */
 
 /* device NULL: the CPU's. */
 static hearth_status open_both(const char *path, const char *device, hearth_model **model,
@@ -84,7 +84,7 @@ static bool has(const char *path, const char *device)
     return st == HEARTH_OK;
 }
 
-/* ---- faults --------------------------------------------------------------------------------------------- */
+/* ---- faults ------------------------------------------------------------------------------------- */
 
 typedef void inject(uint64_t n); /* 0: none */
 static void memory_call(uint64_t n) { hth_device_fail_opened_at(n, HEARTH_ERROR_MEMORY); }
@@ -157,7 +157,7 @@ TEST(a_model_on_the_null_device_survives_every_fault)
 
 TEST(a_model_on_vulkan_survives_faults) { survive_all(BLOCKS, "vulkan:0", getenv("HEARTH_LONG") ? 1 : 37); }
 
-/* ---- a step that fails ------------------------------------------------------------------------------------ */
+/* ---- a step that fails -------------------------------------------------------------------------- */
 
 enum { N_BEFORE = 2 };
 

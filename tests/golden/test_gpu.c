@@ -1,6 +1,6 @@
-/* Whole models on a device, null and the first that Vulkan knows. Quantised weights give the bits of the CPU however
- * a text is cut and however many layers lie there; floats come near, and are the same on both; trained models tell
- * their texts. What cannot be is refused with what would be possible. */
+/* Whole models on a device, null and the first that Vulkan knows. Quantised weights give the bits of the CPU
+ * however a text is cut and however many layers lie there; floats come near, and are the same on both;
+ * trained models tell their texts. What cannot be is refused with what would be possible. */
 #include "engine/engine.h"
 #include "support/golden.h"
 #include "support/test.h"
@@ -23,7 +23,7 @@ static const char *kv_name(hearth_kv_type kv)
     return kv == HEARTH_KV_F16 ? "f16" : kv == HEARTH_KV_F32 ? "f32" : "q8_0";
 }
 
-/* ---- models on devices ------------------------------------------------------------------------------ */
+/* ---- models on devices -------------------------------------------------------------------------- */
 
 /* NULL after a failed check, or where there is no such device: the case is skipped then. */
 static hearth_model *open_on(const char *path, const hearth_gpu_options *gpu, hearth_selector selector)
@@ -76,7 +76,7 @@ static bool open_quant(golden *g, const char *type)
     return golden_open(g, model, ids, truth);
 }
 
-/* ---- quantised weights ------------------------------------------------------------------------------ */
+/* ---- quantised weights -------------------------------------------------------------------------- */
 
 /* As one prompt, token by token, in pieces of 3; the device in pieces of its own. */
 static void check_bits(const golden *g, const char *device, hearth_kv_type kv, const float *expected)
@@ -129,7 +129,7 @@ static void check_quants(const char *device, bool every)
 TEST(quantised_models_have_the_bits_of_the_cpu_on_the_null_device) { check_quants("null", true); }
 TEST(quantised_models_have_the_bits_of_the_cpu_on_vulkan) { check_quants("vulkan:0", is_long()); }
 
-/* ---- floats ----------------------------------------------------------------------------------------- */
+/* ---- floats ------------------------------------------------------------------------------------- */
 
 static const char *const names[] = {
     "llama-gqa",
@@ -211,7 +211,7 @@ TEST(half_float_models_are_near_the_cpu_and_the_same_on_all_devices)
     }
 }
 
-/* ---- files of PowerInfer: neurons in rows of down --------------------------------------------------- */
+/* ---- files of PowerInfer: neurons in rows of down ----------------------------------------------- */
 
 /* Their logits are doubles, of which the number counts here. */
 static bool open_powerinfer(golden *g, const char *name)
@@ -247,7 +247,7 @@ TEST(float_neurons_in_rows_are_near_the_cpu_and_the_same_on_all_devices)
     }
 }
 
-/* ---- a part of a model ------------------------------------------------------------------------------ */
+/* ---- a part of a model -------------------------------------------------------------------------- */
 
 /* What the layers and the head take, of which the first n_layer fit; one byte less, and one fewer does. */
 static uint64_t budget_for(const hth_gpu_bytes *bytes, uint32_t n_layer)
@@ -358,7 +358,7 @@ TEST(pieces_of_the_device_do_not_show)
     golden_close(&g);
 }
 
-/* ---- two sequences ---------------------------------------------------------------------------------- */
+/* ---- two sequences ------------------------------------------------------------------------------ */
 
 enum { SIDE = 2, PIECE = 3 };
 
@@ -405,7 +405,7 @@ TEST(sequences_in_one_batch_have_their_own_bits)
     golden_close(&g);
 }
 
-/* ---- texts ------------------------------------------------------------------------------------------ */
+/* ---- texts -------------------------------------------------------------------------------------- */
 
 /* The likeliest n tokens, as the CPU picks them. */
 static void check_greedy(const char *file, const char *device, size_t n)
@@ -440,7 +440,7 @@ TEST(a_trained_model_tells_the_same_text_on_vulkan)
     check_greedy("models/stories260K/stories260K-f32.gguf", "vulkan:0", 60);
 }
 
-/* ---- refusals --------------------------------------------------------------------------------------- */
+/* ---- refusals ----------------------------------------------------------------------------------- */
 
 static void check_refused(const char *path, const hearth_gpu_options *gpu, hearth_status status,
                           const char *says, hearth_error *why)

@@ -1,6 +1,7 @@
-/* Down of neuron-major matrices on devices. Powers of two, sums and outputs of quantised rows have the bits of the
- * CPU's kernels on the null device and on the first that Vulkan knows. Rows of floats give the chains of calls.h on
- * both, near those of the CPU. Neurons that do not fire are not read, tokens that nobody asked for not written. */
+/* Down of neuron-major matrices on devices. Powers of two, sums and outputs of quantised rows have the bits
+ * of the CPU's kernels on the null device and on the first that Vulkan knows. Rows of floats give the chains
+ * of calls.h on both, near those of the CPU. Neurons that do not fire are not read, tokens that nobody asked for
+ * not written. */
 #include "base/bits.h"
 #include "kernels/kernels.h"
 #include "run/gpu/calls.h"
@@ -35,7 +36,7 @@ static void on_each(void (*fn)(hth_device *, const char *, test_random *))
     }
 }
 
-/* ---- powers of two --------------------------------------------------------------------------------- */
+/* ---- powers of two ------------------------------------------------------------------------------ */
 
 /* n values for each of n_tok tokens; n_class: those that the grid has. */
 typedef struct top_shape {
@@ -104,7 +105,7 @@ static void tops(hth_device *d, const char *name, test_random *r)
 }
 TEST(powers_of_two_are_those_of_the_cpu) { on_each(tops); }
 
-/* ---- from sums to outputs ---------------------------------------------------------------------------- */
+/* ---- from sums to outputs ----------------------------------------------------------------------- */
 
 /* Tokens [first_tok, first_tok + n_class) of the n_tok that the step has; sums begin with first_tok. */
 typedef struct join {
@@ -187,8 +188,8 @@ static int64_t wide_number(test_random *r)
     return test_random_below(r, 2) ? (int64_t)x : -(int64_t)x;
 }
 
-/* Of every length beyond 24 bits: the last bit that a float has is even or odd, half of it lies behind, and one
- * more or less than that. */
+/* Of every length beyond 24 bits: the last bit that a float has is even or odd, half of it lies behind, and
+ * one more or less than that. */
 enum { N_TIE = 39 * 2 * 3 };
 static int64_t tie(size_t i)
 {
@@ -266,7 +267,7 @@ static void float_sums(hth_device *d, const char *name, test_random *r)
 }
 TEST(chains_of_floats_become_fixed_points_as_on_the_cpu) { on_each(float_sums); }
 
-/* ---- a matrix ----------------------------------------------------------------------------------------- */
+/* ---- a matrix ----------------------------------------------------------------------------------- */
 
 typedef struct shape {
     hth_type type;
@@ -410,7 +411,7 @@ static void expect(data *a)
         }
 }
 
-/* ---- one matrix on one device ------------------------------------------------------------------------- */
+/* ---- one matrix on one device ------------------------------------------------------------------- */
 
 static bool run_part(hth_device *d, data *a, size_t first, size_t n, const hth_planes *at, uint8_t *planes)
 {
@@ -496,7 +497,7 @@ static void prove(hth_device *d, const char *device, test_random *r, const shape
     free_data(&a);
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------------- */
+/* ---- shapes ------------------------------------------------------------------------------------- */
 
 static const size_t neurons[] = {1, 127, 128, 129, 300};
 static const struct {
