@@ -1,7 +1,7 @@
 /* Down of neuron-major matrices on devices. Powers of two, sums and outputs of quantised rows have the bits
  * of the CPU's kernels on the null device and on the first that Vulkan knows. Rows of floats give the chains
- * of calls.h on both, near those of the CPU. Neurons that do not fire are not read, tokens that nobody asked for
- * not written. */
+ * of calls.h on both, near those of the CPU. Neurons that do not fire are not read, tokens that nobody asked
+ * for not written. */
 #include "base/bits.h"
 #include "kernels/kernels.h"
 #include "run/gpu/calls.h"
