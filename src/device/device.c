@@ -4,8 +4,13 @@
 #include "base/clock.h"
 #include "device/device_int.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+
+/* Of devices that are opened by others than the test. */
+static _Atomic uint64_t opened_fail_at;
+static _Atomic int opened_fail_with;
 
 hearth_status hth_device_begin_call(hth_device *d, hearth_error *err)
 {
@@ -78,7 +83,10 @@ hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hea
     if (!d) return hth_fail_memory(err, sizeof *d, "a device");
     d->back = back;
     d->opened_ns = hth_clock_ns();
-    hearth_status st = d->back->open(d, spec, err);
+    d->fail_at = atomic_load(&opened_fail_at), d->fail_with = (hearth_status)atomic_load(&opened_fail_with);
+    snprintf(d->info.name, sizeof d->info.name, "%s", spec->name);
+    hearth_status st = hth_device_begin_call(d, err);
+    if (st == HEARTH_OK) st = d->back->open(d, spec, err);
     if (st != HEARTH_OK) {
         hth_free(d);
         return st;
@@ -152,6 +160,12 @@ void hth_device_fail_at(hth_device *d, uint64_t n, hearth_status status)
 {
     d->fail_at = n ? d->n_call + n : 0;
     d->fail_with = status;
+}
+
+void hth_device_fail_opened_at(uint64_t n, hearth_status status)
+{
+    atomic_store(&opened_fail_with, (int)status);
+    atomic_store(&opened_fail_at, n);
 }
 
 uint64_t hth_device_n_call(const hth_device *d) { return d->n_call; }

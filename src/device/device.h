@@ -89,7 +89,8 @@ typedef struct hth_slice {
 /* what: for messages ("the weights of layer 3"). Not zeroed. */
 hearth_status hth_buffer_new(hth_device *device, hth_memory memory, uint64_t size, const char *what,
                              hth_buffer **out, hearth_error *err);
-/* NULL is allowed. Its memory is given back once the device has passed its last use. */
+/* NULL is allowed. Its memory is given back once the device has passed its last use; a lost one's when it is
+ * closed. */
 void hth_buffer_free(hth_buffer *buffer);
 uint64_t hth_buffer_size(const hth_buffer *buffer);
 /* Where the host sees it; NULL for HTH_MEMORY_DEVICE. */
@@ -160,6 +161,8 @@ void hth_device_charge(hth_device *device, uint64_t time_ns);
 /* The n-th call from now on (from 1) that can fail ends with status, once; 0 turns that off. After DEVICE the
  * device is lost. */
 void hth_device_fail_at(hth_device *device, uint64_t n, hearth_status status);
+/* The same for every device that is opened from now on; its opening is call 1. n 0: for none. */
+void hth_device_fail_opened_at(uint64_t n, hearth_status status);
 /* Calls that can fail, since the device was opened. */
 uint64_t hth_device_n_call(const hth_device *device);
 

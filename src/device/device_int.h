@@ -119,7 +119,7 @@ hearth_status hth_slice_check(hth_slice *s, hearth_error *err);
 hearth_status hth_device_begin_call(hth_device *d, hearth_error *err);
 /* Ends it: after DEVICE the device is lost. */
 hearth_status hth_device_end_call(hth_device *d, hearth_status st);
-/* Gives back what was freed and has been passed; all of it where the device is closed. */
+/* Gives back what was freed and has been passed, nothing of a lost device; all of it where it is closed. */
 void hth_device_sweep(hth_device *d, bool all);
 
 #endif

@@ -191,17 +191,18 @@ static hearth_status check_bindings(const hearth_model *m, const choice *c, hear
 {
     const char *name = hth_device_get_info(m->device)->name;
     uint64_t bytes;
-    if (room_bytes(c) == UINT64_MAX)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "%s: the values of %u tokens are too large for a binding of %llu bytes; ask for less "
-                        "with --batch",
-                        name, c->place.n_row, (unsigned long long)c->most);
+    /* Caches first: of what depends on positions they are the largest. */
     for (uint32_t i = 0; i < c->model->hparams.n_layer; i++)
         if (!hth_gpu_cache_bytes(c->model, c->most, &c->place, i, &bytes))
             return hth_fail(
                 err, HEARTH_ERROR_ARGUMENT,
                 "%s: keys of %u positions are too large for a binding of %llu bytes; ask for less with -c",
                 name, c->place.n_position, (unsigned long long)c->most);
+    if (room_bytes(c) == UINT64_MAX)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s: the values of %u tokens are too large for a binding of %llu bytes; ask for less "
+                        "with --batch",
+                        name, c->place.n_row, (unsigned long long)c->most);
     return HEARTH_OK;
 }
 
@@ -229,6 +230,13 @@ static hearth_status open_place(hearth_model *m, choice *c, hearth_error *err)
     return HEARTH_OK;
 }
 
+/* Whole slots, as many as there can be. */
+static uint32_t positions_of(uint32_t n_ctx)
+{
+    uint32_t n_slot = n_ctx / HTH_GPU_SLOT + (n_ctx % HTH_GPU_SLOT > 0), most = UINT32_MAX / HTH_GPU_SLOT;
+    return (n_slot < most ? n_slot : most) * HTH_GPU_SLOT;
+}
+
 static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
     const hth_device_info *info = hth_device_get_info(m->device);
@@ -243,7 +251,7 @@ static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *
                               .n_hot = c.n_hot,
                               .head = true,
                               .n_row = n_row < n_ctx ? n_row : n_ctx,
-                              .n_position = (n_ctx + HTH_GPU_SLOT - 1) / HTH_GPU_SLOT * HTH_GPU_SLOT,
+                              .n_position = positions_of(n_ctx),
                               .kv = o->kv,
                               .selector = m->selector};
     hearth_status st = check_bindings(m, &c, err);
@@ -261,6 +269,10 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, 
 {
     hearth_error why = {0};
     if (!o->device || strcmp(o->device, "none") == 0) return HEARTH_OK;
+    if ((uint32_t)o->kv >= HTH_N_CACHE)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s: KV cache of type %d on a device: 0 (F16), 1 (F32) and 2 (Q8_0) exist",
+                        hth_gguf_path(m->file), (int)o->kv);
     hearth_status st = open_device(m, o, &why);
     if (st == HEARTH_OK && m->device) st = place_on_device(m, o, &why);
     if (st == HEARTH_OK) return st;

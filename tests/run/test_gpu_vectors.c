@@ -15,12 +15,12 @@ enum { MAX_N = 4704, MAX_TOK = 9, MAX_VALUE = MAX_N * MAX_TOK };
 static float x[2 * MAX_VALUE], weight[MAX_N], bias[MAX_N]; /* x: room for gates */
 static uint32_t step[HTH_STEP_ROWS + MAX_TOK * HTH_STEP_ROW_WORDS];
 
-/* What a program left, and what it should have. */
+/* What a program left, and what it should have; d and sum with a word behind that nobody writes. */
 typedef struct outputs {
     float y[MAX_VALUE];
     int8_t q[MAX_VALUE];
-    float d[MAX_VALUE / 32];
-    int32_t sum[MAX_VALUE / 16];
+    float d[MAX_VALUE / 32 + 1];
+    int32_t sum[MAX_VALUE / 16 + 1];
 } outputs;
 static outputs got, want;
 

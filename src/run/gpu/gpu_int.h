@@ -126,6 +126,7 @@ struct hth_gpu {
     uint64_t gate;       /* the host's last signal */
     hth_gpu_counts counts;
     pthread_mutex_t turn;
+    hth_tick under_way; /* of a step whose end was not seen; 0: there is none */
     uint8_t *taken; /* [n_position / HTH_GPU_SLOT] */
     uint32_t n_slot;
 };

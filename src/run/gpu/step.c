@@ -118,14 +118,25 @@ static void answer(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n)
 
 static hearth_status submit(hth_gpu *g, uint32_t first, uint32_t n, hearth_error *err)
 {
-    return hth_queue_submit(g->device, g->turns + first, n, g->ticks + first, err);
+    hearth_status st = hth_queue_submit(g->device, g->turns + first, n, g->ticks + first, err);
+    if (st == HEARTH_OK && n > 0) g->under_way = g->ticks[first + n - 1];
+    return st;
 }
 
-/* After an error in the midst of a step nothing of it may go on beside the next one. */
-static void let_all_go(hth_gpu *g, hth_tick last)
+/* The last tape of a step, or of what is left of one. */
+static hearth_status await_end(hth_gpu *g, hearth_error *err)
 {
-    hth_queue_signal(g->device, g->gate, NULL);
-    hth_queue_wait(g->device, last, patience_ns(g), NULL);
+    hearth_status st = g->under_way > 0 ? await(g, g->under_way, err) : HEARTH_OK;
+    if (st == HEARTH_OK) g->under_way = 0;
+    return st;
+}
+
+/* A step whose end was not seen may still read what the next one is told, and wait for signals. */
+static hearth_status settle(hth_gpu *g, hearth_error *err)
+{
+    if (g->under_way == 0) return HEARTH_OK;
+    hearth_status st = hth_queue_signal(g->device, g->gate, err);
+    return st == HEARTH_OK ? await_end(g, err) : st;
 }
 
 /* Who answers the letter of a hand, for n rows. */
@@ -176,16 +187,14 @@ static hearth_status play_tapes(hth_gpu *g, hth_step *s, const hth_gpu_tapes *ta
         st = submit(g, sent, n - sent, err);
         if (st == HEARTH_OK) sent = tapes->n;
     }
-    if (st == HEARTH_OK) return await(g, g->ticks[n - 1], err);
-    if (sent > 0) let_all_go(g, g->ticks[(queued ? n : sent) - 1]);
-    return st;
+    return st == HEARTH_OK ? await_end(g, err) : st;
 }
 
 static hearth_status play(hth_gpu *g, hth_tape *tape, hearth_error *err)
 {
     g->turns[0] = (hth_turn){tape, 0};
     hearth_status st = submit(g, 0, 1, err);
-    return st == HEARTH_OK ? await(g, g->ticks[0], err) : st;
+    return st == HEARTH_OK ? await_end(g, err) : st;
 }
 
 /* ---- values beyond H ---------------------------------------------------------------------------------------------- */
@@ -296,6 +305,7 @@ hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_e
 {
     hearth_status st = HEARTH_OK;
     pthread_mutex_lock(&g->turn);
+    st = settle(g, err);
     for (uint32_t first = 0, n; st == HEARTH_OK && first < s->n_row; first += n) {
         n = s->n_row - first < g->place.n_row ? s->n_row - first : g->place.n_row;
         g->counts.n_step++;

@@ -42,7 +42,6 @@ uvec2 fixed_point(uint bits)
     uint mantissa = (magnitude & 0x7fffffu) | 0x800000u;
     uvec2 wide = uvec2(0);
     if (left > 0) wide = uvec2(mantissa << left, mantissa >> (32 - left));
-    else if (left == 0) wide = uvec2(mantissa, 0);
     else if (left > -24) wide = uvec2(mantissa >> -left, 0);
     return (bits & 0x80000000u) != 0 ? negative(wide) : wide;
 }

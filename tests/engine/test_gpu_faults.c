@@ -1,0 +1,257 @@
+/* Every call of a device, every allocation and every read of a model that lies there can fail: an error with
+ * a line for a person, nothing kept, and the CPU goes on as ever. A step that failed is done again with the
+ * same bits, unless the device is lost; then it says so at once. On Vulkan a sample of the same. */
+#define _POSIX_C_SOURCE 200809L
+#include "base/alloc.h"
+#include "convert/quantize.h"
+#include "engine/engine.h"
+#include "file/gguf.h"
+#include "support/engine.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N_PROMPT = 9, N_PREDICT = 20 };
+static const int32_t prompt[N_PROMPT] = {1, 60, 70, 80, 90, 100, 61, 71, 81};
+
+/* ---- models ------------------------------------------------------------------------------------- */
+
+/* Floats, blocks, or floats with neurons in rows of down: all paths of weights. */
+typedef enum kind { PLAIN, BLOCKS, PACKED, N_KIND } kind;
+static const char *const kind_names[] = {"floats", "blocks of 32", "packed"};
+
+static const char *make_model(kind k)
+{
+    tiny_model m;
+    const char *path = test_scratch("model.gguf"), *quantised = test_scratch("quantised.gguf");
+    tiny_begin(&m);
+    if (k == PACKED) tiny_pack(&m);
+    gguf_bytes b = tiny_write(&m);
+    CHECK(test_write_file(path, b.data, b.n));
+    gguf_free(&b);
+    tiny_free(&m);
+    if (k != BLOCKS) return path;
+    hth_quantize_options o = {.mix = hth_mix_find("q8_0"), .n_thread = 1};
+    hth_quantize_result r;
+    CHECK_OK(hth_quantize(path, quantised, &o, &r, err));
+    remove(path);
+    return quantised;
+}
+
+/* ---- a task ------------------------------------------------------------------------------------- */
+
+/* device NULL: the CPU's. */
+static hearth_status open_both(const char *path, const char *device, hearth_model **model,
+                               hearth_session **session, hearth_error *err)
+{
+    const hearth_model_options o = {
+        .n_thread = 1, .gpu = {.device = device, .n_ctx = 32, .n_batch = 4, .kv = HEARTH_KV_F16}};
+    const hearth_session_options so = {.n_ctx = 32, .n_batch = 16, .n_thread = 1, .kv = HEARTH_KV_F16};
+    hearth_status st = hearth_model_open(path, &o, model, err);
+    return st == HEARTH_OK ? hearth_session_open(*model, &so, session, err) : st;
+}
+
+/* Opens, reads a prompt, takes the likeliest tokens, closes. */
+static hearth_status run(const char *path, const char *device, int32_t ids[N_PREDICT], hearth_error *err)
+{
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    hearth_status st = open_both(path, device, &model, &session, err);
+    if (st == HEARTH_OK) st = hearth_session_eval(session, prompt, N_PROMPT, err);
+    for (int i = 0; st == HEARTH_OK && i < N_PREDICT; i++) {
+        const float *logits = hearth_session_logits(session);
+        ids[i] = 0;
+        for (int32_t k = 1; k < TINY_VOCAB; k++)
+            if (logits[k] > logits[ids[i]]) ids[i] = k;
+        st = hearth_session_eval(session, &ids[i], 1, err);
+    }
+    hearth_session_close(session);
+    hearth_model_close(model);
+    return st;
+}
+
+static bool has(const char *path, const char *device)
+{
+    int32_t ids[N_PREDICT];
+    hearth_error why = {0};
+    hearth_status st = run(path, device, ids, &why);
+    if (st == HEARTH_ERROR_UNSUPPORTED) test_skip("%s", why.message);
+    else if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", device, why.message);
+    return st == HEARTH_OK;
+}
+
+/* ---- faults ------------------------------------------------------------------------------------- */
+
+typedef void inject(uint64_t n); /* 0: none */
+static void memory_call(uint64_t n) { hth_device_fail_opened_at(n, HEARTH_ERROR_MEMORY); }
+static void device_call(uint64_t n) { hth_device_fail_opened_at(n, HEARTH_ERROR_DEVICE); }
+static void unsupported_call(uint64_t n) { hth_device_fail_opened_at(n, HEARTH_ERROR_UNSUPPORTED); }
+static void one_allocation(uint64_t n) { hth_alloc_fail_at(n, 0); }
+static void allocations_from(uint64_t n) { hth_alloc_fail_at(n, n != 0); }
+static void one_read(uint64_t n) { hth_gguf_fail_read_at(n, HTH_READ_FAILS); }
+
+typedef struct fault {
+    const char *name;
+    inject *inject;
+    hearth_status status;
+    uint64_t least; /* fewer mean that the task was not put to the test */
+} fault;
+static const fault faults[] = {
+    {"calls without memory", memory_call, HEARTH_ERROR_MEMORY, 60},
+    {"calls that lose the device", device_call, HEARTH_ERROR_DEVICE, 60},
+    {"calls without support", unsupported_call, HEARTH_ERROR_UNSUPPORTED, 60},
+    {"allocations", one_allocation, HEARTH_ERROR_MEMORY, 60},
+    {"allocations and all behind", allocations_from, HEARTH_ERROR_MEMORY, 60},
+    {"reads", one_read, HEARTH_ERROR_IO, 20},
+};
+enum { N_FAULT = sizeof faults / sizeof *faults };
+
+static void check_cpu(const char *path, const int32_t expected[N_PREDICT])
+{
+    int32_t ids[N_PREDICT];
+    CHECK_OK(run(path, NULL, ids, err));
+    CHECK_BYTES(ids, expected, sizeof ids);
+}
+
+/* Fault n for n = 1, 2, ... until nothing fails; stride: of so many one. Returns how many there were. */
+static uint64_t survive(const char *path, const char *device, const fault *f, uint64_t stride)
+{
+    enum { MOST = 20000 };
+    int32_t expected[N_PREDICT], ids[N_PREDICT];
+    CHECK_OK(run(path, NULL, expected, err));
+    uint64_t held = hth_alloc_held(), n = 1, n_fault = 0;
+    for (; n < MOST; n += stride, n_fault++) {
+        hearth_error why = {0};
+        f->inject(n);
+        hearth_status st = run(path, device, ids, &why);
+        f->inject(0);
+        if (!CHECK_INT(hth_alloc_held(), held)) break;
+        if (st == HEARTH_OK) break;
+        if (st != f->status || why.status != st || !why.message[0])
+            test_fail(__FILE__, __LINE__, "%s %llu: status '%s', message '%s'", f->name,
+                      (unsigned long long)n, hearth_status_name(st), why.message);
+        check_cpu(path, expected);
+    }
+    if (n <= f->least || n >= MOST)
+        test_fail(__FILE__, __LINE__, "%s: the task ended after %llu", f->name, (unsigned long long)n);
+    return n_fault;
+}
+
+static void survive_all(kind k, const char *device, uint64_t stride)
+{
+    const char *path = make_model(k);
+    for (size_t i = 0; i < N_FAULT && has(path, device); i++)
+        printf("     %s, %s: %llu %s\n", device, kind_names[k],
+               (unsigned long long)survive(path, device, &faults[i], stride), faults[i].name);
+    remove(path);
+}
+
+TEST(a_model_on_the_null_device_survives_every_fault)
+{
+    for (kind k = 0; k < N_KIND; k++) survive_all(k, "null", 1);
+}
+
+TEST(a_model_on_vulkan_survives_faults) { survive_all(BLOCKS, "vulkan:0", getenv("HEARTH_LONG") ? 1 : 37); }
+
+/* ---- a step that fails -------------------------------------------------------------------------- */
+
+enum { N_BEFORE = 2 };
+
+static void take(const hearth_session *s, float logits[TINY_VOCAB])
+{
+    const float *at = hearth_session_logits(s);
+    memset(logits, 0, TINY_VOCAB * sizeof *logits);
+    if (CHECK(at != NULL)) memcpy(logits, at, TINY_VOCAB * sizeof *logits);
+}
+
+/* The n-th call of a step of several pieces fails. False: the step has fewer. */
+static bool fail_step(hearth_model *model, hearth_session *s, uint64_t n, hearth_status with,
+                      const float expected[TINY_VOCAB])
+{
+    hearth_error why = {0};
+    float logits[TINY_VOCAB];
+    CHECK_OK(hearth_session_truncate(s, 0, err));
+    CHECK_OK(hearth_session_eval(s, prompt, N_BEFORE, err));
+    hth_device_fail_at(model->device, n, with);
+    hearth_status st = hearth_session_eval(s, prompt + N_BEFORE, N_PROMPT - N_BEFORE, &why);
+    hth_device_fail_at(model->device, 0, HEARTH_OK);
+    if (st == HEARTH_OK) return false;
+    CHECK_INT(st, with);
+    CHECK(why.message[0] != '\0');
+    CHECK_INT(hearth_session_position(s), N_BEFORE);
+    CHECK(hearth_session_logits(s) == NULL);
+    st = hearth_session_eval(s, prompt + N_BEFORE, N_PROMPT - N_BEFORE, &why);
+    CHECK_INT(st, with == HEARTH_ERROR_DEVICE ? HEARTH_ERROR_DEVICE : HEARTH_OK);
+    if (st != HEARTH_OK) return CHECK(strstr(why.message, "lost") != NULL);
+    take(s, logits);
+    CHECK_BYTES(logits, expected, sizeof logits);
+    return true;
+}
+
+/* Returns how many calls a step has. */
+static uint64_t fail_steps(const char *path, const char *device, hearth_status with)
+{
+    float expected[TINY_VOCAB];
+    hearth_model *model = NULL;
+    hearth_session *s = NULL;
+    uint64_t n = 1;
+    for (bool more = true; more; n += more) {
+        if (!model) CHECK_OK(open_both(path, device, &model, &s, err));
+        if (!s) break;
+        CHECK_OK(hearth_session_truncate(s, 0, err));
+        CHECK_OK(hearth_session_eval(s, prompt, N_PROMPT, err));
+        take(s, expected);
+        more = fail_step(model, s, n, with, expected);
+        if (with != HEARTH_ERROR_DEVICE) continue;
+        hearth_session_close(s), s = NULL; /* a lost device does not come back */
+        hearth_model_close(model), model = NULL;
+    }
+    hearth_session_close(s);
+    hearth_model_close(model);
+    return n - 1;
+}
+
+static void steps_fail_on(const char *device)
+{
+    static const hearth_status with[] = {HEARTH_ERROR_MEMORY, HEARTH_ERROR_UNSUPPORTED, HEARTH_ERROR_DEVICE};
+    const char *path = make_model(BLOCKS);
+    uint64_t held = hth_alloc_held();
+    /* Two pieces of at most four tokens: each is submitted and waited for. */
+    for (size_t i = 0; i < 3 && has(path, device); i++) CHECK_INT(fail_steps(path, device, with[i]), 4);
+    CHECK_INT(hth_alloc_held(), held);
+    remove(path);
+}
+
+TEST(a_failed_step_on_the_null_device_is_done_again_with_the_same_bits) { steps_fail_on("null"); }
+TEST(a_failed_step_on_vulkan_is_done_again_with_the_same_bits) { steps_fail_on("vulkan:0"); }
+
+/* What the device may still be reading is not written before it has ended. */
+TEST(a_step_whose_end_was_not_seen_is_waited_for)
+{
+    const char *path = make_model(BLOCKS);
+    hearth_model *model = NULL;
+    hearth_session *s = NULL;
+    hearth_error why = {0};
+    CHECK_OK(open_both(path, "null", &model, &s, err));
+    if (s) {
+        uint64_t before = hth_device_n_call(model->device);
+        CHECK_OK(hearth_session_eval(s, prompt, 1, err));
+        uint64_t n_call = hth_device_n_call(model->device) - before;
+        hth_device_fail_at(model->device, n_call, HEARTH_ERROR_MEMORY); /* the wait is the last */
+        CHECK_INT(hearth_session_eval(s, prompt, 1, &why), HEARTH_ERROR_MEMORY);
+        for (uint64_t more = 0; more < 2; more++) {
+            before = hth_device_n_call(model->device);
+            CHECK_OK(hearth_session_eval(s, prompt, 1, err));
+            CHECK_INT(hth_device_n_call(model->device) - before, n_call + 1 - more);
+        }
+    }
+    hearth_session_close(s);
+    hearth_model_close(model);
+    remove(path);
+}
+
+TEST_MAIN

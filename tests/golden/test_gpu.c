@@ -1,0 +1,614 @@
+/* Whole models on a device, null and the first that Vulkan knows. Quantised weights give the bits of the CPU
+ * however a text is cut and however many layers lie there; floats come near, and are the same on both;
+ * trained models tell their texts. What cannot be is refused with what would be possible. */
+#include "engine/engine.h"
+#include "support/golden.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const devices[] = {"null", "vulkan:0"};
+enum { N_DEVICE = 2 };
+
+static const char *const quants[] = {"Q8_0", "Q4_0", "Q4_1", "Q5_0",   "Q5_1",   "Q2_K", "Q3_K",
+                                     "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"};
+enum { N_QUANT = sizeof quants / sizeof *quants };
+
+static bool is_long(void) { return getenv("HEARTH_LONG") != NULL; }
+
+static const char *kv_name(hearth_kv_type kv)
+{
+    return kv == HEARTH_KV_F16 ? "f16" : kv == HEARTH_KV_F32 ? "f32" : "q8_0";
+}
+
+/* ---- models on devices -------------------------------------------------------------------------- */
+
+/* NULL after a failed check, or where there is no such device: the case is skipped then. */
+static hearth_model *open_on(const char *path, const hearth_gpu_options *gpu, hearth_selector selector)
+{
+    hearth_model *model = NULL;
+    hearth_error why = {0};
+    hearth_model_options o = {.n_thread = 2, .selector = selector, .gpu = *gpu};
+    hearth_status st = hearth_model_open(path, &o, &model, &why);
+    if (st == HEARTH_ERROR_UNSUPPORTED && strncmp(gpu->device, "vulkan", 6) == 0)
+        test_skip("%s", why.message);
+    else if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s on %s: %s", path, gpu->device, why.message);
+    return model;
+}
+
+/* All of it lies there: what is compared then is the device's. */
+static bool is_whole(const hearth_model *model)
+{
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
+    return CHECK(info.gpu != NULL) && CHECK_INT(info.gpu_n_layer, info.n_layer) && CHECK(info.gpu_head);
+}
+
+static float *logits_by(const hearth_model *model, const golden *g, hearth_kv_type kv, uint32_t n_batch)
+{
+    const engine_setting s = {.n_thread = 2, .n_batch = n_batch, .kv = kv, .selector = g->selector};
+    return engine_model_logits(model, &s, g->ids, g->n);
+}
+
+static void expect_bits(const hearth_model *model, const golden *g, hearth_kv_type kv, uint32_t n_batch,
+                        const float *expected, const char *what)
+{
+    float *logits = logits_by(model, g, kv, n_batch);
+    if (logits && memcmp(logits, expected, g->n_truth * sizeof *logits) != 0)
+        test_fail(__FILE__, __LINE__, "%s on %s: other bits with batch %u, kv %s", g->model, what, n_batch,
+                  kv_name(kv));
+    free(logits);
+}
+
+static hearth_gpu_options options_of(const char *device, const golden *g, hearth_kv_type kv)
+{
+    return (hearth_gpu_options){.device = device, .n_ctx = (uint32_t)g->n, .kv = kv};
+}
+
+static bool open_quant(golden *g, const char *type)
+{
+    char model[80], ids[80], truth[80];
+    snprintf(model, sizeof model, "golden/quant/llama-%s.gguf", type);
+    snprintf(ids, sizeof ids, "golden/quant/llama-%s.ids", type);
+    snprintf(truth, sizeof truth, "golden/quant/llama-%s.logits.f32", type);
+    return golden_open(g, model, ids, truth);
+}
+
+/* ---- quantised weights -------------------------------------------------------------------------- */
+
+/* As one prompt, token by token, in pieces of 3; the device in pieces of its own. */
+static void check_bits(const golden *g, const char *device, hearth_kv_type kv, const float *expected)
+{
+    hearth_gpu_options gpu = options_of(device, g, kv);
+    hearth_model_info info;
+    hearth_model *model = open_on(g->model, &gpu, g->selector);
+    if (!model) return;
+    hearth_model_get_info(model, &info);
+    if (is_whole(model)) CHECK(info.gpu_strict);
+    expect_bits(model, g, kv, 256, expected, device);
+    expect_bits(model, g, kv, 1, expected, device);
+    expect_bits(model, g, kv, 3, expected, device);
+    hearth_model_close(model);
+}
+
+static bool has_blocks(const golden *g, hearth_kv_type kv)
+{
+    hearth_model *model = NULL;
+    hearth_model_info info = {0};
+    CHECK_OK(hearth_model_open(g->model, NULL, &model, err));
+    if (model) hearth_model_get_info(model, &info);
+    hearth_model_close(model);
+    return kv != HEARTH_KV_Q8_0 || info.d_head % 32 == 0;
+}
+
+/* Types of cache turn from file to file where a device takes long. */
+static void check_quants(const char *device, bool every)
+{
+    int n_rounded = 0;
+    for (int i = 0; i < N_QUANT; i++) {
+        golden g;
+        if (!open_quant(&g, quants[i])) {
+            golden_close(&g);
+            continue;
+        }
+        for (int k = 0; k < 3; k++) {
+            hearth_kv_type kv = (hearth_kv_type)k;
+            if (!has_blocks(&g, kv) || !(every || (i + 2) % 3 == k)) continue;
+            float *expected = golden_logits(&g, kv);
+            if (expected) check_bits(&g, device, kv, expected);
+            n_rounded += kv == HEARTH_KV_Q8_0;
+            free(expected);
+        }
+        golden_close(&g);
+    }
+    printf("     %s: %d of them with a cache of q8_0\n", device, n_rounded);
+}
+
+TEST(quantised_models_have_the_bits_of_the_cpu_on_the_null_device) { check_quants("null", true); }
+TEST(quantised_models_have_the_bits_of_the_cpu_on_vulkan) { check_quants("vulkan:0", is_long()); }
+
+/* ---- floats ------------------------------------------------------------------------------------- */
+
+static const char *const names[] = {
+    "llama-gqa",
+    "llama-mha-tied",
+    "llama-rope-linear",
+    "llama-yarn",
+    "llama3-rope_freqs",
+    "llama-bias",
+    "llama-drelu",
+    "llama-reglu",
+    "llama-relu",
+    "llama-relu2",
+    "llama-geglu",
+    "bamboo",
+    "qwen2",
+    "llama-relu2-plain",
+    "qwen3",
+    "gemma2",
+    "falcon",
+    "falcon-two-norms",
+    "falcon-relu",
+    "opt",
+};
+enum { N_NAME = sizeof names / sizeof *names };
+
+static bool open_arch(golden *g, const char *name)
+{
+    char model[80], ids[80], truth[80];
+    snprintf(model, sizeof model, "golden/arch/%s.gguf", name);
+    snprintf(ids, sizeof ids, "golden/arch/%s.ids", name);
+    snprintf(truth, sizeof truth, "golden/arch/%s.f32", name);
+    return golden_open(g, model, ids, truth);
+}
+
+static const double NEAR = 2e-4;
+
+/* On null near the CPU, the same token by token, and the same on Vulkan. */
+static void check_near(const golden *g)
+{
+    const hearth_kv_type kv = HEARTH_KV_F32;
+    float *cpu = golden_logits(g, kv), *null = NULL;
+    for (int i = 0; cpu && i < N_DEVICE; i++) {
+        hearth_gpu_options gpu = options_of(devices[i], g, kv);
+        hearth_model *model = open_on(g->model, &gpu, g->selector);
+        if (!model) continue;
+        is_whole(model);
+        if (!null) {
+            null = logits_by(model, g, kv, 256);
+            double error = null ? engine_max_error(null, cpu, g->n_truth) : 1.0;
+            if (!(error <= NEAR))
+                test_fail(__FILE__, __LINE__, "%s: error %g on %s, allowed %g", g->model, error, devices[i],
+                          NEAR);
+        } else {
+            expect_bits(model, g, kv, 256, null, devices[i]);
+        }
+        if (null) expect_bits(model, g, kv, 1, null, devices[i]);
+        hearth_model_close(model);
+    }
+    free(cpu);
+    free(null);
+}
+
+TEST(float_models_are_near_the_cpu_and_the_same_on_all_devices)
+{
+    for (int i = 0; i < N_NAME; i++) {
+        golden g;
+        if (open_arch(&g, names[i])) check_near(&g);
+        golden_close(&g);
+    }
+}
+
+TEST(half_float_models_are_near_the_cpu_and_the_same_on_all_devices)
+{
+    static const char *const types[] = {"F16", "BF16"};
+    for (int i = 0; i < 2; i++) {
+        golden g;
+        if (open_quant(&g, types[i])) check_near(&g);
+        golden_close(&g);
+    }
+}
+
+/* ---- files of PowerInfer: neurons in rows of down ----------------------------------------------- */
+
+/* Their logits are doubles, of which the number counts here. */
+static bool open_powerinfer(golden *g, const char *name)
+{
+    char model[100], ids[100], truth[100];
+    snprintf(model, sizeof model, "golden/powerinfer/%s.powerinfer.gguf", name);
+    snprintf(ids, sizeof ids, "golden/powerinfer/%.*s.ids", (int)strcspn(name, "."), name);
+    snprintf(truth, sizeof truth, "golden/powerinfer/%s.dense.f32", name);
+    bool there = golden_open(g, model, ids, truth);
+    g->selector = HEARTH_SELECTOR_DENSE;
+    return there;
+}
+
+TEST(quantised_neurons_in_rows_have_the_bits_of_the_cpu)
+{
+    static const char *const files[] = {"llama-relu.q4_0", "bamboo.q4_0", "opt.q4_0", "falcon.q4_0"};
+    for (int i = 0; i < 4; i++) {
+        golden g;
+        float *expected = open_powerinfer(&g, files[i]) ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+        for (int d = 0; expected && d < N_DEVICE; d++) check_bits(&g, devices[d], HEARTH_KV_F16, expected);
+        free(expected);
+        golden_close(&g);
+    }
+}
+
+TEST(float_neurons_in_rows_are_near_the_cpu_and_the_same_on_all_devices)
+{
+    static const char *const files[] = {"llama-relu.f16", "bamboo.f16", "opt.f16"};
+    for (int i = 0; i < 3; i++) {
+        golden g;
+        if (open_powerinfer(&g, files[i])) check_near(&g);
+        golden_close(&g);
+    }
+}
+
+/* ---- a part of a model -------------------------------------------------------------------------- */
+
+/* What the layers and the head take, of which the first n_layer fit; one byte less, and one fewer does. */
+static uint64_t budget_for(const hth_gpu_bytes *bytes, uint32_t n_layer)
+{
+    uint64_t all = bytes->room;
+    for (uint32_t i = 0; i < n_layer; i++) all += bytes->layers[i] + bytes->cache[i];
+    return all;
+}
+
+static bool count_bytes(const golden *g, const hearth_gpu_options *gpu, hth_gpu_bytes *bytes,
+                        uint32_t *n_layer)
+{
+    hearth_model *m = open_on(g->model, gpu, g->selector);
+    if (!m) return false;
+    hth_gpu_place place = *hth_gpu_where(m->gpu);
+    hearth_model_info info;
+    hearth_error why;
+    hearth_model_get_info(m, &info);
+    *n_layer = info.n_layer;
+    hearth_status st = hth_gpu_count(m->model, hth_device_get_info(m->device), &place, bytes, &why);
+    if (CHECK_INT(st, HEARTH_OK)) CHECK(info.gpu_bytes <= hth_engine_gpu_all(m, bytes));
+    hearth_model_close(m);
+    return st == HEARTH_OK;
+}
+
+static void check_part(const golden *g, hearth_gpu_options gpu, uint64_t vram, uint32_t n_layer, bool head,
+                       const float *expected)
+{
+    hearth_model_info info;
+    gpu.vram = vram;
+    hearth_model *model = open_on(g->model, &gpu, g->selector);
+    if (!model) return;
+    hearth_model_get_info(model, &info);
+    CHECK_INT(info.gpu_n_layer, n_layer);
+    CHECK_INT(info.gpu_head, head);
+    CHECK(info.gpu_bytes <= vram);
+    expect_bits(model, g, gpu.kv, 256, expected, gpu.device);
+    if (n_layer == 1) expect_bits(model, g, gpu.kv, 1, expected, gpu.device);
+    hearth_model_close(model);
+}
+
+static void check_parts(const golden *g, const char *device, hearth_kv_type kv)
+{
+    hearth_gpu_options gpu = options_of(device, g, kv);
+    hth_gpu_bytes bytes = {0};
+    uint32_t n_layer = 0;
+    float *expected = golden_logits(g, kv);
+    gpu.n_batch = 5; /* the CPU goes on with several pieces at once */
+    if (expected && count_bytes(g, &gpu, &bytes, &n_layer)) {
+        for (uint32_t n = 1; n <= n_layer; n++) {
+            check_part(g, gpu, budget_for(&bytes, n), n, false, expected);
+            if (n > 1) check_part(g, gpu, budget_for(&bytes, n) - 1, n - 1, false, expected);
+        }
+        check_part(g, gpu, budget_for(&bytes, n_layer) + bytes.head, n_layer, true, expected);
+        hth_gpu_count_free(&bytes);
+    }
+    free(expected);
+}
+
+TEST(any_number_of_layers_on_a_device_gives_the_bits_of_the_cpu)
+{
+    golden g;
+    for (int d = 0; d < N_DEVICE; d++) {
+        for (int i = 0; i < N_QUANT; i++) {
+            bool some = i % (d == 0 ? 4 : 8) == 0; /* Q8_0, Q5_1, Q5_K, MXFP4; Q8_0, Q5_K */
+            if (!some && !is_long()) continue;
+            if (open_quant(&g, quants[i])) check_parts(&g, devices[d], (hearth_kv_type)(i % 2));
+            golden_close(&g);
+        }
+        if (open_powerinfer(&g, "bamboo.q4_0")) check_parts(&g, devices[d], HEARTH_KV_F16);
+        golden_close(&g);
+    }
+}
+
+/* A mapped file serves the layers of the CPU, or all of them. */
+TEST(a_mapped_file_with_layers_on_a_device_gives_the_bits_of_the_cpu)
+{
+    golden g;
+    float *expected = open_quant(&g, "Q4_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+    hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F16);
+    hth_gpu_bytes bytes = {0};
+    uint32_t n_layer;
+    if (expected && count_bytes(&g, &gpu, &bytes, &n_layer)) {
+        hearth_model *model = NULL;
+        gpu.vram = budget_for(&bytes, 1);
+        hearth_model_options o = {.mmap = true, .gpu = gpu};
+        CHECK_OK(hearth_model_open(g.model, &o, &model, err));
+        if (model) expect_bits(model, &g, HEARTH_KV_F16, 256, expected, "null, mapped");
+        hearth_model_close(model);
+        hth_gpu_count_free(&bytes);
+    }
+    free(expected);
+    golden_close(&g);
+}
+
+/* A device that takes fewer tokens at once than the session gives it. */
+TEST(pieces_of_the_device_do_not_show)
+{
+    golden g;
+    float *expected = open_quant(&g, "Q5_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+    for (int d = 0; expected && d < N_DEVICE; d++) {
+        hearth_gpu_options gpu = options_of(devices[d], &g, HEARTH_KV_F16);
+        gpu.n_batch = 5;
+        hearth_model *model = open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO);
+        if (model) expect_bits(model, &g, HEARTH_KV_F16, 256, expected, devices[d]);
+        hearth_model_close(model);
+    }
+    free(expected);
+    golden_close(&g);
+}
+
+/* ---- two sequences ------------------------------------------------------------------------------ */
+
+enum { SIDE = 2, PIECE = 3 };
+
+/* Pieces of different lengths of two texts in each step; after each, either has the logits that it has alone.
+ * texts[i]: n ids, of which expected[i] are the logits. */
+static void interleave(hearth_model *model, const golden *g, const int32_t *const texts[SIDE],
+                       float *const expected[SIDE], size_t n)
+{
+    const size_t n_vocab = g->n_truth / g->n;
+    hearth_session *s[SIDE] = {0};
+    hearth_batch *batch = NULL;
+    const hearth_session_options o = {.n_ctx = (uint32_t)g->n, .kv = HEARTH_KV_F16};
+    CHECK_OK(hearth_batch_open(model, SIDE * PIECE, 2, &batch, err));
+    for (int i = 0; i < SIDE; i++) CHECK_OK(hearth_session_open(model, &o, &s[i], err));
+    size_t at[SIDE] = {0};
+    while (batch && s[0] && s[1] && (at[0] < n || at[1] < n)) {
+        for (size_t i = 0; i < SIDE; i++) {
+            size_t k = n - at[i] < PIECE - i ? n - at[i] : PIECE - i;
+            if (k == 0) continue;
+            CHECK_OK(hearth_batch_add(batch, s[i], texts[i] + at[i], k, err));
+            at[i] += k;
+        }
+        CHECK_OK(hearth_batch_run(batch, err));
+        for (int i = 0; i < SIDE; i++) {
+            const float *logits = hearth_session_logits(s[i]);
+            if (!CHECK(logits != NULL)) continue;
+            CHECK_BYTES(logits, expected[i] + (at[i] - 1) * n_vocab, n_vocab * sizeof *logits);
+        }
+    }
+    for (int i = 0; i < SIDE; i++) hearth_session_close(s[i]);
+    hearth_batch_close(batch);
+}
+
+/* The first half of the ids, and the second. */
+static void check_sequences(const golden *g, const hearth_model *cpu)
+{
+    const size_t n = g->n / 2;
+    const engine_setting s = {.n_thread = 2, .n_batch = 64, .kv = HEARTH_KV_F16};
+    const int32_t *const texts[SIDE] = {g->ids, g->ids + n};
+    float *expected[SIDE];
+    for (int i = 0; i < SIDE; i++) expected[i] = engine_model_logits(cpu, &s, texts[i], n);
+    for (int d = 0; expected[0] && expected[1] && d < N_DEVICE; d++) {
+        hearth_gpu_options gpu = options_of(devices[d], g, HEARTH_KV_F16);
+        gpu.n_ctx = (uint32_t)(2 * (g->n + HTH_GPU_SLOT)); /* each begins a slot */
+        hearth_model *model = open_on(g->model, &gpu, HEARTH_SELECTOR_AUTO);
+        if (model) interleave(model, g, texts, expected, n);
+        hearth_model_close(model);
+    }
+    for (int i = 0; i < SIDE; i++) free(expected[i]);
+}
+
+TEST(sequences_in_one_batch_have_their_own_bits)
+{
+    golden g;
+    hearth_model *cpu = NULL;
+    if (open_quant(&g, "Q4_1")) CHECK_OK(hearth_model_open(g.model, NULL, &cpu, err));
+    if (cpu) check_sequences(&g, cpu);
+    hearth_model_close(cpu);
+    golden_close(&g);
+}
+
+/* ---- texts -------------------------------------------------------------------------------------- */
+
+/* The likeliest n tokens, as the CPU picks them. */
+static void check_greedy(const char *file, const char *device, size_t n)
+{
+    enum { MOST = 200 };
+    static const int32_t prompt[] = {1, 300, 345, 261, 310}; /* the smallest vocabulary has 361 */
+    const engine_setting s = {.n_thread = 2, .n_batch = 64, .kv = HEARTH_KV_F32};
+    const char *path = test_data(file);
+    const size_t n_prompt = sizeof prompt / sizeof *prompt;
+    int32_t expected[MOST], ours[MOST];
+    hearth_model *cpu = NULL;
+    if (!path) return;
+    CHECK_OK(hearth_model_open(path, NULL, &cpu, err));
+    const hearth_gpu_options gpu = {.device = device, .n_ctx = (uint32_t)(n + n_prompt), .kv = HEARTH_KV_F32};
+    hearth_model *model = cpu ? open_on(path, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
+    if (model && is_whole(model) && engine_greedy(cpu, &s, prompt, n_prompt, expected, n) &&
+        engine_greedy(model, &s, prompt, n_prompt, ours, n))
+        CHECK_BYTES(ours, expected, n * sizeof *ours);
+    hearth_model_close(model);
+    hearth_model_close(cpu);
+}
+
+TEST(trained_models_tell_the_same_texts_on_the_null_device)
+{
+    check_greedy("models/stories260K/stories260K-f32.gguf", "null", 200);
+    check_greedy("models/babyllama-tok361/babyllama-tok361-f32.gguf", "null", 100);
+    check_greedy("models/storyteller-drelu/storyteller-drelu-f32.gguf", "null", is_long() ? 200 : 20);
+}
+
+TEST(a_trained_model_tells_the_same_text_on_vulkan)
+{
+    check_greedy("models/stories260K/stories260K-f32.gguf", "vulkan:0", 60);
+}
+
+/* ---- refusals ----------------------------------------------------------------------------------- */
+
+static void check_refused(const char *path, const hearth_gpu_options *gpu, hearth_status status,
+                          const char *says, hearth_error *why)
+{
+    hearth_model *model = NULL;
+    const hearth_model_options o = {.n_thread = 1, .gpu = *gpu};
+    *why = (hearth_error){0};
+    CHECK_INT(hearth_model_open(path, &o, &model, why), status);
+    CHECK(model == NULL);
+    if (!strstr(why->message, says))
+        test_fail(__FILE__, __LINE__, "device '%s': the message lacks '%s': %s", gpu->device, says,
+                  why->message);
+    hearth_model_close(model);
+}
+
+TEST(too_little_memory_is_refused_with_the_least_that_works)
+{
+    golden g;
+    hearth_error why;
+    if (open_quant(&g, "Q4_0")) {
+        hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F16);
+        gpu.vram = 1;
+        check_refused(g.model, &gpu, HEARTH_ERROR_MEMORY, "the least is --vram ", &why);
+        const char *at = strstr(why.message, "--vram ");
+        uint64_t most = 0, fewest = at ? strtoull(at + 7, NULL, 10) : 0;
+        if (at && strstr(at, "takes ")) most = strtoull(strstr(at, "takes ") + 6, NULL, 10);
+        gpu.vram = fewest - 1;
+        check_refused(g.model, &gpu, HEARTH_ERROR_MEMORY, "the least is --vram ", &why);
+        for (int i = 0; i < 3; i++) {
+            hearth_model_info info = {0};
+            gpu.vram = i == 0 ? fewest : i == 1 ? most : UINT64_MAX;
+            hearth_model *model = open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO);
+            if (model) hearth_model_get_info(model, &info);
+            CHECK_INT(info.gpu_n_layer, i == 0 ? 1 : info.n_layer);
+            CHECK_INT(info.gpu_head, i > 0);
+            hearth_model_close(model);
+        }
+    }
+    golden_close(&g);
+}
+
+TEST(devices_that_do_not_exist_are_refused)
+{
+    enum { N_OTHER = 4 };
+    static const char *const unknown[] = {"",
+                                          "cuda:0",
+                                          "Null",
+                                          "vulkan",
+                                          "vulkan:",
+                                          "vulkan:-1",
+                                          "vulkan:0x",
+                                          "vulkan:99",
+                                          "vulkan:4294967296",
+                                          "00000000000000000000000000000000"};
+    const char *path = test_data("golden/quant/llama-Q4_0.gguf");
+    hearth_error why;
+    for (size_t i = 0; path && i < sizeof unknown / sizeof *unknown; i++) {
+        const hearth_gpu_options gpu = {.device = unknown[i]};
+        /* Without a driver there is another reason against all that Vulkan could know. */
+        check_refused(path, &gpu, HEARTH_ERROR_UNSUPPORTED, i < N_OTHER ? unknown[i] : "", &why);
+        CHECK(why.message[0] != '\0');
+    }
+}
+
+TEST(absurd_numbers_are_refused)
+{
+    const char *path = test_data("golden/quant/llama-Q4_0.gguf");
+    hearth_error why;
+    if (!path) return;
+    hearth_gpu_options gpu = {.device = "null", .n_ctx = UINT32_MAX};
+    check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "keys of 4294967280 positions", &why);
+    gpu.n_ctx = UINT32_MAX - 100;
+    check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "keys of 4294967200 positions", &why);
+    gpu.n_ctx = 1 << 20, gpu.n_batch = UINT32_MAX;
+    check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "--batch", &why);
+    gpu = (hearth_gpu_options){.device = "null", .kv = (hearth_kv_type)3};
+    check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "KV cache of type 3", &why);
+    gpu.kv = (hearth_kv_type)-1;
+    check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "KV cache of type -1", &why);
+}
+
+/* What nobody says has a value that works: the context of the file, pieces of 256, all of the memory. */
+TEST(a_device_alone_is_enough_to_say)
+{
+    golden g;
+    const hearth_gpu_options gpu = {.device = "null"};
+    float *expected = open_quant(&g, "Q8_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+    hearth_model *model = expected ? open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
+    if (model && is_whole(model)) expect_bits(model, &g, HEARTH_KV_F16, 256, expected, "null");
+    hearth_model_close(model);
+    free(expected);
+    golden_close(&g);
+}
+
+static void check_none(const char *path, const hearth_gpu_options *gpu, const char *note)
+{
+    hearth_model_info info = {.gpu_note = ""};
+    hearth_model *model = open_on(path, gpu, HEARTH_SELECTOR_AUTO);
+    const engine_setting s = {.n_thread = 1, .n_batch = 4, .kv = HEARTH_KV_F32};
+    int32_t ids[3];
+    if (!model) return;
+    hearth_model_get_info(model, &info);
+    CHECK(info.gpu == NULL && info.gpu_n_layer == 0 && !info.gpu_head && info.gpu_bytes == 0);
+    if (!strstr(info.gpu_note, note))
+        test_fail(__FILE__, __LINE__, "the note lacks '%s': %s", note, info.gpu_note);
+    engine_greedy(model, &s, (const int32_t[]){1, 2}, 2, ids, 3);
+    hearth_model_close(model);
+}
+
+/* Where nothing can lie there it is no error: the CPU does without, and says why. */
+TEST(a_model_without_programs_stays_on_the_cpu)
+{
+    const char *path = test_data("models/stories260K/stories260K-f32.gguf"); /* heads of 8 values */
+    if (!path) return;
+    check_none(path, &(hearth_gpu_options){.device = "null", .kv = HEARTH_KV_Q8_0},
+               "heads are of an odd size");
+    check_none(path, &(hearth_gpu_options){.device = "none"}, "");
+    check_none(path, &(hearth_gpu_options){0}, "");
+}
+
+static hearth_session *open_session(hearth_model *model, uint32_t n_ctx, hearth_kv_type kv,
+                                    hearth_status status, const char *says)
+{
+    hearth_session *s = NULL;
+    hearth_error why = {0};
+    const hearth_session_options o = {.n_ctx = n_ctx, .n_batch = 4, .n_thread = 1, .kv = kv};
+    CHECK_INT(hearth_session_open(model, &o, &s, &why), status);
+    if (status != HEARTH_OK && !strstr(why.message, says))
+        test_fail(__FILE__, __LINE__, "the message lacks '%s': %s", says, why.message);
+    return s;
+}
+
+TEST(sessions_fit_the_model_on_a_device_or_are_refused)
+{
+    const char *path = test_data("golden/quant/llama-Q4_0.gguf");
+    const hearth_gpu_options gpu = {.device = "null", .n_ctx = 40, .kv = HEARTH_KV_F16}; /* three slots */
+    hearth_model *model = path ? open_on(path, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
+    if (!model) return;
+    open_session(model, 8, HEARTH_KV_F32, HEARTH_ERROR_ARGUMENT, "opened with type 0");
+    open_session(model, 49, HEARTH_KV_F16, HEARTH_ERROR_MEMORY, "opened for 48 in all");
+    hearth_session *a = open_session(model, 17, HEARTH_KV_F16, HEARTH_OK, "");
+    open_session(model, 17, HEARTH_KV_F16, HEARTH_ERROR_MEMORY, "no room for 17 positions");
+    hearth_session *b = open_session(model, 16, HEARTH_KV_F16, HEARTH_OK, "");
+    open_session(model, 1, HEARTH_KV_F16, HEARTH_ERROR_MEMORY, "no room for 1 positions");
+    hearth_session_close(a);
+    open_session(model, 33, HEARTH_KV_F16, HEARTH_ERROR_MEMORY,
+                 "no room for 33 positions"); /* b has its own */
+    a = open_session(model, 32, HEARTH_KV_F16, HEARTH_OK, "");
+    hearth_session_close(b);
+    hearth_session_close(a);
+    hearth_session_close(open_session(model, 48, HEARTH_KV_F16, HEARTH_OK, ""));
+    hearth_model_close(model);
+}
+
+TEST_MAIN
