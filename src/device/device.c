@@ -11,11 +11,13 @@
 /* Of devices that are opened by others than the test. */
 static _Atomic uint64_t opened_fail_at;
 static _Atomic int opened_fail_with;
+static _Atomic bool opened_failed;
 
 hearth_status hth_device_begin_call(hth_device *d, hearth_error *err)
 {
     d->n_call++;
     if (d->n_call == d->fail_at && !d->lost) {
+        atomic_store(&opened_failed, true);
         d->lost = d->fail_with == HEARTH_ERROR_DEVICE;
         return hth_fail(err, d->fail_with, "%s: a test made call %llu fail", d->info.name,
                         (unsigned long long)d->n_call);
@@ -23,7 +25,7 @@ hearth_status hth_device_begin_call(hth_device *d, hearth_error *err)
     if (d->lost) return hth_fail(err, HEARTH_ERROR_DEVICE, "%s was lost", d->info.name);
     for (size_t i = 0; i < d->n_fault; i++) {
         const hth_fault *f = &d->faults[i];
-        if (f->call != d->n_call) continue;
+        if (f->call + 1 != d->n_call) continue; /* counted from behind the opening */
         d->lost = f->status == HEARTH_ERROR_DEVICE;
         return hth_fail(err, f->status, "%s: its description makes call %llu fail: %s", d->info.name,
                         (unsigned long long)f->call, f->what);
@@ -164,8 +166,11 @@ void hth_device_fail_at(hth_device *d, uint64_t n, hearth_status status)
 
 void hth_device_fail_opened_at(uint64_t n, hearth_status status)
 {
+    atomic_store(&opened_failed, false);
     atomic_store(&opened_fail_with, (int)status);
     atomic_store(&opened_fail_at, n);
 }
+
+bool hth_device_opened_failed(void) { return atomic_load(&opened_failed); }
 
 uint64_t hth_device_n_call(const hth_device *d) { return d->n_call; }

@@ -163,6 +163,8 @@ void hth_device_charge(hth_device *device, uint64_t time_ns);
 void hth_device_fail_at(hth_device *device, uint64_t n, hearth_status status);
 /* The same for every device that is opened from now on; its opening is call 1. n 0: for none. */
 void hth_device_fail_opened_at(uint64_t n, hearth_status status);
+/* Whether that call was made. */
+bool hth_device_opened_failed(void);
 /* Calls that can fail, since the device was opened. */
 uint64_t hth_device_n_call(const hth_device *device);
 

@@ -114,6 +114,7 @@ typedef struct join {
     uint32_t *sums; /* [n_class][n_split][n_out] int32, or floats */
     uint32_t *top;  /* [n_tok][2] */
     int64_t *host;  /* [n_tok][n_out] */
+    uint32_t flag;  /* HTH_HOST_* */
     float *bias;
     float *y; /* [first_tok + n_class][n_out]; onto: what is added to */
 } join;
@@ -126,8 +127,8 @@ static size_t n_done(size_t n_tok, size_t first, size_t n_class)
 static float join_one(const join *j, size_t i, size_t o)
 {
     const size_t t = j->first_tok + i;
-    int64_t total = j->has_host ? j->host[t * j->n_out + o] : 0;
-    bool fits = j->floats || j->top[2 * t] != 0;
+    int64_t total = j->has_host && j->flag == HTH_HOST_SOME ? j->host[t * j->n_out + o] : 0;
+    bool fits = (j->floats || j->top[2 * t] != 0) && !(j->has_host && j->flag == HTH_HOST_LOST);
     for (size_t s = 0; s < j->n_split; s++) {
         uint32_t part = j->sums[(i * j->n_split + s) * j->n_out + o];
         float chain = hth_float_of(part);
@@ -144,6 +145,9 @@ static void try_join(hth_device *d, const char *name, uint32_t local, join *j)
 {
     const size_t n_y = (j->first_tok + j->n_class) * j->n_out;
     const uint32_t consts[] = {local, j->floats, j->has_host}, step[4] = {(uint32_t)j->n_tok};
+    uint32_t *host = get(HTH_HOST_SUMS + j->n_tok * j->n_out * 2, sizeof *host);
+    host[0] = j->flag;
+    if (j->has_host) memcpy(host + HTH_HOST_SUMS, j->host, j->n_tok * j->n_out * sizeof *j->host);
     const hth_push_sums push = {(uint32_t)j->n_out, (uint32_t)j->n_split, j->has_bias,
                                 (uint32_t)j->first_tok};
     programs_run run = {.id = j->onto ? HTH_PROGRAM_down_join_onto : HTH_PROGRAM_down_join,
@@ -152,7 +156,7 @@ static void try_join(hth_device *d, const char *name, uint32_t local, join *j)
                         .bind = {{(void *)(uintptr_t)step, sizeof step},
                                  {j->sums, j->n_class * j->n_split * j->n_out * 4},
                                  {j->top, j->n_tok * 8},
-                                 {j->host, j->has_host ? j->n_tok * j->n_out * 8 : 0},
+                                 {host, j->has_host ? 4 * HTH_HOST_SUMS + j->n_tok * j->n_out * 8 : 0},
                                  {j->bias, j->has_bias ? j->n_out * 4 : 0},
                                  {j->y, n_y * 4}},
                         .grid = {(uint32_t)over(j->n_out, local), (uint32_t)j->n_class, 1}};
@@ -171,7 +175,7 @@ static void try_join(hth_device *d, const char *name, uint32_t local, join *j)
                       name, j->floats ? "floats" : "integers", j->n_split, j->n_out, at / j->n_out,
                       at % j->n_out, (double)j->y[at], (double)expected[at]);
     }
-    free(expected);
+    free(expected), free(host);
 }
 
 /* A 64-bit number of any length, near a power of two or a tie as often as not. */
@@ -217,7 +221,8 @@ static void wide_sums(hth_device *d, const char *name, test_random *r)
     uint32_t *sums = get(SPLITS * N, 4), top[2] = {hth_bits_of(0x1p-3f), 0};
     int64_t *host = get(N, sizeof *host);
     float *y = get(N, sizeof *y);
-    join j = {.n_tok = 1, .n_class = 1, .n_split = SPLITS, .n_out = N, .has_host = true};
+    join j = {
+        .n_tok = 1, .n_class = 1, .n_split = SPLITS, .n_out = N, .has_host = true, .flag = HTH_HOST_SOME};
     j.sums = sums, j.top = top, j.host = host, j.y = y;
     for (size_t o = 0; o < N; o++) {
         host[o] = o < N_TIE ? tie(o) : o < 2 * N_TIE ? -tie(o - N_TIE) : wide_number(r);
@@ -262,7 +267,8 @@ static void float_sums(hth_device *d, const char *name, test_random *r)
     j.sums = sums, j.top = top, j.host = host, j.bias = bias, j.y = y;
     try_join(d, name, 64, &j);
     CHECK(y[0] != y[0] && y[1] == y[1] && y[1006] != y[1006] && y[1007] == y[1007]);
-    j.has_host = true, j.has_bias = false, try_join(d, name, 64, &j);
+    j.has_host = true, j.has_bias = false;
+    for (j.flag = HTH_HOST_NONE; j.flag <= HTH_HOST_LOST; j.flag++) try_join(d, name, 64, &j);
     free(chains), free(sums), free(host), free(bias), free(y);
 }
 TEST(chains_of_floats_become_fixed_points_as_on_the_cpu) { on_each(float_sums); }
@@ -343,11 +349,17 @@ static data make(test_random *r, const shape *s)
     a.sums = get(n_sum, 4), a.got = get(n_sum, 4);
     fill_h(r, &a);
     fill_w(r, &a);
-    a.j = (join){s->n_tok,        s->first_tok,
-                 s->n_class,      a.n_split,
-                 s->n_out,        !rows_quantised(s->type),
-                 s->has_host,     .has_bias = s->n_out % 3 > 0,
-                 .onto = s->onto, .sums = a.sums};
+    a.j = (join){s->n_tok,
+                 s->first_tok,
+                 s->n_class,
+                 a.n_split,
+                 s->n_out,
+                 !rows_quantised(s->type),
+                 s->has_host,
+                 .has_bias = s->n_out % 3 > 0,
+                 .onto = s->onto,
+                 .sums = a.sums,
+                 .flag = HTH_HOST_SOME};
     a.j.top = get(s->n_tok, 8), a.j.host = get(s->n_tok * s->n_out, 8);
     a.j.bias = get(s->n_out, 4), a.j.y = get(n_y, 4);
     for (size_t t = 0; t < s->n_tok; t++) {
