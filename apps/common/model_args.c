@@ -32,6 +32,7 @@ const option_spec model_options[] = {
 const option_spec gpu_options[] = {
     {"gpu", 0, OPTION_TEXT, "DEVICE", "auto (default), none, or a name of hearth devices", 0, 0, NULL, 0},
     {"vram", 0, OPTION_SIZE, "BYTES", "at most so many on it: 8G, 500M; default auto: what is free", 0, 9e18, NULL, 0},
+    {"placement", 0, OPTION_FILE, "FILE", "of hearth plan: what lies on it", 0, 0, NULL, OPTION_RARE},
     {0},
 };
 
@@ -80,7 +81,8 @@ static hearth_gpu_options gpu_wish(const args *a)
                                 .vram = args_size(a, "vram", 0),
                                 .n_ctx = session.n_ctx,
                                 .n_batch = session.n_batch,
-                                .kv = session.kv};
+                                .kv = session.kv,
+                                .placement = args_text(a, "placement", NULL)};
 }
 
 /* path NULL: the embedded one. selector and activation are the caller's. */

@@ -106,6 +106,7 @@ typedef struct hearth_gpu_options {
     uint32_t n_ctx;     /* positions of all sessions together; 0: those of one that does not say */
     uint32_t n_batch;   /* prompt tokens at once; 0: 256 */
     hearth_kv_type kv;  /* of all sessions */
+    const char *placement; /* a file of hearth plan, made for this model and device; NULL: what fits, evenly */
 } hearth_gpu_options;
 
 typedef struct hearth_model_options {

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "plan/placement.h"
 #include "run/gpu/calls.h"
 
 #include <stdio.h>
@@ -139,6 +140,38 @@ static bool can_all_lie_there(const choice *c)
     return true;
 }
 
+/* As a file says, where it is of this device. */
+static hearth_status take_placement(const hearth_model *m, const char *path, choice *c, hearth_error *err)
+{
+    const hth_device_info *info = hth_device_get_info(m->device);
+    hth_placement p;
+    hearth_status st = hth_placement_open(&p, path, c->model, err);
+    if (st != HEARTH_OK) return st;
+    for (uint32_t i = 0; i < p.n_layer; i++) {
+        uint32_t grain = hth_gpu_grain(c->model, i);
+        c->n_hot[i] = p.n_hot[i];
+        if (st == HEARTH_OK && p.n_hot[i] < c->model->layers[i].d_ff && p.n_hot[i] % grain > 0)
+            st = hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                          "%s: %u neurons of layer %u: they are divided in multiples of %u", path, p.n_hot[i],
+                          i, grain);
+    }
+    if (st == HEARTH_OK && (strcmp(p.device, info->name) != 0 || strcmp(p.driver, info->driver) != 0))
+        st = hth_fail(
+            err, HEARTH_ERROR_ARGUMENT,
+            "%s was made for %.100s (%.100s), not for %.100s (%.100s): make it again with hearth plan", path,
+            p.device, p.driver, info->name, info->driver);
+    c->place.n_layer = p.n_layer, c->place.head = p.head;
+    c->place.handoff = p.submitted ? HTH_GPU_SUBMITTED : HTH_GPU_QUEUED;
+    uint64_t all = plus(room_bytes(c), p.head ? head_bytes(c) : 0);
+    for (uint32_t i = 0; i < p.n_layer; i++) all = plus(all, layer_bytes(c, i, c->n_hot[i]));
+    if (st == HEARTH_OK && all > c->budget)
+        st = hth_fail(err, HEARTH_ERROR_MEMORY,
+                      "%s: it takes %llu bytes on %s, and %llu are free: make it again with hearth plan",
+                      path, (unsigned long long)all, info->name, (unsigned long long)c->budget);
+    hth_placement_close(&p);
+    return st;
+}
+
 static void choose_place(choice *c)
 {
     if (can_all_lie_there(c) && bytes_with_share(c, 4096) > c->budget && divide_neurons(c)) return;
@@ -255,8 +288,9 @@ static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *
                               .kv = o->kv,
                               .selector = m->selector};
     hearth_status st = check_bindings(m, &c, err);
+    if (st == HEARTH_OK && o->placement) st = take_placement(m, o->placement, &c, err);
     if (st == HEARTH_OK) {
-        choose_place(&c);
+        if (!o->placement) choose_place(&c);
         note_problem(m, &c);
         if (c.place.n_layer > 0) st = open_place(m, &c, err);
         else if (!c.problem) st = refuse_budget(m, &c, err);

@@ -100,7 +100,8 @@ static hearth_status refuse_sidecar(reader *r, hth_text name)
     } kinds[] = {
         {"hearth.profile", "a profile", "it says how the neurons of a model fired; name the model itself"},
         {"hearth.predictors", "predictors", "name the model itself, and these with --predictors"},
-        {"hearth.thresholds", "thresholds", "name the model itself, and these with --thresholds"}};
+        {"hearth.thresholds", "thresholds", "name the model itself, and these with --thresholds"},
+        {"hearth.placement", "a placement", "name the model itself, and this with --placement"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (hth_text_is(name, kinds[i].name))
             return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
