@@ -27,6 +27,7 @@ static const verb *const verbs[] = {&verb_run_model,
                                     &verb_bench,
                                     &verb_doctor,
                                     &verb_devices,
+                                    &verb_plan,
                                     NULL};
 
 /* A mapped model that became shorter is an error of the evaluation; any other bus

@@ -4,6 +4,7 @@
 #include "run/gpu/calls_int.h"
 
 hth_program_fn *const hth_gpu_functions[HTH_N_PROGRAM] = {
+    [HTH_PROGRAM_fill] = hth_gpu_fill,
     [HTH_PROGRAM_norm_round] = hth_gpu_norm_round,
     [HTH_PROGRAM_rows_q] = hth_gpu_rows_q,
     [HTH_PROGRAM_rows_q_onto] = hth_gpu_rows_q_onto,

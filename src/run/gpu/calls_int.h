@@ -4,7 +4,7 @@
 
 #include "run/gpu/calls.h"
 
-hth_program_fn hth_gpu_norm_round, hth_gpu_activate_round, hth_gpu_norm_add, hth_gpu_soft_cap;
+hth_program_fn hth_gpu_fill, hth_gpu_norm_round, hth_gpu_activate_round, hth_gpu_norm_add, hth_gpu_soft_cap;
 hth_program_fn hth_gpu_rows_q, hth_gpu_rows_q_onto, hth_gpu_rows_f, hth_gpu_rows_f_onto;
 hth_program_fn hth_gpu_rope_store, hth_gpu_attend, hth_gpu_attend_join;
 

@@ -106,6 +106,13 @@ static void norm_stretch(const norm_form *norm, const float *x, float mean, floa
     }
 }
 
+void hth_gpu_fill(const hth_program_call *c)
+{
+    uint32_t push[2], *y = c->bind[0];
+    memcpy(push, c->push, sizeof push);
+    for (uint32_t i = 0; i < push[0]; i++) y[i] = push[1];
+}
+
 void hth_gpu_norm_round(const hth_program_call *c)
 {
     const hth_kernels k = reference();

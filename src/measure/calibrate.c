@@ -1,0 +1,442 @@
+/* Calibration for plans: rates of both sides, the way between them, and what a program costs by itself. Each figure is the
+ * best or the median of a few rounds, as said beside it. */
+#include "measure/calibrate.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "kernels/neurons.h"
+#include "run/gpu/calls.h"
+#include "run/gpu/planes.h"
+
+#include <string.h>
+
+enum { N_COL = 4096, LOCAL = 64, ROUNDS = 5, N_HAND = 200, N_DISPATCH = 200 };
+static const uint64_t ENOUGH = (uint64_t)64 << 20, LEAST = (uint64_t)1 << 20,
+                      PATIENCE_NS = (uint64_t)60000000000;
+
+static double since(uint64_t start) { return (double)(hth_clock_ns() - start) * 1e-9; }
+/* On the device's clock, which is not this one where it is simulated. */
+static double device_since(const hth_device *d, uint64_t start)
+{
+    return (double)(hth_device_time(d) - start) * 1e-9;
+}
+
+/* One row of weights like a model's, packed. */
+static void make_row(const hth_kernels *k, hth_type type, uint8_t *row)
+{
+    float x[N_COL];
+    uint32_t state = 1;
+    for (int i = 0; i < N_COL; i++) {
+        state = state * 1664525u + 1013904223u;
+        x[i] = (float)(int32_t)state * 0x1p-36f;
+    }
+    if (k->pack[type]) k->pack[type](x, N_COL, row);
+}
+
+/* ---- the device ------------------------------------------------------------------------------------- */
+
+/* Everything made here is gone when it is closed. */
+typedef struct bench {
+    hth_device *device;
+    hth_buffer *weights, *memory, *from_host, *to_host;
+    hth_tape *tapes[3];
+    hearth_error *err;
+} bench;
+
+static void close_bench(bench *b)
+{
+    for (int i = 0; i < 3; i++) hth_tape_free(b->tapes[i]);
+    hth_buffer_free(b->weights);
+    hth_buffer_free(b->memory);
+    hth_buffer_free(b->from_host);
+    hth_buffer_free(b->to_host);
+}
+
+/* Places in memory, in bytes. */
+enum {
+    AT_STEP = 0,
+    AT_X = 256,
+    AT_Q = AT_X + 4 * N_COL,
+    AT_D = AT_Q + N_COL,
+    AT_SUM = AT_D + N_COL,
+    AT_Y = AT_SUM + N_COL
+};
+
+static uint64_t rows_that_fit(const bench *b, hth_type type)
+{
+    hth_device_usage use = hth_device_state(b->device);
+    uint64_t row = hth_type_row_size(type, N_COL), bytes = (use.limit - use.used) / 16;
+    hth_device_kind kind = hth_device_get_info(b->device)->kind;
+    bool slow = kind == HTH_DEVICE_CPU || kind == HTH_DEVICE_NULL;
+    if (bytes > (slow ? LEAST : ENOUGH)) bytes = slow ? LEAST : ENOUGH;
+    return bytes / row / 64 * 64 + 64;
+}
+
+static hearth_status fill_weights(bench *b, const hth_kernels *k, hth_type type, uint64_t n_row,
+                                  hth_planes *planes)
+{
+    uint8_t row[4 * N_COL];
+    if (!hth_planes_place(type, n_row, N_COL, planes))
+        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED, "no program knows the type of these weights");
+    make_row(k, type, row);
+    uint8_t *bytes = hth_alloc(1, planes->size);
+    if (!bytes) return hth_fail_memory(b->err, planes->size, "a calibration");
+    for (uint64_t i = 0; i < n_row; i++)
+        hth_planes_fill(type, n_row, N_COL, row, hth_type_row_size(type, N_COL), i, 1, bytes);
+    hearth_status st =
+        hth_buffer_new(b->device, HTH_MEMORY_DEVICE, planes->size, "a calibration", &b->weights, b->err);
+    if (st == HEARTH_OK) st = hth_device_upload((hth_slice){b->weights, 0, 0}, bytes, b->err);
+    hth_free(bytes);
+    return st;
+}
+
+static hth_slice at(const bench *b, uint64_t from, uint64_t bytes)
+{
+    return (hth_slice){b->memory, from, bytes};
+}
+
+static void record_rows(bench *b, hth_tape *tape, hth_type type, uint64_t n_row, const hth_planes *p,
+                        const hth_program *program)
+{
+    hth_form form;
+    hth_slice y = at(b, AT_Y, 4 * n_row), step = at(b, AT_STEP, 64);
+    uint32_t groups = (uint32_t)((n_row + LOCAL / 8 - 1) / (LOCAL / 8));
+    if (hth_form_of(type, &form)) {
+        hth_push_rows push = {.n_row = (uint32_t)n_row,
+                              .n_block = N_COL / form.block,
+                              .y_stride = (uint32_t)n_row,
+                              .at_high = p->at_high,
+                              .at_scale = p->at_scale,
+                              .at_part = p->at_part,
+                              .at_least = p->at_least,
+                              .at_minimum = p->at_minimum};
+        hth_tape_run(tape, program,
+                     (hth_slice[]){step,
+                                   {b->weights, 0, 0},
+                                   at(b, AT_Q, N_COL),
+                                   at(b, AT_D, N_COL),
+                                   at(b, AT_SUM, N_COL),
+                                   step,
+                                   y},
+                     &push, groups, 1, 1);
+    } else {
+        hth_push_floats push = {.n_row = (uint32_t)n_row,
+                                .n_col = N_COL,
+                                .y_stride = (uint32_t)n_row,
+                                .row_words = (uint32_t)(hth_type_row_size(type, N_COL) / 4)};
+        hth_tape_run(tape, program, (hth_slice[]){step, {b->weights, 0, 0}, at(b, AT_X, 4 * N_COL), step, y},
+                     &push, groups, 1, 1);
+    }
+    hth_tape_reads(tape, p->size);
+    hth_tape_order(tape, &y, 1);
+}
+
+static hearth_status play(bench *b, hth_tape *tape, double *seconds)
+{
+    hth_tick tick;
+    uint64_t start = hth_device_time(b->device);
+    hearth_status st = hth_queue_submit(b->device, (hth_turn[]){{tape, 0}}, 1, &tick, b->err);
+    if (st == HEARTH_OK) st = hth_queue_wait(b->device, tick, PATIENCE_NS, b->err);
+    *seconds = device_since(b->device, start);
+    return st;
+}
+
+/* The best of some rounds of a tape. */
+static hearth_status best_of(bench *b, hth_tape *tape, double *best)
+{
+    hearth_status st = HEARTH_OK;
+    *best = 1e9;
+    for (int i = 0; st == HEARTH_OK && i < ROUNDS; i++) {
+        double seconds;
+        st = play(b, tape, &seconds);
+        if (seconds < *best) *best = seconds;
+    }
+    return st;
+}
+
+static hearth_status get_rows(bench *b, hth_type type, const hth_program **program)
+{
+    hth_form form;
+    uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, 1, 1, 0};
+    if (hth_form_of(type, &form)) {
+        memcpy(consts + HTH_ROWS_FORM, &form, sizeof form);
+        return hth_program_get(b->device, HTH_PROGRAM_rows_q, consts, program, b->err);
+    }
+    consts[HTH_FLOATS_TYPE] = (uint32_t)type;
+    return hth_program_get(b->device, HTH_PROGRAM_rows_f, consts, program, b->err);
+}
+
+static hearth_status measure_rows(bench *b, const hth_kernels *k, hth_type type, hth_calibration *out)
+{
+    uint64_t n_row = rows_that_fit(b, type);
+    const hth_program *program;
+    hth_planes planes;
+    uint32_t step[16] = {1};
+    double seconds = 0.0;
+    hearth_status st = fill_weights(b, k, type, n_row, &planes);
+    if (st == HEARTH_OK)
+        st = hth_buffer_new(b->device, HTH_MEMORY_DEVICE, AT_Y + 4 * n_row, "a calibration", &b->memory,
+                            b->err);
+    uint8_t *zeros = hth_alloc(1, AT_Y);
+    if (!zeros && st == HEARTH_OK) st = hth_fail_memory(b->err, AT_Y, "a calibration");
+    if (st == HEARTH_OK) st = hth_device_upload(at(b, 0, AT_Y), zeros, b->err);
+    hth_free(zeros);
+    if (st == HEARTH_OK) st = hth_device_upload(at(b, AT_STEP, sizeof step), step, b->err);
+    if (st == HEARTH_OK) st = get_rows(b, type, &program);
+    if (st == HEARTH_OK) st = hth_tape_begin(b->device, &b->tapes[0], b->err);
+    if (st != HEARTH_OK) return st;
+    for (int i = 0; i < 4; i++) record_rows(b, b->tapes[0], type, n_row, &planes, program);
+    st = hth_tape_end(b->tapes[0], b->err);
+    if (st == HEARTH_OK) st = best_of(b, b->tapes[0], &seconds);
+    out->device_rate = 4.0 * (double)planes.size / seconds;
+    return st;
+}
+
+static hearth_status measure_dispatch(bench *b, hth_calibration *out)
+{
+    const hth_program *fill;
+    static const uint32_t push[2] = {1, 0};
+    hth_slice word = at(b, AT_X, 64);
+    double seconds = 0.0;
+    hearth_status st = hth_program_get(b->device, HTH_PROGRAM_fill, NULL, &fill, b->err);
+    if (st == HEARTH_OK) st = hth_tape_begin(b->device, &b->tapes[1], b->err);
+    if (st != HEARTH_OK) return st;
+    for (int i = 0; i < N_DISPATCH; i++) {
+        hth_tape_run(b->tapes[1], fill, &word, push, 1, 1, 1);
+        hth_tape_order(b->tapes[1], &word, 1);
+    }
+    st = hth_tape_end(b->tapes[1], b->err);
+    if (st == HEARTH_OK) st = best_of(b, b->tapes[1], &seconds);
+    out->dispatch = seconds / N_DISPATCH;
+    return st;
+}
+
+/* ---- the way between --------------------------------------------------------------------------------- */
+
+static void sort(double *x, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        for (size_t j = i; j > 0 && x[j] < x[j - 1]; j--) {
+            double swap = x[j];
+            x[j] = x[j - 1], x[j - 1] = swap;
+        }
+}
+
+static hearth_status await(const bench *b, hth_tick tick)
+{
+    enum { SPIN_NS = 50000 };
+    uint64_t start = hth_clock_ns();
+    while (!hth_queue_reached(b->device, tick))
+        if (hth_clock_ns() - start > SPIN_NS) return hth_queue_wait(b->device, tick, PATIENCE_NS, b->err);
+    return HEARTH_OK;
+}
+
+/* From a signal, or a submission, to the end of the tape behind it, with a letter's bytes each way. */
+static hearth_status measure_hands(bench *b, hth_gpu_handoff how, uint64_t *gate, hth_calibration *out)
+{
+    enum { IN_QUEUE = 20 };
+    double samples[N_HAND];
+    hearth_status st = HEARTH_OK;
+    for (size_t n = 0; st == HEARTH_OK && n < N_HAND; n += IN_QUEUE) {
+        hth_turn turns[IN_QUEUE];
+        hth_tick ticks[IN_QUEUE];
+        for (size_t i = 0; i < IN_QUEUE; i++)
+            turns[i] = (hth_turn){b->tapes[2], how == HTH_GPU_QUEUED ? *gate + i + 1 : 0};
+        if (how == HTH_GPU_QUEUED) st = hth_queue_submit(b->device, turns, IN_QUEUE, ticks, b->err);
+        for (size_t i = 0; st == HEARTH_OK && i < IN_QUEUE; i++) {
+            uint64_t start = hth_device_time(b->device);
+            if (how == HTH_GPU_QUEUED) st = hth_queue_signal(b->device, ++*gate, b->err);
+            else st = hth_queue_submit(b->device, turns + i, 1, ticks + i, b->err);
+            if (st == HEARTH_OK) st = await(b, ticks[i]);
+            samples[n + i] = device_since(b->device, start);
+        }
+    }
+    if (st != HEARTH_OK) return st;
+    sort(samples, N_HAND);
+    out->hand[how] = samples[N_HAND / 2], out->hand_99[how] = samples[N_HAND * 99 / 100];
+    return st;
+}
+
+static hearth_status measure_way(bench *b, hth_calibration *out)
+{
+    enum { LETTER = 4 * N_COL, ANSWER = 8 * N_COL };
+    uint64_t gate = 0, bytes = hth_buffer_size(b->weights), start;
+    hearth_status st =
+        hth_buffer_new(b->device, HTH_MEMORY_TO_DEVICE, ANSWER, "a calibration", &b->from_host, b->err);
+    if (st == HEARTH_OK)
+        st = hth_buffer_new(b->device, HTH_MEMORY_TO_HOST, LETTER, "a calibration", &b->to_host, b->err);
+    if (st == HEARTH_OK) st = hth_tape_begin(b->device, &b->tapes[2], b->err);
+    if (st != HEARTH_OK) return st;
+    hth_slice answer = {b->from_host, 0, LETTER}, x = at(b, AT_X, LETTER);
+    hth_tape_copy(b->tapes[2], answer, x);
+    hth_tape_order(b->tapes[2], &x, 1);
+    hth_tape_copy(b->tapes[2], x, (hth_slice){b->to_host, 0, LETTER});
+    st = hth_tape_end(b->tapes[2], b->err);
+    if (st == HEARTH_OK) st = measure_hands(b, HTH_GPU_QUEUED, &gate, out);
+    if (st == HEARTH_OK) st = measure_hands(b, HTH_GPU_SUBMITTED, &gate, out);
+    uint8_t *host = hth_alloc(1, bytes);
+    if (!host && st == HEARTH_OK) st = hth_fail_memory(b->err, bytes, "a calibration");
+    start = hth_device_time(b->device);
+    if (st == HEARTH_OK) st = hth_device_download((hth_slice){b->weights, 0, 0}, host, b->err);
+    out->down = (double)bytes / device_since(b->device, start);
+    start = hth_device_time(b->device);
+    if (st == HEARTH_OK) st = hth_device_upload((hth_slice){b->weights, 0, 0}, host, b->err);
+    out->up = (double)bytes / device_since(b->device, start);
+    hth_free(host);
+    return st;
+}
+
+/* ---- the CPU ------------------------------------------------------------------------------------------- */
+
+/* Rows of one type in memory, and room for products over them. */
+typedef struct cpu_rows {
+    hth_matrix m;
+    uint8_t *memory;
+    size_t size;
+    hth_arena arena;
+    hth_rounding rounding;
+    hth_down_room room;
+    float *x, *y, *h;
+    int32_t *list;
+} cpu_rows;
+
+static hearth_status open_rows(cpu_rows *r, const hth_kernels *k, hth_type type, uint32_t n_thread,
+                               hearth_error *err)
+{
+    uint8_t row[4 * N_COL];
+    size_t row_size = hth_type_row_size(type, N_COL), n_row = (size_t)(ENOUGH / row_size) / 64 * 64;
+    size_t widest = n_row > N_COL ? n_row : N_COL, width = hth_down_width(N_COL);
+    r->size = n_row * row_size;
+    r->memory = hth_pages_alloc(r->size);
+    float *f = hth_arena_alloc(&r->arena, 3 * widest + n_thread * HTH_PRODUCT_PART + 64, sizeof *f, 64);
+    r->rounding.q = hth_arena_alloc(&r->arena, 2 * N_COL, 1, 64);
+    r->rounding.d = hth_arena_alloc(&r->arena, 4 * N_COL, sizeof(float), 64);
+    r->rounding.work = hth_arena_alloc(&r->arena, n_thread, HTH_PANEL_WORK, 64);
+    r->list = hth_arena_alloc(&r->arena, n_row, sizeof *r->list, 64);
+    r->room.wide = hth_arena_alloc(&r->arena, n_thread * width, sizeof *r->room.wide, 64);
+    r->room.sums = hth_arena_alloc(&r->arena, n_thread * width, sizeof *r->room.sums, 64);
+    r->room.offsets = hth_arena_alloc(&r->arena, n_thread * width / 16, sizeof *r->room.offsets, 64);
+    r->room.chain = hth_arena_alloc(&r->arena, n_thread * width, sizeof *r->room.chain, 64);
+    r->room.state = hth_arena_alloc(&r->arena, n_thread, sizeof *r->room.state, 64);
+    r->room.scale = hth_arena_alloc(&r->arena, 1, sizeof *r->room.scale, 64);
+    if (!r->memory || !f || !r->rounding.q || !r->rounding.d || !r->rounding.work || !r->list ||
+        !r->room.wide || !r->room.sums || !r->room.offsets || !r->room.chain || !r->room.state ||
+        !r->room.scale)
+        return hth_fail_memory(err, r->size, "a calibration");
+    r->x = f, r->y = f + widest, r->h = f + 2 * widest, r->rounding.part = f + 3 * widest;
+    r->rounding.q_256 = r->rounding.q + N_COL;
+    r->rounding.sum = (int32_t *)(void *)(r->rounding.d + N_COL);
+    r->rounding.d_256 = r->rounding.d + 2 * N_COL;
+    r->rounding.sum_16 = (int16_t *)(void *)(r->rounding.d + 3 * N_COL);
+    r->rounding.tiles.q = r->rounding.tiles_256.q = NULL;
+    make_row(k, type, row);
+    for (size_t i = 0; i < n_row; i++) memcpy(r->memory + i * row_size, row, row_size);
+    for (size_t i = 0; i < N_COL; i++) r->x[i] = (float)(i % 17) * 0.125f - 1.0f;
+    for (size_t i = 0; i < n_row; i++) r->h[i] = 0.5f;
+    r->m =
+        (hth_matrix){.type = type, .n_row = n_row, .n_col = N_COL, .row_size = row_size, .data = r->memory};
+    return HEARTH_OK;
+}
+
+static void close_rows(cpu_rows *r)
+{
+    hth_pages_free(r->memory, r->size);
+    hth_arena_free(&r->arena);
+}
+
+static double time_down(cpu_rows *r, const hth_kernels *k, hth_pool *pool, double share)
+{
+    hth_neurons neurons = {
+        .rows = r->m, .hidden_top = 1.0f, .scale_top = hth_down_largest(r->m.type, r->memory, N_COL)};
+    hth_down_output out = {.neurons = &neurons, .y = r->y};
+    hth_firing firing = {r->list, r->h, 0};
+    uint32_t state = 7;
+    for (size_t i = 0; i < r->m.n_row; i++) {
+        state = state * 1664525u + 1013904223u;
+        if ((double)state * 0x1p-32 < share) r->list[firing.n++] = (int32_t)i;
+    }
+    double best = 1e9;
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t start = hth_clock_ns();
+        hth_down_add(k, pool, &r->room, &firing, 1, &out);
+        hth_pool_finish(pool);
+        if (since(start) < best) best = since(start);
+    }
+    return (double)firing.n * (double)r->m.row_size / best;
+}
+
+static hearth_status measure_cpu(const hth_kernels *k, hth_pool *pool, hth_type type, hth_calibration *out,
+                                 hearth_error *err)
+{
+    cpu_rows r = {.size = 0};
+    hearth_status st = open_rows(&r, k, type, hth_pool_n_thread(pool), err);
+    double best = 1e9;
+    for (int i = 0; st == HEARTH_OK && i < ROUNDS; i++) {
+        hth_output y = {.matrix = &r.m, .y = r.y};
+        uint64_t start = hth_clock_ns();
+        hth_product(k, pool, &r.rounding, r.x, 1, &y, 1);
+        if (since(start) < best) best = since(start);
+    }
+    out->cpu_rate = (double)r.size / best;
+    for (int i = 0; st == HEARTH_OK && i < HTH_PLAN_N_KNOT; i++)
+        out->cpu_down[i] = time_down(&r, k, pool, hth_plan_knots[i]);
+    hth_pool_settle(pool);
+    close_rows(&r);
+    return st;
+}
+
+/* ---- all of it -------------------------------------------------------------------------------------------- */
+
+hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_pool *pool, hth_type type,
+                            hth_calibration *out, hearth_error *err)
+{
+    bench b = {.device = device, .err = err};
+    *out = (hth_calibration){.type = type};
+    hearth_status st = measure_rows(&b, kernels, type, out);
+    if (st == HEARTH_OK) st = measure_dispatch(&b, out);
+    if (st == HEARTH_OK) st = measure_way(&b, out);
+    close_bench(&b);
+    return st == HEARTH_OK ? measure_cpu(kernels, pool, type, out, err) : st;
+}
+
+hth_gpu_handoff hth_calibration_handoff(const hth_calibration *c)
+{
+    return c->hand[HTH_GPU_SUBMITTED] < c->hand[HTH_GPU_QUEUED] ? HTH_GPU_SUBMITTED : HTH_GPU_QUEUED;
+}
+
+/* Of a network's three matrices as many as the CPU reads whole: the gate, where nothing foretells it. */
+static double read_whole(hearth_selector selector)
+{
+    if (selector == HEARTH_SELECTOR_DENSE) return 1.0;
+    return selector == HEARTH_SELECTOR_PREDICTOR ? 0.0 : 1.0 / 3.0;
+}
+
+double hth_calibration_share(hearth_selector selector, double fires)
+{
+    double whole = read_whole(selector);
+    return whole + (1.0 - whole) * fires;
+}
+
+static double down_rate(const hth_calibration *c, double share)
+{
+    hth_plan_rates rates;
+    memcpy(rates.at, c->cpu_down, sizeof rates.at);
+    return hth_plan_rate(&rates, share);
+}
+
+void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, hth_plan_machine *out)
+{
+    double whole = read_whole(selector);
+    *out = (hth_plan_machine){.hand = c->hand[hth_calibration_handoff(c)],
+                              .dispatch = c->dispatch,
+                              .merge = 2.0 * c->dispatch,
+                              .live_floor = hth_plan_knots[0]};
+    for (int i = 0; i < HTH_PLAN_N_KNOT; i++) {
+        double share = hth_plan_knots[i], fires = whole < 1.0 ? (share - whole) / (1.0 - whole) : 1.0;
+        if (fires < 0.0) fires = 0.0;
+        /* The device computes gate and up of all its neurons. */
+        out->device.at[i] = whole < 1.0 ? share * c->device_rate / (2.0 / 3.0 + fires / 3.0) : c->device_rate;
+        double seconds = whole / c->cpu_rate + (share > whole ? (share - whole) / down_rate(c, fires) : 0.0);
+        out->cpu.at[i] = whole < 1.0 ? share / seconds : c->cpu_rate;
+    }
+}
