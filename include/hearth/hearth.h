@@ -163,6 +163,7 @@ typedef struct hearth_model_info {
     const char *gpu;          /* the device's name; NULL: all is the CPU's */
     const char *gpu_note;     /* why nothing lies on a device that was asked for; "" */
     uint32_t gpu_n_layer;     /* layers that lie there: the first ones */
+    double gpu_neurons;       /* of each the first of its neurons: their share, 0 to 1 */
     bool gpu_head;            /* and the output matrix */
     bool gpu_strict;          /* with the bits of the CPU */
     uint64_t gpu_bytes;       /* allocated there */

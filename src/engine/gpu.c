@@ -280,6 +280,9 @@ static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *
     choice c = {.model = m->model, .most = info->most, .n_hot = hth_alloc(n_layer, sizeof *c.n_hot)};
     if (!c.n_hot) return hth_fail_memory(err, n_layer * sizeof *c.n_hot, "a place for a model");
     c.budget = o->vram > 0 && o->vram < free_bytes ? o->vram : free_bytes;
+    if (o->vram > free_bytes)
+        hth_log(HEARTH_LOG_WARN, "%s has %llu bytes free, fewer than the %llu that are allowed", info->name,
+                (unsigned long long)free_bytes, (unsigned long long)o->vram);
     c.place = (hth_gpu_place){.n_layer = n_layer,
                               .n_hot = c.n_hot,
                               .head = true,

@@ -164,15 +164,16 @@ static void read_chunk(void *arg, size_t i, uint32_t i_thread)
     }
 }
 
-/* Chunks of all matrices, the size of the memory that holds them, and of the room that a
+/* Chunks of all matrices, their bytes, the size of the memory that holds them, and of the room that a
  * thread needs to lay out a chunk. */
-static size_t count_chunks(const hearth_model *m, size_t *memory_size, size_t *room_size)
+static size_t count_chunks(const hearth_model *m, uint64_t *total, size_t *memory_size, size_t *room_size)
 {
     size_t n = 0, size = 0;
     *room_size = 0;
     for (size_t i = 0; i < m->model->n_binding; i++) {
         part p;
         if (!part_of(m, i, &p)) continue;
+        *total += p.size;
         for (uint64_t from = 0; from < p.size; from += chunk_size(&p.rows, p.size, from), n++) {
             size_t room = from < panels_size(&p.rows) ? chunk_size(&p.rows, p.size, from) : 0;
             *room_size = room > *room_size ? room : *room_size;
@@ -205,8 +206,8 @@ static void fill_chunks(hearth_model *m, chunk *chunks, uint8_t *at)
 static hearth_status read_matrices(hearth_model *m, hth_pool *pool, const hearth_model_options *options,
                                    uint8_t **weights, size_t *size, hearth_error *err)
 {
-    read_job job = {.file = m->file, .options = options, .total = m->model->weight_size};
-    size_t n_chunk = count_chunks(m, size, &job.room_size);
+    read_job job = {.file = m->file, .options = options};
+    size_t n_chunk = count_chunks(m, &job.total, size, &job.room_size);
     chunk *chunks = hth_alloc(n_chunk, sizeof *chunks);
     job.chunks = chunks;
     job.room = hth_alloc(hth_pool_n_thread(pool), job.room_size + 1);

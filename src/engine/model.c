@@ -113,6 +113,14 @@ static bool reads_part(hearth_selector selector, hth_engine_part part)
     return selector == (part == HTH_PART_PREDICTORS ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_THRESHOLD);
 }
 
+static double share_on_gpu(const hearth_model *m)
+{
+    const hth_gpu_place *place = hth_gpu_where(m->gpu);
+    uint64_t there = 0, all = 0;
+    for (uint32_t i = 0; i < place->n_layer; i++) there += place->n_hot[i], all += m->model->layers[i].d_ff;
+    return (double)there / (double)all;
+}
+
 static void describe_gpu(const hearth_model *m, hearth_model_info *info)
 {
     info->gpu = hth_engine_has_gpu(m) ? hth_device_get_info(m->device)->name : NULL;
@@ -120,6 +128,7 @@ static void describe_gpu(const hearth_model *m, hearth_model_info *info)
     if (!info->gpu) return;
     info->gpu_n_layer = hth_gpu_where(m->gpu)->n_layer;
     info->gpu_head = hth_gpu_where(m->gpu)->head;
+    info->gpu_neurons = share_on_gpu(m);
     info->gpu_strict = hth_gpu_is_strict(m->gpu);
     info->gpu_bytes = hth_device_state(m->device).used;
     info->gpu_simulated = hth_device_get_info(m->device)->kind == HTH_DEVICE_SIMULATED;
