@@ -32,6 +32,8 @@ const option_spec model_options[] = {
 const option_spec gpu_options[] = {
     {"gpu", 0, OPTION_TEXT, "DEVICE", "auto (default), none, vulkan:0, a UUID, null: see devices", 0, 0, NULL, 0},
     {"vram", 0, OPTION_SIZE, "BYTES", "at most so many on it: 8G, 500M; default auto: what is free", 0, 9e18, NULL, 0},
+    {"gpu-strict", 0, OPTION_FLAG, NULL, "refuse one that would not give the CPU's bits", 0, 0, NULL,
+     OPTION_RARE},
     {0},
 };
 
@@ -80,7 +82,8 @@ static hearth_gpu_options gpu_wish(const args *a)
                                 .vram = args_size(a, "vram", 0),
                                 .n_ctx = session.n_ctx,
                                 .n_batch = session.n_batch,
-                                .kv = session.kv};
+                                .kv = session.kv,
+                                .strict = args_has(a, "gpu-strict")};
 }
 
 /* path NULL: the embedded one. selector and activation are the caller's. */
@@ -215,11 +218,11 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
                                            [HEARTH_KV_Q8_0] = "KV cache q8_0: approximate"};
     const char *kv = kv_words[kv_type(a)];
     if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
-    char gpu[600] = "";
+    char gpu[800] = "";
     if (info.gpu)
-        snprintf(gpu, sizeof gpu, "%u of %u layers%s on %s (%.1f MB%s), the rest ", info.gpu_n_layer, info.n_layer,
+        snprintf(gpu, sizeof gpu, "%u of %u layers%s on %s (%.1f MB, %sthe CPU's bits%s%s), the rest ", info.gpu_n_layer, info.n_layer,
                  info.gpu_head ? " and the head" : "", info.gpu, (double)info.gpu_bytes * 1e-6,
-                 info.gpu_strict ? ", the CPU's bits" : "");
+                 info.gpu_strict ? "" : "not ", info.gpu_strict ? "" : ": ", info.gpu_strict_note);
     fprintf(stderr,
             "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; %son the CPU (%s), %u thread%s; "
             "%s%s; "

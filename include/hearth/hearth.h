@@ -97,7 +97,8 @@ typedef enum hearth_kv_type {
 } hearth_kv_type;
 
 /* A GPU beside the CPU: the first layers of a model, as many as fit, and their part of the KV caches of all sessions.
- * Quantised weights give the bits of the CPU there; F32, F16 and BF16 do not. */
+ * Quantised weights give the bits of the CPU there, if the device passes a test when the model is opened; F32, F16 and
+ * BF16 do not. */
 typedef struct hearth_gpu_options {
     const char *device; /* "auto" (a card, where there is one), "none", "vulkan:0" and on, a UUID, or "null", which
                            computes on the CPU as a GPU would; NULL: none */
@@ -105,6 +106,7 @@ typedef struct hearth_gpu_options {
     uint32_t n_ctx;     /* positions of all sessions together; 0: those of one that does not say */
     uint32_t n_batch;   /* prompt tokens at once; 0: 256 */
     hearth_kv_type kv;  /* of all sessions */
+    bool strict;        /* refuse a device that would not give the CPU's bits (UNSUPPORTED, also with "auto") */
 } hearth_gpu_options;
 
 typedef struct hearth_model_options {
@@ -163,6 +165,7 @@ typedef struct hearth_model_info {
     uint32_t gpu_n_layer;     /* layers that lie there: the first ones */
     bool gpu_head;            /* and the output matrix */
     bool gpu_strict;          /* with the bits of the CPU */
+    const char *gpu_strict_note; /* why without: "rows_q of Q4_0 differs from the CPU", "output.weight is F16"; "" */
     uint64_t gpu_bytes;       /* allocated there */
 } hearth_model_info;
 
