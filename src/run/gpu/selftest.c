@@ -113,17 +113,20 @@ static hearth_status run_round(session *s, hearth_error *err)
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
+static uint64_t bytes_of(hth_program_id id, const uint32_t *consts)
+{
+    hth_gpu_trial what;
+    return hth_gpu_trial_of(id, consts, &what) ? hth_gpu_trial_bytes(&what) : 0;
+}
+
 uint64_t hth_gpu_selftest_bytes(hearth_kv_type kv, uint32_t d_head, uint32_t shared)
 {
     const uint64_t others = 192 << 10; /* no other program has more; a test holds that */
-    uint64_t most = others;
-    for (uint32_t by_split = 0; by_split < 2; by_split++) {
-        hth_gpu_trial what;
-        hth_gpu_trial_of(HTH_PROGRAM_attend, (const uint32_t[]){d_head, shared, (uint32_t)kv, by_split, 64},
-                         &what);
-        most = larger(most, hth_gpu_trial_bytes(&what));
-    }
-    return most;
+    const uint32_t type = (uint32_t)kv, local = 64;
+    uint64_t whole = bytes_of(HTH_PROGRAM_attend, (const uint32_t[]){d_head, shared, type, 0, local});
+    uint64_t split = bytes_of(HTH_PROGRAM_attend, (const uint32_t[]){d_head, shared, type, 1, local});
+    uint64_t store = bytes_of(HTH_PROGRAM_rope_store, (const uint32_t[]){d_head, 0, 1, type, local});
+    return larger(larger(whole, split), larger(store, others));
 }
 
 /* ---- all programs --------------------------------------------------------------------------------------- */
