@@ -15,32 +15,36 @@ const option_spec model_options[] = {
     {"kv", 0, OPTION_CHOICE, "TYPE", "KV cache: f16, f32, or q8_0, which is approximate", 0, 0,
      "f16|f32|q8_0", 0},
     {"bf16-dot", 0, OPTION_FLAG, NULL,
-     "prompts of BF16 weights in bf16: approximate; bits may differ with --mmap, --no-repack, --batch 1", 0, 0,
-     NULL, OPTION_RARE},
+     "prompts of BF16 weights in bf16: approximate; bits may differ with --mmap, --no-repack, --batch 1", 0,
+     0, NULL, OPTION_RARE},
     {"mmap", 0, OPTION_FLAG, NULL, "map the file in place of reading it", 0, 0, NULL, 0},
-    {"no-repack", 0, OPTION_FLAG, NULL, "weights in the file's order: same text, slower", 0, 0, NULL, OPTION_RARE},
+    {"no-repack", 0, OPTION_FLAG, NULL, "weights in the file's order: same text, slower", 0, 0, NULL,
+     OPTION_RARE},
     {"selector", 0, OPTION_CHOICE, "S", "neurons that compute: auto, dense, gate, ...", 0, 0,
      "auto|dense|gate|predictor|threshold", 0},
     {"predictors", 0, OPTION_FILE, "Q", "of hearth predictors, for a model without", 0, 0, NULL, OPTION_RARE},
     {"thresholds", 0, OPTION_FILE, "T", "of hearth thresholds, for a model without", 0, 0, NULL, OPTION_RARE},
     {"activation", 0, OPTION_TEXT, "A", "of the feed-forward network, in place of the file's", 0, 0, NULL,
      OPTION_RARE},
-    {"batch", 0, OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL, OPTION_RARE},
+    {"batch", 0, OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL,
+     OPTION_RARE},
     {0},
 };
 
 const option_spec gpu_options[] = {
     {"gpu", 0, OPTION_TEXT, "DEVICE", "auto (default), none, or a name of hearth devices", 0, 0, NULL, 0},
-    {"vram", 0, OPTION_SIZE, "BYTES", "at most so many on it: 8G, 500M; default auto: what is free", 0, 9e18, NULL, 0},
+    {"vram", 0, OPTION_SIZE, "BYTES", "at most so many on it: 8G, 500M; default auto: what is free", 0, 9e18,
+     NULL, 0},
     {"placement", 0, OPTION_FILE, "FILE", "of hearth plan: what lies on it", 0, 0, NULL, OPTION_RARE},
+    {"gpu-strict", 0, OPTION_FLAG, NULL, "refuse one that would not give the CPU's bits", 0, 0, NULL,
+     OPTION_RARE},
     {0},
 };
 
 const option_spec sampling_options[] = {
     {"temperature", 0, OPTION_FLOAT, "X", "0 is greedy; default 0.8", 0, 100, NULL, 0},
     {"greedy", 0, OPTION_FLAG, NULL, "always the likeliest token: temperature 0", 0, 0, NULL, 0},
-    {"top-k", 0, OPTION_UINT, "N", "keep the N likeliest tokens; 0: all; default 40", 0, 4194304, NULL,
-     0},
+    {"top-k", 0, OPTION_UINT, "N", "keep the N likeliest tokens; 0: all; default 40", 0, 4194304, NULL, 0},
     {"top-p", 0, OPTION_FLOAT, "X", "keep the likeliest up to this sum; default 0.95", 0, 1, NULL, 0},
     {"min-p", 0, OPTION_FLOAT, "X", "keep those of X times the best; default 0.05", 0, 1, NULL, 0},
     {"typical", 0, OPTION_FLOAT, "X", "locally typical sampling; default 1: off", 0, 1, NULL, OPTION_RARE},
@@ -82,7 +86,8 @@ static hearth_gpu_options gpu_wish(const args *a)
                                 .n_ctx = session.n_ctx,
                                 .n_batch = session.n_batch,
                                 .kv = session.kv,
-                                .placement = args_text(a, "placement", NULL)};
+                                .placement = args_text(a, "placement", NULL),
+                                .strict = args_has(a, "gpu-strict")};
 }
 
 /* path NULL: the embedded one. selector and activation are the caller's. */
@@ -217,20 +222,24 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
                                            [HEARTH_KV_Q8_0] = "KV cache q8_0: approximate"};
     const char *kv = kv_words[kv_type(a)];
     if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
-    char gpu[600] = "";
+    char gpu[800] = "", neurons[64] = "";
+    if (info.gpu && info.gpu_neurons < 1.0)
+        snprintf(neurons, sizeof neurons, " with %.0f %% of their neurons", 100.0 * info.gpu_neurons);
     if (info.gpu)
-        snprintf(gpu, sizeof gpu, "%u of %u layers%s on %s (%.1f MB%s), the rest ", info.gpu_n_layer, info.n_layer,
-                 info.gpu_head ? " and the head" : "", info.gpu, (double)info.gpu_bytes * 1e-6,
-                 info.gpu_strict ? ", the CPU's bits" : "");
-    fprintf(stderr,
-            "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; %son the CPU (%s), %u thread%s; "
-            "%s%s; "
-            "%s\n",
-            info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
-            info.synthetic ? ", synthetic weights" : "", hearth_selector_name(info.selector),
-            selector_is_approximate(info.selector) ? " (approximate)" : "", info.selector_why, gpu, info.cpu,
-            hearth_session_n_thread(session), hearth_session_n_thread(session) == 1 ? "" : "s", kv,
-            args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where);
+        snprintf(gpu, sizeof gpu, "%u of %u layers%s%s on %s (%.1f MB, %sthe CPU's bits%s%s), the rest ",
+                 info.gpu_n_layer, info.n_layer, neurons, info.gpu_head ? " and the head" : "", info.gpu,
+                 (double)info.gpu_bytes * 1e-6, info.gpu_strict ? "" : "not ", info.gpu_strict ? "" : ": ",
+                 info.gpu_strict_note);
+    fprintf(
+        stderr,
+        "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; %son the CPU (%s), %u thread%s; "
+        "%s%s; "
+        "%s\n",
+        info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
+        info.synthetic ? ", synthetic weights" : "", hearth_selector_name(info.selector),
+        selector_is_approximate(info.selector) ? " (approximate)" : "", info.selector_why, gpu, info.cpu,
+        hearth_session_n_thread(session), hearth_session_n_thread(session) == 1 ? "" : "s", kv,
+        args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where);
 }
 
 /* ---- samplers ------------------------------------------------------------------------ */

@@ -97,7 +97,8 @@ typedef enum hearth_kv_type {
 } hearth_kv_type;
 
 /* A GPU beside the CPU: the first layers of a model, as many as fit, and their part of the KV caches of all sessions.
- * Quantised weights give the bits of the CPU there; F32, F16 and BF16 do not. */
+ * Quantised weights give the bits of the CPU there, if the device passes a test when the model is opened; F32, F16 and
+ * BF16 do not. */
 typedef struct hearth_gpu_options {
     const char *device; /* "auto" (a card, where there is one), "none", "vulkan:0" and on, a UUID, "null", which
                            computes on the CPU as a GPU would, "sim:FILE", which does so with the memory, times
@@ -107,6 +108,7 @@ typedef struct hearth_gpu_options {
     uint32_t n_batch;   /* prompt tokens at once; 0: 256 */
     hearth_kv_type kv;  /* of all sessions */
     const char *placement; /* a file of hearth plan, made for this model and device; NULL: what fits, evenly */
+    bool strict;        /* refuse a device that would not give the CPU's bits (UNSUPPORTED, also with "auto") */
 } hearth_gpu_options;
 
 typedef struct hearth_model_options {
@@ -166,6 +168,7 @@ typedef struct hearth_model_info {
     double gpu_neurons;       /* of each the first of its neurons: their share, 0 to 1 */
     bool gpu_head;            /* and the output matrix */
     bool gpu_strict;          /* with the bits of the CPU */
+    const char *gpu_strict_note; /* why without: "rows_q of Q4_0 differs from the CPU", "output.weight is F16"; "" */
     uint64_t gpu_bytes;       /* allocated there */
     bool gpu_simulated;       /* it pretends to be a card: figures must be labelled */
 } hearth_model_info;

@@ -158,6 +158,17 @@ void hth_device_charge(hth_device *d, uint64_t time_ns)
     if (d->back->charge) d->back->charge(d, time_ns);
 }
 
+const hth_program *hth_program_next(const hth_device *d, const hth_program *last)
+{
+    return last ? last->next : d->programs;
+}
+
+hth_program_id hth_program_what(const hth_program *program, const uint32_t **consts)
+{
+    *consts = program->consts;
+    return program->id;
+}
+
 void hth_device_fail_at(hth_device *d, uint64_t n, hearth_status status)
 {
     d->fail_at = n ? d->n_call + n : 0;

@@ -104,6 +104,10 @@ typedef struct hth_tape hth_tape;       /* recorded once, run often */
 /* consts[n_const of the program]. */
 hearth_status hth_program_get(hth_device *device, hth_program_id id, const uint32_t *consts,
                               const hth_program **out, hearth_error *err);
+/* All that were made, in any order: the one behind `last` (NULL: the first); NULL: there are no more. */
+const hth_program *hth_program_next(const hth_device *device, const hth_program *last);
+/* consts: as many as the program has; as old as it. */
+hth_program_id hth_program_what(const hth_program *program, const uint32_t **consts);
 
 hearth_status hth_tape_begin(hth_device *device, hth_tape **out, hearth_error *err);
 /* One run: a slice for each binding, push constants (copied), workgroups. What goes wrong while recording

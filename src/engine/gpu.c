@@ -289,7 +289,8 @@ static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *
                               .n_row = n_row < n_ctx ? n_row : n_ctx,
                               .n_position = positions_of(n_ctx),
                               .kv = o->kv,
-                              .selector = m->selector};
+                              .selector = m->selector,
+                              .strict = o->strict};
     hearth_status st = check_bindings(m, &c, err);
     if (st == HEARTH_OK && o->placement) st = take_placement(m, o->placement, &c, err);
     if (st == HEARTH_OK) {
@@ -314,7 +315,7 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, 
     if (st == HEARTH_OK && m->device) st = place_on_device(m, o, &why);
     if (st == HEARTH_OK) return st;
     if (err) *err = why;
-    if (strcmp(o->device, "auto") != 0 || o->vram > 0) return st;
+    if (strcmp(o->device, "auto") != 0 || o->vram > 0 || o->strict) return st;
     /* Nobody asked for this device: the CPU does without it. */
     hth_log(HEARTH_LOG_WARN, "%s; all of it runs on the CPU", why.message);
     snprintf(m->gpu_note, sizeof m->gpu_note, "%.399s", why.message);
@@ -344,9 +345,9 @@ void hth_engine_lose_gpu(hearth_model *m, const char *why)
     if (is_first) snprintf(m->gpu_note, sizeof m->gpu_note, "%.399s", why);
     pthread_mutex_unlock(&m->loss);
     if (is_first)
-        hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on on the CPU%s", hth_gguf_path(m->file), why,
-                hth_gpu_is_strict(m->gpu) ? ""
-                                          : ", and texts may differ from here on: some weights are floats");
+        hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on on the CPU%s%s", hth_gguf_path(m->file), why,
+                hth_gpu_is_strict(m->gpu) ? "" : ", and texts may differ from here on: ",
+                hth_gpu_strict_note(m->gpu));
 }
 
 bool hth_engine_has_gpu(const hearth_model *m)

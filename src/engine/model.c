@@ -125,11 +125,13 @@ static void describe_gpu(const hearth_model *m, hearth_model_info *info)
 {
     info->gpu = hth_engine_has_gpu(m) ? hth_device_get_info(m->device)->name : NULL;
     info->gpu_note = m->gpu_note;
+    info->gpu_strict_note = "";
     if (!info->gpu) return;
     info->gpu_n_layer = hth_gpu_where(m->gpu)->n_layer;
     info->gpu_head = hth_gpu_where(m->gpu)->head;
     info->gpu_neurons = share_on_gpu(m);
     info->gpu_strict = hth_gpu_is_strict(m->gpu);
+    info->gpu_strict_note = hth_gpu_strict_note(m->gpu);
     info->gpu_bytes = hth_device_state(m->device).used;
     info->gpu_simulated = hth_device_get_info(m->device)->kind == HTH_DEVICE_SIMULATED;
 }

@@ -106,3 +106,34 @@ bool programs_do(hth_device *d, const programs_run *run)
         test_fail(__FILE__, __LINE__, "%s: %s", hth_program_forms[run->id].name, err.message);
     return st == HEARTH_OK;
 }
+
+/* ---- errors -------------------------------------------------------------------------------------- */
+
+static hth_program_id off;
+
+static void off_by_one(const hth_program_call *c)
+{
+    const char *access = hth_program_forms[off].bindings;
+    uint32_t *changed = NULL, *before[HTH_PROGRAM_MAX_BIND] = {0};
+    for (size_t i = 0; access[i]; i++) {
+        before[i] = malloc(c->size[i]);
+        memcpy(before[i], c->bind[i], c->size[i]);
+    }
+    hth_gpu_functions[off](c);
+    for (size_t i = 0; access[i]; i++) {
+        uint32_t *now = c->bind[i];
+        for (size_t k = 0; k < c->size[i] / 4; k++)
+            if (before[i][k] != now[k]) changed = now + k;
+        free(before[i]);
+    }
+    if (changed) *changed ^= 1;
+}
+
+hth_program_fn *const *programs_off_by_one(hth_program_id id)
+{
+    static hth_program_fn *functions[HTH_N_PROGRAM];
+    memcpy(functions, hth_gpu_functions, sizeof functions);
+    off = id;
+    if (id < HTH_N_PROGRAM) functions[id] = off_by_one;
+    return functions;
+}

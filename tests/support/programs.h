@@ -30,4 +30,8 @@ typedef struct programs_run {
 /* Runs it once and waits. False, and the case fails: an error, or a byte beside an output was written. */
 bool programs_do(hth_device *device, const programs_run *run);
 
+/* hth_gpu_functions, but the last word that one of them changes is one unit too large or too small (HTH_N_PROGRAM: none).
+ * One table at a time. */
+hth_program_fn *const *programs_off_by_one(hth_program_id id);
+
 #endif

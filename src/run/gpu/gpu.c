@@ -2,7 +2,9 @@
 #include "run/gpu/gpu_int.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
@@ -26,6 +28,43 @@ static hearth_status find_hands(hth_gpu *g, const hth_gpu_place *place, hearth_e
                            "a model on a device");
 }
 
+/* ---- the CPU's bits ------------------------------------------------------------------------------------- */
+
+/* Refused where they must be given. */
+static hearth_status refuse(const hth_gpu *g, hearth_error *err)
+{
+    if (!g->place.strict || !g->strict_note[0]) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: %s would not give the CPU's bits: %s; without --gpu-strict it computes with others",
+                    hth_gguf_path(g->model->file), hth_device_get_info(g->device)->name, g->strict_note);
+}
+
+static hearth_status look_for_floats(hth_gpu *g, hearth_error *err)
+{
+    const hth_model *m = g->model;
+    const hth_matrix *floats = hth_gpu_first_floats(m, &g->place);
+    hth_text name = {"a predictor's matrix", 20}; /* of a file beside the model's */
+    for (size_t i = 0; i < m->n_binding; i++)
+        if (m->bindings[i].matrix == floats && m->bindings[i].tensor) name = m->bindings[i].tensor->name;
+    if (floats)
+        snprintf(g->strict_note, sizeof g->strict_note, "%.*s is %s", (int)(name.n < 100 ? name.n : 100),
+                 name.bytes, hth_type_find(floats->type)->name);
+    return refuse(g, err);
+}
+
+/* Tapes, and with them all programs that they use, then the test of these. It writes where the values of steps will lie. */
+static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
+{
+    hearth_status st = hth_gpu_record(g, err);
+    if (st != HEARTH_OK || g->strict_note[0]) return st;
+    st = hth_gpu_selftest(g->device, g->room.memory, g->strict_note, err);
+    if (st == HEARTH_OK) st = refuse(g, err);
+    if (st == HEARTH_OK && g->strict_note[0])
+        hth_log(HEARTH_LOG_WARN, "%s: %s does not give the CPU's bits: %s", hth_gguf_path(g->model->file),
+                hth_device_get_info(g->device)->name, g->strict_note);
+    return st;
+}
+
 hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, hth_device *device,
                            const hth_gpu_place *place, hth_gpu_read_fn *read, void *user, hth_gpu **out,
                            hearth_error *err)
@@ -42,10 +81,11 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
     hearth_status st =
         g->layers && g->taken ? HEARTH_OK : hth_fail_memory(err, g->n_slot, "a model on a device");
     if (st == HEARTH_OK) st = find_hands(g, place, err);
+    if (st == HEARTH_OK) st = look_for_floats(g, err);
     if (st == HEARTH_OK) st = hth_gpu_room_open(g, err);
     if (st == HEARTH_OK) st = hth_gpu_caches_open(g, err);
     if (st == HEARTH_OK) st = hth_gpu_weights_open(g, read, user, err);
-    if (st == HEARTH_OK && g->n_hand == 0) st = hth_gpu_record(g, err);
+    if (st == HEARTH_OK && g->n_hand == 0) st = record_and_test(g, err);
     if (st == HEARTH_OK) *out = g;
     else hth_gpu_close(g);
     return st;
@@ -101,11 +141,12 @@ hearth_status hth_gpu_take_host_rows(hth_gpu *g, hearth_error *err)
         to->scale_top = l->neurons.scale_top;
         to->cold = cold_layer(l, to->n_hot, to->scale_top);
     }
-    return g->n_hand > 0 ? hth_gpu_record(g, err) : HEARTH_OK;
+    return g->n_hand > 0 ? record_and_test(g, err) : HEARTH_OK;
 }
 
 const hth_gpu_place *hth_gpu_where(const hth_gpu *g) { return &g->place; }
-bool hth_gpu_is_strict(const hth_gpu *g) { return g->strict; }
+bool hth_gpu_is_strict(const hth_gpu *g) { return g->strict_note[0] == '\0'; }
+const char *hth_gpu_strict_note(const hth_gpu *g) { return g->strict_note; }
 float hth_gpu_scale_top(const hth_gpu *g, uint32_t i_layer) { return g->layers[i_layer].scale_top; }
 hth_gpu_counts hth_gpu_count(const hth_gpu *g) { return g->counts; }
 

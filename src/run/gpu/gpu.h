@@ -23,6 +23,7 @@ typedef struct hth_gpu_place {
     hearth_kv_type kv;
     hearth_selector selector;
     hth_gpu_handoff handoff;
+    bool strict; /* to be refused where it would not give the CPU's bits */
 } hth_gpu_place;
 enum { HTH_GPU_SLOT = 16 };
 
@@ -43,14 +44,18 @@ bool hth_gpu_head_bytes(const hth_model *model, uint64_t most, uint64_t *bytes);
 typedef hearth_status hth_gpu_read_fn(void *user, const hth_matrix *matrix, uint64_t first, uint64_t n,
                                       uint8_t *rows, hearth_error *err);
 
-/* model, kernels and device must outlive it; the model's vectors must be read, and what place points to is copied. */
+/* model, kernels and device must outlive it; the model's vectors must be read, and what place points to is copied.
+ * The device's programs are tested here, or where the host has neurons too by hth_gpu_take_host_rows, as soon as it is
+ * known which are used. UNSUPPORTED: place->strict, and some weights are floats, or a program differs from the CPU. */
 hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, hth_device *device,
                            const hth_gpu_place *place, hth_gpu_read_fn *read, void *user, hth_gpu **out,
                            hearth_error *err);
 void hth_gpu_close(hth_gpu *gpu);
 const hth_gpu_place *hth_gpu_where(const hth_gpu *gpu);
-/* Whether all its weights are quantised: then it owes the bits of the CPU. */
+/* Whether it gives the bits of the CPU: all its weights are quantised, and the device's programs passed their test. */
 bool hth_gpu_is_strict(const hth_gpu *gpu);
+/* Why it does not: "rows_q of Q4_0 differs from the CPU"; "". */
+const char *hth_gpu_strict_note(const hth_gpu *gpu);
 /* The largest scale of a layer's neurons there, which bounds their integers. */
 float hth_gpu_scale_top(const hth_gpu *gpu, uint32_t i_layer);
 /* Once the host has read its own rows: matrices of neurons of which some lie there point to the first that do not, and

@@ -5,6 +5,7 @@
 #include "run/gpu/calls.h"
 #include "run/gpu/gpu.h"
 #include "run/gpu/planes.h"
+#include "run/gpu/selftest.h"
 
 #include <pthread.h>
 
@@ -107,7 +108,7 @@ struct hth_gpu {
     const hth_kernels *kernels;
     hth_device *device;
     hth_gpu_place place;
-    bool strict;
+    char strict_note[HTH_GPU_NOTE]; /* why it does not give the CPU's bits; empty: it does */
     hth_gpu_layer *layers; /* [place.n_layer] */
     uint32_t *hands;       /* [n_hand] layers of which the host has a part */
     uint32_t n_hand;
@@ -156,6 +157,8 @@ void hth_gpu_sources(const hth_model *model, uint32_t i_layer, uint32_t n_hot, h
 hth_gpu_source hth_gpu_head_source(const hth_model *model);
 /* Bytes of a group whose bindings may have `most`. False: no program knows a type, or it overflows. */
 bool hth_gpu_group_bytes(const hth_gpu_source *source, uint64_t most, uint64_t *bytes);
+/* The first matrix of floats among those of the place; NULL: all are quantised. */
+const hth_matrix *hth_gpu_first_floats(const hth_model *model, const hth_gpu_place *place);
 /* All weights and vectors of the place. */
 hearth_status hth_gpu_weights_open(hth_gpu *g, hth_gpu_read_fn *read, void *user, hearth_error *err);
 void hth_gpu_weights_close(hth_gpu *g);

@@ -104,12 +104,24 @@ static void cut_memory(cutter *c, const hth_model *m, const hth_gpu_place *p, ht
     cut_input(c, m, p, &r->input);
 }
 
+/* The self-test of a device is run in the values' memory. */
+static uint64_t selftest_bytes(const hth_model *m, const hth_gpu_place *p)
+{
+    uint32_t shared = 1;
+    for (uint32_t i = 0; i < p->n_layer; i++) {
+        uint32_t n_kv = m->layers[i].n_head_kv, here = n_kv > 0 ? m->layers[i].n_head / n_kv : 1;
+        if (here > shared) shared = here;
+    }
+    return hth_gpu_selftest_bytes(p->kv, m->hparams.d_head, shared);
+}
+
 static bool lay_out(const hth_model *m, uint64_t most, const hth_gpu_place *p, hth_gpu_room *r, sizes *s)
 {
     *s = (sizes){.from_host.most = most, .to_host.most = most, .memory.most = most};
     cut_from_host(&s->from_host, m, p, r);
     cut_to_host(&s->to_host, m, p, r);
     cut_memory(&s->memory, m, p, r);
+    s->memory.used = larger(s->memory.used, selftest_bytes(m, p));
     return !s->from_host.wrong && !s->to_host.wrong && !s->memory.wrong;
 }
 

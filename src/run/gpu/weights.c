@@ -50,6 +50,24 @@ hth_gpu_source hth_gpu_head_source(const hth_model *m)
     return source_of(m->tied ? &m->token_embd : &m->output, NULL);
 }
 
+static const hth_matrix *floats_of(const hth_gpu_source *s)
+{
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->n_row[i] > 0 && hth_type_act_block(s->matrix[i]->type) == 0) return s->matrix[i];
+    return NULL;
+}
+
+const hth_matrix *hth_gpu_first_floats(const hth_model *model, const hth_gpu_place *place)
+{
+    hth_gpu_source head = hth_gpu_head_source(model), sources[HTH_GPU_N_GROUP];
+    const hth_matrix *found = NULL;
+    for (uint32_t i = 0; !found && i < place->n_layer; i++) {
+        hth_gpu_sources(model, i, place->n_hot[i], place->selector, sources);
+        for (int k = 0; !found && k < HTH_GPU_N_GROUP; k++) found = floats_of(&sources[k]);
+    }
+    return found || !place->head ? found : floats_of(&head);
+}
+
 /* ---- cutting ------------------------------------------------------------------------------------------ */
 
 /* Rows [first, first + n) of the group, of one type and with or without a bias. */
@@ -244,7 +262,6 @@ static hearth_status open_group(loader *o, hth_gpu_group *group, const hth_gpu_s
         group->wants_32 |= block == HTH_ACT_BLOCK;
         group->wants_256 |= block == HTH_ACT_BLOCK_256;
         group->wants_floats |= block == 0;
-        o->g->strict &= block != 0;
         st = copy_biases(o->g, source, &s, &p->bias, err);
         if (st == HEARTH_OK) st = load_part(o, source, p, what, err);
     }
@@ -315,7 +332,6 @@ hearth_status hth_gpu_weights_open(hth_gpu *g, hth_gpu_read_fn *read, void *user
 {
     loader o = {.g = g, .read = read, .user = user};
     hearth_status st = HEARTH_OK;
-    g->strict = true;
     for (uint32_t i = 0; st == HEARTH_OK && i < g->place.n_layer; i++) st = open_layer(&o, i, err);
     if (st == HEARTH_OK && g->place.head) {
         hth_gpu_source head = hth_gpu_head_source(g->model);

@@ -1,0 +1,169 @@
+/* The self-test: trials side by side in one buffer, run by one tape on the device and one after the other on the host,
+ * then compared by bytes, outputs and what lies beside them in their bindings. As many trials as have room are one
+ * submission. */
+#include "run/gpu/selftest.h"
+
+#include "base/alloc.h"
+#include "run/gpu/calls.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_TRIALS = 64, GRAIN = 256, MOST_BYTES = 4 << 20 };
+
+/* Far more than any device needs, also one that is a CPU whose cores do other things. */
+static const uint64_t PATIENCE_NS = (uint64_t)120 * 1000000000;
+
+typedef struct trial {
+    const hth_program *program;
+    hth_gpu_trial what;
+    uint64_t at[HTH_PROGRAM_MAX_BIND];
+} trial;
+
+typedef struct session {
+    hth_device *device;
+    hth_buffer *memory;
+    uint8_t *bytes, *expected; /* to the device and from it; what the host makes of the same */
+    uint64_t used, room;
+    trial *trials;
+    uint32_t n;
+    char *note;
+} session;
+
+/* ---- one round ---------------------------------------------------------------------------------------- */
+
+static void add(session *s, const hth_program *program, const hth_gpu_trial *what)
+{
+    trial *t = &s->trials[s->n++];
+    uint8_t *bind[HTH_PROGRAM_MAX_BIND];
+    *t = (trial){.program = program, .what = *what};
+    for (uint32_t i = 0; i < what->n_bind; i++) {
+        t->at[i] = s->used;
+        bind[i] = s->bytes + s->used;
+        s->used += (what->bind[i].size + GRAIN - 1) / GRAIN * GRAIN;
+    }
+    hth_gpu_trial_fill(what, bind);
+}
+
+static void run_on_host(const session *s, const trial *t)
+{
+    hth_program_call call = {.push = t->what.push, .consts = t->what.consts};
+    memcpy(call.grid, t->what.grid, sizeof call.grid);
+    for (uint32_t i = 0; i < t->what.n_bind; i++)
+        call.bind[i] = s->expected + t->at[i], call.size[i] = t->what.bind[i].size;
+    hth_gpu_functions[t->what.id](&call);
+}
+
+static void record(const session *s, hth_tape *tape, const trial *t)
+{
+    hth_slice bind[HTH_PROGRAM_MAX_BIND];
+    const uint32_t *grid = t->what.grid;
+    for (uint32_t i = 0; i < t->what.n_bind; i++)
+        bind[i] = (hth_slice){s->memory, t->at[i], t->what.bind[i].size};
+    hth_tape_run(tape, t->program, bind, t->what.push, grid[0], grid[1], grid[2]);
+}
+
+static hearth_status run_on_device(const session *s, hearth_error *err)
+{
+    const hth_slice all = {s->memory, 0, s->used};
+    hth_tape *tape = NULL;
+    hth_tick tick;
+    hearth_status st = hth_device_upload(all, s->bytes, err);
+    if (st == HEARTH_OK) st = hth_tape_begin(s->device, &tape, err);
+    if (st != HEARTH_OK) return st;
+    for (uint32_t i = 0; i < s->n; i++) record(s, tape, &s->trials[i]);
+    st = hth_tape_end(tape, err);
+    if (st == HEARTH_OK) st = hth_queue_submit(s->device, (hth_turn[]){{tape, 0}}, 1, &tick, err);
+    if (st == HEARTH_OK) st = hth_queue_wait(s->device, tick, PATIENCE_NS, err);
+    if (st == HEARTH_OK) st = hth_device_download(all, s->bytes, err);
+    hth_tape_free(tape);
+    return st;
+}
+
+static bool is_same(const session *s, const trial *t)
+{
+    for (uint32_t i = 0; i < t->what.n_bind; i++)
+        if (memcmp(s->bytes + t->at[i], s->expected + t->at[i], t->what.bind[i].size) != 0) return false;
+    return true;
+}
+
+static void compare(session *s)
+{
+    for (uint32_t i = 0; i < s->n && !s->note[0]; i++) {
+        const hth_gpu_trial *what = &s->trials[i].what;
+        bool has_type = what->n_weight_row > 0;
+        if (is_same(s, &s->trials[i])) continue;
+        snprintf(s->note, HTH_GPU_NOTE, "%s%s%s differs from the CPU", hth_program_forms[what->id].name,
+                 has_type ? " of " : "", has_type ? hth_type_find(what->type)->name : "");
+    }
+}
+
+static hearth_status run_round(session *s, hearth_error *err)
+{
+    if (s->n == 0) return HEARTH_OK;
+    memcpy(s->expected, s->bytes, s->used);
+    for (uint32_t i = 0; i < s->n; i++) run_on_host(s, &s->trials[i]);
+    hearth_status st = run_on_device(s, err);
+    if (st == HEARTH_OK) compare(s);
+    s->n = 0, s->used = 0;
+    return st;
+}
+
+/* ---- room --------------------------------------------------------------------------------------------- */
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+static uint64_t bytes_of(hth_program_id id, const uint32_t *consts)
+{
+    hth_gpu_trial what;
+    return hth_gpu_trial_of(id, consts, &what) ? hth_gpu_trial_bytes(&what) : 0;
+}
+
+uint64_t hth_gpu_selftest_bytes(hearth_kv_type kv, uint32_t d_head, uint32_t shared)
+{
+    const uint64_t others = 192 << 10; /* no other program has more; a test holds that */
+    const uint32_t type = (uint32_t)kv, local = 64;
+    uint64_t whole = bytes_of(HTH_PROGRAM_attend, (const uint32_t[]){d_head, shared, type, 0, local});
+    uint64_t split = bytes_of(HTH_PROGRAM_attend, (const uint32_t[]){d_head, shared, type, 1, local});
+    uint64_t store = bytes_of(HTH_PROGRAM_rope_store, (const uint32_t[]){d_head, 0, 1, type, local});
+    return larger(larger(whole, split), larger(store, others));
+}
+
+/* ---- all programs --------------------------------------------------------------------------------------- */
+
+static hearth_status try_all(session *s, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    const hth_program *p = hth_program_next(s->device, NULL);
+    for (; st == HEARTH_OK && p; p = hth_program_next(s->device, p)) {
+        hth_gpu_trial what;
+        const uint32_t *consts;
+        hth_program_id id = hth_program_what(p, &consts);
+        if (!hth_gpu_trial_of(id, consts, &what)) continue;
+        uint64_t bytes = hth_gpu_trial_bytes(&what);
+        if (bytes > s->room)
+            return hth_fail(err, HEARTH_ERROR_MEMORY, "%s: the test of %s takes %llu bytes, not %llu",
+                            hth_device_get_info(s->device)->name, hth_program_forms[id].name,
+                            (unsigned long long)bytes, (unsigned long long)s->room);
+        if (bytes > s->room - s->used || s->n == MOST_TRIALS) st = run_round(s, err);
+        if (st == HEARTH_OK) add(s, p, &what);
+    }
+    return st == HEARTH_OK ? run_round(s, err) : st;
+}
+
+hearth_status hth_gpu_selftest(hth_device *device, hth_buffer *memory, char note[HTH_GPU_NOTE],
+                               hearth_error *err)
+{
+    uint64_t size = hth_buffer_size(memory), room = size < MOST_BYTES ? size : MOST_BYTES;
+    session s = {.device = device, .memory = memory, .room = room, .note = note};
+    note[0] = '\0';
+    s.bytes = hth_alloc((size_t)room, 1), s.expected = hth_alloc((size_t)room, 1);
+    s.trials = hth_alloc(MOST_TRIALS, sizeof *s.trials);
+    bool fits = s.bytes && s.expected && s.trials;
+    hearth_status st =
+        fits ? try_all(&s, err) : hth_fail_memory(err, 2 * (size_t)room, "the test of a device");
+    hth_free(s.trials);
+    hth_free(s.expected);
+    hth_free(s.bytes);
+    return st;
+}

@@ -1,0 +1,74 @@
+/* The self-test of a device: each program that promises the CPU's bits is run once, with values where rounding shows, on
+ * the device and as its function of C. Run by gpu.c when a model is opened, before any token. */
+#ifndef HTH_RUN_GPU_SELFTEST_H
+#define HTH_RUN_GPU_SELFTEST_H
+
+#include "device/device.h"
+#include "run/gpu/planes.h"
+
+#include <hearth/hearth.h>
+
+enum { HTH_GPU_NOTE = 160 };
+
+/* All programs that were made on the device, with their constants. memory: of the device's own, at least as large as
+ * the largest trial; what lies there is lost. note: the first program that differs ("rows_q of Q4_0 differs from the
+ * CPU"); empty: none does. Errors: those of the device, and MEMORY. */
+hearth_status hth_gpu_selftest(hth_device *device, hth_buffer *memory, char note[HTH_GPU_NOTE],
+                               hearth_error *err);
+
+/* What memory must have at least for models of these heads. shared: query heads of a KV head, at most. */
+uint64_t hth_gpu_selftest_bytes(hearth_kv_type kv, uint32_t d_head, uint32_t shared);
+
+/* ---- trials (trials.c) --------------------------------------------------------------------------- */
+
+/* What a binding holds before the run. */
+typedef enum hth_gpu_filling {
+    HTH_FILL_POISON = 0, /* for outputs: what is not written shows */
+    HTH_FILL_STEP,
+    HTH_FILL_FLOATS, /* below 2^top */
+    HTH_FILL_BLOCKS, /* what R1 meets, `width` at a time: ties, zeros, blocks below 2^low, one that is far larger */
+    HTH_FILL_NEURONS, /* h: [][width], most of them zeros */
+    HTH_FILL_Q,       /* bytes as R1 makes them, tokens of `width`; */
+    HTH_FILL_Q_SCALES,
+    HTH_FILL_Q_SUMS, /* of the bytes two bindings before */
+    HTH_FILL_PLANES,
+    HTH_FILL_KEYS, /* words of positions, of a cache of `width` words */
+    HTH_FILL_VALUES,
+    HTH_FILL_ROUNDED, /* `width` words of bytes, then scales */
+    HTH_FILL_PARTS,   /* {max, sum} */
+    HTH_FILL_TOPS,    /* {2^k, largest |h|} */
+    HTH_FILL_SUMS,
+    HTH_FILL_HOST,
+} hth_gpu_filling;
+
+typedef struct hth_gpu_given {
+    hth_gpu_filling filling;
+    uint64_t size; /* bytes, whole words */
+    uint32_t width;
+    int32_t low, top;
+} hth_gpu_given;
+
+/* One run of a program. */
+typedef struct hth_gpu_trial {
+    hth_program_id id;
+    const uint32_t *consts;
+    uint32_t push[HTH_PROGRAM_MAX_PUSH / 4], grid[3];
+    uint32_t n_bind;
+    hth_gpu_given bind[HTH_PROGRAM_MAX_BIND];
+    /* Behind the fillings: */
+    uint32_t n_row, n_done, by_want; /* rows of the step; of them those that are computed, */
+    const uint32_t (*places)[2];     /* and their positions and slots; NULL: none matter */
+    hth_form form;                   /* of planes, of n_weight_row rows of n_block */
+    hth_type type;
+    hth_planes planes;
+    uint32_t n_weight_row, n_block;
+} hth_gpu_trial;
+
+/* False: the program promises no bits. */
+bool hth_gpu_trial_of(hth_program_id id, const uint32_t *consts, hth_gpu_trial *out);
+/* Room for all bindings, each at a multiple of 256 bytes. */
+uint64_t hth_gpu_trial_bytes(const hth_gpu_trial *trial);
+/* The same values for the same trial, always. */
+void hth_gpu_trial_fill(const hth_gpu_trial *trial, uint8_t *const bind[]);
+
+#endif

@@ -1,0 +1,590 @@
+/* What each program is given in the self-test: shapes that end in the midst of groups, stretches and tiles, with rows of
+ * the step that are not to be computed; and values where rounding shows. No value is so small or so large that a
+ * result would be subnormal or no number: those promise less. */
+#include "run/gpu/selftest.h"
+
+#include "base/bits.h"
+#include "kernels/down.h"
+#include "kernels/kernels.h"
+#include "run/gpu/cache.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { GRAIN = 256, WIDTH = HTH_ROUND_STRETCH + 256 /* of vectors: a stretch, and some of the next */ };
+
+static uint32_t over(uint32_t n, uint32_t by) { return (n + by - 1) / by; }
+
+/* ---- shapes ------------------------------------------------------------------------------------------- */
+
+static hth_gpu_given *give(hth_gpu_trial *t, hth_gpu_filling filling, uint64_t n, uint64_t size)
+{
+    hth_gpu_given *g = &t->bind[t->n_bind++];
+    *g = (hth_gpu_given){.filling = filling, .size = n > 0 ? (n * size + 3) / 4 * 4 : 4};
+    return g;
+}
+
+/* n floats below 2^top. */
+static void give_floats(hth_gpu_trial *t, uint64_t n, int32_t top)
+{
+    give(t, HTH_FILL_FLOATS, n, 4)->top = top;
+}
+
+static void give_output(hth_gpu_trial *t, uint64_t n, uint64_t size) { give(t, HTH_FILL_POISON, n, size); }
+
+/* n_row rows of which n_done are computed. The other count of the step is one that would show. */
+static void give_step(hth_gpu_trial *t, uint32_t n_row, uint32_t n_done, uint32_t by_want)
+{
+    t->n_row = n_row, t->n_done = n_done, t->by_want = by_want;
+    give(t, HTH_FILL_STEP, HTH_STEP_ROWS + (uint64_t)n_row * HTH_STEP_ROW_WORDS, 4);
+}
+
+static void set_call(hth_gpu_trial *t, const void *push, size_t size, uint32_t gx, uint32_t gy, uint32_t gz)
+{
+    assert(size == hth_program_forms[t->id].push_size);
+    memcpy(t->push, push, size);
+    t->grid[0] = gx, t->grid[1] = gy, t->grid[2] = gz;
+}
+
+/* Where rounded values go: block 0: nowhere. */
+static void give_rounded(hth_gpu_trial *t, uint64_t n, uint32_t block)
+{
+    give_output(t, block ? n : 0, 1);
+    give_output(t, block ? n / block : 0, 4);
+    give_output(t, block ? n / (block == 32 ? 32 : 16) : 0, 4);
+}
+
+static void norm_round(hth_gpu_trial *t)
+{
+    enum { N_ROW = 3 };
+    const uint32_t *c = t->consts, block = c[HTH_NORM_ROUND_BLOCK];
+    bool normed = c[HTH_NORM_ROUND_KIND] != HTH_KIND_NONE;
+    const hth_push_norm push = {WIDTH, 1, 1e-5f, 1.0f / WIDTH};
+    set_call(t, &push, sizeof push, normed ? 1 : over(WIDTH, HTH_ROUND_STRETCH), N_ROW, 1);
+    give_step(t, N_ROW, N_ROW - 1, c[HTH_NORM_ROUND_GATHER]);
+    hth_gpu_given *x = give(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * WIDTH, 4);
+    x->width = block ? block : 32, x->low = -60, x->top = 4;
+    give_floats(t, WIDTH, 1);
+    give_floats(t, WIDTH, 0);
+    give_output(t, c[HTH_NORM_ROUND_STORE] ? (uint64_t)N_ROW * WIDTH : 0, 4);
+    give_rounded(t, (uint64_t)N_ROW * WIDTH, block);
+}
+
+static void activate_round(hth_gpu_trial *t)
+{
+    enum { N_ROW = 3, SCORE_STRIDE = WIDTH + 3 };
+    const uint32_t *c = t->consts, block = c[HTH_ACTIVATE_BLOCK], select = c[HTH_ACTIVATE_SELECT];
+    const hth_push_activate push = {WIDTH, SCORE_STRIDE, 0.25f};
+    set_call(t, &push, sizeof push, over(WIDTH, HTH_ROUND_STRETCH), N_ROW, 1);
+    give_step(t, N_ROW, N_ROW - 1, 0);
+    hth_gpu_given *x = give(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * WIDTH * (c[HTH_ACTIVATE_GATED] ? 2 : 1), 4);
+    x->width = block ? block : 32, x->low = -30, x->top = 5;
+    give_floats(t, select == HTH_SELECT_PREDICTOR ? N_ROW * SCORE_STRIDE : 0, 0);
+    give_floats(t, select == HTH_SELECT_THRESHOLD ? WIDTH : 0, 0);
+    give_output(t, c[HTH_ACTIVATE_STORE] ? (uint64_t)N_ROW * WIDTH : 0, 4);
+    give_rounded(t, (uint64_t)N_ROW * WIDTH, block);
+}
+
+static void norm_add(hth_gpu_trial *t)
+{
+    enum { N_ROW = 3 };
+    const hth_push_norm push = {WIDTH, 1, 1e-5f, 1.0f / WIDTH};
+    set_call(t, &push, sizeof push, 1, N_ROW, 1);
+    give_step(t, N_ROW, N_ROW - 1, 0);
+    give_floats(t, (uint64_t)N_ROW * WIDTH, 4);
+    hth_gpu_given *y = give(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * WIDTH, 4);
+    y->width = 32, y->low = -60, y->top = 4;
+    give_floats(t, WIDTH, 1);
+    give_floats(t, WIDTH, 0);
+}
+
+static void soft_cap(hth_gpu_trial *t)
+{
+    enum { N_ROW = 2, N = WIDTH + 5 };
+    const hth_push_cap push = {N, 30.0f, 1.0f / 30.0f};
+    set_call(t, &push, sizeof push, over(N, HTH_ROUND_STRETCH), N_ROW, 1);
+    give_step(t, N_ROW, N_ROW - 1, 1);
+    give_floats(t, (uint64_t)N_ROW * N, 7);
+}
+
+/* Rows in planes, of the type that has this form. */
+static void set_planes(hth_gpu_trial *t, const uint32_t *form, uint32_t n_row, uint32_t n_block)
+{
+    hth_form other;
+    memcpy(&t->form, form, sizeof t->form);
+    for (uint32_t type = 0; type < HTH_TYPE_LIMIT; type++)
+        if (hth_form_of((hth_type)type, &other) && memcmp(&other, form, sizeof other) == 0)
+            t->type = (hth_type)type;
+    t->n_weight_row = n_row, t->n_block = n_block;
+    bool fits = hth_planes_place(t->type, n_row, (uint64_t)n_block * t->form.block, &t->planes);
+    assert(fits); /* each form is a type's */
+    (void)fits;
+}
+
+/* A group of eight blocks and some of the next; a tile of rows, and of tokens, and some of the next. */
+static void rows_q(hth_gpu_trial *t)
+{
+    const uint32_t *c = t->consts, tile = c[HTH_ROWS_LOCAL] / 8 * c[HTH_ROWS_ROWS], cols = c[HTH_ROWS_COLS];
+    const uint32_t block = c[HTH_ROWS_FORM], n_block = block == 32 ? 11 : 9, n_col = n_block * block;
+    const uint32_t n_row = tile + 3, n_done = cols + 1, n_tok = cols + 2, stride = n_row + 2;
+    set_planes(t, c + HTH_ROWS_FORM, n_row, n_block);
+    const hth_push_rows push = {n_row,
+                                n_block,
+                                stride,
+                                1,
+                                1,
+                                t->planes.at_high,
+                                t->planes.at_scale,
+                                t->planes.at_part,
+                                t->planes.at_least,
+                                t->planes.at_minimum};
+    set_call(t, &push, sizeof push, over(n_row, tile), over(n_tok, cols), 1);
+    give_step(t, n_tok, n_done, c[HTH_ROWS_WANT]);
+    give(t, HTH_FILL_PLANES, t->planes.size, 1);
+    give(t, HTH_FILL_Q, (uint64_t)n_tok * n_col, 1)->width = n_col;
+    give(t, HTH_FILL_Q_SCALES, (uint64_t)n_tok * n_block, 4);
+    give(t, HTH_FILL_Q_SUMS, (uint64_t)n_tok * n_col / (block == 32 ? 32 : 16), 4)->width =
+        block == 32 ? 32 : 16;
+    give_floats(t, n_row, 4);
+    if (t->id == HTH_PROGRAM_rows_q_onto) give_floats(t, (uint64_t)n_tok * stride, 6);
+    else give_output(t, (uint64_t)n_tok * stride, 4);
+}
+
+/* ---- attention ------------------------------------------------------------------------------------------ */
+
+static void rope_store(hth_gpu_trial *t)
+{
+    enum { N_ROW = 4, N_DONE = 3, N_HEAD = 3, N_HEAD_KV = 2, N_POSITION = 48, TABLE_AT = 5 };
+    /* Two sequences; places at the beginning, in the midst and in the next group of 16. */
+    static const uint32_t places[N_ROW][2] = {{0, 0}, {18, 0}, {3, 32}, {4, 32}};
+    const uint32_t *c = t->consts, d = c[HTH_ROPE_D_HEAD], n_pair = d / 4 + d / 8;
+    const hearth_kv_type kv = (hearth_kv_type)c[HTH_ROPE_KV];
+    bool rounds = kv == HEARTH_KV_Q8_0;
+    uint32_t head_words = (uint32_t)hth_gpu_cache_head_words(kv, d, N_POSITION), n_q = N_ROW * N_HEAD * d;
+    const hth_push_rope push = {.n_head = N_HEAD,
+                                .n_head_kv = N_HEAD_KV,
+                                .n_pair = n_pair,
+                                .table_at = TABLE_AT,
+                                .sine_at = N_ROW * n_pair + 1,
+                                .d_at = n_q / 4,
+                                .head_words = head_words,
+                                .eps = 1e-5f,
+                                .inv_n = 1.0f / (float)d};
+    set_call(t, &push, sizeof push, N_HEAD + 2 * N_HEAD_KV, N_ROW, 1);
+    give_step(t, N_ROW, N_DONE, 0);
+    t->places = places;
+    hth_gpu_given *x = give(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * (N_HEAD + 2 * N_HEAD_KV) * d, 4);
+    x->width = 32, x->low = rounds ? -60 : -20,
+    x->top = 4; /* halves and rotated values stay normal, or exact */
+    give_floats(t, TABLE_AT + 2 * (uint64_t)N_ROW * n_pair + 1, 0);
+    give_floats(t, 2 * (uint64_t)d, 1);
+    give_output(t, (uint64_t)N_HEAD_KV * head_words, 4);
+    give_output(t, (uint64_t)N_HEAD_KV * head_words, 4);
+    give_output(t, rounds ? n_q / 4 + n_q / HTH_ACT_BLOCK : 0, 4);
+}
+
+/* A split and some of the next. KV heads lie 16 positions apart, so that they share most of a small cache. Whole: a
+ * window over both splits, and a token whose positions are fewer. */
+static void attend(hth_gpu_trial *t)
+{
+    enum { AT = HTH_ATTEND_SPLIT + 12, N_HEAD_KV = 2, N_SPLIT = 3, N_POSITION = AT + 1 + 16 + 16 + 3 };
+    static const uint32_t places[3][2] = {{AT, 16}, {5, 0}, {6, 0}};
+    const uint32_t *c = t->consts, d = c[HTH_ATTEND_D_HEAD], n_head = N_HEAD_KV * c[HTH_ATTEND_SHARED];
+    const hearth_kv_type kv = (hearth_kv_type)c[HTH_ATTEND_KV];
+    bool by_split = c[HTH_ATTEND_BY_SPLIT], rounds = kv == HEARTH_KV_Q8_0;
+    uint32_t n_tok = by_split ? 2 : 3, stride = n_head * d + 4, n_q = n_tok * n_head * d;
+    uint32_t n_word = (uint32_t)hth_gpu_cache_words(kv, d);
+    const hth_push_attend push = {.n_head = n_head,
+                                  .n_head_kv = N_HEAD_KV,
+                                  .window = by_split ? 0 : 20,
+                                  .n_split = N_SPLIT,
+                                  .qkv_stride = stride,
+                                  .d_at = n_q / 4,
+                                  .head_words = 16 * n_word,
+                                  .scale = 0.125f,
+                                  .cap = by_split ? 0.0f : 20.0f,
+                                  .inverse_cap = by_split ? 0.0f : 1.0f / 20.0f};
+    set_call(t, &push, sizeof push, by_split ? 2 : 1, N_HEAD_KV, n_tok);
+    give_step(t, n_tok, n_tok - 1, 0);
+    t->places = places;
+    give_floats(t, rounds ? 0 : (uint64_t)n_tok * stride, 2);
+    give(t, HTH_FILL_ROUNDED, rounds ? n_q / 4 + n_q / HTH_ACT_BLOCK : 0, 4)->width = n_q / 4;
+    give(t, HTH_FILL_KEYS, (uint64_t)N_POSITION * n_word, 4)->width = n_word;
+    give(t, HTH_FILL_VALUES, (uint64_t)N_POSITION * n_word, 4)->width = n_word;
+    give_output(t, (uint64_t)n_tok * n_head * d * (by_split ? N_SPLIT : 1), 4);
+    give_output(t, by_split ? (uint64_t)n_tok * N_SPLIT * n_head : 0, 8);
+}
+
+static void attend_join(hth_gpu_trial *t)
+{
+    enum { N_ROW = 3, N_HEAD = 3, N_SPLIT = 3 };
+    static const uint32_t places[N_ROW][2] = {{2 * HTH_ATTEND_SPLIT + 9, 0}, {7, 0}, {8, 0}};
+    const uint64_t d = t->consts[HTH_JOIN_D_HEAD];
+    const hth_push_join push = {.n_head = N_HEAD, .n_split = N_SPLIT};
+    set_call(t, &push, sizeof push, N_HEAD, N_ROW, 1);
+    give_step(t, N_ROW, N_ROW - 1, 0);
+    t->places = places;
+    give_floats(t, N_ROW * N_SPLIT * N_HEAD * d, 6);
+    give(t, HTH_FILL_PARTS, N_ROW * N_SPLIT * N_HEAD, 8);
+    give_output(t, N_ROW * N_HEAD * d, 4);
+}
+
+/* ---- down ------------------------------------------------------------------------------------------------- */
+
+enum { TOP_H = 2, FIRST_TOK = 1 };
+
+static void down_top(hth_gpu_trial *t)
+{
+    enum { N_ROW = 6, N = 300, STRIDE = 303 };
+    const hth_push_top push = {N, STRIDE, 1.5f, 0.03f};
+    set_call(t, &push, sizeof push, 1, N_ROW, 1);
+    give_step(t, N_ROW, N_ROW - 1, 0);
+    hth_gpu_given *h = give(t, HTH_FILL_NEURONS, N_ROW * STRIDE, 4);
+    h->width = STRIDE, h->top = TOP_H;
+    give_output(t, N_ROW, 8);
+}
+
+/* The second split of a layer and some of the third, behind neurons that lie elsewhere. */
+static void down_q(hth_gpu_trial *t)
+{
+    enum { N_NEURON = HTH_DOWN_SPLIT + 37, N_SPLIT = 3, STRIDE = HTH_DOWN_SPLIT + N_NEURON + 3 };
+    const uint32_t *c = t->consts, *form = c + HTH_DOWN_FORM, cols = c[HTH_DOWN_COLS];
+    const uint32_t n_block = form[0] == 32 ? 3 : 1, n_out = n_block * form[0], n_tok = FIRST_TOK + cols + 2;
+    set_planes(t, form, N_NEURON, n_block);
+    const hth_push_down push = {N_NEURON,
+                                n_block,
+                                STRIDE,
+                                N_SPLIT,
+                                HTH_DOWN_SPLIT,
+                                FIRST_TOK,
+                                t->planes.at_high,
+                                t->planes.at_scale,
+                                t->planes.at_part,
+                                t->planes.at_least,
+                                t->planes.at_minimum};
+    set_call(t, &push, sizeof push, over(n_out * t->form.low_bits / 128, c[HTH_DOWN_LOCAL]),
+             over(N_NEURON, HTH_DOWN_SPLIT), over(cols + 2, cols));
+    give_step(t, n_tok, n_tok - 1, 0);
+    give(t, HTH_FILL_PLANES, t->planes.size, 1);
+    hth_gpu_given *h = give(t, HTH_FILL_NEURONS, (uint64_t)n_tok * STRIDE, 4);
+    h->width = STRIDE, h->top = TOP_H;
+    give(t, HTH_FILL_TOPS, n_tok, 8)->top = TOP_H;
+    give_output(t, (uint64_t)(cols + 2) * N_SPLIT * n_out, 4);
+}
+
+static void down_join(hth_gpu_trial *t)
+{
+    enum { N_OUT = 133, N_SPLIT = 3, N_ROW = 4 };
+    const uint32_t *c = t->consts;
+    const hth_push_sums push = {N_OUT, N_SPLIT, 1, FIRST_TOK};
+    bool has_host = c[HTH_JOIN_SUMS_HOST];
+    set_call(t, &push, sizeof push, over(N_OUT, c[HTH_JOIN_SUMS_LOCAL]), N_ROW - FIRST_TOK, 1);
+    give_step(t, N_ROW, N_ROW - 1, 0);
+    if (c[HTH_JOIN_SUMS_FLOATS]) give_floats(t, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 20);
+    else give(t, HTH_FILL_SUMS, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 4)->width = N_OUT;
+    give(t, HTH_FILL_TOPS, N_ROW, 8)->top = TOP_H;
+    give(t, HTH_FILL_HOST, has_host ? HTH_HOST_SUMS + 2 * N_ROW * N_OUT : 0, 4);
+    give_floats(t, N_OUT, 4);
+    if (t->id == HTH_PROGRAM_down_join_onto) give_floats(t, N_ROW * N_OUT, 6);
+    else give_output(t, N_ROW * N_OUT, 4);
+}
+
+/* Those that are not here promise no bits, or are no part of a layer. */
+static void (*const shapes[HTH_N_PROGRAM])(hth_gpu_trial *t) = {
+    [HTH_PROGRAM_norm_round] = norm_round,
+    [HTH_PROGRAM_rows_q] = rows_q,
+    [HTH_PROGRAM_rows_q_onto] = rows_q,
+    [HTH_PROGRAM_rope_store] = rope_store,
+    [HTH_PROGRAM_attend] = attend,
+    [HTH_PROGRAM_attend_join] = attend_join,
+    [HTH_PROGRAM_activate_round] = activate_round,
+    [HTH_PROGRAM_norm_add] = norm_add,
+    [HTH_PROGRAM_soft_cap] = soft_cap,
+    [HTH_PROGRAM_down_top] = down_top,
+    [HTH_PROGRAM_down_q] = down_q,
+    [HTH_PROGRAM_down_join] = down_join,
+    [HTH_PROGRAM_down_join_onto] = down_join,
+};
+
+bool hth_gpu_trial_of(hth_program_id id, const uint32_t *consts, hth_gpu_trial *out)
+{
+    *out = (hth_gpu_trial){.id = id, .consts = consts};
+    if (shapes[id]) shapes[id](out);
+    return shapes[id] != NULL;
+}
+
+uint64_t hth_gpu_trial_bytes(const hth_gpu_trial *t)
+{
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < t->n_bind; i++) all += (t->bind[i].size + GRAIN - 1) / GRAIN * GRAIN;
+    return all;
+}
+
+/* ---- values -------------------------------------------------------------------------------------------------- */
+
+typedef struct random {
+    uint64_t state;
+} random;
+
+/* xorshift64*, its upper half (Vigna, An experimental exploration of Marsaglia's xorshift generators). */
+static uint32_t next(random *r)
+{
+    r->state ^= r->state >> 12, r->state ^= r->state << 25, r->state ^= r->state >> 27;
+    return (uint32_t)(r->state * 0x2545f4914f6cdd1du >> 32);
+}
+
+static uint32_t below(random *r, uint32_t n) { return next(r) % n; }
+
+/* Below 2^top in size, at least 2^low. */
+static float between(random *r, int32_t low, int32_t top)
+{
+    uint32_t exponent = (uint32_t)(127 + low) + below(r, (uint32_t)(top - low));
+    return hth_float_of((next(r) & 0x807fffffu) | exponent << 23);
+}
+
+static float signed_zero(random *r) { return next(r) % 2 ? 0.0f : -0.0f; }
+
+static void fill_step(const hth_gpu_trial *t, uint32_t *step)
+{
+    memset(step, 0, (HTH_STEP_ROWS + (size_t)t->n_row * HTH_STEP_ROW_WORDS) * sizeof *step);
+    step[HTH_STEP_N_TOK] = t->by_want ? t->n_row : t->n_done;
+    step[HTH_STEP_N_WANT] = t->by_want ? t->n_done : t->n_row;
+    for (uint32_t i = 0; i < t->n_row; i++) {
+        uint32_t *row = step + HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS;
+        if (t->places) row[HTH_STEP_POSITION] = t->places[i][0], row[HTH_STEP_SLOT] = t->places[i][1];
+        row[HTH_STEP_WANT] = t->n_row - 1 - i;
+    }
+}
+
+/* Some are what others are compared with: 0.25, and zeros. */
+static void fill_floats(random *r, const hth_gpu_given *g, float *x)
+{
+    for (size_t i = 0; i < g->size / 4; i++) {
+        uint32_t pick = below(r, 16);
+        x[i] = pick == 0 ? signed_zero(r) : pick == 1 ? 0.25f : between(r, g->top - 8, g->top);
+    }
+}
+
+static float value_of_block(random *r, const hth_gpu_given *g, uint32_t kind, size_t i)
+{
+    switch (kind) {
+    case 1:
+        return i == 0 ? 127.0f : 0.5f * (float)((int)below(r, 509) - 254); /* steps of 1: halves are ties */
+    case 2: return between(r, g->low - 1, g->low);
+    case 3: return signed_zero(r);
+    case 4: return i == 5 ? -between(r, g->top - 1, g->top) : between(r, -20, -4);
+    default: return between(r, g->top - 9, g->top);
+    }
+}
+
+static void fill_blocks(random *r, const hth_gpu_given *g, float *x)
+{
+    size_t n = g->size / 4;
+    for (size_t b = 0; b < n; b += g->width)
+        for (size_t i = 0; i < g->width && b + i < n; i++)
+            x[b + i] = value_of_block(r, g, (uint32_t)(b / g->width % 8), i);
+}
+
+/* Every fifth row fires nowhere, every second has none of the largest. Short numbers make ties. */
+static void fill_neurons(random *r, const hth_gpu_given *g, float *h)
+{
+    for (size_t i = 0; i < g->size / 4; i++) {
+        size_t row = i / g->width;
+        bool fires = row % 5 != 4 && below(r, 3) == 0;
+        float value = between(r, -6, row % 2 ? g->top : 0);
+        h[i] = !fires ? signed_zero(r) : next(r) % 2 ? value : 0.25f * (float)((int32_t)(value * 4.0f));
+    }
+}
+
+/* Every third token is of large values alone, whose sums pass 2^24 where weights are large too. */
+static void fill_q(random *r, const hth_gpu_given *g, int8_t *q)
+{
+    for (size_t i = 0; i < g->size; i++)
+        q[i] = (int8_t)(i / g->width % 3 == 1 ? 127 - (int)below(r, 16) : (int)below(r, 255) - 127);
+}
+
+static void fill_scales(random *r, size_t n, float *d)
+{
+    for (size_t i = 0; i < n; i++) d[i] = __builtin_fabsf(between(r, -10, -1));
+}
+
+static void fill_q_sums(const hth_gpu_given *g, const int8_t *q, int32_t *sums)
+{
+    for (size_t i = 0; i < g->size / 4; i++) {
+        sums[i] = 0;
+        for (size_t k = 0; k < g->width; k++) sums[i] += q[i * g->width + k];
+    }
+}
+
+/* A scale or a minimum: powers of two and subnormals among them. */
+static uint16_t half(random *r, size_t i)
+{
+    uint32_t bits = next(r), sign = bits & 0x8000u, mantissa = bits & 0x3ffu;
+    if (i % 7 == 3) return (uint16_t)(sign | mantissa);
+    return (uint16_t)(sign | (4 + below(r, 13)) << 10 | (i % 3 ? mantissa : 0));
+}
+
+enum { LARGEST_HALF = 4 }; /* and of what `half` gives */
+
+static void fill_halves(random *r, uint16_t *to, size_t n)
+{
+    for (size_t i = 0; i < n; i++) to[i] = half(r, i);
+}
+
+/* The largest scale of a sub-block that a form can hold. */
+static uint32_t largest_part(const hth_form *f) { return f->minima ? 63 : f->offset == 32 ? 127 : 31; }
+
+/* Bytes of a plane: to where the next begins. */
+static size_t plane_size(const hth_planes *p, uint32_t at)
+{
+    const uint32_t ends[] = {p->at_high, p->at_scale, p->at_part, p->at_least, p->at_minimum};
+    size_t end = (size_t)p->size;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends[i] > at && (size_t)ends[i] * 4 < end) end = (size_t)ends[i] * 4;
+    return end - (size_t)at * 4;
+}
+
+static void fill_bytes(random *r, uint8_t *to, size_t n, uint32_t or_with)
+{
+    for (size_t i = 0; i < n; i++) to[i] = (uint8_t)(next(r) | or_with);
+}
+
+/* Every fourth row has large weights alone. */
+static void fill_quants(random *r, const hth_gpu_trial *t, uint32_t bits, uint8_t *to)
+{
+    size_t size = (size_t)t->n_block * t->form.block * bits / 8;
+    for (uint32_t i = 0; i < t->n_weight_row; i++) fill_bytes(r, to + i * size, size, i % 4 == 1 ? 0xee : 0);
+}
+
+static void fill_parts(random *r, const hth_gpu_trial *t, uint8_t *part)
+{
+    size_t n = (size_t)t->n_block * (t->form.block / t->form.part);
+    uint32_t most = largest_part(&t->form);
+    for (uint32_t i = 0; i < t->n_weight_row; i++)
+        for (size_t k = 0; k < n; k++) {
+            uint32_t any = below(r, most + 1), large = most - any % 8;
+            bool is_negative = !t->form.minima && i % 4 != 1 && next(r) % 2;
+            int32_t value = (int32_t)(i % 4 == 1 ? large : any);
+            part[i * n + k] = (uint8_t)(is_negative ? -value : value);
+        }
+}
+
+static void fill_planes(random *r, const hth_gpu_trial *t, uint8_t *to)
+{
+    const hth_planes *p = &t->planes;
+    uint8_t *scale = to + (size_t)p->at_scale * 4, *least = to + (size_t)p->at_least * 4;
+    size_t n_scale = plane_size(p, p->at_scale);
+    fill_quants(r, t, t->form.low_bits, to);
+    if (p->at_high) fill_quants(r, t, t->form.high_bits, to + (size_t)p->at_high * 4);
+    if (!t->form.scale) fill_halves(r, (uint16_t *)(void *)scale, n_scale / 2);
+    for (size_t i = 0; t->form.scale && i < n_scale; i++) scale[i] = (uint8_t)(114 + below(r, 16)); /* to 2 */
+    if (p->at_part) fill_parts(r, t, to + (size_t)p->at_part * 4);
+    for (size_t i = 0; p->at_least && i < plane_size(p, p->at_least); i++) least[i] = (uint8_t)below(r, 64);
+    if (p->at_minimum)
+        fill_halves(r, (uint16_t *)(void *)(to + (size_t)p->at_minimum * 4),
+                    plane_size(p, p->at_minimum) / 2);
+}
+
+static uint32_t four_integers(random *r)
+{
+    uint32_t word = 0;
+    for (int i = 0; i < 4; i++) word |= (uint32_t)(uint8_t)((int)below(r, 255) - 127) << 8 * i;
+    return word;
+}
+
+/* Word i of a position of a cache. The scale is a bf16, as those are. */
+static uint32_t cache_word(random *r, hearth_kv_type kv, uint32_t d, uint32_t i)
+{
+    if (kv == HEARTH_KV_F16) return half(r, i) | (uint32_t)half(r, i + 1) << 16;
+    if (kv == HEARTH_KV_F32) return hth_bits_of(between(r, -7, 1));
+    if (i < d / 4) return four_integers(r);
+    return hth_bits_of(between(r, -9, -5)) & 0x7fff0000u;
+}
+
+static void fill_cache(random *r, const hth_gpu_trial *t, const hth_gpu_given *g, uint32_t *words)
+{
+    const hearth_kv_type kv = (hearth_kv_type)t->consts[HTH_ATTEND_KV];
+    bool keys = g->filling == HTH_FILL_KEYS;
+    for (uint32_t w = 0; w < g->size / 4; w++) {
+        uint32_t i = (keys ? w / HTH_GPU_CACHE_GROUP : w) % g->width;
+        words[w] = cache_word(r, kv, t->consts[HTH_ATTEND_D_HEAD], i);
+    }
+}
+
+static void fill_rounded(random *r, const hth_gpu_given *g, uint32_t *words)
+{
+    size_t n = g->size / 4;
+    for (size_t i = 0; i < n && i < g->width; i++) words[i] = four_integers(r);
+    for (size_t i = g->width; i < n; i++) words[i] = hth_bits_of(between(r, -9, -5)) & 0x7fffffffu;
+}
+
+static void fill_parts_of_splits(random *r, const hth_gpu_given *g, float *x)
+{
+    for (size_t i = 0; i < g->size / 8; i++)
+        x[2 * i] = between(r, -4, 4), x[2 * i + 1] = __builtin_fabsf(between(r, 0, 8));
+}
+
+/* Powers that hold all neurons, and smaller ones. */
+static void fill_tops(const hth_gpu_given *g, const hth_form *f, float *x)
+{
+    float h = (float)(1 << g->top), d = (float)(LARGEST_HALF * (f->part ? largest_part(f) : 1));
+    float scale = hth_down_scale(h, d);
+    for (size_t i = 0; i < g->size / 8; i++) x[2 * i] = i % 2 ? scale : scale * 0.25f, x[2 * i + 1] = h;
+}
+
+/* Half a step beyond 24 bits: a tie when it becomes a float. */
+static int32_t tie(random *r) { return (int32_t)((1u << 24 | below(r, 1u << 24)) << 1 | 1u); }
+
+/* Of every third output all parts but the first split are zero: a tie; of the next third all: the host's show. */
+static void fill_sums(random *r, const hth_gpu_given *g, int32_t *sums)
+{
+    for (size_t i = 0; i < g->size / 4; i++) {
+        size_t o = i % g->width, split = i / g->width % 3;
+        int32_t any = (int32_t)next(r), small = tie(r);
+        sums[i] = o % 3 == 2 ? any : o % 3 == 1 && split == 0 ? small : 0;
+    }
+}
+
+static void fill_host(random *r, const hth_gpu_given *g, uint32_t *words)
+{
+    int64_t *sums = (int64_t *)(void *)(words + HTH_HOST_SUMS);
+    memset(words, 0, (size_t)g->size);
+    words[0] = HTH_HOST_SOME;
+    for (size_t i = 0; i < (g->size / 4 - HTH_HOST_SUMS) / 2; i++) {
+        int64_t value = (int64_t)tie(r) << below(r, 30);
+        if (i % 5 != 1) sums[i] = next(r) % 2 ? value : -value;
+    }
+}
+
+static void fill(random *r, const hth_gpu_trial *t, uint32_t i, uint8_t *const bind[])
+{
+    const hth_gpu_given *g = &t->bind[i];
+    void *to = bind[i];
+    switch (g->filling) {
+    case HTH_FILL_POISON: memset(to, 0xa5, (size_t)g->size); break;
+    case HTH_FILL_STEP: fill_step(t, to); break;
+    case HTH_FILL_FLOATS: fill_floats(r, g, to); break;
+    case HTH_FILL_BLOCKS: fill_blocks(r, g, to); break;
+    case HTH_FILL_NEURONS: fill_neurons(r, g, to); break;
+    case HTH_FILL_Q: fill_q(r, g, to); break;
+    case HTH_FILL_Q_SCALES: fill_scales(r, (size_t)g->size / 4, to); break;
+    case HTH_FILL_Q_SUMS: fill_q_sums(g, (const int8_t *)bind[i - 2], to); break;
+    case HTH_FILL_PLANES: fill_planes(r, t, to); break;
+    case HTH_FILL_KEYS:
+    case HTH_FILL_VALUES: fill_cache(r, t, g, to); break;
+    case HTH_FILL_ROUNDED: fill_rounded(r, g, to); break;
+    case HTH_FILL_PARTS: fill_parts_of_splits(r, g, to); break;
+    case HTH_FILL_TOPS: fill_tops(g, &t->form, (float *)to); break;
+    case HTH_FILL_SUMS: fill_sums(r, g, to); break;
+    case HTH_FILL_HOST:
+        if (g->size > 4) fill_host(r, g, to);
+        else memset(to, 0, 4);
+        break;
+    }
+}
+
+void hth_gpu_trial_fill(const hth_gpu_trial *t, uint8_t *const bind[])
+{
+    random r = {0x9e3779b97f4a7c15u ^ (uint64_t)t->id}; /* any but 0 */
+    for (uint32_t i = 0; i < t->n_bind; i++) fill(&r, t, i, bind);
+}

@@ -1,0 +1,213 @@
+/* Models on devices that owe the CPU's bits: what hearth.h says where a device passes its self-test, where a program of
+ * it is off by one unit, and where weights are floats. Opening a device is wrapped (-Wl,--wrap), so that the null device
+ * gets functions with an error. */
+#define _GNU_SOURCE
+#include "support/engine.h"
+#include "support/programs.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include "file/types.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
+
+/* ---- a device with an error ------------------------------------------------------------------------------ */
+
+static hth_program_id off = HTH_N_PROGRAM; /* none */
+
+hearth_status __real_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
+hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
+
+hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err)
+{
+    hth_device_spec other = *spec;
+    other.functions = programs_off_by_one(off);
+    return __real_hth_device_open(&other, out, err);
+}
+
+/* ---- models ------------------------------------------------------------------------------------------------ */
+
+static char warning[1000]; /* the last that speaks of bits */
+static size_t n_warning;
+
+static void note_warning(void *user, hearth_log_level level, const char *line)
+{
+    (void)user;
+    if (level != HEARTH_LOG_WARN || !strstr(line, "the CPU's bits")) return;
+    n_warning++;
+    snprintf(warning, sizeof warning, "%s", line);
+}
+
+static hearth_status open_on(const char *path, const char *device, bool strict, uint64_t vram,
+                             hearth_model **model, hearth_error *err)
+{
+    hearth_model_options o = hearth_model_defaults();
+    o.selector = HEARTH_SELECTOR_DENSE;
+    o.gpu = (hearth_gpu_options){.device = device, .strict = strict, .vram = vram, .n_ctx = 64};
+    *model = NULL, n_warning = 0, warning[0] = '\0';
+    hearth_log_set(note_warning, NULL);
+    hearth_status st = hearth_model_open(path, &o, model, err);
+    hearth_log_set(NULL, NULL);
+    return st;
+}
+
+static void check_refused(const char *path, uint64_t vram, const char *device, const char *why)
+{
+    hearth_model *model;
+    hearth_error err = {0};
+    CHECK_INT(open_on(path, device, true, vram, &model, &err), HEARTH_ERROR_UNSUPPORTED);
+    if (!strstr(err.message, why) || !strstr(err.message, "null would not give the CPU's bits"))
+        test_fail(__FILE__, __LINE__, "%s, not '%s'", err.message, why);
+    hearth_model_close(model);
+}
+
+/* Goes on, and says why the bits may be others. */
+static void check_taken(const char *path, uint64_t vram, const char *why, size_t n_warn)
+{
+    static const int32_t ids[] = {1, 2, 3, 4};
+    hearth_model *model;
+    hearth_model_info info;
+    engine_setting setting = {.n_batch = 4, .kv = HEARTH_KV_F16};
+    CHECK_OK(open_on(path, "null", false, vram, &model, err));
+    if (!model) return;
+    hearth_model_get_info(model, &info);
+    CHECK(!info.gpu_strict && info.gpu_n_layer > 0);
+    CHECK(strstr(info.gpu_strict_note, why) != NULL);
+    CHECK_INT(n_warning, n_warn);
+    CHECK(n_warn == 0 || strstr(warning, why) != NULL);
+    float *logits = engine_last_logits(model, &setting, ids, 4);
+    CHECK(logits != NULL);
+    free(logits);
+    hearth_model_close(model);
+}
+
+/* ---- promises ------------------------------------------------------------------------------------------------ */
+
+TEST(models_of_quantised_weights_pass_on_devices_that_are_right)
+{
+    static const char *const types[] = {"Q4_0", "Q5_1", "Q4_K", "Q6_K", "IQ4_XS"};
+    static const char *const devices[] = {"null", "vulkan:0"};
+    for (size_t i = 0; i < 5; i++) {
+        char name[60];
+        snprintf(name, sizeof name, "golden/quant/llama-%s.gguf", types[i]);
+        const char *path = test_data(name);
+        for (size_t d = 0; path && d < 2; d++) {
+            hearth_model *model;
+            hearth_model_info info = {0};
+            hearth_error err = {0};
+            if (open_on(path, devices[d], true, 0, &model, &err) == HEARTH_OK) {
+                hearth_model_get_info(model, &info);
+                CHECK(info.gpu_strict && info.gpu_n_layer == info.n_layer);
+                CHECK_TEXT(info.gpu_strict_note, "");
+                CHECK_INT(n_warning, 0);
+            } else if (d == 0 || !strstr(err.message, "Vulkan")) {
+                test_fail(__FILE__, __LINE__, "%s", err.message);
+            } else {
+                test_skip("%s", err.message);
+            }
+            hearth_model_close(model);
+        }
+    }
+}
+
+TEST(a_device_that_is_off_is_refused_by_name_or_taken_with_one_warning)
+{
+    static const struct {
+        hth_program_id id;
+        const char *why;
+    } cases[] = {
+        {HTH_PROGRAM_norm_round, "norm_round differs from the CPU"},
+        {HTH_PROGRAM_rows_q, "rows_q of Q8_0 differs from the CPU"},
+        {HTH_PROGRAM_rows_q_onto, "rows_q_onto of Q8_0 differs from the CPU"},
+        {HTH_PROGRAM_rope_store, "rope_store differs from the CPU"},
+        {HTH_PROGRAM_attend, "attend differs from the CPU"},
+        {HTH_PROGRAM_attend_join, "attend_join differs from the CPU"},
+        {HTH_PROGRAM_activate_round, "activate_round differs from the CPU"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        off = cases[i].id;
+        check_refused(STORYTELLER, 0, "null", cases[i].why);
+        check_taken(STORYTELLER, 0, cases[i].why, 1);
+    }
+    off = HTH_N_PROGRAM;
+}
+
+TEST(a_program_that_the_model_does_not_use_is_not_held_against_a_device)
+{
+    hearth_model *model;
+    off = HTH_PROGRAM_soft_cap;
+    CHECK_OK(open_on(STORYTELLER, "null", true, 0, &model, err));
+    hearth_model_close(model);
+    off = HTH_N_PROGRAM;
+}
+
+/* A packed llama of 1024 neurons in Q8_0. */
+static bool write_packed(const char *path)
+{
+    enum { D_FF = 1024 };
+    tiny_model m;
+    tiny_begin(&m);
+    tiny_pack(&m);
+    tiny_set_u32(&m, "llama.feed_forward_length", D_FF);
+    for (uint32_t i = 0; i < m.n_tensor; i++) {
+        tiny_tensor *t = &m.tensors[i];
+        for (uint32_t k = 0; k < t->n_dim; k++)
+            if (t->dim[k] == TINY_D_FF && strncmp(t->name, "blk.", 4) == 0) t->dim[k] = D_FF;
+        if (t->n_dim == 2 && t->dim[0] % 32 == 0) t->type = HTH_TYPE_Q8_0;
+    }
+    gguf_bytes file = tiny_write(&m);
+    tiny_free(&m);
+    bool ok = test_write_file(path, file.data, file.n);
+    gguf_free(&file);
+    return ok;
+}
+
+TEST(where_neurons_are_divided_the_programs_of_down_are_tested_too)
+{
+    const char *path = test_scratch("packed.gguf");
+    hearth_model *model;
+    hearth_model_info info = {0};
+    if (!CHECK(write_packed(path))) return;
+    CHECK_OK(open_on(path, "null", true, 0, &model, err));
+    if (!model) return;
+    hearth_model_get_info(model, &info);
+    hearth_model_close(model);
+    uint64_t divided = info.gpu_bytes - 100000; /* less than a layer's neurons */
+    static const hth_program_id ids[] = {HTH_PROGRAM_down_top, HTH_PROGRAM_down_q,
+                                         HTH_PROGRAM_down_join_onto};
+    for (size_t i = 0; i < 3; i++) {
+        off = ids[i];
+        check_refused(path, 0, "null", hth_program_forms[off].name);
+        check_refused(path, divided, "null", hth_program_forms[off].name);
+        check_taken(path, divided, hth_program_forms[off].name, 1);
+    }
+    off = HTH_N_PROGRAM;
+    CHECK_OK(open_on(path, "null", true, divided, &model, err));
+    hearth_model_get_info(model, &info);
+    CHECK(info.gpu_strict && info.gpu_head && info.gpu_bytes <= divided);
+    hearth_model_close(model);
+    remove(path);
+}
+
+TEST(weights_of_floats_are_refused_by_name_or_taken_with_a_note)
+{
+    tiny_model m;
+    const char *path = test_scratch("floats.gguf");
+    tiny_begin(&m);
+    for (uint32_t i = 0; i < m.n_tensor; i++)
+        if (m.tensors[i].n_dim == 2) m.tensors[i].type = HTH_TYPE_Q4_0;
+    tiny_find(&m, "blk.1.ffn_up.weight")->type = HTH_TYPE_F16;
+    gguf_bytes file = tiny_write(&m);
+    tiny_free(&m);
+    CHECK(test_write_file(path, file.data, file.n));
+    gguf_free(&file);
+    check_refused(path, 0, "null", "blk.1.ffn_up.weight is F16");
+    check_taken(path, 0, "blk.1.ffn_up.weight is F16", 0);
+    remove(path);
+}
+
+TEST_MAIN

@@ -1,0 +1,331 @@
+/* The self-test of a device: it passes on devices that give the CPU's bits, and names the program that is off by one
+ * unit in the last place, whichever it is. */
+#include "run/gpu/selftest.h"
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "kernels/kernels.h"
+#include "model/family.h"
+#include "run/gpu/cache.h"
+#include "run/gpu/calls.h"
+#include "support/programs.h"
+#include "support/rows_case.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MEMORY = 4 << 20, MOST_PROGRAMS = 400, LOCAL = 64 };
+
+/* Programs with constants, as record.c uses them. */
+typedef struct wanted {
+    hth_program_id id;
+    uint32_t consts[HTH_PROGRAM_MAX_CONST];
+} wanted;
+
+typedef struct list {
+    wanted all[MOST_PROGRAMS];
+    size_t n;
+} list;
+
+static void add(list *l, hth_program_id id, const uint32_t *consts)
+{
+    wanted *w = &l->all[l->n++];
+    w->id = id;
+    memcpy(w->consts, consts, hth_program_forms[id].n_const * sizeof *consts);
+}
+
+static void add_rows(list *l, hth_type type)
+{
+    static const uint32_t cuts[][2] = {{1, 1}, {5, 1}, {8, 4}}; /* cols, rows */
+    uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL}, down[HTH_DOWN_N_CONST] = {LOCAL};
+    hth_form form;
+    if (!hth_form_of(type, &form)) return;
+    memcpy(consts + HTH_ROWS_FORM, &form, sizeof form);
+    memcpy(down + HTH_DOWN_FORM, &form, sizeof form);
+    for (size_t i = 0; i < 3; i++) {
+        consts[HTH_ROWS_COLS] = cuts[i][0], consts[HTH_ROWS_ROWS] = cuts[i][1],
+        consts[HTH_ROWS_WANT] = i == 1;
+        add(l, i == 2 ? HTH_PROGRAM_rows_q_onto : HTH_PROGRAM_rows_q, consts);
+    }
+    for (uint32_t cols = 1; cols <= 4; cols += 3) {
+        down[HTH_DOWN_COLS] = cols;
+        add(l, HTH_PROGRAM_down_q, down);
+    }
+}
+
+static void add_attention(list *l, uint32_t d, hearth_kv_type kv, uint32_t shared)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t kind = i == 0 ? HTH_ROPE_NEIGHBOURS : HTH_ROPE_HALVES;
+        add(l, HTH_PROGRAM_rope_store, (const uint32_t[]){d, kind, i, (uint32_t)kv, LOCAL});
+        add(l, HTH_PROGRAM_attend, (const uint32_t[]){d, shared, (uint32_t)kv, i, LOCAL});
+    }
+    add(l, HTH_PROGRAM_attend_join, (const uint32_t[]){d, LOCAL});
+}
+
+static void add_vectors(list *l)
+{
+    static const uint32_t blocks[] = {0, 32, 256};
+    for (uint32_t b = 0; b < 3; b++)
+        for (uint32_t kind = HTH_KIND_NONE; kind <= HTH_KIND_LAYER; kind++)
+            add(l, HTH_PROGRAM_norm_round,
+                (const uint32_t[]){kind, blocks[b], b != 1, kind && b == 2, LOCAL});
+    for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
+        for (uint32_t gated = 0; gated < 2; gated++)
+            add(l, HTH_PROGRAM_activate_round,
+                (const uint32_t[]){kind, gated, blocks[kind % 3], 1, LOCAL, (kind + gated) % 3});
+    for (uint32_t kind = HTH_KIND_NONE; kind <= HTH_KIND_LAYER; kind++)
+        add(l, HTH_PROGRAM_norm_add, (const uint32_t[]){kind, LOCAL});
+    add(l, HTH_PROGRAM_soft_cap, (const uint32_t[]){0}); /* it has none */
+    add(l, HTH_PROGRAM_down_top, (const uint32_t[]){LOCAL});
+    for (uint32_t i = 0; i < 4; i++) {
+        add(l, HTH_PROGRAM_down_join, (const uint32_t[]){LOCAL, i / 2, i % 2});
+        add(l, HTH_PROGRAM_down_join_onto, (const uint32_t[]){LOCAL, i / 2, i % 2});
+    }
+}
+
+static list *all_programs(void)
+{
+    list *l = calloc(1, sizeof *l);
+    for (size_t i = 0; i < ROWS_N_TYPE; i++) add_rows(l, rows_types[i]);
+    add_attention(l, 64, HEARTH_KV_F16, 4);
+    add_attention(l, 80, HEARTH_KV_F32, 1);
+    add_attention(l, 128, HEARTH_KV_Q8_0, 8);
+    add_attention(l, HTH_GPU_MOST_D_HEAD, HEARTH_KV_F32, 2);
+    add_vectors(l);
+    return l;
+}
+
+/* ---- runs --------------------------------------------------------------------------------------------- */
+
+/* What the self-test of a device says with these programs. */
+static hearth_status try(hth_device *d, const list *l, uint64_t memory, char note[HTH_GPU_NOTE],
+                         hearth_error *err)
+{
+    hth_buffer *buffer = NULL;
+    hearth_status st = hth_buffer_new(d, HTH_MEMORY_DEVICE, memory, "a test", &buffer, err);
+    for (size_t i = 0; st == HEARTH_OK && i < l->n; i++) {
+        const hth_program *p;
+        st = hth_program_get(d, l->all[i].id, l->all[i].consts, &p, err);
+    }
+    if (st == HEARTH_OK) st = hth_gpu_selftest(d, buffer, note, err);
+    hth_buffer_free(buffer);
+    return st;
+}
+
+/* Once more, as drivers compile programs when they first run. */
+static void print_time(hth_device *d, const list *l)
+{
+    char note[HTH_GPU_NOTE];
+    hth_buffer *buffer = NULL;
+    CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, MEMORY, "a test", &buffer, err));
+    uint64_t start = hth_clock_ns();
+    CHECK_OK(hth_gpu_selftest(d, buffer, note, err));
+    fprintf(stderr, "  %s: %zu programs in %.1f ms\n", hth_device_get_info(d)->name, l->n,
+            (double)(hth_clock_ns() - start) * 1e-6);
+    hth_buffer_free(buffer);
+}
+
+TEST(all_programs_pass_on_devices_that_give_the_bits_of_the_cpu)
+{
+    static const char *const names[] = {"null", "vulkan:0"};
+    list *l = all_programs();
+    for (size_t i = 0; i < 2; i++) {
+        char note[HTH_GPU_NOTE] = "?";
+        hth_device *d = programs_open(names[i]);
+        if (!d) continue;
+        CHECK_OK(try(d, l, MEMORY, note, err));
+        CHECK_TEXT(note, "");
+        print_time(d, l);
+        programs_close(d);
+    }
+    free(l);
+}
+
+/* ---- a program that is off ------------------------------------------------------------------------------ */
+
+static hth_device *open_with_off(hth_program_id id)
+{
+    hth_device *d = NULL;
+    hth_device_spec spec = {.name = "null", .functions = programs_off_by_one(id)};
+    CHECK_OK(hth_device_open(&spec, &d, err));
+    return d;
+}
+
+TEST(a_program_that_is_off_by_one_unit_is_named)
+{
+    list *l = all_programs();
+    for (size_t i = 0; i < l->n; i++) {
+        list one = {.n = 1};
+        char note[HTH_GPU_NOTE] = "";
+        const char *name = hth_program_forms[l->all[i].id].name;
+        hth_device *d = open_with_off(l->all[i].id);
+        one.all[0] = l->all[i];
+        CHECK_OK(try(d, &one, MEMORY, note, err));
+        if (strncmp(note, name, strlen(name)) != 0 || !strstr(note, " differs from the CPU"))
+            test_fail(__FILE__, __LINE__, "%s is off, and it says '%s'", name, note);
+        hth_device_close(d);
+    }
+    free(l);
+}
+
+TEST(a_program_of_rows_is_named_with_its_type)
+{
+    for (size_t i = 0; i < ROWS_N_TYPE; i++) {
+        list l = {.n = 0};
+        char note[HTH_GPU_NOTE] = "", expected[HTH_GPU_NOTE];
+        add_rows(&l, rows_types[i]);
+        if (l.n == 0) continue;
+        l.n = 1;
+        hth_device *d = open_with_off(HTH_PROGRAM_rows_q);
+        CHECK_OK(try(d, &l, MEMORY, note, err));
+        snprintf(expected, sizeof expected, "rows_q of %s differs from the CPU",
+                 rows_type_name(rows_types[i]));
+        CHECK_TEXT(note, expected);
+        hth_device_close(d);
+    }
+}
+
+TEST(every_program_but_those_of_floats_has_a_trial)
+{
+    static const uint32_t zeros[HTH_PROGRAM_MAX_CONST];
+    static const hth_program_id without[] = {HTH_PROGRAM_fill,   HTH_PROGRAM_copy,        HTH_PROGRAM_add,
+                                             HTH_PROGRAM_rows_f, HTH_PROGRAM_rows_f_onto, HTH_PROGRAM_down_f};
+    list *l = all_programs();
+    bool has[HTH_N_PROGRAM] = {false};
+    for (size_t i = 0; i < l->n; i++) has[l->all[i].id] = true;
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
+        hth_gpu_trial t;
+        CHECK(!hth_gpu_trial_of(without[i], zeros, &t));
+        CHECK(!has[without[i]]);
+        has[without[i]] = true;
+    }
+    for (size_t i = 0; i < HTH_N_PROGRAM; i++)
+        if (!has[i]) test_fail(__FILE__, __LINE__, "%s is not tested here", hth_program_forms[i].name);
+    free(l);
+}
+
+/* ---- values --------------------------------------------------------------------------------------------- */
+
+/* Which bindings of a program hold floats afterwards. */
+static const char *const floats_of[HTH_N_PROGRAM] = {
+    [HTH_PROGRAM_norm_round] = "....f.f.",
+    [HTH_PROGRAM_rows_q] = "......f",
+    [HTH_PROGRAM_rows_q_onto] = "......f",
+    [HTH_PROGRAM_rope_store] = ".f.....",
+    [HTH_PROGRAM_attend] = ".....ff",
+    [HTH_PROGRAM_attend_join] = "...f",
+    [HTH_PROGRAM_activate_round] = "....f.f.",
+    [HTH_PROGRAM_norm_add] = ".f...",
+    [HTH_PROGRAM_soft_cap] = ".f",
+    [HTH_PROGRAM_down_top] = "..f",
+    [HTH_PROGRAM_down_q] = ".....",
+    [HTH_PROGRAM_down_join] = ".....f",
+    [HTH_PROGRAM_down_join_onto] = ".....f",
+};
+
+static void check_values(const hth_gpu_trial *t)
+{
+    const char *name = hth_program_forms[t->id].name;
+    hth_program_call call = {.push = t->push, .consts = t->consts};
+    uint8_t *bind[HTH_PROGRAM_MAX_BIND] = {0};
+    memcpy(call.grid, t->grid, sizeof call.grid);
+    for (uint32_t i = 0; i < t->n_bind; i++) {
+        bind[i] = malloc((size_t)t->bind[i].size);
+        call.bind[i] = bind[i], call.size[i] = t->bind[i].size;
+    }
+    hth_gpu_trial_fill(t, bind);
+    hth_gpu_functions[t->id](&call);
+    for (uint32_t i = 0; i < t->n_bind; i++) {
+        bool written = hth_program_forms[t->id].bindings[i] != 'r';
+        for (size_t k = 0; written && floats_of[t->id][i] == 'f' && k < t->bind[i].size / 4; k++) {
+            float x = hth_load_f32(bind[i] + 4 * k);
+            int kind = fpclassify(x);
+            if (kind == FP_NORMAL || kind == FP_ZERO) continue;
+            test_fail(__FILE__, __LINE__, "%s: binding %u holds %a at %zu", name, i, (double)x, k);
+            break;
+        }
+    }
+    for (uint32_t i = 0; i < t->n_bind; i++) free(bind[i]);
+}
+
+TEST(no_trial_gives_values_for_which_less_is_promised)
+{
+    list *l = all_programs();
+    for (size_t i = 0; i < l->n; i++) {
+        hth_gpu_trial t;
+        if (CHECK(hth_gpu_trial_of(l->all[i].id, l->all[i].consts, &t))) check_values(&t);
+    }
+    free(l);
+}
+
+/* ---- memory and errors ------------------------------------------------------------------------------------ */
+
+TEST(the_room_that_is_asked_for_holds_every_trial)
+{
+    list *l = all_programs();
+    for (size_t i = 0; i < l->n; i++) {
+        const wanted *w = &l->all[i];
+        const uint32_t *c = w->consts;
+        hth_gpu_trial t;
+        uint64_t room = hth_gpu_selftest_bytes(HEARTH_KV_F16, 8, 1);
+        if (w->id == HTH_PROGRAM_attend)
+            room = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ATTEND_KV], c[HTH_ATTEND_D_HEAD],
+                                          c[HTH_ATTEND_SHARED]);
+        if (w->id == HTH_PROGRAM_rope_store)
+            room = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ROPE_KV], c[HTH_ROPE_D_HEAD], 1);
+        if (!CHECK(hth_gpu_trial_of(w->id, w->consts, &t)) || hth_gpu_trial_bytes(&t) <= room) continue;
+        test_fail(__FILE__, __LINE__, "%s takes %llu bytes, not %llu", hth_program_forms[w->id].name,
+                  (unsigned long long)hth_gpu_trial_bytes(&t), (unsigned long long)room);
+    }
+    free(l);
+}
+
+TEST(many_rounds_in_little_memory_say_the_same)
+{
+    list *l = all_programs();
+    char note[HTH_GPU_NOTE] = "?";
+    hearth_error err;
+    uint64_t least = hth_gpu_selftest_bytes(HEARTH_KV_F32, HTH_GPU_MOST_D_HEAD, 2);
+    hth_device *d = programs_open("null");
+    CHECK_INT(try(d, l, least, note, &err), HEARTH_OK);
+    CHECK_TEXT(note, "");
+    CHECK_INT(try(d, l, 1000, note, &err), HEARTH_ERROR_MEMORY);
+    CHECK(strstr(err.message, "the test of") != NULL);
+    programs_close(d);
+    d = open_with_off(HTH_PROGRAM_soft_cap);
+    CHECK_INT(try(d, l, least, note, &err), HEARTH_OK);
+    CHECK_TEXT(note, "soft_cap differs from the CPU");
+    hth_device_close(d);
+    free(l);
+}
+
+TEST(what_a_device_refuses_is_an_error_of_the_test)
+{
+    list l = {.n = 0};
+    add_rows(&l, HTH_TYPE_Q4_0);
+    for (uint64_t n = 1, n_call = 1; n <= n_call; n++) {
+        char note[HTH_GPU_NOTE];
+        hth_buffer *buffer = NULL;
+        hearth_error why;
+        const hth_program *p;
+        hth_device *d = programs_open("null");
+        CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, MEMORY, "a test", &buffer, err));
+        CHECK_OK(hth_program_get(d, l.all[0].id, l.all[0].consts, &p, err));
+        uint64_t before = hth_device_n_call(d);
+        if (n == 1) {
+            CHECK_OK(hth_gpu_selftest(d, buffer, note, err));
+            n_call = hth_device_n_call(d) - before;
+            CHECK(n_call >= 6); /* up, begin, end, submit, wait, down */
+        }
+        hth_device_fail_at(d, n, HEARTH_ERROR_DEVICE);
+        CHECK_INT(hth_gpu_selftest(d, buffer, note, &why), HEARTH_ERROR_DEVICE);
+        CHECK_TEXT(note, "");
+        hth_buffer_free(buffer);
+        programs_close(d);
+    }
+}
+
+TEST_MAIN
