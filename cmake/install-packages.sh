@@ -45,7 +45,6 @@ need_for_test() {
     need groff-base "reads the manual page as a check" has groff
     need mesa-vulkan-drivers "a Vulkan device on the CPU" has_layer icd.d/lvp_icd
     need vulkan-validationlayers "watches the use of Vulkan" has_layer explicit_layer.d/VkLayer_khronos_validation
-    need spirv-tools "reads the programs of GPUs as a check" has spirv-dis
 }
 
 need_for_test_long() {
