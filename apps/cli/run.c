@@ -407,7 +407,8 @@ const verb verb_run_model = {
     .n_operand_max = 2,
     .summary = "continue a prompt",
     .details = "Without MODEL the story model inside the program runs. Text is plain unless\n"
-               "--special. The same seed gives the same text, whatever machine and threads.\n",
+               "--special. The same seed gives the same text, whatever machine, threads and GPU;\n"
+               "only float weights (F32, F16, BF16) on a GPU may give another.\n",
     .example = "hearth run -p \"Once upon a time\" --seed 7 --stats",
     .groups = {options, sampling_options, model_options, gpu_options},
     .run = run,
