@@ -221,14 +221,16 @@ static bool generate(generation *g, hearth_error *err)
 
 static double rate(double n, double seconds) { return seconds > 0.0 ? n / seconds : 0.0; }
 
+/* NULL: its activation gives no zeros, or nobody counted, as on a device. */
 static double *live_shares(const generation *g, uint32_t *n_layer)
 {
     hearth_model_info info;
     hearth_model_get_info(g->model, &info);
     *n_layer = info.n_layer;
     double *share = info.sparse_activation ? malloc(info.n_layer * sizeof *share) : NULL;
-    if (share) hearth_session_live(g->session, share);
-    return share;
+    if (!share || hearth_session_live(g->session, share) > 0) return share;
+    free(share);
+    return NULL;
 }
 
 /* The seconds are those of this machine, whatever its device pretends to be. */
@@ -407,7 +409,8 @@ const verb verb_run_model = {
     .n_operand_max = 2,
     .summary = "continue a prompt",
     .details = "Without MODEL the story model inside the program runs. Text is plain unless\n"
-               "--special. The same seed gives the same text, whatever machine and threads.\n",
+               "--special. The same seed gives the same text, whatever machine, threads and GPU;\n"
+               "only float weights (F32, F16, BF16) on a GPU may give another.\n",
     .example = "hearth run -p \"Once upon a time\" --seed 7 --stats",
     .groups = {options, sampling_options, model_options, gpu_options},
     .run = run,

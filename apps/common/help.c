@@ -38,7 +38,8 @@ static void print_rare(const verb *v)
 
 void verb_print_help(const verb *v)
 {
-    printf("hearth %s %s [options]\n%s\n\n%s", v->name, v->operands, v->summary, v->details);
+    printf("hearth %s%s%s [options]\n%s\n\n%s", v->name, v->operands[0] ? " " : "", v->operands, v->summary,
+           v->details);
     if (v->groups[0]) printf("\nOptions:\n");
     FOR_EACH_OPTION(v, o)
     {

@@ -522,6 +522,15 @@ def stats_and_start_line_say_what_runs():
     check(b"KV cache q8_0: approximate" in done.stderr, done.stderr)
 
 
+@case
+def a_device_is_named_and_no_share_is_made_up():
+    done = good("run", "-n", "3", "-p", "a", "--stats", "--gpu", "null")
+    check(b"6 of 6 layers and the head on null" in done.stderr and b"generated 3 in" in done.stderr, done.stderr)
+    check(b"live neurons" not in done.stderr, done.stderr)
+    done = good("run", "-n", "3", "-p", "a", "--stats", "--gpu", "null", "--json")
+    check("live_share" not in json.loads(done.stdout), done.stdout)
+
+
 # ---- signals -------------------------------------------------------------------------------------------
 
 
