@@ -175,6 +175,14 @@ bool hybrid_pack_powerinfer(const char *name, float usual, const char *path)
     return made;
 }
 
+bool hybrid_pack_floats(const char *name, const char *path)
+{
+    char below[100];
+    snprintf(below, sizeof below, "golden/powerinfer/%s.f16.powerinfer.gguf", name);
+    const char *source = test_data(below);
+    return source && pack(source, path, NULL, NULL);
+}
+
 bool hybrid_write_thresholds(const char *model, hybrid_floor_fn *floor_of, const char *path)
 {
     hearth_model *m = NULL;
