@@ -140,6 +140,25 @@ static bool can_all_lie_there(const choice *c)
     return true;
 }
 
+/* What lies there by the file must be able to. */
+static hearth_status check_placement(const choice *c, const hth_placement *p, const char *path,
+                                     hearth_error *err)
+{
+    uint32_t n_layer = c->model->hparams.n_layer, n = p->head ? n_layer + 1 : p->n_layer;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *problem = hth_gpu_problem(c->model, &c->place, i);
+        uint32_t grain = i < n_layer ? hth_gpu_grain(c->model, i) : 0;
+        if (problem)
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: %s %u cannot lie on a device: %s", path,
+                            i == n_layer ? "the head behind layer" : "layer", i, problem);
+        if (grain > 0 && p->n_hot[i] < c->model->layers[i].d_ff && p->n_hot[i] % grain > 0)
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                            "%s: %u neurons of layer %u: they are divided in multiples of %u", path,
+                            p->n_hot[i], i, grain);
+    }
+    return HEARTH_OK;
+}
+
 /* As a file says, where it is of this device. */
 static hearth_status take_placement(const hearth_model *m, const char *path, choice *c, hearth_error *err)
 {
@@ -147,19 +166,13 @@ static hearth_status take_placement(const hearth_model *m, const char *path, cho
     hth_placement p;
     hearth_status st = hth_placement_open(&p, path, c->model, err);
     if (st != HEARTH_OK) return st;
-    for (uint32_t i = 0; i < p.n_layer; i++) {
-        uint32_t grain = hth_gpu_grain(c->model, i);
-        c->n_hot[i] = p.n_hot[i];
-        if (st == HEARTH_OK && p.n_hot[i] < c->model->layers[i].d_ff && p.n_hot[i] % grain > 0)
-            st = hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                          "%s: %u neurons of layer %u: they are divided in multiples of %u", path, p.n_hot[i],
-                          i, grain);
-    }
-    if (st == HEARTH_OK && (strcmp(p.device, info->name) != 0 || strcmp(p.driver, info->driver) != 0))
+    memcpy(c->n_hot, p.n_hot, p.n_layer * sizeof *p.n_hot);
+    if (strcmp(p.device, info->name) != 0 || strcmp(p.driver, info->driver) != 0)
         st = hth_fail(
             err, HEARTH_ERROR_ARGUMENT,
             "%s was made for %.100s (%.100s), not for %.100s (%.100s): make it again with hearth plan", path,
             p.device, p.driver, info->name, info->driver);
+    if (st == HEARTH_OK) st = check_placement(c, &p, path, err);
     c->place.n_layer = p.n_layer, c->place.head = p.head;
     c->place.handoff = p.submitted ? HTH_GPU_SUBMITTED : HTH_GPU_QUEUED;
     uint64_t all = plus(room_bytes(c), p.head ? head_bytes(c) : 0);

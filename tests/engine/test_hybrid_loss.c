@@ -1,0 +1,374 @@
+/* A device that is lost in the midst of a divided model: the host reads what lay there, makes the caches anew, and goes on
+ * with the bits of the CPU, whatever call it was, with one session or several, read or mapped weights. Where memory is
+ * wanting then, there is an error, and the same step can be done again. Rows of floats go on with other bits, and say
+ * so. */
+#define _POSIX_C_SOURCE 200809L
+#include "base/alloc.h"
+#include "engine/engine.h"
+#include "support/engine.h"
+#include "support/hybrid.h"
+#include "support/test.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    N_VOCAB = 288,
+    N_PROMPT = 12,
+    N_PREDICT = 20,
+    N_CTX = 48,
+    N_ROW = 5,
+    MOST_LOGITS = 64,
+    MOST_CALLS = 2000
+};
+static const int32_t prompt[N_PROMPT] = {1, 60, 70, 80, 90, 100, 61, 71, 81, 5, 17, 200};
+
+/* ---- models ------------------------------------------------------------------------------------- */
+
+typedef struct config {
+    const char *name;
+    float usual; /* |hidden|; 0: the file says none, so that every step is done with care */
+    uint32_t n_hot[2], n_layer;
+    bool head, submitted, mapped, floats;
+    hearth_selector selector;
+} config;
+
+static const config configs[] = {
+    {"queued, all layers, head", 1e3f, {512, 192}, 2, true, false, false, false, HEARTH_SELECTOR_PREDICTOR},
+    {"submitted, all layers, mapped", 1e3f, {64, 1024}, 2, false, true, true, false, HEARTH_SELECTOR_GATE},
+    {"queued, one layer, mapped", 1e3f, {960, 0}, 1, false, false, true, false, HEARTH_SELECTOR_THRESHOLD},
+    {"with care, all layers, head", 0.0f, {0, 512}, 2, true, false, false, false, HEARTH_SELECTOR_DENSE},
+};
+enum { N_CONFIG = sizeof configs / sizeof *configs };
+static const config of_floats = {"floats", 0.0f, {256, 768},          2, true, false,
+                                 false,    true, HEARTH_SELECTOR_GATE};
+
+typedef struct files {
+    const config *is;
+    char model[512], placement[512];
+} files;
+
+/* False: no test data (skipped), or a check failed. */
+static bool make_files(const config *c, const char *device, files *f)
+{
+    uint32_t n_hot[2] = {c->n_hot[0], c->n_hot[1]};
+    hth_placement p = {.n_layer = c->n_layer, .n_hot = n_hot, .head = c->head, .submitted = c->submitted};
+    f->is = c;
+    snprintf(f->model, sizeof f->model, "%s", test_scratch("divided.gguf"));
+    snprintf(f->placement, sizeof f->placement, "%s", test_scratch("divided-placement.gguf"));
+    bool made = c->floats ? hybrid_pack_floats("bamboo", f->model)
+                          : hybrid_pack_powerinfer("bamboo", c->usual, f->model);
+    return made && hybrid_write_placement(f->model, device, &p, f->placement);
+}
+
+static void remove_files(const files *f)
+{
+    remove(f->model);
+    remove(f->placement);
+}
+
+static hearth_model *open_model(const files *f, const char *device)
+{
+    hearth_model *model = NULL;
+    const hearth_model_options o = {.n_thread = 1,
+                                    .mmap = f->is->mapped,
+                                    .selector = f->is->selector,
+                                    .gpu = {.device = device,
+                                            .n_ctx = 4 * N_CTX,
+                                            .n_batch = N_ROW,
+                                            .kv = HEARTH_KV_F16,
+                                            .placement = device ? f->placement : NULL}};
+    CHECK_OK(hearth_model_open(f->model, &o, &model, err));
+    if (model && device) CHECK(model->gpu && hth_gpu_where(model->gpu)->n_hot[0] == f->is->n_hot[0]);
+    return model;
+}
+
+static hearth_session *open_session(const hearth_model *model)
+{
+    hearth_session *s = NULL;
+    const hearth_session_options o = {
+        .n_ctx = N_CTX, .n_batch = N_PROMPT, .n_thread = 1, .kv = HEARTH_KV_F16};
+    CHECK_OK(hearth_session_open(model, &o, &s, err));
+    return s;
+}
+
+/* ---- what was said ------------------------------------------------------------------------------ */
+
+typedef struct logits {
+    size_t n;
+    float values[MOST_LOGITS][N_VOCAB];
+} logits;
+
+static void keep(logits *to, const hearth_session *s)
+{
+    const float *at = hearth_session_logits(s);
+    if (CHECK(at != NULL) && CHECK(to->n < MOST_LOGITS))
+        memcpy(to->values[to->n++], at, sizeof to->values[0]);
+}
+
+static int32_t likeliest(const hearth_session *s)
+{
+    const float *at = hearth_session_logits(s);
+    int32_t best = 0;
+    for (int32_t i = 1; at && i < N_VOCAB; i++)
+        if (at[i] > at[best]) best = i;
+    return best;
+}
+
+static void eval(hearth_session *s, const int32_t *ids, size_t n, logits *to)
+{
+    CHECK_OK(hearth_session_eval(s, ids, n, err));
+    keep(to, s);
+}
+
+/* A text: a prompt, which the device takes in three pieces, and what is likeliest behind it. */
+static void tell(hearth_session *s, logits *to)
+{
+    to->n = 0;
+    eval(s, prompt, N_PROMPT, to);
+    for (int i = 0; i < N_PREDICT && hearth_session_logits(s); i++) {
+        int32_t id = likeliest(s);
+        eval(s, &id, 1, to);
+    }
+}
+
+static void both(hearth_batch *b, hearth_session *const s[2], int32_t id, logits *to)
+{
+    for (int i = 0; i < 2; i++) {
+        int32_t each = id + i;
+        CHECK_OK(hearth_batch_add(b, s[i], &each, 1, err));
+    }
+    CHECK_OK(hearth_batch_run(b, err));
+    for (int i = 0; i < 2; i++) keep(to, s[i]);
+}
+
+/* Two sessions, alone and in a batch of both, and one that is opened behind them. */
+static void tell_by_three(const hearth_model *model, hearth_session *const s[2], logits *to)
+{
+    static const int32_t one[] = {7}, two[] = {9, 11};
+    hearth_batch *b = NULL;
+    to->n = 0;
+    CHECK_OK(hearth_batch_open(model, 4, 1, &b, err));
+    if (!b) return;
+    eval(s[0], prompt, N_PROMPT, to);
+    eval(s[1], prompt + 3, 6, to);
+    both(b, s, 20, to);
+    both(b, s, 30, to);
+    eval(s[0], one, 1, to);
+    both(b, s, 40, to); /* one may have left a lost device, and the other not */
+    eval(s[1], two, 2, to);
+    both(b, s, 50, to);
+    hearth_session *late = open_session(model);
+    if (late) eval(late, prompt, N_PROMPT, to);
+    if (late) eval(late, one, 1, to);
+    hearth_session_close(late);
+    hearth_batch_close(b);
+}
+
+typedef void script(const hearth_model *model, hearth_session *const s[2], logits *to);
+static void tell_alone(const hearth_model *model, hearth_session *const s[2], logits *to)
+{
+    (void)model;
+    tell(s[0], to);
+}
+
+/* ---- warnings ----------------------------------------------------------------------------------- */
+
+typedef struct warnings {
+    int n, n_lost, n_differ;
+} warnings;
+
+static void hear(void *user, hearth_log_level level, const char *line)
+{
+    warnings *w = user;
+    if (level != HEARTH_LOG_WARN) return;
+    w->n++;
+    w->n_lost += strstr(line, "goes on on the CPU") != NULL;
+    w->n_differ += strstr(line, "texts may differ") != NULL;
+}
+
+/* ---- a device that is lost ---------------------------------------------------------------------- */
+
+/* The n-th call of the script loses the device; 0: none does. device NULL: the CPU's. Returns whether it is lost. */
+static bool run(const files *f, const char *device, script *play, uint64_t n, logits *to)
+{
+    hearth_model *model = open_model(f, device);
+    hearth_session *s[2] = {model ? open_session(model) : NULL, model ? open_session(model) : NULL};
+    warnings heard = {0};
+    bool lost = false;
+    hearth_log_set(hear, &heard);
+    if (device && model) hth_device_fail_at(model->device, n, HEARTH_ERROR_DEVICE);
+    if (s[0] && s[1]) play(model, s, to);
+    if (device && model) lost = hth_device_state(model->device).lost;
+    hearth_log_set(NULL, NULL);
+    CHECK_INT(heard.n_lost, lost);
+    CHECK_INT(heard.n, heard.n_lost);
+    CHECK_INT(heard.n_differ, lost && f->is->floats);
+    hearth_session_close(s[0]);
+    hearth_session_close(s[1]);
+    hearth_model_close(model);
+    return lost;
+}
+
+/* Every call of it. Returns how many there are. */
+static uint64_t lose_at_every_call(const files *f, const char *device, script *play, uint64_t stride)
+{
+    static logits expected, got;
+    uint64_t n = 1, held = hth_alloc_held();
+    run(f, NULL, play, 0, &expected);
+    CHECK(expected.n > 12);
+    for (; n < MOST_CALLS && run(f, device, play, n, &got); n += stride) {
+        if (CHECK_INT(got.n, expected.n) && memcmp(&got, &expected, sizeof got) != 0) {
+            test_fail(__FILE__, __LINE__, "%s: lost at call %llu: other bits", f->is->name,
+                      (unsigned long long)n);
+            break;
+        }
+        if (!CHECK_INT(hth_alloc_held(), held)) break;
+    }
+    CHECK_BYTES(&got, &expected, sizeof got); /* and without a loss */
+    CHECK(n > 25 && n < MOST_CALLS);
+    return n;
+}
+
+static void check_losses(const char *device, script *play, uint64_t stride)
+{
+    for (int i = 0; i < N_CONFIG; i++) {
+        files f;
+        if (make_files(&configs[i], device, &f))
+            printf("     %s, %s: up to call %llu\n", device, configs[i].name,
+                   (unsigned long long)lose_at_every_call(&f, device, play, stride) - 1);
+        remove_files(&f);
+    }
+}
+
+TEST(a_divided_model_keeps_its_text_wherever_its_device_is_lost) { check_losses("null", tell_alone, 1); }
+TEST(a_divided_model_keeps_its_text_where_vulkan_is_lost)
+{
+    check_losses("vulkan:0", tell_alone, getenv("HEARTH_LONG") ? 1 : 41);
+}
+TEST(sessions_and_batches_of_a_divided_model_survive_the_loss) { check_losses("null", tell_by_three, 1); }
+
+/* ---- memory that is wanting then ---------------------------------------------------------------- */
+
+/* The device is lost at the next call, and then the n-th allocation fails. False: there was none left to fail. */
+static bool lose_without_memory(const files *f, uint64_t n, const logits *expected)
+{
+    static logits got;
+    hearth_model *model = open_model(f, "null");
+    hearth_session *s = model ? open_session(model) : NULL;
+    hearth_error why = {0};
+    hearth_status st = HEARTH_ERROR_MEMORY;
+    if (s) {
+        got.n = 0;
+        eval(s, prompt, N_PROMPT - 1, &got);
+        hth_device_fail_at(model->device, 1, HEARTH_ERROR_DEVICE);
+        hth_alloc_fail_at(n, 0);
+        st = hearth_session_eval(s, prompt + N_PROMPT - 1, 1, &why);
+        hth_alloc_fail_at(0, 0);
+        if (st != HEARTH_OK) {
+            CHECK_INT(st, HEARTH_ERROR_MEMORY);
+            CHECK_INT(why.status, HEARTH_ERROR_MEMORY);
+            CHECK(why.message[0] != '\0');
+            CHECK_INT(hearth_session_position(s), N_PROMPT - 1);
+            CHECK(hearth_session_logits(s) == NULL);
+            CHECK_OK(hearth_session_eval(s, prompt + N_PROMPT - 1, 1, err));
+        }
+        CHECK(hth_device_state(model->device).lost);
+        got.n = 0;
+        keep(&got, s);
+        CHECK_BYTES(got.values[0], expected->values[0], sizeof got.values[0]);
+    }
+    hearth_session_close(s);
+    hearth_model_close(model);
+    return st != HEARTH_OK;
+}
+
+TEST(memory_that_is_wanting_while_weights_are_fetched_is_an_error_and_no_more)
+{
+    static logits expected;
+    for (int i = 0; i < N_CONFIG; i++) {
+        files f;
+        uint64_t held = hth_alloc_held(), n = 1;
+        if (make_files(&configs[i], "null", &f)) {
+            run(&f, NULL, tell_alone, 0, &expected);
+            while (n < MOST_CALLS && lose_without_memory(&f, n, &expected)) n++;
+            CHECK(n > 1 && n < MOST_CALLS);
+            CHECK_INT(hth_alloc_held(), held);
+            printf("     %s: %llu allocations\n", configs[i].name, (unsigned long long)n - 1);
+        }
+        remove_files(&f);
+    }
+}
+
+/* ---- floats ------------------------------------------------------------------------------------- */
+
+TEST(rows_of_floats_go_on_and_say_that_texts_may_differ)
+{
+    static logits expected, got;
+    files f;
+    if (make_files(&of_floats, "null", &f)) {
+        run(&f, NULL, tell_alone, 0, &expected);
+        for (uint64_t n = 1; n < 60; n += 7) {
+            CHECK(run(&f, "null", tell_alone, n, &got));
+            /* As far as the texts are the same, they are near. */
+            double error = engine_max_error(got.values[0], expected.values[0], N_VOCAB);
+            if (!(error <= 2e-4))
+                test_fail(__FILE__, __LINE__, "lost at call %llu: %g", (unsigned long long)n, error);
+        }
+    }
+    remove_files(&f);
+}
+
+/* ---- threads ------------------------------------------------------------------------------------ */
+
+typedef struct teller {
+    pthread_t thread;
+    hearth_session *session;
+    logits said;
+} teller;
+
+static void *tell_in_thread(void *arg)
+{
+    teller *t = arg;
+    tell(t->session, &t->said);
+    return NULL;
+}
+
+/* Each a session of its own, on one device; n as above. */
+static bool tell_in_two(const files *f, uint64_t n, const logits *expected)
+{
+    static teller tellers[2];
+    hearth_model *model = open_model(f, "null");
+    bool lost = false;
+    memset(tellers, 0, sizeof tellers);
+    for (int i = 0; model && i < 2; i++) tellers[i].session = open_session(model);
+    if (tellers[0].session && tellers[1].session) {
+        hth_device_fail_at(model->device, n, HEARTH_ERROR_DEVICE);
+        for (int i = 0; i < 2; i++)
+            CHECK(pthread_create(&tellers[i].thread, NULL, tell_in_thread, &tellers[i]) == 0);
+        for (int i = 0; i < 2; i++) pthread_join(tellers[i].thread, NULL);
+        lost = hth_device_state(model->device).lost;
+        for (int i = 0; i < 2; i++) CHECK_BYTES(&tellers[i].said, expected, sizeof *expected);
+    }
+    for (int i = 0; i < 2; i++) hearth_session_close(tellers[i].session);
+    hearth_model_close(model);
+    return lost;
+}
+
+TEST(threads_with_a_session_each_share_a_device_and_its_loss)
+{
+    static logits expected;
+    for (int i = 0; i < N_CONFIG; i++) {
+        files f;
+        if (make_files(&configs[i], "null", &f)) {
+            run(&f, NULL, tell_alone, 0, &expected);
+            CHECK(!tell_in_two(&f, 0, &expected));
+            for (uint64_t n = 1; n < 80; n += 13) CHECK(tell_in_two(&f, n, &expected));
+        }
+        remove_files(&f);
+    }
+}
+
+TEST_MAIN

@@ -1,0 +1,352 @@
+/* Models of which each layer's first neurons lie on a device, and the CPU computes the others: wherever they are
+ * divided, with whatever selector, text in whatever pieces, quantised weights give the bits of the CPU. Placements are
+ * drawn (seeded); values beyond those that a layer is known for, layers where nothing fires, are made. */
+#include "engine/engine.h"
+#include "support/engine.h"
+#include "support/hybrid.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_ID = 40, N_PREFIX = 7, N_SELECTOR = 4 };
+
+static bool is_long(void) { return getenv("HEARTH_LONG") != NULL; }
+
+/* ---- files -------------------------------------------------------------------------------------- */
+
+typedef struct packed {
+    const char *name;
+    char path[512];
+    bool made;
+    int32_t ids[N_ID];
+    size_t n_vocab;
+    float *expected[N_SELECTOR + 1]; /* [N_ID][n_vocab] of the CPU, by selector; NULL: not yet */
+} packed;
+
+/* All of one vocabulary: drawn ids are as good as others. */
+static void draw_ids(packed *f, uint32_t n_vocab)
+{
+    test_random r = {n_vocab};
+    for (int i = 0; i < N_ID; i++) f->ids[i] = (int32_t)test_random_below(&r, n_vocab);
+}
+
+static void close_packed(packed *f)
+{
+    for (int i = 0; i <= N_SELECTOR; i++) free(f->expected[i]);
+    memset(f->expected, 0, sizeof f->expected);
+    if (f->path[0]) remove(f->path);
+}
+
+static void open_storyteller(packed *f, const char *mix)
+{
+    char name[40];
+    snprintf(name, sizeof name, "storyteller-%s.gguf", mix);
+    *f = (packed){.name = mix};
+    snprintf(f->path, sizeof f->path, "%s", test_scratch(name));
+    f->made = hybrid_pack_storyteller(mix, f->path);
+    draw_ids(f, 2048);
+}
+
+static void open_powerinfer(packed *f, const char *from, float usual)
+{
+    char name[40];
+    snprintf(name, sizeof name, "%s.gguf", from);
+    *f = (packed){.name = from};
+    snprintf(f->path, sizeof f->path, "%s", test_scratch(name));
+    f->made = hybrid_pack_powerinfer(from, usual, f->path);
+    draw_ids(f, 288);
+}
+
+/* thresholds: beside the file, or NULL. */
+static const float *expected_of(packed *f, hearth_selector selector, const char *thresholds)
+{
+    hearth_model *model = NULL;
+    hearth_model_info info;
+    const hearth_model_options o = {.n_thread = 2, .selector = selector, .thresholds = thresholds};
+    const engine_setting s = {.n_thread = 2, .n_batch = N_ID, .kv = HEARTH_KV_F16};
+    if (f->expected[selector]) return f->expected[selector];
+    CHECK_OK(hearth_model_open(f->path, &o, &model, err));
+    if (!model) return NULL;
+    hearth_model_get_info(model, &info);
+    f->n_vocab = info.n_vocab;
+    f->expected[selector] = engine_model_logits(model, &s, f->ids, N_ID);
+    hearth_model_close(model);
+    return f->expected[selector];
+}
+
+/* ---- divided models ----------------------------------------------------------------------------- */
+
+typedef struct divided {
+    const char *device, *thresholds;
+    hearth_selector selector;
+    uint32_t n_hot[HYBRID_MOST_LAYERS], n_layer;
+    bool head, submitted;
+    uint32_t n_thread, n_row; /* tokens of a step on the device */
+} divided;
+
+static void describe(const packed *f, const divided *d, char *text, size_t size)
+{
+    int n = snprintf(text, size, "%s on %s, %s, %u threads, pieces of %u, %s%s:", f->name, d->device,
+                     hearth_selector_name(d->selector), d->n_thread, d->n_row,
+                     d->submitted ? "submitted" : "queued", d->head ? ", head" : "");
+    for (uint32_t i = 0; i < d->n_layer; i++) n += snprintf(text + n, size - (size_t)n, " %u", d->n_hot[i]);
+}
+
+/* NULL: there is no such device, or a check failed. */
+static hearth_model *open_divided(const packed *f, const divided *d)
+{
+    hearth_model *model = NULL;
+    uint32_t n_hot[HYBRID_MOST_LAYERS];
+    const char *path = test_scratch("placement.gguf");
+    hth_placement p = {.n_layer = d->n_layer, .n_hot = n_hot, .head = d->head, .submitted = d->submitted};
+    memcpy(n_hot, d->n_hot, sizeof n_hot);
+    if (!hybrid_write_placement(f->path, d->device, &p, path)) return NULL;
+    const hearth_model_options o = {.n_thread = 2,
+                                    .selector = d->selector,
+                                    .thresholds = d->thresholds,
+                                    .gpu = {.device = d->device,
+                                            .n_ctx = 2 * N_ID,
+                                            .n_batch = d->n_row,
+                                            .kv = HEARTH_KV_F16,
+                                            .placement = path}};
+    CHECK_OK(hearth_model_open(f->path, &o, &model, err));
+    remove(path);
+    if (!model) return NULL;
+    const hth_gpu_place *place = model->gpu ? hth_gpu_where(model->gpu) : NULL;
+    bool as_said = place && place->n_layer == d->n_layer && place->head == d->head &&
+                   (place->handoff == HTH_GPU_SUBMITTED) == d->submitted &&
+                   memcmp(place->n_hot, d->n_hot, d->n_layer * sizeof *d->n_hot) == 0;
+    CHECK(as_said);
+    if (as_said) CHECK(hth_gpu_is_strict(model->gpu));
+    if (as_said) return model;
+    hearth_model_close(model);
+    return NULL;
+}
+
+static bool has_bits(const packed *f, const divided *d, const hearth_model *model, uint32_t n_batch, size_t n)
+{
+    char text[400];
+    const engine_setting s = {.n_thread = d->n_thread, .n_batch = n_batch, .kv = HEARTH_KV_F16};
+    float *logits = engine_model_logits(model, &s, f->ids, n);
+    size_t size = n * f->n_vocab * sizeof *logits;
+    bool same = logits && memcmp(logits, f->expected[d->selector], size) == 0;
+    describe(f, d, text, sizeof text);
+    if (logits && !same) test_fail(__FILE__, __LINE__, "%s: other bits with batch %u", text, n_batch);
+    free(logits);
+    return same;
+}
+
+static uint32_t n_divided_layers(const hearth_model *model)
+{
+    const hth_gpu_place *place = hth_gpu_where(model->gpu);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < place->n_layer; i++) n += place->n_hot[i] < model->model->layers[i].d_ff;
+    return n;
+}
+
+/* As one prompt, which the device takes in pieces of its own, and a prefix token by token. What was counted is added to
+ * *sum. */
+static void check_divided(packed *f, const divided *d, hth_gpu_counts *sum)
+{
+    if (!f->made || !expected_of(f, d->selector, d->thresholds)) return;
+    hearth_model *model = open_divided(f, d);
+    if (!model) return;
+    has_bits(f, d, model, N_ID, N_ID);
+    has_bits(f, d, model, 1, N_PREFIX);
+    hth_gpu_counts c = hth_gpu_count(model->gpu);
+    CHECK_INT(c.n_step, (N_ID + d->n_row - 1) / d->n_row + N_PREFIX);
+    if (n_divided_layers(model) == 0) CHECK_INT(c.n_handed + c.n_idle + c.n_again, 0);
+    else CHECK(c.n_handed >= n_divided_layers(model) * c.n_step);
+    CHECK(!hth_device_state(model->device).lost);
+    sum->n_step += c.n_step, sum->n_handed += c.n_handed;
+    sum->n_idle += c.n_idle, sum->n_again += c.n_again;
+    hearth_model_close(model);
+}
+
+/* ---- any placement ------------------------------------------------------------------------------ */
+
+enum { N_FILE = 4, N_PLACE = 50, N_FIXED = 3, SEED = 20, GRAIN = 64 };
+
+static uint32_t n_layer_of(int i_file) { return i_file < 2 ? 6 : 2; }
+static uint32_t d_ff_of(int i_file) { return i_file < 2 ? 768 : 1024; }
+
+static uint32_t draw_hot(test_random *r, uint32_t d_ff)
+{
+    switch (test_random_below(r, 8)) {
+    case 0: return 0;
+    case 1: return GRAIN;
+    case 2: return d_ff - GRAIN;
+    case 3: return d_ff;
+    default: return GRAIN * test_random_below(r, d_ff / GRAIN + 1);
+    }
+}
+
+/* Every file meets every selector, some three times each. */
+static divided draw_divided(test_random *r, const char *device, int i_file, hearth_selector selector)
+{
+    static const uint32_t threads[] = {1, 2, 4}, rows[] = {3, 8, 11, 16, N_ID};
+    divided d = {.device = device, .selector = selector};
+    uint32_t n_layer = n_layer_of(i_file);
+    d.n_layer = test_random_below(r, 3) == 0 ? 1 + test_random_below(r, n_layer) : n_layer;
+    for (uint32_t i = 0; i < d.n_layer; i++) d.n_hot[i] = draw_hot(r, d_ff_of(i_file));
+    d.head = d.n_layer == n_layer && test_random_below(r, 3) > 0;
+    d.submitted = test_random_below(r, 2) == 1;
+    d.n_thread = threads[test_random_below(r, 3)];
+    d.n_row = rows[test_random_below(r, 5)];
+    return d;
+}
+
+/* All neurons there, none, one grain. */
+static divided fixed_divided(const char *device, int i_file, int i)
+{
+    const uint32_t n_hot[N_FIXED] = {d_ff_of(i_file), 0, GRAIN};
+    divided d = {.device = device,
+                 .selector = (hearth_selector)(1 + (i_file + i) % N_SELECTOR),
+                 .n_layer = n_layer_of(i_file),
+                 .head = true,
+                 .submitted = i_file % 2 == 1,
+                 .n_thread = 2,
+                 .n_row = 16};
+    for (uint32_t k = 0; k < d.n_layer; k++) d.n_hot[k] = n_hot[i];
+    return d;
+}
+
+/* One of `stride` of them. */
+static void check_placements(const char *device, int stride)
+{
+    packed files[N_FILE];
+    hth_gpu_counts sum = {0};
+    test_random r = {SEED};
+    int n = 0;
+    open_storyteller(&files[0], "Q8_0");
+    open_storyteller(&files[1], "Q4_0");
+    open_powerinfer(&files[2], "bamboo", 1e3f);
+    open_powerinfer(&files[3], "opt", 1e3f);
+    for (int i = 0; i < N_PLACE; i++) {
+        hearth_selector selector = (hearth_selector)(1 + i / N_FILE % N_SELECTOR);
+        divided d = draw_divided(&r, device, i % N_FILE, selector);
+        if (i % stride == 0) check_divided(&files[i % N_FILE], &d, &sum), n++;
+    }
+    for (int i = 0; i < N_FILE * N_FIXED && stride == 1; i++, n++) {
+        divided d = fixed_divided(device, i / N_FIXED, i % N_FIXED);
+        check_divided(&files[i / N_FIXED], &d, &sum);
+    }
+    printf("     %s, seed %d: %d placements, %llu steps, %llu layers handed over, %llu idle, %llu tokens "
+           "again\n",
+           device, SEED, n, (unsigned long long)sum.n_step, (unsigned long long)sum.n_handed,
+           (unsigned long long)sum.n_idle, (unsigned long long)sum.n_again);
+    for (int i = 0; i < N_FILE; i++) close_packed(&files[i]);
+}
+
+TEST(any_placement_on_the_null_device_gives_the_bits_of_the_cpu) { check_placements("null", 1); }
+TEST(any_placement_on_vulkan_gives_the_bits_of_the_cpu) { check_placements("vulkan:0", is_long() ? 1 : 9); }
+
+/* ---- values beyond the usual ones --------------------------------------------------------------- */
+
+static divided half_there(const char *device, hearth_selector selector)
+{
+    return (divided){.device = device,
+                     .selector = selector,
+                     .n_hot = {512, 512},
+                     .n_layer = 2,
+                     .head = true,
+                     .n_thread = 2,
+                     .n_row = 16};
+}
+
+/* Tokens that were done again, of N_ID that came one by one. */
+static uint64_t n_again_by_token(packed *f, const divided *d)
+{
+    uint64_t n = 0;
+    hearth_model *model = expected_of(f, d->selector, d->thresholds) ? open_divided(f, d) : NULL;
+    if (!model) return 0;
+    if (has_bits(f, d, model, 1, N_ID)) n = hth_gpu_count(model->gpu).n_again;
+    has_bits(f, d, model, N_ID, N_ID);
+    hearth_model_close(model);
+    return n;
+}
+
+/* Twice what is seen, then less by halves, down to a point at which every token is beyond. */
+static void check_beyond(const char *device, const char *from, hearth_selector selector, int n_step)
+{
+    enum { N_HALF = 24 };
+    packed f;
+    bool none = false, some = false, all = false;
+    divided d = half_there(device, selector);
+    open_powerinfer(&f, from, 64.0f);
+    for (int i = 0; f.made && i < N_HALF && !all; i += n_step) {
+        uint64_t n = n_again_by_token(&f, &d);
+        none |= n == 0, some |= n > 0 && n < N_ID, all |= n == N_ID;
+        /* Sums have other bits with another H: the CPU's as well. */
+        free(f.expected[selector]);
+        f.expected[selector] = NULL;
+        for (int k = 0; k < n_step; k++) hybrid_scale_usual(f.path, 0.5f);
+    }
+    if (f.made) CHECK(none && some && all);
+    close_packed(&f);
+}
+
+TEST(values_beyond_the_usual_ones_keep_the_bits)
+{
+    check_beyond("null", "bamboo", HEARTH_SELECTOR_DENSE, 1);
+    check_beyond("null", "opt", HEARTH_SELECTOR_PREDICTOR, 1);
+    check_beyond("null", "bamboo", HEARTH_SELECTOR_GATE, 1);
+    check_beyond("null", "bamboo", HEARTH_SELECTOR_THRESHOLD, 1);
+}
+
+TEST(values_beyond_the_usual_ones_keep_the_bits_on_vulkan)
+{
+    check_beyond("vulkan:0", "bamboo", HEARTH_SELECTOR_GATE, 1);
+}
+
+static void check_no_usual(const char *device)
+{
+    packed f;
+    open_powerinfer(&f, "bamboo", 0.0f);
+    for (int s = 1; f.made && s <= N_SELECTOR; s++) {
+        divided d = half_there(device, (hearth_selector)s);
+        CHECK_INT(n_again_by_token(&f, &d), N_ID);
+    }
+    close_packed(&f);
+}
+
+TEST(a_file_that_says_nothing_of_usual_values_keeps_the_bits) { check_no_usual("null"); }
+
+/* ---- layers where nothing fires ----------------------------------------------------------------- */
+
+static float first_layer_sleeps(uint32_t i_layer, uint32_t i)
+{
+    return i_layer == 0 && i >= 512 ? 1e30f : 0.0f;
+}
+
+/* The neurons of the host of the first of two layers: all of them stay silent, of the second none of them has to. */
+static void check_idle(const char *device)
+{
+    packed f;
+    char thresholds[512];
+    snprintf(thresholds, sizeof thresholds, "%s", test_scratch("sleep.gguf"));
+    open_powerinfer(&f, "bamboo", 1e3f);
+    if (f.made && hybrid_write_thresholds(f.path, first_layer_sleeps, thresholds)) {
+        divided d = half_there(device, HEARTH_SELECTOR_THRESHOLD);
+        d.thresholds = thresholds;
+        hearth_model *model = expected_of(&f, d.selector, thresholds) ? open_divided(&f, &d) : NULL;
+        if (model) {
+            has_bits(&f, &d, model, 1, N_ID);
+            hth_gpu_counts c = hth_gpu_count(model->gpu);
+            CHECK_INT(c.n_handed, 2 * N_ID);
+            CHECK_INT(c.n_idle, N_ID);
+            has_bits(&f, &d, model, N_ID, N_ID);
+            CHECK_INT(hth_gpu_count(model->gpu).n_idle, N_ID + 3);
+        }
+        hearth_model_close(model);
+    }
+    remove(thresholds);
+    close_packed(&f);
+}
+
+TEST(a_layer_where_nothing_of_the_host_fires_is_counted_and_keeps_the_bits) { check_idle("null"); }
+TEST(a_layer_where_nothing_of_the_host_fires_keeps_the_bits_on_vulkan) { check_idle("vulkan:0"); }
+
+TEST_MAIN

@@ -1,0 +1,31 @@
+/* Models that tests divide between a device and the CPU: packed files of quantised weights, made anew from
+ * the test data, and placements of them as files. What they hold beside weights is measured on a short text,
+ * or drawn from a seed. */
+#ifndef HEARTH_TESTS_SUPPORT_HYBRID_H
+#define HEARTH_TESTS_SUPPORT_HYBRID_H
+
+#include "plan/placement.h"
+#include "support/test.h"
+
+enum { HYBRID_MOST_LAYERS = 8 };
+
+/* Storyteller, 6 layers of 768 neurons, in the type of a mix; profile, predictors and thresholds are measured.
+ * False: there are no test data (the case is skipped), or a check failed. */
+bool hybrid_pack_storyteller(const char *mix, const char *path);
+/* golden/powerinfer/NAME.q4_0, 2 layers of 1024 neurons, with its own types and predictors; profile and
+ * thresholds are drawn. usual: the largest |hidden| that the file says its layers have; 0: it says nothing. */
+bool hybrid_pack_powerinfer(const char *name, float usual, const char *path);
+/* golden/powerinfer/NAME.f16, of the same shape, with its floats. */
+bool hybrid_pack_floats(const char *name, const char *path);
+
+/* Thresholds for a model that is there. */
+typedef float hybrid_floor_fn(uint32_t i_layer, uint32_t i);
+bool hybrid_write_thresholds(const char *model, hybrid_floor_fn *floor_of, const char *path);
+/* What a packed file says of the largest |hidden| of its layers, times factor. */
+bool hybrid_scale_usual(const char *path, float factor);
+
+/* A placement of that model for that device ("null", "vulkan:0"), whose names it fills in. False: there is no
+ * such device (skipped), or a check failed. */
+bool hybrid_write_placement(const char *model, const char *device, hth_placement *p, const char *path);
+
+#endif
