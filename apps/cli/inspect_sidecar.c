@@ -1,5 +1,5 @@
-/* `hearth inspect` of files that belong to a model: profiles, predictors, thresholds. Only what the file says
- * of itself is shown, as far as it says it; whether it fits a model is checked where it is used. */
+/* `hearth inspect` of files that belong to a model: profiles, predictors, thresholds, placements. Only what
+ * the file says of itself is shown, as far as it says it; whether it fits a model is checked where it is used. */
 #include "cli/inspect_facts.h"
 #include "common/json.h"
 #include "sparse/sidecar.h"
@@ -11,7 +11,8 @@ enum { NAME_SIZE = 48 };
 
 typedef struct sidecar_kind {
     const char *name;
-    const char *neurons; /* the tensor whose last dimension is the neurons of a layer */
+    const char *
+        neurons; /* the tensor whose last dimension is the neurons of a layer; NULL: an array says how many */
     const char *use;
 } sidecar_kind;
 
@@ -19,6 +20,7 @@ static const sidecar_kind kinds[] = {
     {"profile", "fired", "hearth pack MODEL --profile FILE, hearth bench MODEL --fire profile=FILE"},
     {"predictors", "fc2.weight", "hearth run MODEL --predictors FILE, hearth pack"},
     {"thresholds", "ffn_floor.weight", "hearth run MODEL --thresholds FILE, hearth pack"},
+    {"placement", NULL, "hearth run MODEL --gpu DEVICE --placement FILE"},
 };
 
 static hth_text architecture_of(const hth_gguf *file)
@@ -61,8 +63,16 @@ static const hth_gguf_tensor *tensor_of(const hth_gguf *file, uint32_t i_layer, 
     return hth_gguf_find_tensor(file, name);
 }
 
+/* Of a placement: neurons of each layer on the device. NULL: the file has none. */
+static const hth_gguf_value *placed_of(const hth_gguf *file)
+{
+    const hth_gguf_value *v = hth_gguf_find(file, "hearth.placement.hot");
+    return v && v->type == HTH_GGUF_ARRAY && v->element_type == HTH_GGUF_U32 ? v : NULL;
+}
+
 static uint64_t neurons_of(const hth_gguf *file, const sidecar_kind *k, uint32_t i_layer)
 {
+    if (!k->neurons) return hth_gguf_element_uint(placed_of(file), i_layer);
     const hth_gguf_tensor *t = tensor_of(file, i_layer, k->neurons);
     return t ? t->dim[t->n_dim - 1] : 0;
 }
@@ -77,7 +87,9 @@ static uint64_t rank_of(const hth_gguf *file, const sidecar_kind *k, uint32_t i_
 
 static uint32_t n_layer_of(const hth_gguf *file, const sidecar_kind *k)
 {
+    const hth_gguf_value *placed = placed_of(file);
     uint32_t n = 0;
+    if (k && !k->neurons) return placed && placed->n_element < UINT32_MAX ? (uint32_t)placed->n_element : 0;
     while (k && tensor_of(file, n, k->neurons)) n++;
     return n;
 }
@@ -155,6 +167,27 @@ static void print_predictors(const hth_gguf *file, const sidecar_kind *k, uint32
     putchar('\n');
 }
 
+static void print_placement(const hth_gguf *file)
+{
+    static const struct {
+        const char *name, *key;
+    } rows[] = {{"device", "hearth.placement.device"},
+                {"driver", "hearth.placement.driver"},
+                {"handoff", "hearth.placement.handoff"}};
+    uint64_t head = 0;
+    label("head");
+    puts(!find_uint(file, "hearth.placement.head", &head) ? "not said"
+         : head > 0                                       ? "on the device"
+                                                          : "on the CPU");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        hth_text text;
+        if (!find_text(file, rows[i].key, &text)) continue;
+        label(rows[i].name);
+        print_shown(text);
+        putchar('\n');
+    }
+}
+
 static void print_profile(const hth_gguf *file)
 {
     uint64_t n_tok = 0, n_done = 0, n_ctx = 0, n_sample = 0;
@@ -197,9 +230,11 @@ void inspect_print_sidecar(const facts *f)
         print_range(file, k, n_layer, neurons_of);
         printf(" neurons");
     }
-    printf(", %.2f MiB\n", (double)bytes_of(file) / (1 << 20));
+    if (k->neurons) printf(", %.2f MiB\n", (double)bytes_of(file) / (1 << 20));
+    else puts(" on the device");
     if (strcmp(k->name, "predictors") == 0 && n_layer > 0) print_predictors(file, k, n_layer);
     if (strcmp(k->name, "profile") == 0) print_profile(file);
+    if (strcmp(k->name, "placement") == 0) print_placement(file);
     label("use");
     puts(k->use);
     if (f->no_use.status != HEARTH_OK) printf("\nCannot be used: %s\n", f->no_use.message);
@@ -249,6 +284,15 @@ static void json_profile(json *j, const hth_gguf *file)
     json_found_text(j, "settings", file, "hearth.profile.settings");
 }
 
+static void json_placement(json *j, const hth_gguf *file)
+{
+    uint64_t head;
+    if (find_uint(file, "hearth.placement.head", &head)) json_bool(j, "head", head > 0);
+    json_found_text(j, "handoff", file, "hearth.placement.handoff");
+    json_found_text(j, "device", file, "hearth.placement.device");
+    json_found_text(j, "driver", file, "hearth.placement.driver");
+}
+
 void inspect_json_sidecar(json *j, const facts *f)
 {
     const hth_gguf *file = f->file;
@@ -269,6 +313,7 @@ void inspect_json_sidecar(json *j, const facts *f)
     if (k) json_layers(j, "neurons", file, k, neurons_of);
     if (k && strcmp(k->name, "predictors") == 0) json_predictors(j, file, k);
     if (k && strcmp(k->name, "profile") == 0) json_profile(j, file);
+    if (k && strcmp(k->name, "placement") == 0) json_placement(j, file);
     if (k && strcmp(k->name, "thresholds") == 0) json_bool(j, "possible", f->no_use.status == HEARTH_OK);
     if (f->no_use.status != HEARTH_OK) json_word(j, "reason", f->no_use.message);
     json_close(j, '}');

@@ -989,6 +989,22 @@ def inspect_tells_what_belongs_to_a_model():
     check("8 to 16" in plain and "-0.5 to 0.25" in plain and "2 of 32 neurons" in plain, plain)
     s, plain = shown(scratch("p", sidecar(b"hearth.predictors")))
     check(s["thresholds"] == [] and "thresholds  " not in plain, s, plain)
+
+    def text_pair(key, value):
+        return struct.pack("<Q", len(key)) + key + struct.pack("<IQ", 8, len(value)) + value
+
+    key = b"hearth.placement.hot"
+    more = struct.pack("<Q", len(key)) + key + struct.pack("<IIQ3I", 9, 4, 3, 64, 768, 0)
+    key = b"hearth.placement.head"
+    more += struct.pack("<Q", len(key)) + key + struct.pack("<II", 4, 1) + text_pair(b"hearth.placement.handoff", b"queued")
+    more += text_pair(b"hearth.placement.device", b"a card") + text_pair(b"hearth.placement.driver", b"its \x1bdriver")
+    s, plain = shown(scratch("p", sidecar(b"hearth.placement", more, 5)))
+    check("this with --placement" in bad(1, "a placement, not a model", "run", scratch("p"), "-n", "1"), "run")
+    check(s["kind"] == "placement" and s["layers"] == 3 and s["neurons"] == [64, 768, 0] and s["head"] is True, s)
+    check(s["handoff"] == "queued" and s["device"] == "a card" and s["driver"] == "its \x1bdriver", s)
+    check("3 of 0 to 768 neurons on the device" in plain and "a card\n" in plain and "its \\x1bdriver" in plain, plain)
+    s, plain = shown(scratch("p", sidecar(b"hearth.placement")))
+    check(s["layers"] == 0 and s["neurons"] == [] and "head" not in s and "not said" in plain, s, plain)
     path = scratch("odd", sidecar(b"hearth.o\x1bdd"))
     check(b"hearth.o\\x1bdd, which this program does not know" in good("inspect", path).stdout, "an odd kind")
     check(json.loads(good("inspect", path, "--json").stdout)["sidecar"]["known"] is False, "an odd kind")
