@@ -12,8 +12,8 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"profile", 0, OPTION_FILE, "P",
-     "of hearth profile, of this file: who fires; default: what pack put inside", 0, 0, NULL, 0},
+    {"profile", 0, OPTION_FILE, "P", "of hearth profile, of this file; default: what is inside", 0, 0, NULL,
+     0},
     {"out", 'o', OPTION_FILE, "FILE", "write the placement, for --placement", 0, 0, NULL, 0},
     {"what-if", 0, OPTION_FLAG, NULL, "a table over sizes of memory on the GPU", 0, 0, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
@@ -313,8 +313,8 @@ const verb verb_plan = {
     .n_operand_min = 1,
     .n_operand_max = 1,
     .summary = "say what of a model goes on a GPU, and what that reaches",
-    .details = "Measures this machine for some seconds, reads no weights. Neurons of packed files are\n"
-               "placed by what they cost on either side; other files by whole layers.\n",
+    .details = "Measures this machine for some seconds, reads no weights. Neurons of packed\n"
+               "files are placed by what they cost on either side, other files by layers.\n",
     .example = "hearth plan packed.gguf --vram 8G --what-if -o packed.placement",
     .groups = {options, model_options, gpu_options},
     .run = run,
