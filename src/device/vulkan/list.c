@@ -29,19 +29,6 @@ static uint32_t find_family(const hth_vk_instance *vk, VkPhysicalDevice device)
     return found;
 }
 
-static uint64_t own_memory(const hth_vk_instance *vk, VkPhysicalDevice device)
-{
-    VkPhysicalDeviceMemoryProperties2 memory = {.sType =
-                                                    VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
-    uint64_t most = 0;
-    vk->vkGetPhysicalDeviceMemoryProperties2(device, &memory);
-    const VkPhysicalDeviceMemoryProperties *m = &memory.memoryProperties;
-    for (uint32_t i = 0; i < m->memoryHeapCount; i++)
-        if (m->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT && m->memoryHeaps[i].size > most)
-            most = m->memoryHeaps[i].size;
-    return most;
-}
-
 static hearth_status find_extension(const hth_vk_instance *vk, VkPhysicalDevice device, const char *name,
                                     bool *found, hearth_error *err)
 {
@@ -55,6 +42,31 @@ static hearth_status find_extension(const hth_vk_instance *vk, VkPhysicalDevice 
     for (uint32_t i = 0; (r == VK_SUCCESS || r == VK_INCOMPLETE) && i < n; i++)
         if (strcmp(all[i].extensionName, name) == 0) *found = true;
     hth_free(all);
+    return HEARTH_OK;
+}
+
+/* The largest heap of its own, and what of it is left for us: 0 where the driver does not say. Some say more than there
+ * is. */
+static hearth_status find_memory(const hth_vk_instance *vk, VkPhysicalDevice device, hth_device_info *info,
+                                 hearth_error *err)
+{
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+    VkPhysicalDeviceMemoryProperties2 memory = {.sType =
+                                                    VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+    bool says;
+    hearth_status st = find_extension(vk, device, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME, &says, err);
+    if (st != HEARTH_OK) return st;
+    if (says) memory.pNext = &budget;
+    vk->vkGetPhysicalDeviceMemoryProperties2(device, &memory);
+    const VkPhysicalDeviceMemoryProperties *m = &memory.memoryProperties;
+    for (uint32_t i = 0; i < m->memoryHeapCount; i++) {
+        uint64_t size = m->memoryHeaps[i].size, left = budget.heapBudget[i];
+        if (!(m->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) || size <= info->memory) continue;
+        info->memory = size;
+        left = left > budget.heapUsage[i] ? left - budget.heapUsage[i] : 0;
+        info->budget = left < size ? left : size;
+    }
     return HEARTH_OK;
 }
 
@@ -105,10 +117,10 @@ static hearth_status look_at(const hth_vk_instance *vk, VkPhysicalDevice device,
     snprintf(info->name, sizeof info->name, "%s", p->deviceName);
     snprintf(info->driver, sizeof info->driver, "%.100s %.100s", driver.driverName, driver.driverInfo);
     memcpy(info->uuid, id.deviceUUID, sizeof info->uuid);
-    info->memory = own_memory(vk, device);
     info->most = p->limits.maxStorageBufferRange;
     info->alignment = (uint32_t)p->limits.minStorageBufferOffsetAlignment;
-    hearth_status st = find_features(vk, device, &info->features, err);
+    hearth_status st = find_memory(vk, device, info, err);
+    if (st == HEARTH_OK) st = find_features(vk, device, &info->features, err);
     if (st != HEARTH_OK) return st;
     info->features &= ~without;
     const char *missing = NULL;
