@@ -140,7 +140,8 @@ static hearth_status write_placement(const planning *p, const char *path, hearth
     hth_placement to = {.n_layer = p->n_layer,
                         .n_hot = p->n_hot,
                         .head = p->best.head,
-                        .submitted = hth_calibration_handoff(&p->calibration) == HTH_GPU_SUBMITTED};
+                        .submitted = hth_calibration_handoff(&p->calibration) == HTH_GPU_SUBMITTED,
+                        .seconds = p->best.seconds};
     uint64_t hash;
     if (p->n_layer == 0)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "nothing gains by lying there: no placement is written");

@@ -243,6 +243,10 @@ static void print_stats(const generation *g)
             info.gpu_simulated ? info.gpu : "", info.gpu_simulated ? ": " : "", g->n_prompt,
             g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->n_ids, g->decode_seconds,
             rate((double)g->n_ids, g->decode_seconds), g->end);
+    double measured = rate((double)g->n_ids, g->decode_seconds);
+    if (info.gpu_predicted > 0.0)
+        fprintf(stderr, "hearth: the plan expects %.2f tokens/s, measured were %.2f (%+.0f %%)\n",
+                info.gpu_predicted, measured, 100.0 * (measured / info.gpu_predicted - 1.0));
     uint32_t n_layer;
     double *share = live_shares(g, &n_layer), sum = 0.0;
     if (!share) return;

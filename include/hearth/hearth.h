@@ -166,6 +166,7 @@ typedef struct hearth_model_info {
     const char *gpu_note;     /* why nothing lies on a device that was asked for; "" */
     uint32_t gpu_n_layer;     /* layers that lie there: the first ones */
     double gpu_neurons;       /* of each the first of its neurons: their share, 0 to 1 */
+    double gpu_predicted;     /* tokens a second that the placement's plan expects; 0: it says nothing */
     bool gpu_head;            /* and the output matrix */
     bool gpu_strict;          /* with the bits of the CPU */
     const char *gpu_strict_note; /* why without: "rows_q of Q4_0 differs from the CPU", "output.weight is F16"; "" */

@@ -40,6 +40,7 @@ struct hearth_model {
     hth_device *device;            /* NULL: none */
     hth_gpu *gpu;                  /* what lies there; NULL: nothing */
     char gpu_note[400];            /* why nothing does */
+    double gpu_seconds;            /* of a token, as its plan expects; 0: there is none */
     /* A device that is lost: the host reads what lay there, once, and goes on without it. */
     pthread_mutex_t loss;
     bool lost, fetched;            /* under loss, but for a look at lost */

@@ -160,7 +160,7 @@ static hearth_status check_placement(const choice *c, const hth_placement *p, co
 }
 
 /* As a file says, where it is of this device. */
-static hearth_status take_placement(const hearth_model *m, const char *path, choice *c, hearth_error *err)
+static hearth_status take_placement(hearth_model *m, const char *path, choice *c, hearth_error *err)
 {
     const hth_device_info *info = hth_device_get_info(m->device);
     hth_placement p;
@@ -181,6 +181,7 @@ static hearth_status take_placement(const hearth_model *m, const char *path, cho
         st = hth_fail(err, HEARTH_ERROR_MEMORY,
                       "%s: it takes %llu bytes on %s, and %llu are free: make it again with hearth plan",
                       path, (unsigned long long)all, info->name, (unsigned long long)c->budget);
+    m->gpu_seconds = p.seconds;
     hth_placement_close(&p);
     return st;
 }
@@ -283,12 +284,21 @@ static uint32_t positions_of(uint32_t n_ctx)
     return (n_slot < most ? n_slot : most) * HTH_GPU_SLOT;
 }
 
+/* Tokens of a step. Drivers that compute on the CPU may end loops silently after 65,535 iterations, and steps of several
+ * tokens go over all positions in one: there long contexts are read token by token, which goes split by split. */
+static uint32_t rows_of(const hth_device_info *info, const hearth_gpu_options *o, uint32_t n_ctx)
+{
+    enum { MOST_POSITIONS = 32768 };
+    uint32_t n_row = o->n_batch ? o->n_batch : DEFAULT_BATCH;
+    if (info->kind == HTH_DEVICE_CPU && n_ctx > MOST_POSITIONS) return 1;
+    return n_row < n_ctx ? n_row : n_ctx;
+}
+
 static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
     const hth_device_info *info = hth_device_get_info(m->device);
     uint32_t n_ctx = o->n_ctx ? o->n_ctx : hth_session_default_context(m),
              n_layer = m->model->hparams.n_layer;
-    uint32_t n_row = o->n_batch ? o->n_batch : DEFAULT_BATCH;
     uint64_t free_bytes = free_budget(info);
     choice c = {.model = m->model, .most = info->most, .n_hot = hth_alloc(n_layer, sizeof *c.n_hot)};
     if (!c.n_hot) return hth_fail_memory(err, n_layer * sizeof *c.n_hot, "a place for a model");
@@ -299,7 +309,7 @@ static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *
     c.place = (hth_gpu_place){.n_layer = n_layer,
                               .n_hot = c.n_hot,
                               .head = true,
-                              .n_row = n_row < n_ctx ? n_row : n_ctx,
+                              .n_row = rows_of(info, o, n_ctx),
                               .n_position = positions_of(n_ctx),
                               .kv = o->kv,
                               .selector = m->selector,

@@ -130,6 +130,7 @@ static void describe_gpu(const hearth_model *m, hearth_model_info *info)
     info->gpu_n_layer = hth_gpu_where(m->gpu)->n_layer;
     info->gpu_head = hth_gpu_where(m->gpu)->head;
     info->gpu_neurons = share_on_gpu(m);
+    info->gpu_predicted = m->gpu_seconds > 0.0 ? 1.0 / m->gpu_seconds : 0.0;
     info->gpu_strict = hth_gpu_is_strict(m->gpu);
     info->gpu_strict_note = hth_gpu_strict_note(m->gpu);
     info->gpu_bytes = hth_device_state(m->device).used;

@@ -13,6 +13,7 @@
 #define KEY_HANDOFF "hearth.placement.handoff"
 #define KEY_DEVICE "hearth.placement.device"
 #define KEY_DRIVER "hearth.placement.driver"
+#define KEY_SECONDS "hearth.placement.seconds"
 
 hearth_status hth_placement_write(const hth_placement *p, uint64_t model_hash, const char *path,
                                   hearth_error *err)
@@ -27,6 +28,7 @@ hearth_status hth_placement_write(const hth_placement *p, uint64_t model_hash, c
     hth_gguf_writer_text(out, KEY_HANDOFF, handoff, strlen(handoff));
     hth_gguf_writer_text(out, KEY_DEVICE, p->device, strlen(p->device));
     hth_gguf_writer_text(out, KEY_DRIVER, p->driver, strlen(p->driver));
+    if (p->seconds > 0.0) hth_gguf_writer_float(out, KEY_SECONDS, HTH_GGUF_F64, p->seconds);
     st = hth_gguf_writer_begin(out, err);
     if (st == HEARTH_OK) st = hth_gguf_writer_finish(out, err);
     hth_gguf_writer_close(out);
@@ -86,6 +88,7 @@ static hearth_status read_rest(hth_placement *p, const hth_gguf *file, const hth
     if (st == HEARTH_OK) st = need_text(file, KEY_HANDOFF, handoff, sizeof handoff, err);
     if (st == HEARTH_OK) st = need_text(file, KEY_DEVICE, p->device, sizeof p->device, err);
     if (st == HEARTH_OK) st = need_text(file, KEY_DRIVER, p->driver, sizeof p->driver, err);
+    if (st == HEARTH_OK) st = hth_gguf_get_float(file, KEY_SECONDS, 0.0, 1e6, &p->seconds, NULL, err);
     if (st != HEARTH_OK) return st;
     p->head = head == 1;
     p->submitted = strcmp(handoff, "submitted") == 0;

@@ -11,6 +11,7 @@ typedef struct hth_placement {
     bool head;        /* and the head */
     bool submitted;   /* tapes are submitted when the host is ready; else all are queued */
     char device[256], driver[256];
+    double seconds; /* that a plan expects of a token; 0: not known */
 } hth_placement;
 
 hearth_status hth_placement_write(const hth_placement *p, uint64_t model_hash, const char *path,
