@@ -5,6 +5,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "engine/engine.h"
+#include "file/gguf.h"
 #include "support/engine.h"
 #include "support/hybrid.h"
 #include "support/test.h"
@@ -123,11 +124,20 @@ static void eval(hearth_session *s, const int32_t *ids, size_t n, logits *to)
     keep(to, s);
 }
 
+static hearth_status keep_each(void *user, size_t i_token, const float *given, hearth_error *err)
+{
+    logits *to = user;
+    (void)err;
+    if (CHECK_INT(i_token, to->n))
+        memcpy(to->values[to->n++], given, sizeof to->values[0]); /* once each, in order */
+    return HEARTH_OK;
+}
+
 /* A text: a prompt, which the device takes in three pieces, and what is likeliest behind it. */
 static void tell(hearth_session *s, logits *to)
 {
     to->n = 0;
-    eval(s, prompt, N_PROMPT, to);
+    CHECK_OK(hearth_session_eval_each(s, prompt, N_PROMPT, keep_each, to, err));
     for (int i = 0; i < N_PREDICT && hearth_session_logits(s); i++) {
         int32_t id = likeliest(s);
         eval(s, &id, 1, to);
@@ -184,9 +194,9 @@ static void hear(void *user, hearth_log_level level, const char *line)
 {
     warnings *w = user;
     if (level != HEARTH_LOG_WARN) return;
-    w->n++;
-    w->n_lost += strstr(line, "goes on on the CPU") != NULL;
-    w->n_differ += strstr(line, "texts may differ") != NULL;
+    __atomic_fetch_add(&w->n, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&w->n_lost, strstr(line, "goes on on the CPU") != NULL, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&w->n_differ, strstr(line, "texts may differ") != NULL, __ATOMIC_RELAXED);
 }
 
 /* ---- a device that is lost ---------------------------------------------------------------------- */
@@ -250,26 +260,30 @@ TEST(a_divided_model_keeps_its_text_where_vulkan_is_lost)
 }
 TEST(sessions_and_batches_of_a_divided_model_survive_the_loss) { check_losses("null", tell_by_three, 1); }
 
-/* ---- memory that is wanting then ---------------------------------------------------------------- */
+/* ---- memory that is wanting then, a file that cannot be read --------------------------------------- */
 
-/* The device is lost at the next call, and then the n-th allocation fails. False: there was none left to fail. */
-static bool lose_without_memory(const files *f, uint64_t n, const logits *expected)
+typedef void inject(uint64_t n); /* 0: none */
+static void one_allocation(uint64_t n) { hth_alloc_fail_at(n, 0); }
+static void one_read(uint64_t n) { hth_gguf_fail_read_at(n, HTH_READ_FAILS); }
+
+/* The device is lost at the next call, and then the n-th allocation or read fails. False: there was none left to fail. */
+static bool lose_with(const files *f, inject *fault, hearth_status status, uint64_t n, const logits *expected)
 {
     static logits got;
     hearth_model *model = open_model(f, "null");
     hearth_session *s = model ? open_session(model) : NULL;
     hearth_error why = {0};
-    hearth_status st = HEARTH_ERROR_MEMORY;
+    hearth_status st = HEARTH_OK;
     if (s) {
         got.n = 0;
         eval(s, prompt, N_PROMPT - 1, &got);
         hth_device_fail_at(model->device, 1, HEARTH_ERROR_DEVICE);
-        hth_alloc_fail_at(n, 0);
+        fault(n);
         st = hearth_session_eval(s, prompt + N_PROMPT - 1, 1, &why);
-        hth_alloc_fail_at(0, 0);
+        fault(0);
         if (st != HEARTH_OK) {
-            CHECK_INT(st, HEARTH_ERROR_MEMORY);
-            CHECK_INT(why.status, HEARTH_ERROR_MEMORY);
+            CHECK_INT(st, status);
+            CHECK_INT(why.status, status);
             CHECK(why.message[0] != '\0');
             CHECK_INT(hearth_session_position(s), N_PROMPT - 1);
             CHECK(hearth_session_logits(s) == NULL);
@@ -278,25 +292,35 @@ static bool lose_without_memory(const files *f, uint64_t n, const logits *expect
         CHECK(hth_device_state(model->device).lost);
         got.n = 0;
         keep(&got, s);
-        CHECK_BYTES(got.values[0], expected->values[0], sizeof got.values[0]);
+        CHECK_BYTES(got.values[0], expected->values[N_PROMPT - 1], sizeof got.values[0]);
     }
     hearth_session_close(s);
     hearth_model_close(model);
     return st != HEARTH_OK;
 }
 
-TEST(memory_that_is_wanting_while_weights_are_fetched_is_an_error_and_no_more)
+/* Returns how many there are. */
+static uint64_t lose_with_every(const files *f, inject *fault, hearth_status status, const logits *expected)
+{
+    uint64_t held = hth_alloc_held(), n = 1;
+    while (n < MOST_CALLS && lose_with(f, fault, status, n, expected)) n++;
+    CHECK(n < MOST_CALLS);
+    CHECK_INT(hth_alloc_held(), held);
+    return n - 1;
+}
+
+TEST(memory_and_reads_that_fail_while_weights_are_fetched_are_errors_and_no_more)
 {
     static logits expected;
     for (int i = 0; i < N_CONFIG; i++) {
         files f;
-        uint64_t held = hth_alloc_held(), n = 1;
         if (make_files(&configs[i], "null", &f)) {
             run(&f, NULL, tell_alone, 0, &expected);
-            while (n < MOST_CALLS && lose_without_memory(&f, n, &expected)) n++;
-            CHECK(n > 1 && n < MOST_CALLS);
-            CHECK_INT(hth_alloc_held(), held);
-            printf("     %s: %llu allocations\n", configs[i].name, (unsigned long long)n - 1);
+            uint64_t n = lose_with_every(&f, one_allocation, HEARTH_ERROR_MEMORY, &expected),
+                     n_read = lose_with_every(&f, one_read, HEARTH_ERROR_IO, &expected);
+            CHECK(n > 0 && (n_read > 0) == !f.is->mapped);
+            printf("     %s: %llu allocations, %llu reads\n", f.is->name, (unsigned long long)n,
+                   (unsigned long long)n_read);
         }
         remove_files(&f);
     }
@@ -341,7 +365,9 @@ static bool tell_in_two(const files *f, uint64_t n, const logits *expected)
 {
     static teller tellers[2];
     hearth_model *model = open_model(f, "null");
+    warnings heard = {0};
     bool lost = false;
+    hearth_log_set(hear, &heard);
     memset(tellers, 0, sizeof tellers);
     for (int i = 0; model && i < 2; i++) tellers[i].session = open_session(model);
     if (tellers[0].session && tellers[1].session) {
@@ -350,8 +376,11 @@ static bool tell_in_two(const files *f, uint64_t n, const logits *expected)
             CHECK(pthread_create(&tellers[i].thread, NULL, tell_in_thread, &tellers[i]) == 0);
         for (int i = 0; i < 2; i++) pthread_join(tellers[i].thread, NULL);
         lost = hth_device_state(model->device).lost;
+        CHECK_INT(heard.n, lost);
+        CHECK_INT(heard.n_lost, lost);
         for (int i = 0; i < 2; i++) CHECK_BYTES(&tellers[i].said, expected, sizeof *expected);
     }
+    hearth_log_set(NULL, NULL);
     for (int i = 0; i < 2; i++) hearth_session_close(tellers[i].session);
     hearth_model_close(model);
     return lost;
