@@ -12,7 +12,7 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"profile", 0, OPTION_FILE, "P", "of hearth profile, of this file; default: what is inside", 0, 0, NULL,
+    {"profile", 0, OPTION_FILE, "P", "of hearth profile, of this file: who fires", 0, 0, NULL,
      0},
     {"out", 'o', OPTION_FILE, "FILE", "write the placement, for --placement", 0, 0, NULL, 0},
     {"what-if", 0, OPTION_FLAG, NULL, "a table over sizes of memory on the GPU", 0, 0, NULL, 0},

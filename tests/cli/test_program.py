@@ -531,6 +531,30 @@ def a_device_is_named_and_no_share_is_made_up():
     check("live_share" not in json.loads(done.stdout), done.stdout)
 
 
+# A card that costs nothing takes all of a model.
+QUICK_CARD = ("name = quick\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e12\npcie_down = 1e12\npcie_latency_us = 0\n"
+              "dispatch_us = 0\nsubmit_us = 0\nwake_us = 0\nflops = 1e15\njitter = 0\nseed = 1\nclock = virtual\n")
+
+
+@case
+def a_plan_says_what_lies_where_and_is_obeyed():
+    card = "sim:" + scratch("quick.sim", QUICK_CARD.encode())
+    placement = scratch("placement.gguf")
+    shown = json.loads(good("plan", MODEL, "--gpu", card, "-c", "256", "-o", placement, "--json").stdout)
+    check(shown["simulated"] is True and shown["is_card"] is False and shown["head"] is True, shown)
+    check(len(shown["neurons"]) == 6 and 0 < shown["vram_bytes"] <= shown["budget_bytes"], shown)
+    check(shown["tokens_per_second"] > shown["tokens_per_second_cpu"] > 0, shown)
+    text = good("plan", MODEL, "--gpu", card, "-c", "256", "--what-if").stdout.decode()
+    check("simulated quick" in text and "Whole layers only" in text and "GiB there" in text, text)
+    done = good("run", MODEL, "--gpu", card, "--placement", placement, "-c", "256", "-n", "3", "-p", "a", "--stats")
+    check(b"6 of 6 layers and the head on simulated quick" in done.stderr, done.stderr)
+    check(b"the plan expects" in done.stderr, done.stderr)
+    check(done.stdout == good("run", MODEL, "--gpu", "none", "-n", "3", "-p", "a").stdout, done.stdout)
+    wrong = bad(1, "simulated quick", "run", MODEL, "--gpu", "null", "--placement", placement, "-n", "1", "-p", "a")
+    check("hearth plan" in wrong, wrong)
+    bad(1, "no card", "plan", MODEL, env={"VK_ICD_FILENAMES": "/nowhere"})
+
+
 # ---- signals -------------------------------------------------------------------------------------------
 
 
