@@ -92,23 +92,23 @@ HEARTH_API const char *hearth_selector_name(hearth_selector selector);
 typedef enum hearth_kv_type {
     HEARTH_KV_F16 = 0,
     HEARTH_KV_F32 = 1,
-    HEARTH_KV_Q8_0 = 2, /* rounds keys and values to 8 bits, 32 at a time: an approximation, with about half the
-                           bytes of F16. It wants heads of a multiple of 32 values */
+    HEARTH_KV_Q8_0 = 2, /* rounds keys and values to 8 bits, 32 at a time: an approximation, with about
+                           half the bytes of F16. It wants heads of a multiple of 32 values */
 } hearth_kv_type;
 
-/* A GPU beside the CPU: the first layers of a model, as many as fit, and their part of the KV caches of all sessions.
- * Quantised weights give the bits of the CPU there, if the device passes a test when the model is opened; F32, F16 and
- * BF16 do not. */
+/* A GPU beside the CPU: the first layers of a model, as many as fit, and their part of the KV caches of
+ * all sessions. Quantised weights give the bits of the CPU there, if the device passes a test when the
+ * model is opened; F32, F16 and BF16 do not. */
 typedef struct hearth_gpu_options {
-    const char *device; /* "auto" (a card, where there is one), "none", "vulkan:0" and on, a UUID, "null", which
-                           computes on the CPU as a GPU would, "sim:FILE", which does so with the memory, times
-                           and faults of the card that a file describes; NULL: none */
+    const char *device; /* "auto" (a card, where there is one), "none", "vulkan:0" and on, a UUID, "null",
+                           which computes on the CPU as a GPU would, "sim:FILE", which does so with the
+                           memory, times and faults of the card that a file describes; NULL: none */
     uint64_t vram;      /* bytes at most; 0: what is free there */
     uint32_t n_ctx;     /* positions of all sessions together; 0: those of one that does not say */
     uint32_t n_batch;   /* prompt tokens at once; 0: 256 */
     hearth_kv_type kv;  /* of all sessions */
-    const char *placement; /* a file of hearth plan, made for this model and device; NULL: what fits, evenly */
-    bool strict;        /* refuse a device that would not give the CPU's bits (UNSUPPORTED, also with "auto") */
+    const char *placement; /* a file of hearth plan, for this model and device; NULL: what fits, evenly */
+    bool strict;        /* refuse a device that would not give the CPU's bits: UNSUPPORTED */
 } hearth_gpu_options;
 
 typedef struct hearth_model_options {
@@ -169,7 +169,7 @@ typedef struct hearth_model_info {
     double gpu_predicted;     /* tokens a second that the placement's plan expects; 0: it says nothing */
     bool gpu_head;            /* and the output matrix */
     bool gpu_strict;          /* with the bits of the CPU */
-    const char *gpu_strict_note; /* why without: "rows_q of Q4_0 differs from the CPU", "output.weight is F16"; "" */
+    const char *gpu_strict_note; /* why without: "output.weight is F16"; "" */
     uint64_t gpu_bytes;       /* allocated there */
     bool gpu_simulated;       /* it pretends to be a card: figures must be labelled */
 } hearth_model_info;

@@ -1,9 +1,10 @@
-/* GPUs behind one small interface: memory, programs, and the order in which they run. Called by run/ and engine/;
- * knows neither layers nor block types. Back ends: vulkan; null (C functions that the caller hands in, own memory
- * and budget: every path of a device without one); simulated (null, with the clock, the limits and the faults
- * that a file describes: simulated/simulated_int.h). A device and all that is made from it belong to one thread
- * at a time. Errors: MEMORY (bytes asked, budget, what for), UNSUPPORTED (what is missing), DEVICE (lost,
- * too slow, or the driver's own failure; a lost device says so at every later call, at once). */
+/* GPUs behind one small interface: memory, programs, and the order in which they run. Called by run/ and
+ * engine/; knows neither layers nor block types. Back ends: vulkan; null (C functions that the caller
+ * hands in, own memory and budget: every path of a device without one); simulated (null, with the clock,
+ * the limits and the faults that a file describes: simulated/simulated_int.h). A device and all that is
+ * made from it belong to one thread at a time. Errors: MEMORY (bytes asked, budget, what for), UNSUPPORTED
+ * (what is missing), DEVICE (lost, too slow, or the driver's own failure; a lost device says so at every
+ * later call, at once). */
 #ifndef HTH_DEVICE_DEVICE_H
 #define HTH_DEVICE_DEVICE_H
 
@@ -40,8 +41,8 @@ typedef struct hth_device_info {
     char problem[200];  /* why it cannot be used; empty: it can */
 } hth_device_info;
 
-/* At most room devices of all back ends but null and simulated; those with a problem too. note: why Vulkan has
- * none; or empty. */
+/* At most room devices of all back ends but null and simulated; those with a problem too. note: why Vulkan
+ * has none; or empty. */
 void hth_device_list(hth_device_info *out, size_t room, size_t *n, char note[200]);
 
 /* ---- a device ----------------------------------------------------------------------------------- */
@@ -96,7 +97,7 @@ uint64_t hth_buffer_size(const hth_buffer *buffer);
 /* Where the host sees it; NULL for HTH_MEMORY_DEVICE. */
 void *hth_buffer_map(hth_buffer *buffer);
 
-/* ---- programs and tapes --------------------------------------------------------------------------------- */
+/* ---- programs and tapes ------------------------------------------------------------------------------- */
 
 typedef struct hth_program hth_program; /* a program with its constants; as old as its device */
 typedef struct hth_tape hth_tape;       /* recorded once, run often */
@@ -127,13 +128,13 @@ hearth_status hth_tape_end(hth_tape *tape, hearth_error *err);
 /* NULL is allowed; likewise given back after its last use. Its buffers must outlive it. */
 void hth_tape_free(hth_tape *tape);
 
-/* ---- running -------------------------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------------------ */
 
 /* A point of the device's time; only grows. */
 typedef uint64_t hth_tick;
 
-/* A tape of a submission: waits until the host's gate has reached `wait` (0: does not). Tapes run in the order in
- * which they were given, over all submissions. */
+/* A tape of a submission: waits until the host's gate has reached `wait` (0: does not). Tapes run in the
+ * order in which they were given, over all submissions. */
 typedef struct hth_turn {
     hth_tape *tape;
     uint64_t wait;
@@ -154,13 +155,13 @@ hearth_status hth_device_download(hth_slice from, void *to, hearth_error *err);
 
 /* ---- time ------------------------------------------------------------------------------------------ */
 
-/* Nanoseconds since the device was opened: the host's on the clock of the model where a simulated device has a
- * virtual one (the same in every run), of the monotonic clock everywhere else. */
+/* Nanoseconds since the device was opened: the host's on the clock of the model where a simulated device
+ * has a virtual one (the same in every run), of the monotonic clock everywhere else. */
 uint64_t hth_device_time(const hth_device *device);
 /* The host computes for so long; moves a virtual clock, nothing else. */
 void hth_device_charge(hth_device *device, uint64_t time_ns);
 
-/* ---- for tests --------------------------------------------------------------------------------------------------- */
+/* ---- for tests ---------------------------------------------------------------------------------------- */
 
 /* The n-th call from now on (from 1) that can fail ends with status, once; 0 turns that off. After DEVICE the
  * device is lost. */

@@ -52,7 +52,8 @@ struct hth_program {
 
 typedef enum hth_op_kind { HTH_OP_RUN, HTH_OP_RUN_AT, HTH_OP_COPY, HTH_OP_ORDER } hth_op_kind;
 
-/* RUN: slices of the bindings. RUN_AT: the grid's slice behind them. COPY: from, to. ORDER: what was written. */
+/* RUN: slices of the bindings. RUN_AT: the grid's slice behind them. COPY: from, to. ORDER: what was
+ * written. */
 typedef struct hth_op {
     hth_op_kind kind;
     const hth_program *program;
@@ -78,8 +79,8 @@ struct hth_tape {
 
 /* ---- what a back end does ------------------------------------------------------------------------ */
 
-/* All statuses as device.h says; a back end may assume that what it is given is in bounds and of this device. own
- * pointers are its to fill in and to free. */
+/* All statuses as device.h says; a back end may assume that what it is given is in bounds and of this
+ * device. own pointers are its to fill in and to free. */
 struct hth_backend {
     hearth_status (*open)(hth_device *d, const hth_device_spec *spec, hearth_error *err);
     void (*stop)(hth_device *d); /* lets what was submitted end, or drops it */

@@ -1,4 +1,5 @@
-/* Buffers: a budget that holds, and memory that is given back only when the device has passed its last use. */
+/* Buffers: a budget that holds, and memory that is given back only when the device has passed its last
+ * use. */
 #include "base/alloc.h"
 #include "device/device_int.h"
 

@@ -1,7 +1,7 @@
-/* The null device: its programs are functions of C that the caller hands in, its memory is the host's. Tapes run in
- * the caller's thread, as soon as their turn has come and the gate is open: when they are submitted, or
- * signalled, waited or asked for. So every path of a GPU can be walked where there is none, in an order
- * that repeats. */
+/* The null device: its programs are functions of C that the caller hands in, its memory is the host's.
+ * Tapes run in the caller's thread, as soon as their turn has come and the gate is open: when they are
+ * submitted, or signalled, waited or asked for. So every path of a GPU can be walked where there is none,
+ * in an order that repeats. */
 #include "base/alloc.h"
 #include "device/device_int.h"
 

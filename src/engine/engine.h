@@ -56,12 +56,14 @@ hearth_status hth_engine_open_sidecars(hearth_model *m, const hearth_model_optio
                                        hth_sidecar sidecars[2], hearth_error *err);
 hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sidecars[2], hearth_error *err);
 
-/* load.c: gives every binding of m->model its weights, by reading or mapping: first the vectors, then the host's rows of
- * matrices that have none yet. A matrix of which the device has some points to the first that is the host's. */
+/* load.c: gives every binding of m->model its weights, by reading or mapping: first the vectors, then the
+ * host's rows of matrices that have none yet. A matrix of which the device has some points to the first
+ * that is the host's. */
 hearth_status hth_engine_load_vectors(hearth_model *m, hearth_error *err);
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 
-/* load.c: once the device is lost: all that lay there into the host's memory, if it is not there yet. MEMORY, IO. */
+/* load.c: once the device is lost: all that lay there into the host's memory, if it is not there yet.
+ * MEMORY, IO. */
 hearth_status hth_engine_fetch(hearth_model *m, hearth_error *err);
 
 /* gpu.c: notes the loss, and says so once; then whether the model's device is lost. */

@@ -1,5 +1,5 @@
-/* The part of a model on a device: which device, how many layers, and their weights from the file to it. Called by
- * model.c between the reading of vectors and of matrices. */
+/* The part of a model on a device: which device, how many layers, and their weights from the file to it.
+ * Called by model.c between the reading of vectors and of matrices. */
 #include "engine/engine.h"
 
 #include "base/alloc.h"
@@ -29,7 +29,8 @@ static bool find_card(char name[32])
     return false;
 }
 
-/* What is left free of what a device says that it has: others need some, and drivers take some for themselves. */
+/* What is left free of what a device says that it has: others need some, and drivers take some for
+ * themselves. */
 static uint64_t free_budget(const hth_device_info *info)
 {
     const uint64_t least_margin = (uint64_t)256 << 20;
@@ -50,7 +51,7 @@ static hearth_status open_device(hearth_model *m, const hearth_gpu_options *o, h
     return hth_device_open(&spec, &m->device, err);
 }
 
-/* ---- what lies there ------------------------------------------------------------------------------------ */
+/* ---- what lies there ---------------------------------------------------------------------------------- */
 
 /* A place as it is being chosen. */
 typedef struct choice {
@@ -253,8 +254,8 @@ static hearth_status check_bindings(const hearth_model *m, const choice *c, hear
     return HEARTH_OK;
 }
 
-/* A device may have less than it says. What could not be had is asked for again, a tenth less than what was there, a few
- * times; then the CPU does without. */
+/* A device may have less than it says. What could not be had is asked for again, a tenth less than what
+ * was there, a few times; then the CPU does without. */
 static hearth_status open_place(hearth_model *m, choice *c, hearth_error *err)
 {
     enum { TRIES = 4 };
@@ -267,6 +268,7 @@ static hearth_status open_place(hearth_model *m, choice *c, hearth_error *err)
             if (err && st != HEARTH_OK) *err = why;
             return st;
         }
+        hth_log(HEARTH_LOG_WARN, "%s: %s; less is placed there, evenly", hth_gguf_path(m->file), why.message);
         uint64_t reached = hth_device_state(m->device).refused;
         c->budget = (reached > 0 && reached < c->budget ? reached : c->budget) / 10 * 9;
         c->place.n_layer = m->model->hparams.n_layer, c->place.head = true;
@@ -284,8 +286,9 @@ static uint32_t positions_of(uint32_t n_ctx)
     return (n_slot < most ? n_slot : most) * HTH_GPU_SLOT;
 }
 
-/* Tokens of a step. Drivers that compute on the CPU may end loops silently after 65,535 iterations, and steps of several
- * tokens go over all positions in one: there long contexts are read token by token, which goes split by split. */
+/* Tokens of a step. Drivers that compute on the CPU may end loops silently after 65,535 iterations, and
+ * steps of several tokens go over all positions in one: there long contexts are read token by token, which
+ * goes split by split. */
 static uint32_t rows_of(const hth_device_info *info, const hearth_gpu_options *o, uint32_t n_ctx)
 {
     enum { MOST_POSITIONS = 32768 };

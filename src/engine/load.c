@@ -372,8 +372,8 @@ hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *optio
 
 /* ---- without the device --------------------------------------------------------------------------- */
 
-/* Matrices of which the device had some become whole; those that the host had of them stay where they are, for steps that
- * are still under way. */
+/* Matrices of which the device had some become whole; those that the host had of them stay where they are,
+ * for steps that are still under way. */
 static hearth_status fetch(hearth_model *m, hearth_error *err)
 {
     hearth_model_options options = {.n_thread = m->n_thread};

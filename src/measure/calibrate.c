@@ -1,5 +1,5 @@
-/* Calibration for plans: rates of both sides, the way between them, and what a program costs by itself. Each figure is the
- * best or the median of a few rounds, as said beside it. */
+/* Calibration for plans: rates of both sides, the way between them, and what a program costs by itself.
+ * Each figure is the best or the median of a few rounds, as said beside it. */
 #include "measure/calibrate.h"
 
 #include "base/alloc.h"
@@ -385,7 +385,7 @@ static hearth_status measure_cpu(const hth_kernels *k, hth_pool *pool, hth_type 
     return st;
 }
 
-/* ---- all of it -------------------------------------------------------------------------------------------- */
+/* ---- all of it ---------------------------------------------------------------------------------------- */
 
 hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_pool *pool, hth_type type,
                             hth_calibration *out, hearth_error *err)

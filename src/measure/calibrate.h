@@ -1,5 +1,6 @@
-/* What a device and this CPU do with neurons of one type, measured in some seconds: what a plan is computed from
- * (docs/plan.md). Wall-clock time; on devices that compute on the CPU the figures say nothing of a card. */
+/* What a device and this CPU do with neurons of one type, measured in some seconds: what a plan is
+ * computed from (docs/plan.md). Wall-clock time; on devices that compute on the CPU the figures say
+ * nothing of a card. */
 #ifndef HTH_MEASURE_CALIBRATE_H
 #define HTH_MEASURE_CALIBRATE_H
 
@@ -28,8 +29,8 @@ hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_
 /* The quicker handoff. */
 hth_gpu_handoff hth_calibration_handoff(const hth_calibration *c);
 
-/* What of a cluster's bytes the CPU reads for a token of which that share of its neurons fires: what plans call a share.
- * Where no predictor foretells it, the gate is read whole. */
+/* What of a cluster's bytes the CPU reads for a token of which that share of its neurons fires: what plans
+ * call a share. Where no predictor foretells it, the gate is read whole. */
 double hth_calibration_share(hearth_selector selector, double fires);
 /* What a plan knows of the machine. The device computes gate and up of all its neurons, and skips in down. */
 void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, hth_plan_machine *out);

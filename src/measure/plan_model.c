@@ -1,5 +1,5 @@
-/* What plans are made of, from shapes, types and a profile. Layers whose down does not lie neuron by neuron are one
- * piece: their networks count with their attention. */
+/* What plans are made of, from shapes, types and a profile. Layers whose down does not lie neuron by
+ * neuron are one piece: their networks count with their attention. */
 #include "measure/plan_model.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,5 @@
-/* A model as a plan sees it: bytes of its layers on a device and in memory, and what of them a token reads. */
+/* A model as a plan sees it: bytes of its layers on a device and in memory, and what of them a token
+ * reads. */
 #ifndef HTH_MEASURE_PLAN_MODEL_H
 #define HTH_MEASURE_PLAN_MODEL_H
 
@@ -13,8 +14,9 @@ typedef struct hth_plan_source {
     const hth_profile *profile; /* of this file, or NULL: the shares in the file, where there are some */
 } hth_plan_source;
 
-/* out: freed by hth_plan_model_free; fixed: what a step takes on the device beside layers. *uniform becomes whether nothing is
- * known of who fires. ARGUMENT: a layer that no device can have, by its reason. MEMORY. */
+/* out: freed by hth_plan_model_free; fixed: what a step takes on the device beside layers. *uniform
+ * becomes whether nothing is known of who fires. ARGUMENT: a layer that no device can have, by its reason.
+ * MEMORY. */
 hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *out, uint64_t *fixed,
                                   bool *uniform, hearth_error *err);
 void hth_plan_model_free(hth_plan_model *model);

@@ -1,5 +1,5 @@
-/* Where the layers and neurons of a model lie, as a file: a GGUF without weights that carries the hash of its model
- * and the name of the device that it was made for (hearth plan -o; docs/gpu.md). */
+/* Where the layers and neurons of a model lie, as a file: a GGUF without weights that carries the hash of
+ * its model and the name of the device that it was made for (hearth plan -o; docs/gpu.md). */
 #ifndef HTH_PLAN_PLACEMENT_H
 #define HTH_PLAN_PLACEMENT_H
 
@@ -16,8 +16,8 @@ typedef struct hth_placement {
 
 hearth_status hth_placement_write(const hth_placement *p, uint64_t model_hash, const char *path,
                                   hearth_error *err);
-/* Held against the model: its hash, layers and neurons; whether the device is the same, the caller must see. IO, FORMAT,
- * UNSUPPORTED, ARGUMENT (of another model), MEMORY. */
+/* Held against the model: its hash, layers and neurons; whether the device is the same, the caller must
+ * see. IO, FORMAT, UNSUPPORTED, ARGUMENT (of another model), MEMORY. */
 hearth_status hth_placement_open(hth_placement *p, const char *path, const hth_model *model,
                                  hearth_error *err);
 void hth_placement_close(hth_placement *p);

@@ -1,7 +1,7 @@
-/* Every call of a device, every allocation and every read of a model that lies there can fail: the text is that of
- * the CPU all the same, or there is an error with a line for a person; nothing is kept, and the CPU goes on as ever. A
- * step that failed is done again with the same bits; one that lost the device goes on with them. On Vulkan a
- * sample of the same. */
+/* Every call of a device, every allocation and every read of a model that lies there can fail: the text is
+ * that of the CPU all the same, or there is an error with a line for a person; nothing is kept, and the
+ * CPU goes on as ever. A step that failed is done again with the same bits; one that lost the device goes
+ * on with them. On Vulkan a sample of the same. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "convert/quantize.h"
@@ -237,7 +237,8 @@ static void steps_fail_on(const char *device)
     static const hearth_status with[] = {HEARTH_ERROR_MEMORY, HEARTH_ERROR_UNSUPPORTED, HEARTH_ERROR_DEVICE};
     const char *path = make_model(BLOCKS);
     uint64_t held = hth_alloc_held();
-    /* Two pieces of at most four tokens: each is submitted, and waited for where its end does not come at once. */
+    /* Two pieces of at most four tokens: each is submitted, and waited for where its end does not come at
+     * once. */
     for (size_t i = 0; i < 3 && has(path, device); i++) {
         uint64_t n = fail_steps(path, device, with[i]);
         CHECK(n >= 2 && n <= 4);
@@ -249,7 +250,8 @@ static void steps_fail_on(const char *device)
 TEST(a_failed_step_on_the_null_device_is_done_again_with_the_same_bits) { steps_fail_on("null"); }
 TEST(a_failed_step_on_vulkan_is_done_again_with_the_same_bits) { steps_fail_on("vulkan:0"); }
 
-/* What the device may still be reading is not written before it has ended: the wait for a step is what fails. */
+/* What the device may still be reading is not written before it has ended: the wait for a step is what
+ * fails. */
 TEST(a_step_whose_end_was_not_seen_is_waited_for)
 {
     const char *path = make_model(BLOCKS);

@@ -1,6 +1,6 @@
-/* Models on devices that owe the CPU's bits: what hearth.h says where a device passes its self-test, where a program of
- * it is off by one unit, and where weights are floats. Opening a device is wrapped (-Wl,--wrap), so that the null device
- * gets functions with an error. */
+/* Models on devices that owe the CPU's bits: what hearth.h says where a device passes its self-test, where
+ * a program of it is off by one unit, and where weights are floats. Opening a device is wrapped
+ * (-Wl,--wrap), so that the null device gets functions with an error. */
 #define _GNU_SOURCE
 #include "support/engine.h"
 #include "support/programs.h"
@@ -15,7 +15,7 @@
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
-/* ---- a device with an error ------------------------------------------------------------------------------ */
+/* ---- a device with an error --------------------------------------------------------------------------- */
 
 static hth_program_id off = HTH_N_PROGRAM; /* none */
 
@@ -29,7 +29,7 @@ hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **o
     return __real_hth_device_open(&other, out, err);
 }
 
-/* ---- models ------------------------------------------------------------------------------------------------ */
+/* ---- models ------------------------------------------------------------------------------------------- */
 
 static char warning[1000]; /* the last that speaks of bits */
 static size_t n_warning;
@@ -85,7 +85,7 @@ static void check_taken(const char *path, uint64_t vram, const char *why, size_t
     hearth_model_close(model);
 }
 
-/* ---- promises ------------------------------------------------------------------------------------------------ */
+/* ---- promises ----------------------------------------------------------------------------------------- */
 
 TEST(models_of_quantised_weights_pass_on_devices_that_are_right)
 {

@@ -1,6 +1,7 @@
-/* Models of which each layer's first neurons lie on a device, and the CPU computes the others: wherever they are
- * divided, with whatever selector, text in whatever pieces, quantised weights give the bits of the CPU. Placements are
- * drawn (seeded); values beyond those that a layer is known for, layers where nothing fires, are made. */
+/* Models of which each layer's first neurons lie on a device, and the CPU computes the others: wherever
+ * they are divided, with whatever selector, text in whatever pieces, quantised weights give the bits of
+ * the CPU. Placements are drawn (seeded); values beyond those that a layer is known for, layers where
+ * nothing fires, are made. */
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/hybrid.h"
@@ -146,8 +147,8 @@ static uint32_t n_divided_layers(const hearth_model *model)
     return n;
 }
 
-/* As one prompt, which the device takes in pieces of its own, and a prefix token by token. What was counted is added to
- * *sum. */
+/* As one prompt, which the device takes in pieces of its own, and a prefix token by token. What was
+ * counted is added to *sum. */
 static void check_divided(packed *f, const divided *d, hth_gpu_counts *sum)
 {
     if (!f->made || !expected_of(f, d->selector, d->thresholds)) return;
@@ -323,7 +324,8 @@ static float first_layer_sleeps(uint32_t i_layer, uint32_t i)
     return i_layer == 0 && i >= 512 ? 1e30f : 0.0f;
 }
 
-/* The neurons of the host of the first of two layers: all of them stay silent, of the second none of them has to. */
+/* The neurons of the host of the first of two layers: all of them stay silent, of the second none of them
+ * has to. */
 static void check_idle(const char *device)
 {
     packed f;

@@ -1,5 +1,5 @@
-/* The self-test of a device: it passes on devices that give the CPU's bits, and names the program that is off by one
- * unit in the last place, whichever it is. */
+/* The self-test of a device: it passes on devices that give the CPU's bits, and names the program that is
+ * off by one unit in the last place, whichever it is. */
 #include "run/gpu/selftest.h"
 
 #include "base/bits.h"
@@ -144,7 +144,7 @@ TEST(all_programs_pass_on_devices_that_give_the_bits_of_the_cpu)
     free(l);
 }
 
-/* ---- a program that is off ------------------------------------------------------------------------------ */
+/* ---- a program that is off ---------------------------------------------------------------------------- */
 
 static hth_device *open_with_off(hth_program_id id)
 {
@@ -207,7 +207,7 @@ TEST(every_program_but_those_of_floats_has_a_trial)
     free(l);
 }
 
-/* ---- values --------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------- */
 
 /* Which bindings of a program hold floats afterwards. */
 static const char *const floats_of[HTH_N_PROGRAM] = {
@@ -261,7 +261,7 @@ TEST(no_trial_gives_values_for_which_less_is_promised)
     free(l);
 }
 
-/* ---- memory and errors ------------------------------------------------------------------------------------ */
+/* ---- memory and errors -------------------------------------------------------------------------------- */
 
 TEST(the_room_that_is_asked_for_holds_every_trial)
 {

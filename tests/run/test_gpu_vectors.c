@@ -1,6 +1,6 @@
-/* Norms, activations and soft caps as programs of a device, with their rounding: the bits of the CPU's kernels
- * on null and on Vulkan, for ragged and long rows, all kinds of numbers, any size of workgroup, fewer tokens
- * than the grid has, and rows in any order; nothing is written that is not computed. */
+/* Norms, activations and soft caps as programs of a device, with their rounding: the bits of the CPU's
+ * kernels on null and on Vulkan, for ragged and long rows, all kinds of numbers, any size of workgroup,
+ * fewer tokens than the grid has, and rows in any order; nothing is written that is not computed. */
 #include "base/bits.h"
 #include "kernels/kernels.h"
 #include "run/gpu/calls.h"

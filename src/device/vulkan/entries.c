@@ -1,5 +1,5 @@
-/* The Vulkan loader, opened by dlopen, and its entry points. Without it, or without a driver, there is no Vulkan
- * device and nothing else changes. */
+/* The Vulkan loader, opened by dlopen, and its entry points. Without it, or without a driver, there is no
+ * Vulkan device and nothing else changes. */
 #include "base/log.h"
 #include "device/vulkan/vulkan_int.h"
 

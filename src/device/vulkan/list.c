@@ -14,7 +14,8 @@ static hth_device_kind kind_of(VkPhysicalDeviceType type)
     }
 }
 
-/* A family that computes, better one that does nothing else: its waits hold up no picture. UINT32_MAX: none. */
+/* A family that computes, better one that does nothing else: its waits hold up no picture. UINT32_MAX:
+ * none. */
 static uint32_t find_family(const hth_vk_instance *vk, VkPhysicalDevice device)
 {
     enum { MOST = 16 };
@@ -45,8 +46,8 @@ static hearth_status find_extension(const hth_vk_instance *vk, VkPhysicalDevice 
     return HEARTH_OK;
 }
 
-/* The largest heap of its own, and what of it is left for us: 0 where the driver does not say. Some say more than there
- * is. */
+/* The largest heap of its own, and what of it is left for us: 0 where the driver does not say. Some say
+ * more than there is. */
 static hearth_status find_memory(const hth_vk_instance *vk, VkPhysicalDevice device, hth_device_info *info,
                                  hearth_error *err)
 {

@@ -1,5 +1,5 @@
-/* Buffers of a Vulkan device, each with memory of its own: there are few and they are large. What the host does not
- * see is filled through a buffer that it does. */
+/* Buffers of a Vulkan device, each with memory of its own: there are few and they are large. What the host
+ * does not see is filled through a buffer that it does. */
 #include "base/alloc.h"
 #include "device/vulkan/vulkan_int.h"
 
@@ -8,7 +8,8 @@
 /* Bytes of a piece of an upload. */
 static const uint64_t PIECE = (uint64_t)32 << 20;
 
-/* The first type among `allowed` with all wanted properties, and best with the liked ones; UINT32_MAX: none. */
+/* The first type among `allowed` with all wanted properties, and best with the liked ones; UINT32_MAX:
+ * none. */
 static uint32_t find_type(const hth_vk_device *vk, uint32_t allowed, VkMemoryPropertyFlags wanted,
                           VkMemoryPropertyFlags liked)
 {

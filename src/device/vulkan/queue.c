@@ -1,5 +1,5 @@
-/* Submissions to a Vulkan queue. Two timelines: `gate` is the host's, `done` counts tapes. A tape waits for the
- * gate on the device, so a whole token can be submitted at once. */
+/* Submissions to a Vulkan queue. Two timelines: `gate` is the host's, `done` counts tapes. A tape waits
+ * for the gate on the device, so a whole token can be submitted at once. */
 #include "device/vulkan/vulkan_int.h"
 
 enum { AT_ONCE = 64 };

@@ -1,6 +1,7 @@
-/* What the programs of a layer compute, and how they are called: constants, push constants, and the step block that
- * all read. The functions of C (hth_gpu_functions) are their definition, and what the null device runs; the same in
- * GLSL: device/vulkan/programs. Quantised programs follow docs/arithmetic.md to the bit. */
+/* What the programs of a layer compute, and how they are called: constants, push constants, and the step
+ * block that all read. The functions of C (hth_gpu_functions) are their definition, and what the null
+ * device runs; the same in GLSL: device/vulkan/programs. Quantised programs follow docs/arithmetic.md to
+ * the bit. */
 #ifndef HTH_RUN_GPU_CALLS_H
 #define HTH_RUN_GPU_CALLS_H
 
@@ -8,8 +9,8 @@
 
 /* ---- the step block: binding 0 of every program, words ------------------------------------------- */
 
-/* What differs from step to step. Tokens beyond n_tok (or n_want) are not computed, and nothing is written for them:
- * grids are as large as the tape's class wants. */
+/* What differs from step to step. Tokens beyond n_tok (or n_want) are not computed, and nothing is written
+ * for them: grids are as large as the tape's class wants. */
 enum {
     HTH_STEP_N_TOK = 0,    /* rows of the step */
     HTH_STEP_N_WANT = 1,   /* of them, those whose logits are wanted */
@@ -22,12 +23,12 @@ enum {
 
 /* ---- programs: bindings in order, constants by number, push constants as a struct ------------------- */
 
-/* y[t][n] = norm(x[t][n]), and q, d, sum: y (or x, without a norm) rounded by rule R1. q: n bytes for a token; d: one float for
- * a block; sum: an int32 for each 32 (blocks of 32) or 16 (of 256). With GATHER row i of x is that of
- * the i-th token that wants logits, and their number counts. bias counts for layer norms alone. LOCAL of this and
- * of the other programs of vectors: 8 or more.
- * Bindings: step, x, weight[n], bias[n], y, q, d, sum. Grid: {1, tokens} with a norm, {ceil(n / HTH_ROUND_STRETCH), tokens}
- * without. */
+/* y[t][n] = norm(x[t][n]), and q, d, sum: y (or x, without a norm) rounded by rule R1. q: n bytes for a
+ * token; d: one float for a block; sum: an int32 for each 32 (blocks of 32) or 16 (of 256). With GATHER
+ * row i of x is that of the i-th token that wants logits, and their number counts. bias counts for layer
+ * norms alone. LOCAL of this and of the other programs of vectors: 8 or more.
+ * Bindings: step, x, weight[n], bias[n], y, q, d, sum. Grid: {1, tokens} with a norm, {ceil(n /
+ * HTH_ROUND_STRETCH), tokens} without. */
 enum {
     HTH_NORM_ROUND_KIND = 0,
     HTH_NORM_ROUND_BLOCK,
@@ -42,10 +43,12 @@ typedef struct hth_push_norm {
     float eps, inv_n;
 } hth_push_norm;
 
-/* y[t][y_first + i] = row i . x_t (+ bias[i]) for quantised rows in planes (planes.h), rules R2 to R5; _onto: y is added to,
- * y = y + (row i . x_t + bias[i]). q, d and sum as norm_round leaves them (sum is read where the form has an offset or minima).
- * Bindings: step, planes, q, d, sum, bias[n_row], y; planes and q at multiples of 16 bytes. Constants of the form: planes.h.
- * Eight invocations compute ROWS rows for COLS tokens. Grid: {ceil(n_row / (LOCAL / 8 * ROWS)), ceil(tokens / COLS)}. */
+/* y[t][y_first + i] = row i . x_t (+ bias[i]) for quantised rows in planes (planes.h), rules R2 to R5;
+ * _onto: y is added to, y = y + (row i . x_t + bias[i]). q, d and sum as norm_round leaves them (sum is
+ * read where the form has an offset or minima).
+ * Bindings: step, planes, q, d, sum, bias[n_row], y; planes and q at multiples of 16 bytes. Constants of
+ * the form: planes.h. Eight invocations compute ROWS rows for COLS tokens. Grid: {ceil(n_row / (LOCAL / 8
+ * * ROWS)), ceil(tokens / COLS)}. */
 enum {
     HTH_ROWS_LOCAL = 0, /* a multiple of 8, 256 at most */
     HTH_ROWS_COLS,      /* 1 to 8 */
@@ -125,8 +128,9 @@ typedef struct hth_push_join {
     uint32_t n_head, window, n_split, spare;
 } hth_push_join;
 
-/* h[t][d_ff] = f(gate) up, or f(up); gate_up[t]: gate then up, or up alone. Rounded as by norm_round. What the selector leaves
- * out is 0: by PREDICTOR whose score is below `least`, by THRESHOLD whose |f(gate)| (or |f(up)|) is below its floor.
+/* h[t][d_ff] = f(gate) up, or f(up); gate_up[t]: gate then up, or up alone. Rounded as by norm_round. What
+ * the selector leaves out is 0: by PREDICTOR whose score is below `least`, by THRESHOLD whose |f(gate)|
+ * (or |f(up)|) is below its floor.
  * Bindings: step, gate_up, scores[t][score_stride], floors[d_ff], h, q, d, sum.
  * Grid: {ceil(d_ff / HTH_ROUND_STRETCH), tokens}. */
 enum {
@@ -146,7 +150,8 @@ typedef struct hth_push_activate {
 /* x[t] = x[t] + norm(y[t]), or + y[t]. Bindings: step, x, y, weight, bias. Grid: {1, tokens}. */
 enum { HTH_NORM_ADD_KIND = 0, HTH_NORM_ADD_LOCAL };
 
-/* x = cap tanh(x / cap) of n values for each token that wants logits. Bindings: step, x. Grid: {ceil(n / 2048), tokens}. */
+/* x = cap tanh(x / cap) of n values for each token that wants logits. Bindings: step, x. Grid: {ceil(n /
+ * 2048), tokens}. */
 typedef struct hth_push_cap {
     uint32_t n;
     float cap, inverse;
@@ -154,18 +159,20 @@ typedef struct hth_push_cap {
 
 /* ---- down of neuron-major matrices (docs/arithmetic.md 6) ------------------------------------------- */
 
-/* top[t] = {bits of 2^k, bits of the largest |h|} of n neurons: k of H (`usual`), or of the largest |h| where that is larger
- * (hth_down_scale; 0: there is none). Bindings: step, h[t][stride], top. Grid: {1, tokens}. */
+/* top[t] = {bits of 2^k, bits of the largest |h|} of n neurons: k of H (`usual`), or of the largest |h|
+ * where that is larger (hth_down_scale; 0: there is none). Bindings: step, h[t][stride], top. Grid: {1,
+ * tokens}. */
 enum { HTH_DOWN_TOP_LOCAL = 0 };
 typedef struct hth_push_top {
     uint32_t n, stride;
     float usual, scale_top; /* H and D */
 } hth_push_top;
 
-/* sums[t][split][n_out]: the integers of HTH_DOWN_SPLIT neurons each, minima taken off. Neurons whose h is 0 are not read. Tokens
- * are those from first_tok on; sums begin with them.
- * Bindings: step, planes (a row for each neuron, as for rows_q), h[t][stride], top, sums. An invocation does a piece of
- * outputs for COLS tokens. Grid: {ceil(pieces of a row / LOCAL), n_split, ceil(tokens / COLS)}. */
+/* sums[t][split][n_out]: the integers of HTH_DOWN_SPLIT neurons each, minima taken off. Neurons whose h is
+ * 0 are not read. Tokens are those from first_tok on; sums begin with them.
+ * Bindings: step, planes (a row for each neuron, as for rows_q), h[t][stride], top, sums. An invocation
+ * does a piece of outputs for COLS tokens. Grid: {ceil(pieces of a row / LOCAL), n_split, ceil(tokens /
+ * COLS)}. */
 enum { HTH_DOWN_SPLIT = 128 };
 enum { HTH_DOWN_LOCAL = 0, HTH_DOWN_COLS, HTH_DOWN_FORM, HTH_DOWN_N_CONST = HTH_DOWN_FORM + 8 };
 typedef struct hth_push_down {
@@ -175,8 +182,10 @@ typedef struct hth_push_down {
     uint32_t at_high, at_scale, at_part, at_least, at_minimum;
 } hth_push_down;
 
-/* The same for rows of floats: chains[t][group][n_out] of HTH_DOWN_GROUP neurons each, product and sum rounded each.
- * Bindings: step, rows (each from a word on), h[t][stride], chains. Grid: {ceil(words of a row / LOCAL), n_group, tokens}. */
+/* The same for rows of floats: chains[t][group][n_out] of HTH_DOWN_GROUP neurons each, product and sum
+ * rounded each.
+ * Bindings: step, rows (each from a word on), h[t][stride], chains. Grid: {ceil(words of a row / LOCAL),
+ * n_group, tokens}. */
 enum { HTH_DOWN_GROUP = 256 };
 enum { HTH_DOWN_F_LOCAL = 0, HTH_DOWN_F_TYPE };
 typedef struct hth_push_down_f {
@@ -184,9 +193,11 @@ typedef struct hth_push_down_f {
     uint32_t first, first_tok;
 } hth_push_down_f;
 
-/* y[t][n_out] = the sums of all splits (FLOATS: of all groups, each as Q31.32), and with HOST the host's 64-bit sums [t][n_out] of
- * the same kind (from word HTH_HOST_SUMS on; word 0 says whether there are some, or whether they mean nothing), times 2^-k (or 2^-32), + bias; _onto: y is added to. NaN where there is no 2^k, or a part of floats is out
- * of bounds. Bindings: step, sums, top, host, bias, y. Grid: {ceil(n_out / LOCAL), tokens}. */
+/* y[t][n_out] = the sums of all splits (FLOATS: of all groups, each as Q31.32), and with HOST the host's
+ * 64-bit sums [t][n_out] of the same kind (from word HTH_HOST_SUMS on; word 0 says whether there are some,
+ * or whether they mean nothing), times 2^-k (or 2^-32), + bias; _onto: y is added to. NaN where there is
+ * no 2^k, or a part of floats is out of bounds. Bindings: step, sums, top, host, bias, y. Grid:
+ * {ceil(n_out / LOCAL), tokens}. */
 enum { HTH_HOST_SUMS = 4, HTH_HOST_NONE = 0, HTH_HOST_SOME, HTH_HOST_LOST };
 enum { HTH_JOIN_SUMS_LOCAL = 0, HTH_JOIN_SUMS_FLOATS, HTH_JOIN_SUMS_HOST };
 typedef struct hth_push_sums {

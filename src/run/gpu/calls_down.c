@@ -1,5 +1,5 @@
-/* Down of neuron-major matrices as functions of C (calls.h), by the definitions of docs/arithmetic.md 6. The null device
- * runs these, from any thread. */
+/* Down of neuron-major matrices as functions of C (calls.h), by the definitions of docs/arithmetic.md 6.
+ * The null device runs these, from any thread. */
 #include "run/gpu/calls_int.h"
 
 #include "base/bits.h"

@@ -1,4 +1,5 @@
-/* Opening and closing a part of a model on a device, and the positions that its sequences have in the caches there. */
+/* Opening and closing a part of a model on a device, and the positions that its sequences have in the
+ * caches there. */
 #include "run/gpu/gpu_int.h"
 
 #include "base/alloc.h"
@@ -28,7 +29,7 @@ static hearth_status find_hands(hth_gpu *g, const hth_gpu_place *place, hearth_e
                            "a model on a device");
 }
 
-/* ---- the CPU's bits ------------------------------------------------------------------------------------- */
+/* ---- the CPU's bits ----------------------------------------------------------------------------------- */
 
 /* Refused where they must be given. */
 static hearth_status refuse(const hth_gpu *g, hearth_error *err)
@@ -52,7 +53,8 @@ static hearth_status look_for_floats(hth_gpu *g, hearth_error *err)
     return refuse(g, err);
 }
 
-/* Tapes, and with them all programs that they use, then the test of these. It writes where the values of steps will lie. */
+/* Tapes, and with them all programs that they use, then the test of these. It writes where the values of
+ * steps will lie. */
 static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
 {
     hearth_status st = hth_gpu_record(g, err);
@@ -109,7 +111,7 @@ void hth_gpu_close(hth_gpu *g)
     hth_free(g);
 }
 
-/* ---- the host's neurons ----------------------------------------------------------------------------------- */
+/* ---- the host's neurons ------------------------------------------------------------------------------- */
 
 static hth_matrix rows_from(const hth_matrix *m, uint32_t n_hot)
 {
@@ -118,7 +120,8 @@ static hth_matrix rows_from(const hth_matrix *m, uint32_t n_hot)
     return rest;
 }
 
-/* A layer of the neurons from n_hot on; what they send to is the same. Pointers to rows stand at the first of them. */
+/* A layer of the neurons from n_hot on; what they send to is the same. Pointers to rows stand at the first
+ * of them. */
 static hth_layer cold_layer(const hth_layer *l, uint32_t n_hot, float scale_top)
 {
     hth_layer cold = *l;
@@ -150,7 +153,7 @@ const char *hth_gpu_strict_note(const hth_gpu *g) { return g->strict_note; }
 float hth_gpu_scale_top(const hth_gpu *g, uint32_t i_layer) { return g->layers[i_layer].scale_top; }
 hth_gpu_counts hth_gpu_count(const hth_gpu *g) { return g->counts; }
 
-/* ---- sequences ---------------------------------------------------------------------------------------------- */
+/* ---- sequences ---------------------------------------------------------------------------------------- */
 
 enum { FREE, TAKEN, FIRST };
 

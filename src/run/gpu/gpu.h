@@ -1,7 +1,8 @@
-/* The part of a model that lies on a device: its first layers and their caches, of each the first of its neurons,
- * perhaps the head. Opened by the engine with the model, run by step.c in place of those layers. What a layer's other
- * neurons give is computed by the CPU at the same time, and both meet once in a layer, as integers. Quantised weights
- * give the bits of the CPU wherever they lie (docs/arithmetic.md); rows of floats do not.
+/* The part of a model that lies on a device: its first layers and their caches, of each the first of its
+ * neurons, perhaps the head. Opened by the engine with the model, run by step.c in place of those layers.
+ * What a layer's other neurons give is computed by the CPU at the same time, and both meet once in a
+ * layer, as integers. Quantised weights give the bits of the CPU wherever they lie (docs/arithmetic.md);
+ * rows of floats do not.
  *
  * Everything is allocated when it is opened. Steps of several threads take turns. */
 #ifndef HTH_RUN_GPU_GPU_H
@@ -10,8 +11,8 @@
 #include "device/device.h"
 #include "run/run_int.h"
 
-/* How host and device hand over to each other (reference: Vulkan timeline semaphores): all tapes of a step are
- * submitted at once and wait for the host's signals, or each when the host is ready. Same results. */
+/* How host and device hand over to each other (reference: Vulkan timeline semaphores): all tapes of a step
+ * are submitted at once and wait for the host's signals, or each when the host is ready. Same results. */
 typedef enum hth_gpu_handoff { HTH_GPU_QUEUED = 0, HTH_GPU_SUBMITTED } hth_gpu_handoff;
 
 typedef struct hth_gpu_place {
@@ -29,7 +30,8 @@ enum { HTH_GPU_SLOT = 16 };
 
 /* Why layer i (or, for i = n_layer, the head) cannot lie on a device; NULL: it can. */
 const char *hth_gpu_problem(const hth_model *model, const hth_gpu_place *place, uint32_t i_layer);
-/* Neurons of layer i are divided in multiples of so many; 0: they cannot be, as down does not lie neuron by neuron. */
+/* Neurons of layer i are divided in multiples of so many; 0: they cannot be, as down does not lie neuron
+ * by neuron. */
 uint32_t hth_gpu_grain(const hth_model *model, uint32_t i_layer);
 
 /* Bytes on a device whose bindings may have `most`. False: something is too large for them. */
@@ -44,26 +46,28 @@ bool hth_gpu_head_bytes(const hth_model *model, uint64_t most, uint64_t *bytes);
 typedef hearth_status hth_gpu_read_fn(void *user, const hth_matrix *matrix, uint64_t first, uint64_t n,
                                       uint8_t *rows, hearth_error *err);
 
-/* model, kernels and device must outlive it; the model's vectors must be read, and what place points to is copied.
- * The device's programs are tested here, or where the host has neurons too by hth_gpu_take_host_rows, as soon as it is
- * known which are used. UNSUPPORTED: place->strict, and some weights are floats, or a program differs from the CPU. */
+/* model, kernels and device must outlive it; the model's vectors must be read, and what place points to is
+ * copied. The device's programs are tested here, or where the host has neurons too by
+ * hth_gpu_take_host_rows, as soon as it is known which are used. UNSUPPORTED: place->strict, and some
+ * weights are floats, or a program differs from the CPU. */
 hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, hth_device *device,
                            const hth_gpu_place *place, hth_gpu_read_fn *read, void *user, hth_gpu **out,
                            hearth_error *err);
 void hth_gpu_close(hth_gpu *gpu);
 const hth_gpu_place *hth_gpu_where(const hth_gpu *gpu);
-/* Whether it gives the bits of the CPU: all its weights are quantised, and the device's programs passed their test. */
+/* Whether it gives the bits of the CPU: all its weights are quantised, and the device's programs passed
+ * their test. */
 bool hth_gpu_is_strict(const hth_gpu *gpu);
 /* Why it does not: "rows_q of Q4_0 differs from the CPU"; "". */
 const char *hth_gpu_strict_note(const hth_gpu *gpu);
 /* The largest scale of a layer's neurons there, which bounds their integers. */
 float hth_gpu_scale_top(const hth_gpu *gpu, uint32_t i_layer);
-/* Once the host has read its own rows: matrices of neurons of which some lie there point to the first that do not, and
- * each scale_top is that of the whole layer. */
+/* Once the host has read its own rows: matrices of neurons of which some lie there point to the first that
+ * do not, and each scale_top is that of the whole layer. */
 hearth_status hth_gpu_take_host_rows(hth_gpu *gpu, hearth_error *err);
 
-/* The rows of the step under way through the layers that lie there, from s->x; to s->x or, with the head, to the sink.
- * DEVICE: it was lost. */
+/* The rows of the step under way through the layers that lie there, from s->x; to s->x or, with the head,
+ * to the sink. DEVICE: it was lost. */
 hearth_status hth_gpu_run(hth_gpu *gpu, hth_step *s, hth_logits_sink *to, hearth_error *err);
 
 /* What steps did so far. */

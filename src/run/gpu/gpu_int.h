@@ -85,14 +85,14 @@ void hth_gpu_room_close(hth_gpu *g);
 hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err);
 void hth_gpu_caches_close(hth_gpu *g);
 
-/* ---- tapes (record.c) ------------------------------------------------------------------------------------ */
+/* ---- tapes (record.c) --------------------------------------------------------------------------------- */
 
 /* Steps of one row, of up to 8, and of up to n_row have tapes of their own. */
 enum { HTH_GPU_ONE, HTH_GPU_FEW, HTH_GPU_MANY, HTH_GPU_N_CLASS, HTH_GPU_FEW_ROWS = 8 };
 
-/* A step's tapes in the order in which they run. Each layer of which the host has a part (a hand) is cut where its letter
- * to the host is complete, and where the host's sums are wanted; steps of many rows are cut at every layer besides, so
- * that no submission keeps a card from its display for long. */
+/* A step's tapes in the order in which they run. Each layer of which the host has a part (a hand) is cut
+ * where its letter to the host is complete, and where the host's sums are wanted; steps of many rows are
+ * cut at every layer besides, so that no submission keeps a card from its display for long. */
 typedef struct hth_gpu_cut {
     hth_tape *tape;
     uint32_t n_letter,
@@ -139,7 +139,7 @@ uint32_t hth_gpu_most_tapes(const hth_gpu *g);
 hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err);
 void hth_gpu_tapes_free(hth_gpu *g);
 
-/* ---- sources of weights (weights.c) -------------------------------------------------------------------------- */
+/* ---- sources of weights (weights.c) ------------------------------------------------------------------- */
 
 /* Matrices with the same input, in order: the first n_row of each; absent ones have none. */
 enum { HTH_GPU_MOST_MATRICES = 3 };

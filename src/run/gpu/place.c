@@ -1,5 +1,5 @@
-/* What of a model can lie on a device, and how many bytes it takes there: by shapes and types alone, so that a place can
- * be chosen, or refused, before anything is loaded. */
+/* What of a model can lie on a device, and how many bytes it takes there: by shapes and types alone, so
+ * that a place can be chosen, or refused, before anything is loaded. */
 #include "run/gpu/cache.h"
 #include "run/gpu/gpu_int.h"
 

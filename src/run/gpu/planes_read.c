@@ -1,4 +1,5 @@
-/* A block of a matrix out of its planes (planes.h): what the functions of C in place of programs read weights by. */
+/* A block of a matrix out of its planes (planes.h): what the functions of C in place of programs read
+ * weights by. */
 #include "run/gpu/planes.h"
 
 #include "base/bits.h"

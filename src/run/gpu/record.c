@@ -1,5 +1,5 @@
-/* The tapes of a step: each layer's programs in the order of a token, recorded once for a class of steps (one row, a
- * few, many), and the head's. What a program reads is ordered behind what wrote it. */
+/* The tapes of a step: each layer's programs in the order of a token, recorded once for a class of steps
+ * (one row, a few, many), and the head's. What a program reads is ordered behind what wrote it. */
 #include "run/gpu/gpu_int.h"
 
 #include "base/alloc.h"
@@ -227,7 +227,7 @@ static hth_gpu_input plain_input(recorder *r, hth_slice x, const hth_gpu_group *
     return in;
 }
 
-/* ---- attention ------------------------------------------------------------------------------------------- */
+/* ---- attention ---------------------------------------------------------------------------------------- */
 
 static void rope_store(recorder *r, const hth_layer *l, const hth_gpu_layer *to)
 {
@@ -306,7 +306,7 @@ static void attention(recorder *r, uint32_t i_layer, hth_slice y, bool onto)
     rows(r, &to->o, &in, y, onto);
 }
 
-/* ---- feed-forward network ------------------------------------------------------------------------------------ */
+/* ---- feed-forward network ----------------------------------------------------------------------------- */
 
 /* f of values, gated or not, in the forms that a group wants; store: floats too, into input.x. */
 typedef struct activation {
@@ -421,8 +421,8 @@ static void join_sums(recorder *r, uint32_t i_layer, hth_slice top, uint32_t fir
     order(r);
 }
 
-/* Down of the hidden values in input.x. As many tokens at once as their sums have room; those of several stages wait
- * for the host before the first. */
+/* Down of the hidden values in input.x. As many tokens at once as their sums have room; those of several
+ * stages wait for the host before the first. */
 static void down_by_neurons(recorder *r, uint32_t i_layer, hth_slice y, bool onto)
 {
     const hth_layer *l = &r->g->model->layers[i_layer];
@@ -490,7 +490,7 @@ static void ffn(recorder *r, uint32_t i_layer, hth_slice y, bool onto)
     else rows(r, &to->down, &r->g->room.input, y, onto);
 }
 
-/* ---- a layer, the head ------------------------------------------------------------------------------------------ */
+/* ---- a layer, the head -------------------------------------------------------------------------------- */
 
 /* x takes what a block gives, normed where the family does that. */
 static void add_to_stream(recorder *r, hth_slice block, const hth_gpu_vector post[2])

@@ -1,5 +1,6 @@
-/* Where the values of a step lie on a device: one buffer of the device's own, one that the host fills before a step, one
- * that it reads afterwards. Sizes follow from shapes alone, so that they are known before anything is loaded. */
+/* Where the values of a step lie on a device: one buffer of the device's own, one that the host fills
+ * before a step, one that it reads afterwards. Sizes follow from shapes alone, so that they are known
+ * before anything is loaded. */
 #include "run/gpu/gpu_int.h"
 
 #include "base/alloc.h"
@@ -184,7 +185,7 @@ void hth_gpu_room_close(hth_gpu *g)
     hth_buffer_free(g->room.memory);
 }
 
-/* ---- caches --------------------------------------------------------------------------------------------- */
+/* ---- caches ------------------------------------------------------------------------------------------- */
 
 /* Keys, or values, of a layer; they begin where any device allows it. */
 static uint64_t half_cache(const hth_model *m, const hth_gpu_place *p, uint32_t i_layer)

@@ -1,6 +1,6 @@
-/* The self-test: trials side by side in one buffer, run by one tape on the device and one after the other on the host,
- * then compared by bytes, outputs and what lies beside them in their bindings. As many trials as have room are one
- * submission. */
+/* The self-test: trials side by side in one buffer, run by one tape on the device and one after the other
+ * on the host, then compared by bytes, outputs and what lies beside them in their bindings. As many trials
+ * as have room are one submission. */
 #include "run/gpu/selftest.h"
 
 #include "base/alloc.h"
@@ -129,7 +129,7 @@ uint64_t hth_gpu_selftest_bytes(hearth_kv_type kv, uint32_t d_head, uint32_t sha
     return larger(larger(whole, split), larger(store, others));
 }
 
-/* ---- all programs --------------------------------------------------------------------------------------- */
+/* ---- all programs ------------------------------------------------------------------------------------- */
 
 static hearth_status try_all(session *s, hearth_error *err)
 {

@@ -1,5 +1,6 @@
-/* The self-test of a device: each program that promises the CPU's bits is run once, with values where rounding shows, on
- * the device and as its function of C. Run by gpu.c when a model is opened, before any token. */
+/* The self-test of a device: each program that promises the CPU's bits is run once, with values where
+ * rounding shows, on the device and as its function of C. Run by gpu.c when a model is opened, before any
+ * token. */
 #ifndef HTH_RUN_GPU_SELFTEST_H
 #define HTH_RUN_GPU_SELFTEST_H
 
@@ -10,9 +11,9 @@
 
 enum { HTH_GPU_NOTE = 160 };
 
-/* All programs that were made on the device, with their constants. memory: of the device's own, at least as large as
- * the largest trial; what lies there is lost. note: the first program that differs ("rows_q of Q4_0 differs from the
- * CPU"); empty: none does. Errors: those of the device, and MEMORY. */
+/* All programs that were made on the device, with their constants. memory: of the device's own, at least
+ * as large as the largest trial; what lies there is lost. note: the first program that differs ("rows_q of
+ * Q4_0 differs from the CPU"); empty: none does. Errors: those of the device, and MEMORY. */
 hearth_status hth_gpu_selftest(hth_device *device, hth_buffer *memory, char note[HTH_GPU_NOTE],
                                hearth_error *err);
 
@@ -26,7 +27,7 @@ typedef enum hth_gpu_filling {
     HTH_FILL_POISON = 0, /* for outputs: what is not written shows */
     HTH_FILL_STEP,
     HTH_FILL_FLOATS, /* below 2^top */
-    HTH_FILL_BLOCKS, /* what R1 meets, `width` at a time: ties, zeros, blocks below 2^low, one that is far larger */
+    HTH_FILL_BLOCKS, /* what R1 meets, `width` at a time: ties, zeros, blocks below 2^low, one far larger */
     HTH_FILL_NEURONS, /* h: [][width], most of them zeros */
     HTH_FILL_Q,       /* bytes as R1 makes them, tokens of `width`; */
     HTH_FILL_Q_SCALES,

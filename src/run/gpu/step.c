@@ -1,10 +1,11 @@
-/* A step through the layers on a device. The host fills the step block, lets the tapes of its class run, and takes over
- * what comes out. Where a layer's neurons are divided, a letter comes from the device in the midst of it; the host's
- * neurons are computed while the device does its own, and both sums meet there.
+/* A step through the layers on a device. The host fills the step block, lets the tapes of its class run,
+ * and takes over what comes out. Where a layer's neurons are divided, a letter comes from the device in
+ * the midst of it; the host's neurons are computed while the device does its own, and both sums meet
+ * there.
  *
- * A token with a value beyond those that a layer's power of two was chosen for (docs/arithmetic.md 6) shows only when
- * all parts are done: it, and those behind it, are done again one by one, with care: each layer's two parts then
- * agree on the power before they make sums. */
+ * A token with a value beyond those that a layer's power of two was chosen for (docs/arithmetic.md 6)
+ * shows only when all parts are done: it, and those behind it, are done again one by one, with care: each
+ * layer's two parts then agree on the power before they make sums. */
 #include "run/gpu/gpu_int.h"
 
 #include "base/bits.h"
@@ -30,7 +31,7 @@ static hearth_status await(const hth_gpu *g, hth_tick tick, hearth_error *err)
 
 static void *mapped(hth_slice s) { return (uint8_t *)hth_buffer_map(s.of) + s.at; }
 
-/* ---- what a step is told -------------------------------------------------------------------------------- */
+/* ---- what a step is told ------------------------------------------------------------------------------ */
 
 static int class_of(const hth_gpu *g, uint32_t n_row)
 {
@@ -89,7 +90,7 @@ static uint32_t fill_wanted(const hth_gpu *g, const hth_row *rows, uint32_t n, u
     return block[HTH_STEP_N_WANT] = n_want;
 }
 
-/* ---- the host's neurons ------------------------------------------------------------------------------------ */
+/* ---- the host's neurons ------------------------------------------------------------------------------- */
 
 /* Those of a hand for n rows, by the letter that has come. neurons: the layer's, or with another H. */
 static void answer_as(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n, const hth_layer *cold)
@@ -114,7 +115,7 @@ static void answer(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n)
     answer_as(g, s, i_hand, n, &g->layers[g->hands[i_hand]].cold);
 }
 
-/* ---- tapes ----------------------------------------------------------------------------------------------------- */
+/* ---- tapes -------------------------------------------------------------------------------------------- */
 
 static hearth_status submit(hth_gpu *g, uint32_t first, uint32_t n, hearth_error *err)
 {
@@ -142,8 +143,8 @@ static hearth_status settle(hth_gpu *g, hearth_error *err)
 /* Who answers the letter of a hand, for n rows. */
 typedef void answer_fn(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n);
 
-/* The answers to all letters; tapes are submitted as far as they can run, where they do not wait in the queue. sent:
- * tapes that were. */
+/* The answers to all letters; tapes are submitted as far as they can run, where they do not wait in the
+ * queue. sent: tapes that were. */
 static hearth_status answer_all(hth_gpu *g, hth_step *s, const hth_gpu_tapes *tapes, uint32_t n_row,
                                 answer_fn *answer_one, uint64_t before, uint32_t *sent, hearth_error *err)
 {
@@ -163,8 +164,8 @@ static hearth_status answer_all(hth_gpu *g, hth_step *s, const hth_gpu_tapes *ta
     return st;
 }
 
-/* All tapes are queued at once, and wait for the host's signals; or each is submitted when the host is ready. behind: one
- * more, or NULL. */
+/* All tapes are queued at once, and wait for the host's signals; or each is submitted when the host is
+ * ready. behind: one more, or NULL. */
 static hearth_status play_tapes(hth_gpu *g, hth_step *s, const hth_gpu_tapes *tapes, uint32_t n_row,
                                 hth_gpu_handoff handoff, answer_fn *answer_one, hth_tape *behind,
                                 hearth_error *err)
@@ -197,7 +198,7 @@ static hearth_status play(hth_gpu *g, hth_tape *tape, hearth_error *err)
     return st == HEARTH_OK ? await_end(g, err) : st;
 }
 
-/* ---- values beyond H ---------------------------------------------------------------------------------------------- */
+/* ---- values beyond H ---------------------------------------------------------------------------------- */
 
 /* The largest |h| of the device's neurons of a row. */
 static uint32_t device_top(const hth_gpu *g, uint32_t i_layer, uint32_t row)
@@ -240,7 +241,7 @@ static void agree(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n)
     given[1] = hth_bits_of(top);
 }
 
-/* ---- a piece ------------------------------------------------------------------------------------------------------- */
+/* ---- a piece ------------------------------------------------------------------------------------------ */
 
 /* The rows of a piece from *next on that want logits, through the head, whose tape may have run already. */
 static hearth_status give_logits(hth_gpu *g, hth_step *s, uint32_t n_want, bool played, hth_logits_sink *to,
@@ -252,8 +253,8 @@ static hearth_status give_logits(hth_gpu *g, hth_step *s, uint32_t n_want, bool 
     return st == HEARTH_OK ? hth_run_give(s, mapped(g->room.result), n_want, to, err) : st;
 }
 
-/* What the first n rows of a piece, which begins at row `first` of the step, are wanted for: logits, or to go on in
- * s->x. next: from it on none was given yet. */
+/* What the first n rows of a piece, which begins at row `first` of the step, are wanted for: logits, or to
+ * go on in s->x. next: from it on none was given yet. */
 static hearth_status give(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, uint32_t next,
                           hth_logits_sink *to, hearth_error *err)
 {

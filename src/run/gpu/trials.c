@@ -1,6 +1,6 @@
-/* What each program is given in the self-test: shapes that end in the midst of groups, stretches and tiles, with rows of
- * the step that are not to be computed; and values where rounding shows. No value is so small or so large that a
- * result would be subnormal or no number: those promise less. */
+/* What each program is given in the self-test: shapes that end in the midst of groups, stretches and
+ * tiles, with rows of the step that are not to be computed; and values where rounding shows. No value is
+ * so small or so large that a result would be subnormal or no number: those promise less. */
 #include "run/gpu/selftest.h"
 
 #include "base/bits.h"
@@ -150,7 +150,7 @@ static void rows_q(hth_gpu_trial *t)
     else give_output(t, (uint64_t)n_tok * stride, 4);
 }
 
-/* ---- attention ------------------------------------------------------------------------------------------ */
+/* ---- attention ---------------------------------------------------------------------------------------- */
 
 static void rope_store(hth_gpu_trial *t)
 {
@@ -183,8 +183,8 @@ static void rope_store(hth_gpu_trial *t)
     give_output(t, rounds ? n_q / 4 + n_q / HTH_ACT_BLOCK : 0, 4);
 }
 
-/* A split and some of the next. KV heads lie 16 positions apart, so that they share most of a small cache. Whole: a
- * window over both splits, and a token whose positions are fewer. */
+/* A split and some of the next. KV heads lie 16 positions apart, so that they share most of a small cache.
+ * Whole: a window over both splits, and a token whose positions are fewer. */
 static void attend(hth_gpu_trial *t)
 {
     enum { AT = HTH_ATTEND_SPLIT + 12, N_HEAD_KV = 2, N_SPLIT = 3, N_POSITION = AT + 1 + 16 + 16 + 3 };
@@ -229,7 +229,7 @@ static void attend_join(hth_gpu_trial *t)
     give_output(t, N_ROW * N_HEAD * d, 4);
 }
 
-/* ---- down ------------------------------------------------------------------------------------------------- */
+/* ---- down --------------------------------------------------------------------------------------------- */
 
 enum { TOP_H = 2, FIRST_TOK = 1 };
 
@@ -320,7 +320,7 @@ uint64_t hth_gpu_trial_bytes(const hth_gpu_trial *t)
     return all;
 }
 
-/* ---- values -------------------------------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------------------------------------- */
 
 typedef struct random {
     uint64_t state;
@@ -535,7 +535,8 @@ static void fill_tops(const hth_gpu_given *g, const hth_form *f, float *x)
 /* Half a step beyond 24 bits: a tie when it becomes a float. */
 static int32_t tie(random *r) { return (int32_t)((1u << 24 | below(r, 1u << 24)) << 1 | 1u); }
 
-/* Of every third output all parts but the first split are zero: a tie; of the next third all: the host's show. */
+/* Of every third output all parts but the first split are zero: a tie; of the next third all: the host's
+ * show. */
 static void fill_sums(random *r, const hth_gpu_given *g, int32_t *sums)
 {
     for (size_t i = 0; i < g->size / 4; i++) {

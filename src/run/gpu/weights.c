@@ -1,5 +1,6 @@
-/* Weights on the device. Matrices that share an input become a group, whose neighbours of one type become one part, as
- * long as a binding can hold it: one run of a program each. Vectors of floats lie together in one buffer. */
+/* Weights on the device. Matrices that share an input become a group, whose neighbours of one type become
+ * one part, as long as a binding can hold it: one run of a program each. Vectors of floats lie together in
+ * one buffer. */
 #include "run/gpu/gpu_int.h"
 
 #include "base/alloc.h"
@@ -81,7 +82,8 @@ typedef struct stretch {
 static const uint64_t MOST_AT_ONCE = (uint64_t)1 << 30;
 enum { CUT = HTH_DOWN_GROUP }; /* parts end at multiples of so many rows */
 
-/* The longest stretch from row `first` of the group on. False: there is none left, or not even CUT rows fit. */
+/* The longest stretch from row `first` of the group on. False: there is none left, or not even CUT rows
+ * fit. */
 static bool next_stretch(const hth_gpu_source *s, uint64_t most, uint64_t first, stretch *out)
 {
     uint64_t at = 0;
@@ -183,7 +185,7 @@ static hearth_status copy_biases(hth_gpu *g, const hth_gpu_source *source, const
     return HEARTH_OK;
 }
 
-/* ---- loading ---------------------------------------------------------------------------------------------- */
+/* ---- loading ------------------------------------------------------------------------------------------ */
 
 enum { READ_AT_ONCE = 4 << 20 };
 
