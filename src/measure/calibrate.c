@@ -105,11 +105,7 @@ static void record_rows(bench *b, hth_tape *tape, hth_type type, uint64_t n_row,
         hth_push_rows push = {.n_row = (uint32_t)n_row,
                               .n_block = N_COL / form.block,
                               .y_stride = (uint32_t)n_row,
-                              .at_high = p->at_high,
-                              .at_scale = p->at_scale,
-                              .at_part = p->at_part,
-                              .at_least = p->at_least,
-                              .at_minimum = p->at_minimum};
+                              .at = p->at};
         hth_tape_run(tape, program,
                      (hth_slice[]){step,
                                    {b->weights, 0, 0},

@@ -8,43 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {
-    "llama-gqa",
-    "llama-mha-tied",
-    "llama-rope-linear",
-    "llama-yarn",
-    "llama3-rope_freqs",
-    "llama-bias",
-    "llama-drelu",
-    "llama-reglu",
-    "llama-relu",
-    "llama-relu2",
-    "llama-relu2-plain",
-    "llama-geglu",
-    "bamboo",
-    "qwen2",
-    "qwen3",
-    "gemma2",
-    "falcon",
-    "falcon-two-norms",
-    "falcon-relu",
-    "opt",
-};
-enum { N_NAME = sizeof names / sizeof *names };
-
-static bool open_arch(golden *g, const char *name)
-{
-    char model[80], ids[80], truth[80];
-    snprintf(model, sizeof model, "golden/arch/%s.gguf", name);
-    snprintf(ids, sizeof ids, "golden/arch/%s.ids", name);
-    snprintf(truth, sizeof truth, "golden/arch/%s.f32", name);
-    return golden_open(g, model, ids, truth);
-}
-
 static void check_file(const char *name, hearth_kv_type kv, double bound)
 {
     golden g;
-    if (open_arch(&g, name)) {
+    if (golden_open_arch(&g, name)) {
         float *logits = golden_logits(&g, kv);
         double error = logits ? engine_max_error(logits, g.truth, g.n_truth) : 1.0;
         printf("     %-20s kv %s: %.2e\n", name, kv == HEARTH_KV_F32 ? "f32" : "f16", error);
@@ -58,12 +25,12 @@ static void check_file(const char *name, hearth_kv_type kv, double bound)
 
 TEST(logits_are_right_and_the_same_everywhere_with_f32_kv)
 {
-    for (int i = 0; i < N_NAME; i++) check_file(names[i], HEARTH_KV_F32, 2e-5);
+    for (int i = 0; i < GOLDEN_N_ARCH; i++) check_file(golden_archs[i], HEARTH_KV_F32, 2e-5);
 }
 
 TEST(logits_are_close_and_the_same_everywhere_with_f16_kv)
 {
-    for (int i = 0; i < N_NAME; i++) check_file(names[i], HEARTH_KV_F16, 5e-3);
+    for (int i = 0; i < GOLDEN_N_ARCH; i++) check_file(golden_archs[i], HEARTH_KV_F16, 5e-3);
 }
 
 /* Of the files whose activation gives zeros, whichever form their weights have. */
@@ -73,7 +40,7 @@ TEST(gate_gives_the_bits_of_dense)
                                          "llama-relu2-plain", "bamboo",      "falcon-relu", "opt"};
     for (size_t i = 0; i < sizeof sparse / sizeof *sparse; i++) {
         golden g;
-        if (open_arch(&g, sparse[i])) {
+        if (golden_open_arch(&g, sparse[i])) {
             g.selector = HEARTH_SELECTOR_DENSE;
             float *dense = golden_logits(&g, HEARTH_KV_F16);
             g.selector = HEARTH_SELECTOR_GATE;
@@ -86,9 +53,9 @@ TEST(gate_gives_the_bits_of_dense)
 
 TEST(logits_of_the_last_token_are_those_of_all)
 {
-    for (int i = 0; i < N_NAME; i++) {
+    for (int i = 0; i < GOLDEN_N_ARCH; i++) {
         golden g;
-        if (open_arch(&g, names[i])) {
+        if (golden_open_arch(&g, golden_archs[i])) {
             engine_setting s = {.n_thread = 2, .n_batch = 64, .kv = HEARTH_KV_F32};
             hearth_model *model = NULL;
             float *all = golden_logits(&g, HEARTH_KV_F32);

@@ -68,15 +68,6 @@ static hearth_gpu_options options_of(const char *device, const golden *g, hearth
     return (hearth_gpu_options){.device = device, .n_ctx = (uint32_t)g->n, .kv = kv};
 }
 
-static bool open_quant(golden *g, const char *type)
-{
-    char model[80], ids[80], truth[80];
-    snprintf(model, sizeof model, "golden/quant/llama-%s.gguf", type);
-    snprintf(ids, sizeof ids, "golden/quant/llama-%s.ids", type);
-    snprintf(truth, sizeof truth, "golden/quant/llama-%s.logits.f32", type);
-    return golden_open(g, model, ids, truth);
-}
-
 /* ---- quantised weights -------------------------------------------------------------------------- */
 
 /* As one prompt, token by token, in pieces of 3; the device in pieces of its own. */
@@ -110,7 +101,7 @@ static void check_quants(const char *device, bool every)
     int n_rounded = 0;
     for (int i = 0; i < N_QUANT; i++) {
         golden g;
-        if (!open_quant(&g, quants[i])) {
+        if (!golden_open_quant(&g, quants[i])) {
             golden_close(&g);
             continue;
         }
@@ -131,39 +122,6 @@ TEST(quantised_models_have_the_bits_of_the_cpu_on_the_null_device) { check_quant
 TEST(quantised_models_have_the_bits_of_the_cpu_on_vulkan) { check_quants("vulkan:0", is_long()); }
 
 /* ---- floats ------------------------------------------------------------------------------------- */
-
-static const char *const names[] = {
-    "llama-gqa",
-    "llama-mha-tied",
-    "llama-rope-linear",
-    "llama-yarn",
-    "llama3-rope_freqs",
-    "llama-bias",
-    "llama-drelu",
-    "llama-reglu",
-    "llama-relu",
-    "llama-relu2",
-    "llama-geglu",
-    "bamboo",
-    "qwen2",
-    "llama-relu2-plain",
-    "qwen3",
-    "gemma2",
-    "falcon",
-    "falcon-two-norms",
-    "falcon-relu",
-    "opt",
-};
-enum { N_NAME = sizeof names / sizeof *names };
-
-static bool open_arch(golden *g, const char *name)
-{
-    char model[80], ids[80], truth[80];
-    snprintf(model, sizeof model, "golden/arch/%s.gguf", name);
-    snprintf(ids, sizeof ids, "golden/arch/%s.ids", name);
-    snprintf(truth, sizeof truth, "golden/arch/%s.f32", name);
-    return golden_open(g, model, ids, truth);
-}
 
 static const double NEAR = 2e-4;
 
@@ -195,9 +153,9 @@ static void check_near(const golden *g)
 
 TEST(float_models_are_near_the_cpu_and_the_same_on_all_devices)
 {
-    for (int i = 0; i < N_NAME; i++) {
+    for (int i = 0; i < GOLDEN_N_ARCH; i++) {
         golden g;
-        if (open_arch(&g, names[i])) check_near(&g);
+        if (golden_open_arch(&g, golden_archs[i])) check_near(&g);
         golden_close(&g);
     }
 }
@@ -207,7 +165,7 @@ TEST(half_float_models_are_near_the_cpu_and_the_same_on_all_devices)
     static const char *const types[] = {"F16", "BF16"};
     for (int i = 0; i < 2; i++) {
         golden g;
-        if (open_quant(&g, types[i])) check_near(&g);
+        if (golden_open_quant(&g, types[i])) check_near(&g);
         golden_close(&g);
     }
 }
@@ -364,7 +322,7 @@ TEST(any_number_of_layers_on_a_device_gives_the_bits_of_the_cpu)
         for (int i = 0; i < N_QUANT; i++) {
             bool some = i % (d == 0 ? 4 : 8) == 0; /* Q8_0, Q5_1, Q5_K, MXFP4; Q8_0, Q5_K */
             if (!some && !is_long()) continue;
-            if (open_quant(&g, quants[i])) check_parts(&g, devices[d], (hearth_kv_type)(i % 2));
+            if (golden_open_quant(&g, quants[i])) check_parts(&g, devices[d], (hearth_kv_type)(i % 2));
             golden_close(&g);
         }
     }
@@ -374,7 +332,7 @@ TEST(any_number_of_layers_on_a_device_gives_the_bits_of_the_cpu)
 TEST(a_mapped_file_with_layers_on_a_device_gives_the_bits_of_the_cpu)
 {
     golden g;
-    float *expected = open_quant(&g, "Q4_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+    float *expected = golden_open_quant(&g, "Q4_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
     hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F16);
     counted bytes = {0};
     uint32_t n_layer;
@@ -394,7 +352,7 @@ TEST(a_mapped_file_with_layers_on_a_device_gives_the_bits_of_the_cpu)
 TEST(pieces_of_the_device_do_not_show)
 {
     golden g;
-    float *expected = open_quant(&g, "Q5_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+    float *expected = golden_open_quant(&g, "Q5_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
     for (int d = 0; expected && d < N_DEVICE; d++) {
         hearth_gpu_options gpu = options_of(devices[d], &g, HEARTH_KV_F16);
         gpu.n_batch = 5;
@@ -462,7 +420,7 @@ TEST(sequences_in_one_batch_have_their_own_bits)
 {
     golden g;
     hearth_model *cpu = NULL;
-    if (open_quant(&g, "Q4_1")) CHECK_OK(hearth_model_open(g.model, NULL, &cpu, err));
+    if (golden_open_quant(&g, "Q4_1")) CHECK_OK(hearth_model_open(g.model, NULL, &cpu, err));
     if (cpu) check_sequences(&g, cpu);
     hearth_model_close(cpu);
     golden_close(&g);
@@ -523,7 +481,7 @@ TEST(too_little_memory_is_refused_with_the_least_that_works)
 {
     golden g;
     hearth_error why;
-    if (open_quant(&g, "Q4_0")) {
+    if (golden_open_quant(&g, "Q4_0")) {
         hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F16);
         gpu.vram = 1;
         check_refused(g.model, &gpu, HEARTH_ERROR_MEMORY, "the least is --vram ", &why);
@@ -590,7 +548,7 @@ TEST(a_device_alone_is_enough_to_say)
 {
     golden g;
     const hearth_gpu_options gpu = {.device = "null"};
-    float *expected = open_quant(&g, "Q8_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
+    float *expected = golden_open_quant(&g, "Q8_0") ? golden_logits(&g, HEARTH_KV_F16) : NULL;
     hearth_model *model = expected ? open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO) : NULL;
     if (model && is_whole(model)) expect_bits(model, &g, HEARTH_KV_F16, 256, expected, "null");
     hearth_model_close(model);

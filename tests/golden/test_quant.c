@@ -9,15 +9,12 @@
 
 static void check_type(const char *type)
 {
-    char model[80], ids[80], truth[80], theirs[80];
+    char theirs[80];
     size_t n_theirs = 0;
     golden g;
-    snprintf(model, sizeof model, "golden/quant/llama-%s.gguf", type);
-    snprintf(ids, sizeof ids, "golden/quant/llama-%s.ids", type);
-    snprintf(truth, sizeof truth, "golden/quant/llama-%s.logits.f32", type);
     snprintf(theirs, sizeof theirs, "golden/quant/llama-%s.llamacpp.f32", type);
     float *peer = engine_read_floats(test_data(theirs), &n_theirs);
-    if (golden_open(&g, model, ids, truth) && CHECK(peer && n_theirs == g.n_truth)) {
+    if (golden_open_quant(&g, type) && CHECK(peer && n_theirs == g.n_truth)) {
         float *logits = golden_logits(&g, HEARTH_KV_F32);
         double ours = logits ? engine_rms_error(logits, g.truth, g.n_truth) : 1.0;
         double bound = engine_rms_error(peer, g.truth, g.n_truth);

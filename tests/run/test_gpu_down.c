@@ -436,11 +436,7 @@ static bool run_part(hth_device *d, data *a, size_t first, size_t n, const hth_p
                           .stride = (uint32_t)a->stride,
                           .first = (uint32_t)first,
                           .first_tok = (uint32_t)s->first_tok,
-                          .at_high = at->at_high,
-                          .at_scale = at->at_scale,
-                          .at_part = at->at_part,
-                          .at_least = at->at_least,
-                          .at_minimum = at->at_minimum};
+                          .at = at->at};
     const hth_push_down_f push_f = {(uint32_t)n,          (uint32_t)s->n_out, (uint32_t)a->stride,
                                     (uint32_t)a->n_split, (uint32_t)first,    (uint32_t)s->first_tok};
     programs_binding sums = {a->got, s->n_class * a->n_split * s->n_out * 4};

@@ -139,9 +139,7 @@ static bool compute_quantised(hth_device *d, data *a)
     if (!CHECK(hth_form_of(s->type, &form))) return false;
     memcpy(consts + HTH_ROWS_FORM, &form, sizeof form);
     const hth_push_rows push = {(uint32_t)s->n_row,   (uint32_t)a->n_block, (uint32_t)a->y_stride,
-                                (uint32_t)s->y_first, s->has_bias,          a->places.at_high,
-                                a->places.at_scale,   a->places.at_part,    a->places.at_least,
-                                a->places.at_minimum};
+                                (uint32_t)s->y_first, s->has_bias,          a->places.at};
     const size_t n_x = s->n_tok * s->n_col;
     programs_run run = {.id = s->onto ? HTH_PROGRAM_rows_q_onto : HTH_PROGRAM_rows_q,
                         .consts = consts,

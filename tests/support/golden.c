@@ -3,6 +3,7 @@
 
 #include "support/test.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,47 @@ void golden_close(golden *g)
 {
     free(g->ids);
     free(g->truth);
+}
+
+const char *const golden_archs[GOLDEN_N_ARCH] = {
+    "llama-gqa",
+    "llama-mha-tied",
+    "llama-rope-linear",
+    "llama-yarn",
+    "llama3-rope_freqs",
+    "llama-bias",
+    "llama-drelu",
+    "llama-reglu",
+    "llama-relu",
+    "llama-relu2",
+    "llama-relu2-plain",
+    "llama-geglu",
+    "bamboo",
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "falcon",
+    "falcon-two-norms",
+    "falcon-relu",
+    "opt",
+};
+
+bool golden_open_arch(golden *g, const char *name)
+{
+    char model[80], ids[80], truth[80];
+    snprintf(model, sizeof model, "golden/arch/%s.gguf", name);
+    snprintf(ids, sizeof ids, "golden/arch/%s.ids", name);
+    snprintf(truth, sizeof truth, "golden/arch/%s.f32", name);
+    return golden_open(g, model, ids, truth);
+}
+
+bool golden_open_quant(golden *g, const char *type)
+{
+    char model[80], ids[80], truth[80];
+    snprintf(model, sizeof model, "golden/quant/llama-%s.gguf", type);
+    snprintf(ids, sizeof ids, "golden/quant/llama-%s.ids", type);
+    snprintf(truth, sizeof truth, "golden/quant/llama-%s.logits.f32", type);
+    return golden_open(g, model, ids, truth);
 }
 
 float *golden_logits(const golden *g, hearth_kv_type kv)

@@ -19,6 +19,13 @@ typedef struct golden {
 bool golden_open(golden *g, const char *model, const char *ids, const char *truth);
 void golden_close(golden *g);
 
+/* Small models of every dense architecture, by the names of their files. */
+extern const char *const golden_archs[];
+enum { GOLDEN_N_ARCH = 20 };
+bool golden_open_arch(golden *g, const char *name);
+/* A small llama of a block type. */
+bool golden_open_quant(golden *g, const char *type);
+
 /* The logits at the best level, as one prompt, by one thread; freed with free. NULL
  * after a failed check. */
 float *golden_logits(const golden *g, hearth_kv_type kv);

@@ -43,6 +43,13 @@ typedef struct hth_push_norm {
     float eps, inv_n;
 } hth_push_norm;
 
+/* Where planes begin (planes.h), in words from the first one's beginning; those that a form has not: 0. */
+typedef struct hth_plane_starts {
+    uint32_t high, scale;
+    uint32_t part, least; /* scales, and minima, of sub-blocks */
+    uint32_t minimum;     /* m, or dmin */
+} hth_plane_starts;
+
 /* y[t][y_first + i] = row i . x_t (+ bias[i]) for quantised rows in planes (planes.h), rules R2 to R5;
  * _onto: y is added to, y = y + (row i . x_t + bias[i]). q, d and sum as norm_round leaves them (sum is
  * read where the form has an offset or minima).
@@ -59,8 +66,7 @@ enum {
 };
 typedef struct hth_push_rows {
     uint32_t n_row, n_block, y_stride, y_first, has_bias;
-    uint32_t at_high, at_scale, at_part, at_least,
-        at_minimum; /* words from the planes' beginning (planes.h) */
+    hth_plane_starts at;
 } hth_push_rows;
 
 /* The same for rows of floats. Sums as in rule R9 but for fma: product and sum are rounded each.
@@ -177,9 +183,9 @@ enum { HTH_DOWN_SPLIT = 128 };
 enum { HTH_DOWN_LOCAL = 0, HTH_DOWN_COLS, HTH_DOWN_FORM, HTH_DOWN_N_CONST = HTH_DOWN_FORM + 8 };
 typedef struct hth_push_down {
     uint32_t n_neuron, n_block, stride, n_split;
-    uint32_t first,
-        first_tok; /* number of the planes' first neuron, a multiple of a split; of the first token */
-    uint32_t at_high, at_scale, at_part, at_least, at_minimum;
+    uint32_t first;     /* number of the planes' first neuron, a multiple of a split */
+    uint32_t first_tok; /* of the first token */
+    hth_plane_starts at;
 } hth_push_down;
 
 /* The same for rows of floats: chains[t][group][n_out] of HTH_DOWN_GROUP neurons each, product and sum

@@ -13,11 +13,6 @@
 
 enum { MAX_D = HTH_GPU_MOST_D_HEAD, BLOCK = HTH_ACT_BLOCK };
 
-static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
-
-/* Tokens that a grid of n rows computes. */
-static uint32_t rows_of(const uint32_t *step, uint32_t n) { return min_u32(n, step[HTH_STEP_N_TOK]); }
-
 static const uint32_t *row_of(const uint32_t *step, uint32_t t)
 {
     return step + HTH_STEP_ROWS + (size_t)t * HTH_STEP_ROW_WORDS;
@@ -105,7 +100,7 @@ void hth_gpu_rope_store(const hth_program_call *call)
     memcpy(&r.push, call->push, sizeof r.push);
     hth_kernels_init(&r.k, HTH_CPU_GENERIC);
     assert(r.d <= MAX_D);
-    uint32_t n_head = r.push.n_head, n_kv = r.push.n_head_kv, n_row = rows_of(step, call->grid[1]);
+    uint32_t n_head = r.push.n_head, n_kv = r.push.n_head_kv, n_row = hth_gpu_tokens(call, 0, call->grid[1]);
     for (uint32_t t = 0; t < n_row; t++) {
         float *q = (float *)call->bind[1] + (size_t)t * (n_head + 2 * n_kv) * r.d;
         float *keys = q + (size_t)n_head * r.d, *values = keys + (size_t)n_kv * r.d;
@@ -259,8 +254,8 @@ void hth_gpu_attend(const hth_program_call *call)
     hth_kernels_init(&r.k, HTH_CPU_GENERIC);
     assert(r.d <= MAX_D);
     r.n_word = hth_gpu_cache_words(r.kv, r.d);
-    uint32_t n_head = min_u32(call->grid[1] * call->consts[HTH_ATTEND_SHARED], r.push.n_head);
-    uint32_t n_row = rows_of(call->bind[0], call->grid[2]);
+    uint32_t n_head = hth_gpu_smaller(call->grid[1] * call->consts[HTH_ATTEND_SHARED], r.push.n_head);
+    uint32_t n_row = hth_gpu_tokens(call, 0, call->grid[2]);
     for (uint32_t t = 0; t < n_row; t++) {
         for (uint32_t head = 0; head < n_head; head++) {
             looking l = look(&r, t, head);
@@ -278,7 +273,7 @@ void hth_gpu_attend_join(const hth_program_call *call)
     memcpy(&push, call->push, sizeof push);
     size_t d = call->consts[HTH_JOIN_D_HEAD];
     const float *values = call->bind[1], *parts = call->bind[2];
-    uint32_t n_row = rows_of(call->bind[0], call->grid[1]);
+    uint32_t n_row = hth_gpu_tokens(call, 0, call->grid[1]);
     for (uint32_t t = 0; t < n_row; t++) {
         size_t n_pos = (size_t)row_of(call->bind[0], t)[HTH_STEP_POSITION] + 1;
         hth_attend sees = {.n_row = 1, .n_pos = n_pos, .window = push.window};

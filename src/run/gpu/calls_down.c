@@ -9,22 +9,13 @@
 
 #include <string.h>
 
-static uint32_t smaller(uint32_t a, uint64_t b) { return a < b ? a : (uint32_t)b; }
-
-/* Tokens from `first` on, at most so many. */
-static uint32_t tokens_of(const hth_program_call *c, uint32_t first, uint64_t most)
-{
-    uint32_t n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK];
-    return first < n_tok ? smaller(n_tok - first, most) : 0;
-}
-
 void hth_gpu_down_top(const hth_program_call *c)
 {
     const float *h = c->bind[1];
     uint32_t *top = c->bind[2];
     hth_push_top push;
     memcpy(&push, c->push, sizeof push);
-    for (uint32_t t = 0; t < tokens_of(c, 0, c->grid[1]); t++) {
+    for (uint32_t t = 0; t < hth_gpu_tokens(c, 0, c->grid[1]); t++) {
         float most = hth_down_largest_h(h + (size_t)t * push.stride, push.n);
         float scale = hth_down_scale(most <= push.usual ? push.usual : most, push.scale_top);
         top[2 * t] = hth_bits_of(scale), top[2 * t + 1] = hth_bits_of(most);
@@ -36,7 +27,6 @@ void hth_gpu_down_top(const hth_program_call *c)
 typedef struct down {
     hth_form form;
     hth_push_down push;
-    hth_planes at;
     const uint8_t *planes;
     const float *h; /* of the token */
     float scale;
@@ -47,11 +37,6 @@ static down down_of(const hth_program_call *c)
     down d = {.planes = c->bind[1]};
     memcpy(&d.form, c->consts + HTH_DOWN_FORM, sizeof d.form);
     memcpy(&d.push, c->push, sizeof d.push);
-    d.at = (hth_planes){.at_high = d.push.at_high,
-                        .at_scale = d.push.at_scale,
-                        .at_part = d.push.at_part,
-                        .at_least = d.push.at_least,
-                        .at_minimum = d.push.at_minimum};
     return d;
 }
 
@@ -71,13 +56,13 @@ static void add_block(const hth_form *f, const hth_planes_block *k, float h, int
 static void split_of_token(const down *d, uint32_t split, int32_t *sums)
 {
     uint32_t first = split * HTH_DOWN_SPLIT,
-             end = smaller(d->push.n_neuron, (uint64_t)first + HTH_DOWN_SPLIT);
+             end = hth_gpu_smaller(d->push.n_neuron, (uint64_t)first + HTH_DOWN_SPLIT);
     hth_planes_block k;
     memset(sums, 0, (size_t)d->push.n_block * d->form.block * sizeof *sums);
     for (uint32_t n = first; n < end; n++) {
         if (d->h[n] == 0.0f) continue;
         for (uint32_t b = 0; b < d->push.n_block; b++) {
-            hth_planes_read(&d->form, &d->at, d->planes, d->push.n_block, n, b, &k);
+            hth_planes_read(&d->form, &d->push.at, d->planes, d->push.n_block, n, b, &k);
             add_block(&d->form, &k, d->h[n] * d->scale, sums + (size_t)b * d->form.block);
         }
     }
@@ -90,7 +75,7 @@ void hth_gpu_down_q(const hth_program_call *c)
     size_t n_out = (size_t)d.push.n_block * d.form.block;
     int32_t *sums = c->bind[4];
     uint64_t most = (uint64_t)c->grid[2] * c->consts[HTH_DOWN_COLS];
-    for (uint32_t i = 0; i < tokens_of(c, d.push.first_tok, most); i++) {
+    for (uint32_t i = 0; i < hth_gpu_tokens(c, d.push.first_tok, most); i++) {
         uint32_t t = d.push.first_tok + i;
         d.h = (const float *)c->bind[2] + (size_t)t * d.push.stride + d.push.first;
         d.scale = hth_float_of(top[2 * t]);
@@ -102,20 +87,13 @@ void hth_gpu_down_q(const hth_program_call *c)
 
 /* ---- rows of floats -------------------------------------------------------------------------------- */
 
-static float weight(hth_type type, const uint8_t *row, size_t i)
-{
-    if (type == HTH_TYPE_F32) return hth_load_f32(row + 4 * i);
-    uint16_t half = hth_load_u16(row + 2 * i);
-    return type == HTH_TYPE_F16 ? hth_f16_to_f32(half) : hth_bf16_to_f32(half);
-}
-
 void hth_gpu_down_f(const hth_program_call *c)
 {
     hth_push_down_f push;
     memcpy(&push, c->push, sizeof push);
     hth_type type = (hth_type)c->consts[HTH_DOWN_F_TYPE];
     size_t row_size = (hth_type_row_size(type, push.n_out) + 3) / 4 * 4;
-    for (uint32_t i = 0; i < tokens_of(c, push.first_tok, c->grid[2]); i++) {
+    for (uint32_t i = 0; i < hth_gpu_tokens(c, push.first_tok, c->grid[2]); i++) {
         const float *h = (const float *)c->bind[2] + (size_t)(push.first_tok + i) * push.stride + push.first;
         float *chains =
             (float *)c->bind[3] + ((size_t)i * push.n_group + push.first / HTH_DOWN_GROUP) * push.n_out;
@@ -124,7 +102,8 @@ void hth_gpu_down_f(const hth_program_call *c)
             float *chain = chains + (size_t)(n / HTH_DOWN_GROUP) * push.n_out;
             const uint8_t *row = (const uint8_t *)c->bind[1] + n * row_size;
             if (h[n] == 0.0f) continue;
-            for (uint32_t o = 0; o < push.n_out; o++) chain[o] = chain[o] + weight(type, row, o) * h[n];
+            for (uint32_t o = 0; o < push.n_out; o++)
+                chain[o] = chain[o] + hth_gpu_float_at(type, row, o) * h[n];
         }
     }
 }
@@ -153,7 +132,7 @@ static void join(const hth_program_call *c, bool onto)
     bool has_host = c->consts[HTH_JOIN_SUMS_HOST] > 0;
     const float *bias = c->bind[4];
     memcpy(&push, c->push, sizeof push);
-    for (uint32_t i = 0; i < tokens_of(c, push.first_tok, c->grid[1]); i++) {
+    for (uint32_t i = 0; i < hth_gpu_tokens(c, push.first_tok, c->grid[1]); i++) {
         uint32_t t = push.first_tok + i;
         uint32_t scale = top[2 * t];
         float factor = hth_float_of((254u - (scale >> 23)) << 23);

@@ -1,7 +1,10 @@
-/* The programs as functions of C, each beside its kin: calls_vectors.c, calls_rows.c, calls_attend.c. */
+/* The programs as functions of C, each beside its kin (calls_vectors.c, calls_rows.c, calls_down.c,
+ * calls_attend.c), and what they share. */
 #ifndef HTH_RUN_GPU_CALLS_INT_H
 #define HTH_RUN_GPU_CALLS_INT_H
 
+#include "base/bits.h"
+#include "file/types.h"
 #include "run/gpu/calls.h"
 
 hth_program_fn hth_gpu_fill, hth_gpu_norm_round, hth_gpu_activate_round, hth_gpu_norm_add, hth_gpu_soft_cap;
@@ -9,5 +12,22 @@ hth_program_fn hth_gpu_rows_q, hth_gpu_rows_q_onto, hth_gpu_rows_f, hth_gpu_rows
 hth_program_fn hth_gpu_rope_store, hth_gpu_attend, hth_gpu_attend_join;
 
 hth_program_fn hth_gpu_down_top, hth_gpu_down_q, hth_gpu_down_f, hth_gpu_down_join, hth_gpu_down_join_onto;
+
+static inline uint32_t hth_gpu_smaller(uint32_t a, uint64_t b) { return a < b ? a : (uint32_t)b; }
+
+/* Tokens of the step from `first` on, at most so many: those that a grid computes. */
+static inline uint32_t hth_gpu_tokens(const hth_program_call *c, uint32_t first, uint64_t most)
+{
+    uint32_t n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK];
+    return first < n_tok ? hth_gpu_smaller(n_tok - first, most) : 0;
+}
+
+/* Weight i of a row of floats. */
+static inline float hth_gpu_float_at(hth_type type, const uint8_t *row, size_t i)
+{
+    if (type == HTH_TYPE_F32) return hth_load_f32(row + 4 * i);
+    uint16_t half = hth_load_u16(row + 2 * i);
+    return type == HTH_TYPE_F16 ? hth_f16_to_f32(half) : hth_bf16_to_f32(half);
+}
 
 #endif

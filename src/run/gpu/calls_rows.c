@@ -3,7 +3,6 @@
  * runs these. */
 #include "run/gpu/calls_int.h"
 
-#include "base/bits.h"
 #include "kernels/tree.h"
 #include "run/gpu/planes.h"
 
@@ -50,7 +49,6 @@ static void put(const outputs *out, uint32_t token, uint32_t row, float value)
 typedef struct matrix {
     hth_form form;
     hth_push_rows push;
-    hth_planes at;
     const uint8_t *planes;
 } matrix;
 
@@ -66,11 +64,6 @@ static matrix matrix_of(const hth_program_call *c)
     matrix a = {.planes = c->bind[1]};
     memcpy(&a.form, c->consts + HTH_ROWS_FORM, sizeof a.form);
     memcpy(&a.push, c->push, sizeof a.push);
-    a.at = (hth_planes){.at_high = a.push.at_high,
-                        .at_scale = a.push.at_scale,
-                        .at_part = a.push.at_part,
-                        .at_least = a.push.at_least,
-                        .at_minimum = a.push.at_minimum};
     return a;
 }
 
@@ -125,7 +118,7 @@ static void rows_q(const hth_program_call *c, bool onto)
             float p[TILE][8] = {{0}}, m[TILE][8] = {{0}};
             hth_planes_block k;
             for (size_t b = 0; b < a.push.n_block; b++) {
-                hth_planes_read(&a.form, &a.at, a.planes, a.push.n_block, row, b, &k);
+                hth_planes_read(&a.form, &a.push.at, a.planes, a.push.n_block, row, b, &k);
                 for (uint32_t t = 0; t < n; t++) add_block(&a, &k, &in[t], b, &p[t][b % 8], &m[t][b % 8]);
             }
             for (uint32_t t = 0; t < n; t++) put(&out, first + t, row, end_row(&a.form, p[t], m[t]));
@@ -137,15 +130,6 @@ void hth_gpu_rows_q(const hth_program_call *c) { rows_q(c, false); }
 void hth_gpu_rows_q_onto(const hth_program_call *c) { rows_q(c, true); }
 
 /* ---- rows of floats ------------------------------------------------------------------------------ */
-
-static float weight_at(hth_type type, const uint8_t *row, size_t i)
-{
-    switch (type) {
-    case HTH_TYPE_F16: return hth_f16_to_f32(hth_load_u16(row + 2 * i));
-    case HTH_TYPE_BF16: return hth_bf16_to_f32(hth_load_u16(row + 2 * i));
-    default: return hth_load_f32(row + 4 * i);
-    }
-}
 
 static void rows_f(const hth_program_call *c, bool onto)
 {
@@ -162,7 +146,7 @@ static void rows_f(const hth_program_call *c, bool onto)
             const uint8_t *w = (const uint8_t *)c->bind[1] + (size_t)row * push.row_words * 4;
             float p[TILE][16] = {{0}};
             for (size_t i = 0; i < push.n_col; i++) {
-                float weight = weight_at(type, w, i);
+                float weight = hth_gpu_float_at(type, w, i);
                 for (uint32_t t = 0; t < n; t++) p[t][i % 16] += weight * x[t * push.n_col + i];
             }
             for (uint32_t t = 0; t < n; t++) put(&out, first + t, row, hth_tree16(p[t]));

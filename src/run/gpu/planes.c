@@ -262,11 +262,11 @@ bool hth_planes_place(hth_type type, uint64_t n_row, uint64_t n_col, hth_planes 
     }
     row_bytes row = bytes_of_row(&q->form, n_col / q->form.block);
     return n_col % q->form.block == 0 && add_plane(n_row, row.low, &planes->size, &quants) &&
-           add_plane(n_row, row.high, &planes->size, &planes->at_high) &&
-           add_plane(n_row, row.scale, &planes->size, &planes->at_scale) &&
-           add_plane(n_row, row.part, &planes->size, &planes->at_part) &&
-           add_plane(n_row, row.least, &planes->size, &planes->at_least) &&
-           add_plane(n_row, row.minimum, &planes->size, &planes->at_minimum);
+           add_plane(n_row, row.high, &planes->size, &planes->at.high) &&
+           add_plane(n_row, row.scale, &planes->size, &planes->at.scale) &&
+           add_plane(n_row, row.part, &planes->size, &planes->at.part) &&
+           add_plane(n_row, row.least, &planes->size, &planes->at.least) &&
+           add_plane(n_row, row.minimum, &planes->size, &planes->at.minimum);
 }
 
 /* ---- filling ------------------------------------------------------------------------------------------- */
@@ -338,11 +338,11 @@ void hth_planes_fill(hth_type type, uint64_t n_row, uint64_t n_col, const uint8_
     for (uint64_t i = first; i < first + n; i++, rows += row_size) {
         const row_planes planes_of_row = {
             .low = to + i * row.low,
-            .high = to + 4 * (uint64_t)planes.at_high + i * row.high,
-            .scale = to + 4 * (uint64_t)planes.at_scale + i * row.scale,
-            .part = to + 4 * (uint64_t)planes.at_part + i * row.part,
-            .least = to + 4 * (uint64_t)planes.at_least + i * row.least,
-            .minimum = to + 4 * (uint64_t)planes.at_minimum + i * row.minimum,
+            .high = to + 4 * (uint64_t)planes.at.high + i * row.high,
+            .scale = to + 4 * (uint64_t)planes.at.scale + i * row.scale,
+            .part = to + 4 * (uint64_t)planes.at.part + i * row.part,
+            .least = to + 4 * (uint64_t)planes.at.least + i * row.least,
+            .minimum = to + 4 * (uint64_t)planes.at.minimum + i * row.minimum,
         };
         for (size_t b = 0; b < n_block; b++) {
             q->read(rows + b * block_size, &k);

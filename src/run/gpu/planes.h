@@ -33,13 +33,10 @@ typedef struct hth_form {
 /* False: rows_q has no form for it (floats among them). */
 bool hth_form_of(hth_type type, hth_form *form);
 
-/* Where the planes of n_row rows lie, in words; the quants at 0. Each begins at a multiple of 256 bytes;
- * those that the form has not are 0. */
+/* The planes of n_row rows: the quants first, each at a multiple of 256 bytes. */
 typedef struct hth_planes {
-    uint32_t at_high, at_scale;
-    uint32_t at_part, at_least; /* scales, and minima, of sub-blocks */
-    uint32_t at_minimum;        /* m, or dmin */
-    uint64_t size;              /* bytes of all, a multiple of 256 */
+    hth_plane_starts at;
+    uint64_t size; /* bytes of all, a multiple of 256 */
 } hth_planes;
 
 /* Of n_row rows of n_col (whole blocks), any type that the kernels know; floats: rows alone, each from a
@@ -58,7 +55,7 @@ typedef struct hth_planes_block {
     float d, m;
 } hth_planes_block;
 /* Block b of a row, of n_block each. */
-void hth_planes_read(const hth_form *form, const hth_planes *at, const uint8_t *planes, size_t n_block,
+void hth_planes_read(const hth_form *form, const hth_plane_starts *at, const uint8_t *planes, size_t n_block,
                      size_t row, size_t b, hth_planes_block *out);
 
 #endif

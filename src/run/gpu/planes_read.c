@@ -53,16 +53,16 @@ static float half_of(const uint8_t *plane, const place *a)
     return hth_f16_to_f32(hth_load_u16(plane + (a->row * ((a->n_block + 1) / 2) * 2 + a->b) * 2));
 }
 
-void hth_planes_read(const hth_form *form, const hth_planes *at, const uint8_t *planes, size_t n_block,
+void hth_planes_read(const hth_form *form, const hth_plane_starts *at, const uint8_t *planes, size_t n_block,
                      size_t row, size_t b, hth_planes_block *out)
 {
     const place a = {form, n_block, row, b};
-    const uint8_t *scale = planes + (size_t)at->at_scale * 4, *part = planes + (size_t)at->at_part * 4;
-    const uint8_t *least = planes + (size_t)at->at_least * 4;
-    read_integers(&a, planes, planes + (size_t)at->at_high * 4, out->w);
+    const uint8_t *scale = planes + (size_t)at->scale * 4, *part = planes + (size_t)at->part * 4;
+    const uint8_t *least = planes + (size_t)at->least * 4;
+    read_integers(&a, planes, planes + (size_t)at->high * 4, out->w);
     if (form->scale) out->d = hth_mxfp4_scale(scale[row * ((n_block + 3) / 4) * 4 + b]);
     else out->d = half_of(scale, &a);
-    if (form->minima) out->m = half_of(planes + (size_t)at->at_minimum * 4, &a);
+    if (form->minima) out->m = half_of(planes + (size_t)at->minimum * 4, &a);
     for (size_t i = 0; i < form->block / 16; i++) {
         out->part[i] = 1, out->least[i] = 1;
         if (!form->part) continue;

@@ -118,11 +118,7 @@ static void rows_of_part(recorder *r, const hth_gpu_group *group, const hth_gpu_
                               .y_stride = group->n_row,
                               .y_first = p->first,
                               .has_bias = p->bias.n > 0,
-                              .at_high = p->planes.at_high,
-                              .at_scale = p->planes.at_scale,
-                              .at_part = p->planes.at_part,
-                              .at_least = p->planes.at_least,
-                              .at_minimum = p->planes.at_minimum};
+                              .at = p->planes.at};
         uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, cols, rows, r->by_want};
         memcpy(consts + HTH_ROWS_FORM, &form, sizeof form);
         const hth_slice bind[] = {r->g->room.step,
@@ -380,11 +376,7 @@ static void down_of_part(recorder *r, const hth_gpu_layer *to, const hth_gpu_par
                               .n_split = over(to->n_hot, HTH_DOWN_SPLIT),
                               .first = p->first,
                               .first_tok = first_tok,
-                              .at_high = p->planes.at_high,
-                              .at_scale = p->planes.at_scale,
-                              .at_part = p->planes.at_part,
-                              .at_least = p->planes.at_least,
-                              .at_minimum = p->planes.at_minimum};
+                              .at = p->planes.at};
         uint32_t consts[HTH_DOWN_N_CONST] = {LOCAL, cols};
         memcpy(consts + HTH_DOWN_FORM, &form, sizeof form);
         const hth_slice bind[] = {room->step, weights, room->input.x, top, room->sums};

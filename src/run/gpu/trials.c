@@ -128,16 +128,7 @@ static void rows_q(hth_gpu_trial *t)
     const uint32_t block = c[HTH_ROWS_FORM], n_block = block == 32 ? 11 : 9, n_col = n_block * block;
     const uint32_t n_row = tile + 3, n_done = cols + 1, n_tok = cols + 2, stride = n_row + 2;
     set_planes(t, c + HTH_ROWS_FORM, n_row, n_block);
-    const hth_push_rows push = {n_row,
-                                n_block,
-                                stride,
-                                1,
-                                1,
-                                t->planes.at_high,
-                                t->planes.at_scale,
-                                t->planes.at_part,
-                                t->planes.at_least,
-                                t->planes.at_minimum};
+    const hth_push_rows push = {n_row, n_block, stride, 1, 1, t->planes.at};
     set_call(t, &push, sizeof push, over(n_row, tile), over(n_tok, cols), 1);
     give_step(t, n_tok, n_done, c[HTH_ROWS_WANT]);
     give(t, HTH_FILL_PLANES, t->planes.size, 1);
@@ -251,17 +242,7 @@ static void down_q(hth_gpu_trial *t)
     const uint32_t *c = t->consts, *form = c + HTH_DOWN_FORM, cols = c[HTH_DOWN_COLS];
     const uint32_t n_block = form[0] == 32 ? 3 : 1, n_out = n_block * form[0], n_tok = FIRST_TOK + cols + 2;
     set_planes(t, form, N_NEURON, n_block);
-    const hth_push_down push = {N_NEURON,
-                                n_block,
-                                STRIDE,
-                                N_SPLIT,
-                                HTH_DOWN_SPLIT,
-                                FIRST_TOK,
-                                t->planes.at_high,
-                                t->planes.at_scale,
-                                t->planes.at_part,
-                                t->planes.at_least,
-                                t->planes.at_minimum};
+    const hth_push_down push = {N_NEURON, n_block, STRIDE, N_SPLIT, HTH_DOWN_SPLIT, FIRST_TOK, t->planes.at};
     set_call(t, &push, sizeof push, over(n_out * t->form.low_bits / 128, c[HTH_DOWN_LOCAL]),
              over(N_NEURON, HTH_DOWN_SPLIT), over(cols + 2, cols));
     give_step(t, n_tok, n_tok - 1, 0);
@@ -437,7 +418,7 @@ static uint32_t largest_part(const hth_form *f) { return f->minima ? 63 : f->off
 /* Bytes of a plane: to where the next begins. */
 static size_t plane_size(const hth_planes *p, uint32_t at)
 {
-    const uint32_t ends[] = {p->at_high, p->at_scale, p->at_part, p->at_least, p->at_minimum};
+    const uint32_t ends[] = {p->at.high, p->at.scale, p->at.part, p->at.least, p->at.minimum};
     size_t end = (size_t)p->size;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (ends[i] > at && (size_t)ends[i] * 4 < end) end = (size_t)ends[i] * 4;
@@ -472,17 +453,17 @@ static void fill_parts(random *r, const hth_gpu_trial *t, uint8_t *part)
 static void fill_planes(random *r, const hth_gpu_trial *t, uint8_t *to)
 {
     const hth_planes *p = &t->planes;
-    uint8_t *scale = to + (size_t)p->at_scale * 4, *least = to + (size_t)p->at_least * 4;
-    size_t n_scale = plane_size(p, p->at_scale);
+    uint8_t *scale = to + (size_t)p->at.scale * 4, *least = to + (size_t)p->at.least * 4;
+    size_t n_scale = plane_size(p, p->at.scale);
     fill_quants(r, t, t->form.low_bits, to);
-    if (p->at_high) fill_quants(r, t, t->form.high_bits, to + (size_t)p->at_high * 4);
+    if (p->at.high) fill_quants(r, t, t->form.high_bits, to + (size_t)p->at.high * 4);
     if (!t->form.scale) fill_halves(r, (uint16_t *)(void *)scale, n_scale / 2);
     for (size_t i = 0; t->form.scale && i < n_scale; i++) scale[i] = (uint8_t)(114 + below(r, 16)); /* to 2 */
-    if (p->at_part) fill_parts(r, t, to + (size_t)p->at_part * 4);
-    for (size_t i = 0; p->at_least && i < plane_size(p, p->at_least); i++) least[i] = (uint8_t)below(r, 64);
-    if (p->at_minimum)
-        fill_halves(r, (uint16_t *)(void *)(to + (size_t)p->at_minimum * 4),
-                    plane_size(p, p->at_minimum) / 2);
+    if (p->at.part) fill_parts(r, t, to + (size_t)p->at.part * 4);
+    for (size_t i = 0; p->at.least && i < plane_size(p, p->at.least); i++) least[i] = (uint8_t)below(r, 64);
+    if (p->at.minimum)
+        fill_halves(r, (uint16_t *)(void *)(to + (size_t)p->at.minimum * 4),
+                    plane_size(p, p->at.minimum) / 2);
 }
 
 static uint32_t four_integers(random *r)
