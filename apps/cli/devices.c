@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-enum { MOST_DEVICES = 16 };
-
 static const option_spec options[] = {
     {"json", 0, OPTION_FLAG, NULL, "as JSON", 0, 0, NULL, 0},
     {0},
@@ -35,7 +33,7 @@ static void print_text(const hth_device_info *found, size_t n, const char *note)
     if (n == 0) printf("no GPU: %s\n", note[0] ? note : "Vulkan knows none");
     for (size_t i = 0; i < n; i++) {
         const hth_device_info *d = &found[i];
-        bool usable_card = d->kind == HTH_DEVICE_DISCRETE && !d->problem[0];
+        bool usable_card = hth_device_is_usable_card(d);
         printf("vulkan:%zu  %s (%s), %.1f GB", i, d->name, kinds[d->kind], (double)d->memory * 1e-9);
         if (d->budget > 0) printf(", %.1f GB free", (double)d->budget * 1e-9);
         printf("\n          %s; %s\n", d->driver, verdict(d, usable_card && !has_card));
@@ -82,10 +80,10 @@ static void print_json(const hth_device_info *found, size_t n, const char *note)
 
 static int run(const args *a)
 {
-    hth_device_info found[MOST_DEVICES];
+    hth_device_info found[HTH_MAX_DEVICE];
     char note[200];
     size_t n;
-    hth_device_list(found, MOST_DEVICES, &n, note);
+    hth_device_list(found, HTH_MAX_DEVICE, &n, note);
     if (args_has(a, "json")) print_json(found, n, note);
     else print_text(found, n, note);
     return 0;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BATCH_ROWS = 256, MAX_DEFAULT_CONTEXT = 4096 };
+enum { BATCH_ROWS = 256 };
 
 const char *role_name(role r)
 {
@@ -90,8 +90,7 @@ static void estimate(facts *f, const args *a)
 {
     if (hth_model_open(f->file, &(hth_model_wish){0}, &f->model, &f->why_not) != HEARTH_OK) return;
     choose_selectors(f);
-    uint32_t trained = f->model->hparams.n_ctx_train;
-    f->n_ctx = (uint32_t)args_uint(a, "ctx", trained < MAX_DEFAULT_CONTEXT ? trained : MAX_DEFAULT_CONTEXT);
+    f->n_ctx = (uint32_t)args_uint(a, "ctx", hth_default_context(&f->model->hparams));
     f->weight_size = f->model->weight_size;
     uint32_t n_row = f->n_ctx < BATCH_ROWS ? f->n_ctx : BATCH_ROWS;
     if (hth_kv_size(f->model, HEARTH_KV_F16, f->n_ctx, &f->kv_f16_size) &&

@@ -57,13 +57,12 @@ static void close_all(planning *p)
 static hearth_status open_model_alone(planning *p, hearth_error *err)
 {
     hth_cpu level;
-    const char *why, *name = args_text(p->a, "selector", "auto");
+    const char *why;
     hth_model_wish other = {.activation = args_text(p->a, "activation", NULL)};
-    hearth_selector wish = HEARTH_SELECTOR_AUTO;
-    while (strcmp(hearth_selector_name(wish), name) != 0) wish++; /* the options allow no others */
     hearth_status st = hth_gguf_open(args_operand(p->a, 0), &p->file, err);
     if (st == HEARTH_OK) st = hth_model_open(p->file, &other, &p->model, err);
-    if (st == HEARTH_OK) st = hth_selector_choose(p->model, wish, &p->place.selector, &why, err);
+    if (st == HEARTH_OK)
+        st = hth_selector_choose(p->model, wanted_selector(p->a), &p->place.selector, &why, err);
     if (st == HEARTH_OK) st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&p->kernels, level);
@@ -73,21 +72,15 @@ static hearth_status open_model_alone(planning *p, hearth_error *err)
 /* The card that --gpu names, or the first one. */
 static hearth_status open_card(planning *p, hearth_error *err)
 {
-    enum { MOST_DEVICES = 16 };
-    hth_device_info found[MOST_DEVICES];
-    char note[200], name[32];
-    const char *wanted = args_text(p->a, "gpu", "auto");
-    size_t n, i = 0;
-    if (strcmp(wanted, "auto") == 0) {
-        hth_device_list(found, MOST_DEVICES, &n, note);
-        while (i < n && (found[i].kind != HTH_DEVICE_DISCRETE || found[i].problem[0])) i++;
-        if (i == n)
+    char card[32];
+    const char *name = args_text(p->a, "gpu", "auto");
+    if (strcmp(name, "auto") == 0) {
+        if (!hth_device_find_card(card))
             return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                             "no card to plan for: see hearth devices, and name one with --gpu");
-        snprintf(name, sizeof name, "vulkan:%zu", i);
-        wanted = name;
+        name = card;
     }
-    hth_device_spec spec = {.name = wanted, .functions = hth_gpu_functions};
+    hth_device_spec spec = {.name = name, .functions = hth_gpu_functions};
     return hth_device_open(&spec, &p->device, err);
 }
 
@@ -95,15 +88,13 @@ static hearth_status fill_wish(planning *p, hearth_error *err)
 {
     const hth_device_info *info = hth_device_get_info(p->device);
     hearth_session_options s = session_options(p->a, 0);
-    uint32_t trained = p->model->hparams.n_ctx_train, n_ctx = s.n_ctx          ? s.n_ctx
-                                                              : trained < 4096 ? trained
-                                                                               : 4096;
+    uint32_t n_ctx = s.n_ctx ? s.n_ctx : hth_default_context(&p->model->hparams);
     p->place.n_layer = p->model->hparams.n_layer, p->place.head = true;
-    p->place.n_row = s.n_batch < n_ctx ? s.n_batch : n_ctx;
-    p->place.n_position = (n_ctx + HTH_GPU_SLOT - 1) / HTH_GPU_SLOT * HTH_GPU_SLOT;
+    p->place.n_row = hth_gpu_rows(info, s.n_batch, n_ctx);
+    p->place.n_position = hth_gpu_positions(n_ctx);
     p->place.kv = s.kv;
     p->wish.vram = args_size(p->a, "vram", 0);
-    if (p->wish.vram == 0) p->wish.vram = hth_device_state(p->device).limit;
+    if (p->wish.vram == 0) p->wish.vram = hth_device_free_memory(info);
     if (p->wish.vram > (uint64_t)1 << 40)
         p->wish.vram = (uint64_t)1 << 40; /* null says that it has everything */
     p->wish.n_ctx = p->place.n_position, p->wish.context = n_ctx / 2;

@@ -67,7 +67,7 @@ const option_spec sampling_options[] = {
 
 /* ---- models ------------------------------------------------------------------------- */
 
-static hearth_selector wanted_selector(const args *a)
+hearth_selector wanted_selector(const args *a)
 {
     const char *name = args_text(a, "selector", "auto");
     hearth_selector s = HEARTH_SELECTOR_AUTO;

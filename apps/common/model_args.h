@@ -21,6 +21,8 @@ bool open_model(const args *a, const char *path, hearth_model **model);
 bool open_model_with(const args *a, const char *path, hearth_selector selector, hearth_model **model);
 /* A session by the common options. n_ctx_default 0: as the library chooses. */
 hearth_session_options session_options(const args *a, uint32_t n_ctx_default);
+/* Of --selector; AUTO without it. */
+hearth_selector wanted_selector(const args *a);
 bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_default, hearth_session **session);
 
 /* What approximations are compared with: the model's own selector, a Q8_0 cache and products of bf16 give

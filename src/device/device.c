@@ -64,6 +64,33 @@ void hth_device_list(hth_device_info *out, size_t room, size_t *n, char note[200
     snprintf(note, 200, "%.199s", err.message);
 }
 
+bool hth_device_is_usable_card(const hth_device_info *info)
+{
+    return info->kind == HTH_DEVICE_DISCRETE && !info->problem[0];
+}
+
+bool hth_device_find_card(char name[32])
+{
+    hth_device_info found[HTH_MAX_DEVICE];
+    char note[200];
+    size_t n;
+    hth_device_list(found, HTH_MAX_DEVICE, &n, note);
+    for (size_t i = 0; i < n; i++) {
+        if (!hth_device_is_usable_card(&found[i])) continue;
+        snprintf(name, 32, "vulkan:%zu", i);
+        return true;
+    }
+    return false;
+}
+
+uint64_t hth_device_free_memory(const hth_device_info *info)
+{
+    const uint64_t least_margin = (uint64_t)256 << 20;
+    uint64_t has = info->budget > 0 && info->budget < info->memory ? info->budget : info->memory;
+    uint64_t margin = info->memory / 20 > least_margin ? info->memory / 20 : least_margin;
+    return info->kind == HTH_DEVICE_NULL ? has : has > margin ? has - margin : 0;
+}
+
 static bool is_uuid(const char *name) { return strlen(name) == 32 && strspn(name, "0123456789abcdef") == 32; }
 
 static const hth_backend *backend_of(const char *name)

@@ -41,9 +41,17 @@ typedef struct hth_device_info {
     char problem[200];  /* why it cannot be used; empty: it can */
 } hth_device_info;
 
+enum { HTH_MAX_DEVICE = 16 }; /* of Vulkan's, that are looked at */
+
 /* At most room devices of all back ends but null and simulated; those with a problem too. note: why Vulkan
  * has none; or empty. */
 void hth_device_list(hth_device_info *out, size_t room, size_t *n, char note[200]);
+
+/* The first card of its own that can be used, as "vulkan:N"; false: there is none. */
+bool hth_device_find_card(char name[32]);
+bool hth_device_is_usable_card(const hth_device_info *info);
+/* Bytes that a model may take there: others need some, and drivers take some for themselves. */
+uint64_t hth_device_free_memory(const hth_device_info *info);
 
 /* ---- a device ----------------------------------------------------------------------------------- */
 
@@ -146,8 +154,10 @@ hearth_status hth_queue_submit(hth_device *device, const hth_turn *turns, size_t
 /* The host's gate reaches value, which only grows; what the host wrote before is seen behind it. */
 hearth_status hth_queue_signal(hth_device *device, uint64_t value, hearth_error *err);
 bool hth_queue_reached(hth_device *device, hth_tick tick);
-/* Polls, then sleeps. DEVICE after timeout_ns, which loses the device. */
+/* Sleeps. DEVICE after timeout_ns, which loses the device. */
 hearth_status hth_queue_wait(hth_device *device, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
+/* Looks for a while, then sleeps likewise: for what is done soon. */
+hearth_status hth_queue_await(hth_device *device, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
 
 /* size bytes at `from` to a buffer of any memory; done when it returns. For loading, not for tokens. */
 hearth_status hth_device_upload(hth_slice to, const void *from, hearth_error *err);

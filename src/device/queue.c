@@ -1,4 +1,5 @@
 /* Submissions: tapes in turn, the host's gate, and ticks. */
+#include "base/clock.h"
 #include "device/device_int.h"
 
 #include <assert.h>
@@ -42,4 +43,13 @@ hearth_status hth_queue_wait(hth_device *d, hth_tick tick, uint64_t timeout_ns, 
     hearth_status st = hth_device_begin_call(d, err);
     if (st != HEARTH_OK) return st;
     return hth_device_end_call(d, d->back->wait(d, tick, timeout_ns, err));
+}
+
+hearth_status hth_queue_await(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err)
+{
+    enum { SPIN_NS = 50000 };
+    uint64_t start = hth_clock_ns();
+    while (!hth_queue_reached(d, tick))
+        if (hth_clock_ns() - start > SPIN_NS) return hth_queue_wait(d, tick, timeout_ns, err);
+    return HEARTH_OK;
 }

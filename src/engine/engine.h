@@ -83,8 +83,6 @@ hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector sel
  * one for batches only. */
 hth_step *hth_session_step(const hearth_session *session);
 uint32_t hth_session_n_row(const hearth_session *session);
-/* session.c: positions of a session that does not say how many. */
-uint32_t hth_session_default_context(const hearth_model *model);
 
 /* text.c: fails with tokenizer_error where the file's vocabulary is not supported. */
 hearth_status hth_engine_need_tokenizer(const hearth_model *m, hearth_error *err);

@@ -10,41 +10,16 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DEFAULT_BATCH = 256, MOST_DEVICES = 16 };
+enum { DEFAULT_BATCH = 256 };
 
 /* ---- which device ------------------------------------------------------------------------------------ */
-
-/* The first card of its own that can be used, as "vulkan:N". */
-static bool find_card(char name[32])
-{
-    hth_device_info found[MOST_DEVICES];
-    char note[200];
-    size_t n;
-    hth_device_list(found, MOST_DEVICES, &n, note);
-    for (size_t i = 0; i < n; i++) {
-        if (found[i].kind != HTH_DEVICE_DISCRETE || found[i].problem[0]) continue;
-        snprintf(name, 32, "vulkan:%zu", i);
-        return true;
-    }
-    return false;
-}
-
-/* What is left free of what a device says that it has: others need some, and drivers take some for
- * themselves. */
-static uint64_t free_budget(const hth_device_info *info)
-{
-    const uint64_t least_margin = (uint64_t)256 << 20;
-    uint64_t has = info->budget > 0 && info->budget < info->memory ? info->budget : info->memory;
-    uint64_t margin = info->memory / 20 > least_margin ? info->memory / 20 : least_margin;
-    return info->kind == HTH_DEVICE_NULL ? has : has > margin ? has - margin : 0;
-}
 
 static hearth_status open_device(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
     char card[32];
     const char *name = o->device;
     if (strcmp(name, "auto") == 0) {
-        if (!find_card(card)) return HEARTH_OK;
+        if (!hth_device_find_card(card)) return HEARTH_OK;
         name = card;
     }
     hth_device_spec spec = {.name = name, .memory = o->vram, .functions = hth_gpu_functions};
@@ -279,30 +254,12 @@ static hearth_status open_place(hearth_model *m, choice *c, hearth_error *err)
     return HEARTH_OK;
 }
 
-/* Whole slots, as many as there can be. */
-static uint32_t positions_of(uint32_t n_ctx)
-{
-    uint32_t n_slot = n_ctx / HTH_GPU_SLOT + (n_ctx % HTH_GPU_SLOT > 0), most = UINT32_MAX / HTH_GPU_SLOT;
-    return (n_slot < most ? n_slot : most) * HTH_GPU_SLOT;
-}
-
-/* Tokens of a step. Drivers that compute on the CPU may end loops silently after 65,535 iterations, and
- * steps of several tokens go over all positions in one: there long contexts are read token by token, which
- * goes split by split. */
-static uint32_t rows_of(const hth_device_info *info, const hearth_gpu_options *o, uint32_t n_ctx)
-{
-    enum { MOST_POSITIONS = 32768 };
-    uint32_t n_row = o->n_batch ? o->n_batch : DEFAULT_BATCH;
-    if (info->kind == HTH_DEVICE_CPU && n_ctx > MOST_POSITIONS) return 1;
-    return n_row < n_ctx ? n_row : n_ctx;
-}
-
 static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
     const hth_device_info *info = hth_device_get_info(m->device);
-    uint32_t n_ctx = o->n_ctx ? o->n_ctx : hth_session_default_context(m),
+    uint32_t n_ctx = o->n_ctx ? o->n_ctx : hth_default_context(&m->model->hparams),
              n_layer = m->model->hparams.n_layer;
-    uint64_t free_bytes = free_budget(info);
+    uint64_t free_bytes = hth_device_free_memory(info);
     choice c = {.model = m->model, .most = info->most, .n_hot = hth_alloc(n_layer, sizeof *c.n_hot)};
     if (!c.n_hot) return hth_fail_memory(err, n_layer * sizeof *c.n_hot, "a place for a model");
     c.budget = o->vram > 0 && o->vram < free_bytes ? o->vram : free_bytes;
@@ -312,8 +269,8 @@ static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *
     c.place = (hth_gpu_place){.n_layer = n_layer,
                               .n_hot = c.n_hot,
                               .head = true,
-                              .n_row = rows_of(info, o, n_ctx),
-                              .n_position = positions_of(n_ctx),
+                              .n_row = hth_gpu_rows(info, o->n_batch ? o->n_batch : DEFAULT_BATCH, n_ctx),
+                              .n_position = hth_gpu_positions(n_ctx),
                               .kv = o->kv,
                               .selector = m->selector,
                               .strict = o->strict};

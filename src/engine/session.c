@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { DEFAULT_MAX_CONTEXT = 4096, DEFAULT_BATCH = 256, MAX_BATCH = 1 << 16 };
+enum { DEFAULT_BATCH = 256, MAX_BATCH = 1 << 16 };
 
 struct hearth_batch {
     const hearth_model *model;
@@ -274,15 +274,9 @@ hearth_session_options hearth_session_defaults(void)
     return (hearth_session_options){.n_batch = DEFAULT_BATCH, .kv = HEARTH_KV_F16};
 }
 
-uint32_t hth_session_default_context(const hearth_model *model)
-{
-    uint32_t trained = model->model->hparams.n_ctx_train;
-    return trained < DEFAULT_MAX_CONTEXT ? trained : DEFAULT_MAX_CONTEXT;
-}
-
 static uint32_t context_of(const hearth_model *model, const hearth_session_options *o)
 {
-    return o->n_ctx ? o->n_ctx : hth_session_default_context(model);
+    return o->n_ctx ? o->n_ctx : hth_default_context(&model->model->hparams);
 }
 
 /* Room in the device's caches, where the model has some there. */

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "kernels/neurons.h"
+#include "measure/spread.h"
 #include "run/gpu/calls.h"
 #include "run/gpu/planes.h"
 
@@ -209,24 +210,6 @@ static hearth_status measure_dispatch(bench *b, hth_calibration *out)
 
 /* ---- the way between --------------------------------------------------------------------------------- */
 
-static void sort(double *x, size_t n)
-{
-    for (size_t i = 1; i < n; i++)
-        for (size_t j = i; j > 0 && x[j] < x[j - 1]; j--) {
-            double swap = x[j];
-            x[j] = x[j - 1], x[j - 1] = swap;
-        }
-}
-
-static hearth_status await(const bench *b, hth_tick tick)
-{
-    enum { SPIN_NS = 50000 };
-    uint64_t start = hth_clock_ns();
-    while (!hth_queue_reached(b->device, tick))
-        if (hth_clock_ns() - start > SPIN_NS) return hth_queue_wait(b->device, tick, PATIENCE_NS, b->err);
-    return HEARTH_OK;
-}
-
 /* From a signal, or a submission, to the end of the tape behind it, with a letter's bytes each way. */
 static hearth_status measure_hands(bench *b, hth_gpu_handoff how, uint64_t *gate, hth_calibration *out)
 {
@@ -243,13 +226,13 @@ static hearth_status measure_hands(bench *b, hth_gpu_handoff how, uint64_t *gate
             uint64_t start = hth_device_time(b->device);
             if (how == HTH_GPU_QUEUED) st = hth_queue_signal(b->device, ++*gate, b->err);
             else st = hth_queue_submit(b->device, turns + i, 1, ticks + i, b->err);
-            if (st == HEARTH_OK) st = await(b, ticks[i]);
+            if (st == HEARTH_OK) st = hth_queue_await(b->device, ticks[i], PATIENCE_NS, b->err);
             samples[n + i] = device_since(b->device, start);
         }
     }
     if (st != HEARTH_OK) return st;
-    sort(samples, N_HAND);
-    out->hand[how] = samples[N_HAND / 2], out->hand_99[how] = samples[N_HAND * 99 / 100];
+    out->hand[how] = hth_smallest(samples, N_HAND, N_HAND / 2);
+    out->hand_99[how] = hth_smallest(samples, N_HAND, N_HAND * 99 / 100);
     return st;
 }
 

@@ -3,7 +3,7 @@
 #include "measure/spread.h"
 
 /* The k-th smallest: as many as k are below it, or some of its equals make up for them. */
-static double smallest(const double *x, size_t n, size_t k)
+double hth_smallest(const double *x, size_t n, size_t k)
 {
     for (size_t i = 0; i < n; i++) {
         size_t below = 0, equal = 0;
@@ -19,7 +19,7 @@ static double smallest(const double *x, size_t n, size_t k)
 hth_spread hth_spread_of(const double *samples, size_t n)
 {
     if (n == 0) return (hth_spread){0};
-    double low = smallest(samples, n, (n - 1) / 2), high = n % 2 ? low : smallest(samples, n, n / 2);
-    return (hth_spread){n % 2 ? low : 0.5 * (low + high), smallest(samples, n, 0),
-                        smallest(samples, n, n - 1)};
+    double low = hth_smallest(samples, n, (n - 1) / 2), high = n % 2 ? low : hth_smallest(samples, n, n / 2);
+    return (hth_spread){n % 2 ? low : 0.5 * (low + high), hth_smallest(samples, n, 0),
+                        hth_smallest(samples, n, n - 1)};
 }

@@ -52,6 +52,13 @@ typedef struct hth_hparams {
     bool other_activation; /* than the file's, as asked for: predictors and thresholds were not made for it */
 } hth_hparams;
 
+/* Positions of a session whose maker names none: what the model was trained for, but no more than 4096. */
+static inline uint32_t hth_default_context(const hth_hparams *h)
+{
+    enum { MOST = 4096 };
+    return h->n_ctx_train < MOST ? h->n_ctx_train : MOST;
+}
+
 /* One value for each of n inputs; without a weight: no norm. */
 typedef struct hth_norm {
     const float *weight, *bias; /* [n]; the bias of a LayerNorm */

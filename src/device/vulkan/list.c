@@ -132,11 +132,11 @@ static hearth_status look_at(const hth_vk_instance *vk, VkPhysicalDevice device,
     return HEARTH_OK;
 }
 
-hearth_status hth_vk_find(const hth_vk_instance *vk, uint32_t without, hth_vk_found found[HTH_VK_MAX_DEVICE],
+hearth_status hth_vk_find(const hth_vk_instance *vk, uint32_t without, hth_vk_found found[HTH_MAX_DEVICE],
                           size_t *n, hearth_error *err)
 {
-    VkPhysicalDevice devices[HTH_VK_MAX_DEVICE];
-    uint32_t count = HTH_VK_MAX_DEVICE;
+    VkPhysicalDevice devices[HTH_MAX_DEVICE];
+    uint32_t count = HTH_MAX_DEVICE;
     *n = 0;
     VkResult r = vk->vkEnumeratePhysicalDevices(vk->handle, &count, devices);
     if (r != VK_SUCCESS && r != VK_INCOMPLETE) return hth_vk_fail(err, NULL, "vkEnumeratePhysicalDevices", r);

@@ -19,7 +19,7 @@ static bool is_named(const hth_vk_found *f, size_t i, const char *name)
 
 static hearth_status choose(hth_vk_device *vk, const hth_device_spec *spec, hearth_error *err)
 {
-    hth_vk_found found[HTH_VK_MAX_DEVICE];
+    hth_vk_found found[HTH_MAX_DEVICE];
     size_t n;
     const char *name = spec->name;
     hearth_status st = hth_vk_find(&vk->instance, spec->without, found, &n, err);
@@ -134,7 +134,7 @@ static uint64_t complaints(const hth_device *d)
 hearth_status hth_vk_list(hth_device_info *out, size_t room, size_t *n, hearth_error *err)
 {
     hth_vk_instance vk;
-    hth_vk_found found[HTH_VK_MAX_DEVICE];
+    hth_vk_found found[HTH_MAX_DEVICE];
     size_t count;
     *n = 0;
     hearth_status st = hth_vk_instance_open(&vk, false, err);

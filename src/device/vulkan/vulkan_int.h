@@ -46,8 +46,6 @@ hearth_status hth_vk_fail(hearth_error *err, const hth_device *d, const char *ca
 
 /* ---- what there is (list.c) --------------------------------------------------------------------------- */
 
-enum { HTH_VK_MAX_DEVICE = 16 };
-
 typedef struct hth_vk_found {
     VkPhysicalDevice handle;
     uint32_t family; /* of a queue that computes */
@@ -56,7 +54,7 @@ typedef struct hth_vk_found {
 } hth_vk_found;
 
 /* without: features that count as missing. */
-hearth_status hth_vk_find(const hth_vk_instance *vk, uint32_t without, hth_vk_found found[HTH_VK_MAX_DEVICE],
+hearth_status hth_vk_find(const hth_vk_instance *vk, uint32_t without, hth_vk_found found[HTH_MAX_DEVICE],
                           size_t *n, hearth_error *err);
 
 /* ---- a device ------------------------------------------------------------------------------------------ */

@@ -28,6 +28,13 @@ typedef struct hth_gpu_place {
 } hth_gpu_place;
 enum { HTH_GPU_SLOT = 16 };
 
+/* For sequences of n_ctx positions: whole slots, as many as there can be. */
+uint32_t hth_gpu_positions(uint32_t n_ctx);
+/* Tokens of a step where n_batch are wanted. Drivers that compute on the CPU may end loops silently after
+ * 65,535 iterations, and steps of several tokens go over all positions in one: there long contexts are read
+ * token by token, which goes split by split. */
+uint32_t hth_gpu_rows(const hth_device_info *info, uint32_t n_batch, uint32_t n_ctx);
+
 /* Why layer i (or, for i = n_layer, the head) cannot lie on a device; NULL: it can. */
 const char *hth_gpu_problem(const hth_model *model, const hth_gpu_place *place, uint32_t i_layer);
 /* Neurons of layer i are divided in multiples of so many; 0: they cannot be, as down does not lie neuron

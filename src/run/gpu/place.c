@@ -3,6 +3,19 @@
 #include "run/gpu/cache.h"
 #include "run/gpu/gpu_int.h"
 
+uint32_t hth_gpu_positions(uint32_t n_ctx)
+{
+    uint32_t n_slot = n_ctx / HTH_GPU_SLOT + (n_ctx % HTH_GPU_SLOT > 0), most = UINT32_MAX / HTH_GPU_SLOT;
+    return (n_slot < most ? n_slot : most) * HTH_GPU_SLOT;
+}
+
+uint32_t hth_gpu_rows(const hth_device_info *info, uint32_t n_batch, uint32_t n_ctx)
+{
+    enum { MOST_POSITIONS = 32768 };
+    if (info->kind == HTH_DEVICE_CPU && n_ctx > MOST_POSITIONS) return 1;
+    return n_batch < n_ctx ? n_batch : n_ctx;
+}
+
 static bool group_has_programs(const hth_gpu_source *source)
 {
     uint64_t bytes;

@@ -9,7 +9,6 @@
 #include "run/gpu/gpu_int.h"
 
 #include "base/bits.h"
-#include "base/clock.h"
 
 #include <string.h>
 
@@ -17,16 +16,6 @@
 static uint64_t patience_ns(const hth_gpu *g)
 {
     return (hth_device_get_info(g->device)->kind == HTH_DEVICE_DISCRETE ? 10u : 600u) * (uint64_t)1000000000;
-}
-
-/* Looks for a while, then sleeps. */
-static hearth_status await(const hth_gpu *g, hth_tick tick, hearth_error *err)
-{
-    enum { SPIN_NS = 50000 };
-    uint64_t start = hth_clock_ns();
-    while (!hth_queue_reached(g->device, tick))
-        if (hth_clock_ns() - start > SPIN_NS) return hth_queue_wait(g->device, tick, patience_ns(g), err);
-    return HEARTH_OK;
 }
 
 static void *mapped(hth_slice s) { return (uint8_t *)hth_buffer_map(s.of) + s.at; }
@@ -127,7 +116,8 @@ static hearth_status submit(hth_gpu *g, uint32_t first, uint32_t n, hearth_error
 /* The last tape of a step, or of what is left of one. */
 static hearth_status await_end(hth_gpu *g, hearth_error *err)
 {
-    hearth_status st = g->under_way > 0 ? await(g, g->under_way, err) : HEARTH_OK;
+    hearth_status st =
+        g->under_way > 0 ? hth_queue_await(g->device, g->under_way, patience_ns(g), err) : HEARTH_OK;
     if (st == HEARTH_OK) g->under_way = 0;
     return st;
 }
@@ -157,7 +147,7 @@ static hearth_status answer_all(hth_gpu *g, hth_step *s, const hth_gpu_tapes *ta
         if (st != HEARTH_OK) return st;
         *sent = end;
         while (tapes->cut[seen].n_letter <= i) seen++;
-        if ((st = await(g, g->ticks[seen], err)) != HEARTH_OK) return st;
+        if ((st = hth_queue_await(g->device, g->ticks[seen], patience_ns(g), err)) != HEARTH_OK) return st;
         answer_one(g, s, i, n_row);
         if (queued) st = hth_queue_signal(g->device, before + i + 1, err);
     }
