@@ -1,9 +1,9 @@
 /* What plans are made of, from shapes, types and a profile. Layers whose down does not lie neuron by
  * neuron are one piece: their networks count with their attention. */
-#include "measure/plan_model.h"
+#include "place/plan_model.h"
 
 #include "base/alloc.h"
-#include "measure/calibrate.h"
+#include "place/calibrate.h"
 
 enum { N_DISPATCH = 8, N_DISPATCH_HOT = 5 }; /* programs of run/gpu/record.c before the network, and of it */
 
