@@ -383,7 +383,7 @@ hth_gpu_handoff hth_calibration_handoff(const hth_calibration *c)
     return c->hand[HTH_GPU_SUBMITTED] < c->hand[HTH_GPU_QUEUED] ? HTH_GPU_SUBMITTED : HTH_GPU_QUEUED;
 }
 
-/* Of a network's three matrices as many as the CPU reads whole: the gate, where nothing foretells it. */
+/* Of a network's three matrices as many as either side reads whole: the gate, where nothing foretells it. */
 static double read_whole(hearth_selector selector)
 {
     if (selector == HEARTH_SELECTOR_DENSE) return 1.0;
@@ -413,8 +413,7 @@ void hth_calibration_machine(const hth_calibration *c, hearth_selector selector,
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) {
         double share = hth_plan_knots[i], fires = whole < 1.0 ? (share - whole) / (1.0 - whole) : 1.0;
         if (fires < 0.0) fires = 0.0;
-        /* The device computes gate and up of all its neurons. */
-        out->device.at[i] = whole < 1.0 ? share * c->device_rate / (2.0 / 3.0 + fires / 3.0) : c->device_rate;
+        out->device.at[i] = c->device_rate; /* of rows that are read, live ones by themselves too */
         double seconds = whole / c->cpu_rate + (share > whole ? (share - whole) / down_rate(c, fires) : 0.0);
         out->cpu.at[i] = whole < 1.0 ? share / seconds : c->cpu_rate;
     }
