@@ -21,7 +21,7 @@
     "pcie_latency_us = 0\ndispatch_us = 0\nsubmit_us = 0\nwake_us = 0\nflops = 1e12\n"                       \
     "jitter = 0\nseed = 1\nclock = virtual\n"
 
-enum { N_ID = 24, D_MODEL = 288, D_FF = 768, N_LAYER = 6, FEW = 8, MANY = 12 };
+enum { N_ID = 24, N_VOCAB = 2048, D_MODEL = 288, D_FF = 768, N_LAYER = 6, FEW = 8, MANY = 12 };
 
 static bool write_text(const char *path, const char *text)
 {
@@ -44,7 +44,7 @@ static uint64_t time_of(const char *path, const char *card, hearth_selector sele
         .selector = selector,
         .gpu = {.device = device, .n_ctx = 2 * N_ID, .n_batch = N_ID, .kv = HEARTH_KV_F16}};
     const engine_setting s = {.n_thread = 2, .n_batch = n_batch, .kv = HEARTH_KV_F16, .selector = selector};
-    for (int i = 0; i < N_ID; i++) ids[i] = (int32_t)test_random_below(&r, 2048);
+    for (int i = 0; i < N_ID; i++) ids[i] = (int32_t)test_random_below(&r, N_VOCAB);
     CHECK_OK(hearth_model_open(path, &o, &model, err));
     if (!model || !CHECK(model->gpu && hth_gpu_where(model->gpu)->n_layer == N_LAYER)) return 0;
     uint64_t start = hth_device_time(model->device);
@@ -82,6 +82,59 @@ TEST(tokens_by_themselves_read_live_rows_and_prompts_read_all)
               time_of(path, card, HEARTH_SELECTOR_DENSE, MANY));
     remove(path);
     remove(card);
+}
+
+/* ---- matrices in parts ---------------------------------------------------------------------------------- */
+
+/* Bytes that a binding may have; 0: as many as the device says. */
+static uint64_t most;
+
+hearth_status __real_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
+hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
+
+hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err)
+{
+    hearth_status st = __real_hth_device_open(spec, out, err);
+    if (st == HEARTH_OK && most > 0) ((hth_device_info *)(uintptr_t)hth_device_get_info(*out))->most = most;
+    return st;
+}
+
+static float *logits_on(const char *path, const char *device, hearth_selector selector, uint32_t n_batch)
+{
+    int32_t ids[N_ID];
+    hearth_model *model = NULL;
+    test_random r = {11};
+    const hearth_model_options o = {
+        .n_thread = 2,
+        .selector = selector,
+        .gpu = {.device = device, .n_ctx = 2 * N_ID, .n_batch = n_batch, .kv = HEARTH_KV_F16}};
+    const engine_setting s = {.n_thread = 2, .n_batch = n_batch, .kv = HEARTH_KV_F16, .selector = selector};
+    for (int i = 0; i < N_ID; i++) ids[i] = (int32_t)test_random_below(&r, N_VOCAB);
+    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    if (!model) return NULL;
+    float *logits = engine_model_logits(model, &s, ids, N_ID);
+    hearth_model_close(model);
+    return logits;
+}
+
+/* 512 rows at most: the second of three parts has the last rows of gate and the first of up. */
+TEST(live_rows_of_matrices_in_parts_have_the_bits_of_the_cpu)
+{
+    static const hearth_selector selectors[] = {HEARTH_SELECTOR_GATE, HEARTH_SELECTOR_PREDICTOR,
+                                                HEARTH_SELECTOR_THRESHOLD};
+    char path[512];
+    snprintf(path, sizeof path, "%s", test_scratch("parts.gguf"));
+    if (!hybrid_pack_storyteller("q8_0", path)) return;
+    for (size_t i = 0; i < 3; i++)
+        for (uint32_t n_batch = 1; n_batch <= 5; n_batch += 4) {
+            float *expected = logits_on(path, "none", selectors[i], n_batch);
+            most = (uint64_t)200 << 10;
+            float *got = logits_on(path, "null", selectors[i], n_batch);
+            most = 0;
+            if (expected && got) CHECK_BYTES(got, expected, (size_t)N_ID * N_VOCAB * sizeof *got);
+            free(expected), free(got);
+        }
+    remove(path);
 }
 
 /* ---- where nobody may look ------------------------------------------------------------------------------ */
