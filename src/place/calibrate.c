@@ -392,7 +392,7 @@ hth_gpu_handoff hth_calibration_handoff(const hth_calibration *c)
     return c->hand[HTH_GPU_SUBMITTED] < c->hand[HTH_GPU_QUEUED] ? HTH_GPU_SUBMITTED : HTH_GPU_QUEUED;
 }
 
-/* Of a network's three matrices as many as the CPU reads whole: the gate, where nothing foretells it. */
+/* Of a network's three matrices as many as either side reads whole: the gate, where nothing foretells it. */
 static double read_whole(hearth_selector selector)
 {
     if (selector == HEARTH_SELECTOR_DENSE) return 1.0;
@@ -431,8 +431,7 @@ void hth_calibration_machine(const hth_calibration *c, hearth_selector selector,
         double share = hth_plan_knots[i], fires = whole < 1.0 ? (share - whole) / (1.0 - whole) : 1.0;
         if (fires < 0.0) fires = 0.0;
         double down = down_rate(c, fires) * here / c->cpu_rate.median;
-        /* The device computes gate and up of all its neurons. */
-        out->device.at[i] = whole < 1.0 ? share * there / (2.0 / 3.0 + fires / 3.0) : there;
+        out->device.at[i] = there; /* of rows that are read, live ones by themselves too */
         double seconds = whole / here + (share > whole ? (share - whole) / down : 0.0);
         out->cpu.at[i] = whole < 1.0 ? share / seconds : here;
     }

@@ -29,11 +29,11 @@ hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_
 /* The quicker handoff. */
 hth_gpu_handoff hth_calibration_handoff(const hth_calibration *c);
 
-/* What of a cluster's bytes the CPU reads for a token of which that share of its neurons fires: what plans
+/* What of a cluster's bytes either side reads for a token of which that share of its neurons fires: what plans
  * call a share. Where no predictor foretells it, the gate is read whole. */
 double hth_calibration_share(hearth_selector selector, double fires);
 /* What a plan knows of the machine: by the medians, or by the slowest and the fastest of what was measured.
- * The device computes gate and up of all its neurons, and skips in down. */
+ * The device reads live rows as fast as whole matrices. */
 typedef enum hth_luck { HTH_LUCK_USUAL = 0, HTH_LUCK_BAD, HTH_LUCK_GOOD } hth_luck;
 void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, hth_luck luck,
                              hth_plan_machine *out);
