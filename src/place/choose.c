@@ -192,6 +192,7 @@ hearth_status hth_choice_from_file(hth_choice *c, const char *path, hearth_error
     if (st == HEARTH_OK) st = check_placement(c, &p, path, err);
     c->place.n_layer = p.n_layer, c->place.head = p.head;
     c->place.handoff = p.submitted ? HTH_GPU_SUBMITTED : HTH_GPU_QUEUED;
+    c->place.n_stream = p.n_stream;
     c->seconds = p.seconds;
     uint64_t all = hth_choice_bytes(c);
     if (st == HEARTH_OK && all > c->budget)

@@ -24,6 +24,8 @@ typedef struct hth_gpu_place {
     hearth_kv_type kv;
     hearth_selector selector;
     hth_gpu_handoff handoff;
+    uint32_t n_stream; /* steps of so many tokens and more compute the host's neurons there too, whose weights pass
+                          through; 0: none do */
     bool strict; /* to be refused where it would not give the CPU's bits */
 } hth_gpu_place;
 enum { HTH_GPU_SLOT = 16 };
@@ -83,6 +85,7 @@ typedef struct hth_gpu_counts {
     uint64_t n_handed; /* layers whose other neurons the CPU computed, over all steps */
     uint64_t n_idle;   /* of them those where none fired */
     uint64_t n_again;  /* tokens that were done again: a value was beyond its layer's usual ones */
+    uint64_t n_streamed; /* steps whose weights passed through */
 } hth_gpu_counts;
 hth_gpu_counts hth_gpu_count(const hth_gpu *gpu);
 

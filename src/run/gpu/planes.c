@@ -269,6 +269,21 @@ bool hth_planes_place(hth_type type, uint64_t n_row, uint64_t n_col, hth_planes 
            add_plane(n_row, row.minimum, &planes->size, &planes->at.minimum);
 }
 
+uint64_t hth_planes_skip(hth_type type, uint64_t n_col, uint64_t n, hth_planes *planes)
+{
+    const quantised *q = find(type);
+    if (n == 0 || !q) return 0;
+    const row_bytes row = bytes_of_row(&q->form, n_col / q->form.block);
+    const uint32_t skipped = (uint32_t)(n * row.low / 4);
+    const uint64_t later[] = {row.high, row.scale, row.part, row.least, row.minimum};
+    uint32_t *starts[] = {&planes->at.high, &planes->at.scale, &planes->at.part, &planes->at.least,
+                          &planes->at.minimum};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (later[i]) *starts[i] += (uint32_t)(n * later[i] / 4) - skipped;
+    planes->size -= 4 * (uint64_t)skipped;
+    return 4 * (uint64_t)skipped;
+}
+
 /* ---- filling ------------------------------------------------------------------------------------------- */
 
 /* `bits` of each weight, from `shift` on, as pieces `step` bytes apart. */
