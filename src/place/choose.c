@@ -151,6 +151,7 @@ static bool can_all_lie_there(const hth_choice *c)
 void hth_choice_evenly(hth_choice *c)
 {
     c->place.n_layer = c->model->hparams.n_layer, c->place.head = true;
+    c->place.n_stream = 0;
     c->problem = NULL, c->seconds = 0.0;
     if (can_all_lie_there(c) && hth_choice_whole_bytes(c) > c->budget && divide_neurons(c)) return;
     take_layers(c);

@@ -9,7 +9,7 @@
 
 /* Pieces of some megabytes: a piece's way is long beside what a submission costs, short beside a screen's frame.
  * Small matrices make some pieces too, so that the way of one is hidden by the use of another. */
-enum { MOST_SLOT = 8 << 20, LEAST_PIECES = 4, LEAST_ROWS = 64, MOST_ROW = 32 << 10, ROWS_AT_ONCE = 16 };
+enum { MOST_SLOT = 8 << 20, LEAST_PIECES = 4, LEAST_ROWS = 64, ROWS_AT_ONCE = 16 };
 
 /* ---- pieces ----------------------------------------------------------------------------------------------- */
 
@@ -24,7 +24,8 @@ static bool can_pass(const hth_matrix *m)
 {
     hth_form form;
     if (m->n_row == 0) return true;
-    return hth_form_of(m->type, &form) && m->row_size <= MOST_ROW && planes_bytes(m, LEAST_ROWS) <= MOST_SLOT;
+    return hth_form_of(m->type, &form) && m->row_size <= HTH_GPU_MOST_STAGED &&
+           planes_bytes(m, LEAST_ROWS) <= MOST_SLOT;
 }
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -105,29 +106,34 @@ hearth_status hth_gpu_stream_open(hth_gpu *g, hearth_error *err)
 /* ---- staging ---------------------------------------------------------------------------------------------- */
 
 typedef struct stage_job {
-    const hth_gpu_piece *piece;
+    const hth_matrix *m;
+    uint32_t first, n;
     uint8_t *to;
 } stage_job;
 
-static void stage_rows(void *arg, size_t i, uint32_t i_thread)
+static void stage_some(void *arg, size_t i, uint32_t i_thread)
 {
     const stage_job *job = arg;
-    const hth_gpu_piece *p = job->piece;
-    const hth_matrix *m = p->rows;
-    uint8_t room[MOST_ROW];
+    const hth_matrix *m = job->m;
+    uint8_t room[HTH_GPU_MOST_STAGED];
     uint32_t first = (uint32_t)i * ROWS_AT_ONCE,
-             end = first + ROWS_AT_ONCE < p->n_row ? first + ROWS_AT_ONCE : p->n_row;
+             end = first + ROWS_AT_ONCE < job->n ? first + ROWS_AT_ONCE : job->n;
     (void)i_thread;
     for (uint32_t r = first; r < end; r++) {
-        const uint8_t *row = hth_matrix_row(m, p->first + r, room);
-        hth_planes_fill(m->type, p->n_row, m->n_col, row, m->row_size, r, 1, job->to);
+        const uint8_t *row = hth_matrix_row(m, job->first + r, room);
+        hth_planes_fill(m->type, job->n, m->n_col, row, m->row_size, r, 1, job->to);
     }
+}
+
+void hth_gpu_stage_rows(hth_pool *pool, const hth_matrix *m, uint32_t first, uint32_t n, uint8_t *to)
+{
+    stage_job job = {m, first, n, to};
+    hth_pool_run(pool, stage_some, &job, (n + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE);
 }
 
 void hth_gpu_stage(const hth_gpu *g, hth_pool *pool, uint32_t i)
 {
+    const hth_gpu_piece *p = &g->pieces[i];
     const hth_slice *to = &g->room.staging[i % 2];
-    stage_job job = {&g->pieces[i], (uint8_t *)hth_buffer_map(to->of) + to->at};
-    hth_pool_run(pool, stage_rows, &job, (g->pieces[i].n_row + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE);
-    hth_pool_settle(pool);
+    hth_gpu_stage_rows(pool, p->rows, p->first, p->n_row, (uint8_t *)hth_buffer_map(to->of) + to->at);
 }
