@@ -108,7 +108,6 @@ static void rows_of_part(recorder *r, const hth_gpu_group *group, const hth_gpu_
 {
     uint32_t cols = r->n_row < HTH_GPU_FEW_ROWS ? r->n_row : HTH_GPU_FEW_ROWS;
     uint32_t rows = r->n_row > HTH_GPU_FEW_ROWS ? 4 : 1;
-    uint32_t gx = over(p->n_row, LOCAL / 8 * rows), gy = over(r->n_row, cols);
     hth_slice weights = {p->weights, 0, 0}, bias = vector(r, p->bias);
     hth_form form;
     if (hth_form_of(p->type, &form)) {
@@ -119,7 +118,9 @@ static void rows_of_part(recorder *r, const hth_gpu_group *group, const hth_gpu_
                               .y_first = p->first,
                               .has_bias = p->bias.n > 0,
                               .at = p->planes.at};
-        uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, cols, rows, r->by_want};
+        uint32_t consts[HTH_TILE_N_CONST] = {LOCAL, cols, rows, r->by_want};
+        bool tiled = r->n_row > HTH_GPU_FEW_ROWS && r->g->by_tiles &&
+                     hth_gpu_tile_of(hth_device_get_info(r->g->device), &form, consts);
         memcpy(consts + HTH_ROWS_FORM, &form, sizeof form);
         const hth_slice bind[] = {r->g->room.step,
                                   weights,
@@ -128,7 +129,10 @@ static void rows_of_part(recorder *r, const hth_gpu_group *group, const hth_gpu_
                                   wide ? in->sum_256 : in->sum,
                                   bias,
                                   y};
-        run(r, onto ? HTH_PROGRAM_rows_q_onto : HTH_PROGRAM_rows_q, consts, bind, &push, gx, gy);
+        hth_program_id id = onto ? HTH_PROGRAM_rows_q_onto : HTH_PROGRAM_rows_q;
+        if (tiled) id = onto ? HTH_PROGRAM_tile_q_onto : HTH_PROGRAM_tile_q;
+        run(r, id, consts, bind, &push, over(p->n_row, consts[HTH_ROWS_LOCAL] / 8 * consts[HTH_ROWS_ROWS]),
+            over(r->n_row, consts[HTH_ROWS_COLS]));
         return;
     }
     hth_push_floats push = {.n_row = p->n_row,
@@ -139,7 +143,8 @@ static void rows_of_part(recorder *r, const hth_gpu_group *group, const hth_gpu_
                             .row_words = over(hth_type_row_size(p->type, group->n_col), 4)};
     const uint32_t consts[] = {LOCAL, cols, rows, r->by_want, (uint32_t)p->type};
     const hth_slice bind[] = {r->g->room.step, weights, in->x, bias, y};
-    run(r, onto ? HTH_PROGRAM_rows_f_onto : HTH_PROGRAM_rows_f, consts, bind, &push, gx, gy);
+    run(r, onto ? HTH_PROGRAM_rows_f_onto : HTH_PROGRAM_rows_f, consts, bind, &push,
+        over(p->n_row, LOCAL / 8 * rows), over(r->n_row, cols));
 }
 
 /* What a part's run reads: its time goes by that. */
@@ -588,11 +593,12 @@ static void free_tapes(hth_gpu_tapes *tapes)
 {
     for (uint32_t i = 0; i < tapes->n; i++) hth_tape_free(tapes->cut[i].tape);
     hth_free(tapes->cut);
+    *tapes = (hth_gpu_tapes){0};
 }
 
 void hth_gpu_tapes_free(hth_gpu *g)
 {
     for (int c = 0; c < HTH_GPU_N_CLASS; c++) free_tapes(&g->tapes[c]);
     free_tapes(&g->careful);
-    for (int i = 0; i < 2; i++) hth_tape_free(g->head_tapes[i]);
+    for (int i = 0; i < 2; i++) hth_tape_free(g->head_tapes[i]), g->head_tapes[i] = NULL;
 }
