@@ -70,10 +70,13 @@ static hearth_status make_pipeline(hth_device *d, hth_vk_program *own, const hth
                   .pSpecializationInfo = &consts},
         .layout = own->layout};
     VkResult r = vk->call.vkCreateComputePipelines(vk->handle, NULL, 1, &info, NULL, &own->pipeline);
-    if (r == VK_ERROR_UNKNOWN || r == VK_ERROR_INITIALIZATION_FAILED || r == VK_ERROR_INVALID_SHADER_NV)
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: its driver does not take the program %s (%d)",
-                        d->info.name, hth_program_forms[p->id].name, (int)r);
-    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkCreateComputePipelines", r);
+    if (r == VK_SUCCESS) return HEARTH_OK;
+    hearth_status st = hth_vk_fail(err, d, "vkCreateComputePipelines", r);
+    /* What a driver cannot compile for its matrix units can be done without them. */
+    return full && r != VK_ERROR_DEVICE_LOST && st == HEARTH_ERROR_DEVICE
+               ? hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: its driver does not compile %s (%d)",
+                          d->info.name, hth_program_forms[p->id].name, (int)r)
+               : st;
 }
 
 hearth_status hth_vk_program_new(hth_device *d, hth_program *p, hearth_error *err)

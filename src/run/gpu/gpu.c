@@ -69,11 +69,10 @@ static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
 {
     char note[HTH_GPU_NOTE], tiles[HTH_GPU_NOTE];
     g->by_tiles = hth_device_get_info(g->device)->n_shape > 0;
-    hearth_status st = hth_gpu_record(g, err);
-    if (st == HEARTH_ERROR_UNSUPPORTED && g->by_tiles) {
-        const hearth_error why = *err;
-        st = record_without_tiles(g, why.message, err);
-    }
+    hearth_error why = {0};
+    hearth_status st = hth_gpu_record(g, &why);
+    if (st == HEARTH_ERROR_UNSUPPORTED && g->by_tiles) st = record_without_tiles(g, why.message, err);
+    else if (st != HEARTH_OK && err) *err = why;
     if (st != HEARTH_OK || (g->strict_note[0] && !g->by_tiles)) return st;
     st = hth_gpu_selftest(g->device, g->room.memory, note, tiles, err);
     if (st == HEARTH_OK && tiles[0]) st = record_without_tiles(g, tiles, err);
