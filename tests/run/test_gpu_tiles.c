@@ -1,5 +1,5 @@
-/* Which matrix units are taken for a matrix: the shape that does most at once, of those that fit the tile, where
- * a workgroup may be as large, and share as much, as it needs. */
+/* Which matrix units are taken for a matrix: the shape that does most at once, of those that fit the tile,
+ * where a workgroup may be as large, and share as much, as it needs. */
 #include "run/gpu/gpu_int.h"
 #include "support/test.h"
 
