@@ -147,6 +147,7 @@ hth_device_usage hth_device_state(const hth_device *d)
 {
     return (hth_device_usage){.used = d->used,
                               .limit = d->limit,
+                              .most = d->most,
                               .refused = d->refused,
                               .lost = d->lost,
                               .n_complaint = d->back->complaints(d)};

@@ -73,6 +73,7 @@ const hth_device_info *hth_device_get_info(const hth_device *device);
 /* Bytes allocated now, and the most that may be. */
 typedef struct hth_device_usage {
     uint64_t used, limit;
+    uint64_t most;    /* bytes that ever were in use at once */
     uint64_t refused; /* bytes in use when memory was refused last; 0: it never was */
     bool lost;
     uint64_t n_complaint; /* of the validation layer */

@@ -17,7 +17,7 @@ struct hth_device {
     const hth_backend *back;
     void *own; /* the back end's */
     hth_device_info info;
-    uint64_t used, limit, refused; /* bytes of buffers; device.h: hth_device_usage */
+    uint64_t used, limit, most, refused; /* bytes of buffers; device.h: hth_device_usage */
     bool lost;
     hth_tick last;                 /* that was submitted */
     uint64_t gate;                 /* the host's */
