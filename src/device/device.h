@@ -79,6 +79,8 @@ typedef struct hth_device_usage {
     uint64_t n_complaint; /* of the validation layer */
 } hth_device_usage;
 hth_device_usage hth_device_state(const hth_device *device);
+/* Bytes that may be in use now: the limit, or less where the driver says that others want more. Asks it. */
+uint64_t hth_device_budget(const hth_device *device);
 
 /* ---- memory ------------------------------------------------------------------------------------------- */
 

@@ -86,6 +86,8 @@ struct hth_backend {
     void (*stop)(hth_device *d); /* lets what was submitted end, or drops it */
     void (*close)(hth_device *d);
     uint64_t (*complaints)(const hth_device *d);
+    /* Bytes that this process may use there now, its own included; 0, or NULL: nobody says. */
+    uint64_t (*budget)(const hth_device *d);
     hearth_status (*buffer_new)(hth_buffer *b, const char *what, hearth_error *err);
     void (*buffer_free)(hth_buffer *b);
     hearth_status (*upload)(hth_slice to, const void *from, hearth_error *err);

@@ -1,6 +1,6 @@
-/* What a device may hold is bounded by --vram: for ten budgets from nothing to everything, drawn from a seed, a plain model
- * and a packed one on every kind of device give the text of the CPU with no byte above it; what is too little is refused
- * with the least that would do, and that least does. */
+/* What a device may hold is bounded by --vram: for ten budgets from nothing to everything, drawn from a seed,
+ * a plain model and a packed one on every kind of device give the text of the CPU with no byte above it; what
+ * is too little is refused with the least that would do, and that least does. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "convert/pack.h"

@@ -150,6 +150,7 @@ const hth_backend hth_backend_vulkan = {
     .stop = stop,
     .close = close_device,
     .complaints = complaints,
+    .budget = hth_vk_budget,
     .buffer_new = hth_vk_buffer_new,
     .buffer_free = hth_vk_buffer_free,
     .upload = hth_vk_upload,

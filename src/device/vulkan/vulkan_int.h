@@ -50,12 +50,17 @@ typedef struct hth_vk_found {
     VkPhysicalDevice handle;
     uint32_t family; /* of a queue that computes */
     uint32_t floats; /* HTH_VK_FLOATS_*: what it promises */
+    uint32_t heap;   /* its largest */
+    bool says_budget;
     hth_device_info info;
 } hth_vk_found;
 
 /* without: features that count as missing. */
 hearth_status hth_vk_find(const hth_vk_instance *vk, uint32_t without, hth_vk_found found[HTH_MAX_DEVICE],
                           size_t *n, hearth_error *err);
+
+/* As hth_backend wants it. */
+uint64_t hth_vk_budget(const hth_device *d);
 
 /* ---- a device ------------------------------------------------------------------------------------------ */
 

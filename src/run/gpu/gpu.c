@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -93,13 +94,20 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
     return st;
 }
 
-void hth_gpu_close(hth_gpu *g)
+/* What it has on the device. */
+static void give_back(hth_gpu *g)
 {
-    if (!g) return;
     hth_gpu_tapes_free(g);
     hth_gpu_weights_close(g);
     hth_gpu_caches_close(g);
     hth_gpu_room_close(g);
+    hth_free(g->layers);
+}
+
+void hth_gpu_close(hth_gpu *g)
+{
+    if (!g) return;
+    if (!g->left) give_back(g);
     pthread_mutex_destroy(&g->turn);
     hth_free(g->taken);
     hth_free(g->ticks);
@@ -107,8 +115,25 @@ void hth_gpu_close(hth_gpu *g)
     hth_free(g->cold_tops);
     hth_free(g->hands);
     hth_free((void *)(uintptr_t)g->place.n_hot);
-    hth_free(g->layers);
     hth_free(g);
+}
+
+void hth_gpu_leave(hth_gpu *g)
+{
+    pthread_mutex_lock(&g->turn);
+    hth_gpu_settle(g, NULL); /* a device that is lost keeps its memory until it is closed */
+    give_back(g);
+    g->left = true;
+    pthread_mutex_unlock(&g->turn);
+}
+
+uint64_t hth_gpu_usage(hth_gpu *g, uint64_t *budget)
+{
+    pthread_mutex_lock(&g->turn);
+    *budget = hth_device_budget(g->device);
+    uint64_t used = hth_device_state(g->device).used;
+    pthread_mutex_unlock(&g->turn);
+    return used;
 }
 
 /* ---- the host's neurons ------------------------------------------------------------------------------- */
@@ -172,6 +197,12 @@ hearth_status hth_gpu_reserve(hth_gpu *g, uint32_t n_ctx, uint32_t *slot, hearth
     return hth_fail(err, HEARTH_ERROR_MEMORY,
                     "%s: no room for %u positions beside other sessions: the model was opened for %u in all",
                     hth_device_get_info(g->device)->name, n_ctx, g->place.n_position);
+}
+
+void hth_gpu_inherit(hth_gpu *g, hth_gpu *from)
+{
+    assert(g->n_slot == from->n_slot);
+    memcpy(g->taken, from->taken, g->n_slot);
 }
 
 void hth_gpu_release(hth_gpu *g, uint32_t slot)

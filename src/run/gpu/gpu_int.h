@@ -128,10 +128,13 @@ struct hth_gpu {
     hth_gpu_counts counts;
     pthread_mutex_t turn;
     hth_tick under_way; /* of a step whose end was not seen; 0: there is none */
+    bool left;          /* hth_gpu_leave */
     uint8_t *taken; /* [n_position / HTH_GPU_SLOT] */
     uint32_t n_slot;
 };
 
+/* step.c: waits for a step whose end was not seen. */
+hearth_status hth_gpu_settle(hth_gpu *g, hearth_error *err);
 /* The classes' numbers of rows. */
 uint32_t hth_gpu_class_rows(const hth_gpu *g, int class);
 /* Of a step, at most. */

@@ -123,7 +123,7 @@ static hearth_status await_end(hth_gpu *g, hearth_error *err)
 }
 
 /* A step whose end was not seen may still read what the next one is told, and wait for signals. */
-static hearth_status settle(hth_gpu *g, hearth_error *err)
+hearth_status hth_gpu_settle(hth_gpu *g, hearth_error *err)
 {
     if (g->under_way == 0) return HEARTH_OK;
     hearth_status st = hth_queue_signal(g->device, g->gate, err);
@@ -296,7 +296,8 @@ hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_e
 {
     hearth_status st = HEARTH_OK;
     pthread_mutex_lock(&g->turn);
-    st = settle(g, err);
+    if (g->left) st = hth_fail(err, HEARTH_ERROR_DEVICE, "%s was left", hth_device_get_info(g->device)->name);
+    if (st == HEARTH_OK) st = hth_gpu_settle(g, err);
     for (uint32_t first = 0, n; st == HEARTH_OK && first < s->n_row; first += n) {
         n = s->n_row - first < g->place.n_row ? s->n_row - first : g->place.n_row;
         g->counts.n_step++;
