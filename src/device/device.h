@@ -157,7 +157,8 @@ hearth_status hth_queue_submit(hth_device *device, const hth_turn *turns, size_t
 /* The host's gate reaches value, which only grows; what the host wrote before is seen behind it. */
 hearth_status hth_queue_signal(hth_device *device, uint64_t value, hearth_error *err);
 bool hth_queue_reached(hth_device *device, hth_tick tick);
-/* Sleeps. DEVICE after timeout_ns, which loses the device. */
+/* Sleeps. DEVICE after timeout_ns, which loses the device. Time in which the process was stopped hardly counts:
+ * a sixteenth of it, or a tenth of a second if that is less, for each stop. */
 hearth_status hth_queue_wait(hth_device *device, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
 /* Looks for a while, then sleeps likewise: for what is done soon. */
 hearth_status hth_queue_await(hth_device *device, hth_tick tick, uint64_t timeout_ns, hearth_error *err);

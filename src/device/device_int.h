@@ -21,6 +21,7 @@ struct hth_device {
     bool lost;
     hth_tick last;                 /* that was submitted */
     uint64_t gate;                 /* the host's */
+    uint64_t patience_ns;          /* of the wait under way */
     hth_buffer *buffers, *waiting; /* in use; freed, but perhaps not passed by the device */
     hth_tape *tapes, *waiting_tapes;
     hth_program *programs;
@@ -101,8 +102,8 @@ struct hth_backend {
                             hearth_error *err);
     hearth_status (*signal)(hth_device *d, uint64_t value, hearth_error *err);
     hth_tick (*reached)(hth_device *d);
-    /* OK: reached. DEVICE: not within that time. */
-    hearth_status (*wait)(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
+    /* OK: reached. DEVICE: late: not within that time, which is part of d->patience_ns; else: never. */
+    hearth_status (*wait)(hth_device *d, hth_tick tick, uint64_t timeout_ns, bool *late, hearth_error *err);
     /* As in device.h; NULL: the monotonic clock, which nobody moves. */
     uint64_t (*time)(const hth_device *d);
     void (*charge)(hth_device *d, uint64_t time_ns);

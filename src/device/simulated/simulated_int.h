@@ -97,7 +97,7 @@ hearth_status hth_sim_enqueue(hth_device *d, const hth_turn *turns, size_t n, ht
 void hth_sim_open_gate(hth_sim *own, uint64_t value, uint64_t now);
 /* The next turn, if the gate lets it run; or NULL. */
 hth_sim_turn *hth_sim_next(hth_sim *own);
-hearth_status hth_sim_not_done(const hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
+hearth_status hth_sim_not_done(const hth_device *d, hth_tick tick, bool *late, hearth_error *err);
 
 /* ---- the real clock (real.c) -------------------------------------------------------------------- */
 
@@ -112,6 +112,7 @@ void hth_sim_finish(hth_sim *own);
 void hth_sim_hold(const hth_sim *own, uint64_t until_ns);
 /* Takes the lock once no tape runs or could. */
 void hth_sim_lock_idle(hth_sim *own);
-hearth_status hth_sim_wait_real(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
+hearth_status hth_sim_wait_real(hth_device *d, hth_tick tick, uint64_t timeout_ns, bool *late,
+                                hearth_error *err);
 
 #endif

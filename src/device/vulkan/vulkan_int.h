@@ -108,7 +108,7 @@ hearth_status hth_vk_submit(hth_device *d, const hth_turn *turns, size_t n, hth_
                             hearth_error *err);
 hearth_status hth_vk_signal(hth_device *d, uint64_t value, hearth_error *err);
 hth_tick hth_vk_reached(hth_device *d);
-hearth_status hth_vk_wait(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
+hearth_status hth_vk_wait(hth_device *d, hth_tick tick, uint64_t timeout_ns, bool *late, hearth_error *err);
 /* Runs commands now and waits: for loading. */
 hearth_status hth_vk_run_once(hth_device *d, VkCommandBuffer commands, hearth_error *err);
 hearth_status hth_vk_commands_begin(hth_device *d, VkCommandBuffer *out, hearth_error *err);

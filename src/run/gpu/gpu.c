@@ -68,6 +68,12 @@ static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
     return st;
 }
 
+/* No submission takes so long on a card; drivers that compute on the CPU share it with others. */
+static uint64_t patience_with(const hth_device *device)
+{
+    return (hth_device_get_info(device)->kind == HTH_DEVICE_DISCRETE ? 10u : 600u) * (uint64_t)1000000000;
+}
+
 hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, hth_device *device,
                            const hth_gpu_place *place, hth_gpu_read_fn *read, void *user, hth_gpu **out,
                            hearth_error *err)
@@ -75,7 +81,11 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
     *out = NULL;
     hth_gpu *g = hth_alloc(1, sizeof *g);
     if (!g) return hth_fail_memory(err, sizeof *g, "a model on a device");
-    *g = (hth_gpu){.model = model, .kernels = kernels, .device = device, .place = *place};
+    *g = (hth_gpu){.model = model,
+                   .kernels = kernels,
+                   .device = device,
+                   .place = *place,
+                   .patience_ns = patience_with(device)};
     g->place.n_hot = NULL;
     pthread_mutex_init(&g->turn, NULL);
     g->n_slot = place->n_position / HTH_GPU_SLOT;

@@ -125,6 +125,7 @@ struct hth_gpu {
     hth_tick *ticks;
     uint32_t *cold_tops; /* [n_hand][n_row] bits of the host's largest |h| */
     uint64_t gate;       /* the host's last signal */
+    uint64_t patience_ns; /* after which the device is lost */
     hth_gpu_counts counts;
     pthread_mutex_t turn;
     hth_tick under_way; /* of a step whose end was not seen; 0: there is none */

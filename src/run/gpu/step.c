@@ -12,12 +12,6 @@
 
 #include <string.h>
 
-/* No submission takes so long on a card; drivers that compute on the CPU share it with others. */
-static uint64_t patience_ns(const hth_gpu *g)
-{
-    return (hth_device_get_info(g->device)->kind == HTH_DEVICE_DISCRETE ? 10u : 600u) * (uint64_t)1000000000;
-}
-
 static void *mapped(hth_slice s) { return (uint8_t *)hth_buffer_map(s.of) + s.at; }
 
 /* ---- what a step is told ------------------------------------------------------------------------------ */
@@ -117,7 +111,7 @@ static hearth_status submit(hth_gpu *g, uint32_t first, uint32_t n, hearth_error
 static hearth_status await_end(hth_gpu *g, hearth_error *err)
 {
     hearth_status st =
-        g->under_way > 0 ? hth_queue_await(g->device, g->under_way, patience_ns(g), err) : HEARTH_OK;
+        g->under_way > 0 ? hth_queue_await(g->device, g->under_way, g->patience_ns, err) : HEARTH_OK;
     if (st == HEARTH_OK) g->under_way = 0;
     return st;
 }
@@ -147,7 +141,7 @@ static hearth_status answer_all(hth_gpu *g, hth_step *s, const hth_gpu_tapes *ta
         if (st != HEARTH_OK) return st;
         *sent = end;
         while (tapes->cut[seen].n_letter <= i) seen++;
-        if ((st = hth_queue_await(g->device, g->ticks[seen], patience_ns(g), err)) != HEARTH_OK) return st;
+        if ((st = hth_queue_await(g->device, g->ticks[seen], g->patience_ns, err)) != HEARTH_OK) return st;
         answer_one(g, s, i, n_row);
         if (queued) st = hth_queue_signal(g->device, before + i + 1, err);
     }
