@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "measure/fire.h"
-#include "measure/spread.h"
+#include "base/spread.h"
 #include "run/run_int.h"
 
 #include <stdio.h>

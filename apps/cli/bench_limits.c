@@ -7,7 +7,7 @@
 #include "common/output.h"
 #include "measure/limits.h"
 #include "measure/machine.h"
-#include "measure/spread.h"
+#include "base/spread.h"
 
 #include <stdlib.h>
 

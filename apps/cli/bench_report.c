@@ -2,7 +2,7 @@
  * the probes that were taken before the samples. docs/bench.md lists the fields. */
 #include "cli/bench.h"
 #include "common/json.h"
-#include "measure/spread.h"
+#include "base/spread.h"
 
 #include <string.h>
 

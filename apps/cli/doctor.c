@@ -2,6 +2,7 @@
  * its remedy. Gathers facts here; doctor_checks.c judges them. docs/bench.md lists the
  * fields of --json. */
 #define _GNU_SOURCE
+#include "cli/calibration.h"
 #include "cli/doctor.h"
 #include "cli/verbs.h"
 #include "common/json.h"
@@ -13,6 +14,8 @@
 #include <sys/resource.h>
 
 static const option_spec options[] = {
+    {"device", 0, OPTION_TEXT, "NAME", "which GPU to measure; default: the first card", 0, 0, NULL, 0},
+    {"again", 0, OPTION_FLAG, NULL, "measure the GPU again, in place of what is kept", 0, 0, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
 };
@@ -61,6 +64,18 @@ static hearth_status look_at_machine(doctor_facts *f, hearth_error *err)
     return st;
 }
 
+/* With weights of the model's type, or of the two that people use most. */
+static hearth_status look_at_gpu(doctor_facts *f, const args *a, hearth_error *err)
+{
+    const hth_type usual[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0};
+    const doctor_gpu_wish wish = {.name = args_text(a, "device", NULL),
+                                  .again = args_has(a, "again"),
+                                  .types = f->path ? &f->type : usual,
+                                  .n_type = f->path ? 1 : DOCTOR_MAX_TYPE,
+                                  .n_thread = f->n_thread};
+    return doctor_look_at_gpu(&f->gpu, &wish, err);
+}
+
 /* The directory alone, before anything is measured or loaded. False after a message: the
  * model cannot be run. */
 static bool look_at_file(doctor_facts *f, const args *a)
@@ -70,7 +85,7 @@ static bool look_at_file(doctor_facts *f, const args *a)
     hearth_error err;
     hearth_status st = hth_gguf_open(f->path, &file, &err);
     if (st == HEARTH_OK) st = hth_model_open(file, &(hth_model_wish){0}, &model, &err);
-    if (st == HEARTH_OK) f->weight_bytes = model->weight_size;
+    if (st == HEARTH_OK) f->weight_bytes = model->weight_size, f->type = model->layers[0].up.type;
     else report(&err);
     f->mmap = args_has(a, "mmap");
     hth_model_close(model);
@@ -155,6 +170,26 @@ static void print_machine(json *j, const doctor_facts *f)
     json_float(j, "stolen_cpus", f->load.stolen, 4);
 }
 
+static void print_gpu(json *j, const doctor_gpu *g)
+{
+    const hth_device_info *info = &g->info;
+    json_open(j, "gpu", '{');
+    json_word(j, "name", info->name);
+    json_word(j, "problem", g->problem);
+    if (g->found) {
+        json_word(j, "driver", info->driver);
+        json_bool(j, "is_card", hth_device_is_usable_card(info));
+        json_bool(j, "simulated", info->kind == HTH_DEVICE_SIMULATED);
+        json_uint(j, "memory_bytes", info->memory);
+        json_uint(j, "free_bytes", hth_device_free_memory(info));
+        json_bool(j, "integer_dot", info->features & HTH_FEATURE_INT_DOT);
+        json_open(j, "calibrations", '[');
+        for (size_t i = 0; i < g->n_calibration; i++) json_calibration(j, NULL, &g->calibrations[i]);
+        json_close(j, ']');
+    }
+    json_close(j, '}');
+}
+
 static void print_model(json *j, const doctor_facts *f)
 {
     json_open(j, "model", '{');
@@ -187,6 +222,7 @@ static void print_json(const doctor_facts *facts, const finding *list, size_t n)
     json_open(&j, "machine", '{');
     print_machine(&j, facts);
     json_close(&j, '}');
+    print_gpu(&j, &facts->gpu);
     if (facts->path) print_model(&j, facts);
     json_close(&j, '}');
     json_end(&j);
@@ -203,6 +239,7 @@ static int run(const args *a)
     catch_interrupt();
     if (facts.path && !look_at_file(&facts, a)) return EXIT_OTHER;
     if (look_at_machine(&facts, &err) != HEARTH_OK) return report(&err);
+    if (look_at_gpu(&facts, a, &err) != HEARTH_OK) return report(&err);
     if (facts.path && !look_at_model(&facts, a)) return EXIT_OTHER;
     size_t n = doctor_check(&facts, findings);
     if (args_has(a, "json")) print_json(&facts, findings, n);
@@ -216,9 +253,9 @@ const verb verb_doctor = {
     .n_operand_min = 0,
     .n_operand_max = 1,
     .summary = "what this machine offers, and how to get more of it",
-    .details = "CPU level, cores, load, memory, huge pages, bandwidth and limits; with a model\n"
-               "also how fast its file comes from disk, whether it fits, and its pages. Each is\n"
-               "ok, or could be better by the remedy that stands below it.\n",
+    .details = "CPU level, cores, load, memory, huge pages, bandwidth, limits and the GPU; with\n"
+               "a model also how fast its file comes from disk, whether it fits, and its pages.\n"
+               "Each is ok, or could be better by the remedy that stands below it.\n",
     .example = "hearth doctor model.gguf",
     .groups = {options, model_options},
     .run = run,

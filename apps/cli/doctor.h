@@ -4,7 +4,17 @@
 
 #include "base/cpu.h"
 #include "measure/machine.h"
-#include "measure/spread.h"
+#include "base/spread.h"
+#include "place/calibrate.h"
+
+enum { DOCTOR_MAX_TYPE = 2 };
+typedef struct doctor_gpu {
+    bool found;           /* it can be used */
+    hth_device_info info; /* its name is empty where there is no card at all */
+    char problem[200];    /* why there is none, or it cannot be used */
+    hth_calibration calibrations[DOCTOR_MAX_TYPE];
+    size_t n_calibration;
+} doctor_gpu;
 
 typedef struct doctor_facts {
     hth_cpu level, machine_level;
@@ -16,10 +26,12 @@ typedef struct doctor_facts {
     hth_spread one, all;    /* bytes per second from memory, by one thread and by n_thread */
     uint64_t locked_limit;  /* bytes that may be locked in memory; UINT64_MAX: no limit */
     uint64_t address_limit; /* bytes of address space; UINT64_MAX: no limit */
+    doctor_gpu gpu;
     /* Of a model, when one is named. */
     const char *path;        /* NULL: none */
     bool mmap, fits, opened; /* how it is opened; whether it fits into memory */
     uint64_t weight_bytes, huge_bytes, session_bytes;
+    hth_type type;    /* of its neurons */
     double disk_rate; /* bytes per second; 0: could not be read past the page cache */
 } doctor_facts;
 
@@ -30,6 +42,17 @@ typedef struct finding {
 } finding;
 
 enum { DOCTOR_MAX_FINDING = 10 };
+
+typedef struct doctor_gpu_wish {
+    const char *name; /* NULL: the first card */
+    bool again;       /* measure, whatever is kept */
+    const hth_type *types;
+    size_t n_type; /* up to DOCTOR_MAX_TYPE */
+    uint32_t n_thread;
+} doctor_gpu_wish;
+
+/* doctor_gpu.c. What goes wrong with a device that nobody named is a problem among the facts. */
+hearth_status doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_wish *wish, hearth_error *err);
 
 /* doctor_checks.c: what the facts mean, in the order of the screen; how many. */
 size_t doctor_check(const doctor_facts *f, finding out[DOCTOR_MAX_FINDING]);

@@ -147,6 +147,25 @@ static void check_limits(const doctor_facts *d, finding *f)
         better(f, "large models may be refused with memory left: sudo sysctl vm.overcommit_memory=0");
 }
 
+static void check_gpu(const doctor_facts *d, finding *f)
+{
+    const doctor_gpu *g = &d->gpu;
+    if (!g->found) {
+        say(f->text, "%s%s%s", g->info.name[0] ? g->info.name : "no card of its own: the CPU does all of it",
+            g->problem[0] ? "; " : "", g->problem);
+        if (g->info.name[0]) better(f, "a newer driver may help; docs/gpu.md says what is needed");
+        return;
+    }
+    say(f->text, "%s, %.1f GB free", g->info.name, (double)hth_device_free_memory(&g->info) * GB);
+    for (size_t i = 0; i < g->n_calibration; i++)
+        say(f->text, "%s %s %.0f GB/s", i ? "," : "; rows of", hth_type_find((uint32_t)g->calibrations[i].type)->name,
+            g->calibrations[i].device_rate.median * GB);
+    if (g->n_calibration > 0) {
+        const hth_calibration *c = &g->calibrations[0];
+        say(f->text, "; handoff %.0f us", c->hand[hth_calibration_handoff(c)] * 1e6);
+    }
+}
+
 static void check_disk(const doctor_facts *d, finding *f)
 {
     if (d->disk_rate <= 0.0) {
@@ -173,6 +192,7 @@ size_t doctor_check(const doctor_facts *d, finding out[DOCTOR_MAX_FINDING])
         {"huge pages", check_huge_pages, false},
         {"bandwidth", check_bandwidth, false},
         {"limits", check_limits, false},
+        {"gpu", check_gpu, false},
         {"disk", check_disk, true},
     };
     size_t n = 0;

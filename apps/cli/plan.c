@@ -1,10 +1,10 @@
 /* hearth plan: what of a model goes on a GPU, what that reaches, and what more memory would give. */
+#include "cli/calibration.h"
 #include "cli/verbs.h"
 #include "common/json.h"
 #include "common/model_args.h"
-#include "measure/calibrate.h"
-#include "measure/plan_model.h"
-#include "plan/placement.h"
+#include "measure/machine.h"
+#include "place/outlook.h"
 #include "run/gpu/calls.h"
 #include "sparse/selector.h"
 
@@ -12,9 +12,10 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"profile", 0, OPTION_FILE, "P", "of hearth profile, of this file: who fires", 0, 0, NULL,
-     0},
+    {"profile", 0, OPTION_FILE, "P", "of hearth profile, of this file: who fires", 0, 0, NULL, 0},
     {"out", 'o', OPTION_FILE, "FILE", "write the placement, for --placement", 0, 0, NULL, 0},
+    {"ram", 0, OPTION_SIZE, "BYTES", "for weights here; default auto: what is free now", 0, 9e18,
+     NULL, 0},
     {"what-if", 0, OPTION_FLAG, NULL, "a table over sizes of memory on the GPU", 0, 0, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
@@ -29,22 +30,17 @@ typedef struct planning {
     hth_pool *pool;
     hth_device *device;
     hth_profile *profile;
-    hth_gpu_place place;
-    hth_calibration calibration;
-    hth_plan_model input;
-    hth_plan_machine machine;
-    hth_plan_wish wish;
-    hth_plan best, by_share;
-    uint32_t *n_hot, n_layer;
-    bool uniform;
+    hth_choice choice; /* what the best plan makes of it */
+    hth_outlook outlook;
+    hth_plan by_share;
+    uint64_t ram, host_bytes; /* that may be used by weights here, and are */
 } planning;
 
 static void close_all(planning *p)
 {
-    free(p->n_hot);
-    hth_plan_free(&p->best);
     hth_plan_free(&p->by_share);
-    hth_plan_model_free(&p->input);
+    hth_outlook_close(&p->outlook);
+    hth_choice_close(&p->choice);
     hth_profile_close(p->profile);
     hth_device_close(p->device);
     hth_pool_close(p->pool);
@@ -54,7 +50,7 @@ static void close_all(planning *p)
 
 /* ---- making it ------------------------------------------------------------------------------------- */
 
-static hearth_status open_model_alone(planning *p, hearth_error *err)
+static hearth_status open_model_alone(planning *p, hth_gpu_place *place, hearth_error *err)
 {
     hth_cpu level;
     const char *why;
@@ -62,8 +58,10 @@ static hearth_status open_model_alone(planning *p, hearth_error *err)
     hearth_status st = hth_gguf_open(args_operand(p->a, 0), &p->file, err);
     if (st == HEARTH_OK) st = hth_model_open(p->file, &other, &p->model, err);
     if (st == HEARTH_OK)
-        st = hth_selector_choose(p->model, wanted_selector(p->a), &p->place.selector, &why, err);
+        st = hth_selector_choose(p->model, wanted_selector(p->a), &place->selector, &why, err);
     if (st == HEARTH_OK) st = hth_cpu_choose(&level, err);
+    if (st == HEARTH_OK && args_has(p->a, "profile"))
+        st = hth_profile_open(args_text(p->a, "profile", NULL), p->model, &p->profile, err);
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&p->kernels, level);
     return hth_pool_open(hth_pool_threads((uint32_t)args_uint(p->a, "threads", 0)), &p->pool, err);
@@ -84,57 +82,65 @@ static hearth_status open_card(planning *p, hearth_error *err)
     return hth_device_open(&spec, &p->device, err);
 }
 
-static hearth_status fill_wish(planning *p, hearth_error *err)
+static hearth_status open_choice(planning *p, hth_gpu_place *place, hearth_error *err)
 {
     const hth_device_info *info = hth_device_get_info(p->device);
     hearth_session_options s = session_options(p->a, 0);
     uint32_t n_ctx = s.n_ctx ? s.n_ctx : hth_default_context(&p->model->hparams);
-    p->place.n_layer = p->model->hparams.n_layer, p->place.head = true;
-    p->place.n_row = hth_gpu_rows(info, s.n_batch, n_ctx);
-    p->place.n_position = hth_gpu_positions(n_ctx);
-    p->place.kv = s.kv;
-    p->wish.vram = args_size(p->a, "vram", 0);
-    if (p->wish.vram == 0) p->wish.vram = hth_device_free_memory(info);
-    if (p->wish.vram > (uint64_t)1 << 40)
-        p->wish.vram = (uint64_t)1 << 40; /* null says that it has everything */
-    p->wish.n_ctx = p->place.n_position, p->wish.context = n_ctx / 2;
-    if (args_has(p->a, "profile")) {
-        hearth_status st = hth_profile_open(args_text(p->a, "profile", NULL), p->model, &p->profile, err);
-        if (st != HEARTH_OK) return st;
+    uint64_t vram = args_size(p->a, "vram", 0);
+    place->n_row = hth_gpu_rows(info, s.n_batch, n_ctx);
+    place->n_position = hth_gpu_positions(n_ctx);
+    place->kv = s.kv;
+    return hth_choice_open(&p->choice, p->model, info, vram ? vram : hth_device_free_memory(info), place,
+                           err);
+}
+
+/* Weights that are the host's: all that do not lie on the device. */
+static uint64_t host_bytes(const planning *p)
+{
+    const hth_plan_model *in = &p->outlook.input;
+    const hth_plan *b = &p->outlook.best;
+    uint64_t bytes = 0;
+    for (uint32_t i = b->n_device; i < in->n_layer; i++) bytes += in->layers[i].attention_bytes;
+    for (uint32_t i = 0; i < in->n_layer; i++) {
+        uint32_t n_hot = b->n_hot[i] > 0 ? (uint32_t)b->n_hot[i] : 0;
+        bytes += (in->layers[i].n_cluster - n_hot) * in->layers[i].cpu_bytes;
     }
-    hth_plan_source from = {p->model, &p->place, info->most, p->profile};
-    return hth_plan_model_open(&from, &p->input, &p->wish.fixed_bytes, &p->uniform, err);
+    if (!b->head && !p->model->tied) bytes += in->head_bytes;
+    return bytes + p->model->token_embd.n_row * p->model->token_embd.row_size;
 }
 
 static hearth_status make_plan(planning *p, hearth_error *err)
 {
-    hearth_status st = open_model_alone(p, err);
+    hth_gpu_place place = {0};
+    hth_machine machine;
+    hearth_status st = open_model_alone(p, &place, err);
     if (st == HEARTH_OK) st = open_card(p, err);
-    if (st == HEARTH_OK) st = fill_wish(p, err);
-    const hth_matrix *type = st == HEARTH_OK ? &p->model->layers[0].up : NULL;
+    if (st == HEARTH_OK) st = open_choice(p, &place, err);
     if (st == HEARTH_OK)
-        st = hth_calibrate(p->device, &p->kernels, p->pool, type->type, &p->calibration, err);
+        st = hth_outlook_open(&p->outlook, &p->choice, p->profile, p->device, &p->kernels, p->pool, err);
+    const hth_outlook *o = &p->outlook;
+    if (st == HEARTH_OK) st = hth_plan_by_share(&o->input, &o->machine, &o->wish, &p->by_share, err);
     if (st != HEARTH_OK) return st;
-    hth_calibration_machine(&p->calibration, p->place.selector, &p->machine);
-    st = hth_plan_solve(&p->input, &p->machine, &p->wish, &p->best, err);
-    if (st == HEARTH_OK) st = hth_plan_by_share(&p->input, &p->machine, &p->wish, &p->by_share, err);
-    if (st != HEARTH_OK) return st;
-    p->n_hot = calloc(p->model->hparams.n_layer, sizeof *p->n_hot);
-    if (!p->n_hot) return hth_fail_memory(err, p->model->hparams.n_layer * sizeof *p->n_hot, "a plan");
-    hth_plan_neurons(p->model, &p->best, &p->n_layer, p->n_hot);
+    hth_outlook_take(o, &p->choice);
+    hth_machine_read("", &machine);
+    p->ram = args_size(p->a, "ram", 0);
+    if (p->ram == 0) p->ram = machine.available;
+    p->host_bytes = host_bytes(p);
     return HEARTH_OK;
 }
 
 static hearth_status write_placement(const planning *p, const char *path, hearth_error *err)
 {
-    const hth_device_info *info = hth_device_get_info(p->device);
-    hth_placement to = {.n_layer = p->n_layer,
-                        .n_hot = p->n_hot,
-                        .head = p->best.head,
-                        .submitted = hth_calibration_handoff(&p->calibration) == HTH_GPU_SUBMITTED,
-                        .seconds = p->best.seconds};
+    const hth_device_info *info = p->choice.info;
+    const hth_gpu_place *place = &p->choice.place;
+    hth_placement to = {.n_layer = place->n_layer,
+                        .n_hot = p->choice.n_hot,
+                        .head = place->head,
+                        .submitted = place->handoff == HTH_GPU_SUBMITTED,
+                        .seconds = p->choice.seconds};
     uint64_t hash;
-    if (p->n_layer == 0)
+    if (place->n_layer == 0)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "nothing gains by lying there: no placement is written");
     snprintf(to.device, sizeof to.device, "%s", info->name);
     snprintf(to.driver, sizeof to.driver, "%s", info->driver);
@@ -159,17 +165,17 @@ static uint64_t neurons_of(const planning *p)
 static uint64_t hot_of(const planning *p)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < p->n_layer; i++) n += p->n_hot[i];
+    for (uint32_t i = 0; i < p->choice.place.n_layer; i++) n += p->choice.n_hot[i];
     return n;
 }
 
 static void print_machine(const planning *p)
 {
-    const hth_calibration *c = &p->calibration;
+    const hth_calibration *c = &p->outlook.calibration;
     printf("Measured: rows of %s %.1f GB/s there, %.1f GB/s here (%u threads), neurons at 5 %% %.1f GB/s "
            "here; handoff %.0f us "
            "(99th of 100: %.0f), %s; a program %.1f us\n",
-           hth_type_find((uint32_t)c->type)->name, c->device_rate * 1e-9, c->cpu_rate * 1e-9,
+           hth_type_find((uint32_t)c->type)->name, c->device_rate.median * 1e-9, c->cpu_rate.median * 1e-9,
            hth_pool_n_thread(p->pool), c->cpu_down[0] * 1e-9, c->hand[hth_calibration_handoff(c)] * 1e6,
            c->hand_99[hth_calibration_handoff(c)] * 1e6,
            hth_calibration_handoff(c) == HTH_GPU_SUBMITTED ? "submitted when the host is ready" : "queued",
@@ -183,12 +189,13 @@ static void print_layers(const planning *p)
     printf("\n%-12s %16s %10s %10s %10s  %s\n", "layers", "neurons there", "GPU us", "CPU us", "way us",
            "limit");
     for (uint32_t i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && p->best.n_hot[end] == p->best.n_hot[i]; end++)
+        for (end = i + 1; end < n && p->outlook.best.n_hot[end] == p->outlook.best.n_hot[i]; end++)
             ;
-        const hth_plan_time *t = &p->best.layers[i];
+        const hth_plan_time *t = &p->outlook.best.layers[i];
         char range[32], hot[40];
         snprintf(range, sizeof range, end > i + 1 ? "%u-%u" : "%u", i, end - 1);
-        if (i < p->n_layer) snprintf(hot, sizeof hot, "%u of %u", p->n_hot[i], p->model->layers[i].d_ff);
+        if (i < p->choice.place.n_layer)
+            snprintf(hot, sizeof hot, "%u of %u", p->choice.n_hot[i], p->model->layers[i].d_ff);
         else snprintf(hot, sizeof hot, "on the CPU");
         printf("%-12s %16s %10.1f %10.1f %10.1f  %s\n", range, hot, (t->attention + t->device) * 1e6,
                t->cpu * 1e6, t->hand * 1e6, limits[t->limit]);
@@ -199,10 +206,10 @@ static hearth_status print_what_if(const planning *p, hearth_error *err)
 {
     printf("\n%10s %12s\n", "GiB there", "tokens/s");
     for (uint64_t gib = 1; gib <= 32; gib += gib < 4 ? 1 : gib < 16 ? 2 : 8) {
-        hth_plan_wish wish = p->wish;
+        hth_plan_wish wish = p->outlook.wish;
         hth_plan plan;
         wish.vram = gib << 30;
-        hearth_status st = hth_plan_solve(&p->input, &p->machine, &wish, &plan, err);
+        hearth_status st = hth_plan_solve(&p->outlook.input, &p->outlook.machine, &wish, &plan, err);
         if (st != HEARTH_OK) return st;
         printf("%10llu %12.2f\n", (unsigned long long)gib, rate(plan.seconds));
         hth_plan_free(&plan);
@@ -210,42 +217,53 @@ static hearth_status print_what_if(const planning *p, hearth_error *err)
     return HEARTH_OK;
 }
 
+static void print_memory_here(const planning *p)
+{
+    printf("Here: %.1f MB of weights", (double)p->host_bytes * 1e-6);
+    if (p->ram > 0) printf(" of %.1f MB", (double)p->ram * 1e-6);
+    printf("\n");
+    if (p->ram > 0 && p->host_bytes > p->ram)
+        printf("They do not fit: only --mmap would run it, from storage, and what follows does not hold.\n");
+}
+
 static hearth_status print_text(const planning *p, hearth_error *err)
 {
-    const hth_device_info *info = hth_device_get_info(p->device);
-    const hth_plan *b = &p->best;
+    const hth_device_info *info = p->choice.info;
+    const hth_outlook *o = &p->outlook;
+    const hth_plan *b = &o->best;
     printf("%s on %s (%s), selector %s\n", args_operand(p->a, 0), info->name, info->driver,
-           hearth_selector_name(p->place.selector));
+           hearth_selector_name(p->choice.place.selector));
     if (info->kind == HTH_DEVICE_SIMULATED) {
         printf("The device is simulated: its figures come from its description.\n");
     } else if (info->kind != HTH_DEVICE_DISCRETE && info->kind != HTH_DEVICE_INTEGRATED)
         printf("This device computes on the CPU: the figures say nothing of a card.\n");
     if (!p->model->by_neurons) printf("Whole layers only: hearth pack would let each layer be divided.\n");
-    else if (p->uniform)
+    else if (o->uniform)
         printf(
             "Nothing is known of who fires: all neurons count alike (hearth profile, then hearth pack).\n");
     print_machine(p);
     print_layers(p);
     printf("\nOn the GPU: %.1f MB of %.1f: attention %.1f, caches %.1f, neurons %.1f (%.0f %%), head %.1f, "
            "room %.1f\n",
-           (double)b->vram * 1e-6, (double)p->wish.vram * 1e-6, (double)b->attention_bytes * 1e-6,
+           (double)b->vram * 1e-6, (double)o->wish.vram * 1e-6, (double)b->attention_bytes * 1e-6,
            (double)b->kv_bytes * 1e-6, (double)b->cluster_bytes * 1e-6,
            100.0 * (double)hot_of(p) / (double)neurons_of(p), (double)b->head_bytes * 1e-6,
            (double)b->fixed_bytes * 1e-6);
-    printf("Expected: %.2f tokens/s behind %u tokens (%.2f behind none, %.2f behind %u); the CPU alone: "
-           "%.2f; by "
-           "firings alone: %.2f\n",
-           rate(b->seconds), p->wish.context, rate(b->seconds_empty), rate(b->seconds_full), p->wish.n_ctx,
-           rate(b->seconds_cpu), rate(p->by_share.seconds));
+    print_memory_here(p);
+    printf("Expected: %.2f tokens/s (%.2f to %.2f) behind %u tokens; %.2f behind none, %.2f behind %u\n",
+           rate(b->seconds), rate(o->seconds_bad), rate(o->seconds_good), o->wish.context,
+           rate(b->seconds_empty), rate(b->seconds_full), o->wish.n_ctx);
+    printf("The CPU alone: %.2f tokens/s; placed by firings alone: %.2f\n", rate(b->seconds_cpu),
+           rate(p->by_share.seconds));
     printf("1 GiB more: %+.2f tokens/s\n", b->gain_gib);
     return args_has(p->a, "what-if") ? print_what_if(p, err) : HEARTH_OK;
 }
 
 static void print_json(const planning *p)
 {
-    const hth_device_info *info = hth_device_get_info(p->device);
-    const hth_plan *b = &p->best;
-    const hth_calibration *c = &p->calibration;
+    const hth_device_info *info = p->choice.info;
+    const hth_outlook *o = &p->outlook;
+    const hth_plan *b = &o->best;
     json j;
     json_init(&j, stdout);
     json_open(&j, NULL, '{');
@@ -254,25 +272,21 @@ static void print_json(const planning *p)
     json_word(&j, "driver", info->driver);
     json_bool(&j, "is_card", info->kind == HTH_DEVICE_DISCRETE || info->kind == HTH_DEVICE_INTEGRATED);
     json_bool(&j, "simulated", info->kind == HTH_DEVICE_SIMULATED);
-    json_word(&j, "selector", hearth_selector_name(p->place.selector));
-    json_bool(&j, "uniform", p->uniform);
-    json_open(&j, "calibration", '{');
-    json_word(&j, "type", hth_type_find((uint32_t)c->type)->name);
-    json_float(&j, "device_bytes_per_second", c->device_rate, 6);
-    json_float(&j, "cpu_bytes_per_second", c->cpu_rate, 6);
-    json_float(&j, "queued_seconds", c->hand[HTH_GPU_QUEUED], 6);
-    json_float(&j, "submitted_seconds", c->hand[HTH_GPU_SUBMITTED], 6);
-    json_float(&j, "dispatch_seconds", c->dispatch, 6);
-    json_float(&j, "up_bytes_per_second", c->up, 6);
-    json_float(&j, "down_bytes_per_second", c->down, 6);
-    json_close(&j, '}');
+    json_word(&j, "selector", hearth_selector_name(p->choice.place.selector));
+    json_bool(&j, "uniform", o->uniform);
+    json_calibration(&j, "calibration", &o->calibration);
     json_open_compact(&j, "neurons", '[');
-    for (uint32_t i = 0; i < p->n_layer; i++) json_uint(&j, NULL, p->n_hot[i]);
+    for (uint32_t i = 0; i < p->choice.place.n_layer; i++) json_uint(&j, NULL, p->choice.n_hot[i]);
     json_close(&j, ']');
     json_bool(&j, "head", b->head);
     json_uint(&j, "vram_bytes", b->vram);
-    json_uint(&j, "budget_bytes", p->wish.vram);
+    json_uint(&j, "budget_bytes", o->wish.vram);
+    json_uint(&j, "host_bytes", p->host_bytes);
+    if (p->ram > 0) json_uint(&j, "ram_bytes", p->ram);
+    if (p->ram > 0) json_bool(&j, "fits_ram", p->host_bytes <= p->ram);
     json_float(&j, "tokens_per_second", rate(b->seconds), 6);
+    json_float(&j, "tokens_per_second_least", rate(o->seconds_bad), 6);
+    json_float(&j, "tokens_per_second_most", rate(o->seconds_good), 6);
     json_float(&j, "tokens_per_second_empty", rate(b->seconds_empty), 6);
     json_float(&j, "tokens_per_second_full", rate(b->seconds_full), 6);
     json_float(&j, "tokens_per_second_cpu", rate(b->seconds_cpu), 6);

@@ -107,7 +107,10 @@ typedef struct hearth_gpu_options {
     uint32_t n_ctx;     /* positions of all sessions together; 0: those of one that does not say */
     uint32_t n_batch;   /* prompt tokens at once; 0: 256 */
     hearth_kv_type kv;  /* of all sessions */
-    const char *placement; /* a file of hearth plan, for this model and device; NULL: what fits, evenly */
+    /* What lies there, of a model that does not fit: "plan" (as is fastest by what this machine is measured
+     * to do; some seconds, once), "even" (the same share of each layer), or a file of hearth plan, for this
+     * model and device. NULL: plan for cards, even for what computes on the CPU. */
+    const char *placement;
     bool strict;        /* refuse a device that would not give the CPU's bits: UNSUPPORTED */
 } hearth_gpu_options;
 

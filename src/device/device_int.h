@@ -63,6 +63,8 @@ typedef struct hth_op {
     size_t first_slice; /* of the tape's */
     size_t push_at;     /* in the tape's bytes */
     uint64_t reads;     /* hth_tape_reads; 0: nobody said */
+    hth_slice marks;    /* of NULL: none; else reads is what each of n_mark bits adds that is set */
+    uint32_t first_mark, n_mark;
 } hth_op;
 
 struct hth_tape {

@@ -129,6 +129,15 @@ void hth_tape_reads(hth_tape *t, uint64_t bytes)
     t->ops[t->n_op - 1].reads = bytes;
 }
 
+void hth_tape_reads_marked(hth_tape *t, uint64_t bytes, hth_slice marks, uint32_t first, uint32_t n)
+{
+    if (t->wrong.status != HEARTH_OK || !check_slice(t, &marks, false)) return;
+    hth_tape_reads(t, bytes);
+    hth_op *op = &t->ops[t->n_op - 1];
+    assert(op->kind == HTH_OP_RUN && (uint64_t)first + n <= marks.bytes * 8);
+    op->marks = marks, op->first_mark = first, op->n_mark = n;
+}
+
 void hth_tape_copy(hth_tape *t, hth_slice from, hth_slice to)
 {
     add_op(t, HTH_OP_COPY, (hth_slice[]){from, to}, 2);

@@ -357,7 +357,7 @@ hearth_status hth_engine_load_vectors(hearth_model *m, hearth_error *err)
 
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err)
 {
-    m->mapped = options->mmap, m->n_thread = options->n_thread;
+    m->mapped = options->mmap;
     if (options->mmap && !m->model->by_neurons) return map_matrices(m, err);
     if (!options->mmap) choose_layouts(m, options->keep_layout);
     hth_pool *pool;

@@ -553,6 +553,22 @@ def a_plan_says_what_lies_where_and_is_obeyed():
     wrong = bad(1, "simulated quick", "run", MODEL, "--gpu", "null", "--placement", placement, "-n", "1", "-p", "a")
     check("hearth plan" in wrong, wrong)
     bad(1, "no card", "plan", MODEL, env={"VK_ICD_FILENAMES": "/nowhere"})
+    check(shown["tokens_per_second_least"] <= shown["tokens_per_second"] <= shown["tokens_per_second_most"], shown)
+    check(shown["fits_ram"] is True and shown["host_bytes"] < 1e8, shown)
+    text = good("plan", MODEL, "--gpu", card, "-c", "256", "--vram", "60M", "--ram", "1K").stdout.decode()
+    check("They do not fit" in text, text)
+
+
+@case
+def a_plan_for_what_is_free_of_a_small_card_fits_it():
+    card = "sim:" + scratch("small.sim", QUICK_CARD.replace("vram_bytes = 1G", "vram_bytes = 260M").encode())
+    placement, args = scratch("small.gguf"), ["-c", "64", "--batch", "8"]
+    shown = json.loads(good("plan", MODEL, "--gpu", card, *args, "-o", placement, "--json").stdout)
+    check(0 < len(shown["neurons"]) < 6 and shown["budget_bytes"] == 4 << 20, shown)
+    for how in [placement, "plan", "even"]:
+        done = good("run", MODEL, "--gpu", card, "--placement", how, *args, "-n", "3", "-p", "a")
+        check(b"layers on simulated quick" in done.stderr, how, done.stderr)
+        check(done.stdout == good("run", MODEL, "--gpu", "none", "-n", "3", "-p", "a").stdout, how, done.stdout)
 
 
 # ---- signals -------------------------------------------------------------------------------------------
@@ -873,7 +889,8 @@ def doctor_fits_a_screen_and_names_a_remedy():
         check(len(lines) <= 24, args, lines)
         check(all(l.startswith(("ok ", "better: ", " " * 20 + "-> ")) for l in lines[:-3]), lines)
     shown, by_name = findings(MODEL)
-    check(list(by_name) == ["cpu", "cores", "load", "memory", "huge pages", "bandwidth", "limits", "disk"], by_name)
+    check(list(by_name) == ["cpu", "cores", "load", "memory", "huge pages", "bandwidth", "limits", "gpu", "disk"],
+          by_name)
     check(shown["model"]["fits"] and shown["model"]["weight_bytes"] > 5e6, shown)
     check(shown["machine"]["bytes_per_second_1"] > 1e7 and shown["machine"]["memory_bytes"] > 1e8, shown)
     shown, by_name = findings(env={"HEARTH_CPU": "generic"})
@@ -888,6 +905,25 @@ def doctor_fits_a_screen_and_names_a_remedy():
         check("taskset" in by_name["cores"]["fix"], by_name["cores"])
     _, by_name = findings("--mmap", MODEL)
     check("--mmap" in by_name["huge pages"]["fix"], by_name)
+
+
+@case
+def doctor_measures_a_gpu_once_and_again_when_asked():
+    cache = scratch("cache")
+    shown, by_name = findings("--device", "null", MODEL, env={"HEARTH_CACHE": cache})
+    check(by_name["gpu"]["text"].startswith("null") and shown["gpu"]["is_card"] is False, shown)
+    first = shown["gpu"]["calibrations"]
+    check([c["type"] for c in first] == ["Q8_0"] and first[0]["queued_seconds"] > 0, first)
+    check(findings("--device", "null", MODEL, env={"HEARTH_CACHE": cache})[0]["gpu"]["calibrations"] == first, "kept")
+    again = findings("--device", "null", "--again", MODEL, env={"HEARTH_CACHE": cache})[0]["gpu"]["calibrations"]
+    check(again != first, "measured again")
+    kept = os.listdir(cache)
+    check(len(kept) == 1 and kept[0].startswith("calibration-"), kept)
+    with open(os.path.join(cache, kept[0]), "r+b") as f:
+        f.truncate(100)
+    shown, _ = findings("--device", "null", env={"HEARTH_CACHE": cache})
+    check([c["type"] for c in shown["gpu"]["calibrations"]] == ["Q4_0", "Q8_0"], shown["gpu"])
+    bad(1, "no such device", "doctor", "--device", "nothing")
 
 
 @case

@@ -212,6 +212,43 @@ TEST(a_run_takes_its_dispatch_and_its_bytes)
     hth_device_close(b.d);
 }
 
+/* Bits as they are when the run begins: the tape itself sets them. */
+TEST(a_run_by_marks_takes_what_is_marked)
+{
+    static const uint32_t from[] = {0xffffffffu, 0x0000fff0u, 0, 0x80000001u};
+    bench b;
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    const hth_slice marks = {b.there, 64, 16};
+    CHECK_OK(hth_device_upload(marks, from, err));
+    static const uint32_t ranges[][3] = {{0, 128, 32 + 12 + 2}, {0, 32, 32}, {36, 12, 12}, {35, 2, 1},
+                                         {64, 32, 0},           {96, 1, 1},  {97, 30, 0},  {127, 1, 1}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        hth_tape *t = begin(&b);
+        run_fill(&b, t, 0);
+        hth_tape_reads_marked(t, 300, marks, ranges[i][0], ranges[i][1]);
+        CHECK_INT(length_of(&b, t), DISPATCH + 300 * ranges[i][2]);
+    }
+    hth_tape *t = begin(&b);
+    run_fill(&b, t, 1);
+    carry(t, b.here, b.there); /* ones: a bit of every word */
+    hth_tape_order(t, &marks, 1);
+    uint64_t before = length_of(&b, t);
+    CHECK_OK(hth_device_upload(marks, from, err));
+    t = begin(&b);
+    run_fill(&b, t, 1);
+    carry(t, b.here, b.there);
+    hth_tape_order(t, &marks, 1);
+    run_fill(&b, t, 0);
+    hth_tape_reads_marked(t, 300, marks, 0, 128);
+    CHECK_INT(length_of(&b, t) - before, DISPATCH + 300 * 4);
+    t = begin(&b);
+    run_fill(&b, t, 0);
+    hth_tape_reads_marked(t, UINT64_MAX / 2, (hth_slice){b.there, BYTES, 4}, 0, 32); /* beside its buffer */
+    hearth_error why;
+    CHECK(hth_tape_end(t, &why) == HEARTH_ERROR_ARGUMENT);
+    hth_device_close(b.d);
+}
+
 TEST(copies_take_their_link_and_run_beside_the_runs)
 {
     const uint64_t up = LATENCY + 2 * BYTES, down = LATENCY + 4 * BYTES;

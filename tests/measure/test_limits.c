@@ -2,7 +2,7 @@
  * agree with each other, and medians are medians. Speeds themselves are no test. */
 #include "measure/limits.h"
 #include "measure/peaks.h"
-#include "measure/spread.h"
+#include "base/spread.h"
 #include "measure/work.h"
 #include "support/test.h"
 #include "support/tiny_model.h"

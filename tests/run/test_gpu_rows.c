@@ -15,6 +15,9 @@
 static const char *const devices[] = {"null", "vulkan:0"};
 enum { N_DEVICE = 2 };
 
+/* Rows that are live: all without a mask; of a mask's, a group at a time. */
+typedef enum mask { MASK_NONE = 0, MASK_FULL, MASK_EMPTY, MASK_SINGLE, MASK_ALTERNATING, MASK_ANY } mask;
+
 /* How the outputs are shared among invocations. */
 typedef struct cut {
     uint32_t local, cols, rows;
@@ -26,7 +29,9 @@ typedef struct product {
     proof_kind weights, inputs;
     cut cut;
     bool onto, has_bias, want;
-    bool one_sign;                  /* inputs are 0.9 to 1 */
+    bool one_sign; /* inputs are 0.9 to 1 */
+    mask mask;
+    size_t row_first, live_first;   /* with a mask: rows before, in the planes and in it */
     size_t n_class, y_first, y_gap; /* tokens that the grid covers; floats of y beside those written */
 } product;
 
@@ -43,6 +48,7 @@ typedef struct data {
     int32_t *sum;    /* as devices have them */
     int16_t *sum_16; /* as the CPU has those of 256 */
     float *before, *expected, *y;
+    uint32_t *live;
     uint32_t step[4];
 } data;
 
@@ -51,7 +57,7 @@ static void *get(size_t n, size_t size) { return calloc(n ? n : 1, size); }
 static void free_data(data *a)
 {
     void *all[] = {a->w,   a->planes, a->x,      a->bias,     a->q, a->d,
-                   a->sum, a->sum_16, a->before, a->expected, a->y};
+                   a->sum, a->sum_16, a->before, a->expected, a->y, a->live};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
 }
 
@@ -69,13 +75,35 @@ static void round_inputs(data *a, const hth_kernels *k)
     for (size_t i = 0; wide && i < s->n_tok * s->n_col / 16; i++) a->sum[i] = a->sum_16[i];
 }
 
+static bool is_live(const data *a, size_t row)
+{
+    size_t i = a->shape.live_first + row;
+    return a->shape.mask == MASK_NONE || (a->live[i / 32] >> i % 32 & 1);
+}
+
+/* What lies before and behind the rows is the opposite of what they are. */
+static void fill_mask(test_random *r, data *a)
+{
+    const product *s = &a->shape;
+    const size_t n_bit = s->live_first + s->n_row, one = test_random_below(r, (uint32_t)s->n_row);
+    a->live = get(n_bit / 32 + 1, sizeof *a->live);
+    for (size_t i = 0; i < (n_bit / 32 + 1) * 32; i++) {
+        size_t row = i - s->live_first;
+        bool inside = i >= s->live_first && row < s->n_row, live = s->mask == MASK_FULL;
+        if (s->mask == MASK_SINGLE) live = inside && row == one;
+        if (s->mask == MASK_ALTERNATING) live = row % 2;
+        if (s->mask == MASK_ANY) live = test_random_below(r, 2);
+        a->live[i / 32] |= (uint32_t)(live == inside) << i % 32;
+    }
+}
+
 /* The CPU's product, with what comes after it. */
 static void expect(data *a, const hth_kernels *k)
 {
     const product *s = &a->shape;
     float *product_of = get(s->n_tok * s->n_row, sizeof *product_of);
     const hth_rows job = {
-        .w = a->w,
+        .w = a->w + s->row_first * a->row_size,
         .row_size = a->row_size,
         .n_col = s->n_col,
         .end = s->n_row,
@@ -89,7 +117,8 @@ static void expect(data *a, const hth_kernels *k)
     for (size_t t = 0; t < s->n_tok; t++)
         for (size_t i = 0; i < s->n_row; i++) {
             float *y = a->expected + t * a->y_stride + s->y_first + i, value = product_of[t * s->n_row + i];
-            if (s->has_bias) value += a->bias[i];
+            if (!is_live(a, i)) continue;
+            if (s->has_bias) value += a->bias[s->row_first + i];
             *y = s->onto ? *y + value : value;
         }
     free(product_of);
@@ -101,15 +130,17 @@ static data make(test_random *r, const product *s, const hth_kernels *k)
     data a = {.shape = *s, .row_size = rows_bytes(s->type, s->n_col), .n_block = s->n_col / block};
     const rows_shape row = {.type = s->type, .n_col = s->n_col, .kind = s->weights};
     a.y_stride = s->y_first + s->n_row + s->y_gap, a.n_y = s->n_class * a.y_stride;
-    a.w = get(s->n_row, a.row_size);
-    for (size_t i = 0; i < s->n_row; i++) rows_fill_row(r, &row, a.w + i * a.row_size);
-    CHECK(hth_planes_place(s->type, s->n_row, s->n_col, &a.places));
+    const size_t n_row = s->row_first + s->n_row;
+    a.w = get(n_row, a.row_size);
+    for (size_t i = 0; i < n_row; i++) rows_fill_row(r, &row, a.w + i * a.row_size);
+    CHECK(hth_planes_place(s->type, n_row, s->n_col, &a.places));
     a.planes = get(1, (size_t)a.places.size);
-    hth_planes_fill(s->type, s->n_row, s->n_col, a.w, a.row_size, 0, s->n_row, a.planes);
-    a.x = get(n_x, sizeof *a.x), a.bias = get(s->n_row, sizeof *a.bias);
+    hth_planes_fill(s->type, n_row, s->n_col, a.w, a.row_size, 0, n_row, a.planes);
+    if (s->mask != MASK_NONE) fill_mask(r, &a);
+    a.x = get(n_x, sizeof *a.x), a.bias = get(n_row, sizeof *a.bias);
     proof_fill_f32(r, s->inputs, a.x, n_x);
     for (size_t i = 0; s->one_sign && i < n_x; i++) a.x[i] = 1.0f - (float)test_random_below(r, 100) * 1e-3f;
-    proof_fill_f32(r, PROOF_PLAIN, a.bias, s->n_row);
+    proof_fill_f32(r, PROOF_PLAIN, a.bias, n_row);
     a.q = get(n_x, 1), a.d = get(n_x / block, sizeof *a.d);
     a.sum = get(n_x / 16, sizeof *a.sum), a.sum_16 = get(n_x / 16, sizeof *a.sum_16);
     if (rows_quantised(s->type)) round_inputs(&a, k);
@@ -131,6 +162,8 @@ static void set_grid(const product *s, uint32_t grid[3])
     grid[1] = ((uint32_t)s->n_class + s->cut.cols - 1) / s->cut.cols, grid[2] = 1;
 }
 
+static size_t mask_bytes(const product *s) { return s->mask ? (s->live_first + s->n_row + 31) / 32 * 4 : 0; }
+
 static bool compute_quantised(hth_device *d, data *a)
 {
     const product *s = &a->shape;
@@ -138,10 +171,13 @@ static bool compute_quantised(hth_device *d, data *a)
     hth_form form;
     if (!CHECK(hth_form_of(s->type, &form))) return false;
     memcpy(consts + HTH_ROWS_FORM, &form, sizeof form);
-    const hth_push_rows push = {(uint32_t)s->n_row,   (uint32_t)a->n_block, (uint32_t)a->y_stride,
-                                (uint32_t)s->y_first, s->has_bias,          a->places.at};
-    const size_t n_x = s->n_tok * s->n_col;
-    programs_run run = {.id = s->onto ? HTH_PROGRAM_rows_q_onto : HTH_PROGRAM_rows_q,
+    const hth_push_rows_live push = {{(uint32_t)s->n_row, (uint32_t)a->n_block, (uint32_t)a->y_stride,
+                                      (uint32_t)s->y_first, s->has_bias, a->places.at},
+                                     {(uint32_t)s->row_first, (uint32_t)s->live_first}};
+    const size_t n_x = s->n_tok * s->n_col, n_row = s->row_first + s->n_row;
+    programs_run run = {.id = s->mask   ? HTH_PROGRAM_rows_q_live
+                              : s->onto ? HTH_PROGRAM_rows_q_onto
+                                        : HTH_PROGRAM_rows_q,
                         .consts = consts,
                         .push = &push,
                         .bind = {{a->step, sizeof a->step},
@@ -149,8 +185,9 @@ static bool compute_quantised(hth_device *d, data *a)
                                  {a->q, n_x},
                                  {a->d, s->n_tok * a->n_block * 4},
                                  {a->sum, n_x / (rows_block(s->type) == 32 ? 32 : 16) * 4},
-                                 {a->bias, s->has_bias ? s->n_row * 4 : 0},
-                                 {a->y, a->n_y * 4}}};
+                                 {a->bias, s->has_bias ? n_row * 4 : 0},
+                                 {a->y, a->n_y * 4},
+                                 {a->live, mask_bytes(s)}}};
     set_grid(s, run.grid);
     return programs_do(d, &run);
 }
@@ -159,17 +196,20 @@ static bool compute_floats(hth_device *d, data *a)
 {
     const product *s = &a->shape;
     const uint32_t consts[] = {s->cut.local, s->cut.cols, s->cut.rows, s->want, (uint32_t)s->type};
-    const hth_push_floats push = {(uint32_t)s->n_row,    (uint32_t)s->n_col,
-                                  (uint32_t)a->y_stride, (uint32_t)s->y_first,
-                                  s->has_bias,           (uint32_t)((a->row_size + 3) / 4)};
-    programs_run run = {.id = s->onto ? HTH_PROGRAM_rows_f_onto : HTH_PROGRAM_rows_f,
+    const hth_push_floats_live push = {{(uint32_t)s->n_row, (uint32_t)s->n_col, (uint32_t)a->y_stride,
+                                        (uint32_t)s->y_first, s->has_bias, (uint32_t)((a->row_size + 3) / 4)},
+                                       {(uint32_t)s->row_first, (uint32_t)s->live_first}};
+    programs_run run = {.id = s->mask   ? HTH_PROGRAM_rows_f_live
+                              : s->onto ? HTH_PROGRAM_rows_f_onto
+                                        : HTH_PROGRAM_rows_f,
                         .consts = consts,
                         .push = &push,
                         .bind = {{a->step, sizeof a->step},
                                  {a->planes, (size_t)a->places.size},
                                  {a->x, s->n_tok * s->n_col * 4},
-                                 {a->bias, s->has_bias ? s->n_row * 4 : 0},
-                                 {a->y, a->n_y * 4}}};
+                                 {a->bias, s->has_bias ? (s->row_first + s->n_row) * 4 : 0},
+                                 {a->y, a->n_y * 4},
+                                 {a->live, mask_bytes(s)}}};
     set_grid(s, run.grid);
     return programs_do(d, &run);
 }
@@ -184,8 +224,11 @@ static bool compute(hth_device *d, data *a)
 
 static void describe(char *text, size_t size, const char *device, const product *s)
 {
-    snprintf(text, size, "%s, %s%s, %zu rows of %zu, %zu of %zu tokens, weights %s, inputs %s, cut %u %u %u",
-             device, rows_type_name(s->type), s->onto ? " onto" : "", s->n_row, s->n_col, s->n_tok,
+    static const char *const masks[] = {
+        "", " live", " of an empty mask", ", one alone", ", every other", " by a mask"};
+    snprintf(text, size,
+             "%s, %s%s%s, %zu rows of %zu, %zu of %zu tokens, weights %s, inputs %s, cut %u %u %u", device,
+             rows_type_name(s->type), s->onto ? " onto" : "", masks[s->mask], s->n_row, s->n_col, s->n_tok,
              s->n_class, proof_kind_name(s->weights), proof_kind_name(s->inputs), s->cut.local, s->cut.cols,
              s->cut.rows);
 }
@@ -296,6 +339,21 @@ static void wanted(hth_device *d, const char *name, const hth_kernels *k, test_r
 }
 TEST(the_head_computes_wanted_rows_alone) { on_each(wanted); }
 
+/* In the midst of planes, of a mask's words; also where a workgroup ends in a word, or has all its rows in two. */
+static void live(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
+{
+    static const cut cuts[] = {{64, 1, 1}, {64, 8, 1}, {24, 3, 2}, {256, 2, 4}};
+    for (size_t t = 0; t < ROWS_N_TYPE; t++)
+        for (int m = MASK_FULL; m <= MASK_ANY && rows_quantised(rows_types[t]); m++)
+            for (size_t i = 0; i < 4; i++) {
+                product s = random_shape(r, rows_types[t], cuts[i]);
+                s.mask = (mask)m;
+                s.row_first = test_random_below(r, 9), s.live_first = test_random_below(r, 70);
+                prove(d, name, k, r, &s);
+            }
+}
+TEST(live_rows_have_the_bits_of_the_cpu_and_others_are_not_written) { on_each(live); }
+
 static void long_rows(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
 {
     static const product shapes[] = {
@@ -332,7 +390,7 @@ static void prove_floats(hth_device *const *d, const hth_kernels *k, test_random
     /* What was not to be written is still what it was expected to be. */
     for (size_t i = 0; i < a.n_y; i++)
         if (i / a.y_stride >= s->n_tok || i % a.y_stride < s->y_first ||
-            i % a.y_stride >= s->y_first + s->n_row)
+            i % a.y_stride >= s->y_first + s->n_row || !is_live(&a, i % a.y_stride - s->y_first))
             CHECK(hth_bits_of(a.y[i]) == hth_bits_of(a.expected[i]));
     memcpy(a.expected, a.y, a.n_y * sizeof *a.y);
     if (d[1] && compute(d[1], &a)) check_bits(devices[1], &a);
@@ -356,6 +414,9 @@ TEST(rows_of_floats_are_near_the_cpu_and_the_same_everywhere)
                 s.weights = kinds[i % 5], s.inputs = i < 10 ? PROOF_PLAIN : PROOF_ZEROS;
                 s.onto = c == 1 && i % 2;
                 if (types[t] == HTH_TYPE_F16 && i % 5 == 1) s.weights = PROOF_SUBNORMAL;
+                prove_floats(d, &k, &r, &s);
+                s.onto = false, s.mask = (mask)(MASK_FULL + i % MASK_ANY), s.row_first = i % 3;
+                s.live_first = test_random_below(&r, 70);
                 prove_floats(d, &k, &r, &s);
             }
     product s = {HTH_TYPE_F16, 3, 53248, 8, PROOF_PLAIN, PROOF_PLAIN, {8, 8, 4}, .n_class = 8};

@@ -48,6 +48,9 @@ static void add_rows(list *l, hth_type type)
         consts[HTH_ROWS_COLS] = cuts[i][0], consts[HTH_ROWS_ROWS] = cuts[i][1],
         consts[HTH_ROWS_WANT] = i == 1;
         add(l, i == 2 ? HTH_PROGRAM_rows_q_onto : HTH_PROGRAM_rows_q, consts);
+        if (i == 2) continue;
+        consts[HTH_ROWS_WANT] = 0;
+        add(l, HTH_PROGRAM_rows_q_live, consts);
     }
     for (uint32_t cols = 1; cols <= 4; cols += 3) {
         down[HTH_DOWN_COLS] = cols;
@@ -76,6 +79,9 @@ static void add_vectors(list *l)
         for (uint32_t gated = 0; gated < 2; gated++)
             add(l, HTH_PROGRAM_activate_round,
                 (const uint32_t[]){kind, gated, blocks[kind % 3], 1, LOCAL, (kind + gated) % 3});
+    for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
+        for (uint32_t half = 0; half < 2; half++)
+            add(l, HTH_PROGRAM_mark_live, (const uint32_t[]){kind, (kind + half) % 3, half, LOCAL});
     for (uint32_t kind = HTH_KIND_NONE; kind <= HTH_KIND_LAYER; kind++)
         add(l, HTH_PROGRAM_norm_add, (const uint32_t[]){kind, LOCAL});
     add(l, HTH_PROGRAM_soft_cap, (const uint32_t[]){0}); /* it has none */
@@ -192,7 +198,7 @@ TEST(every_program_but_those_of_floats_has_a_trial)
 {
     static const uint32_t zeros[HTH_PROGRAM_MAX_CONST];
     static const hth_program_id without[] = {HTH_PROGRAM_fill,   HTH_PROGRAM_copy,        HTH_PROGRAM_add,
-                                             HTH_PROGRAM_rows_f, HTH_PROGRAM_rows_f_onto, HTH_PROGRAM_down_f};
+                                             HTH_PROGRAM_rows_f, HTH_PROGRAM_rows_f_onto, HTH_PROGRAM_rows_f_live, HTH_PROGRAM_down_f};
     list *l = all_programs();
     bool has[HTH_N_PROGRAM] = {false};
     for (size_t i = 0; i < l->n; i++) has[l->all[i].id] = true;
@@ -214,6 +220,8 @@ static const char *const floats_of[HTH_N_PROGRAM] = {
     [HTH_PROGRAM_norm_round] = "....f.f.",
     [HTH_PROGRAM_rows_q] = "......f",
     [HTH_PROGRAM_rows_q_onto] = "......f",
+    [HTH_PROGRAM_rows_q_live] = "......f.",
+    [HTH_PROGRAM_mark_live] = ".....",
     [HTH_PROGRAM_rope_store] = ".f.....",
     [HTH_PROGRAM_attend] = ".....ff",
     [HTH_PROGRAM_attend_join] = "...f",

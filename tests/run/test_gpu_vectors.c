@@ -304,6 +304,71 @@ static void activations_are_rounded_on(hth_device *d)
 
 TEST(activations_and_their_rounding_are_the_cpus) { on_each_device(activations_are_rounded_on); }
 
+/* What run/ffn.c would not compute of a neuron: by the predictor, then by its first half. */
+static bool is_ruled_out(const uint32_t *consts, float score, float threshold, float half, float floor)
+{
+    float reached;
+    if (consts[HTH_MARK_SELECT] == HTH_SELECT_PREDICTOR && score < threshold) return true;
+    if (!consts[HTH_MARK_HALF]) return false;
+    if (consts[HTH_MARK_SELECT] != HTH_SELECT_THRESHOLD) return half < 0x1p-149f;
+    kernels.activate[consts[HTH_MARK_KIND]](NULL, &half, 1, &reached);
+    return __builtin_fabsf(reached) < floor;
+}
+
+/* The mask of n neurons that the rows of the step want, and a word behind it that is not written. */
+static void try_mark(hth_device *d, const uint32_t *consts, size_t n, size_t n_tok, int kind)
+{
+    const rows r = {.n_tok = (uint32_t)n_tok, .grid = (uint32_t)n_tok};
+    const size_t stride = 2 * n + 1, n_word = (n + 31) / 32 + 1;
+    const hth_push_mark push = {(uint32_t)n, (uint32_t)stride, (uint32_t)n + 3, 0.125f};
+    uint32_t live[MAX_N / 32 + 2], expected[MAX_N / 32 + 2] = {0};
+    fill_step(&r);
+    fill(kind, x, n_tok * stride);
+    fill(kind, scores, n_tok * (n + 3));
+    fill(kind, floors, n);
+    memset(&expected[n_word - 1], PROGRAMS_POISON, sizeof *expected);
+    for (size_t i = 0; i < n_tok * n; i++) {
+        size_t t = i / n, k = i % n;
+        bool out = is_ruled_out(consts, scores[t * (n + 3) + k], push.least, x[t * stride + k], floors[k]);
+        expected[k / 32] |= (uint32_t)!out << k % 32;
+    }
+    programs_run run = {.id = HTH_PROGRAM_mark_live,
+                        .consts = consts,
+                        .push = &push,
+                        .bind = {{step, sizeof step},
+                                 {x, n_tok * stride * sizeof *x},
+                                 {scores, n_tok * (n + 3) * sizeof *scores},
+                                 {floors, n * sizeof *floors},
+                                 {live, n_word * sizeof *live}},
+                        .grid = {((uint32_t)n + consts[HTH_MARK_LOCAL] - 1) / consts[HTH_MARK_LOCAL], 1, 1}};
+    if (!programs_do(d, &run)) return;
+    for (size_t i = 0; i < n_word; i++)
+        if (live[i] != expected[i])
+            test_fail(
+                __FILE__, __LINE__,
+                "activation %u, select %u, half %u, %zu neurons, %zu tokens, %s: word %zu: %08x, not %08x",
+                consts[0], consts[1], consts[2], n, n_tok, name_of(kind), i, live[i], expected[i]);
+}
+
+static void neurons_are_marked_on(hth_device *d)
+{
+    static const uint32_t sets[][HTH_MARK_LOCAL + 1] = {
+        {HTH_ACTIVATION_RELU, HTH_SELECT_ALL, 1, 64},
+        {HTH_ACTIVATION_DRELU, HTH_SELECT_PREDICTOR, 0, 32},
+        {HTH_ACTIVATION_RELU2, HTH_SELECT_PREDICTOR, 1, 256},
+        {HTH_ACTIVATION_SILU, HTH_SELECT_THRESHOLD, 1, 64},
+        {HTH_ACTIVATION_GELU, HTH_SELECT_PREDICTOR, 0, 64},
+        {HTH_ACTIVATION_DRELU, HTH_SELECT_THRESHOLD, 1, 96},
+    };
+    static const size_t sizes[] = {1, 31, 32, 33, 64, 97, 500};
+    for (size_t s = 0; s < sizeof sets / sizeof *sets; s++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int kind = 0; kind < N_KIND; kind++)
+                try_mark(d, sets[s], sizes[i], 1 + (s + i + (size_t)kind) % 3, kind);
+}
+
+TEST(neurons_are_marked_that_the_cpu_would_not_rule_out) { on_each_device(neurons_are_marked_on); }
+
 /* Every exponent, a few mantissas of each, both signs: where a function changes its form, and its ends. */
 static void sweep(float *to, size_t n)
 {

@@ -40,6 +40,17 @@ static uint64_t smallest_of(const hth_slice *s, size_t n)
     return n > 0 ? least : 0;
 }
 
+/* Bits that are set among those that the run was recorded with. */
+static uint64_t count_marks(const hth_op *op)
+{
+    const uint8_t *bytes =
+        op->marks.of->map + op->marks.at; /* bit i % 32 of word i / 32, words as bytes ascend */
+    uint64_t n = 0;
+    for (uint64_t i = op->first_mark; i < (uint64_t)op->first_mark + op->n_mark; i++)
+        n += bytes[i / 8] >> i % 8 & 1;
+    return n;
+}
+
 static uint64_t run_bytes(const hth_tape *t, const hth_op *op)
 {
     const hth_slice *s = t->slices + op->first_slice;
@@ -52,9 +63,9 @@ static uint64_t run_bytes(const hth_tape *t, const hth_op *op)
     if (op->reads == 0) return smallest_of(s, n);
     /* More than that is later than anybody waits. */
     const uint64_t most = UINT64_MAX >> 16;
-    uint64_t bytes = op->reads;
-    if (in_memory &&
-        (__builtin_mul_overflow(groups, grid[2], &groups) || __builtin_mul_overflow(groups, bytes, &bytes)))
+    uint64_t bytes = op->reads, times = op->marks.of ? count_marks(op) : 1;
+    if ((in_memory && __builtin_mul_overflow(groups, grid[2], &times)) ||
+        __builtin_mul_overflow(times, bytes, &bytes))
         return most;
     return bytes < most ? bytes : most;
 }

@@ -2,9 +2,10 @@
  *
  * A simulated device is the null device (functions of C compute; results are real) with the limits of a card
  * that a file describes, and with its time. The rates are what the file says; the rules are these:
- *   run      dispatch + bytes / bandwidth. Bytes are those that hth_tape_reads names; else those of its
- *            smallest binding, because vectors of a token count little and what a run binds beside them may
- *            be whole caches; none where its grid is empty. Runs of a tape follow each other.
+ *   run      dispatch + bytes / bandwidth. Bytes are those that hth_tape_reads names, or hth_tape_reads_marked
+ *            for the bits that are set when it begins; else those of its smallest binding, because vectors of
+ *            a token count little and what a run binds beside them may be whole caches; none where its grid
+ *            is empty. Runs of a tape follow each other.
  *   copy     to or from memory that the host sees: latency + bytes / rate of the link, one queue each way,
  *            beside the runs behind it until the next order or the end of the tape. Within the device:
  *            dispatch, and bytes read and written at its bandwidth.

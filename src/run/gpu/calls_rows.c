@@ -1,5 +1,5 @@
-/* Matrices times activations as functions of C: rows_q and rows_q_onto over planes (planes.h), rows_f and
- * rows_f_onto over rows of floats (calls.h). Sums as docs/arithmetic.md 2 orders them; the null device
+/* Matrices times activations as functions of C: rows_q and its kin over planes (planes.h), rows_f and its
+ * kin over rows of floats (calls.h). Sums as docs/arithmetic.md 2 orders them; the null device
  * runs these. */
 #include "run/gpu/calls_int.h"
 
@@ -17,6 +17,8 @@ typedef struct outputs {
     const float *bias; /* NULL: none */
     float *y;
     bool onto;
+    const uint32_t *live;           /* NULL: all are computed; else bits from live_first on, */
+    uint32_t row_first, live_first; /* of rows from row_first on */
 } outputs;
 
 /* The constants that both kinds number alike. */
@@ -37,10 +39,25 @@ static outputs outputs_of(const hth_program_call *c, uint32_t n_row, bool onto)
     };
 }
 
+/* binding: of the mask; push: behind those of the program that computes all. */
+static void choose_live(outputs *out, const hth_program_call *c, size_t binding, size_t push)
+{
+    hth_push_live live;
+    memcpy(&live, (const uint8_t *)c->push + push, sizeof live);
+    out->live = c->bind[binding];
+    out->row_first = live.row_first, out->live_first = live.live_first;
+}
+
+static bool is_left(const outputs *out, uint32_t row)
+{
+    uint32_t i = out->live_first + row;
+    return out->live && (out->live[i / 32] >> i % 32 & 1) == 0;
+}
+
 static void put(const outputs *out, uint32_t token, uint32_t row, float value)
 {
     float *y = out->y + (size_t)token * out->y_stride + out->y_first + row;
-    if (out->bias) value = value + out->bias[row];
+    if (out->bias) value = value + out->bias[out->row_first + row];
     *y = out->onto ? *y + value : value;
 }
 
@@ -104,12 +121,13 @@ static inputs inputs_of(const hth_program_call *c, const matrix *a, size_t token
     };
 }
 
-static void rows_q(const hth_program_call *c, bool onto)
+static void rows_q(const hth_program_call *c, bool onto, bool by_mask)
 {
     const matrix a = matrix_of(c);
     outputs out = outputs_of(c, a.push.n_row, onto);
     out.bias = a.push.has_bias ? c->bind[5] : NULL, out.y = c->bind[6];
     out.y_stride = a.push.y_stride, out.y_first = a.push.y_first;
+    if (by_mask) choose_live(&out, c, 7, offsetof(hth_push_rows_live, live));
     for (uint32_t first = 0; first < out.n_tok; first += TILE) {
         const uint32_t n = out.n_tok - first < TILE ? out.n_tok - first : TILE;
         inputs in[TILE];
@@ -117,8 +135,9 @@ static void rows_q(const hth_program_call *c, bool onto)
         for (uint32_t row = 0; row < out.n_row; row++) {
             float p[TILE][8] = {{0}}, m[TILE][8] = {{0}};
             hth_planes_block k;
+            if (is_left(&out, row)) continue;
             for (size_t b = 0; b < a.push.n_block; b++) {
-                hth_planes_read(&a.form, &a.push.at, a.planes, a.push.n_block, row, b, &k);
+                hth_planes_read(&a.form, &a.push.at, a.planes, a.push.n_block, out.row_first + row, b, &k);
                 for (uint32_t t = 0; t < n; t++) add_block(&a, &k, &in[t], b, &p[t][b % 8], &m[t][b % 8]);
             }
             for (uint32_t t = 0; t < n; t++) put(&out, first + t, row, end_row(&a.form, p[t], m[t]));
@@ -126,12 +145,13 @@ static void rows_q(const hth_program_call *c, bool onto)
     }
 }
 
-void hth_gpu_rows_q(const hth_program_call *c) { rows_q(c, false); }
-void hth_gpu_rows_q_onto(const hth_program_call *c) { rows_q(c, true); }
+void hth_gpu_rows_q(const hth_program_call *c) { rows_q(c, false, false); }
+void hth_gpu_rows_q_onto(const hth_program_call *c) { rows_q(c, true, false); }
+void hth_gpu_rows_q_live(const hth_program_call *c) { rows_q(c, false, true); }
 
 /* ---- rows of floats ------------------------------------------------------------------------------ */
 
-static void rows_f(const hth_program_call *c, bool onto)
+static void rows_f(const hth_program_call *c, bool onto, bool by_mask)
 {
     const hth_type type = (hth_type)c->consts[HTH_FLOATS_TYPE];
     hth_push_floats push;
@@ -139,12 +159,15 @@ static void rows_f(const hth_program_call *c, bool onto)
     outputs out = outputs_of(c, push.n_row, onto);
     out.bias = push.has_bias ? c->bind[3] : NULL, out.y = c->bind[4];
     out.y_stride = push.y_stride, out.y_first = push.y_first;
+    if (by_mask) choose_live(&out, c, 5, offsetof(hth_push_floats_live, live));
     for (uint32_t first = 0; first < out.n_tok; first += TILE) {
         const uint32_t n = out.n_tok - first < TILE ? out.n_tok - first : TILE;
         const float *x = (const float *)c->bind[2] + (size_t)first * push.n_col;
         for (uint32_t row = 0; row < out.n_row; row++) {
-            const uint8_t *w = (const uint8_t *)c->bind[1] + (size_t)row * push.row_words * 4;
+            const uint8_t *w =
+                (const uint8_t *)c->bind[1] + (size_t)(out.row_first + row) * push.row_words * 4;
             float p[TILE][16] = {{0}};
+            if (is_left(&out, row)) continue;
             for (size_t i = 0; i < push.n_col; i++) {
                 float weight = hth_gpu_float_at(type, w, i);
                 for (uint32_t t = 0; t < n; t++) p[t][i % 16] += weight * x[t * push.n_col + i];
@@ -154,5 +177,6 @@ static void rows_f(const hth_program_call *c, bool onto)
     }
 }
 
-void hth_gpu_rows_f(const hth_program_call *c) { rows_f(c, false); }
-void hth_gpu_rows_f_onto(const hth_program_call *c) { rows_f(c, true); }
+void hth_gpu_rows_f(const hth_program_call *c) { rows_f(c, false, false); }
+void hth_gpu_rows_f_onto(const hth_program_call *c) { rows_f(c, true, false); }
+void hth_gpu_rows_f_live(const hth_program_call *c) { rows_f(c, false, true); }

@@ -199,6 +199,42 @@ void hth_gpu_activate_round(const hth_program_call *c)
     }
 }
 
+/* live: a word of 32 neurons from `first` on for one token. */
+static uint32_t mark_word(const hth_program_call *c, const hth_push_mark *push, size_t t, size_t first,
+                          hth_activate_fn *activate)
+{
+    const float *half = (const float *)c->bind[1] + t * push->stride + first;
+    const float *scores = (const float *)c->bind[2] + t * push->score_stride + first;
+    const float *floors = (const float *)c->bind[3] + first;
+    size_t n = push->n - first < 32 ? push->n - first : 32;
+    bool by_half = c->consts[HTH_MARK_HALF];
+    uint32_t select = c->consts[HTH_MARK_SELECT], word = 0;
+    float reached[32];
+    if (by_half && select == HTH_SELECT_THRESHOLD) activate(NULL, half, n, reached);
+    for (size_t i = 0; i < n; i++) {
+        bool out = select == HTH_SELECT_PREDICTOR && scores[i] < push->least;
+        if (by_half && select == HTH_SELECT_THRESHOLD) out = __builtin_fabsf(reached[i]) < floors[i];
+        else if (by_half) out |= half[i] <= 0.0f;
+        word |= (uint32_t)!out << i;
+    }
+    return word;
+}
+
+void hth_gpu_mark_live(const hth_program_call *c)
+{
+    const hth_kernels k = reference();
+    hth_activate_fn *activate = k.activate[c->consts[HTH_MARK_KIND]];
+    uint32_t n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK], *live = c->bind[4];
+    hth_push_mark push;
+    memcpy(&push, c->push, sizeof push);
+    uint32_t n = hth_gpu_smaller(push.n, (uint64_t)c->grid[0] * c->consts[HTH_MARK_LOCAL]);
+    for (size_t first = 0; first < n; first += 32) {
+        uint32_t word = 0;
+        for (size_t t = 0; t < n_tok; t++) word |= mark_word(c, &push, t, first, activate);
+        live[first / 32] = word;
+    }
+}
+
 void hth_gpu_soft_cap(const hth_program_call *c)
 {
     const hth_kernels k = reference();

@@ -6,6 +6,7 @@
 #include "kernels/math.h"
 #include "run/gpu/cache.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { LOCAL = 64, MOST_WRITTEN = 16 };
@@ -17,6 +18,7 @@ typedef struct recorder {
     uint32_t n_letter, n_answer;     /* so far */
     uint32_t n_row;                  /* of the class */
     uint32_t by_want;                /* 1: tokens are those that want logits */
+    bool marked;                     /* the layer's live neurons are, so far */
     bool careful;                    /* the host says which power of two a token's sums are made with */
     hth_slice written[MOST_WRITTEN]; /* since the last order */
     size_t n_written;
@@ -103,59 +105,96 @@ static hth_slice first_rows(hth_slice s, uint64_t n_row, uint64_t width)
 
 /* ---- rows --------------------------------------------------------------------------------------------- */
 
-static void rows_of_part(recorder *r, const hth_gpu_group *group, const hth_gpu_part *p,
-                         const hth_gpu_input *in, hth_slice y, bool onto)
+/* Rows [first, first + n) of a part. live: of them those whose neurons are; the first row is number `neuron`. */
+typedef struct stretch {
+    uint32_t first, n, neuron;
+    bool live;
+} stretch;
+
+static void run_quantised(recorder *r, const hth_gpu_group *group, const hth_gpu_part *p, const stretch *s,
+                          const hth_form *form, const hth_gpu_input *in, hth_slice y, bool onto)
 {
     uint32_t cols = r->n_row < HTH_GPU_FEW_ROWS ? r->n_row : HTH_GPU_FEW_ROWS;
     uint32_t rows = r->n_row > HTH_GPU_FEW_ROWS ? 4 : 1;
-    uint32_t gx = over(p->n_row, LOCAL / 8 * rows), gy = over(r->n_row, cols);
-    hth_slice weights = {p->weights, 0, 0}, bias = vector(r, p->bias);
-    hth_form form;
-    if (hth_form_of(p->type, &form)) {
-        bool wide = form.block == HTH_ACT_BLOCK_256;
-        hth_push_rows push = {.n_row = p->n_row,
-                              .n_block = group->n_col / form.block,
-                              .y_stride = group->n_row,
-                              .y_first = p->first,
-                              .has_bias = p->bias.n > 0,
-                              .at = p->planes.at};
-        uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, cols, rows, r->by_want};
-        memcpy(consts + HTH_ROWS_FORM, &form, sizeof form);
-        const hth_slice bind[] = {r->g->room.step,
-                                  weights,
-                                  wide ? in->q_256 : in->q,
-                                  wide ? in->d_256 : in->d,
-                                  wide ? in->sum_256 : in->sum,
-                                  bias,
-                                  y};
-        run(r, onto ? HTH_PROGRAM_rows_q_onto : HTH_PROGRAM_rows_q, consts, bind, &push, gx, gy);
-        return;
-    }
-    hth_push_floats push = {.n_row = p->n_row,
-                            .n_col = group->n_col,
-                            .y_stride = group->n_row,
-                            .y_first = p->first,
-                            .has_bias = p->bias.n > 0,
-                            .row_words = over(hth_type_row_size(p->type, group->n_col), 4)};
-    const uint32_t consts[] = {LOCAL, cols, rows, r->by_want, (uint32_t)p->type};
-    const hth_slice bind[] = {r->g->room.step, weights, in->x, bias, y};
-    run(r, onto ? HTH_PROGRAM_rows_f_onto : HTH_PROGRAM_rows_f, consts, bind, &push, gx, gy);
+    bool wide = form->block == HTH_ACT_BLOCK_256;
+    hth_push_rows_live push = {.rows = {.n_row = s->n,
+                                        .n_block = group->n_col / form->block,
+                                        .y_stride = group->n_row,
+                                        .y_first = p->first + s->first,
+                                        .has_bias = p->bias.n > 0,
+                                        .at = p->planes.at},
+                               .live = {s->first, s->neuron}};
+    uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, cols, rows, r->by_want};
+    memcpy(consts + HTH_ROWS_FORM, form, sizeof *form);
+    const hth_slice bind[] = {r->g->room.step,
+                              {p->weights, 0, 0},
+                              wide ? in->q_256 : in->q,
+                              wide ? in->d_256 : in->d,
+                              wide ? in->sum_256 : in->sum,
+                              vector(r, p->bias),
+                              y,
+                              r->g->room.live};
+    run(r,
+        s->live ? HTH_PROGRAM_rows_q_live
+        : onto  ? HTH_PROGRAM_rows_q_onto
+                : HTH_PROGRAM_rows_q,
+        consts, bind, &push, over(s->n, LOCAL / 8 * rows), over(r->n_row, cols));
 }
 
-/* What a part's run reads: its time goes by that. */
-static void read_part(recorder *r, const hth_gpu_part *p)
+static void run_floats(recorder *r, const hth_gpu_group *group, const hth_gpu_part *p, const stretch *s,
+                       const hth_gpu_input *in, hth_slice y, bool onto)
 {
-    if (r->st == HEARTH_OK) hth_tape_reads(r->tape, p->planes.size);
+    uint32_t cols = r->n_row < HTH_GPU_FEW_ROWS ? r->n_row : HTH_GPU_FEW_ROWS;
+    uint32_t rows = r->n_row > HTH_GPU_FEW_ROWS ? 4 : 1;
+    hth_push_floats_live push = {.rows = {.n_row = s->n,
+                                          .n_col = group->n_col,
+                                          .y_stride = group->n_row,
+                                          .y_first = p->first + s->first,
+                                          .has_bias = p->bias.n > 0,
+                                          .row_words = over(hth_type_row_size(p->type, group->n_col), 4)},
+                                 .live = {s->first, s->neuron}};
+    const uint32_t consts[] = {LOCAL, cols, rows, r->by_want, (uint32_t)p->type};
+    const hth_slice bind[] = {r->g->room.step, {p->weights, 0, 0}, in->x, vector(r, p->bias), y,
+                              r->g->room.live};
+    run(r,
+        s->live ? HTH_PROGRAM_rows_f_live
+        : onto  ? HTH_PROGRAM_rows_f_onto
+                : HTH_PROGRAM_rows_f,
+        consts, bind, &push, over(s->n, LOCAL / 8 * rows), over(r->n_row, cols));
+}
+
+/* What a run of some rows of a part reads: its time goes by that. */
+static void read_rows(recorder *r, const hth_gpu_part *p, const stretch *s)
+{
+    if (r->st != HEARTH_OK) return;
+    if (s->live) hth_tape_reads_marked(r->tape, p->planes.size / p->n_row, r->g->room.live, s->neuron, s->n);
+    else hth_tape_reads(r->tape, p->planes.size / p->n_row * s->n);
+}
+
+/* y, or onto y: rows [from, end) of the group times the input; live: those of neurons 0 and on that are. Only
+ * live rows may begin in the midst of a part. */
+static void some_rows(recorder *r, const hth_gpu_group *group, uint32_t from, uint32_t end, bool live,
+                      const hth_gpu_input *in, hth_slice y, bool onto)
+{
+    for (uint32_t i = 0; i < group->n_part; i++) {
+        const hth_gpu_part *p = &group->parts[i];
+        uint32_t first = from > p->first ? from : p->first,
+                 last = end < p->first + p->n_row ? end : p->first + p->n_row;
+        if (first >= last) continue;
+        stretch s = {first - p->first, last - first, first - from, live};
+        hth_form form;
+        assert(live || s.first == 0);
+        if (hth_form_of(p->type, &form)) run_quantised(r, group, p, &s, &form, in, y, onto);
+        else run_floats(r, group, p, &s, in, y, onto);
+        read_rows(r, p, &s);
+    }
+    wrote(r, y);
 }
 
 /* y, or onto y: the group's rows times the input. */
 static void rows(recorder *r, const hth_gpu_group *group, const hth_gpu_input *in, hth_slice y, bool onto)
 {
-    for (uint32_t i = 0; i < group->n_part; i++) {
-        rows_of_part(r, group, &group->parts[i], in, y, onto);
-        read_part(r, &group->parts[i]);
-    }
-    wrote(r, y);
+    some_rows(r, group, 0, group->n_row, false, in, y, onto);
     order(r);
 }
 
@@ -348,6 +387,39 @@ static void predict(recorder *r, uint32_t i_layer)
     rows(r, &to->predict_out, &room->input, room->scores, false);
 }
 
+/* Which neurons may fire: by scores, and by_half by what their first half is. */
+static void mark_live(recorder *r, const activation *a, bool by_half, uint32_t stride)
+{
+    const hth_gpu_room *room = &r->g->room;
+    hth_push_mark push = {a->n, stride, a->score_stride, a->least};
+    const uint32_t consts[] = {(uint32_t)a->kind, a->select, by_half, LOCAL};
+    const hth_slice bind[] = {room->step, a->from, room->scores, vector(r, a->floors), room->live};
+    order(r);
+    run(r, HTH_PROGRAM_mark_live, consts, bind, &push, over(a->n, LOCAL), 1);
+    wrote(r, room->live);
+    order(r);
+    r->marked = true;
+}
+
+/* Gate and up: in steps of few rows of those neurons alone that nothing has ruled out by then, as on the CPU
+ * (run/ffn.c). What is left out keeps what was there; the activation makes zeros of it. */
+static void neurons(recorder *r, const hth_gpu_group *group, const activation *a)
+{
+    const hth_gpu_input *in = &r->g->room.input;
+    bool few = r->n_row <= HTH_GPU_FEW_ROWS && a->n > 0, by_score = a->select == HTH_SELECT_PREDICTOR;
+    bool looks = r->g->place.selector != HEARTH_SELECTOR_DENSE && hth_activation_is_sparse(a->kind);
+    bool by_half = a->gated && (looks || a->select == HTH_SELECT_THRESHOLD);
+    if (!few || !(by_score || by_half)) {
+        rows(r, group, in, a->from, false);
+        return;
+    }
+    if (by_score) mark_live(r, a, false, group->n_row);
+    some_rows(r, group, 0, a->n, by_score, in, a->from, false);
+    if (by_half) mark_live(r, a, true, group->n_row);
+    if (a->gated) some_rows(r, group, a->n, 2 * a->n, true, in, a->from, false);
+    order(r);
+}
+
 /* What the host needs for its own neurons, which stands in input.x and scores. */
 static void write_letter(recorder *r, const hth_gpu_layer *to)
 {
@@ -439,8 +511,9 @@ static void down_by_neurons(recorder *r, uint32_t i_layer, hth_slice y, bool ont
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < room->n_stage ? r->n_row - first : room->n_stage;
         for (uint32_t i = 0; i < to->down.n_part; i++) {
-            down_of_part(r, to, &to->down.parts[i], top, first, n);
-            read_part(r, &to->down.parts[i]);
+            const hth_gpu_part *p = &to->down.parts[i];
+            down_of_part(r, to, p, top, first, n);
+            read_rows(r, p, &(stretch){0, p->n_row, p->first, r->marked});
         }
         wrote(r, room->sums);
         order(r);
@@ -476,7 +549,8 @@ static void ffn(recorder *r, uint32_t i_layer, hth_slice y, bool onto)
     normed_input(r, to->ffn_norm, r->g->room.x, &to->gate_up, hand);
     if (hand) write_letter(r, to);
     if (hand && !r->careful) r->n_letter++, cut(r);
-    rows(r, &to->gate_up, &r->g->room.input, r->g->room.gate_up, false);
+    r->marked = false;
+    neurons(r, &to->gate_up, &hidden);
     activate(r, &hidden, to->by_neurons ? NULL : &to->down);
     if (to->by_neurons) down_by_neurons(r, i_layer, y, onto);
     else rows(r, &to->down, &r->g->room.input, y, onto);

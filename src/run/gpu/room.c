@@ -100,6 +100,7 @@ static void cut_memory(cutter *c, const hth_model *m, const hth_gpu_place *p, ht
     bool predicts = p->selector == HEARTH_SELECTOR_PREDICTOR;
     r->marks = cut(c, predicts ? n_row * h->rank : 0, 4);
     r->scores = cut(c, predicts ? n_row * h->d_ff : 0, 4);
+    r->live = cut(c, (h->d_ff + 31) / 32, 4);
     cut_down(c, m, p, r);
     r->logits = cut(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0, 4);
     cut_input(c, m, p, &r->input);
@@ -170,11 +171,12 @@ hearth_status hth_gpu_room_open(hth_gpu *g, hearth_error *err)
     own(r->from_host,
         (hth_slice *[]){&r->step, &r->grids, &r->table, &r->embedded, &r->host_sums, &r->given_top}, 6);
     own(r->to_host, (hth_slice *[]){&r->result, &r->mail, &r->mail_scores, &r->tops}, 4);
-    own(r->memory, (hth_slice *[]){&r->x,      &r->out,         &r->held,    &r->qkv, &r->heads, &r->rounded,
-                                   &r->splits, &r->split_parts, &r->gate_up, &r->top, &r->sums,  &r->marks,
-                                   &r->scores, &r->logits,      &in->x,      &in->q,  &in->d,    &in->sum,
-                                   &in->q_256, &in->d_256,      &in->sum_256},
-        21);
+    own(r->memory,
+        (hth_slice *[]){&r->x,      &r->out,         &r->held,    &r->qkv,     &r->heads, &r->rounded,
+                        &r->splits, &r->split_parts, &r->gate_up, &r->top,     &r->sums,  &r->marks,
+                        &r->scores, &r->live,        &r->logits,  &in->x,      &in->q,    &in->d,
+                        &in->sum,   &in->q_256,      &in->d_256,  &in->sum_256},
+        22);
     return HEARTH_OK;
 }
 

@@ -26,13 +26,14 @@ uint64_t hth_gpu_selftest_bytes(hearth_kv_type kv, uint32_t d_head, uint32_t sha
 typedef enum hth_gpu_filling {
     HTH_FILL_POISON = 0, /* for outputs: what is not written shows */
     HTH_FILL_STEP,
-    HTH_FILL_FLOATS, /* below 2^top */
-    HTH_FILL_BLOCKS, /* what R1 meets, `width` at a time: ties, zeros, blocks below 2^low, one far larger */
+    HTH_FILL_FLOATS,  /* below 2^top */
+    HTH_FILL_BLOCKS,  /* what R1 meets, `width` at a time: ties, zeros, blocks below 2^low, one far larger */
     HTH_FILL_NEURONS, /* h: [][width], most of them zeros */
     HTH_FILL_Q,       /* bytes as R1 makes them, tokens of `width`; */
     HTH_FILL_Q_SCALES,
     HTH_FILL_Q_SUMS, /* of the bytes two bindings before */
     HTH_FILL_PLANES,
+    HTH_FILL_MASK, /* bits of rows, by `width` */
     HTH_FILL_KEYS, /* words of positions, of a cache of `width` words */
     HTH_FILL_VALUES,
     HTH_FILL_ROUNDED, /* `width` words of bytes, then scales */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 enum { GRAIN = 256, WIDTH = HTH_ROUND_STRETCH + 256 /* of vectors: a stretch, and some of the next */ };
+enum { MASK_AT = 29, MASK_KINDS = 4 };
 
 static uint32_t over(uint32_t n, uint32_t by) { return (n + by - 1) / by; }
 
@@ -121,24 +122,43 @@ static void set_planes(hth_gpu_trial *t, const uint32_t *form, uint32_t n_row, u
     (void)fits;
 }
 
-/* A group of eight blocks and some of the next; a tile of rows, and of tokens, and some of the next. */
+/* A group of eight blocks and some of the next; a tile of rows, and of tokens, and some of the next. By a mask: a
+ * tile of each kind (fill_mask) and some rows, from the midst of the planes and of a word on. */
 static void rows_q(hth_gpu_trial *t)
 {
     const uint32_t *c = t->consts, tile = c[HTH_ROWS_LOCAL] / 8 * c[HTH_ROWS_ROWS], cols = c[HTH_ROWS_COLS];
     const uint32_t block = c[HTH_ROWS_FORM], n_block = block == 32 ? 11 : 9, n_col = n_block * block;
-    const uint32_t n_row = tile + 3, n_done = cols + 1, n_tok = cols + 2, stride = n_row + 2;
-    set_planes(t, c + HTH_ROWS_FORM, n_row, n_block);
-    const hth_push_rows push = {n_row, n_block, stride, 1, 1, t->planes.at};
-    set_call(t, &push, sizeof push, over(n_row, tile), over(n_tok, cols), 1);
+    bool live = t->id == HTH_PROGRAM_rows_q_live;
+    const uint32_t n_row = (live ? MASK_KINDS * tile : tile) + 3, n_done = cols + 1, n_tok = cols + 2,
+                   stride = n_row + 2, first = live ? 2 : 0;
+    set_planes(t, c + HTH_ROWS_FORM, n_row + first, n_block);
+    const hth_push_rows_live push = {{n_row, n_block, stride, 1, 1, t->planes.at}, {first, MASK_AT}};
+    set_call(t, &push, live ? sizeof push : sizeof push.rows, over(n_row, tile), over(n_tok, cols), 1);
     give_step(t, n_tok, n_done, c[HTH_ROWS_WANT]);
     give(t, HTH_FILL_PLANES, t->planes.size, 1);
     give(t, HTH_FILL_Q, (uint64_t)n_tok * n_col, 1)->width = n_col;
     give(t, HTH_FILL_Q_SCALES, (uint64_t)n_tok * n_block, 4);
     give(t, HTH_FILL_Q_SUMS, (uint64_t)n_tok * n_col / (block == 32 ? 32 : 16), 4)->width =
         block == 32 ? 32 : 16;
-    give_floats(t, n_row, 4);
+    give_floats(t, n_row + first, 4);
     if (t->id == HTH_PROGRAM_rows_q_onto) give_floats(t, (uint64_t)n_tok * stride, 6);
     else give_output(t, (uint64_t)n_tok * stride, 4);
+    if (live) give(t, HTH_FILL_MASK, over(MASK_AT + n_row, 32), 4)->width = tile;
+}
+
+/* Three tokens of which two count, each neuron's half of one kind in both. */
+static void mark_live(hth_gpu_trial *t)
+{
+    enum { N_ROW = 3, N = 7 * 32 + 5, STRIDE = 512, SCORE_STRIDE = N + 3 };
+    const uint32_t *c = t->consts;
+    const hth_push_mark push = {N, STRIDE, SCORE_STRIDE, 0.25f};
+    set_call(t, &push, sizeof push, over(N, c[HTH_MARK_LOCAL]), 1, 1);
+    give_step(t, N_ROW, N_ROW - 1, 0);
+    hth_gpu_given *x = give(t, HTH_FILL_BLOCKS, N_ROW * STRIDE, 4);
+    x->width = 32, x->low = -30, x->top = 5;
+    give_floats(t, c[HTH_MARK_SELECT] == HTH_SELECT_PREDICTOR ? N_ROW * SCORE_STRIDE : 0, 0);
+    give_floats(t, c[HTH_MARK_SELECT] == HTH_SELECT_THRESHOLD ? N : 0, 0);
+    give_output(t, over(N, 32) + 1, 4);
 }
 
 /* ---- attention ---------------------------------------------------------------------------------------- */
@@ -275,6 +295,8 @@ static void (*const shapes[HTH_N_PROGRAM])(hth_gpu_trial *t) = {
     [HTH_PROGRAM_norm_round] = norm_round,
     [HTH_PROGRAM_rows_q] = rows_q,
     [HTH_PROGRAM_rows_q_onto] = rows_q,
+    [HTH_PROGRAM_mark_live] = mark_live,
+    [HTH_PROGRAM_rows_q_live] = rows_q,
     [HTH_PROGRAM_rope_store] = rope_store,
     [HTH_PROGRAM_attend] = attend,
     [HTH_PROGRAM_attend_join] = attend_join,
@@ -450,6 +472,24 @@ static void fill_parts(random *r, const hth_gpu_trial *t, uint8_t *part)
         }
 }
 
+/* Of `width` rows each all, none, one, and every second; then as it comes. What lies before is set. */
+static void fill_mask(random *r, const hth_gpu_given *g, uint32_t *words)
+{
+    memset(words, 0, (size_t)g->size);
+    for (uint32_t i = 0; i < g->size * 8; i++) {
+        uint32_t row = i - MASK_AT, k = row % g->width;
+        bool any = next(r) % 2, live = i < MASK_AT;
+        if (!live) switch (row / g->width) {
+            case 0: live = true; break;
+            case 1: break;
+            case 2: live = k == g->width - 2; break;
+            case 3: live = k % 2 == 1; break;
+            default: live = any;
+            }
+        words[i / 32] |= (uint32_t)live << i % 32;
+    }
+}
+
 static void fill_planes(random *r, const hth_gpu_trial *t, uint8_t *to)
 {
     const hth_planes *p = &t->planes;
@@ -552,6 +592,7 @@ static void fill(random *r, const hth_gpu_trial *t, uint32_t i, uint8_t *const b
     case HTH_FILL_Q_SCALES: fill_scales(r, (size_t)g->size / 4, to); break;
     case HTH_FILL_Q_SUMS: fill_q_sums(g, (const int8_t *)bind[i - 2], to); break;
     case HTH_FILL_PLANES: fill_planes(r, t, to); break;
+    case HTH_FILL_MASK: fill_mask(r, g, to); break;
     case HTH_FILL_KEYS:
     case HTH_FILL_VALUES: fill_cache(r, t, g, to); break;
     case HTH_FILL_ROUNDED: fill_rounded(r, g, to); break;

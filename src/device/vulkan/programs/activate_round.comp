@@ -26,19 +26,7 @@ layout(push_constant) uniform Push
 
 #include "step.glsl"
 #include "round.glsl"
-
-const uint PREDICTOR = 1, THRESHOLD = 2; /* HTH_SELECT_* */
-const uint SILU = 0, GELU = 1, RELU = 2, RELU2 = 3, DRELU = 4; /* hth_activation */
-
-float activation(float x)
-{
-    switch (KIND) {
-    case SILU: return silu(x);
-    case GELU: return gelu(x);
-    case RELU2: return relu2(x);
-    default: return relu(x);
-    }
-}
+#include "select.glsl"
 
 /* Dead by either half: +0, whatever the other one is. */
 bool is_dead(float gate, float up)
@@ -52,16 +40,6 @@ float sent_on(uint token, uint i)
     float gate = gate_up[token * 2 * d_ff + i], up = gate_up[token * 2 * d_ff + d_ff + i];
     precise float product = activation(gate) * (KIND == DRELU ? relu(up) : up);
     return is_dead(gate, up) ? 0.0 : product;
-}
-
-/* x < limit, false for NaN: floats that may be NaN are compared as integers. */
-bool is_below(float x, float limit)
-{
-    int a = floatBitsToInt(x), b = floatBitsToInt(limit);
-    bool is_nan = (a & 0x7fffffff) > 0x7f800000 || (b & 0x7fffffff) > 0x7f800000;
-    /* Magnitudes with a sign to numbers that ascend; both zeros are one. */
-    int p = a < 0 ? -(a & 0x7fffffff) : a, r = b < 0 ? -(b & 0x7fffffff) : b;
-    return !is_nan && p < r;
 }
 
 bool is_left_out(uint token, uint i)

@@ -2,7 +2,7 @@
  * product and sum rounded each. Eight invocations share ROWS rows and COLS tokens: number j holds partial
  * sums 2 j and 2 j + 1 of every output, and so reads a word of two halves, or two words, of every sixteen
  * weights.
- * ONTO: y is added to. */
+ * ONTO: y is added to. LIVE: rows.glsl. */
 layout(constant_id = 4) const uint TYPE = 0; /* hth_type: 0 F32, 1 F16, 30 BF16 */
 
 layout(binding = 1) readonly buffer Rows { uint rows[]; };
@@ -13,7 +13,13 @@ layout(binding = 4) buffer Y { float y[]; };
 #else
 layout(binding = 4) writeonly buffer Y { float y[]; };
 #endif
-layout(push_constant) uniform Push { uint n_row, n_col, y_stride, y_first, has_bias, row_words; };
+layout(push_constant) uniform Push
+{
+    uint n_row, n_col, y_stride, y_first, has_bias, row_words;
+#ifdef LIVE
+    uint row_first, live_first;
+#endif
+};
 
 #include "rows.glsl"
 #include "f16.glsl"
@@ -86,15 +92,16 @@ float tree16(uint line)
 void main()
 {
     const uint lane = gl_LocalInvocationID.x, j = lane % 8;
-    if (first_token() >= n_tok()) return;
+    if (first_token() >= n_tok() || !group_is_live()) return;
     choose();
     [[unroll]] for (uint o = 0; o < OUTPUTS; o++) sums[o] = vec2(0);
 
+    const uint end = is_busy() ? n_col : 0;
     uint k = 2 * j;
-    for (; k + 16 * (FAR - 1) + 1 < n_col; k += 16 * FAR)
+    for (; k + 16 * (FAR - 1) + 1 < end; k += 16 * FAR)
         [[unroll]] for (uint i = 0; i < FAR; i++) add_pair(k + 16 * i);
-    for (; k + 1 < n_col; k += 16) add_pair(k);
-    if (k < n_col) add_last(k);
+    for (; k + 1 < end; k += 16) add_pair(k);
+    if (k < end) add_last(k);
 
     /* Each of the eight invocations ends one output of eight. */
     [[unroll]] for (uint o = 0; o < OUTPUTS; o += 8) {

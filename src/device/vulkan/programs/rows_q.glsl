@@ -2,7 +2,7 @@
  * R2 to R5 of docs/arithmetic.md. Eight invocations share ROWS rows and COLS tokens: number j takes
  * blocks j, j + 8, ... of all of them, so each holds partial sum j of every output. One text for all
  * types: what differs is constant.
- * ONTO: y is added to. DOT: four products and their sum are one instruction. */
+ * ONTO: y is added to. LIVE: rows.glsl. DOT: four products and their sum are one instruction. */
 #ifdef DOT
 #extension GL_EXT_spirv_intrinsics : require
 #endif
@@ -31,6 +31,9 @@ layout(push_constant) uniform Push
 {
     uint n_row, n_block, y_stride, y_first, has_bias;
     uint at_high, at_scale, at_part, at_least, at_minimum;
+#ifdef LIVE
+    uint row_first, live_first;
+#endif
 };
 
 #include "rows.glsl"
@@ -169,12 +172,13 @@ float end_row(uint line)
 void main()
 {
     const uint lane = gl_LocalInvocationID.x, j = lane % 8;
-    if (first_token() >= n_tok()) return;
+    if (first_token() >= n_tok() || !group_is_live()) return;
     if (TABLE > 0) fill_values(lane, LOCAL);
     choose();
     [[unroll]] for (uint o = 0; o < OUTPUTS; o++) sums[o] = 0, least_sums[o] = 0;
 
-    for (uint first = 0; first + j < n_block; first += 8) {
+    const uint end = is_busy() ? n_block : 0;
+    for (uint first = 0; first + j < end; first += 8) {
         const uint n_group = min(8, n_block - first);
         [[unroll]] for (uint o = 0; o < OUTPUTS; o++) isums[o] = 0, msums[o] = 0;
         for (uint i = 0; i < LOW_PIECES; i++) {

@@ -1,25 +1,33 @@
 /* Calibration for plans: rates of both sides, the way between them, and what a program costs by itself.
  * Each figure is the best or the median of a few rounds, as said beside it. */
-#include "measure/calibrate.h"
+#include "place/calibrate.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "kernels/neurons.h"
-#include "measure/spread.h"
+#include "base/spread.h"
 #include "run/gpu/calls.h"
 #include "run/gpu/planes.h"
 
 #include <string.h>
 
 enum { N_COL = 4096, LOCAL = 64, ROUNDS = 5, N_HAND = 200, N_DISPATCH = 200 };
-static const uint64_t ENOUGH = (uint64_t)64 << 20, LEAST = (uint64_t)1 << 20,
-                      PATIENCE_NS = (uint64_t)60000000000;
+static const uint64_t ENOUGH = (uint64_t)256 << 20, /* more than caches hold */
+    PATIENCE_NS = (uint64_t)60000000000;
 
 static double since(uint64_t start) { return (double)(hth_clock_ns() - start) * 1e-9; }
 /* On the device's clock, which is not this one where it is simulated. */
 static double device_since(const hth_device *d, uint64_t start)
 {
     return (double)(hth_device_time(d) - start) * 1e-9;
+}
+
+/* Bytes a second by the seconds of some rounds. */
+static hth_spread rates_of(double bytes, const double seconds[ROUNDS])
+{
+    double rates[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) rates[i] = bytes / seconds[i];
+    return hth_spread_of(rates, ROUNDS);
 }
 
 /* One row of weights like a model's, packed. */
@@ -63,13 +71,19 @@ enum {
     AT_Y = AT_SUM + N_COL
 };
 
+/* More than a card's caches hold; where the CPU plays the device, what it does in no time. */
+static uint64_t enough_for(hth_device_kind kind)
+{
+    if (kind == HTH_DEVICE_CPU || kind == HTH_DEVICE_NULL) return (uint64_t)1 << 20;
+    return kind == HTH_DEVICE_SIMULATED ? (uint64_t)32 << 20 : ENOUGH;
+}
+
 static uint64_t rows_that_fit(const bench *b, hth_type type)
 {
     hth_device_usage use = hth_device_state(b->device);
     uint64_t row = hth_type_row_size(type, N_COL), bytes = (use.limit - use.used) / 16;
-    hth_device_kind kind = hth_device_get_info(b->device)->kind;
-    bool slow = kind == HTH_DEVICE_CPU || kind == HTH_DEVICE_NULL;
-    if (bytes > (slow ? LEAST : ENOUGH)) bytes = slow ? LEAST : ENOUGH;
+    uint64_t enough = enough_for(hth_device_get_info(b->device)->kind);
+    if (bytes > enough) bytes = enough;
     return bytes / row / 64 * 64 + 64;
 }
 
@@ -138,16 +152,11 @@ static hearth_status play(bench *b, hth_tape *tape, double *seconds)
     return st;
 }
 
-/* The best of some rounds of a tape. */
-static hearth_status best_of(bench *b, hth_tape *tape, double *best)
+/* Some rounds of a tape, behind one that warms everything up. */
+static hearth_status play_rounds(bench *b, hth_tape *tape, double seconds[ROUNDS])
 {
-    hearth_status st = HEARTH_OK;
-    *best = 1e9;
-    for (int i = 0; st == HEARTH_OK && i < ROUNDS; i++) {
-        double seconds;
-        st = play(b, tape, &seconds);
-        if (seconds < *best) *best = seconds;
-    }
+    hearth_status st = play(b, tape, &seconds[0]);
+    for (int i = 0; st == HEARTH_OK && i < ROUNDS; i++) st = play(b, tape, &seconds[i]);
     return st;
 }
 
@@ -169,7 +178,7 @@ static hearth_status measure_rows(bench *b, const hth_kernels *k, hth_type type,
     const hth_program *program;
     hth_planes planes;
     uint32_t step[16] = {1};
-    double seconds = 0.0;
+    double seconds[ROUNDS];
     hearth_status st = fill_weights(b, k, type, n_row, &planes);
     if (st == HEARTH_OK)
         st = hth_buffer_new(b->device, HTH_MEMORY_DEVICE, AT_Y + 4 * n_row, "a calibration", &b->memory,
@@ -184,8 +193,8 @@ static hearth_status measure_rows(bench *b, const hth_kernels *k, hth_type type,
     if (st != HEARTH_OK) return st;
     for (int i = 0; i < 4; i++) record_rows(b, b->tapes[0], type, n_row, &planes, program);
     st = hth_tape_end(b->tapes[0], b->err);
-    if (st == HEARTH_OK) st = best_of(b, b->tapes[0], &seconds);
-    out->device_rate = 4.0 * (double)planes.size / seconds;
+    if (st == HEARTH_OK) st = play_rounds(b, b->tapes[0], seconds);
+    if (st == HEARTH_OK) out->device_rate = rates_of(4.0 * (double)planes.size, seconds);
     return st;
 }
 
@@ -194,7 +203,7 @@ static hearth_status measure_dispatch(bench *b, hth_calibration *out)
     const hth_program *fill;
     static const uint32_t push[2] = {1, 0};
     hth_slice word = at(b, AT_X, 64);
-    double seconds = 0.0;
+    double seconds[ROUNDS];
     hearth_status st = hth_program_get(b->device, HTH_PROGRAM_fill, NULL, &fill, b->err);
     if (st == HEARTH_OK) st = hth_tape_begin(b->device, &b->tapes[1], b->err);
     if (st != HEARTH_OK) return st;
@@ -203,8 +212,8 @@ static hearth_status measure_dispatch(bench *b, hth_calibration *out)
         hth_tape_order(b->tapes[1], &word, 1);
     }
     st = hth_tape_end(b->tapes[1], b->err);
-    if (st == HEARTH_OK) st = best_of(b, b->tapes[1], &seconds);
-    out->dispatch = seconds / N_DISPATCH;
+    if (st == HEARTH_OK) st = play_rounds(b, b->tapes[1], seconds);
+    if (st == HEARTH_OK) out->dispatch = hth_spread_of(seconds, ROUNDS).median / N_DISPATCH;
     return st;
 }
 
@@ -334,14 +343,14 @@ static double time_down(cpu_rows *r, const hth_kernels *k, hth_pool *pool, doubl
         state = state * 1664525u + 1013904223u;
         if ((double)state * 0x1p-32 < share) r->list[firing.n++] = (int32_t)i;
     }
-    double best = 1e9;
+    double seconds[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
         uint64_t start = hth_clock_ns();
         hth_down_add(k, pool, &r->room, &firing, 1, &out);
         hth_pool_finish(pool);
-        if (since(start) < best) best = since(start);
+        seconds[i] = since(start);
     }
-    return (double)firing.n * (double)r->m.row_size / best;
+    return rates_of((double)firing.n * (double)r->m.row_size, seconds).median;
 }
 
 static hearth_status measure_cpu(const hth_kernels *k, hth_pool *pool, hth_type type, hth_calibration *out,
@@ -349,14 +358,14 @@ static hearth_status measure_cpu(const hth_kernels *k, hth_pool *pool, hth_type 
 {
     cpu_rows r = {.size = 0};
     hearth_status st = open_rows(&r, k, type, hth_pool_n_thread(pool), err);
-    double best = 1e9;
+    double seconds[ROUNDS];
     for (int i = 0; st == HEARTH_OK && i < ROUNDS; i++) {
         hth_output y = {.matrix = &r.m, .y = r.y};
         uint64_t start = hth_clock_ns();
         hth_product(k, pool, &r.rounding, r.x, 1, &y, 1);
-        if (since(start) < best) best = since(start);
+        seconds[i] = since(start);
     }
-    out->cpu_rate = (double)r.size / best;
+    if (st == HEARTH_OK) out->cpu_rate = rates_of((double)r.size, seconds);
     for (int i = 0; st == HEARTH_OK && i < HTH_PLAN_N_KNOT; i++)
         out->cpu_down[i] = time_down(&r, k, pool, hth_plan_knots[i]);
     hth_pool_settle(pool);
@@ -383,7 +392,7 @@ hth_gpu_handoff hth_calibration_handoff(const hth_calibration *c)
     return c->hand[HTH_GPU_SUBMITTED] < c->hand[HTH_GPU_QUEUED] ? HTH_GPU_SUBMITTED : HTH_GPU_QUEUED;
 }
 
-/* Of a network's three matrices as many as the CPU reads whole: the gate, where nothing foretells it. */
+/* Of a network's three matrices as many as either side reads whole: the gate, where nothing foretells it. */
 static double read_whole(hearth_selector selector)
 {
     if (selector == HEARTH_SELECTOR_DENSE) return 1.0;
@@ -396,6 +405,11 @@ double hth_calibration_share(hearth_selector selector, double fires)
     return whole + (1.0 - whole) * fires;
 }
 
+static double of_luck(hth_spread s, hth_luck luck)
+{
+    return luck == HTH_LUCK_USUAL ? s.median : luck == HTH_LUCK_BAD ? s.min : s.max;
+}
+
 static double down_rate(const hth_calibration *c, double share)
 {
     hth_plan_rates rates;
@@ -403,19 +417,22 @@ static double down_rate(const hth_calibration *c, double share)
     return hth_plan_rate(&rates, share);
 }
 
-void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, hth_plan_machine *out)
+void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, hth_luck luck,
+                             hth_plan_machine *out)
 {
-    double whole = read_whole(selector);
-    *out = (hth_plan_machine){.hand = c->hand[hth_calibration_handoff(c)],
+    const double *hand = luck == HTH_LUCK_BAD ? c->hand_99 : c->hand;
+    double whole = read_whole(selector), there = of_luck(c->device_rate, luck),
+           here = of_luck(c->cpu_rate, luck);
+    *out = (hth_plan_machine){.hand = hand[hth_calibration_handoff(c)],
                               .dispatch = c->dispatch,
                               .merge = 2.0 * c->dispatch,
                               .live_floor = hth_plan_knots[0]};
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) {
         double share = hth_plan_knots[i], fires = whole < 1.0 ? (share - whole) / (1.0 - whole) : 1.0;
         if (fires < 0.0) fires = 0.0;
-        /* The device computes gate and up of all its neurons. */
-        out->device.at[i] = whole < 1.0 ? share * c->device_rate / (2.0 / 3.0 + fires / 3.0) : c->device_rate;
-        double seconds = whole / c->cpu_rate + (share > whole ? (share - whole) / down_rate(c, fires) : 0.0);
-        out->cpu.at[i] = whole < 1.0 ? share / seconds : c->cpu_rate;
+        double down = down_rate(c, fires) * here / c->cpu_rate.median;
+        out->device.at[i] = there; /* of rows that are read, live ones by themselves too */
+        double seconds = whole / here + (share > whole ? (share - whole) / down : 0.0);
+        out->cpu.at[i] = whole < 1.0 ? share / seconds : here;
     }
 }

@@ -1,6 +1,6 @@
 /* Samples of one measurement as people quote them: the median, and how far they lay apart. */
-#ifndef HTH_MEASURE_SPREAD_H
-#define HTH_MEASURE_SPREAD_H
+#ifndef HTH_BASE_SPREAD_H
+#define HTH_BASE_SPREAD_H
 
 #include <stddef.h>
 

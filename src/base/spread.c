@@ -1,6 +1,6 @@
 /* Medians without sorting: which sample comes before which other stays to be seen. Called
  * by the verbs that measure. */
-#include "measure/spread.h"
+#include "base/spread.h"
 
 /* The k-th smallest: as many as k are below it, or some of its equals make up for them. */
 double hth_smallest(const double *x, size_t n, size_t k)

@@ -1,7 +1,7 @@
 /* A model as a plan sees it: bytes of its layers on a device and in memory, and what of them a token
  * reads. */
-#ifndef HTH_MEASURE_PLAN_MODEL_H
-#define HTH_MEASURE_PLAN_MODEL_H
+#ifndef HTH_PLACE_PLAN_MODEL_H
+#define HTH_PLACE_PLAN_MODEL_H
 
 #include "plan/plan.h"
 #include "run/gpu/gpu.h"

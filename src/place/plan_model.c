@@ -1,11 +1,18 @@
 /* What plans are made of, from shapes, types and a profile. Layers whose down does not lie neuron by
  * neuron are one piece: their networks count with their attention. */
-#include "measure/plan_model.h"
+#include "place/plan_model.h"
 
 #include "base/alloc.h"
-#include "measure/calibrate.h"
+#include "place/calibrate.h"
 
-enum { N_DISPATCH = 8, N_DISPATCH_HOT = 5 }; /* programs of run/gpu/record.c before the network, and of it */
+/* Programs of run/gpu/record.c before the network, and of it; where neurons are marked, gate and up are two. */
+enum { N_DISPATCH = 8, N_DISPATCH_HOT = 5, N_DISPATCH_MARKED = 2 };
+
+static uint32_t n_dispatch_hot(const hth_plan_source *from)
+{
+    bool marks = from->place->selector != HEARTH_SELECTOR_DENSE;
+    return N_DISPATCH_HOT + (marks ? N_DISPATCH_MARKED : 0);
+}
 
 static uint64_t cpu_bytes(const hth_layer *l)
 {
@@ -49,8 +56,8 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, h
                            .device_bytes = divides ? (whole - without + n_cluster - 1) / n_cluster : 0,
                            .cpu_bytes = divides ? (cpu_bytes(l) + n_cluster - 1) / n_cluster : 0,
                            .n_cluster = divides ? n_cluster : 0,
-                           .n_dispatch = divides ? N_DISPATCH : N_DISPATCH + N_DISPATCH_HOT,
-                           .n_dispatch_hot = N_DISPATCH_HOT,
+                           .n_dispatch = N_DISPATCH + (divides ? 0 : n_dispatch_hot(from)),
+                           .n_dispatch_hot = n_dispatch_hot(from),
                            .share = share};
     return HEARTH_OK;
 }

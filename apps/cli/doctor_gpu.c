@@ -1,0 +1,67 @@
+/* The GPU that hearth doctor looks at: what it is, and what this machine was measured to do with it. What
+ * was measured is kept (base/keep.h), so only the first look takes some seconds. */
+#include "cli/doctor.h"
+
+#include "place/calibrate.h"
+#include "run/gpu/calls.h"
+
+#include <stdio.h>
+
+/* The first card that can be used, or why the first one cannot. */
+static bool find_card(doctor_gpu *g, char name[32])
+{
+    hth_device_info found[HTH_MAX_DEVICE];
+    size_t n;
+    if (hth_device_find_card(name)) return true;
+    hth_device_list(found, HTH_MAX_DEVICE, &n, g->problem);
+    for (size_t i = 0; i < n; i++) {
+        if (found[i].kind != HTH_DEVICE_DISCRETE) continue;
+        g->info = found[i];
+        snprintf(g->problem, sizeof g->problem, "%s", found[i].problem);
+        return false;
+    }
+    return false;
+}
+
+static hearth_status measure(doctor_gpu *g, hth_device *device, const doctor_gpu_wish *wish,
+                             hearth_error *err)
+{
+    hth_kernels kernels;
+    hth_pool *pool;
+    hth_cpu level;
+    hearth_status st = hth_cpu_choose(&level, err);
+    if (st == HEARTH_OK) st = hth_pool_open(wish->n_thread, &pool, err);
+    if (st != HEARTH_OK) return st;
+    hth_kernels_init(&kernels, level);
+    if (wish->again) hth_calibration_forget(hth_calibration_mark(&g->info, &kernels, wish->n_thread));
+    for (size_t i = 0; st == HEARTH_OK && i < wish->n_type; i++) {
+        st = hth_calibration_get(device, &kernels, pool, wish->types[i], &g->calibrations[i], err);
+        if (st == HEARTH_OK) g->n_calibration++;
+    }
+    hth_pool_close(pool);
+    return st;
+}
+
+hearth_status doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_wish *wish, hearth_error *err)
+{
+    char card[32];
+    hth_device *device;
+    hearth_error why = {0};
+    *g = (doctor_gpu){0};
+    if (!wish->name && !find_card(g, card)) return HEARTH_OK;
+    hth_device_spec spec = {.name = wish->name ? wish->name : card, .functions = hth_gpu_functions};
+    hearth_status st = hth_device_open(&spec, &device, &why);
+    if (st == HEARTH_OK) {
+        g->found = true;
+        g->info = *hth_device_get_info(device);
+        st = measure(g, device, wish, &why);
+        hth_device_close(device);
+    }
+    if (st == HEARTH_OK) return st;
+    if (wish->name) {
+        *err = why;
+        return st;
+    }
+    snprintf(g->problem, sizeof g->problem, "%.199s", why.message);
+    return HEARTH_OK;
+}

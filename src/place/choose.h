@@ -1,0 +1,49 @@
+/* What of a model lies on a device, chosen before anything is loaded: by a plan from what was measured, as
+ * a file says, or evenly by bytes alone. Called by the engine when a model is opened, again with less when
+ * memory was refused, and by hearth plan. */
+#ifndef HTH_PLACE_CHOOSE_H
+#define HTH_PLACE_CHOOSE_H
+
+#include "place/calibrate.h"
+#include "plan/placement.h"
+#include "run/gpu/gpu.h"
+
+typedef struct hth_choice {
+    const hth_model *model;
+    const hth_device_info *info; /* of the device */
+    hth_gpu_place place;
+    uint32_t *n_hot;     /* [n_layer of the model], to which place points */
+    uint64_t budget;     /* bytes that may be taken there */
+    const char *problem; /* why the layer behind the last there, or the head, stays on the CPU; NULL: for want
+                            of memory */
+    double seconds;      /* that a plan expects of a token; 0: there is none */
+} hth_choice;
+
+/* place: n_row, n_position, kv, selector, strict; the rest is chosen by one of the functions below.
+ * ARGUMENT: something is too large for the bindings of the device. MEMORY. */
+hearth_status hth_choice_open(hth_choice *c, const hth_model *model, const hth_device_info *info,
+                              uint64_t budget, const hth_gpu_place *place, hearth_error *err);
+void hth_choice_close(hth_choice *c);
+
+/* Everything, where it fits; else the same share of all neurons; where they cannot be divided the first
+ * layers whole, as many as fit, and the head. place.n_layer is 0 where nothing does. */
+void hth_choice_evenly(hth_choice *c);
+
+/* As a plan finds best (hearth plan), where not everything fits; what was planned before for this model,
+ * device and place is kept, and taken again while it fits and little more is free than it was made for.
+ * Where a layer cannot lie there: evenly. Measures the machine, if its calibration is not kept. DEVICE,
+ * MEMORY. */
+hearth_status hth_choice_plan(hth_choice *c, hth_device *device, const hth_kernels *kernels,
+                              uint32_t n_thread, hearth_error *err);
+
+/* As a file says. ARGUMENT: made for another model or device, or it places what cannot lie there; MEMORY: it
+ * takes more than the budget; IO, FORMAT, UNSUPPORTED. */
+hearth_status hth_choice_from_file(hth_choice *c, const char *path, hearth_error *err);
+
+/* Bytes of what was chosen; UINT64_MAX: it cannot lie there. */
+uint64_t hth_choice_bytes(const hth_choice *c);
+/* Bytes of the whole model, and the least with which anything lies there. */
+uint64_t hth_choice_whole_bytes(const hth_choice *c);
+uint64_t hth_choice_least_bytes(const hth_choice *c);
+
+#endif

@@ -1,0 +1,138 @@
+/* Places by plan, and what was planned last, kept between runs: a place that changed with what is free from
+ * one run to the next would be measured anew each time, and where weights are floats change texts. */
+#include "place/outlook.h"
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/keep.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what was planned last ----------------------------------------------------------------------------- */
+
+/* As it is kept; [n_layer] numbers of neurons follow. */
+typedef struct kept {
+    uint64_t budget; /* that it was made for */
+    double seconds;
+    uint32_t n_layer, head, submitted, zero;
+} kept;
+
+static hearth_status mark_of(const hth_choice *c, const hth_kernels *kernels, uint32_t n_thread,
+                             uint64_t *mark, hearth_error *err)
+{
+    uint64_t model, numbers[] = {c->place.n_row, c->place.n_position, c->place.kv, c->place.selector};
+    hearth_status st = hth_model_hash(c->model->file, &model, err);
+    if (st != HEARTH_OK) return st;
+    *mark = hth_hash_more(hth_calibration_mark(c->info, kernels, n_thread), &model, sizeof model);
+    *mark = hth_hash_more(*mark, numbers, sizeof numbers);
+    return HEARTH_OK;
+}
+
+static void name_of(uint64_t mark, char name[HTH_KEEP_NAME])
+{
+    snprintf(name, HTH_KEEP_NAME, "placement-%016llx", (unsigned long long)mark);
+}
+
+static bool take_bytes(hth_choice *c, const uint8_t *bytes, size_t n, uint64_t *budget)
+{
+    kept k;
+    uint32_t n_layer = c->model->hparams.n_layer;
+    if (n < sizeof k) return false;
+    memcpy(&k, bytes, sizeof k);
+    if (k.n_layer < 1 || k.n_layer > n_layer || n != sizeof k + k.n_layer * sizeof *c->n_hot) return false;
+    if ((k.head && k.n_layer < n_layer) || !(k.seconds >= 0.0)) return false;
+    memcpy(c->n_hot, bytes + sizeof k, k.n_layer * sizeof *c->n_hot);
+    for (uint32_t i = 0; i < k.n_layer; i++) {
+        uint32_t d_ff = c->model->layers[i].d_ff, grain = hth_gpu_grain(c->model, i);
+        if (c->n_hot[i] != d_ff && (c->n_hot[i] > d_ff || grain == 0 || c->n_hot[i] % grain > 0))
+            return false;
+    }
+    c->place.n_layer = k.n_layer, c->place.head = k.head != 0;
+    c->place.handoff = k.submitted ? HTH_GPU_SUBMITTED : HTH_GPU_QUEUED;
+    c->problem = NULL, c->seconds = k.seconds;
+    *budget = k.budget;
+    return true;
+}
+
+/* Where it still fits, and not an eighth more is free than when it was made. */
+static bool recall(hth_choice *c, uint64_t mark)
+{
+    char name[HTH_KEEP_NAME];
+    size_t n;
+    uint64_t made_for = 0;
+    name_of(mark, name);
+    uint8_t *bytes = hth_keep_read(name, mark, &n);
+    bool found = bytes && take_bytes(c, bytes, n, &made_for);
+    hth_free(bytes);
+    if (!found) return false;
+    if (hth_choice_bytes(c) > c->budget) {
+        hth_log(HEARTH_LOG_WARN, "%s: %s has %llu bytes free, the last placement takes %llu: planned anew",
+                hth_gguf_path(c->model->file), c->info->name, (unsigned long long)c->budget,
+                (unsigned long long)hth_choice_bytes(c));
+        return false;
+    }
+    return c->budget - c->budget / 8 <= made_for;
+}
+
+static void keep(const hth_choice *c, uint64_t mark)
+{
+    char name[HTH_KEEP_NAME];
+    const kept k = {.budget = c->budget,
+                    .seconds = c->seconds,
+                    .n_layer = c->place.n_layer,
+                    .head = c->place.head,
+                    .submitted = c->place.handoff == HTH_GPU_SUBMITTED};
+    size_t n_hot = c->place.n_layer * sizeof *c->n_hot;
+    uint8_t *bytes = hth_alloc(1, sizeof k + n_hot);
+    if (!bytes) return;
+    memcpy(bytes, &k, sizeof k);
+    memcpy(bytes + sizeof k, c->n_hot, n_hot);
+    name_of(mark, name);
+    hth_keep_write(name, mark, bytes, sizeof k + n_hot);
+    hth_free(bytes);
+}
+
+/* ---- planning ----------------------------------------------------------------------------------------- */
+
+static hearth_status plan(hth_choice *c, hth_device *device, const hth_kernels *kernels, uint32_t n_thread,
+                          hearth_error *err)
+{
+    hth_pool *pool;
+    hth_outlook o;
+    hth_choice planned = *c;
+    planned.place.n_layer = c->model->hparams.n_layer, planned.place.head = true;
+    hearth_status st = hth_pool_open(n_thread, &pool, err);
+    if (st != HEARTH_OK) return st;
+    st = hth_outlook_open(&o, &planned, NULL, device, kernels, pool, err);
+    hth_pool_close(pool);
+    if (st != HEARTH_OK) return st;
+    hth_outlook_take(&o, c);
+    hth_outlook_close(&o);
+    return HEARTH_OK;
+}
+
+static bool is_whole(const hth_choice *c)
+{
+    if (!c->place.head) return false;
+    for (uint32_t i = 0; i < c->place.n_layer; i++)
+        if (c->n_hot[i] < c->model->layers[i].d_ff) return false;
+    return true;
+}
+
+hearth_status hth_choice_plan(hth_choice *c, hth_device *device, const hth_kernels *kernels,
+                              uint32_t n_thread, hearth_error *err)
+{
+    uint64_t mark;
+    hth_choice_evenly(c);
+    if (c->place.n_layer == 0 || c->problem || is_whole(c)) return HEARTH_OK;
+    n_thread = hth_pool_threads(n_thread);
+    hearth_status st = mark_of(c, kernels, n_thread, &mark, err);
+    if (st != HEARTH_OK) return st;
+    if (recall(c, mark)) return HEARTH_OK;
+    if ((st = plan(c, device, kernels, n_thread, err)) != HEARTH_OK) return st;
+    if (c->place.n_layer > 0 && hth_choice_bytes(c) > c->budget) hth_choice_evenly(c);
+    if (c->place.n_layer > 0 && c->info->kind != HTH_DEVICE_SIMULATED) keep(c, mark);
+    return HEARTH_OK;
+}

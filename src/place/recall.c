@@ -1,0 +1,135 @@
+/* Calibrations that are kept between runs: one file for a machine with one device, a record for each type
+ * of weights. */
+#define _GNU_SOURCE
+#include "place/calibrate.h"
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/keep.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+/* Counts up when what is measured changes. */
+enum { VERSION = 1, MOST_TYPES = 32 };
+
+typedef struct kept {
+    size_t n;
+    hth_calibration *types; /* freed by hth_free */
+} kept;
+
+static void name_of(uint64_t mark, char name[HTH_KEEP_NAME])
+{
+    snprintf(name, HTH_KEEP_NAME, "calibration-%016llx", (unsigned long long)mark);
+}
+
+static kept read_kept(uint64_t mark)
+{
+    char name[HTH_KEEP_NAME];
+    size_t n;
+    name_of(mark, name);
+    uint8_t *bytes = hth_keep_read(name, mark, &n);
+    if (bytes && n % sizeof(hth_calibration) == 0 && n / sizeof(hth_calibration) <= MOST_TYPES)
+        return (kept){n / sizeof(hth_calibration), (hth_calibration *)(void *)bytes};
+    hth_free(bytes);
+    return (kept){0, NULL};
+}
+
+static uint64_t add_text(uint64_t mark, const char *text)
+{
+    return hth_hash_more(mark, text, strlen(text) + 1);
+}
+
+uint64_t hth_calibration_mark(const hth_device_info *info, const hth_kernels *kernels, uint32_t n_thread)
+{
+    struct utsname system = {0};
+    uint64_t numbers[] = {VERSION,
+                          sizeof(hth_calibration),
+                          kernels->level,
+                          n_thread,
+                          info->kind,
+                          info->memory,
+                          info->features,
+                          (uint64_t)sysconf(_SC_PHYS_PAGES),
+                          (uint64_t)sysconf(_SC_NPROCESSORS_CONF)};
+    uname(&system);
+    uint64_t mark = hth_hash(numbers, sizeof numbers);
+    mark = add_text(add_text(mark, system.nodename), system.machine);
+    mark = add_text(add_text(mark, info->name), info->driver);
+    return hth_hash_more(mark, info->uuid, sizeof info->uuid);
+}
+
+/* Whether a plan can be made of it: each figure is a number above zero. */
+static bool is_sound(const hth_calibration *c)
+{
+    double figures[] = {c->device_rate.min,
+                        c->device_rate.median,
+                        c->device_rate.max,
+                        c->cpu_rate.min,
+                        c->cpu_rate.median,
+                        c->cpu_rate.max,
+                        c->hand[0],
+                        c->hand[1],
+                        c->hand_99[0],
+                        c->hand_99[1],
+                        c->dispatch,
+                        c->up,
+                        c->down};
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        if (!(figures[i] > 0.0 && figures[i] < 1e18)) return false;
+    for (int i = 0; i < HTH_PLAN_N_KNOT; i++)
+        if (!(c->cpu_down[i] > 0.0 && c->cpu_down[i] < 1e18)) return false;
+    return true;
+}
+
+bool hth_calibration_recall(uint64_t mark, hth_type type, hth_calibration *out)
+{
+    kept all = read_kept(mark);
+    bool found = false;
+    for (size_t i = 0; i < all.n && !found; i++) {
+        if (all.types[i].type != type || !is_sound(&all.types[i])) continue;
+        *out = all.types[i];
+        found = true;
+    }
+    hth_free(all.types);
+    return found;
+}
+
+void hth_calibration_keep(uint64_t mark, const hth_calibration *c)
+{
+    char name[HTH_KEEP_NAME];
+    hth_calibration list[MOST_TYPES];
+    kept before = read_kept(mark);
+    size_t n = 0;
+    memset(list, 0, sizeof list);
+    list[n++] = *c;
+    for (size_t i = 0; i < before.n && n < MOST_TYPES; i++)
+        if (before.types[i].type != c->type) list[n++] = before.types[i];
+    hth_free(before.types);
+    name_of(mark, name);
+    if (!hth_keep_write(name, mark, list, n * sizeof *list))
+        hth_log(HEARTH_LOG_INFO,
+                "the calibration of this machine could not be kept: it is measured again next time");
+}
+
+void hth_calibration_forget(uint64_t mark)
+{
+    char name[HTH_KEEP_NAME];
+    name_of(mark, name);
+    hth_keep_write(name, mark, NULL, 0);
+}
+
+hearth_status hth_calibration_get(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
+                                  hth_type type, hth_calibration *out, hearth_error *err)
+{
+    const hth_device_info *info = hth_device_get_info(device);
+    bool lasts = info->kind != HTH_DEVICE_SIMULATED;
+    uint64_t mark = hth_calibration_mark(info, kernels, hth_pool_n_thread(pool));
+    if (lasts && hth_calibration_recall(mark, type, out)) return HEARTH_OK;
+    hearth_status st = hth_calibrate(device, kernels, pool, type, out, err);
+    if (st == HEARTH_OK && lasts) hth_calibration_keep(mark, out);
+    return st;
+}

@@ -1,0 +1,253 @@
+/* What of a model lies on a device: by plan, evenly, and what is kept of both between runs. The machine's
+ * figures are made up and kept in place of measured ones: the null device is a fast card here. */
+#define _POSIX_C_SOURCE 200809L
+#include "base/alloc.h"
+#include "engine/engine.h"
+#include "place/outlook.h"
+#include "run/gpu/calls.h"
+#include "support/hybrid.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A packed model, a device for it, and a cache directory of its own. */
+typedef struct inputs {
+    char path[512], cache[512];
+    hth_gguf *file;
+    hth_model *model;
+    hth_kernels kernels;
+    hth_device *device;
+    hth_gpu_place place;
+    uint64_t mark;
+} inputs;
+
+enum { N_THREAD = 2 };
+
+/* Of a card that reads `faster` times what the CPU does, as if it had been measured. */
+static hth_calibration made_up(hth_type type, double faster)
+{
+    hth_calibration c = {.type = type, .dispatch = 1e-9, .up = 1e10, .down = 1e10};
+    c.cpu_rate = (hth_spread){1e9, 0.9e9, 1.1e9};
+    c.device_rate = (hth_spread){faster * 1e9, faster * 0.9e9, faster * 1.1e9};
+    for (int i = 0; i < HTH_PLAN_N_KNOT; i++) c.cpu_down[i] = 1e9;
+    for (int i = 0; i < 2; i++) c.hand[i] = 1e-7 * (2 - i), c.hand_99[i] = 3e-7;
+    return c;
+}
+
+static bool open_inputs(inputs *in, const char *device)
+{
+    hth_cpu level;
+    *in = (inputs){.place = {.n_row = 8, .n_position = 32, .selector = HEARTH_SELECTOR_GATE}};
+    snprintf(in->path, sizeof in->path, "%s", test_scratch("packed.gguf"));
+    snprintf(in->cache, sizeof in->cache, "%s", test_scratch("cache"));
+    setenv("HEARTH_CACHE", in->cache, 1);
+    if (!hybrid_pack_storyteller("q4_0", in->path)) return false;
+    const hth_device_spec spec = {.name = device, .functions = hth_gpu_functions};
+    CHECK_OK(hth_gguf_open(in->path, &in->file, err));
+    if (!in->file) return false;
+    CHECK_OK(hth_model_open(in->file, &(hth_model_wish){0}, &in->model, err));
+    CHECK_OK(hth_device_open(&spec, &in->device, err));
+    CHECK_OK(hth_cpu_choose(&level, err));
+    hth_kernels_init(&in->kernels, level);
+    if (!in->model || !in->device) return false;
+    in->mark = hth_calibration_mark(hth_device_get_info(in->device), &in->kernels, N_THREAD);
+    return true;
+}
+
+static void close_inputs(inputs *in)
+{
+    char command[600];
+    hth_device_close(in->device);
+    hth_model_close(in->model);
+    hth_gguf_close(in->file);
+    remove(in->path);
+    snprintf(command, sizeof command, "rm -rf '%s'", in->cache);
+    CHECK_INT(system(command), 0);
+    setenv("HEARTH_CACHE", "", 1);
+}
+
+static void measure_as(const inputs *in, double faster)
+{
+    hth_calibration c = made_up(in->model->layers[0].up.type, faster);
+    hth_calibration_keep(in->mark, &c);
+}
+
+/* What is planned in so many bytes; closed by the caller. */
+static hth_choice planned(const inputs *in, uint64_t budget)
+{
+    hth_choice c = {0};
+    CHECK_OK(hth_choice_open(&c, in->model, hth_device_get_info(in->device), budget, &in->place, err));
+    if (c.n_hot) CHECK_OK(hth_choice_plan(&c, in->device, &in->kernels, N_THREAD, err));
+    return c;
+}
+
+static uint64_t whole_bytes(const inputs *in)
+{
+    hth_choice c = planned(in, UINT64_MAX);
+    uint64_t bytes = hth_choice_whole_bytes(&c);
+    CHECK(c.place.head && c.n_hot[0] == in->model->layers[0].d_ff);
+    hth_choice_close(&c);
+    return bytes;
+}
+
+static bool is_same(const hth_choice *a, const hth_choice *b)
+{
+    return a->place.n_layer == b->place.n_layer && a->place.head == b->place.head &&
+           memcmp(a->n_hot, b->n_hot, a->place.n_layer * sizeof *a->n_hot) == 0;
+}
+
+TEST(a_plan_takes_what_gains_and_keeps_to_its_budget)
+{
+    inputs in;
+    if (!open_inputs(&in, "null")) return;
+    uint64_t whole = whole_bytes(&in);
+    bool differs = false;
+    measure_as(&in, 50.0);
+    for (uint64_t share = 4; share < 10; share++) {
+        hth_choice c = planned(&in, whole * share / 10), even = {0};
+        CHECK(hth_choice_bytes(&c) <= c.budget);
+        CHECK_OK(hth_choice_open(&even, in.model, c.info, c.budget, &in.place, err));
+        hth_choice_evenly(&even);
+        CHECK(hth_choice_bytes(&even) <= even.budget);
+        if (c.place.n_layer > 0) {
+            CHECK(c.seconds > 0.0 && c.place.handoff == HTH_GPU_SUBMITTED); /* the quicker one, as made up */
+            differs |= !is_same(&c, &even);
+        }
+        hth_choice_close(&even);
+        hth_choice_close(&c);
+    }
+    CHECK(differs);
+    close_inputs(&in);
+}
+
+TEST(where_nothing_gains_nothing_lies_there)
+{
+    inputs in;
+    if (!open_inputs(&in, "null")) return;
+    measure_as(&in, 0.01);
+    hth_choice c = planned(&in, whole_bytes(&in) / 2);
+    CHECK_INT(c.place.n_layer, 0);
+    CHECK(c.problem && strstr(c.problem, "gains"));
+    hth_choice_close(&c);
+    close_inputs(&in);
+}
+
+TEST(the_last_placement_is_taken_again_while_it_fits)
+{
+    inputs in;
+    if (!open_inputs(&in, "null")) return;
+    uint64_t budget = whole_bytes(&in) * 7 / 10;
+    measure_as(&in, 50.0);
+    hth_choice first = planned(&in, budget);
+    CHECK(first.place.n_layer > 0);
+    measure_as(&in, 0.01); /* whatever is measured since */
+    hth_choice again = planned(&in, budget + budget / 16), less = planned(&in, hth_choice_bytes(&first) - 1),
+               more = planned(&in, budget + budget / 4);
+    CHECK(is_same(&first, &again));
+    CHECK_BYTES(&first.seconds, &again.seconds, sizeof first.seconds);
+    CHECK_INT(less.place.n_layer, 0); /* planned anew, by what is measured now */
+    CHECK_INT(more.place.n_layer, 0);
+    in.place.n_position = 64; /* another question */
+    hth_choice other = planned(&in, budget);
+    CHECK_INT(other.place.n_layer, 0);
+    hth_choice_close(&first);
+    hth_choice_close(&again);
+    hth_choice_close(&less);
+    hth_choice_close(&more);
+    hth_choice_close(&other);
+    close_inputs(&in);
+}
+
+TEST(a_calibration_is_measured_once_and_by_type)
+{
+    inputs in;
+    hth_pool *pool = NULL;
+    hth_calibration first = {0}, again = {0}, kept;
+    if (!open_inputs(&in, "null")) return;
+    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
+    CHECK(!hth_calibration_recall(in.mark, HTH_TYPE_Q4_0, &kept));
+    CHECK_OK(hth_calibration_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, &first, err));
+    CHECK(first.device_rate.min > 0.0 && first.device_rate.min <= first.device_rate.median &&
+          first.device_rate.median <= first.device_rate.max);
+    CHECK(first.hand[0] > 0.0 && first.hand[0] <= first.hand_99[0] && first.up > 0.0 && first.down > 0.0);
+    hth_calibration q8 = made_up(HTH_TYPE_Q8_0, 3.0);
+    hth_calibration_keep(in.mark, &q8);
+    CHECK_OK(hth_calibration_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, &again, err));
+    CHECK_BYTES(&first, &again, sizeof first);
+    CHECK(hth_calibration_recall(in.mark, HTH_TYPE_Q8_0, &kept) && kept.device_rate.median > 2.9e9);
+    CHECK(!hth_calibration_recall(in.mark + 1, HTH_TYPE_Q8_0, &kept));
+    hth_calibration_forget(in.mark);
+    CHECK(!hth_calibration_recall(in.mark, HTH_TYPE_Q4_0, &kept));
+    q8.dispatch = -1.0;
+    hth_calibration_keep(in.mark, &q8); /* no plan can be made of it */
+    CHECK(!hth_calibration_recall(in.mark, HTH_TYPE_Q8_0, &kept));
+    hth_pool_close(pool);
+    close_inputs(&in);
+}
+
+/* A model opened by plan gives the bits of the CPU, and says what the plan expects. */
+TEST(models_opened_by_plan_give_the_bits_of_the_cpu)
+{
+    inputs in;
+    if (!open_inputs(&in, "null")) return;
+    uint64_t whole = whole_bytes(&in);
+    measure_as(&in, 50.0);
+    const int32_t ids[] = {1, 5, 9, 300, 7, 20, 33, 2};
+    enum { N = sizeof ids / sizeof *ids };
+    size_t n_vocab = 0;
+    float *right = NULL;
+    const char *const places[] = {NULL, "plan", "even"};
+    for (size_t i = 0; i < 3; i++) {
+        hearth_model *model = NULL;
+        hearth_session *session = NULL;
+        hearth_model_options o = {.n_thread = N_THREAD, .selector = HEARTH_SELECTOR_GATE};
+        if (places[i])
+            o.gpu = (hearth_gpu_options){
+                .device = "null", .vram = whole * 6 / 10, .n_ctx = 32, .n_batch = 8, .placement = places[i]};
+        CHECK_OK(hearth_model_open(in.path, &o, &model, err));
+        if (!model) break;
+        const hearth_session_options so = {.n_ctx = 32, .n_batch = 8, .n_thread = N_THREAD};
+        CHECK_OK(hearth_session_open(model, &so, &session, err));
+        if (session) CHECK_OK(hearth_session_eval(session, ids, N, err));
+        n_vocab = model->model->hparams.n_vocab;
+        const float *logits = session ? hearth_session_logits(session) : NULL;
+        if (!right && logits) {
+            right = malloc(n_vocab * sizeof *right);
+            if (right) memcpy(right, logits, n_vocab * sizeof *right);
+        } else if (right && logits) {
+            CHECK_BYTES(logits, right, n_vocab * sizeof *right);
+            CHECK(model->gpu != NULL && hth_device_state(model->device).used <= o.gpu.vram);
+            CHECK((model->gpu_seconds > 0.0) == (i == 1));
+        }
+        hearth_session_close(session);
+        hearth_model_close(model);
+    }
+    free(right);
+    close_inputs(&in);
+}
+
+/* What a plan takes beside the best: the slow end of its range is slower, the fast end faster. */
+TEST(a_plan_has_a_range_around_what_it_expects)
+{
+    inputs in;
+    hth_pool *pool = NULL;
+    hth_outlook o;
+    if (!open_inputs(&in, "null")) return;
+    measure_as(&in, 20.0);
+    hth_choice c = {0};
+    uint64_t budget = whole_bytes(&in) / 2;
+    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
+    CHECK_OK(hth_choice_open(&c, in.model, hth_device_get_info(in.device), budget, &in.place, err));
+    hearth_error err;
+    CHECK_INT(hth_outlook_open(&o, &c, NULL, in.device, &in.kernels, pool, &err), HEARTH_OK);
+    CHECK(o.seconds_good < o.best.seconds && o.best.seconds < o.seconds_bad);
+    CHECK(o.seconds_bad < 4.0 * o.seconds_good);
+    hth_outlook_close(&o);
+    hth_choice_close(&c);
+    hth_pool_close(pool);
+    close_inputs(&in);
+}
+
+TEST_MAIN
