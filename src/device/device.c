@@ -150,6 +150,7 @@ hth_device_usage hth_device_state(const hth_device *d)
                               .most = d->most,
                               .refused = d->refused,
                               .lost = d->lost,
+                              .kept = d->kept,
                               .n_complaint = d->back->complaints(d)};
 }
 

@@ -76,6 +76,7 @@ typedef struct hth_device_usage {
     uint64_t most;    /* bytes that ever were in use at once */
     uint64_t refused; /* bytes in use when memory was refused last; 0: it never was */
     bool lost;
+    uint64_t kept;        /* bytes of compiled programs that an earlier run had left, and that were taken */
     uint64_t n_complaint; /* of the validation layer */
 } hth_device_usage;
 hth_device_usage hth_device_state(const hth_device *device);

@@ -19,6 +19,7 @@ struct hth_device {
     hth_device_info info;
     uint64_t used, limit, most, refused; /* bytes of buffers; device.h: hth_device_usage */
     bool lost;
+    uint64_t kept;                 /* device.h: hth_device_usage */
     hth_tick last;                 /* that was submitted */
     uint64_t gate;                 /* the host's */
     uint64_t patience_ns;          /* of the wait under way */

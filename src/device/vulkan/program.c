@@ -66,7 +66,8 @@ static hearth_status make_pipeline(hth_device *d, hth_vk_program *own, const hth
                   .pName = "main",
                   .pSpecializationInfo = &consts},
         .layout = own->layout};
-    VkResult r = vk->call.vkCreateComputePipelines(vk->handle, NULL, 1, &info, NULL, &own->pipeline);
+    VkResult r = vk->call.vkCreateComputePipelines(vk->handle, vk->pipelines, 1, &info, NULL, &own->pipeline);
+    vk->compiled = true;
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkCreateComputePipelines", r);
 }
 

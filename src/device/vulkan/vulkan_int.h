@@ -73,6 +73,9 @@ typedef struct hth_vk_device {
     VkCommandPool commands;
     VkPhysicalDeviceMemoryProperties memory;
     VkSemaphore done, gate; /* timelines: ticks, and the host's signals */
+    VkPipelineCache pipelines; /* NULL: the driver refused one */
+    uint64_t pipelines_hash;   /* of what was kept */
+    bool compiled;             /* some, since */
 } hth_vk_device;
 
 typedef struct hth_vk_buffer {
@@ -100,6 +103,9 @@ hearth_status hth_vk_download(hth_slice from, void *to, hearth_error *err);
 /* program.c */
 hearth_status hth_vk_program_new(hth_device *d, hth_program *p, hearth_error *err);
 void hth_vk_program_free(hth_device *d, hth_program *p);
+/* pipelines.c: what an earlier run compiled for the device is taken, and what this one did is kept. */
+void hth_vk_pipelines_open(hth_device *d);
+void hth_vk_pipelines_close(hth_device *d);
 /* tape.c */
 hearth_status hth_vk_tape_end(hth_tape *t, hearth_error *err);
 void hth_vk_tape_free(hth_tape *t);
