@@ -38,6 +38,7 @@ typedef struct hth_device_info {
     uint64_t most;      /* bytes of one binding */
     uint32_t alignment; /* of a slice's place, in bytes */
     uint32_t features;  /* HTH_FEATURE_*: what is used of it */
+    double host_rate;   /* simulated: bytes of weights a second that its host reads; 0: its time is no model's */
     char problem[200];  /* why it cannot be used; empty: it can */
 } hth_device_info;
 

@@ -1,5 +1,4 @@
 /* Submissions: tapes in turn, the host's gate, and ticks. */
-#include "base/clock.h"
 #include "device/device_int.h"
 
 #include <assert.h>
@@ -69,8 +68,8 @@ hearth_status hth_queue_wait(hth_device *d, hth_tick tick, uint64_t timeout_ns, 
 hearth_status hth_queue_await(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err)
 {
     enum { SPIN_NS = 50000 };
-    uint64_t start = hth_clock_ns();
+    uint64_t start = hth_device_time(d);
     while (!hth_queue_reached(d, tick))
-        if (hth_clock_ns() - start > SPIN_NS) return hth_queue_wait(d, tick, timeout_ns, err);
+        if (hth_device_time(d) - start > SPIN_NS) return hth_queue_wait(d, tick, timeout_ns, err);
     return HEARTH_OK;
 }

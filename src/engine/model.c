@@ -136,6 +136,7 @@ static void describe_gpu(const hearth_model *m, hearth_model_info *info)
     info->gpu_strict = hth_gpu_is_strict(m->gpu);
     info->gpu_strict_note = hth_gpu_strict_note(m->gpu);
     info->gpu_bytes = hth_device_state(m->device).used;
+    info->gpu_clock = (double)hth_gpu_model_time(m->gpu) * 1e-9;
     info->gpu_simulated = hth_device_get_info(m->device)->kind == HTH_DEVICE_SIMULATED;
 }
 

@@ -12,6 +12,7 @@
  *   upload, download   of device memory: as a copy, behind what the device does now; the host waits for it
  *   submit   host time. A signal costs none, and neither it nor a tick takes time to cross: copies bear the
  *            latency.
+ *   host     what it computes itself is charged by who lets it compute (run/gpu/charge.c), where there is a rate
  *   wait     until the tick, and then the wake, if it was not reached yet. A look that finds it not reached
  *            costs what queue.c says.
  * Each cost is drawn once from [1 - jitter, 1 + jitter). */
@@ -35,6 +36,7 @@ typedef struct hth_sim_card {
     char name[64];
     uint64_t vram_bytes, seed;
     double bandwidth, pcie_up, pcie_down; /* bytes a second; up: to the device */
+    double host_bandwidth;                /* bytes of weights a second that the host reads; 0: nobody says */
     double flops;                         /* a second; no cost goes by them yet */
     double pcie_latency_ns, dispatch_ns, submit_ns, wake_ns;
     double jitter; /* a share, below 1 */

@@ -84,6 +84,11 @@ hearth_status hth_gpu_take_host_rows(hth_gpu *gpu, hearth_error *err);
  * to the sink. DEVICE: it was lost. */
 hearth_status hth_gpu_run(hth_gpu *gpu, hth_step *s, hth_logits_sink *to, hearth_error *err);
 
+/* charge.c: a step's layers and head that do not lie there, on the clock of a simulated card that has a rate for
+ * its host. Then its clock in ns; 0: nobody charges it. */
+void hth_gpu_charge_rest(hth_gpu *gpu, const hth_step *s, bool logits);
+uint64_t hth_gpu_model_time(hth_gpu *gpu);
+
 /* What steps did so far. */
 typedef struct hth_gpu_counts {
     uint64_t n_step;   /* of a class, in pieces */

@@ -135,6 +135,8 @@ struct hth_gpu {
     uint32_t n_slot;
 };
 
+/* charge.c: the host's neurons of a layer, of which so many fired over all tokens. */
+void hth_gpu_charge_cold(hth_gpu *g, const hth_step *s, const hth_layer *cold, uint64_t n_fired);
 /* step.c: waits for a step whose end was not seen. */
 hearth_status hth_gpu_settle(hth_gpu *g, hearth_error *err);
 /* The classes' numbers of rows. */

@@ -89,6 +89,7 @@ static void answer_as(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n, cons
                cold->d_ff * sizeof *scores);
     hth_run_ffn_cold(s, g->hands[i_hand], cold, n, &out);
     *flag = out.lost ? HTH_HOST_LOST : out.n_fired > 0 ? HTH_HOST_SOME : HTH_HOST_NONE;
+    hth_gpu_charge_cold(g, s, cold, out.n_fired);
     g->counts.n_handed++;
     g->counts.n_idle += out.n_fired == 0;
 }
