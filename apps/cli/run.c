@@ -256,7 +256,8 @@ static double *live_shares(const generation *g, uint32_t *n_layer)
     return NULL;
 }
 
-/* The seconds are those of this machine, whatever its device pretends to be, unless that has a clock for both. */
+/* The seconds are those of this machine, whatever its device pretends to be, unless that has a clock for
+ * both. */
 static void print_stats(const generation *g)
 {
     hearth_model_info info;

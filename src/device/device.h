@@ -38,8 +38,9 @@ typedef struct hth_device_info {
     uint64_t most;      /* bytes of one binding */
     uint32_t alignment; /* of a slice's place, in bytes */
     uint32_t features;  /* HTH_FEATURE_*: what is used of it */
-    double host_rate;   /* simulated: bytes of weights a second that its host reads; 0: its time is no model's */
-    char problem[200];  /* why it cannot be used; empty: it can */
+    double
+        host_rate; /* simulated: bytes of weights a second that its host reads; 0: its time is no model's */
+    char problem[200]; /* why it cannot be used; empty: it can */
 } hth_device_info;
 
 enum { HTH_MAX_DEVICE = 16 }; /* of Vulkan's, that are looked at */
@@ -161,8 +162,8 @@ hearth_status hth_queue_submit(hth_device *device, const hth_turn *turns, size_t
 /* The host's gate reaches value, which only grows; what the host wrote before is seen behind it. */
 hearth_status hth_queue_signal(hth_device *device, uint64_t value, hearth_error *err);
 bool hth_queue_reached(hth_device *device, hth_tick tick);
-/* Sleeps. DEVICE after timeout_ns, which loses the device. Time in which the process was stopped hardly counts:
- * a sixteenth of it, or a tenth of a second if that is less, for each stop. */
+/* Sleeps. DEVICE after timeout_ns, which loses the device. Time in which the process was stopped hardly
+ * counts: a sixteenth of it, or a tenth of a second if that is less, for each stop. */
 hearth_status hth_queue_wait(hth_device *device, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
 /* Looks for a while, then sleeps likewise: for what is done soon. */
 hearth_status hth_queue_await(hth_device *device, hth_tick tick, uint64_t timeout_ns, hearth_error *err);

@@ -156,7 +156,8 @@ static hth_tick reached(hth_device *d)
 }
 
 /* Who waits here is the only one who could open the gate, so time changes nothing. */
-static hearth_status wait_for(hth_device *d, hth_tick tick, uint64_t timeout_ns, bool *late, hearth_error *err)
+static hearth_status wait_for(hth_device *d, hth_tick tick, uint64_t timeout_ns, bool *late,
+                              hearth_error *err)
 {
     const null_device *own = d->own;
     (void)timeout_ns, (void)late;

@@ -71,8 +71,8 @@ hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sideca
 hearth_status hth_engine_load_vectors(hearth_model *m, hearth_error *err);
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 
-/* load.c, with m->loss: the rows of which gpu had some, the host's too, have no place any more; rows without a
- * place that are the host's get one. Those that were there stay, for steps that are still under way.
+/* load.c, with m->loss: the rows of which gpu had some, the host's too, have no place any more; rows without
+ * a place that are the host's get one. Those that were there stay, for steps that are still under way.
  * MEMORY, IO. */
 void hth_engine_forget(hearth_model *m, const hth_gpu *gpu);
 hearth_status hth_engine_read_rest(hearth_model *m, hearth_error *err);
@@ -85,8 +85,8 @@ uint32_t hth_engine_age(const hearth_model *m);
 hearth_status hth_engine_use_gpu(hearth_model *m, hth_gpu **gpu, uint32_t *age, hearth_error *err);
 /* The device failed a step that was begun at that age: notes the loss, and says so, unless that was done. */
 void hth_engine_lose_gpu(hearth_model *m, uint32_t age, const char *why);
-/* Asks what may be in use there. Where more is, less is placed there, HTH_MOST_LEFT times at most, then nothing,
- * and one line says so. */
+/* Asks what may be in use there. Where more is, less is placed there, HTH_MOST_LEFT times at most, then
+ * nothing, and one line says so. */
 void hth_engine_keep_budget(hearth_model *m);
 /* Room in the caches there for a sequence. there: it has some; slot: which. MEMORY, ARGUMENT. */
 hearth_status hth_engine_reserve(hearth_model *m, hearth_kv_type kv, uint32_t n_ctx, uint32_t *slot,

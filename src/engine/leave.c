@@ -1,7 +1,7 @@
-/* What leaves its device in mid-run: part of a model where others want the device's memory, all of it where the
- * device is lost. Each time the model's age grows by one; batches take over what is in use then, and evaluate
- * again what their sessions had there (session.c). What had been left stays known until the model is closed,
- * because other threads may be about to step through it. */
+/* What leaves its device in mid-run: part of a model where others want the device's memory, all of it where
+ * the device is lost. Each time the model's age grows by one; batches take over what is in use then, and
+ * evaluate again what their sessions had there (session.c). What had been left stays known until the model is
+ * closed, because other threads may be about to step through it. */
 #include "base/log.h"
 #include "engine/engine.h"
 

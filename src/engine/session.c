@@ -201,8 +201,8 @@ static hearth_status evaluate_again(hearth_batch *b, hearth_session *s, uint32_t
     return st;
 }
 
-/* What lay on the device when the sessions of the rows were evaluated lies elsewhere now: their caches are made
- * anew. */
+/* What lay on the device when the sessions of the rows were evaluated lies elsewhere now: their caches are
+ * made anew. */
 static hearth_status follow(hearth_batch *b, uint32_t n_row, hearth_error *err)
 {
     hearth_status st = b->age != hth_engine_age(b->model) ? use_gpu(b, err) : HEARTH_OK;

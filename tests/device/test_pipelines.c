@@ -1,5 +1,5 @@
-/* Compiled programs of Vulkan that are kept in the user's cache directory: an earlier run's are taken, and what is
- * damaged, cut, of another driver or cannot be written is silently done without. */
+/* Compiled programs of Vulkan that are kept in the user's cache directory: an earlier run's are taken, and
+ * what is damaged, cut, of another driver or cannot be written is silently done without. */
 #define _GNU_SOURCE
 #include "base/alloc.h"
 #include "base/keep.h"

@@ -1,6 +1,6 @@
-/* The time of whole runs on the clock of a simulated card, which is charged with what the host computes too: the
- * same in every run, the bytes of what stays on the CPU by hand, and less than both sides one after the other where
- * a layer is divided. It proves how work is scheduled, never how fast a kernel is. */
+/* The time of whole runs on the clock of a simulated card, which is charged with what the host computes too:
+ * the same in every run, the bytes of what stays on the CPU by hand, and less than both sides one after the
+ * other where a layer is divided. It proves how work is scheduled, never how fast a kernel is. */
 #define _POSIX_C_SOURCE 200809L
 #include "convert/pack.h"
 #include "engine/engine.h"
@@ -16,8 +16,8 @@
 
 enum { N_TOKEN = 12, N_CTX = 32 };
 
-/* Bytes a second of the card's memory and of the host's; 0: nobody says. Dispatches, submissions and the way take
- * no time. */
+/* Bytes a second of the card's memory and of the host's; 0: nobody says. Dispatches, submissions and the way
+ * take no time. */
 static void write_card(const char *path, double card, double host)
 {
     FILE *f = fopen(path, "w");

@@ -12,7 +12,7 @@
  *   upload, download   of device memory: as a copy, behind what the device does now; the host waits for it
  *   submit   host time. A signal costs none, and neither it nor a tick takes time to cross: copies bear the
  *            latency.
- *   host     what it computes itself is charged by who lets it compute (run/gpu/charge.c), where there is a rate
+ *   host     what it computes itself is charged by who lets it compute (run/gpu/charge.c), at its rate
  *   wait     until the tick, and then the wake, if it was not reached yet. A look that finds it not reached
  *            costs what queue.c says.
  * Each cost is drawn once from [1 - jitter, 1 + jitter). */

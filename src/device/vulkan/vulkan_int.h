@@ -72,7 +72,7 @@ typedef struct hth_vk_device {
     VkQueue queue;
     VkCommandPool commands;
     VkPhysicalDeviceMemoryProperties memory;
-    VkSemaphore done, gate; /* timelines: ticks, and the host's signals */
+    VkSemaphore done, gate;    /* timelines: ticks, and the host's signals */
     VkPipelineCache pipelines; /* NULL: the driver refused one */
     uint64_t pipelines_hash;   /* of what was kept */
     bool compiled;             /* some, since */

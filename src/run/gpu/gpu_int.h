@@ -73,7 +73,7 @@ typedef struct hth_gpu_room {
     hth_slice qkv, heads, rounded;
     hth_slice splits, split_parts; /* of one token */
     hth_slice gate_up, marks, scores;
-    hth_slice live; /* a bit for each neuron: whether its rows are wanted */
+    hth_slice live;      /* a bit for each neuron: whether its rows are wanted */
     hth_slice top, sums; /* of neuron-major down: of all tokens; of n_stage */
     uint32_t n_stage;
     hth_slice logits;
@@ -110,8 +110,8 @@ struct hth_gpu {
     hth_device *device;
     hth_gpu_place place;
     char strict_note[HTH_GPU_NOTE]; /* why it does not give the CPU's bits; empty: it does */
-    hth_gpu_layer *layers; /* [place.n_layer] */
-    uint32_t *hands;       /* [n_hand] layers of which the host has a part */
+    hth_gpu_layer *layers;          /* [place.n_layer] */
+    uint32_t *hands;                /* [n_hand] layers of which the host has a part */
     uint32_t n_hand;
     hth_gpu_group head;
     hth_gpu_vector output_norm[2];
@@ -124,14 +124,14 @@ struct hth_gpu {
     hth_tape *head_tapes[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
     hth_turn *turns;         /* [of the longest tapes, and one] of the step under way */
     hth_tick *ticks;
-    uint32_t *cold_tops; /* [n_hand][n_row] bits of the host's largest |h| */
-    uint64_t gate;       /* the host's last signal */
+    uint32_t *cold_tops;  /* [n_hand][n_row] bits of the host's largest |h| */
+    uint64_t gate;        /* the host's last signal */
     uint64_t patience_ns; /* after which the device is lost */
     hth_gpu_counts counts;
     pthread_mutex_t turn;
     hth_tick under_way; /* of a step whose end was not seen; 0: there is none */
     bool left;          /* hth_gpu_leave */
-    uint8_t *taken; /* [n_position / HTH_GPU_SLOT] */
+    uint8_t *taken;     /* [n_position / HTH_GPU_SLOT] */
     uint32_t n_slot;
 };
 
