@@ -5,17 +5,18 @@
 #
 # DEVICE is a name from hearth devices (vulkan:0). Parts, all of them by default:
 #     bits     the same logits as the CPU: golden files, then a synthetic model
-#     machine  rates, handoff and programs, as plans are computed from (hearth plan --json)
+#     machine  rates, handoff (median, 99th of 100) and programs, as plans are computed from (hearth doctor --json)
 #     decode   a synthetic 8B shape wholly on the device: tokens/s
 #     prefill  the same shape: prompts of 512 and 2048 tokens
 #     hybrid   packed synthetic 7B and 13B shapes with 4, 6 and 8 GiB: predicted and measured
+#     divided  prompts of the packed 7B shape at 4 GiB: by a plan, whose weights may pass through, and evenly
 #     memory   too little of it, and more than there is: what is said
 # Each leaves its results in FOLDER/PART.*; synthetic weights are labelled by the program. HEARTH: the program;
 # SIZE=small: a 1B shape in place of the larger ones, for a dry run (a CPU that plays the GPU); DATA: the
 # folder of golden files; MODELS: where synthetic models are kept between runs (default: FOLDER).
 set -u
 
-[ $# -ge 2 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 device=$1 folder=$2
 shift 2
 here=$(dirname "$0")
@@ -47,7 +48,7 @@ bits() {
     rm -f "$folder/cpu.f32" "$folder/gpu.f32"
 }
 
-machine() { "$hearth" plan "$(packed 7b)" --gpu "$device" -c 2048 --json; }
+machine() { "$hearth" doctor "$(packed 7b)" --device "$device" --again --json; }
 
 # Tokens/s as run --stats says them.
 decode() { "$hearth" run "$(dense)" --gpu "$device" -c 512 -n "${N:-128}" --greedy --stats -p "a" 2>&1 >/dev/null | tail -n 12; }
@@ -77,6 +78,16 @@ hybrid() {
     done
 }
 
+divided() {
+    n=1024 vram=4G
+    [ "$small" ] && n=64 vram=700M
+    text=$(yes a | head -n "$n" | tr '\n' ' ')
+    "$hearth" plan "$(packed 7b)" --gpu "$device" --vram $vram -c 2048 | grep -e Expected -e Prompts -e there
+    for placement in plan even; do
+        "$hearth" run "$(packed 7b)" --gpu "$device" --vram $vram --placement $placement -c 2048 -n 1 --greedy --stats -p "$text" 2>&1 >/dev/null | tail -n 4
+    done
+}
+
 memory() {
     for vram in 1 1M 4096G; do
         "$hearth" run "$(dense)" --gpu "$device" --vram $vram -c 256 -n 2 --greedy -p "a" 2>&1 >/dev/null | tail -n 3
@@ -89,10 +100,10 @@ if [ "${GPU_PART:-}" ]; then
     exit
 fi
 
-[ $# -gt 0 ] || set -- bits machine decode prefill hybrid memory
+[ $# -gt 0 ] || set -- bits machine decode prefill hybrid divided memory
 for part in "$@"; do
     case $part in
-    bits | machine | decode | prefill | hybrid | memory) ;;
+    bits | machine | decode | prefill | hybrid | divided | memory) ;;
     *)
         echo "gpu.sh: no part '$part'" >&2
         exit 2

@@ -26,5 +26,8 @@ void json_calibration(json *j, const char *key, const hth_calibration *c)
     json_float(j, "dispatch_seconds", c->dispatch, 6);
     json_float(j, "up_bytes_per_second", c->up, 6);
     json_float(j, "down_bytes_per_second", c->down, 6);
+    json_float(j, "device_prompt_bytes_tokens_per_second", c->device_prompt, 6);
+    json_float(j, "cpu_prompt_bytes_tokens_per_second", c->cpu_prompt, 6);
+    json_float(j, "staged_bytes_per_second", c->staged, 6);
     json_close(j, '}');
 }

@@ -174,11 +174,15 @@ static void print_placement(const hth_gguf *file)
     } rows[] = {{"device", "hearth.placement.device"},
                 {"driver", "hearth.placement.driver"},
                 {"handoff", "hearth.placement.handoff"}};
-    uint64_t head = 0;
+    uint64_t head = 0, n_stream = 0;
     label("head");
     puts(!find_uint(file, "hearth.placement.head", &head) ? "not said"
          : head > 0                                       ? "on the device"
                                                           : "on the CPU");
+    if (find_uint(file, "hearth.placement.stream", &n_stream)) {
+        label("prompts");
+        printf("from %llu tokens on, all weights pass through the device\n", (unsigned long long)n_stream);
+    }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         hth_text text;
         if (!find_text(file, rows[i].key, &text)) continue;
@@ -286,8 +290,9 @@ static void json_profile(json *j, const hth_gguf *file)
 
 static void json_placement(json *j, const hth_gguf *file)
 {
-    uint64_t head;
+    uint64_t head, n_stream;
     if (find_uint(file, "hearth.placement.head", &head)) json_bool(j, "head", head > 0);
+    if (find_uint(file, "hearth.placement.stream", &n_stream)) json_uint(j, "stream_from", n_stream);
     json_found_text(j, "handoff", file, "hearth.placement.handoff");
     json_found_text(j, "device", file, "hearth.placement.device");
     json_found_text(j, "driver", file, "hearth.placement.driver");

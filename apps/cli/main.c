@@ -42,7 +42,7 @@ static void on_bus_error(int signal_number, siginfo_t *info, void *context)
 static void print_log(void *user, hearth_log_level level, const char *line)
 {
     (void)user;
-    if (level == HEARTH_LOG_WARN) fprintf(stderr, "hearth: warning: %s\n", line);
+    fprintf(stderr, "hearth: %s%s\n", level == HEARTH_LOG_WARN ? "warning: " : "", line);
 }
 
 static void set_signals(void)

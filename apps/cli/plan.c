@@ -138,6 +138,7 @@ static hearth_status write_placement(const planning *p, const char *path, hearth
                         .n_hot = p->choice.n_hot,
                         .head = place->head,
                         .submitted = place->handoff == HTH_GPU_SUBMITTED,
+                        .n_stream = place->n_stream,
                         .seconds = p->choice.seconds};
     uint64_t hash;
     if (place->n_layer == 0)
@@ -255,6 +256,8 @@ static hearth_status print_text(const planning *p, hearth_error *err)
            rate(b->seconds_empty), rate(b->seconds_full), o->wish.n_ctx);
     printf("The CPU alone: %.2f tokens/s; placed by firings alone: %.2f\n", rate(b->seconds_cpu),
            rate(p->by_share.seconds));
+    if (o->n_stream > 0)
+        printf("Prompts: from %u tokens on, the weights here pass through the GPU\n", o->n_stream);
     printf("1 GiB more: %+.2f tokens/s\n", b->gain_gib);
     return args_has(p->a, "what-if") ? print_what_if(p, err) : HEARTH_OK;
 }
@@ -291,6 +294,7 @@ static void print_json(const planning *p)
     json_float(&j, "tokens_per_second_full", rate(b->seconds_full), 6);
     json_float(&j, "tokens_per_second_cpu", rate(b->seconds_cpu), 6);
     json_float(&j, "tokens_per_second_by_firings", rate(p->by_share.seconds), 6);
+    json_uint(&j, "stream_from", o->n_stream);
     json_float(&j, "gain_of_a_gib", b->gain_gib, 6);
     json_close(&j, '}');
     json_end(&j);

@@ -394,8 +394,9 @@ hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_
     if (st == HEARTH_OK) st = measure_dispatch(&b, out);
     if (st == HEARTH_OK) st = measure_way(&b, out);
     close_bench(&b);
-    if (st != HEARTH_OK || take_described(hth_device_get_info(device), out)) return st;
-    return measure_cpu(kernels, pool, type, out, err);
+    if (st == HEARTH_OK && !take_described(hth_device_get_info(device), out))
+        st = measure_cpu(kernels, pool, type, out, err);
+    return st == HEARTH_OK ? hth_calibrate_prompts(device, kernels, pool, type, out, err) : st;
 }
 
 hth_gpu_handoff hth_calibration_handoff(const hth_calibration *c)

@@ -151,6 +151,7 @@ static bool can_all_lie_there(const hth_choice *c)
 void hth_choice_evenly(hth_choice *c)
 {
     c->place.n_layer = c->model->hparams.n_layer, c->place.head = true;
+    c->place.n_stream = 0;
     c->problem = NULL, c->seconds = 0.0;
     if (can_all_lie_there(c) && hth_choice_whole_bytes(c) > c->budget && divide_neurons(c)) return;
     take_layers(c);
@@ -192,6 +193,7 @@ hearth_status hth_choice_from_file(hth_choice *c, const char *path, hearth_error
     if (st == HEARTH_OK) st = check_placement(c, &p, path, err);
     c->place.n_layer = p.n_layer, c->place.head = p.head;
     c->place.handoff = p.submitted ? HTH_GPU_SUBMITTED : HTH_GPU_QUEUED;
+    c->place.n_stream = p.n_stream;
     c->seconds = p.seconds;
     uint64_t all = hth_choice_bytes(c);
     if (st == HEARTH_OK && all > c->budget)

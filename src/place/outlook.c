@@ -15,23 +15,42 @@ static hearth_status price(const hth_outlook *o, hearth_selector selector, hth_l
     return HEARTH_OK;
 }
 
+/* Bytes of the divided layers' networks, there and here, by the best plan. */
+static uint32_t stream_from(const hth_outlook *o, uint32_t most)
+{
+    double hot = 0.0, cold = 0.0;
+    for (uint32_t i = 0; i < o->best.n_device; i++) {
+        const hth_plan_layer *l = &o->input.layers[i];
+        uint32_t n_hot = (uint32_t)o->best.n_hot[i];
+        if (n_hot >= l->n_cluster) continue;
+        hot += (double)n_hot * (double)l->device_bytes;
+        cold += (double)(l->n_cluster - n_hot) * (double)l->cpu_bytes;
+    }
+    return hth_calibration_stream(&o->calibration, hot, cold, most);
+}
+
 hearth_status hth_outlook_open(hth_outlook *o, const hth_choice *c, const hth_profile *profile,
                                hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                hearth_error *err)
 {
     const uint64_t most = (uint64_t)1 << 40; /* null says that it has everything */
-    const hth_plan_source from = {c->model, &c->place, c->info->most, profile};
+    hth_gpu_place place = c->place;
+    const hth_plan_source from = {c->model, &place, c->info->most, profile};
     hearth_selector selector = c->place.selector;
     *o = (hth_outlook){.wish = {.vram = c->budget < most ? c->budget : most,
                                 .n_ctx = c->place.n_position,
                                 .context = c->place.n_position / 2}};
-    hearth_status st = hth_plan_model_open(&from, &o->input, &o->wish.fixed_bytes, &o->uniform, err);
-    if (st == HEARTH_OK)
-        st = hth_calibration_get(device, kernels, pool, c->model->layers[0].up.type, &o->calibration, err);
+    hearth_status st =
+        hth_calibration_get(device, kernels, pool, c->model->layers[0].up.type, &o->calibration, err);
+    if (st != HEARTH_OK) return st;
+    /* Room for weights that pass through is kept where they may. */
+    place.n_stream = hth_calibration_stream(&o->calibration, 0.0, 1.0, place.n_row) > 0;
+    st = hth_plan_model_open(&from, &o->input, &o->wish.fixed_bytes, &o->uniform, err);
     if (st == HEARTH_OK) {
         hth_calibration_machine(&o->calibration, selector, HTH_LUCK_USUAL, &o->machine);
         st = hth_plan_solve(&o->input, &o->machine, &o->wish, &o->best, err);
     }
+    if (st == HEARTH_OK && place.n_stream) o->n_stream = stream_from(o, place.n_row);
     if (st == HEARTH_OK) st = price(o, selector, HTH_LUCK_BAD, &o->seconds_bad, err);
     if (st == HEARTH_OK) st = price(o, selector, HTH_LUCK_GOOD, &o->seconds_good, err);
     if (st != HEARTH_OK) hth_outlook_close(o);
@@ -48,6 +67,7 @@ void hth_outlook_take(const hth_outlook *o, hth_choice *c)
 {
     hth_plan_neurons(c->model, &o->best, &c->place.n_layer, c->n_hot);
     c->place.head = o->best.head;
+    c->place.n_stream = o->n_stream;
     c->place.handoff = hth_calibration_handoff(&o->calibration);
     c->seconds = o->best.seconds;
     c->problem = c->place.n_layer == 0 ? "a plan finds nothing that gains by lying there" : NULL;

@@ -16,7 +16,7 @@
 typedef struct kept {
     uint64_t budget; /* that it was made for */
     double seconds;
-    uint32_t n_layer, head, submitted, zero;
+    uint32_t n_layer, head, submitted, n_stream;
 } kept;
 
 static hearth_status mark_of(const hth_choice *c, const hth_kernels *kernels, uint32_t n_thread,
@@ -51,6 +51,7 @@ static bool take_bytes(hth_choice *c, const uint8_t *bytes, size_t n, uint64_t *
     }
     c->place.n_layer = k.n_layer, c->place.head = k.head != 0;
     c->place.handoff = k.submitted ? HTH_GPU_SUBMITTED : HTH_GPU_QUEUED;
+    c->place.n_stream = k.n_stream;
     c->problem = NULL, c->seconds = k.seconds;
     *budget = k.budget;
     return true;
@@ -83,7 +84,8 @@ static void keep(const hth_choice *c, uint64_t mark)
                     .seconds = c->seconds,
                     .n_layer = c->place.n_layer,
                     .head = c->place.head,
-                    .submitted = c->place.handoff == HTH_GPU_SUBMITTED};
+                    .submitted = c->place.handoff == HTH_GPU_SUBMITTED,
+                    .n_stream = c->place.n_stream};
     size_t n_hot = c->place.n_layer * sizeof *c->n_hot;
     uint8_t *bytes = hth_alloc(1, sizeof k + n_hot);
     if (!bytes) return;

@@ -82,7 +82,7 @@ static bool is_sound(const hth_calibration *c)
         if (!(figures[i] > 0.0 && figures[i] < 1e18)) return false;
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++)
         if (!(c->cpu_down[i] > 0.0 && c->cpu_down[i] < 1e18)) return false;
-    return true;
+    return c->device_prompt >= 0.0 && c->cpu_prompt >= 0.0 && c->staged >= 0.0;
 }
 
 bool hth_calibration_recall(uint64_t mark, hth_type type, hth_calibration *out)
@@ -110,9 +110,7 @@ void hth_calibration_keep(uint64_t mark, const hth_calibration *c)
         if (before.types[i].type != c->type) list[n++] = before.types[i];
     hth_free(before.types);
     name_of(mark, name);
-    if (!hth_keep_write(name, mark, list, n * sizeof *list))
-        hth_log(HEARTH_LOG_INFO,
-                "the calibration of this machine could not be kept: it is measured again next time");
+    hth_keep_write(name, mark, list, n * sizeof *list);
 }
 
 void hth_calibration_forget(uint64_t mark)
@@ -129,6 +127,8 @@ hearth_status hth_calibration_get(hth_device *device, const hth_kernels *kernels
     bool lasts = info->kind != HTH_DEVICE_SIMULATED;
     uint64_t mark = hth_calibration_mark(info, kernels, hth_pool_n_thread(pool));
     if (lasts && hth_calibration_recall(mark, type, out)) return HEARTH_OK;
+    hth_log(HEARTH_LOG_INFO, "measuring %s and this CPU for plans: some seconds%s", info->name,
+            lasts ? ", once" : "");
     hearth_status st = hth_calibrate(device, kernels, pool, type, out, err);
     if (st == HEARTH_OK && lasts) hth_calibration_keep(mark, out);
     return st;

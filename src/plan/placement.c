@@ -13,6 +13,7 @@
 #define KEY_HANDOFF "hearth.placement.handoff"
 #define KEY_DEVICE "hearth.placement.device"
 #define KEY_DRIVER "hearth.placement.driver"
+#define KEY_STREAM "hearth.placement.stream"
 #define KEY_SECONDS "hearth.placement.seconds"
 
 hearth_status hth_placement_write(const hth_placement *p, uint64_t model_hash, const char *path,
@@ -28,6 +29,7 @@ hearth_status hth_placement_write(const hth_placement *p, uint64_t model_hash, c
     hth_gguf_writer_text(out, KEY_HANDOFF, handoff, strlen(handoff));
     hth_gguf_writer_text(out, KEY_DEVICE, p->device, strlen(p->device));
     hth_gguf_writer_text(out, KEY_DRIVER, p->driver, strlen(p->driver));
+    if (p->n_stream > 0) hth_gguf_writer_uint(out, KEY_STREAM, HTH_GGUF_U32, p->n_stream);
     if (p->seconds > 0.0) hth_gguf_writer_float(out, KEY_SECONDS, HTH_GGUF_F64, p->seconds);
     st = hth_gguf_writer_begin(out, err);
     if (st == HEARTH_OK) st = hth_gguf_writer_finish(out, err);
@@ -80,7 +82,7 @@ static hearth_status read_hot(hth_placement *p, const hth_gguf *file, const hth_
 static hearth_status read_rest(hth_placement *p, const hth_gguf *file, const hth_model *model,
                                hearth_error *err)
 {
-    uint64_t head = 0;
+    uint64_t head = 0, n_stream = 0;
     char handoff[32] = "";
     bool found;
     hearth_status st = hth_gguf_get_uint(file, KEY_HEAD, 0, 1, &head, &found, err);
@@ -88,9 +90,10 @@ static hearth_status read_rest(hth_placement *p, const hth_gguf *file, const hth
     if (st == HEARTH_OK) st = need_text(file, KEY_HANDOFF, handoff, sizeof handoff, err);
     if (st == HEARTH_OK) st = need_text(file, KEY_DEVICE, p->device, sizeof p->device, err);
     if (st == HEARTH_OK) st = need_text(file, KEY_DRIVER, p->driver, sizeof p->driver, err);
+    if (st == HEARTH_OK) st = hth_gguf_get_uint(file, KEY_STREAM, 1, UINT32_MAX, &n_stream, NULL, err);
     if (st == HEARTH_OK) st = hth_gguf_get_float(file, KEY_SECONDS, 0.0, 1e6, &p->seconds, NULL, err);
     if (st != HEARTH_OK) return st;
-    p->head = head == 1;
+    p->head = head == 1, p->n_stream = (uint32_t)n_stream;
     p->submitted = strcmp(handoff, "submitted") == 0;
     if (!p->submitted && strcmp(handoff, "queued") != 0)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s at %llu: known are queued and submitted",

@@ -11,6 +11,8 @@ typedef struct hth_placement {
     bool head;        /* and the head */
     bool submitted;   /* tapes are submitted when the host is ready; else all are queued */
     char device[256], driver[256];
+    uint32_t
+        n_stream; /* steps of so many tokens let the weights of all other neurons pass through it; 0: none */
     double seconds; /* that a plan expects of a token; 0: not known */
 } hth_placement;
 

@@ -34,17 +34,36 @@ typedef struct config {
     uint32_t n_hot[2], n_layer;
     bool head, submitted, mapped, floats;
     hearth_selector selector;
+    uint32_t n_stream; /* tokens of a step from which on the host's weights pass through */
 } config;
 
 static const config configs[] = {
-    {"queued, all layers, head", 1e3f, {512, 192}, 2, true, false, false, false, HEARTH_SELECTOR_PREDICTOR},
-    {"submitted, all layers, mapped", 1e3f, {64, 1024}, 2, false, true, true, false, HEARTH_SELECTOR_GATE},
-    {"queued, one layer, mapped", 1e3f, {960, 0}, 1, false, false, true, false, HEARTH_SELECTOR_THRESHOLD},
-    {"with care, all layers, head", 0.0f, {0, 512}, 2, true, false, false, false, HEARTH_SELECTOR_DENSE},
+    {"queued, all layers, head, streamed",
+     1e3f,
+     {512, 192},
+     2,
+     true,
+     false,
+     false,
+     false,
+     HEARTH_SELECTOR_PREDICTOR,
+     2},
+    {"submitted, all layers, mapped, streamed",
+     1e3f,
+     {64, 1024},
+     2,
+     false,
+     true,
+     true,
+     false,
+     HEARTH_SELECTOR_GATE,
+     2},
+    {"queued, one layer, mapped", 1e3f, {960, 0}, 1, false, false, true, false, HEARTH_SELECTOR_THRESHOLD, 0},
+    {"with care, all layers, head", 0.0f, {0, 512}, 2, true, false, false, false, HEARTH_SELECTOR_DENSE, 0},
 };
 enum { N_CONFIG = sizeof configs / sizeof *configs };
-static const config of_floats = {"floats", 0.0f, {256, 768},          2, true, false,
-                                 false,    true, HEARTH_SELECTOR_GATE};
+static const config of_floats = {"floats", 0.0f, {256, 768},           2, true, false,
+                                 false,    true, HEARTH_SELECTOR_GATE, 0};
 
 typedef struct files {
     const config *is;
@@ -56,6 +75,7 @@ static bool make_files(const config *c, const char *device, files *f)
 {
     uint32_t n_hot[2] = {c->n_hot[0], c->n_hot[1]};
     hth_placement p = {.n_layer = c->n_layer, .n_hot = n_hot, .head = c->head, .submitted = c->submitted};
+    p.n_stream = c->n_stream;
     f->is = c;
     snprintf(f->model, sizeof f->model, "%s", test_scratch("divided.gguf"));
     snprintf(f->placement, sizeof f->placement, "%s", test_scratch("divided-placement.gguf"));

@@ -1,7 +1,6 @@
 /* Processes with a model on a device, as the system treats them: stopped and continued in mid-token, where
  * no clock that ran meanwhile may lose the device; two on one device at once; one that is killed beside
- * another. The text stays that of the CPU. Each is this program again, which tells its parent every token.
- * */
+ * another. The text stays that of the CPU. Each is this program again, which tells its parent every token. */
 #define _GNU_SOURCE
 #include "convert/pack.h"
 #include "engine/engine.h"

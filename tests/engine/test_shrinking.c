@@ -101,8 +101,7 @@ static void make_changes(const change *changes, int round, hth_device *device)
     }
 }
 
-/* Round after round of a prompt and what is likeliest behind it; each begins behind some tokens of the last.
- * */
+/* Round after round of a prompt and what is likeliest behind it; each begins behind some tokens of the last. */
 static void tell(hearth_session *s, const change *changes, hth_device *device, logits *to)
 {
     to->n = 0;
@@ -328,8 +327,7 @@ static void inject(hearth_model *m, fault f, uint64_t n)
 }
 
 /* The n-th of these fails in the step in which the model leaves part of its device. Returns how many
- * allocations and calls there are in that step; the text is the CPU's then, or when the step is done again.
- * */
+ * allocations and calls there are in that step; the text is the CPU's then, or when the step is done again. */
 static uint64_t fault_while_shrinking(const subject *s, fault f, uint64_t n)
 {
     static float whole[MOST_VOCAB];

@@ -85,12 +85,13 @@ typedef struct divided {
     uint32_t n_hot[HYBRID_MOST_LAYERS], n_layer;
     bool head, submitted;
     uint32_t n_thread, n_row; /* tokens of a step on the device */
+    uint32_t n_stream;        /* of a step from which on the host's weights pass through; 0: never */
 } divided;
 
 static void describe(const packed *f, const divided *d, char *text, size_t size)
 {
-    int n = snprintf(text, size, "%s on %s, %s, %u threads, pieces of %u, %s%s:", f->name, d->device,
-                     hearth_selector_name(d->selector), d->n_thread, d->n_row,
+    int n = snprintf(text, size, "%s on %s, %s, %u threads, pieces of %u, streamed from %u, %s%s:", f->name,
+                     d->device, hearth_selector_name(d->selector), d->n_thread, d->n_row, d->n_stream,
                      d->submitted ? "submitted" : "queued", d->head ? ", head" : "");
     for (uint32_t i = 0; i < d->n_layer; i++) n += snprintf(text + n, size - (size_t)n, " %u", d->n_hot[i]);
 }
@@ -102,6 +103,7 @@ static hearth_model *open_divided(const packed *f, const divided *d)
     uint32_t n_hot[HYBRID_MOST_LAYERS];
     const char *path = test_scratch("placement.gguf");
     hth_placement p = {.n_layer = d->n_layer, .n_hot = n_hot, .head = d->head, .submitted = d->submitted};
+    p.n_stream = d->n_stream;
     memcpy(n_hot, d->n_hot, sizeof n_hot);
     if (!hybrid_write_placement(f->path, d->device, &p, path)) return NULL;
     const hearth_model_options o = {.n_thread = 2,
@@ -147,6 +149,16 @@ static uint32_t n_divided_layers(const hearth_model *model)
     return n;
 }
 
+/* Of check_divided. */
+static uint64_t n_streamed_steps(const divided *d)
+{
+    uint32_t rest = N_ID % d->n_row;
+    if (d->n_stream == 0) return 0;
+    uint64_t n = d->n_row >= d->n_stream ? N_ID / d->n_row : 0;
+    if (rest > 0 && rest >= d->n_stream) n++;
+    return d->n_stream == 1 ? n + N_PREFIX : n;
+}
+
 /* As one prompt, which the device takes in pieces of its own, and a prefix token by token. What was
  * counted is added to *sum. */
 static void check_divided(packed *f, const divided *d, hth_gpu_counts *sum)
@@ -159,10 +171,12 @@ static void check_divided(packed *f, const divided *d, hth_gpu_counts *sum)
     hth_gpu_counts c = hth_gpu_count(model->gpu);
     CHECK_INT(c.n_step, (N_ID + d->n_row - 1) / d->n_row + N_PREFIX);
     if (n_divided_layers(model) == 0) CHECK_INT(c.n_handed + c.n_idle + c.n_again, 0);
-    else CHECK(c.n_handed >= n_divided_layers(model) * c.n_step);
+    else CHECK(c.n_handed >= n_divided_layers(model) * (c.n_step - c.n_streamed));
+    CHECK_INT(c.n_streamed, n_divided_layers(model) > 0 ? n_streamed_steps(d) : 0);
     CHECK(!hth_device_state(model->device).lost);
     sum->n_step += c.n_step, sum->n_handed += c.n_handed;
     sum->n_idle += c.n_idle, sum->n_again += c.n_again;
+    sum->n_streamed += c.n_streamed;
     hearth_model_close(model);
 }
 
@@ -187,7 +201,7 @@ static uint32_t draw_hot(test_random *r, uint32_t d_ff)
 /* Every file meets every selector, some three times each. */
 static divided draw_divided(test_random *r, const char *device, int i_file, hearth_selector selector)
 {
-    static const uint32_t threads[] = {1, 2, 4}, rows[] = {3, 8, 11, 16, N_ID};
+    static const uint32_t threads[] = {1, 2, 4}, rows[] = {3, 8, 11, 16, N_ID}, streams[] = {0, 1, 9, N_ID};
     divided d = {.device = device, .selector = selector};
     uint32_t n_layer = n_layer_of(i_file);
     d.n_layer = test_random_below(r, 3) == 0 ? 1 + test_random_below(r, n_layer) : n_layer;
@@ -196,6 +210,7 @@ static divided draw_divided(test_random *r, const char *device, int i_file, hear
     d.submitted = test_random_below(r, 2) == 1;
     d.n_thread = threads[test_random_below(r, 3)];
     d.n_row = rows[test_random_below(r, 5)];
+    d.n_stream = streams[test_random_below(r, 4)];
     return d;
 }
 
@@ -209,7 +224,8 @@ static divided fixed_divided(const char *device, int i_file, int i)
                  .head = true,
                  .submitted = i_file % 2 == 1,
                  .n_thread = 2,
-                 .n_row = 16};
+                 .n_row = 16,
+                 .n_stream = i_file % 2 ? 9 : 0};
     for (uint32_t k = 0; k < d.n_layer; k++) d.n_hot[k] = n_hot[i];
     return d;
 }
@@ -234,10 +250,11 @@ static void check_placements(const char *device, int stride)
         divided d = fixed_divided(device, i / N_FIXED, i % N_FIXED);
         check_divided(&files[i / N_FIXED], &d, &sum);
     }
-    printf("     %s, seed %d: %d placements, %llu steps, %llu layers handed over, %llu idle, %llu tokens "
-           "again\n",
-           device, SEED, n, (unsigned long long)sum.n_step, (unsigned long long)sum.n_handed,
-           (unsigned long long)sum.n_idle, (unsigned long long)sum.n_again);
+    printf("     %s, seed %d: %d placements, %llu steps, %llu of them streamed, %llu layers handed over, "
+           "%llu idle, "
+           "%llu tokens again\n",
+           device, SEED, n, (unsigned long long)sum.n_step, (unsigned long long)sum.n_streamed,
+           (unsigned long long)sum.n_handed, (unsigned long long)sum.n_idle, (unsigned long long)sum.n_again);
     for (int i = 0; i < N_FILE; i++) close_packed(&files[i]);
 }
 

@@ -32,6 +32,7 @@ static hth_calibration made_up(hth_type type, double faster)
     c.cpu_rate = (hth_spread){1e9, 0.9e9, 1.1e9};
     c.device_rate = (hth_spread){faster * 1e9, faster * 0.9e9, faster * 1.1e9};
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) c.cpu_down[i] = 1e9;
+    c.device_prompt = faster * 1e10, c.cpu_prompt = 1e10, c.staged = 1e10;
     for (int i = 0; i < 2; i++) c.hand[i] = 1e-7 * (2 - i), c.hand_99[i] = 3e-7;
     return c;
 }
@@ -220,12 +221,31 @@ TEST(models_opened_by_plan_give_the_bits_of_the_cpu)
             CHECK_BYTES(logits, right, n_vocab * sizeof *right);
             CHECK(model->gpu != NULL && hth_device_state(model->device).used <= o.gpu.vram);
             CHECK((model->gpu_seconds > 0.0) == (i == 1));
+            CHECK((hth_gpu_count(model->gpu).n_streamed > 0) == (i == 1)); /* 2 tokens would do */
         }
         hearth_session_close(session);
         hearth_model_close(model);
     }
     free(right);
     close_inputs(&in);
+}
+
+/* By hand: the way of 1e9 bytes takes w seconds, n tokens n here, n / g there. */
+TEST(weights_pass_through_where_that_is_quicker)
+{
+    hth_calibration c = {.device_prompt = 1e12, .cpu_prompt = 1e9, .staged = 1e9, .up = 1e10};
+    CHECK_INT(hth_calibration_stream(&c, 0.0, 1e9, 64), 2); /* 1 s, not 2 */
+    c.up = 1e8;
+    CHECK_INT(hth_calibration_stream(&c, 0.0, 1e9, 64), 11); /* 10 s, not 11 */
+    c.device_prompt = 1e10;
+    CHECK_INT(hth_calibration_stream(&c, 1e9, 1e9, 64),
+              12); /* 1.2 s of what is there come before: 11.2, not 12 */
+    CHECK_INT(hth_calibration_stream(&c, 1e9, 1e9, 11), 0);
+    c.device_prompt = 1e9;
+    CHECK_INT(hth_calibration_stream(&c, 0.0, 1e9, 64), 0); /* no quicker than the CPU */
+    c.device_prompt = 0.0;
+    CHECK_INT(hth_calibration_stream(&c, 0.0, 1e9, 64), 0); /* nobody knows */
+    CHECK_INT(hth_calibration_stream(&c, 1e9, 0.0, 64), 0);
 }
 
 /* What a plan takes beside the best: the slow end of its range is slower, the fast end faster. */

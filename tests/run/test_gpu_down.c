@@ -241,6 +241,44 @@ static void wide_sums(hth_device *d, const char *name, test_random *r)
 }
 TEST(sums_of_64_bits_become_floats_as_on_the_cpu) { on_each(wide_sums); }
 
+/* Tokens [FIRST, FIRST + N_CLASS) of which the step has one less; the others keep what they had. */
+static void try_gather(hth_device *d, const char *name, test_random *r, bool start, uint32_t local)
+{
+    enum { FIRST = 2, N_CLASS = 4, N_TOK = FIRST + N_CLASS - 1, SPLITS = 5, N = 700 };
+    enum { N_WIDE = HTH_HOST_SUMS + 2 * (FIRST + N_CLASS) * N };
+    int32_t *sums = get(N_CLASS * SPLITS * N, sizeof *sums);
+    uint32_t *wide = get(N_WIDE, sizeof *wide), *expected = get(N_WIDE, sizeof *expected);
+    const uint32_t step[4] = {N_TOK};
+    const hth_push_gather push = {N, SPLITS, FIRST, start};
+    for (size_t i = 0; i < N_CLASS * SPLITS * N; i++)
+        sums[i] = (int32_t)test_random_next(r) >> test_random_below(r, 32);
+    for (size_t i = 0; i < N_WIDE; i++) expected[i] = wide[i] = (uint32_t)test_random_next(r);
+    for (size_t i = 0; i < N_TOK - FIRST; i++)
+        for (size_t o = 0; o < N; o++) {
+            uint32_t *to = expected + HTH_HOST_SUMS + 2 * ((FIRST + i) * N + o);
+            uint64_t total = start ? 0 : (uint64_t)to[1] << 32 | to[0];
+            for (size_t s = 0; s < SPLITS; s++) total += (uint64_t)(int64_t)sums[(i * SPLITS + s) * N + o];
+            to[0] = (uint32_t)total, to[1] = (uint32_t)(total >> 32);
+        }
+    if (start) expected[0] = HTH_HOST_SOME;
+    const programs_run run = {.id = HTH_PROGRAM_down_gather,
+                              .consts = &local,
+                              .push = &push,
+                              .bind = {{(void *)(uintptr_t)step, sizeof step},
+                                       {sums, N_CLASS * SPLITS * N * sizeof *sums},
+                                       {wide, N_WIDE * sizeof *wide}},
+                              .grid = {(uint32_t)over(N, local), N_CLASS, 1}};
+    if (programs_do(d, &run) && memcmp(wide, expected, N_WIDE * sizeof *wide) != 0)
+        test_fail(__FILE__, __LINE__, "%s: other sums, start %d", name, start);
+    free(sums), free(wide), free(expected);
+}
+
+static void gathered(hth_device *d, const char *name, test_random *r)
+{
+    for (int i = 0; i < 6; i++) try_gather(d, name, r, i % 2, i < 4 ? 64 : 24);
+}
+TEST(sums_are_gathered_in_64_bits) { on_each(gathered); }
+
 static void float_sums(hth_device *d, const char *name, test_random *r)
 {
     enum { N = 3000, SPLITS = 4 };

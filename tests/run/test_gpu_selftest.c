@@ -86,6 +86,7 @@ static void add_vectors(list *l)
         add(l, HTH_PROGRAM_norm_add, (const uint32_t[]){kind, LOCAL});
     add(l, HTH_PROGRAM_soft_cap, (const uint32_t[]){0}); /* it has none */
     add(l, HTH_PROGRAM_down_top, (const uint32_t[]){LOCAL});
+    add(l, HTH_PROGRAM_down_gather, (const uint32_t[]){LOCAL});
     for (uint32_t i = 0; i < 4; i++) {
         add(l, HTH_PROGRAM_down_join, (const uint32_t[]){LOCAL, i / 2, i % 2});
         add(l, HTH_PROGRAM_down_join_onto, (const uint32_t[]){LOCAL, i / 2, i % 2});
@@ -222,6 +223,7 @@ static const char *const floats_of[HTH_N_PROGRAM] = {
     [HTH_PROGRAM_rows_q_onto] = "......f",
     [HTH_PROGRAM_rows_q_live] = "......f.",
     [HTH_PROGRAM_mark_live] = ".....",
+    [HTH_PROGRAM_down_gather] = "...",
     [HTH_PROGRAM_rope_store] = ".f.....",
     [HTH_PROGRAM_attend] = ".....ff",
     [HTH_PROGRAM_attend_join] = "...f",

@@ -19,6 +19,7 @@ hth_program_fn *const hth_gpu_functions[HTH_N_PROGRAM] = {
     [HTH_PROGRAM_down_top] = hth_gpu_down_top,
     [HTH_PROGRAM_down_q] = hth_gpu_down_q,
     [HTH_PROGRAM_down_f] = hth_gpu_down_f,
+    [HTH_PROGRAM_down_gather] = hth_gpu_down_gather,
     [HTH_PROGRAM_down_join] = hth_gpu_down_join,
     [HTH_PROGRAM_down_join_onto] = hth_gpu_down_join_onto,
     [HTH_PROGRAM_rope_store] = hth_gpu_rope_store,

@@ -12,7 +12,8 @@ hth_program_fn hth_gpu_rows_q, hth_gpu_rows_q_onto, hth_gpu_rows_f, hth_gpu_rows
 hth_program_fn hth_gpu_mark_live, hth_gpu_rows_q_live, hth_gpu_rows_f_live;
 hth_program_fn hth_gpu_rope_store, hth_gpu_attend, hth_gpu_attend_join;
 
-hth_program_fn hth_gpu_down_top, hth_gpu_down_q, hth_gpu_down_f, hth_gpu_down_join, hth_gpu_down_join_onto;
+hth_program_fn hth_gpu_down_top, hth_gpu_down_q, hth_gpu_down_f, hth_gpu_down_gather;
+hth_program_fn hth_gpu_down_join, hth_gpu_down_join_onto;
 
 static inline uint32_t hth_gpu_smaller(uint32_t a, uint64_t b) { return a < b ? a : (uint32_t)b; }
 

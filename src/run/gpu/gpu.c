@@ -119,6 +119,7 @@ void hth_gpu_close(hth_gpu *g)
     if (!g) return;
     if (!g->left) give_back(g);
     pthread_mutex_destroy(&g->turn);
+    hth_free(g->pieces);
     hth_free(g->taken);
     hth_free(g->ticks);
     hth_free(g->turns);
@@ -179,7 +180,9 @@ hearth_status hth_gpu_take_host_rows(hth_gpu *g, hearth_error *err)
         to->scale_top = l->neurons.scale_top;
         to->cold = cold_layer(l, to->n_hot, to->scale_top);
     }
-    return g->n_hand > 0 ? record_and_test(g, err) : HEARTH_OK;
+    if (g->n_hand == 0) return HEARTH_OK;
+    hearth_status st = hth_gpu_stream_open(g, err);
+    return st == HEARTH_OK ? record_and_test(g, err) : st;
 }
 
 const hth_gpu_place *hth_gpu_where(const hth_gpu *g) { return &g->place; }

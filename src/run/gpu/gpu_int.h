@@ -23,6 +23,7 @@ typedef struct hth_gpu_part {
     uint32_t n_row, first; /* first: where its results begin among those of the group */
     hth_planes planes;
     hth_buffer *weights;
+    uint64_t at; /* bytes from there on the planes begin */
     hth_gpu_vector bias;
 } hth_gpu_part;
 
@@ -40,6 +41,7 @@ typedef struct hth_gpu_layer {
     hth_gpu_vector attn_norm[2], ffn_norm[2], attn_post[2], ffn_post[2]; /* weight, bias */
     hth_gpu_vector head_norms;                                           /* of queries, then of keys */
     hth_gpu_vector floors;
+    hth_gpu_vector cold_bias[2]; /* of gate and up of the host's neurons, where weights pass through */
     hth_buffer *cache;
     hth_slice keys, values;
     uint32_t head_words; /* of a cache, from KV head to KV head */
@@ -76,6 +78,8 @@ typedef struct hth_gpu_room {
     hth_slice live;      /* a bit for each neuron: whether its rows are wanted */
     hth_slice top, sums; /* of neuron-major down: of all tokens; of n_stage */
     uint32_t n_stage;
+    hth_slice staging[2], slots[2]; /* of weights that pass through: from_host; there */
+    hth_slice wide;                 /* HTH_HOST_SUMS words, then [n_row][d_model] of 64 bits */
     hth_slice logits;
     hth_gpu_input input;
     uint32_t sine_at, rounded_d_at, n_split; /* words; splits of the longest sequence */
@@ -102,7 +106,28 @@ typedef struct hth_gpu_cut {
 typedef struct hth_gpu_tapes {
     hth_gpu_cut *cut; /* [n] */
     uint32_t n;
+    uint32_t n_answer; /* that the host gives in all, */
+    uint32_t n_asked;  /* of which the first so many wait for no letter */
 } hth_gpu_tapes;
+
+/* ---- weights that pass through (stream.c) --------------------------------------------------------------- */
+
+/* Rows of the host's neurons as they pass through: of one matrix, as many as a slot holds. Pieces are used in their
+ * order, of each layer gate, up, then down; while one is used, the next is on its way to the other slot. */
+typedef struct hth_gpu_piece {
+    const hth_matrix *rows; /* the host's */
+    uint32_t first, n_row;  /* of them */
+    uint32_t neuron;        /* number of the first in its layer */
+    hth_planes planes;
+    hth_gpu_vector bias;
+} hth_gpu_piece;
+
+/* Bytes of a slot for this model; 0: its weights cannot pass through. */
+uint64_t hth_gpu_slot_bytes(const hth_model *model);
+/* The pieces of all hands, once the host has read its rows. */
+hearth_status hth_gpu_stream_open(hth_gpu *g, hearth_error *err);
+/* Piece i into its staging. */
+void hth_gpu_stage(const hth_gpu *g, hth_pool *pool, uint32_t i);
 
 struct hth_gpu {
     const hth_model *model;
@@ -121,6 +146,9 @@ struct hth_gpu {
     hth_gpu_room room;
     hth_gpu_tapes tapes[HTH_GPU_N_CLASS];
     hth_gpu_tapes careful;   /* of one row: three for each hand, and one */
+    hth_gpu_tapes streamed;  /* of place.n_row rows, where weights pass through */
+    hth_gpu_piece *pieces;   /* [n_piece] */
+    uint32_t n_piece;
     hth_tape *head_tapes[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
     hth_turn *turns;         /* [of the longest tapes, and one] of the step under way */
     hth_tick *ticks;
@@ -137,6 +165,8 @@ struct hth_gpu {
 
 /* charge.c: the host's neurons of a layer, of which so many fired over all tokens. */
 void hth_gpu_charge_cold(hth_gpu *g, const hth_step *s, const hth_layer *cold, uint64_t n_fired);
+/* The same of a piece of weights that pass through. */
+void hth_gpu_charge_piece(hth_gpu *g, uint32_t i_piece);
 /* step.c: waits for a step whose end was not seen. */
 hearth_status hth_gpu_settle(hth_gpu *g, hearth_error *err);
 /* The classes' numbers of rows. */

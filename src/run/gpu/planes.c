@@ -183,23 +183,26 @@ static void read_iq4_xs(const uint8_t *p, block *k)
 typedef struct quantised {
     hth_form form;
     void (*read)(const uint8_t *p, block *k);
+    size_t
+        quants; /* bytes before the quants of a block that stand there as in a plane, and no high bits; 0: they
+                      do not */
 } quantised;
 
 /* Block, low bits, high bits, offset, table, weights of a sub-block, minima, e8m0. */
 static const quantised types[HTH_TYPE_LIMIT] = {
-    [HTH_TYPE_Q4_0] = {{32, 4, 0, 8, 0, 0, 0, 0}, read_q4_0},
-    [HTH_TYPE_Q4_1] = {{32, 4, 0, 0, 0, 0, 1, 0}, read_q4_1},
-    [HTH_TYPE_Q5_0] = {{32, 4, 1, 16, 0, 0, 0, 0}, read_q5_0},
-    [HTH_TYPE_Q5_1] = {{32, 4, 1, 0, 0, 0, 1, 0}, read_q5_1},
-    [HTH_TYPE_Q8_0] = {{32, 8, 0, 0, 0, 0, 0, 0}, read_q8_0},
-    [HTH_TYPE_IQ4_NL] = {{32, 4, 0, 0, 1, 0, 0, 0}, read_q4_0},
-    [HTH_TYPE_MXFP4] = {{32, 4, 0, 0, 2, 0, 0, 1}, read_mxfp4},
-    [HTH_TYPE_Q2_K] = {{256, 2, 0, 0, 0, 16, 1, 0}, read_q2_k},
-    [HTH_TYPE_Q3_K] = {{256, 2, 1, 4, 0, 16, 0, 0}, read_q3_k},
-    [HTH_TYPE_Q4_K] = {{256, 4, 0, 0, 0, 32, 1, 0}, read_q4_k},
-    [HTH_TYPE_Q5_K] = {{256, 4, 1, 0, 0, 32, 1, 0}, read_q5_k},
-    [HTH_TYPE_Q6_K] = {{256, 4, 2, 32, 0, 16, 0, 0}, read_q6_k},
-    [HTH_TYPE_IQ4_XS] = {{256, 4, 0, 0, 1, 32, 0, 0}, read_iq4_xs},
+    [HTH_TYPE_Q4_0] = {{32, 4, 0, 8, 0, 0, 0, 0}, read_q4_0, 2},
+    [HTH_TYPE_Q4_1] = {{32, 4, 0, 0, 0, 0, 1, 0}, read_q4_1, 4},
+    [HTH_TYPE_Q5_0] = {{32, 4, 1, 16, 0, 0, 0, 0}, read_q5_0, 0},
+    [HTH_TYPE_Q5_1] = {{32, 4, 1, 0, 0, 0, 1, 0}, read_q5_1, 0},
+    [HTH_TYPE_Q8_0] = {{32, 8, 0, 0, 0, 0, 0, 0}, read_q8_0, 2},
+    [HTH_TYPE_IQ4_NL] = {{32, 4, 0, 0, 1, 0, 0, 0}, read_q4_0, 2},
+    [HTH_TYPE_MXFP4] = {{32, 4, 0, 0, 2, 0, 0, 1}, read_mxfp4, 1},
+    [HTH_TYPE_Q2_K] = {{256, 2, 0, 0, 0, 16, 1, 0}, read_q2_k, 0},
+    [HTH_TYPE_Q3_K] = {{256, 2, 1, 4, 0, 16, 0, 0}, read_q3_k, 0},
+    [HTH_TYPE_Q4_K] = {{256, 4, 0, 0, 0, 32, 1, 0}, read_q4_k, 0},
+    [HTH_TYPE_Q5_K] = {{256, 4, 1, 0, 0, 32, 1, 0}, read_q5_k, 0},
+    [HTH_TYPE_Q6_K] = {{256, 4, 2, 32, 0, 16, 0, 0}, read_q6_k, 0},
+    [HTH_TYPE_IQ4_XS] = {{256, 4, 0, 0, 1, 32, 0, 0}, read_iq4_xs, 0},
 };
 
 static const quantised *find(hth_type type)
@@ -269,6 +272,21 @@ bool hth_planes_place(hth_type type, uint64_t n_row, uint64_t n_col, hth_planes 
            add_plane(n_row, row.minimum, &planes->size, &planes->at.minimum);
 }
 
+uint64_t hth_planes_skip(hth_type type, uint64_t n_col, uint64_t n, hth_planes *planes)
+{
+    const quantised *q = find(type);
+    if (n == 0 || !q) return 0;
+    const row_bytes row = bytes_of_row(&q->form, n_col / q->form.block);
+    const uint32_t skipped = (uint32_t)(n * row.low / 4);
+    const uint64_t later[] = {row.high, row.scale, row.part, row.least, row.minimum};
+    uint32_t *starts[] = {&planes->at.high, &planes->at.scale, &planes->at.part, &planes->at.least,
+                          &planes->at.minimum};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (later[i]) *starts[i] += (uint32_t)(n * later[i] / 4) - skipped;
+    planes->size -= 4 * (uint64_t)skipped;
+    return 4 * (uint64_t)skipped;
+}
+
 /* ---- filling ------------------------------------------------------------------------------------------- */
 
 /* `bits` of each weight, from `shift` on, as pieces `step` bytes apart. */
@@ -313,6 +331,19 @@ static void write_block(const hth_form *f, const block *k, size_t b, size_t n_bl
     hth_store_u16(to->minimum + 2 * b, k->m);
 }
 
+/* The same of a block whose quants stand as they should; scale and minimum come before them. */
+static void move_block(const hth_form *f, const uint8_t *p, size_t quants, size_t b, size_t n_block,
+                       const row_planes *to)
+{
+    size_t first = b / GROUP * GROUP, size = f->block * f->low_bits / 8;
+    size_t step = PIECE * (n_block - first < GROUP ? n_block - first : GROUP);
+    uint8_t *low = to->low + first * size + PIECE * (b - first);
+    for (size_t at = 0; at < size; at += PIECE, low += step) memcpy(low, p + quants + at, PIECE);
+    if (f->scale) to->scale[b] = *p;
+    else memcpy(to->scale + 2 * b, p, 2);
+    if (f->minima) memcpy(to->minimum + 2 * b, p + 2, 2);
+}
+
 static void fill_floats(size_t size, const uint8_t *rows, size_t row_size, uint64_t first, uint64_t n,
                         uint8_t *to)
 {
@@ -344,7 +375,9 @@ void hth_planes_fill(hth_type type, uint64_t n_row, uint64_t n_col, const uint8_
             .least = to + 4 * (uint64_t)planes.at.least + i * row.least,
             .minimum = to + 4 * (uint64_t)planes.at.minimum + i * row.minimum,
         };
-        for (size_t b = 0; b < n_block; b++) {
+        for (size_t b = 0; b < n_block && q->quants; b++)
+            move_block(f, rows + b * block_size, q->quants, b, n_block, &planes_of_row);
+        for (size_t b = 0; b < n_block && !q->quants; b++) {
             q->read(rows + b * block_size, &k);
             write_block(f, &k, b, n_block, &planes_of_row);
         }

@@ -47,6 +47,9 @@ bool hth_planes_place(hth_type type, uint64_t n_row, uint64_t n_col, hth_planes 
 void hth_planes_fill(hth_type type, uint64_t n_row, uint64_t n_col, const uint8_t *rows, size_t row_size,
                      uint64_t first, uint64_t n, uint8_t *to);
 
+/* The same rows from number n on, a multiple of 64: returns the bytes by which their binding begins later. */
+uint64_t hth_planes_skip(hth_type type, uint64_t n_col, uint64_t n, hth_planes *planes);
+
 /* A block of weights: integers, scales of every 16, and what multiplies both. */
 enum { HTH_PLANES_MOST_WEIGHTS = 256 };
 typedef struct hth_planes_block {

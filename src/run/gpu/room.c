@@ -41,6 +41,7 @@ static void cut_from_host(cutter *c, const hth_model *m, const hth_gpu_place *p,
     r->embedded = cut(c, (uint64_t)p->n_row * h->d_model, 4);
     r->host_sums = cut(c, HTH_HOST_SUMS + (m->by_neurons ? (uint64_t)p->n_row * h->d_model * 2 : 0), 4);
     r->given_top = cut(c, 2, 4);
+    for (int i = 0; i < 2; i++) r->staging[i] = cut(c, p->n_stream ? hth_gpu_slot_bytes(m) : 0, 1);
 }
 
 /* The host's part of a layer begins with the letter. */
@@ -78,6 +79,9 @@ static void cut_down(cutter *c, const hth_model *m, const hth_gpu_place *p, hth_
     r->n_stage = one * p->n_row <= enough ? p->n_row : one <= enough ? (uint32_t)(enough / one) : 1;
     r->top = cut(c, m->by_neurons ? p->n_row : 0, 8);
     r->sums = cut(c, m->by_neurons ? r->n_stage * n_split * h->d_model : 0, 4);
+    uint64_t n_wide = p->n_stream ? (uint64_t)p->n_row * h->d_model * 2 : 0;
+    r->wide = cut(c, p->n_stream ? HTH_HOST_SUMS + n_wide : 0, 4);
+    for (int i = 0; i < 2; i++) r->slots[i] = cut(c, p->n_stream ? hth_gpu_slot_bytes(m) : 0, 1);
 }
 
 static void cut_memory(cutter *c, const hth_model *m, const hth_gpu_place *p, hth_gpu_room *r)
@@ -169,14 +173,16 @@ hearth_status hth_gpu_room_open(hth_gpu *g, hearth_error *err)
     if (st != HEARTH_OK) return st;
     hth_gpu_input *in = &r->input;
     own(r->from_host,
-        (hth_slice *[]){&r->step, &r->grids, &r->table, &r->embedded, &r->host_sums, &r->given_top}, 6);
+        (hth_slice *[]){&r->step, &r->grids, &r->table, &r->embedded, &r->host_sums, &r->given_top,
+                        &r->staging[0], &r->staging[1]},
+        8);
     own(r->to_host, (hth_slice *[]){&r->result, &r->mail, &r->mail_scores, &r->tops}, 4);
-    own(r->memory,
-        (hth_slice *[]){&r->x,      &r->out,         &r->held,    &r->qkv,     &r->heads, &r->rounded,
-                        &r->splits, &r->split_parts, &r->gate_up, &r->top,     &r->sums,  &r->marks,
-                        &r->scores, &r->live,        &r->logits,  &in->x,      &in->q,    &in->d,
-                        &in->sum,   &in->q_256,      &in->d_256,  &in->sum_256},
-        22);
+    own(r->memory, (hth_slice *[]){&r->x,       &r->out,      &r->held,        &r->qkv,      &r->heads,
+                                   &r->rounded, &r->splits,   &r->split_parts, &r->gate_up,  &r->top,
+                                   &r->sums,    &r->marks,    &r->scores,      &r->live,     &r->logits,
+                                   &in->x,      &in->q,       &in->d,          &in->sum,     &in->q_256,
+                                   &in->d_256,  &in->sum_256, &r->wide,        &r->slots[0], &r->slots[1]},
+        25);
     return HEARTH_OK;
 }
 

@@ -135,14 +135,15 @@ static hearth_status answer_all(hth_gpu *g, hth_step *s, const hth_gpu_tapes *ta
 {
     bool queued = *sent == tapes->n;
     hearth_status st = HEARTH_OK;
-    for (uint32_t i = 0, seen = 0; st == HEARTH_OK && i < g->n_hand; i++) {
+    for (uint32_t i = 0, seen = 0; st == HEARTH_OK && i < tapes->n_answer; i++) {
         uint32_t end = *sent;
         while (end < tapes->n && tapes->cut[end].n_answer <= i) end++;
         if (end > *sent) st = submit(g, *sent, end - *sent, err);
         if (st != HEARTH_OK) return st;
         *sent = end;
-        while (tapes->cut[seen].n_letter <= i) seen++;
-        if ((st = hth_queue_await(g->device, g->ticks[seen], g->patience_ns, err)) != HEARTH_OK) return st;
+        while (i >= tapes->n_asked && tapes->cut[seen].n_letter <= i) seen++;
+        if (i >= tapes->n_asked) st = hth_queue_await(g->device, g->ticks[seen], g->patience_ns, err);
+        if (st != HEARTH_OK) return st;
         answer_one(g, s, i, n_row);
         if (queued) st = hth_queue_signal(g->device, before + i + 1, err);
     }
@@ -155,7 +156,7 @@ static hearth_status play_tapes(hth_gpu *g, hth_step *s, const hth_gpu_tapes *ta
                                 hth_gpu_handoff handoff, answer_fn *answer_one, hth_tape *behind,
                                 hearth_error *err)
 {
-    bool queued = handoff == HTH_GPU_QUEUED || g->n_hand == 0;
+    bool queued = handoff == HTH_GPU_QUEUED || tapes->n_answer == 0;
     uint64_t before = g->gate;
     uint32_t n = tapes->n + (behind != NULL), sent = 0;
     hearth_status st = HEARTH_OK;
@@ -166,7 +167,7 @@ static hearth_status play_tapes(hth_gpu *g, hth_step *s, const hth_gpu_tapes *ta
     if (behind) g->turns[tapes->n] = (hth_turn){behind, 0};
     if (queued) {
         if ((st = submit(g, 0, n, err)) != HEARTH_OK) return st;
-        g->gate += g->n_hand, sent = tapes->n;
+        g->gate += tapes->n_answer, sent = tapes->n;
     }
     st = answer_all(g, s, tapes, n_row, answer_one, before, &sent, err);
     if (st == HEARTH_OK && !queued) {
@@ -287,6 +288,31 @@ static hearth_status run_divided(hth_gpu *g, hth_step *s, uint32_t first, uint32
     return st;
 }
 
+/* The host's neurons there too: then nothing can come out that is not usual. */
+static void stage(hth_gpu *g, hth_step *s, uint32_t i_piece, uint32_t n)
+{
+    (void)n;
+    hth_gpu_stage(g, s->pool, i_piece);
+    hth_gpu_charge_piece(g, i_piece);
+}
+
+static hearth_status run_streamed(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
+                                  hearth_error *err)
+{
+    fill_block(g, s, first, n);
+    g->counts.n_streamed++;
+    hearth_status st = play_tapes(g, s, &g->streamed, n, g->place.handoff, stage, NULL, err);
+    return st == HEARTH_OK ? give(g, s, first, n, 0, to, err) : st;
+}
+
+static hearth_status run_piece(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
+                               hearth_error *err)
+{
+    if (g->n_hand == 0) return run_whole(g, s, first, n, to, err);
+    bool streams = g->n_piece > 0 && n >= g->place.n_stream;
+    return streams ? run_streamed(g, s, first, n, to, err) : run_divided(g, s, first, n, to, err);
+}
+
 hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
@@ -296,7 +322,7 @@ hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_e
     for (uint32_t first = 0, n; st == HEARTH_OK && first < s->n_row; first += n) {
         n = s->n_row - first < g->place.n_row ? s->n_row - first : g->place.n_row;
         g->counts.n_step++;
-        st = g->n_hand > 0 ? run_divided(g, s, first, n, to, err) : run_whole(g, s, first, n, to, err);
+        st = run_piece(g, s, first, n, to, err);
     }
     pthread_mutex_unlock(&g->turn);
     return st;

@@ -273,6 +273,16 @@ static void down_q(hth_gpu_trial *t)
     give_output(t, (uint64_t)(cols + 2) * N_SPLIT * n_out, 4);
 }
 
+static void down_gather(hth_gpu_trial *t)
+{
+    enum { N_OUT = 133, N_SPLIT = 3, N_ROW = 4 };
+    const hth_push_gather push = {N_OUT, N_SPLIT, FIRST_TOK, 0};
+    set_call(t, &push, sizeof push, over(N_OUT, t->consts[HTH_GATHER_LOCAL]), N_ROW - FIRST_TOK, 1);
+    give_step(t, N_ROW, N_ROW - 1, 0);
+    give(t, HTH_FILL_SUMS, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 4)->width = N_OUT;
+    give(t, HTH_FILL_HOST, HTH_HOST_SUMS + 2 * N_ROW * N_OUT, 4);
+}
+
 static void down_join(hth_gpu_trial *t)
 {
     enum { N_OUT = 133, N_SPLIT = 3, N_ROW = 4 };
@@ -305,6 +315,7 @@ static void (*const shapes[HTH_N_PROGRAM])(hth_gpu_trial *t) = {
     [HTH_PROGRAM_soft_cap] = soft_cap,
     [HTH_PROGRAM_down_top] = down_top,
     [HTH_PROGRAM_down_q] = down_q,
+    [HTH_PROGRAM_down_gather] = down_gather,
     [HTH_PROGRAM_down_join] = down_join,
     [HTH_PROGRAM_down_join_onto] = down_join,
 };

@@ -1,7 +1,7 @@
-/* Integer sums of neuron-major down to floats (run/gpu/calls.h: down_join). 64-bit integers are two words, low first:
- * no device has to have more. ONTO: y is added to. */
+/* Integer sums of neuron-major down to floats (run/gpu/calls.h: down_join). ONTO: y is added to. */
 #include "floats.glsl"
 #include "step.glsl"
+#include "wide.glsl"
 
 layout(local_size_x_id = 0) in;
 const uint LOCAL = gl_WorkGroupSize.x;
@@ -22,17 +22,6 @@ layout(push_constant) uniform Push { uint n_out, n_split, has_bias, first_tok; }
 
 const uint HOST_SUMS = 4, HOST_SOME = 1, HOST_LOST = 2; /* HTH_HOST_* */
 const uint NOT_A_NUMBER = 0x7fc00000u;
-
-uvec2 add_wide(uvec2 a, uvec2 b)
-{
-    uint carry;
-    uint low = uaddCarry(a.x, b.x, carry);
-    return uvec2(low, a.y + b.y + carry);
-}
-
-uvec2 negative(uvec2 a) { return add_wide(~a, uvec2(1, 0)); }
-
-uvec2 wide_of(uint word) { return uvec2(word, int(word) < 0 ? ~0u : 0u); }
 
 /* trunc(x 2^32) for |x| < 2^23: the mantissa, moved. */
 uvec2 fixed_point(uint bits)
