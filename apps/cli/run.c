@@ -31,6 +31,11 @@ typedef struct buffer {
     size_t n, room;
 } buffer;
 
+/* Seconds of this machine's clock, and of a simulated card's; 0: there is none. */
+typedef struct moment {
+    double here, there;
+} moment;
+
 typedef struct generation {
     const args *a;
     const hearth_model *model;
@@ -46,9 +51,24 @@ typedef struct generation {
     size_t n_shown;
     const char *end; /* why it ended */
     double prompt_seconds, decode_seconds;
+    bool by_card; /* they are a simulated card's */
+    moment prompt_took, decode_took;
 } generation;
 
-static double seconds_now(void) { return (double)hth_clock_ns() * 1e-9; }
+static moment now(const generation *g)
+{
+    hearth_model_info info;
+    hearth_model_get_info(g->model, &info);
+    return (moment){(double)hth_clock_ns() * 1e-9, info.gpu_clock};
+}
+
+/* The card's are negative where it had no clock from begin to end. */
+static moment since(const generation *g, moment start)
+{
+    moment end = now(g);
+    bool clock = start.there > 0.0 && end.there > 0.0;
+    return (moment){end.here - start.here, clock ? end.there - start.there : -1.0};
+}
 
 static bool append(buffer *b, const char *bytes, size_t n)
 {
@@ -154,7 +174,7 @@ static bool eval_pieces(generation *g, hearth_error *err)
 
 static bool eval_prompt(generation *g, hearth_error *err)
 {
-    double start = seconds_now();
+    moment start = now(g);
     if (g->n_prompt > hearth_session_n_ctx(g->session)) /* says so before anything is shown */
         return hearth_session_eval(g->session, g->prompt, g->n_prompt, err) == HEARTH_OK;
     for (size_t i = 0; i < g->n_prompt; i++) {
@@ -167,7 +187,7 @@ static bool eval_prompt(generation *g, hearth_error *err)
         return true;
     }
     if (!eval_pieces(g, err)) return false;
-    g->prompt_seconds = seconds_now() - start;
+    g->prompt_took = since(g, start);
     return true;
 }
 
@@ -199,13 +219,16 @@ static bool next_token(generation *g, hearth_error *err)
 static bool generate(generation *g, hearth_error *err)
 {
     uint64_t limit = args_uint(g->a, "predict", UINT64_MAX);
-    double start = seconds_now();
+    moment start = now(g);
     while (!g->end) {
         if (interrupted()) g->end = "interrupted";
         else if (g->n_ids >= limit) g->end = "length";
         else if (!next_token(g, err)) return false;
     }
-    g->decode_seconds = seconds_now() - start;
+    g->decode_took = since(g, start);
+    g->by_card = g->prompt_took.there >= 0.0 && g->decode_took.there >= 0.0;
+    g->prompt_seconds = g->by_card ? g->prompt_took.there : g->prompt_took.here;
+    g->decode_seconds = g->by_card ? g->decode_took.there : g->decode_took.here;
     const char *tail;
     size_t n;
     hearth_decoder_flush(g->decoder, &tail, &n);
@@ -233,16 +256,20 @@ static double *live_shares(const generation *g, uint32_t *n_layer)
     return NULL;
 }
 
-/* The seconds are those of this machine, whatever its device pretends to be. */
+/* The seconds are those of this machine, whatever its device pretends to be, unless that has a clock for
+ * both. */
 static void print_stats(const generation *g)
 {
     hearth_model_info info;
     hearth_model_get_info(g->model, &info);
     fprintf(stderr,
             "hearth: %s%sprompt %zu tokens in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s\n",
-            info.gpu_simulated ? info.gpu : "", info.gpu_simulated ? ": " : "", g->n_prompt,
-            g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->n_ids, g->decode_seconds,
-            rate((double)g->n_ids, g->decode_seconds), g->end);
+            info.gpu_simulated ? info.gpu : "",
+            g->by_card           ? ", by its clock: "
+            : info.gpu_simulated ? ": "
+                                 : "",
+            g->n_prompt, g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->n_ids,
+            g->decode_seconds, rate((double)g->n_ids, g->decode_seconds), g->end);
     double measured = rate((double)g->n_ids, g->decode_seconds);
     if (info.gpu_predicted > 0.0)
         fprintf(stderr, "hearth: the plan expects %.2f tokens/s, measured were %.2f (%+.0f %%)\n",
@@ -280,6 +307,7 @@ static void print_json(const generation *g)
     print_ids(&j, "prompt_ids", g->prompt, g->n_prompt);
     print_ids(&j, "ids", g->ids, g->n_ids);
     if (info.gpu_simulated) json_bool(&j, "simulated", true);
+    if (g->by_card) json_bool(&j, "simulated_seconds", true);
     json_float(&j, "prompt_seconds", g->prompt_seconds, 6);
     json_float(&j, "decode_seconds", g->decode_seconds, 6);
     uint32_t n_layer;

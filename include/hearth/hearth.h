@@ -175,6 +175,8 @@ typedef struct hearth_model_info {
     const char *gpu_strict_note; /* why without: "output.weight is F16"; "" */
     uint64_t gpu_bytes;       /* allocated there */
     bool gpu_simulated;       /* it pretends to be a card: figures must be labelled */
+    double gpu_clock;         /* seconds since it was opened on its own clock, where that is charged with what this
+                                 machine's CPU computes too; 0: seconds are those of this machine */
 } hearth_model_info;
 
 HEARTH_API void hearth_model_get_info(const hearth_model *model, hearth_model_info *info);

@@ -147,9 +147,17 @@ hth_device_usage hth_device_state(const hth_device *d)
 {
     return (hth_device_usage){.used = d->used,
                               .limit = d->limit,
+                              .most = d->most,
                               .refused = d->refused,
                               .lost = d->lost,
+                              .kept = d->kept,
                               .n_complaint = d->back->complaints(d)};
+}
+
+uint64_t hth_device_budget(const hth_device *d)
+{
+    uint64_t says = d->back->budget ? d->back->budget(d) : 0;
+    return says > 0 && says < d->limit ? says : d->limit;
 }
 
 hearth_status hth_program_get(hth_device *d, hth_program_id id, const uint32_t *consts,

@@ -51,6 +51,7 @@ typedef struct hth_device_info {
     uint32_t unused;    /* HTH_FEATURE_*: what it has besides */
     uint32_t n_shape;   /* with HTH_FEATURE_MATRIX, in the driver's order */
     hth_matrix_shape shapes[HTH_MAX_MATRIX_SHAPE];
+    double host_rate;   /* simulated: bytes of weights a second that its host reads; 0: its time is no model's */
     char problem[200]; /* why it cannot be used; empty: it can */
 } hth_device_info;
 
@@ -87,11 +88,15 @@ const hth_device_info *hth_device_get_info(const hth_device *device);
 /* Bytes allocated now, and the most that may be. */
 typedef struct hth_device_usage {
     uint64_t used, limit;
+    uint64_t most;    /* bytes that ever were in use at once */
     uint64_t refused; /* bytes in use when memory was refused last; 0: it never was */
     bool lost;
+    uint64_t kept;        /* bytes of compiled programs that an earlier run had left, and that were taken */
     uint64_t n_complaint; /* of the validation layer */
 } hth_device_usage;
 hth_device_usage hth_device_state(const hth_device *device);
+/* Bytes that may be in use now: the limit, or less where the driver says that others want more. Asks it. */
+uint64_t hth_device_budget(const hth_device *device);
 
 /* ---- memory ------------------------------------------------------------------------------------------- */
 
@@ -170,7 +175,8 @@ hearth_status hth_queue_submit(hth_device *device, const hth_turn *turns, size_t
 /* The host's gate reaches value, which only grows; what the host wrote before is seen behind it. */
 hearth_status hth_queue_signal(hth_device *device, uint64_t value, hearth_error *err);
 bool hth_queue_reached(hth_device *device, hth_tick tick);
-/* Sleeps. DEVICE after timeout_ns, which loses the device. */
+/* Sleeps. DEVICE after timeout_ns, which loses the device. Time in which the process was stopped hardly
+ * counts: a sixteenth of it, or a tenth of a second if that is less, for each stop. */
 hearth_status hth_queue_wait(hth_device *device, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
 /* Looks for a while, then sleeps likewise: for what is done soon. */
 hearth_status hth_queue_await(hth_device *device, hth_tick tick, uint64_t timeout_ns, hearth_error *err);

@@ -17,10 +17,12 @@ struct hth_device {
     const hth_backend *back;
     void *own; /* the back end's */
     hth_device_info info;
-    uint64_t used, limit, refused; /* bytes of buffers; device.h: hth_device_usage */
+    uint64_t used, limit, most, refused; /* bytes of buffers; device.h: hth_device_usage */
     bool lost;
+    uint64_t kept;                 /* device.h: hth_device_usage */
     hth_tick last;                 /* that was submitted */
     uint64_t gate;                 /* the host's */
+    uint64_t patience_ns;          /* of the wait under way */
     hth_buffer *buffers, *waiting; /* in use; freed, but perhaps not passed by the device */
     hth_tape *tapes, *waiting_tapes;
     hth_program *programs;
@@ -88,6 +90,8 @@ struct hth_backend {
     void (*stop)(hth_device *d); /* lets what was submitted end, or drops it */
     void (*close)(hth_device *d);
     uint64_t (*complaints)(const hth_device *d);
+    /* Bytes that this process may use there now, its own included; 0, or NULL: nobody says. */
+    uint64_t (*budget)(const hth_device *d);
     hearth_status (*buffer_new)(hth_buffer *b, const char *what, hearth_error *err);
     void (*buffer_free)(hth_buffer *b);
     hearth_status (*upload)(hth_slice to, const void *from, hearth_error *err);
@@ -101,8 +105,8 @@ struct hth_backend {
                             hearth_error *err);
     hearth_status (*signal)(hth_device *d, uint64_t value, hearth_error *err);
     hth_tick (*reached)(hth_device *d);
-    /* OK: reached. DEVICE: not within that time. */
-    hearth_status (*wait)(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
+    /* OK: reached. DEVICE: late: not within that time, which is part of d->patience_ns; else: never. */
+    hearth_status (*wait)(hth_device *d, hth_tick tick, uint64_t timeout_ns, bool *late, hearth_error *err);
     /* As in device.h; NULL: the monotonic clock, which nobody moves. */
     uint64_t (*time)(const hth_device *d);
     void (*charge)(hth_device *d, uint64_t time_ns);

@@ -38,6 +38,7 @@ static hearth_status make_buffer(hth_device *d, hth_memory memory, uint64_t size
         return st;
     }
     d->used += held;
+    if (d->used > d->most) d->most = d->used;
     link_buffer(&d->buffers, b);
     *out = b;
     return HEARTH_OK;

@@ -161,10 +161,11 @@ static hth_tick reached(hth_device *d)
 }
 
 /* Who waits here is the only one who could open the gate, so time changes nothing. */
-static hearth_status wait_for(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err)
+static hearth_status wait_for(hth_device *d, hth_tick tick, uint64_t timeout_ns, bool *late,
+                              hearth_error *err)
 {
     const null_device *own = d->own;
-    (void)timeout_ns;
+    (void)timeout_ns, (void)late;
     if (reached(d) >= tick) return HEARTH_OK;
     return hth_fail(
         err, HEARTH_ERROR_DEVICE, "%s: tape %llu waits for the host's signal %llu, which stands at %llu",

@@ -19,6 +19,9 @@ typedef enum hth_engine_part {
     HTH_PART_NONE = HTH_N_PART
 } hth_engine_part;
 
+/* How often a model leaves part of its device before it leaves all of it. */
+enum { HTH_MOST_LEFT = 3 };
+
 struct hearth_model {
     hth_gguf *file;
     hth_model *model;
@@ -41,13 +44,19 @@ struct hearth_model {
     hth_gpu *gpu;                  /* what lies there; NULL: nothing */
     char gpu_note[400];            /* why nothing does */
     double gpu_seconds;            /* of a token, as its plan expects; 0: there is none */
-    /* A device that is lost: the host reads what lay there, once, and goes on without it. */
-    pthread_mutex_t loss;
-    bool lost, fetched;            /* under loss, but for a look at lost */
+    /* A device that is left, in part or wholly: the host reads what lay there, and goes on without it. */
+    pthread_mutex_t loss;          /* gpu, and all below but age */
+    uint32_t age;                  /* how often that was so; grows last */
+    bool lost, fetched;            /* wholly; and all that lay there is the host's */
+    hth_gpu *left[HTH_MOST_LEFT];
+    uint32_t n_left;
     bool mapped;                   /* how matrices were read, */
     uint32_t n_thread;
-    uint8_t *fetched_weights;      /* and those that were fetched */
-    size_t fetched_size;
+    struct {
+        uint8_t *weights;
+        size_t size;
+    } read_later[HTH_MOST_LEFT + 1]; /* and those that were read since */
+    uint32_t n_read_later;
 };
 
 /* sidecars.c: files of options->predictors and ->thresholds, checked against the model; then what they
@@ -62,14 +71,31 @@ hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sideca
 hearth_status hth_engine_load_vectors(hearth_model *m, hearth_error *err);
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 
-/* load.c: once the device is lost: all that lay there into the host's memory, if it is not there yet.
+/* load.c, with m->loss: the rows of which gpu had some, the host's too, have no place any more; rows without
+ * a place that are the host's get one. Those that were there stay, for steps that are still under way.
  * MEMORY, IO. */
-hearth_status hth_engine_fetch(hearth_model *m, hearth_error *err);
+void hth_engine_forget(hearth_model *m, const hth_gpu *gpu);
+hearth_status hth_engine_read_rest(hearth_model *m, hearth_error *err);
 
-/* gpu.c: notes the loss, and says so once; then whether the model's device is lost. */
-void hth_engine_lose_gpu(hearth_model *m, const char *why);
+/* leave.c: whether some of the model lies on a device that is not lost; how often it left some of it. */
 bool hth_engine_has_gpu(const hearth_model *m);
+uint32_t hth_engine_age(const hearth_model *m);
+/* What lies there now, or NULL, and since which age; where it is lost, all of it is the host's then.
+ * MEMORY, IO. */
+hearth_status hth_engine_use_gpu(hearth_model *m, hth_gpu **gpu, uint32_t *age, hearth_error *err);
+/* The device failed a step that was begun at that age: notes the loss, and says so, unless that was done. */
+void hth_engine_lose_gpu(hearth_model *m, uint32_t age, const char *why);
+/* Asks what may be in use there. Where more is, less is placed there, HTH_MOST_LEFT times at most, then
+ * nothing, and one line says so. */
+void hth_engine_keep_budget(hearth_model *m);
+/* Room in the caches there for a sequence. there: it has some; slot: which. MEMORY, ARGUMENT. */
+hearth_status hth_engine_reserve(hearth_model *m, hearth_kv_type kv, uint32_t n_ctx, uint32_t *slot,
+                                 bool *there, uint32_t *age, hearth_error *err);
+void hth_engine_release(hearth_model *m, uint32_t slot);
 
+/* gpu.c, with m->loss: as the place before, with so many bytes; m->gpu NULL: nothing can lie there. */
+hearth_status hth_engine_place_again(hearth_model *m, const hth_gpu_place *before, uint64_t budget,
+                                     hearth_error *err);
 /* gpu.c: opens the device that the options name and loads what lies there; with "auto" there may be none. */
 hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err);
 void hth_engine_close_gpu(hearth_model *m);

@@ -27,13 +27,18 @@ static hearth_status open_device(hearth_model *m, const hearth_gpu_options *o, h
 
 /* ---- what lies there ---------------------------------------------------------------------------------- */
 
+static bool lies_beside(const hearth_model *m, const hth_matrix *w)
+{
+    return m->predictors && w->data >= m->predictors && w->data < m->predictors + m->predictors_size;
+}
+
 /* Rows of a matrix: from memory, where a file beside the model was read to, or from the model's file. */
 static hearth_status read_rows(void *user, const hth_matrix *w, uint64_t first, uint64_t n, uint8_t *rows,
                                hearth_error *err)
 {
     const hearth_model *m = user;
     const hth_binding *b = m->model->bindings;
-    if (w->data) {
+    if (lies_beside(m, w)) {
         memcpy(rows, w->data + first * w->row_size, n * w->row_size);
         return HEARTH_OK;
     }
@@ -136,6 +141,17 @@ static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *
     return st;
 }
 
+hearth_status hth_engine_place_again(hearth_model *m, const hth_gpu_place *before, uint64_t budget,
+                                     hearth_error *err)
+{
+    hth_choice c;
+    hearth_status st = hth_choice_open(&c, m->model, hth_device_get_info(m->device), budget, before, err);
+    if (st == HEARTH_OK) hth_choice_evenly(&c);
+    if (st == HEARTH_OK && c.place.n_layer > 0) st = open_place(m, &c, err);
+    hth_choice_close(&c);
+    return st;
+}
+
 hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
     hearth_error why = {0};
@@ -158,7 +174,7 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, 
 
 uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
 {
-    if (!hth_engine_has_gpu(m)) return 0;
+    if (!m->gpu || m->lost) return 0;
     const hth_gpu_place *place = hth_gpu_where(m->gpu);
     if (w == &m->model->output) return place->head ? w->n_row : 0;
     for (uint32_t i = 0; i < place->n_layer; i++) {
@@ -170,27 +186,10 @@ uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
     return 0;
 }
 
-void hth_engine_lose_gpu(hearth_model *m, const char *why)
-{
-    pthread_mutex_lock(&m->loss);
-    bool is_first = !m->lost;
-    __atomic_store_n(&m->lost, true, __ATOMIC_RELEASE);
-    if (is_first) snprintf(m->gpu_note, sizeof m->gpu_note, "%.399s", why);
-    pthread_mutex_unlock(&m->loss);
-    if (is_first)
-        hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on on the CPU%s%s", hth_gguf_path(m->file), why,
-                hth_gpu_is_strict(m->gpu) ? "" : ", and texts may differ from here on: ",
-                hth_gpu_strict_note(m->gpu));
-}
-
-bool hth_engine_has_gpu(const hearth_model *m)
-{
-    return m->gpu && !__atomic_load_n(&m->lost, __ATOMIC_ACQUIRE);
-}
-
 void hth_engine_close_gpu(hearth_model *m)
 {
     hth_gpu_close(m->gpu);
+    for (uint32_t i = 0; i < m->n_left; i++) hth_gpu_close(m->left[i]);
     hth_device_close(m->device);
     m->gpu = NULL, m->device = NULL;
 }

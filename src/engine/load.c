@@ -370,15 +370,11 @@ hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *optio
     return st;
 }
 
-/* ---- without the device --------------------------------------------------------------------------- */
+/* ---- without the device, or with less of it -------------------------------------------------------- */
 
-/* Matrices of which the device had some become whole; those that the host had of them stay where they are,
- * for steps that are still under way. */
-static hearth_status fetch(hearth_model *m, hearth_error *err)
+void hth_engine_forget(hearth_model *m, const hth_gpu *gpu)
 {
-    hearth_model_options options = {.n_thread = m->n_thread};
-    const hth_gpu_place *place = hth_gpu_where(m->gpu);
-    hth_pool *pool;
+    const hth_gpu_place *place = hth_gpu_where(gpu);
     for (uint32_t i = 0; i < place->n_layer; i++) {
         hth_layer *l = &m->model->layers[i];
         hth_matrix *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down, &l->neurons.rows};
@@ -386,20 +382,27 @@ static hearth_status fetch(hearth_model *m, hearth_error *err)
         if (l->predictor.in.n_row > 0 && !m->predictors) l->predictor.in.data = l->predictor.out.data = NULL;
     }
     if (place->head && !m->model->tied) m->model->output.data = NULL;
+}
+
+hearth_status hth_engine_read_rest(hearth_model *m, hearth_error *err)
+{
+    hearth_model_options options = {.n_thread = m->n_thread};
+    hth_pool *pool;
+    uint8_t *weights = NULL;
+    size_t size = 0;
     if (m->mapped) return map_matrices(m, err);
     hearth_status st = hth_pool_open(hth_pool_threads(m->n_thread), &pool, err);
     if (st != HEARTH_OK) return st;
-    hth_pages_free(m->fetched_weights, m->fetched_size);
-    st = read_matrices(m, pool, &options, &m->fetched_weights, &m->fetched_size, err);
+    st = read_matrices(m, pool, &options, &weights, &size, err);
     hth_pool_close(pool);
-    return st;
-}
-
-hearth_status hth_engine_fetch(hearth_model *m, hearth_error *err)
-{
-    pthread_mutex_lock(&m->loss);
-    hearth_status st = m->fetched ? HEARTH_OK : fetch(m, err);
-    m->fetched = st == HEARTH_OK;
-    pthread_mutex_unlock(&m->loss);
+    if (st == HEARTH_OK) {
+        m->read_later[m->n_read_later].weights = weights, m->read_later[m->n_read_later++].size = size;
+        return st;
+    }
+    for (size_t i = 0; i < m->model->n_binding; i++) {
+        hth_matrix *w = m->model->bindings[i].matrix;
+        if (w && w->data >= weights && w->data < weights + size) w->data = NULL;
+    }
+    hth_pages_free(weights, size);
     return st;
 }

@@ -81,7 +81,8 @@ void hearth_model_close(hearth_model *m)
     if (!m) return;
     hth_engine_close_gpu(m);
     hth_pages_free(m->weights, m->weights_size);
-    hth_pages_free(m->fetched_weights, m->fetched_size);
+    for (uint32_t i = 0; i < m->n_read_later; i++)
+        hth_pages_free(m->read_later[i].weights, m->read_later[i].size);
     hth_pages_free(m->predictors, m->predictors_size);
     hth_arena_free(&m->vectors);
     hth_tokenizer_close(m->tokenizer);
@@ -124,7 +125,7 @@ static double share_on_gpu(const hearth_model *m)
 
 static void describe_gpu(const hearth_model *m, hearth_model_info *info)
 {
-    info->gpu = hth_engine_has_gpu(m) ? hth_device_get_info(m->device)->name : NULL;
+    info->gpu = m->gpu && !m->lost ? hth_device_get_info(m->device)->name : NULL;
     info->gpu_note = m->gpu_note;
     info->gpu_strict_note = "";
     if (!info->gpu) return;
@@ -135,6 +136,7 @@ static void describe_gpu(const hearth_model *m, hearth_model_info *info)
     info->gpu_strict = hth_gpu_is_strict(m->gpu);
     info->gpu_strict_note = hth_gpu_strict_note(m->gpu);
     info->gpu_bytes = hth_device_state(m->device).used;
+    info->gpu_clock = (double)hth_gpu_model_time(m->gpu) * 1e-9;
     info->gpu_simulated = hth_device_get_info(m->device)->kind == HTH_DEVICE_SIMULATED;
 }
 
@@ -184,6 +186,9 @@ void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
                                 .d_ff = h->d_ff,
                                 .n_vocab = h->n_vocab,
                                 .n_ctx_train = h->n_ctx_train};
+    pthread_mutex_t *lock = &((hearth_model *)(uintptr_t)m)->loss;
     count_weights(m, info);
+    pthread_mutex_lock(lock);
     describe_gpu(m, info);
+    pthread_mutex_unlock(lock);
 }

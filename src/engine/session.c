@@ -16,6 +16,9 @@ struct hearth_batch {
     hth_kernels kernels; /* the model's, but for approximations */
     hth_pool *pool;
     hth_step *step;
+    hth_gpu *gpu;   /* through which the first layers go; NULL: through none */
+    uint32_t age;   /* of the model, since when */
+    uint32_t n_new; /* rows since the device was asked for its budget */
     uint32_t n_row_max, n_row, n_entry;
     hth_row *rows; /* [n_row_max] */
     struct entry {
@@ -30,13 +33,17 @@ struct hearth_session {
     uint32_t position;
     hearth_batch *waits_in; /* a batch that was not run yet */
     bool has_logits;
-    bool on_gpu;     /* the first layers' keys and values lie on the model's device */
+    bool on_gpu;     /* it has a slot in the caches of the model's device */
+    uint32_t age;    /* of the model, when what lies there and here was evaluated */
     int32_t *tokens; /* [n_ctx] evaluated so far, where a device might be lost; else NULL */
     float *logits;   /* [n_vocab] */
     hearth_batch *own;
     uint64_t n_counted; /* tokens whose live neurons were counted */
     uint64_t *n_live;   /* [n_layer] */
 };
+
+/* What its sessions share of a model besides weights (leave.c), which a lock guards. */
+static hearth_model *shared(const hearth_model *m) { return (hearth_model *)(uintptr_t)m; }
 
 /* ---- batches ------------------------------------------------------------------- */
 
@@ -48,6 +55,14 @@ static hearth_status choose_selector(const hearth_model *model, hearth_selector 
     hearth_selector w = wish == HEARTH_SELECTOR_AUTO ? model->selector : wish;
     hearth_status st = hth_selector_choose(model->model, w, selector, &why, err);
     return st == HEARTH_OK ? hth_engine_check_layout(model, *selector, err) : st;
+}
+
+/* What lies on the device now is stepped through there. */
+static hearth_status use_gpu(hearth_batch *b, hearth_error *err)
+{
+    hearth_status st = hth_engine_use_gpu(shared(b->model), &b->gpu, &b->age, err);
+    if (st == HEARTH_OK) hth_step_use_gpu(b->step, b->gpu);
+    return st;
 }
 
 static hearth_status open_batch(const hearth_model *model, uint32_t n_row, uint32_t n_thread, bool bf16_dot,
@@ -81,7 +96,7 @@ static hearth_status open_batch(const hearth_model *model, uint32_t n_row, uint3
     hth_pool_pin(b->pool);
     if ((st = hth_step_open(model->model, &b->kernels, b->pool, n_row, selector, &b->step, err)) != HEARTH_OK)
         goto fail;
-    hth_step_use_gpu(b->step, hth_engine_has_gpu(model) ? model->gpu : NULL);
+    if ((st = use_gpu(b, err)) != HEARTH_OK) goto fail;
     *out = b;
     return HEARTH_OK;
 fail:
@@ -186,24 +201,29 @@ static hearth_status evaluate_again(hearth_batch *b, hearth_session *s, uint32_t
     return st;
 }
 
-/* All sessions of the rows go on on the CPU: their caches there are made anew. */
-static hearth_status leave_gpu(hearth_batch *b, uint32_t n_row, hearth_error *err)
+/* What lay on the device when the sessions of the rows were evaluated lies elsewhere now: their caches are
+ * made anew. */
+static hearth_status follow(hearth_batch *b, uint32_t n_row, hearth_error *err)
 {
-    hearth_model *m = (hearth_model *)(uintptr_t)b->model; /* what is fetched is guarded by m->loss */
-    hearth_status st = hth_engine_fetch(m, err);
-    if (st == HEARTH_OK) hth_step_use_gpu(b->step, NULL);
+    hearth_status st = b->age != hth_engine_age(b->model) ? use_gpu(b, err) : HEARTH_OK;
     for (uint32_t i = 0; st == HEARTH_OK && i < n_row; i++) {
         hearth_session *s = session_of(&b->rows[i]);
-        if (!s->on_gpu) continue;
+        if (s->age == b->age) continue;
         st = evaluate_again(b, s, b->rows[i].position, err);
-        if (st != HEARTH_OK) break;
-        hth_gpu_release(m->gpu, s->kv.slot);
-        s->on_gpu = false;
+        if (st == HEARTH_OK) s->age = b->age;
     }
     return st;
 }
 
-static bool lies_on_lost_gpu(const hearth_batch *b) { return b->model->gpu && !hth_engine_has_gpu(b->model); }
+/* Asks for the device's budget now and then. */
+static void keep_budget(hearth_batch *b, uint32_t n_row)
+{
+    enum { EVERY = 256 };
+    b->n_new += n_row;
+    if (!b->gpu || b->n_new < EVERY) return;
+    b->n_new = 0;
+    hth_engine_keep_budget(shared(b->model));
+}
 
 /* A step over the first n_row rows; one that read from a broken map does not count. */
 static hearth_status run_step(hearth_batch *b, uint32_t n_row, hth_logits_fn *fn, void *user,
@@ -211,14 +231,14 @@ static hearth_status run_step(hearth_batch *b, uint32_t n_row, hth_logits_fn *fn
 {
     resumed to = {fn, user, 0};
     hearth_error broken, why = {0};
-    hearth_status st = HEARTH_OK;
+    hearth_status st;
     note_tokens(b, n_row);
-    if (lies_on_lost_gpu(b)) st = leave_gpu(b, n_row, &why);
-    if (st == HEARTH_OK) st = hth_step_run(b->step, b->rows, n_row, give_once, &to, &why);
-    if (st == HEARTH_ERROR_DEVICE && b->model->gpu) {
-        hth_engine_lose_gpu((hearth_model *)(uintptr_t)b->model, why.message);
-        st = leave_gpu(b, n_row, &why);
+    keep_budget(b, n_row);
+    for (;;) {
+        st = follow(b, n_row, &why);
         if (st == HEARTH_OK) st = hth_step_run(b->step, b->rows, n_row, give_once, &to, &why);
+        if (st != HEARTH_ERROR_DEVICE || !b->gpu) break;
+        hth_engine_lose_gpu(shared(b->model), b->age, why.message);
     }
     if (st != HEARTH_OK && err) *err = why;
     if (hth_gguf_check_map(b->model->file, &broken) == HEARTH_OK) return st;
@@ -282,17 +302,11 @@ static uint32_t context_of(const hearth_model *model, const hearth_session_optio
 /* Room in the device's caches, where the model has some there. */
 static hearth_status reserve_on_gpu(hearth_session *s, hearth_error *err)
 {
-    hth_gpu *gpu = s->model->gpu;
     if (!hth_engine_has_gpu(s->model)) return HEARTH_OK;
-    if (hth_gpu_where(gpu)->kv != s->kv.type)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "a KV cache of type %d: the model was opened with type %d on its device",
-                        (int)s->kv.type, (int)hth_gpu_where(gpu)->kv);
     s->tokens = hth_alloc(s->kv.n_ctx, sizeof *s->tokens);
     if (!s->tokens) return hth_fail_memory(err, s->kv.n_ctx * sizeof *s->tokens, "a session");
-    hearth_status st = hth_gpu_reserve(gpu, s->kv.n_ctx, &s->kv.slot, err);
-    s->on_gpu = st == HEARTH_OK;
-    return st;
+    return hth_engine_reserve(shared(s->model), s->kv.type, s->kv.n_ctx, &s->kv.slot, &s->on_gpu, &s->age,
+                              err);
 }
 
 /* Learned positions end somewhere. */
@@ -352,7 +366,7 @@ void hearth_session_close(hearth_session *s)
     if (!s) return;
     if (s->waits_in) forget_session(s->waits_in, s);
     hearth_batch_close(s->own);
-    if (s->on_gpu) hth_gpu_release(s->model->gpu, s->kv.slot);
+    if (s->on_gpu) hth_engine_release(shared(s->model), s->kv.slot);
     hth_free(s->tokens);
     hth_free(s->n_live);
     hth_free(s->logits);

@@ -373,6 +373,16 @@ static hearth_status measure_cpu(const hth_kernels *k, hth_pool *pool, hth_type 
     return st;
 }
 
+/* What the description of a card says of its host, where it does. */
+static bool take_described(const hth_device_info *info, hth_calibration *out)
+{
+    double rate = info->host_rate;
+    if (rate == 0.0) return false;
+    out->cpu_rate = (hth_spread){rate, rate, rate};
+    for (int i = 0; i < HTH_PLAN_N_KNOT; i++) out->cpu_down[i] = rate;
+    return true;
+}
+
 /* ---- all of it ---------------------------------------------------------------------------------------- */
 
 hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_pool *pool, hth_type type,
@@ -384,7 +394,8 @@ hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_
     if (st == HEARTH_OK) st = measure_dispatch(&b, out);
     if (st == HEARTH_OK) st = measure_way(&b, out);
     close_bench(&b);
-    if (st == HEARTH_OK) st = measure_cpu(kernels, pool, type, out, err);
+    if (st == HEARTH_OK && !take_described(hth_device_get_info(device), out))
+        st = measure_cpu(kernels, pool, type, out, err);
     return st == HEARTH_OK ? hth_calibrate_prompts(device, kernels, pool, type, out, err) : st;
 }
 

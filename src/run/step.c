@@ -271,6 +271,7 @@ hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, 
     for (uint32_t i = n_done; st == HEARTH_OK && i < step->model->hparams.n_layer; i++) run_layer(step, i);
     if (st == HEARTH_OK && !head_done) st = hth_run_head(step, &to, err);
     hth_pool_finish(step->pool);
+    if (st == HEARTH_OK && step->gpu) hth_gpu_charge_rest(step->gpu, step, to.n_given > 0);
     hth_alloc_forbid(-1);
     return st;
 }

@@ -571,6 +571,20 @@ def a_plan_for_what_is_free_of_a_small_card_fits_it():
         check(done.stdout == good("run", MODEL, "--gpu", "none", "-n", "3", "-p", "a").stdout, how, done.stdout)
 
 
+@case
+def a_simulated_card_with_a_host_has_seconds_of_its_own():
+    text = QUICK_CARD.replace("bandwidth = 1e14", "bandwidth = 1e9").encode()
+    args = ["-c", "64", "--batch", "8", "--vram", "9M", "-n", "5", "-p", "a"]
+    for lines, own in [(b"host_bandwidth = 1e9\n", True), (b"", False)]:
+        card = "sim:" + scratch("timed.sim", text + lines)
+        shown = [json.loads(good("run", MODEL, "--gpu", card, *args, "--json").stdout) for _ in range(2)]
+        check(all(s["simulated"] is True and s.get("simulated_seconds", False) is own for s in shown), shown)
+        for seconds in ["prompt_seconds", "decode_seconds"]:
+            check(not own or 0 < shown[0][seconds] == shown[1][seconds] < 1, shown)
+        stats = good("run", MODEL, "--gpu", card, *args, "--stats").stderr
+        check((b"simulated quick, by its clock: prompt" in stats) is own and b"simulated quick" in stats, stats)
+
+
 # ---- signals -------------------------------------------------------------------------------------------
 
 

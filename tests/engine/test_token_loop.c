@@ -1,9 +1,10 @@
-/* The resident token loop allocates nothing, takes no lock and calls no system, the
- * parking of idle threads aside. Counted in three ways: the library's own counter of
- * allocations, the functions of libc that this program's link diverts to itself
- * (tests/CMakeLists.txt: --wrap), and the system calls that strace sees between two marks. */
+/* The resident token loop allocates nothing, takes no lock and calls no system, the parking of idle threads
+ * aside; with a device it allocates nothing. Counted in three ways: the library's own counter of allocations,
+ * the functions of libc that this program's link diverts to itself (tests/CMakeLists.txt: --wrap), and the
+ * system calls that strace sees between two marks. */
 #define _GNU_SOURCE
 #include "base/alloc.h"
+#include "convert/pack.h"
 #include "support/test.h"
 
 #include <hearth/hearth.h>
@@ -18,7 +19,7 @@
 #include <unistd.h>
 
 #define MODEL HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
-enum { N_TOKEN = 64 };
+enum { N_TOKEN = 64, N_CTX = 128 };
 
 /* ---- diverted functions ------------------------------------------------------------- */
 
@@ -68,6 +69,8 @@ void *__wrap_mmap(void *at, size_t size, int protection, int flags, int file, of
 /* ---- the loop ------------------------------------------------------------------------ */
 
 typedef struct speaker {
+    const char *path, *device; /* NULL: MODEL, the CPU */
+    uint64_t vram;
     hearth_model *model;
     hearth_session *session;
     hearth_sampler *sampler;
@@ -79,11 +82,15 @@ static bool speaker_open(speaker *s, uint32_t n_thread)
     hearth_error err = {0};
     hearth_session_options options = hearth_session_defaults();
     options.n_thread = n_thread;
+    options.n_ctx = N_CTX;
+    hearth_model_options opening = hearth_model_defaults();
+    opening.gpu.device = s->device, opening.gpu.vram = s->vram;
+    opening.gpu.n_ctx = N_CTX, opening.gpu.n_batch = 8;
     hearth_sampler_options sampling = hearth_sampler_defaults();
     sampling.repeat_penalty = 1.1f; /* so that the penalties' window is looked at too */
     int32_t *prompt = NULL;
     size_t n_prompt = 0;
-    bool ok = hearth_model_open(MODEL, NULL, &s->model, &err) == HEARTH_OK &&
+    bool ok = hearth_model_open(s->path ? s->path : MODEL, &opening, &s->model, &err) == HEARTH_OK &&
               hearth_session_open(s->model, &options, &s->session, &err) == HEARTH_OK &&
               hearth_sampler_open(s->model, &sampling, &s->sampler, &err) == HEARTH_OK &&
               hearth_decoder_open(s->model, true, false, &s->decoder, &err) == HEARTH_OK &&
@@ -120,9 +127,8 @@ static bool speak(speaker *s)
 }
 
 /* Checks that the loop allocates nothing; how many locks it takes. */
-static unsigned long check_loop(uint32_t n_thread)
+static unsigned long check_loop_of(speaker s, uint32_t n_thread)
 {
-    speaker s = {0};
     unsigned long locks = 0;
     if (speaker_open(&s, n_thread)) {
         uint64_t allocations = hth_alloc_count();
@@ -136,6 +142,8 @@ static unsigned long check_loop(uint32_t n_thread)
     speaker_close(&s);
     return locks;
 }
+
+static unsigned long check_loop(uint32_t n_thread) { return check_loop_of((speaker){0}, n_thread); }
 
 TEST(counters_see_allocations_and_locks)
 {
@@ -155,6 +163,38 @@ TEST(counters_see_allocations_and_locks)
 TEST(token_loop_allocates_and_locks_nothing) { CHECK_INT(check_loop(1), 0); }
 
 TEST(token_loop_of_three_threads_allocates_and_locks_nothing) { CHECK_INT(check_loop(3), 0); }
+
+/* ---- with a device ------------------------------------------------------------------- */
+
+/* All of a model there, some layers of it, and some neurons of each layer; 0: all. */
+static void check_device_loop(const char *device)
+{
+    static const uint64_t vram[] = {0, 3000000, 6000000};
+    const hth_pack_options o = {.n_thread = 1};
+    hth_pack_result r;
+    char packed[512];
+    hearth_model_info info;
+    snprintf(packed, sizeof packed, "%s", test_scratch("loop.gguf"));
+    CHECK_OK(hth_pack(MODEL, packed, &o, &r, err));
+    for (int i = 0; i < 3; i++) {
+        speaker s = {.path = i == 2 ? packed : NULL, .device = device, .vram = vram[i]};
+        check_loop_of(s, (uint32_t)i + 1);
+        if (speaker_open(&s, 1)) {
+            hearth_model_get_info(s.model, &info);
+            CHECK(info.gpu && (i == 1) == (info.gpu_n_layer < info.n_layer));
+            CHECK((i == 2) == (info.gpu_neurons < 1.0));
+        }
+        speaker_close(&s);
+    }
+    unlink(packed);
+}
+
+TEST(token_loop_of_the_null_device_allocates_nothing) { check_device_loop("null"); }
+
+TEST(token_loop_of_a_simulated_card_allocates_nothing)
+{
+    check_device_loop("sim:" HEARTH_SOURCE_DIR "/bench/devices/8gb.sim");
+}
 
 /* ---- traced ---------------------------------------------------------------------------- */
 

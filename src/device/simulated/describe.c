@@ -1,5 +1,6 @@
 /* Descriptions of cards: lines of `key = value`, from # on a comment. Nothing is assumed: every key but
- * budget_bytes_at and fault must be there, none twice but these, and each within its bounds. */
+ * host_bandwidth, budget_bytes_at and fault must be there, none twice but the last two, and each within its
+ * bounds. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "device/simulated/simulated_int.h"
@@ -165,12 +166,15 @@ typedef struct key {
         name, "0 to 1e6 microseconds", offsetof(hth_sim_card, field), NUMBER, 0.0, 1e6, 1e3                  \
     }
 
+#define HOST "host_bandwidth"
+
 static const key keys[] = {
     {"name", "1 to 63 letters of ASCII", offsetof(hth_sim_card, name), NAME, 0, 0, 0},
     {"vram_bytes", "1 to 2^50 bytes, or with K, M, G", offsetof(hth_sim_card, vram_bytes), BYTES, 0, 0, 0},
     RATE("bandwidth", bandwidth),
     RATE("pcie_up", pcie_up),
     RATE("pcie_down", pcie_down),
+    RATE(HOST, host_bandwidth),
     MICROSECONDS("pcie_latency_us", pcie_latency_ns),
     MICROSECONDS("dispatch_us", dispatch_ns),
     MICROSECONDS("submit_us", submit_ns),
@@ -184,7 +188,8 @@ static const key keys[] = {
 };
 enum { N_KEY = sizeof keys / sizeof *keys };
 
-static bool is_optional(const key *k) { return k->kind == BUDGET || k->kind == FAULT; }
+static bool is_repeatable(const key *k) { return k->kind == BUDGET || k->kind == FAULT; }
+static bool is_optional(const key *k) { return is_repeatable(k) || strcmp(k->name, HOST) == 0; }
 
 static bool read_value(const key *k, piece p, hth_sim_card *card)
 {
@@ -221,7 +226,7 @@ static hearth_status read_line(reader *r, piece line)
         const key *k = &keys[i];
         char why[160];
         if (!is_word(name, k->name)) continue;
-        if (!is_optional(k) && r->seen & 1u << i) return refuse(r, name, "stands there twice");
+        if (!is_repeatable(k) && r->seen & 1u << i) return refuse(r, name, "stands there twice");
         r->seen |= 1u << i;
         if (read_value(k, value, r->card)) return HEARTH_OK;
         snprintf(why, sizeof why, "found %.*s, expected %s", (int)(value.n < 40 ? value.n : 40), value.at,

@@ -127,7 +127,8 @@ void hth_sim_lock_idle(hth_sim *own)
     while (own->running || hth_sim_next(own)) pthread_cond_wait(&own->changed, &own->lock);
 }
 
-hearth_status hth_sim_wait_real(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err)
+hearth_status hth_sim_wait_real(hth_device *d, hth_tick tick, uint64_t timeout_ns, bool *late,
+                                hearth_error *err)
 {
     hth_sim *own = d->own;
     const uint64_t most = (uint64_t)1 << 60; /* 36 years: what a system's clock can be asked for */
@@ -138,7 +139,7 @@ hearth_status hth_sim_wait_real(hth_device *d, hth_tick tick, uint64_t timeout_n
     while (own->reached < tick && hth_sim_now(own) < until)
         pthread_cond_timedwait(&own->changed, &own->lock, &deadline);
     bool done = own->reached >= tick;
-    hearth_status st = done ? HEARTH_OK : hth_sim_not_done(d, tick, timeout_ns, err);
+    hearth_status st = done ? HEARTH_OK : hth_sim_not_done(d, tick, late, err);
     if (slept && done)
         woken = own->turns[tick % HTH_SIM_N_PENDING].end_ns +
                 hth_sim_cost(own, &own->host_random, own->card.wake_ns);

@@ -29,6 +29,7 @@ static hearth_status open_simulated(hth_device *d, const hth_device_spec *spec, 
     d->info = own->null.info;
     d->info.kind = HTH_DEVICE_SIMULATED;
     d->info.memory = d->info.budget = own->card.vram_bytes;
+    d->info.host_rate = own->card.real ? 0.0 : own->card.host_bandwidth;
     d->faults = own->card.faults, d->n_fault = own->card.n_fault;
     snprintf(d->info.name, sizeof d->info.name, "simulated %s", own->card.name);
     snprintf(d->info.driver, sizeof d->info.driver, "functions of C, a %s clock",
@@ -226,17 +227,18 @@ static hth_tick reached(hth_device *d)
     return tick;
 }
 
-static hearth_status wait_for(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err)
+static hearth_status wait_for(hth_device *d, hth_tick tick, uint64_t timeout_ns, bool *late,
+                              hearth_error *err)
 {
     hth_sim *own = d->own;
-    if (own->card.real) return hth_sim_wait_real(d, tick, timeout_ns, err);
+    if (own->card.real) return hth_sim_wait_real(d, tick, timeout_ns, late, err);
     look(own);
     if (own->reached >= tick) return HEARTH_OK;
     uint64_t end = own->computed < tick ? UINT64_MAX : own->turns[tick % HTH_SIM_N_PENDING].end_ns;
     if (end == UINT64_MAX || end - own->host_ns > timeout_ns) {
         charge(d, timeout_ns);
         look(own);
-        return hth_sim_not_done(d, tick, timeout_ns, err);
+        return hth_sim_not_done(d, tick, late, err);
     }
     own->host_ns = end + hth_sim_cost(own, &own->host_random, own->card.wake_ns);
     look(own);

@@ -12,6 +12,7 @@
  *   upload, download   of device memory: as a copy, behind what the device does now; the host waits for it
  *   submit   host time. A signal costs none, and neither it nor a tick takes time to cross: copies bear the
  *            latency.
+ *   host     what it computes itself is charged by who lets it compute (run/gpu/charge.c), at its rate
  *   wait     until the tick, and then the wake, if it was not reached yet. A look that finds it not reached
  *            costs what queue.c says.
  * Each cost is drawn once from [1 - jitter, 1 + jitter). */
@@ -35,6 +36,7 @@ typedef struct hth_sim_card {
     char name[64];
     uint64_t vram_bytes, seed;
     double bandwidth, pcie_up, pcie_down; /* bytes a second; up: to the device */
+    double host_bandwidth;                /* bytes of weights a second that the host reads; 0: nobody says */
     double flops;                         /* a second; no cost goes by them yet */
     double pcie_latency_ns, dispatch_ns, submit_ns, wake_ns;
     double jitter; /* a share, below 1 */
@@ -98,7 +100,7 @@ hearth_status hth_sim_enqueue(hth_device *d, const hth_turn *turns, size_t n, ht
 void hth_sim_open_gate(hth_sim *own, uint64_t value, uint64_t now);
 /* The next turn, if the gate lets it run; or NULL. */
 hth_sim_turn *hth_sim_next(hth_sim *own);
-hearth_status hth_sim_not_done(const hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
+hearth_status hth_sim_not_done(const hth_device *d, hth_tick tick, bool *late, hearth_error *err);
 
 /* ---- the real clock (real.c) -------------------------------------------------------------------- */
 
@@ -113,6 +115,7 @@ void hth_sim_finish(hth_sim *own);
 void hth_sim_hold(const hth_sim *own, uint64_t until_ns);
 /* Takes the lock once no tape runs or could. */
 void hth_sim_lock_idle(hth_sim *own);
-hearth_status hth_sim_wait_real(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
+hearth_status hth_sim_wait_real(hth_device *d, hth_tick tick, uint64_t timeout_ns, bool *late,
+                                hearth_error *err);
 
 #endif

@@ -34,9 +34,10 @@ hth_sim_turn *hth_sim_next(hth_sim *own)
     return t->wait <= own->gate ? t : NULL;
 }
 
-hearth_status hth_sim_not_done(const hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err)
+hearth_status hth_sim_not_done(const hth_device *d, hth_tick tick, bool *late, hearth_error *err)
 {
     const hth_sim *own = d->own;
+    *late = true;
     const hth_sim_turn *t = &own->turns[(own->computed + 1) % HTH_SIM_N_PENDING];
     if (own->computed < tick && own->computed < own->submitted && t->wait > own->gate)
         return hth_fail(err, HEARTH_ERROR_DEVICE,
@@ -44,6 +45,6 @@ hearth_status hth_sim_not_done(const hth_device *d, hth_tick tick, uint64_t time
                         (unsigned long long)own->computed + 1, (unsigned long long)t->wait,
                         (unsigned long long)own->gate);
     return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: tape %llu is not done after %.6f s: %llu tapes are",
-                    d->info.name, (unsigned long long)tick, (double)timeout_ns * 1e-9,
+                    d->info.name, (unsigned long long)tick, (double)d->patience_ns * 1e-9,
                     (unsigned long long)own->reached);
 }

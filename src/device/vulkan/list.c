@@ -48,23 +48,23 @@ static hearth_status find_extension(const hth_vk_instance *vk, VkPhysicalDevice 
 
 /* The largest heap of its own, and what of it is left for us: 0 where the driver does not say. Some say
  * more than there is. */
-static hearth_status find_memory(const hth_vk_instance *vk, VkPhysicalDevice device, hth_device_info *info,
+static hearth_status find_memory(const hth_vk_instance *vk, VkPhysicalDevice device, hth_vk_found *f,
                                  hearth_error *err)
 {
+    hth_device_info *info = &f->info;
     VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
     VkPhysicalDeviceMemoryProperties2 memory = {.sType =
                                                     VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
-    bool says;
-    hearth_status st = find_extension(vk, device, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME, &says, err);
+    hearth_status st = find_extension(vk, device, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME, &f->says_budget, err);
     if (st != HEARTH_OK) return st;
-    if (says) memory.pNext = &budget;
+    if (f->says_budget) memory.pNext = &budget;
     vk->vkGetPhysicalDeviceMemoryProperties2(device, &memory);
     const VkPhysicalDeviceMemoryProperties *m = &memory.memoryProperties;
     for (uint32_t i = 0; i < m->memoryHeapCount; i++) {
         uint64_t size = m->memoryHeaps[i].size, left = budget.heapBudget[i];
         if (!(m->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) || size <= info->memory) continue;
-        info->memory = size;
+        info->memory = size, f->heap = i;
         left = left > budget.heapUsage[i] ? left - budget.heapUsage[i] : 0;
         info->budget = left < size ? left : size;
     }
@@ -133,6 +133,18 @@ static hearth_status find_matrices(const hth_vk_instance *vk, VkPhysicalDevice d
     return st;
 }
 
+uint64_t hth_vk_budget(const hth_device *d)
+{
+    const hth_vk_device *vk = d->own;
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+    VkPhysicalDeviceMemoryProperties2 memory = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = &budget};
+    if (!vk->found.says_budget) return 0;
+    vk->instance.vkGetPhysicalDeviceMemoryProperties2(vk->found.handle, &memory);
+    return budget.heapBudget[vk->found.heap];
+}
+
 /* Integer dot products are asked for as the extension, which drivers of 1.3 have too. */
 static hearth_status find_features(const hth_vk_instance *vk, VkPhysicalDevice device, hth_device_info *info,
                                    hearth_error *err)
@@ -184,7 +196,7 @@ static hearth_status look_at(const hth_vk_instance *vk, VkPhysicalDevice device,
     info->alignment = (uint32_t)p->limits.minStorageBufferOffsetAlignment;
     info->shared = p->limits.maxComputeSharedMemorySize;
     info->local = p->limits.maxComputeWorkGroupInvocations;
-    hearth_status st = find_memory(vk, device, info, err);
+    hearth_status st = find_memory(vk, device, f, err);
     if (st == HEARTH_OK) st = find_features(vk, device, info, err);
     if (st == HEARTH_OK && p->apiVersion >= VK_API_VERSION_1_2) st = find_matrices(vk, device, info, err);
     if (st != HEARTH_OK) return st;

@@ -69,7 +69,8 @@ static hearth_status make_pipeline(hth_device *d, hth_vk_program *own, const hth
                   .pName = "main",
                   .pSpecializationInfo = &consts},
         .layout = own->layout};
-    VkResult r = vk->call.vkCreateComputePipelines(vk->handle, NULL, 1, &info, NULL, &own->pipeline);
+    VkResult r = vk->call.vkCreateComputePipelines(vk->handle, vk->pipelines, 1, &info, NULL, &own->pipeline);
+    vk->compiled = true;
     if (r == VK_SUCCESS) return HEARTH_OK;
     hearth_status st = hth_vk_fail(err, d, "vkCreateComputePipelines", r);
     /* What a driver cannot compile for its matrix units can be done without them. */

@@ -63,7 +63,7 @@ hth_tick hth_vk_reached(hth_device *d)
     return r == VK_SUCCESS ? value : 0;
 }
 
-hearth_status hth_vk_wait(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err)
+hearth_status hth_vk_wait(hth_device *d, hth_tick tick, uint64_t timeout_ns, bool *late, hearth_error *err)
 {
     hth_vk_device *vk = d->own;
     VkSemaphoreWaitInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
@@ -71,9 +71,10 @@ hearth_status hth_vk_wait(hth_device *d, hth_tick tick, uint64_t timeout_ns, hea
                                 .pSemaphores = &vk->done,
                                 .pValues = &tick};
     VkResult r = vk->call.vkWaitSemaphores(vk->handle, &info, timeout_ns);
+    *late = r == VK_TIMEOUT;
     if (r == VK_TIMEOUT)
         return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: tape %llu is not done after %.1f s: %llu tapes are",
-                        d->info.name, (unsigned long long)tick, (double)timeout_ns * 1e-9,
+                        d->info.name, (unsigned long long)tick, (double)d->patience_ns * 1e-9,
                         (unsigned long long)hth_vk_reached(d));
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkWaitSemaphores", r);
 }

@@ -107,7 +107,9 @@ static hearth_status make_rest(hth_device *d, hearth_error *err)
     VkResult r = vk->call.vkCreateCommandPool(vk->handle, &pool, NULL, &vk->commands);
     if (r != VK_SUCCESS) return hth_vk_fail(err, d, "vkCreateCommandPool", r);
     hearth_status st = make_timeline(d, &vk->done, err);
-    return st == HEARTH_OK ? make_timeline(d, &vk->gate, err) : st;
+    if (st == HEARTH_OK) st = make_timeline(d, &vk->gate, err);
+    if (st == HEARTH_OK) hth_vk_pipelines_open(d);
+    return st;
 }
 
 static void close_device(hth_device *d)
@@ -115,6 +117,7 @@ static void close_device(hth_device *d)
     hth_vk_device *vk = d->own;
     if (vk->gate) vk->call.vkDestroySemaphore(vk->handle, vk->gate, NULL);
     if (vk->done) vk->call.vkDestroySemaphore(vk->handle, vk->done, NULL);
+    hth_vk_pipelines_close(d);
     if (vk->commands) vk->call.vkDestroyCommandPool(vk->handle, vk->commands, NULL);
     if (vk->handle && vk->call.vkDestroyDevice) vk->call.vkDestroyDevice(vk->handle, NULL);
     hth_vk_instance_close(&vk->instance);
@@ -169,6 +172,7 @@ const hth_backend hth_backend_vulkan = {
     .stop = stop,
     .close = close_device,
     .complaints = complaints,
+    .budget = hth_vk_budget,
     .buffer_new = hth_vk_buffer_new,
     .buffer_free = hth_vk_buffer_free,
     .upload = hth_vk_upload,

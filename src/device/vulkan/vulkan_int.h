@@ -53,12 +53,17 @@ typedef struct hth_vk_found {
     VkPhysicalDevice handle;
     uint32_t family; /* of a queue that computes */
     uint32_t floats; /* HTH_VK_FLOATS_*: what it promises */
+    uint32_t heap;   /* its largest */
+    bool says_budget;
     hth_device_info info;
 } hth_vk_found;
 
 /* without: features that count as missing. */
 hearth_status hth_vk_find(const hth_vk_instance *vk, uint32_t without, hth_vk_found found[HTH_MAX_DEVICE],
                           size_t *n, hearth_error *err);
+
+/* As hth_backend wants it. */
+uint64_t hth_vk_budget(const hth_device *d);
 
 /* ---- a device ------------------------------------------------------------------------------------------ */
 
@@ -70,7 +75,10 @@ typedef struct hth_vk_device {
     VkQueue queue;
     VkCommandPool commands;
     VkPhysicalDeviceMemoryProperties memory;
-    VkSemaphore done, gate; /* timelines: ticks, and the host's signals */
+    VkSemaphore done, gate;    /* timelines: ticks, and the host's signals */
+    VkPipelineCache pipelines; /* NULL: the driver refused one */
+    uint64_t pipelines_hash;   /* of what was kept */
+    bool compiled;             /* some, since */
 } hth_vk_device;
 
 typedef struct hth_vk_buffer {
@@ -98,6 +106,9 @@ hearth_status hth_vk_download(hth_slice from, void *to, hearth_error *err);
 /* program.c */
 hearth_status hth_vk_program_new(hth_device *d, hth_program *p, hearth_error *err);
 void hth_vk_program_free(hth_device *d, hth_program *p);
+/* pipelines.c: what an earlier run compiled for the device is taken, and what this one did is kept. */
+void hth_vk_pipelines_open(hth_device *d);
+void hth_vk_pipelines_close(hth_device *d);
 /* tape.c */
 hearth_status hth_vk_tape_end(hth_tape *t, hearth_error *err);
 void hth_vk_tape_free(hth_tape *t);
@@ -106,7 +117,7 @@ hearth_status hth_vk_submit(hth_device *d, const hth_turn *turns, size_t n, hth_
                             hearth_error *err);
 hearth_status hth_vk_signal(hth_device *d, uint64_t value, hearth_error *err);
 hth_tick hth_vk_reached(hth_device *d);
-hearth_status hth_vk_wait(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
+hearth_status hth_vk_wait(hth_device *d, hth_tick tick, uint64_t timeout_ns, bool *late, hearth_error *err);
 /* Runs commands now and waits: for loading. */
 hearth_status hth_vk_run_once(hth_device *d, VkCommandBuffer commands, hearth_error *err);
 hearth_status hth_vk_commands_begin(hth_device *d, VkCommandBuffer *out, hearth_error *err);

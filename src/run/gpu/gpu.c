@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -85,6 +86,12 @@ static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
     return st;
 }
 
+/* No submission takes so long on a card; drivers that compute on the CPU share it with others. */
+static uint64_t patience_with(const hth_device *device)
+{
+    return (hth_device_get_info(device)->kind == HTH_DEVICE_DISCRETE ? 10u : 600u) * (uint64_t)1000000000;
+}
+
 hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, hth_device *device,
                            const hth_gpu_place *place, hth_gpu_read_fn *read, void *user, hth_gpu **out,
                            hearth_error *err)
@@ -92,7 +99,11 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
     *out = NULL;
     hth_gpu *g = hth_alloc(1, sizeof *g);
     if (!g) return hth_fail_memory(err, sizeof *g, "a model on a device");
-    *g = (hth_gpu){.model = model, .kernels = kernels, .device = device, .place = *place};
+    *g = (hth_gpu){.model = model,
+                   .kernels = kernels,
+                   .device = device,
+                   .place = *place,
+                   .patience_ns = patience_with(device)};
     g->place.n_hot = NULL;
     pthread_mutex_init(&g->turn, NULL);
     g->n_slot = place->n_position / HTH_GPU_SLOT;
@@ -111,13 +122,20 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
     return st;
 }
 
-void hth_gpu_close(hth_gpu *g)
+/* What it has on the device. */
+static void give_back(hth_gpu *g)
 {
-    if (!g) return;
     hth_gpu_tapes_free(g);
     hth_gpu_weights_close(g);
     hth_gpu_caches_close(g);
     hth_gpu_room_close(g);
+    hth_free(g->layers);
+}
+
+void hth_gpu_close(hth_gpu *g)
+{
+    if (!g) return;
+    if (!g->left) give_back(g);
     pthread_mutex_destroy(&g->turn);
     hth_free(g->pieces);
     hth_free(g->taken);
@@ -126,8 +144,25 @@ void hth_gpu_close(hth_gpu *g)
     hth_free(g->cold_tops);
     hth_free(g->hands);
     hth_free((void *)(uintptr_t)g->place.n_hot);
-    hth_free(g->layers);
     hth_free(g);
+}
+
+void hth_gpu_leave(hth_gpu *g)
+{
+    pthread_mutex_lock(&g->turn);
+    hth_gpu_settle(g, NULL); /* a device that is lost keeps its memory until it is closed */
+    give_back(g);
+    g->left = true;
+    pthread_mutex_unlock(&g->turn);
+}
+
+uint64_t hth_gpu_usage(hth_gpu *g, uint64_t *budget)
+{
+    pthread_mutex_lock(&g->turn);
+    *budget = hth_device_budget(g->device);
+    uint64_t used = hth_device_state(g->device).used;
+    pthread_mutex_unlock(&g->turn);
+    return used;
 }
 
 /* ---- the host's neurons ------------------------------------------------------------------------------- */
@@ -193,6 +228,12 @@ hearth_status hth_gpu_reserve(hth_gpu *g, uint32_t n_ctx, uint32_t *slot, hearth
     return hth_fail(err, HEARTH_ERROR_MEMORY,
                     "%s: no room for %u positions beside other sessions: the model was opened for %u in all",
                     hth_device_get_info(g->device)->name, n_ctx, g->place.n_position);
+}
+
+void hth_gpu_inherit(hth_gpu *g, hth_gpu *from)
+{
+    assert(g->n_slot == from->n_slot);
+    memcpy(g->taken, from->taken, g->n_slot);
 }
 
 void hth_gpu_release(hth_gpu *g, uint32_t slot)

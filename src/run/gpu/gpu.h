@@ -69,6 +69,13 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
                            const hth_gpu_place *place, hth_gpu_read_fn *read, void *user, hth_gpu **out,
                            hearth_error *err);
 void hth_gpu_close(hth_gpu *gpu);
+/* Gives back all that it has on the device, once no step runs; steps are refused with DEVICE from then on.
+ * What was placed where, and its sequences, it still knows. */
+void hth_gpu_leave(hth_gpu *gpu);
+/* Sequences have the positions that they have in another one with as many. Before the first step. */
+void hth_gpu_inherit(hth_gpu *gpu, hth_gpu *from);
+/* Bytes that are in use on its device, and may be now, between two steps. */
+uint64_t hth_gpu_usage(hth_gpu *gpu, uint64_t *budget);
 const hth_gpu_place *hth_gpu_where(const hth_gpu *gpu);
 /* Whether it gives the bits of the CPU: all its weights are quantised, and the device's programs passed
  * their test. */
@@ -84,6 +91,11 @@ hearth_status hth_gpu_take_host_rows(hth_gpu *gpu, hearth_error *err);
 /* The rows of the step under way through the layers that lie there, from s->x; to s->x or, with the head,
  * to the sink. DEVICE: it was lost. */
 hearth_status hth_gpu_run(hth_gpu *gpu, hth_step *s, hth_logits_sink *to, hearth_error *err);
+
+/* charge.c: a step's layers and head that do not lie there, on the clock of a simulated card that has a rate
+ * for its host. Then its clock in ns; 0: nobody charges it. */
+void hth_gpu_charge_rest(hth_gpu *gpu, const hth_step *s, bool logits);
+uint64_t hth_gpu_model_time(hth_gpu *gpu);
 
 /* What steps did so far. */
 typedef struct hth_gpu_counts {

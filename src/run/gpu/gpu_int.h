@@ -75,7 +75,7 @@ typedef struct hth_gpu_room {
     hth_slice qkv, heads, rounded;
     hth_slice splits, split_parts; /* of one token */
     hth_slice gate_up, marks, scores;
-    hth_slice live; /* a bit for each neuron: whether its rows are wanted */
+    hth_slice live;      /* a bit for each neuron: whether its rows are wanted */
     hth_slice top, sums; /* of neuron-major down: of all tokens; of n_stage */
     uint32_t n_stage;
     hth_slice staging[2], slots[2]; /* of weights that pass through: from_host; there */
@@ -135,8 +135,8 @@ struct hth_gpu {
     hth_device *device;
     hth_gpu_place place;
     char strict_note[HTH_GPU_NOTE]; /* why it does not give the CPU's bits; empty: it does */
-    hth_gpu_layer *layers; /* [place.n_layer] */
-    uint32_t *hands;       /* [n_hand] layers of which the host has a part */
+    hth_gpu_layer *layers;          /* [place.n_layer] */
+    uint32_t *hands;                /* [n_hand] layers of which the host has a part */
     uint32_t n_hand;
     hth_gpu_group head;
     hth_gpu_vector output_norm[2];
@@ -145,23 +145,31 @@ struct hth_gpu {
     size_t n_mirror, mirror_room;
     hth_gpu_room room;
     hth_gpu_tapes tapes[HTH_GPU_N_CLASS];
-    hth_gpu_tapes careful;   /* of one row: three for each hand, and one */
-    hth_gpu_tapes streamed;  /* of place.n_row rows, where weights pass through */
-    hth_gpu_piece *pieces;   /* [n_piece] */
+    hth_gpu_tapes careful;  /* of one row: three for each hand, and one */
+    hth_gpu_tapes streamed; /* of place.n_row rows, where weights pass through */
+    hth_gpu_piece *pieces;  /* [n_piece] */
     uint32_t n_piece;
     hth_tape *head_tapes[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
     hth_turn *turns;         /* [of the longest tapes, and one] of the step under way */
     hth_tick *ticks;
-    uint32_t *cold_tops; /* [n_hand][n_row] bits of the host's largest |h| */
-    uint64_t gate;       /* the host's last signal */
-    bool by_tiles;       /* many rows are computed by matrix units, where they can be */
+    uint32_t *cold_tops;  /* [n_hand][n_row] bits of the host's largest |h| */
+    uint64_t gate;        /* the host's last signal */
+    uint64_t patience_ns; /* after which the device is lost */
+    bool by_tiles;        /* many rows are computed by matrix units, where they can be */
     hth_gpu_counts counts;
     pthread_mutex_t turn;
     hth_tick under_way; /* of a step whose end was not seen; 0: there is none */
-    uint8_t *taken; /* [n_position / HTH_GPU_SLOT] */
+    bool left;          /* hth_gpu_leave */
+    uint8_t *taken;     /* [n_position / HTH_GPU_SLOT] */
     uint32_t n_slot;
 };
 
+/* charge.c: the host's neurons of a layer, of which so many fired over all tokens. */
+void hth_gpu_charge_cold(hth_gpu *g, const hth_step *s, const hth_layer *cold, uint64_t n_fired);
+/* The same of a piece of weights that pass through. */
+void hth_gpu_charge_piece(hth_gpu *g, uint32_t i_piece);
+/* step.c: waits for a step whose end was not seen. */
+hearth_status hth_gpu_settle(hth_gpu *g, hearth_error *err);
 /* The classes' numbers of rows. */
 uint32_t hth_gpu_class_rows(const hth_gpu *g, int class);
 /* Of a step, at most. */

@@ -12,12 +12,6 @@
 
 #include <string.h>
 
-/* No submission takes so long on a card; drivers that compute on the CPU share it with others. */
-static uint64_t patience_ns(const hth_gpu *g)
-{
-    return (hth_device_get_info(g->device)->kind == HTH_DEVICE_DISCRETE ? 10u : 600u) * (uint64_t)1000000000;
-}
-
 static void *mapped(hth_slice s) { return (uint8_t *)hth_buffer_map(s.of) + s.at; }
 
 /* ---- what a step is told ------------------------------------------------------------------------------ */
@@ -95,6 +89,7 @@ static void answer_as(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n, cons
                cold->d_ff * sizeof *scores);
     hth_run_ffn_cold(s, g->hands[i_hand], cold, n, &out);
     *flag = out.lost ? HTH_HOST_LOST : out.n_fired > 0 ? HTH_HOST_SOME : HTH_HOST_NONE;
+    hth_gpu_charge_cold(g, s, cold, out.n_fired);
     g->counts.n_handed++;
     g->counts.n_idle += out.n_fired == 0;
 }
@@ -117,13 +112,13 @@ static hearth_status submit(hth_gpu *g, uint32_t first, uint32_t n, hearth_error
 static hearth_status await_end(hth_gpu *g, hearth_error *err)
 {
     hearth_status st =
-        g->under_way > 0 ? hth_queue_await(g->device, g->under_way, patience_ns(g), err) : HEARTH_OK;
+        g->under_way > 0 ? hth_queue_await(g->device, g->under_way, g->patience_ns, err) : HEARTH_OK;
     if (st == HEARTH_OK) g->under_way = 0;
     return st;
 }
 
 /* A step whose end was not seen may still read what the next one is told, and wait for signals. */
-static hearth_status settle(hth_gpu *g, hearth_error *err)
+hearth_status hth_gpu_settle(hth_gpu *g, hearth_error *err)
 {
     if (g->under_way == 0) return HEARTH_OK;
     hearth_status st = hth_queue_signal(g->device, g->gate, err);
@@ -147,7 +142,7 @@ static hearth_status answer_all(hth_gpu *g, hth_step *s, const hth_gpu_tapes *ta
         if (st != HEARTH_OK) return st;
         *sent = end;
         while (i >= tapes->n_asked && tapes->cut[seen].n_letter <= i) seen++;
-        if (i >= tapes->n_asked) st = hth_queue_await(g->device, g->ticks[seen], patience_ns(g), err);
+        if (i >= tapes->n_asked) st = hth_queue_await(g->device, g->ticks[seen], g->patience_ns, err);
         if (st != HEARTH_OK) return st;
         answer_one(g, s, i, n_row);
         if (queued) st = hth_queue_signal(g->device, before + i + 1, err);
@@ -298,6 +293,7 @@ static void stage(hth_gpu *g, hth_step *s, uint32_t i_piece, uint32_t n)
 {
     (void)n;
     hth_gpu_stage(g, s->pool, i_piece);
+    hth_gpu_charge_piece(g, i_piece);
 }
 
 static hearth_status run_streamed(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
@@ -321,7 +317,8 @@ hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_e
 {
     hearth_status st = HEARTH_OK;
     pthread_mutex_lock(&g->turn);
-    st = settle(g, err);
+    if (g->left) st = hth_fail(err, HEARTH_ERROR_DEVICE, "%s was left", hth_device_get_info(g->device)->name);
+    if (st == HEARTH_OK) st = hth_gpu_settle(g, err);
     for (uint32_t first = 0, n; st == HEARTH_OK && first < s->n_row; first += n) {
         n = s->n_row - first < g->place.n_row ? s->n_row - first : g->place.n_row;
         g->counts.n_step++;

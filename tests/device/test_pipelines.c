@@ -1,0 +1,169 @@
+/* Compiled programs of Vulkan that are kept in the user's cache directory: an earlier run's are taken, and
+ * what is damaged, cut, of another driver or cannot be written is silently done without. */
+#define _GNU_SOURCE
+#include "base/alloc.h"
+#include "base/keep.h"
+#include "device/device.h"
+#include "support/test.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    HEAD = 32,
+    UUID_AT = 16,
+    DRIVER_HEAD = 32
+}; /* of a kept file; in the driver's own head, which is so long */
+
+static char base[128], folder[256];
+
+static void open_folder(void)
+{
+    snprintf(base, sizeof base, "/tmp/hearth-pipelines-XXXXXX");
+    CHECK(mkdtemp(base) != NULL);
+    snprintf(folder, sizeof folder, "%s/cache", base);
+    setenv("HEARTH_CACHE", folder, 1);
+}
+
+static void close_folder(void)
+{
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf '%s'", base);
+    CHECK_INT(system(command), 0);
+    setenv("HEARTH_CACHE", "", 1);
+}
+
+/* Opens the device and compiles a program; the bytes that it took from an earlier run. False: no Vulkan
+ * (skipped). */
+static bool compile(bool validation, uint64_t *kept)
+{
+    hth_device *d = NULL;
+    hearth_error why = {0};
+    const hth_program *program;
+    const hth_device_spec spec = {.name = "vulkan:0", .validation = validation};
+    hearth_status st = hth_device_open(&spec, &d, &why);
+    if (st != HEARTH_OK) return test_skip("%s", why.message), false;
+    CHECK_OK(hth_program_get(d, HTH_PROGRAM_fill, NULL, &program, err));
+    *kept = hth_device_state(d).kept;
+    CHECK_INT(hth_device_state(d).n_complaint, 0);
+    hth_device_close(d);
+    return true;
+}
+
+/* The one file of the folder; its path in a buffer of this function's, its name behind the last '/'. */
+static char *kept_file(void)
+{
+    static char path[600];
+    int n = 0;
+    DIR *d = opendir(folder);
+    if (!d) return NULL;
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        if (e->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/%.300s", folder, e->d_name);
+        n++;
+    }
+    closedir(d);
+    return n == 1 && strstr(path, "/pipelines-") ? path : NULL;
+}
+
+/* What was kept, freed with free; it lies at *path. NULL: skipped, or a check failed. */
+static char *first_run(char **path, size_t *n)
+{
+    uint64_t kept;
+    open_folder();
+    if (!compile(false, &kept)) return NULL;
+    CHECK_INT(kept, 0);
+    *path = kept_file();
+    if (!CHECK(*path != NULL)) return NULL;
+    char *bytes = test_read_file(*path, n);
+    CHECK(*n >= HEAD + DRIVER_HEAD);
+    return bytes;
+}
+
+TEST(programs_of_an_earlier_run_are_taken)
+{
+    char *path;
+    size_t n;
+    uint64_t kept = 0;
+    char *bytes = first_run(&path, &n);
+    if (bytes) {
+        CHECK(compile(true, &kept));
+        CHECK_INT(kept, n - HEAD);
+    }
+    free(bytes);
+    close_folder();
+}
+
+/* Written in its place: not taken, and made anew. */
+static void expect_anew(const char *path, const char *what, const char *bytes, size_t n)
+{
+    uint64_t kept = 1;
+    CHECK(test_write_file(path, bytes, n));
+    CHECK(compile(false, &kept));
+    if (kept != 0) test_fail(__FILE__, __LINE__, "%s: %llu bytes were taken", what, (unsigned long long)kept);
+    CHECK(compile(false, &kept));
+    if (kept == 0) test_fail(__FILE__, __LINE__, "%s: it was not made anew", what);
+}
+
+TEST(damaged_and_truncated_programs_are_compiled_anew)
+{
+    char *path;
+    size_t n;
+    char *bytes = first_run(&path, &n);
+    for (size_t i = 0; bytes && i < n; i += n / 24 + 1) {
+        bytes[i] ^= 1;
+        expect_anew(path, "damaged", bytes, n);
+        bytes[i] ^= 1;
+        expect_anew(path, "truncated", bytes, i);
+    }
+    if (bytes) expect_anew(path, "text", "no programs\n", 12);
+    free(bytes);
+    close_folder();
+}
+
+/* Whole files by their hash, of another driver by their mark, or by the driver's own head. */
+TEST(programs_of_another_driver_are_compiled_anew)
+{
+    char *path;
+    size_t n;
+    uint64_t kept = 1, mark;
+    char *bytes = first_run(&path, &n);
+    if (bytes) {
+        const char *name = strrchr(path, '/') + 1;
+        memcpy(&mark, bytes + 8, sizeof mark);
+        CHECK(hth_keep_write(name, mark + 1, bytes + HEAD, n - HEAD));
+        CHECK(compile(false, &kept) && kept == 0);
+        CHECK(hth_keep_write(name, mark, bytes + HEAD, n - HEAD)); /* control */
+        CHECK(compile(false, &kept) && kept == n - HEAD);
+        for (size_t at = 0; at < DRIVER_HEAD; at += 4) {
+            bytes[HEAD + at] ^= 0x40;
+            CHECK(hth_keep_write(name, mark, bytes + HEAD, n - HEAD));
+            bytes[HEAD + at] ^= 0x40;
+            CHECK(compile(false, &kept));
+            if (kept != 0) test_fail(__FILE__, __LINE__, "byte %zu of its head was taken", at);
+        }
+        CHECK(hth_keep_write(name, mark, bytes + HEAD, DRIVER_HEAD - 1));
+        CHECK(compile(false, &kept) && kept == 0);
+    }
+    free(bytes);
+    close_folder();
+}
+
+TEST(without_a_folder_nothing_is_kept_and_nothing_said)
+{
+    static const char *const places[] = {"", "/proc/no/such/place", "/dev/null", "relative"};
+    uint64_t kept = 1;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        setenv("HEARTH_CACHE", places[i], 1);
+        for (int k = 0; k < 2; k++) {
+            if (!compile(false, &kept)) return;
+            CHECK_INT(kept, 0);
+        }
+    }
+    setenv("HEARTH_CACHE", "", 1);
+}
+
+TEST_MAIN

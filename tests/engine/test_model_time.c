@@ -1,0 +1,169 @@
+/* The time of whole runs on the clock of a simulated card, which is charged with what the host computes too:
+ * the same in every run, the bytes of what stays on the CPU by hand, and less than both sides one after the
+ * other where a layer is divided. It proves how work is scheduled, never how fast a kernel is. */
+#define _POSIX_C_SOURCE 200809L
+#include "convert/pack.h"
+#include "engine/engine.h"
+#include "support/hybrid.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
+
+enum { N_TOKEN = 12, N_CTX = 32 };
+
+/* Bytes a second of the card's memory and of the host's; 0: nobody says. Dispatches, submissions and the way
+ * take no time. */
+static void write_card(const char *path, double card, double host)
+{
+    FILE *f = fopen(path, "w");
+    if (!f) abort();
+    fprintf(f,
+            "name = timed\nvram_bytes = 1G\nbandwidth = %.0f\npcie_up = 1e14\npcie_down = 1e14\n"
+            "pcie_latency_us = 0\ndispatch_us = 0\nsubmit_us = 0\nwake_us = 0\nflops = 1e12\njitter = 0\n"
+            "seed = 1\nclock = virtual\n",
+            card);
+    if (host > 0.0) fprintf(f, "host_bandwidth = %.0f\n", host);
+    fclose(f);
+}
+
+static double clock_of(const hearth_model *model)
+{
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
+    CHECK(info.gpu && info.gpu_simulated);
+    return info.gpu_clock;
+}
+
+static char placement[512]; /* empty: none */
+
+static hearth_model *open_model(const char *path, const char *device, uint64_t vram)
+{
+    hearth_model *model = NULL;
+    const hearth_model_options o = {.n_thread = 1,
+                                    .selector = HEARTH_SELECTOR_DENSE,
+                                    .gpu = {.device = device,
+                                            .vram = vram,
+                                            .n_ctx = N_CTX,
+                                            .n_batch = 4,
+                                            .kv = HEARTH_KV_F16,
+                                            .placement = placement[0] ? placement : NULL}};
+    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    return model;
+}
+
+/* Seconds of the card's clock for N_TOKEN tokens, one by one; 0: it has none. */
+static double run(const char *path, double card, double host, uint64_t vram)
+{
+    char file[512], device[600];
+    hearth_session *s = NULL;
+    double seconds = -1.0;
+    snprintf(file, sizeof file, "%s", test_scratch("timed.sim"));
+    snprintf(device, sizeof device, "sim:%s", file);
+    write_card(file, card, host);
+    hearth_model *model = open_model(path, device, vram);
+    const hearth_session_options o = {.n_ctx = N_CTX, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_F16};
+    if (model) CHECK_OK(hearth_session_open(model, &o, &s, err));
+    if (s) {
+        double start = clock_of(model);
+        for (int32_t i = 0; i < N_TOKEN; i++)
+            CHECK_OK(hearth_session_eval(s, (const int32_t[]){1 + 13 * i}, 1, err));
+        seconds = clock_of(model) - start;
+    }
+    hearth_session_close(s);
+    hearth_model_close(model);
+    unlink(file);
+    return seconds;
+}
+
+static void pack_storyteller(char path[512])
+{
+    const hth_pack_options o = {.n_thread = 2};
+    hth_pack_result r;
+    snprintf(path, 512, "%s", test_scratch("timed.gguf"));
+    CHECK_OK(hth_pack(STORYTELLER, path, &o, &r, err));
+}
+
+enum { DIVIDED = 5200000, SOME_LAYERS = 3000000 };
+static const double rate = 1e9, at_once = 1e14;
+
+TEST(the_time_of_a_run_is_the_same_in_every_run)
+{
+    char path[512];
+    pack_storyteller(path);
+    double divided = run(path, rate, rate, DIVIDED), layers = run(STORYTELLER, rate, rate, SOME_LAYERS);
+    CHECK(divided > 0.0 && layers > 0.0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(run(path, rate, rate, DIVIDED) == divided);
+        CHECK(run(STORYTELLER, rate, rate, SOME_LAYERS) == layers);
+    }
+    remove(path);
+}
+
+TEST(without_a_rate_for_the_host_there_is_no_such_time)
+{
+    CHECK(run(STORYTELLER, rate, 0.0, SOME_LAYERS) == 0.0);
+}
+
+static double bytes_of(const hth_matrix *m) { return (double)m->n_row * (double)m->row_size; }
+
+/* What of a token's weights is not on the device, in bytes. */
+static double bytes_left(uint64_t vram)
+{
+    hearth_model *model = open_model(STORYTELLER, "null", vram);
+    double bytes = 0.0;
+    if (!model || !CHECK(model->gpu != NULL)) return 0.0;
+    const hth_gpu_place *place = hth_gpu_where(model->gpu);
+    CHECK(place->n_layer > 0 && place->n_layer < model->model->hparams.n_layer);
+    for (uint32_t i = place->n_layer; i < model->model->hparams.n_layer; i++) {
+        const hth_layer *l = &model->model->layers[i];
+        bytes += bytes_of(&l->q) + bytes_of(&l->k) + bytes_of(&l->v) + bytes_of(&l->o) + bytes_of(&l->gate) +
+                 bytes_of(&l->up) + bytes_of(&l->down);
+    }
+    bytes += bytes_of(model->model->tied ? &model->model->token_embd : &model->model->output);
+    hearth_model_close(model);
+    return bytes;
+}
+
+/* Between two rates nothing changes but the host's part. */
+TEST(layers_that_stay_on_the_cpu_take_their_bytes)
+{
+    double slow = run(STORYTELLER, rate, rate, SOME_LAYERS),
+           fast = run(STORYTELLER, rate, 4 * rate, SOME_LAYERS);
+    double expected = N_TOKEN * bytes_left(SOME_LAYERS) * (1.0 / rate - 0.25 / rate);
+    if (!(slow - fast > 0.999 * expected && slow - fast < 1.001 * expected))
+        test_fail(__FILE__, __LINE__, "%g seconds, %g are due", slow - fast, expected);
+}
+
+/* Half of the neurons of a file that says how large its values are: only such layers need not agree first. */
+TEST(both_sides_of_a_divided_layer_work_at_once)
+{
+    const double rates[][2] = {{rate, rate}, {rate, at_once}, {at_once, rate}};
+    char path[512], card[512], device[600];
+    uint32_t n_hot[2] = {512, 512};
+    double took[3];
+    hth_placement p = {.n_layer = 2, .n_hot = n_hot, .head = true};
+    snprintf(path, sizeof path, "%s", test_scratch("timed.gguf"));
+    snprintf(placement, sizeof placement, "%s", test_scratch("timed-placement.gguf"));
+    snprintf(card, sizeof card, "%s", test_scratch("timed-card.sim"));
+    snprintf(device, sizeof device, "sim:%s", card);
+    write_card(card, rate, rate);
+    if (hybrid_pack_powerinfer("bamboo", 1e3f, path) && hybrid_write_placement(path, device, &p, placement)) {
+        for (int i = 0; i < 3; i++) took[i] = run(path, rates[i][0], rates[i][1], 0);
+        printf("     both %.6f s, the card alone %.6f s, the host alone %.6f s\n", took[0], took[1], took[2]);
+        CHECK(took[1] > 0.0 && took[2] > 0.0 && took[0] > 0.99 * took[1] && took[0] >= took[2]);
+        /* What the host does is hidden, nearly all of it. */
+        CHECK(took[0] < took[1] + 0.2 * took[2]);
+        /* A slow host is waited for. */
+        CHECK(run(path, rate, rate / 20, 0) > 5 * took[0]);
+    }
+    placement[0] = '\0';
+    remove(path);
+    remove(card);
+}
+
+TEST_MAIN
