@@ -197,7 +197,8 @@ static bool compute_floats(hth_device *d, data *a)
     const product *s = &a->shape;
     const uint32_t consts[] = {s->cut.local, s->cut.cols, s->cut.rows, s->want, (uint32_t)s->type};
     const hth_push_floats_live push = {{(uint32_t)s->n_row, (uint32_t)s->n_col, (uint32_t)a->y_stride,
-                                        (uint32_t)s->y_first, s->has_bias, (uint32_t)((a->row_size + 3) / 4)},
+                                        (uint32_t)s->y_first, s->has_bias,
+                                        hth_planes_row_words(s->type, s->n_col)},
                                        {(uint32_t)s->row_first, (uint32_t)s->live_first}};
     programs_run run = {.id = s->mask   ? HTH_PROGRAM_rows_f_live
                               : s->onto ? HTH_PROGRAM_rows_f_onto

@@ -69,7 +69,8 @@ typedef struct hth_push_rows {
     hth_plane_starts at;
 } hth_push_rows;
 
-/* The same for rows of floats. Sums as in rule R9 but for fma: product and sum are rounded each.
+/* The same for rows of floats (planes.h), which begin at a multiple of 16 bytes. Sums as in rule R9 but for
+ * fma: product and sum are rounded each.
  * Bindings: step, rows, x, bias[n_row], y. Grid and the first four constants as above. */
 enum {
     HTH_FLOATS_LOCAL = 0,
@@ -80,7 +81,7 @@ enum {
 }; /* TYPE: hth_type */
 typedef struct hth_push_floats {
     uint32_t n_row, n_col, y_stride, y_first, has_bias;
-    uint32_t row_words; /* from row to row */
+    uint32_t row_words; /* from row to row: hth_planes_row_words */
 } hth_push_floats;
 
 /* live: bit i % 32 of word i / 32 says whether neuron i of n may fire for any token of the step; bits behind the last
@@ -217,7 +218,7 @@ typedef struct hth_push_down {
 
 /* The same for rows of floats: chains[t][group][n_out] of HTH_DOWN_GROUP neurons each, product and sum
  * rounded each.
- * Bindings: step, rows (each from a word on), h[t][stride], chains. Grid: {ceil(words of a row / LOCAL),
+ * Bindings: step, rows (planes.h), h[t][stride], chains. Grid: {ceil(words of a row / LOCAL),
  * n_group, tokens}. */
 enum { HTH_DOWN_GROUP = 256 };
 enum { HTH_DOWN_F_LOCAL = 0, HTH_DOWN_F_TYPE };

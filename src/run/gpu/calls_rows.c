@@ -169,7 +169,7 @@ static void rows_f(const hth_program_call *c, bool onto, bool by_mask)
             float p[TILE][16] = {{0}};
             if (is_left(&out, row)) continue;
             for (size_t i = 0; i < push.n_col; i++) {
-                float weight = hth_gpu_float_at(type, w, i);
+                float weight = hth_gpu_float_at(type, w, push.n_col, i);
                 for (uint32_t t = 0; t < n; t++) p[t][i % 16] += weight * x[t * push.n_col + i];
             }
             for (uint32_t t = 0; t < n; t++) put(&out, first + t, row, hth_tree16(p[t]));

@@ -73,7 +73,7 @@ typedef struct hth_gpu_room {
     hth_slice qkv, heads, rounded;
     hth_slice splits, split_parts; /* of one token */
     hth_slice gate_up, marks, scores;
-    hth_slice live; /* a bit for each neuron: whether its rows are wanted */
+    hth_slice live;      /* a bit for each neuron: whether its rows are wanted */
     hth_slice top, sums; /* of neuron-major down: of all tokens; of n_stage */
     uint32_t n_stage;
     hth_slice logits;

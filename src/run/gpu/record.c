@@ -151,7 +151,7 @@ static void run_floats(recorder *r, const hth_gpu_group *group, const hth_gpu_pa
                                           .y_stride = group->n_row,
                                           .y_first = p->first + s->first,
                                           .has_bias = p->bias.n > 0,
-                                          .row_words = over(hth_type_row_size(p->type, group->n_col), 4)},
+                                          .row_words = hth_planes_row_words(p->type, group->n_col)},
                                  .live = {s->first, s->neuron}};
     const uint32_t consts[] = {LOCAL, cols, rows, r->by_want, (uint32_t)p->type};
     const hth_slice bind[] = {r->g->room.step, {p->weights, 0, 0}, in->x, vector(r, p->bias), y,
