@@ -24,6 +24,9 @@ static inline uint32_t hth_gpu_tokens(const hth_program_call *c, uint32_t first,
     return first < n_tok ? hth_gpu_smaller(n_tok - first, most) : 0;
 }
 
+/* Rounded once, to nearest even: sums of blocks of 256 pass 2^24. */
+static inline float hth_gpu_to_float(int32_t i) { return (float)i; }
+
 /* Weight i of a row of n floats in planes. */
 static inline float hth_gpu_float_at(hth_type type, const uint8_t *row, size_t n, size_t i)
 {

@@ -99,10 +99,10 @@ static void add_block(const matrix *a, const hth_planes_block *k, const inputs *
         if (f->minima && f->block != 32) msum += k->least[i] * sum[i];
     }
     float t = k->d * in->d[b];
-    *p += t * (float)isum;
+    *p += t * hth_gpu_to_float(isum);
     if (!f->minima) return;
     float s = k->m * in->d[b];
-    *m += s * (float)(f->block == 32 ? *sum : msum);
+    *m += s * hth_gpu_to_float(f->block == 32 ? *sum : msum);
 }
 
 static float end_row(const hth_form *f, const float p[8], const float m[8])
