@@ -29,8 +29,8 @@ hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_
 /* The quicker handoff. */
 hth_gpu_handoff hth_calibration_handoff(const hth_calibration *c);
 
-/* What of a cluster's bytes either side reads for a token of which that share of its neurons fires: what plans
- * call a share. Where no predictor foretells it, the gate is read whole. */
+/* What of a cluster's bytes either side reads for a token of which that share of its neurons fires: what
+ * plans call a share. Where no predictor foretells it, the gate is read whole. */
 double hth_calibration_share(hearth_selector selector, double fires);
 /* What a plan knows of the machine. The device reads live rows as fast as whole matrices. */
 void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, hth_plan_machine *out);

@@ -340,7 +340,7 @@ static void wanted(hth_device *d, const char *name, const hth_kernels *k, test_r
 }
 TEST(the_head_computes_wanted_rows_alone) { on_each(wanted); }
 
-/* In the midst of planes, of a mask's words; also where a workgroup ends in a word, or has all its rows in two. */
+/* In the midst of planes and of a mask's words; workgroups end in a word, or have their rows in several. */
 static void live(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
 {
     static const cut cuts[] = {{64, 1, 1}, {64, 8, 1}, {24, 3, 2}, {256, 2, 4}};

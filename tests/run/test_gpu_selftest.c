@@ -78,7 +78,8 @@ static void add_vectors(list *l)
     for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
         for (uint32_t gated = 0; gated < 2; gated++)
             add(l, HTH_PROGRAM_activate_round,
-                (const uint32_t[]){kind, gated, blocks[(kind + gated) % 3], 1, LOCAL, (kind + 2 * gated) % 3});
+                (const uint32_t[]){kind, gated, blocks[(kind + gated) % 3], 1, LOCAL,
+                                   (kind + 2 * gated) % 3});
     for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
         for (uint32_t half = 0; half < 2; half++)
             add(l, HTH_PROGRAM_mark_live, (const uint32_t[]){kind, (kind + half) % 3, half, LOCAL});
@@ -199,15 +200,16 @@ static bool is_named(hth_program_fn *const *functions, const wanted *w)
     return strncmp(note, name, strlen(name)) == 0;
 }
 
-/* Programs that round integers, or make floats of long ones, and are given ties there. What a norm, or a square,
- * leaves is none; sums of blocks of 32, and those of Q2_K and Q3_K, are exact floats. */
+/* Programs that round integers, or make floats of long ones, and are given ties there. What a norm, or a
+ * square, leaves is none; sums of blocks of 32, and those of Q2_K and Q3_K, are exact floats. */
 static bool is_given_ties(const wanted *w)
 {
     const uint32_t *c = w->consts, *form = c + HTH_ROWS_FORM;
     switch (w->id) {
     case HTH_PROGRAM_norm_round: return c[HTH_NORM_ROUND_KIND] == HTH_KIND_NONE && c[HTH_NORM_ROUND_BLOCK];
     case HTH_PROGRAM_activate_round:
-        return c[HTH_ACTIVATE_BLOCK] && (c[HTH_ACTIVATE_KIND] != HTH_ACTIVATION_RELU2 || c[HTH_ACTIVATE_GATED]);
+        return c[HTH_ACTIVATE_BLOCK] &&
+               (c[HTH_ACTIVATE_KIND] != HTH_ACTIVATION_RELU2 || c[HTH_ACTIVATE_GATED]);
     case HTH_PROGRAM_rope_store: return c[HTH_ROPE_KV] == HEARTH_KV_Q8_0;
     case HTH_PROGRAM_rows_q:
     case HTH_PROGRAM_rows_q_onto:
@@ -281,8 +283,9 @@ TEST(a_program_of_rows_is_named_with_its_type)
 TEST(every_program_but_those_of_floats_has_a_trial)
 {
     static const uint32_t zeros[HTH_PROGRAM_MAX_CONST];
-    static const hth_program_id without[] = {HTH_PROGRAM_fill,   HTH_PROGRAM_copy,        HTH_PROGRAM_add,
-                                             HTH_PROGRAM_rows_f, HTH_PROGRAM_rows_f_onto, HTH_PROGRAM_rows_f_live, HTH_PROGRAM_down_f};
+    static const hth_program_id without[] = {
+        HTH_PROGRAM_fill,        HTH_PROGRAM_copy,        HTH_PROGRAM_add,   HTH_PROGRAM_rows_f,
+        HTH_PROGRAM_rows_f_onto, HTH_PROGRAM_rows_f_live, HTH_PROGRAM_down_f};
     list *l = all_programs();
     bool has[HTH_N_PROGRAM] = {false};
     for (size_t i = 0; i < l->n; i++) has[l->all[i].id] = true;

@@ -25,7 +25,7 @@ void away_finish(const int64_t *wide, size_t n_out, float factor, float *y)
     for (size_t o = 0; o < n_out; o++) y[o] = away_to_float(wide[o]) * factor;
 }
 
-/* ---- rounding of activations ---------------------------------------------------------------------------- */
+/* ---- rounding of activations ------------------------------------------------------------------------ */
 
 static hth_kernels good;
 
@@ -72,7 +72,7 @@ void away_kernels(hth_kernels *k, hth_cpu level)
     k->quant_act = quant_act, k->quant_act_256 = quant_act_256, k->quant_cache = quant_cache;
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------ */
+/* ---- the table -------------------------------------------------------------------------------------- */
 
 hth_program_fn *const programs_away[HTH_N_PROGRAM] = {
     [HTH_PROGRAM_fill] = away_fill,
@@ -97,7 +97,7 @@ hth_program_fn *const programs_away[HTH_N_PROGRAM] = {
     [HTH_PROGRAM_attend_join] = away_attend_join,
 };
 
-/* ---- truncation ----------------------------------------------------------------------------------------- */
+/* ---- truncation ------------------------------------------------------------------------------------- */
 
 static void truncate_all(hth_program_id id, const hth_program_call *c)
 {

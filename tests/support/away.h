@@ -1,5 +1,5 @@
-/* The programs of a device that rounds as it should, but ties away from zero: the text of calls_*.c once more, whose
- * names and roundings are replaced before it is included (away_*.c). */
+/* The programs of a device that rounds as it should, but ties away from zero: the text of calls_*.c once
+ * more, whose names and roundings are replaced before it is included (away_*.c). */
 #ifndef HEARTH_TESTS_SUPPORT_AWAY_H
 #define HEARTH_TESTS_SUPPORT_AWAY_H
 

@@ -84,20 +84,21 @@ typedef struct hth_push_floats {
     uint32_t row_words; /* from row to row: hth_planes_row_words */
 } hth_push_floats;
 
-/* live: bit i % 32 of word i / 32 says whether neuron i of n may fire for any token of the step; bits behind the last
- * are 0. By PREDICTOR it may not where its score is below `least`; with HALF, also where f(gate) (of ungated ones,
- * f(up)) is 0 by rule (activations that give zeros), or by THRESHOLD where its size is below its floor.
+/* live: bit i % 32 of word i / 32 says whether neuron i of n may fire for any token of the step; bits behind
+ * the last are 0. By PREDICTOR it may not where its score is below `least`; with HALF, also where f(gate) (of
+ * ungated ones, f(up)) is 0 by rule (activations that give zeros), or by THRESHOLD where its size is below
+ * its floor.
  * half[t][stride]: that half. Neurons whose score rules them out may have any.
- * Bindings: step, half, scores[t][score_stride], floors[n], live. Grid: {ceil(n / LOCAL)}. LOCAL is a multiple of
- * 32. */
+ * Bindings: step, half, scores[t][score_stride], floors[n], live. Grid: {ceil(n / LOCAL)}. LOCAL is a
+ * multiple of 32. */
 enum { HTH_MARK_KIND = 0, HTH_MARK_SELECT, HTH_MARK_HALF, HTH_MARK_LOCAL }; /* as activate_round's */
 typedef struct hth_push_mark {
     uint32_t n, stride, score_stride;
     float least;
 } hth_push_mark;
 
-/* As rows_q and rows_f, of rows that are live alone: row row_first + i of the planes is number i of n_row (in y and
- * the grid) and computed if bit live_first + i of live is set. Others are neither read nor written.
+/* As rows_q and rows_f, of rows that are live alone: row row_first + i of the planes is number i of n_row (in
+ * y and the grid) and computed if bit live_first + i of live is set. Others are neither read nor written.
  * Bindings: as above, and live. */
 typedef struct hth_push_live {
     uint32_t row_first, live_first;

@@ -10,9 +10,9 @@
  * Scales, and minima: halves (or bytes, where e8m0), a row from a word on. Of sub-blocks: bytes,
  * [row][block][sub-block].
  *
- * Floats: rows alone, each from a multiple of 16 bytes on. Invocation j of eight has weights 2 j and 2 j + 1 of every
- * sixteen (rule R9), so the words of 128 bytes are moved until those of four sixteens of halves, or two of F32, are
- * its 16 bytes. What is left at the end of a row lies as in the file. */
+ * Floats: rows alone, each from a multiple of 16 bytes on. Invocation j of eight has weights 2 j and 2 j + 1
+ * of every sixteen (rule R9), so the words of 128 bytes are moved until those of four sixteens of halves, or
+ * two of F32, are its 16 bytes. What is left at the end of a row lies as in the file. */
 #ifndef HTH_RUN_GPU_PLANES_H
 #define HTH_RUN_GPU_PLANES_H
 
@@ -43,7 +43,8 @@ typedef struct hth_planes {
     uint64_t size; /* bytes of all, a multiple of 256 */
 } hth_planes;
 
-/* Of n_row rows of n_col (whole blocks), any type that the kernels know. False: too large for 32 bits of words, or no program knows the type. */
+/* Of n_row rows of n_col (whole blocks), any type that the kernels know. False: too large for 32 bits of
+ * words, or no program knows the type. */
 bool hth_planes_place(hth_type type, uint64_t n_row, uint64_t n_col, hth_planes *planes);
 /* Rows [first, first + n) of n_row. rows: the first of these n, as in the file, row_size apart. to: all
  * planes, zeros before the first call. Calls for other rows may run at the same time. */

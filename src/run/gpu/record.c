@@ -105,7 +105,7 @@ static hth_slice first_rows(hth_slice s, uint64_t n_row, uint64_t width)
 
 /* ---- rows --------------------------------------------------------------------------------------------- */
 
-/* Rows [first, first + n) of a part. live: of them those whose neurons are; the first row is number `neuron`. */
+/* Rows [first, first + n) of a part. live: of them those of live neurons; the first row's is `neuron`. */
 typedef struct stretch {
     uint32_t first, n, neuron;
     bool live;
@@ -168,7 +168,7 @@ static void read_rows(recorder *r, const hth_gpu_part *p, const stretch *s)
 {
     if (r->st != HEARTH_OK) return;
     if (s->live) hth_tape_reads_marked(r->tape, p->planes.size / p->n_row, r->g->room.live, s->neuron, s->n);
-    else hth_tape_reads(r->tape, p->planes.size / p->n_row * s->n);
+    else hth_tape_reads(r->tape, p->planes.size * s->n / p->n_row);
 }
 
 /* y, or onto y: rows [from, end) of the group times the input; live: those of neurons 0 and on that are. Only

@@ -1,6 +1,6 @@
-/* The values of trials (trials.c): small ones where rounding shows. Many are ties, which a device that does not
- * round to the nearest even number takes elsewhere: activations, coefficients of neurons and sums that end in a
- * half. The same for the same trial, always. */
+/* The values of trials (trials.c): small ones where rounding shows. Many are ties, which a device that does
+ * not round to the nearest even number takes elsewhere: activations, coefficients of neurons and sums that
+ * end in a half. The same for the same trial, always. */
 #include "run/gpu/selftest.h"
 
 #include "base/bits.h"
@@ -77,7 +77,7 @@ static void fill_blocks(random *r, const hth_gpu_given *g, float *x)
             x[b + i] = value_of_block(r, g, (uint32_t)(b / g->width % 8), i);
 }
 
-/* What a sigmoid of nearly 1 (the reciprocal is 1 - 2^-24) takes down to x; other activations leave x as it is. */
+/* What a sigmoid of nearly 1 (the reciprocal is 1 - 2^-24) takes down to x; other activations leave x. */
 static float before_activation(const hth_gpu_trial *t, float x)
 {
     uint32_t kind = t->consts[HTH_ACTIVATE_KIND];
@@ -85,8 +85,8 @@ static float before_activation(const hth_gpu_trial *t, float x)
     return hth_float_of(hth_bits_of(x) + sigmoid);
 }
 
-/* Halves of neurons, WIDTH of each: blocks as above, but those of ties are still some behind the activation: gates
- * of 32 times ties, or ties of 64. (A square is none.) */
+/* Halves of neurons, WIDTH of each: blocks as above, but those of ties are still some behind the activation:
+ * gates of 32 times ties, or ties of 64. (A square is none.) */
 static void fill_halves_of_ffn(random *r, const hth_gpu_trial *t, const hth_gpu_given *g, float *x)
 {
     bool gated = g->filling == HTH_FILL_GATE_UP;
@@ -126,8 +126,8 @@ static float power_of(const hth_gpu_given *g, const hth_form *f)
     return hth_down_scale((float)(1 << g->top), (float)(LARGEST_HALF * (f->part ? largest_part(f) : 1)));
 }
 
-/* Every fifth row fires nowhere, every second has none of the largest. Short numbers make ties: odd ones times
- * either power of two (fill_tops) and 2^-4 end in a half. */
+/* Every fifth row fires nowhere, every second has none of the largest. Short numbers make ties: odd ones
+ * times either power of two (fill_tops) and 2^-4 end in a half. */
 static void fill_neurons(random *r, const hth_gpu_trial *t, const hth_gpu_given *g, float *h)
 {
     const float unit = 8.0f / power_of(g, &t->form), units[] = {0.25f, unit, 4.0f * unit, unit};
@@ -139,8 +139,8 @@ static void fill_neurons(random *r, const hth_gpu_trial *t, const hth_gpu_given 
     }
 }
 
-/* Of three tokens one is of large values alone, whose sums pass 2^24 where weights are large too; one makes ties of
- * them with rows of one weight (is_tie_row): 2^24 and more, and 1 beyond a multiple of 4. */
+/* Of three tokens one is of large values alone, whose sums pass 2^24 where weights are large too; one makes
+ * ties of them with rows of one weight (is_tie_row): 2^24 and more, and 1 beyond a multiple of 4. */
 static void fill_q(random *r, const hth_gpu_given *g, int8_t *q)
 {
     for (size_t i = 0; i < g->size; i++) {
@@ -149,8 +149,8 @@ static void fill_q(random *r, const hth_gpu_given *g, int8_t *q)
     }
 }
 
-/* Rows whose blocks of 256 are of one weight and one scale, if their sums can pass 2^24: (255 127 + 124) times
- * weight and scale, 15 times 63 or 25 times 29. */
+/* Rows whose blocks of 256 are of one weight and one scale, if their sums can pass 2^24: (255 127 + 124)
+ * times weight and scale, 15 times 63 or 25 times 29. */
 static bool is_tie_row(const hth_form *f, uint32_t i)
 {
     return f->block == 256 && f->low_bits == 4 && i % 4 == 3;

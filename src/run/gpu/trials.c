@@ -123,8 +123,8 @@ static void set_planes(hth_gpu_trial *t, const uint32_t *form, uint32_t n_row, u
     (void)fits;
 }
 
-/* A group of eight blocks and some of the next; a tile of rows, and of tokens, and some of the next. By a mask: a
- * tile of each kind (fill_mask) and some rows, from the midst of the planes and of a word on. */
+/* A group of eight blocks and some of the next; a tile of rows, and of tokens, and some of the next. By a
+ * mask: a tile of each kind (fill_mask) and some rows, from the midst of the planes and of a word on. */
 static void rows_q(hth_gpu_trial *t)
 {
     const uint32_t *c = t->consts, tile = c[HTH_ROWS_LOCAL] / 8 * c[HTH_ROWS_ROWS], cols = c[HTH_ROWS_COLS];

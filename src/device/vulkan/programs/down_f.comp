@@ -49,7 +49,8 @@ void main()
         precise float second_sum = high + second;
         high = second_sum;
     }
-    uint word = word_of(column), at = (i_tok * n_group + first / GROUP + group) * n_out + (TYPE == 0 ? word : 2 * word);
+    uint word = word_of(column), chain = (i_tok * n_group + first / GROUP + group) * n_out;
+    uint at = chain + (TYPE == 0 ? word : 2 * word);
     chains[at] = low;
     if (TYPE != 0 && 2 * word + 1 < n_out) chains[at + 1] = high;
 }
