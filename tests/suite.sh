@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds and runs the tests behind `make test` (short), `make test-long` (long) and `make fuzz`,
-# goes on after failures, and ends with the summary of report.py, which decides the
+# Builds and runs the tests behind `make test` (short), `make test-long` (long; sweep: a part of it) and
+# `make fuzz`, goes on after failures, and ends with the summary of report.py, which decides the
 # exit status. Each configuration leaves cases.tsv, ctest.xml and logs in its folder.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -31,6 +31,32 @@ run() {
     note "testing $folder"
     HEARTH_TEST_REPORT=$PWD/$folder/cases.tsv ctest --test-dir "$folder" -j "$jobs" --output-on-failure \
         --output-junit "$PWD/$folder/ctest.xml" "$@"
+}
+
+# sweep FOLDER: the programs of devices once more on lavapipe, compiled for vectors of each width and run by each
+# number of threads, nothing taken from the driver's cache. A case for each; the driver's name says the width.
+sweep() {
+    for width in 128 256 512; do
+        for threads in 0 1 3; do
+            name="programs on lavapipe: vectors of $width bits, $threads threads"
+            log=$1/sweep-$width-$threads.log
+            verdict=FAIL
+            reason="see $log"
+            note "$name"
+            if LP_NATIVE_VECTOR_WIDTH=$width LP_NUM_THREADS=$threads MESA_SHADER_CACHE_DISABLE=true \
+                ctest --test-dir "$1" -j "$jobs" -V -R '^(run/gpu_|device/)' >"$log" 2>&1; then
+                if grep -q "llvmpipe (.*, $width bits)" "$log"; then
+                    verdict=ok
+                elif ! grep -q llvmpipe "$log"; then
+                    verdict=skip
+                    reason="no lavapipe"
+                fi
+            else
+                grep -a -B 4 '^[0-9]*: FAIL' "$log"
+            fi
+            printf '%s\tsuite.sh\t%s\t%s\n' "$verdict" "$name" "$reason" >>"$1/cases.tsv"
+        done
+    done
 }
 
 # fuzz TARGET: new inputs for $FUZZ_SECONDS, from the seeds in tests/fuzz/corpus and what
@@ -71,19 +97,27 @@ short)
     ;;
 long)
     export HEARTH_LONG=1
-    build release build && run build
+    released=
+    if build release build; then
+        released=1
+        run build
+    fi
     for preset in asan ubsan tsan clang; do
         build $preset build/$preset && run build/$preset
     done
-    unset HEARTH_LONG # what follows is emulated, or bounded by the clock
+    unset HEARTH_LONG # what follows is emulated, bounded by the clock, or the same nine times
+    if [ -n "$released" ]; then sweep build; fi
     build aarch64 build/aarch64 && run build/aarch64 -R '^(base|kernels|golden|engine|truth)/'
     fuzz_all 60
+    ;;
+sweep)
+    build release build && sweep build
     ;;
 fuzz)
     fuzz_all "${FUZZ_SECONDS:-600}"
     ;;
 *)
-    echo "usage: $0 short|long|fuzz" >&2
+    echo "usage: $0 short|long|sweep|fuzz" >&2
     exit 2
     ;;
 esac

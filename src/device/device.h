@@ -148,7 +148,7 @@ void hth_tape_run_at(hth_tape *tape, const hth_program *program, const hth_slice
 /* The run recorded last reads so many bytes of weights, or of whatever else its time goes by; each of its
  * workgroups does, if it is one of hth_tape_run_at. 0: nobody knows. Only a simulated device asks. */
 void hth_tape_reads(hth_tape *tape, uint64_t bytes);
-/* The same of a run that reads so many bytes for each bit that is set among n, from bit `first` of `marks` on. */
+/* The same of a run that reads so many bytes for each bit that is set of n bits of marks, from `first` on. */
 void hth_tape_reads_marked(hth_tape *tape, uint64_t bytes, hth_slice marks, uint32_t first, uint32_t n);
 void hth_tape_copy(hth_tape *tape, hth_slice from, hth_slice to);
 /* What was written there before is read by what follows on this tape, or written anew. */

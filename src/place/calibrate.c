@@ -134,7 +134,7 @@ static void record_rows(bench *b, hth_tape *tape, hth_type type, uint64_t n_row,
         hth_push_floats push = {.n_row = (uint32_t)n_row,
                                 .n_col = N_COL,
                                 .y_stride = (uint32_t)n_row,
-                                .row_words = (uint32_t)(hth_type_row_size(type, N_COL) / 4)};
+                                .row_words = hth_planes_row_words(type, N_COL)};
         hth_tape_run(tape, program, (hth_slice[]){step, {b->weights, 0, 0}, at(b, AT_X, 4 * N_COL), step, y},
                      &push, groups, 1, 1);
     }

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "place/calibrate.h"
 
-/* Programs of run/gpu/record.c before the network, and of it; where neurons are marked, gate and up are two. */
+/* Programs of run/gpu/record.c before the network, and of it; where neurons are marked, up is another. */
 enum { N_DISPATCH = 8, N_DISPATCH_HOT = 5, N_DISPATCH_MARKED = 2 };
 
 static uint32_t n_dispatch_hot(const hth_plan_source *from)

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- by the clock of a card ----------------------------------------------------------------------------- */
+/* ---- by the clock of a card ------------------------------------------------------------------------- */
 
 /* A byte a nanosecond, and next to nothing for all else. */
 #define CARD                                                                                                 \
@@ -84,7 +84,7 @@ TEST(tokens_by_themselves_read_live_rows_and_prompts_read_all)
     remove(card);
 }
 
-/* ---- matrices in parts ---------------------------------------------------------------------------------- */
+/* ---- matrices in parts ------------------------------------------------------------------------------ */
 
 /* Bytes that a binding may have; 0: as many as the device says. */
 static uint64_t most;
@@ -137,7 +137,7 @@ TEST(live_rows_of_matrices_in_parts_have_the_bits_of_the_cpu)
     remove(path);
 }
 
-/* ---- where nobody may look ------------------------------------------------------------------------------ */
+/* ---- where nobody may look -------------------------------------------------------------------------- */
 
 typedef struct unread {
     hth_program_id id;

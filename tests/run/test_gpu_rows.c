@@ -201,7 +201,8 @@ static bool compute_floats(hth_device *d, data *a)
     const product *s = &a->shape;
     const uint32_t consts[] = {s->cut.local, s->cut.cols, s->cut.rows, s->want, (uint32_t)s->type};
     const hth_push_floats_live push = {{(uint32_t)s->n_row, (uint32_t)s->n_col, (uint32_t)a->y_stride,
-                                        (uint32_t)s->y_first, s->has_bias, (uint32_t)((a->row_size + 3) / 4)},
+                                        (uint32_t)s->y_first, s->has_bias,
+                                        hth_planes_row_words(s->type, s->n_col)},
                                        {(uint32_t)s->row_first, (uint32_t)s->live_first}};
     programs_run run = {.id = s->mask   ? HTH_PROGRAM_rows_f_live
                               : s->onto ? HTH_PROGRAM_rows_f_onto
@@ -343,7 +344,7 @@ static void wanted(hth_device *d, const char *name, const hth_kernels *k, test_r
 }
 TEST(the_head_computes_wanted_rows_alone) { on_each(wanted); }
 
-/* In the midst of planes, of a mask's words; also where a workgroup ends in a word, or has all its rows in two. */
+/* In the midst of planes and of a mask's words; workgroups end in a word, or have their rows in several. */
 static void live(hth_device *d, const char *name, const hth_kernels *k, test_random *r)
 {
     static const cut cuts[] = {{64, 1, 1}, {64, 8, 1}, {24, 3, 2}, {256, 2, 4}};

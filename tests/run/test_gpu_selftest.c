@@ -78,7 +78,8 @@ static void add_vectors(list *l)
     for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
         for (uint32_t gated = 0; gated < 2; gated++)
             add(l, HTH_PROGRAM_activate_round,
-                (const uint32_t[]){kind, gated, blocks[kind % 3], 1, LOCAL, (kind + gated) % 3});
+                (const uint32_t[]){kind, gated, blocks[(kind + gated) % 3], 1, LOCAL,
+                                   (kind + 2 * gated) % 3});
     for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
         for (uint32_t half = 0; half < 2; half++)
             add(l, HTH_PROGRAM_mark_live, (const uint32_t[]){kind, (kind + half) % 3, half, LOCAL});
@@ -204,6 +205,94 @@ TEST(a_program_that_is_off_by_one_unit_is_named)
     free(l);
 }
 
+/* ---- other roundings ---------------------------------------------------------------------------------- */
+
+/* What the self-test says of one program on a null device with these functions. */
+static void try_on(hth_program_fn *const *functions, const wanted *w, char note[HTH_GPU_NOTE])
+{
+    list one = {.n = 1};
+    hth_device *d = NULL;
+    hth_device_spec spec = {.name = "null", .functions = functions};
+    CHECK_OK(hth_device_open(&spec, &d, err));
+    one.all[0] = *w;
+    CHECK_OK(try(d, &one, MEMORY, note, err));
+    hth_device_close(d);
+}
+
+static bool is_named(hth_program_fn *const *functions, const wanted *w)
+{
+    char note[HTH_GPU_NOTE] = "";
+    const char *name = hth_program_forms[w->id].name;
+    try_on(functions, w, note);
+    return strncmp(hth_program_is_tiled(w->id) ? tiles : note, name, strlen(name)) == 0;
+}
+
+/* Programs that round integers, or make floats of long ones, and are given ties there. What a norm, or a
+ * square, leaves is none; sums of blocks of 32, and those of Q2_K and Q3_K, are exact floats. */
+static bool is_given_ties(const wanted *w)
+{
+    const uint32_t *c = w->consts, *form = c + HTH_ROWS_FORM;
+    switch (w->id) {
+    case HTH_PROGRAM_norm_round: return c[HTH_NORM_ROUND_KIND] == HTH_KIND_NONE && c[HTH_NORM_ROUND_BLOCK];
+    case HTH_PROGRAM_activate_round:
+        return c[HTH_ACTIVATE_BLOCK] &&
+               (c[HTH_ACTIVATE_KIND] != HTH_ACTIVATION_RELU2 || c[HTH_ACTIVATE_GATED]);
+    case HTH_PROGRAM_rope_store: return c[HTH_ROPE_KV] == HEARTH_KV_Q8_0;
+    case HTH_PROGRAM_rows_q:
+    case HTH_PROGRAM_rows_q_onto:
+    case HTH_PROGRAM_tile_q:
+    case HTH_PROGRAM_tile_q_onto:
+    case HTH_PROGRAM_rows_q_live: return form[0] == 256 && form[1] != 2;
+    case HTH_PROGRAM_down_q:
+    case HTH_PROGRAM_down_join:
+    case HTH_PROGRAM_down_join_onto: return true;
+    default: return false;
+    }
+}
+
+static void describe(const wanted *w, char *text, size_t size)
+{
+    int n = snprintf(text, size, "%s", hth_program_forms[w->id].name);
+    for (uint32_t i = 0; i < hth_program_forms[w->id].n_const; i++)
+        n += snprintf(text + n, size - (size_t)n, " %u", w->consts[i]);
+}
+
+TEST(a_device_that_rounds_ties_away_from_zero_is_named)
+{
+    list *l = all_programs();
+    size_t n = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        char text[200];
+        describe(&l->all[i], text, sizeof text);
+        n += is_given_ties(&l->all[i]);
+        if (is_given_ties(&l->all[i]) != is_named(programs_away, &l->all[i]))
+            test_fail(__FILE__, __LINE__, "%s: is %snamed", text, is_given_ties(&l->all[i]) ? "not " : "");
+    }
+    CHECK(n > 60);
+    free(l);
+}
+
+/* Masks, powers of two, sums of integers and copies are made without rounding anything. */
+static bool rounds(const wanted *w)
+{
+    bool copies = w->consts[HTH_NORM_ROUND_KIND] == HTH_KIND_NONE && w->consts[HTH_NORM_ROUND_BLOCK] == 0;
+    if (w->id == HTH_PROGRAM_norm_round) return !copies;
+    return w->id != HTH_PROGRAM_mark_live && w->id != HTH_PROGRAM_down_top &&
+           w->id != HTH_PROGRAM_down_gather;
+}
+
+TEST(a_device_that_truncates_is_named)
+{
+    list *l = all_programs();
+    for (size_t i = 0; i < l->n; i++) {
+        char text[200];
+        describe(&l->all[i], text, sizeof text);
+        if (rounds(&l->all[i]) != is_named(programs_truncating, &l->all[i]))
+            test_fail(__FILE__, __LINE__, "%s: is %snamed", text, rounds(&l->all[i]) ? "not " : "");
+    }
+    free(l);
+}
+
 TEST(a_program_of_rows_is_named_with_its_type)
 {
     for (size_t i = 0; i < ROWS_N_TYPE; i++) {
@@ -224,8 +313,9 @@ TEST(a_program_of_rows_is_named_with_its_type)
 TEST(every_program_but_those_of_floats_has_a_trial)
 {
     static const uint32_t zeros[HTH_PROGRAM_MAX_CONST];
-    static const hth_program_id without[] = {HTH_PROGRAM_fill,   HTH_PROGRAM_copy,        HTH_PROGRAM_add,
-                                             HTH_PROGRAM_rows_f, HTH_PROGRAM_rows_f_onto, HTH_PROGRAM_rows_f_live, HTH_PROGRAM_down_f};
+    static const hth_program_id without[] = {
+        HTH_PROGRAM_fill,        HTH_PROGRAM_copy,        HTH_PROGRAM_add,   HTH_PROGRAM_rows_f,
+        HTH_PROGRAM_rows_f_onto, HTH_PROGRAM_rows_f_live, HTH_PROGRAM_down_f};
     list *l = all_programs();
     bool has[HTH_N_PROGRAM] = {false};
     for (size_t i = 0; i < l->n; i++) has[l->all[i].id] = true;
@@ -244,24 +334,15 @@ TEST(every_program_but_those_of_floats_has_a_trial)
 
 /* Which bindings of a program hold floats afterwards. */
 static const char *const floats_of[HTH_N_PROGRAM] = {
-    [HTH_PROGRAM_norm_round] = "....f.f.",
-    [HTH_PROGRAM_rows_q] = "......f",
-    [HTH_PROGRAM_rows_q_onto] = "......f",
-    [HTH_PROGRAM_rows_q_live] = "......f.",
-    [HTH_PROGRAM_mark_live] = ".....",
-    [HTH_PROGRAM_down_gather] = "...",
-    [HTH_PROGRAM_tile_q] = "......f",
-    [HTH_PROGRAM_tile_q_onto] = "......f",
-    [HTH_PROGRAM_rope_store] = ".f.....",
-    [HTH_PROGRAM_attend] = ".....ff",
-    [HTH_PROGRAM_attend_join] = "...f",
-    [HTH_PROGRAM_activate_round] = "....f.f.",
-    [HTH_PROGRAM_norm_add] = ".f...",
-    [HTH_PROGRAM_soft_cap] = ".f",
-    [HTH_PROGRAM_down_top] = "..f",
-    [HTH_PROGRAM_down_q] = ".....",
-    [HTH_PROGRAM_down_join] = ".....f",
-    [HTH_PROGRAM_down_join_onto] = ".....f",
+    [HTH_PROGRAM_norm_round] = "....f.f.", [HTH_PROGRAM_rows_q] = "......f",
+    [HTH_PROGRAM_rows_q_onto] = "......f", [HTH_PROGRAM_rows_q_live] = "......f.",
+    [HTH_PROGRAM_mark_live] = ".....",     [HTH_PROGRAM_down_gather] = "...",
+    [HTH_PROGRAM_tile_q] = "......f",      [HTH_PROGRAM_tile_q_onto] = "......f",
+    [HTH_PROGRAM_rope_store] = ".f.....",  [HTH_PROGRAM_attend] = ".....ff",
+    [HTH_PROGRAM_attend_join] = "...f",    [HTH_PROGRAM_activate_round] = "....f.f.",
+    [HTH_PROGRAM_norm_add] = ".f...",      [HTH_PROGRAM_soft_cap] = ".f",
+    [HTH_PROGRAM_down_top] = "..f",        [HTH_PROGRAM_down_q] = ".....",
+    [HTH_PROGRAM_down_join] = ".....f",    [HTH_PROGRAM_down_join_onto] = ".....f",
 };
 
 static void check_values(const hth_gpu_trial *t)

@@ -34,4 +34,9 @@ bool programs_do(hth_device *device, const programs_run *run);
  * One table at a time. */
 hth_program_fn *const *programs_off_by_one(hth_program_id id);
 
+/* Of a device that rounds to nearest, but ties away from zero: integers, and integers that become floats. */
+extern hth_program_fn *const programs_away[HTH_N_PROGRAM];
+/* Of one that rounds all sums and products towards zero. */
+extern hth_program_fn *const programs_truncating[HTH_N_PROGRAM];
+
 #endif

@@ -72,7 +72,8 @@ typedef struct hth_push_rows {
     hth_plane_starts at;
 } hth_push_rows;
 
-/* The same for rows of floats. Sums as in rule R9 but for fma: product and sum are rounded each.
+/* The same for rows of floats (planes.h), which begin at a multiple of 16 bytes. Sums as in rule R9 but for
+ * fma: product and sum are rounded each.
  * Bindings: step, rows, x, bias[n_row], y. Grid and the first four constants as above. */
 enum {
     HTH_FLOATS_LOCAL = 0,
@@ -83,23 +84,24 @@ enum {
 }; /* TYPE: hth_type */
 typedef struct hth_push_floats {
     uint32_t n_row, n_col, y_stride, y_first, has_bias;
-    uint32_t row_words; /* from row to row */
+    uint32_t row_words; /* from row to row: hth_planes_row_words */
 } hth_push_floats;
 
-/* live: bit i % 32 of word i / 32 says whether neuron i of n may fire for any token of the step; bits behind the last
- * are 0. By PREDICTOR it may not where its score is below `least`; with HALF, also where f(gate) (of ungated ones,
- * f(up)) is 0 by rule (activations that give zeros), or by THRESHOLD where its size is below its floor.
+/* live: bit i % 32 of word i / 32 says whether neuron i of n may fire for any token of the step; bits behind
+ * the last are 0. By PREDICTOR it may not where its score is below `least`; with HALF, also where f(gate) (of
+ * ungated ones, f(up)) is 0 by rule (activations that give zeros), or by THRESHOLD where its size is below
+ * its floor.
  * half[t][stride]: that half. Neurons whose score rules them out may have any.
- * Bindings: step, half, scores[t][score_stride], floors[n], live. Grid: {ceil(n / LOCAL)}. LOCAL is a multiple of
- * 32. */
+ * Bindings: step, half, scores[t][score_stride], floors[n], live. Grid: {ceil(n / LOCAL)}. LOCAL is a
+ * multiple of 32. */
 enum { HTH_MARK_KIND = 0, HTH_MARK_SELECT, HTH_MARK_HALF, HTH_MARK_LOCAL }; /* as activate_round's */
 typedef struct hth_push_mark {
     uint32_t n, stride, score_stride;
     float least;
 } hth_push_mark;
 
-/* As rows_q and rows_f, of rows that are live alone: row row_first + i of the planes is number i of n_row (in y and
- * the grid) and computed if bit live_first + i of live is set. Others are neither read nor written.
+/* As rows_q and rows_f, of rows that are live alone: row row_first + i of the planes is number i of n_row (in
+ * y and the grid) and computed if bit live_first + i of live is set. Others are neither read nor written.
  * Bindings: as above, and live. */
 typedef struct hth_push_live {
     uint32_t row_first, live_first;
@@ -220,7 +222,7 @@ typedef struct hth_push_down {
 
 /* The same for rows of floats: chains[t][group][n_out] of HTH_DOWN_GROUP neurons each, product and sum
  * rounded each.
- * Bindings: step, rows (each from a word on), h[t][stride], chains. Grid: {ceil(words of a row / LOCAL),
+ * Bindings: step, rows (planes.h), h[t][stride], chains. Grid: {ceil(words of a row / LOCAL),
  * n_group, tokens}. */
 enum { HTH_DOWN_GROUP = 256 };
 enum { HTH_DOWN_F_LOCAL = 0, HTH_DOWN_F_TYPE };

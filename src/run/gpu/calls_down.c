@@ -92,7 +92,7 @@ void hth_gpu_down_f(const hth_program_call *c)
     hth_push_down_f push;
     memcpy(&push, c->push, sizeof push);
     hth_type type = (hth_type)c->consts[HTH_DOWN_F_TYPE];
-    size_t row_size = (hth_type_row_size(type, push.n_out) + 3) / 4 * 4;
+    size_t row_size = (size_t)hth_planes_row_words(type, push.n_out) * 4;
     for (uint32_t i = 0; i < hth_gpu_tokens(c, push.first_tok, c->grid[2]); i++) {
         const float *h = (const float *)c->bind[2] + (size_t)(push.first_tok + i) * push.stride + push.first;
         float *chains =
@@ -103,7 +103,7 @@ void hth_gpu_down_f(const hth_program_call *c)
             const uint8_t *row = (const uint8_t *)c->bind[1] + n * row_size;
             if (h[n] == 0.0f) continue;
             for (uint32_t o = 0; o < push.n_out; o++)
-                chain[o] = chain[o] + hth_gpu_float_at(type, row, o) * h[n];
+                chain[o] = chain[o] + hth_gpu_float_at(type, row, push.n_out, o) * h[n];
         }
     }
 }

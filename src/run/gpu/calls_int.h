@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "file/types.h"
 #include "run/gpu/calls.h"
+#include "run/gpu/planes.h"
 
 hth_program_fn hth_gpu_fill, hth_gpu_norm_round, hth_gpu_activate_round, hth_gpu_norm_add, hth_gpu_soft_cap;
 hth_program_fn hth_gpu_rows_q, hth_gpu_rows_q_onto, hth_gpu_rows_f, hth_gpu_rows_f_onto;
@@ -24,11 +25,16 @@ static inline uint32_t hth_gpu_tokens(const hth_program_call *c, uint32_t first,
     return first < n_tok ? hth_gpu_smaller(n_tok - first, most) : 0;
 }
 
-/* Weight i of a row of floats. */
-static inline float hth_gpu_float_at(hth_type type, const uint8_t *row, size_t i)
+/* Rounded once, to nearest even: sums of blocks of 256 pass 2^24. */
+static inline float hth_gpu_to_float(int32_t i) { return (float)i; }
+
+/* Weight i of a row of n floats in planes. */
+static inline float hth_gpu_float_at(hth_type type, const uint8_t *row, size_t n, size_t i)
 {
-    if (type == HTH_TYPE_F32) return hth_load_f32(row + 4 * i);
-    uint16_t half = hth_load_u16(row + 2 * i);
+    bool wide = type == HTH_TYPE_F32;
+    const uint8_t *word = row + 4 * hth_planes_place_of_word(type, n, wide ? i : i / 2);
+    if (wide) return hth_load_f32(word);
+    uint16_t half = hth_load_u16(word + i % 2 * 2);
     return type == HTH_TYPE_F16 ? hth_f16_to_f32(half) : hth_bf16_to_f32(half);
 }
 

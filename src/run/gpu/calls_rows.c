@@ -99,10 +99,10 @@ static void add_block(const matrix *a, const hth_planes_block *k, const inputs *
         if (f->minima && f->block != 32) msum += k->least[i] * sum[i];
     }
     float t = k->d * in->d[b];
-    *p += t * (float)isum;
+    *p += t * hth_gpu_to_float(isum);
     if (!f->minima) return;
     float s = k->m * in->d[b];
-    *m += s * (float)(f->block == 32 ? *sum : msum);
+    *m += s * hth_gpu_to_float(f->block == 32 ? *sum : msum);
 }
 
 static float end_row(const hth_form *f, const float p[8], const float m[8])
@@ -169,7 +169,7 @@ static void rows_f(const hth_program_call *c, bool onto, bool by_mask)
             float p[TILE][16] = {{0}};
             if (is_left(&out, row)) continue;
             for (size_t i = 0; i < push.n_col; i++) {
-                float weight = hth_gpu_float_at(type, w, i);
+                float weight = hth_gpu_float_at(type, w, push.n_col, i);
                 for (uint32_t t = 0; t < n; t++) p[t][i % 16] += weight * x[t * push.n_col + i];
             }
             for (uint32_t t = 0; t < n; t++) put(&out, first + t, row, hth_tree16(p[t]));

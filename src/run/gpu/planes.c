@@ -225,6 +225,7 @@ typedef struct row_bytes {
 } row_bytes;
 
 static uint64_t to_words(uint64_t bytes) { return (bytes + 3) / 4 * 4; }
+static uint64_t to_pieces(uint64_t bytes) { return (bytes + PIECE - 1) / PIECE * PIECE; }
 
 static row_bytes bytes_of_row(const hth_form *f, uint64_t n_block)
 {
@@ -261,7 +262,7 @@ bool hth_planes_place(hth_type type, uint64_t n_row, uint64_t n_col, hth_planes 
     if (!q) {
         const hth_type_info *info = hth_type_find(type);
         bool floats = info && info->supported && !info->quantised;
-        return floats && add_plane(n_row, to_words(n_col * info->size), &planes->size, &quants);
+        return floats && add_plane(n_row, to_pieces(n_col * info->size), &planes->size, &quants);
     }
     row_bytes row = bytes_of_row(&q->form, n_col / q->form.block);
     return n_col % q->form.block == 0 && add_plane(n_row, row.low, &planes->size, &quants) &&
@@ -285,6 +286,11 @@ uint64_t hth_planes_skip(hth_type type, uint64_t n_col, uint64_t n, hth_planes *
         if (later[i]) *starts[i] += (uint32_t)(n * later[i] / 4) - skipped;
     planes->size -= 4 * (uint64_t)skipped;
     return 4 * (uint64_t)skipped;
+}
+
+uint32_t hth_planes_row_words(hth_type type, uint64_t n_col)
+{
+    return (uint32_t)(to_pieces(n_col * hth_type_find(type)->size) / 4);
 }
 
 /* ---- filling ------------------------------------------------------------------------------------------- */
@@ -344,11 +350,16 @@ static void move_block(const hth_form *f, const uint8_t *p, size_t quants, size_
     if (f->minima) memcpy(to->minimum + 2 * b, p + 2, 2);
 }
 
-static void fill_floats(size_t size, const uint8_t *rows, size_t row_size, uint64_t first, uint64_t n,
-                        uint8_t *to)
+static void fill_floats(hth_type type, size_t n_col, const uint8_t *rows, size_t row_size, uint64_t first,
+                        uint64_t n, uint8_t *to)
 {
-    for (uint64_t i = 0; i < n; i++)
-        memcpy(to + (size_t)((first + i) * to_words(size)), rows + i * row_size, size);
+    const size_t size = hth_type_row_size(type, n_col), row_words = hth_planes_row_words(type, n_col);
+    for (uint64_t i = first; i < first + n; i++, rows += row_size) {
+        uint8_t *row = to + i * row_words * 4;
+        for (size_t w = 0; 4 * w < size; w++)
+            memcpy(row + 4 * hth_planes_place_of_word(type, n_col, w), rows + 4 * w,
+                   size - 4 * w < 4 ? size - 4 * w : 4);
+    }
 }
 
 void hth_planes_fill(hth_type type, uint64_t n_row, uint64_t n_col, const uint8_t *rows, size_t row_size,
@@ -360,7 +371,7 @@ void hth_planes_fill(hth_type type, uint64_t n_row, uint64_t n_col, const uint8_
     block k = {0};
     if (!hth_planes_place(type, n_row, n_col, &planes)) return;
     if (!q) {
-        fill_floats(size, rows, row_size, first, n, to);
+        fill_floats(type, (size_t)n_col, rows, row_size, first, n, to);
         return;
     }
     const hth_form *f = &q->form;

@@ -8,7 +8,11 @@
  * likewise; those of blocks of 32 are one word for a block, [row][block], and weight 4 i + j is bit i of
  * byte j.
  * Scales, and minima: halves (or bytes, where e8m0), a row from a word on. Of sub-blocks: bytes,
- * [row][block][sub-block]. */
+ * [row][block][sub-block].
+ *
+ * Floats: rows alone, each from a multiple of 16 bytes on. Invocation j of eight has weights 2 j and 2 j + 1
+ * of every sixteen (rule R9), so the words of 128 bytes are moved until those of four sixteens of halves, or
+ * two of F32, are its 16 bytes. What is left at the end of a row lies as in the file. */
 #ifndef HTH_RUN_GPU_PLANES_H
 #define HTH_RUN_GPU_PLANES_H
 
@@ -39,8 +43,8 @@ typedef struct hth_planes {
     uint64_t size; /* bytes of all, a multiple of 256 */
 } hth_planes;
 
-/* Of n_row rows of n_col (whole blocks), any type that the kernels know; floats: rows alone, each from a
- * word on. False: too large for 32 bits of words, or no program knows the type. */
+/* Of n_row rows of n_col (whole blocks), any type that the kernels know. False: too large for 32 bits of
+ * words, or no program knows the type. */
 bool hth_planes_place(hth_type type, uint64_t n_row, uint64_t n_col, hth_planes *planes);
 /* Rows [first, first + n) of n_row. rows: the first of these n, as in the file, row_size apart. to: all
  * planes, zeros before the first call. Calls for other rows may run at the same time. */
@@ -49,6 +53,17 @@ void hth_planes_fill(hth_type type, uint64_t n_row, uint64_t n_col, const uint8_
 
 /* The same rows from number n on, a multiple of 64: returns the bytes by which their binding begins later. */
 uint64_t hth_planes_skip(hth_type type, uint64_t n_col, uint64_t n, hth_planes *planes);
+
+/* Of floats: words from row to row; where word `word` of n_col weights in the file lies in its row. */
+uint32_t hth_planes_row_words(hth_type type, uint64_t n_col);
+enum { HTH_PLANES_GROUP_WORDS = 32, HTH_PLANES_PIECE_WORDS = 4 };
+static inline size_t hth_planes_place_of_word(hth_type type, size_t n_col, size_t word)
+{
+    size_t of_pair = type == HTH_TYPE_F32 ? 2 : 1; /* words of weights 2 j and 2 j + 1 */
+    size_t in = word % HTH_PLANES_GROUP_WORDS, first = word - in, pair = in / of_pair;
+    if (first + HTH_PLANES_GROUP_WORDS > n_col * of_pair / 2) return word;
+    return first + pair % 8 * HTH_PLANES_PIECE_WORDS + pair / 8 * of_pair + in % of_pair;
+}
 
 /* A block of weights: integers, scales of every 16, and what multiplies both. */
 enum { HTH_PLANES_MOST_WEIGHTS = 256 };

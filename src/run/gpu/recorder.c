@@ -104,14 +104,13 @@ static void run_floats(hth_recorder *r, const hth_gpu_group *group, const hth_gp
 {
     uint32_t cols = r->n_row < HTH_GPU_FEW_ROWS ? r->n_row : HTH_GPU_FEW_ROWS;
     uint32_t rows = r->n_row > HTH_GPU_FEW_ROWS ? 4 : 1;
-    hth_push_floats_live push = {
-        .rows = {.n_row = s->n,
-                 .n_col = group->n_col,
-                 .y_stride = group->n_row,
-                 .y_first = p->first + s->first,
-                 .has_bias = p->bias.n > 0,
-                 .row_words = hth_rec_over(hth_type_row_size(p->type, group->n_col), 4)},
-        .live = {s->first, s->neuron}};
+    hth_push_floats_live push = {.rows = {.n_row = s->n,
+                                          .n_col = group->n_col,
+                                          .y_stride = group->n_row,
+                                          .y_first = p->first + s->first,
+                                          .has_bias = p->bias.n > 0,
+                                          .row_words = hth_planes_row_words(p->type, group->n_col)},
+                                 .live = {s->first, s->neuron}};
     const uint32_t consts[] = {HTH_REC_LOCAL, cols, rows, r->by_want, (uint32_t)p->type};
     const hth_slice bind[] = {
         r->g->room.step, {p->weights, p->at, p->planes.size}, in->x, hth_rec_vector(r, p->bias), y,
@@ -128,7 +127,7 @@ void hth_rec_reads(hth_recorder *r, const hth_gpu_part *p, const hth_rec_stretch
 {
     if (r->st != HEARTH_OK) return;
     if (s->live) hth_tape_reads_marked(r->tape, p->planes.size / p->n_row, r->g->room.live, s->neuron, s->n);
-    else hth_tape_reads(r->tape, p->planes.size / p->n_row * s->n);
+    else hth_tape_reads(r->tape, p->planes.size * s->n / p->n_row);
 }
 
 void hth_rec_some_rows(hth_recorder *r, const hth_gpu_group *group, uint32_t from, uint32_t end, bool live,

@@ -54,7 +54,7 @@ hth_slice hth_rec_vector(const hth_recorder *r, hth_gpu_vector v);
 
 /* ---- rows --------------------------------------------------------------------------------------------- */
 
-/* Rows [first, first + n) of a part. live: of them those whose neurons are; the first row is number `neuron`. */
+/* Rows [first, first + n) of a part. live: of them those of live neurons; the first row's is `neuron`. */
 typedef struct hth_rec_stretch {
     uint32_t first, n, neuron;
     bool live;

@@ -23,12 +23,19 @@ uint64_t hth_gpu_selftest_bytes(hearth_kv_type kv, uint32_t d_head, uint32_t sha
 
 /* ---- trials (trials.c) --------------------------------------------------------------------------- */
 
+/* Of vectors: a stretch, and some of the next. Bits of a mask before the first row's. */
+enum { HTH_TRIAL_WIDTH = HTH_ROUND_STRETCH + 256, HTH_TRIAL_MASK_AT = 29 };
+
 /* What a binding holds before the run. */
 typedef enum hth_gpu_filling {
     HTH_FILL_POISON = 0, /* for outputs: what is not written shows */
     HTH_FILL_STEP,
     HTH_FILL_FLOATS,  /* below 2^top */
     HTH_FILL_BLOCKS,  /* what R1 meets, `width` at a time: ties, zeros, blocks below 2^low, one far larger */
+    HTH_FILL_UP, /* the same of neurons, which an activation meets first; */
+    HTH_FILL_GATE_UP,
+    HTH_FILL_SCORES,  /* of neurons of such blocks, `low` of each token */
+    HTH_FILL_TABLE,   /* `width` cosines for each token, from `low` on, then sines */
     HTH_FILL_NEURONS, /* h: [][width], most of them zeros */
     HTH_FILL_Q,       /* bytes as R1 makes them, tokens of `width`; */
     HTH_FILL_Q_SCALES,
@@ -71,7 +78,7 @@ typedef struct hth_gpu_trial {
 bool hth_gpu_trial_of(hth_program_id id, const uint32_t *consts, hth_gpu_trial *out);
 /* Room for all bindings, each at a multiple of 256 bytes. */
 uint64_t hth_gpu_trial_bytes(const hth_gpu_trial *trial);
-/* The same values for the same trial, always. */
+/* trial_values.c: the same values for the same trial, always. */
 void hth_gpu_trial_fill(const hth_gpu_trial *trial, uint8_t *const bind[]);
 
 #endif

@@ -23,16 +23,24 @@ float half_of(uint word, uint i)
     return TYPE == 1 ? widened(word >> 16 * i & 0xffffu) : uintBitsToFloat(word >> 16 * i << 16);
 }
 
+/* Which word of a row as in the file lies as number `place` (run/gpu/planes.h). */
+uint word_of(uint place)
+{
+    uint in_group = place % 32, j = in_group / 4, i = in_group % 4;
+    if (place - in_group + 32 > (TYPE == 0 ? n_out : n_out / 2)) return place;
+    return place - in_group + (TYPE == 0 ? i / 2 * 16 + 2 * j + i % 2 : 8 * i + j);
+}
+
 void main()
 {
     const uint column = gl_GlobalInvocationID.x, group = gl_WorkGroupID.y, i_tok = gl_WorkGroupID.z, t = first_tok + i_tok;
-    const uint n_column = TYPE == 0 ? n_out : (n_out + 1) / 2;
+    const uint n_column = TYPE == 0 ? n_out : (n_out + 1) / 2, row_words = (n_column + 3) / 4 * 4;
     if (t >= step_block[STEP_N_TOK] || column >= n_column) return;
     float low = 0.0, high = 0.0;
     for (uint n = group * GROUP; n < min(n_neuron, (group + 1) * GROUP); n++) {
         float h = hidden[t * stride + first + n];
         if (h == 0.0) continue;
-        uint word = rows[n * n_column + column];
+        uint word = rows[n * row_words + column];
         precise float product = (TYPE == 0 ? uintBitsToFloat(word) : half_of(word, 0)) * h;
         precise float sum = low + product;
         low = sum;
@@ -41,7 +49,8 @@ void main()
         precise float second_sum = high + second;
         high = second_sum;
     }
-    uint at = (i_tok * n_group + first / GROUP + group) * n_out + (TYPE == 0 ? column : 2 * column);
+    uint word = word_of(column), chain = (i_tok * n_group + first / GROUP + group) * n_out;
+    uint at = chain + (TYPE == 0 ? word : 2 * word);
     chains[at] = low;
-    if (TYPE != 0 && 2 * column + 1 < n_out) chains[at + 1] = high;
+    if (TYPE != 0 && 2 * word + 1 < n_out) chains[at + 1] = high;
 }

@@ -1,11 +1,11 @@
 /* Rows of floats times activations (run/gpu/calls.h: rows_f): rule R9 of docs/arithmetic.md 2 with
  * product and sum rounded each. Eight invocations share ROWS rows and COLS tokens: number j holds partial
- * sums 2 j and 2 j + 1 of every output, and so reads a word of two halves, or two words, of every sixteen
- * weights.
+ * sums 2 j and 2 j + 1 of every output, whose weights are 16 bytes of every 128 of a row (run/gpu/planes.h).
  * ONTO: y is added to. LIVE: rows.glsl. */
 layout(constant_id = 4) const uint TYPE = 0; /* hth_type: 0 F32, 1 F16, 30 BF16 */
 
 layout(binding = 1) readonly buffer Rows { uint rows[]; };
+layout(binding = 1) readonly buffer Pieces { uvec4 pieces[]; }; /* the same */
 layout(binding = 2) readonly buffer X { float x[]; };
 layout(binding = 3) readonly buffer Bias { float bias[]; };
 #ifdef ONTO
@@ -25,23 +25,39 @@ layout(push_constant) uniform Push
 #include "f16.glsl"
 
 const uint STRIDE = 2 * LOCAL + 1; /* so that eight outputs lie in eight banks */
-const uint FAR = 4;                /* pairs that are asked for together */
+const uint FAR = 2;                /* pieces that are asked for together */
+const uint PER = TYPE == 0 ? 32 : 64; /* weights of 128 bytes */
 
 shared float partials[8 * STRIDE];
 
 vec2 sums[OUTPUTS]; /* of this invocation */
 
-/* Weight k of the row, and the one behind it; k is even. */
-vec2 pair_at(uint row, uint k)
+/* Of this invocation: the weights of FAR pieces of every row. */
+uvec4 piece[FAR * ROWS];
+
+/* The pieces of the 128 bytes from weight g on, as number i. */
+void load_piece(uint g, uint i, uint j)
 {
-    uint at = row * row_words;
-    if (TYPE == 0) return uintBitsToFloat(uvec2(rows[at + k], rows[at + k + 1]));
-    uint two = rows[at + k / 2];
+    [[unroll]] for (uint r = 0; r < ROWS; r++)
+        piece[i * ROWS + r] = pieces[row_of[r] * (row_words / 4) + g / PER * 8 + j];
+}
+
+vec2 pair_of(uint two)
+{
     if (TYPE == 1) return vec2(widened(two & 0xffffu), widened(two >> 16));
     return uintBitsToFloat(uvec2(two << 16, two & 0xffff0000u));
 }
 
-void add_pair(uint k)
+/* Weights k and k + 1 of the row's end, which lies as in the file; k is even. */
+vec2 pair_at(uint row, uint k)
+{
+    uint at = row * row_words;
+    if (TYPE == 0) return uintBitsToFloat(uvec2(rows[at + k], rows[at + k + 1]));
+    return pair_of(rows[at + k / 2]);
+}
+
+/* Weights k and k + 1 of every row. */
+void add_pair(uint k, vec2 w[ROWS])
 {
     vec2 inputs[COLS];
     [[unroll]] for (uint c = 0; c < COLS; c++) {
@@ -49,13 +65,40 @@ void add_pair(uint k)
         inputs[c] = vec2(x[at], x[at + 1]);
     }
     [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        vec2 w = pair_at(row_of[r], k);
         [[unroll]] for (uint c = 0; c < COLS; c++) {
-            precise vec2 product = w * inputs[c];
+            precise vec2 product = w[r] * inputs[c];
             precise vec2 s = sums[r * COLS + c] + product;
             sums[r * COLS + c] = s;
         }
     }
+}
+
+/* Pair i of piece `from`, which is that of weight k. */
+void add_of_piece(uint from, uint i, uint k)
+{
+    vec2 w[ROWS];
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        uvec4 p = piece[from * ROWS + r];
+        if (TYPE == 0) w[r] = uintBitsToFloat(i == 0 ? p.xy : p.zw);
+        else w[r] = pair_of(p[i]);
+    }
+    add_pair(k, w);
+}
+
+void add_piece(uint from, uint k)
+{
+    add_of_piece(from, 0, k);
+    add_of_piece(from, 1, k + 16);
+    if (TYPE == 0) return;
+    add_of_piece(from, 2, k + 32);
+    add_of_piece(from, 3, k + 48);
+}
+
+void add_pair_at(uint k)
+{
+    vec2 w[ROWS];
+    [[unroll]] for (uint r = 0; r < ROWS; r++) w[r] = pair_at(row_of[r], k);
+    add_pair(k, w);
 }
 
 /* Weight k, the last of an odd number. */
@@ -96,11 +139,20 @@ void main()
     choose();
     [[unroll]] for (uint o = 0; o < OUTPUTS; o++) sums[o] = vec2(0);
 
-    const uint end = is_busy() ? n_col : 0;
-    uint k = 2 * j;
-    for (; k + 16 * (FAR - 1) + 1 < end; k += 16 * FAR)
-        [[unroll]] for (uint i = 0; i < FAR; i++) add_pair(k + 16 * i);
-    for (; k + 1 < end; k += 16) add_pair(k);
+    const uint end = is_busy() ? n_col : 0, whole = end / PER * PER;
+    uint g = 0;
+    for (; g + PER < whole; g += 2 * PER) {
+        load_piece(g, 0, j);
+        load_piece(g + PER, 1, j);
+        add_piece(0, g + 2 * j);
+        add_piece(1, g + PER + 2 * j);
+    }
+    if (g < whole) {
+        load_piece(g, 0, j);
+        add_piece(0, g + 2 * j);
+    }
+    uint k = whole + 2 * j;
+    for (; k + 1 < end; k += 16) add_pair_at(k);
     if (k < end) add_last(k);
 
     /* Each of the eight invocations ends one output of eight. */

@@ -1,5 +1,5 @@
-/* What activations make of a value, and what selectors compare (run/gpu/calls.h: HTH_SELECT_*). The program declares
- * KIND; functions.glsl is included before. */
+/* What activations make of a value, and what selectors compare (run/gpu/calls.h: HTH_SELECT_*). The program
+ * declares KIND; functions.glsl is included before. */
 const uint PREDICTOR = 1, THRESHOLD = 2; /* HTH_SELECT_* */
 const uint SILU = 0, GELU = 1, RELU = 2, RELU2 = 3, DRELU = 4; /* hth_activation */
 
