@@ -2,15 +2,12 @@
  * about its memory. Each has its reason, by name, and nothing that a driver says is taken for more than it
  * can be. The loader's answers are changed on their way (tests/CMakeLists.txt: --wrap). */
 #define _GNU_SOURCE
-#include "device/device.h"
+#include "device/vulkan/vulkan_int.h"
 #include "support/test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define VK_NO_PROTOTYPES
-#include <vulkan/vulkan_core.h>
 
 /* ---- what the loader answers ------------------------------------------------------------------------ */
 
