@@ -1,5 +1,6 @@
 # The Vulkan back end, where its headers and glslc are: programs are compiled and become words of the library
-# (NAME.dot.comp: NAME for devices that have integer dot products). The
+# (NAME.dot.comp: NAME for devices that have integer dot products; NAME.matrix.comp: for matrix units, which
+# Debian 12's glslc cannot compile: their words lie in the repository; a glslc that can writes them anew). The
 # loader is opened at run time, so nothing is linked. Without them there is the null device alone.
 
 find_program(GLSLC glslc)
@@ -12,13 +13,31 @@ if(HEARTH_VULKAN AND GLSLC AND VULKAN_HEADERS)
   set(cases "")
   set(dot_cases "")
   set(outputs "")
+  file(WRITE ${words}/probe.comp
+    "#version 450\n#extension GL_KHR_cooperative_matrix : require\nvoid main() {}\n")
+  execute_process(COMMAND ${GLSLC} --target-env=vulkan1.2 -o ${words}/probe.spv ${words}/probe.comp
+    RESULT_VARIABLE no_matrices OUTPUT_QUIET ERROR_QUIET)
   foreach(program IN LISTS programs)
     get_filename_component(name ${program} NAME_WE)
     get_filename_component(file ${program} NAME_WLE)
     string(REPLACE "." "_" array ${file})
-    add_custom_command(OUTPUT ${words}/${file}.words
-      COMMAND ${GLSLC} --target-env=vulkan1.2 -O -Werror -mfmt=num -o ${words}/${file}.words ${program}
-      DEPENDS ${program} ${included} VERBATIM)
+    if(NOT file MATCHES "\\.matrix$")
+      add_custom_command(OUTPUT ${words}/${file}.words
+        COMMAND ${GLSLC} --target-env=vulkan1.2 -O -Werror -mfmt=num -o ${words}/${file}.words ${program}
+        DEPENDS ${program} ${included} VERBATIM)
+      list(APPEND outputs ${words}/${file}.words)
+    else()
+      get_filename_component(folder ${program} DIRECTORY)
+      list(APPEND outputs ${folder}/${file}.words)
+      if(NOT no_matrices)
+        set(script ${PROJECT_SOURCE_DIR}/cmake/matrix_words.cmake)
+        add_custom_command(OUTPUT ${words}/${file}.stamp
+          COMMAND ${CMAKE_COMMAND} -DGLSLC=${GLSLC} -DPROGRAM=${program} -P ${script}
+          COMMAND ${CMAKE_COMMAND} -E touch ${words}/${file}.stamp
+          DEPENDS ${program} ${included} ${script} VERBATIM)
+        list(APPEND outputs ${words}/${file}.stamp)
+      endif()
+    endif()
     string(APPEND includes "static const uint32_t ${array}[] = {\n#include \"${file}.words\"\n};\n")
     set(case "    case HTH_PROGRAM_${name}: *size = sizeof ${array}; return ${array};\n")
     if(file MATCHES "\\.dot$")
@@ -26,7 +45,6 @@ if(HEARTH_VULKAN AND GLSLC AND VULKAN_HEADERS)
     else()
       string(APPEND cases "${case}")
     endif()
-    list(APPEND outputs ${words}/${file}.words)
   endforeach()
   file(CONFIGURE OUTPUT ${words}/words.c @ONLY CONTENT "/* The words of all programs. */
 #include \"device/vulkan/vulkan_int.h\"
@@ -48,7 +66,8 @@ const uint32_t *hth_vk_words(hth_program_id id, bool dot, size_t *size)
 ")
   list(APPEND HEARTH_SOURCES ${words}/words.c)
   set_source_files_properties(${words}/words.c PROPERTIES
-    OBJECT_DEPENDS "${outputs}" INCLUDE_DIRECTORIES ${words})
+    OBJECT_DEPENDS "${outputs}"
+    INCLUDE_DIRECTORIES "${words};${PROJECT_SOURCE_DIR}/src/device/vulkan/programs")
   set(HEARTH_HAS_VULKAN 1)
 else()
   list(FILTER HEARTH_SOURCES EXCLUDE REGEX "/src/device/vulkan/")

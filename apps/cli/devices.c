@@ -27,6 +27,24 @@ static const char *verdict(const hth_device_info *d, bool is_first_card)
     return "by name: for tests, it is slower than the CPU by itself";
 }
 
+/* Matrices of bytes, as "8x8x8". */
+static void write_shape(char *text, size_t size, const hth_matrix_shape *s)
+{
+    snprintf(text, size, "%ux%ux%u", s->m, s->n, s->k);
+}
+
+static void print_matrices(const hth_device_info *d)
+{
+    char shape[40];
+    if (d->n_shape > 0) printf("          matrix units of bytes:");
+    for (uint32_t i = 0; i < d->n_shape; i++) {
+        write_shape(shape, sizeof shape, &d->shapes[i]);
+        printf(" %s", shape);
+    }
+    if (d->n_shape > 0) printf("\n");
+    if (d->unused & HTH_FEATURE_MATRIX_2) printf("          NV_cooperative_matrix2: listed, not used\n");
+}
+
 static void print_text(const hth_device_info *found, size_t n, const char *note)
 {
     bool has_card = false;
@@ -37,6 +55,7 @@ static void print_text(const hth_device_info *found, size_t n, const char *note)
         printf("vulkan:%zu  %s (%s), %.1f GB", i, d->name, kinds[d->kind], (double)d->memory * 1e-9);
         if (d->budget > 0) printf(", %.1f GB free", (double)d->budget * 1e-9);
         printf("\n          %s; %s\n", d->driver, verdict(d, usable_card && !has_card));
+        print_matrices(d);
         has_card |= usable_card;
     }
     printf("null      functions of C in place of a GPU's programs; by name: for tests\n");
@@ -69,6 +88,13 @@ static void print_json(const hth_device_info *found, size_t n, const char *note)
         json_uint(&j, "memory_bytes", found[i].memory);
         json_uint(&j, "budget_bytes", found[i].budget);
         json_uint(&j, "binding_bytes", found[i].most);
+        json_open(&j, "matrix_shapes", '[');
+        for (uint32_t k = 0; k < found[i].n_shape; k++) {
+            write_shape(name, sizeof name, &found[i].shapes[k]);
+            json_word(&j, NULL, name);
+        }
+        json_close(&j, ']');
+        json_bool(&j, "matrix_2_unused", found[i].unused & HTH_FEATURE_MATRIX_2);
         json_word(&j, "problem", found[i].problem);
         json_close(&j, '}');
     }

@@ -27,7 +27,15 @@ typedef enum hth_device_kind {
 enum {
     HTH_FEATURE_INT_DOT = 1,  /* products of four bytes, added up, in one instruction */
     HTH_FEATURE_TIMELINE = 2, /* semaphores that count; a Vulkan device must have it */
+    HTH_FEATURE_MATRIX = 4,   /* products of matrices of bytes, a subgroup's (KHR_cooperative_matrix) */
+    HTH_FEATURE_MATRIX_2 = 8, /* a workgroup's (NV_cooperative_matrix2), which no program uses */
 };
+
+/* A product of matrices in one instruction: m x k bytes times k x n bytes, added to m x n 32-bit integers. */
+typedef struct hth_matrix_shape {
+    uint32_t m, n, k;
+} hth_matrix_shape;
+enum { HTH_MAX_MATRIX_SHAPE = 8 };
 
 typedef struct hth_device_info {
     hth_device_kind kind;
@@ -37,9 +45,13 @@ typedef struct hth_device_info {
     uint64_t budget;    /* of them that may be used now; 0: it does not say */
     uint64_t most;      /* bytes of one binding */
     uint32_t alignment; /* of a slice's place, in bytes */
+    uint32_t shared;    /* bytes that a workgroup may have in common */
+    uint32_t local;     /* invocations of a workgroup, at most */
     uint32_t features;  /* HTH_FEATURE_*: what is used of it */
-    double
-        host_rate; /* simulated: bytes of weights a second that its host reads; 0: its time is no model's */
+    uint32_t unused;    /* HTH_FEATURE_*: what it has besides */
+    uint32_t n_shape;   /* with HTH_FEATURE_MATRIX, in the driver's order */
+    hth_matrix_shape shapes[HTH_MAX_MATRIX_SHAPE];
+    double host_rate;  /* simulated: bytes of weights a second that its host reads; 0: nobody says */
     char problem[200]; /* why it cannot be used; empty: it can */
 } hth_device_info;
 
@@ -65,6 +77,7 @@ typedef struct hth_device_spec {
     hth_program_fn *const *functions; /* null, simulated: [HTH_N_PROGRAM] */
     bool validation;                  /* Vulkan: its validation layer watches; for tests */
     uint32_t without;                 /* HTH_FEATURE_*: not to be used, for tests and diagnosis */
+    hth_matrix_shape matrix;          /* null: it has matrix units of this shape; m 0: it has none */
 } hth_device_spec;
 
 hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);

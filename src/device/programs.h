@@ -2,6 +2,7 @@
 #ifndef HTH_DEVICE_PROGRAMS_H
 #define HTH_DEVICE_PROGRAMS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,12 @@ typedef struct hth_program_form {
 } hth_program_form;
 
 extern const hth_program_form hth_program_forms[HTH_N_PROGRAM];
+
+/* Needs matrix units (HTH_FEATURE_MATRIX). */
+static inline bool hth_program_is_tiled(hth_program_id id)
+{
+    return id == HTH_PROGRAM_tile_q || id == HTH_PROGRAM_tile_q_onto;
+}
 
 /* What a program is called with where it is a function of C (device.h: null). */
 typedef struct hth_program_call {

@@ -31,7 +31,11 @@ enum {
     OP_FDIV = 136,
     OP_FREM = 140,
     OP_DOT = 148, /* from FREM on: remainders, and products of vectors and matrices */
+    OP_TYPE_INT = 21,
+    OP_TYPE_MATRIX = 4456, /* SPV_KHR_cooperative_matrix */
+    OP_MATRIX_PRODUCT = 4459,
 };
+enum { SATURATES = 16 /* of a product's operands */ };
 enum { CLASS_PUSH_CONSTANT = 9, CLASS_STORAGE_BUFFER = 12 };
 enum {
     SPEC_ID = 1,
@@ -44,8 +48,10 @@ enum {
 enum { MODE_SUBNORMAL = 4459, MODE_SPECIAL = 4461, MODE_NEAREST = 4462 };
 
 /* The capabilities that a device always has or promises by name: Shader, the three of floats.glsl; those of
- * integer dot products of bytes in a word. */
+ * integer dot products of bytes in a word; with matrices Int8, GroupNonUniform, VulkanMemoryModel and their
+ * own. */
 static const uint32_t capabilities[] = {1, 4464, 4466, 4467}, dot_capabilities[] = {6018, 6019};
+static const uint32_t matrix_capabilities[] = {39, 61, 5345, 6022};
 /* Of GLSL.std.450: magnitudes, signs, smaller and larger and clamped integers, places of bits. */
 static const uint32_t exact_functions[] = {4, 5, 7, 38, 39, 41, 42, 44, 45, 73, 74, 75};
 
@@ -64,6 +70,7 @@ typedef struct thing {
     uint32_t last;     /* offset of its last member */
     uint32_t binding;  /* of a variable, plus 1 */
     bool non_writable, non_readable, no_contraction;
+    bool is_integer; /* a type */
 } thing;
 
 typedef struct module {
@@ -73,6 +80,8 @@ typedef struct module {
     uint32_t push_size, n_spec;
     bool spec[MAX_SPEC];
     uint32_t modes; /* HTH_VK_FLOATS_* */
+    bool is_tiled;
+    uint32_t n_product; /* of matrices */
     char wrong[200];
 } module;
 static module now;
@@ -120,6 +129,7 @@ static void find_things(const uint32_t *op, uint32_t length, bool dot)
     (void)dot;
     switch (op[0] & 0xffffu) {
     case OP_TYPE_STRUCT: now.things[op[1]].n_member = length - 2; break;
+    case OP_TYPE_INT: now.things[op[1]].is_integer = true; break;
     case OP_TYPE_POINTER: now.things[op[1]].pointee = op[3]; break;
     case OP_DECORATE: decorate(&now.things[op[1]], op[2], length > 3 ? op[3] : 0); break;
     case OP_MEMBER_DECORATE: decorate(&now.things[op[1]], op[3], length > 4 ? op[4] : 0); break;
@@ -157,12 +167,19 @@ static void find_variable(const uint32_t *op)
 static void check_op(const uint32_t *op, uint32_t length, bool dot)
 {
     uint32_t code = op[0] & 0xffffu;
-    (void)length;
     switch (code) {
     case OP_VARIABLE: find_variable(op); break;
     case OP_CAPABILITY:
-        if (!AMONG(op[1], capabilities) && !(dot && AMONG(op[1], dot_capabilities)))
+        if (!AMONG(op[1], capabilities) && !(dot && AMONG(op[1], dot_capabilities)) &&
+            !(now.is_tiled && AMONG(op[1], matrix_capabilities)))
             complain("capability", op[1]);
+        break;
+    case OP_TYPE_MATRIX:
+        if (!now.things[op[2]].is_integer) complain("a matrix of no integers:", op[1]);
+        break;
+    case OP_MATRIX_PRODUCT:
+        if (length > 6 && op[6] & SATURATES) complain("a product that clamps its sums:", op[2]);
+        now.n_product++;
         break;
     case OP_EXT_INST:
         if (!AMONG(op[4], exact_functions)) complain("the driver's function", op[4]);
@@ -194,6 +211,7 @@ static void check_form(const hth_program_form *form, bool dot)
         if (now.spec[i] && i >= form->n_const) complain("not in the table: constant", i);
     if (now.n_spec > form->n_const || (!dot && now.n_spec < form->n_const))
         complain("constants:", now.n_spec);
+    if (now.is_tiled != (now.n_product > 0)) complain("products of matrices:", now.n_product);
     if (now.modes != HTH_VK_FLOATS_ALL) complain("of what floats.glsl asks for, only", now.modes);
 }
 
@@ -201,6 +219,7 @@ static void check_form(const hth_program_form *form, bool dot)
 static const char *wrong_words(const uint32_t *words, size_t n, const hth_program_form *form, bool dot)
 {
     memset(&now, 0, sizeof now);
+    now.is_tiled = strncmp(form->name, "tile_", 5) == 0;
     if (n < N_HEADER || words[0] != 0x07230203 || words[WORD_BOUND] > MAX_ID) return "no module";
     visit_all(words, n, dot, find_things);
     visit_all(words, n, dot, check_op);
@@ -235,16 +254,18 @@ TEST(words_agree_with_the_table_and_leave_the_driver_no_choice)
 
 /* ---- that the rules can be broken ------------------------------------------------------------------ */
 
-/* norm_round, which has all that rules speak of. */
-static uint32_t *copy_words(size_t *n)
+static uint32_t *copy_words_of(hth_program_id id, size_t *n)
 {
     size_t size;
-    const uint32_t *words = hth_vk_words(HTH_PROGRAM_norm_round, false, &size);
+    const uint32_t *words = hth_vk_words(id, false, &size);
     uint32_t *copy = malloc(size);
     memcpy(copy, words, size);
     *n = size / 4;
     return copy;
 }
+
+/* norm_round, which has all that most rules speak of. */
+static uint32_t *copy_words(size_t *n) { return copy_words_of(HTH_PROGRAM_norm_round, n); }
 
 /* Word `at` of the first instruction with that code, and that word, becomes `to`. */
 static bool mutate(uint32_t *words, size_t n, uint32_t code, size_t at, uint32_t from, uint32_t to)
@@ -292,6 +313,51 @@ TEST(words_that_break_a_rule_are_found)
         free(words);
     }
     CHECK(wrong_words(capabilities, 4, form, false) != NULL);
+}
+
+TEST(words_of_matrix_units_that_break_a_rule_are_found)
+{
+    static const struct {
+        uint32_t code, at, from, to;
+        const char *says;
+    } breaks[] = {
+        {OP_CAPABILITY, 1, 6022, 6023, "capability 6023"},
+        {OP_CAPABILITY, 1, 39, 9, "capability 9"}, /* Float16 */
+        {OP_FMUL, 0, 0, OP_FDIV, "instruction 136"},
+        {OP_MATRIX_PRODUCT, 6, 15, 31, "clamps"},
+        {OP_DECORATE, 3, 14, 15, "constant 15"},
+        {OP_MATRIX_PRODUCT, 0, 0, OP_MATRIX_PRODUCT + 1, "products of matrices: 0"},
+    };
+    const hth_program_form *form = &hth_program_forms[HTH_PROGRAM_tile_q];
+    for (size_t i = 0; i < sizeof breaks / sizeof *breaks; i++) {
+        size_t n;
+        uint32_t *words = copy_words_of(HTH_PROGRAM_tile_q, &n);
+        CHECK(wrong_words(words, n, form, false) == NULL);
+        bool done = mutate(words, n, breaks[i].code, breaks[i].at, breaks[i].from, breaks[i].to);
+        const char *wrong = wrong_words(words, n, form, false);
+        if (!done || !wrong || !strstr(wrong, breaks[i].says))
+            test_fail(__FILE__, __LINE__, "change %zu: %s, not: %s", i, wrong ? wrong : "nothing",
+                      breaks[i].says);
+        free(words);
+    }
+}
+
+TEST(matrices_are_of_integers_and_in_programs_of_tiles_alone)
+{
+    const hth_program_form *form = &hth_program_forms[HTH_PROGRAM_tile_q];
+    size_t n, n_type = 0;
+    uint32_t *words = copy_words_of(HTH_PROGRAM_tile_q, &n);
+    CHECK(wrong_words(words, n, &hth_program_forms[HTH_PROGRAM_rows_q], false) != NULL);
+    for (size_t i = N_HEADER; i < n; i += words[i] >> 16) {
+        if ((words[i] & 0xffffu) != OP_TYPE_MATRIX) continue;
+        uint32_t component = words[i + 2];
+        words[i + 2] = words[i + 1]; /* itself */
+        const char *wrong = wrong_words(words, n, form, false);
+        CHECK(wrong && strstr(wrong, "no integers"));
+        words[i + 2] = component, n_type++;
+    }
+    CHECK_INT(n_type, 3);
+    free(words);
 }
 
 static bool is_sum_or_product(const uint32_t *words, size_t n, uint32_t id)

@@ -18,6 +18,9 @@
 /* ---- a device with an error --------------------------------------------------------------------------- */
 
 static hth_program_id off = HTH_N_PROGRAM; /* none */
+static hth_matrix_shape matrix;            /* of null's units; m 0: it has none */
+static uint32_t withheld;                  /* HTH_FEATURE_* */
+static uint64_t n_refused;                 /* the call that is UNSUPPORTED, once; 0: none */
 
 hearth_status __real_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
 hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
@@ -26,17 +29,26 @@ hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **o
 {
     hth_device_spec other = *spec;
     other.functions = programs_off_by_one(off);
-    return __real_hth_device_open(&other, out, err);
+    other.matrix = matrix, other.without = withheld;
+    hearth_status st = __real_hth_device_open(&other, out, err);
+    if (st == HEARTH_OK && n_refused > 0) hth_device_fail_at(*out, n_refused, HEARTH_ERROR_UNSUPPORTED);
+    return st;
 }
 
 /* ---- models ------------------------------------------------------------------------------------------- */
 
 static char warning[1000]; /* the last that speaks of bits */
 static size_t n_warning;
+static char units[1000]; /* the last that speaks of matrix units */
+static size_t n_units;
 
 static void note_warning(void *user, hearth_log_level level, const char *line)
 {
     (void)user;
+    if (level == HEARTH_LOG_WARN && strstr(line, "the matrix units of")) {
+        n_units++;
+        snprintf(units, sizeof units, "%s", line);
+    }
     if (level != HEARTH_LOG_WARN || !strstr(line, "the CPU's bits")) return;
     n_warning++;
     snprintf(warning, sizeof warning, "%s", line);
@@ -48,7 +60,7 @@ static hearth_status open_on(const char *path, const char *device, bool strict, 
     hearth_model_options o = hearth_model_defaults();
     o.selector = HEARTH_SELECTOR_DENSE;
     o.gpu = (hearth_gpu_options){.device = device, .strict = strict, .vram = vram, .n_ctx = 64};
-    *model = NULL, n_warning = 0, warning[0] = '\0';
+    *model = NULL, n_warning = n_units = 0, warning[0] = units[0] = '\0';
     hearth_log_set(note_warning, NULL);
     hearth_status st = hearth_model_open(path, &o, model, err);
     hearth_log_set(NULL, NULL);
@@ -134,6 +146,93 @@ TEST(a_device_that_is_off_is_refused_by_name_or_taken_with_one_warning)
         check_taken(STORYTELLER, 0, cases[i].why, 1);
     }
     off = HTH_N_PROGRAM;
+}
+
+/* ---- matrix units ------------------------------------------------------------------------------------- */
+
+static const hth_matrix_shape some_shape = {16, 16, 16};
+enum { N_ID = 29, N_VOCAB = 2048 /* of the storyteller */ };
+
+/* Of a prompt of more than a few tokens, on a device that owes the CPU's bits. */
+static float *logits_on(const char *device)
+{
+    int32_t ids[N_ID];
+    hearth_model *model;
+    engine_setting setting = {.n_batch = 64, .kv = HEARTH_KV_F16};
+    for (int32_t i = 0; i < N_ID; i++) ids[i] = 1 + 7 * i;
+    hearth_error why = {0};
+    if (open_on(STORYTELLER, device, true, 0, &model, &why) != HEARTH_OK) {
+        if (strcmp(device, "vulkan:0") == 0) test_skip("%s", why.message);
+        else test_fail(__FILE__, __LINE__, "%s", why.message);
+        return NULL;
+    }
+    float *logits = engine_model_logits(model, &setting, ids, N_ID);
+    hearth_model_close(model);
+    return logits;
+}
+
+/* Logits of the whole prompt are those that the CPU gives. */
+static void check_logits(const char *device, const float *expected)
+{
+    float *logits = logits_on(device);
+    if (logits && expected) CHECK(memcmp(logits, expected, (size_t)N_ID * N_VOCAB * sizeof *logits) == 0);
+    free(logits);
+}
+
+TEST(matrix_units_that_are_off_are_not_used_and_bits_stay)
+{
+    static const hth_program_id ids[] = {HTH_PROGRAM_tile_q, HTH_PROGRAM_tile_q_onto};
+    float *cpu = logits_on("none");
+    matrix = some_shape;
+    check_logits("null", cpu);
+    CHECK_INT(n_units, 0);
+    for (size_t i = 0; i < 2; i++) {
+        char why[100];
+        snprintf(why, sizeof why, "null are not used: %s of Q8_0 differs", hth_program_forms[ids[i]].name);
+        off = ids[i];
+        check_logits("null", cpu);
+        CHECK_INT(n_units, 1);
+        CHECK(strstr(units, why) != NULL);
+        CHECK_INT(n_warning, 0);
+    }
+    off = HTH_PROGRAM_tile_q, withheld = HTH_FEATURE_MATRIX;
+    check_logits("null", cpu);
+    CHECK_INT(n_units, 0);
+    off = HTH_N_PROGRAM, withheld = 0, matrix = (hth_matrix_shape){0};
+    free(cpu);
+}
+
+TEST(matrix_units_for_which_nothing_can_be_compiled_are_not_used)
+{
+    size_t n_without = 0;
+    float *cpu = logits_on("none");
+    matrix = some_shape;
+    for (n_refused = 1; n_refused < 400 && n_without < 2; n_refused++) {
+        hearth_model *model;
+        hearth_error why;
+        if (open_on(STORYTELLER, "null", true, 0, &model, &why) == HEARTH_OK && n_units > 0) {
+            CHECK(strstr(units, "are not used: ") != NULL);
+            n_without++;
+        }
+        hearth_model_close(model);
+        if (n_units > 0) check_logits("null", cpu);
+    }
+    CHECK(n_without > 0);
+    n_refused = 0, matrix = (hth_matrix_shape){0};
+    free(cpu);
+}
+
+TEST(a_card_gives_the_same_with_and_without_its_matrix_units)
+{
+    float *cpu = logits_on("none");
+    check_logits("vulkan:0", cpu);
+    CHECK_INT(n_units, 0);
+    withheld = HTH_FEATURE_MATRIX;
+    check_logits("vulkan:0", cpu);
+    withheld = HTH_FEATURE_MATRIX | HTH_FEATURE_INT_DOT;
+    check_logits("vulkan:0", cpu);
+    withheld = 0;
+    free(cpu);
 }
 
 TEST(a_program_that_the_model_does_not_use_is_not_held_against_a_device)

@@ -7,6 +7,7 @@ shown a small bad example, which it must refuse, and a good one: a law that cann
 is no law. docs/architecture.md explains them to people.
 """
 
+import hashlib
 import os
 import re
 import subprocess
@@ -170,6 +171,50 @@ def one_folder_knows_vulkan():
     assert not vulkan_includes({"src/device/vulkan/a.h": "#include <vulkan/vulkan_core.h>",
                                 "src/device/a.c": '#include "device/vulkan/words.h"'})
     assert_none(vulkan_includes(sources("src", "apps", "include", "tests", "bench", "examples")))
+
+
+def with_includes(files, path):
+    """A program and all that it includes, once each."""
+    found, unread = [], [path]
+    for path in unread:
+        if path in found:
+            continue
+        found.append(path)
+        folder = os.path.dirname(path)
+        unread += [os.path.join(folder, name) for name in re.findall(r'^#include "([^"]+)"', files[path], re.M)]
+    return found
+
+
+def stale_words(files):
+    """Words of the repository (cmake/matrix_words.cmake) that are of other sources than those that lie there."""
+    wrong = []
+    for path in files:
+        base, words = re.sub(r"\.(comp|words)$", "", path), files.get(re.sub(r"\.comp$", ".words", path))
+        if path.endswith(".words") and base + ".comp" not in files:
+            wrong.append(f"{path}: of no program")
+        if not path.endswith(".matrix.comp"):
+            continue
+        hashes = sorted(f" * {hashlib.sha256(files[name].encode()).hexdigest()} {os.path.basename(name)}"
+                        for name in with_includes(files, path))
+        if words is None or sorted(re.findall(r"^ \* [0-9a-f]{64} \S+$", words, re.M)) != hashes:
+            wrong.append(f"{path}: its words are of other sources; where glslc knows GL_KHR_cooperative_matrix, a build "
+                         "writes them anew: cmake -DGLSLC=GLSLC -DPROGRAM=PROGRAM -P cmake/matrix_words.cmake")
+    return wrong
+
+
+@case
+def words_that_lie_in_the_repository_are_of_their_sources():
+    files = {"p/a.matrix.comp": '#include "b.glsl"\n', "p/b.glsl": '#include "c.glsl"\n', "p/c.glsl": "x\n"}
+    hashes = [hashlib.sha256(text.encode()).hexdigest() for text in files.values()]
+    words = "".join(f" * {h} {os.path.basename(name)}\n" for h, name in zip(hashes, files))
+    assert not stale_words(dict(files, **{"p/a.matrix.words": words}))
+    assert len(stale_words(files)) == 1
+    assert len(stale_words({"p/a.matrix.words": words})) == 1
+    assert len(stale_words(dict(files, **{"p/a.matrix.words": words, "p/c.glsl": "y\n"}))) == 1
+    assert len(stale_words(dict(files, **{"p/a.matrix.words": words[:words.rindex(" *")]}))) == 1
+    programs = sources("src/device/vulkan/programs", suffixes=(".comp", ".glsl", ".words"))
+    assert sum(path.endswith(".words") for path in programs) >= 2
+    assert_none(stale_words(programs))
 
 
 # ---- laws over the library ----------------------------------------------------------------

@@ -33,6 +33,7 @@ typedef struct product {
     mask mask;
     size_t row_first, live_first;   /* with a mask: rows before, in the planes and in it */
     size_t n_class, y_first, y_gap; /* tokens that the grid covers; floats of y beside those written */
+    hth_matrix_shape matrix;        /* m 0: without matrix units */
 } product;
 
 /* ---- one product ---------------------------------------------------------------------------------- */
@@ -167,17 +168,20 @@ static size_t mask_bytes(const product *s) { return s->mask ? (s->live_first + s
 static bool compute_quantised(hth_device *d, data *a)
 {
     const product *s = &a->shape;
-    uint32_t consts[HTH_ROWS_N_CONST] = {s->cut.local, s->cut.cols, s->cut.rows, s->want};
+    uint32_t consts[HTH_TILE_N_CONST] = {s->cut.local, s->cut.cols, s->cut.rows, s->want};
     hth_form form;
     if (!CHECK(hth_form_of(s->type, &form))) return false;
     memcpy(consts + HTH_ROWS_FORM, &form, sizeof form);
+    consts[HTH_TILE_M] = s->matrix.m, consts[HTH_TILE_N] = s->matrix.n, consts[HTH_TILE_K] = s->matrix.k;
     const hth_push_rows_live push = {{(uint32_t)s->n_row, (uint32_t)a->n_block, (uint32_t)a->y_stride,
                                       (uint32_t)s->y_first, s->has_bias, a->places.at},
                                      {(uint32_t)s->row_first, (uint32_t)s->live_first}};
     const size_t n_x = s->n_tok * s->n_col, n_row = s->row_first + s->n_row;
-    programs_run run = {.id = s->mask   ? HTH_PROGRAM_rows_q_live
-                              : s->onto ? HTH_PROGRAM_rows_q_onto
-                                        : HTH_PROGRAM_rows_q,
+    hth_program_id id = s->mask   ? HTH_PROGRAM_rows_q_live
+                        : s->onto ? HTH_PROGRAM_rows_q_onto
+                                  : HTH_PROGRAM_rows_q;
+    if (s->matrix.m > 0) id = s->onto ? HTH_PROGRAM_tile_q_onto : HTH_PROGRAM_tile_q;
+    programs_run run = {.id = id,
                         .consts = consts,
                         .push = &push,
                         .bind = {{a->step, sizeof a->step},
@@ -227,10 +231,10 @@ static void describe(char *text, size_t size, const char *device, const product 
     static const char *const masks[] = {
         "", " live", " of an empty mask", ", one alone", ", every other", " by a mask"};
     snprintf(text, size,
-             "%s, %s%s%s, %zu rows of %zu, %zu of %zu tokens, weights %s, inputs %s, cut %u %u %u", device,
-             rows_type_name(s->type), s->onto ? " onto" : "", masks[s->mask], s->n_row, s->n_col, s->n_tok,
-             s->n_class, proof_kind_name(s->weights), proof_kind_name(s->inputs), s->cut.local, s->cut.cols,
-             s->cut.rows);
+             "%s, %s%s%s, %zu rows of %zu, %zu of %zu tokens, weights %s, inputs %s, cut %u %u %u, matrix %ux%ux%u",
+             device, rows_type_name(s->type), s->onto ? " onto" : "", masks[s->mask], s->n_row, s->n_col,
+             s->n_tok, s->n_class, proof_kind_name(s->weights), proof_kind_name(s->inputs), s->cut.local,
+             s->cut.cols, s->cut.rows, s->matrix.m, s->matrix.n, s->matrix.k);
 }
 
 static void check_bits(const char *device, const data *a)
@@ -363,6 +367,105 @@ static void long_rows(hth_device *d, const char *name, const hth_kernels *k, tes
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) prove(d, name, k, r, &shapes[i]);
 }
 TEST(rows_as_long_as_those_of_the_largest_models_are_summed_to_their_end) { on_each(long_rows); }
+
+/* ---- matrix units ------------------------------------------------------------------------------------- */
+
+/* The CPU's bits, or, where a device that keeps no subnormals has others, those that it has without matrix
+ * units: what it owes there the tests above say. */
+static void prove_tiled(hth_device *d, const char *name, const hth_kernels *k, test_random *r,
+                        const product *s)
+{
+    data a = make(r, s, k);
+    if (compute(d, &a) && proof_differ_f32(a.y, a.expected, a.n_y) < a.n_y) {
+        float *tiled = get(a.n_y, sizeof *tiled);
+        memcpy(tiled, a.y, a.n_y * sizeof *tiled);
+        a.shape.matrix.m = 0, a.shape.cut = (cut){64, 1, 1};
+        if (compute(d, &a)) memcpy(a.expected, a.y, a.n_y * sizeof *a.y);
+        memcpy(a.y, tiled, a.n_y * sizeof *tiled);
+        a.shape = *s;
+        check_bits(name, &a);
+        free(tiled);
+    }
+    free_data(&a);
+}
+
+/* fn as above with the same, and each shape of the device's; null computes without any. */
+typedef void with_shape(hth_device *d, const char *name, const hth_kernels *k, test_random *r,
+                        const hth_matrix_shape *shape);
+
+static void on_each_shape(with_shape *fn)
+{
+    static const hth_matrix_shape any = {16, 16, 16};
+    hth_kernels k;
+    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    for (size_t i = 0; i < N_DEVICE; i++) {
+        test_random r = proof_random();
+        hth_device *d = programs_open(devices[i]);
+        if (!d) continue;
+        const hth_device_info *info = hth_device_get_info(d);
+        if (i == 0) fn(d, devices[i], &k, &r, &any);
+        else if (info->n_shape == 0) test_skip("%s has no matrix units of bytes", info->name);
+        for (uint32_t s = 0; s < info->n_shape; s++) fn(d, devices[i], &k, &r, &info->shapes[s]);
+        programs_close(d);
+    }
+}
+
+/* What a shape can be cut into: the tile of models; one as small as the shape; several of it each way. */
+static size_t tile_cuts(const hth_matrix_shape *s, cut cuts[3])
+{
+    size_t n = 0;
+    if (32 % s->m == 0 && 16 % s->n == 0) cuts[n++] = (cut){256, 16, 1};
+    cuts[n++] = (cut){8 * s->m, s->n, 1};
+    if (16 * s->n * s->m * 4 < 8192) cuts[n++] = (cut){8 * s->m, 2 * s->n, 2};
+    return n;
+}
+
+static void all_types_tiled(hth_device *d, const char *name, const hth_kernels *k, test_random *r,
+                            const hth_matrix_shape *shape)
+{
+    enum { N_SHAPE = 12 };
+    cut cuts[3];
+    size_t n_cut = tile_cuts(shape, cuts);
+    for (size_t t = 0; t < ROWS_N_TYPE; t++)
+        for (size_t c = 0; c < n_cut && rows_quantised(rows_types[t]); c++)
+            for (size_t i = 0; i < N_SHAPE; i++) {
+                product s = random_shape(r, rows_types[t], cuts[c]);
+                s.matrix = *shape;
+                s.onto = i % 3 == 2;
+                prove_tiled(d, name, k, r, &s);
+            }
+}
+TEST(matrix_units_give_the_bits_of_the_cpu) { on_each_shape(all_types_tiled); }
+
+static void large_sums_tiled(hth_device *d, const char *name, const hth_kernels *k, test_random *r,
+                             const hth_matrix_shape *shape)
+{
+    static const hth_type types[] = {HTH_TYPE_Q8_0, HTH_TYPE_Q4_K, HTH_TYPE_Q5_K, HTH_TYPE_Q6_K};
+    cut cuts[3];
+    tile_cuts(shape, cuts);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        product s = {types[i], 60, 256 * 5, 17, PROOF_LARGEST, PROOF_PLAIN, cuts[0], .n_class = 20};
+        s.one_sign = true, s.matrix = *shape;
+        prove_tiled(d, name, k, r, &s);
+    }
+    product s = {HTH_TYPE_Q2_K,   2, 53248, 8, PROOF_PLAIN, PROOF_PLAIN, cuts[0], .n_class = 9,
+                 .matrix = *shape};
+    prove_tiled(d, name, k, r, &s);
+}
+TEST(matrix_units_add_up_the_largest_weights_and_the_longest_rows) { on_each_shape(large_sums_tiled); }
+
+static void wanted_tiled(hth_device *d, const char *name, const hth_kernels *k, test_random *r,
+                         const hth_matrix_shape *shape)
+{
+    cut cuts[3];
+    tile_cuts(shape, cuts);
+    for (size_t i = 0; i < 4; i++) {
+        product s = random_shape(r, i % 2 ? HTH_TYPE_Q6_K : HTH_TYPE_Q8_0, cuts[0]);
+        s.n_class = 20, s.n_tok = 6 * i, s.want = true, s.matrix = *shape;
+        prove_tiled(d, name, k, r, &s);
+    }
+}
+TEST(matrix_units_compute_wanted_rows_alone) { on_each_shape(wanted_tiled); }
 
 /* ---- floats ------------------------------------------------------------------------------------------ */
 

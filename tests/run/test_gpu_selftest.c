@@ -7,7 +7,7 @@
 #include "kernels/kernels.h"
 #include "model/family.h"
 #include "run/gpu/cache.h"
-#include "run/gpu/calls.h"
+#include "run/gpu/gpu_int.h"
 #include "support/programs.h"
 #include "support/rows_case.h"
 
@@ -93,10 +93,23 @@ static void add_vectors(list *l)
     }
 }
 
-static list *all_programs(void)
+/* Where the device has matrix units. */
+static void add_tiles(list *l, hth_type type, const hth_device_info *info)
+{
+    uint32_t consts[HTH_TILE_N_CONST] = {0};
+    hth_form form;
+    if (!hth_form_of(type, &form) || !hth_gpu_tile_of(info, &form, consts)) return;
+    memcpy(consts + HTH_ROWS_FORM, &form, sizeof form);
+    add(l, HTH_PROGRAM_tile_q, consts);
+    consts[HTH_ROWS_WANT] = 1;
+    add(l, HTH_PROGRAM_tile_q_onto, consts);
+}
+
+static list *programs_of(const hth_device_info *info)
 {
     list *l = calloc(1, sizeof *l);
     for (size_t i = 0; i < ROWS_N_TYPE; i++) add_rows(l, rows_types[i]);
+    for (size_t i = 0; i < ROWS_N_TYPE; i++) add_tiles(l, rows_types[i], info);
     add_attention(l, 64, HEARTH_KV_F16, 4);
     add_attention(l, 80, HEARTH_KV_F32, 1);
     add_attention(l, 128, HEARTH_KV_Q8_0, 8);
@@ -105,7 +118,17 @@ static list *all_programs(void)
     return l;
 }
 
+/* null computes all, with matrices of any shape. */
+static list *all_programs(void)
+{
+    static const hth_device_info any = {
+        .shared = 32768, .local = 256, .n_shape = 1, .shapes = {{16, 16, 16}}};
+    return programs_of(&any);
+}
+
 /* ---- runs --------------------------------------------------------------------------------------------- */
+
+static char tiles[HTH_GPU_NOTE]; /* what it says of programs on matrix units */
 
 /* What the self-test of a device says with these programs. */
 static hearth_status try(hth_device *d, const list *l, uint64_t memory, char note[HTH_GPU_NOTE],
@@ -117,7 +140,7 @@ static hearth_status try(hth_device *d, const list *l, uint64_t memory, char not
         const hth_program *p;
         st = hth_program_get(d, l->all[i].id, l->all[i].consts, &p, err);
     }
-    if (st == HEARTH_OK) st = hth_gpu_selftest(d, buffer, note, err);
+    if (st == HEARTH_OK) st = hth_gpu_selftest(d, buffer, note, tiles, err);
     hth_buffer_free(buffer);
     return st;
 }
@@ -129,7 +152,7 @@ static void print_time(hth_device *d, const list *l)
     hth_buffer *buffer = NULL;
     CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, MEMORY, "a test", &buffer, err));
     uint64_t start = hth_clock_ns();
-    CHECK_OK(hth_gpu_selftest(d, buffer, note, err));
+    CHECK_OK(hth_gpu_selftest(d, buffer, note, tiles, err));
     fprintf(stderr, "  %s: %zu programs in %.1f ms\n", hth_device_get_info(d)->name, l->n,
             (double)(hth_clock_ns() - start) * 1e-6);
     hth_buffer_free(buffer);
@@ -138,17 +161,18 @@ static void print_time(hth_device *d, const list *l)
 TEST(all_programs_pass_on_devices_that_give_the_bits_of_the_cpu)
 {
     static const char *const names[] = {"null", "vulkan:0"};
-    list *l = all_programs();
     for (size_t i = 0; i < 2; i++) {
         char note[HTH_GPU_NOTE] = "?";
         hth_device *d = programs_open(names[i]);
         if (!d) continue;
+        list *l = i == 0 ? all_programs() : programs_of(hth_device_get_info(d));
         CHECK_OK(try(d, l, MEMORY, note, err));
         CHECK_TEXT(note, "");
+        CHECK_TEXT(tiles, "");
         print_time(d, l);
         programs_close(d);
+        free(l);
     }
-    free(l);
 }
 
 /* ---- a program that is off ---------------------------------------------------------------------------- */
@@ -171,8 +195,10 @@ TEST(a_program_that_is_off_by_one_unit_is_named)
         hth_device *d = open_with_off(l->all[i].id);
         one.all[0] = l->all[i];
         CHECK_OK(try(d, &one, MEMORY, note, err));
-        if (strncmp(note, name, strlen(name)) != 0 || !strstr(note, " differs from the CPU"))
-            test_fail(__FILE__, __LINE__, "%s is off, and it says '%s'", name, note);
+        const char *says = hth_program_is_tiled(l->all[i].id) ? tiles : note;
+        if (strncmp(says, name, strlen(name)) != 0 || !strstr(says, " differs from the CPU"))
+            test_fail(__FILE__, __LINE__, "%s is off, and it says '%s'", name, says);
+        CHECK_TEXT(says == note ? tiles : note, "");
         hth_device_close(d);
     }
     free(l);
@@ -224,6 +250,8 @@ static const char *const floats_of[HTH_N_PROGRAM] = {
     [HTH_PROGRAM_rows_q_live] = "......f.",
     [HTH_PROGRAM_mark_live] = ".....",
     [HTH_PROGRAM_down_gather] = "...",
+    [HTH_PROGRAM_tile_q] = "......f",
+    [HTH_PROGRAM_tile_q_onto] = "......f",
     [HTH_PROGRAM_rope_store] = ".f.....",
     [HTH_PROGRAM_attend] = ".....ff",
     [HTH_PROGRAM_attend_join] = "...f",
@@ -326,12 +354,12 @@ TEST(what_a_device_refuses_is_an_error_of_the_test)
         CHECK_OK(hth_program_get(d, l.all[0].id, l.all[0].consts, &p, err));
         uint64_t before = hth_device_n_call(d);
         if (n == 1) {
-            CHECK_OK(hth_gpu_selftest(d, buffer, note, err));
+            CHECK_OK(hth_gpu_selftest(d, buffer, note, tiles, err));
             n_call = hth_device_n_call(d) - before;
             CHECK(n_call >= 6); /* up, begin, end, submit, wait, down */
         }
         hth_device_fail_at(d, n, HEARTH_ERROR_DEVICE);
-        CHECK_INT(hth_gpu_selftest(d, buffer, note, &why), HEARTH_ERROR_DEVICE);
+        CHECK_INT(hth_gpu_selftest(d, buffer, note, tiles, &why), HEARTH_ERROR_DEVICE);
         CHECK_TEXT(note, "");
         hth_buffer_free(buffer);
         programs_close(d);

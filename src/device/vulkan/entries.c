@@ -50,10 +50,12 @@ static hearth_status open_loader(hth_vk_instance *vk, hearth_error *err)
 #define GLOBAL(name)                                                                                         \
     if (!(vk->name = (PFN_##name)entry(vk, #name))) return fail_entry(#name, err);
 #define INSTANCE(name)
+#define OPTIONAL(name)
 #define DEVICE(name)
 #include "device/vulkan/entries.def"
 #undef GLOBAL
 #undef INSTANCE
+#undef OPTIONAL
     return HEARTH_OK;
 }
 
@@ -62,9 +64,11 @@ static hearth_status load_instance(hth_vk_instance *vk, hearth_error *err)
 #define GLOBAL(name)
 #define INSTANCE(name)                                                                                       \
     if (!(vk->name = (PFN_##name)entry(vk, #name))) return fail_entry(#name, err);
+#define OPTIONAL(name) vk->name = (PFN_##name)entry(vk, #name);
 #include "device/vulkan/entries.def"
 #undef GLOBAL
 #undef INSTANCE
+#undef OPTIONAL
 #undef DEVICE
     return HEARTH_OK;
 }
@@ -74,11 +78,13 @@ hearth_status hth_vk_calls_load(const hth_vk_instance *vk, VkDevice device, hth_
 {
 #define GLOBAL(name)
 #define INSTANCE(name)
+#define OPTIONAL(name)
 #define DEVICE(name)                                                                                         \
     if (!(calls->name = (PFN_##name)vk->vkGetDeviceProcAddr(device, #name))) return fail_entry(#name, err);
 #include "device/vulkan/entries.def"
 #undef GLOBAL
 #undef INSTANCE
+#undef OPTIONAL
 #undef DEVICE
     return HEARTH_OK;
 }

@@ -84,8 +84,70 @@ uint64_t hth_vk_budget(const hth_device *d)
     return budget.heapBudget[vk->found.heap];
 }
 
+/* Products of signed bytes that are not clamped, by a subgroup. */
+static bool is_of_bytes(const VkCooperativeMatrixPropertiesKHR *p)
+{
+    return p->AType == VK_COMPONENT_TYPE_SINT8_KHR && p->BType == VK_COMPONENT_TYPE_SINT8_KHR &&
+           p->CType == VK_COMPONENT_TYPE_SINT32_KHR && p->ResultType == VK_COMPONENT_TYPE_SINT32_KHR &&
+           p->scope == VK_SCOPE_SUBGROUP_KHR && !p->saturatingAccumulation;
+}
+
+static hearth_status find_shapes(const hth_vk_instance *vk, VkPhysicalDevice device, hth_device_info *info,
+                                 hearth_error *err)
+{
+    uint32_t n = 0;
+    VkResult r = vk->vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(device, &n, NULL);
+    if (r != VK_SUCCESS || n == 0) return HEARTH_OK;
+    VkCooperativeMatrixPropertiesKHR *all = hth_alloc(n, sizeof *all);
+    if (!all) return hth_fail_memory(err, n * sizeof *all, "the matrices of a Vulkan device");
+    for (uint32_t i = 0; i < n; i++) all[i].sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
+    r = vk->vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(device, &n, all);
+    for (uint32_t i = 0; (r == VK_SUCCESS || r == VK_INCOMPLETE) && i < n; i++)
+        if (is_of_bytes(&all[i]) && info->n_shape < HTH_MAX_MATRIX_SHAPE)
+            info->shapes[info->n_shape++] = (hth_matrix_shape){all[i].MSize, all[i].NSize, all[i].KSize};
+    hth_free(all);
+    return HEARTH_OK;
+}
+
+/* What programs on matrices of bytes ask for besides (programs/tiles.glsl): bytes, Vulkan's memory model, and
+ * subgroups that are full. */
+static hearth_status find_matrices(const hth_vk_instance *vk, VkPhysicalDevice device, hth_device_info *info,
+                                   hearth_error *err)
+{
+    VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR};
+    VkPhysicalDeviceSubgroupSizeControlFeatures subgroups = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES, .pNext = &matrix};
+    VkPhysicalDeviceVulkan12Features more = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+                                             .pNext = &subgroups};
+    VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+                                          .pNext = &more};
+    VkPhysicalDeviceCooperativeMatrixPropertiesKHR stages = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR};
+    VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+                                              .pNext = &stages};
+    bool listed, listed_2, controls;
+    hearth_status st = find_extension(vk, device, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME, &listed_2, err);
+    if (st == HEARTH_OK)
+        st = find_extension(vk, device, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME, &listed, err);
+    if (st == HEARTH_OK)
+        st = find_extension(vk, device, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME, &controls, err);
+    if (st != HEARTH_OK) return st;
+    if (listed_2) info->unused |= HTH_FEATURE_MATRIX_2;
+    if (!listed || !controls || !vk->vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR) return HEARTH_OK;
+    vk->vkGetPhysicalDeviceFeatures2(device, &features);
+    vk->vkGetPhysicalDeviceProperties2(device, &properties);
+    bool computes = stages.cooperativeMatrixSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT;
+    if (!matrix.cooperativeMatrix || !computes || !subgroups.computeFullSubgroups || !more.shaderInt8 ||
+        !more.vulkanMemoryModel)
+        return HEARTH_OK;
+    st = find_shapes(vk, device, info, err);
+    if (info->n_shape > 0) info->features |= HTH_FEATURE_MATRIX;
+    return st;
+}
+
 /* Integer dot products are asked for as the extension, which drivers of 1.3 have too. */
-static hearth_status find_features(const hth_vk_instance *vk, VkPhysicalDevice device, uint32_t *out,
+static hearth_status find_features(const hth_vk_instance *vk, VkPhysicalDevice device, hth_device_info *info,
                                    hearth_error *err)
 {
     VkPhysicalDeviceShaderIntegerDotProductFeatures dot = {
@@ -100,8 +162,8 @@ static hearth_status find_features(const hth_vk_instance *vk, VkPhysicalDevice d
     if (st != HEARTH_OK) return st;
     if (has_dot) timeline.pNext = &dot;
     vk->vkGetPhysicalDeviceFeatures2(device, &features);
-    *out = (timeline.timelineSemaphore ? HTH_FEATURE_TIMELINE : 0u) |
-           (dot.shaderIntegerDotProduct ? HTH_FEATURE_INT_DOT : 0u);
+    info->features = (timeline.timelineSemaphore ? HTH_FEATURE_TIMELINE : 0u) |
+                     (dot.shaderIntegerDotProduct ? HTH_FEATURE_INT_DOT : 0u);
     return HEARTH_OK;
 }
 
@@ -133,10 +195,14 @@ static hearth_status look_at(const hth_vk_instance *vk, VkPhysicalDevice device,
     memcpy(info->uuid, id.deviceUUID, sizeof info->uuid);
     info->most = p->limits.maxStorageBufferRange;
     info->alignment = (uint32_t)p->limits.minStorageBufferOffsetAlignment;
+    info->shared = p->limits.maxComputeSharedMemorySize;
+    info->local = p->limits.maxComputeWorkGroupInvocations;
     hearth_status st = find_memory(vk, device, f, err);
-    if (st == HEARTH_OK) st = find_features(vk, device, &info->features, err);
+    if (st == HEARTH_OK) st = find_features(vk, device, info, err);
+    if (st == HEARTH_OK && p->apiVersion >= VK_API_VERSION_1_2) st = find_matrices(vk, device, info, err);
     if (st != HEARTH_OK) return st;
-    info->features &= ~without;
+    info->features &= ~without, info->unused &= ~without;
+    if (!(info->features & HTH_FEATURE_MATRIX)) info->n_shape = 0;
     const char *missing = NULL;
     if (p->apiVersion < VK_API_VERSION_1_2) missing = "Vulkan 1.2";
     else if (!(info->features & HTH_FEATURE_TIMELINE)) missing = "timelineSemaphore";

@@ -58,9 +58,12 @@ static hearth_status make_pipeline(hth_device *d, hth_vk_program *own, const hth
     uint32_t n = hth_program_forms[p->id].n_const;
     for (uint32_t i = 0; i < n; i++) entries[i] = (VkSpecializationMapEntry){i, 4 * i, 4};
     VkSpecializationInfo consts = {n, entries, n * sizeof *p->consts, p->consts};
+    VkPipelineShaderStageCreateFlags full =
+        hth_program_is_tiled(p->id) ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT : 0;
     VkComputePipelineCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
         .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                  .flags = full,
                   .stage = VK_SHADER_STAGE_COMPUTE_BIT,
                   .module = own->module,
                   .pName = "main",
@@ -68,7 +71,13 @@ static hearth_status make_pipeline(hth_device *d, hth_vk_program *own, const hth
         .layout = own->layout};
     VkResult r = vk->call.vkCreateComputePipelines(vk->handle, vk->pipelines, 1, &info, NULL, &own->pipeline);
     vk->compiled = true;
-    return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkCreateComputePipelines", r);
+    if (r == VK_SUCCESS) return HEARTH_OK;
+    hearth_status st = hth_vk_fail(err, d, "vkCreateComputePipelines", r);
+    /* What a driver cannot compile for its matrix units can be done without them. */
+    return full && r != VK_ERROR_DEVICE_LOST && st == HEARTH_ERROR_DEVICE
+               ? hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: its driver does not compile %s (%d)",
+                          d->info.name, hth_program_forms[p->id].name, (int)r)
+               : st;
 }
 
 hearth_status hth_vk_program_new(hth_device *d, hth_program *p, hearth_error *err)

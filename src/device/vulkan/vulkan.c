@@ -43,21 +43,40 @@ static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
                                      .queueFamilyIndex = vk->found.family,
                                      .queueCount = 1,
                                      .pQueuePriorities = &priority};
-    static const char *const dot_extension[] = {VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME};
+    const char *extensions[3];
+    uint32_t n_extension = 0;
     bool dot = vk->found.info.features & HTH_FEATURE_INT_DOT;
+    bool matrix = vk->found.info.features & HTH_FEATURE_MATRIX;
+    VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix_features = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
+        .cooperativeMatrix = VK_TRUE};
+    VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_features = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES,
+        .pNext = &matrix_features,
+        .computeFullSubgroups = VK_TRUE};
     VkPhysicalDeviceShaderIntegerDotProductFeatures dot_features = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES,
         .shaderIntegerDotProduct = VK_TRUE};
     VkPhysicalDeviceVulkan12Features features = {.sType =
                                                      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
-                                                 .pNext = dot ? &dot_features : NULL,
-                                                 .timelineSemaphore = VK_TRUE};
+                                                 .shaderInt8 = matrix,
+                                                 .timelineSemaphore = VK_TRUE,
+                                                 .vulkanMemoryModel = matrix};
+    if (dot) {
+        features.pNext = &dot_features;
+        extensions[n_extension++] = VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;
+    }
+    if (matrix) {
+        matrix_features.pNext = features.pNext, features.pNext = &subgroup_features;
+        extensions[n_extension++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
+        extensions[n_extension++] = VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME;
+    }
     VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                .pNext = &features,
                                .queueCreateInfoCount = 1,
                                .pQueueCreateInfos = &queue,
-                               .enabledExtensionCount = dot,
-                               .ppEnabledExtensionNames = dot_extension};
+                               .enabledExtensionCount = n_extension,
+                               .ppEnabledExtensionNames = extensions};
     VkResult r = vk->instance.vkCreateDevice(vk->found.handle, &info, NULL, &vk->handle);
     if (r == VK_SUCCESS) return hth_vk_calls_load(&vk->instance, vk->handle, &vk->call, err);
     vk->handle = NULL;

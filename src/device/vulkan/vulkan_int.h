@@ -5,8 +5,7 @@
 #include "device/device_int.h"
 #include "device/vulkan/words.h"
 
-#define VK_NO_PROTOTYPES
-#include <vulkan/vulkan_core.h>
+#include "device/vulkan/newer.h"
 
 /* ---- entry points (entries.c) -------------------------------------------------------------------- */
 
@@ -18,20 +17,24 @@ typedef struct hth_vk_instance {
     uint64_t n_complaint; /* messages of the validation layer */
 #define GLOBAL(name) PFN_##name name;
 #define INSTANCE(name) PFN_##name name;
+#define OPTIONAL(name) PFN_##name name; /* NULL: it is not there */
 #define DEVICE(name)
 #include "device/vulkan/entries.def"
 #undef GLOBAL
 #undef INSTANCE
+#undef OPTIONAL
 #undef DEVICE
 } hth_vk_instance;
 
 typedef struct hth_vk_calls {
 #define GLOBAL(name)
 #define INSTANCE(name)
+#define OPTIONAL(name)
 #define DEVICE(name) PFN_##name name;
 #include "device/vulkan/entries.def"
 #undef GLOBAL
 #undef INSTANCE
+#undef OPTIONAL
 #undef DEVICE
 } hth_vk_calls;
 

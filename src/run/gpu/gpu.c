@@ -54,14 +54,32 @@ static hearth_status look_for_floats(hth_gpu *g, hearth_error *err)
     return refuse(g, err);
 }
 
+/* Rows of many tokens are computed without matrix units from now on. */
+static hearth_status record_without_tiles(hth_gpu *g, const char *why, hearth_error *err)
+{
+    hth_log(HEARTH_LOG_WARN, "%s: the matrix units of %s are not used: %s", hth_gguf_path(g->model->file),
+            hth_device_get_info(g->device)->name, why);
+    g->by_tiles = false;
+    hth_gpu_tapes_free(g);
+    return hth_gpu_record(g, err);
+}
+
 /* Tapes, and with them all programs that they use, then the test of these. It writes where the values of
  * steps will lie. */
 static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
 {
-    hearth_status st = hth_gpu_record(g, err);
+    char note[HTH_GPU_NOTE], tiles[HTH_GPU_NOTE];
+    g->by_tiles = hth_device_get_info(g->device)->n_shape > 0;
+    hearth_error why = {0};
+    hearth_status st = hth_gpu_record(g, &why);
+    if (st == HEARTH_ERROR_UNSUPPORTED && g->by_tiles) st = record_without_tiles(g, why.message, err);
+    else if (st != HEARTH_OK && err) *err = why;
+    if (st != HEARTH_OK || (g->strict_note[0] && !g->by_tiles)) return st;
+    st = hth_gpu_selftest(g->device, g->room.memory, note, tiles, err);
+    if (st == HEARTH_OK && tiles[0]) st = record_without_tiles(g, tiles, err);
     if (st != HEARTH_OK || g->strict_note[0]) return st;
-    st = hth_gpu_selftest(g->device, g->room.memory, g->strict_note, err);
-    if (st == HEARTH_OK) st = refuse(g, err);
+    memcpy(g->strict_note, note, sizeof g->strict_note);
+    st = refuse(g, err);
     if (st == HEARTH_OK && g->strict_note[0])
         hth_log(HEARTH_LOG_WARN, "%s: %s does not give the CPU's bits: %s", hth_gguf_path(g->model->file),
                 hth_device_get_info(g->device)->name, g->strict_note);

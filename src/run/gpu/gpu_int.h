@@ -152,8 +152,9 @@ struct hth_gpu {
     hth_tape *head_tapes[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
     hth_turn *turns;         /* [of the longest tapes, and one] of the step under way */
     hth_tick *ticks;
-    uint32_t *cold_tops;  /* [n_hand][n_row] bits of the host's largest |h| */
-    uint64_t gate;        /* the host's last signal */
+    uint32_t *cold_tops; /* [n_hand][n_row] bits of the host's largest |h| */
+    uint64_t gate;       /* the host's last signal */
+    bool by_tiles;       /* many rows are computed by matrix units, where they can be */
     uint64_t patience_ns; /* after which the device is lost */
     hth_gpu_counts counts;
     pthread_mutex_t turn;
@@ -175,6 +176,12 @@ uint32_t hth_gpu_class_rows(const hth_gpu *g, int class);
 uint32_t hth_gpu_most_tapes(const hth_gpu *g);
 hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err);
 void hth_gpu_tapes_free(hth_gpu *g);
+
+/* ---- matrix units (tiles.c) -------------------------------------------------------------------------- */
+
+/* LOCAL, COLS, ROWS and the shape of tile_q for matrices of a form, among its constants. False: the device
+ * has no shape that fits, or too little that a workgroup shares. */
+bool hth_gpu_tile_of(const hth_device_info *info, const hth_form *form, uint32_t consts[HTH_TILE_N_CONST]);
 
 /* ---- sources of weights (weights.c) ------------------------------------------------------------------- */
 

@@ -219,6 +219,7 @@ static void free_tapes(hth_gpu_tapes *tapes)
 {
     for (uint32_t i = 0; i < tapes->n; i++) hth_tape_free(tapes->cut[i].tape);
     hth_free(tapes->cut);
+    *tapes = (hth_gpu_tapes){0};
 }
 
 void hth_gpu_tapes_free(hth_gpu *g)
@@ -226,5 +227,5 @@ void hth_gpu_tapes_free(hth_gpu *g)
     for (int c = 0; c < HTH_GPU_N_CLASS; c++) free_tapes(&g->tapes[c]);
     free_tapes(&g->careful);
     free_tapes(&g->streamed);
-    for (int i = 0; i < 2; i++) hth_tape_free(g->head_tapes[i]);
+    for (int i = 0; i < 2; i++) hth_tape_free(g->head_tapes[i]), g->head_tapes[i] = NULL;
 }

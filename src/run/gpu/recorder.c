@@ -69,9 +69,7 @@ void hth_rec_quantised(hth_recorder *r, const hth_gpu_group *group, const hth_gp
                        const hth_rec_stretch *s, const hth_form *form, const hth_gpu_input *in, hth_slice y,
                        bool onto)
 {
-    uint32_t cols = r->n_row < HTH_GPU_FEW_ROWS ? r->n_row : HTH_GPU_FEW_ROWS;
-    uint32_t rows = r->n_row > HTH_GPU_FEW_ROWS ? 4 : 1;
-    bool wide = form->block == HTH_ACT_BLOCK_256;
+    bool many = r->n_row > HTH_GPU_FEW_ROWS, wide = form->block == HTH_ACT_BLOCK_256;
     hth_push_rows_live push = {.rows = {.n_row = s->n,
                                         .n_block = group->n_col / form->block,
                                         .y_stride = group->n_row,
@@ -79,8 +77,11 @@ void hth_rec_quantised(hth_recorder *r, const hth_gpu_group *group, const hth_gp
                                         .has_bias = p->bias.n > 0,
                                         .at = p->planes.at},
                                .live = {s->first, s->neuron}};
-    uint32_t consts[HTH_ROWS_N_CONST] = {HTH_REC_LOCAL, cols, rows, r->by_want};
+    uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : r->n_row, many ? 4 : 1,
+                                         r->by_want};
     memcpy(consts + HTH_ROWS_FORM, form, sizeof *form);
+    bool tiled = many && !s->live && r->g->by_tiles &&
+                 hth_gpu_tile_of(hth_device_get_info(r->g->device), form, consts);
     const hth_slice bind[] = {r->g->room.step,
                               {p->weights, p->at, p->planes.size},
                               wide ? in->q_256 : in->q,
@@ -89,12 +90,13 @@ void hth_rec_quantised(hth_recorder *r, const hth_gpu_group *group, const hth_gp
                               hth_rec_vector(r, p->bias),
                               y,
                               r->g->room.live};
-    hth_rec_run(r,
-                s->live ? HTH_PROGRAM_rows_q_live
-                : onto  ? HTH_PROGRAM_rows_q_onto
-                        : HTH_PROGRAM_rows_q,
-                consts, bind, &push, hth_rec_over(s->n, HTH_REC_LOCAL / 8 * rows),
-                hth_rec_over(r->n_row, cols));
+    hth_program_id id = s->live ? HTH_PROGRAM_rows_q_live
+                        : onto  ? HTH_PROGRAM_rows_q_onto
+                                : HTH_PROGRAM_rows_q;
+    if (tiled) id = onto ? HTH_PROGRAM_tile_q_onto : HTH_PROGRAM_tile_q;
+    hth_rec_run(r, id, consts, bind, &push,
+                hth_rec_over(s->n, consts[HTH_ROWS_LOCAL] / 8 * consts[HTH_ROWS_ROWS]),
+                hth_rec_over(r->n_row, consts[HTH_ROWS_COLS]));
 }
 
 static void run_floats(hth_recorder *r, const hth_gpu_group *group, const hth_gpu_part *p,

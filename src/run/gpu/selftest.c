@@ -27,7 +27,7 @@ typedef struct session {
     uint64_t used, room;
     trial *trials;
     uint32_t n;
-    char *note;
+    char *note, *tiles;
 } session;
 
 /* ---- one round ---------------------------------------------------------------------------------------- */
@@ -89,11 +89,12 @@ static bool is_same(const session *s, const trial *t)
 
 static void compare(session *s)
 {
-    for (uint32_t i = 0; i < s->n && !s->note[0]; i++) {
+    for (uint32_t i = 0; i < s->n; i++) {
         const hth_gpu_trial *what = &s->trials[i].what;
         bool has_type = what->n_weight_row > 0;
-        if (is_same(s, &s->trials[i])) continue;
-        snprintf(s->note, HTH_GPU_NOTE, "%s%s%s differs from the CPU", hth_program_forms[what->id].name,
+        char *note = hth_program_is_tiled(what->id) ? s->tiles : s->note;
+        if (note[0] || is_same(s, &s->trials[i])) continue;
+        snprintf(note, HTH_GPU_NOTE, "%s%s%s differs from the CPU", hth_program_forms[what->id].name,
                  has_type ? " of " : "", has_type ? hth_type_find(what->type)->name : "");
     }
 }
@@ -152,11 +153,11 @@ static hearth_status try_all(session *s, hearth_error *err)
 }
 
 hearth_status hth_gpu_selftest(hth_device *device, hth_buffer *memory, char note[HTH_GPU_NOTE],
-                               hearth_error *err)
+                               char tiles[HTH_GPU_NOTE], hearth_error *err)
 {
     uint64_t size = hth_buffer_size(memory), room = size < MOST_BYTES ? size : MOST_BYTES;
-    session s = {.device = device, .memory = memory, .room = room, .note = note};
-    note[0] = '\0';
+    session s = {.device = device, .memory = memory, .room = room, .note = note, .tiles = tiles};
+    note[0] = tiles[0] = '\0';
     s.bytes = hth_alloc((size_t)room, 1), s.expected = hth_alloc((size_t)room, 1);
     s.trials = hth_alloc(MOST_TRIALS, sizeof *s.trials);
     bool fits = s.bytes && s.expected && s.trials;

@@ -13,9 +13,10 @@ enum { HTH_GPU_NOTE = 160 };
 
 /* All programs that were made on the device, with their constants. memory: of the device's own, at least
  * as large as the largest trial; what lies there is lost. note: the first program that differs ("rows_q of
- * Q4_0 differs from the CPU"); empty: none does. Errors: those of the device, and MEMORY. */
+ * Q4_0 differs from the CPU"); empty: none does. tiles: the same of programs on matrix units, which can be
+ * done without. Errors: those of the device, and MEMORY. */
 hearth_status hth_gpu_selftest(hth_device *device, hth_buffer *memory, char note[HTH_GPU_NOTE],
-                               hearth_error *err);
+                               char tiles[HTH_GPU_NOTE], hearth_error *err);
 
 /* What memory must have at least for models of these heads. shared: query heads of a KV head, at most. */
 uint64_t hth_gpu_selftest_bytes(hearth_kv_type kv, uint32_t d_head, uint32_t shared);

@@ -2,10 +2,8 @@
  * R2 to R5 of docs/arithmetic.md. Eight invocations share ROWS rows and COLS tokens: number j takes
  * blocks j, j + 8, ... of all of them, so each holds partial sum j of every output. One text for all
  * types: what differs is constant.
- * ONTO: y is added to. LIVE: rows.glsl. DOT: four products and their sum are one instruction. */
-#ifdef DOT
-#extension GL_EXT_spirv_intrinsics : require
-#endif
+ * ONTO: y is added to. LIVE: rows.glsl. MATRIX: the integers come from matrix units (tiles.glsl), else from dot
+ * products (dots.glsl). */
 
 layout(constant_id = 4) const uint BLOCK = 32; /* hth_form, member by member */
 layout(constant_id = 5) const uint LOW_BITS = 4;
@@ -42,70 +40,17 @@ layout(push_constant) uniform Push
 
 const uint STRIDE = LOCAL + 1; /* so that eight outputs lie in eight banks */
 
-shared float partials[(1 + MINIMA) * 8 * STRIDE];
+const uint N_PARTIAL = (1 + MINIMA) * 8 * STRIDE;
 
 /* Of this invocation. */
 float sums[OUTPUTS], least_sums[OUTPUTS];
 int isums[OUTPUTS], msums[OUTPUTS];
-uvec4 low[ROWS], high[ROWS];
 
-/* ---- integers ---------------------------------------------------------------------------------- */
-
-#ifdef DOT
-/* OpSDot of four signed bytes in a word. */
-spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6019, 6018], id = 4450)
-int packed_dot(uint a, uint b, spirv_literal int form);
-
-int dot4(uint a, uint b) { return packed_dot(a, b, 0); }
+#ifdef MATRIX
+#include "tiles.glsl"
 #else
-int byte_of(uint word, int i) { return bitfieldExtract(int(word), 8 * i, 8); }
-
-int dot4(uint a, uint b)
-{
-    return byte_of(a, 0) * byte_of(b, 0) + byte_of(a, 1) * byte_of(b, 1) + byte_of(a, 2) * byte_of(b, 2) +
-           byte_of(a, 3) * byte_of(b, 3);
-}
+#include "dots.glsl"
 #endif
-
-int dot16(uvec4 a, uvec4 b) { return dot4(a.x, b.x) + dot4(a.y, b.y) + dot4(a.z, b.z) + dot4(a.w, b.w); }
-
-/* Products of the sixteen weights `part` of block b, all rows and tokens. */
-void add_part(uint b, uint part)
-{
-    uvec4 x[COLS];
-    int x_sum[COLS];
-    [[unroll]] for (uint c = 0; c < COLS; c++) {
-        uint at = (token_of[c] * n_block + b) * N_PART + part;
-        x[c] = q[at];
-        if (BLOCK != 32 && (OFFSET > 0 || MINIMA > 0)) x_sum[c] = sum[at];
-    }
-    [[unroll]] for (uint r = 0; r < ROWS; r++) {
-        uvec4 w = weights_of(low[r], high[r], part);
-        uint at = row_of[r] * n_block + b;
-        int scale = PART > 0 ? sub_byte(at_part, at, part) : 1;
-        int least = PART > 0 && MINIMA > 0 ? sub_byte(at_least, at, part) : 0;
-        [[unroll]] for (uint c = 0; c < COLS; c++) {
-            uint o = r * COLS + c;
-            int products = dot16(w, x[c]);
-            if (BLOCK != 32 && OFFSET > 0) products -= int(OFFSET) * x_sum[c];
-            isums[o] += scale * products;
-            if (BLOCK != 32 && MINIMA > 0) msums[o] += least * x_sum[c];
-        }
-    }
-}
-
-/* Piece i of block `first` + j, one of n_group that lie side by side, of all rows. */
-void load_low(uint i, uint first, uint j, uint n_group)
-{
-    [[unroll]] for (uint r = 0; r < ROWS; r++)
-        low[r] = pieces[(row_of[r] * n_block + first) * LOW_PIECES + i * n_group + j];
-}
-
-/* The high bits of the parts from `part` on, which are those of one piece of low bits. */
-void load_high(uint part, uint first, uint j, uint n_group)
-{
-    [[unroll]] for (uint r = 0; r < ROWS; r++) high[r] = high_of(row_of[r], first, j, n_group, part);
-}
 
 /* ---- floats -------------------------------------------------------------------------------------- */
 
@@ -150,8 +95,8 @@ void add_block(uint b)
 /* Neighbours first. */
 float tree8(uint at)
 {
-    precise float y = ((partials[at] + partials[at + 1]) + (partials[at + 2] + partials[at + 3])) +
-                      ((partials[at + 4] + partials[at + 5]) + (partials[at + 6] + partials[at + 7]));
+    precise float y = ((held(at) + held(at + 1)) + (held(at + 2) + held(at + 3))) +
+                      ((held(at + 4) + held(at + 5)) + (held(at + 6) + held(at + 7)));
     return y;
 }
 
@@ -178,23 +123,19 @@ void main()
     [[unroll]] for (uint o = 0; o < OUTPUTS; o++) sums[o] = 0, least_sums[o] = 0;
 
     const uint end = is_busy() ? n_block : 0;
-    for (uint first = 0; first + j < end; first += 8) {
+    for (uint first = 0; first < end; first += 8) {
         const uint n_group = min(8, n_block - first);
         [[unroll]] for (uint o = 0; o < OUTPUTS; o++) isums[o] = 0, msums[o] = 0;
-        for (uint i = 0; i < LOW_PIECES; i++) {
-            load_low(i, first, j, n_group);
-            if (HIGH_BITS > 0) load_high(i * PARTS_OF_PIECE, first, j, n_group);
-            [[unroll]] for (uint k = 0; k < PARTS_OF_PIECE; k++) add_part(first + j, i * PARTS_OF_PIECE + k);
-        }
-        add_block(first + j);
+        add_products(first, n_group, j);
+        if (j < n_group) add_block(first + j);
     }
 
     /* Each of the eight invocations ends one output of eight. */
     [[unroll]] for (uint o = 0; o < OUTPUTS; o += 8) {
         [[unroll]] for (uint i = 0; i < 8; i++) {
             if (o + i >= OUTPUTS) continue;
-            partials[i * STRIDE + lane] = sums[o + i];
-            if (MINIMA > 0) partials[(8 + i) * STRIDE + lane] = least_sums[o + i];
+            hold(i * STRIDE + lane, sums[o + i]);
+            if (MINIMA > 0) hold((8 + i) * STRIDE + lane, least_sums[o + i]);
         }
         barrier();
         if (o + j < OUTPUTS) put(o + j, end_row(j));
