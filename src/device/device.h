@@ -51,7 +51,7 @@ typedef struct hth_device_info {
     uint32_t unused;    /* HTH_FEATURE_*: what it has besides */
     uint32_t n_shape;   /* with HTH_FEATURE_MATRIX, in the driver's order */
     hth_matrix_shape shapes[HTH_MAX_MATRIX_SHAPE];
-    double host_rate;  /* simulated: bytes of weights a second that its host reads; 0: nobody says */
+    double host_rate;   /* simulated: bytes of weights a second that its host reads; 0: its time is no model's */
     char problem[200]; /* why it cannot be used; empty: it can */
 } hth_device_info;
 

@@ -72,18 +72,6 @@ static hearth_status find_memory(const hth_vk_instance *vk, VkPhysicalDevice dev
     return HEARTH_OK;
 }
 
-uint64_t hth_vk_budget(const hth_device *d)
-{
-    const hth_vk_device *vk = d->own;
-    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
-    VkPhysicalDeviceMemoryProperties2 memory = {
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = &budget};
-    if (!vk->found.says_budget) return 0;
-    vk->instance.vkGetPhysicalDeviceMemoryProperties2(vk->found.handle, &memory);
-    return budget.heapBudget[vk->found.heap];
-}
-
 /* Products of signed bytes that are not clamped, by a subgroup. */
 static bool is_of_bytes(const VkCooperativeMatrixPropertiesKHR *p)
 {
@@ -144,6 +132,18 @@ static hearth_status find_matrices(const hth_vk_instance *vk, VkPhysicalDevice d
     st = find_shapes(vk, device, info, err);
     if (info->n_shape > 0) info->features |= HTH_FEATURE_MATRIX;
     return st;
+}
+
+uint64_t hth_vk_budget(const hth_device *d)
+{
+    const hth_vk_device *vk = d->own;
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+    VkPhysicalDeviceMemoryProperties2 memory = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = &budget};
+    if (!vk->found.says_budget) return 0;
+    vk->instance.vkGetPhysicalDeviceMemoryProperties2(vk->found.handle, &memory);
+    return budget.heapBudget[vk->found.heap];
 }
 
 /* Integer dot products are asked for as the extension, which drivers of 1.3 have too. */

@@ -145,17 +145,17 @@ struct hth_gpu {
     size_t n_mirror, mirror_room;
     hth_gpu_room room;
     hth_gpu_tapes tapes[HTH_GPU_N_CLASS];
-    hth_gpu_tapes careful;   /* of one row: three for each hand, and one */
-    hth_gpu_tapes streamed;  /* of place.n_row rows, where weights pass through */
-    hth_gpu_piece *pieces;   /* [n_piece] */
+    hth_gpu_tapes careful;  /* of one row: three for each hand, and one */
+    hth_gpu_tapes streamed; /* of place.n_row rows, where weights pass through */
+    hth_gpu_piece *pieces;  /* [n_piece] */
     uint32_t n_piece;
     hth_tape *head_tapes[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
     hth_turn *turns;         /* [of the longest tapes, and one] of the step under way */
     hth_tick *ticks;
-    uint32_t *cold_tops; /* [n_hand][n_row] bits of the host's largest |h| */
-    uint64_t gate;       /* the host's last signal */
-    bool by_tiles;       /* many rows are computed by matrix units, where they can be */
+    uint32_t *cold_tops;  /* [n_hand][n_row] bits of the host's largest |h| */
+    uint64_t gate;        /* the host's last signal */
     uint64_t patience_ns; /* after which the device is lost */
+    bool by_tiles;        /* many rows are computed by matrix units, where they can be */
     hth_gpu_counts counts;
     pthread_mutex_t turn;
     hth_tick under_way; /* of a step whose end was not seen; 0: there is none */
