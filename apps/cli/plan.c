@@ -14,7 +14,7 @@
 static const option_spec options[] = {
     {"profile", 0, OPTION_FILE, "P", "of hearth profile, of this file: who fires", 0, 0, NULL, 0},
     {"out", 'o', OPTION_FILE, "FILE", "write the placement, for --placement", 0, 0, NULL, 0},
-    {"ram", 0, OPTION_SIZE, "BYTES", "for weights here; default auto: what is free now", 0, 9e18,
+    {"ram", 0, OPTION_SIZE, "BYTES", "for weights here; default auto: what is free now", 1, 9e18,
      NULL, 0},
     {"what-if", 0, OPTION_FLAG, NULL, "a table over sizes of memory on the GPU", 0, 0, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},

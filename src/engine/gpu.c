@@ -105,6 +105,7 @@ static hearth_status open_place(hearth_model *m, hth_choice *c, hearth_error *er
             if (err && st != HEARTH_OK) *err = why;
             return st;
         }
+        if (i + 1 == TRIES) break;
         hth_log(HEARTH_LOG_WARN, "%s: %s; less is placed there, evenly", hth_gguf_path(m->file), why.message);
         uint64_t reached = hth_device_state(m->device).refused;
         c->budget = (reached > 0 && reached < c->budget ? reached : c->budget) / 10 * 9;

@@ -572,6 +572,20 @@ def a_plan_for_what_is_free_of_a_small_card_fits_it():
 
 
 @case
+def vram_that_cannot_be_is_refused_and_more_than_there_is_said():
+    args = ["run", MODEL, "-c", "64", "--batch", "8", "-n", "3", "-p", "a"]
+    card = "sim:" + scratch("quick.sim", QUICK_CARD.encode())
+    bad(2, "--vram 0: allowed are 1 to 9e+18", *args, "--gpu", card, "--vram", "0")
+    for wrong in ["-5", "99999999999G", "9X", "1e", "", "G", "nan"]:
+        bad(2, "bytes are wanted: 4096, 500M, 7.5G, or auto", *args, "--gpu", card, "--vram=" + wrong)
+    for little in ["1", "4096", "0.001K"]:
+        bad(1, "hold no layer of this model: the least is --vram", *args, "--gpu", card, "--vram", little)
+    done = good(*args, "--gpu", card, "--vram", "8000T")
+    check(b"bytes free, fewer than the 8796093022208000 that are allowed" in done.stderr, done.stderr)
+    check(done.stdout == good(*args, "--gpu", "none").stdout, done.stdout)
+
+
+@case
 def a_simulated_card_with_a_host_has_seconds_of_its_own():
     text = QUICK_CARD.replace("bandwidth = 1e14", "bandwidth = 1e9").encode()
     args = ["-c", "64", "--batch", "8", "--vram", "9M", "-n", "5", "-p", "a"]

@@ -64,8 +64,9 @@ static hearth_status find_memory(const hth_vk_instance *vk, VkPhysicalDevice dev
     for (uint32_t i = 0; i < m->memoryHeapCount; i++) {
         uint64_t size = m->memoryHeaps[i].size, left = budget.heapBudget[i];
         if (!(m->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) || size <= info->memory) continue;
-        info->memory = size, f->heap = i;
-        left = left > budget.heapUsage[i] ? left - budget.heapUsage[i] : 0;
+        info->memory = size, info->budget = 0, f->heap = i;
+        if (left == 0) continue;
+        left = left > budget.heapUsage[i] ? left - budget.heapUsage[i] : 1; /* 0 would say nothing */
         info->budget = left < size ? left : size;
     }
     return HEARTH_OK;
@@ -206,7 +207,7 @@ static hearth_status look_at(const hth_vk_instance *vk, VkPhysicalDevice device,
     if (p->apiVersion < VK_API_VERSION_1_2) missing = "Vulkan 1.2";
     else if (!(info->features & HTH_FEATURE_TIMELINE)) missing = "timelineSemaphore";
     else if (f->family == UINT32_MAX) missing = "a queue that computes";
-    if (missing) snprintf(info->problem, sizeof info->problem, "its driver has no %s", missing);
+    if (missing) snprintf(info->problem, sizeof info->problem, "its driver lacks %s", missing);
     return HEARTH_OK;
 }
 

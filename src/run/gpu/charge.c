@@ -1,7 +1,8 @@
 /* What the host's part of a step costs on the clock of a simulated card: the bytes of weights that it reads,
  * at the rate that the card's description gives its host. So a whole run has the model's time, the same in
  * every run; on any other device nothing is charged. As for the card itself, what is computed with the
- * weights costs nothing, so prompts look cheap. */
+ * weights costs nothing, so prompts look cheap. Of a divided layer those neurons count that fired; a layer
+ * that lies on the CPU counts whole, whoever fires. */
 #include "run/gpu/gpu_int.h"
 
 static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->row_size; }

@@ -1,0 +1,233 @@
+/* What a machine's Vulkan may be: no loader, no driver, no device, a driver that lacks something, or lies
+ * about its memory. Each has its reason, by name, and nothing that a driver says is taken for more than it
+ * can be. The loader's answers are changed on their way (tests/CMakeLists.txt: --wrap). */
+#define _GNU_SOURCE
+#include "device/vulkan/vulkan_int.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what the loader answers ------------------------------------------------------------------------ */
+
+typedef struct lies {
+    bool no_loader, no_device, no_timeline, no_compute, says_budget;
+    const char *missing; /* an entry point */
+    uint32_t version;    /* 0: as it is */
+    uint64_t budget, usage;
+} lies;
+static lies now;
+
+static PFN_vkGetInstanceProcAddr real;
+static VkInstance instance;
+
+#define REAL(name) ((PFN_##name)real(instance, #name))
+
+static VKAPI_ATTR VkResult VKAPI_CALL enumerate(VkInstance of, uint32_t *n, VkPhysicalDevice *devices)
+{
+    if (!now.no_device) return REAL(vkEnumeratePhysicalDevices)(of, n, devices);
+    *n = 0;
+    return VK_SUCCESS;
+}
+
+static VKAPI_ATTR void VKAPI_CALL properties(VkPhysicalDevice device, VkPhysicalDeviceProperties2 *p)
+{
+    REAL(vkGetPhysicalDeviceProperties2)(device, p);
+    if (now.version) p->properties.apiVersion = now.version;
+}
+
+static VKAPI_ATTR void VKAPI_CALL features(VkPhysicalDevice device, VkPhysicalDeviceFeatures2 *p)
+{
+    REAL(vkGetPhysicalDeviceFeatures2)(device, p);
+    for (VkBaseOutStructure *s = p->pNext; now.no_timeline && s; s = s->pNext)
+        if (s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES)
+            ((VkPhysicalDeviceTimelineSemaphoreFeatures *)(void *)s)->timelineSemaphore = VK_FALSE;
+}
+
+static VKAPI_ATTR void VKAPI_CALL families(VkPhysicalDevice device, uint32_t *n, VkQueueFamilyProperties *p)
+{
+    REAL(vkGetPhysicalDeviceQueueFamilyProperties)(device, n, p);
+    for (uint32_t i = 0; now.no_compute && p && i < *n; i++)
+        p[i].queueFlags &= ~(VkQueueFlags)VK_QUEUE_COMPUTE_BIT;
+}
+
+/* One more than there are. */
+static VKAPI_ATTR VkResult VKAPI_CALL extensions(VkPhysicalDevice device, const char *layer, uint32_t *n,
+                                                 VkExtensionProperties *p)
+{
+    uint32_t all = 0;
+    VkResult r = REAL(vkEnumerateDeviceExtensionProperties)(device, layer, &all, NULL);
+    if (!now.says_budget) return REAL(vkEnumerateDeviceExtensionProperties)(device, layer, n, p);
+    if (r == VK_SUCCESS && p && *n > all) {
+        r = REAL(vkEnumerateDeviceExtensionProperties)(device, layer, &all, p);
+        snprintf(p[all].extensionName, sizeof p[all].extensionName, "%s",
+                 VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    }
+    *n = all + 1;
+    return r;
+}
+
+static VKAPI_ATTR void VKAPI_CALL memory(VkPhysicalDevice device, VkPhysicalDeviceMemoryProperties2 *p)
+{
+    REAL(vkGetPhysicalDeviceMemoryProperties2)(device, p);
+    for (VkBaseOutStructure *s = p->pNext; now.says_budget && s; s = s->pNext) {
+        if (s->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT) continue;
+        VkPhysicalDeviceMemoryBudgetPropertiesEXT *b = (void *)s;
+        for (uint32_t i = 0; i < VK_MAX_MEMORY_HEAPS; i++)
+            b->heapBudget[i] = now.budget, b->heapUsage[i] = now.usage;
+    }
+}
+
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL entry(VkInstance of, const char *name)
+{
+    static const struct {
+        const char *name;
+        PFN_vkVoidFunction function;
+    } ours[] = {{"vkEnumeratePhysicalDevices", (PFN_vkVoidFunction)enumerate},
+                {"vkGetPhysicalDeviceProperties2", (PFN_vkVoidFunction)properties},
+                {"vkGetPhysicalDeviceFeatures2", (PFN_vkVoidFunction)features},
+                {"vkGetPhysicalDeviceQueueFamilyProperties", (PFN_vkVoidFunction)families},
+                {"vkEnumerateDeviceExtensionProperties", (PFN_vkVoidFunction)extensions},
+                {"vkGetPhysicalDeviceMemoryProperties2", (PFN_vkVoidFunction)memory}};
+    if (of) instance = of;
+    if (now.missing && strcmp(name, now.missing) == 0) return NULL;
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        if (of && strcmp(name, ours[i].name) == 0) return ours[i].function;
+    return real(of, name);
+}
+
+void *__real_dlopen(const char *name, int how);
+void *__wrap_dlopen(const char *name, int how);
+void *__real_dlsym(void *library, const char *name);
+void *__wrap_dlsym(void *library, const char *name);
+
+void *__wrap_dlopen(const char *name, int how) { return now.no_loader ? NULL : __real_dlopen(name, how); }
+
+void *__wrap_dlsym(void *library, const char *name)
+{
+    PFN_vkGetInstanceProcAddr own = entry;
+    void *at = __real_dlsym(library, name);
+    if (strcmp(name, "vkGetInstanceProcAddr") != 0 || !at) return at;
+    if (now.missing && strcmp(name, now.missing) == 0) return NULL;
+    memcpy(&real, &at, sizeof real);
+    memcpy(&at, &own, sizeof at);
+    return at;
+}
+
+/* ---- refusals --------------------------------------------------------------------------------------- */
+
+static bool has_vulkan(void)
+{
+    hth_device *d = NULL;
+    hearth_error why = {0};
+    now = (lies){0};
+    hearth_status st = hth_device_open(&(hth_device_spec){.name = "vulkan:0"}, &d, &why);
+    hth_device_close(d);
+    if (st != HEARTH_OK) test_skip("%s", why.message);
+    return st == HEARTH_OK;
+}
+
+/* Refused with these words; there is no card to be found, and others are as usable as ever. */
+static void expect_refused(lies l, const char *words)
+{
+    hth_device *d = NULL;
+    hearth_error why = {0};
+    char name[32];
+    now = l;
+    hearth_status st = hth_device_open(&(hth_device_spec){.name = "vulkan:0"}, &d, &why);
+    if (st != HEARTH_ERROR_UNSUPPORTED || d || !strstr(why.message, words))
+        test_fail(__FILE__, __LINE__, "'%s', expected '%s'", why.message, words);
+    hth_device_close(d);
+    CHECK(!hth_device_find_card(name));
+    CHECK_OK(hth_device_open(&(hth_device_spec){.name = "null"}, &d, err));
+    hth_device_close(d);
+    now = (lies){0};
+}
+
+TEST(without_a_loader_there_is_no_vulkan_and_it_says_why)
+{
+    hth_device_info found[HTH_MAX_DEVICE];
+    char note[200];
+    size_t n = 1;
+    expect_refused((lies){.no_loader = true}, "no Vulkan loader (libvulkan.so.1) on this machine");
+    now.no_loader = true;
+    hth_device_list(found, HTH_MAX_DEVICE, &n, note);
+    now.no_loader = false;
+    CHECK(n == 0 && strstr(note, "libvulkan.so.1") != NULL);
+}
+
+TEST(a_loader_without_a_driver_is_refused)
+{
+    if (!has_vulkan()) return;
+    const char *was = getenv("VK_ICD_FILENAMES");
+    char *kept = was ? strdup(was) : NULL;
+    setenv("VK_ICD_FILENAMES", "/nowhere", 1);
+    setenv("VK_DRIVER_FILES", "/nowhere", 1);
+    expect_refused((lies){0}, "Vulkan: vkCreateInstance: its driver does not do that");
+    unsetenv("VK_DRIVER_FILES");
+    if (kept) setenv("VK_ICD_FILENAMES", kept, 1);
+    else unsetenv("VK_ICD_FILENAMES");
+    free(kept);
+}
+
+TEST(a_driver_without_a_device_is_refused)
+{
+    if (has_vulkan()) expect_refused((lies){.no_device = true}, "there is no such device; Vulkan knows 0");
+}
+
+TEST(an_old_driver_is_refused_by_what_it_lacks)
+{
+    if (!has_vulkan()) return;
+    expect_refused((lies){.version = VK_API_VERSION_1_1}, "its driver lacks Vulkan 1.2");
+    expect_refused((lies){.no_timeline = true}, "its driver lacks timelineSemaphore");
+    expect_refused((lies){.no_compute = true}, "its driver lacks a queue that computes");
+    static const char *const entries[] = {"vkGetInstanceProcAddr", "vkEnumerateInstanceVersion",
+                                          "vkGetPhysicalDeviceFeatures2", "vkGetDeviceProcAddr"};
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
+        expect_refused((lies){.missing = entries[i]}, entries[i]);
+}
+
+/* ---- lies about memory ------------------------------------------------------------------------------ */
+
+/* What the device says that it has left, and what may be in use by then, with a limit of 1 MiB. */
+static void check_budget(uint64_t budget, uint64_t usage, uint64_t left, uint64_t may_be_used)
+{
+    hth_device *d = NULL;
+    now = (lies){.says_budget = true, .budget = budget, .usage = usage};
+    CHECK_OK(hth_device_open(&(hth_device_spec){.name = "vulkan:0", .memory = 1 << 20}, &d, err));
+    if (d) {
+        const hth_device_info *info = hth_device_get_info(d);
+        CHECK(info->memory > 1 << 20);
+        CHECK_INT(info->budget, left == UINT64_MAX ? info->memory : left);
+        CHECK_INT(hth_device_budget(d), may_be_used);
+        CHECK(hth_device_free_memory(info) < info->memory);
+    }
+    hth_device_close(d);
+    now = (lies){0};
+}
+
+TEST(a_device_that_lies_about_its_budget_is_held_to_its_memory)
+{
+    const uint64_t limit = 1 << 20;
+    if (!has_vulkan()) return;
+    check_budget((uint64_t)1 << 60, 0, UINT64_MAX, limit); /* more than there is */
+    check_budget(UINT64_MAX, 12345, UINT64_MAX, limit);
+    check_budget(0, 0, 0, limit); /* says nothing */
+    check_budget(500000, 100000, 400000, 500000);
+    check_budget(500000, 500000, 1, 500000); /* nothing is left, which is not to say nothing */
+    check_budget(500000, UINT64_MAX, 1, 500000);
+}
+
+TEST(a_full_device_holds_nothing)
+{
+    hth_device *d = NULL;
+    if (!has_vulkan()) return;
+    now = (lies){.says_budget = true, .budget = 500000, .usage = 600000};
+    CHECK_OK(hth_device_open(&(hth_device_spec){.name = "vulkan:0"}, &d, err));
+    if (d) CHECK_INT(hth_device_free_memory(hth_device_get_info(d)), 0);
+    hth_device_close(d);
+    now = (lies){0};
+}
+
+TEST_MAIN

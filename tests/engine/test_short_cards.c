@@ -1,0 +1,119 @@
+/* Cards that have less than they say, or do not answer: memory that is refused is asked for again with less,
+ * three times at most, and a card that is late is lost. The text is that of the CPU, and a few lines say
+ * what happened. */
+#define _POSIX_C_SOURCE 200809L
+#include "base/alloc.h"
+#include "engine/engine.h"
+#include "run/gpu/gpu_int.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
+
+enum { N_ID = 12, N_CTX = 32, MOST_VOCAB = 4096 };
+
+typedef struct lines {
+    int n, n_less, n_whole, n_lost;
+} lines;
+
+static void hear(void *user, hearth_log_level level, const char *line)
+{
+    lines *l = user;
+    if (level != HEARTH_LOG_WARN) return;
+    l->n++;
+    l->n_less += strstr(line, "; less is placed there, evenly") != NULL;
+    l->n_whole += strstr(line, "; all of it runs on the CPU") != NULL;
+    l->n_lost += strstr(line, "; it goes on on the CPU") != NULL;
+}
+
+/* A virtual card of that rate with these lines more. */
+static void write_card(char device[600], const char *rate, const char *more)
+{
+    const char *path = test_scratch("short.sim");
+    FILE *f = fopen(path, "w");
+    if (!f) abort();
+    fprintf(f,
+            "name = short\nvram_bytes = 1G\nbandwidth = %s\npcie_up = 1e12\npcie_down = 1e12\n"
+            "pcie_latency_us = 0\ndispatch_us = 0\nsubmit_us = 0\nwake_us = 0\nflops = 1e12\njitter = 0\n"
+            "seed = 1\nclock = virtual\n%s",
+            rate, more);
+    fclose(f);
+    snprintf(device, 600, "sim:%s", path);
+}
+
+/* The logits behind some tokens. device NULL: the CPU's. patience_ns 0: as it is. Returns bytes on the device. */
+static uint64_t run(const char *device, uint64_t patience_ns, lines *said, float logits[MOST_VOCAB])
+{
+    hearth_model *model = NULL;
+    hearth_session *s = NULL;
+    uint64_t used = 0;
+    const hearth_model_options mo = {
+        .n_thread = 1, .gpu = {.device = device, .n_ctx = N_CTX, .n_batch = 4, .kv = HEARTH_KV_F16}};
+    const hearth_session_options so = {.n_ctx = N_CTX, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_F16};
+    *said = (lines){0};
+    hearth_log_set(hear, said);
+    CHECK_OK(hearth_model_open(STORYTELLER, &mo, &model, err));
+    if (model) CHECK_OK(hearth_session_open(model, &so, &s, err));
+    if (s && patience_ns > 0) model->gpu->patience_ns = patience_ns;
+    for (int32_t i = 0; s && i < N_ID; i++)
+        CHECK_OK(hearth_session_eval(s, (const int32_t[]){1 + 13 * i}, 1, err));
+    if (s && CHECK(hearth_session_logits(s) != NULL))
+        memcpy(logits, hearth_session_logits(s), model->model->hparams.n_vocab * sizeof *logits);
+    if (s && model->device && hth_engine_has_gpu(model)) used = hth_device_state(model->device).used;
+    hearth_log_set(NULL, NULL);
+    hearth_session_close(s);
+    hearth_model_close(model);
+    return used;
+}
+
+static float expected[MOST_VOCAB], got[MOST_VOCAB];
+
+/* Calls [first, first + n) are refused memory. */
+static uint64_t run_refused(int first, int n, lines *said)
+{
+    char device[600], faults[64 * 32] = "";
+    size_t at = 0;
+    for (int i = 0; i < n; i++)
+        at += (size_t)snprintf(faults + at, sizeof faults - at, "fault = %d:memory\n", first + i);
+    write_card(device, "1e12", faults);
+    uint64_t used = run(device, 0, said, got);
+    remove(device + 4);
+    CHECK_BYTES(got, expected, sizeof got);
+    return used;
+}
+
+TEST(memory_that_is_refused_is_asked_for_again_with_less_three_times_then_the_cpu_does_it)
+{
+    lines said;
+    uint64_t held = hth_alloc_held();
+    run(NULL, 0, &said, expected);
+    uint64_t whole = run_refused(1, 0, &said);
+    CHECK(whole > 0 && said.n == 0);
+    /* Deep in the weights, once: what is placed then is nine tenths of what was there. */
+    uint64_t less = run_refused(30, 1, &said);
+    CHECK(less > 0 && less < whole);
+    CHECK(said.n == 1 && said.n_less == 1);
+    /* Whatever is asked for. */
+    CHECK_INT(run_refused(1, 64, &said), 0);
+    CHECK(said.n_less == 3 && said.n_whole == 1 && said.n == 4);
+    CHECK_INT(hth_alloc_held(), held);
+}
+
+TEST(a_card_that_does_not_answer_in_time_is_left_with_one_line)
+{
+    char device[600];
+    lines said;
+    run(NULL, 0, &said, expected);
+    write_card(device, "1e6", ""); /* a token takes it seconds of its clock */
+    CHECK(run(device, 0, &said, got) > 0 && said.n == 0);
+    CHECK_BYTES(got, expected, sizeof got);
+    CHECK_INT(run(device, 1000000000, &said, got), 0);
+    CHECK(said.n == 1 && said.n_lost == 1);
+    CHECK_BYTES(got, expected, sizeof got);
+    remove(device + 4);
+}
+
+TEST_MAIN
