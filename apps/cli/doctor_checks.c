@@ -156,9 +156,15 @@ static void check_gpu(const doctor_facts *d, finding *f)
         if (g->info.name[0]) better(f, "a newer driver may help; docs/gpu.md says what is needed");
         return;
     }
+    if (g->problem[0]) {
+        say(f->text, "%s: %s", g->info.name, g->problem);
+        better(f, "hearth devices lists others; docs/gpu.md says what is needed");
+        return;
+    }
     say(f->text, "%s, %.1f GB free", g->info.name, (double)hth_device_free_memory(&g->info) * GB);
     for (size_t i = 0; i < g->n_calibration; i++)
-        say(f->text, "%s %s %.0f GB/s", i ? "," : "; rows of", hth_type_find((uint32_t)g->calibrations[i].type)->name,
+        say(f->text, "%s %s %.0f GB/s", i ? "," : "; rows of",
+            hth_type_find((uint32_t)g->calibrations[i].type)->name,
             g->calibrations[i].device_rate.median * GB);
     if (g->n_calibration > 0) {
         const hth_calibration *c = &g->calibrations[0];

@@ -65,7 +65,8 @@ typedef enum hearth_log_level { HEARTH_LOG_WARN = 1, HEARTH_LOG_INFO = 2 } heart
 typedef void hearth_log_fn(void *user, hearth_log_level level, const char *line);
 
 /* Warnings and notes go to fn (one line, no newline); NULL drops them, which is
- * the default. Process-wide; set it before other threads use the library. */
+ * the default. Process-wide; set it before other threads use the library. fn is called from any of them, and
+ * must not call the library. */
 HEARTH_API void hearth_log_set(hearth_log_fn *fn, void *user);
 
 /* ---- models ------------------------------------------------------------- */
@@ -311,7 +312,7 @@ HEARTH_API hearth_status hearth_session_eval(hearth_session *session, const int3
 HEARTH_API const float *hearth_session_logits(const hearth_session *session);
 
 /* As eval, but hands the logits of every token to fn, in order; a status other
- * than HEARTH_OK from fn ends it. */
+ * than HEARTH_OK from fn ends it. fn must not call functions of the model or its sessions. */
 typedef hearth_status hearth_logits_fn(void *user, size_t i_token, const float *logits,
                                        hearth_error *err);
 HEARTH_API hearth_status hearth_session_eval_each(hearth_session *session, const int32_t *tokens,

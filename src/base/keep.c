@@ -92,13 +92,20 @@ static bool write_all(int fd, const void *from, size_t n)
     return true;
 }
 
+/* A file of this user's that nobody else may write: what is kept goes to drivers too. */
+static bool is_own(int fd, struct stat *s)
+{
+    return fstat(fd, s) == 0 && S_ISREG(s->st_mode) && s->st_uid == geteuid() && (s->st_mode & 022) == 0;
+}
+
 static uint8_t *read_body(int fd, uint64_t mark, size_t *n)
 {
     head h;
     struct stat s;
-    if (!read_all(fd, &h, sizeof h) || memcmp(h.magic, magic, sizeof magic) != 0 || h.mark != mark)
+    if (!is_own(fd, &s) || !read_all(fd, &h, sizeof h) || memcmp(h.magic, magic, sizeof magic) != 0 ||
+        h.mark != mark)
         return NULL;
-    if (h.n > HTH_KEEP_MAX || fstat(fd, &s) != 0 || (uint64_t)s.st_size != sizeof h + h.n) return NULL;
+    if (h.n > HTH_KEEP_MAX || (uint64_t)s.st_size != sizeof h + h.n) return NULL;
     uint8_t *bytes = hth_alloc(1, (size_t)h.n);
     if (bytes && read_all(fd, bytes, (size_t)h.n) && hash_of(mark, bytes, (size_t)h.n) == h.hash) {
         *n = (size_t)h.n;
@@ -112,7 +119,7 @@ uint8_t *hth_keep_read(const char *name, uint64_t mark, size_t *n)
 {
     char folder[PATH_SIZE], path[PATH_SIZE];
     if (!is_name(name) || !find_folder(folder) || !format(path, folder, "/", name)) return NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) return NULL;
     uint8_t *bytes = read_body(fd, mark, n);
     close(fd);

@@ -51,7 +51,8 @@ typedef struct hth_device_info {
     uint32_t unused;    /* HTH_FEATURE_*: what it has besides */
     uint32_t n_shape;   /* with HTH_FEATURE_MATRIX, in the driver's order */
     hth_matrix_shape shapes[HTH_MAX_MATRIX_SHAPE];
-    double host_rate;   /* simulated: bytes of weights a second that its host reads; 0: its time is no model's */
+    double
+        host_rate; /* simulated: bytes of weights a second that its host reads; 0: its time is no model's */
     char problem[200]; /* why it cannot be used; empty: it can */
 } hth_device_info;
 
@@ -174,6 +175,8 @@ hearth_status hth_queue_submit(hth_device *device, const hth_turn *turns, size_t
                                hearth_error *err);
 /* The host's gate reaches value, which only grows; what the host wrote before is seen behind it. */
 hearth_status hth_queue_signal(hth_device *device, uint64_t value, hearth_error *err);
+/* Where it is now: whoever begins to use the gate of a device goes on from there. */
+uint64_t hth_queue_gate(const hth_device *device);
 bool hth_queue_reached(hth_device *device, hth_tick tick);
 /* Sleeps. DEVICE after timeout_ns, which loses the device. Time in which the process was stopped hardly
  * counts: a sixteenth of it, or a tenth of a second if that is less, for each stop. */

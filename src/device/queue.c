@@ -19,6 +19,8 @@ hearth_status hth_queue_submit(hth_device *d, const hth_turn *turns, size_t n, h
     return HEARTH_OK;
 }
 
+uint64_t hth_queue_gate(const hth_device *d) { return d->gate; }
+
 hearth_status hth_queue_signal(hth_device *d, uint64_t value, hearth_error *err)
 {
     hearth_status st = hth_device_begin_call(d, err);

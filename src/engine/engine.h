@@ -42,7 +42,7 @@ struct hearth_model {
     hth_arena vectors;             /* norms, biases and factors as floats */
     hth_device *device;            /* NULL: none */
     hth_gpu *gpu;                  /* what lies there; NULL: nothing */
-    char gpu_note[400];            /* why nothing does */
+    char gpu_note[400];            /* why nothing does, or less than before */
     double gpu_seconds;            /* of a token, as its plan expects; 0: there is none */
     /* A device that is left, in part or wholly: the host reads what lay there, and goes on without it. */
     pthread_mutex_t loss;          /* gpu, and all below but age */
@@ -98,6 +98,8 @@ hearth_status hth_engine_place_again(hearth_model *m, const hth_gpu_place *befor
                                      hearth_error *err);
 /* gpu.c: opens the device that the options name and loads what lies there; with "auto" there may be none. */
 hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err);
+/* gpu.c: once the host's weights are read: layers that are divided are joined, and what runs there is tested. */
+hearth_status hth_engine_join_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err);
 void hth_engine_close_gpu(hearth_model *m);
 /* The rows of a matrix from here on are the host's: those before lie on the device. */
 uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w);

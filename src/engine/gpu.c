@@ -1,5 +1,5 @@
 /* The part of a model on a device: which device, how many layers, and their weights from the file to it.
- * Called by model.c between the reading of vectors and of matrices. */
+ * Called by model.c between the reading of vectors and of matrices, and by leave.c in mid-run. */
 #include "engine/engine.h"
 
 #include "base/log.h"
@@ -93,7 +93,7 @@ static hearth_status choose(hearth_model *m, const hearth_gpu_options *o, hth_ch
 
 /* A device may have less than it says. What could not be had is asked for again, a tenth less than what
  * was there, a few times; then the CPU does without. */
-static hearth_status open_place(hearth_model *m, hth_choice *c, hearth_error *err)
+static hearth_status open_place(hearth_model *m, hth_choice *c, bool quiet, hearth_error *err)
 {
     enum { TRIES = 4 };
     hearth_error why = {0};
@@ -106,12 +106,15 @@ static hearth_status open_place(hearth_model *m, hth_choice *c, hearth_error *er
             return st;
         }
         if (i + 1 == TRIES) break;
-        hth_log(HEARTH_LOG_WARN, "%s: %s; less is placed there, evenly", hth_gguf_path(m->file), why.message);
+        if (!quiet)
+            hth_log(HEARTH_LOG_WARN, "%s: %s; less is placed there, evenly", hth_gguf_path(m->file),
+                    why.message);
         uint64_t reached = hth_device_state(m->device).refused;
         c->budget = (reached > 0 && reached < c->budget ? reached : c->budget) / 10 * 9;
         hth_choice_evenly(c);
     }
-    hth_log(HEARTH_LOG_WARN, "%s: %s; all of it runs on the CPU", hth_gguf_path(m->file), why.message);
+    if (!quiet)
+        hth_log(HEARTH_LOG_WARN, "%s: %s; all of it runs on the CPU", hth_gguf_path(m->file), why.message);
     snprintf(m->gpu_note, sizeof m->gpu_note, "%.90s: %.300s", c->info->name, why.message);
     return HEARTH_OK;
 }
@@ -135,7 +138,7 @@ static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *
     if (st == HEARTH_OK) st = choose(m, o, &c, err);
     if (st == HEARTH_OK) {
         note_problem(m, &c);
-        if (c.place.n_layer > 0) st = open_place(m, &c, err);
+        if (c.place.n_layer > 0) st = open_place(m, &c, false, err);
         else if (!c.problem) st = refuse_budget(m, &c, err);
     }
     hth_choice_close(&c);
@@ -148,9 +151,22 @@ hearth_status hth_engine_place_again(hearth_model *m, const hth_gpu_place *befor
     hth_choice c;
     hearth_status st = hth_choice_open(&c, m->model, hth_device_get_info(m->device), budget, before, err);
     if (st == HEARTH_OK) hth_choice_evenly(&c);
-    if (st == HEARTH_OK && c.place.n_layer > 0) st = open_place(m, &c, err);
+    if (st == HEARTH_OK && c.place.n_layer > 0) st = open_place(m, &c, true, err);
     hth_choice_close(&c);
     return st;
+}
+
+/* A device that nobody asked for may fail: the CPU does without it. */
+static bool is_asked_for(const hearth_gpu_options *o)
+{
+    return strcmp(o->device, "auto") != 0 || o->vram > 0 || o->strict;
+}
+
+static void do_without(hearth_model *m, const char *why)
+{
+    hth_log(HEARTH_LOG_WARN, "%s; all of it runs on the CPU", why);
+    snprintf(m->gpu_note, sizeof m->gpu_note, "%.399s", why);
+    hth_engine_close_gpu(m);
 }
 
 hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
@@ -165,12 +181,21 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, 
     if (st == HEARTH_OK && m->device) st = place_on_device(m, o, &why);
     if (st == HEARTH_OK) return st;
     if (err) *err = why;
-    if (strcmp(o->device, "auto") != 0 || o->vram > 0 || o->strict) return st;
-    /* Nobody asked for this device: the CPU does without it. */
-    hth_log(HEARTH_LOG_WARN, "%s; all of it runs on the CPU", why.message);
-    snprintf(m->gpu_note, sizeof m->gpu_note, "%.399s", why.message);
-    hth_engine_close_gpu(m);
+    if (is_asked_for(o)) return st;
+    do_without(m, why.message);
     return HEARTH_OK;
+}
+
+hearth_status hth_engine_join_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
+{
+    hearth_error why = {0};
+    hearth_status st = m->gpu ? hth_gpu_take_host_rows(m->gpu, &why) : HEARTH_OK;
+    if (st == HEARTH_OK) return st;
+    if (err) *err = why;
+    if (is_asked_for(o)) return st;
+    hth_engine_forget(m, m->gpu);
+    do_without(m, why.message);
+    return hth_engine_read_rest(m, err);
 }
 
 uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)

@@ -1,6 +1,6 @@
 /* Weights from the file to where kernels read them: into aligned memory on huge pages, in
- * parallel and laid out for the kernels, or mapped in place. Called once by model.c; the only
- * place that moves weights. */
+ * parallel and laid out for the kernels, or mapped in place. Called by model.c, and by leave.c where
+ * weights leave a device; the only place that moves weights. */
 #include "base/bits.h"
 #include "base/checked.h"
 #include "engine/engine.h"
@@ -399,7 +399,7 @@ hearth_status hth_engine_read_rest(hearth_model *m, hearth_error *err)
         m->read_later[m->n_read_later].weights = weights, m->read_later[m->n_read_later++].size = size;
         return st;
     }
-    for (size_t i = 0; i < m->model->n_binding; i++) {
+    for (size_t i = 0; weights && i < m->model->n_binding; i++) {
         hth_matrix *w = m->model->bindings[i].matrix;
         if (w && w->data >= weights && w->data < weights + size) w->data = NULL;
     }

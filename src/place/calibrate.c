@@ -248,7 +248,7 @@ static hearth_status measure_hands(bench *b, hth_gpu_handoff how, uint64_t *gate
 static hearth_status measure_way(bench *b, hth_calibration *out)
 {
     enum { LETTER = 4 * N_COL, ANSWER = 8 * N_COL };
-    uint64_t gate = 0, bytes = hth_buffer_size(b->weights), start;
+    uint64_t gate = hth_queue_gate(b->device), bytes = hth_buffer_size(b->weights), start;
     hearth_status st =
         hth_buffer_new(b->device, HTH_MEMORY_TO_DEVICE, ANSWER, "a calibration", &b->from_host, b->err);
     if (st == HEARTH_OK)
@@ -404,16 +404,17 @@ hth_gpu_handoff hth_calibration_handoff(const hth_calibration *c)
     return c->hand[HTH_GPU_SUBMITTED] < c->hand[HTH_GPU_QUEUED] ? HTH_GPU_SUBMITTED : HTH_GPU_QUEUED;
 }
 
-/* Of a network's three matrices as many as either side reads whole: the gate, where nothing foretells it. */
-static double read_whole(hearth_selector selector)
+/* Of a network's matrices, three or two, as many as either side reads whole: the first, where nothing
+ * foretells who fires. */
+static double read_whole(hearth_selector selector, bool gated)
 {
     if (selector == HEARTH_SELECTOR_DENSE) return 1.0;
-    return selector == HEARTH_SELECTOR_PREDICTOR ? 0.0 : 1.0 / 3.0;
+    return selector == HEARTH_SELECTOR_PREDICTOR ? 0.0 : gated ? 1.0 / 3.0 : 0.5;
 }
 
-double hth_calibration_share(hearth_selector selector, double fires)
+double hth_calibration_share(hearth_selector selector, bool gated, double fires)
 {
-    double whole = read_whole(selector);
+    double whole = read_whole(selector, gated);
     return whole + (1.0 - whole) * fires;
 }
 
@@ -429,11 +430,11 @@ static double down_rate(const hth_calibration *c, double share)
     return hth_plan_rate(&rates, share);
 }
 
-void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, hth_luck luck,
+void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, bool gated, hth_luck luck,
                              hth_plan_machine *out)
 {
     const double *hand = luck == HTH_LUCK_BAD ? c->hand_99 : c->hand;
-    double whole = read_whole(selector), there = of_luck(c->device_rate, luck),
+    double whole = read_whole(selector, gated), there = of_luck(c->device_rate, luck),
            here = of_luck(c->cpu_rate, luck);
     *out = (hth_plan_machine){.hand = hand[hth_calibration_handoff(c)],
                               .dispatch = c->dispatch,

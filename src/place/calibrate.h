@@ -21,31 +21,31 @@ typedef struct hth_calibration {
                                    hth_gpu_handoff: the median, and the 99th of 100 */
     double dispatch;               /* seconds: a program with nothing to do, and the order behind it */
     double up, down;               /* bytes a second to the device and back */
-    /* Of prompts, quantised weights; else 0: bytes times tokens a second of rows there and here; bytes of rows here a
-     * second that become planes. */
+    /* Of prompts, quantised weights; else 0: bytes times tokens a second of rows there and here; bytes of
+     * rows here a second that become planes. */
     double device_prompt, cpu_prompt, staged;
 } hth_calibration;
 
-/* Takes a sixteenth of the device's free memory at most, for a few seconds. MEMORY, DEVICE. */
+/* Takes a sixteenth of the device's free memory, or some 30 MB, for a few seconds. MEMORY, DEVICE. */
 hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_pool *pool, hth_type type,
                             hth_calibration *out, hearth_error *err);
 /* prompts.c, called by hth_calibrate: what stands last in it. */
 hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                     hth_type type, hth_calibration *out, hearth_error *err);
-/* Tokens of a step from which on it is quicker to let `cold` bytes of the host's weights pass through a device that
- * has `hot` bytes itself, than to compute them here at the same time; 0: not up to `most`. */
+/* Tokens of a step from which on it is quicker to let `cold` bytes of the host's weights pass through a
+ * device that has `hot` bytes itself, than to compute them here at the same time; 0: not up to `most`. */
 uint32_t hth_calibration_stream(const hth_calibration *c, double hot, double cold, uint32_t most);
 
 /* The quicker handoff. */
 hth_gpu_handoff hth_calibration_handoff(const hth_calibration *c);
 
-/* What of a cluster's bytes either side reads for a token of which that share of its neurons fires: what plans
- * call a share. Where no predictor foretells it, the gate is read whole. */
-double hth_calibration_share(hearth_selector selector, double fires);
+/* What of a cluster's bytes either side reads for a token of which that share of its neurons fires: what
+ * plans call a share. Where no predictor foretells it, the gate is read whole; without a gate: up. */
+double hth_calibration_share(hearth_selector selector, bool gated, double fires);
 /* What a plan knows of the machine: by the medians, or by the slowest and the fastest of what was measured.
  * The device reads live rows as fast as whole matrices. */
 typedef enum hth_luck { HTH_LUCK_USUAL = 0, HTH_LUCK_BAD, HTH_LUCK_GOOD } hth_luck;
-void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, hth_luck luck,
+void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, bool gated, hth_luck luck,
                              hth_plan_machine *out);
 
 /* ---- kept between runs (base/keep.h) ---------------------------------------------------------- */

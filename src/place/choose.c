@@ -7,7 +7,8 @@
 
 enum { ALL = 4096 }; /* shares of a layer's neurons are counted in 4096ths */
 
-/* ---- bytes ---------------------------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------------------------------
+ */
 
 static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
@@ -107,7 +108,8 @@ void hth_choice_close(hth_choice *c)
     c->n_hot = NULL;
 }
 
-/* ---- evenly --------------------------------------------------------------------------------------------- */
+/* ---- evenly ---------------------------------------------------------------------------------------------
+ */
 
 /* The largest share of all neurons that fits beside everything else; false: not even none does. */
 static bool divide_neurons(hth_choice *c)
@@ -157,7 +159,8 @@ void hth_choice_evenly(hth_choice *c)
     take_layers(c);
 }
 
-/* ---- as a file says --------------------------------------------------------------------------------------- */
+/* ---- as a file says ---------------------------------------------------------------------------------------
+ */
 
 /* What lies there by the file must be able to. */
 static hearth_status check_placement(const hth_choice *c, const hth_placement *p, const char *path,
@@ -196,6 +199,9 @@ hearth_status hth_choice_from_file(hth_choice *c, const char *path, hearth_error
     c->place.n_stream = p.n_stream;
     c->seconds = p.seconds;
     uint64_t all = hth_choice_bytes(c);
+    if (st == HEARTH_OK && all == UINT64_MAX)
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: what it places is too large for the bindings of %s",
+                      path, info->name);
     if (st == HEARTH_OK && all > c->budget)
         st = hth_fail(err, HEARTH_ERROR_MEMORY,
                       "%s: it takes %llu bytes on %s, and %llu are free: make it again with hearth plan",

@@ -2,12 +2,13 @@
 #include "place/outlook.h"
 
 /* The placement of the best plan on a machine of another luck. */
-static hearth_status price(const hth_outlook *o, hearth_selector selector, hth_luck luck, double *seconds,
+static hearth_status price(const hth_outlook *o, const hth_choice *c, hth_luck luck, double *seconds,
                            hearth_error *err)
 {
     hth_plan_machine machine;
     hth_plan plan;
-    hth_calibration_machine(&o->calibration, selector, luck, &machine);
+    hth_calibration_machine(&o->calibration, c->place.selector, c->model->layers[0].gate.n_row > 0, luck,
+                            &machine);
     hearth_status st = hth_plan_price(&o->input, &machine, &o->wish, o->best.n_hot, o->best.head, &plan, err);
     if (st != HEARTH_OK) return st;
     *seconds = plan.seconds;
@@ -36,7 +37,6 @@ hearth_status hth_outlook_open(hth_outlook *o, const hth_choice *c, const hth_pr
     const uint64_t most = (uint64_t)1 << 40; /* null says that it has everything */
     hth_gpu_place place = c->place;
     const hth_plan_source from = {c->model, &place, c->info->most, profile};
-    hearth_selector selector = c->place.selector;
     *o = (hth_outlook){.wish = {.vram = c->budget < most ? c->budget : most,
                                 .n_ctx = c->place.n_position,
                                 .context = c->place.n_position / 2}};
@@ -46,13 +46,18 @@ hearth_status hth_outlook_open(hth_outlook *o, const hth_choice *c, const hth_pr
     /* Room for weights that pass through is kept where they may. */
     place.n_stream = hth_calibration_stream(&o->calibration, 0.0, 1.0, place.n_row) > 0;
     st = hth_plan_model_open(&from, &o->input, &o->wish.fixed_bytes, &o->uniform, err);
+    if (st == HEARTH_ERROR_ARGUMENT && place.n_stream > 0) { /* too large for bindings, with that room */
+        place.n_stream = 0;
+        st = hth_plan_model_open(&from, &o->input, &o->wish.fixed_bytes, &o->uniform, err);
+    }
     if (st == HEARTH_OK) {
-        hth_calibration_machine(&o->calibration, selector, HTH_LUCK_USUAL, &o->machine);
+        hth_calibration_machine(&o->calibration, c->place.selector, c->model->layers[0].gate.n_row > 0,
+                                HTH_LUCK_USUAL, &o->machine);
         st = hth_plan_solve(&o->input, &o->machine, &o->wish, &o->best, err);
     }
     if (st == HEARTH_OK && place.n_stream) o->n_stream = stream_from(o, place.n_row);
-    if (st == HEARTH_OK) st = price(o, selector, HTH_LUCK_BAD, &o->seconds_bad, err);
-    if (st == HEARTH_OK) st = price(o, selector, HTH_LUCK_GOOD, &o->seconds_good, err);
+    if (st == HEARTH_OK) st = price(o, c, HTH_LUCK_BAD, &o->seconds_bad, err);
+    if (st == HEARTH_OK) st = price(o, c, HTH_LUCK_GOOD, &o->seconds_good, err);
     if (st != HEARTH_OK) hth_outlook_close(o);
     return st;
 }

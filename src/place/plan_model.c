@@ -5,7 +5,8 @@
 #include "base/alloc.h"
 #include "place/calibrate.h"
 
-/* Programs of run/gpu/record.c before the network, and of it; where neurons are marked, up is another. */
+/* Programs of run/gpu/record.c before the network, and of it (record_ffn.c); where neurons are marked, up is
+ * another. */
 enum { N_DISPATCH = 8, N_DISPATCH_HOT = 5, N_DISPATCH_MARKED = 2 };
 
 static uint32_t n_dispatch_hot(const hth_plan_source *from)
@@ -50,7 +51,8 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, h
     double *share = hth_alloc(n_cluster, sizeof *share);
     if (!share) return hth_fail_memory(err, n_cluster * sizeof *share, "a plan");
     for (uint32_t i = 0; i < n_cluster; i++)
-        share[i] = hth_calibration_share(from->place->selector, fires_of(from, i_layer, i));
+        share[i] =
+            hth_calibration_share(from->place->selector, l->gate.n_row > 0, fires_of(from, i_layer, i));
     *to = (hth_plan_layer){.attention_bytes = divides ? without : whole,
                            .kv_bytes = cache / from->place->n_position,
                            .device_bytes = divides ? (whole - without + n_cluster - 1) / n_cluster : 0,

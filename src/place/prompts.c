@@ -1,5 +1,5 @@
-/* Calibration of what prompts do: the same weights for many tokens, on either side, and how fast weights of the host
- * become what a device reads. Only quantised weights may pass through one (run/gpu/stream.c). */
+/* Calibration of what prompts do: the same weights for many tokens, on either side, and how fast weights of
+ * the host become what a device reads. Only quantised weights may pass through one (run/gpu/stream.c). */
 #include "place/calibrate.h"
 
 #include "base/alloc.h"
@@ -13,7 +13,8 @@
 enum { N_COL = 4096, N_TOK = 64, LOCAL = 64, ROUNDS = 3, COLS = 8, ROWS = 4 };
 static const uint64_t PATIENCE_NS = (uint64_t)60000000000;
 
-/* ---- rows on the host -------------------------------------------------------------------------------------- */
+/* ---- rows on the host
+ * -------------------------------------------------------------------------------------- */
 
 typedef struct host {
     hth_arena arena;
@@ -103,7 +104,8 @@ static void measure_host(host *h, const hth_kernels *k, hth_pool *pool, hth_cali
     out->staged = bytes / median(staged);
 }
 
-/* ---- the same on the device ------------------------------------------------------------------------------- */
+/* ---- the same on the device -------------------------------------------------------------------------------
+ */
 
 typedef struct bench {
     hth_device *device;

@@ -82,7 +82,10 @@ static bool is_sound(const hth_calibration *c)
         if (!(figures[i] > 0.0 && figures[i] < 1e18)) return false;
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++)
         if (!(c->cpu_down[i] > 0.0 && c->cpu_down[i] < 1e18)) return false;
-    return c->device_prompt >= 0.0 && c->cpu_prompt >= 0.0 && c->staged >= 0.0;
+    const double prompts[] = {c->device_prompt, c->cpu_prompt, c->staged}; /* 0: not known */
+    for (int i = 0; i < 3; i++)
+        if (!(prompts[i] >= 0.0 && prompts[i] < 1e18)) return false;
+    return true;
 }
 
 bool hth_calibration_recall(uint64_t mark, hth_type type, hth_calibration *out)

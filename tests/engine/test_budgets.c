@@ -35,7 +35,8 @@ static hearth_status open_model(const char *path, const char *device, uint64_t v
     return hearth_model_open(path, &o, model, err);
 }
 
-/* It lies there, has never had more than the budget, and gives the CPU's bits. Returns the most that it had. */
+/* It lies there, has never had more than the budget, and gives the CPU's bits. Returns the most that it had.
+ */
 static uint64_t check_budget(const subject *s, uint64_t vram, hearth_model *model)
 {
     if (!CHECK(model->gpu != NULL)) return 0;

@@ -250,8 +250,41 @@ static void steps_fail_on(const char *device)
 TEST(a_failed_step_on_the_null_device_is_done_again_with_the_same_bits) { steps_fail_on("null"); }
 TEST(a_failed_step_on_vulkan_is_done_again_with_the_same_bits) { steps_fail_on("vulkan:0"); }
 
-/* A step whose wait fails, if it has one, and the next one: whether that made more calls than one does that is
- * alone. */
+/* ---- recording ---------------------------------------------------------------------------------- */
+
+/* Many rows, so that tapes are cut at every layer, and no head behind the last: a tape that cannot begin is
+ * no place to copy to. */
+TEST(tapes_of_many_rows_without_a_head_that_cannot_be_recorded_are_errors)
+{
+    const char *path = make_model(BLOCKS);
+    hearth_model_options o = {.n_thread = 1,
+                              .gpu = {.device = "null", .n_ctx = 32, .n_batch = 16, .kv = HEARTH_KV_F16}};
+    hearth_model *model = NULL;
+    uint64_t held = hth_alloc_held(), n = 1, n_failed = 0;
+    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    if (model) o.gpu.vram = hth_device_state(model->device).used - 1;
+    hearth_model_close(model);
+    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    if (model) CHECK(!hth_gpu_where(model->gpu)->head && hth_gpu_where(model->gpu)->n_layer > 1);
+    hearth_model_close(model);
+    for (bool failed = true; failed && n < 20000; n++) {
+        hearth_error why = {0};
+        uint64_t before = hth_alloc_count();
+        hth_alloc_fail_at(n, 0);
+        hearth_status st = hearth_model_open(path, &o, &model, &why);
+        failed = hth_alloc_count() - before >= n;
+        hth_alloc_fail_at(0, 0);
+        CHECK(st == HEARTH_OK || st == HEARTH_ERROR_MEMORY);
+        n_failed += st != HEARTH_OK;
+        if (st == HEARTH_OK) hearth_model_close(model);
+        CHECK_INT(hth_alloc_held(), held);
+    }
+    CHECK(n_failed > 20);
+    remove(path);
+}
+
+/* A step whose wait fails, if it has one, and the next one: whether that made more calls than one does that
+ * is alone. */
 static bool next_waits(hearth_model *model, hearth_session *s, uint64_t n_call, const float *expected)
 {
     hearth_error why = {0};

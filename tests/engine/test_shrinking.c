@@ -101,7 +101,8 @@ static void make_changes(const change *changes, int round, hth_device *device)
     }
 }
 
-/* Round after round of a prompt and what is likeliest behind it; each begins behind some tokens of the last. */
+/* Round after round of a prompt and what is likeliest behind it; each begins behind some tokens of the last.
+ */
 static void tell(hearth_session *s, const change *changes, hth_device *device, logits *to)
 {
     to->n = 0;
@@ -327,7 +328,8 @@ static void inject(hearth_model *m, fault f, uint64_t n)
 }
 
 /* The n-th of these fails in the step in which the model leaves part of its device. Returns how many
- * allocations and calls there are in that step; the text is the CPU's then, or when the step is done again. */
+ * allocations and calls there are in that step; the text is the CPU's then, or when the step is done again.
+ */
 static uint64_t fault_while_shrinking(const subject *s, fault f, uint64_t n)
 {
     static float whole[MOST_VOCAB];
@@ -370,7 +372,7 @@ TEST(faults_while_part_of_a_device_is_left_are_errors_or_change_nothing)
     char path[512];
     make_tied(path);
     const subject s = {path, false, 1};
-    const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 17;
+    const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 61;
     n_vocab = TINY_VOCAB;
     hearth_log_set(NULL, NULL);
     fault_while_shrinking(&s, NONE, 0);

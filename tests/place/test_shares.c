@@ -10,12 +10,13 @@ static const hearth_selector marking[] = {HEARTH_SELECTOR_GATE, HEARTH_SELECTOR_
 /* Gate, up and down are a third each. */
 TEST(the_gate_is_read_whole_where_nothing_foretells_who_fires)
 {
-    CHECK(hth_calibration_share(HEARTH_SELECTOR_DENSE, 0.1) == 1.0);
-    CHECK(hth_calibration_share(HEARTH_SELECTOR_PREDICTOR, 0.1) == 0.1);
+    CHECK(hth_calibration_share(HEARTH_SELECTOR_DENSE, true, 0.1) == 1.0);
+    CHECK(hth_calibration_share(HEARTH_SELECTOR_PREDICTOR, true, 0.1) == 0.1);
     for (int i = 0; i < 3; i += 2) {
-        CHECK(is_near(hth_calibration_share(marking[i], 0.0), 1.0 / 3.0));
-        CHECK(is_near(hth_calibration_share(marking[i], 0.5), 2.0 / 3.0));
-        CHECK(is_near(hth_calibration_share(marking[i], 1.0), 1.0));
+        CHECK(is_near(hth_calibration_share(marking[i], true, 0.0), 1.0 / 3.0));
+        CHECK(is_near(hth_calibration_share(marking[i], true, 0.5), 2.0 / 3.0));
+        CHECK(is_near(hth_calibration_share(marking[i], true, 1.0), 1.0));
+        CHECK(is_near(hth_calibration_share(marking[i], false, 0.0), 0.5)); /* up, without a gate */
     }
 }
 
@@ -28,9 +29,9 @@ TEST(a_device_takes_its_time_for_rows_that_are_read)
     for (int s = 0; s < 3; s++)
         for (double fires = 0.0; fires <= 1.0; fires += 0.25) {
             hth_plan_machine m;
-            double share = hth_calibration_share(marking[s], fires);
+            double share = hth_calibration_share(marking[s], true, fires);
             double read = marking[s] == HEARTH_SELECTOR_PREDICTOR ? fires : (1.0 + 2.0 * fires) / 3.0;
-            hth_calibration_machine(&c, marking[s], HTH_LUCK_USUAL, &m);
+            hth_calibration_machine(&c, marking[s], true, HTH_LUCK_USUAL, &m);
             CHECK(is_near(3e9 * share / hth_plan_rate(&m.device, share), 3e9 * read / 100e9));
         }
 }

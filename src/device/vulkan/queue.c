@@ -41,6 +41,8 @@ hearth_status hth_vk_submit(hth_device *d, const hth_turn *turns, size_t n, hth_
     for (size_t i = 0; st == HEARTH_OK && i < n; i += AT_ONCE) {
         size_t left = n - i;
         st = submit_some(d, turns + i, (uint32_t)(left < AT_ONCE ? left : AT_ONCE), first + i, err);
+        /* What was submitted before runs, and its ticks come: nothing else may have them. */
+        if (st == HEARTH_ERROR_MEMORY && i > 0) st = HEARTH_ERROR_DEVICE;
     }
     return st;
 }

@@ -242,9 +242,9 @@ typedef struct hth_push_sums {
     uint32_t n_out, n_split, has_bias, first_tok;
 } hth_push_sums;
 
-/* wide[t][n_out] += the integers of all splits, in 64 bits, where down_join reads the host's (wide: HTH_HOST_SUMS
- * words and the sums); with `start` they take the place of what was there, and word 0 says that there are some.
- * Bindings: step, sums, wide. Grid: {ceil(n_out / LOCAL), tokens}. */
+/* wide[t][n_out] += the integers of all splits, in 64 bits, where down_join reads the host's (wide:
+ * HTH_HOST_SUMS words and the sums); with `start` they take the place of what was there, and word 0 says that
+ * there are some. Bindings: step, sums, wide. Grid: {ceil(n_out / LOCAL), tokens}. */
 enum { HTH_GATHER_LOCAL = 0 };
 typedef struct hth_push_gather {
     uint32_t n_out, n_split, first_tok, start;

@@ -46,7 +46,7 @@ void hth_gpu_charge_rest(hth_gpu *g, const hth_step *s, bool logits)
     }
     if (logits && !g->place.head) bytes += bytes_of(m->tied ? &m->token_embd : &m->output);
     pthread_mutex_lock(&g->turn);
-    charge(g, bytes);
+    if (!g->left) charge(g, bytes); /* else the device is in others' hands */
     pthread_mutex_unlock(&g->turn);
 }
 
@@ -54,7 +54,7 @@ uint64_t hth_gpu_model_time(hth_gpu *g)
 {
     if (hth_device_get_info(g->device)->host_rate == 0.0) return 0;
     pthread_mutex_lock(&g->turn);
-    uint64_t now = hth_device_time(g->device);
+    uint64_t now = g->left ? 0 : hth_device_time(g->device);
     pthread_mutex_unlock(&g->turn);
     return now;
 }

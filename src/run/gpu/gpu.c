@@ -76,7 +76,10 @@ static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
     else if (st != HEARTH_OK && err) *err = why;
     if (st != HEARTH_OK || (g->strict_note[0] && !g->by_tiles)) return st;
     st = hth_gpu_selftest(g->device, g->room.memory, note, tiles, err);
-    if (st == HEARTH_OK && tiles[0]) st = record_without_tiles(g, tiles, err);
+    if (st == HEARTH_OK && tiles[0]) {
+        st = record_without_tiles(g, tiles, err);
+        if (st == HEARTH_OK) st = hth_gpu_selftest(g->device, g->room.memory, note, tiles, err);
+    }
     if (st != HEARTH_OK || g->strict_note[0]) return st;
     memcpy(g->strict_note, note, sizeof g->strict_note);
     st = refuse(g, err);
@@ -105,6 +108,7 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
                    .place = *place,
                    .patience_ns = patience_with(device)};
     g->place.n_hot = NULL;
+    g->gate = hth_queue_gate(device); /* others may have used it */
     pthread_mutex_init(&g->turn, NULL);
     g->n_slot = place->n_position / HTH_GPU_SLOT;
     g->layers = hth_alloc(place->n_layer, sizeof *g->layers);

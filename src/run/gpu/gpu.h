@@ -24,10 +24,9 @@ typedef struct hth_gpu_place {
     hearth_kv_type kv;
     hearth_selector selector;
     hth_gpu_handoff handoff;
-    uint32_t
-        n_stream; /* steps of so many tokens and more compute the host's neurons there too, whose weights pass
-                          through; 0: none do */
-    bool strict;  /* to be refused where it would not give the CPU's bits */
+    uint32_t n_stream; /* steps of so many tokens and more compute the host's neurons there too, whose weights
+                          pass through; 0: none do */
+    bool strict;       /* to be refused where it would not give the CPU's bits */
 } hth_gpu_place;
 enum { HTH_GPU_SLOT = 16 };
 
@@ -40,8 +39,8 @@ uint32_t hth_gpu_rows(const hth_device_info *info, uint32_t n_batch, uint32_t n_
 
 /* Why layer i (or, for i = n_layer, the head) cannot lie on a device; NULL: it can. */
 const char *hth_gpu_problem(const hth_model *model, const hth_gpu_place *place, uint32_t i_layer);
-/* Rows [first, first + n) of a matrix, as they lie in the host's memory, to planes (planes.h), by all threads. Rows
- * of up to HTH_GPU_MOST_STAGED bytes. */
+/* Rows [first, first + n) of a matrix, as they lie in the host's memory, to planes (planes.h), by all
+ * threads. Rows of up to HTH_GPU_MOST_STAGED bytes. */
 enum { HTH_GPU_MOST_STAGED = 32 << 10 };
 void hth_gpu_stage_rows(hth_pool *pool, const hth_matrix *m, uint32_t first, uint32_t n, uint8_t *to);
 

@@ -110,10 +110,12 @@ typedef struct hth_gpu_tapes {
     uint32_t n_asked;  /* of which the first so many wait for no letter */
 } hth_gpu_tapes;
 
-/* ---- weights that pass through (stream.c) --------------------------------------------------------------- */
+/* ---- weights that pass through (stream.c) ---------------------------------------------------------------
+ */
 
-/* Rows of the host's neurons as they pass through: of one matrix, as many as a slot holds. Pieces are used in their
- * order, of each layer gate, up, then down; while one is used, the next is on its way to the other slot. */
+/* Rows of the host's neurons as they pass through: of one matrix, as many as a slot holds. Pieces are used in
+ * their order, of each layer gate, up, then down; while one is used, the next is on its way to the other
+ * slot. */
 typedef struct hth_gpu_piece {
     const hth_matrix *rows; /* the host's */
     uint32_t first, n_row;  /* of them */

@@ -1,6 +1,6 @@
 /* Matrices of a file as planes (planes.h): a block is taken apart into integers and scales, and each goes
- * where the programs of rows read it. Called once, at loading. Layouts of blocks as in kernels/
- * (NAME_ref.c), which defines them. */
+ * where the programs of rows read it. Called at loading, and where weights pass through. Layouts of blocks as
+ * in kernels/ (NAME_ref.c), which defines them. */
 #include "run/gpu/planes.h"
 
 #include "base/bits.h"
@@ -183,9 +183,8 @@ static void read_iq4_xs(const uint8_t *p, block *k)
 typedef struct quantised {
     hth_form form;
     void (*read)(const uint8_t *p, block *k);
-    size_t
-        quants; /* bytes before the quants of a block that stand there as in a plane, and no high bits; 0: they
-                      do not */
+    size_t quants; /* bytes before the quants of a block that stand there as in a plane, and no high bits; 0:
+                      they do not */
 } quantised;
 
 /* Block, low bits, high bits, offset, table, weights of a sub-block, minima, e8m0. */

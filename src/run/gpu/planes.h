@@ -47,7 +47,7 @@ typedef struct hth_planes {
  * words, or no program knows the type. */
 bool hth_planes_place(hth_type type, uint64_t n_row, uint64_t n_col, hth_planes *planes);
 /* Rows [first, first + n) of n_row. rows: the first of these n, as in the file, row_size apart. to: all
- * planes, zeros before the first call. Calls for other rows may run at the same time. */
+ * planes; padding keeps what was there. Calls for other rows may run at the same time. */
 void hth_planes_fill(hth_type type, uint64_t n_row, uint64_t n_col, const uint8_t *rows, size_t row_size,
                      uint64_t first, uint64_t n, uint8_t *to);
 

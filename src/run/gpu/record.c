@@ -134,7 +134,7 @@ static void layers(hth_recorder *r)
         layer(r, i);
         if (r->n_row > HTH_GPU_FEW_ROWS && i + 1 < r->g->place.n_layer) hth_rec_cut(r);
     }
-    if (!r->g->place.head)
+    if (!r->g->place.head && r->st == HEARTH_OK)
         hth_tape_copy(r->tape, hth_rec_first_rows(room->x, r->n_row, d),
                       hth_rec_first_rows(room->result, r->n_row, d));
 }

@@ -1,5 +1,6 @@
-/* The feed-forward network on tapes: gate, up, activation and down of the neurons that lie on the device; the letter to
- * the host, which computes the others, and its answer; or the others' weights, as they pass through. */
+/* The feed-forward network on tapes: gate, up, activation and down of the neurons that lie on the device; the
+ * letter to the host, which computes the others, and its answer; or the others' weights, as they pass
+ * through. */
 #include "run/gpu/recorder.h"
 
 #include <string.h>
@@ -247,14 +248,15 @@ static hth_gpu_part next_piece(hth_recorder *r, const hth_gpu_piece **piece)
                           .bias = p->bias};
 }
 
-static void run_part(hth_recorder *r, const hth_gpu_group *all, const hth_gpu_part *p)
+/* The first n rows of a part of quantised weights, of which that takes so many bytes to read. */
+static void run_part(hth_recorder *r, const hth_gpu_group *all, const hth_gpu_part *p, uint32_t n,
+                     uint64_t bytes)
 {
-    const hth_rec_stretch whole = {0, p->n_row, 0, false};
+    const hth_rec_stretch some = {0, n, 0, false};
     hth_form form;
     hth_form_of(p->type, &form);
-    hth_rec_quantised(r, all, p, &whole, &form, &r->g->room.input, r->g->room.gate_up, false);
-    hth_rec_reads(r, p, &whole);
-    hth_rec_wrote(r, r->g->room.gate_up);
+    hth_rec_quantised(r, all, p, &some, &form, &r->g->room.input, r->g->room.gate_up, false);
+    if (r->st == HEARTH_OK) hth_tape_reads(r->tape, bytes);
 }
 
 /* Rows [first, first + n) of a group that lie here become results from `to` on of all. */
@@ -267,10 +269,11 @@ static void run_resident(hth_recorder *r, const hth_gpu_group *all, const hth_gp
         if (end > first + n) end = first + n;
         if (from >= end) continue;
         uint32_t skipped = from - p.first;
+        uint64_t bytes = p.planes.size * (end - from) / p.n_row;
         p.at += hth_planes_skip(p.type, all->n_col, skipped, &p.planes);
         if (p.bias.n > 0) p.bias.at += skipped * sizeof(float), p.bias.n = end - from;
-        p.n_row = end - from, p.first = to + from - first;
-        run_part(r, all, &p);
+        p.first = to + from - first;
+        run_part(r, all, &p, end - from, bytes);
     }
 }
 
@@ -285,9 +288,10 @@ static void run_half(hth_recorder *r, const hth_gpu_group *all, uint32_t i_layer
         const hth_gpu_piece *piece;
         hth_gpu_part p = next_piece(r, &piece);
         p.first = first + piece->neuron;
-        run_part(r, all, &p);
+        run_part(r, all, &p, p.n_row, p.planes.size);
         n += p.n_row;
     }
+    hth_rec_wrote(r, r->g->room.gate_up);
 }
 
 /* The sums of a part's neurons, of which the first is number `neuron` of the layer, to those in 64 bits. */
@@ -353,8 +357,8 @@ static void add_wants(hth_gpu_group *group, hth_type type)
     group->wants_256 |= hth_type_act_block(type) == HTH_ACT_BLOCK_256;
 }
 
-/* All neurons of a layer here: those of the host by pieces of their weights. What comes out has the bits of a layer
- * that lies here as a whole. */
+/* All neurons of a layer here: those of the host by pieces of their weights. What comes out has the bits of a
+ * layer that lies here as a whole. */
 static void ffn_passing(hth_recorder *r, uint32_t i_layer, hth_slice y, bool onto)
 {
     const hth_layer *l = &r->g->model->layers[i_layer];

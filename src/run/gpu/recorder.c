@@ -30,7 +30,11 @@ void hth_rec_cut(hth_recorder *r)
 
 /* ---- runs ------------------------------------------------------------------------------------------- */
 
-void hth_rec_wrote(hth_recorder *r, hth_slice s) { r->written[r->n_written++] = s; }
+void hth_rec_wrote(hth_recorder *r, hth_slice s)
+{
+    assert(r->n_written < HTH_REC_MOST_WRITTEN);
+    r->written[r->n_written++] = s;
+}
 
 void hth_rec_order(hth_recorder *r)
 {

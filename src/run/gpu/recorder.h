@@ -1,6 +1,6 @@
-/* What tapes of a step are recorded with: the tape, and the order of what is on it; runs of programs, products of rows,
- * inputs in the forms that these want. record.c and record_ffn.c put the programs of a token in their order. The first
- * error stays in the recorder, and nothing is recorded after it. */
+/* What tapes of a step are recorded with: the tape, and the order of what is on it; runs of programs,
+ * products of rows, inputs in the forms that these want. record.c and record_ffn.c put the programs of a
+ * token in their order. The first error stays in the recorder, and nothing is recorded after it. */
 #ifndef HTH_RUN_GPU_RECORDER_H
 #define HTH_RUN_GPU_RECORDER_H
 
@@ -66,15 +66,16 @@ void hth_rec_quantised(hth_recorder *r, const hth_gpu_group *group, const hth_gp
                        bool onto);
 /* What a run of some rows of a part reads: its time goes by that. */
 void hth_rec_reads(hth_recorder *r, const hth_gpu_part *p, const hth_rec_stretch *s);
-/* y, or onto y: rows [from, end) of the group times the input; live: those of neurons 0 and on that are. Only live
- * rows may begin in the midst of a part. */
+/* y, or onto y: rows [from, end) of the group times the input; live: those of neurons 0 and on that are. Only
+ * live rows may begin in the midst of a part. */
 void hth_rec_some_rows(hth_recorder *r, const hth_gpu_group *group, uint32_t from, uint32_t end, bool live,
                        const hth_gpu_input *in, hth_slice y, bool onto);
 /* The same for all of them, and ordered. */
 void hth_rec_rows(hth_recorder *r, const hth_gpu_group *group, const hth_gpu_input *in, hth_slice y,
                   bool onto);
 
-/* ---- inputs --------------------------------------------------------------------------------------------- */
+/* ---- inputs ---------------------------------------------------------------------------------------------
+ */
 
 uint32_t hth_rec_norm_kind(const hth_recorder *r);
 /* The block in which a group's input is rounded first; 0: in none. */
@@ -87,7 +88,8 @@ void hth_rec_normed_input(hth_recorder *r, const hth_gpu_vector norm[2], hth_sli
 /* What a group wants of x. */
 hth_gpu_input hth_rec_plain_input(hth_recorder *r, hth_slice x, const hth_gpu_group *group);
 
-/* ---- the network (record_ffn.c) ------------------------------------------------------------------------- */
+/* ---- the network (record_ffn.c) -------------------------------------------------------------------------
+ */
 
 /* y, or onto y: what layer i's neurons give. */
 void hth_rec_ffn(hth_recorder *r, uint32_t i_layer, hth_slice y, bool onto);

@@ -156,7 +156,8 @@ static hearth_status play_tapes(hth_gpu *g, hth_step *s, const hth_gpu_tapes *ta
                                 hth_gpu_handoff handoff, answer_fn *answer_one, hth_tape *behind,
                                 hearth_error *err)
 {
-    bool queued = handoff == HTH_GPU_QUEUED || tapes->n_answer == 0;
+    enum { MOST_QUEUED = 2048 }; /* what any back end holds */
+    bool queued = (handoff == HTH_GPU_QUEUED && tapes->n <= MOST_QUEUED) || tapes->n_answer == 0;
     uint64_t before = g->gate;
     uint32_t n = tapes->n + (behind != NULL), sent = 0;
     hearth_status st = HEARTH_OK;
@@ -288,7 +289,6 @@ static hearth_status run_divided(hth_gpu *g, hth_step *s, uint32_t first, uint32
     return st;
 }
 
-/* The host's neurons there too: then nothing can come out that is not usual. */
 static void stage(hth_gpu *g, hth_step *s, uint32_t i_piece, uint32_t n)
 {
     (void)n;
@@ -296,6 +296,7 @@ static void stage(hth_gpu *g, hth_step *s, uint32_t i_piece, uint32_t n)
     hth_gpu_charge_piece(g, i_piece);
 }
 
+/* The host's neurons there too: then nothing can come out that is not usual. */
 static hearth_status run_streamed(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
                                   hearth_error *err)
 {

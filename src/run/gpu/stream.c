@@ -1,17 +1,18 @@
-/* Weights that pass through a device: for the many tokens of a prompt it may be quicker to send the host's neurons
- * there than to compute them here (docs/gpu.md). Rows go from the host's layout straight to planes in a staging
- * buffer; who copies and uses them: record.c. */
+/* Weights that pass through a device: for the many tokens of a prompt it may be quicker to send the host's
+ * neurons there than to compute them here (docs/gpu.md). Rows go from the host's layout straight to planes in
+ * a staging buffer; who copies and uses them: record.c. */
 #include "run/gpu/gpu_int.h"
 
 #include "base/alloc.h"
 
 #include <string.h>
 
-/* Pieces of some megabytes: a piece's way is long beside what a submission costs, short beside a screen's frame.
- * Small matrices make some pieces too, so that the way of one is hidden by the use of another. */
+/* Pieces of some megabytes: a piece's way is long beside what a submission costs, short beside a screen's
+ * frame. Small matrices make some pieces too, so that the way of one is hidden by the use of another. */
 enum { MOST_SLOT = 8 << 20, LEAST_PIECES = 4, LEAST_ROWS = 64, ROWS_AT_ONCE = 16 };
 
-/* ---- pieces ----------------------------------------------------------------------------------------------- */
+/* ---- pieces -----------------------------------------------------------------------------------------------
+ */
 
 static uint64_t planes_bytes(const hth_matrix *m, uint64_t n_row)
 {
@@ -103,7 +104,8 @@ hearth_status hth_gpu_stream_open(hth_gpu *g, hearth_error *err)
     return HEARTH_OK;
 }
 
-/* ---- staging ---------------------------------------------------------------------------------------------- */
+/* ---- staging ----------------------------------------------------------------------------------------------
+ */
 
 typedef struct stage_job {
     const hth_matrix *m;
