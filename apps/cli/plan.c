@@ -250,6 +250,9 @@ static hearth_status print_text(const planning *p, hearth_error *err)
            (double)b->kv_bytes * 1e-6, (double)b->cluster_bytes * 1e-6,
            100.0 * (double)hot_of(p) / (double)neurons_of(p), (double)b->head_bytes * 1e-6,
            (double)b->fixed_bytes * 1e-6);
+    if (p->choice.place.n_layer == 0) printf("Nothing gains by lying there, or no layer fits.\n");
+    if (o->wish.vram > hth_device_free_memory(info))
+        printf("Now %.1f MB are free there.\n", (double)hth_device_free_memory(info) * 1e-6);
     print_memory_here(p);
     printf("Expected: %.2f tokens/s (%.2f to %.2f) behind %u tokens; %.2f behind none, %.2f behind %u\n",
            rate(b->seconds), rate(o->seconds_bad), rate(o->seconds_good), o->wish.context,

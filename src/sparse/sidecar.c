@@ -59,10 +59,13 @@ static hearth_status check_kind(const hth_gguf *file, const char *kind, hearth_e
     char name[NAME_SIZE], shown[80];
     hearth_status st = need_text(file, KEY_ARCHITECTURE, kind, &found, err);
     if (st != HEARTH_OK || hth_text_is(found, name_of_kind(name, kind))) return st;
+    /* The others are measured on a text, by verbs of their names. */
+    bool is_plan = strcmp(kind, "placement") == 0;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                    "%s: %s at %llu is '%s', not '%s', which hearth %s MODEL -f TEXT -o FILE makes",
+                    "%s: %s at %llu is '%s', not '%s', which hearth %s MODEL%s -o FILE makes",
                     hth_gguf_path(file), KEY_ARCHITECTURE, at_key(file, KEY_ARCHITECTURE),
-                    hth_escape(shown, sizeof shown, found.bytes, found.n), name, kind);
+                    hth_escape(shown, sizeof shown, found.bytes, found.n), name, is_plan ? "plan" : kind,
+                    is_plan ? "" : " -f TEXT");
 }
 
 static hearth_status check_version(const hth_gguf *file, const char *kind, hearth_error *err)
