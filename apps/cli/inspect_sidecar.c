@@ -2,6 +2,7 @@
  * the file says of itself is shown, as far as it says it; whether it fits a model is checked where it is used. */
 #include "cli/inspect_facts.h"
 #include "common/json.h"
+#include "plan/placement.h"
 #include "sparse/sidecar.h"
 
 #include <stdio.h>
@@ -167,6 +168,20 @@ static void print_predictors(const hth_gguf *file, const sidecar_kind *k, uint32
     putchar('\n');
 }
 
+/* Pairs (plan/placement.h); NULL: there are none. */
+static const hth_gguf_value *streams_of(const hth_gguf *file)
+{
+    const hth_gguf_value *pairs = hth_gguf_find(file, "hearth.placement.stream");
+    bool known = pairs && pairs->type == HTH_GGUF_ARRAY && pairs->element_type == HTH_GGUF_U32;
+    return known ? pairs : NULL;
+}
+
+static void print_share(uint64_t parts)
+{
+    if (parts > 0) printf(", but for %.0f %% on the CPU", 100.0 * (double)parts / HTH_PLACEMENT_PARTS);
+    putchar('\n');
+}
+
 static void print_placement(const hth_gguf *file)
 {
     static const struct {
@@ -174,14 +189,17 @@ static void print_placement(const hth_gguf *file)
     } rows[] = {{"device", "hearth.placement.device"},
                 {"driver", "hearth.placement.driver"},
                 {"handoff", "hearth.placement.handoff"}};
-    uint64_t head = 0, n_stream = 0;
+    uint64_t head = 0;
     label("head");
     puts(!find_uint(file, "hearth.placement.head", &head) ? "not said"
          : head > 0                                       ? "on the device"
                                                           : "on the CPU");
-    if (find_uint(file, "hearth.placement.stream", &n_stream)) {
-        label("prompts");
-        printf("from %llu tokens on, all weights pass through the device\n", (unsigned long long)n_stream);
+    const hth_gguf_value *streams = streams_of(file);
+    for (uint64_t i = 0; streams && i + 1 < streams->n_element; i += 2) {
+        label(i ? "" : "prompts");
+        printf("from %llu tokens on, all weights pass through the device",
+               (unsigned long long)hth_gguf_element_uint(streams, i));
+        print_share(hth_gguf_element_uint(streams, i + 1));
     }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         hth_text text;
@@ -290,9 +308,17 @@ static void json_profile(json *j, const hth_gguf *file)
 
 static void json_placement(json *j, const hth_gguf *file)
 {
-    uint64_t head, n_stream;
+    uint64_t head;
+    const hth_gguf_value *streams = streams_of(file);
     if (find_uint(file, "hearth.placement.head", &head)) json_bool(j, "head", head > 0);
-    if (find_uint(file, "hearth.placement.stream", &n_stream)) json_uint(j, "stream_from", n_stream);
+    json_open_compact(j, "streams", '[');
+    for (uint64_t i = 0; streams && i + 1 < streams->n_element; i += 2) {
+        json_open(j, NULL, '{');
+        json_uint(j, "from_tokens", hth_gguf_element_uint(streams, i));
+        json_float(j, "cpu_share", (double)hth_gguf_element_uint(streams, i + 1) / HTH_PLACEMENT_PARTS, 6);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
     json_found_text(j, "handoff", file, "hearth.placement.handoff");
     json_found_text(j, "device", file, "hearth.placement.device");
     json_found_text(j, "driver", file, "hearth.placement.driver");

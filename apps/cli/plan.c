@@ -14,8 +14,7 @@
 static const option_spec options[] = {
     {"profile", 0, OPTION_FILE, "P", "of hearth profile, of this file: who fires", 0, 0, NULL, 0},
     {"out", 'o', OPTION_FILE, "FILE", "write the placement, for --placement", 0, 0, NULL, 0},
-    {"ram", 0, OPTION_SIZE, "BYTES", "for weights here; default auto: what is free now", 1, 9e18,
-     NULL, 0},
+    {"ram", 0, OPTION_SIZE, "BYTES", "for weights here; default auto: what is free now", 1, 9e18, NULL, 0},
     {"what-if", 0, OPTION_FLAG, NULL, "a table over sizes of memory on the GPU", 0, 0, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
@@ -138,9 +137,10 @@ static hearth_status write_placement(const planning *p, const char *path, hearth
                         .n_hot = p->choice.n_hot,
                         .head = place->head,
                         .submitted = place->handoff == HTH_GPU_SUBMITTED,
-                        .n_stream = place->n_stream,
                         .seconds = p->choice.seconds};
     uint64_t hash;
+    for (int i = 0; i < HTH_PLACEMENT_STREAMS; i++)
+        to.streams[i] = (hth_placement_stream){place->streams[i].n_tok, place->streams[i].here};
     if (place->n_layer == 0)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "nothing gains by lying there: no placement is written");
     snprintf(to.device, sizeof to.device, "%s", info->name);
@@ -227,6 +227,18 @@ static void print_memory_here(const planning *p)
         printf("They do not fit: only --mmap would run it, from storage, and what follows does not hold.\n");
 }
 
+static void print_streams(const hth_gpu_stream *streams)
+{
+    for (int i = 0; i < HTH_GPU_MOST_STREAMS && streams[i].n_tok > 0; i++) {
+        printf("%s from %u tokens on, the weights here pass through the GPU",
+               i ? "        " : "Prompts:", streams[i].n_tok);
+        if (streams[i].here > 0)
+            printf("; the CPU computes %.0f %% of them meanwhile",
+                   100.0 * streams[i].here / HTH_GPU_STREAM_PARTS);
+        printf("\n");
+    }
+}
+
 static hearth_status print_text(const planning *p, hearth_error *err)
 {
     const hth_device_info *info = p->choice.info;
@@ -259,8 +271,7 @@ static hearth_status print_text(const planning *p, hearth_error *err)
            rate(b->seconds_empty), rate(b->seconds_full), o->wish.n_ctx);
     printf("The CPU alone: %.2f tokens/s; placed by firings alone: %.2f\n", rate(b->seconds_cpu),
            rate(p->by_share.seconds));
-    if (o->n_stream > 0)
-        printf("Prompts: from %u tokens on, the weights here pass through the GPU\n", o->n_stream);
+    print_streams(o->streams);
     printf("1 GiB more: %+.2f tokens/s\n", b->gain_gib);
     return args_has(p->a, "what-if") ? print_what_if(p, err) : HEARTH_OK;
 }
@@ -297,7 +308,14 @@ static void print_json(const planning *p)
     json_float(&j, "tokens_per_second_full", rate(b->seconds_full), 6);
     json_float(&j, "tokens_per_second_cpu", rate(b->seconds_cpu), 6);
     json_float(&j, "tokens_per_second_by_firings", rate(p->by_share.seconds), 6);
-    json_uint(&j, "stream_from", o->n_stream);
+    json_open_compact(&j, "streams", '[');
+    for (int i = 0; i < HTH_GPU_MOST_STREAMS && o->streams[i].n_tok > 0; i++) {
+        json_open(&j, NULL, '{');
+        json_uint(&j, "from_tokens", o->streams[i].n_tok);
+        json_float(&j, "cpu_share", (double)o->streams[i].here / HTH_GPU_STREAM_PARTS, 6);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
     json_float(&j, "gain_of_a_gib", b->gain_gib, 6);
     json_close(&j, '}');
     json_end(&j);

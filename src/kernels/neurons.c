@@ -139,7 +139,8 @@ static void finish_outputs(const down_job *job, size_t t, size_t first, size_t e
     const hth_down_output *out = &job->out;
     size_t n = end - first;
     if (out->wide) {
-        memcpy(out->wide + t * n_out_of(job) + first, wide, n * sizeof *wide);
+        int64_t *to = out->wide + t * n_out_of(job) + first;
+        for (size_t o = 0; o < n; o++) to[o] = out->adds ? to[o] + wide[o] : wide[o];
         memset(wide, 0, n * sizeof *wide);
         if (factor != factor) __atomic_store_n(out->lost, true, __ATOMIC_RELAXED);
         return;

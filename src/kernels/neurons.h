@@ -50,6 +50,7 @@ typedef struct hth_down_output {
     float *y, *onto;
     int64_t *
         wide; /* [n_tok][n_out] or NULL: the sums themselves are wanted, and neither y nor what stands above */
+    bool adds;  /* with wide: they are added to what stands there */
     bool *lost; /* with wide: becomes true where sums mean nothing */
 } hth_down_output;
 void hth_down_add(const hth_kernels *k, hth_pool *pool, const hth_down_room *room, const hth_firing *firing,

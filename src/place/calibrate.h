@@ -32,9 +32,11 @@ hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_
 /* prompts.c, called by hth_calibrate: what stands last in it. */
 hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                     hth_type type, hth_calibration *out, hearth_error *err);
-/* Tokens of a step from which on it is quicker to let `cold` bytes of the host's weights pass through a
- * device that has `hot` bytes itself, than to compute them here at the same time; 0: not up to `most`. */
-uint32_t hth_calibration_stream(const hth_calibration *c, double hot, double cold, uint32_t most);
+/* Steps of up to `most` tokens for which it is quicker to let `cold` bytes of the host's weights pass through
+ * a device that has `hot` bytes itself, than to compute them here at the same time; and what the host
+ * computes of them then. */
+void hth_calibration_streams(const hth_calibration *c, double hot, double cold, uint32_t most,
+                             hth_gpu_stream streams[HTH_GPU_MOST_STREAMS]);
 
 /* The quicker handoff. */
 hth_gpu_handoff hth_calibration_handoff(const hth_calibration *c);

@@ -153,7 +153,7 @@ static bool can_all_lie_there(const hth_choice *c)
 void hth_choice_evenly(hth_choice *c)
 {
     c->place.n_layer = c->model->hparams.n_layer, c->place.head = true;
-    c->place.n_stream = 0;
+    memset(c->place.streams, 0, sizeof c->place.streams);
     c->problem = NULL, c->seconds = 0.0;
     if (can_all_lie_there(c) && hth_choice_whole_bytes(c) > c->budget && divide_neurons(c)) return;
     take_layers(c);
@@ -196,7 +196,8 @@ hearth_status hth_choice_from_file(hth_choice *c, const char *path, hearth_error
     if (st == HEARTH_OK) st = check_placement(c, &p, path, err);
     c->place.n_layer = p.n_layer, c->place.head = p.head;
     c->place.handoff = p.submitted ? HTH_GPU_SUBMITTED : HTH_GPU_QUEUED;
-    c->place.n_stream = p.n_stream;
+    for (int i = 0; i < HTH_PLACEMENT_STREAMS; i++)
+        c->place.streams[i] = (hth_gpu_stream){p.streams[i].n_tok, p.streams[i].here};
     c->seconds = p.seconds;
     uint64_t all = hth_choice_bytes(c);
     if (st == HEARTH_OK && all == UINT64_MAX)

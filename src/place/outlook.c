@@ -1,6 +1,8 @@
 /* Plans from a model's shapes, a budget, and a calibration. */
 #include "place/outlook.h"
 
+#include <string.h>
+
 /* The placement of the best plan on a machine of another luck. */
 static hearth_status price(const hth_outlook *o, const hth_choice *c, hth_luck luck, double *seconds,
                            hearth_error *err)
@@ -17,7 +19,7 @@ static hearth_status price(const hth_outlook *o, const hth_choice *c, hth_luck l
 }
 
 /* Bytes of the divided layers' networks, there and here, by the best plan. */
-static uint32_t stream_from(const hth_outlook *o, uint32_t most)
+static void choose_streams(hth_outlook *o, uint32_t most)
 {
     double hot = 0.0, cold = 0.0;
     for (uint32_t i = 0; i < o->best.n_device; i++) {
@@ -27,7 +29,7 @@ static uint32_t stream_from(const hth_outlook *o, uint32_t most)
         hot += (double)n_hot * (double)l->device_bytes;
         cold += (double)(l->n_cluster - n_hot) * (double)l->cpu_bytes;
     }
-    return hth_calibration_stream(&o->calibration, hot, cold, most);
+    hth_calibration_streams(&o->calibration, hot, cold, most, o->streams);
 }
 
 hearth_status hth_outlook_open(hth_outlook *o, const hth_choice *c, const hth_profile *profile,
@@ -44,10 +46,11 @@ hearth_status hth_outlook_open(hth_outlook *o, const hth_choice *c, const hth_pr
         hth_calibration_get(device, kernels, pool, c->model->layers[0].up.type, &o->calibration, err);
     if (st != HEARTH_OK) return st;
     /* Room for weights that pass through is kept where they may. */
-    place.n_stream = hth_calibration_stream(&o->calibration, 0.0, 1.0, place.n_row) > 0;
+    hth_calibration_streams(&o->calibration, 0.0, 1.0, place.n_row, place.streams);
     st = hth_plan_model_open(&from, &o->input, &o->wish.fixed_bytes, &o->uniform, err);
-    if (st == HEARTH_ERROR_ARGUMENT && place.n_stream > 0) { /* too large for bindings, with that room */
-        place.n_stream = 0;
+    if (st == HEARTH_ERROR_ARGUMENT &&
+        place.streams[0].n_tok > 0) { /* too large for bindings, with that room */
+        memset(place.streams, 0, sizeof place.streams);
         st = hth_plan_model_open(&from, &o->input, &o->wish.fixed_bytes, &o->uniform, err);
     }
     if (st == HEARTH_OK) {
@@ -55,7 +58,7 @@ hearth_status hth_outlook_open(hth_outlook *o, const hth_choice *c, const hth_pr
                                 HTH_LUCK_USUAL, &o->machine);
         st = hth_plan_solve(&o->input, &o->machine, &o->wish, &o->best, err);
     }
-    if (st == HEARTH_OK && place.n_stream) o->n_stream = stream_from(o, place.n_row);
+    if (st == HEARTH_OK && place.streams[0].n_tok > 0) choose_streams(o, place.n_row);
     if (st == HEARTH_OK) st = price(o, c, HTH_LUCK_BAD, &o->seconds_bad, err);
     if (st == HEARTH_OK) st = price(o, c, HTH_LUCK_GOOD, &o->seconds_good, err);
     if (st != HEARTH_OK) hth_outlook_close(o);
@@ -72,7 +75,7 @@ void hth_outlook_take(const hth_outlook *o, hth_choice *c)
 {
     hth_plan_neurons(c->model, &o->best, &c->place.n_layer, c->n_hot);
     c->place.head = o->best.head;
-    c->place.n_stream = o->n_stream;
+    memcpy(c->place.streams, o->streams, sizeof o->streams);
     c->place.handoff = hth_calibration_handoff(&o->calibration);
     c->seconds = o->best.seconds;
     c->problem = c->place.n_layer == 0 ? "a plan finds nothing that gains by lying there" : NULL;

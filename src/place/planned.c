@@ -16,13 +16,15 @@
 typedef struct kept {
     uint64_t budget; /* that it was made for */
     double seconds;
-    uint32_t n_layer, head, submitted, n_stream;
+    uint32_t n_layer, head, submitted;
+    hth_gpu_stream streams[HTH_GPU_MOST_STREAMS];
 } kept;
 
 static hearth_status mark_of(const hth_choice *c, const hth_kernels *kernels, uint32_t n_thread,
                              uint64_t *mark, hearth_error *err)
 {
-    uint64_t model, numbers[] = {c->place.n_row, c->place.n_position, c->place.kv, c->place.selector};
+    uint64_t model,
+        numbers[] = {c->place.n_row, c->place.n_position, c->place.kv, c->place.selector, sizeof(kept)};
     hearth_status st = hth_model_hash(c->model->file, &model, err);
     if (st != HEARTH_OK) return st;
     *mark = hth_hash_more(hth_calibration_mark(c->info, kernels, n_thread), &model, sizeof model);
@@ -51,7 +53,7 @@ static bool take_bytes(hth_choice *c, const uint8_t *bytes, size_t n, uint64_t *
     }
     c->place.n_layer = k.n_layer, c->place.head = k.head != 0;
     c->place.handoff = k.submitted ? HTH_GPU_SUBMITTED : HTH_GPU_QUEUED;
-    c->place.n_stream = k.n_stream;
+    memcpy(c->place.streams, k.streams, sizeof k.streams);
     c->problem = NULL, c->seconds = k.seconds;
     *budget = k.budget;
     return true;
@@ -80,15 +82,15 @@ static bool recall(hth_choice *c, uint64_t mark)
 static void keep(const hth_choice *c, uint64_t mark)
 {
     char name[HTH_KEEP_NAME];
-    const kept k = {.budget = c->budget,
-                    .seconds = c->seconds,
-                    .n_layer = c->place.n_layer,
-                    .head = c->place.head,
-                    .submitted = c->place.handoff == HTH_GPU_SUBMITTED,
-                    .n_stream = c->place.n_stream};
+    kept k = {.budget = c->budget,
+              .seconds = c->seconds,
+              .n_layer = c->place.n_layer,
+              .head = c->place.head,
+              .submitted = c->place.handoff == HTH_GPU_SUBMITTED};
     size_t n_hot = c->place.n_layer * sizeof *c->n_hot;
     uint8_t *bytes = hth_alloc(1, sizeof k + n_hot);
     if (!bytes) return;
+    memcpy(k.streams, c->place.streams, sizeof k.streams);
     memcpy(bytes, &k, sizeof k);
     memcpy(bytes + sizeof k, c->n_hot, n_hot);
     name_of(mark, name);

@@ -191,23 +191,65 @@ hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kerne
     return st;
 }
 
-/* Seconds of n tokens: by weights that pass through, whose way and use overlap; by both sides at once. */
-static double passing(const hth_calibration *c, double hot, double cold, double n)
+/* ---- which side computes ----------------------------------------------------------------------------------
+ */
+
+/* What passes through the device while the host computes `here` of HTH_GPU_STREAM_PARTS; all of them: nothing
+ * passes. */
+typedef struct work {
+    const hth_calibration *c;
+    double hot, cold; /* bytes */
+} work;
+
+/* Seconds of n tokens. Weights are staged, are on their way, and are used, one piece beside the next; the
+ * host stages and computes by turns. */
+static double seconds_of(const work *w, double n, uint32_t here)
 {
-    double way = cold / (c->staged < c->up ? c->staged : c->up), use = cold * n / c->device_prompt;
-    return hot * n / c->device_prompt + (way > use ? way : use);
+    const hth_calibration *c = w->c;
+    double stays = w->cold * here / HTH_GPU_STREAM_PARTS, passes = w->cold - stays;
+    double staged = passes / c->staged, way = passes / c->up, use = passes * n / c->device_prompt;
+    double passing = way > use ? way : use;
+    if (staged > passing) passing = staged;
+    double on_host = stays * n / c->cpu_prompt + staged, there = w->hot * n / c->device_prompt + passing;
+    return on_host > there ? on_host : there;
 }
 
-static double by_both(const hth_calibration *c, double hot, double cold, double n)
+/* A share of the host's is worth a tenth at least: its figures are those of a host that does nothing else. */
+static bool pays(const work *w, double n, uint32_t here)
 {
-    double there = hot * n / c->device_prompt, here = cold * n / c->cpu_prompt;
-    return there > here ? there : here;
+    double other = seconds_of(w, n, HTH_GPU_STREAM_PARTS), whole = seconds_of(w, n, 0),
+           both = seconds_of(w, n, here);
+    if (here == 0) return whole < other;
+    return both < 0.9 * (whole < other ? whole : other);
 }
 
-uint32_t hth_calibration_stream(const hth_calibration *c, double hot, double cold, uint32_t most)
+/* Of n tokens the best share; HTH_GPU_STREAM_PARTS: nothing passes. */
+static uint32_t best_share(const work *w, double n)
 {
-    uint32_t n = most + 1;
-    if (!(c->device_prompt > 0.0 && c->cpu_prompt > 0.0 && c->staged > 0.0) || !(cold > 0.0)) return 0;
-    while (n > 1 && passing(c, hot, cold, n - 1) < by_both(c, hot, cold, n - 1)) n--;
-    return n > most ? 0 : n;
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < HTH_GPU_STREAM_PARTS; i++)
+        if (seconds_of(w, n, i) < seconds_of(w, n, best)) best = i;
+    if (best > 0 && !pays(w, n, best)) best = 0;
+    return pays(w, n, best) ? best : HTH_GPU_STREAM_PARTS;
+}
+
+/* By halves of `most`, from the largest down: a share suits the largest step of its half, and smaller ones do
+ * not wait for the host. */
+void hth_calibration_streams(const hth_calibration *c, double hot, double cold, uint32_t most,
+                             hth_gpu_stream streams[HTH_GPU_MOST_STREAMS])
+{
+    const work w = {c, hot, cold};
+    hth_gpu_stream found[HTH_GPU_MOST_STREAMS]; /* descending */
+    uint32_t n = 0;
+    memset(streams, 0, HTH_GPU_MOST_STREAMS * sizeof *streams);
+    if (!(c->device_prompt > 0.0 && c->cpu_prompt > 0.0 && c->staged > 0.0) || !(cold > 0.0)) return;
+    for (uint32_t end = most, from = 0; n < HTH_GPU_MOST_STREAMS && end > 0; end = from - 1) {
+        uint32_t least = n + 1 < HTH_GPU_MOST_STREAMS ? end / 2 + 1 : 1, here = best_share(&w, end);
+        if (here == HTH_GPU_STREAM_PARTS) break;
+        for (from = end; from > least && pays(&w, from - 1, here);) from--;
+        if (n > 0 && found[n - 1].here == here) n--;
+        found[n++] = (hth_gpu_stream){from, here};
+        if (from > least) break;
+    }
+    for (uint32_t i = 0; i < n; i++) streams[i] = found[n - 1 - i];
 }

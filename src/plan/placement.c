@@ -29,7 +29,9 @@ hearth_status hth_placement_write(const hth_placement *p, uint64_t model_hash, c
     hth_gguf_writer_text(out, KEY_HANDOFF, handoff, strlen(handoff));
     hth_gguf_writer_text(out, KEY_DEVICE, p->device, strlen(p->device));
     hth_gguf_writer_text(out, KEY_DRIVER, p->driver, strlen(p->driver));
-    if (p->n_stream > 0) hth_gguf_writer_uint(out, KEY_STREAM, HTH_GGUF_U32, p->n_stream);
+    uint32_t n_stream = 0;
+    while (n_stream < HTH_PLACEMENT_STREAMS && p->streams[n_stream].n_tok > 0) n_stream++;
+    if (n_stream > 0) hth_gguf_writer_array(out, KEY_STREAM, HTH_GGUF_U32, p->streams, 2 * n_stream);
     if (p->seconds > 0.0) hth_gguf_writer_float(out, KEY_SECONDS, HTH_GGUF_F64, p->seconds);
     st = hth_gguf_writer_begin(out, err);
     if (st == HEARTH_OK) st = hth_gguf_writer_finish(out, err);
@@ -79,10 +81,32 @@ static hearth_status read_hot(hth_placement *p, const hth_gguf *file, const hth_
     return HEARTH_OK;
 }
 
+/* Pairs: tokens, parts. */
+static hearth_status read_streams(hth_placement *p, const hth_gguf *file, hearth_error *err)
+{
+    const hth_gguf_value *pairs = hth_gguf_find(file, KEY_STREAM);
+    uint64_t last = 0;
+    if (!pairs) return HEARTH_OK;
+    uint64_t n = pairs->type == HTH_GGUF_ARRAY ? pairs->n_element : 0;
+    bool right = n > 0 && n <= 2 * HTH_PLACEMENT_STREAMS && n % 2 == 0;
+    hearth_status st = right ? hth_gguf_get_array(file, KEY_STREAM, HTH_GGUF_U32, n, &pairs, err) : HEARTH_OK;
+    for (uint64_t i = 0; st == HEARTH_OK && right && i < n; i += 2) {
+        uint64_t n_tok = hth_gguf_element_uint(pairs, i), here = hth_gguf_element_uint(pairs, i + 1);
+        right = n_tok > last && here < HTH_PLACEMENT_PARTS;
+        p->streams[i / 2] = (hth_placement_stream){(uint32_t)n_tok, (uint32_t)here};
+        last = n_tok;
+    }
+    if (st != HEARTH_OK || right) return st;
+    return hth_fail(err, HEARTH_ERROR_FORMAT,
+                    "%s: %s at %llu: wanted are up to %d pairs, of tokens, ascending, and of parts of %d",
+                    hth_gguf_path(file), KEY_STREAM, (unsigned long long)pairs->offset, HTH_PLACEMENT_STREAMS,
+                    HTH_PLACEMENT_PARTS);
+}
+
 static hearth_status read_rest(hth_placement *p, const hth_gguf *file, const hth_model *model,
                                hearth_error *err)
 {
-    uint64_t head = 0, n_stream = 0;
+    uint64_t head = 0;
     char handoff[32] = "";
     bool found;
     hearth_status st = hth_gguf_get_uint(file, KEY_HEAD, 0, 1, &head, &found, err);
@@ -90,10 +114,10 @@ static hearth_status read_rest(hth_placement *p, const hth_gguf *file, const hth
     if (st == HEARTH_OK) st = need_text(file, KEY_HANDOFF, handoff, sizeof handoff, err);
     if (st == HEARTH_OK) st = need_text(file, KEY_DEVICE, p->device, sizeof p->device, err);
     if (st == HEARTH_OK) st = need_text(file, KEY_DRIVER, p->driver, sizeof p->driver, err);
-    if (st == HEARTH_OK) st = hth_gguf_get_uint(file, KEY_STREAM, 1, UINT32_MAX, &n_stream, NULL, err);
+    if (st == HEARTH_OK) st = read_streams(p, file, err);
     if (st == HEARTH_OK) st = hth_gguf_get_float(file, KEY_SECONDS, 0.0, 1e6, &p->seconds, NULL, err);
     if (st != HEARTH_OK) return st;
-    p->head = head == 1, p->n_stream = (uint32_t)n_stream;
+    p->head = head == 1;
     p->submitted = strcmp(handoff, "submitted") == 0;
     if (!p->submitted && strcmp(handoff, "queued") != 0)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s at %llu: known are queued and submitted",

@@ -370,7 +370,8 @@ void hth_run_ffn_cold(hth_step *s, uint32_t i_layer, const hth_layer *cold, uint
                       hth_cold_sums *out)
 {
     uint32_t n_row_of_step = s->n_row;
-    hth_down_output down = {.neurons = &cold->neurons, .wide = out->sums, .lost = &out->lost};
+    hth_down_output down = {
+        .neurons = &cold->neurons, .wide = out->sums, .adds = out->more, .lost = &out->lost};
     s->n_row = n_row;
     out->n_fired = 0, out->lost = false;
     if (s->selector != HEARTH_SELECTOR_DENSE && n_row < TOGETHER_PACKED) {
@@ -382,7 +383,8 @@ void hth_run_ffn_cold(hth_step *s, uint32_t i_layer, const hth_layer *cold, uint
     }
     hth_pool_finish(s->pool);
     for (uint32_t i = 0; i < n_row; i++) {
-        out->tops[i] = hth_bits_of(hth_down_largest_h(s->firing[i].h, s->firing[i].n));
+        uint32_t top = hth_bits_of(hth_down_largest_h(s->firing[i].h, s->firing[i].n));
+        if (top > out->tops[i]) out->tops[i] = top;
         out->n_fired += s->firing[i].n;
     }
     if (out->n_fired > 0) hth_down_add(s->k, s->pool, &s->down_room, s->firing, n_row, &down);

@@ -92,7 +92,8 @@ void hth_run_ffn(hth_step *s, uint32_t i_layer, float *onto);
  * what the neurons of `cold` give to all outputs, as integers, or as parts of floats. The queue is finished. */
 typedef struct hth_cold_sums {
     int64_t *sums;    /* [n_row][d_model] */
-    uint32_t *tops;   /* [n_row] bits of the largest |h| */
+    bool more;        /* added to what stands there */
+    uint32_t *tops;   /* [n_row] bits of the largest |h|, where that is larger than what stands there */
     uint64_t n_fired; /* 0: sums were not written */
     bool lost;        /* they mean nothing */
 } hth_cold_sums;

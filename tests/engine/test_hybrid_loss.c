@@ -34,7 +34,7 @@ typedef struct config {
     uint32_t n_hot[2], n_layer;
     bool head, submitted, mapped, floats;
     hearth_selector selector;
-    uint32_t n_stream; /* tokens of a step from which on the host's weights pass through */
+    hth_placement_stream stream; /* of steps whose weights pass through */
 } config;
 
 static const config configs[] = {
@@ -47,8 +47,8 @@ static const config configs[] = {
      false,
      false,
      HEARTH_SELECTOR_PREDICTOR,
-     2},
-    {"submitted, all layers, mapped, streamed",
+     {2, 0}},
+    {"submitted, all layers, mapped, streamed and shared",
      1e3f,
      {64, 1024},
      2,
@@ -57,13 +57,22 @@ static const config configs[] = {
      true,
      false,
      HEARTH_SELECTOR_GATE,
-     2},
-    {"queued, one layer, mapped", 1e3f, {960, 0}, 1, false, false, true, false, HEARTH_SELECTOR_THRESHOLD, 0},
-    {"with care, all layers, head", 0.0f, {0, 512}, 2, true, false, false, false, HEARTH_SELECTOR_DENSE, 0},
+     {2, 24}},
+    {"queued, one layer, mapped",
+     1e3f,
+     {960, 0},
+     1,
+     false,
+     false,
+     true,
+     false,
+     HEARTH_SELECTOR_THRESHOLD,
+     {0}},
+    {"with care, all layers, head", 0.0f, {0, 512}, 2, true, false, false, false, HEARTH_SELECTOR_DENSE, {0}},
 };
 enum { N_CONFIG = sizeof configs / sizeof *configs };
-static const config of_floats = {"floats", 0.0f, {256, 768},           2, true, false,
-                                 false,    true, HEARTH_SELECTOR_GATE, 0};
+static const config of_floats = {"floats", 0.0f, {256, 768},           2,  true, false,
+                                 false,    true, HEARTH_SELECTOR_GATE, {0}};
 
 typedef struct files {
     const config *is;
@@ -75,7 +84,7 @@ static bool make_files(const config *c, const char *device, files *f)
 {
     uint32_t n_hot[2] = {c->n_hot[0], c->n_hot[1]};
     hth_placement p = {.n_layer = c->n_layer, .n_hot = n_hot, .head = c->head, .submitted = c->submitted};
-    p.n_stream = c->n_stream;
+    p.streams[0] = c->stream;
     f->is = c;
     snprintf(f->model, sizeof f->model, "%s", test_scratch("divided.gguf"));
     snprintf(f->placement, sizeof f->placement, "%s", test_scratch("divided-placement.gguf"));

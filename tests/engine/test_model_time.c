@@ -16,17 +16,20 @@
 
 enum { N_TOKEN = 12, N_CTX = 32 };
 
-/* Bytes a second of the card's memory and of the host's; 0: nobody says. Dispatches, submissions and the way
- * take no time. */
+static const double rate = 1e9, at_once = 1e14;
+static double way = 1e14; /* bytes a second to the card */
+
+/* Bytes a second of the card's memory and of the host's; 0: nobody says. Dispatches and submissions take no
+ * time. */
 static void write_card(const char *path, double card, double host)
 {
     FILE *f = fopen(path, "w");
     if (!f) abort();
     fprintf(f,
-            "name = timed\nvram_bytes = 1G\nbandwidth = %.0f\npcie_up = 1e14\npcie_down = 1e14\n"
+            "name = timed\nvram_bytes = 1G\nbandwidth = %.0f\npcie_up = %.0f\npcie_down = 1e14\n"
             "pcie_latency_us = 0\ndispatch_us = 0\nsubmit_us = 0\nwake_us = 0\nflops = 1e12\njitter = 0\n"
             "seed = 1\nclock = virtual\n",
-            card);
+            card, way);
     if (host > 0.0) fprintf(f, "host_bandwidth = %.0f\n", host);
     fclose(f);
 }
@@ -89,7 +92,6 @@ static void pack_storyteller(char path[512])
 }
 
 enum { DIVIDED = 5200000, SOME_LAYERS = 3000000 };
-static const double rate = 1e9, at_once = 1e14;
 
 TEST(the_time_of_a_run_is_the_same_in_every_run)
 {
@@ -161,6 +163,35 @@ TEST(both_sides_of_a_divided_layer_work_at_once)
         /* A slow host is waited for. */
         CHECK(run(path, rate, rate / 20, 0) > 5 * took[0]);
     }
+    placement[0] = '\0';
+    remove(path);
+    remove(card);
+}
+
+/* All neurons are the host's; their way is four times what the host takes to stage or to compute them. With a
+ * quarter on the way each is busy all the time; one after the other they would take twice as long. */
+TEST(the_host_computes_its_share_while_weights_pass)
+{
+    enum { N_LAYER = 2, HERE = 48 };
+    char path[512], card[512], device[600];
+    uint32_t n_hot[N_LAYER] = {0, 0};
+    double whole, both;
+    hth_placement p = {.n_layer = N_LAYER, .n_hot = n_hot, .head = true, .streams = {{1, 0}}};
+    snprintf(path, sizeof path, "%s", test_scratch("timed.gguf"));
+    snprintf(placement, sizeof placement, "%s", test_scratch("timed-placement.gguf"));
+    snprintf(card, sizeof card, "%s", test_scratch("timed-card.sim"));
+    snprintf(device, sizeof device, "sim:%s", card);
+    way = rate / 4;
+    write_card(card, at_once, rate);
+    if (hybrid_pack_powerinfer("bamboo", 1e3f, path) && hybrid_write_placement(path, device, &p, placement)) {
+        whole = run(path, at_once, rate, 0);
+        p.streams[0].here = HERE;
+        CHECK(hybrid_write_placement(path, device, &p, placement));
+        both = run(path, at_once, rate, 0);
+        printf("     all pass %.6f s, a quarter %.6f s\n", whole, both);
+        CHECK(both > 0.24 * whole && both < 0.36 * whole);
+    }
+    way = at_once;
     placement[0] = '\0';
     remove(path);
     remove(card);

@@ -30,7 +30,11 @@ static void open_inputs(inputs *in)
     *in = (inputs){.n_hot = {64, 768, 0, 128, 704, 768, 0}};
     snprintf(in->model, sizeof in->model, "%s", test_scratch("packed.gguf"));
     snprintf(in->placement, sizeof in->placement, "%s", test_scratch("placement.gguf"));
-    in->fits = (hth_placement){.n_layer = N_LAYER, .n_hot = in->n_hot, .head = true, .submitted = true};
+    in->fits = (hth_placement){.n_layer = N_LAYER,
+                               .n_hot = in->n_hot,
+                               .head = true,
+                               .submitted = true,
+                               .streams = {{2, 40}, {3, 0}, {7, 63}}};
     CHECK_OK(hth_pack(STORYTELLER, in->model, &o, &r, err));
     hybrid_write_placement(in->model, "null", &in->fits, in->placement); /* fills in the names */
 }
@@ -90,6 +94,7 @@ TEST(a_placement_that_fits_is_what_lies_there)
         const hth_gpu_place *p = hth_gpu_where(model->gpu);
         CHECK(p->n_layer == N_LAYER && p->head && p->handoff == HTH_GPU_SUBMITTED);
         CHECK_BYTES(p->n_hot, in.n_hot, N_LAYER * sizeof *in.n_hot);
+        CHECK_BYTES(p->streams, in.fits.streams, sizeof in.fits.streams);
     }
     hearth_model_close(model);
     close_inputs(&in);
@@ -127,6 +132,8 @@ TEST(placements_that_do_not_fit_are_refused)
     EXPECT(c.n_hot[0] = 1, HEARTH_ERROR_ARGUMENT, "1 neurons of layer 0");
     EXPECT(c.fits.n_layer = N_LAYER - 1, HEARTH_ERROR_FORMAT,
            "hearth.placement.head: the head lies there only");
+    EXPECT(c.fits.streams[1].n_tok = 2, HEARTH_ERROR_FORMAT, "hearth.placement.stream at ");
+    EXPECT(c.fits.streams[2].here = 64, HEARTH_ERROR_FORMAT, "of tokens, ascending, and of parts of 64");
     gpu.vram = 1 << 20;
     EXPECT((void)0, HEARTH_ERROR_MEMORY, " bytes on null, and 1048576 are free");
     close_inputs(&in);
@@ -172,16 +179,16 @@ TEST(layers_that_cannot_lie_on_a_device_are_not_placed_there)
 
 /* ---- what is not a placement, or not a whole one ------------------------------------------------ */
 
-typedef enum field { HOT, HEAD, HANDOFF, DEVICE, DRIVER, N_FIELD } field;
-static const char *const keys[N_FIELD] = {"hearth.placement.hot", "hearth.placement.head",
+typedef enum field { HOT, HEAD, HANDOFF, DEVICE, DRIVER, STREAM, N_FIELD } field;
+static const char *const keys[N_FIELD] = {"hearth.placement.hot",     "hearth.placement.head",
                                           "hearth.placement.handoff", "hearth.placement.device",
-                                          "hearth.placement.driver"};
+                                          "hearth.placement.driver",  "hearth.placement.stream"};
 
 /* All fields but one, or with that one as a number of another type. */
 static void write_spoilt(const inputs *in, const char *kind, field spoilt, bool missing, const char *handoff)
 {
     hth_gguf_writer *w = NULL;
-    const char *texts[N_FIELD] = {NULL, NULL, handoff, in->fits.device, in->fits.driver};
+    const char *texts[N_FIELD] = {NULL, NULL, handoff, in->fits.device, in->fits.driver, NULL};
     CHECK_OK(hth_gguf_writer_open(in->placement, &w, err));
     if (!w) return;
     hth_sidecar_write_head(w, kind, hash_of(in->model));
@@ -189,6 +196,7 @@ static void write_spoilt(const inputs *in, const char *kind, field spoilt, bool 
         if (f == spoilt && missing) continue;
         if (f == spoilt) hth_gguf_writer_uint(w, keys[f], f == HEAD ? HTH_GGUF_I32 : HTH_GGUF_U64, 1);
         else if (f == HOT) hth_gguf_writer_array(w, keys[f], HTH_GGUF_U32, in->n_hot, N_LAYER);
+        else if (f == STREAM) hth_gguf_writer_array(w, keys[f], HTH_GGUF_U32, in->fits.streams, 6);
         else if (f == HEAD) hth_gguf_writer_uint(w, keys[f], HTH_GGUF_U32, 1);
         else hth_gguf_writer_text(w, keys[f], texts[f], strlen(texts[f]));
     }
@@ -204,7 +212,7 @@ TEST(placements_without_a_field_or_of_another_kind_are_refused)
     const hearth_gpu_options gpu = placed(&in);
     for (field f = 0; f < N_FIELD; f++) {
         write_spoilt(&in, "placement", f, true, "queued");
-        expect_refused(&in, in.model, &gpu, HEARTH_ERROR_FORMAT, keys[f], __LINE__);
+        if (f != STREAM) expect_refused(&in, in.model, &gpu, HEARTH_ERROR_FORMAT, keys[f], __LINE__);
         if (f == HEAD) continue; /* any type of number that holds 0 or 1 is one */
         write_spoilt(&in, "placement", f, false, "queued");
         expect_refused(&in, in.model, &gpu, HEARTH_ERROR_FORMAT, keys[f], __LINE__);
@@ -253,6 +261,10 @@ static bool is_within_bounds(const hth_placement *p)
 {
     bool ok = p->n_layer >= 1 && p->n_layer <= N_LAYER && (!p->head || p->n_layer == N_LAYER);
     for (uint32_t i = 0; ok && i < p->n_layer; i++) ok = p->n_hot[i] <= D_FF;
+    for (int i = 0; ok && i < HTH_PLACEMENT_STREAMS; i++) {
+        uint32_t n_tok = p->streams[i].n_tok, last = i > 0 ? p->streams[i - 1].n_tok : 0;
+        ok = p->streams[i].here < HTH_PLACEMENT_PARTS && (n_tok == 0 || i == 0 || (last > 0 && n_tok > last));
+    }
     return ok && memchr(p->device, 0, sizeof p->device) && memchr(p->driver, 0, sizeof p->driver);
 }
 

@@ -84,14 +84,16 @@ typedef struct divided {
     hearth_selector selector;
     uint32_t n_hot[HYBRID_MOST_LAYERS], n_layer;
     bool head, submitted;
-    uint32_t n_thread, n_row; /* tokens of a step on the device */
-    uint32_t n_stream;        /* of a step from which on the host's weights pass through; 0: never */
+    uint32_t n_thread, n_row;        /* tokens of a step on the device */
+    hth_placement_stream streams[2]; /* from so many tokens of a step on; 0: never */
 } divided;
 
 static void describe(const packed *f, const divided *d, char *text, size_t size)
 {
-    int n = snprintf(text, size, "%s on %s, %s, %u threads, pieces of %u, streamed from %u, %s%s:", f->name,
-                     d->device, hearth_selector_name(d->selector), d->n_thread, d->n_row, d->n_stream,
+    int n = snprintf(text, size,
+                     "%s on %s, %s, %u threads, pieces of %u, streamed from %u/%u, %u/%u, %s%s:", f->name,
+                     d->device, hearth_selector_name(d->selector), d->n_thread, d->n_row, d->streams[0].n_tok,
+                     d->streams[0].here, d->streams[1].n_tok, d->streams[1].here,
                      d->submitted ? "submitted" : "queued", d->head ? ", head" : "");
     for (uint32_t i = 0; i < d->n_layer; i++) n += snprintf(text + n, size - (size_t)n, " %u", d->n_hot[i]);
 }
@@ -103,7 +105,7 @@ static hearth_model *open_divided(const packed *f, const divided *d)
     uint32_t n_hot[HYBRID_MOST_LAYERS];
     const char *path = test_scratch("placement.gguf");
     hth_placement p = {.n_layer = d->n_layer, .n_hot = n_hot, .head = d->head, .submitted = d->submitted};
-    p.n_stream = d->n_stream;
+    memcpy(p.streams, d->streams, sizeof d->streams);
     memcpy(n_hot, d->n_hot, sizeof n_hot);
     if (!hybrid_write_placement(f->path, d->device, &p, path)) return NULL;
     const hearth_model_options o = {.n_thread = 2,
@@ -152,11 +154,11 @@ static uint32_t n_divided_layers(const hearth_model *model)
 /* Of check_divided. */
 static uint64_t n_streamed_steps(const divided *d)
 {
-    uint32_t rest = N_ID % d->n_row;
-    if (d->n_stream == 0) return 0;
-    uint64_t n = d->n_row >= d->n_stream ? N_ID / d->n_row : 0;
-    if (rest > 0 && rest >= d->n_stream) n++;
-    return d->n_stream == 1 ? n + N_PREFIX : n;
+    uint32_t rest = N_ID % d->n_row, from = d->streams[0].n_tok;
+    if (from == 0) return 0;
+    uint64_t n = d->n_row >= from ? N_ID / d->n_row : 0;
+    if (rest > 0 && rest >= from) n++;
+    return from == 1 ? n + N_PREFIX : n;
 }
 
 /* As one prompt, which the device takes in pieces of its own, and a prefix token by token. What was
@@ -176,7 +178,7 @@ static void check_divided(packed *f, const divided *d, hth_gpu_counts *sum)
     CHECK(!hth_device_state(model->device).lost);
     sum->n_step += c.n_step, sum->n_handed += c.n_handed;
     sum->n_idle += c.n_idle, sum->n_again += c.n_again;
-    sum->n_streamed += c.n_streamed;
+    sum->n_streamed += c.n_streamed, sum->n_shared += c.n_shared;
     hearth_model_close(model);
 }
 
@@ -201,7 +203,8 @@ static uint32_t draw_hot(test_random *r, uint32_t d_ff)
 /* Every file meets every selector, some three times each. */
 static divided draw_divided(test_random *r, const char *device, int i_file, hearth_selector selector)
 {
-    static const uint32_t threads[] = {1, 2, 4}, rows[] = {3, 8, 11, 16, N_ID}, streams[] = {0, 1, 9, N_ID};
+    static const uint32_t threads[] = {1, 2, 4}, rows[] = {3, 8, 11, 16, N_ID}, streams[] = {0, 1, 9, N_ID},
+                          parts[] = {0, 16, 40, 63};
     divided d = {.device = device, .selector = selector};
     uint32_t n_layer = n_layer_of(i_file);
     d.n_layer = test_random_below(r, 3) == 0 ? 1 + test_random_below(r, n_layer) : n_layer;
@@ -210,7 +213,10 @@ static divided draw_divided(test_random *r, const char *device, int i_file, hear
     d.submitted = test_random_below(r, 2) == 1;
     d.n_thread = threads[test_random_below(r, 3)];
     d.n_row = rows[test_random_below(r, 5)];
-    d.n_stream = streams[test_random_below(r, 4)];
+    d.streams[0].n_tok = streams[test_random_below(r, 4)];
+    d.streams[0].here = parts[test_random_below(r, 4)];
+    if (d.streams[0].n_tok > 0 && d.streams[0].n_tok < N_ID)
+        d.streams[1] = (hth_placement_stream){d.streams[0].n_tok + 3, parts[test_random_below(r, 4)]};
     return d;
 }
 
@@ -225,7 +231,7 @@ static divided fixed_divided(const char *device, int i_file, int i)
                  .submitted = i_file % 2 == 1,
                  .n_thread = 2,
                  .n_row = 16,
-                 .n_stream = i_file % 2 ? 9 : 0};
+                 .streams = {{i_file % 2 ? 9 : 0, i_file == 3 ? 32 : 0}}};
     for (uint32_t k = 0; k < d.n_layer; k++) d.n_hot[k] = n_hot[i];
     return d;
 }
@@ -250,11 +256,17 @@ static void check_placements(const char *device, int stride)
         divided d = fixed_divided(device, i / N_FIXED, i % N_FIXED);
         check_divided(&files[i / N_FIXED], &d, &sum);
     }
-    printf("     %s, seed %d: %d placements, %llu steps, %llu of them streamed, %llu layers handed over, "
-           "%llu idle, "
-           "%llu tokens again\n",
-           device, SEED, n, (unsigned long long)sum.n_step, (unsigned long long)sum.n_streamed,
-           (unsigned long long)sum.n_handed, (unsigned long long)sum.n_idle, (unsigned long long)sum.n_again);
+    if (stride > 1) {
+        divided d = fixed_divided(device, N_FILE - 1, N_FIXED - 1);
+        check_divided(&files[N_FILE - 1], &d, &sum), n++;
+    }
+    CHECK(sum.n_shared > 0 && sum.n_shared < sum.n_streamed);
+    printf(
+        "     %s, seed %d: %d placements, %llu steps, %llu of them streamed, %llu shared, %llu layers handed "
+        "over, %llu idle, %llu tokens again\n",
+        device, SEED, n, (unsigned long long)sum.n_step, (unsigned long long)sum.n_streamed,
+        (unsigned long long)sum.n_shared, (unsigned long long)sum.n_handed, (unsigned long long)sum.n_idle,
+        (unsigned long long)sum.n_again);
     for (int i = 0; i < N_FILE; i++) close_packed(&files[i]);
 }
 
@@ -286,13 +298,16 @@ static uint64_t n_again_by_token(packed *f, const divided *d)
     return n;
 }
 
-/* Twice what is seen, then less by halves, down to a point at which every token is beyond. */
-static void check_beyond(uint32_t n_hot, const char *device, const char *from, hearth_selector selector)
+/* Twice what is seen, then less by halves, down to a point at which every token is beyond. here: parts that the
+ * host computes while the others' weights pass through, or 0: none pass. */
+static void check_beyond(uint32_t n_hot, const char *device, const char *from, hearth_selector selector,
+                         uint32_t here)
 {
     enum { N_HALF = 24 };
     packed f;
     bool none = false, some = false, all = false;
     divided d = divide_at(n_hot, device, selector);
+    if (here > 0) d.streams[0] = (hth_placement_stream){1, here};
     open_powerinfer(&f, from, 64.0f);
     for (int i = 0; f.made && i < N_HALF && !all; i++) {
         uint64_t n = n_again_by_token(&f, &d);
@@ -309,16 +324,22 @@ static void check_beyond(uint32_t n_hot, const char *device, const char *from, h
 /* On either side: the largest lie mostly where most neurons do. */
 TEST(values_beyond_the_usual_ones_keep_the_bits)
 {
-    check_beyond(512, "null", "bamboo", HEARTH_SELECTOR_DENSE);
-    check_beyond(960, "null", "opt", HEARTH_SELECTOR_PREDICTOR);
-    check_beyond(960, "null", "bamboo", HEARTH_SELECTOR_GATE);
-    check_beyond(64, "null", "bamboo", HEARTH_SELECTOR_THRESHOLD);
+    check_beyond(512, "null", "bamboo", HEARTH_SELECTOR_DENSE, 0);
+    check_beyond(960, "null", "opt", HEARTH_SELECTOR_PREDICTOR, 0);
+    check_beyond(960, "null", "bamboo", HEARTH_SELECTOR_GATE, 0);
+    check_beyond(64, "null", "bamboo", HEARTH_SELECTOR_THRESHOLD, 0);
+}
+
+TEST(values_beyond_the_usual_ones_keep_the_bits_where_weights_pass_through)
+{
+    check_beyond(64, "null", "bamboo", HEARTH_SELECTOR_DENSE, 60);
+    check_beyond(512, "null", "opt", HEARTH_SELECTOR_PREDICTOR, 16);
 }
 
 TEST(values_beyond_the_usual_ones_keep_the_bits_on_vulkan)
 {
-    check_beyond(960, "vulkan:0", "bamboo", HEARTH_SELECTOR_GATE);
-    check_beyond(64, "vulkan:0", "opt", HEARTH_SELECTOR_DENSE);
+    check_beyond(960, "vulkan:0", "bamboo", HEARTH_SELECTOR_GATE, 0);
+    check_beyond(64, "vulkan:0", "opt", HEARTH_SELECTOR_DENSE, 40);
 }
 
 static void check_no_usual(const char *device)
@@ -361,6 +382,11 @@ static void check_idle(const char *device)
             has_bits(&f, &d, model, N_ID, N_ID);
             CHECK_INT(hth_gpu_count(model->gpu).n_idle, N_ID + 3);
         }
+        hearth_model_close(model);
+        d.streams[0] = (hth_placement_stream){1, 40};
+        model = open_divided(&f, &d);
+        if (model) has_bits(&f, &d, model, 1, N_PREFIX), has_bits(&f, &d, model, N_ID, N_ID);
+        if (model) CHECK_INT(hth_gpu_count(model->gpu).n_shared, N_PREFIX + 3);
         hearth_model_close(model);
     }
     remove(thresholds);

@@ -258,22 +258,49 @@ TEST(models_opened_by_plan_are_measured_on_the_device_that_they_run_on)
     close_inputs(&in);
 }
 
-/* By hand: the way of 1e9 bytes takes w seconds, n tokens n here, n / g there. */
+/* Whether streams are so many, as said; others are none. */
+static bool are(const hth_calibration *c, double hot, double cold, uint32_t most, uint32_t n,
+                const hth_gpu_stream *expected)
+{
+    hth_gpu_stream all[HTH_GPU_MOST_STREAMS] = {{0}}, found[HTH_GPU_MOST_STREAMS];
+    for (uint32_t i = 0; i < n; i++) all[i] = expected[i];
+    hth_calibration_streams(c, hot, cold, most, found);
+    bool same = memcmp(all, found, sizeof all) == 0;
+    for (uint32_t i = 0; !same && i < HTH_GPU_MOST_STREAMS; i++)
+        printf("     from %u tokens %u parts\n", found[i].n_tok, found[i].here);
+    return same;
+}
+#define ARE(c, hot, cold, most, ...)                                                                         \
+    are(c, hot, cold, most, sizeof((hth_gpu_stream[]){__VA_ARGS__}) / sizeof(hth_gpu_stream),                \
+        (hth_gpu_stream[]){__VA_ARGS__})
+
+/* By hand: to stage 1e9 bytes takes as long as their way, s seconds; n tokens n here, n / g there. */
 TEST(weights_pass_through_where_that_is_quicker)
 {
     hth_calibration c = {.device_prompt = 1e12, .cpu_prompt = 1e9, .staged = 1e9, .up = 1e10};
-    CHECK_INT(hth_calibration_stream(&c, 0.0, 1e9, 64), 2); /* 1 s, not 2 */
-    c.up = 1e8;
-    CHECK_INT(hth_calibration_stream(&c, 0.0, 1e9, 64), 11); /* 10 s, not 11 */
+    CHECK(ARE(&c, 0.0, 1e9, 64, {2, 0})); /* 1 s, not 2 */
+    c.up = c.staged = 1e8;
+    CHECK(ARE(&c, 0.0, 1e9, 64, {11, 0})); /* 10 s, not 11 */
     c.device_prompt = 1e10;
-    CHECK_INT(hth_calibration_stream(&c, 1e9, 1e9, 64),
-              12); /* 1.2 s of what is there come before: 11.2, not 12 */
-    CHECK_INT(hth_calibration_stream(&c, 1e9, 1e9, 11), 0);
+    CHECK(ARE(&c, 1e9, 1e9, 64, {12, 0})); /* 1.2 s of what is there come before: 11.2, not 12 */
+    CHECK(are(&c, 1e9, 1e9, 11, 0, NULL));
     c.device_prompt = 1e9;
-    CHECK_INT(hth_calibration_stream(&c, 0.0, 1e9, 64), 0); /* no quicker than the CPU */
+    CHECK(
+        ARE(&c, 0.0, 1e9, 64, {12, 18}, {17, 26}, {33, 29})); /* as quick as the CPU, so both do their half */
+    c.up = c.staged = 1e7;
+    CHECK(are(&c, 0.0, 1e9, 64, 0, NULL)); /* 100 s */
     c.device_prompt = 0.0;
-    CHECK_INT(hth_calibration_stream(&c, 0.0, 1e9, 64), 0); /* nobody knows */
-    CHECK_INT(hth_calibration_stream(&c, 1e9, 0.0, 64), 0);
+    CHECK(are(&c, 0.0, 1e9, 64, 0, NULL)); /* nobody knows */
+    CHECK(are(&c, 1e9, 0.0, 64, 0, NULL));
+}
+
+/* The way takes 10 s, to stage 1: of 64 tokens the host has time for 8 of 64 parts (8 s, and 0.9 for the
+ * others, while those pass in 8.75), of 32 for 14 (7, 0.8, 7.8), of 16 for 23 (5.75, 0.64, 6.4), and then for 34 of
+ * 8 (4.25, 0.5, 4.7) and less: of up to 5 it computes all sooner, or as soon but for a tenth. */
+TEST(the_host_computes_its_share_where_the_way_is_slow)
+{
+    const hth_calibration c = {.device_prompt = 1e12, .cpu_prompt = 1e9, .staged = 1e9, .up = 1e8};
+    CHECK(ARE(&c, 0.0, 1e9, 64, {6, 34}, {9, 23}, {17, 14}, {33, 8}));
 }
 
 /* What a plan takes beside the best: the slow end of its range is slower, the fast end faster. */

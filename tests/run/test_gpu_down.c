@@ -242,40 +242,50 @@ static void wide_sums(hth_device *d, const char *name, test_random *r)
 TEST(sums_of_64_bits_become_floats_as_on_the_cpu) { on_each(wide_sums); }
 
 /* Tokens [FIRST, FIRST + N_CLASS) of which the step has one less; the others keep what they had. */
-static void try_gather(hth_device *d, const char *name, test_random *r, bool start, uint32_t local)
+static void try_gather(hth_device *d, const char *name, test_random *r, bool start, const uint32_t consts[2],
+                       uint32_t flag)
 {
     enum { FIRST = 2, N_CLASS = 4, N_TOK = FIRST + N_CLASS - 1, SPLITS = 5, N = 700 };
     enum { N_WIDE = HTH_HOST_SUMS + 2 * (FIRST + N_CLASS) * N };
     int32_t *sums = get(N_CLASS * SPLITS * N, sizeof *sums);
-    uint32_t *wide = get(N_WIDE, sizeof *wide), *expected = get(N_WIDE, sizeof *expected);
+    uint32_t *wide = get(N_WIDE, sizeof *wide), *expected = get(N_WIDE, sizeof *expected),
+             *host = get(N_WIDE, sizeof *host);
     const uint32_t step[4] = {N_TOK};
+    bool adds = consts[HTH_GATHER_HOST] && flag == HTH_HOST_SOME;
     const hth_push_gather push = {N, SPLITS, FIRST, start};
     for (size_t i = 0; i < N_CLASS * SPLITS * N; i++)
         sums[i] = (int32_t)test_random_next(r) >> test_random_below(r, 32);
     for (size_t i = 0; i < N_WIDE; i++) expected[i] = wide[i] = (uint32_t)test_random_next(r);
+    for (size_t i = 0; i < N_WIDE; i++) host[i] = (uint32_t)test_random_next(r);
+    host[0] = flag;
     for (size_t i = 0; i < N_TOK - FIRST; i++)
         for (size_t o = 0; o < N; o++) {
-            uint32_t *to = expected + HTH_HOST_SUMS + 2 * ((FIRST + i) * N + o);
+            size_t at = HTH_HOST_SUMS + 2 * ((FIRST + i) * N + o);
+            uint32_t *to = expected + at;
             uint64_t total = start ? 0 : (uint64_t)to[1] << 32 | to[0];
+            total += adds ? (uint64_t)host[at + 1] << 32 | host[at] : 0;
             for (size_t s = 0; s < SPLITS; s++) total += (uint64_t)(int64_t)sums[(i * SPLITS + s) * N + o];
             to[0] = (uint32_t)total, to[1] = (uint32_t)(total >> 32);
         }
     if (start) expected[0] = HTH_HOST_SOME;
+    if (consts[HTH_GATHER_HOST] && flag == HTH_HOST_LOST) expected[0] = HTH_HOST_LOST;
     const programs_run run = {.id = HTH_PROGRAM_down_gather,
-                              .consts = &local,
+                              .consts = consts,
                               .push = &push,
                               .bind = {{(void *)(uintptr_t)step, sizeof step},
                                        {sums, N_CLASS * SPLITS * N * sizeof *sums},
-                                       {wide, N_WIDE * sizeof *wide}},
-                              .grid = {(uint32_t)over(N, local), N_CLASS, 1}};
+                                       {wide, N_WIDE * sizeof *wide},
+                                       {host, N_WIDE * sizeof *host}},
+                              .grid = {(uint32_t)over(N, consts[HTH_GATHER_LOCAL]), N_CLASS, 1}};
     if (programs_do(d, &run) && memcmp(wide, expected, N_WIDE * sizeof *wide) != 0)
-        test_fail(__FILE__, __LINE__, "%s: other sums, start %d", name, start);
-    free(sums), free(wide), free(expected);
+        test_fail(__FILE__, __LINE__, "%s: other sums, start %d, host's %u", name, start, flag);
+    free(sums), free(wide), free(expected), free(host);
 }
 
 static void gathered(hth_device *d, const char *name, test_random *r)
 {
-    for (int i = 0; i < 6; i++) try_gather(d, name, r, i % 2, i < 4 ? 64 : 24);
+    for (uint32_t i = 0; i < 12; i++)
+        try_gather(d, name, r, i % 2, (const uint32_t[]){i % 4 < 2 ? 64 : 24, i < 9}, i % 3);
 }
 TEST(sums_are_gathered_in_64_bits) { on_each(gathered); }
 

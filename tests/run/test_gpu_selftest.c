@@ -87,7 +87,8 @@ static void add_vectors(list *l)
         add(l, HTH_PROGRAM_norm_add, (const uint32_t[]){kind, LOCAL});
     add(l, HTH_PROGRAM_soft_cap, (const uint32_t[]){0}); /* it has none */
     add(l, HTH_PROGRAM_down_top, (const uint32_t[]){LOCAL});
-    add(l, HTH_PROGRAM_down_gather, (const uint32_t[]){LOCAL});
+    for (uint32_t host = 0; host < 2; host++)
+        add(l, HTH_PROGRAM_down_gather, (const uint32_t[]){LOCAL, host});
     for (uint32_t i = 0; i < 4; i++) {
         add(l, HTH_PROGRAM_down_join, (const uint32_t[]){LOCAL, i / 2, i % 2});
         add(l, HTH_PROGRAM_down_join_onto, (const uint32_t[]){LOCAL, i / 2, i % 2});
@@ -336,7 +337,7 @@ TEST(every_program_but_those_of_floats_has_a_trial)
 static const char *const floats_of[HTH_N_PROGRAM] = {
     [HTH_PROGRAM_norm_round] = "....f.f.", [HTH_PROGRAM_rows_q] = "......f",
     [HTH_PROGRAM_rows_q_onto] = "......f", [HTH_PROGRAM_rows_q_live] = "......f.",
-    [HTH_PROGRAM_mark_live] = ".....",     [HTH_PROGRAM_down_gather] = "...",
+    [HTH_PROGRAM_mark_live] = ".....",     [HTH_PROGRAM_down_gather] = "....",
     [HTH_PROGRAM_tile_q] = "......f",      [HTH_PROGRAM_tile_q_onto] = "......f",
     [HTH_PROGRAM_rope_store] = ".f.....",  [HTH_PROGRAM_attend] = ".....ff",
     [HTH_PROGRAM_attend_join] = "...f",    [HTH_PROGRAM_activate_round] = "....f.f.",

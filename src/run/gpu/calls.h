@@ -243,9 +243,10 @@ typedef struct hth_push_sums {
 } hth_push_sums;
 
 /* wide[t][n_out] += the integers of all splits, in 64 bits, where down_join reads the host's (wide:
- * HTH_HOST_SUMS words and the sums); with `start` they take the place of what was there, and word 0 says that
- * there are some. Bindings: step, sums, wide. Grid: {ceil(n_out / LOCAL), tokens}. */
-enum { HTH_GATHER_LOCAL = 0 };
+ * HTH_HOST_SUMS words and the sums), and with HOST those of the host too, if there are some; with `start` they
+ * take the place of what was there, and word 0 says that there are some, or with HOST that they mean nothing
+ * where the host's do. Bindings: step, sums, wide, host. Grid: {ceil(n_out / LOCAL), tokens}. */
+enum { HTH_GATHER_LOCAL = 0, HTH_GATHER_HOST };
 typedef struct hth_push_gather {
     uint32_t n_out, n_split, first_tok, start;
 } hth_push_gather;

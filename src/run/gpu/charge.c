@@ -28,9 +28,8 @@ void hth_gpu_charge_cold(hth_gpu *g, const hth_step *s, const hth_layer *cold, u
     charge(g, whole + fired);
 }
 
-void hth_gpu_charge_piece(hth_gpu *g, uint32_t i_piece)
+void hth_gpu_charge_piece(hth_gpu *g, const hth_gpu_piece *p)
 {
-    const hth_gpu_piece *p = &g->pieces[i_piece];
     charge(g, (uint64_t)p->n_row * p->rows->row_size);
 }
 

@@ -11,6 +11,17 @@
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
+/* Room for the tapes of a step. */
+static hearth_status make_turns(hth_gpu *g, hearth_error *err)
+{
+    size_t n = hth_gpu_most_tapes(g) + 1;
+    hth_turn *turns = hth_realloc(g->turns, n, sizeof *turns);
+    if (turns) g->turns = turns;
+    hth_tick *ticks = hth_realloc(g->ticks, n, sizeof *ticks);
+    if (ticks) g->ticks = ticks;
+    return turns && ticks ? HEARTH_OK : hth_fail_memory(err, n * sizeof *turns, "the tapes of a step");
+}
+
 /* The layers of which the host has a part. */
 static hearth_status find_hands(hth_gpu *g, const hth_gpu_place *place, hearth_error *err)
 {
@@ -23,9 +34,7 @@ static hearth_status find_hands(hth_gpu *g, const hth_gpu_place *place, hearth_e
     for (uint32_t i = 0; i < place->n_layer; i++)
         if (n_hot[i] < g->model->layers[i].d_ff) g->hands[g->n_hand++] = i;
     g->cold_tops = hth_alloc((size_t)g->n_hand * place->n_row, sizeof *g->cold_tops);
-    g->turns = hth_alloc(hth_gpu_most_tapes(g) + 1, sizeof *g->turns);
-    g->ticks = hth_alloc(hth_gpu_most_tapes(g) + 1, sizeof *g->ticks);
-    if (g->cold_tops && g->turns && g->ticks) return HEARTH_OK;
+    if (g->cold_tops) return make_turns(g, err);
     return hth_fail_memory(err, (size_t)g->n_hand * place->n_row * sizeof *g->cold_tops,
                            "a model on a device");
 }
@@ -141,7 +150,7 @@ void hth_gpu_close(hth_gpu *g)
     if (!g) return;
     if (!g->left) give_back(g);
     pthread_mutex_destroy(&g->turn);
-    hth_free(g->pieces);
+    hth_gpu_passages_close(g);
     hth_free(g->taken);
     hth_free(g->ticks);
     hth_free(g->turns);
@@ -171,27 +180,39 @@ uint64_t hth_gpu_usage(hth_gpu *g, uint64_t *budget)
 
 /* ---- the host's neurons ------------------------------------------------------------------------------- */
 
-static hth_matrix rows_from(const hth_matrix *m, uint32_t n_hot)
+/* n rows of a matrix, of which skipped ones stand before the first; an absent one has none. */
+static hth_matrix some_rows(const hth_matrix *m, uint32_t n_skip, uint32_t n)
 {
-    hth_matrix rest = *m;
-    rest.n_row = m->n_row > n_hot ? m->n_row - n_hot : 0;
-    return rest;
+    hth_matrix some = *m;
+    if (m->n_row == 0) return some;
+    some.data = m->data + n_skip * m->row_size;
+    some.n_row = n;
+    return some;
 }
 
-/* A layer of the neurons from n_hot on; what they send to is the same. Pointers to rows stand at the first
- * of them. */
-static hth_layer cold_layer(const hth_layer *l, uint32_t n_hot, float scale_top)
+/* What a layer's neurons from `first` on send to is the same; of their rows n_skip stand before the first. */
+static hth_layer neurons_of(const hth_layer *l, uint32_t first, uint32_t n, uint32_t n_skip)
 {
-    hth_layer cold = *l;
-    cold.d_ff = l->d_ff - n_hot;
-    cold.gate = rows_from(&l->gate, n_hot);
-    cold.up = rows_from(&l->up, n_hot);
-    cold.neurons.rows = rows_from(&l->neurons.rows, n_hot);
-    cold.neurons.scale_top = scale_top;
-    cold.gate_bias = l->gate_bias ? l->gate_bias + n_hot : NULL;
-    cold.up_bias = l->up_bias ? l->up_bias + n_hot : NULL;
-    cold.floor = l->floor ? l->floor + n_hot : NULL;
-    return cold;
+    hth_layer some = *l;
+    some.d_ff = n;
+    some.gate = some_rows(&l->gate, n_skip, n);
+    some.up = some_rows(&l->up, n_skip, n);
+    some.neurons.rows = some_rows(&l->neurons.rows, n_skip, n);
+    some.gate_bias = l->gate_bias ? l->gate_bias + first : NULL;
+    some.up_bias = l->up_bias ? l->up_bias + first : NULL;
+    some.floor = l->floor ? l->floor + first : NULL;
+    return some;
+}
+
+hth_layer hth_gpu_some_neurons(const hth_layer *l, uint32_t first, uint32_t n)
+{
+    return neurons_of(l, first, n, first);
+}
+
+/* Of the rows that the host read the device's are not: they begin with its own. */
+static hth_layer cold_layer(const hth_layer *l, uint32_t n_hot)
+{
+    return neurons_of(l, n_hot, l->d_ff - n_hot, 0);
 }
 
 hearth_status hth_gpu_take_host_rows(hth_gpu *g, hearth_error *err)
@@ -200,10 +221,11 @@ hearth_status hth_gpu_take_host_rows(hth_gpu *g, hearth_error *err)
         hth_gpu_layer *to = &g->layers[g->hands[i]];
         const hth_layer *l = &g->model->layers[g->hands[i]];
         to->scale_top = l->neurons.scale_top;
-        to->cold = cold_layer(l, to->n_hot, to->scale_top);
+        to->cold = cold_layer(l, to->n_hot);
     }
     if (g->n_hand == 0) return HEARTH_OK;
-    hearth_status st = hth_gpu_stream_open(g, err);
+    hearth_status st = hth_gpu_passages_open(g, err);
+    if (st == HEARTH_OK) st = make_turns(g, err);
     return st == HEARTH_OK ? record_and_test(g, err) : st;
 }
 

@@ -15,6 +15,13 @@
  * are submitted at once and wait for the host's signals, or each when the host is ready. Same results. */
 typedef enum hth_gpu_handoff { HTH_GPU_QUEUED = 0, HTH_GPU_SUBMITTED } hth_gpu_handoff;
 
+/* Steps of n_tok tokens and more compute the host's neurons there too, whose weights pass through; of each
+ * layer's the host computes `here` of HTH_GPU_STREAM_PARTS itself, the last ones, at the same time. */
+typedef struct hth_gpu_stream {
+    uint32_t n_tok, here;
+} hth_gpu_stream;
+enum { HTH_GPU_MOST_STREAMS = 4, HTH_GPU_STREAM_PARTS = 64 };
+
 typedef struct hth_gpu_place {
     uint32_t n_layer;      /* the first so many layers lie there, */
     const uint32_t *n_hot; /* [n_layer] of each so many neurons, the first ones; d_ff: all of them */
@@ -24,9 +31,8 @@ typedef struct hth_gpu_place {
     hearth_kv_type kv;
     hearth_selector selector;
     hth_gpu_handoff handoff;
-    uint32_t n_stream; /* steps of so many tokens and more compute the host's neurons there too, whose weights
-                          pass through; 0: none do */
-    bool strict;       /* to be refused where it would not give the CPU's bits */
+    hth_gpu_stream streams[HTH_GPU_MOST_STREAMS]; /* n_tok ascending, as many as are not 0 */
+    bool strict;                                  /* to be refused where it would not give the CPU's bits */
 } hth_gpu_place;
 enum { HTH_GPU_SLOT = 16 };
 
@@ -99,10 +105,11 @@ uint64_t hth_gpu_model_time(hth_gpu *gpu);
 /* What steps did so far. */
 typedef struct hth_gpu_counts {
     uint64_t n_step;     /* of a class, in pieces */
-    uint64_t n_handed;   /* layers whose other neurons the CPU computed, over all steps */
+    uint64_t n_handed;   /* layers of which the CPU computed all other neurons, over all steps */
     uint64_t n_idle;     /* of them those where none fired */
     uint64_t n_again;    /* tokens that were done again: a value was beyond its layer's usual ones */
-    uint64_t n_streamed; /* steps whose weights passed through */
+    uint64_t n_streamed; /* steps whose weights passed through; */
+    uint64_t n_shared;   /* of them those where the host computed its share */
 } hth_gpu_counts;
 hth_gpu_counts hth_gpu_count(const hth_gpu *gpu);
 

@@ -95,19 +95,26 @@ void hth_gpu_caches_close(hth_gpu *g);
 /* Steps of one row, of up to 8, and of up to n_row have tapes of their own. */
 enum { HTH_GPU_ONE, HTH_GPU_FEW, HTH_GPU_MANY, HTH_GPU_N_CLASS, HTH_GPU_FEW_ROWS = 8 };
 
+/* What the host does in the midst of a step, one after another, as soon as so many letters have come. What
+ * comes from the device for it (a layer's inputs, or that a staging is free) is a letter. */
+enum { HTH_GPU_ANSWER, HTH_GPU_AGREE, HTH_GPU_STAGE, HTH_GPU_SHARE, HTH_GPU_N_ACT };
+typedef struct hth_gpu_act {
+    uint32_t what, of; /* a hand: its neurons, or with care; a piece: to be staged, or its share */
+    uint32_t n_letter;
+} hth_gpu_act;
+
 /* A step's tapes in the order in which they run. Each layer of which the host has a part (a hand) is cut
  * where its letter to the host is complete, and where the host's sums are wanted; steps of many rows are
  * cut at every layer besides, so that no submission keeps a card from its display for long. */
 typedef struct hth_gpu_cut {
     hth_tape *tape;
-    uint32_t n_letter,
-        n_answer; /* hands whose letter is written by its end; whose sums must be there before it */
+    uint32_t n_letter, n_act; /* letters that are written by its end; acts that must be done before it */
 } hth_gpu_cut;
 typedef struct hth_gpu_tapes {
     hth_gpu_cut *cut; /* [n] */
     uint32_t n;
-    uint32_t n_answer; /* that the host gives in all, */
-    uint32_t n_asked;  /* of which the first so many wait for no letter */
+    hth_gpu_act *acts; /* [n_act] */
+    uint32_t n_act;
 } hth_gpu_tapes;
 
 /* ---- weights that pass through (stream.c) ---------------------------------------------------------------
@@ -122,14 +129,28 @@ typedef struct hth_gpu_piece {
     uint32_t neuron;        /* number of the first in its layer */
     hth_planes planes;
     hth_gpu_vector bias;
+    uint32_t i_hand;
+    uint32_t share, n_share; /* neurons of the hand, from `share` on, that the host computes meanwhile */
 } hth_gpu_piece;
+
+/* Steps of so many tokens (gpu.h), up to n_row. */
+typedef struct hth_gpu_passage {
+    hth_gpu_stream is;
+    uint32_t n_row;
+    hth_gpu_piece *pieces; /* [n_piece] */
+    uint32_t n_piece;
+    hth_gpu_tapes tapes;
+} hth_gpu_passage;
 
 /* Bytes of a slot for this model; 0: its weights cannot pass through. */
 uint64_t hth_gpu_slot_bytes(const hth_model *model);
 /* The pieces of all hands, once the host has read its rows. */
-hearth_status hth_gpu_stream_open(hth_gpu *g, hearth_error *err);
+hearth_status hth_gpu_passages_open(hth_gpu *g, hearth_error *err);
+void hth_gpu_passages_close(hth_gpu *g);
+/* Neurons of the host's in a layer that pass through, the first ones. */
+uint32_t hth_gpu_n_passing(const hth_gpu_layer *l, const hth_gpu_passage *p);
 /* Piece i into its staging. */
-void hth_gpu_stage(const hth_gpu *g, hth_pool *pool, uint32_t i);
+void hth_gpu_stage(const hth_gpu *g, hth_pool *pool, const hth_gpu_passage *p, uint32_t i);
 
 struct hth_gpu {
     const hth_model *model;
@@ -147,15 +168,19 @@ struct hth_gpu {
     size_t n_mirror, mirror_room;
     hth_gpu_room room;
     hth_gpu_tapes tapes[HTH_GPU_N_CLASS];
-    hth_gpu_tapes careful;  /* of one row: three for each hand, and one */
-    hth_gpu_tapes streamed; /* of place.n_row rows, where weights pass through */
-    hth_gpu_piece *pieces;  /* [n_piece] */
-    uint32_t n_piece;
+    hth_gpu_tapes careful; /* of one row: three for each hand, and one */
+    hth_gpu_passage passages[HTH_GPU_MOST_STREAMS + 1];
+    uint32_t n_passage;
+    uint32_t whole; /* among them, behind those of the place: nothing is shared, for any number of tokens; 0:
+                       there is none, and no other shares */
     hth_tape *head_tapes[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
     hth_turn *turns;         /* [of the longest tapes, and one] of the step under way */
     hth_tick *ticks;
-    uint32_t *cold_tops;  /* [n_hand][n_row] bits of the host's largest |h| */
-    uint64_t gate;        /* the host's last signal */
+    uint32_t *cold_tops; /* [n_hand][n_row] bits of the host's largest |h| */
+    int64_t
+        *shared_sums; /* [n_row][d_model] of the host's share of a layer, so far; NULL: it never has one */
+    uint32_t shared;  /* what is said of them: HTH_HOST_* */
+    uint64_t gate;    /* the host's last signal */
     uint64_t patience_ns; /* after which the device is lost */
     bool by_tiles;        /* many rows are computed by matrix units, where they can be */
     hth_gpu_counts counts;
@@ -166,10 +191,12 @@ struct hth_gpu {
     uint32_t n_slot;
 };
 
+/* Of a layer of the CPU's some neurons; first: a multiple of HTH_PANEL_ROW, and n too but for the last. */
+hth_layer hth_gpu_some_neurons(const hth_layer *l, uint32_t first, uint32_t n);
 /* charge.c: the host's neurons of a layer, of which so many fired over all tokens. */
 void hth_gpu_charge_cold(hth_gpu *g, const hth_step *s, const hth_layer *cold, uint64_t n_fired);
 /* The same of a piece of weights that pass through. */
-void hth_gpu_charge_piece(hth_gpu *g, uint32_t i_piece);
+void hth_gpu_charge_piece(hth_gpu *g, const hth_gpu_piece *piece);
 /* step.c: waits for a step whose end was not seen. */
 hearth_status hth_gpu_settle(hth_gpu *g, hearth_error *err);
 /* The classes' numbers of rows. */

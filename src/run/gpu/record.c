@@ -168,21 +168,33 @@ uint32_t hth_gpu_class_rows(const hth_gpu *g, int class)
 }
 
 /* How layers that are divided are computed. */
-enum manner { BY_BOTH, WITH_CARE, PASSING };
+enum manner { BY_BOTH, WITH_CARE };
+
+static hearth_status record_with(hth_recorder *r)
+{
+    hth_gpu_tapes *to = r->tapes;
+    uint32_t n_cut = hth_gpu_most_tapes(r->g), n_act = r->g->n_hand;
+    if (r->passage) n_act = 2 * r->passage->n_piece;
+    to->cut = hth_alloc(n_cut, sizeof *to->cut);
+    to->acts = hth_alloc(n_act, sizeof *to->acts);
+    if (!to->cut || !to->acts) return hth_fail_memory(r->err, n_cut * sizeof *to->cut, "tapes");
+    hth_rec_begin(r);
+    if (r->st == HEARTH_OK) layers(r);
+    hth_rec_end(r);
+    return r->st;
+}
 
 static hearth_status record(hth_gpu *g, uint32_t n_row, enum manner how, hth_gpu_tapes *tapes,
                             hearth_error *err)
 {
-    hth_recorder r = {.g = g, .tapes = tapes, .n_row = n_row, .err = err};
-    r.careful = how == WITH_CARE, r.streams = how == PASSING;
-    if (r.streams) r.n_letter = tapes->n_asked = 2; /* both stagings are free */
-    tapes->cut = hth_alloc(hth_gpu_most_tapes(g), sizeof *tapes->cut);
-    if (!tapes->cut) return hth_fail_memory(err, hth_gpu_most_tapes(g) * sizeof *tapes->cut, "tapes");
-    hth_rec_begin(&r);
-    if (r.st == HEARTH_OK) layers(&r);
-    hth_rec_end(&r);
-    tapes->n_answer = r.n_answer;
-    return r.st;
+    hth_recorder r = {.g = g, .tapes = tapes, .n_row = n_row, .careful = how == WITH_CARE, .err = err};
+    return record_with(&r);
+}
+
+static hearth_status record_passage(hth_gpu *g, hth_gpu_passage *p, hearth_error *err)
+{
+    hth_recorder r = {.g = g, .tapes = &p->tapes, .n_row = p->n_row, .passage = p, .err = err};
+    return record_with(&r);
 }
 
 static hearth_status record_head(hth_gpu *g, uint32_t n_row, hth_tape **tape, hearth_error *err)
@@ -204,14 +216,19 @@ hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
     for (int c = 0; st == HEARTH_OK && c < HTH_GPU_N_CLASS; c++)
         st = record(g, hth_gpu_class_rows(g, c), BY_BOTH, &g->tapes[c], err);
     if (st == HEARTH_OK && g->n_hand > 0) st = record(g, 1, WITH_CARE, &g->careful, err);
-    if (st == HEARTH_OK && g->n_piece > 0) st = record(g, g->place.n_row, PASSING, &g->streamed, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < g->n_passage; i++)
+        st = record_passage(g, &g->passages[i], err);
     if (st == HEARTH_OK && g->place.head) st = record_head(g, 1, &g->head_tapes[0], err);
     return st == HEARTH_OK && g->place.head ? record_head(g, rows, &g->head_tapes[1], err) : st;
 }
 
 uint32_t hth_gpu_most_tapes(const hth_gpu *g)
 {
-    uint32_t cuts = 2 * g->n_hand > g->n_piece + 1 ? 2 * g->n_hand : g->n_piece + 1;
+    uint32_t cuts = 2 * g->n_hand;
+    for (uint32_t i = 0; i < g->n_passage; i++) {
+        uint32_t n = g->passages[i].n_piece + 2 * g->n_hand + 1;
+        if (n > cuts) cuts = n;
+    }
     return cuts + g->place.n_layer + 1;
 }
 
@@ -219,6 +236,7 @@ static void free_tapes(hth_gpu_tapes *tapes)
 {
     for (uint32_t i = 0; i < tapes->n; i++) hth_tape_free(tapes->cut[i].tape);
     hth_free(tapes->cut);
+    hth_free(tapes->acts);
     *tapes = (hth_gpu_tapes){0};
 }
 
@@ -226,6 +244,6 @@ void hth_gpu_tapes_free(hth_gpu *g)
 {
     for (int c = 0; c < HTH_GPU_N_CLASS; c++) free_tapes(&g->tapes[c]);
     free_tapes(&g->careful);
-    free_tapes(&g->streamed);
+    for (uint32_t i = 0; i < g->n_passage; i++) free_tapes(&g->passages[i].tapes);
     for (int i = 0; i < 2; i++) hth_tape_free(g->head_tapes[i]), g->head_tapes[i] = NULL;
 }

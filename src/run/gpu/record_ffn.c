@@ -160,6 +160,29 @@ static void join_sums(hth_recorder *r, uint32_t i_layer, hth_slice top, uint32_t
     hth_rec_order(r);
 }
 
+/* What follows needs the sums of the host's neurons. */
+static void await_host(hth_recorder *r)
+{
+    hth_rec_ask(r, r->careful ? HTH_GPU_AGREE : HTH_GPU_ANSWER, r->n_hand++, r->n_letter);
+    hth_rec_cut(r);
+}
+
+/* 2^k of each token, by the device's neurons, whose values are input.x; told: also to the host. */
+static void choose_scales(hth_recorder *r, uint32_t i_layer, uint32_t n_neuron, bool told)
+{
+    const hth_gpu_room *room = &r->g->room;
+    hth_push_top push = {n_neuron, n_neuron, r->g->model->layers[i_layer].neurons.hidden_top,
+                         r->g->layers[i_layer].scale_top};
+    hth_rec_run(r, HTH_PROGRAM_down_top, (const uint32_t[]){HTH_REC_LOCAL},
+                (const hth_slice[]){room->step, room->input.x, room->top}, &push, 1, r->n_row);
+    hth_rec_wrote(r, room->top);
+    hth_rec_order(r);
+    if (!told || r->st != HEARTH_OK) return;
+    hth_slice here = {room->top.of, room->top.at, 8 * (uint64_t)r->n_row};
+    hth_slice tops = {room->tops.of, room->tops.at + 8 * (uint64_t)i_layer * r->g->place.n_row, here.bytes};
+    hth_tape_copy(r->tape, here, tops);
+}
+
 /* Down of the hidden values in input.x. As many tokens at once as their sums have room; those of several
  * stages wait for the host before the first. */
 static void down_by_neurons(hth_recorder *r, uint32_t i_layer, hth_slice y, bool onto)
@@ -172,20 +195,10 @@ static void down_by_neurons(hth_recorder *r, uint32_t i_layer, hth_slice y, bool
     bool floats = hth_type_act_block(l->neurons.rows.type) == 0;
     values from = {room->input.x, to->n_hot,
                    hth_rec_over(to->n_hot, floats ? HTH_DOWN_GROUP : HTH_DOWN_SPLIT)};
-    hth_push_top push = {to->n_hot, to->n_hot, l->neurons.hidden_top, to->scale_top};
     hth_slice top = hand && r->careful ? room->given_top : room->top;
-    hth_rec_run(r, HTH_PROGRAM_down_top, (const uint32_t[]){HTH_REC_LOCAL},
-                (const hth_slice[]){room->step, room->input.x, room->top}, &push, 1, r->n_row);
-    hth_rec_wrote(r, room->top);
-    hth_rec_order(r);
-    if (hand && r->st == HEARTH_OK) {
-        hth_slice here = {room->top.of, room->top.at, 8 * (uint64_t)r->n_row};
-        hth_slice tops = {room->tops.of, room->tops.at + 8 * (uint64_t)i_layer * r->g->place.n_row,
-                          here.bytes};
-        hth_tape_copy(r->tape, here, tops);
-    }
+    choose_scales(r, i_layer, to->n_hot, hand);
     if (hand && r->careful) r->n_letter++;
-    if (hand && (r->careful || in_stages)) r->n_answer++, hth_rec_cut(r);
+    if (hand && (r->careful || in_stages)) await_host(r);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < room->n_stage ? r->n_row - first : room->n_stage;
         for (uint32_t i = 0; i < to->down.n_part; i++) {
@@ -195,7 +208,7 @@ static void down_by_neurons(hth_recorder *r, uint32_t i_layer, hth_slice y, bool
         }
         hth_rec_wrote(r, room->sums);
         hth_rec_order(r);
-        if (hand && !r->careful && !in_stages) r->n_answer++, hth_rec_cut(r);
+        if (hand && !r->careful && !in_stages) await_host(r);
         join_sums(r, i_layer, top, first, n, y, onto);
     }
 }
@@ -220,15 +233,30 @@ static activation hidden_of(const hth_recorder *r, uint32_t i_layer)
 
 /* ---- weights that pass through ------------------------------------------------------------------------ */
 
-/* Piece i to its slot, as soon as the host has staged it. */
+static uint32_t n_passing(const hth_recorder *r, const hth_gpu_layer *to)
+{
+    return hth_gpu_n_passing(to, r->passage);
+}
+
+/* The host computes its shares of the pieces up to i, each as soon as it has the layer's inputs. */
+static void ask_shares(hth_recorder *r, uint32_t i)
+{
+    for (; r->n_share <= i; r->n_share++)
+        if (r->passage->pieces[r->n_share].n_share > 0)
+            hth_rec_ask(r, HTH_GPU_SHARE, r->n_share, r->layer_letter);
+}
+
+/* Piece i to its slot, as soon as the host has staged it. Before that the host computes its share beside the
+ * piece whose staging this one gets: so there is always a staged piece that it does not wait for. */
 static void fetch(hth_recorder *r, uint32_t i)
 {
     hth_slice from = r->g->room.staging[i % 2], to = r->g->room.slots[i % 2];
-    from.bytes = to.bytes = r->g->pieces[i].planes.size;
-    r->n_answer++;
+    from.bytes = to.bytes = r->passage->pieces[i].planes.size;
+    if (i >= 2) ask_shares(r, i - 2);
+    hth_rec_ask(r, HTH_GPU_STAGE, i, r->copied[i % 2]);
     hth_rec_cut(r);
     if (r->st == HEARTH_OK) hth_tape_copy(r->tape, from, to);
-    r->n_letter++; /* its staging is free when this tape is done */
+    r->copied[i % 2] = ++r->n_letter; /* its staging is free when this tape is done */
 }
 
 /* The next piece, which is there; the one behind it sets out beside what it is used for. */
@@ -236,9 +264,9 @@ static hth_gpu_part next_piece(hth_recorder *r, const hth_gpu_piece **piece)
 {
     uint32_t i = r->n_piece++;
     hth_slice slot = r->g->room.slots[i % 2];
-    const hth_gpu_piece *p = *piece = &r->g->pieces[i];
+    const hth_gpu_piece *p = *piece = &r->passage->pieces[i];
     if (i == 0) fetch(r, 0);
-    if (i + 1 < r->g->n_piece) fetch(r, i + 1);
+    if (i + 1 < r->passage->n_piece) fetch(r, i + 1);
     else hth_rec_cut(r);
     return (hth_gpu_part){.type = p->rows->type,
                           .n_row = p->n_row,
@@ -277,14 +305,12 @@ static void run_resident(hth_recorder *r, const hth_gpu_group *all, const hth_gp
     }
 }
 
-/* Gate, or up, of all neurons: those here, and all pieces of the matrix. */
-static void run_half(hth_recorder *r, const hth_gpu_group *all, uint32_t i_layer, const hth_matrix *cold,
-                     uint32_t half)
+/* Gate, or up, of the neurons that are computed here: those that lie here, and all pieces of the matrix. */
+static void run_half(hth_recorder *r, const hth_gpu_group *all, const hth_gpu_layer *to, uint32_t half)
 {
-    const hth_gpu_layer *to = &r->g->layers[i_layer];
-    uint32_t first = half * r->g->model->layers[i_layer].d_ff;
+    uint32_t n_cold = n_passing(r, to), first = half * (to->n_hot + n_cold);
     run_resident(r, all, &to->gate_up, half * to->n_hot, to->n_hot, first);
-    for (uint32_t n = 0; n < cold->n_row;) {
+    for (uint32_t n = 0; n < n_cold;) {
         const hth_gpu_piece *piece;
         hth_gpu_part p = next_piece(r, &piece);
         p.first = first + piece->neuron;
@@ -294,12 +320,23 @@ static void run_half(hth_recorder *r, const hth_gpu_group *all, uint32_t i_layer
     hth_rec_wrote(r, r->g->room.gate_up);
 }
 
-/* The sums of a part's neurons, of which the first is number `neuron` of the layer, to those in 64 bits. */
-static void gather(hth_recorder *r, uint32_t i_layer, const hth_gpu_part *p, uint32_t neuron, bool start)
+/* Sums of tokens from first_tok on (n of them), or the host's, to those in 64 bits. */
+static void add_sums(hth_recorder *r, const hth_push_gather *push, bool host, uint32_t n)
 {
     const hth_gpu_room *room = &r->g->room;
-    uint32_t n_out = r->g->model->hparams.d_model, d_ff = r->g->model->layers[i_layer].d_ff;
-    values from = {room->input.x, d_ff, hth_rec_over(p->n_row, HTH_DOWN_SPLIT)};
+    hth_rec_run(r, HTH_PROGRAM_down_gather, (const uint32_t[]){HTH_REC_LOCAL, host},
+                (const hth_slice[]){room->step, room->sums, room->wide, room->host_sums}, push,
+                hth_rec_over(push->n_out, HTH_REC_LOCAL), n);
+    hth_rec_wrote(r, room->wide);
+    hth_rec_order(r);
+}
+
+/* The sums of a part's neurons, of which the first is number `neuron` of n_neuron, to those in 64 bits. */
+static void gather(hth_recorder *r, const hth_gpu_part *p, uint32_t neuron, uint32_t n_neuron, bool start)
+{
+    const hth_gpu_room *room = &r->g->room;
+    uint32_t n_out = r->g->model->hparams.d_model;
+    values from = {room->input.x, n_neuron, hth_rec_over(p->n_row, HTH_DOWN_SPLIT)};
     uint64_t has_room = room->sums.bytes / ((uint64_t)from.n_split * n_out * sizeof(int32_t));
     from.h.at += (uint64_t)neuron * sizeof(float), from.h.bytes -= (uint64_t)neuron * sizeof(float);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
@@ -309,38 +346,39 @@ static void gather(hth_recorder *r, uint32_t i_layer, const hth_gpu_part *p, uin
         hth_rec_reads(r, p, &(hth_rec_stretch){0, p->n_row, 0, false});
         hth_rec_wrote(r, room->sums);
         hth_rec_order(r);
-        hth_rec_run(r, HTH_PROGRAM_down_gather, (const uint32_t[]){HTH_REC_LOCAL},
-                    (const hth_slice[]){room->step, room->sums, room->wide}, &push,
-                    hth_rec_over(n_out, HTH_REC_LOCAL), n);
-        hth_rec_wrote(r, room->wide);
-        hth_rec_order(r);
+        add_sums(r, &push, false, n);
     }
+}
+
+/* The sums of the host's share, when the last of them is there. */
+static void gather_share(hth_recorder *r)
+{
+    hth_push_gather push = {.n_out = r->g->model->hparams.d_model};
+    ask_shares(r, r->n_piece - 1);
+    hth_rec_cut(r);
+    add_sums(r, &push, true, r->n_row);
 }
 
 static void down_passing(hth_recorder *r, uint32_t i_layer, hth_slice y, bool onto)
 {
     const hth_gpu_room *room = &r->g->room;
-    const hth_layer *l = &r->g->model->layers[i_layer];
     const hth_gpu_layer *to = &r->g->layers[i_layer];
-    uint32_t n_out = r->g->model->hparams.d_model;
-    hth_push_top top = {l->d_ff, l->d_ff, l->neurons.hidden_top, to->scale_top};
+    uint32_t n_out = r->g->model->hparams.d_model, n_cold = n_passing(r, to), n_here = to->n_hot + n_cold;
     hth_push_sums push = {n_out, 0, to->down_bias.n > 0, 0};
-    hth_rec_run(r, HTH_PROGRAM_down_top, (const uint32_t[]){HTH_REC_LOCAL},
-                (const hth_slice[]){room->step, room->input.x, room->top}, &top, 1, r->n_row);
-    hth_rec_wrote(r, room->top);
-    hth_rec_order(r);
+    choose_scales(r, i_layer, n_here, n_cold < to->cold.d_ff);
     for (uint32_t i = 0; i < to->down.n_part; i++) {
         hth_gpu_part p = to->down.parts[i];
         uint32_t neuron = p.first;
         p.first = 0;
-        gather(r, i_layer, &p, neuron, i == 0);
+        gather(r, &p, neuron, n_here, i == 0);
     }
-    for (uint32_t n = 0; n < to->cold.neurons.rows.n_row;) {
+    for (uint32_t n = 0; n < n_cold;) {
         const hth_gpu_piece *piece;
         hth_gpu_part p = next_piece(r, &piece);
-        gather(r, i_layer, &p, piece->neuron, piece->neuron == 0);
+        gather(r, &p, piece->neuron, n_here, piece->neuron == 0);
         n += p.n_row;
     }
+    if (n_cold < to->cold.d_ff) gather_share(r);
     const hth_slice bind[] = {room->step, room->sums, room->top, room->wide, hth_rec_vector(r, to->down_bias),
                               y};
     hth_rec_run(r, onto ? HTH_PROGRAM_down_join_onto : HTH_PROGRAM_down_join,
@@ -357,22 +395,25 @@ static void add_wants(hth_gpu_group *group, hth_type type)
     group->wants_256 |= hth_type_act_block(type) == HTH_ACT_BLOCK_256;
 }
 
-/* All neurons of a layer here: those of the host by pieces of their weights. What comes out has the bits of a
+/* Neurons of a layer by pieces of their weights, but for the host's share. What comes out has the bits of a
  * layer that lies here as a whole. */
 static void ffn_passing(hth_recorder *r, uint32_t i_layer, hth_slice y, bool onto)
 {
     const hth_layer *l = &r->g->model->layers[i_layer];
     const hth_gpu_layer *to = &r->g->layers[i_layer];
-    bool gated = l->gate.n_row > 0;
-    hth_gpu_group all = {.n_row = (gated ? 2u : 1u) * l->d_ff, .n_col = r->g->model->hparams.d_model};
+    uint32_t n_here = to->n_hot + n_passing(r, to);
+    bool gated = l->gate.n_row > 0, shared = n_here < l->d_ff;
+    hth_gpu_group all = {.n_row = (gated ? 2u : 1u) * n_here, .n_col = r->g->model->hparams.d_model};
     activation hidden = hidden_of(r, i_layer);
-    hidden.n = l->d_ff;
+    hidden.n = n_here;
     if (gated) add_wants(&all, l->gate.type);
     add_wants(&all, l->up.type);
     predict(r, i_layer);
-    hth_rec_normed_input(r, to->ffn_norm, r->g->room.x, &all, false);
-    if (gated) run_half(r, &all, i_layer, &to->cold.gate, 0);
-    run_half(r, &all, i_layer, &to->cold.up, gated);
+    hth_rec_normed_input(r, to->ffn_norm, r->g->room.x, &all, shared);
+    if (shared) write_letter(r, to);
+    if (shared) r->layer_letter = ++r->n_letter, hth_rec_cut(r);
+    if (gated) run_half(r, &all, to, 0);
+    run_half(r, &all, to, gated);
     hth_rec_order(r);
     activate(r, &hidden, NULL);
     down_passing(r, i_layer, y, onto);
@@ -383,7 +424,7 @@ void hth_rec_ffn(hth_recorder *r, uint32_t i_layer, hth_slice y, bool onto)
     const hth_gpu_layer *to = &r->g->layers[i_layer];
     bool hand = to->n_hot < r->g->model->layers[i_layer].d_ff;
     activation hidden = hidden_of(r, i_layer);
-    if (hand && r->streams) {
+    if (hand && r->passage) {
         ffn_passing(r, i_layer, y, onto);
         return;
     }

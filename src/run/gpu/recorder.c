@@ -11,7 +11,7 @@ void hth_rec_begin(hth_recorder *r)
     if (r->st != HEARTH_OK) return;
     r->st = hth_tape_begin(r->g->device, &r->tape, r->err);
     if (r->st == HEARTH_OK)
-        r->tapes->cut[r->tapes->n++] = (hth_gpu_cut){.tape = r->tape, .n_answer = r->n_answer};
+        r->tapes->cut[r->tapes->n++] = (hth_gpu_cut){.tape = r->tape, .n_act = r->tapes->n_act};
 }
 
 void hth_rec_end(hth_recorder *r)
@@ -26,6 +26,11 @@ void hth_rec_cut(hth_recorder *r)
 {
     hth_rec_end(r);
     hth_rec_begin(r);
+}
+
+void hth_rec_ask(hth_recorder *r, uint32_t what, uint32_t of, uint32_t n_letter)
+{
+    if (r->st == HEARTH_OK) r->tapes->acts[r->tapes->n_act++] = (hth_gpu_act){what, of, n_letter};
 }
 
 /* ---- runs ------------------------------------------------------------------------------------------- */

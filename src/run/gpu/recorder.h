@@ -12,13 +12,15 @@ typedef struct hth_recorder {
     hth_gpu *g;
     hth_gpu_tapes *tapes; /* room for all of them; the last is being recorded */
     hth_tape *tape;
-    uint32_t n_letter, n_answer; /* so far */
-    uint32_t n_row;              /* of the class */
-    uint32_t by_want;            /* 1: tokens are those that want logits */
-    bool marked;                 /* the layer's live neurons are, so far */
-    uint32_t n_piece;            /* of the weights that pass through, so far */
-    bool streams;                /* they do */
-    bool careful;                /* the host says which power of two a token's sums are made with */
+    uint32_t n_letter, n_hand;      /* so far */
+    uint32_t n_row;                 /* of the class */
+    uint32_t by_want;               /* 1: tokens are those that want logits */
+    bool marked;                    /* the layer's live neurons are, so far */
+    const hth_gpu_passage *passage; /* the host's weights pass through; NULL: they do not. So far: */
+    uint32_t n_piece, n_share;      /* pieces that were used; whose share of the host's was asked for */
+    uint32_t layer_letter;          /* letters with which the host has the layer's inputs */
+    uint32_t copied[2];             /* letters with which a staging is free */
+    bool careful;                   /* the host says which power of two a token's sums are made with */
     hth_slice written[HTH_REC_MOST_WRITTEN]; /* since the last order */
     size_t n_written;
     hearth_status st;
@@ -37,8 +39,9 @@ static inline hth_slice hth_rec_first_rows(hth_slice s, uint64_t n_row, uint64_t
 
 void hth_rec_begin(hth_recorder *r);
 void hth_rec_end(hth_recorder *r);
-/* What follows runs when the host, or who else is waited for, is ready. */
 void hth_rec_cut(hth_recorder *r);
+/* The host's next act, as soon as so many letters have come. What follows the next cut runs after it. */
+void hth_rec_ask(hth_recorder *r, uint32_t what, uint32_t of, uint32_t n_letter);
 
 /* ---- runs --------------------------------------------------------------------------------------------- */
 

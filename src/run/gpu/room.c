@@ -41,7 +41,8 @@ static void cut_from_host(cutter *c, const hth_model *m, const hth_gpu_place *p,
     r->embedded = cut(c, (uint64_t)p->n_row * h->d_model, 4);
     r->host_sums = cut(c, HTH_HOST_SUMS + (m->by_neurons ? (uint64_t)p->n_row * h->d_model * 2 : 0), 4);
     r->given_top = cut(c, 2, 4);
-    for (int i = 0; i < 2; i++) r->staging[i] = cut(c, p->n_stream ? hth_gpu_slot_bytes(m) : 0, 1);
+    for (int i = 0; i < 2; i++)
+        r->staging[i] = cut(c, p->streams[0].n_tok > 0 ? hth_gpu_slot_bytes(m) : 0, 1);
 }
 
 /* The host's part of a layer begins with the letter. */
@@ -79,9 +80,9 @@ static void cut_down(cutter *c, const hth_model *m, const hth_gpu_place *p, hth_
     r->n_stage = one * p->n_row <= enough ? p->n_row : one <= enough ? (uint32_t)(enough / one) : 1;
     r->top = cut(c, m->by_neurons ? p->n_row : 0, 8);
     r->sums = cut(c, m->by_neurons ? r->n_stage * n_split * h->d_model : 0, 4);
-    uint64_t n_wide = p->n_stream ? (uint64_t)p->n_row * h->d_model * 2 : 0;
-    r->wide = cut(c, p->n_stream ? HTH_HOST_SUMS + n_wide : 0, 4);
-    for (int i = 0; i < 2; i++) r->slots[i] = cut(c, p->n_stream ? hth_gpu_slot_bytes(m) : 0, 1);
+    uint64_t n_wide = p->streams[0].n_tok > 0 ? (uint64_t)p->n_row * h->d_model * 2 : 0;
+    r->wide = cut(c, p->streams[0].n_tok > 0 ? HTH_HOST_SUMS + n_wide : 0, 4);
+    for (int i = 0; i < 2; i++) r->slots[i] = cut(c, p->streams[0].n_tok > 0 ? hth_gpu_slot_bytes(m) : 0, 1);
 }
 
 static void cut_memory(cutter *c, const hth_model *m, const hth_gpu_place *p, hth_gpu_room *r)

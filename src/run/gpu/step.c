@@ -75,28 +75,72 @@ static uint32_t fill_wanted(const hth_gpu *g, const hth_row *rows, uint32_t n, u
 
 /* ---- the host's neurons ------------------------------------------------------------------------------- */
 
-/* Those of a hand for n rows, by the letter that has come. neurons: the layer's, or with another H. */
-static void answer_as(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n, const hth_layer *cold)
+/* The inputs of a hand's layer for n rows, from the letter that has come. */
+static void read_letter(const hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n)
+{
+    memcpy(s->normed, mapped(g->room.mail), (size_t)n * g->model->hparams.d_model * sizeof(float));
+    memset(g->cold_tops + (size_t)i_hand * g->place.n_row, 0, n * sizeof *g->cold_tops);
+}
+
+/* What `cold`, neurons of a hand from number `first` of its own on, give to n rows, whose inputs were read. */
+static void compute_cold(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n, const hth_layer *cold,
+                         uint32_t first, hth_cold_sums *out)
 {
     const hth_gpu_layer *l = &g->layers[g->hands[i_hand]];
-    uint32_t *flag = mapped(g->room.host_sums);
-    const float *scores = mapped(g->room.mail_scores);
-    hth_cold_sums out = {.sums = (int64_t *)(void *)(flag + HTH_HOST_SUMS),
-                         .tops = g->cold_tops + (size_t)i_hand * g->place.n_row};
-    memcpy(s->normed, mapped(g->room.mail), (size_t)n * g->model->hparams.d_model * sizeof(float));
+    const float *scores = (const float *)mapped(g->room.mail_scores) + l->n_hot + first;
     for (size_t t = 0; t < n && l->predict_out.n_part > 0; t++)
-        memcpy(s->scores + t * cold->d_ff, scores + t * l->predict_out.n_row + l->n_hot,
-               cold->d_ff * sizeof *scores);
-    hth_run_ffn_cold(s, g->hands[i_hand], cold, n, &out);
+        memcpy(s->scores + t * cold->d_ff, scores + t * l->predict_out.n_row, cold->d_ff * sizeof *scores);
+    out->tops = g->cold_tops + (size_t)i_hand * g->place.n_row;
+    hth_run_ffn_cold(s, g->hands[i_hand], cold, n, out);
+    hth_gpu_charge_cold(g, s, cold, out->n_fired);
+}
+
+/* All of a hand. neurons: the layer's, or with another H. */
+static void answer_as(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n, const hth_layer *cold)
+{
+    uint32_t *flag = mapped(g->room.host_sums);
+    hth_cold_sums out = {.sums = (int64_t *)(void *)(flag + HTH_HOST_SUMS)};
+    read_letter(g, s, i_hand, n);
+    compute_cold(g, s, i_hand, n, cold, 0, &out);
     *flag = out.lost ? HTH_HOST_LOST : out.n_fired > 0 ? HTH_HOST_SOME : HTH_HOST_NONE;
-    hth_gpu_charge_cold(g, s, cold, out.n_fired);
     g->counts.n_handed++;
     g->counts.n_idle += out.n_fired == 0;
 }
 
-static void answer(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n)
+static void answer(hth_gpu *g, hth_step *s, const hth_gpu_passage *p, uint32_t i_hand, uint32_t n)
 {
+    (void)p;
     answer_as(g, s, i_hand, n, &g->layers[g->hands[i_hand]].cold);
+}
+
+static void stage(hth_gpu *g, hth_step *s, const hth_gpu_passage *p, uint32_t i_piece, uint32_t n)
+{
+    (void)n;
+    hth_gpu_stage(g, s->pool, p, i_piece);
+    hth_gpu_charge_piece(g, &p->pieces[i_piece]);
+}
+
+/* The host's share beside a piece. Sums of a layer come together in memory of the host's own, as what is
+ * mapped may be slow to read. */
+static void share(hth_gpu *g, hth_step *s, const hth_gpu_passage *p, uint32_t i_piece, uint32_t n)
+{
+    const hth_gpu_piece *piece = &p->pieces[i_piece];
+    const hth_gpu_layer *l = &g->layers[g->hands[piece->i_hand]];
+    hth_layer some = hth_gpu_some_neurons(&l->cold, piece->share, piece->n_share);
+    uint32_t *flag = mapped(g->room.host_sums);
+    if (piece->share == hth_gpu_n_passing(l, p)) {
+        read_letter(g, s, piece->i_hand, n);
+        g->shared = HTH_HOST_NONE;
+    }
+    hth_cold_sums out = {.sums = g->shared_sums, .more = g->shared != HTH_HOST_NONE};
+    compute_cold(g, s, piece->i_hand, n, &some, piece->share, &out);
+    if (out.lost) g->shared = HTH_HOST_LOST;
+    else if (out.n_fired > 0 && g->shared == HTH_HOST_NONE) g->shared = HTH_HOST_SOME;
+    if (piece->share + piece->n_share < l->cold.d_ff) return;
+    if (g->shared == HTH_HOST_SOME)
+        memcpy(flag + HTH_HOST_SUMS, g->shared_sums,
+               (size_t)n * g->model->hparams.d_model * sizeof *g->shared_sums);
+    *flag = g->shared;
 }
 
 /* ---- tapes -------------------------------------------------------------------------------------------- */
@@ -125,52 +169,65 @@ hearth_status hth_gpu_settle(hth_gpu *g, hearth_error *err)
     return st == HEARTH_OK ? await_end(g, err) : st;
 }
 
-/* Who answers the letter of a hand, for n rows. */
-typedef void answer_fn(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n);
+/* An act of the host's for n rows (gpu_int.h). */
+typedef void act_fn(hth_gpu *g, hth_step *s, const hth_gpu_passage *p, uint32_t of, uint32_t n);
+static act_fn agree;
+static act_fn *const act_fns[HTH_GPU_N_ACT] = {
+    [HTH_GPU_ANSWER] = answer, [HTH_GPU_AGREE] = agree, [HTH_GPU_STAGE] = stage, [HTH_GPU_SHARE] = share};
 
-/* The answers to all letters; tapes are submitted as far as they can run, where they do not wait in the
- * queue. sent: tapes that were. */
-static hearth_status answer_all(hth_gpu *g, hth_step *s, const hth_gpu_tapes *tapes, uint32_t n_row,
-                                answer_fn *answer_one, uint64_t before, uint32_t *sent, hearth_error *err)
+/* A step's tapes as they are played. */
+typedef struct play {
+    const hth_gpu_tapes *tapes;
+    const hth_gpu_passage *passage; /* that they are of, or NULL */
+    uint32_t n_row;
+    hth_gpu_handoff handoff;
+    hth_tape *behind; /* one more, or NULL */
+} play;
+
+/* All acts; tapes are submitted as far as they can run, where they do not wait in the queue. sent: tapes
+ * that were. */
+static hearth_status do_acts(hth_gpu *g, hth_step *s, const play *p, uint64_t before, uint32_t *sent,
+                             hearth_error *err)
 {
+    const hth_gpu_tapes *tapes = p->tapes;
     bool queued = *sent == tapes->n;
     hearth_status st = HEARTH_OK;
-    for (uint32_t i = 0, seen = 0; st == HEARTH_OK && i < tapes->n_answer; i++) {
+    for (uint32_t i = 0, seen = 0; st == HEARTH_OK && i < tapes->n_act; i++) {
+        const hth_gpu_act *act = &tapes->acts[i];
         uint32_t end = *sent;
-        while (end < tapes->n && tapes->cut[end].n_answer <= i) end++;
+        while (end < tapes->n && tapes->cut[end].n_act <= i) end++;
         if (end > *sent) st = submit(g, *sent, end - *sent, err);
         if (st != HEARTH_OK) return st;
         *sent = end;
-        while (i >= tapes->n_asked && tapes->cut[seen].n_letter <= i) seen++;
-        if (i >= tapes->n_asked) st = hth_queue_await(g->device, g->ticks[seen], g->patience_ns, err);
+        while (act->n_letter > 0 && tapes->cut[seen].n_letter < act->n_letter) seen++;
+        if (act->n_letter > 0) st = hth_queue_await(g->device, g->ticks[seen], g->patience_ns, err);
         if (st != HEARTH_OK) return st;
-        answer_one(g, s, i, n_row);
+        act_fns[act->what](g, s, p->passage, act->of, p->n_row);
         if (queued) st = hth_queue_signal(g->device, before + i + 1, err);
     }
     return st;
 }
 
 /* All tapes are queued at once, and wait for the host's signals; or each is submitted when the host is
- * ready. behind: one more, or NULL. */
-static hearth_status play_tapes(hth_gpu *g, hth_step *s, const hth_gpu_tapes *tapes, uint32_t n_row,
-                                hth_gpu_handoff handoff, answer_fn *answer_one, hth_tape *behind,
-                                hearth_error *err)
+ * ready. */
+static hearth_status play_tapes(hth_gpu *g, hth_step *s, const play *p, hearth_error *err)
 {
     enum { MOST_QUEUED = 2048 }; /* what any back end holds */
-    bool queued = (handoff == HTH_GPU_QUEUED && tapes->n <= MOST_QUEUED) || tapes->n_answer == 0;
+    const hth_gpu_tapes *tapes = p->tapes;
+    bool queued = (p->handoff == HTH_GPU_QUEUED && tapes->n <= MOST_QUEUED) || tapes->n_act == 0;
     uint64_t before = g->gate;
-    uint32_t n = tapes->n + (behind != NULL), sent = 0;
+    uint32_t n = tapes->n + (p->behind != NULL), sent = 0;
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; i < tapes->n; i++) {
-        uint32_t n_answer = tapes->cut[i].n_answer, n_before = i > 0 ? tapes->cut[i - 1].n_answer : 0;
-        g->turns[i] = (hth_turn){tapes->cut[i].tape, queued && n_answer > n_before ? before + n_answer : 0};
+        uint32_t n_act = tapes->cut[i].n_act, n_before = i > 0 ? tapes->cut[i - 1].n_act : 0;
+        g->turns[i] = (hth_turn){tapes->cut[i].tape, queued && n_act > n_before ? before + n_act : 0};
     }
-    if (behind) g->turns[tapes->n] = (hth_turn){behind, 0};
+    if (p->behind) g->turns[tapes->n] = (hth_turn){p->behind, 0};
     if (queued) {
         if ((st = submit(g, 0, n, err)) != HEARTH_OK) return st;
-        g->gate += tapes->n_answer, sent = tapes->n;
+        g->gate += tapes->n_act, sent = tapes->n;
     }
-    st = answer_all(g, s, tapes, n_row, answer_one, before, &sent, err);
+    st = do_acts(g, s, p, before, &sent, err);
     if (st == HEARTH_OK && !queued) {
         st = submit(g, sent, n - sent, err);
         if (st == HEARTH_OK) sent = tapes->n;
@@ -178,7 +235,7 @@ static hearth_status play_tapes(hth_gpu *g, hth_step *s, const hth_gpu_tapes *ta
     return st == HEARTH_OK ? await_end(g, err) : st;
 }
 
-static hearth_status play(hth_gpu *g, hth_tape *tape, hearth_error *err)
+static hearth_status play_one(hth_gpu *g, hth_tape *tape, hearth_error *err)
 {
     g->turns[0] = (hth_turn){tape, 0};
     hearth_status st = submit(g, 0, 1, err);
@@ -194,11 +251,18 @@ static uint32_t device_top(const hth_gpu *g, uint32_t i_layer, uint32_t row)
     return tops[2 * ((size_t)i_layer * g->place.n_row + row) + 1];
 }
 
+/* Whether the host computes neurons of a layer in a passage, or (NULL) where nothing passes. */
+static bool has_part(const hth_gpu_layer *l, const hth_gpu_passage *p)
+{
+    return !p || hth_gpu_n_passing(l, p) < l->cold.d_ff;
+}
+
 /* Whether both parts of every divided layer made row's sums with the power of two of H. */
-static bool is_usual(const hth_gpu *g, uint32_t row)
+static bool is_usual(const hth_gpu *g, const hth_gpu_passage *p, uint32_t row)
 {
     for (uint32_t i = 0; i < g->n_hand; i++) {
         const hth_layer *l = &g->model->layers[g->hands[i]];
+        if (!has_part(&g->layers[g->hands[i]], p)) continue;
         uint32_t usual = hth_bits_of(l->neurons.hidden_top) & 0x7fffffffu;
         bool floats = hth_type_act_block(l->neurons.rows.type) == 0;
         uint32_t cold = g->cold_tops[(size_t)i * g->place.n_row + row], hot = device_top(g, g->hands[i], row);
@@ -216,8 +280,9 @@ static bool has_usual(const hth_gpu *g)
 }
 
 /* The host's part with a power of two that suits the device's part too, and that power for the device. */
-static void agree(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n)
+static void agree(hth_gpu *g, hth_step *s, const hth_gpu_passage *p, uint32_t i_hand, uint32_t n)
 {
+    (void)p;
     uint32_t i_layer = g->hands[i_hand], *given = mapped(g->room.given_top);
     hth_layer cold = g->layers[i_layer].cold;
     float hot = hth_float_of(device_top(g, i_layer, 0)), *usual = &cold.neurons.hidden_top;
@@ -236,7 +301,7 @@ static hearth_status give_logits(hth_gpu *g, hth_step *s, uint32_t n_want, bool 
 {
     hearth_status st = HEARTH_OK;
     if (n_want == 0) return st;
-    if (!played) st = play(g, g->head_tapes[n_want > 1], err);
+    if (!played) st = play_one(g, g->head_tapes[n_want > 1], err);
     return st == HEARTH_OK ? hth_run_give(s, mapped(g->room.result), n_want, to, err) : st;
 }
 
@@ -262,8 +327,9 @@ static hearth_status run_whole(hth_gpu *g, hth_step *s, uint32_t first, uint32_t
     uint32_t next = 0, n_want;
     fill_block(g, s, first, n);
     n_want = g->place.head ? fill_wanted(g, s->rows + first, n, &next) : 0;
-    hearth_status st = play_tapes(g, s, &g->tapes[class_of(g, n)], n, g->place.handoff, answer,
-                                  n_want > 0 ? g->head_tapes[n_want > 1] : NULL, err);
+    const play whole = {&g->tapes[class_of(g, n)], NULL, n, g->place.handoff,
+                        n_want > 0 ? g->head_tapes[n_want > 1] : NULL};
+    hearth_status st = play_tapes(g, s, &whole, err);
     if (st == HEARTH_OK) st = give_logits(g, s, n_want, true, to, err);
     return st == HEARTH_OK ? give(g, s, first, n, next, to, err) : st;
 }
@@ -272,46 +338,72 @@ static hearth_status run_whole(hth_gpu *g, hth_step *s, uint32_t first, uint32_t
 static hearth_status run_divided(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
                                  hearth_error *err)
 {
+    const play many = {&g->tapes[class_of(g, n)], NULL, n, g->place.handoff, NULL},
+               one = {&g->careful, NULL, 1, HTH_GPU_SUBMITTED, NULL};
     uint32_t n_good = 0;
     hearth_status st = HEARTH_OK;
     if (has_usual(g)) {
         fill_block(g, s, first, n);
-        st = play_tapes(g, s, &g->tapes[class_of(g, n)], n, g->place.handoff, answer, NULL, err);
-        while (st == HEARTH_OK && n_good < n && is_usual(g, n_good)) n_good++;
+        st = play_tapes(g, s, &many, err);
+        while (st == HEARTH_OK && n_good < n && is_usual(g, NULL, n_good)) n_good++;
         if (st == HEARTH_OK && n_good > 0) st = give(g, s, first, n_good, 0, to, err);
     }
     for (uint32_t i = n_good; st == HEARTH_OK && i < n; i++) {
         g->counts.n_again++;
         fill_block(g, s, first + i, 1);
-        st = play_tapes(g, s, &g->careful, 1, HTH_GPU_SUBMITTED, agree, NULL, err);
+        st = play_tapes(g, s, &one, err);
         if (st == HEARTH_OK) st = give(g, s, first + i, 1, 0, to, err);
     }
     return st;
 }
 
-static void stage(hth_gpu *g, hth_step *s, uint32_t i_piece, uint32_t n)
+/* Where all of the host's neurons pass, nothing can come out that is not usual. */
+static hearth_status run_whole_passage(hth_gpu *g, hth_step *s, const hth_gpu_passage *p, uint32_t first,
+                                       uint32_t n, hth_logits_sink *to, hearth_error *err)
 {
-    (void)n;
-    hth_gpu_stage(g, s->pool, i_piece);
-    hth_gpu_charge_piece(g, i_piece);
+    const play all = {&p->tapes, p, n, g->place.handoff, NULL};
+    fill_block(g, s, first, n);
+    hearth_status st = play_tapes(g, s, &all, err);
+    return st == HEARTH_OK ? give(g, s, first, n, 0, to, err) : st;
 }
 
-/* The host's neurons there too: then nothing can come out that is not usual. */
-static hearth_status run_streamed(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
-                                  hearth_error *err)
+/* With the host's share as many rows as are usual, the others without. */
+static hearth_status run_streamed(hth_gpu *g, hth_step *s, const hth_gpu_passage *p, uint32_t first,
+                                  uint32_t n, hth_logits_sink *to, hearth_error *err)
 {
-    fill_block(g, s, first, n);
+    const play both = {&p->tapes, p, n, g->place.handoff, NULL};
+    uint32_t n_good = 0;
     g->counts.n_streamed++;
-    hearth_status st = play_tapes(g, s, &g->streamed, n, g->place.handoff, stage, NULL, err);
-    return st == HEARTH_OK ? give(g, s, first, n, 0, to, err) : st;
+    if (p->is.here == 0) return run_whole_passage(g, s, p, first, n, to, err);
+    hearth_status st = HEARTH_OK;
+    if (has_usual(g)) {
+        g->counts.n_shared++;
+        fill_block(g, s, first, n);
+        st = play_tapes(g, s, &both, err);
+        while (st == HEARTH_OK && n_good < n && is_usual(g, p, n_good)) n_good++;
+        if (st == HEARTH_OK && n_good > 0) st = give(g, s, first, n_good, 0, to, err);
+    }
+    if (st != HEARTH_OK || n_good == n) return st;
+    g->counts.n_again += n - n_good;
+    return run_whole_passage(g, s, &g->passages[g->whole], first + n_good, n - n_good, to, err);
+}
+
+/* For n rows; NULL: the host's weights do not pass. */
+static const hth_gpu_passage *passage_of(const hth_gpu *g, uint32_t n)
+{
+    const hth_gpu_passage *found = NULL;
+    for (uint32_t i = 0; i < g->n_passage; i++)
+        if (n >= g->passages[i].is.n_tok) found = &g->passages[i];
+    return found;
 }
 
 static hearth_status run_piece(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
                                hearth_error *err)
 {
+    const hth_gpu_passage *passage = passage_of(g, n);
     if (g->n_hand == 0) return run_whole(g, s, first, n, to, err);
-    bool streams = g->n_piece > 0 && n >= g->place.n_stream;
-    return streams ? run_streamed(g, s, first, n, to, err) : run_divided(g, s, first, n, to, err);
+    if (passage) return run_streamed(g, s, passage, first, n, to, err);
+    return run_divided(g, s, first, n, to, err);
 }
 
 hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_error *err)

@@ -63,45 +63,115 @@ static uint32_t rows_of_piece(const hth_matrix *m, uint64_t slot)
     return low * LEAST_ROWS;
 }
 
-/* Of one matrix, counted, and written where there is a list. */
-static void add_pieces(hth_gpu *g, const hth_matrix *m, uint32_t n_hot, hth_gpu_vector bias, bool counts_only)
+static uint32_t n_pieces(const hth_gpu *g, const hth_matrix *m, uint32_t n_passing)
 {
     uint32_t step = m->n_row > 0 ? rows_of_piece(m, g->room.slots[0].bytes) : 1;
-    for (uint32_t first = 0; first < m->n_row; first += step) {
-        hth_gpu_piece p = {.rows = m, .first = first, .neuron = n_hot + first, .bias = bias};
-        p.n_row = (uint32_t)m->n_row - first < step ? (uint32_t)m->n_row - first : step;
+    return m->n_row > 0 ? (n_passing + step - 1) / step : 0;
+}
+
+/* The first n_passing rows of a matrix of a hand; it counts them. */
+static void add_pieces(const hth_gpu *g, hth_gpu_passage *to, uint32_t i_hand, const hth_matrix *m,
+                       hth_gpu_vector bias)
+{
+    const hth_gpu_layer *l = &g->layers[g->hands[i_hand]];
+    uint32_t n_passing = hth_gpu_n_passing(l, to), n = n_pieces(g, m, n_passing), first = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t step = rows_of_piece(m, g->room.slots[0].bytes), left = n_passing - first;
+        hth_gpu_piece p = {.rows = m, .first = first, .n_row = left < step ? left : step, .i_hand = i_hand};
+        p.neuron = l->n_hot + first;
+        p.bias = bias;
         if (bias.n > 0) p.bias.at += first * sizeof(float), p.bias.n = p.n_row;
         hth_planes_place(m->type, p.n_row, m->n_col, &p.planes);
-        if (!counts_only) g->pieces[g->n_piece] = p;
-        g->n_piece++;
+        to->pieces[to->n_piece++] = p;
+        first += p.n_row;
     }
 }
 
-static void add_all(hth_gpu *g, bool counts_only)
+/* What the host computes of a hand itself, in as many parts as it has pieces, of which the first is `first`. */
+static void share_out(const hth_gpu *g, hth_gpu_passage *to, uint32_t first)
 {
-    g->n_piece = 0;
+    const hth_gpu_layer *l = &g->layers[g->hands[to->pieces[first].i_hand]];
+    uint32_t at = hth_gpu_n_passing(l, to), n_run = (l->cold.d_ff - at + LEAST_ROWS - 1) / LEAST_ROWS,
+             n = to->n_piece - first;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t end = at + LEAST_ROWS * ((i + 1) * n_run / n - i * n_run / n);
+        if (end > l->cold.d_ff) end = l->cold.d_ff;
+        to->pieces[first + i].share = at, to->pieces[first + i].n_share = end - at;
+        at = end;
+    }
+}
+
+uint32_t hth_gpu_n_passing(const hth_gpu_layer *l, const hth_gpu_passage *p)
+{
+    uint32_t n_run = (l->cold.d_ff + LEAST_ROWS - 1) / LEAST_ROWS;
+    uint32_t n = (n_run - n_run * p->is.here / HTH_GPU_STREAM_PARTS) * LEAST_ROWS;
+    return n < l->cold.d_ff ? n : l->cold.d_ff;
+}
+
+/* The pieces of all hands. */
+static hearth_status open_passage(const hth_gpu *g, hth_gpu_passage *p, hearth_error *err)
+{
+    uint32_t n = 0;
     for (uint32_t i = 0; i < g->n_hand; i++) {
         const hth_gpu_layer *l = &g->layers[g->hands[i]];
-        add_pieces(g, &l->cold.gate, l->n_hot, l->cold_bias[0], counts_only);
-        add_pieces(g, &l->cold.up, l->n_hot, l->cold_bias[1], counts_only);
-        add_pieces(g, &l->cold.neurons.rows, l->n_hot, (hth_gpu_vector){0}, counts_only);
+        uint32_t n_passing = hth_gpu_n_passing(l, p);
+        n += n_pieces(g, &l->cold.gate, n_passing) + n_pieces(g, &l->cold.up, n_passing) +
+             n_pieces(g, &l->cold.neurons.rows, n_passing);
     }
+    p->pieces = hth_alloc(n, sizeof *p->pieces);
+    if (!p->pieces) return hth_fail_memory(err, n * sizeof *p->pieces, "weights that pass through");
+    for (uint32_t i = 0; i < g->n_hand; i++) {
+        const hth_gpu_layer *l = &g->layers[g->hands[i]];
+        uint32_t first = p->n_piece;
+        add_pieces(g, p, i, &l->cold.gate, l->cold_bias[0]);
+        add_pieces(g, p, i, &l->cold.up, l->cold_bias[1]);
+        add_pieces(g, p, i, &l->cold.neurons.rows, (hth_gpu_vector){0});
+        share_out(g, p, first);
+    }
+    return HEARTH_OK;
 }
 
-hearth_status hth_gpu_stream_open(hth_gpu *g, hearth_error *err)
+/* Of steps that there can be. */
+static uint32_t n_streams(const hth_gpu_place *p)
 {
-    if (g->place.n_stream == 0 || hth_gpu_slot_bytes(g->model) == 0) return HEARTH_OK;
-    add_all(g, true);
-    size_t n_tape = hth_gpu_most_tapes(g) + 1;
-    g->pieces = hth_alloc(g->n_piece, sizeof *g->pieces);
-    hth_turn *turns = hth_realloc(g->turns, n_tape, sizeof *turns);
-    if (turns) g->turns = turns;
-    hth_tick *ticks = hth_realloc(g->ticks, n_tape, sizeof *ticks);
-    if (ticks) g->ticks = ticks;
-    if (!g->pieces || !turns || !ticks)
-        return hth_fail_memory(err, n_tape * sizeof *turns, "weights that pass through");
-    add_all(g, false);
-    return HEARTH_OK;
+    uint32_t n = 0;
+    while (n < HTH_GPU_MOST_STREAMS && p->streams[n].n_tok > 0 && p->streams[n].n_tok <= p->n_row) n++;
+    return n;
+}
+
+static bool has_shares(const hth_gpu *g)
+{
+    for (uint32_t i = 0; i < g->n_passage; i++)
+        if (g->passages[i].is.here > 0) return true;
+    return false;
+}
+
+hearth_status hth_gpu_passages_open(hth_gpu *g, hearth_error *err)
+{
+    const hth_gpu_stream *streams = g->place.streams;
+    hearth_status st = HEARTH_OK;
+    if (streams[0].n_tok == 0 || hth_gpu_slot_bytes(g->model) == 0) return HEARTH_OK;
+    for (uint32_t i = 0; i < n_streams(&g->place); i++) {
+        uint32_t n_row = i + 1 < n_streams(&g->place) ? streams[i + 1].n_tok - 1 : g->place.n_row;
+        g->passages[g->n_passage++] = (hth_gpu_passage){.is = streams[i], .n_row = n_row};
+    }
+    if (has_shares(g)) {
+        /* Tokens may have to be done again without (step.c). */
+        g->whole = g->n_passage++;
+        g->passages[g->whole] = (hth_gpu_passage){.is = {UINT32_MAX, 0}, .n_row = g->place.n_row};
+        uint64_t n = (uint64_t)g->place.n_row * g->model->hparams.d_model;
+        g->shared_sums = hth_alloc(n, sizeof *g->shared_sums);
+        if (!g->shared_sums) return hth_fail_memory(err, n * sizeof *g->shared_sums, "the host's sums");
+    }
+    for (uint32_t i = 0; st == HEARTH_OK && i < g->n_passage; i++) st = open_passage(g, &g->passages[i], err);
+    return st;
+}
+
+void hth_gpu_passages_close(hth_gpu *g)
+{
+    for (uint32_t i = 0; i < g->n_passage; i++) hth_free(g->passages[i].pieces);
+    hth_free(g->shared_sums);
+    g->n_passage = 0, g->shared_sums = NULL;
 }
 
 /* ---- staging ----------------------------------------------------------------------------------------------
@@ -133,9 +203,9 @@ void hth_gpu_stage_rows(hth_pool *pool, const hth_matrix *m, uint32_t first, uin
     hth_pool_run(pool, stage_some, &job, (n + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE);
 }
 
-void hth_gpu_stage(const hth_gpu *g, hth_pool *pool, uint32_t i)
+void hth_gpu_stage(const hth_gpu *g, hth_pool *pool, const hth_gpu_passage *passage, uint32_t i)
 {
-    const hth_gpu_piece *p = &g->pieces[i];
+    const hth_gpu_piece *p = &passage->pieces[i];
     const hth_slice *to = &g->room.staging[i % 2];
     hth_gpu_stage_rows(pool, p->rows, p->first, p->n_row, (uint8_t *)hth_buffer_map(to->of) + to->at);
 }

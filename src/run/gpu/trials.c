@@ -280,10 +280,12 @@ static void down_gather(hth_gpu_trial *t)
 {
     enum { N_OUT = 133, N_SPLIT = 3, N_ROW = 4 };
     const hth_push_gather push = {N_OUT, N_SPLIT, FIRST_TOK, 0};
+    const uint32_t n_wide = HTH_HOST_SUMS + 2 * N_ROW * N_OUT;
     set_call(t, &push, sizeof push, over(N_OUT, t->consts[HTH_GATHER_LOCAL]), N_ROW - FIRST_TOK, 1);
     give_step(t, N_ROW, N_ROW - 1, 0);
     give(t, HTH_FILL_SUMS, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 4)->width = N_OUT;
-    give(t, HTH_FILL_HOST, HTH_HOST_SUMS + 2 * N_ROW * N_OUT, 4);
+    give(t, HTH_FILL_HOST, n_wide, 4);
+    give(t, HTH_FILL_HOST, t->consts[HTH_GATHER_HOST] ? n_wide : 0, 4);
 }
 
 static void down_join(hth_gpu_trial *t)

@@ -315,7 +315,7 @@ static hearth_status open_layer(loader *o, uint32_t i_layer, hearth_error *err)
     if (st == HEARTH_OK) st = copy_vector(o->g, floors ? l->floor : NULL, l->d_ff, &to->floors, err);
     if (st == HEARTH_OK && to->by_neurons)
         st = copy_vector(o->g, l->down_bias, o->g->model->hparams.d_model, &to->down_bias, err);
-    if (o->g->place.n_stream > 0 && to->n_hot < l->d_ff) {
+    if (o->g->place.streams[0].n_tok > 0 && to->n_hot < l->d_ff) {
         const float *bias[2] = {l->gate_bias, l->up_bias};
         for (int i = 0; st == HEARTH_OK && i < 2; i++)
             if (bias[i])
