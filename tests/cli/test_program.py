@@ -579,9 +579,13 @@ def vram_that_cannot_be_is_refused_and_more_than_there_is_said():
     for wrong in ["-5", "99999999999G", "9X", "1e", "", "G", "nan"]:
         bad(2, "bytes are wanted: 4096, 500M, 7.5G, or auto", *args, "--gpu", card, "--vram=" + wrong)
     for little in ["1", "4096", "0.001K"]:
-        bad(1, "hold no layer of this model: the least is --vram", *args, "--gpu", card, "--vram", little)
+        line = bad(1, "hold no layer of this model: the least is --vram", *args, "--gpu", card, "--vram", little)
+    # The advice is an option that works as it stands.
+    least, whole = re.search(r"the least is --vram (\S+), all of it takes (\S+)$", line).groups()
+    check(b"the rest on the CPU" in good(*args, "--gpu", card, "--vram", least).stderr, least)
+    check(b"6 of 6 layers and the head" in good(*args, "--gpu", card, "--vram", whole).stderr, whole)
     done = good(*args, "--gpu", card, "--vram", "8000T")
-    check(b"bytes free, fewer than the 8796093022208000 that are allowed" in done.stderr, done.stderr)
+    check(b"simulated quick has 768.00 MiB free, less than the 8000.00 TiB that --vram allows" in done.stderr, done.stderr)
     check(done.stdout == good(*args, "--gpu", "none").stdout, done.stdout)
 
 

@@ -128,7 +128,8 @@ TEST(placements_that_do_not_fit_are_refused)
     EXPECT(c.fits.n_layer = N_LAYER - 1, HEARTH_ERROR_FORMAT,
            "hearth.placement.head: the head lies there only");
     gpu.vram = 1 << 20;
-    EXPECT((void)0, HEARTH_ERROR_MEMORY, " bytes on null, and 1048576 are free");
+    EXPECT((void)0, HEARTH_ERROR_MEMORY,
+           " on null, and --vram allows 1.00 MiB: make it again with hearth plan");
     close_inputs(&in);
 }
 
