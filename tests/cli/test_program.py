@@ -545,14 +545,23 @@ def a_plan_says_what_lies_where_and_is_obeyed():
     check(len(shown["neurons"]) == 6 and 0 < shown["vram_bytes"] <= shown["budget_bytes"], shown)
     check(shown["tokens_per_second"] > shown["tokens_per_second_cpu"] > 0, shown)
     text = good("plan", MODEL, "--gpu", card, "-c", "256", "--what-if").stdout.decode()
-    check("simulated quick" in text and "Whole layers only" in text and "GiB there" in text, text)
+    check("simulated quick" in text and "Whole layers only" in text and "MiB there" in text, text)
+    # In steps of the model's size, up to all of it.
+    steps = json.loads(good("plan", MODEL, "--gpu", card, "-c", "256", "--what-if", "--json").stdout)["what_if"]
+    sizes, rates = [s["vram_bytes"] for s in steps], [s["tokens_per_second"] for s in steps]
+    check(4 <= len(steps) <= 16 and sizes == [(i + 1) << 20 for i in range(len(steps))], steps)
+    check(sizes[-2] < shown["vram_bytes"] + (1 << 20) < sizes[-1] + (1 << 21), steps, shown)
+    check(rates == sorted(rates) and rates[0] < rates[-1] == shown["tokens_per_second"], steps, shown)
     done = good("run", MODEL, "--gpu", card, "--placement", placement, "-c", "256", "-n", "3", "-p", "a", "--stats")
     check(b"6 of 6 layers and the head on simulated quick" in done.stderr, done.stderr)
     check(b"the plan expects" in done.stderr, done.stderr)
     check(done.stdout == good("run", MODEL, "--gpu", "none", "-n", "3", "-p", "a").stdout, done.stdout)
     wrong = bad(1, "simulated quick", "run", MODEL, "--gpu", "null", "--placement", placement, "-n", "1", "-p", "a")
     check("hearth plan" in wrong, wrong)
-    bad(1, "no card", "plan", MODEL, env={"VK_ICD_FILENAMES": "/nowhere"})
+    for auto in [[], ["--gpu", "auto"]]:
+        bad(1, "no card", "plan", MODEL, *auto, env=NO_DRIVER)
+    bad(2, "hearth bench measures its speed", "plan", MODEL, "--gpu", "none")
+    bad(2, "-o FILE writes one", "plan", MODEL, "--gpu", card, "--placement", placement)
     check(shown["tokens_per_second_least"] <= shown["tokens_per_second"] <= shown["tokens_per_second_most"], shown)
     check(shown["fits_ram"] is True and shown["host_bytes"] < 1e8, shown)
     text = good("plan", MODEL, "--gpu", card, "-c", "256", "--vram", "60M", "--ram", "1K").stdout.decode()
@@ -565,6 +574,8 @@ def a_plan_for_what_is_free_of_a_small_card_fits_it():
     placement, args = scratch("small.gguf"), ["-c", "64", "--batch", "8"]
     shown = json.loads(good("plan", MODEL, "--gpu", card, *args, "-o", placement, "--json").stdout)
     check(0 < len(shown["neurons"]) < 6 and shown["budget_bytes"] == 4 << 20, shown)
+    line = bad(1, "small.gguf: it takes ", "run", MODEL, "--gpu", card, "--placement", placement, *args, "--vram", "2M")
+    check(", and --vram allows 2.00 MiB: make it again" in line, line)
     for how in [placement, "plan", "even"]:
         done = good("run", MODEL, "--gpu", card, "--placement", how, *args, "-n", "3", "-p", "a")
         check(b"layers on simulated quick" in done.stderr, how, done.stderr)
@@ -587,6 +598,38 @@ def vram_that_cannot_be_is_refused_and_more_than_there_is_said():
     done = good(*args, "--gpu", card, "--vram", "8000T")
     check(b"simulated quick has 768.00 MiB free, less than the 8000.00 TiB that --vram allows" in done.stderr, done.stderr)
     check(done.stdout == good(*args, "--gpu", "none").stdout, done.stdout)
+
+
+@case
+def a_card_too_small_for_any_model_says_what_is_free_of_it():
+    card = "sim:" + scratch("tiny.sim", QUICK_CARD.replace("vram_bytes = 1G", "vram_bytes = 200M").encode())
+    for vram in [[], ["--vram", "100M"]]:
+        line = bad(1, "no layer of it fits on simulated quick: the least is ", "run", MODEL, "--gpu", card, *vram)
+        check("of its 200.00 MiB 0 bytes are free" in line and "--gpu none" in line and "--vram" not in line, line)
+    text = good("plan", MODEL, "--gpu", card).stdout.decode()
+    check("0 bytes are free" in text and "No layer fits there: the least is " in text, text)
+    check("no model has room there" in findings("--device", card)[1]["gpu"]["fix"], "doctor")
+
+
+# Where Vulkan's loader finds no driver, whatever the machine has.
+NO_DRIVER = {"VK_ICD_FILENAMES": "/nowhere", "VK_DRIVER_FILES": "/nowhere"}
+
+
+@case
+def names_of_devices_and_placements_that_are_none_are_told_apart():
+    args = ["run", MODEL, "-n", "1", "-p", "a"]
+    bad(1, "the name of a device is empty: auto, none, or a name", *args, "--gpu", "")
+    bad(1, "sim: names no file: sim:FILE takes", *args, "--gpu", "sim:")
+    bad(1, "nothing: there is no such device; known are null", *args, "--gpu", "nothing")
+    text = good("devices", env=NO_DRIVER).stdout.decode()
+    check("no GPU: " in text, text)
+    if "no driver was found" not in text:  # a build, or a machine, without Vulkan
+        check("this build has no Vulkan" in text or "no Vulkan loader" in text, text)
+    for device in [["--gpu", "null"], []]:
+        for name, why in [("nonsense", "No such file"), (".", "it is a folder"), ("", "No such file")]:
+            line = bad(1, "neither plan nor even, nor a file that can be read (" + why, *args, *device,
+                       "--placement", name, env=NO_DRIVER)
+            check("%s: no such placement: " % (name or "''") in line and "model" not in line, line)
 
 
 @case
@@ -907,8 +950,10 @@ def limits_of_the_machine_are_measured_without_a_model():
     check(b"GB/s" in text and b"GOP/s" in text and b"latency of memory" in text, text)
 
 
-def findings(*args, **more):
-    shown = json.loads(good("doctor", "--json", *args, **more).stdout)
+def findings(*args, status=0, **more):
+    done = hearth("doctor", "--json", *args, **more)
+    check(done.returncode == status, args, "exit", done.returncode, done.stderr)
+    shown = json.loads(done.stdout)
     for c in shown["checks"]:
         check(("fix" in c) != c["ok"] and c["text"] and (c["ok"] or c["fix"]), c)
     return shown, {c["name"]: c for c in shown["checks"]}
@@ -955,7 +1000,19 @@ def doctor_measures_a_gpu_once_and_again_when_asked():
         f.truncate(100)
     shown, _ = findings("--device", "null", env={"HEARTH_CACHE": cache})
     check([c["type"] for c in shown["gpu"]["calibrations"]] == ["Q4_0", "Q8_0"], shown["gpu"])
-    bad(1, "no such device", "doctor", "--device", "nothing")
+    check(by_name["gpu"]["text"].startswith("null, memory without a limit"), by_name["gpu"])
+    check("memory_bytes" not in shown["gpu"] and "free_bytes" not in shown["gpu"], shown["gpu"])
+
+
+@case
+def doctor_reports_whatever_becomes_of_the_device():
+    shown, by_name = findings("--device", "nothing", status=1)
+    check(len(by_name) == 8 and "no such device" in by_name["gpu"]["text"] and not by_name["gpu"]["ok"], by_name)
+    check("no such device" in shown["gpu"]["problem"], shown["gpu"])
+    shown, by_name = findings("--device", "none")
+    check(by_name["gpu"]["ok"] and "as asked for" in by_name["gpu"]["text"], by_name)
+    auto = [findings(*args, env=NO_DRIVER)[1]["gpu"] for args in [[], ["--device", "auto"]]]
+    check(auto[0] == auto[1] and auto[0]["ok"] and "the CPU does all of it" in auto[0]["text"], auto)
 
 
 @case
