@@ -158,6 +158,7 @@ def usage_errors_exit_2():
         (["run", "-p", ""], "the text is empty"),
         (["run", "-p", "a", "-p", "b"], "given twice"),
         (["run", "--json", "--json"], "given twice"),
+        (["run", "--placement", "plan", "--placement", "even"], "given twice"),
         (["run", "-p", "a", "-f", "b"], "contradict"),
         (["run", "-p", "a", "-"], "contradict"),
         (["run", "--greedy", "--temperature", "1"], "contradict"),
@@ -526,6 +527,7 @@ def stats_and_start_line_say_what_runs():
 def a_device_is_named_and_no_share_is_made_up():
     done = good("run", "-n", "3", "-p", "a", "--stats", "--gpu", "null")
     check(b"6 of 6 layers and the head on null" in done.stderr and b"generated 3 in" in done.stderr, done.stderr)
+    check(b"beside the CPU (" in done.stderr and b"the rest" not in done.stderr, done.stderr)
     check(b"live neurons" not in done.stderr, done.stderr)
     done = good("run", "-n", "3", "-p", "a", "--stats", "--gpu", "null", "--json")
     check("live_share" not in json.loads(done.stdout), done.stdout)
@@ -630,6 +632,29 @@ def names_of_devices_and_placements_that_are_none_are_told_apart():
             line = bad(1, "neither plan nor even, nor a file that can be read (" + why, *args, *device,
                        "--placement", name, env=NO_DRIVER)
             check("%s: no such placement: " % (name or "''") in line and "model" not in line, line)
+
+
+@case
+def json_tells_where_a_model_lies():
+    args = [MODEL, "-c", "64", "--batch", "8", "-n", "2", "-p", "a", "--json"]
+    alone = json.loads(good("run", *args, "--gpu", "none").stdout)
+    check(alone["gpu"] == {"layers": 0, "layers_in_all": 6, "cpu_bits": True}, alone)
+    check(alone["decode_tokens_per_second"] > 0 and alone["prompt_tokens_per_second"] > 0, alone)
+    gpu = json.loads(good("run", *args, "--gpu", "null", "--vram", "3M").stdout)["gpu"]
+    check(gpu["device"] == "null" and 0 < gpu["layers"] < 6 and gpu["head"] is False and gpu["neurons"] == 1, gpu)
+    check(gpu["cpu_bits"] is True and gpu["simulated"] is False and 0 < gpu["bytes"] <= 3 << 20, gpu)
+    card = "sim:" + scratch("quick.sim", QUICK_CARD.encode())
+    placed = scratch("placed.gguf")
+    wants = good("plan", MODEL, "--gpu", card, "-c", "64", "--batch", "8", "-o", placed, "--json").stdout
+    gpu = json.loads(good("run", *args, "--gpu", card, "--placement", placed).stdout)["gpu"]
+    check(abs(gpu["predicted_tokens_per_second"] / json.loads(wants)["tokens_per_second"] - 1) < 1e-4, gpu, wants)
+    check(gpu["simulated"] is True and gpu["layers"] == 6 and gpu["head"] is True, gpu)
+    text = scratch("text", b"Once upon a time there was a dog. " * 20)
+    shown = json.loads(good("perplexity", MODEL, "-f", text, "-c", "32", "--gpu", "null", "--json").stdout)
+    check(shown["gpu"]["device"] == "null" and shown["gpu"]["layers"] == 6, shown)
+    floats = data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
+    gpu = json.loads(good("run", floats, *args[1:], "--gpu", "null").stdout)["gpu"]
+    check(gpu["cpu_bits"] is False and gpu["cpu_bits_note"].endswith(" is F32"), gpu)
 
 
 @case
