@@ -842,6 +842,33 @@ def bench_stands_prompts_beside_the_peak_and_tokens_beside_memory():
 
 
 @case
+def bench_takes_a_device_as_run_does():
+    few = [MODEL, "-p", "4", "-n", "2", "-t", "1", "--repeat", "1"]
+    known = bench(*few[:-2], "--parallel", "3", "--gpu", "none")
+    check(known["gpu"] == {"layers": 0, "layers_in_all": 6, "cpu_bits": True} and "simulated" not in known, known)
+    there = bench(*few[:-2], "--parallel", "3", "--gpu", "null")
+    check(there["gpu"]["device"] == "null" and there["gpu"]["layers"] == 6 and there["gpu"]["cpu_bits"], there)
+    check([t.get("logits_hashes") for t in there["tests"]] == [t.get("logits_hashes") for t in known["tests"]], there)
+    check(not any("share_of_limit" in t or "share_of_peak" in t for t in there["tests"]), there)
+    text = good("bench", *few, "--gpu", "null", "--vram", "3M", "--placement", "even").stdout.decode()
+    check(re.search(r"[1-5] of 6 layers on null \(.*the rest on the CPU", text), text)
+    check("The limits of a GPU are not measured" in text and "GB/s | - | - |" in text, text)
+    # A device is given room for what the tests take, not for what a run would.
+    deep = bench(MODEL, "-n", "2", "--depth", "600", "--gpu", "null", "-t", "1")
+    check(deep["gpu"]["layers"] == 6 and deep["tests"][0]["depth"] == 600, deep)
+    card = scratch("quick.sim", QUICK_CARD.replace("bandwidth = 1e14", "bandwidth = 1e9\nhost_bandwidth = 1e9").encode())
+    timed = [bench(*few[:-2], "--gpu", "sim:" + card) for _ in range(2)]
+    rates = [[t["tokens_per_second"] for t in shown["tests"]] for shown in timed]
+    check(timed[0]["simulated"] and timed[0]["simulated_seconds"] and rates[0] == rates[1], timed)
+    check("those of its clock" in good("bench", *few, "--gpu", "sim:" + card).stdout.decode(), "its clock")
+    for more, option in [(["--gpu", "null"], "--gpu"), (["--vram", "3M"], "--vram"), (["--placement", "even"], "--placement")]:
+        for only in [["-f", MODEL], ["--fire", "share=0.1"]]:
+            bad(2, "for the CPU alone: leave " + option, "bench", MODEL, "-p", "0", "-n", "2", *only, *more)
+    bad(2, "no use for --gpu", "bench", "--limits", "--gpu", "null")
+    bad(1, "nothing: there is no such device", "bench", MODEL, "--gpu", "nothing")
+
+
+@case
 def bench_in_parallel_gives_each_sequence_its_own_logits():
     for more in [[], ["--depth", "40"], ["-t", "1", "--kv", "f32"]]:
         tests = bench(MODEL, "--parallel", "2,3,7", "-n", "5", *more)["tests"]
