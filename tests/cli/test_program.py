@@ -658,6 +658,27 @@ def json_tells_where_a_model_lies():
 
 
 @case
+def the_divided_plan_of_the_documentation_is_what_it_shows():
+    with open(os.path.join(SOURCE, "docs", "gpu.md"), encoding="utf-8") as f:
+        part = f.read().split("\n## A divided model, without a card\n")[1].split("\n## ")[0]
+    lines = [l[4:] for l in part.split("\n") if l.startswith("    ")]
+    commands = [l for l in lines if l.startswith(("hearth ", "for "))]
+    check(len(commands) == 5, commands)
+    for folder in ["models", "bench"]:
+        os.symlink(os.path.join(SOURCE, folder), scratch(folder))
+    path = os.path.dirname(os.path.abspath(HEARTH)) + os.pathsep + os.environ["PATH"]
+    done = subprocess.run(["sh", "-ec", "\n".join(commands)], cwd=SCRATCH, env=dict(os.environ, PATH=path),
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT)
+    text = done.stdout.decode()
+    check(done.returncode == 0, text)
+    shown = [l for l in lines if l and l not in commands]
+    check(len(shown) > 6 and "neurons there" in part, shown)
+    for line in shown:  # an ellipsis stands for what differs between machines
+        for piece in line.split("…"):
+            check(piece.strip() in text, "the documentation shows", repr(piece), "but", text)
+
+
+@case
 def a_simulated_card_with_a_host_has_seconds_of_its_own():
     text = QUICK_CARD.replace("bandwidth = 1e14", "bandwidth = 1e9").encode()
     args = ["-c", "64", "--batch", "8", "--vram", "9M", "-n", "5", "-p", "a"]
