@@ -122,6 +122,16 @@ static void measure_host(host *h, const hth_kernels *k, hth_pool *pool, hth_cali
     out->staged = bytes / median(staged);
 }
 
+/* Of a described host the figures are the description's, as a simulated clock is charged: it reads its bytes
+ * at one rate, and products cost nothing. */
+static bool take_described(const hth_device_info *info, hth_calibration *out)
+{
+    if (info->host_rate == 0.0) return false;
+    out->cpu_prompt = info->host_rate * N_TOK;
+    out->staged = info->host_rate;
+    return true;
+}
+
 /* ---- the same on the device --------------------------------------------------------------------------- */
 
 typedef struct bench {
@@ -199,7 +209,8 @@ hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kerne
     hth_form form;
     if (!hth_form_of(type, &form)) return HEARTH_OK;
     hearth_status st = open_host(&h, kernels, type, n_row, hth_pool_n_thread(pool), err);
-    if (st == HEARTH_OK) measure_host(&h, kernels, pool, out);
+    if (st == HEARTH_OK && !take_described(hth_device_get_info(device), out))
+        measure_host(&h, kernels, pool, out);
     if (st == HEARTH_OK) st = measure_device(&b, &h, out, err);
     hth_tape_free(b.tape);
     hth_buffer_free(b.weights);

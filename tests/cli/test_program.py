@@ -690,6 +690,11 @@ def a_simulated_card_with_a_host_has_seconds_of_its_own():
             check(not own or 0 < shown[0][seconds] == shown[1][seconds] < 1, shown)
         stats = good("run", MODEL, "--gpu", card, *args, "--stats").stderr
         check((b"simulated quick, by its clock: prompt" in stats) is own and b"simulated quick" in stats, stats)
+    # A described host is not measured: every machine makes the same plan.
+    card = "sim:" + scratch("timed.sim", text + b"host_bandwidth = 1e9\n")
+    plans = [json.loads(good("plan", MODEL, "--gpu", card, "--json", env=env).stdout) for env in [{"HEARTH_CPU": "generic"}, {}]]
+    check(plans[0]["calibration"] == plans[1]["calibration"] and plans[0]["neurons"] == plans[1]["neurons"], plans)
+    check(plans[0]["calibration"]["staged_bytes_per_second"] == 1e9, plans)
 
 
 # ---- signals -------------------------------------------------------------------------------------------
