@@ -44,8 +44,8 @@ def rate_of(command, read):
 
 
 def hearth(args):
-    return rate_of([args.hearth, "bench", args.model, "-t", str(args.threads), "-p", "0", "-n", str(args.predict),
-                    "--repeat", "1", "--json"] + args.option, lambda j: j["tests"][0]["tokens_per_second"][0])
+    return rate_of([args.hearth, "bench", args.model, "--gpu", "none", "-t", str(args.threads), "-p", "0",
+                    "-n", str(args.predict), "--repeat", "1", "--json"] + args.option, lambda j: j["tests"][0]["tokens_per_second"][0])
 
 
 def peer(words):

@@ -55,8 +55,8 @@ class Hearth:
         self.command, self.n_pass, self.facts, self.clocks = command_of(words), n_pass, {}, []
 
     def bench(self, row, *more):
-        out = run([*self.command, "bench", row["path"], "-t", row["threads"], "--repeat", "1", "--json", *more],
-                  row["cpus"])
+        out = run([*self.command, "bench", row["path"], "--gpu", "none", "-t", row["threads"], "--repeat", "1",
+                   "--json", *more], row["cpus"])
         if out is None:
             return None
         whole = json.loads(out)

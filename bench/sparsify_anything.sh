@@ -42,5 +42,5 @@ step "what skipping costs, on the packed file"
 "$hearth" compare "$folder/packed.gguf" -f "$text" -c 256 --chunks "${CHUNKS:-40}" | tee -a "$folder/compare.txt"
 
 step "speed, dense and as packed (small models live in a cache: the ratio may be below 1)"
-"$hearth" bench "$model" --selector dense -t 1 -p 0 -n 64
-"$hearth" bench "$folder/packed.gguf" -t 1 -p 0 -n 64
+"$hearth" bench "$model" --gpu none --selector dense -t 1 -p 0 -n 64
+"$hearth" bench "$folder/packed.gguf" --gpu none -t 1 -p 0 -n 64

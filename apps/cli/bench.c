@@ -1,14 +1,15 @@
 /* hearth bench: prompt and generation speed beside the machine's limits, taken in
- * the same run. Samples of all tests are interleaved, probes of memory and cores before
- * each. bench_fire.c makes firing lists, bench_price.c says what the mode costs; the results are
- * shown by bench_report.c, the limits alone by bench_limits.c. */
+ * the same run; of a model on a GPU without those limits, which are the CPU's. Samples of all tests are
+ * interleaved, probes of memory and cores before each. bench_fire.c makes firing lists, bench_price.c says
+ * what the mode costs; the results are shown by bench_report.c, the limits alone by bench_limits.c. */
 #include "cli/bench.h"
 
-#include "base/clock.h"
 #include "base/hash.h"
 #include "cli/verbs.h"
 #include "common/model_args.h"
+#include "common/placed.h"
 #include "measure/limits.h"
+#include "run/gpu/gpu.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -105,11 +106,13 @@ static bool go_back(bench *b, const bench_test *t, hearth_error *err)
 static bool sample(bench *b, const bench_test *t, double *rate, hearth_error *err)
 {
     if (!go_back(b, t, err)) return false;
-    uint64_t start = hth_clock_ns(), n = t->n_prompt ? t->n_prompt : t->n_predict;
+    moment start = moment_now(b->model);
+    uint64_t n = t->n_prompt ? t->n_prompt : t->n_predict;
     bool ok = t->n_prompt     ? eval_prompt(b, n, err)
               : t->n_sequence ? generate_together(b, t, err)
                               : generate(b, n, err);
-    double seconds = (double)(hth_clock_ns() - start) * 1e-9;
+    moment took = moment_since(b->model, start);
+    double seconds = b->by_card && took.there > 0.0 ? took.there : took.here;
     *rate = (double)n * (t->n_sequence ? t->n_sequence : 1) / seconds;
     for (uint32_t s = 0; ok && s < t->n_sequence && !interrupted(); s++)
         t->digest[s] = hth_hash(hearth_session_logits(b->sequences[s]), b->info.n_vocab * sizeof(float));
@@ -158,6 +161,17 @@ static bool check_company(const bench *b, hearth_error *err)
     return true;
 }
 
+/* A device that was left, or part of it, has no figures: they would be of two machines. */
+static bool check_device(const bench *b, hearth_error *err)
+{
+    hearth_model_info now;
+    hearth_model_get_info(b->model, &now);
+    if (strcmp(now.gpu_note, b->info.gpu_note) == 0) return true;
+    hth_fail(err, HEARTH_ERROR_DEVICE, "%s: no figures: %s was left while it was measured: %s", b->info.path,
+             b->info.gpu, now.gpu_note);
+    return false;
+}
+
 static bool run_tests(bench *b, hearth_error *err)
 {
     probes p = {0};
@@ -171,7 +185,7 @@ static bool run_tests(bench *b, hearth_error *err)
         }
     hth_bandwidth_close(&p.memory);
     hth_pool_close(p.pool);
-    return ok && (interrupted() || check_company(b, err));
+    return ok && (interrupted() || (check_device(b, err) && check_company(b, err)));
 }
 
 /* ---- the beginning ------------------------------------------------------------------------ */
@@ -303,8 +317,24 @@ static bool check_room(const bench *b, const args *a, uint64_t n_token)
     return true;
 }
 
+/* The first option given that a GPU is asked for by; NULL: none. */
+static const char *gpu_option(const args *a)
+{
+    static const char *const options_of_gpu[] = {"vram", "placement", "gpu-strict"};
+    if (strcmp(args_text(a, "gpu", "none"), "none") != 0) return "gpu";
+    for (size_t i = 0; i < sizeof options_of_gpu / sizeof *options_of_gpu; i++)
+        if (args_has(a, options_of_gpu[i])) return options_of_gpu[i];
+    return NULL;
+}
+
+/* Firing lists and prices are the CPU's: nothing on a device is looked at. */
+static bool needs_cpu(const bench *b) { return b->fires.given || b->price.path; }
+
 static int check_args(const bench *b, const args *a)
 {
+    if (needs_cpu(b) && gpu_option(a))
+        return usage_error("bench %s is for the CPU alone: leave --%s out", b->fires.given ? "--fire" : "-f",
+                           gpu_option(a));
     if (b->fires.given && (b->n_sequence || b->depth || b->tests[0].n_prompt))
         return usage_error(
             "bench --fire: tokens are generated one by one, without -p, --parallel and --depth");
@@ -314,6 +344,15 @@ static int check_args(const bench *b, const args *a)
         return usage_error("bench --chunks: windows of which text? -f");
     if (b->n_test == 0) return usage_error("bench: nothing to do with -p 0 -n 0");
     return 0;
+}
+
+/* Of all sessions, each of which has caches of its own there; 0: no device. */
+static uint32_t positions_there(const bench *b, const args *a, uint64_t n_token)
+{
+    uint64_t each = hth_gpu_positions((uint32_t)args_uint(a, "ctx", n_token)),
+             all = each * (b->n_sequence + 1);
+    if (needs_cpu(b)) return 0;
+    return all < UINT32_MAX ? (uint32_t)all : UINT32_MAX;
 }
 
 static int run(const args *a)
@@ -334,8 +373,10 @@ static int run(const args *a)
     uint64_t n_token = add_tests(&b, a);
     if ((wrong = check_args(&b, a)) != 0) return wrong;
     catch_interrupt();
-    if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;
+    if (!open_model_for(a, args_operand(a, 0), positions_there(&b, a, n_token), &model)) return EXIT_OTHER;
+    b.model = model;
     hearth_model_get_info(model, &b.info);
+    b.by_card = b.info.gpu_clock > 0.0;
     b.approximate = b.fires.given ? is_approximate_besides(a) : is_approximate(a, model);
     if (check_room(&b, a, n_token) && bench_open_price(&b, a, model) &&
         make_room(&b, model, session_options(a, 0).kv, n_token) &&
@@ -357,8 +398,9 @@ const verb verb_bench = {
                "second and what memory gave before each sample; beside prompts the operations\n"
                "per second (a multiply-add is two) and the peak of the instructions.\n"
                "--parallel steps N sequences at once: tokens/s of all, and factor against one.\n"
-               "An approximate mode says so; -f adds its price (hearth compare tells more).\n",
+               "An approximate mode says so; -f adds its price (hearth compare tells more).\n"
+               "What lies on a GPU is named; limits, --fire and -f are the CPU's.\n",
     .example = "hearth bench model.gguf -p 128,512 -n 64 -t 1",
-    .groups = {options, model_options},
+    .groups = {options, model_options, gpu_options},
     .run = run,
 };

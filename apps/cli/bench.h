@@ -51,6 +51,7 @@ typedef struct bench_price {
 enum { BENCH_MAX_TEST = OPTION_LIST_MAX * (OPTION_LIST_MAX + 2) }; /* lengths, times sequences */
 
 typedef struct bench {
+    const hearth_model *model;
     hearth_session *session;
     hearth_batch *batch;        /* of n_row rows; NULL without --parallel */
     hearth_session **sequences; /* [n_sequence], stepped by the batch */
@@ -63,6 +64,7 @@ typedef struct bench {
     int32_t *prompt; /* the longest of them */
     bench_fires fires;
     bool approximate; /* the mode says so of itself */
+    bool by_card;     /* seconds are those of a simulated card's clock */
     bool bf16_dot;
     const char *kv; /* type of the cache, by name */
     bench_price price;

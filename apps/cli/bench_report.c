@@ -2,6 +2,7 @@
  * the probes that were taken before the samples. docs/bench.md lists the fields. */
 #include "cli/bench.h"
 #include "common/json.h"
+#include "common/placed.h"
 #include "base/spread.h"
 
 #include <string.h>
@@ -31,13 +32,13 @@ static result result_of(const bench *b, const bench_test *t)
     for (size_t k = 0; k < HTH_N_PEAK_KIND; k++) r.peak[k] = hth_spread_of(t->peak[k], b->n_repeat);
     if (t->n_prompt) {
         r.used = 2.0 * (double)(t->work.int8 + t->work.f32) * r.rate.median / (double)t->n_prompt;
-        r.limit = mixed_peak(b, &t->work, r.peak);
+        r.limit = b->info.gpu ? 0.0 : mixed_peak(b, &t->work, r.peak);
         return r;
     }
     double steps = r.rate.median / (t->n_sequence ? t->n_sequence : 1);
     r.weights = steps * (double)b->info.token_bytes;
     r.used = r.weights + r.rate.median * (double)t->kv_bytes;
-    r.limit = r.memory.median;
+    r.limit = b->info.gpu ? 0.0 : r.memory.median; /* which is the CPU's */
     for (size_t i = 0; t->n_sequence && i < b->n_test; i++)
         if (b->tests[i].n_sequence == 1 && b->tests[i].n_predict == t->n_predict)
             r.of_one = r.rate.median / hth_spread_of(b->tests[i].rate, b->n_repeat).median;
@@ -69,7 +70,7 @@ static bool print_row(const bench *b, const bench_test *t)
     else printf("- | - |");
     if (b->n_sequence) printf(r.of_one > 0.0 ? " %.2f |\n" : " - |\n", r.of_one);
     else printf("\n");
-    return !t->n_prompt && r.used > r.limit;
+    return !t->n_prompt && r.limit > 0.0 && r.used > r.limit;
 }
 
 static void print_fires(const bench *b)
@@ -130,10 +131,24 @@ static void print_price(const bench *b)
     printf("\n");
 }
 
+/* What lies on a device, and whose seconds are told. */
+static void print_place(const bench *b)
+{
+    const hearth_model_info *info = &b->info;
+    if (info->gpu) printf("%s. The limits of a GPU are not measured.", placed_words(info).text);
+    else if (info->gpu_note[0]) printf("All of it on the CPU: %s", info->gpu_note);
+    if (info->gpu_simulated)
+        printf(" Simulated: seconds are %s.",
+               b->by_card ? "those of its clock" : "this machine's, not a card's");
+    if (info->gpu_predicted > 0.0) printf(" The plan expects %.2f tokens/s.", info->gpu_predicted);
+    if (info->gpu || info->gpu_note[0]) printf("\n\n");
+}
+
 void bench_print_table(const bench *b)
 {
     printf("%s: %s, %u thread(s), %s%s\n\n", b->info.path, b->info.architecture,
            hearth_session_n_thread(b->session), b->info.cpu, b->info.synthetic ? ", synthetic weights" : "");
+    print_place(b);
     print_mode(b);
     printf("| test | tokens/s, median (min-max) of %zu | reached | limit | share "
            "|%s\n|---|---|---|---|---|%s\n",
@@ -256,6 +271,9 @@ void bench_print_json(const bench *b)
     json_uint(&j, "threads", hearth_session_n_thread(b->session));
     json_uint(&j, "weight_bytes", b->info.weight_bytes);
     json_uint(&j, "token_bytes", b->info.token_bytes);
+    json_placed(&j, &b->info);
+    if (b->info.gpu_simulated) json_bool(&j, "simulated", true);
+    if (b->by_card) json_bool(&j, "simulated_seconds", true);
     if (b->price.of_reference || b->price.result.n_scored > 0) print_json_price(&j, b);
     json_open(&j, "tests", '[');
     for (size_t i = 0; i < b->n_test; i++) print_test(&j, b, &b->tests[i]);

@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 
 static const option_spec options[] = {
-    {"device", 0, OPTION_TEXT, "NAME", "which GPU to measure; default: the first card", 0, 0, NULL, 0},
+    {"device", 0, OPTION_TEXT, "NAME", "GPU to measure: auto (default), none, or a name", 0, 0, NULL, 0},
     {"again", 0, OPTION_FLAG, NULL, "measure the GPU again, in place of what is kept", 0, 0, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
@@ -65,15 +65,15 @@ static hearth_status look_at_machine(doctor_facts *f, hearth_error *err)
 }
 
 /* With weights of the model's type, or of the two that people use most. */
-static hearth_status look_at_gpu(doctor_facts *f, const args *a, hearth_error *err)
+static void look_at_gpu(doctor_facts *f, const args *a)
 {
     const hth_type usual[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0};
-    const doctor_gpu_wish wish = {.name = args_text(a, "device", NULL),
+    const doctor_gpu_wish wish = {.name = args_text(a, "device", "auto"),
                                   .again = args_has(a, "again"),
                                   .types = f->path ? &f->type : usual,
                                   .n_type = f->path ? 1 : DOCTOR_MAX_TYPE,
                                   .n_thread = f->n_thread};
-    return doctor_look_at_gpu(&f->gpu, &wish, err);
+    doctor_look_at_gpu(&f->gpu, &wish);
 }
 
 /* The directory alone, before anything is measured or loaded. False after a message: the
@@ -180,8 +180,8 @@ static void print_gpu(json *j, const doctor_gpu *g)
         json_word(j, "driver", info->driver);
         json_bool(j, "is_card", hth_device_is_usable_card(info));
         json_bool(j, "simulated", info->kind == HTH_DEVICE_SIMULATED);
-        json_uint(j, "memory_bytes", info->memory);
-        json_uint(j, "free_bytes", hth_device_free_memory(info));
+        print_limit(j, "memory_bytes", info->memory);
+        print_limit(j, "free_bytes", hth_device_free_memory(info));
         json_bool(j, "integer_dot", info->features & HTH_FEATURE_INT_DOT);
         json_open(j, "calibrations", '[');
         for (size_t i = 0; i < g->n_calibration; i++) json_calibration(j, NULL, &g->calibrations[i]);
@@ -239,12 +239,12 @@ static int run(const args *a)
     catch_interrupt();
     if (facts.path && !look_at_file(&facts, a)) return EXIT_OTHER;
     if (look_at_machine(&facts, &err) != HEARTH_OK) return report(&err);
-    if (look_at_gpu(&facts, a, &err) != HEARTH_OK) return report(&err);
+    look_at_gpu(&facts, a);
     if (facts.path && !look_at_model(&facts, a)) return EXIT_OTHER;
     size_t n = doctor_check(&facts, findings);
     if (args_has(a, "json")) print_json(&facts, findings, n);
     else print_text(findings, n);
-    return 0;
+    return facts.gpu.failed ? EXIT_OTHER : 0;
 }
 
 const verb verb_doctor = {

@@ -11,7 +11,9 @@ enum { DOCTOR_MAX_TYPE = 2 };
 typedef struct doctor_gpu {
     bool found;           /* it can be used */
     hth_device_info info; /* its name is empty where there is no card at all */
-    char problem[200];    /* why there is none, or it cannot be used */
+    bool is_left_out;     /* --device none */
+    bool failed;          /* a device that was named cannot be used, or measured */
+    char problem[400];    /* why there is none, or it cannot be used */
     hth_calibration calibrations[DOCTOR_MAX_TYPE];
     size_t n_calibration;
 } doctor_gpu;
@@ -38,21 +40,21 @@ typedef struct doctor_facts {
 typedef struct finding {
     const char *name;
     bool ok;
-    char text[160], fix[160]; /* fix is empty when ok */
+    char text[400], fix[160]; /* fix is empty when ok */
 } finding;
 
 enum { DOCTOR_MAX_FINDING = 10 };
 
 typedef struct doctor_gpu_wish {
-    const char *name; /* NULL: the first card */
+    const char *name; /* "auto": the first card; "none" */
     bool again;       /* measure, whatever is kept */
     const hth_type *types;
     size_t n_type; /* up to DOCTOR_MAX_TYPE */
     uint32_t n_thread;
 } doctor_gpu_wish;
 
-/* doctor_gpu.c. What goes wrong with a device that nobody named is a problem among the facts. */
-hearth_status doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_wish *wish, hearth_error *err);
+/* doctor_gpu.c. What goes wrong with a device is a problem among the facts. */
+void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_wish *wish);
 
 /* doctor_checks.c: what the facts mean, in the order of the screen; how many. */
 size_t doctor_check(const doctor_facts *f, finding out[DOCTOR_MAX_FINDING]);

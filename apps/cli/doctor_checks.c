@@ -2,6 +2,7 @@
  * then names the one thing to do. Called by doctor.c; measures nothing itself. */
 #include "cli/doctor.h"
 
+#include "base/bytes.h"
 #include "base/pool.h"
 
 #include <stdarg.h>
@@ -150,6 +151,16 @@ static void check_limits(const doctor_facts *d, finding *f)
 static void check_gpu(const doctor_facts *d, finding *f)
 {
     const doctor_gpu *g = &d->gpu;
+    uint64_t is_free = hth_device_free_memory(&g->info);
+    if (g->is_left_out) {
+        say(f->text, "not looked at, as asked for: the CPU does all of it");
+        return;
+    }
+    if (g->failed) {
+        say(f->text, "%s", g->problem);
+        better(f, "hearth devices lists what there is; docs/gpu.md says what is needed");
+        return;
+    }
     if (!g->found) {
         say(f->text, "%s%s%s", g->info.name[0] ? g->info.name : "no card of its own: the CPU does all of it",
             g->problem[0] ? "; " : "", g->problem);
@@ -161,11 +172,15 @@ static void check_gpu(const doctor_facts *d, finding *f)
         better(f, "hearth devices lists others; docs/gpu.md says what is needed");
         return;
     }
-    say(f->text, "%s, %.1f GB free", g->info.name, (double)hth_device_free_memory(&g->info) * GB);
-    for (size_t i = 0; i < g->n_calibration; i++)
-        say(f->text, "%s %s %.0f GB/s", i ? "," : "; rows of",
-            hth_type_find((uint32_t)g->calibrations[i].type)->name,
-            g->calibrations[i].device_rate.median * GB);
+    say(f->text, "%s, ", g->info.name);
+    if (is_free == UINT64_MAX) say(f->text, "memory without a limit");
+    else say(f->text, "%s free", hth_bytes_shown(is_free).text);
+    if (is_free == 0) better(f, "no model has room there: a twentieth, at least 256 MiB, is left to others");
+    for (size_t i = 0; i < g->n_calibration; i++) {
+        double rate = g->calibrations[i].device_rate.median * GB;
+        say(f->text, "%s %s %.*f GB/s", i ? "," : "; rows of",
+            hth_type_find((uint32_t)g->calibrations[i].type)->name, rate < 10.0 ? 2 : 0, rate);
+    }
     if (g->n_calibration > 0) {
         const hth_calibration *c = &g->calibrations[0];
         say(f->text, "; handoff %.0f us", c->hand[hth_calibration_handoff(c)] * 1e6);

@@ -6,14 +6,17 @@
 #include "run/gpu/calls.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* The first card that can be used, or why the first one cannot. */
 static bool find_card(doctor_gpu *g, char name[32])
 {
     hth_device_info found[HTH_MAX_DEVICE];
+    char note[200];
     size_t n;
     if (hth_device_find_card(name)) return true;
-    hth_device_list(found, HTH_MAX_DEVICE, &n, g->problem);
+    hth_device_list(found, HTH_MAX_DEVICE, &n, note);
+    snprintf(g->problem, sizeof g->problem, "%s", note);
     for (size_t i = 0; i < n; i++) {
         if (found[i].kind != HTH_DEVICE_DISCRETE) continue;
         g->info = found[i];
@@ -42,14 +45,20 @@ static hearth_status measure(doctor_gpu *g, hth_device *device, const doctor_gpu
     return st;
 }
 
-hearth_status doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_wish *wish, hearth_error *err)
+void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_wish *wish)
 {
     char card[32];
+    const char *name = wish->name;
     hth_device *device;
     hearth_error why = {0};
-    *g = (doctor_gpu){0};
-    if (!wish->name && !find_card(g, card)) return HEARTH_OK;
-    hth_device_spec spec = {.name = wish->name ? wish->name : card, .functions = hth_gpu_functions};
+    bool is_named = strcmp(name, "auto") != 0;
+    *g = (doctor_gpu){.is_left_out = strcmp(name, "none") == 0};
+    if (g->is_left_out) return;
+    if (!is_named) {
+        if (!find_card(g, card)) return;
+        name = card;
+    }
+    hth_device_spec spec = {.name = name, .functions = hth_gpu_functions};
     hearth_status st = hth_device_open(&spec, &device, &why);
     if (st == HEARTH_OK) {
         g->found = true;
@@ -57,11 +66,7 @@ hearth_status doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_wish *wish, hea
         st = measure(g, device, wish, &why);
         hth_device_close(device);
     }
-    if (st == HEARTH_OK) return st;
-    if (wish->name) {
-        *err = why;
-        return st;
-    }
-    snprintf(g->problem, sizeof g->problem, "%.199s", why.message);
-    return HEARTH_OK;
+    if (st == HEARTH_OK) return;
+    g->failed = is_named;
+    snprintf(g->problem, sizeof g->problem, "%.399s", why.message);
 }

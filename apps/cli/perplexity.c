@@ -2,6 +2,7 @@
 #include "cli/verbs.h"
 #include "common/json.h"
 #include "common/model_args.h"
+#include "common/placed.h"
 #include "measure/perplexity.h"
 
 #include <stdlib.h>
@@ -16,8 +17,9 @@ static const option_spec options[] = {
 /* A window of n tokens scores n - 1 - n / 2 of them. */
 enum { MIN_WINDOW = 3 };
 
-static void print_result(const args *a, const hth_perplexity *p, uint32_t n_ctx)
+static void print_result(const args *a, const hearth_model *model, const hth_perplexity *p, uint32_t n_ctx)
 {
+    hearth_model_info info;
     if (!args_has(a, "json")) {
         printf("perplexity %.4f +/- %.4f (windows of %u: %llu of %llu, %llu tokens scored of %llu)\n",
                p->perplexity, p->error, n_ctx, (unsigned long long)p->n_done, (unsigned long long)p->n_window,
@@ -25,6 +27,7 @@ static void print_result(const args *a, const hth_perplexity *p, uint32_t n_ctx)
         return;
     }
     json j;
+    hearth_model_get_info(model, &info);
     json_init(&j, stdout);
     json_open(&j, NULL, '{');
     json_float(&j, "perplexity", p->perplexity, 17);
@@ -35,6 +38,7 @@ static void print_result(const args *a, const hth_perplexity *p, uint32_t n_ctx)
     json_uint(&j, "windows", p->n_window);
     json_uint(&j, "windows_scored", p->n_done);
     json_uint(&j, "tokens_scored", p->n_scored);
+    json_placed(&j, &info);
     json_close(&j, '}');
     json_end(&j);
 }
@@ -62,7 +66,7 @@ static int run(const args *a)
                                                   progress_show, &p, &result, &err);
         progress_end(&p);
         bool scored = st == HEARTH_OK && result.n_done > 0;
-        if (scored) print_result(a, &result, hearth_session_n_ctx(session));
+        if (scored) print_result(a, model, &result, hearth_session_n_ctx(session));
         if (scored) status = 0;
         else status = st == HEARTH_OK ? report_text("interrupted; no window was scored") : report(&err);
         if (scored && interrupted()) fprintf(stderr, "hearth: interrupted; the windows so far count\n");

@@ -1,4 +1,5 @@
 /* hearth plan: what of a model goes on a GPU, what that reaches, and what more memory would give. */
+#include "base/bytes.h"
 #include "cli/calibration.h"
 #include "cli/verbs.h"
 #include "common/json.h"
@@ -15,10 +16,12 @@ static const option_spec options[] = {
     {"profile", 0, OPTION_FILE, "P", "of hearth profile, of this file: who fires", 0, 0, NULL, 0},
     {"out", 'o', OPTION_FILE, "FILE", "write the placement, for --placement", 0, 0, NULL, 0},
     {"ram", 0, OPTION_SIZE, "BYTES", "for weights here; default auto: what is free now", 1, 9e18, NULL, 0},
-    {"what-if", 0, OPTION_FLAG, NULL, "a table over sizes of memory on the GPU", 0, 0, NULL, 0},
+    {"what-if", 0, OPTION_FLAG, NULL, "a table over sizes of the GPU's memory", 0, 0, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
 };
+
+enum { MOST_IF = 24 };
 
 /* All that a plan is made from; closed by close_all. */
 typedef struct planning {
@@ -33,6 +36,11 @@ typedef struct planning {
     hth_outlook outlook;
     hth_plan by_share;
     uint64_t ram, host_bytes; /* that may be used by weights here, and are */
+    size_t n_if;
+    struct {
+        uint64_t vram;
+        double seconds;
+    } what_if[MOST_IF];
 } planning;
 
 static void close_all(planning *p)
@@ -90,8 +98,31 @@ static hearth_status open_choice(planning *p, hth_gpu_place *place, hearth_error
     place->n_row = hth_gpu_rows(info, s.n_batch, n_ctx);
     place->n_position = hth_gpu_positions(n_ctx);
     place->kv = s.kv;
-    return hth_choice_open(&p->choice, p->model, info, vram ? vram : hth_device_free_memory(info), place,
-                           err);
+    hearth_status st =
+        hth_choice_open(&p->choice, p->model, info, vram ? vram : hth_device_free_memory(info), place, err);
+    p->choice.is_allowance = vram > 0;
+    return st;
+}
+
+/* Up to sixteen sizes, in steps of a power of two, until the whole model has room. */
+static hearth_status plan_sizes(planning *p, hearth_error *err)
+{
+    uint64_t whole = hth_choice_whole_bytes(&p->choice), step = (uint64_t)1 << 20;
+    if (whole == UINT64_MAX) whole = (uint64_t)32 << 30;          /* more than its bindings can hold */
+    whole += p->model->hparams.n_layer * (uint64_t)HTH_PLAN_UNIT; /* each layer is rounded up */
+    while (step * 16 < whole) step *= 2;
+    for (bool done = false; !done && p->n_if < MOST_IF; p->n_if++) {
+        hth_plan_wish wish = p->outlook.wish;
+        hth_plan plan;
+        wish.vram = (p->n_if + 1) * step;
+        done = wish.vram >= whole;
+        hearth_status st = hth_plan_solve(&p->outlook.input, &p->outlook.machine, &wish, &plan, err);
+        if (st != HEARTH_OK) return st;
+        p->what_if[p->n_if].vram = wish.vram;
+        p->what_if[p->n_if].seconds = plan.seconds;
+        hth_plan_free(&plan);
+    }
+    return HEARTH_OK;
 }
 
 /* Weights that are the host's: all that do not lie on the device. */
@@ -121,12 +152,13 @@ static hearth_status make_plan(planning *p, hearth_error *err)
     const hth_outlook *o = &p->outlook;
     if (st == HEARTH_OK) st = hth_plan_by_share(&o->input, &o->machine, &o->wish, &p->by_share, err);
     if (st != HEARTH_OK) return st;
+    if (args_has(p->a, "what-if")) st = plan_sizes(p, err);
     hth_outlook_take(o, &p->choice);
     hth_machine_read("", &machine);
     p->ram = args_size(p->a, "ram", 0);
     if (p->ram == 0) p->ram = machine.available;
     p->host_bytes = host_bytes(p);
-    return HEARTH_OK;
+    return st;
 }
 
 static hearth_status write_placement(const planning *p, const char *path, hearth_error *err)
@@ -203,25 +235,37 @@ static void print_layers(const planning *p)
     }
 }
 
-static hearth_status print_what_if(const planning *p, hearth_error *err)
+static void print_what_if(const planning *p)
 {
-    printf("\n%10s %12s\n", "GiB there", "tokens/s");
-    for (uint64_t gib = 1; gib <= 32; gib += gib < 4 ? 1 : gib < 16 ? 2 : 8) {
-        hth_plan_wish wish = p->outlook.wish;
-        hth_plan plan;
-        wish.vram = gib << 30;
-        hearth_status st = hth_plan_solve(&p->outlook.input, &p->outlook.machine, &wish, &plan, err);
-        if (st != HEARTH_OK) return st;
-        printf("%10llu %12.2f\n", (unsigned long long)gib, rate(plan.seconds));
-        hth_plan_free(&plan);
-    }
-    return HEARTH_OK;
+    bool in_gib = p->what_if[0].vram >= (uint64_t)256 << 20;
+    printf("\n%10s %12s\n", in_gib ? "GiB there" : "MiB there", "tokens/s");
+    for (size_t i = 0; i < p->n_if; i++)
+        printf("%10.*f %12.2f\n", in_gib ? 2 : 0, (double)p->what_if[i].vram * (in_gib ? 0x1p-30 : 0x1p-20),
+               rate(p->what_if[i].seconds));
+}
+
+/* What of the device's memory is taken, and by what. */
+static void print_memory_there(const planning *p)
+{
+    const hth_plan *b = &p->outlook.best;
+    printf("\nOn the GPU: %s", hth_bytes_shown(b->vram).text);
+    if (p->choice.budget < UINT64_MAX) printf(", and %s", hth_choice_limit(&p->choice).text);
+    printf(": attention %s, caches %s, neurons %s (%.0f %%), head %s, room %s\n",
+           hth_bytes_shown(b->attention_bytes).text, hth_bytes_shown(b->kv_bytes).text,
+           hth_bytes_shown(b->cluster_bytes).text, 100.0 * (double)hot_of(p) / (double)neurons_of(p),
+           hth_bytes_shown(b->head_bytes).text, hth_bytes_shown(b->fixed_bytes).text);
+    uint64_t least = hth_choice_least_bytes(&p->choice), is_free = hth_device_free_memory(p->choice.info);
+    if (p->choice.place.n_layer == 0 && least > p->choice.budget)
+        printf("No layer fits there: the least is %s.\n", hth_bytes_shown(least).text);
+    else if (p->choice.place.n_layer == 0) printf("Nothing gains by lying there.\n");
+    if (p->choice.is_allowance && p->choice.budget > is_free)
+        printf("Now %s are free there, which is all that a run can take.\n", hth_bytes_shown(is_free).text);
 }
 
 static void print_memory_here(const planning *p)
 {
-    printf("Here: %.1f MB of weights", (double)p->host_bytes * 1e-6);
-    if (p->ram > 0) printf(" of %.1f MB", (double)p->ram * 1e-6);
+    printf("Here: %s of weights", hth_bytes_shown(p->host_bytes).text);
+    if (p->ram > 0) printf(", of %s", hth_bytes_shown(p->ram).text);
     printf("\n");
     if (p->ram > 0 && p->host_bytes > p->ram)
         printf("They do not fit: only --mmap would run it, from storage, and what follows does not hold.\n");
@@ -239,7 +283,7 @@ static void print_streams(const hth_gpu_stream *streams)
     }
 }
 
-static hearth_status print_text(const planning *p, hearth_error *err)
+static void print_text(const planning *p)
 {
     const hth_device_info *info = p->choice.info;
     const hth_outlook *o = &p->outlook;
@@ -256,15 +300,7 @@ static hearth_status print_text(const planning *p, hearth_error *err)
             "Nothing is known of who fires: all neurons count alike (hearth profile, then hearth pack).\n");
     print_machine(p);
     print_layers(p);
-    printf("\nOn the GPU: %.1f MB of %.1f: attention %.1f, caches %.1f, neurons %.1f (%.0f %%), head %.1f, "
-           "room %.1f\n",
-           (double)b->vram * 1e-6, (double)o->wish.vram * 1e-6, (double)b->attention_bytes * 1e-6,
-           (double)b->kv_bytes * 1e-6, (double)b->cluster_bytes * 1e-6,
-           100.0 * (double)hot_of(p) / (double)neurons_of(p), (double)b->head_bytes * 1e-6,
-           (double)b->fixed_bytes * 1e-6);
-    if (p->choice.place.n_layer == 0) printf("Nothing gains by lying there, or no layer fits.\n");
-    if (o->wish.vram > hth_device_free_memory(info))
-        printf("Now %.1f MB are free there.\n", (double)hth_device_free_memory(info) * 1e-6);
+    print_memory_there(p);
     print_memory_here(p);
     printf("Expected: %.2f tokens/s (%.2f to %.2f) behind %u tokens; %.2f behind none, %.2f behind %u\n",
            rate(b->seconds), rate(o->seconds_bad), rate(o->seconds_good), o->wish.context,
@@ -273,7 +309,19 @@ static hearth_status print_text(const planning *p, hearth_error *err)
            rate(p->by_share.seconds));
     print_streams(o->streams);
     printf("1 GiB more: %+.2f tokens/s\n", b->gain_gib);
-    return args_has(p->a, "what-if") ? print_what_if(p, err) : HEARTH_OK;
+    if (p->n_if > 0) print_what_if(p);
+}
+
+static void print_json_what_if(json *j, const planning *p)
+{
+    json_open(j, "what_if", '[');
+    for (size_t i = 0; i < p->n_if; i++) {
+        json_open_compact(j, NULL, '{');
+        json_uint(j, "vram_bytes", p->what_if[i].vram);
+        json_float(j, "tokens_per_second", rate(p->what_if[i].seconds), 6);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
 }
 
 static void print_json(const planning *p)
@@ -317,8 +365,21 @@ static void print_json(const planning *p)
     }
     json_close(&j, ']');
     json_float(&j, "gain_of_a_gib", b->gain_gib, 6);
+    if (p->n_if > 0) print_json_what_if(&j, p);
     json_close(&j, '}');
     json_end(&j);
+}
+
+static int check_args(const args *a)
+{
+    if (strcmp(args_text(a, "gpu", "auto"), "none") == 0)
+        return usage_error(
+            "plan --gpu none: the CPU alone has all of it, and nothing is placed; hearth bench "
+            "measures its speed, hearth devices lists what --gpu can name");
+    if (args_has(a, "placement"))
+        return usage_error(
+            "plan makes placements: -o FILE writes one, which --placement FILE of hearth run takes");
+    return 0;
 }
 
 static int run(const args *a)
@@ -328,11 +389,12 @@ static int run(const args *a)
     const char *out = args_text(a, "out", NULL);
     const input inputs[] = {{args_operand(a, 0), "the model"},
                             {args_text(a, "profile", NULL), "the profile"}};
-    int wrong = out ? check_output(out, inputs, sizeof inputs / sizeof *inputs) : 0;
+    int wrong = check_args(a);
+    if (!wrong && out) wrong = check_output(out, inputs, sizeof inputs / sizeof *inputs);
     if (wrong) return wrong;
     hearth_status st = make_plan(&p, &err);
     if (st == HEARTH_OK && args_has(a, "json")) print_json(&p);
-    else if (st == HEARTH_OK) st = print_text(&p, &err);
+    else if (st == HEARTH_OK) print_text(&p);
     if (st == HEARTH_OK && out) st = write_placement(&p, out, &err);
     close_all(&p);
     return st == HEARTH_OK ? 0 : report(&err);

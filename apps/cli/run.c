@@ -1,9 +1,9 @@
 /* hearth run: a prompt continued, streamed as it comes. */
-#include "base/clock.h"
 #include "cli/run_check.h"
 #include "cli/verbs.h"
 #include "common/json.h"
 #include "common/model_args.h"
+#include "common/placed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,11 +31,6 @@ typedef struct buffer {
     size_t n, room;
 } buffer;
 
-/* Seconds of this machine's clock, and of a simulated card's; 0: there is none. */
-typedef struct moment {
-    double here, there;
-} moment;
-
 typedef struct generation {
     const args *a;
     const hearth_model *model;
@@ -54,21 +49,6 @@ typedef struct generation {
     bool by_card; /* they are a simulated card's */
     moment prompt_took, decode_took;
 } generation;
-
-static moment now(const generation *g)
-{
-    hearth_model_info info;
-    hearth_model_get_info(g->model, &info);
-    return (moment){(double)hth_clock_ns() * 1e-9, info.gpu_clock};
-}
-
-/* The card's are negative where it had no clock from begin to end. */
-static moment since(const generation *g, moment start)
-{
-    moment end = now(g);
-    bool clock = start.there > 0.0 && end.there > 0.0;
-    return (moment){end.here - start.here, clock ? end.there - start.there : -1.0};
-}
 
 static bool append(buffer *b, const char *bytes, size_t n)
 {
@@ -174,7 +154,7 @@ static bool eval_pieces(generation *g, hearth_error *err)
 
 static bool eval_prompt(generation *g, hearth_error *err)
 {
-    moment start = now(g);
+    moment start = moment_now(g->model);
     if (g->n_prompt > hearth_session_n_ctx(g->session)) /* says so before anything is shown */
         return hearth_session_eval(g->session, g->prompt, g->n_prompt, err) == HEARTH_OK;
     for (size_t i = 0; i < g->n_prompt; i++) {
@@ -187,7 +167,7 @@ static bool eval_prompt(generation *g, hearth_error *err)
         return true;
     }
     if (!eval_pieces(g, err)) return false;
-    g->prompt_took = since(g, start);
+    g->prompt_took = moment_since(g->model, start);
     return true;
 }
 
@@ -219,13 +199,13 @@ static bool next_token(generation *g, hearth_error *err)
 static bool generate(generation *g, hearth_error *err)
 {
     uint64_t limit = args_uint(g->a, "predict", UINT64_MAX);
-    moment start = now(g);
+    moment start = moment_now(g->model);
     while (!g->end) {
         if (interrupted()) g->end = "interrupted";
         else if (g->n_ids >= limit) g->end = "length";
         else if (!next_token(g, err)) return false;
     }
-    g->decode_took = since(g, start);
+    g->decode_took = moment_since(g->model, start);
     g->by_card = g->prompt_took.there >= 0.0 && g->decode_took.there >= 0.0;
     g->prompt_seconds = g->by_card ? g->prompt_took.there : g->prompt_took.here;
     g->decode_seconds = g->by_card ? g->decode_took.there : g->decode_took.here;
@@ -310,6 +290,9 @@ static void print_json(const generation *g)
     if (g->by_card) json_bool(&j, "simulated_seconds", true);
     json_float(&j, "prompt_seconds", g->prompt_seconds, 6);
     json_float(&j, "decode_seconds", g->decode_seconds, 6);
+    json_float(&j, "prompt_tokens_per_second", rate((double)g->n_prompt, g->prompt_seconds), 6);
+    json_float(&j, "decode_tokens_per_second", rate((double)g->n_ids, g->decode_seconds), 6);
+    json_placed(&j, &info);
     uint32_t n_layer;
     double *share = args_has(g->a, "stats") ? live_shares(g, &n_layer) : NULL;
     if (share) {

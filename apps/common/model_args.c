@@ -2,6 +2,9 @@
 #define _GNU_SOURCE
 #include "common/model_args.h"
 
+#include "base/bytes.h"
+#include "common/placed.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +37,8 @@ const option_spec model_options[] = {
 const option_spec gpu_options[] = {
     {"gpu", 0, OPTION_TEXT, "DEVICE", "auto (default), none, or a name of hearth devices", 0, 0, NULL, 0},
     {"vram", 0, OPTION_SIZE, "BYTES", "of it, at most: 8G, 500M; default auto: nearly all", 1, 9e18, NULL, 0},
-    {"placement", 0, OPTION_FILE, "FILE", "of hearth plan: what lies on it; or plan, or even", 0, 0, NULL, OPTION_RARE},
+    {"placement", 0, OPTION_FILE, "FILE", "of hearth plan: what lies on it; or plan, or even", 0, 0, NULL,
+     OPTION_RARE},
     {"gpu-strict", 0, OPTION_FLAG, NULL, "refuse one that would not give the CPU's bits", 0, 0, NULL,
      OPTION_RARE},
     {0},
@@ -75,23 +79,24 @@ hearth_selector wanted_selector(const args *a)
     return s;
 }
 
-/* What the options say of a GPU; verbs without them have none. */
-static hearth_gpu_options gpu_wish(const args *a)
+/* What the options say of a GPU; verbs without them have none. n_position: of all sessions together; 0: those
+ * of one. */
+static hearth_gpu_options gpu_wish(const args *a, uint32_t n_position)
 {
     if (!verb_offers(a, "gpu")) return (hearth_gpu_options){0};
     hearth_session_options session = session_options(a, 0);
     return (hearth_gpu_options){.device = args_text(a, "gpu", "auto"),
                                 .vram = args_size(a, "vram", 0),
-                                .n_ctx = session.n_ctx,
+                                .n_ctx = n_position ? n_position : session.n_ctx,
                                 .n_batch = session.n_batch,
                                 .kv = session.kv,
                                 .placement = args_text(a, "placement", NULL),
                                 .strict = args_has(a, "gpu-strict")};
 }
 
-/* path NULL: the embedded one. selector and activation are the caller's. */
+/* path NULL: the embedded one. selector, activation and gpu are the caller's. */
 static bool open_file(const args *a, const char *path, hearth_selector selector, const char *activation,
-                      hearth_model **model)
+                      hearth_gpu_options gpu, hearth_model **model)
 {
     hearth_error err;
     hearth_status st;
@@ -103,7 +108,7 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
     o.keep_layout = args_has(a, "no-repack");
     o.selector = selector;
     o.activation = activation;
-    o.gpu = gpu_wish(a);
+    o.gpu = gpu;
     if (selector != HEARTH_SELECTOR_DENSE) { /* which has no use for them */
         o.predictors = args_text(a, "predictors", NULL);
         o.thresholds = args_text(a, "thresholds", NULL);
@@ -123,17 +128,23 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
 
 bool open_model(const args *a, const char *path, hearth_model **model)
 {
-    return open_file(a, path, wanted_selector(a), args_text(a, "activation", NULL), model);
+    return open_file(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu_wish(a, 0), model);
+}
+
+bool open_model_for(const args *a, const char *path, uint32_t n_position, hearth_model **model)
+{
+    hearth_gpu_options gpu = n_position > 0 ? gpu_wish(a, n_position) : (hearth_gpu_options){0};
+    return open_file(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu, model);
 }
 
 bool open_model_with(const args *a, const char *path, hearth_selector selector, hearth_model **model)
 {
-    return open_file(a, path, selector, args_text(a, "activation", NULL), model);
+    return open_file(a, path, selector, args_text(a, "activation", NULL), gpu_wish(a, 0), model);
 }
 
 bool open_reference_model(const args *a, const char *path, hearth_model **model)
 {
-    return open_file(a, path, HEARTH_SELECTOR_DENSE, NULL, model);
+    return open_file(a, path, HEARTH_SELECTOR_DENSE, NULL, gpu_wish(a, 0), model);
 }
 
 static hearth_kv_type kv_type(const args *a)
@@ -221,24 +232,16 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
                                            [HEARTH_KV_Q8_0] = "KV cache q8_0: approximate"};
     const char *kv = kv_words[kv_type(a)];
     if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
-    char gpu[800] = "", neurons[64] = "";
-    if (info.gpu && info.gpu_neurons < 1.0)
-        snprintf(neurons, sizeof neurons, " with %.0f %% of their neurons", 100.0 * info.gpu_neurons);
-    if (info.gpu)
-        snprintf(gpu, sizeof gpu, "%u of %u layers%s%s on %s (%.1f MB, %sthe CPU's bits%s%s), the rest ",
-                 info.gpu_n_layer, info.n_layer, neurons, info.gpu_head ? " and the head" : "", info.gpu,
-                 (double)info.gpu_bytes * 1e-6, info.gpu_strict ? "" : "not ", info.gpu_strict ? "" : ": ",
-                 info.gpu_strict_note);
-    fprintf(
-        stderr,
-        "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; %son the CPU (%s), %u thread%s; "
-        "%s%s; "
-        "%s\n",
-        info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
-        info.synthetic ? ", synthetic weights" : "", hearth_selector_name(info.selector),
-        selector_is_approximate(info.selector) ? " (approximate)" : "", info.selector_why, gpu, info.cpu,
-        hearth_session_n_thread(session), hearth_session_n_thread(session) == 1 ? "" : "s", kv,
-        args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where);
+    fprintf(stderr,
+            "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; %s (%s), %u thread%s; "
+            "%s%s; "
+            "%s\n",
+            info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
+            info.synthetic ? ", synthetic weights" : "", hearth_selector_name(info.selector),
+            selector_is_approximate(info.selector) ? " (approximate)" : "", info.selector_why,
+            placed_words(&info).text, info.cpu, hearth_session_n_thread(session),
+            hearth_session_n_thread(session) == 1 ? "" : "s", kv,
+            args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where);
 }
 
 /* ---- samplers ------------------------------------------------------------------------ */
@@ -318,7 +321,8 @@ int32_t *read_ids(const char *path, uint32_t n_vocab, size_t *n)
     if (!text) return NULL;
     int32_t *ids = malloc((size / 2 + 1) * sizeof *ids);
     if (!ids) {
-        report_text("%s: out of memory: %zu bytes for ids", path, (size / 2 + 1) * sizeof *ids);
+        report_text("%s: out of memory: %s for ids", path,
+                    hth_bytes_shown((size / 2 + 1) * sizeof *ids).text);
         free(text);
         return NULL;
     }

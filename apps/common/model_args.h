@@ -17,6 +17,8 @@ extern const option_spec sampling_options[];
 /* Opens path, or the embedded model when path is NULL, with progress. False after
  * a message. */
 bool open_model(const args *a, const char *path, hearth_model **model);
+/* The same with room on a device for so many positions of all sessions; 0: without a device. */
+bool open_model_for(const args *a, const char *path, uint32_t n_position, hearth_model **model);
 /* The same with weights laid out for that selector, in place of the one that the options name. */
 bool open_model_with(const args *a, const char *path, hearth_selector selector, hearth_model **model);
 /* A session by the common options. n_ctx_default 0: as the library chooses. */

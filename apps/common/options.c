@@ -171,7 +171,7 @@ static const option_spec *find_option(const verb *v, const char *name, size_t n,
 
 static int take(args *a, const option_spec *o, const char *value)
 {
-    if (!o->traits & OPTION_REPEATS && args_has(a, o->name))
+    if (!(o->traits & OPTION_REPEATS) && args_has(a, o->name))
         return usage_error("--%s is given twice", o->name);
     if (a->n_given == MAX_GIVEN) return usage_error("more than %d options", MAX_GIVEN);
     int bad = value ? check_value(o, value) : 0;

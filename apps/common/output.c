@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "common/output.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "common/options.h"
 
@@ -147,7 +148,7 @@ char *read_whole(const char *path, size_t *n)
             room = room ? 2 * room : 1 << 16;
             char *more = realloc(bytes, room);
             if (!more) {
-                report_text("%s: out of memory: %zu bytes for the text", path, room);
+                report_text("%s: out of memory: %s for the text", path, hth_bytes_shown(room).text);
                 goto fail;
             }
             bytes = more;

@@ -150,6 +150,8 @@ HEARTH_API hearth_status hearth_model_open_memory(const void *data, size_t size,
 /* All sessions and batches of the model must be closed before. NULL is allowed. */
 HEARTH_API void hearth_model_close(hearth_model *model);
 
+/* Texts stay as they are until the model is closed, whatever its device does meanwhile; what they say may no
+ * longer be so by then: ask again. */
 typedef struct hearth_model_info {
     const char *path;         /* as given */
     const char *name;         /* general.name, "" when there is none; any bytes may occur */
@@ -167,7 +169,7 @@ typedef struct hearth_model_info {
     uint64_t weight_bytes;    /* of all tensors in use, in the file or beside it */
     uint64_t token_bytes;     /* of weights that one generated token reads, were no neuron skipped */
     const char *gpu;          /* the device's name; NULL: all is the CPU's */
-    const char *gpu_note;     /* why nothing lies on a device that was asked for; "" */
+    const char *gpu_note;     /* why nothing lies on a device, or less than at first; "" */
     uint32_t gpu_n_layer;     /* layers that lie there: the first ones */
     double gpu_neurons;       /* of each the first of its neurons: their share, 0 to 1 */
     double gpu_predicted;     /* tokens a second that the placement's plan expects; 0: it says nothing */

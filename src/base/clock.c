@@ -10,3 +10,5 @@ uint64_t hth_clock_ns(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
+
+double hth_clock_since(uint64_t start_ns) { return (double)(hth_clock_ns() - start_ns) * 1e-9; }

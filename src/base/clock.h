@@ -6,5 +6,7 @@
 
 /* Nanoseconds since some fixed point; never goes back. */
 uint64_t hth_clock_ns(void);
+/* Seconds since it said start_ns. */
+double hth_clock_since(uint64_t start_ns);
 
 #endif

@@ -380,8 +380,8 @@ static hearth_status make_room(making *w, const hth_windows *windows, hearth_err
     for (uint32_t i = 0; i < n; i++) least += size_of_rank(w, i, RANK_STEP);
     if (o->budget && o->budget < least)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "a budget of %llu bytes: the smallest predictors of this model take %llu",
-                        (unsigned long long)o->budget, (unsigned long long)least);
+                        "a budget of %.1f MB: the smallest predictors of this model take %.1f MB",
+                        (double)o->budget * 1e-6, (double)least * 1e-6);
     /* Weights in few bits are multiplied about twice as fast as a network is trained (Q8_0, 1B, rank 256: 450 and
      * 190 G/s). */
     hearth_model_info info;

@@ -93,10 +93,24 @@ uint64_t hth_device_free_memory(const hth_device_info *info)
 
 static bool is_uuid(const char *name) { return strlen(name) == 32 && strspn(name, "0123456789abcdef") == 32; }
 
+/* Words that name nothing, each with its reason. */
+static hearth_status refuse_name(const char *name, hearth_error *err)
+{
+    if (!*name)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                        "the name of a device is empty: auto, none, or a name that hearth devices shows");
+    if (strcmp(name, "sim:") == 0)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                        "sim: names no file: sim:FILE takes the description of a card, as in bench/devices");
+    return hth_fail(
+        err, HEARTH_ERROR_UNSUPPORTED, "%s: there is no such device; known are null, sim:FILE%s", name,
+        vulkan ? ", vulkan:0 and on, and UUIDs: see hearth devices" : " (this build has no Vulkan)");
+}
+
 static const hth_backend *backend_of(const char *name)
 {
     if (strcmp(name, "null") == 0) return &hth_backend_null;
-    if (strncmp(name, "sim:", 4) == 0) return &hth_backend_simulated;
+    if (strncmp(name, "sim:", 4) == 0 && name[4]) return &hth_backend_simulated;
     return strncmp(name, "vulkan:", 7) == 0 || is_uuid(name) ? vulkan : NULL;
 }
 
@@ -104,10 +118,7 @@ hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hea
 {
     *out = NULL;
     const hth_backend *back = backend_of(spec->name);
-    if (!back)
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: there is no such device; known are null, sim:FILE%s", spec->name,
-                        vulkan ? ", vulkan:0 and on, and UUIDs" : " (this build has no Vulkan)");
+    if (!back) return refuse_name(spec->name, err);
     hth_device *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "a device");
     d->back = back;

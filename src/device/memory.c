@@ -1,6 +1,7 @@
 /* Buffers: a budget that holds, and memory that is given back only when the device has passed its last
  * use. */
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "device/device_int.h"
 
 enum { GRAIN = 256 }; /* bytes by which buffers are counted */
@@ -26,9 +27,9 @@ static hearth_status make_buffer(hth_device *d, hth_memory memory, uint64_t size
     hth_device_sweep(d, false);
     uint64_t held = size <= UINT64_MAX - GRAIN ? (size + GRAIN - 1) / GRAIN * GRAIN : UINT64_MAX;
     if (d->used > d->limit || held > d->limit - d->used)
-        return hth_fail(err, HEARTH_ERROR_MEMORY, "%s: %s: %llu bytes wanted, %llu of %llu are in use",
-                        d->info.name, what, (unsigned long long)size, (unsigned long long)d->used,
-                        (unsigned long long)d->limit);
+        return hth_fail(err, HEARTH_ERROR_MEMORY, "%s: %s: %s wanted, %s of %s are in use", d->info.name,
+                        what, hth_bytes_shown(size).text, hth_bytes_shown(d->used).text,
+                        hth_bytes_shown(d->limit).text);
     hth_buffer *b = hth_alloc(1, sizeof *b);
     if (!b) return hth_fail_memory(err, sizeof *b, "a buffer");
     *b = (hth_buffer){.device = d, .memory = memory, .size = size, .held = held};

@@ -22,6 +22,9 @@ typedef enum hth_engine_part {
 /* How often a model leaves part of its device before it leaves all of it. */
 enum { HTH_MOST_LEFT = 3 };
 
+/* Notes that a model may get: some when it is opened, two each time that it leaves its device. */
+enum { HTH_MOST_NOTE = 2 * (HTH_MOST_LEFT + 1) + 4 };
+
 struct hearth_model {
     hth_gguf *file;
     hth_model *model;
@@ -42,7 +45,10 @@ struct hearth_model {
     hth_arena vectors;             /* norms, biases and factors as floats */
     hth_device *device;            /* NULL: none */
     hth_gpu *gpu;                  /* what lies there; NULL: nothing */
-    char gpu_note[400];            /* why nothing does, or less than before */
+    /* Why nothing does, or less than before: the last one counts. Those before stay as they are, for callers
+     * who read them still. */
+    char gpu_notes[HTH_MOST_NOTE][400];
+    uint32_t n_gpu_note;
     double gpu_seconds;            /* of a token, as its plan expects; 0: there is none */
     /* A device that is left, in part or wholly: the host reads what lay there, and goes on without it. */
     pthread_mutex_t loss;          /* gpu, and all below but age */
@@ -101,6 +107,10 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, 
 /* gpu.c: once the host's weights are read: layers that are divided are joined, and what runs there is tested. */
 hearth_status hth_engine_join_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err);
 void hth_engine_close_gpu(hearth_model *m);
+/* gpu.c, while the model is opened or with m->loss: why nothing lies there, or less than before; and the
+ * last of these, or "". */
+void hth_engine_note(hearth_model *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *hth_engine_last_note(const hearth_model *m);
 /* The rows of a matrix from here on are the host's: those before lie on the device. */
 uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w);
 

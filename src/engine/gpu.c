@@ -2,10 +2,12 @@
  * Called by model.c between the reading of vectors and of matrices, and by leave.c in mid-run. */
 #include "engine/engine.h"
 
+#include "base/bytes.h"
 #include "base/log.h"
 #include "place/choose.h"
 #include "run/gpu/calls.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +25,22 @@ static hearth_status open_device(hearth_model *m, const hearth_gpu_options *o, h
     }
     hth_device_spec spec = {.name = name, .memory = o->vram, .functions = hth_gpu_functions};
     return hth_device_open(&spec, &m->device, err);
+}
+
+/* ---- what is said of it -------------------------------------------------------------------------------- */
+
+void hth_engine_note(hearth_model *m, const char *format, ...)
+{
+    va_list list;
+    if (m->n_gpu_note == HTH_MOST_NOTE) return;
+    va_start(list, format);
+    vsnprintf(m->gpu_notes[m->n_gpu_note++], sizeof m->gpu_notes[0], format, list);
+    va_end(list);
+}
+
+const char *hth_engine_last_note(const hearth_model *m)
+{
+    return m->n_gpu_note > 0 ? m->gpu_notes[m->n_gpu_note - 1] : "";
 }
 
 /* ---- what lies there ---------------------------------------------------------------------------------- */
@@ -48,11 +66,20 @@ static hearth_status read_rows(void *user, const hth_matrix *w, uint64_t first, 
 
 static hearth_status refuse_budget(const hearth_model *m, const hth_choice *c, hearth_error *err)
 {
+    const char *path = hth_gguf_path(m->file), *name = c->info->name;
+    uint64_t least = hth_choice_least_bytes(c), is_free = hth_device_free_memory(c->info);
+    if (least <= is_free)
+        return hth_fail(
+            err, HEARTH_ERROR_MEMORY,
+            "%s: %s on %s hold no layer of this model: the least is --vram %s, all of it takes %s", path,
+            hth_bytes_shown(c->budget).text, name, hth_bytes_wanted(least).text,
+            hth_bytes_wanted(hth_choice_whole_bytes(c)).text);
     return hth_fail(
         err, HEARTH_ERROR_MEMORY,
-        "%s: %llu bytes on %s hold no layer of this model: the least is --vram %llu, all of it takes %llu",
-        hth_gguf_path(m->file), (unsigned long long)c->budget, c->info->name,
-        (unsigned long long)hth_choice_least_bytes(c), (unsigned long long)hth_choice_whole_bytes(c));
+        "%s: no layer of it fits on %s: the least is %s, and of its %s %s are free (a twentieth, at least "
+        "256 MiB, is left to others); a smaller -c or --batch takes less, --gpu none does without it",
+        path, name, hth_bytes_shown(least).text, hth_bytes_shown(c->info->memory).text,
+        hth_bytes_shown(is_free).text);
 }
 
 /* What stays on the CPU for another reason than memory. */
@@ -62,7 +89,7 @@ static void note_problem(hearth_model *m, const hth_choice *c)
     uint32_t n = c->place.n_layer;
     if (!c->problem) return;
     if (n == 0) {
-        snprintf(m->gpu_note, sizeof m->gpu_note, "%s: %s", name, c->problem);
+        hth_engine_note(m, "%s: %s", name, c->problem);
         hth_log(HEARTH_LOG_WARN, "%s: nothing of it lies on %s: %s", path, name, c->problem);
     } else {
         hth_log(HEARTH_LOG_WARN, "%s: %s %u stays on the CPU: %s", path,
@@ -115,7 +142,7 @@ static hearth_status open_place(hearth_model *m, hth_choice *c, bool quiet, hear
     }
     if (!quiet)
         hth_log(HEARTH_LOG_WARN, "%s: %s; all of it runs on the CPU", hth_gguf_path(m->file), why.message);
-    snprintf(m->gpu_note, sizeof m->gpu_note, "%.90s: %.300s", c->info->name, why.message);
+    hth_engine_note(m, "%.90s: %.300s", c->info->name, why.message);
     return HEARTH_OK;
 }
 
@@ -126,15 +153,16 @@ static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *
     uint64_t free_bytes = hth_device_free_memory(info);
     hth_choice c;
     if (o->vram > free_bytes)
-        hth_log(HEARTH_LOG_WARN, "%s has %llu bytes free, fewer than the %llu that are allowed", info->name,
-                (unsigned long long)free_bytes, (unsigned long long)o->vram);
+        hth_log(HEARTH_LOG_WARN, "%s has %s free, less than the %s that --vram allows", info->name,
+                hth_bytes_shown(free_bytes).text, hth_bytes_shown(o->vram).text);
     const hth_gpu_place place = {.n_row = hth_gpu_rows(info, o->n_batch ? o->n_batch : DEFAULT_BATCH, n_ctx),
                                  .n_position = hth_gpu_positions(n_ctx),
                                  .kv = o->kv,
                                  .selector = m->selector,
                                  .strict = o->strict};
-    hearth_status st = hth_choice_open(
-        &c, m->model, info, o->vram > 0 && o->vram < free_bytes ? o->vram : free_bytes, &place, err);
+    bool allows_less = o->vram > 0 && o->vram < free_bytes;
+    hearth_status st = hth_choice_open(&c, m->model, info, allows_less ? o->vram : free_bytes, &place, err);
+    c.is_allowance = allows_less;
     if (st == HEARTH_OK) st = choose(m, o, &c, err);
     if (st == HEARTH_OK) {
         note_problem(m, &c);
@@ -165,7 +193,7 @@ static bool is_asked_for(const hearth_gpu_options *o)
 static void do_without(hearth_model *m, const char *why)
 {
     hth_log(HEARTH_LOG_WARN, "%s; all of it runs on the CPU", why);
-    snprintf(m->gpu_note, sizeof m->gpu_note, "%.399s", why);
+    hth_engine_note(m, "%s", why);
     hth_engine_close_gpu(m);
 }
 
@@ -177,7 +205,12 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, 
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "%s: KV cache of type %d on a device: 0 (F16), 1 (F32) and 2 (Q8_0) exist",
                         hth_gguf_path(m->file), (int)o->kv);
-    hearth_status st = open_device(m, o, &why);
+    hearth_status st = hth_choice_check_word(o->placement, &why);
+    if (st != HEARTH_OK) {
+        if (err) *err = why;
+        return st;
+    }
+    st = open_device(m, o, &why);
     if (st == HEARTH_OK && m->device) st = place_on_device(m, o, &why);
     if (st == HEARTH_OK) return st;
     if (err) *err = why;

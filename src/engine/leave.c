@@ -2,6 +2,7 @@
  * the device is lost. Each time the model's age grows by one; batches take over what is in use then, and
  * evaluate again what their sessions had there (session.c). What had been left stays known until the model is
  * closed, because other threads may be about to step through it. */
+#include "base/bytes.h"
 #include "base/log.h"
 #include "engine/engine.h"
 
@@ -23,7 +24,7 @@ uint32_t hth_engine_age(const hearth_model *m) { return __atomic_load_n(&m->age,
 
 static void grow_older(hearth_model *m, const char *why)
 {
-    snprintf(m->gpu_note, sizeof m->gpu_note, "%.399s", why);
+    hth_engine_note(m, "%s", why);
     __atomic_store_n(&m->age, m->age + 1, __ATOMIC_RELEASE);
 }
 
@@ -70,17 +71,17 @@ static void leave_part(hearth_model *m, uint64_t used, uint64_t budget)
     hth_gpu *before = m->gpu;
     hearth_error why = {0};
     char note[300];
-    snprintf(note, sizeof note, "%.100s leaves %llu bytes, of which %llu are in use",
-             hth_device_get_info(m->device)->name, (unsigned long long)budget, (unsigned long long)used);
+    snprintf(note, sizeof note, "%.100s leaves %s, and %s are in use", hth_device_get_info(m->device)->name,
+             hth_bytes_shown(budget).text, hth_bytes_shown(used).text);
     if (m->n_left == HTH_MOST_LEFT) {
         /* Memory that others want is given back, but nothing is placed there again. */
         hth_gpu_leave(before);
         lose(m, before, note);
     } else if (place_less(m, before, budget / 10 * 9, &why)) {
         const hth_gpu_place *place = hth_gpu_where(m->gpu);
-        hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on with less there: %u of %u layers, %llu bytes%s%s",
+        hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on with less there: %u of %u layers, %s%s%s",
                 hth_gguf_path(m->file), note, place->n_layer, m->model->hparams.n_layer,
-                (unsigned long long)hth_device_state(m->device).used,
+                hth_bytes_shown(hth_device_state(m->device).used).text,
                 hth_gpu_is_strict(before) ? "" : ", and texts may differ from here on: ",
                 hth_gpu_strict_note(before));
         grow_older(m, note);

@@ -2,6 +2,7 @@
  * parallel and laid out for the kernels, or mapped in place. Called by model.c, and by leave.c where
  * weights leave a device; the only place that moves weights. */
 #include "base/bits.h"
+#include "base/bytes.h"
 #include "base/checked.h"
 #include "engine/engine.h"
 #include "sparse/order.h"
@@ -213,9 +214,8 @@ static hearth_status read_matrices(hearth_model *m, hth_pool *pool, const hearth
     job.room = hth_alloc(hth_pool_n_thread(pool), job.room_size + 1);
     *weights = chunks && job.room ? hth_pages_alloc(*size) : NULL;
     if (!*weights) {
-        hth_fail(&job.error, HEARTH_ERROR_MEMORY,
-                 "%s: out of memory: %zu bytes for the weights; --mmap needs less", hth_gguf_path(m->file),
-                 *size);
+        hth_fail(&job.error, HEARTH_ERROR_MEMORY, "%s: out of memory: %s for the weights; --mmap needs less",
+                 hth_gguf_path(m->file), hth_bytes_shown(*size).text);
         goto done;
     }
     fill_chunks(m, chunks, *weights);

@@ -126,7 +126,7 @@ static double share_on_gpu(const hearth_model *m)
 static void describe_gpu(const hearth_model *m, hearth_model_info *info)
 {
     info->gpu = m->gpu && !m->lost ? hth_device_get_info(m->device)->name : NULL;
-    info->gpu_note = m->gpu_note;
+    info->gpu_note = hth_engine_last_note(m);
     info->gpu_strict_note = "";
     if (!info->gpu) return;
     info->gpu_n_layer = hth_gpu_where(m->gpu)->n_layer;

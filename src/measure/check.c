@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/bits.h"
+#include "base/bytes.h"
 #include "base/pool.h"
 #include "base/status.h"
 #include "kernels/kernels.h"
@@ -71,8 +72,8 @@ static hearth_status advance(work *w, uint64_t size, hearth_error *err)
 {
     w->done += size;
     if (!w->progress || w->progress(w->progress_user, w->done, w->total)) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; %llu of %llu bytes were checked",
-                    (unsigned long long)w->done, (unsigned long long)w->total);
+    return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; %s of %s were checked",
+                    hth_bytes_shown(w->done).text, hth_bytes_shown(w->total).text);
 }
 
 static hearth_status check_tensor(work *w, uint64_t n_weight, hearth_error *err)

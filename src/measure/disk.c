@@ -48,7 +48,7 @@ hearth_status hth_disk_read_rate(const char *path, uint64_t limit, double *rate,
         memset(block, 0, BLOCK_SIZE);
         uint64_t start = hth_clock_ns();
         st = read_all(fd, path, block, limit, n_read, err);
-        double seconds = (double)(hth_clock_ns() - start) * 1e-9;
+        double seconds = hth_clock_since(start);
         if (st == HEARTH_OK && seconds > 0.0) *rate = (double)*n_read / seconds;
     }
     hth_pages_free(block, BLOCK_SIZE);

@@ -95,7 +95,7 @@ double hth_bandwidth_pass(hth_bandwidth_probe *probe, hth_bandwidth_loop loop, h
     read_pass pass = {.memory = probe->memory, .read = reads[loop]};
     uint64_t start = hth_clock_ns();
     hth_pool_run(pool, read_unit, &pass, probe->size / UNIT_SIZE);
-    double seconds = (double)(hth_clock_ns() - start) * 1e-9;
+    double seconds = hth_clock_since(start);
     probe->sum += atomic_load(&pass.sum);
     return seconds > 0.0 ? (double)probe->size / seconds : 0.0;
 }

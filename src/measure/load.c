@@ -101,7 +101,7 @@ bool hth_load_watch(unsigned ms, hth_load *out)
     bool ok = read_ticks(&before);
     uint64_t start = hth_clock_ns();
     if (ok) nanosleep(&rest, NULL);
-    double seconds = (double)(hth_clock_ns() - start) * 1e-9, hz = (double)sysconf(_SC_CLK_TCK);
+    double seconds = hth_clock_since(start), hz = (double)sysconf(_SC_CLK_TCK);
     if (ok && read_ticks(&after) && seconds > 0.0 && hz > 0.0) {
         double tick_s = 1.0 / (hz * seconds); /* CPUs' worth of one tick */
         out->busy = after.busy > before.busy ? (double)(after.busy - before.busy) * tick_s : 0.0;

@@ -53,7 +53,7 @@ static double seconds_of(const hth_peak *peak, uint64_t n_round)
 {
     uint64_t start = hth_clock_ns();
     peak->run(n_round);
-    return (double)(hth_clock_ns() - start) * 1e-9;
+    return hth_clock_since(start);
 }
 
 uint64_t hth_peak_rounds(const hth_peak *peak)

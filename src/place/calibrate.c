@@ -1,6 +1,7 @@
 /* Calibration for plans: rates of both sides, the way between them, and what a program costs by itself.
  * Each figure is the best or the median of a few rounds, as said beside it. */
 #include "place/calibrate.h"
+#include "place/calibrate_int.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -11,16 +12,8 @@
 
 #include <string.h>
 
-enum { N_COL = 4096, LOCAL = 64, ROUNDS = 5, N_HAND = 200, N_DISPATCH = 200 };
-static const uint64_t ENOUGH = (uint64_t)256 << 20, /* more than caches hold */
-    PATIENCE_NS = (uint64_t)60000000000;
-
-static double since(uint64_t start) { return (double)(hth_clock_ns() - start) * 1e-9; }
-/* On the device's clock, which is not this one where it is simulated. */
-static double device_since(const hth_device *d, uint64_t start)
-{
-    return (double)(hth_device_time(d) - start) * 1e-9;
-}
+enum { ROUNDS = 5, N_HAND = 200, N_DISPATCH = 200 };
+static const uint64_t ENOUGH = (uint64_t)256 << 20; /* more than caches hold */
 
 /* Bytes a second by the seconds of some rounds. */
 static hth_spread rates_of(double bytes, const double seconds[ROUNDS])
@@ -348,7 +341,7 @@ static double time_down(cpu_rows *r, const hth_kernels *k, hth_pool *pool, doubl
         uint64_t start = hth_clock_ns();
         hth_down_add(k, pool, &r->room, &firing, 1, &out);
         hth_pool_finish(pool);
-        seconds[i] = since(start);
+        seconds[i] = hth_clock_since(start);
     }
     return rates_of((double)firing.n * (double)r->m.row_size, seconds).median;
 }
@@ -363,7 +356,7 @@ static hearth_status measure_cpu(const hth_kernels *k, hth_pool *pool, hth_type 
         hth_output y = {.matrix = &r.m, .y = r.y};
         uint64_t start = hth_clock_ns();
         hth_product(k, pool, &r.rounding, r.x, 1, &y, 1);
-        seconds[i] = since(start);
+        seconds[i] = hth_clock_since(start);
     }
     if (st == HEARTH_OK) out->cpu_rate = rates_of((double)r.size, seconds);
     for (int i = 0; st == HEARTH_OK && i < HTH_PLAN_N_KNOT; i++)

@@ -1,14 +1,19 @@
 /* Places by bytes alone, and as files say. */
+#define _POSIX_C_SOURCE 200809L
 #include "place/choose.h"
 
 #include "base/alloc.h"
+#include "base/bytes.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { ALL = 4096 }; /* shares of a layer's neurons are counted in 4096ths */
 
-/* ---- bytes ----------------------------------------------------------------------------------------------
- */
+/* ---- bytes --------------------------------------------------------------------------------------------- */
 
 static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
@@ -81,13 +86,13 @@ static hearth_status check_bindings(const hth_choice *c, hearth_error *err)
         if (!hth_gpu_cache_bytes(c->model, info->most, &c->place, i, &bytes))
             return hth_fail(
                 err, HEARTH_ERROR_ARGUMENT,
-                "%s: keys of %u positions are too large for a binding of %llu bytes; ask for less with -c",
-                info->name, c->place.n_position, (unsigned long long)info->most);
+                "%s: keys of %u positions are too large for a binding of %s; ask for less with -c",
+                info->name, c->place.n_position, hth_bytes_shown(info->most).text);
     if (room_bytes(c) == UINT64_MAX)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "%s: the values of %u tokens are too large for a binding of %llu bytes; ask for less "
-                        "with --batch",
-                        info->name, c->place.n_row, (unsigned long long)info->most);
+        return hth_fail(
+            err, HEARTH_ERROR_ARGUMENT,
+            "%s: the values of %u tokens are too large for a binding of %s; ask for less with --batch",
+            info->name, c->place.n_row, hth_bytes_shown(info->most).text);
     return HEARTH_OK;
 }
 
@@ -102,14 +107,21 @@ hearth_status hth_choice_open(hth_choice *c, const hth_model *model, const hth_d
     return check_bindings(c, err);
 }
 
+hth_limit hth_choice_limit(const hth_choice *c)
+{
+    hth_limit limit;
+    snprintf(limit.text, sizeof limit.text, "%s%s%s", c->is_allowance ? "--vram allows " : "",
+             hth_bytes_shown(c->budget).text, c->is_allowance ? "" : " are free");
+    return limit;
+}
+
 void hth_choice_close(hth_choice *c)
 {
     hth_free(c->n_hot);
     c->n_hot = NULL;
 }
 
-/* ---- evenly ---------------------------------------------------------------------------------------------
- */
+/* ---- evenly -------------------------------------------------------------------------------------------- */
 
 /* The largest share of all neurons that fits beside everything else; false: not even none does. */
 static bool divide_neurons(hth_choice *c)
@@ -159,8 +171,22 @@ void hth_choice_evenly(hth_choice *c)
     take_layers(c);
 }
 
-/* ---- as a file says ---------------------------------------------------------------------------------------
- */
+/* ---- as a file says ------------------------------------------------------------------------------------ */
+
+hearth_status hth_choice_check_word(const char *placement, hearth_error *err)
+{
+    struct stat about;
+    char why[100] = "it is a folder";
+    if (!placement || strcmp(placement, "plan") == 0 || strcmp(placement, "even") == 0) return HEARTH_OK;
+    bool there = stat(placement, &about) == 0 && access(placement, R_OK) == 0;
+    if (there && !S_ISDIR(about.st_mode)) return HEARTH_OK;
+    if (!there && strerror_r(errno, why, sizeof why) != 0) snprintf(why, sizeof why, "it cannot be read");
+    return hth_fail(
+        err, HEARTH_ERROR_IO,
+        "%.200s: no such placement: neither plan nor even, nor a file that can be read (%s); hearth "
+        "plan -o FILE makes one",
+        *placement ? placement : "''", why);
+}
 
 /* What lies there by the file must be able to. */
 static hearth_status check_placement(const hth_choice *c, const hth_placement *p, const char *path,
@@ -205,8 +231,8 @@ hearth_status hth_choice_from_file(hth_choice *c, const char *path, hearth_error
                       path, info->name);
     if (st == HEARTH_OK && all > c->budget)
         st = hth_fail(err, HEARTH_ERROR_MEMORY,
-                      "%s: it takes %llu bytes on %s, and %llu are free: make it again with hearth plan",
-                      path, (unsigned long long)all, info->name, (unsigned long long)c->budget);
+                      "%s: it takes %s on %s, and %s: make it again with hearth plan", path,
+                      hth_bytes_shown(all).text, info->name, hth_choice_limit(c).text);
     hth_placement_close(&p);
     return st;
 }

@@ -13,7 +13,8 @@ typedef struct hth_choice {
     const hth_device_info *info; /* of the device */
     hth_gpu_place place;
     uint32_t *n_hot;     /* [n_layer of the model], to which place points */
-    uint64_t budget;     /* bytes that may be taken there */
+    uint64_t budget;     /* bytes that may be taken there, */
+    bool is_allowance;   /* which are what --vram allows, less than is free */
     const char *problem; /* why the layer behind the last there, or the head, stays on the CPU; NULL: for want
                             of memory */
     double seconds;      /* that a plan expects of a token; 0: there is none */
@@ -25,6 +26,12 @@ hearth_status hth_choice_open(hth_choice *c, const hth_model *model, const hth_d
                               uint64_t budget, const hth_gpu_place *place, hearth_error *err);
 void hth_choice_close(hth_choice *c);
 
+/* "4.00 MiB are free", or "--vram allows 1.00 MiB": the budget, in the words of messages. */
+typedef struct hth_limit {
+    char text[64];
+} hth_limit;
+hth_limit hth_choice_limit(const hth_choice *c);
+
 /* Everything, where it fits; else the same share of all neurons; where they cannot be divided the first
  * layers whole, as many as fit, and the head. place.n_layer is 0 where nothing does. */
 void hth_choice_evenly(hth_choice *c);
@@ -35,6 +42,9 @@ void hth_choice_evenly(hth_choice *c);
  * MEMORY. */
 hearth_status hth_choice_plan(hth_choice *c, hth_device *device, const hth_kernels *kernels,
                               uint32_t n_thread, hearth_error *err);
+
+/* Whether --placement may say so: NULL, "plan", "even", or a file that is there and can be read. IO. */
+hearth_status hth_choice_check_word(const char *placement, hearth_error *err);
 
 /* As a file says. ARGUMENT: made for another model or device, or it places what cannot lie there; MEMORY: it
  * takes more than the budget; IO, FORMAT, UNSUPPORTED. */

@@ -3,6 +3,7 @@
 #include "place/outlook.h"
 
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "base/hash.h"
 #include "base/keep.h"
 #include "base/log.h"
@@ -71,9 +72,9 @@ static bool recall(hth_choice *c, uint64_t mark)
     hth_free(bytes);
     if (!found) return false;
     if (hth_choice_bytes(c) > c->budget) {
-        hth_log(HEARTH_LOG_WARN, "%s: %s has %llu bytes free, the last placement takes %llu: planned anew",
-                hth_gguf_path(c->model->file), c->info->name, (unsigned long long)c->budget,
-                (unsigned long long)hth_choice_bytes(c));
+        hth_log(HEARTH_LOG_WARN, "%s: the last placement takes %s on %s, and %s: planned anew",
+                hth_gguf_path(c->model->file), hth_bytes_shown(hth_choice_bytes(c)).text, c->info->name,
+                hth_choice_limit(c).text);
         return false;
     }
     return c->budget - c->budget / 8 <= made_for;

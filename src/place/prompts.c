@@ -1,6 +1,7 @@
 /* Calibration of what prompts do: the same weights for many tokens, on either side, and how fast weights of
  * the host become what a device reads. Only quantised weights may pass through one (run/gpu/stream.c). */
 #include "place/calibrate.h"
+#include "place/calibrate_int.h"
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -10,11 +11,9 @@
 
 #include <string.h>
 
-enum { N_COL = 4096, N_TOK = 64, LOCAL = 64, ROUNDS = 3, COLS = 8, ROWS = 4 };
-static const uint64_t PATIENCE_NS = (uint64_t)60000000000;
+enum { N_TOK = 64, ROUNDS = 3, COLS = 8, ROWS = 4 };
 
-/* ---- rows on the host
- * -------------------------------------------------------------------------------------- */
+/* ---- rows on the host --------------------------------------------------------------------------------- */
 
 typedef struct host {
     hth_arena arena;
@@ -36,54 +35,73 @@ static void pack_rows(const host *h, const hth_kernels *k, hth_type type, uint8_
         hth_panel_make(type, N_COL / block, rows + i * panel, h->m.row_size, panels + i * panel);
 }
 
+/* N_TOK times n values; NULL: there is no memory. */
+static void *for_tokens(hth_arena *arena, size_t n, size_t size)
+{
+    return hth_arena_alloc(arena, N_TOK * n, size, 64);
+}
+
+/* What the rounded inputs take in the order of rows, and what threads take besides. */
+static bool open_rounding(hth_rounding *r, hth_arena *arena, uint32_t n_thread)
+{
+    r->q = for_tokens(arena, N_COL, 1);
+    r->d = for_tokens(arena, N_COL / HTH_ACT_BLOCK, sizeof *r->d);
+    r->sum = for_tokens(arena, N_COL / HTH_ACT_BLOCK, sizeof *r->sum);
+    r->q_256 = for_tokens(arena, N_COL, 1);
+    r->d_256 = for_tokens(arena, N_COL / HTH_ACT_BLOCK_256, sizeof *r->d_256);
+    r->sum_16 = for_tokens(arena, N_COL / HTH_ACT_PART, sizeof *r->sum_16);
+    r->part = hth_arena_alloc(arena, n_thread * (size_t)HTH_PRODUCT_PART, sizeof *r->part, 64);
+    r->work = hth_arena_alloc(arena, n_thread * (size_t)HTH_PANEL_WORK, 1, 64);
+    return r->q && r->d && r->sum && r->q_256 && r->d_256 && r->sum_16 && r->part && r->work;
+}
+
+/* The same in the order of tiles, several tokens side by side. */
+static bool open_tiles(hth_rounding *r, hth_arena *arena)
+{
+    r->tiles.q = for_tokens(arena, N_COL, 1);
+    r->tiles.x = for_tokens(arena, N_COL, sizeof *r->tiles.x);
+    r->tiles.d = for_tokens(arena, N_COL / HTH_ACT_BLOCK, sizeof *r->tiles.d);
+    r->tiles.offset = for_tokens(arena, N_COL / HTH_ACT_BLOCK, sizeof *r->tiles.offset);
+    r->tiles_256.q = for_tokens(arena, N_COL, 1);
+    r->tiles_256.d = for_tokens(arena, N_COL / HTH_ACT_BLOCK_256, sizeof *r->tiles_256.d);
+    r->tiles_256.sum_16 = for_tokens(arena, N_COL / HTH_ACT_PART, sizeof *r->tiles_256.sum_16);
+    return r->tiles.q && r->tiles.x && r->tiles.d && r->tiles.offset && r->tiles_256.q && r->tiles_256.d &&
+           r->tiles_256.sum_16;
+}
+
+/* The weights, in the layout that the kernels like best. */
+static bool open_rows(host *h, const hth_kernels *k, hth_type type)
+{
+    const size_t size = h->m.n_row * h->m.row_size;
+    bool in_panels = h->m.layout == HTH_LAYOUT_PANELS;
+    uint8_t *rows = hth_arena_alloc(&h->arena, size, 1, 64),
+            *panels = in_panels ? hth_arena_alloc(&h->arena, size, 1, 64) : NULL;
+    if (!rows || (in_panels && !panels)) return false;
+    pack_rows(h, k, type, rows, panels);
+    h->m.data = in_panels ? panels : rows;
+    return true;
+}
+
 static hearth_status open_host(host *h, const hth_kernels *k, hth_type type, size_t n_row, uint32_t n_thread,
                                hearth_error *err)
 {
-    const size_t n_block = N_COL / HTH_ACT_BLOCK, n_wide = N_COL / HTH_ACT_BLOCK_256,
-                 n_part = N_COL / HTH_ACT_PART;
-    hth_rounding *r = &h->rounding;
-    h->m = (hth_matrix){
-        .type = type, .n_row = n_row, .n_col = N_COL, .row_size = hth_type_row_size(type, N_COL)};
-    h->m.layout = k->layout[type];
-    const size_t size = n_row * h->m.row_size, f = sizeof(float);
+    h->m = (hth_matrix){.type = type,
+                        .n_row = n_row,
+                        .n_col = N_COL,
+                        .row_size = hth_type_row_size(type, N_COL),
+                        .layout = k->layout[type]};
     if (!hth_planes_place(type, n_row, N_COL, &h->at))
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "no program knows the type of these weights");
-    uint8_t *rows = hth_arena_alloc(&h->arena, size, 1, 64),
-            *panels = hth_arena_alloc(&h->arena, size, 1, 64);
-    h->x = hth_arena_alloc(&h->arena, N_TOK * N_COL, f, 64);
-    h->y = hth_arena_alloc(&h->arena, N_TOK * n_row, f, 64);
+    h->x = for_tokens(&h->arena, N_COL, sizeof *h->x);
+    h->y = for_tokens(&h->arena, n_row, sizeof *h->y);
     h->planes = hth_arena_alloc(&h->arena, h->at.size, 1, 64);
-    r->q = hth_arena_alloc(&h->arena, N_TOK * N_COL, 1, 64);
-    r->d = hth_arena_alloc(&h->arena, N_TOK * n_block, f, 64);
-    r->sum = hth_arena_alloc(&h->arena, N_TOK * n_block, sizeof *r->sum, 64);
-    r->q_256 = hth_arena_alloc(&h->arena, N_TOK * N_COL, 1, 64);
-    r->d_256 = hth_arena_alloc(&h->arena, N_TOK * n_wide, f, 64);
-    r->sum_16 = hth_arena_alloc(&h->arena, N_TOK * n_part, sizeof *r->sum_16, 64);
-    r->tiles.q = hth_arena_alloc(&h->arena, N_TOK * N_COL, 1, 64);
-    r->tiles.x = hth_arena_alloc(&h->arena, N_TOK * N_COL, f, 64);
-    r->tiles.d = hth_arena_alloc(&h->arena, N_TOK * n_block, f, 64);
-    r->tiles.offset = hth_arena_alloc(&h->arena, N_TOK * n_block, sizeof *r->tiles.offset, 64);
-    r->tiles_256.q = hth_arena_alloc(&h->arena, N_TOK * N_COL, 1, 64);
-    r->tiles_256.d = hth_arena_alloc(&h->arena, N_TOK * n_wide, f, 64);
-    r->tiles_256.sum_16 = hth_arena_alloc(&h->arena, N_TOK * n_part, sizeof *r->tiles_256.sum_16, 64);
-    r->part = hth_arena_alloc(&h->arena, n_thread * (size_t)HTH_PRODUCT_PART, f, 64);
-    r->work = hth_arena_alloc(&h->arena, n_thread * (size_t)HTH_PANEL_WORK, 1, 64);
-    const void *all[] = {rows,           panels,         h->x,
-                         h->y,           h->planes,      r->q,
-                         r->d,           r->sum,         r->q_256,
-                         r->d_256,       r->sum_16,      r->tiles.q,
-                         r->tiles.x,     r->tiles.d,     r->tiles.offset,
-                         r->tiles_256.q, r->tiles_256.d, r->tiles_256.sum_16,
-                         r->part,        r->work};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (!all[i]) return hth_fail_memory(err, size, "a calibration");
-    pack_rows(h, k, type, rows, h->m.layout == HTH_LAYOUT_PANELS ? panels : NULL);
-    h->m.data = h->m.layout == HTH_LAYOUT_PANELS ? panels : rows;
+    if (!h->x || !h->y || !h->planes || !open_rounding(&h->rounding, &h->arena, n_thread) ||
+        !open_tiles(&h->rounding, &h->arena) || !open_rows(h, k, type))
+        return hth_fail_memory(err, n_row * h->m.row_size, "a calibration");
     for (size_t i = 0; i < N_TOK * N_COL; i++) h->x[i] = (float)(i % 17) * 0.125f - 1.0f;
     return HEARTH_OK;
 }
 
-static double since(uint64_t start) { return (double)(hth_clock_ns() - start) * 1e-9; }
 static double median(const double seconds[ROUNDS]) { return hth_spread_of(seconds, ROUNDS).median; }
 
 static void measure_host(host *h, const hth_kernels *k, hth_pool *pool, hth_calibration *out)
@@ -93,10 +111,10 @@ static void measure_host(host *h, const hth_kernels *k, hth_pool *pool, hth_cali
         const hth_output y = {.matrix = &h->m, .y = h->y};
         uint64_t start = hth_clock_ns();
         hth_product(k, pool, &h->rounding, h->x, N_TOK, &y, 1);
-        product[i] = since(start);
+        product[i] = hth_clock_since(start);
         start = hth_clock_ns();
         hth_gpu_stage_rows(pool, &h->m, 0, (uint32_t)h->m.n_row, h->planes);
-        staged[i] = since(start);
+        staged[i] = hth_clock_since(start);
     }
     hth_pool_settle(pool);
     double bytes = (double)(h->m.n_row * h->m.row_size);
@@ -104,8 +122,17 @@ static void measure_host(host *h, const hth_kernels *k, hth_pool *pool, hth_cali
     out->staged = bytes / median(staged);
 }
 
-/* ---- the same on the device -------------------------------------------------------------------------------
- */
+/* Of a described host the figures are the description's, as a simulated clock is charged: it reads its bytes
+ * at one rate, and products cost nothing. */
+static bool take_described(const hth_device_info *info, hth_calibration *out)
+{
+    if (info->host_rate == 0.0) return false;
+    out->cpu_prompt = info->host_rate * N_TOK;
+    out->staged = info->host_rate;
+    return true;
+}
+
+/* ---- the same on the device --------------------------------------------------------------------------- */
 
 typedef struct bench {
     hth_device *device;
@@ -165,7 +192,7 @@ static hearth_status measure_device(bench *b, const host *h, hth_calibration *ou
         uint64_t start = hth_device_time(b->device);
         st = hth_queue_submit(b->device, (hth_turn[]){{b->tape, 0}}, 1, &tick, err);
         if (st == HEARTH_OK) st = hth_queue_wait(b->device, tick, PATIENCE_NS, err);
-        seconds[i < 0 ? 0 : i] = (double)(hth_device_time(b->device) - start) * 1e-9;
+        seconds[i < 0 ? 0 : i] = device_since(b->device, start);
     }
     if (st == HEARTH_OK) out->device_prompt = (double)h->at.size * N_TOK / median(seconds);
     return st;
@@ -182,7 +209,8 @@ hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kerne
     hth_form form;
     if (!hth_form_of(type, &form)) return HEARTH_OK;
     hearth_status st = open_host(&h, kernels, type, n_row, hth_pool_n_thread(pool), err);
-    if (st == HEARTH_OK) measure_host(&h, kernels, pool, out);
+    if (st == HEARTH_OK && !take_described(hth_device_get_info(device), out))
+        measure_host(&h, kernels, pool, out);
     if (st == HEARTH_OK) st = measure_device(&b, &h, out, err);
     hth_tape_free(b.tape);
     hth_buffer_free(b.weights);

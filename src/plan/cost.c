@@ -4,6 +4,7 @@
 #include "plan/plan_int.h"
 
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "base/checked.h"
 
 #include <string.h>
@@ -192,9 +193,8 @@ static hearth_status count_bytes(const hth_plan_model *model, const hth_plan_wis
     if (p->head) p->head_bytes = model->head_bytes;
     p->vram += p->fixed_bytes + p->head_bytes;
     if (p->vram > wish->vram)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "the placement takes %llu bytes of the device, but %llu are given",
-                        (unsigned long long)p->vram, (unsigned long long)wish->vram);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the placement takes %s of the device, but %s are given",
+                        hth_bytes_shown(p->vram).text, hth_bytes_shown(wish->vram).text);
     return HEARTH_OK;
 }
 
@@ -276,8 +276,8 @@ static hearth_status check_layer(const hth_plan_layer *l, uint32_t i, const hth_
     if (!hth_mul_u64(l->device_bytes, l->n_cluster, &clusters) ||
         !hth_mul_u64(l->kv_bytes, wish->n_ctx, &kv) || !hth_mul_u64(l->cpu_bytes, l->n_cluster, &cpu) ||
         l->attention_bytes > most_bytes || clusters > most_bytes || kv > most_bytes || cpu > most_bytes)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: layer %u holds more than %llu bytes of one kind",
-                        i, (unsigned long long)most_bytes);
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: layer %u holds more than %s of one kind", i,
+                        hth_bytes_shown(most_bytes).text);
     for (uint32_t k = 0; k < l->n_cluster; k++)
         if (!(l->share[k] >= 0 && l->share[k] <= 1))
             return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: layer %u: cluster %u fires with a share of %g",

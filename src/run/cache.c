@@ -3,6 +3,7 @@
  * How a head's stream lies is the business of kernels/cache.h. */
 #include "run/run_int.h"
 
+#include "base/bytes.h"
 #include "base/checked.h"
 
 static bool head_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size)
@@ -47,8 +48,8 @@ hearth_status hth_kv_open(hth_kv *kv, const hth_model *model, hearth_kv_type typ
         size_t size = kv->size;
         hth_kv_close(kv);
         return hth_fail(err, HEARTH_ERROR_MEMORY,
-                        "out of memory: %zu bytes for a context of %u positions; ask for less with -c", size,
-                        n_ctx);
+                        "out of memory: %s for a context of %u positions; ask for less with -c",
+                        hth_bytes_shown(size).text, n_ctx);
     }
     (void)head_size(model, type, n_ctx, &kv->head_size); /* less than the whole, which fits */
     size_t at = 0;

@@ -3,6 +3,7 @@
  * meet only in matrix products, which compute each row as if it were the only one. */
 #include "run/run_int.h"
 
+#include "base/bytes.h"
 #include "base/checked.h"
 #include "run/gpu/gpu.h"
 
@@ -136,8 +137,8 @@ hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, 
     if (!s->memory) {
         hth_free(s);
         return hth_fail(err, HEARTH_ERROR_MEMORY,
-                        "out of memory: %zu bytes for a workspace of %u rows; ask for a smaller --batch",
-                        c.used, n_row);
+                        "out of memory: %s for a workspace of %u rows; ask for a smaller --batch",
+                        hth_bytes_shown(c.used).text, n_row);
     }
     c = (cutter){.memory = s->memory};
     cut_buffers(&c, model, n_row, hth_pool_n_thread(pool), s);

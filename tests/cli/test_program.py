@@ -158,6 +158,7 @@ def usage_errors_exit_2():
         (["run", "-p", ""], "the text is empty"),
         (["run", "-p", "a", "-p", "b"], "given twice"),
         (["run", "--json", "--json"], "given twice"),
+        (["run", "--placement", "plan", "--placement", "even"], "given twice"),
         (["run", "-p", "a", "-f", "b"], "contradict"),
         (["run", "-p", "a", "-"], "contradict"),
         (["run", "--greedy", "--temperature", "1"], "contradict"),
@@ -526,6 +527,7 @@ def stats_and_start_line_say_what_runs():
 def a_device_is_named_and_no_share_is_made_up():
     done = good("run", "-n", "3", "-p", "a", "--stats", "--gpu", "null")
     check(b"6 of 6 layers and the head on null" in done.stderr and b"generated 3 in" in done.stderr, done.stderr)
+    check(b"beside the CPU (" in done.stderr and b"the rest" not in done.stderr, done.stderr)
     check(b"live neurons" not in done.stderr, done.stderr)
     done = good("run", "-n", "3", "-p", "a", "--stats", "--gpu", "null", "--json")
     check("live_share" not in json.loads(done.stdout), done.stdout)
@@ -545,14 +547,23 @@ def a_plan_says_what_lies_where_and_is_obeyed():
     check(len(shown["neurons"]) == 6 and 0 < shown["vram_bytes"] <= shown["budget_bytes"], shown)
     check(shown["tokens_per_second"] > shown["tokens_per_second_cpu"] > 0, shown)
     text = good("plan", MODEL, "--gpu", card, "-c", "256", "--what-if").stdout.decode()
-    check("simulated quick" in text and "Whole layers only" in text and "GiB there" in text, text)
+    check("simulated quick" in text and "Whole layers only" in text and "MiB there" in text, text)
+    # In steps of the model's size, up to all of it.
+    steps = json.loads(good("plan", MODEL, "--gpu", card, "-c", "256", "--what-if", "--json").stdout)["what_if"]
+    sizes, rates = [s["vram_bytes"] for s in steps], [s["tokens_per_second"] for s in steps]
+    check(4 <= len(steps) <= 16 and sizes == [(i + 1) << 20 for i in range(len(steps))], steps)
+    check(sizes[-2] < shown["vram_bytes"] + (1 << 20) < sizes[-1] + (1 << 21), steps, shown)
+    check(rates == sorted(rates) and rates[0] < rates[-1] == shown["tokens_per_second"], steps, shown)
     done = good("run", MODEL, "--gpu", card, "--placement", placement, "-c", "256", "-n", "3", "-p", "a", "--stats")
     check(b"6 of 6 layers and the head on simulated quick" in done.stderr, done.stderr)
     check(b"the plan expects" in done.stderr, done.stderr)
     check(done.stdout == good("run", MODEL, "--gpu", "none", "-n", "3", "-p", "a").stdout, done.stdout)
     wrong = bad(1, "simulated quick", "run", MODEL, "--gpu", "null", "--placement", placement, "-n", "1", "-p", "a")
     check("hearth plan" in wrong, wrong)
-    bad(1, "no card", "plan", MODEL, env={"VK_ICD_FILENAMES": "/nowhere"})
+    for auto in [[], ["--gpu", "auto"]]:
+        bad(1, "no card", "plan", MODEL, *auto, env=NO_DRIVER)
+    bad(2, "hearth bench measures its speed", "plan", MODEL, "--gpu", "none")
+    bad(2, "-o FILE writes one", "plan", MODEL, "--gpu", card, "--placement", placement)
     check(shown["tokens_per_second_least"] <= shown["tokens_per_second"] <= shown["tokens_per_second_most"], shown)
     check(shown["fits_ram"] is True and shown["host_bytes"] < 1e8, shown)
     text = good("plan", MODEL, "--gpu", card, "-c", "256", "--vram", "60M", "--ram", "1K").stdout.decode()
@@ -565,6 +576,8 @@ def a_plan_for_what_is_free_of_a_small_card_fits_it():
     placement, args = scratch("small.gguf"), ["-c", "64", "--batch", "8"]
     shown = json.loads(good("plan", MODEL, "--gpu", card, *args, "-o", placement, "--json").stdout)
     check(0 < len(shown["neurons"]) < 6 and shown["budget_bytes"] == 4 << 20, shown)
+    line = bad(1, "small.gguf: it takes ", "run", MODEL, "--gpu", card, "--placement", placement, *args, "--vram", "2M")
+    check(", and --vram allows 2.00 MiB: make it again" in line, line)
     for how in [placement, "plan", "even"]:
         done = good("run", MODEL, "--gpu", card, "--placement", how, *args, "-n", "3", "-p", "a")
         check(b"layers on simulated quick" in done.stderr, how, done.stderr)
@@ -579,10 +592,90 @@ def vram_that_cannot_be_is_refused_and_more_than_there_is_said():
     for wrong in ["-5", "99999999999G", "9X", "1e", "", "G", "nan"]:
         bad(2, "bytes are wanted: 4096, 500M, 7.5G, or auto", *args, "--gpu", card, "--vram=" + wrong)
     for little in ["1", "4096", "0.001K"]:
-        bad(1, "hold no layer of this model: the least is --vram", *args, "--gpu", card, "--vram", little)
+        line = bad(1, "hold no layer of this model: the least is --vram", *args, "--gpu", card, "--vram", little)
+    # The advice is an option that works as it stands.
+    least, whole = re.search(r"the least is --vram (\S+), all of it takes (\S+)$", line).groups()
+    check(b"the rest on the CPU" in good(*args, "--gpu", card, "--vram", least).stderr, least)
+    check(b"6 of 6 layers and the head" in good(*args, "--gpu", card, "--vram", whole).stderr, whole)
     done = good(*args, "--gpu", card, "--vram", "8000T")
-    check(b"bytes free, fewer than the 8796093022208000 that are allowed" in done.stderr, done.stderr)
+    check(b"simulated quick has 768.00 MiB free, less than the 8000.00 TiB that --vram allows" in done.stderr, done.stderr)
     check(done.stdout == good(*args, "--gpu", "none").stdout, done.stdout)
+
+
+@case
+def a_card_too_small_for_any_model_says_what_is_free_of_it():
+    card = "sim:" + scratch("tiny.sim", QUICK_CARD.replace("vram_bytes = 1G", "vram_bytes = 200M").encode())
+    for vram in [[], ["--vram", "100M"]]:
+        line = bad(1, "no layer of it fits on simulated quick: the least is ", "run", MODEL, "--gpu", card, *vram)
+        check("of its 200.00 MiB 0 bytes are free" in line and "--gpu none" in line and "--vram" not in line, line)
+    text = good("plan", MODEL, "--gpu", card).stdout.decode()
+    check("0 bytes are free" in text and "No layer fits there: the least is " in text, text)
+    check("no model has room there" in findings("--device", card)[1]["gpu"]["fix"], "doctor")
+
+
+# Where Vulkan's loader finds no driver, whatever the machine has.
+NO_DRIVER = {"VK_ICD_FILENAMES": "/nowhere", "VK_DRIVER_FILES": "/nowhere"}
+
+
+@case
+def names_of_devices_and_placements_that_are_none_are_told_apart():
+    args = ["run", MODEL, "-n", "1", "-p", "a"]
+    bad(1, "the name of a device is empty: auto, none, or a name", *args, "--gpu", "")
+    bad(1, "sim: names no file: sim:FILE takes", *args, "--gpu", "sim:")
+    bad(1, "nothing: there is no such device; known are null", *args, "--gpu", "nothing")
+    text = good("devices", env=NO_DRIVER).stdout.decode()
+    check("no GPU: " in text, text)
+    if "no driver was found" not in text:  # a build, or a machine, without Vulkan
+        check("this build has no Vulkan" in text or "no Vulkan loader" in text, text)
+    for device in [["--gpu", "null"], []]:
+        for name, why in [("nonsense", "No such file"), (".", "it is a folder"), ("", "No such file")]:
+            line = bad(1, "neither plan nor even, nor a file that can be read (" + why, *args, *device,
+                       "--placement", name, env=NO_DRIVER)
+            check("%s: no such placement: " % (name or "''") in line and "model" not in line, line)
+
+
+@case
+def json_tells_where_a_model_lies():
+    args = [MODEL, "-c", "64", "--batch", "8", "-n", "2", "-p", "a", "--json"]
+    alone = json.loads(good("run", *args, "--gpu", "none").stdout)
+    check(alone["gpu"] == {"layers": 0, "layers_in_all": 6, "cpu_bits": True}, alone)
+    check(alone["decode_tokens_per_second"] > 0 and alone["prompt_tokens_per_second"] > 0, alone)
+    gpu = json.loads(good("run", *args, "--gpu", "null", "--vram", "3M").stdout)["gpu"]
+    check(gpu["device"] == "null" and 0 < gpu["layers"] < 6 and gpu["head"] is False and gpu["neurons"] == 1, gpu)
+    check(gpu["cpu_bits"] is True and gpu["simulated"] is False and 0 < gpu["bytes"] <= 3 << 20, gpu)
+    card = "sim:" + scratch("quick.sim", QUICK_CARD.encode())
+    placed = scratch("placed.gguf")
+    wants = good("plan", MODEL, "--gpu", card, "-c", "64", "--batch", "8", "-o", placed, "--json").stdout
+    gpu = json.loads(good("run", *args, "--gpu", card, "--placement", placed).stdout)["gpu"]
+    check(abs(gpu["predicted_tokens_per_second"] / json.loads(wants)["tokens_per_second"] - 1) < 1e-4, gpu, wants)
+    check(gpu["simulated"] is True and gpu["layers"] == 6 and gpu["head"] is True, gpu)
+    text = scratch("text", b"Once upon a time there was a dog. " * 20)
+    shown = json.loads(good("perplexity", MODEL, "-f", text, "-c", "32", "--gpu", "null", "--json").stdout)
+    check(shown["gpu"]["device"] == "null" and shown["gpu"]["layers"] == 6, shown)
+    floats = data("models/storyteller-drelu/storyteller-drelu-f32.gguf")
+    gpu = json.loads(good("run", floats, *args[1:], "--gpu", "null").stdout)["gpu"]
+    check(gpu["cpu_bits"] is False and gpu["cpu_bits_note"].endswith(" is F32"), gpu)
+
+
+@case
+def the_divided_plan_of_the_documentation_is_what_it_shows():
+    with open(os.path.join(SOURCE, "docs", "gpu.md"), encoding="utf-8") as f:
+        part = f.read().split("\n## A divided model, without a card\n")[1].split("\n## ")[0]
+    lines = [l[4:] for l in part.split("\n") if l.startswith("    ")]
+    commands = [l for l in lines if l.startswith(("hearth ", "for "))]
+    check(len(commands) == 5, commands)
+    for folder in ["models", "bench"]:
+        os.symlink(os.path.join(SOURCE, folder), scratch(folder))
+    path = os.path.dirname(os.path.abspath(HEARTH)) + os.pathsep + os.environ["PATH"]
+    done = subprocess.run(["sh", "-ec", "\n".join(commands)], cwd=SCRATCH, env=dict(os.environ, PATH=path),
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT)
+    text = done.stdout.decode()
+    check(done.returncode == 0, text)
+    shown = [l for l in lines if l and l not in commands]
+    check(len(shown) > 6 and "neurons there" in part, shown)
+    for line in shown:  # an ellipsis stands for what differs between machines
+        for piece in line.split("…"):
+            check(piece.strip() in text, "the documentation shows", repr(piece), "but", text)
 
 
 @case
@@ -597,6 +690,11 @@ def a_simulated_card_with_a_host_has_seconds_of_its_own():
             check(not own or 0 < shown[0][seconds] == shown[1][seconds] < 1, shown)
         stats = good("run", MODEL, "--gpu", card, *args, "--stats").stderr
         check((b"simulated quick, by its clock: prompt" in stats) is own and b"simulated quick" in stats, stats)
+    # A described host is not measured: every machine makes the same plan.
+    card = "sim:" + scratch("timed.sim", text + b"host_bandwidth = 1e9\n")
+    plans = [json.loads(good("plan", MODEL, "--gpu", card, "--json", env=env).stdout) for env in [{"HEARTH_CPU": "generic"}, {}]]
+    check(plans[0]["calibration"] == plans[1]["calibration"] and plans[0]["neurons"] == plans[1]["neurons"], plans)
+    check(plans[0]["calibration"]["staged_bytes_per_second"] == 1e9, plans)
 
 
 # ---- signals -------------------------------------------------------------------------------------------
@@ -770,6 +868,33 @@ def bench_stands_prompts_beside_the_peak_and_tokens_beside_memory():
 
 
 @case
+def bench_takes_a_device_as_run_does():
+    few = [MODEL, "-p", "4", "-n", "2", "-t", "1", "--repeat", "1"]
+    known = bench(*few[:-2], "--parallel", "3", "--gpu", "none")
+    check(known["gpu"] == {"layers": 0, "layers_in_all": 6, "cpu_bits": True} and "simulated" not in known, known)
+    there = bench(*few[:-2], "--parallel", "3", "--gpu", "null")
+    check(there["gpu"]["device"] == "null" and there["gpu"]["layers"] == 6 and there["gpu"]["cpu_bits"], there)
+    check([t.get("logits_hashes") for t in there["tests"]] == [t.get("logits_hashes") for t in known["tests"]], there)
+    check(not any("share_of_limit" in t or "share_of_peak" in t for t in there["tests"]), there)
+    text = good("bench", *few, "--gpu", "null", "--vram", "3M", "--placement", "even").stdout.decode()
+    check(re.search(r"[1-5] of 6 layers on null \(.*the rest on the CPU", text), text)
+    check("The limits of a GPU are not measured" in text and "GB/s | - | - |" in text, text)
+    # A device is given room for what the tests take, not for what a run would.
+    deep = bench(MODEL, "-n", "2", "--depth", "600", "--gpu", "null", "-t", "1")
+    check(deep["gpu"]["layers"] == 6 and deep["tests"][0]["depth"] == 600, deep)
+    card = scratch("quick.sim", QUICK_CARD.replace("bandwidth = 1e14", "bandwidth = 1e9\nhost_bandwidth = 1e9").encode())
+    timed = [bench(*few[:-2], "--gpu", "sim:" + card) for _ in range(2)]
+    rates = [[t["tokens_per_second"] for t in shown["tests"]] for shown in timed]
+    check(timed[0]["simulated"] and timed[0]["simulated_seconds"] and rates[0] == rates[1], timed)
+    check("those of its clock" in good("bench", *few, "--gpu", "sim:" + card).stdout.decode(), "its clock")
+    for more, option in [(["--gpu", "null"], "--gpu"), (["--vram", "3M"], "--vram"), (["--placement", "even"], "--placement")]:
+        for only in [["-f", MODEL], ["--fire", "share=0.1"]]:
+            bad(2, "for the CPU alone: leave " + option, "bench", MODEL, "-p", "0", "-n", "2", *only, *more)
+    bad(2, "no use for --gpu", "bench", "--limits", "--gpu", "null")
+    bad(1, "nothing: there is no such device", "bench", MODEL, "--gpu", "nothing")
+
+
+@case
 def bench_in_parallel_gives_each_sequence_its_own_logits():
     for more in [[], ["--depth", "40"], ["-t", "1", "--kv", "f32"]]:
         tests = bench(MODEL, "--parallel", "2,3,7", "-n", "5", *more)["tests"]
@@ -903,8 +1028,10 @@ def limits_of_the_machine_are_measured_without_a_model():
     check(b"GB/s" in text and b"GOP/s" in text and b"latency of memory" in text, text)
 
 
-def findings(*args, **more):
-    shown = json.loads(good("doctor", "--json", *args, **more).stdout)
+def findings(*args, status=0, **more):
+    done = hearth("doctor", "--json", *args, **more)
+    check(done.returncode == status, args, "exit", done.returncode, done.stderr)
+    shown = json.loads(done.stdout)
     for c in shown["checks"]:
         check(("fix" in c) != c["ok"] and c["text"] and (c["ok"] or c["fix"]), c)
     return shown, {c["name"]: c for c in shown["checks"]}
@@ -951,7 +1078,19 @@ def doctor_measures_a_gpu_once_and_again_when_asked():
         f.truncate(100)
     shown, _ = findings("--device", "null", env={"HEARTH_CACHE": cache})
     check([c["type"] for c in shown["gpu"]["calibrations"]] == ["Q4_0", "Q8_0"], shown["gpu"])
-    bad(1, "no such device", "doctor", "--device", "nothing")
+    check(by_name["gpu"]["text"].startswith("null, memory without a limit"), by_name["gpu"])
+    check("memory_bytes" not in shown["gpu"] and "free_bytes" not in shown["gpu"], shown["gpu"])
+
+
+@case
+def doctor_reports_whatever_becomes_of_the_device():
+    shown, by_name = findings("--device", "nothing", status=1)
+    check(len(by_name) == 8 and "no such device" in by_name["gpu"]["text"] and not by_name["gpu"]["ok"], by_name)
+    check("no such device" in shown["gpu"]["problem"], shown["gpu"])
+    shown, by_name = findings("--device", "none")
+    check(by_name["gpu"]["ok"] and "as asked for" in by_name["gpu"]["text"], by_name)
+    auto = [findings(*args, env=NO_DRIVER)[1]["gpu"] for args in [[], ["--device", "auto"]]]
+    check(auto[0] == auto[1] and auto[0]["ok"] and "the CPU does all of it" in auto[0]["text"], auto)
 
 
 @case

@@ -128,7 +128,10 @@ TEST(descriptions_that_cannot_be_read_are_named)
     CHECK(strstr(why.message, "/no/such.sim: cannot open") && d == NULL);
     CHECK(hth_device_open(&(hth_device_spec){.name = "sim:/"}, &d, &why) == HEARTH_ERROR_IO);
     CHECK(strstr(why.message, "must be a regular file") != NULL);
-    CHECK(hth_device_open(&(hth_device_spec){.name = "sim:"}, &d, &why) == HEARTH_ERROR_IO);
+    CHECK(hth_device_open(&(hth_device_spec){.name = "sim:"}, &d, &why) == HEARTH_ERROR_UNSUPPORTED);
+    CHECK(strstr(why.message, "sim: names no file") != NULL);
+    CHECK(hth_device_open(&(hth_device_spec){.name = ""}, &d, &why) == HEARTH_ERROR_UNSUPPORTED);
+    CHECK(strstr(why.message, "the name of a device is empty") != NULL);
 }
 
 /* In memory of exactly its size. */

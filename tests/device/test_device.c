@@ -342,7 +342,7 @@ ON_EACH(buffers_keep_within_the_budget_and_live_until_their_last_use)
     uint64_t used = hth_device_state(t.d).used;
     CHECK(used >= 3 * N * sizeof(float) && used <= 3 * 4096 + 100);
     CHECK(hth_buffer_new(t.d, HTH_MEMORY_DEVICE, 8192, "one more", &more, &why) == HEARTH_ERROR_MEMORY);
-    CHECK(strstr(why.message, "one more") && strstr(why.message, "8192") && more == NULL);
+    CHECK(strstr(why.message, "one more") && strstr(why.message, "8.00 KiB wanted") && more == NULL);
     CHECK(hth_buffer_new(t.d, HTH_MEMORY_DEVICE, UINT64_MAX - 1, "all", &more, &why) == HEARTH_ERROR_MEMORY);
     CHECK(!hth_device_state(t.d).lost && hth_device_state(t.d).used == used);
 

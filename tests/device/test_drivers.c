@@ -164,7 +164,7 @@ TEST(a_loader_without_a_driver_is_refused)
     char *kept = was ? strdup(was) : NULL;
     setenv("VK_ICD_FILENAMES", "/nowhere", 1);
     setenv("VK_DRIVER_FILES", "/nowhere", 1);
-    expect_refused((lies){0}, "Vulkan: vkCreateInstance: its driver does not do that");
+    expect_refused((lies){0}, "Vulkan: no driver was found: ");
     unsetenv("VK_DRIVER_FILES");
     if (kept) setenv("VK_ICD_FILENAMES", kept, 1);
     else unsetenv("VK_ICD_FILENAMES");

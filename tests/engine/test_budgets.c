@@ -52,25 +52,19 @@ static uint64_t check_budget(const subject *s, uint64_t vram, hearth_model *mode
     return usage.most;
 }
 
-static uint64_t number_behind(const char *text, const char *words)
-{
-    const char *at = strstr(text, words);
-    return at ? strtoull(at + strlen(words), NULL, 10) : 0;
-}
-
-/* Refused: by the least that would do, which is what it says. Returns that. */
+/* Refused: by the least that would do, rounded up, which is what it says. Returns what is too few. */
 static uint64_t check_refusal(const subject *s, uint64_t vram, const hearth_error *why)
 {
     hearth_model *model = NULL;
     hearth_error again = {0};
-    uint64_t least = number_behind(why->message, "the least is --vram ");
-    uint64_t all = number_behind(why->message, "all of it takes ");
+    uint64_t too_few, ignored, least = engine_bytes_behind(why->message, "the least is --vram ", &too_few);
+    uint64_t all = engine_bytes_behind(why->message, "all of it takes ", &ignored);
     CHECK_INT(why->status, HEARTH_ERROR_MEMORY);
     if (!(least > vram && least <= all))
         test_fail(__FILE__, __LINE__, "--vram %llu: %s", (unsigned long long)vram, why->message);
     CHECK(strstr(why->message, s->path) == why->message);
-    CHECK_INT(open_model(s->path, s->device, least - 1, &model, &again), HEARTH_ERROR_MEMORY);
-    CHECK_INT(number_behind(again.message, "the least is --vram "), least);
+    CHECK_INT(open_model(s->path, s->device, too_few, &model, &again), HEARTH_ERROR_MEMORY);
+    CHECK_INT(engine_bytes_behind(again.message, "the least is --vram ", &ignored), least);
     CHECK_OK(open_model(s->path, s->device, least, &model, err));
     if (model) check_budget(s, least, model);
     hearth_model_close(model);
@@ -80,7 +74,7 @@ static uint64_t check_refusal(const subject *s, uint64_t vram, const hearth_erro
         CHECK(hth_gpu_where(model->gpu)->head);
     }
     hearth_model_close(model);
-    return least;
+    return too_few;
 }
 
 /* Everything there is, then ten budgets. */
@@ -89,7 +83,7 @@ static void check_budgets(subject *s, int n_budget)
     test_random r = {SEED};
     hearth_model *model = NULL;
     hearth_error why = {0};
-    uint64_t held = hth_alloc_held(), least = 0;
+    uint64_t held = hth_alloc_held(), too_few = 0;
     int n_open = 0;
     hearth_status st = open_model(s->path, s->device, 0, &model, &why);
     if (st == HEARTH_ERROR_UNSUPPORTED) {
@@ -105,13 +99,13 @@ static void check_budgets(subject *s, int n_budget)
         n_open += st == HEARTH_OK;
         if (st == HEARTH_OK) check_budget(s, vram, model);
         hearth_model_close(model);
-        if (st != HEARTH_OK) least = check_refusal(s, vram, &why);
-        CHECK(st == HEARTH_OK ? vram >= least : vram < s->all);
+        if (st != HEARTH_OK) too_few = check_refusal(s, vram, &why);
+        CHECK(st == HEARTH_OK ? vram > too_few : vram < s->all);
     }
     CHECK_INT(hth_alloc_held(), held);
     CHECK(n_open > 0 && n_open < n_budget);
-    printf("     %s: %d of %d budgets of up to %llu bytes hold some; the least is %llu\n", s->device, n_open,
-           n_budget, (unsigned long long)s->all, (unsigned long long)least);
+    printf("     %s: %d of %d budgets of up to %llu bytes hold some, none of up to %llu\n", s->device, n_open,
+           n_budget, (unsigned long long)s->all, (unsigned long long)too_few);
 }
 
 static void check_device(const char *device, bool packed, int n_budget)

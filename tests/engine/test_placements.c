@@ -135,7 +135,8 @@ TEST(placements_that_do_not_fit_are_refused)
     EXPECT(c.fits.streams[1].n_tok = 2, HEARTH_ERROR_FORMAT, "hearth.placement.stream at ");
     EXPECT(c.fits.streams[2].here = 64, HEARTH_ERROR_FORMAT, "of tokens, ascending, and of parts of 64");
     gpu.vram = 1 << 20;
-    EXPECT((void)0, HEARTH_ERROR_MEMORY, " bytes on null, and 1048576 are free");
+    EXPECT((void)0, HEARTH_ERROR_MEMORY,
+           " on null, and --vram allows 1.00 MiB: make it again with hearth plan");
     close_inputs(&in);
 }
 

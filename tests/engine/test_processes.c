@@ -61,7 +61,8 @@ static bool tell(const task *t, FILE *out)
         st = hearth_session_eval(s, &id, 1, &err);
     }
     bool well = st == HEARTH_OK && (!t->device || hth_engine_has_gpu(model));
-    if (!well) fprintf(stderr, "%s: %s\n", t->device, st == HEARTH_OK ? model->gpu_note : err.message);
+    if (!well)
+        fprintf(stderr, "%s: %s\n", t->device, st == HEARTH_OK ? hth_engine_last_note(model) : err.message);
     hearth_session_close(s);
     hearth_model_close(model);
     return well;

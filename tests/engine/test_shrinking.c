@@ -242,6 +242,29 @@ static void pack_storyteller(char path[512])
     CHECK_OK(hth_pack(STORYTELLER, path, &o, &r, err));
 }
 
+/* What a caller was told stays readable while it grows old. */
+TEST(a_note_that_was_handed_out_stays_as_it_was)
+{
+    const subject s = {STORYTELLER, false, 1};
+    hearth_model *model = NULL;
+    hearth_model_info before[HTH_MOST_LEFT + 2];
+    char was[HTH_MOST_LEFT + 2][400];
+    CHECK_OK(open_model(&s, "null", &model, err));
+    for (int i = 0; model && i < HTH_MOST_LEFT + 2; i++) {
+        hearth_model_get_info(model, &before[i]);
+        snprintf(was[i], sizeof was[i], "%s", before[i].gpu_note);
+        CHECK_INT(was[i][0] != 0, i > 0);
+        if (i <= HTH_MOST_LEFT) model->device->limit = hth_device_state(model->device).used - 1;
+        hth_engine_keep_budget(model);
+    }
+    for (int i = 0; model && i < HTH_MOST_LEFT + 2; i++) {
+        CHECK_TEXT(before[i].gpu_note, was[i]);
+        for (int k = 0; k < i; k++) CHECK(before[k].gpu_note != before[i].gpu_note);
+    }
+    if (model) CHECK(before[HTH_MOST_LEFT].gpu != NULL && before[HTH_MOST_LEFT + 1].gpu == NULL);
+    hearth_model_close(model);
+}
+
 TEST(a_plain_model_keeps_its_text_while_the_budget_shrinks)
 {
     const subject s = {STORYTELLER, false, 1}, mapped = {STORYTELLER, true, 2};

@@ -485,10 +485,9 @@ TEST(too_little_memory_is_refused_with_the_least_that_works)
         hearth_gpu_options gpu = options_of("null", &g, HEARTH_KV_F16);
         gpu.vram = 1;
         check_refused(g.model, &gpu, HEARTH_ERROR_MEMORY, "the least is --vram ", &why);
-        const char *at = strstr(why.message, "--vram ");
-        uint64_t most = 0, fewest = at ? strtoull(at + 7, NULL, 10) : 0;
-        if (at && strstr(at, "takes ")) most = strtoull(strstr(at, "takes ") + 6, NULL, 10);
-        gpu.vram = fewest - 1;
+        uint64_t too_few, ignored, fewest = engine_bytes_behind(why.message, "--vram ", &too_few),
+                                   most = engine_bytes_behind(why.message, "takes ", &ignored);
+        gpu.vram = too_few;
         check_refused(g.model, &gpu, HEARTH_ERROR_MEMORY, "the least is --vram ", &why);
         for (int i = 0; i < 3; i++) {
             hearth_model_info info = {0};

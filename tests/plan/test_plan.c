@@ -475,7 +475,7 @@ TEST(bad_numbers_are_refused_by_name)
     good.wish.vram = good.wish.fixed_bytes;
     CHECK_INT(hth_plan_price(&good.model, &good.machine, &good.wish, some, false, &plan, &why),
               HEARTH_ERROR_ARGUMENT);
-    CHECK(strstr(why.message, "bytes of the device") != NULL);
+    CHECK(strstr(why.message, " of the device, but ") != NULL);
     hth_plan_link link = hth_plan_cards[0].link;
     hth_plan_simulated done;
     hth_plan_simulation none = {0, 1, 0};

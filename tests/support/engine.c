@@ -1,6 +1,7 @@
 /* Helpers behind engine.h. Used by tests/golden, tests/engine and tests/model. */
 #define _POSIX_C_SOURCE 200809L
 #include "support/engine.h"
+#include "common/options.h"
 
 #include "base/cpu.h"
 #include "support/test.h"
@@ -86,7 +87,8 @@ static size_t n_vocab_of(const hearth_model *model)
     return info.n_vocab;
 }
 
-float *engine_model_logits(const hearth_model *model, const engine_setting *setting, const int32_t *ids, size_t n)
+float *engine_model_logits(const hearth_model *model, const engine_setting *setting, const int32_t *ids,
+                           size_t n)
 {
     gathering g = {.n_vocab = n_vocab_of(model)};
     hearth_session *session = open_session(model, setting, n);
@@ -104,7 +106,8 @@ float *engine_logits(const char *path, const engine_setting *setting, const int3
                      size_t *n_vocab)
 {
     hearth_model *model = NULL;
-    hearth_model_options o = {.n_thread = setting->n_thread, .mmap = setting->mmap, .selector = setting->selector};
+    hearth_model_options o = {
+        .n_thread = setting->n_thread, .mmap = setting->mmap, .selector = setting->selector};
     engine_set_cpu(setting->cpu);
     CHECK_OK(hearth_model_open(path, &o, &model, err));
     engine_set_cpu(NULL);
@@ -115,7 +118,8 @@ float *engine_logits(const char *path, const engine_setting *setting, const int3
     return logits;
 }
 
-float *engine_last_logits(const hearth_model *model, const engine_setting *setting, const int32_t *ids, size_t n)
+float *engine_last_logits(const hearth_model *model, const engine_setting *setting, const int32_t *ids,
+                          size_t n)
 {
     size_t size = n_vocab_of(model) * sizeof(float);
     hearth_session *session = open_session(model, setting, n);
@@ -148,6 +152,23 @@ bool engine_greedy(const hearth_model *model, const engine_setting *setting, con
 }
 
 /* ---- distances ---------------------------------------------------------------------------- */
+
+uint64_t engine_bytes_behind(const char *text, const char *words, uint64_t *too_few)
+{
+    static const char letters[] = "KMGT";
+    const char *at = strstr(text, words), *letter = NULL;
+    char number[24] = "";
+    uint64_t bytes = 0;
+    size_t n = at ? strspn(at + strlen(words), "0123456789.KMGT") : 0;
+    *too_few = 0;
+    if (n == 0 || n >= sizeof number) return 0;
+    memcpy(number, at + strlen(words), n);
+    if (!parse_size(number, &bytes)) return 0;
+    letter = strchr(letters, number[n - 1]);
+    uint64_t hundredth = letter ? ((uint64_t)1024 << (10 * (letter - letters))) / 100 : 0;
+    *too_few = bytes - hundredth - 1;
+    return bytes;
+}
 
 double engine_max_error(const float *a, const float *b, size_t n)
 {

@@ -39,6 +39,10 @@ float *engine_last_logits(const hearth_model *model, const engine_setting *setti
 bool engine_greedy(const hearth_model *model, const engine_setting *setting, const int32_t *ids, size_t n,
                    int32_t *out, size_t n_predict);
 
+/* The bytes that stand behind these words of a message, as --vram takes them ("5.75M"); 0: none do. They are
+ * rounded up: *too_few is below what was meant by at most a hundredth of their unit. */
+uint64_t engine_bytes_behind(const char *text, const char *words, uint64_t *too_few);
+
 /* max |a - b| / max |b|, and rms(a - b) / rms(b). */
 double engine_max_error(const float *a, const float *b, size_t n);
 double engine_rms_error(const float *a, const float *b, size_t n);

@@ -8,22 +8,46 @@
 
 static const char VALIDATION[] = "VK_LAYER_KHRONOS_validation";
 
+/* What drivers may answer, in words; all else is a failure by its number. */
+static const struct {
+    VkResult result;
+    hearth_status status;
+    const char *words;
+} answers[] = {
+    {VK_ERROR_OUT_OF_HOST_MEMORY, HEARTH_ERROR_MEMORY, "out of memory"},
+    {VK_ERROR_OUT_OF_DEVICE_MEMORY, HEARTH_ERROR_MEMORY, "out of the device's memory"},
+    {VK_ERROR_OUT_OF_POOL_MEMORY, HEARTH_ERROR_DEVICE, "its driver's pool is full"},
+    {VK_ERROR_FRAGMENTED_POOL, HEARTH_ERROR_DEVICE, "its driver's pool is in pieces"},
+    {VK_ERROR_TOO_MANY_OBJECTS, HEARTH_ERROR_DEVICE, "its driver keeps no more objects"},
+    {VK_ERROR_MEMORY_MAP_FAILED, HEARTH_ERROR_DEVICE, "its memory cannot be seen from here"},
+    {VK_ERROR_INITIALIZATION_FAILED, HEARTH_ERROR_DEVICE, "its driver did not start"},
+    {VK_ERROR_DEVICE_LOST, HEARTH_ERROR_DEVICE, "it was lost"},
+    {VK_ERROR_UNKNOWN, HEARTH_ERROR_DEVICE, "its driver failed and does not say why"},
+    {VK_ERROR_INCOMPATIBLE_DRIVER, HEARTH_ERROR_UNSUPPORTED,
+     "no driver was found: docs/gpu.md names some; VK_LOADER_DEBUG=error says more"},
+    {VK_ERROR_FEATURE_NOT_PRESENT, HEARTH_ERROR_UNSUPPORTED, "its driver lacks a feature"},
+    {VK_ERROR_EXTENSION_NOT_PRESENT, HEARTH_ERROR_UNSUPPORTED, "its driver lacks an extension"},
+    {VK_ERROR_LAYER_NOT_PRESENT, HEARTH_ERROR_UNSUPPORTED, "a layer is not installed"},
+};
+
+const char *hth_vk_answer(VkResult result)
+{
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+        if (answers[i].result == result) return answers[i].words;
+    return "its driver failed";
+}
+
+static hearth_status status_of(VkResult result)
+{
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+        if (answers[i].result == result) return answers[i].status;
+    return HEARTH_ERROR_DEVICE;
+}
+
 hearth_status hth_vk_fail(hearth_error *err, const hth_device *d, const char *call, VkResult result)
 {
-    const char *name = d ? d->info.name : "Vulkan";
-    switch (result) {
-    case VK_ERROR_OUT_OF_HOST_MEMORY:
-    case VK_ERROR_OUT_OF_DEVICE_MEMORY:
-        return hth_fail(err, HEARTH_ERROR_MEMORY, "%s: %s: out of memory", name, call);
-    case VK_ERROR_DEVICE_LOST: return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: %s: it was lost", name, call);
-    case VK_ERROR_INCOMPATIBLE_DRIVER:
-    case VK_ERROR_FEATURE_NOT_PRESENT:
-    case VK_ERROR_EXTENSION_NOT_PRESENT:
-    case VK_ERROR_LAYER_NOT_PRESENT:
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s: its driver does not do that (%d)", name, call,
-                        (int)result);
-    default: return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: %s failed (%d)", name, call, (int)result);
-    }
+    return hth_fail(err, status_of(result), "%s: %s (%s, %d)", d ? d->info.name : "Vulkan",
+                    hth_vk_answer(result), call, (int)result);
 }
 
 static PFN_vkVoidFunction entry(const hth_vk_instance *vk, const char *name)

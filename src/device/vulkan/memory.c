@@ -1,6 +1,7 @@
 /* Buffers of a Vulkan device, each with memory of its own: there are few and they are large. What the host
  * does not see is filled through a buffer that it does. */
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "device/vulkan/vulkan_int.h"
 
 #include <string.h>
@@ -55,8 +56,9 @@ static hearth_status fill_in(hth_vk_device *vk, hth_buffer *b, const char *what,
     r = vk->call.vkAllocateMemory(vk->handle, &room, NULL, &own->memory);
     if (r != VK_SUCCESS)
         return hth_fail(err, r == VK_ERROR_DEVICE_LOST ? HEARTH_ERROR_DEVICE : HEARTH_ERROR_MEMORY,
-                        "%s: %s: %llu bytes were refused (%d), %llu are in use", b->device->info.name, what,
-                        (unsigned long long)b->size, (int)r, (unsigned long long)b->device->used);
+                        "%s: %s: %s were refused (%s, %d), %s are in use", b->device->info.name, what,
+                        hth_bytes_shown(b->size).text, hth_vk_answer(r), (int)r,
+                        hth_bytes_shown(b->device->used).text);
     r = vk->call.vkBindBufferMemory(vk->handle, own->handle, own->memory, 0);
     if (r != VK_SUCCESS) return hth_vk_fail(err, b->device, "vkBindBufferMemory", r);
     if (b->memory == HTH_MEMORY_DEVICE) return HEARTH_OK;

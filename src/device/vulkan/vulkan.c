@@ -31,7 +31,8 @@ static hearth_status choose(hth_vk_device *vk, const hth_device_spec *spec, hear
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s (%s): %s", name, found[i].info.name,
                         found[i].info.problem);
     }
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: there is no such device; Vulkan knows %zu", name, n);
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: there is no such device; Vulkan knows %zu: see hearth devices", name, n);
 }
 
 /* ---- opening --------------------------------------------------------------------------------------- */

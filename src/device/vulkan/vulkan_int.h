@@ -44,6 +44,8 @@ void hth_vk_instance_close(hth_vk_instance *vk);
 hearth_status hth_vk_calls_load(const hth_vk_instance *vk, VkDevice device, hth_vk_calls *calls,
                                 hearth_error *err);
 
+/* What a driver answered, in words. */
+const char *hth_vk_answer(VkResult result);
 /* What a result means: MEMORY, DEVICE or UNSUPPORTED, with the call's name. */
 hearth_status hth_vk_fail(hearth_error *err, const hth_device *d, const char *call, VkResult result);
 
