@@ -53,6 +53,7 @@ typedef struct hth_device_info {
     hth_matrix_shape shapes[HTH_MAX_MATRIX_SHAPE];
     double
         host_rate; /* simulated: bytes of weights a second that its host reads; 0: its time is no model's */
+    double flops;  /* simulated: a second, as described */
     char problem[200]; /* why it cannot be used; empty: it can */
 } hth_device_info;
 

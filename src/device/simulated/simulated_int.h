@@ -37,7 +37,7 @@ typedef struct hth_sim_card {
     uint64_t vram_bytes, seed;
     double bandwidth, pcie_up, pcie_down; /* bytes a second; up: to the device */
     double host_bandwidth;                /* bytes of weights a second that the host reads; 0: nobody says */
-    double flops;                         /* a second; no cost goes by them yet */
+    double flops;                         /* a second; no cost goes by them, but how tapes are cut */
     double pcie_latency_ns, dispatch_ns, submit_ns, wake_ns;
     double jitter; /* a share, below 1 */
     bool real;     /* the clock */

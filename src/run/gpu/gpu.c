@@ -23,9 +23,7 @@ static hearth_status find_hands(hth_gpu *g, const hth_gpu_place *place, hearth_e
     for (uint32_t i = 0; i < place->n_layer; i++)
         if (n_hot[i] < g->model->layers[i].d_ff) g->hands[g->n_hand++] = i;
     g->cold_tops = hth_alloc((size_t)g->n_hand * place->n_row, sizeof *g->cold_tops);
-    g->turns = hth_alloc(hth_gpu_most_tapes(g) + 1, sizeof *g->turns);
-    g->ticks = hth_alloc(hth_gpu_most_tapes(g) + 1, sizeof *g->ticks);
-    if (g->cold_tops && g->turns && g->ticks) return HEARTH_OK;
+    if (g->cold_tops) return HEARTH_OK;
     return hth_fail_memory(err, (size_t)g->n_hand * place->n_row * sizeof *g->cold_tops,
                            "a model on a device");
 }
@@ -89,7 +87,7 @@ static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
     return st;
 }
 
-/* No submission takes so long on a card; drivers that compute on the CPU share it with others. */
+/* No few submissions take so long on a card; drivers that compute on the CPU share it with others. */
 static uint64_t patience_with(const hth_device *device)
 {
     return (hth_device_get_info(device)->kind == HTH_DEVICE_DISCRETE ? 10u : 600u) * (uint64_t)1000000000;
@@ -108,6 +106,7 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
                    .place = *place,
                    .patience_ns = patience_with(device)};
     g->place.n_hot = NULL;
+    if (g->place.n_work == 0) g->place.n_work = hth_gpu_usual_submission(hth_device_get_info(device));
     g->gate = hth_queue_gate(device); /* others may have used it */
     pthread_mutex_init(&g->turn, NULL);
     g->n_slot = place->n_position / HTH_GPU_SLOT;

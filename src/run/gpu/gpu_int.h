@@ -96,16 +96,17 @@ void hth_gpu_caches_close(hth_gpu *g);
 enum { HTH_GPU_ONE, HTH_GPU_FEW, HTH_GPU_MANY, HTH_GPU_N_CLASS, HTH_GPU_FEW_ROWS = 8 };
 
 /* A step's tapes in the order in which they run. Each layer of which the host has a part (a hand) is cut
- * where its letter to the host is complete, and where the host's sums are wanted; steps of many rows are
- * cut at every layer besides, so that no submission keeps a card from its display for long. */
+ * where its letter to the host is complete, and where the host's sums are wanted; besides, tapes are cut
+ * where they would be too much work for a submission (work.c). */
 typedef struct hth_gpu_cut {
     hth_tape *tape;
     uint32_t n_letter,
-        n_answer; /* hands whose letter is written by its end; whose sums must be there before it */
+        n_answer;  /* hands whose letter is written by its end; whose sums must be there before it */
+    uint64_t work; /* as hth_gpu_place counts it */
 } hth_gpu_cut;
 typedef struct hth_gpu_tapes {
-    hth_gpu_cut *cut; /* [n] */
-    uint32_t n;
+    hth_gpu_cut *cut; /* [n], with room for so many */
+    uint32_t n, room;
     uint32_t n_answer; /* that the host gives in all, */
     uint32_t n_asked;  /* of which the first so many wait for no letter */
 } hth_gpu_tapes;
@@ -151,18 +152,18 @@ struct hth_gpu {
     hth_gpu_tapes streamed; /* of place.n_row rows, where weights pass through */
     hth_gpu_piece *pieces;  /* [n_piece] */
     uint32_t n_piece;
-    hth_tape *head_tapes[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
-    hth_turn *turns;         /* [of the longest tapes, and one] of the step under way */
+    hth_gpu_tapes head_tapes[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
+    hth_turn *turns;             /* [of the longest tapes, and the head's] of the step under way, */
     hth_tick *ticks;
-    uint32_t *cold_tops;  /* [n_hand][n_row] bits of the host's largest |h| */
-    uint64_t gate;        /* the host's last signal */
-    uint64_t patience_ns; /* after which the device is lost */
-    bool by_tiles;        /* many rows are computed by matrix units, where they can be */
+    uint32_t n_sent, n_done; /* of which so many were submitted, and were seen to be done */
+    uint32_t *cold_tops;     /* [n_hand][n_row] bits of the host's largest |h| */
+    uint64_t gate;           /* the host's last signal */
+    uint64_t patience_ns;    /* after which the device is lost */
+    bool by_tiles;           /* many rows are computed by matrix units, where they can be */
     hth_gpu_counts counts;
     pthread_mutex_t turn;
-    hth_tick under_way; /* of a step whose end was not seen; 0: there is none */
-    bool left;          /* hth_gpu_leave */
-    uint8_t *taken;     /* [n_position / HTH_GPU_SLOT] */
+    bool left;      /* hth_gpu_leave */
+    uint8_t *taken; /* [n_position / HTH_GPU_SLOT] */
     uint32_t n_slot;
 };
 
@@ -174,10 +175,11 @@ void hth_gpu_charge_piece(hth_gpu *g, uint32_t i_piece);
 hearth_status hth_gpu_settle(hth_gpu *g, hearth_error *err);
 /* The classes' numbers of rows. */
 uint32_t hth_gpu_class_rows(const hth_gpu *g, int class);
-/* Of a step, at most. */
-uint32_t hth_gpu_most_tapes(const hth_gpu *g);
+/* All tapes, and room for a step of them. */
 hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err);
 void hth_gpu_tapes_free(hth_gpu *g);
+/* work.c: what stands for an n_work of 0. */
+uint64_t hth_gpu_usual_submission(const hth_device_info *info);
 
 /* ---- matrix units (tiles.c) -------------------------------------------------------------------------- */
 

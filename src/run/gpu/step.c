@@ -101,48 +101,60 @@ static void answer(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n)
 
 /* ---- tapes -------------------------------------------------------------------------------------------- */
 
-static hearth_status submit(hth_gpu *g, uint32_t first, uint32_t n, hearth_error *err)
+/* What all back ends hold at once is twice that. */
+enum { MOST_QUEUED = 2048 };
+
+/* The first n tapes of the step under way are done. A device answers within its patience for some tapes; a
+ * step may have many. */
+static hearth_status await(hth_gpu *g, uint32_t n, hearth_error *err)
 {
-    hearth_status st = hth_queue_submit(g->device, g->turns + first, n, g->ticks + first, err);
-    if (st == HEARTH_OK && n > 0) g->under_way = g->ticks[first + n - 1];
+    enum { AT_ONCE = 16 };
+    hearth_status st = HEARTH_OK;
+    while (st == HEARTH_OK && g->n_done < n) {
+        uint32_t next = n - g->n_done < AT_ONCE ? n : g->n_done + AT_ONCE;
+        st = hth_queue_await(g->device, g->ticks[next - 1], g->patience_ns, err);
+        if (st == HEARTH_OK) g->n_done = next;
+    }
     return st;
 }
 
-/* The last tape of a step, or of what is left of one. */
-static hearth_status await_end(hth_gpu *g, hearth_error *err)
+/* The next tapes of the step, up to number `end`. Where they are more than can be held, the first must end
+ * before the last may be given: none of them waits for the host. */
+static hearth_status submit(hth_gpu *g, uint32_t end, hearth_error *err)
 {
-    hearth_status st =
-        g->under_way > 0 ? hth_queue_await(g->device, g->under_way, g->patience_ns, err) : HEARTH_OK;
-    if (st == HEARTH_OK) g->under_way = 0;
+    hearth_status st = HEARTH_OK;
+    while (st == HEARTH_OK && g->n_sent < end) {
+        uint32_t first = g->n_sent, n = end - first < MOST_QUEUED ? end - first : MOST_QUEUED;
+        if (first + n > 2 * MOST_QUEUED) st = await(g, first + n - 2 * MOST_QUEUED, err);
+        if (st == HEARTH_OK) st = hth_queue_submit(g->device, g->turns + first, n, g->ticks + first, err);
+        if (st == HEARTH_OK) g->n_sent += n;
+    }
     return st;
 }
 
 /* A step whose end was not seen may still read what the next one is told, and wait for signals. */
 hearth_status hth_gpu_settle(hth_gpu *g, hearth_error *err)
 {
-    if (g->under_way == 0) return HEARTH_OK;
+    if (g->n_done == g->n_sent) return HEARTH_OK;
     hearth_status st = hth_queue_signal(g->device, g->gate, err);
-    return st == HEARTH_OK ? await_end(g, err) : st;
+    return st == HEARTH_OK ? await(g, g->n_sent, err) : st;
 }
 
 /* Who answers the letter of a hand, for n rows. */
 typedef void answer_fn(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n);
 
 /* The answers to all letters; tapes are submitted as far as they can run, where they do not wait in the
- * queue. sent: tapes that were. */
+ * queue. */
 static hearth_status answer_all(hth_gpu *g, hth_step *s, const hth_gpu_tapes *tapes, uint32_t n_row,
-                                answer_fn *answer_one, uint64_t before, uint32_t *sent, hearth_error *err)
+                                answer_fn *answer_one, uint64_t before, hearth_error *err)
 {
-    bool queued = *sent == tapes->n;
+    bool queued = g->n_sent >= tapes->n;
     hearth_status st = HEARTH_OK;
-    for (uint32_t i = 0, seen = 0; st == HEARTH_OK && i < tapes->n_answer; i++) {
-        uint32_t end = *sent;
+    for (uint32_t i = 0, seen = 0, end = 0; st == HEARTH_OK && i < tapes->n_answer; i++) {
         while (end < tapes->n && tapes->cut[end].n_answer <= i) end++;
-        if (end > *sent) st = submit(g, *sent, end - *sent, err);
-        if (st != HEARTH_OK) return st;
-        *sent = end;
+        st = submit(g, end, err);
         while (i >= tapes->n_asked && tapes->cut[seen].n_letter <= i) seen++;
-        if (i >= tapes->n_asked) st = hth_queue_await(g->device, g->ticks[seen], g->patience_ns, err);
+        if (st == HEARTH_OK && i >= tapes->n_asked) st = await(g, seen + 1, err);
         if (st != HEARTH_OK) return st;
         answer_one(g, s, i, n_row);
         if (queued) st = hth_queue_signal(g->device, before + i + 1, err);
@@ -150,39 +162,38 @@ static hearth_status answer_all(hth_gpu *g, hth_step *s, const hth_gpu_tapes *ta
     return st;
 }
 
-/* All tapes are queued at once, and wait for the host's signals; or each is submitted when the host is
- * ready. behind: one more, or NULL. */
-static hearth_status play_tapes(hth_gpu *g, hth_step *s, const hth_gpu_tapes *tapes, uint32_t n_row,
-                                hth_gpu_handoff handoff, answer_fn *answer_one, hth_tape *behind,
-                                hearth_error *err)
+/* The tapes of the step under way from now on, each with what it waits for in the queue. Returns how many. */
+static uint32_t set_turns(hth_gpu *g, const hth_gpu_tapes *tapes, const hth_gpu_tapes *behind, bool queued)
 {
-    enum { MOST_QUEUED = 2048 }; /* what any back end holds */
-    bool queued = (handoff == HTH_GPU_QUEUED && tapes->n <= MOST_QUEUED) || tapes->n_answer == 0;
-    uint64_t before = g->gate;
-    uint32_t n = tapes->n + (behind != NULL), sent = 0;
-    hearth_status st = HEARTH_OK;
-    for (uint32_t i = 0; i < tapes->n; i++) {
-        uint32_t n_answer = tapes->cut[i].n_answer, n_before = i > 0 ? tapes->cut[i - 1].n_answer : 0;
-        g->turns[i] = (hth_turn){tapes->cut[i].tape, queued && n_answer > n_before ? before + n_answer : 0};
+    uint32_t n = tapes->n, n_before = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t n_answer = tapes->cut[i].n_answer;
+        g->turns[i] = (hth_turn){tapes->cut[i].tape, queued && n_answer > n_before ? g->gate + n_answer : 0};
+        n_before = n_answer;
     }
-    if (behind) g->turns[tapes->n] = (hth_turn){behind, 0};
-    if (queued) {
-        if ((st = submit(g, 0, n, err)) != HEARTH_OK) return st;
-        g->gate += tapes->n_answer, sent = tapes->n;
-    }
-    st = answer_all(g, s, tapes, n_row, answer_one, before, &sent, err);
-    if (st == HEARTH_OK && !queued) {
-        st = submit(g, sent, n - sent, err);
-        if (st == HEARTH_OK) sent = tapes->n;
-    }
-    return st == HEARTH_OK ? await_end(g, err) : st;
+    for (uint32_t i = 0; behind && i < behind->n; i++) g->turns[n++] = (hth_turn){behind->cut[i].tape, 0};
+    g->n_sent = g->n_done = 0;
+    return n;
 }
 
-static hearth_status play(hth_gpu *g, hth_tape *tape, hearth_error *err)
+/* All tapes are queued at once, and wait for the host's signals; or each is submitted when the host is
+ * ready. behind: more, or NULL. */
+static hearth_status play_tapes(hth_gpu *g, hth_step *s, const hth_gpu_tapes *tapes, uint32_t n_row,
+                                hth_gpu_handoff handoff, answer_fn *answer_one, const hth_gpu_tapes *behind,
+                                hearth_error *err)
 {
-    g->turns[0] = (hth_turn){tape, 0};
-    hearth_status st = submit(g, 0, 1, err);
-    return st == HEARTH_OK ? await_end(g, err) : st;
+    bool fits = tapes->n + (behind ? behind->n : 0) <= MOST_QUEUED;
+    bool queued = (handoff == HTH_GPU_QUEUED && fits) || tapes->n_answer == 0;
+    uint64_t before = g->gate;
+    uint32_t n = set_turns(g, tapes, behind, queued);
+    hearth_status st = HEARTH_OK;
+    if (queued) {
+        if ((st = submit(g, n, err)) != HEARTH_OK) return st;
+        g->gate += tapes->n_answer;
+    }
+    st = answer_all(g, s, tapes, n_row, answer_one, before, err);
+    if (st == HEARTH_OK) st = submit(g, n, err);
+    return st == HEARTH_OK ? await(g, n, err) : st;
 }
 
 /* ---- values beyond H ---------------------------------------------------------------------------------- */
@@ -236,7 +247,7 @@ static hearth_status give_logits(hth_gpu *g, hth_step *s, uint32_t n_want, bool 
 {
     hearth_status st = HEARTH_OK;
     if (n_want == 0) return st;
-    if (!played) st = play(g, g->head_tapes[n_want > 1], err);
+    if (!played) st = play_tapes(g, s, &g->head_tapes[n_want > 1], n_want, g->place.handoff, NULL, NULL, err);
     return st == HEARTH_OK ? hth_run_give(s, mapped(g->room.result), n_want, to, err) : st;
 }
 
@@ -263,7 +274,7 @@ static hearth_status run_whole(hth_gpu *g, hth_step *s, uint32_t first, uint32_t
     fill_block(g, s, first, n);
     n_want = g->place.head ? fill_wanted(g, s->rows + first, n, &next) : 0;
     hearth_status st = play_tapes(g, s, &g->tapes[class_of(g, n)], n, g->place.handoff, answer,
-                                  n_want > 0 ? g->head_tapes[n_want > 1] : NULL, err);
+                                  n_want > 0 ? &g->head_tapes[n_want > 1] : NULL, err);
     if (st == HEARTH_OK) st = give_logits(g, s, n_want, true, to, err);
     return st == HEARTH_OK ? give(g, s, first, n, next, to, err) : st;
 }

@@ -92,14 +92,8 @@ hearth_status hth_gpu_stream_open(hth_gpu *g, hearth_error *err)
 {
     if (g->place.n_stream == 0 || hth_gpu_slot_bytes(g->model) == 0) return HEARTH_OK;
     add_all(g, true);
-    size_t n_tape = hth_gpu_most_tapes(g) + 1;
     g->pieces = hth_alloc(g->n_piece, sizeof *g->pieces);
-    hth_turn *turns = hth_realloc(g->turns, n_tape, sizeof *turns);
-    if (turns) g->turns = turns;
-    hth_tick *ticks = hth_realloc(g->ticks, n_tape, sizeof *ticks);
-    if (ticks) g->ticks = ticks;
-    if (!g->pieces || !turns || !ticks)
-        return hth_fail_memory(err, n_tape * sizeof *turns, "weights that pass through");
+    if (!g->pieces) return hth_fail_memory(err, g->n_piece * sizeof *g->pieces, "weights that pass through");
     add_all(g, false);
     return HEARTH_OK;
 }
