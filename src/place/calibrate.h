@@ -36,6 +36,9 @@ hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kerne
  * device that has `hot` bytes itself, than to compute them here at the same time; 0: not up to `most`. */
 uint32_t hth_calibration_stream(const hth_calibration *c, double hot, double cold, uint32_t most);
 
+/* Products of weights and bytes that the device makes in a second, for many tokens; 0: not known. */
+double hth_calibration_products(const hth_calibration *c);
+
 /* The quicker handoff. */
 hth_gpu_handoff hth_calibration_handoff(const hth_calibration *c);
 

@@ -4,6 +4,7 @@
 #ifndef HEARTH_TESTS_SUPPORT_HYBRID_H
 #define HEARTH_TESTS_SUPPORT_HYBRID_H
 
+#include "device/device.h"
 #include "plan/placement.h"
 #include "support/test.h"
 
@@ -24,6 +25,8 @@ bool hybrid_write_thresholds(const char *model, hybrid_floor_fn *floor_of, const
 /* What a packed file says of the largest |hidden| of its layers, times factor. */
 bool hybrid_scale_usual(const char *path, float factor);
 
+/* "null", "vulkan:0". NULL: there is no such device (skipped), or a check failed. */
+hth_device *hybrid_open_device(const char *name);
 /* A placement of that model for that device ("null", "vulkan:0"), whose names it fills in. False: there is no
  * such device (skipped), or a check failed. */
 bool hybrid_write_placement(const char *model, const char *device, hth_placement *p, const char *path);
