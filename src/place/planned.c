@@ -1,5 +1,6 @@
 /* Places by plan, and what was planned last, kept between runs: a place that changed with what is free from
- * one run to the next would be measured anew each time, and where weights are floats change texts. */
+ * one run to the next would be measured anew each time, and where weights are floats change texts. How large
+ * submissions are, by what is kept, wherever a place comes from. */
 #include "place/outlook.h"
 
 #include "base/alloc.h"

@@ -87,7 +87,7 @@ static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
     return st;
 }
 
-/* No few submissions take so long on a card; drivers that compute on the CPU share it with others. */
+/* A card ends some submissions in far less (work.c); drivers that compute on the CPU share it with others. */
 static uint64_t patience_with(const hth_device *device)
 {
     return (hth_device_get_info(device)->kind == HTH_DEVICE_DISCRETE ? 10u : 600u) * (uint64_t)1000000000;
