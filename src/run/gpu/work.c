@@ -13,18 +13,18 @@ enum { LEAST_TOKENS = 4 };
 /* ---- of a device -------------------------------------------------------------------------------------- */
 
 /* Products of a weight and a byte in a second, where nobody has measured them: what the slowest cards of a kind
- * that are still in use should do. Where one does less, its submissions are longer than meant, not wrong: the
- * shortest watchdog waits for two seconds. */
+ * that are still in use should do. Where one does less, its submissions are longer than meant, not wrong:
+ * watchdogs wait ten times as long. */
 static double guessed_rate(const hth_device_info *info)
 {
     switch (info->kind) {
-    case HTH_DEVICE_DISCRETE: return 5e11;             /* some 2 TFLOPS of floats, a quarter of it reached */
+    case HTH_DEVICE_DISCRETE: return 5e11;             /* of 2 TFLOPS: half of their multiply-adds */
     case HTH_DEVICE_INTEGRATED: return 1e11;           /* a fifth of that */
     case HTH_DEVICE_SIMULATED: return info->flops / 2; /* as its description says */
     case HTH_DEVICE_CPU:
     case HTH_DEVICE_NULL: break;
     }
-    return 2e9; /* some cores; no watchdog, no screen */
+    return 2e10; /* many cores: there is neither watchdog nor screen, so more tapes would gain nothing */
 }
 
 uint64_t hth_gpu_submission(double rate)
