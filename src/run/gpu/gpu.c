@@ -125,14 +125,13 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
     return st;
 }
 
-/* What it has on the device. */
+/* What it has on the device. A thread of a session that comes late may still look at the host's layers. */
 static void give_back(hth_gpu *g)
 {
     hth_gpu_tapes_free(g);
     hth_gpu_weights_close(g);
     hth_gpu_caches_close(g);
     hth_gpu_room_close(g);
-    hth_free(g->layers);
 }
 
 void hth_gpu_close(hth_gpu *g)
@@ -140,6 +139,7 @@ void hth_gpu_close(hth_gpu *g)
     if (!g) return;
     if (!g->left) give_back(g);
     pthread_mutex_destroy(&g->turn);
+    hth_free(g->layers);
     hth_free(g->pieces);
     hth_free(g->taken);
     hth_free(g->ticks);
@@ -199,7 +199,7 @@ hearth_status hth_gpu_take_host_rows(hth_gpu *g, hearth_error *err)
         hth_gpu_layer *to = &g->layers[g->hands[i]];
         const hth_layer *l = &g->model->layers[g->hands[i]];
         to->scale_top = l->neurons.scale_top;
-        to->cold = cold_layer(l, to->n_hot, to->scale_top);
+        to->cold = to->agreed = cold_layer(l, to->n_hot, to->scale_top);
     }
     if (g->n_hand == 0) return HEARTH_OK;
     hearth_status st = hth_gpu_stream_open(g, err);

@@ -48,8 +48,10 @@ typedef struct hth_gpu_layer {
     uint32_t n_hot;      /* neurons whose rows lie here: the first ones */
     bool by_neurons;     /* down's rows are neurons; then: */
     hth_gpu_vector down_bias;
-    float scale_top; /* the largest of its scales */
-    hth_layer cold;  /* the other neurons, as a layer of the CPU's; d_ff 0: there are none */
+    float scale_top;  /* the largest of its scales */
+    hth_layer cold;   /* the other neurons, as a layer of the CPU's; d_ff 0: there are none */
+    hth_layer agreed; /* the same with the H of a token that is done with care: threads that come late still
+                         look at it */
 } hth_gpu_layer;
 
 /* ---- the values of a step (room.c) -------------------------------------------------------------------- */

@@ -230,12 +230,13 @@ static bool has_usual(const hth_gpu *g)
 static void agree(hth_gpu *g, hth_step *s, uint32_t i_hand, uint32_t n)
 {
     uint32_t i_layer = g->hands[i_hand], *given = mapped(g->room.given_top);
-    hth_layer cold = g->layers[i_layer].cold;
-    float hot = hth_float_of(device_top(g, i_layer, 0)), *usual = &cold.neurons.hidden_top;
+    hth_layer *cold = &g->layers[i_layer].agreed;
+    float hot = hth_float_of(device_top(g, i_layer, 0)), *usual = &cold->neurons.hidden_top;
+    *usual = g->layers[i_layer].cold.neurons.hidden_top;
     if (!(hot <= *usual)) *usual = hot;
-    answer_as(g, s, i_hand, n, &cold);
+    answer_as(g, s, i_hand, n, cold);
     float top = hth_float_of(g->cold_tops[(size_t)i_hand * g->place.n_row]);
-    given[0] = hth_bits_of(hth_down_scale(top <= *usual ? *usual : top, cold.neurons.scale_top));
+    given[0] = hth_bits_of(hth_down_scale(top <= *usual ? *usual : top, cold->neurons.scale_top));
     given[1] = hth_bits_of(top);
 }
 
