@@ -36,8 +36,8 @@ void hth_choice_evenly(hth_choice *c);
 hearth_status hth_choice_plan(hth_choice *c, hth_device *device, const hth_kernels *kernels,
                               uint32_t n_thread, hearth_error *err);
 
-/* How much a submission there may be (hth_gpu_place), by what was measured of the device and is kept, however the
- * place was chosen: 0 where nothing is. */
+/* How much a submission there may be (hth_gpu_place), by what was measured of the device and is kept, however
+ * the place was chosen: 0 where nothing is. */
 void hth_choice_pace(hth_choice *c, const hth_kernels *kernels, uint32_t n_thread);
 
 /* As a file says. ARGUMENT: made for another model or device, or it places what cannot lie there; MEMORY: it

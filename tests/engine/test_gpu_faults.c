@@ -262,8 +262,8 @@ TEST(a_failed_step_on_vulkan_is_done_again_with_the_same_bits) { steps_fail_on("
 
 /* ---- recording ---------------------------------------------------------------------------------- */
 
-/* Submissions of one run each, so that tapes are cut wherever they can be, and no head behind the last layer: a
- * tape that cannot begin is no place to copy to. */
+/* Submissions of one run each, so that tapes are cut wherever they can be, and no head behind the last layer:
+ * a tape that cannot begin is no place to copy to. */
 TEST(tapes_of_many_rows_without_a_head_that_cannot_be_recorded_are_errors)
 {
     const char *path = make_model(BLOCKS);

@@ -294,8 +294,8 @@ static divided divide_at(uint32_t n_hot, const char *device, hearth_selector sel
                      .n_row = 16};
 }
 
-/* Attention of each token by itself: more tapes than wait in a queue, so that each is submitted when the host is
- * ready, whatever the placement says. */
+/* Attention of each token by itself: more tapes than wait in a queue, so that each is submitted when the host
+ * is ready, whatever the placement says. */
 static void check_many_tapes(packed *f, uint32_t n_stream)
 {
     enum { N_MANY = 1100, MOST_QUEUED = 2048 };

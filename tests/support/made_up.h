@@ -1,4 +1,4 @@
-/* Machines of tests: figures that are kept as if they had been measured, in a cache folder of the test's own. */
+/* Machines of tests: figures that are kept as if they had been measured, in a folder of the test's own. */
 #ifndef HEARTH_TESTS_SUPPORT_MADE_UP_H
 #define HEARTH_TESTS_SUPPORT_MADE_UP_H
 

@@ -75,8 +75,8 @@ typedef struct hth_rec_stretch {
 /* Rows [first, first + n) of a part by themselves; first: a multiple of HTH_REC_GRAIN. */
 enum { HTH_REC_GRAIN = 64 };
 hth_gpu_part hth_rec_rows_of(const hth_gpu_part *p, uint64_t n_col, uint32_t first, uint32_t n);
-/* y, or onto y: some rows of a part times the input; group: of its results and inputs. Only live rows may begin
- * anywhere. */
+/* y, or onto y: some rows of a part times the input; group: of its results and inputs. Only live rows may
+ * begin anywhere. */
 void hth_rec_part(hth_recorder *r, const hth_gpu_group *group, const hth_gpu_part *p,
                   const hth_rec_stretch *s, const hth_gpu_input *in, hth_slice y, bool onto);
 /* What a run of some rows of a part reads: its time goes by that. */

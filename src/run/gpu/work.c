@@ -1,20 +1,20 @@
-/* How much work a submission may be. Watchdogs reset a card whose submission takes too long, and the screen that
- * it draws stands still meanwhile. So a tape ends where the next run would take it beyond some 50 ms of estimated
- * work, and a run that takes longer by itself is divided: into rows, or into tokens, which changes no result.
- * Called while tapes are recorded (recorder.c, record.c, record_ffn.c).
+/* How much work a submission may be. Watchdogs reset a card whose submission takes too long, and the screen
+ * that it draws stands still meanwhile. So a tape ends where the next run would take it beyond some 50 ms of
+ * estimated work, and a run that takes longer by itself is divided: into rows, or into tokens, which changes
+ * no result. Called while tapes are recorded (recorder.c, record.c, record_ffn.c).
  *
- * Counted are products of rows, attention, and down of neurons, for as many tokens and positions as there can be.
- * All else (norms, rotation, sums of parts, copies) goes by bandwidth, and is some tenth of a step. */
+ * Counted are products of rows, attention, and down of neurons, for as many tokens and positions as there can
+ * be. All else (norms, rotation, sums of parts, copies) goes by bandwidth, and is some tenth of a step. */
 #include "run/gpu/recorder.h"
 
-/* Tokens that a row counts for, at least: to read it takes a card as long as to multiply it with some four. */
+/* Tokens that a row counts for, at least: a card reads it in the time of products with some four. */
 enum { LEAST_TOKENS = 4 };
 
 /* ---- of a device -------------------------------------------------------------------------------------- */
 
-/* Products of a weight and a byte in a second, where nobody has measured them: what the slowest cards of a kind
- * that are still in use should do. Where one does less, its submissions are longer than meant, not wrong:
- * watchdogs wait ten times as long. */
+/* Products of a weight and a byte in a second, where nobody has measured them: what the slowest cards of a
+ * kind that are still in use should do. Where one does less, its submissions are longer than meant, not
+ * wrong: watchdogs wait ten times as long. */
 static double guessed_rate(const hth_device_info *info)
 {
     switch (info->kind) {
