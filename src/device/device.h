@@ -53,6 +53,7 @@ typedef struct hth_device_info {
     hth_matrix_shape shapes[HTH_MAX_MATRIX_SHAPE];
     double
         host_rate; /* simulated: bytes of weights a second that its host reads; 0: its time is no model's */
+    double flops;  /* simulated: a second, as described */
     char problem[200]; /* why it cannot be used; empty: it can */
 } hth_device_info;
 
@@ -154,6 +155,8 @@ void hth_tape_reads_marked(hth_tape *tape, uint64_t bytes, hth_slice marks, uint
 void hth_tape_copy(hth_tape *tape, hth_slice from, hth_slice to);
 /* What was written there before is read by what follows on this tape, or written anew. */
 void hth_tape_order(hth_tape *tape, const hth_slice *written, size_t n);
+/* Nothing was recorded so far. */
+bool hth_tape_is_empty(const hth_tape *tape);
 hearth_status hth_tape_end(hth_tape *tape, hearth_error *err);
 /* NULL is allowed; likewise given back after its last use. Its buffers must outlive it. */
 void hth_tape_free(hth_tape *tape);

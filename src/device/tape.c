@@ -145,6 +145,8 @@ void hth_tape_copy(hth_tape *t, hth_slice from, hth_slice to)
 
 void hth_tape_order(hth_tape *t, const hth_slice *written, size_t n) { add_op(t, HTH_OP_ORDER, written, n); }
 
+bool hth_tape_is_empty(const hth_tape *t) { return t->n_op == 0; }
+
 hearth_status hth_tape_end(hth_tape *t, hearth_error *err)
 {
     hearth_status st = hth_device_begin_call(t->device, err);

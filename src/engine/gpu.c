@@ -165,6 +165,7 @@ static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *
     c.is_allowance = allows_less;
     if (st == HEARTH_OK) st = choose(m, o, &c, err);
     if (st == HEARTH_OK) {
+        hth_choice_pace(&c, &m->kernels, m->n_thread);
         note_problem(m, &c);
         if (c.place.n_layer > 0) st = open_place(m, &c, false, err);
         else if (!c.problem) st = refuse_budget(m, &c, err);

@@ -38,6 +38,9 @@ hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kerne
 void hth_calibration_streams(const hth_calibration *c, double hot, double cold, uint32_t most,
                              hth_gpu_stream streams[HTH_GPU_MOST_STREAMS]);
 
+/* Products of weights and bytes that the device makes in a second, for many tokens; 0: not known. */
+double hth_calibration_products(const hth_calibration *c);
+
 /* The quicker handoff. */
 hth_gpu_handoff hth_calibration_handoff(const hth_calibration *c);
 

@@ -46,6 +46,10 @@ hearth_status hth_choice_plan(hth_choice *c, hth_device *device, const hth_kerne
 /* Whether --placement may say so: NULL, "plan", "even", or a file that is there and can be read. IO. */
 hearth_status hth_choice_check_word(const char *placement, hearth_error *err);
 
+/* How much a submission there may be (hth_gpu_place), by what was measured of the device and is kept, however
+ * the place was chosen: 0 where nothing is. */
+void hth_choice_pace(hth_choice *c, const hth_kernels *kernels, uint32_t n_thread);
+
 /* As a file says. ARGUMENT: made for another model or device, or it places what cannot lie there; MEMORY: it
  * takes more than the budget; IO, FORMAT, UNSUPPORTED. */
 hearth_status hth_choice_from_file(hth_choice *c, const char *path, hearth_error *err);

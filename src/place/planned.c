@@ -1,5 +1,6 @@
 /* Places by plan, and what was planned last, kept between runs: a place that changed with what is free from
- * one run to the next would be measured anew each time, and where weights are floats change texts. */
+ * one run to the next would be measured anew each time, and where weights are floats change texts. How large
+ * submissions are, by what is kept, wherever a place comes from. */
 #include "place/outlook.h"
 
 #include "base/alloc.h"
@@ -140,4 +141,16 @@ hearth_status hth_choice_plan(hth_choice *c, hth_device *device, const hth_kerne
     if (c->place.n_layer > 0 && hth_choice_bytes(c) > c->budget) hth_choice_evenly(c);
     if (c->place.n_layer > 0 && c->info->kind != HTH_DEVICE_SIMULATED) keep(c, mark);
     return HEARTH_OK;
+}
+
+/* ---- submissions --------------------------------------------------------------------------------------- */
+
+void hth_choice_pace(hth_choice *c, const hth_kernels *kernels, uint32_t n_thread)
+{
+    hth_calibration known;
+    uint64_t mark = hth_calibration_mark(c->info, kernels, hth_pool_threads(n_thread));
+    double rate = 0.0;
+    if (hth_calibration_recall(mark, c->model->layers[0].up.type, &known))
+        rate = hth_calibration_products(&known);
+    c->place.n_work = rate > 0.0 ? hth_gpu_submission(rate) : 0;
 }

@@ -219,6 +219,14 @@ hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kerne
     return st;
 }
 
+double hth_calibration_products(const hth_calibration *c)
+{
+    enum { SOME_ROWS = 64 };
+    hth_planes planes;
+    if (!hth_planes_place(c->type, SOME_ROWS, N_COL, &planes)) return 0.0;
+    return c->device_prompt / (double)planes.size * SOME_ROWS * N_COL;
+}
+
 /* ---- which side computes ----------------------------------------------------------------------------------
  */
 

@@ -8,6 +8,7 @@
 #include "engine/engine.h"
 #include "file/gguf.h"
 #include "support/engine.h"
+#include "support/submissions.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
 
@@ -170,6 +171,15 @@ TEST(a_model_on_the_null_device_survives_every_fault)
     for (kind k = 0; k < N_KIND; k++) survive_all(k, "null", 1);
 }
 
+/* Tapes end in the midst of what is recorded, and steps have many of them. */
+TEST(a_model_whose_work_is_divided_among_submissions_survives_faults)
+{
+    if (!submissions_begin("null", 1, 1)) return;
+    survive_all(BLOCKS, "null", 5);
+    survive_all(PACKED, "null", 11);
+    submissions_end();
+}
+
 TEST(a_model_on_vulkan_survives_faults) { survive_all(BLOCKS, "vulkan:0", getenv("HEARTH_LONG") ? 1 : 37); }
 
 /* ---- a step that fails -------------------------------------------------------------------------- */
@@ -252,8 +262,8 @@ TEST(a_failed_step_on_vulkan_is_done_again_with_the_same_bits) { steps_fail_on("
 
 /* ---- recording ---------------------------------------------------------------------------------- */
 
-/* Many rows, so that tapes are cut at every layer, and no head behind the last: a tape that cannot begin is
- * no place to copy to. */
+/* Submissions of one run each, so that tapes are cut wherever they can be, and no head behind the last layer:
+ * a tape that cannot begin is no place to copy to. */
 TEST(tapes_of_many_rows_without_a_head_that_cannot_be_recorded_are_errors)
 {
     const char *path = make_model(BLOCKS);
@@ -261,6 +271,7 @@ TEST(tapes_of_many_rows_without_a_head_that_cannot_be_recorded_are_errors)
                               .gpu = {.device = "null", .n_ctx = 32, .n_batch = 16, .kv = HEARTH_KV_F16}};
     hearth_model *model = NULL;
     uint64_t held = hth_alloc_held(), n = 1, n_failed = 0;
+    if (!submissions_begin("null", 1, 1)) return;
     CHECK_OK(hearth_model_open(path, &o, &model, err));
     if (model) o.gpu.vram = hth_device_state(model->device).used - 1;
     hearth_model_close(model);
@@ -280,6 +291,87 @@ TEST(tapes_of_many_rows_without_a_head_that_cannot_be_recorded_are_errors)
         CHECK_INT(hth_alloc_held(), held);
     }
     CHECK(n_failed > 20);
+    submissions_end();
+    remove(path);
+}
+
+/* ---- more submissions than a device holds ------------------------------------------------------- */
+
+/* Attention of each token by itself, in two layers: some 4,200 tapes, of which devices hold 4,096. */
+enum { N_LONG = 2080 };
+
+/* Its logits; NULL after a failed check. The n-th call of the step fails so. */
+static float *eval_long(const char *path, const char *device, uint64_t n, hearth_status with)
+{
+    static int32_t ids[N_LONG];
+    hearth_model *model = NULL;
+    hearth_session *s = NULL;
+    hearth_error why = {0};
+    float *logits = calloc(TINY_VOCAB, sizeof *logits);
+    const hearth_model_options o = {
+        .n_thread = 1, .gpu = {.device = device, .n_ctx = N_LONG, .n_batch = N_LONG, .kv = HEARTH_KV_F16}};
+    const hearth_session_options so = {
+        .n_ctx = N_LONG, .n_batch = N_LONG, .n_thread = 1, .kv = HEARTH_KV_F16};
+    for (int i = 0; i < N_LONG; i++) ids[i] = 3 + i * 7 % 256;
+    CHECK_OK(hearth_model_open(path, &o, &model, err));
+    if (model) CHECK_OK(hearth_session_open(model, &so, &s, err));
+    if (s) {
+        uint64_t work;
+        if (device) CHECK(submissions_check(model->gpu, &work) > 2 * N_LONG);
+        if (device) hth_device_fail_at(model->device, n, with);
+        hearth_status st = hearth_session_eval(s, ids, N_LONG, &why);
+        CHECK_INT(st, n > 0 && with != HEARTH_ERROR_DEVICE ? with : HEARTH_OK);
+        if (st != HEARTH_OK) CHECK_OK(hearth_session_eval(s, ids, N_LONG, err));
+        take(s, logits);
+        if (device) CHECK_INT(hth_device_state(model->device).lost, with == HEARTH_ERROR_DEVICE);
+    }
+    hearth_session_close(s);
+    hearth_model_close(model);
+    return logits;
+}
+
+static void expect_long(const char *path, const char *device, uint64_t n, hearth_status with,
+                        const float *expected)
+{
+    float *logits = eval_long(path, device, n, with);
+    CHECK_BYTES(logits, expected, TINY_VOCAB * sizeof *logits);
+    free(logits);
+}
+
+/* So slow by its description that a token is a submission. */
+static void expect_long_on_card(const char *path, const char *clock, const float *expected)
+{
+    char card[512], device[600], text[600];
+    snprintf(card, sizeof card, "%s", test_scratch("slow.sim"));
+    snprintf(device, sizeof device, "sim:%s", card);
+    snprintf(text, sizeof text,
+             "name = slow\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e14\npcie_down = 1e14\n"
+             "pcie_latency_us = 0\ndispatch_us = 0\nsubmit_us = 1\nwake_us = 1\nflops = 1e6\njitter = 0\n"
+             "seed = 1\nclock = %s\n",
+             clock);
+    CHECK(test_write_file(card, text, strlen(text)));
+    expect_long(path, device, 0, HEARTH_OK, expected);
+    remove(card);
+}
+
+TEST(a_step_of_more_tapes_than_a_device_holds_is_submitted_in_parts)
+{
+    const char *path = make_model(BLOCKS);
+    float *expected = eval_long(path, NULL, 0, HEARTH_OK);
+    expect_long_on_card(path, "virtual", expected);
+    expect_long_on_card(path, "real", expected);
+    if (submissions_begin("null", 1, 1)) {
+        expect_long(path, "null", 0, HEARTH_OK, expected);
+        /* Its three submissions. */
+        for (uint64_t n = 1; n <= 3; n++) expect_long(path, "null", n, HEARTH_ERROR_DEVICE, expected);
+        for (uint64_t n = 2; n <= 3; n++) expect_long(path, "null", n, HEARTH_ERROR_MEMORY, expected);
+        submissions_end();
+    }
+    if (has(path, "vulkan:0") && submissions_begin("vulkan:0", 1, 1)) {
+        expect_long(path, "vulkan:0", 0, HEARTH_OK, expected);
+        submissions_end();
+    }
+    free(expected);
     remove(path);
 }
 

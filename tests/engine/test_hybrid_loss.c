@@ -8,6 +8,7 @@
 #include "file/gguf.h"
 #include "support/engine.h"
 #include "support/hybrid.h"
+#include "support/submissions.h"
 #include "support/test.h"
 
 #include <pthread.h>
@@ -271,9 +272,9 @@ static uint64_t lose_at_every_call(const files *f, const char *device, script *p
     return n;
 }
 
-static void check_losses(const char *device, script *play, uint64_t stride)
+static void check_losses_of(const char *device, script *play, uint64_t stride, int n_config)
 {
-    for (int i = 0; i < N_CONFIG; i++) {
+    for (int i = 0; i < n_config; i++) {
         files f;
         if (make_files(&configs[i], device, &f))
             printf("     %s, %s: up to call %llu\n", device, configs[i].name,
@@ -282,10 +283,22 @@ static void check_losses(const char *device, script *play, uint64_t stride)
     }
 }
 
+static void check_losses(const char *device, script *play, uint64_t stride)
+{
+    check_losses_of(device, play, stride, N_CONFIG);
+}
+
 TEST(a_divided_model_keeps_its_text_wherever_its_device_is_lost) { check_losses("null", tell_alone, 1); }
 TEST(a_divided_model_keeps_its_text_where_vulkan_is_lost)
 {
     check_losses("vulkan:0", tell_alone, getenv("HEARTH_LONG") ? 1 : 41);
+}
+/* Submissions of one run each, queued and submitted, streamed. */
+TEST(a_divided_model_keeps_its_text_wherever_it_is_lost_among_many_submissions)
+{
+    if (!submissions_begin("null", 1, 1)) return;
+    check_losses_of("null", tell_alone, getenv("HEARTH_LONG") ? 1 : 3, 2);
+    submissions_end();
 }
 TEST(sessions_and_batches_of_a_divided_model_survive_the_loss) { check_losses("null", tell_by_three, 1); }
 

@@ -4,6 +4,7 @@
 #include "convert/synth.h"
 #include "engine/engine.h"
 #include "support/golden.h"
+#include "support/submissions.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -362,6 +363,64 @@ TEST(pieces_of_the_device_do_not_show)
     }
     free(expected);
     golden_close(&g);
+}
+
+/* ---- submissions ------------------------------------------------------------------------------------ */
+
+/* What the device makes of it with submissions of so much work (0: as large as they are) has the bits of
+ * *expected, or becomes them. Returns the number of tapes. */
+static uint64_t check_submissions(const golden *g, const char *device, uint64_t n_work, float **expected,
+                                  uint64_t *work)
+{
+    hearth_gpu_options gpu = options_of(device, g, HEARTH_KV_F16);
+    uint64_t n = 0;
+    if (n_work > 0 && !submissions_begin(device, 2, n_work)) return 0;
+    hearth_model *model = open_on(g->model, &gpu, g->selector);
+    if (model && is_whole(model)) {
+        CHECK(n_work == 0 || hth_gpu_where(model->gpu)->n_work == n_work);
+        n = submissions_check(model->gpu, work);
+        if (!*expected) *expected = logits_by(model, g, HEARTH_KV_F16, 256);
+        for (uint32_t batch = 1; *expected && n_work > 0 && batch <= 256; batch *= 16)
+            expect_bits(model, g, HEARTH_KV_F16, batch, *expected, device);
+    }
+    hearth_model_close(model);
+    if (n_work > 0) submissions_end();
+    return n;
+}
+
+/* As they are, in some, and each run in as many as it can be divided into. */
+static void divide(const golden *g, const char *device)
+{
+    float *expected = NULL;
+    uint64_t work[3] = {0}, n[3];
+    n[0] = check_submissions(g, device, 0, &expected, &work[0]);
+    if (expected) {
+        n[1] = check_submissions(g, device, work[0] / 40, &expected, &work[1]);
+        n[2] = check_submissions(g, device, 1, &expected, &work[2]);
+        CHECK(n[0] < n[1] && n[1] < n[2]);
+        CHECK_INT(work[1], work[0]);
+        CHECK_INT(work[2], work[0]);
+        printf("     %s, %s: %llu, %llu and %llu tapes\n", g->model, device, (unsigned long long)n[0],
+               (unsigned long long)n[1], (unsigned long long)n[2]);
+    }
+    free(expected);
+}
+
+TEST(work_that_is_divided_among_submissions_has_the_bits_of_the_whole)
+{
+    static const char *const types[] = {"Q4_0", "Q6_K", "F16"}, *const by_neurons[] = {"bamboo.q4_0",
+                                                                                       "opt.f16"};
+    golden g;
+    for (int d = 0; d < N_DEVICE; d++) {
+        for (int i = 0; i < 3; i++) {
+            if (golden_open_quant(&g, types[i])) divide(&g, devices[d]);
+            golden_close(&g);
+        }
+        for (int i = 0; i < 2; i++) {
+            if (open_powerinfer(&g, by_neurons[i])) divide(&g, devices[d]);
+            golden_close(&g);
+        }
+    }
 }
 
 /* ---- two sequences ------------------------------------------------------------------------------ */

@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/hybrid.h"
+#include "support/submissions.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -86,15 +87,17 @@ typedef struct divided {
     bool head, submitted;
     uint32_t n_thread, n_row;        /* tokens of a step on the device */
     hth_placement_stream streams[2]; /* from so many tokens of a step on; 0: never */
+    uint64_t n_work;                 /* of a submission; 0: as a device of the kind should do */
 } divided;
 
 static void describe(const packed *f, const divided *d, char *text, size_t size)
 {
-    int n = snprintf(text, size,
-                     "%s on %s, %s, %u threads, pieces of %u, streamed from %u/%u, %u/%u, %s%s:", f->name,
-                     d->device, hearth_selector_name(d->selector), d->n_thread, d->n_row, d->streams[0].n_tok,
-                     d->streams[0].here, d->streams[1].n_tok, d->streams[1].here,
-                     d->submitted ? "submitted" : "queued", d->head ? ", head" : "");
+    int n = snprintf(
+        text, size,
+        "%s on %s, %s, %u threads, pieces of %u, streamed from %u/%u, %u/%u, %s%s, work %llu:", f->name,
+        d->device, hearth_selector_name(d->selector), d->n_thread, d->n_row, d->streams[0].n_tok,
+        d->streams[0].here, d->streams[1].n_tok, d->streams[1].here, d->submitted ? "submitted" : "queued",
+        d->head ? ", head" : "", (unsigned long long)d->n_work);
     for (uint32_t i = 0; i < d->n_layer; i++) n += snprintf(text + n, size - (size_t)n, " %u", d->n_hot[i]);
 }
 
@@ -112,11 +115,13 @@ static hearth_model *open_divided(const packed *f, const divided *d)
                                     .selector = d->selector,
                                     .thresholds = d->thresholds,
                                     .gpu = {.device = d->device,
-                                            .n_ctx = 2 * N_ID,
+                                            .n_ctx = 2 * (d->n_row > N_ID ? d->n_row : N_ID),
                                             .n_batch = d->n_row,
                                             .kv = HEARTH_KV_F16,
                                             .placement = path}};
+    if (d->n_work > 0 && !submissions_begin(d->device, 2, d->n_work)) return NULL;
     CHECK_OK(hearth_model_open(f->path, &o, &model, err));
+    if (d->n_work > 0) submissions_end();
     remove(path);
     if (!model) return NULL;
     const hth_gpu_place *place = model->gpu ? hth_gpu_where(model->gpu) : NULL;
@@ -124,7 +129,7 @@ static hearth_model *open_divided(const packed *f, const divided *d)
                    (place->handoff == HTH_GPU_SUBMITTED) == d->submitted &&
                    memcmp(place->n_hot, d->n_hot, d->n_layer * sizeof *d->n_hot) == 0;
     CHECK(as_said);
-    if (as_said) CHECK(hth_gpu_is_strict(model->gpu));
+    if (as_said) CHECK(hth_gpu_is_strict(model->gpu) && (d->n_work == 0 || place->n_work == d->n_work));
     if (as_said) return model;
     hearth_model_close(model);
     return NULL;
@@ -166,8 +171,10 @@ static uint64_t n_streamed_steps(const divided *d)
 static void check_divided(packed *f, const divided *d, hth_gpu_counts *sum)
 {
     if (!f->made || !expected_of(f, d->selector, d->thresholds)) return;
+    uint64_t work;
     hearth_model *model = open_divided(f, d);
     if (!model) return;
+    submissions_check(model->gpu, &work);
     has_bits(f, d, model, N_ID, N_ID);
     has_bits(f, d, model, 1, N_PREFIX);
     hth_gpu_counts c = hth_gpu_count(model->gpu);
@@ -236,8 +243,8 @@ static divided fixed_divided(const char *device, int i_file, int i)
     return d;
 }
 
-/* One of `stride` of them. */
-static void check_placements(const char *device, int stride)
+/* One of `stride` of them, with submissions of so much work. */
+static void check_placements(const char *device, int stride, uint64_t n_work)
 {
     packed files[N_FILE];
     hth_gpu_counts sum = {0};
@@ -250,6 +257,7 @@ static void check_placements(const char *device, int stride)
     for (int i = 0; i < N_PLACE; i++) {
         hearth_selector selector = (hearth_selector)(1 + i / N_FILE % N_SELECTOR);
         divided d = draw_divided(&r, device, i % N_FILE, selector);
+        d.n_work = n_work;
         if (i % stride == 0) check_divided(&files[i % N_FILE], &d, &sum), n++;
     }
     for (int i = 0; i < N_FILE * N_FIXED && stride == 1; i++, n++) {
@@ -260,7 +268,7 @@ static void check_placements(const char *device, int stride)
         divided d = fixed_divided(device, N_FILE - 1, N_FIXED - 1);
         check_divided(&files[N_FILE - 1], &d, &sum), n++;
     }
-    CHECK(sum.n_shared > 0 && sum.n_shared < sum.n_streamed);
+    if (n_work == 0) CHECK(sum.n_shared > 0 && sum.n_shared < sum.n_streamed);
     printf(
         "     %s, seed %d: %d placements, %llu steps, %llu of them streamed, %llu shared, %llu layers handed "
         "over, %llu idle, %llu tokens again\n",
@@ -270,10 +278,22 @@ static void check_placements(const char *device, int stride)
     for (int i = 0; i < N_FILE; i++) close_packed(&files[i]);
 }
 
-TEST(any_placement_on_the_null_device_gives_the_bits_of_the_cpu) { check_placements("null", 1); }
-TEST(any_placement_on_vulkan_gives_the_bits_of_the_cpu) { check_placements("vulkan:0", is_long() ? 1 : 9); }
+TEST(any_placement_on_the_null_device_gives_the_bits_of_the_cpu) { check_placements("null", 1, 0); }
+TEST(any_placement_on_vulkan_gives_the_bits_of_the_cpu)
+{
+    check_placements("vulkan:0", is_long() ? 1 : 9, 0);
+}
 
-/* ---- values beyond the usual ones --------------------------------------------------------------- */
+/* Each run by itself, then some together: steps of both handoffs, with care, and streamed ones. */
+TEST(placements_whose_work_is_divided_among_submissions_give_the_bits_of_the_cpu)
+{
+    check_placements("null", is_long() ? 1 : 5, 1);
+    check_placements("null", is_long() ? 1 : 7, 300000);
+}
+TEST(placements_whose_work_is_divided_among_submissions_give_the_bits_of_the_cpu_on_vulkan)
+{
+    check_placements("vulkan:0", is_long() ? 1 : 13, 1);
+}
 
 static divided divide_at(uint32_t n_hot, const char *device, hearth_selector selector)
 {
@@ -285,6 +305,44 @@ static divided divide_at(uint32_t n_hot, const char *device, hearth_selector sel
                      .n_thread = 2,
                      .n_row = 16};
 }
+
+/* Attention of each token by itself: more tapes than wait in a queue, so that each is submitted when the host
+ * is ready, whatever the placement says. */
+static void check_many_tapes(packed *f, hth_placement_stream stream)
+{
+    enum { N_MANY = 1100, MOST_QUEUED = 2048 };
+    static int32_t ids[N_MANY];
+    uint64_t work;
+    divided d = divide_at(512, "null", HEARTH_SELECTOR_DENSE);
+    const engine_setting s = {.n_thread = 2, .n_batch = N_MANY, .kv = HEARTH_KV_F16};
+    const hearth_model_options o = {.n_thread = 2, .selector = d.selector};
+    hearth_model *cpu = NULL;
+    d.n_row = N_MANY, d.streams[0] = stream, d.n_work = 1;
+    for (int i = 0; i < N_MANY; i++) ids[i] = f->ids[i % N_ID];
+    CHECK_OK(hearth_model_open(f->path, &o, &cpu, err));
+    hearth_model *model = cpu ? open_divided(f, &d) : NULL;
+    if (model && CHECK(submissions_check(model->gpu, &work) > MOST_QUEUED)) {
+        float *expected = engine_last_logits(cpu, &s, ids, N_MANY),
+              *logits = engine_last_logits(model, &s, ids, N_MANY);
+        if (expected && logits) CHECK_BYTES(logits, expected, 288 * sizeof *logits);
+        CHECK_INT(hth_gpu_count(model->gpu).n_streamed, stream.n_tok > 0);
+        free(expected), free(logits);
+    }
+    hearth_model_close(model);
+    hearth_model_close(cpu);
+}
+
+TEST(divided_steps_of_more_tapes_than_are_queued_at_once_keep_the_bits)
+{
+    packed f;
+    open_powerinfer(&f, "bamboo", 1e3f);
+    if (f.made) check_many_tapes(&f, (hth_placement_stream){0, 0});
+    if (f.made) check_many_tapes(&f, (hth_placement_stream){1, 0});
+    if (f.made) check_many_tapes(&f, (hth_placement_stream){1, 32});
+    close_packed(&f);
+}
+
+/* ---- values beyond the usual ones --------------------------------------------------------------- */
 
 /* Tokens that were done again, of N_ID that came one by one. */
 static uint64_t n_again_by_token(packed *f, const divided *d)
@@ -342,18 +400,23 @@ TEST(values_beyond_the_usual_ones_keep_the_bits_on_vulkan)
     check_beyond(64, "vulkan:0", "opt", HEARTH_SELECTOR_DENSE, 40);
 }
 
-static void check_no_usual(const char *device)
+static void check_no_usual(const char *device, uint64_t n_work)
 {
     packed f;
     open_powerinfer(&f, "bamboo", 0.0f);
     for (int s = 1; f.made && s <= N_SELECTOR; s++) {
         divided d = divide_at(512, device, (hearth_selector)s);
+        d.n_work = n_work;
         CHECK_INT(n_again_by_token(&f, &d), N_ID);
     }
     close_packed(&f);
 }
 
-TEST(a_file_that_says_nothing_of_usual_values_keeps_the_bits) { check_no_usual("null"); }
+TEST(a_file_that_says_nothing_of_usual_values_keeps_the_bits)
+{
+    check_no_usual("null", 0);
+    check_no_usual("null", 1); /* tapes with care, a run in each */
+}
 
 /* ---- layers where nothing fires ----------------------------------------------------------------- */
 

@@ -4,8 +4,9 @@
 #include "base/alloc.h"
 #include "engine/engine.h"
 #include "place/outlook.h"
-#include "run/gpu/calls.h"
+#include "run/gpu/gpu_int.h"
 #include "support/hybrid.h"
+#include "support/made_up.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -25,25 +26,12 @@ typedef struct inputs {
 
 enum { N_THREAD = 2 };
 
-/* Of a card that reads `faster` times what the CPU does, as if it had been measured. */
-static hth_calibration made_up(hth_type type, double faster)
-{
-    hth_calibration c = {.type = type, .dispatch = 1e-9, .up = 1e10, .down = 1e10};
-    c.cpu_rate = (hth_spread){1e9, 0.9e9, 1.1e9};
-    c.device_rate = (hth_spread){faster * 1e9, faster * 0.9e9, faster * 1.1e9};
-    for (int i = 0; i < HTH_PLAN_N_KNOT; i++) c.cpu_down[i] = 1e9;
-    c.device_prompt = faster * 1e10, c.cpu_prompt = 1e10, c.staged = 1e10;
-    for (int i = 0; i < 2; i++) c.hand[i] = 1e-7 * (2 - i), c.hand_99[i] = 3e-7;
-    return c;
-}
-
 static bool open_inputs(inputs *in, const char *device)
 {
     hth_cpu level;
     *in = (inputs){.place = {.n_row = 8, .n_position = 32, .selector = HEARTH_SELECTOR_GATE}};
     snprintf(in->path, sizeof in->path, "%s", test_scratch("packed.gguf"));
-    snprintf(in->cache, sizeof in->cache, "%s", test_scratch("cache"));
-    setenv("HEARTH_CACHE", in->cache, 1);
+    made_up_cache_open(in->cache);
     if (!hybrid_pack_storyteller("q4_0", in->path)) return false;
     const hth_device_spec spec = {.name = device, .functions = hth_gpu_functions};
     CHECK_OK(hth_gguf_open(in->path, &in->file, err));
@@ -59,19 +47,16 @@ static bool open_inputs(inputs *in, const char *device)
 
 static void close_inputs(inputs *in)
 {
-    char command[600];
     hth_device_close(in->device);
     hth_model_close(in->model);
     hth_gguf_close(in->file);
     remove(in->path);
-    snprintf(command, sizeof command, "rm -rf '%s'", in->cache);
-    CHECK_INT(system(command), 0);
-    setenv("HEARTH_CACHE", "", 1);
+    made_up_cache_close(in->cache);
 }
 
 static void measure_as(const inputs *in, double faster)
 {
-    hth_calibration c = made_up(in->model->layers[0].up.type, faster);
+    hth_calibration c = made_up_card(in->model->layers[0].up.type, faster);
     hth_calibration_keep(in->mark, &c);
 }
 
@@ -161,6 +146,54 @@ TEST(the_last_placement_is_taken_again_while_it_fits)
     close_inputs(&in);
 }
 
+/* ---- submissions -------------------------------------------------------------------------------------- */
+
+static uint64_t paced(const inputs *in, hth_choice c)
+{
+    hth_choice_pace(&c, &in->kernels, N_THREAD);
+    uint64_t n_work = c.place.n_work;
+    hth_choice_close(&c);
+    return n_work;
+}
+
+static hth_choice placed_evenly(const inputs *in)
+{
+    hth_choice c = {0};
+    CHECK_OK(hth_choice_open(&c, in->model, hth_device_get_info(in->device), 3000000, &in->place, err));
+    if (c.n_hot) hth_choice_evenly(&c);
+    return c;
+}
+
+TEST(submissions_are_what_the_device_was_measured_to_do_in_50_ms)
+{
+    inputs in;
+    const uint64_t expected = 888888888; /* 1e10 bytes times tokens a second, of 18 bytes for 32 weights */
+    if (!open_inputs(&in, "null")) return;
+    CHECK_INT(paced(&in, placed_evenly(&in)), 0);
+    measure_as(&in, 1.0);
+    CHECK_INT(paced(&in, placed_evenly(&in)), expected);
+    CHECK_INT(paced(&in, planned(&in, 3000000)), expected);
+    hth_calibration_forget(in.mark);
+    CHECK_INT(paced(&in, placed_evenly(&in)), 0);
+    close_inputs(&in);
+}
+
+static uint64_t usual(hth_device_kind kind)
+{
+    const hth_device_info info = {.kind = kind, .flops = 1e12};
+    return hth_gpu_usual_submission(&info);
+}
+
+TEST(where_nothing_was_measured_submissions_are_those_of_a_slow_device_of_the_kind)
+{
+    CHECK_INT(usual(HTH_DEVICE_DISCRETE), 25000000000u);
+    CHECK_INT(usual(HTH_DEVICE_SIMULATED), 25000000000u); /* a product and a sum are two operations */
+    CHECK_INT(usual(HTH_DEVICE_INTEGRATED), 5000000000u);
+    CHECK(usual(HTH_DEVICE_CPU) < usual(HTH_DEVICE_INTEGRATED));
+    CHECK_INT(usual(HTH_DEVICE_CPU), usual(HTH_DEVICE_NULL));
+    CHECK_INT(hth_gpu_submission(0.0), 1); /* each run by itself */
+}
+
 TEST(a_calibration_is_measured_once_and_by_type)
 {
     inputs in;
@@ -173,7 +206,7 @@ TEST(a_calibration_is_measured_once_and_by_type)
     CHECK(first.device_rate.min > 0.0 && first.device_rate.min <= first.device_rate.median &&
           first.device_rate.median <= first.device_rate.max);
     CHECK(first.hand[0] > 0.0 && first.hand[0] <= first.hand_99[0] && first.up > 0.0 && first.down > 0.0);
-    hth_calibration q8 = made_up(HTH_TYPE_Q8_0, 3.0);
+    hth_calibration q8 = made_up_card(HTH_TYPE_Q8_0, 3.0);
     hth_calibration_keep(in.mark, &q8);
     CHECK_OK(hth_calibration_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, &again, err));
     CHECK_BYTES(&first, &again, sizeof first);

@@ -395,7 +395,9 @@ static void free_scene(scene *s)
 
 /* ---- attention: programs ----------------------------------------------------------------------------- */
 
-static bool run_attend(const scene *s, uint32_t by_split, float *out, float *parts)
+/* For n tokens from `first` on. */
+static bool run_attend(const scene *s, uint32_t by_split, uint32_t first, uint32_t n, float *out,
+                       float *parts)
 {
     const attend_shape *a = s->s;
     uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS];
@@ -410,7 +412,8 @@ static bool run_attend(const scene *s, uint32_t by_split, float *out, float *par
                             .head_words = (uint32_t)head_words,
                             .scale = 0.125f,
                             .cap = s->cap,
-                            .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f};
+                            .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f,
+                            .first_tok = first};
     fill_step(step, N_LOOKING, N_LOOK, look_rows);
     programs_run run = {.id = HTH_PROGRAM_attend,
                         .consts = consts,
@@ -422,7 +425,7 @@ static bool run_attend(const scene *s, uint32_t by_split, float *out, float *par
                                  {s->values, a->n_kv * head_words * 4},
                                  {out, s->n_out * 4 * (by_split ? ROOM : 1)},
                                  {parts, by_split ? ROOM * N_LOOK * s->n_head * 2 * 4 : 0}},
-                        .grid = {by_split ? ROOM : 1, a->n_kv, N_LOOK}};
+                        .grid = {by_split ? ROOM : 1, a->n_kv, n}};
     return programs_do(device, &run);
 }
 
@@ -472,13 +475,36 @@ static void check_attend(test_random *r, const attend_shape *shape, proof_kind k
     scene s = new_scene(r, shape, kind, window, cap);
     float *out = malloc(s.n_out * 4), *by_split = malloc(ROOM * s.n_out * 4);
     float *parts = malloc(ROOM * N_LOOK * s.n_head * 2 * 4);
-    if (run_attend(&s, 0, out, NULL)) check_floats(&s, "whole", s.whole, out, s.n_out);
-    if (run_attend(&s, 1, by_split, parts)) {
+    if (run_attend(&s, 0, 0, N_LOOK, out, NULL)) check_floats(&s, "whole", s.whole, out, s.n_out);
+    if (run_attend(&s, 1, 0, N_LOOK, by_split, parts)) {
         check_floats(&s, "by split", s.by_split, by_split, ROOM * s.n_out);
         check_parts(&s, parts);
         if (run_join(&s, by_split, parts, out)) check_floats(&s, "joined", s.whole, out, s.n_out);
     }
     free(out), free(by_split), free(parts), free_scene(&s);
+}
+
+/* Tokens [first, first + n) as by a run for all, and poison beside them. */
+static void check_some(const scene *s, uint32_t first, uint32_t n)
+{
+    size_t row = s->n_head * s->s->d;
+    float *expected = poisoned(s->n_out * 4), *out = malloc(s->n_out * 4);
+    memcpy(expected + first * row, s->whole + first * row, n * row * 4);
+    if (run_attend(s, 0, first, n, out, NULL)) check_floats(s, "some tokens", expected, out, s->n_out);
+    free(expected), free(out);
+}
+
+ON_EACH(attention_of_some_tokens_has_their_bits_and_leaves_the_others)
+{
+    static const attend_shape shapes[] = {{HEARTH_KV_F16, 64, 2, 1, 32}, {HEARTH_KV_Q8_0, 96, 1, 3, 64}};
+    test_random r = proof_random();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        scene s = new_scene(&r, &shapes[i], PROOF_PLAIN, i ? 0 : 300, 0.0f);
+        check_some(&s, 0, 1);
+        check_some(&s, 3, 4);
+        check_some(&s, N_LOOKING - 2, N_LOOK - N_LOOKING + 2);
+        free_scene(&s);
+    }
 }
 
 ON_EACH(attention_has_the_bits_of_the_cpu)

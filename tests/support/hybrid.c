@@ -237,16 +237,22 @@ bool hybrid_scale_usual(const char *path, float factor)
 
 /* ---- placements --------------------------------------------------------------------------------- */
 
-bool hybrid_write_placement(const char *model, const char *device, hth_placement *p, const char *path)
+hth_device *hybrid_open_device(const char *name)
 {
-    opened o;
     hth_device *d = NULL;
     hearth_error why = {0};
-    const hth_device_spec spec = {.name = device, .functions = hth_gpu_functions};
+    const hth_device_spec spec = {.name = name, .functions = hth_gpu_functions};
     hearth_status st = hth_device_open(&spec, &d, &why);
     if (st == HEARTH_ERROR_UNSUPPORTED) test_skip("%s", why.message);
     else if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s", why.message);
-    if (st != HEARTH_OK) return false;
+    return d;
+}
+
+bool hybrid_write_placement(const char *model, const char *device, hth_placement *p, const char *path)
+{
+    opened o;
+    hth_device *d = hybrid_open_device(device);
+    if (!d) return false;
     snprintf(p->device, sizeof p->device, "%s", hth_device_get_info(d)->name);
     snprintf(p->driver, sizeof p->driver, "%s", hth_device_get_info(d)->driver);
     hth_device_close(d);

@@ -4,13 +4,14 @@
 #ifndef HEARTH_TESTS_SUPPORT_HYBRID_H
 #define HEARTH_TESTS_SUPPORT_HYBRID_H
 
+#include "device/device.h"
 #include "plan/placement.h"
 #include "support/test.h"
 
 enum { HYBRID_MOST_LAYERS = 8 };
 
-/* Storyteller, 6 layers of 768 neurons, in the type of a mix; profile, predictors and thresholds are measured.
- * False: there are no test data (the case is skipped), or a check failed. */
+/* Storyteller, 6 layers of 768 neurons, in the type of a mix; profile, predictors and thresholds are
+ * measured. False: there are no test data (the case is skipped), or a check failed. */
 bool hybrid_pack_storyteller(const char *mix, const char *path);
 /* golden/powerinfer/NAME.q4_0, 2 layers of 1024 neurons, with its own types and predictors; profile and
  * thresholds are drawn. usual: the largest |hidden| that the file says its layers have; 0: it says nothing. */
@@ -24,8 +25,9 @@ bool hybrid_write_thresholds(const char *model, hybrid_floor_fn *floor_of, const
 /* What a packed file says of the largest |hidden| of its layers, times factor. */
 bool hybrid_scale_usual(const char *path, float factor);
 
-/* A placement of that model for that device ("null", "vulkan:0"), whose names it fills in. False: there is no
- * such device (skipped), or a check failed. */
+/* "null", "vulkan:0". NULL: there is no such device (skipped), or a check failed. */
+hth_device *hybrid_open_device(const char *name);
+/* A placement of that model for that device, whose names it fills in. False: as above. */
 bool hybrid_write_placement(const char *model, const char *device, hth_placement *p, const char *path);
 
 #endif

@@ -29,6 +29,7 @@ static hearth_status open_simulated(hth_device *d, const hth_device_spec *spec, 
     d->info = own->null.info;
     d->info.kind = HTH_DEVICE_SIMULATED;
     d->info.memory = d->info.budget = own->card.vram_bytes;
+    d->info.flops = own->card.flops;
     d->info.host_rate = own->card.real ? 0.0 : own->card.host_bandwidth;
     d->faults = own->card.faults, d->n_fault = own->card.n_fault;
     snprintf(d->info.name, sizeof d->info.name, "simulated %s", own->card.name);

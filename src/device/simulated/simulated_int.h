@@ -10,8 +10,8 @@
  *            beside the runs behind it until the next order or the end of the tape. Within the device:
  *            dispatch, and bytes read and written at its bandwidth.
  *   upload, download   of device memory: as a copy, behind what the device does now; the host waits for it
- *   submit   host time. A signal costs none, and neither it nor a tick takes time to cross: copies bear the
- *            latency.
+ *   submit   host time of a call, however many tapes it has. A signal costs none, and neither it nor a tick
+ *            takes time to cross: copies bear the latency.
  *   host     what it computes itself is charged by who lets it compute (run/gpu/charge.c), at its rate
  *   wait     until the tick, and then the wake, if it was not reached yet. A look that finds it not reached
  *            costs what queue.c says.
@@ -37,7 +37,7 @@ typedef struct hth_sim_card {
     uint64_t vram_bytes, seed;
     double bandwidth, pcie_up, pcie_down; /* bytes a second; up: to the device */
     double host_bandwidth;                /* bytes of weights a second that the host reads; 0: nobody says */
-    double flops;                         /* a second; no cost goes by them yet */
+    double flops;                         /* a second; no cost goes by them, but how tapes are cut */
     double pcie_latency_ns, dispatch_ns, submit_ns, wake_ns;
     double jitter; /* a share, below 1 */
     bool real;     /* the clock */

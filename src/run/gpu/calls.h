@@ -141,7 +141,7 @@ typedef struct hth_push_rope {
  * with room for n_split splits; grid {splits, n_head_kv, tokens}, the split counted from the first that the
  * token sees. BY_SPLIT 0: all splits, merged and divided: values[t][n_head][D_HEAD]; grid {1, n_head_kv,
  * tokens}; parts are not written. Positions beyond 32,768 are for BY_SPLIT 1: drivers that end long loops
- * would end those of a token.
+ * would end those of a token. Tokens are those from first_tok on.
  * Bindings: step, qkv (queries first; F16 and F32), rounded (Q8_0, as rope_store leaves them), keys, values,
  * out, parts. Any LOCAL; D_HEAD / 2 keeps all busy, for each has two dims of the output, and 64 at least is
  * long enough for such loops. */
@@ -156,7 +156,7 @@ typedef struct hth_push_attend {
     uint32_t n_head, n_head_kv, window, n_split; /* n_split: splits that out has room for */
     uint32_t qkv_stride, d_at, head_words;
     float scale, cap, inverse_cap; /* cap 0: none */
-    uint32_t spare;
+    uint32_t first_tok;
 } hth_push_attend;
 
 /* y[t][n_head][D_HEAD] = the splits of attend, merged ascending and divided; window and n_split as there.

@@ -255,10 +255,10 @@ void hth_gpu_attend(const hth_program_call *call)
     assert(r.d <= MAX_D);
     r.n_word = hth_gpu_cache_words(r.kv, r.d);
     uint32_t n_head = hth_gpu_smaller(call->grid[1] * call->consts[HTH_ATTEND_SHARED], r.push.n_head);
-    uint32_t n_row = hth_gpu_tokens(call, 0, call->grid[2]);
-    for (uint32_t t = 0; t < n_row; t++) {
+    uint32_t n_row = hth_gpu_tokens(call, r.push.first_tok, call->grid[2]);
+    for (uint32_t i = 0; i < n_row; i++) {
         for (uint32_t head = 0; head < n_head; head++) {
-            looking l = look(&r, t, head);
+            looking l = look(&r, r.push.first_tok + i, head);
             if (call->consts[HTH_ATTEND_BY_SPLIT]) attend_by_split(&r, &l);
             else attend_whole(&r, &l);
         }

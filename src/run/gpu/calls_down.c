@@ -127,6 +127,7 @@ static bool add_parts(const hth_program_call *c, const hth_push_sums *push, uint
 void hth_gpu_down_gather(const hth_program_call *c)
 {
     hth_push_gather push;
+    const int32_t *sums = c->bind[1];
     uint32_t *wide = c->bind[2];
     const uint32_t *host = c->bind[3];
     bool adds_host = c->consts[HTH_GATHER_HOST] > 0;
@@ -134,12 +135,12 @@ void hth_gpu_down_gather(const hth_program_call *c)
     for (uint32_t i = 0; i < hth_gpu_tokens(c, push.first_tok, c->grid[1]); i++) {
         for (uint32_t o = 0; o < push.n_out; o++) {
             uint32_t *to = wide + HTH_HOST_SUMS + 2 * ((size_t)(push.first_tok + i) * push.n_out + o);
-            int64_t total = 0, given = 0;
+            uint64_t total = 0, given = 0;
             if (!push.start) memcpy(&total, to, sizeof total);
             if (adds_host && host[0] == HTH_HOST_SOME) memcpy(&given, host + (to - wide), sizeof given);
             total += given;
             for (uint32_t s = 0; s < push.n_split; s++)
-                total += ((const int32_t *)c->bind[1])[((size_t)i * push.n_split + s) * push.n_out + o];
+                total += (uint64_t)(int64_t)sums[((size_t)i * push.n_split + s) * push.n_out + o];
             memcpy(to, &total, sizeof total);
         }
         if (push.start) *wide = HTH_HOST_SOME;

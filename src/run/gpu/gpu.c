@@ -11,17 +11,6 @@
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
-/* Room for the tapes of a step. */
-static hearth_status make_turns(hth_gpu *g, hearth_error *err)
-{
-    size_t n = hth_gpu_most_tapes(g) + 1;
-    hth_turn *turns = hth_realloc(g->turns, n, sizeof *turns);
-    if (turns) g->turns = turns;
-    hth_tick *ticks = hth_realloc(g->ticks, n, sizeof *ticks);
-    if (ticks) g->ticks = ticks;
-    return turns && ticks ? HEARTH_OK : hth_fail_memory(err, n * sizeof *turns, "the tapes of a step");
-}
-
 /* The layers of which the host has a part. */
 static hearth_status find_hands(hth_gpu *g, const hth_gpu_place *place, hearth_error *err)
 {
@@ -34,7 +23,7 @@ static hearth_status find_hands(hth_gpu *g, const hth_gpu_place *place, hearth_e
     for (uint32_t i = 0; i < place->n_layer; i++)
         if (n_hot[i] < g->model->layers[i].d_ff) g->hands[g->n_hand++] = i;
     g->cold_tops = hth_alloc((size_t)g->n_hand * place->n_row, sizeof *g->cold_tops);
-    if (g->cold_tops) return make_turns(g, err);
+    if (g->cold_tops) return HEARTH_OK;
     return hth_fail_memory(err, (size_t)g->n_hand * place->n_row * sizeof *g->cold_tops,
                            "a model on a device");
 }
@@ -98,7 +87,7 @@ static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
     return st;
 }
 
-/* No submission takes so long on a card; drivers that compute on the CPU share it with others. */
+/* A card ends some submissions in far less (work.c); drivers that compute on the CPU share it with others. */
 static uint64_t patience_with(const hth_device *device)
 {
     return (hth_device_get_info(device)->kind == HTH_DEVICE_DISCRETE ? 10u : 600u) * (uint64_t)1000000000;
@@ -117,6 +106,7 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
                    .place = *place,
                    .patience_ns = patience_with(device)};
     g->place.n_hot = NULL;
+    if (g->place.n_work == 0) g->place.n_work = hth_gpu_usual_submission(hth_device_get_info(device));
     g->gate = hth_queue_gate(device); /* others may have used it */
     pthread_mutex_init(&g->turn, NULL);
     g->n_slot = place->n_position / HTH_GPU_SLOT;
@@ -135,14 +125,13 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
     return st;
 }
 
-/* What it has on the device. */
+/* What it has on the device. A thread of a session that comes late may still look at the host's layers. */
 static void give_back(hth_gpu *g)
 {
     hth_gpu_tapes_free(g);
     hth_gpu_weights_close(g);
     hth_gpu_caches_close(g);
     hth_gpu_room_close(g);
-    hth_free(g->layers);
 }
 
 void hth_gpu_close(hth_gpu *g)
@@ -151,6 +140,7 @@ void hth_gpu_close(hth_gpu *g)
     if (!g->left) give_back(g);
     pthread_mutex_destroy(&g->turn);
     hth_gpu_passages_close(g);
+    hth_free(g->layers);
     hth_free(g->taken);
     hth_free(g->ticks);
     hth_free(g->turns);
@@ -221,11 +211,10 @@ hearth_status hth_gpu_take_host_rows(hth_gpu *g, hearth_error *err)
         hth_gpu_layer *to = &g->layers[g->hands[i]];
         const hth_layer *l = &g->model->layers[g->hands[i]];
         to->scale_top = l->neurons.scale_top;
-        to->cold = cold_layer(l, to->n_hot);
+        to->cold = to->agreed = cold_layer(l, to->n_hot);
     }
     if (g->n_hand == 0) return HEARTH_OK;
     hearth_status st = hth_gpu_passages_open(g, err);
-    if (st == HEARTH_OK) st = make_turns(g, err);
     return st == HEARTH_OK ? record_and_test(g, err) : st;
 }
 

@@ -32,9 +32,11 @@ typedef struct hth_gpu_place {
     hearth_selector selector;
     hth_gpu_handoff handoff;
     hth_gpu_stream streams[HTH_GPU_MOST_STREAMS]; /* n_tok ascending, as many as are not 0 */
-    bool strict;                                  /* to be refused where it would not give the CPU's bits */
+    uint64_t n_work; /* of a submission, at most: products of a weight and a byte (work.c); 0: as many as a
+                        device of its kind should do in HTH_GPU_SUBMISSION_MS */
+    bool strict;     /* to be refused where it would not give the CPU's bits */
 } hth_gpu_place;
-enum { HTH_GPU_SLOT = 16 };
+enum { HTH_GPU_SLOT = 16, HTH_GPU_SUBMISSION_MS = 50 };
 
 /* For sequences of n_ctx positions: whole slots, as many as there can be. */
 uint32_t hth_gpu_positions(uint32_t n_ctx);
@@ -42,6 +44,9 @@ uint32_t hth_gpu_positions(uint32_t n_ctx);
  * 65,535 iterations, and steps of several tokens go over all positions in one: there long contexts are read
  * token by token, which goes split by split. */
 uint32_t hth_gpu_rows(const hth_device_info *info, uint32_t n_batch, uint32_t n_ctx);
+
+/* n_work of a device that makes so many products a second. */
+uint64_t hth_gpu_submission(double rate);
 
 /* Why layer i (or, for i = n_layer, the head) cannot lie on a device; NULL: it can. */
 const char *hth_gpu_problem(const hth_model *model, const hth_gpu_place *place, uint32_t i_layer);

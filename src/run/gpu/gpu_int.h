@@ -48,8 +48,10 @@ typedef struct hth_gpu_layer {
     uint32_t n_hot;      /* neurons whose rows lie here: the first ones */
     bool by_neurons;     /* down's rows are neurons; then: */
     hth_gpu_vector down_bias;
-    float scale_top; /* the largest of its scales */
-    hth_layer cold;  /* the other neurons, as a layer of the CPU's; d_ff 0: there are none */
+    float scale_top;  /* the largest of its scales */
+    hth_layer cold;   /* the other neurons, as a layer of the CPU's; d_ff 0: there are none */
+    hth_layer agreed; /* the same with the H of a token that is done with care: threads that come late still
+                         look at it */
 } hth_gpu_layer;
 
 /* ---- the values of a step (room.c) -------------------------------------------------------------------- */
@@ -104,15 +106,16 @@ typedef struct hth_gpu_act {
 } hth_gpu_act;
 
 /* A step's tapes in the order in which they run. Each layer of which the host has a part (a hand) is cut
- * where its letter to the host is complete, and where the host's sums are wanted; steps of many rows are
- * cut at every layer besides, so that no submission keeps a card from its display for long. */
+ * where its letter to the host is complete, and where the host's sums are wanted; besides, tapes are cut
+ * where they would be too much work for a submission (work.c). */
 typedef struct hth_gpu_cut {
     hth_tape *tape;
     uint32_t n_letter, n_act; /* letters that are written by its end; acts that must be done before it */
+    uint64_t work;            /* as hth_gpu_place counts it */
 } hth_gpu_cut;
 typedef struct hth_gpu_tapes {
-    hth_gpu_cut *cut; /* [n] */
-    uint32_t n;
+    hth_gpu_cut *cut; /* [n], with room for so many */
+    uint32_t n, room;
     hth_gpu_act *acts; /* [n_act] */
     uint32_t n_act;
 } hth_gpu_tapes;
@@ -130,7 +133,8 @@ typedef struct hth_gpu_piece {
     hth_planes planes;
     hth_gpu_vector bias;
     uint32_t i_hand;
-    uint32_t share, n_share; /* neurons of the hand, from `share` on, that the host computes meanwhile */
+    hth_layer here;         /* neurons of the hand that the host computes meanwhile; d_ff 0: none */
+    uint32_t first_of_here; /* their first one's number among the hand's */
 } hth_gpu_piece;
 
 /* Steps of so many tokens (gpu.h), up to n_row. */
@@ -173,21 +177,20 @@ struct hth_gpu {
     uint32_t n_passage;
     uint32_t whole; /* among them, behind those of the place: nothing is shared, for any number of tokens; 0:
                        there is none, and no other shares */
-    hth_tape *head_tapes[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
-    hth_turn *turns;         /* [of the longest tapes, and one] of the step under way */
+    hth_gpu_tapes head_tapes[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
+    hth_turn *turns;             /* [of the longest tapes, and the head's] of the step under way, */
     hth_tick *ticks;
-    uint32_t *cold_tops; /* [n_hand][n_row] bits of the host's largest |h| */
-    int64_t
-        *shared_sums; /* [n_row][d_model] of the host's share of a layer, so far; NULL: it never has one */
-    uint32_t shared;  /* what is said of them: HTH_HOST_* */
-    uint64_t gate;    /* the host's last signal */
-    uint64_t patience_ns; /* after which the device is lost */
-    bool by_tiles;        /* many rows are computed by matrix units, where they can be */
+    uint32_t n_sent, n_done; /* of which so many were submitted, and were seen to be done */
+    uint32_t *cold_tops;     /* [n_hand][n_row] bits of the host's largest |h| */
+    int64_t *shared_sums;    /* [n_row][d_model] of the host's share of a layer, so far; NULL: it has none */
+    uint32_t shared;         /* what is said of them: HTH_HOST_* */
+    uint64_t gate;           /* the host's last signal */
+    uint64_t patience_ns;    /* after which the device is lost */
+    bool by_tiles;           /* many rows are computed by matrix units, where they can be */
     hth_gpu_counts counts;
     pthread_mutex_t turn;
-    hth_tick under_way; /* of a step whose end was not seen; 0: there is none */
-    bool left;          /* hth_gpu_leave */
-    uint8_t *taken;     /* [n_position / HTH_GPU_SLOT] */
+    bool left;      /* hth_gpu_leave */
+    uint8_t *taken; /* [n_position / HTH_GPU_SLOT] */
     uint32_t n_slot;
 };
 
@@ -201,10 +204,11 @@ void hth_gpu_charge_piece(hth_gpu *g, const hth_gpu_piece *piece);
 hearth_status hth_gpu_settle(hth_gpu *g, hearth_error *err);
 /* The classes' numbers of rows. */
 uint32_t hth_gpu_class_rows(const hth_gpu *g, int class);
-/* Of a step, at most. */
-uint32_t hth_gpu_most_tapes(const hth_gpu *g);
+/* All tapes, and room for a step of them. */
 hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err);
 void hth_gpu_tapes_free(hth_gpu *g);
+/* work.c: what stands for an n_work of 0. */
+uint64_t hth_gpu_usual_submission(const hth_device_info *info);
 
 /* ---- matrix units (tiles.c) -------------------------------------------------------------------------- */
 

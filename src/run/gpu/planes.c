@@ -275,7 +275,12 @@ bool hth_planes_place(hth_type type, uint64_t n_row, uint64_t n_col, hth_planes 
 uint64_t hth_planes_skip(hth_type type, uint64_t n_col, uint64_t n, hth_planes *planes)
 {
     const quantised *q = find(type);
-    if (n == 0 || !q) return 0;
+    if (n == 0) return 0;
+    if (!q) {
+        uint64_t bytes = n * hth_planes_row_words(type, n_col) * 4;
+        planes->size -= bytes;
+        return bytes;
+    }
     const row_bytes row = bytes_of_row(&q->form, n_col / q->form.block);
     const uint32_t skipped = (uint32_t)(n * row.low / 4);
     const uint64_t later[] = {row.high, row.scale, row.part, row.least, row.minimum};

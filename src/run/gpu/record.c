@@ -35,6 +35,49 @@ static void rope_store(hth_recorder *r, const hth_layer *l, const hth_gpu_layer 
     hth_rec_order(r);
 }
 
+/* Of a token, where a sequence has all positions. */
+static uint64_t attend_work(const hth_recorder *r, const hth_layer *l)
+{
+    uint64_t n = r->g->place.n_position;
+    if (l->window > 0 && l->window < n) n = l->window;
+    return 2 * n * l->n_head * r->g->model->hparams.d_head * HTH_REC_BY_WORDS;
+}
+
+/* All splits of a token at once. */
+static void attend_whole(hth_recorder *r, const hth_layer *l, const uint32_t *consts, const hth_slice *bind,
+                         hth_push_attend *push)
+{
+    uint64_t work = attend_work(r, l);
+    uint32_t step = hth_rec_at_once(r, r->n_row, work, 1);
+    for (uint32_t first = 0, n; first < r->n_row; first += n) {
+        n = r->n_row - first < step ? r->n_row - first : step;
+        push->first_tok = first;
+        hth_rec_take(r, n * work);
+        hth_rec_run_3(r, HTH_PROGRAM_attend, consts, bind, push, 1, l->n_head_kv, n);
+    }
+}
+
+/* The splits of one token side by side, then together. */
+static void attend_by_split(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const uint32_t *consts,
+                            const hth_slice *bind, const hth_push_attend *push)
+{
+    const hth_gpu_room *room = &r->g->room;
+    uint32_t d = r->g->model->hparams.d_head;
+    hth_slice grid = {room->grids.of, room->grids.at + 16 * i_layer, 12};
+    hth_push_join join = {.n_head = l->n_head, .window = l->window, .n_split = room->n_split};
+    hth_rec_take(r, attend_work(r, l));
+    const hth_program *p = hth_rec_program(r, HTH_PROGRAM_attend, consts);
+    if (!p) return;
+    hth_tape_run_at(r->tape, p, bind, push, grid);
+    /* Keys and values of a split, at most. */
+    hth_tape_reads(r->tape, 2 * HTH_ATTEND_SPLIT * sizeof(uint32_t) * hth_gpu_cache_words(r->g->place.kv, d));
+    hth_rec_wrote(r, room->splits), hth_rec_wrote(r, room->split_parts);
+    hth_rec_order(r);
+    hth_rec_run(r, HTH_PROGRAM_attend_join, (const uint32_t[]){d, HTH_REC_LOCAL},
+                (const hth_slice[]){room->step, room->splits, room->split_parts, room->heads}, &join,
+                l->n_head, 1);
+}
+
 static void attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const hth_gpu_layer *to)
 {
     const hth_hparams *h = &r->g->model->hparams;
@@ -55,23 +98,8 @@ static void attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const 
     const hth_slice bind[] = {room->step,       room->qkv,  room->rounded,
                               to->keys,         to->values, by_split ? room->splits : room->heads,
                               room->split_parts};
-    const hth_program *p = hth_rec_program(r, HTH_PROGRAM_attend, consts);
-    if (!p) return;
-    if (by_split) {
-        hth_slice grid = {room->grids.of, room->grids.at + 16 * i_layer, 12};
-        hth_tape_run_at(r->tape, p, bind, &push, grid);
-        /* Keys and values of a split, at most. */
-        hth_tape_reads(r->tape, 2 * HTH_ATTEND_SPLIT * sizeof(uint32_t) *
-                                    hth_gpu_cache_words(r->g->place.kv, h->d_head));
-        hth_rec_wrote(r, room->splits), hth_rec_wrote(r, room->split_parts);
-        hth_rec_order(r);
-        hth_push_join join = {.n_head = l->n_head, .window = l->window, .n_split = room->n_split};
-        hth_rec_run(r, HTH_PROGRAM_attend_join, (const uint32_t[]){h->d_head, HTH_REC_LOCAL},
-                    (const hth_slice[]){room->step, room->splits, room->split_parts, room->heads}, &join,
-                    l->n_head, 1);
-    } else {
-        hth_tape_run(r->tape, p, bind, &push, 1, l->n_head_kv, r->n_row);
-    }
+    if (by_split) attend_by_split(r, i_layer, l, consts, bind, &push);
+    else attend_whole(r, l, consts, bind, &push);
     hth_rec_wrote(r, room->heads);
     hth_rec_order(r);
 }
@@ -130,10 +158,7 @@ static void layers(hth_recorder *r)
                   hth_rec_first_rows(room->x, r->n_row, d));
     hth_rec_wrote(r, room->x);
     hth_rec_order(r);
-    for (uint32_t i = 0; i < r->g->place.n_layer; i++) {
-        layer(r, i);
-        if (r->n_row > HTH_GPU_FEW_ROWS && i + 1 < r->g->place.n_layer) hth_rec_cut(r);
-    }
+    for (uint32_t i = 0; i < r->g->place.n_layer; i++) layer(r, i);
     if (!r->g->place.head && r->st == HEARTH_OK)
         hth_tape_copy(r->tape, hth_rec_first_rows(room->x, r->n_row, d),
                       hth_rec_first_rows(room->result, r->n_row, d));
@@ -153,8 +178,9 @@ static void head(hth_recorder *r)
         hth_rec_wrote(r, room->logits);
         hth_rec_order(r);
     }
-    hth_tape_copy(r->tape, hth_rec_first_rows(room->logits, r->n_row, h->n_vocab),
-                  hth_rec_first_rows(room->result, r->n_row, h->n_vocab));
+    if (r->st == HEARTH_OK)
+        hth_tape_copy(r->tape, hth_rec_first_rows(room->logits, r->n_row, h->n_vocab),
+                      hth_rec_first_rows(room->result, r->n_row, h->n_vocab));
 }
 
 /* ---- classes ------------------------------------------------------------------------------------------- */
@@ -167,27 +193,21 @@ uint32_t hth_gpu_class_rows(const hth_gpu *g, int class)
     return rows < most ? rows : most;
 }
 
-/* How layers that are divided are computed. */
-enum manner { BY_BOTH, WITH_CARE };
-
 static hearth_status record_with(hth_recorder *r)
 {
-    hth_gpu_tapes *to = r->tapes;
-    uint32_t n_cut = hth_gpu_most_tapes(r->g), n_act = r->g->n_hand;
-    if (r->passage) n_act = 2 * r->passage->n_piece;
-    to->cut = hth_alloc(n_cut, sizeof *to->cut);
-    to->acts = hth_alloc(n_act, sizeof *to->acts);
-    if (!to->cut || !to->acts) return hth_fail_memory(r->err, n_cut * sizeof *to->cut, "tapes");
+    uint32_t n_act = r->passage ? 2 * r->passage->n_piece : r->g->n_hand;
+    r->tapes->acts = hth_alloc(n_act, sizeof *r->tapes->acts);
+    if (!r->tapes->acts) return hth_fail_memory(r->err, n_act * sizeof *r->tapes->acts, "tapes");
     hth_rec_begin(r);
     if (r->st == HEARTH_OK) layers(r);
     hth_rec_end(r);
     return r->st;
 }
 
-static hearth_status record(hth_gpu *g, uint32_t n_row, enum manner how, hth_gpu_tapes *tapes,
-                            hearth_error *err)
+/* Layers that are divided are computed by both sides at once, or with care. */
+static hearth_status record(hth_gpu *g, uint32_t n_row, bool careful, hth_gpu_tapes *tapes, hearth_error *err)
 {
-    hth_recorder r = {.g = g, .tapes = tapes, .n_row = n_row, .careful = how == WITH_CARE, .err = err};
+    hth_recorder r = {.g = g, .tapes = tapes, .n_row = n_row, .careful = careful, .err = err};
     return record_with(&r);
 }
 
@@ -197,16 +217,29 @@ static hearth_status record_passage(hth_gpu *g, hth_gpu_passage *p, hearth_error
     return record_with(&r);
 }
 
-static hearth_status record_head(hth_gpu *g, uint32_t n_row, hth_tape **tape, hearth_error *err)
+static hearth_status record_head(hth_gpu *g, uint32_t n_row, hth_gpu_tapes *tapes, hearth_error *err)
 {
-    hth_gpu_cut only;
-    hth_gpu_tapes one = {.cut = &only};
-    hth_recorder r = {.g = g, .tapes = &one, .n_row = n_row, .err = err};
+    hth_recorder r = {.g = g, .tapes = tapes, .n_row = n_row, .err = err};
     hth_rec_begin(&r);
-    *tape = r.tape;
     if (r.st == HEARTH_OK) head(&r);
     hth_rec_end(&r);
     return r.st;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+/* A step's tapes, and the head's behind them. */
+static hearth_status open_turns(hth_gpu *g, hearth_error *err)
+{
+    uint32_t n = g->careful.n;
+    for (uint32_t i = 0; i < g->n_passage; i++) n = larger(n, g->passages[i].tapes.n);
+    for (int c = 0; c < HTH_GPU_N_CLASS; c++) n = larger(n, g->tapes[c].n);
+    n += larger(g->head_tapes[0].n, g->head_tapes[1].n);
+    hth_turn *turns = hth_realloc(g->turns, n, sizeof *turns);
+    if (turns) g->turns = turns;
+    hth_tick *ticks = hth_realloc(g->ticks, n, sizeof *ticks);
+    if (ticks) g->ticks = ticks;
+    return turns && ticks ? HEARTH_OK : hth_fail_memory(err, n * sizeof *turns, "tapes");
 }
 
 hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
@@ -214,22 +247,13 @@ hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
     hearth_status st = HEARTH_OK;
     uint32_t rows = g->place.n_row < HTH_GPU_HEAD_ROWS ? g->place.n_row : HTH_GPU_HEAD_ROWS;
     for (int c = 0; st == HEARTH_OK && c < HTH_GPU_N_CLASS; c++)
-        st = record(g, hth_gpu_class_rows(g, c), BY_BOTH, &g->tapes[c], err);
-    if (st == HEARTH_OK && g->n_hand > 0) st = record(g, 1, WITH_CARE, &g->careful, err);
+        st = record(g, hth_gpu_class_rows(g, c), false, &g->tapes[c], err);
+    if (st == HEARTH_OK && g->n_hand > 0) st = record(g, 1, true, &g->careful, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < g->n_passage; i++)
         st = record_passage(g, &g->passages[i], err);
     if (st == HEARTH_OK && g->place.head) st = record_head(g, 1, &g->head_tapes[0], err);
-    return st == HEARTH_OK && g->place.head ? record_head(g, rows, &g->head_tapes[1], err) : st;
-}
-
-uint32_t hth_gpu_most_tapes(const hth_gpu *g)
-{
-    uint32_t cuts = 2 * g->n_hand;
-    for (uint32_t i = 0; i < g->n_passage; i++) {
-        uint32_t n = g->passages[i].n_piece + 2 * g->n_hand + 1;
-        if (n > cuts) cuts = n;
-    }
-    return cuts + g->place.n_layer + 1;
+    if (st == HEARTH_OK && g->place.head) st = record_head(g, rows, &g->head_tapes[1], err);
+    return st == HEARTH_OK ? open_turns(g, err) : st;
 }
 
 static void free_tapes(hth_gpu_tapes *tapes)
@@ -245,5 +269,5 @@ void hth_gpu_tapes_free(hth_gpu *g)
     for (int c = 0; c < HTH_GPU_N_CLASS; c++) free_tapes(&g->tapes[c]);
     free_tapes(&g->careful);
     for (uint32_t i = 0; i < g->n_passage; i++) free_tapes(&g->passages[i].tapes);
-    for (int i = 0; i < 2; i++) hth_tape_free(g->head_tapes[i]), g->head_tapes[i] = NULL;
+    for (int i = 0; i < 2; i++) free_tapes(&g->head_tapes[i]);
 }

@@ -105,9 +105,9 @@ typedef struct values {
     uint32_t stride, n_split;
 } values;
 
-/* What one part's neurons give to tokens [first_tok, first_tok + n): integers, or chains of floats. */
-static void down_of_part(hth_recorder *r, const values *from, const hth_gpu_part *p, hth_slice top,
-                         uint32_t first_tok, uint32_t n)
+/* What some neurons give to tokens [first_tok, first_tok + n): integers, or chains of floats. */
+static void run_down(hth_recorder *r, const values *from, const hth_gpu_part *p, hth_slice top,
+                     uint32_t first_tok, uint32_t n)
 {
     const hth_gpu_room *room = &r->g->room;
     hth_slice weights = {p->weights, p->at, p->planes.size};
@@ -134,6 +134,22 @@ static void down_of_part(hth_recorder *r, const values *from, const hth_gpu_part
     hth_rec_run_3(r, HTH_PROGRAM_down_f, (const uint32_t[]){HTH_REC_LOCAL, (uint32_t)p->type}, bind, &push,
                   hth_rec_over(hth_rec_over(hth_type_row_size(p->type, n_out), 4), HTH_REC_LOCAL),
                   hth_rec_over(p->n_row, HTH_DOWN_GROUP), n);
+}
+
+/* The same of a part's neurons, in runs of whole splits and groups. */
+static void down_of_part(hth_recorder *r, const values *from, const hth_gpu_part *p, hth_slice top,
+                         uint32_t first_tok, uint32_t n)
+{
+    uint32_t n_out = r->g->model->hparams.d_model;
+    uint64_t work = hth_rec_row_work(n_out, n, HTH_REC_BY_WORDS);
+    uint32_t step = hth_rec_at_once(r, p->n_row, work, HTH_DOWN_GROUP);
+    for (uint32_t i = 0, k; i < p->n_row; i += k) {
+        k = p->n_row - i < step ? p->n_row - i : step;
+        const hth_gpu_part some = hth_rec_rows_of(p, n_out, i, k);
+        hth_rec_take(r, k * work);
+        run_down(r, from, &some, top, first_tok, n);
+        hth_rec_reads(r, p, &(hth_rec_stretch){i, k, p->first + i, r->marked});
+    }
 }
 
 /* Sums of tokens [first_tok, first_tok + n), of both sides where the host has a part, to y. */
@@ -201,11 +217,8 @@ static void down_by_neurons(hth_recorder *r, uint32_t i_layer, hth_slice y, bool
     if (hand && (r->careful || in_stages)) await_host(r);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < room->n_stage ? r->n_row - first : room->n_stage;
-        for (uint32_t i = 0; i < to->down.n_part; i++) {
-            const hth_gpu_part *p = &to->down.parts[i];
-            down_of_part(r, &from, p, top, first, n);
-            hth_rec_reads(r, p, &(hth_rec_stretch){0, p->n_row, p->first, r->marked});
-        }
+        for (uint32_t i = 0; i < to->down.n_part; i++)
+            down_of_part(r, &from, &to->down.parts[i], top, first, n);
         hth_rec_wrote(r, room->sums);
         hth_rec_order(r);
         if (hand && !r->careful && !in_stages) await_host(r);
@@ -242,7 +255,7 @@ static uint32_t n_passing(const hth_recorder *r, const hth_gpu_layer *to)
 static void ask_shares(hth_recorder *r, uint32_t i)
 {
     for (; r->n_share <= i; r->n_share++)
-        if (r->passage->pieces[r->n_share].n_share > 0)
+        if (r->passage->pieces[r->n_share].here.d_ff > 0)
             hth_rec_ask(r, HTH_GPU_SHARE, r->n_share, r->layer_letter);
 }
 
@@ -276,15 +289,12 @@ static hth_gpu_part next_piece(hth_recorder *r, const hth_gpu_piece **piece)
                           .bias = p->bias};
 }
 
-/* The first n rows of a part of quantised weights, of which that takes so many bytes to read. */
-static void run_part(hth_recorder *r, const hth_gpu_group *all, const hth_gpu_part *p, uint32_t n,
-                     uint64_t bytes)
+/* Some rows of a part become results of all, from the part's first on. */
+static void run_part(hth_recorder *r, const hth_gpu_group *all, const hth_gpu_part *p, uint32_t first,
+                     uint32_t n)
 {
-    const hth_rec_stretch some = {0, n, 0, false};
-    hth_form form;
-    hth_form_of(p->type, &form);
-    hth_rec_quantised(r, all, p, &some, &form, &r->g->room.input, r->g->room.gate_up, false);
-    if (r->st == HEARTH_OK) hth_tape_reads(r->tape, bytes);
+    const hth_rec_stretch some = {first, n, 0, false};
+    hth_rec_part(r, all, p, &some, &r->g->room.input, r->g->room.gate_up, false);
 }
 
 /* Rows [first, first + n) of a group that lie here become results from `to` on of all. */
@@ -293,15 +303,10 @@ static void run_resident(hth_recorder *r, const hth_gpu_group *all, const hth_gp
 {
     for (uint32_t i = 0; i < group->n_part; i++) {
         hth_gpu_part p = group->parts[i];
-        uint32_t from = first > p.first ? first : p.first, end = p.first + p.n_row;
+        uint32_t from = first > p.first ? first : p.first, end = p.first + p.n_row, skipped = from - p.first;
         if (end > first + n) end = first + n;
-        if (from >= end) continue;
-        uint32_t skipped = from - p.first;
-        uint64_t bytes = p.planes.size * (end - from) / p.n_row;
-        p.at += hth_planes_skip(p.type, all->n_col, skipped, &p.planes);
-        if (p.bias.n > 0) p.bias.at += skipped * sizeof(float), p.bias.n = end - from;
-        p.first = to + from - first;
-        run_part(r, all, &p, end - from, bytes);
+        p.first += to - first;
+        if (from < end) run_part(r, all, &p, skipped, end - from);
     }
 }
 
@@ -314,7 +319,7 @@ static void run_half(hth_recorder *r, const hth_gpu_group *all, const hth_gpu_la
         const hth_gpu_piece *piece;
         hth_gpu_part p = next_piece(r, &piece);
         p.first = first + piece->neuron;
-        run_part(r, all, &p, p.n_row, p.planes.size);
+        run_part(r, all, &p, 0, p.n_row);
         n += p.n_row;
     }
     hth_rec_wrote(r, r->g->room.gate_up);
@@ -343,7 +348,6 @@ static void gather(hth_recorder *r, const hth_gpu_part *p, uint32_t neuron, uint
         n = r->n_row - first < has_room ? r->n_row - first : (uint32_t)has_room;
         hth_push_gather push = {n_out, from.n_split, first, start};
         down_of_part(r, &from, p, room->top, first, n);
-        hth_rec_reads(r, p, &(hth_rec_stretch){0, p->n_row, 0, false});
         hth_rec_wrote(r, room->sums);
         hth_rec_order(r);
         add_sums(r, &push, false, n);
@@ -424,6 +428,7 @@ void hth_rec_ffn(hth_recorder *r, uint32_t i_layer, hth_slice y, bool onto)
     const hth_gpu_layer *to = &r->g->layers[i_layer];
     bool hand = to->n_hot < r->g->model->layers[i_layer].d_ff;
     activation hidden = hidden_of(r, i_layer);
+    r->marked = false;
     if (hand && r->passage) {
         ffn_passing(r, i_layer, y, onto);
         return;
@@ -432,7 +437,6 @@ void hth_rec_ffn(hth_recorder *r, uint32_t i_layer, hth_slice y, bool onto)
     hth_rec_normed_input(r, to->ffn_norm, r->g->room.x, &to->gate_up, hand);
     if (hand) write_letter(r, to);
     if (hand && !r->careful) r->n_letter++, hth_rec_cut(r);
-    r->marked = false;
     neurons(r, &to->gate_up, &hidden);
     activate(r, &hidden, to->by_neurons ? NULL : &to->down);
     if (to->by_neurons) down_by_neurons(r, i_layer, y, onto);

@@ -1,15 +1,28 @@
 /* Recording: one tape after another, runs on it, and what has to be ordered behind what. */
 #include "run/gpu/recorder.h"
 
+#include "base/alloc.h"
+
 #include <assert.h>
 #include <string.h>
 
 /* ---- tapes ------------------------------------------------------------------------------------------- */
 
+static hearth_status make_room(hth_gpu_tapes *t, hearth_error *err)
+{
+    uint32_t room = t->room ? 2 * t->room : 16;
+    if (t->n < t->room) return HEARTH_OK;
+    hth_gpu_cut *cut = hth_realloc(t->cut, room, sizeof *cut);
+    if (!cut) return hth_fail_memory(err, room * sizeof *cut, "tapes");
+    t->cut = cut, t->room = room;
+    return HEARTH_OK;
+}
+
 void hth_rec_begin(hth_recorder *r)
 {
     if (r->st != HEARTH_OK) return;
-    r->st = hth_tape_begin(r->g->device, &r->tape, r->err);
+    r->st = make_room(r->tapes, r->err);
+    if (r->st == HEARTH_OK) r->st = hth_tape_begin(r->g->device, &r->tape, r->err);
     if (r->st == HEARTH_OK)
         r->tapes->cut[r->tapes->n++] = (hth_gpu_cut){.tape = r->tape, .n_act = r->tapes->n_act};
 }
@@ -24,6 +37,11 @@ void hth_rec_end(hth_recorder *r)
 
 void hth_rec_cut(hth_recorder *r)
 {
+    if (r->st != HEARTH_OK) return;
+    if (hth_tape_is_empty(r->tape)) { /* it waits for more then */
+        r->tapes->cut[r->tapes->n - 1].n_act = r->tapes->n_act;
+        return;
+    }
     hth_rec_end(r);
     hth_rec_begin(r);
 }
@@ -74,9 +92,19 @@ hth_slice hth_rec_vector(const hth_recorder *r, hth_gpu_vector v)
 
 /* ---- rows --------------------------------------------------------------------------------------------- */
 
-void hth_rec_quantised(hth_recorder *r, const hth_gpu_group *group, const hth_gpu_part *p,
-                       const hth_rec_stretch *s, const hth_form *form, const hth_gpu_input *in, hth_slice y,
-                       bool onto)
+hth_gpu_part hth_rec_rows_of(const hth_gpu_part *p, uint64_t n_col, uint32_t first, uint32_t n)
+{
+    hth_gpu_part some = *p;
+    assert(first % HTH_REC_GRAIN == 0);
+    some.first += first, some.n_row = n;
+    some.at += hth_planes_skip(p->type, n_col, first, &some.planes);
+    if (some.bias.n > 0) some.bias.at += first * sizeof(float), some.bias.n = n;
+    return some;
+}
+
+static void run_quantised(hth_recorder *r, const hth_gpu_group *group, const hth_gpu_part *p,
+                          const hth_rec_stretch *s, const hth_form *form, const hth_gpu_input *in,
+                          hth_slice y, bool onto)
 {
     bool many = r->n_row > HTH_GPU_FEW_ROWS, wide = form->block == HTH_ACT_BLOCK_256;
     hth_push_rows_live push = {.rows = {.n_row = s->n,
@@ -139,6 +167,25 @@ void hth_rec_reads(hth_recorder *r, const hth_gpu_part *p, const hth_rec_stretch
     else hth_tape_reads(r->tape, p->planes.size * s->n / p->n_row);
 }
 
+void hth_rec_part(hth_recorder *r, const hth_gpu_group *group, const hth_gpu_part *p,
+                  const hth_rec_stretch *s, const hth_gpu_input *in, hth_slice y, bool onto)
+{
+    hth_form form;
+    bool quantised = hth_form_of(p->type, &form);
+    uint64_t work = hth_rec_row_work(group->n_col, r->n_row, quantised ? HTH_REC_BY_BYTES : HTH_REC_BY_WORDS);
+    uint32_t step = hth_rec_at_once(r, s->n, work, HTH_REC_GRAIN);
+    for (uint32_t i = 0, n; i < s->n; i += n) {
+        n = s->n - i < step ? s->n - i : step;
+        hth_rec_stretch now = {s->first + i, n, s->neuron + i, s->live}, own = now;
+        hth_gpu_part some = *p;
+        if (!s->live) some = hth_rec_rows_of(p, group->n_col, now.first, n), own.first = 0;
+        hth_rec_take(r, n * work);
+        if (quantised) run_quantised(r, group, &some, &own, &form, in, y, onto);
+        else run_floats(r, group, &some, &own, in, y, onto);
+        hth_rec_reads(r, p, &now);
+    }
+}
+
 void hth_rec_some_rows(hth_recorder *r, const hth_gpu_group *group, uint32_t from, uint32_t end, bool live,
                        const hth_gpu_input *in, hth_slice y, bool onto)
 {
@@ -148,11 +195,7 @@ void hth_rec_some_rows(hth_recorder *r, const hth_gpu_group *group, uint32_t fro
                  last = end < p->first + p->n_row ? end : p->first + p->n_row;
         if (first >= last) continue;
         hth_rec_stretch s = {first - p->first, last - first, first - from, live};
-        hth_form form;
-        assert(live || s.first == 0);
-        if (hth_form_of(p->type, &form)) hth_rec_quantised(r, group, p, &s, &form, in, y, onto);
-        else run_floats(r, group, p, &s, in, y, onto);
-        hth_rec_reads(r, p, &s);
+        hth_rec_part(r, group, p, &s, in, y, onto);
     }
     hth_rec_wrote(r, y);
 }

@@ -10,7 +10,7 @@ enum { HTH_REC_LOCAL = 64, HTH_REC_MOST_WRITTEN = 16 };
 
 typedef struct hth_recorder {
     hth_gpu *g;
-    hth_gpu_tapes *tapes; /* room for all of them; the last is being recorded */
+    hth_gpu_tapes *tapes; /* the last is being recorded */
     hth_tape *tape;
     uint32_t n_letter, n_hand;      /* so far */
     uint32_t n_row;                 /* of the class */
@@ -43,6 +43,18 @@ void hth_rec_cut(hth_recorder *r);
 /* The host's next act, as soon as so many letters have come. What follows the next cut runs after it. */
 void hth_rec_ask(hth_recorder *r, uint32_t what, uint32_t of, uint32_t n_letter);
 
+/* ---- work (work.c) ------------------------------------------------------------------------------------- */
+
+/* How products are made: four of bytes in one instruction, or one by one. */
+typedef enum hth_rec_manner { HTH_REC_BY_BYTES = 1, HTH_REC_BY_WORDS = 4 } hth_rec_manner;
+
+/* Of a row of n_col weights for n_tok tokens. */
+uint64_t hth_rec_row_work(uint64_t n_col, uint32_t n_tok, hth_rec_manner how);
+/* Of n rows, neurons or tokens of so much work each, those of one run: multiples of grain. */
+uint32_t hth_rec_at_once(const hth_recorder *r, uint32_t n, uint64_t work, uint32_t grain);
+/* The next run does so much: it begins a tape where the last one has no room for it. */
+void hth_rec_take(hth_recorder *r, uint64_t work);
+
 /* ---- runs --------------------------------------------------------------------------------------------- */
 
 /* What was written since the last order is read by what follows that. */
@@ -63,14 +75,16 @@ typedef struct hth_rec_stretch {
     bool live;
 } hth_rec_stretch;
 
-/* y: some rows of a quantised part times the input; group: of its results and inputs. */
-void hth_rec_quantised(hth_recorder *r, const hth_gpu_group *group, const hth_gpu_part *p,
-                       const hth_rec_stretch *s, const hth_form *form, const hth_gpu_input *in, hth_slice y,
-                       bool onto);
+/* Rows [first, first + n) of a part by themselves; first: a multiple of HTH_REC_GRAIN. */
+enum { HTH_REC_GRAIN = 64 };
+hth_gpu_part hth_rec_rows_of(const hth_gpu_part *p, uint64_t n_col, uint32_t first, uint32_t n);
+/* y, or onto y: some rows of a part times the input; group: of its results and inputs. Only live rows may
+ * begin anywhere. */
+void hth_rec_part(hth_recorder *r, const hth_gpu_group *group, const hth_gpu_part *p,
+                  const hth_rec_stretch *s, const hth_gpu_input *in, hth_slice y, bool onto);
 /* What a run of some rows of a part reads: its time goes by that. */
 void hth_rec_reads(hth_recorder *r, const hth_gpu_part *p, const hth_rec_stretch *s);
-/* y, or onto y: rows [from, end) of the group times the input; live: those of neurons 0 and on that are. Only
- * live rows may begin in the midst of a part. */
+/* y, or onto y: rows [from, end) of the group times the input; live: those of neurons 0 and on that are. */
 void hth_rec_some_rows(hth_recorder *r, const hth_gpu_group *group, uint32_t from, uint32_t end, bool live,
                        const hth_gpu_input *in, hth_slice y, bool onto);
 /* The same for all of them, and ordered. */

@@ -126,17 +126,16 @@ static void share(hth_gpu *g, hth_step *s, const hth_gpu_passage *p, uint32_t i_
 {
     const hth_gpu_piece *piece = &p->pieces[i_piece];
     const hth_gpu_layer *l = &g->layers[g->hands[piece->i_hand]];
-    hth_layer some = hth_gpu_some_neurons(&l->cold, piece->share, piece->n_share);
     uint32_t *flag = mapped(g->room.host_sums);
-    if (piece->share == hth_gpu_n_passing(l, p)) {
+    if (piece->first_of_here == hth_gpu_n_passing(l, p)) {
         read_letter(g, s, piece->i_hand, n);
         g->shared = HTH_HOST_NONE;
     }
     hth_cold_sums out = {.sums = g->shared_sums, .more = g->shared != HTH_HOST_NONE};
-    compute_cold(g, s, piece->i_hand, n, &some, piece->share, &out);
+    compute_cold(g, s, piece->i_hand, n, &piece->here, piece->first_of_here, &out);
     if (out.lost) g->shared = HTH_HOST_LOST;
     else if (out.n_fired > 0 && g->shared == HTH_HOST_NONE) g->shared = HTH_HOST_SOME;
-    if (piece->share + piece->n_share < l->cold.d_ff) return;
+    if (piece->first_of_here + piece->here.d_ff < l->cold.d_ff) return;
     if (g->shared == HTH_HOST_SOME)
         memcpy(flag + HTH_HOST_SUMS, g->shared_sums,
                (size_t)n * g->model->hparams.d_model * sizeof *g->shared_sums);
@@ -145,28 +144,43 @@ static void share(hth_gpu *g, hth_step *s, const hth_gpu_passage *p, uint32_t i_
 
 /* ---- tapes -------------------------------------------------------------------------------------------- */
 
-static hearth_status submit(hth_gpu *g, uint32_t first, uint32_t n, hearth_error *err)
+/* What all back ends hold at once is twice that. */
+enum { MOST_QUEUED = 2048 };
+
+/* The first n tapes of the step under way are done. A device answers within its patience for some tapes; a
+ * step may have many. */
+static hearth_status await(hth_gpu *g, uint32_t n, hearth_error *err)
 {
-    hearth_status st = hth_queue_submit(g->device, g->turns + first, n, g->ticks + first, err);
-    if (st == HEARTH_OK && n > 0) g->under_way = g->ticks[first + n - 1];
+    enum { AT_ONCE = 16 };
+    hearth_status st = HEARTH_OK;
+    while (st == HEARTH_OK && g->n_done < n) {
+        uint32_t next = n - g->n_done < AT_ONCE ? n : g->n_done + AT_ONCE;
+        st = hth_queue_await(g->device, g->ticks[next - 1], g->patience_ns, err);
+        if (st == HEARTH_OK) g->n_done = next;
+    }
     return st;
 }
 
-/* The last tape of a step, or of what is left of one. */
-static hearth_status await_end(hth_gpu *g, hearth_error *err)
+/* The next tapes of the step, up to number `end`. Where they are more than can be held, the first must end
+ * before the last may be given: none of them waits for the host. */
+static hearth_status submit(hth_gpu *g, uint32_t end, hearth_error *err)
 {
-    hearth_status st =
-        g->under_way > 0 ? hth_queue_await(g->device, g->under_way, g->patience_ns, err) : HEARTH_OK;
-    if (st == HEARTH_OK) g->under_way = 0;
+    hearth_status st = HEARTH_OK;
+    while (st == HEARTH_OK && g->n_sent < end) {
+        uint32_t first = g->n_sent, n = end - first < MOST_QUEUED ? end - first : MOST_QUEUED;
+        if (first + n > 2 * MOST_QUEUED) st = await(g, first + n - 2 * MOST_QUEUED, err);
+        if (st == HEARTH_OK) st = hth_queue_submit(g->device, g->turns + first, n, g->ticks + first, err);
+        if (st == HEARTH_OK) g->n_sent += n;
+    }
     return st;
 }
 
 /* A step whose end was not seen may still read what the next one is told, and wait for signals. */
 hearth_status hth_gpu_settle(hth_gpu *g, hearth_error *err)
 {
-    if (g->under_way == 0) return HEARTH_OK;
+    if (g->n_done == g->n_sent) return HEARTH_OK;
     hearth_status st = hth_queue_signal(g->device, g->gate, err);
-    return st == HEARTH_OK ? await_end(g, err) : st;
+    return st == HEARTH_OK ? await(g, g->n_sent, err) : st;
 }
 
 /* An act of the host's for n rows (gpu_int.h). */
@@ -181,26 +195,21 @@ typedef struct play {
     const hth_gpu_passage *passage; /* that they are of, or NULL */
     uint32_t n_row;
     hth_gpu_handoff handoff;
-    hth_tape *behind; /* one more, or NULL */
+    const hth_gpu_tapes *behind; /* more, or NULL */
 } play;
 
-/* All acts; tapes are submitted as far as they can run, where they do not wait in the queue. sent: tapes
- * that were. */
-static hearth_status do_acts(hth_gpu *g, hth_step *s, const play *p, uint64_t before, uint32_t *sent,
-                             hearth_error *err)
+/* All acts; tapes are submitted as far as they can run, where they do not wait in the queue. */
+static hearth_status do_acts(hth_gpu *g, hth_step *s, const play *p, uint64_t before, hearth_error *err)
 {
     const hth_gpu_tapes *tapes = p->tapes;
-    bool queued = *sent == tapes->n;
+    bool queued = g->n_sent >= tapes->n;
     hearth_status st = HEARTH_OK;
-    for (uint32_t i = 0, seen = 0; st == HEARTH_OK && i < tapes->n_act; i++) {
+    for (uint32_t i = 0, seen = 0, end = 0; st == HEARTH_OK && i < tapes->n_act; i++) {
         const hth_gpu_act *act = &tapes->acts[i];
-        uint32_t end = *sent;
         while (end < tapes->n && tapes->cut[end].n_act <= i) end++;
-        if (end > *sent) st = submit(g, *sent, end - *sent, err);
-        if (st != HEARTH_OK) return st;
-        *sent = end;
+        st = submit(g, end, err);
         while (act->n_letter > 0 && tapes->cut[seen].n_letter < act->n_letter) seen++;
-        if (act->n_letter > 0) st = hth_queue_await(g->device, g->ticks[seen], g->patience_ns, err);
+        if (st == HEARTH_OK && act->n_letter > 0) st = await(g, seen + 1, err);
         if (st != HEARTH_OK) return st;
         act_fns[act->what](g, s, p->passage, act->of, p->n_row);
         if (queued) st = hth_queue_signal(g->device, before + i + 1, err);
@@ -208,38 +217,37 @@ static hearth_status do_acts(hth_gpu *g, hth_step *s, const play *p, uint64_t be
     return st;
 }
 
+/* The tapes of the step under way from now on, each with what it waits for in the queue. Returns how many. */
+static uint32_t set_turns(hth_gpu *g, const play *p, bool queued)
+{
+    const hth_gpu_tapes *tapes = p->tapes, *behind = p->behind;
+    uint32_t n = tapes->n, n_before = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t n_act = tapes->cut[i].n_act;
+        g->turns[i] = (hth_turn){tapes->cut[i].tape, queued && n_act > n_before ? g->gate + n_act : 0};
+        n_before = n_act;
+    }
+    for (uint32_t i = 0; behind && i < behind->n; i++) g->turns[n++] = (hth_turn){behind->cut[i].tape, 0};
+    g->n_sent = g->n_done = 0;
+    return n;
+}
+
 /* All tapes are queued at once, and wait for the host's signals; or each is submitted when the host is
  * ready. */
 static hearth_status play_tapes(hth_gpu *g, hth_step *s, const play *p, hearth_error *err)
 {
-    enum { MOST_QUEUED = 2048 }; /* what any back end holds */
-    const hth_gpu_tapes *tapes = p->tapes;
-    bool queued = (p->handoff == HTH_GPU_QUEUED && tapes->n <= MOST_QUEUED) || tapes->n_act == 0;
+    bool fits = p->tapes->n + (p->behind ? p->behind->n : 0) <= MOST_QUEUED;
+    bool queued = (p->handoff == HTH_GPU_QUEUED && fits) || p->tapes->n_act == 0;
     uint64_t before = g->gate;
-    uint32_t n = tapes->n + (p->behind != NULL), sent = 0;
+    uint32_t n = set_turns(g, p, queued);
     hearth_status st = HEARTH_OK;
-    for (uint32_t i = 0; i < tapes->n; i++) {
-        uint32_t n_act = tapes->cut[i].n_act, n_before = i > 0 ? tapes->cut[i - 1].n_act : 0;
-        g->turns[i] = (hth_turn){tapes->cut[i].tape, queued && n_act > n_before ? before + n_act : 0};
-    }
-    if (p->behind) g->turns[tapes->n] = (hth_turn){p->behind, 0};
     if (queued) {
-        if ((st = submit(g, 0, n, err)) != HEARTH_OK) return st;
-        g->gate += tapes->n_act, sent = tapes->n;
+        if ((st = submit(g, n, err)) != HEARTH_OK) return st;
+        g->gate += p->tapes->n_act;
     }
-    st = do_acts(g, s, p, before, &sent, err);
-    if (st == HEARTH_OK && !queued) {
-        st = submit(g, sent, n - sent, err);
-        if (st == HEARTH_OK) sent = tapes->n;
-    }
-    return st == HEARTH_OK ? await_end(g, err) : st;
-}
-
-static hearth_status play_one(hth_gpu *g, hth_tape *tape, hearth_error *err)
-{
-    g->turns[0] = (hth_turn){tape, 0};
-    hearth_status st = submit(g, 0, 1, err);
-    return st == HEARTH_OK ? await_end(g, err) : st;
+    st = do_acts(g, s, p, before, err);
+    if (st == HEARTH_OK) st = submit(g, n, err);
+    return st == HEARTH_OK ? await(g, n, err) : st;
 }
 
 /* ---- values beyond H ---------------------------------------------------------------------------------- */
@@ -284,12 +292,13 @@ static void agree(hth_gpu *g, hth_step *s, const hth_gpu_passage *p, uint32_t i_
 {
     (void)p;
     uint32_t i_layer = g->hands[i_hand], *given = mapped(g->room.given_top);
-    hth_layer cold = g->layers[i_layer].cold;
-    float hot = hth_float_of(device_top(g, i_layer, 0)), *usual = &cold.neurons.hidden_top;
+    hth_layer *cold = &g->layers[i_layer].agreed;
+    float hot = hth_float_of(device_top(g, i_layer, 0)), *usual = &cold->neurons.hidden_top;
+    *usual = g->layers[i_layer].cold.neurons.hidden_top;
     if (!(hot <= *usual)) *usual = hot;
-    answer_as(g, s, i_hand, n, &cold);
+    answer_as(g, s, i_hand, n, cold);
     float top = hth_float_of(g->cold_tops[(size_t)i_hand * g->place.n_row]);
-    given[0] = hth_bits_of(hth_down_scale(top <= *usual ? *usual : top, cold.neurons.scale_top));
+    given[0] = hth_bits_of(hth_down_scale(top <= *usual ? *usual : top, cold->neurons.scale_top));
     given[1] = hth_bits_of(top);
 }
 
@@ -301,7 +310,8 @@ static hearth_status give_logits(hth_gpu *g, hth_step *s, uint32_t n_want, bool 
 {
     hearth_status st = HEARTH_OK;
     if (n_want == 0) return st;
-    if (!played) st = play_one(g, g->head_tapes[n_want > 1], err);
+    const play head = {&g->head_tapes[n_want > 1], NULL, n_want, g->place.handoff, NULL};
+    if (!played) st = play_tapes(g, s, &head, err);
     return st == HEARTH_OK ? hth_run_give(s, mapped(g->room.result), n_want, to, err) : st;
 }
 
@@ -328,7 +338,7 @@ static hearth_status run_whole(hth_gpu *g, hth_step *s, uint32_t first, uint32_t
     fill_block(g, s, first, n);
     n_want = g->place.head ? fill_wanted(g, s->rows + first, n, &next) : 0;
     const play whole = {&g->tapes[class_of(g, n)], NULL, n, g->place.handoff,
-                        n_want > 0 ? g->head_tapes[n_want > 1] : NULL};
+                        n_want > 0 ? &g->head_tapes[n_want > 1] : NULL};
     hearth_status st = play_tapes(g, s, &whole, err);
     if (st == HEARTH_OK) st = give_logits(g, s, n_want, true, to, err);
     return st == HEARTH_OK ? give(g, s, first, n, next, to, err) : st;

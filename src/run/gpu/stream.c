@@ -96,7 +96,8 @@ static void share_out(const hth_gpu *g, hth_gpu_passage *to, uint32_t first)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t end = at + LEAST_ROWS * ((i + 1) * n_run / n - i * n_run / n);
         if (end > l->cold.d_ff) end = l->cold.d_ff;
-        to->pieces[first + i].share = at, to->pieces[first + i].n_share = end - at;
+        to->pieces[first + i].here = hth_gpu_some_neurons(&l->cold, at, end - at);
+        to->pieces[first + i].first_of_here = at;
         at = end;
     }
 }

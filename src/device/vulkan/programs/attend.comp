@@ -21,7 +21,7 @@ layout(push_constant) uniform Push
 {
     uint n_head, n_head_kv, window, n_split, qkv_stride, d_at, head_words;
     float scale, cap, inverse_cap;
-    uint spare;
+    uint first_tok;
 };
 
 #include "floats.glsl"
@@ -313,7 +313,7 @@ void end_splits()
 
 void main()
 {
-    t = gl_WorkGroupID.z;
+    t = first_tok + gl_WorkGroupID.z;
     i_kv = gl_WorkGroupID.y;
     if (t >= step_words[STEP_N_TOK]) return;
     uint position = position_of(t), slot = slot_of(t), first = first_seen(position, window);

@@ -1,0 +1,14 @@
+/* Machines of tests: figures that are kept as if they had been measured, in a folder of the test's own. */
+#ifndef HEARTH_TESTS_SUPPORT_MADE_UP_H
+#define HEARTH_TESTS_SUPPORT_MADE_UP_H
+
+#include "place/calibrate.h"
+
+/* Of a card that reads `faster` times what the CPU does. */
+hth_calibration made_up_card(hth_type type, double faster);
+
+/* A cache folder, which is gone afterwards; then nothing is kept. */
+void made_up_cache_open(char folder[512]);
+void made_up_cache_close(const char *folder);
+
+#endif
