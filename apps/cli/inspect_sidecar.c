@@ -197,7 +197,7 @@ static void print_placement(const hth_gguf *file)
     const hth_gguf_value *streams = streams_of(file);
     for (uint64_t i = 0; streams && i + 1 < streams->n_element; i += 2) {
         label(i ? "" : "prompts");
-        printf("from %llu tokens on, all weights pass through the device",
+        printf("from %llu tokens on, the other weights pass through the device",
                (unsigned long long)hth_gguf_element_uint(streams, i));
         print_share(hth_gguf_element_uint(streams, i + 1));
     }

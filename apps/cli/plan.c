@@ -171,8 +171,7 @@ static hearth_status write_placement(const planning *p, const char *path, hearth
                         .submitted = place->handoff == HTH_GPU_SUBMITTED,
                         .seconds = p->choice.seconds};
     uint64_t hash;
-    for (int i = 0; i < HTH_PLACEMENT_STREAMS; i++)
-        to.streams[i] = (hth_placement_stream){place->streams[i].n_tok, place->streams[i].here};
+    memcpy(to.streams, place->streams, sizeof to.streams);
     if (place->n_layer == 0)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "nothing gains by lying there: no placement is written");
     snprintf(to.device, sizeof to.device, "%s", info->name);
@@ -271,14 +270,14 @@ static void print_memory_here(const planning *p)
         printf("They do not fit: only --mmap would run it, from storage, and what follows does not hold.\n");
 }
 
-static void print_streams(const hth_gpu_stream *streams)
+static void print_streams(const hth_placement_stream *streams)
 {
-    for (int i = 0; i < HTH_GPU_MOST_STREAMS && streams[i].n_tok > 0; i++) {
-        printf("%s from %u tokens on, the weights here pass through the GPU",
+    for (int i = 0; i < HTH_PLACEMENT_STREAMS && streams[i].n_tok > 0; i++) {
+        printf("%s from %u tokens on, the other weights pass through the GPU",
                i ? "        " : "Prompts:", streams[i].n_tok);
         if (streams[i].here > 0)
             printf("; the CPU computes %.0f %% of them meanwhile",
-                   100.0 * streams[i].here / HTH_GPU_STREAM_PARTS);
+                   100.0 * streams[i].here / HTH_PLACEMENT_PARTS);
         printf("\n");
     }
 }
@@ -357,10 +356,10 @@ static void print_json(const planning *p)
     json_float(&j, "tokens_per_second_cpu", rate(b->seconds_cpu), 6);
     json_float(&j, "tokens_per_second_by_firings", rate(p->by_share.seconds), 6);
     json_open_compact(&j, "streams", '[');
-    for (int i = 0; i < HTH_GPU_MOST_STREAMS && o->streams[i].n_tok > 0; i++) {
+    for (int i = 0; i < HTH_PLACEMENT_STREAMS && o->streams[i].n_tok > 0; i++) {
         json_open(&j, NULL, '{');
         json_uint(&j, "from_tokens", o->streams[i].n_tok);
-        json_float(&j, "cpu_share", (double)o->streams[i].here / HTH_GPU_STREAM_PARTS, 6);
+        json_float(&j, "cpu_share", (double)o->streams[i].here / HTH_PLACEMENT_PARTS, 6);
         json_close(&j, '}');
     }
     json_close(&j, ']');

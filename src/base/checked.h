@@ -49,4 +49,6 @@ static inline bool hth_align_u64(uint64_t a, uint64_t align, uint64_t *out)
     return true;
 }
 
+static inline uint64_t hth_larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
 #endif

@@ -172,6 +172,8 @@ typedef struct hth_turn {
     hth_tape *tape;
     uint64_t wait;
 } hth_turn;
+/* Turns whose end was not seen: so many every back end holds at once. */
+enum { HTH_QUEUE_PENDING = 4096 };
 
 /* ticks[n]: when each tape is done, what it wrote can be seen by then; may be NULL. */
 hearth_status hth_queue_submit(hth_device *device, const hth_turn *turns, size_t n, hth_tick *ticks,

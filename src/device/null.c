@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { N_PENDING = 4096, SHARED = 32768, LOCAL = 256 /* what common cards have, at least */ };
+enum { SHARED = 32768, LOCAL = 256 /* what common cards have, at least */ };
 
 /* The most that a driver must allow for one binding, so that slices are cut here as there. */
 static const uint64_t MOST = (uint64_t)128 << 20;
@@ -20,7 +20,7 @@ typedef struct pending {
 
 typedef struct null_device {
     hth_program_fn *const *functions;
-    pending queue[N_PENDING]; /* a ring, by tick */
+    pending queue[HTH_QUEUE_PENDING]; /* a ring, by tick */
     hth_tick reached;
     uint64_t gate;
 } null_device;
@@ -126,7 +126,7 @@ static void run_ready(hth_device *d)
 {
     null_device *own = d->own;
     while (own->reached < d->last) {
-        const pending *p = &own->queue[(own->reached + 1) % N_PENDING];
+        const pending *p = &own->queue[(own->reached + 1) % HTH_QUEUE_PENDING];
         if (p->wait > own->gate) return;
         for (size_t i = 0; i < p->tape->n_op; i++) hth_null_run(d, p->tape, &p->tape->ops[i]);
         own->reached++;
@@ -136,11 +136,11 @@ static void run_ready(hth_device *d)
 static hearth_status submit(hth_device *d, const hth_turn *turns, size_t n, hth_tick first, hearth_error *err)
 {
     null_device *own = d->own;
-    if (first + n - 1 - own->reached > N_PENDING)
+    if (first + n - 1 - own->reached > HTH_QUEUE_PENDING)
         return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: %llu tapes wait for the host", d->info.name,
                         (unsigned long long)(first + n - 1 - own->reached));
     for (size_t i = 0; i < n; i++)
-        own->queue[(first + i) % N_PENDING] = (pending){turns[i].tape, turns[i].wait};
+        own->queue[(first + i) % HTH_QUEUE_PENDING] = (pending){turns[i].tape, turns[i].wait};
     return HEARTH_OK;
 }
 
@@ -170,7 +170,7 @@ static hearth_status wait_for(hth_device *d, hth_tick tick, uint64_t timeout_ns,
     return hth_fail(
         err, HEARTH_ERROR_DEVICE, "%s: tape %llu waits for the host's signal %llu, which stands at %llu",
         d->info.name, (unsigned long long)own->reached + 1,
-        (unsigned long long)own->queue[(own->reached + 1) % N_PENDING].wait, (unsigned long long)own->gate);
+        (unsigned long long)own->queue[(own->reached + 1) % HTH_QUEUE_PENDING].wait, (unsigned long long)own->gate);
 }
 
 const hth_backend hth_backend_null = {

@@ -67,13 +67,20 @@ static hearth_status read_rows(void *user, const hth_matrix *w, uint64_t first, 
 static hearth_status refuse_budget(const hearth_model *m, const hth_choice *c, hearth_error *err)
 {
     const char *path = hth_gguf_path(m->file), *name = c->info->name;
-    uint64_t least = hth_choice_least_bytes(c), is_free = hth_device_free_memory(c->info);
-    if (least <= is_free)
+    uint64_t least = hth_choice_least_bytes(c), whole = hth_choice_whole_bytes(c),
+             is_free = hth_device_free_memory(c->info);
+    if (least == UINT64_MAX)
         return hth_fail(
             err, HEARTH_ERROR_MEMORY,
-            "%s: %s on %s hold no layer of this model: the least is --vram %s, all of it takes %s", path,
-            hth_bytes_shown(c->budget).text, name, hth_bytes_wanted(least).text,
-            hth_bytes_wanted(hth_choice_whole_bytes(c)).text);
+            "%s: no layer of it fits into what %s binds at once; a smaller -c or --batch takes less, "
+            "--gpu none does without it",
+            path, name);
+    if (least <= is_free)
+        return hth_fail(err, HEARTH_ERROR_MEMORY,
+                        "%s: %s on %s hold no layer of this model: the least is --vram %s%s%s", path,
+                        hth_bytes_shown(c->budget).text, name, hth_bytes_wanted(least).text,
+                        whole < UINT64_MAX ? ", all of it takes " : "",
+                        whole < UINT64_MAX ? hth_bytes_wanted(whole).text : "");
     return hth_fail(
         err, HEARTH_ERROR_MEMORY,
         "%s: no layer of it fits on %s: the least is %s, and of its %s %s are free (a twentieth, at least "

@@ -36,7 +36,7 @@ hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kerne
  * a device that has `hot` bytes itself, than to compute them here at the same time; and what the host
  * computes of them then. */
 void hth_calibration_streams(const hth_calibration *c, double hot, double cold, uint32_t most,
-                             hth_gpu_stream streams[HTH_GPU_MOST_STREAMS]);
+                             hth_placement_stream streams[HTH_PLACEMENT_STREAMS]);
 
 /* Products of weights and bytes that the device makes in a second, for many tokens; 0: not known. */
 double hth_calibration_products(const hth_calibration *c);

@@ -222,8 +222,7 @@ hearth_status hth_choice_from_file(hth_choice *c, const char *path, hearth_error
     if (st == HEARTH_OK) st = check_placement(c, &p, path, err);
     c->place.n_layer = p.n_layer, c->place.head = p.head;
     c->place.handoff = p.submitted ? HTH_GPU_SUBMITTED : HTH_GPU_QUEUED;
-    for (int i = 0; i < HTH_PLACEMENT_STREAMS; i++)
-        c->place.streams[i] = (hth_gpu_stream){p.streams[i].n_tok, p.streams[i].here};
+    memcpy(c->place.streams, p.streams, sizeof p.streams);
     c->seconds = p.seconds;
     uint64_t all = hth_choice_bytes(c);
     if (st == HEARTH_OK && all == UINT64_MAX)

@@ -11,7 +11,7 @@ typedef struct hth_outlook {
     hth_plan_model input;
     hth_plan_wish wish;
     hth_plan best;
-    hth_gpu_stream streams[HTH_GPU_MOST_STREAMS]; /* as in a place */
+    hth_placement_stream streams[HTH_PLACEMENT_STREAMS]; /* as in a place */
     double seconds_bad, seconds_good; /* a token by best, at the slowest and the fastest that was measured */
     bool uniform;                     /* nothing is known of who fires */
 } hth_outlook;

@@ -14,19 +14,21 @@
 
 /* ---- what was planned last ----------------------------------------------------------------------------- */
 
+enum { VERSION = 2 }; /* counts up when what is kept changes */
+
 /* As it is kept; [n_layer] numbers of neurons follow. */
 typedef struct kept {
     uint64_t budget; /* that it was made for */
     double seconds;
     uint32_t n_layer, head, submitted;
-    hth_gpu_stream streams[HTH_GPU_MOST_STREAMS];
+    hth_placement_stream streams[HTH_PLACEMENT_STREAMS];
 } kept;
 
 static hearth_status mark_of(const hth_choice *c, const hth_kernels *kernels, uint32_t n_thread,
                              uint64_t *mark, hearth_error *err)
 {
     uint64_t model,
-        numbers[] = {c->place.n_row, c->place.n_position, c->place.kv, c->place.selector, sizeof(kept)};
+        numbers[] = {c->place.n_row, c->place.n_position, c->place.kv, c->place.selector, VERSION};
     hearth_status st = hth_model_hash(c->model->file, &model, err);
     if (st != HEARTH_OK) return st;
     *mark = hth_hash_more(hth_calibration_mark(c->info, kernels, n_thread), &model, sizeof model);
@@ -46,6 +48,7 @@ static bool take_bytes(hth_choice *c, const uint8_t *bytes, size_t n, uint64_t *
     if (n < sizeof k) return false;
     memcpy(&k, bytes, sizeof k);
     if (k.n_layer < 1 || k.n_layer > n_layer || n != sizeof k + k.n_layer * sizeof *c->n_hot) return false;
+    if (!hth_placement_are_streams(k.streams)) return false;
     if ((k.head && k.n_layer < n_layer) || !(k.seconds >= 0.0)) return false;
     memcpy(c->n_hot, bytes + sizeof k, k.n_layer * sizeof *c->n_hot);
     for (uint32_t i = 0; i < k.n_layer; i++) {
@@ -84,11 +87,11 @@ static bool recall(hth_choice *c, uint64_t mark)
 static void keep(const hth_choice *c, uint64_t mark)
 {
     char name[HTH_KEEP_NAME];
-    kept k = {.budget = c->budget,
-              .seconds = c->seconds,
-              .n_layer = c->place.n_layer,
-              .head = c->place.head,
-              .submitted = c->place.handoff == HTH_GPU_SUBMITTED};
+    kept k;
+    memset(&k, 0, sizeof k); /* what lies between its members is written too */
+    k.budget = c->budget, k.seconds = c->seconds;
+    k.n_layer = c->place.n_layer, k.head = c->place.head;
+    k.submitted = c->place.handoff == HTH_GPU_SUBMITTED;
     size_t n_hot = c->place.n_layer * sizeof *c->n_hot;
     uint8_t *bytes = hth_alloc(1, sizeof k + n_hot);
     if (!bytes) return;

@@ -227,10 +227,9 @@ double hth_calibration_products(const hth_calibration *c)
     return c->device_prompt / (double)planes.size * SOME_ROWS * N_COL;
 }
 
-/* ---- which side computes ----------------------------------------------------------------------------------
- */
+/* ---- which side computes ----------------------------------------------------------------------------- */
 
-/* What passes through the device while the host computes `here` of HTH_GPU_STREAM_PARTS; all of them: nothing
+/* What passes through the device while the host computes `here` of HTH_PLACEMENT_PARTS; all of them: nothing
  * passes. */
 typedef struct work {
     const hth_calibration *c;
@@ -242,7 +241,7 @@ typedef struct work {
 static double seconds_of(const work *w, double n, uint32_t here)
 {
     const hth_calibration *c = w->c;
-    double stays = w->cold * here / HTH_GPU_STREAM_PARTS, passes = w->cold - stays;
+    double stays = w->cold * here / HTH_PLACEMENT_PARTS, passes = w->cold - stays;
     double staged = passes / c->staged, way = passes / c->up, use = passes * n / c->device_prompt;
     double passing = way > use ? way : use;
     if (staged > passing) passing = staged;
@@ -253,38 +252,38 @@ static double seconds_of(const work *w, double n, uint32_t here)
 /* A share of the host's is worth a tenth at least: its figures are those of a host that does nothing else. */
 static bool pays(const work *w, double n, uint32_t here)
 {
-    double other = seconds_of(w, n, HTH_GPU_STREAM_PARTS), whole = seconds_of(w, n, 0),
+    double other = seconds_of(w, n, HTH_PLACEMENT_PARTS), whole = seconds_of(w, n, 0),
            both = seconds_of(w, n, here);
     if (here == 0) return whole < other;
     return both < 0.9 * (whole < other ? whole : other);
 }
 
-/* Of n tokens the best share; HTH_GPU_STREAM_PARTS: nothing passes. */
+/* Of n tokens the best share; HTH_PLACEMENT_PARTS: nothing passes. */
 static uint32_t best_share(const work *w, double n)
 {
     uint32_t best = 0;
-    for (uint32_t i = 1; i < HTH_GPU_STREAM_PARTS; i++)
+    for (uint32_t i = 1; i < HTH_PLACEMENT_PARTS; i++)
         if (seconds_of(w, n, i) < seconds_of(w, n, best)) best = i;
     if (best > 0 && !pays(w, n, best)) best = 0;
-    return pays(w, n, best) ? best : HTH_GPU_STREAM_PARTS;
+    return pays(w, n, best) ? best : HTH_PLACEMENT_PARTS;
 }
 
 /* By halves of `most`, from the largest down: a share suits the largest step of its half, and smaller ones do
  * not wait for the host. */
 void hth_calibration_streams(const hth_calibration *c, double hot, double cold, uint32_t most,
-                             hth_gpu_stream streams[HTH_GPU_MOST_STREAMS])
+                             hth_placement_stream streams[HTH_PLACEMENT_STREAMS])
 {
     const work w = {c, hot, cold};
-    hth_gpu_stream found[HTH_GPU_MOST_STREAMS]; /* descending */
+    hth_placement_stream found[HTH_PLACEMENT_STREAMS]; /* descending */
     uint32_t n = 0;
-    memset(streams, 0, HTH_GPU_MOST_STREAMS * sizeof *streams);
+    memset(streams, 0, HTH_PLACEMENT_STREAMS * sizeof *streams);
     if (!(c->device_prompt > 0.0 && c->cpu_prompt > 0.0 && c->staged > 0.0) || !(cold > 0.0)) return;
-    for (uint32_t end = most, from = 0; n < HTH_GPU_MOST_STREAMS && end > 0; end = from - 1) {
-        uint32_t least = n + 1 < HTH_GPU_MOST_STREAMS ? end / 2 + 1 : 1, here = best_share(&w, end);
-        if (here == HTH_GPU_STREAM_PARTS) break;
+    for (uint32_t end = most, from = 0; n < HTH_PLACEMENT_STREAMS && end > 0; end = from - 1) {
+        uint32_t least = n + 1 < HTH_PLACEMENT_STREAMS ? end / 2 + 1 : 1, here = best_share(&w, end);
+        if (here == HTH_PLACEMENT_PARTS) break;
         for (from = end; from > least && pays(&w, from - 1, here);) from--;
         if (n > 0 && found[n - 1].here == here) n--;
-        found[n++] = (hth_gpu_stream){from, here};
+        found[n++] = (hth_placement_stream){from, here};
         if (from > least) break;
     }
     for (uint32_t i = 0; i < n; i++) streams[i] = found[n - 1 - i];

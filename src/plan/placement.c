@@ -81,26 +81,36 @@ static hearth_status read_hot(hth_placement *p, const hth_gguf *file, const hth_
     return HEARTH_OK;
 }
 
+bool hth_placement_are_streams(const hth_placement_stream streams[HTH_PLACEMENT_STREAMS])
+{
+    for (int i = 0; i < HTH_PLACEMENT_STREAMS; i++) {
+        uint32_t n_tok = streams[i].n_tok, last = i > 0 ? streams[i - 1].n_tok : 0;
+        bool is_end = n_tok == 0 && streams[i].here == 0;
+        if (streams[i].here >= HTH_PLACEMENT_PARTS) return false;
+        if (!is_end && (n_tok <= last || (i > 0 && last == 0))) return false;
+    }
+    return true;
+}
+
 /* Pairs: tokens, parts. */
 static hearth_status read_streams(hth_placement *p, const hth_gguf *file, hearth_error *err)
 {
     const hth_gguf_value *pairs = hth_gguf_find(file, KEY_STREAM);
-    uint64_t last = 0;
     if (!pairs) return HEARTH_OK;
     uint64_t n = pairs->type == HTH_GGUF_ARRAY ? pairs->n_element : 0;
     bool right = n > 0 && n <= 2 * HTH_PLACEMENT_STREAMS && n % 2 == 0;
     hearth_status st = right ? hth_gguf_get_array(file, KEY_STREAM, HTH_GGUF_U32, n, &pairs, err) : HEARTH_OK;
     for (uint64_t i = 0; st == HEARTH_OK && right && i < n; i += 2) {
-        uint64_t n_tok = hth_gguf_element_uint(pairs, i), here = hth_gguf_element_uint(pairs, i + 1);
-        right = n_tok > last && here < HTH_PLACEMENT_PARTS;
-        p->streams[i / 2] = (hth_placement_stream){(uint32_t)n_tok, (uint32_t)here};
-        last = n_tok;
+        p->streams[i / 2].n_tok = (uint32_t)hth_gguf_element_uint(pairs, i);
+        p->streams[i / 2].here = (uint32_t)hth_gguf_element_uint(pairs, i + 1);
     }
-    if (st != HEARTH_OK || right) return st;
-    return hth_fail(err, HEARTH_ERROR_FORMAT,
-                    "%s: %s at %llu: wanted are up to %d pairs, of tokens, ascending, and of parts of %d",
-                    hth_gguf_path(file), KEY_STREAM, (unsigned long long)pairs->offset, HTH_PLACEMENT_STREAMS,
-                    HTH_PLACEMENT_PARTS);
+    if (st != HEARTH_OK || (right && hth_placement_are_streams(p->streams))) return st;
+    return hth_fail(
+        err, HEARTH_ERROR_FORMAT,
+        "%s: %s at %llu: wanted are up to %d pairs, of tokens, ascending, and of parts of %d: make it "
+        "again with hearth plan",
+        hth_gguf_path(file), KEY_STREAM, (unsigned long long)pairs->offset, HTH_PLACEMENT_STREAMS,
+        HTH_PLACEMENT_PARTS);
 }
 
 static hearth_status read_rest(hth_placement *p, const hth_gguf *file, const hth_model *model,

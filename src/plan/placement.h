@@ -6,11 +6,13 @@
 #include "model/model.h"
 
 /* Steps of n_tok tokens and more let the weights of the other neurons pass through the device, but for `here`
- * of HTH_PLACEMENT_PARTS, which the host computes at the same time. */
+ * of HTH_PLACEMENT_PARTS, which the host computes at the same time: the last ones of each layer. */
 typedef struct hth_placement_stream {
     uint32_t n_tok, here;
 } hth_placement_stream;
 enum { HTH_PLACEMENT_STREAMS = 4, HTH_PLACEMENT_PARTS = 64 };
+/* n_tok ascends, and is 0 behind the last. */
+bool hth_placement_are_streams(const hth_placement_stream streams[HTH_PLACEMENT_STREAMS]);
 
 typedef struct hth_placement {
     uint32_t n_layer; /* the first so many layers are on the device, */
@@ -18,8 +20,8 @@ typedef struct hth_placement {
     bool head;        /* and the head */
     bool submitted;   /* tapes are submitted when the host is ready; else all are queued */
     char device[256], driver[256];
-    hth_placement_stream streams[HTH_PLACEMENT_STREAMS]; /* n_tok ascending, as many as are not 0 */
-    double seconds;                                      /* that a plan expects of a token; 0: not known */
+    hth_placement_stream streams[HTH_PLACEMENT_STREAMS];
+    double seconds; /* that a plan expects of a token; 0: not known */
 } hth_placement;
 
 hearth_status hth_placement_write(const hth_placement *p, uint64_t model_hash, const char *path,

@@ -310,7 +310,7 @@ static divided divide_at(uint32_t n_hot, const char *device, hearth_selector sel
  * is ready, whatever the placement says. */
 static void check_many_tapes(packed *f, hth_placement_stream stream)
 {
-    enum { N_MANY = 1100, MOST_QUEUED = 2048 };
+    enum { N_MANY = 1100, MOST_QUEUED = HTH_QUEUE_PENDING / 2 };
     static int32_t ids[N_MANY];
     uint64_t work;
     divided d = divide_at(512, "null", HEARTH_SELECTOR_DENSE);

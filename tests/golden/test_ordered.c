@@ -1,7 +1,7 @@
-/* Whole steps under Vulkan's validation layer, which also looks for reads and writes that nothing orders: divided
- * layers, weights that pass through, with a share of the host's, submissions of one run each. A driver that runs
- * everything in turn, as lavapipe does, gives the right numbers without any order. That a missing one is seen:
- * device/test_device. */
+/* Whole steps under Vulkan's validation layer, which also looks for reads and writes that nothing orders:
+ * divided layers, weights that pass through, with a share of the host's, submissions of one run each. A
+ * driver that runs everything in turn, as lavapipe does, gives the right numbers without any order. That a
+ * missing one is seen: device/test_device. */
 #define _POSIX_C_SOURCE 200809L
 #include "engine/engine.h"
 #include "support/engine.h"
@@ -37,7 +37,8 @@ static const setting settings[] = {
     {"bamboo", 0.0f, {0, 0}, HEARTH_SELECTOR_DENSE, false, 1},
 };
 
-/* ---- steps, in a process of their own ------------------------------------------------------------------- */
+/* ---- steps, in a process of their own -------------------------------------------------------------------
+ */
 
 static hearth_model *open_model(const setting *s, const char *path, const char *placement)
 {
@@ -99,7 +100,8 @@ static void run_watched(const setting *s, const char *log)
     _exit(0);
 }
 
-/* ---- what was said -------------------------------------------------------------------------------------- */
+/* ---- what was said --------------------------------------------------------------------------------------
+ */
 
 static void check(const setting *s)
 {

@@ -293,19 +293,19 @@ TEST(models_opened_by_plan_are_measured_on_the_device_that_they_run_on)
 
 /* Whether streams are so many, as said; others are none. */
 static bool are(const hth_calibration *c, double hot, double cold, uint32_t most, uint32_t n,
-                const hth_gpu_stream *expected)
+                const hth_placement_stream *expected)
 {
-    hth_gpu_stream all[HTH_GPU_MOST_STREAMS] = {{0}}, found[HTH_GPU_MOST_STREAMS];
+    hth_placement_stream all[HTH_PLACEMENT_STREAMS] = {{0}}, found[HTH_PLACEMENT_STREAMS];
     for (uint32_t i = 0; i < n; i++) all[i] = expected[i];
     hth_calibration_streams(c, hot, cold, most, found);
     bool same = memcmp(all, found, sizeof all) == 0;
-    for (uint32_t i = 0; !same && i < HTH_GPU_MOST_STREAMS; i++)
+    for (uint32_t i = 0; !same && i < HTH_PLACEMENT_STREAMS; i++)
         printf("     from %u tokens %u parts\n", found[i].n_tok, found[i].here);
     return same;
 }
 #define ARE(c, hot, cold, most, ...)                                                                         \
-    are(c, hot, cold, most, sizeof((hth_gpu_stream[]){__VA_ARGS__}) / sizeof(hth_gpu_stream),                \
-        (hth_gpu_stream[]){__VA_ARGS__})
+    are(c, hot, cold, most, sizeof((hth_placement_stream[]){__VA_ARGS__}) / sizeof(hth_placement_stream),    \
+        (hth_placement_stream[]){__VA_ARGS__})
 
 /* By hand: to stage 1e9 bytes takes as long as their way, s seconds; n tokens n here, n / g there. */
 TEST(weights_pass_through_where_that_is_quicker)

@@ -73,7 +73,7 @@ static void check_cut(const hth_gpu_cut *cut, uint64_t most)
 uint64_t submissions_check(const hth_gpu *g, uint64_t *work)
 {
     enum { N_OTHER = 6 };
-    const hth_gpu_tapes *all[N_OTHER + HTH_GPU_MOST_STREAMS + 1] = {
+    const hth_gpu_tapes *all[N_OTHER + HTH_PLACEMENT_STREAMS + 1] = {
         &g->tapes[0], &g->tapes[1], &g->tapes[2], &g->careful, &g->head_tapes[0], &g->head_tapes[1]};
     uint64_t n = 0;
     *work = 0;

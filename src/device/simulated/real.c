@@ -141,7 +141,7 @@ hearth_status hth_sim_wait_real(hth_device *d, hth_tick tick, uint64_t timeout_n
     bool done = own->reached >= tick;
     hearth_status st = done ? HEARTH_OK : hth_sim_not_done(d, tick, late, err);
     if (slept && done)
-        woken = own->turns[tick % HTH_SIM_N_PENDING].end_ns +
+        woken = own->turns[tick % HTH_QUEUE_PENDING].end_ns +
                 hth_sim_cost(own, &own->host_random, own->card.wake_ns);
     pthread_mutex_unlock(&own->lock);
     hth_sim_hold(own, woken);

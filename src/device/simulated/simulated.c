@@ -163,7 +163,7 @@ static void play_ready(hth_sim *own)
 static void look(hth_sim *own)
 {
     while (own->reached < own->computed &&
-           own->turns[(own->reached + 1) % HTH_SIM_N_PENDING].end_ns <= own->host_ns)
+           own->turns[(own->reached + 1) % HTH_QUEUE_PENDING].end_ns <= own->host_ns)
         own->reached++;
 }
 
@@ -235,7 +235,7 @@ static hearth_status wait_for(hth_device *d, hth_tick tick, uint64_t timeout_ns,
     if (own->card.real) return hth_sim_wait_real(d, tick, timeout_ns, late, err);
     look(own);
     if (own->reached >= tick) return HEARTH_OK;
-    uint64_t end = own->computed < tick ? UINT64_MAX : own->turns[tick % HTH_SIM_N_PENDING].end_ns;
+    uint64_t end = own->computed < tick ? UINT64_MAX : own->turns[tick % HTH_QUEUE_PENDING].end_ns;
     if (end == UINT64_MAX || end - own->host_ns > timeout_ns) {
         charge(d, timeout_ns);
         look(own);

@@ -55,8 +55,6 @@ hearth_status hth_sim_describe_text(const char *path, const char *text, size_t n
 
 /* ---- a device ------------------------------------------------------------------------------------------ */
 
-enum { HTH_SIM_N_PENDING = 4096 };
-
 typedef struct hth_sim_turn {
     hth_tape *tape;
     uint64_t wait, ready_ns, end_ns; /* when it could run; when it is over */
@@ -68,7 +66,7 @@ typedef struct hth_sim_turn {
 typedef struct hth_sim {
     hth_sim_card card;
     hth_device null;                       /* nobody but this device knows it */
-    hth_sim_turn turns[HTH_SIM_N_PENDING]; /* a ring, by tick */
+    hth_sim_turn turns[HTH_QUEUE_PENDING]; /* a ring, by tick */
     hth_tick submitted, computed, reached;
     uint64_t gate, n_submit;
     uint64_t host_ns;                    /* the host's virtual clock */

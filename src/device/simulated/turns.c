@@ -2,14 +2,14 @@
  * is real. */
 #include "device/simulated/simulated_int.h"
 
-static hth_sim_turn *turn_of(hth_sim *own, hth_tick tick) { return &own->turns[tick % HTH_SIM_N_PENDING]; }
+static hth_sim_turn *turn_of(hth_sim *own, hth_tick tick) { return &own->turns[tick % HTH_QUEUE_PENDING]; }
 
 hearth_status hth_sim_enqueue(hth_device *d, const hth_turn *turns, size_t n, hth_tick first, uint64_t now,
                               hearth_error *err)
 {
     hth_sim *own = d->own;
     hth_tick last = first + n - 1;
-    if (last - own->reached > HTH_SIM_N_PENDING)
+    if (last - own->reached > HTH_QUEUE_PENDING)
         return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: %llu tapes wait for the host", d->info.name,
                         (unsigned long long)(last - own->reached));
     for (size_t i = 0; i < n; i++)
@@ -38,7 +38,7 @@ hearth_status hth_sim_not_done(const hth_device *d, hth_tick tick, bool *late, h
 {
     const hth_sim *own = d->own;
     *late = true;
-    const hth_sim_turn *t = &own->turns[(own->computed + 1) % HTH_SIM_N_PENDING];
+    const hth_sim_turn *t = &own->turns[(own->computed + 1) % HTH_QUEUE_PENDING];
     if (own->computed < tick && own->computed < own->submitted && t->wait > own->gate)
         return hth_fail(err, HEARTH_ERROR_DEVICE,
                         "%s: tape %llu waits for the host's signal %llu, which stands at %llu", d->info.name,

@@ -9,18 +9,12 @@
 #define HTH_RUN_GPU_GPU_H
 
 #include "device/device.h"
+#include "plan/placement.h"
 #include "run/run_int.h"
 
 /* How host and device hand over to each other (reference: Vulkan timeline semaphores): all tapes of a step
  * are submitted at once and wait for the host's signals, or each when the host is ready. Same results. */
 typedef enum hth_gpu_handoff { HTH_GPU_QUEUED = 0, HTH_GPU_SUBMITTED } hth_gpu_handoff;
-
-/* Steps of n_tok tokens and more compute the host's neurons there too, whose weights pass through; of each
- * layer's the host computes `here` of HTH_GPU_STREAM_PARTS itself, the last ones, at the same time. */
-typedef struct hth_gpu_stream {
-    uint32_t n_tok, here;
-} hth_gpu_stream;
-enum { HTH_GPU_MOST_STREAMS = 4, HTH_GPU_STREAM_PARTS = 64 };
 
 typedef struct hth_gpu_place {
     uint32_t n_layer;      /* the first so many layers lie there, */
@@ -31,7 +25,7 @@ typedef struct hth_gpu_place {
     hearth_kv_type kv;
     hearth_selector selector;
     hth_gpu_handoff handoff;
-    hth_gpu_stream streams[HTH_GPU_MOST_STREAMS]; /* n_tok ascending, as many as are not 0 */
+    hth_placement_stream streams[HTH_PLACEMENT_STREAMS];
     uint64_t n_work; /* of a submission, at most: products of a weight and a byte (work.c); 0: as many as a
                         device of its kind should do in HTH_GPU_SUBMISSION_MS */
     bool strict;     /* to be refused where it would not give the CPU's bits */

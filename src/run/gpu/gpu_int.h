@@ -120,8 +120,7 @@ typedef struct hth_gpu_tapes {
     uint32_t n_act;
 } hth_gpu_tapes;
 
-/* ---- weights that pass through (stream.c) ---------------------------------------------------------------
- */
+/* ---- weights that pass through (stream.c) ------------------------------------------------------------ */
 
 /* Rows of the host's neurons as they pass through: of one matrix, as many as a slot holds. Pieces are used in
  * their order, of each layer gate, up, then down; while one is used, the next is on its way to the other
@@ -139,7 +138,7 @@ typedef struct hth_gpu_piece {
 
 /* Steps of so many tokens (gpu.h), up to n_row. */
 typedef struct hth_gpu_passage {
-    hth_gpu_stream is;
+    hth_placement_stream is;
     uint32_t n_row;
     hth_gpu_piece *pieces; /* [n_piece] */
     uint32_t n_piece;
@@ -172,8 +171,8 @@ struct hth_gpu {
     size_t n_mirror, mirror_room;
     hth_gpu_room room;
     hth_gpu_tapes tapes[HTH_GPU_N_CLASS];
-    hth_gpu_tapes careful; /* of one row: three for each hand, and one */
-    hth_gpu_passage passages[HTH_GPU_MOST_STREAMS + 1];
+    hth_gpu_tapes careful; /* of one row */
+    hth_gpu_passage passages[HTH_PLACEMENT_STREAMS + 1];
     uint32_t n_passage;
     uint32_t whole; /* among them, behind those of the place: nothing is shared, for any number of tokens; 0:
                        there is none, and no other shares */
@@ -184,6 +183,8 @@ struct hth_gpu {
     uint32_t *cold_tops;     /* [n_hand][n_row] bits of the host's largest |h| */
     int64_t *shared_sums;    /* [n_row][d_model] of the host's share of a layer, so far; NULL: it has none */
     uint32_t shared;         /* what is said of them: HTH_HOST_* */
+    uint64_t n_twice;        /* steps with such a share that were not usual */
+    bool spoilt;             /* sums of the host's in the step under way mean nothing, for whichever row */
     uint64_t gate;           /* the host's last signal */
     uint64_t patience_ns;    /* after which the device is lost */
     bool by_tiles;           /* many rows are computed by matrix units, where they can be */
@@ -200,8 +201,31 @@ hth_layer hth_gpu_some_neurons(const hth_layer *l, uint32_t first, uint32_t n);
 void hth_gpu_charge_cold(hth_gpu *g, const hth_step *s, const hth_layer *cold, uint64_t n_fired);
 /* The same of a piece of weights that pass through. */
 void hth_gpu_charge_piece(hth_gpu *g, const hth_gpu_piece *piece);
-/* step.c: waits for a step whose end was not seen. */
+static inline void *hth_gpu_mapped(hth_slice s) { return (uint8_t *)hth_buffer_map(s.of) + s.at; }
+
+/* ---- a step under way -----------------------------------------------------------------------------------
+ */
+
+/* acts.c: what the host has to do for n rows; p: of a passage, or NULL. */
+void hth_gpu_do(hth_gpu *g, hth_step *s, const hth_gpu_passage *p, const hth_gpu_act *act, uint32_t n);
+/* Whether all divided layers say what their usual values are. */
+bool hth_gpu_has_usual(const hth_gpu *g);
+/* Of n rows that were done so many, the first ones, whose sums fit together. */
+uint32_t hth_gpu_n_usual(const hth_gpu *g, const hth_gpu_passage *p, uint32_t n);
+
+/* play.c: a step's tapes. */
+typedef struct hth_gpu_play {
+    const hth_gpu_tapes *tapes;
+    const hth_gpu_passage *passage; /* that they are of, or NULL */
+    uint32_t n_row;
+    hth_gpu_handoff handoff;
+    const hth_gpu_tapes *behind; /* more, or NULL */
+} hth_gpu_play;
+hearth_status hth_gpu_play_step(hth_gpu *g, hth_step *s, const hth_gpu_play *p, hearth_error *err);
+/* Waits for a step whose end was not seen: it may still read what the next one is told, and wait for signals.
+ */
 hearth_status hth_gpu_settle(hth_gpu *g, hearth_error *err);
+
 /* The classes' numbers of rows. */
 uint32_t hth_gpu_class_rows(const hth_gpu *g, int class);
 /* All tapes, and room for a step of them. */

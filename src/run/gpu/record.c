@@ -3,6 +3,7 @@
 #include "run/gpu/recorder.h"
 
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "kernels/math.h"
 #include "run/gpu/cache.h"
 
@@ -226,15 +227,13 @@ static hearth_status record_head(hth_gpu *g, uint32_t n_row, hth_gpu_tapes *tape
     return r.st;
 }
 
-static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
-
 /* A step's tapes, and the head's behind them. */
 static hearth_status open_turns(hth_gpu *g, hearth_error *err)
 {
-    uint32_t n = g->careful.n;
-    for (uint32_t i = 0; i < g->n_passage; i++) n = larger(n, g->passages[i].tapes.n);
-    for (int c = 0; c < HTH_GPU_N_CLASS; c++) n = larger(n, g->tapes[c].n);
-    n += larger(g->head_tapes[0].n, g->head_tapes[1].n);
+    uint64_t n = g->careful.n;
+    for (uint32_t i = 0; i < g->n_passage; i++) n = hth_larger(n, g->passages[i].tapes.n);
+    for (int c = 0; c < HTH_GPU_N_CLASS; c++) n = hth_larger(n, g->tapes[c].n);
+    n += hth_larger(g->head_tapes[0].n, g->head_tapes[1].n);
     hth_turn *turns = hth_realloc(g->turns, n, sizeof *turns);
     if (turns) g->turns = turns;
     hth_tick *ticks = hth_realloc(g->ticks, n, sizeof *ticks);

@@ -152,25 +152,24 @@ static void down_of_part(hth_recorder *r, const values *from, const hth_gpu_part
     }
 }
 
-/* Sums of tokens [first_tok, first_tok + n), of both sides where the host has a part, to y. */
-static void join_sums(hth_recorder *r, uint32_t i_layer, hth_slice top, uint32_t first_tok, uint32_t n,
+/* What makes the output of a layer: splits in room.sums, and 64-bit sums besides. */
+typedef struct parts {
+    hth_slice top, wide;
+    uint32_t n_split;
+    bool floats, has_wide;
+} parts;
+
+/* Sums of tokens [first_tok, first_tok + n) to y. */
+static void join_sums(hth_recorder *r, uint32_t i_layer, const parts *p, uint32_t first_tok, uint32_t n,
                       hth_slice y, bool onto)
 {
-    const hth_gpu_room *room = &r->g->room;
-    const hth_gpu_layer *to = &r->g->layers[i_layer];
-    bool floats = hth_type_act_block(r->g->model->layers[i_layer].neurons.rows.type) == 0;
-    bool hand = to->n_hot < r->g->model->layers[i_layer].d_ff;
+    hth_gpu_vector bias = r->g->layers[i_layer].down_bias;
     uint32_t n_out = r->g->model->hparams.d_model;
-    uint32_t n_split = hth_rec_over(to->n_hot, floats ? HTH_DOWN_GROUP : HTH_DOWN_SPLIT);
-    hth_push_sums push = {n_out, n_split, to->down_bias.n > 0, first_tok};
-    const hth_slice bind[] = {room->step,
-                              room->sums,
-                              top,
-                              hand ? room->host_sums : hth_rec_vector(r, to->down_bias),
-                              hth_rec_vector(r, to->down_bias),
-                              y};
+    hth_push_sums push = {n_out, p->n_split, bias.n > 0, first_tok};
+    hth_slice wide = p->has_wide ? p->wide : hth_rec_vector(r, bias);
+    const hth_slice bind[] = {r->g->room.step, r->g->room.sums, p->top, wide, hth_rec_vector(r, bias), y};
     hth_rec_run(r, onto ? HTH_PROGRAM_down_join_onto : HTH_PROGRAM_down_join,
-                (const uint32_t[]){HTH_REC_LOCAL, floats, hand}, bind, &push,
+                (const uint32_t[]){HTH_REC_LOCAL, p->floats, p->has_wide}, bind, &push,
                 hth_rec_over(n_out, HTH_REC_LOCAL), n);
     hth_rec_wrote(r, y);
     hth_rec_order(r);
@@ -211,18 +210,22 @@ static void down_by_neurons(hth_recorder *r, uint32_t i_layer, hth_slice y, bool
     bool floats = hth_type_act_block(l->neurons.rows.type) == 0;
     values from = {room->input.x, to->n_hot,
                    hth_rec_over(to->n_hot, floats ? HTH_DOWN_GROUP : HTH_DOWN_SPLIT)};
-    hth_slice top = hand && r->careful ? room->given_top : room->top;
+    const parts both = {.top = hand && r->careful ? room->given_top : room->top,
+                        .wide = room->host_sums,
+                        .n_split = from.n_split,
+                        .floats = floats,
+                        .has_wide = hand};
     choose_scales(r, i_layer, to->n_hot, hand);
     if (hand && r->careful) r->n_letter++;
     if (hand && (r->careful || in_stages)) await_host(r);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < room->n_stage ? r->n_row - first : room->n_stage;
         for (uint32_t i = 0; i < to->down.n_part; i++)
-            down_of_part(r, &from, &to->down.parts[i], top, first, n);
+            down_of_part(r, &from, &to->down.parts[i], both.top, first, n);
         hth_rec_wrote(r, room->sums);
         hth_rec_order(r);
         if (hand && !r->careful && !in_stages) await_host(r);
-        join_sums(r, i_layer, top, first, n, y, onto);
+        join_sums(r, i_layer, &both, first, n, y, onto);
     }
 }
 
@@ -367,8 +370,7 @@ static void down_passing(hth_recorder *r, uint32_t i_layer, hth_slice y, bool on
 {
     const hth_gpu_room *room = &r->g->room;
     const hth_gpu_layer *to = &r->g->layers[i_layer];
-    uint32_t n_out = r->g->model->hparams.d_model, n_cold = n_passing(r, to), n_here = to->n_hot + n_cold;
-    hth_push_sums push = {n_out, 0, to->down_bias.n > 0, 0};
+    uint32_t n_cold = n_passing(r, to), n_here = to->n_hot + n_cold;
     choose_scales(r, i_layer, n_here, n_cold < to->cold.d_ff);
     for (uint32_t i = 0; i < to->down.n_part; i++) {
         hth_gpu_part p = to->down.parts[i];
@@ -383,13 +385,8 @@ static void down_passing(hth_recorder *r, uint32_t i_layer, hth_slice y, bool on
         n += p.n_row;
     }
     if (n_cold < to->cold.d_ff) gather_share(r);
-    const hth_slice bind[] = {room->step, room->sums, room->top, room->wide, hth_rec_vector(r, to->down_bias),
-                              y};
-    hth_rec_run(r, onto ? HTH_PROGRAM_down_join_onto : HTH_PROGRAM_down_join,
-                (const uint32_t[]){HTH_REC_LOCAL, 0, 1}, bind, &push, hth_rec_over(n_out, HTH_REC_LOCAL),
-                r->n_row);
-    hth_rec_wrote(r, y);
-    hth_rec_order(r);
+    const parts all = {.top = room->top, .wide = room->wide, .has_wide = true};
+    join_sums(r, i_layer, &all, 0, r->n_row, y, onto);
 }
 
 /* The forms of the input that a type wants. */

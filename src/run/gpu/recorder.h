@@ -91,8 +91,7 @@ void hth_rec_some_rows(hth_recorder *r, const hth_gpu_group *group, uint32_t fro
 void hth_rec_rows(hth_recorder *r, const hth_gpu_group *group, const hth_gpu_input *in, hth_slice y,
                   bool onto);
 
-/* ---- inputs ---------------------------------------------------------------------------------------------
- */
+/* ---- inputs ------------------------------------------------------------------------------------------ */
 
 uint32_t hth_rec_norm_kind(const hth_recorder *r);
 /* The block in which a group's input is rounded first; 0: in none. */
@@ -105,8 +104,7 @@ void hth_rec_normed_input(hth_recorder *r, const hth_gpu_vector norm[2], hth_sli
 /* What a group wants of x. */
 hth_gpu_input hth_rec_plain_input(hth_recorder *r, hth_slice x, const hth_gpu_group *group);
 
-/* ---- the network (record_ffn.c) -------------------------------------------------------------------------
- */
+/* ---- the network (record_ffn.c) ---------------------------------------------------------------------- */
 
 /* y, or onto y: what layer i's neurons give. */
 void hth_rec_ffn(hth_recorder *r, uint32_t i_layer, hth_slice y, bool onto);

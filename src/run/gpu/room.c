@@ -24,8 +24,6 @@ static hth_slice cut(cutter *c, uint64_t n, uint64_t size)
     return s;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
 typedef struct sizes {
     cutter from_host, to_host, memory;
 } sizes;
@@ -51,7 +49,7 @@ static void cut_to_host(cutter *c, const hth_model *m, const hth_gpu_place *p, h
     const hth_hparams *h = &m->hparams;
     uint64_t n_logit = p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0;
     bool predicts = p->selector == HEARTH_SELECTOR_PREDICTOR;
-    r->result = cut(c, larger((uint64_t)p->n_row * h->d_model, n_logit), 4);
+    r->result = cut(c, hth_larger((uint64_t)p->n_row * h->d_model, n_logit), 4);
     r->mail = cut(c, m->by_neurons ? (uint64_t)p->n_row * h->d_model : 0, 4);
     r->mail_scores = cut(c, m->by_neurons && predicts ? (uint64_t)p->n_row * h->d_ff : 0, 4);
     r->tops = cut(c, m->by_neurons ? (uint64_t)h->n_layer * p->n_row : 0, 8);
@@ -60,8 +58,8 @@ static void cut_to_host(cutter *c, const hth_model *m, const hth_gpu_place *p, h
 static void cut_input(cutter *c, const hth_model *m, const hth_gpu_place *p, hth_gpu_input *in)
 {
     const hth_hparams *h = &m->hparams;
-    uint64_t widest = larger(larger(h->d_model, h->d_ff), (uint64_t)h->n_head * h->d_head);
-    widest = larger(widest, h->rank) * p->n_row;
+    uint64_t widest = hth_larger(hth_larger(h->d_model, h->d_ff), (uint64_t)h->n_head * h->d_head);
+    widest = hth_larger(widest, h->rank) * p->n_row;
     in->x = cut(c, widest, 4);
     in->q = cut(c, widest, 1);
     in->d = cut(c, widest / HTH_ACT_BLOCK, 4);
@@ -128,7 +126,7 @@ static bool lay_out(const hth_model *m, uint64_t most, const hth_gpu_place *p, h
     cut_from_host(&s->from_host, m, p, r);
     cut_to_host(&s->to_host, m, p, r);
     cut_memory(&s->memory, m, p, r);
-    s->memory.used = larger(s->memory.used, selftest_bytes(m, p));
+    s->memory.used = hth_larger(s->memory.used, selftest_bytes(m, p));
     return !s->from_host.wrong && !s->to_host.wrong && !s->memory.wrong;
 }
 

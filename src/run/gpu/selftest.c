@@ -4,6 +4,7 @@
 #include "run/gpu/selftest.h"
 
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "run/gpu/calls.h"
 
 #include <stdio.h>
@@ -112,8 +113,6 @@ static hearth_status run_round(session *s, hearth_error *err)
 
 /* ---- room --------------------------------------------------------------------------------------------- */
 
-static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
 static uint64_t bytes_of(hth_program_id id, const uint32_t *consts)
 {
     hth_gpu_trial what;
@@ -127,7 +126,7 @@ uint64_t hth_gpu_selftest_bytes(hearth_kv_type kv, uint32_t d_head, uint32_t sha
     uint64_t whole = bytes_of(HTH_PROGRAM_attend, (const uint32_t[]){d_head, shared, type, 0, local});
     uint64_t split = bytes_of(HTH_PROGRAM_attend, (const uint32_t[]){d_head, shared, type, 1, local});
     uint64_t store = bytes_of(HTH_PROGRAM_rope_store, (const uint32_t[]){d_head, 0, 1, type, local});
-    return larger(larger(whole, split), larger(store, others));
+    return hth_larger(hth_larger(whole, split), hth_larger(store, others));
 }
 
 /* ---- all programs ------------------------------------------------------------------------------------- */

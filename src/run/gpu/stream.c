@@ -4,15 +4,16 @@
 #include "run/gpu/gpu_int.h"
 
 #include "base/alloc.h"
+#include "base/checked.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Pieces of some megabytes: a piece's way is long beside what a submission costs, short beside a screen's
  * frame. Small matrices make some pieces too, so that the way of one is hidden by the use of another. */
 enum { MOST_SLOT = 8 << 20, LEAST_PIECES = 4, LEAST_ROWS = 64, ROWS_AT_ONCE = 16 };
 
-/* ---- pieces -----------------------------------------------------------------------------------------------
- */
+/* ---- pieces ------------------------------------------------------------------------------------------ */
 
 static uint64_t planes_bytes(const hth_matrix *m, uint64_t n_row)
 {
@@ -29,8 +30,6 @@ static bool can_pass(const hth_matrix *m)
            planes_bytes(m, LEAST_ROWS) <= MOST_SLOT;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
 /* Of a slot that a piece of a matrix wants, as far as it may grow. */
 static uint64_t wanted(const hth_matrix *m)
 {
@@ -46,7 +45,8 @@ uint64_t hth_gpu_slot_bytes(const hth_model *model)
     for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
         const hth_layer *l = &model->layers[i];
         if (!can_pass(&l->gate) || !can_pass(&l->up) || !can_pass(&l->neurons.rows)) return 0;
-        bytes = larger(bytes, larger(wanted(&l->gate), larger(wanted(&l->up), wanted(&l->neurons.rows))));
+        bytes = hth_larger(
+            bytes, hth_larger(wanted(&l->gate), hth_larger(wanted(&l->up), wanted(&l->neurons.rows))));
     }
     return bytes;
 }
@@ -87,7 +87,8 @@ static void add_pieces(const hth_gpu *g, hth_gpu_passage *to, uint32_t i_hand, c
     }
 }
 
-/* What the host computes of a hand itself, in as many parts as it has pieces, of which the first is `first`. */
+/* What the host computes of a hand itself, in as many parts as it has pieces, of which the first is `first`.
+ */
 static void share_out(const hth_gpu *g, hth_gpu_passage *to, uint32_t first)
 {
     const hth_gpu_layer *l = &g->layers[g->hands[to->pieces[first].i_hand]];
@@ -105,7 +106,7 @@ static void share_out(const hth_gpu *g, hth_gpu_passage *to, uint32_t first)
 uint32_t hth_gpu_n_passing(const hth_gpu_layer *l, const hth_gpu_passage *p)
 {
     uint32_t n_run = (l->cold.d_ff + LEAST_ROWS - 1) / LEAST_ROWS;
-    uint32_t n = (n_run - n_run * p->is.here / HTH_GPU_STREAM_PARTS) * LEAST_ROWS;
+    uint32_t n = (n_run - n_run * p->is.here / HTH_PLACEMENT_PARTS) * LEAST_ROWS;
     return n < l->cold.d_ff ? n : l->cold.d_ff;
 }
 
@@ -136,7 +137,7 @@ static hearth_status open_passage(const hth_gpu *g, hth_gpu_passage *p, hearth_e
 static uint32_t n_streams(const hth_gpu_place *p)
 {
     uint32_t n = 0;
-    while (n < HTH_GPU_MOST_STREAMS && p->streams[n].n_tok > 0 && p->streams[n].n_tok <= p->n_row) n++;
+    while (n < HTH_PLACEMENT_STREAMS && p->streams[n].n_tok > 0 && p->streams[n].n_tok <= p->n_row) n++;
     return n;
 }
 
@@ -149,8 +150,9 @@ static bool has_shares(const hth_gpu *g)
 
 hearth_status hth_gpu_passages_open(hth_gpu *g, hearth_error *err)
 {
-    const hth_gpu_stream *streams = g->place.streams;
+    const hth_placement_stream *streams = g->place.streams;
     hearth_status st = HEARTH_OK;
+    assert(hth_placement_are_streams(streams));
     if (streams[0].n_tok == 0 || hth_gpu_slot_bytes(g->model) == 0) return HEARTH_OK;
     for (uint32_t i = 0; i < n_streams(&g->place); i++) {
         uint32_t n_row = i + 1 < n_streams(&g->place) ? streams[i + 1].n_tok - 1 : g->place.n_row;
@@ -175,8 +177,7 @@ void hth_gpu_passages_close(hth_gpu *g)
     g->n_passage = 0, g->shared_sums = NULL;
 }
 
-/* ---- staging ----------------------------------------------------------------------------------------------
- */
+/* ---- staging ----------------------------------------------------------------------------------------- */
 
 typedef struct stage_job {
     const hth_matrix *m;
