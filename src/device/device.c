@@ -16,7 +16,8 @@ static _Atomic bool opened_failed;
 hearth_status hth_device_begin_call(hth_device *d, hearth_error *err)
 {
     d->n_call++;
-    if (d->n_call == d->fail_at && !d->lost) {
+    bool fails = d->fail_at > 0 && (d->fails_on ? d->n_call >= d->fail_at : d->n_call == d->fail_at);
+    if (fails && !d->lost) {
         atomic_store(&opened_failed, true);
         d->lost = d->fail_with == HEARTH_ERROR_DEVICE;
         return hth_fail(err, d->fail_with, "%s: a test made call %llu fail", d->info.name,
@@ -218,7 +219,13 @@ hth_program_id hth_program_what(const hth_program *program, const uint32_t **con
 void hth_device_fail_at(hth_device *d, uint64_t n, hearth_status status)
 {
     d->fail_at = n ? d->n_call + n : 0;
-    d->fail_with = status;
+    d->fail_with = status, d->fails_on = false;
+}
+
+void hth_device_fail_from(hth_device *d, uint64_t n, hearth_status status)
+{
+    hth_device_fail_at(d, n, status);
+    d->fails_on = n > 0;
 }
 
 void hth_device_fail_opened_at(uint64_t n, hearth_status status)

@@ -28,6 +28,7 @@ struct hth_device {
     hth_program *programs;
     uint64_t n_call, fail_at;
     hearth_status fail_with;
+    bool fails_on;
     const hth_fault *faults; /* the back end's */
     size_t n_fault;
     uint64_t opened_ns; /* of the monotonic clock */

@@ -162,6 +162,7 @@ typedef struct resumed {
     hth_logits_fn *fn;
     void *user;
     uint32_t n_given;
+    bool refused; /* by whom they were given to */
 } resumed;
 
 static hearth_status give_once(void *user, uint32_t i_want, const float *logits, hearth_error *err)
@@ -169,7 +170,9 @@ static hearth_status give_once(void *user, uint32_t i_want, const float *logits,
     resumed *r = user;
     if (i_want < r->n_given) return HEARTH_OK;
     r->n_given = i_want + 1;
-    return r->fn(r->user, i_want, logits, err);
+    hearth_status st = r->fn(r->user, i_want, logits, err);
+    r->refused = st != HEARTH_OK;
+    return st;
 }
 
 /* Rows know the cache of their session alone. */
@@ -225,20 +228,36 @@ static void keep_budget(hearth_batch *b, uint32_t n_row)
     hth_engine_keep_budget(shared(b->model));
 }
 
+/* What a device refuses it may grant the next time, or the time after that. */
+static bool may_try_again(hearth_status st, uint32_t *n_refused)
+{
+    enum { MOST_REFUSED = 3 };
+    return st != HEARTH_ERROR_DEVICE && ++*n_refused < MOST_REFUSED;
+}
+
+/* Whether a step failed on its device: nothing else in a step asks for memory, or for what may be missing. */
+static bool failed_there(const hearth_batch *b, hearth_status st)
+{
+    return b->gpu &&
+           (st == HEARTH_ERROR_DEVICE || st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_UNSUPPORTED);
+}
+
 /* A step over the first n_row rows; one that read from a broken map does not count. */
 static hearth_status run_step(hearth_batch *b, uint32_t n_row, hth_logits_fn *fn, void *user,
                               hearth_error *err)
 {
-    resumed to = {fn, user, 0};
+    resumed to = {.fn = fn, .user = user};
     hearth_error broken, why = {0};
     hearth_status st;
+    uint32_t n_refused = 0;
     note_tokens(b, n_row);
     keep_budget(b, n_row);
     for (;;) {
         st = follow(b, n_row, &why);
-        if (st == HEARTH_OK) st = hth_step_run(b->step, b->rows, n_row, give_once, &to, &why);
-        if (st != HEARTH_ERROR_DEVICE || !b->gpu) break;
-        hth_engine_lose_gpu(shared(b->model), b->age, why.message);
+        bool followed = st == HEARTH_OK;
+        if (followed) st = hth_step_run(b->step, b->rows, n_row, give_once, &to, &why);
+        if (to.refused || !failed_there(b, st) || (!followed && st != HEARTH_ERROR_DEVICE)) break;
+        if (!may_try_again(st, &n_refused)) hth_engine_lose_gpu(shared(b->model), b->age, why.message);
     }
     if (st != HEARTH_OK && err) *err = why;
     if (hth_gguf_check_map(b->model->file, &broken) == HEARTH_OK) return st;
