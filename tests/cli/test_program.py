@@ -24,7 +24,7 @@ VERBS = ["run", "chat", "tokenize", "detokenize", "inspect", "logits", "perplexi
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import cases  # noqa: E402: the path is set above
 
-TIMEOUT = 120
+TIMEOUT = 600  # against what hangs: a sanitizer on a busy machine is slow
 SCRATCH = None  # a folder of its own for each case
 
 
