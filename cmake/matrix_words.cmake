@@ -1,7 +1,8 @@
 # Words of a program that the glslc of Debian 12 cannot compile, as a file of the repository:
 #   cmake -DGLSLC=glslc -DPROGRAM=NAME.matrix.comp -P matrix_words.cmake
-# writes NAME.matrix.words beside it, unless that is made from the same sources already: the program's and
-# all that it includes, by their SHA-256. tests/laws holds both together.
+# writes NAME.matrix.words beside it (NAME.matrix2.comp: NAME.matrix2.words, as SPIR-V 1.6), unless that is
+# made from the same sources already: the program's and all that it includes, by their SHA-256. tests/laws holds
+# both together.
 
 cmake_minimum_required(VERSION 3.25)
 
@@ -40,7 +41,11 @@ if(EXISTS ${words})
 endif()
 execute_process(COMMAND ${GLSLC} --version OUTPUT_VARIABLE version COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX REPLACE "\n.*" "" version "${version}")
-execute_process(COMMAND ${GLSLC} --target-env=vulkan1.2 -O -Werror -mfmt=num -o - ${PROGRAM}
+set(target vulkan1.2)
+if(name MATCHES "2$")
+  set(target vulkan1.3) # GL_NV_cooperative_matrix2 asks for it
+endif()
+execute_process(COMMAND ${GLSLC} --target-env=${target} -O -Werror -mfmt=num -o - ${PROGRAM}
   OUTPUT_VARIABLE numbers COMMAND_ERROR_IS_FATAL ANY)
 set(head "Written by cmake/matrix_words.cmake with ${version}, from files of these SHA-256:")
 file(WRITE ${words} "/* ${head}\n${hashes} */\n${numbers}")

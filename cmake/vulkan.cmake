@@ -1,7 +1,8 @@
 # The Vulkan back end, where its headers and glslc are: programs are compiled and become words of the library
-# (NAME.dot.comp: NAME for devices that have integer dot products; NAME.matrix.comp: for matrix units, which
-# Debian 12's glslc cannot compile: their words lie in the repository; a glslc that can writes them anew). The
-# loader is opened at run time, so nothing is linked. Without them there is the null device alone.
+# (NAME.dot.comp: NAME for devices that have integer dot products; NAME.matrix.comp, NAME.matrix2.comp: for
+# matrix units, and with functions of their elements, which Debian 12's glslc cannot compile: their words lie
+# in the repository; a glslc that can writes them anew). The loader is opened at run time, so nothing is
+# linked. Without them there is the null device alone.
 
 find_program(GLSLC glslc)
 find_path(VULKAN_HEADERS vulkan/vulkan_core.h)
@@ -13,15 +14,17 @@ if(HEARTH_VULKAN AND GLSLC AND VULKAN_HEADERS)
   set(cases "")
   set(dot_cases "")
   set(outputs "")
-  file(WRITE ${words}/probe.comp
-    "#version 450\n#extension GL_KHR_cooperative_matrix : require\nvoid main() {}\n")
-  execute_process(COMMAND ${GLSLC} --target-env=vulkan1.2 -o ${words}/probe.spv ${words}/probe.comp
-    RESULT_VARIABLE no_matrices OUTPUT_QUIET ERROR_QUIET)
+  foreach(extension IN ITEMS KHR_cooperative_matrix NV_cooperative_matrix2)
+    file(WRITE ${words}/probe.comp
+      "#version 450\n#extension GL_${extension} : require\nvoid main() {}\n")
+    execute_process(COMMAND ${GLSLC} --target-env=vulkan1.3 -o ${words}/probe.spv ${words}/probe.comp
+      RESULT_VARIABLE no_${extension} OUTPUT_QUIET ERROR_QUIET)
+  endforeach()
   foreach(program IN LISTS programs)
     get_filename_component(name ${program} NAME_WE)
     get_filename_component(file ${program} NAME_WLE)
     string(REPLACE "." "_" array ${file})
-    if(NOT file MATCHES "\\.matrix$")
+    if(NOT file MATCHES "\\.matrix2?$")
       add_custom_command(OUTPUT ${words}/${file}.words
         COMMAND ${GLSLC} --target-env=vulkan1.2 -O -Werror -mfmt=num -o ${words}/${file}.words ${program}
         DEPENDS ${program} ${included} VERBATIM)
@@ -29,6 +32,11 @@ if(HEARTH_VULKAN AND GLSLC AND VULKAN_HEADERS)
     else()
       get_filename_component(folder ${program} DIRECTORY)
       list(APPEND outputs ${folder}/${file}.words)
+      if(file MATCHES "2$")
+        set(no_matrices ${no_NV_cooperative_matrix2})
+      else()
+        set(no_matrices ${no_KHR_cooperative_matrix})
+      endif()
       if(NOT no_matrices)
         set(script ${PROJECT_SOURCE_DIR}/cmake/matrix_words.cmake)
         add_custom_command(OUTPUT ${words}/${file}.stamp

@@ -42,6 +42,7 @@ static void print_matrices(const hth_device_info *d)
         printf(" %s", shape);
     }
     if (d->n_shape > 0) printf("\n");
+    if (d->features & HTH_FEATURE_MATRIX_2) printf("          NV_cooperative_matrix2: used\n");
     if (d->unused & HTH_FEATURE_MATRIX_2) printf("          NV_cooperative_matrix2: listed, not used\n");
 }
 
@@ -94,6 +95,7 @@ static void print_json(const hth_device_info *found, size_t n, const char *note)
             json_word(&j, NULL, name);
         }
         json_close(&j, ']');
+        json_bool(&j, "matrix_2", found[i].features & HTH_FEATURE_MATRIX_2);
         json_bool(&j, "matrix_2_unused", found[i].unused & HTH_FEATURE_MATRIX_2);
         json_word(&j, "problem", found[i].problem);
         json_close(&j, '}');

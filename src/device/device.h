@@ -28,7 +28,7 @@ enum {
     HTH_FEATURE_INT_DOT = 1,  /* products of four bytes, added up, in one instruction */
     HTH_FEATURE_TIMELINE = 2, /* semaphores that count; a Vulkan device must have it */
     HTH_FEATURE_MATRIX = 4,   /* products of matrices of bytes, a subgroup's (KHR_cooperative_matrix) */
-    HTH_FEATURE_MATRIX_2 = 8, /* a workgroup's (NV_cooperative_matrix2), which no program uses */
+    HTH_FEATURE_MATRIX_2 = 8, /* and functions of their elements (NV_cooperative_matrix2) */
 };
 
 /* A product of matrices in one instruction: m x k bytes times k x n bytes, added to m x n 32-bit integers. */
@@ -47,6 +47,7 @@ typedef struct hth_device_info {
     uint32_t alignment; /* of a slice's place, in bytes */
     uint32_t shared;    /* bytes that a workgroup may have in common */
     uint32_t local;     /* invocations of a workgroup, at most */
+    uint32_t subgroup;  /* invocations of a subgroup, as a rule */
     uint32_t features;  /* HTH_FEATURE_*: what is used of it */
     uint32_t unused;    /* HTH_FEATURE_*: what it has besides */
     uint32_t n_shape;   /* with HTH_FEATURE_MATRIX, in the driver's order */
@@ -80,6 +81,7 @@ typedef struct hth_device_spec {
     bool validation;                  /* Vulkan: its validation layer watches; for tests */
     uint32_t without;                 /* HTH_FEATURE_*: not to be used, for tests and diagnosis */
     hth_matrix_shape matrix;          /* null: it has matrix units of this shape; m 0: it has none */
+    bool matrix_2;                    /* null: with functions of elements */
 } hth_device_spec;
 
 hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);

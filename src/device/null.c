@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SHARED = 32768, LOCAL = 256 /* what common cards have, at least */ };
+enum { SHARED = 32768, LOCAL = 256, SUBGROUP = 32 /* what common cards have, at least */ };
 
 /* The most that a driver must allow for one binding, so that slices are cut here as there. */
 static const uint64_t MOST = (uint64_t)128 << 20;
@@ -32,10 +32,10 @@ static hearth_status open_null(hth_device *d, const hth_device_spec *spec, heart
     own->functions = spec->functions;
     d->own = own;
     d->info = (hth_device_info){.kind = HTH_DEVICE_NULL, .memory = UINT64_MAX, .most = MOST, .alignment = 4};
-    d->info.shared = SHARED, d->info.local = LOCAL;
-    if (spec->matrix.m > 0) {
-        d->info.features = HTH_FEATURE_MATRIX & ~spec->without;
-        d->info.n_shape = d->info.features != 0, d->info.shapes[0] = spec->matrix;
+    d->info.shared = SHARED, d->info.local = LOCAL, d->info.subgroup = SUBGROUP;
+    if (spec->matrix.m > 0 && !(spec->without & HTH_FEATURE_MATRIX)) {
+        d->info.features = HTH_FEATURE_MATRIX | (spec->matrix_2 ? HTH_FEATURE_MATRIX_2 & ~spec->without : 0u);
+        d->info.n_shape = 1, d->info.shapes[0] = spec->matrix;
     }
     snprintf(d->info.name, sizeof d->info.name, "null");
     snprintf(d->info.driver, sizeof d->info.driver, "functions of C");

@@ -24,10 +24,19 @@ typedef struct hth_program_form {
 
 extern const hth_program_form hth_program_forms[HTH_N_PROGRAM];
 
-/* Needs matrix units (HTH_FEATURE_MATRIX). */
-static inline bool hth_program_is_tiled(hth_program_id id)
+/* The matrix units that a program needs; those of each kind have all that those before it have. */
+typedef enum hth_matrices {
+    HTH_MATRICES_NONE = 0,
+    HTH_MATRICES_KHR, /* HTH_FEATURE_MATRIX */
+    HTH_MATRICES_CM2, /* HTH_FEATURE_MATRIX_2 too */
+    HTH_N_MATRICES,
+} hth_matrices;
+
+static inline hth_matrices hth_program_matrices(hth_program_id id)
 {
-    return id == HTH_PROGRAM_tile_q || id == HTH_PROGRAM_tile_q_onto;
+    if (id == HTH_PROGRAM_tile_q_cm2 || id == HTH_PROGRAM_tile_q_cm2_onto) return HTH_MATRICES_CM2;
+    bool tiled = id == HTH_PROGRAM_tile_q || id == HTH_PROGRAM_tile_q_onto;
+    return tiled ? HTH_MATRICES_KHR : HTH_MATRICES_NONE;
 }
 
 /* What a program is called with where it is a function of C (device.h: null). */

@@ -294,13 +294,21 @@ TEST(matrix_units_are_listed_with_their_shapes_and_can_be_withheld)
     if (!has_vulkan()) return;
     hth_device_list(&info, 1, &n, note);
     CHECK_INT(info.n_shape > 0, (info.features & HTH_FEATURE_MATRIX) != 0);
-    CHECK(!(info.features & HTH_FEATURE_MATRIX_2) && !(info.unused & ~(uint32_t)HTH_FEATURE_MATRIX_2));
+    CHECK(!(info.features & HTH_FEATURE_MATRIX_2) || info.n_shape > 0);
+    CHECK(!(info.unused & ~(uint32_t)HTH_FEATURE_MATRIX_2) && !(info.unused & info.features));
+    CHECK(info.subgroup > 0 && info.subgroup <= 128);
     for (uint32_t i = 0; i < info.n_shape; i++)
         CHECK(info.shapes[i].m > 0 && info.shapes[i].n > 0 && info.shapes[i].k > 0);
     CHECK(info.shared >= 16384 && info.local >= 128); /* what Vulkan demands */
-    CHECK_OK(open_without(HTH_FEATURE_MATRIX | HTH_FEATURE_MATRIX_2, &d, err));
-    CHECK_INT(hth_device_get_info(d)->features, info.features & ~(uint32_t)HTH_FEATURE_MATRIX);
+    /* Without the one there is no other. */
+    const uint32_t both = HTH_FEATURE_MATRIX | HTH_FEATURE_MATRIX_2;
+    CHECK_OK(open_without(HTH_FEATURE_MATRIX, &d, err));
+    CHECK_INT(hth_device_get_info(d)->features, info.features & ~both);
     CHECK(hth_device_get_info(d)->n_shape == 0 && hth_device_get_info(d)->unused == 0);
+    close_it(d);
+    CHECK_OK(open_without(HTH_FEATURE_MATRIX_2, &d, err));
+    CHECK_INT(hth_device_get_info(d)->features, info.features & ~(uint32_t)HTH_FEATURE_MATRIX_2);
+    CHECK(hth_device_get_info(d)->n_shape == info.n_shape && hth_device_get_info(d)->unused == 0);
     close_it(d);
     if (info.n_shape == 0) test_skip("%s has no matrix units of bytes", info.name);
 }
@@ -313,6 +321,14 @@ TEST(the_null_device_has_the_matrix_units_that_it_is_given)
     const hth_device_info *info = hth_device_get_info(d);
     CHECK_INT(info->features, HTH_FEATURE_MATRIX);
     CHECK(info->n_shape == 1 && info->shapes[0].m == 16 && info->shapes[0].n == 8 && info->shapes[0].k == 32);
+    hth_device_close(d);
+    spec.matrix_2 = true;
+    CHECK_OK(hth_device_open(&spec, &d, err));
+    CHECK_INT(hth_device_get_info(d)->features, HTH_FEATURE_MATRIX | HTH_FEATURE_MATRIX_2);
+    hth_device_close(d);
+    spec.without = HTH_FEATURE_MATRIX_2;
+    CHECK_OK(hth_device_open(&spec, &d, err));
+    CHECK_INT(hth_device_get_info(d)->features, HTH_FEATURE_MATRIX);
     hth_device_close(d);
     spec.without = HTH_FEATURE_MATRIX;
     CHECK_OK(hth_device_open(&spec, &d, err));

@@ -34,6 +34,8 @@ enum {
     OP_TYPE_INT = 21,
     OP_TYPE_MATRIX = 4456, /* SPV_KHR_cooperative_matrix */
     OP_MATRIX_PRODUCT = 4459,
+    OP_EXECUTION_MODE_ID = 331,
+    OP_PER_ELEMENT = 5369, /* SPV_NV_cooperative_matrix2 */
 };
 enum { SATURATES = 16 /* of a product's operands */ };
 enum { CLASS_PUSH_CONSTANT = 9, CLASS_STORAGE_BUFFER = 12 };
@@ -45,13 +47,14 @@ enum {
     OFFSET = 35,
     NO_CONTRACTION = 42,
 };
+enum { MODE_LOCAL_SIZE_ID = 38 };
 enum { MODE_SUBNORMAL = 4459, MODE_SPECIAL = 4461, MODE_NEAREST = 4462 };
 
 /* The capabilities that a device always has or promises by name: Shader, the three of floats.glsl; those of
  * integer dot products of bytes in a word; with matrices Int8, GroupNonUniform, VulkanMemoryModel and their
- * own. */
+ * own; that of functions of their elements. */
 static const uint32_t capabilities[] = {1, 4464, 4466, 4467}, dot_capabilities[] = {6018, 6019};
-static const uint32_t matrix_capabilities[] = {39, 61, 5345, 6022};
+static const uint32_t matrix_capabilities[] = {39, 61, 5345, 6022}, element_capabilities[] = {5432};
 /* Of GLSL.std.450: magnitudes, signs, smaller and larger and clamped integers, places of bits. */
 static const uint32_t exact_functions[] = {4, 5, 7, 38, 39, 41, 42, 44, 45, 73, 74, 75};
 
@@ -80,8 +83,9 @@ typedef struct module {
     uint32_t push_size, n_spec;
     bool spec[MAX_SPEC];
     uint32_t modes; /* HTH_VK_FLOATS_* */
-    bool is_tiled;
-    uint32_t n_product; /* of matrices */
+    hth_matrices matrices;
+    uint32_t n_product, n_per_element; /* of matrices */
+    bool has_size;                     /* of workgroups, by constants of their own */
     char wrong[200];
 } module;
 static module now;
@@ -117,7 +121,9 @@ static void decorate(thing *t, uint32_t decoration, uint32_t value)
     case BINDING: t->binding = value + 1; break;
     case OFFSET: t->last = value > t->last ? value : t->last; break;
     case SPEC_ID:
-        if (value >= MAX_SPEC || now.spec[value]) complain("twice, or too large: constant", value);
+        if (value == 0 && now.has_size && now.spec[0])
+            now.has_size = false; /* gl_WorkGroupSize is the other */
+        else if (value >= MAX_SPEC || now.spec[value]) complain("twice, or too large: constant", value);
         else now.spec[value] = true, now.n_spec++;
         break;
     default: break;
@@ -133,6 +139,7 @@ static void find_things(const uint32_t *op, uint32_t length, bool dot)
     case OP_TYPE_POINTER: now.things[op[1]].pointee = op[3]; break;
     case OP_DECORATE: decorate(&now.things[op[1]], op[2], length > 3 ? op[3] : 0); break;
     case OP_MEMBER_DECORATE: decorate(&now.things[op[1]], op[3], length > 4 ? op[4] : 0); break;
+    case OP_EXECUTION_MODE_ID: now.has_size = op[2] == MODE_LOCAL_SIZE_ID; break;
     case OP_EXECUTION_MODE:
         if (op[2] == MODE_SUBNORMAL && op[3] == 32) now.modes |= HTH_VK_FLOATS_SUBNORMAL;
         if (op[2] == MODE_SPECIAL && op[3] == 32) now.modes |= HTH_VK_FLOATS_SPECIAL;
@@ -171,7 +178,8 @@ static void check_op(const uint32_t *op, uint32_t length, bool dot)
     case OP_VARIABLE: find_variable(op); break;
     case OP_CAPABILITY:
         if (!AMONG(op[1], capabilities) && !(dot && AMONG(op[1], dot_capabilities)) &&
-            !(now.is_tiled && AMONG(op[1], matrix_capabilities)))
+            !(now.matrices && AMONG(op[1], matrix_capabilities)) &&
+            !(now.matrices == HTH_MATRICES_CM2 && AMONG(op[1], element_capabilities)))
             complain("capability", op[1]);
         break;
     case OP_TYPE_MATRIX:
@@ -181,6 +189,7 @@ static void check_op(const uint32_t *op, uint32_t length, bool dot)
         if (length > 6 && op[6] & SATURATES) complain("a product that clamps its sums:", op[2]);
         now.n_product++;
         break;
+    case OP_PER_ELEMENT: now.n_per_element++; break;
     case OP_EXT_INST:
         if (!AMONG(op[4], exact_functions)) complain("the driver's function", op[4]);
         break;
@@ -211,7 +220,10 @@ static void check_form(const hth_program_form *form, bool dot)
         if (now.spec[i] && i >= form->n_const) complain("not in the table: constant", i);
     if (now.n_spec > form->n_const || (!dot && now.n_spec < form->n_const))
         complain("constants:", now.n_spec);
-    if (now.is_tiled != (now.n_product > 0)) complain("products of matrices:", now.n_product);
+    if ((now.matrices != HTH_MATRICES_NONE) != (now.n_product > 0))
+        complain("products of matrices:", now.n_product);
+    if ((now.matrices == HTH_MATRICES_CM2) != (now.n_per_element > 0))
+        complain("functions of elements:", now.n_per_element);
     if (now.modes != HTH_VK_FLOATS_ALL) complain("of what floats.glsl asks for, only", now.modes);
 }
 
@@ -219,7 +231,9 @@ static void check_form(const hth_program_form *form, bool dot)
 static const char *wrong_words(const uint32_t *words, size_t n, const hth_program_form *form, bool dot)
 {
     memset(&now, 0, sizeof now);
-    now.is_tiled = strncmp(form->name, "tile_", 5) == 0;
+    for (int id = 0; id < HTH_N_PROGRAM; id++)
+        if (strcmp(form->name, hth_program_forms[id].name) == 0)
+            now.matrices = hth_program_matrices((hth_program_id)id);
     if (n < N_HEADER || words[0] != 0x07230203 || words[WORD_BOUND] > MAX_ID) return "no module";
     visit_all(words, n, dot, find_things);
     visit_all(words, n, dot, check_op);
@@ -342,11 +356,11 @@ TEST(words_of_matrix_units_that_break_a_rule_are_found)
     }
 }
 
-TEST(matrices_are_of_integers_and_in_programs_of_tiles_alone)
+static void check_integers(hth_program_id id)
 {
-    const hth_program_form *form = &hth_program_forms[HTH_PROGRAM_tile_q];
+    const hth_program_form *form = &hth_program_forms[id];
     size_t n, n_type = 0;
-    uint32_t *words = copy_words_of(HTH_PROGRAM_tile_q, &n);
+    uint32_t *words = copy_words_of(id, &n);
     CHECK(wrong_words(words, n, &hth_program_forms[HTH_PROGRAM_rows_q], false) != NULL);
     for (size_t i = N_HEADER; i < n; i += words[i] >> 16) {
         if ((words[i] & 0xffffu) != OP_TYPE_MATRIX) continue;
@@ -357,6 +371,34 @@ TEST(matrices_are_of_integers_and_in_programs_of_tiles_alone)
         words[i + 2] = component, n_type++;
     }
     CHECK_INT(n_type, 3);
+    free(words);
+}
+
+TEST(matrices_are_of_integers_and_in_programs_of_tiles_alone)
+{
+    check_integers(HTH_PROGRAM_tile_q);
+    check_integers(HTH_PROGRAM_tile_q_cm2);
+}
+
+static void check_wrong(hth_program_id words_of, hth_program_id form_of, const char *says)
+{
+    size_t n;
+    uint32_t *words = copy_words_of(words_of, &n);
+    const char *wrong = wrong_words(words, n, &hth_program_forms[form_of], false);
+    if (!wrong || !strstr(wrong, says))
+        test_fail(__FILE__, __LINE__, "%s, not: %s", wrong ? wrong : "nothing", says);
+    free(words);
+}
+
+TEST(functions_of_elements_are_in_their_programs_alone)
+{
+    check_wrong(HTH_PROGRAM_tile_q_cm2, HTH_PROGRAM_tile_q, "capability 5432");
+    check_wrong(HTH_PROGRAM_tile_q, HTH_PROGRAM_tile_q_cm2, "functions of elements: 0");
+    size_t n;
+    uint32_t *words = copy_words_of(HTH_PROGRAM_tile_q_cm2, &n);
+    CHECK(mutate(words, n, OP_CAPABILITY, 1, 5432, 5430)); /* reductions, in the driver's order */
+    const char *wrong = wrong_words(words, n, &hth_program_forms[HTH_PROGRAM_tile_q_cm2], false);
+    CHECK(wrong && strstr(wrong, "capability 5430"));
     free(words);
 }
 
@@ -371,11 +413,11 @@ static bool is_sum_or_product(const uint32_t *words, size_t n, uint32_t id)
 }
 
 /* Each by itself loses its mark; marks of what is neither change nothing. */
-TEST(every_sum_and_product_that_is_not_precise_is_found)
+static void check_marks(hth_program_id id)
 {
-    const hth_program_form *form = &hth_program_forms[HTH_PROGRAM_norm_round];
+    const hth_program_form *form = &hth_program_forms[id];
     size_t n, n_found = 0;
-    uint32_t *words = copy_words(&n);
+    uint32_t *words = copy_words_of(id, &n);
     for (size_t i = N_HEADER; i < n; i += words[i] >> 16) {
         if ((words[i] & 0xffffu) != OP_DECORATE || words[i + 2] != NO_CONTRACTION) continue;
         words[i + 2] = 0;
@@ -384,8 +426,14 @@ TEST(every_sum_and_product_that_is_not_precise_is_found)
         n_found += found;
         words[i + 2] = NO_CONTRACTION;
     }
-    CHECK(n_found > 20);
+    CHECK(n_found > 15);
     free(words);
+}
+
+TEST(every_sum_and_product_that_is_not_precise_is_found)
+{
+    check_marks(HTH_PROGRAM_norm_round);
+    check_marks(HTH_PROGRAM_tile_q_cm2);
 }
 
 TEST(words_are_held_against_their_own_row_of_the_table)

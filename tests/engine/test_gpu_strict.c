@@ -19,6 +19,7 @@
 
 static hth_program_id off = HTH_N_PROGRAM; /* none */
 static hth_matrix_shape matrix;            /* of null's units; m 0: it has none */
+static bool matrix_2;                      /* with functions of elements */
 static uint32_t withheld;                  /* HTH_FEATURE_* */
 static uint64_t n_refused;                 /* the call that is UNSUPPORTED, once; 0: none */
 
@@ -29,7 +30,7 @@ hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **o
 {
     hth_device_spec other = *spec;
     other.functions = programs_off_by_one(off);
-    other.matrix = matrix, other.without = withheld;
+    other.matrix = matrix, other.matrix_2 = matrix_2, other.without = withheld;
     hearth_status st = __real_hth_device_open(&other, out, err);
     if (st == HEARTH_OK && n_refused > 0) hth_device_fail_at(*out, n_refused, HEARTH_ERROR_UNSUPPORTED);
     return st;
@@ -45,7 +46,8 @@ static size_t n_units;
 static void note_warning(void *user, hearth_log_level level, const char *line)
 {
     (void)user;
-    if (level == HEARTH_LOG_WARN && strstr(line, "the matrix units of")) {
+    if (level == HEARTH_LOG_WARN &&
+        (strstr(line, "the matrix units of") || strstr(line, "NV_cooperative_matrix2 of"))) {
         n_units++;
         snprintf(units, sizeof units, "%s", line);
     }
@@ -202,29 +204,66 @@ TEST(matrix_units_that_are_off_are_not_used_and_bits_stay)
     free(cpu);
 }
 
-TEST(matrix_units_for_which_nothing_can_be_compiled_are_not_used)
+/* What is off alone is left; what is left to others that are off is left with them. */
+TEST(functions_of_elements_that_are_off_are_not_used_and_bits_stay)
+{
+    float *cpu = logits_on("none");
+    matrix = some_shape, matrix_2 = true;
+    check_logits("null", cpu);
+    CHECK_INT(n_units, 0);
+    off = HTH_PROGRAM_tile_q_cm2_onto;
+    check_logits("null", cpu);
+    CHECK_INT(n_units, 1);
+    CHECK(strstr(units, "NV_cooperative_matrix2 of null is not used: tile_q_cm2_onto of Q8_0 differs") !=
+          NULL);
+    CHECK_INT(n_warning, 0);
+    off = HTH_PROGRAM_tile_q; /* nothing asks for it */
+    check_logits("null", cpu);
+    CHECK_INT(n_units, 0);
+    withheld = HTH_FEATURE_MATRIX_2;
+    check_logits("null", cpu);
+    CHECK_INT(n_units, 1);
+    CHECK(strstr(units, "the matrix units of null are not used: tile_q of Q8_0 differs") != NULL);
+    off = HTH_PROGRAM_tile_q_cm2; /* nor for that */
+    check_logits("null", cpu);
+    CHECK_INT(n_units, 0);
+    off = HTH_N_PROGRAM, withheld = 0, matrix = (hth_matrix_shape){0}, matrix_2 = false;
+    free(cpu);
+}
+
+/* From one kind to the next, as the driver refuses it. */
+static void refuse_calls(size_t n_kind)
 {
     size_t n_without = 0;
     float *cpu = logits_on("none");
-    matrix = some_shape;
+    matrix = some_shape, matrix_2 = n_kind == 2;
     for (n_refused = 1; n_refused < 400 && n_without < 2; n_refused++) {
         hearth_model *model;
         hearth_error why;
         if (open_on(STORYTELLER, "null", true, 0, &model, &why) == HEARTH_OK && n_units > 0) {
-            CHECK(strstr(units, "are not used: ") != NULL);
+            CHECK(strstr(units, " not used: ") != NULL);
             n_without++;
         }
         hearth_model_close(model);
         if (n_units > 0) check_logits("null", cpu);
     }
     CHECK(n_without > 0);
-    n_refused = 0, matrix = (hth_matrix_shape){0};
+    n_refused = 0, matrix = (hth_matrix_shape){0}, matrix_2 = false;
     free(cpu);
+}
+
+TEST(matrix_units_for_which_nothing_can_be_compiled_are_not_used)
+{
+    refuse_calls(1);
+    refuse_calls(2);
 }
 
 TEST(a_card_gives_the_same_with_and_without_its_matrix_units)
 {
     float *cpu = logits_on("none");
+    check_logits("vulkan:0", cpu);
+    CHECK_INT(n_units, 0);
+    withheld = HTH_FEATURE_MATRIX_2;
     check_logits("vulkan:0", cpu);
     CHECK_INT(n_units, 0);
     withheld = HTH_FEATURE_MATRIX;

@@ -34,6 +34,7 @@ typedef struct product {
     size_t row_first, live_first;   /* with a mask: rows before, in the planes and in it */
     size_t n_class, y_first, y_gap; /* tokens that the grid covers; floats of y beside those written */
     hth_matrix_shape matrix;        /* m 0: without matrix units */
+    hth_matrices by;                /* which they are */
 } product;
 
 /* ---- one product ---------------------------------------------------------------------------------- */
@@ -180,7 +181,10 @@ static bool compute_quantised(hth_device *d, data *a)
     hth_program_id id = s->mask   ? HTH_PROGRAM_rows_q_live
                         : s->onto ? HTH_PROGRAM_rows_q_onto
                                   : HTH_PROGRAM_rows_q;
-    if (s->matrix.m > 0) id = s->onto ? HTH_PROGRAM_tile_q_onto : HTH_PROGRAM_tile_q;
+    if (s->matrix.m > 0 && s->by == HTH_MATRICES_KHR)
+        id = s->onto ? HTH_PROGRAM_tile_q_onto : HTH_PROGRAM_tile_q;
+    if (s->matrix.m > 0 && s->by == HTH_MATRICES_CM2)
+        id = s->onto ? HTH_PROGRAM_tile_q_cm2_onto : HTH_PROGRAM_tile_q_cm2;
     programs_run run = {.id = id,
                         .consts = consts,
                         .push = &push,
@@ -232,10 +236,11 @@ static void describe(char *text, size_t size, const char *device, const product 
     static const char *const masks[] = {
         "", " live", " of an empty mask", ", one alone", ", every other", " by a mask"};
     snprintf(text, size,
-             "%s, %s%s%s, %zu rows of %zu, %zu of %zu tokens, weights %s, inputs %s, cut %u %u %u, matrix %ux%ux%u",
+             "%s, %s%s%s, %zu rows of %zu, %zu of %zu tokens, weights %s, inputs %s, cut %u %u %u, matrix "
+             "%ux%ux%u (%d)",
              device, rows_type_name(s->type), s->onto ? " onto" : "", masks[s->mask], s->n_row, s->n_col,
              s->n_tok, s->n_class, proof_kind_name(s->weights), proof_kind_name(s->inputs), s->cut.local,
-             s->cut.cols, s->cut.rows, s->matrix.m, s->matrix.n, s->matrix.k);
+             s->cut.cols, s->cut.rows, s->matrix.m, s->matrix.n, s->matrix.k, (int)s->by);
 }
 
 static void check_bits(const char *device, const data *a)
@@ -390,13 +395,17 @@ static void prove_tiled(hth_device *d, const char *name, const hth_kernels *k, t
     free_data(&a);
 }
 
-/* fn as above with the same, and each shape of the device's; null computes without any. */
-typedef void with_shape(hth_device *d, const char *name, const hth_kernels *k, test_random *r,
-                        const hth_matrix_shape *shape);
+/* fn as above with the same, and each of the programs that a device has for each of its shapes; null computes
+ * without any. */
+typedef struct units {
+    hth_matrix_shape shape;
+    hth_matrices by;
+} units;
+typedef void with_units(hth_device *d, const char *name, const hth_kernels *k, test_random *r,
+                        const units *of);
 
-static void on_each_shape(with_shape *fn)
+static void on_all_units(with_units *fn)
 {
-    static const hth_matrix_shape any = {16, 16, 16};
     hth_kernels k;
     hth_kernels_init(&k, HTH_CPU_GENERIC);
     for (size_t i = 0; i < N_DEVICE; i++) {
@@ -404,69 +413,82 @@ static void on_each_shape(with_shape *fn)
         hth_device *d = programs_open(devices[i]);
         if (!d) continue;
         const hth_device_info *info = hth_device_get_info(d);
-        if (i == 0) fn(d, devices[i], &k, &r, &any);
-        else if (info->n_shape == 0) test_skip("%s has no matrix units of bytes", info->name);
-        for (uint32_t s = 0; s < info->n_shape; s++) fn(d, devices[i], &k, &r, &info->shapes[s]);
+        bool cm2 = i == 0 || info->features & HTH_FEATURE_MATRIX_2;
+        if (i > 0 && info->n_shape == 0) test_skip("%s has no matrix units of bytes", info->name);
+        else if (!cm2) test_skip("%s has no functions of elements", info->name);
+        for (int by = HTH_MATRICES_KHR; by <= (cm2 ? HTH_MATRICES_CM2 : HTH_MATRICES_KHR); by++) {
+            if (i == 0) fn(d, devices[i], &k, &r, &(units){{16, 16, 16}, (hth_matrices)by});
+            for (uint32_t s = 0; s < info->n_shape; s++)
+                fn(d, devices[i], &k, &r, &(units){info->shapes[s], (hth_matrices)by});
+        }
         programs_close(d);
     }
 }
 
-/* What a shape can be cut into: the tile of models; one as small as the shape; several of it each way. */
-static size_t tile_cuts(const hth_matrix_shape *s, cut cuts[3])
+/* What a shape can be cut into: the tile of models; one as small as the shape; several of it each way. Of
+ * squares: as many as subgroups of eight; fewer, and more. */
+static size_t tile_cuts(const units *of, cut cuts[4])
 {
+    const hth_matrix_shape *s = &of->shape;
     size_t n = 0;
-    if (32 % s->m == 0 && 16 % s->n == 0) cuts[n++] = (cut){256, 16, 1};
+    if (of->by == HTH_MATRICES_CM2) {
+        if (64 % s->m == 0 && 32 % s->n == 0) cuts[n++] = (cut){256, 32, 2};
+        cuts[n++] = (cut){8 * s->m, 2 * s->n, 4};
+    } else {
+        if (32 % s->m == 0 && 16 % s->n == 0) cuts[n++] = (cut){256, 16, 1};
+        if (16 * s->n * s->m * 4 < 8192) cuts[n++] = (cut){8 * s->m, 2 * s->n, 2};
+    }
     cuts[n++] = (cut){8 * s->m, s->n, 1};
-    if (16 * s->n * s->m * 4 < 8192) cuts[n++] = (cut){8 * s->m, 2 * s->n, 2};
     return n;
 }
 
 static void all_types_tiled(hth_device *d, const char *name, const hth_kernels *k, test_random *r,
-                            const hth_matrix_shape *shape)
+                            const units *of)
 {
     enum { N_SHAPE = 12 };
-    cut cuts[3];
-    size_t n_cut = tile_cuts(shape, cuts);
+    cut cuts[4];
+    size_t n_cut = tile_cuts(of, cuts);
     for (size_t t = 0; t < ROWS_N_TYPE; t++)
         for (size_t c = 0; c < n_cut && rows_quantised(rows_types[t]); c++)
             for (size_t i = 0; i < N_SHAPE; i++) {
                 product s = random_shape(r, rows_types[t], cuts[c]);
-                s.matrix = *shape;
+                s.matrix = of->shape, s.by = of->by;
                 s.onto = i % 3 == 2;
                 prove_tiled(d, name, k, r, &s);
             }
 }
-TEST(matrix_units_give_the_bits_of_the_cpu) { on_each_shape(all_types_tiled); }
+TEST(matrix_units_give_the_bits_of_the_cpu) { on_all_units(all_types_tiled); }
 
 static void large_sums_tiled(hth_device *d, const char *name, const hth_kernels *k, test_random *r,
-                             const hth_matrix_shape *shape)
+                             const units *of)
 {
     static const hth_type types[] = {HTH_TYPE_Q8_0, HTH_TYPE_Q4_K, HTH_TYPE_Q5_K, HTH_TYPE_Q6_K};
-    cut cuts[3];
-    tile_cuts(shape, cuts);
+    cut cuts[4];
+    tile_cuts(of, cuts);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         product s = {types[i], 60, 256 * 5, 17, PROOF_LARGEST, PROOF_PLAIN, cuts[0], .n_class = 20};
-        s.one_sign = true, s.matrix = *shape;
+        s.one_sign = true, s.matrix = of->shape, s.by = of->by;
         prove_tiled(d, name, k, r, &s);
     }
-    product s = {HTH_TYPE_Q2_K,   2, 53248, 8, PROOF_PLAIN, PROOF_PLAIN, cuts[0], .n_class = 9,
-                 .matrix = *shape};
+    product s = {HTH_TYPE_Q2_K,       2,           53248, 8, PROOF_PLAIN, PROOF_PLAIN, cuts[0], .n_class = 9,
+                 .matrix = of->shape, .by = of->by};
     prove_tiled(d, name, k, r, &s);
 }
-TEST(matrix_units_add_up_the_largest_weights_and_the_longest_rows) { on_each_shape(large_sums_tiled); }
+TEST(matrix_units_add_up_the_largest_weights_and_the_longest_rows) { on_all_units(large_sums_tiled); }
 
 static void wanted_tiled(hth_device *d, const char *name, const hth_kernels *k, test_random *r,
-                         const hth_matrix_shape *shape)
+                         const units *of)
 {
-    cut cuts[3];
-    tile_cuts(shape, cuts);
+    cut cuts[4];
+    tile_cuts(of, cuts);
     for (size_t i = 0; i < 4; i++) {
         product s = random_shape(r, i % 2 ? HTH_TYPE_Q6_K : HTH_TYPE_Q8_0, cuts[0]);
-        s.n_class = 20, s.n_tok = 6 * i, s.want = true, s.matrix = *shape;
+        s.n_class = 2 * cuts[0].cols + 4, s.n_tok = s.n_class * i / 4, s.want = true;
+        s.matrix = of->shape, s.by = of->by;
         prove_tiled(d, name, k, r, &s);
     }
 }
-TEST(matrix_units_compute_wanted_rows_alone) { on_each_shape(wanted_tiled); }
+TEST(matrix_units_compute_wanted_rows_alone) { on_all_units(wanted_tiled); }
 
 /* ---- floats ------------------------------------------------------------------------------------------ */
 

@@ -98,13 +98,23 @@ static void add_vectors(list *l)
 /* Where the device has matrix units. */
 static void add_tiles(list *l, hth_type type, const hth_device_info *info)
 {
-    uint32_t consts[HTH_TILE_N_CONST] = {0};
+    static const hth_program_id ids[HTH_N_MATRICES][2] = {
+        {HTH_N_PROGRAM, HTH_N_PROGRAM},
+        {HTH_PROGRAM_tile_q, HTH_PROGRAM_tile_q_onto},
+        {HTH_PROGRAM_tile_q_cm2, HTH_PROGRAM_tile_q_cm2_onto},
+    };
     hth_form form;
-    if (!hth_form_of(type, &form) || !hth_gpu_tile_of(info, &form, consts)) return;
-    memcpy(consts + HTH_ROWS_FORM, &form, sizeof form);
-    add(l, HTH_PROGRAM_tile_q, consts);
-    consts[HTH_ROWS_WANT] = 1;
-    add(l, HTH_PROGRAM_tile_q_onto, consts);
+    bool cm2 = info->features & HTH_FEATURE_MATRIX_2;
+    for (int most = HTH_MATRICES_KHR; most <= (cm2 ? HTH_MATRICES_CM2 : HTH_MATRICES_KHR); most++) {
+        uint32_t consts[HTH_TILE_N_CONST] = {0};
+        if (!hth_form_of(type, &form)) return;
+        hth_matrices by = hth_gpu_tile_of(info, &form, (hth_matrices)most, 512, consts);
+        if (by == HTH_MATRICES_NONE) continue;
+        memcpy(consts + HTH_ROWS_FORM, &form, sizeof form);
+        add(l, ids[by][0], consts);
+        consts[HTH_ROWS_WANT] = 1;
+        add(l, ids[by][1], consts);
+    }
 }
 
 static list *programs_of(const hth_device_info *info)
@@ -123,18 +133,22 @@ static list *programs_of(const hth_device_info *info)
 /* null computes all, with matrices of any shape. */
 static list *all_programs(void)
 {
-    static const hth_device_info any = {
-        .shared = 32768, .local = 256, .n_shape = 1, .shapes = {{16, 16, 16}}};
+    static const hth_device_info any = {.features = HTH_FEATURE_MATRIX | HTH_FEATURE_MATRIX_2,
+                                        .shared = 32768,
+                                        .local = 256,
+                                        .subgroup = 32,
+                                        .n_shape = 1,
+                                        .shapes = {{16, 16, 16}}};
     return programs_of(&any);
 }
 
 /* ---- runs --------------------------------------------------------------------------------------------- */
 
-static char tiles[HTH_GPU_NOTE]; /* what it says of programs on matrix units */
+static hth_gpu_notes notes;                         /* what it says */
+static char *const note = notes[HTH_MATRICES_NONE]; /* of programs that cannot be done without */
 
-/* What the self-test of a device says with these programs. */
-static hearth_status try(hth_device *d, const list *l, uint64_t memory, char note[HTH_GPU_NOTE],
-                         hearth_error *err)
+/* The self-test of a device with these programs. */
+static hearth_status try(hth_device *d, const list *l, uint64_t memory, hearth_error *err)
 {
     hth_buffer *buffer = NULL;
     hearth_status st = hth_buffer_new(d, HTH_MEMORY_DEVICE, memory, "a test", &buffer, err);
@@ -142,7 +156,7 @@ static hearth_status try(hth_device *d, const list *l, uint64_t memory, char not
         const hth_program *p;
         st = hth_program_get(d, l->all[i].id, l->all[i].consts, &p, err);
     }
-    if (st == HEARTH_OK) st = hth_gpu_selftest(d, buffer, note, tiles, err);
+    if (st == HEARTH_OK) st = hth_gpu_selftest(d, buffer, notes, err);
     hth_buffer_free(buffer);
     return st;
 }
@@ -150,11 +164,10 @@ static hearth_status try(hth_device *d, const list *l, uint64_t memory, char not
 /* Once more, as drivers compile programs when they first run. */
 static void print_time(hth_device *d, const list *l)
 {
-    char note[HTH_GPU_NOTE];
     hth_buffer *buffer = NULL;
     CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, MEMORY, "a test", &buffer, err));
     uint64_t start = hth_clock_ns();
-    CHECK_OK(hth_gpu_selftest(d, buffer, note, tiles, err));
+    CHECK_OK(hth_gpu_selftest(d, buffer, notes, err));
     fprintf(stderr, "  %s: %zu programs in %.1f ms\n", hth_device_get_info(d)->name, l->n,
             (double)(hth_clock_ns() - start) * 1e-6);
     hth_buffer_free(buffer);
@@ -164,13 +177,11 @@ TEST(all_programs_pass_on_devices_that_give_the_bits_of_the_cpu)
 {
     static const char *const names[] = {"null", "vulkan:0"};
     for (size_t i = 0; i < 2; i++) {
-        char note[HTH_GPU_NOTE] = "?";
         hth_device *d = programs_open(names[i]);
         if (!d) continue;
         list *l = i == 0 ? all_programs() : programs_of(hth_device_get_info(d));
-        CHECK_OK(try(d, l, MEMORY, note, err));
-        CHECK_TEXT(note, "");
-        CHECK_TEXT(tiles, "");
+        CHECK_OK(try(d, l, MEMORY, err));
+        for (size_t k = 0; k < HTH_N_MATRICES; k++) CHECK_TEXT(notes[k], "");
         print_time(d, l);
         programs_close(d);
         free(l);
@@ -192,15 +203,15 @@ TEST(a_program_that_is_off_by_one_unit_is_named)
     list *l = all_programs();
     for (size_t i = 0; i < l->n; i++) {
         list one = {.n = 1};
-        char note[HTH_GPU_NOTE] = "";
         const char *name = hth_program_forms[l->all[i].id].name;
         hth_device *d = open_with_off(l->all[i].id);
         one.all[0] = l->all[i];
-        CHECK_OK(try(d, &one, MEMORY, note, err));
-        const char *says = hth_program_is_tiled(l->all[i].id) ? tiles : note;
+        CHECK_OK(try(d, &one, MEMORY, err));
+        hth_matrices by = hth_program_matrices(l->all[i].id);
+        const char *says = notes[by];
         if (strncmp(says, name, strlen(name)) != 0 || !strstr(says, " differs from the CPU"))
             test_fail(__FILE__, __LINE__, "%s is off, and it says '%s'", name, says);
-        CHECK_TEXT(says == note ? tiles : note, "");
+        for (size_t k = 0; k < HTH_N_MATRICES; k++) CHECK(k == by || notes[k][0] == '\0');
         hth_device_close(d);
     }
     free(l);
@@ -209,23 +220,22 @@ TEST(a_program_that_is_off_by_one_unit_is_named)
 /* ---- other roundings ---------------------------------------------------------------------------------- */
 
 /* What the self-test says of one program on a null device with these functions. */
-static void try_on(hth_program_fn *const *functions, const wanted *w, char note[HTH_GPU_NOTE])
+static void try_on(hth_program_fn *const *functions, const wanted *w)
 {
     list one = {.n = 1};
     hth_device *d = NULL;
     hth_device_spec spec = {.name = "null", .functions = functions};
     CHECK_OK(hth_device_open(&spec, &d, err));
     one.all[0] = *w;
-    CHECK_OK(try(d, &one, MEMORY, note, err));
+    CHECK_OK(try(d, &one, MEMORY, err));
     hth_device_close(d);
 }
 
 static bool is_named(hth_program_fn *const *functions, const wanted *w)
 {
-    char note[HTH_GPU_NOTE] = "";
     const char *name = hth_program_forms[w->id].name;
-    try_on(functions, w, note);
-    return strncmp(hth_program_is_tiled(w->id) ? tiles : note, name, strlen(name)) == 0;
+    try_on(functions, w);
+    return strncmp(notes[hth_program_matrices(w->id)], name, strlen(name)) == 0;
 }
 
 /* Programs that round integers, or make floats of long ones, and are given ties there. What a norm, or a
@@ -243,6 +253,8 @@ static bool is_given_ties(const wanted *w)
     case HTH_PROGRAM_rows_q_onto:
     case HTH_PROGRAM_tile_q:
     case HTH_PROGRAM_tile_q_onto:
+    case HTH_PROGRAM_tile_q_cm2:
+    case HTH_PROGRAM_tile_q_cm2_onto:
     case HTH_PROGRAM_rows_q_live: return form[0] == 256 && form[1] != 2;
     case HTH_PROGRAM_down_q:
     case HTH_PROGRAM_down_join:
@@ -298,12 +310,12 @@ TEST(a_program_of_rows_is_named_with_its_type)
 {
     for (size_t i = 0; i < ROWS_N_TYPE; i++) {
         list l = {.n = 0};
-        char note[HTH_GPU_NOTE] = "", expected[HTH_GPU_NOTE];
+        char expected[HTH_GPU_NOTE];
         add_rows(&l, rows_types[i]);
         if (l.n == 0) continue;
         l.n = 1;
         hth_device *d = open_with_off(HTH_PROGRAM_rows_q);
-        CHECK_OK(try(d, &l, MEMORY, note, err));
+        CHECK_OK(try(d, &l, MEMORY, err));
         snprintf(expected, sizeof expected, "rows_q of %s differs from the CPU",
                  rows_type_name(rows_types[i]));
         CHECK_TEXT(note, expected);
@@ -339,6 +351,7 @@ static const char *const floats_of[HTH_N_PROGRAM] = {
     [HTH_PROGRAM_rows_q_onto] = "......f", [HTH_PROGRAM_rows_q_live] = "......f.",
     [HTH_PROGRAM_mark_live] = ".....",     [HTH_PROGRAM_down_gather] = "....",
     [HTH_PROGRAM_tile_q] = "......f",      [HTH_PROGRAM_tile_q_onto] = "......f",
+    [HTH_PROGRAM_tile_q_cm2] = "......f",  [HTH_PROGRAM_tile_q_cm2_onto] = "......f",
     [HTH_PROGRAM_rope_store] = ".f.....",  [HTH_PROGRAM_attend] = ".....ff",
     [HTH_PROGRAM_attend_join] = "...f",    [HTH_PROGRAM_activate_round] = "....f.f.",
     [HTH_PROGRAM_norm_add] = ".f...",      [HTH_PROGRAM_soft_cap] = ".f",
@@ -406,17 +419,16 @@ TEST(the_room_that_is_asked_for_holds_every_trial)
 TEST(many_rounds_in_little_memory_say_the_same)
 {
     list *l = all_programs();
-    char note[HTH_GPU_NOTE] = "?";
     hearth_error err;
     uint64_t least = hth_gpu_selftest_bytes(HEARTH_KV_F32, HTH_GPU_MOST_D_HEAD, 2);
     hth_device *d = programs_open("null");
-    CHECK_INT(try(d, l, least, note, &err), HEARTH_OK);
+    CHECK_INT(try(d, l, least, &err), HEARTH_OK);
     CHECK_TEXT(note, "");
-    CHECK_INT(try(d, l, 1000, note, &err), HEARTH_ERROR_MEMORY);
+    CHECK_INT(try(d, l, 1000, &err), HEARTH_ERROR_MEMORY);
     CHECK(strstr(err.message, "the test of") != NULL);
     programs_close(d);
     d = open_with_off(HTH_PROGRAM_soft_cap);
-    CHECK_INT(try(d, l, least, note, &err), HEARTH_OK);
+    CHECK_INT(try(d, l, least, &err), HEARTH_OK);
     CHECK_TEXT(note, "soft_cap differs from the CPU");
     hth_device_close(d);
     free(l);
@@ -427,7 +439,6 @@ TEST(what_a_device_refuses_is_an_error_of_the_test)
     list l = {.n = 0};
     add_rows(&l, HTH_TYPE_Q4_0);
     for (uint64_t n = 1, n_call = 1; n <= n_call; n++) {
-        char note[HTH_GPU_NOTE];
         hth_buffer *buffer = NULL;
         hearth_error why;
         const hth_program *p;
@@ -436,12 +447,12 @@ TEST(what_a_device_refuses_is_an_error_of_the_test)
         CHECK_OK(hth_program_get(d, l.all[0].id, l.all[0].consts, &p, err));
         uint64_t before = hth_device_n_call(d);
         if (n == 1) {
-            CHECK_OK(hth_gpu_selftest(d, buffer, note, tiles, err));
+            CHECK_OK(hth_gpu_selftest(d, buffer, notes, err));
             n_call = hth_device_n_call(d) - before;
             CHECK(n_call >= 6); /* up, begin, end, submit, wait, down */
         }
         hth_device_fail_at(d, n, HEARTH_ERROR_DEVICE);
-        CHECK_INT(hth_gpu_selftest(d, buffer, note, tiles, &why), HEARTH_ERROR_DEVICE);
+        CHECK_INT(hth_gpu_selftest(d, buffer, notes, &why), HEARTH_ERROR_DEVICE);
         CHECK_TEXT(note, "");
         hth_buffer_free(buffer);
         programs_close(d);

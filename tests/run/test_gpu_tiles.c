@@ -1,5 +1,6 @@
-/* Which matrix units are taken for a matrix: the shape that does most at once, of those that fit the tile,
- * where a workgroup may be as large, and share as much, as it needs. */
+/* Which matrix units are taken for a matrix: with products in common the shape that does most at once, of
+ * those that fit the tile; with functions of elements the tile that does most for what is brought, a square
+ * for each subgroup. A workgroup may be as large, and share as much, as it needs. */
 #include "run/gpu/gpu_int.h"
 #include "support/test.h"
 
@@ -15,7 +16,7 @@ static int taken(const hth_device_info *info, hth_type type)
 {
     uint32_t consts[HTH_TILE_N_CONST] = {7, 7, 7, 1};
     const hth_form form = form_of(type);
-    if (!hth_gpu_tile_of(info, &form, consts)) {
+    if (!hth_gpu_tile_of(info, &form, HTH_MATRICES_KHR, 512, consts)) {
         CHECK(consts[HTH_ROWS_LOCAL] == 7 && consts[HTH_ROWS_COLS] == 7 && consts[HTH_ROWS_ROWS] == 7);
         return -1;
     }
@@ -82,6 +83,90 @@ TEST(a_device_with_too_little_for_a_workgroup_has_no_tiles)
     CHECK_INT(taken(&info, HTH_TYPE_Q4_1), -1);
     info.shared = 32768, info.n_shape = 0;
     CHECK_INT(taken(&info, HTH_TYPE_Q4_1), -1);
+}
+
+/* ---- a square for each subgroup ----------------------------------------------------------------------- */
+
+/* Rows and tokens of the tile, and the side K of its shape; 0: there is none. */
+typedef struct tile {
+    uint32_t rows, tokens, k;
+} tile;
+
+static tile tile_of(const hth_device_info *info, hth_type type, uint32_t n_tok)
+{
+    uint32_t consts[HTH_TILE_N_CONST] = {7, 7, 7, 1};
+    const hth_form form = form_of(type);
+    hth_matrices by = hth_gpu_tile_of(info, &form, HTH_MATRICES_CM2, n_tok, consts);
+    CHECK_INT(consts[HTH_ROWS_WANT], 1);
+    if (by != HTH_MATRICES_CM2) return (tile){0};
+    const tile t = {consts[HTH_ROWS_LOCAL] / 8 * consts[HTH_ROWS_ROWS], consts[HTH_ROWS_COLS],
+                    consts[HTH_TILE_K]};
+    CHECK(t.rows % consts[HTH_TILE_M] == 0 && t.tokens % consts[HTH_TILE_N] == 0);
+    CHECK_INT(t.rows / consts[HTH_TILE_M] * (t.tokens / consts[HTH_TILE_N]) * info->subgroup,
+              consts[HTH_ROWS_LOCAL]);
+    CHECK(consts[HTH_ROWS_LOCAL] <= info->local);
+    return t;
+}
+
+static void check_tile(const hth_device_info *info, hth_type type, uint32_t n_tok, tile expected)
+{
+    tile t = tile_of(info, type, n_tok);
+    if (t.rows != expected.rows || t.tokens != expected.tokens || t.k != expected.k)
+        test_fail(__FILE__, __LINE__, "type %d, %u tokens: %u rows, %u tokens, K %u", (int)type, n_tok,
+                  t.rows, t.tokens, t.k);
+}
+
+/* Shapes and subgroups as drivers list them. */
+TEST(squares_are_the_subgroups_of_a_workgroup)
+{
+    static const struct {
+        hth_matrix_shape shape;
+        uint32_t subgroup, rows, tokens;
+    } cases[] = {{{16, 16, 32}, 32, 64, 32}, {{16, 8, 32}, 32, 32, 32}, {{16, 16, 16}, 64, 32, 32},
+                 {{8, 8, 8}, 8, 64, 32},     {{8, 16, 32}, 16, 64, 32}, {{8, 8, 32}, 8, 64, 32}};
+    hth_form form;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int type = 0; type < HTH_TYPE_LIMIT; type++) {
+            hth_device_info info = with(1, &cases[i].shape);
+            info.subgroup = cases[i].subgroup;
+            if (hth_form_of((hth_type)type, &form))
+                check_tile(&info, (hth_type)type, 512,
+                           (tile){cases[i].rows, cases[i].tokens, cases[i].shape.k});
+        }
+}
+
+TEST(tiles_of_squares_follow_tokens_memory_and_shapes)
+{
+    static const hth_matrix_shape shapes[] = {{16, 16, 32}, {16, 16, 16}, {16, 8, 32}};
+    hth_device_info info = with(3, shapes);
+    info.subgroup = 32;
+    check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){64, 32, 32});
+    check_tile(&info, HTH_TYPE_Q6_K, 512, (tile){64, 32, 16}); /* 16 weights share a scale: without zeros */
+    check_tile(&info, HTH_TYPE_Q4_0, 16, (tile){64, 16, 32});
+    check_tile(&info, HTH_TYPE_Q4_0, 9, (tile){64, 16, 32});
+    info.shared = 16384;
+    check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){32, 16, 32});
+    info.shared = 4096;
+    check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){0});
+}
+
+TEST(squares_that_do_not_fit_are_left_to_products_in_common)
+{
+    /* More sums than registers; zeros; no multiple of what is brought; nothing known of subgroups. */
+    static const hth_matrix_shape shapes[] = {{32, 32, 16}, {0, 0, 0}, {16, 16, 24}, {16, 16, 64}};
+    hth_device_info info = with(4, shapes);
+    info.subgroup = 32;
+    check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){0});
+    info.shapes[1] = (hth_matrix_shape){16, 16, 16};
+    info.subgroup = 0;
+    check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){0});
+    info.subgroup = 32;
+    check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){64, 32, 16});
+    info.shapes[1] = (hth_matrix_shape){32, 16, 16}; /* sixteen of each sum: too many with minima */
+    check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){64, 32, 16});
+    check_tile(&info, HTH_TYPE_Q4_K, 512, (tile){0});
+    info.local = 128;
+    check_tile(&info, HTH_TYPE_Q4_0, 512, (tile){64, 32, 16});
 }
 
 TEST_MAIN

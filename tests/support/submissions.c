@@ -46,9 +46,10 @@ void submissions_end(void) { made_up_cache_close(folder); }
 static bool is_counted(hth_program_id id)
 {
     static const hth_program_id all[] = {
-        HTH_PROGRAM_rows_q, HTH_PROGRAM_rows_q_onto, HTH_PROGRAM_tile_q,      HTH_PROGRAM_tile_q_onto,
-        HTH_PROGRAM_rows_f, HTH_PROGRAM_rows_f_onto, HTH_PROGRAM_rows_q_live, HTH_PROGRAM_rows_f_live,
-        HTH_PROGRAM_attend, HTH_PROGRAM_down_q,      HTH_PROGRAM_down_f};
+        HTH_PROGRAM_rows_q,      HTH_PROGRAM_rows_q_onto,     HTH_PROGRAM_tile_q, HTH_PROGRAM_tile_q_onto,
+        HTH_PROGRAM_tile_q_cm2,  HTH_PROGRAM_tile_q_cm2_onto, HTH_PROGRAM_rows_f, HTH_PROGRAM_rows_f_onto,
+        HTH_PROGRAM_rows_q_live, HTH_PROGRAM_rows_f_live,     HTH_PROGRAM_attend, HTH_PROGRAM_down_q,
+        HTH_PROGRAM_down_f};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i] == id) return true;
     return false;

@@ -163,7 +163,7 @@ hearth_status hth_vk_instance_open(hth_vk_instance *vk, bool validation, hearth_
                                         .pEnabledValidationFeatures = order};
     VkApplicationInfo app = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
                              .pApplicationName = "hearth",
-                             .apiVersion = VK_API_VERSION_1_2};
+                             .apiVersion = VK_API_VERSION_1_3}; /* what is made use of, where it is */
     VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app};
     if (validation) {
         info.pNext = &features;

@@ -114,14 +114,11 @@ static hearth_status find_matrices(const hth_vk_instance *vk, VkPhysicalDevice d
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR};
     VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
                                               .pNext = &stages};
-    bool listed, listed_2, controls;
-    hearth_status st = find_extension(vk, device, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME, &listed_2, err);
-    if (st == HEARTH_OK)
-        st = find_extension(vk, device, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME, &listed, err);
+    bool listed, controls;
+    hearth_status st = find_extension(vk, device, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME, &listed, err);
     if (st == HEARTH_OK)
         st = find_extension(vk, device, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME, &controls, err);
     if (st != HEARTH_OK) return st;
-    if (listed_2) info->unused |= HTH_FEATURE_MATRIX_2;
     if (!listed || !controls || !vk->vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR) return HEARTH_OK;
     vk->vkGetPhysicalDeviceFeatures2(device, &features);
     vk->vkGetPhysicalDeviceProperties2(device, &properties);
@@ -132,6 +129,29 @@ static hearth_status find_matrices(const hth_vk_instance *vk, VkPhysicalDevice d
     st = find_shapes(vk, device, info, err);
     if (info->n_shape > 0) info->features |= HTH_FEATURE_MATRIX;
     return st;
+}
+
+/* Functions of a matrix's elements. Words of programs that have some are SPIR-V 1.6 (Vulkan 1.3), and say
+ * the size of their workgroups in its way (maintenance4). Listed and not used: without matrices of bytes, or
+ * where the driver has other parts of the extension alone. */
+static hearth_status find_elements(const hth_vk_instance *vk, VkPhysicalDevice device, uint32_t version,
+                                   hth_device_info *info, hearth_error *err)
+{
+    VkPhysicalDeviceCooperativeMatrix2FeaturesNV elements = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV};
+    VkPhysicalDeviceMaintenance4Features sizes = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES, .pNext = &elements};
+    VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+                                          .pNext = &sizes};
+    bool listed;
+    hearth_status st = find_extension(vk, device, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME, &listed, err);
+    if (st != HEARTH_OK || !listed) return st;
+    if (version >= VK_API_VERSION_1_3) vk->vkGetPhysicalDeviceFeatures2(device, &features);
+    bool usable = info->features & HTH_FEATURE_MATRIX && sizes.maintenance4 &&
+                  elements.cooperativeMatrixPerElementOperations;
+    if (usable) info->features |= HTH_FEATURE_MATRIX_2;
+    else info->unused |= HTH_FEATURE_MATRIX_2;
+    return HEARTH_OK;
 }
 
 uint64_t hth_vk_budget(const hth_device *d)
@@ -181,8 +201,10 @@ static hearth_status look_at(const hth_vk_instance *vk, VkPhysicalDevice device,
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES};
     VkPhysicalDeviceDriverProperties driver = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES,
                                                .pNext = &floats};
+    VkPhysicalDeviceSubgroupProperties subgroups = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, .pNext = &driver};
     VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
-                                       .pNext = &driver};
+                                       .pNext = &subgroups};
     VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
                                               .pNext = &id};
     vk->vkGetPhysicalDeviceProperties2(device, &properties);
@@ -197,12 +219,14 @@ static hearth_status look_at(const hth_vk_instance *vk, VkPhysicalDevice device,
     info->alignment = (uint32_t)p->limits.minStorageBufferOffsetAlignment;
     info->shared = p->limits.maxComputeSharedMemorySize;
     info->local = p->limits.maxComputeWorkGroupInvocations;
+    info->subgroup = subgroups.subgroupSize;
     hearth_status st = find_memory(vk, device, f, err);
     if (st == HEARTH_OK) st = find_features(vk, device, info, err);
     if (st == HEARTH_OK && p->apiVersion >= VK_API_VERSION_1_2) st = find_matrices(vk, device, info, err);
+    if (st == HEARTH_OK) st = find_elements(vk, device, p->apiVersion, info, err);
     if (st != HEARTH_OK) return st;
+    if (without & HTH_FEATURE_MATRIX) without |= HTH_FEATURE_MATRIX_2, info->n_shape = 0;
     info->features &= ~without, info->unused &= ~without;
-    if (!(info->features & HTH_FEATURE_MATRIX)) info->n_shape = 0;
     const char *missing = NULL;
     if (p->apiVersion < VK_API_VERSION_1_2) missing = "Vulkan 1.2";
     else if (!(info->features & HTH_FEATURE_TIMELINE)) missing = "timelineSemaphore";

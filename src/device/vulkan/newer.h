@@ -1,6 +1,6 @@
-/* Vulkan's names that are newer than the headers of Debian 12 (1.3.239): VK_KHR_cooperative_matrix, and that
- * there is VK_NV_cooperative_matrix2. Numbers and layouts are those of Vulkan's registry; newer headers bring
- * their own. */
+/* Vulkan's names that are newer than the headers of Debian 12 (1.3.239): VK_KHR_cooperative_matrix, and the
+ * features of VK_NV_cooperative_matrix2. Numbers and layouts are those of Vulkan's registry; newer headers
+ * bring their own. */
 #ifndef HTH_DEVICE_VULKAN_NEWER_H
 #define HTH_DEVICE_VULKAN_NEWER_H
 
@@ -48,6 +48,15 @@ typedef VkResult(VKAPI_PTR *PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKH
 
 #ifndef VK_NV_cooperative_matrix2
 #define VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME "VK_NV_cooperative_matrix2"
+#define VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV ((VkStructureType)1000593000)
+
+typedef struct VkPhysicalDeviceCooperativeMatrix2FeaturesNV {
+    VkStructureType sType;
+    void *pNext;
+    VkBool32 cooperativeMatrixWorkgroupScope, cooperativeMatrixFlexibleDimensions,
+        cooperativeMatrixReductions, cooperativeMatrixConversions, cooperativeMatrixPerElementOperations,
+        cooperativeMatrixTensorAddressing, cooperativeMatrixBlockLoads;
+} VkPhysicalDeviceCooperativeMatrix2FeaturesNV;
 #endif
 
 #endif

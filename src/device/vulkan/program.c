@@ -59,7 +59,7 @@ static hearth_status make_pipeline(hth_device *d, hth_vk_program *own, const hth
     for (uint32_t i = 0; i < n; i++) entries[i] = (VkSpecializationMapEntry){i, 4 * i, 4};
     VkSpecializationInfo consts = {n, entries, n * sizeof *p->consts, p->consts};
     VkPipelineShaderStageCreateFlags full =
-        hth_program_is_tiled(p->id) ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT : 0;
+        hth_program_matrices(p->id) ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT : 0;
     VkComputePipelineCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
         .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,

@@ -44,10 +44,17 @@ static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
                                      .queueFamilyIndex = vk->found.family,
                                      .queueCount = 1,
                                      .pQueuePriorities = &priority};
-    const char *extensions[3];
+    const char *extensions[4];
     uint32_t n_extension = 0;
     bool dot = vk->found.info.features & HTH_FEATURE_INT_DOT;
     bool matrix = vk->found.info.features & HTH_FEATURE_MATRIX;
+    bool matrix_2 = vk->found.info.features & HTH_FEATURE_MATRIX_2;
+    VkPhysicalDeviceMaintenance4Features size_features = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES, .maintenance4 = VK_TRUE};
+    VkPhysicalDeviceCooperativeMatrix2FeaturesNV element_features = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV,
+        .pNext = &size_features,
+        .cooperativeMatrixPerElementOperations = VK_TRUE};
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix_features = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
         .cooperativeMatrix = VK_TRUE};
@@ -71,6 +78,10 @@ static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
         matrix_features.pNext = features.pNext, features.pNext = &subgroup_features;
         extensions[n_extension++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
         extensions[n_extension++] = VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME;
+    }
+    if (matrix_2) {
+        size_features.pNext = features.pNext, features.pNext = &element_features;
+        extensions[n_extension++] = VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME;
     }
     VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                .pNext = &features,

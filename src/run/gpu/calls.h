@@ -64,8 +64,9 @@ enum {
     HTH_ROWS_FORM,      /* the first of the form's */
     HTH_ROWS_N_CONST = HTH_ROWS_FORM + 8,
 };
-/* The same by matrix units, for steps of many tokens (tiles.c): one more constant for each side of
- * the shape. ROWS and COLS may be more; a workgroup's rows and tokens are multiples of M and N. */
+/* The same by matrix units, for steps of many tokens (tiles.c; tile_q, and tile_q_cm2 with functions of
+ * elements): one more constant for each side of the shape. ROWS and COLS may be more; a workgroup's rows and
+ * tokens are multiples of M and N. */
 enum { HTH_TILE_M = HTH_ROWS_N_CONST, HTH_TILE_N, HTH_TILE_K, HTH_TILE_N_CONST };
 typedef struct hth_push_rows {
     uint32_t n_row, n_block, y_stride, y_first, has_bias;

@@ -52,38 +52,61 @@ static hearth_status look_for_floats(hth_gpu *g, hearth_error *err)
     return refuse(g, err);
 }
 
-/* Rows of many tokens are computed without matrix units from now on. */
-static hearth_status record_without_tiles(hth_gpu *g, const char *why, hearth_error *err)
+/* Tapes, and with them all programs that they use: without those on matrix units that the driver refuses, of
+ * which one can be named already. */
+static hearth_status record_with(hth_gpu *g, hth_matrices matrices, const char *why, hearth_error *err)
 {
-    hth_log(HEARTH_LOG_WARN, "%s: the matrix units of %s are not used: %s", hth_gguf_path(g->model->file),
-            hth_device_get_info(g->device)->name, why);
-    g->by_tiles = false;
-    hth_gpu_tapes_free(g);
-    return hth_gpu_record(g, err);
+    static const char *const left[][2] = {{"the matrix units", "are"}, {"NV_cooperative_matrix2", "is"}};
+    const char *path = hth_gguf_path(g->model->file), *name = hth_device_get_info(g->device)->name;
+    hearth_error refused = {0};
+    for (;; matrices--, why = refused.message) {
+        if (why) {
+            const char *const *what = left[matrices];
+            hth_log(HEARTH_LOG_WARN, "%s: %s of %s %s not used: %s", path, what[0], name, what[1], why);
+            hth_gpu_tapes_free(g);
+        }
+        g->matrices = matrices;
+        hearth_status st = hth_gpu_record(g, &refused);
+        if (st == HEARTH_ERROR_UNSUPPORTED && matrices > HTH_MATRICES_NONE) continue;
+        if (st != HEARTH_OK && err) *err = refused;
+        return st;
+    }
 }
 
-/* Tapes, and with them all programs that they use, then the test of these. It writes where the values of
- * steps will lie. */
+/* The first that can be done without, and that differs: those above it can, too. */
+static hth_matrices find_wrong(const hth_gpu *g, char (*notes)[HTH_GPU_NOTE])
+{
+    hth_matrices i = HTH_MATRICES_KHR;
+    while (i <= g->matrices && notes[i][0] == '\0') i++;
+    return i <= g->matrices ? i : HTH_MATRICES_NONE;
+}
+
+static hth_matrices matrices_of(const hth_device_info *info)
+{
+    if (info->features & HTH_FEATURE_MATRIX_2) return HTH_MATRICES_CM2;
+    return info->n_shape > 0 ? HTH_MATRICES_KHR : HTH_MATRICES_NONE;
+}
+
+/* Tapes, then the test of the programs that they use. It writes where the values of steps will lie. */
 static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
 {
-    char note[HTH_GPU_NOTE], tiles[HTH_GPU_NOTE];
-    g->by_tiles = hth_device_get_info(g->device)->n_shape > 0;
-    hearth_error why = {0};
-    hearth_status st = hth_gpu_record(g, &why);
-    if (st == HEARTH_ERROR_UNSUPPORTED && g->by_tiles) st = record_without_tiles(g, why.message, err);
-    else if (st != HEARTH_OK && err) *err = why;
-    if (st != HEARTH_OK || (g->strict_note[0] && !g->by_tiles)) return st;
-    st = hth_gpu_selftest(g->device, g->room.memory, note, tiles, err);
-    if (st == HEARTH_OK && tiles[0]) {
-        st = record_without_tiles(g, tiles, err);
-        if (st == HEARTH_OK) st = hth_gpu_selftest(g->device, g->room.memory, note, tiles, err);
-    }
-    if (st != HEARTH_OK || g->strict_note[0]) return st;
-    memcpy(g->strict_note, note, sizeof g->strict_note);
+    hth_gpu_notes notes;
+    const hth_device_info *info = hth_device_get_info(g->device);
+    hearth_status st = record_with(g, matrices_of(info), NULL, err);
+    if (st != HEARTH_OK || (g->strict_note[0] && g->matrices == HTH_MATRICES_NONE)) return st;
+    hth_matrices wrong = HTH_MATRICES_NONE;
+    do {
+        if (wrong) st = record_with(g, wrong - 1, notes[wrong], err);
+        if (st == HEARTH_OK) st = hth_gpu_selftest(g->device, g->room.memory, notes, err);
+        if (st != HEARTH_OK) return st;
+        wrong = find_wrong(g, notes);
+    } while (wrong);
+    if (g->strict_note[0]) return st;
+    memcpy(g->strict_note, notes[HTH_MATRICES_NONE], sizeof g->strict_note);
     st = refuse(g, err);
     if (st == HEARTH_OK && g->strict_note[0])
         hth_log(HEARTH_LOG_WARN, "%s: %s does not give the CPU's bits: %s", hth_gguf_path(g->model->file),
-                hth_device_get_info(g->device)->name, g->strict_note);
+                info->name, g->strict_note);
     return st;
 }
 

@@ -187,7 +187,7 @@ struct hth_gpu {
     bool spoilt;             /* sums of the host's in the step under way mean nothing, for whichever row */
     uint64_t gate;           /* the host's last signal */
     uint64_t patience_ns;    /* after which the device is lost */
-    bool by_tiles;           /* many rows are computed by matrix units, where they can be */
+    hth_matrices matrices;   /* of which rows of many tokens make use, where they can */
     hth_gpu_counts counts;
     pthread_mutex_t turn;
     bool left;      /* hth_gpu_leave */
@@ -236,9 +236,11 @@ uint64_t hth_gpu_usual_submission(const hth_device_info *info);
 
 /* ---- matrix units (tiles.c) -------------------------------------------------------------------------- */
 
-/* LOCAL, COLS, ROWS and the shape of tile_q for matrices of a form, among its constants. False: the device
- * has no shape that fits, or too little that a workgroup shares. */
-bool hth_gpu_tile_of(const hth_device_info *info, const hth_form *form, uint32_t consts[HTH_TILE_N_CONST]);
+/* LOCAL, COLS, ROWS and the shape for matrices of a form and steps of n_tok tokens, among the constants of
+ * tile_q_cm2, of tile_q, or of neither, in this order and not above `most`: which of them is returned.
+ * NONE: the device has no shape that fits, or too little that a workgroup shares. */
+hth_matrices hth_gpu_tile_of(const hth_device_info *info, const hth_form *form, hth_matrices most,
+                             uint32_t n_tok, uint32_t consts[HTH_TILE_N_CONST]);
 
 /* ---- sources of weights (weights.c) ------------------------------------------------------------------- */
 

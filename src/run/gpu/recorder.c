@@ -117,8 +117,9 @@ static void run_quantised(hth_recorder *r, const hth_gpu_group *group, const hth
     uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : r->n_row, many ? 4 : 1,
                                          r->by_want};
     memcpy(consts + HTH_ROWS_FORM, form, sizeof *form);
-    bool tiled = many && !s->live && r->g->by_tiles &&
-                 hth_gpu_tile_of(hth_device_get_info(r->g->device), form, consts);
+    hth_matrices by = HTH_MATRICES_NONE;
+    if (many && !s->live)
+        by = hth_gpu_tile_of(hth_device_get_info(r->g->device), form, r->g->matrices, r->n_row, consts);
     const hth_slice bind[] = {r->g->room.step,
                               {p->weights, p->at, p->planes.size},
                               wide ? in->q_256 : in->q,
@@ -127,11 +128,11 @@ static void run_quantised(hth_recorder *r, const hth_gpu_group *group, const hth
                               hth_rec_vector(r, p->bias),
                               y,
                               r->g->room.live};
-    hth_program_id id = s->live ? HTH_PROGRAM_rows_q_live
-                        : onto  ? HTH_PROGRAM_rows_q_onto
-                                : HTH_PROGRAM_rows_q;
-    if (tiled) id = onto ? HTH_PROGRAM_tile_q_onto : HTH_PROGRAM_tile_q;
-    hth_rec_run(r, id, consts, bind, &push,
+    static const hth_program_id ids[HTH_N_MATRICES][2] = {
+        {HTH_PROGRAM_rows_q, HTH_PROGRAM_rows_q_onto},
+        {HTH_PROGRAM_tile_q, HTH_PROGRAM_tile_q_onto},
+        {HTH_PROGRAM_tile_q_cm2, HTH_PROGRAM_tile_q_cm2_onto}};
+    hth_rec_run(r, s->live ? HTH_PROGRAM_rows_q_live : ids[by][onto], consts, bind, &push,
                 hth_rec_over(s->n, consts[HTH_ROWS_LOCAL] / 8 * consts[HTH_ROWS_ROWS]),
                 hth_rec_over(r->n_row, consts[HTH_ROWS_COLS]));
 }

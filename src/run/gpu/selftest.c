@@ -28,7 +28,7 @@ typedef struct session {
     uint64_t used, room;
     trial *trials;
     uint32_t n;
-    char *note, *tiles;
+    char (*notes)[HTH_GPU_NOTE]; /* hth_gpu_notes */
 } session;
 
 /* ---- one round ---------------------------------------------------------------------------------------- */
@@ -93,7 +93,7 @@ static void compare(session *s)
     for (uint32_t i = 0; i < s->n; i++) {
         const hth_gpu_trial *what = &s->trials[i].what;
         bool has_type = what->n_weight_row > 0;
-        char *note = hth_program_is_tiled(what->id) ? s->tiles : s->note;
+        char *note = s->notes[hth_program_matrices(what->id)];
         if (note[0] || is_same(s, &s->trials[i])) continue;
         snprintf(note, HTH_GPU_NOTE, "%s%s%s differs from the CPU", hth_program_forms[what->id].name,
                  has_type ? " of " : "", has_type ? hth_type_find(what->type)->name : "");
@@ -121,7 +121,7 @@ static uint64_t bytes_of(hth_program_id id, const uint32_t *consts)
 
 uint64_t hth_gpu_selftest_bytes(hearth_kv_type kv, uint32_t d_head, uint32_t shared)
 {
-    const uint64_t others = 192 << 10; /* no other program has more; a test holds that */
+    const uint64_t others = 256 << 10; /* no other program has more; a test holds that */
     const uint32_t type = (uint32_t)kv, local = 64;
     uint64_t whole = bytes_of(HTH_PROGRAM_attend, (const uint32_t[]){d_head, shared, type, 0, local});
     uint64_t split = bytes_of(HTH_PROGRAM_attend, (const uint32_t[]){d_head, shared, type, 1, local});
@@ -151,12 +151,11 @@ static hearth_status try_all(session *s, hearth_error *err)
     return st == HEARTH_OK ? run_round(s, err) : st;
 }
 
-hearth_status hth_gpu_selftest(hth_device *device, hth_buffer *memory, char note[HTH_GPU_NOTE],
-                               char tiles[HTH_GPU_NOTE], hearth_error *err)
+hearth_status hth_gpu_selftest(hth_device *device, hth_buffer *memory, hth_gpu_notes notes, hearth_error *err)
 {
     uint64_t size = hth_buffer_size(memory), room = size < MOST_BYTES ? size : MOST_BYTES;
-    session s = {.device = device, .memory = memory, .room = room, .note = note, .tiles = tiles};
-    note[0] = tiles[0] = '\0';
+    session s = {.device = device, .memory = memory, .room = room, .notes = notes};
+    for (size_t i = 0; i < HTH_N_MATRICES; i++) notes[i][0] = '\0';
     s.bytes = hth_alloc((size_t)room, 1), s.expected = hth_alloc((size_t)room, 1);
     s.trials = hth_alloc(MOST_TRIALS, sizeof *s.trials);
     bool fits = s.bytes && s.expected && s.trials;

@@ -12,11 +12,12 @@
 enum { HTH_GPU_NOTE = 160 };
 
 /* All programs that were made on the device, with their constants. memory: of the device's own, at least
- * as large as the largest trial; what lies there is lost. note: the first program that differs ("rows_q of
- * Q4_0 differs from the CPU"); empty: none does. tiles: the same of programs on matrix units, which can be
+ * as large as the largest trial; what lies there is lost. notes, by the matrix units that programs need: the
+ * first that differs ("rows_q of Q4_0 differs from the CPU"); empty: none does. All but the first kind can be
  * done without. Errors: those of the device, and MEMORY. */
-hearth_status hth_gpu_selftest(hth_device *device, hth_buffer *memory, char note[HTH_GPU_NOTE],
-                               char tiles[HTH_GPU_NOTE], hearth_error *err);
+typedef char hth_gpu_notes[HTH_N_MATRICES][HTH_GPU_NOTE];
+hearth_status hth_gpu_selftest(hth_device *device, hth_buffer *memory, hth_gpu_notes notes,
+                               hearth_error *err);
 
 /* What memory must have at least for models of these heads. shared: query heads of a KV head, at most. */
 uint64_t hth_gpu_selftest_bytes(hearth_kv_type kv, uint32_t d_head, uint32_t shared);
@@ -30,9 +31,9 @@ enum { HTH_TRIAL_WIDTH = HTH_ROUND_STRETCH + 256, HTH_TRIAL_MASK_AT = 29 };
 typedef enum hth_gpu_filling {
     HTH_FILL_POISON = 0, /* for outputs: what is not written shows */
     HTH_FILL_STEP,
-    HTH_FILL_FLOATS,  /* below 2^top */
-    HTH_FILL_BLOCKS,  /* what R1 meets, `width` at a time: ties, zeros, blocks below 2^low, one far larger */
-    HTH_FILL_UP, /* the same of neurons, which an activation meets first; */
+    HTH_FILL_FLOATS, /* below 2^top */
+    HTH_FILL_BLOCKS, /* what R1 meets, `width` at a time: ties, zeros, blocks below 2^low, one far larger */
+    HTH_FILL_UP,     /* the same of neurons, which an activation meets first; */
     HTH_FILL_GATE_UP,
     HTH_FILL_SCORES,  /* of neurons of such blocks, `low` of each token */
     HTH_FILL_TABLE,   /* `width` cosines for each token, from `low` on, then sines */

@@ -1,7 +1,9 @@
-/* Which matrix units compute the rows of many tokens (programs tile_q and tile_q_onto), and in which tiles. A
- * device lists shapes, none can be assumed; where none fits, rows_q does the same from dot products. Called
- * by record.c. */
+/* Which matrix units compute the rows of many tokens (programs tile_q and tile_q_cm2, and their _onto), and
+ * in which tiles. A device lists shapes, none can be assumed; where none fits, rows_q does the same from dot
+ * products. Called by recorder.c. */
 #include "run/gpu/gpu_int.h"
+
+/* ---- products in common (programs/tiles.glsl) --------------------------------------------------------- */
 
 /* 32 rows by 16 tokens, an invocation for each row and partial sum: the largest tile whose products of eight
  * blocks lie in 32 KiB, which common cards let a workgroup share. */
@@ -30,7 +32,7 @@ static uint32_t work(const hth_matrix_shape *s, const hth_form *form)
     return s->m * s->n * (s->k < step_of(form) ? s->k : step_of(form));
 }
 
-bool hth_gpu_tile_of(const hth_device_info *info, const hth_form *form, uint32_t consts[HTH_TILE_N_CONST])
+static bool find_tile(const hth_device_info *info, const hth_form *form, uint32_t consts[HTH_TILE_N_CONST])
 {
     const hth_matrix_shape *best = NULL;
     for (uint32_t i = 0; i < info->n_shape; i++) {
@@ -42,4 +44,90 @@ bool hth_gpu_tile_of(const hth_device_info *info, const hth_form *form, uint32_t
     consts[HTH_ROWS_LOCAL] = LOCAL, consts[HTH_ROWS_COLS] = TOKENS, consts[HTH_ROWS_ROWS] = ROWS;
     consts[HTH_TILE_M] = best->m, consts[HTH_TILE_N] = best->n, consts[HTH_TILE_K] = best->k;
     return true;
+}
+
+/* ---- a square for each subgroup (programs/squares.glsl) ----------------------------------------------- */
+
+/* Tiles of at most so many rows and tokens: 32 KiB do not hold twice of either. An invocation has at most so
+ * many partial sums (half of what common cards give it registers for). */
+enum { MOST_ROWS = 64, MOST_TOKENS = 32, MOST_SUMS = 128 };
+
+typedef struct tile {
+    const hth_matrix_shape *shape;
+    uint32_t local, rows, tokens; /* rows: of the tile */
+} tile;
+
+/* Bytes that a workgroup shares: what is multiplied in a step, and what belongs to rows and to tokens; the
+ * table of weights, and stand-ins for what a form has not. */
+static uint32_t squares_bytes(const hth_form *form, const tile *t)
+{
+    bool wide = form->block != 32;
+    uint32_t line = 256 + 16, scales = wide ? 1 : 8, sub_scales = form->part > 0 ? 4 : 0;
+    uint32_t of_row = (1 + form->minima) * (scales + sub_scales);
+    uint32_t sums = !form->minima ? 1 : wide ? form->block / form->part : 8;
+    return (t->rows + t->tokens) * line + 4 * (t->rows * of_row + t->tokens * (scales + sums)) + 64 + 48;
+}
+
+/* Weights and inputs are brought once for a tile: the more outputs to a line, the better; of equal ones the
+ * larger product, of equal products the one with fewer zeros. */
+static bool is_better(const tile *a, const tile *b, const hth_form *form)
+{
+    if (!b->shape) return true;
+    uint32_t at_once = a->rows * a->tokens * (b->rows + b->tokens);
+    uint32_t before = b->rows * b->tokens * (a->rows + a->tokens);
+    if (at_once != before) return at_once > before;
+    uint32_t work_a = work(a->shape, form), work_b = work(b->shape, form);
+    return work_a != work_b ? work_a > work_b : a->shape->k < b->shape->k;
+}
+
+/* Whether the tile's squares are its subgroups, one each. */
+static bool is_divided(const hth_device_info *info, const tile *t)
+{
+    const hth_matrix_shape *s = t->shape;
+    return t->rows % s->m == 0 && t->tokens % s->n == 0 &&
+           t->rows / s->m * (t->tokens / s->n) * info->subgroup == t->local;
+}
+
+/* The best of the tiles that a shape can be cut into; of equal ones the one with fewer tokens, of which the
+ * last tile may have less. */
+static void try_shape(const hth_device_info *info, const hth_form *form, const hth_matrix_shape *s,
+                      uint32_t n_tok, tile *best)
+{
+    uint32_t most = n_tok < MOST_TOKENS ? (n_tok + s->n - 1) / s->n * s->n : MOST_TOKENS;
+    for (uint32_t local = LOCAL; local >= LOCAL / 4; local /= 2)
+        for (uint32_t rows = MOST_ROWS; rows > 0; rows -= local / 8) /* which divides it */
+            for (uint32_t tokens = s->n; tokens <= most; tokens += s->n) {
+                const tile t = {s, local, rows, tokens};
+                if (local <= info->local && is_divided(info, &t) && squares_bytes(form, &t) <= info->shared &&
+                    is_better(&t, best, form))
+                    *best = t;
+            }
+}
+
+static bool find_squares(const hth_device_info *info, const hth_form *form, uint32_t n_tok,
+                         uint32_t consts[HTH_TILE_N_CONST])
+{
+    tile best = {0};
+    for (uint32_t i = 0; i < info->n_shape; i++) {
+        const hth_matrix_shape *s = &info->shapes[i];
+        bool fits = s->m > 0 && s->n > 0 && s->k >= 8 && 32 % s->k == 0;
+        if (fits && 8 * (1 + form->minima) * s->m * s->n <= MOST_SUMS * info->subgroup)
+            try_shape(info, form, s, n_tok, &best);
+    }
+    if (!best.shape) return false;
+    consts[HTH_ROWS_LOCAL] = best.local, consts[HTH_ROWS_COLS] = best.tokens;
+    consts[HTH_ROWS_ROWS] = best.rows / (best.local / 8);
+    consts[HTH_TILE_M] = best.shape->m, consts[HTH_TILE_N] = best.shape->n,
+    consts[HTH_TILE_K] = best.shape->k;
+    return true;
+}
+
+/* ---- either ------------------------------------------------------------------------------------------- */
+
+hth_matrices hth_gpu_tile_of(const hth_device_info *info, const hth_form *form, hth_matrices most,
+                             uint32_t n_tok, uint32_t consts[HTH_TILE_N_CONST])
+{
+    if (most >= HTH_MATRICES_CM2 && find_squares(info, form, n_tok, consts)) return HTH_MATRICES_CM2;
+    if (most >= HTH_MATRICES_KHR && find_tile(info, form, consts)) return HTH_MATRICES_KHR;
+    return HTH_MATRICES_NONE;
 }

@@ -142,7 +142,7 @@ static void rows_q(hth_gpu_trial *t)
     give(t, HTH_FILL_Q_SUMS, (uint64_t)n_tok * n_col / (block == 32 ? 32 : 16), 4)->width =
         block == 32 ? 32 : 16;
     give_floats(t, n_row + first, 4);
-    if (t->id == HTH_PROGRAM_rows_q_onto || t->id == HTH_PROGRAM_tile_q_onto)
+    if (strchr(hth_program_forms[t->id].bindings, 'x')) /* onto */
         give_floats(t, (uint64_t)n_tok * stride, 6);
     else give_output(t, (uint64_t)n_tok * stride, 4);
     if (live) give(t, HTH_FILL_MASK, over(MASK_AT + n_row, 32), 4)->width = tile;
@@ -314,6 +314,8 @@ static void (*const shapes[HTH_N_PROGRAM])(hth_gpu_trial *t) = {
     [HTH_PROGRAM_rows_q_live] = rows_q,
     [HTH_PROGRAM_tile_q] = rows_q,
     [HTH_PROGRAM_tile_q_onto] = rows_q,
+    [HTH_PROGRAM_tile_q_cm2] = rows_q,
+    [HTH_PROGRAM_tile_q_cm2_onto] = rows_q,
     [HTH_PROGRAM_rope_store] = rope_store,
     [HTH_PROGRAM_attend] = attend,
     [HTH_PROGRAM_attend_join] = attend_join,
