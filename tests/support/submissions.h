@@ -10,7 +10,7 @@
 bool submissions_begin(const char *device, uint32_t n_thread, uint64_t n_work);
 void submissions_end(void);
 
-/* No tape is empty, and none has more work than it may, unless that is one run. Returns how many tapes there
+/* No tape is empty, and none has more work than it may, unless that is one run that cannot be divided. Returns how many tapes there
  * are; work: of all together. */
 uint64_t submissions_check(const hth_gpu *gpu, uint64_t *work);
 
