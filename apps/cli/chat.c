@@ -203,7 +203,7 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
     wrap_init(&an.wrap);
     ok = ok && generate(c, &an, &why);
     if (why.message[0]) report(&why);
-    if (ok && (an.n_token > 0 || c->typed)) putchar('\n');
+    if (ok && (an.n_token > 0 || c->typed)) end_text();
     if (fflush(stdout) != 0) ok = false;
     if (ok) say_end(c, &an);
     bool lost = ok && strcmp(an.end, "output closed") == 0;
@@ -336,6 +336,7 @@ bool chat_open_sampler(chat *c)
 
 static void greet(const chat *c)
 {
+    warn_of_context(c->model, c->session);
     print_start_line(c->a, c->model, c->session);
     if (c->typed)
         fprintf(stderr, "hearth: chat by: %s; /help tells the commands, Ctrl-D ends\n",

@@ -123,8 +123,8 @@ const verb verb_devices = {
     .n_operand_min = 0,
     .n_operand_max = 0,
     .summary = "list GPUs, and why one is not used",
-    .details = "A name from this list goes to --gpu of run, chat, logits, perplexity, bench and\n"
-               "plan, and to --device of doctor; so does the UUID that --json shows.\n"
+    .details = "A name from this list goes to --gpu of run, chat, logits, perplexity, bench,\n"
+               "plan and doctor; so does the UUID that --json shows.\n"
                "docs/gpu.md says what then lies on the device.\n",
     .example = "hearth devices",
     .groups = {options},

@@ -14,7 +14,8 @@
 #include <sys/resource.h>
 
 static const option_spec options[] = {
-    {"device", 0, OPTION_TEXT, "NAME", "GPU to measure: auto (default), none, or a name", 0, 0, NULL, 0},
+    {"gpu", 0, OPTION_TEXT, "DEVICE", "to measure: auto (default), none, or a name", 0, 0, NULL, 0},
+    {"device", 0, OPTION_TEXT, "DEVICE", "the same as --gpu", 0, 0, NULL, OPTION_RARE},
     {"again", 0, OPTION_FLAG, NULL, "measure the GPU again, in place of what is kept", 0, 0, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
@@ -68,7 +69,7 @@ static hearth_status look_at_machine(doctor_facts *f, hearth_error *err)
 static void look_at_gpu(doctor_facts *f, const args *a)
 {
     const hth_type usual[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0};
-    const doctor_gpu_wish wish = {.name = args_text(a, "device", "auto"),
+    const doctor_gpu_wish wish = {.name = args_text(a, args_has(a, "gpu") ? "gpu" : "device", "auto"),
                                   .again = args_has(a, "again"),
                                   .types = f->path ? &f->type : usual,
                                   .n_type = f->path ? 1 : DOCTOR_MAX_TYPE,
@@ -235,8 +236,10 @@ static int run(const args *a)
     doctor_facts facts = {.path = args_operand(a, 0)};
     finding findings[DOCTOR_MAX_FINDING];
     hearth_error err;
+    if (args_has(a, "gpu") && args_has(a, "device"))
+        return usage_error("--gpu and --device are the same: give one of them");
     facts.n_thread = hth_pool_threads((uint32_t)args_uint(a, "threads", 0));
-    catch_interrupt();
+    /* Ctrl-C ends it at once, as it does hearth plan: there is nothing to keep, and half a report misleads. */
     if (facts.path && !look_at_file(&facts, a)) return EXIT_OTHER;
     if (look_at_machine(&facts, &err) != HEARTH_OK) return report(&err);
     look_at_gpu(&facts, a);

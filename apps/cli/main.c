@@ -4,6 +4,7 @@
 #include "cli/verbs.h"
 #include "common/output.h"
 
+#include <fcntl.h>
 #include <hearth/hearth.h>
 #include <signal.h>
 #include <string.h>
@@ -42,7 +43,17 @@ static void on_bus_error(int signal_number, siginfo_t *info, void *context)
 static void print_log(void *user, hearth_log_level level, const char *line)
 {
     (void)user;
+    break_text();
     fprintf(stderr, "hearth: %s%s\n", level == HEARTH_LOG_WARN ? "warning: " : "", line);
+}
+
+/* A file must not get the number of a closed standard stream: it would be read as the user's text, or written
+ * into. What takes the number is open the other way, so each use fails as that of a closed one does. */
+static void hold_closed_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            _exit(EXIT_OTHER); /* not even /dev/null: there may be nowhere to say it */
 }
 
 static void set_signals(void)
@@ -84,6 +95,7 @@ static int run_flag(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    hold_closed_streams();
     set_signals();
     hearth_log_set(print_log, NULL);
     if (argc < 2) {

@@ -74,8 +74,8 @@ static hearth_status open_model_alone(planning *p, hth_gpu_place *place, hearth_
     return hth_pool_open(hth_pool_threads((uint32_t)args_uint(p->a, "threads", 0)), &p->pool, err);
 }
 
-/* The card that --gpu names, or the first one. */
-static hearth_status open_card(planning *p, hearth_error *err)
+/* The card that --gpu names, or the first one, of which so many bytes may be used; 0: all. */
+static hearth_status open_card(planning *p, uint64_t limit, hearth_error *err)
 {
     char card[32];
     const char *name = args_text(p->a, "gpu", "auto");
@@ -85,7 +85,7 @@ static hearth_status open_card(planning *p, hearth_error *err)
                             "no card to plan for: see hearth devices, and name one with --gpu");
         name = card;
     }
-    hth_device_spec spec = {.name = name, .functions = hth_gpu_functions};
+    hth_device_spec spec = {.name = name, .memory = limit, .functions = hth_gpu_functions};
     return hth_device_open(&spec, &p->device, err);
 }
 
@@ -102,6 +102,25 @@ static hearth_status open_choice(planning *p, hth_gpu_place *place, hearth_error
         hth_choice_open(&p->choice, p->model, info, vram ? vram : hth_device_free_memory(info), place, err);
     p->choice.is_allowance = vram > 0;
     return st;
+}
+
+static bool nothing_fits(const planning *p)
+{
+    return p->choice.place.n_layer == 0 && hth_choice_least_bytes(&p->choice) > p->choice.budget;
+}
+
+/* Within --vram, as a run opens the card: what is measured depends on it. Where no layer fits no run would
+ * measure anything; then with all that the card has, for which there are figures. */
+static hearth_status open_place(planning *p, hth_gpu_place *place, hearth_error *err)
+{
+    hearth_status st = open_card(p, args_size(p->a, "vram", 0), err);
+    if (st == HEARTH_OK) st = open_choice(p, place, err);
+    if (st != HEARTH_OK || hth_choice_least_bytes(&p->choice) <= p->choice.budget) return st;
+    hth_choice_close(&p->choice);
+    hth_device_close(p->device);
+    p->device = NULL;
+    st = open_card(p, 0, err);
+    return st == HEARTH_OK ? open_choice(p, place, err) : st;
 }
 
 /* Up to sixteen sizes, in steps of a power of two, until the whole model has room. */
@@ -145,8 +164,7 @@ static hearth_status make_plan(planning *p, hearth_error *err)
     hth_gpu_place place = {0};
     hth_machine machine;
     hearth_status st = open_model_alone(p, &place, err);
-    if (st == HEARTH_OK) st = open_card(p, err);
-    if (st == HEARTH_OK) st = open_choice(p, &place, err);
+    if (st == HEARTH_OK) st = open_place(p, &place, err);
     if (st == HEARTH_OK)
         st = hth_outlook_open(&p->outlook, &p->choice, p->profile, p->device, &p->kernels, p->pool, err);
     const hth_outlook *o = &p->outlook;
@@ -161,6 +179,22 @@ static hearth_status make_plan(planning *p, hearth_error *err)
     return st;
 }
 
+/* "the least is --vram 7.89M; ...": an option that works as it stands, where the device has so much. */
+typedef struct least_words {
+    char text[120];
+} least_words;
+
+static least_words least_of(const planning *p)
+{
+    least_words w = {"not even one fits into what it binds at once"};
+    uint64_t least = hth_choice_least_bytes(&p->choice);
+    bool is_there = least <= hth_device_free_memory(p->choice.info);
+    if (least < UINT64_MAX)
+        snprintf(w.text, sizeof w.text, "the least is %s%s", is_there ? "--vram " : "",
+                 is_there ? hth_bytes_wanted(least).text : hth_bytes_shown(least).text);
+    return w;
+}
+
 static hearth_status write_placement(const planning *p, const char *path, hearth_error *err)
 {
     const hth_device_info *info = p->choice.info;
@@ -172,6 +206,11 @@ static hearth_status write_placement(const planning *p, const char *path, hearth
                         .seconds = p->choice.seconds};
     uint64_t hash;
     memcpy(to.streams, place->streams, sizeof to.streams);
+    if (nothing_fits(p))
+        return hth_fail(
+            err, HEARTH_ERROR_MEMORY,
+            "no layer fits there: %s; a smaller -c or --batch takes less; no placement is written",
+            least_of(p).text);
     if (place->n_layer == 0)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "nothing gains by lying there: no placement is written");
     snprintf(to.device, sizeof to.device, "%s", info->name);
@@ -249,13 +288,15 @@ static void print_memory_there(const planning *p)
     const hth_plan *b = &p->outlook.best;
     printf("\nOn the GPU: %s", hth_bytes_shown(b->vram).text);
     if (p->choice.budget < UINT64_MAX) printf(", and %s", hth_choice_limit(&p->choice).text);
-    printf(": attention %s, caches %s, neurons %s (%.0f %%), head %s, room %s\n",
-           hth_bytes_shown(b->attention_bytes).text, hth_bytes_shown(b->kv_bytes).text,
-           hth_bytes_shown(b->cluster_bytes).text, 100.0 * (double)hot_of(p) / (double)neurons_of(p),
-           hth_bytes_shown(b->head_bytes).text, hth_bytes_shown(b->fixed_bytes).text);
-    uint64_t least = hth_choice_least_bytes(&p->choice), is_free = hth_device_free_memory(p->choice.info);
-    if (p->choice.place.n_layer == 0 && least > p->choice.budget)
-        printf("No layer fits there: the least is %s.\n", hth_bytes_shown(least).text);
+    printf(": %s %s, caches %s", p->model->by_neurons ? "attention" : "whole layers",
+           hth_bytes_shown(b->attention_bytes).text, hth_bytes_shown(b->kv_bytes).text);
+    if (p->model->by_neurons)
+        printf(", neurons %s (%.0f %%)", hth_bytes_shown(b->cluster_bytes).text,
+               100.0 * (double)hot_of(p) / (double)neurons_of(p));
+    printf(", head %s, room %s\n", hth_bytes_shown(b->head_bytes).text, hth_bytes_shown(b->fixed_bytes).text);
+    uint64_t is_free = hth_device_free_memory(p->choice.info);
+    if (nothing_fits(p))
+        printf("No layer fits there: %s; a smaller -c or --batch takes less.\n", least_of(p).text);
     else if (p->choice.place.n_layer == 0) printf("Nothing gains by lying there.\n");
     if (p->choice.is_allowance && p->choice.budget > is_free)
         printf("Now %s are free there, which is all that a run can take.\n", hth_bytes_shown(is_free).text);
@@ -282,6 +323,8 @@ static void print_streams(const hth_placement_stream *streams)
     }
 }
 
+static bool is_whole(const planning *p) { return p->outlook.best.head && hot_of(p) == neurons_of(p); }
+
 static void print_text(const planning *p)
 {
     const hth_device_info *info = p->choice.info;
@@ -293,7 +336,9 @@ static void print_text(const planning *p)
         printf("The device is simulated: its figures come from its description.\n");
     } else if (info->kind != HTH_DEVICE_DISCRETE && info->kind != HTH_DEVICE_INTEGRATED)
         printf("This device computes on the CPU: the figures say nothing of a card.\n");
-    if (!p->model->by_neurons) printf("Whole layers only: hearth pack would let each layer be divided.\n");
+    if (is_whole(p)) printf("All of it fits there.\n");
+    else if (!p->model->by_neurons)
+        printf("Whole layers only: hearth pack would let each layer be divided.\n");
     else if (o->uniform)
         printf(
             "Nothing is known of who fires: all neurons count alike (hearth profile, then hearth pack).\n");
@@ -345,6 +390,9 @@ static void print_json(const planning *p)
     json_bool(&j, "head", b->head);
     json_uint(&j, "vram_bytes", b->vram);
     json_uint(&j, "budget_bytes", o->wish.vram);
+    uint64_t least = hth_choice_least_bytes(&p->choice);
+    if (least < UINT64_MAX) json_uint(&j, "least_bytes", least);
+    json_bool(&j, "fits", !nothing_fits(p));
     json_uint(&j, "host_bytes", p->host_bytes);
     if (p->ram > 0) json_uint(&j, "ram_bytes", p->ram);
     if (p->ram > 0) json_bool(&j, "fits_ram", p->host_bytes <= p->ram);
@@ -375,6 +423,9 @@ static int check_args(const args *a)
         return usage_error(
             "plan --gpu none: the CPU alone has all of it, and nothing is placed; hearth bench "
             "measures its speed, hearth devices lists what --gpu can name");
+    if (args_has(a, "gpu-strict"))
+        return usage_error("plan --gpu-strict: a plan computes nothing; hearth run --gpu-strict refuses a "
+                           "device that would not give the CPU's bits");
     if (args_has(a, "placement"))
         return usage_error(
             "plan makes placements: -o FILE writes one, which --placement FILE of hearth run takes");

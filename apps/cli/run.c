@@ -396,10 +396,11 @@ static int run(const args *a)
     if (!open_model(a, model_path(a), &model)) return EXIT_OTHER;
     g.model = model;
     if (!open_all(&g, &status)) goto done;
+    warn_of_context(model, g.session);
     if (!args_has(a, "json")) print_start_line(a, model, g.session);
     bool ok = eval_prompt(&g, &err) && generate(&g, &err);
     if (ok && args_has(a, "json")) print_json(&g);
-    else if (g.n_shown > 0 && !args_has(a, "json")) putchar('\n');
+    else if (g.n_shown > 0 && !args_has(a, "json")) end_text();
     status = ok ? 0 : report(&err);
     if (ok && !args_has(a, "json") && strcmp(g.end, "context full") == 0)
         fprintf(stderr, "hearth: the context of %u tokens is full; -c takes more\n",

@@ -83,7 +83,7 @@ hearth_selector wanted_selector(const args *a)
  * of one. */
 static hearth_gpu_options gpu_wish(const args *a, uint32_t n_position)
 {
-    if (!verb_offers(a, "gpu")) return (hearth_gpu_options){0};
+    if (!verb_offers(a, "vram")) return (hearth_gpu_options){0};
     hearth_session_options session = session_options(a, 0);
     return (hearth_gpu_options){.device = args_text(a, "gpu", "auto"),
                                 .vram = args_size(a, "vram", 0),
@@ -242,6 +242,15 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
             placed_words(&info).text, info.cpu, hearth_session_n_thread(session),
             hearth_session_n_thread(session) == 1 ? "" : "s", kv,
             args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where);
+}
+
+void warn_of_context(const hearth_model *model, const hearth_session *session)
+{
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
+    if (hearth_session_n_ctx(session) > info.n_ctx_train)
+        fprintf(stderr, "hearth: warning: -c takes %u positions, but %s was trained for %u\n",
+                hearth_session_n_ctx(session), info.path, info.n_ctx_train);
 }
 
 /* ---- samplers ------------------------------------------------------------------------ */

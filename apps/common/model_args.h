@@ -46,6 +46,9 @@ bool is_approximate_besides(const args *a);
  * the program: usage or other. */
 bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sampler, int *status);
 
+/* Warns of a context that is longer than the model was trained for. */
+void warn_of_context(const hearth_model *model, const hearth_session *session);
+
 /* One line on stderr: model, selector, placement, threads, reader. */
 void print_start_line(const args *a, const hearth_model *model, const hearth_session *session);
 

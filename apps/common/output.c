@@ -65,8 +65,36 @@ size_t control_size(const char *text, size_t i, size_t n)
     return c == 0xc2 && i + 1 < n && (unsigned char)text[i + 1] < 0xa0 ? 2 : 0;
 }
 
+static bool in_line; /* of a text, behind its first byte */
+
+static bool same_place(int a, int b)
+{
+    struct stat x, y;
+    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+void note_text(const char *text, size_t n)
+{
+    if (n > 0) in_line = text[n - 1] != '\n';
+}
+
+void end_text(void)
+{
+    putchar('\n');
+    fflush(stdout);
+    in_line = false;
+}
+
+void break_text(void)
+{
+    if (!in_line || !same_place(STDOUT_FILENO, STDERR_FILENO)) return;
+    fputc('\n', stderr);
+    in_line = false;
+}
+
 bool write_text(const char *text, size_t n, bool raw)
 {
+    note_text(text, n);
     for (size_t i = 0; i < n; i++) {
         size_t size = raw ? 0 : control_size(text, i, n);
         if (size == 0 && putchar(text[i]) == EOF) return false;
@@ -97,9 +125,8 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
     double left = rate > 0.0 ? (double)(total - done) / rate : 0.0;
     char bar[24] = "";
     struct winsize size;
-    bool narrow =
-        terminal && ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_col < 80;
-    if (!narrow) {
+    bool narrow = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_col < 80;
+    if (terminal && !narrow) {
         for (int i = 0; i < 20; i++) bar[1 + i] = share * 20.0 > i ? '#' : '.';
         bar[0] = '[', bar[21] = ']', bar[22] = ' ';
     }

@@ -24,6 +24,12 @@ int finish_stdout(void);
  * newline and tab, and C1 controls, appear as \xNN: a text cannot drive the
  * terminal. False when stdout is lost. */
 bool write_text(const char *text, size_t n, bool raw);
+/* Says that these bytes of a text were written to stdout by other means. */
+void note_text(const char *text, size_t n);
+/* Ends the line of what write_text wrote, on stdout, before anything else is written anywhere. */
+void end_text(void);
+/* Where stderr goes where stdout does, a line on it in mid-text begins with a newline; stdout itself gets none. */
+void break_text(void);
 /* Whether the byte at text[i] is one that would be made visible, and how many of them
  * belong together (2 for a C1 control). */
 size_t control_size(const char *text, size_t i, size_t n);

@@ -1,6 +1,7 @@
 /* Where a model lies: one description of it for the start line, for tables and for --json. */
 #include "common/placed.h"
 
+#include "base/bytes.h"
 #include "base/clock.h"
 
 #include <stdio.h>
@@ -17,10 +18,10 @@ placed placed_words(const hearth_model_info *info)
     if (!info->gpu) return p;
     if (info->gpu_neurons < 1.0)
         snprintf(neurons, sizeof neurons, " with %.0f %% of their neurons", 100.0 * info->gpu_neurons);
-    snprintf(p.text, sizeof p.text, "%u of %u layers%s%s on %s (%.1f MB, %sthe CPU's bits%s%s), %s the CPU",
+    snprintf(p.text, sizeof p.text, "%u of %u layers%s%s on %s (%s, %sthe CPU's bits%s%s), %s the CPU",
              info->gpu_n_layer, info->n_layer, neurons, info->gpu_head ? " and the head" : "", info->gpu,
-             (double)info->gpu_bytes * 1e-6, info->gpu_strict ? "" : "not ", info->gpu_strict ? "" : ": ",
-             info->gpu_strict_note, is_whole(info) ? "beside" : "the rest on");
+             hth_bytes_shown(info->gpu_bytes).text, info->gpu_strict ? "" : "not ",
+             info->gpu_strict ? "" : ": ", info->gpu_strict_note, is_whole(info) ? "beside" : "the rest on");
     return p;
 }
 

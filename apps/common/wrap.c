@@ -41,7 +41,11 @@ static size_t show_character(const char *p, size_t n, char out[16], unsigned *wi
     return size;
 }
 
-static bool put(const char *bytes, size_t n) { return fwrite(bytes, 1, n, stdout) == n; }
+static bool put(const char *bytes, size_t n)
+{
+    note_text(bytes, n);
+    return fwrite(bytes, 1, n, stdout) == n;
+}
 
 static bool new_line(wrap *w)
 {

@@ -5,9 +5,11 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,16 +128,31 @@ uint8_t *hth_keep_read(const char *name, uint64_t mark, size_t *n)
     return bytes;
 }
 
+/* Once: whoever keeps one thing keeps more. */
+static bool cannot_keep(const char *folder)
+{
+    static atomic_bool said;
+    int why = errno;
+    char reason[100];
+    if (!atomic_exchange(&said, true))
+        hth_log(HEARTH_LOG_WARN,
+                "%s: %s: nothing is kept there for later runs; HEARTH_CACHE names another folder, or none "
+                "where it is empty",
+                folder, strerror_r(why, reason, sizeof reason));
+    return false;
+}
+
 bool hth_keep_write(const char *name, uint64_t mark, const void *bytes, size_t n)
 {
     char folder[PATH_SIZE], path[PATH_SIZE], part[PATH_SIZE];
     if (!is_name(name) || n > HTH_KEEP_MAX || !find_folder(folder) || !format(path, folder, "/", name) ||
-        !format(part, folder, "/.part-", "XXXXXX") || !make_folder(folder))
+        !format(part, folder, "/.part-", "XXXXXX"))
         return false;
+    if (!make_folder(folder)) return cannot_keep(folder);
     head h = {.mark = mark, .n = n, .hash = hash_of(mark, bytes, n)};
     memcpy(h.magic, magic, sizeof magic);
     int fd = mkostemp(part, O_CLOEXEC);
-    if (fd < 0) return false;
+    if (fd < 0) return cannot_keep(folder);
     bool done = write_all(fd, &h, sizeof h) && write_all(fd, bytes, n);
     done = close(fd) == 0 && done && rename(part, path) == 0;
     if (!done) unlink(part);

@@ -94,6 +94,22 @@ uint64_t hth_device_free_memory(const hth_device_info *info)
 
 static bool is_uuid(const char *name) { return strlen(name) == 32 && strspn(name, "0123456789abcdef") == 32; }
 
+enum { UUID_DIGITS = 32, DASHED_DIGITS = 36 };
+
+/* 8-4-4-4-12 digits become 32; false: it is not written so. */
+static bool without_dashes(const char *name, char digits[UUID_DIGITS + 1])
+{
+    size_t n = 0;
+    if (strlen(name) != DASHED_DIGITS) return false;
+    for (size_t i = 0; i < DASHED_DIGITS; i++) {
+        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+        if (dash != (name[i] == '-')) return false;
+        if (!dash) digits[n++] = name[i];
+    }
+    digits[n] = '\0';
+    return is_uuid(digits);
+}
+
 /* Words that name nothing, each with its reason. */
 static hearth_status refuse_name(const char *name, hearth_error *err)
 {
@@ -115,9 +131,13 @@ static const hth_backend *backend_of(const char *name)
     return strncmp(name, "vulkan:", 7) == 0 || is_uuid(name) ? vulkan : NULL;
 }
 
-hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err)
+hearth_status hth_device_open(const hth_device_spec *wish, hth_device **out, hearth_error *err)
 {
+    char digits[UUID_DIGITS + 1];
+    hth_device_spec as_named = *wish;
+    const hth_device_spec *spec = &as_named;
     *out = NULL;
+    if (without_dashes(wish->name, digits)) as_named.name = digits;
     const hth_backend *back = backend_of(spec->name);
     if (!back) return refuse_name(spec->name, err);
     hth_device *d = hth_alloc(1, sizeof *d);

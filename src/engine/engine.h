@@ -103,7 +103,7 @@ void hth_engine_release(hearth_model *m, uint32_t slot);
 hearth_status hth_engine_place_again(hearth_model *m, const hth_gpu_place *before, uint64_t budget,
                                      hearth_error *err);
 /* gpu.c: opens the device that the options name and loads what lies there; with "auto" there may be none. */
-hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err);
+hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 /* gpu.c: once the host's weights are read: layers that are divided are joined, and what runs there is tested. */
 hearth_status hth_engine_join_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err);
 void hth_engine_close_gpu(hearth_model *m);

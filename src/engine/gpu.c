@@ -77,8 +77,9 @@ static hearth_status refuse_budget(const hearth_model *m, const hth_choice *c, h
             path, name);
     if (least <= is_free)
         return hth_fail(err, HEARTH_ERROR_MEMORY,
-                        "%s: %s on %s hold no layer of this model: the least is --vram %s%s%s", path,
-                        hth_bytes_shown(c->budget).text, name, hth_bytes_wanted(least).text,
+                        "%s: %s on %s hold no layer of this model: the least is --vram %s%s%s; a smaller -c "
+                        "or --batch takes less",
+                        path, hth_bytes_shown(c->budget).text, name, hth_bytes_wanted(least).text,
                         whole < UINT64_MAX ? ", all of it takes " : "",
                         whole < UINT64_MAX ? hth_bytes_wanted(whole).text : "");
     return hth_fail(
@@ -153,8 +154,16 @@ static hearth_status open_place(hearth_model *m, hth_choice *c, bool quiet, hear
     return HEARTH_OK;
 }
 
-static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
+/* Before anything is said of a choice that nobody waits for any more: a plan may have measured for seconds. */
+static hearth_status hear_cancel(const hearth_model *m, const hearth_model_options *o, hearth_error *err)
 {
+    if (!o->progress || o->progress(o->progress_user, 0, m->model->weight_size)) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_CANCELLED, "%s: loading was cancelled", hth_gguf_path(m->file));
+}
+
+static hearth_status place_on_device(hearth_model *m, const hearth_model_options *options, hearth_error *err)
+{
+    const hearth_gpu_options *o = &options->gpu;
     const hth_device_info *info = hth_device_get_info(m->device);
     uint32_t n_ctx = o->n_ctx ? o->n_ctx : hth_default_context(&m->model->hparams);
     uint64_t free_bytes = hth_device_free_memory(info);
@@ -171,6 +180,7 @@ static hearth_status place_on_device(hearth_model *m, const hearth_gpu_options *
     hearth_status st = hth_choice_open(&c, m->model, info, allows_less ? o->vram : free_bytes, &place, err);
     c.is_allowance = allows_less;
     if (st == HEARTH_OK) st = choose(m, o, &c, err);
+    if (st == HEARTH_OK) st = hear_cancel(m, options, err);
     if (st == HEARTH_OK) {
         hth_choice_pace(&c, &m->kernels, m->n_thread);
         note_problem(m, &c);
@@ -205,8 +215,9 @@ static void do_without(hearth_model *m, const char *why)
     hth_engine_close_gpu(m);
 }
 
-hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
+hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *options, hearth_error *err)
 {
+    const hearth_gpu_options *o = &options->gpu;
     hearth_error why = {0};
     if (!o->device || strcmp(o->device, "none") == 0) return HEARTH_OK;
     if ((uint32_t)o->kv >= HTH_N_CACHE)
@@ -219,10 +230,10 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_gpu_options *o, 
         return st;
     }
     st = open_device(m, o, &why);
-    if (st == HEARTH_OK && m->device) st = place_on_device(m, o, &why);
+    if (st == HEARTH_OK && m->device) st = place_on_device(m, options, &why);
     if (st == HEARTH_OK) return st;
     if (err) *err = why;
-    if (is_asked_for(o)) return st;
+    if (is_asked_for(o) || st == HEARTH_ERROR_CANCELLED) return st;
     do_without(m, why.message);
     return HEARTH_OK;
 }

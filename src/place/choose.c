@@ -230,8 +230,9 @@ hearth_status hth_choice_from_file(hth_choice *c, const char *path, hearth_error
                       path, info->name);
     if (st == HEARTH_OK && all > c->budget)
         st = hth_fail(err, HEARTH_ERROR_MEMORY,
-                      "%s: it takes %s on %s, and %s: make it again with hearth plan", path,
-                      hth_bytes_shown(all).text, info->name, hth_choice_limit(c).text);
+                      "%s: it takes %s on %s, and %s: make it again with hearth plan, or give the -c and "
+                      "--batch that it was made for",
+                      path, hth_bytes_shown(all).text, info->name, hth_choice_limit(c).text);
     hth_placement_close(&p);
     return st;
 }

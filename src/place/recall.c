@@ -130,8 +130,9 @@ hearth_status hth_calibration_get(hth_device *device, const hth_kernels *kernels
     bool lasts = info->kind != HTH_DEVICE_SIMULATED;
     uint64_t mark = hth_calibration_mark(info, kernels, hth_pool_n_thread(pool));
     if (lasts && hth_calibration_recall(mark, type, out)) return HEARTH_OK;
-    hth_log(HEARTH_LOG_INFO, "measuring %s and this CPU with weights of %s, for plans: some seconds",
-            info->name, hth_type_find((uint32_t)type)->name);
+    if (info->host_rate == 0.0) /* described as a whole: nothing is measured, and it takes no time */
+        hth_log(HEARTH_LOG_INFO, "measuring %s and this CPU with weights of %s, for plans: some seconds",
+                info->name, hth_type_find((uint32_t)type)->name);
     hearth_status st = hth_calibrate(device, kernels, pool, type, out, err);
     if (st == HEARTH_OK && lasts) hth_calibration_keep(mark, out);
     return st;

@@ -547,7 +547,8 @@ def a_plan_says_what_lies_where_and_is_obeyed():
     check(len(shown["neurons"]) == 6 and 0 < shown["vram_bytes"] <= shown["budget_bytes"], shown)
     check(shown["tokens_per_second"] > shown["tokens_per_second_cpu"] > 0, shown)
     text = good("plan", MODEL, "--gpu", card, "-c", "256", "--what-if").stdout.decode()
-    check("simulated quick" in text and "Whole layers only" in text and "MiB there" in text, text)
+    check("simulated quick" in text and "All of it fits there" in text and "MiB there" in text, text)
+    check("hearth pack" not in text and "neurons 0 bytes" not in text and "whole layers 4." in text, text)
     # In steps of the model's size, up to all of it.
     steps = json.loads(good("plan", MODEL, "--gpu", card, "-c", "256", "--what-if", "--json").stdout)["what_if"]
     sizes, rates = [s["vram_bytes"] for s in steps], [s["tokens_per_second"] for s in steps]
@@ -575,9 +576,10 @@ def a_plan_for_what_is_free_of_a_small_card_fits_it():
     card = "sim:" + scratch("small.sim", QUICK_CARD.replace("vram_bytes = 1G", "vram_bytes = 260M").encode())
     placement, args = scratch("small.gguf"), ["-c", "64", "--batch", "8"]
     shown = json.loads(good("plan", MODEL, "--gpu", card, *args, "-o", placement, "--json").stdout)
-    check(0 < len(shown["neurons"]) < 6 and shown["budget_bytes"] == 4 << 20, shown)
+    check(0 < len(shown["neurons"]) < 6 and shown["budget_bytes"] == 4 << 20 and shown["fits"] is True, shown)
+    check("Whole layers only" in good("plan", MODEL, "--gpu", card, *args).stdout.decode(), "a part of it")
     line = bad(1, "small.gguf: it takes ", "run", MODEL, "--gpu", card, "--placement", placement, *args, "--vram", "2M")
-    check(", and --vram allows 2.00 MiB: make it again" in line, line)
+    check(", and --vram allows 2.00 MiB: make it again with hearth plan, or give the -c and --batch" in line, line)
     for how in [placement, "plan", "even"]:
         done = good("run", MODEL, "--gpu", card, "--placement", how, *args, "-n", "3", "-p", "a")
         check(b"layers on simulated quick" in done.stderr, how, done.stderr)
@@ -594,9 +596,19 @@ def vram_that_cannot_be_is_refused_and_more_than_there_is_said():
     for little in ["1", "4096", "0.001K"]:
         line = bad(1, "hold no layer of this model: the least is --vram", *args, "--gpu", card, "--vram", little)
     # The advice is an option that works as it stands.
-    least, whole = re.search(r"the least is --vram (\S+), all of it takes (\S+)$", line).groups()
+    least, whole = re.search(r"the least is --vram (\S+), all of it takes (\S+); a smaller -c or --batch takes less$", line).groups()
     check(b"the rest on the CPU" in good(*args, "--gpu", card, "--vram", least).stderr, least)
     check(b"6 of 6 layers and the head" in good(*args, "--gpu", card, "--vram", whole).stderr, whole)
+    # A plan names the same.
+    plan = ["plan", MODEL, "--gpu", card, "--vram", "4096", "-c", "64", "--batch", "8"]
+    placed = scratch("none.gguf")
+    done = hearth(*plan, "-o", placed)
+    check(done.returncode == 1 and not os.path.exists(placed), "a placement of nothing", done)
+    check(b"no layer fits there: the least is --vram %s; a smaller -c" % least.encode() in done.stderr, done.stderr)
+    check("the least is --vram %s;" % least in good(*plan).stdout.decode(), least)
+    shown = json.loads(good(*plan, "--json").stdout)
+    check(shown["fits"] is False and 4096 < shown["least_bytes"] < 1e7, shown)
+    bad(2, "plan computes nothing", *plan, "--gpu-strict")
     done = good(*args, "--gpu", card, "--vram", "8000T")
     check(b"simulated quick has 768.00 MiB free, less than the 8000.00 TiB that --vram allows" in done.stderr, done.stderr)
     check(done.stdout == good(*args, "--gpu", "none").stdout, done.stdout)
@@ -623,6 +635,9 @@ def names_of_devices_and_placements_that_are_none_are_told_apart():
     bad(1, "the name of a device is empty: auto, none, or a name", *args, "--gpu", "")
     bad(1, "sim: names no file: sim:FILE takes", *args, "--gpu", "sim:")
     bad(1, "nothing: there is no such device; known are null", *args, "--gpu", "nothing")
+    dashed = "01234567-89ab-cdef-0123-456789abcdef"
+    without = bad(1, "", *args, "--gpu", dashed.replace("-", ""), env=NO_DRIVER)
+    check(bad(1, "", *args, "--gpu", dashed, env=NO_DRIVER).replace(dashed, dashed.replace("-", "")) == without, without)
     text = good("devices", env=NO_DRIVER).stdout.decode()
     check("no GPU: " in text, text)
     if "no driver was found" not in text:  # a build, or a machine, without Vulkan
@@ -695,6 +710,47 @@ def a_simulated_card_with_a_host_has_seconds_of_its_own():
     plans = [json.loads(good("plan", MODEL, "--gpu", card, "--json", env=env).stdout) for env in [{"HEARTH_CPU": "generic"}, {}]]
     check(plans[0]["calibration"] == plans[1]["calibration"] and plans[0]["neurons"] == plans[1]["neurons"], plans)
     check(plans[0]["calibration"]["staged_bytes_per_second"] == 1e9, plans)
+    done = good("plan", MODEL, "--gpu", card)
+    check(b"measuring" not in done.stderr, done.stderr)
+
+
+@case
+def a_plan_and_a_run_that_makes_one_expect_the_same():
+    card = "sim:" + os.path.join(SOURCE, "bench", "devices", "story.sim")
+    args = [MODEL, "--gpu", card, "--vram", "4M", "-c", "256", "--batch", "32", "--json"]
+    plan = json.loads(good("plan", *args).stdout)
+    shown = json.loads(good("run", *args, "--placement", "plan", "-n", "1", "-p", "a").stdout)
+    check(shown["gpu"]["predicted_tokens_per_second"] == plan["tokens_per_second"], shown, plan)
+
+
+@case
+def a_warning_and_figures_begin_lines_of_their_own():
+    with open(os.path.join(SOURCE, "bench", "devices", "8gb.sim"), "rb") as f:
+        card = "sim:" + scratch("lost.sim", f.read() + b"fault = 110:device\n")
+    args = ["run", MODEL, "--gpu", card, "-n", "20", "-p", "Once", "--stats"]
+    lines = good(*args, stderr=subprocess.STDOUT).stdout.decode().split("\n")
+    check(any(l.startswith("hearth: warning: ") and "it goes on on the CPU" in l for l in lines), lines)
+    check(any("prompt 2 tokens" in l and l.startswith("hearth: ") for l in lines), lines)
+    apart = good(*args)  # the text alone has no line more
+    check(apart.stdout.count(b"\n") == 1 and b"it goes on on the CPU" in apart.stderr, apart)
+
+
+@case
+def a_closed_stream_is_nobodys_file():
+    for args in [["run", MODEL, "-"], ["run", MODEL, "-f", "-"], ["chat", MODEL, "--template", "chatml"]]:
+        done = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", HEARTH, *args, "-n", "1"], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=TIMEOUT)
+        check(done.returncode == 1 and b"Bad file descriptor" in done.stderr and not done.stdout, args, done)
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", HEARTH, "run", MODEL, "-n", "1"], stderr=subprocess.PIPE,
+                          timeout=TIMEOUT)
+    check(done.returncode == 1 and b"stdout: " in done.stderr, done)
+
+
+@case
+def a_context_beyond_what_was_trained_for_is_said():
+    done = good("run", MODEL, "-c", "1000", "-n", "1", "-p", "a", "--gpu", "none")
+    check(done.stderr.count(b"warning: -c takes 1000 positions, but ") == 1 and b"trained for 512" in done.stderr, done)
+    check(b"warning" not in good("run", MODEL, "-n", "1", "-p", "a", "--gpu", "none").stderr, "by itself")
 
 
 # ---- signals -------------------------------------------------------------------------------------------
@@ -1076,10 +1132,29 @@ def doctor_measures_a_gpu_once_and_again_when_asked():
     check(len(kept) == 1 and kept[0].startswith("calibration-"), kept)
     with open(os.path.join(cache, kept[0]), "r+b") as f:
         f.truncate(100)
-    shown, _ = findings("--device", "null", env={"HEARTH_CACHE": cache})
+    shown, _ = findings("--gpu", "null", env={"HEARTH_CACHE": cache})
     check([c["type"] for c in shown["gpu"]["calibrations"]] == ["Q4_0", "Q8_0"], shown["gpu"])
     check(by_name["gpu"]["text"].startswith("null, memory without a limit"), by_name["gpu"])
     check("memory_bytes" not in shown["gpu"] and "free_bytes" not in shown["gpu"], shown["gpu"])
+
+
+@case
+def a_cache_that_cannot_be_used_is_said_once():
+    places = [(scratch("file", b"x"), 1), ("/proc/nope", 1), ("", 0)]
+    for place, n in places:
+        done = good("doctor", "--gpu", "null", MODEL, env={"HEARTH_CACHE": place})
+        check(done.stderr.count(b"nothing is kept there for later runs") == n, place, done.stderr)
+    done = good("run", MODEL, "-n", "1", "-p", "a", env={"HEARTH_CACHE": "/proc/nope"})
+    check(b"kept" not in done.stderr, "nothing wants to be kept", done.stderr)
+
+
+@case
+def an_interrupt_ends_doctor_at_once():
+    process = subprocess.Popen([HEARTH, "doctor", "--gpu", "null"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=TIMEOUT)
+    check(process.returncode in [-signal.SIGINT, 130] and not stdout and not stderr, process.returncode, stdout, stderr)
 
 
 @case
