@@ -43,6 +43,19 @@ def case(function):
     return cases.case(with_scratch)
 
 
+def measured(function):
+    """A case that measures for seconds, which a sanitizer makes minutes: what measures has tests of its own
+    (tests/measure), so there only the long suite has it."""
+
+    @functools.wraps(function)
+    def unless_slow():
+        if os.environ.get("HEARTH_SANITIZED") and not os.environ.get("HEARTH_LONG"):
+            raise cases.Skip("it measures for seconds: with a sanitizer in the long suite only")
+        function()
+
+    return case(unless_slow)
+
+
 def check(ok, *what):
     if not ok:
         raise AssertionError(" ".join(str(w) for w in what))
@@ -905,7 +918,7 @@ def bench(*args, **more):
     return json.loads(good("bench", *args, "--repeat", "2", "--json", **more).stdout)
 
 
-@case
+@measured
 def bench_stands_prompts_beside_the_peak_and_tokens_beside_memory():
     prompt, tokens = bench(MODEL, "-p", "8", "-n", "2")["tests"]
     level = bench(MODEL, "-p", "1", "-n", "0")["cpu"]
@@ -950,7 +963,7 @@ def bench_takes_a_device_as_run_does():
     bad(1, "nothing: there is no such device", "bench", MODEL, "--gpu", "nothing")
 
 
-@case
+@measured
 def bench_in_parallel_gives_each_sequence_its_own_logits():
     for more in [[], ["--depth", "40"], ["-t", "1", "--kv", "f32"]]:
         tests = bench(MODEL, "--parallel", "2,3,7", "-n", "5", *more)["tests"]
@@ -965,7 +978,7 @@ def bench_in_parallel_gives_each_sequence_its_own_logits():
         check(row in table, row, table)
 
 
-@case
+@measured
 def bench_prints_the_price_beside_the_speed():
     few = ["-p", "4", "-n", "2", "-t", "1"]
     text = scratch("text", b"Once upon a time there was a dog. " * 200)
@@ -1017,7 +1030,7 @@ def bench_tells_the_price_of_predictors():
     check(b"Selector predictor" in table and b"| generate 2, approximate |" in table, table)
 
 
-@case
+@measured
 def bench_replays_a_profile():
     text, path = scratch("text", b"Once upon a time there was a dog. He liked to play. " * 60), scratch("story.profile")
     good("profile", MODEL, "-f", text, "-o", path, "-c", "64", "--samples", "100")
@@ -1064,7 +1077,7 @@ def bench_says_at_once_what_has_no_room():
     check(b"warning" not in good("bench", MODEL, "--depth", "500", "-n", "2", "--repeat", "1").stderr, "500 of 512")
 
 
-@case
+@measured
 def limits_of_the_machine_are_measured_without_a_model():
     shown = bench("--limits", "-t", "2")
     check([l["threads"] for l in shown["limits"]] == [1, 2], shown)
@@ -1093,7 +1106,7 @@ def findings(*args, status=0, **more):
     return shown, {c["name"]: c for c in shown["checks"]}
 
 
-@case
+@measured
 def doctor_fits_a_screen_and_names_a_remedy():
     for args in [[], [MODEL], [MODEL, "--mmap", "-t", "1"]]:
         lines = good("doctor", *args).stdout.decode().split("\n")
@@ -1118,7 +1131,7 @@ def doctor_fits_a_screen_and_names_a_remedy():
     check("--mmap" in by_name["huge pages"]["fix"], by_name)
 
 
-@case
+@measured
 def doctor_measures_a_gpu_once_and_again_when_asked():
     cache = scratch("cache")
     shown, by_name = findings("--device", "null", MODEL, env={"HEARTH_CACHE": cache})
@@ -1168,7 +1181,7 @@ def doctor_reports_whatever_becomes_of_the_device():
     check(auto[0] == auto[1] and auto[0]["ok"] and "the CPU does all of it" in auto[0]["text"], auto)
 
 
-@case
+@measured
 def doctor_sees_a_limit_of_address_space_and_a_busy_neighbour():
     with open(HEARTH, "rb") as f:
         if re.search(rb"__[at]san_init", f.read()):
