@@ -16,8 +16,7 @@ static _Atomic bool opened_failed;
 hearth_status hth_device_begin_call(hth_device *d, hearth_error *err)
 {
     d->n_call++;
-    bool fails = d->fail_at > 0 && (d->fails_on ? d->n_call >= d->fail_at : d->n_call == d->fail_at);
-    if (fails && !d->lost) {
+    if (d->n_call >= d->fail_at && d->n_call < d->fail_end && !d->lost) {
         atomic_store(&opened_failed, true);
         d->lost = d->fail_with == HEARTH_ERROR_DEVICE;
         return hth_fail(err, d->fail_with, "%s: a test made call %llu fail", d->info.name,
@@ -131,23 +130,22 @@ static const hth_backend *backend_of(const char *name)
     return strncmp(name, "vulkan:", 7) == 0 || is_uuid(name) ? vulkan : NULL;
 }
 
-hearth_status hth_device_open(const hth_device_spec *wish, hth_device **out, hearth_error *err)
+hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err)
 {
     char digits[UUID_DIGITS + 1];
-    hth_device_spec as_named = *wish;
-    const hth_device_spec *spec = &as_named;
+    hth_device_spec named = *spec;
     *out = NULL;
-    if (without_dashes(wish->name, digits)) as_named.name = digits;
-    const hth_backend *back = backend_of(spec->name);
-    if (!back) return refuse_name(spec->name, err);
+    if (without_dashes(spec->name, digits)) named.name = digits;
+    const hth_backend *back = backend_of(named.name);
+    if (!back) return refuse_name(named.name, err);
     hth_device *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "a device");
     d->back = back;
     d->opened_ns = hth_clock_ns();
-    d->fail_at = atomic_load(&opened_fail_at), d->fail_with = (hearth_status)atomic_load(&opened_fail_with);
-    snprintf(d->info.name, sizeof d->info.name, "%s", spec->name);
+    hth_device_fail_at(d, atomic_load(&opened_fail_at), (hearth_status)atomic_load(&opened_fail_with));
+    snprintf(d->info.name, sizeof d->info.name, "%s", named.name);
     hearth_status st = hth_device_begin_call(d, err);
-    if (st == HEARTH_OK) st = d->back->open(d, spec, err);
+    if (st == HEARTH_OK) st = d->back->open(d, &named, err);
     if (st != HEARTH_OK) {
         hth_free(d);
         return st;
@@ -238,14 +236,13 @@ hth_program_id hth_program_what(const hth_program *program, const uint32_t **con
 
 void hth_device_fail_at(hth_device *d, uint64_t n, hearth_status status)
 {
-    d->fail_at = n ? d->n_call + n : 0;
-    d->fail_with = status, d->fails_on = false;
+    hth_device_fail_from(d, n, 1, status);
 }
 
-void hth_device_fail_from(hth_device *d, uint64_t n, hearth_status status)
+void hth_device_fail_from(hth_device *d, uint64_t n, uint64_t n_call, hearth_status status)
 {
-    hth_device_fail_at(d, n, status);
-    d->fails_on = n > 0;
+    d->fail_at = d->n_call + n, d->fail_with = status;
+    d->fail_end = n > 0 ? d->fail_at + n_call : 0;
 }
 
 void hth_device_fail_opened_at(uint64_t n, hearth_status status)

@@ -208,8 +208,8 @@ void hth_device_charge(hth_device *device, uint64_t time_ns);
 /* The n-th call from now on (from 1) that can fail ends with status, once; 0 turns that off. After DEVICE the
  * device is lost. */
 void hth_device_fail_at(hth_device *device, uint64_t n, hearth_status status);
-/* That call, and all behind it. */
-void hth_device_fail_from(hth_device *device, uint64_t n, hearth_status status);
+/* So do the n_call calls from that one on. */
+void hth_device_fail_from(hth_device *device, uint64_t n, uint64_t n_call, hearth_status status);
 /* The same for every device that is opened from now on; its opening is call 1. n 0: for none. */
 void hth_device_fail_opened_at(uint64_t n, hearth_status status);
 /* Whether that call was made. */

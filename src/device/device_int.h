@@ -26,9 +26,8 @@ struct hth_device {
     hth_buffer *buffers, *waiting; /* in use; freed, but perhaps not passed by the device */
     hth_tape *tapes, *waiting_tapes;
     hth_program *programs;
-    uint64_t n_call, fail_at;
+    uint64_t n_call, fail_at, fail_end; /* calls fail_at to fail_end - 1 fail, by a test's wish */
     hearth_status fail_with;
-    bool fails_on;
     const hth_fault *faults; /* the back end's */
     size_t n_fault;
     uint64_t opened_ns; /* of the monotonic clock */

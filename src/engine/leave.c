@@ -42,7 +42,11 @@ static void lose(hearth_model *m, const hth_gpu *gpu, const char *why)
 void hth_engine_lose_gpu(hearth_model *m, uint32_t age, const char *why)
 {
     pthread_mutex_lock(&m->loss);
-    if (in_use(m) && m->age == age) lose(m, m->gpu, why);
+    if (in_use(m) && m->age == age) {
+        /* One that only refuses has its memory for others from now on. */
+        if (!hth_device_state(m->device).lost) hth_gpu_leave(m->gpu);
+        lose(m, m->gpu, why);
+    }
     pthread_mutex_unlock(&m->loss);
 }
 

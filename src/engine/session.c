@@ -189,8 +189,9 @@ static void note_tokens(const hearth_batch *b, uint32_t n_row)
     }
 }
 
-/* The first n tokens of a session once more, for what they leave in its cache. */
-static hearth_status evaluate_again(hearth_batch *b, hearth_session *s, uint32_t n, hearth_error *err)
+/* The first n tokens of a session once more, for what they leave in its cache. failed_there: on the device. */
+static hearth_status evaluate_again(hearth_batch *b, hearth_session *s, uint32_t n, bool *failed_there,
+                                    hearth_error *err)
 {
     hth_row *rows = hth_alloc(b->n_row_max, sizeof *rows);
     if (!rows) return hth_fail_memory(err, b->n_row_max * sizeof *rows, "a batch");
@@ -199,6 +200,7 @@ static hearth_status evaluate_again(hearth_batch *b, hearth_session *s, uint32_t
         k = n - first < b->n_row_max ? n - first : b->n_row_max;
         for (uint32_t i = 0; i < k; i++) rows[i] = (hth_row){&s->kv, s->tokens[first + i], first + i, false};
         st = hth_step_run(b->step, rows, k, NULL, NULL, err);
+        *failed_there = hth_step_failed_there(b->step);
     }
     hth_free(rows);
     return st;
@@ -206,13 +208,13 @@ static hearth_status evaluate_again(hearth_batch *b, hearth_session *s, uint32_t
 
 /* What lay on the device when the sessions of the rows were evaluated lies elsewhere now: their caches are
  * made anew. */
-static hearth_status follow(hearth_batch *b, uint32_t n_row, hearth_error *err)
+static hearth_status follow(hearth_batch *b, uint32_t n_row, bool *failed_there, hearth_error *err)
 {
     hearth_status st = b->age != hth_engine_age(b->model) ? use_gpu(b, err) : HEARTH_OK;
     for (uint32_t i = 0; st == HEARTH_OK && i < n_row; i++) {
         hearth_session *s = session_of(&b->rows[i]);
         if (s->age == b->age) continue;
-        st = evaluate_again(b, s, b->rows[i].position, err);
+        st = evaluate_again(b, s, b->rows[i].position, failed_there, err);
         if (st == HEARTH_OK) s->age = b->age;
     }
     return st;
@@ -235,13 +237,6 @@ static bool may_try_again(hearth_status st, uint32_t *n_refused)
     return st != HEARTH_ERROR_DEVICE && ++*n_refused < MOST_REFUSED;
 }
 
-/* Whether a step failed on its device: nothing else in a step asks for memory, or for what may be missing. */
-static bool failed_there(const hearth_batch *b, hearth_status st)
-{
-    return b->gpu &&
-           (st == HEARTH_ERROR_DEVICE || st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_UNSUPPORTED);
-}
-
 /* A step over the first n_row rows; one that read from a broken map does not count. */
 static hearth_status run_step(hearth_batch *b, uint32_t n_row, hth_logits_fn *fn, void *user,
                               hearth_error *err)
@@ -253,10 +248,13 @@ static hearth_status run_step(hearth_batch *b, uint32_t n_row, hth_logits_fn *fn
     note_tokens(b, n_row);
     keep_budget(b, n_row);
     for (;;) {
-        st = follow(b, n_row, &why);
-        bool followed = st == HEARTH_OK;
-        if (followed) st = hth_step_run(b->step, b->rows, n_row, give_once, &to, &why);
-        if (to.refused || !failed_there(b, st) || (!followed && st != HEARTH_ERROR_DEVICE)) break;
+        bool failed_there = false;
+        st = follow(b, n_row, &failed_there, &why);
+        if (st == HEARTH_OK) {
+            st = hth_step_run(b->step, b->rows, n_row, give_once, &to, &why);
+            failed_there = hth_step_failed_there(b->step);
+        }
+        if (to.refused || !failed_there) break;
         if (!may_try_again(st, &n_refused)) hth_engine_lose_gpu(shared(b->model), b->age, why.message);
     }
     if (st != HEARTH_OK && err) *err = why;

@@ -105,5 +105,7 @@ typedef hearth_status hth_logits_fn(void *user, uint32_t i_want, const float *lo
  * want them to fn. NUMERIC when a logit is not finite. */
 hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, hth_logits_fn *fn, void *user,
                            hearth_error *err);
+/* Whether the last step ended because its device refused or failed, or fn with the status of one that did. */
+bool hth_step_failed_there(const hth_step *step);
 
 #endif

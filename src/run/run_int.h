@@ -30,6 +30,7 @@ struct hth_step {
     void *select_user;
 
     hth_gpu *gpu;        /* NULL: all layers are the CPU's */
+    bool failed_there;   /* hth_step_failed_there */
     const hth_row *rows; /* of the step under way */
     uint32_t n_row;
     hth_row_group *groups; /* [n_group], at most n_row */

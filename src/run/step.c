@@ -247,11 +247,14 @@ static void run_layer(hth_step *s, uint32_t i_layer)
     if (!onto) add_to_stream(s, s->out, &l->ffn_post_norm);
 }
 
+bool hth_step_failed_there(const hth_step *step) { return step->failed_there; }
+
 hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, hth_logits_fn *fn, void *user,
                            hearth_error *err)
 {
     step->rows = rows;
     step->n_row = n_row;
+    step->failed_there = false;
     hth_alloc_forbid(1); /* whoever is called from here may allocate again */
     hth_run_group(step);
     hth_run_embed(step);
@@ -267,6 +270,8 @@ hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, 
     } else if (step->gpu) {
         hth_pool_finish(step->pool);
         st = hth_gpu_run(step->gpu, step, &to, err);
+        step->failed_there =
+            st == HEARTH_ERROR_DEVICE || st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_UNSUPPORTED;
         n_done = hth_gpu_where(step->gpu)->n_layer, head_done = hth_gpu_where(step->gpu)->head;
     }
     for (uint32_t i = n_done; st == HEARTH_OK && i < step->model->hparams.n_layer; i++) run_layer(step, i);
