@@ -239,7 +239,8 @@ static int run(const args *a)
     if (args_has(a, "gpu") && args_has(a, "device"))
         return usage_error("--gpu and --device are the same: give one of them");
     facts.n_thread = hth_pool_threads((uint32_t)args_uint(a, "threads", 0));
-    /* Ctrl-C ends it at once, as it does hearth plan: there is nothing to keep, and half a report misleads. */
+    /* Ctrl-C ends it at once, as it does hearth plan: half a report misleads. What was measured before is kept
+     * until there is something in its place. */
     if (facts.path && !look_at_file(&facts, a)) return EXIT_OTHER;
     if (look_at_machine(&facts, &err) != HEARTH_OK) return report(&err);
     look_at_gpu(&facts, a);

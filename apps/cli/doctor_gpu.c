@@ -36,9 +36,9 @@ static hearth_status measure(doctor_gpu *g, hth_device *device, const doctor_gpu
     if (st == HEARTH_OK) st = hth_pool_open(wish->n_thread, &pool, err);
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&kernels, level);
-    if (wish->again) hth_calibration_forget(hth_calibration_mark(&g->info, &kernels, wish->n_thread));
     for (size_t i = 0; st == HEARTH_OK && i < wish->n_type; i++) {
-        st = hth_calibration_get(device, &kernels, pool, wish->types[i], &g->calibrations[i], err);
+        st = hth_calibration_get(device, &kernels, pool, wish->types[i], wish->again, &g->calibrations[i],
+                                 err);
         if (st == HEARTH_OK) g->n_calibration++;
     }
     hth_pool_close(pool);

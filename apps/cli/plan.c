@@ -109,18 +109,32 @@ static bool nothing_fits(const planning *p)
     return p->choice.place.n_layer == 0 && hth_choice_least_bytes(&p->choice) > p->choice.budget;
 }
 
-/* Within --vram, as a run opens the card: what is measured depends on it. Where no layer fits no run would
- * measure anything; then with all that the card has, for which there are figures. */
-static hearth_status open_place(planning *p, hth_gpu_place *place, hearth_error *err)
+/* Of a card of which so many bytes may be used; 0: all. */
+static hearth_status look(planning *p, uint64_t limit, hth_gpu_place *place, hearth_error *err)
 {
-    hearth_status st = open_card(p, args_size(p->a, "vram", 0), err);
+    hearth_status st = open_card(p, limit, err);
     if (st == HEARTH_OK) st = open_choice(p, place, err);
-    if (st != HEARTH_OK || hth_choice_least_bytes(&p->choice) <= p->choice.budget) return st;
+    return st == HEARTH_OK
+               ? hth_outlook_open(&p->outlook, &p->choice, p->profile, p->device, &p->kernels, p->pool, err)
+               : st;
+}
+
+static void close_look(planning *p)
+{
+    hth_outlook_close(&p->outlook);
     hth_choice_close(&p->choice);
     hth_device_close(p->device);
     p->device = NULL;
-    st = open_card(p, 0, err);
-    return st == HEARTH_OK ? open_choice(p, place, err) : st;
+}
+
+/* Within --vram, as a run opens the card: what is measured depends on it. Where that has no room to measure,
+ * with all that the card has: nothing of the model is computed here. */
+static hearth_status look_within(planning *p, uint64_t vram, hth_gpu_place *place, hearth_error *err)
+{
+    hearth_status st = look(p, vram, place, err);
+    if (st != HEARTH_ERROR_MEMORY || vram == 0) return st;
+    close_look(p);
+    return look(p, 0, place, err);
 }
 
 /* Up to sixteen sizes, in steps of a power of two, until the whole model has room. */
@@ -164,9 +178,7 @@ static hearth_status make_plan(planning *p, hearth_error *err)
     hth_gpu_place place = {0};
     hth_machine machine;
     hearth_status st = open_model_alone(p, &place, err);
-    if (st == HEARTH_OK) st = open_place(p, &place, err);
-    if (st == HEARTH_OK)
-        st = hth_outlook_open(&p->outlook, &p->choice, p->profile, p->device, &p->kernels, p->pool, err);
+    if (st == HEARTH_OK) st = look_within(p, args_size(p->a, "vram", 0), &place, err);
     const hth_outlook *o = &p->outlook;
     if (st == HEARTH_OK) st = hth_plan_by_share(&o->input, &o->machine, &o->wish, &p->by_share, err);
     if (st != HEARTH_OK) return st;

@@ -71,13 +71,18 @@ static uint64_t enough_for(hth_device_kind kind)
     return kind == HTH_DEVICE_SIMULATED ? (uint64_t)32 << 20 : ENOUGH;
 }
 
-static uint64_t rows_that_fit(const bench *b, hth_type type)
+static uint64_t rows_that_fit(const hth_device *device, hth_type type)
 {
-    hth_device_usage use = hth_device_state(b->device);
+    hth_device_usage use = hth_device_state(device);
     uint64_t row = hth_type_row_size(type, N_COL), bytes = (use.limit - use.used) / 16;
-    uint64_t enough = enough_for(hth_device_get_info(b->device)->kind);
+    uint64_t enough = enough_for(hth_device_get_info(device)->kind);
     if (bytes > enough) bytes = enough;
     return bytes / row / 64 * 64 + 64;
+}
+
+uint64_t hth_calibration_bytes(const hth_device *device, hth_type type)
+{
+    return rows_that_fit(device, type) * hth_type_row_size(type, N_COL);
 }
 
 static hearth_status fill_weights(bench *b, const hth_kernels *k, hth_type type, uint64_t n_row,
@@ -167,7 +172,7 @@ static hearth_status get_rows(bench *b, hth_type type, const hth_program **progr
 
 static hearth_status measure_rows(bench *b, const hth_kernels *k, hth_type type, hth_calibration *out)
 {
-    uint64_t n_row = rows_that_fit(b, type);
+    uint64_t n_row = rows_that_fit(b->device, type);
     const hth_program *program;
     hth_planes planes;
     uint32_t step[16] = {1};
@@ -382,7 +387,7 @@ hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_
                             hth_calibration *out, hearth_error *err)
 {
     bench b = {.device = device, .err = err};
-    *out = (hth_calibration){.type = type};
+    *out = (hth_calibration){.type = type, .bytes = hth_calibration_bytes(device, type)};
     hearth_status st = measure_rows(&b, kernels, type, out);
     if (st == HEARTH_OK) st = measure_dispatch(&b, out);
     if (st == HEARTH_OK) st = measure_way(&b, out);

@@ -13,6 +13,7 @@
 
 typedef struct hth_calibration {
     hth_type type;
+    uint64_t bytes;         /* of weights there that were read again and again; caches hold few */
     hth_spread device_rate; /* bytes a second of rows_q or rows_f, one token, over some rounds */
     hth_spread cpu_rate;    /* of rows by all threads, */
     double
@@ -29,6 +30,8 @@ typedef struct hth_calibration {
 /* Takes a sixteenth of the device's free memory, or some 30 MB, for a few seconds. MEMORY, DEVICE. */
 hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_pool *pool, hth_type type,
                             hth_calibration *out, hearth_error *err);
+/* What stands as `bytes` in it then. */
+uint64_t hth_calibration_bytes(const hth_device *device, hth_type type);
 /* prompts.c, called by hth_calibrate: what stands last in it. */
 hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                     hth_type type, hth_calibration *out, hearth_error *err);
@@ -57,14 +60,13 @@ void hth_calibration_machine(const hth_calibration *c, hearth_selector selector,
 
 /* A hash of all that the figures of these two depend on: machine, threads, level, device, driver. */
 uint64_t hth_calibration_mark(const hth_device_info *info, const hth_kernels *kernels, uint32_t n_thread);
-/* What was measured before for this type of weights and is kept. */
-bool hth_calibration_recall(uint64_t mark, hth_type type, hth_calibration *out);
-/* Keeps it beside those of other types; forgets those of all types. */
+/* What was measured before for this type of weights, with so many bytes of them at least, and is kept. */
+bool hth_calibration_recall(uint64_t mark, hth_type type, uint64_t bytes, hth_calibration *out);
+/* Keeps it beside those of other types, in place of what was measured of this one. */
 void hth_calibration_keep(uint64_t mark, const hth_calibration *c);
-void hth_calibration_forget(uint64_t mark);
-/* That, or hth_calibrate and its figures kept. Those of simulated devices never are: their descriptions
- * change. */
+/* What is kept, unless the device now has room for more weights, or it is to be measured again; else
+ * hth_calibrate, and its figures kept. Those of simulated devices never are: their descriptions change. */
 hearth_status hth_calibration_get(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
-                                  hth_type type, hth_calibration *out, hearth_error *err);
+                                  hth_type type, bool again, hth_calibration *out, hearth_error *err);
 
 #endif

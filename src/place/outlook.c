@@ -43,7 +43,7 @@ hearth_status hth_outlook_open(hth_outlook *o, const hth_choice *c, const hth_pr
                                 .n_ctx = c->place.n_position,
                                 .context = c->place.n_position / 2}};
     hearth_status st =
-        hth_calibration_get(device, kernels, pool, c->model->layers[0].up.type, &o->calibration, err);
+        hth_calibration_get(device, kernels, pool, c->model->layers[0].up.type, false, &o->calibration, err);
     if (st != HEARTH_OK) return st;
     /* Room for weights that pass through is kept where they may. */
     hth_calibration_streams(&o->calibration, 0.0, 1.0, place.n_row, place.streams);

@@ -153,7 +153,7 @@ void hth_choice_pace(hth_choice *c, const hth_kernels *kernels, uint32_t n_threa
     hth_calibration known;
     uint64_t mark = hth_calibration_mark(c->info, kernels, hth_pool_threads(n_thread));
     double rate = 0.0;
-    if (hth_calibration_recall(mark, c->model->layers[0].up.type, &known))
+    if (hth_calibration_recall(mark, c->model->layers[0].up.type, 0, &known))
         rate = hth_calibration_products(&known);
     c->place.n_work = rate > 0.0 ? hth_gpu_submission(rate) : 0;
 }

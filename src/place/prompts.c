@@ -198,17 +198,27 @@ static hearth_status measure_device(bench *b, const host *h, hth_calibration *ou
     return st;
 }
 
+/* Half of what is free is for them and their results; the CPU in a card's place has no time for many. */
+static size_t rows_that_fit(const hth_device *device, hth_type type)
+{
+    enum { MANY = 4096, FEW = 256, LEAST = 64 };
+    hth_device_kind kind = hth_device_get_info(device)->kind;
+    hth_device_usage use = hth_device_state(device);
+    size_t most = kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_INTEGRATED ? MANY : FEW;
+    uint64_t each = hth_type_row_size(type, N_COL) + N_TOK * sizeof(float);
+    uint64_t n = (use.limit - use.used) / 2 / each / LEAST * LEAST;
+    return n < LEAST ? LEAST : n < most ? (size_t)n : most;
+}
+
 hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                     hth_type type, hth_calibration *out, hearth_error *err)
 {
-    enum { MANY_ROWS = 4096, FEW_ROWS = 256 }; /* the CPU in a card's place has no time for many */
-    hth_device_kind kind = hth_device_get_info(device)->kind;
-    size_t n_row = kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_INTEGRATED ? MANY_ROWS : FEW_ROWS;
     host h = {.x = NULL};
     bench b = {.device = device};
     hth_form form;
     if (!hth_form_of(type, &form)) return HEARTH_OK;
-    hearth_status st = open_host(&h, kernels, type, n_row, hth_pool_n_thread(pool), err);
+    hearth_status st =
+        open_host(&h, kernels, type, rows_that_fit(device, type), hth_pool_n_thread(pool), err);
     if (st == HEARTH_OK && !take_described(hth_device_get_info(device), out))
         measure_host(&h, kernels, pool, out);
     if (st == HEARTH_OK) st = measure_device(&b, &h, out, err);

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* Counts up when what is measured changes. */
-enum { VERSION = 1, MOST_TYPES = 32 };
+enum { VERSION = 2, MOST_TYPES = 32 };
 
 typedef struct kept {
     size_t n;
@@ -88,13 +88,14 @@ static bool is_sound(const hth_calibration *c)
     return true;
 }
 
-bool hth_calibration_recall(uint64_t mark, hth_type type, hth_calibration *out)
+bool hth_calibration_recall(uint64_t mark, hth_type type, uint64_t bytes, hth_calibration *out)
 {
     kept all = read_kept(mark);
     bool found = false;
     for (size_t i = 0; i < all.n && !found; i++) {
-        if (all.types[i].type != type || !is_sound(&all.types[i])) continue;
-        *out = all.types[i];
+        const hth_calibration *c = &all.types[i];
+        if (c->type != type || c->bytes < bytes || !is_sound(c)) continue;
+        *out = *c;
         found = true;
     }
     hth_free(all.types);
@@ -116,20 +117,14 @@ void hth_calibration_keep(uint64_t mark, const hth_calibration *c)
     hth_keep_write(name, mark, list, n * sizeof *list);
 }
 
-void hth_calibration_forget(uint64_t mark)
-{
-    char name[HTH_KEEP_NAME];
-    name_of(mark, name);
-    hth_keep_write(name, mark, NULL, 0);
-}
-
 hearth_status hth_calibration_get(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
-                                  hth_type type, hth_calibration *out, hearth_error *err)
+                                  hth_type type, bool again, hth_calibration *out, hearth_error *err)
 {
     const hth_device_info *info = hth_device_get_info(device);
     bool lasts = info->kind != HTH_DEVICE_SIMULATED;
     uint64_t mark = hth_calibration_mark(info, kernels, hth_pool_n_thread(pool));
-    if (lasts && hth_calibration_recall(mark, type, out)) return HEARTH_OK;
+    if (lasts && !again && hth_calibration_recall(mark, type, hth_calibration_bytes(device, type), out))
+        return HEARTH_OK;
     if (info->host_rate == 0.0) /* described as a whole: nothing is measured, and it takes no time */
         hth_log(HEARTH_LOG_INFO, "measuring %s and this CPU with weights of %s, for plans: some seconds",
                 info->name, hth_type_find((uint32_t)type)->name);

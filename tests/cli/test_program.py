@@ -619,6 +619,8 @@ def vram_that_cannot_be_is_refused_and_more_than_there_is_said():
     check(done.returncode == 1 and not os.path.exists(placed), "a placement of nothing", done)
     check(b"no layer fits there: the least is --vram %s; a smaller -c" % least.encode() in done.stderr, done.stderr)
     check("the least is --vram %s;" % least in good(*plan).stdout.decode(), least)
+    planned = good("plan", MODEL, "--gpu", card, "--vram", least, "-c", "64", "--batch", "8").stdout
+    check(b"No layer fits" not in planned and b"GPU us" in planned, planned)
     shown = json.loads(good(*plan, "--json").stdout)
     check(shown["fits"] is False and 4096 < shown["least_bytes"] < 1e7, shown)
     bad(2, "plan computes nothing", *plan, "--gpu-strict")

@@ -173,7 +173,8 @@ TEST(submissions_are_what_the_device_was_measured_to_do_in_50_ms)
     measure_as(&in, 1.0);
     CHECK_INT(paced(&in, placed_evenly(&in)), expected);
     CHECK_INT(paced(&in, planned(&in, 3000000)), expected);
-    hth_calibration_forget(in.mark);
+    const hth_calibration nothing = {.type = HTH_TYPE_Q4_0};
+    hth_calibration_keep(in.mark, &nothing);
     CHECK_INT(paced(&in, placed_evenly(&in)), 0);
     close_inputs(&in);
 }
@@ -201,22 +202,47 @@ TEST(a_calibration_is_measured_once_and_by_type)
     hth_calibration first = {0}, again = {0}, kept;
     if (!open_inputs(&in, "null")) return;
     CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
-    CHECK(!hth_calibration_recall(in.mark, HTH_TYPE_Q4_0, &kept));
-    CHECK_OK(hth_calibration_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, &first, err));
+    CHECK(!hth_calibration_recall(in.mark, HTH_TYPE_Q4_0, 0, &kept));
+    CHECK_OK(hth_calibration_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &first, err));
     CHECK(first.device_rate.min > 0.0 && first.device_rate.min <= first.device_rate.median &&
           first.device_rate.median <= first.device_rate.max);
     CHECK(first.hand[0] > 0.0 && first.hand[0] <= first.hand_99[0] && first.up > 0.0 && first.down > 0.0);
     hth_calibration q8 = made_up_card(HTH_TYPE_Q8_0, 3.0);
     hth_calibration_keep(in.mark, &q8);
-    CHECK_OK(hth_calibration_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, &again, err));
+    CHECK_OK(hth_calibration_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &again, err));
     CHECK_BYTES(&first, &again, sizeof first);
-    CHECK(hth_calibration_recall(in.mark, HTH_TYPE_Q8_0, &kept) && kept.device_rate.median > 2.9e9);
-    CHECK(!hth_calibration_recall(in.mark + 1, HTH_TYPE_Q8_0, &kept));
-    hth_calibration_forget(in.mark);
-    CHECK(!hth_calibration_recall(in.mark, HTH_TYPE_Q4_0, &kept));
+    CHECK(hth_calibration_recall(in.mark, HTH_TYPE_Q8_0, 0, &kept) && kept.device_rate.median > 2.9e9);
+    CHECK(!hth_calibration_recall(in.mark + 1, HTH_TYPE_Q8_0, 0, &kept));
+    CHECK_OK(hth_calibration_get(in.device, &in.kernels, pool, HTH_TYPE_Q8_0, true, &again, err));
+    CHECK(again.device_rate.median != q8.device_rate.median && again.bytes < q8.bytes);
+    CHECK(hth_calibration_recall(in.mark, HTH_TYPE_Q8_0, again.bytes, &kept));
+    CHECK_BYTES(&kept, &again, sizeof kept);
     q8.dispatch = -1.0;
     hth_calibration_keep(in.mark, &q8); /* no plan can be made of it */
-    CHECK(!hth_calibration_recall(in.mark, HTH_TYPE_Q8_0, &kept));
+    CHECK(!hth_calibration_recall(in.mark, HTH_TYPE_Q8_0, 0, &kept));
+    hth_pool_close(pool);
+    close_inputs(&in);
+}
+
+/* What little memory was measured with may all have lain in caches. */
+TEST(a_calibration_within_less_memory_is_replaced_by_one_within_more)
+{
+    inputs in;
+    hth_pool *pool = NULL;
+    hth_calibration little = {0}, more = {0}, kept = {0};
+    if (!open_inputs(&in, "null")) return;
+    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
+    hth_device *small = NULL;
+    const hth_device_spec spec = {.name = "null", .memory = 4 << 20, .functions = hth_gpu_functions};
+    CHECK_OK(hth_device_open(&spec, &small, err));
+    if (small && pool) {
+        CHECK_OK(hth_calibration_get(small, &in.kernels, pool, HTH_TYPE_Q4_0, false, &little, err));
+        CHECK_OK(hth_calibration_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &more, err));
+        CHECK(little.bytes <= (4 << 20) / 8 && more.bytes > little.bytes);
+        CHECK_OK(hth_calibration_get(small, &in.kernels, pool, HTH_TYPE_Q4_0, false, &kept, err));
+        CHECK_BYTES(&kept, &more, sizeof kept);
+    }
+    hth_device_close(small);
     hth_pool_close(pool);
     close_inputs(&in);
 }

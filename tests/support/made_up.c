@@ -9,7 +9,7 @@
 
 hth_calibration made_up_card(hth_type type, double faster)
 {
-    hth_calibration c = {.type = type, .dispatch = 1e-9, .up = 1e10, .down = 1e10};
+    hth_calibration c = {.type = type, .bytes = UINT64_MAX, .dispatch = 1e-9, .up = 1e10, .down = 1e10};
     c.cpu_rate = (hth_spread){1e9, 0.9e9, 1.1e9};
     c.device_rate = (hth_spread){faster * 1e9, faster * 0.9e9, faster * 1.1e9};
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) c.cpu_down[i] = 1e9;
