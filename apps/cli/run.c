@@ -305,6 +305,13 @@ static void print_json(const generation *g)
     json_end(&j);
 }
 
+/* MODEL is the embedded one when no operand names another; a lone "-" is the prompt. */
+static const char *model_path(const args *a)
+{
+    const char *first = args_operand(a, 0);
+    return first && strcmp(first, "-") != 0 ? first : NULL;
+}
+
 /* What the mode changed over the first tokens. The session's own tokens are lost. */
 static int check(const generation *g, uint64_t n_most)
 {
@@ -314,19 +321,12 @@ static int check(const generation *g, uint64_t n_most)
     int32_t *ids = malloc(n * sizeof *ids);
     if (!ids) return report_text("out of memory for the check");
     for (size_t i = 0; i < n; i++) ids[i] = i < g->n_prompt ? g->prompt[i] : g->ids[i - g->n_prompt];
-    int status = run_check(g->a, g->model, g->session, ids, n);
+    int status = run_check(g->a, model_path(g->a), g->model, g->session, ids, n);
     free(ids);
     return status;
 }
 
 /* ---- the beginning ------------------------------------------------------------------------------- */
-
-/* MODEL is the embedded one when no operand names another; a lone "-" is the prompt. */
-static const char *model_path(const args *a)
-{
-    const char *first = args_operand(a, 0);
-    return first && strcmp(first, "-") != 0 ? first : NULL;
-}
 
 static int check_args(const args *a)
 {

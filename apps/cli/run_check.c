@@ -23,9 +23,12 @@ static void print_result(const hearth_model *model, const hth_comparison *r)
     double agreement = 100.0 * (double)r->n_agree / (double)r->n_scored;
     fprintf(stderr,
             "hearth: check of %llu tokens: selector %s against dense: same likeliest token %.1f %%, mean KL "
-            "%.3g nats, recall %.1f %%\n",
-            (unsigned long long)r->n_token, selector, agreement, r->kl,
-            all.n_live > 0 ? 100.0 * (double)all.n_hit / (double)all.n_live : 100.0);
+            "%.3g nats",
+            (unsigned long long)r->n_token, selector, agreement, r->kl);
+    if (r->n_layer > 0)
+        fprintf(stderr, ", recall %.1f %%",
+                all.n_live > 0 ? 100.0 * (double)all.n_hit / (double)all.n_live : 100.0);
+    fputc('\n', stderr);
     if (agreement < GOOD_AGREEMENT)
         fprintf(
             stderr,
@@ -34,8 +37,19 @@ static void print_result(const hearth_model *model, const hth_comparison *r)
             100.0 - agreement);
 }
 
-int run_check(const args *a, const hearth_model *model, hearth_session *session, const int32_t *ids, size_t n)
+/* Nobody looks at neurons that lie on a device, and its caches are the run's: there the dense run is that of
+ * the same file on the CPU. */
+static bool open_dense(const args *a, const char *path, const hearth_model *model, hearth_model **on_cpu)
 {
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
+    return !info.gpu || open_on_cpu(a, path, on_cpu);
+}
+
+int run_check(const args *a, const char *path, const hearth_model *model, hearth_session *session,
+              const int32_t *ids, size_t n)
+{
+    hearth_model *on_cpu = NULL;
     hth_compare_side reference = {model, NULL}, mode = {model, session};
     hth_compare *compare = NULL;
     hth_comparison result;
@@ -49,7 +63,10 @@ int run_check(const args *a, const hearth_model *model, hearth_session *session,
         fprintf(stderr, "hearth: check: a run of one token has nothing to compare\n");
         return 0;
     }
-    if (!open_reference(a, model, hearth_session_n_ctx(session), &reference.session)) return EXIT_OTHER;
+    if (!open_dense(a, path, model, &on_cpu)) return EXIT_OTHER;
+    if (on_cpu) reference.model = on_cpu;
+    int code = EXIT_OTHER;
+    if (!open_reference(a, reference.model, hearth_session_n_ctx(session), &reference.session)) goto done;
     hearth_status st = hth_compare_open(&reference, &mode, &compare, &err);
     if (st == HEARTH_OK) {
         progress_init(&p, "checking", "runs", 1);
@@ -61,7 +78,10 @@ int run_check(const args *a, const hearth_model *model, hearth_session *session,
         hth_compare_result(compare, &result);
         print_result(model, &result);
     }
+    code = st == HEARTH_OK ? 0 : report(&err);
+done:
     hth_compare_close(compare);
     hearth_session_close(reference.session);
-    return st == HEARTH_OK ? 0 : report(&err);
+    hearth_model_close(on_cpu);
+    return code;
 }

@@ -147,6 +147,12 @@ bool open_reference_model(const args *a, const char *path, hearth_model **model)
     return open_file(a, path, HEARTH_SELECTOR_DENSE, NULL, gpu_wish(a, 0), model);
 }
 
+bool open_on_cpu(const args *a, const char *path, hearth_model **model)
+{
+    const char *activation = args_text(a, "activation", NULL);
+    return open_file(a, path, HEARTH_SELECTOR_DENSE, activation, (hearth_gpu_options){0}, model);
+}
+
 static hearth_kv_type kv_type(const args *a)
 {
     const char *name = args_text(a, "kv", "f16");

@@ -30,6 +30,8 @@ bool open_session(const args *a, const hearth_model *model, uint32_t n_ctx_defau
 /* What approximations are compared with: the model's own selector, a Q8_0 cache and products of bf16 give
  * way to what is exact. The first opens another file, with its own activation, for a session over it. */
 bool open_reference_model(const args *a, const char *path, hearth_model **model);
+/* The same file once more, on the CPU alone. */
+bool open_on_cpu(const args *a, const char *path, hearth_model **model);
 bool open_reference(const args *a, const hearth_model *model, uint32_t n_ctx, hearth_session **session);
 /* Whether a session by the common options is that already. */
 bool is_reference(const args *a, const hearth_model *model);

@@ -896,6 +896,9 @@ def a_run_is_checked_against_dense():
     check("check of 16 tokens: selector gate against dense" in check_line("--kv", "q8_0"), check_line("--kv", "q8_0"))
     done = good("run", "-n", "5", "-p", "Once", "--check", "9", "--json", "--stats")
     check(json.loads(done.stdout)["live_share"] and b"gate is exact" in done.stderr, done)
+    check("check of 16 tokens: selector gate is exact" in check_line("--gpu", "null"), check_line("--gpu", "null"))
+    rounded = check_line("--gpu", "null", "--kv", "q8_0")
+    check("selector gate against dense" in rounded and "recall" not in rounded, rounded)
     done = good("run", "-n", "0", "-p", "Once upon a time there was a dog", "--check", "512")
     check(re.search(rb"check of \d+ tokens: selector gate is exact", done.stderr), done.stderr)
 
