@@ -40,11 +40,16 @@ static void on_bus_error(int signal_number, siginfo_t *info, void *context)
     signal(signal_number, SIG_DFL); /* the instruction is tried again, and ends the program */
 }
 
+/* A warning that is given again is not new. */
 static void print_log(void *user, hearth_log_level level, const char *line)
 {
+    static char warned_of[1000];
+    bool warns = level == HEARTH_LOG_WARN;
     (void)user;
+    if (warns && strncmp(line, warned_of, sizeof warned_of - 1) == 0) return;
+    if (warns) snprintf(warned_of, sizeof warned_of, "%s", line);
     break_text();
-    fprintf(stderr, "hearth: %s%s\n", level == HEARTH_LOG_WARN ? "warning: " : "", line);
+    fprintf(stderr, "hearth: %s%s\n", warns ? "warning: " : "", line);
 }
 
 /* A file must not get the number of a closed standard stream: it would be read as the user's text, or written

@@ -155,19 +155,17 @@ static bool eval_pieces(generation *g, hearth_error *err)
 static bool eval_prompt(generation *g, hearth_error *err)
 {
     moment start = moment_now(g->model);
-    if (g->n_prompt > hearth_session_n_ctx(g->session)) /* says so before anything is shown */
+    if (g->n_prompt > hearth_session_n_ctx(g->session)) /* says so at once */
         return hearth_session_eval(g->session, g->prompt, g->n_prompt, err) == HEARTH_OK;
     for (size_t i = 0; i < g->n_prompt; i++) {
         if (!decode(g, g->prompt[i], err)) return false;
         hearth_sampler_accept(g->sampler, g->prompt[i]);
     }
     g->n_echo = g->text.n;
-    if (!show_until(g, g->n_echo)) {
-        g->end = "output closed";
-        return true;
-    }
     if (!eval_pieces(g, err)) return false;
     g->prompt_took = moment_since(g->model, start);
+    /* Behind the progress, which would be on its line. */
+    if (!show_until(g, g->n_echo)) g->end = "output closed";
     return true;
 }
 

@@ -18,6 +18,7 @@
 int report(const hearth_error *err)
 {
     fflush(stdout);
+    break_text();
     fprintf(stderr, "hearth: %s\n", err->message);
     return EXIT_OTHER;
 }
@@ -26,6 +27,7 @@ void print_failure(const char *format, va_list list)
 {
     char line[1000];
     fflush(stdout);
+    break_text();
     vsnprintf(line, sizeof line, format, list);
     fputs("hearth: ", stderr);
     for (const char *p = line; *p; p++) {
@@ -66,6 +68,7 @@ size_t control_size(const char *text, size_t i, size_t n)
 }
 
 static bool in_line; /* of a text, behind its first byte */
+static unsigned n_break;
 
 static bool same_place(int a, int b)
 {
@@ -89,8 +92,10 @@ void break_text(void)
 {
     if (!in_line || !same_place(STDOUT_FILENO, STDERR_FILENO)) return;
     fputc('\n', stderr);
-    in_line = false;
+    in_line = false, n_break++;
 }
+
+unsigned text_breaks(void) { return n_break; }
 
 bool write_text(const char *text, size_t n, bool raw)
 {
@@ -109,7 +114,8 @@ bool write_text(const char *text, size_t n, bool raw)
 
 void progress_init(progress *p, const char *what, const char *unit, double unit_size)
 {
-    *p = (progress){.what = what, .unit = unit, .unit_size = unit_size, .start_ns = hth_clock_ns()};
+    uint64_t now = hth_clock_ns();
+    *p = (progress){.what = what, .unit = unit, .unit_size = unit_size, .open_ns = now, .start_ns = now};
 }
 
 void progress_update(progress *p, uint64_t done, uint64_t total)
@@ -117,10 +123,11 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
     const uint64_t second = 1000000000u;
     bool terminal = isatty(STDERR_FILENO) == 1;
     uint64_t now = hth_clock_ns(), every = terminal ? second / 5 : 10 * second;
-    if (now - p->start_ns < 2 * second || now - p->shown_ns < every) return;
+    if (done == 0) p->start_ns = now;
+    if (now - p->open_ns < 2 * second || now - p->shown_ns < every) return;
     p->shown_ns = now;
     p->shown = true;
-    double seconds = (double)(now - p->start_ns) * 1e-9, rate = (double)done / seconds;
+    double seconds = (double)(now - p->start_ns) * 1e-9, rate = done > 0 ? (double)done / seconds : 0.0;
     double share = total ? (double)done / (double)total : 0.0;
     double left = rate > 0.0 ? (double)(total - done) / rate : 0.0;
     char bar[24] = "";

@@ -30,6 +30,8 @@ void note_text(const char *text, size_t n);
 void end_text(void);
 /* Where stderr goes where stdout does, a line on it in mid-text begins with a newline; stdout itself gets none. */
 void break_text(void);
+/* How often it began one. */
+unsigned text_breaks(void);
 /* Whether the byte at text[i] is one that would be made visible, and how many of them
  * belong together (2 for a C1 control). */
 size_t control_size(const char *text, size_t i, size_t n);
@@ -41,7 +43,7 @@ size_t control_size(const char *text, size_t i, size_t n);
 typedef struct progress {
     const char *what, *unit; /* "reading", "MB"; NULL: no rate is shown */
     double unit_size;        /* of the numbers in one unit */
-    uint64_t start_ns, shown_ns;
+    uint64_t open_ns, start_ns, shown_ns; /* start: when nothing was done the last time */
     bool shown;
 } progress;
 void progress_init(progress *p, const char *what, const char *unit, double unit_size);

@@ -13,7 +13,7 @@
 
 enum { DEFAULT_WIDTH = 80, TAB = 8 };
 
-void wrap_init(wrap *w) { *w = (wrap){.on = isatty(STDOUT_FILENO) == 1}; }
+void wrap_init(wrap *w) { *w = (wrap){.on = isatty(STDOUT_FILENO) == 1, .breaks = text_breaks()}; }
 
 static unsigned terminal_width(void)
 {
@@ -95,6 +95,7 @@ static bool add_character(wrap *w, const char *shown, unsigned width)
 bool wrap_write(wrap *w, const char *text, size_t n)
 {
     if (!w->on) return write_text(text, n, false);
+    if (w->breaks != text_breaks()) w->breaks = text_breaks(), w->column = w->spaces = 0;
     for (size_t i = 0; i < n;) {
         char shown[16];
         unsigned width;

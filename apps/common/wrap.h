@@ -8,7 +8,8 @@
 
 typedef struct wrap {
     bool on;         /* false: bytes pass as they are, but for escapes */
-    unsigned column; /* where the next character goes */
+    unsigned column; /* where the next character goes, */
+    unsigned breaks; /* behind so many text_breaks */
     unsigned spaces; /* seen and not written: they go when the line ends here */
     char word[512];  /* begun and not written: its end decides on which line it is */
     size_t n;

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +53,7 @@ static bool format(char *to, const char *a, const char *b, const char *c)
 static bool find_folder(char *to)
 {
     const char *own = getenv("HEARTH_CACHE"), *cache = variable("XDG_CACHE_HOME"), *home = variable("HOME");
-    if (own) return own[0] == '/' && format(to, own, "", "");
+    if (own) return own[0] != '\0' && format(to, own, "", "");
     if (cache) return format(to, cache, "/hearth", "");
     return home && format(to, home, "/.cache/hearth", "");
 }
@@ -128,18 +127,28 @@ uint8_t *hth_keep_read(const char *name, uint64_t mark, size_t *n)
     return bytes;
 }
 
-/* Once: whoever keeps one thing keeps more. */
+/* By errno. */
 static bool cannot_keep(const char *folder)
 {
-    static atomic_bool said;
-    int why = errno;
     char reason[100];
-    if (!atomic_exchange(&said, true))
-        hth_log(HEARTH_LOG_WARN,
-                "%s: %s: nothing is kept there for later runs; HEARTH_CACHE names another folder, or none "
-                "where it is empty",
-                folder, strerror_r(why, reason, sizeof reason));
+    int why = errno;
+    hth_log(HEARTH_LOG_WARN,
+            "%s: %s: nothing is kept there for later runs; HEARTH_CACHE names another folder, or none where it "
+            "is empty",
+            folder, strerror_r(why, reason, sizeof reason));
     return false;
+}
+
+/* False: errno says why. */
+static bool write_file(const char *path, const char *part, int fd, const head *h, const void *bytes)
+{
+    bool done = write_all(fd, h, sizeof *h) && write_all(fd, bytes, h->n);
+    int why = errno;
+    if (close(fd) != 0 && done) done = false, why = errno;
+    if (done && rename(part, path) != 0) done = false, why = errno;
+    if (!done) unlink(part);
+    errno = why;
+    return done;
 }
 
 bool hth_keep_write(const char *name, uint64_t mark, const void *bytes, size_t n)
@@ -148,13 +157,8 @@ bool hth_keep_write(const char *name, uint64_t mark, const void *bytes, size_t n
     if (!is_name(name) || n > HTH_KEEP_MAX || !find_folder(folder) || !format(path, folder, "/", name) ||
         !format(part, folder, "/.part-", "XXXXXX"))
         return false;
-    if (!make_folder(folder)) return cannot_keep(folder);
     head h = {.mark = mark, .n = n, .hash = hash_of(mark, bytes, n)};
     memcpy(h.magic, magic, sizeof magic);
-    int fd = mkostemp(part, O_CLOEXEC);
-    if (fd < 0) return cannot_keep(folder);
-    bool done = write_all(fd, &h, sizeof h) && write_all(fd, bytes, n);
-    done = close(fd) == 0 && done && rename(part, path) == 0;
-    if (!done) unlink(part);
-    return done;
+    int fd = make_folder(folder) ? mkostemp(part, O_CLOEXEC) : -1;
+    return fd >= 0 && write_file(path, part, fd, &h, bytes) ? true : cannot_keep(folder);
 }

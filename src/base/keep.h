@@ -15,7 +15,8 @@ enum { HTH_KEEP_NAME = 64, HTH_KEEP_MAX = 64 << 20 };
  * byte as it was written; freed by hth_free. NULL: nothing, or damaged, or of another mark. */
 uint8_t *hth_keep_read(const char *name, uint64_t mark, size_t *n);
 
-/* Replaces what was kept under this name, as a whole or not at all. False: it is not kept. */
+/* Replaces what was kept under this name, as a whole or not at all. False: it is not kept, which
+ * a warning says, each time, where there is a folder to keep it in. */
 bool hth_keep_write(const char *name, uint64_t mark, const void *bytes, size_t n);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "support/test.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +95,7 @@ TEST(damaged_files_are_as_if_not_there)
 TEST(without_a_place_nothing_is_kept)
 {
     size_t n;
-    static const char *const places[] = {"", "relative/folder", "/proc/hearth", "/dev/null/x"};
+    static const char *const places[] = {"", "/proc/hearth", "/dev/null/x"};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         setenv("HEARTH_CACHE", places[i], 1);
         CHECK(!hth_keep_write("x", 1, "y", 1));
@@ -105,6 +106,22 @@ TEST(without_a_place_nothing_is_kept)
     unsetenv("HOME");
     CHECK(!hth_keep_write("x", 1, "y", 1));
     CHECK(hth_keep_read("x", 1, &n) == NULL);
+}
+
+TEST(a_folder_may_be_named_from_where_the_process_is)
+{
+    size_t n = 0;
+    int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    open_folder();
+    CHECK(here >= 0 && chdir(base) == 0);
+    setenv("HEARTH_CACHE", "not/there", 1);
+    CHECK(hth_keep_write("x", 1, "y", 1));
+    uint8_t *kept = hth_keep_read("x", 1, &n);
+    CHECK(kept && n == 1 && *kept == 'y' && access("not/there/x", R_OK) == 0);
+    hth_free(kept);
+    CHECK(fchdir(here) == 0);
+    close(here);
+    close_folder();
 }
 
 TEST(the_usual_places_are_found)

@@ -2,9 +2,11 @@
 pipes, signals and environments. Called by CTest with the program's path. Python 3,
 standard library only."""
 
+import fcntl
 import functools
 import json
 import os
+import pty
 import random
 import re
 import resource
@@ -13,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 
 HEARTH = sys.argv[1]
@@ -750,6 +753,32 @@ def a_warning_and_figures_begin_lines_of_their_own():
     check(apart.stdout.count(b"\n") == 1 and b"it goes on on the CPU" in apart.stderr, apart)
 
 
+def on_terminal(*args):
+    """All that a run writes to a terminal of 80 columns."""
+    outer, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    shown = b""
+    with subprocess.Popen([HEARTH, *args], stdin=subprocess.DEVNULL, stdout=inner, stderr=inner) as process:
+        os.close(inner)
+        while True:
+            try:
+                piece = os.read(outer, 65536)
+            except OSError:  # the program has closed it
+                break
+            shown += piece
+    os.close(outer)
+    check(process.returncode == 0, args, shown)
+    return shown
+
+
+@case
+def progress_stands_before_the_text():
+    card = "sim:" + scratch("slow.sim", QUICK_CARD.replace("submit_us = 0", "submit_us = 800000").replace("clock = virtual", "clock = real").encode())
+    done = on_terminal("run", MODEL, "--gpu", card, "-c", "64", "--batch", "2", "-n", "1", "-p", "Once upon a time there")
+    check(b"prompt [" in done, done)
+    check(re.search(rb"\r +\r *Once upon a time there", done), done)
+
+
 @case
 def a_closed_stream_is_nobodys_file():
     for args in [["run", MODEL, "-"], ["run", MODEL, "-f", "-"], ["chat", MODEL, "--template", "chatml"]]:
@@ -1162,6 +1191,8 @@ def a_cache_that_cannot_be_used_is_said_once():
     for place, n in places:
         done = good("doctor", "--gpu", "null", MODEL, env={"HEARTH_CACHE": place})
         check(done.stderr.count(b"nothing is kept there for later runs") == n, place, done.stderr)
+    done = good("doctor", "--gpu", "null", MODEL, env={"HEARTH_CACHE": "kept"}, cwd=SCRATCH)
+    check(not done.stderr.count(b"nothing is kept") and os.listdir(scratch("kept")), done.stderr)
     done = good("run", MODEL, "-n", "1", "-p", "a", env={"HEARTH_CACHE": "/proc/nope"})
     check(b"kept" not in done.stderr, "nothing wants to be kept", done.stderr)
 

@@ -1,6 +1,7 @@
 /* Answers on a terminal that the test makes: where lines end, wide characters, resizing,
  * and escapes that cannot reach it. */
 #define _GNU_SOURCE
+#include "common/output.h"
 #include "common/wrap.h"
 #include "support/test.h"
 
@@ -79,6 +80,25 @@ static void expect(unsigned short columns, unsigned short later, const char *con
 }
 
 #define EXPECT(COLUMNS, WANTED, ...) expect(COLUMNS, 0, (const char *const[]){__VA_ARGS__, NULL}, WANTED)
+
+TEST(a_warning_in_mid_line_begins_a_line_and_so_does_the_text_behind_it)
+{
+    char out[200];
+    terminal t;
+    wrap w;
+    CHECK(open_terminal(&t, 20));
+    int saved = dup(STDERR_FILENO);
+    dup2(t.inner, STDERR_FILENO);
+    wrap_init(&w);
+    CHECK(wrap_write(&w, "four word line ", 15));
+    break_text();
+    fputs("warning\n", stderr);
+    CHECK(wrap_write(&w, "another line\n", 13));
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    close_terminal(&t, out, sizeof out);
+    CHECK(strcmp(out, "four word line\nwarning\nanother line\n") == 0);
+}
 
 TEST(lines_end_at_spaces)
 {
