@@ -7,7 +7,9 @@
 #include "support/test.h"
 #include "support/tiny_model.h"
 
+#include "engine/engine.h"
 #include "file/types.h"
+#include "run/gpu/gpu_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +23,7 @@ static hth_program_id off = HTH_N_PROGRAM; /* none */
 static hth_matrix_shape matrix;            /* of null's units; m 0: it has none */
 static bool matrix_2;                      /* with functions of elements */
 static uint32_t withheld;                  /* HTH_FEATURE_* */
-static uint64_t n_refused;                 /* the call that is UNSUPPORTED, once; 0: none */
+static uint64_t refused, n_refused;        /* calls that are UNSUPPORTED, from this one on; 0: none */
 
 hearth_status __real_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
 hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
@@ -32,7 +34,7 @@ hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **o
     other.functions = programs_off_by_one(off);
     other.matrix = matrix, other.matrix_2 = matrix_2, other.without = withheld;
     hearth_status st = __real_hth_device_open(&other, out, err);
-    if (st == HEARTH_OK && n_refused > 0) hth_device_fail_at(*out, n_refused, HEARTH_ERROR_UNSUPPORTED);
+    if (st == HEARTH_OK) hth_device_fail_from(*out, refused, n_refused, HEARTH_ERROR_UNSUPPORTED);
     return st;
 }
 
@@ -231,31 +233,37 @@ TEST(functions_of_elements_that_are_off_are_not_used_and_bits_stay)
     free(cpu);
 }
 
-/* From one kind to the next, as the driver refuses it. */
-static void refuse_calls(size_t n_kind)
+/* From one kind to the next, as the driver refuses it: the first n of those that there are. */
+static void refuse_kinds(hth_matrices most, uint64_t n)
 {
+    const hth_matrices left = most - (hth_matrices)n;
+    const char *why = left == HTH_MATRICES_NONE ? "the matrix units of null are not used: "
+                                                : "NV_cooperative_matrix2 of null is not used: ";
     size_t n_without = 0;
     float *cpu = logits_on("none");
-    matrix = some_shape, matrix_2 = n_kind == 2;
-    for (n_refused = 1; n_refused < 400 && n_without < 2; n_refused++) {
+    matrix = some_shape, matrix_2 = most == HTH_MATRICES_CM2, n_refused = n;
+    for (refused = 1; refused < 400 && n_without < 2; refused++) {
         hearth_model *model;
-        hearth_error why;
-        if (open_on(STORYTELLER, "null", true, 0, &model, &why) == HEARTH_OK && n_units > 0) {
-            CHECK(strstr(units, " not used: ") != NULL);
+        hearth_error err;
+        if (open_on(STORYTELLER, "null", true, 0, &model, &err) == HEARTH_OK && n_units > 0) {
+            CHECK(strstr(units, why) != NULL);
+            CHECK_INT(n_units, n);
+            CHECK_INT(model->gpu->matrices, left);
             n_without++;
         }
         hearth_model_close(model);
         if (n_units > 0) check_logits("null", cpu);
     }
     CHECK(n_without > 0);
-    n_refused = 0, matrix = (hth_matrix_shape){0}, matrix_2 = false;
+    refused = n_refused = 0, matrix = (hth_matrix_shape){0}, matrix_2 = false;
     free(cpu);
 }
 
 TEST(matrix_units_for_which_nothing_can_be_compiled_are_not_used)
 {
-    refuse_calls(1);
-    refuse_calls(2);
+    refuse_kinds(HTH_MATRICES_KHR, 1);
+    refuse_kinds(HTH_MATRICES_CM2, 1);
+    refuse_kinds(HTH_MATRICES_CM2, 2);
 }
 
 TEST(a_card_gives_the_same_with_and_without_its_matrix_units)

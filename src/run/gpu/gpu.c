@@ -56,12 +56,12 @@ static hearth_status look_for_floats(hth_gpu *g, hearth_error *err)
  * which one can be named already. */
 static hearth_status record_with(hth_gpu *g, hth_matrices matrices, const char *why, hearth_error *err)
 {
-    static const char *const left[][2] = {{"the matrix units", "are"}, {"NV_cooperative_matrix2", "is"}};
+    static const char *const units[][2] = {{"the matrix units", "are"}, {"NV_cooperative_matrix2", "is"}};
     const char *path = hth_gguf_path(g->model->file), *name = hth_device_get_info(g->device)->name;
     hearth_error refused = {0};
     for (;; matrices--, why = refused.message) {
         if (why) {
-            const char *const *what = left[matrices];
+            const char *const *what = units[matrices];
             hth_log(HEARTH_LOG_WARN, "%s: %s of %s %s not used: %s", path, what[0], name, what[1], why);
             hth_gpu_tapes_free(g);
         }
