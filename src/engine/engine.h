@@ -102,6 +102,9 @@ void hth_engine_release(hearth_model *m, uint32_t slot);
 /* gpu.c, with m->loss: as the place before, with so many bytes; m->gpu NULL: nothing can lie there. */
 hearth_status hth_engine_place_again(hearth_model *m, const hth_gpu_place *before, uint64_t budget,
                                      hearth_error *err);
+/* leave.c: evenly as much as fits into the budget, in place of what lies there, and the rest in the host's
+ * memory. False: nothing lies there then, nor all of it here; err says why, where it is known. */
+bool hth_engine_place_less(hearth_model *m, uint64_t budget, hearth_error *err);
 /* gpu.c: opens the device that the options name and loads what lies there; with "auto" there may be none. */
 hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 /* gpu.c: once the host's weights are read: layers that are divided are joined, and what runs there is tested. */

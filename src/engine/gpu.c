@@ -238,11 +238,29 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *o
     return HEARTH_OK;
 }
 
+/* What a refusal leaves room for. */
+static uint64_t budget_below(const hth_device *device)
+{
+    hth_device_usage use = hth_device_state(device);
+    return (use.refused > 0 && use.refused < use.used ? use.refused : use.used) / 10 * 9;
+}
+
+/* Memory for what comes last may be missing, as for all before. */
+static hearth_status join_less(hearth_model *m, const char *refused, hearth_error *err)
+{
+    hearth_error why = {0};
+    hth_log(HEARTH_LOG_WARN, "%s: %s; less is placed there, evenly", hth_gguf_path(m->file), refused);
+    if (hth_engine_place_less(m, budget_below(m->device), &why)) return HEARTH_OK;
+    do_without(m, why.message[0] ? why.message : refused);
+    return hth_engine_read_rest(m, err);
+}
+
 hearth_status hth_engine_join_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
     hearth_error why = {0};
     hearth_status st = m->gpu ? hth_gpu_take_host_rows(m->gpu, &why) : HEARTH_OK;
     if (st == HEARTH_OK) return st;
+    if (st == HEARTH_ERROR_MEMORY) return join_less(m, why.message, err);
     if (err) *err = why;
     if (is_asked_for(o)) return st;
     hth_engine_forget(m, m->gpu);
@@ -269,5 +287,5 @@ void hth_engine_close_gpu(hearth_model *m)
     hth_gpu_close(m->gpu);
     for (uint32_t i = 0; i < m->n_left; i++) hth_gpu_close(m->left[i]);
     hth_device_close(m->device);
-    m->gpu = NULL, m->device = NULL;
+    m->gpu = NULL, m->device = NULL, m->n_left = 0;
 }

@@ -52,9 +52,9 @@ void hth_engine_lose_gpu(hearth_model *m, uint32_t age, const char *why)
 
 /* ---- part of it --------------------------------------------------------------------------------------- */
 
-/* What stays, on the device and in the host's memory; false: nothing does. */
-static bool place_less(hearth_model *m, hth_gpu *before, uint64_t budget, hearth_error *err)
+bool hth_engine_place_less(hearth_model *m, uint64_t budget, hearth_error *err)
 {
+    hth_gpu *before = m->gpu;
     hth_gpu_leave(before);
     hth_engine_forget(m, before);
     m->left[m->n_left++] = before, m->gpu = NULL;
@@ -81,7 +81,7 @@ static void leave_part(hearth_model *m, uint64_t used, uint64_t budget)
         /* Memory that others want is given back, but nothing is placed there again. */
         hth_gpu_leave(before);
         lose(m, before, note);
-    } else if (place_less(m, before, budget / 10 * 9, &why)) {
+    } else if (hth_engine_place_less(m, budget / 10 * 9, &why)) {
         const hth_gpu_place *place = hth_gpu_where(m->gpu);
         hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on with less there: %u of %u layers, %s%s%s",
                 hth_gguf_path(m->file), note, place->n_layer, m->model->hparams.n_layer,

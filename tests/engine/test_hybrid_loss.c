@@ -100,9 +100,8 @@ static void remove_files(const files *f)
     remove(f->placement);
 }
 
-static hearth_model *open_model(const files *f, const char *device)
+static hearth_status try_to_open(const files *f, const char *device, hearth_model **model, hearth_error *err)
 {
-    hearth_model *model = NULL;
     const hearth_model_options o = {.n_thread = 1,
                                     .mmap = f->is->mapped,
                                     .selector = f->is->selector,
@@ -111,7 +110,14 @@ static hearth_model *open_model(const files *f, const char *device)
                                             .n_batch = N_ROW,
                                             .kv = HEARTH_KV_F16,
                                             .placement = device ? f->placement : NULL}};
-    CHECK_OK(hearth_model_open(f->model, &o, &model, err));
+    *model = NULL;
+    return hearth_model_open(f->model, &o, model, err);
+}
+
+static hearth_model *open_model(const files *f, const char *device)
+{
+    hearth_model *model;
+    CHECK_OK(try_to_open(f, device, &model, err));
     if (model && device) CHECK(model->gpu && hth_gpu_where(model->gpu)->n_hot[0] == f->is->n_hot[0]);
     return model;
 }
@@ -363,6 +369,52 @@ TEST(memory_and_reads_that_fail_while_weights_are_fetched_are_errors_and_no_more
             CHECK(n > 0 && (n_read > 0) == !f.is->mapped);
             printf("     %s: %llu allocations, %llu reads\n", f.is->name, (unsigned long long)n,
                    (unsigned long long)n_read);
+        }
+        remove_files(&f);
+    }
+}
+
+/* ---- memory that is not there when a model is opened -------------------------------------------- */
+
+/* The n-th call of the device finds none; the first is the device's own opening. False: there are fewer. */
+static bool open_without(const files *f, uint64_t n, const logits *expected)
+{
+    static logits got;
+    hearth_model *model;
+    hearth_error why;
+    uint64_t held = hth_alloc_held();
+    hth_device_fail_opened_at(n, HEARTH_ERROR_MEMORY);
+    hearth_status st = try_to_open(f, "null", &model, &why);
+    bool failed = hth_device_opened_failed();
+    hth_device_fail_opened_at(0, HEARTH_OK);
+    if (!CHECK_INT(st, n == 1 ? HEARTH_ERROR_MEMORY : HEARTH_OK))
+        printf("     call %llu\n", (unsigned long long)n);
+    hearth_session *s = model ? open_session(model) : NULL;
+    got.n = 0;
+    if (s) {
+        eval(s, prompt, N_PROMPT, &got);
+        CHECK_BYTES(got.values[0], expected->values[N_PROMPT - 1], sizeof got.values[0]);
+        if (!model->gpu) CHECK_INT(model->device ? hth_device_state(model->device).used : 0, 0);
+    }
+    hearth_session_close(s);
+    hearth_model_close(model);
+    CHECK_INT(hth_alloc_held(), held);
+    return failed;
+}
+
+TEST(a_divided_model_for_which_memory_is_missing_has_less_there)
+{
+    static logits expected;
+    const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 5;
+    for (int i = 0; i < 3; i++) {
+        files f;
+        uint64_t n = 1;
+        if (make_files(&configs[i], "null", &f)) {
+            run(&f, NULL, tell_alone, 0, &expected);
+            hearth_log_set(NULL, NULL);
+            while (n < MOST_CALLS && open_without(&f, n, &expected)) n += n == 1 ? 1 : stride;
+            CHECK(n > 40 && n < MOST_CALLS);
+            printf("     %s: %llu calls\n", f.is->name, (unsigned long long)n);
         }
         remove_files(&f);
     }
