@@ -351,9 +351,11 @@ static void print_text(const planning *p)
     if (is_whole(p)) printf("All of it fits there.\n");
     else if (!p->model->by_neurons)
         printf("Whole layers only: hearth pack would let each layer be divided.\n");
-    else if (o->uniform)
-        printf(
-            "Nothing is known of who fires: all neurons count alike (hearth profile, then hearth pack).\n");
+    else if (o->uniform && p->choice.place.selector != HEARTH_SELECTOR_DENSE)
+        printf("Nothing is known of who fires: %.0f %% of the neurons of each layer are assumed (hearth "
+               "profile, "
+               "then hearth pack).\n",
+               100.0 * hth_plan_assumed(p->choice.place.selector));
     print_machine(p);
     print_layers(p);
     print_memory_there(p);

@@ -14,6 +14,8 @@ typedef struct hth_plan_source {
     const hth_profile *profile; /* of this file, or NULL: the shares in the file, where there are some */
 } hth_plan_source;
 
+/* What of a layer's neurons is taken to fire for a token where nothing is known of it. */
+double hth_plan_assumed(hearth_selector selector);
 /* out: freed by hth_plan_model_free; fixed: what a step takes on the device beside layers. *uniform
  * becomes whether nothing is known of who fires. ARGUMENT: a layer that no device can have, by its reason.
  * MEMORY. */

@@ -603,6 +603,17 @@ def a_plan_for_what_is_free_of_a_small_card_fits_it():
 
 
 @case
+def a_plan_without_a_profile_says_what_it_assumes():
+    card, packed = "sim:" + scratch("card.sim", QUICK_CARD.encode() + b"host_bandwidth = 1e9\n"), scratch("packed.gguf")
+    good("pack", MODEL, "-o", packed)
+    args = ["plan", packed, "--gpu", card, "--vram", "4M", "-c", "64", "--batch", "8"]
+    check(b"Nothing is known of who fires: 25 % of the neurons" in good(*args).stdout, good(*args))
+    check(b"Nothing is known" not in good(*args, "--selector", "dense").stdout, "of dense all is known")
+    rates = [json.loads(good(*args, "--json", *more).stdout)["tokens_per_second_cpu"] for more in [[], ["--selector", "dense"]]]
+    check(1.2 < rates[0] / rates[1] < 2.5, rates)
+
+
+@case
 def vram_that_cannot_be_is_refused_and_more_than_there_is_said():
     args = ["run", MODEL, "-c", "64", "--batch", "8", "-n", "3", "-p", "a"]
     card = "sim:" + scratch("quick.sim", QUICK_CARD.encode())
