@@ -4,46 +4,18 @@
  * is in common is only what has been brought to be multiplied, so tiles may be large.
  *
  * All invocations bring a step together: eight pieces of each row and token of the tile, which are eight
- * blocks of 32, or what a block of 256 has of pieces that share a scale. A product is that of a piece.
- * ONTO: y is added to. */
+ * blocks of 32, or what a block of 256 has of pieces that share a scale. A product is that of a piece. */
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_EXT_shader_explicit_arithmetic_types : require
 #extension GL_NV_cooperative_matrix2 : require
 
-layout(constant_id = 4) const uint BLOCK = 32; /* hth_form, member by member */
-layout(constant_id = 5) const uint LOW_BITS = 4;
-layout(constant_id = 6) const uint HIGH_BITS = 0;
-layout(constant_id = 7) const uint OFFSET = 8;
-layout(constant_id = 8) const uint TABLE = 0;
-layout(constant_id = 9) const uint PART = 0;
-layout(constant_id = 10) const uint MINIMA = 0;
-layout(constant_id = 11) const uint E8M0 = 0;
 layout(constant_id = 12) const uint M = 16; /* divide the tile's rows and tokens, and K divides 32 */
 layout(constant_id = 13) const uint N = 16;
 layout(constant_id = 14) const uint K = 16;
 
-layout(binding = 1) readonly buffer Planes { uint planes[]; };
-layout(binding = 1) readonly buffer Pieces { uvec4 pieces[]; }; /* the same */
-layout(binding = 2) readonly buffer Q { uvec4 q[]; };
-layout(binding = 3) readonly buffer D { float d[]; };
-layout(binding = 4) readonly buffer Sum { int sum[]; };
-layout(binding = 5) readonly buffer Bias { float bias[]; };
-#ifdef ONTO
-layout(binding = 6) buffer Y { float y[]; };
-#else
-layout(binding = 6) writeonly buffer Y { float y[]; };
-#endif
-layout(push_constant) uniform Push
-{
-    uint n_row, n_block, y_stride, y_first, has_bias;
-    uint at_high, at_scale, at_part, at_least, at_minimum;
-};
-
-#include "rows.glsl"
-#include "f16.glsl"
-#include "form.glsl"
+#include "quantised.glsl"
 
 const uint TILE = GROUPS * ROWS; /* rows */
 const uint SQUARES = TILE / M * (COLS / N);
@@ -84,15 +56,6 @@ uvec4 signed_of(uvec4 w)
     return OFFSET == 0 ? w : ((w | BYTES * 0x80u) - BYTES * OFFSET) ^ BYTES * 0x80u;
 }
 
-/* Sixteen k of block first + j of a row, one of n_group that lie side by side. */
-uvec4 sixteen_of(uint row, uint first, uint j, uint n_group, uint k)
-{
-    uvec4 low = pieces[(row * n_block + first) * LOW_PIECES + k / PARTS_OF_PIECE * n_group + j];
-    uvec4 high = uvec4(0);
-    if (HIGH_BITS > 0) high = high_of(row, first, j, n_group, k);
-    return signed_of(weights_of(low, high, k));
-}
-
 /* Eight blocks of 32 from `first` on; or of block first + block its sixteens from `part` on. */
 void bring_weights(uint first, uint n_group, uint block, uint part)
 {
@@ -101,7 +64,7 @@ void bring_weights(uint first, uint n_group, uint block, uint part)
         uint at = i / PARTS * LINE + place(BLOCK == 32 ? 2 * j + k : k);
         uint row = min(gl_WorkGroupID.x * TILE + i / PARTS, n_row - 1);
         if (j >= n_group) continue;
-        uvec4 w = sixteen_of(row, first, j, n_group, part + k);
+        uvec4 w = signed_of(sixteen_of(row, first, j, n_group, part + k));
         weights[at] = w.xy, weights[at + 1] = w.zw;
         for (uint z = WEIGHTS / 8; z < PIECE / 8; z++) weights[at + z] = uvec2(0);
     }
@@ -150,13 +113,6 @@ void bring_token_scales(uint b, uint n)
 }
 
 /* ---- elements of a square: row and column in it, and where it lies in the tile ------------------------ */
-
-/* Rounded to nearest even, as in rows_q.glsl. */
-float to_float(int i)
-{
-    precise float whole = float(i & ~4095) + float(i & 4095);
-    return BLOCK == 32 ? float(i) : whole;
-}
 
 int byte_of(int word, uint i) { return bitfieldExtract(word, int(8 * (i % 4)), 8); }
 

@@ -35,10 +35,7 @@ void bring_weights(uint first, uint n_group, uint part)
         uint j = i % 8, at = place(i / 8, j), row = min(gl_WorkGroupID.x * TILE + i / 8, n_row - 1);
         if (j >= n_group) continue;
         for (uint k = part; k < part + PARTS; k++, at += 2) {
-            uvec4 low = pieces[(row * n_block + first) * LOW_PIECES + k / PARTS_OF_PIECE * n_group + j];
-            uvec4 high = uvec4(0);
-            if (HIGH_BITS > 0) high = high_of(row, first, j, n_group, k);
-            uvec4 w = weights_of(low, high, k);
+            uvec4 w = sixteen_of(row, first, j, n_group, k);
             weights[at] = w.xy, weights[at + 1] = w.zw;
         }
         for (uint k = WEIGHTS; k < STEP; k += 8, at++) weights[at] = uvec2(0);
