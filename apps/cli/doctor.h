@@ -11,7 +11,7 @@ enum { DOCTOR_MAX_TYPE = 2 };
 typedef struct doctor_gpu {
     bool found;           /* it can be used */
     hth_device_info info; /* its name is empty where there is no card at all */
-    bool is_left_out;     /* --device none */
+    bool is_left_out;     /* --gpu none */
     bool failed;          /* a device that was named cannot be used, or measured */
     char problem[400];    /* why there is none, or it cannot be used */
     hth_calibration calibrations[DOCTOR_MAX_TYPE];
