@@ -134,7 +134,7 @@ def version_man_page_and_completions_print():
     check(man.startswith(b".TH HEARTH 1"), "man page")
     for verb in VERBS:
         check(b".SH %s\n" % verb.encode() in man, "man page lacks", verb)
-    for name in [b"HEARTH_CPU", b"HEARTH_PIN"]:
+    for name in [b"HEARTH_CPU", b"HEARTH_PIN", b"HEARTH_CACHE"]:
         check(b".B " + name in man, "man page lacks", name)
     for shell, syntax in [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "-n"])]:
         script = good("--completions", shell).stdout
