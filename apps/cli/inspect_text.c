@@ -186,6 +186,13 @@ static void print_sum(const char *name, const tensor_sum *s, const char *remark)
            (unsigned long long)s->n_weight, mib(s->size), remark);
 }
 
+/* Integers are lists of a file's own: orders of neurons, counts. */
+static const char *type_note(const hth_type_info *type)
+{
+    bool counts = type->name[0] == 'I' && type->name[1] >= '0' && type->name[1] <= '9';
+    return type->supported ? "" : counts ? "  (no weights)" : "  (not supported)";
+}
+
 static void print_sums(const facts *f)
 {
     tensor_sum whole = {0};
@@ -200,8 +207,7 @@ static void print_sums(const facts *f)
     putchar('\n');
     for (uint32_t i = 0; i < HTH_TYPE_LIMIT; i++)
         if (f->types[i].n_tensor)
-            print_sum(hth_type_find(i)->name, &f->types[i],
-                      hth_type_find(i)->supported ? "" : "  (not supported)");
+            print_sum(hth_type_find(i)->name, &f->types[i], type_note(hth_type_find(i)));
 }
 
 static void print_tensor(const hth_gguf_tensor *t)

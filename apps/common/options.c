@@ -72,7 +72,7 @@ bool parse_float(const char *text, double *value)
 
 bool parse_size(const char *text, uint64_t *bytes)
 {
-    static const char units[] = "KMGT";
+    static const char units[] = "KMGTkmgt";
     char number[40];
     size_t n = strlen(text);
     double v;
@@ -83,7 +83,7 @@ bool parse_size(const char *text, uint64_t *bytes)
     if (unit) number[n - 1] = '\0';
     if (!unit) return parse_uint(text, bytes);
     if (strspn(number, "0123456789.") != strlen(number) || !parse_float(number, &v)) return false;
-    v *= (double)((uint64_t)1024 << (10 * (unit - units)));
+    v *= (double)((uint64_t)1024 << (10 * ((unit - units) % 4)));
     if (v >= 0x1p63) return false;
     *bytes = (uint64_t)v;
     return true;

@@ -91,19 +91,23 @@ uint64_t hth_device_free_memory(const hth_device_info *info)
     return info->kind == HTH_DEVICE_NULL ? has : has > margin ? has - margin : 0;
 }
 
-static bool is_uuid(const char *name) { return strlen(name) == 32 && strspn(name, "0123456789abcdef") == 32; }
-
 enum { UUID_DIGITS = 32, DASHED_DIGITS = 36 };
 
-/* 8-4-4-4-12 digits become 32; false: it is not written so. */
-static bool without_dashes(const char *name, char digits[UUID_DIGITS + 1])
+static bool is_uuid(const char *name)
 {
-    size_t n = 0;
-    if (strlen(name) != DASHED_DIGITS) return false;
-    for (size_t i = 0; i < DASHED_DIGITS; i++) {
-        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+    return strlen(name) == UUID_DIGITS && strspn(name, "0123456789abcdef") == UUID_DIGITS;
+}
+
+/* 32 digits, or 8-4-4-4-12 of them, small or capital, become 32 small ones; false: it is not written so. */
+static bool read_uuid(const char *name, char digits[UUID_DIGITS + 1])
+{
+    size_t n = 0, length = strlen(name);
+    bool dashed = length == DASHED_DIGITS;
+    if (!dashed && length != UUID_DIGITS) return false;
+    for (size_t i = 0; i < length; i++) {
+        bool dash = dashed && (i == 8 || i == 13 || i == 18 || i == 23);
         if (dash != (name[i] == '-')) return false;
-        if (!dash) digits[n++] = name[i];
+        if (!dash) digits[n++] = name[i] >= 'A' && name[i] <= 'F' ? (char)(name[i] - 'A' + 'a') : name[i];
     }
     digits[n] = '\0';
     return is_uuid(digits);
@@ -135,7 +139,7 @@ hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hea
     char digits[UUID_DIGITS + 1];
     hth_device_spec named = *spec;
     *out = NULL;
-    if (without_dashes(spec->name, digits)) named.name = digits;
+    if (read_uuid(spec->name, digits)) named.name = digits;
     const hth_backend *back = backend_of(named.name);
     if (!back) return refuse_name(named.name, err);
     hth_device *d = hth_alloc(1, sizeof *d);

@@ -635,7 +635,7 @@ TEST(a_model_without_programs_stays_on_the_cpu)
     const char *path = test_data("models/stories260K/stories260K-f32.gguf"); /* heads of 8 values */
     if (!path) return;
     check_none(path, &(hearth_gpu_options){.device = "null", .kv = HEARTH_KV_Q8_0},
-               "heads are of an odd size");
+               "heads are no multiple of 32 values");
     check_none(path, &(hearth_gpu_options){.device = "none"}, "");
     check_none(path, &(hearth_gpu_options){0}, "");
 }

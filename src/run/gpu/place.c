@@ -30,8 +30,9 @@ const char *hth_gpu_problem(const hth_model *model, const hth_gpu_place *place, 
         hth_gpu_source head = hth_gpu_head_source(model);
         return group_has_programs(&head) ? NULL : "its type has no program";
     }
-    if (h->d_head % (place->kv == HEARTH_KV_Q8_0 ? HTH_ACT_BLOCK : 4) > 0)
-        return "its heads are of an odd size";
+    if (h->d_head % 4 > 0) return "its heads are no multiple of 4 values";
+    if (place->kv == HEARTH_KV_Q8_0 && h->d_head % HTH_ACT_BLOCK > 0)
+        return "its heads are no multiple of 32 values, as a Q8_0 cache is";
     if (h->d_head > HTH_GPU_MOST_D_HEAD) return "its heads are too large";
     hth_gpu_sources(model, i_layer, model->layers[i_layer].d_ff, place->selector, groups);
     for (int i = 0; i < HTH_GPU_N_GROUP; i++)
