@@ -175,7 +175,7 @@ static hearth_status measure_rows(bench *b, const hth_kernels *k, hth_type type,
     uint64_t n_row = rows_that_fit(b->device, type);
     const hth_program *program;
     hth_planes planes;
-    uint32_t step[16] = {1};
+    uint32_t step[16] = {n_token(b->device, 1)};
     double seconds[ROUNDS];
     hearth_status st = fill_weights(b, k, type, n_row, &planes);
     if (st == HEARTH_OK)

@@ -161,7 +161,7 @@ static hearth_status record(bench *b, const host *h, hearth_error *err)
     if (st == HEARTH_OK) st = hth_device_upload((hth_slice){b->weights, 0, 0}, h->planes, err);
     uint32_t *inputs = hth_alloc(size, 1);
     if (!inputs && st == HEARTH_OK) st = hth_fail_memory(err, size, "a calibration");
-    if (inputs) inputs[HTH_STEP_N_TOK] = N_TOK;
+    if (inputs) inputs[HTH_STEP_N_TOK] = n_token(b->device, N_TOK);
     if (st == HEARTH_OK) st = hth_device_upload((hth_slice){b->memory, 0, 0}, inputs, err);
     hth_free(inputs);
     if (st == HEARTH_OK) st = hth_tape_begin(b->device, &b->tape, err);

@@ -243,7 +243,8 @@ TEST(levels_above_the_lowest_have_panels_of_every_quantised_type)
     }
 }
 
-/* What is asked for ahead changes no result, so only this would notice the wrong choice. */
+/* What is asked for ahead changes no result, so only this would notice the wrong choice. The definition asks
+ * for nothing. */
 TEST(every_level_fetches_as_this_cpu_does_best)
 {
     unsigned amd = hth_cpu_amd_family();
@@ -252,7 +253,7 @@ TEST(every_level_fetches_as_this_cpu_does_best)
         hth_kernels table;
         if (!hth_cpu_has(hth_cpu_machine(), (hth_cpu)level)) continue;
         hth_kernels_init(&table, (hth_cpu)level);
-        CHECK(table.fetch == best);
+        CHECK(table.fetch == (level == HTH_CPU_GENERIC ? HTH_FETCH_IN_STEPS : best));
     }
 }
 

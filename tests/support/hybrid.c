@@ -22,12 +22,19 @@ typedef struct beside {
     char profile[512], predictors[512], thresholds[512];
 } beside;
 
-static beside paths_beside(void)
+static void name_beside(char path[512], const char *of, const char *kind)
+{
+    char name[100];
+    snprintf(name, sizeof name, "%s-%s.gguf", of, kind);
+    snprintf(path, 512, "%s", test_scratch(name));
+}
+
+static beside paths_beside(const char *of)
 {
     beside b;
-    snprintf(b.profile, sizeof b.profile, "%s", test_scratch("of-profile.gguf"));
-    snprintf(b.predictors, sizeof b.predictors, "%s", test_scratch("of-predictors.gguf"));
-    snprintf(b.thresholds, sizeof b.thresholds, "%s", test_scratch("of-thresholds.gguf"));
+    name_beside(b.profile, of, "profile");
+    name_beside(b.predictors, of, "predictors");
+    name_beside(b.thresholds, of, "thresholds");
     return b;
 }
 
@@ -86,22 +93,35 @@ static void measure_storyteller(const char *model_path, const char *text, size_t
     hearth_free(layers);
 }
 
+/* Of the whole process: measuring takes longer than most of what is tested with it. */
+static beside of_storyteller;
+
+static void forget_storyteller(void) { remove_beside(&of_storyteller); }
+
+/* NULL: there are no test data. */
+static const beside *measured_storyteller(const char *model_path)
+{
+    enum { SOME_TEXT = 3000 };
+    size_t n = 0;
+    if (of_storyteller.profile[0]) return &of_storyteller;
+    const char *text_path = test_data("text/stories.txt");
+    char *text = text_path ? test_read_file(text_path, &n) : NULL;
+    if (!text) return NULL;
+    of_storyteller = paths_beside("storyteller");
+    atexit(forget_storyteller);
+    measure_storyteller(model_path, text, n < SOME_TEXT ? n : SOME_TEXT, &of_storyteller);
+    free(text);
+    return &of_storyteller;
+}
+
 bool hybrid_pack_storyteller(const char *mix, const char *path)
 {
     char source[1024];
-    size_t n = 0;
     const char *data = test_data(STORYTELLER);
     if (!data) return false;
     snprintf(source, sizeof source, "%s", data);
-    const char *text_path = test_data("text/stories.txt");
-    char *text = text_path ? test_read_file(text_path, &n) : NULL;
-    if (!text) return false;
-    beside b = paths_beside();
-    measure_storyteller(source, text, n < 3000 ? n : 3000, &b);
-    bool made = pack(source, path, mix, &b);
-    remove_beside(&b);
-    free(text);
-    return made;
+    const beside *b = measured_storyteller(source);
+    return b && pack(source, path, mix, b);
 }
 
 /* ---- files of PowerInfer ------------------------------------------------------------------------ */
@@ -166,7 +186,7 @@ bool hybrid_pack_powerinfer(const char *name, float usual, const char *path)
     const char *data = test_data(below);
     if (!data) return false;
     snprintf(source, sizeof source, "%s", data);
-    beside b = paths_beside();
+    beside b = paths_beside(name);
     b.predictors[0] = '\0';
     if (usual == 0.0f) b.profile[0] = '\0';
     else write_profile(source, usual / 2, b.profile); /* packing doubles what a profile saw */

@@ -16,6 +16,10 @@ hth_program_fn hth_gpu_rope_store, hth_gpu_attend, hth_gpu_attend_join;
 hth_program_fn hth_gpu_down_top, hth_gpu_down_q, hth_gpu_down_f, hth_gpu_down_gather;
 hth_program_fn hth_gpu_down_join, hth_gpu_down_join_onto;
 
+/* For a few operations on copies, which are half of what tests compute: a sanitizer that checked each of their
+ * bytes would take ten times as long. It checks what is copied. */
+#define HTH_GPU_UNCHECKED __attribute__((no_sanitize("address", "undefined")))
+
 static inline uint32_t hth_gpu_smaller(uint32_t a, uint64_t b) { return a < b ? a : (uint32_t)b; }
 
 /* Tokens of the step from `first` on, at most so many: those that a grid computes. */

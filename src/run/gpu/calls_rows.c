@@ -84,6 +84,13 @@ static matrix matrix_of(const hth_program_call *c)
     return a;
 }
 
+HTH_GPU_UNCHECKED static int32_t add_products(const int8_t w[16], const int8_t q[16])
+{
+    int32_t sum = 0;
+    for (size_t i = 0; i < 16; i++) sum += w[i] * q[i];
+    return sum;
+}
+
 /* What block b adds to a token's partial sums. */
 static void add_block(const matrix *a, const hth_planes_block *k, const inputs *in, size_t b, float *p,
                       float *m)
@@ -93,9 +100,10 @@ static void add_block(const matrix *a, const hth_planes_block *k, const inputs *
     const int32_t *sum = in->sum + b * (f->block == 32 ? 1 : MOST_PARTS);
     int32_t isum = 0, msum = 0;
     for (size_t i = 0; i < f->block / 16; i++) {
-        int32_t products = 0;
-        for (size_t j = 0; j < 16; j++) products += k->w[16 * i + j] * q[16 * i + j];
-        isum += k->part[i] * products;
+        int8_t w[16], x[16];
+        memcpy(w, k->w + 16 * i, sizeof w);
+        memcpy(x, q + 16 * i, sizeof x);
+        isum += k->part[i] * add_products(w, x);
         if (f->minima && f->block != 32) msum += k->least[i] * sum[i];
     }
     float t = k->d * in->d[b];

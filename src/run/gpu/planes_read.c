@@ -15,17 +15,27 @@ typedef struct place {
     size_t n_block, row, b;
 } place;
 
-/* raw |= the bits of this plane << up. */
+static uint64_t eight(const uint8_t *p)
+{
+    uint64_t x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+/* raw |= the bits of this plane << up. By eight bytes: these functions read all that a null device computes
+ * with. */
 static void add_pieces(const place *a, const uint8_t *plane, uint32_t bits, uint32_t up, uint8_t *raw)
 {
     const size_t size = (size_t)a->form->block * bits / 8, first = a->b / GROUP * GROUP;
     const size_t n = a->n_block - first < GROUP ? a->n_block - first : GROUP;
     const uint8_t *p = plane + (a->row * a->n_block + first) * size + 16 * (a->b - first);
-    const uint32_t mask = (1u << bits) - 1;
+    const uint64_t masks = 0x0101010101010101u * ((1u << bits) - 1);
     for (size_t i = 0; i < a->form->block; i += 128 / bits, p += 16 * n)
         for (size_t k = 0; k < 8 / bits; k++)
-            for (size_t j = 0; j < 16; j++)
-                raw[i + 16 * k + j] = (uint8_t)(raw[i + 16 * k + j] | (p[j] >> k * bits & mask) << up);
+            for (size_t j = 0; j < 16; j += 8) {
+                uint64_t x = eight(raw + i + 16 * k + j) | (eight(p + j) >> k * bits & masks) << up;
+                memcpy(raw + i + 16 * k + j, &x, sizeof x);
+            }
 }
 
 /* The fifth bits of a block of 32. */
@@ -38,14 +48,14 @@ static void add_word(const uint8_t *p, uint32_t up, uint8_t *raw)
 static void read_integers(const place *a, const uint8_t *low, const uint8_t *high, int8_t *w)
 {
     const hth_form *f = a->form;
-    uint8_t raw[HTH_PLANES_MOST_WEIGHTS] = {0};
+    const int8_t *table = f->table == 1 ? hth_iq4_values : hth_mxfp4_values;
+    uint8_t *raw = (uint8_t *)w;
+    memset(raw, 0, f->block);
     add_pieces(a, low, f->low_bits, 0, raw);
     if (f->high_bits && f->block == 32) add_word(high + 4 * (a->row * a->n_block + a->b), f->low_bits, raw);
     else if (f->high_bits) add_pieces(a, high, f->high_bits, f->low_bits, raw);
-    for (size_t i = 0; i < f->block; i++) {
-        if (f->table) w[i] = f->table == 1 ? hth_iq4_values[raw[i]] : hth_mxfp4_values[raw[i]];
-        else w[i] = (int8_t)(raw[i] - f->offset);
-    }
+    for (size_t i = 0; f->table && i < f->block; i++) w[i] = table[raw[i]];
+    for (size_t i = 0; f->offset && i < f->block; i++) w[i] = (int8_t)(raw[i] - f->offset);
 }
 
 static float half_of(const uint8_t *plane, const place *a)
