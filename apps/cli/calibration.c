@@ -14,6 +14,7 @@ void json_calibration(json *j, const char *key, const hth_calibration *c)
 {
     json_open(j, key, '{');
     json_word(j, "type", hth_type_find((uint32_t)c->type)->name);
+    json_uint(j, "measured_bytes", c->bytes);
     print_rate(j, "device_bytes_per_second", &c->device_rate);
     print_rate(j, "cpu_bytes_per_second", &c->cpu_rate);
     json_open_compact(j, "cpu_neuron_bytes_per_second", '[');

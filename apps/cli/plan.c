@@ -352,9 +352,8 @@ static void print_text(const planning *p)
     else if (!p->model->by_neurons)
         printf("Whole layers only: hearth pack would let each layer be divided.\n");
     else if (o->uniform && p->choice.place.selector != HEARTH_SELECTOR_DENSE)
-        printf("Nothing is known of who fires: %.0f %% of the neurons of each layer are assumed (hearth "
-               "profile, "
-               "then hearth pack).\n",
+        printf("Nothing is known of who fires: %.0f %% of the neurons of each layer are assumed "
+               "(hearth profile, then hearth pack).\n",
                100.0 * hth_plan_assumed(p->choice.place.selector));
     print_machine(p);
     print_layers(p);

@@ -112,7 +112,7 @@ void verbs_print_man(const verb *const *verbs)
         ".TP\n.B HEARTH_PIN\n0: threads may move between cores, as with \\-\\-no\\-pin; 1, as without it: "
         "each "
         "stays on one.\n"
-        ".TP\n.B HEARTH_CACHE\nfolder (an absolute path) for what later runs on a GPU take again: what was "
+        ".TP\n.B HEARTH_CACHE\nfolder for what later runs on a GPU take again: what was "
         "measured "
         "for plans, placements, what a driver compiled. Default: hearth in $XDG_CACHE_HOME, or in ~/.cache. "
         "Empty: nothing is kept.\n");

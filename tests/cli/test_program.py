@@ -741,6 +741,7 @@ def a_simulated_card_with_a_host_has_seconds_of_its_own():
     plans = [json.loads(good("plan", MODEL, "--gpu", card, "--json", env=env).stdout) for env in [{"HEARTH_CPU": "generic"}, {}]]
     check(plans[0]["calibration"] == plans[1]["calibration"] and plans[0]["neurons"] == plans[1]["neurons"], plans)
     check(plans[0]["calibration"]["staged_bytes_per_second"] == 1e9, plans)
+    check(plans[0]["calibration"]["measured_bytes"] > 1000, plans)
     done = good("plan", MODEL, "--gpu", card)
     check(b"measuring" not in done.stderr, done.stderr)
 

@@ -289,6 +289,29 @@ TEST(a_device_that_refuses_a_step_again_and_again_is_left)
     step_refused_on("null", 1000, HEARTH_ERROR_MEMORY);
 }
 
+static void see_nothing(void *user, const hth_observation *seen) { (void)user, (void)seen; }
+
+/* It is no failure of the device, which stays in use. */
+TEST(a_look_at_neurons_that_lie_on_a_device_is_refused)
+{
+    const char *path = make_model(BLOCKS);
+    hearth_model *model = NULL;
+    hearth_session *s = NULL;
+    hearth_error why;
+    CHECK_OK(open_both(path, "null", &model, &s, err));
+    if (s) {
+        hth_step_observe(hth_session_step(s), see_nothing, NULL);
+        CHECK_INT(hearth_session_eval(s, prompt, N_PROMPT, &why), HEARTH_ERROR_UNSUPPORTED);
+        CHECK(strstr(why.message, "cannot be looked at") != NULL);
+        CHECK(hth_engine_has_gpu(model));
+        hth_step_observe(hth_session_step(s), NULL, NULL);
+        CHECK_OK(hearth_session_eval(s, prompt, N_PROMPT, err));
+    }
+    hearth_session_close(s);
+    hearth_model_close(model);
+    remove(path);
+}
+
 TEST(a_failed_step_on_the_null_device_is_done_again_with_the_same_bits) { steps_fail_on("null"); }
 TEST(a_failed_step_on_vulkan_is_done_again_with_the_same_bits) { steps_fail_on("vulkan:0"); }
 

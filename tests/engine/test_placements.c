@@ -172,7 +172,7 @@ TEST(layers_that_cannot_lie_on_a_device_are_not_placed_there)
         hearth_gpu_options gpu = placed(&in);
         gpu.kv = HEARTH_KV_Q8_0;
         expect_refused(&in, path, &gpu, HEARTH_ERROR_ARGUMENT,
-                       "layer 0 cannot lie on a device: its heads are of an odd", __LINE__);
+                       "layer 0 cannot lie on a device: its heads are no multiple of 32", __LINE__);
     }
     remove(path);
     close_inputs(&in);
