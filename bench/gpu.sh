@@ -250,7 +250,7 @@ for part in "$@"; do
     # Progress is told in lines where there is no terminal; they say nothing afterwards.
     sed -i '/^[a-z ]* *[0-9]* %.* s left$/d' "$folder/$part.txt"
     # Results of the CPU are none of the device's.
-    [ "$status" = 0 ] && grep -q '^hearth: warning: .*\(on the CPU\|with less there\)' "$folder/$part.txt" && status=1
+    [ "$status" = 0 ] && grep -q '^hearth: warning: .*\(on the CPU\|with less there\|less is placed there\)' "$folder/$part.txt" && status=1
     [ "$status" = 137 ] && status=124
     line="$part: $status, $(($(date +%s) - begin)) s"
     [ "$status" = 124 ] && line="$line: its time was over"

@@ -16,7 +16,7 @@
 static const option_spec options[] = {
     {"gpu", 0, OPTION_TEXT, "DEVICE", "to measure: auto (default), none, or a name", 0, 0, NULL, 0},
     {"device", 0, OPTION_TEXT, "DEVICE", "the same as --gpu", 0, 0, NULL, OPTION_RARE},
-    {"again", 0, OPTION_FLAG, NULL, "measure the GPU again, in place of what is kept", 0, 0, NULL, 0},
+    {"again", 0, OPTION_FLAG, NULL, "measure the GPU again, in place of all that is kept", 0, 0, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
 };

@@ -47,7 +47,7 @@ enum { DOCTOR_MAX_FINDING = 10 };
 
 typedef struct doctor_gpu_wish {
     const char *name; /* "auto": the first card; "none" */
-    bool again;       /* measure, whatever is kept */
+    bool again;       /* measure, in place of all that is kept */
     const hth_type *types;
     size_t n_type; /* up to DOCTOR_MAX_TYPE */
     uint32_t n_thread;

@@ -41,6 +41,10 @@ static hearth_status measure(doctor_gpu *g, hth_device *device, const doctor_gpu
                                  err);
         if (st == HEARTH_OK) g->n_calibration++;
     }
+    /* What made these wrong made the others wrong: they are measured when a plan wants them. */
+    if (st == HEARTH_OK && wish->again)
+        hth_calibration_forget_others(hth_calibration_mark(&g->info, &kernels, hth_pool_n_thread(pool)),
+                                      wish->types, wish->n_type);
     hth_pool_close(pool);
     return st;
 }

@@ -40,14 +40,15 @@ static void on_bus_error(int signal_number, siginfo_t *info, void *context)
     signal(signal_number, SIG_DFL); /* the instruction is tried again, and ends the program */
 }
 
-/* A warning that is given again is not new. */
+/* A line that is given again is not new. */
 static void print_log(void *user, hearth_log_level level, const char *line)
 {
-    static char warned_of[1000];
+    static char last_lines[2][1000];
     bool warns = level == HEARTH_LOG_WARN;
+    char *last = last_lines[warns];
     (void)user;
-    if (warns && strncmp(line, warned_of, sizeof warned_of - 1) == 0) return;
-    if (warns) snprintf(warned_of, sizeof warned_of, "%s", line);
+    if (strncmp(line, last, sizeof last_lines[0] - 1) == 0) return;
+    snprintf(last, sizeof last_lines[0], "%s", line);
     break_text();
     fprintf(stderr, "hearth: %s%s\n", warns ? "warning: " : "", line);
 }

@@ -21,10 +21,13 @@ static void print_result(const hearth_model *model, const hth_comparison *r)
         return;
     }
     double agreement = 100.0 * (double)r->n_agree / (double)r->n_scored;
-    fprintf(stderr,
-            "hearth: check of %llu tokens: selector %s against dense: same likeliest token %.1f %%, mean KL "
-            "%.3g nats",
-            (unsigned long long)r->n_token, selector, agreement, r->kl);
+    bool differs = info.gpu && !info.gpu_strict; /* whatever the selector */
+    fprintf(
+        stderr,
+        "hearth: check of %llu tokens: selector %s%s%s against dense: same likeliest token %.1f %%, mean KL "
+        "%.3g nats",
+        (unsigned long long)r->n_token, selector, differs ? " with the bits of " : "",
+        differs ? info.gpu : "", agreement, r->kl);
     if (r->n_layer > 0)
         fprintf(stderr, ", recall %.1f %%",
                 all.n_live > 0 ? 100.0 * (double)all.n_hit / (double)all.n_live : 100.0);

@@ -69,6 +69,14 @@ size_t control_size(const char *text, size_t i, size_t n)
 
 static bool in_line; /* of a text, behind its first byte */
 static unsigned n_break;
+static const progress *on_screen; /* whose line stands on a terminal */
+
+/* Where it stood something else may be written. */
+static void clear_progress(void)
+{
+    if (on_screen) fprintf(stderr, "\r%*s\r", 78, "");
+    on_screen = NULL;
+}
 
 static bool same_place(int a, int b)
 {
@@ -90,6 +98,7 @@ void end_text(void)
 
 void break_text(void)
 {
+    clear_progress();
     if (!in_line || !same_place(STDOUT_FILENO, STDERR_FILENO)) return;
     fputc('\n', stderr);
     in_line = false, n_break++;
@@ -126,7 +135,7 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
     if (done == 0) p->start_ns = now;
     if (now - p->open_ns < 2 * second || now - p->shown_ns < every) return;
     p->shown_ns = now;
-    p->shown = true;
+    if (terminal) on_screen = p;
     double seconds = (double)(now - p->start_ns) * 1e-9, rate = done > 0 ? (double)done / seconds : 0.0;
     double share = total ? (double)done / (double)total : 0.0;
     double left = rate > 0.0 ? (double)(total - done) / rate : 0.0;
@@ -144,7 +153,7 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
 
 void progress_end(progress *p)
 {
-    if (p->shown && isatty(STDERR_FILENO) == 1) fprintf(stderr, "\r%*s\r", 78, "");
+    if (on_screen == p) clear_progress();
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */

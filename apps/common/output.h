@@ -28,7 +28,8 @@ bool write_text(const char *text, size_t n, bool raw);
 void note_text(const char *text, size_t n);
 /* Ends the line of what write_text wrote, on stdout, before anything else is written anywhere. */
 void end_text(void);
-/* Where stderr goes where stdout does, a line on it in mid-text begins with a newline; stdout itself gets none. */
+/* Before a line on stderr: progress is taken off the terminal; and where stderr goes where stdout does, the line
+ * begins with a newline in mid-text. stdout itself gets none. */
 void break_text(void);
 /* How often it began one. */
 unsigned text_breaks(void);
@@ -44,7 +45,6 @@ typedef struct progress {
     const char *what, *unit; /* "reading", "MB"; NULL: no rate is shown */
     double unit_size;        /* of the numbers in one unit */
     uint64_t open_ns, start_ns, shown_ns; /* start: when nothing was done the last time */
-    bool shown;
 } progress;
 void progress_init(progress *p, const char *what, const char *unit, double unit_size);
 void progress_update(progress *p, uint64_t done, uint64_t total);

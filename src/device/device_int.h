@@ -18,7 +18,7 @@ struct hth_device {
     void *own; /* the back end's */
     hth_device_info info;
     uint64_t used, limit, most, refused; /* bytes of buffers; device.h: hth_device_usage */
-    bool lost;
+    _Atomic bool lost; /* threads that do not step look at it, too */
     uint64_t kept;                 /* device.h: hth_device_usage */
     hth_tick last;                 /* that was submitted */
     uint64_t gate;                 /* the host's */

@@ -70,12 +70,16 @@ struct hearth_model {
 hearth_status hth_engine_open_sidecars(hearth_model *m, const hearth_model_options *options,
                                        hth_sidecar sidecars[2], hearth_error *err);
 hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sidecars[2], hearth_error *err);
+/* Whether a matrix was read from one of them. */
+bool hth_engine_lies_beside(const hearth_model *m, const hth_matrix *w);
 
 /* load.c: gives every binding of m->model its weights, by reading or mapping: first the vectors, then the
  * host's rows of matrices that have none yet. A matrix of which the device has some points to the first
  * that is the host's. */
 hearth_status hth_engine_load_vectors(hearth_model *m, hearth_error *err);
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err);
+/* load.c, while the model is opened: gives back what hth_engine_load read, so that it can be called again. */
+void hth_engine_unload(hearth_model *m);
 
 /* load.c, with m->loss: the rows of which gpu had some, the host's too, have no place any more; rows without
  * a place that are the host's get one. Those that were there stay, for steps that are still under way.
@@ -89,7 +93,8 @@ uint32_t hth_engine_age(const hearth_model *m);
 /* What lies there now, or NULL, and since which age; where it is lost, all of it is the host's then.
  * MEMORY, IO. */
 hearth_status hth_engine_use_gpu(hearth_model *m, hth_gpu **gpu, uint32_t *age, hearth_error *err);
-/* The device failed a step that was begun at that age: notes the loss, and says so, unless that was done. */
+/* The device failed a step that was begun at that age, or refuses to do it: what it has is given back, and the
+ * loss is noted and said, unless that was done. */
 void hth_engine_lose_gpu(hearth_model *m, uint32_t age, const char *why);
 /* Asks what may be in use there. Where more is, less is placed there, HTH_MOST_LEFT times at most, then
  * nothing, and one line says so. */
@@ -99,16 +104,15 @@ hearth_status hth_engine_reserve(hearth_model *m, hearth_kv_type kv, uint32_t n_
                                  bool *there, uint32_t *age, hearth_error *err);
 void hth_engine_release(hearth_model *m, uint32_t slot);
 
-/* gpu.c, with m->loss: as the place before, with so many bytes; m->gpu NULL: nothing can lie there. */
+/* gpu.c, with m->loss or while it is opened: as the place before, with so many bytes; m->gpu NULL: nothing can
+ * lie there. */
 hearth_status hth_engine_place_again(hearth_model *m, const hth_gpu_place *before, uint64_t budget,
                                      hearth_error *err);
-/* leave.c: evenly as much as fits into the budget, in place of what lies there, and the rest in the host's
- * memory. False: nothing lies there then, nor all of it here; err says why, where it is known. */
-bool hth_engine_place_less(hearth_model *m, uint64_t budget, hearth_error *err);
 /* gpu.c: opens the device that the options name and loads what lies there; with "auto" there may be none. */
 hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *options, hearth_error *err);
-/* gpu.c: once the host's weights are read: layers that are divided are joined, and what runs there is tested. */
-hearth_status hth_engine_join_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err);
+/* gpu.c: once the host's weights are read: layers that are divided are joined, and what runs there is tested.
+ * Where memory there is wanting, less of it lies there, and the host's weights are read again. */
+hearth_status hth_engine_join_gpu(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 void hth_engine_close_gpu(hearth_model *m);
 /* gpu.c, while the model is opened or with m->loss: why nothing lies there, or less than before; and the
  * last of these, or "". */

@@ -1,5 +1,6 @@
 /* The part of a model on a device: which device, how many layers, and their weights from the file to it.
- * Called by model.c between the reading of vectors and of matrices, and by leave.c in mid-run. */
+ * Called by model.c between the reading of vectors and of matrices and behind them, and by leave.c in
+ * mid-run. */
 #include "engine/engine.h"
 
 #include "base/bytes.h"
@@ -45,18 +46,13 @@ const char *hth_engine_last_note(const hearth_model *m)
 
 /* ---- what lies there ---------------------------------------------------------------------------------- */
 
-static bool lies_beside(const hearth_model *m, const hth_matrix *w)
-{
-    return m->predictors && w->data >= m->predictors && w->data < m->predictors + m->predictors_size;
-}
-
 /* Rows of a matrix: from memory, where a file beside the model was read to, or from the model's file. */
 static hearth_status read_rows(void *user, const hth_matrix *w, uint64_t first, uint64_t n, uint8_t *rows,
                                hearth_error *err)
 {
     const hearth_model *m = user;
     const hth_binding *b = m->model->bindings;
-    if (lies_beside(m, w)) {
+    if (hth_engine_lies_beside(m, w)) {
         memcpy(rows, w->data + first * w->row_size, n * w->row_size);
         return HEARTH_OK;
     }
@@ -245,27 +241,40 @@ static uint64_t budget_below(const hth_device *device)
     return (use.refused > 0 && use.refused < use.used ? use.refused : use.used) / 10 * 9;
 }
 
-/* Memory for what comes last may be missing, as for all before. */
-static hearth_status join_less(hearth_model *m, const char *refused, hearth_error *err)
+/* Evenly less of it, as memory for what comes last was refused. Nobody steps yet, so what the host had read is
+ * given back first: no more of its memory is in use than without a device. why: of the refusal, then of what
+ * came of it. */
+static hearth_status place_less(hearth_model *m, hearth_error *why)
 {
-    hearth_error why = {0};
-    hth_log(HEARTH_LOG_WARN, "%s: %s; less is placed there, evenly", hth_gguf_path(m->file), refused);
-    if (hth_engine_place_less(m, budget_below(m->device), &why)) return HEARTH_OK;
-    do_without(m, why.message[0] ? why.message : refused);
-    return hth_engine_read_rest(m, err);
+    hth_gpu *before = m->gpu;
+    uint64_t budget = budget_below(m->device);
+    hth_log(HEARTH_LOG_WARN, "%s: %s; less is placed there, evenly", hth_gguf_path(m->file), why->message);
+    hth_gpu_leave(before);
+    hth_engine_unload(m);
+    m->gpu = NULL;
+    hearth_status st = hth_engine_place_again(m, hth_gpu_where(before), budget, why);
+    hth_gpu_close(before);
+    return st == HEARTH_OK && !m->gpu ? HEARTH_ERROR_MEMORY : st;
 }
 
-hearth_status hth_engine_join_gpu(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
+hearth_status hth_engine_join_gpu(hearth_model *m, const hearth_model_options *options, hearth_error *err)
 {
     hearth_error why = {0};
     hearth_status st = m->gpu ? hth_gpu_take_host_rows(m->gpu, &why) : HEARTH_OK;
+    if (st == HEARTH_ERROR_MEMORY) {
+        st = place_less(m, &why);
+        hearth_status loaded = st == HEARTH_OK ? hth_engine_load(m, options, err) : HEARTH_OK;
+        if (loaded != HEARTH_OK) return loaded;
+        if (st == HEARTH_OK) st = hth_gpu_take_host_rows(m->gpu, &why);
+    }
     if (st == HEARTH_OK) return st;
-    if (st == HEARTH_ERROR_MEMORY) return join_less(m, why.message, err);
-    if (err) *err = why;
-    if (is_asked_for(o)) return st;
-    hth_engine_forget(m, m->gpu);
+    if (st != HEARTH_ERROR_MEMORY && is_asked_for(&options->gpu)) {
+        if (err) *err = why;
+        return st;
+    }
     do_without(m, why.message);
-    return hth_engine_read_rest(m, err);
+    hth_engine_unload(m);
+    return hth_engine_load(m, options, err);
 }
 
 uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)

@@ -1,7 +1,7 @@
 /* What leaves its device in mid-run: part of a model where others want the device's memory, all of it where
- * the device is lost. Each time the model's age grows by one; batches take over what is in use then, and
- * evaluate again what their sessions had there (session.c). What had been left stays known until the model is
- * closed, because other threads may be about to step through it. */
+ * the device is lost, or refuses again and again. Each time the model's age grows by one; batches take over what
+ * is in use then, and evaluate again what their sessions had there (session.c). What had been left stays known
+ * until the model is closed, because other threads may be about to step through it. */
 #include "base/bytes.h"
 #include "base/log.h"
 #include "engine/engine.h"
@@ -43,8 +43,7 @@ void hth_engine_lose_gpu(hearth_model *m, uint32_t age, const char *why)
 {
     pthread_mutex_lock(&m->loss);
     if (in_use(m) && m->age == age) {
-        /* One that only refuses has its memory for others from now on. */
-        if (!hth_device_state(m->device).lost) hth_gpu_leave(m->gpu);
+        hth_gpu_leave(m->gpu); /* one that only refuses has its memory for others */
         lose(m, m->gpu, why);
     }
     pthread_mutex_unlock(&m->loss);
@@ -52,7 +51,9 @@ void hth_engine_lose_gpu(hearth_model *m, uint32_t age, const char *why)
 
 /* ---- part of it --------------------------------------------------------------------------------------- */
 
-bool hth_engine_place_less(hearth_model *m, uint64_t budget, hearth_error *err)
+/* Evenly as much as fits into the budget, in place of what lies there, and the rest in the host's memory. False:
+ * nothing lies there then, nor all of it here; err says why, where it is known. */
+static bool place_less(hearth_model *m, uint64_t budget, hearth_error *err)
 {
     hth_gpu *before = m->gpu;
     hth_gpu_leave(before);
@@ -81,7 +82,7 @@ static void leave_part(hearth_model *m, uint64_t used, uint64_t budget)
         /* Memory that others want is given back, but nothing is placed there again. */
         hth_gpu_leave(before);
         lose(m, before, note);
-    } else if (hth_engine_place_less(m, budget / 10 * 9, &why)) {
+    } else if (place_less(m, budget / 10 * 9, &why)) {
         const hth_gpu_place *place = hth_gpu_where(m->gpu);
         hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on with less there: %u of %u layers, %s%s%s",
                 hth_gguf_path(m->file), note, place->n_layer, m->model->hparams.n_layer,

@@ -370,6 +370,16 @@ hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *optio
     return st;
 }
 
+void hth_engine_unload(hearth_model *m)
+{
+    for (size_t i = 0; i < m->model->n_binding; i++) {
+        hth_matrix *w = m->model->bindings[i].matrix;
+        if (w && !hth_engine_lies_beside(m, w)) w->data = NULL;
+    }
+    hth_pages_free(m->weights, m->weights_size);
+    m->weights = NULL, m->weights_size = 0;
+}
+
 /* ---- without the device, or with less of it -------------------------------------------------------- */
 
 void hth_engine_forget(hearth_model *m, const hth_gpu *gpu)

@@ -45,7 +45,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     m->n_thread = options->n_thread;
     if ((st = hth_engine_open_gpu(m, options, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_load(m, options, err)) != HEARTH_OK) goto done;
-    st = hth_engine_join_gpu(m, &options->gpu, err);
+    st = hth_engine_join_gpu(m, options, err);
 done:
     hth_sidecar_close(&sidecars[0]);
     hth_sidecar_close(&sidecars[1]);

@@ -101,3 +101,8 @@ hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sideca
     hearth_status st = read_predictors(m, &sidecars[0], err);
     return st == HEARTH_OK ? read_floors(m, &sidecars[1], err) : st;
 }
+
+bool hth_engine_lies_beside(const hearth_model *m, const hth_matrix *w)
+{
+    return m->predictors && w->data >= m->predictors && w->data < m->predictors + m->predictors_size;
+}

@@ -64,6 +64,8 @@ uint64_t hth_calibration_mark(const hth_device_info *info, const hth_kernels *ke
 bool hth_calibration_recall(uint64_t mark, hth_type type, uint64_t bytes, hth_calibration *out);
 /* Keeps it beside those of other types, in place of what was measured of this one. */
 void hth_calibration_keep(uint64_t mark, const hth_calibration *c);
+/* What was measured of types that are not among these is kept no more. */
+void hth_calibration_forget_others(uint64_t mark, const hth_type *types, size_t n);
 /* What is kept, unless the device now has room for more weights, or it is to be measured again; else
  * hth_calibrate, and its figures kept. Those of simulated devices never are: their descriptions change. */
 hearth_status hth_calibration_get(hth_device *device, const hth_kernels *kernels, hth_pool *pool,

@@ -117,6 +117,25 @@ void hth_calibration_keep(uint64_t mark, const hth_calibration *c)
     hth_keep_write(name, mark, list, n * sizeof *list);
 }
 
+static bool is_among(hth_type type, const hth_type *types, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (types[i] == type) return true;
+    return false;
+}
+
+void hth_calibration_forget_others(uint64_t mark, const hth_type *types, size_t n)
+{
+    char name[HTH_KEEP_NAME];
+    kept all = read_kept(mark);
+    size_t n_left = 0;
+    for (size_t i = 0; i < all.n; i++)
+        if (is_among(all.types[i].type, types, n)) all.types[n_left++] = all.types[i];
+    name_of(mark, name);
+    if (n_left < all.n) hth_keep_write(name, mark, all.types, n_left * sizeof *all.types);
+    hth_free(all.types);
+}
+
 hearth_status hth_calibration_get(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                   hth_type type, bool again, hth_calibration *out, hearth_error *err)
 {

@@ -786,11 +786,15 @@ def on_terminal(*args):
 
 
 @case
-def progress_stands_before_the_text():
-    card = "sim:" + scratch("slow.sim", QUICK_CARD.replace("submit_us = 0", "submit_us = 800000").replace("clock = virtual", "clock = real").encode())
-    done = on_terminal("run", MODEL, "--gpu", card, "-c", "64", "--batch", "2", "-n", "1", "-p", "Once upon a time there")
+def progress_stands_before_the_text_and_leaves_its_line_to_warnings():
+    slow = QUICK_CARD.replace("submit_us = 0", "submit_us = 800000").replace("clock = virtual", "clock = real")
+    args = ["run", MODEL, "-c", "64", "-n", "1", "-p", "Once upon a time there"]
+    done = on_terminal(*args, "--batch", "2", "--gpu", "sim:" + scratch("slow.sim", slow.encode()))
     check(b"prompt [" in done, done)
     check(re.search(rb"\r +\r *Once upon a time there", done), done)
+    slow += "fault = 107:device\n"  # the fifth token's
+    done = on_terminal(*args, "--batch", "1", "--gpu", "sim:" + scratch("slow.sim", slow.encode()))
+    check(re.search(rb"prompt \[.*\r +\rhearth: warning: .* it goes on on the CPU\r\n", done), done)
 
 
 @case
@@ -960,6 +964,8 @@ def predictors_are_compared_and_checked():
     done = good("run", model, "--greedy", "-n", "20", "-p", "a", "--ignore-eos", "--check", "16", "-c", "64")
     check(re.search(rb"selector predictor against dense: same likeliest token .* recall \d", done.stderr), done.stderr)
     check(b"warning: the mode names another token" in done.stderr, done.stderr)
+    done = good("run", model, "--gpu", "null", "--check", "8", "-n", "4", "-p", "abc", "-c", "64")
+    check(b"selector predictor with the bits of null against dense" in done.stderr, done.stderr)
 
 
 def bench(*args, **more):
@@ -1197,6 +1203,9 @@ def doctor_measures_a_gpu_once_and_again_when_asked():
     check([c["type"] for c in shown["gpu"]["calibrations"]] == ["Q4_0", "Q8_0"], shown["gpu"])
     check(by_name["gpu"]["text"].startswith("null, memory without a limit"), by_name["gpu"])
     check("memory_bytes" not in shown["gpu"] and "free_bytes" not in shown["gpu"], shown["gpu"])
+    of_both = os.path.getsize(os.path.join(cache, kept[0]))
+    findings("--device", "null", "--again", MODEL, env={"HEARTH_CACHE": cache})
+    check(os.path.getsize(os.path.join(cache, kept[0])) < of_both, "Q4_0 is to be measured again, too")
 
 
 @case

@@ -1,7 +1,7 @@
-/* A device that is lost in the midst of a divided model: the host reads what lay there, makes the caches anew, and goes on
- * with the bits of the CPU, whatever call it was, with one session or several, read or mapped weights. Where memory is
- * wanting then, there is an error, and the same step can be done again. Rows of floats go on with other bits, and say
- * so. */
+/* A device that is lost in the midst of a divided model, or refuses again and again: the host reads what lay
+ * there, makes the caches anew, and goes on with the bits of the CPU, whatever call it was, with one session or
+ * several, read or mapped weights. Where memory is wanting then, there is an error, and the same step can be
+ * done again. Rows of floats go on with other bits, and say so. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "engine/engine.h"
@@ -100,9 +100,12 @@ static void remove_files(const files *f)
     remove(f->placement);
 }
 
-static hearth_status try_to_open(const files *f, const char *device, hearth_model **model, hearth_error *err)
+static hearth_status try_to_open(const files *f, const char *device, hearth_progress_fn *progress, void *user,
+                                 hearth_model **model, hearth_error *err)
 {
     const hearth_model_options o = {.n_thread = 1,
+                                    .progress = progress,
+                                    .progress_user = user,
                                     .mmap = f->is->mapped,
                                     .selector = f->is->selector,
                                     .gpu = {.device = device,
@@ -117,7 +120,7 @@ static hearth_status try_to_open(const files *f, const char *device, hearth_mode
 static hearth_model *open_model(const files *f, const char *device)
 {
     hearth_model *model;
-    CHECK_OK(try_to_open(f, device, &model, err));
+    CHECK_OK(try_to_open(f, device, NULL, NULL, &model, err));
     if (model && device) CHECK(model->gpu && hth_gpu_where(model->gpu)->n_hot[0] == f->is->n_hot[0]);
     return model;
 }
@@ -235,27 +238,46 @@ static void hear(void *user, hearth_log_level level, const char *line)
     __atomic_fetch_add(&w->n_differ, strstr(line, "texts may differ") != NULL, __ATOMIC_RELAXED);
 }
 
-/* ---- a device that is lost ---------------------------------------------------------------------- */
+/* ---- a device that fails ------------------------------------------------------------------------ */
 
-/* The n-th call of the script loses the device; 0: none does. device NULL: the CPU's. Returns whether it is lost. */
-static bool run(const files *f, const char *device, script *play, uint64_t n, logits *to)
+/* So many calls, from the n-th on, end so. n 0: none. */
+typedef struct fault {
+    uint64_t n, n_call;
+    hearth_status with;
+} fault;
+static const fault none;
+static fault loss_at(uint64_t n) { return (fault){n, 1, HEARTH_ERROR_DEVICE}; }
+
+static void inject(hearth_model *model, const fault *is)
 {
+    hth_device_fail_from(model->device, is->n, is->n_call, is->with);
+}
+
+/* device NULL: the CPU's. Returns whether it was left. */
+static bool run(const files *f, const char *device, script *play, fault is, logits *to)
+{
+    enum { MOST_REFUSED_AND_SETTLED = 5 }; /* three times a step, and twice its end */
     hearth_model *model = open_model(f, device);
     hearth_session *s[2] = {model ? open_session(model) : NULL, model ? open_session(model) : NULL};
     warnings heard = {0};
-    bool lost = false;
+    bool left = false;
     hearth_log_set(hear, &heard);
-    if (device && model) hth_device_fail_at(model->device, n, HEARTH_ERROR_DEVICE);
+    if (device && model) inject(model, &is);
     if (s[0] && s[1]) play(model, s, to);
-    if (device && model) lost = hth_device_state(model->device).lost;
+    if (device && model) {
+        hth_device_usage use = hth_device_state(model->device);
+        left = !hth_engine_has_gpu(model);
+        CHECK_INT(use.lost, left && is.with == HEARTH_ERROR_DEVICE);
+        if (left && !use.lost && is.n_call <= MOST_REFUSED_AND_SETTLED) CHECK_INT(use.used, 0);
+    }
     hearth_log_set(NULL, NULL);
-    CHECK_INT(heard.n_lost, lost);
+    CHECK_INT(heard.n_lost, left);
     CHECK_INT(heard.n, heard.n_lost);
-    CHECK_INT(heard.n_differ, lost && f->is->floats);
+    CHECK_INT(heard.n_differ, left && f->is->floats);
     hearth_session_close(s[0]);
     hearth_session_close(s[1]);
     hearth_model_close(model);
-    return lost;
+    return left;
 }
 
 /* Every call of it. Returns how many there are. */
@@ -263,9 +285,9 @@ static uint64_t lose_at_every_call(const files *f, const char *device, script *p
 {
     static logits expected, got;
     uint64_t n = 1, held = hth_alloc_held();
-    run(f, NULL, play, 0, &expected);
+    run(f, NULL, play, none, &expected);
     CHECK(expected.n > 12);
-    for (; n < MOST_CALLS && run(f, device, play, n, &got); n += stride) {
+    for (; n < MOST_CALLS && run(f, device, play, loss_at(n), &got); n += stride) {
         if (CHECK_INT(got.n, expected.n) && memcmp(&got, &expected, sizeof got) != 0) {
             test_fail(__FILE__, __LINE__, "%s: lost at call %llu: other bits", f->is->name,
                       (unsigned long long)n);
@@ -308,14 +330,42 @@ TEST(a_divided_model_keeps_its_text_wherever_it_is_lost_among_many_submissions)
 }
 TEST(sessions_and_batches_of_a_divided_model_survive_the_loss) { check_losses("null", tell_by_three, 1); }
 
+/* What is refused three times in a row is the CPU's, and what the device has is given back, if it does not
+ * refuse that too. */
+static void refuse_at(const files *f, script *play, uint64_t n, const logits *expected)
+{
+    static const uint64_t n_calls[] = {1, 2, 3, 5, 1000};
+    static logits got;
+    for (size_t i = 0; i < sizeof n_calls / sizeof *n_calls; i++) {
+        hearth_status with = (n + i) % 2 == 0 ? HEARTH_ERROR_MEMORY : HEARTH_ERROR_UNSUPPORTED;
+        CHECK_INT(run(f, "null", play, (fault){n, n_calls[i], with}, &got), n_calls[i] >= 3);
+        CHECK_BYTES(&got, expected, sizeof got);
+    }
+}
+
+TEST(a_divided_model_whose_device_refuses_again_and_again_is_the_cpus)
+{
+    static script *const plays[] = {tell_alone, tell_by_three};
+    static logits expected;
+    for (int i = 0; i < N_CONFIG; i++) {
+        files f;
+        for (int k = 0; k < 2 && make_files(&configs[i], "null", &f); k++) {
+            run(&f, NULL, plays[k], none, &expected);
+            for (uint64_t n = 1; n < 24; n += 11) refuse_at(&f, plays[k], n, &expected);
+        }
+        remove_files(&f);
+    }
+}
+
 /* ---- memory that is wanting then, a file that cannot be read --------------------------------------- */
 
-typedef void inject(uint64_t n); /* 0: none */
+typedef void inject_fn(uint64_t n); /* 0: none */
 static void one_allocation(uint64_t n) { hth_alloc_fail_at(n, 0); }
 static void one_read(uint64_t n) { hth_gguf_fail_read_at(n, HTH_READ_FAILS); }
 
 /* The device is lost at the next call, and then the n-th allocation or read fails. False: there was none left to fail. */
-static bool lose_with(const files *f, inject *fault, hearth_status status, uint64_t n, const logits *expected)
+static bool lose_with(const files *f, inject_fn *one, hearth_status status, uint64_t n,
+                      const logits *expected)
 {
     static logits got;
     hearth_model *model = open_model(f, "null");
@@ -326,9 +376,9 @@ static bool lose_with(const files *f, inject *fault, hearth_status status, uint6
         got.n = 0;
         eval(s, prompt, N_PROMPT - 1, &got);
         hth_device_fail_at(model->device, 1, HEARTH_ERROR_DEVICE);
-        fault(n);
+        one(n);
         st = hearth_session_eval(s, prompt + N_PROMPT - 1, 1, &why);
-        fault(0);
+        one(0);
         if (st != HEARTH_OK) {
             CHECK_INT(st, status);
             CHECK_INT(why.status, status);
@@ -348,10 +398,10 @@ static bool lose_with(const files *f, inject *fault, hearth_status status, uint6
 }
 
 /* Returns how many there are. */
-static uint64_t lose_with_every(const files *f, inject *fault, hearth_status status, const logits *expected)
+static uint64_t lose_with_every(const files *f, inject_fn *one, hearth_status status, const logits *expected)
 {
     uint64_t held = hth_alloc_held(), n = 1;
-    while (n < MOST_CALLS && lose_with(f, fault, status, n, expected)) n++;
+    while (n < MOST_CALLS && lose_with(f, one, status, n, expected)) n++;
     CHECK(n < MOST_CALLS);
     CHECK_INT(hth_alloc_held(), held);
     return n - 1;
@@ -363,7 +413,7 @@ TEST(memory_and_reads_that_fail_while_weights_are_fetched_are_errors_and_no_more
     for (int i = 0; i < N_CONFIG; i++) {
         files f;
         if (make_files(&configs[i], "null", &f)) {
-            run(&f, NULL, tell_alone, 0, &expected);
+            run(&f, NULL, tell_alone, none, &expected);
             uint64_t n = lose_with_every(&f, one_allocation, HEARTH_ERROR_MEMORY, &expected),
                      n_read = lose_with_every(&f, one_read, HEARTH_ERROR_IO, &expected);
             CHECK(n > 0 && (n_read > 0) == !f.is->mapped);
@@ -384,7 +434,7 @@ static bool open_without(const files *f, uint64_t n, const logits *expected)
     hearth_error why;
     uint64_t held = hth_alloc_held();
     hth_device_fail_opened_at(n, HEARTH_ERROR_MEMORY);
-    hearth_status st = try_to_open(f, "null", &model, &why);
+    hearth_status st = try_to_open(f, "null", NULL, NULL, &model, &why);
     bool failed = hth_device_opened_failed();
     hth_device_fail_opened_at(0, HEARTH_OK);
     if (!CHECK_INT(st, n == 1 ? HEARTH_ERROR_MEMORY : HEARTH_OK))
@@ -395,6 +445,7 @@ static bool open_without(const files *f, uint64_t n, const logits *expected)
         eval(s, prompt, N_PROMPT, &got);
         CHECK_BYTES(got.values[0], expected->values[N_PROMPT - 1], sizeof got.values[0]);
         if (!model->gpu) CHECK_INT(model->device ? hth_device_state(model->device).used : 0, 0);
+        CHECK(model->n_left == 0 && model->n_read_later == 0); /* what was there first is gone */
     }
     hearth_session_close(s);
     hearth_model_close(model);
@@ -410,7 +461,7 @@ TEST(a_divided_model_for_which_memory_is_missing_has_less_there)
         files f;
         uint64_t n = 1;
         if (make_files(&configs[i], "null", &f)) {
-            run(&f, NULL, tell_alone, 0, &expected);
+            run(&f, NULL, tell_alone, none, &expected);
             hearth_log_set(NULL, NULL);
             while (n < MOST_CALLS && open_without(&f, n, &expected)) n += n == 1 ? 1 : stride;
             CHECK(n > 40 && n < MOST_CALLS);
@@ -420,6 +471,45 @@ TEST(a_divided_model_for_which_memory_is_missing_has_less_there)
     }
 }
 
+/* Says no where weights are read for the second time. */
+typedef struct reading {
+    uint64_t done;
+} reading;
+
+static bool read_once(void *user, uint64_t done, uint64_t total)
+{
+    reading *r = user;
+    bool again = done <= r->done && r->done > 0;
+    (void)total;
+    r->done = done;
+    return !again;
+}
+
+TEST(weights_that_are_read_again_as_memory_is_missing_are_told_of_and_can_be_cancelled)
+{
+    int n_cancelled = 0;
+    uint64_t held = hth_alloc_held();
+    files f;
+    if (make_files(&configs[0], "null", &f)) {
+        bool failed = true;
+        for (uint64_t n = 2; failed && n < MOST_CALLS; n++) {
+            hearth_model *model;
+            hearth_error why;
+            reading r = {0};
+            hth_device_fail_opened_at(n, HEARTH_ERROR_MEMORY);
+            hearth_status st = try_to_open(&f, "null", read_once, &r, &model, &why);
+            failed = hth_device_opened_failed();
+            hth_device_fail_opened_at(0, HEARTH_OK);
+            n_cancelled += st == HEARTH_ERROR_CANCELLED;
+            CHECK(st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED);
+            hearth_model_close(model);
+            if (!CHECK_INT(hth_alloc_held(), held)) break;
+        }
+        CHECK(n_cancelled > 0);
+    }
+    remove_files(&f);
+}
+
 /* ---- floats ------------------------------------------------------------------------------------- */
 
 TEST(rows_of_floats_go_on_and_say_that_texts_may_differ)
@@ -427,9 +517,9 @@ TEST(rows_of_floats_go_on_and_say_that_texts_may_differ)
     static logits expected, got;
     files f;
     if (make_files(&of_floats, "null", &f)) {
-        run(&f, NULL, tell_alone, 0, &expected);
+        run(&f, NULL, tell_alone, none, &expected);
         for (uint64_t n = 1; n < 60; n += 7) {
-            CHECK(run(&f, "null", tell_alone, n, &got));
+            CHECK(run(&f, "null", tell_alone, loss_at(n), &got));
             /* As far as the texts are the same, they are near. */
             double error = engine_max_error(got.values[0], expected.values[0], N_VOCAB);
             if (!(error <= 2e-4))
@@ -454,30 +544,32 @@ static void *tell_in_thread(void *arg)
     return NULL;
 }
 
-/* Each a session of its own, on one device; n as above. */
-static bool tell_in_two(const files *f, uint64_t n, const logits *expected)
+/* Each a session of its own, on one device. Returns whether it was left. */
+static bool tell_in_two(const files *f, fault is, const logits *expected)
 {
     static teller tellers[2];
     hearth_model *model = open_model(f, "null");
     warnings heard = {0};
-    bool lost = false;
+    hearth_model_info seen;
+    bool left = false;
     hearth_log_set(hear, &heard);
     memset(tellers, 0, sizeof tellers);
     for (int i = 0; model && i < 2; i++) tellers[i].session = open_session(model);
     if (tellers[0].session && tellers[1].session) {
-        hth_device_fail_at(model->device, n, HEARTH_ERROR_DEVICE);
+        inject(model, &is);
         for (int i = 0; i < 2; i++)
             CHECK(pthread_create(&tellers[i].thread, NULL, tell_in_thread, &tellers[i]) == 0);
+        for (int i = 0; i < 1000; i++) hearth_model_get_info(model, &seen); /* at any time */
         for (int i = 0; i < 2; i++) pthread_join(tellers[i].thread, NULL);
-        lost = hth_device_state(model->device).lost;
-        CHECK_INT(heard.n, lost);
-        CHECK_INT(heard.n_lost, lost);
+        left = !hth_engine_has_gpu(model);
+        CHECK_INT(heard.n, left);
+        CHECK_INT(heard.n_lost, left);
         for (int i = 0; i < 2; i++) CHECK_BYTES(&tellers[i].said, expected, sizeof *expected);
     }
     hearth_log_set(NULL, NULL);
     for (int i = 0; i < 2; i++) hearth_session_close(tellers[i].session);
     hearth_model_close(model);
-    return lost;
+    return left;
 }
 
 TEST(threads_with_a_session_each_share_a_device_and_its_loss)
@@ -486,9 +578,13 @@ TEST(threads_with_a_session_each_share_a_device_and_its_loss)
     for (int i = 0; i < N_CONFIG; i++) {
         files f;
         if (make_files(&configs[i], "null", &f)) {
-            run(&f, NULL, tell_alone, 0, &expected);
-            CHECK(!tell_in_two(&f, 0, &expected));
-            for (uint64_t n = 1; n < 80; n += 13) CHECK(tell_in_two(&f, n, &expected));
+            run(&f, NULL, tell_alone, none, &expected);
+            CHECK(!tell_in_two(&f, none, &expected));
+            for (uint64_t n = 1; n < 80; n += 13) {
+                CHECK(tell_in_two(&f, loss_at(n), &expected));
+                /* Six refusals are three of one of both, or of each. */
+                CHECK(tell_in_two(&f, (fault){n, 6, HEARTH_ERROR_MEMORY}, &expected));
+            }
         }
         remove_files(&f);
     }

@@ -217,6 +217,9 @@ TEST(a_calibration_is_measured_once_and_by_type)
     CHECK(again.device_rate.median != q8.device_rate.median && again.bytes < q8.bytes);
     CHECK(hth_calibration_recall(in.mark, HTH_TYPE_Q8_0, again.bytes, &kept));
     CHECK_BYTES(&kept, &again, sizeof kept);
+    hth_calibration_forget_others(in.mark, &again.type, 1);
+    CHECK(hth_calibration_recall(in.mark, HTH_TYPE_Q8_0, again.bytes, &kept));
+    CHECK(!hth_calibration_recall(in.mark, HTH_TYPE_Q4_0, 0, &kept));
     q8.dispatch = -1.0;
     hth_calibration_keep(in.mark, &q8); /* no plan can be made of it */
     CHECK(!hth_calibration_recall(in.mark, HTH_TYPE_Q8_0, 0, &kept));

@@ -175,8 +175,12 @@ void hth_gpu_close(hth_gpu *g)
 
 void hth_gpu_leave(hth_gpu *g)
 {
+    enum { TRIES = 3 };
     pthread_mutex_lock(&g->turn);
-    hth_gpu_settle(g, NULL); /* a device that is lost keeps its memory until it is closed */
+    for (int i = 0; i < TRIES; i++) {
+        hearth_status st = hth_gpu_settle(g, NULL);
+        if (st == HEARTH_OK || st == HEARTH_ERROR_DEVICE) break;
+    }
     give_back(g);
     g->left = true;
     pthread_mutex_unlock(&g->turn);

@@ -74,7 +74,8 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
                            hearth_error *err);
 void hth_gpu_close(hth_gpu *gpu);
 /* Gives back all that it has on the device, once no step runs; steps are refused with DEVICE from then on.
- * What was placed where, and its sequences, it still knows. */
+ * What was placed where, and its sequences, it still knows. A device that is lost, or refuses to end what was
+ * submitted, keeps its memory until it is closed. */
 void hth_gpu_leave(hth_gpu *gpu);
 /* Sequences have the positions that they have in another one with as many. Before the first step. */
 void hth_gpu_inherit(hth_gpu *gpu, hth_gpu *from);
