@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "cli/verbs.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -204,7 +205,7 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
     ok = ok && generate(c, &an, &why);
     if (why.message[0]) report(&why);
     if (ok && (an.n_token > 0 || c->typed)) end_text();
-    if (fflush(stdout) != 0) ok = false;
+    if (!flush_stdout()) ok = false;
     if (ok) say_end(c, &an);
     bool lost = ok && strcmp(an.end, "output closed") == 0;
     ok = ok && !lost && an.n_token > 0 &&
@@ -278,10 +279,11 @@ static int converse(chat *c)
     while (!c->ends && status == 0) {
         if (c->typed) forget_interrupt();
         lines_status st = interrupted() ? LINES_INTERRUPTED : read_message(c, &message, &is_block);
-        if (asked_to_end()) status = 128 + asked_to_end();
+        if (asked_to_end()) status = EXIT_SIGNAL + asked_to_end();
         else if (st == LINES_FAILED) status = EXIT_OTHER;
         else if (st == LINES_END) break;
-        else if (st == LINES_INTERRUPTED) status = !c->typed || ends_by_interrupt(c) ? 130 : 0;
+        else if (st == LINES_INTERRUPTED)
+            status = !c->typed || ends_by_interrupt(c) ? EXIT_SIGNAL + SIGINT : 0;
         else if (message.n > 0 && is_block) take_turn(c, &message);
         else if (message.n > 0) take_message(c, &message);
     }

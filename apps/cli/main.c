@@ -112,7 +112,7 @@ int main(int argc, char **argv)
     const verb *found = find_verb(argv[1]);
     int status = found ? verb_run(found, argc - 2, argv + 2) : run_flag(argc, argv);
     /* A shell that chains commands must see it, whatever was kept. */
-    if (status <= EXIT_OTHER && interrupted()) status = EXIT_INTERRUPTED;
+    if (status <= EXIT_OTHER && interrupted()) status = EXIT_SIGNAL + interrupted();
     int lost = finish_stdout();
     return status ? status : lost;
 }

@@ -436,12 +436,6 @@ static int check_args(const args *a)
         return usage_error(
             "plan --gpu none: the CPU alone has all of it, and nothing is placed; hearth bench "
             "measures its speed, hearth devices lists what --gpu can name");
-    if (args_has(a, "gpu-strict"))
-        return usage_error("plan --gpu-strict: a plan computes nothing; hearth run --gpu-strict refuses a "
-                           "device that would not give the CPU's bits");
-    if (args_has(a, "placement"))
-        return usage_error(
-            "plan makes placements: -o FILE writes one, which --placement FILE of hearth run takes");
     return 0;
 }
 
@@ -472,6 +466,6 @@ const verb verb_plan = {
     .details = "Measures this machine for some seconds, reads no weights. Neurons of packed\n"
                "files are placed by what they cost on either side, other files by layers.\n",
     .example = "hearth plan packed.gguf --vram 8G --what-if -o packed.placement",
-    .groups = {options, model_options, gpu_options},
+    .groups = {options, model_options, device_options},
     .run = run,
 };

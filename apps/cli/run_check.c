@@ -58,8 +58,17 @@ int run_check(const args *a, const char *path, const hearth_model *model, hearth
     hth_comparison result;
     hearth_error err;
     progress p;
-    if (is_reference(a, model)) {
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
+    if (is_reference(a, model) && info.gpu_strict) {
         fprintf(stderr, "hearth: check: selector dense is exact\n");
+        return 0;
+    }
+    if (!info.gpu && !info.gpu_strict) {
+        fprintf(stderr,
+                "hearth: check: the run has left its device, which had not the CPU's bits (%s): what it "
+                "computed is gone\n",
+                info.gpu_strict_note);
         return 0;
     }
     if (n < 2) {

@@ -104,8 +104,8 @@ void verbs_print_man(const verb *const *verbs)
         roff((*v)->example);
         printf("\n.fi\n.RE\n");
     }
-    printf(".SH EXIT STATUS\n0 on success, 2 for wrong usage, 130 when interrupted, 1 for every other "
-           "failure.\n");
+    printf(".SH EXIT STATUS\n0 on success, 2 for wrong usage, 130 when interrupted (Ctrl-C), 143 and 129 "
+           "after SIGTERM and SIGHUP, 1 for every other failure.\n");
     printf(
         ".SH ENVIRONMENT\n.TP\n.B HEARTH_CPU\nhighest level of kernels to use: generic, avx2, avx512, neon, "
         "dotprod, i8mm. Never changes a result.\n"

@@ -34,9 +34,14 @@ const option_spec model_options[] = {
     {0},
 };
 
+#define DEVICE_OPTIONS                                                                                       \
+    {"gpu", 0, OPTION_TEXT, "DEVICE", "auto (default), none, or a name of hearth devices", 0, 0, NULL, 0},   \
+    {"vram", 0, OPTION_SIZE, "BYTES", "of it, at most: 8G, 500M; default auto: nearly all", 1, 9e18, NULL, 0}
+
+const option_spec device_options[] = {DEVICE_OPTIONS, {0}};
+
 const option_spec gpu_options[] = {
-    {"gpu", 0, OPTION_TEXT, "DEVICE", "auto (default), none, or a name of hearth devices", 0, 0, NULL, 0},
-    {"vram", 0, OPTION_SIZE, "BYTES", "of it, at most: 8G, 500M; default auto: nearly all", 1, 9e18, NULL, 0},
+    DEVICE_OPTIONS,
     {"placement", 0, OPTION_FILE, "FILE", "of hearth plan: what lies on it; or plan, or even", 0, 0, NULL,
      OPTION_RARE},
     {"gpu-strict", 0, OPTION_FLAG, NULL, "refuse one that would not give the CPU's bits", 0, 0, NULL,

@@ -11,6 +11,7 @@
 extern const option_spec model_options[];
 /* --gpu --vram: of verbs whose sessions may run on a device. */
 extern const option_spec gpu_options[];
+extern const option_spec device_options[]; /* of these, what a plan takes */
 /* --temperature and the rest. */
 extern const option_spec sampling_options[];
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { EXIT_OTHER = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
+enum { EXIT_OTHER = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 /* and the number of one that ended it */ };
 
 enum { OPTION_LIST_MAX = 16 }; /* numbers of one list */
 

@@ -15,9 +15,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static int lost_with; /* errno of the first write to stdout that failed */
+
+bool flush_stdout(void)
+{
+    if (fflush(stdout) == 0) return true;
+    if (lost_with == 0) lost_with = errno;
+    return false;
+}
+
 int report(const hearth_error *err)
 {
-    fflush(stdout);
+    flush_stdout();
     break_text();
     fprintf(stderr, "hearth: %s\n", err->message);
     return EXIT_OTHER;
@@ -26,7 +35,7 @@ int report(const hearth_error *err)
 void print_failure(const char *format, va_list list)
 {
     char line[1000];
-    fflush(stdout);
+    flush_stdout();
     break_text();
     vsnprintf(line, sizeof line, format, list);
     fputs("hearth: ", stderr);
@@ -48,9 +57,8 @@ int report_text(const char *format, ...)
 
 int finish_stdout(void)
 {
-    errno = 0;
-    if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
-    fprintf(stderr, "hearth: stdout: %s\n", errno ? strerror(errno) : "write failed");
+    if (flush_stdout() && !ferror(stdout)) return 0;
+    fprintf(stderr, "hearth: stdout: %s\n", lost_with ? strerror(lost_with) : "write failed");
     return EXIT_OTHER;
 }
 
@@ -92,7 +100,7 @@ void note_text(const char *text, size_t n)
 void end_text(void)
 {
     putchar('\n');
-    fflush(stdout);
+    flush_stdout();
     in_line = false;
 }
 
@@ -116,7 +124,7 @@ bool write_text(const char *text, size_t n, bool raw)
             if (printf("\\x%02x", (unsigned char)text[i + k]) < 0) return false;
         i += size > 1;
     }
-    return fflush(stdout) == 0;
+    return flush_stdout();
 }
 
 /* ---- progress ------------------------------------------------------------------------------ */
@@ -250,9 +258,9 @@ static volatile sig_atomic_t stop, often, end_signal;
 static void on_interrupt(int signal_number)
 {
     bool ends = signal_number != SIGINT;
-    if (often ? ends && end_signal : stop) _exit(128 + signal_number);
+    if (often ? ends && end_signal : stop) _exit(EXIT_SIGNAL + signal_number);
     if (often && ends) end_signal = signal_number;
-    stop = 1;
+    stop = signal_number;
 }
 
 void catch_interrupt(void)
@@ -277,7 +285,7 @@ void forget_interrupt(void)
     if (!end_signal) stop = 0;
 }
 
-bool interrupted(void) { return stop != 0; }
+int interrupted(void) { return stop; }
 int asked_to_end(void) { return end_signal; }
 
 bool progress_show(void *user, uint64_t done, uint64_t total)

@@ -15,6 +15,8 @@ void print_failure(const char *format, va_list list) __attribute__((format(print
 /* Prints "hearth: ..." and returns EXIT_OTHER. */
 int report_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* False when what was written is lost; finish_stdout says why. */
+bool flush_stdout(void);
 /* Flushes stdout; EXIT_OTHER with a message when anything written was lost. */
 int finish_stdout(void);
 
@@ -75,7 +77,7 @@ int check_output(const char *out, const input *inputs, size_t n);
 
 /* From here on the first Ctrl-C only sets a flag; a second one ends the program. */
 void catch_interrupt(void);
-bool interrupted(void);
+int interrupted(void); /* the signal, or 0 */
 /* For programs that go on after a Ctrl-C: it only ever sets the flag, until
  * forget_interrupt. SIGTERM and SIGHUP set the flag too, for good. */
 void catch_interrupt_often(void);

@@ -37,8 +37,8 @@ void json_placed(json *j, const hearth_model_info *info)
         json_uint(j, "bytes", info->gpu_bytes);
         json_bool(j, "simulated", info->gpu_simulated);
     }
-    json_bool(j, "cpu_bits", !info->gpu || info->gpu_strict);
-    if (info->gpu && info->gpu_strict_note[0]) json_word(j, "cpu_bits_note", info->gpu_strict_note);
+    json_bool(j, "cpu_bits", info->gpu_strict);
+    if (info->gpu_strict_note[0]) json_word(j, "cpu_bits_note", info->gpu_strict_note);
     if (info->gpu_predicted > 0.0) json_float(j, "predicted_tokens_per_second", info->gpu_predicted, 6);
     if (info->gpu_note[0]) json_word(j, "note", info->gpu_note);
     json_close(j, '}');

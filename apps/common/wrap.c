@@ -113,7 +113,7 @@ bool wrap_write(wrap *w, const char *text, size_t n)
             if (width > 1 && shown[0] != '\\' && !put_word(w)) return false; /* and behind it */
         }
     }
-    return fflush(stdout) == 0;
+    return flush_stdout();
 }
 
-bool wrap_end(wrap *w) { return put_word(w) && fflush(stdout) == 0; }
+bool wrap_end(wrap *w) { return put_word(w) && flush_stdout(); }

@@ -75,7 +75,8 @@ HEARTH_API void hearth_log_set(hearth_log_fn *fn, void *user);
  * of sessions and threads may use one. */
 typedef struct hearth_model hearth_model;
 
-/* Called from the opening thread while weights are read; false cancels. */
+/* Called from the opening thread while weights are read; false cancels. What goes to a device counts by itself,
+ * and then what is read for the CPU, each from 0 on. */
 typedef bool hearth_progress_fn(void *user, uint64_t done_bytes, uint64_t total_bytes);
 
 /* Who computes: which neurons of a layer's feed-forward network a token reads. */
@@ -174,8 +175,8 @@ typedef struct hearth_model_info {
     double gpu_neurons;       /* of each the first of its neurons: their share, 0 to 1 */
     double gpu_predicted;     /* tokens a second that the placement's plan expects; 0: it says nothing */
     bool gpu_head;            /* and the output matrix */
-    bool gpu_strict;          /* with the bits of the CPU */
-    const char *gpu_strict_note; /* why without: "output.weight is F16"; "" */
+    bool gpu_strict;          /* all so far has the bits of the CPU, also what a device computed that was left */
+    const char *gpu_strict_note; /* why not: "output.weight is F16"; "" */
     uint64_t gpu_bytes;       /* allocated there */
     bool gpu_simulated;       /* it pretends to be a card: figures must be labelled */
     double gpu_clock;         /* seconds since it was opened on its own clock, where that is charged with what this

@@ -128,14 +128,15 @@ uint8_t *hth_keep_read(const char *name, uint64_t mark, size_t *n)
 }
 
 /* By errno. */
-static bool cannot_keep(const char *folder)
+static bool cannot_keep(const char *what)
 {
     char reason[100];
     int why = errno;
-    hth_log(HEARTH_LOG_WARN,
-            "%s: %s: nothing is kept there for later runs; HEARTH_CACHE names another folder, or none where it "
-            "is empty",
-            folder, strerror_r(why, reason, sizeof reason));
+    hth_log(
+        HEARTH_LOG_WARN,
+        "%s: %s: nothing is kept there for later runs; HEARTH_CACHE names another folder, or none where it "
+        "is empty",
+        what, strerror_r(why, reason, sizeof reason));
     return false;
 }
 
@@ -160,5 +161,6 @@ bool hth_keep_write(const char *name, uint64_t mark, const void *bytes, size_t n
     head h = {.mark = mark, .n = n, .hash = hash_of(mark, bytes, n)};
     memcpy(h.magic, magic, sizeof magic);
     int fd = make_folder(folder) ? mkostemp(part, O_CLOEXEC) : -1;
-    return fd >= 0 && write_file(path, part, fd, &h, bytes) ? true : cannot_keep(folder);
+    if (fd < 0) return cannot_keep(folder);
+    return write_file(path, part, fd, &h, bytes) ? true : cannot_keep(path);
 }

@@ -191,6 +191,10 @@ hearth_status hth_queue_wait(hth_device *device, hth_tick tick, uint64_t timeout
 /* Looks for a while, then sleeps likewise: for what is done soon. */
 hearth_status hth_queue_await(hth_device *device, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
 
+/* Lets all that was submitted run out: opens the gate as far as any tape waits for it, and waits for the last.
+ * What is refused is tried twice again. */
+hearth_status hth_queue_settle(hth_device *device, uint64_t timeout_ns, hearth_error *err);
+
 /* size bytes at `from` to a buffer of any memory; done when it returns. For loading, not for tokens. */
 hearth_status hth_device_upload(hth_slice to, const void *from, hearth_error *err);
 hearth_status hth_device_download(hth_slice from, void *to, hearth_error *err);

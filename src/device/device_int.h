@@ -21,7 +21,7 @@ struct hth_device {
     _Atomic bool lost; /* threads that do not step look at it, too */
     uint64_t kept;                 /* device.h: hth_device_usage */
     hth_tick last;                 /* that was submitted */
-    uint64_t gate;                 /* the host's */
+    uint64_t gate, awaited;        /* the host's; and how far tapes wait for it */
     uint64_t patience_ns;          /* of the wait under way */
     hth_buffer *buffers, *waiting; /* in use; freed, but perhaps not passed by the device */
     hth_tape *tapes, *waiting_tapes;

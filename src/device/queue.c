@@ -15,6 +15,8 @@ hearth_status hth_queue_submit(hth_device *d, const hth_turn *turns, size_t n, h
     st = hth_device_end_call(d, d->back->submit(d, turns, n, d->last + 1, err));
     if (st != HEARTH_OK) return st;
     for (size_t i = 0; ticks && i < n; i++) ticks[i] = d->last + 1 + i;
+    for (size_t i = 0; i < n; i++)
+        if (turns[i].wait > d->awaited) d->awaited = turns[i].wait;
     d->last += n;
     return HEARTH_OK;
 }
@@ -27,8 +29,9 @@ hearth_status hth_queue_signal(hth_device *d, uint64_t value, hearth_error *err)
     if (st != HEARTH_OK) return st;
     assert(value >= d->gate);
     if (value == d->gate) return HEARTH_OK;
-    d->gate = value;
-    return hth_device_end_call(d, d->back->signal(d, value, err));
+    st = hth_device_end_call(d, d->back->signal(d, value, err));
+    if (st == HEARTH_OK) d->gate = value;
+    return st;
 }
 
 bool hth_queue_reached(hth_device *d, hth_tick tick)
@@ -74,4 +77,17 @@ hearth_status hth_queue_await(hth_device *d, hth_tick tick, uint64_t timeout_ns,
     while (!hth_queue_reached(d, tick))
         if (hth_device_time(d) - start > SPIN_NS) return hth_queue_wait(d, tick, timeout_ns, err);
     return HEARTH_OK;
+}
+
+hearth_status hth_queue_settle(hth_device *d, uint64_t timeout_ns, hearth_error *err)
+{
+    enum { TRIES = 3 };
+    hearth_status st = HEARTH_OK;
+    for (int i = 0; i < TRIES; i++) {
+        if (!d->lost && d->back->reached(d) >= d->last) return HEARTH_OK;
+        st = d->gate < d->awaited ? hth_queue_signal(d, d->awaited, err) : HEARTH_OK;
+        if (st == HEARTH_OK) st = hth_queue_wait(d, d->last, timeout_ns, err);
+        if (st == HEARTH_OK || st == HEARTH_ERROR_DEVICE) break;
+    }
+    return st;
 }

@@ -105,9 +105,9 @@ hearth_status hth_engine_reserve(hearth_model *m, hearth_kv_type kv, uint32_t n_
 void hth_engine_release(hearth_model *m, uint32_t slot);
 
 /* gpu.c, with m->loss or while it is opened: as the place before, with so many bytes; m->gpu NULL: nothing can
- * lie there. */
+ * lie there. options: whose progress is told; NULL: nobody's. */
 hearth_status hth_engine_place_again(hearth_model *m, const hth_gpu_place *before, uint64_t budget,
-                                     hearth_error *err);
+                                     const hearth_model_options *options, hearth_error *err);
 /* gpu.c: opens the device that the options name and loads what lies there; with "auto" there may be none. */
 hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 /* gpu.c: once the host's weights are read: layers that are divided are joined, and what runs there is tested.

@@ -46,18 +46,63 @@ const char *hth_engine_last_note(const hearth_model *m)
 
 /* ---- what lies there ---------------------------------------------------------------------------------- */
 
+/* The rows of a matrix from here on are the host's: those before lie on a device with this place. */
+static uint64_t rows_there(const hth_model *model, const hth_gpu_place *place, const hth_matrix *w)
+{
+    if (w == &model->output) return place->head ? w->n_row : 0;
+    for (uint32_t i = 0; i < place->n_layer; i++) {
+        const hth_layer *l = &model->layers[i];
+        if (w == &l->q || w == &l->k || w == &l->v || w == &l->o || w == &l->down) return w->n_row;
+        if (w == &l->gate || w == &l->up || w == &l->neurons.rows) return place->n_hot[i];
+        if (w == &l->predictor.in || w == &l->predictor.out) return w->n_row;
+    }
+    return 0;
+}
+
+/* What of the weights goes to the device, and who is told of it. */
+typedef struct sender {
+    const hearth_model *model;
+    const hearth_model_options *options; /* NULL: nobody */
+    uint64_t done, total;                /* bytes */
+} sender;
+
+static sender sender_of(const hearth_model *m, const hth_gpu_place *place,
+                        const hearth_model_options *options)
+{
+    const hth_model *model = m->model;
+    sender s = {.model = m, .options = options};
+    for (size_t i = 0; i < model->n_binding; i++) {
+        const hth_matrix *w = model->bindings[i].matrix;
+        if (w) s.total += rows_there(model, place, w) * w->row_size;
+    }
+    if (place->head && model->tied) s.total += model->token_embd.n_row * model->token_embd.row_size;
+    return s;
+}
+
+static hearth_status show_progress(const sender *s, hearth_error *err)
+{
+    const hearth_model_options *o = s->options;
+    uint64_t done = s->done < s->total ? s->done : s->total;
+    if (!o || !o->progress || o->progress(o->progress_user, done, s->total)) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_CANCELLED, "%s: loading was cancelled", hth_gguf_path(s->model->file));
+}
+
 /* Rows of a matrix: from memory, where a file beside the model was read to, or from the model's file. */
 static hearth_status read_rows(void *user, const hth_matrix *w, uint64_t first, uint64_t n, uint8_t *rows,
                                hearth_error *err)
 {
-    const hearth_model *m = user;
+    sender *s = user;
+    const hearth_model *m = s->model;
     const hth_binding *b = m->model->bindings;
+    s->done += n * w->row_size;
     if (hth_engine_lies_beside(m, w)) {
         memcpy(rows, w->data + first * w->row_size, n * w->row_size);
         return HEARTH_OK;
     }
     while (b->matrix != w) b++; /* each matrix has one */
-    return hth_gguf_read(m->file, b->tensor, b->from + first * w->row_size, n * w->row_size, rows, err);
+    hearth_status st =
+        hth_gguf_read(m->file, b->tensor, b->from + first * w->row_size, n * w->row_size, rows, err);
+    return st == HEARTH_OK ? show_progress(s, err) : st;
 }
 
 static hearth_status refuse_budget(const hearth_model *m, const hth_choice *c, hearth_error *err)
@@ -124,13 +169,16 @@ static hearth_status choose(hearth_model *m, const hearth_gpu_options *o, hth_ch
 
 /* A device may have less than it says. What could not be had is asked for again, a tenth less than what
  * was there, a few times; then the CPU does without. */
-static hearth_status open_place(hearth_model *m, hth_choice *c, bool quiet, hearth_error *err)
+static hearth_status open_place(hearth_model *m, hth_choice *c, const hearth_model_options *options,
+                                bool quiet, hearth_error *err)
 {
     enum { TRIES = 4 };
     hearth_error why = {0};
     for (int i = 0; i < TRIES && c->place.n_layer > 0; i++) {
-        hearth_status st =
-            hth_gpu_open(m->model, &m->kernels, m->device, &c->place, read_rows, m, &m->gpu, &why);
+        sender s = sender_of(m, &c->place, options);
+        hearth_status st = show_progress(&s, &why);
+        if (st == HEARTH_OK)
+            st = hth_gpu_open(m->model, &m->kernels, m->device, &c->place, read_rows, &s, &m->gpu, &why);
         m->gpu_seconds = c->seconds;
         if (st != HEARTH_ERROR_MEMORY) {
             if (err && st != HEARTH_OK) *err = why;
@@ -180,7 +228,7 @@ static hearth_status place_on_device(hearth_model *m, const hearth_model_options
     if (st == HEARTH_OK) {
         hth_choice_pace(&c, &m->kernels, m->n_thread);
         note_problem(m, &c);
-        if (c.place.n_layer > 0) st = open_place(m, &c, false, err);
+        if (c.place.n_layer > 0) st = open_place(m, &c, options, false, err);
         else if (!c.problem) st = refuse_budget(m, &c, err);
     }
     hth_choice_close(&c);
@@ -188,12 +236,12 @@ static hearth_status place_on_device(hearth_model *m, const hearth_model_options
 }
 
 hearth_status hth_engine_place_again(hearth_model *m, const hth_gpu_place *before, uint64_t budget,
-                                     hearth_error *err)
+                                     const hearth_model_options *options, hearth_error *err)
 {
     hth_choice c;
     hearth_status st = hth_choice_open(&c, m->model, hth_device_get_info(m->device), budget, before, err);
     if (st == HEARTH_OK) hth_choice_evenly(&c);
-    if (st == HEARTH_OK && c.place.n_layer > 0) st = open_place(m, &c, true, err);
+    if (st == HEARTH_OK && c.place.n_layer > 0) st = open_place(m, &c, options, true, err);
     hth_choice_close(&c);
     return st;
 }
@@ -202,6 +250,14 @@ hearth_status hth_engine_place_again(hearth_model *m, const hth_gpu_place *befor
 static bool is_asked_for(const hearth_gpu_options *o)
 {
     return strcmp(o->device, "auto") != 0 || o->vram > 0 || o->strict;
+}
+
+/* A placement that was made for this very model is not to be lost without a word. */
+static void note_unused(const hearth_model *m, const char *placement)
+{
+    if (placement && strcmp(placement, "plan") != 0 && strcmp(placement, "even") != 0)
+        hth_log(HEARTH_LOG_WARN, "%s: %s is not used: there is no device in use", hth_gguf_path(m->file),
+                placement);
 }
 
 static void do_without(hearth_model *m, const char *why)
@@ -215,7 +271,10 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *o
 {
     const hearth_gpu_options *o = &options->gpu;
     hearth_error why = {0};
-    if (!o->device || strcmp(o->device, "none") == 0) return HEARTH_OK;
+    if (!o->device || strcmp(o->device, "none") == 0) {
+        note_unused(m, o->placement);
+        return HEARTH_OK;
+    }
     if ((uint32_t)o->kv >= HTH_N_CACHE)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "%s: KV cache of type %d on a device: 0 (F16), 1 (F32) and 2 (Q8_0) exist",
@@ -227,6 +286,7 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *o
     }
     st = open_device(m, o, &why);
     if (st == HEARTH_OK && m->device) st = place_on_device(m, options, &why);
+    else if (st == HEARTH_OK) note_unused(m, o->placement);
     if (st == HEARTH_OK) return st;
     if (err) *err = why;
     if (is_asked_for(o) || st == HEARTH_ERROR_CANCELLED) return st;
@@ -244,7 +304,7 @@ static uint64_t budget_below(const hth_device *device)
 /* Evenly less of it, as memory for what comes last was refused. Nobody steps yet, so what the host had read is
  * given back first: no more of its memory is in use than without a device. why: of the refusal, then of what
  * came of it. */
-static hearth_status place_less(hearth_model *m, hearth_error *why)
+static hearth_status place_less(hearth_model *m, const hearth_model_options *options, hearth_error *why)
 {
     hth_gpu *before = m->gpu;
     uint64_t budget = budget_below(m->device);
@@ -252,7 +312,7 @@ static hearth_status place_less(hearth_model *m, hearth_error *why)
     hth_gpu_leave(before);
     hth_engine_unload(m);
     m->gpu = NULL;
-    hearth_status st = hth_engine_place_again(m, hth_gpu_where(before), budget, why);
+    hearth_status st = hth_engine_place_again(m, hth_gpu_where(before), budget, options, why);
     hth_gpu_close(before);
     return st == HEARTH_OK && !m->gpu ? HEARTH_ERROR_MEMORY : st;
 }
@@ -262,13 +322,13 @@ hearth_status hth_engine_join_gpu(hearth_model *m, const hearth_model_options *o
     hearth_error why = {0};
     hearth_status st = m->gpu ? hth_gpu_take_host_rows(m->gpu, &why) : HEARTH_OK;
     if (st == HEARTH_ERROR_MEMORY) {
-        st = place_less(m, &why);
+        st = place_less(m, options, &why);
         hearth_status loaded = st == HEARTH_OK ? hth_engine_load(m, options, err) : HEARTH_OK;
         if (loaded != HEARTH_OK) return loaded;
         if (st == HEARTH_OK) st = hth_gpu_take_host_rows(m->gpu, &why);
     }
     if (st == HEARTH_OK) return st;
-    if (st != HEARTH_ERROR_MEMORY && is_asked_for(&options->gpu)) {
+    if (st == HEARTH_ERROR_CANCELLED || (st != HEARTH_ERROR_MEMORY && is_asked_for(&options->gpu))) {
         if (err) *err = why;
         return st;
     }
@@ -279,16 +339,7 @@ hearth_status hth_engine_join_gpu(hearth_model *m, const hearth_model_options *o
 
 uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
 {
-    if (!m->gpu || m->lost) return 0;
-    const hth_gpu_place *place = hth_gpu_where(m->gpu);
-    if (w == &m->model->output) return place->head ? w->n_row : 0;
-    for (uint32_t i = 0; i < place->n_layer; i++) {
-        const hth_layer *l = &m->model->layers[i];
-        if (w == &l->q || w == &l->k || w == &l->v || w == &l->o || w == &l->down) return w->n_row;
-        if (w == &l->gate || w == &l->up || w == &l->neurons.rows) return place->n_hot[i];
-        if (w == &l->predictor.in || w == &l->predictor.out) return w->n_row;
-    }
-    return 0;
+    return m->gpu && !m->lost ? rows_there(m->model, hth_gpu_where(m->gpu), w) : 0;
 }
 
 void hth_engine_close_gpu(hearth_model *m)

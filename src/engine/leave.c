@@ -59,7 +59,7 @@ static bool place_less(hearth_model *m, uint64_t budget, hearth_error *err)
     hth_gpu_leave(before);
     hth_engine_forget(m, before);
     m->left[m->n_left++] = before, m->gpu = NULL;
-    hearth_status st = hth_engine_place_again(m, hth_gpu_where(before), budget, err);
+    hearth_status st = hth_engine_place_again(m, hth_gpu_where(before), budget, NULL, err);
     if (st != HEARTH_OK || !m->gpu) return false;
     hth_gpu_inherit(m->gpu, before);
     st = hth_engine_read_rest(m, err);

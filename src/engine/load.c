@@ -146,6 +146,13 @@ static bool show_progress(const read_job *job, uint64_t done)
     return go_on;
 }
 
+static void cancel(read_job *job)
+{
+    hearth_error error;
+    hth_fail(&error, HEARTH_ERROR_CANCELLED, "%s: loading was cancelled", hth_gguf_path(job->file));
+    fail_job(job, &error);
+}
+
 static void read_chunk(void *arg, size_t i, uint32_t i_thread)
 {
     read_job *job = arg;
@@ -159,10 +166,7 @@ static void read_chunk(void *arg, size_t i, uint32_t i_thread)
     }
     if (c->panels) make_panels(c, to);
     uint64_t done = atomic_fetch_add(&job->done, c->size) + c->size;
-    if (i_thread == 0 && !show_progress(job, done)) {
-        hth_fail(&error, HEARTH_ERROR_CANCELLED, "%s: loading was cancelled", hth_gguf_path(job->file));
-        fail_job(job, &error);
-    }
+    if (i_thread == 0 && !show_progress(job, done)) cancel(job);
 }
 
 /* Chunks of all matrices, their bytes, the size of the memory that holds them, and of the room that a
@@ -219,6 +223,7 @@ static hearth_status read_matrices(hearth_model *m, hth_pool *pool, const hearth
         goto done;
     }
     fill_chunks(m, chunks, *weights);
+    if (options->progress && !options->progress(options->progress_user, 0, job.total)) cancel(&job);
     hth_pool_run(pool, read_chunk, &job, n_chunk);
 done:
     hth_free(chunks);

@@ -123,18 +123,25 @@ static double share_on_gpu(const hearth_model *m)
     return (double)there / (double)all;
 }
 
+/* Why something that lies on the device, or lay there, has other bits than the CPU; "": nothing has. */
+static const char *strict_note(const hearth_model *m)
+{
+    const char *note = m->gpu ? hth_gpu_strict_note(m->gpu) : "";
+    for (uint32_t i = 0; i < m->n_left && !note[0]; i++) note = hth_gpu_strict_note(m->left[i]);
+    return note;
+}
+
 static void describe_gpu(const hearth_model *m, hearth_model_info *info)
 {
     info->gpu = m->gpu && !m->lost ? hth_device_get_info(m->device)->name : NULL;
     info->gpu_note = hth_engine_last_note(m);
-    info->gpu_strict_note = "";
+    info->gpu_strict_note = strict_note(m);
+    info->gpu_strict = !info->gpu_strict_note[0];
     if (!info->gpu) return;
     info->gpu_n_layer = hth_gpu_where(m->gpu)->n_layer;
     info->gpu_head = hth_gpu_where(m->gpu)->head;
     info->gpu_neurons = share_on_gpu(m);
     info->gpu_predicted = m->gpu_seconds > 0.0 ? 1.0 / m->gpu_seconds : 0.0;
-    info->gpu_strict = hth_gpu_is_strict(m->gpu);
-    info->gpu_strict_note = hth_gpu_strict_note(m->gpu);
     info->gpu_bytes = hth_device_state(m->device).used;
     info->gpu_clock = (double)hth_gpu_model_time(m->gpu) * 1e-9;
     info->gpu_simulated = hth_device_get_info(m->device)->kind == HTH_DEVICE_SIMULATED;

@@ -88,7 +88,7 @@ static hearth_status check_version(hth_gguf_cursor *c, uint64_t version)
 
 hearth_status hth_gguf_parse_header(hth_gguf_cursor *c, hth_gguf_part *part)
 {
-    uint64_t magic, version = 0;
+    uint64_t magic = 0, version = 0;
     c->subject = (hth_gguf_subject){.kind = "header"};
     c->mark = UINT64_MAX;
     hearth_status status = check_magic(c);

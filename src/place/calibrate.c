@@ -47,6 +47,7 @@ typedef struct bench {
 
 static void close_bench(bench *b)
 {
+    hth_queue_settle(b->device, PATIENCE_NS, NULL);
     for (int i = 0; i < 3; i++) hth_tape_free(b->tapes[i]);
     hth_buffer_free(b->weights);
     hth_buffer_free(b->memory);

@@ -210,15 +210,17 @@ static hearth_status check_placement(const hth_choice *c, const hth_placement *p
 hearth_status hth_choice_from_file(hth_choice *c, const char *path, hearth_error *err)
 {
     const hth_device_info *info = c->info;
+    char device[120], driver[120];
     hth_placement p;
     hearth_status st = hth_placement_open(&p, path, c->model, err);
     if (st != HEARTH_OK) return st;
     memcpy(c->n_hot, p.n_hot, p.n_layer * sizeof *p.n_hot);
     if (strcmp(p.device, info->name) != 0 || strcmp(p.driver, info->driver) != 0)
-        st = hth_fail(
-            err, HEARTH_ERROR_ARGUMENT,
-            "%s was made for %.100s (%.100s), not for %.100s (%.100s): make it again with hearth plan", path,
-            p.device, p.driver, info->name, info->driver);
+        st =
+            hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                     "%s was made for %s (%s), not for %.100s (%.100s): make it again with hearth plan", path,
+                     hth_escape(device, sizeof device, p.device, strlen(p.device)),
+                     hth_escape(driver, sizeof driver, p.driver, strlen(p.driver)), info->name, info->driver);
     if (st == HEARTH_OK) st = check_placement(c, &p, path, err);
     c->place.n_layer = p.n_layer, c->place.head = p.head;
     c->place.handoff = p.submitted ? HTH_GPU_SUBMITTED : HTH_GPU_QUEUED;

@@ -222,6 +222,7 @@ hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kerne
     if (st == HEARTH_OK && !take_described(hth_device_get_info(device), out))
         measure_host(&h, kernels, pool, out);
     if (st == HEARTH_OK) st = measure_device(&b, &h, out, err);
+    hth_queue_settle(device, PATIENCE_NS, NULL);
     hth_tape_free(b.tape);
     hth_buffer_free(b.weights);
     hth_buffer_free(b.memory);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Ranks double up to this share of the network's bytes. */
-enum { RANK_LEAST = 32 };
+static const uint32_t RANK_LEAST = 32;
 static const double LARGEST_SHARE = 0.13;
 
 /* Steps of training between two looks at who may cancel. */

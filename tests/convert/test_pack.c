@@ -248,6 +248,7 @@ static void expect_refused(const inputs *in, const hth_pack_options *o, const ch
 /* A profile of the model in which every neuron fired once in 8 tokens, with one change. */
 #define EXPECT_PROFILE(CHANGE, STATUS, WORDS)                                                                \
     do {                                                                                                     \
+        const char *words_ = WORDS;                                                                          \
         hth_profile *p = NULL;                                                                               \
         CHECK_OK(hth_profile_new(in.m, 0, true, &p, err));                                                   \
         p->model_hash = in.hash, p->n_tok = p->n_done = p->n_ctx = 8;                                        \
@@ -259,7 +260,7 @@ static void expect_refused(const inputs *in, const hth_pack_options *o, const ch
         }                                                                                                    \
         CHANGE;                                                                                              \
         CHECK_OK(hth_profile_write(p, in.beside, err));                                                      \
-        if (WORDS) expect_refused(&in, &o, in.beside, STATUS, WORDS, __LINE__);                              \
+        if (words_) expect_refused(&in, &o, in.beside, STATUS, words_, __LINE__);                            \
         else CHECK_OK(hth_pack(in.model, in.out, &o, &r, err));                                              \
         remove(in.out);                                                                                      \
         hth_profile_close(p);                                                                                \

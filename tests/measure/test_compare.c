@@ -139,7 +139,7 @@ typedef struct naive {
 /* log softmax of x at i, in two plain passes. */
 static double log_p(const float *x, size_t n, size_t i)
 {
-    double top = -INFINITY, sum = 0.0;
+    double top = (double)-INFINITY, sum = 0.0;
     for (size_t k = 0; k < n; k++) top = fmax(top, (double)x[k]);
     for (size_t k = 0; k < n; k++) sum += exp((double)x[k] - top);
     return (double)x[i] - top - log(sum);

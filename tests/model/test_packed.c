@@ -47,12 +47,13 @@ static void expect(const gguf_bytes *file, hearth_status status, const char *wor
 /* Words of the weights are other ones: size bytes each, from number i of a tensor on. */
 #define EXPECT_DATA(TENSOR, I, VALUE, WORDS)                                                                 \
     do {                                                                                                     \
+        const char *words_ = WORDS;                                                                          \
         tiny_model m;                                                                                        \
         tiny_begin(&m);                                                                                      \
         tiny_pack(&m);                                                                                       \
         gguf_bytes file = tiny_write(&m);                                                                    \
         gguf_patch(&file, tiny_data_at(&m, TENSOR) + 4 * (I), VALUE, 4);                                     \
-        expect(&file, (WORDS) ? HEARTH_ERROR_FORMAT : HEARTH_OK, WORDS, __LINE__);                           \
+        expect(&file, words_ ? HEARTH_ERROR_FORMAT : HEARTH_OK, words_, __LINE__);                           \
         gguf_free(&file);                                                                                    \
         tiny_free(&m);                                                                                       \
     } while (0)

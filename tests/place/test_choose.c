@@ -195,6 +195,27 @@ TEST(where_nothing_was_measured_submissions_are_those_of_a_slow_device_of_the_ki
     CHECK_INT(hth_gpu_submission(0.0), 1); /* each run by itself */
 }
 
+TEST(a_calibration_that_is_refused_a_call_leaves_nothing_on_the_device)
+{
+    const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 23;
+    inputs in;
+    hth_pool *pool = NULL;
+    hth_calibration c;
+    uint64_t n = 1;
+    if (!open_inputs(&in, "sim:" HEARTH_SOURCE_DIR "/bench/devices/story.sim")) return;
+    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
+    for (hearth_status st = HEARTH_ERROR_MEMORY; st == HEARTH_ERROR_MEMORY && n < 5000; n += stride) {
+        hearth_error why;
+        hth_device_fail_at(in.device, n, HEARTH_ERROR_MEMORY);
+        st = hth_calibrate(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, &c, &why);
+        CHECK(st == HEARTH_OK || st == HEARTH_ERROR_MEMORY);
+        if (!CHECK_INT(hth_device_state(in.device).used, 0)) break;
+    }
+    CHECK(n > 400 && n < 5000);
+    hth_pool_close(pool);
+    close_inputs(&in);
+}
+
 TEST(a_calibration_is_measured_once_and_by_type)
 {
     inputs in;

@@ -250,7 +250,7 @@ TEST(solver_is_never_beaten_and_more_memory_never_slower)
         /* A plan takes up to a second: each shape on each card, with one of the firings. */
         if ((i_card + i_shape) % hth_plan_n_card != i_firing) continue;
         make_stated(&s, &hth_plan_cards[i_card], &hth_plan_shapes[i_shape], firings[i_firing]);
-        double before = INFINITY;
+        double before = (double)INFINITY;
         uint64_t whole = whole_bytes(&s);
         for (uint64_t b = 0; b < N_BUDGET; b++) {
             hth_plan plan, prices, shares;
@@ -449,12 +449,12 @@ TEST(bad_numbers_are_refused_by_name)
     CHANGED(c.model.n_layer = 0, "layers");
     CHANGED(c.model.n_layer = 5000, "layers");
     CHANGED(c.share[2][1] = 1.5, "layer 2: cluster 1");
-    CHANGED(c.share[0][0] = NAN, "layer 0: cluster 0");
+    CHANGED(c.share[0][0] = (double)NAN, "layer 0: cluster 0");
     CHANGED(c.machine.device.at[1] = 0, "device's rate");
-    CHANGED(c.machine.cpu.at[3] = NAN, "CPU's rate");
+    CHANGED(c.machine.cpu.at[3] = (double)NAN, "CPU's rate");
     CHANGED(c.machine.hand = -1, "way between");
-    CHANGED(c.machine.merge = INFINITY, "merge");
-    CHANGED(c.machine.dispatch = NAN, "dispatch");
+    CHANGED(c.machine.merge = (double)INFINITY, "merge");
+    CHANGED(c.machine.dispatch = (double)NAN, "dispatch");
     CHANGED(c.machine.live_floor = 2, "floor");
     CHANGED(c.wish.context = c.wish.n_ctx + 1, "room for");
     CHANGED(c.wish.fixed_bytes = UINT64_MAX, "fixed");
@@ -482,7 +482,7 @@ TEST(bad_numbers_are_refused_by_name)
     CHECK_OK(hth_plan_solve(&good.model, &good.machine, &good.wish, &plan, err));
     CHECK_INT(hth_plan_simulate(&good.model, &good.machine, &link, &good.wish, &plan, &none, &done, &why),
               HEARTH_ERROR_ARGUMENT);
-    link.submit = NAN;
+    link.submit = (double)NAN;
     CHECK_INT(hth_plan_simulate(&good.model, &good.machine, &link, &good.wish, &plan, &usual, &done, &why),
               HEARTH_ERROR_ARGUMENT);
     hth_plan_free(&plan);

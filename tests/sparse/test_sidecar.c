@@ -127,12 +127,13 @@ static void expect(const gguf_bytes *bytes, const char *kind, hearth_status stat
 /* Word i (of SIZE bytes) of a tensor that has that TYPE is another one. */
 #define EXPECT_DATA(KIND, TENSOR, TYPE, I, VALUE, SIZE, WORDS)                                               \
     do {                                                                                                     \
+        const char *words_ = WORDS;                                                                          \
         tiny_model m;                                                                                        \
         make_##KIND(&m);                                                                                     \
         tiny_find(&m, TENSOR)->type = TYPE;                                                                  \
         gguf_bytes bytes = tiny_write(&m);                                                                   \
         gguf_patch(&bytes, tiny_data_at(&m, TENSOR) + (size_t)(SIZE) * (I), VALUE, SIZE);                    \
-        expect(&bytes, #KIND, (WORDS) ? HEARTH_ERROR_FORMAT : HEARTH_OK, WORDS, __LINE__);                   \
+        expect(&bytes, #KIND, words_ ? HEARTH_ERROR_FORMAT : HEARTH_OK, words_, __LINE__);                   \
         gguf_free(&bytes);                                                                                   \
         tiny_free(&m);                                                                                       \
     } while (0)

@@ -251,8 +251,8 @@ hearth_status hth_sim_describe_text(const char *path, const char *text, size_t n
     }
     for (size_t i = 0; st == HEARTH_OK && i < N_KEY; i++)
         if (!is_optional(&keys[i]) && !(r.seen & 1u << i))
-            st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s:%u: ends without %s (%s)", path, r.line, keys[i].name,
-                          keys[i].wants);
+            st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s:%u: ends without %s (%s)", path,
+                          r.line > 0 ? r.line : 1, keys[i].name, keys[i].wants);
     return st;
 }
 

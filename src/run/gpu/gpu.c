@@ -151,6 +151,7 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
 /* What it has on the device. A thread of a session that comes late may still look at the host's layers. */
 static void give_back(hth_gpu *g)
 {
+    hth_queue_settle(g->device, g->patience_ns, NULL); /* else its memory is given back with the device */
     hth_gpu_tapes_free(g);
     hth_gpu_weights_close(g);
     hth_gpu_caches_close(g);
@@ -175,12 +176,7 @@ void hth_gpu_close(hth_gpu *g)
 
 void hth_gpu_leave(hth_gpu *g)
 {
-    enum { TRIES = 3 };
     pthread_mutex_lock(&g->turn);
-    for (int i = 0; i < TRIES; i++) {
-        hearth_status st = hth_gpu_settle(g, NULL);
-        if (st == HEARTH_OK || st == HEARTH_ERROR_DEVICE) break;
-    }
     give_back(g);
     g->left = true;
     pthread_mutex_unlock(&g->turn);
