@@ -105,8 +105,8 @@ static void check_huge_pages(const doctor_facts *d, finding *f)
     say(f->text, "%s", modes[d->machine.huge]);
     if (d->opened && !d->mmap && d->weight_bytes) {
         double share = (double)d->huge_bytes / (double)d->weight_bytes;
-        say(f->text, "; weights: %.0f %% of %.1f GB on them", share > 1.0 ? 100.0 : 100.0 * share,
-            (double)d->weight_bytes * GB);
+        say(f->text, "; weights: %.0f %% of %s on them", share > 1.0 ? 100.0 : 100.0 * share,
+            hth_bytes_shown(d->weight_bytes).text);
         if (d->machine.huge >= HTH_HUGE_MADVISE && share < 0.9 && d->weight_bytes >= (uint64_t)64 << 20)
             better(f, "free memory is in pieces: echo 1 | sudo tee /proc/sys/vm/compact_memory");
     }
@@ -158,7 +158,8 @@ static void check_gpu(const doctor_facts *d, finding *f)
     }
     if (g->failed) {
         say(f->text, "%s", g->problem);
-        better(f, "hearth devices lists what there is; docs/gpu.md says what is needed");
+        better(f, g->found ? "measure again; docs/gpu.md says what drivers want"
+                           : "hearth devices lists what there is; docs/gpu.md says what is needed");
         return;
     }
     if (!g->found) {
@@ -194,8 +195,8 @@ static void check_disk(const doctor_facts *d, finding *f)
         return;
     }
     double seconds = (double)d->weight_bytes / d->disk_rate;
-    say(f->text, "%.2f GB/s; the first load of %.1f GB takes %.1f s", d->disk_rate * GB,
-        (double)d->weight_bytes * GB, seconds);
+    say(f->text, "%.2f GB/s; the first load of %s takes %.1f s", d->disk_rate * GB,
+        hth_bytes_shown(d->weight_bytes).text, seconds);
     if (seconds > 20.0) better(f, "keep the file on a faster disk");
 }
 

@@ -358,9 +358,11 @@ def lost_output_is_an_error():
     for args in commands:
         with open("/dev/full", "wb") as full:
             done = hearth(*args, stdout=full)
-        check(done.returncode == 1 and b"hearth: stdout: " in done.stderr, args, done.returncode, done.stderr)
+        lost = b"hearth: stdout: No space left on device"
+        check(done.returncode == 1 and lost in done.stderr, args, done.returncode, done.stderr)
         done = hearth(*args, stdout=None, preexec_fn=lambda: os.close(1))
-        check(done.returncode == 1 and b"hearth: stdout: " in done.stderr, args, done.returncode, done.stderr)
+        lost = b"hearth: stdout: Bad file descriptor"
+        check(done.returncode == 1 and lost in done.stderr, args, done.returncode, done.stderr)
 
 
 @case
@@ -580,7 +582,12 @@ def a_plan_says_what_lies_where_and_is_obeyed():
     for auto in [[], ["--gpu", "auto"]]:
         bad(1, "no card", "plan", MODEL, *auto, env=NO_DRIVER)
     bad(2, "hearth bench measures its speed", "plan", MODEL, "--gpu", "none")
-    bad(2, "-o FILE writes one", "plan", MODEL, "--gpu", card, "--placement", placement)
+    with open(placement, "rb") as f:
+        strange = scratch("strange.gguf", f.read().replace(b"simulated quick", b"\x9b31mlated quick"))
+    line = bad(1, "strange.gguf was made for \\x9b31mlated quick (", "run", MODEL, "--gpu", card, "--placement", strange)
+    check("not for simulated quick (" in line, line)
+    unused = good("run", MODEL, "--gpu", "none", "--placement", placement, "-n", "1", "-p", "a").stderr
+    check(b"placement.gguf is not used: there is no device in use" in unused, unused)
     check(shown["tokens_per_second_least"] <= shown["tokens_per_second"] <= shown["tokens_per_second_most"], shown)
     check(shown["fits_ram"] is True and shown["host_bytes"] < 1e8, shown)
     text = good("plan", MODEL, "--gpu", card, "-c", "256", "--vram", "60M", "--ram", "1K").stdout.decode()
@@ -1218,7 +1225,12 @@ def a_cache_that_cannot_be_used_is_said_once():
         done = good("doctor", "--gpu", "null", MODEL, env={"HEARTH_CACHE": place})
         check(done.stderr.count(b"nothing is kept there for later runs") == n, place, done.stderr)
     done = good("doctor", "--gpu", "null", MODEL, env={"HEARTH_CACHE": "kept"}, cwd=SCRATCH)
-    check(not done.stderr.count(b"nothing is kept") and os.listdir(scratch("kept")), done.stderr)
+    kept = [os.path.join("kept", name) for name in os.listdir(scratch("kept"))]
+    check(not done.stderr.count(b"nothing is kept") and len(kept) == 1, done.stderr)
+    os.remove(scratch(kept[0]))
+    os.mkdir(scratch(kept[0]))
+    done = good("doctor", "--gpu", "null", MODEL, env={"HEARTH_CACHE": "kept"}, cwd=SCRATCH)
+    check(f"warning: {kept[0]}: Is a directory: nothing is kept there" in done.stderr.decode(), done.stderr)
     done = good("run", MODEL, "-n", "1", "-p", "a", env={"HEARTH_CACHE": "/proc/nope"})
     check(b"kept" not in done.stderr, "nothing wants to be kept", done.stderr)
 

@@ -265,6 +265,9 @@ static bool run(const files *f, const char *device, script *play, fault is, logi
     if (device && model) inject(model, &is);
     if (s[0] && s[1]) play(model, s, to);
     if (device && model) {
+        hearth_model_info info;
+        hearth_model_get_info(model, &info);
+        CHECK(info.gpu_strict == !f->is->floats && info.gpu_strict == !info.gpu_strict_note[0]);
         hth_device_usage use = hth_device_state(model->device);
         left = !hth_engine_has_gpu(model);
         CHECK_INT(use.lost, left && is.with == HEARTH_ERROR_DEVICE);
