@@ -18,12 +18,12 @@ struct hth_device {
     void *own; /* the back end's */
     hth_device_info info;
     uint64_t used, limit, most, refused; /* bytes of buffers; device.h: hth_device_usage */
-    _Atomic bool lost; /* threads that do not step look at it, too */
-    uint64_t kept;                 /* device.h: hth_device_usage */
-    hth_tick last;                 /* that was submitted */
-    uint64_t gate, awaited;        /* the host's; and how far tapes wait for it */
-    uint64_t patience_ns;          /* of the wait under way */
-    hth_buffer *buffers, *waiting; /* in use; freed, but perhaps not passed by the device */
+    _Atomic bool lost;                   /* threads that do not step look at it, too */
+    uint64_t kept;                       /* device.h: hth_device_usage */
+    hth_tick last;                       /* that was submitted */
+    uint64_t gate, awaited;              /* the host's; and how far tapes wait for it */
+    uint64_t patience_ns;                /* of the wait under way */
+    hth_buffer *buffers, *waiting;       /* in use; freed, but perhaps not passed by the device */
     hth_tape *tapes, *waiting_tapes;
     hth_program *programs;
     uint64_t n_call, fail_at, fail_end; /* calls fail_at to fail_end - 1 fail, by a test's wish */
