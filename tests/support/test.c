@@ -12,7 +12,7 @@
 
 #ifdef __SANITIZE_THREAD__
 /* Of the layer that watches Vulkan's calls: a thread of its own outlives what it locks. */
-const char *__tsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void) { return "race:libVkLayer_khronos_validation\n"; }
 #endif
 
