@@ -51,6 +51,13 @@ static inline uint32_t hth_load_u32(const void *p)
     return v;
 }
 
+static inline uint64_t hth_load_u64(const void *p)
+{
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
 static inline float hth_load_f32(const void *p)
 {
     float v;

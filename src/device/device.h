@@ -192,7 +192,7 @@ hearth_status hth_queue_wait(hth_device *device, hth_tick tick, uint64_t timeout
 hearth_status hth_queue_await(hth_device *device, hth_tick tick, uint64_t timeout_ns, hearth_error *err);
 
 /* Lets all that was submitted run out: opens the gate as far as any tape waits for it, and waits for the last.
- * What is refused is tried twice again. */
+ * timeout_ns is for sixteen tapes. What is refused is tried twice again, over all of them. */
 hearth_status hth_queue_settle(hth_device *device, uint64_t timeout_ns, hearth_error *err);
 
 /* size bytes at `from` to a buffer of any memory; done when it returns. For loading, not for tokens. */

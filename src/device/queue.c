@@ -81,13 +81,16 @@ hearth_status hth_queue_await(hth_device *d, hth_tick tick, uint64_t timeout_ns,
 
 hearth_status hth_queue_settle(hth_device *d, uint64_t timeout_ns, hearth_error *err)
 {
-    enum { TRIES = 3 };
+    enum { TRIES = 3, AT_ONCE = 16 };
     hearth_status st = HEARTH_OK;
-    for (int i = 0; i < TRIES; i++) {
-        if (!d->lost && d->back->reached(d) >= d->last) return HEARTH_OK;
+    hth_tick reached;
+    int n_refused = 0;
+    if (d->lost) return hth_device_begin_call(d, err); /* says so */
+    while (n_refused < TRIES && st != HEARTH_ERROR_DEVICE && (reached = d->back->reached(d)) < d->last) {
+        hth_tick next = d->last - reached < AT_ONCE ? d->last : reached + AT_ONCE;
         st = d->gate < d->awaited ? hth_queue_signal(d, d->awaited, err) : HEARTH_OK;
-        if (st == HEARTH_OK) st = hth_queue_wait(d, d->last, timeout_ns, err);
-        if (st == HEARTH_OK || st == HEARTH_ERROR_DEVICE) break;
+        if (st == HEARTH_OK) st = hth_queue_wait(d, next, timeout_ns, err);
+        n_refused += st != HEARTH_OK;
     }
     return st;
 }

@@ -198,13 +198,6 @@ static hearth_status open_place(hearth_model *m, hth_choice *c, const hearth_mod
     return HEARTH_OK;
 }
 
-/* Before anything is said of a choice that nobody waits for any more: a plan may have measured for seconds. */
-static hearth_status hear_cancel(const hearth_model *m, const hearth_model_options *o, hearth_error *err)
-{
-    if (!o->progress || o->progress(o->progress_user, 0, m->model->weight_size)) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_CANCELLED, "%s: loading was cancelled", hth_gguf_path(m->file));
-}
-
 static hearth_status place_on_device(hearth_model *m, const hearth_model_options *options, hearth_error *err)
 {
     const hearth_gpu_options *o = &options->gpu;
@@ -224,7 +217,9 @@ static hearth_status place_on_device(hearth_model *m, const hearth_model_options
     hearth_status st = hth_choice_open(&c, m->model, info, allows_less ? o->vram : free_bytes, &place, err);
     c.is_allowance = allows_less;
     if (st == HEARTH_OK) st = choose(m, o, &c, err);
-    if (st == HEARTH_OK) st = hear_cancel(m, options, err);
+    /* Before anything is said of a choice that nobody waits for: a plan may have measured for seconds. */
+    const sender begun = {.model = m, .options = options, .total = m->model->weight_size};
+    if (st == HEARTH_OK) st = show_progress(&begun, err);
     if (st == HEARTH_OK) {
         hth_choice_pace(&c, &m->kernels, m->n_thread);
         note_problem(m, &c);
@@ -304,7 +299,7 @@ static uint64_t budget_below(const hth_device *device)
 /* Evenly less of it, as memory for what comes last was refused. Nobody steps yet, so what the host had read is
  * given back first: no more of its memory is in use than without a device. why: of the refusal, then of what
  * came of it. */
-static hearth_status place_less(hearth_model *m, const hearth_model_options *options, hearth_error *why)
+static hearth_status open_less(hearth_model *m, const hearth_model_options *options, hearth_error *why)
 {
     hth_gpu *before = m->gpu;
     uint64_t budget = budget_below(m->device);
@@ -322,7 +317,7 @@ hearth_status hth_engine_join_gpu(hearth_model *m, const hearth_model_options *o
     hearth_error why = {0};
     hearth_status st = m->gpu ? hth_gpu_take_host_rows(m->gpu, &why) : HEARTH_OK;
     if (st == HEARTH_ERROR_MEMORY) {
-        st = place_less(m, options, &why);
+        st = open_less(m, options, &why);
         hearth_status loaded = st == HEARTH_OK ? hth_engine_load(m, options, err) : HEARTH_OK;
         if (loaded != HEARTH_OK) return loaded;
         if (st == HEARTH_OK) st = hth_gpu_take_host_rows(m->gpu, &why);

@@ -377,6 +377,19 @@ TEST(patience_ends_on_the_virtual_clock)
     hth_device_close(b.d);
 }
 
+/* Patience is for some tapes, not for all that may wait. */
+TEST(many_tapes_are_settled_with_patience_for_some)
+{
+    enum { N_TAPE = 100, SOME = 16, EACH = DISPATCH + 1000000 };
+    bench b;
+    CHECK_OK(open_bench(CARD_EXACT, &b, err));
+    hth_tape *t = tape_of(&b, 1000000);
+    for (int i = 0; i < N_TAPE; i++) submit(&b, t, i == N_TAPE / 2 ? 7 : 0, NULL);
+    CHECK_OK(hth_queue_settle(b.d, (uint64_t)SOME * EACH, err));
+    CHECK(hth_device_time(b.d) >= (uint64_t)N_TAPE * EACH && hth_queue_gate(b.d) == 7);
+    hth_device_close(b.d);
+}
+
 /* Rounds of a device that computes for 102 us beside a host that does for host_ns. */
 static uint64_t rounds_together(const char *card, uint64_t host_ns, int n)
 {

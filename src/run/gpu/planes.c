@@ -2,6 +2,7 @@
  * where the programs of rows read it. Called at loading, and where weights pass through. Layouts of blocks as
  * in kernels/ (NAME_ref.c), which defines them. */
 #include "run/gpu/planes.h"
+#include "run/gpu/planes_int.h"
 
 #include "base/bits.h"
 #include "base/checked.h"
@@ -21,26 +22,6 @@ typedef struct block {
 } block;
 
 /* ---- eight bytes at a time --------------------------------------------------------------------- */
-
-/* Loading a model takes as long as this file does, so bytes go by eights. */
-static const uint64_t BYTES = 0x0101010101010101u;
-
-static uint64_t load_u64(const uint8_t *p)
-{
-    uint64_t x;
-    memcpy(&x, p, sizeof x);
-    return x;
-}
-
-/* n bytes of `to` (a multiple of 8) gain `mask` of the bits of p from `shift` on, moved up by `up`. */
-static inline void add_bits(const uint8_t *p, size_t n, unsigned shift, unsigned mask, unsigned up,
-                            uint8_t *to)
-{
-    for (size_t i = 0; i < n; i += 8) {
-        uint64_t x = load_u64(to + i) | (load_u64(p + i) >> shift & mask * BYTES) << up;
-        memcpy(to + i, &x, sizeof x);
-    }
-}
 
 /* Byte k is bit k. */
 static uint64_t spread(uint64_t bits)
@@ -62,7 +43,7 @@ static void read_nibbles(const uint8_t *p, uint8_t *raw)
 static void add_fifths(uint32_t bits, uint8_t *raw)
 {
     for (unsigned i = 0; i < 4; i++) {
-        uint64_t x = load_u64(raw + 8 * i) | spread(bits >> 8 * i & 255) << 4;
+        uint64_t x = hth_load_u64(raw + 8 * i) | spread(bits >> 8 * i & 255) << 4;
         memcpy(raw + 8 * i, &x, sizeof x);
     }
 }

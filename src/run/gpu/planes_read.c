@@ -1,6 +1,7 @@
 /* A block of a matrix out of its planes (planes.h): what the functions of C in place of programs read
  * weights by. */
 #include "run/gpu/planes.h"
+#include "run/gpu/planes_int.h"
 
 #include "base/bits.h"
 #include "kernels/blocks.h"
@@ -15,27 +16,15 @@ typedef struct place {
     size_t n_block, row, b;
 } place;
 
-static uint64_t eight(const uint8_t *p)
-{
-    uint64_t x;
-    memcpy(&x, p, sizeof x);
-    return x;
-}
-
-/* raw |= the bits of this plane << up. By eight bytes: these functions read all that a null device computes
- * with. */
+/* raw |= the bits of this plane << up. */
 static void add_pieces(const place *a, const uint8_t *plane, uint32_t bits, uint32_t up, uint8_t *raw)
 {
     const size_t size = (size_t)a->form->block * bits / 8, first = a->b / GROUP * GROUP;
     const size_t n = a->n_block - first < GROUP ? a->n_block - first : GROUP;
     const uint8_t *p = plane + (a->row * a->n_block + first) * size + 16 * (a->b - first);
-    const uint64_t masks = 0x0101010101010101u * ((1u << bits) - 1);
     for (size_t i = 0; i < a->form->block; i += 128 / bits, p += 16 * n)
         for (size_t k = 0; k < 8 / bits; k++)
-            for (size_t j = 0; j < 16; j += 8) {
-                uint64_t x = eight(raw + i + 16 * k + j) | (eight(p + j) >> k * bits & masks) << up;
-                memcpy(raw + i + 16 * k + j, &x, sizeof x);
-            }
+            add_bits(p, 16, (unsigned)k * bits, (1u << bits) - 1, up, raw + i + 16 * k);
 }
 
 /* The fifth bits of a block of 32. */
