@@ -78,6 +78,9 @@ bool hth_engine_lies_beside(const hearth_model *m, const hth_matrix *w);
  * that is the host's. */
 hearth_status hth_engine_load_vectors(hearth_model *m, hearth_error *err);
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err);
+/* load.c: how much of it is read; options NULL: to nobody. CANCELLED, where who hears it says so. */
+hearth_status hth_engine_tell(const hearth_model *m, const hearth_model_options *options, uint64_t done,
+                              uint64_t total, hearth_error *err);
 /* load.c, while the model is opened: gives back what hth_engine_load read, so that it can be called again. */
 void hth_engine_unload(hearth_model *m);
 

@@ -81,10 +81,8 @@ static sender sender_of(const hearth_model *m, const hth_gpu_place *place,
 
 static hearth_status show_progress(const sender *s, hearth_error *err)
 {
-    const hearth_model_options *o = s->options;
     uint64_t done = s->done < s->total ? s->done : s->total;
-    if (!o || !o->progress || o->progress(o->progress_user, done, s->total)) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_CANCELLED, "%s: loading was cancelled", hth_gguf_path(s->model->file));
+    return hth_engine_tell(s->model, s->options, done, s->total, err);
 }
 
 /* Rows of a matrix: from memory, where a file beside the model was read to, or from the model's file. */
@@ -152,8 +150,7 @@ static hearth_status choose(hearth_model *m, const hearth_gpu_options *o, hth_ch
 {
     hearth_error why = {0};
     bool plans = hth_device_is_usable_card(c->info);
-    if (o->placement && strcmp(o->placement, "plan") != 0 && strcmp(o->placement, "even") != 0)
-        return hth_choice_from_file(c, o->placement, err);
+    if (hth_choice_names_file(o->placement)) return hth_choice_from_file(c, o->placement, err);
     if (o->placement) plans = strcmp(o->placement, "plan") == 0;
     hearth_status st = HEARTH_OK;
     if (plans) st = hth_choice_plan(c, m->device, &m->kernels, m->n_thread, &why);
@@ -218,8 +215,7 @@ static hearth_status place_on_device(hearth_model *m, const hearth_model_options
     c.is_allowance = allows_less;
     if (st == HEARTH_OK) st = choose(m, o, &c, err);
     /* Before anything is said of a choice that nobody waits for: a plan may have measured for seconds. */
-    const sender begun = {.model = m, .options = options, .total = m->model->weight_size};
-    if (st == HEARTH_OK) st = show_progress(&begun, err);
+    if (st == HEARTH_OK) st = hth_engine_tell(m, options, 0, m->model->weight_size, err);
     if (st == HEARTH_OK) {
         hth_choice_pace(&c, &m->kernels, m->n_thread);
         note_problem(m, &c);
@@ -250,7 +246,7 @@ static bool is_asked_for(const hearth_gpu_options *o)
 /* A placement that was made for this very model is not to be lost without a word. */
 static void note_unused(const hearth_model *m, const char *placement)
 {
-    if (placement && strcmp(placement, "plan") != 0 && strcmp(placement, "even") != 0)
+    if (hth_choice_names_file(placement))
         hth_log(HEARTH_LOG_WARN, "%s: %s is not used: there is no device in use", hth_gguf_path(m->file),
                 placement);
 }

@@ -24,7 +24,7 @@ typedef struct chunk {
 } chunk;
 
 typedef struct read_job {
-    const hth_gguf *file;
+    const hearth_model *model;
     const chunk *chunks;
     const hearth_model_options *options;
     uint8_t *room; /* room_size bytes for each thread */
@@ -135,22 +135,19 @@ static void make_panels(const chunk *c, const uint8_t *rows)
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-/* False cancels. The caller's own function may allocate, though a unit may not. */
-static bool show_progress(const read_job *job, uint64_t done)
+hearth_status hth_engine_tell(const hearth_model *m, const hearth_model_options *options, uint64_t done,
+                              uint64_t total, hearth_error *err)
 {
-    const hearth_model_options *o = job->options;
-    if (!o->progress) return true;
-    hth_alloc_forbid(-1);
-    bool go_on = o->progress(o->progress_user, done, job->total);
-    hth_alloc_forbid(1);
-    return go_on;
+    if (!options || !options->progress || options->progress(options->progress_user, done, total))
+        return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_CANCELLED, "%s: loading was cancelled", hth_gguf_path(m->file));
 }
 
-static void cancel(read_job *job)
+static void show_progress(read_job *job, uint64_t done)
 {
     hearth_error error;
-    hth_fail(&error, HEARTH_ERROR_CANCELLED, "%s: loading was cancelled", hth_gguf_path(job->file));
-    fail_job(job, &error);
+    if (hth_engine_tell(job->model, job->options, done, job->total, &error) != HEARTH_OK)
+        fail_job(job, &error);
 }
 
 static void read_chunk(void *arg, size_t i, uint32_t i_thread)
@@ -160,13 +157,16 @@ static void read_chunk(void *arg, size_t i, uint32_t i_thread)
     hearth_error error;
     uint8_t *to = c->panels ? job->room + i_thread * job->room_size : c->dst;
     if (atomic_load_explicit(&job->failed, memory_order_relaxed)) return;
-    if (hth_gguf_read(job->file, c->tensor, c->from, c->size, to, &error) != HEARTH_OK) {
+    if (hth_gguf_read(job->model->file, c->tensor, c->from, c->size, to, &error) != HEARTH_OK) {
         fail_job(job, &error);
         return;
     }
     if (c->panels) make_panels(c, to);
     uint64_t done = atomic_fetch_add(&job->done, c->size) + c->size;
-    if (i_thread == 0 && !show_progress(job, done)) cancel(job);
+    if (i_thread != 0) return;
+    hth_alloc_forbid(-1); /* the caller's own function may allocate, though a unit may not */
+    show_progress(job, done);
+    hth_alloc_forbid(1);
 }
 
 /* Chunks of all matrices, their bytes, the size of the memory that holds them, and of the room that a
@@ -211,7 +211,7 @@ static void fill_chunks(hearth_model *m, chunk *chunks, uint8_t *at)
 static hearth_status read_matrices(hearth_model *m, hth_pool *pool, const hearth_model_options *options,
                                    uint8_t **weights, size_t *size, hearth_error *err)
 {
-    read_job job = {.file = m->file, .options = options};
+    read_job job = {.model = m, .options = options};
     size_t n_chunk = count_chunks(m, &job.total, size, &job.room_size);
     chunk *chunks = hth_alloc(n_chunk, sizeof *chunks);
     job.chunks = chunks;
@@ -223,7 +223,7 @@ static hearth_status read_matrices(hearth_model *m, hth_pool *pool, const hearth
         goto done;
     }
     fill_chunks(m, chunks, *weights);
-    if (options->progress && !options->progress(options->progress_user, 0, job.total)) cancel(&job);
+    show_progress(&job, 0);
     hth_pool_run(pool, read_chunk, &job, n_chunk);
 done:
     hth_free(chunks);

@@ -173,11 +173,16 @@ void hth_choice_evenly(hth_choice *c)
 
 /* ---- as a file says ------------------------------------------------------------------------------------ */
 
+bool hth_choice_names_file(const char *placement)
+{
+    return placement && strcmp(placement, "plan") != 0 && strcmp(placement, "even") != 0;
+}
+
 hearth_status hth_choice_check_word(const char *placement, hearth_error *err)
 {
     struct stat about;
     char why[100] = "it is a folder";
-    if (!placement || strcmp(placement, "plan") == 0 || strcmp(placement, "even") == 0) return HEARTH_OK;
+    if (!hth_choice_names_file(placement)) return HEARTH_OK;
     bool there = stat(placement, &about) == 0 && access(placement, R_OK) == 0;
     if (there && !S_ISDIR(about.st_mode)) return HEARTH_OK;
     if (!there && strerror_r(errno, why, sizeof why) != 0) snprintf(why, sizeof why, "it cannot be read");

@@ -43,6 +43,8 @@ void hth_choice_evenly(hth_choice *c);
 hearth_status hth_choice_plan(hth_choice *c, hth_device *device, const hth_kernels *kernels,
                               uint32_t n_thread, hearth_error *err);
 
+/* Whether --placement is a file, none of NULL, "plan" and "even". */
+bool hth_choice_names_file(const char *placement);
 /* Whether --placement may say so: NULL, "plan", "even", or a file that is there and can be read. IO. */
 hearth_status hth_choice_check_word(const char *placement, hearth_error *err);
 
