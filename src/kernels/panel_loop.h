@@ -26,6 +26,12 @@ enum {
 
 enum { N_LEVEL = 3 }; /* of the tree of eight partial sums */
 
+/* Unrolled, the loop over the partial sums is eight copies of a block, which compile for up to 20 s a file and
+ * gain nothing (docs/performance.md, Tried) but where the including file asks for it. */
+#ifndef ONE_TOKEN_UNROLL
+#define ONE_TOKEN_UNROLL
+#endif
+
 HTH_INLINE sums no_sums(void)
 {
     sums s = {0};
@@ -40,7 +46,7 @@ HTH_INLINE void one_token(const hth_rows *job, hth_fetch fetch)
     const uint8_t *p = job->w + job->first * job->row_size;
     for (size_t i = job->first; i < job->end; i += HTH_PANEL_ROW) {
         sums half[N_LEVEL + 1]; /* of the tree; each waits for its other half */
-        HTH_UNROLL
+        ONE_TOKEN_UNROLL
         for (size_t j = 0; j < HTH_GROUP; j++) {
             int level = 0;
             sums s = no_sums();
