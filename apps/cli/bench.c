@@ -296,7 +296,7 @@ static int measure(bench *b, const args *a, const hearth_model *model)
     if (!bench_find_price(b, a, model)) return EXIT_OTHER;
     if (args_has(a, "json")) bench_print_json(b);
     else bench_print_table(b);
-    if (interrupted()) fprintf(stderr, "hearth: interrupted; the price is of whole windows so far\n");
+    if (interrupted()) print_note("interrupted; the price is of whole windows so far");
     return 0;
 }
 
@@ -312,8 +312,8 @@ static bool check_room(const bench *b, const args *a, uint64_t n_token)
         return false;
     }
     if (n_token > b->info.n_ctx_train)
-        fprintf(stderr, "hearth: warning: the tests take %llu positions, but %s was trained for %u\n",
-                (unsigned long long)n_token, b->info.path, b->info.n_ctx_train);
+        print_warning("the tests take %llu positions, but %s was trained for %u", (unsigned long long)n_token,
+                      b->info.path, b->info.n_ctx_train);
     return true;
 }
 

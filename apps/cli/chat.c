@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "cli/verbs.h"
+#include "common/evaluate.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -13,12 +14,13 @@
 #include <time.h>
 
 static const option_spec options[] = {
-    {"system", 's', OPTION_TEXT, "TEXT", "what the model is told before the conversation", 0, 0, NULL, 0},
+    {"system", 's', OPTION_TEXT, "TEXT", "instructions before the conversation", 0, 0, NULL, 0},
     {"template", 0, OPTION_FILE, "NAME|FILE", "a format by name, or a file with a Jinja template", 0, 0, NULL,
      0},
     {"template-vars", 0, OPTION_TEXT, "JSON", "what else it sees: {\"enable_thinking\": false}", 0, 0, NULL,
      0},
-    {"predict", 'n', OPTION_UINT, "N", "at most N tokens for an answer", 1, 16777216, NULL, 0},
+    {"predict", 'n', OPTION_UINT, "N", "at most N tokens for an answer; -1: to its end", 1, 16777216, NULL,
+     OPTION_OPEN},
     {"stats", 0, OPTION_FLAG, NULL, "say after each answer what was evaluated", 0, 0, NULL, 0},
     {0},
 };
@@ -106,22 +108,13 @@ static bool keep_common(chat *c, const int32_t *ids, size_t n, hearth_error *err
     return hearth_session_truncate(c->session, (uint32_t)same, err) == HEARTH_OK;
 }
 
-/* In pieces, so that Ctrl-C is heard; false with *why, or interrupted. */
+/* Appends ids to the session; what Ctrl-C leaves of them is evaluated with the next turn. */
 static bool evaluate(chat *c, const int32_t *ids, size_t n, hearth_error *why)
 {
-    progress p;
-    bool ok = true;
-    size_t piece = args_uint(c->a, "batch", 256);
-    progress_init(&p, "reading", "tokens", 1);
-    for (size_t done = 0; ok && done < n && !interrupted(); done += piece) {
-        size_t k = n - done < piece ? n - done : piece;
-        ok = hearth_session_eval(c->session, ids + done, k, why) == HEARTH_OK &&
-             keep_evaluated(c, ids + done, k);
-        for (size_t i = 0; ok && i < k; i++) hearth_sampler_accept(c->sampler, ids[done + i]);
-        if (ok) progress_update(&p, done + k, n);
-    }
-    progress_end(&p); /* before a message, which wants a line of its own */
-    return ok;
+    size_t n_done;
+    hearth_status st = evaluate_shown(c->a, c->session, "reading", ids, n, &n_done, why);
+    if (st == HEARTH_ERROR_CANCELLED) why->message[0] = '\0';
+    return (st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED) && keep_evaluated(c, ids, n_done);
 }
 
 typedef struct answer {
@@ -156,8 +149,7 @@ static bool next_token(chat *c, answer *an, hearth_error *why)
     if (!show(an, piece, n)) return false;
     if (an->end) return true;
     if (hearth_session_position(c->session) == hearth_session_n_ctx(c->session)) an->end = "context full";
-    else if (hearth_session_eval(c->session, &id, 1, why) != HEARTH_OK || !keep_evaluated(c, &id, 1))
-        return false;
+    else return evaluate(c, &id, 1, why);
     return true;
 }
 
@@ -183,12 +175,11 @@ static void say_end(const chat *c, const answer *an)
 {
     unsigned n_ctx = hearth_session_n_ctx(c->session);
     if (strcmp(an->end, "context full") == 0)
-        fprintf(stderr, "hearth: the context of %u tokens is full; /reset begins anew, -c takes more\n",
-                n_ctx);
-    else if (strcmp(an->end, "stopped") == 0 && c->typed) fprintf(stderr, "hearth: stopped\n");
+        print_note("the context of %u tokens is full; /reset begins again, -c takes more", n_ctx);
+    else if (strcmp(an->end, "stopped") == 0 && c->typed) print_note("stopped");
     if (args_has(c->a, "stats"))
-        fprintf(stderr, "hearth: %zu tokens were there, %zu read, %llu written; ended: %s\n", c->n_reused,
-                c->n_read, (unsigned long long)an->n_token, an->end);
+        print_note("%zu tokens were there, %zu read, %llu written; ended: %s", c->n_reused, c->n_read,
+                   (unsigned long long)an->n_token, an->end);
 }
 
 /* Evaluates the conversation and lets the model answer; false after a message, with the
@@ -200,6 +191,7 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
     bool ok = hearth_decoder_open(c->model, true, false, &an.decoder, &why) == HEARTH_OK &&
               keep_common(c, ids, n, &why);
     c->n_read = n - c->n_reused;
+    for (size_t i = c->n_reused; i < n; i++) hearth_sampler_accept(c->sampler, ids[i]);
     ok = ok && evaluate(c, ids + c->n_reused, n - c->n_reused, &why);
     wrap_init(&an.wrap);
     ok = ok && generate(c, &an, &why);
@@ -341,8 +333,7 @@ static void greet(const chat *c)
     warn_of_context(c->model, c->session);
     print_start_line(c->a, c->model, c->session);
     if (c->typed)
-        fprintf(stderr, "hearth: chat by: %s; /help tells the commands, Ctrl-D ends\n",
-                hearth_chat_name(c->format));
+        print_note("chat by: %s; /help lists the commands, Ctrl-D ends", hearth_chat_name(c->format));
 }
 
 static bool is_by_name(const hearth_chat *format)

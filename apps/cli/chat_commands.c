@@ -10,7 +10,7 @@ typedef struct command {
     void (*run)(chat *c, const char *operand);
 } command;
 
-static void note(const char *text) { fprintf(stderr, "hearth: %s\n", text); }
+static void note(const char *text) { print_note("%s", text); }
 
 static bool has_system(const chat *c)
 {
@@ -46,14 +46,14 @@ static void save(chat *c, const char *operand)
 {
     char path[4096];
     if (!full_path(operand, path) || !transcript_save(&c->talk, path)) c->failed = true;
-    else fprintf(stderr, "hearth: %zu messages are in %s\n", c->talk.n, path);
+    else print_note("%zu messages are in %s", c->talk.n, path);
 }
 
 static void load(chat *c, const char *operand)
 {
     char path[4096];
     if (!full_path(operand, path) || !transcript_load(&c->talk, path)) c->failed = true;
-    else fprintf(stderr, "hearth: the conversation has %zu messages\n", c->talk.n);
+    else print_note("the conversation has %zu messages", c->talk.n);
 }
 
 static void leave(chat *c, const char *operand)

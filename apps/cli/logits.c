@@ -21,10 +21,6 @@ static hearth_status write_logits(void *user, size_t i_token, const float *logit
 {
     sink *s = user;
     (void)i_token;
-    if (interrupted()) {
-        *err = (hearth_error){HEARTH_ERROR_CANCELLED, "interrupted; nothing was kept"};
-        return HEARTH_ERROR_CANCELLED;
-    }
     return hth_sink_write(&s->file, logits, s->n_vocab * sizeof *logits, err);
 }
 
@@ -34,6 +30,7 @@ static int write_all(hearth_session *session, const int32_t *ids, size_t n, cons
     sink s = {.n_vocab = n_vocab};
     hearth_status st = hth_sink_open(&s.file, path, &err);
     if (st == HEARTH_OK) st = hearth_session_eval_each(session, ids, n, write_logits, &s, &err);
+    if (st == HEARTH_ERROR_CANCELLED) snprintf(err.message, sizeof err.message, "interrupted; nothing was kept");
     if (st == HEARTH_OK) st = hth_sink_finish(&s.file, &err);
     hth_sink_close(&s.file);
     return st == HEARTH_OK ? 0 : report(&err);
@@ -62,6 +59,7 @@ static int run(const args *a)
         report_text("%s: no ids", ids_path);
     } else if (ids &&
                open_session(a, model, n > info.n_ctx_train ? info.n_ctx_train : (uint32_t)n, &session)) {
+        print_start_line(a, model, session);
         status = write_all(session, ids, n, out_path, info.n_vocab);
     }
     free(ids);

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "cli/verbs.h"
 #include "common/output.h"
+#include "common/spelling.h"
 
 #include <fcntl.h>
 #include <hearth/hearth.h>
@@ -49,8 +50,8 @@ static void print_log(void *user, hearth_log_level level, const char *line)
     (void)user;
     if (strncmp(line, last, sizeof last_lines[0] - 1) == 0) return;
     snprintf(last, sizeof last_lines[0], "%s", line);
-    break_text();
-    fprintf(stderr, "hearth: %s%s\n", warns ? "warning: " : "", line);
+    if (warns) print_warning("%s", line);
+    else print_note("%s", line);
 }
 
 /* A file must not get the number of a closed standard stream: it would be read as the user's text, or written
@@ -78,6 +79,15 @@ static const verb *find_verb(const char *name)
     return NULL;
 }
 
+static int unknown_verb(const char *word)
+{
+    nearest near = nearest_to(word);
+    for (size_t i = 0; verbs[i]; i++) nearest_offer(&near, verbs[i]->name);
+    if (near.name) return usage_error("'%s' is no verb; %s is the nearest; see hearth --help", word, near.name);
+    if (access(word, F_OK) == 0) return usage_error("'%s' is no verb; hearth run %s runs it", word, word);
+    return usage_error("'%s' is no verb; see hearth --help", word);
+}
+
 static int run_flag(int argc, char **argv)
 {
     const char *flag = argv[1];
@@ -94,7 +104,7 @@ static int run_flag(int argc, char **argv)
         if (argc != 3 || !verbs_print_completions(verbs, argv[2]))
             return usage_error("--completions: one of bash, zsh, fish is wanted");
     } else {
-        return usage_error("'%s' is no verb; see hearth --help", flag);
+        return unknown_verb(flag);
     }
     return 0;
 }

@@ -1,5 +1,6 @@
 /* hearth pack: a file in which neurons can be read one by one. */
 #include "cli/verbs.h"
+#include "common/input.h"
 #include "common/output.h"
 #include "convert/pack.h"
 
@@ -28,9 +29,8 @@ static void print_result(const char *out, const hth_pack_result *r)
         printf("up fires less often than the gate in %u layers: they changed places, as dReLU allows\n",
                r->n_swapped);
     if (r->requantised)
-        fprintf(stderr, "hearth: the source is quantised already, so down was rounded twice: pack an F16 or "
-                        "F32 file where "
-                        "there is one (--type); hearth compare says what it cost\n");
+        print_note("the source is quantised already, so down was rounded twice: pack an F16 or F32 file where there "
+                   "is one (--type); hearth compare says what it cost");
 }
 
 static int run(const args *a)

@@ -1,5 +1,6 @@
 /* hearth predictors: small networks that guess which neurons fire. */
 #include "cli/verbs.h"
+#include "common/input.h"
 #include "common/json.h"
 #include "common/output.h"
 #include "convert/predictors.h"

@@ -1,5 +1,6 @@
 /* hearth quantize: a smaller file from a larger one. */
 #include "cli/verbs.h"
+#include "common/input.h"
 #include "common/output.h"
 #include "convert/quantize.h"
 

@@ -1,23 +1,26 @@
 /* hearth run: a prompt continued, streamed as it comes. */
 #include "cli/run_check.h"
 #include "cli/verbs.h"
+#include "common/evaluate.h"
 #include "common/json.h"
 #include "common/model_args.h"
 #include "common/placed.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const option_spec options[] = {
-    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text to continue; default: none", 0, 0, NULL, 0},
+    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text to continue; default: a pipe's, or none", 0, 0, NULL, 0},
     {"file", 'f', OPTION_FILE, "FILE", "a file with the prompt, all of it; - is stdin", 0, 0, NULL, 0},
-    {"predict", 'n', OPTION_UINT, "N", "at most N tokens; default: to the end of the text", 0, 16777216, NULL,
-     0},
+    {"predict", 'n', OPTION_UINT, "N", "at most N tokens; default, or -1: to the end", 0, 16777216, NULL,
+     OPTION_OPEN},
     {"stop", 0, OPTION_TEXT, "TEXT", "end before this text; may be given often", 0, 0, NULL, OPTION_REPEATS},
     {"ignore-eos", 0, OPTION_FLAG, NULL, "go on after the end-of-text token", 0, 0, NULL, 0},
     {"special", 0, OPTION_FLAG, NULL, "take texts of control tokens as these tokens", 0, 0, NULL, 0},
     {"no-echo", 0, OPTION_FLAG, NULL, "do not print the prompt", 0, 0, NULL, 0},
-    {"stats", 0, OPTION_FLAG, NULL, "print rates and shares of live neurons at the end", 0, 0, NULL, 0},
+    {"stats", 0, OPTION_FLAG, NULL, "print shares of live neurons, and what a plan expected", 0, 0, NULL, 0},
     {"check", 0, OPTION_UINT, "N", "compare the first N tokens with a dense run afterwards", 2, RUN_CHECK_MAX,
      NULL, OPTION_RARE},
     {"json", 0, OPTION_FLAG, NULL, "print one JSON object at the end, with all ids", 0, 0, NULL, 0},
@@ -133,23 +136,13 @@ static bool keep_id(generation *g, int32_t id, hearth_error *err)
     return true;
 }
 
-/* The prompt in pieces, so that Ctrl-C is heard; the bits do not depend on the cuts. */
-static bool eval_pieces(generation *g, hearth_error *err)
+/* Appends ids to the session. Ctrl-C in their midst is an end, not an error. */
+static bool eval_ids(generation *g, const int32_t *ids, size_t n, hearth_error *err)
 {
-    progress p;
-    bool ok = true;
-    size_t piece = args_uint(g->a, "batch", 256);
-    progress_init(&p, "prompt", "tokens", 1);
-    for (size_t done = 0; ok && done < g->n_prompt; done += piece) {
-        size_t n = g->n_prompt - done < piece ? g->n_prompt - done : piece;
-        ok = hearth_session_eval(g->session, g->prompt + done, n, err) == HEARTH_OK;
-        if (ok) progress_update(&p, done + n, g->n_prompt);
-        if (!ok || !interrupted()) continue;
-        g->end = "interrupted";
-        break;
-    }
-    progress_end(&p); /* before a message, which wants a line of its own */
-    return ok;
+    size_t n_done;
+    hearth_status st = evaluate_shown(g->a, g->session, "prompt", ids, n, &n_done, err);
+    if (st == HEARTH_ERROR_CANCELLED) g->end = "interrupted";
+    return st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED;
 }
 
 static bool eval_prompt(generation *g, hearth_error *err)
@@ -162,7 +155,7 @@ static bool eval_prompt(generation *g, hearth_error *err)
         hearth_sampler_accept(g->sampler, g->prompt[i]);
     }
     g->n_echo = g->text.n;
-    if (!eval_pieces(g, err)) return false;
+    if (!eval_ids(g, g->prompt, g->n_prompt, err)) return false;
     g->prompt_took = moment_since(g->model, start);
     /* Behind the progress, which would be on its line. */
     if (!show_until(g, g->n_echo)) g->end = "output closed";
@@ -190,7 +183,7 @@ static bool next_token(generation *g, hearth_error *err)
     }
     if (!show_until(g, g->text.n - held_back(g))) g->end = "output closed";
     else if (hearth_session_position(g->session) == hearth_session_n_ctx(g->session)) g->end = "context full";
-    else return hearth_session_eval(g->session, &id, 1, err) == HEARTH_OK;
+    else return eval_ids(g, &id, 1, err);
     return true;
 }
 
@@ -234,33 +227,39 @@ static double *live_shares(const generation *g, uint32_t *n_layer)
     return NULL;
 }
 
-/* The seconds are those of this machine, whatever its device pretends to be, unless that has a clock for
- * both. */
+/* The line at the end. Its seconds are those of this machine, whatever its device pretends to be, unless that
+ * has a clock for both. */
+static void print_rates(const generation *g)
+{
+    hearth_model_info info;
+    hearth_model_get_info(g->model, &info);
+    print_note("%s%sprompt %zu tokens in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s",
+               info.gpu_simulated ? info.gpu : "",
+               g->by_card           ? ", by its clock: "
+               : info.gpu_simulated ? ": "
+                                    : "",
+               g->n_prompt, g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->n_ids,
+               g->decode_seconds, rate((double)g->n_ids, g->decode_seconds), g->end);
+}
+
 static void print_stats(const generation *g)
 {
     hearth_model_info info;
     hearth_model_get_info(g->model, &info);
-    fprintf(stderr,
-            "hearth: %s%sprompt %zu tokens in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s\n",
-            info.gpu_simulated ? info.gpu : "",
-            g->by_card           ? ", by its clock: "
-            : info.gpu_simulated ? ": "
-                                 : "",
-            g->n_prompt, g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->n_ids,
-            g->decode_seconds, rate((double)g->n_ids, g->decode_seconds), g->end);
     double measured = rate((double)g->n_ids, g->decode_seconds);
     if (info.gpu_predicted > 0.0)
-        fprintf(stderr, "hearth: the plan expects %.2f tokens/s, measured were %.2f (%+.0f %%)\n",
-                info.gpu_predicted, measured, 100.0 * (measured / info.gpu_predicted - 1.0));
+        print_note("the plan expects %.2f tokens/s, measured were %.2f (%+.0f %%)", info.gpu_predicted, measured,
+                   100.0 * (measured / info.gpu_predicted - 1.0));
     uint32_t n_layer;
     double *share = live_shares(g, &n_layer), sum = 0.0;
     if (!share) return;
-    fprintf(stderr, "hearth: live neurons by layer, %%:");
+    char line[900];
+    size_t used = 0;
     for (uint32_t i = 0; i < n_layer; i++) {
-        fprintf(stderr, " %.1f", share[i] * 100.0);
+        if (used + 8 < sizeof line) used += (size_t)snprintf(line + used, sizeof line - used, " %.1f", share[i] * 100.0);
         sum += share[i];
     }
-    fprintf(stderr, "; mean %.1f\n", sum / n_layer * 100.0);
+    print_note("live neurons by layer, %%:%s; mean %.1f", line, sum / n_layer * 100.0);
     free(share);
 }
 
@@ -282,6 +281,7 @@ static void print_json(const generation *g)
     json_text(&j, "prompt", g->text.bytes, g->n_echo);
     json_text(&j, "text", g->text.bytes + g->n_echo, g->text.n - g->n_echo);
     json_word(&j, "end", g->end);
+    json_uint(&j, "seed", sampler_seed(g->a));
     print_ids(&j, "prompt_ids", g->prompt, g->n_prompt);
     print_ids(&j, "ids", g->ids, g->n_ids);
     if (info.gpu_simulated) json_bool(&j, "simulated", true);
@@ -341,16 +341,18 @@ static int check_args(const args *a)
     return 0;
 }
 
-static bool read_prompt(generation *g)
+static bool tokenize_prompt(generation *g)
 {
     const args *a = g->a;
     hearth_error err;
     size_t n = 0;
     bool dash = (args_operand(a, 0) && strcmp(args_operand(a, 0), "-") == 0) || args_operand(a, 1);
     const char *path = dash ? "-" : args_text(a, "file", NULL), *text = args_text(a, "prompt", "");
-    char *read = path ? read_whole(path, &n) : NULL;
+    bool from_pipe = !path && !args_has(a, "prompt") && isatty(STDIN_FILENO) == 0 && fcntl(STDIN_FILENO, F_GETFD) != -1;
+    if (from_pipe) path = "-";
+    char *read = path ? read_prompt(path, &n) : NULL;
     if (path && !read) return false;
-    if (path && n == 0) {
+    if (path && n == 0 && !from_pipe) {
         report_text("%s: the prompt is empty; without one the model begins by itself", path);
         free(read);
         return false;
@@ -373,13 +375,24 @@ static bool open_all(generation *g, int *status)
     if (!open_session(g->a, g->model, 0, &g->session) || !open_sampler(g->a, g->model, &g->sampler, status))
         return false;
     *status = EXIT_OTHER; /* for all that can fail from here on */
-    if (!read_prompt(g)) return false;
+    if (!tokenize_prompt(g)) return false;
     if (hearth_decoder_open(g->model, true, args_has(g->a, "special"), &g->decoder, &err) != HEARTH_OK) {
         report(&err);
         return false;
     }
     hearth_session_count_live(g->session, args_has(g->a, "stats"));
     return true;
+}
+
+/* For who types `hearth run` alone. */
+static void introduce(void)
+{
+    fputs("hearth runs language models: files of the kind GGUF. Without one it tells a story now,\n"
+          "by a small model that is inside the program. With your own:\n"
+          "    hearth pull REPO            fetch a model; hearth list shows those that are here\n"
+          "    hearth chat MODEL           talk with it; hearth run MODEL -p TEXT continues a text\n"
+          "    hearth run --help           all options. Ctrl-C stops the story.\n",
+          stderr);
 }
 
 static int run(const args *a)
@@ -389,6 +402,7 @@ static int run(const args *a)
     hearth_error err;
     int status = check_args(a);
     if (status) return status;
+    if (args_are_none(a) && isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1) introduce();
     status = EXIT_OTHER;
     catch_interrupt();
     if (!open_model(a, model_path(a), &model)) return EXIT_OTHER;
@@ -401,8 +415,8 @@ static int run(const args *a)
     else if (g.n_shown > 0 && !args_has(a, "json")) end_text();
     status = ok ? 0 : report(&err);
     if (ok && !args_has(a, "json") && strcmp(g.end, "context full") == 0)
-        fprintf(stderr, "hearth: the context of %u tokens is full; -c takes more\n",
-                hearth_session_n_ctx(g.session));
+        print_note("the context of %u tokens is full; -c takes more", hearth_session_n_ctx(g.session));
+    if (ok && (args_has(a, "stats") || !args_has(a, "json"))) print_rates(&g);
     if (ok && args_has(a, "stats")) print_stats(&g);
     if (ok && args_has(a, "check") && !interrupted()) status = check(&g, args_uint(a, "check", 0));
 done:

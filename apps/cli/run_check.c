@@ -16,28 +16,24 @@ static void print_result(const hearth_model *model, const hth_comparison *r)
     const char *selector = hearth_selector_name(info.selector);
     hth_compare_layer all = hth_compare_all_layers(r);
     if (r->n_identical == r->n_scored) {
-        fprintf(stderr, "hearth: check of %llu tokens: selector %s is exact: all logits are those of dense\n",
-                (unsigned long long)r->n_token, selector);
+        print_note("check of %llu tokens: selector %s is exact: all logits are those of dense",
+                   (unsigned long long)r->n_token, selector);
         return;
     }
     double agreement = 100.0 * (double)r->n_agree / (double)r->n_scored;
     bool differs = info.gpu && !info.gpu_strict; /* whatever the selector */
-    fprintf(
-        stderr,
-        "hearth: check of %llu tokens: selector %s%s%s against dense: same likeliest token %.1f %%, mean KL "
-        "%.3g nats",
-        (unsigned long long)r->n_token, selector, differs ? " with the bits of " : "",
-        differs ? info.gpu : "", agreement, r->kl);
+    char recall[40] = "";
     if (r->n_layer > 0)
-        fprintf(stderr, ", recall %.1f %%",
-                all.n_live > 0 ? 100.0 * (double)all.n_hit / (double)all.n_live : 100.0);
-    fputc('\n', stderr);
+        snprintf(recall, sizeof recall, ", recall %.1f %%",
+                 all.n_live > 0 ? 100.0 * (double)all.n_hit / (double)all.n_live : 100.0);
+    print_note("check of %llu tokens: selector %s%s%s against dense: same likeliest token %.1f %%, mean KL %.3g "
+               "nats%s",
+               (unsigned long long)r->n_token, selector, differs ? " with the bits of " : "",
+               differs ? info.gpu : "", agreement, r->kl, recall);
     if (agreement < GOOD_AGREEMENT)
-        fprintf(
-            stderr,
-            "hearth: warning: the mode names another token than dense at %.1f %% of the positions; hearth "
-            "compare measures what it costs\n",
-            100.0 - agreement);
+        print_warning("the mode names another token than dense at %.1f %% of the positions; hearth compare "
+                      "measures what it costs",
+                      100.0 - agreement);
 }
 
 /* Nobody looks at neurons that lie on a device, and its caches are the run's: there the dense run is that of
@@ -61,18 +57,16 @@ int run_check(const args *a, const char *path, const hearth_model *model, hearth
     hearth_model_info info;
     hearth_model_get_info(model, &info);
     if (is_reference(a, model) && info.gpu_strict) {
-        fprintf(stderr, "hearth: check: selector dense is exact\n");
+        print_note("check: selector dense is exact");
         return 0;
     }
     if (!info.gpu && !info.gpu_strict) {
-        fprintf(stderr,
-                "hearth: check: the run has left its device, which had not the CPU's bits (%s): what it "
-                "computed is gone\n",
-                info.gpu_strict_note);
+        print_note("check: the run has left its device, which had not the CPU's bits (%s): what it computed is gone",
+                   info.gpu_strict_note);
         return 0;
     }
     if (n < 2) {
-        fprintf(stderr, "hearth: check: a run of one token has nothing to compare\n");
+        print_note("check: a run of one token has nothing to compare");
         return 0;
     }
     if (!open_dense(a, path, model, &on_cpu)) return EXIT_OTHER;

@@ -1,5 +1,6 @@
 /* hearth synth: a model of true shape with random weights, for measuring. */
 #include "cli/verbs.h"
+#include "common/input.h"
 #include "common/output.h"
 #include "convert/synth.h"
 

@@ -1,5 +1,6 @@
 /* hearth tokenize: text to ids or pieces, nothing trimmed. */
 #include "cli/verbs.h"
+#include "common/input.h"
 #include "common/output.h"
 #include "file/gguf.h"
 #include "text/tokenizer.h"
@@ -42,7 +43,7 @@ static int print_tokens(const hth_tokenizer *tok, const args *a, const char *tex
         else printf("%s%d", i ? " " : "", ids.id[i]);
     }
     if (!args_has(a, "pieces")) putchar('\n');
-    if (n_lost) fprintf(stderr, "hearth: warning: %zu bytes are not in the vocabulary\n", n_lost);
+    if (n_lost) print_warning("%zu bytes are not in the vocabulary", n_lost);
     hth_ids_free(&ids);
     return 0;
 }

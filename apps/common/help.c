@@ -5,13 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { N_GROUP = sizeof((verb){0}.groups) / sizeof((verb){0}.groups[0]) };
-
-/* Calls a piece of text for every option of a verb. */
-#define FOR_EACH_OPTION(V, O)                                                                                \
-    for (size_t g_ = 0; g_ < N_GROUP && (V)->groups[g_]; g_++)                                               \
-        for (const option_spec *O = (V)->groups[g_]; O->name; O++)
-
 static void option_words(const option_spec *o, char *out, size_t n)
 {
     char letter[5] = "    ";
@@ -40,7 +33,7 @@ void verb_print_help(const verb *v)
 {
     printf("hearth %s%s%s [options]\n%s\n\n%s", v->name, v->operands[0] ? " " : "", v->operands, v->summary,
            v->details);
-    if (v->groups[0]) printf("\nOptions:\n");
+    printf("\nOptions:\n");
     FOR_EACH_OPTION(v, o)
     {
         char words[80];

@@ -2,12 +2,12 @@
 #define _GNU_SOURCE
 #include "common/model_args.h"
 
-#include "base/bytes.h"
+#include "base/clock.h"
 #include "common/placed.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 /* clang-format off: a table */
 const option_spec model_options[] = {
@@ -29,7 +29,7 @@ const option_spec model_options[] = {
     {"thresholds", 0, OPTION_FILE, "T", "of hearth thresholds, for a model without", 0, 0, NULL, OPTION_RARE},
     {"activation", 0, OPTION_TEXT, "A", "of the feed-forward network, in place of the file's", 0, 0, NULL,
      OPTION_RARE},
-    {"batch", 0, OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL,
+    {"batch", 'b', OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL,
      OPTION_RARE},
     {0},
 };
@@ -42,6 +42,8 @@ const option_spec device_options[] = {DEVICE_OPTIONS, {0}};
 
 const option_spec gpu_options[] = {
     DEVICE_OPTIONS,
+    {"gpu-layers", 0, OPTION_UINT, "N", "so many of its layers at most; -1: as is fastest", 0, 1e6,
+     NULL, OPTION_OPEN},
     {"placement", 0, OPTION_FILE, "FILE", "of hearth plan: what lies on it; or plan, or even", 0, 0, NULL,
      OPTION_RARE},
     {"gpu-strict", 0, OPTION_FLAG, NULL, "refuse one that would not give the CPU's bits", 0, 0, NULL,
@@ -66,7 +68,8 @@ const option_spec sampling_options[] = {
      NULL, OPTION_RARE},
     {"logit-bias", 0, OPTION_TEXT, "ID=X", "add X to the logit of a token; may be given often", 0, 0, NULL,
      OPTION_REPEATS | OPTION_RARE},
-    {"seed", 0, OPTION_UINT, "N", "same seed, same text; default 0", 0, 18446744073709551615.0, NULL, 0},
+    {"seed", 0, OPTION_UINT, "N", "same seed, same text; default, or -1: random", 0,
+     18446744073709551615.0, NULL, OPTION_OPEN},
     {0},
 };
 
@@ -84,18 +87,30 @@ hearth_selector wanted_selector(const args *a)
     return s;
 }
 
+/* --gpu-layers as a placement; NULL: it says nothing. */
+static const char *placement_by_layers(const args *a)
+{
+    static char words[32];
+    uint64_t n = args_uint(a, "gpu-layers", UINT64_MAX);
+    if (n == UINT64_MAX) return NULL;
+    snprintf(words, sizeof words, "layers:%llu", (unsigned long long)n);
+    return words;
+}
+
 /* What the options say of a GPU; verbs without them have none. n_position: of all sessions together; 0: those
  * of one. */
 static hearth_gpu_options gpu_wish(const args *a, uint32_t n_position)
 {
     if (!verb_offers(a, "vram")) return (hearth_gpu_options){0};
     hearth_session_options session = session_options(a, 0);
-    return (hearth_gpu_options){.device = args_text(a, "gpu", "auto"),
+    const char *by_layers = verb_offers(a, "gpu-layers") ? placement_by_layers(a) : NULL;
+    bool none = by_layers && args_uint(a, "gpu-layers", 0) == 0;
+    return (hearth_gpu_options){.device = none ? "none" : args_text(a, "gpu", "auto"),
                                 .vram = args_size(a, "vram", 0),
                                 .n_ctx = n_position ? n_position : session.n_ctx,
                                 .n_batch = session.n_batch,
                                 .kv = session.kv,
-                                .placement = args_text(a, "placement", NULL),
+                                .placement = by_layers ? by_layers : args_text(a, "placement", NULL),
                                 .strict = args_has(a, "gpu-strict")};
 }
 
@@ -119,6 +134,7 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
         o.thresholds = args_text(a, "thresholds", NULL);
     }
     if (args_has(a, "no-pin")) setenv("HEARTH_PIN", "0", 1);
+    o.cancel = interrupt_flag();
     o.progress = progress_show;
     o.progress_user = &p;
     if (path) {
@@ -233,6 +249,23 @@ bool is_reference(const args *a, const hearth_model *model)
     return info.selector == HEARTH_SELECTOR_DENSE && !is_approximate(a, model);
 }
 
+/* Whether the verb draws tokens, and not always the likeliest. */
+static bool is_seeded(const args *a)
+{
+    return verb_offers(a, "seed") && !args_has(a, "greedy") && args_float(a, "temperature", 1.0) > 0.0;
+}
+
+uint64_t sampler_seed(const args *a)
+{
+    static uint64_t drawn;
+    uint64_t given = args_uint(a, "seed", UINT64_MAX);
+    if (given != UINT64_MAX) return given;
+    uint32_t random;
+    if (drawn) return drawn;
+    if (getrandom(&random, sizeof random, 0) != sizeof random) random = (uint32_t)hth_clock_ns();
+    return drawn = (uint64_t)random + 1; /* 0 is not drawn yet */
+}
+
 void print_start_line(const args *a, const hearth_model *model, const hearth_session *session)
 {
     hearth_model_info info;
@@ -242,17 +275,16 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
                                            [HEARTH_KV_F32] = "kv f32",
                                            [HEARTH_KV_Q8_0] = "KV cache q8_0: approximate"};
     const char *kv = kv_words[kv_type(a)];
+    char seed[40] = "";
+    if (is_seeded(a)) snprintf(seed, sizeof seed, "; seed %llu", (unsigned long long)sampler_seed(a));
     if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
-    fprintf(stderr,
-            "hearth: %s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; %s (%s), %u thread%s; "
-            "%s%s; "
-            "%s\n",
+    print_note("%s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; %s (%s), %u thread%s; %s%s; %s%s",
             info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
             info.synthetic ? ", synthetic weights" : "", hearth_selector_name(info.selector),
             selector_is_approximate(info.selector) ? " (approximate)" : "", info.selector_why,
             placed_words(&info).text, info.cpu, hearth_session_n_thread(session),
             hearth_session_n_thread(session) == 1 ? "" : "s", kv,
-            args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where);
+            args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where, seed);
 }
 
 void warn_of_context(const hearth_model *model, const hearth_session *session)
@@ -260,8 +292,8 @@ void warn_of_context(const hearth_model *model, const hearth_session *session)
     hearth_model_info info;
     hearth_model_get_info(model, &info);
     if (hearth_session_n_ctx(session) > info.n_ctx_train)
-        fprintf(stderr, "hearth: warning: -c takes %u positions, but %s was trained for %u\n",
-                hearth_session_n_ctx(session), info.path, info.n_ctx_train);
+        print_warning("-c takes %u positions, but %s was trained for %u", hearth_session_n_ctx(session), info.path,
+                      info.n_ctx_train);
 }
 
 /* ---- samplers ------------------------------------------------------------------------ */
@@ -311,54 +343,9 @@ bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sam
     o.presence_penalty = (float)args_float(a, "presence-penalty", (double)o.presence_penalty);
     o.frequency_penalty = (float)args_float(a, "frequency-penalty", (double)o.frequency_penalty);
     o.repeat_last_n = (int32_t)args_int(a, "repeat-last-n", o.repeat_last_n);
-    o.seed = args_uint(a, "seed", 0);
+    o.seed = sampler_seed(a);
     hearth_status st = hearth_sampler_open(model, &o, sampler, &err);
     if (st != HEARTH_OK)
         *status = st == HEARTH_ERROR_ARGUMENT ? usage_error("%s", err.message) : report(&err);
     return st == HEARTH_OK;
-}
-
-/* ---- ids --------------------------------------------------------------------------------- */
-
-/* The number at text[*at], which moves behind it; false when it is none. */
-static bool next_id(const char *text, size_t n, size_t *at, uint64_t limit, int32_t *id)
-{
-    uint64_t v = 0;
-    size_t start = *at;
-    for (; *at < n && text[*at] >= '0' && text[*at] <= '9'; (*at)++) {
-        v = v * 10 + (uint64_t)(text[*at] - '0');
-        if (v >= limit) return false;
-    }
-    *id = (int32_t)v;
-    return *at > start && (*at == n || strchr(" \t\r\n", text[*at]) != NULL) &&
-           (*at == n || text[*at] != '\0');
-}
-
-int32_t *read_ids(const char *path, uint32_t n_vocab, size_t *n)
-{
-    size_t size, at = 0;
-    char *text = read_whole(path, &size);
-    if (!text) return NULL;
-    int32_t *ids = malloc((size / 2 + 1) * sizeof *ids);
-    if (!ids) {
-        report_text("%s: out of memory: %s for ids", path,
-                    hth_bytes_shown((size / 2 + 1) * sizeof *ids).text);
-        free(text);
-        return NULL;
-    }
-    uint64_t limit = n_vocab ? n_vocab : (uint64_t)INT32_MAX + 1;
-    for (*n = 0;; (*n)++) {
-        while (at < size && (text[at] == ' ' || text[at] == '\t' || text[at] == '\r' || text[at] == '\n'))
-            at++;
-        if (at == size) break;
-        size_t start = at;
-        if (next_id(text, size, &at, limit, &ids[*n])) continue;
-        report_text("%s: id %zu at byte %zu is no decimal number below %llu", path, *n, start,
-                    (unsigned long long)limit);
-        free(ids);
-        free(text);
-        return NULL;
-    }
-    free(text);
-    return ids;
 }

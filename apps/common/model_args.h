@@ -2,6 +2,7 @@
 #ifndef HEARTH_APPS_COMMON_MODEL_ARGS_H
 #define HEARTH_APPS_COMMON_MODEL_ARGS_H
 
+#include "common/input.h"
 #include "common/options.h"
 #include "common/output.h"
 
@@ -49,15 +50,14 @@ bool is_approximate_besides(const args *a);
  * the program: usage or other. */
 bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sampler, int *status);
 
+/* Of --seed; without it, and for -1, a random one, the same in the whole run. */
+uint64_t sampler_seed(const args *a);
+
 /* Warns of a context that is longer than the model was trained for. */
 void warn_of_context(const hearth_model *model, const hearth_session *session);
 
-/* One line on stderr: model, selector, placement, threads, reader. */
+/* One line on stderr: model, selector, placement, threads, reader, seed. */
 void print_start_line(const args *a, const hearth_model *model, const hearth_session *session);
-
-/* Ids as decimal numbers with white space between, below n_vocab (0: any that fit
- * an id). NULL after a message. Freed with free. */
-int32_t *read_ids(const char *path, uint32_t n_vocab, size_t *n);
 
 /* The model in the program: storyteller in Q8_0. */
 extern const unsigned char embedded_model[];

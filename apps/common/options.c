@@ -3,6 +3,7 @@
 #include "common/options.h"
 
 #include "common/output.h"
+#include "common/spelling.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -25,6 +26,30 @@ struct args {
     unsigned n_operand;
     bool wants_help;
 };
+
+/* clang-format off: a table */
+const option_spec general_options[] = {
+    {"quiet", 'q', OPTION_FLAG, NULL, "no start line, notes and progress; warnings and errors stay", 0, 0, NULL,
+     OPTION_RARE},
+    {"verbose", 'v', OPTION_FLAG, NULL, "progress and notes where stderr is no terminal too", 0, 0, NULL,
+     OPTION_RARE},
+    {0},
+};
+
+const option_spec model_option[] = {
+    {"model", 'm', OPTION_FILE, "MODEL", "the model, in place of the first operand", 0, 0, NULL, OPTION_RARE},
+    {0},
+};
+/* clang-format on */
+
+const option_spec *verb_options(const verb *v, size_t i_group)
+{
+    size_t n = sizeof v->groups / sizeof *v->groups;
+    if (i_group < n) return v->groups[i_group];
+    if (i_group == n) return strstr(v->operands, "MODEL") || strcmp(v->operands, "FILE") == 0 ? model_option : NULL;
+    return general_options;
+}
+_Static_assert(N_OPTION_GROUP == sizeof((verb){0}.groups) / sizeof((verb){0}.groups[0]) + 2, "groups of verbs");
 
 int usage_error(const char *format, ...)
 {
@@ -134,6 +159,7 @@ static int check_value(const option_spec *o, const char *value)
     double f;
     switch (o->kind) {
     case OPTION_UINT:
+        if (o->traits & OPTION_OPEN && strcmp(value, "-1") == 0) return 0;
         if (!parse_uint(value, &u)) return usage_error("--%s '%s': a whole number is wanted", o->name, value);
         return (double)u < o->min || (double)u > o->max ? out_of_range(o, value) : 0;
     case OPTION_INT:
@@ -160,13 +186,81 @@ static int check_value(const option_spec *o, const char *value)
 
 /* ---- parsing --------------------------------------------------------------------------- */
 
-static const option_spec *find_option(const verb *v, const char *name, size_t n, char letter)
+/* Whether a list of words separated by spaces has this one, of n bytes. */
+static bool lists_word(const char *list, const char *word, size_t n)
 {
-    for (size_t g = 0; g < sizeof v->groups / sizeof *v->groups && v->groups[g]; g++)
-        for (const option_spec *o = v->groups[g]; o->name; o++)
-            if (letter ? o->letter == letter : strlen(o->name) == n && memcmp(o->name, name, n) == 0)
-                return o;
+    for (const char *w = list; *w;) {
+        size_t length = strcspn(w, " ");
+        if (length == n && memcmp(w, word, n) == 0) return true;
+        w += length + (w[length] == ' ');
+    }
+    return false;
+}
+
+static const option_spec *find_option(const verb *v, const char *name)
+{
+    FOR_EACH_OPTION(v, o)
+    if (strcmp(o->name, name) == 0) return o;
     return NULL;
+}
+
+static const option_spec *find_letter(const verb *v, char letter)
+{
+    FOR_EACH_OPTION(v, o)
+    if (o->letter == letter) return o;
+    return NULL;
+}
+
+/* Whether a word of n bytes with its dashes begins the option's name, or another spelling of it. */
+static bool begins_option(const option_spec *o, const char *word, size_t n)
+{
+    if (n > 2 && strncmp(o->name, word + 2, n - 2) == 0) return true;
+    for (const char *w = other_spellings(o->name); *w;) {
+        if (strncmp(w, word, n) == 0) return true;
+        w += strcspn(w, " ");
+        w += *w == ' ';
+    }
+    return false;
+}
+
+/* The option that a word of n bytes with its dashes spells: in full, or as the beginning of one long name.
+ * NULL, with *bad set after a message, where it is the beginning of several. */
+static const option_spec *match_option(const verb *v, const char *word, size_t n, int *bad)
+{
+    const option_spec *found = NULL;
+    bool is_long = word[1] == '-';
+    FOR_EACH_OPTION(v, o)
+    {
+        bool same = is_long && strlen(o->name) == n - 2 && memcmp(o->name, word + 2, n - 2) == 0;
+        if (same || lists_word(other_spellings(o->name), word, n)) return o;
+    }
+    if (!is_long || n < 3) return NULL;
+    FOR_EACH_OPTION(v, o)
+    {
+        if (!begins_option(o, word, n)) continue;
+        if (found) {
+            *bad = usage_error("%.*s may be --%s or --%s; write more of it", (int)n, word, found->name, o->name);
+            return NULL;
+        }
+        found = o;
+    }
+    return found;
+}
+
+/* What was meant by a word of n bytes that is no option of the verb. */
+static int unknown_option(const verb *v, const char *word, size_t n)
+{
+    char asked[64];
+    const char *answer = foreign_option(word, n);
+    if (answer) return usage_error("%.*s: %s", (int)n, word, answer);
+    snprintf(asked, sizeof asked, "%.*s", (int)(n < 2 ? 0 : n - 2), word + 2);
+    nearest near = nearest_to(asked);
+    if (word[1] == '-')
+        FOR_EACH_OPTION(v, o) nearest_offer(&near, o->name);
+    if (near.name)
+        return usage_error("%.*s: no such option; --%s is the nearest; see hearth %s --help", (int)n, word,
+                           near.name, v->name);
+    return usage_error("%.*s: no such option; see hearth %s --help", (int)n, word, v->name);
 }
 
 static int take(args *a, const option_spec *o, const char *value)
@@ -180,24 +274,39 @@ static int take(args *a, const option_spec *o, const char *value)
     return 0;
 }
 
-/* One option at argv[*i]; its value may be the next word. */
+/* One option at argv[*i]; its value may be behind =, behind a letter, or the next word. */
 static int parse_option(args *a, int argc, char **argv, int *i)
 {
     const char *word = argv[*i], *value = NULL;
-    const option_spec *o;
-    if (word[1] == '-') {
-        size_t n = strcspn(word + 2, "=");
-        o = find_option(a->verb, word + 2, n, 0);
-        if (o && word[2 + n] == '=') value = word + 3 + n;
-    } else {
-        o = find_option(a->verb, NULL, 0, word[1]);
-        if (o && word[2]) value = word + 2;
+    size_t n = strcspn(word, "=");
+    int bad = 0;
+    const option_spec *o = match_option(a->verb, word, n, &bad);
+    if (bad) return bad;
+    if (o) {
+        if (word[n] == '=') value = word + n + 1;
+    } else if (word[1] != '-' && !foreign_option(word, n)) {
+        o = find_letter(a->verb, word[1]);
+        if (o && word[2]) value = word + 2 + (word[2] == '=');
+        if (value && o->kind == OPTION_FLAG) o = NULL; /* -qx is no -q */
     }
-    if (!o) return usage_error("%s: no such option; see hearth %s --help", word, a->verb->name);
+    if (!o) return unknown_option(a->verb, word, n);
     if (o->kind == OPTION_FLAG) return value ? usage_error("--%s takes no value", o->name) : take(a, o, NULL);
     if (!value && *i + 1 < argc) value = argv[++*i];
     if (!value) return usage_error("--%s needs a value: %s", o->name, o->value);
     return take(a, o, value);
+}
+
+/* A model given with -m is the first operand. */
+static int put_model_first(args *a)
+{
+    const verb *v = a->verb;
+    const char *model = verb_offers(a, "model") ? args_text(a, "model", NULL) : NULL;
+    if (!model) return 0;
+    if (a->n_operand == v->n_operand_max || a->n_operand == MAX_OPERANDS)
+        return usage_error("--model %s and the model '%s' are both given", model, a->operands[0]);
+    memmove(a->operands + 1, a->operands, a->n_operand++ * sizeof *a->operands);
+    a->operands[0] = model;
+    return 0;
 }
 
 static int parse(args *a, int argc, char **argv)
@@ -220,6 +329,8 @@ static int parse(args *a, int argc, char **argv)
             a->operands[a->n_operand++] = word;
         }
     }
+    int bad = put_model_first(a);
+    if (bad) return bad;
     if (a->n_operand < a->verb->n_operand_min)
         return usage_error("%u of %u operands are given; usage: hearth %s %s [options]; see hearth %s --help",
                            a->n_operand, a->verb->n_operand_min, a->verb->name, a->verb->operands,
@@ -231,16 +342,20 @@ int verb_run(const verb *v, int argc, char **argv)
 {
     args a = {.verb = v};
     int bad = parse(&a, argc, argv);
-    if (!a.wants_help) return bad ? bad : v->run(&a);
-    verb_print_help(v);
-    return 0;
+    if (a.wants_help) {
+        verb_print_help(v);
+        return 0;
+    }
+    if (bad) return bad;
+    set_verbosity(args_has(&a, "quiet"), args_has(&a, "verbose"));
+    return v->run(&a);
 }
 
 /* ---- answers ------------------------------------------------------------------------------ */
 
 static const given *find_given(const args *a, const char *name, size_t skip)
 {
-    assert(find_option(a->verb, name, strlen(name), 0)); /* a verb asks for its own options only */
+    assert(find_option(a->verb, name)); /* a verb asks for its own options only */
     for (size_t i = 0; i < a->n_given; i++)
         if (strcmp(a->given[i].spec->name, name) == 0 && skip-- == 0) return &a->given[i];
     return NULL;
@@ -249,14 +364,17 @@ static const given *find_given(const args *a, const char *name, size_t skip)
 const char *args_operand(const args *a, unsigned i) { return i < a->n_operand ? a->operands[i] : NULL; }
 bool args_has(const args *a, const char *name) { return find_given(a, name, 0) != NULL; }
 
+bool args_are_none(const args *a) { return a->n_given == 0 && a->n_operand == 0; }
+
 bool verb_offers(const args *a, const char *name)
 {
-    return find_option(a->verb, name, strlen(name), 0) != NULL;
+    return find_option(a->verb, name) != NULL;
 }
 
 uint64_t args_uint(const args *a, const char *name, uint64_t otherwise)
 {
     const given *g = find_given(a, name, 0);
+    if (g && g->spec->traits & OPTION_OPEN && strcmp(g->value, "-1") == 0) return UINT64_MAX;
     if (g) parse_uint(g->value, &otherwise);
     return otherwise;
 }

@@ -26,6 +26,7 @@ typedef enum option_kind {
 typedef enum option_trait {
     OPTION_REPEATS = 1, /* may be given more than once */
     OPTION_RARE = 2,    /* --help only names it; the man page tells */
+    OPTION_OPEN = 4,    /* of an OPTION_UINT: -1 is UINT64_MAX, whatever the range: as many as it takes */
 } option_trait;
 
 typedef struct option_spec {
@@ -39,11 +40,16 @@ typedef struct option_spec {
     unsigned traits; /* of option_trait */
 } option_spec;
 
+/* -q -v, of every verb. */
+extern const option_spec general_options[];
+/* -m, of every verb with a MODEL among its operands. */
+extern const option_spec model_option[];
+
 typedef struct args args;
 
 typedef struct verb {
     const char *name;
-    const char *operands; /* "[MODEL]", "IN OUT TYPE" */
+    const char *operands; /* "[MODEL]", "IN OUT TYPE"; MODEL is the first one, and may be given with -m */
     unsigned n_operand_min, n_operand_max;
     const char *summary;  /* one line */
     const char *details;  /* some lines for --help and the man page */
@@ -56,6 +62,7 @@ typedef struct verb {
 
 const char *args_operand(const args *a, unsigned i); /* NULL when not given */
 bool args_has(const args *a, const char *name);
+bool args_are_none(const args *a); /* neither options nor operands were given */
 /* Whether the verb has such an option at all. */
 bool verb_offers(const args *a, const char *name);
 uint64_t args_uint(const args *a, const char *name, uint64_t otherwise);
@@ -70,6 +77,13 @@ const char *args_text_at(const args *a, const char *name, size_t i);
 size_t args_list(const args *a, const char *name, uint64_t *values, size_t n_max);
 
 /* ---- what the program asks of the table ------------------------------------------ */
+
+/* Calls a piece of text for every option of a verb, those of all verbs last. */
+enum { N_OPTION_GROUP = 6 };
+const option_spec *verb_options(const verb *v, size_t i_group); /* NULL: the verb has no such group */
+#define FOR_EACH_OPTION(V, O)                                                                                \
+    for (size_t g_ = 0; g_ < N_OPTION_GROUP; g_++)                                                           \
+        for (const option_spec *O = verb_options(V, g_); O && O->name; O++)
 
 /* Parses and runs a verb; prints usage errors and returns the exit status. */
 int verb_run(const verb *v, int argc, char **argv);

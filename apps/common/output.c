@@ -1,8 +1,7 @@
-/* Errors, text, progress, files and Ctrl-C for all verbs. */
+/* Messages, text, progress and Ctrl-C for all verbs. */
 #define _GNU_SOURCE
 #include "common/output.h"
 
-#include "base/bytes.h"
 #include "base/clock.h"
 #include "common/options.h"
 
@@ -24,27 +23,63 @@ bool flush_stdout(void)
     return false;
 }
 
-int report(const hearth_error *err)
+static bool quiet, verbose;
+
+void set_verbosity(bool is_quiet, bool is_verbose) { quiet = is_quiet, verbose = is_verbose; }
+bool is_quiet(void) { return quiet; }
+
+/* One byte, or the two of a C1 control, or a byte that is no text, to `out`, as they may be shown; the bytes
+ * that were read. */
+static size_t escape(const char *text, size_t n, char out[9])
 {
-    flush_stdout();
-    break_text();
-    fprintf(stderr, "hearth: %s\n", err->message);
-    return EXIT_OTHER;
+    size_t size = control_size(text, 0, n);
+    if (*text == '\n' || *text == '\t') size = 1;
+    if (size == 0) return out[0] = *text, out[1] = '\0', 1;
+    for (size_t i = 0; i < size; i++) sprintf(out + 4 * i, "\\x%02x", (unsigned char)text[i]);
+    return size;
 }
 
-void print_failure(const char *format, va_list list)
+const char *printable(const char *text)
+{
+    static char lines[4][1200];
+    static unsigned turn;
+    char *line = lines[turn++ % 4], piece[9];
+    size_t used = 0, n = strlen(text);
+    for (size_t i = 0; i < n && used + sizeof piece < sizeof lines[0];) {
+        i += escape(text + i, n - i, piece);
+        used += (size_t)sprintf(line + used, "%s", piece);
+    }
+    line[used] = '\0';
+    return line;
+}
+
+static void print_line(const char *kind, const char *format, va_list list)
 {
     char line[1000];
     flush_stdout();
     break_text();
     vsnprintf(line, sizeof line, format, list);
-    fputs("hearth: ", stderr);
-    for (const char *p = line; *p; p++) {
-        if ((unsigned char)*p < 0x20 || *p == 0x7f) fprintf(stderr, "\\x%02x", (unsigned)*p);
-        else fputc(*p, stderr);
-    }
-    fputc('\n', stderr);
+    fprintf(stderr, "hearth: %s%s\n", kind, printable(line));
 }
+
+void print_note(const char *format, ...)
+{
+    va_list list;
+    if (quiet) return;
+    va_start(list, format);
+    print_line("", format, list);
+    va_end(list);
+}
+
+void print_warning(const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    print_line("warning: ", format, list);
+    va_end(list);
+}
+
+void print_failure(const char *format, va_list list) { print_line("", format, list); }
 
 int report_text(const char *format, ...)
 {
@@ -54,6 +89,8 @@ int report_text(const char *format, ...)
     va_end(list);
     return EXIT_OTHER;
 }
+
+int report(const hearth_error *err) { return report_text("%s", err->message); }
 
 int finish_stdout(void)
 {
@@ -141,12 +178,12 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
     bool terminal = isatty(STDERR_FILENO) == 1;
     uint64_t now = hth_clock_ns(), every = terminal ? second / 5 : 10 * second;
     if (done == 0) p->start_ns = now;
-    if (now - p->open_ns < 2 * second || now - p->shown_ns < every) return;
+    if (quiet || (!terminal && !verbose)) return;
+    if (now - p->open_ns < second || now - p->shown_ns < every) return;
     p->shown_ns = now;
     if (terminal) on_screen = p;
     double seconds = (double)(now - p->start_ns) * 1e-9, rate = done > 0 ? (double)done / seconds : 0.0;
     double share = total ? (double)done / (double)total : 0.0;
-    double left = rate > 0.0 ? (double)(total - done) / rate : 0.0;
     char bar[24] = "";
     struct winsize size;
     bool narrow = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_col < 80;
@@ -155,100 +192,16 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
         bar[0] = '[', bar[21] = ']', bar[22] = ' ';
     }
     fprintf(stderr, "%s%s %s%3.0f %%", terminal ? "\r" : "", p->what, bar, share * 100.0);
-    if (p->unit) fprintf(stderr, "  %.1f %s/s", rate / p->unit_size, p->unit);
-    fprintf(stderr, "  %.0f s left%s", left, terminal ? "  " : "\n");
+    if (p->unit)
+        fprintf(stderr, "  %.0f/%.0f %s  %.1f/s", (double)done / p->unit_size, (double)total / p->unit_size, p->unit,
+                rate / p->unit_size);
+    if (rate > 0.0) fprintf(stderr, "  %.0f s left", (double)(total - done) / rate);
+    fputs(terminal ? "  " : "\n", stderr);
 }
 
 void progress_end(progress *p)
 {
     if (on_screen == p) clear_progress();
-}
-
-/* ---- files ----------------------------------------------------------------------------------- */
-
-static bool refuse_odd_file(FILE *f, const char *path)
-{
-    struct stat st;
-    if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode)) {
-        report_text("%s: is a folder", path);
-        return true;
-    }
-    return false;
-}
-
-/* A pipe or a device may never end; no context is that long. */
-enum { MAX_TEXT = 1 << 30 };
-
-char *read_whole(const char *path, size_t *n)
-{
-    bool from_stdin = strcmp(path, "-") == 0;
-    FILE *f = from_stdin ? stdin : fopen(path, "rb");
-    char *bytes = NULL;
-    size_t used = 0, room = 0, got;
-    if (!f) {
-        report_text("%s: %s", path, strerror(errno));
-        return NULL;
-    }
-    if (refuse_odd_file(f, path)) goto fail;
-    do {
-        if (used > MAX_TEXT) {
-            report_text("%s: more than %d MiB of text; take a part of it", path, MAX_TEXT >> 20);
-            goto fail;
-        }
-        if (used + 1 >= room) {
-            room = room ? 2 * room : 1 << 16;
-            char *more = realloc(bytes, room);
-            if (!more) {
-                report_text("%s: out of memory: %s for the text", path, hth_bytes_shown(room).text);
-                goto fail;
-            }
-            bytes = more;
-        }
-        got = fread(bytes + used, 1, room - used - 1, f);
-        used += got;
-    } while (got > 0);
-    if (ferror(f)) {
-        report_text("%s: %s", path, strerror(errno));
-        goto fail;
-    }
-    if (!from_stdin) fclose(f);
-    bytes[used] = '\0';
-    *n = used;
-    return bytes;
-fail:
-    if (!from_stdin) fclose(f);
-    free(bytes);
-    return NULL;
-}
-
-char *read_text_file(const char *path, size_t *n)
-{
-    char *text = read_whole(path, n);
-    if (!text) return NULL;
-    const char *zero = memchr(text, 0, *n);
-    if (*n > 0 && !zero) return text;
-    if (zero) report_text("%s: byte %zu is 0: this is no text", path, (size_t)(zero - text));
-    else report_text("%s: is empty", path);
-    free(text);
-    return NULL;
-}
-
-static bool same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-int check_output(const char *out, const input *inputs, size_t n)
-{
-    if (strcmp(out, "-") == 0) return usage_error("the output is a file; '-' is not one");
-    if (out[0] == '\0') return usage_error("the output needs a name");
-    for (size_t i = 0; i < n; i++) {
-        const char *path = inputs[i].path;
-        if (path && strcmp(path, "-") != 0 && same_file(path, out))
-            return usage_error("%s is read and written: %s would be lost", out, inputs[i].name);
-    }
-    return 0;
 }
 
 /* ---- interruption ------------------------------------------------------------------------------ */
@@ -286,6 +239,7 @@ void forget_interrupt(void)
 }
 
 int interrupted(void) { return stop; }
+const volatile int *interrupt_flag(void) { return &stop; }
 int asked_to_end(void) { return end_signal; }
 
 bool progress_show(void *user, uint64_t done, uint64_t total)

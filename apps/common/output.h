@@ -1,5 +1,5 @@
-/* What verbs write to: files and stdout with every error seen, text with
- * terminal escapes made visible, progress on stderr. */
+/* What verbs say: messages and progress on stderr, text on stdout with every error seen and terminal escapes
+ * made visible; and Ctrl-C. */
 #ifndef HEARTH_APPS_COMMON_OUTPUT_H
 #define HEARTH_APPS_COMMON_OUTPUT_H
 
@@ -7,13 +7,24 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Prints "hearth: message" and returns EXIT_OTHER; ARGUMENT keeps that too: the
- * usage was right, the value was not. */
-int report(const hearth_error *err);
-/* Prints "hearth: ..." as one line: control bytes of what it quotes appear as \xNN. */
+/* ---- messages ------------------------------------------------------------------------
+ * Each is one line on stderr, "hearth: ...", and shows control bytes of what it quotes as \xNN. */
+
+/* quiet: no notes and no progress; verbose: progress where stderr is no terminal too. */
+void set_verbosity(bool quiet, bool verbose);
+bool is_quiet(void);
+/* What a user may want to know: nothing when quiet. */
+void print_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void print_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void print_failure(const char *format, va_list list) __attribute__((format(printf, 1, 0)));
-/* Prints "hearth: ..." and returns EXIT_OTHER. */
+/* Prints the message and returns EXIT_OTHER; ARGUMENT gives that too: the usage was right, the value was
+ * not. */
+int report(const hearth_error *err);
+/* The same of a text. */
 int report_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* A name or a text of a file for a line of a table: control bytes appear as \xNN. Stays until the fourth call
+ * after it. */
+const char *printable(const char *text);
 
 /* False when what was written is lost; finish_stdout says why. */
 bool flush_stdout(void);
@@ -41,10 +52,10 @@ size_t control_size(const char *text, size_t i, size_t n);
 
 /* ---- progress ----------------------------------------------------------------------- */
 
-/* A bar with rate and time left on a terminal, plain lines otherwise; silent for
- * the first two seconds. */
+/* A bar with counts, rate and time left on a terminal, silent for the first second. Elsewhere nothing, or with
+ * --verbose a line every ten seconds. */
 typedef struct progress {
-    const char *what, *unit; /* "reading", "MB"; NULL: no rate is shown */
+    const char *what, *unit; /* "reading", "MB"; NULL: neither counts nor rate are shown */
     double unit_size;        /* of the numbers in one unit */
     uint64_t open_ns, start_ns, shown_ns; /* start: when nothing was done the last time */
 } progress;
@@ -54,30 +65,12 @@ void progress_end(progress *p);
 /* The same as a hearth_progress_fn; user is a progress. False once Ctrl-C was pressed. */
 bool progress_show(void *user, uint64_t done, uint64_t total);
 
-/* ---- files ---------------------------------------------------------------------------- */
-
-/* The whole of a file, or of stdin for "-" (freed with free). NULL after report. */
-char *read_whole(const char *path, size_t *n);
-
-/* The same of a text to measure or to train on: not empty, and no byte is 0, as in a binary file, of which
- * nothing true could be learned. */
-char *read_text_file(const char *path, size_t *n);
-
-/* A file that a verb reads, and what it is called when it would be lost ("the model"). path NULL: none is;
- * "-": stdin. */
-typedef struct input {
-    const char *path, *name;
-} input;
-
-/* Whether a verb that reads these may write out: a file, and none of them by whatever name. 0, or the exit
- * status after a message. */
-int check_output(const char *out, const input *inputs, size_t n);
-
 /* ---- interruption ------------------------------------------------------------------------ */
 
 /* From here on the first Ctrl-C only sets a flag; a second one ends the program. */
 void catch_interrupt(void);
 int interrupted(void); /* the signal, or 0 */
+const volatile int *interrupt_flag(void); /* the same, for evaluations that end by it */
 /* For programs that go on after a Ctrl-C: it only ever sets the flag, until
  * forget_interrupt. SIGTERM and SIGHUP set the flag too, for good. */
 void catch_interrupt_often(void);

@@ -1,6 +1,7 @@
 /* Conversations in memory and in files. Reading takes exactly what writing gives, and
  * what other programs write in its place: members in any order, any escapes. */
 #define _GNU_SOURCE
+#include "common/input.h"
 #include "common/transcript.h"
 
 #include "common/json.h"

@@ -110,7 +110,8 @@ typedef struct hearth_gpu_options {
     uint32_t n_batch;   /* prompt tokens at once; 0: 256 */
     hearth_kv_type kv;  /* of all sessions */
     /* What lies there, of a model that does not fit: "plan" (as is fastest by what this machine is measured
-     * to do; some seconds, once), "even" (the same share of each layer), or a file of hearth plan, for this
+     * to do; some seconds, once), "even" (the same share of each layer), "layers:N" (the first N layers, as many of
+     * them as fit, and the head where N is larger than their number), or a file of hearth plan, for this
      * model and device. NULL: plan for cards, even for what computes on the CPU. */
     const char *placement;
     bool strict;        /* refuse a device that would not give the CPU's bits: UNSUPPORTED */
@@ -126,6 +127,9 @@ typedef struct hearth_model_options {
     hearth_selector selector; /* weights are laid out for it; sessions use it unless they say otherwise */
     const char *activation;   /* of the feed-forward network ("relu", ...), in place of the file's; or NULL */
     hearth_gpu_options gpu;   /* zeros: none */
+    /* A flag that a signal handler or another thread may set: while it is not 0, evaluations of this model end
+     * with CANCELLED, within the time of a small piece of work. It outlives the model. NULL: none */
+    const volatile int *cancel;
 } hearth_model_options;
 
 HEARTH_API hearth_model_options hearth_model_defaults(void);

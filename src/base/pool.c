@@ -95,6 +95,8 @@ struct hth_pool {
     _Atomic uint64_t rests_at;              /* the queue: the phase that it has done last, or RUNNING */
     uint64_t free_until;                    /* phases up to this one have room in the ring */
     _Atomic bool closing;
+    _Atomic bool cancelled;    /* units were skipped */
+    const volatile int *watch; /* the flag that says so; NULL: none */
     _Atomic bool caller_sleeps;
     _Atomic uint64_t patience_ns;
     _Atomic uint64_t n_rescued;
@@ -204,7 +206,7 @@ static bool commit(hth_pool *pool, const member *m, phase *p, uint32_t i)
     uint64_t was = atomic_load_explicit(taken, memory_order_relaxed);
     if (was >= p->number || !atomic_compare_exchange_strong(taken, &was, p->number)) return false;
     visit(pool, HTH_POOL_COMMITTING, m->index);
-    p->job.commit(p->job.arg, p->job.base + i, m->index);
+    if (!hth_pool_is_cancelled(pool)) p->job.commit(p->job.arg, p->job.base + i, m->index);
     return true;
 }
 
@@ -218,13 +220,23 @@ static void prefetch_next(const hth_pool *pool, const phase *p)
     __builtin_prefetch(next->copy + 64);
 }
 
+/* Whether units are skipped: from the first look at a flag that is set until the caller has heard of it. */
+bool hth_pool_is_cancelled(hth_pool *pool)
+{
+    if (!pool->watch) return false;
+    if (atomic_load_explicit(&pool->cancelled, memory_order_relaxed)) return true;
+    if (*pool->watch == 0) return false;
+    atomic_store_explicit(&pool->cancelled, true, memory_order_relaxed);
+    return true;
+}
+
 /* Unit i of phase p; true when that was the last one of the phase. */
 static bool compute(hth_pool *pool, const member *m, phase *p, uint32_t i)
 {
     prefetch_next(pool, p);
     visit(pool, HTH_POOL_CLAIMED, m->index);
     enter_unit(pool);
-    p->job.work(p->job.arg, p->job.base + i, m->index);
+    if (!hth_pool_is_cancelled(pool)) p->job.work(p->job.arg, p->job.base + i, m->index);
     leave_unit();
     visit(pool, HTH_POOL_COMPUTED, m->index);
     if (p->job.commit && !commit(pool, m, p, i)) return false;
@@ -460,11 +472,11 @@ static void queue_all(hth_pool *pool, job *j, size_t size, size_t n_unit)
     }
 }
 
-static void run_alone(const hth_pool *pool, hth_work_fn *work, void *arg, size_t n_unit)
+static void run_alone(hth_pool *pool, hth_work_fn *work, void *arg, size_t n_unit)
 {
     check_outside(pool);
     enter_unit(pool);
-    for (size_t i = 0; i < n_unit; i++) work(arg, i, 0);
+    for (size_t i = 0; i < n_unit && !hth_pool_is_cancelled(pool); i++) work(arg, i, 0);
     leave_unit();
 }
 
@@ -481,7 +493,7 @@ void hth_pool_add_twice(hth_pool *pool, hth_work_fn *work, hth_work_fn *commit_f
         queue_all(pool, &(job){.work = work, .commit = commit_fn, .arg = arg}, size, n_unit);
         return;
     }
-    for (size_t i = 0; i < n_unit; i++) work(arg, i, 0), commit_fn(arg, i, 0);
+    for (size_t i = 0; i < n_unit && !hth_pool_is_cancelled(pool); i++) work(arg, i, 0), commit_fn(arg, i, 0);
 }
 
 void hth_pool_finish(hth_pool *pool)
@@ -502,6 +514,10 @@ void hth_pool_run(hth_pool *pool, hth_work_fn *work, void *arg, size_t n_unit)
         hth_pool_finish(pool);
     }
 }
+
+void hth_pool_watch(hth_pool *pool, const volatile int *flag) { pool->watch = flag; }
+
+bool hth_pool_take_cancelled(hth_pool *pool) { return pool->watch && atomic_exchange(&pool->cancelled, false); }
 
 void hth_pool_settle(hth_pool *pool)
 {

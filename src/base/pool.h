@@ -65,6 +65,17 @@ void hth_pool_finish(hth_pool *pool);
  * memory is given back that such jobs read. */
 void hth_pool_settle(hth_pool *pool);
 
+/* ---- cancelling ------------------------------------------------------------------------------ */
+
+/* While *flag is not 0, units that have not begun are skipped, of all jobs. A signal handler or another thread
+ * may set it. NULL: never. While the pool is idle only. */
+void hth_pool_watch(hth_pool *pool, const volatile int *flag);
+/* Whether they are skipped from here on, as the flag was set. From any thread. */
+bool hth_pool_is_cancelled(hth_pool *pool);
+/* Whether units were skipped since the last call: what the jobs wrote is not to be used. After
+ * hth_pool_finish. */
+bool hth_pool_take_cancelled(hth_pool *pool);
+
 /* The unit that is claimed i-th, where threads that claim in turn are to walk through a stretch of
  * units each, so that what one asks memory for ahead it will mostly meet itself. */
 static inline size_t hth_pool_in_stretches(size_t i, size_t n_unit, size_t n_thread)

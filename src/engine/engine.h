@@ -58,6 +58,7 @@ struct hearth_model {
     uint32_t n_left;
     bool mapped;                   /* how matrices were read, */
     uint32_t n_thread;
+    const volatile int *cancel; /* while it is not 0, evaluations end; NULL: none */
     struct {
         uint8_t *weights;
         size_t size;

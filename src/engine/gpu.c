@@ -150,7 +150,9 @@ static hearth_status choose(hearth_model *m, const hearth_gpu_options *o, hth_ch
 {
     hearth_error why = {0};
     bool plans = hth_device_is_usable_card(c->info);
+    uint64_t n_layer;
     if (hth_choice_names_file(o->placement)) return hth_choice_from_file(c, o->placement, err);
+    if (hth_choice_names_layers(o->placement, &n_layer)) return hth_choice_layers(c, n_layer), HEARTH_OK;
     if (o->placement) plans = strcmp(o->placement, "plan") == 0;
     hearth_status st = HEARTH_OK;
     if (plans) st = hth_choice_plan(c, m->device, &m->kernels, m->n_thread, &why);
@@ -243,10 +245,12 @@ static bool is_asked_for(const hearth_gpu_options *o)
     return strcmp(o->device, "auto") != 0 || o->vram > 0 || o->strict;
 }
 
-/* A placement that was made for this very model is not to be lost without a word. */
+/* A placement that was asked for is not to be lost silently. */
 static void note_unused(const hearth_model *m, const char *placement)
 {
-    if (hth_choice_names_file(placement))
+    uint64_t n_layer;
+    bool by_layers = hth_choice_names_layers(placement, &n_layer) && n_layer > 0;
+    if (by_layers || hth_choice_names_file(placement))
         hth_log(HEARTH_LOG_WARN, "%s: %s is not used: there is no device in use", hth_gguf_path(m->file),
                 placement);
 }

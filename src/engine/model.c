@@ -43,6 +43,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     if ((st = hth_engine_load_vectors(m, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_read_sidecars(m, sidecars, err)) != HEARTH_OK) goto done;
     m->n_thread = options->n_thread;
+    m->cancel = options->cancel;
     if ((st = hth_engine_open_gpu(m, options, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_load(m, options, err)) != HEARTH_OK) goto done;
     st = hth_engine_join_gpu(m, options, err);

@@ -93,6 +93,7 @@ static hearth_status open_batch(const hearth_model *model, uint32_t n_row, uint3
         goto fail;
     }
     if ((st = hth_pool_open(hth_pool_threads(n_thread), &b->pool, err)) != HEARTH_OK) goto fail;
+    hth_pool_watch(b->pool, model->cancel);
     hth_pool_pin(b->pool);
     if ((st = hth_step_open(model->model, &b->kernels, b->pool, n_row, selector, &b->step, err)) != HEARTH_OK)
         goto fail;

@@ -84,7 +84,7 @@ hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *
         s.window = hth_windows_at(&windows, i);
         if ((st = hearth_session_truncate(session, 0, err)) != HEARTH_OK) goto done;
         st = hearth_session_eval_each(session, s.window, n_ctx, score, &s, err);
-        if (s.cancelled) { /* what was scored of this window does not count */
+        if (s.cancelled || st == HEARTH_ERROR_CANCELLED) { /* what was scored of this window does not count */
             st = HEARTH_OK;
             break;
         }

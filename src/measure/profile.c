@@ -214,7 +214,7 @@ static const char *difference(const hth_profile *a, const hth_profile *b)
 typedef struct job {
     const hth_profile_options *o;
     char *resume_path;
-    hth_profile *p;
+    hth_profile *p, *before; /* as it was before the piece under way, which may be cancelled in its midst */
     hth_windows windows;
     collector c;
     uint64_t saved_ns, n_saved; /* when, and tokens in the state that is on the disk */
@@ -342,6 +342,14 @@ static hearth_status look_around(job *j, hearth_error *err)
     return goes_on ? save(j, err) : stop(j, err);
 }
 
+/* Layers of the piece that was cancelled were counted already. */
+static hearth_status give_up_piece(job *j, hearth_error *err)
+{
+    hth_profile_copy(j->p, j->before);
+    take_means(j->p);
+    return stop(j, err);
+}
+
 static hearth_status run_window(job *j, hearth_session *session, size_t i_window, hearth_error *err)
 {
     const int32_t *ids = hth_windows_at(&j->windows, i_window);
@@ -350,8 +358,10 @@ static hearth_status run_window(job *j, hearth_session *session, size_t i_window
     for (size_t at = 0, n; st == HEARTH_OK && at < n_ctx; at += n) {
         n = n_ctx - at < PIECE ? n_ctx - at : PIECE;
         j->c.at = (uint64_t)i_window * n_ctx + at;
+        hth_profile_copy(j->before, j->p);
         st = hearth_session_eval(session, ids + at, n, err);
         if (st == HEARTH_OK) st = look_around(j, err);
+        else if (st == HEARTH_ERROR_CANCELLED) st = give_up_piece(j, err);
     }
     return st;
 }
@@ -381,6 +391,7 @@ hearth_status hth_measure_profile(const hearth_model *model, hearth_session *ses
     memcpy(j.resume_path, o->out, n_path);
     memcpy(j.resume_path + n_path, ".resume", sizeof ".resume");
     if ((st = begin(&j, model, session, text, n, err)) != HEARTH_OK) goto done;
+    if ((st = hth_profile_new(model->model, j.p->n_sample, true, &j.before, err)) != HEARTH_OK) goto done;
     if ((st = run_all(&j, session, err)) != HEARTH_OK) goto done;
     take_means(j.p);
     if ((st = hth_profile_write(j.p, o->out, err)) != HEARTH_OK) goto done;
@@ -390,6 +401,7 @@ hearth_status hth_measure_profile(const hearth_model *model, hearth_session *ses
     j.p = NULL;
 done:
     hth_profile_close(j.p);
+    hth_profile_close(j.before);
     hth_windows_close(&j.windows);
     hth_free(j.c.tallies);
     hth_free(j.c.room);

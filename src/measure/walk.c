@@ -35,6 +35,7 @@ hearth_status hth_walk_text(const hth_walk *walk, const hearth_model *model, hea
         if (st == HEARTH_OK)
             st = hearth_session_eval(session, hth_windows_at(windows, i * windows->n_window / walk->n_window),
                                      windows->n_ctx, err);
+        if (st == HEARTH_ERROR_CANCELLED) st = hth_fail(err, st, "interrupted; nothing was written");
         if (st == HEARTH_OK && w.failure.status != HEARTH_OK) {
             st = w.failure.status;
             if (err) *err = w.failure;

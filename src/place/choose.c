@@ -137,12 +137,12 @@ static bool divide_neurons(hth_choice *c)
     return true;
 }
 
-/* The first layers, as many as can lie there whole, then the head. */
-static void take_layers(hth_choice *c)
+/* The first layers, as many as can lie there whole, then the head: `most` of them, the head being the last. */
+static void take_layers(hth_choice *c, uint64_t most)
 {
     uint32_t n_layer = c->model->hparams.n_layer, i = 0;
     uint64_t used = room_bytes(c);
-    for (; i < n_layer; i++) {
+    for (; i < n_layer && i < most; i++) {
         c->problem = hth_gpu_problem(c->model, &c->place, i);
         c->n_hot[i] = c->model->layers[i].d_ff;
         if (c->problem || plus(used, layer_bytes(c, i, c->n_hot[i])) > c->budget) break;
@@ -150,7 +150,7 @@ static void take_layers(hth_choice *c)
     }
     c->place.n_layer = i;
     c->place.head = false;
-    if (i < n_layer) return;
+    if (i < n_layer || most <= n_layer) return;
     c->problem = hth_gpu_problem(c->model, &c->place, n_layer);
     c->place.head = !c->problem && plus(used, head_bytes(c)) <= c->budget;
 }
@@ -168,14 +168,37 @@ void hth_choice_evenly(hth_choice *c)
     memset(c->place.streams, 0, sizeof c->place.streams);
     c->problem = NULL, c->seconds = 0.0;
     if (can_all_lie_there(c) && hth_choice_whole_bytes(c) > c->budget && divide_neurons(c)) return;
-    take_layers(c);
+    take_layers(c, UINT64_MAX);
+}
+
+/* ---- by number ----------------------------------------------------------------------------------------- */
+
+bool hth_choice_names_layers(const char *placement, uint64_t *n)
+{
+    static const char word[] = "layers:";
+    if (!placement || strncmp(placement, word, sizeof word - 1) != 0) return false;
+    *n = 0;
+    for (const char *p = placement + sizeof word - 1; *p; p++) {
+        if (*p < '0' || *p > '9') return false;
+        *n = *n < UINT32_MAX ? *n * 10 + (uint64_t)(*p - '0') : UINT32_MAX;
+    }
+    return placement[sizeof word - 1] != '\0';
+}
+
+void hth_choice_layers(hth_choice *c, uint64_t n)
+{
+    memset(c->place.streams, 0, sizeof c->place.streams);
+    c->problem = NULL, c->seconds = 0.0;
+    take_layers(c, n);
 }
 
 /* ---- as a file says ------------------------------------------------------------------------------------ */
 
 bool hth_choice_names_file(const char *placement)
 {
-    return placement && strcmp(placement, "plan") != 0 && strcmp(placement, "even") != 0;
+    uint64_t n;
+    return placement && strcmp(placement, "plan") != 0 && strcmp(placement, "even") != 0 &&
+           !hth_choice_names_layers(placement, &n);
 }
 
 hearth_status hth_choice_check_word(const char *placement, hearth_error *err)
@@ -188,7 +211,7 @@ hearth_status hth_choice_check_word(const char *placement, hearth_error *err)
     if (!there && strerror_r(errno, why, sizeof why) != 0) snprintf(why, sizeof why, "it cannot be read");
     return hth_fail(
         err, HEARTH_ERROR_IO,
-        "%.200s: no such placement: neither plan nor even, nor a file that can be read (%s); hearth "
+        "%.200s: no such placement: neither plan, even nor layers:N, nor a file that can be read (%s); hearth "
         "plan -o FILE makes one",
         *placement ? placement : "''", why);
 }

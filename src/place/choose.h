@@ -43,9 +43,14 @@ void hth_choice_evenly(hth_choice *c);
 hearth_status hth_choice_plan(hth_choice *c, hth_device *device, const hth_kernels *kernels,
                               uint32_t n_thread, hearth_error *err);
 
-/* Whether --placement is a file, none of NULL, "plan" and "even". */
+/* Whether --placement is "layers:N", and that N; and what it asks for: the first N layers whole, as many of them
+ * as fit, and the head where N is larger than their number. */
+bool hth_choice_names_layers(const char *placement, uint64_t *n);
+void hth_choice_layers(hth_choice *c, uint64_t n);
+
+/* Whether --placement is a file, none of NULL, "plan", "even" and "layers:N". */
 bool hth_choice_names_file(const char *placement);
-/* Whether --placement may say so: NULL, "plan", "even", or a file that is there and can be read. IO. */
+/* Whether --placement may say so: NULL, "plan", "even", "layers:N", or a file that is there and can be read. IO. */
 hearth_status hth_choice_check_word(const char *placement, hearth_error *err);
 
 /* How much a submission there may be (hth_gpu_place), by what was measured of the device and is kept, however

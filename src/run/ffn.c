@@ -331,6 +331,7 @@ static void observe(hth_step *s, uint32_t i_layer, const hth_layer *l)
                             .hidden = s->hidden,
                             .pool = s->pool};
     hth_pool_finish(s->pool);
+    if (hth_pool_is_cancelled(s->pool)) return;
     hth_alloc_forbid(-1);
     s->observe(s->observe_user, &seen);
     hth_alloc_forbid(1);

@@ -40,6 +40,7 @@ hearth_status hth_run_give(const hth_step *s, const float *logits, uint32_t n, h
                            hearth_error *err)
 {
     size_t n_vocab = s->model->hparams.n_vocab;
+    if (hth_pool_is_cancelled(s->pool)) return hth_run_cancelled(err);
     if (!all_finite(logits, n * n_vocab))
         return hth_fail(err, HEARTH_ERROR_NUMERIC,
                         "%s: a logit is not finite: the weights hold NaN or infinity, or a sum overflowed",

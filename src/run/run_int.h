@@ -72,6 +72,8 @@ struct hth_step {
     size_t size;
 };
 
+/* step.c: the status of a step whose units were skipped (hth_pool_is_cancelled): what it computed means nothing. */
+hearth_status hth_run_cancelled(hearth_error *err);
 /* embed.c */
 void hth_run_embed(hth_step *s);
 /* cache.c: where the keys and values of a KV head begin, and one row's into them: key and

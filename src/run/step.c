@@ -247,6 +247,11 @@ static void run_layer(hth_step *s, uint32_t i_layer)
     if (!onto) add_to_stream(s, s->out, &l->ffn_post_norm);
 }
 
+hearth_status hth_run_cancelled(hearth_error *err)
+{
+    return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted: the evaluation was cancelled");
+}
+
 bool hth_step_failed_there(const hth_step *step) { return step->failed_there; }
 
 hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, hth_logits_fn *fn, void *user,
@@ -277,6 +282,7 @@ hearth_status hth_step_run(hth_step *step, const hth_row *rows, uint32_t n_row, 
     for (uint32_t i = n_done; st == HEARTH_OK && i < step->model->hparams.n_layer; i++) run_layer(step, i);
     if (st == HEARTH_OK && !head_done) st = hth_run_head(step, &to, err);
     hth_pool_finish(step->pool);
+    if (hth_pool_take_cancelled(step->pool)) st = hth_run_cancelled(err);
     if (st == HEARTH_OK && step->gpu) hth_gpu_charge_rest(step->gpu, step, to.n_given > 0);
     hth_alloc_forbid(-1);
     return st;

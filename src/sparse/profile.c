@@ -51,6 +51,22 @@ void hth_profile_close(hth_profile *p)
     hth_free(p);
 }
 
+void hth_profile_copy(hth_profile *to, const hth_profile *from)
+{
+    to->n_done = from->n_done;
+    for (uint32_t i = 0; i < from->n_layer; i++) {
+        hth_profile_layer *l = &to->layers[i];
+        const hth_profile_layer counted = from->layers[i];
+        memcpy(l->n_fired, counted.n_fired, l->d_ff * sizeof *l->n_fired);
+        memcpy(l->mean, counted.mean, l->d_ff * sizeof *l->mean);
+        if (l->together) memcpy(l->together, counted.together, (size_t)l->d_ff * to->n_word * sizeof *l->together);
+        if (l->sum) memcpy(l->sum, counted.sum, l->d_ff * sizeof *l->sum);
+        memcpy(l->slots, counted.slots, sizeof l->slots);
+        l->largest = counted.largest;
+        l->gate_fired = counted.gate_fired, l->up_fired = counted.up_fired;
+    }
+}
+
 /* ---- samples ---------------------------------------------------------------------------------------- */
 
 /* The finaliser of splitmix64 (Steele et al. 2014): any number becomes one that looks random. */

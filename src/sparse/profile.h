@@ -46,6 +46,8 @@ typedef struct hth_profile {
 hearth_status hth_profile_new(const hth_model *model, uint32_t n_sample, bool with_sums, hth_profile **out,
                               hearth_error *err);
 void hth_profile_close(hth_profile *p);
+/* What was counted in `from` to a profile of the same shape. */
+void hth_profile_copy(hth_profile *to, const hth_profile *from);
 
 /* Reads a finished profile. With a model it must be of that one, in hash, shapes and activation; without
  * one it is held to itself. Every figure is checked. IO, FORMAT, UNSUPPORTED, ARGUMENT (of another model),

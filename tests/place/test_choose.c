@@ -84,6 +84,33 @@ static bool is_same(const hth_choice *a, const hth_choice *b)
            memcmp(a->n_hot, b->n_hot, a->place.n_layer * sizeof *a->n_hot) == 0;
 }
 
+TEST(so_many_layers_lie_there_as_are_asked_for_and_fit)
+{
+    inputs in;
+    uint64_t n;
+    if (!open_inputs(&in, "null")) return;
+    hth_choice c = {0};
+    CHECK_OK(hth_choice_open(&c, in.model, hth_device_get_info(in.device), UINT64_MAX, &in.place, err));
+    uint32_t n_layer = in.model->hparams.n_layer;
+    hth_choice_layers(&c, 2);
+    CHECK(c.place.n_layer == 2 && !c.place.head && c.n_hot[1] == in.model->layers[1].d_ff);
+    c.budget = hth_choice_bytes(&c);
+    hth_choice_layers(&c, 3);
+    CHECK_INT(c.place.n_layer, 2);
+    c.budget = UINT64_MAX;
+    hth_choice_layers(&c, n_layer);
+    CHECK(c.place.n_layer == n_layer && !c.place.head);
+    hth_choice_layers(&c, n_layer + 1);
+    CHECK(c.place.n_layer == n_layer && c.place.head);
+    hth_choice_layers(&c, 0);
+    CHECK_INT(c.place.n_layer, 0);
+    hth_choice_close(&c);
+    CHECK(hth_choice_names_layers("layers:12", &n) && n == 12);
+    CHECK(!hth_choice_names_layers("layers:", &n) && !hth_choice_names_layers("layers:1x", &n));
+    CHECK(!hth_choice_names_layers("layer", &n) && !hth_choice_names_layers(NULL, &n));
+    close_inputs(&in);
+}
+
 TEST(a_plan_takes_what_gains_and_keeps_to_its_budget)
 {
     inputs in;

@@ -77,6 +77,7 @@ static uint32_t set_turns(hth_gpu *g, const hth_gpu_play *p, bool queued)
 
 hearth_status hth_gpu_play_step(hth_gpu *g, hth_step *s, const hth_gpu_play *p, hearth_error *err)
 {
+    if (hth_pool_is_cancelled(s->pool)) return hth_run_cancelled(err);
     bool fits = p->tapes->n + (p->behind ? p->behind->n : 0) <= MOST_QUEUED;
     bool queued = (p->handoff == HTH_GPU_QUEUED && fits) || p->tapes->n_act == 0;
     uint64_t before = g->gate;

@@ -1,0 +1,40 @@
+/* Prompts in pieces. */
+#include "common/evaluate.h"
+
+#include "base/clock.h"
+#include "common/output.h"
+
+#include <unistd.h>
+
+enum { FIRST_PIECE = 32 }; /* 32 rows share what they read of the weights nearly as well as 256 do */
+
+/* Tokens that take about a second, by what the last piece took: a power of two. */
+static size_t piece_of_a_second(size_t piece, uint64_t took_ns, size_t most)
+{
+    const uint64_t second = 1000000000u;
+    while (piece < most && took_ns < second / 2) piece *= 2, took_ns *= 2;
+    while (piece > FIRST_PIECE && took_ns > 2 * second) piece /= 2, took_ns /= 2;
+    return piece < most ? piece : most;
+}
+
+hearth_status evaluate_shown(const args *a, hearth_session *session, const char *what, const int32_t *ids,
+                             size_t n, size_t *n_done, hearth_error *err)
+{
+    progress p;
+    hearth_status st = HEARTH_OK;
+    size_t most = args_uint(a, "batch", 256);
+    bool is_seen = isatty(STDERR_FILENO) == 1 && !is_quiet();
+    size_t piece = is_seen && most > FIRST_PIECE ? FIRST_PIECE : most;
+    progress_init(&p, what, "tokens", 1);
+    for (*n_done = 0; st == HEARTH_OK && *n_done < n;) {
+        size_t k = n - *n_done < piece ? n - *n_done : piece;
+        uint64_t start = hth_clock_ns();
+        st = hearth_session_eval(session, ids + *n_done, k, err);
+        if (st != HEARTH_OK) break;
+        *n_done += k;
+        progress_update(&p, *n_done, n);
+        if (is_seen && k == piece) piece = piece_of_a_second(piece, hth_clock_ns() - start, most);
+    }
+    progress_end(&p); /* before a message, which wants a line of its own */
+    return st;
+}

@@ -1,0 +1,182 @@
+/* Texts and lists of ids from files and pipes. */
+#define _GNU_SOURCE
+#include "common/input.h"
+
+#include "base/bytes.h"
+#include "common/options.h"
+#include "common/output.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool refuse_odd_file(FILE *f, const char *path)
+{
+    struct stat st;
+    if (fstat(fileno(f), &st) == 0 && S_ISDIR(st.st_mode)) {
+        report_text("%s: is a folder", path);
+        return true;
+    }
+    return false;
+}
+
+/* A pipe or a device may never end; no context is that long. */
+enum { MAX_TEXT = 1 << 30 };
+
+char *read_whole(const char *path, size_t *n)
+{
+    bool from_stdin = strcmp(path, "-") == 0;
+    FILE *f = from_stdin ? stdin : fopen(path, "rb");
+    char *bytes = NULL;
+    size_t used = 0, room = 0, got;
+    if (!f) {
+        report_text("%s: %s", path, strerror(errno));
+        return NULL;
+    }
+    if (refuse_odd_file(f, path)) goto fail;
+    do {
+        if (used > MAX_TEXT) {
+            report_text("%s: more than %d MiB of text; take a part of it", path, MAX_TEXT >> 20);
+            goto fail;
+        }
+        if (used + 1 >= room) {
+            room = room ? 2 * room : 1 << 16;
+            char *more = realloc(bytes, room);
+            if (!more) {
+                report_text("%s: out of memory: %s for the text", path, hth_bytes_shown(room).text);
+                goto fail;
+            }
+            bytes = more;
+        }
+        got = fread(bytes + used, 1, room - used - 1, f);
+        used += got;
+    } while (got > 0);
+    if (ferror(f)) {
+        report_text("%s: %s", path, strerror(errno));
+        goto fail;
+    }
+    if (!from_stdin) fclose(f);
+    bytes[used] = '\0';
+    *n = used;
+    return bytes;
+fail:
+    if (!from_stdin) fclose(f);
+    free(bytes);
+    return NULL;
+}
+
+/* Whether it begins as a text in UTF-16 does: with its mark, or with a letter of ASCII in two bytes. */
+static bool is_utf16(const unsigned char *b, size_t n)
+{
+    if (n < 2) return false;
+    bool marked = (b[0] == 0xff && b[1] == 0xfe) || (b[0] == 0xfe && b[1] == 0xff);
+    return marked || (n >= 4 && ((b[0] && !b[1] && b[2] && !b[3]) || (!b[0] && b[1] && !b[2] && b[3])));
+}
+
+/* A mark of UTF-8 at its beginning goes, and \r\n becomes \n. */
+static void make_plain(char *text, size_t *n)
+{
+    size_t used = 0, at = *n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    for (; at < *n; at++)
+        if (text[at] != '\r' || at + 1 == *n || text[at + 1] != '\n') text[used++] = text[at];
+    text[*n = used] = '\0';
+}
+
+/* A text as its writer meant it. */
+static char *read_plain(const char *path, size_t *n)
+{
+    char *text = read_whole(path, n);
+    if (text && is_utf16((const unsigned char *)text, *n)) {
+        report_text("%s: is UTF-16, and UTF-8 is wanted: iconv -f UTF-16 -t UTF-8 turns it into that", path);
+        free(text);
+        return NULL;
+    }
+    if (text) make_plain(text, n);
+    return text;
+}
+
+char *read_prompt(const char *path, size_t *n)
+{
+    char *text = read_plain(path, n);
+    if (text && *n > 0 && text[*n - 1] == '\n') text[--*n] = '\0';
+    return text;
+}
+
+char *read_text_file(const char *path, size_t *n)
+{
+    char *text = read_plain(path, n);
+    if (!text) return NULL;
+    const char *zero = memchr(text, 0, *n);
+    if (*n > 0 && !zero) return text;
+    if (zero) report_text("%s: byte %zu is 0: this is no text", path, (size_t)(zero - text));
+    else report_text("%s: is empty", path);
+    free(text);
+    return NULL;
+}
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+int check_output(const char *out, const input *inputs, size_t n)
+{
+    if (strcmp(out, "-") == 0) return usage_error("the output is a file; '-' is not one");
+    if (out[0] == '\0') return usage_error("the output needs a name");
+    for (size_t i = 0; i < n; i++) {
+        const char *path = inputs[i].path;
+        if (path && strcmp(path, "-") != 0 && same_file(path, out))
+            return usage_error("%s is read and written: %s would be lost", out, inputs[i].name);
+    }
+    return 0;
+}
+
+/* ---- ids --------------------------------------------------------------------------------- */
+
+/* The number at text[*at], which moves behind it; false when it is none. */
+static bool next_id(const char *text, size_t n, size_t *at, uint64_t limit, int32_t *id)
+{
+    uint64_t v = 0;
+    size_t start = *at;
+    for (; *at < n && text[*at] >= '0' && text[*at] <= '9'; (*at)++) {
+        v = v * 10 + (uint64_t)(text[*at] - '0');
+        if (v >= limit) return false;
+    }
+    *id = (int32_t)v;
+    return *at > start && (*at == n || strchr(" \t\r\n", text[*at]) != NULL) &&
+           (*at == n || text[*at] != '\0');
+}
+
+int32_t *read_ids(const char *path, uint32_t n_vocab, size_t *n)
+{
+    size_t size, at = 0;
+    char *text = read_whole(path, &size);
+    if (!text) return NULL;
+    int32_t *ids = malloc((size / 2 + 1) * sizeof *ids);
+    if (!ids) {
+        report_text("%s: out of memory: %s for ids", path,
+                    hth_bytes_shown((size / 2 + 1) * sizeof *ids).text);
+        free(text);
+        return NULL;
+    }
+    uint64_t limit = n_vocab ? n_vocab : (uint64_t)INT32_MAX + 1;
+    for (*n = 0;; (*n)++) {
+        while (at < size && (text[at] == ' ' || text[at] == '\t' || text[at] == '\r' || text[at] == '\n'))
+            at++;
+        if (at == size) break;
+        size_t start = at;
+        if (next_id(text, size, &at, limit, &ids[*n])) continue;
+        report_text("%s: id %zu at byte %zu is no decimal number below %llu", path, *n, start,
+                    (unsigned long long)limit);
+        free(ids);
+        free(text);
+        return NULL;
+    }
+    free(text);
+    return ids;
+}

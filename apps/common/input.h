@@ -1,0 +1,34 @@
+/* What verbs read beside models: prompts, texts to measure, lists of ids; and the check that none of it would
+ * be overwritten. */
+#ifndef HEARTH_APPS_COMMON_INPUT_H
+#define HEARTH_APPS_COMMON_INPUT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The whole of a file, or of stdin for "-" (freed with free). NULL after report. */
+char *read_whole(const char *path, size_t *n);
+
+/* The same of a prompt, as its writer meant it: \r\n is a newline, one last newline is dropped, a mark of
+ * UTF-8 in front too. UTF-16 is refused. */
+char *read_prompt(const char *path, size_t *n);
+
+/* The same, but for the last newline, of a text to measure or to train on: not empty, and no byte is 0, as in a binary file, of which
+ * nothing true could be learned. */
+char *read_text_file(const char *path, size_t *n);
+
+/* A file that a verb reads, and what it is called when it would be lost ("the model"). path NULL: none is;
+ * "-": stdin. */
+typedef struct input {
+    const char *path, *name;
+} input;
+
+/* Whether a verb that reads these may write out: a file, and none of them by whatever name. 0, or the exit
+ * status after a message. */
+int check_output(const char *out, const input *inputs, size_t n);
+
+/* Ids as decimal numbers with white space between, below n_vocab (0: any that fit
+ * an id). NULL after a message. Freed with free. */
+int32_t *read_ids(const char *path, uint32_t n_vocab, size_t *n);
+
+#endif

@@ -1,0 +1,26 @@
+/* Other spellings of options, and what a misspelt or foreign word was meant to be: nearest names, and the options of
+ * llama.cpp that are not here, or not needed. */
+#ifndef HEARTH_APPS_COMMON_SPELLING_H
+#define HEARTH_APPS_COMMON_SPELLING_H
+
+#include <stddef.h>
+
+/* Other spellings of an option with their dashes, separated by spaces: "--temp"; "" where it has none. name:
+ * without dashes. */
+const char *other_spellings(const char *name);
+
+/* Keeps the name that is nearest to a word, of those that are offered: at most a third of its letters, and
+ * at least one, are wrong, missing, added or exchanged with a neighbour. */
+typedef struct nearest {
+    const char *word, *name; /* name NULL: none is near enough */
+    size_t distance;
+} nearest;
+
+nearest nearest_to(const char *word);
+void nearest_offer(nearest *n, const char *name);
+
+/* What to do in place of an option of llama.cpp that is not here: a sentence; NULL: it is unknown. word is
+ * the option with its dashes, n bytes. */
+const char *foreign_option(const char *word, size_t n);
+
+#endif
