@@ -49,7 +49,7 @@ static int run(const args *a)
                             {ids_path, "it"},
                             {args_text(a, "predictors", NULL), "the predictors"},
                             {args_text(a, "thresholds", NULL), "the thresholds"}};
-    int wrong = check_output(out_path, inputs, 4);
+    int wrong = check_output(a, out_path, inputs, 4);
     if (wrong) return wrong;
     catch_interrupt();
     if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;

@@ -44,7 +44,8 @@ static int run(const args *a)
                           .thresholds = args_text(a, "thresholds", NULL),
                           .n_thread = (uint32_t)args_uint(a, "threads", 0),
                           .progress = progress_show,
-                          .progress_user = &p};
+                          .progress_user = &p,
+                          .cancel = interrupt_flag()};
     const char *in = args_operand(a, 0), *out = args_text(a, "output", NULL),
                *type = args_text(a, "type", NULL);
     if (!out) return usage_error("pack needs -o FILE");
@@ -54,7 +55,7 @@ static int run(const args *a)
                             {o.profile, "the profile"},
                             {o.predictors, "the predictors"},
                             {o.thresholds, "the thresholds"}};
-    int wrong = check_output(out, inputs, 4);
+    int wrong = check_output(a, out, inputs, 4);
     if (wrong) return wrong;
     catch_interrupt();
     progress_init(&p, "packing", "MB", 1e6);
@@ -76,6 +77,6 @@ const verb verb_pack = {
                "selectors run on the packed file, gate with the bits of dense. It is another\n"
                "file than MODEL, with other bits: down is rounded along its other axis.\n",
     .example = "hearth pack model-f16.gguf --type q4_0 --profile p.gguf -o packed.gguf",
-    .groups = {options},
+    .groups = {options, output_options},
     .run = run,
 };

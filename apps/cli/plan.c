@@ -447,7 +447,7 @@ static int run(const args *a)
     const input inputs[] = {{args_operand(a, 0), "the model"},
                             {args_text(a, "profile", NULL), "the profile"}};
     int wrong = check_args(a);
-    if (!wrong && out) wrong = check_output(out, inputs, sizeof inputs / sizeof *inputs);
+    if (!wrong && out) wrong = check_output(a, out, inputs, sizeof inputs / sizeof *inputs);
     if (wrong) return wrong;
     hearth_status st = make_plan(&p, &err);
     if (st == HEARTH_OK && args_has(a, "json")) print_json(&p);
@@ -466,6 +466,6 @@ const verb verb_plan = {
     .details = "Measures this machine for some seconds, reads no weights. Neurons of packed\n"
                "files are placed by what they cost on either side, other files by layers.\n",
     .example = "hearth plan packed.gguf --vram 8G --what-if -o packed.placement",
-    .groups = {options, model_options, device_options},
+    .groups = {options, output_options, model_options, device_options},
     .run = run,
 };

@@ -71,7 +71,7 @@ static int run(const args *a)
     const char *path = args_text(a, "file", NULL), *out = args_text(a, "output", NULL);
     if (!path || !out) return usage_error("predictors needs -f FILE and -o FILE");
     const input inputs[] = {{args_operand(a, 0), "the model"}, {path, "the text"}};
-    int wrong = check_output(out, inputs, 2);
+    int wrong = check_output(a, out, inputs, 2);
     if (wrong) return wrong;
     o.recall = args_float(a, "recall", o.recall);
     o.precision = args_float(a, "precision", o.precision);
@@ -108,6 +108,6 @@ const verb verb_predictors = {
                "as far as the budget goes; judged on tokens that were held out. hearth pack puts\n"
                "them into a model, hearth compare says what they cost.\n",
     .example = "hearth predictors model.gguf -f text.txt -o predictors.gguf --recall 0.95",
-    .groups = {options},
+    .groups = {options, output_options},
     .run = run,
 };

@@ -193,6 +193,6 @@ const verb verb_profile = {
                "it is complete, OUT.resume holds what was done, every 30 seconds and at Ctrl-C:\n"
                "the same command goes on from there.\n",
     .example = "hearth profile model.gguf -f text.txt -o model.profile",
-    .groups = {options, model_options},
+    .groups = {options, output_options, model_options},
     .run = run,
 };

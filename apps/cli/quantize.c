@@ -24,7 +24,7 @@ static int run(const args *a)
     if (!o.mix) return usage_error("quantize to '%s': one of %s is wanted", type, hth_mix_list());
     o.pure = args_has(a, "pure");
     const input in = {args_operand(a, 0), "the original"};
-    int wrong = check_output(args_operand(a, 1), &in, 1);
+    int wrong = check_output(a, args_operand(a, 1), &in, 1);
     if (wrong) return wrong;
     o.keep_output = keep && hth_type_by_name(keep, &o.output_type);
     catch_interrupt();
@@ -50,6 +50,6 @@ const verb verb_quantize = {
                "matrix whose rows do not fit the blocks gets a type that fits, with a warning.\n"
                "OUT appears when it is complete.\n",
     .example = "hearth quantize model-f16.gguf model-q4_k_m.gguf q4_k_m",
-    .groups = {options},
+    .groups = {options, output_options},
     .run = run,
 };

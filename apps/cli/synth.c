@@ -34,7 +34,7 @@ static int run(const args *a)
                            .progress = progress_show,
                            .progress_user = &p};
     if (!o.mix) return usage_error("type '%s': one of %s, IQ4_XS, MXFP4 is wanted", type, hth_mix_list());
-    int wrong = check_output(args_operand(a, 1), NULL, 0);
+    int wrong = check_output(a, args_operand(a, 1), NULL, 0);
     if (wrong) return wrong;
     catch_interrupt();
     progress_init(&p, "writing", "MB", 1e6);
@@ -57,6 +57,6 @@ const verb verb_synth = {
                "MXFP4. What such a model says is noise; every figure taken with one is labelled\n"
                "synthetic. The same seed gives the same bytes.\n",
     .example = "hearth synth llama-7b 7b.gguf --type q4_k_m",
-    .groups = {options},
+    .groups = {options, output_options},
     .run = run,
 };

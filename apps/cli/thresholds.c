@@ -85,6 +85,6 @@ const verb verb_thresholds = {
                "so that the output of each layer is off by --cett (the norm of what is left out\n"
                "over that of all), or so that a share of the neurons is left out.\n",
     .example = "hearth thresholds model.gguf -f text.txt -o t.gguf --sparsity 0.5",
-    .groups = {options, model_options},
+    .groups = {options, output_options, model_options},
     .run = run,
 };

@@ -3,8 +3,8 @@
 #include "common/input.h"
 
 #include "base/bytes.h"
-#include "common/options.h"
 #include "common/output.h"
+#include "file/gguf.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -124,7 +124,39 @@ static bool same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-int check_output(const char *out, const input *inputs, size_t n)
+const option_spec output_options[] = {
+    {"force", 0, OPTION_FLAG, NULL, "replace a file that Hearth did not make", 0, 0, NULL, OPTION_RARE},
+    {0},
+};
+
+/* Whether a file has a key of Hearth's, as all that it writes do. */
+static bool is_made_by_hearth(const char *path)
+{
+    static const char prefix[] = "hearth.";
+    hth_gguf *file;
+    bool ours = false;
+    if (hth_gguf_open(path, &file, NULL) != HEARTH_OK) return false;
+    for (size_t i = 0; i < hth_gguf_n_value(file); i++) {
+        hth_text key = hth_gguf_value_at(file, i)->key;
+        ours |= key.n >= sizeof prefix - 1 && memcmp(key.bytes, prefix, sizeof prefix - 1) == 0;
+    }
+    const hth_gguf_value *kind = hth_gguf_find(file, "general.architecture");
+    ours |= kind && kind->type == HTH_GGUF_TEXT && kind->as.text.n >= sizeof prefix - 1 &&
+            memcmp(kind->as.text.bytes, prefix, sizeof prefix - 1) == 0;
+    hth_gguf_close(file);
+    return ours;
+}
+
+static int check_replaced(const args *a, const char *out)
+{
+    struct stat there;
+    if (!verb_offers(a, "force") || args_has(a, "force")) return 0;
+    if (stat(out, &there) != 0 || !S_ISREG(there.st_mode) || there.st_size == 0) return 0;
+    if (is_made_by_hearth(out)) return 0;
+    return usage_error("%s is there, and Hearth did not make it; --force replaces it", out);
+}
+
+int check_output(const args *a, const char *out, const input *inputs, size_t n)
 {
     if (strcmp(out, "-") == 0) return usage_error("the output is a file; '-' is not one");
     if (out[0] == '\0') return usage_error("the output needs a name");
@@ -133,7 +165,7 @@ int check_output(const char *out, const input *inputs, size_t n)
         if (path && strcmp(path, "-") != 0 && same_file(path, out))
             return usage_error("%s is read and written: %s would be lost", out, inputs[i].name);
     }
-    return 0;
+    return check_replaced(a, out);
 }
 
 /* ---- ids --------------------------------------------------------------------------------- */

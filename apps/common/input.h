@@ -3,6 +3,8 @@
 #ifndef HEARTH_APPS_COMMON_INPUT_H
 #define HEARTH_APPS_COMMON_INPUT_H
 
+#include "common/options.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,7 +27,9 @@ typedef struct input {
 
 /* Whether a verb that reads these may write out: a file, and none of them by whatever name. 0, or the exit
  * status after a message. */
-int check_output(const char *out, const input *inputs, size_t n);
+int check_output(const args *a, const char *out, const input *inputs, size_t n);
+/* --force, of verbs that write GGUF files: without it a file that is there must be one that Hearth made. */
+extern const option_spec output_options[];
 
 /* Ids as decimal numbers with white space between, below n_vocab (0: any that fit
  * an id). NULL after a message. Freed with free. */

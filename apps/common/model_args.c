@@ -198,7 +198,7 @@ int check_output_beside(const args *a, const char *text, const char *out)
                             {text, "the text"},
                             {args_text(a, "predictors", NULL), "the predictors"},
                             {args_text(a, "thresholds", NULL), "the thresholds"}};
-    return check_output(out, inputs, sizeof inputs / sizeof *inputs);
+    return check_output(a, out, inputs, sizeof inputs / sizeof *inputs);
 }
 
 static bool open_session_with(const hearth_model *model, const hearth_session_options *o,

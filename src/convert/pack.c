@@ -423,6 +423,7 @@ static hearth_status write_header(packing *w, hearth_error *err)
     if (w->options->mix)
         hth_gguf_writer_uint(w->packer.out, "general.file_type", HTH_GGUF_U32, w->options->mix->file_type);
     hth_gguf_writer_uint(w->packer.out, "general.quantization_version", HTH_GGUF_U32, 2);
+    hth_gguf_writer_text(w->packer.out, HTH_KEY_MADE_BY, "pack", 4);
     write_meaning(w);
     hearth_status st = write_sparsity(w, err);
     if (st == HEARTH_OK) st = write_source(w, err);
@@ -476,7 +477,9 @@ static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *
     w->up_first = hth_alloc(n, sizeof *w->up_first);
     if (!w->orders || !w->numbers || !w->up_first)
         return hth_fail_memory(err, n * sizeof *w->orders, "the order of neurons");
-    return hth_pool_open(hth_pool_threads(o->n_thread), &w->packer.pool, err);
+    st = hth_pool_open(hth_pool_threads(o->n_thread), &w->packer.pool, err);
+    if (st == HEARTH_OK) hth_pool_watch(w->packer.pool, o->cancel);
+    return st;
 }
 
 static void close_inputs(packing *w)

@@ -15,6 +15,7 @@ typedef struct hth_pack_options {
     uint32_t n_thread;                             /* 0: one for each core */
     hearth_progress_fn *progress;                  /* bytes written; may be NULL; false cancels */
     void *progress_user;
+    const volatile int *cancel; /* while it is not 0, packing ends; NULL: none */
 } hth_pack_options;
 
 typedef struct hth_pack_result {

@@ -9,6 +9,7 @@
 #include "convert/fits.h"
 #include "file/gguf_write.h"
 #include "kernels/kernels.h"
+#include "model/model.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -113,6 +114,7 @@ static hearth_status write_header(work *w, hearth_error *err)
     }
     hth_gguf_writer_uint(w->out, "general.file_type", HTH_GGUF_U32, w->options->mix->file_type);
     hth_gguf_writer_uint(w->out, "general.quantization_version", HTH_GGUF_U32, 2);
+    hth_gguf_writer_text(w->out, HTH_KEY_MADE_BY, "quantize", 8);
     for (size_t i = 0; i < hth_gguf_n_tensor(w->in); i++) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(w->in, i);
         hth_gguf_writer_tensor(w->out, t->name.bytes, w->types[i], t->n_dim, t->dim);

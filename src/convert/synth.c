@@ -9,6 +9,7 @@
 #include "file/gguf_write.h"
 #include "kernels/kernels.h"
 #include "kernels/math.h"
+#include "model/model.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -359,6 +360,7 @@ static hearth_status put_metadata(work *w, hearth_error *err)
     hth_gguf_writer_text(w->out, "general.name", name, (size_t)n);
     hth_gguf_writer_uint(w->out, "general.file_type", HTH_GGUF_U32, o->mix->file_type);
     hth_gguf_writer_uint(w->out, "general.quantization_version", HTH_GGUF_U32, 2);
+    hth_gguf_writer_text(w->out, HTH_KEY_MADE_BY, "synth", 5);
     put_number(w, "vocab_size", s->n_vocab);
     put_number(w, "context_length", s->n_ctx);
     put_number(w, "embedding_length", s->d_model);

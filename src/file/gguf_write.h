@@ -1,6 +1,6 @@
 /* Writing GGUF version 3: metadata first, then the tensor directory, then data
  * streamed in the order of the directory. The file appears under its name only
- * when hth_gguf_writer_finish has succeeded; before that it is PATH.part. */
+ * when hth_gguf_writer_finish has succeeded; before that it is PATH.hearth-part. */
 #ifndef HTH_FILE_GGUF_WRITE_H
 #define HTH_FILE_GGUF_WRITE_H
 

@@ -1,6 +1,5 @@
-/* Writing so that a reader sees the old file, the new one, or none, whatever fails:
- * all bytes go to PATH.part, and only a synced file gets the name. Called by
- * gguf_write.c and by verbs. Every failure names the path that the caller gave. */
+/* Writing so that a reader sees the old file, the new one, or none, whatever fails: all bytes go to
+ * PATH.hearth-part, a name that no other program uses, and only a synced file gets the name. Called by gguf_write.c and by verbs. Every failure names the path that the caller gave. */
 #define _POSIX_C_SOURCE 200809L
 #include "file/sink.h"
 
@@ -14,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define PART ".hearth-part"
 enum { BUFFER_SIZE = 1 << 16 };
 
 /* ---- faults for tests ---------------------------------------------------------------- */
@@ -42,14 +42,14 @@ static hearth_status keep_paths(hth_sink *s, const char *path, hearth_error *err
 {
     size_t n = strlen(path);
     s->path = hth_alloc(n + 1, 1);
-    s->part_path = hth_alloc(n + sizeof ".part", 1);
+    s->part_path = hth_alloc(n + sizeof PART, 1);
     s->buffer = hth_alloc(BUFFER_SIZE, 1);
     if (!s->path || !s->part_path || !s->buffer)
         return hth_fail_memory(err, 2 * n + BUFFER_SIZE, "writing a file");
     memcpy(s->path, path, n + 1);
     s->label = hth_gguf_label(s->path);
     memcpy(s->part_path, path, n);
-    memcpy(s->part_path + n, ".part", sizeof ".part");
+    memcpy(s->part_path + n, PART, sizeof PART);
     return HEARTH_OK;
 }
 
@@ -63,10 +63,10 @@ hearth_status hth_sink_open(hth_sink *s, const char *path, hearth_error *err)
         return hth_fail(err, HEARTH_ERROR_IO,
                         "%s: is there already and not a regular file; choose another name", s->label);
     if (unlink(s->part_path) != 0 && errno != ENOENT)
-        return fail(s, "remove the unfinished .part beside it", err);
+        return fail(s, "remove the unfinished " PART " beside it", err);
     /* O_EXCL: never through a link that somebody put there. */
     s->fd = open(s->part_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (s->fd < 0) return fail(s, "create (as .part)", err);
+    if (s->fd < 0) return fail(s, "create (as " PART ")", err);
     s->exists = true;
     return HEARTH_OK;
 }
@@ -118,7 +118,7 @@ hearth_status hth_sink_pad(hth_sink *s, uint64_t n, hearth_error *err)
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* Another program that writes the same name removes our .part: its unfinished file
+/* Another program that writes the same name removes our part: its unfinished file
  * must not get the name from us. */
 static hearth_status check_still_ours(hth_sink *s, hearth_error *err)
 {
@@ -127,7 +127,7 @@ static hearth_status check_still_ours(hth_sink *s, hearth_error *err)
     if (stat(s->part_path, &there) == 0 && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino)
         return HEARTH_OK;
     s->exists = false;
-    return hth_fail(err, HEARTH_ERROR_IO, "%s: its .part was removed or replaced while it was written",
+    return hth_fail(err, HEARTH_ERROR_IO, "%s: its " PART " was removed or replaced while it was written",
                     s->label);
 }
 

@@ -1,4 +1,4 @@
-/* Where a new file of any kind goes: buffered writes to PATH.part, which gets its name at the
+/* Where a new file of any kind goes: buffered writes to PATH.hearth-part, which gets its name at the
  * end. Models, logits, pages and tables are written through it. */
 #ifndef HTH_FILE_SINK_H
 #define HTH_FILE_SINK_H
@@ -17,7 +17,7 @@ typedef struct hth_sink {
     uint64_t at; /* bytes handed over so far */
 } hth_sink;
 
-/* Refuses when path is there and not a regular file. Removes a stale PATH.part. */
+/* Refuses when path is there and not a regular file. Removes a stale PATH.hearth-part. */
 hearth_status hth_sink_open(hth_sink *s, const char *path, hearth_error *err);
 hearth_status hth_sink_write(hth_sink *s, const void *data, size_t size, hearth_error *err);
 /* n zero bytes. */

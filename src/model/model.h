@@ -150,6 +150,8 @@ void hth_model_close(hth_model *model);
 /* hearth.pack.version of files that hearth pack writes. */
 enum { HTH_PACK_VERSION = 1 };
 /* [n_layer] 1 where the layer is up_first. */
+/* The verb that made the file: it may be replaced by another one. */
+#define HTH_KEY_MADE_BY "hearth.made_by"
 #define HTH_KEY_UP_FIRST "hearth.pack.up_first"
 /* What share of each run of HTH_SHARE_NEURONS neurons fires for a token: layers one behind the other, [ceil(d_ff / that)] each. */
 #define HTH_KEY_SHARES "hearth.ffn.shares"

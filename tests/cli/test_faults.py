@@ -228,7 +228,7 @@ MUST_REFUSE = {
 
 
 def nothing_left(*what):
-    for name in ["out", "out.part", "out.resume"]:
+    for name in ["out", "out.hearth-part", "out.resume"]:
         check(not os.path.exists(scratch(name)), *what, "left", name)
 
 
@@ -467,7 +467,7 @@ def a_killed_writer_leaves_the_old_file_or_the_new():
                "thresholds": ["thresholds", source, *text, "-o", out],
                "pack": ["pack", source, "-o", out, *packing]}
     n_killed = 0
-    known = {"out", "out.part", "out.resume", *os.listdir(SCRATCH)}
+    known = {"out", "out.hearth-part", "out.resume", *os.listdir(SCRATCH)}
     for name, args in writers.items():
         check(hearth(args).returncode == 0, name)
         with open(out, "rb") as f:
@@ -494,7 +494,7 @@ def a_killed_writer_leaves_the_old_file_or_the_new():
         check(hearth(args).returncode == 0, name, "after kills")
         with open(out, "rb") as f:
             check(f.read() == whole, name, "after kills: another file")
-        check(not os.path.exists(out + ".part"), name, "left its part")
+        check(not os.path.exists(out + ".hearth-part"), name, "left its part")
     print("     %d kills" % n_killed)
     check(n_killed > 0, "no kill came in time")
 

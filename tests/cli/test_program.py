@@ -387,7 +387,7 @@ def full_disk_leaves_no_file():
     for args in [["logits", MODEL, "--ids", ids, "-o", scratch("out")], ["quantize", f16, scratch("out"), "f32"]]:
         line = bad(1, "out", *args, preexec_fn=small_files)
         check("large" in line or "space" in line, line)
-        check(not os.path.exists(scratch("out")) and not os.path.exists(scratch("out.part")), "output left behind")
+        check(not os.path.exists(scratch("out")) and not os.path.exists(scratch("out.hearth-part")), "output left behind")
     for path in ["/dev/full", SCRATCH, scratch("no/folder")]:
         check(path in bad(1, "", "logits", MODEL, "--ids", ids, "-o", path), path)
         check(path in bad(1, "", "quantize", f16, path, "f32"), path)
@@ -876,12 +876,12 @@ def interrupt_during_quantize_leaves_no_file():
     path = scratch("large.gguf", tiny_model(n_layer=120))
     process = subprocess.Popen([HEARTH, "quantize", path, scratch("out.gguf"), "q4_0", "-t", "1"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while not os.path.exists(scratch("out.gguf.part")) and process.poll() is None:
+    while not os.path.exists(scratch("out.gguf.hearth-part")) and process.poll() is None:
         time.sleep(0.001)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=TIMEOUT)
     check(process.returncode == 130 and b"hearth: interrupted; nothing was written" in stderr, process.returncode, stderr)
-    check(not os.path.exists(scratch("out.gguf")) and not os.path.exists(scratch("out.gguf.part")), "a file is left")
+    check(not os.path.exists(scratch("out.gguf")) and not os.path.exists(scratch("out.gguf.hearth-part")), "a file is left")
 
 
 # ---- the other verbs -----------------------------------------------------------------------------------
@@ -1550,7 +1550,7 @@ def what_is_no_text_is_refused_by_all_who_read_one():
         for text in (short, newline) if verb != "bench" else ():  # its -c is the context of what it times
             line = bad(1, "a window needs 64", verb, MODEL, "-f", text, "-c", "64", *more)
             check(re.search(r"the text has \d+ tokens", line), verb, line)
-        check(not any(os.path.exists(out + end) for end in ("", ".part", ".resume")), verb, "left a file")
+        check(not any(os.path.exists(out + end) for end in ("", ".hearth-part", ".resume")), verb, "left a file")
 
 
 @case

@@ -237,7 +237,7 @@ static void expect_refused(const inputs *in, const hth_pack_options *o, const ch
     hth_pack_result r;
     hearth_error why = {0};
     char part[1100];
-    snprintf(part, sizeof part, "%s.part", in->out);
+    snprintf(part, sizeof part, "%s.hearth-part", in->out);
     hearth_status st = hth_pack(in->model, in->out, o, &r, &why);
     if (st != status || strstr(why.message, path) != why.message || !strstr(why.message, words) ||
         remove(in->out) == 0 || remove(part) == 0)

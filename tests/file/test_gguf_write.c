@@ -25,7 +25,7 @@ static bool exists(const char *path)
 static const char *part_of(const char *path)
 {
     static char part[1100];
-    snprintf(part, sizeof part, "%s.part", path);
+    snprintf(part, sizeof part, "%s.hearth-part", path);
     return part;
 }
 

@@ -50,7 +50,7 @@ static bool nothing_half_written(const fault_paths *p, const char *whole, size_t
 {
     char part[1100];
     size_t n = 0;
-    snprintf(part, sizeof part, "%s.part", p->out);
+    snprintf(part, sizeof part, "%s.hearth-part", p->out);
     char *bytes = written(p, &n);
     bool synced = !strstr(why->message, "cannot sync the folder");
     bool same = whole && bytes && n == n_whole && memcmp(bytes, whole, n) == 0;
