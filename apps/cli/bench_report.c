@@ -1,6 +1,7 @@
 /* The results of hearth bench, for people and for programs. Shares are of the medians of
  * the probes that were taken before the samples. docs/bench.md lists the fields. */
 #include "cli/bench.h"
+#include "common/output.h"
 #include "common/json.h"
 #include "common/placed.h"
 #include "base/spread.h"
@@ -81,7 +82,7 @@ static void print_fires(const bench *b)
         printf(" Firing lists replayed from %s, not found by the model: %.1f %% of the neurons, its %u "
                "samples from "
                "number %u on.%s",
-               f->profile, percent, f->n_sample, f->first_sample,
+               printable(f->profile), percent, f->n_sample, f->first_sample,
                f->marks_tops ? " The activation gives no zeros: a list is the largest tenth of a layer."
                              : "");
     else
@@ -116,7 +117,7 @@ static void print_price(const bench *b)
                "are compared with.\n");
     if (r->n_scored == 0) return;
     if (!b->approximate) {
-        printf("\nExact, without a price: over %s all logits are those of dense (%llu positions).\n", p->path,
+        printf("\nExact, without a price: over %s all logits are those of dense (%llu positions).\n", printable(p->path),
                (unsigned long long)r->n_scored);
         return;
     }
@@ -124,7 +125,7 @@ static void print_price(const bench *b)
     printf("\nPrice over %s (%llu windows of %u), against dense with an exact cache: perplexity %.4f, ratio "
            "%.5f "
            "+/- %.5f,\nmean KL %.3g nats, same likeliest token %.2f %%",
-           p->path, (unsigned long long)r->n_done, p->n_ctx, r->mode.perplexity, r->ratio, r->ratio_error,
+           printable(p->path), (unsigned long long)r->n_done, p->n_ctx, r->mode.perplexity, r->ratio, r->ratio_error,
            r->kl, 100.0 * (double)r->n_agree / (double)r->n_scored);
     if (all.n_live > 0) printf(", recall %.2f %%", 100.0 * (double)all.n_hit / (double)all.n_live);
     if (all.n_token > 0) printf(", CETT %.4f", all.error_sum / (double)all.n_token);
@@ -146,7 +147,7 @@ static void print_place(const bench *b)
 
 void bench_print_table(const bench *b)
 {
-    printf("%s: %s, %u thread(s), %s%s\n\n", b->info.path, b->info.architecture,
+    printf("%s: %s, %u thread(s), %s%s\n\n", printable(b->info.path), b->info.architecture,
            hearth_session_n_thread(b->session), b->info.cpu, b->info.synthetic ? ", synthetic weights" : "");
     print_place(b);
     print_mode(b);

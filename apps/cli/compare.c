@@ -62,9 +62,9 @@ static void print_layers(const hth_comparison *r)
 static void print_table(const comparison *c)
 {
     const hth_comparison *r = &c->result;
-    printf("reference: %s, dense: perplexity %.4f +/- %.4f\n", c->reference_info.path,
+    printf("reference: %s, dense: perplexity %.4f +/- %.4f\n", printable(c->reference_info.path),
            r->reference.perplexity, r->reference.error);
-    printf("mode: %s, %s: perplexity %.4f +/- %.4f; ratio %.5f +/- %.5f\n", c->info.path,
+    printf("mode: %s, %s: perplexity %.4f +/- %.4f; ratio %.5f +/- %.5f\n", printable(c->info.path),
            hearth_selector_name(c->info.selector), r->mode.perplexity, r->mode.error, r->ratio,
            r->ratio_error);
     printf("windows of %u: %llu of %llu; %llu positions scored\n", hearth_session_n_ctx(c->session),

@@ -29,7 +29,7 @@ static int check(const args *a, const hth_gguf *file)
     progress_end(&p);
     if (st != HEARTH_OK) return report(&err);
     if (!args_has(a, "json"))
-        printf("%s: %llu weights of %llu tensors are finite", hth_gguf_path(file),
+        printf("%s: %llu weights of %llu tensors are finite", printable(hth_gguf_path(file)),
                (unsigned long long)r.n_weight, (unsigned long long)r.n_tensor);
     if (!args_has(a, "json") && r.n_skipped > 0)
         printf("; %llu tensors are of types that cannot be read", (unsigned long long)r.n_skipped);

@@ -280,7 +280,7 @@ static void print_layout(const hth_gguf *file)
 void inspect_print(const facts *f)
 {
     uint32_t n_part = hth_gguf_n_part(f->file);
-    printf("%s: GGUF version %u, %u part%s, %.2f MiB, alignment %llu\n", hth_gguf_path(f->file),
+    printf("%s: GGUF version %u, %u part%s, %.2f MiB, alignment %llu\n", printable(hth_gguf_path(f->file)),
            hth_gguf_version(f->file), n_part, n_part == 1 ? "" : "s", mib(hth_gguf_size(f->file)),
            (unsigned long long)hth_gguf_alignment(f->file));
     if (hth_gguf_trailing(f->file))

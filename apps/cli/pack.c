@@ -17,7 +17,7 @@ static const option_spec options[] = {
 
 static void print_result(const char *out, const hth_pack_result *r)
 {
-    printf("%s: %u layers, %.1f MB became %.1f MB; made for selector %s\n", out, r->n_layer,
+    printf("%s: %u layers, %.1f MB became %.1f MB; made for selector %s\n", printable(out), r->n_layer,
            (double)r->in_bytes * 1e-6, (double)r->out_bytes * 1e-6, r->selector);
     if (r->down_loss > 0.0)
         printf("down, rounded along its other axis: off by %.2f %% of its weights (rms)\n",

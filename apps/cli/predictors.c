@@ -34,7 +34,7 @@ static void print_table(const char *out, const hth_predictor_result *r, uint32_t
                r[i].precision);
         size += r[i].size;
     }
-    printf("\n%s: %.1f MB; shares and rates are of tokens that were not trained on\n", out,
+    printf("\n%s: %.1f MB; shares and rates are of tokens that were not trained on\n", printable(out),
            (double)size * 1e-6);
 }
 

@@ -32,7 +32,7 @@ static int run(const args *a)
     hearth_status st = hth_quantize(args_operand(a, 0), args_operand(a, 1), &o, &r, &err);
     progress_end(&p);
     if (st != HEARTH_OK) return report(&err);
-    printf("%s: %u tensors, %u changed; %.1f MB became %.1f MB\n", args_operand(a, 1), r.n_tensor,
+    printf("%s: %u tensors, %u changed; %.1f MB became %.1f MB\n", printable(args_operand(a, 1)), r.n_tensor,
            r.n_changed, (double)r.in_bytes * 1e-6, (double)r.out_bytes * 1e-6);
     return 0;
 }

@@ -20,7 +20,7 @@ static const option_spec options[] = {
     {"ignore-eos", 0, OPTION_FLAG, NULL, "go on after the end-of-text token", 0, 0, NULL, 0},
     {"special", 0, OPTION_FLAG, NULL, "take texts of control tokens as these tokens", 0, 0, NULL, 0},
     {"no-echo", 0, OPTION_FLAG, NULL, "do not print the prompt", 0, 0, NULL, 0},
-    {"stats", 0, OPTION_FLAG, NULL, "print shares of live neurons, and what a plan expected", 0, 0, NULL, 0},
+    {"stats", 0, OPTION_FLAG, NULL, "print shares of live neurons, and what was planned", 0, 0, NULL, 0},
     {"check", 0, OPTION_UINT, "N", "compare the first N tokens with a dense run afterwards", 2, RUN_CHECK_MAX,
      NULL, OPTION_RARE},
     {"json", 0, OPTION_FLAG, NULL, "print one JSON object at the end, with all ids", 0, 0, NULL, 0},
@@ -341,6 +341,13 @@ static int check_args(const args *a)
     return 0;
 }
 
+/* Whether standard input is a file or a pipe: none that is closed, which is held open for writing (main.c). */
+static bool stdin_is_piped(void)
+{
+    int mode = fcntl(STDIN_FILENO, F_GETFL);
+    return isatty(STDIN_FILENO) == 0 && mode != -1 && (mode & O_ACCMODE) != O_WRONLY;
+}
+
 static bool tokenize_prompt(generation *g)
 {
     const args *a = g->a;
@@ -348,7 +355,7 @@ static bool tokenize_prompt(generation *g)
     size_t n = 0;
     bool dash = (args_operand(a, 0) && strcmp(args_operand(a, 0), "-") == 0) || args_operand(a, 1);
     const char *path = dash ? "-" : args_text(a, "file", NULL), *text = args_text(a, "prompt", "");
-    bool from_pipe = !path && !args_has(a, "prompt") && isatty(STDIN_FILENO) == 0 && fcntl(STDIN_FILENO, F_GETFD) != -1;
+    bool from_pipe = !path && !args_has(a, "prompt") && stdin_is_piped();
     if (from_pipe) path = "-";
     char *read = path ? read_prompt(path, &n) : NULL;
     if (path && !read) return false;

@@ -100,7 +100,7 @@ static void print_summary(const study_report *r, const char *page)
         printf("%s %g %% kept: %.4g", i ? ";" : "perplexity with the largest", 100.0 * hth_study_row_kept[i],
                s->rows[i].perplexity);
     if (s->n_row) printf("\n");
-    if (page) printf("%s: open it in a browser\n", page);
+    if (page) printf("%s: open it in a browser\n", printable(page));
 }
 
 static bool write_all(const study_report *r, const args *a)

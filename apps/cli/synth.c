@@ -42,7 +42,7 @@ static int run(const args *a)
     progress_end(&p);
     if (st == HEARTH_ERROR_ARGUMENT) return usage_error("%s", err.message);
     if (st != HEARTH_OK) return report(&err);
-    printf("%s: synthetic %s, %.1f MB of random weights\n", args_operand(a, 1), o.shape, (double)size * 1e-6);
+    printf("%s: synthetic %s, %.1f MB of random weights\n", printable(args_operand(a, 1)), o.shape, (double)size * 1e-6);
     return 0;
 }
 

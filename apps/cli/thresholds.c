@@ -25,7 +25,7 @@ static void print_table(const char *out, const hth_thresholds *t)
         printf("| %u | %.1f %% | %.3f |\n", i, 100.0 * t->layers[i].sparsity, t->layers[i].cett);
         sparsity += t->layers[i].sparsity / t->n_layer;
     }
-    printf("\n%s: %.1f %% of the neurons left out on average, over %llu tokens\n", out, 100.0 * sparsity,
+    printf("\n%s: %.1f %% of the neurons left out on average, over %llu tokens\n", printable(out), 100.0 * sparsity,
            (unsigned long long)t->n_token);
 }
 

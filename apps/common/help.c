@@ -1,6 +1,9 @@
 /* What the option table says to people: --help, the man page, completions. */
 #include "common/options.h"
 
+#include "common/output.h"
+#include "common/spelling.h"
+
 #include <hearth/hearth.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,6 +70,24 @@ static void roff(const char *text)
     }
 }
 
+static void print_stability(const verb *const *verbs)
+{
+    printf(".SH STABILITY\nOptions may be shortened to any beginning that is not ambiguous; a value follows as the "
+           "next word or behind =. Verbs and the options in this table keep their names, their values and their "
+           "meaning; scripts should write them in full.\n");
+    for (const verb *const *v = verbs; *v; v++) {
+        printf(".TP\n.B %s\n", (*v)->name);
+        FOR_EACH_OPTION(*v, o)
+        {
+            if (!(o->traits & OPTION_RARE)) printf("\\-\\-"), roff(o->name), putchar(' ');
+        }
+        putchar('\n');
+    }
+    printf(".PP\nOptions that are not in the table may change with a new minor version, named in the change "
+           "log; \\-\\-model, \\-\\-quiet and \\-\\-verbose stay. Results named in JSON keep their keys; "
+           "keys may be added.\n");
+}
+
 void verbs_print_man(const verb *const *verbs)
 {
     printf(".TH HEARTH 1 \"\" \"hearth %s\"\n.SH NAME\nhearth \\- run large language models on the machine "
@@ -91,12 +112,19 @@ void verbs_print_man(const verb *const *verbs)
             roff(words + strspn(words, " "));
             putchar('\n');
             roff(o->help);
+            if (*other_spellings(o->name)) {
+                printf(" (also ");
+                roff(other_spellings(o->name));
+                putchar(')');
+            }
             putchar('\n');
         }
         printf(".PP\nExample:\n.PP\n.RS\n.nf\n");
         roff((*v)->example);
         printf("\n.fi\n.RE\n");
+        flush_stdout(); /* which keeps the reason of a failure */
     }
+    print_stability(verbs);
     printf(".SH EXIT STATUS\n0 on success, 2 for wrong usage, 130 when interrupted (Ctrl-C), 143 and 129 "
            "after SIGTERM and SIGHUP, 1 for every other failure.\n");
     printf(

@@ -65,7 +65,9 @@ def check(ok, *what):
 
 
 def hearth(*args, stdin=b"", env=None, **more):
-    """Runs the program to its end; more goes to subprocess.run."""
+    """Runs the program to its end; more goes to subprocess.run. Texts are drawn by seed 0 unless a seed is given."""
+    if args[:1] == ("run",) and not {"--seed", "--help"} & set(args):
+        args = ("run", "--seed", "0", *args[1:])
     more.setdefault("stdout", subprocess.PIPE)
     more.setdefault("stderr", subprocess.PIPE)
     environment = dict(os.environ, **(env or {}))
@@ -209,13 +211,153 @@ def usage_errors_exit_2():
 
 @case
 def numbers_are_read_strictly():
-    for value in ["", "NaN", "1e999", "0x10", "1x", "-1", "+1", " 1", "1 ", "1.5", "18446744073709551616", "8G"]:
+    for value in ["", "NaN", "1e999", "0x10", "1x", "-2", "+1", " 1", "1 ", "1.5", "18446744073709551616", "8G"]:
         bad(2, "--predict", "run", "-n", value)
         bad(2, "--predict", "run", "--predict=" + value)
     for value in ["", "NaN", "inf", "1e999", "0x10", "1x", " 1", "1,5", "-"]:
         bad(2, "--temperature", "run", "--temperature", value)
     for value in ["", "=", "1", "1=", "=1", "1=NaN", "1=1e999", "x=1", "-1=1", "1=2x", "4294967296=1", "9999=1"]:
         bad(2, "", "run", "-n", "1", "--logit-bias", value)
+
+
+# What people type, and what it is short for.
+SPELLINGS = [
+    (["-m", MODEL], [MODEL]),
+    (["--model", MODEL], [MODEL]),
+    (["--model=" + MODEL], [MODEL]),
+    (["--temp", "0"], ["--temperature", "0"]),
+    (["--temp=0"], ["--greedy"]),
+    (["--temperature=0.7"], ["--temperature", "0.7"]),
+    (["--top-k", "3"], ["--top-k=3"]),
+    (["--top-p", "0.5"], ["--top-p=0.5"]),
+    (["--min-p", "0.2"], ["--min=0.2"]),
+    (["--n-predict", "4"], ["-n", "4"]),
+    (["--n-pred", "4"], ["-n4"]),
+    (["-n=4"], ["-n", "4"]),
+    (["--ctx-size", "64"], ["-c", "64"]),
+    (["--ctx-size=64"], ["-c64"]),
+    (["-b", "2"], ["--batch", "2"]),
+    (["--batch-size", "2"], ["--batch=2"]),
+    (["-t", "1"], ["--threads", "1"]),
+    (["-ngl", "0"], ["--gpu", "none"]),
+    (["--n-gpu-layers", "0"], ["--gpu", "none"]),
+    (["-ngl=0"], ["--gpu-layers", "0"]),
+    (["-ngl", "-1", "--gpu", "none"], ["--gpu", "none"]),
+    (["-dev", "none"], ["--gpu", "none"]),
+    (["--typical-p", "0.5"], ["--typical", "0.5"]),
+    (["-r", "time"], ["--stop", "time"]),
+    (["-sp"], ["--special"]),
+    (["--no-display-prompt"], ["--no-echo"]),
+    (["--see", "7"], ["--seed", "7"]),
+]
+
+
+@case
+def options_are_taken_as_people_type_them():
+    def story(words):
+        limit = [] if any(w.startswith(("-n", "--n-pred")) and not w.startswith("-ngl") for w in words) else ["-n", "9"]
+        return good("run", "-p", "Once", *limit, *words).stdout
+
+    for typed, meant in SPELLINGS:
+        check(story(typed) == story(meant), typed, meant)
+    check(len({story(["--seed", str(i), "-n", "20"]) for i in range(3)}) == 3, "seeds")
+    to_the_end = good("run", "-p", "Once", "-n", "-1").stdout
+    check(to_the_end == good("run", "-p", "Once").stdout and len(to_the_end) > 200, to_the_end)
+
+
+@case
+def a_card_gets_so_many_layers():
+    def shown(*words):
+        return good("run", MODEL, "--gpu", "null", "-n", "1", "-p", "a", *words).stderr.decode()
+
+    check("2 of 6 layers on " in shown("-ngl", "2"), shown("-ngl", "2"))
+    check("6 of 6 layers and the head on " in shown("-ngl", "99"), shown("-ngl", "99"))
+    check("layers:2 is not used" in good("run", MODEL, "--gpu", "none", "-ngl", "2", "-n", "1").stderr.decode(), "no word")
+
+
+@case
+def what_was_meant_is_named():
+    bad(2, "--top may be --top-k or --top-p", "run", "--top", "5")
+    bad(2, "--top-k is the nearest", "run", "--tpo-k", "5")
+    bad(2, "--temperature is the nearest", "run", "--temperatur0", "5")
+    bad(2, "run is the nearest", "rnu")
+    bad(2, "perplexity is the nearest", "perplexty")
+    bad(2, "hearth run " + MODEL + " runs it", MODEL)
+    bad(2, "is no verb; see hearth --help", "xyzzy")
+    for typed, word in [("-fa", "leave it out"), ("--flash-attn", "leave it out"), ("-i", "hearth chat"),
+                        ("--interactive", "hearth chat"), ("-hf", "hearth pull"), ("--mlock", "leave it out"),
+                        ("-ctk", "--kv")]:
+        check(word in bad(2, typed + ": ", "run", typed, "on"), typed)
+    bad(2, "are both given", "inspect", "-m", MODEL, MODEL)
+    bad(2, "--model needs a value", "inspect", "-m")
+    bad(2, "--stats takes no value", "run", "--stats=1")
+
+
+@case
+def seeds_are_random_and_printed():
+    def seed_of(*words):
+        line = subprocess.run([HEARTH, "run", "-n", "1", "-p", "a", *words], capture_output=True, check=True).stderr
+        found = re.search(rb"; seed (\d+)\n", line)
+        return int(found.group(1)) if found else None
+
+    drawn = [seed_of(), seed_of(), seed_of("--seed", "-1")]
+    check(None not in drawn and len(set(drawn)) == 3, drawn)
+    check(seed_of("--seed", "12") == 12 and seed_of("--greedy") is None and seed_of("--temp", "0") is None, "given")
+    args = [HEARTH, "run", "-n", "12", "-p", "Once", "--json"]
+    first = json.loads(subprocess.run(args, capture_output=True, check=True).stdout)
+    again = json.loads(subprocess.run([*args, "--seed", str(first["seed"])], capture_output=True, check=True).stdout)
+    check(first["ids"] == again["ids"], first, again)
+
+
+@case
+def a_pipe_is_the_prompt():
+    told = good("run", "-n", "5", "-p", "Lily went").stdout
+    check(good("run", "-n", "5", stdin=b"Lily went\n").stdout == told, "a pipe")
+    check(good("run", "-n", "5", "-", stdin=b"Lily went\n").stdout == told, "-")
+    check(good("run", "-n", "5", "-f", scratch("prompt", b"Lily went\r\n")).stdout == told, "\\r\\n")
+    check(good("run", "-n", "5", stdin=b"\xef\xbb\xbfLily went").stdout == told, "a mark of UTF-8")
+    check(good("run", "-n", "5", "-p", "Lily went", stdin=b"Tom\n").stdout == told, "-p counts")
+    two = json.loads(good("run", "-n", "1", "--json", stdin=b"A\r\n\r\nB\n\n").stdout)["prompt"]
+    check(two == "A\n\nB\n", two)
+    check(good("run", "-n", "5", stdin=b"").stdout == good("run", "-n", "5", stdin=b"\n").stdout, "nothing")
+    for text in ["Lily".encode("utf-16"), "Lily".encode("utf-16-le"), "Lily".encode("utf-16-be")]:
+        check("iconv" in bad(1, "UTF-16", "run", "-n", "1", stdin=text), text)
+        check("iconv" in bad(1, "UTF-16", "perplexity", MODEL, "-f", scratch("text", text)), text)
+
+
+@case
+def notes_are_for_those_who_want_them():
+    done = good("run", "-n", "5", "-p", "Lily")
+    lines = done.stderr.decode().splitlines()
+    check(len(lines) == 2 and "; selector " in lines[0] and "generated 5 in " in lines[1], lines)
+    check(good("run", "-n", "5", "-p", "Lily", "-q").stderr == b"", "-q")
+    check(good("run", "-n", "5", "-p", "Lily", "--quiet").stdout == done.stdout, "--quiet")
+    check(b"context of 4 tokens is full" not in good("run", "-c", "4", "-p", "Lily", "-q").stderr, "a note")
+    check(b"warning: " in good("run", "-c", "9999", "-n", "1", "-p", "Lily", "-q").stderr, "warnings stay")
+    ids = scratch("ids", b"1 2 3")
+    check("on the CPU" in good("logits", MODEL, "--ids", ids, "-o", scratch("out.f32")).stderr.decode(), "logits")
+    named = scratch("evil\x1b[31mname.gguf", model_bytes())
+    for args in (["run", named, "-n", "1", "-p", "a"], ["inspect", named], ["bench", named, "-p", "0", "-n", "1"]):
+        done = good(*args)
+        check(b"\x1b" not in done.stdout + done.stderr, args, done.stdout[:300], done.stderr)
+
+
+@case
+def only_files_of_hearth_are_replaced():
+    f16 = scratch("f16.gguf", tiny_model())
+    for args in (["quantize", f16, "OUT", "q8_0"], ["synth", "stories-15m", "OUT"], ["pack", MODEL, "-o", "OUT"]):
+        for content in (b"a letter", f16):
+            there = scratch("there.gguf", content if isinstance(content, bytes) else open(content, "rb").read())
+            words = [there if w == "OUT" else w for w in args]
+            before = open(there, "rb").read()
+            check("--force" in bad(2, there, *words) and open(there, "rb").read() == before, args)
+            good(*words, "--force")
+            good(*words)  # its own
+            scratch("there.gguf", b"")
+            good(*words)  # nothing is lost
+    foreign = scratch("out.gguf.part", b"of another program")
+    good("quantize", f16, scratch("out.gguf"), "q8_0")
+    check(open(foreign, "rb").read() == b"of another program", "a foreign part")
 
 
 @case
@@ -683,7 +825,7 @@ def names_of_devices_and_placements_that_are_none_are_told_apart():
         check("this build has no Vulkan" in text or "no Vulkan loader" in text, text)
     for device in [["--gpu", "null"], []]:
         for name, why in [("nonsense", "No such file"), (".", "it is a folder"), ("", "No such file")]:
-            line = bad(1, "neither plan nor even, nor a file that can be read (" + why, *args, *device,
+            line = bad(1, "neither plan, even nor layers:N, nor a file that can be read (" + why, *args, *device,
                        "--placement", name, env=NO_DRIVER)
             check("%s: no such placement: " % (name or "''") in line and "model" not in line, line)
 
@@ -863,7 +1005,7 @@ def interrupts_are_heard_within_a_window_and_a_prompt():
 
 @case
 def a_hangup_that_is_ignored_stays_ignored():
-    process = subprocess.Popen([HEARTH, "run", "-n", "40", "-p", "Once", "-t", "1"], stdout=subprocess.PIPE, bufsize=0,
+    process = subprocess.Popen([HEARTH, "run", "-n", "40", "-p", "Once", "-t", "1", "--seed", "0"], stdout=subprocess.PIPE, bufsize=0,
                                stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     begin = process.stdout.read(1)
     process.send_signal(signal.SIGHUP)
