@@ -21,6 +21,8 @@ static const option_spec options[] = {
      0},
     {"predict", 'n', OPTION_UINT, "N", "at most N tokens for an answer; -1: to its end", 1, 16777216, NULL,
      OPTION_OPEN},
+    {"no-shift", 0, OPTION_FLAG, NULL, "end where the context is full; else the oldest turns go", 0, 0, NULL, 0},
+    {"no-history", 0, OPTION_FLAG, NULL, "do not keep what is typed", 0, 0, NULL, 0},
     {"stats", 0, OPTION_FLAG, NULL, "say after each answer what was evaluated", 0, 0, NULL, 0},
     {0},
 };
@@ -121,6 +123,7 @@ typedef struct answer {
     hearth_decoder *decoder;
     wrap wrap;
     chat_text text;
+    chat_text ids; /* int32_t each */
     uint64_t n_token;
     const char *end; /* why it ended; NULL: it goes on */
 } answer;
@@ -130,6 +133,44 @@ static bool show(answer *an, const char *piece, size_t n)
     if (!append(&an->text, piece, n)) return false;
     if (!wrap_write(&an->wrap, piece, n)) an->end = "output closed";
     return true;
+}
+
+/* Drops the oldest message behind the system text, and what follows it up to the next of the user's; false
+ * where only the last message of the user is left. */
+static bool drop_oldest_turn(chat *c)
+{
+    size_t first = c->talk.n > 0 && strcmp(c->talk.message[0].role, "system") == 0, n = 1;
+    while (first + n < c->talk.n && strcmp(c->talk.message[first + n].role, "user") != 0) n++;
+    if (args_has(c->a, "no-shift") || first + n >= c->talk.n) return false;
+    for (; n > 0; n--) transcript_drop(&c->talk, first);
+    if (!c->shifted) print_note("the context is full: the oldest messages are dropped from now on");
+    c->shifted = true;
+    return true;
+}
+
+/* Room that a turn should find for its answer. */
+static size_t room_for_answer(const chat *c)
+{
+    size_t n_ctx = hearth_session_n_ctx(c->session);
+    return n_ctx / 8 < 256 ? n_ctx / 8 : 256;
+}
+
+/* Where the context is full in the midst of an answer: the conversation without its oldest turns, then what was
+ * said of the answer. False: there is nothing to drop, or an error with *why. */
+static bool shift(chat *c, const answer *an, hearth_error *why)
+{
+    size_t n_said = an->ids.n / sizeof(int32_t), n;
+    bool ok = false;
+    while (!ok && drop_oldest_turn(c)) {
+        int32_t *ids = NULL;
+        if (!chat_tokenize(c, true, &ids, &n)) return false;
+        ok = n + n_said + room_for_answer(c) <= hearth_session_n_ctx(c->session) && keep_common(c, ids, n, why) &&
+             evaluate(c, ids + c->n_reused, n - c->n_reused, why) &&
+             evaluate(c, (const int32_t *)(const void *)an->ids.bytes, n_said, why);
+        hearth_free(ids);
+        if (why->message[0]) return false;
+    }
+    return ok;
 }
 
 static bool next_token(chat *c, answer *an, hearth_error *why)
@@ -146,11 +187,11 @@ static bool next_token(chat *c, answer *an, hearth_error *why)
         return true;
     }
     if (hearth_decoder_push(an->decoder, id, &piece, &n, why) != HEARTH_OK) return false;
-    if (!show(an, piece, n)) return false;
+    if (!show(an, piece, n) || !append(&an->ids, (const char *)&id, sizeof id)) return false;
     if (an->end) return true;
-    if (hearth_session_position(c->session) == hearth_session_n_ctx(c->session)) an->end = "context full";
-    else return evaluate(c, &id, 1, why);
-    return true;
+    if (hearth_session_position(c->session) < hearth_session_n_ctx(c->session)) return evaluate(c, &id, 1, why);
+    if (!shift(c, an, why)) an->end = "context full";
+    return !why->message[0];
 }
 
 static bool generate(chat *c, answer *an, hearth_error *why)
@@ -204,6 +245,7 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
          transcript_add(&c->talk, "assistant", an.text.bytes ? an.text.bytes : "", an.text.n);
     hearth_decoder_close(an.decoder);
     free(an.text.bytes);
+    free(an.ids.bytes);
     c->ends = c->ends || lost;
     return ok;
 }
@@ -220,24 +262,36 @@ bool chat_tokenize(chat *c, bool add_generation_prompt, int32_t **ids, size_t *n
     return false;
 }
 
-static bool fits(const chat *c, size_t n)
+/* The ids of a conversation that fits, with room for an answer where turns may be dropped; NULL after a
+ * message. */
+static int32_t *fitting_ids(chat *c, size_t *n)
 {
     unsigned n_ctx = hearth_session_n_ctx(c->session);
-    if (n < n_ctx) return true;
-    report_text("the conversation has %zu tokens, and %u fit; /reset begins anew, -c takes more", n, n_ctx);
-    return false;
+    for (;;) {
+        int32_t *ids = NULL;
+        if (!chat_tokenize(c, true, &ids, n)) return NULL;
+        bool is_tight = *n + room_for_answer(c) > n_ctx, dropped = is_tight && drop_oldest_turn(c);
+        if (!dropped && *n < n_ctx) return ids;
+        hearth_free(ids);
+        if (dropped) continue;
+        report_text("the conversation has %zu tokens, and %u fit; /reset begins again, -c takes more", *n, n_ctx);
+        return NULL;
+    }
 }
 
-/* The message is taken back when it cannot be answered, so that the next can. */
-static void take_turn(chat *c, const chat_text *message)
+void chat_answer_last(chat *c)
 {
-    int32_t *ids = NULL;
     size_t n = 0;
-    if (!transcript_add(&c->talk, "user", message->bytes, message->n)) return;
-    bool ok = chat_tokenize(c, true, &ids, &n) && fits(c, n) && answer_ids(c, ids, n);
+    int32_t *ids = fitting_ids(c, &n);
+    bool ok = ids && answer_ids(c, ids, n);
     hearth_free(ids);
     if (!ok) transcript_drop(&c->talk, c->talk.n - 1);
     c->failed = c->failed || !ok;
+}
+
+static void take_turn(chat *c, const chat_text *message)
+{
+    if (transcript_add(&c->talk, "user", message->bytes, message->n)) chat_answer_last(c);
 }
 
 /* ---- the conversation -------------------------------------------------------------------------------- */
@@ -366,7 +420,7 @@ static int run(const args *a)
     if (!open_sampler(a, model, &c.sampler, &status)) goto done;
     status = EXIT_OTHER;
     if (system && !transcript_add(&c.talk, "system", system, strlen(system))) goto done;
-    if (!(c.lines = lines_open("history"))) goto done;
+    if (!(c.lines = lines_open(args_has(a, "no-history") ? NULL : "history"))) goto done;
     c.typed = lines_are_typed(c.lines);
     greet(&c);
     catch_interrupt_often();

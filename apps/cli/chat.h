@@ -28,6 +28,7 @@ typedef struct chat {
     uint64_t interrupt_ns;   /* when Ctrl-C came to the prompt */
     bool typed;              /* by a person at a terminal */
     bool ends, failed;
+    bool shifted; /* turns were dropped for want of room, which was said */
 } chat;
 
 /* A line that begins with a slash. Says what it did on stderr. */
@@ -35,6 +36,8 @@ void chat_command(chat *c, char *line);
 
 /* A fresh sampler: the same seed tells the same again. False after a message. */
 bool chat_open_sampler(chat *c);
+/* The last message, once more: it is answered, and taken back where it cannot be. */
+void chat_answer_last(chat *c);
 /* The ids of the conversation, freed with hearth_free; false after a message. */
 bool chat_tokenize(chat *c, bool add_generation_prompt, int32_t **ids, size_t *n);
 

@@ -23,7 +23,34 @@ static void reset(chat *c, const char *operand)
     (void)operand;
     while (c->talk.n > has_system(c)) transcript_drop(&c->talk, c->talk.n - 1);
     if (!chat_open_sampler(c)) c->ends = true;
-    note("the conversation begins anew");
+    note("the conversation begins again");
+}
+
+/* Drops what the model said last; false where it said nothing. */
+static bool drop_answer(chat *c)
+{
+    const char *last = c->talk.n > 0 ? c->talk.message[c->talk.n - 1].role : "";
+    if (strcmp(last, "assistant") != 0) {
+        report_text("there is no answer yet");
+        c->failed = true;
+        return false;
+    }
+    transcript_drop(&c->talk, c->talk.n - 1);
+    return true;
+}
+
+static void undo(chat *c, const char *operand)
+{
+    (void)operand;
+    if (!drop_answer(c)) return;
+    if (c->talk.n > has_system(c)) transcript_drop(&c->talk, c->talk.n - 1);
+    print_note("the last message and its answer are forgotten");
+}
+
+static void regenerate(chat *c, const char *operand)
+{
+    (void)operand;
+    if (drop_answer(c)) chat_answer_last(c);
 }
 
 static void set_system(chat *c, const char *text)
@@ -67,6 +94,8 @@ static void help(chat *c, const char *operand);
 static const command commands[] = {
     {"help", "", "this list", help},
     {"reset", "", "forget the conversation, but not the system text", reset},
+    {"undo", "", "forget the last message and its answer", undo},
+    {"regenerate", "", "another answer to the last message", regenerate},
     {"system", "TEXT", "set the system text; without TEXT: none", set_system},
     {"save", "FILE", "write the conversation: JSON lines", save},
     {"load", "FILE", "go on with a conversation that was saved", load},
@@ -79,15 +108,17 @@ enum { N_COMMAND = sizeof commands / sizeof *commands };
 
 static void help(chat *c, const char *operand)
 {
-    (void)c;
     (void)operand;
+    const char *history = lines_history(c->lines);
     for (size_t i = 0; i < N_COMMAND; i++) {
         char name[32];
         snprintf(name, sizeof name, "/%s %s", commands[i].name, commands[i].operand);
         fprintf(stderr, "  %-14s %s\n", name, commands[i].help);
     }
     fprintf(stderr, "  A backslash at the end of a line continues it. // begins a message with a slash.\n"
-                    "  Ctrl-C stops an answer; at the prompt it clears the line, twice it ends.\n");
+                    "  Ctrl-C stops an answer; at the prompt it clears the line, twice it ends.\n"
+                    "  What was typed is kept in %s (--no-history: nowhere).\n",
+            *history ? printable(history) : "no file");
 }
 
 void chat_command(chat *c, char *line)

@@ -136,7 +136,9 @@ void verbs_print_man(const verb *const *verbs)
         ".TP\n.B HEARTH_CACHE\nfolder for what later runs on a GPU take again: what was "
         "measured "
         "for plans, placements, what a driver compiled. Default: hearth in $XDG_CACHE_HOME, or in ~/.cache. "
-        "Empty: nothing is kept.\n");
+        "Empty: nothing is kept.\n"
+        ".TP\n.B HEARTH_HISTORY\nfile in which chat keeps what is typed. Default: hearth/history in $XDG_STATE_HOME, "
+        "or in ~/.local/state. Empty: nothing is kept, as with \\-\\-no\\-history.\n");
 }
 
 /* ---- completions ------------------------------------------------------------------------ */

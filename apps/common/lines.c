@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -35,6 +36,16 @@ struct lines {
     bool more;
 #endif
 };
+
+const char *lines_history(const lines *l)
+{
+#ifdef HEARTH_LIBEDIT
+    return l->path;
+#else
+    (void)l;
+    return "";
+#endif
+}
 
 bool lines_are_typed(const lines *l) { return l->typed; }
 
@@ -63,11 +74,33 @@ static void hear_terminal(void)
     sigaction(SIGCONT, &action, NULL);
 }
 
+/* Rows of the terminal between the one where the prompt stands and the cursor's. */
+static int rows_above_cursor(EditLine *el)
+{
+    struct winsize size;
+    const LineInfoW *line = el_wline(el);
+    lines *l;
+    el_get(el, EL_CLIENTDATA, &l);
+    int column = (int)strlen(l->prompt);
+    for (const wchar_t *c = line->buffer; c < line->cursor; c++) {
+        int width = wcwidth(*c);
+        column += width < 0 ? 2 : width; /* a control character is shown as ^X */
+    }
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? column / size.ws_col : 0;
+}
+
+/* Behind a stop the shell has set the terminal its own way, which libedit does not know: it is made to set it
+ * again. The line is drawn again where it began; a terminal has wrapped it anew by its new width. */
 static void follow_terminal(EditLine *el)
 {
-    if (resumed) el_set(el, EL_PREP_TERM, 1);
+    if (resumed) {
+        el_set(el, EL_PREP_TERM, 0);
+        el_set(el, EL_PREP_TERM, 1);
+    }
+    int above = resumed ? 0 : rows_above_cursor(el); /* the shell left the cursor on a row of its own */
     if (resized) el_resize(el);
-    fputc('\r', stdout); /* the line is drawn again where it began */
+    if (above > 0) printf("\033[%dA", above);
+    fputs("\r\033[J", stdout);
     fflush(stdout);
     el_set(el, EL_REFRESH);
     resized = resumed = 0;
@@ -125,13 +158,15 @@ static char *show_prompt(EditLine *el)
 
 /* ---- the history file --------------------------------------------------------------------------- */
 
-/* Makes the folder; "" where there is none to be had. */
+/* Makes the folder; "" where there is none to be had, or none is wanted. */
 static void find_history(const char *name, char out[1024])
 {
-    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME"), *given = getenv("HEARTH_HISTORY");
     char folder[900];
     int n = 0;
     out[0] = '\0';
+    if (given && strlen(given) < 1024) strcpy(out, given);
+    if (given || !name) return;
     if (state && state[0] == '/') n = snprintf(folder, sizeof folder, "%s/hearth", state);
     else if (home && home[0] == '/') n = snprintf(folder, sizeof folder, "%s/.local/state/hearth", home);
     if (n <= 0 || (size_t)n >= sizeof folder) return;

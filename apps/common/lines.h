@@ -16,9 +16,12 @@ typedef enum lines_status {
     LINES_FAILED,      /* after a message */
 } lines_status;
 
-/* history: a name below $XDG_STATE_HOME/hearth. NULL after a message. */
+/* history: a name below $XDG_STATE_HOME/hearth, unless $HEARTH_HISTORY is another file, or empty, which is none;
+ * NULL: none. NULL after a message. */
 lines *lines_open(const char *history);
 void lines_close(lines *l);
+/* The file in which lines are kept; "": none. */
+const char *lines_history(const lines *l);
 /* Whether stdin and stdout are a terminal. */
 bool lines_are_typed(const lines *l);
 

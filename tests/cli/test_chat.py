@@ -180,9 +180,45 @@ def special_texts_in_messages_are_text():
 @case
 def a_full_context_is_one_line():
     _, err = pipe("Once upon a time there was a dog\n", "-c", "24", "--greedy")
-    check("the context of 24 tokens is full; /reset begins anew" in err, err)
+    check("the context of 24 tokens is full; /reset begins again" in err, err)
     _, err = pipe("word " * 40 + "\nHello\n", "-c", "24", "-n", "2", status=1)
     check("tokens, and 24 fit" in err, err)
+
+
+@case
+def a_full_context_drops_the_oldest_turns_unless_it_must_not():
+    path = os.path.join(FOLDER, "shifted.jsonl")
+    turns = "".join(f"Tell me of the dog number {i}\n" for i in range(12))
+    out, err = pipe(f"{turns}/save {path}\n", "-c", "96", "-n", "16", "--greedy", "--system", "Be kind")
+    check(err.count("oldest messages are dropped") == 1 and "is full; /reset" not in err, err)
+    with open(path, encoding="utf-8") as f:
+        saved = [json.loads(line) for line in f]
+    check(saved[0] == {"role": "system", "content": "Be kind"} and saved[1]["role"] == "user", saved)
+    check(saved[-2]["content"] == "Tell me of the dog number 11" and 3 < len(saved) < 25, saved)
+    # In the midst of an answer: it goes on, and a fresh program that loads what is left gives the next one's bits.
+    _, err = pipe("Once\nTell\n", "-c", "64", "-n", "90", "--greedy", "--logit-bias", "2=-inf", "--stats")
+    check([c[2] for c in counts(err)][0] <= 64 and "context of 64 tokens is full" in err, err)
+    _, err = pipe("One two three\nTell\n", "-c", "64", "-n", "50", "--greedy", "--logit-bias", "2=-inf", "--stats")
+    check(counts(err)[1][2] == 50 and "oldest messages" in err, err)
+    _, err = pipe(turns, "-c", "96", "-n", "16", "--greedy", "--no-shift", status=1)
+    check("oldest messages" not in err and ("96 fit" in err or "is full; /reset" in err), err)
+
+
+@case
+def an_answer_is_taken_back_or_given_again():
+    path = os.path.join(FOLDER, "undone.jsonl")
+    out, err = pipe(f"Once upon a time\nThe dog\n/undo\n/save {path}\n", "-n", "8", "--seed", "3")
+    with open(path, encoding="utf-8") as f:
+        saved = [json.loads(line) for line in f]
+    check([m["role"] for m in saved] == ["user", "assistant"], saved)
+    out, err = pipe(f"Once upon a time\n/regenerate\n/regenerate\n/save {path}\n", "-n", "12", "--seed", "3")
+    answers = out.strip().split("\n")
+    check(len(answers) == 3 and len(set(answers)) > 1, out)
+    with open(path, encoding="utf-8") as f:
+        saved = [json.loads(line) for line in f]
+    check(len(saved) == 2 and saved[1]["content"].strip() == answers[2].strip(), saved, answers)
+    _, err = pipe("/undo\n/regenerate\n", status=1)
+    check(err.count("there is no answer yet") == 2, err)
 
 
 @case
@@ -265,10 +301,11 @@ class Terminal:
     """The program in a terminal of its own: what it wrote so far, and keys for it."""
 
     def __init__(self, *args, model=None, columns=80, **more):
+        more = {**environment(), **more}
         self.text = ""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execvpe(HEARTH, [HEARTH, "chat", model or MODEL, *args], environment(**more))
+            os.execvpe(HEARTH, [HEARTH, "chat", model or MODEL, *args], more)
         self.resize(columns)
         self.prompt("> ")
 
@@ -345,7 +382,7 @@ def ctrl_c_stops_the_answer_and_not_the_program():
     t.wait_for("hearth: stopped")
     t.prompt()
     t.type("/reset\r")
-    t.wait_for("begins anew")
+    t.wait_for("begins again")
     t.prompt()
     t.type("\x04")
     check(t.end() == 0, t.status)
@@ -412,6 +449,67 @@ def the_history_is_kept_for_its_owner_alone():
     path = os.path.join(FOLDER, "state", "hearth", "history")
     check(stat.S_IMODE(os.stat(path).st_mode) == 0o600, oct(os.stat(path).st_mode))
     check(stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700, "the folder")
+
+
+@case
+def the_history_lies_where_it_is_said_to_or_nowhere():
+    if not has_editor():
+        raise Skip("built without libedit")
+    own = os.path.join(FOLDER, "own-history")
+    for args, more, path in [(["--no-history"], {"XDG_STATE_HOME": os.path.join(FOLDER, "none")}, None),
+                             ([], {"HEARTH_HISTORY": "", "XDG_STATE_HOME": os.path.join(FOLDER, "none")}, None),
+                             ([], {"HEARTH_HISTORY": own}, own)]:
+        t = Terminal("-n", "2", *args, **more)
+        t.type("/help\r")
+        t.wait_for("What was typed is kept in %s (--no-history" % (path or "no file"))
+        t.prompt()
+        t.type("a message\r")
+        t.wait_for("a message\n")
+        t.prompt()
+        t.type("\x04")
+        check(t.end() == 0, t.status)
+        check(not os.path.exists(os.path.join(FOLDER, "none")), "a folder was made")
+        check(path is None or "message" in open(path).read(), "nothing is kept")
+
+
+@case
+def a_line_can_be_edited_after_a_stop_and_a_resize():
+    """A shell sets the terminal its own way while the program is stopped."""
+    if not has_editor():
+        raise Skip("built without libedit")
+    path = os.path.join(FOLDER, "resumed.jsonl")
+    t = Terminal("-n", "2")
+    edits = termios.tcgetattr(t.fd)
+    t.type("world")
+    t.wait_for("world")
+    os.kill(t.pid, signal.SIGSTOP)
+    os.waitpid(t.pid, os.WUNTRACED)
+    line_mode = termios.tcgetattr(t.fd)
+    line_mode[3] |= termios.ICANON | termios.ECHO
+    termios.tcsetattr(t.fd, termios.TCSANOW, line_mode)
+    os.kill(t.pid, signal.SIGCONT)
+    t.wait_for("> world")
+    check(termios.tcgetattr(t.fd)[3] == edits[3], "the terminal does not edit")
+    t.type("\x01hello \r")
+    t.prompt()
+    long = "a line that is longer than the terminal is wide once it is made narrow"
+    t.type(long)
+    t.wait_for("narrow")
+    t.resize(30)
+    os.kill(t.pid, signal.SIGWINCH)
+    redrawn = t.wait_for("narrow")
+    check("\x1b[2A" in redrawn and "\x1b[J" in redrawn and redrawn.count("a line") == 1, repr(redrawn))
+    t.type("\r")
+    t.prompt()
+    t.resize(80)
+    t.type(f"/save {path}\r")
+    t.wait_for("messages are in")
+    t.prompt()
+    t.type("\x04")
+    check(t.end() == 0, t.status)
+    with open(path, encoding="utf-8") as f:
+        said = [m["content"] for m in map(json.loads, f) if m["role"] == "user"]
+    check(said == ["hello world", long], said)
 
 
 @case
