@@ -29,6 +29,8 @@ const option_spec model_options[] = {
     {"thresholds", 0, OPTION_FILE, "T", "of hearth thresholds, for a model without", 0, 0, NULL, OPTION_RARE},
     {"activation", 0, OPTION_TEXT, "A", "of the feed-forward network, in place of the file's", 0, 0, NULL,
      OPTION_RARE},
+    {"allow-unused", 0, OPTION_FLAG, NULL, "go on where tensors of the file are not used: results may be wrong", 0, 0,
+     NULL, OPTION_RARE},
     {"batch", 'b', OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL,
      OPTION_RARE},
     {0},
@@ -129,6 +131,7 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
     o.selector = selector;
     o.activation = activation;
     o.gpu = gpu;
+    o.allow_unused = args_has(a, "allow-unused");
     if (selector != HEARTH_SELECTOR_DENSE) { /* which has no use for them */
         o.predictors = args_text(a, "predictors", NULL);
         o.thresholds = args_text(a, "thresholds", NULL);

@@ -127,6 +127,7 @@ typedef struct hearth_model_options {
     hearth_selector selector; /* weights are laid out for it; sessions use it unless they say otherwise */
     const char *activation;   /* of the feed-forward network ("relu", ...), in place of the file's; or NULL */
     hearth_gpu_options gpu;   /* zeros: none */
+    bool allow_unused; /* open a file with tensors that this library has no use for, whose results may be wrong */
     /* A flag that a signal handler or another thread may set: while it is not 0, evaluations of this model end
      * with CANCELLED, within the time of a small piece of work. It outlives the model. NULL: none */
     const volatile int *cancel;

@@ -247,7 +247,7 @@ static hearth_status map_matrices(hearth_model *m, hearth_error *err)
 /* Norms, biases and factors are few: each is read, widened and checked. */
 static hearth_status read_vector(hearth_model *m, const hth_binding *b, hearth_error *err)
 {
-    size_t size = (size_t)b->tensor->size;
+    size_t size = (size_t)b->size;
     float *x = hth_arena_alloc(&m->vectors, b->n, sizeof *x, 64);
     uint8_t *raw = hth_alloc(1, size);
     hearth_status st = HEARTH_OK;
@@ -255,7 +255,7 @@ static hearth_status read_vector(hearth_model *m, const hth_binding *b, hearth_e
         st = hth_fail_memory(err, size, "a vector of weights");
         goto done;
     }
-    if ((st = hth_gguf_read(m->file, b->tensor, 0, size, raw, err)) != HEARTH_OK) goto done;
+    if ((st = hth_gguf_read(m->file, b->tensor, b->from, size, raw, err)) != HEARTH_OK) goto done;
     m->kernels.unpack[b->tensor->type](raw, b->n, x);
     for (size_t i = 0; i < b->n; i++) {
         bool allowed = !(b->divides && x[i] == 0.0f) && !(b->from_zero && x[i] < 0.0f);

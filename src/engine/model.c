@@ -29,7 +29,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) goto done;
     hth_kernels_init(&m->kernels, level);
-    hth_model_wish other = {.activation = options->activation};
+    hth_model_wish other = {.activation = options->activation, .allow_unused = options->allow_unused};
     if ((st = hth_model_open(file, &other, &m->model, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_open_sidecars(m, options, sidecars, err)) != HEARTH_OK) goto done;
     hearth_selector wish = hth_selector_with(m->model, options->selector, &sidecars[0], &sidecars[1]);

@@ -122,6 +122,7 @@ hearth_status hth_gguf_missing(const hth_gguf *file, const char *key, const char
 
 /* Element i (below n_element) of a numeric or bool array; numbers of another kind are
  * converted as C does. */
+bool hth_gguf_is_integer(hth_gguf_type type); /* U8..U64, I8..I64 */
 uint64_t hth_gguf_element_uint(const hth_gguf_value *array, uint64_t i);
 int64_t hth_gguf_element_int(const hth_gguf_value *array, uint64_t i);
 double hth_gguf_element_float(const hth_gguf_value *array, uint64_t i);

@@ -207,6 +207,8 @@ static const unsigned char *element(const hth_gguf_value *array, uint64_t i, siz
     return (const unsigned char *)array->elements + i * *size;
 }
 
+bool hth_gguf_is_integer(hth_gguf_type type) { return hth_gguf_is_signed(type) || hth_gguf_is_unsigned(type); }
+
 uint64_t hth_gguf_element_uint(const hth_gguf_value *array, uint64_t i)
 {
     size_t size;

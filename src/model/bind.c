@@ -40,13 +40,20 @@ static hearth_status missing(binder *b)
                     hth_gguf_path(b->model->file), b->name, b->model->hparams.family->name);
 }
 
+static void note_used(hth_model *m, const hth_gguf_tensor *t)
+{
+    bool *used = &m->used[t - hth_gguf_tensor_at(m->file, 0)];
+    m->n_tensor += !*used;
+    *used = true;
+}
+
 static void remember(binder *b, hth_binding binding)
 {
     hth_model *m = b->model;
     assert(m->n_binding < (size_t)m->hparams.n_layer * BINDINGS_PER_LAYER + BINDINGS_BESIDES);
     m->bindings[m->n_binding++] = binding;
     m->weight_size += binding.size;
-    if (binding.from == 0) m->n_tensor++; /* parts are bound from the first on */
+    note_used(m, binding.tensor);
 }
 
 static hearth_status check_type(binder *b, const hth_gguf_tensor *t)
@@ -125,6 +132,20 @@ static hearth_status bind_vector(binder *b, const hth_gguf_tensor *t, size_t n, 
     hearth_status st = check_vector(b, t, n);
     if (st == HEARTH_OK) remember(b, (hth_binding){.tensor = t, .vector = vector, .n = n, .size = t->size});
     return st;
+}
+
+/* Biases of several matrices that follow one another in one tensor; NULL: there are none. */
+static hearth_status bind_bias_parts(binder *b, const hth_gguf_tensor *t, const size_t *n, const float **vectors[],
+                                     size_t n_part)
+{
+    size_t all = 0;
+    for (size_t i = 0; i < n_part; i++) all += n[i];
+    hearth_status st = t ? check_vector(b, t, all) : HEARTH_OK;
+    if (!t || st != HEARTH_OK) return st;
+    uint64_t at = 0, size = t->size / all; /* of one value: no float type has blocks */
+    for (size_t i = 0; i < n_part; at += n[i] * size, i++)
+        remember(b, (hth_binding){.tensor = t, .vector = vectors[i], .n = n[i], .from = at, .size = n[i] * size});
+    return HEARTH_OK;
 }
 
 static hearth_status bind_divisors(binder *b, const hth_gguf_tensor *t, const float **vector)
@@ -236,37 +257,42 @@ static hearth_status bind_head(binder *b)
     if (st != HEARTH_OK) return st;
     const hth_gguf_tensor *t = find(b, "output.weight");
     m->tied = t == NULL;
-    return m->tied ? HEARTH_OK : bind_matrix(b, t, m->hparams.n_vocab, d_model, &m->output);
+    if (t) st = bind_matrix(b, t, m->hparams.n_vocab, d_model, &m->output);
+    t = find(b, "output.bias");
+    return st == HEARTH_OK && t ? bind_vector(b, t, m->hparams.n_vocab, &m->output_bias) : st;
 }
 
-/* No published model has biases on matrices in one piece; computing without would be wrong. */
-static hearth_status refuse_bias(binder *b, uint32_t i_layer, const char *name)
-{
-    const hth_gguf_tensor *t = find_in_layer(b, i_layer, name);
-    if (!t) return HEARTH_OK;
-    return hth_fail(
-        b->err, HEARTH_ERROR_UNSUPPORTED,
-        "%s: tensor '%s' (info at byte %llu): a bias of matrices stored in one piece is not supported",
-        hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at);
-}
-
-/* Queries, keys and values, in three tensors or in one. */
+/* Queries, keys and values, in three tensors or in one; so are their biases. */
 static hearth_status bind_qkv(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
     size_t d = h->d_model, n_q = (size_t)l->n_head * h->d_head, n_kv = (size_t)l->n_head_kv * h->d_head;
     bool biased = h->family->biases != HTH_BIAS_OPTIONAL;
-    if (h->family->fused & HTH_FUSED_QKV && !find_in_layer(b, i, "attn_q.weight")) {
-        const part parts[] = {{n_q, &l->q}, {n_kv, &l->k}, {n_kv, &l->v}};
-        hearth_status refused = refuse_bias(b, i, "attn_qkv.bias");
-        if (refused != HEARTH_OK) return refused;
-        return bind_parts(b, find_in_layer(b, i, "attn_qkv.weight"), d, parts, 3);
-    }
+    const hth_gguf_tensor *joined = find_in_layer(b, i, "attn_qkv.weight");
     hearth_status st;
-    if ((st = bind_linear(b, i, "attn_q", biased, n_q, d, &l->q, &l->q_bias)) != HEARTH_OK ||
-        (st = bind_linear(b, i, "attn_k", biased, n_kv, d, &l->k, &l->k_bias)) != HEARTH_OK)
+    const hth_gguf_tensor *apart = find_in_layer(b, i, "attn_q.weight");
+    if (!joined && !apart)
+        return hth_fail(b->err, HEARTH_ERROR_FORMAT,
+                        "%s: tensor '%s' is missing, and so is 'blk.%u.attn_qkv.weight' (one is needed by architecture "
+                        "%s)",
+                        hth_gguf_path(b->model->file), b->name, i, h->family->name);
+    if (apart) {
+        if ((st = bind_linear(b, i, "attn_q", biased, n_q, d, &l->q, &l->q_bias)) != HEARTH_OK ||
+            (st = bind_linear(b, i, "attn_k", biased, n_kv, d, &l->k, &l->k_bias)) != HEARTH_OK)
+            return st;
+        return bind_linear(b, i, "attn_v", biased, n_kv, d, &l->v, &l->v_bias);
+    }
+    const part parts[] = {{n_q, &l->q}, {n_kv, &l->k}, {n_kv, &l->v}};
+    find_in_layer(b, i, "attn_qkv.weight"); /* for messages */
+    if ((st = bind_parts(b, joined, d, parts, 3)) != HEARTH_OK) return st;
+    const hth_gguf_tensor *bias = find_in_layer(b, i, "attn_qkv.bias");
+    if (bias)
+        return bind_bias_parts(b, bias, (size_t[]){n_q, n_kv, n_kv},
+                               (const float **[]){&l->q_bias, &l->k_bias, &l->v_bias}, 3);
+    if ((st = bind_bias(b, i, "attn_q", biased, n_q, &l->q_bias)) != HEARTH_OK ||
+        (st = bind_bias(b, i, "attn_k", biased, n_kv, &l->k_bias)) != HEARTH_OK)
         return st;
-    return bind_linear(b, i, "attn_v", biased, n_kv, d, &l->v, &l->v_bias);
+    return bind_bias(b, i, "attn_v", biased, n_kv, &l->v_bias);
 }
 
 /* Side by side, attention and FFN share one norm unless attention has its own. */
@@ -336,11 +362,12 @@ static hearth_status bind_gate(binder *b, uint32_t i, hth_layer *l)
 static hearth_status bind_gate_up(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
-    if (h->family->fused & HTH_FUSED_GATE_UP && !find_in_layer(b, i, "ffn_gate.weight")) {
+    if (h->family->fused_gate_up && !find_in_layer(b, i, "ffn_gate.weight")) {
         const part parts[] = {{l->d_ff, &l->gate}, {l->d_ff, &l->up}};
-        hearth_status refused = refuse_bias(b, i, "ffn_up.bias");
-        if (refused != HEARTH_OK) return refused;
-        return bind_parts(b, find_in_layer(b, i, "ffn_up.weight"), h->d_model, parts, 2);
+        hearth_status st = bind_parts(b, find_in_layer(b, i, "ffn_up.weight"), h->d_model, parts, 2);
+        if (st != HEARTH_OK) return st;
+        return bind_bias_parts(b, find_in_layer(b, i, "ffn_up.bias"), (size_t[]){l->d_ff, l->d_ff},
+                               (const float **[]){&l->gate_bias, &l->up_bias}, 2);
     }
     hearth_status st = bind_gate(b, i, l);
     bool biased = h->family->biases == HTH_BIAS_ALL;
@@ -406,7 +433,7 @@ static hearth_status bind_order(binder *b, uint32_t i, hth_layer *l)
     if (t->dim[0] != l->d_ff || t->dim[1] != 1 || t->dim[2] != 1 || t->dim[3] != 1)
         return wrong_shape(b, t, l->d_ff, 1);
     l->order = t;
-    b->model->n_tensor++;
+    note_used(b->model, t);
     return HEARTH_OK;
 }
 
@@ -433,7 +460,8 @@ static hearth_status allocate(binder *b)
     size_t n = (size_t)m->hparams.n_layer * BINDINGS_PER_LAYER + BINDINGS_BESIDES;
     m->layers = hth_arena_alloc(&m->arena, m->hparams.n_layer, sizeof *m->layers, 64);
     m->bindings = hth_arena_alloc(&m->arena, n, sizeof *m->bindings, 16);
-    if (m->layers && m->bindings) return HEARTH_OK;
+    m->used = hth_arena_alloc(&m->arena, hth_gguf_n_tensor(m->file) + 1, sizeof *m->used, 1);
+    if (m->layers && m->bindings && m->used) return HEARTH_OK;
     return hth_fail_memory(b->err, n * sizeof *m->bindings, "the layers of a model");
 }
 
@@ -449,12 +477,55 @@ static hearth_status check_block_count(binder *b)
                     h->family->name, h->n_layer);
 }
 
-static void warn_of_unused(const hth_model *m)
+/* Beginnings of names of tensors that files of our families may hold though no logit depends on them. */
+static const struct {
+    const char *beginning, *why;
+} harmless[] = {
+    {"v.", "the image encoder, which some files bundle"},
+    {"mm.", "the projector of images, likewise"},
+    {"cls.", "a classifier in place of the output matrix"},
+    {"dense_2.", "a projection of embeddings behind the last layer"},
+    {"dense_3.", "the same"},
+};
+
+/* Ends of names: what old converters kept of a layer's rotation, which is computed. */
+static const char rotation_table[] = ".attn_rot_embd.weight";
+
+static bool is_harmless(hth_text name)
 {
-    size_t unused = hth_gguf_n_tensor(m->file) - m->n_tensor;
-    if (unused > 0)
-        hth_log(HEARTH_LOG_WARN, "%s: %zu of %zu tensors are not used by architecture %s",
-                hth_gguf_path(m->file), unused, hth_gguf_n_tensor(m->file), m->hparams.family->name);
+    size_t n = sizeof rotation_table - 1;
+    if (name.n > n && memcmp(name.bytes + name.n - n, rotation_table, n) == 0) return true;
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
+        n = strlen(harmless[i].beginning);
+        if (name.n >= n && memcmp(name.bytes, harmless[i].beginning, n) == 0) return true;
+    }
+    return false;
+}
+
+/* A tensor that is not read would be missing from the sums: whoever wrote the file had a use for it. */
+static hearth_status check_unused(binder *b, bool allowed)
+{
+    const hth_model *m = b->model;
+    const hth_gguf_tensor *first = NULL;
+    size_t n = 0;
+    char name[80];
+    for (size_t i = 0; m->n_tensor < hth_gguf_n_tensor(m->file) && i < hth_gguf_n_tensor(m->file); i++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(m->file, i);
+        if (m->used[i] || is_harmless(t->name)) continue;
+        if (n++ == 0) first = t;
+    }
+    if (n == 0) return HEARTH_OK;
+    hth_escape(name, sizeof name, first->name.bytes, first->name.n);
+    if (!allowed)
+        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED,
+                        "%s: tensor '%s' (info at byte %llu) is not used by architecture %s, nor are %zu more: "
+                        "without it results would be wrong; --allow-unused goes on all the same",
+                        hth_gguf_part_path(m->file, first->i_part), name, (unsigned long long)first->info_at,
+                        m->hparams.family->name, n - 1);
+    hth_log(HEARTH_LOG_WARN, "%s: %zu of %zu tensors are not used by architecture %s, among them '%s': results may "
+                             "be wrong", hth_gguf_path(m->file), n, hth_gguf_n_tensor(m->file),
+            m->hparams.family->name, name);
+    return HEARTH_OK;
 }
 
 static hearth_status bind_all(binder *b, const hth_layer_sizes *sizes)
@@ -489,11 +560,11 @@ hearth_status hth_model_open(const hth_gguf *file, const hth_model_wish *wish, h
     if (st == HEARTH_OK) st = hth_model_check_claims(file, err);
     if (st == HEARTH_OK) st = bind_all(&b, sizes);
     if (st == HEARTH_OK) st = hth_model_read_sparsity(m, err);
+    if (st == HEARTH_OK) st = check_unused(&b, wish->allow_unused);
     if (st != HEARTH_OK) {
         hth_model_close(m);
         return st;
     }
-    warn_of_unused(m);
     *out = m;
     return HEARTH_OK;
 }

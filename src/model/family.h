@@ -27,13 +27,6 @@ typedef enum hth_norm_kind {
 /* Which biases of matrices a file must hold; the others are taken where they are. */
 typedef enum hth_bias_rule { HTH_BIAS_OPTIONAL, HTH_BIAS_QKV, HTH_BIAS_ALL } hth_bias_rule;
 
-/* A matrix that files of the family store in one piece. */
-typedef enum hth_fused {
-    HTH_FUSED_NONE = 0,
-    HTH_FUSED_QKV = 1,     /* attn_qkv: rows of q, then k, then v */
-    HTH_FUSED_GATE_UP = 2, /* ffn_up: rows of the gate, then of up */
-} hth_fused;
-
 /* Layers that see the last positions only. Layer i slides where period is 0 or
  * i mod period < period - 1; a file may state size and period, or a flag per layer. */
 typedef struct hth_window_rule {
@@ -48,7 +41,7 @@ typedef struct hth_family {
     hth_rope_factors factors;
     hth_norm_kind norm;
     hth_bias_rule biases;
-    unsigned fused;            /* of hth_fused */
+    bool fused_gate_up;        /* ffn_up has the rows of the gate, then those of up, where there is no ffn_gate */
     hth_activation activation; /* where the file names none */
     bool gated;                /* that one cannot do without a gate */
     bool in_powerinfer;        /* files of PowerInfer may hold it, */
@@ -61,7 +54,7 @@ typedef struct hth_family {
     hth_window_rule window;
     double window_rope_base;     /* of layers that slide, unscaled; 0: as the others */
     double score_cap, logit_cap; /* x becomes cap tanh(x / cap); 0: none, if the file states none */
-    bool caps;                   /* the file may state them */
+    bool caps_scores, caps_logits; /* the file may state them */
     uint32_t wide_scale_layers;  /* with so many layers scores are scaled by sqrt(d_model / n_head) */
     double norm_eps;             /* where the file states none; 0: it must */
 } hth_family;

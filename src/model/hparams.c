@@ -220,9 +220,10 @@ static hearth_status read_window_pattern(reader *r, const hth_hparams *h, uint32
     uint32_t n_layer = h->n_layer;
     uint64_t period = h->family->window.period;
     if (v && v->type == HTH_GGUF_ARRAY) {
-        if (v->element_type != HTH_GGUF_BOOL || v->n_element != n_layer)
+        bool counts = v->element_type == HTH_GGUF_BOOL || hth_gguf_is_integer(v->element_type);
+        if (!counts || v->n_element != n_layer)
             return hth_fail(r->err, HEARTH_ERROR_FORMAT,
-                            "%s: %s at %llu: an array of %u booleans is wanted, one for each layer",
+                            "%s: %s at %llu: an array of %u booleans, or integers, is wanted, one for each layer",
                             hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, n_layer);
         for (uint32_t i = 0; i < n_layer; i++) sizes[i].window = hth_gguf_element_uint(v, i) ? size : 0;
         return HEARTH_OK;
@@ -360,10 +361,10 @@ static hearth_status read_cap(reader *r, const char *name, double by_default, fl
 static hearth_status read_caps(reader *r, hth_hparams *h)
 {
     const hth_family *f = h->family;
-    if (!f->caps) return HEARTH_OK;
-    hearth_status st = read_cap(r, "attn_logit_softcapping", f->score_cap, &h->score_cap);
+    hearth_status st = HEARTH_OK;
+    if (f->caps_scores) st = read_cap(r, "attn_logit_softcapping", f->score_cap, &h->score_cap);
     if (st != HEARTH_OK) return st;
-    return read_cap(r, "final_logit_softcapping", f->logit_cap, &h->logit_cap);
+    return f->caps_logits ? read_cap(r, "final_logit_softcapping", f->logit_cap, &h->logit_cap) : HEARTH_OK;
 }
 
 /* Some converters write a number without meaning for "no limit". What a session may have

@@ -120,6 +120,7 @@ typedef struct hth_model {
     hth_matrix position_embd; /* learned positions, rows of d_model, or absent */
     hth_norm output_norm;
     hth_matrix output; /* token_embd itself where the head is tied */
+    const float *output_bias; /* [n_vocab] or NULL */
     bool tied;
     bool by_neurons;             /* all layers have neurons in place of down */
     bool has_predictors;         /* all layers */
@@ -133,6 +134,7 @@ typedef struct hth_model {
     hth_binding *bindings;
     size_t n_binding;
     size_t n_tensor;      /* tensors that are bound, wholly or in parts */
+    bool *used;           /* [hth_gguf_n_tensor(file)] whether it is */
     uint64_t weight_size; /* bytes of all bound tensors */
     hth_arena arena;
 } hth_model;
@@ -140,6 +142,7 @@ typedef struct hth_model {
 /* What a caller wants beside what the file says; zeros: nothing. */
 typedef struct hth_model_wish {
     const char *activation; /* by name, in place of the file's */
+    bool allow_unused;      /* a tensor that no part of the network reads is a warning, not an error */
 } hth_model_wish;
 
 /* Reads and checks metadata and directory. file must outlive the model. */
@@ -149,9 +152,9 @@ void hth_model_close(hth_model *model);
 
 /* hearth.pack.version of files that hearth pack writes. */
 enum { HTH_PACK_VERSION = 1 };
-/* [n_layer] 1 where the layer is up_first. */
 /* The verb that made the file: it may be replaced by another one. */
 #define HTH_KEY_MADE_BY "hearth.made_by"
+/* [n_layer] 1 where the layer is up_first. */
 #define HTH_KEY_UP_FIRST "hearth.pack.up_first"
 /* What share of each run of HTH_SHARE_NEURONS neurons fires for a token: layers one behind the other, [ceil(d_ff / that)] each. */
 #define HTH_KEY_SHARES "hearth.ffn.shares"

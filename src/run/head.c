@@ -58,7 +58,9 @@ static hearth_status compute_piece(hth_step *s, uint32_t first, uint32_t n, hth_
                                    hearth_error *err)
 {
     size_t n_vocab = s->model->hparams.n_vocab;
-    hth_output head = {.matrix = s->model->tied ? &s->model->token_embd : &s->model->output, .y = s->logits};
+    hth_output head = {.matrix = s->model->tied ? &s->model->token_embd : &s->model->output,
+                       .bias = s->model->output_bias,
+                       .y = s->logits};
     hth_product_add(s->k, s->pool, &s->rounding, s->normed + (size_t)first * s->model->hparams.d_model, n,
                     &head, 1, NULL);
     hth_pool_finish(s->pool);

@@ -542,18 +542,50 @@ static void keep_warning(void *user, hearth_log_level level, const char *line)
     snprintf(warning, sizeof warning, "%s", line);
 }
 
-TEST(tensors_that_nobody_asks_for_are_mentioned_once)
+static void add_unused(tiny_model *m)
 {
+    tiny_begin(m);
+    tiny_add_tensor(m, "blk.1.extra.one", 0, 1, 4, 1);
+    tiny_add_tensor(m, "extra.two", 0, 1, 4, 1);
+}
+
+TEST(tensors_that_are_not_used_are_refused_or_mentioned_once)
+{
+    tiny_model m;
+    hearth_error why = {0};
+    hearth_model *model = NULL;
+    hearth_model_options o = hearth_model_defaults();
+    add_unused(&m);
+    expect_refused(&m, HEARTH_ERROR_UNSUPPORTED, "'blk.1.extra.one'", "nor are 1 more");
+    n_warning = 0;
+    o.allow_unused = true;
+    hearth_log_set(keep_warning, NULL);
+    add_unused(&m);
+    gguf_bytes file = tiny_write(&m);
+    CHECK_INT(hearth_model_open_memory(file.data, file.n, "tiny.gguf", &o, &model, &why), HEARTH_OK);
+    hearth_log_set(NULL, NULL);
+    hearth_model_close(model);
+    gguf_free(&file);
+    tiny_free(&m);
+    CHECK_INT(n_warning, 1);
+    CHECK(strstr(warning, "2 of 23 tensors are not used") && strstr(warning, "extra.one"));
+}
+
+TEST(tensors_on_which_no_logit_depends_are_left_silently)
+{
+    static const char *const names[] = {"v.blk.0.attn_q.weight", "mm.0.weight", "cls.output.weight", "dense_2.weight",
+                                        "dense_3.weight", "blk.0.attn_rot_embd.weight"};
     tiny_model m;
     n_warning = 0;
     hearth_log_set(keep_warning, NULL);
     tiny_begin(&m);
-    tiny_add_tensor(&m, "extra.one", 0, 1, 4, 1);
-    tiny_add_tensor(&m, "extra.two", 0, 1, 4, 1);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) tiny_add_tensor(&m, names[i], 0, 1, 4, 1);
     expect_accepted(&m);
     hearth_log_set(NULL, NULL);
-    CHECK_INT(n_warning, 1);
-    CHECK(strstr(warning, "2 of 23 tensors are not used"));
+    CHECK_INT(n_warning, 0);
+    tiny_begin(&m);
+    tiny_add_tensor(&m, "vision.weight", 0, 1, 4, 1);
+    expect_refused(&m, HEARTH_ERROR_UNSUPPORTED, "'vision.weight'", "nor are 0 more");
 }
 
 TEST(a_file_without_tensors_is_no_model)

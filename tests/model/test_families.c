@@ -254,15 +254,125 @@ TEST(learned_positions_bound_the_context)
     expect_refused(&m, HEARTH_ERROR_FORMAT, "'position_embd.weight'", "the metadata ask for");
 }
 
-TEST(biases_of_matrices_in_one_piece_are_refused)
+/* Logits after some tokens; false after a failure. Frees m. */
+static bool logits_of(tiny_model *m, float out[TINY_VOCAB])
+{
+    static const int32_t ids[] = {1, 60, 70, 80};
+    hearth_error why = {0};
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    hearth_session_options o = {.n_ctx = 8, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_F32};
+    bool ok = open_tiny(m, &model, &why) == HEARTH_OK && hearth_session_open(model, &o, &session, &why) == HEARTH_OK &&
+              hearth_session_eval(session, ids, 4, &why) == HEARTH_OK;
+    if (ok) memcpy(out, hearth_session_logits(session), TINY_VOCAB * sizeof *out);
+    else test_fail(__FILE__, __LINE__, "%s", why.message);
+    hearth_session_close(session);
+    close_tiny(m, model);
+    return ok;
+}
+
+/* The first of several tensors of a layer gets the rows of all, whose numbers follow one another in the file. */
+static void join(tiny_model *m, int i_layer, const char *const names[], const char *joined)
+{
+    char name[64];
+    tiny_tensor *first = NULL;
+    for (size_t i = 0; names[i]; i++) {
+        snprintf(name, sizeof name, "blk.%d.%s", i_layer, names[i]);
+        tiny_tensor *t = tiny_find(m, name);
+        if (!first) first = t;
+        else first->dim[t->n_dim - 1] += t->dim[t->n_dim - 1], t->gone = true;
+    }
+    snprintf(first->name, sizeof first->name, "blk.%d.%s", i_layer, joined);
+}
+
+static void add_biases(tiny_model *m, const char *const names[], const uint64_t n[])
+{
+    for (int i_layer = 0; i_layer < TINY_LAYERS; i_layer++)
+        for (size_t i = 0; names[i]; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "blk.%d.%s", i_layer, names[i]);
+            tiny_add_tensor(m, name, 0, 1, n[i], 1);
+        }
+}
+
+TEST(matrices_and_biases_in_one_piece_are_those_in_several)
+{
+    enum { N_KV = TINY_D_MODEL / TINY_HEADS * TINY_HEADS_KV };
+    static const char *const weights[] = {"attn_q.weight", "attn_k.weight", "attn_v.weight", NULL};
+    static const char *const biases[] = {"attn_q.bias", "attn_k.bias", "attn_v.bias", NULL};
+    static const char *const gate_up[] = {"ffn_gate.weight", "ffn_up.weight", NULL};
+    static const char *const gate_up_biases[] = {"ffn_gate.bias", "ffn_up.bias", NULL};
+    static const char *const architectures[] = {"llama", "qwen2", "phi3"};
+    float apart[TINY_VOCAB], joined[TINY_VOCAB];
+    tiny_model m;
+    for (int a = 0; a < 3; a++) {
+        for (int form = 0; form < 4; form++) { /* apart; the weights joined; the biases too; gate and up of phi3 */
+            tiny_begin(&m);
+            if (a == 1) tiny_become(&m, "qwen2");
+            if (a != 1) add_biases(&m, biases, (uint64_t[]){TINY_D_MODEL, N_KV, N_KV});
+            if (a == 2) {
+                add_biases(&m, gate_up_biases, (uint64_t[]){TINY_D_FF, TINY_D_FF});
+                tiny_set_text(&m, "general.architecture", "phi3");
+                for (uint32_t i = 0; i < m.n_key; i++) {
+                    char *name = m.keys[i].name;
+                    if (strncmp(name, "llama.", 6) == 0) memmove(name + 5, name + 6, strlen(name + 5)), memcpy(name, "phi3.", 5);
+                }
+            }
+            for (int i = 0; i < TINY_LAYERS; i++) {
+                if (form > 0) join(&m, i, weights, "attn_qkv.weight");
+                if (form > 1) join(&m, i, biases, "attn_qkv.bias");
+                if (form > 2 && a == 2) join(&m, i, gate_up, "ffn_up.weight"), join(&m, i, gate_up_biases, "ffn_up.bias");
+            }
+            if (!logits_of(&m, form == 0 ? apart : joined)) return;
+            if (form > 0 && memcmp(apart, joined, sizeof apart) != 0)
+                test_fail(__FILE__, __LINE__, "%s, form %d: other logits", architectures[a], form);
+        }
+    }
+    begin(&m, "falcon");
+    tiny_add_tensor(&m, "blk.0.attn_qkv.bias", 0, 1, TINY_D_MODEL * 2 + 1, 1);
+    expect_refused(&m, HEARTH_ERROR_FORMAT, "'blk.0.attn_qkv.bias'", "the metadata ask for");
+}
+
+TEST(a_bias_of_the_output_is_added_to_the_logits)
+{
+    float without[TINY_VOCAB], with[TINY_VOCAB], bias[TINY_VOCAB];
+    tiny_model m;
+    tiny_begin(&m);
+    if (!logits_of(&m, without)) return;
+    tiny_begin(&m);
+    tiny_add_tensor(&m, "output.bias", 0, 1, TINY_VOCAB, 1);
+    gguf_bytes written = tiny_write(&m);
+    memcpy(bias, written.data + tiny_data_at(&m, "output.bias"), sizeof bias);
+    gguf_free(&written);
+    if (!logits_of(&m, with)) return;
+    CHECK(bias[0] != 0.0f);
+    for (int i = 0; i < TINY_VOCAB; i++) without[i] += bias[i];
+    CHECK_BYTES(with, without, sizeof with);
+}
+
+/* As llama.cpp writes a pattern, and as converters do. */
+TEST(a_pattern_of_windows_is_of_booleans_or_integers)
 {
     tiny_model m;
-    begin(&m, "falcon");
-    tiny_add_tensor(&m, "blk.0.attn_qkv.bias", 0, 1, TINY_D_MODEL * 2, 1);
-    expect_refused(&m, HEARTH_ERROR_UNSUPPORTED, "'blk.0.attn_qkv.bias'", "in one piece");
-    begin(&m, "phi3");
-    tiny_add_tensor(&m, "blk.1.ffn_up.bias", 0, 1, 2 * TINY_D_FF, 1);
-    expect_refused(&m, HEARTH_ERROR_UNSUPPORTED, "'blk.1.ffn_up.bias'", "in one piece");
+    const uint32_t pattern[TINY_LAYERS] = {1, 0}, longer[TINY_LAYERS + 1] = {1, 0, 1};
+    begin(&m, "gemma2");
+    tiny_set_array(&m, "gemma2.attention.sliding_window_pattern", pattern, TINY_LAYERS);
+    expect_runs(&m);
+    begin(&m, "gemma2");
+    tiny_set_array(&m, "gemma2.attention.sliding_window_pattern", longer, TINY_LAYERS + 1);
+    expect_refused(&m, HEARTH_ERROR_FORMAT, "sliding_window_pattern", "one for each layer");
+}
+
+/* Its attention has norms in place of caps; a file that states one all the same means nothing by it. */
+TEST(gemma3_caps_no_scores)
+{
+    float plain[TINY_VOCAB], capped[TINY_VOCAB];
+    tiny_model m;
+    begin(&m, "gemma3");
+    if (!logits_of(&m, plain)) return;
+    begin(&m, "gemma3");
+    tiny_set_f32(&m, "gemma3.attn_logit_softcapping", 2.0f);
+    if (logits_of(&m, capped)) CHECK_BYTES(plain, capped, sizeof plain);
 }
 
 TEST(opt_needs_no_epsilon_and_falcon_does)

@@ -48,7 +48,7 @@ void hth_gpu_sources(const hth_model *model, uint32_t i_layer, uint32_t n_hot, h
 
 hth_gpu_source hth_gpu_head_source(const hth_model *m)
 {
-    return source_of(m->tied ? &m->token_embd : &m->output, NULL);
+    return source_of(m->tied ? &m->token_embd : &m->output, m->output_bias);
 }
 
 static const hth_matrix *floats_of(const hth_gpu_source *s)
