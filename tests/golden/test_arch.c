@@ -71,7 +71,7 @@ TEST(logits_of_the_last_token_are_those_of_all)
     }
 }
 
-/* The file with another kind of tokenizer of as many letters; NULL and skipped without it. */
+/* The file with another kind of tokenizer of as many letters; NULL after a failed check. */
 static char *with_kind(const char *kind, size_t *n)
 {
     static const char key[] = "tokenizer.ggml.model";
