@@ -118,7 +118,7 @@ bits() {
         gguf=${ids%.ids}.gguf n=$((n + 1))
         compare "$(basename "$gguf")" "$gguf" "$ids"
     done
-    [ "$n" -gt 0 ] || fail "FAILED: no golden files in $data/golden/quant (DATA names the folder above golden)"
+    [ "$n" -gt 0 ] || fail "FAILED: no golden files in $data/golden/quant: python3 tests/data/make.py build/data makes them"
     ids=$scratch/ids
     seq 1 40 >"$ids"
     model=$(synth 15m-q4_0.gguf stories-15m --type q4_0) || return

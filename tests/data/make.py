@@ -11,6 +11,7 @@ and rounded once. The last bit of a logit may depend on numpy's library of matri
 """
 import fcntl
 import hashlib
+import importlib.util
 import json
 import os
 import sys
@@ -19,6 +20,9 @@ import sys
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"
 sys.dont_write_bytecode = True
+
+if importlib.util.find_spec("numpy") is None:
+    sys.exit("make.py: this Python has no numpy (Debian's package: python3-numpy)")
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STAMP = "made.json"
