@@ -15,7 +15,7 @@
 # each part with its seconds and its status: 0; 1 where something failed, differed, or was not there; 124 at the end of its time.
 # This ends with 1 where a part did not end with 0, and with 130 at Ctrl-C. Synthetic weights are labelled by the program.
 #
-# Variables: HEARTH: the program (build/hearth). DATA: the folder above golden (shared/data beside the sources). MODELS: keeps
+# Variables: HEARTH: the program (build/hearth). DATA: the folder above golden (build/data beside bench). MODELS: keeps
 # synthetic models (FOLDER). N: tokens to generate (decode 128, hybrid 64). VRAM: sizes for hybrid ("4G 6G 8G"). LIMIT: seconds for a
 # part (540). SIZE=small: a 1B shape in place of the larger ones, 700M and short prompts: a dry run (a CPU that plays the GPU).
 # Functions are called by name, and of a run only what it says on stderr is wanted.
@@ -31,7 +31,7 @@ device=$1 folder=$2
 shift 2
 here=$(dirname "$0")
 hearth=${HEARTH:-$here/../build/hearth}
-data=${DATA:-$here/../../shared/data}
+data=${DATA:-$here/../build/data}
 models=${MODELS:-$folder}
 small=${SIZE:-}
 limit=${LIMIT:-540}
@@ -118,7 +118,7 @@ bits() {
         gguf=${ids%.ids}.gguf n=$((n + 1))
         compare "$(basename "$gguf")" "$gguf" "$ids"
     done
-    [ "$n" -gt 0 ] || fail "FAILED: no golden files in $data/golden/quant (DATA names the folder above golden)"
+    [ "$n" -gt 0 ] || fail "FAILED: no golden files in $data/golden/quant: python3 tests/data/make.py build/data makes them"
     ids=$scratch/ids
     seq 1 40 >"$ids"
     model=$(synth 15m-q4_0.gguf stories-15m --type q4_0) || return

@@ -4,8 +4,7 @@ and the perplexity of both files, measured by us.
 
 usage: quantize.py HEARTH LLAMA_QUANTIZE MODEL_F32 TEXT N_CTX [TYPE...]
 
-Prints a Markdown table. Needs python3-numpy and the readers in ../shared/data/golden/tools
-(or $HEARTH_DATA/golden/tools). Exit status 1 when a target is missed: perplexity at most
+Prints a Markdown table. Needs python3-numpy. Exit status 1 when a target is missed: perplexity at most
 1.005 times, error of each tensor at most 1.02 times theirs.
 """
 import json
@@ -16,31 +15,25 @@ import tempfile
 
 import numpy as np
 
-DATA = os.environ.get("HEARTH_DATA") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../shared/data")
-sys.path.insert(0, os.path.join(DATA, "golden/tools"))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/data"))
 import gguf  # noqa: E402
-import quants  # noqa: E402
 
 TYPES = ("F16 BF16 Q8_0 Q6_K Q5_K_M Q5_K_S Q5_1 Q5_0 Q4_K_M Q4_K_S IQ4_NL Q4_1 Q4_0 Q3_K_L Q3_K_M Q3_K_S "
          "Q2_K").split()
 
 
-def weights(reader, name):
-    kind, _, at, size = reader.tensors[name]
-    return quants.dequantize(kind, reader.buf[at:at + size]).astype(np.float64)
-
-
 def compare(source, mine, theirs):
     """(tensors of another type, largest ratio of errors, its tensor, whole error ratio)."""
     other, worst, where, sums = 0, 0.0, "", np.zeros(2)
-    for name, (kind, *_) in mine.tensors.items():
-        if theirs.tensors[name][0] != kind:
+    for name, tensor in mine.tensors.items():
+        if theirs.tensors[name].type != tensor.type:
             other += 1
             continue
-        if source.tensors[name][0] == kind:
+        if source.tensors[name].type == tensor.type:
             continue
-        truth = weights(source, name)
-        errors = [np.sqrt(np.mean((weights(r, name) - truth) ** 2)) for r in (mine, theirs)]
+        truth = source.get(name).astype(np.float64)
+        errors = [np.sqrt(np.mean((file.get(name) - truth) ** 2)) for file in (mine, theirs)]
         sums += [e * e * truth.size for e in errors]
         if errors[1] > 0 and errors[0] / errors[1] > worst:
             worst, where = errors[0] / errors[1], name
@@ -58,7 +51,7 @@ def main():
         print(__doc__, file=sys.stderr)
         return 2
     hearth, llama, model, text, n_ctx = sys.argv[1:6]
-    source, missed = gguf.Reader(model), 0
+    source, missed = gguf.read(model), 0
     print("| type | MB | other types | worst tensor | all tensors | perplexity | theirs | ratio |")
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +59,7 @@ def main():
         for kind in sys.argv[6:] or TYPES:
             subprocess.run([hearth, "quantize", model, mine, kind], check=True, capture_output=True)
             subprocess.run([llama, model, theirs, kind], check=True, capture_output=True)
-            other, worst, where, whole = compare(source, gguf.Reader(mine), gguf.Reader(theirs))
+            other, worst, where, whole = compare(source, gguf.read(mine), gguf.read(theirs))
             ours, peer = (perplexity(hearth, p, text, n_ctx) for p in (mine, theirs))
             bad = ours > 1.005 * peer or worst > 1.02 or other
             missed += bool(bad)

@@ -12,6 +12,8 @@ has() { command -v "$1" >/dev/null 2>&1; }
 has_header() { echo "#include <$1>" | gcc -E - >/dev/null 2>&1; }
 has_layer() { ls "/usr/share/vulkan/$1"* >/dev/null 2>&1; }
 has_module() { has pkg-config && pkg-config --exists "$1"; }
+# Of the build's Python: the first one that has it (tests/CMakeLists.txt).
+has_numpy() { python3 -c 'import numpy' 2>/dev/null || /usr/bin/python3 -c 'import numpy' 2>/dev/null; }
 has_fuzzer() { test -e "$(clang -print-runtime-dir 2>/dev/null)/libclang_rt.fuzzer-$(uname -m).a"; }
 
 # need PACKAGE REASON TEST...: notes the package unless the test succeeds.
@@ -40,6 +42,7 @@ need_for_build() {
 need_for_test() {
     need_for_build
     need python3 "laws and the report" has python3
+    need python3-numpy "makes models and computes what they must give" has_numpy
     need binutils "laws about symbols" has nm
     need strace "shows that the token loop makes no system calls" has strace
     need groff-base "reads the manual page as a check" has groff

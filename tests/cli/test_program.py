@@ -458,11 +458,10 @@ def ids_are_read_strictly():
 
 
 def data(path):
-    root = os.environ.get("HEARTH_DATA") or os.path.join(SOURCE, "..", "shared", "data")
-    path = os.path.join(root, path)
-    if not os.path.exists(path):
-        raise cases.Skip(f"no {path}")
-    return path
+    """Of the repository, or made by tests/data/make.py."""
+    found = [p for p in (os.path.join(SOURCE, folder, path) for folder in ("tests/data", "build/data")) if os.path.exists(p)]
+    check(found, f"no {path} in tests/data or build/data; python3 tests/data/make.py build/data makes the latter")
+    return found[0]
 
 
 @case

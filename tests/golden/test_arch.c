@@ -16,7 +16,7 @@ static void check_file(const char *name, hearth_kv_type kv, double bound)
         double error = logits ? engine_max_error(logits, g.truth, g.n_truth) : 1.0;
         printf("     %-20s kv %s: %.2e\n", name, kv == HEARTH_KV_F32 ? "f32" : "f16", error);
         if (!(error <= bound)) test_fail(__FILE__, __LINE__, "%s: error %g, allowed %g", name, error, bound);
-        if (logits && kv == HEARTH_KV_F32) golden_same_everywhere(&g, kv, logits);
+        if (logits && kv == HEARTH_KV_F32) golden_same_sampled(&g, kv, logits);
         else if (logits) golden_same_on_levels(&g, kv, logits);
         free(logits);
     }
@@ -71,7 +71,7 @@ TEST(logits_of_the_last_token_are_those_of_all)
     }
 }
 
-/* The file with another kind of tokenizer of as many letters; NULL and skipped without it. */
+/* The file with another kind of tokenizer of as many letters; NULL after a failed check. */
 static char *with_kind(const char *kind, size_t *n)
 {
     static const char key[] = "tokenizer.ggml.model";

@@ -48,17 +48,31 @@ static bool is_whole(const hearth_model *model)
     return CHECK(info.gpu != NULL) && CHECK_INT(info.gpu_n_layer, info.n_layer) && CHECK(info.gpu_head);
 }
 
-static float *logits_by(const hearth_model *model, const golden *g, hearth_kv_type kv, uint32_t n_batch)
+static float *logits_of(const hearth_model *model, const golden *g, hearth_kv_type kv, uint32_t n_batch, size_t n)
 {
     const engine_setting s = {.n_thread = 2, .n_batch = n_batch, .kv = kv, .selector = g->selector};
-    return engine_model_logits(model, &s, g->ids, g->n);
+    return engine_model_logits(model, &s, g->ids, n);
+}
+
+static float *logits_by(const hearth_model *model, const golden *g, hearth_kv_type kv, uint32_t n_batch)
+{
+    return logits_of(model, g, kv, n_batch, g->n);
+}
+
+/* Tokens of a golden text that are computed one by one: beyond the smallest window, which is 20. A driver on the CPU
+ * takes as long for one as for many, so all of them are left to the null device and to $HEARTH_LONG. */
+static size_t n_single(const golden *g, const char *device)
+{
+    enum { SOME = 24 };
+    return strcmp(device, "null") == 0 || is_long() || g->n < SOME ? g->n : SOME;
 }
 
 static void expect_bits(const hearth_model *model, const golden *g, hearth_kv_type kv, uint32_t n_batch,
                         const float *expected, const char *what)
 {
-    float *logits = logits_by(model, g, kv, n_batch);
-    if (logits && memcmp(logits, expected, g->n_truth * sizeof *logits) != 0)
+    size_t n = n_batch == 1 ? n_single(g, what) : g->n;
+    float *logits = logits_of(model, g, kv, n_batch, n);
+    if (logits && memcmp(logits, expected, n * (g->n_truth / g->n) * sizeof *logits) != 0)
         test_fail(__FILE__, __LINE__, "%s on %s: other bits with batch %u, kv %s", g->model, what, n_batch,
                   kv_name(kv));
     free(logits);

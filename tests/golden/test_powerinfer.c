@@ -7,9 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {"llama-relu.f16", "llama-relu.q4_0", "bamboo.f16", "bamboo.q4_0",
-                                    "opt.f16",        "opt.q4_0",        "falcon.q4_0"};
-enum { N_NAME = sizeof names / sizeof *names };
+/* theirs: how far the logits of PowerInfer's own engine are from the truth for the same file, rms of the differences
+ * over rms of the truth. Measured with SJTU-IPADS/PowerInfer d3ebd7c (July 2025), its CPU build for x86 with FMA, one
+ * thread (two give other logits from run to run), KV cache F32, token by token. */
+static const struct {
+    const char *name;
+    double theirs;
+} files[] = {
+    {"llama-relu.f16", 4.3498e-4}, {"llama-relu.q4_0", 9.9615e-3}, {"bamboo.f16", 3.7724e-4},
+    {"bamboo.q4_0", 1.1463e-2},    {"opt.f16", 3.6765e-4},         {"opt.q4_0", 8.8254e-3},
+    {"falcon.q4_0", 7.8298e-3},
+};
+enum { N_FILE = sizeof files / sizeof *files };
 
 static const char *path_of(char *room, size_t size, const char *name, const char *suffix)
 {
@@ -46,11 +55,11 @@ static bool open_file(golden *g, const char *name)
     return g->model && g->ids && g->truth;
 }
 
-static float *read_other(const char *name, const char *suffix, size_t n_expect)
+static float *read_dense(const char *name, size_t n_expect)
 {
     char path[100];
     size_t n = 0;
-    float *x = engine_read_floats(test_data(path_of(path, sizeof path, name, suffix)), &n);
+    float *x = engine_read_floats(test_data(path_of(path, sizeof path, name, ".dense.f32")), &n);
     if (x && CHECK_INT(n, n_expect)) return x;
     free(x);
     return NULL;
@@ -58,21 +67,18 @@ static float *read_other(const char *name, const char *suffix, size_t n_expect)
 
 TEST(predicted_neurons_are_as_near_to_the_truth_as_powerinfer)
 {
-    for (int i = 0; i < N_NAME; i++) {
+    for (int i = 0; i < N_FILE; i++) {
+        const char *name = files[i].name;
         golden g;
-        if (open_file(&g, names[i])) {
+        if (open_file(&g, name)) {
             g.selector = HEARTH_SELECTOR_PREDICTOR;
             float *logits = golden_logits(&g, HEARTH_KV_F32);
-            float *theirs = read_other(names[i], ".powerinfer.f32", g.n_truth);
-            if (logits && theirs) {
-                double ours = engine_rms_error(logits, g.truth, g.n_truth);
-                double bound = engine_rms_error(theirs, g.truth, g.n_truth);
-                printf("     %-16s %.3e, powerinfer %.3e, ratio %.3f\n", names[i], ours, bound, ours / bound);
-                if (!(ours <= 1.05 * bound))
-                    test_fail(__FILE__, __LINE__, "%s: too far from the truth", names[i]);
-                golden_same_everywhere(&g, HEARTH_KV_F32, logits);
+            if (logits) {
+                double ours = engine_rms_error(logits, g.truth, g.n_truth), theirs = files[i].theirs;
+                printf("     %-16s %.3e, powerinfer %.3e, ratio %.3f\n", name, ours, theirs, ours / theirs);
+                if (!(ours <= 1.05 * theirs)) test_fail(__FILE__, __LINE__, "%s: too far from the truth", name);
+                golden_same_sampled(&g, HEARTH_KV_F32, logits);
             }
-            free(theirs);
             free(logits);
         }
         golden_close(&g);
@@ -81,19 +87,20 @@ TEST(predicted_neurons_are_as_near_to_the_truth_as_powerinfer)
 
 TEST(all_neurons_of_such_a_file_are_the_dense_model)
 {
-    for (int i = 0; i < N_NAME; i++) {
+    for (int i = 0; i < N_FILE; i++) {
+        const char *name = files[i].name;
         golden g;
-        if (open_file(&g, names[i])) {
+        if (open_file(&g, name)) {
             g.selector = HEARTH_SELECTOR_DENSE;
             float *logits = golden_logits(&g, HEARTH_KV_F32);
-            float *dense = read_other(names[i], ".dense.f32", g.n_truth);
+            float *dense = read_dense(name, g.n_truth);
             /* Rounding to 8 bits makes 1.14e-2 +/- 0.13e-2 of bamboo's prompts, and 1.31e-2 of this one
              * (docs/arithmetic.md 11). */
-            double bound = strstr(names[i], "f16") ? 5e-4 : strstr(names[i], "bamboo") ? 1.35e-2 : 1.25e-2;
+            double bound = strstr(name, "f16") ? 5e-4 : strstr(name, "bamboo") ? 1.35e-2 : 1.25e-2;
             if (logits && dense) {
                 double error = engine_rms_error(logits, dense, g.n_truth);
-                printf("     %-16s %.3e of %.3e\n", names[i], error, bound);
-                if (!(error <= bound)) test_fail(__FILE__, __LINE__, "%s: error %g", names[i], error);
+                printf("     %-16s %.3e of %.3e\n", name, error, bound);
+                if (!(error <= bound)) test_fail(__FILE__, __LINE__, "%s: error %g", name, error);
                 g.selector = HEARTH_SELECTOR_GATE;
                 golden_same_on_levels(&g, HEARTH_KV_F32, logits);
             }
@@ -107,7 +114,7 @@ TEST(all_neurons_of_such_a_file_are_the_dense_model)
 TEST(such_a_file_asks_for_its_predictors)
 {
     golden g;
-    if (open_file(&g, names[0])) {
+    if (open_file(&g, files[0].name)) {
         hearth_model *model = NULL;
         hearth_model_info info;
         CHECK_OK(hearth_model_open(g.model, NULL, &model, err));

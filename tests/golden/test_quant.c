@@ -7,19 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void check_type(const char *type)
+/* peer: how far llama.cpp's logits of the same file are from the truth, rms of the differences over rms of the truth.
+ * Measured on the files of tests/data/quant.py with llama.cpp v0.5.0 (September 2026; de3ff81), its CPU code for AVX-512
+ * VNNI, one thread, KV cache F32, no flash attention, all tokens in one batch. */
+static void check_type(const char *type, double peer)
 {
-    char theirs[80];
-    size_t n_theirs = 0;
     golden g;
-    snprintf(theirs, sizeof theirs, "golden/quant/llama-%s.llamacpp.f32", type);
-    float *peer = engine_read_floats(test_data(theirs), &n_theirs);
-    if (golden_open_quant(&g, type) && CHECK(peer && n_theirs == g.n_truth)) {
+    if (golden_open_quant(&g, type)) {
         float *logits = golden_logits(&g, HEARTH_KV_F32);
         double ours = logits ? engine_rms_error(logits, g.truth, g.n_truth) : 1.0;
-        double bound = engine_rms_error(peer, g.truth, g.n_truth);
-        printf("     %-6s %.4e, llama.cpp %.4e, ratio %.3f\n", type, ours, bound, ours / bound);
-        if (!(ours <= 1.05 * bound)) test_fail(__FILE__, __LINE__, "%s: too far from the truth", type);
+        printf("     %-6s %.4e, llama.cpp %.4e, ratio %.3f\n", type, ours, peer, ours / peer);
+        if (!(ours <= 1.05 * peer)) test_fail(__FILE__, __LINE__, "%s: too far from the truth", type);
         if (logits) golden_same_sampled(&g, HEARTH_KV_F32, logits);
         free(logits);
         logits = golden_logits(&g, HEARTH_KV_F16);
@@ -27,24 +25,23 @@ static void check_type(const char *type)
         free(logits);
     }
     golden_close(&g);
-    free(peer);
 }
 
-TEST(f16_weights_are_as_near_as_the_peer) { check_type("F16"); }
-TEST(bf16_weights_are_as_near_as_the_peer) { check_type("BF16"); }
-TEST(q8_0_weights_are_as_near_as_the_peer) { check_type("Q8_0"); }
-TEST(q4_0_weights_are_as_near_as_the_peer) { check_type("Q4_0"); }
-TEST(q4_1_weights_are_as_near_as_the_peer) { check_type("Q4_1"); }
-TEST(q5_0_weights_are_as_near_as_the_peer) { check_type("Q5_0"); }
-TEST(q5_1_weights_are_as_near_as_the_peer) { check_type("Q5_1"); }
-TEST(q2_k_weights_are_as_near_as_the_peer) { check_type("Q2_K"); }
-TEST(q3_k_weights_are_as_near_as_the_peer) { check_type("Q3_K"); }
-TEST(q4_k_weights_are_as_near_as_the_peer) { check_type("Q4_K"); }
-TEST(q5_k_weights_are_as_near_as_the_peer) { check_type("Q5_K"); }
-TEST(q6_k_weights_are_as_near_as_the_peer) { check_type("Q6_K"); }
-TEST(iq4_nl_weights_are_as_near_as_the_peer) { check_type("IQ4_NL"); }
-TEST(iq4_xs_weights_are_as_near_as_the_peer) { check_type("IQ4_XS"); }
-TEST(mxfp4_weights_are_as_near_as_the_peer) { check_type("MXFP4"); }
+TEST(f16_weights_are_as_near_as_the_peer) { check_type("F16", 4.1227e-4); }
+TEST(bf16_weights_are_as_near_as_the_peer) { check_type("BF16", 3.3156e-3); }
+TEST(q8_0_weights_are_as_near_as_the_peer) { check_type("Q8_0", 1.3471e-2); }
+TEST(q4_0_weights_are_as_near_as_the_peer) { check_type("Q4_0", 1.9268e-2); }
+TEST(q4_1_weights_are_as_near_as_the_peer) { check_type("Q4_1", 1.4009e-2); }
+TEST(q5_0_weights_are_as_near_as_the_peer) { check_type("Q5_0", 1.2718e-2); }
+TEST(q5_1_weights_are_as_near_as_the_peer) { check_type("Q5_1", 1.3914e-2); }
+TEST(q2_k_weights_are_as_near_as_the_peer) { check_type("Q2_K", 3.5449e-2); }
+TEST(q3_k_weights_are_as_near_as_the_peer) { check_type("Q3_K", 3.0132e-2); }
+TEST(q4_k_weights_are_as_near_as_the_peer) { check_type("Q4_K", 3.2203e-2); }
+TEST(q5_k_weights_are_as_near_as_the_peer) { check_type("Q5_K", 3.0923e-2); }
+TEST(q6_k_weights_are_as_near_as_the_peer) { check_type("Q6_K", 3.1246e-2); }
+TEST(iq4_nl_weights_are_as_near_as_the_peer) { check_type("IQ4_NL", 1.3635e-2); }
+TEST(iq4_xs_weights_are_as_near_as_the_peer) { check_type("IQ4_XS", 3.0917e-2); }
+TEST(mxfp4_weights_are_as_near_as_the_peer) { check_type("MXFP4", 1.9309e-2); }
 
 /* ---- refusals ----------------------------------------------------------------------------- */
 

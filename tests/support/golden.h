@@ -14,8 +14,7 @@ typedef struct golden {
     hearth_selector selector; /* AUTO unless a test sets another one */
 } golden;
 
-/* Paths below the folder of test data. False when they are absent: the case is
- * skipped then. Closed in either case. */
+/* Paths of test data. False, and the case fails, when they are absent. Closed in either case. */
 bool golden_open(golden *g, const char *model, const char *ids, const char *truth);
 void golden_close(golden *g);
 

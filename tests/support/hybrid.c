@@ -98,7 +98,7 @@ static beside of_storyteller;
 
 static void forget_storyteller(void) { remove_beside(&of_storyteller); }
 
-/* NULL: there are no test data. */
+/* NULL: there are no test data, and the case fails. */
 static const beside *measured_storyteller(const char *model_path)
 {
     enum { SOME_TEXT = 3000 };

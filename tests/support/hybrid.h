@@ -11,7 +11,7 @@
 enum { HYBRID_MOST_LAYERS = 8 };
 
 /* Storyteller, 6 layers of 768 neurons, in the type of a mix; profile, predictors and thresholds are
- * measured. False: there are no test data (the case is skipped), or a check failed. */
+ * measured. False: a check failed. */
 bool hybrid_pack_storyteller(const char *mix, const char *path);
 /* golden/powerinfer/NAME.q4_0, 2 layers of 1024 neurons, with its own types and predictors; profile and
  * thresholds are drawn. usual: the largest |hidden| that the file says its layers have; 0: it says nothing. */

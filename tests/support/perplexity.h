@@ -1,4 +1,4 @@
-/* One line of the table of perplexities in models/README.md, and how it is checked. */
+/* One line of the table of perplexities in tests/data/README.md, and how it is checked. */
 #ifndef HEARTH_TESTS_SUPPORT_PERPLEXITY_H
 #define HEARTH_TESTS_SUPPORT_PERPLEXITY_H
 
@@ -16,11 +16,12 @@
 typedef struct perplexity_line {
     const char *text;
     uint32_t n_ctx;
+    uint64_t most_windows; /* measured; 0: all of the text */
     uint64_t n_token, n_window, n_scored;
     double perplexity, tolerance; /* absolute */
 } perplexity_line;
 
-/* A model below the folder of test data, with F32 KV. */
+/* A model of the test data, with F32 KV. */
 void perplexity_check(const char *model, const perplexity_line *line);
 /* babyllama quantised to type, its tied embedding kept in Q8_0. */
 void perplexity_check_quantised(hth_type type, const perplexity_line *line);

@@ -109,6 +109,8 @@ bool test_check_bytes(const void *a, const void *b, size_t n, const char *file, 
     return true;
 }
 
+int test_n_failed(void) { return n_failed_checks; }
+
 void test_skip(const char *format, ...)
 {
     va_list args;
@@ -120,15 +122,17 @@ void test_skip(const char *format, ...)
 
 const char *test_data(const char *relative)
 {
+    static const char *const folders[] = {"tests/data", "build/data"}; /* of the repository; made */
     static char paths[8][1024];
     static int turn;
     char *path = paths[turn++ % 8];
-    const char *root = getenv("HEARTH_DATA");
-    int n = root ? snprintf(path, sizeof paths[0], "%s/%s", root, relative)
-                 : snprintf(path, sizeof paths[0], "%s/../shared/data/%s", HEARTH_SOURCE_DIR, relative);
     struct stat st;
-    if (n > 0 && (size_t)n < sizeof paths[0] && stat(path, &st) == 0) return path;
-    test_skip("no test data: %s", path);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        int n = snprintf(path, sizeof paths[0], "%s/%s/%s", HEARTH_SOURCE_DIR, folders[i], relative);
+        if (n > 0 && (size_t)n < sizeof paths[0] && stat(path, &st) == 0) return path;
+    }
+    test_fail(__FILE__, __LINE__, "no %s in tests/data or build/data; python3 tests/data/make.py build/data makes the latter",
+              relative);
     return NULL;
 }
 

@@ -33,8 +33,11 @@ void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void test_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Path below the folder of test data (../shared/data beside the checkout, or
- * $HEARTH_DATA), or NULL (and the case is marked skipped) when it is absent. */
+/* Failed checks of the running case so far. */
+int test_n_failed(void);
+
+/* Path of a file or folder of test data: below tests/data, which the repository holds, or build/data, which
+ * tests/data/make.py makes as a part of the build. NULL, and the case fails, when it is in neither. */
 const char *test_data(const char *relative);
 /* A path for a scratch file of this process. */
 const char *test_scratch(const char *name);
