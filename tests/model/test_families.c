@@ -171,7 +171,7 @@ TEST(window_patterns_are_held_to_the_layers)
         expect_refused(&m, HEARTH_ERROR_FORMAT, key, "an array of 2 booleans");
     }
     begin(&m, "gemma2");
-    tiny_set_array(&m, key, (const uint32_t[]){1, 0}, 2);
+    tiny_set_floats(&m, key, (const float[]){1.0f, 0.0f}, 2);
     expect_refused(&m, HEARTH_ERROR_FORMAT, key, "an array of 2 booleans");
     begin(&m, "gemma2");
     tiny_set_u32(&m, key, 4000000000u);
