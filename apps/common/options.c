@@ -2,6 +2,7 @@
  * every value is checked here, so verbs see good ones only. */
 #include "common/options.h"
 
+#include "common/model_name.h"
 #include "common/output.h"
 
 #include <assert.h>
@@ -227,10 +228,23 @@ static int parse(args *a, int argc, char **argv)
     return 0;
 }
 
+/* Names of models become paths. "-" is standard input, where a verb takes it. */
+static int resolve_models(args *a)
+{
+    int bad = 0;
+    for (unsigned i = 0; i < a->n_operand && !bad; i++)
+        if (a->verb->models >> i & 1 && strcmp(a->operands[i], "-") != 0)
+            bad = resolve_model(a->operands[i], &a->operands[i]);
+    for (size_t i = 0; i < a->n_given && !bad; i++)
+        if (a->given[i].spec->traits & OPTION_MODEL) bad = resolve_model(a->given[i].value, &a->given[i].value);
+    return bad;
+}
+
 int verb_run(const verb *v, int argc, char **argv)
 {
     args a = {.verb = v};
     int bad = parse(&a, argc, argv);
+    if (!a.wants_help && !bad) bad = resolve_models(&a);
     if (!a.wants_help) return bad ? bad : v->run(&a);
     verb_print_help(v);
     return 0;

@@ -26,6 +26,7 @@ typedef enum option_kind {
 typedef enum option_trait {
     OPTION_REPEATS = 1, /* may be given more than once */
     OPTION_RARE = 2,    /* --help only names it; the man page tells */
+    OPTION_MODEL = 4,   /* names a model: by its path, or as hearth list does */
 } option_trait;
 
 typedef struct option_spec {
@@ -49,6 +50,7 @@ typedef struct verb {
     const char *details;  /* some lines for --help and the man page */
     const char *example;  /* one command line */
     const option_spec *groups[4]; /* tables that end with a NULL name */
+    unsigned models;              /* bit i: operand i names a model, by its path or as hearth list does */
     int (*run)(const args *a);
 } verb;
 
