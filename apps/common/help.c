@@ -116,6 +116,11 @@ void verbs_print_man(const verb *const *verbs)
         "measured "
         "for plans, placements, what a driver compiled. Default: hearth in $XDG_CACHE_HOME, or in ~/.cache. "
         "Empty: nothing is kept.\n");
+    printf(".TP\n.B HEARTH_MODELS\nfolders with models, with ':' between, for list and for names of models.\n"
+           ".TP\n.B HF_HUB_CACHE, HF_HOME\nthe cache of Hugging Face; default: ~/.cache/huggingface/hub.\n"
+           ".TP\n.B HF_TOKEN, HF_ENDPOINT\nthe token and the address of the hub, for pull.\n"
+           ".TP\n.B OLLAMA_MODELS, LLAMA_CACHE\nwhere models of Ollama and llama.cpp are, if not in their usual "
+           "folders.\n");
 }
 
 /* ---- completions ------------------------------------------------------------------------ */
