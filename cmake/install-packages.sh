@@ -35,6 +35,8 @@ need_for_build() {
     need libxxhash-dev "hashing" has_header xxhash.h
     need libpcre2-dev "cuts text for byte-level tokenizers" has_module libpcre2-8
     need libedit-dev "line editing in chat" has_module libedit
+    need libcurl4-openssl-dev "hearth pull brings models" has_module libcurl
+    need libjansson-dev "reads what hubs and Ollama say of models" has_module jansson
     need libvulkan-dev "headers of Vulkan" has_header vulkan/vulkan_core.h
     need glslc "compiles the programs of GPUs" has glslc
 }

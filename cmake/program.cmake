@@ -1,3 +1,27 @@
+# Models of hubs and of this machine: apps/hub. libcurl (7.85 or later) brings them, jansson reads what hubs and
+# Ollama say; without them, and in cross builds, the verb pull says what is missing.
+file(GLOB HEARTH_HUB_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/hub/*.c)
+add_library(hearth_hub STATIC ${HEARTH_HUB_SOURCES})
+target_include_directories(hearth_hub PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/apps)
+target_link_libraries(hearth_hub PUBLIC hearth)
+if(NOT CMAKE_CROSSCOMPILING)
+  find_package(PkgConfig)
+endif()
+foreach(library curl>=7.85 jansson>=2.10)
+  string(REGEX REPLACE ">=.*" "" name ${library})
+  string(TOUPPER ${name} name)
+  if(HEARTH_${name} AND PKG_CONFIG_FOUND AND NOT CMAKE_CROSSCOMPILING)
+    string(REPLACE curl libcurl module ${library})
+    pkg_check_modules(HEARTH_${name}_LIBRARY IMPORTED_TARGET ${module})
+  endif()
+  if(HEARTH_${name}_LIBRARY_FOUND)
+    target_link_libraries(hearth_hub PRIVATE PkgConfig::HEARTH_${name}_LIBRARY)
+    target_compile_definitions(hearth_hub PRIVATE HEARTH_${name}=1)
+  else()
+    target_compile_definitions(hearth_hub PRIVATE HEARTH_${name}=0)
+  endif()
+endforeach()
+
 # The program: apps/common and apps/cli over libhearth, with a model inside.
 set(HEARTH_EMBED ${PROJECT_SOURCE_DIR}/models/storyteller-q8_0.gguf CACHE FILEPATH
   "the model that runs when none is named")
@@ -7,7 +31,7 @@ if(HEARTH_APP_SOURCES)
   add_executable(hearth_program ${HEARTH_APP_SOURCES})
   set_target_properties(hearth_program PROPERTIES OUTPUT_NAME hearth)
   target_include_directories(hearth_program PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/apps)
-  target_link_libraries(hearth_program PRIVATE hearth)
+  target_link_libraries(hearth_program PRIVATE hearth_hub hearth)
   # Line editing in chat. Without it, and in cross builds, chat reads plain lines.
   if(HEARTH_LIBEDIT AND NOT CMAKE_CROSSCOMPILING)
     find_package(PkgConfig)

@@ -402,5 +402,6 @@ const verb verb_bench = {
                "What lies on a GPU is named; limits, --fire and -f are the CPU's.\n",
     .example = "hearth bench model.gguf -p 128,512 -n 64 -t 1",
     .groups = {options, model_options, gpu_options},
+    .models = 1,
     .run = run,
 };

@@ -448,5 +448,6 @@ const verb verb_chat = {
                "each line is a message. The story model in the program is not made for chat.\n",
     .example = "hearth chat model.gguf --system \"Answer briefly.\"",
     .groups = {options, sampling_options, model_options, gpu_options},
+    .models = 1,
     .run = run,
 };

@@ -9,7 +9,7 @@
 
 static const option_spec options[] = {
     {"file", 'f', OPTION_FILE, "FILE", "the text; - is stdin", 0, 0, NULL, 0},
-    {"against", 0, OPTION_FILE, "OTHER", "the reference is this file, dense", 0, 0, NULL, 0},
+    {"against", 0, OPTION_FILE, "OTHER", "the reference is this file, dense", 0, 0, NULL, OPTION_MODEL},
     {"chunks", 0, OPTION_UINT, "N", "compare the first N windows only", 1, 1e9, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
@@ -225,5 +225,6 @@ const verb verb_compare = {
                "which live neurons the mode finds, and the error of what it leaves out (CETT).\n",
     .example = "hearth compare model.gguf --selector predictor -f text.txt -c 512",
     .groups = {options, model_options},
+    .models = 1,
     .run = run,
 };

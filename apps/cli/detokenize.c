@@ -67,5 +67,6 @@ const verb verb_detokenize = {
     .details = "Writes the bytes as they are: nothing is trimmed, no newline is added.\n",
     .example = "hearth tokenize model.gguf -p Hello | hearth detokenize model.gguf",
     .groups = {options},
+    .models = 1,
     .run = run,
 };

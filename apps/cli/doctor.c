@@ -262,5 +262,6 @@ const verb verb_doctor = {
                "Each is ok, or could be better by the remedy that stands below it.\n",
     .example = "hearth doctor model.gguf",
     .groups = {options, model_options},
+    .models = 1,
     .run = run,
 };

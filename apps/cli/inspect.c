@@ -76,5 +76,6 @@ const verb verb_inspect = {
                "that is well-formed, profiles and predictors too; says why one cannot be run.\n",
     .example = "hearth inspect model.gguf -c 8192",
     .groups = {options},
+    .models = 1,
     .run = run,
 };

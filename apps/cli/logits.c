@@ -78,5 +78,6 @@ const verb verb_logits = {
                "little-endian, [number of ids][vocabulary].\n",
     .example = "hearth logits model.gguf --ids prompt.ids -o prompt.f32 --kv f32",
     .groups = {options, model_options, gpu_options},
+    .models = 1,
     .run = run,
 };

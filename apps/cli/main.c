@@ -30,6 +30,9 @@ static const verb *const verbs[] = {&verb_run_model,
                                     &verb_doctor,
                                     &verb_devices,
                                     &verb_plan,
+                                    &verb_pull,
+                                    &verb_list,
+                                    &verb_rm,
                                     NULL};
 
 /* A mapped model that became shorter is an error of the evaluation; any other bus

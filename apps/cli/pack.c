@@ -78,5 +78,6 @@ const verb verb_pack = {
                "file than MODEL, with other bits: down is rounded along its other axis.\n",
     .example = "hearth pack model-f16.gguf --type q4_0 --profile p.gguf -o packed.gguf",
     .groups = {options, output_options},
+    .models = 1,
     .run = run,
 };

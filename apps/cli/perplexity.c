@@ -87,5 +87,6 @@ const verb verb_perplexity = {
                "token in front, the second half scored. One last newline of FILE is dropped.\n",
     .example = "hearth perplexity model.gguf -f text.txt -c 512",
     .groups = {options, model_options, gpu_options},
+    .models = 1,
     .run = run,
 };

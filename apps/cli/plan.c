@@ -467,5 +467,6 @@ const verb verb_plan = {
                "files are placed by what they cost on either side, other files by layers.\n",
     .example = "hearth plan packed.gguf --vram 8G --what-if -o packed.placement",
     .groups = {options, output_options, model_options, device_options},
+    .models = 1,
     .run = run,
 };

@@ -109,5 +109,6 @@ const verb verb_predictors = {
                "them into a model, hearth compare says what they cost.\n",
     .example = "hearth predictors model.gguf -f text.txt -o predictors.gguf --recall 0.95",
     .groups = {options, output_options},
+    .models = 1,
     .run = run,
 };

@@ -194,5 +194,6 @@ const verb verb_profile = {
                "the same command goes on from there.\n",
     .example = "hearth profile model.gguf -f text.txt -o model.profile",
     .groups = {options, output_options, model_options},
+    .models = 1,
     .run = run,
 };

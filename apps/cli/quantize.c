@@ -51,5 +51,6 @@ const verb verb_quantize = {
                "OUT appears when it is complete.\n",
     .example = "hearth quantize model-f16.gguf model-q4_k_m.gguf q4_k_m",
     .groups = {options, output_options},
+    .models = 1,
     .run = run,
 };

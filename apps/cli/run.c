@@ -448,5 +448,6 @@ const verb verb_run_model = {
                "only float weights (F32, F16, BF16) on a GPU may give another.\n",
     .example = "hearth run -p \"Once upon a time\" --seed 7 --stats",
     .groups = {options, sampling_options, model_options, gpu_options},
+    .models = 1,
     .run = run,
 };

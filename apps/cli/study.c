@@ -184,5 +184,6 @@ const verb verb_study = {
                "docs/study.md explains the figures.\n",
     .example = "hearth study model.gguf -f text.txt -o report.html",
     .groups = {options, model_options},
+    .models = 1,
     .run = run,
 };

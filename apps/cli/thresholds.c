@@ -86,5 +86,6 @@ const verb verb_thresholds = {
                "over that of all), or so that a share of the neurons is left out.\n",
     .example = "hearth thresholds model.gguf -f text.txt -o t.gguf --sparsity 0.5",
     .groups = {options, output_options, model_options},
+    .models = 1,
     .run = run,
 };

@@ -82,5 +82,6 @@ const verb verb_tokenize = {
     .details = "Every byte counts, a last newline too. A vocabulary without weights serves.\n",
     .example = "hearth tokenize model.gguf -p \"Once upon a time\" --pieces",
     .groups = {options},
+    .models = 1,
     .run = run,
 };

@@ -2,6 +2,7 @@
  * every value is checked here, so verbs see good ones only. */
 #include "common/options.h"
 
+#include "common/model_name.h"
 #include "common/output.h"
 #include "common/spelling.h"
 
@@ -46,7 +47,7 @@ const option_spec *verb_options(const verb *v, size_t i_group)
 {
     size_t n = sizeof v->groups / sizeof *v->groups;
     if (i_group < n) return v->groups[i_group];
-    if (i_group == n) return strstr(v->operands, "MODEL") || strcmp(v->operands, "FILE") == 0 ? model_option : NULL;
+    if (i_group == n) return v->models & 1 ? model_option : NULL;
     return general_options;
 }
 _Static_assert(N_OPTION_GROUP == sizeof((verb){0}.groups) / sizeof((verb){0}.groups[0]) + 2, "groups of verbs");
@@ -338,6 +339,18 @@ static int parse(args *a, int argc, char **argv)
     return 0;
 }
 
+/* Names of models become paths. "-" is standard input, where a verb takes it. */
+static int resolve_models(args *a)
+{
+    int bad = 0;
+    for (unsigned i = 0; i < a->n_operand && !bad; i++)
+        if (a->verb->models >> i & 1 && strcmp(a->operands[i], "-") != 0)
+            bad = resolve_model(a->operands[i], &a->operands[i]);
+    for (size_t i = 0; i < a->n_given && !bad; i++)
+        if (a->given[i].spec->traits & OPTION_MODEL) bad = resolve_model(a->given[i].value, &a->given[i].value);
+    return bad;
+}
+
 int verb_run(const verb *v, int argc, char **argv)
 {
     args a = {.verb = v};
@@ -348,7 +361,8 @@ int verb_run(const verb *v, int argc, char **argv)
     }
     if (bad) return bad;
     set_verbosity(args_has(&a, "quiet"), args_has(&a, "verbose"));
-    return v->run(&a);
+    bad = resolve_models(&a);
+    return bad ? bad : v->run(&a);
 }
 
 /* ---- answers ------------------------------------------------------------------------------ */

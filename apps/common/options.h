@@ -27,6 +27,7 @@ typedef enum option_trait {
     OPTION_REPEATS = 1, /* may be given more than once */
     OPTION_RARE = 2,    /* --help only names it; the man page tells */
     OPTION_OPEN = 4,    /* of an OPTION_UINT: -1 is UINT64_MAX, whatever the range: as many as it takes */
+    OPTION_MODEL = 8,   /* names a model: by its path, or as hearth list does */
 } option_trait;
 
 typedef struct option_spec {
@@ -42,19 +43,20 @@ typedef struct option_spec {
 
 /* -q -v, of every verb. */
 extern const option_spec general_options[];
-/* -m, of every verb with a MODEL among its operands. */
+/* -m, of every verb whose first operand is a model. */
 extern const option_spec model_option[];
 
 typedef struct args args;
 
 typedef struct verb {
     const char *name;
-    const char *operands; /* "[MODEL]", "IN OUT TYPE"; MODEL is the first one, and may be given with -m */
+    const char *operands; /* "[MODEL]", "IN OUT TYPE" */
     unsigned n_operand_min, n_operand_max;
     const char *summary;  /* one line */
     const char *details;  /* some lines for --help and the man page */
     const char *example;  /* one command line */
     const option_spec *groups[4]; /* tables that end with a NULL name */
+    unsigned models;              /* bit i: operand i names a model, by its path or as hearth list does */
     int (*run)(const args *a);
 } verb;
 

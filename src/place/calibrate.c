@@ -352,8 +352,8 @@ static double time_down(cpu_rows *r, const hth_kernels *k, hth_pool *pool, doubl
     return rates_of((double)firing.n * (double)r->m.row_size, seconds).median;
 }
 
-static hearth_status measure_cpu(const hth_kernels *k, hth_pool *pool, hth_type type, hth_calibration *out,
-                                 hearth_error *err)
+hearth_status hth_calibrate_cpu(const hth_kernels *k, hth_pool *pool, hth_type type, hth_calibration *out,
+                                hearth_error *err)
 {
     cpu_rows r = {.size = 0};
     hearth_status st = open_rows(&r, k, type, hth_pool_n_thread(pool), err);
@@ -394,7 +394,7 @@ hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_
     if (st == HEARTH_OK) st = measure_way(&b, out);
     close_bench(&b);
     if (st == HEARTH_OK && !take_described(hth_device_get_info(device), out))
-        st = measure_cpu(kernels, pool, type, out, err);
+        st = hth_calibrate_cpu(kernels, pool, type, out, err);
     return st == HEARTH_OK ? hth_calibrate_prompts(device, kernels, pool, type, out, err) : st;
 }
 

@@ -23,7 +23,7 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
 VERBS = ["run", "chat", "tokenize", "detokenize", "inspect", "logits", "perplexity", "compare", "profile",
          "study", "quantize", "predictors", "thresholds", "pack", "synth",
-         "bench", "doctor", "devices", "plan"]
+         "bench", "doctor", "devices", "plan", "pull", "list", "rm"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
 import cases  # noqa: E402: the path is set above
 

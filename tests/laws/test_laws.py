@@ -20,7 +20,7 @@ SOURCE, BUILD = sys.argv[1], sys.argv[2]
 
 # A room includes only rooms above it (design: "the house").
 ROOMS = """base file text kernels device store model sparse plan run place sample engine measure convert study
-           common cli serve""".split()
+           hub common cli serve""".split()
 # These stand side by side: run and engine join them.
 EXCLUSIVE = {"text", "kernels", "device", "store"}
 

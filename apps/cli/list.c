@@ -1,0 +1,154 @@
+/* hearth list: the models on this machine, whether they run here, and about how fast. */
+#include "base/bytes.h"
+#include "cli/verbs.h"
+#include "common/json.h"
+#include "common/model_args.h"
+#include "common/output.h"
+#include "hub/hub.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const option_spec options[] = {
+    {"paths", 0, OPTION_FLAG, NULL, "show where each lies", 0, 0, NULL, 0},
+    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    {0},
+};
+
+/* The GPU that was taken into account. */
+typedef struct card {
+    char name[256];
+    bool is_simulated;
+} card;
+
+static int look_at_all(const args *a, const hub_models *models, hub_facts *facts, card *used)
+{
+    hub_machine *machine;
+    hearth_error own, *err = &own;
+    progress p;
+    hearth_status st = hub_machine_open(args_text(a, "gpu", "auto"), args_size(a, "vram", 0), &machine, err);
+    if (st != HEARTH_OK) return report(err);
+    progress_init(&p, "looking at models", NULL, 1.0);
+    hearth_log_set(NULL, NULL); /* what is odd about a file is said when it is used */
+    for (size_t i = 0; i < models->n && st == HEARTH_OK && !interrupted(); i++) {
+        st = hub_look(machine, &models->at[i], &facts[i], err);
+        progress_update(&p, i + 1, models->n);
+    }
+    progress_end(&p);
+    const char *name = hub_machine_card(machine, &used->is_simulated);
+    if (name) snprintf(used->name, sizeof used->name, "%s", name);
+    hub_machine_close(machine);
+    return st == HEARTH_OK ? 0 : report(err);
+}
+
+/* ---- text ---------------------------------------------------------------------------------------------- */
+
+static const char *runs_word(const hub_facts *f) { return !f->runs ? "no" : f->is_tight ? "tight" : "yes"; }
+
+static void print_speed(const hub_facts *f)
+{
+    if (f->speed >= 10.0) printf("about %.0f tokens/s", f->speed);
+    else if (f->speed > 0.0) printf("about %.1f tokens/s", f->speed);
+    if (f->speed > 0.0 && f->on_card) printf(", with the GPU");
+    if (f->why[0]) printf("%s%s", f->speed > 0.0 ? "; " : "", f->why);
+    putchar('\n');
+}
+
+static void print_text(const args *a, const hub_models *models, const hub_facts *facts, const card *used)
+{
+    int width = 4;
+    char name[2 * HUB_NAME], path[2 * HUB_PATH];
+    for (size_t i = 0; i < models->n; i++) {
+        int n = (int)strlen(hth_escape(name, sizeof name, models->at[i].name, strlen(models->at[i].name)));
+        if (n > width) width = n;
+    }
+    printf("%-*s  %-8s %-6s %10s  %-5s %s\n", width, "NAME", "FAMILY", "TYPE", "SIZE", "RUNS",
+           "SPEED (estimate)");
+    for (size_t i = 0; i < models->n; i++) {
+        const hub_model *m = &models->at[i];
+        printf("%-*s  %-8s %-6s %10s  %-5s ", width, hth_escape(name, sizeof name, m->name, strlen(m->name)),
+               facts[i].family, facts[i].type, hth_bytes_shown(m->size).text, runs_word(&facts[i]));
+        print_speed(&facts[i]);
+        if (args_has(a, "paths"))
+            printf("    %s: %s\n", hub_place_name(m->place),
+                   hth_escape(path, sizeof path, m->path, strlen(m->path)));
+    }
+    if (used->name[0])
+        printf("\nThe GPU is %s%s.\n", hth_escape(name, sizeof name, used->name, strlen(used->name)),
+               used->is_simulated ? ": its figures come from its description" : "");
+}
+
+static void print_none(void)
+{
+    printf("There are no models on this machine yet. A small one, 0.3 GB:\n"
+           "  hearth pull bartowski/SmolLM2-360M-Instruct-GGUF:Q4_K_M\n");
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------------- */
+
+static void print_model(json *j, const hub_model *m, const hub_facts *f)
+{
+    json_open(j, NULL, '{');
+    json_word(j, "name", m->name);
+    json_word(j, "path", m->path);
+    json_word(j, "place", hub_place_name(m->place));
+    json_word(j, "family", f->family);
+    json_word(j, "type", f->type);
+    json_uint(j, "size_bytes", m->size);
+    json_uint(j, "parts", m->n_part);
+    json_bool(j, "runs", f->runs);
+    json_bool(j, "tight", f->is_tight);
+    json_word(j, "why", f->why);
+    if (f->memory > 0) json_uint(j, "memory_bytes", f->memory);
+    if (f->speed > 0.0) json_float(j, "estimated_tokens_per_second", f->speed, 3);
+    json_bool(j, "on_gpu", f->on_card);
+    json_close(j, '}');
+}
+
+static void print_json(const hub_models *models, const hub_facts *facts, const card *used)
+{
+    json j;
+    json_init(&j, stdout);
+    json_open(&j, NULL, '{');
+    json_open(&j, "models", '[');
+    for (size_t i = 0; i < models->n; i++) print_model(&j, &models->at[i], &facts[i]);
+    json_close(&j, ']');
+    json_word(&j, "gpu", used->name);
+    json_bool(&j, "gpu_simulated", used->is_simulated);
+    json_close(&j, '}');
+    json_end(&j);
+}
+
+static int run(const args *a)
+{
+    hub_models models;
+    hearth_error err;
+    catch_interrupt();
+    if (hub_find_models(&models, &err) != HEARTH_OK) return report(&err);
+    card used = {.name = ""};
+    hub_facts *facts = calloc(models.n + 1, sizeof *facts);
+    int status = facts ? look_at_all(a, &models, facts, &used) : report_text("out of memory for a list");
+    if (status == 0 && args_has(a, "json")) print_json(&models, facts, &used);
+    else if (status == 0 && models.n == 0) print_none();
+    else if (status == 0) print_text(a, &models, facts, &used);
+    free(facts);
+    hub_free_models(&models);
+    return status;
+}
+
+const verb verb_list = {
+    .name = "list",
+    .operands = "",
+    .n_operand_min = 0,
+    .n_operand_max = 0,
+    .summary = "list the models on this machine, and how they would run",
+    .details = "From the cache of Hugging Face (where hearth pull puts them), Ollama, LM Studio,\n"
+               "llama.cpp, and the folders in HEARTH_MODELS (with ':' between). Every verb takes\n"
+               "a NAME of this list, or a part of one that no other has, in place of a file.\n"
+               "\n"
+               "RUNS: \"tight\" is with more memory than is free now. SPEED is an estimate, as of\n"
+               "hearth plan, from rates that the first list measures; hearth bench measures.\n",
+    .example = "hearth list",
+    .groups = {options, device_options},
+    .run = run,
+};

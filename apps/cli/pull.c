@@ -1,0 +1,113 @@
+/* hearth pull: brings a model from a hub into the cache that huggingface_hub uses too. */
+#include "base/bytes.h"
+#include "cli/verbs.h"
+#include "common/json.h"
+#include "common/output.h"
+#include "hub/hub.h"
+
+#include <string.h>
+
+static const option_spec options[] = {
+    {"revision", 0, OPTION_TEXT, "REV", "a branch, tag or commit; default main", 0, 0, NULL, 0},
+    {"timeout", 0, OPTION_UINT, "S", "give a silent server up after S s; default 30", 1, 3600, NULL, 0},
+    {"retries", 0, OPTION_UINT, "N", "attempts after a failure; default 5", 0, 100, NULL, 0},
+    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    {0},
+};
+
+/* The progress of what is under way. */
+typedef struct shown {
+    progress bar;
+    char what[80];
+    bool is_open;
+} shown;
+
+static void end(void *user)
+{
+    shown *s = user;
+    if (s->is_open) progress_end(&s->bar);
+    s->is_open = false;
+}
+
+static void begin(void *user, const char *what)
+{
+    shown *s = user;
+    end(s);
+    snprintf(s->what, sizeof s->what, "%s", what);
+    progress_init(&s->bar, s->what, "MB", 1e6);
+    s->is_open = true;
+}
+
+static bool show(void *user, uint64_t done, uint64_t all)
+{
+    shown *s = user;
+    if (all > 0 && s->is_open) progress_update(&s->bar, done, all);
+    return !interrupted();
+}
+
+static void say(void *user, const char *line)
+{
+    (void)user;
+    report_text("%s", line);
+}
+
+static void print_json(const hub_pulled *p)
+{
+    json j;
+    json_init(&j, stdout);
+    json_open(&j, NULL, '{');
+    json_word(&j, "name", p->name);
+    json_word(&j, "path", p->path);
+    json_uint(&j, "size_bytes", p->size);
+    json_uint(&j, "loaded_bytes", p->loaded);
+    json_bool(&j, "sha256_verified", !p->unverified);
+    json_close(&j, '}');
+    json_end(&j);
+}
+
+static void print_text(const hub_pulled *p)
+{
+    char name[2 * HUB_NAME];
+    printf("%s: %s%s\n", hth_escape(name, sizeof name, p->name, strlen(p->name)),
+           hth_bytes_shown(p->size).text,
+           p->loaded == 0  ? ", there already"
+           : p->unverified ? ", its size checked"
+                           : ", its SHA-256 checked");
+    printf("Try: hearth chat %s\n", name);
+}
+
+static int run(const args *a)
+{
+    shown s = {.is_open = false};
+    hub_pulled pulled;
+    hearth_error err;
+    hub_pull_options o = {.revision = args_text(a, "revision", NULL),
+                          .timeout_s = (unsigned)args_uint(a, "timeout", 30),
+                          .n_retry = (unsigned)args_uint(a, "retries", 5),
+                          .watch = {begin, show, end, say, &s}};
+    catch_interrupt();
+    hearth_status st = hub_pull(args_operand(a, 0), &o, &pulled, &err);
+    end(&s);
+    if (st != HEARTH_OK) return report(&err);
+    if (args_has(a, "json")) print_json(&pulled);
+    else print_text(&pulled);
+    return 0;
+}
+
+const verb verb_pull = {
+    .name = "pull",
+    .operands = "REPO[:QUANT]",
+    .n_operand_min = 1,
+    .n_operand_max = 1,
+    .summary = "bring a model from Hugging Face into its cache",
+    .details = "REPO is ORG/NAME of a repository with GGUF files, or its address; QUANT is a\n"
+               "quantisation (Q4_K_M) or a file's name. Without QUANT: Q4_K_M, Q4_0 or Q8_0,\n"
+               "whichever is there. What was begun is continued, what is there is not loaded\n"
+               "again, and SHA-256 is checked. The model then has the name ORG/NAME:QUANT.\n"
+               "\n"
+               "HF_TOKEN is sent to the hub alone, for what is private; HF_ENDPOINT names\n"
+               "another hub; HF_HUB_CACHE or HF_HOME another cache than ~/.cache/huggingface.\n",
+    .example = "hearth pull bartowski/SmolLM2-360M-Instruct-GGUF:Q4_K_M",
+    .groups = {options},
+    .run = run,
+};

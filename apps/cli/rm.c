@@ -1,0 +1,56 @@
+/* hearth rm: takes away a model that hearth pull brought. */
+#include "base/bytes.h"
+#include "cli/verbs.h"
+#include "common/output.h"
+#include "hub/hub.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+/* By name, or by the path of what is listed. */
+static hearth_status find(const hub_models *models, const char *text, const hub_model **found,
+                          hearth_error *err)
+{
+    struct stat a, b;
+    bool is_file = stat(text, &a) == 0 && S_ISREG(a.st_mode);
+    for (size_t i = 0; is_file && i < models->n; i++)
+        if (stat(models->at[i].path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino) {
+            *found = &models->at[i];
+            return HEARTH_OK;
+        }
+    if (is_file)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s: is not of hearth pull, so it stays: rm removes files", text);
+    return hub_find_name(models, text, found, err);
+}
+
+static int run(const args *a)
+{
+    hub_models models;
+    hearth_error err;
+    const hub_model *found;
+    uint64_t freed = 0;
+    char name[2 * HUB_NAME];
+    hearth_status st = hub_find_models(&models, &err);
+    if (st != HEARTH_OK) return report(&err);
+    st = find(&models, args_operand(a, 0), &found, &err);
+    if (st == HEARTH_OK) st = hub_remove(found, &freed, &err);
+    if (st == HEARTH_OK)
+        printf("removed %s: %s freed\n", hth_escape(name, sizeof name, found->name, strlen(found->name)),
+               hth_bytes_shown(freed).text);
+    hub_free_models(&models);
+    return st == HEARTH_OK ? 0 : report(&err);
+}
+
+const verb verb_rm = {
+    .name = "rm",
+    .operands = "NAME",
+    .n_operand_min = 1,
+    .n_operand_max = 1,
+    .summary = "remove a model that hearth pull brought",
+    .details = "NAME as in hearth list, or a part of it that no other has. Whatever brought it\n"
+               "there, only the cache of Hugging Face is touched: models of other programs and\n"
+               "files elsewhere are refused. It does not ask.\n",
+    .example = "hearth rm SmolLM2-360M",
+    .run = run,
+};

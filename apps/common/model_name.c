@@ -1,0 +1,26 @@
+/* Resolves names of models once, where arguments are parsed, so that everything behind sees paths. */
+#include "common/model_name.h"
+
+#include "common/options.h"
+#include "common/output.h"
+#include "hub/hub.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int resolve_model(const char *name, const char **path)
+{
+    enum { MOST = 16 }; /* operands and options that are models, of one command */
+    static char *resolved[MOST];
+    static size_t n;
+    char found[HUB_PATH];
+    hearth_error err;
+    if (hub_resolve(name, found, &err) != HEARTH_OK) return report(&err);
+    *path = name;
+    if (strcmp(found, name) == 0) return 0;
+    if (n == MOST) return usage_error("more than %d models", MOST);
+    resolved[n] = malloc(strlen(found) + 1);
+    if (!resolved[n]) return report_text("out of memory for a path");
+    *path = strcpy(resolved[n++], found);
+    return 0;
+}

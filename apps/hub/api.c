@@ -1,0 +1,211 @@
+/* The hub's interface: GET api/models/REPO/revision/REV (the commit), then api/models/REPO/tree/COMMIT, page by
+ * page (path, size, hashes of each file). Contents come from REPO/resolve/COMMIT/PATH. */
+#include "hub/api.h"
+
+#include "hub/json_in.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Answers are some hundred bytes a file. */
+enum { MOST_BODY = 64 << 20, MOST_FILES = 200000, MOST_PAGES = 1000 };
+
+typedef struct body {
+    char *bytes;
+    size_t n, room;
+    bool is_full;
+} body;
+
+static bool take(void *user, const hub_reply *reply, const uint8_t *bytes, size_t n)
+{
+    body *b = user;
+    (void)reply;
+    if (b->n + n > MOST_BODY) return b->is_full = true, false;
+    if (b->n + n + 1 > b->room) {
+        size_t room = 2 * (b->n + n + 1);
+        char *more = realloc(b->bytes, room);
+        if (!more) return false;
+        b->bytes = more, b->room = room;
+    }
+    memcpy(b->bytes + b->n, bytes, n);
+    b->n += n;
+    return true;
+}
+
+hearth_status hub_api_refuse(const hub_http *http, const hub_request *request, const char *file,
+                             const hub_reply *reply, hearth_error *err)
+{
+    const char *end = hub_http_endpoint(http);
+    bool has_token = hub_http_has_token(http);
+    long status = reply->status;
+    if (file && status == 404)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s/%s: has no file %s any more (404)", end,
+                        request->repo, file);
+    if (strcmp(reply->code, "RevisionNotFound") == 0)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s/%s: has no revision '%s'", end, request->repo,
+                        request->revision);
+    if (strcmp(reply->code, "GatedRepo") == 0 || status == 403)
+        return hth_fail(
+            err, HEARTH_ERROR_ARGUMENT,
+            "%s/%s: is given only to those whom its owner lets in (%ld): ask for access on that page%s", end,
+            request->repo, status,
+            has_token ? "; the token in HF_TOKEN has none yet" : ", and put your token in HF_TOKEN");
+    if (status == 401)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s/%s: does not exist, or is private (401): %s", end,
+                        request->repo,
+                        has_token ? "the token in HF_TOKEN does not open it"
+                                  : "HF_TOKEN is not set; check the name, or put your token there");
+    if (status == 404)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s/%s: there is no such repository, or no revision '%s' (404)", end, request->repo,
+                        request->revision);
+    return hth_fail(err, HEARTH_ERROR_IO, "%s/%s: the server answers %ld", end, request->repo, status);
+}
+
+/* One answer in JSON. NULL after err. */
+static json_in *get(hub_http *http, const hub_request *request, const char *url, hub_reply *reply,
+                    hearth_error *err)
+{
+    for (unsigned n_try = 0;;) {
+        body b = {.n = 0};
+        hub_outcome outcome = hub_http_get(http, url, 0, take, &b, reply, err);
+        bool again = outcome == HUB_BROKEN || (outcome == HUB_ANSWERED && hub_http_may_pass(reply));
+        json_in *document = NULL;
+        if (outcome == HUB_ANSWERED && reply->status == 200) {
+            document = json_in_read(b.bytes ? b.bytes : "", b.n, err);
+            hearth_error why = *err;
+            if (!document)
+                hth_fail(err, why.status, "%s: what it says of %s is %s", hub_http_endpoint(http),
+                         request->repo, why.message);
+        } else if (outcome == HUB_STOPPED && b.is_full) {
+            hth_fail(err, HEARTH_ERROR_FORMAT, "%s: what it says of %s has no end", hub_http_endpoint(http),
+                     request->repo);
+        } else if (outcome == HUB_STOPPED) {
+            hth_fail_memory(err, 2 * b.n, "a list of files");
+        } else if (outcome == HUB_ANSWERED && !again) {
+            hub_api_refuse(http, request, NULL, reply, err);
+        }
+        free(b.bytes);
+        if (!again || !hub_http_wait(http, request->repo, reply, outcome, &n_try, err)) return document;
+    }
+}
+
+static bool is_hex(const char *text, size_t n)
+{
+    return text && strlen(text) == n && strspn(text, "0123456789abcdef") == n;
+}
+
+static bool add_file(hub_files *out, const hub_file *f)
+{
+    if (out->n % 64 == 0) {
+        hub_file *more = realloc(out->at, (out->n + 64) * sizeof *more);
+        if (!more) return false;
+        out->at = more;
+    }
+    out->at[out->n] = *f;
+    out->at[out->n].path = malloc(strlen(f->path) + 1);
+    if (!out->at[out->n].path) return false;
+    strcpy(out->at[out->n++].path, f->path);
+    return true;
+}
+
+/* One entry of a tree. Only models' files are kept: of them everything must be sound. */
+static hearth_status read_entry(const json_in *e, const char *repo, hub_files *out, hearth_error *err)
+{
+    const char *type = json_in_text(json_in_member(e, "type")),
+               *path = json_in_text(json_in_member(e, "path"));
+    const json_in *lfs = json_in_member(e, "lfs");
+    const char *oid = json_in_text(json_in_member(lfs ? lfs : e, "oid"));
+    hub_file_name name;
+    hub_file f = {.has_sha256 = lfs != NULL};
+    if (!type || !path)
+        return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: a file without type or path is announced", repo);
+    size_t n = strlen(path);
+    if (strcmp(type, "file") != 0 || n < 5 || !hub_equal(path + n - 5, ".gguf")) return HEARTH_OK;
+    if (!hub_is_safe_path(path))
+        return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: announces a file '%.200s', which no cache can hold",
+                        repo, path);
+    if (!hub_parse_file(path, &name)) return HEARTH_OK;
+    /* A pointer's own size is no file's. */
+    if (!json_in_uint(json_in_member(lfs ? lfs : e, "size"), &f.size) || f.size == 0 ||
+        f.size >= (uint64_t)1 << 50)
+        return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: announces no possible size of %s", repo, path);
+    if (!is_hex(oid, lfs ? 64 : 40))
+        return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: announces no hash of %s", repo, path);
+    memcpy(f.etag, oid, strlen(oid) + 1);
+    char copy[HUB_NAME];
+    memcpy(copy, path, n + 1); /* below HUB_NAME: it is safe */
+    f.path = copy;
+    if (out->n >= MOST_FILES || !add_file(out, &f)) return hth_fail_memory(err, sizeof f, "a list of files");
+    return HEARTH_OK;
+}
+
+static hearth_status read_commit(hub_http *http, const hub_request *request, hub_files *out,
+                                 hearth_error *err)
+{
+    char revision[620], url[HUB_PATH];
+    hub_reply reply;
+    if (!hub_http_escape(revision, sizeof revision, request->revision, false) ||
+        !hub_path(url, "%s/api/models/%s/revision/%s", hub_http_endpoint(http), request->repo, revision))
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: makes an address that is too long", request->repo);
+    json_in *document = get(http, request, url, &reply, err);
+    if (!document) return err->status;
+    const char *sha = json_in_text(json_in_member(document, "sha"));
+    bool good = is_hex(sha, 40);
+    if (good) memcpy(out->commit, sha, 41);
+    json_in_free(document);
+    return good ? HEARTH_OK
+                : hth_fail(err, HEARTH_ERROR_FORMAT, "%s/%s: says no commit of '%s'", hub_http_endpoint(http),
+                           request->repo, request->revision);
+}
+
+static hearth_status read_page(const json_in *page, const char *repo, hub_files *out, hearth_error *err)
+{
+    if (!json_in_is_array(page)) return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: its files are no list", repo);
+    hearth_status st = HEARTH_OK;
+    for (size_t i = 0; i < json_in_count(page) && st == HEARTH_OK; i++)
+        st = read_entry(json_in_at(page, i), repo, out, err);
+    return st;
+}
+
+/* Addresses of later pages come from the server: they must be its own. */
+static bool is_own(const hub_http *http, const char *url)
+{
+    const char *end = hub_http_endpoint(http);
+    size_t n = strlen(end);
+    return strncmp(url, end, n) == 0 && url[n] == '/';
+}
+
+hearth_status hub_api_files(hub_http *http, const hub_request *request, hub_files *out, hearth_error *err)
+{
+    char url[HUB_PATH];
+    hub_reply reply;
+    *out = (hub_files){.n = 0};
+    hearth_error none = {.status = HEARTH_OK}; /* err may be NULL elsewhere, not here: get reads it */
+    if (!err) err = &none;
+    hearth_status st = read_commit(http, request, out, err);
+    if (st == HEARTH_OK && !hub_path(url, "%s/api/models/%s/tree/%s?recursive=true", hub_http_endpoint(http),
+                                     request->repo, out->commit))
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: makes an address that is too long", request->repo);
+    for (int i = 0; st == HEARTH_OK; i++) {
+        json_in *page = get(http, request, url, &reply, err);
+        st = page ? read_page(page, request->repo, out, err) : err->status;
+        json_in_free(page);
+        if (st != HEARTH_OK || !reply.link[0]) break;
+        if (i >= MOST_PAGES || !is_own(http, reply.link) || !hub_path(url, "%s", reply.link))
+            st = hth_fail(err, HEARTH_ERROR_FORMAT,
+                          "%s: its list of files goes on at '%.200s', where hearth does not go",
+                          request->repo, reply.link);
+    }
+    if (st != HEARTH_OK) hub_free_files(out);
+    return st;
+}
+
+bool hub_api_url(const hub_http *http, const hub_request *request, const hub_files *files, const char *path,
+                 char url[HUB_PATH])
+{
+    char escaped[3 * HUB_NAME];
+    return hub_http_escape(escaped, sizeof escaped, path, true) &&
+           hub_path(url, "%s/%s/resolve/%s/%s", hub_http_endpoint(http), request->repo, files->commit,
+                    escaped);
+}

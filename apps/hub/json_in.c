@@ -1,0 +1,67 @@
+/* The one file that calls jansson, whose parser bounds the depth of what it reads. */
+#include "hub/json_in.h"
+
+#include <string.h>
+
+#if HEARTH_JANSSON
+
+#include <jansson.h>
+
+/* What jansson hands out is not const, and nothing here changes it. */
+static const json_t *value_of(const json_in *v) { return (const json_t *)(const void *)v; }
+static const json_in *in(const json_t *v) { return (const json_in *)(const void *)v; }
+
+json_in *json_in_read(const char *text, size_t n, hearth_error *err)
+{
+    json_error_t problem;
+    json_t *document = json_loadb(text, n, JSON_REJECT_DUPLICATES, &problem);
+    if (!document) hth_fail(err, HEARTH_ERROR_FORMAT, "no JSON: byte %d: %s", problem.position, problem.text);
+    return (json_in *)(void *)document;
+}
+
+void json_in_free(json_in *document) { json_decref((json_t *)(void *)document); }
+bool json_in_is_there(void) { return true; }
+const json_in *json_in_member(const json_in *o, const char *key)
+{
+    return in(json_object_get(value_of(o), key));
+}
+bool json_in_is_array(const json_in *value) { return json_is_array(value_of(value)); }
+size_t json_in_count(const json_in *array) { return json_array_size(value_of(array)); }
+const json_in *json_in_at(const json_in *array, size_t i) { return in(json_array_get(value_of(array), i)); }
+
+const char *json_in_text(const json_in *value)
+{
+    const char *text = json_string_value(value_of(value));
+    return text && strlen(text) == json_string_length(value_of(value)) ? text : NULL;
+}
+
+bool json_in_uint(const json_in *value, uint64_t *number)
+{
+    const json_t *v = value_of(value);
+    if (!json_is_integer(v) || json_integer_value(v) < 0) return false;
+    *number = (uint64_t)json_integer_value(v);
+    return true;
+}
+
+#else
+
+json_in *json_in_read(const char *text, size_t n, hearth_error *err)
+{
+    (void)text, (void)n;
+    hth_fail(
+        err, HEARTH_ERROR_UNSUPPORTED,
+        "this hearth was built without jansson, which reads JSON: install it with its headers, and build "
+        "again");
+    return NULL;
+}
+
+void json_in_free(json_in *document) { (void)document; }
+bool json_in_is_there(void) { return false; }
+const json_in *json_in_member(const json_in *o, const char *key) { return (void)key, o; }
+bool json_in_is_array(const json_in *value) { return (void)value, false; }
+size_t json_in_count(const json_in *array) { return (void)array, 0; }
+const json_in *json_in_at(const json_in *array, size_t i) { return (void)i, array; }
+const char *json_in_text(const json_in *value) { return (void)value, NULL; }
+bool json_in_uint(const json_in *value, uint64_t *number) { return (void)value, (void)number, false; }
+
+#endif

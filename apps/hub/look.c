@@ -1,0 +1,267 @@
+/* What a model is and how it would run here, by its file's head. Reading the vocabulary takes a tenth of a second
+ * for large ones, so what was found out about a file is kept until the file or the program changes; whether
+ * there is memory for it is asked each time. */
+#define _GNU_SOURCE
+#include "hub/machine.h"
+
+#include "base/alloc.h"
+#include "base/bytes.h"
+#include "base/checked.h"
+#include "base/hash.h"
+#include "base/keep.h"
+#include "file/gguf.h"
+#include "run/run.h"
+#include "text/tokenizer.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+enum { VERSION = 1, MOST_RECORDS = 1000, BATCH_ROWS = 256 };
+
+/* ---- what is kept ------------------------------------------------------------------------------------------ */
+
+struct hub_record {
+    uint64_t key; /* of the file: path, size, time */
+    hub_facts facts;
+};
+
+static const char keep_name[] = "models";
+
+/* Another program may support more: its file counts too. */
+static uint64_t records_mark(const hub_machine *m)
+{
+    struct stat st = {0};
+    uint64_t numbers[] = {m->mark, sizeof(hub_record), 0, 0, 0, hub_card_mark(m)};
+    if (stat("/proc/self/exe", &st) == 0)
+        numbers[2] = (uint64_t)st.st_size, numbers[3] = (uint64_t)st.st_mtim.tv_sec,
+        numbers[4] = (uint64_t)st.st_mtim.tv_nsec;
+    return hth_hash(numbers, sizeof numbers);
+}
+
+static void recall(hub_machine *m)
+{
+    size_t n;
+    uint8_t *kept = hth_keep_read(keep_name, records_mark(m), &n);
+    if (kept && n % sizeof *m->records == 0 && n / sizeof *m->records <= MOST_RECORDS) {
+        memcpy(m->records, kept, n);
+        m->n_record = n / sizeof *m->records;
+    }
+    hth_free(kept);
+}
+
+static bool key_of(const hub_model *model, uint64_t *key)
+{
+    struct stat st;
+    if (stat(model->path, &st) != 0) return false;
+    uint64_t numbers[] = {model->size,
+                          (uint64_t)st.st_dev,
+                          (uint64_t)st.st_ino,
+                          (uint64_t)st.st_size,
+                          (uint64_t)st.st_mtim.tv_sec,
+                          (uint64_t)st.st_mtim.tv_nsec,
+                          (uint64_t)st.st_ctim.tv_sec,
+                          (uint64_t)st.st_ctim.tv_nsec};
+    *key = hth_hash_more(hth_hash(numbers, sizeof numbers), model->path, strlen(model->path) + 1);
+    return true;
+}
+
+static hub_record *find_record(hub_machine *m, uint64_t key)
+{
+    for (size_t i = 0; i < m->n_record; i++)
+        if (m->records[i].key == key) return &m->records[i];
+    return NULL;
+}
+
+/* The oldest make room. */
+static void add_record(hub_machine *m, uint64_t key, const hub_facts *facts)
+{
+    if (m->n_record == MOST_RECORDS) {
+        m->n_record -= MOST_RECORDS / 4;
+        memmove(m->records, m->records + MOST_RECORDS / 4, m->n_record * sizeof *m->records);
+    }
+    hub_record *r = &m->records[m->n_record++];
+    memset(r, 0, sizeof *r); /* what is between the fields is kept too */
+    r->key = key;
+    r->facts = *facts;
+    m->has_new = true;
+}
+
+/* Descriptions of simulated cards change: nothing is kept of them. */
+static bool is_simulated(const hub_machine *m)
+{
+    return m->device && hth_device_get_info(m->device)->kind == HTH_DEVICE_SIMULATED;
+}
+
+const char *hub_machine_card(const hub_machine *m, bool *simulated)
+{
+    *simulated = is_simulated(m);
+    return m->device ? hth_device_get_info(m->device)->name : NULL;
+}
+
+/* ---- the machine ------------------------------------------------------------------------------------------- */
+
+static uint64_t mark_of(const hub_machine *m)
+{
+    struct utsname system = {0};
+    uint64_t numbers[] = {VERSION,     sizeof(hth_calibration), m->kernels.level,
+                          m->n_thread, m->facts.n_online,       m->facts.memory};
+    uname(&system);
+    uint64_t mark = hth_hash(numbers, sizeof numbers);
+    mark = hth_hash_more(mark, system.nodename, strlen(system.nodename) + 1);
+    return hth_hash_more(mark, m->facts.cpu_name, strlen(m->facts.cpu_name) + 1);
+}
+
+hearth_status hub_machine_open(const char *gpu, uint64_t vram, hub_machine **out, hearth_error *err)
+{
+    hth_cpu level;
+    hearth_status st = hth_cpu_choose(&level, err);
+    if (st != HEARTH_OK) return st;
+    hub_machine *m = hth_alloc(1, sizeof *m);
+    if (m) m->records = hth_alloc(MOST_RECORDS, sizeof *m->records);
+    if (!m || !m->records) {
+        hth_free(m);
+        return hth_fail_memory(err, MOST_RECORDS * sizeof *m->records, "what is known of models");
+    }
+    hth_machine_read("", &m->facts);
+    hth_kernels_init(&m->kernels, level);
+    m->n_thread = hth_pool_threads(0);
+    m->mark = mark_of(m);
+    m->vram = vram;
+    st = hub_card_open(m, gpu, err);
+    if (st != HEARTH_OK) {
+        hub_machine_close(m);
+        return st;
+    }
+    hub_speed_recall(m);
+    if (!is_simulated(m)) recall(m);
+    *out = m;
+    return HEARTH_OK;
+}
+
+void hub_machine_close(hub_machine *m)
+{
+    if (!m) return;
+    if (m->has_new && !is_simulated(m))
+        hth_keep_write(keep_name, records_mark(m), m->records, m->n_record * sizeof *m->records);
+    hth_pool_close(m->pool);
+    hth_device_close(m->device);
+    hth_free(m->records);
+    hth_free(m);
+}
+
+/* ---- the file ---------------------------------------------------------------------------------------------- */
+
+static const char *main_type(const hth_gguf *file)
+{
+    uint64_t bytes[HTH_TYPE_LIMIT] = {0};
+    uint32_t most = 0;
+    for (size_t i = 0; i < hth_gguf_n_tensor(file); i++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(file, i);
+        if ((uint32_t)t->type < HTH_TYPE_LIMIT) bytes[t->type] += t->size;
+    }
+    for (uint32_t i = 1; i < HTH_TYPE_LIMIT; i++)
+        if (bytes[i] > bytes[most]) most = i;
+    const hth_type_info *info = bytes[most] > 0 ? hth_type_find(most) : NULL;
+    return info ? info->name : "";
+}
+
+/* The error without the path, which stands in the list already. */
+static void refuse(hub_facts *f, const char *path, const hearth_error *why)
+{
+    size_t n = strlen(path);
+    const char *text = why->message;
+    if (strncmp(text, path, n) == 0 && text[n] == ':') text += n + 1 + (text[n + 1] == ' ');
+    snprintf(f->why, sizeof f->why, "%s", text);
+}
+
+static bool add_size(uint64_t *sum, uint64_t more) { return hth_add_u64(*sum, more, sum); }
+
+/* What a session of the usual context takes, with the weights; false: more than can be said. */
+static bool memory_of(const hth_model *model, uint64_t *memory)
+{
+    uint32_t n_ctx = hth_default_context(&model->hparams);
+    size_t kv, step;
+    *memory = model->weight_size;
+    return hth_kv_size(model, HEARTH_KV_F16, n_ctx, &kv) &&
+           hth_step_size(model, n_ctx < BATCH_ROWS ? n_ctx : BATCH_ROWS, HEARTH_SELECTOR_DENSE, 1, &step) &&
+           add_size(memory, kv) && add_size(memory, step);
+}
+
+static void weigh(const hth_machine *m, hub_facts *f)
+{
+    uint64_t all = m->memory, now = m->available;
+    if (m->group_limit > 0 && m->group_limit < all) {
+        uint64_t rest = m->group_limit > m->group_used ? m->group_limit - m->group_used : 0;
+        all = m->group_limit;
+        if (rest < now) now = rest;
+    }
+    f->runs = all == 0 || f->memory <= all;
+    f->is_tight = f->runs && now > 0 && f->memory > now;
+    if (!f->runs) f->speed = 0.0;
+    if (!f->runs)
+        snprintf(f->why, sizeof f->why, "needs %s of memory, and there are %s; --mmap reads it from storage",
+                 hth_bytes_shown(f->memory).text, hth_bytes_shown(all).text);
+    else if (f->is_tight)
+        snprintf(f->why, sizeof f->why, "needs %s of memory, and %s are free now",
+                 hth_bytes_shown(f->memory).text, hth_bytes_shown(now).text);
+}
+
+static void look_at_model(hub_machine *machine, const hth_model *model, const char *path, hub_facts *f)
+{
+    hth_tokenizer *tokenizer;
+    hearth_error why;
+    if (hth_tokenizer_open(model->file, &tokenizer, &why) != HEARTH_OK) {
+        refuse(f, path, &why);
+        return;
+    }
+    hth_tokenizer_close(tokenizer);
+    if (memory_of(model, &f->memory)) hub_speed_of(machine, model, f);
+    else snprintf(f->why, sizeof f->why, "needs more memory than can be counted"), f->memory = 0;
+}
+
+/* All but whether there is memory for it now. */
+static hearth_status read_facts(hub_machine *machine, const hub_model *model, hub_facts *facts,
+                                hearth_error *why)
+{
+    hth_gguf *file = NULL;
+    hth_model *opened = NULL;
+    hth_text family = {"", 0};
+    hearth_status st = hth_gguf_open(model->path, &file, why);
+    if (st == HEARTH_OK) {
+        snprintf(facts->type, sizeof facts->type, "%s", main_type(file));
+        if (hth_gguf_get_text(file, "general.architecture", &family, NULL, NULL) == HEARTH_OK)
+            hth_escape(facts->family, sizeof facts->family, family.bytes, family.n);
+        st = hth_model_open(file, &(hth_model_wish){0}, &opened, why);
+    }
+    if (st == HEARTH_OK) look_at_model(machine, opened, model->path, facts);
+    else refuse(facts, model->path, why);
+    hth_model_close(opened);
+    hth_gguf_close(file);
+    return st;
+}
+
+hearth_status hub_look(hub_machine *machine, const hub_model *model, hub_facts *facts, hearth_error *err)
+{
+    uint64_t key = 0;
+    hearth_error why;
+    *facts = (hub_facts){.type = ""};
+    if (model->n_missing > 0) {
+        snprintf(facts->why, sizeof facts->why, "%u of its %u parts are not there", model->n_missing,
+                 model->n_part);
+        return HEARTH_OK;
+    }
+    bool has_key = key_of(model, &key);
+    const hub_record *known = has_key ? find_record(machine, key) : NULL;
+    if (known) {
+        *facts = known->facts;
+    } else {
+        hearth_status st = read_facts(machine, model, facts, &why);
+        if (st == HEARTH_ERROR_MEMORY) return hth_fail(err, st, "%s", why.message);
+        bool is_whole = facts->memory == 0 || facts->speed > 0.0; /* rates can be measured another time */
+        if (has_key && st != HEARTH_ERROR_IO && is_whole) add_record(machine, key, facts);
+    }
+    if (facts->memory > 0) weigh(&machine->facts, facts);
+    return HEARTH_OK;
+}

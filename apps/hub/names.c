@@ -1,0 +1,295 @@
+/* Names of repositories, files and quantisations: what of a repository a person means. Pure functions over
+ * texts; tests/hub/test_names.c. */
+#include "hub/parts.h"
+
+#include "base/bytes.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char lower(char c) { return (char)tolower((unsigned char)c); }
+
+bool hub_equal(const char *a, const char *b)
+{
+    for (; *a && lower(*a) == lower(*b); a++, b++)
+        ;
+    return lower(*a) == lower(*b);
+}
+
+static bool begins(const char *text, const char *with)
+{
+    for (; *with && lower(*text) == lower(*with); text++, with++)
+        ;
+    return !*with;
+}
+
+const char *hub_find_text(const char *in, const char *part)
+{
+    for (;; in++) {
+        if (begins(in, part)) return in;
+        if (!*in) return NULL;
+    }
+}
+
+/* ---- files --------------------------------------------------------------------------------------------- */
+
+static bool is_digits(const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (text[i] < '0' || text[i] > '9') return false;
+    return true;
+}
+
+/* "-00001-of-00003" at the end of the stem. */
+static void take_part(hub_file_name *f)
+{
+    enum { LENGTH = 15 };
+    size_t n = strlen(f->stem);
+    char *end = f->stem + n - LENGTH;
+    f->part = f->n_part = 1;
+    if (n <= LENGTH || end[0] != '-' || !is_digits(end + 1, 5) || memcmp(end + 6, "-of-", 4) != 0 ||
+        !is_digits(end + 10, 5))
+        return;
+    unsigned long part = strtoul(end + 1, NULL, 10), n_part = strtoul(end + 10, NULL, 10);
+    if (part < 1 || part > n_part) return;
+    f->part = (uint32_t)part, f->n_part = (uint32_t)n_part;
+    *end = '\0';
+}
+
+/* "Q4_K_M", "IQ3_XXS", "TQ1_0", "F16", "BF16", "MXFP4": one of these heads, then a digit. */
+static bool is_quant(const char *text)
+{
+    static const char *const heads[] = {"q", "iq", "tq", "f", "bf", "fp", "mxfp", "nvfp"};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        size_t n = strlen(heads[i]);
+        if (begins(text, heads[i]) && text[n] >= '1' && text[n] <= '9') return true;
+    }
+    return false;
+}
+
+/* The last piece between marks that names one, with the "UD-" that may stand before it. */
+static void take_quant(hub_file_name *f)
+{
+    const char *base = strrchr(f->stem, '/'), *found = NULL;
+    base = base ? base + 1 : f->stem;
+    for (const char *p = base; *p; p += strcspn(p, "-.")) {
+        p += p[0] == '-' || p[0] == '.';
+        if (is_quant(p)) found = p;
+    }
+    f->quant[0] = '\0';
+    if (!found) return;
+    size_t n = strcspn(found, "-.");
+    if (found - base >= 3 && begins(found - 3, "ud-")) found -= 3, n += 3;
+    if (n < sizeof f->quant) snprintf(f->quant, sizeof f->quant, "%.*s", (int)n, found);
+}
+
+bool hub_parse_file(const char *path, hub_file_name *out)
+{
+    size_t n = strlen(path);
+    const char *base = strrchr(path, '/');
+    base = base ? base + 1 : path;
+    if (n < 6 || n - 5 >= sizeof out->stem || !hub_equal(path + n - 5, ".gguf") || strlen(base) == 5)
+        return false;
+    if (hub_find_text(base, "mmproj") || hub_find_text(base, "imatrix")) return false;
+    snprintf(out->stem, sizeof out->stem, "%.*s", (int)(n - 5), path);
+    take_part(out);
+    take_quant(out);
+    return true;
+}
+
+bool hub_has_quant(const char *stem, const char *quant)
+{
+    size_t n = strlen(quant);
+    for (const char *at = stem; n > 0 && (at = hub_find_text(at, quant)) != NULL; at++) {
+        bool starts = at == stem || strchr("-._/", at[-1]) != NULL;
+        if (starts && (at[n] == '\0' || strchr("-./", at[n]))) return true;
+        if (!*at) break;
+    }
+    return false;
+}
+
+/* ---- requests ----------------------------------------------------------------------------------------------- */
+
+static bool is_word(const char *text, size_t n)
+{
+    if (n == 0 || n > 96 || text[0] == '-' || text[0] == '.' || text[n - 1] == '.') return false;
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i];
+        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        if (!is_letter && c != '-' && c != '_' && c != '.') return false;
+        if (i > 0 && c == text[i - 1] && (c == '-' || c == '.')) return false; /* "--" divides in the cache */
+    }
+    return true;
+}
+
+bool hub_is_repo(const char *repo)
+{
+    size_t n = strcspn(repo, "/");
+    return is_word(repo, n) && (!repo[n] || is_word(repo + n + 1, strlen(repo + n + 1)));
+}
+
+static bool is_revision(const char *text)
+{
+    for (const char *p = text; *p; p++)
+        if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f || strchr("~^:?*[\\", *p)) return false;
+    return hub_is_safe_path(text) && !strstr(text, "..");
+}
+
+hearth_status hub_parse_request(const char *what, const char *revision, hub_request *out, hearth_error *err)
+{
+    static const char *const heads[] = {HUB_ENDPOINT "/", "https://hf.co/", "hf.co/"};
+    const char *text = what, *host = strstr(HUB_ENDPOINT, "//") + 2;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads && text == what; i++)
+        if (begins(what, heads[i])) text += strlen(heads[i]);
+    if (text == what && begins(what, host) && what[strlen(host)] == '/') text += strlen(host) + 1;
+    size_t n = strcspn(text, ":"), n_want = text[n] ? strlen(text + n + 1) : 0;
+    while (text != what && n > 0 && text[n - 1] == '/') n--; /* as browsers copy addresses */
+    *out = (hub_request){.repo = ""};
+    if (n < sizeof out->repo) snprintf(out->repo, sizeof out->repo, "%.*s", (int)n, text);
+    if (!hub_is_repo(out->repo))
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "'%s' names no repository: ORG/NAME or ORG/NAME:QUANT is wanted", what);
+    if (text[strcspn(text, ":")] == ':' && (n_want == 0 || !hub_is_safe_path(strchr(text, ':') + 1)))
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "'%s': behind ':' stands a quantisation or a file's name",
+                        what);
+    if (n_want > 0) snprintf(out->want, sizeof out->want, "%s", strchr(text, ':') + 1);
+    if (!revision) revision = "main";
+    if (strlen(revision) >= sizeof out->revision || !is_revision(revision))
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "'%s' is no name of a branch, tag or commit", revision);
+    snprintf(out->revision, sizeof out->revision, "%s", revision);
+    return HEARTH_OK;
+}
+
+/* ---- choosing -------------------------------------------------------------------------------------------------- */
+
+void hub_free_files(hub_files *files)
+{
+    for (size_t i = 0; i < files->n; i++) free(files->at[i].path);
+    free(files->at);
+    *files = (hub_files){.n = 0};
+}
+
+/* Whether the file is a model's, the first of its parts. */
+static bool is_first(const hub_file *f, hub_file_name *name)
+{
+    return hub_parse_file(f->path, name) && name->part == 1;
+}
+
+static bool is_called(const hub_file *f, const char *want)
+{
+    const char *base = strrchr(f->path, '/');
+    return hub_equal(f->path, want) || hub_equal(base ? base + 1 : f->path, want);
+}
+
+const hub_file *hub_part_of(const hub_files *files, size_t first, uint32_t part)
+{
+    hub_file_name wanted, name;
+    if (!hub_parse_file(files->at[first].path, &wanted)) return NULL;
+    for (size_t i = 0; i < files->n; i++)
+        if (hub_parse_file(files->at[i].path, &name) && name.part == part && name.n_part == wanted.n_part &&
+            strcmp(name.stem, wanted.stem) == 0)
+            return &files->at[i];
+    return NULL;
+}
+
+/* By name: any part may be named. */
+static size_t choose_file(const hub_files *files, const char *want, size_t *chosen)
+{
+    size_t n = 0;
+    hub_file_name named, name;
+    for (size_t i = 0; i < files->n; i++) {
+        if (!is_called(&files->at[i], want) || !hub_parse_file(files->at[i].path, &named)) continue;
+        for (size_t k = 0; k < files->n; k++)
+            if (is_first(&files->at[k], &name) && strcmp(name.stem, named.stem) == 0) *chosen = k, n++;
+    }
+    return n;
+}
+
+/* Files of "UD-Q4_K_M" count as ones of "Q4_K_M" only where there are no others. */
+static size_t choose_quant(const hub_files *files, const char *quant, size_t *chosen)
+{
+    size_t n[2] = {0, 0}, at[2] = {0, 0};
+    bool asks = begins(quant, "ud-");
+    hub_file_name name;
+    for (size_t i = 0; i < files->n; i++) {
+        if (!is_first(&files->at[i], &name) || !hub_has_quant(name.stem, quant)) continue;
+        bool is_other = !asks && begins(name.quant, "ud-");
+        n[is_other]++, at[is_other] = i;
+    }
+    *chosen = n[0] ? at[0] : at[1];
+    return n[0] ? n[0] : n[1];
+}
+
+static size_t choose_default(const hub_files *files, size_t *chosen)
+{
+    static const char *const preferred[] = {"Q4_K_M", "Q4_0", "Q8_0"};
+    size_t n = 0;
+    hub_file_name name;
+    for (size_t i = 0; n == 0 && i < sizeof preferred / sizeof *preferred; i++)
+        n = choose_quant(files, preferred[i], chosen);
+    if (n > 0) return n;
+    for (size_t i = 0; i < files->n; i++)
+        if (is_first(&files->at[i], &name)) *chosen = i, n++;
+    return n;
+}
+
+static size_t n_models(const hub_files *files)
+{
+    size_t n = 0;
+    hub_file_name name;
+    for (size_t i = 0; i < files->n; i++) n += is_first(&files->at[i], &name);
+    return n;
+}
+
+hearth_status hub_choose(const hub_files *files, const hub_request *request, size_t *chosen,
+                         hearth_error *err)
+{
+    size_t n_want = strlen(request->want);
+    bool by_file = n_want > 5 && hub_equal(request->want + n_want - 5, ".gguf");
+    size_t n = !n_want   ? choose_default(files, chosen)
+               : by_file ? choose_file(files, request->want, chosen)
+                         : choose_quant(files, request->want, chosen);
+    if (n == 1) return HEARTH_OK;
+    if (n_models(files) == 0)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                        "%s: has no GGUF file of a model; others convert such "
+                        "repositories, often under NAME-GGUF",
+                        request->repo);
+    if (n == 0 && n_want)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: has no file of '%s'; see above what there is",
+                        request->repo, request->want);
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                    "%s: %zu files could be meant; name one of those above behind ':'", request->repo, n);
+}
+
+void hub_say_choices(const hub_files *files, const hub_watch *watch)
+{
+    hub_file_name name;
+    for (size_t i = 0; i < files->n; i++) {
+        if (!is_first(&files->at[i], &name)) continue;
+        char line[HUB_NAME + 120];
+        uint64_t size = 0;
+        for (uint32_t p = 1; p <= name.n_part && p <= files->n; p++) {
+            const hub_file *f = hub_part_of(files, i, p);
+            if (f) size += f->size;
+        }
+        snprintf(line, sizeof line, "%-12s %11s  %s", name.quant, hth_bytes_shown(size).text,
+                 files->at[i].path);
+        watch->say(watch->user, line);
+    }
+}
+
+void hub_cache_name(const char *repo, const char *path, const char *const *paths, size_t n,
+                    char out[HUB_NAME])
+{
+    hub_file_name name, other;
+    bool is_unique = hub_parse_file(path, &name) && name.quant[0];
+    for (size_t i = 0; i < n && is_unique; i++)
+        if (hub_parse_file(paths[i], &other) && strcmp(other.stem, name.stem) != 0 &&
+            hub_equal(other.quant, name.quant))
+            is_unique = false;
+    int length = snprintf(out, HUB_NAME, "%s:%s", repo, is_unique ? name.quant : path);
+    if (length >= HUB_NAME) memcpy(out + HUB_NAME - 4, "...", 4);
+}

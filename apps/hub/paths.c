@@ -1,0 +1,110 @@
+/* Paths and folders: every path of this room is built, checked and walked here. */
+#define _GNU_SOURCE
+#include "hub/parts.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool hub_path(char out[HUB_PATH], const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    int n = vsnprintf(out, HUB_PATH, format, list);
+    va_end(list);
+    if (n > 0 && n < HUB_PATH) return true;
+    out[0] = '\0';
+    return false;
+}
+
+const char *hub_variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value && value[0] ? value : NULL;
+}
+
+hearth_status hub_make_folders(const char *path, hearth_error *err)
+{
+    char part[HUB_PATH];
+    if (!hub_path(part, "%s", path)) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: is too long", path);
+    for (char *at = part + 1; *at; at++) {
+        if (*at != '/') continue;
+        *at = '\0';
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot be made: %s", part, strerror(errno));
+        *at = '/';
+    }
+    return HEARTH_OK;
+}
+
+bool hub_is_safe_path(const char *path)
+{
+    if (strlen(path) >= HUB_NAME) return false;
+    for (const char *p = path;; p++) {
+        size_t n = strcspn(p, "/");
+        if (n == 0 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.')) return false;
+        for (size_t i = 0; i < n; i++) {
+            unsigned char c = (unsigned char)p[i];
+            bool is_c1 = c == 0xc2 && (unsigned char)p[i + 1] >= 0x80 && (unsigned char)p[i + 1] < 0xa0;
+            if (c < 0x20 || c == 0x7f || c == '\\' || is_c1) return false;
+        }
+        p += n;
+        if (!*p) return true;
+    }
+}
+
+char *hub_read_file(const char *path, size_t most, size_t *n)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return NULL;
+    char *bytes = NULL;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= most)
+        bytes = malloc((size_t)st.st_size + 1);
+    ssize_t got = 1;
+    *n = 0;
+    while (bytes && got > 0 && *n < (size_t)st.st_size) {
+        got = read(fd, bytes + *n, (size_t)st.st_size - *n);
+        if (got > 0) *n += (size_t)got;
+    }
+    close(fd);
+    if (bytes) bytes[*n] = '\0';
+    if (bytes && *n == (size_t)st.st_size) return bytes;
+    free(bytes);
+    return NULL;
+}
+
+/* relative: what stands behind root in path, "" at the top. */
+static bool walk(char path[HUB_PATH], size_t n_root, unsigned depth, hub_visit_fn *visit, void *user)
+{
+    size_t n = strlen(path);
+    DIR *folder = opendir(path);
+    bool goes_on = true;
+    for (struct dirent *e; folder && goes_on && (e = readdir(folder)) != NULL;) {
+        struct stat st;
+        size_t n_name = strlen(e->d_name);
+        if (e->d_name[0] == '.' || n + n_name + 2 > HUB_PATH) continue;
+        path[n] = '/';
+        memcpy(path + n + 1, e->d_name, n_name + 1);
+        bool is_link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+        if (stat(path, &st) != 0) continue; /* a link that leads nowhere */
+        if (S_ISREG(st.st_mode)) goes_on = visit(user, path, path + n_root + 1);
+        else if (S_ISDIR(st.st_mode) && !is_link && depth > 0)
+            goes_on = walk(path, n_root, depth - 1, visit, user);
+    }
+    if (folder) closedir(folder);
+    path[n] = '\0';
+    return goes_on;
+}
+
+bool hub_walk(const char *root, unsigned depth, hub_visit_fn *visit, void *user)
+{
+    char path[HUB_PATH];
+    return !hub_path(path, "%s", root) || walk(path, strlen(path), depth, visit, user);
+}

@@ -1,0 +1,186 @@
+/* Takes a model out of the cache: links first, then what nothing links to. Folders are removed only when they
+ * are empty, or hold nothing but records about what is gone. */
+#define _GNU_SOURCE
+#include "hub/parts.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct removal {
+    char repo[200], folder[HUB_PATH]; /* models--ORG--NAME */
+    hub_file_name name;
+    char relative[HUB_NAME]; /* the first part's path in a snapshot */
+    uint64_t freed;
+    hearth_error *err;
+} removal;
+
+/* The blob's name where a link leads into this repository's blobs, as links of the cache do. */
+static bool blob_of(const char *link, char etag[128])
+{
+    char target[HUB_PATH];
+    ssize_t n = readlink(link, target, sizeof target - 1);
+    if (n <= 0) return false;
+    target[n] = '\0';
+    const char *p = target;
+    while (strncmp(p, "../", 3) == 0) p += 3;
+    if (p == target || strncmp(p, "blobs/", 6) != 0 || strchr(p + 6, '/') || strlen(p + 6) >= 128 ||
+        p[6] == '.')
+        return false;
+    snprintf(etag, 128, "%s", p + 6);
+    return true;
+}
+
+static hearth_status remove_file(removal *r, const char *path)
+{
+    struct stat st;
+    uint64_t size = lstat(path, &st) == 0 && S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+    if (unlink(path) == 0) r->freed += size;
+    else if (errno != ENOENT) return hth_fail(r->err, HEARTH_ERROR_IO, "%s: %s", path, strerror(errno));
+    return HEARTH_OK;
+}
+
+/* ---- links ---------------------------------------------------------------------------------------------------- */
+
+typedef struct users {
+    const char *etag;
+    bool is_used;
+} users;
+
+static bool visit_user(void *user, const char *path, const char *relative)
+{
+    users *u = user;
+    char etag[128];
+    (void)relative;
+    u->is_used = blob_of(path, etag) && strcmp(etag, u->etag) == 0;
+    return !u->is_used;
+}
+
+static bool is_used(const removal *r, const char *etag)
+{
+    char snapshots[HUB_PATH];
+    users u = {.etag = etag};
+    if (!hub_path(snapshots, "%s/snapshots", r->folder)) return true;
+    hub_walk(snapshots, 10, visit_user, &u);
+    return u.is_used;
+}
+
+/* The folders above path, up to the snapshot, as far as they are empty. */
+static void remove_empty(const removal *r, const char *path)
+{
+    char folder[HUB_PATH], top[HUB_PATH];
+    if (!hub_path(folder, "%s", path) || !hub_path(top, "%s/snapshots", r->folder)) return;
+    for (char *cut; (cut = strrchr(folder, '/')) != NULL;) {
+        *cut = '\0';
+        if (strlen(folder) <= strlen(top) || rmdir(folder) != 0) return;
+    }
+}
+
+/* One part in one snapshot; its blob, if that was the last link to it. */
+static hearth_status remove_link(removal *r, const char *path)
+{
+    struct stat st;
+    char etag[128], blob[HUB_PATH];
+    if (lstat(path, &st) != 0) return HEARTH_OK;
+    bool has_blob =
+        S_ISLNK(st.st_mode) && blob_of(path, etag) && hub_path(blob, "%s/blobs/%s", r->folder, etag);
+    int lock = -1;
+    hearth_status status = has_blob ? hub_cache_lock(r->repo, etag, &lock, r->err) : HEARTH_OK;
+    if (status == HEARTH_OK && has_blob && lock < 0)
+        status = hth_fail(r->err, HEARTH_ERROR_ARGUMENT, "%s: another program is bringing it now", path);
+    if (status == HEARTH_OK) status = remove_file(r, path);
+    if (status == HEARTH_OK && has_blob && !is_used(r, etag)) status = remove_file(r, blob);
+    if (lock >= 0) close(lock);
+    remove_empty(r, path);
+    return status;
+}
+
+static hearth_status remove_from(removal *r, const char *snapshot)
+{
+    hearth_status st = HEARTH_OK;
+    for (uint32_t i = 1; i <= r->name.n_part && st == HEARTH_OK; i++) {
+        char path[HUB_PATH];
+        bool good = r->name.n_part == 1 ? hub_path(path, "%s/%s", snapshot, r->relative)
+                                        : hub_path(path, "%s/%s-%05u-of-%05u.gguf", snapshot, r->name.stem, i,
+                                                   r->name.n_part);
+        if (good) st = remove_link(r, path);
+    }
+    return st;
+}
+
+/* ---- what is left of a repository --------------------------------------------------------------------------------- */
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *where)
+{
+    (void)st, (void)where;
+    if (kind == FTW_DP) rmdir(path);
+    else unlink(path);
+    return 0;
+}
+
+/* Without following a link. */
+static void remove_tree(const char *path) { nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT); }
+
+/* Begun downloads, names of commits and notes of files that do not exist: nothing is left that they are about. */
+static void remove_rest(removal *r)
+{
+    char path[HUB_PATH], file[HUB_PATH], root[HUB_PATH];
+    if (!hub_path(path, "%s/snapshots", r->folder) || (rmdir(path) != 0 && errno != ENOENT)) return;
+    DIR *blobs = hub_path(path, "%s/blobs", r->folder) ? opendir(path) : NULL;
+    for (struct dirent *e; blobs && (e = readdir(blobs)) != NULL;) {
+        size_t n = strlen(e->d_name);
+        if (n > 11 && strcmp(e->d_name + n - 11, ".incomplete") == 0 &&
+            hub_path(file, "%s/%s", path, e->d_name))
+            remove_file(r, file);
+    }
+    if (blobs) closedir(blobs);
+    if (rmdir(path) != 0 && errno != ENOENT) return;
+    if (hub_path(path, "%s/refs", r->folder)) remove_tree(path);
+    if (hub_path(path, "%s/.no_exist", r->folder)) remove_tree(path);
+    rmdir(r->folder);
+    if (hub_cache_root(root) && hub_path(path, "%s/.locks/%s", root, strrchr(r->folder, '/') + 1))
+        remove_tree(path);
+}
+
+/* Where the path stands in the cache: folder, snapshot, path in it. */
+static bool take_apart(removal *r, const char *path)
+{
+    char root[HUB_PATH];
+    const char *end;
+    if (!hub_cache_root(root) || strncmp(path, root, strlen(root)) != 0 || path[strlen(root)] != '/')
+        return false;
+    const char *folder = path + strlen(root) + 1;
+    if (!(end = strchr(folder, '/')) || strncmp(end, "/snapshots/", 11) != 0) return false;
+    const char *relative = strchr(end + 11, '/');
+    if (!relative || !hub_is_safe_path(relative + 1) || !hub_parse_file(relative + 1, &r->name)) return false;
+    snprintf(r->relative, sizeof r->relative, "%s", relative + 1);
+    char name[256];
+    snprintf(name, sizeof name, "%.*s", (int)(end - folder), folder);
+    return hub_cache_repo_name(name, r->repo) && hub_path(r->folder, "%s/%s", root, name);
+}
+
+hearth_status hub_remove(const hub_model *model, uint64_t *freed, hearth_error *err)
+{
+    removal r = {.err = err};
+    char path[HUB_PATH];
+    hearth_status st = HEARTH_OK;
+    *freed = 0;
+    if (model->place != HUB_PLACE_CACHE || !take_apart(&r, model->path))
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: is not of hearth pull, so it stays; it is %s, of %s",
+                        model->name, model->path, hub_place_name(model->place));
+    DIR *snapshots = hub_path(path, "%s/snapshots", r.folder) ? opendir(path) : NULL;
+    for (struct dirent *e; snapshots && st == HEARTH_OK && (e = readdir(snapshots)) != NULL;) {
+        char snapshot[HUB_PATH];
+        if (e->d_name[0] != '.' && hub_path(snapshot, "%s/%s", path, e->d_name))
+            st = remove_from(&r, snapshot);
+    }
+    if (snapshots) closedir(snapshots);
+    if (st == HEARTH_OK) remove_rest(&r);
+    *freed = r.freed;
+    return st;
+}

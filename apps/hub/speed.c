@@ -1,0 +1,122 @@
+/* How fast a model generates here, by the cost model of plans: with the GPU (card.c), or with every layer on
+ * the CPU. The CPU's rates are measured as calibrations of plans measure them, once for each type of weights,
+ * and kept. */
+#define _GNU_SOURCE
+#include "hub/machine.h"
+
+#include "base/alloc.h"
+#include "base/keep.h"
+#include "place/plan_model.h"
+#include "sparse/selector.h"
+
+#include <string.h>
+
+/* ---- rates ----------------------------------------------------------------------------------------------- */
+
+static const char keep_name[] = "cpu-rates";
+
+void hub_speed_recall(hub_machine *m)
+{
+    size_t n;
+    uint8_t *kept = hth_keep_read(keep_name, m->mark, &n);
+    if (kept && n % sizeof *m->rates == 0 && n <= sizeof m->rates) {
+        memcpy(m->rates, kept, n);
+        m->n_rate = n / sizeof *m->rates;
+    }
+    hth_free(kept);
+}
+
+/* Of rows of that type; NULL where it cannot be measured now. */
+static const hth_calibration *rates_of(hub_machine *m, hth_type type)
+{
+    hearth_error ignored;
+    for (size_t i = 0; i < m->n_rate; i++)
+        if (m->rates[i].type == type) return &m->rates[i];
+    if (m->n_rate == HTH_TYPE_LIMIT) return NULL;
+    hth_calibration *c = &m->rates[m->n_rate];
+    *c = (hth_calibration){.type = type};
+    hearth_status st = hth_calibrate_cpu(&m->kernels, m->pool, type, c, &ignored);
+    if (st != HEARTH_OK || !(c->cpu_rate.median > 0.0)) return NULL;
+    c->device_rate = c->cpu_rate; /* there is none; plans want a number */
+    m->n_rate++;
+    hth_keep_write(keep_name, m->mark, m->rates, m->n_rate * sizeof *m->rates);
+    return c;
+}
+
+/* ---- the plan ---------------------------------------------------------------------------------------------- */
+
+static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->row_size; }
+
+/* A layer as plans see it: what every token reads, and neurons of which a share is read. */
+static bool describe_layer(const hth_model *model, uint32_t i, hearth_selector selector, hth_plan_layer *out)
+{
+    const hth_layer *l = &model->layers[i];
+    uint64_t ffn = bytes_of(&l->gate) + bytes_of(&l->up) + bytes_of(&l->down) + bytes_of(&l->neurons.rows);
+    bool divides = l->neurons.rows.n_row > 0 && selector != HEARTH_SELECTOR_DENSE;
+    uint32_t n = divides ? (l->d_ff + HTH_PLAN_CLUSTER - 1) / HTH_PLAN_CLUSTER : 0;
+    double *share = hth_alloc(n, sizeof *share);
+    for (uint32_t k = 0; share && k < n; k++)
+        share[k] = hth_calibration_share(selector, l->gate.n_row > 0,
+                                         l->shares ? (double)l->shares[k] : hth_plan_assumed(selector));
+    *out = (hth_plan_layer){.attention_bytes = bytes_of(&l->q) + bytes_of(&l->k) + bytes_of(&l->v) +
+                                               bytes_of(&l->o) + (divides ? 0 : ffn),
+                            .cpu_bytes = divides ? (ffn + n - 1) / n : 0,
+                            .device_bytes = divides ? (ffn + n - 1) / n : 0,
+                            .n_cluster = n,
+                            .share = share};
+    if (selector == HEARTH_SELECTOR_PREDICTOR)
+        out->attention_bytes += bytes_of(&l->predictor.in) + bytes_of(&l->predictor.out);
+    return share != NULL;
+}
+
+static double price(const hth_model *model, const hth_plan_model *plan_model, hearth_selector selector,
+                    const hth_calibration *rates)
+{
+    hth_plan_machine machine;
+    hth_plan plan;
+    hth_plan_wish wish = {.n_ctx = 1};
+    int32_t *n_hot = hth_alloc(plan_model->n_layer, sizeof *n_hot);
+    double seconds = 0.0;
+    hearth_error ignored;
+    for (uint32_t i = 0; n_hot && i < plan_model->n_layer; i++) n_hot[i] = HTH_PLAN_CPU;
+    hth_calibration_machine(rates, selector, model->layers[0].gate.n_row > 0, HTH_LUCK_USUAL, &machine);
+    if (n_hot && hth_plan_price(plan_model, &machine, &wish, n_hot, false, &plan, &ignored) == HEARTH_OK) {
+        seconds = plan.seconds;
+        hth_plan_free(&plan);
+    }
+    hth_free(n_hot);
+    return seconds;
+}
+
+static double cpu_speed(hub_machine *machine, const hth_model *model, hearth_selector selector)
+{
+    const hth_calibration *rates = rates_of(machine, model->layers[0].up.type);
+    uint32_t n = model->hparams.n_layer;
+    hth_plan_model plan_model = {.n_layer = n, .layers = hth_alloc(n, sizeof *plan_model.layers)};
+    plan_model.head_bytes = bytes_of(model->tied ? &model->token_embd : &model->output);
+    bool good = rates && plan_model.layers;
+    for (uint32_t i = 0; good && i < n; i++) good = describe_layer(model, i, selector, &plan_model.layers[i]);
+    double seconds = good ? price(model, &plan_model, selector, rates) : 0.0;
+    for (uint32_t i = 0; plan_model.layers && i < n; i++)
+        hth_free((void *)(uintptr_t)plan_model.layers[i].share);
+    hth_free(plan_model.layers);
+    return seconds > 0.0 ? 1.0 / seconds : 0.0;
+}
+
+void hub_speed_of(hub_machine *machine, const hth_model *model, hub_facts *facts)
+{
+    hearth_selector selector;
+    hearth_error ignored;
+    const char *why;
+    uint64_t there = 0;
+    if (hth_selector_choose(model, HEARTH_SELECTOR_AUTO, &selector, &why, NULL) != HEARTH_OK)
+        selector = HEARTH_SELECTOR_DENSE;
+    if (!machine->pool && hth_pool_open(machine->n_thread, &machine->pool, &ignored) != HEARTH_OK) {
+        machine->pool = NULL;
+        return;
+    }
+    if (machine->device) facts->speed = hub_card_speed(machine, model, selector, &there);
+    facts->on_card = facts->speed > 0.0;
+    facts->memory = there < facts->memory ? facts->memory - there : 1; /* 0 would be: not known */
+    if (!facts->on_card) facts->speed = cpu_speed(machine, model, selector);
+}
