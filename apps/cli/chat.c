@@ -404,8 +404,15 @@ static int run(const args *a)
     hearth_error err = {0};
     const char *system = args_text(a, "system", NULL);
     int status = EXIT_OTHER;
+    const char *path = args_operand(a, 0);
+    char chosen[CHAT_PATH];
     catch_interrupt();
-    if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;
+    if (!path && !args_has(a, "template")) { /* which insists on the story model in the program */
+        int wrong = chat_choose_model(chosen);
+        if (wrong) return wrong;
+        path = chosen;
+    }
+    if (!open_model(a, path, &model)) return EXIT_OTHER;
     c.model = model;
     if (!open_format(&c, &err)) {
         status = refuse_format(&c, &err);

@@ -31,6 +31,10 @@ typedef struct chat {
     bool shifted; /* turns were dropped for want of room, which was said */
 } chat;
 
+/* A model of hearth list that the user chooses, where none was named. 0, or the exit status after a message. */
+enum { CHAT_PATH = 4096 };
+int chat_choose_model(char path[CHAT_PATH]);
+
 /* A line that begins with a slash. Says what it did on stderr. */
 void chat_command(chat *c, char *line);
 

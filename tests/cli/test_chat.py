@@ -300,14 +300,14 @@ def ctrl_c_ends_what_comes_from_a_pipe():
 class Terminal:
     """The program in a terminal of its own: what it wrote so far, and keys for it."""
 
-    def __init__(self, *args, model=None, columns=80, **more):
+    def __init__(self, *args, model=None, columns=80, sign="> ", **more):
         more = {**environment(), **more}
         self.text = ""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execvpe(HEARTH, [HEARTH, "chat", model or MODEL, *args], more)
+            os.execvpe(HEARTH, [HEARTH, "chat", *([MODEL] if model is None else model), *args], more)
         self.resize(columns)
-        self.prompt("> ")
+        self.prompt(sign)
 
     def resize(self, columns):
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -370,6 +370,24 @@ def a_terminal_has_a_prompt_and_ctrl_d_ends():
     check(len(answer.strip()) > 5, repr(answer))
     t.type("\x04")
     check(t.end() == 0, t.status)
+
+
+@case
+def without_a_model_one_of_the_list_is_chosen():
+    os.makedirs(FOLDER + "/only", exist_ok=True)
+    os.link(MODEL, FOLDER + "/only/chat.gguf")
+    t = Terminal("-n", "2", model=[], sign="Which one? [1-1] ", HEARTH_MODELS=FOLDER + "/only")
+    t.type("7\r")
+    t.wait_for("Which one? [1-1] ")
+    t.type("1\r")
+    t.wait_for("hearth: chat by: template of the file")
+    t.prompt()
+    t.type("\x04")
+    check(t.end() == 0, t.status)
+    for folder, word in [(FOLDER + "/only", "(1 are there)"), ("", "hearth pull ")]:
+        done = subprocess.run([HEARTH, "chat"], input=b"", capture_output=True, env=environment(HEARTH_MODELS=folder))
+        check(done.returncode in (1, 2) and word in done.stderr.decode(), done.returncode, done.stderr)
+        check(len(done.stderr.splitlines()) <= 2, done.stderr)
 
 
 @case
