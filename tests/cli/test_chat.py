@@ -246,7 +246,7 @@ def templates_are_chosen_by_name_and_by_file():
 
 @case
 def a_model_without_a_template_is_not_guessed_for():
-    for args in ([], [os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")]):
+    for args in [[os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")]]:
         done = subprocess.run([HEARTH, "chat", *args], input=b"", capture_output=True, timeout=TIMEOUT)
         err = done.stderr.decode()
         check(done.returncode == 1 and err.count("\n") == 1, done)
