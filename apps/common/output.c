@@ -192,9 +192,10 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
         bar[0] = '[', bar[21] = ']', bar[22] = ' ';
     }
     fprintf(stderr, "%s%s %s%3.0f %%", terminal ? "\r" : "", p->what, bar, share * 100.0);
+    bool counted = p->unit_size == 1.0; /* "12/512 tokens  33.1/s"; else "1.5/270.9 MB  4.1 MB/s" */
     if (p->unit)
-        fprintf(stderr, "  %.0f/%.0f %s  %.1f/s", (double)done / p->unit_size, (double)total / p->unit_size, p->unit,
-                rate / p->unit_size);
+        fprintf(stderr, "  %.*f/%.*f %s  %.1f%s%s/s", !counted, (double)done / p->unit_size, !counted,
+                (double)total / p->unit_size, p->unit, rate / p->unit_size, counted ? "" : " ", counted ? "" : p->unit);
     if (rate > 0.0) fprintf(stderr, "  %.0f s left", (double)(total - done) / rate);
     fputs(terminal ? "  " : "\n", stderr);
 }

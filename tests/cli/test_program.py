@@ -66,7 +66,7 @@ def check(ok, *what):
 
 def hearth(*args, stdin=b"", env=None, **more):
     """Runs the program to its end; more goes to subprocess.run. Texts are drawn by seed 0 unless a seed is given."""
-    if args[:1] == ("run",) and not {"--seed", "--help"} & set(args):
+    if args[:1] == ("run",) and not {"--seed", "--see", "--help"} & set(args):
         args = ("run", "--seed", "0", *args[1:])
     more.setdefault("stdout", subprocess.PIPE)
     more.setdefault("stderr", subprocess.PIPE)
