@@ -1,3 +1,4 @@
+/* See vocab_data.h. */
 #include "support/vocab_data.h"
 
 #include "support/test.h"
