@@ -1,4 +1,4 @@
-/* See vocab_data.h. */
+/* Vocabularies of the test data and the checks of vectors: see vocab_data.h. */
 #include "support/vocab_data.h"
 
 #include "support/test.h"

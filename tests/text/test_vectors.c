@@ -262,28 +262,36 @@ TEST(a_book_has_the_ids_of_the_rules)
 TEST(texts_have_the_known_number_of_tokens)
 {
     static const struct {
-        const char *text;
-        size_t n_ids;
-    } texts[] = {{"text/stories.txt", 61759}, {"text/english.txt", 149111}};
-    vocab_data v = {.name = "storyteller", .is_spm = true};
-    CHECK_OK(hth_gguf_open(HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", &v.file, err));
-    CHECK_OK(hth_tokenizer_open(v.file, &v.tok, err));
-    if (!v.tok) return;
-    for (int k = 0; k < 2; k++) {
-        size_t n;
-        hth_ids ids = {0};
-        char *text = read_text(texts[k].text, &n);
-        if (!text) break;
-        if (n > 0 && text[n - 1] == '\n') n--;
-        uint64_t start = hth_clock_ns();
-        CHECK_OK(hth_tokenize(v.tok, text, n, HEARTH_ADD_SPECIAL, &ids, NULL, err));
-        printf("     %s, %zu bytes: %.1f ms\n", texts[k].text, n, (double)(hth_clock_ns() - start) * 1e-6);
-        CHECK_INT(ids.n, texts[k].n_ids);
-        vocab_check_round_trip(&v, text, n, texts[k].text, k);
-        hth_ids_free(&ids);
-        free(text);
+        const char *model;
+        size_t n_stories, n_english;
+    } models[] = {
+        {HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", 61759, 149111},
+        {"models/stories260K/stories260K-f32.gguf", 107423, 218063},
+        {"models/babyllama-tok361/babyllama-tok361-f32.gguf", 219674, 390793},
+    };
+    for (int i = 0; i < 3; i++) {
+        vocab_data v = {.name = models[i].model, .is_spm = true};
+        const char *path = i == 0 ? models[i].model : test_data(models[i].model);
+        if (!path) return;
+        CHECK_OK(hth_gguf_open(path, &v.file, err));
+        CHECK_OK(hth_tokenizer_open(v.file, &v.tok, err));
+        if (!v.tok) return;
+        for (int k = 0; k < 2; k++) {
+            size_t n;
+            hth_ids ids = {0};
+            char *text = read_text(k == 0 ? "text/stories.txt" : "text/english.txt", &n);
+            if (!text) break;
+            if (n > 0 && text[n - 1] == '\n') n--;
+            uint64_t start = hth_clock_ns();
+            CHECK_OK(hth_tokenize(v.tok, text, n, HEARTH_ADD_SPECIAL, &ids, NULL, err));
+            printf("     %s, %zu bytes: %.1f ms\n", models[i].model, n, (double)(hth_clock_ns() - start) * 1e-6);
+            CHECK_INT(ids.n, k == 0 ? models[i].n_stories : models[i].n_english);
+            vocab_check_round_trip(&v, text, n, path, k);
+            hth_ids_free(&ids);
+            free(text);
+        }
+        vocab_data_close(&v);
     }
-    vocab_data_close(&v);
 }
 
 TEST_MAIN
