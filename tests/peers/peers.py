@@ -178,8 +178,8 @@ def dress(path, out):
     for key in [k for k, (kind, value) in file.kv.items() if kind == gguf.ARR and not value]:
         del file.kv[key]
     pattern = file.meta("general.architecture") + ".attention.sliding_window_pattern"
-    if isinstance(file.meta(pattern), list):  # the generator's is longer than its models are deep
-        file.add_array(pattern, gguf.BOOL, file.meta(pattern)[:file.meta(file.meta("general.architecture") + ".block_count")])
+    if isinstance(file.meta(pattern), list):  # published files have booleans, the generator writes numbers
+        file.add_array(pattern, gguf.BOOL, file.meta(pattern))
     for name, tensor in list(file.tensors.items()):
         if name.endswith((".scale", ".input_scale")):
             del file.tensors[name]
