@@ -6,8 +6,9 @@ JOBS ?= $(shell nproc)
 PROMPT ?= Once upon a time
 MODEL ?=
 FUZZ_SECONDS ?= 600
+SEED ?= 1
 
-.PHONY: help run build test test-long fuzz coverage bench install clean
+.PHONY: help run build test test-long test-peers fuzz coverage bench install clean
 .NOTPARALLEL:
 
 help:
@@ -15,6 +16,7 @@ help:
 	@echo 'make build      the program, at build/hearth'
 	@echo 'make test       all tests, and the short ones under sanitizers'
 	@echo 'make test-long  every sanitizer, clang, Arm under qemu, fuzzing: an hour or more'
+	@echo 'make test-peers the same answers as llama.cpp: ids, chat formats, logits (SEED=1)'
 	@echo 'make fuzz       every fuzz target for ten minutes (FUZZ_SECONDS=600)'
 	@echo 'make coverage   share of the lines of src/file and src/text that their tests run'
 	@echo 'make bench      speed of generation and prompts (MODEL=file.gguf)'
@@ -36,6 +38,10 @@ test:
 test-long:
 	@cmake/install-packages.sh test-long
 	@JOBS=$(JOBS) tests/suite.sh long
+
+test-peers:
+	@cmake/install-packages.sh test-peers
+	@JOBS=$(JOBS) SEED=$(SEED) tests/suite.sh peers
 
 fuzz:
 	@cmake/install-packages.sh test-long

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that are missing for a task, and says which and why.
 #
-#     cmake/install-packages.sh build|test|test-long
+#     cmake/install-packages.sh build|test|test-long|test-peers
 #
 # What is needed is looked for by itself (a command, a header), not by package, so
 # that tools from elsewhere count. Without apt it names what is missing and exits 1.
@@ -61,12 +61,22 @@ need_for_test_long() {
     need qemu-user "runs the Arm build" has qemu-aarch64
 }
 
+need_for_test_peers() {
+    need_for_build
+    need python3 "runs the comparison" has python3
+    need python3-numpy "reads and writes models" has_numpy
+    need npm "fetches the package that holds llama.cpp" has npm
+    need git "unpacks its sources" has git
+    need g++ "compiles it" has g++
+}
+
 case ${1-} in
 build) need_for_build ;;
 test) need_for_test ;;
 test-long) need_for_test_long ;;
+test-peers) need_for_test_peers ;;
 *)
-    echo "usage: $0 build|test|test-long" >&2
+    echo "usage: $0 build|test|test-long|test-peers" >&2
     exit 2
     ;;
 esac

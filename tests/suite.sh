@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds and runs the tests behind `make test` (short), `make test-long` (long; sweep: a part of it) and
-# `make fuzz`, goes on after failures, and ends with the summary of report.py, which decides the
+# Builds and runs the tests behind `make test` (short), `make test-long` (long; sweep: a part of it),
+# `make test-peers` (peers) and `make fuzz`, goes on after failures, and ends with the summary of report.py, which decides the
 # exit status. Each configuration leaves cases.tsv, ctest.xml and logs in its folder.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -113,11 +113,20 @@ long)
 sweep)
     build release build && sweep build
     ;;
+peers)
+    if build release build hearth_program && cmake --build build -j "$jobs" --target peers_chat >>build/build.log 2>&1; then
+        mkdir -p build/peers
+        rm -f build/peers/cases.tsv
+        note "testing build/peers"
+        HEARTH_TEST_REPORT=$PWD/build/peers/cases.tsv python3 tests/peers/peers.py build build/peers "${SEED:-1}"
+        folders=build/peers
+    fi
+    ;;
 fuzz)
     fuzz_all "${FUZZ_SECONDS:-600}"
     ;;
 *)
-    echo "usage: $0 short|long|sweep|fuzz" >&2
+    echo "usage: $0 short|long|sweep|peers|fuzz" >&2
     exit 2
     ;;
 esac

@@ -1,6 +1,6 @@
 /* The formats as a table, the rules by which a template's text is told to be one of
  * them, and the one function that renders them all. Called by engine/chat.c. What the
- * table says is proved by the renderings in ../shared/data/tokenizers/vectors/chat. */
+ * table says is proved by the renderings in tests/data/chat. */
 #include "text/chat_formats.h"
 
 #include "base/alloc.h"

@@ -53,7 +53,9 @@ def digest_of_sources():
     """Of all that the files depend on."""
     digest = hashlib.sha256()
     scripts = sorted(name for name in os.listdir(HERE) if name.endswith(".py"))
-    for path in [os.path.join(HERE, name) for name in scripts] + [os.path.join(HERE, "../../models/storyteller-q8_0.gguf")]:
+    texts = ["../../models/storyteller-q8_0.gguf", "text/english.txt", "tokenizers/sample.txt", "tokenizers/texts.jsonl",
+             "tokenizers/pretok/texts.jsonl", "tokenizers/pretok/regexes.tsv"]
+    for path in [os.path.join(HERE, name) for name in scripts + texts]:
         with open(path, "rb") as f:
             digest.update(f.read())
     return digest.hexdigest()
@@ -75,6 +77,7 @@ def make(root):
     import powerinfer
     import quant
     import storyteller
+    import vocabularies
     os.makedirs(root, exist_ok=True)
     with open(os.path.join(root, ".lock"), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -83,7 +86,7 @@ def make(root):
             os.utime(stamp)
             return
         folder = Folder(root)
-        for part in (arch, quant, files, powerinfer, storyteller):
+        for part in (arch, quant, files, powerinfer, storyteller, vocabularies):
             part.make(folder)
         folder.write(STAMP, json.dumps({"digest": digest, "sizes": folder.sizes}, indent=0).encode())
 

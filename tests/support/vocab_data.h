@@ -1,6 +1,5 @@
-/* The vocabularies of ../shared/data/tokenizers, by name: GGUF files, gzipped ones, and
- * the two that lie there as lists of texts, of which a GGUF is made in memory. With the
- * checks that tests of vectors share. */
+/* The vocabularies that tests/data/vocabularies.py makes, by name, with the checks that
+ * tests of vectors share. */
 #ifndef HEARTH_TESTS_SUPPORT_VOCAB_DATA_H
 #define HEARTH_TESTS_SUPPORT_VOCAB_DATA_H
 
@@ -8,20 +7,18 @@
 
 typedef struct vocab_data {
     const char *name;
-    char *bytes; /* of the file, where it was made or unpacked */
     hth_gguf *file;
     hth_tokenizer *tok;
-    bool is_spm, loses_bytes; /* a space goes in front; bytes are missing */
+    bool is_spm; /* a vocabulary of kind "llama" */
 } vocab_data;
 
-/* "gpt-2", "falcon", ... as the files are named; "llama-bpe" and "llama-3.2"; "qwen2",
- * "qwen2.5", "deepseek-r1-qwen", "qwen35". False, and the case is skipped or failed, when
- * it cannot be opened. */
+/* "llama", "gpt-2", "falcon", ...; false, and the case has failed, when it cannot be
+ * opened. */
 bool vocab_data_open(vocab_data *v, const char *name);
 void vocab_data_close(vocab_data *v);
 
-/* A file below ../shared/data/tokenizers/vectors, freed with free; NULL and skipped when
- * it is not there. */
+/* A file below tokenizers/ of the test data, freed with free; NULL, and the case has
+ * failed, when it is not there. */
 char *vocab_data_read(const char *relative, size_t *n);
 
 /* Fails the case, with the place, when the ids are others or bytes are lost; a NULL

@@ -1,5 +1,5 @@
-/* Chat templates of published models and the formats by name, against 28 renderings of
- * each of 20 templates by other programs. */
+/* Chat templates, published and of the project's own, and the formats by name, against 28
+ * renderings of each of 20 templates by other programs (tests/data/chat). */
 #include "support/json_lines.h"
 #include "support/test.h"
 #include "text/chat_formats.h"
@@ -20,37 +20,37 @@ static const struct {
     const char *detected;
 } templates[] = {
     {"chatml", "<s>", "<|im_end|>", "chatml", "chatml"},
-    {"deepseek",
+    {"own-deepseek",
      "<\xEF\xBD\x9C"
      "begin\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
      "<|EOT|>", "deepseek", "deepseek"},
-    {"deepseek2",
+    {"own-deepseek2",
      "<\xEF\xBD\x9C"
      "begin\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
      "<\xEF\xBD\x9C"
      "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
      "deepseek2", "deepseek2"},
-    {"deepseek3",
+    {"own-deepseek3",
      "<\xEF\xBD\x9C"
      "begin\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
      "<\xEF\xBD\x9C"
      "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
      "deepseek3", "deepseek3"},
-    {"gemma", "<bos>", "<eos>", "gemma", "gemma"},
-    {"llama-3.2", "<|begin_of_text|>", "<|eot_id|>", "llama3", "llama3"},
+    {"own-gemma", "<bos>", "<eos>", "gemma", "gemma"},
+    {"own-llama-3.2", "<|begin_of_text|>", "<|eot_id|>", "llama3", "llama3"},
     {"llama2", "<s>", "</s>", "llama2", "llama2"},
-    {"llama2-sys-bos", "<s>", "</s>", "llama2-sys-bos", "llama2-sys-bos"},
-    {"llama2-sys-strip", "<s>", "</s>", "llama2-sys-strip", "llama2-sys-strip"},
-    {"llama3", "<|begin_of_text|>", "<|eot_id|>", "llama3", "llama3"},
+    {"own-llama2-sys-bos", "<s>", "</s>", "llama2-sys-bos", "llama2-sys-bos"},
+    {"own-llama2-sys-strip", "<s>", "</s>", "llama2-sys-strip", "llama2-sys-strip"},
+    {"own-llama3", "<|begin_of_text|>", "<|eot_id|>", "llama3", "llama3"},
     {"mistral-v1", "<s>", "</s>", "mistral-v1", "mistral-v1"},
     {"mistral-v3", "<s>", "</s>", "mistral-v3", "mistral-v3"},
     {"mistral-v3-tekken", "<s>", "</s>", "mistral-v3-tekken", "mistral-v3-tekken"},
-    {"mistral-v7", "<s>", "</s>", "mistral-v7", "mistral-v7"},
+    {"own-mistral-v7", "<s>", "</s>", "mistral-v7", "mistral-v7"},
     {"phi-3.5", "<s>", "<|endoftext|>", "phi3", "phi3"},
     {"phi3", "<s>", "<|end|>", "phi3", "phi3"},
     {"qwen2.5", "", "<|im_end|>", "chatml", "chatml"},
     {"qwen3", "", "<|im_end|>", "chatml", "chatml"},
-    {"vicuna", "<s>", "</s>", "vicuna", "vicuna"},
+    {"own-vicuna", "<s>", "</s>", "vicuna", "vicuna"},
     /* llama.cpp takes it for GLM-Edge's; we know better */
     {"zephyr", "<s>", "</s>", "glmedge", "zephyr-eos"},
 };
@@ -116,13 +116,13 @@ static void each_line(check_line *check)
     for (size_t i = 0; i < N_TEMPLATE; i++) {
         char name[100];
         size_t n = 0, n_line = 0;
-        snprintf(name, sizeof name, "tokenizers/chat/%s.jinja", templates[i].file);
+        snprintf(name, sizeof name, "chat/%s.jinja", templates[i].file);
         const char *path = test_data(name);
         if (!path) return;
         char *source = test_read_file(path, &n);
         hth_template *t = NULL;
         CHECK_OK(hth_template_open(source, n, &t, err));
-        snprintf(name, sizeof name, "tokenizers/vectors/chat/%s.jsonl", templates[i].file);
+        snprintf(name, sizeof name, "chat/%s.jsonl", templates[i].file);
         if (!(path = test_data(name))) return;
         char *lines = test_read_file(path, &n), *rest = lines, *line;
         while ((line = json_next_line(&rest)) != NULL) {
@@ -167,14 +167,6 @@ static void expect_parts(const hth_rendered *r)
     CHECK_INT(at, r->n);
 }
 
-/* In JavaScript, where the renderings come from, '' == false; in Python, whose language
- * this is, it is not, and an empty system text is one. */
-static bool differs_in_javascript(size_t i, const hth_template_input *in)
-{
-    return strcmp(templates[i].file, "llama2-sys-strip") == 0 && in->n_message == 2 &&
-           in->messages[0].content.n == 0;
-}
-
 static void check_jinja(size_t i, const hth_template *t, const char *line, const hth_template_input *in)
 {
     hth_rendered r;
@@ -192,8 +184,7 @@ static void check_jinja(size_t i, const hth_template *t, const char *line, const
     if (st != HEARTH_OK) return;
     size_t n;
     char *text = json_text(wanted, &n);
-    expect_text(i, line, &r,
-                differs_in_javascript(i, in) ? "<s>[INST] <<SYS>>\n\n<</SYS>>\n\nHello [/INST]" : text);
+    expect_text(i, line, &r, text);
     expect_parts(&r);
     free(text);
     hth_rendered_free(&r);
@@ -264,7 +255,7 @@ TEST(formats_are_told_by_the_text_of_a_template)
     for (size_t i = 0; i < N_TEMPLATE; i++) {
         char name[100];
         size_t n = 0;
-        snprintf(name, sizeof name, "tokenizers/chat/%s.jinja", templates[i].file);
+        snprintf(name, sizeof name, "chat/%s.jinja", templates[i].file);
         const char *path = test_data(name);
         if (!path) return;
         char *source = test_read_file(path, &n);

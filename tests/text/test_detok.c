@@ -142,7 +142,7 @@ TEST(streams_equal_the_whole)
 
 TEST(valid_text_is_never_cut_inside_a_character)
 {
-    const char *path = test_data("tokenizers/vectors/ggml-vocab-llama-spm.gguf");
+    const char *path = test_data("tokenizers/llama.gguf");
     hth_gguf *llama_file = NULL;
     hth_tokenizer *llama = NULL;
     if (!path) return;

@@ -172,11 +172,11 @@ TEST(random_vocabularies_give_the_ids_of_the_definition)
     }
 }
 
-/* ---- a real vocabulary ------------------------------------------------------------------------ */
+/* ---- a whole vocabulary ------------------------------------------------------------------------ */
 
 static bool open_llama(hth_gguf **file, hth_tokenizer **tok)
 {
-    const char *path = test_data("tokenizers/vectors/ggml-vocab-llama-spm.gguf");
+    const char *path = test_data("tokenizers/llama.gguf");
     *file = NULL;
     *tok = NULL;
     if (!path) return false;

@@ -581,11 +581,11 @@ TEST(long_conversations_stay_within_the_limits)
                              word("Some words of an ordinary message.")};
     hth_template_input in = {
         .messages = m, .n_message = N, .seconds = &the_time, .bos = word("<s>"), .eos = word("</s>")};
-    static const char *const names[] = {"llama-3.2", "qwen3", "mistral-v3", "deepseek3"};
+    static const char *const names[] = {"own-llama-3.2", "qwen3", "mistral-v3", "own-deepseek3"};
     for (size_t i = 0; i < 4; i++) {
         char name[100];
         size_t n = 0;
-        snprintf(name, sizeof name, "tokenizers/chat/%s.jinja", names[i]);
+        snprintf(name, sizeof name, "chat/%s.jinja", names[i]);
         const char *path = test_data(name);
         if (!path) break;
         char *source = test_read_file(path, &n);

@@ -1,0 +1,241 @@
+"""Text to ids and back, written from the rules as simply as they can be: the definition that the tokenizers of
+src/text are compared with, and nothing that is fast.
+
+A character here is a character of a Python string. A byte that is part of no well-formed sequence is one too: U+DC80
+plus the byte, as Python's "surrogateescape" has it. Such a character has no class, so no expression matches it by one.
+"""
+import re
+import sys
+import unicodedata
+
+NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
+SPACE = "\u2581"
+WHITE = " \t\n\v\f\r"  # what special tokens of some vocabularies drop around them
+
+
+def characters(raw):
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def raw_bytes(text):
+    return text.encode("utf-8", "surrogateescape")
+
+
+# ---- words ---------------------------------------------------------------------------------------------------------
+
+
+def ranges_of_classes():
+    """{"L": "\\u0041-\\u005a...", "Lu": ...}: the characters of every general category, as ranges of a regular expression."""
+    found = {}
+    for code in range(sys.maxunicode + 1):
+        category = unicodedata.category(chr(code))
+        for name in (category, category[0]):
+            ranges = found.setdefault(name, [])
+            if ranges and ranges[-1][1] == code - 1:
+                ranges[-1][1] = code
+            else:
+                ranges.append([code, code])
+    return {name: "".join(f"\\U{a:08x}-\\U{b:08x}" for a, b in ranges) for name, ranges in found.items()}
+
+
+def expression(pattern, classes):
+    """An expression in PCRE2's syntax as one of Python's, which has neither \\p{} nor \\x{}."""
+    out, in_class = "", False
+    for part in re.findall(r"\\[px]\{\w+\}|\\.|.", pattern, re.DOTALL):
+        if part.startswith("\\x{"):
+            part = f"\\U{int(part[3:-1], 16):08x}"
+        elif part.startswith("\\p{"):
+            part = classes[part[3:-1]] if in_class else "[" + classes[part[3:-1]] + "]"
+        elif part == "[" and in_class:
+            part = "\\["
+        elif part in "[]":
+            in_class = part == "["
+        out += part
+    return re.compile(out)
+
+
+def read_families(path):
+    """{name: [expression of each stage]} of lines "name, stage, pattern"."""
+    classes, families = ranges_of_classes(), {}
+    with open(path, encoding="utf-8", newline="\n") as f:
+        for line in f:
+            name, _, pattern = line.rstrip("\n").split("\t", 2)
+            families.setdefault(name, []).append(expression(pattern, classes))
+    return families
+
+
+def cut(stages, text):
+    """The words of a text: each stage cuts every piece of the one before at its matches and between them."""
+    pieces = [text]
+    for stage in stages:
+        cut_pieces = []
+        for piece in pieces:
+            at = 0
+            for match in stage.finditer(piece):
+                cut_pieces += [piece[at:match.start()], match.group()]
+                at = match.end()
+            cut_pieces.append(piece[at:])
+        pieces = [piece for piece in cut_pieces if piece]
+    return pieces
+
+
+# ---- merging -------------------------------------------------------------------------------------------------------
+
+
+def merge(parts, rank):
+    """Joins the neighbours of the lowest rank, the leftmost of equal ones, until no pair has a rank."""
+    parts = list(parts)
+    while True:
+        best = None
+        for i in range(len(parts) - 1):
+            r = rank(parts[i], parts[i + 1])
+            if r is not None and (best is None or r < best[0]):
+                best = r, i
+        if best is None:
+            return parts
+        i = best[1]
+        parts[i:i + 2] = [parts[i] + parts[i + 1]]
+
+
+def byte_characters():
+    """The printable character that stands for each byte in the texts of byte-level vocabularies."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [b for b in range(256) if b not in plain]
+    return [chr(b) if b in plain else chr(0x100 + others.index(b)) for b in range(256)]
+
+
+BYTE_CHARACTERS = byte_characters()
+BYTES = {c: b for b, c in enumerate(BYTE_CHARACTERS)}
+
+
+class Tokenizer:
+    """tokens: (text, type) by id; options as in vocabularies.py."""
+
+    def __init__(self, tokens, add_bos=False, add_eos=False, bos=None, eos=None, drops_behind=(), drops_before=()):
+        self.tokens, self.bos, self.eos = tokens, bos if add_bos else None, eos if add_eos else None
+        self.drops_behind, self.drops_before = set(drops_behind), set(drops_before)
+        self.specials = sorted((i for i, t in enumerate(tokens) if t[1] in (UNKNOWN, CONTROL, USER)),
+                               key=lambda i: (-len(raw_bytes(tokens[i][0])), i))
+        self.known = {}
+
+    def words_of(self, kinds):
+        words = {}
+        for i, (text, kind) in enumerate(self.tokens):
+            if kind in kinds:
+                words.setdefault(text, i)
+        return words
+
+    def fragments(self, text, parse):
+        """The text as raw strings and ids: the longest special token takes all its places, then the next."""
+        parts = [text]
+        for i in self.specials:
+            special, kind = self.tokens[i]
+            if kind != USER and not parse or not special:
+                continue
+            found = []
+            for part in parts:
+                while isinstance(part, str) and special in part:
+                    before, _, part = part.partition(special)
+                    if i in self.drops_before:
+                        before = before.rstrip(WHITE)
+                    if i in self.drops_behind:
+                        part = part.lstrip(WHITE)
+                    found += [before, i]
+                found.append(part)
+            parts = found
+        return [part for part in parts if part != ""]
+
+    def encode(self, raw, parse=False, add=False):
+        """(ids, number of bytes that the vocabulary cannot hold)"""
+        ids, lost = [], 0
+        for part in self.fragments(characters(raw), parse):
+            if isinstance(part, int):
+                ids.append(part)
+                continue
+            for word in self.cut(part):
+                if word not in self.known:
+                    self.known[word] = self.encode_word(word)
+                ids += self.known[word][0]
+                lost += self.known[word][1]
+        if add:
+            ids = [self.bos] * (self.bos is not None) + ids + [self.eos] * (self.eos is not None)
+        return ids, lost
+
+
+class ByteLevel(Tokenizer):
+    def __init__(self, tokens, merges, stages, whole_words=False, **options):
+        super().__init__(tokens, **options)
+        self.words, self.stages, self.whole_words = self.words_of((NORMAL, UNUSED)), stages, whole_words
+        self.rank = {}
+        for i, (left, right) in enumerate(merges):
+            parts_exist = all(len(p) == 1 or p in self.words for p in (left, right))
+            if parts_exist and left + right in self.words:
+                self.rank.setdefault((left, right), i)
+
+    def cut(self, fragment):
+        return cut(self.stages, fragment)
+
+    def encode_word(self, word):
+        mapped = "".join(BYTE_CHARACTERS[b] for b in raw_bytes(word))
+        if self.whole_words and mapped in self.words:
+            return [self.words[mapped]], 0
+        parts = merge(mapped, lambda a, b: self.rank.get((a, b)))
+        ids = [self.words[p] for p in parts if p in self.words]
+        return ids, len(parts) - len(ids)
+
+    def decode(self, ids):
+        out = b""
+        for text, kind in (self.tokens[i] for i in ids):
+            if kind in (NORMAL, UNUSED):
+                out += bytes(BYTES[c] for c in text)
+            elif kind == USER:
+                out += raw_bytes(text)
+        return out
+
+
+class SentencePiece(Tokenizer):
+    def __init__(self, tokens, scores, unknown, space_prefix=True, **options):
+        super().__init__(tokens, **options)
+        self.scores, self.unknown, self.space_prefix = scores, unknown, space_prefix
+        self.words = self.words_of((NORMAL, USER, UNUSED))
+        self.bytes = {int(text[3:5], 16): i for i, (text, kind) in enumerate(tokens) if kind == BYTE}
+        self.joins = {text[i:i + 2] for text in self.words for i in range(len(text) - 1)}
+
+    def cut(self, fragment):
+        """The escaped text in runs. No token holds both characters of a place that is cut, so no merge could cross it."""
+        text = (" " * self.space_prefix + fragment).replace(" ", SPACE)
+        at = 0
+        for i in range(1, len(text)):
+            if text[i - 1:i + 1] not in self.joins:
+                yield text[at:i]
+                at = i
+        yield text[at:]
+
+    def rank_of(self, left, right):
+        i = self.words.get(left + right)
+        return None if i is None else -self.scores[i]
+
+    def encode_word(self, word):
+        ids, lost = [], 0
+        for part in merge(word, self.rank_of):
+            if part in self.words:
+                ids.append(self.words[part])
+                continue
+            for b in raw_bytes(part):
+                i = self.bytes.get(b, self.words.get(chr(b)) if b < 128 else None)
+                lost += i is None
+                ids.append(self.unknown if i is None else i)
+        return ids, lost
+
+    def decode(self, ids):
+        out, first = b"", True
+        for text, kind in (self.tokens[i] for i in ids):
+            if kind in (UNKNOWN, CONTROL):
+                continue
+            piece = bytes([int(text[3:5], 16)]) if kind == BYTE else raw_bytes(text)
+            if kind in (NORMAL, UNUSED):
+                piece = piece.replace(raw_bytes(SPACE), b" ")
+            if first and self.space_prefix and kind != USER:
+                piece = piece.removeprefix(b" ")
+            out, first = out + piece, False
+        return out

@@ -1,0 +1,277 @@
+"""The same answers as llama.cpp's: ids under its test vocabularies, chat formats, logits of random models.
+
+    python3 tests/peers/peers.py BUILD WORK SEED      (make test-peers)
+
+BUILD has hearth and tests/peers_chat. WORK keeps llama.cpp v0.5.0, as the npm package node-llama-cpp 3.22.1 carries it,
+and its build; both are made where they are missing. SEED decides the weights and the ids of the random models. Each
+comparison is a case as in tests/support/cases.py; what Hearth does not support is listed at the end, and no case.
+"""
+import glob
+import json
+import os
+import random
+import subprocess
+import sys
+import zlib
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+try:
+    import numpy as np
+except ModuleNotFoundError:  # a Python of another origin may lie before Debian's, which has python3-numpy
+    if sys.executable == "/usr/bin/python3":
+        raise
+    os.execv("/usr/bin/python3", ["/usr/bin/python3", *sys.argv])
+sys.path[:0] = [os.path.join(ROOT, "tests", "support"), os.path.join(ROOT, "tests", "data")]
+sys.dont_write_bytecode = True
+import cases  # noqa: E402: the path is set above
+import gguf  # noqa: E402
+
+PACKAGE = "node-llama-cpp@3.22.1"
+N_ID, SMALLEST, N_EXPERT = 96, 2e-5, 8
+build, work, seed = (os.path.abspath(p) if i < 2 else int(p) for i, p in enumerate(sys.argv[1:4]))
+source = os.path.join(work, "llama.cpp")
+unsupported = {"vocabulary": [], "template": [], "model": []}
+
+
+def call(*command, **options):
+    return subprocess.run([str(c) for c in command], capture_output=True, timeout=3600, **options)
+
+
+def must(*command, **options):
+    done = call(*command, **options)
+    if done.returncode:
+        raise AssertionError(" ".join(map(str, command))[:300] + ": " + done.stderr.decode(errors="replace")[-2000:])
+    return done
+
+
+# ---- llama.cpp -----------------------------------------------------------------------------------------------------
+
+
+def fetch():
+    if os.path.isdir(source):
+        return
+    done = must("npm", "pack", "--silent", PACKAGE, cwd=work)
+    archive = done.stdout.decode().split()[-1]
+    must("tar", "xzf", archive, "package/llama/gitRelease.bundle", cwd=work)
+    must("git", "clone", "-q", "package/llama/gitRelease.bundle", "llama.cpp", cwd=work)
+    # GELU by a table of halves is no reference: it is off by some 1e-4. Without this line it is computed.
+    must("sed", "-i", "/^#define GGML_GELU_FP16$/d", os.path.join(source, "ggml", "src", "ggml-cpu", "vec.h"))
+
+
+def compile_llama():
+    if os.path.exists(os.path.join(work, "llama")):
+        return
+    jobs = os.environ.get("JOBS", "2")
+    if not os.path.exists(os.path.join(work, "build", "bin", "test-llama-archs")):
+        print("building llama.cpp: some ten minutes on two cores", flush=True)
+        must("cmake", "-S", source, "-B", "build", "-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_BUILD_TESTS=ON", "-DLLAMA_CURL=OFF",
+             cwd=work)
+        must("cmake", "--build", "build", "-j", jobs, "--target", "test-llama-archs", cwd=work)
+    library = os.path.join(work, "build", "bin")
+    must("cc", "-std=c17", "-O2", "-I", os.path.join(source, "include"), "-I", os.path.join(source, "ggml", "include"),
+         os.path.join(HERE, "llama.c"), "-o", os.path.join(work, "llama"), "-L" + library, "-lllama", "-lggml", "-lggml-base",
+         "-Wl,-rpath," + library)
+
+
+# ---- ids -----------------------------------------------------------------------------------------------------------
+
+
+def compare_ids(path):
+    """Texts of NAME.gguf.inp, each ended by a line of its own; NAME.gguf.out has the ids of one in each line."""
+    with open(path + ".inp", "rb") as f:
+        texts = f.read().split(b"\n__ggml_vocab_test__\n")[:-1]
+    with open(path + ".out", encoding="utf-8") as f:
+        lines = f.read().split("\n")[:-1]
+    assert len(texts) == len(lines) >= 40, (len(texts), len(lines))
+    for text, line in zip(texts, lines):
+        done = must(os.path.join(build, "hearth"), "tokenize", path, "--no-bos", input=text)
+        assert done.stdout.split() == line.encode().split(), (text, done.stdout, line)
+    print(f"     {os.path.basename(path)}: {len(texts)} texts")
+
+
+def add_vocabularies():
+    for path in sorted(glob.glob(os.path.join(source, "models", "ggml-vocab-*.gguf"))):
+        name = os.path.basename(path)[len("ggml-vocab-"):-len(".gguf")]
+        done = call(os.path.join(build, "hearth"), "tokenize", path, input=b"a")
+        if done.returncode and any(said in done.stderr for said in (b"this version has tokenizers of kinds", b"known are")):
+            unsupported["vocabulary"].append(name)
+        elif os.path.exists(path + ".out"):
+            add_case("ids of " + name, compare_ids, path)
+        else:
+            add_case(f"a text under {name}, which has no list of ids", must, os.path.join(build, "hearth"), "tokenize", path,
+                     "-p", "a b")
+
+
+# ---- chat ----------------------------------------------------------------------------------------------------------
+
+
+def conversations():
+    with open(os.path.join(ROOT, "tests", "data", "chat", "chatml.jsonl"), encoding="utf-8") as f:
+        for case in map(json.loads, f):
+            texts = [t for m in case["messages"] for t in (m["role"], m["content"])]
+            if not any("\0" in t for t in texts):
+                yield str(int(case["add_generation_prompt"])), *texts
+
+
+def compare_format(name):
+    n = 0
+    for conversation in conversations():
+        ours = must(os.path.join(build, "tests", "peers_chat"), "format", name, *conversation).stdout
+        theirs = must(os.path.join(work, "llama"), "chat", name, *conversation).stdout
+        assert ours == theirs, (conversation, ours, theirs)
+        n += 1
+    assert n >= 20, n
+
+
+def render_template(path):
+    """Conversations are rendered, or refused by the template's own words, by a template that knows of users at least."""
+    n_rendered = 0
+    for conversation in conversations():
+        done = call(os.path.join(build, "tests", "peers_chat"), "template", path, *conversation)
+        assert done.returncode in (0, 3), done.stderr
+        n_rendered += done.returncode == 0 and bool(done.stdout)
+    assert n_rendered > 0
+
+
+def add_chat():
+    for name in must(os.path.join(build, "tests", "peers_chat"), "formats").stdout.decode().split():
+        if call(os.path.join(work, "llama"), "chat", name, "0").returncode == 0:
+            add_case("format " + name, compare_format, name)
+        else:
+            print(f"llama.cpp has no format {name}")
+    for path in sorted(glob.glob(os.path.join(source, "models", "templates", "*.jinja"))):
+        name = os.path.basename(path)[:-6]
+        if call(os.path.join(build, "tests", "peers_chat"), "template", path, "1", "user", "a").returncode == 4:
+            unsupported["template"].append(name)
+        else:
+            add_case("template " + name, render_template, path)
+
+
+# ---- logits --------------------------------------------------------------------------------------------------------
+
+
+def weights(name, shape):
+    """Random values under which each part of a model counts: around 1 for norms and scales, of size 1 behind a product."""
+    draw = np.random.RandomState((zlib.crc32(name.encode()) + 7919 * seed) % 2**32)
+    z, last = draw.standard_normal(tuple(reversed(shape))), name.rsplit(".", 1)[-1]
+    if "rope_freqs" in name or "rope_factors" in name:
+        return np.exp(np.abs(z) / 2)
+    if "ssm_a" in name.split("."):
+        return -np.abs(0.6 + 0.3 * z)
+    if "norm" in name and last == "weight":
+        return 1 + z / 4
+    if z.size == 1 or last == "scale":
+        return 1 + z / 10
+    if last == "bias":
+        return z / 5
+    if "token_embd" in name or "position_embd" in name or "sinks" in name:
+        return z
+    if len(shape) == 1:
+        return z / 2
+    return (2.0 if "ffn_gate_inp" in name else 1.3) * z / np.sqrt(shape[0])
+
+
+def dress(path, out):
+    """The same model with other weights, without the scales of tensors, which published files of these types do not have."""
+    file = gguf.read(path)
+    for key in [k for k, (kind, value) in file.kv.items() if kind == gguf.ARR and not value]:
+        del file.kv[key]
+    pattern = file.meta("general.architecture") + ".attention.sliding_window_pattern"
+    if isinstance(file.meta(pattern), list):  # published files have booleans, the generator writes numbers
+        file.add_array(pattern, gguf.BOOL, file.meta(pattern))
+    for name, tensor in list(file.tensors.items()):
+        if name.endswith((".scale", ".input_scale")):
+            del file.tensors[name]
+        else:
+            file.add_tensor(name, weights(name, tensor.shape), tensor.type)
+    with open(out, "wb") as f:
+        f.write(file.to_bytes())
+
+
+def largest_difference(a, b):
+    return float(np.abs(a - b).max() / np.abs(b).max()) if a.size == b.size else np.inf
+
+
+def compare_logits(path, ids, ours):
+    theirs = {}
+    for way in ("whole", "single"):
+        out = f"{path}.{way}"
+        must(os.path.join(work, "llama"), "logits", path, ids, out, way)
+        theirs[way] = np.fromfile(out, "<f4")
+        os.remove(out)
+    own = largest_difference(theirs["single"], theirs["whole"])
+    found = largest_difference(np.fromfile(ours, "<f4"), theirs["whole"])
+    print(f"     {os.path.basename(path)}: {found:.1e}; llama.cpp by itself {own:.1e}")
+    assert theirs["whole"].size and np.isfinite(theirs["whole"]).all()
+    assert found <= max(SMALLEST, N_EXPERT * min(own, 1e-2)), (found, own)
+
+
+def supported_architectures():
+    """As hearth lists them where it refuses one."""
+    path = os.path.join(work, "unknown.gguf")
+    file = gguf.File()
+    file.add("general.architecture", gguf.STR, "none-such")
+    with open(path, "wb") as f:
+        f.write(file.to_bytes())
+    line = call(os.path.join(build, "hearth"), "logits", path, "--ids", path, "-o", path + ".out").stderr.decode()
+    names = line.strip().rpartition("supported: ")[2].split(", ")
+    assert len(names) > 1, line
+    return names
+
+
+def add_models():
+    names, folder = supported_architectures(), os.path.join(work, f"models-{seed}")
+    os.makedirs(folder, exist_ok=True)
+    must(os.path.join(work, "build", "bin", "test-llama-archs"), "-s", seed, "-o", folder, "-a", "^(" + "|".join(names) + ")$")
+    draw, ids = random.Random(seed), os.path.join(folder, "ids")
+    with open(ids, "w", encoding="utf-8") as f:
+        print(*(draw.randrange(128) for _ in range(N_ID)), file=f)
+    paths = sorted(path for path in glob.glob(os.path.join(folder, "*.gguf")) if not path.endswith("-dressed.gguf"))
+    made = {gguf.read(path).meta("general.architecture") for path in paths}
+    print("llama.cpp makes no random model of: " + (", ".join(n for n in names if n not in made) or "none"))
+    for path in paths:
+        add_model(os.path.basename(path)[:-5], path, path[:-5] + "-dressed.gguf", ids)
+
+
+def add_model(name, path, dressed, ids):
+    def logits():
+        return call(os.path.join(build, "hearth"), "logits", dressed, "--ids", ids, "--kv", "f32", "--gpu", "none", "-o",
+                    dressed + ".ours")
+
+    def compare():
+        done = logits()
+        assert done.returncode == 0, done.stderr
+        compare_logits(dressed, ids, dressed + ".ours")
+
+    dress(path, dressed)
+    if b"not supported yet" in logits().stderr:
+        unsupported["model"].append(name)
+    else:
+        add_case("logits of " + name, compare)
+
+
+# ---- cases ---------------------------------------------------------------------------------------------------------
+
+
+def add_case(name, function, *args):
+    def run():
+        function(*args)
+    run.__name__ = name
+    cases.case(run)
+
+
+def main():
+    os.makedirs(work, exist_ok=True)
+    fetch()
+    compile_llama()
+    add_vocabularies()
+    add_chat()
+    add_models()
+    for what, names in unsupported.items():
+        print(f"not supported, {what}: {', '.join(names) or 'none'}", flush=True)
+    cases.run_cases("peers.py")
+
+
+if __name__ == "__main__":
+    main()
