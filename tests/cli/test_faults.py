@@ -196,8 +196,8 @@ def verbs_on(path):
     """name: (arguments, stdin); whatever they write goes to the scratch file out."""
     ids, words, out = scratch("ids", b"1 2 3"), scratch("text", b"aaaa " * 99), scratch("out")
     return {
-        "run": (["run", path, "-n", "1", "-p", "a"], b""),
-        "chat": (["chat", path, "-n", "1"], b"a\n"),
+        "run": (["run", path, "-n", "1", "-p", "a", "--seed", "0"], b""),
+        "chat": (["chat", path, "-n", "1", "--seed", "0"], b"a\n"),
         "tokenize": (["tokenize", path, "-p", "a"], b""),
         "detokenize": (["detokenize", path, "--ids", ids], b""),
         "inspect": (["inspect", path], b""),

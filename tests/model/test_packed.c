@@ -138,11 +138,11 @@ TEST(packed_halves_are_0_or_1_for_each_layer)
 
 TEST(a_selector_without_its_tensors_is_refused)
 {
-    EXPECT(tiny_find(&m, "blk.0.fc1.weight")->gone = true, HEARTH_ERROR_ARGUMENT,
-           "selector predictor is not possible|no predictors");
+    EXPECT(tiny_find(&m, "blk.0.fc1.weight")->gone = true, HEARTH_ERROR_UNSUPPORTED,
+           "'blk.0.fc2.weight'|is not used");
     EXPECT((tiny_set_text(&m, "hearth.selector", "threshold"),
             tiny_find(&m, "blk.0.ffn_floor.weight")->gone = true),
-           HEARTH_ERROR_ARGUMENT, "selector threshold is not possible|no thresholds");
+           HEARTH_ERROR_UNSUPPORTED, "'blk.1.ffn_floor.weight'|is not used");
     EXPECT(
         (tiny_set_text(&m, "hearth.selector", "gate"), tiny_set_text(&m, "hearth.ffn.activation", "swiglu")),
         HEARTH_ERROR_ARGUMENT, "selector gate is not possible|no exact zeros");
