@@ -6,15 +6,18 @@ JOBS ?= $(shell nproc)
 PROMPT ?= Once upon a time
 MODEL ?=
 FUZZ_SECONDS ?= 600
+# Of make test: short, or ci, which builds everything with Clang too.
+SUITE ?= short
 SEED ?= 1
 
-.PHONY: help run build test test-long test-peers fuzz coverage bench install clean
+.PHONY: help run build test test-levels test-long test-peers fuzz coverage bench install clean
 .NOTPARALLEL:
 
 help:
 	@echo 'make run        build, then tell a story (MODEL=file.gguf PROMPT=text for another)'
 	@echo 'make build      the program, at build/hearth'
 	@echo 'make test       all tests, and the short ones under sanitizers'
+	@echo 'make test-levels  the same tests as CPUs with AVX2 only, and without it, have them'
 	@echo 'make test-long  every sanitizer, clang, Arm under qemu, fuzzing: an hour or more'
 	@echo 'make test-peers the same answers as llama.cpp: ids, chat formats, logits (SEED=1)'
 	@echo 'make fuzz       every fuzz target for ten minutes (FUZZ_SECONDS=600)'
@@ -32,8 +35,12 @@ build:
 	@cmake --build build -j $(JOBS) --target hearth_program
 
 test:
-	@cmake/install-packages.sh test
-	@JOBS=$(JOBS) tests/suite.sh short
+	@cmake/install-packages.sh $(if $(filter ci,$(SUITE)),test-ci,test)
+	@JOBS=$(JOBS) tests/suite.sh $(SUITE)
+
+test-levels:
+	@cmake/install-packages.sh test-levels
+	@JOBS=$(JOBS) tests/suite.sh levels
 
 test-long:
 	@cmake/install-packages.sh test-long

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that are missing for a task, and says which and why.
 #
-#     cmake/install-packages.sh build|test|test-long|test-peers
+#     cmake/install-packages.sh build|test|test-ci|test-levels|test-long|test-peers
 #
 # What is needed is looked for by itself (a command, a header), not by package, so
 # that tools from elsewhere count. Without apt it names what is missing and exits 1.
@@ -52,9 +52,18 @@ need_for_test() {
     need vulkan-validationlayers "watches the use of Vulkan" has_layer explicit_layer.d/VkLayer_khronos_validation
 }
 
-need_for_test_long() {
+need_for_test_ci() {
     need_for_test
     need clang "the second compiler, and the fuzz targets" has clang
+}
+
+need_for_test_levels() {
+    need_for_test
+    need qemu-user "runs tests on other CPUs" has qemu-x86_64
+}
+
+need_for_test_long() {
+    need_for_test_ci
     need libclang-rt-14-dev "sanitizers and fuzzer of clang" has_fuzzer
     need gcc-aarch64-linux-gnu "cross build for Arm" has aarch64-linux-gnu-gcc
     need libc6-dev-arm64-cross "the C library for Arm" test -e /usr/aarch64-linux-gnu/include/stdio.h
@@ -73,10 +82,12 @@ need_for_test_peers() {
 case ${1-} in
 build) need_for_build ;;
 test) need_for_test ;;
+test-ci) need_for_test_ci ;;
+test-levels) need_for_test_levels ;;
 test-long) need_for_test_long ;;
 test-peers) need_for_test_peers ;;
 *)
-    echo "usage: $0 build|test|test-long|test-peers" >&2
+    echo "usage: $0 build|test|test-ci|test-levels|test-long|test-peers" >&2
     exit 2
     ;;
 esac

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds and runs the tests behind `make test` (short), `make test-long` (long; sweep: a part of it),
+# Builds and runs the tests behind `make test` (short, or ci), `make test-levels` (levels), `make test-long` (long; sweep: a part of it),
 # `make test-peers` (peers) and `make fuzz`, goes on after failures, and ends with the summary of report.py, which decides the
 # exit status. Each configuration leaves cases.tsv, ctest.xml and logs in its folder.
 set -u
@@ -31,6 +31,41 @@ run() {
     note "testing $folder"
     HEARTH_TEST_REPORT=$PWD/$folder/cases.tsv ctest --test-dir "$folder" -j "$jobs" --output-on-failure \
         --output-junit "$PWD/$folder/ctest.xml" "$@"
+}
+
+# level LEVEL [CTEST-OPTION...]: all tests again by the kernels of a level.
+level() {
+    level=$1
+    shift
+    mkdir -p build/levels/"$level"
+    rm -f build/levels/"$level"/cases.tsv
+    folders="$folders build/levels/$level"
+    note "testing build, HEARTH_CPU=$level"
+    HEARTH_CPU=$level HEARTH_TEST_REPORT=$PWD/build/levels/$level/cases.tsv ctest --test-dir build -j "$jobs" \
+        --output-on-failure --output-junit "$PWD/build/levels/$level/ctest.xml" "$@"
+}
+# What plain C would take many minutes for, and other tests show of it: whole texts, drivers on the CPU.
+slow_without_vectors='^(golden/(gpu|perplexity|hybrid)|engine/shrinking|front/|laws/|truth/again)'
+
+# emulated CPU: the programs of tests on a CPU that qemu-user describes (Haswell: AVX2 at most; Nehalem: no AVX).
+# Left out is what cannot be there: drivers, which compile for the CPU that they find, and what measures time.
+emulated() {
+    mkdir -p build/levels/"$1"
+    rm -f build/levels/"$1"/cases.tsv
+    folders="$folders build/levels/$1"
+    note "testing build on an emulated $1"
+    for room in base file text kernels model sample sparse convert; do
+        for program in build/tests/test_"$room"_*; do
+            [ -x "$program" ] || continue
+            log=build/levels/$1/$(basename "$program").log
+            if ! HEARTH_CACHE='' HEARTH_TEST_REPORT=$PWD/build/levels/$1/cases.tsv timeout 1800 \
+                qemu-x86_64 -cpu "$1" "$program" >"$log" 2>&1; then
+                grep -q '^FAIL' "$log" ||
+                    printf 'FAIL\tsuite.sh\t%s on %s\tsee %s\n' "$(basename "$program")" "$1" "$log" >>build/levels/"$1"/cases.tsv
+                grep -a -B 4 '^FAIL' "$log"
+            fi
+        done
+    done
 }
 
 # sweep FOLDER: the programs of devices once more on lavapipe, compiled for vectors of each width and run by each
@@ -91,9 +126,20 @@ fuzz_all() {
 }
 
 case ${1-} in
-short)
+short | ci)
     build release build && run build
     build asan build/asan && run build/asan -LE long
+    if [ "$1" = ci ] && build clang build/clang; then
+        printf 'ok\tsuite.sh\tclang builds all without a warning\t\n' >>build/clang/cases.tsv
+    fi
+    ;;
+levels)
+    if build release build; then
+        level avx2
+        level generic -E "$slow_without_vectors"
+        emulated Haswell
+        emulated Nehalem
+    fi
     ;;
 long)
     export HEARTH_LONG=1
@@ -126,7 +172,7 @@ fuzz)
     fuzz_all "${FUZZ_SECONDS:-600}"
     ;;
 *)
-    echo "usage: $0 short|long|sweep|peers|fuzz" >&2
+    echo "usage: $0 short|ci|levels|long|sweep|peers|fuzz" >&2
     exit 2
     ;;
 esac

@@ -53,7 +53,7 @@ const char *printable(const char *text)
     return line;
 }
 
-static void print_line(const char *kind, const char *format, va_list list)
+static void __attribute__((format(printf, 2, 0))) print_line(const char *kind, const char *format, va_list list)
 {
     char line[1000];
     flush_stdout();

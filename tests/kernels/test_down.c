@@ -98,7 +98,6 @@ static void for_each_level(void (*check)(hth_cpu level, hth_type type, test_rand
 {
     hth_cpu levels[PROOF_MAX_LEVEL];
     int n_level = proof_levels(levels);
-    if (n_level == 0) test_skip("this machine has the reference only");
     down_case_open(&the_case, MAX_WEIGHT, MAX_OUT);
     for (int l = 0; l < n_level; l++) {
         test_random r = proof_random();

@@ -91,7 +91,6 @@ static void for_each_level(void (*check)(hth_cpu level, hth_type type, test_rand
 {
     hth_cpu levels[PROOF_MAX_LEVEL];
     int n_level = proof_levels(levels);
-    if (n_level == 0) test_skip("this machine has the reference only");
     rows_case_open(&the_case, MAX_WEIGHT, MAX_INPUT);
     for (int l = 0; l < n_level; l++) {
         test_random r = proof_random();
@@ -281,7 +280,6 @@ TEST(very_long_rows_equal_the_reference)
     hth_cpu levels[PROOF_MAX_LEVEL];
     int n_level = proof_levels(levels);
     test_random r = proof_random();
-    if (n_level == 0) test_skip("this machine has the reference only");
     rows_case_open(&the_case, 1 << 20, 1 << 19);
     for (int l = 0; l < n_level; l++)
         for (int t = 0; t < ROWS_N_TYPE; t++)

@@ -26,6 +26,7 @@ int proof_levels(hth_cpu levels[PROOF_MAX_LEVEL])
         test_fail(__FILE__, __LINE__, "the machine has %s, expected is %s", hth_cpu_name(machine), expected);
     for (int level = HTH_CPU_AVX2; level <= HTH_CPU_I8MM; level++)
         if (hth_cpu_has(machine, (hth_cpu)level)) levels[n++] = (hth_cpu)level;
+    if (n == 0) levels[n++] = HTH_CPU_GENERIC;
     return n;
 }
 

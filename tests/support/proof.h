@@ -9,7 +9,8 @@
 /* A generator that begins at $HEARTH_SEED (default 1); the first call prints it. */
 test_random proof_random(void);
 
-/* Levels above generic that this machine has, lowest first. A failure where the highest is not
+/* Levels above generic that this machine has, lowest first; where it has none, generic itself, whose kernels then
+ * are held to all but equality with another level. A failure where the highest is not
  * the one in $HEARTH_EXPECT_CPU, which the cross build sets, so that its emulator hides none. */
 enum { PROOF_MAX_LEVEL = 4 };
 int proof_levels(hth_cpu levels[PROOF_MAX_LEVEL]);

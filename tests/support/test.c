@@ -120,6 +120,16 @@ void test_skip(const char *format, ...)
     skipped = true;
 }
 
+void test_note(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("     ", stdout);
+    vprintf(format, args);
+    putchar('\n');
+    va_end(args);
+}
+
 const char *test_data(const char *relative)
 {
     static const char *const folders[] = {"tests/data", "build/data"}; /* of the repository; made */

@@ -29,6 +29,8 @@ bool test_check_bytes(const void *a, const void *b, size_t n, const char *file, 
                       const char *text);
 /* Marks the running case as skipped, with the reason; return after it. */
 void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Prints what of a case this machine does not show, where the rest of it was proved. */
+void test_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Fails the running case with a message. */
 void test_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
