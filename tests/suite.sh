@@ -58,7 +58,7 @@ emulated() {
         for program in build/tests/test_"$room"_*; do
             [ -x "$program" ] || continue
             log=build/levels/$1/$(basename "$program").log
-            if ! HEARTH_CACHE='' HEARTH_TEST_REPORT=$PWD/build/levels/$1/cases.tsv timeout 1800 \
+            if ! HEARTH_CACHE='' HEARTH_EMULATED=1 HEARTH_TEST_REPORT=$PWD/build/levels/$1/cases.tsv timeout 1800 \
                 qemu-x86_64 -cpu "$1" "$program" >"$log" 2>&1; then
                 grep -q '^FAIL' "$log" ||
                     printf 'FAIL\tsuite.sh\t%s on %s\tsee %s\n' "$(basename "$program")" "$1" "$log" >>build/levels/"$1"/cases.tsv
