@@ -140,12 +140,12 @@ TEST(quantised_models_have_the_bits_of_the_cpu_on_vulkan) { check_quants("vulkan
 
 static const double NEAR = 2e-4;
 
-/* On null near the CPU, the same token by token, and the same on Vulkan. */
-static void check_near(const golden *g)
+/* On null near the CPU, the same token by token, and the same on the first n_device devices. */
+static void check_near(const golden *g, int n_device)
 {
     const hearth_kv_type kv = HEARTH_KV_F32;
     float *cpu = golden_logits(g, kv), *null = NULL;
-    for (int i = 0; cpu && i < N_DEVICE; i++) {
+    for (int i = 0; cpu && i < n_device; i++) {
         hearth_gpu_options gpu = options_of(devices[i], g, kv);
         hearth_model *model = open_on(g->model, &gpu, g->selector);
         if (!model) continue;
@@ -166,11 +166,22 @@ static void check_near(const golden *g)
     free(null);
 }
 
+/* Vulkan's driver on the CPU compiles for half a minute a model: the short suite has those there that differ in the
+ * programs they run, $HEARTH_LONG all. */
+static bool is_for_vulkan(const char *name)
+{
+    static const char *const names[] = {"llama-gqa", "llama-bias", "qwen3", "gemma2", "falcon-two-norms", "opt",
+                                        "llama-relu2-plain"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0) return true;
+    return is_long();
+}
+
 TEST(float_models_are_near_the_cpu_and_the_same_on_all_devices)
 {
     for (int i = 0; i < GOLDEN_N_ARCH; i++) {
         golden g;
-        if (golden_open_arch(&g, golden_archs[i])) check_near(&g);
+        if (golden_open_arch(&g, golden_archs[i])) check_near(&g, is_for_vulkan(golden_archs[i]) ? N_DEVICE : 1);
         golden_close(&g);
     }
 }
@@ -180,7 +191,7 @@ TEST(half_float_models_are_near_the_cpu_and_the_same_on_all_devices)
     static const char *const types[] = {"F16", "BF16"};
     for (int i = 0; i < 2; i++) {
         golden g;
-        if (golden_open_quant(&g, types[i])) check_near(&g);
+        if (golden_open_quant(&g, types[i])) check_near(&g, N_DEVICE);
         golden_close(&g);
     }
 }
@@ -216,7 +227,7 @@ TEST(float_neurons_in_rows_are_near_the_cpu_and_the_same_on_all_devices)
     static const char *const files[] = {"llama-relu.f16", "bamboo.f16", "opt.f16"};
     for (int i = 0; i < 3; i++) {
         golden g;
-        if (open_powerinfer(&g, files[i])) check_near(&g);
+        if (open_powerinfer(&g, files[i])) check_near(&g, N_DEVICE);
         golden_close(&g);
     }
 }
