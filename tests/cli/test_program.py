@@ -1558,6 +1558,24 @@ def sidecars_are_never_written_over_by_what_they_serve():
 
 
 @case
+def thresholds_leave_out_what_was_asked_or_say_why_not():
+    text = os.path.join(SOURCE, "docs", "study.md")
+
+    def shown(share):
+        args = ("thresholds", MODEL, "-f", text, "-o", scratch("t"), "-c", "64", "--samples", "64", "--sparsity", share)
+        out = good(*args).stdout.decode()
+        return float(re.search(r"t: ([0-9.]+) % of the neurons left out", out)[1]), out
+
+    for share in [0.8, 0.97, 0.99]:  # beyond 23 / 24 too, where the largest few lie
+        reached, out = shown(str(share))
+        check(abs(reached - 100 * share) <= 0.5 and "asked for" not in out, share, out)
+    reached, out = shown("0.2")
+    layers = [float(x) for x in re.findall(r"\| \d \| ([0-9.]+) % \| 0.000", out)]
+    check(len(layers) == 6 and min(layers) > 50, "zeros are left out in every layer", out)
+    check(f"asked for 20.0 %, reached {reached} %: {reached} % are exactly zero" in out, out)
+
+
+@case
 def inspect_reads_the_values_of_thresholds():
     def sidecar(*layers):
         def name(x):
