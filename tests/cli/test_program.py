@@ -1685,7 +1685,17 @@ def studies_of_what_cannot_be_are_refused():
     bad(2, "is not one", "study", MODEL, "-f", text, "-o", "-")
     bad(2, "would be lost", "study", MODEL, "-f", text, "-o", text)
     bad(2, "3 is the least window", "study", MODEL, "-f", text, "-o", out, "-c", "2")
-    bad(2, "PAGE and table", "study", MODEL, "-f", text, "-o", out, "--csv", out)
+    os.symlink("out.html", scratch("link"))
+    os.symlink(out, scratch("far"))
+    for there in [False, True]:
+        for other in [out, os.path.join(SCRATCH, ".", "out.html"), scratch("link"), scratch("far")]:
+            bad(2, "are one file", "study", MODEL, "-f", text, "-o", out, "--csv", other)
+            bad(2, "are one file", "study", MODEL, "-f", text, "-o", other, "--csv", out)
+        bad(2, "are one file", "study", "no.gguf", "-f", text, "-o", "x.html", "--csv", "./x.html", cwd=SCRATCH)
+        check(os.path.exists(out) == there, "nothing is written")
+        scratch("out.html", b"as it was")
+    check(open(out, "rb").read() == b"as it was", "nothing is written")
+    os.remove(out)
     bad(2, "all neurons compute", "study", MODEL, "-f", text, "-o", out, "--selector", "gate")
     bad(1, "a window needs 512", "study", MODEL, "-f", scratch("short", b"Once."), "-o", out)
     bad(1, "/no/such/p", "study", MODEL, "-f", text, "-o", "/no/such/p")
