@@ -1281,6 +1281,8 @@ def bench_says_at_once_what_has_no_room():
     start = time.monotonic()
     line = bad(1, "-c leaves room for 64", "bench", MODEL, "--depth", "100000", "-c", "64")
     check("100064 positions" in line and time.monotonic() - start < 20, line)
+    line = bad(1, "-c 602 has room", "bench", "no.gguf", "--depth", "600", "-n", "2", "-c", "64")
+    check("take 602 positions" in line and "room for 64" in line, "before a model is read:", line)
     done = good("bench", MODEL, "--depth", "600", "-n", "2", "--repeat", "1", "-t", "1")
     check(b"warning: the tests take 602 positions" in done.stderr and b"trained for 512" in done.stderr, done.stderr)
     check(b"warning" not in good("bench", MODEL, "--depth", "500", "-n", "2", "--repeat", "1").stderr, "500 of 512")
