@@ -1145,6 +1145,25 @@ def bench_stands_prompts_beside_the_peak_and_tokens_beside_memory():
     check(len(deep) == 1 and deep[0]["depth"] == 300 and deep[0]["kv_bytes"] > 100 * tokens["kv_bytes"], deep)
 
 
+@measured
+def bench_says_the_share_of_the_limit_in_words():
+    def sentence(*words):
+        text = good("bench", MODEL, "--repeat", "2", *words).stdout.decode()
+        said = re.findall(r"^(.* at ([0-9.]+) of ([0-9.]+) (G\S+): (\d+) % of what this machine's .*\.)$", text, re.M)
+        rows = re.findall(r"\| (prompt|generate)[^|]*\|[^|]*\| ([0-9.]+) (G\S+) \| ([0-9.]+) G\S+ \| (\d+) %", text)
+        return said, [(used, limit, unit, share) for _, used, unit, limit, share in rows], text
+
+    said, rows, text = sentence("-p", "8", "-n", "4", "--selector", "dense")
+    check(len(said) == 1 and "Generation reads weights and cache at" in said[0][0], text)
+    check(said[0][1:] == rows[-1] and "GB/s" in said[0], said, rows)
+    said, rows, text = sentence("-n", "4", "--parallel", "1,2", "--selector", "dense")
+    check(len(said) == 1 and said[0][1:] in rows, said, rows)
+    check(int(said[0][4]) == max(int(r[3]) for r in rows), said, rows)
+    said, rows, text = sentence("-p", "8", "-n", "0", "--selector", "dense")
+    check([s[1:] for s in said] == rows and all("The prompt computes at" in s[0] for s in said), text)
+    check(sentence("-n", "4", "-p", "0", "--selector", "gate")[0] == [], "weights that are not read are no share")
+
+
 @case
 def bench_takes_a_device_as_run_does():
     few = [MODEL, "-p", "4", "-n", "2", "-t", "1", "--repeat", "1"]
