@@ -507,6 +507,19 @@ def lost_output_is_an_error():
 
 
 @case
+def names_of_files_cannot_drive_a_terminal():
+    odd = scratch("a\x1b]0;b\x07.gguf", model_bytes())
+    text, none = ["-f", os.path.join(SOURCE, "docs", "study.md"), "-c", "64", "--chunks", "1"], ["--gpu", "none"]
+    for args in [["inspect", odd], ["doctor", odd, *none], ["bench", odd, "-p", "1", "-n", "1", "--repeat", "1", *none],
+                 ["run", odd, "-n", "1", "-v", *none], ["perplexity", odd, *text, *none],
+                 ["list", "--dir", SCRATCH, "--paths"], ["chat", odd, *none], ["plan", odd, "--gpu", "null"],
+                 ["pull", odd], ["rm", odd], ["profile", odd, *text, "-o", scratch("p\x1b.profile")]]:
+        done = hearth(*args, stdin=b"/help\n/save " + odd.encode() + b"\n/load " + odd.encode() + b"x\n")
+        shown = done.stdout + done.stderr
+        check(shown and b"\x1b" not in shown and b"\x07" not in shown, args, done)
+
+
+@case
 def a_closed_pipe_ends_the_run():
     process = subprocess.Popen([HEARTH, "run", "--ignore-eos", "-p", "Once"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
