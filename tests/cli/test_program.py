@@ -445,6 +445,25 @@ def what_is_not_supported_is_named():
 
 
 @case
+def ids_need_no_tokenizer():
+    whole, ids = model_bytes(), scratch("ids", b"1 2 3")
+    good("logits", MODEL, "--ids", ids, "-o", scratch("expected"))
+    expected = open(scratch("expected"), "rb").read()
+    at = whole.index(b"tokenizer.ggml.model") + len(b"tokenizer.ggml.model") + 4 + 8
+    odd = {"no keys": whole.replace(b"tokenizer.ggml", b"other_text.num"),
+           "unknown kind": whole[:at] + b"xxxxx" + whole[at + 5:],
+           "no scores": whole.replace(b"tokenizer.ggml.scores", b"tokenizer.ggml.things")}
+    for what, content in odd.items():
+        path = scratch("odd.gguf", content)
+        check(content != whole and len(content) == len(whole), what)
+        good("logits", path, "--ids", ids, "-o", scratch("out"))
+        check(open(scratch("out"), "rb").read() == expected, what, "other logits")
+        check(b"generate 2 " in good("bench", path, "-p", "2", "-n", "2", "--repeat", "1", "-t", "1").stdout, what)
+        check("tokenizer      none: " in good("inspect", path).stdout.decode(), what)
+        bad(1, "tokenizer", "run", path, "-n", "1", "-p", "a")
+
+
+@case
 def ids_are_read_strictly():
     for content in [b"-1", b"2048", b"1e3", b"1.0", b"0x1", b"1\x00 2", b"1,2", b"99999999999999999999", b"\xff"]:
         path = scratch("ids", content)
@@ -945,6 +964,17 @@ def on_terminal(*args):
     os.close(outer)
     check(process.returncode == 0, args, shown)
     return shown
+
+
+@case
+def lines_of_a_check_stand_behind_the_text():
+    args = ["run", "--greedy", "-n", "20", "-p", "Once upon a time", "--check", "16", "--gpu", "none"]
+    text = good(*args).stdout
+    for shown in [good(*args, stderr=subprocess.STDOUT).stdout, on_terminal(*args).replace(b"\r\n", b"\n")]:
+        lines = shown[shown.index(text) + len(text):].split(b"\n")
+        notes = [l for l in lines if l.startswith(b"hearth: ")]
+        check(b"check of 16 tokens" in notes[-1] and len(notes) == len([l for l in lines if l]), shown)
+        check(shown.count(b"hearth: ") == len(re.findall(rb"(?m)^(?:\r *\r)?hearth: ", shown)), shown)
 
 
 @case
