@@ -21,7 +21,7 @@ static const option_spec options[] = {
      0},
     {"predict", 'n', OPTION_UINT, "N", "at most N tokens for an answer; -1: to its end", 1, 16777216, NULL,
      OPTION_OPEN},
-    {"no-shift", 0, OPTION_FLAG, NULL, "end where the context is full; else the oldest turns go", 0, 0, NULL, 0},
+    {"no-shift", 0, OPTION_FLAG, NULL, "end at a full context; else the oldest turns go", 0, 0, NULL, 0},
     {"no-history", 0, OPTION_FLAG, NULL, "do not keep what is typed", 0, 0, NULL, 0},
     {"stats", 0, OPTION_FLAG, NULL, "say after each answer what was evaluated", 0, 0, NULL, 0},
     {0},
