@@ -66,7 +66,7 @@ def check(ok, *what):
 
 def hearth(*args, stdin=b"", env=None, **more):
     """Runs the program to its end; more goes to subprocess.run. Texts are drawn by seed 0 unless a seed is given."""
-    if args[:1] == ("run",) and not {"--seed", "--help"} & set(args):
+    if args[:1] == ("run",) and not {"--see", "--seed", "--help"} & set(args):
         args = ("run", "--seed", "0", *args[1:])
     more.setdefault("stdout", subprocess.PIPE)
     more.setdefault("stderr", subprocess.PIPE)
@@ -1554,6 +1554,7 @@ def inspect_tells_what_belongs_to_a_model():
     check(s["kind"] == "profile" and s["version"] == 1 and s["model_hash"] == profiled["model_hash"], s)
     check(s["layers"] == 6 and s["neurons"] == [768] * 6 and s["activation"] == "drelu", s)
     check(s["tokens"] == profiled["tokens"] and s["samples"] == 40 and s["n_ctx"] == 64, s)
+    check(re.search(r"I32 .* \(no weights\)\n", plain) and "not supported" not in plain, plain)
     check(f"{s['tokens']} tokens in windows of 64, 40 samples\n" in plain and s["model_hash"] in plain, plain)
 
     path = scratch("story.thresholds")
