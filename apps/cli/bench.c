@@ -300,21 +300,13 @@ static int measure(bench *b, const args *a, const hearth_model *model)
     return 0;
 }
 
-/* Whether the tests have room. More positions than a model was trained for are allowed, as with run -c;
- * where it has learned its positions, opening a session refuses. */
-static bool check_room(const bench *b, const args *a, uint64_t n_token)
+/* More positions than a model was trained for are allowed, as with run -c; where it has learned its
+ * positions, opening a session refuses. */
+static void warn_of_room(const bench *b, uint64_t n_token)
 {
-    if (args_uint(a, "ctx", n_token) < n_token) {
-        report_text(
-            "the tests take %llu positions (the longest prompt, or --depth and -n), but -c leaves room for "
-            "%llu",
-            (unsigned long long)n_token, (unsigned long long)args_uint(a, "ctx", 0));
-        return false;
-    }
     if (n_token > b->info.n_ctx_train)
         print_warning("the tests take %llu positions, but %s was trained for %u", (unsigned long long)n_token,
                       b->info.path, b->info.n_ctx_train);
-    return true;
 }
 
 /* The first option given that a GPU is asked for by; NULL: none. */
@@ -355,6 +347,17 @@ static uint32_t positions_there(const bench *b, const args *a, uint64_t n_token)
     return all < UINT32_MAX ? (uint32_t)all : UINT32_MAX;
 }
 
+/* -c is compared before a model is read. */
+static bool check_ctx(const args *a, uint64_t n_token)
+{
+    if (args_uint(a, "ctx", n_token) >= n_token) return true;
+    report_text("the tests take %llu positions (the longest prompt, or --depth and -n), but -c leaves room for "
+                "%llu; -c %llu has room",
+                (unsigned long long)n_token, (unsigned long long)args_uint(a, "ctx", 0),
+                (unsigned long long)n_token);
+    return false;
+}
+
 static int run(const args *a)
 {
     static bench b; /* large */
@@ -372,13 +375,15 @@ static int run(const args *a)
     if (wrong) return wrong;
     uint64_t n_token = add_tests(&b, a);
     if ((wrong = check_args(&b, a)) != 0) return wrong;
+    if (!check_ctx(a, n_token)) return EXIT_OTHER;
     catch_interrupt();
     if (!open_model_for(a, args_operand(a, 0), positions_there(&b, a, n_token), &model)) return EXIT_OTHER;
     b.model = model;
     hearth_model_get_info(model, &b.info);
     b.by_card = b.info.gpu_clock > 0.0;
     b.approximate = b.fires.given ? is_approximate_besides(a) : is_approximate(a, model);
-    if (check_room(&b, a, n_token) && bench_open_price(&b, a, model) &&
+    warn_of_room(&b, n_token);
+    if (bench_open_price(&b, a, model) &&
         make_room(&b, model, session_options(a, 0).kv, n_token) &&
         open_session(a, model, (uint32_t)n_token, &b.session) &&
         open_sequences(&b, a, model, (uint32_t)n_token) && bench_open_fire(&b, model, (uint32_t)n_token))

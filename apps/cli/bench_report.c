@@ -60,6 +60,30 @@ static void print_name(const bench *b, const bench_test *t)
     printf(b->approximate ? ", approximate |" : " |");
 }
 
+/* Whether a share counts weights that were not read. */
+static bool skips_weights(const bench *b, const bench_test *t)
+{
+    return !t->n_prompt && (b->fires.given || b->info.selector != HEARTH_SELECTOR_DENSE);
+}
+
+/* What the best row says, in words, of generation before prompts; nothing where no limit is known. */
+static void print_verdict(const bench *b)
+{
+    const bench_test *best = NULL;
+    result top = {0};
+    for (size_t i = 0; i < b->n_test; i++) {
+        result r = result_of(b, &b->tests[i]);
+        bool is_first = !best || (best->n_prompt && !b->tests[i].n_prompt);
+        if (r.limit <= 0.0 || skips_weights(b, &b->tests[i]) || (!is_first && !b->tests[i].n_prompt != !best->n_prompt)) continue;
+        if (is_first || r.used / r.limit > top.used / top.limit) best = &b->tests[i], top = r;
+    }
+    if (!best) return;
+    printf("\n%s at %.2f of %.1f %s: %.0f %% of what this machine's %s.\n",
+           best->n_prompt ? "The prompt computes" : "Generation reads weights and cache", top.used * 1e-9, top.limit * 1e-9,
+           best->n_prompt ? "GOP/s" : "GB/s", top.used / top.limit * 100.0,
+           best->n_prompt ? "cores can do" : "memory gives");
+}
+
 /* Whether it read faster than memory can. */
 static bool print_row(const bench *b, const bench_test *t)
 {
@@ -147,7 +171,7 @@ static void print_place(const bench *b)
 
 void bench_print_table(const bench *b)
 {
-    printf("%s: %s, %u thread(s), %s%s\n\n", printable(b->info.path), b->info.architecture,
+    printf("%s: %s, %u thread(s), %s%s\n\n", printable(b->info.path), printable(b->info.architecture),
            hearth_session_n_thread(b->session), b->info.cpu, b->info.synthetic ? ", synthetic weights" : "");
     print_place(b);
     print_mode(b);
@@ -156,6 +180,7 @@ void bench_print_table(const bench *b)
            b->n_repeat, b->n_sequence ? " against one |" : "", b->n_sequence ? "---|" : "");
     bool cached = false;
     for (size_t i = 0; i < b->n_test; i++) cached |= print_row(b, &b->tests[i]);
+    print_verdict(b);
     print_price(b);
     if (cached)
         printf("\nAbove 100 %%: these weights stay in a cache, or memory was slower while it was probed.\n");

@@ -127,8 +127,8 @@ static void print_text(const finding *list, size_t n)
     size_t n_bad = 0;
     for (size_t i = 0; i < n; i++) {
         const finding *f = &list[i];
-        printf("%-7s %-11s %s\n", f->ok ? "ok" : "better:", f->name, f->text);
-        if (!f->ok) printf("%20s-> %s\n", "", f->fix);
+        printf("%-7s %-11s %s\n", f->ok ? "ok" : "better:", f->name, printable(f->text));
+        if (!f->ok) printf("%20s-> %s\n", "", printable(f->fix));
         n_bad += !f->ok;
     }
     if (n_bad) printf("\n%zu of %zu could be better.\n", n_bad, n);

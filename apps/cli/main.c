@@ -1,6 +1,7 @@
 /* The program: finds the verb and hands over. Everything a verb can do is in its
  * own file; everything that verbs share is in apps/common. */
 #define _GNU_SOURCE
+#include "base/pool.h"
 #include "cli/verbs.h"
 #include "common/output.h"
 #include "common/spelling.h"
@@ -117,6 +118,8 @@ int main(int argc, char **argv)
     hold_closed_streams();
     set_signals();
     hearth_log_set(print_log, NULL);
+    hearth_error err;
+    if (hth_pool_check_pin(&err) != HEARTH_OK) return usage_error("%s", err.message);
     if (argc < 2) {
         verbs_print_help(verbs);
         int lost = finish_stdout();

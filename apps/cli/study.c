@@ -42,9 +42,7 @@ static int check_usage(const args *a)
     if (args_uint(a, "ctx", 3) < 3 && args_uint(a, "scored", 1) > 0)
         return usage_error(
             "study -c: 3 is the least window of which something can be scored (--scored 0: nothing)");
-    if (outs[0] && outs[1] && strcmp(outs[0], outs[1]) == 0)
-        return usage_error("%s is PAGE and table", outs[0]);
-    return 0;
+    return outs[0] && outs[1] ? check_two_outputs(outs[0], outs[1]) : 0;
 }
 
 /* ---- files ------------------------------------------------------------------------------------ */

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Shares closer than this are taken for equal. */
+#define MISS 0.005
+
 static const option_spec options[] = {
     {"file", 'f', OPTION_FILE, "FILE", "the text to calibrate on; - is stdin", 0, 0, NULL, 0},
     {"output", 'o', OPTION_FILE, "FILE", "the thresholds; appears when it is complete", 0, 0, NULL, 0},
@@ -17,16 +20,28 @@ static const option_spec options[] = {
     {0},
 };
 
-static void print_table(const char *out, const hth_thresholds *t)
+/* What was asked for is missed where too much is zero, or too much is of one size. */
+static void print_miss(double asked, double reached, double zero)
 {
-    double sparsity = 0.0;
+    double miss = reached - asked;
+    if (asked <= 0.0 || (miss < MISS && miss > -MISS)) return;
+    printf("asked for %.1f %%, reached %.1f %%: ", 100.0 * asked, 100.0 * reached);
+    if (zero > asked) printf("%.1f %% are exactly zero on this text; these are always left out\n", 100.0 * zero);
+    else printf("neurons of equal size are left out together\n");
+}
+
+static void print_table(const char *out, const hth_thresholds *t, double asked)
+{
+    double sparsity = 0.0, zero = 0.0;
     printf("| layer | left out | error (CETT) |\n|---|---|---|\n");
     for (uint32_t i = 0; i < t->n_layer; i++) {
         printf("| %u | %.1f %% | %.3f |\n", i, 100.0 * t->layers[i].sparsity, t->layers[i].cett);
         sparsity += t->layers[i].sparsity / t->n_layer;
+        zero += t->layers[i].zero / t->n_layer;
     }
     printf("\n%s: %.1f %% of the neurons left out on average, over %llu tokens\n", printable(out), 100.0 * sparsity,
            (unsigned long long)t->n_token);
+    print_miss(asked, sparsity, zero);
 }
 
 static int run(const args *a)
@@ -63,7 +78,7 @@ static int run(const args *a)
         progress_end(&p);
         if (st == HEARTH_OK) {
             st = hth_thresholds_write(&t, model, out, &err);
-            if (st == HEARTH_OK) print_table(out, &t);
+            if (st == HEARTH_OK) print_table(out, &t, o.sparsity);
             hth_thresholds_close(&t);
         }
         status = st == HEARTH_OK ? finish_stdout() : report(&err);

@@ -7,6 +7,7 @@
 #include "file/gguf.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,6 +123,37 @@ static bool same_file(const char *a, const char *b)
 {
     struct stat x, y;
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Where what is written to this name lies: links are followed, and the file need not be there. */
+static bool find_place(const char *path, char place[PATH_MAX])
+{
+    char folder[PATH_MAX], name[PATH_MAX];
+    if (realpath(path, place)) return true;
+    ssize_t n = readlink(path, name, sizeof name - 1);
+    if (n >= 0) name[n] = '\0';
+    else snprintf(name, sizeof name, "%s", path);
+    snprintf(folder, sizeof folder, "%s", n >= 0 && name[0] != '/' ? path : name);
+    char *slash = strrchr(folder, '/'), *last = strrchr(name, '/');
+    if (slash) slash[slash == folder] = '\0';
+    if (!realpath(slash ? folder : ".", place)) return false;
+    if (n >= 0 && last && name[0] != '/') { /* a link into another folder */
+        size_t used = strlen(place);
+        *last = '\0';
+        if (snprintf(folder, sizeof folder, "%.*s/%s", (int)used, place, name) >= PATH_MAX) return false;
+        if (!realpath(folder, place)) return false;
+    }
+    size_t used = strlen(place);
+    return snprintf(place + used, PATH_MAX - used, "/%s", last ? last + 1 : name) < (int)(PATH_MAX - used);
+}
+
+int check_two_outputs(const char *one, const char *other)
+{
+    char places[2][PATH_MAX];
+    bool same = strcmp(one, other) == 0 || same_file(one, other);
+    if (!same && find_place(one, places[0]) && find_place(other, places[1]))
+        same = strcmp(places[0], places[1]) == 0;
+    return same ? usage_error("%s and %s are one file: each output needs its own", one, other) : 0;
 }
 
 const option_spec output_options[] = {

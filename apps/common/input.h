@@ -28,6 +28,8 @@ typedef struct input {
 /* Whether a verb that reads these may write out: a file, and none of them by whatever name. 0, or the exit
  * status after a message. */
 int check_output(const args *a, const char *out, const input *inputs, size_t n);
+/* The same for two outputs of one verb, which must not be one file, by whatever names. */
+int check_two_outputs(const char *one, const char *other);
 /* --force, of verbs that write GGUF files: without it a file that is there must be one that Hearth made. */
 extern const option_spec output_options[];
 

@@ -282,14 +282,18 @@ static uint32_t core_here(const hth_pool *pool)
     return cpu >= 0 && cpu < HTH_CORES_MAX ? pool->cores.core_of[cpu] : pool->members[0].core;
 }
 
-/* Whether HEARTH_PIN lets threads be pinned; a value that means nothing does, with a warning. */
+hearth_status hth_pool_check_pin(hearth_error *err)
+{
+    const char *wish = getenv("HEARTH_PIN");
+    if (!wish || !*wish || strcmp(wish, "0") == 0 || strcmp(wish, "1") == 0) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                    "HEARTH_PIN=%s: no such value; known: 0 (threads may move), 1 (each stays on a core)", wish);
+}
+
 static bool wants_pins(void)
 {
     const char *wish = getenv("HEARTH_PIN");
-    if (!wish || !*wish || strcmp(wish, "1") == 0) return true;
-    if (strcmp(wish, "0") == 0) return false;
-    hth_log(HEARTH_LOG_WARN, "HEARTH_PIN=%s: 0 or 1 is wanted; it is taken for 1", wish);
-    return true;
+    return !wish || strcmp(wish, "0") != 0;
 }
 
 uint32_t hth_pool_pin(hth_pool *pool)

@@ -29,9 +29,12 @@ void hth_pool_close(hth_pool *pool);
 size_t hth_pool_size(uint32_t n_thread);
 uint32_t hth_pool_n_thread(const hth_pool *pool);
 
+/* ARGUMENT where HEARTH_PIN is set to anything but 0 and 1. */
+hearth_status hth_pool_check_pin(hearth_error *err);
+
 /* Keeps each thread of the pool but the caller's on a physical core of its own, beside the
- * one where the caller runs now. Nothing happens with HEARTH_PIN=0 in the environment (other
- * values than 0 and 1 are warned of), nor where there are fewer cores than threads. The caller's
+ * one where the caller runs now. Nothing happens with HEARTH_PIN=0 in the environment,
+ * nor where there are fewer cores than threads. The caller's
  * thread belongs to somebody else and is left alone; where the system moves it onto the core of
  * another, that one makes way: one system call then. Returns the number of threads that were pinned. */
 uint32_t hth_pool_pin(hth_pool *pool);

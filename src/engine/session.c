@@ -92,6 +92,7 @@ static hearth_status open_batch(const hearth_model *model, uint32_t n_row, uint3
         st = hth_fail_memory(err, n_row * sizeof *b->rows, "a batch");
         goto fail;
     }
+    if ((st = hth_pool_check_pin(err)) != HEARTH_OK) goto fail;
     if ((st = hth_pool_open(hth_pool_threads(n_thread), &b->pool, err)) != HEARTH_OK) goto fail;
     hth_pool_watch(b->pool, model->cancel);
     hth_pool_pin(b->pool);

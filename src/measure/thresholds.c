@@ -9,12 +9,14 @@
 #include "measure/walk.h"
 #include "sparse/sidecar.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Shares of neurons left out at which CETT is measured. */
-enum { N_STEP = 24 };
+/* Shares of neurons left out at which CETT is measured; and parts of such a step at which the limit is known:
+ * the largest few of a hundred differ too much for a straight line between steps. */
+enum { N_STEP = 24, N_PART = 64, N_FINE = N_STEP * N_PART };
 
 /* What was kept of one layer. */
 typedef struct kept_layer {
@@ -23,10 +25,10 @@ typedef struct kept_layer {
     double *other; /* [d_ff] sums of squares of the half that the score does not show */
 } kept_layer;
 
-/* What leaving out costs a layer: below limit[s] lies a share of s / N_STEP. */
+/* What leaving out a share of s / N_STEP costs a layer; below limit[i] lies a share of i / N_FINE. */
 typedef struct layer_curve {
     double cett[N_STEP + 1];
-    float limit[N_STEP + 1];
+    float limit[N_FINE + 1];
 } layer_curve;
 
 typedef struct finder {
@@ -122,11 +124,13 @@ static hearth_status measure_layer(finder *f, uint32_t i_layer, hearth_error *er
     for (size_t i = 0; i < n; i++) f->worths[i] = kept->scores[i] * f->weights[i % d_ff];
     qsort(f->worths, n, sizeof *f->worths, by_size);
     find_norms(f, i_layer, NULL, f->whole);
+    for (size_t i = 0; i <= N_FINE; i++) {
+        size_t at = n * i / N_FINE;
+        c->limit[i] = at < n ? f->worths[at] : f->worths[n - 1] * 2.0f;
+    }
     for (int s = 0; s <= N_STEP; s++) {
-        size_t at = n * (size_t)s / N_STEP;
-        c->limit[s] = at < n ? f->worths[at] : f->worths[n - 1] * 2.0f;
         c->cett[s] = 0.0;
-        if (s > 0) find_norms(f, i_layer, &c->limit[s], f->part);
+        if (s > 0) find_norms(f, i_layer, &c->limit[s * N_PART], f->part);
         for (uint32_t t = 0; s > 0 && t < f->n_sample; t++)
             if (f->whole[t] > 0.0) c->cett[s] += f->part[t] / f->whole[t] / f->n_sample;
     }
@@ -165,29 +169,36 @@ static double bound_of_share(const finder *f, double share)
     return high;
 }
 
-/* The worth at which that share lies below, and what it costs. */
+/* The worth below which that share lies. */
+static float limit_of_share(const layer_curve *c, double share)
+{
+    double at = share * N_FINE;
+    int i = at < N_FINE ? (int)at : N_FINE - 1;
+    return c->limit[i] + (c->limit[i + 1] - c->limit[i]) * (float)(at - i);
+}
+
+/* The floors of a layer, and what they cost. A floor is never 0: what is exactly zero costs nothing. */
 static hearth_status choose_floors(finder *f, uint32_t i_layer, double bound, hearth_error *err)
 {
     hth_threshold_layer *l = &f->out->layers[i_layer];
     const layer_curve *c = &f->curves[i_layer];
-    double at = share_within(c, bound) * N_STEP;
-    int s = at < N_STEP ? (int)at : N_STEP - 1;
-    float limit = c->limit[s] + (c->limit[s + 1] - c->limit[s]) * (float)(at - s);
+    float limit = limit_of_share(c, share_within(c, bound));
     hearth_status st = weigh_neurons(f, i_layer, err);
     if (st != HEARTH_OK) return st;
     find_norms(f, i_layer, NULL, f->whole);
     find_norms(f, i_layer, &limit, f->part);
-    uint64_t below = 0;
-    for (uint32_t t = 0; t < f->n_sample; t++) {
-        if (f->whole[t] > 0.0) l->cett += f->part[t] / f->whole[t] / f->n_sample;
-        for (uint32_t j = 0; j < l->d_ff; j++)
-            below += f->layers[i_layer].scores[(size_t)t * l->d_ff + j] * f->weights[j] < limit;
-    }
-    l->sparsity = (double)below / ((double)f->n_sample * l->d_ff);
     for (uint32_t j = 0; j < l->d_ff; j++) {
         float floor = limit / f->weights[j];
-        l->floors[j] = floor < 1e30f ? floor : 1e30f;
+        l->floors[j] = floor > 1e30f ? 1e30f : floor >= FLT_MIN ? floor : FLT_MIN;
     }
+    uint64_t below = 0, zero = 0;
+    for (uint32_t t = 0; t < f->n_sample; t++) {
+        const float *scores = f->layers[i_layer].scores + (size_t)t * l->d_ff;
+        if (f->whole[t] > 0.0) l->cett += f->part[t] / f->whole[t] / f->n_sample;
+        for (uint32_t j = 0; j < l->d_ff; j++) below += scores[j] < l->floors[j], zero += scores[j] < FLT_MIN;
+    }
+    l->sparsity = (double)below / ((double)f->n_sample * l->d_ff);
+    l->zero = (double)zero / ((double)f->n_sample * l->d_ff);
     return HEARTH_OK;
 }
 

@@ -21,6 +21,7 @@ typedef struct hth_threshold_layer {
     uint32_t d_ff;
     float *floors;         /* [d_ff] */
     double sparsity, cett; /* with these floors, over the sampled tokens */
+    double zero;           /* share of values that are zero: it is left out whatever was asked */
 } hth_threshold_layer;
 
 typedef struct hth_thresholds {

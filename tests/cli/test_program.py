@@ -440,6 +440,25 @@ def what_is_not_supported_is_named():
 
 
 @case
+def ids_need_no_tokenizer():
+    whole, ids = model_bytes(), scratch("ids", b"1 2 3")
+    good("logits", MODEL, "--ids", ids, "-o", scratch("expected"))
+    expected = open(scratch("expected"), "rb").read()
+    at = whole.index(b"tokenizer.ggml.model") + len(b"tokenizer.ggml.model") + 4 + 8
+    odd = {"no keys": whole.replace(b"tokenizer.ggml", b"other_text.num"),
+           "unknown kind": whole[:at] + b"xxxxx" + whole[at + 5:],
+           "no scores": whole.replace(b"tokenizer.ggml.scores", b"tokenizer.ggml.things")}
+    for what, content in odd.items():
+        path = scratch("odd.gguf", content)
+        check(content != whole and len(content) == len(whole), what)
+        good("logits", path, "--ids", ids, "-o", scratch("out"))
+        check(open(scratch("out"), "rb").read() == expected, what, "other logits")
+        check(b"generate 2 " in good("bench", path, "-p", "2", "-n", "2", "--repeat", "1", "-t", "1").stdout, what)
+        check("tokenizer      none: " in good("inspect", path).stdout.decode(), what)
+        bad(1, "tokenizer", "run", path, "-n", "1", "-p", "a")
+
+
+@case
 def ids_are_read_strictly():
     for content in [b"-1", b"2048", b"1e3", b"1.0", b"0x1", b"1\x00 2", b"1,2", b"99999999999999999999", b"\xff"]:
         path = scratch("ids", content)
@@ -503,6 +522,19 @@ def lost_output_is_an_error():
         done = hearth(*args, stdout=None, preexec_fn=lambda: os.close(1))
         lost = b"hearth: stdout: Bad file descriptor"
         check(done.returncode == 1 and lost in done.stderr, args, done.returncode, done.stderr)
+
+
+@case
+def names_of_files_cannot_drive_a_terminal():
+    odd = scratch("a\x1b]0;b\x07.gguf", model_bytes())
+    text, none = ["-f", os.path.join(SOURCE, "docs", "study.md"), "-c", "64", "--chunks", "1"], ["--gpu", "none"]
+    for args in [["inspect", odd], ["doctor", odd, *none], ["bench", odd, "-p", "1", "-n", "1", "--repeat", "1", *none],
+                 ["run", odd, "-n", "1", "-v", *none], ["perplexity", odd, *text, *none],
+                 ["list", "--dir", SCRATCH, "--paths"], ["chat", odd, *none], ["plan", odd, "--gpu", "null"],
+                 ["pull", odd], ["rm", odd], ["profile", odd, *text, "-o", scratch("p\x1b.profile")]]:
+        done = hearth(*args, stdin=b"/help\n/save " + odd.encode() + b"\n/load " + odd.encode() + b"x\n")
+        shown = done.stdout + done.stderr
+        check(shown and b"\x1b" not in shown and b"\x07" not in shown, args, done)
 
 
 @case
@@ -934,6 +966,17 @@ def on_terminal(*args):
 
 
 @case
+def lines_of_a_check_stand_behind_the_text():
+    args = ["run", "--greedy", "-n", "20", "-p", "Once upon a time", "--check", "16", "--gpu", "none"]
+    text = good(*args).stdout
+    for shown in [good(*args, stderr=subprocess.STDOUT).stdout, on_terminal(*args).replace(b"\r\n", b"\n")]:
+        lines = shown[shown.index(text) + len(text):].split(b"\n")
+        notes = [l for l in lines if l.startswith(b"hearth: ")]
+        check(b"check of 16 tokens" in notes[-1] and len(notes) == len([l for l in lines if l]), shown)
+        check(shown.count(b"hearth: ") == len(re.findall(rb"(?m)^(?:\r *\r)?hearth: ", shown)), shown)
+
+
+@case
 def progress_stands_before_the_text_and_leaves_its_line_to_warnings():
     def card(submit_us, lines=""):
         text = QUICK_CARD.replace("submit_us = 0", f"submit_us = {submit_us}").replace("clock = virtual", "clock = real")
@@ -1144,6 +1187,25 @@ def bench_stands_prompts_beside_the_peak_and_tokens_beside_memory():
     check(len(deep) == 1 and deep[0]["depth"] == 300 and deep[0]["kv_bytes"] > 100 * tokens["kv_bytes"], deep)
 
 
+@measured
+def bench_says_the_share_of_the_limit_in_words():
+    def sentence(*words):
+        text = good("bench", MODEL, "--repeat", "2", *words).stdout.decode()
+        said = re.findall(r"^(.* at ([0-9.]+) of ([0-9.]+) (G\S+): (\d+) % of what this machine's .*\.)$", text, re.M)
+        rows = re.findall(r"\| (prompt|generate)[^|]*\|[^|]*\| ([0-9.]+) (G\S+) \| ([0-9.]+) G\S+ \| (\d+) %", text)
+        return said, [(used, limit, unit, share) for _, used, unit, limit, share in rows], text
+
+    said, rows, text = sentence("-p", "8", "-n", "4", "--selector", "dense")
+    check(len(said) == 1 and "Generation reads weights and cache at" in said[0][0], text)
+    check(said[0][1:] == rows[-1] and "GB/s" in said[0], said, rows)
+    said, rows, text = sentence("-n", "4", "--parallel", "1,2", "--selector", "dense")
+    check(len(said) == 1 and said[0][1:] in rows, said, rows)
+    check(int(said[0][4]) == max(int(r[3]) for r in rows), said, rows)
+    said, rows, text = sentence("-p", "8", "-n", "0", "--selector", "dense")
+    check([s[1:] for s in said] == rows and all("The prompt computes at" in s[0] for s in said), text)
+    check(sentence("-n", "4", "-p", "0", "--selector", "gate")[0] == [], "weights that are not read are no share")
+
+
 @case
 def bench_takes_a_device_as_run_does():
     few = [MODEL, "-p", "4", "-n", "2", "-t", "1", "--repeat", "1"]
@@ -1280,6 +1342,8 @@ def bench_says_at_once_what_has_no_room():
     start = time.monotonic()
     line = bad(1, "-c leaves room for 64", "bench", MODEL, "--depth", "100000", "-c", "64")
     check("100064 positions" in line and time.monotonic() - start < 20, line)
+    line = bad(1, "-c 602 has room", "bench", "no.gguf", "--depth", "600", "-n", "2", "-c", "64")
+    check("take 602 positions" in line and "room for 64" in line, "before a model is read:", line)
     done = good("bench", MODEL, "--depth", "600", "-n", "2", "--repeat", "1", "-t", "1")
     check(b"warning: the tests take 602 positions" in done.stderr and b"trained for 512" in done.stderr, done.stderr)
     check(b"warning" not in good("bench", MODEL, "--depth", "500", "-n", "2", "--repeat", "1").stderr, "500 of 512")
@@ -1489,6 +1553,7 @@ def inspect_tells_what_belongs_to_a_model():
     check(s["kind"] == "profile" and s["version"] == 1 and s["model_hash"] == profiled["model_hash"], s)
     check(s["layers"] == 6 and s["neurons"] == [768] * 6 and s["activation"] == "drelu", s)
     check(s["tokens"] == profiled["tokens"] and s["samples"] == 40 and s["n_ctx"] == 64, s)
+    check(re.search(r"I32 .* \(no weights\)\n", plain) and "not supported" not in plain, plain)
     check(f"{s['tokens']} tokens in windows of 64, 40 samples\n" in plain and s["model_hash"] in plain, plain)
 
     path = scratch("story.thresholds")
@@ -1554,6 +1619,24 @@ def sidecars_are_never_written_over_by_what_they_serve():
     with open(side, "rb") as f:
         check(f.read() == b"kept", "it is as it was")
     bad(2, "needs a name", "profile", MODEL, "-f", text, "-o", "")
+
+
+@case
+def thresholds_leave_out_what_was_asked_or_say_why_not():
+    text = os.path.join(SOURCE, "docs", "study.md")
+
+    def shown(share):
+        args = ("thresholds", MODEL, "-f", text, "-o", scratch("t"), "-c", "64", "--samples", "64", "--sparsity", share)
+        out = good(*args).stdout.decode()
+        return float(re.search(r"t: ([0-9.]+) % of the neurons left out", out)[1]), out
+
+    for share in [0.8, 0.97, 0.99]:  # beyond 23 / 24 too, where the largest few lie
+        reached, out = shown(str(share))
+        check(abs(reached - 100 * share) <= 0.5 and "asked for" not in out, share, out)
+    reached, out = shown("0.2")
+    layers = [float(x) for x in re.findall(r"\| \d \| ([0-9.]+) % \| 0.000", out)]
+    check(len(layers) == 6 and min(layers) > 50, "zeros are left out in every layer", out)
+    check(f"asked for 20.0 %, reached {reached} %: {reached} % are exactly zero" in out, out)
 
 
 @case
@@ -1666,7 +1749,17 @@ def studies_of_what_cannot_be_are_refused():
     bad(2, "is not one", "study", MODEL, "-f", text, "-o", "-")
     bad(2, "would be lost", "study", MODEL, "-f", text, "-o", text)
     bad(2, "3 is the least window", "study", MODEL, "-f", text, "-o", out, "-c", "2")
-    bad(2, "PAGE and table", "study", MODEL, "-f", text, "-o", out, "--csv", out)
+    os.symlink("out.html", scratch("link"))
+    os.symlink(out, scratch("far"))
+    for there in [False, True]:
+        for other in [out, os.path.join(SCRATCH, ".", "out.html"), scratch("link"), scratch("far")]:
+            bad(2, "are one file", "study", MODEL, "-f", text, "-o", out, "--csv", other)
+            bad(2, "are one file", "study", MODEL, "-f", text, "-o", other, "--csv", out)
+        bad(2, "are one file", "study", "no.gguf", "-f", text, "-o", "x.html", "--csv", "./x.html", cwd=SCRATCH)
+        check(os.path.exists(out) == there, "nothing is written")
+        scratch("out.html", b"as it was")
+    check(open(out, "rb").read() == b"as it was", "nothing is written")
+    os.remove(out)
     bad(2, "all neurons compute", "study", MODEL, "-f", text, "-o", out, "--selector", "gate")
     bad(1, "a window needs 512", "study", MODEL, "-f", scratch("short", b"Once."), "-o", out)
     bad(1, "/no/such/p", "study", MODEL, "-f", text, "-o", "/no/such/p")
@@ -1794,8 +1887,9 @@ def odd_environments_change_nothing():
     # A sanitizer would take the leaks of drivers, which an environment without anything shows, for the program's.
     bare = subprocess.run([HEARTH, *args, "--gpu", "none"], env={}, capture_output=True, timeout=TIMEOUT)
     check(bare.returncode == 0 and json.loads(bare.stdout)["ids"] == expected, bare.stderr)
-    done = good("run", "-n", "1", env={"HEARTH_PIN": "of\nf"})
-    check(b"warning: HEARTH_PIN=of\\x0af: 0 or 1 is wanted" in done.stderr, done.stderr)
+    for verb in [("run", "-n", "1"), ("list",), ("--help",)]:
+        line = bad(2, "HEARTH_PIN=of\\x0af: no such value", *verb, env={"HEARTH_PIN": "of\nf"})
+        check("known: 0 (threads may move), 1" in line, line)
     check(b"HEARTH_PIN" not in good("run", "-n", "1", env={"HEARTH_PIN": "0"}).stderr, "HEARTH_PIN=0")
     line = bad(1, "HEARTH_CPU=nonsense", "run", "-n", "1", env={"HEARTH_CPU": "nonsense"})
     check("known: generic" in line, line)

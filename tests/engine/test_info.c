@@ -1,11 +1,14 @@
 /* What hearth_model_get_info says of weights: those that are in use, in the file or beside it, and those that
  * a token reads with the selector that runs. */
+#define _POSIX_C_SOURCE 200809L /* setenv */
+
 #include "engine/engine.h"
 
 #include "support/test.h"
 #include "support/tiny_model.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { RANK = 8, OTHER_RANK = 24, N_FLOAT = 4 };
@@ -88,6 +91,23 @@ static hearth_model_info info_of(const char *path, const char *predictors, const
     if (model) hearth_model_get_info(model, &info);
     hearth_model_close(model);
     return info;
+}
+
+TEST(sessions_refuse_a_hearth_pin_that_means_nothing)
+{
+    char path[600];
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    hearth_error why = {0};
+    snprintf(path, sizeof path, "%s", test_scratch("pin.gguf"));
+    write_model(path, false);
+    CHECK_OK(hearth_model_open(path, NULL, &model, err));
+    setenv("HEARTH_PIN", "x", 1);
+    if (model) CHECK_INT(hearth_session_open(model, NULL, &session, &why), HEARTH_ERROR_ARGUMENT);
+    CHECK(session == NULL && strstr(why.message, "HEARTH_PIN=x: no such value") != NULL);
+    unsetenv("HEARTH_PIN");
+    hearth_model_close(model);
+    remove(path);
 }
 
 TEST(the_predictor_that_runs_is_counted)
