@@ -199,14 +199,27 @@ static phase *go_on(hth_pool *pool, uint64_t number)
     return p;
 }
 
-/* Carries a unit's result over unless another thread has; false then. */
-static bool commit(hth_pool *pool, const member *m, phase *p, uint32_t i)
+/* Whether units are skipped: from the first unit that was, until the caller has heard of it. */
+static bool skips(hth_pool *pool)
+{
+    if (!pool->watch) return false;
+    return atomic_load_explicit(&pool->cancelled, memory_order_relaxed) ||
+           __atomic_load_n(pool->watch, __ATOMIC_RELAXED) != 0;
+}
+
+/* Noted by whoever ends the unit, before the phase can end: not by a thread that comes late to a unit that
+ * another has done, when the caller may have heard of it already. */
+static void note_skipped(hth_pool *pool) { atomic_store_explicit(&pool->cancelled, true, memory_order_relaxed); }
+
+/* Carries a unit's result over unless another thread has; false then. skipped: there is none. */
+static bool commit(hth_pool *pool, const member *m, phase *p, uint32_t i, bool skipped)
 {
     _Atomic uint64_t *taken = taken_at(pool, i);
     uint64_t was = atomic_load_explicit(taken, memory_order_relaxed);
     if (was >= p->number || !atomic_compare_exchange_strong(taken, &was, p->number)) return false;
     visit(pool, HTH_POOL_COMMITTING, m->index);
-    if (!hth_pool_is_cancelled(pool)) p->job.commit(p->job.arg, p->job.base + i, m->index);
+    if (skipped) note_skipped(pool);
+    else p->job.commit(p->job.arg, p->job.base + i, m->index);
     return true;
 }
 
@@ -220,26 +233,18 @@ static void prefetch_next(const hth_pool *pool, const phase *p)
     __builtin_prefetch(next->copy + 64);
 }
 
-/* Whether units are skipped: from the first look at a flag that is set until the caller has heard of it. */
-bool hth_pool_is_cancelled(hth_pool *pool)
-{
-    if (!pool->watch) return false;
-    if (atomic_load_explicit(&pool->cancelled, memory_order_relaxed)) return true;
-    if (*pool->watch == 0) return false;
-    atomic_store_explicit(&pool->cancelled, true, memory_order_relaxed);
-    return true;
-}
-
 /* Unit i of phase p; true when that was the last one of the phase. */
 static bool compute(hth_pool *pool, const member *m, phase *p, uint32_t i)
 {
     prefetch_next(pool, p);
     visit(pool, HTH_POOL_CLAIMED, m->index);
+    bool skipped = skips(pool);
     enter_unit(pool);
-    if (!hth_pool_is_cancelled(pool)) p->job.work(p->job.arg, p->job.base + i, m->index);
+    if (!skipped) p->job.work(p->job.arg, p->job.base + i, m->index);
+    else if (!p->job.commit) note_skipped(pool);
     leave_unit();
     visit(pool, HTH_POOL_COMPUTED, m->index);
-    if (p->job.commit && !commit(pool, m, p, i)) return false;
+    if (p->job.commit && !commit(pool, m, p, i, skipped)) return false;
     return p->n_unit == 1 || atomic_fetch_add(&p->n_done, 1) + 1 == p->n_unit;
 }
 
@@ -520,6 +525,13 @@ void hth_pool_run(hth_pool *pool, hth_work_fn *work, void *arg, size_t n_unit)
 }
 
 void hth_pool_watch(hth_pool *pool, const volatile int *flag) { pool->watch = flag; }
+
+bool hth_pool_is_cancelled(hth_pool *pool)
+{
+    bool is = skips(pool);
+    if (is) note_skipped(pool);
+    return is;
+}
 
 bool hth_pool_take_cancelled(hth_pool *pool) { return pool->watch && atomic_exchange(&pool->cancelled, false); }
 

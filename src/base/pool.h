@@ -71,9 +71,10 @@ void hth_pool_settle(hth_pool *pool);
 /* ---- cancelling ------------------------------------------------------------------------------ */
 
 /* While *flag is not 0, units that have not begun are skipped, of all jobs. A signal handler or another thread
- * may set it. NULL: never. While the pool is idle only. */
+ * may set it; it must stay until hth_pool_settle. NULL: never. While the pool is idle only. */
 void hth_pool_watch(hth_pool *pool, const volatile int *flag);
-/* Whether they are skipped from here on, as the flag was set. From any thread. */
+/* Whether they are skipped from here on, as the flag was set: hth_pool_take_cancelled says so then. Of the caller's
+ * thread. */
 bool hth_pool_is_cancelled(hth_pool *pool);
 /* Whether units were skipped since the last call: what the jobs wrote is not to be used. After
  * hth_pool_finish. */

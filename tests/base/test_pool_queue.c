@@ -284,6 +284,69 @@ TEST(a_thread_that_is_held_holds_up_nobody)
     check_held(HTH_POOL_COMPUTED);
 }
 
+/* ---- cancelling --------------------------------------------------------------------------- */
+
+static volatile int cancel_flag;
+
+static void set_flag_at_3(void *arg, size_t i, uint32_t i_thread)
+{
+    add_number(arg, i, i_thread);
+    if (i == 3) __atomic_store_n(&cancel_flag, 1, __ATOMIC_RELAXED);
+}
+
+TEST(units_are_skipped_from_when_a_flag_is_set_until_it_is_not)
+{
+    enum { N_JOB = 200 };
+    for (uint32_t n_thread = 1; n_thread <= MAX_THREAD; n_thread++) {
+        uint64_t expected[2][WIDTH], before[2][WIDTH];
+        hth_pool *pool = open_pool(n_thread);
+        hth_pool_set_patience(pool, 0);
+        hth_pool_watch(pool, &cancel_flag);
+        chain_alone(N_JOB, n_thread, expected);
+        reset();
+        memcpy(before, values, sizeof before);
+        cancel_flag = 1;
+        run_chain(pool, N_JOB, n_thread);
+        CHECK_INT(atomic_load(&n_call), 0);
+        CHECK_BYTES(values, before, sizeof values);
+        CHECK(hth_pool_take_cancelled(pool));
+        cancel_flag = 0;
+        CHECK(!hth_pool_take_cancelled(pool) && !hth_pool_is_cancelled(pool));
+        atomic_store(&sum, 0);
+        hth_pool_add(pool, set_flag_at_3, NULL, 0, 4);
+        run_chain(pool, N_JOB, n_thread);
+        CHECK(atomic_load(&sum) >= 4);
+        CHECK_INT(atomic_load(&n_call), 0); /* jobs behind the one that set it */
+        CHECK(hth_pool_take_cancelled(pool));
+        cancel_flag = 0;
+        reset();
+        run_chain(pool, N_JOB, n_thread);
+        CHECK_BYTES(values, expected, sizeof values);
+        CHECK(!hth_pool_take_cancelled(pool));
+        hth_pool_close(pool);
+    }
+}
+
+/* What a thread skips that comes late to a unit, which another has done, is no news. */
+TEST(a_late_thread_cancels_nothing)
+{
+    if (skip_late()) return;
+    hth_pool *pool = open_pool(2);
+    hth_pool_watch(pool, &cancel_flag);
+    start_chain(pool, HTH_POOL_CLAIMED);
+    hth_pool_finish(pool);
+    CHECK_INT(hth_pool_n_rescued(pool), 1);
+    CHECK(!hth_pool_take_cancelled(pool));
+    cancel_flag = 1;
+    run_chain(pool, 10, 3);
+    CHECK(hth_pool_take_cancelled(pool));
+    atomic_store(&let_go, true);
+    hth_pool_settle(pool);
+    cancel_flag = 0;
+    CHECK(!hth_pool_take_cancelled(pool));
+    hth_pool_close(pool);
+}
+
 /* Later than the ring is long: the queue waits for it before a record is used again. And a
  * thread that carries a result over must be waited for. */
 TEST(a_thread_that_is_very_late_is_waited_for)

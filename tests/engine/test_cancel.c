@@ -1,0 +1,76 @@
+/* Evaluations that a flag ends: the session stays where it was, and goes on with the bits of one that was never
+ * cancelled. */
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include <hearth/hearth.h>
+
+#include <string.h>
+
+enum { N = 12, N_BEFORE = 5 };
+static const int32_t ids[N] = {1, 60, 70, 80, 90, 100, 110, 120, 61, 71, 81, 91};
+static volatile int cancel;
+
+static hearth_model *open_tiny(gguf_bytes *file)
+{
+    tiny_model m;
+    hearth_model *model = NULL;
+    hearth_model_options o = hearth_model_defaults();
+    o.cancel = &cancel;
+    tiny_begin(&m);
+    *file = tiny_write(&m);
+    CHECK_OK(hearth_model_open_memory(file->data, file->n, "tiny.gguf", &o, &model, err));
+    tiny_free(&m);
+    return model;
+}
+
+static hearth_session *open_session(const hearth_model *model, uint32_t n_thread)
+{
+    hearth_session *s = NULL;
+    hearth_session_options o = {.n_ctx = 16, .n_batch = 4, .n_thread = n_thread, .kv = HEARTH_KV_F16};
+    CHECK_OK(hearth_session_open(model, &o, &s, err));
+    return s;
+}
+
+static hearth_status cancel_at_6(void *user, size_t i, const float *logits, hearth_error *err)
+{
+    (void)logits, (void)err;
+    size_t *n_given = user;
+    *n_given = i + 1;
+    if (i == 6) cancel = 1;
+    return HEARTH_OK;
+}
+
+TEST(a_cancelled_evaluation_leaves_the_session_as_it_was)
+{
+    gguf_bytes file;
+    hearth_model *model = open_tiny(&file);
+    float expected[TINY_VOCAB];
+    for (uint32_t n_thread = 1; model && n_thread <= 3; n_thread++) {
+        hearth_error why = {0};
+        size_t n_given = 0;
+        hearth_session *plain = open_session(model, n_thread), *s = open_session(model, n_thread);
+        if (!plain || !s) return;
+        CHECK_OK(hearth_session_eval(plain, ids, N, err));
+        memcpy(expected, hearth_session_logits(plain), sizeof expected);
+        CHECK_OK(hearth_session_eval(s, ids, N_BEFORE, err));
+        cancel = 1;
+        CHECK_INT(hearth_session_eval(s, ids + N_BEFORE, N - N_BEFORE, &why), HEARTH_ERROR_CANCELLED);
+        CHECK(strstr(why.message, "interrupted") != NULL);
+        CHECK_INT(hearth_session_position(s), N_BEFORE);
+        cancel = 0;
+        CHECK_OK(hearth_session_truncate(s, 0, err)); /* in the midst of a text: none of it counts */
+        CHECK_INT(hearth_session_eval_each(s, ids, N, cancel_at_6, &n_given, &why), HEARTH_ERROR_CANCELLED);
+        CHECK_INT(n_given, 8); /* the batch that was under way was given */
+        CHECK_INT(hearth_session_position(s), 0);
+        cancel = 0;
+        CHECK_OK(hearth_session_eval(s, ids, N, err));
+        CHECK_BYTES(hearth_session_logits(s), expected, sizeof expected);
+        hearth_session_close(plain);
+        hearth_session_close(s);
+    }
+    hearth_model_close(model);
+    gguf_free(&file);
+}
+
+TEST_MAIN
