@@ -177,9 +177,6 @@ def dress(path, out):
     file = gguf.read(path)
     for key in [k for k, (kind, value) in file.kv.items() if kind == gguf.ARR and not value]:
         del file.kv[key]
-    pattern = file.meta("general.architecture") + ".attention.sliding_window_pattern"
-    if isinstance(file.meta(pattern), list):  # published files have booleans, the generator writes numbers
-        file.add_array(pattern, gguf.BOOL, file.meta(pattern))
     for name, tensor in list(file.tensors.items()):
         if name.endswith((".scale", ".input_scale")):
             del file.tensors[name]
