@@ -248,19 +248,32 @@ static const option_spec *match_option(const verb *v, const char *word, size_t n
     return found;
 }
 
+/* Offers the option's long name and its other spellings, with their dashes. */
+static void offer_spellings(nearest *near, const option_spec *o)
+{
+    char name[MAX_WORD + 1];
+    snprintf(name, sizeof name, "--%s", o->name);
+    nearest_offer(near, name);
+    for (const char *w = other_spellings(o->name); *w;) {
+        size_t length = strcspn(w, " ");
+        snprintf(name, sizeof name, "%.*s", (int)length, w);
+        nearest_offer(near, name);
+        w += length + (w[length] == ' ');
+    }
+}
+
 /* What was meant by a word of n bytes that is no option of the verb. */
 static int unknown_option(const verb *v, const char *word, size_t n)
 {
-    char asked[64];
+    char asked[MAX_WORD + 8];
     const char *answer = foreign_option(word, n);
     if (answer) return usage_error("%.*s: %s", (int)n, word, answer);
-    snprintf(asked, sizeof asked, "%.*s", (int)(n < 2 ? 0 : n - 2), word + 2);
+    snprintf(asked, sizeof asked, "%.*s", (int)n, word);
     nearest near = nearest_to(asked);
-    if (word[1] == '-')
-        FOR_EACH_OPTION(v, o) nearest_offer(&near, o->name);
-    if (near.name)
-        return usage_error("%.*s: no such option; --%s is the nearest; see hearth %s --help", (int)n, word,
-                           near.name, v->name);
+    FOR_EACH_OPTION(v, o) offer_spellings(&near, o);
+    if (*near.name)
+        return usage_error("%.*s: no such option; %s is the nearest; see hearth %s --help", (int)n, word, near.name,
+                           v->name);
     return usage_error("%.*s: no such option; see hearth %s --help", (int)n, word, v->name);
 }
 

@@ -29,8 +29,6 @@ const char *other_spellings(const char *name)
 
 /* ---- nearest names ----------------------------------------------------------------------- */
 
-enum { MAX_WORD = 40 };
-
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Letters to change, add, remove, or exchange with a neighbour, to make one word of the other (the optimal
@@ -54,15 +52,19 @@ static size_t distance(const char *a, const char *b)
     return above[m];
 }
 
+static const char *without_dashes(const char *word) { return word + strspn(word, "-"); }
+
 nearest nearest_to(const char *word) { return (nearest){.word = word}; }
 
 void nearest_offer(nearest *n, const char *name)
 {
-    size_t length = strlen(n->word);
+    const char *a = without_dashes(n->word), *b = without_dashes(name);
+    size_t length = strlen(a);
     if (length > MAX_WORD || strlen(name) > MAX_WORD) return;
-    size_t d = distance(n->word, name), most = length < 3 ? 1 : (length + 2) / 3;
-    if (d > most || (n->name && d >= n->distance)) return;
-    n->name = name, n->distance = d;
+    size_t d = distance(a, b), most = length < 2 ? 0 : (length + 2) / 3;
+    if (d > most || (*n->name && d >= n->distance)) return;
+    memcpy(n->name, name, strlen(name) + 1);
+    n->distance = d;
 }
 
 /* ---- options that are not here ------------------------------------------------------------- */

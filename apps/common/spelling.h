@@ -9,10 +9,13 @@
  * without dashes. */
 const char *other_spellings(const char *name);
 
-/* Keeps the name that is nearest to a word, of those that are offered: at most a third of its letters, and
- * at least one, are wrong, missing, added or exchanged with a neighbour. */
+enum { MAX_WORD = 40 };
+
+/* The nearest of the names that are offered to a word: at most a third of the word's letters are wrong, missing,
+ * added or exchanged with a neighbour. Leading dashes do not count. */
 typedef struct nearest {
-    const char *word, *name; /* name NULL: none is near enough */
+    const char *word;
+    char name[MAX_WORD + 1]; /* "": none is near enough */
     size_t distance;
 } nearest;
 

@@ -249,10 +249,10 @@ static bool is_asked_for(const hearth_gpu_options *o)
 static void note_unused(const hearth_model *m, const char *placement)
 {
     uint64_t n_layer;
-    bool by_layers = hth_choice_names_layers(placement, &n_layer) && n_layer > 0;
-    if (by_layers || hth_choice_names_file(placement))
-        hth_log(HEARTH_LOG_WARN, "%s: %s is not used: there is no device in use", hth_gguf_path(m->file),
-                placement);
+    if (hth_choice_names_file(placement))
+        hth_log(HEARTH_LOG_WARN, "%s: the placement %s is not used: no GPU is in use", hth_gguf_path(m->file), placement);
+    else if (hth_choice_names_layers(placement, &n_layer) && n_layer > 0)
+        hth_log(HEARTH_LOG_WARN, "%s: no GPU is in use: no layers go there", hth_gguf_path(m->file));
 }
 
 static void do_without(hearth_model *m, const char *why)

@@ -7,7 +7,6 @@ import functools
 import base64
 import json
 import os
-import pty
 import random
 import re
 import resource
@@ -267,7 +266,7 @@ def a_card_gets_so_many_layers():
 
     check("2 of 6 layers on " in shown("-ngl", "2"), shown("-ngl", "2"))
     check("6 of 6 layers and the head on " in shown("-ngl", "99"), shown("-ngl", "99"))
-    check("layers:2 is not used" in good("run", MODEL, "--gpu", "none", "-ngl", "2", "-n", "1").stderr.decode(), "no word")
+    check("no GPU is in use: no layers go there" in good("run", MODEL, "--gpu", "none", "-ngl", "2", "-n", "1").stderr.decode(), "no word")
 
 
 @case
@@ -275,6 +274,11 @@ def what_was_meant_is_named():
     bad(2, "--top may be --top-k or --top-p", "run", "--top", "5")
     bad(2, "--top-k is the nearest", "run", "--tpo-k", "5")
     bad(2, "--temperature is the nearest", "run", "--temperatur0", "5")
+    for typed, near in [("--tempp", "--temp"), ("--ctxsize", "--ctx-size"), ("--ngl", "-ngl"), ("--topk", "--top-k"),
+                        ("-tmep", "--temp"), ("--n-gpu-layer s", "--n-gpu-layers"), ("--promt", "--prompt")]:
+        bad(2, f"{typed}: no such option; {near} is the nearest;", "run", typed, "5")
+    bad(2, "--xyzzy: no such option; see hearth run --help", "run", "--xyzzy", "5")
+    bad(2, "-y: no such option; see hearth run --help", "run", "-y", "5")
     bad(2, "run is the nearest", "rnu")
     bad(2, "perplexity is the nearest", "perplexty")
     bad(2, "hearth run " + MODEL + " runs it", MODEL)
@@ -759,7 +763,7 @@ def a_plan_says_what_lies_where_and_is_obeyed():
     line = bad(1, "strange.gguf was made for \\x9b31mlated quick (", "run", MODEL, "--gpu", card, "--placement", strange)
     check("not for simulated quick (" in line, line)
     unused = good("run", MODEL, "--gpu", "none", "--placement", placement, "-n", "1", "-p", "a").stderr
-    check(b"placement.gguf is not used: there is no device in use" in unused, unused)
+    check(b"placement.gguf is not used: no GPU is in use" in unused, unused)
     check(shown["tokens_per_second_least"] <= shown["tokens_per_second"] <= shown["tokens_per_second_most"], shown)
     check(shown["fits_ram"] is True and shown["host_bytes"] < 1e8, shown)
     text = good("plan", MODEL, "--gpu", card, "-c", "256", "--vram", "60M", "--ram", "1K").stdout.decode()
@@ -949,7 +953,7 @@ def a_warning_and_figures_begin_lines_of_their_own():
 
 def on_terminal(*args):
     """All that a run writes to a terminal of 80 columns."""
-    outer, inner = pty.openpty()
+    outer, inner = cases.open_terminal()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     shown = b""
     with subprocess.Popen([HEARTH, *args], stdin=subprocess.DEVNULL, stdout=inner, stderr=inner) as process:
