@@ -19,7 +19,7 @@ import time
 HEARTH = sys.argv[1]
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
-from cases import Skip, case, run_cases  # noqa: E402: the path is set above
+from cases import Skip, case, open_terminal, run_cases  # noqa: E402: the path is set above
 from chat_model import with_template  # noqa: E402
 
 TIMEOUT = 60
@@ -303,6 +303,8 @@ class Terminal:
     def __init__(self, *args, model=None, columns=80, sign="> ", **more):
         more = {**environment(), **more}
         self.text = ""
+        for fd in open_terminal():
+            os.close(fd)
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.execvpe(HEARTH, [HEARTH, "chat", *([MODEL] if model is None else model), *args], more)
@@ -580,7 +582,7 @@ def a_signal_to_end_ends():
 @case
 def the_terminal_is_left_as_it_was():
     for early, keys in ((b"", b"\x04"), (b"\x04", b"\x04"), (b"", b"\x03"), (b"", b"/exit\r")):
-        outer, inner = pty.openpty()
+        outer, inner = open_terminal()
         before = termios.tcgetattr(inner)
         os.write(outer, early)
         child = subprocess.Popen([HEARTH, "chat", MODEL], stdin=inner, stdout=inner, stderr=subprocess.DEVNULL, env=environment(),

@@ -6,7 +6,6 @@ import functools
 import hashlib
 import json
 import os
-import pty
 import random
 import re
 import resource
@@ -455,7 +454,7 @@ def a_long_download_shows_rate_and_time_left():
     check(re.fullmatch(r"loading +\d+ %  0\.\d/0\.4 MB  \d\.\d MB/s  \d+ s left\n", text), "--verbose:", text)
     good("rm", NAME)
     hub.faults.append(Fault("content", slow=0.15))
-    terminal, line = pty.openpty()
+    terminal, line = cases.open_terminal()
     p = subprocess.Popen([HEARTH, "pull", REPO], env=environment(), stdout=subprocess.PIPE, stderr=line)
     os.close(line)
     text = b""

@@ -34,9 +34,10 @@ GOOD = ("ok", "test_a.c", "adds", "")
 
 @case
 def report_counts_cases():
-    status, lines = report_on([GOOD, ("skip", "test_a.c", "reads", "no data"), ("skip", "test_b.c", "x", "no data")])
-    assert status == 0 and lines[-1] == "1 passed, 0 failed, 2 skipped", lines
-    assert "  skipped 2: no data" in lines
+    skips = [("skip", "test_a.c", "reads", "no card"), ("skip", "test_b.c", "x", "no card"), ("skip", "test_b.c", "y", "one core")]
+    status, lines = report_on([GOOD, *skips])
+    assert status == 0 and lines[-1] == "1 passed, 0 failed, 2 skipped (3 cases)", lines
+    assert "  skipped 2: no card" in lines and "  skipped 1: one core" in lines
 
 
 @case

@@ -8,14 +8,24 @@ failures as assertions, loud skips, and the same report lines as test.c.
 """
 
 import os
+import pty
 import sys
 import traceback
 
+NO_TERMINALS = "no terminals can be made here"  # as tests/cli/test_wrap.c says it
 _cases = []
 
 
 class Skip(Exception):
     """Raised by a case that cannot run here; its text is the reason."""
+
+
+def open_terminal():
+    """pty.openpty(), or a skip where the machine makes no terminals (no /dev/pts, as in a bare chroot)."""
+    try:
+        return pty.openpty()
+    except OSError:
+        raise Skip(NO_TERMINALS) from None
 
 
 def case(function):
