@@ -7,9 +7,9 @@
  * thread does the unit again. The result goes through scratch of one's own and is carried
  * over by whoever first writes the phase's number into taken[unit]; numbers only grow, so a
  * thread that comes late, in whatever phase the others are by then, finds its own number or
- * a higher one there and throws its result away. What it reads meanwhile may be overwritten
- * by later phases: wrong values, thrown away, never wrong addresses. Until a unit is carried
- * over its phase cannot end, so whoever carries it over has read what the phase was given.
+ * a higher one there and throws its result away. What it reads by atomic loads meanwhile may be
+ * written by later phases: wrong values, thrown away, never wrong addresses. Until a unit is carried
+ * over its phase cannot end, so the thread that carries it over has read what the phase was given.
  *
  * The record of a phase is what late threads still read. Each thread shows the lowest phase
  * whose record it may read (its pin); a record is used again a ring later, when no pin
@@ -50,18 +50,6 @@ enum { LATE_NS = 20000, UNKNOWN_NS = 200000 };
 
 /* Threads make way for the caller's at most so often. */
 enum { MOVE_NS = 10000000 };
-
-#if defined(__SANITIZE_THREAD__)
-enum { PATIENCE_NS = 0 };
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-enum { PATIENCE_NS = 0 };
-#else
-enum { PATIENCE_NS = HTH_POOL_PATIENCE_NS };
-#endif
-#else
-enum { PATIENCE_NS = HTH_POOL_PATIENCE_NS };
-#endif
 
 typedef struct job {
     hth_work_fn *work, *commit; /* commit NULL: work writes results itself */
@@ -574,7 +562,7 @@ hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err
     hth_pool *pool = allocate(n_thread);
     if (!pool) return hth_fail_memory(err, hth_pool_size(n_thread), "a thread pool");
     pool->free_until = RING - 1;
-    atomic_store(&pool->patience_ns, PATIENCE_NS);
+    atomic_store(&pool->patience_ns, HTH_POOL_PATIENCE_NS);
     for (uint32_t i = 0; i < n_thread; i++) {
         member *m = &pool->members[i];
         m->pool = pool, m->index = i;

@@ -55,9 +55,9 @@ void hth_pool_add(hth_pool *pool, hth_work_fn *work, void *arg, size_t size, siz
 /* As hth_pool_add for units that may be computed twice: where a thread keeps others waiting
  * because its core was taken away, another one does its unit in its place. compute writes
  * only scratch of its own thread; commit, called once for each unit, carries that over. A
- * thread that comes too late may still read what the job reads, long after the job is over:
- * all of that must stay (not its values) until hth_pool_settle, and no value that compute
- * reads from what later jobs write may serve as an address. */
+ * thread that comes late may still read what the job reads, long after the job is over: until
+ * hth_pool_settle all of that must stay. What later jobs write compute must read by atomic loads,
+ * and must not take an address from it. */
 void hth_pool_add_twice(hth_pool *pool, hth_work_fn *compute, hth_work_fn *commit, void *arg, size_t size,
                         size_t n_unit);
 
@@ -91,9 +91,7 @@ static inline size_t hth_pool_in_stretches(size_t i, size_t n_unit, size_t n_thr
 /* ---- for tests ------------------------------------------------------------------------------ */
 
 /* How long a unit may keep others waiting, besides twice the time of a unit, before it is
- * computed again; 0: never. A build with the thread sanitizer begins with 0: a late thread
- * reads values that others overwrite, and throws its result away, which that sanitizer
- * cannot know. */
+ * computed again; 0: never. */
 void hth_pool_set_patience(hth_pool *pool, uint64_t ns);
 uint64_t hth_pool_patience(const hth_pool *pool);
 enum { HTH_POOL_PATIENCE_NS = 30000 };

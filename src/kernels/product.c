@@ -16,14 +16,13 @@ typedef struct product_job {
     const hth_kernels *k;
     const hth_rounding *rounding;
     const float *x;
-    size_t n_tok;
+    uint64_t number; /* of the shared input; 0: threads read the inputs where they lie */
     hth_output outputs[HTH_PRODUCT_MAX];
-    uint32_t unit_end[HTH_PRODUCT_MAX], n_unit, n_thread;
-    bool want_32, want_256, want_floats, want_tiles;
+    uint32_t n_tok, unit_end[HTH_PRODUCT_MAX], n_unit, n_thread;
+    bool want_x, want_32, want_256, want_floats, want_tiles;
     hth_prepare_fn *prepare;
     uint64_t prepare_arg[HTH_PREPARE_SIZE / 8];
-    hth_activate_fn *activate; /* NULL: each output for itself */
-    float *hidden;
+    hth_activate_fn *activate; /* NULL: each output for itself; else outputs[0].y is hidden */
 } product_job;
 _Static_assert(sizeof(product_job) <= HTH_POOL_ARG_SIZE, "a product does not fit into the queue");
 
@@ -35,12 +34,16 @@ static bool uses_panels(const hth_kernels *k, const hth_matrix *m, size_t n_tok)
     return m->layout == HTH_LAYOUT_PANELS || (k->panels[m->type] && n_tok >= HTH_PANEL_LEAST_TOK);
 }
 
+/* ---- inputs ------------------------------------------------------------------------------------ */
+
+static size_t n_col_of(const product_job *job) { return job->outputs[0].matrix->n_col; }
+
 /* Makes and rounds one token's inputs and puts them where the kernels want them. */
 static void round_token(void *arg, size_t t, uint32_t i_thread)
 {
     (void)i_thread;
     const product_job *job = arg;
-    size_t n_col = job->outputs[0].matrix->n_col;
+    size_t n_col = n_col_of(job);
     const hth_rounding *r = job->rounding;
     const float *x = job->x + t * n_col;
     if (job->prepare) job->prepare(job->prepare_arg, t);
@@ -60,6 +63,107 @@ static void round_token(void *arg, size_t t, uint32_t i_thread)
     }
 }
 
+/* A thread's copy of a shared input: the forms that a job wants, one behind the other. */
+typedef struct input_copy {
+    uint64_t *number; /* of the product that it belongs to */
+    uint8_t *bytes;
+    size_t size;
+    float *x, *tile_x, *d, *d_256;
+    int8_t *q, *q_256;
+    int32_t *sum;
+    int16_t *sum_16;
+} input_copy;
+
+static void *lay(input_copy *c, size_t n, size_t size)
+{
+    void *at = c->bytes + c->size;
+    c->size += (n * size + 63) & ~(size_t)63;
+    return at;
+}
+
+static void lay_input(input_copy *c, size_t n_col, const product_job *want)
+{
+    if (want->want_x) c->x = lay(c, n_col, sizeof *c->x);
+    if (want->want_floats) c->tile_x = lay(c, n_col, sizeof *c->tile_x);
+    if (want->want_32) {
+        c->q = lay(c, n_col, sizeof *c->q);
+        c->d = lay(c, n_col / HTH_ACT_BLOCK, sizeof *c->d);
+        c->sum = lay(c, n_col / HTH_ACT_BLOCK, sizeof *c->sum);
+    }
+    if (want->want_256) {
+        c->q_256 = lay(c, n_col, sizeof *c->q_256);
+        c->d_256 = lay(c, n_col / HTH_ACT_BLOCK_256, sizeof *c->d_256);
+        c->sum_16 = lay(c, n_col / HTH_ACT_PART, sizeof *c->sum_16);
+    }
+}
+
+size_t hth_input_size(size_t n_col)
+{
+    static uint8_t none;
+    static const product_job all = {.want_x = true, .want_floats = true, .want_32 = true, .want_256 = true};
+    input_copy c = {.bytes = &none};
+    lay_input(&c, n_col, &all);
+    return c.size;
+}
+
+static input_copy copy_of(const product_job *job, uint32_t i_thread)
+{
+    const hth_shared_input *in = job->rounding->input;
+    uint8_t *at = in->copies + i_thread * (HTH_INPUT_HEAD + in->size);
+    input_copy c = {.number = (uint64_t *)(void *)at, .bytes = at + HTH_INPUT_HEAD};
+    lay_input(&c, n_col_of(job), job);
+    return c;
+}
+
+/* As round_token, of a shared input. */
+static void share_input(void *arg, size_t t, uint32_t i_thread)
+{
+    const product_job *job = arg;
+    size_t n_col = n_col_of(job);
+    input_copy c = copy_of(job, i_thread);
+    uint64_t *words = job->rounding->input->words, word;
+    if (job->prepare) job->prepare(job->prepare_arg, t);
+    if (job->want_x) memcpy(c.x, job->x, n_col * sizeof *c.x);
+    if (job->want_floats) hth_tiles_put_floats(&(hth_tiles){.x = c.tile_x}, t, 1, n_col, job->x);
+    if (job->want_32) job->k->quant_act(job->x, n_col, c.q, c.d, c.sum);
+    if (job->want_256) job->k->quant_act_256(job->x, n_col, c.q_256, c.d_256, c.sum_16);
+    for (size_t i = 0; i < c.size / sizeof word; i++) {
+        memcpy(&word, c.bytes + i * sizeof word, sizeof word);
+        __atomic_store_n(&words[i], word, __ATOMIC_RELAXED);
+    }
+    *c.number = job->number;
+}
+
+/* The thread's copy of the job's input. A late thread may copy what later products wrote: its result is thrown away. */
+static input_copy take_input(const product_job *job, uint32_t i_thread)
+{
+    input_copy c = copy_of(job, i_thread);
+    const uint64_t *words = job->rounding->input->words;
+    if (*c.number == job->number) return c;
+    for (size_t i = 0; i < c.size / sizeof *words; i++) {
+        uint64_t word = __atomic_load_n(&words[i], __ATOMIC_RELAXED);
+        memcpy(c.bytes + i * sizeof word, &word, sizeof word);
+    }
+    *c.number = job->number;
+    return c;
+}
+
+/* The inputs as matrices of this type read them. */
+static hth_act act_for(const product_job *job, hth_type type, uint32_t i_thread)
+{
+    const hth_rounding *r = job->rounding;
+    bool in_256 = hth_type_act_block(type) == HTH_ACT_BLOCK_256;
+    if (job->number) {
+        input_copy c = take_input(job, i_thread);
+        if (in_256) return (hth_act){.q = c.q_256, .d = c.d_256, .sum_16 = c.sum_16};
+        return (hth_act){.x = c.x, .q = c.q, .d = c.d, .sum = c.sum, .tiles.x = c.tile_x};
+    }
+    if (in_256) return (hth_act){.q = r->q_256, .d = r->d_256, .sum_16 = r->sum_16, .tiles = r->tiles_256};
+    return (hth_act){.x = job->x, .q = r->q, .d = r->d, .sum = r->sum, .tiles = r->tiles};
+}
+
+/* ---- units ------------------------------------------------------------------------------------- */
+
 /* Adds the bias of rows [first, end) to y, where the first of them stands. */
 static void add_bias(const product_job *job, const hth_output *o, size_t first, size_t end, float *y,
                      size_t y_stride)
@@ -71,15 +175,6 @@ static void add_bias(const product_job *job, const hth_output *o, size_t first, 
             job->k->add(y, o->bias + first, end - first, y);
         }
     }
-}
-
-/* The inputs as matrices of this type read them. */
-static hth_act act_for(const product_job *job, hth_type type)
-{
-    const hth_rounding *r = job->rounding;
-    if (hth_type_act_block(type) == HTH_ACT_BLOCK_256)
-        return (hth_act){.q = r->q_256, .d = r->d_256, .sum_16 = r->sum_16, .tiles = r->tiles_256};
-    return (hth_act){.x = job->x, .q = r->q, .d = r->d, .sum = r->sum, .tiles = r->tiles};
 }
 
 static size_t unit_claimed(const product_job *job, size_t i)
@@ -124,7 +219,7 @@ static void compute_rows(const product_job *job, const unit_rows *u, uint32_t i_
                      .list = list ? list + u->first : NULL,
                      .end = n,
                      .n_coming = list ? u->o->n_list - u->end : 0,
-                     .act = act_for(job, m->type),
+                     .act = act_for(job, m->type, i_thread),
                      .n_tok = job->n_tok,
                      .y = y,
                      .y_stride = y_stride,
@@ -215,7 +310,7 @@ static void compute_hidden(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const product_job *job = arg;
     unit_rows u = rows_of_hidden(job, i_unit);
-    compute_neurons(job, u, i_thread, job->hidden + u.first, u.o->matrix->n_row);
+    compute_neurons(job, u, i_thread, u.o->y + u.first, u.o->matrix->n_row);
 }
 
 static void compute_hidden_part(void *arg, size_t i_unit, uint32_t i_thread)
@@ -232,18 +327,19 @@ static void commit_hidden(void *arg, size_t i_unit, uint32_t i_thread)
     const float *part = part_of(job, i_thread);
     size_t n = u.end - u.first;
     for (size_t t = 0; t < job->n_tok; t++)
-        memcpy(job->hidden + t * u.o->matrix->n_row + u.first, part + t * n, n * sizeof *part);
+        memcpy(u.o->y + t * u.o->matrix->n_row + u.first, part + t * n, n * sizeof *part);
 }
 
 /* ---- the queue ---------------------------------------------------------------------------------- */
 
-/* Lists are addresses that a late thread must not read; and results need room. */
-static bool may_be_late(const product_job *job, size_t n_output)
+/* Whether units may be computed twice (hth_pool_add_twice). Not so with lists, which are addresses that a late thread
+ * must not read, and inputs of several tokens, which are too large to be copied by each thread. */
+static bool may_be_late(const hth_rounding *r, const hth_pool *pool, size_t n_tok, const hth_output *outputs,
+                        size_t n_output)
 {
-    for (size_t i = 0; i < n_output; i++) {
-        const hth_output *o = &job->outputs[i];
-        if (o->list || rows_of_size(o->matrix->row_size) * job->n_tok > HTH_PRODUCT_PART) return false;
-    }
+    if (!r->input || n_tok > 1 || hth_pool_n_thread(pool) == 1) return false;
+    for (size_t i = 0; i < n_output; i++)
+        if (outputs[i].list || rows_of_size(outputs[i].matrix->row_size) > HTH_PRODUCT_PART) return false;
     return true;
 }
 
@@ -254,7 +350,7 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
     if (job->activate) {
         size_t n = rows_of_all(job->outputs, n_output);
         job->n_unit = (uint32_t)((job->outputs[0].matrix->n_row + n - 1) / n);
-        if (job->n_thread > 1)
+        if (job->number)
             hth_pool_add_twice(pool, compute_hidden_part, commit_hidden, job, sizeof *job, job->n_unit);
         else hth_pool_add(pool, compute_hidden, job, sizeof *job, job->n_unit);
         return;
@@ -265,7 +361,7 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
         job->unit_end[i] = n_unit;
     }
     job->n_unit = n_unit;
-    if (job->n_thread > 1 && may_be_late(job, n_output))
+    if (job->number)
         hth_pool_add_twice(pool, compute_part, commit_part, job, sizeof *job, n_unit);
     else hth_pool_add(pool, compute_unit, job, sizeof *job, n_unit);
 }
@@ -273,22 +369,26 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
 void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_rounding *rounding, const float *x,
                      size_t n_tok, const hth_output *outputs, size_t n_output, const hth_fusion *fusion)
 {
-    product_job job = {.k = k, .rounding = rounding, .x = x, .n_tok = n_tok};
+    product_job job = {.k = k, .rounding = rounding, .x = x, .n_tok = (uint32_t)n_tok};
     for (size_t i = 0; i < n_output; i++) {
         const hth_matrix *m = outputs[i].matrix;
         job.outputs[i] = outputs[i];
         job.want_32 |= hth_type_act_block(m->type) == HTH_ACT_BLOCK;
         job.want_256 |= hth_type_act_block(m->type) == HTH_ACT_BLOCK_256;
         job.want_tiles |= n_tok > 1 && k->panels[m->type];
+        job.want_x |= hth_type_act_block(m->type) == 0;
         job.want_floats |= hth_type_act_block(m->type) == 0 && uses_panels(k, m, n_tok);
         assert(!outputs[i].list || (n_tok == 1 && m->layout == HTH_LAYOUT_ROWS));
     }
     if (fusion) {
-        job.prepare = fusion->prepare, job.activate = fusion->activate, job.hidden = fusion->hidden;
+        job.prepare = fusion->prepare, job.activate = fusion->activate;
+        if (job.activate) job.outputs[0].y = fusion->hidden;
         if (job.prepare) memcpy(job.prepare_arg, fusion->prepare_arg, HTH_PREPARE_SIZE);
     }
     assert(!job.activate || hth_product_has_room(n_tok, outputs, n_output));
-    if (job.want_32 || job.want_256 || job.want_floats || job.prepare)
+    if (may_be_late(rounding, pool, n_tok, outputs, n_output)) job.number = ++rounding->input->n_product;
+    if (job.number) hth_pool_add(pool, share_input, &job, sizeof job, 1);
+    else if (job.want_32 || job.want_256 || job.want_floats || job.prepare)
         hth_pool_add(pool, round_token, &job, sizeof job, n_tok);
     add_units(pool, &job, n_output);
 }

@@ -20,6 +20,19 @@ typedef struct hth_matrix {
  * put together in room, of row_size bytes. */
 const uint8_t *hth_matrix_row(const hth_matrix *m, size_t i, uint8_t *room);
 
+/* The input of a product of one token on several threads: written once, and copied by each thread before it reads
+ * it. A thread that is late (base/pool.h) thus reads nothing that later products write but by atomic loads. */
+typedef struct hth_shared_input {
+    uint64_t *words; /* [size / 8]: read and written by atomic operations alone */
+    uint8_t *copies; /* [n_thread][HTH_INPUT_HEAD + size], 64-aligned: the number of a product, and its input */
+    size_t size;     /* hth_input_size of the widest input */
+    uint64_t n_product;
+} hth_shared_input;
+enum { HTH_INPUT_HEAD = 64 };
+
+/* Bytes of an input of n_col values in all forms that types want. */
+size_t hth_input_size(size_t n_col);
+
 /* Room for the rounded forms of n_tok inputs of up to n_col values: in blocks of 32, and
  * in blocks of 256 for the types that want those. The tiles hold whole tiles of tokens. */
 typedef struct hth_rounding {
@@ -30,6 +43,7 @@ typedef struct hth_rounding {
     float *d_256;               /* [n_tok * n_col / 256] */
     int16_t *sum_16;            /* [n_tok * n_col / 16] */
     hth_tiles tiles, tiles_256; /* tiles.x: the inputs as they are */
+    hth_shared_input *input;    /* NULL: units are never computed twice */
     float *part;                /* [n_thread][HTH_PRODUCT_PART] results of a unit that have not arrived */
     uint8_t *work;              /* [n_thread][HTH_PANEL_WORK], 64-aligned: too large for a stack */
 } hth_rounding;

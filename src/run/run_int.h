@@ -67,6 +67,7 @@ struct hth_step {
     float *logits;                 /* [head_rows][n_vocab] */
     uint32_t head_rows;            /* rows that the head computes at once */
     hth_rounding rounding;
+    hth_shared_input input; /* of rounding */
 
     uint8_t *memory;
     size_t size;

@@ -108,6 +108,10 @@ static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t 
     s->rounding.tiles_256.q = cut(c, n_tiled * widest, 1);
     s->rounding.tiles_256.d = cut(c, n_tiled * n_wide, f);
     s->rounding.tiles_256.sum_16 = cut(c, n_tiled * n_part, sizeof(int16_t));
+    s->input.size = hth_input_size(widest);
+    s->input.words = cut(c, s->input.size, 1);
+    s->input.copies = cut(c, n_thread, HTH_INPUT_HEAD + s->input.size);
+    s->rounding.input = &s->input;
     s->rounding.part = cut(c, n_thread * HTH_PRODUCT_PART, f);
     s->rounding.work = cut(c, n_thread * HTH_PANEL_WORK, 1);
     cut_lists(c, model, n_row, n_thread, s);

@@ -1,10 +1,14 @@
 /* kernels/product.c: matrices of different types over one input give what each of them
  * gives alone: the input is rounded for each kind of block, and none gets another's. */
+#define _GNU_SOURCE
 #include "kernels/product.h"
+
+#include "base/alloc.h"
 #include "support/proof.h"
 #include "support/rows_case.h"
 
 #include <string.h>
+#include <time.h>
 
 enum { N_COL = 512, N_ROW = 37, N_TOK = 5 };
 
@@ -114,6 +118,72 @@ TEST(every_type_gives_about_the_product_of_its_weights)
         }
     }
     hth_pool_close(pool);
+}
+
+/* ---- late threads --------------------------------------------------------------------------- */
+
+enum { N_THREAD = 3, N_LATE_ROW = 2000 };
+
+static void nap_sometimes(hth_pool_point point, uint32_t i_thread)
+{
+    static _Atomic uint32_t n_call;
+    if (point == HTH_POOL_CLAIMED && i_thread > 0 && n_call++ % 16 == 0)
+        nanosleep(&(struct timespec){.tv_nsec = 300000}, NULL);
+}
+
+/* N_TOK products of one token, queued one behind the other: to y[t] of N_LATE_ROW. */
+static void multiply_one_by_one(hth_pool *pool, const hth_kernels *k, const hth_rounding *r, const hth_matrix *m,
+                                float *y)
+{
+    for (size_t t = 0; t < N_TOK; t++) {
+        hth_output one = {.matrix = m, .y = y + t * N_LATE_ROW};
+        hth_product_add(k, pool, r, x + t * N_COL, 1, &one, 1, NULL);
+    }
+    hth_pool_finish(pool);
+}
+
+TEST(threads_that_are_late_change_nothing)
+{
+    static float many_part[N_THREAD * HTH_PRODUCT_PART], wanted[N_TOK * N_LATE_ROW], y[N_TOK * N_LATE_ROW];
+    test_random r = proof_random();
+    hth_kernels k;
+    hth_pool *alone_pool = NULL, *pool = NULL;
+    hearth_error err;
+    hth_shared_input input = {.size = hth_input_size(N_COL)};
+    input.words = hth_alloc(1, input.size);
+    input.copies = hth_alloc(N_THREAD, HTH_INPUT_HEAD + input.size);
+    uint8_t *w = hth_alloc(N_LATE_ROW, N_COL * sizeof(float)), *rows_work = hth_alloc(N_THREAD, HTH_PANEL_WORK);
+    hth_rounding late = rounding;
+    late.input = &input, late.part = many_part, late.work = rows_work;
+    hth_kernels_init(&k, hth_cpu_machine());
+    if (!CHECK_INT(hth_pool_open(1, &alone_pool, &err), HEARTH_OK)) return;
+    if (!CHECK_INT(hth_pool_open(N_THREAD, &pool, &err), HEARTH_OK)) return;
+    hth_pool_set_hook(pool, nap_sometimes);
+    hth_pool_set_patience(pool, 1);
+    proof_fill_f32(&r, PROOF_PLAIN, x, N_TOK * N_COL);
+    for (int i = 0; i < 2 * ROWS_N_TYPE; i++) {
+        hth_type type = rows_types[i / 2];
+        hth_layout layout = i % 2 && k.panels[type] ? HTH_LAYOUT_PANELS : HTH_LAYOUT_ROWS;
+        hth_matrix m = {type, N_LATE_ROW, N_COL, rows_bytes(type, N_COL), w, layout};
+        fill_matrix(&r, type, w);
+        for (size_t at = 0; at < N_LATE_ROW; at++) /* N_ROW random rows, over and over */
+            memmove(w + at * m.row_size, w + at % N_ROW * m.row_size, m.row_size);
+        multiply_one_by_one(alone_pool, &k, &late, &m, wanted);
+        for (int round = 0; round < 4; round++) {
+            memset(y, 255, sizeof y);
+            multiply_one_by_one(pool, &k, &late, &m, y);
+            if (proof_differ_f32(y, wanted, N_TOK * N_LATE_ROW) < N_TOK * N_LATE_ROW)
+                test_fail(__FILE__, __LINE__, "%s, round %d: other bits", rows_type_name(type), round);
+        }
+        hth_pool_settle(pool); /* before the matrix changes */
+    }
+    CHECK(hth_pool_n_rescued(pool) > 0);
+    hth_pool_close(pool);
+    hth_pool_close(alone_pool);
+    hth_free(input.words);
+    hth_free(input.copies);
+    hth_free(w);
+    hth_free(rows_work);
 }
 
 TEST_MAIN
