@@ -332,10 +332,6 @@ bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sam
     hearth_sampler_options o = hearth_sampler_defaults();
     *status = parse_bias(a, bias, &o.n_bias);
     if (*status) return false;
-    if (args_has(a, "greedy") && args_has(a, "temperature")) {
-        *status = usage_error("--greedy and --temperature contradict each other");
-        return false;
-    }
     o.bias = bias;
     o.temperature = args_has(a, "greedy") ? 0.0f : (float)args_float(a, "temperature", (double)o.temperature);
     o.top_k = (int32_t)args_uint(a, "top-k", (uint64_t)o.top_k);

@@ -162,6 +162,7 @@ static int check_value(const option_spec *o, const char *value)
     case OPTION_UINT:
         if (o->traits & OPTION_OPEN && strcmp(value, "-1") == 0) return 0;
         if (!parse_uint(value, &u)) return usage_error("--%s '%s': a whole number is wanted", o->name, value);
+        if (o->traits & OPTION_OPEN && u == UINT64_MAX) return out_of_range(o, value); /* args_uint gives it for -1 */
         return (double)u < o->min || (double)u > o->max ? out_of_range(o, value) : 0;
     case OPTION_INT:
         if (!parse_int(value, &i)) return usage_error("--%s '%s': a whole number is wanted", o->name, value);
@@ -352,6 +353,20 @@ static int parse(args *a, int argc, char **argv)
     return 0;
 }
 
+/* Options that ask for different things. */
+static const char *const exclusive[][2] = {
+    {"file", "prompt"}, {"gpu-layers", "placement"}, {"greedy", "temperature"}, {"ids", "pieces"}, {"quiet", "verbose"}};
+
+static int check_exclusive(const args *a)
+{
+    for (size_t i = 0; i < sizeof exclusive / sizeof *exclusive; i++) {
+        const char *x = exclusive[i][0], *y = exclusive[i][1];
+        if (verb_offers(a, x) && verb_offers(a, y) && args_has(a, x) && args_has(a, y))
+            return usage_error("--%s and --%s contradict each other; give one of them", x, y);
+    }
+    return 0;
+}
+
 /* Names of models become paths. "-" is standard input, where a verb takes it. */
 static int resolve_models(args *a)
 {
@@ -372,6 +387,7 @@ int verb_run(const verb *v, int argc, char **argv)
         verb_print_help(v);
         return 0;
     }
+    if (!bad) bad = check_exclusive(&a);
     if (bad) return bad;
     set_verbosity(args_has(&a, "quiet"), args_has(&a, "verbose"));
     bad = resolve_models(&a);

@@ -164,9 +164,13 @@ static bool can_all_lie_there(const hth_choice *c)
 
 void hth_choice_evenly(hth_choice *c)
 {
-    c->place.n_layer = c->model->hparams.n_layer, c->place.head = true;
     memset(c->place.streams, 0, sizeof c->place.streams);
     c->problem = NULL, c->seconds = 0.0;
+    if (c->place.max_layer > 0) {
+        take_layers(c, c->place.max_layer);
+        return;
+    }
+    c->place.n_layer = c->model->hparams.n_layer, c->place.head = true;
     if (can_all_lie_there(c) && hth_choice_whole_bytes(c) > c->budget && divide_neurons(c)) return;
     take_layers(c, UINT64_MAX);
 }
@@ -187,9 +191,9 @@ bool hth_choice_names_layers(const char *placement, uint64_t *n)
 
 void hth_choice_layers(hth_choice *c, uint64_t n)
 {
-    memset(c->place.streams, 0, sizeof c->place.streams);
-    c->problem = NULL, c->seconds = 0.0;
-    take_layers(c, n);
+    c->place.max_layer = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+    if (n > 0) hth_choice_evenly(c);
+    else c->place.n_layer = 0, c->place.head = false;
 }
 
 /* ---- as a file says ------------------------------------------------------------------------------------ */

@@ -32,8 +32,8 @@ typedef struct hth_limit {
 } hth_limit;
 hth_limit hth_choice_limit(const hth_choice *c);
 
-/* Everything, where it fits; else the same share of all neurons; where they cannot be divided the first
- * layers whole, as many as fit, and the head. place.n_layer is 0 where nothing does. */
+/* Everything, where it fits; else the same share of all neurons; where they cannot be divided, or place.max_layer
+ * is set, the first layers whole, as many as fit, and the head. place.n_layer is 0 where nothing does. */
 void hth_choice_evenly(hth_choice *c);
 
 /* As a plan finds best (hearth plan), where not everything fits; what was planned before for this model,
@@ -43,8 +43,9 @@ void hth_choice_evenly(hth_choice *c);
 hearth_status hth_choice_plan(hth_choice *c, hth_device *device, const hth_kernels *kernels,
                               uint32_t n_thread, hearth_error *err);
 
-/* Whether --placement is "layers:N", and that N; and what it asks for: the first N layers whole, as many of them
- * as fit, and the head where N is larger than their number. */
+/* Whether --placement is "layers:N", and that N; and what it asks for: place.max_layer is N from here
+ * on, also where the place is chosen again: the first N layers whole, as many of them as fit, and the head where N
+ * is larger than their number. */
 bool hth_choice_names_layers(const char *placement, uint64_t *n);
 void hth_choice_layers(hth_choice *c, uint64_t n);
 

@@ -102,6 +102,9 @@ TEST(so_many_layers_lie_there_as_are_asked_for_and_fit)
     CHECK(c.place.n_layer == n_layer && !c.place.head);
     hth_choice_layers(&c, n_layer + 1);
     CHECK(c.place.n_layer == n_layer && c.place.head);
+    hth_choice_layers(&c, 1);
+    hth_choice_evenly(&c); /* as after a refusal */
+    CHECK(c.place.n_layer == 1 && !c.place.head);
     hth_choice_layers(&c, 0);
     CHECK_INT(c.place.n_layer, 0);
     hth_choice_close(&c);
