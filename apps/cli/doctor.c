@@ -85,7 +85,8 @@ static bool look_at_file(doctor_facts *f, const args *a)
     hth_model *model = NULL;
     hearth_error err;
     hearth_status st = hth_gguf_open(f->path, &file, &err);
-    if (st == HEARTH_OK) st = hth_model_open(file, &(hth_model_wish){0}, &model, &err);
+    hth_model_wish other = {.allow_unused = args_has(a, "allow-unused")};
+    if (st == HEARTH_OK) st = hth_model_open(file, &other, &model, &err);
     if (st == HEARTH_OK) f->weight_bytes = model->weight_size, f->type = model->layers[0].up.type;
     else report(&err);
     f->mmap = args_has(a, "mmap");

@@ -2,6 +2,7 @@
  * the file says of itself is shown, as far as it says it; whether it fits a model is checked where it is used. */
 #include "cli/inspect_facts.h"
 #include "common/json.h"
+#include "common/output.h"
 #include "plan/placement.h"
 #include "sparse/sidecar.h"
 
@@ -259,7 +260,7 @@ void inspect_print_sidecar(const facts *f)
     if (strcmp(k->name, "placement") == 0) print_placement(file);
     label("use");
     puts(k->use);
-    if (f->no_use.status != HEARTH_OK) printf("\nCannot be used: %s\n", f->no_use.message);
+    if (f->no_use.status != HEARTH_OK) printf("\nCannot be used: %s\n", printable(f->no_use.message));
 }
 
 /* ---- for programs -------------------------------------------------------------------------- */

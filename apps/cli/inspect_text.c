@@ -130,7 +130,7 @@ static void print_selectors(const facts *f)
     }
     if (f->no_choice.status == HEARTH_OK)
         printf("; auto takes %s: %s\n", hearth_selector_name(f->chosen), f->chosen_why);
-    else printf("; auto cannot: %s\n", f->no_choice.message);
+    else printf("; auto cannot: %s\n", printable(f->no_choice.message));
     print_missing_selectors(f);
 }
 
@@ -151,7 +151,7 @@ static void print_ffn(const facts *f)
 static void print_tokenizer(const facts *f)
 {
     label("tokenizer");
-    if (f->no_tokenizer.status != HEARTH_OK) printf("none: %s\n", f->no_tokenizer.message);
+    if (f->no_tokenizer.status != HEARTH_OK) printf("none: %s\n", printable(f->no_tokenizer.message));
     else if (f->cut)
         printf("byte-level BPE, %d tokens, words cut as \"%s\" by %s\n", (int)f->n_token, f->cut,
                f->cut_engine);
@@ -229,7 +229,7 @@ static void print_needs(const facts *f)
     char title[80];
     if (is_sidecar(f->file)) return;
     if (!f->model) {
-        printf("\nCannot be run: %s\n", f->why_not.message);
+        printf("\nCannot be run: %s\n", printable(f->why_not.message));
         return;
     }
     snprintf(title, sizeof title, "Memory for a run of %u positions", f->n_ctx);

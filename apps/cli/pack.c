@@ -1,6 +1,7 @@
 /* hearth pack: a file in which neurons can be read one by one. */
 #include "cli/verbs.h"
 #include "common/input.h"
+#include "common/model_args.h"
 #include "common/output.h"
 #include "convert/pack.h"
 
@@ -12,6 +13,7 @@ static const option_spec options[] = {
     {"predictors", 0, OPTION_FILE, "Q", "of hearth predictors: put inside", 0, 0, NULL, 0},
     {"thresholds", 0, OPTION_FILE, "T", "of hearth thresholds: put inside", 0, 0, NULL, 0},
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
+    ALLOW_UNUSED_OPTION,
     {0},
 };
 
@@ -39,6 +41,7 @@ static int run(const args *a)
     hearth_error err;
     hth_pack_result r;
     hth_pack_options o = {.pure = args_has(a, "pure"),
+                          .allow_unused = args_has(a, "allow-unused"),
                           .profile = args_text(a, "profile", NULL),
                           .predictors = args_text(a, "predictors", NULL),
                           .thresholds = args_text(a, "thresholds", NULL),

@@ -61,7 +61,8 @@ static hearth_status open_model_alone(planning *p, hth_gpu_place *place, hearth_
 {
     hth_cpu level;
     const char *why;
-    hth_model_wish other = {.activation = args_text(p->a, "activation", NULL)};
+    hth_model_wish other = {.activation = args_text(p->a, "activation", NULL),
+                            .allow_unused = args_has(p->a, "allow-unused")};
     hearth_status st = hth_gguf_open(args_operand(p->a, 0), &p->file, err);
     if (st == HEARTH_OK) st = hth_model_open(p->file, &other, &p->model, err);
     if (st == HEARTH_OK)

@@ -83,7 +83,7 @@ static void print_table(const hth_profile *p, const char *out)
     printf(
         "\n%s: %llu tokens in windows of %u, %u samples; %.1f %% of the values were live (activation %s).\n"
         "Hottest: the share of all %s that these neurons have. Largest: |hidden|.\n",
-        out, (unsigned long long)p->n_tok, p->n_ctx, p->n_sample, 100.0 * mean_live(p), p->activation,
+        printable(out), (unsigned long long)p->n_tok, p->n_ctx, p->n_sample, 100.0 * mean_live(p), p->activation,
         p->marks_tops ? "|hidden|" : "firings");
 }
 

@@ -457,7 +457,8 @@ static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&w->packer.k, level);
     if ((st = hth_gguf_open(in_path, &w->in, err)) != HEARTH_OK) return st;
-    if ((st = hth_model_open(w->in, &(hth_model_wish){.allow_unused = true}, &w->model, err)) != HEARTH_OK) return st;
+    hth_model_wish other = {.allow_unused = w->options->allow_unused};
+    if ((st = hth_model_open(w->in, &other, &w->model, err)) != HEARTH_OK) return st;
     const hth_pack_options *o = w->options;
     if (o->predictors &&
         (st = hth_sidecar_open(&w->predictors, o->predictors, "predictors", w->model, err)) != HEARTH_OK)

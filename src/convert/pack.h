@@ -11,6 +11,7 @@
 typedef struct hth_pack_options {
     const hth_mix *mix; /* types of matrices; NULL: as they are */
     bool pure;
+    bool allow_unused; /* tensors of IN that no part of the network reads are copied */
     const char *profile, *predictors, *thresholds; /* files that belong to IN, or NULL */
     uint32_t n_thread;                             /* 0: one for each core */
     hearth_progress_fn *progress;                  /* bytes written; may be NULL; false cancels */

@@ -518,13 +518,13 @@ static hearth_status check_unused(binder *b, bool allowed)
     hth_escape(name, sizeof name, first->name.bytes, first->name.n);
     if (!allowed)
         return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: tensor '%s' (info at byte %llu) is not used by architecture %s, nor are %zu more: "
+                        "%s: tensor '%s' (info at byte %llu) is not used by architecture %s (%zu such tensors): "
                         "without it results would be wrong; --allow-unused goes on all the same",
                         hth_gguf_part_path(m->file, first->i_part), name, (unsigned long long)first->info_at,
-                        m->hparams.family->name, n - 1);
-    hth_log(HEARTH_LOG_WARN, "%s: %zu of %zu tensors are not used by architecture %s, among them '%s': results may "
-                             "be wrong", hth_gguf_path(m->file), n, hth_gguf_n_tensor(m->file),
-            m->hparams.family->name, name);
+                        m->hparams.family->name, n);
+    hth_log(HEARTH_LOG_WARN,
+            "%s: %zu of %zu tensors are not used by architecture %s, among them '%s': results may be wrong",
+            hth_gguf_path(m->file), n, hth_gguf_n_tensor(m->file), m->hparams.family->name, name);
     return HEARTH_OK;
 }
 

@@ -18,7 +18,7 @@ import tempfile
 import termios
 import time
 
-HEARTH = sys.argv[1]
+HEARTH = os.path.abspath(sys.argv[1])
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
 VERBS = ["run", "chat", "tokenize", "detokenize", "inspect", "logits", "perplexity", "compare", "profile",
@@ -278,7 +278,7 @@ def what_was_meant_is_named():
     bad(2, "--top-k is the nearest", "run", "--tpo-k", "5")
     bad(2, "--temperature is the nearest", "run", "--temperatur0", "5")
     for typed, near in [("--tempp", "--temp"), ("--ctxsize", "--ctx-size"), ("--ngl", "-ngl"), ("--topk", "--top-k"),
-                        ("-tmep", "--temp"), ("--n-gpu-layer s", "--n-gpu-layers"), ("--promt", "--prompt")]:
+                        ("--n-gpu-layer s", "--n-gpu-layers"), ("--promt", "--prompt")]:
         bad(2, f"{typed}: no such option; {near} is the nearest;", "run", typed, "5")
     bad(2, "--xyzzy: no such option; see hearth run --help", "run", "--xyzzy", "5")
     bad(2, "-y: no such option; see hearth run --help", "run", "-y", "5")
@@ -286,6 +286,8 @@ def what_was_meant_is_named():
     bad(2, "perplexity is the nearest", "perplexty")
     bad(2, "hearth run " + MODEL + " runs it", MODEL)
     bad(2, "is no verb; see hearth --help", "xyzzy")
+    bad(2, "-m: options stand behind a verb: hearth run -m", "-m", MODEL)
+    bad(2, "-i: to talk with a model: hearth chat", "-i")
     for typed, word in [("-fa", "leave it out"), ("--flash-attn", "leave it out"), ("-i", "hearth chat"),
                         ("--interactive", "hearth chat"), ("-hf", "hearth pull"), ("--mlock", "leave it out"),
                         ("-ctk", "--kv")]:
@@ -533,15 +535,18 @@ def lost_output_is_an_error():
 
 @case
 def names_of_files_cannot_drive_a_terminal():
-    odd = scratch("a\x1b]0;b\x07.gguf", model_bytes())
-    text, none = ["-f", os.path.join(SOURCE, "docs", "study.md"), "-c", "64", "--chunks", "1"], ["--gpu", "none"]
-    for args in [["inspect", odd], ["doctor", odd, *none], ["bench", odd, "-p", "1", "-n", "1", "--repeat", "1", *none],
+    odd = scratch("a\x1b]0;b\x07\x9bc.gguf", model_bytes())  # U+009B: CSI as one character, C2 9B in UTF-8
+    few = scratch("few", open(os.path.join(SOURCE, "docs", "study.md"), "rb").read()[:2000])
+    text, none = ["-f", few, "-c", "64"], ["--gpu", "none"]
+    no_use = scratch("\x9b\x1b.gguf", tiny_model(more=[(b"extra", (8,))]))
+    for args in [["inspect", odd], ["inspect", no_use], ["run", no_use, *none], ["doctor", odd, *none], ["bench", odd, "-p", "1", "-n", "1", "--repeat", "1", *none],
                  ["run", odd, "-n", "1", "-v", *none], ["perplexity", odd, *text, *none],
-                 ["list", "--dir", SCRATCH, "--paths"], ["chat", odd, *none], ["plan", odd, "--gpu", "null"],
+                 ["list", "--paths"], ["chat", odd, *none], ["plan", odd, "--gpu", "null"],
                  ["pull", odd], ["rm", odd], ["profile", odd, *text, "-o", scratch("p\x1b.profile")]]:
         done = hearth(*args, stdin=b"/help\n/save " + odd.encode() + b"\n/load " + odd.encode() + b"x\n")
         shown = done.stdout + done.stderr
-        check(shown and b"\x1b" not in shown and b"\x07" not in shown, args, done)
+        check(done.returncode in (0, 1) and shown, args, done)
+        check(not any(control in shown for control in (b"\x1b", b"\x07", b"\xc2\x9b")), args, done)
 
 
 @case
@@ -573,7 +578,7 @@ def full_disk_leaves_no_file():
     check(os.path.exists("/dev/full"), "a device was removed")
 
 
-def tiny_model(n_layer=1, without_bos=False):
+def tiny_model(n_layer=1, without_bos=False, more=()):
     """A llama in F16 of a size that quantize needs a moment for; its weights are zeros."""
     e, f, v = 256, 1024, 260
 
@@ -605,12 +610,24 @@ def tiny_model(n_layer=1, without_bos=False):
         tensors += [(b + n + b".weight", (e,)) for n in (b"attn_norm", b"ffn_norm")]
         tensors += [(b + n + b".weight", (e, e)) for n in (b"attn_q", b"attn_k", b"attn_v", b"attn_output")]
         tensors += [(b + b"ffn_gate.weight", (e, f)), (b + b"ffn_up.weight", (e, f)), (b + b"ffn_down.weight", (f, e))]
+    tensors += more
     infos, at = b"", 0
     for name, dims in tensors:
         infos += text(name) + struct.pack("<I%dQIQ" % len(dims), len(dims), *dims, 1, at)
         at += 2 * dims[0] * (dims[1] if len(dims) > 1 else 1)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + b"".join(keys) + infos
     return head + bytes(-len(head) % 32) + bytes(at)
+
+
+@case
+def tensors_that_are_not_used_are_refused_unless_allowed():
+    path, packed = scratch("unused.gguf", tiny_model(more=[(b"blk.0.attn_gate.weight", (256, 256))])), scratch("unused.packed")
+    for args in [("run", path, "-n", "1", "-p", "a"), ("plan", path, "--gpu", "null"), ("doctor", path, "--gpu", "none"),
+                 ("pack", path, "-o", packed)]:
+        line = bad(1, "unused.gguf: tensor 'blk.0.attn_gate.weight' (info at byte ", *args)
+        check("--allow-unused" in line, line)
+        done = good(*args, "--allow-unused")
+        check(b"1 of 12 tensors are not used by architecture llama" in done.stderr, args, done.stderr)
 
 
 # ---- run -------------------------------------------------------------------------------------------

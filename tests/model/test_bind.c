@@ -556,7 +556,7 @@ TEST(tensors_that_are_not_used_are_refused_or_mentioned_once)
     hearth_model *model = NULL;
     hearth_model_options o = hearth_model_defaults();
     add_unused(&m);
-    expect_refused(&m, HEARTH_ERROR_UNSUPPORTED, "'blk.1.extra.one'", "nor are 1 more");
+    expect_refused(&m, HEARTH_ERROR_UNSUPPORTED, "'blk.1.extra.one'", "(2 such tensors)");
     n_warning = 0;
     o.allow_unused = true;
     hearth_log_set(keep_warning, NULL);
@@ -585,7 +585,7 @@ TEST(tensors_on_which_no_logit_depends_are_left_silently)
     CHECK_INT(n_warning, 0);
     tiny_begin(&m);
     tiny_add_tensor(&m, "vision.weight", 0, 1, 4, 1);
-    expect_refused(&m, HEARTH_ERROR_UNSUPPORTED, "'vision.weight'", "nor are 0 more");
+    expect_refused(&m, HEARTH_ERROR_UNSUPPORTED, "'vision.weight'", "(1 such tensors)");
 }
 
 TEST(a_file_without_tensors_is_no_model)
