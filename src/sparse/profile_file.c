@@ -4,6 +4,7 @@
 #include "sparse/profile.h"
 
 #include "base/bits.h"
+#include "base/hash.h"
 #include "sparse/sidecar.h"
 
 #include <inttypes.h>
@@ -17,12 +18,38 @@
 #define KEY_CONTEXT "hearth.profile.context"
 #define KEY_ACTIVATION "hearth.profile.activation"
 #define KEY_SETTINGS "hearth.profile.settings"
+#define KEY_CHECKSUM "hearth.profile.checksum"
 #define KEY_LARGEST "hearth.ffn.largest_hidden"
 #define KEY_GATE "hearth.profile.gate_fired"
 #define KEY_UP "hearth.profile.up_fired"
 #define KEY_SLOTS "hearth.profile.size_counts"
 
 enum { MAX_LAYER = 1024, MAX_D_FF = 1 << 20, NAME_SIZE = 40 };
+
+/* ---- the checksum ----------------------------------------------------------------------------- */
+
+static uint64_t add_layer(uint64_t h, const hth_profile *p, const hth_profile_layer *l)
+{
+    const size_t n = l->d_ff;
+    const uint64_t numbers[] = {n, hth_bits_of(l->largest), l->gate_fired, l->up_fired};
+    h = hth_hash_more(h, numbers, sizeof numbers);
+    h = hth_hash_more(h, l->slots, sizeof l->slots);
+    h = hth_hash_more(h, l->n_fired, n * sizeof *l->n_fired);
+    h = hth_hash_more(h, l->mean, n * sizeof *l->mean);
+    if (l->together) h = hth_hash_more(h, l->together, n * p->n_word * sizeof *l->together);
+    return p->n_done < p->n_tok ? hth_hash_more(h, l->sum, n * sizeof *l->sum) : h;
+}
+
+/* Of all that a file says. A state is gone on from for hours: a flipped bit must not pass for a count. */
+static uint64_t checksum(const hth_profile *p)
+{
+    const uint64_t numbers[] = {p->model_hash, p->text_hash, p->n_tok, p->n_done, p->n_sample, p->n_ctx, p->n_layer};
+    uint64_t h = hth_hash_more(0, numbers, sizeof numbers);
+    h = hth_hash_more(h, p->activation, strlen(p->activation) + 1);
+    h = hth_hash_more(h, p->settings, strlen(p->settings) + 1);
+    for (uint32_t i = 0; i < p->n_layer; i++) h = add_layer(h, p, &p->layers[i]);
+    return h;
+}
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
@@ -72,6 +99,7 @@ static void set_keys(hth_gguf_writer *w, const hth_profile *p, const layer_array
     hth_gguf_writer_uint(w, KEY_CONTEXT, HTH_GGUF_U32, p->n_ctx);
     set_text(w, KEY_ACTIVATION, p->activation);
     set_text(w, KEY_SETTINGS, p->settings);
+    hth_gguf_writer_uint(w, KEY_CHECKSUM, HTH_GGUF_U64, checksum(p));
     hth_gguf_writer_array(w, KEY_LARGEST, HTH_GGUF_F32, a->largest, p->n_layer);
     hth_gguf_writer_array(w, KEY_GATE, HTH_GGUF_U64, a->gate, p->n_layer);
     hth_gguf_writer_array(w, KEY_UP, HTH_GGUF_U64, a->up, p->n_layer);
@@ -419,6 +447,15 @@ static hearth_status read_arrays(reader *r)
     return HEARTH_OK;
 }
 
+static hearth_status check_checksum(reader *r)
+{
+    uint64_t said;
+    hearth_status st = need_uint(r, KEY_CHECKSUM, 0, UINT64_MAX, &said);
+    if (st != HEARTH_OK || said == checksum(r->p)) return st;
+    return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s at %llu is not that of the figures: the file is damaged",
+                    hth_gguf_path(r->file), KEY_CHECKSUM, at_key(r, KEY_CHECKSUM));
+}
+
 static hearth_status read_all(reader *r)
 {
     const hth_gguf *model = r->model ? r->model->file : NULL;
@@ -428,7 +465,7 @@ static hearth_status read_all(reader *r)
     if ((st = read_activation(r)) != HEARTH_OK) return st;
     st = read_arrays(r);
     for (uint32_t i = 0; st == HEARTH_OK && i < r->p->n_layer; i++) st = read_layer(r, i);
-    return st;
+    return st == HEARTH_OK ? check_checksum(r) : st;
 }
 
 static hearth_status open_kind(const char *path, const hth_model *model, bool unfinished, hth_profile **out,
