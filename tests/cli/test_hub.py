@@ -2,6 +2,7 @@
 test's own (tests/support/hub_server.py) that breaks off, lies, redirects and refuses. Called by CTest with the
 program's path. Python 3, standard library only."""
 
+import fcntl
 import functools
 import hashlib
 import json
@@ -934,16 +935,35 @@ def rm_refuses_what_it_did_not_bring():
     check(len(listed(**folders())) == 7, "more is gone")
 
 
+def lock_of(sha):
+    return os.path.join(scratch, "hf", "hub", ".locks", "models--org--Some-Model-GGUF", sha + ".lock")
+
+
 @case
 def rm_refuses_what_is_being_loaded():
     pull(REPO)
-    lock = os.path.join(scratch, "hf", "hub", ".locks", "models--org--Some-Model-GGUF", SHA + ".lock")
-    import fcntl
-    with open(lock, "w") as f:
+    with open(lock_of(SHA), "w") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         bad(1, "another program is bringing it", "rm", NAME)
     check_pulled()
     good("rm", NAME)
+
+
+@case
+def rm_keeps_another_file_of_the_repository_that_is_being_loaded():
+    pull(REPO)
+    other = "a" * 64
+    for sha in (other, "b" * 64):
+        write(blob(sha) + ".incomplete", b"begun")
+    with open(lock_of(other), "w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        good("rm", NAME)
+        check(os.listdir(cached("blobs")) == [other + ".incomplete"], os.listdir(cached("blobs")))
+        os.remove(blob(other) + ".incomplete")  # as before its first byte
+        write(cached("snapshots", COMMIT, FILE), CONTENT)
+        good("rm", NAME)
+        check(os.path.samestat(os.stat(lock_of(other)), os.fstat(f.fileno())), "the lock is another")
+    check([lock_of(other)] == everything(), everything())
 
 
 # ---- names in place of paths --------------------------------------------------------------------------------------
