@@ -50,7 +50,7 @@ static void print_speed(const hub_facts *f)
     if (f->speed >= 10.0) printf("about %.0f tokens/s", f->speed);
     else if (f->speed > 0.0) printf("about %.1f tokens/s", f->speed);
     if (f->speed > 0.0 && f->on_card) printf(", with the GPU");
-    if (f->why[0]) printf("%s%s", f->speed > 0.0 ? "; " : "", f->why);
+    if (f->why[0]) printf("%s%s", f->speed > 0.0 ? "; " : "", printable(f->why));
     putchar('\n');
 }
 

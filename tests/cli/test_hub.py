@@ -806,6 +806,15 @@ def broken_models_are_listed_with_the_reason():
 
 
 @case
+def c1_controls_of_paths_do_not_reach_the_terminal():
+    c1 = "\u009b"  # begins an escape sequence, as ESC [ does
+    folder = os.path.join(scratch, "m" * 200, c1)  # which a message does not show from its beginning
+    write(os.path.join(folder, "x.gguf"), b"no model")
+    text = good("list", "--paths", env={"HEARTH_MODELS": folder}).stdout.decode()
+    check(re.search(r"^x .* no .*/\\xc2\\x9b/x.gguf: ", text, re.M) and c1 not in text, text)
+
+
+@case
 def broken_manifests_are_left_out():
     root = os.path.join(scratch, ".ollama", "models")
     model = content_of(MODEL)
