@@ -54,6 +54,7 @@ def environment(**more):
     kept = {k: v for k, v in os.environ.items()
             if not re.match(r"(HF_|HUGGING|OLLAMA|LLAMA_CACHE|HEARTH_MODELS|XDG_)|.*_proxy$", k, re.I)}
     kept.update(HOME=scratch, HF_HOME=os.path.join(scratch, "hf"), HF_ENDPOINT=hub.endpoint,
+                OLLAMA_MODELS=os.path.join(scratch, "ollama"),  # else a service of the machine's is searched too
                 HEARTH_CACHE=os.path.join(scratch, "kept"), NO_PROXY="*")
     kept.update(more)
     return kept
@@ -684,8 +685,8 @@ def fill_places():
     # Bytes behind the end make files that differ.
     hub.add("org/tale", {"tale-Q8_0.gguf": model})
     pull("org/tale")
-    ollama(os.path.join(scratch, ".ollama", "models"), "library/tale/1b", model + b"o")
-    ollama(os.path.join(scratch, ".ollama", "models"), "someone/tale/latest", model + b"oo")
+    ollama(os.path.join(scratch, "ollama"), "library/tale/1b", model + b"o")
+    ollama(os.path.join(scratch, "ollama"), "someone/tale/latest", model + b"oo")
     write(os.path.join(scratch, ".lmstudio", "models", "pub", "repo", "lm-tale.gguf"), model + b"l")
     write(os.path.join(scratch, ".cache", "lm-studio", "models", "pub", "repo", "old-tale.gguf"), model + b"ll")
     write(os.path.join(scratch, ".cache", "llama.cpp", "org_tale.gguf"), model + b"c")
@@ -835,7 +836,7 @@ def after_ctrl_c_only_what_was_looked_at_is_listed():
 
 @case
 def broken_manifests_are_left_out():
-    root = os.path.join(scratch, ".ollama", "models")
+    root = os.path.join(scratch, "ollama")
     model = content_of(MODEL)
     ollama(root, "library/good/1", model)
     ollama(root, "library/evil/1", model, digest="sha256:../../" + "0" * 58)
