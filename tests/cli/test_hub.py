@@ -1019,6 +1019,8 @@ def verbs_take_names():
 
 @case
 def names_that_could_be_several_or_none_are_said():
+    write(os.path.join(scratch, "one", "my-tale.gguf"), b"")
+    bad(1, "is it my-tale?", "inspect", "TLAE", env={"HEARTH_MODELS": f"{scratch}/one"})
     fill_places()
     text = bad(1, "could be 2 models", "tokenize", "repo/", "-p", "x", env=folders())
     check("pub/repo/lm-tale" in text and "pub/repo/old-tale" in text, text)
