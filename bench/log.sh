@@ -6,8 +6,9 @@
 #     bench/log.sh draw OUT.svg   a plot of them
 #
 # A line has the commit, the machine and, for six fixed rows, the share of the machine's limit that was reached (of memory for
-# generation, of the instructions' peak for prompts) and the ratio to the commit before, both measured in one interleaved run:
-# medians of ROUNDS (5) rounds, with the spread of the ratio. Shares compare commits over time, ratios say what a commit did.
+# generation, of the instructions' peak for prompts; tokens/s where neurons are left out) and the ratio to the commit before, both
+# measured in one interleaved run: medians of ROUNDS (5) rounds, with the spread of the ratio. Shares compare commits over time,
+# ratios say what a commit did.
 #
 # Variables: THREADS (all cores), ROUNDS. Builds and synthetic models stay in build/log. To share the log: git push ORIGIN
 # refs/notes/speed.

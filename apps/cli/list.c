@@ -21,8 +21,10 @@ typedef struct card {
     bool is_simulated;
 } card;
 
-static int look_at_all(const args *a, const hub_models *models, hub_facts *facts, card *used)
+/* After a Ctrl-C models->n are those that were looked at. */
+static int look_at_all(const args *a, hub_models *models, hub_facts *facts, card *used)
 {
+    size_t i = 0, n = models->n;
     hub_machine *machine;
     hearth_error own, *err = &own;
     progress p;
@@ -30,11 +32,13 @@ static int look_at_all(const args *a, const hub_models *models, hub_facts *facts
     if (st != HEARTH_OK) return report(err);
     progress_init(&p, "looking at models", NULL, 1.0);
     hearth_log_set(NULL, NULL); /* what is odd about a file is said when it is used */
-    for (size_t i = 0; i < models->n && st == HEARTH_OK && !interrupted(); i++) {
+    for (; i < n && st == HEARTH_OK && !interrupted(); i++) {
         st = hub_look(machine, &models->at[i], &facts[i], err);
-        progress_update(&p, i + 1, models->n);
+        progress_update(&p, i + 1, n);
     }
     progress_end(&p);
+    models->n = i;
+    if (i < n && st == HEARTH_OK) print_note("stopped: %zu of %zu models were looked at", i, n);
     const char *name = hub_machine_card(machine, &used->is_simulated);
     if (name) snprintf(used->name, sizeof used->name, "%s", name);
     hub_machine_close(machine);
@@ -50,7 +54,7 @@ static void print_speed(const hub_facts *f)
     if (f->speed >= 10.0) printf("about %.0f tokens/s", f->speed);
     else if (f->speed > 0.0) printf("about %.1f tokens/s", f->speed);
     if (f->speed > 0.0 && f->on_card) printf(", with the GPU");
-    if (f->why[0]) printf("%s%s", f->speed > 0.0 ? "; " : "", f->why);
+    if (f->why[0]) printf("%s%s", f->speed > 0.0 ? "; " : "", printable(f->why));
     putchar('\n');
 }
 
@@ -126,11 +130,12 @@ static int run(const args *a)
     catch_interrupt();
     if (hub_find_models(&models, &err) != HEARTH_OK) return report(&err);
     card used = {.name = ""};
+    hub_models seen = models;
     hub_facts *facts = calloc(models.n + 1, sizeof *facts);
-    int status = facts ? look_at_all(a, &models, facts, &used) : report_text("out of memory for a list");
-    if (status == 0 && args_has(a, "json")) print_json(&models, facts, &used);
+    int status = facts ? look_at_all(a, &seen, facts, &used) : report_text("out of memory for a list");
+    if (status == 0 && args_has(a, "json")) print_json(&seen, facts, &used);
     else if (status == 0 && models.n == 0) print_none();
-    else if (status == 0) print_text(a, &models, facts, &used);
+    else if (status == 0 && seen.n > 0) print_text(a, &seen, facts, &used);
     free(facts);
     hub_free_models(&models);
     return status;

@@ -1,5 +1,6 @@
 /* hearth rm: takes away a model that hearth pull brought. */
 #include "base/bytes.h"
+#include "base/same.h"
 #include "cli/verbs.h"
 #include "common/output.h"
 #include "hub/hub.h"
@@ -11,10 +12,10 @@
 static hearth_status find(const hub_models *models, const char *text, const hub_model **found,
                           hearth_error *err)
 {
-    struct stat a, b;
-    bool is_file = stat(text, &a) == 0 && S_ISREG(a.st_mode);
+    struct stat st;
+    bool is_file = stat(text, &st) == 0 && S_ISREG(st.st_mode);
     for (size_t i = 0; is_file && i < models->n; i++)
-        if (stat(models->at[i].path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino) {
+        if (hth_same_file(models->at[i].path, text)) {
             *found = &models->at[i];
             return HEARTH_OK;
         }

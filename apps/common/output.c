@@ -3,6 +3,7 @@
 #include "common/output.h"
 
 #include "base/clock.h"
+#include "base/same.h"
 #include "common/options.h"
 
 #include <errno.h>
@@ -126,7 +127,7 @@ static void clear_progress(void)
 static bool same_place(int a, int b)
 {
     struct stat x, y;
-    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && hth_same_stat(&x, &y);
 }
 
 void note_text(const char *text, size_t n)

@@ -1,6 +1,8 @@
 /* Tables of llama.cpp's options, and nearest names by edit distance. */
 #include "common/spelling.h"
 
+#include "base/distance.h"
+
 #include <string.h>
 
 static const struct {
@@ -29,29 +31,6 @@ const char *other_spellings(const char *name)
 
 /* ---- nearest names ----------------------------------------------------------------------- */
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
-
-/* Letters to change, add, remove, or exchange with a neighbour, to make one word of the other (the optimal
- * string alignment distance). */
-static size_t distance(const char *a, const char *b)
-{
-    size_t n = strlen(a), m = strlen(b), rows[3][MAX_WORD + 1];
-    size_t *before = rows[0], *above = rows[1], *row = rows[2];
-    for (size_t j = 0; j <= m; j++) above[j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        row[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t change = above[j - 1] + (a[i - 1] != b[j - 1]);
-            row[j] = least(change, least(above[j], row[j - 1]) + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = least(row[j], before[j - 2] + 1);
-        }
-        size_t *oldest = before;
-        before = above, above = row, row = oldest;
-    }
-    return above[m];
-}
-
 static const char *without_dashes(const char *word) { return word + strspn(word, "-"); }
 
 nearest nearest_to(const char *word) { return (nearest){.word = word}; }
@@ -61,7 +40,7 @@ void nearest_offer(nearest *n, const char *name)
     const char *a = without_dashes(n->word), *b = without_dashes(name);
     size_t length = strlen(a);
     if (length > MAX_WORD || strlen(name) > MAX_WORD) return;
-    size_t d = distance(a, b), most = length < 2 ? 0 : (length + 2) / 3;
+    size_t d = hth_edit_distance(a, b, false), most = length < 2 ? 0 : (length + 2) / 3;
     if (d > most || (*n->name && d >= n->distance)) return;
     memcpy(n->name, name, strlen(name) + 1);
     n->distance = d;

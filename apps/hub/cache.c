@@ -7,6 +7,8 @@
 #define _GNU_SOURCE
 #include "hub/parts.h"
 
+#include "base/same.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -108,7 +110,6 @@ hearth_status hub_cache_link(const hub_request *request, const hub_files *files,
                              char path[HUB_PATH], hearth_error *err)
 {
     char folder[HUB_PATH], blob[HUB_PATH], target[HUB_PATH], part[HUB_PATH], up[HUB_NAME * 3] = "../..";
-    struct stat a, b;
     for (const char *p = strchr(file->path, '/'); p; p = strchr(p + 1, '/'))
         strcat(up, "/.."); /* 3 bytes of HUB_NAME */
     if (!hub_cache_repo(request->repo, folder) || !hub_path(blob, "%s/blobs/%s", folder, file->etag) ||
@@ -119,8 +120,7 @@ hearth_status hub_cache_link(const hub_request *request, const hub_files *files,
     hearth_status st = write_ref(request, folder, files->commit, err);
     if (st == HEARTH_OK) st = hub_make_folders(path, err);
     if (st != HEARTH_OK) return st;
-    if (stat(path, &a) == 0 && stat(blob, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
-        return HEARTH_OK;
+    if (hth_same_file(path, blob)) return HEARTH_OK;
     /* A link that leads elsewhere, or nowhere, is replaced. */
     unlink(part);
     if (symlink(target, part) == 0 && rename(part, path) == 0) return HEARTH_OK;

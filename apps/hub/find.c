@@ -274,7 +274,7 @@ static void search_ollama(search *s)
     if (!json_in_is_there()) return;
     if (own ? hub_path(folder, "%s", own) : home && hub_path(folder, "%s/.ollama/models", home))
         search_ollama_folder(s, folder);
-    search_ollama_folder(s, "/usr/share/ollama/.ollama/models"); /* of its system service */
+    if (!own) search_ollama_folder(s, "/usr/share/ollama/.ollama/models"); /* of its system service */
 }
 
 /* ---- all ------------------------------------------------------------------------------------------------------------ */

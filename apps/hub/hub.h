@@ -11,11 +11,11 @@
 
 enum { HUB_PATH = 4096, HUB_NAME = 512 };
 
-/* ---- models on this machine (find.c, name.c) ------------------------------------------------------- */
+/* ---- models on this machine (find.c, match.c) ------------------------------------------------------ */
 
 typedef enum hub_place {
     HUB_PLACE_CACHE,     /* of huggingface_hub, where pull puts what it brings: models--ORG--NAME */
-    HUB_PLACE_OLLAMA,    /* $OLLAMA_MODELS, ~/.ollama/models or the system service's, by their manifests */
+    HUB_PLACE_OLLAMA,    /* $OLLAMA_MODELS, else ~/.ollama/models and the service's, by their manifests */
     HUB_PLACE_LM_STUDIO, /* ~/.lmstudio/models, ~/.cache/lm-studio/models */
     HUB_PLACE_LLAMA_CPP, /* $LLAMA_CACHE or ~/.cache/llama.cpp */
     HUB_PLACE_FOLDER,    /* the folders of HEARTH_MODELS, separated by ':' */

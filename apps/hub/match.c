@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "hub/parts.h"
 
+#include "base/distance.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,35 +22,23 @@ size_t hub_match(const hub_models *models, const char *text, const hub_model **f
     return n[0] ? n[0] : n[1];
 }
 
-/* The least number of characters to change, add or leave out until text stands somewhere in name: the usual table
- * of edit distances, whose first row is 0 (a match may begin anywhere) and whose last row's least counts. */
-static size_t distance(const char *text, const char *name)
+static void lower(const char *text, char out[HUB_NAME])
 {
-    size_t row[HUB_NAME + 1], n = strlen(name), least;
-    if (n > HUB_NAME) n = HUB_NAME;
-    for (size_t j = 0; j <= n; j++) row[j] = 0;
-    for (; *text; text++) {
-        size_t corner = row[0]++;
-        for (size_t j = 1; j <= n; j++) {
-            size_t change = corner + (tolower((unsigned char)*text) != tolower((unsigned char)name[j - 1]));
-            corner = row[j];
-            row[j] = row[j] + 1 < row[j - 1] + 1 ? row[j] + 1 : row[j - 1] + 1;
-            if (change < row[j]) row[j] = change;
-        }
-    }
-    least = row[0];
-    for (size_t j = 1; j <= n; j++)
-        if (row[j] < least) least = row[j];
-    return least;
+    size_t i = 0;
+    for (; text[i] && i + 1 < HUB_NAME; i++) out[i] = (char)tolower((unsigned char)text[i]);
+    out[i] = '\0';
 }
 
 /* NULL: none is near enough to be a slip of the keyboard. */
 static const hub_model *nearest(const hub_models *models, const char *text)
 {
     const hub_model *best = NULL;
+    char word[HUB_NAME], name[HUB_NAME];
     size_t least = strlen(text) / 3 + 1;
+    lower(text, word);
     for (size_t i = 0; i < models->n && strlen(text) < HUB_NAME; i++) {
-        size_t d = distance(text, models->at[i].name);
+        lower(models->at[i].name, name);
+        size_t d = hth_edit_distance(word, name, true);
         if (d < least) best = &models->at[i], least = d;
     }
     return best;

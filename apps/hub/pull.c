@@ -2,6 +2,7 @@
  * lock, is continued where it ended, and gets its name only when size and SHA-256 are as announced. */
 #define _GNU_SOURCE
 #include "base/bytes.h"
+#include "base/same.h"
 #include "hub/api.h"
 #include "hub/json_in.h"
 #include "hub/sha256.h"
@@ -52,12 +53,6 @@ static bool has_size(const char *path, uint64_t size)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == size;
-}
-
-static bool is_same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 static hearth_status hash_part(part *t)
@@ -331,7 +326,7 @@ static hearth_status name_pulled(const pull *p, const char *path, hub_pulled *ou
     if (st != HEARTH_OK) return st;
     hub_cache_name(p->request.repo, path, NULL, 0, out->name);
     for (size_t i = 0; i < models.n; i++)
-        if (models.at[i].place == HUB_PLACE_CACHE && is_same_file(models.at[i].path, out->path))
+        if (models.at[i].place == HUB_PLACE_CACHE && hth_same_file(models.at[i].path, out->path))
             snprintf(out->name, sizeof out->name, "%s", models.at[i].name);
     hub_free_models(&models);
     return HEARTH_OK;

@@ -126,25 +126,46 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 /* Without following a link. */
 static void remove_tree(const char *path) { nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT); }
 
-/* Begun downloads, names of commits and notes of files that do not exist: nothing is left that they are about. */
+/* NAME of "NAME.incomplete" or "NAME.lock". */
+static bool take_suffix(const char *file, const char *suffix, char name[256])
+{
+    size_t n = strlen(file), n_suffix = strlen(suffix);
+    if (n <= n_suffix || n - n_suffix >= 256 || strcmp(file + n - n_suffix, suffix) != 0) return false;
+    snprintf(name, 256, "%.*s", (int)(n - n_suffix), file);
+    return true;
+}
+
+/* The files of a folder that end with the suffix, but for those of blobs that another program brings now. */
+static void remove_unlocked(removal *r, const char *folder, const char *suffix)
+{
+    char file[HUB_PATH], etag[256];
+    DIR *files = opendir(folder);
+    for (struct dirent *e; files && (e = readdir(files)) != NULL;) {
+        int lock = -1;
+        if (!take_suffix(e->d_name, suffix, etag) || !hub_path(file, "%s/%s", folder, e->d_name)) continue;
+        if (hub_cache_lock(r->repo, etag, &lock, r->err) != HEARTH_OK || lock < 0) continue;
+        remove_file(r, file);
+        close(lock);
+    }
+    if (files) closedir(files);
+    rmdir(folder);
+}
+
+/* Begun downloads, names of commits and notes of files that do not exist: nothing is left that they are about.
+ * A download that another program goes on with now, under its lock, keeps its file and the folders. */
 static void remove_rest(removal *r)
 {
-    char path[HUB_PATH], file[HUB_PATH], root[HUB_PATH];
+    char path[HUB_PATH], blobs[HUB_PATH], locks[HUB_PATH], root[HUB_PATH];
     if (!hub_path(path, "%s/snapshots", r->folder) || (rmdir(path) != 0 && errno != ENOENT)) return;
-    DIR *blobs = hub_path(path, "%s/blobs", r->folder) ? opendir(path) : NULL;
-    for (struct dirent *e; blobs && (e = readdir(blobs)) != NULL;) {
-        size_t n = strlen(e->d_name);
-        if (n > 11 && strcmp(e->d_name + n - 11, ".incomplete") == 0 &&
-            hub_path(file, "%s/%s", path, e->d_name))
-            remove_file(r, file);
-    }
-    if (blobs) closedir(blobs);
-    if (rmdir(path) != 0 && errno != ENOENT) return;
+    if (!hub_path(blobs, "%s/blobs", r->folder) || !hub_cache_root(root) ||
+        !hub_path(locks, "%s/.locks/%s", root, strrchr(r->folder, '/') + 1))
+        return;
+    remove_unlocked(r, blobs, ".incomplete");
+    if (access(blobs, F_OK) == 0) return;
     if (hub_path(path, "%s/refs", r->folder)) remove_tree(path);
     if (hub_path(path, "%s/.no_exist", r->folder)) remove_tree(path);
     rmdir(r->folder);
-    if (hub_cache_root(root) && hub_path(path, "%s/.locks/%s", root, strrchr(r->folder, '/') + 1))
-        remove_tree(path);
+    remove_unlocked(r, locks, ".lock");
 }
 
 /* Where the path stands in the cache: folder, snapshot, path in it. */

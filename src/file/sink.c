@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "file/sink.h"
 
+#include "base/same.h"
 #include "file/gguf_int.h"
 
 #include <errno.h>
@@ -124,8 +125,7 @@ static hearth_status check_still_ours(hth_sink *s, hearth_error *err)
 {
     struct stat ours, there;
     if (fstat(s->fd, &ours) != 0) return fail(s, "look at what was written to", err);
-    if (stat(s->part_path, &there) == 0 && ours.st_dev == there.st_dev && ours.st_ino == there.st_ino)
-        return HEARTH_OK;
+    if (stat(s->part_path, &there) == 0 && hth_same_stat(&ours, &there)) return HEARTH_OK;
     s->exists = false;
     return hth_fail(err, HEARTH_ERROR_IO, "%s: its " PART " was removed or replaced while it was written",
                     s->label);

@@ -69,7 +69,6 @@ static uint16_t hardware_half(float x) { return hth_f32_to_f16(x); }
 static bool has_hardware(void) { return false; }
 #endif
 
-/* Every 251st float of all 2^32 (every one with HEARTH_LONG). */
 /* The nearest half, of two the even one, by arithmetic on doubles, which is exact here. */
 static uint16_t half_by_definition(float x)
 {

@@ -7,9 +7,11 @@ and its build; both are made where they are missing. SEED decides the weights an
 comparison is a case as in tests/support/cases.py; what Hearth does not support is listed at the end, and no case.
 """
 import glob
+import hashlib
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import zlib
@@ -28,6 +30,8 @@ import cases  # noqa: E402: the path is set above
 import gguf  # noqa: E402
 
 PACKAGE = "node-llama-cpp@3.22.1"
+SHA512 = ("6e5b488a9b9699cd76dc7eed30880318a4ac4ab866865418795502e3c5d38d55"
+          "bb5c624988927209d95333343f2e25a83e4183a5c2f816f883a60c3ba9f4e20f")  # of its archive
 N_ID, SMALLEST, N_EXPERT = 96, 2e-5, 8
 build, work, seed = (os.path.abspath(p) if i < 2 else int(p) for i, p in enumerate(sys.argv[1:4]))
 source = os.path.join(work, "llama.cpp")
@@ -51,12 +55,17 @@ def must(*command, **options):
 def fetch():
     if os.path.isdir(source):
         return
-    done = must("npm", "pack", "--silent", PACKAGE, cwd=work)
+    done, part = must("npm", "pack", "--silent", PACKAGE, cwd=work), source + ".part"
     archive = done.stdout.decode().split()[-1]
+    with open(os.path.join(work, archive), "rb") as f:
+        found = hashlib.sha512(f.read()).hexdigest()
+    assert found == SHA512, f"{archive}: its SHA-512 is {found}, and {SHA512} is expected"
     must("tar", "xzf", archive, "package/llama/gitRelease.bundle", cwd=work)
-    must("git", "clone", "-q", "package/llama/gitRelease.bundle", "llama.cpp", cwd=work)
+    shutil.rmtree(part, ignore_errors=True)
+    must("git", "clone", "-q", "package/llama/gitRelease.bundle", part, cwd=work)
     # GELU by a table of halves is no reference: it is off by some 1e-4. Without this line it is computed.
-    must("sed", "-i", "/^#define GGML_GELU_FP16$/d", os.path.join(source, "ggml", "src", "ggml-cpu", "vec.h"))
+    must("sed", "-i", "/^#define GGML_GELU_FP16$/d", os.path.join(part, "ggml", "src", "ggml-cpu", "vec.h"))
+    os.rename(part, source)
 
 
 def compile_llama():

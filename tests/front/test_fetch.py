@@ -1,0 +1,58 @@
+"""How tests/peers/peers.py gets llama.cpp, by commands that stand in for npm, tar and git: of the package that is
+meant, and whole, whenever it was stopped before.
+
+    test_fetch.py SOURCE_DIR
+"""
+
+import hashlib
+import os
+import sys
+import tempfile
+
+SOURCE = sys.argv[1]
+sys.path[:0] = [os.path.join(SOURCE, "tests", name) for name in ("support", "peers")]
+sys.argv[1:] = ["build", "work", "1"]
+import peers  # noqa: E402: it reads the arguments
+from cases import case, run_cases  # noqa: E402
+
+ARCHIVE = b"the package"
+HEADER = "ggml/src/ggml-cpu/vec.h"
+COMMANDS = {"npm": f"printf '{ARCHIVE.decode()}' >a.tgz; echo a.tgz", "tar": "true",
+            "git": f'mkdir -p "$4/{HEADER[:-6]}"; printf "#define GGML_GELU_FP16\\nint x;\\n" >"$4/{HEADER}"'}
+
+
+def fetch(sha512, **commands):
+    """Fetches into a folder of its own, then again without faults: what failed the first time, and the header."""
+    with tempfile.TemporaryDirectory(prefix="hearth-test-") as folder:
+        os.environ["PATH"], path = f"{folder}/bin:{os.environ['PATH']}", os.environ["PATH"]
+        os.mkdir(f"{folder}/bin")
+        peers.work, peers.source, failures = folder, f"{folder}/llama.cpp", []
+        for faults, peers.SHA512 in (commands, sha512), ({}, hashlib.sha512(ARCHIVE).hexdigest()):
+            for name, body in {**COMMANDS, "sed": 'exec /bin/sed "$@"', **faults}.items():
+                with open(f"{folder}/bin/{name}", "w", encoding="utf-8") as f:
+                    f.write(f"#!/bin/sh\n{body}\n")
+                os.chmod(f.name, 0o755)
+            try:
+                peers.fetch()
+            except AssertionError as e:
+                failures.append(str(e))
+        os.environ["PATH"] = path
+        with open(f"{peers.source}/{HEADER}", encoding="utf-8") as f:
+            return failures, f.read()
+
+
+@case
+def another_package_is_refused():
+    failures, header = fetch("0" * 128)
+    assert len(failures) == 1 and "a.tgz: its SHA-512 is" in failures[0], failures
+    assert header == "int x;\n", header
+
+
+@case
+def a_fetch_that_was_stopped_is_made_anew():
+    failures, header = fetch(hashlib.sha512(ARCHIVE).hexdigest(), sed="exit 1")
+    assert len(failures) == 1 and header == "int x;\n", (failures, header)
+
+
+if __name__ == "__main__":
+    run_cases(__file__)

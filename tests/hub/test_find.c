@@ -1,0 +1,48 @@
+/* hub/find.c: where models are searched; the folders that are opened are seen through libc's opendir. */
+#define _GNU_SOURCE
+#include "hub/hub.h"
+#include "hub/json_in.h"
+#include "support/test.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *watched;
+static bool was_opened;
+
+DIR *__real_opendir(const char *path);
+DIR *__wrap_opendir(const char *path);
+DIR *__wrap_opendir(const char *path)
+{
+    was_opened |= strcmp(path, watched) == 0;
+    return __real_opendir(path);
+}
+
+static bool searches(const char *folder)
+{
+    hub_models models;
+    watched = folder, was_opened = false;
+    CHECK_OK(hub_find_models(&models, err));
+    hub_free_models(&models);
+    return was_opened;
+}
+
+TEST(models_of_ollama_are_where_its_variable_says_or_where_it_puts_them)
+{
+    static const char service[] = "/usr/share/ollama/.ollama/models/manifests";
+    bool reads = json_in_is_there(); /* manifests are JSON */
+    char own[1100], home[1100];
+    snprintf(home, sizeof home, "%s/.ollama/models/manifests", test_scratch("home"));
+    snprintf(own, sizeof own, "%s/manifests", test_scratch("own"));
+    setenv("HOME", test_scratch("home"), 1);
+    unsetenv("OLLAMA_MODELS");
+    CHECK_INT(searches(home), reads);
+    CHECK_INT(searches(service), reads);
+    setenv("OLLAMA_MODELS", test_scratch("own"), 1);
+    CHECK_INT(searches(own), reads);
+    CHECK(!searches(home) && !searches(service));
+}
+
+TEST_MAIN
