@@ -27,6 +27,12 @@ static double mixed_peak(const bench *b, const hth_work *w, const hth_spread pea
     return seconds > 0.0 ? 2.0 * (int8 + f32) / seconds : 0.0;
 }
 
+/* Whether not all weights are read: how many bytes were is not known. */
+static bool skips_weights(const bench *b, const bench_test *t)
+{
+    return !t->n_prompt && (b->fires.given || b->info.selector != HEARTH_SELECTOR_DENSE);
+}
+
 static result result_of(const bench *b, const bench_test *t)
 {
     result r = {.rate = hth_spread_of(t->rate, b->n_repeat), .memory = hth_spread_of(t->memory, b->n_repeat)};
@@ -37,9 +43,11 @@ static result result_of(const bench *b, const bench_test *t)
         return r;
     }
     double steps = r.rate.median / (t->n_sequence ? t->n_sequence : 1);
-    r.weights = steps * (double)b->info.token_bytes;
-    r.used = r.weights + r.rate.median * (double)t->kv_bytes;
-    r.limit = b->info.gpu ? 0.0 : r.memory.median; /* which is the CPU's */
+    if (!skips_weights(b, t)) {
+        r.weights = steps * (double)b->info.token_bytes;
+        r.used = r.weights + r.rate.median * (double)t->kv_bytes;
+        r.limit = b->info.gpu ? 0.0 : r.memory.median; /* which is the CPU's */
+    }
     for (size_t i = 0; t->n_sequence && i < b->n_test; i++)
         if (b->tests[i].n_sequence == 1 && b->tests[i].n_predict == t->n_predict)
             r.of_one = r.rate.median / hth_spread_of(b->tests[i].rate, b->n_repeat).median;
@@ -60,12 +68,6 @@ static void print_name(const bench *b, const bench_test *t)
     printf(b->approximate ? ", approximate |" : " |");
 }
 
-/* Whether a share counts weights that were not read. */
-static bool skips_weights(const bench *b, const bench_test *t)
-{
-    return !t->n_prompt && (b->fires.given || b->info.selector != HEARTH_SELECTOR_DENSE);
-}
-
 /* What the best row says, in words, of generation before prompts; nothing where no limit is known. */
 static void print_verdict(const bench *b)
 {
@@ -74,7 +76,7 @@ static void print_verdict(const bench *b)
     for (size_t i = 0; i < b->n_test; i++) {
         result r = result_of(b, &b->tests[i]);
         bool is_first = !best || (best->n_prompt && !b->tests[i].n_prompt);
-        if (r.limit <= 0.0 || skips_weights(b, &b->tests[i]) || (!is_first && !b->tests[i].n_prompt != !best->n_prompt)) continue;
+        if (r.limit <= 0.0 || (!is_first && !b->tests[i].n_prompt != !best->n_prompt)) continue;
         if (is_first || r.used / r.limit > top.used / top.limit) best = &b->tests[i], top = r;
     }
     if (!best) return;
@@ -90,7 +92,9 @@ static bool print_row(const bench *b, const bench_test *t)
     result r = result_of(b, t);
     const char *unit = t->n_prompt ? "GOP/s" : "GB/s";
     print_name(b, t);
-    printf(" %.2f (%.2f-%.2f) | %.2f %s | ", r.rate.median, r.rate.min, r.rate.max, r.used * 1e-9, unit);
+    printf(" %.2f (%.2f-%.2f) | ", r.rate.median, r.rate.min, r.rate.max);
+    if (r.used > 0.0) printf("%.2f %s | ", r.used * 1e-9, unit);
+    else printf("- | ");
     if (r.limit > 0.0) printf("%.1f %s | %.0f %% |", r.limit * 1e-9, unit, r.used / r.limit * 100.0);
     else printf("- | - |");
     if (b->n_sequence) printf(r.of_one > 0.0 ? " %.2f |\n" : " - |\n", r.of_one);
@@ -178,9 +182,13 @@ void bench_print_table(const bench *b)
     printf("| test | tokens/s, median (min-max) of %zu | reached | limit | share "
            "|%s\n|---|---|---|---|---|%s\n",
            b->n_repeat, b->n_sequence ? " against one |" : "", b->n_sequence ? "---|" : "");
-    bool cached = false;
-    for (size_t i = 0; i < b->n_test; i++) cached |= print_row(b, &b->tests[i]);
+    bool cached = false, skipped = false;
+    for (size_t i = 0; i < b->n_test; i++) {
+        cached |= print_row(b, &b->tests[i]);
+        skipped |= skips_weights(b, &b->tests[i]);
+    }
     print_verdict(b);
+    if (skipped) printf("\nNeurons that do not fire are not read: only --selector dense has a share of the limit.\n");
     print_price(b);
     if (cached)
         printf("\nAbove 100 %%: these weights stay in a cache, or memory was slower while it was probed.\n");
@@ -231,8 +239,8 @@ static void print_test(json *j, const bench *b, const bench_test *t)
     json_float(j, "median_tokens_per_second", r.rate.median, 6);
     json_float(j, "min_tokens_per_second", r.rate.min, 6);
     json_float(j, "max_tokens_per_second", r.rate.max, 6);
-    if (!t->n_prompt) json_float(j, "weight_bytes_per_second", r.weights, 6);
-    json_float(j, t->n_prompt ? "operations_per_second" : "bytes_per_second", r.used, 6);
+    if (r.weights > 0.0) json_float(j, "weight_bytes_per_second", r.weights, 6);
+    if (r.used > 0.0) json_float(j, t->n_prompt ? "operations_per_second" : "bytes_per_second", r.used, 6);
     if (r.limit > 0.0) json_float(j, t->n_prompt ? "share_of_peak" : "share_of_limit", r.used / r.limit, 6);
     if (r.of_one > 0.0) json_float(j, "factor_against_one", r.of_one, 6);
     json_close(j, '}');

@@ -56,6 +56,7 @@ static int run(const args *a)
     hth_tokenizer *tok = NULL;
     char *read = NULL;
     int status = EXIT_OTHER;
+    if (text && args_has(a, "file")) return usage_error("--prompt and --file contradict each other");
     size_t n = text ? strlen(text) : 0;
     if (!text) text = read = read_whole(args_text(a, "file", "-"), &n);
     if (!text) return EXIT_OTHER;

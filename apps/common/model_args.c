@@ -98,21 +98,24 @@ static const char *placement_by_layers(const args *a)
     return words;
 }
 
-/* What the options say of a GPU; verbs without them have none. n_position: of all sessions together; 0: those
- * of one. */
+/* What the options say of a GPU, and of the context, which some verbs have without the others. n_position: of all
+ * sessions together; 0: those of one. */
 static hearth_gpu_options gpu_wish(const args *a, uint32_t n_position)
 {
-    if (!verb_offers(a, "vram")) return (hearth_gpu_options){0};
+    hearth_gpu_options o = {.n_ctx = n_position};
+    if (!verb_offers(a, "ctx")) return o;
     hearth_session_options session = session_options(a, 0);
+    if (n_position == 0) o.n_ctx = session.n_ctx;
+    o.kv = session.kv;
+    if (!verb_offers(a, "vram")) return o;
     const char *by_layers = verb_offers(a, "gpu-layers") ? placement_by_layers(a) : NULL;
     bool none = by_layers && args_uint(a, "gpu-layers", 0) == 0;
-    return (hearth_gpu_options){.device = none ? "none" : args_text(a, "gpu", "auto"),
-                                .vram = args_size(a, "vram", 0),
-                                .n_ctx = n_position ? n_position : session.n_ctx,
-                                .n_batch = session.n_batch,
-                                .kv = session.kv,
-                                .placement = by_layers ? by_layers : args_text(a, "placement", NULL),
-                                .strict = args_has(a, "gpu-strict")};
+    o.device = none ? "none" : args_text(a, "gpu", "auto");
+    o.vram = args_size(a, "vram", 0);
+    o.n_batch = session.n_batch;
+    o.placement = by_layers ? by_layers : args_text(a, "placement", NULL);
+    o.strict = args_has(a, "gpu-strict");
+    return o;
 }
 
 /* path NULL: the embedded one. selector, activation and gpu are the caller's. */

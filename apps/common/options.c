@@ -355,7 +355,7 @@ static int parse(args *a, int argc, char **argv)
 
 /* Options that ask for different things. */
 static const char *const exclusive[][2] = {
-    {"file", "prompt"}, {"gpu-layers", "placement"}, {"greedy", "temperature"}, {"ids", "pieces"}, {"quiet", "verbose"}};
+    {"gpu-layers", "placement"}, {"greedy", "temperature"}, {"ids", "pieces"}, {"quiet", "verbose"}};
 
 static int check_exclusive(const args *a)
 {

@@ -106,7 +106,8 @@ typedef struct hearth_gpu_options {
                            which computes on the CPU as a GPU would, "sim:FILE", which does so with the
                            memory, times and faults of the card that a file describes; NULL: none */
     uint64_t vram;      /* bytes at most; 0: what is free there */
-    uint32_t n_ctx;     /* positions of all sessions together; 0: those of one that does not say */
+    uint32_t n_ctx;     /* positions of all sessions together; 0: those of one that does not say. Without a device
+                           too, memory for them is asked for before weights are read */
     uint32_t n_batch;   /* prompt tokens at once; 0: 256 */
     hearth_kv_type kv;  /* of all sessions */
     /* What lies there, of a model that does not fit: "plan" (as is fastest by what this machine is measured

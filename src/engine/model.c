@@ -13,6 +13,17 @@ bool hearth_map_fault(const void *address) { return hth_map_guard_fault(address)
 
 hearth_model_options hearth_model_defaults(void) { return (hearth_model_options){0}; }
 
+/* Allocates the cache of the context that was announced, and gives it back: one that is too large is refused before
+ * weights are read. */
+static hearth_status try_cache(const hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
+{
+    hth_kv kv;
+    if (o->n_ctx == 0) return HEARTH_OK;
+    hearth_status st = hth_kv_open(&kv, m->model, o->kv, o->n_ctx, err);
+    hth_kv_close(&kv);
+    return st;
+}
+
 /* Takes over file, also when it fails. */
 static hearth_status open_file(hth_gguf *file, const hearth_model_options *options, hearth_model **out,
                                hearth_error *err)
@@ -40,6 +51,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
         if (err) *err = m->tokenizer_error;
         goto done;
     }
+    if ((st = try_cache(m, &options->gpu, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_load_vectors(m, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_read_sidecars(m, sidecars, err)) != HEARTH_OK) goto done;
     m->n_thread = options->n_thread;

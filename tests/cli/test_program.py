@@ -1195,7 +1195,7 @@ def bench(*args, **more):
 
 @measured
 def bench_stands_prompts_beside_the_peak_and_tokens_beside_memory():
-    prompt, tokens = bench(MODEL, "-p", "8", "-n", "2")["tests"]
+    prompt, tokens = bench(MODEL, "-p", "8", "-n", "2", "--selector", "dense")["tests"]
     level = bench(MODEL, "-p", "1", "-n", "0")["cpu"]
     # Multiply-adds of all matrices for eight tokens, of the head for one, two operations each.
     info = json.loads(good("inspect", MODEL, "--json").stdout)
@@ -1207,6 +1207,10 @@ def bench_stands_prompts_beside_the_peak_and_tokens_beside_memory():
     check(("share_of_peak" in prompt) == (level != "generic"), prompt)
     check("share_of_limit" in tokens and tokens["kv_bytes"] > 0, tokens)
     check(tokens["bytes_per_second"] > tokens["weight_bytes_per_second"] > 0, tokens)
+    sparse = bench(MODEL, "-p", "0", "-n", "2")["tests"][0]  # of the bytes that are there not all are read
+    check(not {"share_of_limit", "bytes_per_second", "weight_bytes_per_second"} & set(sparse), sparse)
+    shown = good("bench", MODEL, "-p", "0", "-n", "2", "--repeat", "1").stdout.decode()
+    check("| - | - | - |" in shown and "only --selector dense has a share" in shown, shown)
     deep = bench(MODEL, "-n", "2", "--depth", "300")["tests"]
     check(len(deep) == 1 and deep[0]["depth"] == 300 and deep[0]["kv_bytes"] > 100 * tokens["kv_bytes"], deep)
 
@@ -1241,7 +1245,7 @@ def bench_takes_a_device_as_run_does():
     check(not any("share_of_limit" in t or "share_of_peak" in t for t in there["tests"]), there)
     text = good("bench", *few, "--gpu", "null", "--vram", "3M", "--placement", "even").stdout.decode()
     check(re.search(r"[1-5] of 6 layers on null \(.*the rest on the CPU", text), text)
-    check("The limits of a GPU are not measured" in text and "GB/s | - | - |" in text, text)
+    check("The limits of a GPU are not measured" in text and "GOP/s | - | - |" in text, text)
     # A device is given room for what the tests take, not for what a run would.
     deep = bench(MODEL, "-n", "2", "--depth", "600", "--gpu", "null", "-t", "1")
     check(deep["gpu"]["layers"] == 6 and deep["tests"][0]["depth"] == 600, deep)

@@ -226,4 +226,28 @@ TEST(a_cache_that_does_not_fit_the_heads_is_refused_with_what_to_do)
     gguf_free(&file);
 }
 
+static bool count_calls(void *user, uint64_t done, uint64_t total)
+{
+    (void)done, (void)total;
+    ++*(int *)user;
+    return true;
+}
+
+/* Of 13 TB. */
+TEST(a_context_without_memory_is_refused_before_weights_are_read)
+{
+    hearth_model *model = NULL;
+    hearth_error why = {0};
+    int n_call = 0;
+    hearth_model_options o = {.n_thread = 1, .progress = count_calls, .progress_user = &n_call};
+    o.gpu.n_ctx = UINT32_MAX / 2;
+    CHECK_INT(hearth_model_open(MODEL, &o, &model, &why), HEARTH_ERROR_MEMORY);
+    CHECK(strstr(why.message, "for a context of 2147483647 positions; ask for less with -c") != NULL);
+    CHECK_INT(n_call, 0);
+    o.gpu.n_ctx = 64;
+    CHECK_OK(hearth_model_open(MODEL, &o, &model, err));
+    CHECK(n_call > 0);
+    hearth_model_close(model);
+}
+
 TEST_MAIN
