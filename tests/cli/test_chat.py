@@ -15,11 +15,12 @@ import sys
 import tempfile
 import termios
 import time
+import unittest.mock
 
 HEARTH = sys.argv[1]
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
-from cases import Skip, case, open_terminal, run_cases  # noqa: E402: the path is set above
+from cases import Skip, case, clean_environment, open_terminal, run_cases  # noqa: E402: the path is set above
 from chat_model import with_template  # noqa: E402
 
 TIMEOUT = 60
@@ -44,7 +45,18 @@ def make_model(name, template, **more):
 
 
 def environment(**more):
-    return dict(os.environ, HOME=FOLDER, XDG_STATE_HOME=os.path.join(FOLDER, "state"), TERM="xterm", LC_ALL="C.UTF-8", **more)
+    own = {"XDG_STATE_HOME": os.path.join(FOLDER, "state"), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+    return clean_environment(FOLDER, **{**own, **more})
+
+
+@case
+def the_tests_ignore_settings_of_the_user():
+    mine = os.path.join(FOLDER, "mine")
+    users = ["HF_HOME", "HF_TOKEN", "HUGGINGFACE_HUB_CACHE", "OLLAMA_MODELS", "LLAMA_CACHE", "XDG_CACHE_HOME", "XDG_STATE_HOME",
+             "HEARTH_MODELS", "HEARTH_HISTORY", "HEARTH_CACHE", "HTTPS_PROXY", "https_proxy", "HOME"]
+    with unittest.mock.patch.dict(os.environ, dict.fromkeys(users, mine)):
+        check(mine not in environment().values(), environment())
+        check(environment(HEARTH_MODELS=mine)["HEARTH_MODELS"] == mine, "what a case wants counts")
 
 
 # ---- from a pipe ---------------------------------------------------------------------------
@@ -247,11 +259,12 @@ def templates_are_chosen_by_name_and_by_file():
 @case
 def a_model_without_a_template_is_not_guessed_for():
     for args in [[os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")]]:
-        done = subprocess.run([HEARTH, "chat", *args], input=b"", capture_output=True, timeout=TIMEOUT)
+        done = subprocess.run([HEARTH, "chat", *args], input=b"", capture_output=True, timeout=TIMEOUT, env=environment())
         err = done.stderr.decode()
         check(done.returncode == 1 and err.count("\n") == 1, done)
         check("tokenizer.chat_template is missing" in err and "`hearth run`" in err and "chatml" in err, err)
-    done = subprocess.run([HEARTH, "chat", "--template", "vicuna", "-n", "3"], input=b"Hi\n", capture_output=True, timeout=TIMEOUT)
+    done = subprocess.run([HEARTH, "chat", "--template", "vicuna", "-n", "3"], input=b"Hi\n", capture_output=True, timeout=TIMEOUT,
+                          env=environment())
     check(done.returncode == 0 and done.stdout, "the story model can be made to", done)
 
 
@@ -277,7 +290,8 @@ def a_refused_message_is_taken_back():
 def a_closed_output_ends():
     read_end, write_end = os.pipe()
     os.close(read_end)
-    done = subprocess.run([HEARTH, "chat", MODEL, "-n", "5"], input=b"Hi\n", stdout=write_end, stderr=subprocess.PIPE, timeout=TIMEOUT)
+    done = subprocess.run([HEARTH, "chat", MODEL, "-n", "5"], input=b"Hi\n", stdout=write_end, stderr=subprocess.PIPE, timeout=TIMEOUT,
+                          env=environment())
     os.close(write_end)
     check(done.returncode == 1, done)
 
@@ -301,13 +315,12 @@ class Terminal:
     """The program in a terminal of its own: what it wrote so far, and keys for it."""
 
     def __init__(self, *args, model=None, columns=80, sign="> ", **more):
-        more = {**environment(), **more}
         self.text = ""
         for fd in open_terminal():
             os.close(fd)
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execvpe(HEARTH, [HEARTH, "chat", *([MODEL] if model is None else model), *args], more)
+            os.execvpe(HEARTH, [HEARTH, "chat", *([MODEL] if model is None else model), *args], environment(**more))
         self.resize(columns)
         self.prompt(sign)
 
