@@ -6,13 +6,13 @@
 
 #include "common/json.h"
 #include "common/output.h"
+#include "common/text_file.h"
 #include "text/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- messages ---------------------------------------------------------------------------------- */
 
@@ -103,20 +103,12 @@ static bool may_replace(const char *path)
 
 bool transcript_save(const transcript *t, const char *path)
 {
-    char part[4096];
+    text_file f;
     if (!may_replace(path)) return false;
-    if ((size_t)snprintf(part, sizeof part, "%s.part", path) >= sizeof part)
-        return report_text("the name is too long") == 0;
-    FILE *f = fopen(part, "w");
-    if (!f) return report_text("%s: %s", part, strerror(errno)) == 0;
-    write_messages(t, f);
-    bool ok = fflush(f) == 0 && !ferror(f) && fsync(fileno(f)) == 0;
-    int why = errno;
-    ok = fclose(f) == 0 && ok;
-    if (ok && rename(part, path) == 0) return true;
-    if (ok) why = errno;
-    remove(part);
-    return report_text("%s: %s", path, strerror(why)) == 0;
+    if (text_file_open(&f, path)) write_messages(t, f.out);
+    bool ok = text_file_finish(&f) || report(&f.err) == 0;
+    text_file_close(&f);
+    return ok;
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------- */

@@ -117,7 +117,7 @@ def commands_do_what_help_says():
     with open(path + "3", encoding="utf-8") as f:
         check([json.loads(line)["role"] for line in f] == ["user", "assistant"], "/system without a text")
     check("/multi" in err and len(counts(err)) == 2, err)
-    check(not os.path.exists(path + ".part"), "a .part file stayed")
+    check(not os.path.exists(path + ".hearth-part"), "an unfinished file stayed")
 
 
 @case
@@ -140,7 +140,11 @@ def what_is_no_conversation_is_not_overwritten():
     os.symlink(path, link)
     pipe(f"/save {link}\n", status=1)
     check(os.path.islink(link), "a link")
+    with open(path + ".json.part", "w") as f:
+        f.write("of another program")
     pipe(f"Hello\n/save {path}.json\n/save {path}.json\n", "-n", "2")
+    with open(path + ".json.part") as f:
+        check(f.read() == "of another program", "a file with a name of its own")
 
 
 @case
