@@ -165,8 +165,9 @@ static void find_history(const char *name, char out[1024])
     char folder[900];
     int n = 0;
     out[0] = '\0';
+    if (!name) return;
     if (given && strlen(given) < 1024) strcpy(out, given);
-    if (given || !name) return;
+    if (given) return;
     if (state && state[0] == '/') n = snprintf(folder, sizeof folder, "%s/hearth", state);
     else if (home && home[0] == '/') n = snprintf(folder, sizeof folder, "%s/.local/state/hearth", home);
     if (n <= 0 || (size_t)n >= sizeof folder) return;

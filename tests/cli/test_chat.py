@@ -495,6 +495,7 @@ def the_history_lies_where_it_is_said_to_or_nowhere():
     own = os.path.join(FOLDER, "own-history")
     for args, more, path in [(["--no-history"], {"XDG_STATE_HOME": os.path.join(FOLDER, "none")}, None),
                              ([], {"HEARTH_HISTORY": "", "XDG_STATE_HOME": os.path.join(FOLDER, "none")}, None),
+                             (["--no-history"], {"HEARTH_HISTORY": os.path.join(FOLDER, "none")}, None),
                              ([], {"HEARTH_HISTORY": own}, own)]:
         t = Terminal("-n", "2", *args, **more)
         t.type("/help\r")
