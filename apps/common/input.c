@@ -125,8 +125,7 @@ static bool same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Where what is written to this name lies: links are followed, and the file need not be there. */
-static bool find_place(const char *path, char place[PATH_MAX])
+bool find_place(const char *path, char *place)
 {
     char folder[PATH_MAX], name[PATH_MAX];
     if (realpath(path, place)) return true;

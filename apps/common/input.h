@@ -5,6 +5,7 @@
 
 #include "common/options.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,9 @@ typedef struct input {
 int check_output(const args *a, const char *out, const input *inputs, size_t n);
 /* The same for two outputs of one verb, which must not be one file, by whatever names. */
 int check_two_outputs(const char *one, const char *other);
+/* Where what is written to this name lies (PATH_MAX bytes): links are followed, and the file need not be there.
+ * False where a folder is not. */
+bool find_place(const char *path, char *place);
 /* --force, of verbs that write GGUF files: without it a file that is there must be one that Hearth made. */
 extern const option_spec output_options[];
 

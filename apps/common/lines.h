@@ -16,8 +16,8 @@ typedef enum lines_status {
     LINES_FAILED,      /* after a message */
 } lines_status;
 
-/* history: a name below $XDG_STATE_HOME/hearth, unless $HEARTH_HISTORY is another file, or empty, which is none;
- * NULL: none. NULL after a message. */
+/* history: a name below $XDG_STATE_HOME/hearth, unless $HEARTH_HISTORY is another file; NULL: none. An empty
+ * $HEARTH_HISTORY, or one that is no regular file, is none too. NULL after a message. */
 lines *lines_open(const char *history);
 void lines_close(lines *l);
 /* The file in which lines are kept; "": none. */

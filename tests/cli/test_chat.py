@@ -492,11 +492,20 @@ def the_history_is_kept_for_its_owner_alone():
 def the_history_lies_where_it_is_said_to_or_nowhere():
     if not has_editor():
         raise Skip("built without libedit")
-    own = os.path.join(FOLDER, "own-history")
-    for args, more, path in [(["--no-history"], {"XDG_STATE_HOME": os.path.join(FOLDER, "none")}, None),
-                             ([], {"HEARTH_HISTORY": "", "XDG_STATE_HOME": os.path.join(FOLDER, "none")}, None),
-                             (["--no-history"], {"HEARTH_HISTORY": os.path.join(FOLDER, "none")}, None),
-                             ([], {"HEARTH_HISTORY": own}, own)]:
+    own, none, fifo, device, link, new = (os.path.join(FOLDER, "history-" + name)
+                                          for name in ("own", "none", "fifo", "device", "link", "new"))
+    with open(own + ".part", "w") as f:
+        f.write("of another program")
+    os.mkfifo(fifo)
+    links = {device: "/dev/null", link: "history-own", new: "history-later"}
+    for path, target in links.items():
+        os.symlink(target, path)
+    for args, more, path in [(["--no-history"], {"XDG_STATE_HOME": none}, None),
+                             ([], {"HEARTH_HISTORY": "", "XDG_STATE_HOME": none}, None),
+                             (["--no-history"], {"HEARTH_HISTORY": none}, None),
+                             ([], {"HEARTH_HISTORY": fifo}, None), ([], {"HEARTH_HISTORY": device}, None),
+                             ([], {"HEARTH_HISTORY": own}, own), ([], {"HEARTH_HISTORY": link}, link),
+                             ([], {"HEARTH_HISTORY": new}, new)]:
         t = Terminal("-n", "2", *args, **more)
         t.type("/help\r")
         t.wait_for("What was typed is kept in %s (--no-history" % (path or "no file"))
@@ -506,8 +515,12 @@ def the_history_lies_where_it_is_said_to_or_nowhere():
         t.prompt()
         t.type("\x04")
         check(t.end() == 0, t.status)
-        check(not os.path.exists(os.path.join(FOLDER, "none")), "a folder was made")
+        check(not os.path.exists(none), args, more, "a file or a folder was made")
         check(path is None or "message" in open(path).read(), "nothing is kept")
+    check(stat.S_ISFIFO(os.stat(fifo).st_mode) and stat.S_ISCHR(os.stat(device).st_mode), "they are what they were")
+    check({path: os.readlink(path) for path in links} == links, "links stay")
+    with open(own + ".part") as f:
+        check(f.read() == "of another program", "a file with a name of its own")
 
 
 @case
