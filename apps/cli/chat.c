@@ -279,19 +279,20 @@ static int32_t *fitting_ids(chat *c, size_t *n)
     }
 }
 
-void chat_answer_last(chat *c)
+bool chat_answer_last(chat *c)
 {
     size_t n = 0;
     int32_t *ids = fitting_ids(c, &n);
     bool ok = ids && answer_ids(c, ids, n);
     hearth_free(ids);
-    if (!ok) transcript_drop(&c->talk, c->talk.n - 1);
     c->failed = c->failed || !ok;
+    return ok;
 }
 
 static void take_turn(chat *c, const chat_text *message)
 {
-    if (transcript_add(&c->talk, "user", message->bytes, message->n)) chat_answer_last(c);
+    if (!transcript_add(&c->talk, "user", message->bytes, message->n)) return;
+    if (!chat_answer_last(c)) transcript_drop(&c->talk, c->talk.n - 1);
 }
 
 /* ---- the conversation -------------------------------------------------------------------------------- */

@@ -40,8 +40,8 @@ void chat_command(chat *c, char *line);
 
 /* A fresh sampler: the same seed tells the same again. False after a message. */
 bool chat_open_sampler(chat *c);
-/* The last message, once more: it is answered, and taken back where it cannot be. */
-void chat_answer_last(chat *c);
+/* Lets the model answer the last message; false where it gives no answer: after a message, or Ctrl-C. */
+bool chat_answer_last(chat *c);
 /* The ids of the conversation, freed with hearth_free; false after a message. */
 bool chat_tokenize(chat *c, bool add_generation_prompt, int32_t **ids, size_t *n);
 

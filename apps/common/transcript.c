@@ -16,10 +16,15 @@
 
 /* ---- messages ---------------------------------------------------------------------------------- */
 
+void transcript_free_message(hearth_message *m)
+{
+    free((void *)(uintptr_t)m->role);
+    free((void *)(uintptr_t)m->content);
+}
+
 void transcript_drop(transcript *t, size_t i)
 {
-    free((void *)(uintptr_t)t->message[i].role);
-    free((void *)(uintptr_t)t->message[i].content);
+    transcript_free_message(&t->message[i]);
     t->n--;
     memmove(t->message + i, t->message + i + 1, (t->n - i) * sizeof *t->message);
 }

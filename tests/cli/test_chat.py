@@ -237,6 +237,23 @@ def an_answer_is_taken_back_or_given_again():
     check(err.count("there is no answer yet") == 2, err)
 
 
+def save_conversation(name, *contents):
+    path = os.path.join(FOLDER, name)
+    with open(path, "w", encoding="utf-8") as f:
+        for i, content in enumerate(contents):
+            f.write(json.dumps({"role": ["user", "assistant"][i % 2], "content": content}) + "\n")
+    return path
+
+
+@case
+def an_answer_stays_until_there_is_another():
+    path = save_conversation("stays.jsonl", "Tell me a story about a dog and a cat. " * 20, "No.")
+    _, err = pipe(f"/load {path}\n/regenerate\n/save {path}2\n", "-c", "64", status=1)
+    check("and 64 fit" in err and "the last answer stays" in err, err)
+    with open(path) as before, open(path + "2") as after:
+        check(list(map(json.loads, after)) == list(map(json.loads, before)), "after an error")
+
+
 @case
 def templates_are_chosen_by_name_and_by_file():
     path = os.path.join(FOLDER, "own.jinja")
@@ -423,6 +440,32 @@ def ctrl_c_stops_the_answer_and_not_the_program():
     t.prompt()
     t.type("\x04")
     check(t.end() == 0, t.status)
+
+
+@case
+def ctrl_c_before_the_first_token_keeps_the_last_answer():
+    card = os.path.join(FOLDER, "slow.sim")  # 20 ms for a token
+    with open(card, "w") as f:
+        f.write("name = slow\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e12\npcie_down = 1e12\npcie_latency_us = 0\n"
+                "dispatch_us = 0\nsubmit_us = 20000\nwake_us = 0\nflops = 1e15\njitter = 0\nseed = 1\nclock = real\n")
+    path = save_conversation("kept.jsonl", "Tell me a story about a dog and a cat. " * 20, "No.")
+    t = Terminal("--gpu", "sim:" + card, "--batch", "1")
+    t.type(f"/load {path}\r")
+    t.wait_for("has 2 messages")
+    t.prompt()
+    t.type("/regenerate\r")
+    t.wait_for("/regenerate\n")
+    time.sleep(0.3)
+    t.type("\x03")
+    t.wait_for("hearth: stopped\nhearth: the last answer stays")
+    t.prompt()
+    t.type(f"/save {path}2\r")
+    t.wait_for("2 messages are in")
+    t.prompt()
+    t.type("\x04")
+    check(t.end() == 0, t.status)
+    with open(path) as before, open(path + "2") as after:
+        check(list(map(json.loads, after)) == list(map(json.loads, before)), "the conversation is another")
 
 
 @case
