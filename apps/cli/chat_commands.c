@@ -127,8 +127,8 @@ static void help(chat *c, const char *operand)
 
 void chat_command(chat *c, char *line)
 {
-    size_t n = strcspn(line + 1, " \t");
-    const char *operand = line + 1 + n + strspn(line + 1 + n, " \t");
+    size_t n = strcspn(line + 1, " \t\r");
+    const char *operand = line + 1 + n + strspn(line + 1 + n, " \t\r");
     for (size_t i = 0; i < N_COMMAND; i++) {
         if (!commands[i].run || strlen(commands[i].name) != n || memcmp(commands[i].name, line + 1, n) != 0)
             continue;

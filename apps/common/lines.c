@@ -290,6 +290,7 @@ static lines_status plain_line(lines *l, const char *prompt, char **line, size_t
         return LINES_END;
     }
     *n = (size_t)got;
+    if (!make_plain("stdin", l->line, n)) return LINES_FAILED;
     if (*n > 0 && l->line[*n - 1] == '\n') l->line[--*n] = '\0';
     *line = l->line;
     *more = l->typed && lies_ready(PASTE_MS);

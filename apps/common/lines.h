@@ -25,7 +25,7 @@ const char *lines_history(const lines *l);
 /* Whether stdin and stdout are a terminal. */
 bool lines_are_typed(const lines *l);
 
-/* The next line without its newline, terminated, valid until the next call. *more: text
+/* The next line without its newline (\r\n from a pipe is one), terminated, valid until the next call. *more: text
  * that was pasted together with it lies ready, so it belongs to it. */
 lines_status lines_read(lines *l, const char *prompt, char **line, size_t *n, bool *more);
 

@@ -63,7 +63,8 @@ def the_tests_ignore_settings_of_the_user():
 
 
 def pipe(text, *args, status=0, model=None):
-    done = subprocess.run([HEARTH, "chat", model or MODEL, *args], input=text.encode(), capture_output=True,
+    text = text.encode() if isinstance(text, str) else text
+    done = subprocess.run([HEARTH, "chat", model or MODEL, *args], input=text, capture_output=True,
                           timeout=TIMEOUT, env=environment())
     check(done.returncode == status, args, "exit", done.returncode, done.stderr)
     return done.stdout.decode(), done.stderr.decode()
@@ -183,6 +184,23 @@ def lines_go_on_behind_a_backslash_and_in_blocks():
     for left_open in ["/multi\nfour\nfive\n", "four\\\nfive"]:
         _, err = pipe(left_open, "-n", "2", "--stats")
         check(len(counts(err)) == 1, "the end of the input ends a message", left_open, err)
+
+
+@case
+def lines_from_windows_are_read_as_others_are():
+    path = os.path.join(FOLDER, "windows.jsonl")
+    text = f"one\\\ntwo\n/multi\nthree\n.\nfour\n/undo\na\rb\n/save {path}\n"
+    out, _ = pipe(text, "-n", "2", "--greedy")
+    with open(path, "rb") as f:
+        saved = f.read()
+    check([json.loads(line)["content"] for line in saved.splitlines()][::2] == ["one\ntwo", "three", "a\rb"], saved)
+    check(pipe("\ufeff" + text.replace("\n", "\r\n"), "-n", "2", "--greedy")[0] == out, "another answer")
+    with open(path, "rb") as f:
+        check(f.read() == saved, "other messages")
+    pipe("Hello\n/undo\r", "-n", "2")
+    for code in ("utf-16", "utf-16-be", "utf-16-le"):
+        out, err = pipe("Once upon a time\n".encode(code), "-n", "2", status=1)
+        check("stdin: is UTF-16, and UTF-8 is wanted: iconv" in err and not out, code, out, err)
 
 
 @case
