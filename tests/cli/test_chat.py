@@ -350,16 +350,44 @@ def ctrl_c_ends_what_comes_from_a_pipe():
 # ---- at a terminal -----------------------------------------------------------------------------
 
 
+def as_job_of_a_shell():
+    """Returns in a child, a job in the foreground. The parent does as a shell: while the job is stopped it has the
+    terminal, in its own modes, and a line goes on with the job; it ends as the job does."""
+    modes = termios.tcgetattr(0)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    job = os.fork()
+    if job == 0:
+        os.setpgid(0, 0)
+        os.tcsetpgrp(0, os.getpid())
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        return
+    while True:
+        _, status = os.waitpid(job, os.WUNTRACED)
+        os.tcsetpgrp(0, os.getpid())
+        termios.tcsetattr(0, termios.TCSADRAIN, modes)
+        if not os.WIFSTOPPED(status):
+            os._exit(os.waitstatus_to_exitcode(status))
+        os.write(1, b"[stopped]\n")
+        os.read(0, 100)
+        os.tcsetpgrp(0, job)
+        os.kill(-job, signal.SIGCONT)
+
+
 class Terminal:
     """The program in a terminal of its own: what it wrote so far, and keys for it."""
 
-    def __init__(self, *args, model=None, columns=80, sign="> ", **more):
+    def __init__(self, *args, model=None, columns=80, sign="> ", is_job=False, **more):
         self.text = ""
         for fd in open_terminal():
             os.close(fd)
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execvpe(HEARTH, [HEARTH, "chat", *([MODEL] if model is None else model), *args], environment(**more))
+            try:
+                if is_job:
+                    as_job_of_a_shell()
+                os.execvpe(HEARTH, [HEARTH, "chat", *([MODEL] if model is None else model), *args], environment(**more))
+            finally:
+                os._exit(127)
         self.resize(columns)
         self.prompt(sign)
 
@@ -415,6 +443,15 @@ class Terminal:
         return self.status
 
 
+def slow_card():
+    """A simulated card that takes 20 ms for a token, so that a key comes in time."""
+    path = os.path.join(FOLDER, "slow.sim")
+    with open(path, "w") as f:
+        f.write("name = slow\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e12\npcie_down = 1e12\npcie_latency_us = 0\n"
+                "dispatch_us = 0\nsubmit_us = 20000\nwake_us = 0\nflops = 1e15\njitter = 0\nseed = 1\nclock = real\n")
+    return "sim:" + path
+
+
 @case
 def a_terminal_has_a_prompt_and_ctrl_d_ends():
     t = Terminal("-n", "5", "--greedy")
@@ -462,12 +499,8 @@ def ctrl_c_stops_the_answer_and_not_the_program():
 
 @case
 def ctrl_c_before_the_first_token_keeps_the_last_answer():
-    card = os.path.join(FOLDER, "slow.sim")  # 20 ms for a token
-    with open(card, "w") as f:
-        f.write("name = slow\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e12\npcie_down = 1e12\npcie_latency_us = 0\n"
-                "dispatch_us = 0\nsubmit_us = 20000\nwake_us = 0\nflops = 1e15\njitter = 0\nseed = 1\nclock = real\n")
     path = save_conversation("kept.jsonl", "Tell me a story about a dog and a cat. " * 20, "No.")
-    t = Terminal("--gpu", "sim:" + card, "--batch", "1")
+    t = Terminal("--gpu", slow_card(), "--batch", "1")
     t.type(f"/load {path}\r")
     t.wait_for("has 2 messages")
     t.prompt()
@@ -622,6 +655,44 @@ def a_line_can_be_edited_after_a_stop_and_a_resize():
     with open(path, encoding="utf-8") as f:
         said = [m["content"] for m in map(json.loads, f) if m["role"] == "user"]
     check(said == ["hello world", long], said)
+
+
+@case
+def ctrl_z_stops_and_fg_goes_on():
+    """At the prompt, and in an answer; lines can be edited behind both."""
+    path = os.path.join(FOLDER, "job.jsonl")
+    t = Terminal("--greedy", "--logit-bias", "2=-inf", "--gpu", slow_card(), is_job=True)
+
+    def stop_and_go_on():
+        t.type("\x1a")
+        t.wait_for("[stopped]\n")
+        t.type("fg\n")
+        t.wait_for("fg\n")
+
+    if has_editor():
+        t.type("world")
+        t.wait_for("world")
+        stop_and_go_on()
+        t.wait_for("> world")
+        t.type("\x01hello ")
+        t.wait_for("o")
+    else:  # a terminal drops an unfinished line
+        t.type("hello world")
+    t.type("\r")
+    t.wait_for("\n")
+    t.wait_for(" ")
+    stop_and_go_on()
+    t.wait_for(" ")
+    t.type("\x03")
+    t.wait_for("hearth: stopped")
+    t.prompt()
+    t.type(f"{path}\x01/save \r" if has_editor() else f"/save {path}\r")
+    t.wait_for("2 messages are in")
+    t.prompt()
+    t.type("\x04")
+    check(t.end() == 0, t.status)
+    with open(path, encoding="utf-8") as f:
+        check(json.loads(f.readline())["content"] == "hello world", "the line is another")
 
 
 @case
