@@ -2,16 +2,11 @@
 #ifndef HEARTH_APPS_CLI_CHAT_H
 #define HEARTH_APPS_CLI_CHAT_H
 
+#include "common/buffer.h"
 #include "common/lines.h"
 #include "common/model_args.h"
 #include "common/transcript.h"
 #include "common/wrap.h"
-
-/* Bytes that grow; terminated. */
-typedef struct chat_text {
-    char *bytes;
-    size_t n, room;
-} chat_text;
 
 typedef struct chat {
     const args *a;
@@ -21,8 +16,7 @@ typedef struct chat {
     hearth_chat *format;
     lines *lines;
     transcript talk;
-    int32_t *held; /* the ids that the session has evaluated */
-    size_t n_held, held_room;
+    id_list held;            /* what the session has evaluated */
     size_t n_reused, n_read; /* ids of the last turn: found in the session, evaluated */
     int64_t local_time;      /* of the beginning: a date that changes would change every turn */
     uint64_t interrupt_ns;   /* when Ctrl-C came to the prompt */

@@ -1,9 +1,10 @@
 /* Conversations in memory and in files. Reading takes exactly what writing gives, and
  * what other programs write in its place: members in any order, any escapes. */
 #define _GNU_SOURCE
-#include "common/input.h"
 #include "common/transcript.h"
 
+#include "common/buffer.h"
+#include "common/input.h"
 #include "common/json.h"
 #include "common/output.h"
 #include "common/text_file.h"
@@ -47,13 +48,9 @@ static char *copy_of(const char *bytes, size_t n)
 
 bool transcript_add(transcript *t, const char *role, const char *content, size_t n)
 {
-    if (t->n == t->room) {
-        size_t room = 2 * t->room + 16;
-        hearth_message *more = realloc(t->message, room * sizeof *more);
-        if (!more) return report_text("out of memory for the conversation") == 0;
-        t->message = more;
-        t->room = room;
-    }
+    hearth_message *more = grown(t->message, &t->room, t->n + 1, sizeof *more);
+    if (!more) return report_text("out of memory for the conversation") == 0;
+    t->message = more;
     char *r = copy_of(role, strlen(role)), *c = copy_of(content, n);
     if (!r || !c) {
         free(r);
