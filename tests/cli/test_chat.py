@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import stat
 import struct
@@ -184,6 +185,25 @@ def lines_go_on_behind_a_backslash_and_in_blocks():
     for left_open in ["/multi\nfour\nfive\n", "four\\\nfive"]:
         _, err = pipe(left_open, "-n", "2", "--stats")
         check(len(counts(err)) == 1, "the end of the input ends a message", left_open, err)
+
+
+@case
+def tokens_of_an_answer_ask_for_no_terminal():
+    """isatty is a system call; the progress of reading the model needs some, more or less."""
+    if not shutil.which("strace") or os.environ.get("HEARTH_SANITIZED"):
+        raise Skip("no strace, or a sanitizer, which it disturbs")
+    counted = []
+    for n in ("5", "105"):
+        log = os.path.join(FOLDER, "calls")
+        done = subprocess.run(["strace", "-f", "-e", "trace=ioctl", "-o", log, HEARTH, "chat", MODEL, "-n", n, "--gpu", "none",
+                               "--logit-bias", "2=-inf", "--stats"], input=b"Once\n", capture_output=True, timeout=TIMEOUT, env=environment())
+        with open(log) as f:
+            calls = f.read()
+        if "+++ exited" not in calls:
+            raise Skip("strace may not trace here")
+        check(counts(done.stderr.decode())[0][2] == int(n), done.stderr)
+        counted.append(calls.count("TCGETS"))
+    check(counted[1] < counted[0] + 50, counted)
 
 
 @case
