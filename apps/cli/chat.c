@@ -29,23 +29,13 @@ static const option_spec options[] = {
 
 /* ---- messages from lines ------------------------------------------------------------------------- */
 
-static bool append(chat_text *b, const char *bytes, size_t n)
+static bool append(buffer *b, const char *bytes, size_t n)
 {
-    if (b->n + n + 1 > b->room) {
-        size_t room = 2 * (b->n + n) + 256;
-        char *more = realloc(b->bytes, room);
-        if (!more) return report_text("out of memory for a message") == 0;
-        b->bytes = more;
-        b->room = room;
-    }
-    if (n) memcpy(b->bytes + b->n, bytes, n);
-    b->n += n;
-    b->bytes[b->n] = '\0';
-    return true;
+    return buffer_add(b, bytes, n) || report_text("out of memory for a message") == 0;
 }
 
 /* Lines up to one with a point alone, or to the end of all. */
-static lines_status read_block(chat *c, chat_text *message)
+static lines_status read_block(chat *c, buffer *message)
 {
     for (message->n = 0;;) {
         char *line;
@@ -61,7 +51,7 @@ static lines_status read_block(chat *c, chat_text *message)
 
 /* A line, and those that belong to it: behind a backslash at its end, or pasted with it.
  * *is_block: it came by /multi, and a slash at its start is a slash. */
-static lines_status read_message(chat *c, chat_text *message, bool *is_block)
+static lines_status read_message(chat *c, buffer *message, bool *is_block)
 {
     bool goes_on = true;
     *is_block = false;
@@ -85,18 +75,9 @@ static lines_status read_message(chat *c, chat_text *message, bool *is_block)
 
 /* ---- a turn ------------------------------------------------------------------------------------------ */
 
-static bool keep_evaluated(chat *c, const int32_t *ids, size_t n)
+static bool keep_ids(id_list *l, const int32_t *ids, size_t n)
 {
-    if (c->n_held + n > c->held_room) {
-        size_t room = 2 * (c->n_held + n) + 256;
-        int32_t *more = realloc(c->held, room * sizeof *more);
-        if (!more) return report_text("out of memory for the ids") == 0;
-        c->held = more;
-        c->held_room = room;
-    }
-    memcpy(c->held + c->n_held, ids, n * sizeof *ids);
-    c->n_held += n;
-    return true;
+    return id_list_add(l, ids, n) || report_text("out of memory for the ids") == 0;
 }
 
 /* What session and conversation have in common stays, the rest of the session goes. At
@@ -104,8 +85,8 @@ static bool keep_evaluated(chat *c, const int32_t *ids, size_t n)
 static bool keep_common(chat *c, const int32_t *ids, size_t n, hearth_error *err)
 {
     size_t same = 0;
-    while (same < c->n_held && same + 1 < n && c->held[same] == ids[same]) same++;
-    c->n_held = same;
+    while (same < c->held.n && same + 1 < n && c->held.at[same] == ids[same]) same++;
+    c->held.n = same;
     c->n_reused = same;
     return hearth_session_truncate(c->session, (uint32_t)same, err) == HEARTH_OK;
 }
@@ -116,14 +97,14 @@ static bool evaluate(chat *c, const int32_t *ids, size_t n, hearth_error *why)
     size_t n_done;
     hearth_status st = evaluate_shown(c->a, c->session, "reading", ids, n, &n_done, why);
     if (st == HEARTH_ERROR_CANCELLED) why->message[0] = '\0';
-    return (st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED) && keep_evaluated(c, ids, n_done);
+    return (st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED) && keep_ids(&c->held, ids, n_done);
 }
 
 typedef struct answer {
     hearth_decoder *decoder;
     wrap wrap;
-    chat_text text;
-    chat_text ids; /* int32_t each */
+    buffer text;
+    id_list ids;
     uint64_t n_token;
     const char *end; /* why it ended; NULL: it goes on */
 } answer;
@@ -159,14 +140,14 @@ static size_t room_for_answer(const chat *c)
  * said of the answer. False: there is nothing to drop, or an error with *why. */
 static bool shift(chat *c, const answer *an, hearth_error *why)
 {
-    size_t n_said = an->ids.n / sizeof(int32_t), n;
+    size_t n;
     bool ok = false;
     while (!ok && drop_oldest_turn(c)) {
         int32_t *ids = NULL;
         if (!chat_tokenize(c, true, &ids, &n)) return false;
-        ok = n + n_said + room_for_answer(c) <= hearth_session_n_ctx(c->session) && keep_common(c, ids, n, why) &&
-             evaluate(c, ids + c->n_reused, n - c->n_reused, why) &&
-             evaluate(c, (const int32_t *)(const void *)an->ids.bytes, n_said, why);
+        ok = n + an->ids.n + room_for_answer(c) <= hearth_session_n_ctx(c->session) &&
+             keep_common(c, ids, n, why) && evaluate(c, ids + c->n_reused, n - c->n_reused, why) &&
+             evaluate(c, an->ids.at, an->ids.n, why);
         hearth_free(ids);
         if (why->message[0]) return false;
     }
@@ -187,7 +168,7 @@ static bool next_token(chat *c, answer *an, hearth_error *why)
         return true;
     }
     if (hearth_decoder_push(an->decoder, id, &piece, &n, why) != HEARTH_OK) return false;
-    if (!show(an, piece, n) || !append(&an->ids, (const char *)&id, sizeof id)) return false;
+    if (!show(an, piece, n) || !keep_ids(&an->ids, &id, 1)) return false;
     if (an->end) return true;
     if (hearth_session_position(c->session) < hearth_session_n_ctx(c->session)) return evaluate(c, &id, 1, why);
     if (!shift(c, an, why)) an->end = "context full";
@@ -245,7 +226,7 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
          transcript_add(&c->talk, "assistant", an.text.bytes ? an.text.bytes : "", an.text.n);
     hearth_decoder_close(an.decoder);
     free(an.text.bytes);
-    free(an.ids.bytes);
+    free(an.ids.at);
     c->ends = c->ends || lost;
     return ok;
 }
@@ -279,19 +260,20 @@ static int32_t *fitting_ids(chat *c, size_t *n)
     }
 }
 
-void chat_answer_last(chat *c)
+bool chat_answer_last(chat *c)
 {
     size_t n = 0;
     int32_t *ids = fitting_ids(c, &n);
     bool ok = ids && answer_ids(c, ids, n);
     hearth_free(ids);
-    if (!ok) transcript_drop(&c->talk, c->talk.n - 1);
     c->failed = c->failed || !ok;
+    return ok;
 }
 
-static void take_turn(chat *c, const chat_text *message)
+static void take_turn(chat *c, const buffer *message)
 {
-    if (transcript_add(&c->talk, "user", message->bytes, message->n)) chat_answer_last(c);
+    if (!transcript_add(&c->talk, "user", message->bytes, message->n)) return;
+    if (!chat_answer_last(c)) transcript_drop(&c->talk, c->talk.n - 1);
 }
 
 /* ---- the conversation -------------------------------------------------------------------------------- */
@@ -305,7 +287,7 @@ static bool ends_by_interrupt(chat *c)
     return again;
 }
 
-static void take_message(chat *c, chat_text *message)
+static void take_message(chat *c, buffer *message)
 {
     char *bytes = message->bytes;
     if (bytes[0] == '/' && bytes[1] != '/') {
@@ -319,7 +301,7 @@ static void take_message(chat *c, chat_text *message)
 /* Without a person at a terminal, Ctrl-C ends in an answer too. */
 static int converse(chat *c)
 {
-    chat_text message = {0};
+    buffer message = {0};
     bool is_block = false;
     int status = 0;
     while (!c->ends && status == 0) {
@@ -439,7 +421,7 @@ done:
     hearth_session_close(c.session);
     hearth_chat_close(c.format);
     hearth_model_close(model);
-    free(c.held);
+    free(c.held.at);
     return status;
 }
 

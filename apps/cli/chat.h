@@ -2,16 +2,11 @@
 #ifndef HEARTH_APPS_CLI_CHAT_H
 #define HEARTH_APPS_CLI_CHAT_H
 
+#include "common/buffer.h"
 #include "common/lines.h"
 #include "common/model_args.h"
 #include "common/transcript.h"
 #include "common/wrap.h"
-
-/* Bytes that grow; terminated. */
-typedef struct chat_text {
-    char *bytes;
-    size_t n, room;
-} chat_text;
 
 typedef struct chat {
     const args *a;
@@ -21,8 +16,7 @@ typedef struct chat {
     hearth_chat *format;
     lines *lines;
     transcript talk;
-    int32_t *held; /* the ids that the session has evaluated */
-    size_t n_held, held_room;
+    id_list held;            /* what the session has evaluated */
     size_t n_reused, n_read; /* ids of the last turn: found in the session, evaluated */
     int64_t local_time;      /* of the beginning: a date that changes would change every turn */
     uint64_t interrupt_ns;   /* when Ctrl-C came to the prompt */
@@ -40,8 +34,8 @@ void chat_command(chat *c, char *line);
 
 /* A fresh sampler: the same seed tells the same again. False after a message. */
 bool chat_open_sampler(chat *c);
-/* The last message, once more: it is answered, and taken back where it cannot be. */
-void chat_answer_last(chat *c);
+/* Lets the model answer the last message; false where it gives no answer: after a message, or Ctrl-C. */
+bool chat_answer_last(chat *c);
 /* The ids of the conversation, freed with hearth_free; false after a message. */
 bool chat_tokenize(chat *c, bool add_generation_prompt, int32_t **ids, size_t *n);
 

@@ -26,31 +26,35 @@ static void reset(chat *c, const char *operand)
     note("the conversation begins again");
 }
 
-/* Drops what the model said last; false where it said nothing. */
-static bool drop_answer(chat *c)
+static bool has_answer(chat *c)
 {
-    const char *last = c->talk.n > 0 ? c->talk.message[c->talk.n - 1].role : "";
-    if (strcmp(last, "assistant") != 0) {
-        report_text("there is no answer yet");
-        c->failed = true;
-        return false;
-    }
-    transcript_drop(&c->talk, c->talk.n - 1);
-    return true;
+    if (c->talk.n > 0 && strcmp(c->talk.message[c->talk.n - 1].role, "assistant") == 0) return true;
+    report_text("there is no answer yet");
+    c->failed = true;
+    return false;
 }
 
 static void undo(chat *c, const char *operand)
 {
     (void)operand;
-    if (!drop_answer(c)) return;
+    if (!has_answer(c)) return;
+    transcript_drop(&c->talk, c->talk.n - 1);
     if (c->talk.n > has_system(c)) transcript_drop(&c->talk, c->talk.n - 1);
     print_note("the last message and its answer are forgotten");
 }
 
+/* The old answer stays until there is another. */
 static void regenerate(chat *c, const char *operand)
 {
     (void)operand;
-    if (drop_answer(c)) chat_answer_last(c);
+    if (!has_answer(c)) return;
+    hearth_message old = c->talk.message[--c->talk.n]; /* nothing takes its room but another answer */
+    if (chat_answer_last(c)) {
+        transcript_free_message(&old);
+        return;
+    }
+    c->talk.message[c->talk.n++] = old;
+    note("the last answer stays");
 }
 
 static void set_system(chat *c, const char *text)
@@ -123,8 +127,8 @@ static void help(chat *c, const char *operand)
 
 void chat_command(chat *c, char *line)
 {
-    size_t n = strcspn(line + 1, " \t");
-    const char *operand = line + 1 + n + strspn(line + 1 + n, " \t");
+    size_t n = strcspn(line + 1, " \t\r");
+    const char *operand = line + 1 + n + strspn(line + 1 + n, " \t\r");
     for (size_t i = 0; i < N_COMMAND; i++) {
         if (!commands[i].run || strlen(commands[i].name) != n || memcmp(commands[i].name, line + 1, n) != 0)
             continue;

@@ -1,6 +1,7 @@
 /* hearth run: a prompt continued, streamed as it comes. */
 #include "cli/run_check.h"
 #include "cli/verbs.h"
+#include "common/buffer.h"
 #include "common/evaluate.h"
 #include "common/json.h"
 #include "common/model_args.h"
@@ -28,12 +29,6 @@ static const option_spec options[] = {
     {0},
 };
 
-/* Bytes that grow; everything generated is kept for stop texts and for --json. */
-typedef struct buffer {
-    char *bytes;
-    size_t n, room;
-} buffer;
-
 typedef struct generation {
     const args *a;
     const hearth_model *model;
@@ -42,9 +37,8 @@ typedef struct generation {
     hearth_decoder *decoder;
     int32_t *prompt;
     size_t n_prompt;
-    int32_t *ids; /* generated */
-    size_t n_ids, ids_room;
-    buffer text;   /* of the prompt as shown, then of the generation */
+    id_list ids;   /* generated */
+    buffer text;   /* of the prompt as shown, then of the generation; whole, for stop texts and for --json */
     size_t n_echo; /* bytes of it that are the prompt */
     size_t n_shown;
     const char *end; /* why it ended */
@@ -52,20 +46,6 @@ typedef struct generation {
     bool by_card; /* they are a simulated card's */
     moment prompt_took, decode_took;
 } generation;
-
-static bool append(buffer *b, const char *bytes, size_t n)
-{
-    if (b->n + n > b->room) {
-        size_t room = 2 * (b->n + n) + 256;
-        char *more = realloc(b->bytes, room);
-        if (!more) return false;
-        b->bytes = more;
-        b->room = room;
-    }
-    if (n) memcpy(b->bytes + b->n, bytes, n);
-    b->n += n;
-    return true;
-}
 
 /* ---- stop texts --------------------------------------------------------------------- */
 
@@ -115,25 +95,16 @@ static bool decode(generation *g, int32_t id, hearth_error *err)
     const char *piece;
     size_t n;
     if (hearth_decoder_push(g->decoder, id, &piece, &n, err) != HEARTH_OK) return false;
-    if (append(&g->text, piece, n)) return true;
+    if (buffer_add(&g->text, piece, n)) return true;
     *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the text"};
     return false;
 }
 
 static bool keep_id(generation *g, int32_t id, hearth_error *err)
 {
-    if (g->n_ids == g->ids_room) {
-        size_t room = 2 * g->ids_room + 256;
-        int32_t *more = realloc(g->ids, room * sizeof *more);
-        if (!more) {
-            *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the ids"};
-            return false;
-        }
-        g->ids = more;
-        g->ids_room = room;
-    }
-    g->ids[g->n_ids++] = id;
-    return true;
+    if (id_list_add(&g->ids, &id, 1)) return true;
+    *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the ids"};
+    return false;
 }
 
 /* Appends ids to the session. Ctrl-C in their midst is an end, not an error. */
@@ -193,7 +164,7 @@ static bool generate(generation *g, hearth_error *err)
     moment start = moment_now(g->model);
     while (!g->end) {
         if (interrupted()) g->end = "interrupted";
-        else if (g->n_ids >= limit) g->end = "length";
+        else if (g->ids.n >= limit) g->end = "length";
         else if (!next_token(g, err)) return false;
     }
     g->decode_took = moment_since(g->model, start);
@@ -203,7 +174,7 @@ static bool generate(generation *g, hearth_error *err)
     const char *tail;
     size_t n;
     hearth_decoder_flush(g->decoder, &tail, &n);
-    if (strcmp(g->end, "stop text") != 0 && !append(&g->text, tail, n)) {
+    if (strcmp(g->end, "stop text") != 0 && !buffer_add(&g->text, tail, n)) {
         *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the text"};
         return false;
     }
@@ -238,15 +209,15 @@ static void print_rates(const generation *g)
                g->by_card           ? ", by its clock: "
                : info.gpu_simulated ? ": "
                                     : "",
-               g->n_prompt, g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->n_ids,
-               g->decode_seconds, rate((double)g->n_ids, g->decode_seconds), g->end);
+               g->n_prompt, g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->ids.n,
+               g->decode_seconds, rate((double)g->ids.n, g->decode_seconds), g->end);
 }
 
 static void print_stats(const generation *g)
 {
     hearth_model_info info;
     hearth_model_get_info(g->model, &info);
-    double measured = rate((double)g->n_ids, g->decode_seconds);
+    double measured = rate((double)g->ids.n, g->decode_seconds);
     if (info.gpu_predicted > 0.0)
         print_note("the plan expects %.2f tokens/s, measured were %.2f (%+.0f %%)", info.gpu_predicted, measured,
                    100.0 * (measured / info.gpu_predicted - 1.0));
@@ -283,13 +254,13 @@ static void print_json(const generation *g)
     json_word(&j, "end", g->end);
     json_uint(&j, "seed", sampler_seed(g->a));
     print_ids(&j, "prompt_ids", g->prompt, g->n_prompt);
-    print_ids(&j, "ids", g->ids, g->n_ids);
+    print_ids(&j, "ids", g->ids.at, g->ids.n);
     if (info.gpu_simulated) json_bool(&j, "simulated", true);
     if (g->by_card) json_bool(&j, "simulated_seconds", true);
     json_float(&j, "prompt_seconds", g->prompt_seconds, 6);
     json_float(&j, "decode_seconds", g->decode_seconds, 6);
     json_float(&j, "prompt_tokens_per_second", rate((double)g->n_prompt, g->prompt_seconds), 6);
-    json_float(&j, "decode_tokens_per_second", rate((double)g->n_ids, g->decode_seconds), 6);
+    json_float(&j, "decode_tokens_per_second", rate((double)g->ids.n, g->decode_seconds), 6);
     json_placed(&j, &info);
     uint32_t n_layer;
     double *share = args_has(g->a, "stats") ? live_shares(g, &n_layer) : NULL;
@@ -313,12 +284,12 @@ static const char *model_path(const args *a)
 /* What the mode changed over the first tokens. The session's own tokens are lost. */
 static int check(const generation *g, uint64_t n_most)
 {
-    size_t n = g->n_prompt + g->n_ids;
+    size_t n = g->n_prompt + g->ids.n;
     if (n > n_most) n = n_most;
     if (n > hearth_session_n_ctx(g->session)) n = hearth_session_n_ctx(g->session);
     int32_t *ids = malloc(n * sizeof *ids);
     if (!ids) return report_text("out of memory for the check");
-    for (size_t i = 0; i < n; i++) ids[i] = i < g->n_prompt ? g->prompt[i] : g->ids[i - g->n_prompt];
+    for (size_t i = 0; i < n; i++) ids[i] = i < g->n_prompt ? g->prompt[i] : g->ids.at[i - g->n_prompt];
     int status = run_check(g->a, model_path(g->a), g->model, g->session, ids, n);
     free(ids);
     return status;
@@ -432,7 +403,7 @@ done:
     hearth_session_close(g.session);
     hearth_model_close(model);
     hearth_free(g.prompt);
-    free(g.ids);
+    free(g.ids.at);
     free(g.text.bytes);
     return status;
 }

@@ -1,13 +1,11 @@
 /* hearth study: how sparse a model is on a text, what that is worth, and what it costs; a page to look at. */
-#define _POSIX_C_SOURCE 200809L /* open_memstream */
-
 #include "study/study.h"
 
 #include "cli/study_report.h"
 #include "cli/verbs.h"
 #include "common/model_args.h"
+#include "common/text_file.h"
 #include "engine/engine.h"
-#include "file/sink.h"
 #include "measure/windows.h"
 
 #include <stdlib.h>
@@ -47,28 +45,17 @@ static int check_usage(const args *a)
 
 /* ---- files ------------------------------------------------------------------------------------ */
 
-typedef void write_fn(const study_report *r, FILE *out);
+typedef bool write_fn(const study_report *r, FILE *out);
 
 /* Appears when it is complete; false after a message. */
 static bool write_file(const study_report *r, write_fn *write, const char *path)
 {
-    hth_sink sink;
-    hearth_error err;
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
-    if (out) write(r, out);
-    if (!out || fclose(out) != 0 || n == 0) {
-        free(text);
-        return report_text("%s: out of memory", path) == 0;
-    }
-    hearth_status st = hth_sink_open(&sink, path, &err);
-    if (st == HEARTH_OK) st = hth_sink_write(&sink, text, n, &err);
-    if (st == HEARTH_OK) st = hth_sink_finish(&sink, &err);
-    if (st != HEARTH_OK) report(&err);
-    hth_sink_close(&sink);
-    free(text);
-    return st == HEARTH_OK;
+    text_file f;
+    if (text_file_open(&f, path) && !write(r, f.out))
+        f.err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the report"};
+    bool ok = text_file_finish(&f) || report(&f.err) == 0;
+    text_file_close(&f);
+    return ok;
 }
 
 /* What a person reads first. */

@@ -1,12 +1,11 @@
 /* The forms of a study's report. Called by study.c. */
-#define _POSIX_C_SOURCE 200809L /* open_memstream */
+#define _GNU_SOURCE /* fopencookie */
 
 #include "cli/study_report.h"
 
 #include "common/json.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The page (study.html) up to the line that its figures take the place of, and from there on; in
@@ -193,28 +192,24 @@ void study_write_json(const study_report *r, FILE *out)
 
 /* Inside a script element "<" may begin its end: it, ">" and "&" stand as escapes, which only strings of
  * the JSON can hold. */
-static void put_escaped(const char *text, size_t n, FILE *out)
+static ssize_t write_escaped(void *out, const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (strchr("<>&", text[i]) && text[i]) fprintf(out, "\\u%04x", (unsigned)text[i]);
         else putc(text[i], out);
+    return (ssize_t)n;
 }
 
-void study_write_page(const study_report *r, FILE *out)
+bool study_write_page(const study_report *r, FILE *out)
 {
-    char *text = NULL;
-    size_t n = 0;
-    const char *mark = strstr(study_page, MARK);
-    FILE *figures = open_memstream(&text, &n);
-    if (figures) study_write_json(r, figures);
-    bool ok = figures && fclose(figures) == 0 && mark;
-    if (ok) {
-        const char *rest = mark + sizeof MARK - 1;
-        fwrite(study_page, 1, (size_t)(mark - study_page), out);
-        put_escaped(text, n, out);
-        fwrite(rest, 1, study_page_size - (size_t)(rest - study_page), out);
-    }
-    free(text);
+    const char *mark = strstr(study_page, MARK), *rest = mark + sizeof MARK - 1;
+    FILE *figures = fopencookie(out, "w", (cookie_io_functions_t){.write = write_escaped});
+    if (!figures) return false;
+    fwrite(study_page, 1, (size_t)(mark - study_page), out);
+    study_write_json(r, figures);
+    fclose(figures);
+    fwrite(rest, 1, study_page_size - (size_t)(rest - study_page), out);
+    return true;
 }
 
 /* ---- the table ----------------------------------------------------------------------------------- */
@@ -251,7 +246,7 @@ static void put_layer_lines(FILE *out, uint32_t i, const hth_study_layer *l)
     for (uint32_t k = 0; k < l->n_predictor; k++) put_predictor_lines(out, i, &l->predictors[k]);
 }
 
-void study_write_csv(const study_report *r, FILE *out)
+bool study_write_csv(const study_report *r, FILE *out)
 {
     const hth_study *s = r->study;
     fprintf(out, "layer,measure,x,value\n");
@@ -260,4 +255,5 @@ void study_write_csv(const study_report *r, FILE *out)
         fprintf(out, ",perplexity,%.6g,%.9g\n", hth_study_row_kept[i], s->rows[i].perplexity);
         fprintf(out, ",perplexity_error,%.6g,%.6g\n", hth_study_row_kept[i], s->rows[i].error);
     }
+    return true;
 }

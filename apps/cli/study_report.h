@@ -5,6 +5,7 @@
 
 #include "study/study.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 typedef struct study_report {
@@ -16,8 +17,8 @@ typedef struct study_report {
 } study_report;
 
 void study_write_json(const study_report *r, FILE *out);
-void study_write_csv(const study_report *r, FILE *out);
-/* The page, with the JSON in it. */
-void study_write_page(const study_report *r, FILE *out);
+/* These are false where memory is short. */
+bool study_write_csv(const study_report *r, FILE *out);
+bool study_write_page(const study_report *r, FILE *out); /* with the JSON in it */
 
 #endif

@@ -22,7 +22,12 @@ hearth_status evaluate_shown(const args *a, hearth_session *session, const char 
 {
     progress p;
     hearth_status st = HEARTH_OK;
-    size_t most = args_uint(a, "batch", 256);
+    if (n == 1) { /* a token of an answer: nothing to show, and no system call */
+        st = hearth_session_eval(session, ids, 1, err);
+        *n_done = st == HEARTH_OK;
+        return st;
+    }
+    size_t most = args_uint(a, "batch", hearth_session_defaults().n_batch);
     bool is_seen = isatty(STDERR_FILENO) == 1 && !is_quiet();
     size_t piece = is_seen && most > FIRST_PIECE ? FIRST_PIECE : most;
     progress_init(&p, what, "tokens", 1);

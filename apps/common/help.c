@@ -138,7 +138,7 @@ void verbs_print_man(const verb *const *verbs)
         "for plans, placements, what a driver compiled. Default: hearth in $XDG_CACHE_HOME, or in ~/.cache. "
         "Empty: nothing is kept.\n"
         ".TP\n.B HEARTH_HISTORY\nfile in which chat keeps what is typed. Default: hearth/history in $XDG_STATE_HOME, "
-        "or in ~/.local/state. Empty: nothing is kept, as with \\-\\-no\\-history.\n");
+        "or in ~/.local/state. Empty, or no regular file: nothing is kept, as with \\-\\-no\\-history.\n");
     printf(".TP\n.B HEARTH_MODELS\nfolders with models, with ':' between, for list and for names of models.\n"
            ".TP\n.B HF_HUB_CACHE, HF_HOME\nthe cache of Hugging Face; default: ~/.cache/huggingface/hub.\n"
            ".TP\n.B HF_TOKEN, HF_ENDPOINT\nthe token and the address of the hub, for pull.\n"

@@ -78,26 +78,27 @@ static bool is_utf16(const unsigned char *b, size_t n)
     return marked || (n >= 4 && ((b[0] && !b[1] && b[2] && !b[3]) || (!b[0] && b[1] && !b[2] && b[3])));
 }
 
-/* A mark of UTF-8 at its beginning goes, and \r\n becomes \n. */
-static void make_plain(char *text, size_t *n)
+bool make_plain(const char *path, char *text, size_t *n)
 {
     size_t used = 0, at = *n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    if (is_utf16((const unsigned char *)text, *n)) {
+        report_text("%s: is UTF-16, and UTF-8 is wanted: iconv -f UTF-16 -t UTF-8 turns it into that", path);
+        return false;
+    }
     for (; at < *n; at++)
         if (text[at] != '\r' || at + 1 == *n || text[at + 1] != '\n') text[used++] = text[at];
-    text[*n = used] = '\0';
+    *n = used;
+    text[used] = '\0';
+    return true;
 }
 
 /* A text as its writer meant it. */
 static char *read_plain(const char *path, size_t *n)
 {
     char *text = read_whole(path, n);
-    if (text && is_utf16((const unsigned char *)text, *n)) {
-        report_text("%s: is UTF-16, and UTF-8 is wanted: iconv -f UTF-16 -t UTF-8 turns it into that", path);
-        free(text);
-        return NULL;
-    }
-    if (text) make_plain(text, n);
-    return text;
+    if (!text || make_plain(path, text, n)) return text;
+    free(text);
+    return NULL;
 }
 
 char *read_prompt(const char *path, size_t *n)
@@ -125,8 +126,7 @@ static bool same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Where what is written to this name lies: links are followed, and the file need not be there. */
-static bool find_place(const char *path, char place[PATH_MAX])
+bool find_place(const char *path, char *place)
 {
     char folder[PATH_MAX], name[PATH_MAX];
     if (realpath(path, place)) return true;

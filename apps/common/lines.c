@@ -4,9 +4,12 @@
 #define _GNU_SOURCE
 #include "common/lines.h"
 
+#include "common/input.h"
 #include "common/output.h"
+#include "file/sink.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <locale.h>
 #include <poll.h>
 #include <signal.h>
@@ -165,8 +168,9 @@ static void find_history(const char *name, char out[1024])
     char folder[900];
     int n = 0;
     out[0] = '\0';
+    if (!name) return;
     if (given && strlen(given) < 1024) strcpy(out, given);
-    if (given || !name) return;
+    if (given) return;
     if (state && state[0] == '/') n = snprintf(folder, sizeof folder, "%s/hearth", state);
     else if (home && home[0] == '/') n = snprintf(folder, sizeof folder, "%s/.local/state/hearth", home);
     if (n <= 0 || (size_t)n >= sizeof folder) return;
@@ -179,16 +183,35 @@ static void find_history(const char *name, char out[1024])
     snprintf(out, 1024, "%s/%s", folder, name);
 }
 
-/* libedit makes the file readable for its owner alone; the name is taken at the end. */
+/* A device is no place for lines, and a pipe without a writer would be waited for. */
+static bool may_be_history(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) != 0 || S_ISREG(st.st_mode);
+}
+
+/* libedit sets the mode of what it writes to, so it takes a stream with a descriptor alone. */
+static bool write_history(lines *l, int fd)
+{
+    int own = dup(fd);
+    FILE *out = own >= 0 ? fdopen(own, "w") : NULL;
+    if (!out) return close(own), false;
+    bool ok = history(l->history, &l->event, H_SAVE_FP, out) >= 0;
+    return fclose(out) == 0 && ok;
+}
+
+/* For its owner alone; a link to the file stays one. No failure is told: it would stand in the conversation. */
 static void save_history(lines *l)
 {
-    char part[1100];
-    if (!l->path[0]) return;
-    snprintf(part, sizeof part, "%s.part", l->path);
+    char place[PATH_MAX];
+    hth_sink sink;
+    hearth_error err;
+    if (!l->path[0] || !find_place(l->path, place)) return;
     mode_t mask = umask(077);
-    bool ok = history(l->history, &l->event, H_SAVE, part) >= 0 && rename(part, l->path) == 0;
+    if (hth_sink_open(&sink, place, &err) == HEARTH_OK && write_history(l, sink.fd))
+        hth_sink_finish(&sink, &err);
+    hth_sink_close(&sink);
     umask(mask);
-    if (!ok) remove(part);
 }
 
 static bool open_editor(lines *l, const char *name)
@@ -199,6 +222,7 @@ static bool open_editor(lines *l, const char *name)
     history(l->history, &l->event, H_SETSIZE, 1000);
     history(l->history, &l->event, H_SETUNIQUE, 1);
     find_history(name, l->path);
+    if (!may_be_history(l->path)) l->path[0] = '\0';
     if (l->path[0]) history(l->history, &l->event, H_LOAD, l->path);
     el_set(l->el, EL_CLIENTDATA, l);
     el_set(l->el, EL_EDITOR, "emacs");
@@ -266,6 +290,7 @@ static lines_status plain_line(lines *l, const char *prompt, char **line, size_t
         return LINES_END;
     }
     *n = (size_t)got;
+    if (!make_plain("stdin", l->line, n)) return LINES_FAILED;
     if (*n > 0 && l->line[*n - 1] == '\n') l->line[--*n] = '\0';
     *line = l->line;
     *more = l->typed && lies_ready(PASTE_MS);

@@ -16,8 +16,8 @@ typedef enum lines_status {
     LINES_FAILED,      /* after a message */
 } lines_status;
 
-/* history: a name below $XDG_STATE_HOME/hearth, unless $HEARTH_HISTORY is another file, or empty, which is none;
- * NULL: none. NULL after a message. */
+/* history: a name below $XDG_STATE_HOME/hearth, unless $HEARTH_HISTORY is another file; NULL: none. An empty
+ * $HEARTH_HISTORY, or one that is no regular file, is none too. NULL after a message. */
 lines *lines_open(const char *history);
 void lines_close(lines *l);
 /* The file in which lines are kept; "": none. */
@@ -25,7 +25,7 @@ const char *lines_history(const lines *l);
 /* Whether stdin and stdout are a terminal. */
 bool lines_are_typed(const lines *l);
 
-/* The next line without its newline, terminated, valid until the next call. *more: text
+/* The next line without its newline (\r\n from a pipe is one), terminated, valid until the next call. *more: text
  * that was pasted together with it lies ready, so it belongs to it. */
 lines_status lines_read(lines *l, const char *prompt, char **line, size_t *n, bool *more);
 

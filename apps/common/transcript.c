@@ -1,25 +1,31 @@
 /* Conversations in memory and in files. Reading takes exactly what writing gives, and
  * what other programs write in its place: members in any order, any escapes. */
 #define _GNU_SOURCE
-#include "common/input.h"
 #include "common/transcript.h"
 
+#include "common/buffer.h"
+#include "common/input.h"
 #include "common/json.h"
 #include "common/output.h"
+#include "common/text_file.h"
 #include "text/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- messages ---------------------------------------------------------------------------------- */
 
+void transcript_free_message(hearth_message *m)
+{
+    free((void *)(uintptr_t)m->role);
+    free((void *)(uintptr_t)m->content);
+}
+
 void transcript_drop(transcript *t, size_t i)
 {
-    free((void *)(uintptr_t)t->message[i].role);
-    free((void *)(uintptr_t)t->message[i].content);
+    transcript_free_message(&t->message[i]);
     t->n--;
     memmove(t->message + i, t->message + i + 1, (t->n - i) * sizeof *t->message);
 }
@@ -42,13 +48,9 @@ static char *copy_of(const char *bytes, size_t n)
 
 bool transcript_add(transcript *t, const char *role, const char *content, size_t n)
 {
-    if (t->n == t->room) {
-        size_t room = 2 * t->room + 16;
-        hearth_message *more = realloc(t->message, room * sizeof *more);
-        if (!more) return report_text("out of memory for the conversation") == 0;
-        t->message = more;
-        t->room = room;
-    }
+    hearth_message *more = grown(t->message, &t->room, t->n + 1, sizeof *more);
+    if (!more) return report_text("out of memory for the conversation") == 0;
+    t->message = more;
     char *r = copy_of(role, strlen(role)), *c = copy_of(content, n);
     if (!r || !c) {
         free(r);
@@ -103,20 +105,12 @@ static bool may_replace(const char *path)
 
 bool transcript_save(const transcript *t, const char *path)
 {
-    char part[4096];
+    text_file f;
     if (!may_replace(path)) return false;
-    if ((size_t)snprintf(part, sizeof part, "%s.part", path) >= sizeof part)
-        return report_text("the name is too long") == 0;
-    FILE *f = fopen(part, "w");
-    if (!f) return report_text("%s: %s", part, strerror(errno)) == 0;
-    write_messages(t, f);
-    bool ok = fflush(f) == 0 && !ferror(f) && fsync(fileno(f)) == 0;
-    int why = errno;
-    ok = fclose(f) == 0 && ok;
-    if (ok && rename(part, path) == 0) return true;
-    if (ok) why = errno;
-    remove(part);
-    return report_text("%s: %s", path, strerror(why)) == 0;
+    if (text_file_open(&f, path)) write_messages(t, f.out);
+    bool ok = text_file_finish(&f) || report(&f.err) == 0;
+    text_file_close(&f);
+    return ok;
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------- */

@@ -18,9 +18,10 @@ bool transcript_add(transcript *t, const char *role, const char *content, size_t
 bool transcript_add_first(transcript *t, const char *role, const char *content, size_t n);
 /* Drops message i; those behind move up. */
 void transcript_drop(transcript *t, size_t i);
+/* A message that was taken off the end. */
+void transcript_free_message(hearth_message *m);
 
-/* Writes path.part and renames it; false after a message. Bytes that are not UTF-8
- * become U+FFFD. */
+/* The file is there when it is complete; false after a message. Bytes that are not UTF-8 become U+FFFD. */
 bool transcript_save(const transcript *t, const char *path);
 /* Replaces what *t has; when the file is not good, a message, and *t stays. */
 bool transcript_load(transcript *t, const char *path);

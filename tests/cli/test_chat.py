@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import stat
 import struct
@@ -15,11 +16,12 @@ import sys
 import tempfile
 import termios
 import time
+import unittest.mock
 
 HEARTH = sys.argv[1]
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
-from cases import Skip, case, open_terminal, run_cases  # noqa: E402: the path is set above
+from cases import Skip, case, clean_environment, open_terminal, run_cases  # noqa: E402: the path is set above
 from chat_model import with_template  # noqa: E402
 
 TIMEOUT = 60
@@ -44,14 +46,26 @@ def make_model(name, template, **more):
 
 
 def environment(**more):
-    return dict(os.environ, HOME=FOLDER, XDG_STATE_HOME=os.path.join(FOLDER, "state"), TERM="xterm", LC_ALL="C.UTF-8", **more)
+    own = {"XDG_STATE_HOME": os.path.join(FOLDER, "state"), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+    return clean_environment(FOLDER, **{**own, **more})
+
+
+@case
+def the_tests_ignore_settings_of_the_user():
+    mine = os.path.join(FOLDER, "mine")
+    users = ["HF_HOME", "HF_TOKEN", "HUGGINGFACE_HUB_CACHE", "OLLAMA_MODELS", "LLAMA_CACHE", "XDG_CACHE_HOME", "XDG_STATE_HOME",
+             "HEARTH_MODELS", "HEARTH_HISTORY", "HEARTH_CACHE", "HTTPS_PROXY", "https_proxy", "HOME"]
+    with unittest.mock.patch.dict(os.environ, dict.fromkeys(users, mine)):
+        check(mine not in environment().values(), environment())
+        check(environment(HEARTH_MODELS=mine)["HEARTH_MODELS"] == mine, "what a case wants counts")
 
 
 # ---- from a pipe ---------------------------------------------------------------------------
 
 
 def pipe(text, *args, status=0, model=None):
-    done = subprocess.run([HEARTH, "chat", model or MODEL, *args], input=text.encode(), capture_output=True,
+    text = text.encode() if isinstance(text, str) else text
+    done = subprocess.run([HEARTH, "chat", model or MODEL, *args], input=text, capture_output=True,
                           timeout=TIMEOUT, env=environment())
     check(done.returncode == status, args, "exit", done.returncode, done.stderr)
     return done.stdout.decode(), done.stderr.decode()
@@ -105,7 +119,7 @@ def commands_do_what_help_says():
     with open(path + "3", encoding="utf-8") as f:
         check([json.loads(line)["role"] for line in f] == ["user", "assistant"], "/system without a text")
     check("/multi" in err and len(counts(err)) == 2, err)
-    check(not os.path.exists(path + ".part"), "a .part file stayed")
+    check(not os.path.exists(path + ".hearth-part"), "an unfinished file stayed")
 
 
 @case
@@ -128,7 +142,11 @@ def what_is_no_conversation_is_not_overwritten():
     os.symlink(path, link)
     pipe(f"/save {link}\n", status=1)
     check(os.path.islink(link), "a link")
+    with open(path + ".json.part", "w") as f:
+        f.write("of another program")
     pipe(f"Hello\n/save {path}.json\n/save {path}.json\n", "-n", "2")
+    with open(path + ".json.part") as f:
+        check(f.read() == "of another program", "a file with a name of its own")
 
 
 @case
@@ -167,6 +185,42 @@ def lines_go_on_behind_a_backslash_and_in_blocks():
     for left_open in ["/multi\nfour\nfive\n", "four\\\nfive"]:
         _, err = pipe(left_open, "-n", "2", "--stats")
         check(len(counts(err)) == 1, "the end of the input ends a message", left_open, err)
+
+
+@case
+def tokens_of_an_answer_ask_for_no_terminal():
+    """isatty is a system call; the progress of reading the model needs some, more or less."""
+    if not shutil.which("strace") or os.environ.get("HEARTH_SANITIZED"):
+        raise Skip("no strace, or a sanitizer, which it disturbs")
+    counted = []
+    for n in ("5", "105"):
+        log = os.path.join(FOLDER, "calls")
+        done = subprocess.run(["strace", "-f", "-e", "trace=ioctl", "-o", log, HEARTH, "chat", MODEL, "-n", n, "--gpu", "none",
+                               "--logit-bias", "2=-inf", "--stats"], input=b"Once\n", capture_output=True, timeout=TIMEOUT, env=environment())
+        with open(log) as f:
+            calls = f.read()
+        if "+++ exited" not in calls:
+            raise Skip("strace may not trace here")
+        check(counts(done.stderr.decode())[0][2] == int(n), done.stderr)
+        counted.append(calls.count("TCGETS"))
+    check(counted[1] < counted[0] + 50, counted)
+
+
+@case
+def lines_from_windows_are_read_as_others_are():
+    path = os.path.join(FOLDER, "windows.jsonl")
+    text = f"one\\\ntwo\n/multi\nthree\n.\nfour\n/undo\na\rb\n/save {path}\n"
+    out, _ = pipe(text, "-n", "2", "--greedy")
+    with open(path, "rb") as f:
+        saved = f.read()
+    check([json.loads(line)["content"] for line in saved.splitlines()][::2] == ["one\ntwo", "three", "a\rb"], saved)
+    check(pipe("\ufeff" + text.replace("\n", "\r\n"), "-n", "2", "--greedy")[0] == out, "another answer")
+    with open(path, "rb") as f:
+        check(f.read() == saved, "other messages")
+    pipe("Hello\n/undo\r", "-n", "2")
+    for code in ("utf-16", "utf-16-be", "utf-16-le"):
+        out, err = pipe("Once upon a time\n".encode(code), "-n", "2", status=1)
+        check("stdin: is UTF-16, and UTF-8 is wanted: iconv" in err and not out, code, out, err)
 
 
 @case
@@ -221,6 +275,23 @@ def an_answer_is_taken_back_or_given_again():
     check(err.count("there is no answer yet") == 2, err)
 
 
+def save_conversation(name, *contents):
+    path = os.path.join(FOLDER, name)
+    with open(path, "w", encoding="utf-8") as f:
+        for i, content in enumerate(contents):
+            f.write(json.dumps({"role": ["user", "assistant"][i % 2], "content": content}) + "\n")
+    return path
+
+
+@case
+def an_answer_stays_until_there_is_another():
+    path = save_conversation("stays.jsonl", "Tell me a story about a dog and a cat. " * 20, "No.")
+    _, err = pipe(f"/load {path}\n/regenerate\n/save {path}2\n", "-c", "64", status=1)
+    check("and 64 fit" in err and "the last answer stays" in err, err)
+    with open(path) as before, open(path + "2") as after:
+        check(list(map(json.loads, after)) == list(map(json.loads, before)), "after an error")
+
+
 @case
 def templates_are_chosen_by_name_and_by_file():
     path = os.path.join(FOLDER, "own.jinja")
@@ -247,11 +318,12 @@ def templates_are_chosen_by_name_and_by_file():
 @case
 def a_model_without_a_template_is_not_guessed_for():
     for args in [[os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")]]:
-        done = subprocess.run([HEARTH, "chat", *args], input=b"", capture_output=True, timeout=TIMEOUT)
+        done = subprocess.run([HEARTH, "chat", *args], input=b"", capture_output=True, timeout=TIMEOUT, env=environment())
         err = done.stderr.decode()
         check(done.returncode == 1 and err.count("\n") == 1, done)
         check("tokenizer.chat_template is missing" in err and "`hearth run`" in err and "chatml" in err, err)
-    done = subprocess.run([HEARTH, "chat", "--template", "vicuna", "-n", "3"], input=b"Hi\n", capture_output=True, timeout=TIMEOUT)
+    done = subprocess.run([HEARTH, "chat", "--template", "vicuna", "-n", "3"], input=b"Hi\n", capture_output=True, timeout=TIMEOUT,
+                          env=environment())
     check(done.returncode == 0 and done.stdout, "the story model can be made to", done)
 
 
@@ -277,7 +349,8 @@ def a_refused_message_is_taken_back():
 def a_closed_output_ends():
     read_end, write_end = os.pipe()
     os.close(read_end)
-    done = subprocess.run([HEARTH, "chat", MODEL, "-n", "5"], input=b"Hi\n", stdout=write_end, stderr=subprocess.PIPE, timeout=TIMEOUT)
+    done = subprocess.run([HEARTH, "chat", MODEL, "-n", "5"], input=b"Hi\n", stdout=write_end, stderr=subprocess.PIPE, timeout=TIMEOUT,
+                          env=environment())
     os.close(write_end)
     check(done.returncode == 1, done)
 
@@ -297,17 +370,44 @@ def ctrl_c_ends_what_comes_from_a_pipe():
 # ---- at a terminal -----------------------------------------------------------------------------
 
 
+def as_job_of_a_shell():
+    """Returns in a child, a job in the foreground. The parent does as a shell: while the job is stopped it has the
+    terminal, in its own modes, and a line goes on with the job; it ends as the job does."""
+    modes = termios.tcgetattr(0)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    job = os.fork()
+    if job == 0:
+        os.setpgid(0, 0)
+        os.tcsetpgrp(0, os.getpid())
+        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+        return
+    while True:
+        _, status = os.waitpid(job, os.WUNTRACED)
+        os.tcsetpgrp(0, os.getpid())
+        termios.tcsetattr(0, termios.TCSADRAIN, modes)
+        if not os.WIFSTOPPED(status):
+            os._exit(os.waitstatus_to_exitcode(status))
+        os.write(1, b"[stopped]\n")
+        os.read(0, 100)
+        os.tcsetpgrp(0, job)
+        os.kill(-job, signal.SIGCONT)
+
+
 class Terminal:
     """The program in a terminal of its own: what it wrote so far, and keys for it."""
 
-    def __init__(self, *args, model=None, columns=80, sign="> ", **more):
-        more = {**environment(), **more}
+    def __init__(self, *args, model=None, columns=80, sign="> ", is_job=False, **more):
         self.text = ""
         for fd in open_terminal():
             os.close(fd)
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execvpe(HEARTH, [HEARTH, "chat", *([MODEL] if model is None else model), *args], more)
+            try:
+                if is_job:
+                    as_job_of_a_shell()
+                os.execvpe(HEARTH, [HEARTH, "chat", *([MODEL] if model is None else model), *args], environment(**more))
+            finally:
+                os._exit(127)
         self.resize(columns)
         self.prompt(sign)
 
@@ -363,6 +463,15 @@ class Terminal:
         return self.status
 
 
+def slow_card():
+    """A simulated card that takes 20 ms for a token, so that a key comes in time."""
+    path = os.path.join(FOLDER, "slow.sim")
+    with open(path, "w") as f:
+        f.write("name = slow\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e12\npcie_down = 1e12\npcie_latency_us = 0\n"
+                "dispatch_us = 0\nsubmit_us = 20000\nwake_us = 0\nflops = 1e15\njitter = 0\nseed = 1\nclock = real\n")
+    return "sim:" + path
+
+
 @case
 def a_terminal_has_a_prompt_and_ctrl_d_ends():
     t = Terminal("-n", "5", "--greedy")
@@ -406,6 +515,28 @@ def ctrl_c_stops_the_answer_and_not_the_program():
     t.prompt()
     t.type("\x04")
     check(t.end() == 0, t.status)
+
+
+@case
+def ctrl_c_before_the_first_token_keeps_the_last_answer():
+    path = save_conversation("kept.jsonl", "Tell me a story about a dog and a cat. " * 20, "No.")
+    t = Terminal("--gpu", slow_card(), "--batch", "1")
+    t.type(f"/load {path}\r")
+    t.wait_for("has 2 messages")
+    t.prompt()
+    t.type("/regenerate\r")
+    t.wait_for("/regenerate\n")
+    time.sleep(0.3)
+    t.type("\x03")
+    t.wait_for("hearth: stopped\nhearth: the last answer stays")
+    t.prompt()
+    t.type(f"/save {path}2\r")
+    t.wait_for("2 messages are in")
+    t.prompt()
+    t.type("\x04")
+    check(t.end() == 0, t.status)
+    with open(path) as before, open(path + "2") as after:
+        check(list(map(json.loads, after)) == list(map(json.loads, before)), "the conversation is another")
 
 
 @case
@@ -475,10 +606,20 @@ def the_history_is_kept_for_its_owner_alone():
 def the_history_lies_where_it_is_said_to_or_nowhere():
     if not has_editor():
         raise Skip("built without libedit")
-    own = os.path.join(FOLDER, "own-history")
-    for args, more, path in [(["--no-history"], {"XDG_STATE_HOME": os.path.join(FOLDER, "none")}, None),
-                             ([], {"HEARTH_HISTORY": "", "XDG_STATE_HOME": os.path.join(FOLDER, "none")}, None),
-                             ([], {"HEARTH_HISTORY": own}, own)]:
+    own, none, fifo, device, link, new = (os.path.join(FOLDER, "history-" + name)
+                                          for name in ("own", "none", "fifo", "device", "link", "new"))
+    with open(own + ".part", "w") as f:
+        f.write("of another program")
+    os.mkfifo(fifo)
+    links = {device: "/dev/null", link: "history-own", new: "history-later"}
+    for path, target in links.items():
+        os.symlink(target, path)
+    for args, more, path in [(["--no-history"], {"XDG_STATE_HOME": none}, None),
+                             ([], {"HEARTH_HISTORY": "", "XDG_STATE_HOME": none}, None),
+                             (["--no-history"], {"HEARTH_HISTORY": none}, None),
+                             ([], {"HEARTH_HISTORY": fifo}, None), ([], {"HEARTH_HISTORY": device}, None),
+                             ([], {"HEARTH_HISTORY": own}, own), ([], {"HEARTH_HISTORY": link}, link),
+                             ([], {"HEARTH_HISTORY": new}, new)]:
         t = Terminal("-n", "2", *args, **more)
         t.type("/help\r")
         t.wait_for("What was typed is kept in %s (--no-history" % (path or "no file"))
@@ -488,8 +629,12 @@ def the_history_lies_where_it_is_said_to_or_nowhere():
         t.prompt()
         t.type("\x04")
         check(t.end() == 0, t.status)
-        check(not os.path.exists(os.path.join(FOLDER, "none")), "a folder was made")
+        check(not os.path.exists(none), args, more, "a file or a folder was made")
         check(path is None or "message" in open(path).read(), "nothing is kept")
+    check(stat.S_ISFIFO(os.stat(fifo).st_mode) and stat.S_ISCHR(os.stat(device).st_mode), "they are what they were")
+    check({path: os.readlink(path) for path in links} == links, "links stay")
+    with open(own + ".part") as f:
+        check(f.read() == "of another program", "a file with a name of its own")
 
 
 @case
@@ -530,6 +675,44 @@ def a_line_can_be_edited_after_a_stop_and_a_resize():
     with open(path, encoding="utf-8") as f:
         said = [m["content"] for m in map(json.loads, f) if m["role"] == "user"]
     check(said == ["hello world", long], said)
+
+
+@case
+def ctrl_z_stops_and_fg_goes_on():
+    """At the prompt, and in an answer; lines can be edited behind both."""
+    path = os.path.join(FOLDER, "job.jsonl")
+    t = Terminal("--greedy", "--logit-bias", "2=-inf", "--gpu", slow_card(), is_job=True)
+
+    def stop_and_go_on():
+        t.type("\x1a")
+        t.wait_for("[stopped]\n")
+        t.type("fg\n")
+        t.wait_for("fg\n")
+
+    if has_editor():
+        t.type("world")
+        t.wait_for("world")
+        stop_and_go_on()
+        t.wait_for("> world")
+        t.type("\x01hello ")
+        t.wait_for("o")
+    else:  # a terminal drops an unfinished line
+        t.type("hello world")
+    t.type("\r")
+    t.wait_for("\n")
+    t.wait_for(" ")
+    stop_and_go_on()
+    t.wait_for(" ")
+    t.type("\x03")
+    t.wait_for("hearth: stopped")
+    t.prompt()
+    t.type(f"{path}\x01/save \r" if has_editor() else f"/save {path}\r")
+    t.wait_for("2 messages are in")
+    t.prompt()
+    t.type("\x04")
+    check(t.end() == 0, t.status)
+    with open(path, encoding="utf-8") as f:
+        check(json.loads(f.readline())["content"] == "hello world", "the line is another")
 
 
 @case

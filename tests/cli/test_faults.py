@@ -343,10 +343,19 @@ def story_model():
 
 
 def fail_allocation(args, stdin, n, sticky):
+    if os.path.exists(scratch("out")):
+        os.remove(scratch("out"))
     env = {"LD_PRELOAD": FAIL_MALLOC, "FAIL_ALLOCATION": str(n), "FAIL_REPORT": scratch("count")}
     if sticky:
         env["FAIL_STICKY"] = "1"
     return hearth(args, stdin, env)
+
+
+def content_of_output():
+    if not os.path.exists(scratch("out")):
+        return None
+    with open(scratch("out"), "rb") as f:
+        return f.read()
 
 
 def every_verb_survives_allocations_that_fail():
@@ -363,12 +372,11 @@ def every_verb_survives_allocations_that_fail():
         check(whole.returncode == 0, name, whole.stderr)
         with open(scratch("count")) as f:
             n_allocation = int(f.read())
+        out = content_of_output()
         for sticky in (False, True):
             n_run = n_allocation if LONG else min(n_allocation, 8 if name == "synth" else 25)
             for i in range(n_run):
                 n = 1 + i * n_allocation // n_run
-                if os.path.exists(scratch("out")):
-                    os.remove(scratch("out"))
                 done = fail_allocation(args, stdin, n, sticky)
                 about = (name, "allocation", n, "of", n_allocation, "and all behind" if sticky else "")
                 check(done.returncode in (0, 1), *about, "exit", done.returncode, done.stderr)
@@ -376,6 +384,7 @@ def every_verb_survives_allocations_that_fail():
                 if done.returncode == 0:  # it could do without, as a buffer of stdio can; chat says it and goes on
                     same = done.stdout == whole.stdout or name in ("quantize", "synth")  # which tell the time
                     check(same or (name == "chat" and lines), *about, done.stdout, done.stderr)
+                    check(content_of_output() == out, *about, "wrote another file")
                     continue
                 check(len(lines) >= 1 and all(l.startswith("hearth: ") for l in lines), *about, done.stderr)
                 nothing_left(*about)

@@ -50,14 +50,9 @@ def check(ok, *what):
 
 
 def environment(**more):
-    """No folder and no proxy of the user's."""
-    kept = {k: v for k, v in os.environ.items()
-            if not re.match(r"(HF_|HUGGING|OLLAMA|LLAMA_CACHE|HEARTH_MODELS|XDG_)|.*_proxy$", k, re.I)}
-    kept.update(HOME=scratch, HF_HOME=os.path.join(scratch, "hf"), HF_ENDPOINT=hub.endpoint,
-                OLLAMA_MODELS=os.path.join(scratch, "ollama"),  # else a service of the machine's is searched too
-                HEARTH_CACHE=os.path.join(scratch, "kept"), NO_PROXY="*")
-    kept.update(more)
-    return kept
+    own = {"HF_HOME": os.path.join(scratch, "hf"), "HF_ENDPOINT": hub.endpoint,
+           "HEARTH_CACHE": os.path.join(scratch, "kept"), "NO_PROXY": "*"}
+    return cases.clean_environment(scratch, **{**own, **more})
 
 
 def hearth(*args, env=None, **more):

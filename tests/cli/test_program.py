@@ -1927,5 +1927,28 @@ def odd_environments_change_nothing():
     bad(1, "-: ", "run", "-", "-n", "1", stdin=None, preexec_fn=lambda: os.close(0))
 
 
+@case
+def run_alone_at_a_terminal_says_what_the_program_is():
+    def said(*args, stdin=None):
+        """What it wrote on a terminal, which is its stdin too unless another is given."""
+        outer, inner = cases.open_terminal()
+        with subprocess.Popen([HEARTH, "run", *args], stdin=inner if stdin is None else stdin, stdout=subprocess.PIPE,
+                              stderr=inner) as process:
+            os.close(inner)
+            process.communicate(timeout=TIMEOUT)
+        text = os.read(outer, 65536).decode().replace("\r", "")
+        os.close(outer)
+        check(process.returncode == 0, args, text)
+        return text.split("\n")
+
+    lines = said()
+    begin = lines.index("hearth runs language models: files of the kind GGUF. Without one it tells a story now,")
+    for line, word in zip(lines[begin + 1:begin + 5], ["inside the program", "hearth pull REPO", "hearth chat MODEL", "run --help"]):
+        check(word in line and not line.startswith("hearth: "), word, lines)
+    check(lines[begin + 5].startswith("hearth: ") and max(map(len, lines[begin:begin + 5])) <= 96, lines)
+    for other in [said("-n", "1"), said(stdin=subprocess.DEVNULL)]:
+        check(not any("hearth pull" in line for line in other), other)
+
+
 if __name__ == "__main__":
     cases.run_cases(__file__)

@@ -9,6 +9,7 @@ failures as assertions, loud skips, and the same report lines as test.c.
 
 import os
 import pty
+import re
 import sys
 import traceback
 
@@ -26,6 +27,15 @@ def open_terminal():
         return pty.openpty()
     except OSError:
         raise Skip(NO_TERMINALS) from None
+
+
+def clean_environment(home, **more):
+    """The environment of this process without folders, settings and proxies of the user's: what the program keeps
+    by default lies below home, and it keeps no cache."""
+    users = r"(HF_|HUGGING|OLLAMA|LLAMA_CACHE|HEARTH_MODELS|HEARTH_HISTORY|XDG_)|.*_proxy$"
+    kept = {k: v for k, v in os.environ.items() if not re.match(users, k, re.I)}
+    ollama = os.path.join(home, "ollama")  # else a service of the machine's is searched too
+    return {**kept, "HOME": home, "HEARTH_CACHE": "", "OLLAMA_MODELS": ollama, **more}
 
 
 def case(function):

@@ -1,0 +1,27 @@
+/* Arrays that grow: texts that come in pieces, ids of tokens. Zero-initialised is empty; free takes the array. */
+#ifndef HEARTH_APPS_COMMON_BUFFER_H
+#define HEARTH_APPS_COMMON_BUFFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct buffer {
+    char *bytes; /* terminated, once there were any */
+    size_t n, room;
+} buffer;
+
+typedef struct id_list {
+    int32_t *at;
+    size_t n, room;
+} id_list;
+
+/* False: out of memory, and nothing was appended. */
+bool buffer_add(buffer *b, const char *bytes, size_t n);
+bool id_list_add(id_list *l, const int32_t *ids, size_t n);
+
+/* The array with room for n elements of that size, of which *room says how many it has room for; NULL: out of
+ * memory, and the array is as it was. */
+void *grown(void *array, size_t *room, size_t n, size_t size);
+
+#endif

@@ -1,0 +1,24 @@
+/* Files of text that verbs write by stdio: pages, tables, conversations. A file appears when it is complete
+ * (file/sink.h). */
+#ifndef HEARTH_APPS_COMMON_TEXT_FILE_H
+#define HEARTH_APPS_COMMON_TEXT_FILE_H
+
+#include "file/sink.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct text_file {
+    FILE *out; /* NULL: it could not be opened */
+    hth_sink sink;
+    hearth_error err; /* the first failure */
+} text_file;
+
+/* False after a failure, of which f->err tells. */
+bool text_file_open(text_file *f, const char *path);
+/* Gives the file its name, unless anything failed so far. */
+bool text_file_finish(text_file *f);
+/* Removes what is not finished; frees. */
+void text_file_close(text_file *f);
+
+#endif
