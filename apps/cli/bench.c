@@ -296,7 +296,7 @@ static int measure(bench *b, const args *a, const hearth_model *model)
     if (!bench_find_price(b, a, model)) return EXIT_OTHER;
     if (args_has(a, "json")) bench_print_json(b);
     else bench_print_table(b);
-    if (interrupted()) print_note("interrupted; the price is of whole windows so far");
+    if (interrupted()) print_status("interrupted; the price is of whole windows so far");
     return 0;
 }
 

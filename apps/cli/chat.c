@@ -124,7 +124,7 @@ static bool drop_oldest_turn(chat *c)
     while (first + n < c->talk.n && strcmp(c->talk.message[first + n].role, "user") != 0) n++;
     if (args_has(c->a, "no-shift") || first + n >= c->talk.n) return false;
     for (; n > 0; n--) transcript_drop(&c->talk, first);
-    if (!c->shifted) print_note("the context is full: the oldest messages are dropped from now on");
+    if (!c->shifted) print_status("the context is full: the oldest messages are dropped from now on");
     c->shifted = true;
     return true;
 }
@@ -197,10 +197,10 @@ static void say_end(const chat *c, const answer *an)
 {
     unsigned n_ctx = hearth_session_n_ctx(c->session);
     if (strcmp(an->end, "context full") == 0)
-        print_note("the context of %u tokens is full; /reset begins again, -c takes more", n_ctx);
+        print_status("the context of %u tokens is full; /reset begins again, -c takes more", n_ctx);
     else if (strcmp(an->end, "stopped") == 0 && c->typed) print_note("stopped");
     if (args_has(c->a, "stats"))
-        print_note("%zu tokens were there, %zu read, %llu written; ended: %s", c->n_reused, c->n_read,
+        print_status("%zu tokens were there, %zu read, %llu written; ended: %s", c->n_reused, c->n_read,
                    (unsigned long long)an->n_token, an->end);
 }
 
@@ -369,7 +369,7 @@ static void greet(const chat *c)
     warn_of_context(c->model, c->session);
     print_start_line(c->a, c->model, c->session);
     if (c->typed)
-        print_note("chat by: %s; /help lists the commands, Ctrl-D ends", hearth_chat_name(c->format));
+        print_status("chat by: %s; /help lists the commands, Ctrl-D ends", hearth_chat_name(c->format));
 }
 
 static bool is_by_name(const hearth_chat *format)

@@ -10,7 +10,7 @@ typedef struct command {
     void (*run)(chat *c, const char *operand);
 } command;
 
-static void note(const char *text) { print_note("%s", text); }
+static void note(const char *text) { print_status("%s", text); }
 
 static bool has_system(const chat *c)
 {
@@ -40,7 +40,7 @@ static void undo(chat *c, const char *operand)
     if (!has_answer(c)) return;
     transcript_drop(&c->talk, c->talk.n - 1);
     if (c->talk.n > has_system(c)) transcript_drop(&c->talk, c->talk.n - 1);
-    print_note("the last message and its answer are forgotten");
+    print_status("the last message and its answer are forgotten");
 }
 
 /* The old answer stays until there is another. */
@@ -77,14 +77,14 @@ static void save(chat *c, const char *operand)
 {
     char path[4096];
     if (!full_path(operand, path) || !transcript_save(&c->talk, path)) c->failed = true;
-    else print_note("%zu messages are in %s", c->talk.n, path);
+    else print_status("%zu messages are in %s", c->talk.n, path);
 }
 
 static void load(chat *c, const char *operand)
 {
     char path[4096];
     if (!full_path(operand, path) || !transcript_load(&c->talk, path)) c->failed = true;
-    else print_note("the conversation has %zu messages", c->talk.n);
+    else print_status("the conversation has %zu messages", c->talk.n);
 }
 
 static void leave(chat *c, const char *operand)

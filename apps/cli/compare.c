@@ -166,7 +166,7 @@ static int measure(comparison *c, const char *text, size_t n)
     hth_compare_close(compare); /* with the layers of the result */
     if (st != HEARTH_OK) return report(&err);
     if (!some) return report_text("interrupted; no window was compared");
-    if (interrupted()) print_note("interrupted; the windows so far count");
+    if (interrupted()) print_status("interrupted; the windows so far count");
     return 0;
 }
 

@@ -38,7 +38,7 @@ static int look_at_all(const args *a, hub_models *models, hub_facts *facts, card
     }
     progress_end(&p);
     models->n = i;
-    if (i < n && st == HEARTH_OK) print_note("stopped: %zu of %zu models were looked at", i, n);
+    if (i < n && st == HEARTH_OK) print_status("stopped: %zu of %zu models were looked at", i, n);
     const char *name = hub_machine_card(machine, &used->is_simulated);
     if (name) snprintf(used->name, sizeof used->name, "%s", name);
     hub_machine_close(machine);

@@ -69,7 +69,7 @@ static int run(const args *a)
         if (scored) print_result(a, model, &result, hearth_session_n_ctx(session));
         if (scored) status = 0;
         else status = st == HEARTH_OK ? report_text("interrupted; no window was scored") : report(&err);
-        if (scored && interrupted()) print_note("interrupted; the windows so far count");
+        if (scored && interrupted()) print_status("interrupted; the windows so far count");
     }
     free(text);
     hearth_session_close(session);

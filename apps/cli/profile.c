@@ -36,7 +36,7 @@ static bool show(void *user, uint64_t done, uint64_t total)
         w->n_before = done;
         progress_init(&w->p, "profiling", "tokens", 1);
         if (done > 0)
-            print_note("%s.resume: %llu of %llu tokens are done; going on", w->out, (unsigned long long)done,
+            print_status("%s.resume: %llu of %llu tokens are done; going on", w->out, (unsigned long long)done,
                        (unsigned long long)total);
     }
     return progress_show(&w->p, done - w->n_before, total - w->n_before);

@@ -204,7 +204,7 @@ static void print_rates(const generation *g)
 {
     hearth_model_info info;
     hearth_model_get_info(g->model, &info);
-    print_note("%s%sprompt %zu tokens in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s",
+    print_status("%s%sprompt %zu tokens in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s",
                info.gpu_simulated ? info.gpu : "",
                g->by_card           ? ", by its clock: "
                : info.gpu_simulated ? ": "
@@ -219,7 +219,7 @@ static void print_stats(const generation *g)
     hearth_model_get_info(g->model, &info);
     double measured = rate((double)g->ids.n, g->decode_seconds);
     if (info.gpu_predicted > 0.0)
-        print_note("the plan expects %.2f tokens/s, measured were %.2f (%+.0f %%)", info.gpu_predicted, measured,
+        print_requested("the plan expects %.2f tokens/s, measured were %.2f (%+.0f %%)", info.gpu_predicted, measured,
                    100.0 * (measured / info.gpu_predicted - 1.0));
     uint32_t n_layer;
     double *share = live_shares(g, &n_layer), sum = 0.0;
@@ -230,7 +230,7 @@ static void print_stats(const generation *g)
         if (used + 8 < sizeof line) used += (size_t)snprintf(line + used, sizeof line - used, " %.1f", share[i] * 100.0);
         sum += share[i];
     }
-    print_note("live neurons by layer, %%:%s; mean %.1f", line, sum / n_layer * 100.0);
+    print_requested("live neurons by layer, %%:%s; mean %.1f", line, sum / n_layer * 100.0);
     free(share);
 }
 
@@ -393,7 +393,7 @@ static int run(const args *a)
     else if (g.n_shown > 0 && !args_has(a, "json")) end_text();
     status = ok ? 0 : report(&err);
     if (ok && !args_has(a, "json") && strcmp(g.end, "context full") == 0)
-        print_note("the context of %u tokens is full; -c takes more", hearth_session_n_ctx(g.session));
+        print_status("the context of %u tokens is full; -c takes more", hearth_session_n_ctx(g.session));
     if (ok && (args_has(a, "stats") || !args_has(a, "json"))) print_rates(&g);
     if (ok && args_has(a, "stats")) print_stats(&g);
     if (ok && args_has(a, "check") && !interrupted()) status = check(&g, args_uint(a, "check", 0));

@@ -16,7 +16,7 @@ static void print_result(const hearth_model *model, const hth_comparison *r)
     const char *selector = hearth_selector_name(info.selector);
     hth_compare_layer all = hth_compare_all_layers(r);
     if (r->n_identical == r->n_scored) {
-        print_note("check of %llu tokens: selector %s is exact: all logits are those of dense",
+        print_requested("check of %llu tokens: selector %s is exact: all logits are those of dense",
                    (unsigned long long)r->n_token, selector);
         return;
     }
@@ -26,7 +26,7 @@ static void print_result(const hearth_model *model, const hth_comparison *r)
     if (r->n_layer > 0)
         snprintf(recall, sizeof recall, ", recall %.1f %%",
                  all.n_live > 0 ? 100.0 * (double)all.n_hit / (double)all.n_live : 100.0);
-    print_note("check of %llu tokens: selector %s%s%s against dense: same likeliest token %.1f %%, mean KL %.3g "
+    print_requested("check of %llu tokens: selector %s%s%s against dense: same likeliest token %.1f %%, mean KL %.3g "
                "nats%s",
                (unsigned long long)r->n_token, selector, differs ? " with the bits of " : "",
                differs ? info.gpu : "", agreement, r->kl, recall);
@@ -57,16 +57,16 @@ int run_check(const args *a, const char *path, const hearth_model *model, hearth
     hearth_model_info info;
     hearth_model_get_info(model, &info);
     if (is_reference(a, model) && info.gpu_strict) {
-        print_note("check: selector dense is exact");
+        print_requested("check: selector dense is exact");
         return 0;
     }
     if (!info.gpu && !info.gpu_strict) {
-        print_note("check: the run has left its device, which had not the CPU's bits (%s): what it computed is gone",
+        print_requested("check: the run has left its device, which had not the CPU's bits (%s): what it computed is gone",
                    info.gpu_strict_note);
         return 0;
     }
     if (n < 2) {
-        print_note("check: a run of one token has nothing to compare");
+        print_requested("check: a run of one token has nothing to compare");
         return 0;
     }
     if (!open_dense(a, path, model, &on_cpu)) return EXIT_OTHER;

@@ -283,7 +283,7 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
     char seed[40] = "";
     if (is_seeded(a)) snprintf(seed, sizeof seed, "; seed %llu", (unsigned long long)sampler_seed(a));
     if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
-    print_note("%s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; %s (%s), %u thread%s; %s%s; %s%s",
+    print_status("%s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; %s (%s), %u thread%s; %s%s; %s%s",
             info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
             info.synthetic ? ", synthetic weights" : "", hearth_selector_name(info.selector),
             selector_is_approximate(info.selector) ? " (approximate)" : "", info.selector_why,

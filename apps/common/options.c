@@ -30,7 +30,7 @@ struct args {
 
 /* clang-format off: a table */
 const option_spec general_options[] = {
-    {"quiet", 'q', OPTION_FLAG, NULL, "no start line, notes and progress; warnings and errors stay", 0, 0, NULL,
+    {"quiet", 'q', OPTION_FLAG, NULL, "results, warnings and errors alone: no start line, no progress", 0, 0, NULL,
      OPTION_RARE},
     {"verbose", 'v', OPTION_FLAG, NULL, "progress and notes where stderr is no terminal too", 0, 0, NULL,
      OPTION_RARE},

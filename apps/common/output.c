@@ -63,10 +63,27 @@ static void __attribute__((format(printf, 2, 0))) print_line(const char *kind, c
     fprintf(stderr, "hearth: %s%s\n", kind, printable(line));
 }
 
-void print_note(const char *format, ...)
+void print_requested(const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    print_line("", format, list);
+    va_end(list);
+}
+
+void print_status(const char *format, ...)
 {
     va_list list;
     if (quiet) return;
+    va_start(list, format);
+    print_line("", format, list);
+    va_end(list);
+}
+
+void print_note(const char *format, ...)
+{
+    va_list list;
+    if (quiet || (!verbose && isatty(STDERR_FILENO) != 1)) return;
     va_start(list, format);
     print_line("", format, list);
     va_end(list);

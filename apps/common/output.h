@@ -10,10 +10,14 @@
 /* ---- messages ------------------------------------------------------------------------
  * Each is one line on stderr, "hearth: ...", and shows control bytes of what it quotes as \xNN. */
 
-/* quiet: no notes and no progress; verbose: progress where stderr is no terminal too. */
+/* quiet: results, warnings and errors alone; verbose: notes and progress where stderr is no terminal too. */
 void set_verbosity(bool quiet, bool verbose);
 bool is_quiet(void);
-/* What a user may want to know: nothing when quiet. */
+/* What was asked for by an option: --check, --stats. */
+void print_requested(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The line at the start, and how the work ended: unless quiet. */
+void print_status(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* What a person who waits may want to know: on a terminal, or when verbose. */
 void print_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void print_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void print_failure(const char *format, va_list list) __attribute__((format(printf, 1, 0)));
