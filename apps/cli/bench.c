@@ -41,7 +41,7 @@ static int32_t token_at(const bench *b, uint64_t i, uint32_t i_sequence)
 
 static bool eval_prompt(bench *b, uint64_t n, hearth_error *err)
 {
-    for (uint64_t at = 0; at < n && !interrupted(); at += b->n_batch) {
+    for (uint64_t at = 0; at < n; at += b->n_batch) {
         size_t k = n - at < b->n_batch ? (size_t)(n - at) : b->n_batch;
         if (hearth_session_eval(b->session, b->prompt + at, k, err) != HEARTH_OK) return false;
     }
@@ -50,7 +50,7 @@ static bool eval_prompt(bench *b, uint64_t n, hearth_error *err)
 
 static bool generate(bench *b, uint64_t n, hearth_error *err)
 {
-    for (uint64_t i = 0; i < n && !interrupted(); i++) {
+    for (uint64_t i = 0; i < n; i++) {
         int32_t token = token_at(b, b->depth + i, 0);
         if (hearth_session_eval(b->session, &token, 1, err) != HEARTH_OK) return false;
     }
@@ -59,7 +59,7 @@ static bool generate(bench *b, uint64_t n, hearth_error *err)
 
 static bool generate_together(bench *b, const bench_test *t, hearth_error *err)
 {
-    for (uint64_t i = 0; i < t->n_predict && !interrupted(); i++) {
+    for (uint64_t i = 0; i < t->n_predict; i++) {
         for (uint32_t s = 0; s < t->n_sequence; s++) {
             int32_t token = token_at(b, b->depth + i, s);
             if (hearth_batch_add(b->batch, b->sequences[s], &token, 1, err) != HEARTH_OK) return false;
@@ -78,7 +78,7 @@ static bool go_to_depth(bench *b, hearth_session *session, uint32_t i_sequence, 
     bool ok = true;
     if (at > b->depth && hearth_session_truncate(session, (uint32_t)b->depth, err) != HEARTH_OK) return false;
     progress_init(&p, "filling the cache", "tokens", 1);
-    while (ok && at < b->depth && !interrupted()) {
+    while (ok && at < b->depth) {
         int32_t piece[256];
         size_t most = session == b->session ? 256 : b->n_row < 256 ? b->n_row : 256;
         size_t n = b->depth - at < most ? (size_t)(b->depth - at) : most;
@@ -114,7 +114,7 @@ static bool sample(bench *b, const bench_test *t, double *rate, hearth_error *er
     moment took = moment_since(b->model, start);
     double seconds = b->by_card && took.there > 0.0 ? took.there : took.here;
     *rate = (double)n * (t->n_sequence ? t->n_sequence : 1) / seconds;
-    for (uint32_t s = 0; ok && s < t->n_sequence && !interrupted(); s++)
+    for (uint32_t s = 0; ok && s < t->n_sequence; s++)
         t->digest[s] = hth_hash(hearth_session_logits(b->sequences[s]), b->info.n_vocab * sizeof(float));
     return ok;
 }
@@ -179,13 +179,13 @@ static bool run_tests(bench *b, hearth_error *err)
     bool ok = open_probes(&p, hearth_session_n_thread(b->session), err);
     for (size_t i = 0; ok && i < b->n_test; i++) ok = sample(b, &b->tests[i], &ignored, err); /* warm up */
     for (size_t r = 0; ok && r < b->n_repeat; r++)
-        for (size_t i = 0; ok && i < b->n_test && !interrupted(); i++) {
+        for (size_t i = 0; ok && i < b->n_test; i++) {
             probe(&p, &b->tests[i], r);
             ok = sample(b, &b->tests[i], &b->tests[i].rate[r], err);
         }
     hth_bandwidth_close(&p.memory);
     hth_pool_close(p.pool);
-    return ok && (interrupted() || (check_device(b, err) && check_company(b, err)));
+    return ok && check_device(b, err) && check_company(b, err);
 }
 
 /* ---- the beginning ------------------------------------------------------------------------ */
@@ -292,7 +292,7 @@ static int measure(bench *b, const args *a, const hearth_model *model)
 {
     hearth_error err;
     if (!run_tests(b, &err)) return report(&err);
-    if (interrupted()) return report_text("interrupted; no figures");
+    interrupt_at_once(false); /* the figures are there */
     if (!bench_find_price(b, a, model)) return EXIT_OTHER;
     if (args_has(a, "json")) bench_print_json(b);
     else bench_print_table(b);
@@ -377,6 +377,7 @@ static int run(const args *a)
     if ((wrong = check_args(&b, a)) != 0) return wrong;
     if (!check_ctx(a, n_token)) return EXIT_OTHER;
     catch_interrupt();
+    interrupt_at_once(true);
     if (!open_model_for(a, args_operand(a, 0), positions_there(&b, a, n_token), &model)) return EXIT_OTHER;
     b.model = model;
     hearth_model_get_info(model, &b.info);

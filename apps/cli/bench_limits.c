@@ -36,7 +36,7 @@ static void measure_set(limits *l, thread_limits *set, hth_bandwidth_probe *regi
 {
     set->n_thread = hth_pool_n_thread(pool);
     hth_bandwidth_measure(region, pool); /* threads are awake, pages are known */
-    for (size_t r = 0; r < l->n_repeat && !interrupted(); r++) {
+    for (size_t r = 0; r < l->n_repeat; r++) {
         for (int i = 0; i < HTH_N_BANDWIDTH_LOOP; i++)
             l->samples[i][r] = hth_bandwidth_pass(region, (hth_bandwidth_loop)i, pool);
         for (size_t i = 0; i < l->cores.n; i++)
@@ -71,7 +71,7 @@ static hearth_status measure_waits(limits *l, hth_bandwidth_probe *region, heart
     hth_latency_probe chain;
     hearth_status st = HEARTH_OK;
     hth_latency_open(&chain, region);
-    for (size_t r = 0; st == HEARTH_OK && r < l->n_repeat && !interrupted(); r++) {
+    for (size_t r = 0; st == HEARTH_OK && r < l->n_repeat; r++) {
         hth_hand_over h;
         st = hth_hand_over_measure(&h, err);
         l->samples[0][r] = hth_latency_measure(&chain);
@@ -245,10 +245,10 @@ int bench_limits(const args *a)
     if (!l) return report_text("out of memory");
     l->n_repeat = args_uint(a, "repeat", 5);
     catch_interrupt();
+    interrupt_at_once(true);
     int status = 0;
     if (measure(l, hth_pool_threads((uint32_t)args_uint(a, "threads", 0)), &err) != HEARTH_OK)
         status = report(&err);
-    else if (interrupted()) status = report_text("interrupted; no figures");
     else if (args_has(a, "json")) print_json(l);
     else print_text(l);
     free(l);

@@ -202,6 +202,7 @@ static int run(const args *a)
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     catch_interrupt();
+    interrupt_at_once(true); /* until the text is cut into windows */
     if (open_all(&c)) {
         if (!args_has(a, "json")) print_start_line(a, c.model, c.session);
         status = measure(&c, text, n);

@@ -21,10 +21,8 @@ typedef struct card {
     bool is_simulated;
 } card;
 
-/* After a Ctrl-C models->n are those that were looked at. */
-static int look_at_all(const args *a, hub_models *models, hub_facts *facts, card *used)
+static int look_at_all(const args *a, const hub_models *models, hub_facts *facts, card *used)
 {
-    size_t i = 0, n = models->n;
     hub_machine *machine;
     hearth_error own, *err = &own;
     progress p;
@@ -32,13 +30,11 @@ static int look_at_all(const args *a, hub_models *models, hub_facts *facts, card
     if (st != HEARTH_OK) return report(err);
     progress_init(&p, "looking at models", NULL, 1.0);
     hearth_log_set(NULL, NULL); /* what is odd about a file is said when it is used */
-    for (; i < n && st == HEARTH_OK && !interrupted(); i++) {
+    for (size_t i = 0; i < models->n && st == HEARTH_OK; i++) {
         st = hub_look(machine, &models->at[i], &facts[i], err);
-        progress_update(&p, i + 1, n);
+        progress_update(&p, i + 1, models->n);
     }
     progress_end(&p);
-    models->n = i;
-    if (i < n && st == HEARTH_OK) print_status("stopped: %zu of %zu models were looked at", i, n);
     const char *name = hub_machine_card(machine, &used->is_simulated);
     if (name) snprintf(used->name, sizeof used->name, "%s", name);
     hub_machine_close(machine);
@@ -127,15 +123,13 @@ static int run(const args *a)
 {
     hub_models models;
     hearth_error err;
-    catch_interrupt();
     if (hub_find_models(&models, &err) != HEARTH_OK) return report(&err);
     card used = {.name = ""};
-    hub_models seen = models;
     hub_facts *facts = calloc(models.n + 1, sizeof *facts);
-    int status = facts ? look_at_all(a, &seen, facts, &used) : report_text("out of memory for a list");
-    if (status == 0 && args_has(a, "json")) print_json(&seen, facts, &used);
+    int status = facts ? look_at_all(a, &models, facts, &used) : report_text("out of memory for a list");
+    if (status == 0 && args_has(a, "json")) print_json(&models, facts, &used);
     else if (status == 0 && models.n == 0) print_none();
-    else if (status == 0 && seen.n > 0) print_text(a, &seen, facts, &used);
+    else if (status == 0) print_text(a, &models, facts, &used);
     free(facts);
     hub_free_models(&models);
     return status;

@@ -58,6 +58,7 @@ static int run(const args *a)
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     catch_interrupt();
+    interrupt_at_once(true); /* until the text is cut into windows */
     if (open_model(a, args_operand(a, 0), &model) && open_session(a, model, 0, &session)) {
         progress p;
         if (!args_has(a, "json")) print_start_line(a, model, session);

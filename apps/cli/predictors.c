@@ -85,6 +85,7 @@ static int run(const args *a)
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     catch_interrupt();
+    interrupt_at_once(true); /* until the text is cut into windows */
     progress_init(&p, "training", NULL, 1);
     hearth_status st = hth_predictors_make(args_operand(a, 0), text, n, out, (uint32_t)args_uint(a, "ctx", 0),
                                            &o, &layers, &n_layer, &err);

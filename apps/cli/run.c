@@ -383,11 +383,13 @@ static int run(const args *a)
     if (args_are_none(a) && isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1) introduce();
     status = EXIT_OTHER;
     catch_interrupt();
+    interrupt_at_once(true);
     if (!open_model(a, model_path(a), &model)) return EXIT_OTHER;
     g.model = model;
     if (!open_all(&g, &status)) goto done;
     warn_of_context(model, g.session);
     if (!args_has(a, "json")) print_start_line(a, model, g.session);
+    interrupt_at_once(false); /* what is generated from here on stays */
     bool ok = eval_prompt(&g, &err) && generate(&g, &err);
     if (ok && args_has(a, "json")) print_json(&g);
     else if (g.n_shown > 0 && !args_has(a, "json")) end_text();

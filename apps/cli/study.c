@@ -147,6 +147,7 @@ static int run(const args *a)
     if (!text) return EXIT_OTHER;
     status = EXIT_OTHER;
     catch_interrupt();
+    interrupt_at_once(true); /* until the text is cut into windows */
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
         open_session(a, model, hth_windows_default(model), &session) &&
         study_text(a, model, session, text, n))

@@ -118,6 +118,12 @@ static hearth_gpu_options gpu_wish(const args *a, uint32_t n_position)
     return o;
 }
 
+static bool show_reading(void *user, uint64_t done, uint64_t total)
+{
+    progress_update(user, done, total);
+    return true;
+}
+
 /* path NULL: the embedded one. selector, activation and gpu are the caller's. */
 static bool open_file(const args *a, const char *path, hearth_selector selector, const char *activation,
                       hearth_gpu_options gpu, hearth_model **model)
@@ -140,13 +146,15 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
     }
     if (args_has(a, "no-pin")) setenv("HEARTH_PIN", "0", 1);
     o.cancel = interrupt_flag();
-    o.progress = progress_show;
+    o.progress = show_reading;
     o.progress_user = &p;
+    bool before = interrupt_at_once(true);
     if (path) {
         st = hearth_model_open(path, &o, model, &err);
     } else {
         st = hearth_model_open_memory(embedded_model, embedded_model_size, EMBEDDED_NAME, &o, model, &err);
     }
+    interrupt_at_once(before);
     progress_end(&p);
     if (st != HEARTH_OK) report(&err);
     return st == HEARTH_OK;

@@ -225,11 +225,17 @@ void progress_end(progress *p)
 
 /* ---- interruption ------------------------------------------------------------------------------ */
 
-static volatile sig_atomic_t stop, often, end_signal;
+static volatile sig_atomic_t stop, often, end_signal, at_once;
 
 static void on_interrupt(int signal_number)
 {
+    static const char message[] = "\nhearth: interrupted\n";
     bool ends = signal_number != SIGINT;
+    if (at_once) {
+        ssize_t ignored = write(STDERR_FILENO, message, sizeof message - 1);
+        (void)ignored;
+        _exit(EXIT_SIGNAL + signal_number);
+    }
     if (often ? ends && end_signal : stop) _exit(EXIT_SIGNAL + signal_number);
     if (often && ends) end_signal = signal_number;
     stop = signal_number;
@@ -252,6 +258,13 @@ void catch_interrupt_often(void)
     catch_interrupt();
 }
 
+bool interrupt_at_once(bool on)
+{
+    bool before = at_once;
+    at_once = on;
+    return before;
+}
+
 void forget_interrupt(void)
 {
     if (!end_signal) stop = 0;
@@ -263,6 +276,7 @@ int asked_to_end(void) { return end_signal; }
 
 bool progress_show(void *user, uint64_t done, uint64_t total)
 {
+    at_once = 0;
     progress_update(user, done, total);
     return !interrupted();
 }

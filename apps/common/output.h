@@ -73,6 +73,9 @@ bool progress_show(void *user, uint64_t done, uint64_t total);
 
 /* From here on the first Ctrl-C only sets a flag; a second one ends the program. */
 void catch_interrupt(void);
+/* While it is on, Ctrl-C ends the program at once: nothing would be lost. Returns what it was. progress_show turns it
+ * off. */
+bool interrupt_at_once(bool on);
 int interrupted(void); /* the signal, or 0 */
 const volatile int *interrupt_flag(void); /* the same, for evaluations that end by it */
 /* For programs that go on after a Ctrl-C: it only ever sets the flag, until

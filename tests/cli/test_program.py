@@ -217,49 +217,50 @@ def numbers_are_read_strictly():
         bad(2, "", "run", "-n", "1", "--logit-bias", value)
 
 
-# What people type, and what it is short for.
-SPELLINGS = [
-    (["-m", MODEL], [MODEL]),
-    (["--model", MODEL], [MODEL]),
-    (["--model=" + MODEL], [MODEL]),
-    (["--temp", "0"], ["--temperature", "0"]),
-    (["--temp=0"], ["--greedy"]),
-    (["--temperature=0.7"], ["--temperature", "0.7"]),
-    (["--top-k", "3"], ["--top-k=3"]),
-    (["--top-p", "0.5"], ["--top-p=0.5"]),
-    (["--min-p", "0.2"], ["--min=0.2"]),
-    (["--n-predict", "4"], ["-n", "4"]),
-    (["--n-pred", "4"], ["-n4"]),
-    (["-n=4"], ["-n", "4"]),
-    (["--ctx-size", "64"], ["-c", "64"]),
-    (["--ctx-size=64"], ["-c64"]),
-    (["-b", "2"], ["--batch", "2"]),
-    (["--batch-size", "2"], ["--batch=2"]),
-    (["-t", "1"], ["--threads", "1"]),
-    (["-ngl", "0"], ["--gpu", "none"]),
-    (["--n-gpu-layers", "0"], ["--gpu", "none"]),
-    (["-ngl=0"], ["--gpu-layers", "0"]),
-    (["-ngl", "-1", "--gpu", "none"], ["--gpu", "none"]),
-    (["-dev", "none"], ["--gpu", "none"]),
-    (["--typical-p", "0.5"], ["--typical", "0.5"]),
-    (["-r", "time"], ["--stop", "time"]),
-    (["-sp"], ["--special"]),
-    (["--no-display-prompt"], ["--no-echo"]),
-    (["--see", "7"], ["--seed", "7"]),
-]
+# What people type, and the option that it is: both together are the same option twice.
+SPELLINGS = {
+    "temperature": [["--temp", "0"], ["--temp=0"], ["--temperature=0.7"], ["--tempe", "1"]],
+    "top-k": [["--top-k", "3"], ["--top-k=3"]],
+    "top-p": [["--top-p", "0.5"], ["--top-p=0.5"]],
+    "min-p": [["--min-p", "0.2"], ["--min=0.2"]],
+    "typical": [["--typical-p", "0.5"], ["--typ=0.5"]],
+    "seed": [["--see", "7"], ["--seed=7"], ["--seed", "-1"]],
+    "predict": [["-n", "4"], ["-n4"], ["-n=4"], ["-n", "-1"], ["--n-predict", "4"], ["--n-pred", "4"]],
+    "ctx": [["-c", "64"], ["-c64"], ["--ctx-size", "64"], ["--ctx-size=64"], ["--context", "64"]],
+    "batch": [["-b", "2"], ["--batch-size", "2"], ["--batch=2"]],
+    "threads": [["-t", "1"], ["-t1"], ["--threads=1"]],
+    "gpu-layers": [["-ngl", "0"], ["-ngl=0"], ["-ngl", "-1"], ["--n-gpu-layers", "0"], ["--gpu-l", "1"]],
+    "gpu": [["-dev", "none"], ["--device", "none"], ["--gpu=none"]],
+    "model": [["-m", MODEL], ["--model", MODEL], ["--model=" + MODEL], ["-m" + MODEL]],
+    "prompt": [["-p", "a"], ["-pa"], ["--prom=a"]],
+    "file": [["-f", "a"], ["--file=a"]],
+    "special": [["-sp"], ["--spec"]],
+    "no-echo": [["--no-display-prompt"], ["--no-e"]],
+    "quiet": [["-q"], ["--qui"]],
+}
 
 
 @case
 def options_are_taken_as_people_type_them():
-    def story(words):
-        limit = [] if any(w.startswith(("-n", "--n-pred")) and not w.startswith("-ngl") for w in words) else ["-n", "9"]
-        return good("run", "-p", "Once", *limit, *words).stdout
+    def story(*words):
+        return good("run", "-p", "Once", *words).stdout
 
-    for typed, meant in SPELLINGS:
-        check(story(typed) == story(meant), typed, meant)
-    check(len({story(["--seed", str(i), "-n", "20"]) for i in range(3)}) == 3, "seeds")
-    to_the_end = good("run", "-p", "Once", "-n", "-1").stdout
-    check(to_the_end == good("run", "-p", "Once").stdout and len(to_the_end) > 200, to_the_end)
+    values = {"special": [], "no-echo": [], "quiet": [], "gpu": ["none"], "model": [MODEL]}
+    for name, typed in SPELLINGS.items():
+        for words in typed:
+            bad(2, f"--{name} is given twice", "run", *words, "--" + name, *values.get(name, ["1"]))
+    for typed, meant in [(["--temp", "0"], ["--greedy"]), (["--top-k=1"], ["--greedy"]), (["-n4"], ["--predict", "4"]),
+                         (["-c64", "-n", "-1"], ["--ctx", "64"]), (["-r", "time"], ["--stop", "time"])]:
+        check(story(*typed) == story(*meant) != story(), typed, meant)
+    other = scratch("other.gguf", tiny_model())  # -m is obeyed: another model has another name
+    check("other.gguf (llama, " in good("run", "-m", other, "-n", "1", "-p", "a").stderr.decode(), "-m")
+    check(good("inspect", "-m", other).stdout == good("inspect", other).stdout, "inspect -m")
+    check("; 1 thread" not in good("run", "-n", "1", "-p", "a", "-t", "2").stderr.decode(), "-t 2")
+    for words in (["-ngl", "0"], ["--n-gpu-layers=0"], ["-dev", "none"]):
+        check("on the CPU" in good("run", "-n", "1", "-p", "a", *words).stderr.decode(), words)
+    check(len({story("--seed", str(i), "-n", "20") for i in range(3)}) == 3, "seeds")
+    to_the_end = story("-n", "-1")
+    check(to_the_end == story() and len(to_the_end) > 200, to_the_end)
 
 
 @case
