@@ -70,21 +70,30 @@ static void roff(const char *text)
     }
 }
 
+/* "\-c \-\-ctx \-\-ctx\-size \-\-context" */
+static void print_spellings(const option_spec *o)
+{
+    if (o->letter) printf("\\-%c ", o->letter);
+    printf("\\-\\-");
+    roff(o->name);
+    if (*other_spellings(o->name)) putchar(' '), roff(other_spellings(o->name));
+}
+
 static void print_stability(const verb *const *verbs)
 {
     printf(".SH STABILITY\nOptions may be shortened to any beginning that is not ambiguous; a value follows as the "
-           "next word or behind =. Verbs and the options in this table keep their names, their values and their "
-           "meaning; scripts should write them in full.\n");
+           "next word or behind =. Verbs and the options in this table keep their names, in all spellings, their values "
+           "and their meaning; scripts should write them in full.\n");
     for (const verb *const *v = verbs; *v; v++) {
         printf(".TP\n.B %s\n", (*v)->name);
         FOR_EACH_OPTION(*v, o)
         {
-            if (!(o->traits & OPTION_RARE)) printf("\\-\\-"), roff(o->name), putchar(' ');
+            if (!(o->traits & OPTION_RARE)) print_spellings(o), printf(",\n");
         }
         putchar('\n');
     }
-    printf(".PP\nOptions that are not in the table may change with a new minor version, named in the change "
-           "log; \\-\\-model, \\-\\-quiet and \\-\\-verbose stay. Results named in JSON keep their keys; "
+    printf(".PP\nOptions that are not in the table may change with a new minor version, named in "
+           "CHANGELOG.md; \\-m \\-\\-model, \\-q \\-\\-quiet and \\-v \\-\\-verbose stay. Results named in JSON keep their keys; "
            "keys may be added.\n");
 }
 

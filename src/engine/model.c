@@ -14,7 +14,7 @@ bool hearth_map_fault(const void *address) { return hth_map_guard_fault(address)
 hearth_model_options hearth_model_defaults(void) { return (hearth_model_options){0}; }
 
 /* Allocates the cache of the context that was announced, and gives it back: one that is too large is refused before
- * weights are read. */
+ * weights are read. A device has looked at it already. */
 static hearth_status try_cache(const hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
     hth_kv kv;
@@ -51,12 +51,12 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
         if (err) *err = m->tokenizer_error;
         goto done;
     }
-    if ((st = try_cache(m, &options->gpu, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_load_vectors(m, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_read_sidecars(m, sidecars, err)) != HEARTH_OK) goto done;
     m->n_thread = options->n_thread;
     m->cancel = options->cancel;
     if ((st = hth_engine_open_gpu(m, options, err)) != HEARTH_OK) goto done;
+    if (!m->gpu && (st = try_cache(m, &options->gpu, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_load(m, options, err)) != HEARTH_OK) goto done;
     st = hth_engine_join_gpu(m, options, err);
 done:

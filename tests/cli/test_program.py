@@ -252,6 +252,10 @@ def options_are_taken_as_people_type_them():
     for typed, meant in [(["--temp", "0"], ["--greedy"]), (["--top-k=1"], ["--greedy"]), (["-n4"], ["--predict", "4"]),
                          (["-c64", "-n", "-1"], ["--ctx", "64"]), (["-r", "time"], ["--stop", "time"])]:
         check(story(*typed) == story(*meant) != story(), typed, meant)
+    stable = good("--man").stdout.decode().replace("\\-", "-").split(".SH STABILITY")[1].split(".B run\n")[1].split(".TP")[0]
+    for spelling in ("-n --predict --n-predict", "-c --ctx --ctx-size --context", "--temperature --temp", "--top-k", "--top-p",
+                     "--min-p", "--seed", "-t --threads", "--gpu-layers -ngl --n-gpu-layers"):
+        check(spelling + ",\n" in stable, spelling, stable)
     other = scratch("other.gguf", tiny_model())  # -m is obeyed: another model has another name
     check("other.gguf (llama, " in good("run", "-m", other, "-n", "1", "-p", "a").stderr.decode(), "-m")
     check(good("inspect", "-m", other).stdout == good("inspect", other).stdout, "inspect -m")
