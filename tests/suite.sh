@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds and runs the tests behind `make test` (short, or ci), `make test-levels` (levels), `make test-long` (long; sweep: a part of it),
-# `make test-peers` (peers) and `make fuzz`, goes on after failures, and ends with the summary of report.py, which decides the
+# `make test-peers` (peers), removal (that no test passes without its data) and `make fuzz`, goes on after failures, and ends with the summary of report.py, which decides the
 # exit status. Each configuration leaves cases.tsv, ctest.xml and logs in its folder.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -171,6 +171,14 @@ long)
 sweep)
     build release build && sweep build
     ;;
+removal)
+    if build release build; then
+        mkdir -p build/removal
+        rm -f build/removal/cases.tsv
+        folders=build/removal
+        HEARTH_TEST_REPORT=$PWD/build/removal/cases.tsv python3 tests/removal.py build
+    fi
+    ;;
 peers)
     if build release build hearth_program && cmake --build build -j "$jobs" --target peers_chat >>build/build.log 2>&1; then
         mkdir -p build/peers
@@ -184,7 +192,7 @@ fuzz)
     fuzz_all "${FUZZ_SECONDS:-600}"
     ;;
 *)
-    echo "usage: $0 short|ci|levels|long|sweep|peers|fuzz" >&2
+    echo "usage: $0 short|ci|levels|long|sweep|removal|peers|fuzz" >&2
     exit 2
     ;;
 esac

@@ -351,10 +351,10 @@ static uint32_t positions_there(const bench *b, const args *a, uint64_t n_token)
 static bool check_ctx(const args *a, uint64_t n_token)
 {
     if (args_uint(a, "ctx", n_token) >= n_token) return true;
-    report_text("the tests take %llu positions (the longest prompt, or --depth and -n), but -c leaves room for "
-                "%llu; -c %llu has room",
-                (unsigned long long)n_token, (unsigned long long)args_uint(a, "ctx", 0),
-                (unsigned long long)n_token);
+    report_text(
+        "the tests take %llu positions (the longest prompt, or --depth and -n), but -c leaves room for "
+        "%llu; -c %llu has room",
+        (unsigned long long)n_token, (unsigned long long)args_uint(a, "ctx", 0), (unsigned long long)n_token);
     return false;
 }
 
@@ -384,8 +384,7 @@ static int run(const args *a)
     b.by_card = b.info.gpu_clock > 0.0;
     b.approximate = b.fires.given ? is_approximate_besides(a) : is_approximate(a, model);
     warn_of_room(&b, n_token);
-    if (bench_open_price(&b, a, model) &&
-        make_room(&b, model, session_options(a, 0).kv, n_token) &&
+    if (bench_open_price(&b, a, model) && make_room(&b, model, session_options(a, 0).kv, n_token) &&
         open_session(a, model, (uint32_t)n_token, &b.session) &&
         open_sequences(&b, a, model, (uint32_t)n_token) && bench_open_fire(&b, model, (uint32_t)n_token))
         status = measure(&b, a, model);

@@ -81,8 +81,8 @@ static void print_verdict(const bench *b)
     }
     if (!best) return;
     printf("\n%s at %.2f of %.1f %s: %.0f %% of what this machine's %s.\n",
-           best->n_prompt ? "The prompt computes" : "Generation reads weights and cache", top.used * 1e-9, top.limit * 1e-9,
-           best->n_prompt ? "GOP/s" : "GB/s", top.used / top.limit * 100.0,
+           best->n_prompt ? "The prompt computes" : "Generation reads weights and cache", top.used * 1e-9,
+           top.limit * 1e-9, best->n_prompt ? "GOP/s" : "GB/s", top.used / top.limit * 100.0,
            best->n_prompt ? "cores can do" : "memory gives");
 }
 
@@ -145,16 +145,16 @@ static void print_price(const bench *b)
                "are compared with.\n");
     if (r->n_scored == 0) return;
     if (!b->approximate) {
-        printf("\nExact, without a price: over %s all logits are those of dense (%llu positions).\n", printable(p->path),
-               (unsigned long long)r->n_scored);
+        printf("\nExact, without a price: over %s all logits are those of dense (%llu positions).\n",
+               printable(p->path), (unsigned long long)r->n_scored);
         return;
     }
     hth_compare_layer all = hth_compare_all_layers(r);
     printf("\nPrice over %s (%llu windows of %u), against dense with an exact cache: perplexity %.4f, ratio "
            "%.5f "
            "+/- %.5f,\nmean KL %.3g nats, same likeliest token %.2f %%",
-           printable(p->path), (unsigned long long)r->n_done, p->n_ctx, r->mode.perplexity, r->ratio, r->ratio_error,
-           r->kl, 100.0 * (double)r->n_agree / (double)r->n_scored);
+           printable(p->path), (unsigned long long)r->n_done, p->n_ctx, r->mode.perplexity, r->ratio,
+           r->ratio_error, r->kl, 100.0 * (double)r->n_agree / (double)r->n_scored);
     if (all.n_live > 0) printf(", recall %.2f %%", 100.0 * (double)all.n_hit / (double)all.n_live);
     if (all.n_token > 0) printf(", CETT %.4f", all.error_sum / (double)all.n_token);
     printf("\n");
@@ -188,7 +188,8 @@ void bench_print_table(const bench *b)
         skipped |= skips_weights(b, &b->tests[i]);
     }
     print_verdict(b);
-    if (skipped) printf("\nNeurons that do not fire are not read: only --selector dense has a share of the limit.\n");
+    if (skipped)
+        printf("\nNeurons that do not fire are not read: only --selector dense has a share of the limit.\n");
     print_price(b);
     if (cached)
         printf("\nAbove 100 %%: these weights stay in a cache, or memory was slower while it was probed.\n");

@@ -170,7 +170,8 @@ static bool next_token(chat *c, answer *an, hearth_error *why)
     if (hearth_decoder_push(an->decoder, id, &piece, &n, why) != HEARTH_OK) return false;
     if (!show(an, piece, n) || !keep_ids(&an->ids, &id, 1)) return false;
     if (an->end) return true;
-    if (hearth_session_position(c->session) < hearth_session_n_ctx(c->session)) return evaluate(c, &id, 1, why);
+    if (hearth_session_position(c->session) < hearth_session_n_ctx(c->session))
+        return evaluate(c, &id, 1, why);
     if (!shift(c, an, why)) an->end = "context full";
     return !why->message[0];
 }
@@ -201,7 +202,7 @@ static void say_end(const chat *c, const answer *an)
     else if (strcmp(an->end, "stopped") == 0 && c->typed) print_note("stopped");
     if (args_has(c->a, "stats"))
         print_status("%zu tokens were there, %zu read, %llu written; ended: %s", c->n_reused, c->n_read,
-                   (unsigned long long)an->n_token, an->end);
+                     (unsigned long long)an->n_token, an->end);
 }
 
 /* Evaluates the conversation and lets the model answer; false after a message, with the
@@ -255,7 +256,8 @@ static int32_t *fitting_ids(chat *c, size_t *n)
         if (!dropped && *n < n_ctx) return ids;
         hearth_free(ids);
         if (dropped) continue;
-        report_text("the conversation has %zu tokens, and %u fit; /reset begins again, -c takes more", *n, n_ctx);
+        report_text("the conversation has %zu tokens, and %u fit; /reset begins again, -c takes more", *n,
+                    n_ctx);
         return NULL;
     }
 }

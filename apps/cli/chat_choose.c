@@ -14,7 +14,8 @@ enum { MOST_SHOWN = 30 };
 static void show(const hub_models *models)
 {
     for (size_t i = 0; i < models->n && i < MOST_SHOWN; i++)
-        fprintf(stderr, "  %2zu  %s  %s\n", i + 1, printable(models->at[i].name), hth_bytes_shown(models->at[i].size).text);
+        fprintf(stderr, "  %2zu  %s  %s\n", i + 1, printable(models->at[i].name),
+                hth_bytes_shown(models->at[i].size).text);
     if (models->n > MOST_SHOWN) fprintf(stderr, "      and %zu more: hearth list\n", models->n - MOST_SHOWN);
 }
 
@@ -43,9 +44,11 @@ int chat_choose_model(char path[CHAT_PATH])
     if (hub_find_models(&models, &err) != HEARTH_OK) return report(&err);
     if (models.n == 0) {
         report_text("there is no model to talk with yet. A small one, 0.3 GB:");
-        fputs("  hearth pull bartowski/SmolLM2-360M-Instruct-GGUF:Q4_K_M, then hearth chat SmolLM2\n", stderr);
+        fputs("  hearth pull bartowski/SmolLM2-360M-Instruct-GGUF:Q4_K_M, then hearth chat SmolLM2\n",
+              stderr);
     } else if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1) {
-        report_text("chat wants a model: hearth chat NAME, with a name of hearth list (%zu are there)", models.n);
+        report_text("chat wants a model: hearth chat NAME, with a name of hearth list (%zu are there)",
+                    models.n);
     } else {
         show(&models);
         size_t chosen = ask(models.n < MOST_SHOWN ? models.n : MOST_SHOWN);

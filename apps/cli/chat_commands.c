@@ -119,9 +119,10 @@ static void help(chat *c, const char *operand)
         snprintf(name, sizeof name, "/%s %s", commands[i].name, commands[i].operand);
         fprintf(stderr, "  %-14s %s\n", name, commands[i].help);
     }
-    fprintf(stderr, "  A backslash at the end of a line continues it. // begins a message with a slash.\n"
-                    "  Ctrl-C stops an answer; at the prompt it clears the line, twice it ends.\n"
-                    "  What was typed is kept in %s (--no-history: nowhere).\n",
+    fprintf(stderr,
+            "  A backslash at the end of a line continues it. // begins a message with a slash.\n"
+            "  Ctrl-C stops an answer; at the prompt it clears the line, twice it ends.\n"
+            "  What was typed is kept in %s (--no-history: nowhere).\n",
             *history ? printable(history) : "no file");
 }
 

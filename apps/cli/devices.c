@@ -53,7 +53,8 @@ static void print_text(const hth_device_info *found, size_t n, const char *note)
     for (size_t i = 0; i < n; i++) {
         const hth_device_info *d = &found[i];
         bool usable_card = hth_device_is_usable_card(d);
-        printf("vulkan:%zu  %s (%s), %.1f GB", i, printable(d->name), kinds[d->kind], (double)d->memory * 1e-9);
+        printf("vulkan:%zu  %s (%s), %.1f GB", i, printable(d->name), kinds[d->kind],
+               (double)d->memory * 1e-9);
         if (d->budget > 0) printf(", %.1f GB free", (double)d->budget * 1e-9);
         printf("\n          %s; %s\n", printable(d->driver), verdict(d, usable_card && !has_card));
         print_matrices(d);

@@ -30,7 +30,8 @@ static int write_all(hearth_session *session, const int32_t *ids, size_t n, cons
     sink s = {.n_vocab = n_vocab};
     hearth_status st = hth_sink_open(&s.file, path, &err);
     if (st == HEARTH_OK) st = hearth_session_eval_each(session, ids, n, write_logits, &s, &err);
-    if (st == HEARTH_ERROR_CANCELLED) snprintf(err.message, sizeof err.message, "interrupted; nothing was kept");
+    if (st == HEARTH_ERROR_CANCELLED)
+        snprintf(err.message, sizeof err.message, "interrupted; nothing was kept");
     if (st == HEARTH_OK) st = hth_sink_finish(&s.file, &err);
     hth_sink_close(&s.file);
     return st == HEARTH_OK ? 0 : report(&err);

@@ -90,7 +90,8 @@ static int unknown_verb(const char *word)
     if (*word == '-') return usage_error("%s: options stand behind a verb: hearth run %s ...", word, word);
     nearest near = nearest_to(word);
     for (size_t i = 0; verbs[i]; i++) nearest_offer(&near, verbs[i]->name);
-    if (*near.name) return usage_error("'%s' is no verb; %s is the nearest; see hearth --help", word, near.name);
+    if (*near.name)
+        return usage_error("'%s' is no verb; %s is the nearest; see hearth --help", word, near.name);
     if (access(word, F_OK) == 0) return usage_error("'%s' is no verb; hearth run %s runs it", word, word);
     return usage_error("'%s' is no verb; see hearth --help", word);
 }

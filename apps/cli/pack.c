@@ -31,8 +31,9 @@ static void print_result(const char *out, const hth_pack_result *r)
         printf("up fires less often than the gate in %u layers: they changed places, as dReLU allows\n",
                r->n_swapped);
     if (r->requantised)
-        print_warning("the source is quantised already, so down was rounded twice: pack an F16 or F32 file where there "
-                   "is one (--type); hearth compare says what it cost");
+        print_warning(
+            "the source is quantised already, so down was rounded twice: pack an F16 or F32 file where there "
+            "is one (--type); hearth compare says what it cost");
 }
 
 static int run(const args *a)

@@ -343,8 +343,8 @@ static void print_text(const planning *p)
     const hth_device_info *info = p->choice.info;
     const hth_outlook *o = &p->outlook;
     const hth_plan *b = &o->best;
-    printf("%s on %s (%s), selector %s\n", printable(args_operand(p->a, 0)), printable(info->name), printable(info->driver),
-           hearth_selector_name(p->choice.place.selector));
+    printf("%s on %s (%s), selector %s\n", printable(args_operand(p->a, 0)), printable(info->name),
+           printable(info->driver), hearth_selector_name(p->choice.place.selector));
     if (info->kind == HTH_DEVICE_SIMULATED) {
         printf("The device is simulated: its figures come from its description.\n");
     } else if (info->kind != HTH_DEVICE_DISCRETE && info->kind != HTH_DEVICE_INTEGRATED)

@@ -36,8 +36,8 @@ static bool show(void *user, uint64_t done, uint64_t total)
         w->n_before = done;
         progress_init(&w->p, "profiling", "tokens", 1);
         if (done > 0)
-            print_status("%s.resume: %llu of %llu tokens are done; going on", w->out, (unsigned long long)done,
-                       (unsigned long long)total);
+            print_status("%s.resume: %llu of %llu tokens are done; going on", w->out,
+                         (unsigned long long)done, (unsigned long long)total);
     }
     return progress_show(&w->p, done - w->n_before, total - w->n_before);
 }
@@ -83,8 +83,8 @@ static void print_table(const hth_profile *p, const char *out)
     printf(
         "\n%s: %llu tokens in windows of %u, %u samples; %.1f %% of the values were live (activation %s).\n"
         "Hottest: the share of all %s that these neurons have. Largest: |hidden|.\n",
-        printable(out), (unsigned long long)p->n_tok, p->n_ctx, p->n_sample, 100.0 * mean_live(p), p->activation,
-        p->marks_tops ? "|hidden|" : "firings");
+        printable(out), (unsigned long long)p->n_tok, p->n_ctx, p->n_sample, 100.0 * mean_live(p),
+        p->activation, p->marks_tops ? "|hidden|" : "firings");
 }
 
 static void print_json(const hth_profile *p, const char *out, uint64_t n_before)

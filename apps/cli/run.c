@@ -205,12 +205,12 @@ static void print_rates(const generation *g)
     hearth_model_info info;
     hearth_model_get_info(g->model, &info);
     print_status("%s%sprompt %zu tokens in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s",
-               info.gpu_simulated ? info.gpu : "",
-               g->by_card           ? ", by its clock: "
-               : info.gpu_simulated ? ": "
-                                    : "",
-               g->n_prompt, g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->ids.n,
-               g->decode_seconds, rate((double)g->ids.n, g->decode_seconds), g->end);
+                 info.gpu_simulated ? info.gpu : "",
+                 g->by_card           ? ", by its clock: "
+                 : info.gpu_simulated ? ": "
+                                      : "",
+                 g->n_prompt, g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->ids.n,
+                 g->decode_seconds, rate((double)g->ids.n, g->decode_seconds), g->end);
 }
 
 static void print_stats(const generation *g)
@@ -219,15 +219,16 @@ static void print_stats(const generation *g)
     hearth_model_get_info(g->model, &info);
     double measured = rate((double)g->ids.n, g->decode_seconds);
     if (info.gpu_predicted > 0.0)
-        print_requested("the plan expects %.2f tokens/s, measured were %.2f (%+.0f %%)", info.gpu_predicted, measured,
-                   100.0 * (measured / info.gpu_predicted - 1.0));
+        print_requested("the plan expects %.2f tokens/s, measured were %.2f (%+.0f %%)", info.gpu_predicted,
+                        measured, 100.0 * (measured / info.gpu_predicted - 1.0));
     uint32_t n_layer;
     double *share = live_shares(g, &n_layer), sum = 0.0;
     if (!share) return;
     char line[900];
     size_t used = 0;
     for (uint32_t i = 0; i < n_layer; i++) {
-        if (used + 8 < sizeof line) used += (size_t)snprintf(line + used, sizeof line - used, " %.1f", share[i] * 100.0);
+        if (used + 8 < sizeof line)
+            used += (size_t)snprintf(line + used, sizeof line - used, " %.1f", share[i] * 100.0);
         sum += share[i];
     }
     print_requested("live neurons by layer, %%:%s; mean %.1f", line, sum / n_layer * 100.0);

@@ -17,7 +17,7 @@ static void print_result(const hearth_model *model, const hth_comparison *r)
     hth_compare_layer all = hth_compare_all_layers(r);
     if (r->n_identical == r->n_scored) {
         print_requested("check of %llu tokens: selector %s is exact: all logits are those of dense",
-                   (unsigned long long)r->n_token, selector);
+                        (unsigned long long)r->n_token, selector);
         return;
     }
     double agreement = 100.0 * (double)r->n_agree / (double)r->n_scored;
@@ -26,10 +26,11 @@ static void print_result(const hearth_model *model, const hth_comparison *r)
     if (r->n_layer > 0)
         snprintf(recall, sizeof recall, ", recall %.1f %%",
                  all.n_live > 0 ? 100.0 * (double)all.n_hit / (double)all.n_live : 100.0);
-    print_requested("check of %llu tokens: selector %s%s%s against dense: same likeliest token %.1f %%, mean KL %.3g "
-               "nats%s",
-               (unsigned long long)r->n_token, selector, differs ? " with the bits of " : "",
-               differs ? info.gpu : "", agreement, r->kl, recall);
+    print_requested(
+        "check of %llu tokens: selector %s%s%s against dense: same likeliest token %.1f %%, mean KL %.3g "
+        "nats%s",
+        (unsigned long long)r->n_token, selector, differs ? " with the bits of " : "",
+        differs ? info.gpu : "", agreement, r->kl, recall);
     if (agreement < GOOD_AGREEMENT)
         print_warning("the mode names another token than dense at %.1f %% of the positions; hearth compare "
                       "measures what it costs",
@@ -61,8 +62,9 @@ int run_check(const args *a, const char *path, const hearth_model *model, hearth
         return 0;
     }
     if (!info.gpu && !info.gpu_strict) {
-        print_requested("check: the run has left its device, which had not the CPU's bits (%s): what it computed is gone",
-                   info.gpu_strict_note);
+        print_requested(
+            "check: the run has left its device, which had not the CPU's bits (%s): what it computed is gone",
+            info.gpu_strict_note);
         return 0;
     }
     if (n < 2) {

@@ -5,8 +5,7 @@
 #include "convert/synth.h"
 
 static const option_spec options[] = {
-    {"type", 0, OPTION_TEXT, "TYPE", "types of the matrices, as of quantize; default q4_0", 0, 0, NULL,
-     0},
+    {"type", 0, OPTION_TEXT, "TYPE", "types of the matrices, as of quantize; default q4_0", 0, 0, NULL, 0},
     {"pure", 0, OPTION_FLAG, NULL, "all matrices in that one type, without a mix", 0, 0, NULL, 0},
     {"ffn", 0, OPTION_CHOICE, "ACT", "activation of the neurons; default: the shape's", 0, 0,
      "swiglu|geglu|reglu|drelu|relu2", 0},
@@ -42,7 +41,8 @@ static int run(const args *a)
     progress_end(&p);
     if (st == HEARTH_ERROR_ARGUMENT) return usage_error("%s", err.message);
     if (st != HEARTH_OK) return report(&err);
-    printf("%s: synthetic %s, %.1f MB of random weights\n", printable(args_operand(a, 1)), o.shape, (double)size * 1e-6);
+    printf("%s: synthetic %s, %.1f MB of random weights\n", printable(args_operand(a, 1)), o.shape,
+           (double)size * 1e-6);
     return 0;
 }
 

@@ -26,7 +26,8 @@ static void print_miss(double asked, double reached, double zero)
     double miss = reached - asked;
     if (asked <= 0.0 || (miss < MISS && miss > -MISS)) return;
     printf("asked for %.1f %%, reached %.1f %%: ", 100.0 * asked, 100.0 * reached);
-    if (zero > asked) printf("%.1f %% are exactly zero on this text; these are always left out\n", 100.0 * zero);
+    if (zero > asked)
+        printf("%.1f %% are exactly zero on this text; these are always left out\n", 100.0 * zero);
     else printf("neurons of equal size are left out together\n");
 }
 
@@ -39,8 +40,8 @@ static void print_table(const char *out, const hth_thresholds *t, double asked)
         sparsity += t->layers[i].sparsity / t->n_layer;
         zero += t->layers[i].zero / t->n_layer;
     }
-    printf("\n%s: %.1f %% of the neurons left out on average, over %llu tokens\n", printable(out), 100.0 * sparsity,
-           (unsigned long long)t->n_token);
+    printf("\n%s: %.1f %% of the neurons left out on average, over %llu tokens\n", printable(out),
+           100.0 * sparsity, (unsigned long long)t->n_token);
     print_miss(asked, sparsity, zero);
 }
 

@@ -9,8 +9,7 @@
 #include <string.h>
 
 static const option_spec options[] = {
-    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text; without it and -f it is read from stdin", 0, 0, NULL,
-     0},
+    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text; without it and -f it is read from stdin", 0, 0, NULL, 0},
     {"file", 'f', OPTION_FILE, "FILE", "a file with the text, every byte of it", 0, 0, NULL, 0},
     {"ids", 0, OPTION_FLAG, NULL, "print ids on one line (the default)", 0, 0, NULL, 0},
     {"pieces", 0, OPTION_FLAG, NULL, "print id and text of each token on its own line", 0, 0, NULL, 0},

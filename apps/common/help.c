@@ -81,8 +81,10 @@ static void print_spellings(const option_spec *o)
 
 static void print_stability(const verb *const *verbs)
 {
-    printf(".SH STABILITY\nOptions may be shortened to any beginning that is not ambiguous; a value follows as the "
-           "next word or behind =. Verbs and the options in this table keep their names, in all spellings, their values "
+    printf(".SH STABILITY\nOptions may be shortened to any beginning that is not ambiguous; a value follows "
+           "as the "
+           "next word or behind =. Verbs and the options in this table keep their names, in all spellings, "
+           "their values "
            "and their meaning; scripts should write them in full.\n");
     for (const verb *const *v = verbs; *v; v++) {
         printf(".TP\n.B %s\n", (*v)->name);
@@ -93,7 +95,8 @@ static void print_stability(const verb *const *verbs)
         putchar('\n');
     }
     printf(".PP\nOptions that are not in the table may change with a new minor version, named in "
-           "CHANGELOG.md; \\-m \\-\\-model, \\-q \\-\\-quiet and \\-v \\-\\-verbose stay. Results named in JSON keep their keys; "
+           "CHANGELOG.md; \\-m \\-\\-model, \\-q \\-\\-quiet and \\-v \\-\\-verbose stay. Results named in "
+           "JSON keep their keys; "
            "keys may be added.\n");
 }
 
@@ -146,13 +149,15 @@ void verbs_print_man(const verb *const *verbs)
         "measured "
         "for plans, placements, what a driver compiled. Default: hearth in $XDG_CACHE_HOME, or in ~/.cache. "
         "Empty: nothing is kept.\n"
-        ".TP\n.B HEARTH_HISTORY\nfile in which chat keeps what is typed. Default: hearth/history in $XDG_STATE_HOME, "
+        ".TP\n.B HEARTH_HISTORY\nfile in which chat keeps what is typed. Default: hearth/history in "
+        "$XDG_STATE_HOME, "
         "or in ~/.local/state. Empty, or no regular file: nothing is kept, as with \\-\\-no\\-history.\n");
-    printf(".TP\n.B HEARTH_MODELS\nfolders with models, with ':' between, for list and for names of models.\n"
-           ".TP\n.B HF_HUB_CACHE, HF_HOME\nthe cache of Hugging Face; default: ~/.cache/huggingface/hub.\n"
-           ".TP\n.B HF_TOKEN, HF_ENDPOINT\nthe token and the address of the hub, for pull.\n"
-           ".TP\n.B OLLAMA_MODELS, LLAMA_CACHE\nwhere models of Ollama and llama.cpp are, if not in their usual "
-           "folders.\n");
+    printf(
+        ".TP\n.B HEARTH_MODELS\nfolders with models, with ':' between, for list and for names of models.\n"
+        ".TP\n.B HF_HUB_CACHE, HF_HOME\nthe cache of Hugging Face; default: ~/.cache/huggingface/hub.\n"
+        ".TP\n.B HF_TOKEN, HF_ENDPOINT\nthe token and the address of the hub, for pull.\n"
+        ".TP\n.B OLLAMA_MODELS, LLAMA_CACHE\nwhere models of Ollama and llama.cpp are, if not in their usual "
+        "folders.\n");
 }
 
 /* ---- completions ------------------------------------------------------------------------ */

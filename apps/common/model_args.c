@@ -37,14 +37,17 @@ const option_spec model_options[] = {
 
 #define DEVICE_OPTIONS                                                                                       \
     {"gpu", 0, OPTION_TEXT, "DEVICE", "auto (default), none, or a name of hearth devices", 0, 0, NULL, 0},   \
-    {"vram", 0, OPTION_SIZE, "BYTES", "of it, at most: 8G, 500M; default auto: nearly all", 1, 9e18, NULL, 0}
+    {                                                                                                        \
+        "vram", 0, OPTION_SIZE, "BYTES", "of it, at most: 8G, 500M; default auto: nearly all", 1, 9e18,      \
+            NULL, 0                                                                                          \
+    }
 
 const option_spec device_options[] = {DEVICE_OPTIONS, {0}};
 
 const option_spec gpu_options[] = {
     DEVICE_OPTIONS,
-    {"gpu-layers", 0, OPTION_UINT, "N", "so many of its layers at most; -1: as is fastest", 0, 1e6,
-     NULL, OPTION_OPEN},
+    {"gpu-layers", 0, OPTION_UINT, "N", "so many of its layers at most; -1: as is fastest", 0, 1e6, NULL,
+     OPTION_OPEN},
     {"placement", 0, OPTION_FILE, "FILE", "of hearth plan: what lies on it; or plan, or even", 0, 0, NULL,
      OPTION_RARE},
     {"gpu-strict", 0, OPTION_FLAG, NULL, "refuse one that would not give the CPU's bits", 0, 0, NULL,
@@ -69,8 +72,8 @@ const option_spec sampling_options[] = {
      NULL, OPTION_RARE},
     {"logit-bias", 0, OPTION_TEXT, "ID=X", "add X to the logit of a token; may be given often", 0, 0, NULL,
      OPTION_REPEATS | OPTION_RARE},
-    {"seed", 0, OPTION_UINT, "N", "same seed, same text; default, or -1: random", 0,
-     18446744073709551615.0, NULL, OPTION_OPEN},
+    {"seed", 0, OPTION_UINT, "N", "same seed, same text; default, or -1: random", 0, 18446744073709551615.0,
+     NULL, OPTION_OPEN},
     {0},
 };
 
@@ -292,12 +295,13 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
     if (is_seeded(a)) snprintf(seed, sizeof seed, "; seed %llu", (unsigned long long)sampler_seed(a));
     if (strcmp(info.path, EMBEDDED_NAME) == 0) where = "inside the program";
     print_status("%s (%s, %.1f M parameters, %.1f MB%s); selector %s%s: %s; %s (%s), %u thread%s; %s%s; %s%s",
-            info.path, info.architecture, (double)info.n_parameter * 1e-6, (double)info.weight_bytes * 1e-6,
-            info.synthetic ? ", synthetic weights" : "", hearth_selector_name(info.selector),
-            selector_is_approximate(info.selector) ? " (approximate)" : "", info.selector_why,
-            placed_words(&info).text, info.cpu, hearth_session_n_thread(session),
-            hearth_session_n_thread(session) == 1 ? "" : "s", kv,
-            args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where, seed);
+                 info.path, info.architecture, (double)info.n_parameter * 1e-6,
+                 (double)info.weight_bytes * 1e-6, info.synthetic ? ", synthetic weights" : "",
+                 hearth_selector_name(info.selector),
+                 selector_is_approximate(info.selector) ? " (approximate)" : "", info.selector_why,
+                 placed_words(&info).text, info.cpu, hearth_session_n_thread(session),
+                 hearth_session_n_thread(session) == 1 ? "" : "s", kv,
+                 args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where, seed);
 }
 
 void warn_of_context(const hearth_model *model, const hearth_session *session)
@@ -305,8 +309,8 @@ void warn_of_context(const hearth_model *model, const hearth_session *session)
     hearth_model_info info;
     hearth_model_get_info(model, &info);
     if (hearth_session_n_ctx(session) > info.n_ctx_train)
-        print_warning("-c takes %u positions, but %s was trained for %u", hearth_session_n_ctx(session), info.path,
-                      info.n_ctx_train);
+        print_warning("-c takes %u positions, but %s was trained for %u", hearth_session_n_ctx(session),
+                      info.path, info.n_ctx_train);
 }
 
 /* ---- samplers ------------------------------------------------------------------------ */

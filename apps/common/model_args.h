@@ -13,8 +13,10 @@ extern const option_spec model_options[];
 /* --gpu --vram: of verbs whose sessions may run on a device. */
 /* Of model_options; also of verbs that read a model otherwise. */
 #define ALLOW_UNUSED_OPTION                                                                                  \
-    {"allow-unused", 0, OPTION_FLAG, NULL, "go on where tensors of the file are not used: results may be wrong", 0, 0, \
-     NULL, OPTION_RARE}
+    {                                                                                                        \
+        "allow-unused", 0, OPTION_FLAG, NULL,                                                                \
+            "go on where tensors of the file are not used: results may be wrong", 0, 0, NULL, OPTION_RARE    \
+    }
 extern const option_spec gpu_options[];
 extern const option_spec device_options[]; /* of these, what a plan takes */
 /* --temperature and the rest. */

@@ -30,8 +30,8 @@ struct args {
 
 /* clang-format off: a table */
 const option_spec general_options[] = {
-    {"quiet", 'q', OPTION_FLAG, NULL, "results, warnings and errors alone: no start line, no progress", 0, 0, NULL,
-     OPTION_RARE},
+    {"quiet", 'q', OPTION_FLAG, NULL, "results, warnings and errors alone: no start line, no progress", 0, 0,
+     NULL, OPTION_RARE},
     {"verbose", 'v', OPTION_FLAG, NULL, "progress and notes where stderr is no terminal too", 0, 0, NULL,
      OPTION_RARE},
     {0},
@@ -50,7 +50,8 @@ const option_spec *verb_options(const verb *v, size_t i_group)
     if (i_group == n) return v->models & 1 ? model_option : NULL;
     return general_options;
 }
-_Static_assert(N_OPTION_GROUP == sizeof((verb){0}.groups) / sizeof((verb){0}.groups[0]) + 2, "groups of verbs");
+_Static_assert(N_OPTION_GROUP == sizeof((verb){0}.groups) / sizeof((verb){0}.groups[0]) + 2,
+               "groups of verbs");
 
 int usage_error(const char *format, ...)
 {
@@ -162,7 +163,8 @@ static int check_value(const option_spec *o, const char *value)
     case OPTION_UINT:
         if (o->traits & OPTION_OPEN && strcmp(value, "-1") == 0) return 0;
         if (!parse_uint(value, &u)) return usage_error("--%s '%s': a whole number is wanted", o->name, value);
-        if (o->traits & OPTION_OPEN && u == UINT64_MAX) return out_of_range(o, value); /* args_uint gives it for -1 */
+        if (o->traits & OPTION_OPEN && u == UINT64_MAX)
+            return out_of_range(o, value); /* args_uint gives it for -1 */
         return (double)u < o->min || (double)u > o->max ? out_of_range(o, value) : 0;
     case OPTION_INT:
         if (!parse_int(value, &i)) return usage_error("--%s '%s': a whole number is wanted", o->name, value);
@@ -241,7 +243,8 @@ static const option_spec *match_option(const verb *v, const char *word, size_t n
     {
         if (!begins_option(o, word, n)) continue;
         if (found) {
-            *bad = usage_error("%.*s may be --%s or --%s; write more of it", (int)n, word, found->name, o->name);
+            *bad =
+                usage_error("%.*s may be --%s or --%s; write more of it", (int)n, word, found->name, o->name);
             return NULL;
         }
         found = o;
@@ -273,8 +276,8 @@ static int unknown_option(const verb *v, const char *word, size_t n)
     nearest near = nearest_to(asked);
     FOR_EACH_OPTION(v, o) offer_spellings(&near, o);
     if (*near.name)
-        return usage_error("%.*s: no such option; %s is the nearest; see hearth %s --help", (int)n, word, near.name,
-                           v->name);
+        return usage_error("%.*s: no such option; %s is the nearest; see hearth %s --help", (int)n, word,
+                           near.name, v->name);
     return usage_error("%.*s: no such option; see hearth %s --help", (int)n, word, v->name);
 }
 
@@ -375,7 +378,8 @@ static int resolve_models(args *a)
         if (a->verb->models >> i & 1 && strcmp(a->operands[i], "-") != 0)
             bad = resolve_model(a->operands[i], &a->operands[i]);
     for (size_t i = 0; i < a->n_given && !bad; i++)
-        if (a->given[i].spec->traits & OPTION_MODEL) bad = resolve_model(a->given[i].value, &a->given[i].value);
+        if (a->given[i].spec->traits & OPTION_MODEL)
+            bad = resolve_model(a->given[i].value, &a->given[i].value);
     return bad;
 }
 
@@ -409,10 +413,7 @@ bool args_has(const args *a, const char *name) { return find_given(a, name, 0) !
 
 bool args_are_none(const args *a) { return a->n_given == 0 && a->n_operand == 0; }
 
-bool verb_offers(const args *a, const char *name)
-{
-    return find_option(a->verb, name) != NULL;
-}
+bool verb_offers(const args *a, const char *name) { return find_option(a->verb, name) != NULL; }
 
 uint64_t args_uint(const args *a, const char *name, uint64_t otherwise)
 {

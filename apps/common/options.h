@@ -13,7 +13,7 @@ enum { OPTION_LIST_MAX = 16 }; /* numbers of one list */
 
 typedef enum option_kind {
     OPTION_FLAG,
-    OPTION_UINT,      /* min..max */
+    OPTION_UINT, /* min..max */
     OPTION_INT,
     OPTION_FLOAT,
     OPTION_TEXT,      /* any bytes */
@@ -31,8 +31,8 @@ typedef enum option_trait {
 } option_trait;
 
 typedef struct option_spec {
-    const char *name;  /* without dashes */
-    char letter;       /* 0: none */
+    const char *name; /* without dashes */
+    char letter;      /* 0: none */
     option_kind kind;
     const char *value; /* name of the value in help; NULL for flags */
     const char *help;
@@ -52,9 +52,9 @@ typedef struct verb {
     const char *name;
     const char *operands; /* "[MODEL]", "IN OUT TYPE" */
     unsigned n_operand_min, n_operand_max;
-    const char *summary;  /* one line */
-    const char *details;  /* some lines for --help and the man page */
-    const char *example;  /* one command line */
+    const char *summary;          /* one line */
+    const char *details;          /* some lines for --help and the man page */
+    const char *example;          /* one command line */
     const option_spec *groups[4]; /* tables that end with a NULL name */
     unsigned models;              /* bit i: operand i names a model, by its path or as hearth list does */
     int (*run)(const args *a);

@@ -54,7 +54,8 @@ const char *printable(const char *text)
     return line;
 }
 
-static void __attribute__((format(printf, 2, 0))) print_line(const char *kind, const char *format, va_list list)
+static void __attribute__((format(printf, 2, 0)))
+print_line(const char *kind, const char *format, va_list list)
 {
     char line[1000];
     flush_stdout();
@@ -213,7 +214,8 @@ void progress_update(progress *p, uint64_t done, uint64_t total)
     bool counted = p->unit_size == 1.0; /* "12/512 tokens  33.1/s"; else "1.5/270.9 MB  4.1 MB/s" */
     if (p->unit)
         fprintf(stderr, "  %.*f/%.*f %s  %.1f%s%s/s", !counted, (double)done / p->unit_size, !counted,
-                (double)total / p->unit_size, p->unit, rate / p->unit_size, counted ? "" : " ", counted ? "" : p->unit);
+                (double)total / p->unit_size, p->unit, rate / p->unit_size, counted ? "" : " ",
+                counted ? "" : p->unit);
     if (rate > 0.0) fprintf(stderr, "  %.0f s left", (double)(total - done) / rate);
     fputs(terminal ? "  " : "\n", stderr);
 }

@@ -59,8 +59,8 @@ size_t control_size(const char *text, size_t i, size_t n);
 /* A bar with counts, rate and time left on a terminal, silent for the first second. Elsewhere nothing, or with
  * --verbose a line every ten seconds. */
 typedef struct progress {
-    const char *what, *unit; /* "reading", "MB"; NULL: neither counts nor rate are shown */
-    double unit_size;        /* of the numbers in one unit */
+    const char *what, *unit;              /* "reading", "MB"; NULL: neither counts nor rate are shown */
+    double unit_size;                     /* of the numbers in one unit */
     uint64_t open_ns, start_ns, shown_ns; /* start: when nothing was done the last time */
 } progress;
 void progress_init(progress *p, const char *what, const char *unit, double unit_size);
@@ -76,7 +76,7 @@ void catch_interrupt(void);
 /* While it is on, Ctrl-C ends the program at once: nothing would be lost. Returns what it was. progress_show turns it
  * off. */
 bool interrupt_at_once(bool on);
-int interrupted(void); /* the signal, or 0 */
+int interrupted(void);                    /* the signal, or 0 */
 const volatile int *interrupt_flag(void); /* the same, for evaluations that end by it */
 /* For programs that go on after a Ctrl-C: it only ever sets the flag, until
  * forget_interrupt. SIGTERM and SIGHUP set the flag too, for good. */

@@ -197,7 +197,10 @@ static bool skips(hth_pool *pool)
 
 /* Noted by whoever ends the unit, before the phase can end: not by a thread that comes late to a unit that
  * another has done, when the caller may have heard of it already. */
-static void note_skipped(hth_pool *pool) { atomic_store_explicit(&pool->cancelled, true, memory_order_relaxed); }
+static void note_skipped(hth_pool *pool)
+{
+    atomic_store_explicit(&pool->cancelled, true, memory_order_relaxed);
+}
 
 /* Carries a unit's result over unless another thread has; false then. skipped: there is none. */
 static bool commit(hth_pool *pool, const member *m, phase *p, uint32_t i, bool skipped)
@@ -280,7 +283,8 @@ hearth_status hth_pool_check_pin(hearth_error *err)
     const char *wish = getenv("HEARTH_PIN");
     if (!wish || !*wish || strcmp(wish, "0") == 0 || strcmp(wish, "1") == 0) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                    "HEARTH_PIN=%s: no such value; known: 0 (threads may move), 1 (each stays on a core)", wish);
+                    "HEARTH_PIN=%s: no such value; known: 0 (threads may move), 1 (each stays on a core)",
+                    wish);
 }
 
 static bool wants_pins(void)
@@ -521,7 +525,10 @@ bool hth_pool_is_cancelled(hth_pool *pool)
     return is;
 }
 
-bool hth_pool_take_cancelled(hth_pool *pool) { return pool->watch && atomic_exchange(&pool->cancelled, false); }
+bool hth_pool_take_cancelled(hth_pool *pool)
+{
+    return pool->watch && atomic_exchange(&pool->cancelled, false);
+}
 
 void hth_pool_settle(hth_pool *pool)
 {

@@ -155,7 +155,8 @@ static hearth_status convert_piece(hth_packer *p, piece *w, uint64_t from, size_
     atomic_store(&w->bad_row, 0);
     if (w->t->transposed) st = run_transposed(p, w, err);
     else hth_pool_run(p->pool, convert_rows, w, (size_t)((w->n_row + UNIT_ROWS - 1) / UNIT_ROWS));
-    if (hth_pool_take_cancelled(p->pool)) return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
+    if (hth_pool_take_cancelled(p->pool))
+        return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted; nothing was written");
     uint64_t bad = atomic_load(&w->bad_row);
     if (st == HEARTH_OK && bad) st = refuse_row(w, bad - 1, err);
     return st == HEARTH_OK ? hth_gguf_writer_data(p->out, w->packed, (size_t)w->n_row * w->to_size, err) : st;

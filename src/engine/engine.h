@@ -29,34 +29,34 @@ struct hearth_model {
     hth_gguf *file;
     hth_model *model;
     hth_kernels kernels;
-    hth_tokenizer *tokenizer;      /* NULL: see tokenizer_error */
-    hearth_error tokenizer_error;  /* why text is not possible with this file */
-    hearth_selector selector;      /* that the weights are laid out for; never AUTO */
+    hth_tokenizer *tokenizer;     /* NULL: see tokenizer_error */
+    hearth_error tokenizer_error; /* why text is not possible with this file */
+    hearth_selector selector;     /* that the weights are laid out for; never AUTO */
     const char *selector_why;
-    uint8_t *weights;              /* matrices, when they were read */
+    uint8_t *weights; /* matrices, when they were read */
     size_t weights_size;
-    uint8_t *predictors;           /* that lie beside the model's file */
+    uint8_t *predictors; /* that lie beside the model's file */
     size_t predictors_size;
     /* Weights and bytes of the parts that lie beside the file and are used in place of what it has itself;
      * size 0: none do. */
     struct {
         uint64_t n_weight, size;
     } beside[HTH_N_PART];
-    hth_arena vectors;             /* norms, biases and factors as floats */
-    hth_device *device;            /* NULL: none */
-    hth_gpu *gpu;                  /* what lies there; NULL: nothing */
+    hth_arena vectors;  /* norms, biases and factors as floats */
+    hth_device *device; /* NULL: none */
+    hth_gpu *gpu;       /* what lies there; NULL: nothing */
     /* Why nothing does, or less than before: the last one counts. Those before stay as they are, for callers
      * who read them still. */
     char gpu_notes[HTH_MOST_NOTE][400];
     uint32_t n_gpu_note;
-    double gpu_seconds;            /* of a token, as its plan expects; 0: there is none */
+    double gpu_seconds; /* of a token, as its plan expects; 0: there is none */
     /* A device that is left, in part or wholly: the host reads what lay there, and goes on without it. */
-    pthread_mutex_t loss;          /* gpu, and all below but age */
-    uint32_t age;                  /* how often that was so; grows last */
-    bool lost, fetched;            /* wholly; and all that lay there is the host's */
+    pthread_mutex_t loss; /* gpu, and all below but age */
+    uint32_t age;         /* how often that was so; grows last */
+    bool lost, fetched;   /* wholly; and all that lay there is the host's */
     hth_gpu *left[HTH_MOST_LEFT];
     uint32_t n_left;
-    bool mapped;                   /* how matrices were read, */
+    bool mapped; /* how matrices were read, */
     uint32_t n_thread;
     const volatile int *cancel; /* while it is not 0, evaluations end; NULL: none */
     struct {

@@ -250,7 +250,8 @@ static void note_unused(const hearth_model *m, const char *placement)
 {
     uint64_t n_layer;
     if (hth_choice_names_file(placement))
-        hth_log(HEARTH_LOG_WARN, "%s: the placement %s is not used: no GPU is in use", hth_gguf_path(m->file), placement);
+        hth_log(HEARTH_LOG_WARN, "%s: the placement %s is not used: no GPU is in use", hth_gguf_path(m->file),
+                placement);
     else if (hth_choice_names_layers(placement, &n_layer) && n_layer > 0)
         hth_log(HEARTH_LOG_WARN, "%s: no GPU is in use: no layers go there", hth_gguf_path(m->file));
 }

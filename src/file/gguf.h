@@ -64,13 +64,13 @@ typedef struct hth_gguf_value {
 
 typedef struct hth_gguf_tensor {
     hth_text name;
-    hth_type type;      /* may be one that is not supported: see hth_type_find */
-    uint32_t n_dim;     /* 1..4 */
-    uint64_t dim[4];    /* dim[0] runs fastest; unused ones are 1 */
-    uint64_t size;      /* bytes */
-    uint32_t i_part;    /* 0 for files of one part */
-    uint64_t offset;    /* of the data in that part's file, absolute */
-    uint64_t info_at;   /* of the directory entry in that file, for messages */
+    hth_type type;    /* may be one that is not supported: see hth_type_find */
+    uint32_t n_dim;   /* 1..4 */
+    uint64_t dim[4];  /* dim[0] runs fastest; unused ones are 1 */
+    uint64_t size;    /* bytes */
+    uint32_t i_part;  /* 0 for files of one part */
+    uint64_t offset;  /* of the data in that part's file, absolute */
+    uint64_t info_at; /* of the directory entry in that file, for messages */
 } hth_gguf_tensor;
 
 /* Opens path and, when its metadata say that it is split, all other parts (any
@@ -82,15 +82,15 @@ hearth_status hth_gguf_open_memory(const void *data, size_t size, const char *na
                                    hearth_error *err);
 void hth_gguf_close(hth_gguf *file);
 
-const char *hth_gguf_path(const hth_gguf *file);            /* as given */
+const char *hth_gguf_path(const hth_gguf *file); /* as given */
 const char *hth_gguf_part_path(const hth_gguf *file, uint32_t i_part);
 uint32_t hth_gguf_version(const hth_gguf *file);
 /* Files of PowerInfer begin with PWRI, are GGUF otherwise, and mean other things by it (model/family.h). */
 bool hth_gguf_is_powerinfer(const hth_gguf *file);
 uint32_t hth_gguf_n_part(const hth_gguf *file);
-uint64_t hth_gguf_size(const hth_gguf *file);               /* all parts together */
-uint64_t hth_gguf_alignment(const hth_gguf *file);          /* of the first part */
-uint64_t hth_gguf_trailing(const hth_gguf *file);           /* bytes after the last tensor */
+uint64_t hth_gguf_size(const hth_gguf *file);      /* all parts together */
+uint64_t hth_gguf_alignment(const hth_gguf *file); /* of the first part */
+uint64_t hth_gguf_trailing(const hth_gguf *file);  /* bytes after the last tensor */
 
 /* Metadata of the first part, in file order. */
 size_t hth_gguf_n_value(const hth_gguf *file);
@@ -103,22 +103,20 @@ const hth_gguf_value *hth_gguf_find(const hth_gguf *file, const char *key);
  * Integers of any width and sign are taken as integers. */
 hearth_status hth_gguf_get_uint(const hth_gguf *file, const char *key, uint64_t min, uint64_t max,
                                 uint64_t *value, bool *found, hearth_error *err);
-hearth_status hth_gguf_get_float(const hth_gguf *file, const char *key, double min, double max,
-                                 double *value, bool *found, hearth_error *err);
+hearth_status hth_gguf_get_float(const hth_gguf *file, const char *key, double min, double max, double *value,
+                                 bool *found, hearth_error *err);
 hearth_status hth_gguf_get_bool(const hth_gguf *file, const char *key, bool *value, bool *found,
                                 hearth_error *err);
 hearth_status hth_gguf_get_text(const hth_gguf *file, const char *key, hth_text *value, bool *found,
                                 hearth_error *err);
 /* An array of element_type; n_expect 0 takes any length. *value is NULL when absent. */
 hearth_status hth_gguf_get_array(const hth_gguf *file, const char *key, hth_gguf_type element_type,
-                                 uint64_t n_expect, const hth_gguf_value **value,
-                                 hearth_error *err);
+                                 uint64_t n_expect, const hth_gguf_value **value, hearth_error *err);
 /* The same for an array of integers of any width and sign. */
 hearth_status hth_gguf_get_integers(const hth_gguf *file, const char *key, uint64_t n_expect,
                                     const hth_gguf_value **value, hearth_error *err);
 /* "key K missing (needed by WHY)": the error of a required key. */
-hearth_status hth_gguf_missing(const hth_gguf *file, const char *key, const char *why,
-                               hearth_error *err);
+hearth_status hth_gguf_missing(const hth_gguf *file, const char *key, const char *why, hearth_error *err);
 
 /* Element i (below n_element) of a numeric or bool array; numbers of another kind are
  * converted as C does. */
@@ -134,8 +132,8 @@ const hth_gguf_tensor *hth_gguf_find_tensor(const hth_gguf *file, const char *na
 
 /* Reads size bytes of a tensor from byte `from` on into dst. Safe from several
  * threads. A file that became shorter is an IO error with file and offset. */
-hearth_status hth_gguf_read(const hth_gguf *file, const hth_gguf_tensor *tensor, uint64_t from,
-                            size_t size, void *dst, hearth_error *err);
+hearth_status hth_gguf_read(const hth_gguf *file, const hth_gguf_tensor *tensor, uint64_t from, size_t size,
+                            void *dst, hearth_error *err);
 
 /* Maps all parts read-only (once); then hth_gguf_mapped gives a tensor's bytes
  * where they lie. For files opened from memory the bytes are always there. */

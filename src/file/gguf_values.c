@@ -10,14 +10,12 @@
 
 bool hth_gguf_is_unsigned(hth_gguf_type type)
 {
-    return type == HTH_GGUF_U8 || type == HTH_GGUF_U16 || type == HTH_GGUF_U32 ||
-           type == HTH_GGUF_U64;
+    return type == HTH_GGUF_U8 || type == HTH_GGUF_U16 || type == HTH_GGUF_U32 || type == HTH_GGUF_U64;
 }
 
 bool hth_gguf_is_signed(hth_gguf_type type)
 {
-    return type == HTH_GGUF_I8 || type == HTH_GGUF_I16 || type == HTH_GGUF_I32 ||
-           type == HTH_GGUF_I64;
+    return type == HTH_GGUF_I8 || type == HTH_GGUF_I16 || type == HTH_GGUF_I32 || type == HTH_GGUF_I64;
 }
 
 static bool is_float(hth_gguf_type type) { return type == HTH_GGUF_F32 || type == HTH_GGUF_F64; }
@@ -46,8 +44,8 @@ double hth_gguf_load_float(const void *bytes, size_t size)
 
 const hth_gguf_value *hth_gguf_part_find(const hth_gguf_part *part, const char *key)
 {
-    uint32_t i = hth_file_name_find(&part->keys, part->values, sizeof *part->values,
-                                    (hth_text){key, strlen(key)});
+    uint32_t i =
+        hth_file_name_find(&part->keys, part->values, sizeof *part->values, (hth_text){key, strlen(key)});
     return i == HTH_FILE_NAME_NONE ? NULL : &part->values[i];
 }
 
@@ -56,20 +54,18 @@ const hth_gguf_value *hth_gguf_find(const hth_gguf *file, const char *key)
     return hth_gguf_part_find(&file->parts[0], key);
 }
 
-static hearth_status wrong_kind(const hth_gguf_part *part, const hth_gguf_value *v,
-                                const char *expected, hearth_error *err)
+static hearth_status wrong_kind(const hth_gguf_part *part, const hth_gguf_value *v, const char *expected,
+                                hearth_error *err)
 {
     bool array = v->type == HTH_GGUF_ARRAY;
-    return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: key '%s' (at byte %" PRIu64
-                    "): is of type %s%s%s, expected %s",
-                    part->source.label, hth_gguf_show(v->key).text, v->offset,
-                    hth_gguf_type_name(v->type), array ? " of " : "",
+    return hth_fail(err, HEARTH_ERROR_FORMAT,
+                    "%s: key '%s' (at byte %" PRIu64 "): is of type %s%s%s, expected %s", part->source.label,
+                    hth_gguf_show(v->key).text, v->offset, hth_gguf_type_name(v->type), array ? " of " : "",
                     array ? hth_gguf_type_name(v->element_type) : "", expected);
 }
 
 /* *v is NULL when the key is absent. */
-static void look_up(const hth_gguf_part *part, const char *key, const hth_gguf_value **v,
-                    bool *found)
+static void look_up(const hth_gguf_part *part, const char *key, const hth_gguf_value **v, bool *found)
 {
     *v = hth_gguf_part_find(part, key);
     if (found) *found = *v != NULL;
@@ -77,8 +73,8 @@ static void look_up(const hth_gguf_part *part, const char *key, const hth_gguf_v
 
 /* ---- scalars --------------------------------------------------------------------------------- */
 
-hearth_status hth_gguf_part_uint(const hth_gguf_part *part, const char *key, uint64_t min,
-                                 uint64_t max, uint64_t *value, bool *found, hearth_error *err)
+hearth_status hth_gguf_part_uint(const hth_gguf_part *part, const char *key, uint64_t min, uint64_t max,
+                                 uint64_t *value, bool *found, hearth_error *err)
 {
     const hth_gguf_value *v;
     look_up(part, key, &v, found);
@@ -90,8 +86,7 @@ hearth_status hth_gguf_part_uint(const hth_gguf_part *part, const char *key, uin
         return hth_fail(err, HEARTH_ERROR_FORMAT,
                         "%s: key '%s' (at byte %" PRIu64 "): is %" PRId64 ", allowed are %" PRIu64
                         " to %" PRIu64,
-                        part->source.label, hth_gguf_show(v->key).text, v->offset, v->as.i, min,
-                        max);
+                        part->source.label, hth_gguf_show(v->key).text, v->offset, v->as.i, min, max);
     uint64_t u = hth_gguf_is_signed(v->type) ? (uint64_t)v->as.i : v->as.u;
     if (u < min || u > max)
         return hth_fail(err, HEARTH_ERROR_FORMAT,
@@ -108,8 +103,8 @@ hearth_status hth_gguf_get_uint(const hth_gguf *file, const char *key, uint64_t 
     return hth_gguf_part_uint(&file->parts[0], key, min, max, value, found, err);
 }
 
-hearth_status hth_gguf_get_float(const hth_gguf *file, const char *key, double min, double max,
-                                 double *value, bool *found, hearth_error *err)
+hearth_status hth_gguf_get_float(const hth_gguf *file, const char *key, double min, double max, double *value,
+                                 bool *found, hearth_error *err)
 {
     const hth_gguf_part *part = &file->parts[0];
     const hth_gguf_value *v;
@@ -118,9 +113,8 @@ hearth_status hth_gguf_get_float(const hth_gguf *file, const char *key, double m
     if (!is_float(v->type)) return wrong_kind(part, v, "f32 or f64", err);
     if (!(v->as.f >= min && v->as.f <= max)) /* NaN too */
         return hth_fail(err, HEARTH_ERROR_FORMAT,
-                        "%s: key '%s' (at byte %" PRIu64 "): is %g, allowed are %g to %g",
-                        part->source.label, hth_gguf_show(v->key).text, v->offset, v->as.f, min,
-                        max);
+                        "%s: key '%s' (at byte %" PRIu64 "): is %g, allowed are %g to %g", part->source.label,
+                        hth_gguf_show(v->key).text, v->offset, v->as.f, min, max);
     *value = v->as.f;
     return HEARTH_OK;
 }
@@ -149,15 +143,13 @@ hearth_status hth_gguf_get_text(const hth_gguf *file, const char *key, hth_text 
 
 /* ---- arrays ------------------------------------------------------------------------------------ */
 
-static hearth_status check_length(const hth_gguf_part *part, const hth_gguf_value *v,
-                                  uint64_t n_expect, hearth_error *err)
+static hearth_status check_length(const hth_gguf_part *part, const hth_gguf_value *v, uint64_t n_expect,
+                                  hearth_error *err)
 {
     if (n_expect == 0 || v->n_element == n_expect) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_FORMAT,
-                    "%s: key '%s' (at byte %" PRIu64 "): has %" PRIu64
-                    " elements, expected %" PRIu64,
-                    part->source.label, hth_gguf_show(v->key).text, v->offset, v->n_element,
-                    n_expect);
+                    "%s: key '%s' (at byte %" PRIu64 "): has %" PRIu64 " elements, expected %" PRIu64,
+                    part->source.label, hth_gguf_show(v->key).text, v->offset, v->n_element, n_expect);
 }
 
 hearth_status hth_gguf_get_array(const hth_gguf *file, const char *key, hth_gguf_type element_type,
@@ -192,8 +184,7 @@ hearth_status hth_gguf_get_integers(const hth_gguf *file, const char *key, uint6
     return status;
 }
 
-hearth_status hth_gguf_missing(const hth_gguf *file, const char *key, const char *why,
-                               hearth_error *err)
+hearth_status hth_gguf_missing(const hth_gguf *file, const char *key, const char *why, hearth_error *err)
 {
     return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: key %s missing (needed by %s)",
                     file->parts[0].source.label, key, why);
@@ -207,7 +198,10 @@ static const unsigned char *element(const hth_gguf_value *array, uint64_t i, siz
     return (const unsigned char *)array->elements + i * *size;
 }
 
-bool hth_gguf_is_integer(hth_gguf_type type) { return hth_gguf_is_signed(type) || hth_gguf_is_unsigned(type); }
+bool hth_gguf_is_integer(hth_gguf_type type)
+{
+    return hth_gguf_is_signed(type) || hth_gguf_is_unsigned(type);
+}
 
 uint64_t hth_gguf_element_uint(const hth_gguf_value *array, uint64_t i)
 {

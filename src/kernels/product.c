@@ -361,8 +361,7 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
         job->unit_end[i] = n_unit;
     }
     job->n_unit = n_unit;
-    if (job->number)
-        hth_pool_add_twice(pool, compute_part, commit_part, job, sizeof *job, n_unit);
+    if (job->number) hth_pool_add_twice(pool, compute_part, commit_part, job, sizeof *job, n_unit);
     else hth_pool_add(pool, compute_unit, job, sizeof *job, n_unit);
 }
 

@@ -24,8 +24,9 @@ const uint8_t *hth_matrix_row(const hth_matrix *m, size_t i, uint8_t *room);
  * it. A thread that is late (base/pool.h) thus reads nothing that later products write but by atomic loads. */
 typedef struct hth_shared_input {
     uint64_t *words; /* [size / 8]: read and written by atomic operations alone */
-    uint8_t *copies; /* [n_thread][HTH_INPUT_HEAD + size], 64-aligned: the number of a product, and its input */
-    size_t size;     /* hth_input_size of the widest input */
+    uint8_t
+        *copies; /* [n_thread][HTH_INPUT_HEAD + size], 64-aligned: the number of a product, and its input */
+    size_t size; /* hth_input_size of the widest input */
     uint64_t n_product;
 } hth_shared_input;
 enum { HTH_INPUT_HEAD = 64 };

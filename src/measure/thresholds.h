@@ -8,9 +8,9 @@
 #include <hearth/hearth.h>
 
 typedef struct hth_threshold_options {
-    double cett;     /* every layer's bound; or 0: */
-    double sparsity; /* mean share of neurons left out, with one bound of CETT for all layers */
-    uint32_t n_sample; /* tokens that are looked at, evenly spread over the text */
+    double cett;                  /* every layer's bound; or 0: */
+    double sparsity;              /* mean share of neurons left out, with one bound of CETT for all layers */
+    uint32_t n_sample;            /* tokens that are looked at, evenly spread over the text */
     hearth_progress_fn *progress; /* layers and windows; may be NULL; false cancels */
     void *progress_user;
 } hth_threshold_options;
@@ -31,8 +31,9 @@ typedef struct hth_thresholds {
 } hth_thresholds;
 
 /* session: of selector dense, empty; its context is the window. */
-hearth_status hth_thresholds_find(const hearth_model *model, hearth_session *session, const char *text, size_t n,
-                                  const hth_threshold_options *options, hth_thresholds *out, hearth_error *err);
+hearth_status hth_thresholds_find(const hearth_model *model, hearth_session *session, const char *text,
+                                  size_t n, const hth_threshold_options *options, hth_thresholds *out,
+                                  hearth_error *err);
 void hth_thresholds_close(hth_thresholds *t);
 
 /* A file of thresholds (sparse/sidecar.h). */

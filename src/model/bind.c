@@ -135,8 +135,8 @@ static hearth_status bind_vector(binder *b, const hth_gguf_tensor *t, size_t n, 
 }
 
 /* Biases of several matrices that follow one another in one tensor; NULL: there are none. */
-static hearth_status bind_bias_parts(binder *b, const hth_gguf_tensor *t, const size_t *n, const float **vectors[],
-                                     size_t n_part)
+static hearth_status bind_bias_parts(binder *b, const hth_gguf_tensor *t, const size_t *n,
+                                     const float **vectors[], size_t n_part)
 {
     size_t all = 0;
     for (size_t i = 0; i < n_part; i++) all += n[i];
@@ -144,7 +144,8 @@ static hearth_status bind_bias_parts(binder *b, const hth_gguf_tensor *t, const 
     if (!t || st != HEARTH_OK) return st;
     uint64_t at = 0, size = t->size / all; /* of one value: no float type has blocks */
     for (size_t i = 0; i < n_part; at += n[i] * size, i++)
-        remember(b, (hth_binding){.tensor = t, .vector = vectors[i], .n = n[i], .from = at, .size = n[i] * size});
+        remember(
+            b, (hth_binding){.tensor = t, .vector = vectors[i], .n = n[i], .from = at, .size = n[i] * size});
     return HEARTH_OK;
 }
 
@@ -272,10 +273,11 @@ static hearth_status bind_qkv(binder *b, uint32_t i, hth_layer *l)
     hearth_status st;
     const hth_gguf_tensor *apart = find_in_layer(b, i, "attn_q.weight");
     if (!joined && !apart)
-        return hth_fail(b->err, HEARTH_ERROR_FORMAT,
-                        "%s: tensor '%s' is missing, and so is 'blk.%u.attn_qkv.weight' (one is needed by architecture "
-                        "%s)",
-                        hth_gguf_path(b->model->file), b->name, i, h->family->name);
+        return hth_fail(
+            b->err, HEARTH_ERROR_FORMAT,
+            "%s: tensor '%s' is missing, and so is 'blk.%u.attn_qkv.weight' (one is needed by architecture "
+            "%s)",
+            hth_gguf_path(b->model->file), b->name, i, h->family->name);
     if (apart) {
         if ((st = bind_linear(b, i, "attn_q", biased, n_q, d, &l->q, &l->q_bias)) != HEARTH_OK ||
             (st = bind_linear(b, i, "attn_k", biased, n_kv, d, &l->k, &l->k_bias)) != HEARTH_OK)
@@ -517,11 +519,12 @@ static hearth_status check_unused(binder *b, bool allowed)
     if (n == 0) return HEARTH_OK;
     hth_escape(name, sizeof name, first->name.bytes, first->name.n);
     if (!allowed)
-        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: tensor '%s' (info at byte %llu) is not used by architecture %s (%zu such tensors): "
-                        "without it results would be wrong; --allow-unused goes on all the same",
-                        hth_gguf_part_path(m->file, first->i_part), name, (unsigned long long)first->info_at,
-                        m->hparams.family->name, n);
+        return hth_fail(
+            b->err, HEARTH_ERROR_UNSUPPORTED,
+            "%s: tensor '%s' (info at byte %llu) is not used by architecture %s (%zu such tensors): "
+            "without it results would be wrong; --allow-unused goes on all the same",
+            hth_gguf_part_path(m->file, first->i_part), name, (unsigned long long)first->info_at,
+            m->hparams.family->name, n);
     hth_log(HEARTH_LOG_WARN,
             "%s: %zu of %zu tensors are not used by architecture %s, among them '%s': results may be wrong",
             hth_gguf_path(m->file), n, hth_gguf_n_tensor(m->file), m->hparams.family->name, name);

@@ -15,11 +15,11 @@ enum { QUANTISATION_VERSION = 2 };
 static hearth_status check_own_keys(const hth_gguf *file, hearth_error *err)
 {
     static const char prefix[] = "hearth.";
-    static const char *const known[] = {
-        "hearth.ffn.activation",      "hearth.ffn.largest_hidden", HTH_KEY_SHARES,
-        "hearth.predictor.threshold", "hearth.predictor.input",    "hearth.selector",
-        "hearth.pack.source",         "hearth.pack.version",       HTH_KEY_UP_FIRST,
-        HTH_KEY_MADE_BY};
+    static const char *const known[] = {"hearth.ffn.activation",  "hearth.ffn.largest_hidden",
+                                        HTH_KEY_SHARES,           "hearth.predictor.threshold",
+                                        "hearth.predictor.input", "hearth.selector",
+                                        "hearth.pack.source",     "hearth.pack.version",
+                                        HTH_KEY_UP_FIRST,         HTH_KEY_MADE_BY};
     for (size_t i = 0; i < hth_gguf_n_value(file); i++) {
         const hth_gguf_value *v = hth_gguf_value_at(file, i);
         if (v->key.n < sizeof prefix - 1 || memcmp(v->key.bytes, prefix, sizeof prefix - 1) != 0) continue;

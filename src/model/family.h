@@ -41,7 +41,7 @@ typedef struct hth_family {
     hth_rope_factors factors;
     hth_norm_kind norm;
     hth_bias_rule biases;
-    bool fused_gate_up;        /* ffn_up has the rows of the gate, then those of up, where there is no ffn_gate */
+    bool fused_gate_up; /* ffn_up has the rows of the gate, then those of up, where there is no ffn_gate */
     hth_activation activation; /* where the file names none */
     bool gated;                /* that one cannot do without a gate */
     bool in_powerinfer;        /* files of PowerInfer may hold it, */
@@ -52,11 +52,11 @@ typedef struct hth_family {
     bool scaled_embedding;     /* times sqrt(d_model) */
     uint32_t position_offset;  /* learned positions: row p + offset of position_embd; 0: none */
     hth_window_rule window;
-    double window_rope_base;     /* of layers that slide, unscaled; 0: as the others */
-    double score_cap, logit_cap; /* x becomes cap tanh(x / cap); 0: none, if the file states none */
+    double window_rope_base;       /* of layers that slide, unscaled; 0: as the others */
+    double score_cap, logit_cap;   /* x becomes cap tanh(x / cap); 0: none, if the file states none */
     bool caps_scores, caps_logits; /* the file may state them */
-    uint32_t wide_scale_layers;  /* with so many layers scores are scaled by sqrt(d_model / n_head) */
-    double norm_eps;             /* where the file states none; 0: it must */
+    uint32_t wide_scale_layers;    /* with so many layers scores are scaled by sqrt(d_model / n_head) */
+    double norm_eps;               /* where the file states none; 0: it must */
 } hth_family;
 
 /* NULL when the name is not one of ours. */

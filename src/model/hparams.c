@@ -222,9 +222,10 @@ static hearth_status read_window_pattern(reader *r, const hth_hparams *h, uint32
     if (v && v->type == HTH_GGUF_ARRAY) {
         bool counts = v->element_type == HTH_GGUF_BOOL || hth_gguf_is_integer(v->element_type);
         if (!counts || v->n_element != n_layer)
-            return hth_fail(r->err, HEARTH_ERROR_FORMAT,
-                            "%s: %s at %llu: an array of %u booleans, or integers, is wanted, one for each layer",
-                            hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, n_layer);
+            return hth_fail(
+                r->err, HEARTH_ERROR_FORMAT,
+                "%s: %s at %llu: an array of %u booleans, or integers, is wanted, one for each layer",
+                hth_gguf_path(r->file), r->key, (unsigned long long)v->offset, n_layer);
         for (uint32_t i = 0; i < n_layer; i++) sizes[i].window = hth_gguf_element_uint(v, i) ? size : 0;
         return HEARTH_OK;
     }

@@ -87,13 +87,14 @@ typedef struct hth_layer {
     hth_norm ffn_norm;       /* [d_model] */
     hth_matrix gate, up;     /* d_ff rows of d_model; gate may be absent */
     const float *gate_bias, *up_bias;
-    bool up_first; /* gate and up are in each other's place, against the file that was packed first */
+    bool up_first;   /* gate and up are in each other's place, against the file that was packed first */
     hth_matrix down; /* d_model rows of d_ff; n_row 0 where there are neurons: */
     hth_neurons neurons;
     const float *down_bias;
     hth_predictor predictor;
     const float *floor; /* [d_ff] or NULL: selector threshold computes neurons whose activation reaches it */
-    const float *shares; /* [ceil(d_ff / HTH_SHARE_NEURONS)] or NULL: of each run of neurons what fires for a token */
+    const float
+        *shares; /* [ceil(d_ff / HTH_SHARE_NEURONS)] or NULL: of each run of neurons what fires for a token */
     const hth_gguf_tensor *order; /* [d_ff] which number each neuron had before it was packed; NULL */
     hth_norm ffn_post_norm;       /* [d_model] */
     const hth_cluster *clusters;  /* cover 0..d_ff, ascending */
@@ -119,7 +120,7 @@ typedef struct hth_model {
     hth_matrix token_embd;    /* n_vocab rows of d_model */
     hth_matrix position_embd; /* learned positions, rows of d_model, or absent */
     hth_norm output_norm;
-    hth_matrix output; /* token_embd itself where the head is tied */
+    hth_matrix output;        /* token_embd itself where the head is tied */
     const float *output_bias; /* [n_vocab] or NULL */
     bool tied;
     bool by_neurons;             /* all layers have neurons in place of down */

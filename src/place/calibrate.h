@@ -31,8 +31,8 @@ typedef struct hth_calibration {
 hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_pool *pool, hth_type type,
                             hth_calibration *out, hearth_error *err);
 /* Of it cpu_rate and cpu_down alone, which need no device: some half a second, and 256 MiB. MEMORY. */
-hearth_status hth_calibrate_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type, hth_calibration *out,
-                                hearth_error *err);
+hearth_status hth_calibrate_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type,
+                                hth_calibration *out, hearth_error *err);
 /* What stands as `bytes` in it then. */
 uint64_t hth_calibration_bytes(const hth_device *device, hth_type type);
 /* prompts.c, called by hth_calibrate: what stands last in it. */

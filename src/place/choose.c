@@ -213,11 +213,11 @@ hearth_status hth_choice_check_word(const char *placement, hearth_error *err)
     bool there = stat(placement, &about) == 0 && access(placement, R_OK) == 0;
     if (there && !S_ISDIR(about.st_mode)) return HEARTH_OK;
     if (!there && strerror_r(errno, why, sizeof why) != 0) snprintf(why, sizeof why, "it cannot be read");
-    return hth_fail(
-        err, HEARTH_ERROR_IO,
-        "%.200s: no such placement: neither plan, even nor layers:N, nor a file that can be read (%s); hearth "
-        "plan -o FILE makes one",
-        *placement ? placement : "''", why);
+    return hth_fail(err, HEARTH_ERROR_IO,
+                    "%.200s: no such placement: neither plan, even nor layers:N, nor a file that can be read "
+                    "(%s); hearth "
+                    "plan -o FILE makes one",
+                    *placement ? placement : "''", why);
 }
 
 /* What lies there by the file must be able to. */

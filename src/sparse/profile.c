@@ -59,7 +59,8 @@ void hth_profile_copy(hth_profile *to, const hth_profile *from)
         const hth_profile_layer counted = from->layers[i];
         memcpy(l->n_fired, counted.n_fired, l->d_ff * sizeof *l->n_fired);
         memcpy(l->mean, counted.mean, l->d_ff * sizeof *l->mean);
-        if (l->together) memcpy(l->together, counted.together, (size_t)l->d_ff * to->n_word * sizeof *l->together);
+        if (l->together)
+            memcpy(l->together, counted.together, (size_t)l->d_ff * to->n_word * sizeof *l->together);
         if (l->sum) memcpy(l->sum, counted.sum, l->d_ff * sizeof *l->sum);
         memcpy(l->slots, counted.slots, sizeof l->slots);
         l->largest = counted.largest;

@@ -43,7 +43,8 @@ static uint64_t add_layer(uint64_t h, const hth_profile *p, const hth_profile_la
 /* Of all that a file says. A state is gone on from for hours: a flipped bit must not pass for a count. */
 static uint64_t checksum(const hth_profile *p)
 {
-    const uint64_t numbers[] = {p->model_hash, p->text_hash, p->n_tok, p->n_done, p->n_sample, p->n_ctx, p->n_layer};
+    const uint64_t numbers[] = {p->model_hash, p->text_hash, p->n_tok,  p->n_done,
+                                p->n_sample,   p->n_ctx,     p->n_layer};
     uint64_t h = hth_hash_more(0, numbers, sizeof numbers);
     h = hth_hash_more(h, p->activation, strlen(p->activation) + 1);
     h = hth_hash_more(h, p->settings, strlen(p->settings) + 1);
@@ -452,8 +453,9 @@ static hearth_status check_checksum(reader *r)
     uint64_t said;
     hearth_status st = need_uint(r, KEY_CHECKSUM, 0, UINT64_MAX, &said);
     if (st != HEARTH_OK || said == checksum(r->p)) return st;
-    return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s: %s at %llu is not that of the figures: the file is damaged",
-                    hth_gguf_path(r->file), KEY_CHECKSUM, at_key(r, KEY_CHECKSUM));
+    return hth_fail(r->err, HEARTH_ERROR_FORMAT,
+                    "%s: %s at %llu is not that of the figures: the file is damaged", hth_gguf_path(r->file),
+                    KEY_CHECKSUM, at_key(r, KEY_CHECKSUM));
 }
 
 static hearth_status read_all(reader *r)

@@ -78,7 +78,9 @@ static uint16_t half_by_definition(float x)
     if (size >= 65520.0) return sign | 0x7c00u;
     while (exponent < 15 && size >= ldexp(1.0, exponent + 1)) exponent++;
     uint32_t units = (uint32_t)nearbyint(ldexp(size, 10 - exponent)); /* 1024 and more where it is normal */
-    return (uint16_t)(sign | (units < 1024 && exponent == -14 ? units : ((uint32_t)(exponent + 15) << 10) + units - 1024));
+    return (uint16_t)(sign |
+                      (units < 1024 && exponent == -14 ? units
+                                                       : ((uint32_t)(exponent + 15) << 10) + units - 1024));
 }
 
 /* Every 251st float of all 2^32 (every one with HEARTH_LONG). */
@@ -102,7 +104,7 @@ TEST(bfloat16_is_the_upper_half_rounded_to_even)
     for (uint32_t b = 0; b < 65536; b++) {
         float x = hth_bf16_to_f32((uint16_t)b);
         CHECK_INT(hth_bits_of(x), b << 16);
-        bool finite = (b & 0x7fffu) < 0x7f80u, nan = (b & 0x7fffu) > 0x7f80u;
+        bool finite = (b & 0x7fffu)<0x7f80u, nan = (b & 0x7fffu)> 0x7f80u;
         if (nan) CHECK((hth_f32_to_bf16(x) & 0x7fffu) > 0x7f80u);
         else CHECK_INT(hth_f32_to_bf16(x), b);
         if (!finite) continue;

@@ -178,7 +178,9 @@ TEST(gguf_says_what_a_foreign_file_looks_like)
         {"PK\3\4xxxx", 8, "'PK\\x03\\x04'|ZIP"},
         {"\x80\2}q\0", 5, "'\\x80\\x02}q'|pickle"},
         {"\x40\0\0\0\0\0\0\0{\"a\":1}", 15, "safetensors"},
-        {"\x7f" "ELF\2\1\1", 7, "program"},
+        {"\x7f"
+         "ELF\2\1\1",
+         7, "program"},
         {"<!DOCTYPE html>", 15, "web page"},
         {"version https://git-lfs", 23, "Git LFS"},
         {"\0\0\0\0\0\0\0\0", 8, "zeros"},
@@ -422,10 +424,8 @@ TEST(gguf_follows_arrays_in_arrays_to_depth_four)
         gguf_word(&b, 0, 4);
         gguf_word(&b, 1, 8);
         gguf_word(&b, 7, 1);
-        if (depths[k] <= 4)
-            refusal_check_accepted(&b, "C3");
-        else
-            refusal_check(&b, HEARTH_ERROR_FORMAT, "C3", "'deep'|deeper than 4");
+        if (depths[k] <= 4) refusal_check_accepted(&b, "C3");
+        else refusal_check(&b, HEARTH_ERROR_FORMAT, "C3", "'deep'|deeper than 4");
         gguf_free(&b);
     }
 }
@@ -502,8 +502,8 @@ TEST(gguf_refuses_alignment_as_text_and_array)
 /* ---- D: tensors ------------------------------------------------------------------------------------------ */
 
 /* A file with one tensor and n_data bytes of data. */
-static void build_one(gguf_bytes *b, const char *name, uint32_t n_dim, const uint64_t dim[],
-                      uint32_t type, size_t n_data)
+static void build_one(gguf_bytes *b, const char *name, uint32_t n_dim, const uint64_t dim[], uint32_t type,
+                      size_t n_data)
 {
     b->n = 0;
     gguf_header(b, 3, 1, 0);
@@ -622,8 +622,7 @@ TEST(gguf_refuses_sizes_that_only_a_sparse_file_has)
     uint64_t dim = (uint64_t)1 << 40;
     gguf_header(&b, 3, 3, 0);
     for (uint64_t i = 0; i < 3; i++)
-        gguf_info(&b, (const char *[]){"a", "b", "c"}[i], 2, (uint64_t[]){dim, 256}, 28,
-                  i << 62);
+        gguf_info(&b, (const char *[]){"a", "b", "c"}[i], 2, (uint64_t[]){dim, 256}, 28, i << 62);
     gguf_pad(&b, 32);
     CHECK(test_write_file(path, b.data, b.n));
     hth_gguf *file = NULL;

@@ -96,8 +96,7 @@ TEST(writer_values_of_every_type_are_read_back)
     CHECK_OK(hth_gguf_open(path, &file, err));
     check_all_types(file);
     CHECK_OK(hth_gguf_writer_open(path, &w, err));
-    for (size_t i = 0; i < hth_gguf_n_value(file); i++)
-        hth_gguf_writer_copy(w, hth_gguf_value_at(file, i));
+    for (size_t i = 0; i < hth_gguf_n_value(file); i++) hth_gguf_writer_copy(w, hth_gguf_value_at(file, i));
     CHECK_OK(hth_gguf_writer_begin(w, err));
     CHECK_OK(hth_gguf_writer_finish(w, err));
     hth_gguf_writer_close(w);
@@ -118,8 +117,7 @@ static hearth_status rewrite(const char *from, const char *to, size_t piece, hea
     if (status == HEARTH_OK) status = hth_gguf_map(file, why);
     if (status == HEARTH_OK) status = hth_gguf_writer_open(to, &w, why);
     if (status != HEARTH_OK) goto done;
-    for (size_t i = 0; i < hth_gguf_n_value(file); i++)
-        hth_gguf_writer_copy(w, hth_gguf_value_at(file, i));
+    for (size_t i = 0; i < hth_gguf_n_value(file); i++) hth_gguf_writer_copy(w, hth_gguf_value_at(file, i));
     for (size_t i = 0; i < hth_gguf_n_tensor(file); i++) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(file, i);
         hth_gguf_writer_tensor(w, t->name.bytes, t->type, t->n_dim, t->dim);
@@ -194,10 +192,7 @@ static void empty_key(hth_gguf_writer *w) { hth_gguf_writer_bool(w, "", true); }
 static void control_key(hth_gguf_writer *w) { hth_gguf_writer_bool(w, "a\nb", true); }
 static void bad_bools(hth_gguf_writer *w) { hth_gguf_writer_array(w, "k", HTH_GGUF_BOOL, "\2", 1); }
 static void text_array(hth_gguf_writer *w) { hth_gguf_writer_array(w, "k", HTH_GGUF_TEXT, "", 1); }
-static void long_array(hth_gguf_writer *w)
-{
-    hth_gguf_writer_array(w, "k", HTH_GGUF_U8, "", (1 << 24) + 1);
-}
+static void long_array(hth_gguf_writer *w) { hth_gguf_writer_array(w, "k", HTH_GGUF_U8, "", (1 << 24) + 1); }
 static void long_text(hth_gguf_writer *w) { hth_gguf_writer_text(w, "k", "", (16 << 20) + 1); }
 static void bad_alignment(hth_gguf_writer *w)
 {
@@ -240,16 +235,25 @@ TEST(writer_refuses_what_the_reader_would_refuse)
         void (*set)(hth_gguf_writer *w);
         const char *words;
     } rows[] = {
-        {bad_type, "not one of u8 to u64"},  {bad_float, "neither f32 nor f64"},
-        {large_uint, "does not fit"},        {small_int, "does not fit"},
-        {empty_key, "1 to 65535 bytes"},     {control_key, "'a\\x0ab': control bytes"},
-        {bad_bools, "bools must be 0 or 1"}, {text_array, "numbers or bools"},
-        {long_array, "more than 2^24"},      {long_text, "more than 16 MiB"},
-        {bad_alignment, "power of two"},     {wide_alignment, "must be an u32"},
+        {bad_type, "not one of u8 to u64"},
+        {bad_float, "neither f32 nor f64"},
+        {large_uint, "does not fit"},
+        {small_int, "does not fit"},
+        {empty_key, "1 to 65535 bytes"},
+        {control_key, "'a\\x0ab': control bytes"},
+        {bad_bools, "bools must be 0 or 1"},
+        {text_array, "numbers or bools"},
+        {long_array, "more than 2^24"},
+        {long_text, "more than 16 MiB"},
+        {bad_alignment, "power of two"},
+        {wide_alignment, "must be an u32"},
         {bad_row, "tensor 't': rows are not a multiple"},
-        {zero_dim, "a dimension is 0"},      {no_dims, "1 to 4 dimensions"},
-        {wrapping_dims, "too many weights"}, {unknown_type, "unknown type"},
-        {long_name, "1 to 63 bytes"},        {tensor_twice, "declared twice"},
+        {zero_dim, "a dimension is 0"},
+        {no_dims, "1 to 4 dimensions"},
+        {wrapping_dims, "too many weights"},
+        {unknown_type, "unknown type"},
+        {long_name, "1 to 63 bytes"},
+        {tensor_twice, "declared twice"},
     };
     const char *path = test_scratch("refused.gguf");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -48,7 +48,8 @@ static bool is_whole(const hearth_model *model)
     return CHECK(info.gpu != NULL) && CHECK_INT(info.gpu_n_layer, info.n_layer) && CHECK(info.gpu_head);
 }
 
-static float *logits_of(const hearth_model *model, const golden *g, hearth_kv_type kv, uint32_t n_batch, size_t n)
+static float *logits_of(const hearth_model *model, const golden *g, hearth_kv_type kv, uint32_t n_batch,
+                        size_t n)
 {
     const engine_setting s = {.n_thread = 2, .n_batch = n_batch, .kv = kv, .selector = g->selector};
     return engine_model_logits(model, &s, g->ids, n);
@@ -170,8 +171,8 @@ static void check_near(const golden *g, int n_device)
  * programs they run, $HEARTH_LONG all. */
 static bool is_for_vulkan(const char *name)
 {
-    static const char *const names[] = {"llama-gqa", "llama-bias", "qwen3", "gemma2", "falcon-two-norms", "opt",
-                                        "llama-relu2-plain"};
+    static const char *const names[] = {
+        "llama-gqa", "llama-bias", "qwen3", "gemma2", "falcon-two-norms", "opt", "llama-relu2-plain"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
     return is_long();
@@ -181,7 +182,8 @@ TEST(float_models_are_near_the_cpu_and_the_same_on_all_devices)
 {
     for (int i = 0; i < GOLDEN_N_ARCH; i++) {
         golden g;
-        if (golden_open_arch(&g, golden_archs[i])) check_near(&g, is_for_vulkan(golden_archs[i]) ? N_DEVICE : 1);
+        if (golden_open_arch(&g, golden_archs[i]))
+            check_near(&g, is_for_vulkan(golden_archs[i]) ? N_DEVICE : 1);
         golden_close(&g);
     }
 }

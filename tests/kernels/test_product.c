@@ -132,8 +132,8 @@ static void nap_sometimes(hth_pool_point point, uint32_t i_thread)
 }
 
 /* N_TOK products of one token, queued one behind the other: to y[t] of N_LATE_ROW. */
-static void multiply_one_by_one(hth_pool *pool, const hth_kernels *k, const hth_rounding *r, const hth_matrix *m,
-                                float *y)
+static void multiply_one_by_one(hth_pool *pool, const hth_kernels *k, const hth_rounding *r,
+                                const hth_matrix *m, float *y)
 {
     for (size_t t = 0; t < N_TOK; t++) {
         hth_output one = {.matrix = m, .y = y + t * N_LATE_ROW};
@@ -152,7 +152,8 @@ TEST(threads_that_are_late_change_nothing)
     hth_shared_input input = {.size = hth_input_size(N_COL)};
     input.words = hth_alloc(1, input.size);
     input.copies = hth_alloc(N_THREAD, HTH_INPUT_HEAD + input.size);
-    uint8_t *w = hth_alloc(N_LATE_ROW, N_COL * sizeof(float)), *rows_work = hth_alloc(N_THREAD, HTH_PANEL_WORK);
+    uint8_t *w = hth_alloc(N_LATE_ROW, N_COL * sizeof(float)),
+            *rows_work = hth_alloc(N_THREAD, HTH_PANEL_WORK);
     hth_rounding late = rounding;
     late.input = &input, late.part = many_part, late.work = rows_work;
     hth_kernels_init(&k, hth_cpu_machine());

@@ -31,10 +31,7 @@ typedef struct vector_kernel {
 
 static void run_quant(const call *c) { c->table->quant_act(c->a, c->n, c->y, c->y2, c->y3); }
 static void run_quant_256(const call *c) { c->table->quant_act_256(c->a, c->n, c->y, c->y2, c->y3); }
-static void run_rms(const call *c)
-{
-    c->table->rms_norm(c->a, c->b, c->n, 1.0f / (float)c->n, 1e-5f, c->y);
-}
+static void run_rms(const call *c) { c->table->rms_norm(c->a, c->b, c->n, 1.0f / (float)c->n, 1e-5f, c->y); }
 static void run_layer(const call *c)
 {
     c->table->layer_norm(c->a, c->b, c->c, c->n, 1.0f / (float)c->n, 1e-5f, c->y);
@@ -186,7 +183,8 @@ TEST(vectors_equal_the_reference_between_guard_pages)
                     size_t n = i <= 34 ? i : 500 + test_random_below(&r, 500);
                     size_t step = kernels[k].step;
                     n = step >= 32 ? n % (MAX_N / step + 1) * step : n / step * step;
-                    if (n > 0 || !kernels[k].some) check_kernel(&r, &kernels[k], levels[l], n, (proof_kind)kind);
+                    if (n > 0 || !kernels[k].some)
+                        check_kernel(&r, &kernels[k], levels[l], n, (proof_kind)kind);
                 }
     for (int i = 0; i < 6; i++) guard_close(&rooms[i]);
 }

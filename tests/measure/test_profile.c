@@ -379,7 +379,8 @@ TEST(a_flipped_bit_of_a_state_is_seen)
         hth_profile_close(p);
         char *made = test_read_file(out, &n);
         if (n != n_whole || memcmp(made, whole, n) != 0)
-            test_fail(__FILE__, __LINE__, "bit %zu of byte %zu is flipped, and the profile is another", i % 8, i);
+            test_fail(__FILE__, __LINE__, "bit %zu of byte %zu is flipped, and the profile is another", i % 8,
+                      i);
         free(made);
         remove(out);
     }

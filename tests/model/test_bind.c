@@ -31,7 +31,8 @@ static void expect_refused(tiny_model *m, hearth_status status, const char *word
     bool named = strstr(why.message, "tiny.gguf: ") == why.message && strstr(why.message, word) != NULL &&
                  strstr(why.message, other) != NULL;
     if (st != status || !named)
-        test_fail(__FILE__, __LINE__, "%s, %s: status '%s': %s", word, other, hearth_status_name(st), why.message);
+        test_fail(__FILE__, __LINE__, "%s, %s: status '%s': %s", word, other, hearth_status_name(st),
+                  why.message);
     tiny_free(m);
 }
 
@@ -68,7 +69,8 @@ static void accept_u32(const char *key, uint32_t value)
 }
 
 static const char *const required[] = {
-    A "block_count", A "context_length", A "embedding_length", A "feed_forward_length", A "attention.head_count",
+    A "block_count",         A "context_length",       A "embedding_length",
+    A "feed_forward_length", A "attention.head_count",
 };
 enum { N_REQUIRED = sizeof required / sizeof *required };
 
@@ -167,7 +169,8 @@ TEST(escapes_in_an_architecture_are_shown)
     tiny_begin(&m);
     tiny_set_text(&m, "general.architecture", "\x1b[31m\n");
     CHECK_INT(open_tiny(&m, &why), HEARTH_ERROR_UNSUPPORTED);
-    CHECK(strstr(why.message, "\\x1b[31m\\x0a") && !strchr(why.message, '\x1b') && !strchr(why.message, '\n'));
+    CHECK(strstr(why.message, "\\x1b[31m\\x0a") && !strchr(why.message, '\x1b') &&
+          !strchr(why.message, '\n'));
     tiny_free(&m);
 }
 
@@ -212,7 +215,8 @@ TEST(widths_are_those_of_the_tensors)
 
 TEST(arrays_by_layer_have_an_entry_for_each)
 {
-    static const char *const keys[] = {A "feed_forward_length", A "attention.head_count", A "attention.head_count_kv"};
+    static const char *const keys[] = {A "feed_forward_length", A "attention.head_count",
+                                       A "attention.head_count_kv"};
     static const uint32_t values[] = {TINY_D_FF, TINY_HEADS, TINY_HEADS_KV};
     for (size_t i = 0; i < 3; i++) {
         tiny_model m;
@@ -331,7 +335,8 @@ TEST(an_absurd_context_is_refused_with_its_bytes)
     CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny.gguf", NULL, &model, err));
     hearth_session_options o = {.n_ctx = UINT32_MAX, .n_batch = 1, .n_thread = 1, .kv = HEARTH_KV_F32};
     hearth_status st = hearth_session_open(model, &o, &s, &why);
-    if (st == HEARTH_OK) CHECK(hearth_session_bytes(model, &o) > (uint64_t)1 << 40); /* a system that overcommits */
+    if (st == HEARTH_OK)
+        CHECK(hearth_session_bytes(model, &o) > (uint64_t)1 << 40); /* a system that overcommits */
     else CHECK(st == HEARTH_ERROR_MEMORY && strstr(why.message, "iB for a context of "));
     hearth_session_close(s);
     hearth_model_close(model);
@@ -469,14 +474,16 @@ TEST(shapes_that_are_wrong_are_refused_with_both_shapes)
             tiny_begin(&m);
             snprintf(name, sizeof name, "%s", m.tensors[i].name);
             if (!spoil(&m.tensors[i], (spoiling)how)) tiny_free(&m);
-            else if (strcmp(name, "token_embd.weight") == 0) expect_refused(&m, HEARTH_ERROR_FORMAT, name, "");
+            else if (strcmp(name, "token_embd.weight") == 0)
+                expect_refused(&m, HEARTH_ERROR_FORMAT, name, "");
             else expect_refused(&m, HEARTH_ERROR_FORMAT, name, "metadata ask for [");
         }
 }
 
 TEST(types_that_do_not_fit_the_role_are_refused)
 {
-    static const char *const vectors[] = {"blk.0.attn_norm.weight", "blk.1.ffn_norm.weight", "output_norm.weight"};
+    static const char *const vectors[] = {"blk.0.attn_norm.weight", "blk.1.ffn_norm.weight",
+                                          "output_norm.weight"};
     tiny_model m;
     for (size_t i = 0; i < 3; i++) {
         tiny_begin(&m);
@@ -491,7 +498,8 @@ TEST(types_that_do_not_fit_the_role_are_refused)
     expect_refused(&m, HEARTH_ERROR_UNSUPPORTED, "blk.0.attn_q.bias", "F32, F16 or BF16");
     tiny_begin(&m);
     tiny_set_u32(&m, A "embedding_length", 256);
-    *tiny_find(&m, "token_embd.weight") = (tiny_tensor){"token_embd.weight", 16, 2, {256, TINY_VOCAB, 1, 1}, false};
+    *tiny_find(&m, "token_embd.weight") =
+        (tiny_tensor){"token_embd.weight", 16, 2, {256, TINY_VOCAB, 1, 1}, false};
     expect_refused(&m, HEARTH_ERROR_UNSUPPORTED, "IQ2_XXS", "Q4_0");
 }
 
@@ -573,8 +581,9 @@ TEST(tensors_that_are_not_used_are_refused_or_mentioned_once)
 
 TEST(tensors_on_which_no_logit_depends_are_left_silently)
 {
-    static const char *const names[] = {"v.blk.0.attn_q.weight", "mm.0.weight", "cls.output.weight", "dense_2.weight",
-                                        "dense_3.weight", "blk.0.attn_rot_embd.weight"};
+    static const char *const names[] = {"v.blk.0.attn_q.weight", "mm.0.weight",
+                                        "cls.output.weight",     "dense_2.weight",
+                                        "dense_3.weight",        "blk.0.attn_rot_embd.weight"};
     tiny_model m;
     n_warning = 0;
     hearth_log_set(keep_warning, NULL);

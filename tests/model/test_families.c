@@ -262,7 +262,8 @@ static bool logits_of(tiny_model *m, float out[TINY_VOCAB])
     hearth_model *model = NULL;
     hearth_session *session = NULL;
     hearth_session_options o = {.n_ctx = 8, .n_batch = 4, .n_thread = 1, .kv = HEARTH_KV_F32};
-    bool ok = open_tiny(m, &model, &why) == HEARTH_OK && hearth_session_open(model, &o, &session, &why) == HEARTH_OK &&
+    bool ok = open_tiny(m, &model, &why) == HEARTH_OK &&
+              hearth_session_open(model, &o, &session, &why) == HEARTH_OK &&
               hearth_session_eval(session, ids, 4, &why) == HEARTH_OK;
     if (ok) memcpy(out, hearth_session_logits(session), TINY_VOCAB * sizeof *out);
     else test_fail(__FILE__, __LINE__, "%s", why.message);
@@ -306,7 +307,8 @@ TEST(matrices_and_biases_in_one_piece_are_those_in_several)
     float apart[TINY_VOCAB], joined[TINY_VOCAB];
     tiny_model m;
     for (int a = 0; a < 3; a++) {
-        for (int form = 0; form < 4; form++) { /* apart; the weights joined; the biases too; gate and up of phi3 */
+        for (int form = 0; form < 4;
+             form++) { /* apart; the weights joined; the biases too; gate and up of phi3 */
             tiny_begin(&m);
             if (a == 1) tiny_become(&m, "qwen2");
             if (a != 1) add_biases(&m, biases, (uint64_t[]){TINY_D_MODEL, N_KV, N_KV});
@@ -315,13 +317,15 @@ TEST(matrices_and_biases_in_one_piece_are_those_in_several)
                 tiny_set_text(&m, "general.architecture", "phi3");
                 for (uint32_t i = 0; i < m.n_key; i++) {
                     char *name = m.keys[i].name;
-                    if (strncmp(name, "llama.", 6) == 0) memmove(name + 5, name + 6, strlen(name + 5)), memcpy(name, "phi3.", 5);
+                    if (strncmp(name, "llama.", 6) == 0)
+                        memmove(name + 5, name + 6, strlen(name + 5)), memcpy(name, "phi3.", 5);
                 }
             }
             for (int i = 0; i < TINY_LAYERS; i++) {
                 if (form > 0) join(&m, i, weights, "attn_qkv.weight");
                 if (form > 1) join(&m, i, biases, "attn_qkv.bias");
-                if (form > 2 && a == 2) join(&m, i, gate_up, "ffn_up.weight"), join(&m, i, gate_up_biases, "ffn_up.bias");
+                if (form > 2 && a == 2)
+                    join(&m, i, gate_up, "ffn_up.weight"), join(&m, i, gate_up_biases, "ffn_up.bias");
             }
             if (!logits_of(&m, form == 0 ? apart : joined)) return;
             if (form > 0 && memcmp(apart, joined, sizeof apart) != 0)

@@ -59,8 +59,7 @@ static float value(test_random *r, proof_kind kind, int top)
     case PROOF_ZEROS: return hth_float_of(bits(r) & 0x80000000u);
     case PROOF_WIDE: return with_exponent(r, -top / 3, top / 3);
     case PROOF_LARGEST: return with_exponent(r, top, top);
-    case PROOF_SUBNORMAL:
-        return top == 15 ? with_exponent(r, -24, -15) : hth_float_of(bits(r) & 0x807fffffu);
+    case PROOF_SUBNORMAL: return top == 15 ? with_exponent(r, -24, -15) : hth_float_of(bits(r) & 0x807fffffu);
     case PROOF_OUTLIER: return test_random_float(r) * 1e-3f;
     case PROOF_SPECIAL: return test_random_below(r, 50) == 0 ? special(r) : test_random_float(r);
     case PROOF_BITS: return hth_float_of(bits(r));

@@ -97,8 +97,7 @@ bool test_check_text(const char *a, const char *b, const char *file, int line, c
     return same;
 }
 
-bool test_check_bytes(const void *a, const void *b, size_t n, const char *file, int line,
-                      const char *text)
+bool test_check_bytes(const void *a, const void *b, size_t n, const char *file, int line, const char *text)
 {
     const unsigned char *p = a, *q = b;
     for (size_t i = 0; i < n; i++) {
@@ -141,7 +140,8 @@ const char *test_data(const char *relative)
         int n = snprintf(path, sizeof paths[0], "%s/%s/%s", HEARTH_SOURCE_DIR, folders[i], relative);
         if (n > 0 && (size_t)n < sizeof paths[0] && stat(path, &st) == 0) return path;
     }
-    test_fail(__FILE__, __LINE__, "no %s in tests/data or build/data; python3 tests/data/make.py build/data makes the latter",
+    test_fail(__FILE__, __LINE__,
+              "no %s in tests/data or build/data; python3 tests/data/make.py build/data makes the latter",
               relative);
     return NULL;
 }

@@ -25,15 +25,13 @@ int test_run_all(int argc, char **argv);
 bool test_check(bool ok, const char *file, int line, const char *text);
 bool test_check_int(long long a, long long b, const char *file, int line, const char *text);
 bool test_check_text(const char *a, const char *b, const char *file, int line, const char *text);
-bool test_check_bytes(const void *a, const void *b, size_t n, const char *file, int line,
-                      const char *text);
+bool test_check_bytes(const void *a, const void *b, size_t n, const char *file, int line, const char *text);
 /* Marks the running case as skipped, with the reason; return after it. */
 void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints what of a case this machine does not show, where the rest of it was proved. */
 void test_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Fails the running case with a message. */
-void test_fail(const char *file, int line, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+void test_fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Failed checks of the running case so far. */
 int test_n_failed(void);
@@ -49,7 +47,9 @@ char *test_read_file(const char *path, size_t *n);
 bool test_write_file(const char *path, const void *data, size_t n);
 
 /* Deterministic random numbers: splitmix64. */
-typedef struct test_random { uint64_t state; } test_random;
+typedef struct test_random {
+    uint64_t state;
+} test_random;
 uint64_t test_random_next(test_random *r);
 uint32_t test_random_below(test_random *r, uint32_t n);
 /* Uniform in [-1, 1). */
@@ -71,13 +71,13 @@ float test_random_float(test_random *r);
 #define CHECK_TEXT(A, B) test_check_text((A), (B), __FILE__, __LINE__, #A " == " #B)
 #define CHECK_BYTES(A, B, N) test_check_bytes((A), (B), (N), __FILE__, __LINE__, #A " == " #B)
 /* A call that must succeed; the error's line is printed when it does not. */
-#define CHECK_OK(CALL)                                                                   \
-    do {                                                                                 \
-        hearth_error err_ = {0};                                                         \
-        hearth_error *err = &err_;                                                       \
-        if ((CALL) != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", #CALL, err_.message); \
+#define CHECK_OK(CALL)                                                                                       \
+    do {                                                                                                     \
+        hearth_error err_ = {0};                                                                             \
+        hearth_error *err = &err_;                                                                           \
+        if ((CALL) != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", #CALL, err_.message);               \
     } while (0)
-#define TEST_MAIN                                                                        \
+#define TEST_MAIN                                                                                            \
     int main(int argc, char **argv) { return test_run_all(argc, argv); }
 
 #endif

@@ -15,7 +15,10 @@ enum { BYTE = 3, SPACE_A = 259, USER, UNUSED, HALF };
 static bool begin(void)
 {
     vocab_file_begin(&f, true);
-    vocab_file_add_word(&f, "\xE2\x96\x81" "a", -1.0f);
+    vocab_file_add_word(&f,
+                        "\xE2\x96\x81"
+                        "a",
+                        -1.0f);
     vocab_file_add(&f, " \xE2\x96\x81u", 5, 0.0f, HTH_TOKEN_USER);
     vocab_file_add(&f, "z\xE2\x96\x81", 4, 0.0f, HTH_TOKEN_UNUSED);
     vocab_file_add_word(&f, "x\xE4\xB8", -1.0f);
@@ -68,8 +71,7 @@ static size_t decode(const int32_t *ids, size_t n, bool show_special, bool at_st
     return n_out + hth_detok_flush(&d, out + n_out);
 }
 
-static void check_text(const int32_t *ids, size_t n, bool show_special, bool at_start,
-                       const char *expected)
+static void check_text(const int32_t *ids, size_t n, bool show_special, bool at_start, const char *expected)
 {
     char out[400];
     size_t n_out = decode(ids, n, show_special, at_start, out);

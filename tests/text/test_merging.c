@@ -107,8 +107,8 @@ static void slow_tokenize(const vocab_file *f, const char *text, size_t n, bool 
 
 /* ---- random vocabularies ------------------------------------------------------------------- */
 
-static const char *const atoms[] = {"a", "b", "c", " ", "\xC3\xA9", "\xE4\xB8\xAD", "\xE4", "\xB8", "\xFF",
-                                    "\xE2\x96\x81"};
+static const char *const atoms[] = {"a",    "b",    "c",    " ",           "\xC3\xA9", "\xE4\xB8\xAD",
+                                    "\xE4", "\xB8", "\xFF", "\xE2\x96\x81"};
 
 /* Up to max atoms; spaces as they are, or as a vocabulary has them. */
 static size_t random_text(char *out, uint32_t max, bool escaped, test_random *r)
@@ -201,8 +201,11 @@ static void check_comes_back(const hth_tokenizer *tok, const hth_ids *ids, const
 
 TEST(a_megabyte_of_one_character_comes_back)
 {
-    static const struct { const char *unit; size_t n; } units[] = {
-        {"a", 1}, {" ", 1}, {"\n", 1}, {"\0", 1}, {"\xFF", 1}, {"\xC3\xA9", 2}, {"\xE4\xB8\xAD", 3}, {"=", 1}};
+    static const struct {
+        const char *unit;
+        size_t n;
+    } units[] = {{"a", 1},    {" ", 1},        {"\n", 1},           {"\0", 1},
+                 {"\xFF", 1}, {"\xC3\xA9", 2}, {"\xE4\xB8\xAD", 3}, {"=", 1}};
     enum { N = 1 << 20 };
     hth_gguf *file;
     hth_tokenizer *tok;

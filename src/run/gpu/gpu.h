@@ -28,8 +28,9 @@ typedef struct hth_gpu_place {
     hth_placement_stream streams[HTH_PLACEMENT_STREAMS];
     uint64_t n_work; /* of a submission, at most: products of a weight and a byte (work.c); 0: as many as a
                         device of its kind should do in HTH_GPU_SUBMISSION_MS */
-    uint32_t max_layer; /* that may lie there, the head counted as one; 0: all. For what replaces this place. */
-    bool strict;     /* to be refused where it would not give the CPU's bits */
+    uint32_t
+        max_layer; /* that may lie there, the head counted as one; 0: all. For what replaces this place. */
+    bool strict;   /* to be refused where it would not give the CPU's bits */
 } hth_gpu_place;
 enum { HTH_GPU_SLOT = 16, HTH_GPU_SUBMISSION_MS = 50 };
 
