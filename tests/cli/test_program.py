@@ -1917,7 +1917,7 @@ def quantize_makes_files_that_run():
 
 @case
 def odd_environments_change_nothing():
-    args = ["run", "-n", "8", "-p", "Once", "--temperature", "0.5", "--json"]
+    args = ["run", "-n", "8", "-p", "Once", "--seed", "0", "--temperature", "0.5", "--json"]
     expected = json.loads(good(*args).stdout)["ids"]
     for env in [{"LANG": "de_DE.UTF-8", "LC_ALL": "de_DE.UTF-8"}, {"LANG": "C"}, {"TERM": "dumb", "COLUMNS": "1"},
                 {"NO_COLOR": "1", "TZ": ":odd"}, {"HEARTH_CPU": ""}]:
