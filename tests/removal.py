@@ -8,10 +8,10 @@ PART, is moved away while the fastest programs that opened it run again. A file 
 them fails. Files that no program opened fail.
 """
 
+import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -39,7 +39,8 @@ def programs(build):
     """{name: command and environment} of the short suite."""
     listed = json.loads(subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1", "-LE", "long"], check=True,
                                        capture_output=True, text=True).stdout)
-    make = [shutil.which("python3"), os.path.join(SOURCE, "tests", "data", "make.py"), os.path.join(build, "removal", "data")]
+    python = sys.executable if importlib.util.find_spec("numpy") else "/usr/bin/python3"
+    make = [python, os.path.join(SOURCE, "tests", "data", "make.py"), os.path.join(build, "removal", "data")]
     found = {"make.py": (make, dict(os.environ), build)}
     for test in listed["tests"]:
         values = {p["name"]: p["value"] for p in test.get("properties", [])}
