@@ -81,11 +81,9 @@ static void print_spellings(const option_spec *o)
 
 static void print_stability(const verb *const *verbs)
 {
-    printf(".SH STABILITY\nOptions may be shortened to any beginning that is not ambiguous; a value follows "
-           "as the "
-           "next word or behind =. Verbs and the options in this table keep their names, in all spellings, "
-           "their values "
-           "and their meaning; scripts should write them in full.\n");
+    printf(".SH STABILITY\nOptions may be shortened to any beginning that is not ambiguous; a value follows as "
+           "the next word or behind =. Verbs and the options in this table keep their names, in all spellings, "
+           "their values and their meaning; scripts should write them in full.\n");
     for (const verb *const *v = verbs; *v; v++) {
         printf(".TP\n.B %s\n", (*v)->name);
         FOR_EACH_OPTION(*v, o)

@@ -3,6 +3,7 @@
 #include "common/input.h"
 
 #include "base/bytes.h"
+#include "base/same.h"
 #include "common/output.h"
 #include "file/gguf.h"
 
@@ -120,12 +121,6 @@ char *read_text_file(const char *path, size_t *n)
     return NULL;
 }
 
-static bool same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 bool find_place(const char *path, char *place)
 {
     char folder[PATH_MAX], name[PATH_MAX];
@@ -150,7 +145,7 @@ bool find_place(const char *path, char *place)
 int check_two_outputs(const char *one, const char *other)
 {
     char places[2][PATH_MAX];
-    bool same = strcmp(one, other) == 0 || same_file(one, other);
+    bool same = strcmp(one, other) == 0 || hth_same_file(one, other);
     if (!same && find_place(one, places[0]) && find_place(other, places[1]))
         same = strcmp(places[0], places[1]) == 0;
     return same ? usage_error("%s and %s are one file: each output needs its own", one, other) : 0;
@@ -194,7 +189,7 @@ int check_output(const args *a, const char *out, const input *inputs, size_t n)
     if (out[0] == '\0') return usage_error("the output needs a name");
     for (size_t i = 0; i < n; i++) {
         const char *path = inputs[i].path;
-        if (path && strcmp(path, "-") != 0 && same_file(path, out))
+        if (path && strcmp(path, "-") != 0 && hth_same_file(path, out))
             return usage_error("%s is read and written: %s would be lost", out, inputs[i].name);
     }
     return check_replaced(a, out);

@@ -190,17 +190,6 @@ static int check_value(const option_spec *o, const char *value)
 
 /* ---- parsing --------------------------------------------------------------------------- */
 
-/* Whether a list of words separated by spaces has this one, of n bytes. */
-static bool lists_word(const char *list, const char *word, size_t n)
-{
-    for (const char *w = list; *w;) {
-        size_t length = strcspn(w, " ");
-        if (length == n && memcmp(w, word, n) == 0) return true;
-        w += length + (w[length] == ' ');
-    }
-    return false;
-}
-
 static const option_spec *find_option(const verb *v, const char *name)
 {
     FOR_EACH_OPTION(v, o)

@@ -22,6 +22,16 @@ static const struct {
     {"typical", "--typical-p"},
 };
 
+bool lists_word(const char *list, const char *word, size_t n)
+{
+    for (const char *w = list; *w;) {
+        size_t length = strcspn(w, " ");
+        if (length == n && memcmp(w, word, n) == 0) return true;
+        w += length + (w[length] == ' ');
+    }
+    return false;
+}
+
 const char *other_spellings(const char *name)
 {
     for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++)
@@ -84,12 +94,7 @@ static const struct {
 
 const char *foreign_option(const char *word, size_t n)
 {
-    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
-        for (const char *w = foreign[i].words; *w;) {
-            size_t length = strcspn(w, " ");
-            if (length == n && memcmp(w, word, n) == 0) return foreign[i].answer;
-            w += length + (w[length] == ' ');
-        }
-    }
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (lists_word(foreign[i].words, word, n)) return foreign[i].answer;
     return NULL;
 }

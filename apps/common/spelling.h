@@ -3,7 +3,11 @@
 #ifndef HEARTH_APPS_COMMON_SPELLING_H
 #define HEARTH_APPS_COMMON_SPELLING_H
 
+#include <stdbool.h>
 #include <stddef.h>
+
+/* Whether a list of words separated by spaces has this one, of n bytes. */
+bool lists_word(const char *list, const char *word, size_t n);
 
 /* Other spellings of an option with their dashes, separated by spaces: "--temp"; "" where it has none. name:
  * without dashes. */

@@ -701,7 +701,7 @@ def listed(**env):
 
 
 def kept_files():
-    """{name: what differs once it is written anew}"""
+    """{name: what differs once it is written again}"""
     return {f.name: (f.stat().st_ino, f.stat().st_mtime_ns) for f in os.scandir(os.path.join(scratch, "kept"))}
 
 
