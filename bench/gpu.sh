@@ -80,12 +80,12 @@ compare() {
     name=$1 model=$2 ids=$3
     shift 3
     cpu=$scratch/cpu.f32 gpu=$scratch/gpu.f32 err=$scratch/err floats=''
-    if ! "$hearth" logits "$model" --ids "$ids" -o "$cpu" --gpu none 2>"$err"; then
+    if ! "$hearth" logits "$model" --ids "$ids" -o "$cpu" --force --gpu none 2>"$err"; then
         why=$("$hearth" inspect "$model" 2>/dev/null | sed -n 's/^Cannot be run: //p')
         if [ "$why" ]; then echo "$name not run by this version: $why"; else fail "$name FAILED on the CPU: $(cat "$err")"; fi
         return
     fi
-    if ! "$hearth" logits "$model" --ids "$ids" -o "$gpu" --gpu "$device" "$@" --gpu-strict 2>"$err"; then
+    if ! "$hearth" logits "$model" --ids "$ids" -o "$gpu" --force --gpu "$device" "$@" --gpu-strict 2>"$err"; then
         case $(cat "$err") in
         *"would not give the CPU's bits: "*" is F32;"* | *"would not give the CPU's bits: "*F16";"*) floats=1 ;;
         *"would not give the CPU's bits"*) fail "$name $(cat "$err")" ;;
@@ -94,7 +94,7 @@ compare() {
             return
             ;;
         esac
-        if ! "$hearth" logits "$model" --ids "$ids" -o "$gpu" --gpu "$device" "$@" 2>"$err"; then
+        if ! "$hearth" logits "$model" --ids "$ids" -o "$gpu" --force --gpu "$device" "$@" 2>"$err"; then
             fail "$name FAILED: $(cat "$err")"
             return
         fi

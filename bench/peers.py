@@ -80,7 +80,7 @@ class Hearth:
             with open(ids, "w", encoding="utf-8") as f:
                 f.write("1")
             start = time.monotonic()
-            done = run([*self.command, "logits", row["path"], "-t", row["threads"], "--ids", ids, "-o", out],
+            done = run([*self.command, "logits", row["path"], "-t", row["threads"], "--ids", ids, "-o", out, "--force"],
                        row["cpus"])
             return None if done is None else time.monotonic() - start
 

@@ -50,7 +50,7 @@ static int run(const args *a)
                             {ids_path, "it"},
                             {args_text(a, "predictors", NULL), "the predictors"},
                             {args_text(a, "thresholds", NULL), "the thresholds"}};
-    int wrong = check_output(a, out_path, inputs, 4);
+    int wrong = check_output(a, out_path, OUTPUT_LOGITS, inputs, 4);
     if (wrong) return wrong;
     catch_interrupt();
     if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;
@@ -78,7 +78,7 @@ const verb verb_logits = {
     .details = "The ids are fed as they stand, at positions 0, 1, 2, ... The output is float32,\n"
                "little-endian, [number of ids][vocabulary].\n",
     .example = "hearth logits model.gguf --ids prompt.ids -o prompt.f32 --kv f32",
-    .groups = {options, model_options, gpu_options},
+    .groups = {options, output_options, model_options, gpu_options},
     .models = 1,
     .run = run,
 };

@@ -3,6 +3,7 @@
 #include "common/input.h"
 #include "common/model_args.h"
 #include "common/output.h"
+#include "common/output_file.h"
 #include "convert/pack.h"
 
 static const option_spec options[] = {
@@ -59,7 +60,7 @@ static int run(const args *a)
                             {o.profile, "the profile"},
                             {o.predictors, "the predictors"},
                             {o.thresholds, "the thresholds"}};
-    int wrong = check_output(a, out, inputs, 4);
+    int wrong = check_output(a, out, OUTPUT_MODEL, inputs, 4);
     if (wrong) return wrong;
     catch_interrupt();
     progress_init(&p, "packing", "MB", 1e6);

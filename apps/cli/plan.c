@@ -94,7 +94,7 @@ static hearth_status open_choice(planning *p, hth_gpu_place *place, hearth_error
 {
     const hth_device_info *info = hth_device_get_info(p->device);
     hearth_session_options s = session_options(p->a, 0);
-    uint32_t n_ctx = s.n_ctx ? s.n_ctx : hth_default_context(&p->model->hparams);
+    uint32_t n_ctx = hth_context_for(&p->model->hparams, s.n_ctx);
     uint64_t vram = args_size(p->a, "vram", 0);
     place->n_row = hth_gpu_rows(info, s.n_batch, n_ctx);
     place->n_position = hth_gpu_positions(n_ctx);
@@ -448,7 +448,7 @@ static int run(const args *a)
     const input inputs[] = {{args_operand(a, 0), "the model"},
                             {args_text(a, "profile", NULL), "the profile"}};
     int wrong = check_args(a);
-    if (!wrong && out) wrong = check_output(a, out, inputs, sizeof inputs / sizeof *inputs);
+    if (!wrong && out) wrong = check_output(a, out, OUTPUT_PLACEMENT, inputs, sizeof inputs / sizeof *inputs);
     if (wrong) return wrong;
     hearth_status st = make_plan(&p, &err);
     if (st == HEARTH_OK && args_has(a, "json")) print_json(&p);

@@ -3,6 +3,7 @@
 #include "common/input.h"
 #include "common/json.h"
 #include "common/output.h"
+#include "common/output_file.h"
 #include "convert/predictors.h"
 
 #include <stdlib.h>
@@ -71,7 +72,7 @@ static int run(const args *a)
     const char *path = args_text(a, "file", NULL), *out = args_text(a, "output", NULL);
     if (!path || !out) return usage_error("predictors needs -f FILE and -o FILE");
     const input inputs[] = {{args_operand(a, 0), "the model"}, {path, "the text"}};
-    int wrong = check_output(a, out, inputs, 2);
+    int wrong = check_output(a, out, OUTPUT_PREDICTORS, inputs, 2);
     if (wrong) return wrong;
     o.recall = args_float(a, "recall", o.recall);
     o.precision = args_float(a, "precision", o.precision);

@@ -132,7 +132,7 @@ static int check_usage(const args *a)
     if (!file || !out) return usage_error("profile needs -f FILE and -o OUT");
     if (strcmp(selector, "dense") != 0 && strcmp(selector, "auto") != 0)
         return usage_error("profile --selector %s: all neurons compute, so that all are seen", selector);
-    return check_output_beside(a, file, out);
+    return check_output_beside(a, file, out, OUTPUT_PROFILE);
 }
 
 static int profile_text(const args *a, const hearth_model *model, hearth_session *session, const char *text,

@@ -2,6 +2,7 @@
 #include "cli/verbs.h"
 #include "common/input.h"
 #include "common/output.h"
+#include "common/output_file.h"
 #include "convert/quantize.h"
 
 static const option_spec options[] = {
@@ -24,7 +25,7 @@ static int run(const args *a)
     if (!o.mix) return usage_error("quantize to '%s': one of %s is wanted", type, hth_mix_list());
     o.pure = args_has(a, "pure");
     const input in = {args_operand(a, 0), "the original"};
-    int wrong = check_output(a, args_operand(a, 1), &in, 1);
+    int wrong = check_output(a, args_operand(a, 1), OUTPUT_MODEL, &in, 1);
     if (wrong) return wrong;
     o.keep_output = keep && hth_type_by_name(keep, &o.output_type);
     catch_interrupt();

@@ -33,14 +33,16 @@ static int check_usage(const args *a)
         return usage_error("study: say where the report goes: -o PAGE, --csv FILE, or --json");
     if (strcmp(selector, "dense") != 0 && strcmp(selector, "auto") != 0)
         return usage_error("study --selector %s: all neurons compute, so that all are seen", selector);
+    int wrong = outs[0] && outs[1] ? check_two_outputs(outs[0], outs[1]) : 0;
+    if (wrong) return wrong;
     for (size_t i = 0; i < 2; i++) {
-        int wrong = outs[i] ? check_output_beside(a, file, outs[i]) : 0;
+        wrong = outs[i] ? check_output_beside(a, file, outs[i], i == 0 ? OUTPUT_PAGE : OUTPUT_TABLE) : 0;
         if (wrong) return wrong;
     }
     if (args_uint(a, "ctx", 3) < 3 && args_uint(a, "scored", 1) > 0)
         return usage_error(
             "study -c: 3 is the least window of which something can be scored (--scored 0: nothing)");
-    return outs[0] && outs[1] ? check_two_outputs(outs[0], outs[1]) : 0;
+    return 0;
 }
 
 /* ---- files ------------------------------------------------------------------------------------ */
@@ -169,7 +171,7 @@ const verb verb_study = {
                "to token, how much is due to few. Windows of -c tokens (at most 512).\n"
                "docs/study.md explains the figures.\n",
     .example = "hearth study model.gguf -f text.txt -o report.html",
-    .groups = {options, model_options},
+    .groups = {options, output_options, model_options},
     .models = 1,
     .run = run,
 };

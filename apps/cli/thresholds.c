@@ -66,7 +66,7 @@ static int run(const args *a)
     if (args_has(a, "sparsity")) o.cett = 0.0;
     if (strcmp(args_text(a, "selector", "dense"), "dense") != 0)
         return usage_error("thresholds looks at all neurons: --selector dense");
-    int wrong = check_output_beside(a, path, out);
+    int wrong = check_output_beside(a, path, out, OUTPUT_THRESHOLDS);
     if (wrong) return wrong;
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;

@@ -3,18 +3,14 @@
 #include "common/input.h"
 
 #include "base/bytes.h"
-#include "base/same.h"
 #include "common/output.h"
-#include "file/gguf.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static bool refuse_odd_file(FILE *f, const char *path)
 {
@@ -121,81 +117,10 @@ char *read_text_file(const char *path, size_t *n)
     return NULL;
 }
 
-bool find_place(const char *path, char *place)
-{
-    char folder[PATH_MAX], name[PATH_MAX];
-    if (realpath(path, place)) return true;
-    ssize_t n = readlink(path, name, sizeof name - 1);
-    if (n >= 0) name[n] = '\0';
-    else snprintf(name, sizeof name, "%s", path);
-    snprintf(folder, sizeof folder, "%s", n >= 0 && name[0] != '/' ? path : name);
-    char *slash = strrchr(folder, '/'), *last = strrchr(name, '/');
-    if (slash) slash[slash == folder] = '\0';
-    if (!realpath(slash ? folder : ".", place)) return false;
-    if (n >= 0 && last && name[0] != '/') { /* a link into another folder */
-        size_t used = strlen(place);
-        *last = '\0';
-        if (snprintf(folder, sizeof folder, "%.*s/%s", (int)used, place, name) >= PATH_MAX) return false;
-        if (!realpath(folder, place)) return false;
-    }
-    size_t used = strlen(place);
-    return snprintf(place + used, PATH_MAX - used, "/%s", last ? last + 1 : name) < (int)(PATH_MAX - used);
-}
-
-int check_two_outputs(const char *one, const char *other)
-{
-    char places[2][PATH_MAX];
-    bool same = strcmp(one, other) == 0 || hth_same_file(one, other);
-    if (!same && find_place(one, places[0]) && find_place(other, places[1]))
-        same = strcmp(places[0], places[1]) == 0;
-    return same ? usage_error("%s and %s are one file: each output needs its own", one, other) : 0;
-}
-
-const option_spec output_options[] = {
-    {"force", 0, OPTION_FLAG, NULL, "replace a file that Hearth did not make", 0, 0, NULL, OPTION_RARE},
-    {0},
-};
-
-/* Whether a file has a key of Hearth's, as all that it writes do. */
-static bool is_made_by_hearth(const char *path)
-{
-    static const char prefix[] = "hearth.";
-    hth_gguf *file;
-    bool ours = false;
-    if (hth_gguf_open(path, &file, NULL) != HEARTH_OK) return false;
-    for (size_t i = 0; i < hth_gguf_n_value(file); i++) {
-        hth_text key = hth_gguf_value_at(file, i)->key;
-        ours |= key.n >= sizeof prefix - 1 && memcmp(key.bytes, prefix, sizeof prefix - 1) == 0;
-    }
-    const hth_gguf_value *kind = hth_gguf_find(file, "general.architecture");
-    ours |= kind && kind->type == HTH_GGUF_TEXT && kind->as.text.n >= sizeof prefix - 1 &&
-            memcmp(kind->as.text.bytes, prefix, sizeof prefix - 1) == 0;
-    hth_gguf_close(file);
-    return ours;
-}
-
-static int check_replaced(const args *a, const char *out)
-{
-    struct stat there;
-    if (!verb_offers(a, "force") || args_has(a, "force")) return 0;
-    if (stat(out, &there) != 0 || !S_ISREG(there.st_mode) || there.st_size == 0) return 0;
-    if (is_made_by_hearth(out)) return 0;
-    return usage_error("%s is there, and Hearth did not make it; --force replaces it", out);
-}
-
-int check_output(const args *a, const char *out, const input *inputs, size_t n)
-{
-    if (strcmp(out, "-") == 0) return usage_error("the output is a file; '-' is not one");
-    if (out[0] == '\0') return usage_error("the output needs a name");
-    for (size_t i = 0; i < n; i++) {
-        const char *path = inputs[i].path;
-        if (path && strcmp(path, "-") != 0 && hth_same_file(path, out))
-            return usage_error("%s is read and written: %s would be lost", out, inputs[i].name);
-    }
-    return check_replaced(a, out);
-}
-
 /* ---- ids --------------------------------------------------------------------------------- */
+
+/* White space, and what lists of other programs have: [1, 2, 3]. */
+static bool is_between(char c) { return c && strchr(" \t\r\n,[]", c); }
 
 /* The number at text[*at], which moves behind it; false when it is none. */
 static bool next_id(const char *text, size_t n, size_t *at, uint64_t limit, int32_t *id)
@@ -207,8 +132,7 @@ static bool next_id(const char *text, size_t n, size_t *at, uint64_t limit, int3
         if (v >= limit) return false;
     }
     *id = (int32_t)v;
-    return *at > start && (*at == n || strchr(" \t\r\n", text[*at]) != NULL) &&
-           (*at == n || text[*at] != '\0');
+    return *at > start && (*at == n || is_between(text[*at]));
 }
 
 int32_t *read_ids(const char *path, uint32_t n_vocab, size_t *n)
@@ -225,8 +149,7 @@ int32_t *read_ids(const char *path, uint32_t n_vocab, size_t *n)
     }
     uint64_t limit = n_vocab ? n_vocab : (uint64_t)INT32_MAX + 1;
     for (*n = 0;; (*n)++) {
-        while (at < size && (text[at] == ' ' || text[at] == '\t' || text[at] == '\r' || text[at] == '\n'))
-            at++;
+        while (at < size && is_between(text[at])) at++;
         if (at == size) break;
         size_t start = at;
         if (next_id(text, size, &at, limit, &ids[*n])) continue;

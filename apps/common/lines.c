@@ -9,7 +9,6 @@
 #include "file/sink.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <locale.h>
 #include <poll.h>
 #include <signal.h>
@@ -183,11 +182,19 @@ static void find_history(const char *name, char out[1024])
     snprintf(out, 1024, "%s/%s", folder, name);
 }
 
-/* A device is no place for lines, and a pipe without a writer would be waited for. */
+/* A new or empty file, or a history of libedit: a pipe without a writer would be waited for, and other files are not
+ * replaced. */
 static bool may_be_history(const char *path)
 {
+    static const char magic[] = "_HiStOrY_V2_\n";
+    char head[sizeof magic - 1];
     struct stat st;
-    return stat(path, &st) != 0 || S_ISREG(st.st_mode);
+    if (!path[0] || stat(path, &st) != 0) return true;
+    FILE *f = S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
+    if (!f) return false;
+    size_t n = fread(head, 1, sizeof head, f);
+    fclose(f);
+    return n == 0 || (n == sizeof head && memcmp(head, magic, n) == 0);
 }
 
 /* libedit sets the mode of what it writes to, so it takes a stream with a descriptor alone. */
@@ -203,12 +210,11 @@ static bool write_history(lines *l, int fd)
 /* For its owner alone; a link to the file stays one. No failure is told: it would stand in the conversation. */
 static void save_history(lines *l)
 {
-    char place[PATH_MAX];
     hth_sink sink;
     hearth_error err;
-    if (!l->path[0] || !find_place(l->path, place)) return;
+    if (!l->path[0]) return;
     mode_t mask = umask(077);
-    if (hth_sink_open(&sink, place, &err) == HEARTH_OK && write_history(l, sink.fd))
+    if (hth_sink_open(&sink, l->path, &err) == HEARTH_OK && write_history(l, sink.fd))
         hth_sink_finish(&sink, &err);
     hth_sink_close(&sink);
     umask(mask);
@@ -222,7 +228,10 @@ static bool open_editor(lines *l, const char *name)
     history(l->history, &l->event, H_SETSIZE, 1000);
     history(l->history, &l->event, H_SETUNIQUE, 1);
     find_history(name, l->path);
-    if (!may_be_history(l->path)) l->path[0] = '\0';
+    if (!may_be_history(l->path)) {
+        print_warning("%s is not a file of chat history: what is typed is not kept", l->path);
+        l->path[0] = '\0';
+    }
     if (l->path[0]) history(l->history, &l->event, H_LOAD, l->path);
     el_set(l->el, EL_CLIENTDATA, l);
     el_set(l->el, EL_EDITOR, "emacs");

@@ -1,6 +1,8 @@
 /* Writing so that a reader sees the old file, the new one, or none, whatever fails: all bytes go to
- * PATH.hearth-part, a name that no other program uses, and only a synced file gets the name. Called by gguf_write.c and by verbs. Every failure names the path that the caller gave. */
-#define _POSIX_C_SOURCE 200809L
+ * PATH.hearth-part, a name that no other program uses, and only a synced file gets the name. A symbolic link stays
+ * one: the file that it names is written. Called by gguf_write.c and by verbs. Every failure names the path that the
+ * caller gave. */
+#define _GNU_SOURCE
 #include "file/sink.h"
 
 #include "base/same.h"
@@ -9,13 +11,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define PART ".hearth-part"
 enum { BUFFER_SIZE = 1 << 16 };
+_Static_assert(HTH_PATH_MAX == PATH_MAX, "what realpath writes");
 
 /* ---- faults for tests ---------------------------------------------------------------- */
 
@@ -39,16 +44,47 @@ static hearth_status fail(const hth_sink *s, const char *what, hearth_error *err
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
-static hearth_status keep_paths(hth_sink *s, const char *path, hearth_error *err)
+bool hth_sink_target(const char *path, char target[HTH_PATH_MAX])
 {
-    size_t n = strlen(path);
+    enum { MAX_LINK = 40 }; /* as Linux follows */
+    char at[HTH_PATH_MAX], folder[HTH_PATH_MAX], link[HTH_PATH_MAX];
+    if (realpath(path, target)) return true;
+    if (snprintf(at, sizeof at, "%s", path) >= HTH_PATH_MAX) return false;
+    for (int i = 0; i < MAX_LINK; i++) {
+        const char *slash = strrchr(at, '/'), *name = slash ? slash + 1 : at;
+        snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - at) + 1 : 1, slash ? at : ".");
+        ssize_t n = readlink(at, link, sizeof link - 1);
+        if (n < 0) {
+            if (!realpath(folder, target)) return false;
+            size_t used = strlen(target);
+            return snprintf(target + used, HTH_PATH_MAX - used, "/%s", name) < (int)(HTH_PATH_MAX - used);
+        }
+        link[n] = '\0';
+        if (snprintf(at, sizeof at, "%s%s%s", link[0] == '/' ? "" : folder, link[0] == '/' ? "" : "/",
+                     link) >= HTH_PATH_MAX)
+            return false;
+    }
+    return false;
+}
+
+static hearth_status keep_paths(hth_sink *s, const char *given, hearth_error *err)
+{
+    char target[HTH_PATH_MAX];
+    struct stat st;
+    bool is_link = lstat(given, &st) == 0 && S_ISLNK(st.st_mode);
+    if (is_link && !hth_sink_target(given, target))
+        return hth_gguf_fail_errno(err, given, "follow the link", errno);
+    const char *path = is_link ? target : given;
+    size_t n = strlen(path), n_given = strlen(given);
     s->path = hth_alloc(n + 1, 1);
     s->part_path = hth_alloc(n + sizeof PART, 1);
+    s->given = hth_alloc(n_given + 1, 1);
     s->buffer = hth_alloc(BUFFER_SIZE, 1);
-    if (!s->path || !s->part_path || !s->buffer)
-        return hth_fail_memory(err, 2 * n + BUFFER_SIZE, "writing a file");
+    if (!s->path || !s->part_path || !s->given || !s->buffer)
+        return hth_fail_memory(err, 2 * n + n_given + BUFFER_SIZE, "writing a file");
     memcpy(s->path, path, n + 1);
-    s->label = hth_gguf_label(s->path);
+    memcpy(s->given, given, n_given + 1);
+    s->label = hth_gguf_label(s->given);
     memcpy(s->part_path, path, n);
     memcpy(s->part_path + n, PART, sizeof PART);
     return HEARTH_OK;
@@ -166,6 +202,7 @@ void hth_sink_close(hth_sink *s)
     hth_free(s->buffer);
     hth_free(s->part_path);
     hth_free(s->path);
+    hth_free(s->given);
     *s = (hth_sink){.fd = -1};
 }
 

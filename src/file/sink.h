@@ -5,13 +5,16 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
+enum { HTH_PATH_MAX = 4096 }; /* bytes of a path with its end, as Linux has them */
+
 typedef struct hth_sink {
-    char *path, *part_path; /* owned */
-    const char *label;      /* path for messages */
-    int fd;                 /* -1: not open */
-    bool exists;            /* part_path is ours and on disk */
+    char *path, *part_path, *given; /* owned; given: the path before links were followed */
+    const char *label;              /* of given, for messages */
+    int fd;                         /* -1: not open */
+    bool exists;                    /* part_path is ours and on disk */
     unsigned char *buffer;
     size_t n;    /* bytes in it */
     uint64_t at; /* bytes handed over so far */
@@ -26,6 +29,10 @@ hearth_status hth_sink_pad(hth_sink *s, uint64_t n, hearth_error *err);
 hearth_status hth_sink_finish(hth_sink *s, hearth_error *err);
 /* Removes what is not finished; frees. */
 void hth_sink_close(hth_sink *s);
+
+/* The path of the file that is written under this name: links are followed, and the file need not exist. False, with
+ * errno, where its folder does not. */
+bool hth_sink_target(const char *path, char target[HTH_PATH_MAX]);
 
 /* Whether a file could be written there, before work is done for it: nothing stays behind. IO, MEMORY. */
 hearth_status hth_sink_check(const char *path, hearth_error *err);

@@ -609,8 +609,10 @@ def the_history_is_kept_for_its_owner_alone():
 def the_history_lies_where_it_is_said_to_or_nowhere():
     if not has_editor():
         raise Skip("built without libedit")
-    own, none, fifo, device, link, new = (os.path.join(FOLDER, "history-" + name)
-                                          for name in ("own", "none", "fifo", "device", "link", "new"))
+    own, none, fifo, device, link, new, letter = (os.path.join(FOLDER, "history-" + name) for name in
+                                                  ("own", "none", "fifo", "device", "link", "new", "letter"))
+    with open(letter, "w") as f:
+        f.write("dear")
     with open(own + ".part", "w") as f:
         f.write("of another program")
     os.mkfifo(fifo)
@@ -621,6 +623,7 @@ def the_history_lies_where_it_is_said_to_or_nowhere():
                              ([], {"HEARTH_HISTORY": "", "XDG_STATE_HOME": none}, None),
                              (["--no-history"], {"HEARTH_HISTORY": none}, None),
                              ([], {"HEARTH_HISTORY": fifo}, None), ([], {"HEARTH_HISTORY": device}, None),
+                             ([], {"HEARTH_HISTORY": letter}, None),
                              ([], {"HEARTH_HISTORY": own}, own), ([], {"HEARTH_HISTORY": link}, link),
                              ([], {"HEARTH_HISTORY": new}, new)]:
         t = Terminal("-n", "2", *args, **more)
@@ -636,6 +639,8 @@ def the_history_lies_where_it_is_said_to_or_nowhere():
         check(path is None or "message" in open(path).read(), "nothing is kept")
     check(stat.S_ISFIFO(os.stat(fifo).st_mode) and stat.S_ISCHR(os.stat(device).st_mode), "they are what they were")
     check({path: os.readlink(path) for path in links} == links, "links stay")
+    with open(letter) as f:
+        check(f.read() == "dear", "a file that is no history")
     with open(own + ".part") as f:
         check(f.read() == "of another program", "a file with a name of its own")
 

@@ -203,11 +203,11 @@ def verbs_on(path):
         "inspect": (["inspect", path], b""),
         "check": (["inspect", path, "--check"], b""),
         "json": (["inspect", path, "--json", "--all"], b""),
-        "logits": (["logits", path, "--ids", ids, "-o", out], b""),
+        "logits": (["logits", path, "--ids", ids, "-o", out, "--force"], b""),
         "perplexity": (["perplexity", path, "-f", words, "-c", "32"], b""),
         "compare": (["compare", path, "--against", path, "-f", words, "-c", "32"], b""),
         "profile": (["profile", path, "-f", words, "-c", "32", "-o", out, "--force"], b""),
-        "study": (["study", path, "-f", words, "-c", "32", "-o", out], b""),
+        "study": (["study", path, "-f", words, "-c", "32", "-o", out, "--force"], b""),
         "predictors": (["predictors", path, "-f", words, "-c", "32", "-o", out, "--steps", "2", "--force"], b""),
         "thresholds": (["thresholds", path, "-f", words, "-c", "32", "-o", out, "--force"], b""),
         "pack": (["pack", path, "-o", out, "--force"], b""),
@@ -274,7 +274,7 @@ def sidecars_that_do_not_fit_are_refused_by_all_who_take_them():
               "thresholds": ["pack", "run", "compare", "perplexity"]}
     made = {}
     for kind in takers:
-        done = hearth([kind, path, "-f", words, "-c", "32", "-o", scratch("made")])
+        done = hearth([kind, path, "-f", words, "-c", "32", "-o", scratch("made"), "--force"])
         check(done.returncode == 0, kind, done.stderr)
         with open(scratch("made"), "rb") as f:
             made[kind] = f.read()
@@ -476,8 +476,8 @@ def a_killed_writer_leaves_the_old_file_or_the_new():
                "predictors": ["predictors", source, *long, "-o", out, "--memory", "1", "--steps", "20"],
                "thresholds": ["thresholds", source, *text, "-o", out],
                "pack": ["pack", source, "-o", out, *packing]}
-    for verb in writers.keys() - {"logits", "study"}:  # the old file is not Hearth's
-        writers[verb].append("--force")
+    for args in writers.values():
+        args.append("--force")  # the old file is of another kind
     n_killed = 0
     known = {"out", "out.hearth-part", "out.resume", *os.listdir(SCRATCH)}
     for name, args in writers.items():

@@ -220,7 +220,7 @@ def supported_architectures():
     file.add("general.architecture", gguf.STR, "none-such")
     with open(path, "wb") as f:
         f.write(file.to_bytes())
-    line = call(os.path.join(build, "hearth"), "logits", path, "--ids", path, "-o", path + ".out").stderr.decode()
+    line = call(os.path.join(build, "hearth"), "logits", path, "--ids", path, "-o", path + ".out", "--force").stderr.decode()
     names = line.strip().rpartition("supported: ")[2].split(", ")
     assert len(names) > 1, line
     return names
@@ -243,12 +243,12 @@ def add_models():
 def add_model(name, path, dressed, ids):
     def logits():
         return call(os.path.join(build, "hearth"), "logits", dressed, "--ids", ids, "--kv", "f32", "--gpu", "none", "-o",
-                    dressed + ".ours")
+                    dressed + ".ours", "--force")
 
     def compare():
         done = logits()
         assert done.returncode == 0, done.stderr
-        compare_logits(dressed, ids, dressed + ".ours")
+        compare_logits(dressed, ids, dressed + ".ours", "--force")
 
     dress(path, dressed)
     if b"not supported yet" in logits().stderr:

@@ -1,0 +1,91 @@
+/* Which files a verb may replace. */
+#define _GNU_SOURCE
+#include "common/output_file.h"
+
+#include "base/same.h"
+#include "file/gguf.h"
+#include "file/sink.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+const option_spec output_options[] = {
+    {"force", 0, OPTION_FLAG, NULL, "replace a file of another kind, or not made by Hearth", 0, 0, NULL,
+     OPTION_RARE},
+    {0},
+};
+
+/* What marks a file of each kind: its general.architecture, or the text that it begins with within some bytes. */
+static const struct {
+    const char *words, *architecture, *text;
+} kinds[] = {
+    [OUTPUT_MODEL] = {"a model that Hearth made", NULL, NULL},
+    [OUTPUT_PROFILE] = {"a profile", "hearth.profile", NULL},
+    [OUTPUT_PREDICTORS] = {"a file of predictors", "hearth.predictors", NULL},
+    [OUTPUT_THRESHOLDS] = {"a file of thresholds", "hearth.thresholds", NULL},
+    [OUTPUT_PLACEMENT] = {"a placement", "hearth.placement", NULL},
+    [OUTPUT_PAGE] = {"a page of hearth study", NULL, "<!-- The page that `hearth study"},
+    [OUTPUT_TABLE] = {"a table of hearth study", NULL, "layer,measure,x,value\n"},
+    [OUTPUT_LOGITS] = {NULL, NULL, NULL},
+};
+
+static bool begins(hth_text text, const char *with)
+{
+    return text.n >= strlen(with) && memcmp(text.bytes, with, strlen(with)) == 0;
+}
+
+/* A model that Hearth made has a key of Hearth's; a sidecar has its architecture. */
+static bool is_gguf_of(const char *path, output_kind kind)
+{
+    hth_gguf *file;
+    bool ours = false;
+    if (hth_gguf_open(path, &file, NULL) != HEARTH_OK) return false;
+    const hth_gguf_value *v = hth_gguf_find(file, "general.architecture");
+    hth_text architecture = v && v->type == HTH_GGUF_TEXT ? v->as.text : (hth_text){0};
+    if (kinds[kind].architecture) {
+        ours = hth_text_is(architecture, kinds[kind].architecture);
+    } else if (!begins(architecture, "hearth.")) {
+        for (size_t i = 0; i < hth_gguf_n_value(file); i++)
+            ours |= begins(hth_gguf_value_at(file, i)->key, "hearth.");
+    }
+    hth_gguf_close(file);
+    return ours;
+}
+
+static bool is_text_of(const char *path, output_kind kind)
+{
+    char head[200];
+    FILE *f = fopen(path, "rb");
+    if (!f) return false;
+    size_t n = fread(head, 1, sizeof head, f);
+    fclose(f);
+    return memmem(head, n, kinds[kind].text, strlen(kinds[kind].text)) != NULL;
+}
+
+int check_output(const args *a, const char *out, output_kind kind, const input *inputs, size_t n)
+{
+    struct stat there;
+    if (strcmp(out, "-") == 0) return usage_error("the output is a file; '-' is not one");
+    if (out[0] == '\0') return usage_error("the output needs a name");
+    for (size_t i = 0; i < n; i++) {
+        const char *path = inputs[i].path;
+        if (path && strcmp(path, "-") != 0 && hth_same_file(path, out))
+            return usage_error("%s is read and written: %s would be lost", out, inputs[i].name);
+    }
+    if (args_has(a, "force") || stat(out, &there) != 0 || !S_ISREG(there.st_mode) || there.st_size == 0)
+        return 0;
+    if (kind == OUTPUT_LOGITS) return usage_error("%s exists; --force replaces it", out);
+    if (kinds[kind].text ? is_text_of(out, kind) : is_gguf_of(out, kind)) return 0;
+    return usage_error("%s exists and is not %s; --force replaces it", out, kinds[kind].words);
+}
+
+int check_two_outputs(const char *one, const char *other)
+{
+    char places[2][HTH_PATH_MAX];
+    bool same = strcmp(one, other) == 0 || hth_same_file(one, other);
+    if (!same && hth_sink_target(one, places[0]) && hth_sink_target(other, places[1]))
+        same = strcmp(places[0], places[1]) == 0;
+    return same ? usage_error("%s and %s are one file: each output needs its own", one, other) : 0;
+}

@@ -1,0 +1,35 @@
+/* Checks of an output file before work is done for it: no input is overwritten, and no file that Hearth did not
+ * make. */
+#ifndef HEARTH_APPS_COMMON_OUTPUT_FILE_H
+#define HEARTH_APPS_COMMON_OUTPUT_FILE_H
+
+#include "common/options.h"
+
+#include <stddef.h>
+
+/* --force, of verbs that write files. */
+extern const option_spec output_options[];
+
+typedef enum output_kind {
+    OUTPUT_MODEL,
+    OUTPUT_PROFILE,
+    OUTPUT_PREDICTORS,
+    OUTPUT_THRESHOLDS,
+    OUTPUT_PLACEMENT,
+    OUTPUT_PAGE,   /* of hearth study */
+    OUTPUT_TABLE,  /* of hearth study */
+    OUTPUT_LOGITS, /* plain floats, which name no maker */
+} output_kind;
+
+/* A file that a verb reads, and its name in messages ("the model"). path NULL: none; "-": stdin. */
+typedef struct input {
+    const char *path, *name;
+} input;
+
+/* Whether a verb that reads these inputs may write out: not an input under another name, and without --force only a
+ * new or empty file, or one of the same kind that Hearth made. 0, or the exit status after a message. */
+int check_output(const args *a, const char *out, output_kind kind, const input *inputs, size_t n);
+/* Whether two outputs of one verb are different files, under whatever names. */
+int check_two_outputs(const char *one, const char *other);
+
+#endif
