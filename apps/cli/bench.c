@@ -324,6 +324,8 @@ static bool needs_cpu(const bench *b) { return b->fires.given || b->price.path; 
 
 static int check_args(const bench *b, const args *a)
 {
+    if (args_uint(a, "ctx", 1) == 0)
+        return usage_error("bench -c 0: without -c the tests have the room that they take");
     if (needs_cpu(b) && gpu_option(a))
         return usage_error("bench %s is for the CPU alone: leave --%s out", b->fires.given ? "--fire" : "-f",
                            gpu_option(a));

@@ -14,7 +14,7 @@
 #include <time.h>
 
 static const option_spec options[] = {
-    {"system", 's', OPTION_TEXT, "TEXT", "instructions before the conversation", 0, 0, NULL, 0},
+    {"system", 0, OPTION_TEXT, "TEXT", "instructions before the conversation", 0, 0, NULL, 0},
     {"template", 0, OPTION_FILE, "NAME|FILE", "a format by name, or a file with a Jinja template", 0, 0, NULL,
      0},
     {"template-vars", 0, OPTION_TEXT, "JSON", "what else it sees: {\"enable_thinking\": false}", 0, 0, NULL,

@@ -133,8 +133,12 @@ void chat_command(chat *c, char *line)
     for (size_t i = 0; i < N_COMMAND; i++) {
         if (!commands[i].run || strlen(commands[i].name) != n || memcmp(commands[i].name, line + 1, n) != 0)
             continue;
-        if (*operand && !*commands[i].operand) break;
-        commands[i].run(c, operand);
+        if (!*operand || *commands[i].operand) {
+            commands[i].run(c, operand);
+            return;
+        }
+        report_text("/%s takes nothing behind it; // begins a message with a slash", commands[i].name);
+        c->failed = true;
         return;
     }
     report_text("'%.60s' is no command; /help lists them, and // begins a message with a slash", line);

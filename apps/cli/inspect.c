@@ -7,7 +7,8 @@
 #include "measure/check.h"
 
 static const option_spec options[] = {
-    {"ctx", 'c', OPTION_UINT, "N", "context to estimate for; default: at most 4096", 1, 16777216, NULL, 0},
+    {"ctx", 'c', OPTION_UINT, "N", "context; 0: as trained; default: that, at most 4096", 0, 16777216, NULL,
+     0},
     {"all", 0, OPTION_FLAG, NULL, "show arrays and texts whole, and every tensor", 0, 0, NULL, 0},
     {"check", 0, OPTION_FLAG, NULL, "read every weight; refuse what is not finite", 0, 0, NULL, 0},
     {"threads", 't', OPTION_UINT, "N", "threads of --check; default: one for each core", 1, 256, NULL, 0},

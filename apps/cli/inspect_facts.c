@@ -1,6 +1,7 @@
 /* Gathers what inspect_facts.h declares. */
 #include "cli/inspect_facts.h"
 
+#include "common/model_args.h"
 #include "run/run.h"
 #include "sparse/selector.h"
 #include "text/tokenizer.h"
@@ -90,7 +91,7 @@ static void estimate(facts *f, const args *a)
 {
     if (hth_model_open(f->file, &(hth_model_wish){0}, &f->model, &f->why_not) != HEARTH_OK) return;
     choose_selectors(f);
-    f->n_ctx = (uint32_t)args_uint(a, "ctx", hth_default_context(&f->model->hparams));
+    f->n_ctx = hth_context_for(&f->model->hparams, args_context(a, 0));
     f->weight_size = f->model->weight_size;
     uint32_t n_row = f->n_ctx < BATCH_ROWS ? f->n_ctx : BATCH_ROWS;
     if (hth_kv_size(f->model, HEARTH_KV_F16, f->n_ctx, &f->kv_f16_size) &&

@@ -54,27 +54,33 @@ static void print_speed(const hub_facts *f)
     putchar('\n');
 }
 
+/* Of a terminal, where a character takes one. */
+static int columns(const char *text)
+{
+    int n = 0;
+    for (; *text; text++) n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
 static void print_text(const args *a, const hub_models *models, const hub_facts *facts, const card *used)
 {
     int width = 4;
-    char name[2 * HUB_NAME], path[2 * HUB_PATH];
     for (size_t i = 0; i < models->n; i++) {
-        int n = (int)strlen(hth_escape(name, sizeof name, models->at[i].name, strlen(models->at[i].name)));
+        int n = columns(printable(models->at[i].name));
         if (n > width) width = n;
     }
     printf("%-*s  %-8s %-6s %10s  %-5s %s\n", width, "NAME", "FAMILY", "TYPE", "SIZE", "RUNS",
            "SPEED (estimate)");
     for (size_t i = 0; i < models->n; i++) {
         const hub_model *m = &models->at[i];
-        printf("%-*s  %-8s %-6s %10s  %-5s ", width, hth_escape(name, sizeof name, m->name, strlen(m->name)),
-               facts[i].family, facts[i].type, hth_bytes_shown(m->size).text, runs_word(&facts[i]));
+        const char *name = printable(m->name);
+        printf("%s%*s  %-8s %-6s %10s  %-5s ", name, width - columns(name), "", facts[i].family,
+               facts[i].type, hth_bytes_shown(m->size).text, runs_word(&facts[i]));
         print_speed(&facts[i]);
-        if (args_has(a, "paths"))
-            printf("    %s: %s\n", hub_place_name(m->place),
-                   hth_escape(path, sizeof path, m->path, strlen(m->path)));
+        if (args_has(a, "paths")) printf("    %s: %s\n", hub_place_name(m->place), printable(m->path));
     }
     if (used->name[0])
-        printf("\nThe GPU is %s%s.\n", hth_escape(name, sizeof name, used->name, strlen(used->name)),
+        printf("\nThe GPU is %s%s.\n", printable(used->name),
                used->is_simulated ? ": its figures come from its description" : "");
 }
 

@@ -83,12 +83,16 @@ static const verb *find_verb(const char *name)
     return NULL;
 }
 
+static const char *const flags[] = {"--help", "--version", "--man", "--completions", NULL};
+
 static int unknown_verb(const char *word)
 {
-    const char *answer = foreign_option(word, strlen(word));
+    const char *answer = foreign_option("", word, strlen(word));
     if (answer) return usage_error("%s: %s", word, answer);
-    if (*word == '-') return usage_error("%s: options stand behind a verb: hearth run %s ...", word, word);
     nearest near = nearest_to(word);
+    for (size_t i = 0; *word == '-' && flags[i]; i++) nearest_offer(&near, flags[i]);
+    if (*near.name) return usage_error("%s: %s is the nearest; see hearth --help", word, near.name);
+    if (*word == '-') return usage_error("%s: options stand behind a verb: hearth run %s ...", word, word);
     for (size_t i = 0; verbs[i]; i++) nearest_offer(&near, verbs[i]->name);
     if (*near.name)
         return usage_error("'%s' is no verb; %s is the nearest; see hearth --help", word, near.name);

@@ -31,14 +31,12 @@ static int run(const args *a)
     hearth_error err;
     const hub_model *found;
     uint64_t freed = 0;
-    char name[2 * HUB_NAME];
     hearth_status st = hub_find_models(&models, &err);
     if (st != HEARTH_OK) return report(&err);
     st = find(&models, args_operand(a, 0), &found, &err);
     if (st == HEARTH_OK) st = hub_remove(found, &freed, &err);
     if (st == HEARTH_OK)
-        printf("removed %s: %s freed\n", hth_escape(name, sizeof name, found->name, strlen(found->name)),
-               hth_bytes_shown(freed).text);
+        printf("removed %s: %s freed\n", printable(found->name), hth_bytes_shown(freed).text);
     hub_free_models(&models);
     return st == HEARTH_OK ? 0 : report(&err);
 }

@@ -1,4 +1,5 @@
 /* hearth run: a prompt continued, streamed as it comes. */
+#define _GNU_SOURCE
 #include "cli/run_check.h"
 #include "cli/verbs.h"
 #include "common/buffer.h"
@@ -35,6 +36,8 @@ typedef struct generation {
     hearth_session *session;
     hearth_sampler *sampler;
     hearth_decoder *decoder;
+    char *given; /* the prompt as text */
+    size_t n_given;
     int32_t *prompt;
     size_t n_prompt;
     id_list ids;   /* generated */
@@ -119,8 +122,13 @@ static bool eval_ids(generation *g, const int32_t *ids, size_t n, hearth_error *
 static bool eval_prompt(generation *g, hearth_error *err)
 {
     moment start = moment_now(g->model);
-    if (g->n_prompt > hearth_session_n_ctx(g->session)) /* says so at once */
-        return hearth_session_eval(g->session, g->prompt, g->n_prompt, err) == HEARTH_OK;
+    if (g->n_prompt > hearth_session_n_ctx(g->session)) {
+        *err = (hearth_error){.status = HEARTH_ERROR_CONTEXT};
+        snprintf(err->message, sizeof err->message,
+                 "context full: the prompt has %zu tokens, and the context %u; -c takes more", g->n_prompt,
+                 hearth_session_n_ctx(g->session));
+        return false;
+    }
     for (size_t i = 0; i < g->n_prompt; i++) {
         if (!decode(g, g->prompt[i], err)) return false;
         hearth_sampler_accept(g->sampler, g->prompt[i]);
@@ -250,7 +258,7 @@ static void print_json(const generation *g)
     json_init(&j, stdout);
     json_open(&j, NULL, '{');
     json_word(&j, "model", info.path);
-    json_text(&j, "prompt", g->text.bytes, g->n_echo);
+    json_text(&j, "prompt", g->given, g->n_given);
     json_text(&j, "text", g->text.bytes + g->n_echo, g->text.n - g->n_echo);
     json_word(&j, "end", g->end);
     json_uint(&j, "seed", sampler_seed(g->a));
@@ -326,21 +334,16 @@ static bool tokenize_prompt(generation *g)
     hearth_error err;
     size_t n = 0;
     bool dash = (args_operand(a, 0) && strcmp(args_operand(a, 0), "-") == 0) || args_operand(a, 1);
-    const char *path = dash ? "-" : args_text(a, "file", NULL), *text = args_text(a, "prompt", "");
+    const char *path = dash ? "-" : args_text(a, "file", NULL);
     bool from_pipe = !path && !args_has(a, "prompt") && stdin_is_piped();
     if (from_pipe) path = "-";
-    char *read = path ? read_prompt(path, &n) : NULL;
-    if (path && !read) return false;
-    if (path && n == 0 && !from_pipe) {
-        report_text("%s: the prompt is empty; without one the model begins by itself", path);
-        free(read);
-        return false;
-    }
-    if (read) text = read;
-    else n = strlen(text);
+    g->given = path ? read_prompt(path, &n) : strdup(args_text(a, "prompt", ""));
+    if (!g->given) return !path && report_text("out of memory for the prompt") == 0;
+    if (path && n == 0 && !from_pipe)
+        return report_text("%s: the prompt is empty; without one the model begins by itself", path) == 0;
+    g->n_given = path ? n : strlen(g->given);
     unsigned flags = HEARTH_ADD_SPECIAL | (args_has(a, "special") ? (unsigned)HEARTH_PARSE_SPECIAL : 0u);
-    hearth_status st = hearth_tokenize(g->model, text, n, flags, &g->prompt, &g->n_prompt, &err);
-    free(read);
+    hearth_status st = hearth_tokenize(g->model, g->given, g->n_given, flags, &g->prompt, &g->n_prompt, &err);
     if (st != HEARTH_OK) report(&err);
     else if (g->n_prompt == 0)
         report_text(
@@ -406,6 +409,7 @@ done:
     hearth_session_close(g.session);
     hearth_model_close(model);
     hearth_free(g.prompt);
+    free(g.given);
     free(g.ids.at);
     free(g.text.bytes);
     return status;

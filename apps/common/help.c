@@ -36,13 +36,16 @@ void verb_print_help(const verb *v)
 {
     printf("hearth %s%s%s [options]\n%s\n\n%s", v->name, v->operands[0] ? " " : "", v->operands, v->summary,
            v->details);
-    printf("\nOptions:\n");
+    const char *title = "\nOptions:\n";
     FOR_EACH_OPTION(v, o)
     {
         char words[80];
+        if (o->traits & OPTION_RARE) continue;
         option_words(o, words, sizeof words);
-        if (!(o->traits & OPTION_RARE)) printf("  %-26s %s\n", words, o->help);
+        printf("%s  %-26s %s\n", title, words, o->help);
+        title = "";
     }
+    if (*title) putchar('\n');
     print_rare(v);
     printf("\nExample:\n  %s\n", v->example);
 }
@@ -81,9 +84,10 @@ static void print_spellings(const option_spec *o)
 
 static void print_stability(const verb *const *verbs)
 {
-    printf(".SH STABILITY\nOptions may be shortened to any beginning that is not ambiguous; a value follows as "
-           "the next word or behind =. Verbs and the options in this table keep their names, in all spellings, "
-           "their values and their meaning; scripts should write them in full.\n");
+    printf(
+        ".SH STABILITY\nOptions may be shortened to any beginning that is not ambiguous; a value follows as "
+        "the next word or behind =. Verbs and the options in this table keep their names, in all spellings, "
+        "their values and their meaning; scripts should write them in full.\n");
     for (const verb *const *v = verbs; *v; v++) {
         printf(".TP\n.B %s\n", (*v)->name);
         FOR_EACH_OPTION(*v, o)
@@ -136,7 +140,8 @@ void verbs_print_man(const verb *const *verbs)
     }
     print_stability(verbs);
     printf(".SH EXIT STATUS\n0 on success, 2 for wrong usage, 130 when interrupted (Ctrl-C), 143 and 129 "
-           "after SIGTERM and SIGHUP, 1 for every other failure.\n");
+           "after SIGTERM and SIGHUP, 141 where what reads standard output ends early, 1 for every other "
+           "failure.\n");
     printf(
         ".SH ENVIRONMENT\n.TP\n.B HEARTH_CPU\nhighest level of kernels to use: generic, avx2, avx512, neon, "
         "dotprod, i8mm. Never changes a result.\n"

@@ -13,7 +13,7 @@
 const option_spec model_options[] = {
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
     {"no-pin", 0, OPTION_FLAG, NULL, "let the system move threads between cores", 0, 0, NULL, OPTION_RARE},
-    {"ctx", 'c', OPTION_UINT, "N", "tokens that fit; default: the model's, at most 4096", 1, 16777216, NULL,
+    {"ctx", 'c', OPTION_UINT, "N", "context; 0: as trained; default: that, at most 4096", 0, 16777216, NULL,
      0},
     {"kv", 0, OPTION_CHOICE, "TYPE", "KV cache: f16, f32, or q8_0, which is approximate", 0, 0,
      "f16|f32|q8_0", 0},
@@ -46,8 +46,8 @@ const option_spec device_options[] = {DEVICE_OPTIONS, {0}};
 
 const option_spec gpu_options[] = {
     DEVICE_OPTIONS,
-    {"gpu-layers", 0, OPTION_UINT, "N", "so many of its layers at most; -1: as is fastest", 0, 1e6, NULL,
-     OPTION_OPEN},
+    {"gpu-layers", 0, OPTION_UINT, "N", "so many of its layers at most; -1: as is fastest", 0, 1e6,
+     "auto|all", OPTION_OPEN},
     {"placement", 0, OPTION_FILE, "FILE", "of hearth plan: what lies on it; or plan, or even", 0, 0, NULL,
      OPTION_RARE},
     {"gpu-strict", 0, OPTION_FLAG, NULL, "refuse one that would not give the CPU's bits", 0, 0, NULL,
@@ -72,7 +72,7 @@ const option_spec sampling_options[] = {
      NULL, OPTION_RARE},
     {"logit-bias", 0, OPTION_TEXT, "ID=X", "add X to the logit of a token; may be given often", 0, 0, NULL,
      OPTION_REPEATS | OPTION_RARE},
-    {"seed", 0, OPTION_UINT, "N", "same seed, same text; default, or -1: random", 0, 18446744073709551615.0,
+    {"seed", 's', OPTION_UINT, "N", "same seed, same text; default, or -1: random", 0, 18446744073709551615.0,
      NULL, OPTION_OPEN},
     {0},
 };
@@ -197,10 +197,16 @@ static hearth_kv_type kv_type(const args *a)
     return strcmp(name, "f32") == 0 ? HEARTH_KV_F32 : HEARTH_KV_F16;
 }
 
+uint32_t args_context(const args *a, uint32_t otherwise)
+{
+    uint32_t given = (uint32_t)args_uint(a, "ctx", otherwise);
+    return args_has(a, "ctx") && given == 0 ? HEARTH_CTX_TRAINED : given;
+}
+
 hearth_session_options session_options(const args *a, uint32_t n_ctx_default)
 {
     hearth_session_options o = hearth_session_defaults();
-    o.n_ctx = (uint32_t)args_uint(a, "ctx", n_ctx_default);
+    o.n_ctx = args_context(a, n_ctx_default);
     o.n_batch = (uint32_t)args_uint(a, "batch", o.n_batch);
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
     o.kv = kv_type(a);
@@ -208,13 +214,13 @@ hearth_session_options session_options(const args *a, uint32_t n_ctx_default)
     return o;
 }
 
-int check_output_beside(const args *a, const char *text, const char *out)
+int check_output_beside(const args *a, const char *text, const char *out, output_kind kind)
 {
     const input inputs[] = {{args_operand(a, 0), "the model"},
                             {text, "the text"},
                             {args_text(a, "predictors", NULL), "the predictors"},
                             {args_text(a, "thresholds", NULL), "the thresholds"}};
-    return check_output(a, out, inputs, sizeof inputs / sizeof *inputs);
+    return check_output(a, out, kind, inputs, sizeof inputs / sizeof *inputs);
 }
 
 static bool open_session_with(const hearth_model *model, const hearth_session_options *o,
@@ -317,9 +323,11 @@ void warn_of_context(const hearth_model *model, const hearth_session *session)
 
 enum { MAX_BIAS = 200 };
 
-static int parse_bias(const args *a, hearth_logit_bias *bias, size_t *n)
+static int parse_bias(const args *a, const hearth_model *model, hearth_logit_bias *bias, size_t *n)
 {
     const char *text;
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
     for (*n = 0; (text = args_text_at(a, "logit-bias", *n)) != NULL; (*n)++) {
         char id[16];
         size_t len = strcspn(text, "=");
@@ -331,8 +339,10 @@ static int parse_bias(const args *a, hearth_logit_bias *bias, size_t *n)
         memcpy(id, text, len);
         id[len] = '\0';
         bool ban = strcmp(text + len + 1, "-inf") == 0;
-        if (!parse_uint(id, &value) || value > INT32_MAX || (!ban && !parse_float(text + len + 1, &x)))
+        if (!parse_uint(id, &value) || (!ban && !parse_float(text + len + 1, &x)))
             return usage_error("--logit-bias '%s': ID=X is wanted, X a number or -inf", text);
+        if (value >= info.n_vocab)
+            return usage_error("--logit-bias %s: the vocabulary has the ids 0 to %u", text, info.n_vocab - 1);
         bias[*n].id = (int32_t)value;
         bias[*n].bias = ban ? -__builtin_inff() : (float)x;
     }
@@ -344,7 +354,7 @@ bool open_sampler(const args *a, const hearth_model *model, hearth_sampler **sam
     hearth_error err;
     hearth_logit_bias bias[MAX_BIAS];
     hearth_sampler_options o = hearth_sampler_defaults();
-    *status = parse_bias(a, bias, &o.n_bias);
+    *status = parse_bias(a, model, bias, &o.n_bias);
     if (*status) return false;
     o.bias = bias;
     o.temperature = args_has(a, "greedy") ? 0.0f : (float)args_float(a, "temperature", (double)o.temperature);

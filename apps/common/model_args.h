@@ -5,6 +5,7 @@
 #include "common/input.h"
 #include "common/options.h"
 #include "common/output.h"
+#include "common/output_file.h"
 
 #include <hearth/hearth.h>
 
@@ -29,6 +30,8 @@ bool open_model(const args *a, const char *path, hearth_model **model);
 bool open_model_for(const args *a, const char *path, uint32_t n_position, hearth_model **model);
 /* The same with weights laid out for that selector, in place of the one that the options name. */
 bool open_model_with(const args *a, const char *path, hearth_selector selector, hearth_model **model);
+/* Of -c: 0 is HEARTH_CTX_TRAINED. */
+uint32_t args_context(const args *a, uint32_t otherwise);
 /* A session by the common options. n_ctx_default 0: as the library chooses. */
 hearth_session_options session_options(const args *a, uint32_t n_ctx_default);
 /* Of --selector; AUTO without it. */
@@ -47,7 +50,7 @@ bool selector_is_approximate(hearth_selector selector);
 /* Whether that session would be approximate: by its selector, its cache or its products. */
 bool is_approximate(const args *a, const hearth_model *model);
 /* check_output for verbs that read a model, what lies beside it and a text. */
-int check_output_beside(const args *a, const char *text, const char *out);
+int check_output_beside(const args *a, const char *text, const char *out, output_kind kind);
 
 /* The same whoever fires: by its cache or its products. */
 bool is_approximate_besides(const args *a);

@@ -7,10 +7,12 @@
 #include "common/spelling.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_GIVEN = 256, MAX_OPERANDS = 8 };
 
@@ -120,18 +122,39 @@ bool parse_size(const char *text, uint64_t *bytes)
 
 static int out_of_range(const option_spec *o, const char *value)
 {
-    return usage_error("--%s %s: allowed are %.15g to %.15g", o->name, value, o->min, o->max);
+    const char *open = o->traits & OPTION_OPEN ? "-1 and " : "";
+    if (o->max >= 0x1p64)
+        return usage_error("--%s %s: allowed are %s%.0f to 2^64 - 1", o->name, value, open, o->min);
+    return usage_error("--%s %s: allowed are %s%.15g to %.15g", o->name, value, open, o->min, o->max);
 }
 
-static bool is_choice(const char *choices, const char *value)
+/* The index of a word among choices; -1: it is none of them. */
+static int find_choice(const char *choices, const char *value)
 {
     size_t n = strlen(value);
-    for (const char *c = choices; *c;) {
+    int i = 0;
+    for (const char *c = choices; *c; i++) {
         size_t len = strcspn(c, "|");
-        if (len == n && memcmp(c, value, n) == 0) return true;
+        if (len == n && strncasecmp(c, value, n) == 0) return i;
         c += len + (c[len] == '|');
     }
-    return false;
+    return -1;
+}
+
+/* A number of an OPTION_UINT. */
+static bool read_uint(const option_spec *o, const char *text, uint64_t *value)
+{
+    int word = o->choices ? find_choice(o->choices, text) : -1;
+    bool open = o->traits & OPTION_OPEN && (word == 0 || strcmp(text, "-1") == 0);
+    if (open) return *value = UINT64_MAX, true;
+    if (word == 1) return *value = (uint64_t)o->max, true;
+    return parse_uint(text, value);
+}
+
+static bool is_whole(const char *text)
+{
+    text += *text == '-';
+    return *text && text[strspn(text, "0123456789")] == '\0';
 }
 
 static int check_list(const option_spec *o, const char *value)
@@ -161,19 +184,21 @@ static int check_value(const option_spec *o, const char *value)
     double f;
     switch (o->kind) {
     case OPTION_UINT:
-        if (o->traits & OPTION_OPEN && strcmp(value, "-1") == 0) return 0;
-        if (!parse_uint(value, &u)) return usage_error("--%s '%s': a whole number is wanted", o->name, value);
-        if (o->traits & OPTION_OPEN && u == UINT64_MAX)
-            return out_of_range(o, value); /* args_uint gives it for -1 */
+        if (!read_uint(o, value, &u) && is_whole(value)) return out_of_range(o, value);
+        if (!read_uint(o, value, &u))
+            return usage_error("--%s '%s': a whole number is wanted", o->name, value);
+        if (o->traits & OPTION_OPEN && u == UINT64_MAX) /* which stands for -1 */
+            return is_whole(value) && *value != '-' ? out_of_range(o, value) : 0;
         return (double)u < o->min || (double)u > o->max ? out_of_range(o, value) : 0;
     case OPTION_INT:
+        if (!parse_int(value, &i) && is_whole(value)) return out_of_range(o, value);
         if (!parse_int(value, &i)) return usage_error("--%s '%s': a whole number is wanted", o->name, value);
         return (double)i < o->min || (double)i > o->max ? out_of_range(o, value) : 0;
     case OPTION_FLOAT:
         if (!parse_float(value, &f)) return usage_error("--%s '%s': a number is wanted", o->name, value);
         return f < o->min || f > o->max ? out_of_range(o, value) : 0;
     case OPTION_CHOICE:
-        if (is_choice(o->choices, value)) return 0;
+        if (find_choice(o->choices, value) >= 0) return 0;
         return usage_error("--%s '%s': one of %s is wanted", o->name, value, o->choices);
     case OPTION_UINT_LIST: return check_list(o, value);
     case OPTION_SIZE:
@@ -208,12 +233,9 @@ static const option_spec *find_letter(const verb *v, char letter)
 static bool begins_option(const option_spec *o, const char *word, size_t n)
 {
     if (n > 2 && strncmp(o->name, word + 2, n - 2) == 0) return true;
-    for (const char *w = other_spellings(o->name); *w;) {
-        if (strncmp(w, word, n) == 0) return true;
-        w += strcspn(w, " ");
-        w += *w == ' ';
-    }
-    return false;
+    bool begins = false;
+    FOR_EACH_WORD(other_spellings(o->name), w, length) begins |= length >= n && memcmp(w, word, n) == 0;
+    return begins;
 }
 
 /* The option that a word of n bytes with its dashes spells: in full, or as the beginning of one long name.
@@ -247,11 +269,10 @@ static void offer_spellings(nearest *near, const option_spec *o)
     char name[MAX_WORD + 1];
     snprintf(name, sizeof name, "--%s", o->name);
     nearest_offer(near, name);
-    for (const char *w = other_spellings(o->name); *w;) {
-        size_t length = strcspn(w, " ");
+    FOR_EACH_WORD(other_spellings(o->name), w, length)
+    {
         snprintf(name, sizeof name, "%.*s", (int)length, w);
         nearest_offer(near, name);
-        w += length + (w[length] == ' ');
     }
 }
 
@@ -259,7 +280,7 @@ static void offer_spellings(nearest *near, const option_spec *o)
 static int unknown_option(const verb *v, const char *word, size_t n)
 {
     char asked[MAX_WORD + 8];
-    const char *answer = foreign_option(word, n);
+    const char *answer = foreign_option(v->name, word, n);
     if (answer) return usage_error("%.*s: %s", (int)n, word, answer);
     snprintf(asked, sizeof asked, "%.*s", (int)n, word);
     nearest near = nearest_to(asked);
@@ -270,31 +291,40 @@ static int unknown_option(const verb *v, const char *word, size_t n)
     return usage_error("%.*s: no such option; see hearth %s --help", (int)n, word, v->name);
 }
 
-static int take(args *a, const option_spec *o, const char *value)
+static int take(args *a, const option_spec *o, char *value)
 {
     if (!(o->traits & OPTION_REPEATS) && args_has(a, o->name))
         return usage_error("--%s is given twice", o->name);
     if (a->n_given == MAX_GIVEN) return usage_error("more than %d options", MAX_GIVEN);
     int bad = value ? check_value(o, value) : 0;
     if (bad) return bad;
+    for (char *c = o->kind == OPTION_CHOICE ? value : NULL; c && *c; c++)
+        *c = (char)tolower((unsigned char)*c);
     a->given[a->n_given++] = (given){o, value};
     return 0;
+}
+
+/* Whether what follows a letter in its word may be its value: -n12, but -nope is no -n, and -qx no -q. */
+static bool goes_with_letter(const option_spec *o, const char *value)
+{
+    bool is_number = o->kind == OPTION_UINT || o->kind == OPTION_INT || o->kind == OPTION_FLOAT;
+    return o->kind != OPTION_FLAG && (!is_number || value[-1] == '=' || strchr("-+.0123456789", *value));
 }
 
 /* One option at argv[*i]; its value may be behind =, behind a letter, or the next word. */
 static int parse_option(args *a, int argc, char **argv, int *i)
 {
-    const char *word = argv[*i], *value = NULL;
+    char *word = argv[*i], *value = NULL;
     size_t n = strcspn(word, "=");
     int bad = 0;
     const option_spec *o = match_option(a->verb, word, n, &bad);
     if (bad) return bad;
     if (o) {
         if (word[n] == '=') value = word + n + 1;
-    } else if (word[1] != '-' && !foreign_option(word, n)) {
+    } else if (word[1] != '-' && !foreign_option(a->verb->name, word, n)) {
         o = find_letter(a->verb, word[1]);
         if (o && word[2]) value = word + 2 + (word[2] == '=');
-        if (value && o->kind == OPTION_FLAG) o = NULL; /* -qx is no -q */
+        if (value && !goes_with_letter(o, value)) o = NULL;
     }
     if (!o) return unknown_option(a->verb, word, n);
     if (o->kind == OPTION_FLAG) return value ? usage_error("--%s takes no value", o->name) : take(a, o, NULL);
@@ -338,11 +368,11 @@ static int parse(args *a, int argc, char **argv)
     }
     int bad = put_model_first(a);
     if (bad) return bad;
-    if (a->n_operand < a->verb->n_operand_min)
-        return usage_error("%u of %u operands are given; usage: hearth %s %s [options]; see hearth %s --help",
-                           a->n_operand, a->verb->n_operand_min, a->verb->name, a->verb->operands,
-                           a->verb->name);
-    return 0;
+    if (a->n_operand >= a->verb->n_operand_min) return 0;
+    const char *missing = a->verb->operands;
+    for (unsigned i = 0; i < a->n_operand; i++) missing += strcspn(missing, " ") + 1;
+    return usage_error("missing: %s; usage: hearth %s %s [options]; see hearth %s --help", missing,
+                       a->verb->name, a->verb->operands, a->verb->name);
 }
 
 /* Options that ask for different things. */
@@ -407,8 +437,7 @@ bool verb_offers(const args *a, const char *name) { return find_option(a->verb, 
 uint64_t args_uint(const args *a, const char *name, uint64_t otherwise)
 {
     const given *g = find_given(a, name, 0);
-    if (g && g->spec->traits & OPTION_OPEN && strcmp(g->value, "-1") == 0) return UINT64_MAX;
-    if (g) parse_uint(g->value, &otherwise);
+    if (g) read_uint(g->spec, g->value, &otherwise);
     return otherwise;
 }
 

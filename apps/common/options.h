@@ -18,7 +18,7 @@ typedef enum option_kind {
     OPTION_FLOAT,
     OPTION_TEXT,      /* any bytes */
     OPTION_FILE,      /* a path: completed as one */
-    OPTION_CHOICE,    /* one of choices, separated by '|' */
+    OPTION_CHOICE,    /* one of choices in lower case, separated by '|'; typed in any case */
     OPTION_UINT_LIST, /* numbers with commas */
     OPTION_SIZE,      /* bytes, with K, M, G or T of 1024 behind, or "auto", which is 0; min..max */
 } option_kind;
@@ -26,8 +26,10 @@ typedef enum option_kind {
 typedef enum option_trait {
     OPTION_REPEATS = 1, /* may be given more than once */
     OPTION_RARE = 2,    /* --help only names it; the man page tells */
-    OPTION_OPEN = 4,    /* of an OPTION_UINT: -1 is UINT64_MAX, whatever the range: as many as it takes */
-    OPTION_MODEL = 8,   /* names a model: by its path, or as hearth list does */
+    OPTION_OPEN =
+        4, /* of an OPTION_UINT: -1 is UINT64_MAX, whatever the range: as many as it takes; choices, if
+                           there are any, are a word for that and one for max */
+    OPTION_MODEL = 8, /* names a model: by its path, or as hearth list does */
 } option_trait;
 
 typedef struct option_spec {

@@ -114,6 +114,7 @@ int report(const hearth_error *err) { return report_text("%s", err->message); }
 int finish_stdout(void)
 {
     if (flush_stdout() && !ferror(stdout)) return 0;
+    if (lost_with == EPIPE) return EXIT_SIGNAL + SIGPIPE; /* as of head: it has what it wants */
     fprintf(stderr, "hearth: stdout: %s\n", lost_with ? strerror(lost_with) : "write failed");
     return EXIT_OTHER;
 }

@@ -14,22 +14,21 @@ static const struct {
     {"gpu-layers", "-ngl --n-gpu-layers"},
     {"no-echo", "--no-display-prompt"},
     {"predict", "--n-predict"},
+    {"repeat", "-r --repetitions"},
     {"special", "-sp"},
     {"stop", "-r --reverse-prompt"},
     {"system", "-sys --system-prompt"},
     {"temperature", "--temp"},
     {"template", "--chat-template --chat-template-file"},
+    {"template-vars", "--chat-template-kwargs"},
     {"typical", "--typical-p"},
 };
 
 bool lists_word(const char *list, const char *word, size_t n)
 {
-    for (const char *w = list; *w;) {
-        size_t length = strcspn(w, " ");
-        if (length == n && memcmp(w, word, n) == 0) return true;
-        w += length + (w[length] == ' ');
-    }
-    return false;
+    bool found = false;
+    FOR_EACH_WORD(list, w, length) found |= length == n && memcmp(w, word, n) == 0;
+    return found;
 }
 
 const char *other_spellings(const char *name)
@@ -59,42 +58,62 @@ void nearest_offer(nearest *n, const char *name)
 /* ---- options that are not here ------------------------------------------------------------- */
 
 static const struct {
+    const char *verb;  /* "": all */
     const char *words; /* separated by spaces */
     const char *answer;
 } foreign[] = {
-    {"-fa --flash-attn", "attention always goes block by block; leave it out"},
-    {"-i --interactive --interactive-first -cnv --conversation", "to talk with a model: hearth chat MODEL"},
-    {"-no-cnv --no-conversation -st --single-turn",
+    {"chat", "-i --interactive --interactive-first -cnv --conversation",
+     "chat always is a conversation; leave it out"},
+    {"chat", "-st --single-turn", "echo TEXT | hearth chat MODEL is one turn"},
+    {"chat", "-mli --multiline-input", "/multi, or a backslash at the end of a line"},
+    {"chat", "-p --prompt -f --file", "messages are typed or come from a pipe; hearth run continues a text"},
+    {"run", "-sys --system-prompt --system",
+     "a system text belongs to a conversation: hearth chat MODEL --system TEXT"},
+    {"quantize", "--allow-requantize", "a file may be quantised already; leave it out"},
+    {"quantize", "--leave-output-tensor", "--keep-output TYPE"},
+    {"", "-fa --flash-attn", "attention always goes block by block; leave it out"},
+    {"", "-i --interactive --interactive-first -cnv --conversation",
+     "to talk with a model: hearth chat MODEL"},
+    {"", "-no-cnv --no-conversation -st --single-turn",
      "hearth run MODEL continues a text without a chat; leave it out"},
-    {"--jinja", "chat always uses the template in the file; leave it out"},
-    {"--no-mmap", "the file is read unless --mmap is given; leave it out"},
-    {"--mlock", "weights are in memory unless --mmap is given; leave it out"},
-    {"-hf -hfr --hf-repo", "hearth pull REPO[:QUANT] fetches a model; then hearth run REPO"},
-    {"-mu --model-url", "hearth pull REPO[:QUANT] fetches a model"},
-    {"-ctk --cache-type-k -ctv --cache-type-v", "--kv TYPE sets keys and values"},
-    {"-ub --ubatch-size", "--batch N is how many tokens of a prompt are computed at once"},
-    {"-tb --threads-batch", "-t N counts for prompts too"},
-    {"-ts --tensor-split -sm --split-mode -mg --main-gpu", "one GPU is used; --gpu names it"},
-    {"-ot --override-tensor -ncmoe --n-cpu-moe -cmoe --cpu-moe",
+    {"", "--jinja", "chat always uses the template in the file; leave it out"},
+    {"", "--no-mmap", "the file is read unless --mmap is given; leave it out"},
+    {"", "--mlock", "weights are in memory unless --mmap is given; leave it out"},
+    {"", "-hf -hfr --hf-repo", "hearth pull REPO[:QUANT] fetches a model; then hearth run REPO"},
+    {"", "-mu --model-url", "hearth pull REPO[:QUANT] fetches a model"},
+    {"", "-ctk --cache-type-k -ctv --cache-type-v", "--kv TYPE sets keys and values"},
+    {"", "-ub --ubatch-size", "--batch N is how many tokens of a prompt are computed at once"},
+    {"", "-tb --threads-batch", "-t N counts for prompts too"},
+    {"", "-ts --tensor-split -sm --split-mode -mg --main-gpu", "one GPU is used; --gpu names it"},
+    {"", "-ot --override-tensor -ncmoe --n-cpu-moe -cmoe --cpu-moe",
      "hearth plan says what lies on a GPU; --placement takes it"},
-    {"-lv --log-verbosity --verbose-prompt", "--verbose says more"},
-    {"--log-disable", "--quiet says less"},
-    {"--no-warmup --warmup --perf --no-perf --show-timings", "leave it out; --stats prints rates"},
-    {"--simple-io --color -co", "leave it out; output suits where it goes"},
-    {"-e --escape --no-escape", "texts are taken as they are; $'a\\nb' is a newline in most shells"},
-    {"--numa", "threads stay on one core each unless --no-pin is given"},
-    {"--keep", "the whole context is kept until it is full; leave it out"},
-    {"--dry-multiplier --xtc-probability --mirostat --dynatemp-range --samplers",
+    {"", "-lv --log-verbosity --verbose-prompt", "--verbose says more"},
+    {"", "--log-disable", "--quiet says less"},
+    {"", "--no-warmup --warmup --perf --no-perf --show-timings", "leave it out; --stats prints rates"},
+    {"", "--simple-io --color -co", "leave it out; output suits where it goes"},
+    {"", "-e --escape --no-escape", "texts are taken as they are; $'a\\nb' is a newline in most shells"},
+    {"", "--numa", "threads stay on one core each unless --no-pin is given"},
+    {"", "-nkvo --no-kv-offload", "keys and values lie with their layer; -ngl 0 keeps all on the CPU"},
+    {"", "--override-kv", "metadata are those of the file"},
+    {"", "--rope-freq-base --rope-freq-scale --rope-scaling --rope-scale --yarn-orig-ctx --yarn-ext-factor",
+     "rotary positions are as the file says"},
+    {"", "--prompt-cache --prompt-cache-all --prompt-cache-ro", "prompts are not kept between runs"},
+    {"", "--in-prefix --in-suffix --in-prefix-bos",
+     "hearth chat writes around messages by the template in the file"},
+    {"", "--keep", "the whole context is kept until it is full; leave it out"},
+    {"", "--dry-multiplier --xtc-probability --mirostat --dynatemp-range --samplers",
      "this sampler is not there; --help lists those that are"},
-    {"--grammar --grammar-file -j --json-schema", "constrained output is not there yet"},
-    {"--lora --control-vector", "adapters are not there; merge them into the file"},
-    {"-md --model-draft --draft-max", "speculative decoding is not there"},
-    {"--embedding --embeddings --reranking --port --host -np", "there is no server yet"},
+    {"", "--grammar --grammar-file -j --json-schema", "constrained output is not there yet"},
+    {"", "--lora --control-vector", "adapters are not there; merge them into the file"},
+    {"", "-md --model-draft --draft-max", "speculative decoding is not there"},
+    {"", "--embedding --embeddings --reranking --port --host -np", "there is no server yet"},
 };
 
-const char *foreign_option(const char *word, size_t n)
+const char *foreign_option(const char *verb, const char *word, size_t n)
 {
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
-        if (lists_word(foreign[i].words, word, n)) return foreign[i].answer;
+        if ((!*foreign[i].verb || strcmp(foreign[i].verb, verb) == 0) &&
+            lists_word(foreign[i].words, word, n))
+            return foreign[i].answer;
     return NULL;
 }

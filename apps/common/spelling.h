@@ -6,7 +6,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Whether a list of words separated by spaces has this one, of n bytes. */
+/* For each word of a list separated by spaces: W, of N bytes. */
+#define FOR_EACH_WORD(LIST, W, N)                                                                            \
+    for (const char *W = (LIST); *W; W += strspn(W, " "))                                                    \
+        for (size_t N = strcspn(W, " "), once_ = 1; once_; once_ = 0, W += N)
+
+/* Whether a list has this word, of n bytes. */
 bool lists_word(const char *list, const char *word, size_t n);
 
 /* Other spellings of an option with their dashes, separated by spaces: "--temp"; "" where it has none. name:
@@ -26,8 +31,8 @@ typedef struct nearest {
 nearest nearest_to(const char *word);
 void nearest_offer(nearest *n, const char *name);
 
-/* What to do in place of an option of llama.cpp that is not here: a sentence; NULL: it is unknown. word is
+/* What to do in place of an option of llama.cpp that a verb does not have: a sentence; NULL: it is unknown. word is
  * the option with its dashes, n bytes. */
-const char *foreign_option(const char *word, size_t n);
+const char *foreign_option(const char *verb, const char *word, size_t n);
 
 #endif

@@ -40,7 +40,7 @@ double hub_card_speed(hub_machine *m, const hth_model *model, hearth_selector se
     hearth_error ignored;
     double speed = 0.0;
     const hth_device_info *info = hth_device_get_info(m->device);
-    uint32_t n_ctx = hth_default_context(&model->hparams);
+    uint32_t n_ctx = hth_context_for(&model->hparams, 0);
     hth_gpu_place place = {.selector = selector,
                            .n_row = hth_gpu_rows(info, N_BATCH, n_ctx),
                            .n_position = hth_gpu_positions(n_ctx)};

@@ -3,13 +3,16 @@
 #define _GNU_SOURCE
 #include "hub/parts.h"
 
+#include "base/log.h"
 #include "hub/json_in.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { MOST_MODELS = 20000, MOST_MANIFEST = 1 << 20 };
 
@@ -88,7 +91,7 @@ static bool add(search *s, const char *path, const char *name, const hub_file_na
 static bool visit_file(void *user, const char *path, const char *relative)
 {
     hub_file_name name;
-    if (!hub_is_safe_path(relative) || !hub_parse_file(relative, &name) || name.part != 1) return true;
+    if (!hub_parse_file(relative, &name) || name.part != 1) return true;
     return add(user, path, name.stem, &name);
 }
 
@@ -104,7 +107,11 @@ static void search_folders(search *s)
     char folder[HUB_PATH];
     for (; list && *list; list += list[0] == ':') {
         size_t n = strcspn(list, ":");
-        if (n > 0 && hub_path(folder, "%.*s", (int)n, list)) search_folder(s, HUB_PLACE_FOLDER, 3, folder);
+        bool fits = n > 0 && hub_path(folder, "%.*s", (int)n, list);
+        if (n > 0 && (!fits || access(folder, R_OK | X_OK) != 0))
+            hth_log(HEARTH_LOG_WARN, "HEARTH_MODELS: %.*s: %s", (int)n, list,
+                    strerror(fits ? errno : ENAMETOOLONG));
+        else if (fits) search_folder(s, HUB_PLACE_FOLDER, 3, folder);
         list += n;
     }
 }

@@ -181,7 +181,7 @@ static bool add_size(uint64_t *sum, uint64_t more) { return hth_add_u64(*sum, mo
 /* What a session of the usual context takes, with the weights; false: more than can be said. */
 static bool memory_of(const hth_model *model, uint64_t *memory)
 {
-    uint32_t n_ctx = hth_default_context(&model->hparams);
+    uint32_t n_ctx = hth_context_for(&model->hparams, 0);
     size_t kv, step;
     *memory = model->weight_size;
     return hth_kv_size(model, HEARTH_KV_F16, n_ctx, &kv) &&

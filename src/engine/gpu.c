@@ -201,7 +201,7 @@ static hearth_status place_on_device(hearth_model *m, const hearth_model_options
 {
     const hearth_gpu_options *o = &options->gpu;
     const hth_device_info *info = hth_device_get_info(m->device);
-    uint32_t n_ctx = o->n_ctx ? o->n_ctx : hth_default_context(&m->model->hparams);
+    uint32_t n_ctx = hth_context_for(&m->model->hparams, o->n_ctx);
     uint64_t free_bytes = hth_device_free_memory(info);
     hth_choice c;
     if (o->vram > free_bytes)

@@ -19,7 +19,7 @@ static hearth_status try_cache(const hearth_model *m, const hearth_gpu_options *
 {
     hth_kv kv;
     if (o->n_ctx == 0) return HEARTH_OK;
-    hearth_status st = hth_kv_open(&kv, m->model, o->kv, o->n_ctx, err);
+    hearth_status st = hth_kv_open(&kv, m->model, o->kv, hth_context_for(&m->model->hparams, o->n_ctx), err);
     hth_kv_close(&kv);
     return st;
 }

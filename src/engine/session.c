@@ -132,7 +132,7 @@ static hearth_status check_tokens(const hearth_session *s, const int32_t *tokens
                             tokens[i], n_vocab - 1);
     if (n > s->kv.n_ctx - s->position)
         return hth_fail(err, HEARTH_ERROR_CONTEXT,
-                        "context full: %zu more tokens after %u do not fit into %u positions; raise -c", n,
+                        "context full: %zu tokens from position %u on, and the context has %u; raise -c", n,
                         s->position, s->kv.n_ctx);
     return HEARTH_OK;
 }
@@ -315,7 +315,7 @@ hearth_session_options hearth_session_defaults(void)
 
 static uint32_t context_of(const hearth_model *model, const hearth_session_options *o)
 {
-    return o->n_ctx ? o->n_ctx : hth_default_context(&model->model->hparams);
+    return hth_context_for(&model->model->hparams, o->n_ctx);
 }
 
 /* Room in the device's caches, where the model has some there. */

@@ -52,10 +52,12 @@ typedef struct hth_hparams {
     bool other_activation; /* than the file's, as asked for: predictors and thresholds were not made for it */
 } hth_hparams;
 
-/* Positions of a session whose maker names none: what the model was trained for, but no more than 4096. */
-static inline uint32_t hth_default_context(const hth_hparams *h)
+/* Positions of a session for which so many are asked: 0 is as the model was trained, but no more than 4096. */
+static inline uint32_t hth_context_for(const hth_hparams *h, uint32_t asked)
 {
     enum { MOST = 4096 };
+    if (asked == HEARTH_CTX_TRAINED) return h->n_ctx_train;
+    if (asked) return asked;
     return h->n_ctx_train < MOST ? h->n_ctx_train : MOST;
 }
 

@@ -715,6 +715,7 @@ def an_empty_list_says_how_to_get_a_model():
 @case
 def models_of_all_places_are_listed():
     places = fill_places()
+    check(f"warning: HEARTH_MODELS: {scratch}/nowhere: No such file" in good("list", env=folders()).stderr.decode(), "a lost folder")
     found = listed(**folders())
     check({name: m["place"] for name, m in found.items()} == places, found)
     for name, m in found.items():
@@ -786,7 +787,7 @@ def broken_models_are_listed_with_the_reason():
     model = content_of(MODEL)
     files = {"cut.gguf": model[:100_000], "empty.gguf": b"", "text.gguf": b"no model at all" * 10,
              "other.gguf": model.replace(b"llama", b"lxama"),
-             "half-00001-of-00002.gguf": model, "\x1b[31mred.gguf": model, "mmproj-x.gguf": model,
+             "half-00001-of-00002.gguf": model, "\x1b[31mred\u00fc.gguf": model, "mmproj-x.gguf": model,
              "x.imatrix.gguf": model, "not.bin": model, ".hidden.gguf": model}
     for name, content in files.items():
         write(os.path.join(scratch, "m", name), content)
@@ -794,8 +795,11 @@ def broken_models_are_listed_with_the_reason():
     os.symlink(".", os.path.join(scratch, "m", "loop"))
     os.mkfifo(os.path.join(scratch, "m", "pipe.gguf"))
     found = listed(HEARTH_MODELS=os.path.join(scratch, "m"))
-    check(set(found) == {"cut", "empty", "text", "other", "half"}, set(found))
+    red = found.pop("\x1b[31mred\u00fc")  # odd by its name alone
+    check(red["runs"] and set(found) == {"cut", "empty", "text", "other", "half"}, set(found))
     check(not any(m["runs"] for m in found.values()) and all(m["why"] for m in found.values()), found)
+    text = good("list", "--paths", env={"HEARTH_MODELS": os.path.join(scratch, "m")}).stdout
+    check(text.count("\\x1b[31mred\u00fc".encode()) == 2 and b"\x1b" not in text, text)
     check("lxama" in found["other"]["why"] and found["other"]["family"] == "lxama", found["other"])
     check("1 of its 2 parts" in found["half"]["why"], found["half"])
     check("estimated_tokens_per_second" not in found["cut"], found["cut"])

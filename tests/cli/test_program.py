@@ -160,7 +160,10 @@ def usage_errors_exit_2():
         (["run", "--json=yes"], "takes no value"),
         (["run", "-t", "0"], "allowed are 1 to 256"),
         (["run", "-t", "257"], "allowed are"),
-        (["run", "-c", "0"], "allowed are"),
+        (["bench", "-c", "0"], "-c 0"),
+        (["run", "-n", "-2"], "--predict -2: allowed are -1 and 0 to 16777216"),
+        (["run", "--seed", "18446744073709551616"], "allowed are -1 and 0 to 2^64 - 1"),
+        (["run", "-ngl", "some"], "a whole number is wanted"),
         (["run", "--batch", "0"], "allowed are"),
         (["run", "--kv", "f8"], "one of f16|f32|q8_0"),
         (["run", "--top-p", "1.5"], "allowed are 0 to 1"),
@@ -191,7 +194,9 @@ def usage_errors_exit_2():
         (["compare", MODEL, "-f", MODEL, "-c", "2"], "scores none"),
         (["run", "--check", "1"], "allowed are 2 to 512"),
         (["run", "--check", "513"], "allowed are"),
-        (["quantize", MODEL, scratch("out")], "usage:"),
+        (["quantize", MODEL, scratch("out")], "missing: TYPE; usage: hearth quantize IN OUT TYPE"),
+        (["quantize"], "missing: IN OUT TYPE; usage:"),
+        (["--versio"], "--version is the nearest"),
         (["quantize", MODEL, scratch("out"), "q9_9"], "q9_9"),
         (["bench", "-p", "0", "-n", "0"], "nothing to do"),
         (["bench", "-p", "1,,2"], "numbers with commas"),
@@ -224,7 +229,7 @@ SPELLINGS = {
     "top-p": [["--top-p", "0.5"], ["--top-p=0.5"]],
     "min-p": [["--min-p", "0.2"], ["--min=0.2"]],
     "typical": [["--typical-p", "0.5"], ["--typ=0.5"]],
-    "seed": [["--see", "7"], ["--seed=7"], ["--seed", "-1"]],
+    "seed": [["--see", "7"], ["--seed=7"], ["--seed", "-1"], ["-s", "7"]],
     "predict": [["-n", "4"], ["-n4"], ["-n=4"], ["-n", "-1"], ["--n-predict", "4"], ["--n-pred", "4"]],
     "ctx": [["-c", "64"], ["-c64"], ["--ctx-size", "64"], ["--ctx-size=64"], ["--context", "64"]],
     "batch": [["-b", "2"], ["--batch-size", "2"], ["--batch=2"]],
@@ -262,6 +267,7 @@ def options_are_taken_as_people_type_them():
     check("; 1 thread" not in good("run", "-n", "1", "-p", "a", "-t", "2").stderr.decode(), "-t 2")
     for words in (["-ngl", "0"], ["--n-gpu-layers=0"], ["-dev", "none"]):
         check("on the CPU" in good("run", "-n", "1", "-p", "a", *words).stderr.decode(), words)
+    check("kv f32" in good("run", "-n", "1", "-p", "a", "--kv", "F32").stderr.decode(), "--kv F32")
     check(len({story("--seed", str(i), "-n", "20") for i in range(3)}) == 3, "seeds")
     to_the_end = story("-n", "-1")
     check(to_the_end == story() and len(to_the_end) > 200, to_the_end)
@@ -273,7 +279,8 @@ def a_card_gets_so_many_layers():
         return good("run", MODEL, "--gpu", "null", "-n", "1", "-p", "a", *words).stderr.decode()
 
     check("2 of 6 layers on " in shown("-ngl", "2"), shown("-ngl", "2"))
-    check("6 of 6 layers and the head on " in shown("-ngl", "99"), shown("-ngl", "99"))
+    for most in ("99", "all", "ALL", "auto", "-1"):
+        check("6 of 6 layers and the head on " in shown("-ngl", most), shown("-ngl", most))
     check("no GPU is in use: no layers go there" in good("run", MODEL, "--gpu", "none", "-ngl", "2", "-n", "1").stderr.decode(), "no word")
 
 
@@ -297,6 +304,14 @@ def what_was_meant_is_named():
                         ("--interactive", "hearth chat"), ("-hf", "hearth pull"), ("--mlock", "leave it out"),
                         ("-ctk", "--kv")]:
         check(word in bad(2, typed + ": ", "run", typed, "on"), typed)
+    for verb, typed, word in [("chat", "-i", "leave it out"), ("chat", "-cnv", "leave it out"), ("chat", "-p", "hearth run"),
+                              ("chat", "-st", "one turn"), ("run", "-sys", "hearth chat"), ("run", "-nkvo", "-ngl 0"),
+                              ("chat", "-mli", "/multi"), ("run", "--override-kv", "of the file"),
+                              ("quantize", "--allow-requantize", "leave it out")]:
+        check(word in bad(2, typed + ": ", verb, typed, "on"), verb, typed)
+    bad(2, "-nope: no such option", "run", "-nope")
+    bad(2, "--predict 'ope'", "run", "-n=ope")
+    bad(2, "--logit-bias 9999=1: the vocabulary has the ids 0 to 2047", "run", "-n", "1", "--logit-bias", "9999=1")
     bad(2, "are both given", "inspect", "-m", MODEL, MODEL)
     bad(2, "--model needs a value", "inspect", "-m")
     bad(2, "--stats takes no value", "run", "--stats=1")
@@ -368,9 +383,45 @@ def only_files_of_hearth_are_replaced():
             good(*words)  # its own
             scratch("there.gguf", b"")
             good(*words)  # nothing is lost
+    profile, model, page, table = (scratch(name) for name in ("profile", "model", "page", "table"))
+    words, ids = scratch("words", b"Once upon a time there was a dog. " * 40), scratch("ids", b"1 2 3")
+    study = ["study", MODEL, "-f", words, "--scored", "0", "--trained", "0", "--chunks", "1", "-c", "32"]
+    good("profile", MODEL, "-f", words, "-c", "32", "-o", profile)
+    good("synth", "stories-15m", model)
+    good(*study, "-o", page, "--csv", table)
+    writers = {profile: ["profile", MODEL, "-f", words, "-c", "32", "-o"], model: ["synth", "stories-15m"], page: [*study, "-o"],
+               table: [*study, "--csv"], scratch("logits"): ["logits", MODEL, "--ids", ids, "-o"]}
+    for there in [profile, model, page, table, scratch("note", b"a letter")]:  # a file of another kind stays
+        before = open(there, "rb").read()
+        for own, args in writers.items():
+            if own != there:
+                check("--force" in bad(2, "exists", *args, there) and open(there, "rb").read() == before, args, there)
+    for own, args in writers.items():
+        good(*args, own)
+        if args[0] == "logits":
+            bad(2, "logits exists; --force replaces it", *args, own)
+        good(*args, own, "--force")
     foreign = scratch("out.gguf.part", b"of another program")
     good("quantize", f16, scratch("out.gguf"), "q8_0")
     check(open(foreign, "rb").read() == b"of another program", "a foreign part")
+
+
+@case
+def links_to_outputs_stay_links():
+    os.mkdir(scratch("folder"))
+    for target in ("there.gguf", "new.gguf", os.path.join("folder", "deep.gguf"), scratch("absolute.gguf")):
+        if target == "there.gguf":
+            good("synth", "stories-15m", scratch(target))
+        os.symlink(target, scratch("link"))
+        os.symlink("link", scratch("link-to-link"))
+        good("synth", "stories-15m", scratch("link-to-link"))
+        check(os.readlink(scratch("link")) == target and os.readlink(scratch("link-to-link")) == "link", target)
+        check(os.path.getsize(os.path.join(SCRATCH, target)) > 1000, target)
+        os.remove(scratch("link")), os.remove(scratch("link-to-link"))
+    os.symlink("loop", scratch("loop"))
+    bad(1, "loop: cannot follow the link", "synth", "stories-15m", scratch("loop"))
+    os.symlink("missing/file", scratch("lost"))
+    bad(1, "lost: cannot follow the link: No such file", "synth", "stories-15m", scratch("lost"))
 
 
 @case
@@ -469,7 +520,7 @@ def ids_need_no_tokenizer():
     for what, content in odd.items():
         path = scratch("odd.gguf", content)
         check(content != whole and len(content) == len(whole), what)
-        good("logits", path, "--ids", ids, "-o", scratch("out"))
+        good("logits", path, "--ids", ids, "-o", scratch("out"), "--force")
         check(open(scratch("out"), "rb").read() == expected, what, "other logits")
         check(b"generate 2 " in good("bench", path, "-p", "2", "-n", "2", "--repeat", "1", "-t", "1").stdout, what)
         check("tokenizer      none: " in good("inspect", path).stdout.decode(), what)
@@ -478,7 +529,7 @@ def ids_need_no_tokenizer():
 
 @case
 def ids_are_read_strictly():
-    for content in [b"-1", b"2048", b"1e3", b"1.0", b"0x1", b"1\x00 2", b"1,2", b"99999999999999999999", b"\xff"]:
+    for content in [b"-1", b"2048", b"1e3", b"1.0", b"0x1", b"1\x00 2", b"1;2", b"99999999999999999999", b"\xff"]:
         path = scratch("ids", content)
         line = bad(1, "no decimal number below 2048", "logits", MODEL, "--ids", path, "-o", scratch("out.f32"))
         check(path in line and "byte 0" in line, line)
@@ -487,6 +538,8 @@ def ids_are_read_strictly():
     bad(1, "context full", "logits", MODEL, "--ids", scratch("ids", b"1 " * 513), "-o", scratch("out.f32"))
     check(not os.path.exists(scratch("out.f32")), "output left behind")
     check(good("detokenize", MODEL, "--ids", scratch("ids", b"")).stdout == b"", "no ids are no text")
+    told = good("detokenize", MODEL, "--ids", scratch("ids", b"300 301\n302")).stdout
+    check(good("detokenize", MODEL, "--ids", scratch("ids", b"[300, 301,302]\n")).stdout == told, "a list with commas")
 
 
 def data(path):
@@ -566,7 +619,7 @@ def a_closed_pipe_ends_the_run():
     process.stdout.close()
     stderr = process.stderr.read()
     process.stderr.close()
-    check(process.wait(TIMEOUT) == 1 and b"hearth: stdout: " in stderr, process.returncode, stderr)
+    check(process.wait(TIMEOUT) == 128 + signal.SIGPIPE and b"hearth: stdout: " not in stderr, process.returncode, stderr)
 
 
 @case
@@ -666,7 +719,10 @@ def prompts_come_from_anywhere():
 @case
 def long_prompts_and_full_contexts_say_so():
     prompt = "one two three four five six seven eight nine"
-    bad(1, "context full", "run", "-c", "8", "-n", "1", "-p", prompt, "--no-echo")
+    bad(1, "the prompt has 16 tokens, and the context 8", "run", "-c", "8", "-n", "1", "-p", prompt, "--no-echo")
+    check("-c takes 2048" not in good("run", "-c", "0", "-n", "1").stderr.decode(), "-c 0")
+    facts = [json.loads(good("inspect", MODEL, "--json", *c).stdout) for c in ([], ["-c", "0"], ["-c", "512"])]
+    check(facts[1] == facts[2] and b'"n_ctx": 512' in good("inspect", MODEL, "--json").stdout, facts[1])
     done = good("run", "--greedy", "-c", "16", "-p", "Once upon a time", "--ignore-eos")
     check(b"context of 16 tokens is full; -c takes more" in done.stderr, done.stderr)
     result = json.loads(story("-c", "16", "-p", "Once upon a time", "--json"))
