@@ -616,7 +616,7 @@ TEST(absurd_numbers_are_refused)
     const char *path = test_data("golden/quant/llama-Q4_0.gguf");
     hearth_error why;
     if (!path) return;
-    hearth_gpu_options gpu = {.device = "null", .n_ctx = UINT32_MAX};
+    hearth_gpu_options gpu = {.device = "null", .n_ctx = UINT32_MAX - 1};
     check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "keys of 4294967280 positions", &why);
     gpu.n_ctx = UINT32_MAX - 100;
     check_refused(path, &gpu, HEARTH_ERROR_ARGUMENT, "keys of 4294967200 positions", &why);

@@ -323,6 +323,28 @@ TEST(context_length_is_positive)
     accept_u32(A "context_length", 16777216);
 }
 
+TEST(a_session_has_the_context_that_it_asks_for)
+{
+    tiny_model m;
+    hearth_model *model = NULL;
+    tiny_begin(&m);
+    gguf_bytes file = tiny_write(&m);
+    tiny_free(&m);
+    CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny.gguf", NULL, &model, err));
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
+    const uint32_t asked[] = {0, 7, HEARTH_CTX_TRAINED}, got[] = {info.n_ctx_train, 7, info.n_ctx_train};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        hearth_session *s = NULL;
+        hearth_session_options o = {.n_ctx = asked[i], .n_batch = 1, .n_thread = 1, .kv = HEARTH_KV_F32};
+        CHECK_OK(hearth_session_open(model, &o, &s, err));
+        CHECK_INT(hearth_session_n_ctx(s), got[i]);
+        hearth_session_close(s);
+    }
+    hearth_model_close(model);
+    gguf_free(&file);
+}
+
 TEST(an_absurd_context_is_refused_with_its_bytes)
 {
     tiny_model m;
@@ -333,7 +355,7 @@ TEST(an_absurd_context_is_refused_with_its_bytes)
     gguf_bytes file = tiny_write(&m);
     tiny_free(&m);
     CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny.gguf", NULL, &model, err));
-    hearth_session_options o = {.n_ctx = UINT32_MAX, .n_batch = 1, .n_thread = 1, .kv = HEARTH_KV_F32};
+    hearth_session_options o = {.n_ctx = UINT32_MAX - 1, .n_batch = 1, .n_thread = 1, .kv = HEARTH_KV_F32};
     hearth_status st = hearth_session_open(model, &o, &s, &why);
     if (st == HEARTH_OK)
         CHECK(hearth_session_bytes(model, &o) > (uint64_t)1 << 40); /* a system that overcommits */
