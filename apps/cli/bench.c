@@ -325,7 +325,7 @@ static bool needs_cpu(const bench *b) { return b->fires.given || b->price.path; 
 static int check_args(const bench *b, const args *a)
 {
     if (args_uint(a, "ctx", 1) == 0)
-        return usage_error("bench -c 0: without -c the tests have the room that they take");
+        return usage_error("bench -c 0: without -c, bench takes the context that its tests need");
     if (needs_cpu(b) && gpu_option(a))
         return usage_error("bench %s is for the CPU alone: leave --%s out", b->fires.given ? "--fire" : "-f",
                            gpu_option(a));
@@ -346,7 +346,7 @@ static uint32_t positions_there(const bench *b, const args *a, uint64_t n_token)
     uint64_t each = hth_gpu_positions((uint32_t)args_uint(a, "ctx", n_token)),
              all = each * (b->n_sequence + 1);
     if (needs_cpu(b)) return 0;
-    return all < UINT32_MAX ? (uint32_t)all : UINT32_MAX;
+    return all < HEARTH_CTX_TRAINED ? (uint32_t)all : HEARTH_CTX_TRAINED - 1;
 }
 
 /* -c is compared before a model is read. */

@@ -137,7 +137,7 @@ void chat_command(chat *c, char *line)
             commands[i].run(c, operand);
             return;
         }
-        report_text("/%s takes nothing behind it; // begins a message with a slash", commands[i].name);
+        report_text("/%s takes no argument; // begins a message with a slash", commands[i].name);
         c->failed = true;
         return;
     }

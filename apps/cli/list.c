@@ -54,12 +54,19 @@ static void print_speed(const hub_facts *f)
     putchar('\n');
 }
 
-/* Of a terminal, where a character takes one. */
+/* Columns of a UTF-8 text on a terminal; each character counts as one. */
 static int columns(const char *text)
 {
     int n = 0;
     for (; *text; text++) n += ((unsigned char)*text & 0xc0) != 0x80;
     return n;
+}
+
+static void print_path(const hub_model *m)
+{
+    printf("    %s: ", hub_place_name(m->place));
+    write_text(m->path, strlen(m->path), false);
+    putchar('\n');
 }
 
 static void print_text(const args *a, const hub_models *models, const hub_facts *facts, const card *used)
@@ -77,7 +84,7 @@ static void print_text(const args *a, const hub_models *models, const hub_facts 
         printf("%s%*s  %-8s %-6s %10s  %-5s ", name, width - columns(name), "", facts[i].family,
                facts[i].type, hth_bytes_shown(m->size).text, runs_word(&facts[i]));
         print_speed(&facts[i]);
-        if (args_has(a, "paths")) printf("    %s: %s\n", hub_place_name(m->place), printable(m->path));
+        if (args_has(a, "paths")) print_path(m);
     }
     if (used->name[0])
         printf("\nThe GPU is %s%s.\n", printable(used->name),

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 static const option_spec options[] = {
-    {"ids", 0, OPTION_FILE, "FILE", "decimal ids, white space between; - is stdin", 0, 0, NULL, 0},
+    {"ids", 0, OPTION_FILE, "FILE", "ids with spaces, lines or commas; - is stdin", 0, 0, NULL, 0},
     {"output", 'o', OPTION_FILE, "FILE", "where to write; appears when it is complete", 0, 0, NULL, 0},
     {0},
 };

@@ -138,5 +138,5 @@ int main(int argc, char **argv)
     /* A shell that chains commands must see it, whatever was kept. */
     if (status <= EXIT_OTHER && interrupted()) status = EXIT_SIGNAL + interrupted();
     int lost = finish_stdout();
-    return status ? status : lost;
+    return status == 0 || lost > status ? lost : status; /* 141 is more than that something failed */
 }

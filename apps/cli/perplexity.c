@@ -53,7 +53,7 @@ static int run(const args *a)
     size_t n;
     int status = EXIT_OTHER;
     if (!path) return usage_error("perplexity needs -f FILE");
-    if (args_uint(a, "ctx", MIN_WINDOW) < MIN_WINDOW)
+    if (args_context(a, MIN_WINDOW) < MIN_WINDOW)
         return usage_error("perplexity --ctx: a window of fewer than %d tokens scores none", MIN_WINDOW);
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;

@@ -125,8 +125,8 @@ static bool eval_prompt(generation *g, hearth_error *err)
     if (g->n_prompt > hearth_session_n_ctx(g->session)) {
         *err = (hearth_error){.status = HEARTH_ERROR_CONTEXT};
         snprintf(err->message, sizeof err->message,
-                 "context full: the prompt has %zu tokens, and the context %u; -c takes more", g->n_prompt,
-                 hearth_session_n_ctx(g->session));
+                 "context full: the prompt has %zu tokens, and the context has %u; -c takes more",
+                 g->n_prompt, hearth_session_n_ctx(g->session));
         return false;
     }
     for (size_t i = 0; i < g->n_prompt; i++) {

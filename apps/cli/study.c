@@ -39,7 +39,7 @@ static int check_usage(const args *a)
         wrong = outs[i] ? check_output_beside(a, file, outs[i], i == 0 ? OUTPUT_PAGE : OUTPUT_TABLE) : 0;
         if (wrong) return wrong;
     }
-    if (args_uint(a, "ctx", 3) < 3 && args_uint(a, "scored", 1) > 0)
+    if (args_context(a, 3) < 3 && args_uint(a, "scored", 1) > 0)
         return usage_error(
             "study -c: 3 is the least window of which something can be scored (--scored 0: nothing)");
     return 0;

@@ -154,7 +154,7 @@ void verbs_print_man(const verb *const *verbs)
         "Empty: nothing is kept.\n"
         ".TP\n.B HEARTH_HISTORY\nfile in which chat keeps what is typed. Default: hearth/history in "
         "$XDG_STATE_HOME, "
-        "or in ~/.local/state. Empty, or no regular file: nothing is kept, as with \\-\\-no\\-history.\n");
+        "or in ~/.local/state. Empty, or another file: nothing is kept, as with \\-\\-no\\-history.\n");
     printf(
         ".TP\n.B HEARTH_MODELS\nfolders with models, with ':' between, for list and for names of models.\n"
         ".TP\n.B HF_HUB_CACHE, HF_HOME\nthe cache of Hugging Face; default: ~/.cache/huggingface/hub.\n"

@@ -6,7 +6,7 @@
 
 #include "common/input.h"
 #include "common/output.h"
-#include "file/sink.h"
+#include "common/text_file.h"
 
 #include <errno.h>
 #include <locale.h>
@@ -186,15 +186,13 @@ static void find_history(const char *name, char out[1024])
  * replaced. */
 static bool may_be_history(const char *path)
 {
-    static const char magic[] = "_HiStOrY_V2_\n";
-    char head[sizeof magic - 1];
     struct stat st;
-    if (!path[0] || stat(path, &st) != 0) return true;
-    FILE *f = S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
-    if (!f) return false;
-    size_t n = fread(head, 1, sizeof head, f);
-    fclose(f);
-    return n == 0 || (n == sizeof head && memcmp(head, magic, n) == 0);
+    if (stat(path, &st) != 0) return true;
+    if (!S_ISREG(st.st_mode)) return false;
+    if (is_empty_or_begins(path, "_HiStOrY_V2_\n")) return true;
+    print_warning(
+        "%s is not a readable file of chat history: it stays as it is, and what is typed is not kept", path);
+    return false;
 }
 
 /* libedit sets the mode of what it writes to, so it takes a stream with a descriptor alone. */
@@ -228,10 +226,7 @@ static bool open_editor(lines *l, const char *name)
     history(l->history, &l->event, H_SETSIZE, 1000);
     history(l->history, &l->event, H_SETUNIQUE, 1);
     find_history(name, l->path);
-    if (!may_be_history(l->path)) {
-        print_warning("%s is not a file of chat history: what is typed is not kept", l->path);
-        l->path[0] = '\0';
-    }
+    if (!may_be_history(l->path)) l->path[0] = '\0';
     if (l->path[0]) history(l->history, &l->event, H_LOAD, l->path);
     el_set(l->el, EL_CLIENTDATA, l);
     el_set(l->el, EL_EDITOR, "emacs");

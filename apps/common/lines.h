@@ -17,7 +17,7 @@ typedef enum lines_status {
 } lines_status;
 
 /* history: a name below $XDG_STATE_HOME/hearth, unless $HEARTH_HISTORY is another file; NULL: none. An empty
- * $HEARTH_HISTORY, or one that is no regular file, is none too. NULL after a message. */
+ * $HEARTH_HISTORY is none too, and so is a file that holds something else, which stays as it is. NULL after a message. */
 lines *lines_open(const char *history);
 void lines_close(lines *l);
 /* The file in which lines are kept; "": none. */

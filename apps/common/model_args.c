@@ -13,7 +13,7 @@
 const option_spec model_options[] = {
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
     {"no-pin", 0, OPTION_FLAG, NULL, "let the system move threads between cores", 0, 0, NULL, OPTION_RARE},
-    {"ctx", 'c', OPTION_UINT, "N", "context; 0: as trained; default: that, at most 4096", 0, 16777216, NULL,
+    {"ctx", 'c', OPTION_UINT, "N", "context; 0: as trained; if not given, at most 4096", 0, 16777216, NULL,
      0},
     {"kv", 0, OPTION_CHOICE, "TYPE", "KV cache: f16, f32, or q8_0, which is approximate", 0, 0,
      "f16|f32|q8_0", 0},
@@ -46,7 +46,7 @@ const option_spec device_options[] = {DEVICE_OPTIONS, {0}};
 
 const option_spec gpu_options[] = {
     DEVICE_OPTIONS,
-    {"gpu-layers", 0, OPTION_UINT, "N", "so many of its layers at most; -1: as is fastest", 0, 1e6,
+    {"gpu-layers", 0, OPTION_UINT, "N|auto|all", "layers on it at most; auto, -1: as is fastest", 0, 1e6,
      "auto|all", OPTION_OPEN},
     {"placement", 0, OPTION_FILE, "FILE", "of hearth plan: what lies on it; or plan, or even", 0, 0, NULL,
      OPTION_RARE},

@@ -30,7 +30,7 @@ bool open_model(const args *a, const char *path, hearth_model **model);
 bool open_model_for(const args *a, const char *path, uint32_t n_position, hearth_model **model);
 /* The same with weights laid out for that selector, in place of the one that the options name. */
 bool open_model_with(const args *a, const char *path, hearth_selector selector, hearth_model **model);
-/* Of -c: 0 is HEARTH_CTX_TRAINED. */
+/* The context that -c asks for; `otherwise` without -c; HEARTH_CTX_TRAINED for 0. */
 uint32_t args_context(const args *a, uint32_t otherwise);
 /* A session by the common options. n_ctx_default 0: as the library chooses. */
 hearth_session_options session_options(const args *a, uint32_t n_ctx_default);

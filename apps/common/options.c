@@ -124,7 +124,8 @@ static int out_of_range(const option_spec *o, const char *value)
 {
     const char *open = o->traits & OPTION_OPEN ? "-1 and " : "";
     if (o->max >= 0x1p64)
-        return usage_error("--%s %s: allowed are %s%.0f to 2^64 - 1", o->name, value, open, o->min);
+        return usage_error("--%s %s: allowed are %s%.0f to 2^64 - %d", o->name, value, open, o->min,
+                           *open ? 2 : 1);
     return usage_error("--%s %s: allowed are %s%.15g to %.15g", o->name, value, open, o->min, o->max);
 }
 
@@ -186,7 +187,8 @@ static int check_value(const option_spec *o, const char *value)
     case OPTION_UINT:
         if (!read_uint(o, value, &u) && is_whole(value)) return out_of_range(o, value);
         if (!read_uint(o, value, &u))
-            return usage_error("--%s '%s': a whole number is wanted", o->name, value);
+            return usage_error("--%s '%s': a whole number%s%s is wanted", o->name, value,
+                               o->choices ? ", or one of " : "", o->choices ? o->choices : "");
         if (o->traits & OPTION_OPEN && u == UINT64_MAX) /* which stands for -1 */
             return is_whole(value) && *value != '-' ? out_of_range(o, value) : 0;
         return (double)u < o->min || (double)u > o->max ? out_of_range(o, value) : 0;
@@ -307,7 +309,7 @@ static int take(args *a, const option_spec *o, char *value)
 /* Whether what follows a letter in its word may be its value: -n12, but -nope is no -n, and -qx no -q. */
 static bool goes_with_letter(const option_spec *o, const char *value)
 {
-    bool is_number = o->kind == OPTION_UINT || o->kind == OPTION_INT || o->kind == OPTION_FLOAT;
+    bool is_number = o->kind != OPTION_TEXT && o->kind != OPTION_FILE && o->kind != OPTION_CHOICE;
     return o->kind != OPTION_FLAG && (!is_number || value[-1] == '=' || strchr("-+.0123456789", *value));
 }
 
@@ -321,7 +323,7 @@ static int parse_option(args *a, int argc, char **argv, int *i)
     if (bad) return bad;
     if (o) {
         if (word[n] == '=') value = word + n + 1;
-    } else if (word[1] != '-' && !foreign_option(a->verb->name, word, n)) {
+    } else if (word[1] != '-' && !foreign_option(a->verb->name, word, n) && !find_option(a->verb, word + 1)) {
         o = find_letter(a->verb, word[1]);
         if (o && word[2]) value = word + 2 + (word[2] == '=');
         if (value && !goes_with_letter(o, value)) o = NULL;

@@ -26,9 +26,9 @@ typedef enum option_kind {
 typedef enum option_trait {
     OPTION_REPEATS = 1, /* may be given more than once */
     OPTION_RARE = 2,    /* --help only names it; the man page tells */
-    OPTION_OPEN =
-        4, /* of an OPTION_UINT: -1 is UINT64_MAX, whatever the range: as many as it takes; choices, if
-                           there are any, are a word for that and one for max */
+    /* Of an OPTION_UINT: -1 is UINT64_MAX, whatever the range: as many as it takes. Two choices, if given: a word for
+     * -1, then a word for max. */
+    OPTION_OPEN = 4,
     OPTION_MODEL = 8, /* names a model: by its path, or as hearth list does */
 } option_trait;
 

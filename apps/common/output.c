@@ -45,11 +45,12 @@ const char *printable(const char *text)
     static char lines[4][1200];
     static unsigned turn;
     char *line = lines[turn++ % 4], piece[9];
-    size_t used = 0, n = strlen(text);
-    for (size_t i = 0; i < n && used + sizeof piece < sizeof lines[0];) {
+    size_t used = 0, i = 0, n = strlen(text);
+    while (i < n && used + sizeof piece + 3 < sizeof lines[0]) {
         i += escape(text + i, n - i, piece);
         used += (size_t)sprintf(line + used, "%s", piece);
     }
+    if (i < n) used += (size_t)sprintf(line + used, "...");
     line[used] = '\0';
     return line;
 }
@@ -114,7 +115,7 @@ int report(const hearth_error *err) { return report_text("%s", err->message); }
 int finish_stdout(void)
 {
     if (flush_stdout() && !ferror(stdout)) return 0;
-    if (lost_with == EPIPE) return EXIT_SIGNAL + SIGPIPE; /* as of head: it has what it wants */
+    if (lost_with == EPIPE) return EXIT_SIGNAL + SIGPIPE; /* the reader, such as head, has read enough */
     fprintf(stderr, "hearth: stdout: %s\n", lost_with ? strerror(lost_with) : "write failed");
     return EXIT_OTHER;
 }

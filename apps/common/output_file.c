@@ -3,8 +3,9 @@
 #include "common/output_file.h"
 
 #include "base/same.h"
+#include "common/output.h"
+#include "common/text_file.h"
 #include "file/gguf.h"
-#include "file/sink.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ const option_spec output_options[] = {
     {0},
 };
 
-/* What marks a file of each kind: its general.architecture, or the text that it begins with within some bytes. */
+/* What marks a file of each kind: its general.architecture, or the text that it begins with. */
 static const struct {
     const char *words, *architecture, *text;
 } kinds[] = {
@@ -26,7 +27,7 @@ static const struct {
     [OUTPUT_PREDICTORS] = {"a file of predictors", "hearth.predictors", NULL},
     [OUTPUT_THRESHOLDS] = {"a file of thresholds", "hearth.thresholds", NULL},
     [OUTPUT_PLACEMENT] = {"a placement", "hearth.placement", NULL},
-    [OUTPUT_PAGE] = {"a page of hearth study", NULL, "<!-- The page that `hearth study"},
+    [OUTPUT_PAGE] = {"a page of hearth study", NULL, "<!DOCTYPE html>\n<!-- The page that `hearth study"},
     [OUTPUT_TABLE] = {"a table of hearth study", NULL, "layer,measure,x,value\n"},
     [OUTPUT_LOGITS] = {NULL, NULL, NULL},
 };
@@ -36,12 +37,15 @@ static bool begins(hth_text text, const char *with)
     return text.n >= strlen(with) && memcmp(text.bytes, with, strlen(with)) == 0;
 }
 
-/* A model that Hearth made has a key of Hearth's; a sidecar has its architecture. */
-static bool is_gguf_of(const char *path, output_kind kind)
+/* A model that Hearth made has a key of Hearth's; a sidecar has its architecture. A file that is not a GGUF file is no
+ * failure. */
+static hearth_status check_gguf(const char *path, output_kind kind, bool *is_ours, hearth_error *err)
 {
     hth_gguf *file;
     bool ours = false;
-    if (hth_gguf_open(path, &file, NULL) != HEARTH_OK) return false;
+    *is_ours = false;
+    hearth_status st = hth_gguf_open(path, &file, err);
+    if (st != HEARTH_OK) return st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_IO ? st : HEARTH_OK;
     const hth_gguf_value *v = hth_gguf_find(file, "general.architecture");
     hth_text architecture = v && v->type == HTH_GGUF_TEXT ? v->as.text : (hth_text){0};
     if (kinds[kind].architecture) {
@@ -51,17 +55,8 @@ static bool is_gguf_of(const char *path, output_kind kind)
             ours |= begins(hth_gguf_value_at(file, i)->key, "hearth.");
     }
     hth_gguf_close(file);
-    return ours;
-}
-
-static bool is_text_of(const char *path, output_kind kind)
-{
-    char head[200];
-    FILE *f = fopen(path, "rb");
-    if (!f) return false;
-    size_t n = fread(head, 1, sizeof head, f);
-    fclose(f);
-    return memmem(head, n, kinds[kind].text, strlen(kinds[kind].text)) != NULL;
+    *is_ours = ours;
+    return HEARTH_OK;
 }
 
 int check_output(const args *a, const char *out, output_kind kind, const input *inputs, size_t n)
@@ -77,7 +72,10 @@ int check_output(const args *a, const char *out, output_kind kind, const input *
     if (args_has(a, "force") || stat(out, &there) != 0 || !S_ISREG(there.st_mode) || there.st_size == 0)
         return 0;
     if (kind == OUTPUT_LOGITS) return usage_error("%s exists; --force replaces it", out);
-    if (kinds[kind].text ? is_text_of(out, kind) : is_gguf_of(out, kind)) return 0;
+    bool ours = kinds[kind].text && is_empty_or_begins(out, kinds[kind].text);
+    hearth_error err;
+    if (!kinds[kind].text && check_gguf(out, kind, &ours, &err) != HEARTH_OK) return report(&err);
+    if (ours) return 0;
     return usage_error("%s exists and is not %s; --force replaces it", out, kinds[kind].words);
 }
 

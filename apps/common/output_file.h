@@ -18,7 +18,7 @@ typedef enum output_kind {
     OUTPUT_PLACEMENT,
     OUTPUT_PAGE,   /* of hearth study */
     OUTPUT_TABLE,  /* of hearth study */
-    OUTPUT_LOGITS, /* plain floats, which name no maker */
+    OUTPUT_LOGITS, /* floats without a header */
 } output_kind;
 
 /* A file that a verb reads, and its name in messages ("the model"). path NULL: none; "-": stdin. */
@@ -26,7 +26,7 @@ typedef struct input {
     const char *path, *name;
 } input;
 
-/* Whether a verb that reads these inputs may write out: not an input under another name, and without --force only a
+/* Whether a verb that reads these inputs may write out: no input, whatever its name, and without --force only a
  * new or empty file, or one of the same kind that Hearth made. 0, or the exit status after a message. */
 int check_output(const args *a, const char *out, output_kind kind, const input *inputs, size_t n);
 /* Whether two outputs of one verb are different files, under whatever names. */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* For each word of a list separated by spaces: W, of N bytes. */
+/* For each word of a list separated by spaces: W, of N bytes. The body must not break. */
 #define FOR_EACH_WORD(LIST, W, N)                                                                            \
     for (const char *W = (LIST); *W; W += strspn(W, " "))                                                    \
         for (size_t N = strcspn(W, " "), once_ = 1; once_; once_ = 0, W += N)

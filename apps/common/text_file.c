@@ -5,11 +5,25 @@
 
 #include "base/status.h"
 
+#include <string.h>
+
 static ssize_t write_some(void *file, const char *bytes, size_t n)
 {
     text_file *f = file;
     if (f->err.status != HEARTH_OK || hth_sink_write(&f->sink, bytes, n, &f->err) != HEARTH_OK) return 0;
     return (ssize_t)n;
+}
+
+bool is_empty_or_begins(const char *path, const char *text)
+{
+    char head[64];
+    size_t length = strlen(text);
+    FILE *f = length <= sizeof head ? fopen(path, "rb") : NULL;
+    if (!f) return false;
+    size_t n = fread(head, 1, length, f);
+    bool failed = ferror(f) != 0;
+    fclose(f);
+    return !failed && (n == 0 || (n == length && memcmp(head, text, n) == 0));
 }
 
 bool text_file_open(text_file *f, const char *path)

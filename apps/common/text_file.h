@@ -14,6 +14,9 @@ typedef struct text_file {
     hearth_error err; /* the first failure */
 } text_file;
 
+/* Whether a file is empty or begins with this text; false too where it cannot be read. */
+bool is_empty_or_begins(const char *path, const char *text);
+
 /* False after a failure, of which f->err tells. */
 bool text_file_open(text_file *f, const char *path);
 /* Gives the file its name, unless anything failed so far. */

@@ -89,18 +89,12 @@ static void write_messages(const transcript *t, FILE *f)
  * the finger must not cost a model. */
 static bool may_replace(const char *path)
 {
-    static const char begin[] = "{\"role\"";
-    char bytes[sizeof begin - 1];
     struct stat st;
-    if (lstat(path, &st) != 0) return true;
+    if (stat(path, &st) != 0) return true;
     if (!S_ISREG(st.st_mode))
-        return report_text("%s: is there already and not a regular file; choose another name", path) == 0;
-    FILE *f = fopen(path, "rb");
-    if (!f) return report_text("%s: %s", path, strerror(errno)) == 0;
-    size_t n = fread(bytes, 1, sizeof bytes, f);
-    fclose(f);
-    if (n == 0 || (n == sizeof bytes && memcmp(bytes, begin, n) == 0)) return true;
-    return report_text("%s: is there already and no conversation; choose another name", path) == 0;
+        return report_text("%s exists and is not a regular file; choose another name", path) == 0;
+    if (is_empty_or_begins(path, "{\"role\"")) return true;
+    return report_text("%s exists and is not a conversation; choose another name", path) == 0;
 }
 
 bool transcript_save(const transcript *t, const char *path)

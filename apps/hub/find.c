@@ -108,10 +108,12 @@ static void search_folders(search *s)
     for (; list && *list; list += list[0] == ':') {
         size_t n = strcspn(list, ":");
         bool fits = n > 0 && hub_path(folder, "%.*s", (int)n, list);
-        if (n > 0 && (!fits || access(folder, R_OK | X_OK) != 0))
+        DIR *opened = fits ? opendir(folder) : NULL;
+        if (n > 0 && !opened)
             hth_log(HEARTH_LOG_WARN, "HEARTH_MODELS: %.*s: %s", (int)n, list,
                     strerror(fits ? errno : ENAMETOOLONG));
-        else if (fits) search_folder(s, HUB_PLACE_FOLDER, 3, folder);
+        if (opened) closedir(opened);
+        if (opened) search_folder(s, HUB_PLACE_FOLDER, 3, folder);
         list += n;
     }
 }

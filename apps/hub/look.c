@@ -170,9 +170,11 @@ static const char *main_type(const hth_gguf *file)
 /* The error without the path, which stands in the list already. */
 static void refuse(hub_facts *f, const char *path, const hearth_error *why)
 {
-    size_t n = strlen(path);
+    hearth_error label; /* escaped as in the message */
+    hth_fail(&label, HEARTH_ERROR_IO, "%s:", hth_gguf_label(path));
+    size_t n = strlen(label.message);
     const char *text = why->message;
-    if (strncmp(text, path, n) == 0 && text[n] == ':') text += n + 1 + (text[n + 1] == ' ');
+    if (strncmp(text, label.message, n) == 0) text += n + (text[n] == ' ');
     snprintf(f->why, sizeof f->why, "%s", text);
 }
 

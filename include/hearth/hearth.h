@@ -106,9 +106,9 @@ typedef struct hearth_gpu_options {
                            which computes on the CPU as a GPU would, "sim:FILE", which does so with the
                            memory, times and faults of the card that a file describes; NULL: none */
     uint64_t vram;      /* bytes at most; 0: what is free there */
-    uint32_t n_ctx;     /* positions of all sessions together; 0: those of one that does not say;
-                           HEARTH_CTX_TRAINED: those of one that says so. Without a device too, memory for them is
-                           asked for before weights are read */
+    uint32_t n_ctx;     /* positions of all sessions together; 0 and HEARTH_CTX_TRAINED: those of one, as in
+                           hearth_session_options. Without a device too, memory for them is asked for before
+                           weights are read */
     uint32_t n_batch;   /* prompt tokens at once; 0: 256 */
     hearth_kv_type kv;  /* of all sessions */
     /* What lies there, of a model that does not fit: "plan" (as is fastest by what this machine is measured
@@ -116,7 +116,7 @@ typedef struct hearth_gpu_options {
      * them as fit, and the head where N is larger than their number), or a file of hearth plan, for this
      * model and device. NULL: plan for cards, even for what computes on the CPU. */
     const char *placement;
-    bool strict; /* refuse a device that would not give the CPU's bits: UNSUPPORTED */
+    bool strict;        /* refuse a device that would not give the CPU's bits: UNSUPPORTED */
 } hearth_gpu_options;
 
 typedef struct hearth_model_options {
@@ -129,8 +129,7 @@ typedef struct hearth_model_options {
     hearth_selector selector; /* weights are laid out for it; sessions use it unless they say otherwise */
     const char *activation;   /* of the feed-forward network ("relu", ...), in place of the file's; or NULL */
     hearth_gpu_options gpu;   /* zeros: none */
-    bool
-        allow_unused; /* open a file with tensors that this library has no use for, whose results may be wrong */
+    bool allow_unused; /* open a file with tensors that this library has no use for, whose results may be wrong */
     /* A flag that a signal handler or another thread may set: while it is not 0, evaluations of this model end
      * with CANCELLED, within the time of a small piece of work. It outlives the model. NULL: none */
     const volatile int *cancel;
@@ -153,8 +152,8 @@ HEARTH_API hearth_status hearth_model_open(const char *path, const hearth_model_
 /* The same over size bytes in memory, which must stay until the model is closed;
  * weights are used where they lie. name serves in messages. */
 HEARTH_API hearth_status hearth_model_open_memory(const void *data, size_t size, const char *name,
-                                                  const hearth_model_options *options, hearth_model **out,
-                                                  hearth_error *err);
+                                                  const hearth_model_options *options,
+                                                  hearth_model **out, hearth_error *err);
 
 /* All sessions and batches of the model must be closed before. NULL is allowed. */
 HEARTH_API void hearth_model_close(hearth_model *model);
@@ -173,21 +172,21 @@ typedef struct hearth_model_info {
     const char *selector_why; /* what chose it: "as asked for", ... */
     bool by_neurons;          /* down lies neuron by neuron: what does not fire is not read */
     uint32_t n_layer, d_model, n_head, n_head_kv, d_head, d_ff, n_vocab;
-    uint32_t n_ctx_train; /* context that the model was trained for */
+    uint32_t n_ctx_train;     /* context that the model was trained for */
     uint64_t n_parameter;
-    uint64_t weight_bytes; /* of all tensors in use, in the file or beside it */
-    uint64_t token_bytes;  /* of weights that one generated token reads, were no neuron skipped */
-    const char *gpu;       /* the device's name; NULL: all is the CPU's */
-    const char *gpu_note;  /* why nothing lies on a device, or less than at first; "" */
-    uint32_t gpu_n_layer;  /* layers that lie there: the first ones */
-    double gpu_neurons;    /* of each the first of its neurons: their share, 0 to 1 */
-    double gpu_predicted;  /* tokens a second that the placement's plan expects; 0: it says nothing */
-    bool gpu_head;         /* and the output matrix */
-    bool gpu_strict;       /* all so far has the bits of the CPU, also what a device computed that was left */
+    uint64_t weight_bytes;    /* of all tensors in use, in the file or beside it */
+    uint64_t token_bytes;     /* of weights that one generated token reads, were no neuron skipped */
+    const char *gpu;          /* the device's name; NULL: all is the CPU's */
+    const char *gpu_note;     /* why nothing lies on a device, or less than at first; "" */
+    uint32_t gpu_n_layer;     /* layers that lie there: the first ones */
+    double gpu_neurons;       /* of each the first of its neurons: their share, 0 to 1 */
+    double gpu_predicted;     /* tokens a second that the placement's plan expects; 0: it says nothing */
+    bool gpu_head;            /* and the output matrix */
+    bool gpu_strict;          /* all so far has the bits of the CPU, also what a device computed that was left */
     const char *gpu_strict_note; /* why not: "output.weight is F16"; "" */
-    uint64_t gpu_bytes;          /* allocated there */
-    bool gpu_simulated;          /* it pretends to be a card: figures must be labelled */
-    double gpu_clock; /* seconds since it was opened on its own clock, where that is charged with what this
+    uint64_t gpu_bytes;       /* allocated there */
+    bool gpu_simulated;       /* it pretends to be a card: figures must be labelled */
+    double gpu_clock;         /* seconds since it was opened on its own clock, where that is charged with what this
                                  machine's CPU computes too; 0: seconds are those of this machine */
 } hearth_model_info;
 
@@ -205,7 +204,8 @@ typedef enum hearth_tokenize_flags {
  * UNSUPPORTED when the vocabulary is of a kind that is not (SentencePiece and
  * byte-level BPE are; the latter needs a build with PCRE2). */
 HEARTH_API hearth_status hearth_tokenize(const hearth_model *model, const char *text, size_t n,
-                                         unsigned flags, int32_t **ids, size_t *n_ids, hearth_error *err);
+                                         unsigned flags, int32_t **ids, size_t *n_ids,
+                                         hearth_error *err);
 HEARTH_API void hearth_free(void *memory);
 
 /* -1 where the vocabulary has none, or is not supported. */
@@ -220,8 +220,9 @@ typedef struct hearth_decoder hearth_decoder;
 /* at_start: the tokens begin a text (the space in front that the vocabulary
  * implies is dropped); false when they continue one. show_special: control tokens
  * appear by name. */
-HEARTH_API hearth_status hearth_decoder_open(const hearth_model *model, bool at_start, bool show_special,
-                                             hearth_decoder **out, hearth_error *err);
+HEARTH_API hearth_status hearth_decoder_open(const hearth_model *model, bool at_start,
+                                             bool show_special, hearth_decoder **out,
+                                             hearth_error *err);
 HEARTH_API void hearth_decoder_close(hearth_decoder *decoder);
 /* The bytes that id completes: *n of them, valid until the next call; none for a
  * row of the model that pads the vocabulary. ARGUMENT when id is beyond the rows. */
@@ -239,12 +240,12 @@ typedef struct hearth_chat hearth_chat;
 /* format NULL: the template in the model's file (tokenizer.chat_template); when it
  * cannot be parsed, a warning and the format that it most likely means. UNSUPPORTED
  * when there is none, or no format has that name: the message lists them. */
-HEARTH_API hearth_status hearth_chat_open(const hearth_model *model, const char *format, hearth_chat **out,
-                                          hearth_error *err);
+HEARTH_API hearth_status hearth_chat_open(const hearth_model *model, const char *format,
+                                          hearth_chat **out, hearth_error *err);
 /* By n bytes of a Jinja template, which are copied; messages name its line. FORMAT for
  * bad syntax, UNSUPPORTED for what this subset does not know, and beyond its limits. */
-HEARTH_API hearth_status hearth_chat_open_template(const hearth_model *model, const char *source, size_t n,
-                                                   hearth_chat **out, hearth_error *err);
+HEARTH_API hearth_status hearth_chat_open_template(const hearth_model *model, const char *source,
+                                                   size_t n, hearth_chat **out, hearth_error *err);
 HEARTH_API void hearth_chat_close(hearth_chat *chat);
 
 /* "template of the file", "template", or the name of a format. */
@@ -271,8 +272,8 @@ typedef struct hearth_chat_options {
  * for what it cannot compute; UNSUPPORTED beyond its limits, and without a vocabulary
  * that is supported. */
 HEARTH_API hearth_status hearth_chat_render(const hearth_chat *chat, const hearth_message *messages,
-                                            size_t n_message, const hearth_chat_options *options, char **text,
-                                            size_t *n, hearth_error *err);
+                                            size_t n_message, const hearth_chat_options *options,
+                                            char **text, size_t *n, hearth_error *err);
 /* Its ids, with the begin-of-text token once where the vocabulary asks for it. Texts
  * of control tokens become these tokens where the template wrote them, never where a
  * message holds them. Freed with hearth_free; errors as above. */
@@ -287,30 +288,32 @@ HEARTH_API hearth_status hearth_chat_tokenize(const hearth_chat *chat, const hea
  * environment has HEARTH_PIN=0; the thread that calls is left where it is. */
 typedef struct hearth_session hearth_session;
 
-#define HEARTH_CTX_TRAINED UINT32_MAX /* as n_ctx of options */
+/* As n_ctx: all positions that the model was trained for. */
+#define HEARTH_CTX_TRAINED UINT32_MAX
 
 typedef struct hearth_session_options {
-    uint32_t
-        n_ctx; /* positions; 0: as the model was trained, at most 4096; HEARTH_CTX_TRAINED: all of those */
-    uint32_t n_batch;         /* prompt tokens computed at once; 0: this session is stepped by batches only */
-    uint32_t n_thread;        /* 0: one for each physical core */
-    hearth_kv_type kv;        /* element type of the cache: part of what decides the result */
+    uint32_t n_ctx;    /* positions; 0: as the model was trained, at most 4096; or HEARTH_CTX_TRAINED */
+    uint32_t n_batch;  /* prompt tokens computed at once; 0: this session is stepped by batches only */
+    uint32_t n_thread; /* 0: one for each physical core */
+    hearth_kv_type kv; /* element type of the cache: part of what decides the result */
     hearth_selector selector; /* AUTO: the model's; others than the model's own only if it could have been
                                  opened with them, and slower then */
-    bool bf16_dot; /* prompts of BF16 matrices by the CPU's products of bf16, with inputs rounded to
+    bool bf16_dot;     /* prompts of BF16 matrices by the CPU's products of bf16, with inputs rounded to
                           bf16: an approximation; not in batches of several sessions */
 } hearth_session_options;
 
 /* n_ctx 0, n_batch 256, n_thread 0, kv F16. */
 HEARTH_API hearth_session_options hearth_session_defaults(void);
 
-HEARTH_API hearth_status hearth_session_open(const hearth_model *model, const hearth_session_options *options,
+HEARTH_API hearth_status hearth_session_open(const hearth_model *model,
+                                             const hearth_session_options *options,
                                              hearth_session **out, hearth_error *err);
 HEARTH_API void hearth_session_close(hearth_session *session);
 
 /* Bytes that a session with these options allocates; 0 when that overflows, or the type of
  * the cache does not fit the model. */
-HEARTH_API uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_options *options);
+HEARTH_API uint64_t hearth_session_bytes(const hearth_model *model,
+                                         const hearth_session_options *options);
 
 /* Appends n tokens and computes the logits after the last one. The bits do not
  * depend on how a text is cut into calls. CONTEXT when they do not fit: nothing is
@@ -323,9 +326,11 @@ HEARTH_API const float *hearth_session_logits(const hearth_session *session);
 
 /* As eval, but hands the logits of every token to fn, in order; a status other
  * than HEARTH_OK from fn ends it. fn must not call functions of the model or its sessions. */
-typedef hearth_status hearth_logits_fn(void *user, size_t i_token, const float *logits, hearth_error *err);
-HEARTH_API hearth_status hearth_session_eval_each(hearth_session *session, const int32_t *tokens, size_t n,
-                                                  hearth_logits_fn *fn, void *user, hearth_error *err);
+typedef hearth_status hearth_logits_fn(void *user, size_t i_token, const float *logits,
+                                       hearth_error *err);
+HEARTH_API hearth_status hearth_session_eval_each(hearth_session *session, const int32_t *tokens,
+                                                  size_t n, hearth_logits_fn *fn, void *user,
+                                                  hearth_error *err);
 
 HEARTH_API uint32_t hearth_session_position(const hearth_session *session);
 HEARTH_API uint32_t hearth_session_n_ctx(const hearth_session *session);
@@ -354,8 +359,8 @@ HEARTH_API hearth_status hearth_batch_open(const hearth_model *model, uint32_t n
 HEARTH_API void hearth_batch_close(hearth_batch *batch);
 /* Appends n tokens of a session to the batch, which must hold them all. A session
  * stands in a batch once; closing it takes it out again. */
-HEARTH_API hearth_status hearth_batch_add(hearth_batch *batch, hearth_session *session, const int32_t *tokens,
-                                          size_t n, hearth_error *err);
+HEARTH_API hearth_status hearth_batch_add(hearth_batch *batch, hearth_session *session,
+                                          const int32_t *tokens, size_t n, hearth_error *err);
 /* Computes what was added; each session then has the logits after its last token.
  * Empties the batch. */
 HEARTH_API hearth_status hearth_batch_run(hearth_batch *batch, hearth_error *err);
@@ -388,7 +393,8 @@ typedef struct hearth_sampler_options {
 HEARTH_API hearth_sampler_options hearth_sampler_defaults(void);
 
 typedef struct hearth_sampler hearth_sampler;
-HEARTH_API hearth_status hearth_sampler_open(const hearth_model *model, const hearth_sampler_options *options,
+HEARTH_API hearth_status hearth_sampler_open(const hearth_model *model,
+                                             const hearth_sampler_options *options,
                                              hearth_sampler **out, hearth_error *err);
 HEARTH_API void hearth_sampler_close(hearth_sampler *sampler);
 /* Tells the penalties of a token of the prompt, or of one that was chosen. */

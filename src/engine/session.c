@@ -131,9 +131,10 @@ static hearth_status check_tokens(const hearth_session *s, const int32_t *tokens
             return hth_fail(err, HEARTH_ERROR_ARGUMENT, "token %zu is %d: the vocabulary has 0 to %u", i,
                             tokens[i], n_vocab - 1);
     if (n > s->kv.n_ctx - s->position)
-        return hth_fail(err, HEARTH_ERROR_CONTEXT,
-                        "context full: %zu tokens from position %u on, and the context has %u; raise -c", n,
-                        s->position, s->kv.n_ctx);
+        return hth_fail(
+            err, HEARTH_ERROR_CONTEXT,
+            "context full: %zu tokens from position %u on do not fit into a context of %u; raise -c", n,
+            s->position, s->kv.n_ctx);
     return HEARTH_OK;
 }
 

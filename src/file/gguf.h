@@ -83,6 +83,9 @@ hearth_status hth_gguf_open_memory(const void *data, size_t size, const char *na
 void hth_gguf_close(hth_gguf *file);
 
 const char *hth_gguf_path(const hth_gguf *file); /* as given */
+/* The path for messages, inside path: only its end when it is long, so that the rest
+ * of the line has room. */
+const char *hth_gguf_label(const char *path);
 const char *hth_gguf_part_path(const hth_gguf *file, uint32_t i_part);
 uint32_t hth_gguf_version(const hth_gguf *file);
 /* Files of PowerInfer begin with PWRI, are GGUF otherwise, and mean other things by it (model/family.h). */

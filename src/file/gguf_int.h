@@ -12,23 +12,23 @@
 /* ---- limits (of this reader; generous against every known model) --------- */
 
 enum {
-    HTH_GGUF_VERSION = 3,             /* the newest, and what is written */
+    HTH_GGUF_VERSION = 3, /* the newest, and what is written */
     HTH_GGUF_MAX_PAIR = 65536,
-    HTH_GGUF_MAX_KEY = 65535,         /* by the format */
+    HTH_GGUF_MAX_KEY = 65535, /* by the format */
     HTH_GGUF_MAX_TEXT = 16 << 20,
     HTH_GGUF_MAX_ELEMENT = 1 << 24,
-    HTH_GGUF_MAX_DEPTH = 4,           /* arrays in arrays */
+    HTH_GGUF_MAX_DEPTH = 4, /* arrays in arrays */
     HTH_GGUF_MAX_TENSOR = 1 << 20,
-    HTH_GGUF_MAX_NAME = 63,           /* ggml refuses 64 */
+    HTH_GGUF_MAX_NAME = 63, /* ggml refuses 64 */
     HTH_GGUF_MAX_DIM = 4,
-    HTH_GGUF_MIN_ALIGNMENT = 8,       /* by the format */
+    HTH_GGUF_MIN_ALIGNMENT = 8, /* by the format */
     HTH_GGUF_MAX_ALIGNMENT = 65536,
-    HTH_GGUF_ALIGNMENT = 32,          /* when the metadata do not say */
+    HTH_GGUF_ALIGNMENT = 32, /* when the metadata do not say */
     HTH_GGUF_MAX_PART = 1024,
     HTH_GGUF_MAX_DIRECTORY = 1 << 29, /* bytes before the tensor data: bounds memory */
     HTH_GGUF_HEADER_SIZE = 24,
-    HTH_GGUF_MIN_PAIR_SIZE = 13,      /* key length, one byte of key, type */
-    HTH_GGUF_MIN_INFO_SIZE = 24,      /* name length, dimension count, type, offset */
+    HTH_GGUF_MIN_PAIR_SIZE = 13, /* key length, one byte of key, type */
+    HTH_GGUF_MIN_INFO_SIZE = 24, /* name length, dimension count, type, offset */
 };
 #define HTH_GGUF_MAX_DIM_VALUE ((uint64_t)1 << 40)
 #define HTH_GGUF_MAX_WEIGHT ((uint64_t)1 << 48)
@@ -74,12 +74,12 @@ typedef struct hth_gguf_source {
     uint64_t size;              /* when it was opened */
     const unsigned char *bytes; /* in memory, or mapped; else NULL */
     bool mapped;
-    int guard;                  /* of the map: map_guard.h */
+    int guard; /* of the map: map_guard.h */
 } hth_gguf_source;
 
 hearth_status hth_gguf_source_open(hth_gguf_source *s, const char *path, hearth_error *err);
-hearth_status hth_gguf_source_memory(hth_gguf_source *s, const void *data, size_t size,
-                                     const char *name, hearth_error *err);
+hearth_status hth_gguf_source_memory(hth_gguf_source *s, const void *data, size_t size, const char *name,
+                                     hearth_error *err);
 void hth_gguf_source_close(hth_gguf_source *s);
 /* size bytes from `at`, all of them: the caller has checked at + size <= s->size. */
 hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t size, void *dst,
@@ -87,12 +87,8 @@ hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t
 hearth_status hth_gguf_source_map(hth_gguf_source *s, hearth_error *err);
 /* IO once a page of the map was found missing. */
 hearth_status hth_gguf_source_check_map(const hth_gguf_source *s, hearth_error *err);
-/* The path for messages, inside path: only its end when it is long, so that the rest
- * of the line has room. */
-const char *hth_gguf_label(const char *path);
 /* "PATH: cannot WHAT: reason of errno", as an IO error. */
-hearth_status hth_gguf_fail_errno(hearth_error *err, const char *path, const char *what,
-                                  int error);
+hearth_status hth_gguf_fail_errno(hearth_error *err, const char *path, const char *what, int error);
 
 /* ---- the cursor: gguf_cursor.c ---------------------------------------------- */
 
@@ -121,8 +117,7 @@ typedef struct hth_gguf_cursor {
 static inline uint64_t hth_gguf_left(const hth_gguf_cursor *c) { return c->source->size - c->at; }
 
 /* The next n bytes, valid until the next take; `what` names them when the file ends. */
-hearth_status hth_gguf_take(hth_gguf_cursor *c, uint64_t n, const char *what,
-                            const unsigned char **bytes);
+hearth_status hth_gguf_take(hth_gguf_cursor *c, uint64_t n, const char *what, const unsigned char **bytes);
 hearth_status hth_gguf_take_word(hth_gguf_cursor *c, size_t size, const char *what, uint64_t *word);
 /* A length or count at the cursor: refuses more than max, and more than fit into the
  * rest of the file when each thing has at least `each` bytes. */
@@ -131,8 +126,8 @@ hearth_status hth_gguf_take_count(hth_gguf_cursor *c, const char *what, uint64_t
 /* The bytes from mark to at. */
 const unsigned char *hth_gguf_marked(const hth_gguf_cursor *c, size_t *n);
 /* Refuses what the subject names: "PATH: key 'k' (at byte 9): " and the formatted rest. */
-hearth_status hth_gguf_refuse(const hth_gguf_cursor *c, hearth_status status, const char *format,
-                              ...) __attribute__((format(printf, 3, 4)));
+hearth_status hth_gguf_refuse(const hth_gguf_cursor *c, hearth_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 void hth_gguf_cursor_free(hth_gguf_cursor *c);
 
 /* ---- parts and files --------------------------------------------------------- */
@@ -140,15 +135,15 @@ void hth_gguf_cursor_free(hth_gguf_cursor *c);
 typedef struct hth_gguf_part {
     hth_gguf_source source;
     uint32_t version;
-    bool powerinfer; /* by its magic */
+    bool powerinfer;           /* by its magic */
     uint64_t n_tensor, n_pair; /* as the header counts them */
     uint64_t alignment;
-    uint64_t data_at;      /* where tensor data begin */
-    uint64_t end;          /* of the last tensor, or of the directory */
+    uint64_t data_at; /* where tensor data begin */
+    uint64_t end;     /* of the last tensor, or of the directory */
     hth_gguf_value *values;
     size_t n_value, room_value;
     hth_file_name_index keys;
-    size_t i_first;        /* of its tensors, in hth_gguf.tensors */
+    size_t i_first; /* of its tensors, in hth_gguf.tensors */
 } hth_gguf_part;
 
 struct hth_gguf {
@@ -176,8 +171,8 @@ hearth_status hth_gguf_join_parts(hth_gguf *file, hearth_error *err);
 
 /* gguf_values.c */
 const hth_gguf_value *hth_gguf_part_find(const hth_gguf_part *part, const char *key);
-hearth_status hth_gguf_part_uint(const hth_gguf_part *part, const char *key, uint64_t min,
-                                 uint64_t max, uint64_t *value, bool *found, hearth_error *err);
+hearth_status hth_gguf_part_uint(const hth_gguf_part *part, const char *key, uint64_t min, uint64_t max,
+                                 uint64_t *value, bool *found, hearth_error *err);
 
 /* A name from a file, escaped and cut for a message. */
 typedef struct hth_gguf_shown {

@@ -44,12 +44,18 @@ static hearth_status fail(const hth_sink *s, const char *what, hearth_error *err
 
 /* ---- opening ----------------------------------------------------------------------------- */
 
+static bool is_too_long(void)
+{
+    errno = ENAMETOOLONG;
+    return false;
+}
+
 bool hth_sink_target(const char *path, char target[HTH_PATH_MAX])
 {
     enum { MAX_LINK = 40 }; /* as Linux follows */
     char at[HTH_PATH_MAX], folder[HTH_PATH_MAX], link[HTH_PATH_MAX];
     if (realpath(path, target)) return true;
-    if (snprintf(at, sizeof at, "%s", path) >= HTH_PATH_MAX) return false;
+    if (snprintf(at, sizeof at, "%s", path) >= HTH_PATH_MAX) return is_too_long();
     for (int i = 0; i < MAX_LINK; i++) {
         const char *slash = strrchr(at, '/'), *name = slash ? slash + 1 : at;
         snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - at) + 1 : 1, slash ? at : ".");
@@ -57,13 +63,15 @@ bool hth_sink_target(const char *path, char target[HTH_PATH_MAX])
         if (n < 0) {
             if (!realpath(folder, target)) return false;
             size_t used = strlen(target);
-            return snprintf(target + used, HTH_PATH_MAX - used, "/%s", name) < (int)(HTH_PATH_MAX - used);
+            int more = snprintf(target + used, HTH_PATH_MAX - used, "/%s", name);
+            return more < (int)(HTH_PATH_MAX - used) || is_too_long();
         }
         link[n] = '\0';
         if (snprintf(at, sizeof at, "%s%s%s", link[0] == '/' ? "" : folder, link[0] == '/' ? "" : "/",
                      link) >= HTH_PATH_MAX)
-            return false;
+            return is_too_long();
     }
+    errno = ELOOP;
     return false;
 }
 
@@ -73,7 +81,7 @@ static hearth_status keep_paths(hth_sink *s, const char *given, hearth_error *er
     struct stat st;
     bool is_link = lstat(given, &st) == 0 && S_ISLNK(st.st_mode);
     if (is_link && !hth_sink_target(given, target))
-        return hth_gguf_fail_errno(err, given, "follow the link", errno);
+        return hth_gguf_fail_errno(err, hth_gguf_label(given), "follow the link", errno);
     const char *path = is_link ? target : given;
     size_t n = strlen(path), n_given = strlen(given);
     s->path = hth_alloc(n + 1, 1);

@@ -31,7 +31,7 @@ hearth_status hth_sink_finish(hth_sink *s, hearth_error *err);
 void hth_sink_close(hth_sink *s);
 
 /* The path of the file that is written under this name: links are followed, and the file need not exist. False, with
- * errno, where its folder does not. */
+ * errno, where its folder does not exist, links form a loop, or the path is too long. */
 bool hth_sink_target(const char *path, char target[HTH_PATH_MAX]);
 
 /* Whether a file could be written there, before work is done for it: nothing stays behind. IO, MEMORY. */

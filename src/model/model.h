@@ -52,7 +52,7 @@ typedef struct hth_hparams {
     bool other_activation; /* than the file's, as asked for: predictors and thresholds were not made for it */
 } hth_hparams;
 
-/* Positions of a session for which so many are asked: 0 is as the model was trained, but no more than 4096. */
+/* n_ctx of a session: as asked; 0: as trained, at most 4096; HEARTH_CTX_TRAINED: as trained. */
 static inline uint32_t hth_context_for(const hth_hparams *h, uint32_t asked)
 {
     enum { MOST = 4096 };

@@ -162,8 +162,9 @@ def usage_errors_exit_2():
         (["run", "-t", "257"], "allowed are"),
         (["bench", "-c", "0"], "-c 0"),
         (["run", "-n", "-2"], "--predict -2: allowed are -1 and 0 to 16777216"),
-        (["run", "--seed", "18446744073709551616"], "allowed are -1 and 0 to 2^64 - 1"),
-        (["run", "-ngl", "some"], "a whole number is wanted"),
+        (["run", "--seed", "18446744073709551616"], "allowed are -1 and 0 to 2^64 - 2"),
+        (["run", "-ngl", "some"], "a whole number, or one of auto|all is wanted"),
+        (["run", "-prompt", "a"], "-prompt: no such option; --prompt is the nearest"),
         (["run", "--batch", "0"], "allowed are"),
         (["run", "--kv", "f8"], "one of f16|f32|q8_0"),
         (["run", "--top-p", "1.5"], "allowed are 0 to 1"),
@@ -281,7 +282,9 @@ def a_card_gets_so_many_layers():
     check("2 of 6 layers on " in shown("-ngl", "2"), shown("-ngl", "2"))
     for most in ("99", "all", "ALL", "auto", "-1"):
         check("6 of 6 layers and the head on " in shown("-ngl", most), shown("-ngl", most))
-    check("no GPU is in use: no layers go there" in good("run", MODEL, "--gpu", "none", "-ngl", "2", "-n", "1").stderr.decode(), "no word")
+    for most, is_asked in [("2", True), ("all", True), ("auto", False), ("-1", False)]:
+        without = good("run", MODEL, "--gpu", "none", "-ngl", most, "-n", "1").stderr.decode()
+        check(("no GPU is in use: no layers go there" in without) == is_asked, most, without)
 
 
 @case
@@ -306,7 +309,7 @@ def what_was_meant_is_named():
         check(word in bad(2, typed + ": ", "run", typed, "on"), typed)
     for verb, typed, word in [("chat", "-i", "leave it out"), ("chat", "-cnv", "leave it out"), ("chat", "-p", "hearth run"),
                               ("chat", "-st", "one turn"), ("run", "-sys", "hearth chat"), ("run", "-nkvo", "-ngl 0"),
-                              ("chat", "-mli", "/multi"), ("run", "--override-kv", "of the file"),
+                              ("chat", "-mli", "/multi"), ("run", "--override-kv", "from the file"),
                               ("quantize", "--allow-requantize", "leave it out")]:
         check(word in bad(2, typed + ": ", verb, typed, "on"), verb, typed)
     bad(2, "-nope: no such option", "run", "-nope")
@@ -383,15 +386,19 @@ def only_files_of_hearth_are_replaced():
             good(*words)  # its own
             scratch("there.gguf", b"")
             good(*words)  # nothing is lost
-    profile, model, page, table = (scratch(name) for name in ("profile", "model", "page", "table"))
+    profile, model, page, table, thresholds, placement = (
+        scratch(name) for name in ("profile", "model", "page", "table", "thresholds", "placement"))
     words, ids = scratch("words", b"Once upon a time there was a dog. " * 40), scratch("ids", b"1 2 3")
     study = ["study", MODEL, "-f", words, "--scored", "0", "--trained", "0", "--chunks", "1", "-c", "32"]
     good("profile", MODEL, "-f", words, "-c", "32", "-o", profile)
     good("synth", "stories-15m", model)
     good(*study, "-o", page, "--csv", table)
+    find = ["thresholds", f16, "-f", words, "-c", "32", "-o"]
+    plan = ["plan", MODEL, "--gpu", "sim:" + scratch("quick.sim", QUICK_CARD.encode()), "-c", "256", "-o"]
+    good(*find, thresholds), good(*plan, placement)
     writers = {profile: ["profile", MODEL, "-f", words, "-c", "32", "-o"], model: ["synth", "stories-15m"], page: [*study, "-o"],
-               table: [*study, "--csv"], scratch("logits"): ["logits", MODEL, "--ids", ids, "-o"]}
-    for there in [profile, model, page, table, scratch("note", b"a letter")]:  # a file of another kind stays
+               table: [*study, "--csv"], thresholds: find, placement: plan, scratch("logits"): ["logits", MODEL, "--ids", ids, "-o"]}
+    for there in [profile, model, page, table, thresholds, placement, scratch("note", b"on layer,measure,x,value\n")]:  # a file of another kind stays
         before = open(there, "rb").read()
         for own, args in writers.items():
             if own != there:
@@ -620,6 +627,8 @@ def a_closed_pipe_ends_the_run():
     stderr = process.stderr.read()
     process.stderr.close()
     check(process.wait(TIMEOUT) == 128 + signal.SIGPIPE and b"hearth: stdout: " not in stderr, process.returncode, stderr)
+    chat = f"yes hello | head -20 | {HEARTH} chat --template chatml -n 3 -q | head -1; echo ${{PIPESTATUS[2]}}"
+    check(subprocess.run(["bash", "-c", chat], capture_output=True).stdout.endswith(b"\n141\n"), "chat")
 
 
 @case
@@ -719,10 +728,13 @@ def prompts_come_from_anywhere():
 @case
 def long_prompts_and_full_contexts_say_so():
     prompt = "one two three four five six seven eight nine"
-    bad(1, "the prompt has 16 tokens, and the context 8", "run", "-c", "8", "-n", "1", "-p", prompt, "--no-echo")
-    check("-c takes 2048" not in good("run", "-c", "0", "-n", "1").stderr.decode(), "-c 0")
-    facts = [json.loads(good("inspect", MODEL, "--json", *c).stdout) for c in ([], ["-c", "0"], ["-c", "512"])]
-    check(facts[1] == facts[2] and b'"n_ctx": 512' in good("inspect", MODEL, "--json").stdout, facts[1])
+    bad(1, "the prompt has 16 tokens, and the context has 8", "run", "-c", "8", "-n", "1", "-p", prompt, "--no-echo")
+    key = b"llama.context_length" + struct.pack("<I", 4)
+    long = scratch("long.gguf", model_bytes().replace(key + struct.pack("<I", 512), key + struct.pack("<I", 20000)))
+    for words, n_ctx in [([], 4096), (["-c", "0"], 20000), (["-c", "9"], 9)]:
+        check(f'"n_ctx": {n_ctx}'.encode() in good("inspect", long, "--json", *words).stdout, words)
+    full = json.loads(good("run", long, "-c", "0", "-n", "5000", "--ignore-eos", "--json", "--gpu", "none").stdout)
+    check(full["end"] == "length" and len(full["ids"]) == 5000, full["end"])
     done = good("run", "--greedy", "-c", "16", "-p", "Once upon a time", "--ignore-eos")
     check(b"context of 16 tokens is full; -c takes more" in done.stderr, done.stderr)
     result = json.loads(story("-c", "16", "-p", "Once upon a time", "--json"))

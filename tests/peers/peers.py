@@ -248,7 +248,7 @@ def add_model(name, path, dressed, ids):
     def compare():
         done = logits()
         assert done.returncode == 0, done.stderr
-        compare_logits(dressed, ids, dressed + ".ours", "--force")
+        compare_logits(dressed, ids, dressed + ".ours")
 
     dress(path, dressed)
     if b"not supported yet" in logits().stderr:
