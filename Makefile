@@ -27,7 +27,7 @@ help:
 	@echo 'make clean      remove build/'
 
 run: build
-	build/hearth run $(if $(MODEL),'$(MODEL)') -p '$(subst ','\'',$(PROMPT))'
+	build/hearth run $(if $(MODEL),'$(subst ','\'',$(MODEL))') -p '$(subst ','\'',$(PROMPT))'
 
 build:
 	@cmake/install-packages.sh build
@@ -59,7 +59,7 @@ coverage:
 	@JOBS=$(JOBS) python3 tests/coverage.py --lines
 
 bench: build
-	build/hearth bench $(if $(MODEL),'$(MODEL)')
+	build/hearth bench $(if $(MODEL),'$(subst ','\'',$(MODEL))')
 
 install: build
 	@cmake --build build -j $(JOBS) --target hearth hearth_shared hearth_manual

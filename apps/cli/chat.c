@@ -5,9 +5,11 @@
 #include "cli/chat.h"
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "cli/verbs.h"
 #include "common/evaluate.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -328,6 +330,8 @@ static bool open_format(chat *c, hearth_error *err)
     const char *given = args_text(c->a, "template", NULL);
     hearth_status st = hearth_chat_open(c->model, given, &c->format, err);
     FILE *f = st != HEARTH_OK && given ? fopen(given, "rb") : NULL;
+    if (!f && st != HEARTH_OK && given && strpbrk(given, "./")) /* no name has these */
+        return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", given, strerror(errno)) == HEARTH_OK;
     if (!f) return st == HEARTH_OK;
     fclose(f);
     size_t n;

@@ -70,6 +70,7 @@ static bool full_path(const char *path, char out[4096])
     const char *home = path[0] == '~' && path[1] == '/' ? getenv("HOME") : NULL;
     if (!*path) return report_text("the name of a file is wanted") == 0;
     int n = home ? snprintf(out, 4096, "%s%s", home, path + 1) : snprintf(out, 4096, "%s", path);
+    while (n > 0 && n < 4096 && out[n - 1] == ' ') out[--n] = '\0';
     return n < 4096 || report_text("the name is too long") == 0;
 }
 
@@ -98,6 +99,7 @@ static void help(chat *c, const char *operand);
 static const command commands[] = {
     {"help", "", "this list", help},
     {"reset", "", "forget the conversation, but not the system text", reset},
+    {"clear", "", "the same", reset},
     {"undo", "", "forget the last message and its answer", undo},
     {"regenerate", "", "another answer to the last message", regenerate},
     {"system", "TEXT", "set the system text; without TEXT: none", set_system},
@@ -106,6 +108,7 @@ static const command commands[] = {
     {"multi", "", "a message of several lines, up to a line with only .", NULL},
     {"exit", "", "end; Ctrl-D does too", leave},
     {"quit", "", "the same", leave},
+    {"bye", "", "the same", leave},
 };
 
 enum { N_COMMAND = sizeof commands / sizeof *commands };

@@ -85,8 +85,20 @@ static const verb *find_verb(const char *name)
 
 static const char *const flags[] = {"--help", "--version", "--man", "--completions", NULL};
 
+/* Verbs of other programs. */
+static const struct {
+    const char *words, *verb;
+} foreign_verbs[] = {{"ls ps", "list"},        {"show info", "inspect"}, {"remove delete", "rm"},
+                     {"download get", "pull"}, {"generate cli", "run"},  {"version -v -V", "--version"}};
+
 static int unknown_verb(const char *word)
 {
+    for (size_t i = 0; i < sizeof foreign_verbs / sizeof *foreign_verbs; i++)
+        if (lists_word(foreign_verbs[i].words, word, strlen(word)))
+            return usage_error("'%s' is no verb; %s is the nearest; see hearth --help", word,
+                               foreign_verbs[i].verb);
+    if (lists_word("serve server", word, strlen(word)))
+        return usage_error("'%s' is no verb; there is no server yet", word);
     const char *answer = foreign_option("", word, strlen(word));
     if (answer) return usage_error("%s: %s", word, answer);
     nearest near = nearest_to(word);

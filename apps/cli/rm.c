@@ -31,9 +31,17 @@ static int run(const args *a)
     hearth_error err;
     const hub_model *found;
     uint64_t freed = 0;
+    if (!*args_operand(a, 0)) return usage_error("the name of the model is empty");
     hearth_status st = hub_find_models(&models, &err);
     if (st != HEARTH_OK) return report(&err);
     st = find(&models, args_operand(a, 0), &found, &err);
+    if (st != HEARTH_OK) hub_remove_begun(args_operand(a, 0), &freed);
+    if (st != HEARTH_OK && freed > 0) {
+        printf("removed the begun download of %s: %s freed\n", printable(args_operand(a, 0)),
+               hth_bytes_shown(freed).text);
+        hub_free_models(&models);
+        return 0;
+    }
     if (st == HEARTH_OK) st = hub_remove(found, &freed, &err);
     if (st == HEARTH_OK)
         printf("removed %s: %s freed\n", printable(found->name), hth_bytes_shown(freed).text);

@@ -15,7 +15,7 @@
 
 static const option_spec options[] = {
     {"prompt", 'p', OPTION_TEXT, "TEXT", "the text to continue; default: a pipe's, or none", 0, 0, NULL, 0},
-    {"file", 'f', OPTION_FILE, "FILE", "a file with the prompt, all of it; - is stdin", 0, 0, NULL, 0},
+    {"file", 'f', OPTION_FILE, "FILE", "a file with the prompt; - is stdin", 0, 0, NULL, 0},
     {"predict", 'n', OPTION_UINT, "N", "at most N tokens; default, or -1: to the end", 0, 16777216, NULL,
      OPTION_OPEN},
     {"stop", 0, OPTION_TEXT, "TEXT", "end before this text; may be given often", 0, 0, NULL, OPTION_REPEATS},

@@ -34,7 +34,7 @@ static int run(const args *a)
                            .progress = progress_show,
                            .progress_user = &p};
     if (!o.mix) return usage_error("type '%s': one of %s, IQ4_XS, MXFP4 is wanted", type, hth_mix_list());
-    int wrong = check_output(a, args_operand(a, 1), OUTPUT_MODEL, NULL, 0);
+    int wrong = check_output(a, args_operand(a, 1), OUTPUT_SYNTHETIC, NULL, 0);
     if (wrong) return wrong;
     catch_interrupt();
     progress_init(&p, "writing", "MB", 1e6);

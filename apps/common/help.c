@@ -89,12 +89,16 @@ static void print_stability(const verb *const *verbs)
         "the next word or behind =. Verbs and the options in this table keep their names, in all spellings, "
         "their values and their meaning; scripts should write them in full.\n");
     for (const verb *const *v = verbs; *v; v++) {
+        const char *between = "";
         printf(".TP\n.B %s\n", (*v)->name);
         FOR_EACH_OPTION(*v, o)
         {
-            if (!(o->traits & OPTION_RARE)) print_spellings(o), printf(",\n");
+            if (o->traits & OPTION_RARE) continue;
+            printf("%s", between);
+            print_spellings(o);
+            between = ",\n";
         }
-        putchar('\n');
+        printf("\n");
     }
     printf(".PP\nOptions that are not in the table may change with a new minor version, named in "
            "CHANGELOG.md; \\-m \\-\\-model, \\-q \\-\\-quiet and \\-v \\-\\-verbose stay. Results named in "
@@ -111,7 +115,7 @@ void verbs_print_man(const verb *const *verbs)
     for (const verb *const *v = verbs; *v; v++) {
         printf(".B hearth %s\n", (*v)->name);
         roff((*v)->operands);
-        printf(" [options]\n.br\n");
+        printf("%s[options]\n.br\n", (*v)->operands[0] ? " " : "");
     }
     for (const verb *const *v = verbs; *v; v++) {
         printf(".SH %s\n", (*v)->name);

@@ -52,7 +52,7 @@ char *read_whole(const char *path, size_t *n)
         }
         got = fread(bytes + used, 1, room - used - 1, f);
         used += got;
-    } while (got > 0);
+    } while (got > 0 && !feof(f)); /* a terminal would be read on behind its end */
     if (ferror(f)) {
         report_text("%s: %s", path, strerror(errno));
         goto fail;

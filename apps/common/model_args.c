@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "common/placed.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -341,6 +343,8 @@ static int parse_bias(const args *a, const hearth_model *model, hearth_logit_bia
         bool ban = strcmp(text + len + 1, "-inf") == 0;
         if (!parse_uint(id, &value) || (!ban && !parse_float(text + len + 1, &x)))
             return usage_error("--logit-bias '%s': ID=X is wanted, X a number or -inf", text);
+        if (!ban && !(fabs(x) <= (double)FLT_MAX))
+            return usage_error("--logit-bias %s: X is too large", text);
         if (value >= info.n_vocab)
             return usage_error("--logit-bias %s: the vocabulary has the ids 0 to %u", text, info.n_vocab - 1);
         bias[*n].id = (int32_t)value;

@@ -15,6 +15,7 @@ int resolve_model(const char *name, const char **path)
     static size_t n;
     char found[HUB_PATH];
     hearth_error err;
+    if (!*name) return usage_error("the name of the model is empty");
     if (hub_resolve(name, found, &err) != HEARTH_OK) return report(&err);
     *path = name;
     if (strcmp(found, name) == 0) return 0;

@@ -306,6 +306,14 @@ static int take(args *a, const option_spec *o, char *value)
     return 0;
 }
 
+/* Whether n bytes begin a long name, as people write it with one dash: -prompt is no -p. */
+static bool is_long_name(const verb *v, const char *text, size_t n)
+{
+    FOR_EACH_OPTION(v, o)
+    if (n >= 3 && strncmp(o->name, text, n) == 0) return true;
+    return false;
+}
+
 /* Whether what follows a letter in its word may be its value: -n12, but -nope is no -n, and -qx no -q. */
 static bool goes_with_letter(const option_spec *o, const char *value)
 {
@@ -323,7 +331,8 @@ static int parse_option(args *a, int argc, char **argv, int *i)
     if (bad) return bad;
     if (o) {
         if (word[n] == '=') value = word + n + 1;
-    } else if (word[1] != '-' && !foreign_option(a->verb->name, word, n) && !find_option(a->verb, word + 1)) {
+    } else if (word[1] != '-' && !foreign_option(a->verb->name, word, n) &&
+               !is_long_name(a->verb, word + 1, n - 1)) {
         o = find_letter(a->verb, word[1]);
         if (o && word[2]) value = word + 2 + (word[2] == '=');
         if (value && !goes_with_letter(o, value)) o = NULL;
@@ -355,15 +364,16 @@ static int parse(args *a, int argc, char **argv)
         const char *word = argv[i];
         if (!only_operands && strcmp(word, "--") == 0) {
             only_operands = true;
-        } else if (!only_operands && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
+        } else if (!only_operands &&
+                   (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "-help") == 0)) {
             a->wants_help = true;
             return 0;
         } else if (!only_operands && word[0] == '-' && word[1]) {
             int bad = parse_option(a, argc, argv, &i);
             if (bad) return bad;
         } else if (a->n_operand == a->verb->n_operand_max || a->n_operand == MAX_OPERANDS) {
-            return usage_error("'%s' is one argument too many; usage: hearth %s %s [options]", word,
-                               a->verb->name, a->verb->operands);
+            return usage_error("'%s' is one argument too many; usage: hearth %s%s%s [options]", word,
+                               a->verb->name, *a->verb->operands ? " " : "", a->verb->operands);
         } else {
             a->operands[a->n_operand++] = word;
         }

@@ -247,13 +247,11 @@ static void on_interrupt(int signal_number)
 
 void catch_interrupt(void)
 {
-    struct sigaction action = {.sa_handler = on_interrupt};
-    struct sigaction hangup;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    /* nohup has it ignored. */
-    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
-        sigaction(SIGHUP, &action, NULL);
+    static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action = {.sa_handler = on_interrupt}, before;
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) /* ignored: by nohup, or a shell's & */
+        if (sigaction(caught[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(caught[i], &action, NULL);
 }
 
 void catch_interrupt_often(void)

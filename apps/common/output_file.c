@@ -6,6 +6,7 @@
 #include "common/output.h"
 #include "common/text_file.h"
 #include "file/gguf.h"
+#include "model/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ static const struct {
     const char *words, *architecture, *text;
 } kinds[] = {
     [OUTPUT_MODEL] = {"a model that Hearth made", NULL, NULL},
+    [OUTPUT_SYNTHETIC] = {"a model of hearth synth", NULL, NULL},
     [OUTPUT_PROFILE] = {"a profile", "hearth.profile", NULL},
     [OUTPUT_PREDICTORS] = {"a file of predictors", "hearth.predictors", NULL},
     [OUTPUT_THRESHOLDS] = {"a file of thresholds", "hearth.thresholds", NULL},
@@ -32,30 +34,19 @@ static const struct {
     [OUTPUT_LOGITS] = {NULL, NULL, NULL},
 };
 
-static bool begins(hth_text text, const char *with)
-{
-    return text.n >= strlen(with) && memcmp(text.bytes, with, strlen(with)) == 0;
-}
-
-/* A model that Hearth made has a key of Hearth's; a sidecar has its architecture. A file that is not a GGUF file is no
- * failure. */
+/* A model says which verb made it; a sidecar has its architecture. A file that is not a GGUF file is no failure. */
 static hearth_status check_gguf(const char *path, output_kind kind, bool *is_ours, hearth_error *err)
 {
     hth_gguf *file;
-    bool ours = false;
+    hth_text architecture = {0}, made_by = {0};
     *is_ours = false;
     hearth_status st = hth_gguf_open(path, &file, err);
     if (st != HEARTH_OK) return st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_IO ? st : HEARTH_OK;
-    const hth_gguf_value *v = hth_gguf_find(file, "general.architecture");
-    hth_text architecture = v && v->type == HTH_GGUF_TEXT ? v->as.text : (hth_text){0};
-    if (kinds[kind].architecture) {
-        ours = hth_text_is(architecture, kinds[kind].architecture);
-    } else if (!begins(architecture, "hearth.")) {
-        for (size_t i = 0; i < hth_gguf_n_value(file); i++)
-            ours |= begins(hth_gguf_value_at(file, i)->key, "hearth.");
-    }
+    hth_gguf_get_text(file, "general.architecture", &architecture, NULL, NULL);
+    hth_gguf_get_text(file, HTH_KEY_MADE_BY, &made_by, NULL, NULL);
+    if (kinds[kind].architecture) *is_ours = hth_text_is(architecture, kinds[kind].architecture);
+    else *is_ours = made_by.n > 0 && (kind == OUTPUT_MODEL || hth_text_is(made_by, "synth"));
     hth_gguf_close(file);
-    *is_ours = ours;
     return HEARTH_OK;
 }
 

@@ -12,6 +12,7 @@ extern const option_spec output_options[];
 
 typedef enum output_kind {
     OUTPUT_MODEL,
+    OUTPUT_SYNTHETIC, /* a model of hearth synth: it replaces no other model */
     OUTPUT_PROFILE,
     OUTPUT_PREDICTORS,
     OUTPUT_THRESHOLDS,

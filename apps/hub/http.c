@@ -362,7 +362,9 @@ bool hub_http_wait(hub_http *http, const char *what, const hub_reply *reply, hub
         return false;
     }
     if (*n_try >= http->options.n_retry) {
-        hth_fail(err, HEARTH_ERROR_IO, "%s: %s, after %u more attempts; what came is kept: try again later",
+        hth_fail(err, HEARTH_ERROR_IO,
+                 "%s: %s, after %u more attempts; what came is kept: try again later (hearth rm ORG/NAME "
+                 "removes it)",
                  what, why, *n_try);
         return false;
     }

@@ -116,5 +116,8 @@ hearth_status hub_pull(const char *what, const hub_pull_options *options, hub_pu
 /* Removes a model of HUB_PLACE_CACHE: its links in all snapshots, the blobs that no other link uses, and what
  * is empty then. *freed: bytes. ARGUMENT: of another place, or being loaded now; IO. */
 hearth_status hub_remove(const hub_model *model, uint64_t *freed, hearth_error *err);
+/* Removes the begun downloads of a repository, ORG/NAME, but for those that a program goes on with now. *freed: bytes, 0
+ * where there are none. */
+void hub_remove_begun(const char *repo, uint64_t *freed);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static char lower(char c) { return (char)tolower((unsigned char)c); }
 
@@ -137,25 +138,61 @@ static bool is_revision(const char *text)
     return hub_is_safe_path(text) && !strstr(text, "..");
 }
 
+/* Behind the host of an address: ORG/NAME, ORG/NAME/blob/REVISION/FILE as browsers show a file (resolve: as they
+ * load it), ORG/NAME/tree/REVISION. A query is dropped. What it means, as ORG/NAME:FILE; false: nothing. */
+static bool read_address(const char *text, char what[HUB_NAME], char revision[200])
+{
+    char path[HUB_NAME];
+    size_t n = strcspn(text, "?#");
+    if (n >= sizeof path) return false;
+    snprintf(path, sizeof path, "%.*s", (int)n, text);
+    while (n > 0 && path[n - 1] == '/') path[--n] = '\0';
+    revision[0] = '\0';
+    char *slash = strchr(path, '/'), *kind = slash ? strchr(slash + 1, '/') : NULL;
+    if (!kind || strchr(path, ':')) return snprintf(what, HUB_NAME, "%s", path) > 0; /* ORG/NAME:QUANT */
+    *kind++ = '\0';
+    bool is_file = begins(kind, "blob/") || begins(kind, "resolve/");
+    if (!is_file && !begins(kind, "tree/")) return false;
+    char *from = strchr(kind, '/') + 1, *file = strchr(from, '/');
+    if (is_file != (file != NULL)) return false;
+    if (file) *file++ = '\0';
+    snprintf(revision, 200, "%.199s", from);
+    return snprintf(what, HUB_NAME, "%s%s%s", path, file ? ":" : "", file ? file : "") < HUB_NAME;
+}
+
+/* What stands behind the hub's host in an address of it; NULL: it is none. */
+static const char *behind_host(const char *what)
+{
+    const char *host = strstr(HUB_ENDPOINT, "//") + 2, *own = hub_variable("HF_ENDPOINT");
+    const char *const heads[] = {HUB_ENDPOINT, "https://hf.co", "hf.co", host, own ? own : HUB_ENDPOINT};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        size_t n = strlen(heads[i]);
+        while (n > 0 && heads[i][n - 1] == '/') n--;
+        if (strncasecmp(what, heads[i], n) == 0 && what[n] == '/') return what + n + 1;
+    }
+    return NULL;
+}
+
 hearth_status hub_parse_request(const char *what, const char *revision, hub_request *out, hearth_error *err)
 {
-    static const char *const heads[] = {HUB_ENDPOINT "/", "https://hf.co/", "hf.co/"};
-    const char *text = what, *host = strstr(HUB_ENDPOINT, "//") + 2;
-    for (size_t i = 0; i < sizeof heads / sizeof *heads && text == what; i++)
-        if (begins(what, heads[i])) text += strlen(heads[i]);
-    if (text == what && begins(what, host) && what[strlen(host)] == '/') text += strlen(host) + 1;
-    size_t n = strcspn(text, ":"), n_want = text[n] ? strlen(text + n + 1) : 0;
-    while (text != what && n > 0 && text[n - 1] == '/') n--; /* as browsers copy addresses */
+    char meant[HUB_NAME], of_address[200] = "";
+    const char *text = what, *address = behind_host(what);
     *out = (hub_request){.repo = ""};
+    if (address ? !read_address(address, meant, of_address) : strstr(what, "://") != NULL)
+        return hth_fail(
+            err, HEARTH_ERROR_ARGUMENT,
+            "'%s' is no address of a repository or a file on the hub; ORG/NAME:QUANT is taken too", what);
+    if (address) text = meant;
+    size_t n = strcspn(text, ":"), n_want = text[n] ? strlen(text + n + 1) : 0;
     if (n < sizeof out->repo) snprintf(out->repo, sizeof out->repo, "%.*s", (int)n, text);
     if (!hub_is_repo(out->repo))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "'%s' names no repository: ORG/NAME or ORG/NAME:QUANT is wanted", what);
-    if (text[strcspn(text, ":")] == ':' && (n_want == 0 || !hub_is_safe_path(strchr(text, ':') + 1)))
+    if (text[n] == ':' && (n_want == 0 || !hub_is_safe_path(text + n + 1)))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "'%s': behind ':' stands a quantisation or a file's name",
                         what);
-    if (n_want > 0) snprintf(out->want, sizeof out->want, "%s", strchr(text, ':') + 1);
-    if (!revision) revision = "main";
+    if (n_want > 0) snprintf(out->want, sizeof out->want, "%s", text + n + 1);
+    if (!revision) revision = of_address[0] ? of_address : "main";
     if (strlen(revision) >= sizeof out->revision || !is_revision(revision))
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "'%s' is no name of a branch, tag or commit", revision);
     snprintf(out->revision, sizeof out->revision, "%s", revision);

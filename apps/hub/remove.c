@@ -185,6 +185,19 @@ static bool take_apart(removal *r, const char *path)
     return hub_cache_repo_name(name, r->repo) && hub_path(r->folder, "%s/%s", root, name);
 }
 
+void hub_remove_begun(const char *repo, uint64_t *freed)
+{
+    hearth_error ignored;
+    removal r = {.err = &ignored};
+    char path[HUB_PATH];
+    *freed = 0;
+    if (strlen(repo) >= sizeof r.repo || !hub_is_repo(repo) || !hub_cache_repo(repo, r.folder)) return;
+    snprintf(r.repo, sizeof r.repo, "%s", repo);
+    if (hub_path(path, "%s/blobs", r.folder)) remove_unlocked(&r, path, ".incomplete");
+    remove_rest(&r);
+    *freed = r.freed;
+}
+
 hearth_status hub_remove(const hub_model *model, uint64_t *freed, hearth_error *err)
 {
     removal r = {.err = err};

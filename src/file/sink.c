@@ -107,12 +107,18 @@ hearth_status hth_sink_open(hth_sink *s, const char *path, hearth_error *err)
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return hth_fail(err, HEARTH_ERROR_IO,
                         "%s: is there already and not a regular file; choose another name", s->label);
+    bool replaces = stat(path, &st) == 0;
+    if (replaces && access(path, W_OK) != 0) return fail(s, "replace", err);
     if (unlink(s->part_path) != 0 && errno != ENOENT)
-        return fail(s, "remove the unfinished " PART " beside it", err);
+        return fail(s,
+                    errno == ENAMETOOLONG ? "write it as " PART " first"
+                                          : "remove the unfinished " PART " beside it",
+                    err);
     /* O_EXCL: never through a link that somebody put there. */
     s->fd = open(s->part_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (s->fd < 0) return fail(s, "create (as " PART ")", err);
     s->exists = true;
+    if (replaces && fchmod(s->fd, st.st_mode & 0777) != 0) return fail(s, "keep the permissions of", err);
     return HEARTH_OK;
 }
 

@@ -20,7 +20,8 @@ typedef struct hth_sink {
     uint64_t at; /* bytes handed over so far */
 } hth_sink;
 
-/* Refuses when path is there and not a regular file. Removes a stale PATH.hearth-part. */
+/* Refuses when path is there and not a regular file that may be written; the new file gets its permissions. Removes a
+ * stale PATH.hearth-part. */
 hearth_status hth_sink_open(hth_sink *s, const char *path, hearth_error *err);
 hearth_status hth_sink_write(hth_sink *s, const void *data, size_t size, hearth_error *err);
 /* n zero bytes. */

@@ -655,7 +655,8 @@ def an_answer_without_end_is_refused():
 @case
 def wrong_usage_of_pull_is_said():
     for what in ("", "a/b/c", "../x", "org/name:", "org/name:../x", "-", "org/na me", "org\x1b/x", "ftp://x/y"):
-        bad(1, "behind ':'" if ":" in what else "names no repository", "pull", "--", what)
+        wrong = "is no address" if "://" in what else "behind ':'" if ":" in what else "names no repository"
+        bad(1, wrong, "pull", "--", what)
     bad(2, "usage: hearth pull", "pull")
     bad(1, "HF_ENDPOINT", "pull", REPO, env={"HF_ENDPOINT": "localhost"})
     bad(1, "HF_ENDPOINT", "pull", REPO, env={"HF_ENDPOINT": "file:///tmp"})
@@ -885,6 +886,15 @@ def equal_quantisations_are_told_apart_by_file():
 def everything():
     return sorted(os.path.join(folder, name) for folder, _, names in os.walk(os.path.join(scratch, "hf"))
                   for name in names)
+
+
+@case
+def rm_takes_away_begun_downloads():
+    write(cached("blobs", "0" * 64 + ".incomplete"), b"x" * 5000)
+    write(cached("refs", "main"), b"0" * 40)
+    check("removed the begun download of " + REPO in good("rm", REPO).stdout.decode(), "rm")
+    check(not os.path.exists(cached("blobs")), "it is still there")
+    bad(1, "no model is called so", "rm", REPO)
 
 
 @case

@@ -261,7 +261,7 @@ def options_are_taken_as_people_type_them():
     stable = good("--man").stdout.decode().replace("\\-", "-").split(".SH STABILITY")[1].split(".B run\n")[1].split(".TP")[0]
     for spelling in ("-n --predict --n-predict", "-c --ctx --ctx-size --context", "--temperature --temp", "--top-k", "--top-p",
                      "--min-p", "--seed", "-t --threads", "--gpu-layers -ngl --n-gpu-layers"):
-        check(spelling + ",\n" in stable, spelling, stable)
+        check(spelling + ",\n" in stable or stable.endswith(spelling + "\n"), spelling, stable)
     other = scratch("other.gguf", tiny_model())  # -m is obeyed: another model has another name
     check("other.gguf (llama, " in good("run", "-m", other, "-n", "1", "-p", "a").stderr.decode(), "-m")
     check(good("inspect", "-m", other).stdout == good("inspect", other).stdout, "inspect -m")
@@ -301,6 +301,14 @@ def what_was_meant_is_named():
     bad(2, "perplexity is the nearest", "perplexty")
     bad(2, "hearth run " + MODEL + " runs it", MODEL)
     bad(2, "is no verb; see hearth --help", "xyzzy")
+    for typed, near in [("ls", "list"), ("show", "inspect"), ("remove", "rm"), ("version", "--version")]:
+        bad(2, f"{near} is the nearest", typed)
+    bad(2, "no server yet", "serve")
+    bad(2, "name of the model is empty", "run", "", "-p", "x")
+    for typed in ("-prompt=Once", "-predict=5", "-file", "-min-p"):
+        bad(2, f"{typed.split('=')[0]}: no such option; --{typed.split('=')[0][1:]} is the nearest", "run", typed, "5")
+    check(good("run", "-help").stdout == good("run", "--help").stdout, "-help")
+    bad(2, "X is too large", "run", "-n", "1", "--logit-bias", "300=1e39")
     bad(2, "-m: options stand behind a verb: hearth run -m", "-m", MODEL)
     bad(2, "-i: to talk with a model: hearth chat", "-i")
     for typed, word in [("-fa", "leave it out"), ("--flash-attn", "leave it out"), ("-i", "hearth chat"),
@@ -310,7 +318,7 @@ def what_was_meant_is_named():
     for verb, typed, word in [("chat", "-i", "leave it out"), ("chat", "-cnv", "leave it out"), ("chat", "-p", "hearth run"),
                               ("chat", "-st", "one turn"), ("run", "-sys", "hearth chat"), ("run", "-nkvo", "-ngl 0"),
                               ("chat", "-mli", "/multi"), ("run", "--override-kv", "from the file"),
-                              ("quantize", "--allow-requantize", "leave it out")]:
+                              ("quantize", "--allow-requantize", "hearth pack --type")]:
         check(word in bad(2, typed + ": ", verb, typed, "on"), verb, typed)
     bad(2, "-nope: no such option", "run", "-nope")
     bad(2, "--predict 'ope'", "run", "-n=ope")
@@ -403,6 +411,11 @@ def only_files_of_hearth_are_replaced():
         for own, args in writers.items():
             if own != there:
                 check("--force" in bad(2, "exists", *args, there) and open(there, "rb").read() == before, args, there)
+    trained = scratch("trained", model_bytes())  # with keys of Hearth's, but made by training
+    for args in (writers[model], ["quantize", f16, trained, "q8_0"][:2]):
+        bad(2, "--force", *args, trained, *(["q8_0"] if args[0] == "quantize" else []))
+    good("quantize", f16, scratch("quantised"), "q8_0")
+    bad(2, "is not a model of hearth synth; --force", "synth", "stories-15m", scratch("quantised"))
     for own, args in writers.items():
         good(*args, own)
         if args[0] == "logits":
@@ -411,6 +424,43 @@ def only_files_of_hearth_are_replaced():
     foreign = scratch("out.gguf.part", b"of another program")
     good("quantize", f16, scratch("out.gguf"), "q8_0")
     check(open(foreign, "rb").read() == b"of another program", "a foreign part")
+
+
+@case
+def outputs_keep_the_permissions_of_what_they_replace():
+    out = scratch("out.gguf")
+    good("synth", "stories-15m", out)
+    os.chmod(out, 0o640)
+    good("synth", "stories-15m", out)
+    check(os.stat(out).st_mode & 0o7777 == 0o640, oct(os.stat(out).st_mode))
+    os.chmod(out, 0o440)
+    if os.geteuid() != 0:  # who may write to it all the same
+        bad(1, "out.gguf: cannot replace: Permission denied", "synth", "stories-15m", out)
+    bad(1, "cannot write it as .hearth-part first: File name too long", "synth", "stories-15m", scratch("n" * 250))
+
+
+@case
+def a_signal_that_is_ignored_stays_ignored():
+    def ignoring():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    words = scratch("words", b"Once upon a time there was a dog. " * 4000)
+    p = subprocess.Popen([HEARTH, "perplexity", MODEL, "-f", words], preexec_fn=ignoring, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while b"selector" not in p.stderr.readline():
+        pass
+    p.send_signal(signal.SIGINT)
+    out, _ = p.communicate(timeout=TIMEOUT)
+    check(p.returncode == 0 and b"perplexity" in out, p.returncode, out)
+
+
+@case
+def standard_input_of_a_terminal_ends_once():
+    leader, follower = os.openpty()
+    p = subprocess.Popen([HEARTH, "tokenize", MODEL], stdin=follower, stdout=subprocess.PIPE)
+    os.close(follower)
+    os.write(leader, b"Once\n\x04")
+    check(p.wait(TIMEOUT) == 0 and p.stdout.read().split(), "no ids")
+    os.close(leader)
 
 
 @case

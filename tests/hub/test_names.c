@@ -1,8 +1,10 @@
 /* hub/parts.h: names of files, quantisations and repositories taken apart, and what of a repository is chosen. */
+#define _GNU_SOURCE
 #include "hub/parts.h"
 #include "support/test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -63,6 +65,17 @@ TEST(requests_are_repositories_and_what_of_them)
     CHECK(is_request("org/name", "org/name", ""));
     CHECK(is_request("org/name:Q4_0", "org/name", "Q4_0"));
     CHECK(is_request("hf.co/org/name:q8_0", "org/name", "q8_0"));
+    CHECK(is_request("https://huggingface.co/org/name/blob/main/a/b.gguf", "org/name", "a/b.gguf"));
+    CHECK(
+        is_request("https://huggingface.co/org/name/resolve/main/b.gguf?download=true", "org/name", "b.gguf"));
+    CHECK(is_request("https://huggingface.co/org/name/tree/main", "org/name", ""));
+    CHECK(!is_request("https://huggingface.co/org/name/tree/main/folder", "org/name", ""));
+    CHECK(!is_request("https://huggingface.co/org/name/discussions/1", "org/name", ""));
+    CHECK(!is_request("https://example.com/org/name", "org/name", ""));
+    CHECK(!is_request("http://127.0.0.1:8080/org/name", "org/name", ""));
+    setenv("HF_ENDPOINT", "http://127.0.0.1:8080/", 1);
+    CHECK(is_request("http://127.0.0.1:8080/org/name:q8_0", "org/name", "q8_0"));
+    unsetenv("HF_ENDPOINT");
     CHECK(is_request(HUB_ENDPOINT "/org/name", "org/name", ""));
     CHECK(is_request(HUB_ENDPOINT "/org/name/", "org/name", ""));
     CHECK(is_request(HUB_ENDPOINT "/org/name:a/b.gguf", "org/name", "a/b.gguf"));
@@ -98,6 +111,8 @@ TEST(requests_are_repositories_and_what_of_them)
     }
     hub_request r;
     CHECK_INT(hub_parse_request("org/name", "refs/pr/1", &r, NULL), HEARTH_OK);
+    CHECK_OK(hub_parse_request("hf.co/org/name/resolve/v1/b.gguf", NULL, &r, err));
+    CHECK(strcmp(r.revision, "v1") == 0 && strcmp(r.want, "b.gguf") == 0);
 }
 
 TEST(paths_that_lead_out_of_their_folder_are_refused)
