@@ -9,7 +9,7 @@
 #include "engine/engine.h"
 #include "kernels/math.h"
 #include "measure/perplexity.h"
-#include "run/run_int.h"
+#include "forward/forward_int.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -202,7 +202,7 @@ static void add_errors(probe *p, size_t i_layer, const float *h)
         }
 }
 
-static void observe(void *user, const hth_observation *seen)
+static void observe(void *user, const hth_ffn_probe *seen)
 {
     probe *p = user;
     for (size_t i = 0; i < seen->n_tok; i++) {
@@ -228,34 +228,34 @@ static hearth_status keep(void *user, uint32_t i, const float *logits, hearth_er
 
 static void run_window(probe *p, size_t i_window, float *logits, int t, int f)
 {
-    static hth_row rows[N_CTX];
+    static hth_batch_token tokens[N_CTX];
     hearth_error err;
     hth_step *s = p->step;
     kept_logits kept = {logits, p->m->model->hparams.n_vocab};
     for (uint32_t i = 0; i < N_CTX; i++) {
         int32_t id = i == 0 ? hearth_token_bos(p->m) : p->ids[i_window * N_CTX + i];
-        rows[i] = (hth_row){&p->kv, id, i, i >= N_CTX / 2};
+        tokens[i] = (hth_batch_token){&p->kv, id, i, i >= N_CTX / 2};
     }
     if (f < 0) {
-        if (hth_step_run(s, rows, N_CTX, keep, &kept, &err) != HEARTH_OK) exit(1);
+        if (hth_step_run(s, tokens, N_CTX, keep, &kept, &err) != HEARTH_OK) exit(1);
         return;
     }
-    s->rows = rows, s->n_row = N_CTX;
-    hth_run_embed(s), hth_run_rope_tables(s);
+    s->tokens = tokens, s->n_tok = N_CTX;
+    hth_fwd_embed(s), hth_fwd_rope_tables(s);
     for (uint32_t i = 0; i < p->m->model->hparams.n_layer; i++) {
         const hth_layer *l = &p->m->model->layers[i];
-        hth_run_attention(s, i, NULL);
-        s->k->add(s->x, s->out, N_CTX * p->d_model, s->x);
-        hth_run_norm(s, &l->ffn_norm, s->x, s->normed, s->n_row);
+        hth_fwd_attention(s, i, NULL);
+        s->k->add(s->x, s->block_out, N_CTX * p->d_model, s->x);
+        hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
         hth_output both[] = {{.matrix = &l->gate, .y = s->gate}, {.matrix = &l->up, .y = s->up}};
-        hth_product(s->k, s->pool, &s->rounding, s->normed, s->n_row, both, 2);
-        s->k->activate[p->m->model->hparams.activation](s->gate, s->up, (size_t)s->n_row * p->d_ff,
+        hth_product(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, both, 2);
+        s->k->activate[p->m->model->hparams.activation](s->gate, s->up, (size_t)s->n_tok * p->d_ff,
                                                         s->hidden);
         for (size_t r = 0; r < N_CTX; r++)
-            compute(p, t, (form)f, i, s->hidden + r * p->d_ff, s->out + r * p->d_model);
-        s->k->add(s->x, s->out, N_CTX * p->d_model, s->x);
+            compute(p, t, (form)f, i, s->hidden + r * p->d_ff, s->block_out + r * p->d_model);
+        s->k->add(s->x, s->block_out, N_CTX * p->d_model, s->x);
     }
-    if (hth_run_head(s, &(hth_logits_sink){.fn = keep, .user = &kept}, &err) != HEARTH_OK) exit(1);
+    if (hth_fwd_head(s, &(hth_logits_sink){.fn = keep, .user = &kept}, &err) != HEARTH_OK) exit(1);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------------- */
@@ -381,14 +381,14 @@ int main(int argc, char **argv)
         for (int t = 0; t < 2; t++) make_down(&p, t, l);
     }
     size_t n_profile = n_window / 4 ? n_window / 4 : 1;
-    hth_step_observe(p.step, observe, &p);
+    hth_step_set_probe(p.step, observe, &p);
     for (size_t w = 0; w < n_window; w++) {
         if (w == n_profile)
             for (size_t l = 0; l < h->n_layer; l++) p.profile[l] = largest(p.top[l], p.n_top);
         run_window(&p, w, logits, 0, -1);
         p.n_top += N_CTX;
     }
-    hth_step_observe(p.step, NULL, NULL);
+    hth_step_set_probe(p.step, NULL, NULL);
     print_sizes(&p, n_profile * N_CTX);
     print_errors(&p);
     print_perplexity(&p, n_score < n_window ? n_score : n_window, logits);

@@ -135,7 +135,7 @@ int main(int argc, char **argv)
     for (int i = 1; i + 1 < argc; i++)
         if (strcmp(argv[i], "-r") == 0) n_round = (size_t)atoi(argv[i + 1]);
     if (n_round < 1 || n_round > PRICE_MAX_ROUND) n_round = 9;
-    if (hth_cpu_machine() != HTH_CPU_AVX512) {
+    if (hth_cpu_detect() != HTH_CPU_AVX512) {
         printf("skipped: this probe needs a CPU of level avx512\n");
         return 0;
     }

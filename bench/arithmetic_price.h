@@ -6,7 +6,7 @@
 #define HTH_BENCH_ARITHMETIC_PRICE_H
 
 #include "base/cpu.h"
-#include "kernels/attend.h"
+#include "kernels/attn.h"
 
 enum { PRICE_MAX_ROUND = 15 };
 

@@ -4,29 +4,29 @@
  *   down(job), take_rows, panel_type  the kernel itself, its walk and its type */
 
 /* Neurons [0, end) of the list; those behind are prefetched. */
-HTH_INLINE hth_down down_of(const price_down *job, size_t end)
+HTH_INLINE hth_axpy_job down_of(const price_down *job, size_t end)
 {
-    return (hth_down){.w = job->w,
+    return (hth_axpy_job){.w = job->w,
                       .row_size = job->row_size,
                       .n_out = job->n_out,
                       .list = job->list,
                       .h = job->h,
                       .n = end,
-                      .n_coming = job->n_list - end,
+                      .n_prefetch = job->n_list - end,
                       .scale = job->scale};
 }
 
 static void down_integer(const price_down *job)
 {
     static int32_t narrow[PRICE_MAX_OUT], offsets[PRICE_MAX_OUT / 32];
-    for (size_t from = 0; from < job->n_list; from += hth_down_limit(panel_type)) {
+    for (size_t from = 0; from < job->n_list; from += hth_axpy_limit(panel_type)) {
         size_t left = job->n_list - from,
-               n = left < hth_down_limit(panel_type) ? left : hth_down_limit(panel_type);
-        hth_down part = down_of(job, job->n_list);
-        part.list += from, part.h += from, part.n = n, part.n_coming = left - n;
+               n = left < hth_axpy_limit(panel_type) ? left : hth_axpy_limit(panel_type);
+        hth_axpy_job part = down_of(job, job->n_list);
+        part.list += from, part.h += from, part.n = n, part.n_prefetch = left - n;
         part.sums = narrow, part.offsets = offsets;
         down(&part);
-        hth_down_flush(panel_type, job->n_out, narrow, offsets, job->sums);
+        hth_axpy_flush(panel_type, job->n_out, narrow, offsets, job->sums);
     }
 }
 
@@ -40,7 +40,7 @@ HTH_INLINE void down_float(const price_down *job, size_t from, size_t end, float
 {
     _Alignas(64) static float c[LIVE][PRICE_MAX_OUT / 32];
     size_t n_block = job->n_out / 32;
-    hth_down rows_to_end = down_of(job, end);
+    hth_axpy_job rows_to_end = down_of(job, end);
     for (size_t i = from; i < end; i += LIVE) {
         down_rows r = take_rows(&rows_to_end, i);
         for (size_t k = 0; k < LIVE; k++)

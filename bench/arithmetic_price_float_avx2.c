@@ -1,6 +1,6 @@
 /* Free forms of F16 rows with AVX2. */
 #include "arithmetic_price.h"
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 
 #include <immintrin.h>
 

@@ -1,6 +1,6 @@
 /* Free forms of F16 rows with AVX-512. */
 #include "arithmetic_price.h"
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 
 #include <immintrin.h>
 #include <string.h>

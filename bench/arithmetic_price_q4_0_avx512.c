@@ -37,7 +37,7 @@ static void down_converted(const price_down *job)
     size_t n_block = job->n_out / 32;
     memset(job->y, 0, job->n_out * sizeof *job->y);
     memset(c_sum, 0, sizeof c_sum);
-    hth_down all = down_of(job, job->n_list);
+    hth_axpy_job all = down_of(job, job->n_list);
     for (size_t i = 0; i < job->n_list; i += LIVE) {
         down_rows r = take_rows(&all, i);
         for (size_t k = 0; k < LIVE; k++)

@@ -12,7 +12,7 @@ HTH_INLINE void lanes(const hth_tile *tile, const uint8_t *row, const uint8_t *n
     for (size_t t = 0; t < n_tok; t++)
         acc[t][0] = acc[t][1] = _mm512_setzero_ps(), offset[t] = _mm256_setzero_ps();
     for (size_t b = 0; b < tile->n_whole; b += HTH_GROUP) {
-        const uint8_t *ahead = hth_ahead(row, next, b * BLOCK_SIZE, row_size);
+        const uint8_t *ahead = hth_prefetch_addr(row, next, b * BLOCK_SIZE, row_size);
         for (int i = 0; i < GROUP_SIZE; i += 64) __builtin_prefetch(ahead + i, 0, 3);
         group g = unpack(row + b * BLOCK_SIZE);
         for (size_t t = 0; t < n_tok; t++) {
@@ -49,17 +49,17 @@ HTH_INLINE void lanes_four(const hth_tile *tile, const uint8_t *row, const uint8
 
 HTH_INLINE void lanes_run_one(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y)
 {
-    hth_walk_run(job, first, end, tile, lanes_one, y);
+    hth_rows_loop(job, first, end, tile, lanes_one, y);
 }
 
 HTH_INLINE void lanes_run_four(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y)
 {
-    hth_walk_run(job, first, end, tile, lanes_four, y);
+    hth_rows_loop(job, first, end, tile, lanes_four, y);
 }
 
 static void rows_by_lanes(const hth_rows *job)
 {
-    hth_walk(job, hth_tile_of_blocks, lanes_run_one, lanes_run_four);
+    hth_text_sampler(job, hth_tile_of_blocks, lanes_run_one, lanes_run_four);
 }
 
 /* Panels with one fused sum for each output, in place of eight and their tree. */

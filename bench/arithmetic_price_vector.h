@@ -78,10 +78,10 @@ HTH_INLINE void value_sums(const float *weight, const uint16_t *v, size_t n, siz
 static void attend_free(const price_attend *job)
 {
     size_t d = job->d_head;
-    float weight[HTH_ATTEND_SPLIT];
-    hth_attend_part total = {0};
-    for (size_t first = 0; first < job->n_pos; first += HTH_ATTEND_SPLIT) {
-        size_t left = job->n_pos - first, n = left < HTH_ATTEND_SPLIT ? left : HTH_ATTEND_SPLIT;
+    float weight[HTH_ATTN_SPLIT];
+    hth_attn_partial total = {0};
+    for (size_t first = 0; first < job->n_pos; first += HTH_ATTN_SPLIT) {
+        size_t left = job->n_pos - first, n = left < HTH_ATTN_SPLIT ? left : HTH_ATTN_SPLIT;
         const uint16_t *k = job->k + first * d, *v = job->v + first * d;
         for (size_t j = 0; j < n; j += 8) free_scores(job->q, k + j * d, d, job->scale, weight + j);
         float m = largest(weight, n);
@@ -94,8 +94,8 @@ static void attend_free(const price_attend *job)
         value_sums(weight, v, n, d, job->scratch, 1);
         float lanes[8];
         _mm256_storeu_ps(lanes, V_HALVES(s));
-        hth_attend_part part = {m, sum_of(lanes, 8)};
-        hth_attend_merge(&total, job->y, &part, job->scratch, d);
+        hth_attn_partial part = {m, sum_of(lanes, 8)};
+        hth_attn_merge(&total, job->y, &part, job->scratch, d);
     }
     for (size_t i = 0; i < d; i++) job->y[i] *= 1.0f / total.sum;
 }
@@ -103,18 +103,18 @@ static void attend_free(const price_attend *job)
 static void attend_same_bits(const price_attend *job)
 {
     size_t d = job->d_head;
-    float weight[HTH_ATTEND_SPLIT];
-    hth_attend_part total = {0};
-    for (size_t first = 0; first < job->n_pos; first += HTH_ATTEND_SPLIT) {
-        size_t left = job->n_pos - first, n = left < HTH_ATTEND_SPLIT ? left : HTH_ATTEND_SPLIT;
+    float weight[HTH_ATTN_SPLIT];
+    hth_attn_partial total = {0};
+    for (size_t first = 0; first < job->n_pos; first += HTH_ATTN_SPLIT) {
+        size_t left = job->n_pos - first, n = left < HTH_ATTN_SPLIT ? left : HTH_ATTN_SPLIT;
         const uint16_t *k = job->k + first * d, *v = job->v + first * d;
         for (size_t j = 0; j < n; j += 8) settled_scores(job->q, k + j * d, d, job->scale, weight + j);
         float m = largest(weight, n);
         for (size_t j = 0; j < n; j++) weight[j] -= m;
         map_exp(weight, n, weight);
         value_sums(weight, v, n, d, job->scratch, 0);
-        hth_attend_part part = {m, sum_of(weight, n)};
-        hth_attend_merge(&total, job->y, &part, job->scratch, d);
+        hth_attn_partial part = {m, sum_of(weight, n)};
+        hth_attn_merge(&total, job->y, &part, job->scratch, d);
     }
     float r = one_rcp(total.sum);
     for (size_t i = 0; i < d; i++) job->y[i] *= r;

@@ -17,7 +17,7 @@ typedef struct vector_run {
     hth_rms_norm_fn *rms_norm;
     hth_activate_fn *silu;
     price_attend job[N_HEAD];
-    hth_attend settled[N_HEAD];
+    hth_attn settled[N_HEAD];
     float *a, *b, *y;
 } vector_run;
 
@@ -26,7 +26,7 @@ static void run_attend(void *arg)
     const vector_run *r = arg;
     for (int i = 0; i < N_HEAD; i++) {
         if (r->attend) r->attend(&r->job[i]);
-        else hth_attend_whole(&r->table, HEARTH_KV_F16, &r->settled[i], r->job[i].y);
+        else hth_attn_all_splits(&r->table, HEARTH_KV_F16, &r->settled[i], r->job[i].y);
     }
 }
 
@@ -71,16 +71,16 @@ static double distance(const float *a, const float *b, size_t n)
 
 /* Where the caches of the kernel's layout lie: as large as k and v. */
 static uint8_t *settled_k, *settled_v;
-static float settled_scratch[HTH_ATTEND_SPLIT + 32 * MAX_D];
+static float settled_scratch[HTH_ATTN_SPLIT + 32 * MAX_D];
 
 static void fill_settled(const hth_kernels *table, const price_attend *job, uint8_t *keys, uint8_t *values)
 {
     float row[MAX_D];
     for (size_t p = 0; p < job->n_pos; p++) {
         for (size_t i = 0; i < job->d_head; i++) row[i] = hth_f16_to_f32(job->k[p * job->d_head + i]);
-        hth_cache_put_key(table, HEARTH_KV_F16, keys, job->d_head, p, row);
+        hth_kv_layout_put_key(table, HEARTH_KV_F16, keys, job->d_head, p, row);
         for (size_t i = 0; i < job->d_head; i++) row[i] = hth_f16_to_f32(job->v[p * job->d_head + i]);
-        hth_cache_put_value(table, HEARTH_KV_F16, values, job->d_head, p, row);
+        hth_kv_layout_put_value(table, HEARTH_KV_F16, values, job->d_head, p, row);
     }
 }
 
@@ -96,7 +96,7 @@ static void set_jobs(vector_run *r, const uint16_t *k, const uint16_t *v, size_t
                                    .scale = 0.3f,
                                    .scratch = scratch,
                                    .y = y + i * d};
-        r->settled[i] = (hth_attend){.k = settled_k + 2 * at,
+        r->settled[i] = (hth_attn){.k = settled_k + 2 * at,
                                      .v = settled_v + 2 * at,
                                      .d_head = d,
                                      .n_row = 1,

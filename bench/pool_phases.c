@@ -28,7 +28,7 @@ static double series(hth_pool *pool, size_t n_unit, how h)
     uint64_t start = hth_clock_ns();
     for (int i = 0; i < N_JOB; i++) {
         if (h == PLAIN) hth_pool_add(pool, nothing, job, sizeof job, n_unit);
-        else if (h == TWICE) hth_pool_add_twice(pool, nothing, nothing, job, sizeof job, n_unit);
+        else if (h == TWICE) hth_pool_add_retryable(pool, nothing, nothing, job, sizeof job, n_unit);
         else hth_pool_run(pool, nothing, job, n_unit);
     }
     hth_pool_finish(pool);
@@ -51,7 +51,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc || i == 1; i++) {
         hth_pool *pool;
         hearth_error err;
-        uint32_t n = i < argc ? (uint32_t)strtoul(argv[i], NULL, 10) : hth_pool_threads(0);
+        uint32_t n = i < argc ? (uint32_t)strtoul(argv[i], NULL, 10) : hth_pool_default_threads(0);
         if (hth_pool_open(n, &pool, &err) != HEARTH_OK) {
             fprintf(stderr, "%s\n", err.message);
             return 1;

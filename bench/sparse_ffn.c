@@ -8,9 +8,9 @@
  * neurons" is the packed file as prompts go through it. Prints a Markdown table. */
 #include "base/clock.h"
 #include "engine/engine.h"
-#include "measure/fire.h"
-#include "base/spread.h"
-#include "run/run_int.h"
+#include "measure/act_trace.h"
+#include "base/sample_stats.h"
+#include "forward/forward_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ enum { N_CASE = sizeof cases / sizeof *cases };
 
 /* The lists of a case: those of each token of a step in turn. */
 typedef struct lists {
-    hth_fire *fires[MAX_TOK];
+    hth_act_trace *fires[MAX_TOK];
     uint32_t n_tok, i_tok;
 } lists;
 
@@ -53,7 +53,7 @@ static side open_side(const char *path, bool rows, uint32_t n_thread, uint32_t n
     if (hth_step_open(s.model->model, &s.model->kernels, s.pool, n_tok, HEARTH_SELECTOR_DENSE, &s.step,
                       &err) != HEARTH_OK)
         fail(&err);
-    s.step->n_row = n_tok;
+    s.step->n_tok = n_tok;
     return s;
 }
 
@@ -68,10 +68,10 @@ static void close_side(side *s)
 static double time_tokens(side *s)
 {
     const hth_hparams *h = &s->model->model->hparams;
-    for (uint32_t i = 0; i < s->step->n_row * h->d_model; i++)
+    for (uint32_t i = 0; i < s->step->n_tok * h->d_model; i++)
         s->step->x[i] = (float)((i * 2654435761u) >> 8) * 0x1p-23f - 1.0f;
     uint64_t start = hth_clock_ns();
-    for (uint32_t i = 0; i < h->n_layer; i++) hth_run_ffn(s->step, i, s->step->x);
+    for (uint32_t i = 0; i < h->n_layer; i++) hth_fwd_ffn(s->step, i, s->step->x);
     hth_pool_finish(s->pool);
     return (double)(hth_clock_ns() - start) * 1e-9;
 }
@@ -79,14 +79,14 @@ static double time_tokens(side *s)
 static double neuron_bytes(const hth_model *m)
 {
     const hth_layer *l = &m->layers[0];
-    return (double)(l->gate.row_size + l->up.row_size + l->neurons.rows.row_size);
+    return (double)(l->gate.row_size + l->up.row_size + l->down_t.rows.row_size);
 }
 
-static hth_active next_list(void *user, uint32_t i_layer, const float *input)
+static hth_neuron_list next_list(void *user, uint32_t i_layer, const float *input)
 {
     lists *l = user;
     l->i_tok = (l->i_tok + 1) % l->n_tok;
-    return hth_fire_next(l->fires[l->i_tok], i_layer, input);
+    return hth_act_trace_next(l->fires[l->i_tok], i_layer, input);
 }
 
 static void open_lists(lists *l, const hth_model *m, int i_case, uint32_t n_tok)
@@ -94,15 +94,15 @@ static void open_lists(lists *l, const hth_model *m, int i_case, uint32_t n_tok)
     hearth_error err;
     *l = (lists){.n_tok = n_tok};
     for (uint32_t t = 0; t < n_tok; t++) {
-        hth_fire_spec spec = {.share = cases[i_case].share, .run = cases[i_case].run, .seed = t + 1};
-        if (hth_fire_open(m, &spec, N_DRAWN, &l->fires[t], &err) != HEARTH_OK) fail(&err);
+        hth_act_trace_spec spec = {.share = cases[i_case].share, .block = cases[i_case].run, .seed = t + 1};
+        if (hth_act_trace_open(m, &spec, N_DRAWN, &l->fires[t], &err) != HEARTH_OK) fail(&err);
     }
 }
 
 static double share_of(const lists *l)
 {
     double sum = 0.0;
-    for (uint32_t t = 0; t < l->n_tok; t++) sum += hth_fire_share(l->fires[t]);
+    for (uint32_t t = 0; t < l->n_tok; t++) sum += hth_act_trace_share(l->fires[t]);
     return sum / l->n_tok;
 }
 
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
     }
     side a = open_side(argv[1], false, n_thread, n_tok), b = open_side(argv[2], true, n_thread, n_tok);
     const hth_model *m = b.model->model;
-    if (!m->by_neurons || a.model->model->hparams.d_ff != m->hparams.d_ff) {
+    if (!m->down_transposed || a.model->model->hparams.d_ff != m->hparams.d_ff) {
         fprintf(stderr, "sparse_ffn: %s is no packed form of %s\n", argv[2], argv[1]);
         return 1;
     }
@@ -135,23 +135,23 @@ int main(int argc, char **argv)
             sparse[c][r] = time_tokens(&b);
         }
     }
-    hth_spread d = hth_spread_of(dense, n_round);
+    hth_sample_stats d = hth_sample_stats_of(dense, n_round);
     printf("%u token(s), %u layers of %u by %u, %u thread(s), %s; dense %.2f ms (%.2f-%.2f), %u samples "
            "each\n\n",
            n_tok, m->hparams.n_layer, m->hparams.d_model, m->hparams.d_ff, n_thread,
            hth_cpu_name(b.model->kernels.level), d.median * 1e3, d.min * 1e3, d.max * 1e3, n_round);
     printf("| sparsity | runs of | ms | times dense | GB/s of firing rows |\n|---|---|---|---|---|\n");
-    hth_spread all = hth_spread_of(together, n_round);
+    hth_sample_stats all = hth_sample_stats_of(together, n_round);
     printf("| all neurons | - | %.2f (%.2f-%.2f) | %.2f | - |\n", all.median * 1e3, all.min * 1e3,
            all.max * 1e3, d.median / all.median);
     for (int c = 0; c < N_CASE; c++) {
-        hth_spread s = hth_spread_of(sparse[c], n_round);
+        hth_sample_stats s = hth_sample_stats_of(sparse[c], n_round);
         double bytes =
             n_tok * share_of(&fires[c]) * (double)m->hparams.d_ff * m->hparams.n_layer * neuron_bytes(m);
         printf("| %.1f %% | %u | %.2f (%.2f-%.2f) | %.2f | %.1f |\n", 100.0 * (1.0 - share_of(&fires[c])),
                cases[c].run, s.median * 1e3, s.min * 1e3, s.max * 1e3, d.median / s.median,
                bytes / s.median * 1e-9);
-        for (uint32_t t = 0; t < n_tok; t++) hth_fire_close(fires[c].fires[t]);
+        for (uint32_t t = 0; t < n_tok; t++) hth_act_trace_close(fires[c].fires[t]);
     }
     close_side(&a);
     close_side(&b);

@@ -39,7 +39,7 @@ foreach(source IN LISTS kernel_sources)
 endforeach()
 
 # So is the plan's table: its loop goes several cells at a time then.
-set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/plan/solve.c APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
+set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/planner/solve.c APPEND PROPERTY COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
 
 # PCRE2 cuts text for byte-level BPE. The program takes its archive where there is one,
 # so that it can be carried away. Cross builds have no PCRE2 and do without.
@@ -49,10 +49,10 @@ if(HEARTH_PCRE2)
   set(HEARTH_PC_REQUIRES libpcre2-8)
   find_library(HEARTH_PCRE2_ARCHIVE libpcre2-8.a HINTS ${HEARTH_PCRE2_LIBRARY_LIBRARY_DIRS})
   mark_as_advanced(HEARTH_PCRE2_ARCHIVE)
-  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "/text/cut_none\\.c$")
+  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "/text/pretokenizer_none\\.c$")
 else()
   set(HEARTH_PC_REQUIRES "")
-  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "/text/cut_pcre2\\.c$")
+  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "/text/pretokenizer_pcre2\\.c$")
 endif()
 
 # xxHash is used as a header (XXH_INLINE_ALL), so that it can be cross-compiled;
@@ -68,7 +68,7 @@ if(NOT HEARTH_SANITIZE AND NOT HEARTH_FUZZ AND NOT CMAKE_BUILD_TYPE STREQUAL "De
   target_compile_options(hearth_objects PRIVATE -Wframe-larger-than=65536)
 endif()
 # Assertions of the library's own invariants live in debug, sanitizer and fuzz builds; a
-# release never ends its process (tests/laws).
+# release never ends its process (tests/lint).
 if(NOT HEARTH_SANITIZE AND NOT HEARTH_FUZZ)
   target_compile_definitions(hearth_objects PRIVATE $<$<CONFIG:Release>:NDEBUG>)
 endif()

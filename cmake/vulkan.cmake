@@ -7,8 +7,8 @@
 find_program(GLSLC glslc)
 find_path(VULKAN_HEADERS vulkan/vulkan_core.h)
 if(HEARTH_VULKAN AND GLSLC AND VULKAN_HEADERS)
-  file(GLOB programs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/vulkan/programs/*.comp)
-  file(GLOB included CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/vulkan/programs/*.glsl)
+  file(GLOB programs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/vulkan/shaders/*.comp)
+  file(GLOB included CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/vulkan/shaders/*.glsl)
   set(words ${PROJECT_BINARY_DIR}/vulkan)
   set(includes "")
   set(cases "")
@@ -25,20 +25,20 @@ if(HEARTH_VULKAN AND GLSLC AND VULKAN_HEADERS)
     get_filename_component(file ${program} NAME_WLE)
     string(REPLACE "." "_" array ${file})
     if(NOT file MATCHES "\\.matrix2?$")
-      add_custom_command(OUTPUT ${words}/${file}.words
-        COMMAND ${GLSLC} --target-env=vulkan1.2 -O -Werror -mfmt=num -o ${words}/${file}.words ${program}
+      add_custom_command(OUTPUT ${words}/${file}.spv.inc
+        COMMAND ${GLSLC} --target-env=vulkan1.2 -O -Werror -mfmt=num -o ${words}/${file}.spv.inc ${program}
         DEPENDS ${program} ${included} VERBATIM)
-      list(APPEND outputs ${words}/${file}.words)
+      list(APPEND outputs ${words}/${file}.spv.inc)
     else()
       get_filename_component(folder ${program} DIRECTORY)
-      list(APPEND outputs ${folder}/${file}.words)
+      list(APPEND outputs ${folder}/${file}.spv.inc)
       if(file MATCHES "2$")
         set(no_matrices ${no_NV_cooperative_matrix2})
       else()
         set(no_matrices ${no_KHR_cooperative_matrix})
       endif()
       if(NOT no_matrices)
-        set(script ${PROJECT_SOURCE_DIR}/cmake/matrix_words.cmake)
+        set(script ${PROJECT_SOURCE_DIR}/cmake/matrix_spirv.cmake)
         add_custom_command(OUTPUT ${words}/${file}.stamp
           COMMAND ${CMAKE_COMMAND} -DGLSLC=${GLSLC} -DPROGRAM=${program} -P ${script}
           COMMAND ${CMAKE_COMMAND} -E touch ${words}/${file}.stamp
@@ -46,19 +46,19 @@ if(HEARTH_VULKAN AND GLSLC AND VULKAN_HEADERS)
         list(APPEND outputs ${words}/${file}.stamp)
       endif()
     endif()
-    string(APPEND includes "static const uint32_t ${array}[] = {\n#include \"${file}.words\"\n};\n")
-    set(case "    case HTH_PROGRAM_${name}: *size = sizeof ${array}; return ${array};\n")
+    string(APPEND includes "static const uint32_t ${array}[] = {\n#include \"${file}.spv.inc\"\n};\n")
+    set(case "    case HTH_SHADER_${name}: *size = sizeof ${array}; return ${array};\n")
     if(file MATCHES "\\.dot$")
       string(APPEND dot_cases "${case}")
     else()
       string(APPEND cases "${case}")
     endif()
   endforeach()
-  file(CONFIGURE OUTPUT ${words}/words.c @ONLY CONTENT "/* The words of all programs. */
+  file(CONFIGURE OUTPUT ${words}/spirv.c @ONLY CONTENT "/* The words of all programs. */
 #include \"device/vulkan/vulkan_int.h\"
 
 @includes@
-const uint32_t *hth_vk_words(hth_program_id id, bool dot, size_t *size)
+const uint32_t *hth_vk_spirv(hth_shader_id id, bool dot, size_t *size)
 {
     if (dot) {
         switch (id) {
@@ -72,10 +72,10 @@ const uint32_t *hth_vk_words(hth_program_id id, bool dot, size_t *size)
     return NULL;
 }
 ")
-  list(APPEND HEARTH_SOURCES ${words}/words.c)
-  set_source_files_properties(${words}/words.c PROPERTIES
+  list(APPEND HEARTH_SOURCES ${words}/spirv.c)
+  set_source_files_properties(${words}/spirv.c PROPERTIES
     OBJECT_DEPENDS "${outputs}"
-    INCLUDE_DIRECTORIES "${words};${PROJECT_SOURCE_DIR}/src/device/vulkan/programs")
+    INCLUDE_DIRECTORIES "${words};${PROJECT_SOURCE_DIR}/src/device/vulkan/shaders")
   set(HEARTH_HAS_VULKAN 1)
 else()
   list(FILTER HEARTH_SOURCES EXCLUDE REGEX "/src/device/vulkan/")

@@ -13,7 +13,7 @@ typedef struct story {
     hearth_model *model;
     hearth_session *session; /* KV cache and position */
     hearth_sampler *sampler;
-    hearth_decoder *decoder;
+    hearth_detokenizer *decoder;
     int32_t *prompt; /* n_prompt ids */
     size_t n_prompt;
 } story;
@@ -26,7 +26,7 @@ static hearth_status story_open(story *s, const char *path, const char *prompt, 
     hearth_status status = hearth_model_open(path, NULL, &s->model, err);
     if (!status) status = hearth_session_open(s->model, NULL, &s->session, err);
     if (!status) status = hearth_sampler_open(s->model, &sampling, &s->sampler, err);
-    if (!status) status = hearth_decoder_open(s->model, true, false, &s->decoder, err);
+    if (!status) status = hearth_detokenizer_open(s->model, true, false, &s->decoder, err);
     if (!status)
         status = hearth_tokenize(s->model, prompt, strlen(prompt), HEARTH_ADD_SPECIAL, &s->prompt,
                                  &s->n_prompt, err);
@@ -36,7 +36,7 @@ static hearth_status story_open(story *s, const char *path, const char *prompt, 
 static void story_close(story *s)
 {
     hearth_free(s->prompt);
-    hearth_decoder_close(s->decoder);
+    hearth_detokenizer_close(s->decoder);
     hearth_sampler_close(s->sampler);
     hearth_session_close(s->session);
     hearth_model_close(s->model);
@@ -48,7 +48,7 @@ static hearth_status story_show(story *s, int32_t id, hearth_error *err)
     const char *text;
     size_t n;
     hearth_sampler_accept(s->sampler, id);
-    hearth_status status = hearth_decoder_push(s->decoder, id, &text, &n, err);
+    hearth_status status = hearth_detokenizer_push(s->decoder, id, &text, &n, err);
     if (!status) fwrite(text, 1, n, stdout);
     return status;
 }
@@ -60,14 +60,14 @@ static hearth_status story_tell(story *s, unsigned long n_token, hearth_error *e
     if (!status) status = hearth_session_eval(s->session, s->prompt, s->n_prompt, err);
     while (!status && n_token-- > 0) {
         int32_t id;
-        status = hearth_sampler_pick(s->sampler, hearth_session_logits(s->session), &id, err);
-        if (!status && hearth_token_ends(s->model, id)) break;
+        status = hearth_sampler_sample(s->sampler, hearth_session_logits(s->session), &id, err);
+        if (!status && hearth_token_is_eog(s->model, id)) break;
         if (!status) status = story_show(s, id, err);
         if (!status) status = hearth_session_eval(s->session, &id, 1, err);
     }
     const char *rest; /* of a character that the last token left incomplete */
     size_t n;
-    hearth_decoder_flush(s->decoder, &rest, &n);
+    hearth_detokenizer_flush(s->decoder, &rest, &n);
     fwrite(rest, 1, n, stdout);
     putchar('\n');
     return status;

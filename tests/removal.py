@@ -24,7 +24,7 @@ FOLDERS = [os.path.join(SOURCE, folder) for folder in ("tests/data", "build/data
 # Sources of the data and descriptions; what CMake reads to know whether the data are old.
 NO_DATA = (".py", ".pyc", ".md", "made.json")
 # They read the folder itself, whatever lies in it.
-READ_ALL = {"front/data", "truth/again"}
+READ_ALL = {"install/data", "reference/again"}
 
 
 def data_files(part):

@@ -45,7 +45,7 @@ level() {
         --output-on-failure --output-junit "$PWD/build/levels/$level/ctest.xml" "$@"
 }
 # What plain C would take many minutes for, and other tests show of it: whole texts, drivers on the CPU.
-slow_without_vectors='^(golden/(gpu|perplexity|hybrid)|engine/shrinking|front/|laws/|truth/again)'
+slow_without_vectors='^(golden/(gpu|perplexity|hybrid)|engine/shrinking|install/|lint/|reference/again)'
 
 # emulated CPU: the programs of tests on a CPU that qemu-user describes (Haswell: AVX2 at most; Nehalem: no AVX), and
 # the program itself. Left out is what cannot be there (drivers, which compile for the CPU that they find; signals of
@@ -57,7 +57,7 @@ emulated() {
     note "testing build on an emulated $1"
     for program in build/tests/test_*; do
         case $(basename "$program" | cut -c6-) in
-        base_* | file_* | text_* | kernels_* | model_* | sample_* | sparse_* | convert_* | run_* | hub_*) ;;
+        base_* | file_* | text_* | kernels_* | model_* | sample_* | sparse_* | convert_* | forward_* | chat_* | hub_*) ;;
         golden_arch | golden_files | golden_models | golden_quant | golden_powerinfer) ;;
         engine_batches | engine_chat | engine_info | engine_layout | engine_long | engine_mutations) ;;
         *) continue ;;
@@ -91,7 +91,7 @@ sweep() {
             reason="see $log"
             note "$name"
             if LP_NATIVE_VECTOR_WIDTH=$width LP_NUM_THREADS=$threads MESA_SHADER_CACHE_DISABLE=true \
-                ctest --test-dir "$1" -j "$jobs" -V -R '^(run/gpu_|device/)' >"$log" 2>&1; then
+                ctest --test-dir "$1" -j "$jobs" -V -R '^(forward/gpu_|device/)' >"$log" 2>&1; then
                 if grep -q "llvmpipe (.*, $width bits)" "$log"; then
                     verdict=ok
                 elif ! grep -q llvmpipe "$log"; then
@@ -165,7 +165,7 @@ long)
     done
     unset HEARTH_LONG # what follows is emulated, bounded by the clock, or the same nine times
     if [ -n "$released" ]; then sweep build; fi
-    build aarch64 build/aarch64 && run build/aarch64 -R '^(base|kernels|golden|engine|truth)/'
+    build aarch64 build/aarch64 && run build/aarch64 -R '^(base|kernels|golden|engine|reference)/'
     fuzz_all 60
     ;;
 sweep)

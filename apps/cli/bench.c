@@ -1,15 +1,15 @@
 /* hearth bench: prompt and generation speed beside the machine's limits, taken in
  * the same run; of a model on a GPU without those limits, which are the CPU's. Samples of all tests are
- * interleaved, probes of memory and cores before each. bench_fire.c makes firing lists, bench_price.c says
- * what the mode costs; the results are shown by bench_report.c, the limits alone by bench_limits.c. */
+ * interleaved, probes of memory and cores before each. bench_trace.c makes firing lists, bench_quality.c says
+ * what the mode costs; the results are shown by bench_report.c, the limits alone by bench_machine.c. */
 #include "cli/bench.h"
 
 #include "base/hash.h"
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/model_args.h"
-#include "common/placed.h"
+#include "common/placement_info.h"
 #include "measure/limits.h"
-#include "run/gpu/gpu.h"
+#include "forward/gpu/gpu.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -112,7 +112,7 @@ static bool sample(bench *b, const bench_test *t, double *rate, hearth_error *er
               : t->n_sequence ? generate_together(b, t, err)
                               : generate(b, n, err);
     moment took = moment_since(b->model, start);
-    double seconds = b->by_card && took.there > 0.0 ? took.there : took.here;
+    double seconds = b->by_card && took.sim > 0.0 ? took.sim : took.wall;
     *rate = (double)n * (t->n_sequence ? t->n_sequence : 1) / seconds;
     for (uint32_t s = 0; ok && s < t->n_sequence; s++)
         t->digest[s] = hth_hash(hearth_session_logits(b->sequences[s]), b->info.n_vocab * sizeof(float));
@@ -248,8 +248,8 @@ static bool make_room(bench *b, const hearth_model *model, hearth_kv_type kv, ui
         ok = t->rate && t->memory && t->digest;
         for (size_t k = 0; k < HTH_N_PEAK_KIND; k++)
             ok = (t->peak[k] = calloc(b->n_repeat, sizeof(double))) != NULL && ok;
-        t->work = hth_work_of_prompt(model, t->n_prompt);
-        t->kv_bytes = hth_work_kv_bytes(model, kv, b->depth + t->n_predict / 2);
+        t->work = hth_op_count_prompt(model, t->n_prompt);
+        t->kv_bytes = hth_op_count_kv_bytes(model, kv, b->depth + t->n_predict / 2);
     }
     b->sequences = calloc(b->n_sequence + 1, sizeof(hearth_session *));
     if (!ok || !b->sequences) report_text("out of memory");
@@ -284,7 +284,7 @@ static void close_all(bench *b)
     free(b->prompt);
     hearth_batch_close(b->batch);
     hearth_session_close(b->session);
-    hth_fire_close(b->fires.lists);
+    hth_act_trace_close(b->fires.lists);
     bench_close_price(&b->price);
 }
 

@@ -4,9 +4,9 @@
 
 #include "common/options.h"
 #include "measure/compare.h"
-#include "measure/fire.h"
+#include "measure/act_trace.h"
 #include "measure/peaks.h"
-#include "measure/work.h"
+#include "measure/op_count.h"
 
 #include <hearth/hearth.h>
 
@@ -19,7 +19,7 @@ typedef struct bench_test {
     double *peak[HTH_N_PEAK_KIND]; /* multiply-adds per second that the cores gave before it */
     uint64_t *digest;              /* [n_sequence] of the logits after the last token */
     uint64_t kv_bytes;             /* that a generated token reads of its cache, on the average */
-    hth_work work;                 /* of one prompt */
+    hth_op_count work;                 /* of one prompt */
 } bench_test;
 
 /* Memory that is read to learn its bandwidth: more than caches hold. */
@@ -28,11 +28,11 @@ enum { BENCH_REGION_SIZE = 512 << 20 };
 /* Firing lists in place of those that the model finds. */
 typedef struct bench_fires {
     bool given;
-    hth_fire_spec spec; /* of lists that are drawn; the seed is of both kinds */
+    hth_act_trace_spec spec; /* of lists that are drawn; the seed is of both kinds */
     char profile[4096]; /* path of the one that is replayed; "": they are drawn */
     uint32_t n_sample, first_sample;
     bool marks_tops; /* a sample says who was among the largest tenth */
-    hth_fire *lists;
+    hth_act_trace *lists;
 } bench_fires;
 
 /* What the mode costs over a text, against the same file dense with an F16 cache. */
@@ -53,7 +53,7 @@ enum { BENCH_MAX_TEST = OPTION_LIST_MAX * (OPTION_LIST_MAX + 2) }; /* lengths, t
 typedef struct bench {
     const hearth_model *model;
     hearth_session *session;
-    hearth_batch *batch;        /* of n_row rows; NULL without --parallel */
+    hearth_batch *batch;        /* of n_tok rows; NULL without --parallel */
     hearth_session **sequences; /* [n_sequence], stepped by the batch */
     uint32_t n_sequence;        /* the largest of --parallel; 0: none */
     uint32_t n_row;             /* of the batch */
@@ -71,12 +71,12 @@ typedef struct bench {
     size_t n_batch; /* tokens of a prompt between two looks at Ctrl-C */
 } bench;
 
-/* bench_fire.c: what --fire says (0, or the exit status after a message); and the lists of a model,
+/* bench_trace.c: what --fire says (0, or the exit status after a message); and the lists of a model,
  * which its session then takes (false after a message). */
 int bench_parse_fire(const char *text, bench_fires *fires);
 bool bench_open_fire(bench *b, const hearth_model *model, uint32_t n_token);
 
-/* bench_price.c: reads the text of -f and sees whether it will do, before anything is timed; measures;
+/* bench_quality.c: reads the text of -f and sees whether it will do, before anything is timed; measures;
  * false after a message. */
 bool bench_open_price(bench *b, const args *a, const hearth_model *model);
 bool bench_find_price(bench *b, const args *a, const hearth_model *model);
@@ -86,7 +86,7 @@ void bench_close_price(bench_price *price);
 void bench_print_table(const bench *b);
 void bench_print_json(const bench *b);
 
-/* bench_limits.c: measures the machine without a model; the exit status. */
+/* bench_machine.c: measures the machine without a model; the exit status. */
 int bench_limits(const args *a);
 
 #endif

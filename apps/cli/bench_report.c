@@ -3,13 +3,13 @@
 #include "cli/bench.h"
 #include "common/output.h"
 #include "common/json.h"
-#include "common/placed.h"
-#include "base/spread.h"
+#include "common/placement_info.h"
+#include "base/sample_stats.h"
 
 #include <string.h>
 
 typedef struct result {
-    hth_spread rate, memory, peak[HTH_N_PEAK_KIND];
+    hth_sample_stats rate, memory, peak[HTH_N_PEAK_KIND];
     double weights;     /* bytes per second of weights alone, of generation */
     double used, limit; /* bytes, or operations of prompts, per second; 0: not known */
     double of_one;      /* against one sequence; 0: no batch */
@@ -17,7 +17,7 @@ typedef struct result {
 
 /* Operations per second that this mix of products could have: 0 where a kind of them has
  * no peak at this level. */
-static double mixed_peak(const bench *b, const hth_work *w, const hth_spread peak[HTH_N_PEAK_KIND])
+static double mixed_peak(const bench *b, const hth_op_count *w, const hth_sample_stats peak[HTH_N_PEAK_KIND])
 {
     hth_peak_kind floats = b->bf16_dot ? HTH_PEAK_BF16 : HTH_PEAK_F32;
     double int8 = (double)w->int8, f32 = (double)w->f32;
@@ -35,8 +35,8 @@ static bool skips_weights(const bench *b, const bench_test *t)
 
 static result result_of(const bench *b, const bench_test *t)
 {
-    result r = {.rate = hth_spread_of(t->rate, b->n_repeat), .memory = hth_spread_of(t->memory, b->n_repeat)};
-    for (size_t k = 0; k < HTH_N_PEAK_KIND; k++) r.peak[k] = hth_spread_of(t->peak[k], b->n_repeat);
+    result r = {.rate = hth_sample_stats_of(t->rate, b->n_repeat), .memory = hth_sample_stats_of(t->memory, b->n_repeat)};
+    for (size_t k = 0; k < HTH_N_PEAK_KIND; k++) r.peak[k] = hth_sample_stats_of(t->peak[k], b->n_repeat);
     if (t->n_prompt) {
         r.used = 2.0 * (double)(t->work.int8 + t->work.f32) * r.rate.median / (double)t->n_prompt;
         r.limit = b->info.gpu ? 0.0 : mixed_peak(b, &t->work, r.peak);
@@ -50,7 +50,7 @@ static result result_of(const bench *b, const bench_test *t)
     }
     for (size_t i = 0; t->n_sequence && i < b->n_test; i++)
         if (b->tests[i].n_sequence == 1 && b->tests[i].n_predict == t->n_predict)
-            r.of_one = r.rate.median / hth_spread_of(b->tests[i].rate, b->n_repeat).median;
+            r.of_one = r.rate.median / hth_sample_stats_of(b->tests[i].rate, b->n_repeat).median;
     return r;
 }
 
@@ -105,7 +105,7 @@ static bool print_row(const bench *b, const bench_test *t)
 static void print_fires(const bench *b)
 {
     const bench_fires *f = &b->fires;
-    double percent = 100.0 * hth_fire_share(f->lists);
+    double percent = 100.0 * hth_act_trace_share(f->lists);
     if (*f->profile)
         printf(" Firing lists replayed from %s, not found by the model: %.1f %% of the neurons, its %u "
                "samples from "
@@ -116,7 +116,7 @@ static void print_fires(const bench *b)
     else
         printf(" Firing lists drawn, not found by the model: %.1f %% of the neurons, in runs of %u, skew %g, "
                "sticky %g.",
-               percent, f->spec.run, f->spec.skew, f->spec.sticky);
+               percent, f->spec.block, f->spec.zipf_s, f->spec.correlation);
     printf("\nThe share of memory counts all weights, read or not.");
 }
 
@@ -252,16 +252,16 @@ static void print_json_fires(json *j, const bench *b)
     const bench_fires *f = &b->fires;
     bool replayed = *f->profile != '\0';
     json_open(j, replayed ? "replayed_firing_lists" : "drawn_firing_lists", '{');
-    json_float(j, "share", hth_fire_share(f->lists), 6);
+    json_float(j, "share", hth_act_trace_share(f->lists), 6);
     if (replayed) {
         json_word(j, "profile", f->profile);
         json_uint(j, "samples", f->n_sample);
         json_uint(j, "first_sample", f->first_sample);
         json_bool(j, "largest_tenth", f->marks_tops);
     } else {
-        json_uint(j, "run", f->spec.run);
-        json_float(j, "skew", f->spec.skew, 6);
-        json_float(j, "sticky", f->spec.sticky, 6);
+        json_uint(j, "run", f->spec.block);
+        json_float(j, "skew", f->spec.zipf_s, 6);
+        json_float(j, "sticky", f->spec.correlation, 6);
     }
     json_uint(j, "seed", f->spec.seed);
     json_close(j, '}');

@@ -1,12 +1,12 @@
 /* hearth chat: a conversation. Each turn the whole of it is turned into ids again, and
- * only what the session has not seen is evaluated. Lines come from common/lines.c,
- * answers go through common/wrap.c; chat_commands.c knows what begins with a slash. */
+ * only what the session has not seen is evaluated. Lines come from common/line_input.c,
+ * answers go through common/word_wrap.c; chat_commands.c knows what begins with a slash. */
 #define _GNU_SOURCE
 #include "cli/chat.h"
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/evaluate.h"
 
 #include <errno.h>
@@ -87,8 +87,8 @@ static bool keep_ids(id_list *l, const int32_t *ids, size_t n)
 static bool keep_common(chat *c, const int32_t *ids, size_t n, hearth_error *err)
 {
     size_t same = 0;
-    while (same < c->held.n && same + 1 < n && c->held.at[same] == ids[same]) same++;
-    c->held.n = same;
+    while (same < c->cached_ids.n && same + 1 < n && c->cached_ids.at[same] == ids[same]) same++;
+    c->cached_ids.n = same;
     c->n_reused = same;
     return hearth_session_truncate(c->session, (uint32_t)same, err) == HEARTH_OK;
 }
@@ -99,11 +99,11 @@ static bool evaluate(chat *c, const int32_t *ids, size_t n, hearth_error *why)
     size_t n_done;
     hearth_status st = evaluate_shown(c->a, c->session, "reading", ids, n, &n_done, why);
     if (st == HEARTH_ERROR_CANCELLED) why->message[0] = '\0';
-    return (st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED) && keep_ids(&c->held, ids, n_done);
+    return (st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED) && keep_ids(&c->cached_ids, ids, n_done);
 }
 
 typedef struct answer {
-    hearth_decoder *decoder;
+    hearth_detokenizer *decoder;
     wrap wrap;
     buffer text;
     id_list ids;
@@ -122,10 +122,10 @@ static bool show(answer *an, const char *piece, size_t n)
  * where only the last message of the user is left. */
 static bool drop_oldest_turn(chat *c)
 {
-    size_t first = c->talk.n > 0 && strcmp(c->talk.message[0].role, "system") == 0, n = 1;
-    while (first + n < c->talk.n && strcmp(c->talk.message[first + n].role, "user") != 0) n++;
-    if (args_has(c->a, "no-shift") || first + n >= c->talk.n) return false;
-    for (; n > 0; n--) transcript_drop(&c->talk, first);
+    size_t first = c->transcript.n > 0 && strcmp(c->transcript.message[0].role, "system") == 0, n = 1;
+    while (first + n < c->transcript.n && strcmp(c->transcript.message[first + n].role, "user") != 0) n++;
+    if (args_has(c->a, "no-shift") || first + n >= c->transcript.n) return false;
+    for (; n > 0; n--) transcript_drop(&c->transcript, first);
     if (!c->shifted) print_status("the context is full: the oldest messages are dropped from now on");
     c->shifted = true;
     return true;
@@ -161,15 +161,15 @@ static bool next_token(chat *c, answer *an, hearth_error *why)
     int32_t id;
     const char *piece;
     size_t n;
-    if (hearth_sampler_pick(c->sampler, hearth_session_logits(c->session), &id, why) != HEARTH_OK)
+    if (hearth_sampler_sample(c->sampler, hearth_session_logits(c->session), &id, why) != HEARTH_OK)
         return false;
     hearth_sampler_accept(c->sampler, id);
     an->n_token++;
-    if (hearth_token_ends(c->model, id)) {
+    if (hearth_token_is_eog(c->model, id)) {
         an->end = "end";
         return true;
     }
-    if (hearth_decoder_push(an->decoder, id, &piece, &n, why) != HEARTH_OK) return false;
+    if (hearth_detokenizer_push(an->decoder, id, &piece, &n, why) != HEARTH_OK) return false;
     if (!show(an, piece, n) || !keep_ids(&an->ids, &id, 1)) return false;
     if (an->end) return true;
     if (hearth_session_position(c->session) < hearth_session_n_ctx(c->session))
@@ -189,7 +189,7 @@ static bool generate(chat *c, answer *an, hearth_error *why)
     const char *tail;
     size_t n;
     const char *end = an->end;
-    hearth_decoder_flush(an->decoder, &tail, &n);
+    hearth_detokenizer_flush(an->decoder, &tail, &n);
     if (!show(an, tail, n)) return false;
     if (!wrap_end(&an->wrap)) an->end = "output closed";
     else an->end = end;
@@ -201,7 +201,7 @@ static void say_end(const chat *c, const answer *an)
     unsigned n_ctx = hearth_session_n_ctx(c->session);
     if (strcmp(an->end, "context full") == 0)
         print_status("the context of %u tokens is full; /reset begins again, -c takes more", n_ctx);
-    else if (strcmp(an->end, "stopped") == 0 && c->typed) print_note("stopped");
+    else if (strcmp(an->end, "stopped") == 0 && c->is_terminal) print_note("stopped");
     if (args_has(c->a, "stats"))
         print_status("%zu tokens were there, %zu read, %llu written; ended: %s", c->n_reused, c->n_read,
                      (unsigned long long)an->n_token, an->end);
@@ -213,7 +213,7 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
 {
     hearth_error why = {0};
     answer an = {0};
-    bool ok = hearth_decoder_open(c->model, true, false, &an.decoder, &why) == HEARTH_OK &&
+    bool ok = hearth_detokenizer_open(c->model, true, false, &an.decoder, &why) == HEARTH_OK &&
               keep_common(c, ids, n, &why);
     c->n_read = n - c->n_reused;
     for (size_t i = c->n_reused; i < n; i++) hearth_sampler_accept(c->sampler, ids[i]);
@@ -221,13 +221,13 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
     wrap_init(&an.wrap);
     ok = ok && generate(c, &an, &why);
     if (why.message[0]) report(&why);
-    if (ok && (an.n_token > 0 || c->typed)) end_text();
+    if (ok && (an.n_token > 0 || c->is_terminal)) end_text();
     if (!flush_stdout()) ok = false;
     if (ok) say_end(c, &an);
     bool lost = ok && strcmp(an.end, "output closed") == 0;
     ok = ok && !lost && an.n_token > 0 &&
-         transcript_add(&c->talk, "assistant", an.text.bytes ? an.text.bytes : "", an.text.n);
-    hearth_decoder_close(an.decoder);
+         transcript_add(&c->transcript, "assistant", an.text.bytes ? an.text.bytes : "", an.text.n);
+    hearth_detokenizer_close(an.decoder);
     free(an.text.bytes);
     free(an.ids.at);
     c->ends = c->ends || lost;
@@ -240,7 +240,7 @@ bool chat_tokenize(chat *c, bool add_generation_prompt, int32_t **ids, size_t *n
     hearth_chat_options o = {.add_generation_prompt = add_generation_prompt,
                              .local_time = &c->local_time,
                              .variables = args_text(c->a, "template-vars", NULL)};
-    if (hearth_chat_tokenize(c->format, c->talk.message, c->talk.n, &o, ids, n, &why) == HEARTH_OK)
+    if (hearth_chat_tokenize(c->format, c->transcript.message, c->transcript.n, &o, ids, n, &why) == HEARTH_OK)
         return true;
     report(&why);
     return false;
@@ -276,8 +276,8 @@ bool chat_answer_last(chat *c)
 
 static void take_turn(chat *c, const buffer *message)
 {
-    if (!transcript_add(&c->talk, "user", message->bytes, message->n)) return;
-    if (!chat_answer_last(c)) transcript_drop(&c->talk, c->talk.n - 1);
+    if (!transcript_add(&c->transcript, "user", message->bytes, message->n)) return;
+    if (!chat_answer_last(c)) transcript_drop(&c->transcript, c->transcript.n - 1);
 }
 
 /* ---- the conversation -------------------------------------------------------------------------------- */
@@ -309,18 +309,18 @@ static int converse(chat *c)
     bool is_block = false;
     int status = 0;
     while (!c->ends && status == 0) {
-        if (c->typed) forget_interrupt();
+        if (c->is_terminal) forget_interrupt();
         lines_status st = interrupted() ? LINES_INTERRUPTED : read_message(c, &message, &is_block);
         if (asked_to_end()) status = EXIT_SIGNAL + asked_to_end();
         else if (st == LINES_FAILED) status = EXIT_OTHER;
         else if (st == LINES_END) break;
         else if (st == LINES_INTERRUPTED)
-            status = !c->typed || ends_by_interrupt(c) ? EXIT_SIGNAL + SIGINT : 0;
+            status = !c->is_terminal || ends_by_interrupt(c) ? EXIT_SIGNAL + SIGINT : 0;
         else if (message.n > 0 && is_block) take_turn(c, &message);
         else if (message.n > 0) take_message(c, &message);
     }
     free(message.bytes);
-    return status ? status : c->failed && !c->typed ? EXIT_OTHER : 0;
+    return status ? status : c->failed && !c->is_terminal ? EXIT_OTHER : 0;
 }
 
 /* ---- the beginning --------------------------------------------------------------------------------------- */
@@ -374,7 +374,7 @@ static void greet(const chat *c)
 {
     warn_of_context(c->model, c->session);
     print_start_line(c->a, c->model, c->session);
-    if (c->typed)
+    if (c->is_terminal)
         print_status("chat by: %s; /help lists the commands, Ctrl-D ends", hearth_chat_name(c->format));
 }
 
@@ -414,20 +414,20 @@ static int run(const args *a)
     if (!open_session(a, model, 0, &c.session)) goto done;
     if (!open_sampler(a, model, &c.sampler, &status)) goto done;
     status = EXIT_OTHER;
-    if (system && !transcript_add(&c.talk, "system", system, strlen(system))) goto done;
+    if (system && !transcript_add(&c.transcript, "system", system, strlen(system))) goto done;
     if (!(c.lines = lines_open(args_has(a, "no-history") ? NULL : "history"))) goto done;
-    c.typed = lines_are_typed(c.lines);
+    c.is_terminal = lines_are_typed(c.lines);
     greet(&c);
     catch_interrupt_often();
     status = converse(&c);
 done:
     lines_close(c.lines);
-    transcript_free(&c.talk);
+    transcript_free(&c.transcript);
     hearth_sampler_close(c.sampler);
     hearth_session_close(c.session);
     hearth_chat_close(c.format);
     hearth_model_close(model);
-    free(c.held.at);
+    free(c.cached_ids.at);
     return status;
 }
 

@@ -3,10 +3,10 @@
 #define HEARTH_APPS_CLI_CHAT_H
 
 #include "common/buffer.h"
-#include "common/lines.h"
+#include "common/line_input.h"
 #include "common/model_args.h"
 #include "common/transcript.h"
-#include "common/wrap.h"
+#include "common/word_wrap.h"
 
 typedef struct chat {
     const args *a;
@@ -15,12 +15,12 @@ typedef struct chat {
     hearth_sampler *sampler;
     hearth_chat *format;
     lines *lines;
-    transcript talk;
-    id_list held;            /* what the session has evaluated */
+    transcript transcript;
+    id_list cached_ids;            /* what the session has evaluated */
     size_t n_reused, n_read; /* ids of the last turn: found in the session, evaluated */
     int64_t local_time;      /* of the beginning: a date that changes would change every turn */
     uint64_t interrupt_ns;   /* when Ctrl-C came to the prompt */
-    bool typed;              /* by a person at a terminal */
+    bool is_terminal;              /* by a person at a terminal */
     bool ends, failed;
     bool shifted; /* turns were dropped for want of room, which was said */
 } chat;

@@ -2,21 +2,21 @@
 #define _GNU_SOURCE
 #include "cli/chat.h"
 
-#include "base/bytes.h"
+#include "base/format_bytes.h"
 #include "hub/hub.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_SHOWN = 30 };
+enum { MAX_SHOWN = 30 };
 
 static void show(const hub_models *models)
 {
-    for (size_t i = 0; i < models->n && i < MOST_SHOWN; i++)
+    for (size_t i = 0; i < models->n && i < MAX_SHOWN; i++)
         fprintf(stderr, "  %2zu  %s  %s\n", i + 1, printable(models->at[i].name),
-                hth_bytes_shown(models->at[i].size).text);
-    if (models->n > MOST_SHOWN) fprintf(stderr, "      and %zu more: hearth list\n", models->n - MOST_SHOWN);
+                hth_format_bytes(models->at[i].size).text);
+    if (models->n > MAX_SHOWN) fprintf(stderr, "      and %zu more: hearth list\n", models->n - MAX_SHOWN);
 }
 
 /* A number of the list, 1 to n; 0: the input ended. */
@@ -51,7 +51,7 @@ int chat_choose_model(char path[CHAT_PATH])
                     models.n);
     } else {
         show(&models);
-        size_t chosen = ask(models.n < MOST_SHOWN ? models.n : MOST_SHOWN);
+        size_t chosen = ask(models.n < MAX_SHOWN ? models.n : MAX_SHOWN);
         if (chosen > 0) snprintf(path, CHAT_PATH, "%s", models.at[chosen - 1].path), status = 0;
         else fputc('\n', stderr);
         if (interrupted()) status = EXIT_SIGNAL + interrupted();

@@ -14,21 +14,21 @@ static void note(const char *text) { print_status("%s", text); }
 
 static bool has_system(const chat *c)
 {
-    return c->talk.n > 0 && strcmp(c->talk.message[0].role, "system") == 0;
+    return c->transcript.n > 0 && strcmp(c->transcript.message[0].role, "system") == 0;
 }
 
 /* The system text stays. */
 static void reset(chat *c, const char *operand)
 {
     (void)operand;
-    while (c->talk.n > has_system(c)) transcript_drop(&c->talk, c->talk.n - 1);
+    while (c->transcript.n > has_system(c)) transcript_drop(&c->transcript, c->transcript.n - 1);
     if (!chat_open_sampler(c)) c->ends = true;
     note("the conversation begins again");
 }
 
 static bool has_answer(chat *c)
 {
-    if (c->talk.n > 0 && strcmp(c->talk.message[c->talk.n - 1].role, "assistant") == 0) return true;
+    if (c->transcript.n > 0 && strcmp(c->transcript.message[c->transcript.n - 1].role, "assistant") == 0) return true;
     report_text("there is no answer yet");
     c->failed = true;
     return false;
@@ -38,8 +38,8 @@ static void undo(chat *c, const char *operand)
 {
     (void)operand;
     if (!has_answer(c)) return;
-    transcript_drop(&c->talk, c->talk.n - 1);
-    if (c->talk.n > has_system(c)) transcript_drop(&c->talk, c->talk.n - 1);
+    transcript_drop(&c->transcript, c->transcript.n - 1);
+    if (c->transcript.n > has_system(c)) transcript_drop(&c->transcript, c->transcript.n - 1);
     print_status("the last message and its answer are forgotten");
 }
 
@@ -48,20 +48,20 @@ static void regenerate(chat *c, const char *operand)
 {
     (void)operand;
     if (!has_answer(c)) return;
-    hearth_message old = c->talk.message[--c->talk.n]; /* nothing takes its room but another answer */
+    hearth_message old = c->transcript.message[--c->transcript.n]; /* nothing takes its room but another answer */
     if (chat_answer_last(c)) {
         transcript_free_message(&old);
         return;
     }
-    c->talk.message[c->talk.n++] = old;
+    c->transcript.message[c->transcript.n++] = old;
     note("the last answer stays");
 }
 
 static void set_system(chat *c, const char *text)
 {
-    if (has_system(c)) transcript_drop(&c->talk, 0);
+    if (has_system(c)) transcript_drop(&c->transcript, 0);
     if (!*text) note("no system text any more");
-    else if (transcript_add_first(&c->talk, "system", text, strlen(text))) note("the system text is set");
+    else if (transcript_add_first(&c->transcript, "system", text, strlen(text))) note("the system text is set");
 }
 
 /* ~/ is the home folder. */
@@ -77,15 +77,15 @@ static bool full_path(const char *path, char out[4096])
 static void save(chat *c, const char *operand)
 {
     char path[4096];
-    if (!full_path(operand, path) || !transcript_save(&c->talk, path)) c->failed = true;
-    else print_status("%zu messages are in %s", c->talk.n, path);
+    if (!full_path(operand, path) || !transcript_save(&c->transcript, path)) c->failed = true;
+    else print_status("%zu messages are in %s", c->transcript.n, path);
 }
 
 static void load(chat *c, const char *operand)
 {
     char path[4096];
-    if (!full_path(operand, path) || !transcript_load(&c->talk, path)) c->failed = true;
-    else print_status("the conversation has %zu messages", c->talk.n);
+    if (!full_path(operand, path) || !transcript_load(&c->transcript, path)) c->failed = true;
+    else print_status("the conversation has %zu messages", c->transcript.n);
 }
 
 static void leave(chat *c, const char *operand)

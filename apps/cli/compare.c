@@ -1,7 +1,7 @@
 /* hearth compare: what a mode costs, against the model with all neurons, or against another file. */
 #include "measure/compare.h"
 
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/json.h"
 #include "common/model_args.h"
 

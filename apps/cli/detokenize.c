@@ -1,5 +1,5 @@
 /* hearth detokenize: ids to text, byte for byte. */
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/model_args.h"
 #include "common/output.h"
 #include "file/gguf.h"
@@ -20,7 +20,7 @@ static int print_text(const hth_tokenizer *tok, const args *a, const int32_t *id
 {
     hth_detok d;
     size_t n_out;
-    char *out = malloc(hth_detok_room(tok));
+    char *out = malloc(hth_detok_max_bytes(tok));
     if (!out) return report_text("out of memory");
     hth_detok_init(&d, tok, args_has(a, "special"), !args_has(a, "no-bos"));
     for (size_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
 /* hearth devices: which GPUs there are, and why one is not used. */
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/json.h"
 #include "common/output.h"
 #include "device/device.h"
@@ -14,13 +14,13 @@ static const option_spec options[] = {
 static const char *const kinds[] = {[HTH_DEVICE_DISCRETE] = "card",
                                     [HTH_DEVICE_INTEGRATED] = "integrated",
                                     [HTH_DEVICE_CPU] = "computes on the CPU",
-                                    [HTH_DEVICE_NULL] = "null",
+                                    [HTH_DEVICE_REF] = "null",
                                     [HTH_DEVICE_SIMULATED] = "simulated"};
 
 /* Why `auto` takes another, or none. */
 static const char *verdict(const hth_device_info *d, bool is_first_card)
 {
-    if (d->problem[0]) return d->problem;
+    if (d->unsupported_reason[0]) return d->unsupported_reason;
     if (d->kind == HTH_DEVICE_DISCRETE)
         return is_first_card ? "--gpu auto takes it" : "by name: --gpu auto takes the first card";
     if (d->kind == HTH_DEVICE_INTEGRATED) return "by name: it shares the CPU's memory, so it gains little";
@@ -28,7 +28,7 @@ static const char *verdict(const hth_device_info *d, bool is_first_card)
 }
 
 /* Matrices of bytes, as "8x8x8". */
-static void write_shape(char *text, size_t size, const hth_matrix_shape *s)
+static void write_shape(char *text, size_t size, const hth_coopmat_shape *s)
 {
     snprintf(text, size, "%ux%ux%u", s->m, s->n, s->k);
 }
@@ -42,8 +42,8 @@ static void print_matrices(const hth_device_info *d)
         printf(" %s", shape);
     }
     if (d->n_shape > 0) printf("\n");
-    if (d->features & HTH_FEATURE_MATRIX_2) printf("          NV_cooperative_matrix2: used\n");
-    if (d->unused & HTH_FEATURE_MATRIX_2) printf("          NV_cooperative_matrix2: listed, not used\n");
+    if (d->features & HTH_FEATURE_COOPMAT2) printf("          NV_cooperative_matrix2: used\n");
+    if (d->unused_features & HTH_FEATURE_COOPMAT2) printf("          NV_cooperative_matrix2: listed, not used\n");
 }
 
 static void print_text(const hth_device_info *found, size_t n, const char *note)
@@ -52,7 +52,7 @@ static void print_text(const hth_device_info *found, size_t n, const char *note)
     if (n == 0) printf("no GPU: %s\n", note[0] ? printable(note) : "Vulkan knows none");
     for (size_t i = 0; i < n; i++) {
         const hth_device_info *d = &found[i];
-        bool usable_card = hth_device_is_usable_card(d);
+        bool usable_card = hth_device_is_usable_gpu(d);
         printf("vulkan:%zu  %s (%s), %.1f GB", i, printable(d->name), kinds[d->kind],
                (double)d->memory * 1e-9);
         if (d->budget > 0) printf(", %.1f GB free", (double)d->budget * 1e-9);
@@ -89,16 +89,16 @@ static void print_json(const hth_device_info *found, size_t n, const char *note)
         print_uuid(&j, found[i].uuid);
         json_uint(&j, "memory_bytes", found[i].memory);
         json_uint(&j, "budget_bytes", found[i].budget);
-        json_uint(&j, "binding_bytes", found[i].most);
+        json_uint(&j, "binding_bytes", found[i].max_binding_size);
         json_open(&j, "matrix_shapes", '[');
         for (uint32_t k = 0; k < found[i].n_shape; k++) {
             write_shape(name, sizeof name, &found[i].shapes[k]);
             json_word(&j, NULL, name);
         }
         json_close(&j, ']');
-        json_bool(&j, "matrix_2", found[i].features & HTH_FEATURE_MATRIX_2);
-        json_bool(&j, "matrix_2_unused", found[i].unused & HTH_FEATURE_MATRIX_2);
-        json_word(&j, "problem", found[i].problem);
+        json_bool(&j, "matrix_2", found[i].features & HTH_FEATURE_COOPMAT2);
+        json_bool(&j, "matrix_2_unused", found[i].unused_features & HTH_FEATURE_COOPMAT2);
+        json_word(&j, "problem", found[i].unsupported_reason);
         json_close(&j, '}');
     }
     json_close(&j, ']');

@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "cli/calibration.h"
 #include "cli/doctor.h"
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/json.h"
 #include "common/model_args.h"
 #include "measure/limits.h"
@@ -33,7 +33,7 @@ static uint64_t limit_of(int resource)
     return r.rlim_cur;
 }
 
-static hearth_status measure_bandwidth(hth_bandwidth_probe *region, uint32_t n_thread, hth_spread *out,
+static hearth_status measure_bandwidth(hth_bandwidth_probe *region, uint32_t n_thread, hth_sample_stats *out,
                                        hearth_error *err)
 {
     double rate[N_PASS];
@@ -42,7 +42,7 @@ static hearth_status measure_bandwidth(hth_bandwidth_probe *region, uint32_t n_t
     if (st != HEARTH_OK) return st;
     hth_bandwidth_measure(region, pool); /* threads are awake */
     for (int i = 0; i < N_PASS; i++) rate[i] = hth_bandwidth_measure(region, pool);
-    *out = hth_spread_of(rate, N_PASS);
+    *out = hth_sample_stats_of(rate, N_PASS);
     hth_pool_close(pool);
     return HEARTH_OK;
 }
@@ -52,9 +52,9 @@ static hearth_status look_at_machine(doctor_facts *f, hearth_error *err)
     hth_bandwidth_probe region = {0};
     hearth_status st = hth_cpu_choose(&f->level, err);
     if (st != HEARTH_OK) return st;
-    f->machine_level = hth_cpu_machine();
-    f->lack = hth_cpu_lack();
-    f->load_known = hth_load_watch(WATCH_MS, &f->load); /* before we are a load ourselves */
+    f->machine_level = hth_cpu_detect();
+    f->lack = hth_cpu_missing_feature();
+    f->load_known = hth_cpu_load_sample(WATCH_MS, &f->load); /* before we are a load ourselves */
     hth_machine_read("", &f->machine);
     f->locked_limit = limit_of(RLIMIT_MEMLOCK);
     f->address_limit = limit_of(RLIMIT_AS);
@@ -69,7 +69,7 @@ static hearth_status look_at_machine(doctor_facts *f, hearth_error *err)
 static void look_at_gpu(doctor_facts *f, const args *a)
 {
     const hth_type usual[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0};
-    const doctor_gpu_wish wish = {.name = args_text(a, args_has(a, "gpu") ? "gpu" : "device", "auto"),
+    const doctor_gpu_options wish = {.name = args_text(a, args_has(a, "gpu") ? "gpu" : "device", "auto"),
                                   .again = args_has(a, "again"),
                                   .types = f->path ? &f->type : usual,
                                   .n_type = f->path ? 1 : DOCTOR_MAX_TYPE,
@@ -85,7 +85,7 @@ static bool look_at_file(doctor_facts *f, const args *a)
     hth_model *model = NULL;
     hearth_error err;
     hearth_status st = hth_gguf_open(f->path, &file, &err);
-    hth_model_wish other = {.allow_unused = args_has(a, "allow-unused")};
+    hth_model_overrides other = {.allow_unused = args_has(a, "allow-unused")};
     if (st == HEARTH_OK) st = hth_model_open(file, &other, &model, &err);
     if (st == HEARTH_OK) f->weight_bytes = model->weight_size, f->type = model->layers[0].up.type;
     else report(&err);
@@ -180,7 +180,7 @@ static void print_gpu(json *j, const doctor_gpu *g)
     json_word(j, "problem", g->problem);
     if (g->found) {
         json_word(j, "driver", info->driver);
-        json_bool(j, "is_card", hth_device_is_usable_card(info));
+        json_bool(j, "is_card", hth_device_is_usable_gpu(info));
         json_bool(j, "simulated", info->kind == HTH_DEVICE_SIMULATED);
         print_limit(j, "memory_bytes", info->memory);
         print_limit(j, "free_bytes", hth_device_free_memory(info));
@@ -239,7 +239,7 @@ static int run(const args *a)
     hearth_error err;
     if (args_has(a, "gpu") && args_has(a, "device"))
         return usage_error("--gpu and --device are the same: give one of them");
-    facts.n_thread = hth_pool_threads((uint32_t)args_uint(a, "threads", 0));
+    facts.n_thread = hth_pool_default_threads((uint32_t)args_uint(a, "threads", 0));
     /* Ctrl-C ends it at once, as it does hearth plan: half a report misleads. What was measured before is kept
      * until there is something in its place. */
     if (facts.path && !look_at_file(&facts, a)) return EXIT_OTHER;

@@ -4,8 +4,8 @@
 
 #include "base/cpu.h"
 #include "measure/machine.h"
-#include "base/spread.h"
-#include "place/calibrate.h"
+#include "base/sample_stats.h"
+#include "placement/calibrate.h"
 
 enum { DOCTOR_MAX_TYPE = 2 };
 typedef struct doctor_gpu {
@@ -22,10 +22,10 @@ typedef struct doctor_facts {
     hth_cpu level, machine_level;
     const char *lack; /* for the next level, or NULL */
     hth_machine machine;
-    hth_load load;
+    hth_cpu_load load;
     bool load_known;
     uint32_t n_thread;      /* that a run would take */
-    hth_spread one, all;    /* bytes per second from memory, by one thread and by n_thread */
+    hth_sample_stats one, all;    /* bytes per second from memory, by one thread and by n_thread */
     uint64_t locked_limit;  /* bytes that may be locked in memory; UINT64_MAX: no limit */
     uint64_t address_limit; /* bytes of address space; UINT64_MAX: no limit */
     doctor_gpu gpu;
@@ -45,16 +45,16 @@ typedef struct finding {
 
 enum { DOCTOR_MAX_FINDING = 10 };
 
-typedef struct doctor_gpu_wish {
+typedef struct doctor_gpu_options {
     const char *name; /* "auto": the first card; "none" */
     bool again;       /* measure, in place of all that is kept */
     const hth_type *types;
     size_t n_type; /* up to DOCTOR_MAX_TYPE */
     uint32_t n_thread;
-} doctor_gpu_wish;
+} doctor_gpu_options;
 
 /* doctor_gpu.c. What goes wrong with a device is a problem among the facts. */
-void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_wish *wish);
+void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_options *wish);
 
 /* doctor_checks.c: what the facts mean, in the order of the screen; how many. */
 size_t doctor_check(const doctor_facts *f, finding out[DOCTOR_MAX_FINDING]);

@@ -2,7 +2,7 @@
  * then names the one thing to do. Called by doctor.c; measures nothing itself. */
 #include "cli/doctor.h"
 
-#include "base/bytes.h"
+#include "base/format_bytes.h"
 #include "base/pool.h"
 
 #include <stdarg.h>
@@ -51,7 +51,7 @@ static void check_cpu(const doctor_facts *d, finding *f)
 static void check_cores(const doctor_facts *d, finding *f)
 {
     const hth_machine *m = &d->machine;
-    uint32_t usual = hth_pool_threads(0);
+    uint32_t usual = hth_pool_default_threads(0);
     say(f->text, "%u physical, %u CPU%s of %u usable; %u thread%s by default", m->n_core, m->n_allowed,
         m->n_allowed == 1 ? "" : "s", m->n_online, usual, usual == 1 ? "" : "s");
     if (d->n_thread != usual) say(f->text, "; measured with %u", d->n_thread);
@@ -67,7 +67,7 @@ static void check_cores(const doctor_facts *d, finding *f)
 
 static void check_load(const doctor_facts *d, finding *f)
 {
-    const hth_load *l = &d->load;
+    const hth_cpu_load *l = &d->load;
     if (!d->load_known) {
         say(f->text, "not known: /proc/stat does not tell");
         return;
@@ -106,7 +106,7 @@ static void check_huge_pages(const doctor_facts *d, finding *f)
     if (d->opened && !d->mmap && d->weight_bytes) {
         double share = (double)d->huge_bytes / (double)d->weight_bytes;
         say(f->text, "; weights: %.0f %% of %s on them", share > 1.0 ? 100.0 : 100.0 * share,
-            hth_bytes_shown(d->weight_bytes).text);
+            hth_format_bytes(d->weight_bytes).text);
         if (d->machine.huge >= HTH_HUGE_MADVISE && share < 0.9 && d->weight_bytes >= (uint64_t)64 << 20)
             better(f, "free memory is in pieces: echo 1 | sudo tee /proc/sys/vm/compact_memory");
     }
@@ -125,7 +125,7 @@ static void check_bandwidth(const doctor_facts *d, finding *f)
     if (d->n_thread > 1)
         say(f->text, ", %.1f (%.1f-%.1f) by %u", d->all.median * GB, d->all.min * GB, d->all.max * GB,
             d->n_thread);
-    const hth_spread *s = d->n_thread > 1 ? &d->all : &d->one;
+    const hth_sample_stats *s = d->n_thread > 1 ? &d->all : &d->one;
     if (s->max > 1.4 * s->min) better(f, "it varies: measure again when nothing else is at work");
 }
 
@@ -175,7 +175,7 @@ static void check_gpu(const doctor_facts *d, finding *f)
     }
     say(f->text, "%s, ", g->info.name);
     if (is_free == UINT64_MAX) say(f->text, "memory without a limit");
-    else say(f->text, "%s free", hth_bytes_shown(is_free).text);
+    else say(f->text, "%s free", hth_format_bytes(is_free).text);
     if (is_free == 0) better(f, "no model has room there: a twentieth, at least 256 MiB, is left to others");
     for (size_t i = 0; i < g->n_calibration; i++) {
         double rate = g->calibrations[i].device_rate.median * GB;
@@ -184,7 +184,7 @@ static void check_gpu(const doctor_facts *d, finding *f)
     }
     if (g->n_calibration > 0) {
         const hth_calibration *c = &g->calibrations[0];
-        say(f->text, "; handoff %.0f us", c->hand[hth_calibration_handoff(c)] * 1e6);
+        say(f->text, "; handoff %.0f us", c->sync_latency[hth_calibration_submit_mode(c)] * 1e6);
     }
 }
 
@@ -196,7 +196,7 @@ static void check_disk(const doctor_facts *d, finding *f)
     }
     double seconds = (double)d->weight_bytes / d->disk_rate;
     say(f->text, "%.2f GB/s; the first load of %s takes %.1f s", d->disk_rate * GB,
-        hth_bytes_shown(d->weight_bytes).text, seconds);
+        hth_format_bytes(d->weight_bytes).text, seconds);
     if (seconds > 20.0) better(f, "keep the file on a faster disk");
 }
 

@@ -1,9 +1,9 @@
 /* The GPU that hearth doctor looks at: what it is, and what this machine was measured to do with it. What
- * was measured is kept (base/keep.h), so only the first look takes some seconds. */
+ * was measured is kept (base/disk_cache.h), so only the first look takes some seconds. */
 #include "cli/doctor.h"
 
-#include "place/calibrate.h"
-#include "run/gpu/calls.h"
+#include "placement/calibrate.h"
+#include "forward/gpu/shader_params.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,19 +14,19 @@ static bool find_card(doctor_gpu *g, char name[32])
     hth_device_info found[HTH_MAX_DEVICE];
     char note[200];
     size_t n;
-    if (hth_device_find_card(name)) return true;
+    if (hth_device_find_discrete(name)) return true;
     hth_device_list(found, HTH_MAX_DEVICE, &n, note);
     snprintf(g->problem, sizeof g->problem, "%s", note);
     for (size_t i = 0; i < n; i++) {
         if (found[i].kind != HTH_DEVICE_DISCRETE) continue;
         g->info = found[i];
-        snprintf(g->problem, sizeof g->problem, "%s", found[i].problem);
+        snprintf(g->problem, sizeof g->problem, "%s", found[i].unsupported_reason);
         return false;
     }
     return false;
 }
 
-static hearth_status measure(doctor_gpu *g, hth_device *device, const doctor_gpu_wish *wish,
+static hearth_status measure(doctor_gpu *g, hth_device *device, const doctor_gpu_options *wish,
                              hearth_error *err)
 {
     hth_kernels kernels;
@@ -37,19 +37,19 @@ static hearth_status measure(doctor_gpu *g, hth_device *device, const doctor_gpu
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&kernels, level);
     for (size_t i = 0; st == HEARTH_OK && i < wish->n_type; i++) {
-        st = hth_calibration_get(device, &kernels, pool, wish->types[i], wish->again, &g->calibrations[i],
+        st = hth_calibration_cache_get(device, &kernels, pool, wish->types[i], wish->again, &g->calibrations[i],
                                  err);
         if (st == HEARTH_OK) g->n_calibration++;
     }
     /* What made these wrong made the others wrong: they are measured when a plan wants them. */
     if (st == HEARTH_OK && wish->again)
-        hth_calibration_forget_others(hth_calibration_mark(&g->info, &kernels, hth_pool_n_thread(pool)),
+        hth_calibration_cache_evict_others(hth_calibration_fingerprint(&g->info, &kernels, hth_pool_n_thread(pool)),
                                       wish->types, wish->n_type);
     hth_pool_close(pool);
     return st;
 }
 
-void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_wish *wish)
+void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_options *wish)
 {
     char card[32];
     const char *name = wish->name;
@@ -62,7 +62,7 @@ void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_wish *wish)
         if (!find_card(g, card)) return;
         name = card;
     }
-    hth_device_spec spec = {.name = name, .functions = hth_gpu_functions};
+    hth_device_spec spec = {.name = name, .shader_refs = hth_shader_ref_table};
     hearth_status st = hth_device_open(&spec, &device, &why);
     if (st == HEARTH_OK) {
         g->found = true;

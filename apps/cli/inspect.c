@@ -2,9 +2,9 @@
  * (only thresholds, which are few), so it answers at once for any size; --check reads
  * and verifies all of them. */
 #include "cli/inspect_facts.h"
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/output.h"
-#include "measure/check.h"
+#include "measure/check_weights.h"
 
 static const option_spec options[] = {
     {"ctx", 'c', OPTION_UINT, "N", "context; 0: as trained; default: that, at most 4096", 0, 16777216, NULL,

@@ -2,7 +2,7 @@
 #include "cli/inspect_facts.h"
 
 #include "common/model_args.h"
-#include "run/run.h"
+#include "forward/forward.h"
 #include "sparse/selector.h"
 #include "text/tokenizer.h"
 
@@ -42,7 +42,7 @@ const char *const *sparsity_modes(hth_activation activation, bool *exact)
 
 /* ---- tensors ----------------------------------------------------------------------- */
 
-static bool holds(hth_text name, const char *part)
+static bool holds(hth_str name, const char *part)
 {
     size_t n = strlen(part);
     for (size_t i = 0; i + n <= name.n; i++)
@@ -52,9 +52,9 @@ static bool holds(hth_text name, const char *part)
 
 static role role_of(const hth_gguf_tensor *t)
 {
-    if (hth_text_is(t->name, "token_embd.weight") || hth_text_is(t->name, "position_embd.weight"))
+    if (hth_str_eq(t->name, "token_embd.weight") || hth_str_eq(t->name, "position_embd.weight"))
         return ROLE_EMBEDDING;
-    if (hth_text_is(t->name, "output.weight")) return ROLE_HEAD;
+    if (hth_str_eq(t->name, "output.weight")) return ROLE_HEAD;
     if (t->n_dim == 1) return ROLE_VECTORS;
     return holds(t->name, ".attn_") ? ROLE_ATTENTION : holds(t->name, ".ffn_") ? ROLE_FFN : ROLE_OTHER;
 }
@@ -89,7 +89,7 @@ static void choose_selectors(facts *f)
 
 static void estimate(facts *f, const args *a)
 {
-    if (hth_model_open(f->file, &(hth_model_wish){0}, &f->model, &f->why_not) != HEARTH_OK) return;
+    if (hth_model_open(f->file, &(hth_model_overrides){0}, &f->model, &f->why_not) != HEARTH_OK) return;
     choose_selectors(f);
     f->n_ctx = hth_context_for(&f->model->hparams, args_context(a, 0));
     f->weight_size = f->model->weight_size;
@@ -109,7 +109,7 @@ static void read_tokenizer(facts *f)
     f->no_tokenizer.status = hth_tokenizer_open(f->file, &tok, &f->no_tokenizer);
     if (f->no_tokenizer.status != HEARTH_OK) return;
     f->n_token = hth_tokenizer_n_vocab(tok);
-    f->cut = hth_tokenizer_cut_by(tok, f->cut_engine, sizeof f->cut_engine);
+    f->cut = hth_tokenizer_pretok_name(tok, f->cut_engine, sizeof f->cut_engine);
     hth_tokenizer_close(tok);
 }
 

@@ -11,7 +11,7 @@ static void json_element(json *j, const hth_gguf_value *v, uint64_t i)
 {
     hth_gguf_type t = v->element_type;
     if (t == HTH_GGUF_TEXT) {
-        hth_text text = ((const hth_text *)v->elements)[i];
+        hth_str text = ((const hth_str *)v->elements)[i];
         json_text(j, NULL, text.bytes, text.n);
     } else if (t == HTH_GGUF_F32 || t == HTH_GGUF_F64) {
         json_float(j, NULL, hth_gguf_element_float(v, i), t == HTH_GGUF_F32 ? 9 : 17);
@@ -101,7 +101,7 @@ static void json_model(json *j, const facts *f)
     bool exact;
     const char *const *modes = sparsity_modes(h->activation, &exact);
     json_open(j, "model", '{');
-    json_word(j, "architecture", h->family->name);
+    json_word(j, "architecture", h->arch->name);
     json_uint(j, "n_layer", h->n_layer);
     json_uint(j, "d_model", h->d_model);
     json_uint(j, "n_head", h->n_head);

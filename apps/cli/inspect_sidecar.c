@@ -3,7 +3,7 @@
 #include "cli/inspect_facts.h"
 #include "common/json.h"
 #include "common/output.h"
-#include "plan/placement.h"
+#include "planner/placement.h"
 #include "sparse/sidecar.h"
 
 #include <stdio.h>
@@ -25,24 +25,24 @@ static const sidecar_kind kinds[] = {
     {"placement", NULL, "hearth run MODEL --gpu DEVICE --placement FILE"},
 };
 
-static hth_text architecture_of(const hth_gguf *file)
+static hth_str architecture_of(const hth_gguf *file)
 {
     const hth_gguf_value *v = hth_gguf_find(file, "general.architecture");
-    return v && v->type == HTH_GGUF_TEXT ? v->as.text : (hth_text){"", 0};
+    return v && v->type == HTH_GGUF_TEXT ? v->as.text : (hth_str){"", 0};
 }
 
 bool is_sidecar(const hth_gguf *file)
 {
-    hth_text name = architecture_of(file);
+    hth_str name = architecture_of(file);
     return name.n > 7 && memcmp(name.bytes, "hearth.", 7) == 0;
 }
 
 /* NULL: none that this version knows. */
 static const sidecar_kind *kind_of(const hth_gguf *file)
 {
-    hth_text name = architecture_of(file);
+    hth_str name = architecture_of(file);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (hth_text_is((hth_text){name.bytes + 7, name.n - 7}, kinds[i].name)) return &kinds[i];
+        if (hth_str_eq((hth_str){name.bytes + 7, name.n - 7}, kinds[i].name)) return &kinds[i];
     return NULL;
 }
 
@@ -52,7 +52,7 @@ static bool find_uint(const hth_gguf *file, const char *key, uint64_t *value)
     return hth_gguf_get_uint(file, key, 0, UINT64_MAX, value, &found, NULL) == HEARTH_OK && found;
 }
 
-static bool find_text(const hth_gguf *file, const char *key, hth_text *value)
+static bool find_text(const hth_gguf *file, const char *key, hth_str *value)
 {
     bool found = false;
     return hth_gguf_get_text(file, key, value, &found, NULL) == HEARTH_OK && found;
@@ -125,7 +125,7 @@ hearth_error sidecar_check(const hth_gguf *file)
 
 static void label(const char *text) { printf("  %-14s ", text); }
 
-static void print_shown(hth_text text)
+static void print_shown(hth_str text)
 {
     char shown[200];
     fputs(hth_escape(shown, sizeof shown, text.bytes, text.n), stdout);
@@ -149,7 +149,7 @@ static void print_range(const hth_gguf *file, const sidecar_kind *k, uint32_t n_
 static void print_predictors(const hth_gguf *file, const sidecar_kind *k, uint32_t n_layer)
 {
     const hth_gguf_value *thresholds = thresholds_of(file);
-    hth_text input;
+    hth_str input;
     label("ranks");
     print_range(file, k, n_layer, rank_of);
     putchar('\n');
@@ -169,7 +169,7 @@ static void print_predictors(const hth_gguf *file, const sidecar_kind *k, uint32
     putchar('\n');
 }
 
-/* Pairs (plan/placement.h); NULL: there are none. */
+/* Pairs (planner/placement.h); NULL: there are none. */
 static const hth_gguf_value *streams_of(const hth_gguf *file)
 {
     const hth_gguf_value *pairs = hth_gguf_find(file, "hearth.placement.stream");
@@ -203,7 +203,7 @@ static void print_placement(const hth_gguf *file)
         print_share(hth_gguf_element_uint(streams, i + 1));
     }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        hth_text text;
+        hth_str text;
         if (!find_text(file, rows[i].key, &text)) continue;
         label(rows[i].name);
         print_shown(text);
@@ -214,7 +214,7 @@ static void print_placement(const hth_gguf *file)
 static void print_profile(const hth_gguf *file)
 {
     uint64_t n_tok = 0, n_done = 0, n_ctx = 0, n_sample = 0;
-    hth_text activation;
+    hth_str activation;
     label("text");
     if (find_uint(file, "hearth.profile.tokens_done", &n_done))
         printf("%llu of ", (unsigned long long)n_done);
@@ -281,7 +281,7 @@ static void json_found_uint(json *j, const char *name, const hth_gguf *file, con
 
 static void json_found_text(json *j, const char *name, const hth_gguf *file, const char *key)
 {
-    hth_text value;
+    hth_str value;
     if (find_text(file, key, &value)) json_text(j, name, value.bytes, value.n);
 }
 
@@ -329,7 +329,7 @@ void inspect_json_sidecar(json *j, const facts *f)
 {
     const hth_gguf *file = f->file;
     const sidecar_kind *k = kind_of(file);
-    hth_text name = architecture_of(file);
+    hth_str name = architecture_of(file);
     uint64_t hash;
     char hex[20];
     json_open(j, "sidecar", '{');

@@ -18,7 +18,7 @@ static void label(const char *text) { printf("  %-14s ", text); }
 
 /* ---- texts from the file -------------------------------------------------------------- */
 
-static void print_text(hth_text text, bool all)
+static void print_text(hth_str text, bool all)
 {
     size_t n = all || text.n < SHOWN_TEXT ? text.n : SHOWN_TEXT;
     while (n > 0 && n < text.n && ((unsigned char)text.bytes[n] & 0xc0) == 0x80)
@@ -44,7 +44,7 @@ static void print_text(hth_text text, bool all)
 static void print_element(const hth_gguf_value *v, uint64_t i, bool all)
 {
     hth_gguf_type t = v->element_type;
-    if (t == HTH_GGUF_TEXT) print_text(((const hth_text *)v->elements)[i], all);
+    if (t == HTH_GGUF_TEXT) print_text(((const hth_str *)v->elements)[i], all);
     else if (t == HTH_GGUF_F32 || t == HTH_GGUF_F64) printf("%.9g", hth_gguf_element_float(v, i));
     else if (value_type_is_signed(t)) printf("%lld", (long long)hth_gguf_element_int(v, i));
     else printf("%llu", (unsigned long long)hth_gguf_element_uint(v, i));
@@ -170,7 +170,7 @@ static void print_model(const facts *f)
     if (f->model) {
         const hth_hparams *h = &f->model->hparams;
         label("architecture");
-        printf("%s: %u layers, width %u, vocabulary %u, trained for %u positions\n", h->family->name,
+        printf("%s: %u layers, width %u, vocabulary %u, trained for %u positions\n", h->arch->name,
                h->n_layer, h->d_model, h->n_vocab, h->n_ctx_train);
         print_attention(f->model);
         print_ffn(f);

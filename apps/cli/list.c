@@ -1,6 +1,6 @@
 /* hearth list: the models on this machine, whether they run here, and about how fast. */
-#include "base/bytes.h"
-#include "cli/verbs.h"
+#include "base/format_bytes.h"
+#include "cli/commands.h"
 #include "common/json.h"
 #include "common/model_args.h"
 #include "common/output.h"
@@ -82,7 +82,7 @@ static void print_text(const args *a, const hub_models *models, const hub_facts 
         const hub_model *m = &models->at[i];
         const char *name = printable(m->name);
         printf("%s%*s  %-8s %-6s %10s  %-5s ", name, width - columns(name), "", facts[i].family,
-               facts[i].type, hth_bytes_shown(m->size).text, runs_word(&facts[i]));
+               facts[i].type, hth_format_bytes(m->size).text, runs_word(&facts[i]));
         print_speed(&facts[i]);
         if (args_has(a, "paths")) print_path(m);
     }

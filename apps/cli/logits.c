@@ -1,7 +1,7 @@
 /* hearth logits: the logits of every position of a list of ids, as raw floats. */
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/model_args.h"
-#include "file/sink.h"
+#include "file/atomic_writer.h"
 
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ static const option_spec options[] = {
 };
 
 typedef struct sink {
-    hth_sink file;
+    hth_atomic_writer file;
     size_t n_vocab;
 } sink;
 
@@ -21,19 +21,19 @@ static hearth_status write_logits(void *user, size_t i_token, const float *logit
 {
     sink *s = user;
     (void)i_token;
-    return hth_sink_write(&s->file, logits, s->n_vocab * sizeof *logits, err);
+    return hth_atomic_writer_write(&s->file, logits, s->n_vocab * sizeof *logits, err);
 }
 
 static int write_all(hearth_session *session, const int32_t *ids, size_t n, const char *path, size_t n_vocab)
 {
     hearth_error err;
     sink s = {.n_vocab = n_vocab};
-    hearth_status st = hth_sink_open(&s.file, path, &err);
+    hearth_status st = hth_atomic_writer_open(&s.file, path, &err);
     if (st == HEARTH_OK) st = hearth_session_eval_each(session, ids, n, write_logits, &s, &err);
     if (st == HEARTH_ERROR_CANCELLED)
         snprintf(err.message, sizeof err.message, "interrupted; nothing was kept");
-    if (st == HEARTH_OK) st = hth_sink_finish(&s.file, &err);
-    hth_sink_close(&s.file);
+    if (st == HEARTH_OK) st = hth_atomic_writer_finish(&s.file, &err);
+    hth_atomic_writer_close(&s.file);
     return st == HEARTH_OK ? 0 : report(&err);
 }
 

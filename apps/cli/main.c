@@ -2,7 +2,7 @@
  * own file; everything that verbs share is in apps/common. */
 #define _GNU_SOURCE
 #include "base/pool.h"
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/output.h"
 #include "common/spelling.h"
 
@@ -41,7 +41,7 @@ static const verb *const verbs[] = {&verb_run_model,
 static void on_bus_error(int signal_number, siginfo_t *info, void *context)
 {
     (void)context;
-    if (hearth_map_fault(info->si_addr)) return;
+    if (hearth_handle_sigbus(info->si_addr)) return;
     signal(signal_number, SIG_DFL); /* the instruction is tried again, and ends the program */
 }
 

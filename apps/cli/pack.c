@@ -1,5 +1,5 @@
 /* hearth pack: a file in which neurons can be read one by one. */
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/input.h"
 #include "common/model_args.h"
 #include "common/output.h"
@@ -22,12 +22,12 @@ static void print_result(const char *out, const hth_pack_result *r)
 {
     printf("%s: %u layers, %.1f MB became %.1f MB; made for selector %s\n", printable(out), r->n_layer,
            (double)r->in_bytes * 1e-6, (double)r->out_bytes * 1e-6, r->selector);
-    if (r->down_loss > 0.0)
+    if (r->down_rms_error > 0.0)
         printf("down, rounded along its other axis: off by %.2f %% of its weights (rms)\n",
-               100 * r->down_loss);
-    if (r->run_before > 0.0)
-        printf("neurons that fire together: runs of %.2f on average, %.2f before\n", r->run_after,
-               r->run_before);
+               100 * r->down_rms_error);
+    if (r->mean_run_before > 0.0)
+        printf("neurons that fire together: runs of %.2f on average, %.2f before\n", r->mean_run_after,
+               r->mean_run_before);
     if (r->n_swapped)
         printf("up fires less often than the gate in %u layers: they changed places, as dReLU allows\n",
                r->n_swapped);
@@ -54,8 +54,8 @@ static int run(const args *a)
     const char *in = args_operand(a, 0), *out = args_text(a, "output", NULL),
                *type = args_text(a, "type", NULL);
     if (!out) return usage_error("pack needs -o FILE");
-    if (type && !(o.mix = hth_mix_find(type)))
-        return usage_error("pack --type '%s': one of %s is wanted", type, hth_mix_list());
+    if (type && !(o.ftype = hth_ftype_find(type)))
+        return usage_error("pack --type '%s': one of %s is wanted", type, hth_ftype_list());
     const input inputs[] = {{in, "the model"},
                             {o.profile, "the profile"},
                             {o.predictors, "the predictors"},

@@ -1,8 +1,8 @@
 /* hearth perplexity: how well a model foretells a text. */
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/json.h"
 #include "common/model_args.h"
-#include "common/placed.h"
+#include "common/placement_info.h"
 #include "measure/perplexity.h"
 
 #include <stdlib.h>

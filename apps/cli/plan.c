@@ -1,12 +1,12 @@
 /* hearth plan: what of a model goes on a GPU, what that reaches, and what more memory would give. */
-#include "base/bytes.h"
+#include "base/format_bytes.h"
 #include "cli/calibration.h"
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/json.h"
 #include "common/model_args.h"
 #include "measure/machine.h"
-#include "place/outlook.h"
-#include "run/gpu/calls.h"
+#include "placement/plan_context.h"
+#include "forward/gpu/shader_params.h"
 #include "sparse/selector.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static const option_spec options[] = {
     {0},
 };
 
-enum { MOST_IF = 24 };
+enum { MAX_IF = 24 };
 
 /* All that a plan is made from; closed by close_all. */
 typedef struct planning {
@@ -32,22 +32,22 @@ typedef struct planning {
     hth_pool *pool;
     hth_device *device;
     hth_profile *profile;
-    hth_choice choice; /* what the best plan makes of it */
-    hth_outlook outlook;
+    hth_placement_builder choice; /* what the best plan makes of it */
+    hth_plan_context outlook;
     hth_plan by_share;
     uint64_t ram, host_bytes; /* that may be used by weights here, and are */
     size_t n_if;
     struct {
         uint64_t vram;
         double seconds;
-    } what_if[MOST_IF];
+    } what_if[MAX_IF];
 } planning;
 
 static void close_all(planning *p)
 {
     hth_plan_free(&p->by_share);
-    hth_outlook_close(&p->outlook);
-    hth_choice_close(&p->choice);
+    hth_plan_context_close(&p->outlook);
+    hth_placement_builder_close(&p->choice);
     hth_profile_close(p->profile);
     hth_device_close(p->device);
     hth_pool_close(p->pool);
@@ -57,22 +57,22 @@ static void close_all(planning *p)
 
 /* ---- making it ------------------------------------------------------------------------------------- */
 
-static hearth_status open_model_alone(planning *p, hth_gpu_place *place, hearth_error *err)
+static hearth_status open_model_alone(planning *p, hth_offload_params *params, hearth_error *err)
 {
     hth_cpu level;
     const char *why;
-    hth_model_wish other = {.activation = args_text(p->a, "activation", NULL),
+    hth_model_overrides other = {.activation = args_text(p->a, "activation", NULL),
                             .allow_unused = args_has(p->a, "allow-unused")};
     hearth_status st = hth_gguf_open(args_operand(p->a, 0), &p->file, err);
     if (st == HEARTH_OK) st = hth_model_open(p->file, &other, &p->model, err);
     if (st == HEARTH_OK)
-        st = hth_selector_choose(p->model, wanted_selector(p->a), &place->selector, &why, err);
+        st = hth_selector_choose(p->model, wanted_selector(p->a), &params->selector, &why, err);
     if (st == HEARTH_OK) st = hth_cpu_choose(&level, err);
     if (st == HEARTH_OK && args_has(p->a, "profile"))
         st = hth_profile_open(args_text(p->a, "profile", NULL), p->model, &p->profile, err);
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&p->kernels, level);
-    return hth_pool_open(hth_pool_threads((uint32_t)args_uint(p->a, "threads", 0)), &p->pool, err);
+    return hth_pool_open(hth_pool_default_threads((uint32_t)args_uint(p->a, "threads", 0)), &p->pool, err);
 }
 
 /* The card that --gpu names, or the first one, of which so many bytes may be used; 0: all. */
@@ -81,78 +81,78 @@ static hearth_status open_card(planning *p, uint64_t limit, hearth_error *err)
     char card[32];
     const char *name = args_text(p->a, "gpu", "auto");
     if (strcmp(name, "auto") == 0) {
-        if (!hth_device_find_card(card))
+        if (!hth_device_find_discrete(card))
             return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                             "no card to plan for: see hearth devices, and name one with --gpu");
         name = card;
     }
-    hth_device_spec spec = {.name = name, .memory = limit, .functions = hth_gpu_functions};
+    hth_device_spec spec = {.name = name, .memory = limit, .shader_refs = hth_shader_ref_table};
     return hth_device_open(&spec, &p->device, err);
 }
 
-static hearth_status open_choice(planning *p, hth_gpu_place *place, hearth_error *err)
+static hearth_status open_choice(planning *p, hth_offload_params *params, hearth_error *err)
 {
     const hth_device_info *info = hth_device_get_info(p->device);
     hearth_session_options s = session_options(p->a, 0);
     uint32_t n_ctx = hth_context_for(&p->model->hparams, s.n_ctx);
     uint64_t vram = args_size(p->a, "vram", 0);
-    place->n_row = hth_gpu_rows(info, s.n_batch, n_ctx);
-    place->n_position = hth_gpu_positions(n_ctx);
-    place->kv = s.kv;
+    params->n_row = hth_gpu_batch_size(info, s.n_batch, n_ctx);
+    params->n_position = hth_gpu_positions(n_ctx);
+    params->kv = s.kv;
     hearth_status st =
-        hth_choice_open(&p->choice, p->model, info, vram ? vram : hth_device_free_memory(info), place, err);
-    p->choice.is_allowance = vram > 0;
+        hth_placement_builder_open(&p->choice, p->model, info, vram ? vram : hth_device_free_memory(info), params, err);
+    p->choice.is_user_limit = vram > 0;
     return st;
 }
 
 static bool nothing_fits(const planning *p)
 {
-    return p->choice.place.n_layer == 0 && hth_choice_least_bytes(&p->choice) > p->choice.budget;
+    return p->choice.params.n_layer == 0 && hth_placement_builder_least_bytes(&p->choice) > p->choice.budget;
 }
 
 /* Of a card of which so many bytes may be used; 0: all. */
-static hearth_status look(planning *p, uint64_t limit, hth_gpu_place *place, hearth_error *err)
+static hearth_status look(planning *p, uint64_t limit, hth_offload_params *params, hearth_error *err)
 {
     hearth_status st = open_card(p, limit, err);
-    if (st == HEARTH_OK) st = open_choice(p, place, err);
+    if (st == HEARTH_OK) st = open_choice(p, params, err);
     return st == HEARTH_OK
-               ? hth_outlook_open(&p->outlook, &p->choice, p->profile, p->device, &p->kernels, p->pool, err)
+               ? hth_plan_context_build(&p->outlook, &p->choice, p->profile, p->device, &p->kernels, p->pool, err)
                : st;
 }
 
 static void close_look(planning *p)
 {
-    hth_outlook_close(&p->outlook);
-    hth_choice_close(&p->choice);
+    hth_plan_context_close(&p->outlook);
+    hth_placement_builder_close(&p->choice);
     hth_device_close(p->device);
     p->device = NULL;
 }
 
 /* Within --vram, as a run opens the card: what is measured depends on it. Where that has no room to measure,
  * with all that the card has: nothing of the model is computed here. */
-static hearth_status look_within(planning *p, uint64_t vram, hth_gpu_place *place, hearth_error *err)
+static hearth_status look_within(planning *p, uint64_t vram, hth_offload_params *params, hearth_error *err)
 {
-    hearth_status st = look(p, vram, place, err);
+    hearth_status st = look(p, vram, params, err);
     if (st != HEARTH_ERROR_MEMORY || vram == 0) return st;
     close_look(p);
-    return look(p, 0, place, err);
+    return look(p, 0, params, err);
 }
 
 /* Up to sixteen sizes, in steps of a power of two, until the whole model has room. */
 static hearth_status plan_sizes(planning *p, hearth_error *err)
 {
-    uint64_t whole = hth_choice_whole_bytes(&p->choice), step = (uint64_t)1 << 20;
+    uint64_t whole = hth_placement_builder_whole_bytes(&p->choice), step = (uint64_t)1 << 20;
     if (whole == UINT64_MAX) whole = (uint64_t)32 << 30;          /* more than its bindings can hold */
     whole += p->model->hparams.n_layer * (uint64_t)HTH_PLAN_UNIT; /* each layer is rounded up */
     while (step * 16 < whole) step *= 2;
-    for (bool done = false; !done && p->n_if < MOST_IF; p->n_if++) {
-        hth_plan_wish wish = p->outlook.wish;
+    for (bool done = false; !done && p->n_if < MAX_IF; p->n_if++) {
+        hth_plan_options o = p->outlook.options;
         hth_plan plan;
-        wish.vram = (p->n_if + 1) * step;
-        done = wish.vram >= whole;
-        hearth_status st = hth_plan_solve(&p->outlook.input, &p->outlook.machine, &wish, &plan, err);
+        o.vram = (p->n_if + 1) * step;
+        done = o.vram >= whole;
+        hearth_status st = hth_plan_solve(&p->outlook.input, &p->outlook.machine, &o, &plan, err);
         if (st != HEARTH_OK) return st;
-        p->what_if[p->n_if].vram = wish.vram;
+        p->what_if[p->n_if].vram = o.vram;
         p->what_if[p->n_if].seconds = plan.seconds;
         hth_plan_free(&plan);
     }
@@ -176,15 +176,15 @@ static uint64_t host_bytes(const planning *p)
 
 static hearth_status make_plan(planning *p, hearth_error *err)
 {
-    hth_gpu_place place = {0};
+    hth_offload_params params = {0};
     hth_machine machine;
-    hearth_status st = open_model_alone(p, &place, err);
-    if (st == HEARTH_OK) st = look_within(p, args_size(p->a, "vram", 0), &place, err);
-    const hth_outlook *o = &p->outlook;
-    if (st == HEARTH_OK) st = hth_plan_by_share(&o->input, &o->machine, &o->wish, &p->by_share, err);
+    hearth_status st = open_model_alone(p, &params, err);
+    if (st == HEARTH_OK) st = look_within(p, args_size(p->a, "vram", 0), &params, err);
+    const hth_plan_context *o = &p->outlook;
+    if (st == HEARTH_OK) st = hth_plan_greedy_baseline(&o->input, &o->machine, &o->options, &p->by_share, err);
     if (st != HEARTH_OK) return st;
     if (args_has(p->a, "what-if")) st = plan_sizes(p, err);
-    hth_outlook_take(o, &p->choice);
+    hth_plan_context_apply(o, &p->choice);
     hth_machine_read("", &machine);
     p->ram = args_size(p->a, "ram", 0);
     if (p->ram == 0) p->ram = machine.available;
@@ -200,31 +200,31 @@ typedef struct least_words {
 static least_words least_of(const planning *p)
 {
     least_words w = {"not even one fits into what it binds at once"};
-    uint64_t least = hth_choice_least_bytes(&p->choice);
+    uint64_t least = hth_placement_builder_least_bytes(&p->choice);
     bool is_there = least <= hth_device_free_memory(p->choice.info);
     if (least < UINT64_MAX)
         snprintf(w.text, sizeof w.text, "the least is %s%s", is_there ? "--vram " : "",
-                 is_there ? hth_bytes_wanted(least).text : hth_bytes_shown(least).text);
+                 is_there ? hth_format_size_arg(least).text : hth_format_bytes(least).text);
     return w;
 }
 
 static hearth_status write_placement(const planning *p, const char *path, hearth_error *err)
 {
     const hth_device_info *info = p->choice.info;
-    const hth_gpu_place *place = &p->choice.place;
-    hth_placement to = {.n_layer = place->n_layer,
+    const hth_offload_params *params = &p->choice.params;
+    hth_placement to = {.n_layer = params->n_layer,
                         .n_hot = p->choice.n_hot,
-                        .head = place->head,
-                        .submitted = place->handoff == HTH_GPU_SUBMITTED,
+                        .head = params->head,
+                        .submit_on_demand = params->submit_mode == HTH_SUBMIT_ON_DEMAND,
                         .seconds = p->choice.seconds};
     uint64_t hash;
-    memcpy(to.streams, place->streams, sizeof to.streams);
+    memcpy(to.streams, params->streams, sizeof to.streams);
     if (nothing_fits(p))
         return hth_fail(
             err, HEARTH_ERROR_MEMORY,
             "no layer fits there: %s; a smaller -c or --batch takes less; no placement is written",
             least_of(p).text);
-    if (place->n_layer == 0)
+    if (params->n_layer == 0)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "nothing gains by lying there: no placement is written");
     snprintf(to.device, sizeof to.device, "%s", info->name);
     snprintf(to.driver, sizeof to.driver, "%s", info->driver);
@@ -235,7 +235,7 @@ static hearth_status write_placement(const planning *p, const char *path, hearth
 /* ---- saying it ---------------------------------------------------------------------------------------- */
 
 static const char *const limits[] = {
-    [HTH_PLAN_LIMIT_DEVICE] = "GPU", [HTH_PLAN_LIMIT_CPU] = "CPU", [HTH_PLAN_LIMIT_HAND] = "handoff"};
+    [HTH_PLAN_BOUND_DEVICE] = "GPU", [HTH_PLAN_BOUND_CPU] = "CPU", [HTH_PLAN_BOUND_SYNC] = "handoff"};
 
 static double rate(double seconds) { return seconds > 0.0 ? 1.0 / seconds : 0.0; }
 
@@ -249,7 +249,7 @@ static uint64_t neurons_of(const planning *p)
 static uint64_t hot_of(const planning *p)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < p->choice.place.n_layer; i++) n += p->choice.n_hot[i];
+    for (uint32_t i = 0; i < p->choice.params.n_layer; i++) n += p->choice.n_hot[i];
     return n;
 }
 
@@ -260,9 +260,9 @@ static void print_machine(const planning *p)
            "here; handoff %.0f us "
            "(99th of 100: %.0f), %s; a program %.1f us\n",
            hth_type_find((uint32_t)c->type)->name, c->device_rate.median * 1e-9, c->cpu_rate.median * 1e-9,
-           hth_pool_n_thread(p->pool), c->cpu_down[0] * 1e-9, c->hand[hth_calibration_handoff(c)] * 1e6,
-           c->hand_99[hth_calibration_handoff(c)] * 1e6,
-           hth_calibration_handoff(c) == HTH_GPU_SUBMITTED ? "submitted when the host is ready" : "queued",
+           hth_pool_n_thread(p->pool), c->cpu_down[0] * 1e-9, c->sync_latency[hth_calibration_submit_mode(c)] * 1e6,
+           c->sync_latency_99[hth_calibration_submit_mode(c)] * 1e6,
+           hth_calibration_submit_mode(c) == HTH_SUBMIT_ON_DEMAND ? "submitted when the host is ready" : "queued",
            c->dispatch * 1e6);
 }
 
@@ -278,11 +278,11 @@ static void print_layers(const planning *p)
         const hth_plan_time *t = &p->outlook.best.layers[i];
         char range[32], hot[40];
         snprintf(range, sizeof range, end > i + 1 ? "%u-%u" : "%u", i, end - 1);
-        if (i < p->choice.place.n_layer)
+        if (i < p->choice.params.n_layer)
             snprintf(hot, sizeof hot, "%u of %u", p->choice.n_hot[i], p->model->layers[i].d_ff);
         else snprintf(hot, sizeof hot, "on the CPU");
         printf("%-12s %16s %10.1f %10.1f %10.1f  %s\n", range, hot, (t->attention + t->device) * 1e6,
-               t->cpu * 1e6, t->hand * 1e6, limits[t->limit]);
+               t->cpu * 1e6, t->sync * 1e6, limits[t->bottleneck]);
     }
 }
 
@@ -299,26 +299,26 @@ static void print_what_if(const planning *p)
 static void print_memory_there(const planning *p)
 {
     const hth_plan *b = &p->outlook.best;
-    printf("\nOn the GPU: %s", hth_bytes_shown(b->vram).text);
-    if (p->choice.budget < UINT64_MAX) printf(", and %s", hth_choice_limit(&p->choice).text);
-    printf(": %s %s, caches %s", p->model->by_neurons ? "attention" : "whole layers",
-           hth_bytes_shown(b->attention_bytes).text, hth_bytes_shown(b->kv_bytes).text);
-    if (p->model->by_neurons)
-        printf(", neurons %s (%.0f %%)", hth_bytes_shown(b->cluster_bytes).text,
+    printf("\nOn the GPU: %s", hth_format_bytes(b->vram).text);
+    if (p->choice.budget < UINT64_MAX) printf(", and %s", hth_budget_text_of(&p->choice).text);
+    printf(": %s %s, caches %s", p->model->down_transposed ? "attention" : "whole layers",
+           hth_format_bytes(b->attention_bytes).text, hth_format_bytes(b->kv_bytes).text);
+    if (p->model->down_transposed)
+        printf(", neurons %s (%.0f %%)", hth_format_bytes(b->cluster_bytes).text,
                100.0 * (double)hot_of(p) / (double)neurons_of(p));
-    printf(", head %s, room %s\n", hth_bytes_shown(b->head_bytes).text, hth_bytes_shown(b->fixed_bytes).text);
+    printf(", head %s, room %s\n", hth_format_bytes(b->head_bytes).text, hth_format_bytes(b->fixed_bytes).text);
     uint64_t is_free = hth_device_free_memory(p->choice.info);
     if (nothing_fits(p))
         printf("No layer fits there: %s; a smaller -c or --batch takes less.\n", least_of(p).text);
-    else if (p->choice.place.n_layer == 0) printf("Nothing gains by lying there.\n");
-    if (p->choice.is_allowance && p->choice.budget > is_free)
-        printf("Now %s are free there, which is all that a run can take.\n", hth_bytes_shown(is_free).text);
+    else if (p->choice.params.n_layer == 0) printf("Nothing gains by lying there.\n");
+    if (p->choice.is_user_limit && p->choice.budget > is_free)
+        printf("Now %s are free there, which is all that a run can take.\n", hth_format_bytes(is_free).text);
 }
 
 static void print_memory_here(const planning *p)
 {
-    printf("Here: %s of weights", hth_bytes_shown(p->host_bytes).text);
-    if (p->ram > 0) printf(", of %s", hth_bytes_shown(p->ram).text);
+    printf("Here: %s of weights", hth_format_bytes(p->host_bytes).text);
+    if (p->ram > 0) printf(", of %s", hth_format_bytes(p->ram).text);
     printf("\n");
     if (p->ram > 0 && p->host_bytes > p->ram)
         printf("They do not fit: only --mmap would run it, from storage, and what follows does not hold.\n");
@@ -329,9 +329,9 @@ static void print_streams(const hth_placement_stream *streams)
     for (int i = 0; i < HTH_PLACEMENT_STREAMS && streams[i].n_tok > 0; i++) {
         printf("%s from %u tokens on, the other weights pass through the GPU",
                i ? "        " : "Prompts:", streams[i].n_tok);
-        if (streams[i].here > 0)
+        if (streams[i].cpu_share > 0)
             printf("; the CPU computes %.0f %% of them meanwhile",
-                   100.0 * streams[i].here / HTH_PLACEMENT_PARTS);
+                   100.0 * streams[i].cpu_share / HTH_PLACEMENT_PARTS);
         printf("\n");
     }
 }
@@ -341,32 +341,32 @@ static bool is_whole(const planning *p) { return p->outlook.best.head && hot_of(
 static void print_text(const planning *p)
 {
     const hth_device_info *info = p->choice.info;
-    const hth_outlook *o = &p->outlook;
+    const hth_plan_context *o = &p->outlook;
     const hth_plan *b = &o->best;
     printf("%s on %s (%s), selector %s\n", printable(args_operand(p->a, 0)), printable(info->name),
-           printable(info->driver), hearth_selector_name(p->choice.place.selector));
+           printable(info->driver), hearth_selector_name(p->choice.params.selector));
     if (info->kind == HTH_DEVICE_SIMULATED) {
         printf("The device is simulated: its figures come from its description.\n");
     } else if (info->kind != HTH_DEVICE_DISCRETE && info->kind != HTH_DEVICE_INTEGRATED)
         printf("This device computes on the CPU: the figures say nothing of a card.\n");
     if (is_whole(p)) printf("All of it fits there.\n");
-    else if (!p->model->by_neurons)
+    else if (!p->model->down_transposed)
         printf("Whole layers only: hearth pack would let each layer be divided.\n");
-    else if (o->uniform && p->choice.place.selector != HEARTH_SELECTOR_DENSE)
+    else if (o->uniform && p->choice.params.selector != HEARTH_SELECTOR_DENSE)
         printf("Nothing is known of who fires: %.0f %% of the neurons of each layer are assumed "
                "(hearth profile, then hearth pack).\n",
-               100.0 * hth_plan_assumed(p->choice.place.selector));
+               100.0 * hth_plan_assumed(p->choice.params.selector));
     print_machine(p);
     print_layers(p);
     print_memory_there(p);
     print_memory_here(p);
     printf("Expected: %.2f tokens/s (%.2f to %.2f) behind %u tokens; %.2f behind none, %.2f behind %u\n",
-           rate(b->seconds), rate(o->seconds_bad), rate(o->seconds_good), o->wish.context,
-           rate(b->seconds_empty), rate(b->seconds_full), o->wish.n_ctx);
+           rate(b->seconds), rate(o->seconds_worst), rate(o->seconds_best), o->options.context,
+           rate(b->seconds_empty), rate(b->seconds_full), o->options.n_ctx);
     printf("The CPU alone: %.2f tokens/s; placed by firings alone: %.2f\n", rate(b->seconds_cpu),
            rate(p->by_share.seconds));
     print_streams(o->streams);
-    printf("1 GiB more: %+.2f tokens/s\n", b->gain_gib);
+    printf("1 GiB more: %+.2f tokens/s\n", b->tps_per_gib);
     if (p->n_if > 0) print_what_if(p);
 }
 
@@ -385,7 +385,7 @@ static void print_json_what_if(json *j, const planning *p)
 static void print_json(const planning *p)
 {
     const hth_device_info *info = p->choice.info;
-    const hth_outlook *o = &p->outlook;
+    const hth_plan_context *o = &p->outlook;
     const hth_plan *b = &o->best;
     json j;
     json_init(&j, stdout);
@@ -395,24 +395,24 @@ static void print_json(const planning *p)
     json_word(&j, "driver", info->driver);
     json_bool(&j, "is_card", info->kind == HTH_DEVICE_DISCRETE || info->kind == HTH_DEVICE_INTEGRATED);
     json_bool(&j, "simulated", info->kind == HTH_DEVICE_SIMULATED);
-    json_word(&j, "selector", hearth_selector_name(p->choice.place.selector));
+    json_word(&j, "selector", hearth_selector_name(p->choice.params.selector));
     json_bool(&j, "uniform", o->uniform);
     json_calibration(&j, "calibration", &o->calibration);
     json_open_compact(&j, "neurons", '[');
-    for (uint32_t i = 0; i < p->choice.place.n_layer; i++) json_uint(&j, NULL, p->choice.n_hot[i]);
+    for (uint32_t i = 0; i < p->choice.params.n_layer; i++) json_uint(&j, NULL, p->choice.n_hot[i]);
     json_close(&j, ']');
     json_bool(&j, "head", b->head);
     json_uint(&j, "vram_bytes", b->vram);
-    json_uint(&j, "budget_bytes", o->wish.vram);
-    uint64_t least = hth_choice_least_bytes(&p->choice);
+    json_uint(&j, "budget_bytes", o->options.vram);
+    uint64_t least = hth_placement_builder_least_bytes(&p->choice);
     if (least < UINT64_MAX) json_uint(&j, "least_bytes", least);
     json_bool(&j, "fits", !nothing_fits(p));
     json_uint(&j, "host_bytes", p->host_bytes);
     if (p->ram > 0) json_uint(&j, "ram_bytes", p->ram);
     if (p->ram > 0) json_bool(&j, "fits_ram", p->host_bytes <= p->ram);
     json_float(&j, "tokens_per_second", rate(b->seconds), 6);
-    json_float(&j, "tokens_per_second_least", rate(o->seconds_bad), 6);
-    json_float(&j, "tokens_per_second_most", rate(o->seconds_good), 6);
+    json_float(&j, "tokens_per_second_least", rate(o->seconds_worst), 6);
+    json_float(&j, "tokens_per_second_most", rate(o->seconds_best), 6);
     json_float(&j, "tokens_per_second_empty", rate(b->seconds_empty), 6);
     json_float(&j, "tokens_per_second_full", rate(b->seconds_full), 6);
     json_float(&j, "tokens_per_second_cpu", rate(b->seconds_cpu), 6);
@@ -421,11 +421,11 @@ static void print_json(const planning *p)
     for (int i = 0; i < HTH_PLACEMENT_STREAMS && o->streams[i].n_tok > 0; i++) {
         json_open(&j, NULL, '{');
         json_uint(&j, "from_tokens", o->streams[i].n_tok);
-        json_float(&j, "cpu_share", (double)o->streams[i].here / HTH_PLACEMENT_PARTS, 6);
+        json_float(&j, "cpu_share", (double)o->streams[i].cpu_share / HTH_PLACEMENT_PARTS, 6);
         json_close(&j, '}');
     }
     json_close(&j, ']');
-    json_float(&j, "gain_of_a_gib", b->gain_gib, 6);
+    json_float(&j, "gain_of_a_gib", b->tps_per_gib, 6);
     if (p->n_if > 0) print_json_what_if(&j, p);
     json_close(&j, '}');
     json_end(&j);

@@ -1,5 +1,5 @@
 /* hearth predictors: small networks that guess which neurons fire. */
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/input.h"
 #include "common/json.h"
 #include "common/output.h"

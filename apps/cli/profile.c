@@ -1,9 +1,9 @@
 /* hearth profile: which neurons fire over a text, how large they are, who fires together. */
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/json.h"
 #include "common/model_args.h"
 #include "measure/profile.h"
-#include "measure/windows.h"
+#include "measure/chunks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +84,7 @@ static void print_table(const hth_profile *p, const char *out)
         "\n%s: %llu tokens in windows of %u, %u samples; %.1f %% of the values were live (activation %s).\n"
         "Hottest: the share of all %s that these neurons have. Largest: |hidden|.\n",
         printable(out), (unsigned long long)p->n_tok, p->n_ctx, p->n_sample, 100.0 * mean_live(p),
-        p->activation, p->marks_tops ? "|hidden|" : "firings");
+        p->activation, p->coact_is_top_decile ? "|hidden|" : "firings");
 }
 
 static void print_json(const hth_profile *p, const char *out, uint64_t n_before)
@@ -102,7 +102,7 @@ static void print_json(const hth_profile *p, const char *out, uint64_t n_before)
     json_uint(&j, "samples", p->n_sample);
     json_word(&j, "activation", p->activation);
     json_word(&j, "settings", p->settings);
-    json_word(&j, "hottest_by", p->marks_tops ? "size" : "firings");
+    json_word(&j, "hottest_by", p->coact_is_top_decile ? "size" : "firings");
     json_float(&j, "live", mean_live(p), 6);
     json_open(&j, "layers", '[');
     for (uint32_t i = 0; i < p->n_layer; i++) {
@@ -173,7 +173,7 @@ static int run(const args *a)
     catch_interrupt();
     interrupt_at_once(true); /* until the text is cut into windows */
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
-        open_session(a, model, hth_windows_default(model), &session)) {
+        open_session(a, model, hth_chunks_default(model), &session)) {
         if (!args_has(a, "json")) print_start_line(a, model, session);
         status = profile_text(a, model, session, text, n);
     }

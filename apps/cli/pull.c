@@ -1,6 +1,6 @@
 /* hearth pull: brings a model from a hub into the cache that huggingface_hub uses too. */
-#include "base/bytes.h"
-#include "cli/verbs.h"
+#include "base/format_bytes.h"
+#include "cli/commands.h"
 #include "common/json.h"
 #include "common/output.h"
 #include "hub/hub.h"
@@ -69,7 +69,7 @@ static void print_text(const hub_pulled *p)
 {
     char name[2 * HUB_NAME];
     printf("%s: %s%s\n", hth_escape(name, sizeof name, p->name, strlen(p->name)),
-           hth_bytes_shown(p->size).text,
+           hth_format_bytes(p->size).text,
            p->loaded == 0  ? ", there already"
            : p->unverified ? ", its size checked"
                            : ", its SHA-256 checked");

@@ -1,5 +1,5 @@
 /* hearth quantize: a smaller file from a larger one. */
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/input.h"
 #include "common/output.h"
 #include "common/output_file.h"
@@ -21,8 +21,8 @@ static int run(const args *a)
     hth_quantize_options o = {
         .n_thread = (uint32_t)args_uint(a, "threads", 0), .progress = progress_show, .progress_user = &p};
     const char *type = args_operand(a, 2), *keep = args_text(a, "keep-output", NULL);
-    o.mix = hth_mix_find(type);
-    if (!o.mix) return usage_error("quantize to '%s': one of %s is wanted", type, hth_mix_list());
+    o.ftype = hth_ftype_find(type);
+    if (!o.ftype) return usage_error("quantize to '%s': one of %s is wanted", type, hth_ftype_list());
     o.pure = args_has(a, "pure");
     const input in = {args_operand(a, 0), "the original"};
     int wrong = check_output(a, args_operand(a, 1), OUTPUT_MODEL, &in, 1);

@@ -1,7 +1,7 @@
 /* hearth rm: takes away a model that hearth pull brought. */
-#include "base/bytes.h"
+#include "base/format_bytes.h"
 #include "base/same.h"
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/output.h"
 #include "hub/hub.h"
 
@@ -38,13 +38,13 @@ static int run(const args *a)
     if (st != HEARTH_OK) hub_remove_begun(args_operand(a, 0), &freed);
     if (st != HEARTH_OK && freed > 0) {
         printf("removed the begun download of %s: %s freed\n", printable(args_operand(a, 0)),
-               hth_bytes_shown(freed).text);
+               hth_format_bytes(freed).text);
         hub_free_models(&models);
         return 0;
     }
     if (st == HEARTH_OK) st = hub_remove(found, &freed, &err);
     if (st == HEARTH_OK)
-        printf("removed %s: %s freed\n", printable(found->name), hth_bytes_shown(freed).text);
+        printf("removed %s: %s freed\n", printable(found->name), hth_format_bytes(freed).text);
     hub_free_models(&models);
     return st == HEARTH_OK ? 0 : report(&err);
 }

@@ -1,12 +1,12 @@
 /* hearth run: a prompt continued, streamed as it comes. */
 #define _GNU_SOURCE
-#include "cli/run_check.h"
-#include "cli/verbs.h"
+#include "cli/run_verify.h"
+#include "cli/commands.h"
 #include "common/buffer.h"
 #include "common/evaluate.h"
 #include "common/json.h"
 #include "common/model_args.h"
-#include "common/placed.h"
+#include "common/placement_info.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ typedef struct generation {
     const hearth_model *model;
     hearth_session *session;
     hearth_sampler *sampler;
-    hearth_decoder *decoder;
+    hearth_detokenizer *decoder;
     char *given; /* the prompt as text */
     size_t n_given;
     int32_t *prompt;
@@ -97,7 +97,7 @@ static bool decode(generation *g, int32_t id, hearth_error *err)
 {
     const char *piece;
     size_t n;
-    if (hearth_decoder_push(g->decoder, id, &piece, &n, err) != HEARTH_OK) return false;
+    if (hearth_detokenizer_push(g->decoder, id, &piece, &n, err) != HEARTH_OK) return false;
     if (buffer_add(&g->text, piece, n)) return true;
     *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the text"};
     return false;
@@ -145,11 +145,11 @@ static bool eval_prompt(generation *g, hearth_error *err)
 static bool next_token(generation *g, hearth_error *err)
 {
     int32_t id;
-    if (hearth_sampler_pick(g->sampler, hearth_session_logits(g->session), &id, err) != HEARTH_OK)
+    if (hearth_sampler_sample(g->sampler, hearth_session_logits(g->session), &id, err) != HEARTH_OK)
         return false;
     if (!keep_id(g, id, err)) return false;
     hearth_sampler_accept(g->sampler, id);
-    if (hearth_token_ends(g->model, id) && !args_has(g->a, "ignore-eos")) {
+    if (hearth_token_is_eog(g->model, id) && !args_has(g->a, "ignore-eos")) {
         g->end = "end of text";
         return true;
     }
@@ -176,12 +176,12 @@ static bool generate(generation *g, hearth_error *err)
         else if (!next_token(g, err)) return false;
     }
     g->decode_took = moment_since(g->model, start);
-    g->by_card = g->prompt_took.there >= 0.0 && g->decode_took.there >= 0.0;
-    g->prompt_seconds = g->by_card ? g->prompt_took.there : g->prompt_took.here;
-    g->decode_seconds = g->by_card ? g->decode_took.there : g->decode_took.here;
+    g->by_card = g->prompt_took.sim >= 0.0 && g->decode_took.sim >= 0.0;
+    g->prompt_seconds = g->by_card ? g->prompt_took.sim : g->prompt_took.wall;
+    g->decode_seconds = g->by_card ? g->decode_took.sim : g->decode_took.wall;
     const char *tail;
     size_t n;
-    hearth_decoder_flush(g->decoder, &tail, &n);
+    hearth_detokenizer_flush(g->decoder, &tail, &n);
     if (strcmp(g->end, "stop text") != 0 && !buffer_add(&g->text, tail, n)) {
         *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the text"};
         return false;
@@ -201,7 +201,7 @@ static double *live_shares(const generation *g, uint32_t *n_layer)
     hearth_model_get_info(g->model, &info);
     *n_layer = info.n_layer;
     double *share = info.sparse_activation ? malloc(info.n_layer * sizeof *share) : NULL;
-    if (!share || hearth_session_live(g->session, share) > 0) return share;
+    if (!share || hearth_session_sparsity_stats(g->session, share) > 0) return share;
     free(share);
     return NULL;
 }
@@ -358,11 +358,11 @@ static bool open_all(generation *g, int *status)
         return false;
     *status = EXIT_OTHER; /* for all that can fail from here on */
     if (!tokenize_prompt(g)) return false;
-    if (hearth_decoder_open(g->model, true, args_has(g->a, "special"), &g->decoder, &err) != HEARTH_OK) {
+    if (hearth_detokenizer_open(g->model, true, args_has(g->a, "special"), &g->decoder, &err) != HEARTH_OK) {
         report(&err);
         return false;
     }
-    hearth_session_count_live(g->session, args_has(g->a, "stats"));
+    hearth_session_enable_sparsity_stats(g->session, args_has(g->a, "stats"));
     return true;
 }
 
@@ -404,7 +404,7 @@ static int run(const args *a)
     if (ok && args_has(a, "stats")) print_stats(&g);
     if (ok && args_has(a, "check") && !interrupted()) status = check(&g, args_uint(a, "check", 0));
 done:
-    hearth_decoder_close(g.decoder);
+    hearth_detokenizer_close(g.decoder);
     hearth_sampler_close(g.sampler);
     hearth_session_close(g.session);
     hearth_model_close(model);

@@ -2,11 +2,11 @@
 #include "study/study.h"
 
 #include "cli/study_report.h"
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/model_args.h"
 #include "common/text_file.h"
 #include "engine/engine.h"
-#include "measure/windows.h"
+#include "measure/chunks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -120,7 +120,7 @@ static bool study_text(const args *a, const hearth_model *model, hearth_session 
     o.progress = progress_show;
     o.progress_user = &p;
     for (size_t i = 0; i < 2; i++)
-        if (outs[i] && hth_sink_check(outs[i], &err) != HEARTH_OK) return report(&err) == 0;
+        if (outs[i] && hth_atomic_writer_check(outs[i], &err) != HEARTH_OK) return report(&err) == 0;
     hearth_model_get_info(model, &info);
     study_report r = {&study,
                       &info,
@@ -151,7 +151,7 @@ static int run(const args *a)
     catch_interrupt();
     interrupt_at_once(true); /* until the text is cut into windows */
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
-        open_session(a, model, hth_windows_default(model), &session) &&
+        open_session(a, model, hth_chunks_default(model), &session) &&
         study_text(a, model, session, text, n))
         status = 0;
     free(text);

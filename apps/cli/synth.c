@@ -1,5 +1,5 @@
 /* hearth synth: a model of true shape with random weights, for measuring. */
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/input.h"
 #include "common/output.h"
 #include "common/output_file.h"
@@ -24,7 +24,7 @@ static int run(const args *a)
     uint64_t size;
     const char *type = args_text(a, "type", "q4_0");
     hth_synth_options o = {.shape = args_operand(a, 0),
-                           .mix = hth_mix_find(type),
+                           .ftype = hth_ftype_find(type),
                            .pure = args_has(a, "pure"),
                            .packed = args_has(a, "packed"),
                            .rank = (uint32_t)args_uint(a, "rank", 0),
@@ -33,7 +33,7 @@ static int run(const args *a)
                            .n_thread = (uint32_t)args_uint(a, "threads", 0),
                            .progress = progress_show,
                            .progress_user = &p};
-    if (!o.mix) return usage_error("type '%s': one of %s, IQ4_XS, MXFP4 is wanted", type, hth_mix_list());
+    if (!o.ftype) return usage_error("type '%s': one of %s, IQ4_XS, MXFP4 is wanted", type, hth_ftype_list());
     int wrong = check_output(a, args_operand(a, 1), OUTPUT_SYNTHETIC, NULL, 0);
     if (wrong) return wrong;
     catch_interrupt();

@@ -1,9 +1,9 @@
 /* hearth thresholds: how large an activation must be for its neuron to be computed. */
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/model_args.h"
-#include "file/sink.h"
+#include "file/atomic_writer.h"
 #include "measure/thresholds.h"
-#include "measure/windows.h"
+#include "measure/chunks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,9 +73,9 @@ static int run(const args *a)
     catch_interrupt();
     interrupt_at_once(true); /* until the text is cut into windows */
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
-        open_session(a, model, hth_windows_default(model), &session)) {
+        open_session(a, model, hth_chunks_default(model), &session)) {
         progress_init(&p, "calibrating", "windows and layers", 1);
-        hearth_status st = hth_sink_check(out, &err);
+        hearth_status st = hth_atomic_writer_check(out, &err);
         if (st == HEARTH_OK) st = hth_thresholds_find(model, session, text, n, &o, &t, &err);
         progress_end(&p);
         if (st == HEARTH_OK) {

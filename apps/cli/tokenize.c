@@ -1,5 +1,5 @@
 /* hearth tokenize: text to ids or pieces, nothing trimmed. */
-#include "cli/verbs.h"
+#include "cli/commands.h"
 #include "common/input.h"
 #include "common/output.h"
 #include "file/gguf.h"

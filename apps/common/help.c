@@ -22,7 +22,7 @@ static void print_rare(const verb *v)
     FOR_EACH_OPTION(v, o)
     {
         char words[80];
-        if (!(o->traits & OPTION_RARE)) continue;
+        if (!(o->flags & OPTION_RARE)) continue;
         snprintf(words, sizeof words, " --%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
         if (column == 0) column = (size_t)printf("Also (hearth --man):");
         else putchar(',');
@@ -40,7 +40,7 @@ void verb_print_help(const verb *v)
     FOR_EACH_OPTION(v, o)
     {
         char words[80];
-        if (o->traits & OPTION_RARE) continue;
+        if (o->flags & OPTION_RARE) continue;
         option_words(o, words, sizeof words);
         printf("%s  %-26s %s\n", title, words, o->help);
         title = "";
@@ -93,7 +93,7 @@ static void print_stability(const verb *const *verbs)
         printf(".TP\n.B %s\n", (*v)->name);
         FOR_EACH_OPTION(*v, o)
         {
-            if (o->traits & OPTION_RARE) continue;
+            if (o->flags & OPTION_RARE) continue;
             printf("%s", between);
             print_spellings(o);
             between = ",\n";
@@ -222,7 +222,7 @@ static void print_zsh(const verb *const *verbs)
         printf("  %s) _arguments ", (*v)->name);
         FOR_EACH_OPTION(*v, o)
         {
-            printf("'%s--%s[", o->traits & OPTION_REPEATS ? "*" : "", o->name);
+            printf("'%s--%s[", o->flags & OPTION_REPEATS ? "*" : "", o->name);
             zsh_text(o->help);
             printf("]");
             if (o->kind != OPTION_FLAG) printf(":%s:%s", o->value, o->kind == OPTION_FILE ? "_files" : " ");

@@ -2,7 +2,7 @@
 #define _GNU_SOURCE
 #include "common/input.h"
 
-#include "base/bytes.h"
+#include "base/format_bytes.h"
 #include "common/output.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ char *read_whole(const char *path, size_t *n)
             room = room ? 2 * room : 1 << 16;
             char *more = realloc(bytes, room);
             if (!more) {
-                report_text("%s: out of memory: %s for the text", path, hth_bytes_shown(room).text);
+                report_text("%s: out of memory: %s for the text", path, hth_format_bytes(room).text);
                 goto fail;
             }
             bytes = more;
@@ -143,7 +143,7 @@ int32_t *read_ids(const char *path, uint32_t n_vocab, size_t *n)
     int32_t *ids = malloc((size / 2 + 1) * sizeof *ids);
     if (!ids) {
         report_text("%s: out of memory: %s for ids", path,
-                    hth_bytes_shown((size / 2 + 1) * sizeof *ids).text);
+                    hth_format_bytes((size / 2 + 1) * sizeof *ids).text);
         free(text);
         return NULL;
     }

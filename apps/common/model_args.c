@@ -3,7 +3,7 @@
 #include "common/model_args.h"
 
 #include "base/clock.h"
-#include "common/placed.h"
+#include "common/placement_info.h"
 
 #include <float.h>
 #include <math.h>
@@ -105,7 +105,7 @@ static const char *placement_by_layers(const args *a)
 
 /* What the options say of a GPU, and of the context, which some verbs have without the others. n_position: of all
  * sessions together; 0: those of one. */
-static hearth_gpu_options gpu_wish(const args *a, uint32_t n_position)
+static hearth_gpu_options gpu_options_of(const args *a, uint32_t n_position)
 {
     hearth_gpu_options o = {.n_ctx = n_position};
     if (!verb_offers(a, "ctx")) return o;
@@ -167,23 +167,23 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
 
 bool open_model(const args *a, const char *path, hearth_model **model)
 {
-    return open_file(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu_wish(a, 0), model);
+    return open_file(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu_options_of(a, 0), model);
 }
 
 bool open_model_for(const args *a, const char *path, uint32_t n_position, hearth_model **model)
 {
-    hearth_gpu_options gpu = n_position > 0 ? gpu_wish(a, n_position) : (hearth_gpu_options){0};
+    hearth_gpu_options gpu = n_position > 0 ? gpu_options_of(a, n_position) : (hearth_gpu_options){0};
     return open_file(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu, model);
 }
 
 bool open_model_with(const args *a, const char *path, hearth_selector selector, hearth_model **model)
 {
-    return open_file(a, path, selector, args_text(a, "activation", NULL), gpu_wish(a, 0), model);
+    return open_file(a, path, selector, args_text(a, "activation", NULL), gpu_options_of(a, 0), model);
 }
 
 bool open_reference_model(const args *a, const char *path, hearth_model **model)
 {
-    return open_file(a, path, HEARTH_SELECTOR_DENSE, NULL, gpu_wish(a, 0), model);
+    return open_file(a, path, HEARTH_SELECTOR_DENSE, NULL, gpu_options_of(a, 0), model);
 }
 
 bool open_on_cpu(const args *a, const char *path, hearth_model **model)

@@ -122,7 +122,7 @@ bool parse_size(const char *text, uint64_t *bytes)
 
 static int out_of_range(const option_spec *o, const char *value)
 {
-    const char *open = o->traits & OPTION_OPEN ? "-1 and " : "";
+    const char *open = o->flags & OPTION_OPEN ? "-1 and " : "";
     if (o->max >= 0x1p64)
         return usage_error("--%s %s: allowed are %s%.0f to 2^64 - %d", o->name, value, open, o->min,
                            *open ? 2 : 1);
@@ -146,7 +146,7 @@ static int find_choice(const char *choices, const char *value)
 static bool read_uint(const option_spec *o, const char *text, uint64_t *value)
 {
     int word = o->choices ? find_choice(o->choices, text) : -1;
-    bool open = o->traits & OPTION_OPEN && (word == 0 || strcmp(text, "-1") == 0);
+    bool open = o->flags & OPTION_OPEN && (word == 0 || strcmp(text, "-1") == 0);
     if (open) return *value = UINT64_MAX, true;
     if (word == 1) return *value = (uint64_t)o->max, true;
     return parse_uint(text, value);
@@ -189,7 +189,7 @@ static int check_value(const option_spec *o, const char *value)
         if (!read_uint(o, value, &u))
             return usage_error("--%s '%s': a whole number%s%s is wanted", o->name, value,
                                o->choices ? ", or one of " : "", o->choices ? o->choices : "");
-        if (o->traits & OPTION_OPEN && u == UINT64_MAX) /* which stands for -1 */
+        if (o->flags & OPTION_OPEN && u == UINT64_MAX) /* which stands for -1 */
             return is_whole(value) && *value != '-' ? out_of_range(o, value) : 0;
         return (double)u < o->min || (double)u > o->max ? out_of_range(o, value) : 0;
     case OPTION_INT:
@@ -295,7 +295,7 @@ static int unknown_option(const verb *v, const char *word, size_t n)
 
 static int take(args *a, const option_spec *o, char *value)
 {
-    if (!(o->traits & OPTION_REPEATS) && args_has(a, o->name))
+    if (!(o->flags & OPTION_REPEATS) && args_has(a, o->name))
         return usage_error("--%s is given twice", o->name);
     if (a->n_given == MAX_GIVEN) return usage_error("more than %d options", MAX_GIVEN);
     int bad = value ? check_value(o, value) : 0;
@@ -409,7 +409,7 @@ static int resolve_models(args *a)
         if (a->verb->models >> i & 1 && strcmp(a->operands[i], "-") != 0)
             bad = resolve_model(a->operands[i], &a->operands[i]);
     for (size_t i = 0; i < a->n_given && !bad; i++)
-        if (a->given[i].spec->traits & OPTION_MODEL)
+        if (a->given[i].spec->flags & OPTION_MODEL)
             bad = resolve_model(a->given[i].value, &a->given[i].value);
     return bad;
 }

@@ -40,7 +40,7 @@ typedef struct option_spec {
     const char *help;
     double min, max;
     const char *choices;
-    unsigned traits; /* of option_trait */
+    unsigned flags; /* of option_trait */
 } option_spec;
 
 /* -q -v, of every verb. */

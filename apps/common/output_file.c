@@ -38,14 +38,14 @@ static const struct {
 static hearth_status check_gguf(const char *path, output_kind kind, bool *is_ours, hearth_error *err)
 {
     hth_gguf *file;
-    hth_text architecture = {0}, made_by = {0};
+    hth_str architecture = {0}, made_by = {0};
     *is_ours = false;
     hearth_status st = hth_gguf_open(path, &file, err);
     if (st != HEARTH_OK) return st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_IO ? st : HEARTH_OK;
     hth_gguf_get_text(file, "general.architecture", &architecture, NULL, NULL);
     hth_gguf_get_text(file, HTH_KEY_MADE_BY, &made_by, NULL, NULL);
-    if (kinds[kind].architecture) *is_ours = hth_text_is(architecture, kinds[kind].architecture);
-    else *is_ours = made_by.n > 0 && (kind == OUTPUT_MODEL || hth_text_is(made_by, "synth"));
+    if (kinds[kind].architecture) *is_ours = hth_str_eq(architecture, kinds[kind].architecture);
+    else *is_ours = made_by.n > 0 && (kind == OUTPUT_MODEL || hth_str_eq(made_by, "synth"));
     hth_gguf_close(file);
     return HEARTH_OK;
 }
@@ -74,7 +74,7 @@ int check_two_outputs(const char *one, const char *other)
 {
     char places[2][HTH_PATH_MAX];
     bool same = strcmp(one, other) == 0 || hth_same_file(one, other);
-    if (!same && hth_sink_target(one, places[0]) && hth_sink_target(other, places[1]))
+    if (!same && hth_atomic_writer_target(one, places[0]) && hth_atomic_writer_target(other, places[1]))
         same = strcmp(places[0], places[1]) == 0;
     return same ? usage_error("%s and %s are one file: each output needs its own", one, other) : 0;
 }

@@ -1,16 +1,16 @@
 /* Files of text that verbs write by stdio: pages, tables, conversations. A file appears when it is complete
- * (file/sink.h). */
+ * (file/atomic_writer.h). */
 #ifndef HEARTH_APPS_COMMON_TEXT_FILE_H
 #define HEARTH_APPS_COMMON_TEXT_FILE_H
 
-#include "file/sink.h"
+#include "file/atomic_writer.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 
 typedef struct text_file {
     FILE *out; /* NULL: it could not be opened */
-    hth_sink sink;
+    hth_atomic_writer sink;
     hearth_error err; /* the first failure */
 } text_file;
 

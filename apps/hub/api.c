@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Answers are some hundred bytes a file. */
-enum { MOST_BODY = 64 << 20, MOST_FILES = 200000, MOST_PAGES = 1000 };
+enum { MAX_BODY = 64 << 20, MAX_FILES = 200000, MAX_PAGES = 1000 };
 
 typedef struct body {
     char *bytes;
@@ -20,7 +20,7 @@ static bool take(void *user, const hub_reply *reply, const uint8_t *bytes, size_
 {
     body *b = user;
     (void)reply;
-    if (b->n + n > MOST_BODY) return b->is_full = true, false;
+    if (b->n + n > MAX_BODY) return b->is_full = true, false;
     if (b->n + n + 1 > b->room) {
         size_t room = 2 * (b->n + n + 1);
         char *more = realloc(b->bytes, room);
@@ -136,7 +136,7 @@ static hearth_status read_entry(const json_in *e, const char *repo, hub_files *o
     char copy[HUB_NAME];
     memcpy(copy, path, n + 1); /* below HUB_NAME: it is safe */
     f.path = copy;
-    if (out->n >= MOST_FILES || !add_file(out, &f)) return hth_fail_memory(err, sizeof f, "a list of files");
+    if (out->n >= MAX_FILES || !add_file(out, &f)) return hth_fail_memory(err, sizeof f, "a list of files");
     return HEARTH_OK;
 }
 
@@ -192,7 +192,7 @@ hearth_status hub_api_files(hub_http *http, const hub_request *request, hub_file
         st = page ? read_page(page, request->repo, out, err) : err->status;
         json_in_free(page);
         if (st != HEARTH_OK || !reply.link[0]) break;
-        if (i >= MOST_PAGES || !is_own(http, reply.link) || !hub_path(url, "%s", reply.link))
+        if (i >= MAX_PAGES || !is_own(http, reply.link) || !hub_path(url, "%s", reply.link))
             st = hth_fail(err, HEARTH_ERROR_FORMAT,
                           "%s: its list of files goes on at '%.200s', where hearth does not go",
                           request->repo, reply.link);

@@ -1,9 +1,9 @@
 /* How fast a model generates with the GPU of this machine, as hearth plan computes it: from what is measured of
- * the card once for each type of weights, and kept (place/calibrate.h). */
+ * the card once for each type of weights, and kept (placement/calibrate.h). */
 #include "hub/machine.h"
 
-#include "place/outlook.h"
-#include "run/gpu/calls.h"
+#include "placement/plan_context.h"
+#include "forward/gpu/shader_params.h"
 
 #include <string.h>
 
@@ -13,8 +13,8 @@ hearth_status hub_card_open(hub_machine *m, const char *name, hearth_error *err)
 {
     char card[32];
     bool is_auto = strcmp(name, "auto") == 0;
-    if (strcmp(name, "none") == 0 || (is_auto && !hth_device_find_card(card))) return HEARTH_OK;
-    hth_device_spec spec = {.name = is_auto ? card : name, .memory = m->vram, .functions = hth_gpu_functions};
+    if (strcmp(name, "none") == 0 || (is_auto && !hth_device_find_discrete(card))) return HEARTH_OK;
+    hth_device_spec spec = {.name = is_auto ? card : name, .memory = m->vram, .shader_refs = hth_shader_ref_table};
     hearth_status st = hth_device_open(&spec, &m->device, err);
     if (st != HEARTH_OK) m->device = NULL;
     return is_auto ? HEARTH_OK : st; /* a card that does not open is not used by runs either */
@@ -29,28 +29,28 @@ static uint64_t budget_of(const hub_machine *m)
 uint64_t hub_card_mark(const hub_machine *m)
 {
     if (!m->device) return 0;
-    uint64_t mark = hth_calibration_mark(hth_device_get_info(m->device), &m->kernels, m->n_thread);
+    uint64_t mark = hth_calibration_fingerprint(hth_device_get_info(m->device), &m->kernels, m->n_thread);
     return mark ^ (budget_of(m) >> 30) ^ m->vram << 20; /* whole GiB: what is free changes all the time */
 }
 
 double hub_card_speed(hub_machine *m, const hth_model *model, hearth_selector selector, uint64_t *bytes)
 {
-    hth_choice choice;
-    hth_outlook outlook;
+    hth_placement_builder builder;
+    hth_plan_context context;
     hearth_error ignored;
     double speed = 0.0;
     const hth_device_info *info = hth_device_get_info(m->device);
     uint32_t n_ctx = hth_context_for(&model->hparams, 0);
-    hth_gpu_place place = {.selector = selector,
-                           .n_row = hth_gpu_rows(info, N_BATCH, n_ctx),
+    hth_offload_params params = {.selector = selector,
+                           .n_row = hth_gpu_batch_size(info, N_BATCH, n_ctx),
                            .n_position = hth_gpu_positions(n_ctx)};
-    if (hth_choice_open(&choice, model, info, budget_of(m), &place, &ignored) != HEARTH_OK) return 0.0;
-    if (hth_outlook_open(&outlook, &choice, NULL, m->device, &m->kernels, m->pool, &ignored) == HEARTH_OK) {
-        bool is_there = outlook.best.n_device > 0 || outlook.best.head;
-        if (is_there && outlook.best.seconds > 0.0)
-            speed = 1.0 / outlook.best.seconds, *bytes = outlook.best.vram;
-        hth_outlook_close(&outlook);
+    if (hth_placement_builder_open(&builder, model, info, budget_of(m), &params, &ignored) != HEARTH_OK) return 0.0;
+    if (hth_plan_context_build(&context, &builder, NULL, m->device, &m->kernels, m->pool, &ignored) == HEARTH_OK) {
+        bool is_there = context.best.n_device > 0 || context.best.head;
+        if (is_there && context.best.seconds > 0.0)
+            speed = 1.0 / context.best.seconds, *bytes = context.best.vram;
+        hth_plan_context_close(&context);
     }
-    hth_choice_close(&choice);
+    hth_placement_builder_close(&builder);
     return speed;
 }

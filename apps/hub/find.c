@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_MODELS = 20000, MOST_MANIFEST = 1 << 20 };
+enum { MAX_MODELS = 20000, MAX_MANIFEST = 1 << 20 };
 
 const char *hub_place_name(hub_place place)
 {
@@ -66,7 +66,7 @@ static bool add(search *s, const char *path, const char *name, const hub_file_na
 {
     struct stat st;
     size_t n = s->out->n;
-    if (n >= MOST_MODELS || stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return n < MOST_MODELS;
+    if (n >= MAX_MODELS || stat(path, &st) != 0 || !S_ISREG(st.st_mode)) return n < MAX_MODELS;
     for (size_t i = 0; i < n; i++)
         if (s->files[i].device == st.st_dev && s->files[i].inode == st.st_ino) return true;
     if (!grow(s)) return s->is_out_of_memory = true, false;
@@ -258,7 +258,7 @@ static bool visit_manifest(void *user, const char *path, const char *relative)
     size_t n;
     hearth_error ignored;
     if (!hub_is_safe_path(relative) || !ollama_name(relative, name)) return true;
-    char *text = hub_read_file(path, MOST_MANIFEST, &n);
+    char *text = hub_read_file(path, MAX_MANIFEST, &n);
     json_in *manifest = text ? json_in_read(text, n, &ignored) : NULL;
     bool goes_on = true;
     if (manifest && find_layer(manifest, digest) && hub_path(blob, "%s/blobs/%s", s->root, digest))

@@ -30,7 +30,7 @@ bool hub_http_may_pass(const hub_reply *reply)
 
 #include <curl/curl.h>
 
-enum { MOST_REDIRECTS = 8, MOST_WAIT = 600, MOST_ERROR_BODY = 1 << 20 };
+enum { MAX_REDIRECTS = 8, MAX_WAIT = 600, MAX_ERROR_BODY = 1 << 20 };
 
 struct hub_http {
     CURL *curl;
@@ -182,7 +182,7 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *user)
         return q->is_stopped ? 0 : n;
     }
     q->n_ignored += n;
-    return q->n_ignored > MOST_ERROR_BODY ? 0 : n;
+    return q->n_ignored > MAX_ERROR_BODY ? 0 : n;
 }
 
 static int on_progress(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
@@ -320,7 +320,7 @@ hub_outcome hub_http_get(hub_http *http, const char *url, uint64_t from, hub_tak
         hth_fail(err, HEARTH_ERROR_ARGUMENT, "an address is too long");
         return HUB_FAILED;
     }
-    for (int i = 0; i <= MOST_REDIRECTS; i++) {
+    for (int i = 0; i <= MAX_REDIRECTS; i++) {
         hub_outcome outcome = outcome_of(&q, perform(&q, at, from), at, err);
         if (reply->status > 0) http->has_answered = true;
         bool is_redirect = reply->status >= 301 && reply->status <= 308 && reply->status != 304;
@@ -331,7 +331,7 @@ hub_outcome hub_http_get(hub_http *http, const char *url, uint64_t from, hub_tak
             return HUB_FAILED;
         }
     }
-    hth_fail(err, HEARTH_ERROR_FORMAT, "%s: redirects more than %d times", url, MOST_REDIRECTS);
+    hth_fail(err, HEARTH_ERROR_FORMAT, "%s: redirects more than %d times", url, MAX_REDIRECTS);
     return HUB_FAILED;
 }
 
@@ -356,7 +356,7 @@ bool hub_http_wait(hub_http *http, const char *what, const hub_reply *reply, hub
     long seconds = asked ? reply->retry_after : 1L << (*n_try < 5 ? *n_try : 5);
     if (outcome == HUB_ANSWERED) snprintf(why, sizeof why, "the server answers %ld", reply->status);
     else snprintf(why, sizeof why, "%.280s", err->message);
-    if (asked && seconds > MOST_WAIT) {
+    if (asked && seconds > MAX_WAIT) {
         hth_fail(err, HEARTH_ERROR_IO, "%s: %s, and asks to wait for %ld s; try again later", what, why,
                  seconds);
         return false;

@@ -67,7 +67,7 @@ typedef struct hub_facts {
     bool on_card;        /* with layers on the GPU; else all on the CPU, behind a short context */
 } hub_facts;
 
-/* What one needs to know of the machine, measured when first needed and kept (base/keep.h). */
+/* What one needs to know of the machine, measured when first needed and kept (base/disk_cache.h). */
 typedef struct hub_machine hub_machine;
 /* gpu: auto, none, or a device by name; vram: bytes that may be used of it, 0: what is free. Fails where a named
  * device cannot be opened. */
@@ -76,7 +76,7 @@ hearth_status hub_machine_open(const char *gpu, uint64_t vram, hub_machine **out
 const char *hub_machine_card(const hub_machine *machine, bool *is_simulated);
 void hub_machine_close(hub_machine *machine);
 
-/* Reads the head of the file, no weights, unless it did so before (base/keep.h). What is wrong with the file stands in facts; the status is of this
+/* Reads the head of the file, no weights, unless it did so before (base/disk_cache.h). What is wrong with the file stands in facts; the status is of this
  * function's own work: MEMORY. */
 hearth_status hub_look(hub_machine *machine, const hub_model *model, hub_facts *facts, hearth_error *err);
 

@@ -5,12 +5,12 @@
 #include "hub/machine.h"
 
 #include "base/alloc.h"
-#include "base/bytes.h"
-#include "base/checked.h"
+#include "base/format_bytes.h"
+#include "base/checked_math.h"
 #include "base/hash.h"
-#include "base/keep.h"
+#include "base/disk_cache.h"
 #include "file/gguf.h"
-#include "run/run.h"
+#include "forward/forward.h"
 #include "text/tokenizer.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
-enum { VERSION = 1, MOST_RECORDS = 1000, BATCH_ROWS = 256 };
+enum { VERSION = 1, MAX_RECORDS = 1000, BATCH_ROWS = 256 };
 
 /* ---- what is kept ------------------------------------------------------------------------------------------ */
 
@@ -43,8 +43,8 @@ static uint64_t records_mark(const hub_machine *m)
 static void recall(hub_machine *m)
 {
     size_t n;
-    uint8_t *kept = hth_keep_read(keep_name, records_mark(m), &n);
-    if (kept && n % sizeof *m->records == 0 && n / sizeof *m->records <= MOST_RECORDS) {
+    uint8_t *kept = hth_diskcache_get(keep_name, records_mark(m), &n);
+    if (kept && n % sizeof *m->records == 0 && n / sizeof *m->records <= MAX_RECORDS) {
         memcpy(m->records, kept, n);
         m->n_record = n / sizeof *m->records;
     }
@@ -77,9 +77,9 @@ static hub_record *find_record(hub_machine *m, uint64_t key)
 /* The oldest make room. */
 static void add_record(hub_machine *m, uint64_t key, const hub_facts *facts)
 {
-    if (m->n_record == MOST_RECORDS) {
-        m->n_record -= MOST_RECORDS / 4;
-        memmove(m->records, m->records + MOST_RECORDS / 4, m->n_record * sizeof *m->records);
+    if (m->n_record == MAX_RECORDS) {
+        m->n_record -= MAX_RECORDS / 4;
+        memmove(m->records, m->records + MAX_RECORDS / 4, m->n_record * sizeof *m->records);
     }
     hub_record *r = &m->records[m->n_record++];
     memset(r, 0, sizeof *r); /* what is between the fields is kept too */
@@ -119,14 +119,14 @@ hearth_status hub_machine_open(const char *gpu, uint64_t vram, hub_machine **out
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) return st;
     hub_machine *m = hth_alloc(1, sizeof *m);
-    if (m) m->records = hth_alloc(MOST_RECORDS, sizeof *m->records);
+    if (m) m->records = hth_alloc(MAX_RECORDS, sizeof *m->records);
     if (!m || !m->records) {
         hth_free(m);
-        return hth_fail_memory(err, MOST_RECORDS * sizeof *m->records, "what is known of models");
+        return hth_fail_memory(err, MAX_RECORDS * sizeof *m->records, "what is known of models");
     }
     hth_machine_read("", &m->facts);
     hth_kernels_init(&m->kernels, level);
-    m->n_thread = hth_pool_threads(0);
+    m->n_thread = hth_pool_default_threads(0);
     m->mark = mark_of(m);
     m->vram = vram;
     st = hub_card_open(m, gpu, err);
@@ -144,7 +144,7 @@ void hub_machine_close(hub_machine *m)
 {
     if (!m) return;
     if (m->has_new && !is_simulated(m))
-        hth_keep_write(keep_name, records_mark(m), m->records, m->n_record * sizeof *m->records);
+        hth_diskcache_put(keep_name, records_mark(m), m->records, m->n_record * sizeof *m->records);
     hth_pool_close(m->pool);
     hth_device_close(m->device);
     hth_free(m->records);
@@ -204,10 +204,10 @@ static void weigh(const hth_machine *m, hub_facts *f)
     if (!f->runs) f->speed = 0.0;
     if (!f->runs)
         snprintf(f->why, sizeof f->why, "needs %s of memory, and there are %s; --mmap reads it from storage",
-                 hth_bytes_shown(f->memory).text, hth_bytes_shown(all).text);
+                 hth_format_bytes(f->memory).text, hth_format_bytes(all).text);
     else if (f->is_tight)
         snprintf(f->why, sizeof f->why, "needs %s of memory, and %s are free now",
-                 hth_bytes_shown(f->memory).text, hth_bytes_shown(now).text);
+                 hth_format_bytes(f->memory).text, hth_format_bytes(now).text);
 }
 
 static void look_at_model(hub_machine *machine, const hth_model *model, const char *path, hub_facts *f)
@@ -229,13 +229,13 @@ static hearth_status read_facts(hub_machine *machine, const hub_model *model, hu
 {
     hth_gguf *file = NULL;
     hth_model *opened = NULL;
-    hth_text family = {"", 0};
+    hth_str family = {"", 0};
     hearth_status st = hth_gguf_open(model->path, &file, why);
     if (st == HEARTH_OK) {
         snprintf(facts->type, sizeof facts->type, "%s", main_type(file));
         if (hth_gguf_get_text(file, "general.architecture", &family, NULL, NULL) == HEARTH_OK)
             hth_escape(facts->family, sizeof facts->family, family.bytes, family.n);
-        st = hth_model_open(file, &(hth_model_wish){0}, &opened, why);
+        st = hth_model_open(file, &(hth_model_overrides){0}, &opened, why);
     }
     if (st == HEARTH_OK) look_at_model(machine, opened, model->path, facts);
     else refuse(facts, model->path, why);

@@ -7,7 +7,7 @@
 #include "device/device.h"
 #include "measure/machine.h"
 #include "model/model.h"
-#include "place/calibrate.h"
+#include "placement/calibrate.h"
 
 typedef struct hub_record hub_record;
 

@@ -2,7 +2,7 @@
  * texts; tests/hub/test_names.c. */
 #include "hub/parts.h"
 
-#include "base/bytes.h"
+#include "base/format_bytes.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -312,7 +312,7 @@ void hub_say_choices(const hub_files *files, const hub_watch *watch)
             const hub_file *f = hub_part_of(files, i, p);
             if (f) size += f->size;
         }
-        snprintf(line, sizeof line, "%-12s %11s  %s", name.quant, hth_bytes_shown(size).text,
+        snprintf(line, sizeof line, "%-12s %11s  %s", name.quant, hth_format_bytes(size).text,
                  files->at[i].path);
         watch->say(watch->user, line);
     }

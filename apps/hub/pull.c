@@ -1,7 +1,7 @@
 /* hub_pull: which files, and each of them into the cache. A part comes into ETAG.incomplete under the blob's
  * lock, is continued where it ended, and gets its name only when size and SHA-256 are as announced. */
 #define _GNU_SOURCE
-#include "base/bytes.h"
+#include "base/format_bytes.h"
 #include "base/same.h"
 #include "hub/api.h"
 #include "hub/json_in.h"
@@ -99,8 +99,8 @@ static hearth_status open_part(part *t)
         return hth_fail(t->p->err, HEARTH_ERROR_IO, "%s: %s", t->path, strerror(t->why));
     if (t->at > 0) {
         char line[200];
-        snprintf(line, sizeof line, "%s of %s are there already", hth_bytes_shown(t->at).text,
-                 hth_bytes_shown(t->file->size).text);
+        snprintf(line, sizeof line, "%s of %s are there already", hth_format_bytes(t->at).text,
+                 hth_format_bytes(t->file->size).text);
         say(t->p, line);
     }
     return hash_part(t);
@@ -115,7 +115,7 @@ static hearth_status check_room(const part *t)
     if (wanted <= is_free) return HEARTH_OK;
     return hth_fail(t->p->err, HEARTH_ERROR_IO,
                     "%s needs %s more, and only %s are free where %s lies; HF_HUB_CACHE names another folder",
-                    t->file->path, hth_bytes_shown(wanted).text, hth_bytes_shown(is_free).text, t->path);
+                    t->file->path, hth_format_bytes(wanted).text, hth_format_bytes(is_free).text, t->path);
 }
 
 /* ---- bytes that come ------------------------------------------------------------------------------------- */
@@ -171,8 +171,8 @@ static hearth_status refuse_part(part *t)
             err, HEARTH_ERROR_IO,
             "%s: %s: %s more are needed; %s are kept, and the same command goes on from there; HF_HUB_CACHE "
             "names another folder",
-            t->path, strerror(t->why), hth_bytes_shown(t->file->size - t->at).text,
-            hth_bytes_shown(t->at).text);
+            t->path, strerror(t->why), hth_format_bytes(t->file->size - t->at).text,
+            hth_format_bytes(t->at).text);
     if (t->problem == PART_OTHER_SIZE)
         return hth_fail(
             err, HEARTH_ERROR_FORMAT,
@@ -254,7 +254,7 @@ static void say_kept(const part *t)
     char line[200];
     if (t->at == 0 || t->at >= t->file->size) return;
     snprintf(line, sizeof line, "%s of %s are kept; the same command goes on from there",
-             hth_bytes_shown(t->at).text, hth_bytes_shown(t->file->size).text);
+             hth_format_bytes(t->at).text, hth_format_bytes(t->file->size).text);
     say(t->p, line);
 }
 

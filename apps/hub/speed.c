@@ -5,8 +5,8 @@
 #include "hub/machine.h"
 
 #include "base/alloc.h"
-#include "base/keep.h"
-#include "place/plan_model.h"
+#include "base/disk_cache.h"
+#include "placement/plan_model.h"
 #include "sparse/selector.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static const char keep_name[] = "cpu-rates";
 void hub_speed_recall(hub_machine *m)
 {
     size_t n;
-    uint8_t *kept = hth_keep_read(keep_name, m->mark, &n);
+    uint8_t *kept = hth_diskcache_get(keep_name, m->mark, &n);
     if (kept && n % sizeof *m->rates == 0 && n <= sizeof m->rates) {
         memcpy(m->rates, kept, n);
         m->n_rate = n / sizeof *m->rates;
@@ -39,7 +39,7 @@ static const hth_calibration *rates_of(hub_machine *m, hth_type type)
     if (st != HEARTH_OK || !(c->cpu_rate.median > 0.0)) return NULL;
     c->device_rate = c->cpu_rate; /* there is none; plans want a number */
     m->n_rate++;
-    hth_keep_write(keep_name, m->mark, m->rates, m->n_rate * sizeof *m->rates);
+    hth_diskcache_put(keep_name, m->mark, m->rates, m->n_rate * sizeof *m->rates);
     return c;
 }
 
@@ -51,13 +51,13 @@ static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->r
 static bool describe_layer(const hth_model *model, uint32_t i, hearth_selector selector, hth_plan_layer *out)
 {
     const hth_layer *l = &model->layers[i];
-    uint64_t ffn = bytes_of(&l->gate) + bytes_of(&l->up) + bytes_of(&l->down) + bytes_of(&l->neurons.rows);
-    bool divides = l->neurons.rows.n_row > 0 && selector != HEARTH_SELECTOR_DENSE;
+    uint64_t ffn = bytes_of(&l->gate) + bytes_of(&l->up) + bytes_of(&l->down) + bytes_of(&l->down_t.rows);
+    bool divides = l->down_t.rows.n_row > 0 && selector != HEARTH_SELECTOR_DENSE;
     uint32_t n = divides ? (l->d_ff + HTH_PLAN_CLUSTER - 1) / HTH_PLAN_CLUSTER : 0;
     double *share = hth_alloc(n, sizeof *share);
     for (uint32_t k = 0; share && k < n; k++)
         share[k] = hth_calibration_share(selector, l->gate.n_row > 0,
-                                         l->shares ? (double)l->shares[k] : hth_plan_assumed(selector));
+                                         l->act_freq ? (double)l->act_freq[k] : hth_plan_assumed(selector));
     *out = (hth_plan_layer){.attention_bytes = bytes_of(&l->q) + bytes_of(&l->k) + bytes_of(&l->v) +
                                                bytes_of(&l->o) + (divides ? 0 : ffn),
                             .cpu_bytes = divides ? (ffn + n - 1) / n : 0,
@@ -74,13 +74,13 @@ static double price(const hth_model *model, const hth_plan_model *plan_model, he
 {
     hth_plan_machine machine;
     hth_plan plan;
-    hth_plan_wish wish = {.n_ctx = 1};
+    hth_plan_options options = {.n_ctx = 1};
     int32_t *n_hot = hth_alloc(plan_model->n_layer, sizeof *n_hot);
     double seconds = 0.0;
     hearth_error ignored;
     for (uint32_t i = 0; n_hot && i < plan_model->n_layer; i++) n_hot[i] = HTH_PLAN_CPU;
-    hth_calibration_machine(rates, selector, model->layers[0].gate.n_row > 0, HTH_LUCK_USUAL, &machine);
-    if (n_hot && hth_plan_price(plan_model, &machine, &wish, n_hot, false, &plan, &ignored) == HEARTH_OK) {
+    hth_calibration_machine(rates, selector, model->layers[0].gate.n_row > 0, HTH_ESTIMATE_MEDIAN, &machine);
+    if (n_hot && hth_plan_evaluate(plan_model, &machine, &options, n_hot, false, &plan, &ignored) == HEARTH_OK) {
         seconds = plan.seconds;
         hth_plan_free(&plan);
     }

@@ -142,7 +142,7 @@ HEARTH_API hearth_model_options hearth_model_defaults(void);
  * model gets true, and may return: zeros stand there now, and the evaluation under way,
  * and all later ones of that model, end with HEARTH_ERROR_IO. On false the fault is not
  * this library's. Safe in a signal handler. */
-HEARTH_API bool hearth_map_fault(const void *address);
+HEARTH_API bool hearth_handle_sigbus(const void *address);
 
 /* Opens a GGUF file (all parts of a split one). A vocabulary that is not
  * supported does not hinder opening: only functions on text then fail. */
@@ -212,24 +212,24 @@ HEARTH_API void hearth_free(void *memory);
 HEARTH_API int32_t hearth_token_bos(const hearth_model *model);
 HEARTH_API int32_t hearth_token_eos(const hearth_model *model);
 /* Whether a generation ends with this token. */
-HEARTH_API bool hearth_token_ends(const hearth_model *model, int32_t id);
+HEARTH_API bool hearth_token_is_eog(const hearth_model *model, int32_t id);
 
 /* Tokens to text as they come; a UTF-8 character is never cut. */
-typedef struct hearth_decoder hearth_decoder;
+typedef struct hearth_detokenizer hearth_detokenizer;
 
 /* at_start: the tokens begin a text (the space in front that the vocabulary
  * implies is dropped); false when they continue one. show_special: control tokens
  * appear by name. */
-HEARTH_API hearth_status hearth_decoder_open(const hearth_model *model, bool at_start,
-                                             bool show_special, hearth_decoder **out,
+HEARTH_API hearth_status hearth_detokenizer_open(const hearth_model *model, bool at_start,
+                                             bool show_special, hearth_detokenizer **out,
                                              hearth_error *err);
-HEARTH_API void hearth_decoder_close(hearth_decoder *decoder);
+HEARTH_API void hearth_detokenizer_close(hearth_detokenizer *decoder);
 /* The bytes that id completes: *n of them, valid until the next call; none for a
  * row of the model that pads the vocabulary. ARGUMENT when id is beyond the rows. */
-HEARTH_API hearth_status hearth_decoder_push(hearth_decoder *decoder, int32_t id, const char **text,
+HEARTH_API hearth_status hearth_detokenizer_push(hearth_detokenizer *decoder, int32_t id, const char **text,
                                              size_t *n, hearth_error *err);
 /* What was held back of an incomplete character. */
-HEARTH_API void hearth_decoder_flush(hearth_decoder *decoder, const char **text, size_t *n);
+HEARTH_API void hearth_detokenizer_flush(hearth_detokenizer *decoder, const char **text, size_t *n);
 
 /* ---- chat ----------------------------------------------------------------- */
 
@@ -342,10 +342,10 @@ HEARTH_API hearth_status hearth_session_truncate(hearth_session *session, uint32
 /* Counts, from now on and from zero, how many neurons of each layer give something
  * else than zero, for tokens that the session evaluates itself (not in batches).
  * Costs a pass over the hidden values. */
-HEARTH_API void hearth_session_count_live(hearth_session *session, bool on);
+HEARTH_API void hearth_session_enable_sparsity_stats(hearth_session *session, bool on);
 /* share[n_layer]: live neurons per token and layer since counting began, 0 to 1.
  * Returns the number of tokens counted. */
-HEARTH_API uint64_t hearth_session_live(const hearth_session *session, double *share);
+HEARTH_API uint64_t hearth_session_sparsity_stats(const hearth_session *session, double *share);
 
 /* ---- batches -------------------------------------------------------------- */
 
@@ -353,7 +353,7 @@ HEARTH_API uint64_t hearth_session_live(const hearth_session *session, double *s
  * session's bits do not depend on its company. */
 typedef struct hearth_batch hearth_batch;
 
-/* Up to n_row tokens at once; n_thread 0: one for each physical core. */
+/* Up to n_tok tokens at once; n_thread 0: one for each physical core. */
 HEARTH_API hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_row, uint32_t n_thread,
                                            hearth_batch **out, hearth_error *err);
 HEARTH_API void hearth_batch_close(hearth_batch *batch);
@@ -400,7 +400,7 @@ HEARTH_API void hearth_sampler_close(hearth_sampler *sampler);
 /* Tells the penalties of a token of the prompt, or of one that was chosen. */
 HEARTH_API void hearth_sampler_accept(hearth_sampler *sampler, int32_t id);
 /* Chooses a token by logits[n_vocab]. */
-HEARTH_API hearth_status hearth_sampler_pick(hearth_sampler *sampler, const float *logits, int32_t *id,
+HEARTH_API hearth_status hearth_sampler_sample(hearth_sampler *sampler, const float *logits, int32_t *id,
                                              hearth_error *err);
 
 #ifdef __cplusplus

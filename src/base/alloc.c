@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "base/alloc.h"
 
-#include "base/checked.h"
+#include "base/checked_math.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -22,15 +22,15 @@ void hth_alloc_fail_at(uint64_t n, int sticky)
 }
 
 uint64_t hth_alloc_count(void) { return atomic_load(&n_alloc); }
-uint64_t hth_alloc_held(void) { return atomic_load(&n_held); }
+uint64_t hth_alloc_in_use(void) { return atomic_load(&n_held); }
 
 #ifndef NDEBUG
 static _Thread_local int n_forbidden;
-void hth_alloc_forbid(int by) { n_forbidden += by; }
+void hth_alloc_assert_none(int by) { n_forbidden += by; }
 static void check_allowed(void) { assert(n_forbidden == 0); }
 int hth_alloc_asserts(void) { return 1; }
 #else
-void hth_alloc_forbid(int by) { (void)by; }
+void hth_alloc_assert_none(int by) { (void)by; }
 static void check_allowed(void) {}
 int hth_alloc_asserts(void) { return 0; }
 #endif
@@ -178,7 +178,7 @@ void *hth_arena_alloc(hth_arena *arena, size_t n, size_t size, size_t align)
     return b->data + at;
 }
 
-char *hth_arena_text(hth_arena *arena, const char *text, size_t n)
+char *hth_arena_strndup(hth_arena *arena, const char *text, size_t n)
 {
     size_t size;
     if (!hth_add_size(n, 1, &size)) return NULL;

@@ -29,7 +29,7 @@ typedef struct hth_arena {
 /* n * size zeroed bytes aligned to align (a power of two up to 64). */
 void *hth_arena_alloc(hth_arena *arena, size_t n, size_t size, size_t align);
 /* A terminated copy of n bytes. */
-char *hth_arena_text(hth_arena *arena, const char *text, size_t n);
+char *hth_arena_strndup(hth_arena *arena, const char *text, size_t n);
 void hth_arena_free(hth_arena *arena);
 
 /* ---- for tests ---------------------------------------------------------- */
@@ -39,11 +39,11 @@ void hth_arena_free(hth_arena *arena);
 void hth_alloc_fail_at(uint64_t n, int sticky);
 /* Allocations since the start of the process, and bytes held now. */
 uint64_t hth_alloc_count(void);
-uint64_t hth_alloc_held(void);
+uint64_t hth_alloc_in_use(void);
 
 /* Between forbid(1) and forbid(-1) an allocation by this thread ends a build that has
  * assertions; in others nothing happens. Guards the token loop. */
-void hth_alloc_forbid(int by);
+void hth_alloc_assert_none(int by);
 /* Whether the library was built with assertions. */
 int hth_alloc_asserts(void);
 

@@ -57,13 +57,13 @@ static const struct feature *first_lack(void)
     return NULL;
 }
 
-hth_cpu hth_cpu_machine(void)
+hth_cpu hth_cpu_detect(void)
 {
     const struct feature *lack = first_lack();
     return !lack ? HTH_CPU_AVX512 : lack->level == HTH_CPU_AVX512 ? HTH_CPU_AVX2 : HTH_CPU_GENERIC;
 }
 
-const char *hth_cpu_lack(void)
+const char *hth_cpu_missing_feature(void)
 {
     const struct feature *lack = first_lack();
     return lack ? lack->name : NULL;
@@ -72,7 +72,7 @@ const char *hth_cpu_lack(void)
 bool hth_cpu_has_bf16_dot(void)
 {
     unsigned a, b, c, d;
-    return hth_cpu_machine() == HTH_CPU_AVX512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
+    return hth_cpu_detect() == HTH_CPU_AVX512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
 }
 
 unsigned hth_cpu_amd_family(void)
@@ -90,22 +90,22 @@ unsigned hth_cpu_amd_family(void)
 unsigned hth_cpu_amd_family(void) { return 0; }
 bool hth_cpu_has_bf16_dot(void) { return getauxval(AT_HWCAP2) >> 14 & 1; /* HWCAP2_BF16 */ }
 
-hth_cpu hth_cpu_machine(void)
+hth_cpu hth_cpu_detect(void)
 {
     const unsigned long asimddp = 1ul << 20, i8mm = 1ul << 13; /* HWCAP_ASIMDDP, HWCAP2_I8MM */
     if (!(getauxval(AT_HWCAP) & asimddp)) return HTH_CPU_NEON;
     return getauxval(AT_HWCAP2) & i8mm ? HTH_CPU_I8MM : HTH_CPU_DOTPROD;
 }
 
-const char *hth_cpu_lack(void)
+const char *hth_cpu_missing_feature(void)
 {
-    hth_cpu machine = hth_cpu_machine();
+    hth_cpu machine = hth_cpu_detect();
     if (machine == HTH_CPU_I8MM) return NULL;
     return machine == HTH_CPU_DOTPROD ? "smmla (FEAT_I8MM)" : "sdot (FEAT_DotProd)";
 }
 #else
-hth_cpu hth_cpu_machine(void) { return HTH_CPU_GENERIC; }
-const char *hth_cpu_lack(void) { return "kernels of this program for its architecture"; }
+hth_cpu hth_cpu_detect(void) { return HTH_CPU_GENERIC; }
+const char *hth_cpu_missing_feature(void) { return "kernels of this program for its architecture"; }
 bool hth_cpu_has_bf16_dot(void) { return false; }
 unsigned hth_cpu_amd_family(void) { return 0; }
 #endif
@@ -123,7 +123,7 @@ int hth_cpu_has(hth_cpu machine, hth_cpu level)
 
 hearth_status hth_cpu_choose(hth_cpu *level, hearth_error *err)
 {
-    hth_cpu machine = hth_cpu_machine();
+    hth_cpu machine = hth_cpu_detect();
     const char *wish = getenv("HEARTH_CPU");
     if (!wish || !*wish) {
         *level = machine;

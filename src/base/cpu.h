@@ -19,9 +19,9 @@ typedef enum hth_cpu {
 const char *hth_cpu_name(hth_cpu level);
 
 /* The highest level that the machine and its system have. */
-hth_cpu hth_cpu_machine(void);
+hth_cpu hth_cpu_detect(void);
 /* The first thing that the next higher level wants and the machine lacks; NULL at the highest. */
-const char *hth_cpu_lack(void);
+const char *hth_cpu_missing_feature(void);
 
 /* Whether the machine multiplies pairs of bf16 at its highest level (AVX-512 BF16, FEAT_BF16). */
 bool hth_cpu_has_bf16_dot(void);

@@ -3,7 +3,7 @@
  * unit; the thread that finishes a phase's last unit goes on with the queue. No thread is in
  * charge of that, so none can hold up the rest but in the midst of a unit.
  *
- * A unit whose thread lost its core: where the job allows it (hth_pool_add_twice) a waiting
+ * A unit whose thread lost its core: where the job allows it (hth_pool_add_retryable) a waiting
  * thread does the unit again. The result goes through scratch of one's own and is carried
  * over by whoever first writes the phase's number into taken[unit]; numbers only grow, so a
  * thread that comes late, in whatever phase the others are by then, finds its own number or
@@ -18,9 +18,9 @@
 #include "base/pool.h"
 
 #include "base/alloc.h"
-#include "base/bell.h"
+#include "base/event.h"
 #include "base/clock.h"
-#include "base/cores.h"
+#include "base/cpu_topology.h"
 #include "base/log.h"
 
 #include <assert.h>
@@ -89,11 +89,11 @@ struct hth_pool {
     _Atomic uint64_t patience_ns;
     _Atomic uint64_t n_rescued;
     hth_pool_hook_fn *hook;
-    _Alignas(64) hth_bell bell;
+    _Alignas(64) hth_event bell;
     uint32_t n_thread, n_wish; /* that it has, and was to have */
     bool pinned;
     uint64_t moved_ns; /* when a pinned thread last made way for the caller's */
-    hth_cores cores;
+    hth_cpu_topology cores;
     phase *ring;             /* [RING] */
     _Atomic uint64_t *taken; /* [UNIT_LIMIT] the last phase in which a unit was carried over */
     member members[];
@@ -137,12 +137,12 @@ static _Thread_local const hth_pool *at_work;
 static void enter_unit(const hth_pool *pool)
 {
     at_work = pool;
-    hth_alloc_forbid(1);
+    hth_alloc_assert_none(1);
 }
 static void leave_unit(void)
 {
     at_work = NULL;
-    hth_alloc_forbid(-1);
+    hth_alloc_assert_none(-1);
 }
 static void check_outside(const hth_pool *pool) { assert(at_work != pool); }
 #else
@@ -167,7 +167,7 @@ static void share_out(hth_pool *pool, phase *p, uint32_t claim)
 {
     if (p->job.commit) atomic_store_explicit(&p->start_ns, hth_clock_ns(), memory_order_relaxed);
     atomic_exchange(&pool->ticket, make_ticket((uint32_t)p->number, p->n_unit, claim));
-    hth_bell_ring(&pool->bell);
+    hth_event_notify_all(&pool->bell);
 }
 
 /* What follows phase `number`, which the runner has ended: the phase whose first unit it has
@@ -178,7 +178,7 @@ static phase *go_on(hth_pool *pool, uint64_t number)
         atomic_exchange(&pool->ticket, make_ticket((uint32_t)number, 0, 0));
         announce(&pool->rests_at, number);
         if (atomic_load(&pool->n_queued) == number || !take_up(pool, number)) {
-            if (atomic_load(&pool->caller_sleeps)) hth_bell_ring(&pool->bell);
+            if (atomic_load(&pool->caller_sleeps)) hth_event_notify_all(&pool->bell);
             return NULL;
         }
     }
@@ -296,7 +296,7 @@ static bool wants_pins(void)
 uint32_t hth_pool_pin(hth_pool *pool)
 {
     if (!wants_pins()) return 0;
-    hth_cores_read(NULL, &pool->cores);
+    hth_cpu_topology_read(NULL, &pool->cores);
     uint32_t n_core = pool->cores.n_core, n = 0;
     if (pool->n_thread > n_core) return 0;
     pool->members[0].core = core_here(pool);
@@ -378,10 +378,10 @@ static bool has_news(const hth_pool *pool, const member *m, uint64_t t)
 /* Sleeps unless there is news; false when nobody rang. */
 static bool doze(hth_pool *pool, const member *m, uint64_t timeout_ns)
 {
-    uint32_t heard = hth_bell_listen(&pool->bell);
+    uint32_t seen = hth_event_prepare_wait(&pool->bell);
     bool rang = true;
     if (m->index == 0) announce(&pool->caller_sleeps, true);
-    if (!has_news(pool, m, atomic_load(&pool->ticket))) rang = hth_bell_sleep(&pool->bell, heard, timeout_ns);
+    if (!has_news(pool, m, atomic_load(&pool->ticket))) rang = hth_event_wait(&pool->bell, seen, timeout_ns);
     if (m->index == 0) atomic_store(&pool->caller_sleeps, false);
     return rang;
 }
@@ -445,7 +445,7 @@ static void make_room(hth_pool *pool, uint64_t number)
         wait_for_news(pool, &pool->members[0]);
         /* All done and still no room: a thread has been late for a whole ring. Its core is
          * not ours to spin on. */
-        if (all_done(pool)) hth_bell_sleep(&pool->bell, atomic_load(&pool->bell.n_ring), SPIN_NS);
+        if (all_done(pool)) hth_event_wait(&pool->bell, atomic_load(&pool->bell.n_notify), SPIN_NS);
     }
 }
 
@@ -487,7 +487,7 @@ void hth_pool_add(hth_pool *pool, hth_work_fn *work, void *arg, size_t size, siz
     else queue_all(pool, &(job){.work = work, .arg = arg}, size, n_unit);
 }
 
-void hth_pool_add_twice(hth_pool *pool, hth_work_fn *work, hth_work_fn *commit_fn, void *arg, size_t size,
+void hth_pool_add_retryable(hth_pool *pool, hth_work_fn *work, hth_work_fn *commit_fn, void *arg, size_t size,
                         size_t n_unit)
 {
     if (pool->n_thread > 1) {
@@ -530,11 +530,11 @@ bool hth_pool_take_cancelled(hth_pool *pool)
     return pool->watch && atomic_exchange(&pool->cancelled, false);
 }
 
-void hth_pool_settle(hth_pool *pool)
+void hth_pool_quiesce(hth_pool *pool)
 {
     for (uint32_t i = 1; i < pool->n_thread; i++)
         while (atomic_load(&pool->members[i].pin))
-            hth_bell_sleep(&pool->bell, atomic_load(&pool->bell.n_ring), SPIN_NS);
+            hth_event_wait(&pool->bell, atomic_load(&pool->bell.n_notify), SPIN_NS);
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -569,7 +569,7 @@ hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err
     hth_pool *pool = allocate(n_thread);
     if (!pool) return hth_fail_memory(err, hth_pool_size(n_thread), "a thread pool");
     pool->free_until = RING - 1;
-    atomic_store(&pool->patience_ns, HTH_POOL_PATIENCE_NS);
+    atomic_store(&pool->patience_ns, HTH_POOL_STRAGGLER_NS);
     for (uint32_t i = 0; i < n_thread; i++) {
         member *m = &pool->members[i];
         m->pool = pool, m->index = i;
@@ -586,16 +586,16 @@ void hth_pool_close(hth_pool *pool)
 {
     if (!pool) return;
     announce(&pool->closing, true);
-    hth_bell_ring(&pool->bell);
+    hth_event_notify_all(&pool->bell);
     for (uint32_t i = 1; i < pool->n_thread; i++) pthread_join(pool->members[i].thread, NULL);
     hth_pages_free(pool, hth_pool_size(pool->n_wish));
 }
 
-uint32_t hth_pool_threads(uint32_t wish)
+uint32_t hth_pool_default_threads(uint32_t wish)
 {
     if (wish) return wish;
-    hth_cores cores;
-    hth_cores_read(NULL, &cores);
+    hth_cpu_topology cores;
+    hth_cpu_topology_read(NULL, &cores);
     return cores.n_core < HTH_POOL_MAX_THREAD ? cores.n_core : HTH_POOL_MAX_THREAD;
 }
 
@@ -603,7 +603,7 @@ uint32_t hth_pool_n_thread(const hth_pool *pool) { return pool->n_thread; }
 
 /* ---- for tests ------------------------------------------------------------------------------ */
 
-void hth_pool_set_patience(hth_pool *pool, uint64_t ns) { atomic_store(&pool->patience_ns, ns); }
-uint64_t hth_pool_patience(const hth_pool *pool) { return atomic_load(&pool->patience_ns); }
-uint64_t hth_pool_n_rescued(const hth_pool *pool) { return atomic_load(&pool->n_rescued); }
+void hth_pool_set_straggler_timeout(hth_pool *pool, uint64_t ns) { atomic_store(&pool->patience_ns, ns); }
+uint64_t hth_pool_straggler_timeout(const hth_pool *pool) { return atomic_load(&pool->patience_ns); }
+uint64_t hth_pool_n_backup(const hth_pool *pool) { return atomic_load(&pool->n_rescued); }
 void hth_pool_set_hook(hth_pool *pool, hth_pool_hook_fn *hook) { pool->hook = hook; }

@@ -18,7 +18,7 @@ typedef void hth_work_fn(void *arg, size_t i_unit, uint32_t i_thread);
 enum { HTH_POOL_MAX_THREAD = 256, HTH_POOL_ARG_SIZE = 256 };
 
 /* Threads for a wish of 0: one for each physical core, as far as a pool goes. */
-uint32_t hth_pool_threads(uint32_t wish);
+uint32_t hth_pool_default_threads(uint32_t wish);
 
 /* n_thread counts the calling thread: 1 starts none. Where the system refuses a thread,
  * those that started do the work, and a warning says so. ARGUMENT, MEMORY. */
@@ -56,9 +56,9 @@ void hth_pool_add(hth_pool *pool, hth_work_fn *work, void *arg, size_t size, siz
  * because its core was taken away, another one does its unit in its place. compute writes
  * only scratch of its own thread; commit, called once for each unit, carries that over. A
  * thread that comes late may still read what the job reads, long after the job is over: until
- * hth_pool_settle all of that must stay. What later jobs write compute must read by atomic loads,
+ * hth_pool_quiesce all of that must stay. What later jobs write compute must read by atomic loads,
  * and must not take an address from it. */
-void hth_pool_add_twice(hth_pool *pool, hth_work_fn *compute, hth_work_fn *commit, void *arg, size_t size,
+void hth_pool_add_retryable(hth_pool *pool, hth_work_fn *compute, hth_work_fn *commit, void *arg, size_t size,
                         size_t n_unit);
 
 /* Returns when all units of all jobs are done; what they wrote is visible then. */
@@ -66,12 +66,12 @@ void hth_pool_finish(hth_pool *pool);
 
 /* Waits for threads that are still at units which others did in their place: call it before
  * memory is given back that such jobs read. */
-void hth_pool_settle(hth_pool *pool);
+void hth_pool_quiesce(hth_pool *pool);
 
 /* ---- cancelling ------------------------------------------------------------------------------ */
 
 /* While *flag is not 0, units that have not begun are skipped, of all jobs. A signal handler or another thread
- * may set it; it must stay until hth_pool_settle. NULL: never. While the pool is idle only. */
+ * may set it; it must stay until hth_pool_quiesce. NULL: never. While the pool is idle only. */
 void hth_pool_watch(hth_pool *pool, const volatile int *flag);
 /* Whether they are skipped from here on, as the flag was set: hth_pool_take_cancelled says so then. Of the caller's
  * thread. */
@@ -82,7 +82,7 @@ bool hth_pool_take_cancelled(hth_pool *pool);
 
 /* The unit that is claimed i-th, where threads that claim in turn are to walk through a stretch of
  * units each, so that what one asks memory for ahead it will mostly meet itself. */
-static inline size_t hth_pool_in_stretches(size_t i, size_t n_unit, size_t n_thread)
+static inline size_t hth_pool_block_index(size_t i, size_t n_unit, size_t n_thread)
 {
     size_t n_more = n_unit % n_thread, stretch = i % n_thread; /* n_more have one unit more */
     return stretch * (n_unit / n_thread) + (stretch < n_more ? stretch : n_more) + i / n_thread;
@@ -92,11 +92,11 @@ static inline size_t hth_pool_in_stretches(size_t i, size_t n_unit, size_t n_thr
 
 /* How long a unit may keep others waiting, besides twice the time of a unit, before it is
  * computed again; 0: never. */
-void hth_pool_set_patience(hth_pool *pool, uint64_t ns);
-uint64_t hth_pool_patience(const hth_pool *pool);
-enum { HTH_POOL_PATIENCE_NS = 30000 };
+void hth_pool_set_straggler_timeout(hth_pool *pool, uint64_t ns);
+uint64_t hth_pool_straggler_timeout(const hth_pool *pool);
+enum { HTH_POOL_STRAGGLER_NS = 30000 };
 /* Units that were computed in place of a late thread. */
-uint64_t hth_pool_n_rescued(const hth_pool *pool);
+uint64_t hth_pool_n_backup(const hth_pool *pool);
 
 /* Called by each thread at these points of each unit, for sleeps in awkward places. */
 typedef enum hth_pool_point { HTH_POOL_CLAIMED, HTH_POOL_COMPUTED, HTH_POOL_COMMITTING } hth_pool_point;

@@ -1,7 +1,7 @@
 /* Errors as values. Called from everywhere; nothing here allocates, so that
  * running out of memory can be reported too. */
 #include "base/status.h"
-#include "base/bytes.h"
+#include "base/format_bytes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -82,5 +82,5 @@ hearth_status hth_fail(hearth_error *err, hearth_status status, const char *form
 
 hearth_status hth_fail_memory(hearth_error *err, size_t size, const char *what)
 {
-    return hth_fail(err, HEARTH_ERROR_MEMORY, "out of memory: %s for %s", hth_bytes_shown(size).text, what);
+    return hth_fail(err, HEARTH_ERROR_MEMORY, "out of memory: %s for %s", hth_format_bytes(size).text, what);
 }

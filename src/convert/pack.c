@@ -7,7 +7,7 @@
 #include "convert/pack_tensor.h"
 #include "kernels/math.h"
 #include "model/model.h"
-#include "sparse/order.h"
+#include "sparse/neuron_order.h"
 #include "sparse/profile.h"
 #include "sparse/sidecar.h"
 
@@ -26,7 +26,7 @@ typedef struct packing {
     hth_model *model;
     hth_sidecar predictors, thresholds;
     hth_profile *profile;
-    hth_mix_model mix_model;
+    hth_ftype_model mix_model;
     int32_t **orders;   /* [n_layer] of [d_ff], or NULL: neurons keep their places */
     int32_t **numbers;  /* [n_layer] what each had been in the first file, or NULL: as orders */
     uint32_t *up_first; /* [n_layer] 1: gate and up are in each other's place, against the first file */
@@ -44,17 +44,17 @@ typedef struct order_job {
     double *runs;  /* [n_layer][2] before, after */
 } order_job;
 
-static hth_firings firings_of(const packing *w, uint32_t i)
+static hth_act_stats firings_of(const packing *w, uint32_t i)
 {
     const hth_profile_layer *l = &w->profile->layers[i];
-    return (hth_firings){l->d_ff, l->n_fired, l->together, w->profile->n_word};
+    return (hth_act_stats){l->d_ff, l->n_fired, l->coact_bits, w->profile->n_word};
 }
 
 static void order_layer(void *arg, size_t i, uint32_t i_thread)
 {
     const order_job *job = arg;
     packing *w = job->w;
-    hth_firings f = firings_of(w, (uint32_t)i);
+    hth_act_stats f = firings_of(w, (uint32_t)i);
     hth_order_neurons(&f, w->orders[i], job->room + (size_t)i_thread * w->model->hparams.d_ff);
     job->runs[2 * i] = hth_order_mean_run(&f, NULL);
     job->runs[2 * i + 1] = hth_order_mean_run(&f, w->orders[i]);
@@ -75,8 +75,8 @@ static hearth_status order_neurons(packing *w, hearth_error *err)
         st = hth_fail_memory(err, (size_t)h->n_layer * h->d_ff * sizeof **w->orders, "the order of neurons");
     if (st == HEARTH_OK) hth_pool_run(w->packer.pool, order_layer, &job, h->n_layer);
     for (uint32_t i = 0; st == HEARTH_OK && i < h->n_layer; i++) {
-        w->result->run_before += job.runs[2 * i] / h->n_layer;
-        w->result->run_after += job.runs[2 * i + 1] / h->n_layer;
+        w->result->mean_run_before += job.runs[2 * i] / h->n_layer;
+        w->result->mean_run_after += job.runs[2 * i + 1] / h->n_layer;
     }
     hth_free(job.room);
     hth_free(job.runs);
@@ -105,14 +105,14 @@ static hearth_status number_neurons(packing *w, uint32_t i, hearth_error *err)
 static bool swaps_halves(const packing *w, uint32_t i)
 {
     return w->profile && w->model->hparams.activation == HTH_ACTIVATION_DRELU && !w->thresholds.file &&
-           !w->model->has_floors && w->profile->layers[i].up_fired < w->profile->layers[i].gate_fired;
+           !w->model->has_thresholds && w->profile->layers[i].up_fired < w->profile->layers[i].gate_fired;
 }
 
 static void choose_halves(packing *w)
 {
     for (uint32_t i = 0; i < w->model->hparams.n_layer; i++) {
         w->result->n_swapped += swaps_halves(w, i);
-        w->up_first[i] = w->model->layers[i].up_first != swaps_halves(w, i);
+        w->up_first[i] = w->model->layers[i].gate_up_swapped != swaps_halves(w, i);
     }
 }
 
@@ -135,8 +135,8 @@ static bool can_be(const packing *w, hth_type type, uint64_t n_col)
 /* Of a matrix whose rows keep their axis. */
 static hth_type type_for(const packing *w, const hth_gguf_tensor *t)
 {
-    if (!w->options->mix || !hth_mix_is_matrix(t->name, t->n_dim)) return t->type;
-    return hth_mix_type(w->options->mix, &w->mix_model, t->name, t->dim[0], NULL);
+    if (!w->options->ftype || !hth_ftype_is_matrix(t->name, t->n_dim)) return t->type;
+    return hth_ftype_type(w->options->ftype, &w->mix_model, t->name, t->dim[0], NULL);
 }
 
 /* Of down, whose rows are d_model long once it is transposed. */
@@ -144,7 +144,7 @@ static hth_type type_for_neurons(const packing *w, const hth_gguf_tensor *t)
 {
     uint64_t d = w->model->hparams.d_model;
     hth_type type =
-        w->options->mix ? hth_mix_type(w->options->mix, &w->mix_model, t->name, d, NULL) : t->type;
+        w->options->ftype ? hth_ftype_type(w->options->ftype, &w->mix_model, t->name, d, NULL) : t->type;
     return can_be(w, type, d) ? type : can_be(w, HTH_TYPE_Q8_0, d) ? HTH_TYPE_Q8_0 : HTH_TYPE_F16;
 }
 
@@ -304,7 +304,7 @@ static hearth_status plan(packing *w, hearth_error *err)
 
 /* ---- the header --------------------------------------------------------------------------------------- */
 
-static bool begins_with(hth_text key, const char *prefix)
+static bool begins_with(hth_str key, const char *prefix)
 {
     return key.n >= strlen(prefix) && memcmp(key.bytes, prefix, strlen(prefix)) == 0;
 }
@@ -313,10 +313,10 @@ static bool begins_with(hth_text key, const char *prefix)
 static void write_meaning(packing *w)
 {
     const hth_hparams *h = &w->model->hparams;
-    const char *name = h->family->norm == HTH_NORM_RMS ? "rms_epsilon" : "epsilon";
+    const char *name = h->arch->norm == HTH_NORM_RMS ? "rms_epsilon" : "epsilon";
     char key[80];
     if (!hth_gguf_is_powerinfer(w->in)) return;
-    snprintf(key, sizeof key, "%s.attention.layer_norm_%s", h->family->name, name);
+    snprintf(key, sizeof key, "%s.attention.layer_norm_%s", h->arch->name, name);
     hth_gguf_writer_float(w->packer.out, key, HTH_GGUF_F32, (double)h->norm_eps);
     const char *activation = hth_activation_name(h->activation);
     hth_gguf_writer_text(w->packer.out, "hearth.ffn.activation", activation, strlen(activation));
@@ -350,8 +350,8 @@ static size_t shares_of(const packing *w, uint32_t i_layer, float *shares)
     const hth_profile_layer *p = &w->profile->layers[i_layer];
     const int32_t *order = w->orders[i_layer];
     size_t n = 0;
-    for (uint32_t first = 0; first < p->d_ff; first += HTH_SHARE_NEURONS) {
-        uint32_t k = p->d_ff - first < HTH_SHARE_NEURONS ? p->d_ff - first : HTH_SHARE_NEURONS;
+    for (uint32_t first = 0; first < p->d_ff; first += HTH_ACT_FREQ_BLOCK) {
+        uint32_t k = p->d_ff - first < HTH_ACT_FREQ_BLOCK ? p->d_ff - first : HTH_ACT_FREQ_BLOCK;
         uint64_t fired = 0;
         for (uint32_t j = first; j < first + k; j++) fired += p->n_fired[order ? (uint32_t)order[j] : j];
         shares[n++] = (float)((double)fired / ((double)w->profile->n_done * k));
@@ -363,11 +363,11 @@ static hearth_status write_shares(packing *w, hearth_error *err)
 {
     size_t n = 0, most = 0;
     for (uint32_t i = 0; i < w->model->hparams.n_layer; i++)
-        most += w->model->layers[i].d_ff / HTH_SHARE_NEURONS + 1;
+        most += w->model->layers[i].d_ff / HTH_ACT_FREQ_BLOCK + 1;
     float *shares = hth_alloc(most, sizeof *shares);
     if (!shares) return hth_fail_memory(err, most * sizeof *shares, "shares of neurons that fire");
     for (uint32_t i = 0; i < w->model->hparams.n_layer; i++) n += shares_of(w, i, shares + n);
-    hth_gguf_writer_array(w->packer.out, HTH_KEY_SHARES, HTH_GGUF_F32, shares, n);
+    hth_gguf_writer_array(w->packer.out, HTH_KEY_ACT_FREQ, HTH_GGUF_F32, shares, n);
     hth_free(shares);
     return HEARTH_OK;
 }
@@ -396,7 +396,7 @@ static hearth_status write_sparsity(packing *w, hearth_error *err)
                           w->predictors.file ? sidecar_threshold_of : threshold_of, err);
     }
     if (w->result->n_swapped)
-        hth_gguf_writer_array(out, HTH_KEY_UP_FIRST, HTH_GGUF_U32, w->up_first, w->model->hparams.n_layer);
+        hth_gguf_writer_array(out, HTH_KEY_GATE_UP_SWAPPED, HTH_GGUF_U32, w->up_first, w->model->hparams.n_layer);
     if (st == HEARTH_OK && w->profile) st = write_layers(w, "hearth.ffn.largest_hidden", hidden_of, err);
     if (st == HEARTH_OK && w->profile) st = write_shares(w, err);
     return st;
@@ -420,8 +420,8 @@ static hearth_status write_header(packing *w, hearth_error *err)
         if (!begins_with(v->key, "split.") && !begins_with(v->key, "powerinfer."))
             hth_gguf_writer_copy(w->packer.out, v);
     }
-    if (w->options->mix)
-        hth_gguf_writer_uint(w->packer.out, "general.file_type", HTH_GGUF_U32, w->options->mix->file_type);
+    if (w->options->ftype)
+        hth_gguf_writer_uint(w->packer.out, "general.file_type", HTH_GGUF_U32, w->options->ftype->file_type);
     hth_gguf_writer_uint(w->packer.out, "general.quantization_version", HTH_GGUF_U32, 2);
     hth_gguf_writer_text(w->packer.out, HTH_KEY_MADE_BY, "pack", 4);
     write_meaning(w);
@@ -446,7 +446,7 @@ static hearth_status write_tensors(packing *w, hearth_error *err)
     }
     hth_pack_loss loss = w->packer.loss;
     w->result->out_bytes = w->total;
-    w->result->down_loss = loss.size > 0.0 ? hth_sqrt_d(loss.error / loss.size) : 0.0;
+    w->result->down_rms_error = loss.size > 0.0 ? hth_sqrt_d(loss.error / loss.size) : 0.0;
     return HEARTH_OK;
 }
 
@@ -457,7 +457,7 @@ static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&w->packer.k, level);
     if ((st = hth_gguf_open(in_path, &w->in, err)) != HEARTH_OK) return st;
-    hth_model_wish other = {.allow_unused = w->options->allow_unused};
+    hth_model_overrides other = {.allow_unused = w->options->allow_unused};
     if ((st = hth_model_open(w->in, &other, &w->model, err)) != HEARTH_OK) return st;
     const hth_pack_options *o = w->options;
     if (o->predictors &&
@@ -469,7 +469,7 @@ static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *
     if (o->profile && (st = hth_profile_open(o->profile, w->model, &w->profile, err)) != HEARTH_OK) return st;
     uint32_t n = w->model->hparams.n_layer;
     w->result->n_layer = n;
-    w->mix_model = hth_mix_read_model(w->in);
+    w->mix_model = hth_ftype_read_model(w->in);
     w->mix_model.pure = o->pure;
     for (size_t i = 0; i < hth_gguf_n_tensor(w->in); i++)
         w->result->in_bytes += hth_gguf_tensor_at(w->in, i)->size;
@@ -478,7 +478,7 @@ static hearth_status open_inputs(packing *w, const char *in_path, hearth_error *
     w->up_first = hth_alloc(n, sizeof *w->up_first);
     if (!w->orders || !w->numbers || !w->up_first)
         return hth_fail_memory(err, n * sizeof *w->orders, "the order of neurons");
-    st = hth_pool_open(hth_pool_threads(o->n_thread), &w->packer.pool, err);
+    st = hth_pool_open(hth_pool_default_threads(o->n_thread), &w->packer.pool, err);
     if (st == HEARTH_OK) hth_pool_watch(w->packer.pool, o->cancel);
     return st;
 }

@@ -4,12 +4,12 @@
 #ifndef HTH_CONVERT_PACK_H
 #define HTH_CONVERT_PACK_H
 
-#include "convert/mix.h"
+#include "convert/ftype.h"
 
 #include <hearth/hearth.h>
 
 typedef struct hth_pack_options {
-    const hth_mix *mix; /* types of matrices; NULL: as they are */
+    const hth_ftype *ftype; /* types of matrices; NULL: as they are */
     bool pure;
     bool allow_unused; /* tensors of IN that no part of the network reads are copied */
     const char *profile, *predictors, *thresholds; /* files that belong to IN, or NULL */
@@ -24,9 +24,9 @@ typedef struct hth_pack_result {
     uint32_t n_layer;
     const char *selector;         /* that the file asks for */
     bool requantised;             /* matrices changed their type, or axis, from quantised ones */
-    double down_loss;             /* rms of what packing changed in down, over the rms of its weights */
+    double down_rms_error;             /* rms of what packing changed in down, over the rms of its weights */
     uint32_t n_swapped;           /* layers whose gate and up changed places: up is the sparser one */
-    double run_before, run_after; /* mean runs of neurons that fire together; 0: no profile */
+    double mean_run_before, mean_run_after; /* mean runs of neurons that fire together; 0: no profile */
 } hth_pack_result;
 
 /* OUT appears only when all is written. Holds one matrix of a layer in memory, twice. */

@@ -3,7 +3,7 @@
 #include "convert/pack_tensor.h"
 
 #include "base/alloc.h"
-#include "convert/fits.h"
+#include "convert/range_check.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static void convert_row(piece *w, const uint8_t *from, float *x, uint8_t *to, ui
         return;
     }
     w->p->k.unpack[t->from->type](from, t->n_col, x);
-    if (hth_convert_fits(x, t->n_col, t->type)) w->p->k.pack[t->type](x, t->n_col, to);
+    if (hth_type_in_range(x, t->n_col, t->type)) w->p->k.pack[t->type](x, t->n_col, to);
     else note_bad(w, i_row);
 }
 
@@ -105,7 +105,7 @@ static void transpose_group(void *arg, size_t i_unit, uint32_t i_thread)
     for (size_t j = 0; j < n; j++) {
         size_t place = w->place ? (size_t)w->place[first + j] : first + j;
         uint8_t *to = w->packed + place * w->to_size;
-        if (!hth_convert_fits(x + j * d, d, t->type)) {
+        if (!hth_type_in_range(x + j * d, d, t->type)) {
             note_bad(w, first + j);
             continue;
         }
@@ -169,19 +169,19 @@ hearth_status hth_pack_write(hth_packer *p, const hth_pack_tensor *t, hearth_err
     uint64_t n_from_row = t->transposed ? t->n_col : t->n_row,
              n_from_col = t->transposed ? t->n_row : t->n_col;
     w.from_size = row_size(t->from->type, n_from_col);
-    uint64_t n_piece =
+    uint64_t n_chunk =
         t->order || t->transposed || w.from_size > PIECE_SIZE ? t->n_row : PIECE_SIZE / w.from_size;
-    if (w.from_size > PIECE_SIZE && !t->order && !t->transposed) n_piece = 1;
-    if (n_piece > t->n_row) n_piece = t->n_row;
+    if (w.from_size > PIECE_SIZE && !t->order && !t->transposed) n_chunk = 1;
+    if (n_chunk > t->n_row) n_chunk = t->n_row;
     w.x_size = t->transposed ? (GROUP + 1) * (size_t)(t->n_col > GROUP ? t->n_col : GROUP) : (size_t)t->n_col;
-    size_t raw_size = (size_t)(t->transposed ? n_from_row : n_piece) * w.from_size;
+    size_t raw_size = (size_t)(t->transposed ? n_from_row : n_chunk) * w.from_size;
     uint8_t *raw = hth_alloc(raw_size + 1, 1);
-    w.packed = hth_alloc((size_t)n_piece + 1, w.to_size);
+    w.packed = hth_alloc((size_t)n_chunk + 1, w.to_size);
     w.x = hth_alloc(hth_pool_n_thread(p->pool), w.x_size * sizeof *w.x);
     hearth_status st = raw && w.packed && w.x ? HEARTH_OK : hth_fail_memory(err, 2 * raw_size, "a tensor");
     w.raw = raw;
-    for (uint64_t row = 0; st == HEARTH_OK && row < t->n_row; row += n_piece) {
-        w.n_row = t->n_row - row < n_piece ? t->n_row - row : n_piece;
+    for (uint64_t row = 0; st == HEARTH_OK && row < t->n_row; row += n_chunk) {
+        w.n_row = t->n_row - row < n_chunk ? t->n_row - row : n_chunk;
         w.first = row;
         uint64_t from = t->transposed ? 0 : (t->first_row + row) * w.from_size;
         st = convert_piece(p, &w, from, t->transposed ? raw_size : (size_t)w.n_row * w.from_size, raw, err);

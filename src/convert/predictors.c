@@ -4,14 +4,14 @@
 #include "convert/predictors.h"
 
 #include "base/bits.h"
-#include "convert/fits.h"
+#include "convert/range_check.h"
 #include "convert/spill.h"
 #include "convert/train.h"
 #include "engine/engine.h"
 #include "file/gguf_write.h"
-#include "file/sink.h"
-#include "measure/walk.h"
-#include "measure/windows.h"
+#include "file/atomic_writer.h"
+#include "measure/text_sampler.h"
+#include "measure/chunks.h"
 #include "sparse/sidecar.h"
 
 #include <stdio.h>
@@ -78,7 +78,7 @@ static hearth_status fail_cancelled(hearth_error *err)
 
 /* ---- a pass over the text -------------------------------------------------------------------------- */
 
-static hearth_status keep_token(void *user, const hth_observation *seen, size_t t, uint32_t i,
+static hearth_status keep_token(void *user, const hth_ffn_probe *seen, size_t t, uint32_t i,
                                 hearth_error *err)
 {
     making *w = user;
@@ -112,7 +112,7 @@ static size_t bin_of(float score)
 }
 
 /* Scores of all tokens that were held out (of all, where there are too few). */
-static void tally_scores(making *w, const hth_train_data *data, const hth_network_form *form, tally *t)
+static void histogram_scores(making *w, const hth_train_data *data, const hth_network_form *form, tally *t)
 {
     bool all = !hth_train_holds_out(data->n_tok);
     memset(t, 0, sizeof *t);
@@ -202,9 +202,9 @@ static uint8_t *pack_rows(const making *w, const float *x, size_t n_row, size_t 
 /* What the file can hold: it would be refused by whoever opens it. */
 static hearth_status check_network(const hth_network *net, hth_type in_type, uint32_t i, hearth_error *err)
 {
-    if (hth_convert_fits(net->in, net->rank * net->d, in_type) &&
-        hth_convert_fits(net->out, net->d_ff * net->rank, HTH_TYPE_Q8_0) &&
-        hth_convert_fits(net->bias, net->d_ff, HTH_TYPE_F32))
+    if (hth_type_in_range(net->in, net->rank * net->d, in_type) &&
+        hth_type_in_range(net->out, net->d_ff * net->rank, HTH_TYPE_Q8_0) &&
+        hth_type_in_range(net->bias, net->d_ff, HTH_TYPE_F32))
         return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_NUMERIC,
                     "layer %u: training of rank %zu ended in weights that are not finite, or too large for "
@@ -255,7 +255,7 @@ static hearth_status try_rank(making *w, uint32_t i, const hth_train_data *data,
                 .row_size = m->out_size / d_ff,
                 .data = m->out},
         .bias = m->bias};
-    tally_scores(w, data, &form, t);
+    histogram_scores(w, data, &form, t);
     judge(t, w->options->recall, r);
     r->rank = rank, r->size = size_of_rank(w, i, rank);
     hth_free(t);
@@ -263,7 +263,7 @@ static hearth_status try_rank(making *w, uint32_t i, const hth_train_data *data,
 }
 
 /* Trains a layer's network of that rank, which takes the place of the one before where it is better. */
-static hearth_status grow_layer(making *w, uint32_t i, uint32_t rank, hearth_error *err)
+static hearth_status increase_rank(making *w, uint32_t i, uint32_t rank, hearth_error *err)
 {
     size_t d = d_of(w), d_ff = d_ff_of(w, i), n_byte = (d_ff + 7) / 8;
     hth_train_data data = {.input = w->input, .fired = w->fired, .n_tok = w->n_token, .d = d, .d_ff = d_ff};
@@ -289,7 +289,7 @@ static hearth_status grow_layer(making *w, uint32_t i, uint32_t rank, hearth_err
 }
 
 /* The layer that computes most in vain, of those that may still grow; n_layer: none. */
-static uint32_t next_to_grow(const making *w)
+static uint32_t next_candidate(const making *w)
 {
     uint32_t n = n_layer_of(w), found = n;
     uint64_t used = 0;
@@ -358,7 +358,7 @@ static hearth_status open_model(making *w, const char *path, uint32_t n_ctx, hea
     hearth_session_options so = hearth_session_defaults();
     hearth_status st = hearth_model_open(path, &mo, &w->model, err);
     if (st != HEARTH_OK) return st;
-    so.n_ctx = n_ctx ? n_ctx : hth_windows_default(w->model);
+    so.n_ctx = n_ctx ? n_ctx : hth_chunks_default(w->model);
     so.n_thread = w->options->n_thread;
     if (!hth_activation_is_sparse(w->model->model->hparams.activation))
         return hth_fail(
@@ -369,11 +369,11 @@ static hearth_status open_model(making *w, const char *path, uint32_t n_ctx, hea
     return hearth_session_open(w->model, &so, &w->session, err);
 }
 
-static hearth_status make_room(making *w, const hth_windows *windows, hearth_error *err)
+static hearth_status make_room(making *w, const hth_chunks *windows, hearth_error *err)
 {
     uint32_t n = n_layer_of(w), d_ff = w->model->model->hparams.d_ff;
     const hth_predictor_options *o = w->options;
-    w->n_window = hth_walk_windows(windows, o->n_token);
+    w->n_window = hth_text_sampler_windows(windows, o->n_token);
     uint64_t n_text = (uint64_t)w->n_window * windows->n_ctx;
     w->n_token = n_text < o->n_token ? (uint32_t)n_text : o->n_token;
     uint64_t least = 0;
@@ -420,10 +420,10 @@ static void close_all(making *w)
 /* The session's pool rests while networks are trained; its threads sleep then. */
 static hearth_status make_all(making *w, hearth_error *err)
 {
-    hearth_status st = hth_pool_open(hth_pool_threads(w->options->n_thread), &w->pool, err);
-    for (uint32_t i = 0; st == HEARTH_OK && i < n_layer_of(w); i++) st = grow_layer(w, i, RANK_STEP, err);
-    for (uint32_t i; st == HEARTH_OK && (i = next_to_grow(w)) < n_layer_of(w);)
-        st = grow_layer(w, i, 2 * w->results[i].rank, err);
+    hearth_status st = hth_pool_open(hth_pool_default_threads(w->options->n_thread), &w->pool, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < n_layer_of(w); i++) st = increase_rank(w, i, RANK_STEP, err);
+    for (uint32_t i; st == HEARTH_OK && (i = next_candidate(w)) < n_layer_of(w);)
+        st = increase_rank(w, i, 2 * w->results[i].rank, err);
     return st;
 }
 
@@ -432,15 +432,15 @@ hearth_status hth_predictors_make(const char *path, const char *text, size_t n, 
                                   hth_predictor_result **layers, uint32_t *n_layer, hearth_error *err)
 {
     making w = {.options = options, .out_path = out_path};
-    hth_windows windows = {0};
+    hth_chunks windows = {0};
     *layers = NULL;
-    hearth_status st = hth_sink_check(out_path, err);
+    hearth_status st = hth_atomic_writer_check(out_path, err);
     if (st == HEARTH_OK) st = open_model(&w, path, n_ctx, err);
     if (st == HEARTH_OK)
-        st = hth_windows_open(&windows, w.model, text, n, hearth_session_n_ctx(w.session), err);
+        st = hth_chunks_open(&windows, w.model, text, n, hearth_session_n_ctx(w.session), err);
     if (st == HEARTH_OK) st = make_room(&w, &windows, err);
-    hth_walk walk = {w.n_token, w.n_window, keep_token, look_at_walk, &w};
-    if (st == HEARTH_OK) st = hth_walk_text(&walk, w.model, w.session, &windows, err);
+    hth_text_sampler walk = {w.n_token, w.n_window, keep_token, look_at_walk, &w};
+    if (st == HEARTH_OK) st = hth_text_sampler_run(&walk, w.model, w.session, &windows, err);
     if (st == HEARTH_OK) st = make_all(&w, err);
     if (st == HEARTH_OK) st = write_file(&w, err);
     if (st == HEARTH_OK) {
@@ -449,7 +449,7 @@ hearth_status hth_predictors_make(const char *path, const char *text, size_t n, 
     } else {
         hth_free(w.results);
     }
-    hth_windows_close(&windows);
+    hth_chunks_close(&windows);
     close_all(&w);
     return st;
 }

@@ -37,7 +37,7 @@ typedef struct hth_predictor_result {
     float threshold;
 } hth_predictor_result;
 
-/* path: the model's. n_ctx: of a window; 0: hth_windows_default. layers: to be freed with hearth_free, [*n_layer], also when cancelled: NULL then. The
+/* path: the model's. n_ctx: of a window; 0: hth_chunks_default. layers: to be freed with hearth_free, [*n_layer], also when cancelled: NULL then. The
  * file appears when all layers are done. ARGUMENT for models whose activation gives no zeros. */
 hearth_status hth_predictors_make(const char *path, const char *text, size_t n, const char *out_path,
                                   uint32_t n_ctx, const hth_predictor_options *options,

@@ -6,7 +6,7 @@
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/pool.h"
-#include "convert/fits.h"
+#include "convert/range_check.h"
 #include "file/gguf_write.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
@@ -48,13 +48,13 @@ static hearth_status check_packing(const work *w, hth_type type, hearth_error *e
 }
 
 /* *fell_back: its rows do not fit the blocks of the type that was wanted. */
-static hth_type choose_type(const hth_quantize_options *o, const hth_mix_model *model,
+static hth_type choose_type(const hth_quantize_options *o, const hth_ftype_model *model,
                             const hth_gguf_tensor *t, bool *fell_back)
 {
     *fell_back = false;
-    bool kept = o->keep_output && hth_mix_is_head(model, t->name);
+    bool kept = o->keep_output && hth_ftype_is_head(model, t->name);
     if (kept && t->dim[0] % hth_type_find(o->output_type)->n_weight == 0) return o->output_type;
-    hth_type to = hth_mix_type(o->mix, model, t->name, t->dim[0], fell_back);
+    hth_type to = hth_ftype_type(o->ftype, model, t->name, t->dim[0], fell_back);
     *fell_back |= kept;
     return to;
 }
@@ -72,7 +72,7 @@ static hearth_status choose_types(work *w, hearth_error *err)
 {
     size_t n = hth_gguf_n_tensor(w->in);
     uint32_t n_fallback[HTH_TYPE_LIMIT] = {0};
-    hth_mix_model model = hth_mix_read_model(w->in);
+    hth_ftype_model model = hth_ftype_read_model(w->in);
     model.pure = w->options->pure;
     w->types = hth_alloc(n, sizeof *w->types);
     if (!w->types) return hth_fail_memory(err, n * sizeof *w->types, "tensor types");
@@ -82,7 +82,7 @@ static hearth_status choose_types(work *w, hearth_error *err)
         bool fell_back;
         w->types[i] = t->type;
         w->total += t->size;
-        if (!hth_mix_is_matrix(t->name, t->n_dim)) continue;
+        if (!hth_ftype_is_matrix(t->name, t->n_dim)) continue;
         if (!from || !from->supported || from->quantised) {
             char name[80];
             return hth_fail(
@@ -112,7 +112,7 @@ static hearth_status write_header(work *w, hearth_error *err)
         if (v->key.n >= 6 && memcmp(v->key.bytes, "split.", 6) == 0) continue; /* one part comes out */
         hth_gguf_writer_copy(w->out, v);
     }
-    hth_gguf_writer_uint(w->out, "general.file_type", HTH_GGUF_U32, w->options->mix->file_type);
+    hth_gguf_writer_uint(w->out, "general.file_type", HTH_GGUF_U32, w->options->ftype->file_type);
     hth_gguf_writer_uint(w->out, "general.quantization_version", HTH_GGUF_U32, 2);
     hth_gguf_writer_text(w->out, HTH_KEY_MADE_BY, "quantize", 8);
     for (size_t i = 0; i < hth_gguf_n_tensor(w->in); i++) {
@@ -134,7 +134,7 @@ static void pack_unit(void *arg, size_t i_unit, uint32_t i_thread)
     for (size_t r = i_unit * UNIT_ROWS; r < end; r++) {
         float *x = w->x + r * w->n_col;
         w->k.unpack[w->tensor->type](w->raw + r * from_size, w->n_col, x);
-        if (hth_convert_fits(x, w->n_col, w->to)) w->k.pack[w->to](x, w->n_col, w->packed + r * to_size);
+        if (hth_type_in_range(x, w->n_col, w->to)) w->k.pack[w->to](x, w->n_col, w->packed + r * to_size);
         else atomic_store(&w->bad_row, r + 1);
     }
 }
@@ -238,7 +238,7 @@ hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_
         goto done;
     }
     if ((st = choose_types(&w, err)) != HEARTH_OK) goto done;
-    if ((st = hth_pool_open(hth_pool_threads(options->n_thread), &w.pool, err)) != HEARTH_OK) goto done;
+    if ((st = hth_pool_open(hth_pool_default_threads(options->n_thread), &w.pool, err)) != HEARTH_OK) goto done;
     if ((st = hth_gguf_writer_open(out_path, &w.out, err)) != HEARTH_OK) goto done;
     if ((st = write_header(&w, err)) != HEARTH_OK) goto done;
     if ((st = write_weights(&w, err)) != HEARTH_OK) goto done;

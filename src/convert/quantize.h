@@ -2,10 +2,10 @@
 #ifndef HTH_CONVERT_QUANTIZE_H
 #define HTH_CONVERT_QUANTIZE_H
 
-#include "convert/mix.h"
+#include "convert/ftype.h"
 
 typedef struct hth_quantize_options {
-    const hth_mix *mix; /* which matrix gets which type */
+    const hth_ftype *ftype; /* which matrix gets which type */
     bool pure;          /* all matrices get the type of the mix itself */
     bool keep_output;   /* the head (or the embedding table that serves as one) is of output_type */
     hth_type output_type;

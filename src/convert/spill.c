@@ -3,7 +3,7 @@
 #include "convert/spill.h"
 
 #include "base/alloc.h"
-#include "base/checked.h"
+#include "base/checked_math.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -54,7 +54,7 @@ typedef struct work {
     hth_gguf_writer *out;
     hth_pool *pool;
     hth_kernels k;
-    hth_mix_model model;
+    hth_ftype_model model;
     uint64_t total, done;
     bool declares; /* the first walk over the tensors, which writes nothing */
     uint64_t i_tensor;
@@ -206,11 +206,11 @@ static hearth_status write_matrix(work *w, uint64_t n_weight, hearth_error *err)
 
 static hth_type type_of(const work *w, const char *name, uint64_t n_col)
 {
-    return hth_mix_type(w->options->mix, &w->model, (hth_text){name, strlen(name)}, n_col, NULL);
+    return hth_ftype_type(w->options->ftype, &w->model, (hth_str){name, strlen(name)}, n_col, NULL);
 }
 
 /* The next tensor: on the first walk its place in the directory, on the second its
- * data. n_row 0: a norm, all ones. */
+ * data. n_tok 0: a norm, all ones. */
 static hearth_status tensor(work *w, const char *name, hth_type type, uint64_t n_col, uint64_t n_row,
                             float rms, hearth_error *err)
 {
@@ -323,14 +323,14 @@ static void spell(uint32_t id, char word[WORD_SIZE])
 static hearth_status put_vocabulary(work *w, hearth_error *err)
 {
     uint32_t n = w->shape->n_vocab;
-    hth_text *texts = hth_alloc(n, sizeof *texts);
+    hth_str *texts = hth_alloc(n, sizeof *texts);
     char(*words)[WORD_SIZE] = hth_alloc(n, sizeof *words);
     float *scores = hth_alloc(n, sizeof *scores);
     int32_t *types = hth_alloc(n, sizeof *types);
     bool ok = texts && words && scores && types;
     for (uint32_t i = 0; ok && i < n; i++) {
         spell(i, words[i]);
-        texts[i] = (hth_text){words[i], strlen(words[i])};
+        texts[i] = (hth_str){words[i], strlen(words[i])};
         types[i] = i == 0 ? 2 : i < N_SPECIAL ? 3 : i < N_SPECIAL + N_BYTE_TOKEN ? 6 : 1;
         scores[i] = types[i] == 1 ? -(float)i : 0.0f;
     }
@@ -358,7 +358,7 @@ static hearth_status put_metadata(work *w, hearth_error *err)
                      (unsigned long long)o->seed);
     hth_gguf_writer_text(w->out, "general.architecture", s->arch, strlen(s->arch));
     hth_gguf_writer_text(w->out, "general.name", name, (size_t)n);
-    hth_gguf_writer_uint(w->out, "general.file_type", HTH_GGUF_U32, o->mix->file_type);
+    hth_gguf_writer_uint(w->out, "general.file_type", HTH_GGUF_U32, o->ftype->file_type);
     hth_gguf_writer_uint(w->out, "general.quantization_version", HTH_GGUF_U32, 2);
     hth_gguf_writer_text(w->out, HTH_KEY_MADE_BY, "synth", 5);
     put_number(w, "vocab_size", s->n_vocab);
@@ -397,13 +397,13 @@ hearth_status hth_synth(const char *out_path, const hth_synth_options *options, 
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) return st;
     hth_kernels_init(&w.k, level);
-    w.model = (hth_mix_model){.n_layer = w.shape->n_layer,
+    w.model = (hth_ftype_model){.n_layer = w.shape->n_layer,
                               .n_gqa = w.shape->n_head / w.shape->n_kv,
                               .tied = w.shape->tied,
                               .pure = options->pure};
     w.bytes = hth_alloc(1, PIECE_SIZE);
     if (!w.bytes) return hth_fail_memory(err, PIECE_SIZE, "a piece of weights");
-    if ((st = hth_pool_open(hth_pool_threads(options->n_thread), &w.pool, err)) != HEARTH_OK) goto done;
+    if ((st = hth_pool_open(hth_pool_default_threads(options->n_thread), &w.pool, err)) != HEARTH_OK) goto done;
     if ((st = hth_gguf_writer_open(out_path, &w.out, err)) != HEARTH_OK) goto done;
     if ((st = put_metadata(&w, err)) != HEARTH_OK) goto done;
     if ((st = walk(&w, true, err)) != HEARTH_OK) goto done;

@@ -4,11 +4,11 @@
 #ifndef HTH_CONVERT_SYNTH_H
 #define HTH_CONVERT_SYNTH_H
 
-#include "convert/mix.h"
+#include "convert/ftype.h"
 
 typedef struct hth_synth_options {
     const char *shape;            /* one of hth_synth_shapes */
-    const hth_mix *mix;           /* types of the matrices */
+    const hth_ftype *ftype;           /* types of the matrices */
     bool pure;                    /* all matrices get the type of the mix itself */
     bool packed;                  /* down neuron by neuron, as hearth pack writes it */
     uint32_t rank;                /* of predictors, in Q8_0, whose scores mean nothing; 0: none */

@@ -1,4 +1,4 @@
-/* Training of one predictor. Called by predictors.c and study/predict.c, a layer and a rank at a time. A step goes
+/* Training of one predictor. Called by predictors.c and study/predictor_quality.c, a layer and a rank at a time. A step goes
  * over the neurons in blocks whose scores stay in a core's cache: what they say of the loss moves their own
  * weights at once, and is added to what the hidden units hear of it. */
 #include "convert/train.h"
@@ -44,7 +44,7 @@ struct hth_trainer {
     float *dh;         /* [n][rank + MORE] their sum */
     float *scratch;    /* for each thread */
     uint32_t *n_fired; /* [d_ff] */
-    hth_rounding rounding;
+    hth_act_q8 rounding;
     uint8_t *memory;
     size_t size;
 };
@@ -90,7 +90,7 @@ static void cut_rounding(cutter *c, hth_trainer *t)
     t->rounding.tiles.q = cut(c, hth_n_tiled(n) * widest, 1);
     t->rounding.tiles.d = cut(c, hth_n_tiled(n) * n_block, one);
     t->rounding.tiles.offset = cut(c, hth_n_tiled(n) * n_block, sizeof(int32_t));
-    t->rounding.part = cut(c, n_thread * HTH_PRODUCT_PART, one);
+    t->rounding.part = cut(c, n_thread * HTH_PRODUCT_SCRATCH, one);
     t->rounding.work = cut(c, n_thread * HTH_PANEL_WORK, 1);
 }
 
@@ -135,7 +135,7 @@ hearth_status hth_trainer_open(const hth_kernels *k, hth_pool *pool, size_t d, s
 void hth_trainer_close(hth_trainer *t)
 {
     if (!t) return;
-    hth_pool_settle(t->pool);
+    hth_pool_quiesce(t->pool);
     hth_pages_free(t->memory, t->size);
     hth_free(t);
 }
@@ -366,7 +366,7 @@ static void pick_batch(hth_trainer *t, const hth_train_data *data, hth_sample_ra
 }
 
 bool hth_train(hth_trainer *t, const hth_train_data *data, size_t rank, size_t n_step, uint64_t seed,
-               hth_train_look *look, void *user, hth_network *out)
+               hth_train_progress_fn *look, void *user, hth_network *out)
 {
     batch b = {.t = t, .data = data, .rank = rank};
     b.n = data->n_tok < HTH_TRAIN_BATCH ? data->n_tok : HTH_TRAIN_BATCH;
@@ -394,5 +394,5 @@ void hth_network_scores(hth_trainer *t, const hth_network_form *f, const float *
     hth_product(t->k, t->pool, &t->rounding, input, n_tok, &in, 1);
     for (size_t i = 0; i < n_tok * f->in.n_row; i++) t->h[i] = t->h[i] > 0.0f ? t->h[i] : 0.0f;
     hth_product(t->k, t->pool, &t->rounding, t->h, n_tok, &out, 1);
-    hth_pool_settle(t->pool); /* the caller may give the form back */
+    hth_pool_quiesce(t->pool); /* the caller may give the form back */
 }

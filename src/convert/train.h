@@ -46,9 +46,9 @@ static inline uint64_t hth_train_work(size_t d, size_t d_ff, size_t rank)
 
 /* Trains a network of that rank (a multiple of 32) for n_step steps. False: cancelled by look, which is
  * called with the steps done (may be NULL). The network's arrays are the trainer's, until the next call. */
-typedef bool hth_train_look(void *user, size_t i_step);
+typedef bool hth_train_progress_fn(void *user, size_t i_step);
 bool hth_train(hth_trainer *t, const hth_train_data *data, size_t rank, size_t n_step, uint64_t seed,
-               hth_train_look *look, void *user, hth_network *out);
+               hth_train_progress_fn *look, void *user, hth_network *out);
 
 /* scores[n_tok][d_ff] of some tokens by a network whose matrices are of any types. n_tok at most
  * HTH_TRAIN_BATCH. */

@@ -64,19 +64,19 @@ void hth_device_list(hth_device_info *out, size_t room, size_t *n, char note[200
     snprintf(note, 200, "%.199s", err.message);
 }
 
-bool hth_device_is_usable_card(const hth_device_info *info)
+bool hth_device_is_usable_gpu(const hth_device_info *info)
 {
-    return info->kind == HTH_DEVICE_DISCRETE && !info->problem[0];
+    return info->kind == HTH_DEVICE_DISCRETE && !info->unsupported_reason[0];
 }
 
-bool hth_device_find_card(char name[32])
+bool hth_device_find_discrete(char name[32])
 {
     hth_device_info found[HTH_MAX_DEVICE];
     char note[200];
     size_t n;
     hth_device_list(found, HTH_MAX_DEVICE, &n, note);
     for (size_t i = 0; i < n; i++) {
-        if (!hth_device_is_usable_card(&found[i])) continue;
+        if (!hth_device_is_usable_gpu(&found[i])) continue;
         snprintf(name, 32, "vulkan:%zu", i);
         return true;
     }
@@ -88,7 +88,7 @@ uint64_t hth_device_free_memory(const hth_device_info *info)
     const uint64_t least_margin = (uint64_t)256 << 20;
     uint64_t has = info->budget > 0 && info->budget < info->memory ? info->budget : info->memory;
     uint64_t margin = info->memory / 20 > least_margin ? info->memory / 20 : least_margin;
-    return info->kind == HTH_DEVICE_NULL ? has : has > margin ? has - margin : 0;
+    return info->kind == HTH_DEVICE_REF ? has : has > margin ? has - margin : 0;
 }
 
 enum { UUID_DIGITS = 32, DASHED_DIGITS = 36 };
@@ -129,7 +129,7 @@ static hearth_status refuse_name(const char *name, hearth_error *err)
 
 static const hth_backend *backend_of(const char *name)
 {
-    if (strcmp(name, "null") == 0) return &hth_backend_null;
+    if (strcmp(name, "null") == 0) return &hth_backend_ref;
     if (strncmp(name, "sim:", 4) == 0 && name[4]) return &hth_backend_simulated;
     return strncmp(name, "vulkan:", 7) == 0 || is_uuid(name) ? vulkan : NULL;
 }
@@ -144,12 +144,12 @@ hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hea
     if (!back) return refuse_name(named.name, err);
     hth_device *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "a device");
-    d->back = back;
+    d->backend = back;
     d->opened_ns = hth_clock_ns();
-    hth_device_fail_at(d, atomic_load(&opened_fail_at), (hearth_status)atomic_load(&opened_fail_with));
+    hth_device_inject_fault(d, atomic_load(&opened_fail_at), (hearth_status)atomic_load(&opened_fail_with));
     snprintf(d->info.name, sizeof d->info.name, "%s", named.name);
     hearth_status st = hth_device_begin_call(d, err);
-    if (st == HEARTH_OK) st = d->back->open(d, &named, err);
+    if (st == HEARTH_OK) st = d->backend->open(d, &named, err);
     if (st != HEARTH_OK) {
         hth_free(d);
         return st;
@@ -162,16 +162,16 @@ hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hea
 void hth_device_close(hth_device *d)
 {
     if (!d) return;
-    d->back->stop(d);
-    while (d->tapes) hth_tape_free(d->tapes);
+    d->backend->stop(d);
+    while (d->cmdlists) hth_cmdlist_free(d->cmdlists);
     while (d->buffers) hth_buffer_free(d->buffers);
-    hth_device_sweep(d, true);
-    for (hth_program *p = d->programs, *next; p; p = next) {
+    hth_device_reclaim(d, true);
+    for (hth_pipeline *p = d->pipelines, *next; p; p = next) {
         next = p->next;
-        d->back->program_free(d, p);
+        d->backend->pipeline_free(d, p);
         hth_free(p);
     }
-    d->back->close(d);
+    d->backend->close(d);
     hth_free(d);
 }
 
@@ -181,81 +181,81 @@ hth_device_usage hth_device_state(const hth_device *d)
 {
     return (hth_device_usage){.used = d->used,
                               .limit = d->limit,
-                              .most = d->most,
-                              .refused = d->refused,
+                              .peak = d->peak,
+                              .used_at_oom = d->used_at_oom,
                               .lost = d->lost,
-                              .kept = d->kept,
-                              .n_complaint = d->back->complaints(d)};
+                              .pipeline_cache_bytes = d->pipeline_cache_bytes,
+                              .n_validation_error = d->backend->n_validation_error(d)};
 }
 
 uint64_t hth_device_budget(const hth_device *d)
 {
-    uint64_t says = d->back->budget ? d->back->budget(d) : 0;
+    uint64_t says = d->backend->budget ? d->backend->budget(d) : 0;
     return says > 0 && says < d->limit ? says : d->limit;
 }
 
-hearth_status hth_program_get(hth_device *d, hth_program_id id, const uint32_t *consts,
-                              const hth_program **out, hearth_error *err)
+hearth_status hth_pipeline_get(hth_device *d, hth_shader_id id, const uint32_t *consts,
+                              const hth_pipeline **out, hearth_error *err)
 {
-    size_t size = hth_program_forms[id].n_const * sizeof *consts;
+    size_t size = hth_shader_infos[id].n_const * sizeof *consts;
     *out = NULL;
-    for (hth_program *p = d->programs; p; p = p->next)
+    for (hth_pipeline *p = d->pipelines; p; p = p->next)
         if (p->id == id && (size == 0 || memcmp(p->consts, consts, size) == 0)) return *out = p, HEARTH_OK;
     hearth_status st = hth_device_begin_call(d, err);
     if (st != HEARTH_OK) return st;
-    hth_program *p = hth_alloc(1, sizeof *p);
+    hth_pipeline *p = hth_alloc(1, sizeof *p);
     if (!p) return hth_fail_memory(err, sizeof *p, "a program");
     p->id = id;
     if (size > 0) memcpy(p->consts, consts, size);
-    st = hth_device_end_call(d, d->back->program_new(d, p, err));
+    st = hth_device_end_call(d, d->backend->pipeline_new(d, p, err));
     if (st != HEARTH_OK) {
         hth_free(p);
         return st;
     }
-    p->next = d->programs, d->programs = p;
+    p->next = d->pipelines, d->pipelines = p;
     *out = p;
     return HEARTH_OK;
 }
 
 uint64_t hth_device_time(const hth_device *d)
 {
-    return d->back->time ? d->back->time(d) : hth_clock_ns() - d->opened_ns;
+    return d->backend->time ? d->backend->time(d) : hth_clock_ns() - d->opened_ns;
 }
 
-void hth_device_charge(hth_device *d, uint64_t time_ns)
+void hth_device_advance_clock(hth_device *d, uint64_t time_ns)
 {
-    if (d->back->charge) d->back->charge(d, time_ns);
+    if (d->backend->advance_clock) d->backend->advance_clock(d, time_ns);
 }
 
-const hth_program *hth_program_next(const hth_device *d, const hth_program *last)
+const hth_pipeline *hth_pipeline_next(const hth_device *d, const hth_pipeline *last)
 {
-    return last ? last->next : d->programs;
+    return last ? last->next : d->pipelines;
 }
 
-hth_program_id hth_program_what(const hth_program *program, const uint32_t **consts)
+hth_shader_id hth_pipeline_get_info(const hth_pipeline *pipeline, const uint32_t **consts)
 {
-    *consts = program->consts;
-    return program->id;
+    *consts = pipeline->consts;
+    return pipeline->id;
 }
 
-void hth_device_fail_at(hth_device *d, uint64_t n, hearth_status status)
+void hth_device_inject_fault(hth_device *d, uint64_t n, hearth_status status)
 {
-    hth_device_fail_from(d, n, 1, status);
+    hth_device_inject_faults(d, n, 1, status);
 }
 
-void hth_device_fail_from(hth_device *d, uint64_t n, uint64_t n_call, hearth_status status)
+void hth_device_inject_faults(hth_device *d, uint64_t n, uint64_t n_call, hearth_status status)
 {
     d->fail_at = d->n_call + n, d->fail_with = status;
     d->fail_end = n > 0 ? d->fail_at + n_call : 0;
 }
 
-void hth_device_fail_opened_at(uint64_t n, hearth_status status)
+void hth_device_inject_fault_on_open(uint64_t n, hearth_status status)
 {
     atomic_store(&opened_failed, false);
     atomic_store(&opened_fail_with, (int)status);
     atomic_store(&opened_fail_at, n);
 }
 
-bool hth_device_opened_failed(void) { return atomic_load(&opened_failed); }
+bool hth_device_open_fault_was_hit(void) { return atomic_load(&opened_failed); }
 
 uint64_t hth_device_n_call(const hth_device *d) { return d->n_call; }

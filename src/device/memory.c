@@ -1,7 +1,7 @@
 /* Buffers: a budget that holds, and memory that is given back only when the device has passed its last
  * use. */
 #include "base/alloc.h"
-#include "base/bytes.h"
+#include "base/format_bytes.h"
 #include "device/device_int.h"
 
 enum { GRAIN = 256 }; /* bytes by which buffers are counted */
@@ -24,22 +24,22 @@ static hearth_status make_buffer(hth_device *d, hth_memory memory, uint64_t size
 {
     hearth_status st = hth_device_begin_call(d, err);
     if (st != HEARTH_OK) return st;
-    hth_device_sweep(d, false);
+    hth_device_reclaim(d, false);
     uint64_t held = size <= UINT64_MAX - GRAIN ? (size + GRAIN - 1) / GRAIN * GRAIN : UINT64_MAX;
     if (d->used > d->limit || held > d->limit - d->used)
         return hth_fail(err, HEARTH_ERROR_MEMORY, "%s: %s: %s wanted, %s of %s are in use", d->info.name,
-                        what, hth_bytes_shown(size).text, hth_bytes_shown(d->used).text,
-                        hth_bytes_shown(d->limit).text);
+                        what, hth_format_bytes(size).text, hth_format_bytes(d->used).text,
+                        hth_format_bytes(d->limit).text);
     hth_buffer *b = hth_alloc(1, sizeof *b);
     if (!b) return hth_fail_memory(err, sizeof *b, "a buffer");
-    *b = (hth_buffer){.device = d, .memory = memory, .size = size, .held = held};
-    st = hth_device_end_call(d, d->back->buffer_new(b, what, err));
+    *b = (hth_buffer){.device = d, .memory = memory, .size = size, .allocated = held};
+    st = hth_device_end_call(d, d->backend->buffer_new(b, what, err));
     if (st != HEARTH_OK) {
         hth_free(b);
         return st;
     }
     d->used += held;
-    if (d->used > d->most) d->most = d->used;
+    if (d->used > d->peak) d->peak = d->used;
     link_buffer(&d->buffers, b);
     *out = b;
     return HEARTH_OK;
@@ -50,7 +50,7 @@ hearth_status hth_buffer_new(hth_device *d, hth_memory memory, uint64_t size, co
 {
     *out = NULL;
     hearth_status st = make_buffer(d, memory, size, what, out, err);
-    if (st == HEARTH_ERROR_MEMORY) d->refused = d->used;
+    if (st == HEARTH_ERROR_MEMORY) d->used_at_oom = d->used;
     return st;
 }
 
@@ -60,76 +60,76 @@ void hth_buffer_free(hth_buffer *b)
     hth_device *d = b->device;
     unlink_buffer(b);
     b->free_after = d->last;
-    link_buffer(&d->waiting, b);
-    hth_device_sweep(d, false);
+    link_buffer(&d->pending_free, b);
+    hth_device_reclaim(d, false);
 }
 
 uint64_t hth_buffer_size(const hth_buffer *b) { return b->size; }
 void *hth_buffer_map(hth_buffer *b) { return b->memory == HTH_MEMORY_DEVICE ? NULL : b->map; }
 
-static void sweep_buffers(hth_device *d, hth_tick reached)
+static void sweep_buffers(hth_device *d, hth_fence reached)
 {
-    for (hth_buffer *b = d->waiting, *next; b; b = next) {
+    for (hth_buffer *b = d->pending_free, *next; b; b = next) {
         next = b->next;
         if (b->free_after > reached) continue;
         unlink_buffer(b);
-        d->used -= b->held;
-        d->back->buffer_free(b);
+        d->used -= b->allocated;
+        d->backend->buffer_free(b);
         hth_free(b);
     }
 }
 
-static void sweep_tapes(hth_device *d, hth_tick reached)
+static void sweep_tapes(hth_device *d, hth_fence reached)
 {
-    for (hth_tape *t = d->waiting_tapes, *next; t; t = next) {
+    for (hth_cmdlist *t = d->pending_free_cmdlists, *next; t; t = next) {
         next = t->next;
         if (t->free_after > reached) continue;
         *t->link = t->next;
         if (t->next) t->next->link = t->link;
-        if (t->ended) d->back->tape_free(t);
-        hth_free(t->ops);
-        hth_free(t->slices);
+        if (t->ended) d->backend->cmdlist_free(t);
+        hth_free(t->cmds);
+        hth_free(t->ranges);
         hth_free(t->push);
         hth_free(t);
     }
 }
 
-void hth_device_sweep(hth_device *d, bool all)
+void hth_device_reclaim(hth_device *d, bool all)
 {
-    if (!d->waiting && !d->waiting_tapes) return;
+    if (!d->pending_free && !d->pending_free_cmdlists) return;
     /* What a lost device still does with its memory is known only once it has been stopped. */
     if (d->lost && !all) return;
-    hth_tick reached = all ? UINT64_MAX : d->back->reached(d);
+    hth_fence reached = all ? UINT64_MAX : d->backend->completed_value(d);
     sweep_tapes(d, reached);
     sweep_buffers(d, reached);
 }
 
 /* ---- from and to the host --------------------------------------------------------------------------- */
 
-hearth_status hth_slice_check(hth_slice *s, hearth_error *err)
+hearth_status hth_buffer_range_check(hth_buffer_range *s, hearth_error *err)
 {
-    uint64_t size = s->of->size;
-    if (s->bytes == 0 && s->at <= size) s->bytes = size - s->at;
-    if (s->at <= size && s->bytes <= size - s->at) return HEARTH_OK;
+    uint64_t size = s->buffer->size;
+    if (s->size == 0 && s->offset <= size) s->size = size - s->offset;
+    if (s->offset <= size && s->size <= size - s->offset) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: %llu bytes from %llu on of a buffer of %llu",
-                    s->of->device->info.name, (unsigned long long)s->bytes, (unsigned long long)s->at,
+                    s->buffer->device->info.name, (unsigned long long)s->size, (unsigned long long)s->offset,
                     (unsigned long long)size);
 }
 
-hearth_status hth_device_upload(hth_slice to, const void *from, hearth_error *err)
+hearth_status hth_device_upload(hth_buffer_range to, const void *from, hearth_error *err)
 {
-    hth_device *d = to.of->device;
+    hth_device *d = to.buffer->device;
     hearth_status st = hth_device_begin_call(d, err);
-    if (st == HEARTH_OK) st = hth_slice_check(&to, err);
+    if (st == HEARTH_OK) st = hth_buffer_range_check(&to, err);
     if (st != HEARTH_OK) return st;
-    return hth_device_end_call(d, d->back->upload(to, from, err));
+    return hth_device_end_call(d, d->backend->upload(to, from, err));
 }
 
-hearth_status hth_device_download(hth_slice from, void *to, hearth_error *err)
+hearth_status hth_device_download(hth_buffer_range from, void *to, hearth_error *err)
 {
-    hth_device *d = from.of->device;
+    hth_device *d = from.buffer->device;
     hearth_status st = hth_device_begin_call(d, err);
-    if (st == HEARTH_OK) st = hth_slice_check(&from, err);
+    if (st == HEARTH_OK) st = hth_buffer_range_check(&from, err);
     if (st != HEARTH_OK) return st;
-    return hth_device_end_call(d, d->back->download(from, to, err));
+    return hth_device_end_call(d, d->backend->download(from, to, err));
 }

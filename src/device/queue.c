@@ -6,89 +6,89 @@
 /* What a look at a tick costs, so that who looks until it is reached gets there on a virtual clock too. */
 enum { POLL_NS = 100 };
 
-hearth_status hth_queue_submit(hth_device *d, const hth_turn *turns, size_t n, hth_tick *ticks,
+hearth_status hth_queue_submit(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence *fences,
                                hearth_error *err)
 {
     hearth_status st = hth_device_begin_call(d, err);
     if (st != HEARTH_OK || n == 0) return st;
     for (size_t i = 0; i < n; i++) assert(turns[i].tape->ended && turns[i].tape->device == d);
-    st = hth_device_end_call(d, d->back->submit(d, turns, n, d->last + 1, err));
+    st = hth_device_end_call(d, d->backend->submit(d, submits, n, d->last + 1, err));
     if (st != HEARTH_OK) return st;
-    for (size_t i = 0; ticks && i < n; i++) ticks[i] = d->last + 1 + i;
+    for (size_t i = 0; fences && i < n; i++) fences[i] = d->last + 1 + i;
     for (size_t i = 0; i < n; i++)
-        if (turns[i].wait > d->awaited) d->awaited = turns[i].wait;
+        if (submits[i].wait > d->max_wait_value) d->max_wait_value = submits[i].wait;
     d->last += n;
     return HEARTH_OK;
 }
 
-uint64_t hth_queue_gate(const hth_device *d) { return d->gate; }
+uint64_t hth_queue_host_value(const hth_device *d) { return d->host_value; }
 
 hearth_status hth_queue_signal(hth_device *d, uint64_t value, hearth_error *err)
 {
     hearth_status st = hth_device_begin_call(d, err);
     if (st != HEARTH_OK) return st;
     assert(value >= d->gate);
-    if (value == d->gate) return HEARTH_OK;
-    st = hth_device_end_call(d, d->back->signal(d, value, err));
-    if (st == HEARTH_OK) d->gate = value;
+    if (value == d->host_value) return HEARTH_OK;
+    st = hth_device_end_call(d, d->backend->signal(d, value, err));
+    if (st == HEARTH_OK) d->host_value = value;
     return st;
 }
 
-bool hth_queue_reached(hth_device *d, hth_tick tick)
+bool hth_queue_is_complete(hth_device *d, hth_fence fence)
 {
     if (d->lost) return false;
-    if (d->back->reached(d) >= tick) return true;
-    hth_device_charge(d, POLL_NS);
+    if (d->backend->completed_value(d) >= fence) return true;
+    hth_device_advance_clock(d, POLL_NS);
     return false;
 }
 
 /* Time counts as it was asked for, not as it passed. A process that is stopped in the midst of a slice loses
  * that slice and no more, however long it was stopped; so does one that gets no core. */
-static hearth_status wait_in_slices(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err)
+static hearth_status wait_in_slices(hth_device *d, hth_fence fence, uint64_t timeout_ns, hearth_error *err)
 {
-    enum { N_SLICE = 16, MOST_NS = 100000000 };
+    enum { N_SLICE = 16, MAX_NS = 100000000 };
     uint64_t slice = timeout_ns / N_SLICE + 1, left = timeout_ns;
     hearth_error why = {0};
     hearth_status st;
     bool late;
-    if (slice > MOST_NS) slice = MOST_NS;
-    d->patience_ns = timeout_ns;
+    if (slice > MAX_NS) slice = MAX_NS;
+    d->timeout_ns = timeout_ns;
     do {
         uint64_t now = slice < left ? slice : left;
         late = false;
-        st = d->back->wait(d, tick, now, &late, &why);
+        st = d->backend->wait(d, fence, now, &late, &why);
         left -= now;
     } while (late && left > 0);
     if (st != HEARTH_OK && err) *err = why;
     return st;
 }
 
-hearth_status hth_queue_wait(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err)
+hearth_status hth_queue_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, hearth_error *err)
 {
     hearth_status st = hth_device_begin_call(d, err);
     if (st != HEARTH_OK) return st;
-    return hth_device_end_call(d, wait_in_slices(d, tick, timeout_ns, err));
+    return hth_device_end_call(d, wait_in_slices(d, fence, timeout_ns, err));
 }
 
-hearth_status hth_queue_await(hth_device *d, hth_tick tick, uint64_t timeout_ns, hearth_error *err)
+hearth_status hth_queue_wait_spin(hth_device *d, hth_fence fence, uint64_t timeout_ns, hearth_error *err)
 {
     enum { SPIN_NS = 50000 };
     uint64_t start = hth_device_time(d);
-    while (!hth_queue_reached(d, tick))
-        if (hth_device_time(d) - start > SPIN_NS) return hth_queue_wait(d, tick, timeout_ns, err);
+    while (!hth_queue_is_complete(d, fence))
+        if (hth_device_time(d) - start > SPIN_NS) return hth_queue_wait(d, fence, timeout_ns, err);
     return HEARTH_OK;
 }
 
-hearth_status hth_queue_settle(hth_device *d, uint64_t timeout_ns, hearth_error *err)
+hearth_status hth_queue_drain(hth_device *d, uint64_t timeout_ns, hearth_error *err)
 {
     enum { TRIES = 3, AT_ONCE = 16 };
     hearth_status st = HEARTH_OK;
-    hth_tick reached;
+    hth_fence reached;
     int n_refused = 0;
     if (d->lost) return hth_device_begin_call(d, err); /* says so */
-    while (n_refused < TRIES && st != HEARTH_ERROR_DEVICE && (reached = d->back->reached(d)) < d->last) {
-        hth_tick next = d->last - reached < AT_ONCE ? d->last : reached + AT_ONCE;
-        st = d->gate < d->awaited ? hth_queue_signal(d, d->awaited, err) : HEARTH_OK;
+    while (n_refused < TRIES && st != HEARTH_ERROR_DEVICE && (reached = d->backend->completed_value(d)) < d->last) {
+        hth_fence next = d->last - reached < AT_ONCE ? d->last : reached + AT_ONCE;
+        st = d->host_value < d->max_wait_value ? hth_queue_signal(d, d->max_wait_value, err) : HEARTH_OK;
         if (st == HEARTH_OK) st = hth_queue_wait(d, next, timeout_ns, err);
         n_refused += st != HEARTH_OK;
     }

@@ -4,8 +4,8 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "engine/engine.h"
-#include "text/chat_formats.h"
-#include "text/template.h"
+#include "chat/chat_formats.h"
+#include "chat/template.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static hearth_status open_format(const hearth_model *model, const hth_chat_forma
     return st;
 }
 
-static hearth_status open_source(const hearth_model *model, hth_text source, const char *name,
+static hearth_status open_source(const hearth_model *model, hth_str source, const char *name,
                                  hearth_chat **out, hearth_error *err)
 {
     hearth_chat *chat;
@@ -74,7 +74,7 @@ static hearth_status open_source(const hearth_model *model, hth_text source, con
 }
 
 /* The file's template did not open, for the reason in why. */
-static hearth_status open_instead(const hearth_model *model, hth_text source, const hearth_error *why,
+static hearth_status open_instead(const hearth_model *model, hth_str source, const hearth_error *why,
                                   hearth_chat **out, hearth_error *err)
 {
     char names[400];
@@ -118,7 +118,7 @@ hearth_status hearth_chat_open(const hearth_model *model, const char *format, he
     char names[400], shown[100];
     *out = NULL;
     if (!format) return open_own(model, out, err);
-    const hth_chat_format *f = hth_chat_format_find((hth_text){format, strlen(format)});
+    const hth_chat_format *f = hth_chat_format_find((hth_str){format, strlen(format)});
     if (f) return open_format(model, f, out, err);
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "chat format '%s' is not known; there are %s",
                     hth_escape(shown, sizeof shown, format, strlen(format)), format_names(names));
@@ -127,14 +127,14 @@ hearth_status hearth_chat_open(const hearth_model *model, const char *format, he
 hearth_status hearth_chat_open_template(const hearth_model *model, const char *source, size_t n,
                                         hearth_chat **out, hearth_error *err)
 {
-    return open_source(model, (hth_text){source, n}, "template", out, err);
+    return open_source(model, (hth_str){source, n}, "template", out, err);
 }
 
 /* ---- rendering ------------------------------------------------------------------------------------ */
 
-static hth_text token_text(const hearth_model *m, int32_t id)
+static hth_str token_text(const hearth_model *m, int32_t id)
 {
-    return id < 0 ? (hth_text){"", 0} : hth_tokenizer_entry(m->tokenizer, id);
+    return id < 0 ? (hth_str){"", 0} : hth_tokenizer_entry(m->tokenizer, id);
 }
 
 static hearth_status render(const hearth_chat *chat, const hearth_message *messages, size_t n_message,
@@ -155,7 +155,7 @@ static hearth_status render(const hearth_chat *chat, const hearth_message *messa
                              .bos = token_text(chat->model, hth_tokenizer_bos(chat->model->tokenizer)),
                              .eos = token_text(chat->model, hth_tokenizer_eos(chat->model->tokenizer)),
                              .seconds = o.local_time};
-    if (o.variables) in.variables = (hth_text){o.variables, strlen(o.variables)};
+    if (o.variables) in.variables = (hth_str){o.variables, strlen(o.variables)};
     st = chat->template ? hth_template_render(chat->template, &in, out, err)
                         : hth_chat_format_render(chat->format, &in, out, err);
     hth_free(list);

@@ -1,11 +1,11 @@
 /* Weights from the file to where kernels read them: into aligned memory on huge pages, in
- * parallel and laid out for the kernels, or mapped in place. Called by model.c, and by leave.c where
+ * parallel and laid out for the kernels, or mapped in place. Called by model.c, and by gpu_fallback.c where
  * weights leave a device; the only place that moves weights. */
 #include "base/bits.h"
-#include "base/bytes.h"
-#include "base/checked.h"
+#include "base/format_bytes.h"
+#include "base/checked_math.h"
 #include "engine/engine.h"
-#include "sparse/order.h"
+#include "sparse/neuron_order.h"
 #include "sparse/selector.h"
 
 #include <stdatomic.h>
@@ -65,9 +65,9 @@ static void choose_layouts(hearth_model *m, bool keep)
     }
     for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
         hth_layer *l = &m->model->layers[i];
-        l->neurons.rows.layout = HTH_LAYOUT_ROWS;
-        if (hth_selector_picks_first(m->selector)) first_half(l)->layout = HTH_LAYOUT_ROWS;
-        if (hth_selector_picks_second(m->selector) && second_half(l))
+        l->down_t.rows.layout = HTH_LAYOUT_ROWS;
+        if (hth_selector_needs_row_major_first(m->selector)) first_half(l)->layout = HTH_LAYOUT_ROWS;
+        if (hth_selector_needs_row_major_second(m->selector) && second_half(l))
             second_half(l)->layout = HTH_LAYOUT_ROWS;
     }
 }
@@ -76,8 +76,8 @@ hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector sel
 {
     for (uint32_t i = 0; i < m->model->hparams.n_layer; i++) {
         hth_layer *l = &m->model->layers[i];
-        const hth_matrix *first = hth_selector_picks_first(selector) ? first_half(l) : NULL;
-        const hth_matrix *second = hth_selector_picks_second(selector) ? second_half(l) : NULL;
+        const hth_matrix *first = hth_selector_needs_row_major_first(selector) ? first_half(l) : NULL;
+        const hth_matrix *second = hth_selector_needs_row_major_second(selector) ? second_half(l) : NULL;
         if ((!first || first->layout == HTH_LAYOUT_ROWS) && (!second || second->layout == HTH_LAYOUT_ROWS))
             continue;
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
@@ -101,7 +101,7 @@ static bool part_of(const hearth_model *m, size_t i_binding, part *p)
     const hth_binding *b = &m->model->bindings[i_binding];
     if (!b->matrix || b->matrix->data) return false; /* what lies beside the file has been read */
     uint64_t first = hth_engine_first_row(m, b->matrix);
-    *p = (part){b, *b->matrix, b->from + first * b->matrix->row_size, b->size - first * b->matrix->row_size};
+    *p = (part){b, *b->matrix, b->offset + first * b->matrix->row_size, b->size - first * b->matrix->row_size};
     p->rows.n_row -= first;
     return p->rows.n_row > 0;
 }
@@ -130,12 +130,12 @@ static void make_panels(const chunk *c, const uint8_t *rows)
     size_t panel = HTH_PANEL_ROW * w->row_size,
            n_block = w->n_col / hth_type_find((uint32_t)w->type)->n_weight;
     for (size_t at = 0; at < c->size; at += panel)
-        hth_panel_make(w->type, n_block, rows + at, w->row_size, c->dst + at);
+        hth_panel_pack(w->type, n_block, rows + at, w->row_size, c->dst + at);
 }
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-hearth_status hth_engine_tell(const hearth_model *m, const hearth_model_options *options, uint64_t done,
+hearth_status hth_engine_report_progress(const hearth_model *m, const hearth_model_options *options, uint64_t done,
                               uint64_t total, hearth_error *err)
 {
     if (!options || !options->progress || options->progress(options->progress_user, done, total))
@@ -146,7 +146,7 @@ hearth_status hth_engine_tell(const hearth_model *m, const hearth_model_options 
 static void show_progress(read_job *job, uint64_t done)
 {
     hearth_error error;
-    if (hth_engine_tell(job->model, job->options, done, job->total, &error) != HEARTH_OK)
+    if (hth_engine_report_progress(job->model, job->options, done, job->total, &error) != HEARTH_OK)
         fail_job(job, &error);
 }
 
@@ -164,9 +164,9 @@ static void read_chunk(void *arg, size_t i, uint32_t i_thread)
     if (c->panels) make_panels(c, to);
     uint64_t done = atomic_fetch_add(&job->done, c->size) + c->size;
     if (i_thread != 0) return;
-    hth_alloc_forbid(-1); /* the caller's own function may allocate, though a unit may not */
+    hth_alloc_assert_none(-1); /* the caller's own function may allocate, though a unit may not */
     show_progress(job, done);
-    hth_alloc_forbid(1);
+    hth_alloc_assert_none(1);
 }
 
 /* Chunks of all matrices, their bytes, the size of the memory that holds them, and of the room that a
@@ -219,7 +219,7 @@ static hearth_status read_matrices(hearth_model *m, hth_pool *pool, const hearth
     *weights = chunks && job.room ? hth_pages_alloc(*size) : NULL;
     if (!*weights) {
         hth_fail(&job.error, HEARTH_ERROR_MEMORY, "%s: out of memory: %s for the weights; --mmap needs less",
-                 hth_gguf_path(m->file), hth_bytes_shown(*size).text);
+                 hth_gguf_path(m->file), hth_format_bytes(*size).text);
         goto done;
     }
     fill_chunks(m, chunks, *weights);
@@ -255,18 +255,18 @@ static hearth_status read_vector(hearth_model *m, const hth_binding *b, hearth_e
         st = hth_fail_memory(err, size, "a vector of weights");
         goto done;
     }
-    if ((st = hth_gguf_read(m->file, b->tensor, b->from, size, raw, err)) != HEARTH_OK) goto done;
+    if ((st = hth_gguf_read(m->file, b->tensor, b->offset, size, raw, err)) != HEARTH_OK) goto done;
     m->kernels.unpack[b->tensor->type](raw, b->n, x);
     for (size_t i = 0; i < b->n; i++) {
-        bool allowed = !(b->divides && x[i] == 0.0f) && !(b->from_zero && x[i] < 0.0f);
+        bool allowed = !(b->must_be_nonzero && x[i] == 0.0f) && !(b->must_be_nonneg && x[i] < 0.0f);
         if (x[i] - x[i] == 0.0f && allowed) continue; /* finite */
         char name[80];
         st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' at %llu: weight %zu is %g; %s",
                       hth_gguf_part_path(m->file, b->tensor->i_part),
                       hth_escape(name, sizeof name, b->tensor->name.bytes, b->tensor->name.n),
                       (unsigned long long)b->tensor->offset, i, (double)x[i],
-                      b->divides     ? "angles are divided by it: a number but 0 is wanted"
-                      : b->from_zero ? "a finite number from 0 on is wanted"
+                      b->must_be_nonzero     ? "angles are divided by it: a number but 0 is wanted"
+                      : b->must_be_nonneg ? "a finite number from 0 on is wanted"
                                      : "a finite number is wanted");
         goto done;
     }
@@ -291,11 +291,11 @@ static void bound_rows(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const bound_job *job = arg;
     size_t i_layer = i_unit / job->n_per_layer;
-    const hth_matrix *m = &job->model->layers[i_layer].neurons.rows;
+    const hth_matrix *m = &job->model->layers[i_layer].down_t.rows;
     size_t n_row = m->data ? m->n_row - job->first_rows[i_layer] : 0; /* the device knows its own */
     (void)i_thread;
     for (size_t i = i_unit % job->n_per_layer * BOUND_ROWS, k = 0; k < BOUND_ROWS && i < n_row; i++, k++) {
-        uint32_t top = hth_bits_of(hth_down_largest(m->type, m->data + i * m->row_size, m->n_col));
+        uint32_t top = hth_bits_of(hth_axpy_absmax_scale(m->type, m->data + i * m->row_size, m->n_col));
         uint32_t seen = __atomic_load_n(&job->tops[i_layer], __ATOMIC_RELAXED);
         while (top > seen && !__atomic_compare_exchange_n(&job->tops[i_layer], &seen, top, false,
                                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED))
@@ -316,13 +316,13 @@ static hearth_status bound_neurons(hearth_model *m, hth_pool *pool, hearth_error
         return hth_fail_memory(err, n_layer * sizeof *job.tops, "bounds of neurons");
     }
     for (uint32_t i = 0; i < n_layer; i++)
-        job.first_rows[i] = (size_t)hth_engine_first_row(m, &model->layers[i].neurons.rows);
+        job.first_rows[i] = (size_t)hth_engine_first_row(m, &model->layers[i].down_t.rows);
     hth_pool_run(pool, bound_rows, &job, n_layer * job.n_per_layer);
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; i < n_layer && st == HEARTH_OK; i++) {
         float top = hth_float_of(job.tops[i]);
-        if (job.first_rows[i] > 0 && top < hth_gpu_scale_top(m->gpu, i)) top = hth_gpu_scale_top(m->gpu, i);
-        model->layers[i].neurons.scale_top = top;
+        if (job.first_rows[i] > 0 && top < hth_gpu_scale_max(m->gpu, i)) top = hth_gpu_scale_max(m->gpu, i);
+        model->layers[i].down_t.scale_max = top;
         if (job.tops[i] >= 0x7f800000u)
             st = hth_fail(err, HEARTH_ERROR_FORMAT,
                           "%s: tensor 'blk.%u.ffn_down_t.weight' holds a scale that is not finite",
@@ -363,14 +363,14 @@ hearth_status hth_engine_load_vectors(hearth_model *m, hearth_error *err)
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err)
 {
     m->mapped = options->mmap;
-    if (options->mmap && !m->model->by_neurons) return map_matrices(m, err);
+    if (options->mmap && !m->model->down_transposed) return map_matrices(m, err);
     if (!options->mmap) choose_layouts(m, options->keep_layout);
     hth_pool *pool;
-    hearth_status st = hth_pool_open(hth_pool_threads(options->n_thread), &pool, err);
+    hearth_status st = hth_pool_open(hth_pool_default_threads(options->n_thread), &pool, err);
     if (st != HEARTH_OK) return st;
     st = options->mmap ? map_matrices(m, err)
                        : read_matrices(m, pool, options, &m->weights, &m->weights_size, err);
-    if (st == HEARTH_OK && m->model->by_neurons) st = bound_neurons(m, pool, err);
+    if (st == HEARTH_OK && m->model->down_transposed) st = bound_neurons(m, pool, err);
     hth_pool_close(pool);
     return st;
 }
@@ -379,7 +379,7 @@ void hth_engine_unload(hearth_model *m)
 {
     for (size_t i = 0; i < m->model->n_binding; i++) {
         hth_matrix *w = m->model->bindings[i].matrix;
-        if (w && !hth_engine_lies_beside(m, w)) w->data = NULL;
+        if (w && !hth_engine_is_from_sidecar(m, w)) w->data = NULL;
     }
     hth_pages_free(m->weights, m->weights_size);
     m->weights = NULL, m->weights_size = 0;
@@ -387,31 +387,31 @@ void hth_engine_unload(hearth_model *m)
 
 /* ---- without the device, or with less of it -------------------------------------------------------- */
 
-void hth_engine_forget(hearth_model *m, const hth_gpu *gpu)
+void hth_engine_unbind_rows(hearth_model *m, const hth_gpu *gpu)
 {
-    const hth_gpu_place *place = hth_gpu_where(gpu);
-    for (uint32_t i = 0; i < place->n_layer; i++) {
+    const hth_offload_params *params = hth_gpu_get_params(gpu);
+    for (uint32_t i = 0; i < params->n_layer; i++) {
         hth_layer *l = &m->model->layers[i];
-        hth_matrix *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down, &l->neurons.rows};
+        hth_matrix *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down, &l->down_t.rows};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) all[k]->data = NULL;
         if (l->predictor.in.n_row > 0 && !m->predictors) l->predictor.in.data = l->predictor.out.data = NULL;
     }
-    if (place->head && !m->model->tied) m->model->output.data = NULL;
+    if (params->head && !m->model->tied) m->model->output.data = NULL;
 }
 
-hearth_status hth_engine_read_rest(hearth_model *m, hearth_error *err)
+hearth_status hth_engine_reload_cpu_rows(hearth_model *m, hearth_error *err)
 {
     hearth_model_options options = {.n_thread = m->n_thread};
     hth_pool *pool;
     uint8_t *weights = NULL;
     size_t size = 0;
     if (m->mapped) return map_matrices(m, err);
-    hearth_status st = hth_pool_open(hth_pool_threads(m->n_thread), &pool, err);
+    hearth_status st = hth_pool_open(hth_pool_default_threads(m->n_thread), &pool, err);
     if (st != HEARTH_OK) return st;
     st = read_matrices(m, pool, &options, &weights, &size, err);
     hth_pool_close(pool);
     if (st == HEARTH_OK) {
-        m->read_later[m->n_read_later].weights = weights, m->read_later[m->n_read_later++].size = size;
+        m->reloaded[m->n_reloaded].weights = weights, m->reloaded[m->n_reloaded++].size = size;
         return st;
     }
     for (size_t i = 0; weights && i < m->model->n_binding; i++) {

@@ -2,14 +2,14 @@
  * tokenizer. Everything is undone in reverse order by hearth_model_close. */
 #include "base/alloc.h"
 #include "engine/engine.h"
-#include "file/map_guard.h"
+#include "file/sigbus_guard.h"
 #include "sparse/selector.h"
 
 #include <string.h>
 
 const char *hearth_selector_name(hearth_selector selector) { return hth_selector_name(selector); }
 
-bool hearth_map_fault(const void *address) { return hth_map_guard_fault(address); }
+bool hearth_handle_sigbus(const void *address) { return hth_sigbus_guard_handle(address); }
 
 hearth_model_options hearth_model_defaults(void) { return (hearth_model_options){0}; }
 
@@ -36,15 +36,15 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
         return hth_fail_memory(err, sizeof *m, "a model");
     }
     m->file = file;
-    pthread_mutex_init(&m->loss, NULL);
+    pthread_mutex_init(&m->gpu_lock, NULL);
     hearth_status st = hth_cpu_choose(&level, err);
     if (st != HEARTH_OK) goto done;
     hth_kernels_init(&m->kernels, level);
-    hth_model_wish other = {.activation = options->activation, .allow_unused = options->allow_unused};
+    hth_model_overrides other = {.activation = options->activation, .allow_unused = options->allow_unused};
     if ((st = hth_model_open(file, &other, &m->model, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_open_sidecars(m, options, sidecars, err)) != HEARTH_OK) goto done;
-    hearth_selector wish = hth_selector_with(m->model, options->selector, &sidecars[0], &sidecars[1]);
-    st = hth_selector_choose(m->model, wish, &m->selector, &m->selector_why, err);
+    hearth_selector requested = hth_selector_default(m->model, options->selector, &sidecars[0], &sidecars[1]);
+    st = hth_selector_choose(m->model, requested, &m->selector, &m->selector_why, err);
     if (st != HEARTH_OK) goto done;
     st = hth_tokenizer_open(file, &m->tokenizer, &m->tokenizer_error);
     if (st == HEARTH_ERROR_MEMORY) {
@@ -58,7 +58,7 @@ static hearth_status open_file(hth_gguf *file, const hearth_model_options *optio
     if ((st = hth_engine_open_gpu(m, options, err)) != HEARTH_OK) goto done;
     if (!m->gpu && (st = try_cache(m, &options->gpu, err)) != HEARTH_OK) goto done;
     if ((st = hth_engine_load(m, options, err)) != HEARTH_OK) goto done;
-    st = hth_engine_join_gpu(m, options, err);
+    st = hth_engine_finish_gpu_load(m, options, err);
 done:
     hth_sidecar_close(&sidecars[0]);
     hth_sidecar_close(&sidecars[1]);
@@ -94,14 +94,14 @@ void hearth_model_close(hearth_model *m)
     if (!m) return;
     hth_engine_close_gpu(m);
     hth_pages_free(m->weights, m->weights_size);
-    for (uint32_t i = 0; i < m->n_read_later; i++)
-        hth_pages_free(m->read_later[i].weights, m->read_later[i].size);
+    for (uint32_t i = 0; i < m->n_reloaded; i++)
+        hth_pages_free(m->reloaded[i].weights, m->reloaded[i].size);
     hth_pages_free(m->predictors, m->predictors_size);
     hth_arena_free(&m->vectors);
     hth_tokenizer_close(m->tokenizer);
     hth_model_close(m->model);
     hth_gguf_close(m->file);
-    pthread_mutex_destroy(&m->loss);
+    pthread_mutex_destroy(&m->gpu_lock);
     hth_free(m);
 }
 
@@ -111,48 +111,48 @@ static uint64_t unread_rows(const hth_matrix *table)
     return table->n_row > 0 ? (uint64_t)table->row_size * (table->n_row - 1) : 0;
 }
 
-static hth_engine_part part_of(const hth_model *m, const hth_binding *b)
+static hth_sidecar_kind part_of(const hth_model *m, const hth_binding *b)
 {
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         const hth_layer *l = &m->layers[i];
         const hth_predictor *p = &l->predictor;
-        if (b->matrix == &p->in || b->matrix == &p->out || b->vector == &p->bias) return HTH_PART_PREDICTORS;
-        if (b->vector == &l->floor) return HTH_PART_FLOORS;
+        if (b->matrix == &p->in || b->matrix == &p->out || b->vector == &p->bias) return HTH_SIDECAR_PREDICTORS;
+        if (b->vector == &l->thresholds) return HTH_SIDECAR_THRESHOLDS;
     }
-    return HTH_PART_NONE;
+    return HTH_SIDECAR_NONE;
 }
 
-static bool reads_part(hearth_selector selector, hth_engine_part part)
+static bool reads_part(hearth_selector selector, hth_sidecar_kind part)
 {
-    if (part == HTH_PART_NONE) return true;
-    return selector == (part == HTH_PART_PREDICTORS ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_THRESHOLD);
+    if (part == HTH_SIDECAR_NONE) return true;
+    return selector == (part == HTH_SIDECAR_PREDICTORS ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_THRESHOLD);
 }
 
 static double share_on_gpu(const hearth_model *m)
 {
-    const hth_gpu_place *place = hth_gpu_where(m->gpu);
+    const hth_offload_params *params = hth_gpu_get_params(m->gpu);
     uint64_t there = 0, all = 0;
-    for (uint32_t i = 0; i < place->n_layer; i++) there += place->n_hot[i], all += m->model->layers[i].d_ff;
+    for (uint32_t i = 0; i < params->n_layer; i++) there += params->n_hot[i], all += m->model->layers[i].d_ff;
     return (double)there / (double)all;
 }
 
 /* Why something that lies on the device, or lay there, has other bits than the CPU; "": nothing has. */
 static const char *strict_note(const hearth_model *m)
 {
-    const char *note = m->gpu ? hth_gpu_strict_note(m->gpu) : "";
-    for (uint32_t i = 0; i < m->n_left && !note[0]; i++) note = hth_gpu_strict_note(m->left[i]);
+    const char *note = m->gpu ? hth_gpu_bit_exact_reason(m->gpu) : "";
+    for (uint32_t i = 0; i < m->n_evicted && !note[0]; i++) note = hth_gpu_bit_exact_reason(m->evicted[i]);
     return note;
 }
 
 static void describe_gpu(const hearth_model *m, hearth_model_info *info)
 {
     info->gpu = m->gpu && !m->lost ? hth_device_get_info(m->device)->name : NULL;
-    info->gpu_note = hth_engine_last_note(m);
+    info->gpu_note = hth_engine_gpu_status(m);
     info->gpu_strict_note = strict_note(m);
     info->gpu_strict = !info->gpu_strict_note[0];
     if (!info->gpu) return;
-    info->gpu_n_layer = hth_gpu_where(m->gpu)->n_layer;
-    info->gpu_head = hth_gpu_where(m->gpu)->head;
+    info->gpu_n_layer = hth_gpu_get_params(m->gpu)->n_layer;
+    info->gpu_head = hth_gpu_get_params(m->gpu)->head;
     info->gpu_neurons = share_on_gpu(m);
     info->gpu_predicted = m->gpu_seconds > 0.0 ? 1.0 / m->gpu_seconds : 0.0;
     info->gpu_bytes = hth_device_state(m->device).used;
@@ -169,16 +169,16 @@ static void count_weights(const hearth_model *model, hearth_model_info *info)
     uint64_t unread = unread_rows(&m->position_embd) + (m->tied ? 0 : unread_rows(&m->token_embd));
     for (size_t i = 0; i < m->n_binding; i++) {
         const hth_binding *b = &m->bindings[i];
-        hth_engine_part part = part_of(m, b);
-        if (part != HTH_PART_NONE && model->beside[part].size > 0) continue;
+        hth_sidecar_kind part = part_of(m, b);
+        if (part != HTH_SIDECAR_NONE && model->from_sidecar[part].size > 0) continue;
         info->n_parameter += b->matrix ? (uint64_t)b->matrix->n_row * b->matrix->n_col : b->n;
         info->weight_bytes += b->size;
         if (!reads_part(model->selector, part)) unread += b->size;
     }
-    for (hth_engine_part part = 0; part < HTH_N_PART; part++) {
-        info->n_parameter += model->beside[part].n_weight;
-        info->weight_bytes += model->beside[part].size;
-        if (!reads_part(model->selector, part)) unread += model->beside[part].size;
+    for (hth_sidecar_kind part = 0; part < HTH_N_SIDECAR; part++) {
+        info->n_parameter += model->from_sidecar[part].n_weight;
+        info->weight_bytes += model->from_sidecar[part].size;
+        if (!reads_part(model->selector, part)) unread += model->from_sidecar[part].size;
     }
     info->token_bytes = info->weight_bytes - unread;
 }
@@ -191,12 +191,12 @@ void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
     *info = (hearth_model_info){.path = hth_gguf_path(m->file),
                                 .name = named ? name->as.text.bytes : "",
                                 .synthetic = named && strncmp(name->as.text.bytes, "synthetic", 9) == 0,
-                                .architecture = h->family->name,
+                                .architecture = h->arch->name,
                                 .activation = hth_activation_name(h->activation),
                                 .cpu = hth_cpu_name(m->kernels.level),
                                 .selector = m->selector,
                                 .selector_why = m->selector_why,
-                                .by_neurons = m->model->by_neurons,
+                                .by_neurons = m->model->down_transposed,
                                 .sparse_activation = hth_activation_is_sparse(h->activation),
                                 .n_layer = h->n_layer,
                                 .d_model = h->d_model,
@@ -206,7 +206,7 @@ void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
                                 .d_ff = h->d_ff,
                                 .n_vocab = h->n_vocab,
                                 .n_ctx_train = h->n_ctx_train};
-    pthread_mutex_t *lock = &((hearth_model *)(uintptr_t)m)->loss;
+    pthread_mutex_t *lock = &((hearth_model *)(uintptr_t)m)->gpu_lock;
     count_weights(m, info);
     pthread_mutex_lock(lock);
     describe_gpu(m, info);

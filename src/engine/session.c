@@ -3,7 +3,7 @@
  * its last logits, and usually a batch of its own. */
 #include "engine/engine.h"
 
-#include "base/checked.h"
+#include "base/checked_math.h"
 #include "sparse/selector.h"
 
 #include <stddef.h>
@@ -20,11 +20,11 @@ struct hearth_batch {
     uint32_t age;   /* of the model, since when */
     uint32_t n_new; /* rows since the device was asked for its budget */
     uint32_t n_row_max, n_row, n_entry;
-    hth_row *rows; /* [n_row_max] */
+    hth_batch_token *rows; /* [n_tok_max] */
     struct entry {
         hearth_session *session;
         uint32_t n_token;
-    } * entries; /* [n_row_max] */
+    } * entries; /* [n_tok_max] */
 };
 
 struct hearth_session {
@@ -34,7 +34,7 @@ struct hearth_session {
     hearth_batch *waits_in; /* a batch that was not run yet */
     bool has_logits;
     bool on_gpu;     /* it has a slot in the caches of the model's device */
-    uint32_t age;    /* of the model, when what lies there and here was evaluated */
+    uint32_t generation;    /* of the model, when what lies there and here was evaluated */
     int32_t *tokens; /* [n_ctx] evaluated so far, where a device might be lost; else NULL */
     float *logits;   /* [n_vocab] */
     hearth_batch *own;
@@ -42,17 +42,17 @@ struct hearth_session {
     uint64_t *n_live;   /* [n_layer] */
 };
 
-/* What its sessions share of a model besides weights (leave.c), which a lock guards. */
+/* What its sessions share of a model besides weights (gpu_fallback.c), which a lock guards. */
 static hearth_model *shared(const hearth_model *m) { return (hearth_model *)(uintptr_t)m; }
 
 /* ---- batches ------------------------------------------------------------------- */
 
 /* AUTO: the model's. */
-static hearth_status choose_selector(const hearth_model *model, hearth_selector wish,
+static hearth_status choose_selector(const hearth_model *model, hearth_selector requested,
                                      hearth_selector *selector, hearth_error *err)
 {
     const char *why;
-    hearth_selector w = wish == HEARTH_SELECTOR_AUTO ? model->selector : wish;
+    hearth_selector w = requested == HEARTH_SELECTOR_AUTO ? model->selector : requested;
     hearth_status st = hth_selector_choose(model->model, w, selector, &why, err);
     return st == HEARTH_OK ? hth_engine_check_layout(model, *selector, err) : st;
 }
@@ -66,14 +66,14 @@ static hearth_status use_gpu(hearth_batch *b, hearth_error *err)
 }
 
 static hearth_status open_batch(const hearth_model *model, uint32_t n_row, uint32_t n_thread, bool bf16_dot,
-                                hearth_selector wish, hearth_batch **out, hearth_error *err)
+                                hearth_selector requested, hearth_batch **out, hearth_error *err)
 {
     hearth_selector selector;
     *out = NULL;
     if (n_row < 1 || n_row > MAX_BATCH)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a batch of %u rows: 1 to %d are possible", n_row,
                         MAX_BATCH);
-    hearth_status st = choose_selector(model, wish, &selector, err);
+    hearth_status st = choose_selector(model, requested, &selector, err);
     if (st != HEARTH_OK) return st;
     hearth_batch *b = hth_alloc(1, sizeof *b);
     if (!b) return hth_fail_memory(err, sizeof *b, "a batch");
@@ -93,7 +93,7 @@ static hearth_status open_batch(const hearth_model *model, uint32_t n_row, uint3
         goto fail;
     }
     if ((st = hth_pool_check_pin(err)) != HEARTH_OK) goto fail;
-    if ((st = hth_pool_open(hth_pool_threads(n_thread), &b->pool, err)) != HEARTH_OK) goto fail;
+    if ((st = hth_pool_open(hth_pool_default_threads(n_thread), &b->pool, err)) != HEARTH_OK) goto fail;
     hth_pool_watch(b->pool, model->cancel);
     hth_pool_pin(b->pool);
     if ((st = hth_step_open(model->model, &b->kernels, b->pool, n_row, selector, &b->step, err)) != HEARTH_OK)
@@ -151,7 +151,7 @@ hearth_status hearth_batch_add(hearth_batch *b, hearth_session *s, const int32_t
     hearth_status st = check_tokens(s, tokens, n, err);
     if (st != HEARTH_OK) return st;
     for (size_t i = 0; i < n; i++)
-        b->rows[b->n_row++] = (hth_row){&s->kv, tokens[i], s->position + (uint32_t)i, i + 1 == n};
+        b->rows[b->n_row++] = (hth_batch_token){&s->kv, tokens[i], s->position + (uint32_t)i, i + 1 == n};
     b->entries[b->n_entry].session = s;
     b->entries[b->n_entry++].n_token = (uint32_t)n;
     s->waits_in = b;
@@ -179,9 +179,9 @@ static hearth_status give_once(void *user, uint32_t i_want, const float *logits,
 }
 
 /* Rows know the cache of their session alone. */
-static hearth_session *session_of(const hth_row *row)
+static hearth_session *session_of(const hth_batch_token *token)
 {
-    return (hearth_session *)(void *)((char *)row->kv - offsetof(hearth_session, kv));
+    return (hearth_session *)(void *)((char *)token->kv - offsetof(hearth_session, kv));
 }
 
 static void note_tokens(const hearth_batch *b, uint32_t n_row)
@@ -192,20 +192,20 @@ static void note_tokens(const hearth_batch *b, uint32_t n_row)
     }
 }
 
-/* The first n tokens of a session once more, for what they leave in its cache. failed_there: on the device. */
+/* The first n tokens of a session once more, for what they leave in its cache. device_failed: on the device. */
 static hearth_status evaluate_again(hearth_batch *b, hearth_session *s, uint32_t n, bool *failed_there,
                                     hearth_error *err)
 {
-    hth_row *rows = hth_alloc(b->n_row_max, sizeof *rows);
-    if (!rows) return hth_fail_memory(err, b->n_row_max * sizeof *rows, "a batch");
+    hth_batch_token *tokens = hth_alloc(b->n_row_max, sizeof *tokens);
+    if (!tokens) return hth_fail_memory(err, b->n_row_max * sizeof *tokens, "a batch");
     hearth_status st = HEARTH_OK;
     for (uint32_t first = 0, k; st == HEARTH_OK && first < n; first += k) {
         k = n - first < b->n_row_max ? n - first : b->n_row_max;
-        for (uint32_t i = 0; i < k; i++) rows[i] = (hth_row){&s->kv, s->tokens[first + i], first + i, false};
-        st = hth_step_run(b->step, rows, k, NULL, NULL, err);
-        *failed_there = hth_step_failed_there(b->step);
+        for (uint32_t i = 0; i < k; i++) tokens[i] = (hth_batch_token){&s->kv, s->tokens[first + i], first + i, false};
+        st = hth_step_run(b->step, tokens, k, NULL, NULL, err);
+        *failed_there = hth_step_device_failed(b->step);
     }
-    hth_free(rows);
+    hth_free(tokens);
     return st;
 }
 
@@ -213,12 +213,12 @@ static hearth_status evaluate_again(hearth_batch *b, hearth_session *s, uint32_t
  * made anew. */
 static hearth_status follow(hearth_batch *b, uint32_t n_row, bool *failed_there, hearth_error *err)
 {
-    hearth_status st = b->age != hth_engine_age(b->model) ? use_gpu(b, err) : HEARTH_OK;
+    hearth_status st = b->age != hth_engine_generation(b->model) ? use_gpu(b, err) : HEARTH_OK;
     for (uint32_t i = 0; st == HEARTH_OK && i < n_row; i++) {
         hearth_session *s = session_of(&b->rows[i]);
-        if (s->age == b->age) continue;
+        if (s->generation == b->age) continue;
         st = evaluate_again(b, s, b->rows[i].position, failed_there, err);
-        if (st == HEARTH_OK) s->age = b->age;
+        if (st == HEARTH_OK) s->generation = b->age;
     }
     return st;
 }
@@ -230,17 +230,17 @@ static void keep_budget(hearth_batch *b, uint32_t n_row)
     b->n_new += n_row;
     if (!b->gpu || b->n_new < EVERY) return;
     b->n_new = 0;
-    hth_engine_keep_budget(shared(b->model));
+    hth_engine_enforce_vram_budget(shared(b->model));
 }
 
 /* What a device refuses it may grant the next time, or the time after that. */
 static bool may_try_again(hearth_status st, uint32_t *n_refused)
 {
-    enum { MOST_REFUSED = 3 };
-    return st != HEARTH_ERROR_DEVICE && ++*n_refused < MOST_REFUSED;
+    enum { MAX_REFUSED = 3 };
+    return st != HEARTH_ERROR_DEVICE && ++*n_refused < MAX_REFUSED;
 }
 
-/* A step over the first n_row rows; one that read from a broken map does not count. */
+/* A step over the first n_tok rows; one that read from a broken map does not count. */
 static hearth_status run_step(hearth_batch *b, uint32_t n_row, hth_logits_fn *fn, void *user,
                               hearth_error *err)
 {
@@ -255,10 +255,10 @@ static hearth_status run_step(hearth_batch *b, uint32_t n_row, hth_logits_fn *fn
         st = follow(b, n_row, &failed_there, &why);
         if (st == HEARTH_OK) {
             st = hth_step_run(b->step, b->rows, n_row, give_once, &to, &why);
-            failed_there = hth_step_failed_there(b->step);
+            failed_there = hth_step_device_failed(b->step);
         }
         if (to.refused || !failed_there) break;
-        if (!may_try_again(st, &n_refused)) hth_engine_lose_gpu(shared(b->model), b->age, why.message);
+        if (!may_try_again(st, &n_refused)) hth_engine_gpu_fallback(shared(b->model), b->age, why.message);
     }
     if (st != HEARTH_OK && err) *err = why;
     if (hth_gguf_check_map(b->model->file, &broken) == HEARTH_OK) return st;
@@ -325,7 +325,7 @@ static hearth_status reserve_on_gpu(hearth_session *s, hearth_error *err)
     if (!hth_engine_has_gpu(s->model)) return HEARTH_OK;
     s->tokens = hth_alloc(s->kv.n_ctx, sizeof *s->tokens);
     if (!s->tokens) return hth_fail_memory(err, s->kv.n_ctx * sizeof *s->tokens, "a session");
-    return hth_engine_reserve(shared(s->model), s->kv.type, s->kv.n_ctx, &s->kv.slot, &s->on_gpu, &s->age,
+    return hth_engine_reserve(shared(s->model), s->kv.type, s->kv.n_ctx, &s->kv.slot, &s->on_gpu, &s->generation,
                               err);
 }
 
@@ -346,10 +346,10 @@ uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_op
     uint32_t n_ctx = context_of(model, &o), n_row = o.n_batch < n_ctx ? o.n_batch : n_ctx;
     if (!hth_kv_size(model->model, o.kv, n_ctx, &kv)) return 0;
     hearth_selector selector = o.selector == HEARTH_SELECTOR_AUTO ? model->selector : o.selector;
-    if (n_row > 0 && !hth_step_size(model->model, n_row, selector, hth_pool_threads(o.n_thread), &step))
+    if (n_row > 0 && !hth_step_size(model->model, n_row, selector, hth_pool_default_threads(o.n_thread), &step))
         return 0;
     size_t logits = (size_t)model->model->hparams.n_vocab * sizeof(float);
-    if (n_row > 0) logits += hth_pool_size(hth_pool_threads(o.n_thread));
+    if (n_row > 0) logits += hth_pool_size(hth_pool_default_threads(o.n_thread));
     return hth_add_size(kv, step, &total) && hth_add_size(total, logits, &total) ? total : 0;
 }
 
@@ -432,7 +432,7 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
         n_row = n - sink.first < b->n_row_max ? (uint32_t)(n - sink.first) : b->n_row_max;
         for (uint32_t i = 0; i < n_row; i++)
             b->rows[i] =
-                (hth_row){&s->kv, tokens[sink.first + i], s->position + i, fn || sink.first + i + 1 == n};
+                (hth_batch_token){&s->kv, tokens[sink.first + i], s->position + i, fn || sink.first + i + 1 == n};
         st = run_step(b, n_row, take_token, &sink, err);
         s->position += n_row;
     }
@@ -480,7 +480,7 @@ uint32_t hth_session_n_row(const hearth_session *session)
 
 /* ---- live neurons ------------------------------------------------------------------ */
 
-static void count_live(void *user, const hth_observation *seen)
+static void count_live(void *user, const hth_ffn_probe *seen)
 {
     hearth_session *s = user;
     uint64_t n = 0;
@@ -489,14 +489,14 @@ static void count_live(void *user, const hth_observation *seen)
     if (seen->i_layer == 0) s->n_counted += seen->n_tok;
 }
 
-void hearth_session_count_live(hearth_session *s, bool on)
+void hearth_session_enable_sparsity_stats(hearth_session *s, bool on)
 {
     s->n_counted = 0;
     memset(s->n_live, 0, s->model->model->hparams.n_layer * sizeof *s->n_live);
-    if (s->own && !hth_engine_has_gpu(s->model)) hth_step_observe(s->own->step, on ? count_live : NULL, s);
+    if (s->own && !hth_engine_has_gpu(s->model)) hth_step_set_probe(s->own->step, on ? count_live : NULL, s);
 }
 
-uint64_t hearth_session_live(const hearth_session *s, double *share)
+uint64_t hearth_session_sparsity_stats(const hearth_session *s, double *share)
 {
     const hth_model *m = s->model->model;
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {

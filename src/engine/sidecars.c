@@ -13,7 +13,7 @@ hearth_status hth_engine_open_sidecars(hearth_model *m, const hearth_model_optio
     if (st == HEARTH_OK && o->thresholds)
         st = hth_sidecar_open(&sidecars[1], o->thresholds, "thresholds", m->model, err);
     m->model->has_predictors |= sidecars[0].file != NULL;
-    m->model->has_floors |= sidecars[1].file != NULL;
+    m->model->has_thresholds |= sidecars[1].file != NULL;
     return st;
 }
 
@@ -38,7 +38,7 @@ static hearth_status read_floors(hearth_model *m, const hth_sidecar *s, hearth_e
 {
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; st == HEARTH_OK && s->file && i < m->model->hparams.n_layer; i++)
-        st = read_vector(m, s->file, find(s->file, i, "ffn_floor.weight"), &m->model->layers[i].floor, err);
+        st = read_vector(m, s->file, find(s->file, i, "ffn_floor.weight"), &m->model->layers[i].thresholds, err);
     return st;
 }
 
@@ -85,24 +85,24 @@ static hearth_status read_predictors(hearth_model *m, const hth_sidecar *s, hear
     return st;
 }
 
-static void count(hearth_model *m, const hth_sidecar *s, hth_engine_part part)
+static void count(hearth_model *m, const hth_sidecar *s, hth_sidecar_kind part)
 {
     for (size_t i = 0; s->file && i < hth_gguf_n_tensor(s->file); i++) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(s->file, i);
-        m->beside[part].n_weight += t->dim[0] * t->dim[1];
-        m->beside[part].size += t->size;
+        m->from_sidecar[part].n_weight += t->dim[0] * t->dim[1];
+        m->from_sidecar[part].size += t->size;
     }
 }
 
 hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sidecars[2], hearth_error *err)
 {
-    count(m, &sidecars[0], HTH_PART_PREDICTORS);
-    count(m, &sidecars[1], HTH_PART_FLOORS);
+    count(m, &sidecars[0], HTH_SIDECAR_PREDICTORS);
+    count(m, &sidecars[1], HTH_SIDECAR_THRESHOLDS);
     hearth_status st = read_predictors(m, &sidecars[0], err);
     return st == HEARTH_OK ? read_floors(m, &sidecars[1], err) : st;
 }
 
-bool hth_engine_lies_beside(const hearth_model *m, const hth_matrix *w)
+bool hth_engine_is_from_sidecar(const hearth_model *m, const hth_matrix *w)
 {
     return m->predictors && w->data >= m->predictors && w->data < m->predictors + m->predictors_size;
 }

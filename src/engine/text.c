@@ -47,28 +47,28 @@ int32_t hearth_token_eos(const hearth_model *m)
     return m->tokenizer ? hth_tokenizer_eos(m->tokenizer) : -1;
 }
 
-bool hearth_token_ends(const hearth_model *m, int32_t id)
+bool hearth_token_is_eog(const hearth_model *m, int32_t id)
 {
     return m->tokenizer && id >= 0 && id < hth_tokenizer_n_vocab(m->tokenizer) &&
-           hth_tokenizer_ends(m->tokenizer, id);
+           hth_tokenizer_is_eog(m->tokenizer, id);
 }
 
 /* ---- streams of text ------------------------------------------------------------------ */
 
-struct hearth_decoder {
+struct hearth_detokenizer {
     hth_detok detok;
     int32_t n_vocab; /* of the model: rows behind the vocabulary's tokens are padding */
     char *room;
 };
 
-hearth_status hearth_decoder_open(const hearth_model *m, bool at_start, bool show_special,
-                                  hearth_decoder **out, hearth_error *err)
+hearth_status hearth_detokenizer_open(const hearth_model *m, bool at_start, bool show_special,
+                                  hearth_detokenizer **out, hearth_error *err)
 {
     *out = NULL;
     hearth_status st = hth_engine_need_tokenizer(m, err);
     if (st != HEARTH_OK) return st;
-    hearth_decoder *d = hth_alloc(1, sizeof *d);
-    size_t size = hth_detok_room(m->tokenizer);
+    hearth_detokenizer *d = hth_alloc(1, sizeof *d);
+    size_t size = hth_detok_max_bytes(m->tokenizer);
     if (d) d->room = hth_alloc(1, size);
     if (!d || !d->room) {
         hth_free(d);
@@ -80,14 +80,14 @@ hearth_status hearth_decoder_open(const hearth_model *m, bool at_start, bool sho
     return HEARTH_OK;
 }
 
-void hearth_decoder_close(hearth_decoder *d)
+void hearth_detokenizer_close(hearth_detokenizer *d)
 {
     if (!d) return;
     hth_free(d->room);
     hth_free(d);
 }
 
-hearth_status hearth_decoder_push(hearth_decoder *d, int32_t id, const char **text, size_t *n,
+hearth_status hearth_detokenizer_push(hearth_detokenizer *d, int32_t id, const char **text, size_t *n,
                                   hearth_error *err)
 {
     if (id < 0 || id >= d->n_vocab)
@@ -99,7 +99,7 @@ hearth_status hearth_decoder_push(hearth_decoder *d, int32_t id, const char **te
     return HEARTH_OK;
 }
 
-void hearth_decoder_flush(hearth_decoder *d, const char **text, size_t *n)
+void hearth_detokenizer_flush(hearth_detokenizer *d, const char **text, size_t *n)
 {
     *n = hth_detok_flush(&d->detok, d->room);
     *text = d->room;

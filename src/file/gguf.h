@@ -33,12 +33,12 @@ typedef enum hth_gguf_type {
 
 /* Bytes from the file: not terminated in general, any byte may occur. Texts
  * handed out by this reader are also followed by a NUL byte, for messages. */
-typedef struct hth_text {
+typedef struct hth_str {
     const char *bytes;
     size_t n;
-} hth_text;
+} hth_str;
 
-static inline bool hth_text_is(hth_text text, const char *name)
+static inline bool hth_str_eq(hth_str text, const char *name)
 {
     return text.n == strlen(name) && memcmp(text.bytes, name, text.n) == 0;
 }
@@ -47,23 +47,23 @@ static inline bool hth_text_is(hth_text text, const char *name)
  * n_element values of element_type (of arrays in arrays only the raw bytes and
  * the count are kept). */
 typedef struct hth_gguf_value {
-    hth_text key;
+    hth_str key;
     hth_gguf_type type;
     uint64_t offset; /* of the key in the file, for messages */
     union {
         uint64_t u; /* U8..U64 and BOOL */
         int64_t i;  /* I8..I64 */
         double f;   /* F32, F64 */
-        hth_text text;
+        hth_str text;
     } as;
     hth_gguf_type element_type;
     uint64_t n_element;
-    const void *elements; /* raw little-endian values, unaligned; for TEXT an hth_text[] */
-    hth_text raw;         /* the value's bytes in the file (without the type word), for copies */
+    const void *elements; /* raw little-endian values, unaligned; for TEXT an hth_str[] */
+    hth_str raw;         /* the value's bytes in the file (without the type word), for copies */
 } hth_gguf_value;
 
 typedef struct hth_gguf_tensor {
-    hth_text name;
+    hth_str name;
     hth_type type;    /* may be one that is not supported: see hth_type_find */
     uint32_t n_dim;   /* 1..4 */
     uint64_t dim[4];  /* dim[0] runs fastest; unused ones are 1 */
@@ -88,7 +88,7 @@ const char *hth_gguf_path(const hth_gguf *file); /* as given */
 const char *hth_gguf_label(const char *path);
 const char *hth_gguf_part_path(const hth_gguf *file, uint32_t i_part);
 uint32_t hth_gguf_version(const hth_gguf *file);
-/* Files of PowerInfer begin with PWRI, are GGUF otherwise, and mean other things by it (model/family.h). */
+/* Files of PowerInfer begin with PWRI, are GGUF otherwise, and mean other things by it (model/arch.h). */
 bool hth_gguf_is_powerinfer(const hth_gguf *file);
 uint32_t hth_gguf_n_part(const hth_gguf *file);
 uint64_t hth_gguf_size(const hth_gguf *file);      /* all parts together */
@@ -110,7 +110,7 @@ hearth_status hth_gguf_get_float(const hth_gguf *file, const char *key, double m
                                  bool *found, hearth_error *err);
 hearth_status hth_gguf_get_bool(const hth_gguf *file, const char *key, bool *value, bool *found,
                                 hearth_error *err);
-hearth_status hth_gguf_get_text(const hth_gguf *file, const char *key, hth_text *value, bool *found,
+hearth_status hth_gguf_get_text(const hth_gguf *file, const char *key, hth_str *value, bool *found,
                                 hearth_error *err);
 /* An array of element_type; n_expect 0 takes any length. *value is NULL when absent. */
 hearth_status hth_gguf_get_array(const hth_gguf *file, const char *key, hth_gguf_type element_type,
@@ -142,7 +142,7 @@ hearth_status hth_gguf_read(const hth_gguf *file, const hth_gguf_tensor *tensor,
  * where they lie. For files opened from memory the bytes are always there. */
 hearth_status hth_gguf_map(hth_gguf *file, hearth_error *err);
 const void *hth_gguf_mapped(const hth_gguf *file, const hth_gguf_tensor *tensor);
-/* IO when a mapped part was found to be shorter than it was (map_guard.h): what was
+/* IO when a mapped part was found to be shorter than it was (sigbus_guard.h): what was
  * read from the map since cannot be believed. */
 hearth_status hth_gguf_check_map(const hth_gguf *file, hearth_error *err);
 

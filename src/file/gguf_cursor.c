@@ -4,7 +4,7 @@
  * plus those it must keep. Pointers into the window die with the next take. */
 #include "file/gguf_int.h"
 
-#include "base/checked.h"
+#include "base/checked_math.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 enum { CHUNK = 1 << 16 }; /* bytes read ahead; a directory is one or a few of these */
 
 /* "key 'general.name' (at byte 24)", or "metadata pair 3 of 21 (at byte 120)". */
-static void describe(const hth_gguf_subject *s, char *out, size_t n_out)
+static void describe(const hth_gguf_context *s, char *out, size_t n_out)
 {
     if (s->name.n > 0)
         snprintf(out, n_out, "%s '%s' (%s %" PRIu64 ")", s->kind, hth_gguf_show(s->name).text,
@@ -24,7 +24,7 @@ static void describe(const hth_gguf_subject *s, char *out, size_t n_out)
         snprintf(out, n_out, "%s", s->kind);
 }
 
-hearth_status hth_gguf_refuse(const hth_gguf_cursor *c, hearth_status status, const char *format,
+hearth_status hth_gguf_error(const hth_gguf_cursor *c, hearth_status status, const char *format,
                               ...)
 {
     char subject[300], rest[400];
@@ -32,20 +32,20 @@ hearth_status hth_gguf_refuse(const hth_gguf_cursor *c, hearth_status status, co
     va_start(args, format);
     vsnprintf(rest, sizeof rest, format, args);
     va_end(args);
-    describe(&c->subject, subject, sizeof subject);
+    describe(&c->context, subject, sizeof subject);
     return hth_fail(c->err, status, "%s: %s: %s", c->source->label, subject, rest);
 }
 
 static hearth_status grow_window(hth_gguf_cursor *c, size_t need)
 {
     size_t room;
-    if (need <= c->room) return HEARTH_OK;
-    if (!hth_mul_size(c->room, 2, &room) || room < need) room = need;
+    if (need <= c->capacity) return HEARTH_OK;
+    if (!hth_mul_size(c->capacity, 2, &room) || room < need) room = need;
     unsigned char *larger = hth_realloc(c->owned, room, 1);
     if (!larger) return hth_fail_memory(c->err, room, "the directory of a model");
     c->owned = larger;
     c->bytes = larger;
-    c->room = room;
+    c->capacity = room;
     return HEARTH_OK;
 }
 
@@ -57,7 +57,7 @@ static hearth_status fill(hth_gguf_cursor *c, size_t n)
         c->n = (size_t)c->source->size;
         return HEARTH_OK;
     }
-    uint64_t keep_from = c->mark < c->at ? c->mark : c->at;
+    uint64_t keep_from = c->mark < c->offset ? c->mark : c->offset;
     size_t drop = (size_t)(keep_from - c->base);
     if (drop > 0) {
         memmove(c->owned, c->owned + drop, c->n - drop);
@@ -65,7 +65,7 @@ static hearth_status fill(hth_gguf_cursor *c, size_t n)
         c->base = keep_from;
     }
     uint64_t end = c->base + c->n, left = c->source->size - end;
-    uint64_t missing = c->at + n - end;
+    uint64_t missing = c->offset + n - end;
     uint64_t more = missing > CHUNK ? missing : CHUNK;
     if (more > left) more = left;
     hearth_status status = grow_window(c, c->n + (size_t)more);
@@ -75,59 +75,59 @@ static hearth_status fill(hth_gguf_cursor *c, size_t n)
     return status;
 }
 
-hearth_status hth_gguf_take(hth_gguf_cursor *c, uint64_t n, const char *what,
+hearth_status hth_gguf_read_bytes(hth_gguf_cursor *c, uint64_t n, const char *what,
                             const unsigned char **bytes)
 {
-    if (n > hth_gguf_left(c))
-        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT,
+    if (n > hth_gguf_remaining(c))
+        return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
                                "%s takes %" PRIu64 " bytes from byte %" PRIu64
                                ", but the file ends at byte %" PRIu64
                                ": it is cut short, copy it again",
-                               what, n, c->at, c->source->size);
-    if (n > HTH_GGUF_MAX_DIRECTORY || c->at + n > HTH_GGUF_MAX_DIRECTORY)
-        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT,
+                               what, n, c->offset, c->source->size);
+    if (n > HTH_GGUF_MAX_DIRECTORY || c->offset + n > HTH_GGUF_MAX_DIRECTORY)
+        return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
                                "%s at byte %" PRIu64
                                " goes beyond the %d bytes that a directory may have",
-                               what, c->at, HTH_GGUF_MAX_DIRECTORY);
-    if (c->at + n > c->base + c->n) {
+                               what, c->offset, HTH_GGUF_MAX_DIRECTORY);
+    if (c->offset + n > c->base + c->n) {
         hearth_status status = fill(c, (size_t)n);
         if (status != HEARTH_OK) return status;
     }
-    *bytes = c->bytes ? c->bytes + (c->at - c->base) : NULL;
-    c->at += n;
+    *bytes = c->bytes ? c->bytes + (c->offset - c->base) : NULL;
+    c->offset += n;
     return HEARTH_OK;
 }
 
-hearth_status hth_gguf_take_word(hth_gguf_cursor *c, size_t size, const char *what, uint64_t *word)
+hearth_status hth_gguf_read_int(hth_gguf_cursor *c, size_t size, const char *what, uint64_t *word)
 {
     const unsigned char *bytes;
-    hearth_status status = hth_gguf_take(c, size, what, &bytes);
+    hearth_status status = hth_gguf_read_bytes(c, size, what, &bytes);
     if (status == HEARTH_OK) *word = hth_gguf_load(bytes, size);
     return status;
 }
 
-hearth_status hth_gguf_take_count(hth_gguf_cursor *c, const char *what, uint64_t min, uint64_t max,
+hearth_status hth_gguf_read_count(hth_gguf_cursor *c, const char *what, uint64_t min, uint64_t max,
                                   uint64_t each, uint64_t *count)
 {
-    uint64_t at = c->at;
-    hearth_status status = hth_gguf_take_word(c, 8, what, count);
+    uint64_t at = c->offset;
+    hearth_status status = hth_gguf_read_int(c, 8, what, count);
     if (status != HEARTH_OK) return status;
     if (*count < min || *count > max)
-        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT,
+        return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
                                "%s at byte %" PRIu64 " is %" PRIu64 ", allowed are %" PRIu64
                                " to %" PRIu64,
                                what, at, *count, min, max);
-    if (*count > hth_gguf_left(c) / each)
-        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT,
+    if (*count > hth_gguf_remaining(c) / each)
+        return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
                                "%s at byte %" PRIu64 " is %" PRIu64
                                ", but only %" PRIu64 " bytes follow (%" PRIu64 " or more for each)",
-                               what, at, *count, hth_gguf_left(c), each);
+                               what, at, *count, hth_gguf_remaining(c), each);
     return HEARTH_OK;
 }
 
 const unsigned char *hth_gguf_marked(const hth_gguf_cursor *c, size_t *n)
 {
-    *n = (size_t)(c->at - c->mark);
+    *n = (size_t)(c->offset - c->mark);
     return c->bytes + (c->mark - c->base);
 }
 

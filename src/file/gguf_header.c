@@ -53,18 +53,18 @@ static hearth_status check_magic(hth_gguf_cursor *c)
     const unsigned char *bytes;
     uint64_t size = c->source->size;
     size_t n = size < HTH_GGUF_HEADER_SIZE ? (size_t)size : HTH_GGUF_HEADER_SIZE;
-    hearth_status status = hth_gguf_take(c, n, "header", &bytes);
+    hearth_status status = hth_gguf_read_bytes(c, n, "header", &bytes);
     if (status != HEARTH_OK) return status;
-    c->at = 0; /* only looked at */
+    c->offset = 0; /* only looked at */
     if (n >= 4 && memcmp(bytes, "GGUF", 4) != 0 && memcmp(bytes, "PWRI", 4) != 0) {
-        hth_gguf_shown magic = hth_gguf_show((hth_text){(const char *)bytes, 4});
+        hth_gguf_shown magic = hth_gguf_show((hth_str){(const char *)bytes, 4});
         const char *other = looks_like(bytes, n);
-        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT,
+        return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
                                "magic at byte 0 is '%s', expected 'GGUF'%s%s%s", magic.text,
                                other ? " (looks like " : "", other ? other : "", other ? ")" : "");
     }
     if (n < HTH_GGUF_HEADER_SIZE)
-        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT,
+        return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
                                "too short for a GGUF header: the file ends at byte %" PRIu64
                                ", a header has %d bytes",
                                size, HTH_GGUF_HEADER_SIZE);
@@ -75,31 +75,31 @@ static hearth_status check_version(hth_gguf_cursor *c, uint64_t version)
 {
     if (version == 2 || version == HTH_GGUF_VERSION) return HEARTH_OK;
     if (version == 1)
-        return hth_gguf_refuse(c, HEARTH_ERROR_UNSUPPORTED,
+        return hth_gguf_error(c, HEARTH_ERROR_UNSUPPORTED,
                                "version at byte 4 is 1, allowed are 2 and 3: convert the model again");
     if ((version & 0xffff) == 0 && version != 0)
-        return hth_gguf_refuse(c, HEARTH_ERROR_UNSUPPORTED,
+        return hth_gguf_error(c, HEARTH_ERROR_UNSUPPORTED,
                                "version at byte 4 is 0x%08" PRIx64
                                ": the file is big-endian, convert it to little-endian",
                                version);
-    return hth_gguf_refuse(c, HEARTH_ERROR_UNSUPPORTED,
+    return hth_gguf_error(c, HEARTH_ERROR_UNSUPPORTED,
                            "version at byte 4 is %" PRIu64 ", allowed are 2 and 3", version);
 }
 
 hearth_status hth_gguf_parse_header(hth_gguf_cursor *c, hth_gguf_part *part)
 {
     uint64_t magic = 0, version = 0;
-    c->subject = (hth_gguf_subject){.kind = "header"};
+    c->context = (hth_gguf_context){.kind = "header"};
     c->mark = UINT64_MAX;
     hearth_status status = check_magic(c);
-    if (status == HEARTH_OK) status = hth_gguf_take_word(c, 4, "magic", &magic);
-    if (status == HEARTH_OK) status = hth_gguf_take_word(c, 4, "version", &version);
+    if (status == HEARTH_OK) status = hth_gguf_read_int(c, 4, "magic", &magic);
+    if (status == HEARTH_OK) status = hth_gguf_read_int(c, 4, "version", &version);
     if (status == HEARTH_OK) status = check_version(c, version);
     if (status == HEARTH_OK)
-        status = hth_gguf_take_count(c, "number of tensors", 0, HTH_GGUF_MAX_TENSOR,
+        status = hth_gguf_read_count(c, "number of tensors", 0, HTH_GGUF_MAX_TENSOR,
                                      HTH_GGUF_MIN_INFO_SIZE, &part->n_tensor);
     if (status == HEARTH_OK)
-        status = hth_gguf_take_count(c, "number of metadata pairs", 0, HTH_GGUF_MAX_PAIR,
+        status = hth_gguf_read_count(c, "number of metadata pairs", 0, HTH_GGUF_MAX_PAIR,
                                      HTH_GGUF_MIN_PAIR_SIZE, &part->n_pair);
     part->version = (uint32_t)version;
     part->powerinfer = magic == hth_gguf_load("PWRI", 4);

@@ -74,7 +74,7 @@ typedef struct hth_gguf_source {
     uint64_t size;              /* when it was opened */
     const unsigned char *bytes; /* in memory, or mapped; else NULL */
     bool mapped;
-    int guard; /* of the map: map_guard.h */
+    int guard; /* of the map: sigbus_guard.h */
 } hth_gguf_source;
 
 hearth_status hth_gguf_source_open(hth_gguf_source *s, const char *path, hearth_error *err);
@@ -93,40 +93,40 @@ hearth_status hth_gguf_fail_errno(hearth_error *err, const char *path, const cha
 /* ---- the cursor: gguf_cursor.c ---------------------------------------------- */
 
 /* What is being read, for messages; the name is empty while it is unknown. */
-typedef struct hth_gguf_subject {
+typedef struct hth_gguf_context {
     const char *kind; /* "header", "key", "tensor" */
-    hth_text name;
+    hth_str name;
     uint64_t number, n; /* number of n */
     uint64_t offset;
-} hth_gguf_subject;
+} hth_gguf_context;
 
 /* Reads a source from front to back. Bytes from `mark` on stay in the window. */
 typedef struct hth_gguf_cursor {
     const hth_gguf_source *source;
     const unsigned char *bytes; /* the window */
     unsigned char *owned;       /* its memory, for files */
-    size_t room;
+    size_t capacity;
     uint64_t base; /* offset of the window in the source */
     size_t n;      /* bytes in it */
-    uint64_t at;   /* next byte to be taken */
+    uint64_t offset;   /* next byte to be taken */
     uint64_t mark;
-    hth_gguf_subject subject;
+    hth_gguf_context context;
     hearth_error *err;
 } hth_gguf_cursor;
 
-static inline uint64_t hth_gguf_left(const hth_gguf_cursor *c) { return c->source->size - c->at; }
+static inline uint64_t hth_gguf_remaining(const hth_gguf_cursor *c) { return c->source->size - c->offset; }
 
 /* The next n bytes, valid until the next take; `what` names them when the file ends. */
-hearth_status hth_gguf_take(hth_gguf_cursor *c, uint64_t n, const char *what, const unsigned char **bytes);
-hearth_status hth_gguf_take_word(hth_gguf_cursor *c, size_t size, const char *what, uint64_t *word);
+hearth_status hth_gguf_read_bytes(hth_gguf_cursor *c, uint64_t n, const char *what, const unsigned char **bytes);
+hearth_status hth_gguf_read_int(hth_gguf_cursor *c, size_t size, const char *what, uint64_t *word);
 /* A length or count at the cursor: refuses more than max, and more than fit into the
  * rest of the file when each thing has at least `each` bytes. */
-hearth_status hth_gguf_take_count(hth_gguf_cursor *c, const char *what, uint64_t min, uint64_t max,
+hearth_status hth_gguf_read_count(hth_gguf_cursor *c, const char *what, uint64_t min, uint64_t max,
                                   uint64_t each, uint64_t *count);
 /* The bytes from mark to at. */
 const unsigned char *hth_gguf_marked(const hth_gguf_cursor *c, size_t *n);
 /* Refuses what the subject names: "PATH: key 'k' (at byte 9): " and the formatted rest. */
-hearth_status hth_gguf_refuse(const hth_gguf_cursor *c, hearth_status status, const char *format, ...)
+hearth_status hth_gguf_error(const hth_gguf_cursor *c, hearth_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void hth_gguf_cursor_free(hth_gguf_cursor *c);
 
@@ -138,10 +138,10 @@ typedef struct hth_gguf_part {
     bool powerinfer;           /* by its magic */
     uint64_t n_tensor, n_pair; /* as the header counts them */
     uint64_t alignment;
-    uint64_t data_at; /* where tensor data begin */
+    uint64_t data_offset; /* where tensor data begin */
     uint64_t end;     /* of the last tensor, or of the directory */
     hth_gguf_value *values;
-    size_t n_value, room_value;
+    size_t n_value, value_capacity;
     hth_file_name_index keys;
     size_t i_first; /* of its tensors, in hth_gguf.tensors */
 } hth_gguf_part;
@@ -152,7 +152,7 @@ struct hth_gguf {
     hth_gguf_part *parts;
     uint32_t n_part;
     hth_gguf_tensor *tensors;
-    size_t n_tensor, room_tensor;
+    size_t n_tensor, tensor_capacity;
     hth_file_name_index names;
 };
 
@@ -178,7 +178,7 @@ hearth_status hth_gguf_part_uint(const hth_gguf_part *part, const char *key, uin
 typedef struct hth_gguf_shown {
     char text[140];
 } hth_gguf_shown;
-static inline hth_gguf_shown hth_gguf_show(hth_text name)
+static inline hth_gguf_shown hth_gguf_show(hth_str name)
 {
     hth_gguf_shown s;
     hth_escape(s.text, sizeof s.text, name.bytes, name.n);

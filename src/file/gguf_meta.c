@@ -4,7 +4,7 @@
  * apart in the copy: nothing is allocated for a count that has not been walked. */
 #include "file/gguf_int.h"
 
-#include "base/checked.h"
+#include "base/checked_math.h"
 #include "base/log.h"
 
 #include <inttypes.h>
@@ -37,7 +37,7 @@ const char *hth_gguf_type_name(hth_gguf_type type)
 /* ---- keys ------------------------------------------------------------------------ */
 
 /* The format asks for lower_snake_case segments joined by dots. */
-static bool is_plain_key(hth_text key)
+static bool is_plain_key(hth_str key)
 {
     char before = '.';
     for (size_t i = 0; i < key.n; i++) {
@@ -49,7 +49,7 @@ static bool is_plain_key(hth_text key)
     return before != '.';
 }
 
-static bool has_control(hth_text key)
+static bool has_control(hth_str key)
 {
     for (size_t i = 0; i < key.n; i++) {
         unsigned char c = (unsigned char)key.bytes[i];
@@ -63,22 +63,22 @@ static hearth_status read_key(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_part 
 {
     uint64_t n;
     const unsigned char *bytes;
-    v->offset = c->at;
-    c->subject = (hth_gguf_subject){.kind = "metadata pair", .number = part->n_value + 1,
-                                    .n = part->n_pair, .offset = c->at};
-    hearth_status status = hth_gguf_take_count(c, "key length", 1, HTH_GGUF_MAX_KEY, 1, &n);
-    if (status == HEARTH_OK) status = hth_gguf_take(c, n, "key", &bytes);
+    v->offset = c->offset;
+    c->context = (hth_gguf_context){.kind = "metadata pair", .number = part->n_value + 1,
+                                    .n = part->n_pair, .offset = c->offset};
+    hearth_status status = hth_gguf_read_count(c, "key length", 1, HTH_GGUF_MAX_KEY, 1, &n);
+    if (status == HEARTH_OK) status = hth_gguf_read_bytes(c, n, "key", &bytes);
     if (status != HEARTH_OK) return status;
-    char *copy = hth_arena_text(&file->arena, (const char *)bytes, (size_t)n);
+    char *copy = hth_arena_strndup(&file->arena, (const char *)bytes, (size_t)n);
     if (!copy) return hth_fail_memory(c->err, (size_t)n, "a metadata key");
-    v->key = (hth_text){copy, (size_t)n};
-    c->subject.kind = "key";
-    c->subject.name = v->key;
+    v->key = (hth_str){copy, (size_t)n};
+    c->context.kind = "key";
+    c->context.name = v->key;
     if (has_control(v->key))
-        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT, "the key holds control bytes");
+        return hth_gguf_error(c, HEARTH_ERROR_FORMAT, "the key holds control bytes");
     uint32_t there = hth_file_name_find(&part->keys, part->values, sizeof *v, v->key);
     if (there != HTH_FILE_NAME_NONE)
-        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT, "the same key is at byte %" PRIu64 " already",
+        return hth_gguf_error(c, HEARTH_ERROR_FORMAT, "the same key is at byte %" PRIu64 " already",
                                part->values[there].offset);
     return HEARTH_OK;
 }
@@ -87,11 +87,11 @@ static hearth_status read_key(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_part 
 
 static hearth_status take_type(hth_gguf_cursor *c, const char *what, hth_gguf_type *type)
 {
-    uint64_t at = c->at, word;
-    hearth_status status = hth_gguf_take_word(c, 4, what, &word);
+    uint64_t at = c->offset, word;
+    hearth_status status = hth_gguf_read_int(c, 4, what, &word);
     if (status != HEARTH_OK) return status;
     if (word >= N_KIND)
-        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT,
+        return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
                                "%s at byte %" PRIu64 " is %" PRIu64 ", the format knows 0 to %d",
                                what, at, word, N_KIND - 1);
     *type = (hth_gguf_type)word;
@@ -102,20 +102,20 @@ static hearth_status walk_text(hth_gguf_cursor *c)
 {
     uint64_t n;
     const unsigned char *bytes;
-    hearth_status status = hth_gguf_take_count(c, "text length", 0, HTH_GGUF_MAX_TEXT, 1, &n);
-    return status == HEARTH_OK ? hth_gguf_take(c, n, "text", &bytes) : status;
+    hearth_status status = hth_gguf_read_count(c, "text length", 0, HTH_GGUF_MAX_TEXT, 1, &n);
+    return status == HEARTH_OK ? hth_gguf_read_bytes(c, n, "text", &bytes) : status;
 }
 
 static hearth_status walk_scalars(hth_gguf_cursor *c, hth_gguf_type type, uint64_t n)
 {
-    uint64_t at = c->at;
+    uint64_t at = c->offset;
     const unsigned char *bytes;
     /* n is at most 2^24 or 1 */
-    hearth_status status = hth_gguf_take(c, n * kinds[type].size, "value", &bytes);
+    hearth_status status = hth_gguf_read_bytes(c, n * kinds[type].size, "value", &bytes);
     if (status != HEARTH_OK || type != HTH_GGUF_BOOL) return status;
     for (uint64_t i = 0; i < n; i++)
         if (bytes[i] > 1)
-            return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT,
+            return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
                                    "bool at byte %" PRIu64 " is %u, allowed are 0 and 1", at + i,
                                    bytes[i]);
     return HEARTH_OK;
@@ -129,13 +129,13 @@ static hearth_status walk_array_head(hth_gguf_cursor *c, uint64_t stack[], uint3
     uint64_t n;
     hearth_status status = take_type(c, "element type", &type);
     if (status == HEARTH_OK)
-        status = hth_gguf_take_count(c, "number of elements", 0, HTH_GGUF_MAX_ELEMENT,
+        status = hth_gguf_read_count(c, "number of elements", 0, HTH_GGUF_MAX_ELEMENT,
                                      kinds[type].min_size, &n);
     if (status != HEARTH_OK) return status;
     if (type == HTH_GGUF_ARRAY) {
         if (*depth >= HTH_GGUF_MAX_DEPTH)
-            return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT,
-                                   "arrays in arrays at byte %" PRIu64 ", deeper than %d", c->at,
+            return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
+                                   "arrays in arrays at byte %" PRIu64 ", deeper than %d", c->offset,
                                    HTH_GGUF_MAX_DEPTH);
         stack[(*depth)++] = n;
     } else if (type == HTH_GGUF_TEXT) {
@@ -189,14 +189,14 @@ static hearth_status load_texts(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_val
     size_t n = (size_t)v->n_element;
     size_t lengths = 8 * n; /* the walk has seen that many bytes */
     size_t n_pool = v->raw.n - 12 - lengths + n;
-    hth_text *texts = hth_arena_alloc(&file->arena, n, sizeof *texts, sizeof(void *));
+    hth_str *texts = hth_arena_alloc(&file->arena, n, sizeof *texts, sizeof(void *));
     char *pool = hth_arena_alloc(&file->arena, n_pool, 1, 1);
     if (!texts || !pool)
         return hth_fail_memory(c->err, n * sizeof *texts + n_pool, "an array of texts");
     for (size_t i = 0; i < n; i++) {
         size_t length = (size_t)hth_gguf_load(from, 8);
         memcpy(pool, from + 8, length);
-        texts[i] = (hth_text){pool, length};
+        texts[i] = (hth_str){pool, length};
         pool += length + 1;
         from += 8 + length;
     }
@@ -208,11 +208,11 @@ static hearth_status load_value(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_val
 {
     size_t n;
     const unsigned char *bytes = hth_gguf_marked(c, &n);
-    char *raw = hth_arena_text(&file->arena, (const char *)bytes, n);
+    char *raw = hth_arena_strndup(&file->arena, (const char *)bytes, n);
     if (!raw) return hth_fail_memory(c->err, n, "a metadata value");
-    v->raw = (hth_text){raw, n};
+    v->raw = (hth_str){raw, n};
     if (v->type == HTH_GGUF_TEXT) {
-        v->as.text = (hth_text){raw + 8, n - 8};
+        v->as.text = (hth_str){raw + 8, n - 8};
         return HEARTH_OK;
     }
     if (v->type != HTH_GGUF_ARRAY) {
@@ -230,12 +230,12 @@ static hearth_status load_value(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_val
 
 static hearth_status keep_value(hth_gguf_cursor *c, hth_gguf_part *part, const hth_gguf_value *v)
 {
-    if (part->n_value == part->room_value) {
-        size_t room = part->room_value ? 2 * part->room_value : 32;
+    if (part->n_value == part->value_capacity) {
+        size_t room = part->value_capacity ? 2 * part->value_capacity : 32;
         hth_gguf_value *larger = hth_realloc(part->values, room, sizeof *larger);
         if (!larger) return hth_fail_memory(c->err, room * sizeof *larger, "metadata");
         part->values = larger;
-        part->room_value = room;
+        part->value_capacity = room;
     }
     if (!hth_file_name_add(&part->keys, v->key, (uint32_t)part->n_value))
         return hth_fail_memory(c->err, v->key.n, "the index of keys");
@@ -249,7 +249,7 @@ static hearth_status parse_pair(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_par
     hearth_status status = read_key(c, file, part, &v);
     if (status == HEARTH_OK) status = take_type(c, "value type", &v.type);
     if (status != HEARTH_OK) return status;
-    c->mark = c->at;
+    c->mark = c->offset;
     status = walk_value(c, v.type);
     if (status == HEARTH_OK) status = load_value(c, file, &v);
     c->mark = UINT64_MAX;
@@ -262,12 +262,12 @@ static hearth_status read_alignment(hth_gguf_cursor *c, hth_gguf_part *part)
     const hth_gguf_value *v = hth_gguf_part_find(part, "general.alignment");
     part->alignment = HTH_GGUF_ALIGNMENT;
     if (!v) return HEARTH_OK;
-    c->subject = (hth_gguf_subject){.kind = "key", .name = v->key, .offset = v->offset};
+    c->context = (hth_gguf_context){.kind = "key", .name = v->key, .offset = v->offset};
     if (v->type != HTH_GGUF_U32)
-        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT, "is of type %s, expected u32",
+        return hth_gguf_error(c, HEARTH_ERROR_FORMAT, "is of type %s, expected u32",
                                hth_gguf_type_name(v->type));
     if (!hth_gguf_alignment_valid(v->as.u))
-        return hth_gguf_refuse(c, HEARTH_ERROR_FORMAT,
+        return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
                                "is %" PRIu64 ", allowed are powers of two from %d to %d", v->as.u,
                                HTH_GGUF_MIN_ALIGNMENT, HTH_GGUF_MAX_ALIGNMENT);
     part->alignment = v->as.u;

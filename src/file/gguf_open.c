@@ -3,7 +3,7 @@
  * at any point is cleaned up by hth_gguf_close. */
 #include "file/gguf_int.h"
 
-#include "base/checked.h"
+#include "base/checked_math.h"
 
 #include <inttypes.h>
 
@@ -172,7 +172,7 @@ const hth_gguf_tensor *hth_gguf_tensor_at(const hth_gguf *file, size_t i)
 const hth_gguf_tensor *hth_gguf_find_tensor(const hth_gguf *file, const char *name)
 {
     uint32_t i = hth_file_name_find(&file->names, file->tensors, sizeof *file->tensors,
-                                    (hth_text){name, strlen(name)});
+                                    (hth_str){name, strlen(name)});
     return i == HTH_FILE_NAME_NONE ? NULL : &file->tensors[i];
 }
 

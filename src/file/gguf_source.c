@@ -5,7 +5,7 @@
  * and a read past the new end is an error, never a wait. */
 #define _POSIX_C_SOURCE 200809L
 #include "file/gguf_int.h"
-#include "file/map_guard.h"
+#include "file/sigbus_guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -131,7 +131,7 @@ void hth_gguf_source_close(hth_gguf_source *s)
     if (s->mapped) {
         void *map;
         memcpy(&map, &s->bytes, sizeof map); /* the pointer without its const */
-        hth_map_guard_remove(s->guard);
+        hth_sigbus_guard_remove(s->guard);
         munmap(map, (size_t)s->size);
     }
     if (s->fd >= 0) close(s->fd);
@@ -184,7 +184,7 @@ hearth_status hth_gguf_source_map(hth_gguf_source *s, hearth_error *err)
     if (s->size > SIZE_MAX) return hth_gguf_fail_errno(err, s->label, "map", ENOMEM);
     void *map = mmap(NULL, (size_t)s->size, PROT_READ, MAP_SHARED, s->fd, 0);
     if (map == MAP_FAILED) return hth_gguf_fail_errno(err, s->label, "map", errno);
-    s->guard = hth_map_guard_add(map, (size_t)s->size);
+    s->guard = hth_sigbus_guard_add(map, (size_t)s->size);
     if (s->guard < 0) {
         munmap(map, (size_t)s->size);
         return hth_fail(err, HEARTH_ERROR_MEMORY, "%s: %d files are mapped already; close some, or read this one",
@@ -197,7 +197,7 @@ hearth_status hth_gguf_source_map(hth_gguf_source *s, hearth_error *err)
 
 hearth_status hth_gguf_source_check_map(const hth_gguf_source *s, hearth_error *err)
 {
-    if (!s->mapped || !hth_map_guard_broken(s->guard)) return HEARTH_OK;
+    if (!s->mapped || !hth_sigbus_guard_broken(s->guard)) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_IO,
                     "%s: the file became shorter, or could not be read, while it was mapped: what was computed "
                     "from it does not count; open it again",

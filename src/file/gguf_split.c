@@ -42,7 +42,7 @@ static bool parse_name(const char *path, split_name *name)
            strcmp(suffix + 15, ".gguf") == 0;
 }
 
-static hearth_status read_claim(const hth_gguf_part *part, split_claim *claim, hearth_error *err)
+static hearth_status read_split_info(const hth_gguf_part *part, split_claim *claim, hearth_error *err)
 {
     *claim = (split_claim){0};
     hearth_status status = hth_gguf_part_uint(part, "split.count", 0, HTH_GGUF_MAX_PART,
@@ -62,7 +62,7 @@ static hearth_status check_claim(const hth_gguf_part *part, uint32_t number, uin
 {
     split_claim claim;
     const char *label = part->source.label;
-    hearth_status status = read_claim(part, &claim, err);
+    hearth_status status = read_split_info(part, &claim, err);
     if (status != HEARTH_OK) return status;
     if (!claim.has_count || !claim.has_no)
         return hth_fail(err, HEARTH_ERROR_FORMAT,
@@ -82,7 +82,7 @@ static hearth_status check_claim(const hth_gguf_part *part, uint32_t number, uin
 
 /* ---- one model? ------------------------------------------------------------------------- */
 
-static bool may_differ(hth_text key)
+static bool may_differ(hth_str key)
 {
     static const char *const own[] = {"split.no", "split.count", "split.tensors.count",
                                       "general.alignment"};
@@ -92,7 +92,7 @@ static bool may_differ(hth_text key)
 }
 
 /* Later parts may repeat metadata of the first; what they repeat must be the same. */
-static hearth_status check_kin(const hth_gguf_part *first, const hth_gguf_part *part,
+static hearth_status check_split_match(const hth_gguf_part *first, const hth_gguf_part *part,
                                hearth_error *err)
 {
     if (part->version != first->version)
@@ -119,7 +119,7 @@ static hearth_status check_sum(const hth_gguf *file, hearth_error *err)
 {
     for (uint32_t i = 0; i < file->n_part; i++) {
         split_claim claim;
-        hearth_status status = read_claim(&file->parts[i], &claim, err);
+        hearth_status status = read_split_info(&file->parts[i], &claim, err);
         if (status != HEARTH_OK) return status;
         if (claim.has_n_tensor && claim.n_tensor != file->n_tensor)
             return hth_fail(err, HEARTH_ERROR_FORMAT,
@@ -181,7 +181,7 @@ hearth_status hth_gguf_join_parts(hth_gguf *file, hearth_error *err)
 {
     split_claim claim;
     split_name name;
-    hearth_status status = read_claim(&file->parts[0], &claim, err);
+    hearth_status status = read_split_info(&file->parts[0], &claim, err);
     if (status != HEARTH_OK) return status;
     if (claim.count <= 1) return check_alone(file, &claim, err);
     status = check_name(file, claim.count, &name, err);
@@ -194,7 +194,7 @@ hearth_status hth_gguf_join_parts(hth_gguf *file, hearth_error *err)
     for (; number <= name.count && status == HEARTH_OK; number++) {
         status = add_numbered(file, &name, number, err);
         if (status == HEARTH_OK)
-            status = check_kin(&file->parts[0], &file->parts[number - 1], err);
+            status = check_split_match(&file->parts[0], &file->parts[number - 1], err);
     }
     return status == HEARTH_OK ? check_sum(file, err) : status;
 }

@@ -45,7 +45,7 @@ double hth_gguf_load_float(const void *bytes, size_t size)
 const hth_gguf_value *hth_gguf_part_find(const hth_gguf_part *part, const char *key)
 {
     uint32_t i =
-        hth_file_name_find(&part->keys, part->values, sizeof *part->values, (hth_text){key, strlen(key)});
+        hth_file_name_find(&part->keys, part->values, sizeof *part->values, (hth_str){key, strlen(key)});
     return i == HTH_FILE_NAME_NONE ? NULL : &part->values[i];
 }
 
@@ -130,7 +130,7 @@ hearth_status hth_gguf_get_bool(const hth_gguf *file, const char *key, bool *val
     return HEARTH_OK;
 }
 
-hearth_status hth_gguf_get_text(const hth_gguf *file, const char *key, hth_text *value, bool *found,
+hearth_status hth_gguf_get_text(const hth_gguf *file, const char *key, hth_str *value, bool *found,
                                 hearth_error *err)
 {
     const hth_gguf_value *v;

@@ -5,20 +5,20 @@
  * padded) is the one that llama.cpp asks for. */
 #include "file/gguf_write.h"
 
-#include "base/checked.h"
+#include "base/checked_math.h"
 #include "file/gguf_int.h"
-#include "file/sink.h"
+#include "file/atomic_writer.h"
 
 #include <inttypes.h>
 
 typedef struct pair {
-    hth_text key; /* first: the index looks here */
+    hth_str key; /* first: the index looks here */
     hth_gguf_type type;
-    hth_text raw;
+    hth_str raw;
 } pair;
 
 typedef struct entry {
-    hth_text name; /* first: the index looks here */
+    hth_str name; /* first: the index looks here */
     hth_type type;
     uint32_t n_dim;
     uint64_t dim[HTH_GGUF_MAX_DIM];
@@ -26,7 +26,7 @@ typedef struct entry {
 } entry;
 
 struct hth_gguf_writer {
-    hth_sink sink;
+    hth_atomic_writer sink;
     hth_arena arena;
     pair *pairs;
     size_t n_pair, room_pair;
@@ -46,7 +46,7 @@ hearth_status hth_gguf_writer_open(const char *path, hth_gguf_writer **out, hear
     hth_gguf_writer *w = hth_alloc(1, sizeof *w);
     if (!w) return hth_fail_memory(err, sizeof *w, "writing a model");
     w->alignment = HTH_GGUF_ALIGNMENT;
-    hearth_status status = hth_sink_open(&w->sink, path, err);
+    hearth_status status = hth_atomic_writer_open(&w->sink, path, err);
     if (status == HEARTH_OK)
         *out = w;
     else
@@ -57,7 +57,7 @@ hearth_status hth_gguf_writer_open(const char *path, hth_gguf_writer **out, hear
 void hth_gguf_writer_close(hth_gguf_writer *w)
 {
     if (!w) return;
-    hth_sink_close(&w->sink);
+    hth_atomic_writer_close(&w->sink);
     hth_file_name_free(&w->keys);
     hth_file_name_free(&w->names);
     hth_free(w->pairs);
@@ -81,7 +81,7 @@ static void keep_memory(hth_gguf_writer *w, size_t size, const char *what)
     if (!failed(w)) hth_fail_memory(&w->kept, size, what);
 }
 
-static void refuse_pair(hth_gguf_writer *w, hth_text key, const char *why)
+static void refuse_pair(hth_gguf_writer *w, hth_str key, const char *why)
 {
     if (!failed(w))
         hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT, "%s: key '%s': %s", w->sink.label,
@@ -92,7 +92,7 @@ static void refuse_tensor(hth_gguf_writer *w, const char *name, const char *why)
 {
     if (!failed(w))
         hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT, "%s: tensor '%s': %s", w->sink.label,
-                 hth_gguf_show((hth_text){name, strlen(name)}).text, why);
+                 hth_gguf_show((hth_str){name, strlen(name)}).text, why);
 }
 
 /* ---- pairs ------------------------------------------------------------------------------------ */
@@ -111,7 +111,7 @@ static bool room_for_pair(hth_gguf_writer *w)
     return true;
 }
 
-static bool check_pair(hth_gguf_writer *w, hth_text key)
+static bool check_pair(hth_gguf_writer *w, hth_str key)
 {
     if (failed(w)) return false;
     if (w->begun) refuse_pair(w, key, "set after the directory was written");
@@ -123,7 +123,7 @@ static bool check_pair(hth_gguf_writer *w, hth_text key)
 }
 
 /* Enters or replaces a pair; raw already lies in the arena. */
-static void put_pair(hth_gguf_writer *w, hth_text key, hth_gguf_type type, hth_text raw)
+static void put_pair(hth_gguf_writer *w, hth_str key, hth_gguf_type type, hth_str raw)
 {
     uint32_t i = hth_file_name_find(&w->keys, w->pairs, sizeof *w->pairs, key);
     if (i != HTH_FILE_NAME_NONE) {
@@ -135,7 +135,7 @@ static void put_pair(hth_gguf_writer *w, hth_text key, hth_gguf_type type, hth_t
         refuse_pair(w, key, "more than 65536 metadata pairs");
         return;
     }
-    char *copy = hth_arena_text(&w->arena, key.bytes, key.n);
+    char *copy = hth_arena_strndup(&w->arena, key.bytes, key.n);
     if (!copy || !hth_file_name_add(&w->keys, key, (uint32_t)w->n_pair)) {
         keep_memory(w, key.n, "a metadata key");
         return;
@@ -151,7 +151,7 @@ static char *new_raw(hth_gguf_writer *w, uint64_t size)
     return raw;
 }
 
-static hth_text text_of(const char *s) { return (hth_text){s, strlen(s)}; }
+static hth_str text_of(const char *s) { return (hth_str){s, strlen(s)}; }
 
 static void put_scalar(hth_gguf_writer *w, const char *key, hth_gguf_type type, uint64_t word)
 {
@@ -160,7 +160,7 @@ static void put_scalar(hth_gguf_writer *w, const char *key, hth_gguf_type type, 
     char *raw = new_raw(w, size);
     if (!raw) return;
     hth_gguf_store(raw, word, size);
-    put_pair(w, text_of(key), type, (hth_text){raw, size});
+    put_pair(w, text_of(key), type, (hth_str){raw, size});
 }
 
 void hth_gguf_writer_uint(hth_gguf_writer *w, const char *key, hth_gguf_type type, uint64_t value)
@@ -217,7 +217,7 @@ void hth_gguf_writer_text(hth_gguf_writer *w, const char *key, const char *text,
     if (!raw) return;
     hth_gguf_store(raw, n, 8);
     if (n > 0) memcpy(raw + 8, text, n);
-    put_pair(w, text_of(key), HTH_GGUF_TEXT, (hth_text){raw, 8 + n});
+    put_pair(w, text_of(key), HTH_GGUF_TEXT, (hth_str){raw, 8 + n});
 }
 
 /* ---- arrays -------------------------------------------------------------------------------------- */
@@ -252,11 +252,11 @@ void hth_gguf_writer_array(hth_gguf_writer *w, const char *key, hth_gguf_type el
     if (!raw) return;
     store_array_head(raw, element_type, n);
     if (size > 0) memcpy(raw + 12, elements, size);
-    put_pair(w, text_of(key), HTH_GGUF_ARRAY, (hth_text){raw, 12 + size});
+    put_pair(w, text_of(key), HTH_GGUF_ARRAY, (hth_str){raw, 12 + size});
 }
 
 /* Bytes of an array of texts; 0 when a limit is passed. */
-static uint64_t size_of_texts(const hth_text *texts, uint64_t n)
+static uint64_t size_of_texts(const hth_str *texts, uint64_t n)
 {
     uint64_t size = 12;
     if (n > HTH_GGUF_MAX_ELEMENT) return 0;
@@ -267,7 +267,7 @@ static uint64_t size_of_texts(const hth_text *texts, uint64_t n)
     return size;
 }
 
-void hth_gguf_writer_texts(hth_gguf_writer *w, const char *key, const hth_text *texts, uint64_t n)
+void hth_gguf_writer_texts(hth_gguf_writer *w, const char *key, const hth_str *texts, uint64_t n)
 {
     if (!check_pair(w, text_of(key))) return;
     uint64_t size = size_of_texts(texts, n);
@@ -284,7 +284,7 @@ void hth_gguf_writer_texts(hth_gguf_writer *w, const char *key, const hth_text *
         if (texts[i].n > 0) memcpy(to + 8, texts[i].bytes, texts[i].n);
         to += 8 + texts[i].n;
     }
-    put_pair(w, text_of(key), HTH_GGUF_ARRAY, (hth_text){raw, (size_t)size});
+    put_pair(w, text_of(key), HTH_GGUF_ARRAY, (hth_str){raw, (size_t)size});
 }
 
 void hth_gguf_writer_copy(hth_gguf_writer *w, const hth_gguf_value *value)
@@ -293,7 +293,7 @@ void hth_gguf_writer_copy(hth_gguf_writer *w, const hth_gguf_value *value)
     char *raw = new_raw(w, value->raw.n);
     if (!raw) return;
     memcpy(raw, value->raw.bytes, value->raw.n);
-    put_pair(w, value->key, value->type, (hth_text){raw, value->raw.n});
+    put_pair(w, value->key, value->type, (hth_str){raw, value->raw.n});
 }
 
 /* ---- tensors --------------------------------------------------------------------------------------- */
@@ -330,7 +330,7 @@ static bool room_for_entry(hth_gguf_writer *w)
 
 static const char *check_name(const hth_gguf_writer *w, const char *name)
 {
-    hth_text text = text_of(name);
+    hth_str text = text_of(name);
     if (text.n < 1 || text.n > HTH_GGUF_MAX_NAME) return "names of 1 to 63 bytes are allowed";
     if (w->n_entry >= HTH_GGUF_MAX_TENSOR) return "more than 2^20 tensors";
     if (hth_file_name_find(&w->names, w->entries, sizeof *w->entries, text) != HTH_FILE_NAME_NONE)
@@ -350,7 +350,7 @@ void hth_gguf_writer_tensor(hth_gguf_writer *w, const char *name, hth_type type,
         return;
     }
     for (uint32_t i = 0; i < n_dim; i++) e.dim[i] = dim[i];
-    e.name = (hth_text){hth_arena_text(&w->arena, name, strlen(name)), strlen(name)};
+    e.name = (hth_str){hth_arena_strndup(&w->arena, name, strlen(name)), strlen(name)};
     if (!e.name.bytes || !hth_file_name_add(&w->names, e.name, (uint32_t)w->n_entry)) {
         keep_memory(w, strlen(name), "a tensor name");
         return;
@@ -393,20 +393,20 @@ static hearth_status write_word(hth_gguf_writer *w, uint64_t word, size_t size)
 {
     unsigned char bytes[8];
     hth_gguf_store(bytes, word, size);
-    return hth_sink_write(&w->sink, bytes, size, &w->kept);
+    return hth_atomic_writer_write(&w->sink, bytes, size, &w->kept);
 }
 
-static hearth_status write_text(hth_gguf_writer *w, hth_text text)
+static hearth_status write_text(hth_gguf_writer *w, hth_str text)
 {
     hearth_status status = write_word(w, text.n, 8);
     if (status == HEARTH_OK)
-        status = hth_sink_write(&w->sink, text.bytes, text.n, &w->kept);
+        status = hth_atomic_writer_write(&w->sink, text.bytes, text.n, &w->kept);
     return status;
 }
 
 static hearth_status write_header(hth_gguf_writer *w)
 {
-    hearth_status status = hth_sink_write(&w->sink, "GGUF", 4, &w->kept);
+    hearth_status status = hth_atomic_writer_write(&w->sink, "GGUF", 4, &w->kept);
     if (status == HEARTH_OK) status = write_word(w, HTH_GGUF_VERSION, 4);
     if (status == HEARTH_OK) status = write_word(w, w->n_entry, 8);
     if (status == HEARTH_OK) status = write_word(w, w->n_pair, 8);
@@ -418,7 +418,7 @@ static hearth_status write_pair(hth_gguf_writer *w, const pair *p)
     hearth_status status = write_text(w, p->key);
     if (status == HEARTH_OK) status = write_word(w, (uint64_t)p->type, 4);
     if (status == HEARTH_OK)
-        status = hth_sink_write(&w->sink, p->raw.bytes, p->raw.n, &w->kept);
+        status = hth_atomic_writer_write(&w->sink, p->raw.bytes, p->raw.n, &w->kept);
     return status;
 }
 
@@ -436,7 +436,7 @@ static hearth_status write_entry(hth_gguf_writer *w, const entry *e)
 static hearth_status pad_to_alignment(hth_gguf_writer *w)
 {
     uint64_t over = w->sink.at % w->alignment;
-    return hth_sink_pad(&w->sink, over ? w->alignment - over : 0, &w->kept);
+    return hth_atomic_writer_pad(&w->sink, over ? w->alignment - over : 0, &w->kept);
 }
 
 /* The reader refuses a directory that is longer than this; so does the writer. */
@@ -492,7 +492,7 @@ hearth_status hth_gguf_writer_data(hth_gguf_writer *w, const void *data, size_t 
         refuse_data(w, size);
         return hand_out(w, err);
     }
-    hearth_status status = hth_sink_write(&w->sink, data, size, &w->kept);
+    hearth_status status = hth_atomic_writer_write(&w->sink, data, size, &w->kept);
     w->n_done += size;
     if (status == HEARTH_OK && w->n_done == w->entries[w->i_entry].size) {
         w->i_entry++;
@@ -520,6 +520,6 @@ hearth_status hth_gguf_writer_finish(hth_gguf_writer *w, hearth_error *err)
     if (!w->begun || w->i_entry < w->n_entry)
         refuse_missing_data(w);
     else
-        w->finished = hth_sink_finish(&w->sink, &w->kept) == HEARTH_OK;
+        w->finished = hth_atomic_writer_finish(&w->sink, &w->kept) == HEARTH_OK;
     return hand_out(w, err);
 }

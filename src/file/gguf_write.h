@@ -22,7 +22,7 @@ void hth_gguf_writer_text(hth_gguf_writer *w, const char *key, const char *text,
 /* elements: n little-endian values of element_type (not TEXT, not ARRAY). */
 void hth_gguf_writer_array(hth_gguf_writer *w, const char *key, hth_gguf_type element_type,
                            const void *elements, uint64_t n);
-void hth_gguf_writer_texts(hth_gguf_writer *w, const char *key, const hth_text *texts, uint64_t n);
+void hth_gguf_writer_texts(hth_gguf_writer *w, const char *key, const hth_str *texts, uint64_t n);
 /* Any pair of another file, as it stands. */
 void hth_gguf_writer_copy(hth_gguf_writer *w, const hth_gguf_value *value);
 

@@ -15,14 +15,14 @@ typedef struct hth_file_name_slot {
     uint32_t i_plus_1; /* 0: free */
 } hth_file_name_slot;
 
-static uint32_t hash_name(const hth_file_name_index *index, hth_text name)
+static uint32_t hash_name(const hth_file_name_index *index, hth_str name)
 {
     uint64_t h = hth_hash_more(index->seed, name.bytes, name.n);
     return (uint32_t)(h ^ (h >> 32));
 }
 
 uint32_t hth_file_name_find(const hth_file_name_index *index, const void *items, size_t stride,
-                            hth_text name)
+                            hth_str name)
 {
     if (index->n_slot == 0) return HTH_FILE_NAME_NONE;
     uint32_t hash = hash_name(index, name);
@@ -30,7 +30,7 @@ uint32_t hth_file_name_find(const hth_file_name_index *index, const void *items,
     for (size_t k = hash & mask; index->slots[k].i_plus_1 != 0; k = (k + 1) & mask) {
         if (index->slots[k].hash != hash) continue;
         uint32_t i = index->slots[k].i_plus_1 - 1;
-        hth_text there;
+        hth_str there;
         memcpy(&there, (const char *)items + stride * i, sizeof there);
         if (there.n == name.n && memcmp(there.bytes, name.bytes, name.n) == 0) return i;
     }
@@ -57,7 +57,7 @@ static bool grow(hth_file_name_index *index)
     return true;
 }
 
-bool hth_file_name_add(hth_file_name_index *index, hth_text name, uint32_t i)
+bool hth_file_name_add(hth_file_name_index *index, hth_str name, uint32_t i)
 {
     if (index->n_slot == 0) index->seed = hth_clock_ns() ^ (uint64_t)(uintptr_t)index;
     if (2 * (index->n_used + 1) > index->n_slot && !grow(index)) return false;

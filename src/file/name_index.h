@@ -1,5 +1,5 @@
 /* Positions of names in an array, found by hash: the keys and tensors of a file.
- * The array belongs to the owner; its items begin with an hth_text, the name. */
+ * The array belongs to the owner; its items begin with an hth_str, the name. */
 #ifndef HTH_FILE_NAME_INDEX_H
 #define HTH_FILE_NAME_INDEX_H
 
@@ -17,9 +17,9 @@ typedef struct hth_file_name_index {
 
 /* Position of name among items (each `stride` bytes long), or HTH_FILE_NAME_NONE. */
 uint32_t hth_file_name_find(const hth_file_name_index *index, const void *items, size_t stride,
-                            hth_text name);
+                            hth_str name);
 /* Enters position i for a name that is not in the index; false when memory ends. */
-bool hth_file_name_add(hth_file_name_index *index, hth_text name, uint32_t i);
+bool hth_file_name_add(hth_file_name_index *index, hth_str name, uint32_t i);
 void hth_file_name_free(hth_file_name_index *index);
 
 #endif

@@ -3,7 +3,7 @@
  * how large a block is; a type is `supported` when kernels/ computes with it. */
 #include "file/types.h"
 
-#include "base/checked.h"
+#include "base/checked_math.h"
 
 /* Names, weights and bytes per block as in ggml (ggml.h, ggml-common.h; ids 40 to 42
  * as of 2026). 4, 5, 31 to 33 and 36 to 38 were removed from the format. */

@@ -1,7 +1,7 @@
 /* What a neuron sends on (hth_activate_fn), with the whole register of a level: sixteen lanes with
  * AVX-512, else eight. Included by vector_tmpl.h; every element is a chain of its own, so the
  * width changes no bit. */
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 #include "kernels/vector_math.h"
 
 #if defined(__AVX512F__)

@@ -4,7 +4,7 @@
 #define HTH_KERNELS_ARM_H
 
 #include "base/bits.h"
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 
 #include <arm_neon.h>
 
@@ -20,7 +20,7 @@ HTH_INLINE float32x4_t add_scaled(float32x4_t p, float32x4_t weight_d, const flo
     return vaddq_f32(p, vmulq_f32(vmulq_f32(weight_d, vld1q_f32(d)), vcvtq_f32_s32(isum)));
 }
 
-/* Neighbours first, as hth_tree8. */
+/* Neighbours first, as hth_reduce8. */
 HTH_INLINE float tree(partials p)
 {
     float32x4_t pairs = vpaddq_f32(p.low, p.high), fours = vpaddq_f32(pairs, pairs);

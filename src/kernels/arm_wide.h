@@ -3,7 +3,7 @@
  *   block, unpack(p)   scale: sixteen integers; minimum: the same, where HAS_MINIMUM
  *   weights(k, i)      weights 16i to 16i + 15 as signed bytes, i being a constant
  * and gets what rows_256_tmpl.h wants of a level. */
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 /* Four parts of the integer sum of one block. */
 typedef int32x4_t lanes;
@@ -40,7 +40,7 @@ HTH_INLINE void block_sums(const uint8_t *p, const int8_t *q, const int16_t *sum
             isum[t] = vmlaq_n_s32(isum[t], half_products(w, q + t * n_col + 16 * i), k.scale[i]);
     }
 #if HAS_MINIMUM
-    for (size_t t = 0; t < n_tok; t++) msum[t] = times_sums(k.minimum, sum_16 + t * (n_col / HTH_ACT_PART));
+    for (size_t t = 0; t < n_tok; t++) msum[t] = times_sums(k.minimum, sum_16 + t * (n_col / HTH_ACT_SUBBLOCK));
 #else
     (void)sum_16, (void)msum;
 #endif

@@ -1,7 +1,7 @@
 /* Prompts of BF16 rows by the CPU's products of pairs of bf16 (AVX-512 BF16): inputs are rounded to
  * bf16, sums run in whatever order is fastest. That is an approximation: only sessions that ask
  * for it by name have it (hth_kernels_use_bf16_dot). Single tokens are computed as always. */
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 #include <immintrin.h>
 
@@ -21,7 +21,7 @@ typedef struct panel_work {
     uint32_t x[N_PAIR][N_TOK];  /* two inputs of each token */
     uint8_t raw[PANEL_CHUNK * HTH_PANEL_ROW * WEIGHT_SIZE];
     __m512 sum[PANEL_TOK][N_PANEL];
-    hth_coming next;
+    hth_prefetch_cursor next;
 } panel_work;
 _Static_assert(sizeof(panel_work) <= HTH_PANEL_WORK, "a panel's work needs more room");
 
@@ -66,7 +66,7 @@ static void multiply_tile(panel_work *work, size_t n, size_t i_tok)
     for (size_t t = 0; t < N_TOK; t++)
         for (int r = 0; r < N_PANEL; r++) s[t][r] = work->sum[i_tok + t][r];
     for (size_t k = 0; k < (n + 1) / 2; k++) {
-        if (k % PER_SHARE == 0) hth_fetch_share(&work->next, N_PANEL);
+        if (k % PER_SHARE == 0) hth_prefetch_share(&work->next, N_PANEL);
         HTH_UNROLL
         for (size_t t = 0; t < N_TOK; t++) {
             __m512bh in = (__m512bh)_mm512_set1_epi32((int)work->x[k][t]);
@@ -85,10 +85,10 @@ static void multiply_panels(panel_work *work, const hth_rows *job, const size_t 
     for (size_t k = 0; k < PANEL_TOK; k++)
         for (int r = 0; r < N_PANEL; r++) work->sum[k][r] = _mm512_setzero_ps();
     for (size_t j = 0; j < N_PASS; j++) {
-        size_t first = hth_panel_pass(false, j), n;
+        size_t first = hth_panel_sum_order(false, j), n;
         for (size_t left = (job->n_col + N_PASS - 1 - first) / N_PASS; left > 0; left -= n, p += n) {
             n = left < PANEL_CHUNK ? left : PANEL_CHUNK;
-            work->next = hth_coming_of(job, row, N_PANEL, (p + PANEL_CHUNK) * weight, n * weight,
+            work->next = hth_prefetch_cursor_of(job, row, N_PANEL, (p + PANEL_CHUNK) * weight, n * weight,
                                        (n / 2 + PER_SHARE - 1) / PER_SHARE * n_tile + 1);
             for (int r = 0; r < N_PANEL; r++) fill_chunk(work, job, row[r], r, first, p, n);
             for (size_t k = 0; k < n_tok; k += N_TOK) {

@@ -2,7 +2,7 @@
  * rounding, as llama-quantize rounds without an importance matrix). Used for embeddings, for
  * quantize and by tests; layouts as in the format's block tables. */
 #include "base/bits.h"
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Rows, and neuron-major down, of F32, F16 and BF16 with AVX2 and FMA: the sixteen partial sums
  * are two registers. */
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 
 #include <immintrin.h>
 
@@ -58,7 +58,7 @@ HTH_INLINE void store_floats(float *y, floats p)
     _mm256_storeu_ps(y + 8, p.high);
 }
 
-#include "kernels/down_float_tmpl.h"
+#include "kernels/axpy_float_tmpl.h"
 
 /* trunc(a 2^32), |a| < 2^31, without an instruction for it: the mantissa shifted left or right by
  * the exponent, where counts of 64 and more, which negative ones are, give 0. */
@@ -75,28 +75,28 @@ HTH_INLINE __m256i to_fixed(__m128 a)
     return _mm256_sub_epi64(_mm256_xor_si256(size, sign), sign);
 }
 
-static bool flush_chain(size_t n_out, float *chain, int64_t *wide)
+static bool flush_chain(size_t n_out, float *chain, int64_t *acc64)
 {
     size_t n_whole = n_out - n_out % 4;
     __m128 all_fit = _mm_castsi128_ps(_mm_set1_epi32(-1));
     for (size_t o = 0; o < n_whole; o += 4) {
         __m128 a = _mm_loadu_ps(chain + o), size = _mm_andnot_ps(_mm_set1_ps(-0.0f), a);
         __m128 fits = _mm_cmplt_ps(size, _mm_set1_ps(0x1p23f));
-        __m256i *sum = (__m256i *)(void *)(wide + o);
+        __m256i *sum = (__m256i *)(void *)(acc64 + o);
         all_fit = _mm_and_ps(all_fit, fits);
         _mm256_storeu_si256(sum, _mm256_add_epi64(_mm256_loadu_si256(sum), to_fixed(_mm_and_ps(a, fits))));
         _mm_storeu_ps(chain + o, _mm_setzero_ps());
     }
-    bool rest = hth_down_flush_chain(n_out - n_whole, chain + n_whole, wide + n_whole);
+    bool rest = hth_axpy_flush_chain(n_out - n_whole, chain + n_whole, acc64 + n_whole);
     return rest && _mm_movemask_ps(all_fit) == 15;
 }
 
 void hth_kernels_float_avx2(hth_kernels *k)
 {
-    k->down[HTH_TYPE_F32] = down_f32;
-    k->down[HTH_TYPE_F16] = down_f16;
-    k->down[HTH_TYPE_BF16] = down_bf16;
-    k->down_flush_chain = flush_chain;
+    k->axpy[HTH_TYPE_F32] = down_f32;
+    k->axpy[HTH_TYPE_F16] = down_f16;
+    k->axpy[HTH_TYPE_BF16] = down_bf16;
+    k->axpy_flush_chain = flush_chain;
     k->rows[HTH_TYPE_F32] = rows_f32;
     k->rows[HTH_TYPE_F16] = rows_f16;
     k->rows[HTH_TYPE_BF16] = rows_bf16;

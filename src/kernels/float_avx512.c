@@ -1,6 +1,6 @@
 /* Rows, and neuron-major down, of F32, F16 and BF16 with AVX-512: the sixteen partial sums are one
  * register. */
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 
 #include <immintrin.h>
 
@@ -38,9 +38,9 @@ enum { ROWS_AT_ONCE = 4 };
 HTH_INLINE floats all_of(float x) { return _mm512_set1_ps(x); }
 HTH_INLINE void store_floats(float *y, floats p) { _mm512_storeu_ps(y, p); }
 
-#include "kernels/down_float_tmpl.h"
+#include "kernels/axpy_float_tmpl.h"
 
-static bool flush_chain(size_t n_out, float *chain, int64_t *wide)
+static bool flush_chain(size_t n_out, float *chain, int64_t *acc64)
 {
     size_t n_whole = n_out - n_out % 8;
     unsigned all_fit = 255;
@@ -49,10 +49,10 @@ static bool flush_chain(size_t n_out, float *chain, int64_t *wide)
         __mmask8 fits = _mm256_cmp_ps_mask(size, _mm256_set1_ps(0x1p23f), _CMP_LT_OQ);
         __m512i part = _mm512_maskz_cvttps_epi64(fits, _mm256_mul_ps(a, _mm256_set1_ps(0x1p32f)));
         all_fit &= fits;
-        _mm512_storeu_si512(wide + o, _mm512_add_epi64(_mm512_loadu_si512(wide + o), part));
+        _mm512_storeu_si512(acc64 + o, _mm512_add_epi64(_mm512_loadu_si512(acc64 + o), part));
         _mm256_storeu_ps(chain + o, _mm256_setzero_ps());
     }
-    bool rest = hth_down_flush_chain(n_out - n_whole, chain + n_whole, wide + n_whole);
+    bool rest = hth_axpy_flush_chain(n_out - n_whole, chain + n_whole, acc64 + n_whole);
     return rest && all_fit == 255;
 }
 
@@ -60,10 +60,10 @@ static bool flush_chain(size_t n_out, float *chain, int64_t *wide)
 
 void hth_kernels_float_avx512(hth_kernels *k)
 {
-    k->down[HTH_TYPE_F32] = down_f32;
-    k->down[HTH_TYPE_F16] = down_f16;
-    k->down[HTH_TYPE_BF16] = down_bf16;
-    k->down_flush_chain = flush_chain;
+    k->axpy[HTH_TYPE_F32] = down_f32;
+    k->axpy[HTH_TYPE_F16] = down_f16;
+    k->axpy[HTH_TYPE_BF16] = down_bf16;
+    k->axpy_flush_chain = flush_chain;
     k->rows[HTH_TYPE_F32] = rows_f32;
     k->rows[HTH_TYPE_F16] = rows_f16;
     k->rows[HTH_TYPE_BF16] = rows_bf16;

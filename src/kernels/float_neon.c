@@ -1,5 +1,5 @@
 /* Rows, panels and neuron-major down of F32, F16 and BF16 on AArch64: the sixteen partial sums are four registers. */
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 
 #include <arm_neon.h>
 
@@ -42,7 +42,7 @@ HTH_INLINE floats add_products(floats p, floats w, floats x)
     return p;
 }
 
-/* Halves first, as hth_tree16. */
+/* Halves first, as hth_reduce16. */
 HTH_INLINE float tree(floats p)
 {
     float32x4_t a = vaddq_f32(vaddq_f32(p.v[0], p.v[2]), vaddq_f32(p.v[1], p.v[3]));
@@ -61,9 +61,9 @@ HTH_INLINE floats all_of(float x)
     return (floats){{all, all, all, all}};
 }
 
-#include "kernels/down_float_tmpl.h"
+#include "kernels/axpy_float_tmpl.h"
 
-static bool flush_chain(size_t n_out, float *chain, int64_t *wide)
+static bool flush_chain(size_t n_out, float *chain, int64_t *acc64)
 {
     size_t n_whole = n_out - n_out % 4;
     uint32x4_t all_fit = vdupq_n_u32(0xffffffffu);
@@ -74,20 +74,20 @@ static bool flush_chain(size_t n_out, float *chain, int64_t *wide)
         a = vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a), fits));
         int64x2_t low = vcvtq_n_s64_f64(vcvt_f64_f32(vget_low_f32(a)), 32);
         int64x2_t high = vcvtq_n_s64_f64(vcvt_high_f64_f32(a), 32);
-        vst1q_s64(wide + o, vaddq_s64(vld1q_s64(wide + o), low));
-        vst1q_s64(wide + o + 2, vaddq_s64(vld1q_s64(wide + o + 2), high));
+        vst1q_s64(acc64 + o, vaddq_s64(vld1q_s64(acc64 + o), low));
+        vst1q_s64(acc64 + o + 2, vaddq_s64(vld1q_s64(acc64 + o + 2), high));
         vst1q_f32(chain + o, vdupq_n_f32(0.0f));
     }
-    bool rest = hth_down_flush_chain(n_out - n_whole, chain + n_whole, wide + n_whole);
+    bool rest = hth_axpy_flush_chain(n_out - n_whole, chain + n_whole, acc64 + n_whole);
     return rest && vminvq_u32(all_fit) != 0;
 }
 
 void hth_kernels_float_neon(hth_kernels *k)
 {
-    k->down[HTH_TYPE_F32] = down_f32;
-    k->down[HTH_TYPE_F16] = down_f16;
-    k->down[HTH_TYPE_BF16] = down_bf16;
-    k->down_flush_chain = flush_chain;
+    k->axpy[HTH_TYPE_F32] = down_f32;
+    k->axpy[HTH_TYPE_F16] = down_f16;
+    k->axpy[HTH_TYPE_BF16] = down_bf16;
+    k->axpy_flush_chain = flush_chain;
     k->rows[HTH_TYPE_F32] = rows_f32;
     k->panels[HTH_TYPE_F32] = panels_f32;
     k->layout[HTH_TYPE_F32] = HTH_LAYOUT_PANELS;

@@ -3,8 +3,8 @@
  * one chain for each output. Fused operations are allowed here and in training_ref.c only. */
 #include "base/bits.h"
 #include "base/fma.h"
-#include "kernels/levels.h"
-#include "kernels/tree.h"
+#include "kernels/isa.h"
+#include "kernels/reduce.h"
 
 static float weight_f32(const uint8_t *row, size_t i) { return hth_load_f32(row + 4 * i); }
 static float weight_f16(const uint8_t *row, size_t i) { return hth_f16_to_f32(hth_load_u16(row + 2 * i)); }
@@ -23,7 +23,7 @@ static float weight_bf16(const uint8_t *row, size_t i)
                 float p[16] = {0};                                                           \
                 for (size_t c = 0; c < job->n_col; c++)                                      \
                     p[c % 16] = hth_fma(WEIGHT(row, c), x[c], p[c % 16]);                    \
-                job->y[t * job->y_stride + i] = hth_tree16(p);                               \
+                job->y[t * job->y_stride + i] = hth_reduce16(p);                               \
             }                                                                                \
         }                                                                                    \
     }
@@ -32,7 +32,7 @@ DEFINE_ROWS(rows_f16, weight_f16)
 DEFINE_ROWS(rows_bf16, weight_bf16)
 
 #define DEFINE_DOWN(NAME, WEIGHT)                                                       \
-    static void NAME(const hth_down *job)                                               \
+    static void NAME(const hth_axpy_job *job)                                               \
     {                                                                                   \
         for (size_t i = 0; i < job->n; i++) {                                           \
             const uint8_t *row = job->w + (size_t)job->list[i] * job->row_size;         \
@@ -49,8 +49,8 @@ void hth_kernels_float_ref(hth_kernels *k)
     k->rows[HTH_TYPE_F32] = rows_f32;
     k->rows[HTH_TYPE_F16] = rows_f16;
     k->rows[HTH_TYPE_BF16] = rows_bf16;
-    k->down[HTH_TYPE_F32] = down_f32;
-    k->down[HTH_TYPE_F16] = down_f16;
-    k->down[HTH_TYPE_BF16] = down_bf16;
-    k->down_flush_chain = hth_down_flush_chain;
+    k->axpy[HTH_TYPE_F32] = down_f32;
+    k->axpy[HTH_TYPE_F16] = down_f16;
+    k->axpy[HTH_TYPE_BF16] = down_bf16;
+    k->axpy_flush_chain = hth_axpy_flush_chain;
 }

@@ -3,11 +3,11 @@
  *   floats                  sixteen floats in registers; zeros()
  *   load_f32, load_f16, load_bf16(p)  sixteen weights, widened exactly
  *   add_products(p, w, x)   sixteen fused multiply-adds
- *   tree(p)                 the sum of sixteen, as hth_tree16
+ *   tree(p)                 the sum of sixteen, as hth_reduce16
  *   ROWS_AT_ONCE            rows whose partial sums for four tokens fit the registers
  * and gets rows_f32, rows_f16 and rows_bf16. */
 #include "base/bits.h"
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 #include <stdbool.h>
 
@@ -24,7 +24,7 @@ HTH_INLINE floats load_tail(const uint8_t *p, size_t n, size_t size, load_fn *lo
 
 #define UNROLL _Pragma("GCC unroll 4")
 
-/* n_row rows times n_tok tokens; row `next` follows the last. */
+/* n_tok rows times n_tok tokens; row `next` follows the last. */
 HTH_INLINE void dots(const hth_tile *tile, const uint8_t *const row[], const uint8_t *next, float *y,
                      size_t y_stride, size_t n_row, size_t n_tok, size_t size, load_fn *load)
 {
@@ -36,7 +36,7 @@ HTH_INLINE void dots(const hth_tile *tile, const uint8_t *const row[], const uin
     for (size_t i = 0; i < tile->n_whole; i += 16) {
         UNROLL for (size_t r = 0; r < n_row; r++)
         {
-            __builtin_prefetch(hth_ahead(row[r], r + 1 < n_row ? row[r + 1] : next, i * size, row_size), 0,
+            __builtin_prefetch(hth_prefetch_addr(row[r], r + 1 < n_row ? row[r + 1] : next, i * size, row_size), 0,
                                3);
             floats w = load(row[r] + i * size);
             UNROLL for (size_t t = 0; t < n_tok; t++) p[r][t] =
@@ -84,7 +84,7 @@ HTH_INLINE void run_of_rows(const hth_rows *job, size_t first, size_t end, const
     }                                                                                                        \
     static void rows_##TYPE(const hth_rows *job)                                                             \
     {                                                                                                        \
-        hth_walk(job, hth_tile_of_floats, one_##TYPE, four_##TYPE);                                          \
+        hth_text_sampler(job, hth_tile_of_floats, one_##TYPE, four_##TYPE);                                          \
     }
 DEFINE_ROWS(f32, 4)
 DEFINE_ROWS(f16, 2)

@@ -35,7 +35,7 @@ HTH_INLINE __m256i block_weights(const group *g, int i) { return g->w[i]; }
 
 #include "kernels/rows_tmpl.h"
 
-#include "kernels/down_avx2.h"
+#include "kernels/axpy_avx2.h"
 
 enum { PAIR_SHIFT = -1 };
 
@@ -44,7 +44,7 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
     signed_pairs(block_bytes(a), block_bytes(b), w);
 }
 
-#include "kernels/down_32_avx2.h"
+#include "kernels/axpy_32_avx2.h"
 
 static const hth_type panel_type = HTH_TYPE_IQ4_NL;
 
@@ -58,7 +58,7 @@ static const hth_type panel_type = HTH_TYPE_IQ4_NL;
 void hth_kernels_iq4_nl_avx2(hth_kernels *k)
 {
     k->rows[HTH_TYPE_IQ4_NL] = rows;
-    k->down[HTH_TYPE_IQ4_NL] = down;
+    k->axpy[HTH_TYPE_IQ4_NL] = down;
     k->panels[HTH_TYPE_IQ4_NL] = panels;
     k->layout[HTH_TYPE_IQ4_NL] = HTH_LAYOUT_PANELS;
 }

@@ -24,7 +24,7 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
-#include "kernels/down_avx512.h"
+#include "kernels/axpy_avx512.h"
 
 enum { PAIR_SHIFT = -1 };
 
@@ -35,7 +35,7 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
     value_pairs(a + 2, b + 2, hth_iq4_values, w);
 }
 
-#include "kernels/down_32_avx512.h"
+#include "kernels/axpy_32_avx512.h"
 
 static const hth_type panel_type = HTH_TYPE_IQ4_NL;
 
@@ -49,7 +49,7 @@ static const hth_type panel_type = HTH_TYPE_IQ4_NL;
 void hth_kernels_iq4_nl_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_IQ4_NL] = rows;
-    k->down[HTH_TYPE_IQ4_NL] = down;
+    k->axpy[HTH_TYPE_IQ4_NL] = down;
     k->panels[HTH_TYPE_IQ4_NL] = panels;
     k->layout[HTH_TYPE_IQ4_NL] = HTH_LAYOUT_PANELS;
 }

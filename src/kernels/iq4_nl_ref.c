@@ -18,6 +18,6 @@ static block read_block(const uint8_t *p)
 void hth_kernels_iq4_nl_ref(hth_kernels *k)
 {
     k->rows[HTH_TYPE_IQ4_NL] = rows;
-    k->down[HTH_TYPE_IQ4_NL] = down;
+    k->axpy[HTH_TYPE_IQ4_NL] = down;
     k->unpack[HTH_TYPE_IQ4_NL] = unpack;
 }

@@ -33,7 +33,7 @@ HTH_INLINE __m256i products(__m256i w, __m256i q)
 
 enum { SIGNED_WEIGHTS = 1, NIBBLES_AT = 0 };
 
-#include "kernels/down_256_avx2.h"
+#include "kernels/axpy_256_avx2.h"
 
 static const hth_type panel_type = HTH_TYPE_IQ4_XS;
 
@@ -47,6 +47,6 @@ static const hth_type panel_type = HTH_TYPE_IQ4_XS;
 void hth_kernels_iq4_xs_avx2(hth_kernels *k)
 {
     k->rows[HTH_TYPE_IQ4_XS] = rows;
-    k->down[HTH_TYPE_IQ4_XS] = down;
+    k->axpy[HTH_TYPE_IQ4_XS] = down;
     k->panels[HTH_TYPE_IQ4_XS] = panels;
 }

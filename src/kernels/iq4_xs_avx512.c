@@ -28,7 +28,7 @@ HTH_INLINE __m512i weights(const block *k, int i)
 #include "kernels/rows_256_tmpl.h"
 
 #define OWN_PAIRS
-#include "kernels/down_avx512.h"
+#include "kernels/axpy_avx512.h"
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m512i w[4])
 {
@@ -36,7 +36,7 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m512i w[4]
     value_pairs(a + 24 + 32 * i, b + 24 + 32 * i, hth_iq4_values, w + 2);
 }
 
-#include "kernels/down_256_avx512.h"
+#include "kernels/axpy_256_avx512.h"
 
 static const hth_type panel_type = HTH_TYPE_IQ4_XS;
 
@@ -50,7 +50,7 @@ static const hth_type panel_type = HTH_TYPE_IQ4_XS;
 void hth_kernels_iq4_xs_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_IQ4_XS] = rows;
-    k->down[HTH_TYPE_IQ4_XS] = down;
+    k->axpy[HTH_TYPE_IQ4_XS] = down;
     k->panels[HTH_TYPE_IQ4_XS] = panels;
     k->layout[HTH_TYPE_IQ4_XS] = HTH_LAYOUT_PANELS;
 }

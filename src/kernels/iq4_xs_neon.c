@@ -1,10 +1,10 @@
 /* Rows and neuron-major down of IQ4_XS, AArch64 level neon. */
 #include "kernels/iq4_xs_arm.h"
 
-#include "kernels/down_256_neon.h"
+#include "kernels/axpy_256_neon.h"
 
 void hth_kernels_iq4_xs_neon(hth_kernels *k)
 {
     k->rows[HTH_TYPE_IQ4_XS] = rows;
-    k->down[HTH_TYPE_IQ4_XS] = down;
+    k->axpy[HTH_TYPE_IQ4_XS] = down;
 }

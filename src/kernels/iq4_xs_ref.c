@@ -23,6 +23,6 @@ static void read_block(const uint8_t *p, block *k)
 void hth_kernels_iq4_xs_ref(hth_kernels *k)
 {
     k->rows[HTH_TYPE_IQ4_XS] = rows;
-    k->down[HTH_TYPE_IQ4_XS] = down;
+    k->axpy[HTH_TYPE_IQ4_XS] = down;
     k->unpack[HTH_TYPE_IQ4_XS] = unpack;
 }

@@ -7,9 +7,9 @@
 
 #include "base/cpu.h"
 #include "file/types.h"
-#include "kernels/down.h"
+#include "kernels/axpy.h"
 #include "kernels/panel.h"
-#include "kernels/tiles.h"
+#include "kernels/act_tiles.h"
 #include "kernels/training.h"
 
 #include <hearth/hearth.h>
@@ -20,7 +20,7 @@
 
 /* Inputs per rounded block of activations (arithmetic.md 2, R1): as many as a block of the
  * weights has (hth_type_act_block). Wide blocks come with sums of parts. */
-enum { HTH_ACT_BLOCK = 32, HTH_ACT_BLOCK_256 = 256, HTH_ACT_PART = 16 };
+enum { HTH_ACT_BLOCK = 32, HTH_ACT_BLOCK_256 = 256, HTH_ACT_SUBBLOCK = 16 };
 
 /* The inputs of a matrix product: n_tok vectors of n_col. Float rows read x; rows in
  * blocks of 32 read q, d and sum, made by hth_quant_act_fn; rows in blocks of 256 read q,
@@ -39,12 +39,12 @@ typedef struct hth_act {
 typedef void hth_quant_act_fn(const float *x, size_t n_col, int8_t *q, float *d, int32_t *sum);
 typedef void hth_quant_act_256_fn(const float *x, size_t n_col, int8_t *q, float *d, int16_t *sum_16);
 
-/* How panels are asked for ahead of their use (rows_walk.h); no result depends on it. */
-typedef enum hth_fetch {
-    HTH_FETCH_IN_STEPS = 0, /* into the second cache, for one token later into the first */
-    HTH_FETCH_AT_ONCE,      /* into the first cache */
-    HTH_FETCH_SPARINGLY,    /* only what the CPU would not fetch by itself, in small shares */
-} hth_fetch;
+/* How panels are asked for ahead of their use (rows_loop.h); no result depends on it. */
+typedef enum hth_prefetch_mode {
+    HTH_PREFETCH_L2_L1 = 0, /* into the second cache, for one token later into the first */
+    HTH_PREFETCH_L1,      /* into the first cache */
+    HTH_PREFETCH_SPARSE,    /* only what the CPU would not fetch by itself, in small shares */
+} hth_prefetch_mode;
 
 /* Some rows of W times all tokens: y[t * y_stride + i] = row(i) . x_t for i in
  * [first, end), where row(i) is row i of W, or row list[i] when there is a list.
@@ -54,10 +54,10 @@ typedef struct hth_rows {
     const uint8_t *w;
     size_t row_size, n_col;
     hth_layout layout;
-    hth_fetch fetch;
+    hth_prefetch_mode prefetch;
     const int32_t *list; /* NULL: all rows */
     size_t first, end;
-    size_t n_coming; /* entries of the list behind end, which are only asked for ahead */
+    size_t n_prefetch; /* entries of the list behind end, which are only asked for ahead */
     hth_act act;
     size_t n_tok;
     float *y;
@@ -68,10 +68,10 @@ typedef void hth_rows_fn(const hth_rows *job);
 
 /* The same for whole panels (panel.h): first and end are multiples of 16. Rows that lie in
  * panels (layout) are taken so for any number of tokens and have no list; rows as in the file
- * from HTH_PANEL_LEAST_TOK tokens on, where making panels of them costs less than it saves.
+ * from HTH_PANEL_MIN_TOK tokens on, where making panels of them costs less than it saves.
  * Floats are read from act.tiles; quantised inputs of one token as they are, of several either way:
  * both must be there. */
-enum { HTH_PANEL_LEAST_TOK = 12, HTH_PANEL_WORK = 240 << 10 };
+enum { HTH_PANEL_MIN_TOK = 12, HTH_PANEL_WORK = 240 << 10 };
 
 /* One row of weights to floats and back. Unpacking is exact. Packing is the
  * format's own rounding (as other programs write the type). */
@@ -114,56 +114,56 @@ typedef void hth_activate_fn(const float *gate, const float *up, size_t n, float
 /* ---- who fires ----------------------------------------------------------------------------------- */
 
 /* Values of which some are kept: x[i] belongs to number list[i]. */
-typedef struct hth_pick {
+typedef struct hth_compact {
     const float *x;
     const int32_t *list; /* NULL: 0 to n - 1 */
     size_t n;
-    const float *floors; /* [..] by number, or NULL: floor for all */
-    float floor;
-    int32_t *kept_list; /* may be list */
-    float *kept_x;      /* may be x; NULL: not wanted */
-} hth_pick;
+    const float *thresholds; /* [..] by number, or NULL: floor for all */
+    float threshold;
+    int32_t *out_idx; /* may be list */
+    float *out_x;      /* may be x; NULL: not wanted */
+} hth_compact;
 
 /* Keeps what is not below its floor (NaN is kept), in order, or, for magnitudes, what is not in size.
- * Returns how many; [n] of kept_list and kept_x may be written. */
-typedef size_t hth_pick_fn(const hth_pick *job);
+ * Returns how many; [n] of out_idx and out_x may be written. */
+typedef size_t hth_compact_fn(const hth_compact *job);
 
-/* ---- attention (cache.h: how a cache lies; attend.h: how the pieces are put together) -------- */
+/* ---- attention (cache.h: how a cache lies; attn.h: how the pieces are put together) -------- */
 
 /* Positions that one split of an attention holds: softmax and sum of each are
  * taken alone, then merged ascending (arithmetic.md 5). */
-enum { HTH_ATTEND_SPLIT = 256 };
+enum { HTH_ATTN_SPLIT = 256 };
 
 /* Types of cache, numbered as hearth_kv_type. */
-enum { HTH_N_CACHE = HEARTH_KV_Q8_0 + 1 };
+enum { HTH_N_KV_TYPE = HEARTH_KV_Q8_0 + 1 };
 
 /* What one split says to one query: the largest score it sees and the sum of its
  * weights. A sum of 0: the query sees no position of the split. */
-typedef struct hth_attend_part {
+typedef struct hth_attn_partial {
     float max, sum;
-} hth_attend_part;
+} hth_attn_partial;
 
-/* n_row * n_head query heads that share a KV head: n_head of each of n_row rows, which
+/* n_tok * n_head query heads that share a KV head: n_head of each of n_tok rows, which
  * stand at consecutive positions. Row r sees positions below n_pos + r, the last
  * `window` of them where that is not 0. Head h of row r has its query at
  * q + r * q_stride + h * d_head, and its results are number r * out_stride + h. */
-typedef struct hth_attend {
+typedef struct hth_attn {
     const uint8_t *k, *v; /* the KV head's keys and values from position 0 */
     size_t d_head, n_row, n_head, n_pos, window;
     const float *q;         /* F16 and F32 caches read these, */
-    hth_act rounded;        /* Q8_0 caches q, d and sum: all rows of q, rounded by quant_act */
+    hth_act q_q8;        /* Q8_0 caches q, d and sum: all rows of q, rounded by quant_act */
     size_t q_stride;        /* floats from row to row; a multiple of 32 with Q8_0 */
     float scale;            /* of the scores */
     float cap, inverse_cap; /* soft cap of the scaled scores; 0: none */
-    float *scratch;         /* hth_attend_scratch floats */
+    float *scratch;         /* hth_attn_scratch floats */
     float *values;          /* [..][d_head] weighted sums of the split, one for each query */
-    hth_attend_part *parts;
+    hth_attn_partial *partials;
     size_t out_stride;
-} hth_attend;
+} hth_attn;
 
 /* Split i_split (positions from 256 i_split on) for all queries of the job. Reads whole
  * groups of positions (cache.h), uses those that a query sees. */
-typedef void hth_attend_fn(const hth_attend *job, size_t i_split);
+typedef void hth_attn_fn(const hth_attn *job, size_t i_split);
 
 /* Rounds x[n] (n a multiple of 32) to 8 bits for a cache, one scale per 32, as bf16
  * (arithmetic.md 7). */
@@ -179,24 +179,24 @@ typedef struct hth_kernels {
     hth_rows_fn *rows[HTH_TYPE_LIMIT];   /* of the layout ROWS; NULL for types that are not supported */
     hth_rows_fn *panels[HTH_TYPE_LIMIT]; /* NULL where the level has none: then no matrix lies in panels */
     hth_layout layout[HTH_TYPE_LIMIT];   /* in which one token's product is fastest */
-    hth_fetch fetch;                     /* what this CPU does best */
-    hth_down_fn *down[HTH_TYPE_LIMIT];   /* of neuron-major matrices (down.h) */
-    hth_down_flush_chain_fn *down_flush_chain;
+    hth_prefetch_mode prefetch;                     /* what this CPU does best */
+    hth_axpy_fn *axpy[HTH_TYPE_LIMIT];   /* of neuron-major matrices (axpy.h) */
+    hth_axpy_flush_chain_fn *axpy_flush_chain;
     hth_quant_act_fn *quant_act;
     hth_quant_act_256_fn *quant_act_256;
     hth_unpack_fn *unpack[HTH_TYPE_LIMIT];
     hth_pack_fn *pack[HTH_TYPE_LIMIT]; /* NULL for types that cannot be written yet */
     hth_rms_norm_fn *rms_norm;
     hth_layer_norm_fn *layer_norm;
-    hth_rope_fn *rope_neighbours, *rope_halves;
+    hth_rope_fn *rope_interleaved, *rope_neox;
     hth_softmax_fn *softmax;
     hth_add_fn *add;
     hth_scale_fn *scale;
     hth_soft_cap_fn *soft_cap;
     hth_to_f16_fn *to_f16;
     hth_activate_fn *activate[HTH_N_ACTIVATION];
-    hth_pick_fn *pick, *pick_magnitudes;
-    hth_attend_fn *attend[HTH_N_CACHE]; /* by hearth_kv_type */
+    hth_compact_fn *compact, *compact_abs;
+    hth_attn_fn *attn[HTH_N_KV_TYPE]; /* by hearth_kv_type */
     hth_quant_cache_fn *quant_cache;
     hth_map_fn *exp, *tanh, *rcp, *rsqrt;
     hth_gemm_fn *gemm;

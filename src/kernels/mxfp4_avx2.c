@@ -25,7 +25,7 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
-#include "kernels/down_avx2.h"
+#include "kernels/axpy_avx2.h"
 
 enum { PAIR_SHIFT = -1 };
 
@@ -35,7 +35,7 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
     signed_pairs(_mm256_shuffle_epi8(values, nibbles(a + 1)), _mm256_shuffle_epi8(values, nibbles(b + 1)), w);
 }
 
-#include "kernels/down_32_avx2.h"
+#include "kernels/axpy_32_avx2.h"
 
 static const hth_type panel_type = HTH_TYPE_MXFP4;
 
@@ -49,7 +49,7 @@ static const hth_type panel_type = HTH_TYPE_MXFP4;
 void hth_kernels_mxfp4_avx2(hth_kernels *k)
 {
     k->rows[HTH_TYPE_MXFP4] = rows;
-    k->down[HTH_TYPE_MXFP4] = down;
+    k->axpy[HTH_TYPE_MXFP4] = down;
     k->panels[HTH_TYPE_MXFP4] = panels;
     k->layout[HTH_TYPE_MXFP4] = HTH_LAYOUT_PANELS;
 }

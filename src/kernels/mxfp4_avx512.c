@@ -28,7 +28,7 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
-#include "kernels/down_avx512.h"
+#include "kernels/axpy_avx512.h"
 
 enum { PAIR_SHIFT = -1 };
 
@@ -37,7 +37,7 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
     value_pairs(a + 1, b + 1, hth_mxfp4_values, w);
 }
 
-#include "kernels/down_32_avx512.h"
+#include "kernels/axpy_32_avx512.h"
 
 static const hth_type panel_type = HTH_TYPE_MXFP4;
 
@@ -51,7 +51,7 @@ static const hth_type panel_type = HTH_TYPE_MXFP4;
 void hth_kernels_mxfp4_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_MXFP4] = rows;
-    k->down[HTH_TYPE_MXFP4] = down;
+    k->axpy[HTH_TYPE_MXFP4] = down;
     k->panels[HTH_TYPE_MXFP4] = panels;
     k->layout[HTH_TYPE_MXFP4] = HTH_LAYOUT_PANELS;
 }

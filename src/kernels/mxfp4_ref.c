@@ -19,6 +19,6 @@ static block read_block(const uint8_t *p)
 void hth_kernels_mxfp4_ref(hth_kernels *k)
 {
     k->rows[HTH_TYPE_MXFP4] = rows;
-    k->down[HTH_TYPE_MXFP4] = down;
+    k->axpy[HTH_TYPE_MXFP4] = down;
     k->unpack[HTH_TYPE_MXFP4] = unpack;
 }

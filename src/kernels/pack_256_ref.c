@@ -2,7 +2,7 @@
  * scales are rounded to multiples of the block's, the integers are chosen again for
  * what is stored, and the block's scales once more for the integers. Called through
  * the table by quantize and by tests. Layouts: kernels/qN_k_ref.c. */
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 #include "kernels/pack_fit.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
  * (the range of a block is cut evenly), IQ4_NL by search. Called through the table by
  * quantize and by tests. */
 #include "kernels/blocks.h"
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 #include "kernels/pack_fit.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Bytes of rows to panels and back, for every type by one table. Called when weights are
  * loaded (engine/load.c), by products that take rows in file order for many tokens, and for
- * single rows of tables that lie in panels (run/embed.c). */
+ * single rows of tables that lie in panels (forward/embed.c). */
 #include "kernels/panel.h"
 
 #include "base/bits.h"
@@ -43,7 +43,7 @@ static const field *fields_of(hth_type type)
     }
 }
 
-bool hth_panel_fits(hth_type type) { return fields_of(type) != NULL; }
+bool hth_panel_supported(hth_type type) { return fields_of(type) != NULL; }
 
 /* Every block of a panel in its order: for (walk w = walk_of(type, n_block); on(&w); ...). */
 typedef struct walk {
@@ -55,13 +55,13 @@ typedef struct walk {
 static walk walk_of(hth_type type, size_t n_block)
 {
     const hth_type_info *info = hth_type_find((uint32_t)type);
-    return (walk){info->quantised, info->size, hth_panel_n_pass(info->quantised), n_block, 0, 0};
+    return (walk){info->quantised, info->size, hth_panel_n_sum(info->quantised), n_block, 0, 0};
 }
 
 /* Whether b is a block of the panel, after a step to the next partial sum where one has ended. */
 static bool on(walk *w)
 {
-    while (w->b >= w->n_block && ++w->j < w->n_pass) w->b = hth_panel_pass(w->quantised, w->j);
+    while (w->b >= w->n_block && ++w->j < w->n_pass) w->b = hth_panel_sum_order(w->quantised, w->j);
     return w->j < w->n_pass;
 }
 
@@ -89,7 +89,7 @@ static uint8_t *interleave(const field *f, const uint8_t *const row[HTH_PANEL_RO
     return to;
 }
 
-void hth_panel_make_blocks(hth_type type, const uint8_t *const row[HTH_PANEL_ROW], size_t first, size_t n,
+void hth_panel_pack_blocks(hth_type type, const uint8_t *const row[HTH_PANEL_ROW], size_t first, size_t n,
                            uint8_t *blocks)
 {
     const field *fields = fields_of(type);
@@ -97,7 +97,7 @@ void hth_panel_make_blocks(hth_type type, const uint8_t *const row[HTH_PANEL_ROW
     for (size_t i = 0; i < n; i++) blocks = interleave(fields, row, (first + i * w.n_pass) * w.size, blocks);
 }
 
-void hth_panel_make(hth_type type, size_t n_block, const uint8_t *rows, size_t row_size, uint8_t *panel)
+void hth_panel_pack(hth_type type, size_t n_block, const uint8_t *rows, size_t row_size, uint8_t *panel)
 {
     const field *fields = fields_of(type);
     const uint8_t *row[HTH_PANEL_ROW];

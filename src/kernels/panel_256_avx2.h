@@ -6,14 +6,14 @@
  *   panel_weights(a, i, w)  fours of weights 64i to 64i + 63 of half a panel's block
  *   panel_scales(a, s, m)   its scales, four of each row in a vector of bytes, and its minima
  * and gets panels(job). */
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 enum {
     PANEL_COL = HTH_ACT_BLOCK_256,
     PANEL_CHUNK = 4,
     N_PANEL = 1,
     ONE_BY_ONE_TOK = 1,
-    N_PART = PANEL_COL / HTH_ACT_PART,
+    N_PART = PANEL_COL / HTH_ACT_SUBBLOCK,
     HAS_SIGN = WEIGHT_MAX == 128,
     /* Products of fours, of the four that share a scale, that are summed in 16 bits. */
     N_FIT = 2 * 127 * WEIGHT_MAX * 4 <= INT16_MAX   ? 4
@@ -57,9 +57,9 @@ HTH_INLINE __m256i less_offset(__m256i isum, __m256i scaled_inputs)
 
 /* ---- one token --------------------------------------------------------------------------- */
 
-HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums to, hth_fetch fetch)
+HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums to, hth_prefetch_mode prefetch)
 {
-    (void)fetch;
+    (void)prefetch;
     const int8_t *q = job->act.q + b * PANEL_COL;
     const int16_t *sum_16 = job->act.sum_16 + b * N_PART;
     __m256 dx = _mm256_set1_ps(job->act.d[b]);
@@ -144,13 +144,13 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*to)[N_PANEL], hth_coming *next)
+                         sums (*to)[N_PANEL], hth_prefetch_cursor *next)
 {
     const int8_t *q = tiles->q + at * PANEL_COL;
     const int16_t *sum_16 = tiles->sum_16 + at * N_PART;
     const float *d = tiles->d + at;
     for (size_t b = 0; b < n; b++) {
-        hth_fetch_share(next, N_PANEL);
+        hth_prefetch_share(next, N_PANEL);
         for (int h = 0; h < 2; h++) {
             __m256i isum[HTH_TILE_TOK];
             for (size_t t = 0; t < n_tok; t++) isum[t] = _mm256_setzero_si256();

@@ -6,7 +6,7 @@
  *   panel_weights(a, i, w)  fours of weights 64i to 64i + 63 of a panel's block, as unsigned bytes
  *   panel_scales(a, s, m)   its scales, four of each row in a vector of bytes, and its minima
  * and gets panels(job). */
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 enum {
     PANEL_COL = HTH_ACT_BLOCK_256,
@@ -14,7 +14,7 @@ enum {
     N_PANEL = 3,
     ONE_BY_ONE_TOK = 4,                                /* 5 cost as much as unpacking to a chunk */
     SCALES_IN_16 = 16 * WEIGHT_MAX * 127 <= INT16_MAX, /* the sums of 16 products fit in 16 bits */
-    N_PART = PANEL_COL / HTH_ACT_PART,
+    N_PART = PANEL_COL / HTH_ACT_SUBBLOCK,
     N_SUM = SCALES_IN_16 ? 16 : N_SCALE, /* sums that meet a scale */
     N_FOUR = PANEL_COL / 4 / N_SUM,      /* fours of weights of such a sum */
 };
@@ -75,7 +75,7 @@ HTH_INLINE __m512i less_offset(__m512i isum, __m512i scaled_inputs)
 
 /* ---- one token --------------------------------------------------------------------------- */
 
-HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums to, hth_fetch fetch)
+HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums to, hth_prefetch_mode prefetch)
 {
     const int8_t *q = job->act.q + b * PANEL_COL;
     const int16_t *sum_16 = job->act.sum_16 + b * N_PART;
@@ -89,7 +89,7 @@ HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, su
         HTH_UNROLL
         for (int n = 0; n < N_SUM / 4; n++) {
             __m512i sum = _mm512_setzero_si512();
-            hth_fetch_part(p, HTH_PANEL_ROW * BLOCK_SIZE, (size_t)(i * (N_SUM / 4) + n), N_SUM, fetch);
+            hth_prefetch_part(p, HTH_PANEL_ROW * BLOCK_SIZE, (size_t)(i * (N_SUM / 4) + n), N_SUM, prefetch);
             HTH_UNROLL
             for (int g = n * N_FOUR; g < (n + 1) * N_FOUR; g++)
                 sum = _mm512_dpbusd_epi32(sum, w[g], four_bytes(q + 64 * i + 4 * g));
@@ -151,13 +151,13 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*to)[N_PANEL], hth_coming *next)
+                         sums (*to)[N_PANEL], hth_prefetch_cursor *next)
 {
     const int8_t *q = tiles->q + at * PANEL_COL;
     const int16_t *sum_16 = tiles->sum_16 + at * N_PART;
     const float *d = tiles->d + at;
     for (size_t b = 0; b < n; b++) {
-        hth_fetch_share(next, N_PANEL);
+        hth_prefetch_share(next, N_PANEL);
         __m512i isum[HTH_TILE_TOK][N_PANEL];
         for (size_t t = 0; t < n_tok; t++)
             for (int r = 0; r < N_PANEL; r++) isum[t][r] = _mm512_setzero_si512();

@@ -7,14 +7,14 @@
  *   panel_scales(a, s, m)   its scales, four of each row in a vector of bytes, and its minima
  * and gets panels(job). Scales and minima meet the sums of their inputs in sdot as well: a sum,
  * of 32 inputs at most, is 64 times a signed byte and six bits. */
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 enum {
     PANEL_COL = HTH_ACT_BLOCK_256,
     PANEL_CHUNK = 4,
     N_PANEL = 1,
     ONE_BY_ONE_TOK = 1,
-    N_PART = PANEL_COL / HTH_ACT_PART,
+    N_PART = PANEL_COL / HTH_ACT_SUBBLOCK,
     N_FOUR = PANEL_COL / 4 / N_SCALE, /* fours of weights that share a scale: 4 or 8 */
     HAS_OFFSET = OFFSET_SHIFT >= 0,
     TOGETHER = 2, /* quarters that share their inputs, as many as the sums have registers */
@@ -99,9 +99,9 @@ static __attribute__((noinline)) void sums_of_one(const uint8_t *p, const int8_t
     }
 }
 
-HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums to, hth_fetch fetch)
+HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums to, hth_prefetch_mode prefetch)
 {
-    (void)fetch;
+    (void)prefetch;
     float32x4_t dx = vdupq_n_f32(job->act.d[b]);
     int32x4_t isum[4], msum[4];
     sums_of_one(p, job->act.q + b * PANEL_COL, job->act.sum_16 + b * N_PART, isum, msum);
@@ -185,7 +185,7 @@ HTH_INLINE void quarter_sums(const quarter *k, const int8_t *q, size_t n_tok,
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*to)[N_PANEL], hth_coming *next)
+                         sums (*to)[N_PANEL], hth_prefetch_cursor *next)
 {
     const int8_t *q = tiles->q + at * PANEL_COL;
     const float *d = tiles->d + at;
@@ -193,7 +193,7 @@ HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_
     const int16_t *sum_16 = tiles->sum_16 + at * N_PART;
 #endif
     for (size_t b = 0; b < n; b++) {
-        hth_fetch_share(next, N_PANEL);
+        hth_prefetch_share(next, N_PANEL);
         float32x4_t dx = vld1q_f32(d);
 #if HAS_MINIMUM
         input_sums x[HTH_TILE_TOK];

@@ -5,7 +5,7 @@
  *   panel_weights(a, w)  the eight fours of weights of half a panel's block
  *   panel_scales(a)      its eight scales; panel_minima(a) where HAS_MINIMUM
  * and gets panels(job). */
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 enum {
     PANEL_COL = HTH_ACT_BLOCK,
@@ -25,9 +25,9 @@ enum {
 
 HTH_INLINE __m256i widened(__m256i pairs_16) { return _mm256_madd_epi16(pairs_16, _mm256_set1_epi16(1)); }
 
-HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s, hth_fetch fetch)
+HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s, hth_prefetch_mode prefetch)
 {
-    (void)fetch;
+    (void)prefetch;
     const int8_t *q = job->act.q + b * HTH_ACT_BLOCK;
     __m256i sum = _mm256_set1_epi32(job->act.sum[b]);
     __m256 dx = _mm256_set1_ps(job->act.d[b]);
@@ -102,14 +102,14 @@ HTH_INLINE void tile_sums(const chunk *c, int h, size_t b, const int8_t *q, size
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*s)[N_PANEL], hth_coming *next)
+                         sums (*s)[N_PANEL], hth_prefetch_cursor *next)
 {
     for (int h = 0; h < 2; h++) {
         const int8_t *q = tiles->q + at * HTH_ACT_BLOCK;
         const float *d = tiles->d + at;
         const int32_t *offset = tiles->offset + at;
         for (size_t b = 0; b < n; b++) {
-            if (h == 0) hth_fetch_share(next, N_PANEL);
+            if (h == 0) hth_prefetch_share(next, N_PANEL);
             __m256i isum[HTH_TILE_TOK];
             tile_sums(c, h, b, q, n_tok, isum);
             for (size_t t = 0; t < n_tok; t++) {

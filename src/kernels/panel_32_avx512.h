@@ -4,16 +4,16 @@
  *   panel_weights(a, w)  the eight fours of weights of a panel's block, unsigned
  *   panel_scales(a)      its sixteen scales; panel_minima(a) where HAS_MINIMUM
  * and gets panels(job). */
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 enum { PANEL_COL = HTH_ACT_BLOCK, PANEL_CHUNK = 16, N_PANEL = 3, ONE_BY_ONE_TOK = 1 };
 
 #define JOIN_MINIMA(p, m) _mm512_add_ps(p, m)
 #include "kernels/panel_sums_avx512.h"
 
-HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s, hth_fetch fetch)
+HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s, hth_prefetch_mode prefetch)
 {
-    (void)fetch;
+    (void)prefetch;
     const int8_t *q = job->act.q + b * HTH_ACT_BLOCK;
     __m512i w[8], sum = _mm512_set1_epi32(job->act.sum[b]), isum = _mm512_setzero_si512();
     __m512 dx = _mm512_set1_ps(job->act.d[b]);
@@ -56,13 +56,13 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*s)[N_PANEL], hth_coming *next)
+                         sums (*s)[N_PANEL], hth_prefetch_cursor *next)
 {
     const int8_t *q = tiles->q + at * HTH_ACT_BLOCK;
     const float *d = tiles->d + at;
     const int32_t *offset = tiles->offset + at;
     for (size_t b = 0; b < n; b++) {
-        hth_fetch_share(next, N_PANEL);
+        hth_prefetch_share(next, N_PANEL);
         __m512i isum[HTH_TILE_TOK][N_PANEL];
         for (size_t t = 0; t < n_tok; t++)
             for (int r = 0; r < N_PANEL; r++)

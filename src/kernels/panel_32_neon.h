@@ -5,7 +5,7 @@
  *   panel_weights(a, w)  the eight fours of weights of a quarter of a panel's block
  *   panel_scales(a)      its four scales; panel_minima(a) where HAS_MINIMUM
  * and gets panels(job). */
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 enum {
     PANEL_COL = HTH_ACT_BLOCK,
@@ -21,9 +21,9 @@ enum {
 
 /* ---- one token --------------------------------------------------------------------------- */
 
-HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s, hth_fetch fetch)
+HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s, hth_prefetch_mode prefetch)
 {
-    (void)fetch;
+    (void)prefetch;
     const int8_t *q = job->act.q + b * PANEL_COL;
     const int8x16_t x[2] = {vld1q_s8(q), vld1q_s8(q + 16)};
     int32_t sum = job->act.sum[b];
@@ -75,7 +75,7 @@ HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
 
 /* Quarters `first` and on. */
 HTH_INLINE void multiply_quarters(const chunk *c, int first, size_t n, const hth_tiles *tiles, size_t at,
-                                  size_t n_tok, sums (*s)[N_PANEL], hth_coming *next)
+                                  size_t n_tok, sums (*s)[N_PANEL], hth_prefetch_cursor *next)
 {
     const int8_t *q = tiles->q + at * PANEL_COL;
     const float *d = tiles->d + at;
@@ -91,7 +91,7 @@ HTH_INLINE void multiply_quarters(const chunk *c, int first, size_t n, const hth
     for (size_t b = 0; b < n; b++, q += HTH_TILE_TOK * PANEL_COL, d += HTH_TILE_TOK) {
         inputs in = take_inputs(q, PANEL_COL, n_tok);
         float32x4_t dx = vld1q_f32(d);
-        if (first == 0) hth_fetch_share(next, N_PANEL);
+        if (first == 0) hth_prefetch_share(next, N_PANEL);
 #if HAS_MINIMUM
         /* Minus the offset, a 128th of it: the sums of the inputs. */
         float32x4_t sum = vcvtq_n_f32_s32(vnegq_s32(vld1q_s32(offset)), 7);
@@ -122,7 +122,7 @@ HTH_INLINE void multiply_quarters(const chunk *c, int first, size_t n, const hth
 }
 
 HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
-                         sums (*s)[N_PANEL], hth_coming *next)
+                         sums (*s)[N_PANEL], hth_prefetch_cursor *next)
 {
     for (int h = 0; h < 4; h += TOGETHER) multiply_quarters(c, h, n, tiles, at, n_tok, s, next);
 }

@@ -3,7 +3,7 @@
  * stream by, so that chains of additions do not wait; several tokens take N_PANEL panels
  * whose weights of a partial sum are widened once for all tokens. The including file gives
  * load_f32, load_f16 and load_bf16 (float_tmpl.h) and gets panels_f32, panels_f16, hth_panels_bf16_avx512. */
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 enum {
     N_PANEL = 3,
@@ -22,7 +22,7 @@ HTH_INLINE const uint8_t *panel_at(const hth_rows *job, size_t first, size_t p, 
 
 HTH_INLINE size_t pass_length(const hth_rows *job, size_t j)
 {
-    return (job->n_col + N_PASS - 1 - hth_panel_pass(false, j)) / N_PASS;
+    return (job->n_col + N_PASS - 1 - hth_panel_sum_order(false, j)) / N_PASS;
 }
 
 /* Panels that stream by side by side: behind the end of one lie the others, over which what is
@@ -34,18 +34,18 @@ typedef struct float_stream {
 
 /* n weights more of each row; what lies `ahead` is asked for. */
 HTH_INLINE void add_products_of(float_stream *s, size_t n, size_t size, load_fn *load, size_t ahead,
-                                hth_fetch fetch, __m512 p[N_PANEL])
+                                hth_prefetch_mode prefetch, __m512 p[N_PANEL])
 {
     for (; n > 0; n--, s->x++)
         for (int r = 0; r < N_PANEL; s->w[r++] += HTH_PANEL_ROW * size) {
-            hth_fetch_panel(s->w[r], ahead, fetch);
+            hth_prefetch_panel(s->w[r], ahead, prefetch);
             p[r] = _mm512_fmadd_ps(load(s->w[r]), _mm512_set1_ps(*s->x), p[r]);
         }
 }
 
-HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load, hth_fetch fetch)
+HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load, hth_prefetch_mode prefetch)
 {
-    size_t ahead = fetch == HTH_FETCH_AT_ONCE ? HTH_FAR_OF_THREE : HTH_FAR;
+    size_t ahead = prefetch == HTH_PREFETCH_L1 ? HTH_PREFETCH_FAR_OF_THREE : HTH_PREFETCH_FAR;
     size_t jump = ahead + (N_PANEL - 1) * HTH_PANEL_ROW * job->row_size;
     for (size_t i = job->first; i < job->end; i += N_PANEL * HTH_PANEL_ROW) {
         float_stream s = {.x = job->act.tiles.x};
@@ -60,8 +60,8 @@ HTH_INLINE void one_token(const hth_rows *job, size_t size, load_fn *load, hth_f
             __m512 p[N_PANEL];
             int level = 0;
             for (int r = 0; r < N_PANEL; r++) p[r] = _mm512_setzero_ps();
-            add_products_of(&s, n_on, size, load, ahead, fetch, p);
-            add_products_of(&s, n - n_on, size, load, jump, fetch, p);
+            add_products_of(&s, n_on, size, load, ahead, prefetch, p);
+            add_products_of(&s, n - n_on, size, load, jump, prefetch, p);
             n_left -= n_on;
             for (; j >> level & 1; level++)
                 for (int r = 0; r < N_PANEL; r++) p[r] = _mm512_add_ps(half[level][r], p[r]);
@@ -75,7 +75,7 @@ typedef struct panel_work {
     __m512 w[PANEL_CHUNK][N_PANEL];
     uint8_t raw[PANEL_CHUNK * HTH_PANEL_ROW * sizeof(float)]; /* of rows that do not lie in panels */
     __m512 half[N_LEVEL + 1][PANEL_TOK][N_PANEL];             /* as in panel_loop.h */
-    hth_coming next;
+    hth_prefetch_cursor next;
 } panel_work;
 _Static_assert(sizeof(panel_work) <= HTH_PANEL_WORK, "a panel's work needs more room");
 
@@ -114,7 +114,7 @@ HTH_INLINE void multiply_tile(panel_work *work, const hth_rows *job, const piece
     for (size_t k = 0; k < n_tok; k++)
         for (int r = 0; r < N_PANEL; r++) s[k][r] = c->first ? _mm512_setzero_ps() : open[k][r];
     for (size_t i = 0; i < c->n; i++, x += HTH_TILE_FLOAT_TOK) {
-        if (i % PER_SHARE == 0) hth_fetch_share(&work->next, N_PANEL);
+        if (i % PER_SHARE == 0) hth_prefetch_share(&work->next, N_PANEL);
         for (size_t k = 0; k < n_tok; k++) {
             __m512 in = _mm512_set1_ps(x[k]);
             for (int r = 0; r < N_PANEL; r++) s[k][r] = _mm512_fmadd_ps(work->w[i][r], in, s[k][r]);
@@ -147,13 +147,13 @@ HTH_INLINE void multiply_panels(panel_work *work, const hth_rows *job, const siz
     size_t n_tile = (n_tok + HTH_TILE_FLOAT_TOK - 1) / HTH_TILE_FLOAT_TOK, weight = HTH_PANEL_ROW * size;
     piece c = {0};
     for (c.j = 0; c.j < N_PASS; c.j++) {
-        size_t left = pass_length(job, c.j), k = hth_panel_pass(false, c.j);
+        size_t left = pass_length(job, c.j), k = hth_panel_sum_order(false, c.j);
         c.first = true, c.last = left == 0, c.n = 0;
         if (left == 0) multiply_piece(work, job, &c, t, n_tok);
         for (; left > 0; k += c.n * N_PASS) {
             c.n = left < PANEL_CHUNK ? left : PANEL_CHUNK;
             left -= c.n, c.last = left == 0;
-            work->next = hth_coming_of(job, row, N_PANEL, (c.p + PANEL_CHUNK) * weight, c.n * weight,
+            work->next = hth_prefetch_cursor_of(job, row, N_PANEL, (c.p + PANEL_CHUNK) * weight, c.n * weight,
                                        (c.n + PER_SHARE - 1) / PER_SHARE * n_tile);
             for (int r = 0; r < N_PANEL; r++) fill_chunk(work, job, row[r], r, k, c.p, c.n, size, type, load);
             multiply_piece(work, job, &c, t, n_tok);
@@ -168,10 +168,10 @@ HTH_INLINE void multiply_panels(panel_work *work, const hth_rows *job, const siz
 HTH_INLINE void panels(const hth_rows *job, size_t size, hth_type type, load_fn *load)
 {
     if (job->n_tok == 1) {
-        switch (job->fetch) {
-        case HTH_FETCH_AT_ONCE: one_token(job, size, load, HTH_FETCH_AT_ONCE); break;
-        case HTH_FETCH_SPARINGLY: one_token(job, size, load, HTH_FETCH_SPARINGLY); break;
-        default: one_token(job, size, load, HTH_FETCH_IN_STEPS);
+        switch (job->prefetch) {
+        case HTH_PREFETCH_L1: one_token(job, size, load, HTH_PREFETCH_L1); break;
+        case HTH_PREFETCH_SPARSE: one_token(job, size, load, HTH_PREFETCH_SPARSE); break;
+        default: one_token(job, size, load, HTH_PREFETCH_L2_L1);
         }
         return;
     }

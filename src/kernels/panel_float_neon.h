@@ -4,7 +4,7 @@
  * partial sum are widened once for all tokens. The including file gives floats (four vectors),
  * zeros(), load_f32, load_f16 and load_bf16 (float_tmpl.h) and gets panels_f32, panels_f16,
  * panels_bf16. */
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 enum {
     PANEL_TOK = 128,   /* tokens that share widened weights: a multiple of tiles */
@@ -41,7 +41,7 @@ HTH_INLINE const uint8_t *panel_at(const hth_rows *job, size_t first, size_t p, 
 
 HTH_INLINE size_t pass_length(const hth_rows *job, size_t j)
 {
-    return (job->n_col + N_PASS - 1 - hth_panel_pass(false, j)) / N_PASS;
+    return (job->n_col + N_PASS - 1 - hth_panel_sum_order(false, j)) / N_PASS;
 }
 
 /* ---- one token --------------------------------------------------------------------------- */
@@ -59,7 +59,7 @@ HTH_INLINE void panels_of_one(const hth_rows *job, size_t i, size_t n, size_t si
         for (size_t left = pass_length(job, j); left > 0; left--, x++) {
             HTH_UNROLL
             for (size_t r = 0; r < n; r++) {
-                hth_fetch_panel(w[r], HTH_FAR, HTH_FETCH_IN_STEPS);
+                hth_prefetch_panel(w[r], HTH_PREFETCH_FAR, HTH_PREFETCH_L2_L1);
                 p[r] = add_times(p[r], load(w[r]), *x), w[r] += HTH_PANEL_ROW * size;
             }
         }
@@ -95,7 +95,7 @@ HTH_INLINE void fill_chunk(panel_work *work, const hth_rows *job, size_t i, size
 {
     const uint8_t *at = hth_panel_blocks(job, type, size, i, p, first, n, work->raw);
     for (size_t k = 0; k < n; k++, at += HTH_PANEL_ROW * size) {
-        hth_fetch_panel(at, HTH_FAR, HTH_FETCH_IN_STEPS);
+        hth_prefetch_panel(at, HTH_PREFETCH_FAR, HTH_PREFETCH_L2_L1);
         work->w[k] = load(at);
     }
 }
@@ -175,7 +175,7 @@ HTH_INLINE void multiply_panel(panel_work *work, const hth_rows *job, size_t i, 
 {
     piece c = {0};
     for (c.j = 0; c.j < N_PASS; c.j++) {
-        size_t left = pass_length(job, c.j), k = hth_panel_pass(false, c.j);
+        size_t left = pass_length(job, c.j), k = hth_panel_sum_order(false, c.j);
         c.first = true, c.last = left == 0, c.n = 0;
         if (left == 0) multiply_piece(work, job, &c, t, n_tok);
         for (; left > 0; k += c.n * N_PASS) {

@@ -17,7 +17,7 @@
  *   multiply(chunk, n, tiles, at, n_tok, s, next)  adds n blocks of a tile of inputs, which begin
  *                           at `at`, to the sums of n_tok tokens; asks for a share of `next` at each
  * and gets panels(job). */
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 enum {
     PANEL_TOK = 128, /* tokens that share an unpacked chunk: a multiple of tiles */
@@ -40,7 +40,7 @@ HTH_INLINE sums no_sums(void)
 
 /* ---- one token ------------------------------------------------------------------------ */
 
-HTH_INLINE void one_token(const hth_rows *job, hth_fetch fetch)
+HTH_INLINE void one_token(const hth_rows *job, hth_prefetch_mode prefetch)
 {
     size_t n_block = job->n_col / PANEL_COL;
     const uint8_t *p = job->w + job->first * job->row_size;
@@ -52,8 +52,8 @@ HTH_INLINE void one_token(const hth_rows *job, hth_fetch fetch)
             sums s = no_sums();
             for (size_t b = j; b < n_block; b += HTH_GROUP, p += PANEL_BLOCK_SIZE) {
                 for (int line = 0; line < PANEL_BLOCK_SIZE; line += 64)
-                    hth_fetch_panel(p + line, HTH_FAR, fetch);
-                s = block_of_one(job, p, b, s, fetch);
+                    hth_prefetch_panel(p + line, HTH_PREFETCH_FAR, prefetch);
+                s = block_of_one(job, p, b, s, prefetch);
             }
             for (; j >> level & 1; level++) s = add_sums(half[level], s);
             half[level] = s;
@@ -70,7 +70,7 @@ typedef struct panel_work {
     /* Halves of the trees, each of which waits for its other half; the last level holds the
      * partial sum of which a chunk is done, and the whole in the end. */
     sums half[N_LEVEL + 1][PANEL_TOK][N_PANEL];
-    hth_coming next;
+    hth_prefetch_cursor next;
 } panel_work;
 _Static_assert(sizeof(panel_work) <= HTH_PANEL_WORK, "a panel's work needs more room");
 
@@ -139,7 +139,7 @@ static void multiply_panels(panel_work *work, const hth_rows *job, const size_t 
         for (size_t b = c.j; left > 0; b += c.n * HTH_GROUP) {
             c.n = left < PANEL_CHUNK ? left : PANEL_CHUNK;
             left -= c.n, c.last = left == 0;
-            work->next = hth_coming_of(job, row, N_PANEL, (c.place + PANEL_CHUNK) * PANEL_BLOCK_SIZE,
+            work->next = hth_prefetch_cursor_of(job, row, N_PANEL, (c.place + PANEL_CHUNK) * PANEL_BLOCK_SIZE,
                                        c.n * PANEL_BLOCK_SIZE, c.n * n_tile);
             for (int r = 0; r < N_PANEL; r++) fill_chunk(work, job, row[r], r, b, c.place, c.n);
             multiply_piece(work, job, &c, t, n_tok);
@@ -175,13 +175,13 @@ static void panels(const hth_rows *job)
     }
     hth_rows one = *job;
     for (size_t t = 0; t < job->n_tok; t++, one.y += one.y_stride) {
-        switch (job->fetch) {
-        case HTH_FETCH_AT_ONCE: one_token(&one, HTH_FETCH_AT_ONCE); break;
-        case HTH_FETCH_SPARINGLY: one_token(&one, HTH_FETCH_SPARINGLY); break;
-        default: one_token(&one, HTH_FETCH_IN_STEPS);
+        switch (job->prefetch) {
+        case HTH_PREFETCH_L1: one_token(&one, HTH_PREFETCH_L1); break;
+        case HTH_PREFETCH_SPARSE: one_token(&one, HTH_PREFETCH_SPARSE); break;
+        default: one_token(&one, HTH_PREFETCH_L2_L1);
         }
         one.act.q += job->n_col, one.act.d += job->n_col / PANEL_COL;
-        if ((size_t)PANEL_COL == HTH_ACT_BLOCK_256) one.act.sum_16 += job->n_col / HTH_ACT_PART;
+        if ((size_t)PANEL_COL == HTH_ACT_BLOCK_256) one.act.sum_16 += job->n_col / HTH_ACT_SUBBLOCK;
         else one.act.sum += job->n_col / HTH_ACT_BLOCK;
     }
 }

@@ -14,7 +14,7 @@ static size_t rows_of_size(size_t row_size) { return (UNIT_SIZE / row_size / UNI
 /* Copied into the queue, so it holds little. */
 typedef struct product_job {
     const hth_kernels *k;
-    const hth_rounding *rounding;
+    const hth_act_q8 *rounding;
     const float *x;
     uint64_t number; /* of the shared input; 0: threads read the inputs where they lie */
     hth_output outputs[HTH_PRODUCT_MAX];
@@ -31,7 +31,7 @@ static size_t n_row_of(const hth_output *o) { return o->list ? o->n_list : o->ma
 /* Whether whole panels are computed as such: where they lie so or are worth making. */
 static bool uses_panels(const hth_kernels *k, const hth_matrix *m, size_t n_tok)
 {
-    return m->layout == HTH_LAYOUT_PANELS || (k->panels[m->type] && n_tok >= HTH_PANEL_LEAST_TOK);
+    return m->layout == HTH_LAYOUT_PANELS || (k->panels[m->type] && n_tok >= HTH_PANEL_MIN_TOK);
 }
 
 /* ---- inputs ------------------------------------------------------------------------------------ */
@@ -44,7 +44,7 @@ static void round_token(void *arg, size_t t, uint32_t i_thread)
     (void)i_thread;
     const product_job *job = arg;
     size_t n_col = n_col_of(job);
-    const hth_rounding *r = job->rounding;
+    const hth_act_q8 *r = job->rounding;
     const float *x = job->x + t * n_col;
     if (job->prepare) job->prepare(job->prepare_arg, t);
     int8_t *q = r->q + t * n_col, *q_256 = r->q_256 + t * n_col;
@@ -57,7 +57,7 @@ static void round_token(void *arg, size_t t, uint32_t i_thread)
     }
     if (job->want_256) {
         float *d = r->d_256 + t * (n_col / HTH_ACT_BLOCK_256);
-        int16_t *sum_16 = r->sum_16 + t * (n_col / HTH_ACT_PART);
+        int16_t *sum_16 = r->sum_16 + t * (n_col / HTH_ACT_SUBBLOCK);
         job->k->quant_act_256(x, n_col, q_256, d, sum_16);
         if (job->want_tiles) hth_tiles_put_256(&r->tiles_256, t, n_col, q_256, d, sum_16);
     }
@@ -93,7 +93,7 @@ static void lay_input(input_copy *c, size_t n_col, const product_job *want)
     if (want->want_256) {
         c->q_256 = lay(c, n_col, sizeof *c->q_256);
         c->d_256 = lay(c, n_col / HTH_ACT_BLOCK_256, sizeof *c->d_256);
-        c->sum_16 = lay(c, n_col / HTH_ACT_PART, sizeof *c->sum_16);
+        c->sum_16 = lay(c, n_col / HTH_ACT_SUBBLOCK, sizeof *c->sum_16);
     }
 }
 
@@ -151,7 +151,7 @@ static input_copy take_input(const product_job *job, uint32_t i_thread)
 /* The inputs as matrices of this type read them. */
 static hth_act act_for(const product_job *job, hth_type type, uint32_t i_thread)
 {
-    const hth_rounding *r = job->rounding;
+    const hth_act_q8 *r = job->rounding;
     bool in_256 = hth_type_act_block(type) == HTH_ACT_BLOCK_256;
     if (job->number) {
         input_copy c = take_input(job, i_thread);
@@ -179,7 +179,7 @@ static void add_bias(const product_job *job, const hth_output *o, size_t first, 
 
 static size_t unit_claimed(const product_job *job, size_t i)
 {
-    return hth_pool_in_stretches(i, job->n_unit, job->n_thread);
+    return hth_pool_block_index(i, job->n_unit, job->n_thread);
 }
 
 /* Which rows of which output a unit is. */
@@ -200,7 +200,7 @@ static unit_rows rows_of_unit(const product_job *job, size_t i_claim)
 
 static float *part_of(const product_job *job, uint32_t i_thread)
 {
-    return job->rounding->part + (size_t)i_thread * HTH_PRODUCT_PART;
+    return job->rounding->part + (size_t)i_thread * HTH_PRODUCT_SCRATCH;
 }
 
 /* The rows of a unit to y, where the first of them goes: whole panels, then what is left row by
@@ -215,10 +215,10 @@ static void compute_rows(const product_job *job, const unit_rows *u, uint32_t i_
                      .row_size = m->row_size,
                      .n_col = m->n_col,
                      .layout = m->layout,
-                     .fetch = job->k->fetch,
+                     .prefetch = job->k->prefetch,
                      .list = list ? list + u->first : NULL,
                      .end = n,
-                     .n_coming = list ? u->o->n_list - u->end : 0,
+                     .n_prefetch = list ? u->o->n_list - u->end : 0,
                      .act = act_for(job, m->type, i_thread),
                      .n_tok = job->n_tok,
                      .y = y,
@@ -241,10 +241,10 @@ static void compute_unit(void *arg, size_t i_unit, uint32_t i_thread)
     unit_rows u = rows_of_unit(job, i_unit);
     size_t n_row = n_row_of(u.o);
     compute_rows(job, &u, i_thread, u.o->y + u.first, n_row);
-    if (!u.o->onto) return;
+    if (!u.o->add_to) return;
     for (size_t t = 0; t < job->n_tok; t++) {
         size_t at = t * n_row + u.first;
-        job->k->add(u.o->onto + at, u.o->y + at, u.end - u.first, u.o->onto + at);
+        job->k->add(u.o->add_to + at, u.o->y + at, u.end - u.first, u.o->add_to + at);
     }
 }
 
@@ -264,7 +264,7 @@ static void commit_part(void *arg, size_t i_unit, uint32_t i_thread)
     size_t n = u.end - u.first, n_row = n_row_of(u.o);
     for (size_t t = 0; t < job->n_tok; t++, part += n) {
         size_t at = t * n_row + u.first;
-        if (u.o->onto) job->k->add(u.o->onto + at, part, n, u.o->onto + at);
+        if (u.o->add_to) job->k->add(u.o->add_to + at, part, n, u.o->add_to + at);
         else memcpy(u.o->y + at, part, n * sizeof *part);
     }
 }
@@ -278,9 +278,9 @@ static size_t rows_of_all(const hth_output *outputs, size_t n_output)
     return rows_of_size(row_size);
 }
 
-bool hth_product_has_room(size_t n_tok, const hth_output *outputs, size_t n_output)
+bool hth_product_fits_scratch(size_t n_tok, const hth_output *outputs, size_t n_output)
 {
-    return n_output * n_tok * rows_of_all(outputs, n_output) <= HTH_PRODUCT_PART;
+    return n_output * n_tok * rows_of_all(outputs, n_output) <= HTH_PRODUCT_SCRATCH;
 }
 
 static size_t n_output_of(const product_job *job) { return job->outputs[1].matrix ? 2 : 1; }
@@ -332,14 +332,14 @@ static void commit_hidden(void *arg, size_t i_unit, uint32_t i_thread)
 
 /* ---- the queue ---------------------------------------------------------------------------------- */
 
-/* Whether units may be computed twice (hth_pool_add_twice). Not so with lists, which are addresses that a late thread
+/* Whether units may be computed twice (hth_pool_add_retryable). Not so with lists, which are addresses that a late thread
  * must not read, and inputs of several tokens, which are too large to be copied by each thread. */
-static bool may_be_late(const hth_rounding *r, const hth_pool *pool, size_t n_tok, const hth_output *outputs,
+static bool may_be_late(const hth_act_q8 *r, const hth_pool *pool, size_t n_tok, const hth_output *outputs,
                         size_t n_output)
 {
     if (!r->input || n_tok > 1 || hth_pool_n_thread(pool) == 1) return false;
     for (size_t i = 0; i < n_output; i++)
-        if (outputs[i].list || rows_of_size(outputs[i].matrix->row_size) > HTH_PRODUCT_PART) return false;
+        if (outputs[i].list || rows_of_size(outputs[i].matrix->row_size) > HTH_PRODUCT_SCRATCH) return false;
     return true;
 }
 
@@ -351,7 +351,7 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
         size_t n = rows_of_all(job->outputs, n_output);
         job->n_unit = (uint32_t)((job->outputs[0].matrix->n_row + n - 1) / n);
         if (job->number)
-            hth_pool_add_twice(pool, compute_hidden_part, commit_hidden, job, sizeof *job, job->n_unit);
+            hth_pool_add_retryable(pool, compute_hidden_part, commit_hidden, job, sizeof *job, job->n_unit);
         else hth_pool_add(pool, compute_hidden, job, sizeof *job, job->n_unit);
         return;
     }
@@ -361,14 +361,14 @@ static void add_units(hth_pool *pool, product_job *job, size_t n_output)
         job->unit_end[i] = n_unit;
     }
     job->n_unit = n_unit;
-    if (job->number) hth_pool_add_twice(pool, compute_part, commit_part, job, sizeof *job, n_unit);
+    if (job->number) hth_pool_add_retryable(pool, compute_part, commit_part, job, sizeof *job, n_unit);
     else hth_pool_add(pool, compute_unit, job, sizeof *job, n_unit);
 }
 
-void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_rounding *rounding, const float *x,
+void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x,
                      size_t n_tok, const hth_output *outputs, size_t n_output, const hth_fusion *fusion)
 {
-    product_job job = {.k = k, .rounding = rounding, .x = x, .n_tok = (uint32_t)n_tok};
+    product_job job = {.k = k, .rounding = act_q8, .x = x, .n_tok = (uint32_t)n_tok};
     for (size_t i = 0; i < n_output; i++) {
         const hth_matrix *m = outputs[i].matrix;
         job.outputs[i] = outputs[i];
@@ -384,18 +384,18 @@ void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_rounding *r
         if (job.activate) job.outputs[0].y = fusion->hidden;
         if (job.prepare) memcpy(job.prepare_arg, fusion->prepare_arg, HTH_PREPARE_SIZE);
     }
-    assert(!job.activate || hth_product_has_room(n_tok, outputs, n_output));
-    if (may_be_late(rounding, pool, n_tok, outputs, n_output)) job.number = ++rounding->input->n_product;
+    assert(!job.activate || hth_product_fits_scratch(n_tok, outputs, n_output));
+    if (may_be_late(act_q8, pool, n_tok, outputs, n_output)) job.number = ++act_q8->input->n_product;
     if (job.number) hth_pool_add(pool, share_input, &job, sizeof job, 1);
     else if (job.want_32 || job.want_256 || job.want_floats || job.prepare)
         hth_pool_add(pool, round_token, &job, sizeof job, n_tok);
     add_units(pool, &job, n_output);
 }
 
-void hth_product(const hth_kernels *k, hth_pool *pool, const hth_rounding *rounding, const float *x,
+void hth_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x,
                  size_t n_tok, const hth_output *outputs, size_t n_output)
 {
-    hth_product_add(k, pool, rounding, x, n_tok, outputs, n_output, NULL);
+    hth_product_add(k, pool, act_q8, x, n_tok, outputs, n_output, NULL);
     hth_pool_finish(pool);
 }
 

@@ -28,7 +28,7 @@ HTH_INLINE __m512i weights(const block *k, int i)
 
 #include "kernels/rows_256_tmpl.h"
 
-#include "kernels/down_256_avx512.h"
+#include "kernels/axpy_256_avx512.h"
 
 static const hth_type panel_type = HTH_TYPE_Q2_K;
 
@@ -42,7 +42,7 @@ static const hth_type panel_type = HTH_TYPE_Q2_K;
 void hth_kernels_q2_k_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q2_K] = rows;
-    k->down[HTH_TYPE_Q2_K] = down;
+    k->axpy[HTH_TYPE_Q2_K] = down;
     k->panels[HTH_TYPE_Q2_K] = panels;
     k->layout[HTH_TYPE_Q2_K] = HTH_LAYOUT_PANELS;
 }

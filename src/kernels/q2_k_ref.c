@@ -22,6 +22,6 @@ static void read_block(const uint8_t *p, block *k)
 void hth_kernels_q2_k_ref(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q2_K] = rows;
-    k->down[HTH_TYPE_Q2_K] = down;
+    k->axpy[HTH_TYPE_Q2_K] = down;
     k->unpack[HTH_TYPE_Q2_K] = unpack;
 }

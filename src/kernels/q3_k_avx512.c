@@ -26,7 +26,7 @@ HTH_INLINE __m512i weights(const block *k, int i)
 
 #include "kernels/rows_256_tmpl.h"
 
-#include "kernels/down_256_avx512.h"
+#include "kernels/axpy_256_avx512.h"
 
 static const hth_type panel_type = HTH_TYPE_Q3_K;
 
@@ -40,7 +40,7 @@ static const hth_type panel_type = HTH_TYPE_Q3_K;
 void hth_kernels_q3_k_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q3_K] = rows;
-    k->down[HTH_TYPE_Q3_K] = down;
+    k->axpy[HTH_TYPE_Q3_K] = down;
     k->panels[HTH_TYPE_Q3_K] = panels;
     k->layout[HTH_TYPE_Q3_K] = HTH_LAYOUT_PANELS;
 }

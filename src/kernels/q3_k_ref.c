@@ -25,6 +25,6 @@ static void read_block(const uint8_t *p, block *k)
 void hth_kernels_q3_k_ref(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q3_K] = rows;
-    k->down[HTH_TYPE_Q3_K] = down;
+    k->axpy[HTH_TYPE_Q3_K] = down;
     k->unpack[HTH_TYPE_Q3_K] = unpack;
 }

@@ -16,13 +16,13 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
-#include "kernels/down_avx2.h"
+#include "kernels/axpy_avx2.h"
 
 enum { PAIR_SHIFT = 3 };
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4]) { nibble_pairs(a + 2, b + 2, w); }
 
-#include "kernels/down_32_avx2.h"
+#include "kernels/axpy_32_avx2.h"
 
 static const hth_type panel_type = HTH_TYPE_Q4_0;
 
@@ -36,7 +36,7 @@ static const hth_type panel_type = HTH_TYPE_Q4_0;
 void hth_kernels_q4_0_avx2(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q4_0] = rows;
-    k->down[HTH_TYPE_Q4_0] = down;
+    k->axpy[HTH_TYPE_Q4_0] = down;
     k->panels[HTH_TYPE_Q4_0] = panels;
     k->layout[HTH_TYPE_Q4_0] = HTH_LAYOUT_PANELS;
 }

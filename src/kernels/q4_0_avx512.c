@@ -15,7 +15,7 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
-#include "kernels/down_avx512.h"
+#include "kernels/axpy_avx512.h"
 
 enum { PAIR_SHIFT = 3 };
 
@@ -23,7 +23,7 @@ HTH_INLINE __m256 block_scales(const uint8_t *p) { return scales(p); }
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2]) { nibble_pairs(a + 2, b + 2, w); }
 
-#include "kernels/down_32_avx512.h"
+#include "kernels/axpy_32_avx512.h"
 
 static const hth_type panel_type = HTH_TYPE_Q4_0;
 
@@ -37,7 +37,7 @@ static const hth_type panel_type = HTH_TYPE_Q4_0;
 void hth_kernels_q4_0_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q4_0] = rows;
-    k->down[HTH_TYPE_Q4_0] = down;
+    k->axpy[HTH_TYPE_Q4_0] = down;
     k->panels[HTH_TYPE_Q4_0] = panels;
     k->layout[HTH_TYPE_Q4_0] = HTH_LAYOUT_PANELS;
 }

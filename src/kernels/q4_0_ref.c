@@ -18,6 +18,6 @@ static block read_block(const uint8_t *p)
 void hth_kernels_q4_0_ref(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q4_0] = rows;
-    k->down[HTH_TYPE_Q4_0] = down;
+    k->axpy[HTH_TYPE_Q4_0] = down;
     k->unpack[HTH_TYPE_Q4_0] = unpack;
 }

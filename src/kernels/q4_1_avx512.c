@@ -14,7 +14,7 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
-#include "kernels/down_avx512.h"
+#include "kernels/axpy_avx512.h"
 
 enum { PAIR_SHIFT = -1 };
 
@@ -23,7 +23,7 @@ HTH_INLINE __m256 block_minima(const uint8_t *p) { return eight_halves(p, 2, BLO
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2]) { nibble_pairs(a + 4, b + 4, w); }
 
-#include "kernels/down_32_avx512.h"
+#include "kernels/axpy_32_avx512.h"
 
 static const hth_type panel_type = HTH_TYPE_Q4_1;
 
@@ -37,7 +37,7 @@ static const hth_type panel_type = HTH_TYPE_Q4_1;
 void hth_kernels_q4_1_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q4_1] = rows;
-    k->down[HTH_TYPE_Q4_1] = down;
+    k->axpy[HTH_TYPE_Q4_1] = down;
     k->panels[HTH_TYPE_Q4_1] = panels;
     k->layout[HTH_TYPE_Q4_1] = HTH_LAYOUT_PANELS;
 }

@@ -29,7 +29,7 @@ HTH_INLINE __m512i weights(const block *k, int i)
 #define ONE_TOKEN_UNROLL HTH_UNROLL /* 3 to 6 % of decode */
 #define SCALES_OF_32
 #define OWN_PAIRS
-#include "kernels/down_avx512.h"
+#include "kernels/axpy_avx512.h"
 
 HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m512i w[4])
 {
@@ -41,7 +41,7 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, int i, __m512i w[4]
     }
 }
 
-#include "kernels/down_256_avx512.h"
+#include "kernels/axpy_256_avx512.h"
 
 static const hth_type panel_type = HTH_TYPE_Q4_K;
 
@@ -55,7 +55,7 @@ static const hth_type panel_type = HTH_TYPE_Q4_K;
 void hth_kernels_q4_k_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q4_K] = rows;
-    k->down[HTH_TYPE_Q4_K] = down;
+    k->axpy[HTH_TYPE_Q4_K] = down;
     k->panels[HTH_TYPE_Q4_K] = panels;
     k->layout[HTH_TYPE_Q4_K] = HTH_LAYOUT_PANELS;
 }

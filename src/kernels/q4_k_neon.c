@@ -1,10 +1,10 @@
 /* Rows and neuron-major down of Q4_K, AArch64 level neon. */
 #include "kernels/q4_k_arm.h"
 
-#include "kernels/down_256_neon.h"
+#include "kernels/axpy_256_neon.h"
 
 void hth_kernels_q4_k_neon(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q4_K] = rows;
-    k->down[HTH_TYPE_Q4_K] = down;
+    k->axpy[HTH_TYPE_Q4_K] = down;
 }

@@ -23,6 +23,6 @@ static void read_block(const uint8_t *p, block *k)
 void hth_kernels_q4_k_ref(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q4_K] = rows;
-    k->down[HTH_TYPE_Q4_K] = down;
+    k->axpy[HTH_TYPE_Q4_K] = down;
     k->unpack[HTH_TYPE_Q4_K] = unpack;
 }

@@ -19,6 +19,6 @@ static block read_block(const uint8_t *p)
 void hth_kernels_q5_0_ref(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q5_0] = rows;
-    k->down[HTH_TYPE_Q5_0] = down;
+    k->axpy[HTH_TYPE_Q5_0] = down;
     k->unpack[HTH_TYPE_Q5_0] = unpack;
 }

@@ -23,7 +23,7 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
-#include "kernels/down_avx2.h"
+#include "kernels/axpy_avx2.h"
 
 enum { PAIR_SHIFT = -1 };
 
@@ -32,7 +32,7 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
     unsigned_pairs(block_bytes(a), block_bytes(b), w);
 }
 
-#include "kernels/down_32_avx2.h"
+#include "kernels/axpy_32_avx2.h"
 
 static const hth_type panel_type = HTH_TYPE_Q5_1;
 
@@ -46,6 +46,6 @@ static const hth_type panel_type = HTH_TYPE_Q5_1;
 void hth_kernels_q5_1_avx2(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q5_1] = rows;
-    k->down[HTH_TYPE_Q5_1] = down;
+    k->axpy[HTH_TYPE_Q5_1] = down;
     k->panels[HTH_TYPE_Q5_1] = panels;
 }

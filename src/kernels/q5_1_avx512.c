@@ -15,7 +15,7 @@ HTH_INLINE group unpack(const uint8_t *p)
 
 #include "kernels/rows_tmpl.h"
 
-#include "kernels/down_avx512.h"
+#include "kernels/axpy_avx512.h"
 
 enum { PAIR_SHIFT = -1 };
 
@@ -29,7 +29,7 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m512i w[2])
     unsigned_pairs(_mm512_mask_add_epi8(both, first | second << 32, both, _mm512_set1_epi8(16)), w);
 }
 
-#include "kernels/down_32_avx512.h"
+#include "kernels/axpy_32_avx512.h"
 
 static const hth_type panel_type = HTH_TYPE_Q5_1;
 
@@ -43,7 +43,7 @@ static const hth_type panel_type = HTH_TYPE_Q5_1;
 void hth_kernels_q5_1_avx512(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q5_1] = rows;
-    k->down[HTH_TYPE_Q5_1] = down;
+    k->axpy[HTH_TYPE_Q5_1] = down;
     k->panels[HTH_TYPE_Q5_1] = panels;
     k->layout[HTH_TYPE_Q5_1] = HTH_LAYOUT_PANELS;
 }

@@ -19,6 +19,6 @@ static block read_block(const uint8_t *p)
 void hth_kernels_q5_1_ref(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q5_1] = rows;
-    k->down[HTH_TYPE_Q5_1] = down;
+    k->axpy[HTH_TYPE_Q5_1] = down;
     k->unpack[HTH_TYPE_Q5_1] = unpack;
 }

@@ -32,7 +32,7 @@ HTH_INLINE __m256i products(__m256i w, __m256i q) { return _mm256_maddubs_epi16(
 enum { SIGNED_WEIGHTS = 0, NIBBLES_AT = 0 };
 
 #define SCALES_OF_32
-#include "kernels/down_256_avx2.h"
+#include "kernels/axpy_256_avx2.h"
 
 static const hth_type panel_type = HTH_TYPE_Q5_K;
 
@@ -46,6 +46,6 @@ static const hth_type panel_type = HTH_TYPE_Q5_K;
 void hth_kernels_q5_k_avx2(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q5_K] = rows;
-    k->down[HTH_TYPE_Q5_K] = down;
+    k->axpy[HTH_TYPE_Q5_K] = down;
     k->panels[HTH_TYPE_Q5_K] = panels;
 }

@@ -26,6 +26,6 @@ static void read_block(const uint8_t *p, block *k)
 void hth_kernels_q5_k_ref(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q5_K] = rows;
-    k->down[HTH_TYPE_Q5_K] = down;
+    k->axpy[HTH_TYPE_Q5_K] = down;
     k->unpack[HTH_TYPE_Q5_K] = unpack;
 }

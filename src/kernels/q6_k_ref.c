@@ -26,6 +26,6 @@ static void read_block(const uint8_t *p, block *k)
 void hth_kernels_q6_k_ref(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q6_K] = rows;
-    k->down[HTH_TYPE_Q6_K] = down;
+    k->axpy[HTH_TYPE_Q6_K] = down;
     k->unpack[HTH_TYPE_Q6_K] = unpack;
 }

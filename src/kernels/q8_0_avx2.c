@@ -19,7 +19,7 @@ HTH_INLINE __m256i block_weights(const group *g, int i) { return load_256(g->p +
 
 #include "kernels/rows_tmpl.h"
 
-#include "kernels/down_avx2.h"
+#include "kernels/axpy_avx2.h"
 
 enum { PAIR_SHIFT = -1 };
 
@@ -28,7 +28,7 @@ HTH_INLINE void two_rows(const uint8_t *a, const uint8_t *b, __m256i w[4])
     signed_pairs(load_256(a + 2), load_256(b + 2), w);
 }
 
-#include "kernels/down_32_avx2.h"
+#include "kernels/axpy_32_avx2.h"
 
 static const hth_type panel_type = HTH_TYPE_Q8_0;
 
@@ -42,7 +42,7 @@ static const hth_type panel_type = HTH_TYPE_Q8_0;
 void hth_kernels_q8_0_avx2(hth_kernels *k)
 {
     k->rows[HTH_TYPE_Q8_0] = rows;
-    k->down[HTH_TYPE_Q8_0] = down;
+    k->axpy[HTH_TYPE_Q8_0] = down;
     k->panels[HTH_TYPE_Q8_0] = panels;
     k->layout[HTH_TYPE_Q8_0] = HTH_LAYOUT_PANELS;
 }

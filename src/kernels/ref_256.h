@@ -8,10 +8,10 @@
  * and 6. */
 #include "base/bits.h"
 #include "kernels/blocks.h"
-#include "kernels/levels.h"
-#include "kernels/tree.h"
+#include "kernels/isa.h"
+#include "kernels/reduce.h"
 
-enum { N_PART = HTH_ACT_BLOCK_256 / HTH_ACT_PART };
+enum { N_PART = HTH_ACT_BLOCK_256 / HTH_ACT_SUBBLOCK };
 
 typedef struct block {
     float d, m;
@@ -28,9 +28,9 @@ static float dot(const uint8_t *row, size_t n_block, const int8_t *q, const floa
         block k;
         int32_t isum = 0, msum = 0;
         read_block(row, &k);
-        for (int part = 0; part < N_PART; part++, q += HTH_ACT_PART, sum++) {
+        for (int part = 0; part < N_PART; part++, q += HTH_ACT_SUBBLOCK, sum++) {
             int32_t products = 0;
-            for (int i = 0; i < HTH_ACT_PART; i++) products += k.w[HTH_ACT_PART * part + i] * q[i];
+            for (int i = 0; i < HTH_ACT_SUBBLOCK; i++) products += k.w[HTH_ACT_SUBBLOCK * part + i] * q[i];
             isum += k.scale[part] * products;
             if (HAS_MINIMUM) msum += k.minimum[part] * *sum;
         }
@@ -41,12 +41,12 @@ static float dot(const uint8_t *row, size_t n_block, const int8_t *q, const floa
             m[b % 8] += s * (float)msum;
         }
     }
-    return HAS_MINIMUM ? hth_tree8(p) - hth_tree8(m) : hth_tree8(p);
+    return HAS_MINIMUM ? hth_reduce8(p) - hth_reduce8(m) : hth_reduce8(p);
 }
 
 static void rows(const hth_rows *job)
 {
-    size_t n_block = job->n_col / HTH_ACT_BLOCK_256, n_part = job->n_col / HTH_ACT_PART;
+    size_t n_block = job->n_col / HTH_ACT_BLOCK_256, n_part = job->n_col / HTH_ACT_SUBBLOCK;
     for (size_t i = job->first; i < job->end; i++) {
         const uint8_t *row = job->w + (job->list ? (size_t)job->list[i] : i) * job->row_size;
         for (size_t t = 0; t < job->n_tok; t++)
@@ -59,13 +59,13 @@ static void rows(const hth_rows *job)
 static void add_part(const block *k, int part, float h, int32_t *sums, int32_t *offset)
 {
     int16_t c = (int16_t)hth_round_even(h * (k->d * (float)k->scale[part]));
-    for (int i = 0; i < HTH_ACT_PART; i++)
-        sums[i] = hth_wrapping_sum(sums[i], c * k->w[HTH_ACT_PART * part + i]);
+    for (int i = 0; i < HTH_ACT_SUBBLOCK; i++)
+        sums[i] = hth_wrapping_sum(sums[i], c * k->w[HTH_ACT_SUBBLOCK * part + i]);
     if (HAS_MINIMUM)
         *offset = hth_wrapping_sum(*offset, hth_round_even(h * (k->m * (float)k->minimum[part])));
 }
 
-static void down(const hth_down *job)
+static void down(const hth_axpy_job *job)
 {
     for (size_t i = 0; i < job->n; i++) {
         const uint8_t *row = job->w + (size_t)job->list[i] * job->row_size;
@@ -75,7 +75,7 @@ static void down(const hth_down *job)
             read_block(row + b * BLOCK_SIZE, &k);
             for (int part = 0; part < N_PART; part++) {
                 size_t at = b * N_PART + (size_t)part;
-                add_part(&k, part, h, job->sums + HTH_ACT_PART * at, job->offsets + at);
+                add_part(&k, part, h, job->sums + HTH_ACT_SUBBLOCK * at, job->offsets + at);
             }
         }
     }
@@ -88,7 +88,7 @@ static void unpack(const uint8_t *row, size_t n_col, float *x)
         block k;
         read_block(row, &k);
         for (int i = 0; i < HTH_ACT_BLOCK_256; i++) {
-            int part = i / HTH_ACT_PART;
+            int part = i / HTH_ACT_SUBBLOCK;
             float product = k.d * (float)k.scale[part] * (float)k.w[i];
             x[i] = HAS_MINIMUM ? product - k.m * (float)k.minimum[part] : product;
         }

@@ -7,8 +7,8 @@
  * and 6. */
 #include "base/bits.h"
 #include "kernels/blocks.h"
-#include "kernels/levels.h"
-#include "kernels/tree.h"
+#include "kernels/isa.h"
+#include "kernels/reduce.h"
 
 typedef struct block {
     float d, m;
@@ -40,7 +40,7 @@ static float dot(const uint8_t *row, size_t n_block, const int8_t *q, const floa
             m[b % 8] += s * (float)sum[b];
         }
     }
-    return HAS_MINIMUM ? hth_tree8(p) + hth_tree8(m) : hth_tree8(p);
+    return HAS_MINIMUM ? hth_reduce8(p) + hth_reduce8(m) : hth_reduce8(p);
 }
 
 static void rows(const hth_rows *job)
@@ -55,7 +55,7 @@ static void rows(const hth_rows *job)
 }
 
 /* A minimum is added to weights, and offsets are taken off. */
-static void down(const hth_down *job)
+static void down(const hth_axpy_job *job)
 {
     for (size_t i = 0; i < job->n; i++) {
         const uint8_t *row = job->w + (size_t)job->list[i] * job->row_size;

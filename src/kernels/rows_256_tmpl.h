@@ -11,7 +11,7 @@
  *   tree(p)                 the sum of the partials
  * and gets rows(job). */
 #include "kernels/row_sums.h"
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 /* What eight blocks of a row give before the float work. Blocks behind the end of the row
  * have scales and sums of zero: their terms are +0, and no partial is -0. */
@@ -41,7 +41,7 @@ HTH_INLINE void take_block(eight_blocks *e, size_t i, const uint8_t *p, const ht
 {
     lanes isum[HTH_TILE], msum[HTH_TILE];
     block_sums(p, tile->act.q + b * HTH_ACT_BLOCK_256,
-               tile->act.sum_16 + b * (HTH_ACT_BLOCK_256 / HTH_ACT_PART), tile->n_col, n_tok, isum, msum);
+               tile->act.sum_16 + b * (HTH_ACT_BLOCK_256 / HTH_ACT_SUBBLOCK), tile->n_col, n_tok, isum, msum);
     e->d[i] = hth_load_u16(p + SCALE_AT);
     for (size_t t = 0; t < n_tok; t++) e->isum[t][i] = isum[t];
 #if HAS_MINIMUM
@@ -79,7 +79,7 @@ HTH_INLINE void dot(const hth_tile *tile, const uint8_t *row, const uint8_t *nex
         size_t n = whole ? HTH_GROUP : tile->n_tail;
         for (size_t i = 0; i < n; i++) {
             size_t at = (first + i) * BLOCK_SIZE;
-            const uint8_t *ahead = hth_ahead(row, next, at, row_size);
+            const uint8_t *ahead = hth_prefetch_addr(row, next, at, row_size);
             for (int line = 0; line < BLOCK_SIZE; line += 64) __builtin_prefetch(ahead + line, 0, 3);
             take_block(&e, i, row + at, tile, first + i, n_tok);
         }
@@ -92,4 +92,4 @@ HTH_INLINE void dot(const hth_tile *tile, const uint8_t *row, const uint8_t *nex
 
 #include "kernels/rows_dots.h"
 
-static void rows(const hth_rows *job) { hth_walk(job, hth_tile_of_wide_blocks, run_one, run_four); }
+static void rows(const hth_rows *job) { hth_text_sampler(job, hth_tile_of_wide_blocks, run_one, run_four); }

@@ -16,10 +16,10 @@ HTH_INLINE void dot_four(const hth_tile *tile, const uint8_t *row, const uint8_t
 
 HTH_INLINE void run_one(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y)
 {
-    hth_walk_run(job, first, end, tile, dot_one, y);
+    hth_rows_loop(job, first, end, tile, dot_one, y);
 }
 
 HTH_INLINE void run_four(const hth_rows *job, size_t first, size_t end, const hth_tile *tile, float *y)
 {
-    hth_walk_run(job, first, end, tile, dot_four, y);
+    hth_rows_loop(job, first, end, tile, dot_four, y);
 }

@@ -8,7 +8,7 @@
  *   tree(p)                 the sum of the partials
  * and gets rows(job). */
 #include "kernels/row_sums.h"
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 enum { GROUP_SIZE = HTH_GROUP * BLOCK_SIZE, GROUP_COL = HTH_GROUP * HTH_ACT_BLOCK };
 
@@ -25,7 +25,7 @@ HTH_INLINE void dot(const hth_tile *tile, const uint8_t *row, const uint8_t *nex
     size_t row_size = tile->n_block * BLOCK_SIZE;
     for (size_t t = 0; t < n_tok; t++) p[t] = no_row_sums();
     for (size_t b = 0; b < tile->n_whole; b += HTH_GROUP) {
-        const uint8_t *ahead = hth_ahead(row, next, b * BLOCK_SIZE, row_size);
+        const uint8_t *ahead = hth_prefetch_addr(row, next, b * BLOCK_SIZE, row_size);
         for (int i = 0; i < GROUP_SIZE; i += 64) __builtin_prefetch(ahead + i, 0, 3);
         group g = unpack(row + b * BLOCK_SIZE);
         for (size_t t = 0; t < n_tok; t++)
@@ -44,4 +44,4 @@ HTH_INLINE void dot(const hth_tile *tile, const uint8_t *row, const uint8_t *nex
 
 #include "kernels/rows_dots.h"
 
-static void rows(const hth_rows *job) { hth_walk(job, hth_tile_of_blocks, run_one, run_four); }
+static void rows(const hth_rows *job) { hth_text_sampler(job, hth_tile_of_blocks, run_one, run_four); }

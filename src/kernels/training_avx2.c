@@ -1,5 +1,5 @@
 /* Training with AVX2 and FMA: twelve sums of sixteen registers. */
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 
 #include <immintrin.h>
 

@@ -1,5 +1,5 @@
 /* Training with AVX-512: sixteen sums of thirty-two registers. */
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 
 #include <immintrin.h>
 

@@ -1,5 +1,5 @@
 /* Training on AArch64: sixteen sums of thirty-two registers. */
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 
 #include <arm_neon.h>
 

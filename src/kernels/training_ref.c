@@ -1,6 +1,6 @@
 /* Training in C: the definition. Fused operations are allowed here and in float_ref.c only. */
 #include "base/fma.h"
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 
 typedef float floats;
 enum { FLOATS = 1, TILE_ROWS = 1, TILE_VECTORS = 1 };

@@ -6,7 +6,7 @@
 #define HTH_KERNELS_VECTOR_MATH_H
 
 #include "base/bits.h"
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /* Norms, rotation, softmax, activations (activate_tmpl.h) and their rounding: everything
- * that is neither a row of weights nor attention (attend_tmpl.h). One text for all
+ * that is neither a row of weights nor attention (attn_tmpl.h). One text for all
  * levels: vector_ref.c, vector_avx2.c and others define LEVEL and include it, compiled
  * with their flags. The order of every sum is that of docs/arithmetic.md 3 to 5. */
 #include "kernels/activate_tmpl.h"
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 #include "kernels/vector_math.h"
 
 #define HTH_PASTE_(a, b) a##b
@@ -215,7 +215,7 @@ static void quant_act(const float *x, size_t n_col, int8_t *q, float *d, int32_t
 
 static void quant_act_256(const float *x, size_t n_col, int8_t *q, float *d, int16_t *sum_16)
 {
-    enum { N_PART = HTH_ACT_BLOCK_256 / HTH_ACT_PART };
+    enum { N_PART = HTH_ACT_BLOCK_256 / HTH_ACT_SUBBLOCK };
     for (size_t b = 0; b < n_col / HTH_ACT_BLOCK_256; b++, x += HTH_ACT_BLOCK_256, sum_16 += N_PART) {
         int8_t *to = q + b * HTH_ACT_BLOCK_256;
         float amax = largest_magnitude(x, HTH_ACT_BLOCK_256);
@@ -227,7 +227,7 @@ static void quant_act_256(const float *x, size_t n_col, int8_t *q, float *d, int
         hth_v8 inverse = v8_set(127.0f * one_rcp(amax));
         for (size_t i = 0; i < N_PART; i += 2) {
             hth_v8i sums[2];
-            round_32(x + i * HTH_ACT_PART, inverse, to + i * HTH_ACT_PART, sums);
+            round_32(x + i * HTH_ACT_SUBBLOCK, inverse, to + i * HTH_ACT_SUBBLOCK, sums);
             sum_16[i] = (int16_t)sum_of_parts(sums[0]), sum_16[i + 1] = (int16_t)sum_of_parts(sums[1]);
         }
     }
@@ -255,8 +255,8 @@ void HTH_PASTE(hth_kernels_vector_, LEVEL)(hth_kernels *k)
     k->quant_act_256 = quant_act_256;
     k->rms_norm = rms_norm;
     k->layer_norm = layer_norm;
-    k->rope_neighbours = rope_neighbours;
-    k->rope_halves = rope_halves;
+    k->rope_interleaved = rope_neighbours;
+    k->rope_neox = rope_halves;
     k->softmax = softmax;
     k->add = add;
     k->scale = scale;

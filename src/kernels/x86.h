@@ -4,7 +4,7 @@
 #define HTH_KERNELS_X86_H
 
 #include "base/bits.h"
-#include "kernels/levels.h"
+#include "kernels/isa.h"
 
 #include <immintrin.h>
 
@@ -19,7 +19,7 @@ HTH_INLINE partials add_scaled(partials p, __m256 weight_d, const float *d, __m2
     return _mm256_add_ps(p, _mm256_mul_ps(t, _mm256_cvtepi32_ps(isum)));
 }
 
-/* Neighbours first, as hth_tree8. */
+/* Neighbours first, as hth_reduce8. */
 HTH_INLINE float tree(partials p)
 {
     __m256 pairs = _mm256_hadd_ps(p, p), fours = _mm256_hadd_ps(pairs, pairs);

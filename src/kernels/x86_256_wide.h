@@ -5,7 +5,7 @@
  *   products(w, q)     the sums of two neighbours' products in 16 bits
  *   OFFSET_SHIFT       weights are larger by 2^OFFSET_SHIFT than they should be; -1: they are right
  * and gets block_sums for rows_256_tmpl.h. */
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 /* Scales 2i and 2i + 1, each in eight places; scale 2i lies in both lanes of half. */
 HTH_INLINE __m256i two_scales(__m256i half, int i)
@@ -30,7 +30,7 @@ HTH_INLINE void block_sums(const uint8_t *p, const int8_t *q, const int16_t *sum
         }
     }
     for (size_t t = 0; t < n_tok; t++) {
-        const int16_t *sums = sum_16 + t * (n_col / HTH_ACT_PART);
+        const int16_t *sums = sum_16 + t * (n_col / HTH_ACT_SUBBLOCK);
         if (OFFSET_SHIFT >= 0)
             isum[t] = _mm256_sub_epi32(isum[t], _mm256_slli_epi32(times_sums(k.scale, sums), OFFSET_SHIFT));
 #if HAS_MINIMUM

@@ -5,7 +5,7 @@
  *   SUMS_FIT_16        1: the sums of four products fit in 16 bits
  *   OFFSET_SHIFT       weights are larger by 2^OFFSET_SHIFT than they should be; -1: they are right
  * and gets block_sums for rows_256_tmpl.h. */
-#include "kernels/rows_walk.h"
+#include "kernels/rows_loop.h"
 
 /* Scales 4i to 4i + 3 in four places of 32 bits each; the upper 16 bits are zero where the
  * sums fit in 16 bits, so that a dot product of 16-bit integers multiplies by them. */
@@ -38,7 +38,7 @@ HTH_INLINE void block_sums(const uint8_t *p, const int8_t *q, const int16_t *sum
         }
     }
     for (size_t t = 0; t < n_tok; t++) {
-        const int16_t *sums = sum_16 + t * (n_col / HTH_ACT_PART);
+        const int16_t *sums = sum_16 + t * (n_col / HTH_ACT_SUBBLOCK);
         isum[t] = _mm256_add_epi32(_mm512_castsi512_si256(both[t]), _mm512_extracti64x4_epi64(both[t], 1));
         if (OFFSET_SHIFT >= 0)
             isum[t] = _mm256_sub_epi32(isum[t], _mm256_slli_epi32(times_sums(k.scale, sums), OFFSET_SHIFT));

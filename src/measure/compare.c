@@ -5,13 +5,13 @@
 #include "measure/compare.h"
 
 #include "base/alloc.h"
-#include "base/checked.h"
+#include "base/checked_math.h"
 #include "base/pool.h"
 #include "base/status.h"
 #include "engine/engine.h"
 #include "kernels/math.h"
 #include "measure/contribution.h"
-#include "measure/windows.h"
+#include "measure/chunks.h"
 
 #include <string.h>
 
@@ -34,17 +34,17 @@ typedef struct tally {
 struct hth_compare {
     hth_compare_side reference, mode;
     hth_pool *pool; /* for scores */
-    size_t n_vocab, n_piece;
+    size_t n_vocab, n_chunk;
     uint32_t n_layer; /* 0: two models */
     tally done, now;
     hth_compare_layer *layers, *layers_now; /* [n_layer] */
     double *kl;                             /* [kl_room] of the positions scored */
     size_t kl_room;
-    row_score *scores;                           /* [n_piece] */
-    float *logits_of_reference, *logits_of_mode; /* [n_piece][n_vocab] */
-    uint8_t *marked;                             /* [n_piece][d_ff] */
-    float *lost;                                 /* [n_piece][d_ff] */
-    double *whole, *part;                        /* [n_piece] squares of outputs, and of what is lost */
+    row_score *scores;                           /* [n_chunk] */
+    float *logits_of_reference, *logits_of_mode; /* [n_chunk][n_vocab] */
+    uint8_t *marked;                             /* [n_chunk][d_ff] */
+    float *lost;                                 /* [n_chunk][d_ff] */
+    double *whole, *part;                        /* [n_chunk] squares of outputs, and of what is lost */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -63,7 +63,7 @@ static hearth_status check_tokens(const hearth_model *a, const hearth_model *b, 
     bool same = n_token == hth_tokenizer_n_vocab(b->tokenizer) &&
                 hth_tokenizer_bos(a->tokenizer) == hth_tokenizer_bos(b->tokenizer);
     for (int32_t i = 0; same && i < n_token; i++) {
-        hth_text x = hth_tokenizer_entry(a->tokenizer, i), y = hth_tokenizer_entry(b->tokenizer, i);
+        hth_str x = hth_tokenizer_entry(a->tokenizer, i), y = hth_tokenizer_entry(b->tokenizer, i);
         same = x.n == y.n && (x.n == 0 || memcmp(x.bytes, y.bytes, x.n) == 0);
     }
     if (same) return HEARTH_OK;
@@ -88,11 +88,11 @@ static hearth_status check_sides(const hth_compare_side *reference, const hth_co
 static bool make_room(hth_compare *c)
 {
     const hth_hparams *h = &c->mode.model->model->hparams;
-    size_t n_seen = c->n_layer > 0 ? c->n_piece : 0, n_logit;
-    if (!hth_mul_size(c->n_piece, c->n_vocab, &n_logit)) return false;
+    size_t n_seen = c->n_layer > 0 ? c->n_chunk : 0, n_logit;
+    if (!hth_mul_size(c->n_chunk, c->n_vocab, &n_logit)) return false;
     c->layers = hth_alloc(c->n_layer, sizeof *c->layers);
     c->layers_now = hth_alloc(c->n_layer, sizeof *c->layers_now);
-    c->scores = hth_alloc(c->n_piece, sizeof *c->scores);
+    c->scores = hth_alloc(c->n_chunk, sizeof *c->scores);
     c->logits_of_reference = hth_alloc(n_logit, sizeof(float));
     c->logits_of_mode = hth_alloc(n_logit, sizeof(float));
     c->marked = hth_alloc(n_seen, h->d_ff);
@@ -116,9 +116,9 @@ hearth_status hth_compare_open(const hth_compare_side *reference, const hth_comp
     c->n_vocab = mode->model->model->hparams.n_vocab;
     c->n_layer = reference->model == mode->model ? mode->model->model->hparams.n_layer : 0;
     size_t n_row = hth_session_n_row(mode->session), n_fit = LOGITS_SIZE / (c->n_vocab * sizeof(float));
-    c->n_piece = n_row < PIECE ? n_row : PIECE;
-    if (n_fit < c->n_piece) c->n_piece = n_fit > 0 ? n_fit : 1;
-    if (!make_room(c)) st = hth_fail_memory(err, c->n_piece * c->n_vocab * sizeof(float), "a comparison");
+    c->n_chunk = n_row < PIECE ? n_row : PIECE;
+    if (n_fit < c->n_chunk) c->n_chunk = n_fit > 0 ? n_fit : 1;
+    if (!make_room(c)) st = hth_fail_memory(err, c->n_chunk * c->n_vocab * sizeof(float), "a comparison");
     if (st == HEARTH_OK) st = hth_pool_open(hearth_session_n_thread(mode->session), &c->pool, err);
     if (st == HEARTH_OK) {
         *out = c;
@@ -147,7 +147,7 @@ void hth_compare_close(hth_compare *c)
 /* ---- layers -------------------------------------------------------------------------------------- */
 
 /* Counts, and what is lost of each hidden value. Returns how many that are not zero are lost. */
-static uint64_t count_neurons(hth_compare *c, const hth_observation *seen, hth_compare_layer *l)
+static uint64_t count_neurons(hth_compare *c, const hth_ffn_probe *seen, hth_compare_layer *l)
 {
     uint64_t n_live = 0, n_marked = 0, n_hit = 0;
     size_t n = seen->n_tok * seen->d_ff;
@@ -166,7 +166,7 @@ static uint64_t count_neurons(hth_compare *c, const hth_observation *seen, hth_c
     return n_live - n_hit;
 }
 
-static void add_errors(hth_compare *c, const hth_observation *seen, hth_compare_layer *l)
+static void add_errors(hth_compare *c, const hth_ffn_probe *seen, hth_compare_layer *l)
 {
     hth_step *step = hth_session_step(c->mode.session);
     const double *whole = c->whole, *part = c->part;
@@ -179,15 +179,15 @@ static void add_errors(hth_compare *c, const hth_observation *seen, hth_compare_
     }
 }
 
-static void see_reference(void *user, const hth_observation *seen)
+static void see_reference(void *user, const hth_ffn_probe *seen)
 {
     hth_compare *c = user;
     hth_compare_layer *l = &c->layers_now[seen->i_layer];
-    hth_step_mark(hth_session_step(c->mode.session), seen, c->marked);
+    hth_step_selector_mask(hth_session_step(c->mode.session), seen, c->marked);
     if (count_neurons(c, seen, l) > 0) add_errors(c, seen, l);
 }
 
-static void see_mode(void *user, const hth_observation *seen)
+static void see_mode(void *user, const hth_ffn_probe *seen)
 {
     hth_compare *c = user;
     uint64_t n = 0;
@@ -198,8 +198,8 @@ static void see_mode(void *user, const hth_observation *seen)
 static void watch_layers(hth_compare *c, bool on)
 {
     if (c->n_layer == 0) return;
-    hth_step_observe(hth_session_step(c->reference.session), on ? see_reference : NULL, c);
-    hth_step_observe(hth_session_step(c->mode.session), on ? see_mode : NULL, c);
+    hth_step_set_probe(hth_session_step(c->reference.session), on ? see_reference : NULL, c);
+    hth_step_set_probe(hth_session_step(c->mode.session), on ? see_mode : NULL, c);
 }
 
 /* ---- logits ---------------------------------------------------------------------------------------- */
@@ -327,17 +327,17 @@ static hearth_status compare_piece(hth_compare *c, const int32_t *ids, size_t at
 }
 
 hearth_status hth_compare_ids(hth_compare *c, const int32_t *ids, size_t n, size_t first,
-                              const hth_compare_watch *watch, hearth_error *err)
+                              const hth_compare_progress *watch, hearth_error *err)
 {
     hearth_status st = begin(c, n, err);
     if (st != HEARTH_OK) return st;
     watch_layers(c, true);
-    for (size_t at = 0, n_piece; st == HEARTH_OK && at < n; at += n_piece) {
+    for (size_t at = 0, n_chunk; st == HEARTH_OK && at < n; at += n_chunk) {
         size_t end = at < first && first < n ? first : n;
-        n_piece = end - at < c->n_piece ? end - at : c->n_piece;
+        n_chunk = end - at < c->n_chunk ? end - at : c->n_chunk;
         if (watch && watch->progress && !watch->progress(watch->user, watch->done, watch->total))
             st = hth_fail(err, HEARTH_ERROR_CANCELLED, "the comparison was cancelled");
-        else st = compare_piece(c, ids, at, n_piece, at >= first, n, err);
+        else st = compare_piece(c, ids, at, n_chunk, at >= first, n, err);
     }
     watch_layers(c, false);
     if (st == HEARTH_OK) keep(c, n);
@@ -408,7 +408,7 @@ hth_compare_layer hth_compare_all_layers(const hth_comparison *r)
     return sum;
 }
 
-static void result_of_text(hth_compare *c, const hth_windows *w, uint64_t n_done, hth_comparison *out)
+static void result_of_text(hth_compare *c, const hth_chunks *w, uint64_t n_done, hth_comparison *out)
 {
     hth_compare_result(c, out);
     out->n_window = w->n_window;
@@ -422,25 +422,25 @@ hearth_status hth_measure_compare(hth_compare *c, const char *text, size_t n, ui
                                   hearth_progress_fn *progress, void *progress_user, hth_comparison *out,
                                   hearth_error *err)
 {
-    hth_windows windows;
+    hth_chunks windows;
     size_t n_ctx = hearth_session_n_ctx(c->mode.session);
     *out = (hth_comparison){0};
     if (n_ctx < 3)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "windows of %zu tokens score nothing; 3 is the least",
                         n_ctx);
-    hearth_status st = hth_windows_open(&windows, c->mode.model, text, n, n_ctx, err);
+    hearth_status st = hth_chunks_open(&windows, c->mode.model, text, n, n_ctx, err);
     if (st != HEARTH_OK) return st;
     uint64_t n_window = windows.n_window, n_done = 0;
     if (n_window_max && n_window_max < n_window) n_window = n_window_max;
-    hth_compare_watch watch = {progress, progress_user, 0, n_window};
+    hth_compare_progress watch = {progress, progress_user, 0, n_window};
     while (st == HEARTH_OK && n_done < n_window) {
-        st = hth_compare_ids(c, hth_windows_at(&windows, n_done), n_ctx, n_ctx / 2, &watch, err);
+        st = hth_compare_ids(c, hth_chunks_at(&windows, n_done), n_ctx, n_ctx / 2, &watch, err);
         if (st != HEARTH_OK) break;
         watch.done = ++n_done;
         if (progress && !progress(progress_user, n_done, n_window)) break;
     }
     if (st == HEARTH_ERROR_CANCELLED) st = HEARTH_OK; /* with what was measured */
     if (st == HEARTH_OK) result_of_text(c, &windows, n_done, out);
-    hth_windows_close(&windows);
+    hth_chunks_close(&windows);
     return st;
 }

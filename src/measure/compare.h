@@ -21,7 +21,7 @@ typedef struct hth_compare_layer {
     uint64_t n_neuron; /* tokens times neurons */
     uint64_t n_live;   /* in the reference: what they send to down is not zero */
     uint64_t n_mode;   /* live in the mode's own run */
-    uint64_t n_marked; /* that the mode would compute for the reference's input (hth_step_mark) */
+    uint64_t n_marked; /* that the mode would compute for the reference's input (hth_step_selector_mask) */
     uint64_t n_hit;    /* both live in the reference and marked */
     /* Of each token || down(lost) || / || down(hidden) ||, where lost is what the reference sends to
      * down and the mode would not (CETT: Zhang et al. 2024, ReLU2 Wins, eq. 3): sum and largest. */
@@ -51,13 +51,13 @@ void hth_compare_close(hth_compare *c);
 /* ids[n] from position 0 on, in place of what the sessions held. The logits behind ids[first .. n - 2] are
  * scored, of which it is known what comes next. progress (or NULL) is called with done and total between
  * pieces of up to 256 tokens. After an error (CANCELLED: progress was false) these ids do not count. */
-typedef struct hth_compare_watch {
+typedef struct hth_compare_progress {
     hearth_progress_fn *progress;
     void *user;
     uint64_t done, total;
-} hth_compare_watch;
+} hth_compare_progress;
 hearth_status hth_compare_ids(hth_compare *c, const int32_t *ids, size_t n, size_t first,
-                              const hth_compare_watch *watch, hearth_error *err);
+                              const hth_compare_progress *watch, hearth_error *err);
 
 /* All that was compared so far. layers stay until the next call on c. */
 void hth_compare_result(hth_compare *c, hth_comparison *out);

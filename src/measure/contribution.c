@@ -6,12 +6,12 @@
 
 #include <string.h>
 
-hearth_status hth_down_squares(const hearth_model *model, uint32_t i_layer, double *squares,
+hearth_status hth_axpy_squares(const hearth_model *model, uint32_t i_layer, double *squares,
                                hearth_error *err)
 {
     const hth_layer *l = &model->model->layers[i_layer];
-    bool by_neurons = l->neurons.rows.n_row > 0;
-    const hth_matrix *w = by_neurons ? &l->neurons.rows : &l->down;
+    bool by_neurons = l->down_t.rows.n_row > 0;
+    const hth_matrix *w = by_neurons ? &l->down_t.rows : &l->down;
     float *row = hth_alloc(w->n_col, sizeof *row);
     uint8_t *room = hth_alloc(1, w->row_size);
     hearth_status st =
@@ -38,17 +38,17 @@ void hth_output_squares(hth_step *step, uint32_t i_layer, const float *hidden, s
 }
 
 /* The hidden values of token t that are below the limit, and zeros for the others. */
-static void keep_small(const hth_lost *l, size_t t, float limit, float *part)
+static void keep_small(const hth_ablation *l, size_t t, float limit, float *part)
 {
     const float *hidden = l->hidden + t * l->d_ff, *scores = l->scores + t * l->d_ff;
     for (size_t j = 0; j < l->d_ff; j++)
         part[j] = __builtin_fabsf(scores[j]) * l->weights[j] < limit ? hidden[j] : 0.0f;
 }
 
-void hth_lost_norms(const hth_lost *l, const float *limits, size_t n_limit, double *norms)
+void hth_ablation_norms(const hth_ablation *l, const float *limits, size_t n_limit, double *norms)
 {
-    for (size_t first = 0; first < l->n_tok; first += HTH_LOST_ROWS) {
-        size_t left = l->n_tok - first, n = left < HTH_LOST_ROWS ? left : HTH_LOST_ROWS;
+    for (size_t first = 0; first < l->n_tok; first += HTH_ABLATION_ROWS) {
+        size_t left = l->n_tok - first, n = left < HTH_ABLATION_ROWS ? left : HTH_ABLATION_ROWS;
         for (size_t t = 0; n_limit > 0 && t < n; t++)
             keep_small(l, first + t, limits[n_limit > 1 ? first + t : 0], l->room + t * l->d_ff);
         const float *part = n_limit > 0 ? l->room : l->hidden + first * l->d_ff;

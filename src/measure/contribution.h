@@ -7,10 +7,10 @@
 
 #include <hearth/hearth.h>
 
-#include "run/run.h"
+#include "forward/forward.h"
 
 /* squares[d_ff] of the norms of what one unit of each neuron adds to the outputs. MEMORY. */
-hearth_status hth_down_squares(const hearth_model *model, uint32_t i_layer, double *squares,
+hearth_status hth_axpy_squares(const hearth_model *model, uint32_t i_layer, double *squares,
                                hearth_error *err);
 
 /* squares[n_tok] of the norms of what down of a layer makes of hidden[n_tok][d_ff], in the workspace of a
@@ -19,18 +19,18 @@ void hth_output_squares(hth_step *step, uint32_t i_layer, const float *hidden, s
                         double *squares);
 
 /* Tokens of which some neurons are left out. A neuron's size at a token is |score| times its weight. */
-enum { HTH_LOST_ROWS = 32 };
-typedef struct hth_lost {
-    hth_step *step; /* of HTH_LOST_ROWS rows, not under way */
+enum { HTH_ABLATION_ROWS = 32 };
+typedef struct hth_ablation {
+    hth_step *step; /* of HTH_ABLATION_ROWS rows, not under way */
     uint32_t i_layer;
     size_t n_tok, d_ff, d_model;
     const float *hidden, *scores; /* [n_tok][d_ff]; they may be the same */
     const float *weights;         /* [d_ff] */
-    float *room;                  /* [HTH_LOST_ROWS][d_ff] */
-} hth_lost;
+    float *room;                  /* [HTH_ABLATION_ROWS][d_ff] */
+} hth_ablation;
 
 /* norms[n_tok] of what the outputs lose without the neurons whose size is below the limit: limits[0] for all
  * tokens (n_limit 1), or limits[t] for token t (n_limit n_tok). n_limit 0: without all neurons. */
-void hth_lost_norms(const hth_lost *lost, const float *limits, size_t n_limit, double *norms);
+void hth_ablation_norms(const hth_ablation *lost, const float *limits, size_t n_limit, double *norms);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "base/pool.h"
 
-/* ---- memory (limits.c) ---------------------------------------------------------------- */
+/* ---- memory (bandwidth.c) ---------------------------------------------------------------- */
 
 /* How a region is read; which is fastest differs between machines and pages. */
 typedef enum hth_bandwidth_loop {
@@ -34,7 +34,7 @@ double hth_bandwidth_pass(hth_bandwidth_probe *probe, hth_bandwidth_loop loop, h
 /* The best of one pass by each loop: the limit of a sample that follows. */
 double hth_bandwidth_measure(hth_bandwidth_probe *probe, hth_pool *pool);
 
-/* ---- waiting (waits.c) ------------------------------------------------------------------ */
+/* ---- waiting (latency.c) ------------------------------------------------------------------ */
 
 /* Nanoseconds for a line whose address comes out of the last one, in an order that no
  * prefetcher foretells. The probe writes over the region. */
@@ -49,12 +49,12 @@ double hth_latency_measure(hth_latency_probe *probe);
 double hth_clock_rate(void);
 
 /* One thread answering another, in nanoseconds. */
-typedef struct hth_hand_over {
+typedef struct hth_thread_latency {
     double spin; /* there and back, both spinning on a word */
     double wake; /* from waking a thread that sleeps until it answers */
-} hth_hand_over;
+} hth_thread_latency;
 /* MEMORY where the system refuses a thread. */
-hearth_status hth_hand_over_measure(hth_hand_over *out, hearth_error *err);
+hearth_status hth_thread_latency_measure(hth_thread_latency *out, hearth_error *err);
 /* One job of a unit for each thread, none with anything to do, in nanoseconds. */
 double hth_pool_job_measure(hth_pool *pool);
 

@@ -37,16 +37,16 @@ uint64_t hth_huge_page_bytes(void);
 
 /* ---- who else is at work (load.c) -------------------------------------------------------- */
 
-typedef struct hth_load {
+typedef struct hth_cpu_load {
     double busy;   /* CPUs' worth of time that other processes took */
     double stolen; /* that the host of this virtual machine took */
     int pid;       /* the busiest process, 0 when none took a tenth of a CPU */
     double pid_busy;
     char name[32];
-} hth_load;
+} hth_cpu_load;
 
 /* Watches for ms milliseconds, asleep. False where /proc does not tell. */
-bool hth_load_watch(unsigned ms, hth_load *out);
+bool hth_cpu_load_sample(unsigned ms, hth_cpu_load *out);
 
 /* ---- storage (disk.c) ---------------------------------------------------------------------- */
 

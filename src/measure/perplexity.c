@@ -3,7 +3,7 @@
 
 #include "base/status.h"
 #include "kernels/math.h"
-#include "measure/windows.h"
+#include "measure/chunks.h"
 
 #include <string.h>
 
@@ -63,14 +63,14 @@ hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *
                                      void *progress_user, hth_perplexity *out, hearth_error *err)
 {
     hearth_model_info info;
-    hth_windows windows;
+    hth_chunks windows;
     size_t n_ctx = hearth_session_n_ctx(session);
     *out = (hth_perplexity){0};
     if (n_ctx < 3)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "windows of %zu tokens score nothing; 3 is the least",
                         n_ctx);
     hearth_model_get_info(model, &info);
-    hearth_status st = hth_windows_open(&windows, model, text, n, n_ctx, err);
+    hearth_status st = hth_chunks_open(&windows, model, text, n, n_ctx, err);
     if (st != HEARTH_OK) return st;
     out->n_token = windows.n_id;
     out->n_window = windows.n_window;
@@ -81,7 +81,7 @@ hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *
                 .progress_user = progress_user,
                 .n_window = n_window};
     for (uint64_t i = 0; i < n_window; i++) {
-        s.window = hth_windows_at(&windows, i);
+        s.window = hth_chunks_at(&windows, i);
         if ((st = hearth_session_truncate(session, 0, err)) != HEARTH_OK) goto done;
         st = hearth_session_eval_each(session, s.window, n_ctx, score, &s, err);
         if (s.cancelled || st == HEARTH_ERROR_CANCELLED) { /* what was scored of this window does not count */
@@ -94,6 +94,6 @@ hearth_status hth_measure_perplexity(const hearth_model *model, hearth_session *
         if (progress && !progress(progress_user, s.n_done, n_window)) break;
     }
 done:
-    hth_windows_close(&windows);
+    hth_chunks_close(&windows);
     return st;
 }

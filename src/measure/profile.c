@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "file/gguf_write.h"
-#include "measure/windows.h"
+#include "measure/chunks.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -30,14 +30,14 @@ enum {
  * tables take turns. */
 typedef struct tally {
     int32_t largest[BLOCK]; /* bits of |hidden| */
-    uint32_t slots[4][HTH_PROFILE_N_SLOT];
+    uint32_t slots[4][HTH_PROFILE_N_BIN];
     uint64_t gate, up; /* above zero */
     uint64_t n_pad;    /* zeros behind ragged rows, which are none of the layer's */
 } tally;
 
 /* The slot of a size is the upper 12 bits of the float, from 2^-24 (127 - 24) up to 2^8. */
 enum { SLOT_SHIFT = 20, LOWEST = (127 - 24) * 8 - 1, HIGHEST = (127 + 8) * 8 };
-_Static_assert(HIGHEST - LOWEST + 2 == HTH_PROFILE_N_SLOT, "a slot for every size");
+_Static_assert(HIGHEST - LOWEST + 2 == HTH_PROFILE_N_BIN, "a slot for every size");
 
 static void add_block(const float *restrict h, double *restrict sum, uint32_t *restrict n_fired,
                       tally *restrict t)
@@ -117,8 +117,8 @@ static void merge_tally(hth_profile_layer *l, const tally *t)
     for (int i = 0; i < BLOCK; i++) largest = t->largest[i] > largest ? t->largest[i] : largest;
     if ((uint32_t)largest > hth_bits_of(l->largest)) l->largest = hth_float_of((uint32_t)largest);
     for (int k = 0; k < 4; k++)
-        for (int i = 0; i < HTH_PROFILE_N_SLOT; i++) l->slots[i] += t->slots[k][i];
-    l->slots[0] -= t->n_pad;
+        for (int i = 0; i < HTH_PROFILE_N_BIN; i++) l->bins[i] += t->slots[k][i];
+    l->bins[0] -= t->n_pad;
     l->gate_fired += t->gate;
     l->up_fired += t->up;
 }
@@ -135,7 +135,7 @@ typedef struct collector {
 } collector;
 
 /* n_tok tokens of what is seen, from the i-th on. */
-static void add_tokens(const collector *c, hth_profile_layer *l, const hth_observation *seen, size_t i,
+static void add_tokens(const collector *c, hth_profile_layer *l, const hth_ffn_probe *seen, size_t i,
                        size_t n_tok)
 {
     const size_t at = i * seen->d_ff;
@@ -154,10 +154,10 @@ static void add_tokens(const collector *c, hth_profile_layer *l, const hth_obser
 static void mark_sample(const collector *c, hth_profile_layer *l, uint32_t i_sample, const float *h)
 {
     const size_t n_word = c->p->n_word, top = (l->d_ff + TOP_SHARE - 1) / TOP_SHARE;
-    uint32_t above = 0, bit = 1u << i_sample % 32, *words = l->together + i_sample / 32;
+    uint32_t above = 0, bit = 1u << i_sample % 32, *words = l->coact_bits + i_sample / 32;
     size_t n_equal = 0; /* of those at `above`, how many more are marked; zeros never are */
     for (size_t j = 0; j < l->d_ff; j++) c->room[j] = hth_bits_of(h[j]) & INT32_MAX;
-    if (c->p->marks_tops && (above = hth_profile_kth(c->room, l->d_ff, top)) > 0) {
+    if (c->p->coact_is_top_decile && (above = hth_profile_kth(c->room, l->d_ff, top)) > 0) {
         n_equal = top;
         for (size_t j = 0; j < l->d_ff; j++) n_equal -= c->room[j] > above;
     }
@@ -168,7 +168,7 @@ static void mark_sample(const collector *c, hth_profile_layer *l, uint32_t i_sam
     }
 }
 
-static void mark_samples(const collector *c, hth_profile_layer *l, const hth_observation *seen, uint64_t from)
+static void mark_samples(const collector *c, hth_profile_layer *l, const hth_ffn_probe *seen, uint64_t from)
 {
     const hth_profile *p = c->p;
     for (uint32_t i = c->i_sample; i < p->n_sample; i++) {
@@ -179,7 +179,7 @@ static void mark_samples(const collector *c, hth_profile_layer *l, const hth_obs
 }
 
 /* Tokens that an earlier run counted pass by: they are computed for those behind them. */
-static void observe(void *user, const hth_observation *seen)
+static void observe(void *user, const hth_ffn_probe *seen)
 {
     collector *c = user;
     hth_profile *p = c->p;
@@ -215,7 +215,7 @@ typedef struct job {
     const hth_profile_options *o;
     char *resume_path;
     hth_profile *p, *before; /* as it was before the piece under way, which may be cancelled in its midst */
-    hth_windows windows;
+    hth_chunks windows;
     collector c;
     uint64_t saved_ns, n_saved; /* when, and tokens in the state that is on the disk */
 } job;
@@ -281,7 +281,7 @@ static hearth_status begin(job *j, const hearth_model *model, const hearth_sessi
     const hth_profile_options *o = j->o;
     const size_t n_ctx = hearth_session_n_ctx(session);
     const hth_hparams *h = &model->model->hparams;
-    hearth_status st = hth_windows_open(&j->windows, model, text, n, n_ctx, err);
+    hearth_status st = hth_chunks_open(&j->windows, model, text, n, n_ctx, err);
     if (st != HEARTH_OK) return st;
     const uint64_t n_tok = (uint64_t)j->windows.n_window * n_ctx;
     if (n_tok > INT32_MAX)
@@ -352,7 +352,7 @@ static hearth_status give_up_piece(job *j, hearth_error *err)
 
 static hearth_status run_window(job *j, hearth_session *session, size_t i_window, hearth_error *err)
 {
-    const int32_t *ids = hth_windows_at(&j->windows, i_window);
+    const int32_t *ids = hth_chunks_at(&j->windows, i_window);
     const size_t n_ctx = j->windows.n_ctx;
     hearth_status st = hearth_session_truncate(session, 0, err);
     for (size_t at = 0, n; st == HEARTH_OK && at < n_ctx; at += n) {
@@ -371,10 +371,10 @@ static hearth_status run_all(job *j, hearth_session *session, hearth_error *err)
     const hth_profile_options *o = j->o;
     hearth_status st = HEARTH_OK;
     if (o->progress && !o->progress(o->progress_user, j->p->n_done, j->p->n_tok)) return stop(j, err);
-    hth_step_observe(hth_session_step(session), observe, &j->c);
+    hth_step_set_probe(hth_session_step(session), observe, &j->c);
     for (size_t i = (size_t)(j->p->n_done / j->p->n_ctx); st == HEARTH_OK && i < j->windows.n_window; i++)
         st = run_window(j, session, i, err);
-    hth_step_observe(hth_session_step(session), NULL, NULL);
+    hth_step_set_probe(hth_session_step(session), NULL, NULL);
     return st;
 }
 
@@ -402,7 +402,7 @@ hearth_status hth_measure_profile(const hearth_model *model, hearth_session *ses
 done:
     hth_profile_close(j.p);
     hth_profile_close(j.before);
-    hth_windows_close(&j.windows);
+    hth_chunks_close(&j.windows);
     hth_free(j.c.tallies);
     hth_free(j.c.room);
     hth_free(j.resume_path);

@@ -6,7 +6,7 @@
 #include "file/gguf_write.h"
 #include "kernels/math.h"
 #include "measure/contribution.h"
-#include "measure/walk.h"
+#include "measure/text_sampler.h"
 #include "sparse/sidecar.h"
 
 #include <float.h>
@@ -45,13 +45,13 @@ typedef struct finder {
     float *weights;       /* [d_ff] what one unit of score is worth at the output */
     double *squares;      /* [d_ff] */
     float *worths;        /* [n_sample * d_ff] scores times weights, sorted */
-    float *room;          /* [HTH_LOST_ROWS][d_ff] */
+    float *room;          /* [HTH_ABLATION_ROWS][d_ff] */
     double *whole, *part; /* [n_sample] */
 } finder;
 
 /* ---- a pass over the text ------------------------------------------------------------------------ */
 
-static hearth_status keep_token(void *user, const hth_observation *seen, size_t t, uint32_t i,
+static hearth_status keep_token(void *user, const hth_ffn_probe *seen, size_t t, uint32_t i,
                                 hearth_error *err)
 {
     finder *f = user;
@@ -85,7 +85,7 @@ static hearth_status go_on(void *user, size_t done, hearth_error *err)
 static hearth_status weigh_neurons(finder *f, uint32_t i_layer, hearth_error *err)
 {
     const hth_layer *l = &f->model->model->layers[i_layer];
-    hearth_status st = hth_down_squares(f->model, i_layer, f->squares, err);
+    hearth_status st = hth_axpy_squares(f->model, i_layer, f->squares, err);
     for (uint32_t j = 0; st == HEARTH_OK && j < l->d_ff; j++)
         f->weights[j] = (float)hth_sqrt_d(f->squares[j] * f->layers[i_layer].other[j] / f->n_sample + 1e-30);
     return st;
@@ -101,7 +101,7 @@ static int by_size(const void *a, const void *b)
 static void find_norms(finder *f, uint32_t i_layer, const float *limit, double *norms)
 {
     const kept_layer *kept = &f->layers[i_layer];
-    hth_lost lost = {.step = f->step,
+    hth_ablation lost = {.step = f->step,
                      .i_layer = i_layer,
                      .n_tok = f->n_sample,
                      .d_ff = f->out->layers[i_layer].d_ff,
@@ -110,7 +110,7 @@ static void find_norms(finder *f, uint32_t i_layer, const float *limit, double *
                      .scores = kept->scores,
                      .weights = f->weights,
                      .room = f->room};
-    hth_lost_norms(&lost, limit, limit != NULL, norms);
+    hth_ablation_norms(&lost, limit, limit != NULL, norms);
 }
 
 /* CETT with 0, 1/24 ... of the neurons left out. */
@@ -189,13 +189,13 @@ static hearth_status choose_floors(finder *f, uint32_t i_layer, double bound, he
     find_norms(f, i_layer, &limit, f->part);
     for (uint32_t j = 0; j < l->d_ff; j++) {
         float floor = limit / f->weights[j];
-        l->floors[j] = floor > 1e30f ? 1e30f : floor >= FLT_MIN ? floor : FLT_MIN;
+        l->thresholds[j] = floor > 1e30f ? 1e30f : floor >= FLT_MIN ? floor : FLT_MIN;
     }
     uint64_t below = 0, zero = 0;
     for (uint32_t t = 0; t < f->n_sample; t++) {
         const float *scores = f->layers[i_layer].scores + (size_t)t * l->d_ff;
         if (f->whole[t] > 0.0) l->cett += f->part[t] / f->whole[t] / f->n_sample;
-        for (uint32_t j = 0; j < l->d_ff; j++) below += scores[j] < l->floors[j], zero += scores[j] < FLT_MIN;
+        for (uint32_t j = 0; j < l->d_ff; j++) below += scores[j] < l->thresholds[j], zero += scores[j] < FLT_MIN;
     }
     l->sparsity = (double)below / ((double)f->n_sample * l->d_ff);
     l->zero = (double)zero / ((double)f->n_sample * l->d_ff);
@@ -215,7 +215,7 @@ static hearth_status make_room(finder *f, hearth_error *err)
     f->weights = hth_alloc(d_ff, sizeof *f->weights);
     f->squares = hth_alloc(d_ff, sizeof *f->squares);
     f->worths = hth_alloc(n, d_ff * sizeof *f->worths);
-    f->room = hth_alloc(HTH_LOST_ROWS, d_ff * sizeof *f->room);
+    f->room = hth_alloc(HTH_ABLATION_ROWS, d_ff * sizeof *f->room);
     f->whole = hth_alloc(n, sizeof *f->whole);
     f->part = hth_alloc(n, sizeof *f->part);
     bool ok = f->out->layers && f->layers && f->curves && f->weights && f->squares && f->worths && f->room &&
@@ -224,11 +224,11 @@ static hearth_status make_room(finder *f, hearth_error *err)
         hth_threshold_layer *l = &f->out->layers[i];
         f->out->n_layer = i + 1;
         l->d_ff = m->layers[i].d_ff;
-        l->floors = hth_alloc(l->d_ff, sizeof *l->floors);
+        l->thresholds = hth_alloc(l->d_ff, sizeof *l->thresholds);
         f->layers[i].scores = hth_alloc(n, l->d_ff * sizeof(float));
         f->layers[i].hidden = hth_alloc(n, l->d_ff * sizeof(float));
         f->layers[i].other = hth_alloc(l->d_ff, sizeof(double));
-        ok = l->floors && f->layers[i].scores && f->layers[i].hidden && f->layers[i].other;
+        ok = l->thresholds && f->layers[i].scores && f->layers[i].hidden && f->layers[i].other;
     }
     return ok ? HEARTH_OK
               : hth_fail_memory(err, (uint64_t)n_layer * n * d_ff * 8,
@@ -259,7 +259,7 @@ static hearth_status find_all(finder *f, hearth_error *err)
     uint32_t n_layer = f->out->n_layer;
     hearth_status st = hth_pool_open(f->n_thread, &f->pool, err);
     if (st == HEARTH_OK)
-        st = hth_step_open(f->model->model, &f->model->kernels, f->pool, HTH_LOST_ROWS, HEARTH_SELECTOR_DENSE,
+        st = hth_step_open(f->model->model, &f->model->kernels, f->pool, HTH_ABLATION_ROWS, HEARTH_SELECTOR_DENSE,
                            &f->step, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++) {
         st = measure_layer(f, i, err);
@@ -276,19 +276,19 @@ hearth_status hth_thresholds_find(const hearth_model *model, hearth_session *ses
                                   size_t n, const hth_threshold_options *options, hth_thresholds *out,
                                   hearth_error *err)
 {
-    hth_windows w = {0};
+    hth_chunks w = {0};
     finder f = {.model = model, .options = options, .out = out, .n_thread = hearth_session_n_thread(session)};
     *out = (hth_thresholds){0};
-    hearth_status st = hth_windows_open(&w, model, text, n, hearth_session_n_ctx(session), err);
+    hearth_status st = hth_chunks_open(&w, model, text, n, hearth_session_n_ctx(session), err);
     if (st != HEARTH_OK) return st;
-    f.n_window = hth_walk_windows(&w, options->n_sample);
+    f.n_window = hth_text_sampler_windows(&w, options->n_sample);
     uint64_t n_text = f.n_window * w.n_ctx;
     f.n_sample = n_text < options->n_sample ? (uint32_t)n_text : options->n_sample;
-    hth_walk walk = {f.n_sample, f.n_window, keep_token, go_on, &f};
+    hth_text_sampler walk = {f.n_sample, f.n_window, keep_token, go_on, &f};
     st = make_room(&f, err);
-    if (st == HEARTH_OK) st = hth_walk_text(&walk, model, session, &w, err);
+    if (st == HEARTH_OK) st = hth_text_sampler_run(&walk, model, session, &w, err);
     if (st == HEARTH_OK) st = find_all(&f, err);
-    hth_windows_close(&w);
+    hth_chunks_close(&w);
     free_room(&f);
     if (st != HEARTH_OK) hth_thresholds_close(out);
     return st;
@@ -296,7 +296,7 @@ hearth_status hth_thresholds_find(const hearth_model *model, hearth_session *ses
 
 void hth_thresholds_close(hth_thresholds *t)
 {
-    for (uint32_t i = 0; t->layers && i < t->n_layer; i++) hth_free(t->layers[i].floors);
+    for (uint32_t i = 0; t->layers && i < t->n_layer; i++) hth_free(t->layers[i].thresholds);
     hth_free(t->layers);
     *t = (hth_thresholds){0};
 }
@@ -320,7 +320,7 @@ hearth_status hth_thresholds_write(const hth_thresholds *t, const hearth_model *
     }
     st = hth_gguf_writer_begin(out, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < t->n_layer; i++)
-        st = hth_gguf_writer_data(out, t->layers[i].floors, t->layers[i].d_ff * sizeof(float), err);
+        st = hth_gguf_writer_data(out, t->layers[i].thresholds, t->layers[i].d_ff * sizeof(float), err);
     if (st == HEARTH_OK) st = hth_gguf_writer_finish(out, err);
     hth_gguf_writer_close(out);
     return st;

@@ -19,7 +19,7 @@ typedef struct hth_threshold_options {
  * weight is the norm of its down row times the typical size of its other half. */
 typedef struct hth_threshold_layer {
     uint32_t d_ff;
-    float *floors;         /* [d_ff] */
+    float *thresholds;         /* [d_ff] */
     double sparsity, cett; /* with these floors, over the sampled tokens */
     double zero;           /* share of values that are zero: it is left out whatever was asked */
 } hth_threshold_layer;

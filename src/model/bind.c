@@ -1,7 +1,7 @@
 /* Tensors bound by name: every tensor that the family needs is found, its type
  * and shape are checked against the hyper-parameters, and a list remembers where
  * its weights are wanted. What is optional and absent stays NULL or empty. */
-#include "base/checked.h"
+#include "base/checked_math.h"
 #include "base/log.h"
 #include "model/model.h"
 
@@ -37,7 +37,7 @@ static const hth_gguf_tensor *find_in_layer(binder *b, uint32_t i_layer, const c
 static hearth_status missing(binder *b)
 {
     return hth_fail(b->err, HEARTH_ERROR_FORMAT, "%s: tensor '%s' is missing (needed by architecture %s)",
-                    hth_gguf_path(b->model->file), b->name, b->model->hparams.family->name);
+                    hth_gguf_path(b->model->file), b->name, b->model->hparams.arch->name);
 }
 
 static void note_used(hth_model *m, const hth_gguf_tensor *t)
@@ -98,13 +98,13 @@ static hearth_status bind_parts(binder *b, const hth_gguf_tensor *t, size_t n_co
         uint64_t size = row_size * parts[i].n_row; /* inside the tensor: cannot overflow */
         *parts[i].matrix =
             (hth_matrix){.type = t->type, .n_row = parts[i].n_row, .n_col = n_col, .row_size = row_size};
-        remember(b, (hth_binding){.tensor = t, .matrix = parts[i].matrix, .from = at, .size = size});
+        remember(b, (hth_binding){.tensor = t, .matrix = parts[i].matrix, .offset = at, .size = size});
         at += size;
     }
     return HEARTH_OK;
 }
 
-/* A matrix of n_row rows of n_col weights. */
+/* A matrix of n_tok rows of n_col weights. */
 static hearth_status bind_matrix(binder *b, const hth_gguf_tensor *t, size_t n_row, size_t n_col,
                                  hth_matrix *m)
 {
@@ -145,7 +145,7 @@ static hearth_status bind_bias_parts(binder *b, const hth_gguf_tensor *t, const 
     uint64_t at = 0, size = t->size / all; /* of one value: no float type has blocks */
     for (size_t i = 0; i < n_part; at += n[i] * size, i++)
         remember(
-            b, (hth_binding){.tensor = t, .vector = vectors[i], .n = n[i], .from = at, .size = n[i] * size});
+            b, (hth_binding){.tensor = t, .vector = vectors[i], .n = n[i], .offset = at, .size = n[i] * size});
     return HEARTH_OK;
 }
 
@@ -154,7 +154,7 @@ static hearth_status bind_divisors(binder *b, const hth_gguf_tensor *t, const fl
     size_t n = b->model->hparams.rope.n_rot / 2;
     hearth_status st = check_vector(b, t, n);
     if (st == HEARTH_OK)
-        remember(b, (hth_binding){.tensor = t, .vector = vector, .n = n, .size = t->size, .divides = true});
+        remember(b, (hth_binding){.tensor = t, .vector = vector, .n = n, .size = t->size, .must_be_nonzero = true});
     return st;
 }
 
@@ -174,7 +174,7 @@ static hearth_status bind_norm(binder *b, uint32_t i_layer, const char *name, si
     char weight[48];
     snprintf(weight, sizeof weight, "%s.weight", name);
     hearth_status st = bind_vector(b, find_in_layer(b, i_layer, weight), n, &norm->weight);
-    if (st != HEARTH_OK || b->model->hparams.family->norm != HTH_NORM_LAYER) return st;
+    if (st != HEARTH_OK || b->model->hparams.arch->norm != HTH_NORM_LAYER) return st;
     return bind_bias(b, i_layer, name, true, n, &norm->bias);
 }
 
@@ -220,7 +220,7 @@ static hearth_status bind_positions(binder *b)
 {
     hth_model *m = b->model;
     hth_hparams *h = &m->hparams;
-    uint32_t offset = h->family->position_offset;
+    uint32_t offset = h->arch->position_offset;
     if (offset == 0) return HEARTH_OK;
     const hth_gguf_tensor *t = find(b, "position_embd.weight");
     if (!t) return missing(b);
@@ -236,7 +236,7 @@ static hearth_status bind_rope_factors(binder *b)
 {
     hth_model *m = b->model;
     const hth_hparams *h = &m->hparams;
-    if (h->family->factors == HTH_FACTORS_BY_CONTEXT) {
+    if (h->arch->factors == HTH_FACTORS_BY_CONTEXT) {
         if (h->rope.scaling != HTH_SCALING_LONGROPE && !find(b, "rope_factors_long.weight") &&
             !find(b, "rope_factors_short.weight"))
             return HEARTH_OK;
@@ -245,7 +245,7 @@ static hearth_status bind_rope_factors(binder *b)
         return bind_divisors(b, find(b, "rope_factors_long.weight"), &m->rope_factors_long);
     }
     const hth_gguf_tensor *t = find(b, "rope_freqs.weight");
-    return t && h->family->factors == HTH_FACTORS_ONE ? bind_divisors(b, t, &m->rope_factors) : HEARTH_OK;
+    return t && h->arch->factors == HTH_FACTORS_ONE ? bind_divisors(b, t, &m->rope_factors) : HEARTH_OK;
 }
 
 static hearth_status bind_head(binder *b)
@@ -253,7 +253,7 @@ static hearth_status bind_head(binder *b)
     hth_model *m = b->model;
     size_t d_model = m->hparams.d_model;
     hearth_status st = bind_vector(b, find(b, "output_norm.weight"), d_model, &m->output_norm.weight);
-    if (st == HEARTH_OK && m->hparams.family->norm == HTH_NORM_LAYER)
+    if (st == HEARTH_OK && m->hparams.arch->norm == HTH_NORM_LAYER)
         st = bind_vector(b, find(b, "output_norm.bias"), d_model, &m->output_norm.bias);
     if (st != HEARTH_OK) return st;
     const hth_gguf_tensor *t = find(b, "output.weight");
@@ -268,7 +268,7 @@ static hearth_status bind_qkv(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
     size_t d = h->d_model, n_q = (size_t)l->n_head * h->d_head, n_kv = (size_t)l->n_head_kv * h->d_head;
-    bool biased = h->family->biases != HTH_BIAS_OPTIONAL;
+    bool biased = h->arch->biases != HTH_BIAS_OPTIONAL;
     const hth_gguf_tensor *joined = find_in_layer(b, i, "attn_qkv.weight");
     hearth_status st;
     const hth_gguf_tensor *apart = find_in_layer(b, i, "attn_q.weight");
@@ -277,7 +277,7 @@ static hearth_status bind_qkv(binder *b, uint32_t i, hth_layer *l)
             b->err, HEARTH_ERROR_FORMAT,
             "%s: tensor '%s' is missing, and so is 'blk.%u.attn_qkv.weight' (one is needed by architecture "
             "%s)",
-            hth_gguf_path(b->model->file), b->name, i, h->family->name);
+            hth_gguf_path(b->model->file), b->name, i, h->arch->name);
     if (apart) {
         if ((st = bind_linear(b, i, "attn_q", biased, n_q, d, &l->q, &l->q_bias)) != HEARTH_OK ||
             (st = bind_linear(b, i, "attn_k", biased, n_kv, d, &l->k, &l->k_bias)) != HEARTH_OK)
@@ -301,7 +301,7 @@ static hearth_status bind_qkv(binder *b, uint32_t i, hth_layer *l)
 static hearth_status bind_attention_norm(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
-    if (!h->family->parallel) return bind_norm(b, i, "attn_norm", h->d_model, &l->attn_norm);
+    if (!h->arch->parallel) return bind_norm(b, i, "attn_norm", h->d_model, &l->attn_norm);
     hearth_status st = bind_norm(b, i, "attn_norm", h->d_model, &l->ffn_norm);
     if (st != HEARTH_OK || !find_in_layer(b, i, "attn_norm_2.weight")) return st;
     return bind_norm(b, i, "attn_norm_2", h->d_model, &l->attn_norm);
@@ -313,12 +313,12 @@ static hearth_status bind_attention(binder *b, uint32_t i, hth_layer *l)
     size_t n_q = (size_t)l->n_head * h->d_head;
     hearth_status st;
     if ((st = bind_attention_norm(b, i, l)) != HEARTH_OK || (st = bind_qkv(b, i, l)) != HEARTH_OK) return st;
-    if (h->family->qk_norm && ((st = bind_norm(b, i, "attn_q_norm", h->d_head, &l->q_norm)) != HEARTH_OK ||
+    if (h->arch->qk_norm && ((st = bind_norm(b, i, "attn_q_norm", h->d_head, &l->q_norm)) != HEARTH_OK ||
                                (st = bind_norm(b, i, "attn_k_norm", h->d_head, &l->k_norm)) != HEARTH_OK))
         return st;
-    bool biased = h->family->biases == HTH_BIAS_ALL;
+    bool biased = h->arch->biases == HTH_BIAS_ALL;
     st = bind_linear(b, i, "attn_output", biased, h->d_model, n_q, &l->o, &l->o_bias);
-    if (st != HEARTH_OK || !h->family->post_norms) return st;
+    if (st != HEARTH_OK || !h->arch->post_norms) return st;
     return bind_norm(b, i, "post_attention_norm", h->d_model, &l->attn_post_norm);
 }
 
@@ -343,7 +343,7 @@ static hearth_status refuse_router(binder *b, uint32_t i_layer)
     return hth_fail(b->err, HEARTH_ERROR_FORMAT,
                     "%s: tensor '%s' (info at byte %llu) is there, but %s.expert_count is 0 or missing",
                     hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at,
-                    b->model->hparams.family->name);
+                    b->model->hparams.arch->name);
 }
 
 /* The gate of a layer, which all layers have or none. */
@@ -364,7 +364,7 @@ static hearth_status bind_gate(binder *b, uint32_t i, hth_layer *l)
 static hearth_status bind_gate_up(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
-    if (h->family->fused_gate_up && !find_in_layer(b, i, "ffn_gate.weight")) {
+    if (h->arch->fused_gate_up && !find_in_layer(b, i, "ffn_gate.weight")) {
         const part parts[] = {{l->d_ff, &l->gate}, {l->d_ff, &l->up}};
         hearth_status st = bind_parts(b, find_in_layer(b, i, "ffn_up.weight"), h->d_model, parts, 2);
         if (st != HEARTH_OK) return st;
@@ -372,7 +372,7 @@ static hearth_status bind_gate_up(binder *b, uint32_t i, hth_layer *l)
                                (const float **[]){&l->gate_bias, &l->up_bias}, 2);
     }
     hearth_status st = bind_gate(b, i, l);
-    bool biased = h->family->biases == HTH_BIAS_ALL;
+    bool biased = h->arch->biases == HTH_BIAS_ALL;
     return st != HEARTH_OK ? st
                            : bind_linear(b, i, "ffn_up", biased, l->d_ff, h->d_model, &l->up, &l->up_bias);
 }
@@ -385,12 +385,12 @@ static hearth_status bind_down(binder *b, uint32_t i, hth_layer *l)
 {
     hth_model *m = b->model;
     size_t d = m->hparams.d_model;
-    bool biased = m->hparams.family->biases == HTH_BIAS_ALL;
+    bool biased = m->hparams.arch->biases == HTH_BIAS_ALL;
     if (i == 0)
-        m->by_neurons = hth_gguf_is_powerinfer(m->file) ||
+        m->down_transposed = hth_gguf_is_powerinfer(m->file) ||
                         (!first_has(b, "ffn_down.weight") && first_has(b, "ffn_down_t.weight"));
-    if (!m->by_neurons) return bind_linear(b, i, "ffn_down", biased, d, l->d_ff, &l->down, &l->down_bias);
-    hearth_status st = bind_matrix(b, find_in_layer(b, i, "ffn_down_t.weight"), l->d_ff, d, &l->neurons.rows);
+    if (!m->down_transposed) return bind_linear(b, i, "ffn_down", biased, d, l->d_ff, &l->down, &l->down_bias);
+    hearth_status st = bind_matrix(b, find_in_layer(b, i, "ffn_down_t.weight"), l->d_ff, d, &l->down_t.rows);
     return st != HEARTH_OK ? st : bind_bias(b, i, "ffn_down_t", biased, d, &l->down_bias);
 }
 
@@ -414,10 +414,10 @@ static hearth_status bind_predictor(binder *b, uint32_t i, hth_layer *l)
 
 static hearth_status bind_floor(binder *b, uint32_t i, hth_layer *l)
 {
-    if (i == 0) b->model->has_floors = first_has(b, "ffn_floor.weight");
-    if (!b->model->has_floors) return HEARTH_OK;
-    hearth_status st = bind_vector(b, find_in_layer(b, i, "ffn_floor.weight"), l->d_ff, &l->floor);
-    if (st == HEARTH_OK) b->model->bindings[b->model->n_binding - 1].from_zero = true;
+    if (i == 0) b->model->has_thresholds = first_has(b, "ffn_floor.weight");
+    if (!b->model->has_thresholds) return HEARTH_OK;
+    hearth_status st = bind_vector(b, find_in_layer(b, i, "ffn_floor.weight"), l->d_ff, &l->thresholds);
+    if (st == HEARTH_OK) b->model->bindings[b->model->n_binding - 1].must_be_nonneg = true;
     return st;
 }
 
@@ -444,13 +444,13 @@ static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
     const hth_hparams *h = &b->model->hparams;
     hearth_status st;
     if ((st = refuse_router(b, i)) != HEARTH_OK) return st;
-    if (!h->family->parallel && (st = bind_norm(b, i, "ffn_norm", h->d_model, &l->ffn_norm)) != HEARTH_OK)
+    if (!h->arch->parallel && (st = bind_norm(b, i, "ffn_norm", h->d_model, &l->ffn_norm)) != HEARTH_OK)
         return st;
     if ((st = bind_gate_up(b, i, l)) != HEARTH_OK) return st;
     if ((st = bind_down(b, i, l)) != HEARTH_OK || (st = bind_predictor(b, i, l)) != HEARTH_OK ||
         (st = bind_floor(b, i, l)) != HEARTH_OK || (st = bind_order(b, i, l)) != HEARTH_OK)
         return st;
-    if (h->family->post_norms) st = bind_norm(b, i, "post_ffw_norm", h->d_model, &l->ffn_post_norm);
+    if (h->arch->post_norms) st = bind_norm(b, i, "post_ffw_norm", h->d_model, &l->ffn_post_norm);
     return st != HEARTH_OK ? st : cut_clusters(b, i, l);
 }
 
@@ -476,7 +476,7 @@ static hearth_status check_block_count(binder *b)
     return hth_fail(b->err, HEARTH_ERROR_FORMAT,
                     "%s: tensor '%s' (info at byte %llu) is there, but %s.block_count is %u",
                     hth_gguf_part_path(b->model->file, t->i_part), b->name, (unsigned long long)t->info_at,
-                    h->family->name, h->n_layer);
+                    h->arch->name, h->n_layer);
 }
 
 /* Beginnings of names of tensors that files of our families may hold though no logit depends on them. */
@@ -493,7 +493,7 @@ static const struct {
 /* Ends of names: what old converters kept of a layer's rotation, which is computed. */
 static const char rotation_table[] = ".attn_rot_embd.weight";
 
-static bool is_harmless(hth_text name)
+static bool is_harmless(hth_str name)
 {
     size_t n = sizeof rotation_table - 1;
     if (name.n > n && memcmp(name.bytes + name.n - n, rotation_table, n) == 0) return true;
@@ -524,10 +524,10 @@ static hearth_status check_unused(binder *b, bool allowed)
             "%s: tensor '%s' (info at byte %llu) is not used by architecture %s (%zu such tensors): "
             "without it results would be wrong; --allow-unused goes on all the same",
             hth_gguf_part_path(m->file, first->i_part), name, (unsigned long long)first->info_at,
-            m->hparams.family->name, n);
+            m->hparams.arch->name, n);
     hth_log(HEARTH_LOG_WARN,
             "%s: %zu of %zu tensors are not used by architecture %s, among them '%s': results may be wrong",
-            hth_gguf_path(m->file), n, hth_gguf_n_tensor(m->file), m->hparams.family->name, name);
+            hth_gguf_path(m->file), n, hth_gguf_n_tensor(m->file), m->hparams.arch->name, name);
     return HEARTH_OK;
 }
 
@@ -550,7 +550,7 @@ static hearth_status bind_all(binder *b, const hth_layer_sizes *sizes)
     return bind_head(b);
 }
 
-hearth_status hth_model_open(const hth_gguf *file, const hth_model_wish *wish, hth_model **out,
+hearth_status hth_model_open(const hth_gguf *file, const hth_model_overrides *overrides, hth_model **out,
                              hearth_error *err)
 {
     *out = NULL;
@@ -559,11 +559,11 @@ hearth_status hth_model_open(const hth_gguf *file, const hth_model_wish *wish, h
     m->file = file;
     binder b = {.model = m, .err = err};
     hth_layer_sizes *sizes = NULL;
-    hearth_status st = hth_model_read_hparams(file, wish, &m->arena, &m->hparams, &sizes, err);
-    if (st == HEARTH_OK) st = hth_model_check_claims(file, err);
+    hearth_status st = hth_model_read_hparams(file, overrides, &m->arena, &m->hparams, &sizes, err);
+    if (st == HEARTH_OK) st = hth_model_check_metadata(file, err);
     if (st == HEARTH_OK) st = bind_all(&b, sizes);
     if (st == HEARTH_OK) st = hth_model_read_sparsity(m, err);
-    if (st == HEARTH_OK) st = check_unused(&b, wish->allow_unused);
+    if (st == HEARTH_OK) st = check_unused(&b, overrides->allow_unused);
     if (st != HEARTH_OK) {
         hth_model_close(m);
         return st;

@@ -93,7 +93,7 @@ static hearth_status read_per_layer(reader *r, const char *name, uint64_t max, u
 /* ---- the parts --------------------------------------------------------------- */
 
 /* What belongs to a model and is told apart by its name (docs/sparsity.md). */
-static hearth_status refuse_sidecar(reader *r, hth_text name)
+static hearth_status refuse_sidecar(reader *r, hth_str name)
 {
     static const struct {
         const char *name, *what, *says;
@@ -103,7 +103,7 @@ static hearth_status refuse_sidecar(reader *r, hth_text name)
         {"hearth.thresholds", "thresholds", "name the model itself, and these with --thresholds"},
         {"hearth.placement", "a placement", "name the model itself, and this with --placement"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (hth_text_is(name, kinds[i].name))
+        if (hth_str_eq(name, kinds[i].name))
             return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
                             "%s: %s, not a model (general.architecture at %llu is %s): %s",
                             hth_gguf_path(r->file), kinds[i].what,
@@ -114,22 +114,22 @@ static hearth_status refuse_sidecar(reader *r, hth_text name)
 
 static hearth_status find_family(reader *r, hth_hparams *h)
 {
-    hth_text name = {0};
+    hth_str name = {0};
     bool found;
     hearth_status st = hth_gguf_get_text(r->file, "general.architecture", &name, &found, r->err);
     if (st != HEARTH_OK) return st;
     if (!found) return hth_gguf_missing(r->file, "general.architecture", "every model", r->err);
     if ((st = refuse_sidecar(r, name)) != HEARTH_OK) return st;
-    h->family = hth_family_find(name);
-    if (!h->family) {
+    h->arch = hth_arch_find(name);
+    if (!h->arch) {
         char shown[80], list[200];
         return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
                         "%s: architecture '%s' is not supported; supported: %s", hth_gguf_path(r->file),
                         hth_escape(shown, sizeof shown, name.bytes, name.n),
-                        hth_family_list(list, sizeof list));
+                        hth_arch_list(list, sizeof list));
     }
-    r->arch = h->family->name;
-    if (!hth_gguf_is_powerinfer(r->file) || h->family->in_powerinfer) return HEARTH_OK;
+    r->arch = h->arch->name;
+    if (!hth_gguf_is_powerinfer(r->file) || h->arch->in_powerinfer) return HEARTH_OK;
     return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
                     "%s: a PowerInfer file (magic PWRI) of architecture %s; such files hold llama, bamboo, "
                     "falcon or opt",
@@ -201,7 +201,7 @@ static hearth_status read_head_size(reader *r, hth_hparams *h, const hth_layer_s
             "%s: %s is %u, but %s.attention.key_length is %u: different lengths are not supported",
             hth_gguf_path(r->file), r->key, value, r->arch, key);
     h->d_head = key;
-    bool wide = h->n_layer == h->family->wide_scale_layers;
+    bool wide = h->n_layer == h->arch->wide_scale_layers;
     h->score_width = wide ? h->d_model / sizes[0].n_head : key;
     if (h->score_width > 0) return HEARTH_OK;
     return hth_fail(r->err, HEARTH_ERROR_FORMAT,
@@ -218,7 +218,7 @@ static hearth_status read_window_pattern(reader *r, const hth_hparams *h, uint32
 {
     const hth_gguf_value *v = hth_gguf_find(r->file, key_of(r, "attention.sliding_window_pattern"));
     uint32_t n_layer = h->n_layer;
-    uint64_t period = h->family->window.period;
+    uint64_t period = h->arch->swa.period;
     if (v && v->type == HTH_GGUF_ARRAY) {
         bool counts = v->element_type == HTH_GGUF_BOOL || hth_gguf_is_integer(v->element_type);
         if (!counts || v->n_element != n_layer)
@@ -238,7 +238,7 @@ static hearth_status read_window_pattern(reader *r, const hth_hparams *h, uint32
 
 static hearth_status read_windows(reader *r, const hth_hparams *h, hth_layer_sizes *sizes)
 {
-    const hth_window_rule *rule = &h->family->window;
+    const hth_swa_pattern *rule = &h->arch->swa;
     uint64_t size = rule->size;
     bool found;
     if (!rule->possible) return HEARTH_OK;
@@ -248,7 +248,7 @@ static hearth_status read_windows(reader *r, const hth_hparams *h, hth_layer_siz
     return read_window_pattern(r, h, (uint32_t)size, sizes);
 }
 
-static hearth_status read_scaling_type(reader *r, const hth_family *family, hth_rope *rope)
+static hearth_status read_scaling_type(reader *r, const hth_arch *arch, hth_rope *rope)
 {
     static const struct {
         const char *name;
@@ -257,15 +257,15 @@ static hearth_status read_scaling_type(reader *r, const hth_family *family, hth_
                  {"linear", HTH_SCALING_LINEAR},
                  {"yarn", HTH_SCALING_YARN},
                  {"longrope", HTH_SCALING_LONGROPE}};
-    bool tables = family->factors == HTH_FACTORS_BY_CONTEXT;
-    hth_text type = {0};
+    bool tables = arch->factors == HTH_FACTORS_BY_CONTEXT;
+    hth_str type = {0};
     bool found;
     hearth_status st = hth_gguf_get_text(r->file, key_of(r, "rope.scaling.type"), &type, &found, r->err);
     if (st != HEARTH_OK) return st;
     rope->scaling = HTH_SCALING_LINEAR;
     if (!found) return HEARTH_OK;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (hth_text_is(type, kinds[i].name) && (tables || kinds[i].scaling != HTH_SCALING_LONGROPE)) {
+        if (hth_str_eq(type, kinds[i].name) && (tables || kinds[i].scaling != HTH_SCALING_LONGROPE)) {
             rope->scaling = kinds[i].scaling;
             return HEARTH_OK;
         }
@@ -278,10 +278,10 @@ static hearth_status read_scaling_type(reader *r, const hth_family *family, hth_
 static hearth_status read_rope(reader *r, hth_hparams *h)
 {
     hth_rope *rope = &h->rope;
-    *rope = (hth_rope){.kind = h->family->rope,
+    *rope = (hth_rope){.kind = h->arch->rope,
                        .n_rot = h->d_head,
                        .base = 10000.0,
-                       .window_base = h->family->window_rope_base,
+                       .window_base = h->arch->window_rope_base,
                        .attn_factor = 1.0};
     if (rope->kind == HTH_ROPE_NONE) {
         rope->n_rot = 0;
@@ -295,11 +295,11 @@ static hearth_status read_rope(reader *r, hth_hparams *h)
                         hth_gguf_path(r->file), r->key, rope->n_rot);
     /* Above 1: YaRN divides by its logarithm. */
     if ((st = read_float(r, "rope.freq_base", 1.001, 1e12, &rope->base, NULL)) != HEARTH_OK) return st;
-    if (h->family->window.possible) {
+    if (h->arch->swa.possible) {
         st = read_float(r, "rope.freq_base_swa", 1.001, 1e12, &rope->window_base, NULL);
         if (st != HEARTH_OK) return st;
     }
-    if ((st = read_scaling_type(r, h->family, rope)) != HEARTH_OK) return st;
+    if ((st = read_scaling_type(r, h->arch, rope)) != HEARTH_OK) return st;
     bool found;
     if ((st = read_float(r, "rope.scaling.factor", 0.0, 1e6, &rope->factor, &found)) != HEARTH_OK) return st;
     if (!found && (st = read_float(r, "rope.scale_linear", 0.0, 1e6, &rope->factor, NULL)) != HEARTH_OK)
@@ -319,11 +319,11 @@ static hearth_status read_rope(reader *r, hth_hparams *h)
 static hearth_status read_activation(reader *r, hth_hparams *h)
 {
     static const char key[] = "hearth.ffn.activation";
-    hth_text name = {0};
+    hth_str name = {0};
     bool found;
     hearth_status st = hth_gguf_get_text(r->file, key, &name, &found, r->err);
-    h->activation = hth_gguf_is_powerinfer(r->file) ? h->family->relu_form : h->family->activation;
-    h->needs_gate = h->family->gated;
+    h->activation = hth_gguf_is_powerinfer(r->file) ? h->arch->relu_form : h->arch->activation;
+    h->needs_gate = h->arch->gated;
     if (st != HEARTH_OK || !found || hth_activation_by_name(name, &h->activation, &h->needs_gate)) return st;
     char shown[80];
     return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
@@ -333,10 +333,10 @@ static hearth_status read_activation(reader *r, hth_hparams *h)
 
 static hearth_status read_epsilon(reader *r, hth_hparams *h)
 {
-    bool found, bare = hth_gguf_is_powerinfer(r->file) && h->family->norm_eps != 0.0;
-    double eps = bare ? 0.0 : h->family->norm_eps; /* PowerInfer never reads the key where it is not needed */
+    bool found, bare = hth_gguf_is_powerinfer(r->file) && h->arch->norm_eps != 0.0;
+    double eps = bare ? 0.0 : h->arch->norm_eps; /* PowerInfer never reads the key where it is not needed */
     const char *name =
-        h->family->norm == HTH_NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
+        h->arch->norm == HTH_NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
     hearth_status st = read_float(r, name, 0.0, 1.0, &eps, &found);
     if (st != HEARTH_OK) return st;
     if (!found && eps == 0.0 && !bare) return missing(r);
@@ -361,11 +361,11 @@ static hearth_status read_cap(reader *r, const char *name, double by_default, fl
 
 static hearth_status read_caps(reader *r, hth_hparams *h)
 {
-    const hth_family *f = h->family;
+    const hth_arch *f = h->arch;
     hearth_status st = HEARTH_OK;
-    if (f->caps_scores) st = read_cap(r, "attn_logit_softcapping", f->score_cap, &h->score_cap);
+    if (f->reads_attn_softcap) st = read_cap(r, "attn_logit_softcapping", f->attn_softcap, &h->attn_softcap);
     if (st != HEARTH_OK) return st;
-    return f->caps_logits ? read_cap(r, "final_logit_softcapping", f->logit_cap, &h->logit_cap) : HEARTH_OK;
+    return f->reads_logit_softcap ? read_cap(r, "final_logit_softcapping", f->logit_softcap, &h->logit_softcap) : HEARTH_OK;
 }
 
 /* Some converters write a number without meaning for "no limit". What a session may have
@@ -391,7 +391,7 @@ static hearth_status override_activation(reader *r, hth_hparams *h, const char *
     const char *by_file = hth_activation_name(h->activation);
     hth_activation activation = h->activation;
     if (!wish) return HEARTH_OK;
-    if (!hth_activation_by_name((hth_text){wish, strlen(wish)}, &activation, &h->needs_gate))
+    if (!hth_activation_by_name((hth_str){wish, strlen(wish)}, &activation, &h->needs_gate))
         return hth_fail(r->err, HEARTH_ERROR_ARGUMENT,
                         "activation '%s' is not known; known: " HTH_ACTIVATION_NAMES, wish);
     if (activation != h->activation)
@@ -402,7 +402,7 @@ static hearth_status override_activation(reader *r, hth_hparams *h, const char *
     return HEARTH_OK;
 }
 
-hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_wish *wish, hth_arena *arena,
+hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overrides *overrides, hth_arena *arena,
                                      hth_hparams *h, hth_layer_sizes **per_layer, hearth_error *err)
 {
     reader r = {.file = file, .err = err};
@@ -420,5 +420,5 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_wish 
     if ((st = read_epsilon(&r, h)) != HEARTH_OK) return st;
     if ((st = read_rope(&r, h)) != HEARTH_OK) return st;
     if ((st = read_activation(&r, h)) != HEARTH_OK) return st;
-    return override_activation(&r, h, wish->activation);
+    return override_activation(&r, h, overrides->activation);
 }

@@ -5,10 +5,10 @@
 #define HTH_MODEL_MODEL_H
 
 #include "base/alloc.h"
-#include "kernels/neurons.h"
+#include "kernels/sparse_down.h"
 #include "kernels/product.h"
 #include "model/cluster.h"
-#include "model/family.h"
+#include "model/arch.h"
 
 typedef enum hth_rope_scaling {
     HTH_SCALING_NONE,
@@ -18,7 +18,7 @@ typedef enum hth_rope_scaling {
 } hth_rope_scaling;
 
 /* Rotation of queries and keys. Angle of pair i at position p: p * theta_i with
- * theta_i = base^(-2i / n_rot), scaled as run/attention.c says (Su et al. 2021,
+ * theta_i = base^(-2i / n_rot), scaled as forward/attention.c says (Su et al. 2021,
  * RoFormer; linear: Chen et al. 2023; YaRN: Peng et al. 2023). */
 typedef struct hth_rope {
     hth_rope_kind kind;
@@ -35,7 +35,7 @@ typedef struct hth_rope {
 enum { HTH_MAX_LAYER = 1024, HTH_MAX_D_FF = 1 << 20 };
 
 typedef struct hth_hparams {
-    const hth_family *family;
+    const hth_arch *arch;
     uint32_t n_layer, d_model, n_vocab;
     uint32_t n_ctx_train;
     uint32_t n_position; /* learned positions: no context may be longer; 0: any may */
@@ -45,7 +45,7 @@ typedef struct hth_hparams {
     uint32_t rank; /* of predictors; 0: there are none */
     float norm_eps;
     uint32_t score_width;       /* scores, queries times keys, are divided by its root */
-    float score_cap, logit_cap; /* 0: none */
+    float attn_softcap, logit_softcap; /* 0: none */
     hth_rope rope;
     hth_activation activation;
     bool needs_gate;       /* the activation was named by its gated form */
@@ -70,7 +70,7 @@ typedef struct hth_norm {
  * out relu(in f) + bias is not below the threshold (Liu et al. 2023, Deja Vu; PowerInfer). */
 enum { HTH_MAX_RANK = 65536 };
 typedef struct hth_predictor {
-    hth_matrix in;     /* rank rows of d_model; n_row 0: no predictor */
+    hth_matrix in;     /* rank rows of d_model; n_tok 0: no predictor */
     hth_matrix out;    /* d_ff rows of rank */
     const float *bias; /* [d_ff] or NULL */
     float threshold;
@@ -89,14 +89,14 @@ typedef struct hth_layer {
     hth_norm ffn_norm;       /* [d_model] */
     hth_matrix gate, up;     /* d_ff rows of d_model; gate may be absent */
     const float *gate_bias, *up_bias;
-    bool up_first;   /* gate and up are in each other's place, against the file that was packed first */
-    hth_matrix down; /* d_model rows of d_ff; n_row 0 where there are neurons: */
-    hth_neurons neurons;
+    bool gate_up_swapped;   /* gate and up are in each other's place, against the file that was packed first */
+    hth_matrix down; /* d_model rows of d_ff; n_tok 0 where there are neurons: */
+    hth_down_t down_t;
     const float *down_bias;
     hth_predictor predictor;
-    const float *floor; /* [d_ff] or NULL: selector threshold computes neurons whose activation reaches it */
+    const float *thresholds; /* [d_ff] or NULL: selector threshold computes neurons whose activation reaches it */
     const float
-        *shares; /* [ceil(d_ff / HTH_SHARE_NEURONS)] or NULL: of each run of neurons what fires for a token */
+        *act_freq; /* [ceil(d_ff / HTH_ACT_FREQ_BLOCK)] or NULL: of each run of neurons what fires for a token */
     const hth_gguf_tensor *order; /* [d_ff] which number each neuron had before it was packed; NULL */
     hth_norm ffn_post_norm;       /* [d_model] */
     const hth_cluster *clusters;  /* cover 0..d_ff, ascending */
@@ -111,9 +111,9 @@ typedef struct hth_binding {
     hth_matrix *matrix;
     const float **vector; /* n floats, converted */
     size_t n;
-    uint64_t from, size; /* bytes of the tensor that are meant */
-    bool divides;        /* no entry may be 0 */
-    bool from_zero;      /* no entry may be negative */
+    uint64_t offset, size; /* bytes of the tensor that are meant */
+    bool must_be_nonzero;        /* no entry may be 0 */
+    bool must_be_nonneg;      /* no entry may be negative */
 } hth_binding;
 
 typedef struct hth_model {
@@ -125,11 +125,11 @@ typedef struct hth_model {
     hth_matrix output;        /* token_embd itself where the head is tied */
     const float *output_bias; /* [n_vocab] or NULL */
     bool tied;
-    bool by_neurons;             /* all layers have neurons in place of down */
+    bool down_transposed;             /* all layers have neurons in place of down */
     bool has_predictors;         /* all layers */
     bool predicts_from_residual; /* their input is what the FFN's norm reads, not what it gives */
     hearth_selector selector;    /* that the file asks for; AUTO: it does not */
-    bool has_floors;             /* all layers */
+    bool has_thresholds;             /* all layers */
     /* [n_rot / 2] or NULL: what angles are divided by in contexts up to the original
      * length, and in longer ones; the same where the file has one table. */
     const float *rope_factors, *rope_factors_long;
@@ -143,13 +143,13 @@ typedef struct hth_model {
 } hth_model;
 
 /* What a caller wants beside what the file says; zeros: nothing. */
-typedef struct hth_model_wish {
+typedef struct hth_model_overrides {
     const char *activation; /* by name, in place of the file's */
     bool allow_unused;      /* a tensor that no part of the network reads is a warning, not an error */
-} hth_model_wish;
+} hth_model_overrides;
 
 /* Reads and checks metadata and directory. file must outlive the model. */
-hearth_status hth_model_open(const hth_gguf *file, const hth_model_wish *wish, hth_model **out,
+hearth_status hth_model_open(const hth_gguf *file, const hth_model_overrides *overrides, hth_model **out,
                              hearth_error *err);
 void hth_model_close(hth_model *model);
 
@@ -157,22 +157,22 @@ void hth_model_close(hth_model *model);
 enum { HTH_PACK_VERSION = 1 };
 /* The verb that made the file: it may be replaced by another one. */
 #define HTH_KEY_MADE_BY "hearth.made_by"
-/* [n_layer] 1 where the layer is up_first. */
-#define HTH_KEY_UP_FIRST "hearth.pack.up_first"
-/* What share of each run of HTH_SHARE_NEURONS neurons fires for a token: layers one behind the other, [ceil(d_ff / that)] each. */
-#define HTH_KEY_SHARES "hearth.ffn.shares"
-enum { HTH_SHARE_NEURONS = 64 };
+/* [n_layer] 1 where the layer is gate_up_swapped. */
+#define HTH_KEY_GATE_UP_SWAPPED "hearth.pack.up_first"
+/* What share of each run of HTH_ACT_FREQ_BLOCK neurons fires for a token: layers one behind the other, [ceil(d_ff / that)] each. */
+#define HTH_KEY_ACT_FREQ "hearth.ffn.shares"
+enum { HTH_ACT_FREQ_BLOCK = 64 };
 
-/* What the file says about itself as a whole (claims.c): refuses keys of ours that are not
+/* What the file says about itself as a whole (check_metadata.c): refuses keys of ours that are not
  * known and other versions of quantised blocks; a wrong general.file_type is a warning. */
-hearth_status hth_model_check_claims(const hth_gguf *file, hearth_error *err);
+hearth_status hth_model_check_metadata(const hth_gguf *file, hearth_error *err);
 
-/* What tells a model from others (identity.c): a hash over the names, types and shapes of its tensors
+/* What tells a model from others (fingerprint.c): a hash over the names, types and shapes of its tensors
  * and the first and last 4 KiB of each. What belongs to a model carries it. IO, MEMORY. */
 hearth_status hth_model_hash(const hth_gguf *file, uint64_t *hash, hearth_error *err);
 
 #define HTH_SELECTOR_NAMES "auto, dense, gate, predictor, threshold"
-bool hth_selector_by_name(hth_text name, hearth_selector *selector);
+bool hth_selector_by_name(hth_str name, hearth_selector *selector);
 const char *hth_selector_name(hearth_selector selector);
 
 /* What the metadata say of sparsity (sparsity.c), once the tensors are bound. */
@@ -182,7 +182,7 @@ hearth_status hth_model_read_sparsity(hth_model *model, hearth_error *err);
 typedef struct hth_layer_sizes {
     uint32_t n_head, n_head_kv, d_ff, window;
 } hth_layer_sizes;
-hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_wish *wish, hth_arena *arena,
+hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overrides *overrides, hth_arena *arena,
                                      hth_hparams *hparams, hth_layer_sizes **per_layer, hearth_error *err);
 
 #endif

@@ -35,13 +35,13 @@ static hearth_status read_thresholds(hth_model *m, hearth_error *err)
 static hearth_status read_input(hth_model *m, hearth_error *err)
 {
     static const char key[] = "hearth.predictor.input";
-    hth_text name;
+    hth_str name;
     bool found;
     hearth_status st = hth_gguf_get_text(m->file, key, &name, &found, err);
     m->predicts_from_residual = hth_gguf_is_powerinfer(m->file);
     if (st != HEARTH_OK || !found) return st;
-    m->predicts_from_residual = hth_text_is(name, "residual");
-    if (m->predicts_from_residual || hth_text_is(name, "normed")) return HEARTH_OK;
+    m->predicts_from_residual = hth_str_eq(name, "residual");
+    if (m->predicts_from_residual || hth_str_eq(name, "normed")) return HEARTH_OK;
     char shown[80];
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s at %llu is '%s'; known: residual, normed",
                     hth_gguf_path(m->file), key, (unsigned long long)hth_gguf_find(m->file, key)->offset,
@@ -54,10 +54,10 @@ static const char *const selector_names[] = {[HEARTH_SELECTOR_AUTO] = "auto",
                                              [HEARTH_SELECTOR_PREDICTOR] = "predictor",
                                              [HEARTH_SELECTOR_THRESHOLD] = "threshold"};
 
-bool hth_selector_by_name(hth_text name, hearth_selector *selector)
+bool hth_selector_by_name(hth_str name, hearth_selector *selector)
 {
     for (size_t i = 0; i < sizeof selector_names / sizeof *selector_names; i++)
-        if (hth_text_is(name, selector_names[i])) {
+        if (hth_str_eq(name, selector_names[i])) {
             *selector = (hearth_selector)i;
             return true;
         }
@@ -69,7 +69,7 @@ const char *hth_selector_name(hearth_selector selector) { return selector_names[
 static hearth_status read_selector(hth_model *m, hearth_error *err)
 {
     static const char key[] = "hearth.selector";
-    hth_text name;
+    hth_str name;
     bool found;
     hearth_status st = hth_gguf_get_text(m->file, key, &name, &found, err);
     m->selector = hth_gguf_is_powerinfer(m->file) ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_AUTO;
@@ -85,13 +85,13 @@ static hearth_status read_hidden(hth_model *m, hearth_error *err)
     const hth_gguf_value *largest;
     hearth_status st = read_layers(m, "hearth.ffn.largest_hidden", 0.0, &largest, err);
     for (uint32_t i = 0; st == HEARTH_OK && largest && i < m->hparams.n_layer; i++)
-        m->layers[i].neurons.hidden_top = (float)hth_gguf_element_float(largest, i);
+        m->layers[i].down_t.hidden_absmax = (float)hth_gguf_element_float(largest, i);
     return st;
 }
 
 static hearth_status read_up_first(hth_model *m, hearth_error *err)
 {
-    static const char key[] = HTH_KEY_UP_FIRST;
+    static const char key[] = HTH_KEY_GATE_UP_SWAPPED;
     const hth_gguf_value *array;
     hearth_status st = hth_gguf_get_array(m->file, key, HTH_GGUF_U32, m->hparams.n_layer, &array, err);
     if (st != HEARTH_OK || !array) return st;
@@ -101,19 +101,19 @@ static hearth_status read_up_first(hth_model *m, hearth_error *err)
             return hth_fail(err, HEARTH_ERROR_FORMAT, "%s: %s at %llu: value %u is %llu, 0 or 1 is wanted",
                             hth_gguf_path(m->file), key, (unsigned long long)array->offset, i,
                             (unsigned long long)x);
-        m->layers[i].up_first = x == 1;
+        m->layers[i].gate_up_swapped = x == 1;
     }
     return HEARTH_OK;
 }
 
 static uint32_t n_share_of(const hth_layer *l)
 {
-    return (l->d_ff + HTH_SHARE_NEURONS - 1) / HTH_SHARE_NEURONS;
+    return (l->d_ff + HTH_ACT_FREQ_BLOCK - 1) / HTH_ACT_FREQ_BLOCK;
 }
 
 static hearth_status read_shares(hth_model *m, hearth_error *err)
 {
-    static const char key[] = HTH_KEY_SHARES;
+    static const char key[] = HTH_KEY_ACT_FREQ;
     const hth_gguf_value *array;
     uint64_t n = 0, at = 0;
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) n += n_share_of(&m->layers[i]);
@@ -130,7 +130,7 @@ static hearth_status read_shares(hth_model *m, hearth_error *err)
         shares[i] = (float)x;
     }
     for (uint32_t i = 0; i < m->hparams.n_layer; at += n_share_of(&m->layers[i]), i++)
-        m->layers[i].shares = shares + at;
+        m->layers[i].act_freq = shares + at;
     return HEARTH_OK;
 }
 

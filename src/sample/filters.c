@@ -6,14 +6,14 @@
 #include "kernels/math.h"
 
 /* exp of less is 0 in double precision; keeps -infinity away from hth_exp_d. */
-static const double LEAST_EXPONENT = -800.0;
+static const double MIN_EXPONENT = -800.0;
 
 double hth_sample_weigh(hth_sample_candidate *c, size_t n, double temperature)
 {
     double sum = 0.0, best = (double)c[0].logit;
     for (size_t i = 0; i < n; i++) {
         double x = ((double)c[i].logit - best) / temperature;
-        c[i].p = x < LEAST_EXPONENT ? 0.0 : hth_exp_d(x);
+        c[i].p = x < MIN_EXPONENT ? 0.0 : hth_exp_d(x);
         sum += c[i].p;
     }
     return sum;

@@ -4,7 +4,7 @@
 #include "sample/sampler.h"
 
 #include "base/alloc.h"
-#include "base/checked.h"
+#include "base/checked_math.h"
 #include "sample/filters.h"
 #include "sample/params.h"
 #include "sample/random.h"
@@ -216,7 +216,7 @@ static int32_t draw(hearth_sampler *s, size_t n)
     return s->candidate[0].id; /* not reached: u < 1, and the sum is the same */
 }
 
-hearth_status hearth_sampler_pick(hearth_sampler *s, const float *logits, int32_t *id, hearth_error *err)
+hearth_status hearth_sampler_sample(hearth_sampler *s, const float *logits, int32_t *id, hearth_error *err)
 {
     hearth_status status = copy_logits(s, logits, err);
     if (status != HEARTH_OK) return status;

@@ -29,7 +29,7 @@ enum { HTH_SAMPLER_MAX_LAST_N = 1 << 20 };
  *
  * hth_sampler_open is hearth_sampler_open for any number of logits. It copies
  * options; ARGUMENT names the field that is out of range, with the range. Neither
- * hearth_sampler_accept nor hearth_sampler_pick allocates; pick gives NUMERIC when
+ * hearth_sampler_accept nor hearth_sampler_sample allocates; pick gives NUMERIC when
  * a logit is NaN or +infinity, or when all are banned. */
 hearth_status hth_sampler_open(int32_t n_vocab, const hearth_sampler_options *options, hearth_sampler **out,
                                hearth_error *err);

@@ -3,7 +3,7 @@
 #include "sparse/profile.h"
 
 #include "base/bits.h"
-#include "base/checked.h"
+#include "base/checked_math.h"
 
 static hearth_status make_layer(hth_profile *p, hth_profile_layer *l, uint32_t d_ff, bool with_sums,
                                 hearth_error *err)
@@ -14,8 +14,8 @@ static hearth_status make_layer(hth_profile *p, hth_profile_layer *l, uint32_t d
     l->n_fired = hth_arena_alloc(&p->arena, room, sizeof *l->n_fired, 64);
     l->mean = hth_arena_alloc(&p->arena, room, sizeof *l->mean, 64);
     if (with_sums) l->sum = hth_arena_alloc(&p->arena, room, sizeof *l->sum, 64);
-    if (fits && n_bit > 0) l->together = hth_arena_alloc(&p->arena, n_bit, sizeof *l->together, 64);
-    if (fits && l->n_fired && l->mean && (l->sum || !with_sums) && (l->together || n_bit == 0))
+    if (fits && n_bit > 0) l->coact_bits = hth_arena_alloc(&p->arena, n_bit, sizeof *l->coact_bits, 64);
+    if (fits && l->n_fired && l->mean && (l->sum || !with_sums) && (l->coact_bits || n_bit == 0))
         return HEARTH_OK;
     return hth_fail_memory(err, fits ? (room * 4 + n_bit) * 4 : SIZE_MAX, "a profile");
 }
@@ -33,7 +33,7 @@ hearth_status hth_profile_new(const hth_model *model, uint32_t n_sample, bool wi
     p->n_sample = n_sample;
     p->n_word = (n_sample + 31) / 32;
     p->n_layer = h->n_layer;
-    p->marks_tops = !hth_activation_is_sparse(h->activation);
+    p->coact_is_top_decile = !hth_activation_is_sparse(h->activation);
     hearth_status st = HEARTH_OK;
     p->layers = hth_arena_alloc(&p->arena, h->n_layer, sizeof *p->layers, 16);
     if (!p->layers) st = hth_fail_memory(err, h->n_layer * sizeof *p->layers, "a profile");
@@ -59,10 +59,10 @@ void hth_profile_copy(hth_profile *to, const hth_profile *from)
         const hth_profile_layer counted = from->layers[i];
         memcpy(l->n_fired, counted.n_fired, l->d_ff * sizeof *l->n_fired);
         memcpy(l->mean, counted.mean, l->d_ff * sizeof *l->mean);
-        if (l->together)
-            memcpy(l->together, counted.together, (size_t)l->d_ff * to->n_word * sizeof *l->together);
+        if (l->coact_bits)
+            memcpy(l->coact_bits, counted.coact_bits, (size_t)l->d_ff * to->n_word * sizeof *l->coact_bits);
         if (l->sum) memcpy(l->sum, counted.sum, l->d_ff * sizeof *l->sum);
-        memcpy(l->slots, counted.slots, sizeof l->slots);
+        memcpy(l->bins, counted.bins, sizeof l->bins);
         l->largest = counted.largest;
         l->gate_fired = counted.gate_fired, l->up_fired = counted.up_fired;
     }
@@ -122,12 +122,12 @@ double hth_profile_cover(const hth_profile *p, uint32_t i_layer, double share)
     const hth_profile_layer *l = &p->layers[i_layer];
     size_t k = (size_t)(share * l->d_ff + 0.5), n_above = 0;
     if (k < 1 || k > l->d_ff) return k < 1 ? 0.0 : 1.0;
-    const void *keys = p->marks_tops ? (const void *)l->mean : l->n_fired;
+    const void *keys = p->coact_is_top_decile ? (const void *)l->mean : l->n_fired;
     uint32_t kth = hth_profile_kth(keys, l->d_ff, k);
     double sum = 0.0, above = 0.0, at = 0.0;
     for (uint32_t j = 0; j < l->d_ff; j++) {
-        uint32_t key = p->marks_tops ? hth_bits_of(l->mean[j]) : l->n_fired[j];
-        double w = p->marks_tops ? (double)l->mean[j] : (double)l->n_fired[j];
+        uint32_t key = p->coact_is_top_decile ? hth_bits_of(l->mean[j]) : l->n_fired[j];
+        double w = p->coact_is_top_decile ? (double)l->mean[j] : (double)l->n_fired[j];
         sum += w;
         if (key > kth) above += w, n_above++;
         if (key == kth) at = w;
@@ -135,7 +135,7 @@ double hth_profile_cover(const hth_profile *p, uint32_t i_layer, double share)
     return sum > 0.0 ? (above + (double)(k - n_above) * at) / sum : 0.0;
 }
 
-float hth_profile_slot_from(size_t i)
+float hth_profile_bin_edge(size_t i)
 {
     if (i < 2) return i == 0 ? 0.0f : 0x1p-149f;
     return hth_float_of(((127 - 24) * 8 + (uint32_t)i - 2) << 20);

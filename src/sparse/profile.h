@@ -10,7 +10,7 @@ enum {
     HTH_PROFILE_MAX_SAMPLE = 65536,
     /* Slots of the histogram of |hidden|: zero; below 2^-24; 8 to an octave, as wide as each other
      * within it, from there to 2^8; the rest. */
-    HTH_PROFILE_N_SLOT = 259,
+    HTH_PROFILE_N_BIN = 259,
     /* Arrays of d_ff entries have room for a multiple of this, so that loops need no ends. */
     HTH_PROFILE_BLOCK = 64,
 };
@@ -19,10 +19,10 @@ typedef struct hth_profile_layer {
     uint32_t d_ff;
     uint32_t *n_fired;  /* [d_ff] tokens for which the neuron sent something else than zero */
     float *mean;        /* [d_ff] of |hidden| over all tokens */
-    uint32_t *together; /* [d_ff][n_word] bit i % 32 of word i / 32: fired at sample i; NULL: no samples */
+    uint32_t *coact_bits; /* [d_ff][n_word] bit i % 32 of word i / 32: fired at sample i; NULL: no samples */
     float largest;      /* |hidden| */
     uint64_t gate_fired, up_fired;      /* values of the gate, of up, that were above zero; no gate: 0 */
-    uint64_t slots[HTH_PROFILE_N_SLOT]; /* how many of the n_tok * d_ff values of |hidden| were of a size */
+    uint64_t bins[HTH_PROFILE_N_BIN]; /* how many of the n_tok * d_ff values of |hidden| were of a size */
     double *sum; /* [d_ff] of |hidden|, while it is collected; NULL in a finished profile that was read */
 } hth_profile_layer;
 
@@ -35,7 +35,7 @@ typedef struct hth_profile {
     uint32_t n_sample, n_word;
     char activation[32];
     char settings[64]; /* what else may change a bit: the type of the cache, approximations */
-    bool marks_tops;   /* no value is zero: `together` marks the largest tenth of a layer's values */
+    bool coact_is_top_decile;   /* no value is zero: `together` marks the largest tenth of a layer's values */
     uint32_t n_layer;
     hth_profile_layer *layers;
     hth_arena arena;
@@ -72,7 +72,7 @@ double hth_profile_live(const hth_profile *p, uint32_t i_layer);
  * value is zero, of the sum of |hidden| to those that are largest in the mean. */
 double hth_profile_cover(const hth_profile *p, uint32_t i_layer, double share);
 /* Where slot i begins; slot 0 is zero itself. */
-float hth_profile_slot_from(size_t i);
+float hth_profile_bin_edge(size_t i);
 /* The k-th largest of n words of 32 bits, 1 <= k <= n; all below 2^31. Floats from 0 on serve as words:
  * they are ordered like their bits. */
 uint32_t hth_profile_kth(const void *x, size_t n, size_t k);

@@ -33,10 +33,10 @@ static uint64_t add_layer(uint64_t h, const hth_profile *p, const hth_profile_la
     const size_t n = l->d_ff;
     const uint64_t numbers[] = {n, hth_bits_of(l->largest), l->gate_fired, l->up_fired};
     h = hth_hash_more(h, numbers, sizeof numbers);
-    h = hth_hash_more(h, l->slots, sizeof l->slots);
+    h = hth_hash_more(h, l->bins, sizeof l->bins);
     h = hth_hash_more(h, l->n_fired, n * sizeof *l->n_fired);
     h = hth_hash_more(h, l->mean, n * sizeof *l->mean);
-    if (l->together) h = hth_hash_more(h, l->together, n * p->n_word * sizeof *l->together);
+    if (l->coact_bits) h = hth_hash_more(h, l->coact_bits, n * p->n_word * sizeof *l->coact_bits);
     return p->n_done < p->n_tok ? hth_hash_more(h, l->sum, n * sizeof *l->sum) : h;
 }
 
@@ -72,15 +72,15 @@ static hearth_status gather(const hth_profile *p, hth_arena *arena, layer_arrays
     a->largest = hth_arena_alloc(arena, n, sizeof *a->largest, 8);
     a->gate = hth_arena_alloc(arena, n, sizeof *a->gate, 8);
     a->up = hth_arena_alloc(arena, n, sizeof *a->up, 8);
-    a->slots = hth_arena_alloc(arena, n * HTH_PROFILE_N_SLOT, sizeof *a->slots, 8);
+    a->slots = hth_arena_alloc(arena, n * HTH_PROFILE_N_BIN, sizeof *a->slots, 8);
     if (!a->largest || !a->gate || !a->up || !a->slots)
-        return hth_fail_memory(err, n * sizeof *a->slots * HTH_PROFILE_N_SLOT, "writing a profile");
+        return hth_fail_memory(err, n * sizeof *a->slots * HTH_PROFILE_N_BIN, "writing a profile");
     for (size_t i = 0; i < n; i++) {
         const hth_profile_layer *l = &p->layers[i];
         a->largest[i] = l->largest;
         a->gate[i] = l->gate_fired;
         a->up[i] = l->up_fired;
-        memcpy(a->slots + i * HTH_PROFILE_N_SLOT, l->slots, sizeof l->slots);
+        memcpy(a->slots + i * HTH_PROFILE_N_BIN, l->bins, sizeof l->bins);
     }
     return HEARTH_OK;
 }
@@ -104,7 +104,7 @@ static void set_keys(hth_gguf_writer *w, const hth_profile *p, const layer_array
     hth_gguf_writer_array(w, KEY_LARGEST, HTH_GGUF_F32, a->largest, p->n_layer);
     hth_gguf_writer_array(w, KEY_GATE, HTH_GGUF_U64, a->gate, p->n_layer);
     hth_gguf_writer_array(w, KEY_UP, HTH_GGUF_U64, a->up, p->n_layer);
-    hth_gguf_writer_array(w, KEY_SLOTS, HTH_GGUF_U64, a->slots, (uint64_t)p->n_layer * HTH_PROFILE_N_SLOT);
+    hth_gguf_writer_array(w, KEY_SLOTS, HTH_GGUF_U64, a->slots, (uint64_t)p->n_layer * HTH_PROFILE_N_BIN);
 }
 
 /* In the order in which write_layer gives their data. */
@@ -115,7 +115,7 @@ static void declare_layer(hth_gguf_writer *w, const hth_profile *p, uint32_t i_l
     const uint64_t each[] = {l->d_ff}, words[] = {p->n_word, l->d_ff}, pairs[] = {2, l->d_ff};
     hth_gguf_writer_tensor(w, name_of(name, i_layer, "fired"), HTH_TYPE_I32, 1, each);
     hth_gguf_writer_tensor(w, name_of(name, i_layer, "size"), HTH_TYPE_F32, 1, each);
-    if (l->together) hth_gguf_writer_tensor(w, name_of(name, i_layer, "together"), HTH_TYPE_I32, 2, words);
+    if (l->coact_bits) hth_gguf_writer_tensor(w, name_of(name, i_layer, "together"), HTH_TYPE_I32, 2, words);
     if (p->n_done < p->n_tok)
         hth_gguf_writer_tensor(w, name_of(name, i_layer, "sum"), HTH_TYPE_I32, 2, pairs);
 }
@@ -126,8 +126,8 @@ static hearth_status write_layer(hth_gguf_writer *w, const hth_profile *p, const
     const size_t n = l->d_ff;
     hearth_status st = hth_gguf_writer_data(w, l->n_fired, n * sizeof *l->n_fired, err);
     if (st == HEARTH_OK) st = hth_gguf_writer_data(w, l->mean, n * sizeof *l->mean, err);
-    if (st == HEARTH_OK && l->together)
-        st = hth_gguf_writer_data(w, l->together, n * p->n_word * sizeof *l->together, err);
+    if (st == HEARTH_OK && l->coact_bits)
+        st = hth_gguf_writer_data(w, l->coact_bits, n * p->n_word * sizeof *l->coact_bits, err);
     if (st == HEARTH_OK && p->n_done < p->n_tok)
         st = hth_gguf_writer_data(w, l->sum, n * sizeof *l->sum, err);
     return st;
@@ -177,7 +177,7 @@ static hearth_status need_uint(reader *r, const char *key, uint64_t min, uint64_
 static hearth_status need_text(reader *r, const char *key, char *text, size_t size)
 {
     bool found;
-    hth_text value;
+    hth_str value;
     hearth_status st = hth_gguf_get_text(r->file, key, &value, &found, r->err);
     if (st == HEARTH_OK && !found) return hth_gguf_missing(r->file, key, "every profile", r->err);
     if (st != HEARTH_OK) return st;
@@ -245,12 +245,12 @@ static hearth_status read_activation(reader *r)
     hth_activation activation;
     bool needs_gate;
     char shown[80];
-    if (!hth_activation_by_name((hth_text){p->activation, strlen(p->activation)}, &activation, &needs_gate))
+    if (!hth_activation_by_name((hth_str){p->activation, strlen(p->activation)}, &activation, &needs_gate))
         return hth_fail(r->err, HEARTH_ERROR_UNSUPPORTED,
                         "%s: %s at %llu is '%s', which is not known; known: " HTH_ACTIVATION_NAMES,
                         hth_gguf_path(r->file), KEY_ACTIVATION, at_key(r, KEY_ACTIVATION),
                         hth_escape(shown, sizeof shown, p->activation, strlen(p->activation)));
-    p->marks_tops = !hth_activation_is_sparse(activation);
+    p->coact_is_top_decile = !hth_activation_is_sparse(activation);
     if (!r->model || activation == r->model->hparams.activation) return HEARTH_OK;
     return hth_fail(r->err, HEARTH_ERROR_ARGUMENT,
                     "%s: %s at %llu is %s, but the model runs with %s: profile it again",
@@ -323,11 +323,11 @@ static hearth_status read_together(reader *r, uint32_t i_layer, hth_profile_laye
     const uint32_t n_word = r->p->n_word, n_last = r->p->n_sample % 32;
     hearth_status st = find(r, i_layer, "together", HTH_TYPE_I32, n_word, l->d_ff, &t);
     if (st != HEARTH_OK) return st;
-    l->together = hth_arena_alloc(&r->p->arena, (size_t)t->size, 1, 64);
-    if (!l->together) return hth_fail_memory(r->err, (size_t)t->size, "a profile");
-    st = read_words(r, t, l->together);
+    l->coact_bits = hth_arena_alloc(&r->p->arena, (size_t)t->size, 1, 64);
+    if (!l->coact_bits) return hth_fail_memory(r->err, (size_t)t->size, "a profile");
+    st = read_words(r, t, l->coact_bits);
     for (uint32_t j = 0; st == HEARTH_OK && j < l->d_ff; j++) {
-        const uint32_t *words = l->together + (size_t)j * n_word;
+        const uint32_t *words = l->coact_bits + (size_t)j * n_word;
         uint32_t n = 0;
         for (uint32_t k = 0; k < n_word; k++) n += (uint32_t)__builtin_popcount(words[k]);
         if (n > l->n_fired[j]) st = refuse(r, t, j, "it fired at more samples than tokens");
@@ -354,11 +354,11 @@ static hearth_status check_slots(reader *r, uint32_t i_layer, const hth_profile_
     bool fits = true;
     for (uint32_t j = 0; j < l->d_ff; j++) n += l->n_fired[j];
     left = n;
-    for (size_t i = 1; i < HTH_PROFILE_N_SLOT; i++) {
-        fits = fits && l->slots[i] <= left;
-        left -= l->slots[i];
+    for (size_t i = 1; i < HTH_PROFILE_N_BIN; i++) {
+        fits = fits && l->bins[i] <= left;
+        left -= l->bins[i];
     }
-    if (fits && left == 0 && l->slots[0] == all - n && (l->largest > 0.0f) == (n > 0)) return HEARTH_OK;
+    if (fits && left == 0 && l->bins[0] == all - n && (l->largest > 0.0f) == (n > 0)) return HEARTH_OK;
     return hth_fail(
         r->err, HEARTH_ERROR_FORMAT,
         "%s: %s at %llu: layer %u: its sizes or its largest value are not those of %llu firings of %llu "
@@ -428,7 +428,7 @@ static hearth_status read_arrays(reader *r)
     p->n_layer = (uint32_t)largest->n_element;
     if ((st = need_array(r, KEY_GATE, HTH_GGUF_U64, p->n_layer, &gate)) != HEARTH_OK) return st;
     if ((st = need_array(r, KEY_UP, HTH_GGUF_U64, p->n_layer, &up)) != HEARTH_OK) return st;
-    st = need_array(r, KEY_SLOTS, HTH_GGUF_U64, (uint64_t)p->n_layer * HTH_PROFILE_N_SLOT, &slots);
+    st = need_array(r, KEY_SLOTS, HTH_GGUF_U64, (uint64_t)p->n_layer * HTH_PROFILE_N_BIN, &slots);
     if (st != HEARTH_OK) return st;
     p->layers = hth_arena_alloc(&p->arena, p->n_layer, sizeof *p->layers, 16);
     if (!p->layers) return hth_fail_memory(r->err, p->n_layer * sizeof *p->layers, "a profile");
@@ -442,8 +442,8 @@ static hearth_status read_arrays(reader *r)
         l->largest = (float)x;
         l->gate_fired = hth_gguf_element_uint(gate, i);
         l->up_fired = hth_gguf_element_uint(up, i);
-        for (size_t k = 0; k < HTH_PROFILE_N_SLOT; k++)
-            l->slots[k] = hth_gguf_element_uint(slots, i * (uint64_t)HTH_PROFILE_N_SLOT + k);
+        for (size_t k = 0; k < HTH_PROFILE_N_BIN; k++)
+            l->bins[k] = hth_gguf_element_uint(slots, i * (uint64_t)HTH_PROFILE_N_BIN + k);
     }
     return HEARTH_OK;
 }

@@ -4,53 +4,53 @@
 
 #include <stdio.h>
 
-static hearth_status refuse(const hth_model *m, hearth_selector wish, const char *needs, hearth_error *err)
+static hearth_status refuse(const hth_model *m, hearth_selector requested, const char *needs, hearth_error *err)
 {
     return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: selector %s is not possible: %s", hth_gguf_path(m->file),
-                    hth_selector_name(wish), needs);
+                    hth_selector_name(requested), needs);
 }
 
-static hearth_status check(const hth_model *m, hearth_selector wish, hearth_error *err)
+static hearth_status check(const hth_model *m, hearth_selector requested, hearth_error *err)
 {
-    if (wish == HEARTH_SELECTOR_GATE && !hth_activation_is_sparse(m->hparams.activation)) {
+    if (requested == HEARTH_SELECTOR_GATE && !hth_activation_is_sparse(m->hparams.activation)) {
         char needs[160];
         snprintf(needs, sizeof needs,
                  "activation %s gives no exact zeros, so the gate decides nothing; threshold is for it",
                  hth_activation_name(m->hparams.activation));
-        return refuse(m, wish, needs, err);
+        return refuse(m, requested, needs, err);
     }
-    if (wish == HEARTH_SELECTOR_PREDICTOR && !m->has_predictors)
-        return refuse(m, wish, "there are no predictors (blk.0.fc1.weight); hearth predictors makes them",
+    if (requested == HEARTH_SELECTOR_PREDICTOR && !m->has_predictors)
+        return refuse(m, requested, "there are no predictors (blk.0.fc1.weight); hearth predictors makes them",
                       err);
-    if (wish == HEARTH_SELECTOR_THRESHOLD && !m->has_floors)
-        return refuse(m, wish,
+    if (requested == HEARTH_SELECTOR_THRESHOLD && !m->has_thresholds)
+        return refuse(m, requested,
                       "there are no thresholds (blk.0.ffn_floor.weight); hearth thresholds makes them", err);
     return HEARTH_OK;
 }
 
-hearth_selector hth_selector_with(const hth_model *m, hearth_selector wish, const hth_sidecar *predictors,
+hearth_selector hth_selector_default(const hth_model *m, hearth_selector requested, const hth_sidecar *predictors,
                                   const hth_sidecar *thresholds)
 {
-    if (wish != HEARTH_SELECTOR_AUTO || m->hparams.other_activation) return wish;
+    if (requested != HEARTH_SELECTOR_AUTO || m->hparams.other_activation) return requested;
     if (predictors->file) return HEARTH_SELECTOR_PREDICTOR;
-    return thresholds->file ? HEARTH_SELECTOR_THRESHOLD : wish;
+    return thresholds->file ? HEARTH_SELECTOR_THRESHOLD : requested;
 }
 
-hearth_status hth_selector_choose(const hth_model *m, hearth_selector wish, hearth_selector *selector,
+hearth_status hth_selector_choose(const hth_model *m, hearth_selector requested, hearth_selector *selector,
                                   const char **why, hearth_error *err)
 {
     bool gated = m->layers[0].gate.n_row > 0, sparse = hth_activation_is_sparse(m->hparams.activation);
-    *selector = wish;
+    *selector = requested;
     *why = "as asked for";
     bool as_made = !m->hparams.other_activation;
-    if (wish == HEARTH_SELECTOR_AUTO && m->selector != HEARTH_SELECTOR_AUTO && as_made) {
+    if (requested == HEARTH_SELECTOR_AUTO && m->selector != HEARTH_SELECTOR_AUTO && as_made) {
         *selector = m->selector;
         *why = "the file was made for it";
-    } else if (wish == HEARTH_SELECTOR_AUTO && (m->has_predictors || m->has_floors) && as_made) {
+    } else if (requested == HEARTH_SELECTOR_AUTO && (m->has_predictors || m->has_thresholds) && as_made) {
         *selector = m->has_predictors ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_THRESHOLD;
         *why = m->has_predictors ? "there are predictors" : "there are thresholds";
-    } else if (wish == HEARTH_SELECTOR_AUTO) {
-        bool gains = sparse && (gated || m->by_neurons);
+    } else if (requested == HEARTH_SELECTOR_AUTO) {
+        bool gains = sparse && (gated || m->down_transposed);
         *selector = gains ? HEARTH_SELECTOR_GATE : HEARTH_SELECTOR_DENSE;
         *why = gains    ? "its activation gives zeros"
                : sparse ? "skipping needs a packed file"
@@ -59,9 +59,9 @@ hearth_status hth_selector_choose(const hth_model *m, hearth_selector wish, hear
     return check(m, *selector, err);
 }
 
-bool hth_selector_picks_first(hearth_selector selector) { return selector == HEARTH_SELECTOR_PREDICTOR; }
+bool hth_selector_needs_row_major_first(hearth_selector selector) { return selector == HEARTH_SELECTOR_PREDICTOR; }
 
-bool hth_selector_picks_second(hearth_selector selector)
+bool hth_selector_needs_row_major_second(hearth_selector selector)
 {
     return selector != HEARTH_SELECTOR_DENSE && selector != HEARTH_SELECTOR_AUTO;
 }

@@ -3,7 +3,7 @@
 #include "sparse/sidecar.h"
 
 #include "base/bits.h"
-#include "kernels/down.h"
+#include "kernels/axpy.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static hearth_status need_uint(const hth_gguf *file, const char *key, const char
     return st == HEARTH_OK && !found ? missing(file, key, kind, err) : st;
 }
 
-static hearth_status need_text(const hth_gguf *file, const char *key, const char *kind, hth_text *value,
+static hearth_status need_text(const hth_gguf *file, const char *key, const char *kind, hth_str *value,
                                hearth_error *err)
 {
     bool found;
@@ -55,10 +55,10 @@ static hearth_status need_text(const hth_gguf *file, const char *key, const char
 
 static hearth_status check_kind(const hth_gguf *file, const char *kind, hearth_error *err)
 {
-    hth_text found;
+    hth_str found;
     char name[NAME_SIZE], shown[80];
     hearth_status st = need_text(file, KEY_ARCHITECTURE, kind, &found, err);
-    if (st != HEARTH_OK || hth_text_is(found, name_of_kind(name, kind))) return st;
+    if (st != HEARTH_OK || hth_str_eq(found, name_of_kind(name, kind))) return st;
     /* The others are measured on a text, by verbs of their names. */
     bool is_plan = strcmp(kind, "placement") == 0;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
@@ -111,7 +111,7 @@ void hth_sidecar_write_head(hth_gguf_writer *out, const char *kind, uint64_t mod
 
 /* ---- tensors ------------------------------------------------------------------------------------- */
 
-/* A tensor of a layer; *t NULL where it may be absent and is. n_row 0: a vector. */
+/* A tensor of a layer; *t NULL where it may be absent and is. n_tok 0: a vector. */
 static hearth_status find(const hth_gguf *file, uint32_t i_layer, const char *rest, uint64_t n_col,
                           uint64_t n_row, bool needed, const hth_gguf_tensor **found, hearth_error *err)
 {
@@ -160,7 +160,7 @@ static bool row_is_finite(hth_type type, const uint8_t *row, size_t n)
 {
     bool all = true;
     if (hth_type_find((uint32_t)type)->quantised)
-        return hth_bits_of(hth_down_largest(type, row, n)) < 0x7f800000u;
+        return hth_bits_of(hth_axpy_absmax_scale(type, row, n)) < 0x7f800000u;
     uint32_t size = type == HTH_TYPE_F32 ? 4 : 2;
     uint32_t exponent = type == HTH_TYPE_F32 ? 0x7f800000u : type == HTH_TYPE_BF16 ? 0x7f80u : 0x7c00u;
     for (size_t i = 0; i < n; i++) {
@@ -174,13 +174,13 @@ static bool row_is_finite(hth_type type, const uint8_t *row, size_t n)
 static hearth_status check_matrix(const hth_gguf *file, const hth_gguf_tensor *t, hearth_error *err)
 {
     size_t n_col = (size_t)t->dim[0], row_size = hth_type_row_size(t->type, n_col);
-    uint64_t n_row = t->dim[1], n_piece = row_size < PIECE_SIZE ? PIECE_SIZE / row_size : 1;
-    n_piece = n_piece < n_row ? n_piece : n_row;
-    uint8_t *rows = hth_alloc((size_t)n_piece, row_size);
+    uint64_t n_row = t->dim[1], n_chunk = row_size < PIECE_SIZE ? PIECE_SIZE / row_size : 1;
+    n_chunk = n_chunk < n_row ? n_chunk : n_row;
+    uint8_t *rows = hth_alloc((size_t)n_chunk, row_size);
     hearth_status st =
-        rows ? HEARTH_OK : hth_fail_memory(err, (size_t)n_piece * row_size, "rows of a predictor");
-    for (uint64_t first = 0; st == HEARTH_OK && first < n_row; first += n_piece) {
-        uint64_t n = n_row - first < n_piece ? n_row - first : n_piece;
+        rows ? HEARTH_OK : hth_fail_memory(err, (size_t)n_chunk * row_size, "rows of a predictor");
+    for (uint64_t first = 0; st == HEARTH_OK && first < n_row; first += n_chunk) {
+        uint64_t n = n_row - first < n_chunk ? n_row - first : n_chunk;
         st = hth_gguf_read(file, t, first * row_size, (size_t)n * row_size, rows, err);
         for (uint64_t i = 0; st == HEARTH_OK && i < n; i++)
             if (!row_is_finite(t->type, rows + i * row_size, n_col))
@@ -242,12 +242,12 @@ static hearth_status read_thresholds(hth_sidecar *s, uint32_t n_layer, hearth_er
 
 static hearth_status read_input(hth_sidecar *s, hearth_error *err)
 {
-    hth_text input;
+    hth_str input;
     char shown[80];
     hearth_status st = need_text(s->file, KEY_INPUT, "predictors", &input, err);
     if (st != HEARTH_OK) return st;
-    s->from_residual = hth_text_is(input, "residual");
-    if (s->from_residual || hth_text_is(input, "normed")) return HEARTH_OK;
+    s->from_residual = hth_str_eq(input, "residual");
+    if (s->from_residual || hth_str_eq(input, "normed")) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s at %llu is '%s'; known: residual, normed",
                     hth_gguf_path(s->file), KEY_INPUT, at_key(s->file, KEY_INPUT),
                     hth_escape(shown, sizeof shown, input.bytes, input.n));

@@ -5,7 +5,7 @@
 #include "convert/train.h"
 #include "kernels/math.h"
 #include "measure/contribution.h"
-#include "measure/walk.h"
+#include "measure/text_sampler.h"
 #include "study/study_int.h"
 
 #include <string.h>
@@ -24,9 +24,9 @@ hth_study_options hth_study_defaults(void)
 /* What is read back of a layer at once stays within memory: bits of all tokens, inputs of the first ones. */
 enum { MAX_TOK = 1 << 20, MAX_TRAIN = 16384 };
 
-static uint32_t n_layer_of(const hth_studying *s) { return s->model->model->hparams.n_layer; }
+static uint32_t n_layer_of(const hth_study_state *s) { return s->model->model->hparams.n_layer; }
 
-hearth_status hth_study_go_on(hth_studying *s, uint64_t step, hearth_error *err)
+hearth_status hth_study_progress(hth_study_state *s, uint64_t step, hearth_error *err)
 {
     const hth_study_options *o = s->options;
     s->done = s->done + step < s->total ? s->done + step : s->total;
@@ -37,21 +37,21 @@ hearth_status hth_study_go_on(hth_studying *s, uint64_t step, hearth_error *err)
 /* ---- layers with predictors ---------------------------------------------------------------------- */
 
 /* Fewer tokens leave none to judge by. */
-static uint32_t n_trained(const hth_studying *s)
+static uint32_t n_trained(const hth_study_state *s)
 {
     uint32_t n = s->options->n_trained < n_layer_of(s) ? s->options->n_trained : n_layer_of(s);
     return s->out->n_held > 0 ? n : 0;
 }
 
 /* The first, the last, and others evenly between. */
-static uint32_t trained_layer(const hth_studying *s, uint32_t i)
+static uint32_t trained_layer(const hth_study_state *s, uint32_t i)
 {
     uint32_t n = n_trained(s);
     return n < 2 ? 0 : (uint32_t)((uint64_t)i * (n_layer_of(s) - 1) / (n - 1));
 }
 
 /* The stream of a layer's inputs; n_trained where it has none. */
-static uint32_t stream_of(const hth_studying *s, uint32_t i_layer)
+static uint32_t stream_of(const hth_study_state *s, uint32_t i_layer)
 {
     uint32_t i = 0;
     while (i < n_trained(s) && trained_layer(s, i) != i_layer) i++;
@@ -67,34 +67,34 @@ static uint32_t count_held(uint64_t n_tok)
 
 /* ---- the first pass: hidden values of some tokens --------------------------------------------------- */
 
-static hearth_status keep_hidden(void *user, const hth_observation *seen, size_t t, uint32_t i,
+static hearth_status keep_hidden(void *user, const hth_ffn_probe *seen, size_t t, uint32_t i,
                                  hearth_error *err)
 {
-    const hth_studying *s = user;
+    const hth_study_state *s = user;
     size_t size = seen->d_ff * sizeof *seen->hidden;
     return hth_spill_put(s->hidden, seen->i_layer, i * size, seen->hidden + t * seen->d_ff, size, err);
 }
 
 static hearth_status look(void *user, size_t i_window, hearth_error *err)
 {
-    return hth_study_go_on(user, i_window > 0, err);
+    return hth_study_progress(user, i_window > 0, err);
 }
 
-static hearth_status sample_tokens(hth_studying *s, hearth_error *err)
+static hearth_status sample_tokens(hth_study_state *s, hearth_error *err)
 {
-    hth_walk walk = {s->out->n_sample, s->windows.n_window, keep_hidden, look, s};
+    hth_text_sampler walk = {s->out->n_sample, s->windows.n_window, keep_hidden, look, s};
     size_t size = (size_t)s->out->n_sample * s->model->model->hparams.d_ff * sizeof(float);
     hearth_status st =
         hth_spill_open(n_layer_of(s), size, s->options->memory / 2, s->options->beside, &s->hidden, err);
-    return st == HEARTH_OK ? hth_walk_text(&walk, s->model, s->session, &s->windows, err) : st;
+    return st == HEARTH_OK ? hth_text_sampler_run(&walk, s->model, s->session, &s->windows, err) : st;
 }
 
 /* ---- the second: who is active at each token ------------------------------------------------------------ */
 
-static hearth_status keep_active(void *user, const hth_observation *seen, size_t t, uint32_t i,
+static hearth_status keep_active(void *user, const hth_ffn_probe *seen, size_t t, uint32_t i,
                                  hearth_error *err)
 {
-    hth_studying *s = user;
+    hth_study_state *s = user;
     const hth_study_layer *l = &s->out->layers[seen->i_layer];
     const float *h = seen->hidden + t * seen->d_ff, *norms = s->norms[seen->i_layer];
     size_t n_byte = hth_study_n_byte(l), d_size = seen->d_model * sizeof(float);
@@ -112,23 +112,23 @@ static hearth_status keep_active(void *user, const hth_observation *seen, size_t
     return st;
 }
 
-static hearth_status see_all_tokens(hth_studying *s, hearth_error *err)
+static hearth_status see_all_tokens(hth_study_state *s, hearth_error *err)
 {
     const hth_hparams *h = &s->model->model->hparams;
     const hth_study_options *o = s->options;
     uint32_t n = n_trained(s);
-    hth_walk walk = {(uint32_t)s->out->n_tok, s->windows.n_window, keep_active, look, s};
+    hth_text_sampler walk = {(uint32_t)s->out->n_tok, s->windows.n_window, keep_active, look, s};
     hearth_status st = hth_spill_open(h->n_layer, s->out->n_tok * (((uint64_t)h->d_ff + 7) / 8),
                                       o->memory / 2, o->beside, &s->active, err);
     if (st == HEARTH_OK && n > 0)
         st = hth_spill_open(n, (uint64_t)s->n_train * h->d_model * sizeof(float), o->memory / 2, o->beside,
                             &s->input, err);
-    return st == HEARTH_OK ? hth_walk_text(&walk, s->model, s->session, &s->windows, err) : st;
+    return st == HEARTH_OK ? hth_text_sampler_run(&walk, s->model, s->session, &s->windows, err) : st;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------------------- */
 
-static uint64_t count_work(const hth_studying *s)
+static uint64_t count_work(const hth_study_state *s)
 {
     uint64_t n = 2 * s->windows.n_window + 2 * (uint64_t)n_layer_of(s), n_scored = s->options->n_scored;
     uint64_t n_whole =
@@ -138,12 +138,12 @@ static uint64_t count_work(const hth_studying *s)
     return n + HTH_STUDY_N_ROW * (n_scored < n_whole ? n_scored : n_whole);
 }
 
-static hearth_status find_norms(hth_studying *s, hearth_error *err)
+static hearth_status find_norms(hth_study_state *s, hearth_error *err)
 {
     double *squares = hth_alloc(s->model->model->hparams.d_ff, sizeof *squares);
     hearth_status st = squares ? HEARTH_OK : hth_fail_memory(err, sizeof *squares, "norms of neurons");
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer_of(s); i++) {
-        st = hth_down_squares(s->model, i, squares, err);
+        st = hth_axpy_squares(s->model, i, squares, err);
         for (uint32_t j = 0; st == HEARTH_OK && j < s->out->layers[i].d_ff; j++)
             s->norms[i][j] = (float)hth_sqrt_d(squares[j]);
     }
@@ -151,7 +151,7 @@ static hearth_status find_norms(hth_studying *s, hearth_error *err)
     return st;
 }
 
-static hearth_status make_room(hth_studying *s, hearth_error *err)
+static hearth_status make_room(hth_study_state *s, hearth_error *err)
 {
     uint32_t n_layer = n_layer_of(s), d_ff = s->model->model->hparams.d_ff;
     hth_study *out = s->out;
@@ -167,12 +167,12 @@ static hearth_status make_room(hth_studying *s, hearth_error *err)
     if (!ok) return hth_fail_memory(err, (uint64_t)n_layer * d_ff * sizeof(float), "norms of neurons");
     hearth_status st = hth_pool_open(hearth_session_n_thread(s->session), &s->pool, err);
     if (st == HEARTH_OK)
-        st = hth_step_open(s->model->model, &s->model->kernels, s->pool, HTH_LOST_ROWS, HEARTH_SELECTOR_DENSE,
+        st = hth_step_open(s->model->model, &s->model->kernels, s->pool, HTH_ABLATION_ROWS, HEARTH_SELECTOR_DENSE,
                            &s->step, err);
     return st;
 }
 
-static void close_all(hth_studying *s)
+static void close_all(hth_study_state *s)
 {
     for (uint32_t i = 0; s->norms && i < s->out->n_layer; i++) hth_free(s->norms[i]);
     hth_free(s->norms);
@@ -182,16 +182,16 @@ static void close_all(hth_studying *s)
     hth_spill_close(s->input);
     hth_step_close(s->step);
     hth_pool_close(s->pool);
-    hth_windows_close(&s->windows);
+    hth_chunks_close(&s->windows);
 }
 
 /* What is to be done. */
-static hearth_status begin(hth_studying *s, const char *text, size_t n, hearth_error *err)
+static hearth_status begin(hth_study_state *s, const char *text, size_t n, hearth_error *err)
 {
     hth_study *out = s->out;
     const hth_study_options *o = s->options;
     *out = (hth_study){.n_ctx = hearth_session_n_ctx(s->session), .bound = o->cett};
-    hearth_status st = hth_windows_open(&s->windows, s->model, text, n, out->n_ctx, err);
+    hearth_status st = hth_chunks_open(&s->windows, s->model, text, n, out->n_ctx, err);
     if (st != HEARTH_OK) return st;
     if (o->n_window > 0 && o->n_window < s->windows.n_window) s->windows.n_window = o->n_window;
     out->n_window = s->windows.n_window;
@@ -212,7 +212,7 @@ static hearth_status begin(hth_studying *s, const char *text, size_t n, hearth_e
 hearth_status hth_study_run(const hearth_model *model, hearth_session *session, const char *text, size_t n,
                             const hth_study_options *options, hth_study *out, hearth_error *err)
 {
-    hth_studying s = {.model = model, .session = session, .options = options, .out = out};
+    hth_study_state s = {.model = model, .session = session, .options = options, .out = out};
     hearth_status st = begin(&s, text, n, err);
     if (st == HEARTH_OK) st = sample_tokens(&s, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < out->n_layer; i++) st = hth_study_sizes(&s, i, err);

@@ -5,17 +5,17 @@
 #include "base/bits.h"
 #include "convert/spill.h"
 #include "engine/engine.h"
-#include "measure/windows.h"
+#include "measure/chunks.h"
 #include "study/study.h"
 
-typedef struct hth_studying {
+typedef struct hth_study_state {
     const hearth_model *model;
     hearth_session *session;
     const hth_study_options *options;
     hth_study *out;
-    hth_windows windows;
+    hth_chunks windows;
     hth_pool *pool; /* the session's threads sleep while these work */
-    hth_step *step; /* for down alone: HTH_LOST_ROWS rows */
+    hth_step *step; /* for down alone: HTH_ABLATION_ROWS rows */
     float **norms;  /* [n_layer][d_ff] of the columns of down */
     uint8_t *bits;  /* of a token that is seen */
     /* Streams of layers: hidden[n_sample][d_ff]; who is active, [n_tok][n_byte]; input[n_tok][d_model] of
@@ -23,7 +23,7 @@ typedef struct hth_studying {
     hth_spill *hidden, *active, *input;
     uint32_t n_train; /* tokens that predictors are trained on and judged by: the first */
     uint64_t done, total;
-} hth_studying;
+} hth_study_state;
 
 /* A figure that does not exist. */
 static inline double hth_study_none(void) { return hth_double_of(0x7ff8000000000000u); }
@@ -31,21 +31,21 @@ static inline double hth_study_none(void) { return hth_double_of(0x7ff8000000000
 static inline size_t hth_study_n_byte(const hth_study_layer *l) { return ((size_t)l->d_ff + 7) / 8; }
 
 /* More of the work is done; CANCELLED where the caller wants no more. */
-hearth_status hth_study_go_on(hth_studying *s, uint64_t step, hearth_error *err);
+hearth_status hth_study_progress(hth_study_state *s, uint64_t step, hearth_error *err);
 
-/* sizes.c: from the sampled hidden values of a layer how large contributions are, and what leaving some out
+/* contribution_stats.c: from the sampled hidden values of a layer how large contributions are, and what leaving some out
  * costs. */
-hearth_status hth_study_sizes(hth_studying *s, uint32_t i_layer, hearth_error *err);
+hearth_status hth_study_sizes(hth_study_state *s, uint32_t i_layer, hearth_error *err);
 
-/* firing.c: from who is active, token by token, who is hot, who stays, who goes together. */
-hearth_status hth_study_firing(hth_studying *s, uint32_t i_layer, hearth_error *err);
+/* act_stats.c: from who is active, token by token, who is hot, who stays, who goes together. */
+hearth_status hth_study_firing(hth_study_state *s, uint32_t i_layer, hearth_error *err);
 
-/* predict.c: predictors of growing rank. i_stream: the layer's inputs. */
-hearth_status hth_study_predict(hth_studying *s, uint32_t i_layer, uint32_t i_stream, hearth_error *err);
+/* predictor_quality.c: predictors of growing rank. i_stream: the layer's inputs. */
+hearth_status hth_study_predict(hth_study_state *s, uint32_t i_layer, uint32_t i_stream, hearth_error *err);
 /* How many of them such a layer gets. */
-uint32_t hth_study_n_rank(const hth_studying *s, uint32_t i_layer);
+uint32_t hth_study_n_rank(const hth_study_state *s, uint32_t i_layer);
 
-/* forced.c: perplexities with ever fewer neurons of each token. */
-hearth_status hth_study_force(hth_studying *s, const char *text, size_t n, hearth_error *err);
+/* forced_sparsity.c: perplexities with ever fewer neurons of each token. */
+hearth_status hth_study_force(hth_study_state *s, const char *text, size_t n, hearth_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Byte-level BPE. Called by tokenize.c for every raw fragment: cut.h cuts it into
+/* Byte-level BPE. Called by tokenize.c for every raw fragment: pretokenizer.h cuts it into
  * words, and the bytes of each are merged by rank (merge.c). Bytes that the vocabulary
  * has no symbol for are left out and counted. A word costs no allocation. */
 #include "text/byte_map.h"
@@ -17,24 +17,24 @@ static int32_t whole_word(const hth_tokenizer *tok, const char *word, size_t n)
         n_mapped += hth_text_byte_char((unsigned char)word[i], mapped + n_mapped);
     }
     uint32_t id =
-        hth_file_name_find(&tok->word_index, tok->token, sizeof *tok->token, (hth_text){mapped, n_mapped});
+        hth_file_name_find(&tok->word_index, tok->token, sizeof *tok->token, (hth_str){mapped, n_mapped});
     return id == HTH_FILE_NAME_NONE ? -1 : (int32_t)id;
 }
 
 /* The id of a symbol that is left, or of the byte token that stands in for it. */
-static hearth_status emit(const hth_tokenizer *tok, hth_text_work *work, uint32_t symbol, hth_ids *ids,
+static hearth_status emit(const hth_tokenizer *tok, hth_tokenize_scratch *work, uint32_t symbol, hth_ids *ids,
                           hearth_error *err)
 {
     int32_t id = symbol < HTH_TEXT_CHARS ? (int32_t)symbol : tok->byte_id[symbol - HTH_TEXT_BYTES];
     if (id >= 0) return hth_ids_push(ids, id, err);
-    work->n_lost++;
+    work->n_unencodable++;
     return HEARTH_OK;
 }
 
-static hearth_status encode_word(const hth_tokenizer *tok, hth_text_work *work, const char *word, size_t n,
+static hearth_status encode_word(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *word, size_t n,
                                  hth_ids *ids, hearth_error *err)
 {
-    if (tok->habits & HTH_TEXT_WHOLE_WORDS) {
+    if (tok->flags & HTH_TEXT_WHOLE_WORDS) {
         int32_t id = whole_word(tok, word, n);
         if (id >= 0) return hth_ids_push(ids, id, err);
     }
@@ -50,13 +50,13 @@ static hearth_status encode_word(const hth_tokenizer *tok, hth_text_work *work, 
     return status;
 }
 
-hearth_status hth_text_bpe_encode(const hth_tokenizer *tok, hth_text_work *work, const char *text, size_t n,
+hearth_status hth_text_bpe_encode(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *text, size_t n,
                                   hth_ids *ids, hearth_error *err)
 {
     if (n == 0) return HEARTH_OK;
-    hearth_status status = hth_text_cut_begin(&work->cut, tok->cutter, text, n, err);
+    hearth_status status = hth_pretok_iter_begin(&work->pretok, tok->pretokenizer, text, n, err);
     for (size_t n_word; status == HEARTH_OK;) {
-        status = hth_text_cut_next(&work->cut, &n_word, err);
+        status = hth_pretok_iter_next(&work->pretok, &n_word, err);
         if (status != HEARTH_OK || n_word == 0) break;
         status = encode_word(tok, work, text, n_word, ids, err);
         text += n_word;

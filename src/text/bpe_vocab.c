@@ -16,7 +16,7 @@ static const char *list_names(char *out, size_t n_out)
 {
     size_t n = 0;
     const char *name;
-    for (size_t i = 0; (name = hth_text_family_name(i)) != NULL; i++) {
+    for (size_t i = 0; (name = hth_pretok_type_name(i)) != NULL; i++) {
         int more = snprintf(out + n, n_out - n, "%s%s", i > 0 ? ", " : "", name);
         if (more < 0 || (size_t)more >= n_out - n - 4) {
             snprintf(out + n, n_out - n, " ...");
@@ -30,7 +30,7 @@ static const char *list_names(char *out, size_t n_out)
 hearth_status hth_text_read_pre(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
     static const char key[] = "tokenizer.ggml.pre";
-    hth_text name = {"default", 7};
+    hth_str name = {"default", 7};
     bool found = false;
     hearth_status status = hth_gguf_get_text(file, key, &name, &found, err);
     if (status != HEARTH_OK) return status;
@@ -39,21 +39,21 @@ hearth_status hth_text_read_pre(hth_tokenizer *tok, const hth_gguf *file, hearth
                 "%s: %s missing; \"default\" is taken, and words may be cut "
                 "otherwise than the model was taught",
                 hth_gguf_path(file), key);
-    tok->family = hth_text_family_find(name, &tok->habits);
-    if (!tok->family) {
+    tok->pretok_type = hth_pretok_type_find(name, &tok->flags);
+    if (!tok->pretok_type) {
         char shown[64], names[400];
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: %s is \"%s\"; known are %s", hth_gguf_path(file),
                         key, hth_escape(shown, sizeof shown, name.bytes, name.n),
                         list_names(names, sizeof names));
     }
     hearth_error why;
-    status = hth_text_cutter_open(tok->family, true, &tok->cutter, &why);
+    status = hth_pretokenizer_open(tok->pretok_type, true, &tok->pretokenizer, &why);
     return status == HEARTH_OK ? status : hth_fail(err, status, "%s: %s", hth_gguf_path(file), why.message);
 }
 
 /* ---- words ------------------------------------------------------------------------------ */
 
-static int32_t find_word(const hth_tokenizer *tok, hth_text text)
+static int32_t find_word(const hth_tokenizer *tok, hth_str text)
 {
     uint32_t id = hth_file_name_find(&tok->word_index, tok->token, sizeof *tok->token, text);
     return id == HTH_FILE_NAME_NONE ? -1 : (int32_t)id;
@@ -84,7 +84,7 @@ static void list_bytes(hth_tokenizer *tok, const hth_gguf *file)
     for (unsigned b = 0; b < 256; b++) {
         char mapped[2];
         size_t n = hth_text_byte_char((unsigned char)b, mapped);
-        int32_t id = find_word(tok, (hth_text){mapped, n});
+        int32_t id = find_word(tok, (hth_str){mapped, n});
         tok->byte_symbol[b] = id >= 0 ? (uint32_t)id : HTH_TEXT_BYTES + b;
         if (id >= 0) tok->byte_id[b] = id;
         bool occurs = b < 0xC0 || (b > 0xC1 && b < 0xF5); /* in well-formed text */
@@ -100,7 +100,7 @@ static void list_bytes(hth_tokenizer *tok, const hth_gguf *file)
 /* ---- merges ------------------------------------------------------------------------------- */
 
 /* The symbol of a half: a word, or the character of a byte that is none. */
-static uint32_t symbol_of(const hth_tokenizer *tok, hth_text half)
+static uint32_t symbol_of(const hth_tokenizer *tok, hth_str half)
 {
     int32_t id = find_word(tok, half);
     if (id >= 0) return (uint32_t)id;
@@ -112,7 +112,7 @@ static uint32_t symbol_of(const hth_tokenizer *tok, hth_text half)
 }
 
 /* Splits "left right" and makes the merge known; *known is false where it cannot be. */
-static hearth_status add_merge(hth_tokenizer *tok, hth_text line, int32_t rank, bool *known,
+static hearth_status add_merge(hth_tokenizer *tok, hth_str line, int32_t rank, bool *known,
                                hearth_error *err)
 {
     const char *space = memchr(line.bytes, ' ', line.n);
@@ -122,16 +122,16 @@ static hearth_status add_merge(hth_tokenizer *tok, hth_text line, int32_t rank, 
     if (line.n - 1 > sizeof text) return HEARTH_OK;
     memcpy(text, line.bytes, n_left);
     memcpy(text + n_left, space + 1, n_right);
-    uint32_t left = symbol_of(tok, (hth_text){text, n_left});
-    uint32_t right = symbol_of(tok, (hth_text){text + n_left, n_right});
-    int32_t word = find_word(tok, (hth_text){text, n_left + n_right});
+    uint32_t left = symbol_of(tok, (hth_str){text, n_left});
+    uint32_t right = symbol_of(tok, (hth_str){text + n_left, n_right});
+    int32_t word = find_word(tok, (hth_str){text, n_left + n_right});
     if (left == UINT32_MAX || right == UINT32_MAX || word < 0) return HEARTH_OK;
     *known = true;
     tok->merge_id[rank] = word;
-    return hth_text_pairs_put(&tok->merges, left, right, rank, err);
+    return hth_merge_table_put(&tok->merges, left, right, rank, err);
 }
 
-static bool is_pair(hth_text line)
+static bool is_pair(hth_str line)
 {
     const char *space = memchr(line.bytes, ' ', line.n);
     if (!space || space == line.bytes) return false;
@@ -153,7 +153,7 @@ hearth_status hth_text_read_merges(hth_tokenizer *tok, const hth_gguf *file, hea
                         hth_gguf_path(file), key, (unsigned long long)array->offset,
                         (unsigned long long)array->n_element, HTH_TEXT_MAX_PAIRS);
     const size_t n = (size_t)array->n_element;
-    const hth_text *line = array->elements;
+    const hth_str *line = array->elements;
     tok->merge_id = hth_alloc(n, sizeof *tok->merge_id);
     if (!tok->merge_id) return hth_fail_memory(err, n * sizeof *tok->merge_id, "merges");
 

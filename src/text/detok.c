@@ -14,7 +14,7 @@ const char *hth_token_piece(const hth_tokenizer *tok, int32_t id, bool show_spec
     const hth_text_token *t = &tok->token[id];
     bool special = t->kind == HTH_TOKEN_CONTROL || t->kind == HTH_TOKEN_UNKNOWN;
     if (special && !show_special) return "";
-    *n = t->n_piece;
+    *n = t->n_chunk;
     return t->piece;
 }
 
@@ -24,9 +24,9 @@ void hth_detok_init(hth_detok *d, const hth_tokenizer *tok, bool show_special, b
         .tok = tok, .show_special = show_special, .strip_space = at_start && tok->add_space_prefix};
 }
 
-size_t hth_detok_room(const hth_tokenizer *tok)
+size_t hth_detok_max_bytes(const hth_tokenizer *tok)
 {
-    return tok->longest_piece + sizeof((hth_detok *)0)->held;
+    return tok->longest_piece + sizeof((hth_detok *)0)->pending;
 }
 
 /* The space that was put in front of the text is part of its first word; a
@@ -39,27 +39,27 @@ static bool may_begin_with_prefix(const hth_tokenizer *tok, int32_t id)
 
 size_t hth_detok_push(hth_detok *d, int32_t id, char *out)
 {
-    size_t n_piece;
-    const char *piece = hth_token_piece(d->tok, id, d->show_special, &n_piece);
-    if (n_piece == 0) return 0;
+    size_t n_chunk;
+    const char *piece = hth_token_piece(d->tok, id, d->show_special, &n_chunk);
+    if (n_chunk == 0) return 0;
     if (d->strip_space && piece[0] == ' ' && may_begin_with_prefix(d->tok, id)) {
         piece++;
-        n_piece--;
+        n_chunk--;
     }
     d->strip_space = false;
 
-    memcpy(out, d->held, d->n_held);
-    memcpy(out + d->n_held, piece, n_piece);
-    size_t n = d->n_held + n_piece, n_tail = hth_text_utf8_tail(out, n);
-    memcpy(d->held, out + n - n_tail, n_tail);
-    d->n_held = n_tail;
+    memcpy(out, d->pending, d->n_pending);
+    memcpy(out + d->n_pending, piece, n_chunk);
+    size_t n = d->n_pending + n_chunk, n_tail = hth_text_utf8_tail(out, n);
+    memcpy(d->pending, out + n - n_tail, n_tail);
+    d->n_pending = n_tail;
     return n - n_tail;
 }
 
 size_t hth_detok_flush(hth_detok *d, char *out)
 {
-    size_t n = d->n_held;
-    memcpy(out, d->held, n);
-    d->n_held = 0;
+    size_t n = d->n_pending;
+    memcpy(out, d->pending, n);
+    d->n_pending = 0;
     return n;
 }

@@ -4,7 +4,7 @@
 #include "text/heap.h"
 
 #include "base/alloc.h"
-#include "base/checked.h"
+#include "base/checked_math.h"
 
 hearth_status hth_text_grow(void **items, size_t *capacity, size_t need, size_t size, hearth_error *err)
 {

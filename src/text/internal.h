@@ -4,9 +4,9 @@
 
 #include "base/alloc.h"
 #include "file/name_index.h"
-#include "text/cut.h"
+#include "text/pretokenizer.h"
 #include "text/heap.h"
-#include "text/pairs.h"
+#include "text/merge_table.h"
 #include "text/tokenizer.h"
 
 /* Limits of a vocabulary. The longest published text is 512 bytes; the largest
@@ -23,22 +23,22 @@ enum {
 };
 
 typedef struct hth_text_token {
-    hth_text entry;     /* in the file */
+    hth_str entry;     /* in the file */
     const char *piece;  /* what it decodes to: in the file or in the arena */
-    uint32_t n_piece;
+    uint32_t n_chunk;
     uint32_t rank;      /* by score: a higher score is a lower rank, equal ones are equal */
     uint8_t kind;       /* hth_token_kind */
-    bool ends;          /* a generation ends with it */
-    bool eats_space;    /* white space after it is dropped (only special ones) */
-    bool eats_before;   /* white space before it is dropped */
+    bool is_eog;          /* a generation ends with it */
+    bool rstrip;    /* white space after it is dropped (only special ones) */
+    bool lstrip;   /* white space before it is dropped */
 } hth_text_token;
 
-/* Token texts in the order of their bytes; see lexicon.h. */
-typedef struct hth_text_lexicon {
+/* Token texts in the order of their bytes; see vocab_index.h. */
+typedef struct hth_vocab_index {
     int32_t *id;
     size_t n;
     size_t first[257]; /* entries [first[b], first[b + 1]) begin with byte b */
-} hth_text_lexicon;
+} hth_vocab_index;
 
 /* A symbol is what a text is made of before and while it is merged: the id of a
  * word, or, for a character that is no word, HTH_TEXT_CHARS plus its code point,
@@ -52,22 +52,22 @@ typedef struct hth_text_char {
 struct hth_tokenizer {
     int32_t n_vocab;
     hth_text_token *token;
-    hth_text_lexicon words;
-    hth_text_lexicon users, specials; /* matched in plain text; when special text is parsed */
+    hth_vocab_index words;
+    hth_vocab_index users, specials; /* matched in plain text; when special text is parsed */
 
     int32_t byte_id[256];       /* the byte token, or the word of that one byte, or -1 */
     uint32_t byte_symbol[256];  /* symbols of ASCII and of ill-formed bytes; BPE: of all bytes */
     hth_text_char *chars;       /* words of one character past ASCII, by code point */
     size_t n_char;
     uint32_t space;             /* the symbol of U+2581 */
-    hth_text_pairs merges;      /* two symbols -> the word that they make; BPE: the merge's rank */
-    hth_text_pairs joins;       /* two characters that lie side by side in some word */
+    hth_merge_table merges;      /* two symbols -> the word that they make; BPE: the merge's rank */
+    hth_merge_table joins;       /* two characters that lie side by side in some word */
 
     /* byte-level BPE only */
     bool is_bpe;
-    const hth_text_family *family;
-    unsigned habits;               /* of the family's name: HTH_TEXT_WHOLE_WORDS and so on */
-    hth_text_cutter *cutter;
+    const hth_pretok_type *pretok_type;
+    unsigned flags;               /* of the family's name: HTH_TEXT_WHOLE_WORDS and so on */
+    hth_pretokenizer *pretokenizer;
     hth_file_name_index word_index; /* words by their text */
     int32_t *merge_id;             /* the word that the merge of a rank makes */
 
@@ -80,9 +80,9 @@ struct hth_tokenizer {
 /* vocab.c: the arrays of the file, into tok->token, words, specials, byte_id. */
 hearth_status hth_text_read_vocab(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
 
-/* marks.c: ids with a role, flags, ends of generation, names with habits. Comes
+/* vocab_special.c: ids with a role, flags, ends of generation, names with habits. Comes
  * before hth_text_index: it may turn tokens into control tokens. */
-hearth_status hth_text_read_marks(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
+hearth_status hth_vocab_read_special(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
 
 /* vocab.c: lexicons, byte tokens and pieces, once the kinds are settled. */
 hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
@@ -91,7 +91,7 @@ hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_er
 hearth_status hth_text_build_merges(hth_tokenizer *tok, hearth_error *err);
 
 /* bpe_vocab.c, for byte-level BPE: the pre-tokenizer that the file names (before
- * marks.c, which asks for its habits); then words, byte symbols and merges. */
+ * vocab_special.c, which asks for its habits); then words, byte symbols and merges. */
 hearth_status hth_text_read_pre(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
 hearth_status hth_text_read_merges(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err);
 /* The symbol of the character, or ill-formed byte, at the start of n > 0 bytes;
@@ -105,26 +105,26 @@ typedef struct hth_text_symbol {
     uint32_t prev, next; /* UINT32_MAX: none */
 } hth_text_symbol;
 
-typedef struct hth_text_work {
+typedef struct hth_tokenize_scratch {
     hth_text_symbol *symbol;
     size_t n, capacity;
     hth_text_heap heap;
-    hth_text_cut cut;
-    size_t n_lost; /* bytes that the vocabulary cannot hold */
-} hth_text_work;
-void hth_text_work_free(hth_text_work *work);
+    hth_pretok_iter pretok;
+    size_t n_unencodable; /* bytes that the vocabulary cannot hold */
+} hth_tokenize_scratch;
+void hth_tokenize_scratch_free(hth_tokenize_scratch *work);
 
 /* merge.c: symbols of n_byte bytes of escaped text, collected one by one, then merged
  * as far as it goes: symbol 0 and its followers by `next` are what is left. */
-hearth_status hth_text_add_symbol(hth_text_work *work, uint32_t id, size_t n_byte, hearth_error *err);
-hearth_status hth_text_merge_symbols(const hth_tokenizer *tok, hth_text_work *work, hearth_error *err);
+hearth_status hth_text_add_symbol(hth_tokenize_scratch *work, uint32_t id, size_t n_byte, hearth_error *err);
+hearth_status hth_text_merge_symbols(const hth_tokenizer *tok, hth_tokenize_scratch *work, hearth_error *err);
 
 /* spm.c: appends the ids of one raw fragment, with the space in front where the
  * vocabulary asks for it. */
-hearth_status hth_text_spm_encode(const hth_tokenizer *tok, hth_text_work *work, const char *text,
+hearth_status hth_text_spm_encode(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *text,
                                   size_t n, hth_ids *ids, hearth_error *err);
 /* bpe.c: the same for byte-level BPE, which puts nothing in front. */
-hearth_status hth_text_bpe_encode(const hth_tokenizer *tok, hth_text_work *work, const char *text,
+hearth_status hth_text_bpe_encode(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *text,
                                   size_t n, hth_ids *ids, hearth_error *err);
 
 typedef struct hth_text_span {
@@ -144,7 +144,7 @@ typedef struct hth_text_matches {
 
 /* User-defined tokens anywhere, control and unknown ones inside the frames, which
  * ascend and do not touch. */
-hearth_status hth_text_find_specials(const hth_tokenizer *tok, hth_text text,
+hearth_status hth_text_find_specials(const hth_tokenizer *tok, hth_str text,
                                      const hth_text_span *frames, size_t n_frame,
                                      hth_text_matches *out, hearth_error *err);
 void hth_text_matches_free(hth_text_matches *matches);

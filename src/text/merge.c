@@ -4,7 +4,7 @@
  * candidates, so it takes n log n whatever the text. */
 #include "text/internal.h"
 
-hearth_status hth_text_add_symbol(hth_text_work *work, uint32_t id, size_t n_byte, hearth_error *err)
+hearth_status hth_text_add_symbol(hth_tokenize_scratch *work, uint32_t id, size_t n_byte, hearth_error *err)
 {
     if (work->n >= UINT32_MAX - 1)
         return hth_fail_memory(err, SIZE_MAX, "a run of more than 4,294,967,294 characters");
@@ -19,12 +19,12 @@ hearth_status hth_text_add_symbol(hth_text_work *work, uint32_t id, size_t n_byt
 }
 
 /* Queues the word that a symbol and its right neighbour make, if any. */
-static hearth_status queue_pair(const hth_tokenizer *tok, hth_text_work *work, uint32_t left,
+static hearth_status queue_pair(const hth_tokenizer *tok, hth_tokenize_scratch *work, uint32_t left,
                                 hearth_error *err)
 {
     uint32_t right = left == UINT32_MAX ? UINT32_MAX : work->symbol[left].next;
     if (right == UINT32_MAX) return HEARTH_OK;
-    int32_t merge = hth_text_pairs_get(&tok->merges, work->symbol[left].id, work->symbol[right].id);
+    int32_t merge = hth_merge_table_get(&tok->merges, work->symbol[left].id, work->symbol[right].id);
     if (merge < 0) return HEARTH_OK;
     const int32_t id = tok->merge_id ? tok->merge_id[merge] : merge;
     const uint32_t rank = tok->merge_id ? (uint32_t)merge : tok->token[id].rank;
@@ -34,14 +34,14 @@ static hearth_status queue_pair(const hth_tokenizer *tok, hth_text_work *work, u
 
 /* A candidate is stale once either side was merged: the lengths no longer add up
  * to the word's. */
-static bool is_stale(const hth_tokenizer *tok, const hth_text_work *work, hth_text_candidate c)
+static bool is_stale(const hth_tokenizer *tok, const hth_tokenize_scratch *work, hth_text_candidate c)
 {
     const hth_text_symbol *left = &work->symbol[c.at];
     if (left->n == 0 || left->next == UINT32_MAX) return true;
     return (size_t)left->n + work->symbol[left->next].n != tok->token[c.id].entry.n;
 }
 
-static void merge_right(hth_text_work *work, uint32_t at, int32_t id)
+static void merge_right(hth_tokenize_scratch *work, uint32_t at, int32_t id)
 {
     hth_text_symbol *left = &work->symbol[at], *right = &work->symbol[left->next];
     left->id = (uint32_t)id;
@@ -51,7 +51,7 @@ static void merge_right(hth_text_work *work, uint32_t at, int32_t id)
     if (left->next != UINT32_MAX) work->symbol[left->next].prev = at;
 }
 
-hearth_status hth_text_merge_symbols(const hth_tokenizer *tok, hth_text_work *work, hearth_error *err)
+hearth_status hth_text_merge_symbols(const hth_tokenizer *tok, hth_tokenize_scratch *work, hearth_error *err)
 {
     hearth_status status = HEARTH_OK;
     for (uint32_t i = 0; i + 1 < work->n && status == HEARTH_OK; i++) status = queue_pair(tok, work, i, err);
@@ -66,10 +66,10 @@ hearth_status hth_text_merge_symbols(const hth_tokenizer *tok, hth_text_work *wo
     return status;
 }
 
-void hth_text_work_free(hth_text_work *work)
+void hth_tokenize_scratch_free(hth_tokenize_scratch *work)
 {
-    hth_text_cut_free(&work->cut);
+    hth_pretok_iter_free(&work->pretok);
     hth_free(work->symbol);
     hth_text_heap_free(&work->heap);
-    *work = (hth_text_work){0};
+    *work = (hth_tokenize_scratch){0};
 }

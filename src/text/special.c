@@ -5,7 +5,7 @@
  * the longer was lost to a neighbour. */
 #include "text/internal.h"
 
-#include "text/lexicon.h"
+#include "text/vocab_index.h"
 
 typedef struct search {
     const hth_tokenizer *tok;
@@ -19,18 +19,18 @@ typedef struct search {
 } search;
 
 /* The longest token of a lexicon at a place that fits into `room` bytes, or -1. */
-static int32_t longest_in(const search *s, const hth_text_lexicon *lex, size_t at, size_t room)
+static int32_t longest_in(const search *s, const hth_vocab_index *lex, size_t at, size_t room)
 {
     if (lex->n == 0 || room == 0) return -1;
     const hth_text_token *token = s->tok->token;
     int32_t best = -1;
-    hth_text_walk walk;
-    bool on = hth_text_walk_start(&walk, lex, (unsigned char)s->text[at]);
+    hth_prefix_iter walk;
+    bool on = hth_prefix_iter_begin(&walk, lex, (unsigned char)s->text[at]);
     while (on) {
-        int32_t id = hth_text_walk_here(&walk, lex, token);
+        int32_t id = hth_prefix_iter_token(&walk, lex, token);
         if (id >= 0) best = id;
         on = walk.depth < room &&
-             hth_text_walk_step(&walk, lex, token, (unsigned char)s->text[at + walk.depth]);
+             hth_prefix_iter_next(&walk, lex, token, (unsigned char)s->text[at + walk.depth]);
     }
     return best;
 }
@@ -91,9 +91,9 @@ static hth_text_match take_match(search *s, size_t at, int32_t id)
     const hth_text_token *t = &s->tok->token[id];
     hth_text_match m = {at, at + t->entry.n, id};
     for (size_t i = at; i < m.end; i++) take(s, i);
-    if (t->eats_space)
+    if (t->rstrip)
         for (; m.end < s->n && is_space(s->text[m.end]) && !is_taken(s, m.end); m.end++) take(s, m.end);
-    if (t->eats_before)
+    if (t->lstrip)
         for (; m.at > 0 && is_space(s->text[m.at - 1]) && !is_taken(s, m.at - 1); m.at--) take(s, m.at - 1);
     return m;
 }
@@ -146,7 +146,7 @@ static hearth_status assign_places(search *s, hth_text_matches *out)
     return status;
 }
 
-hearth_status hth_text_find_specials(const hth_tokenizer *tok, hth_text text, const hth_text_span *frames,
+hearth_status hth_text_find_specials(const hth_tokenizer *tok, hth_str text, const hth_text_span *frames,
                                      size_t n_frame, hth_text_matches *out, hearth_error *err)
 {
     if (tok->users.n == 0 && (n_frame == 0 || tok->specials.n == 0)) return HEARTH_OK;

@@ -11,18 +11,18 @@
 
 enum { NONE = -1 };
 
-static hearth_status emit_byte(const hth_tokenizer *tok, hth_text_work *work, unsigned char byte,
+static hearth_status emit_byte(const hth_tokenizer *tok, hth_tokenize_scratch *work, unsigned char byte,
                                hth_ids *ids, hearth_error *err)
 {
     int32_t id = tok->byte_id[byte];
     if (id == NONE) {
-        work->n_lost++;
+        work->n_unencodable++;
         id = tok->unknown;
     }
     return id == NONE ? HEARTH_OK : hth_ids_push(ids, id, err);
 }
 
-static hearth_status emit_symbol(const hth_tokenizer *tok, hth_text_work *work, uint32_t symbol,
+static hearth_status emit_symbol(const hth_tokenizer *tok, hth_tokenize_scratch *work, uint32_t symbol,
                                  hth_ids *ids, hearth_error *err)
 {
     if (symbol < HTH_TEXT_CHARS) return hth_ids_push(ids, (int32_t)symbol, err);
@@ -37,7 +37,7 @@ static hearth_status emit_symbol(const hth_tokenizer *tok, hth_text_work *work, 
 }
 
 /* Merges the run that was collected, appends its ids and forgets it. */
-static hearth_status finish_run(const hth_tokenizer *tok, hth_text_work *work, hth_ids *ids,
+static hearth_status finish_run(const hth_tokenizer *tok, hth_tokenize_scratch *work, hth_ids *ids,
                                 hearth_error *err)
 {
     if (work->n == 0) return HEARTH_OK;
@@ -48,7 +48,7 @@ static hearth_status finish_run(const hth_tokenizer *tok, hth_text_work *work, h
     return status;
 }
 
-hearth_status hth_text_spm_encode(const hth_tokenizer *tok, hth_text_work *work, const char *text,
+hearth_status hth_text_spm_encode(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *text,
                                   size_t n, hth_ids *ids, hearth_error *err)
 {
     if (n == 0) return HEARTH_OK;
@@ -59,7 +59,7 @@ hearth_status hth_text_spm_encode(const hth_tokenizer *tok, hth_text_work *work,
         bool space = text[i] == ' ';
         if (space) symbol = tok->space;
         if (work->n > 0 &&
-            hth_text_pairs_get(&tok->joins, work->symbol[work->n - 1].id, symbol) == NONE)
+            hth_merge_table_get(&tok->joins, work->symbol[work->n - 1].id, symbol) == NONE)
             status = finish_run(tok, work, ids, err);
         if (status == HEARTH_OK) status = hth_text_add_symbol(work, symbol, space ? 3 : used, err);
     }

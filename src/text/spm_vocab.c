@@ -4,7 +4,7 @@
  * another symbol in a text, so the tables are complete. */
 #include "text/internal.h"
 
-#include "text/lexicon.h"
+#include "text/vocab_index.h"
 #include "text/utf8.h"
 
 static uint32_t char_symbol(const hth_tokenizer *tok, uint32_t cp)
@@ -32,7 +32,7 @@ static hearth_status list_characters(hth_tokenizer *tok, hearth_error *err)
 {
     for (uint32_t b = 0; b < 256; b++) {
         const char byte = (char)b;
-        int32_t id = hth_text_lexicon_find(&tok->words, tok->token, &byte, 1);
+        int32_t id = hth_vocab_index_find(&tok->words, tok->token, &byte, 1);
         tok->byte_symbol[b] = id >= 0   ? (uint32_t)id
                               : b < 128 ? HTH_TEXT_CHARS + b
                                         : HTH_TEXT_BYTES + b;
@@ -40,7 +40,7 @@ static hearth_status list_characters(hth_tokenizer *tok, hearth_error *err)
     tok->chars = hth_alloc(tok->words.n, sizeof *tok->chars);
     if (!tok->chars) return hth_fail_memory(err, tok->words.n * sizeof *tok->chars, "characters");
     for (size_t i = 0; i < tok->words.n; i++) { /* bytes and code points have one order */
-        hth_text entry = tok->token[tok->words.id[i]].entry;
+        hth_str entry = tok->token[tok->words.id[i]].entry;
         uint32_t cp;
         size_t length = hth_text_utf8_decode(entry.bytes, entry.n, &cp);
         if (length > 1 && length == entry.n)
@@ -62,22 +62,22 @@ static uint32_t part_symbol(const hth_tokenizer *tok, const char *bytes, size_t 
 /* Every cut of a word into two symbols. */
 static hearth_status add_merges(hth_tokenizer *tok, int32_t word, hearth_error *err)
 {
-    hth_text text = tok->token[word].entry;
-    hth_text_walk walk;
-    hth_text_walk_start(&walk, &tok->words, (unsigned char)text.bytes[0]);
+    hth_str text = tok->token[word].entry;
+    hth_prefix_iter walk;
+    hth_prefix_iter_begin(&walk, &tok->words, (unsigned char)text.bytes[0]);
     for (size_t cut = 1; cut < text.n; cut++) {
-        int32_t id = hth_text_walk_here(&walk, &tok->words, tok->token);
+        int32_t id = hth_prefix_iter_token(&walk, &tok->words, tok->token);
         uint32_t left = part_symbol(tok, text.bytes, cut, id);
         if (left != UINT32_MAX) {
             const char *rest = text.bytes + cut;
-            id = hth_text_lexicon_find(&tok->words, tok->token, rest, text.n - cut);
+            id = hth_vocab_index_find(&tok->words, tok->token, rest, text.n - cut);
             uint32_t right = part_symbol(tok, rest, text.n - cut, id);
             if (right != UINT32_MAX) {
-                hearth_status status = hth_text_pairs_put(&tok->merges, left, right, word, err);
+                hearth_status status = hth_merge_table_put(&tok->merges, left, right, word, err);
                 if (status != HEARTH_OK) return status;
             }
         }
-        hth_text_walk_step(&walk, &tok->words, tok->token, (unsigned char)text.bytes[cut]);
+        hth_prefix_iter_next(&walk, &tok->words, tok->token, (unsigned char)text.bytes[cut]);
     }
     return HEARTH_OK;
 }
@@ -85,12 +85,12 @@ static hearth_status add_merges(hth_tokenizer *tok, int32_t word, hearth_error *
 /* The characters that stand side by side in a word. */
 static hearth_status add_joins(hth_tokenizer *tok, int32_t word, hearth_error *err)
 {
-    hth_text text = tok->token[word].entry;
+    hth_str text = tok->token[word].entry;
     size_t used;
     uint32_t left = hth_text_symbol_at(tok, text.bytes, text.n, &used);
     for (size_t i = used; i < text.n; i += used) {
         uint32_t right = hth_text_symbol_at(tok, text.bytes + i, text.n - i, &used);
-        hearth_status status = hth_text_pairs_put(&tok->joins, left, right, 0, err);
+        hearth_status status = hth_merge_table_put(&tok->joins, left, right, 0, err);
         if (status != HEARTH_OK) return status;
         left = right;
     }

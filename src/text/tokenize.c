@@ -2,13 +2,13 @@
  * (special.c); what lies between goes to spm.c or bpe.c. Called by engine/ and the program.
  * The parts of a conversation are laid side by side first, so that a seam between
  * two of them is no seam for prefix, cutting and merging. */
-#include "base/checked.h"
+#include "base/checked_math.h"
 #include "base/log.h"
 #include "text/internal.h"
 
 #include <string.h>
 
-static hearth_status encode(const hth_tokenizer *tok, hth_text_work *work, const char *text, size_t n,
+static hearth_status encode(const hth_tokenizer *tok, hth_tokenize_scratch *work, const char *text, size_t n,
                             hth_ids *ids, hearth_error *err)
 {
     return tok->is_bpe ? hth_text_bpe_encode(tok, work, text, n, ids, err)
@@ -16,7 +16,7 @@ static hearth_status encode(const hth_tokenizer *tok, hth_text_work *work, const
 }
 
 /* The fragments between special tokens, and these. */
-static hearth_status add_text(const hth_tokenizer *tok, hth_text_work *work, hth_text text,
+static hearth_status add_text(const hth_tokenizer *tok, hth_tokenize_scratch *work, hth_str text,
                               const hth_text_matches *specials, hth_ids *ids, hearth_error *err)
 {
     hearth_status status = HEARTH_OK;
@@ -44,21 +44,21 @@ static hearth_status add_bos(const hth_tokenizer *tok, bos_rule rule, const hth_
 }
 
 /* frames: where control tokens are recognised. */
-static hearth_status tokenize(const hth_tokenizer *tok, hth_text text, const hth_text_span *frames,
+static hearth_status tokenize(const hth_tokenizer *tok, hth_str text, const hth_text_span *frames,
                               size_t n_frame, bos_rule rule, hth_ids *ids, size_t *n_lost, hearth_error *err)
 {
     const size_t n_before = ids->n;
     hth_text_matches specials = {0};
-    hth_text_work work = {0};
+    hth_tokenize_scratch work = {0};
     hearth_status status = hth_text_find_specials(tok, text, frames, n_frame, &specials, err);
     if (status == HEARTH_OK) status = add_bos(tok, rule, &specials, ids, err);
     if (status == HEARTH_OK) status = add_text(tok, &work, text, &specials, ids, err);
     if (status == HEARTH_OK && rule != BOS_NEVER && tok->add_eos && tok->eos >= 0)
         status = hth_ids_push(ids, tok->eos, err);
 
-    if (n_lost) *n_lost = work.n_lost;
+    if (n_lost) *n_lost = work.n_unencodable;
     if (status != HEARTH_OK) ids->n = n_before;
-    hth_text_work_free(&work);
+    hth_tokenize_scratch_free(&work);
     hth_text_matches_free(&specials);
     return status;
 }
@@ -67,7 +67,7 @@ hearth_status hth_tokenize(const hth_tokenizer *tok, const char *text, size_t n,
                            size_t *n_lost, hearth_error *err)
 {
     const hth_text_span whole = {0, n};
-    return tokenize(tok, (hth_text){text, n}, &whole, flags & HEARTH_PARSE_SPECIAL ? 1 : 0,
+    return tokenize(tok, (hth_str){text, n}, &whole, flags & HEARTH_PARSE_SPECIAL ? 1 : 0,
                     flags & HEARTH_ADD_SPECIAL ? BOS_ALWAYS : BOS_NEVER, ids, n_lost, err);
 }
 
@@ -80,7 +80,7 @@ static size_t join(const hth_text_part *parts, size_t n_part, char *bytes, hth_t
         const hth_text_part *p = &parts[i];
         if (p->n == 0) continue;
         memcpy(bytes + at, p->text, p->n);
-        if (p->is_frame) {
+        if (p->is_template) {
             if (n_frame > 0 && frames[n_frame - 1].end == at) frames[n_frame - 1].end += p->n;
             else frames[n_frame++] = (hth_text_span){at, at + p->n};
         }
@@ -103,7 +103,7 @@ hearth_status hth_tokenize_parts(const hth_tokenizer *tok, const hth_text_part *
         goto done;
     }
     size_t n_frame = join(parts, n_part, bytes, frames);
-    status = tokenize(tok, (hth_text){bytes, n}, frames, n_frame,
+    status = tokenize(tok, (hth_str){bytes, n}, frames, n_frame,
                       flags & HEARTH_ADD_SPECIAL ? BOS_ONCE : BOS_NEVER, ids, n_lost, err);
 done:
     hth_free(frames);

@@ -4,7 +4,7 @@
 #include "text/tokenizer.h"
 
 #include "text/internal.h"
-#include "text/lexicon.h"
+#include "text/vocab_index.h"
 
 #include <string.h>
 
@@ -13,7 +13,7 @@
 static hearth_status read_kind(const hth_gguf *file, bool *is_bpe, hearth_error *err)
 {
     static const char key[] = "tokenizer.ggml.model";
-    hth_text kind = {0};
+    hth_str kind = {0};
     bool found = false;
     hearth_status status = hth_gguf_get_text(file, key, &kind, &found, err);
     if (status != HEARTH_OK) return status;
@@ -38,7 +38,7 @@ hearth_status hth_tokenizer_open(const hth_gguf *file, hth_tokenizer **out, hear
     tok->is_bpe = is_bpe;
     status = hth_text_read_vocab(tok, file, err);
     if (status == HEARTH_OK && is_bpe) status = hth_text_read_pre(tok, file, err);
-    if (status == HEARTH_OK) status = hth_text_read_marks(tok, file, err);
+    if (status == HEARTH_OK) status = hth_vocab_read_special(tok, file, err);
     if (status == HEARTH_OK) status = hth_text_index(tok, file, err);
     if (status == HEARTH_OK)
         status = is_bpe ? hth_text_read_merges(tok, file, err) : hth_text_build_merges(tok, err);
@@ -52,13 +52,13 @@ void hth_tokenizer_close(hth_tokenizer *tok)
     if (!tok) return;
     hth_free(tok->merge_id);
     hth_file_name_free(&tok->word_index);
-    hth_text_cutter_close(tok->cutter);
-    hth_text_pairs_free(&tok->joins);
-    hth_text_pairs_free(&tok->merges);
+    hth_pretokenizer_close(tok->pretokenizer);
+    hth_merge_table_free(&tok->joins);
+    hth_merge_table_free(&tok->merges);
     hth_free(tok->chars);
-    hth_text_lexicon_free(&tok->specials);
-    hth_text_lexicon_free(&tok->users);
-    hth_text_lexicon_free(&tok->words);
+    hth_vocab_index_free(&tok->specials);
+    hth_vocab_index_free(&tok->users);
+    hth_vocab_index_free(&tok->words);
     hth_arena_free(&tok->arena);
     hth_free(tok->token);
     hth_free(tok);
@@ -76,16 +76,16 @@ hth_token_kind hth_tokenizer_kind(const hth_tokenizer *tok, int32_t id)
     return (hth_token_kind)tok->token[id].kind;
 }
 
-hth_text hth_tokenizer_entry(const hth_tokenizer *tok, int32_t id)
+hth_str hth_tokenizer_entry(const hth_tokenizer *tok, int32_t id)
 {
     return tok->token[id].entry;
 }
 
-const char *hth_tokenizer_cut_by(const hth_tokenizer *tok, char *engine, size_t n_engine)
+const char *hth_tokenizer_pretok_name(const hth_tokenizer *tok, char *engine, size_t n_engine)
 {
     if (!tok->is_bpe) return NULL;
-    hth_text_cutter_engine(engine, n_engine);
-    return tok->family->name;
+    hth_pretokenizer_engine(engine, n_engine);
+    return tok->pretok_type->name;
 }
 
 int32_t hth_tokenizer_bos(const hth_tokenizer *tok)
@@ -100,9 +100,9 @@ int32_t hth_tokenizer_eos(const hth_tokenizer *tok)
 
 bool hth_tokenizer_adds_bos(const hth_tokenizer *tok) { return tok->add_bos && tok->bos >= 0; }
 
-bool hth_tokenizer_ends(const hth_tokenizer *tok, int32_t id)
+bool hth_tokenizer_is_eog(const hth_tokenizer *tok, int32_t id)
 {
-    return id >= 0 && id < tok->n_vocab && tok->token[id].ends;
+    return id >= 0 && id < tok->n_vocab && tok->token[id].is_eog;
 }
 
 /* ---- lists of ids ------------------------------------------------------------ */

@@ -26,17 +26,17 @@ void hth_tokenizer_close(hth_tokenizer *tok);
 int32_t hth_tokenizer_n_vocab(const hth_tokenizer *tok);
 hth_token_kind hth_tokenizer_kind(const hth_tokenizer *tok, int32_t id);
 /* The vocabulary entry as it stands in the file. */
-hth_text hth_tokenizer_entry(const hth_tokenizer *tok, int32_t id);
+hth_str hth_tokenizer_entry(const hth_tokenizer *tok, int32_t id);
 /* The family of expressions by which text is cut into words ("gpt-2"), and into engine
  * what runs them ("PCRE2 10.42, Unicode 14.0.0"); NULL for "llama", which cuts none. */
-const char *hth_tokenizer_cut_by(const hth_tokenizer *tok, char *engine, size_t n_engine);
+const char *hth_tokenizer_pretok_name(const hth_tokenizer *tok, char *engine, size_t n_engine);
 /* -1 where the file has none. */
 int32_t hth_tokenizer_bos(const hth_tokenizer *tok);
 int32_t hth_tokenizer_eos(const hth_tokenizer *tok);
 /* Whether the vocabulary wants BOS in front of a text. */
 bool hth_tokenizer_adds_bos(const hth_tokenizer *tok);
 /* Whether a generation ends with this token (eos, eot, eom, and the like). */
-bool hth_tokenizer_ends(const hth_tokenizer *tok, int32_t id);
+bool hth_tokenizer_is_eog(const hth_tokenizer *tok, int32_t id);
 
 /* A growing list of ids; zero-initialised is empty. */
 typedef struct hth_ids {
@@ -48,7 +48,7 @@ hearth_status hth_ids_push(hth_ids *ids, int32_t id, hearth_error *err);
 
 /* Appends the ids of n bytes of text (any bytes; NUL is one like others). flags
  * are those of hearth.h.
- * *n_lost (may be NULL) counts bytes that the vocabulary cannot hold: with "llama"
+ * *n_unencodable (may be NULL) counts bytes that the vocabulary cannot hold: with "llama"
  * each became the unknown token, with "gpt2" it was left out. O(n log n). Errors:
  * MEMORY; UNSUPPORTED where a pre-tokenizer runs into its limits. */
 hearth_status hth_tokenize(const hth_tokenizer *tok, const char *text, size_t n, unsigned flags,
@@ -59,7 +59,7 @@ hearth_status hth_tokenize(const hth_tokenizer *tok, const char *text, size_t n,
 typedef struct hth_text_part {
     const char *text; /* NULL only when n is 0 */
     size_t n;
-    bool is_frame;
+    bool is_template;
 } hth_text_part;
 
 /* Appends the ids of the parts laid side by side. Control tokens are recognised
@@ -86,15 +86,15 @@ typedef struct hth_detok {
     const hth_tokenizer *tok;
     bool show_special;
     bool strip_space; /* the next text starts the whole: drop one leading space */
-    char held[4];
-    size_t n_held;
+    char pending[4];
+    size_t n_pending;
 } hth_detok;
 
 /* at_start: the tokens begin the text, so that the space which the tokenizer
  * puts in front is dropped; false when they continue a prompt. */
 void hth_detok_init(hth_detok *d, const hth_tokenizer *tok, bool show_special, bool at_start);
-/* out must hold hth_detok_room(tok) bytes; returns the number written. */
-size_t hth_detok_room(const hth_tokenizer *tok);
+/* out must hold hth_detok_max_bytes(tok) bytes; returns the number written. */
+size_t hth_detok_max_bytes(const hth_tokenizer *tok);
 size_t hth_detok_push(hth_detok *d, int32_t id, char *out);
 /* What is still held back, as it is. At most 4 bytes. */
 size_t hth_detok_flush(hth_detok *d, char *out);

@@ -1,12 +1,12 @@
 /* The vocabulary arrays of a GGUF file, checked. Called by hth_tokenizer_open:
- * first the arrays as they stand (hth_text_read_vocab), then, when marks.c has
+ * first the arrays as they stand (hth_text_read_vocab), then, when vocab_special.c has
  * settled what each token is, texts by order, byte tokens and pieces
  * (hth_text_index). Nothing past this file looks at raw arrays. */
 #include "text/internal.h"
 
 #include "base/log.h"
 #include "text/byte_map.h"
-#include "text/lexicon.h"
+#include "text/vocab_index.h"
 
 #include <string.h>
 
@@ -29,7 +29,7 @@ static hearth_status read_texts(hth_tokenizer *tok, const hth_gguf *file, hearth
     if (!tok->token)
         return hth_fail_memory(err, (size_t)tok->n_vocab * sizeof *tok->token, "the vocabulary");
 
-    const hth_text *text = array->elements;
+    const hth_str *text = array->elements;
     for (int32_t i = 0; i < tok->n_vocab; i++) {
         if (text[i].n > HTH_TEXT_MAX_ENTRY)
             return hth_fail(err, HEARTH_ERROR_FORMAT,
@@ -124,7 +124,7 @@ static int hex_digit(char c)
 }
 
 /* The byte of "<0xHH>", or -1 for any other text. */
-static int byte_of(hth_text t)
+static int byte_of(hth_str t)
 {
     if (t.n != 6 || memcmp(t.bytes, "<0x", 3) != 0 || t.bytes[5] != '>') return -1;
     int high = hex_digit(t.bytes[3]), low = hex_digit(t.bytes[4]);
@@ -144,7 +144,7 @@ static void find_byte_tokens(hth_tokenizer *tok, const hth_gguf *file)
     for (int b = 0; b < 256; b++) {
         const char byte = (char)b;
         if (tok->byte_id[b] < 0)
-            tok->byte_id[b] = hth_text_lexicon_find(&tok->words, tok->token, &byte, 1);
+            tok->byte_id[b] = hth_vocab_index_find(&tok->words, tok->token, &byte, 1);
         if (tok->byte_id[b] < 0) n_missing++;
     }
     if (tok->is_bpe) n_missing = 0; /* bpe_vocab.c counts them: a byte is a word there */
@@ -159,7 +159,7 @@ static void find_byte_tokens(hth_tokenizer *tok, const hth_gguf *file)
 
 /* Writes t with every U+2581 as a space to out, or only counts where out is
  * NULL; returns the length. */
-static size_t unescape(hth_text t, char *out)
+static size_t unescape(hth_str t, char *out)
 {
     size_t n = 0;
     for (size_t i = 0; i < t.n; n++) {
@@ -182,7 +182,7 @@ static const char all_bytes[256] = {
 
 /* The bytes that a word stands for, to out or only counted; *n_other counts what is
  * none of the vocabulary's characters. */
-static size_t decode(const hth_tokenizer *tok, hth_text t, char *out, size_t *n_other)
+static size_t decode(const hth_tokenizer *tok, hth_str t, char *out, size_t *n_other)
 {
     *n_other = 0;
     return tok->is_bpe ? hth_text_unmap(t.bytes, t.n, out, n_other) : unescape(t, out);
@@ -195,16 +195,16 @@ static hearth_status make_piece(hth_tokenizer *tok, hth_text_token *t, size_t *n
     bool escaped = t->kind == HTH_TOKEN_NORMAL || t->kind == HTH_TOKEN_UNUSED ||
                    (t->kind == HTH_TOKEN_BYTE && byte < 0);
     t->piece = byte >= 0 ? &all_bytes[byte] : t->entry.bytes;
-    t->n_piece = byte >= 0 ? 1 : (uint32_t)t->entry.n;
-    size_t n = t->n_piece;
+    t->n_chunk = byte >= 0 ? 1 : (uint32_t)t->entry.n;
+    size_t n = t->n_chunk;
     *n_other = 0;
     if (escaped) n = decode(tok, t->entry, NULL, n_other);
-    if (n < t->n_piece) {
+    if (n < t->n_chunk) {
         char *piece = hth_arena_alloc(&tok->arena, n, 1, 1);
         if (!piece) return hth_fail_memory(err, n, "the vocabulary");
         decode(tok, t->entry, piece, n_other);
         t->piece = piece;
-        t->n_piece = (uint32_t)n;
+        t->n_chunk = (uint32_t)n;
     }
     if (n > tok->longest_piece) tok->longest_piece = n;
     return HEARTH_OK;
@@ -222,13 +222,13 @@ hearth_status hth_text_index(hth_tokenizer *tok, const hth_gguf *file, hearth_er
     size_t n_word = 0, n_user = 0, n_special = 0;
     hearth_status status = HEARTH_OK;
     if (!tok->is_bpe) /* those of byte-level BPE are found by hash */
-        status = hth_text_lexicon_build(&tok->words, tok->token, tok->n_vocab, HTH_TEXT_WORDS,
+        status = hth_vocab_index_build(&tok->words, tok->token, tok->n_vocab, HTH_TEXT_WORDS,
                                         &n_word, err);
     if (status == HEARTH_OK)
-        status = hth_text_lexicon_build(&tok->users, tok->token, tok->n_vocab, HTH_TEXT_USERS,
+        status = hth_vocab_index_build(&tok->users, tok->token, tok->n_vocab, HTH_TEXT_USERS,
                                         &n_user, err);
     if (status == HEARTH_OK)
-        status = hth_text_lexicon_build(&tok->specials, tok->token, tok->n_vocab,
+        status = hth_vocab_index_build(&tok->specials, tok->token, tok->n_vocab,
                                         HTH_TEXT_SPECIALS, &n_special, err);
     if (status != HEARTH_OK) return status;
     warn_of_doubles(file, n_word, "words");

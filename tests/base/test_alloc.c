@@ -6,14 +6,14 @@
 
 TEST(heap_counts_what_is_held)
 {
-    uint64_t before = hth_alloc_held();
+    uint64_t before = hth_alloc_in_use();
     char *p = hth_alloc(3, 7);
     CHECK(p && p[20] == 0);
-    CHECK_INT(hth_alloc_held() - before, 21);
+    CHECK_INT(hth_alloc_in_use() - before, 21);
     p = hth_realloc(p, 100, 2);
-    CHECK_INT(hth_alloc_held() - before, 200);
+    CHECK_INT(hth_alloc_in_use() - before, 200);
     hth_free(p);
-    CHECK_INT(hth_alloc_held(), before);
+    CHECK_INT(hth_alloc_in_use(), before);
 }
 
 TEST(sizes_that_wrap_are_refused)
@@ -40,7 +40,7 @@ TEST(nth_allocation_fails_once_or_sticky)
 
 TEST(arena_aligns_and_keeps_bytes_apart)
 {
-    uint64_t before = hth_alloc_held();
+    uint64_t before = hth_alloc_in_use();
     hth_arena arena = {0};
     test_random r = {1};
     unsigned char *objects[300];
@@ -59,19 +59,19 @@ TEST(arena_aligns_and_keeps_bytes_apart)
                 break;
             }
     hth_arena_free(&arena);
-    CHECK_INT(hth_alloc_held(), before);
+    CHECK_INT(hth_alloc_in_use(), before);
 }
 
 TEST(pages_are_zero_and_aligned)
 {
-    uint64_t before = hth_alloc_held();
+    uint64_t before = hth_alloc_in_use();
     size_t size = ((size_t)5 << 20) + 12345;
     unsigned char *p = hth_pages_alloc(size);
     CHECK(p && ((uintptr_t)p & ((2u << 20) - 1)) == 0);
     CHECK(p[0] == 0 && p[size - 1] == 0);
     p[size - 1] = 1;
     hth_pages_free(p, size);
-    CHECK_INT(hth_alloc_held(), before);
+    CHECK_INT(hth_alloc_in_use(), before);
 }
 
 TEST_MAIN

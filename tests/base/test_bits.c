@@ -57,7 +57,7 @@ __attribute__((target("f16c"))) static uint16_t hardware_half(float x)
 {
     return (uint16_t)_mm_extract_epi16(_mm_cvtps_ph(_mm_set_ss(x), _MM_FROUND_TO_NEAREST_INT), 0);
 }
-static bool has_hardware(void) { return hth_cpu_machine() >= HTH_CPU_AVX2; }
+static bool has_hardware(void) { return hth_cpu_detect() >= HTH_CPU_AVX2; }
 #elif defined(__aarch64__)
 static uint16_t hardware_half(float x)
 {

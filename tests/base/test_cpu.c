@@ -15,10 +15,10 @@ TEST(without_a_wish_the_level_is_the_machine_s)
     hth_cpu level = HTH_CPU_GENERIC;
     unsetenv("HEARTH_CPU");
     CHECK_OK(hth_cpu_choose(&level, err));
-    CHECK_INT(level, hth_cpu_machine());
+    CHECK_INT(level, hth_cpu_detect());
     setenv("HEARTH_CPU", "", 1);
     CHECK_OK(hth_cpu_choose(&level, err));
-    CHECK_INT(level, hth_cpu_machine());
+    CHECK_INT(level, hth_cpu_detect());
     unsetenv("HEARTH_CPU");
 }
 
@@ -47,7 +47,7 @@ TEST(another_architecture_is_not_amd_s) { CHECK_INT(hth_cpu_amd_family(), 0); }
 
 TEST(a_wish_is_granted_where_the_machine_has_it)
 {
-    hth_cpu machine = hth_cpu_machine();
+    hth_cpu machine = hth_cpu_detect();
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         hearth_error err = {0};
         hth_cpu level = HTH_CPU_GENERIC;
@@ -88,8 +88,8 @@ TEST(levels_of_the_other_architecture_are_never_had)
 
 TEST(only_the_highest_levels_lack_nothing)
 {
-    hth_cpu machine = hth_cpu_machine();
-    const char *lack = hth_cpu_lack();
+    hth_cpu machine = hth_cpu_detect();
+    const char *lack = hth_cpu_missing_feature();
     CHECK((machine == HTH_CPU_AVX512 || machine == HTH_CPU_I8MM) == (lack == NULL));
     if (lack) CHECK(strlen(lack) > 2);
 }
@@ -97,7 +97,7 @@ TEST(only_the_highest_levels_lack_nothing)
 /* Set where a machine is emulated for its levels, so that none is left out unseen. */
 TEST(the_machine_has_the_level_that_is_expected_of_it)
 {
-    const char *expected = getenv("HEARTH_EXPECT_CPU"), *machine = hth_cpu_name(hth_cpu_machine());
+    const char *expected = getenv("HEARTH_EXPECT_CPU"), *machine = hth_cpu_name(hth_cpu_detect());
     CHECK_TEXT(machine, expected ? expected : machine);
 }
 

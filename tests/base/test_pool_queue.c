@@ -98,7 +98,7 @@ static uint64_t run_chain(hth_pool *pool, uint32_t n, uint32_t seed)
     for (uint32_t k = 0; k < n; k++) {
         chain_link l = {k, units_of(k, seed)};
         n_unit += l.n_unit;
-        if (k % 3 == 0) hth_pool_add_twice(pool, link_compute, link_commit, &l, sizeof l, l.n_unit);
+        if (k % 3 == 0) hth_pool_add_retryable(pool, link_compute, link_commit, &l, sizeof l, l.n_unit);
         else hth_pool_add(pool, link_unit, &l, sizeof l, l.n_unit);
         memset(&l, 255, sizeof l); /* it was copied */
     }
@@ -120,7 +120,7 @@ TEST(every_unit_of_every_job_once_and_in_order)
     for (uint32_t n_thread = 1; n_thread <= MAX_THREAD; n_thread++) {
         uint64_t expected[2][WIDTH];
         hth_pool *pool = open_pool(n_thread);
-        hth_pool_set_patience(pool, 0);
+        hth_pool_set_straggler_timeout(pool, 0);
         chain_alone(N_JOB, n_thread, expected);
         reset();
         uint64_t n_unit = run_chain(pool, N_JOB, n_thread);
@@ -178,7 +178,7 @@ static uint64_t nap_through(uint32_t n_thread, uint32_t n_round, uint32_t n_job,
     atomic_store(&one_in, 40);
     longest_nap_ns = 300000;
     hth_pool_set_hook(pool, nap_sometimes);
-    hth_pool_set_patience(pool, patience_ns);
+    hth_pool_set_straggler_timeout(pool, patience_ns);
     for (uint32_t round = 0; round < n_round; round++) {
         uint64_t n_twice = 0;
         chain_alone(n_job, round, expected);
@@ -190,8 +190,8 @@ static uint64_t nap_through(uint32_t n_thread, uint32_t n_round, uint32_t n_job,
         if (!CHECK_BYTES(values, expected, sizeof values)) break;
         if (round % 4 == 3) sleep_ns(200000); /* they fall asleep between rounds, or not */
     }
-    n_rescued = hth_pool_n_rescued(pool);
-    hth_pool_settle(pool);
+    n_rescued = hth_pool_n_backup(pool);
+    hth_pool_quiesce(pool);
     hth_pool_close(pool);
     return n_rescued;
 }
@@ -241,12 +241,12 @@ static void *let_go_later(void *arg)
 static void start_chain(hth_pool *pool, hth_pool_point point)
 {
     static chain_link first = {0, 2};
-    hth_pool_set_patience(pool, 1000);
+    hth_pool_set_straggler_timeout(pool, 1000);
     held_at = point;
     atomic_store(&held, 1), atomic_store(&is_held, false), atomic_store(&let_go, false);
     hth_pool_set_hook(pool, hold);
     reset();
-    hth_pool_add_twice(pool, compute_when_held, link_commit, &first, 0, 2);
+    hth_pool_add_retryable(pool, compute_when_held, link_commit, &first, 0, 2);
 }
 
 /* A worker stays in its first unit while the caller does all the rest, gets its results and
@@ -258,14 +258,14 @@ static void check_held(hth_pool_point point)
     hth_pool *pool = open_pool(2);
     start_chain(pool, point);
     hth_pool_finish(pool);
-    CHECK_INT(hth_pool_n_rescued(pool), 1);
+    CHECK_INT(hth_pool_n_backup(pool), 1);
     CHECK_INT(atomic_load(&n_commit), 2);
     chain_alone(N_JOB, 3, expected);
     reset();
     run_chain(pool, N_JOB, 3);
     CHECK_BYTES(values, expected, sizeof values);
     atomic_store(&let_go, true);
-    hth_pool_settle(pool);
+    hth_pool_quiesce(pool);
     CHECK_BYTES(values, expected, sizeof values);
     for (int i = 0; i < 4; i++) {
         reset();
@@ -298,7 +298,7 @@ TEST(units_are_skipped_from_when_a_flag_is_set_until_it_is_not)
     for (uint32_t n_thread = 1; n_thread <= MAX_THREAD; n_thread++) {
         uint64_t expected[2][WIDTH], before[2][WIDTH];
         hth_pool *pool = open_pool(n_thread);
-        hth_pool_set_patience(pool, 0);
+        hth_pool_set_straggler_timeout(pool, 0);
         hth_pool_watch(pool, &cancel_flag);
         chain_alone(N_JOB, n_thread, expected);
         reset();
@@ -332,13 +332,13 @@ TEST(a_late_thread_cancels_nothing)
     hth_pool_watch(pool, &cancel_flag);
     start_chain(pool, HTH_POOL_CLAIMED);
     hth_pool_finish(pool);
-    CHECK_INT(hth_pool_n_rescued(pool), 1);
+    CHECK_INT(hth_pool_n_backup(pool), 1);
     CHECK(!hth_pool_take_cancelled(pool));
     cancel_flag = 1;
     run_chain(pool, 10, 3);
     CHECK(hth_pool_take_cancelled(pool));
     atomic_store(&let_go, true);
-    hth_pool_settle(pool);
+    hth_pool_quiesce(pool);
     cancel_flag = 0;
     CHECK(!hth_pool_take_cancelled(pool));
     hth_pool_close(pool);
@@ -391,7 +391,7 @@ TEST(who_waits_sleeps)
     double before = cpu_seconds();
     for (int i = 0; i < 5; i++) {
         hth_pool_add(pool, nap, NULL, 0, 2);
-        hth_pool_add_twice(pool, nap, add_number, NULL, 0, 1);
+        hth_pool_add_retryable(pool, nap, add_number, NULL, 0, 1);
         hth_pool_finish(pool);
         sleep_ns(60000000);
     }

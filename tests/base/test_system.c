@@ -73,7 +73,7 @@ static void count_unit(void *arg, size_t i_unit, uint32_t i_thread)
 
 TEST(a_pool_works_with_the_threads_that_it_gets)
 {
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     for (uint32_t k = 1; k <= 4; k++) {
         hth_pool *pool = NULL;
         _Atomic uint32_t sum = 0;
@@ -92,7 +92,7 @@ TEST(a_pool_works_with_the_threads_that_it_gets)
         hth_pool_run(pool, count_unit, &sum, 1000);
         CHECK_INT(sum, 1000 * 1001 / 2);
         hth_pool_close(pool);
-        CHECK_INT(hth_alloc_held(), held);
+        CHECK_INT(hth_alloc_in_use(), held);
     }
 }
 
@@ -100,7 +100,7 @@ TEST(a_pool_works_with_the_threads_that_it_gets)
 
 TEST(large_memory_that_is_refused_is_null)
 {
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     hth_pool *pool = NULL;
     hearth_error why = {0};
     no_map = true;
@@ -109,7 +109,7 @@ TEST(large_memory_that_is_refused_is_null)
     CHECK_INT(hth_pool_open(2, &pool, &why), HEARTH_ERROR_MEMORY);
     no_map = false;
     CHECK(strstr(why.message, "out of memory: ") && strstr(why.message, "iB for "));
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
 }
 
 TEST(large_memory_without_large_pages_serves)

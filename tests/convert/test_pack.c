@@ -21,7 +21,7 @@ enum { N_ID = sizeof story_ids / sizeof *story_ids };
 static hearth_status pack(const char *in, const char *out, const char *type, hth_pack_result *r,
                           hearth_error *err)
 {
-    hth_pack_options o = {.mix = type ? hth_mix_find(type) : NULL, .pure = true, .n_thread = 2};
+    hth_pack_options o = {.ftype = type ? hth_ftype_find(type) : NULL, .pure = true, .n_thread = 2};
     return hth_pack(in, out, &o, r, err);
 }
 
@@ -29,7 +29,7 @@ static hearth_status pack_with_unused(const char *in, const char *out, const cha
                                       hearth_error *err)
 {
     hth_pack_options o = {
-        .mix = type ? hth_mix_find(type) : NULL, .pure = true, .allow_unused = true, .n_thread = 2};
+        .ftype = type ? hth_ftype_find(type) : NULL, .pure = true, .allow_unused = true, .n_thread = 2};
     return hth_pack(in, out, &o, r, err);
 }
 
@@ -227,7 +227,7 @@ static void open_inputs(inputs *in, bool packed)
     tiny_free(&m);
     CHECK(test_write_file(in->model, in->bytes.data, in->bytes.n));
     CHECK_OK(hth_gguf_open_memory(in->bytes.data, in->bytes.n, "in.gguf", &in->file, err));
-    CHECK_OK(hth_model_open(in->file, &(hth_model_wish){0}, &in->m, err));
+    CHECK_OK(hth_model_open(in->file, &(hth_model_overrides){0}, &in->m, err));
     CHECK_OK(hth_model_hash(in->file, &in->hash, err));
 }
 
@@ -265,7 +265,7 @@ static void expect_refused(const inputs *in, const hth_pack_options *o, const ch
         snprintf(p->activation, sizeof p->activation, "relu");                                               \
         for (uint32_t i = 0; i < p->n_layer; i++) {                                                          \
             hth_profile_layer *l = &p->layers[i];                                                            \
-            l->largest = 1.0f, l->slots[0] = 7 * TINY_D_FF, l->slots[9] = TINY_D_FF;                         \
+            l->largest = 1.0f, l->bins[0] = 7 * TINY_D_FF, l->bins[9] = TINY_D_FF;                         \
             for (int j = 0; j < TINY_D_FF; j++) l->n_fired[j] = 1, l->mean[j] = 0.1f, l->sum[j] = 0.8;       \
         }                                                                                                    \
         CHANGE;                                                                                              \

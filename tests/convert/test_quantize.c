@@ -16,7 +16,7 @@ static hearth_status quantize_with(float weight, const char *type, hearth_error 
 {
     tiny_model m;
     hth_quantize_result r;
-    hth_quantize_options o = {.mix = hth_mix_find(type), .n_thread = 2};
+    hth_quantize_options o = {.ftype = hth_ftype_find(type), .n_thread = 2};
     char in[512];
     snprintf(in, sizeof in, "%s", test_scratch("in.gguf"));
     tiny_begin(&m);
@@ -72,7 +72,7 @@ TEST(the_largest_half_still_makes_a_model)
 TEST(files_of_powerinfer_are_left_to_pack)
 {
     const char *in = test_data("golden/powerinfer/llama-relu.f16.powerinfer.gguf"), *out = test_scratch("q.gguf");
-    hth_quantize_options o = {.mix = hth_mix_find("Q8_0"), .n_thread = 1};
+    hth_quantize_options o = {.ftype = hth_ftype_find("Q8_0"), .n_thread = 1};
     hth_quantize_result r;
     hearth_error err;
     if (!in) return;

@@ -112,7 +112,7 @@ TEST(streams_come_back_from_memory_and_from_a_file_without_a_name)
     const char *folder = make_folder();
     for (int in_memory = 0; in_memory < 2; in_memory++) {
         hth_spill *s = NULL;
-        uint64_t held = hth_alloc_held();
+        uint64_t held = hth_alloc_in_use();
         fail_write(0, FAILS);
         CHECK_OK(hth_spill_open(N_STREAM, STREAM_SIZE, in_memory ? N_STREAM * STREAM_SIZE : 100,
                                 in_folder(folder), &s, err));
@@ -121,7 +121,7 @@ TEST(streams_come_back_from_memory_and_from_a_file_without_a_name)
         CHECK_INT(writes.n, in_memory ? 0 : N_STREAM * STREAM_SIZE / PIECE);
         CHECK_INT(n_file_in(folder), 0);
         hth_spill_close(s);
-        CHECK_INT(hth_alloc_held(), held);
+        CHECK_INT(hth_alloc_in_use(), held);
     }
     rmdir(folder);
 }
@@ -209,13 +209,13 @@ static hearth_status make_predictors(hearth_error *err)
  * the folder. Returns how many failed. */
 static uint64_t survive(void (*fail)(uint64_t, answer), answer how)
 {
-    uint64_t held = hth_alloc_held(), n = 1;
+    uint64_t held = hth_alloc_in_use(), n = 1;
     for (; n < 5000; n++) {
         hearth_error why = {0};
         fail(n, how);
         hearth_status st = make_predictors(&why);
         fail(0, how);
-        if (!CHECK_INT(hth_alloc_held(), held) || st == HEARTH_OK) break;
+        if (!CHECK_INT(hth_alloc_in_use(), held) || st == HEARTH_OK) break;
         if (st != HEARTH_ERROR_IO || why.status != st || !why.message[0] || n_file_in(folder_path) != 0)
             test_fail(__FILE__, __LINE__, "answer %llu: '%s', '%s', %zu files", (unsigned long long)n,
                       hearth_status_name(st), why.message, n_file_in(folder_path));

@@ -14,7 +14,7 @@ static hearth_status make(const char *path, const char *type, const char *activa
 {
     uint64_t size;
     hth_synth_options o = {.shape = "stories-15m",
-                           .mix = hth_mix_find(type),
+                           .ftype = hth_ftype_find(type),
                            .activation = activation,
                            .seed = seed,
                            .n_thread = n_thread};
@@ -86,7 +86,7 @@ TEST(a_shape_that_is_not_known_is_refused_with_those_that_are)
 {
     uint64_t size;
     hearth_error why = {0};
-    hth_synth_options o = {.shape = "llama-2b", .mix = hth_mix_find("Q4_0")};
+    hth_synth_options o = {.shape = "llama-2b", .ftype = hth_ftype_find("Q4_0")};
     CHECK_INT(hth_synth(test_scratch("synthetic.gguf"), &o, &size, &why), HEARTH_ERROR_ARGUMENT);
     CHECK(strstr(why.message, "'llama-2b'") && strstr(why.message, "stories-15m"));
 }
@@ -104,7 +104,7 @@ TEST(an_interrupted_synthesis_leaves_nothing)
     hearth_error why = {0};
     const char *path = test_scratch("synthetic.gguf");
     hth_synth_options o = {
-        .shape = "stories-15m", .mix = hth_mix_find("Q4_0"), .progress = stop, .progress_user = &n};
+        .shape = "stories-15m", .ftype = hth_ftype_find("Q4_0"), .progress = stop, .progress_user = &n};
     remove(path);
     CHECK_INT(hth_synth(path, &o, &size, &why), HEARTH_ERROR_CANCELLED);
     FILE *f = fopen(path, "rb");

@@ -13,21 +13,21 @@ enum { N = 1000 };
 
 /* ---- three programs --------------------------------------------------------------------------- */
 
-static void fill(const hth_program_call *c)
+static void fill(const hth_dispatch_args *c)
 {
     uint32_t push[2], *y = c->bind[0];
     memcpy(push, c->push, sizeof push);
     for (uint32_t i = 0; i < push[0]; i++) y[i] = push[1];
 }
 
-static void copy(const hth_program_call *c)
+static void copy(const hth_dispatch_args *c)
 {
     uint32_t n;
     memcpy(&n, c->push, sizeof n);
     memcpy(c->bind[1], c->bind[0], n * sizeof n);
 }
 
-static void add(const hth_program_call *c)
+static void add(const hth_dispatch_args *c)
 {
     uint32_t n;
     const float *a = c->bind[0], *b = c->bind[1];
@@ -36,8 +36,8 @@ static void add(const hth_program_call *c)
     for (uint32_t i = 0; i < n; i++) y[i] = a[i] + b[i];
 }
 
-static hth_program_fn *const functions[HTH_N_PROGRAM] = {
-    [HTH_PROGRAM_fill] = fill, [HTH_PROGRAM_copy] = copy, [HTH_PROGRAM_add] = add};
+static hth_shader_ref_fn *const functions[HTH_N_SHADER] = {
+    [HTH_SHADER_fill] = fill, [HTH_SHADER_copy] = copy, [HTH_SHADER_add] = add};
 
 /* ---- on every device ------------------------------------------------------------------------------ */
 
@@ -45,13 +45,13 @@ static const char *under_test;
 
 static hearth_status open_it(uint64_t memory, hth_device **d, hearth_error *err)
 {
-    hth_device_spec spec = {.name = under_test, .memory = memory, .functions = functions, .validation = true};
+    hth_device_spec spec = {.name = under_test, .memory = memory, .shader_refs = functions, .validation = true};
     return hth_device_open(&spec, d, err);
 }
 
 static void close_it(hth_device *d)
 {
-    if (d) CHECK_INT(hth_device_state(d).n_complaint, 0);
+    if (d) CHECK_INT(hth_device_state(d).n_validation_error, 0);
     hth_device_close(d);
 }
 
@@ -61,8 +61,8 @@ static bool has_vulkan(void)
     size_t n;
     char note[200];
     hth_device_list(info, 1, &n, note);
-    if (n == 0 || info[0].problem[0]) test_skip("%s", n == 0 ? note : info[0].problem);
-    return n > 0 && !info[0].problem[0];
+    if (n == 0 || info[0].unsupported_reason[0]) test_skip("%s", n == 0 ? note : info[0].unsupported_reason);
+    return n > 0 && !info[0].unsupported_reason[0];
 }
 
 /* A card whose costs are small enough to be waited for on the real clock. */
@@ -102,45 +102,45 @@ static void on_each(void (*promise)(void))
 typedef struct task {
     hth_device *d;
     hth_buffer *a, *b, *sum;
-    hth_tape *first, *second;
+    hth_cmdlist *first, *second;
 } task;
 
 /* y = a + b on the first tape, y = y + b on the second; the host fills a and b. */
 static hearth_status record(task *t, hearth_error *err)
 {
     static const uint32_t n = N, one[2] = {N, 0x3f800000};
-    const hth_program *p_fill, *p_add;
+    const hth_pipeline *p_fill, *p_add;
     hearth_status st = hth_buffer_new(t->d, HTH_MEMORY_DEVICE, N * sizeof(float), "a", &t->a, err);
-    if (st == HEARTH_OK) st = hth_buffer_new(t->d, HTH_MEMORY_TO_DEVICE, N * sizeof(float), "b", &t->b, err);
+    if (st == HEARTH_OK) st = hth_buffer_new(t->d, HTH_MEMORY_UPLOAD, N * sizeof(float), "b", &t->b, err);
     if (st == HEARTH_OK)
-        st = hth_buffer_new(t->d, HTH_MEMORY_TO_HOST, N * sizeof(float), "sum", &t->sum, err);
-    if (st == HEARTH_OK) st = hth_program_get(t->d, HTH_PROGRAM_fill, NULL, &p_fill, err);
-    if (st == HEARTH_OK) st = hth_program_get(t->d, HTH_PROGRAM_add, NULL, &p_add, err);
-    if (st == HEARTH_OK) st = hth_tape_begin(t->d, &t->first, err);
+        st = hth_buffer_new(t->d, HTH_MEMORY_READBACK, N * sizeof(float), "sum", &t->sum, err);
+    if (st == HEARTH_OK) st = hth_pipeline_get(t->d, HTH_SHADER_fill, NULL, &p_fill, err);
+    if (st == HEARTH_OK) st = hth_pipeline_get(t->d, HTH_SHADER_add, NULL, &p_add, err);
+    if (st == HEARTH_OK) st = hth_cmdlist_begin(t->d, &t->first, err);
     if (st != HEARTH_OK) return st;
-    hth_tape_run(t->first, p_fill, (hth_slice[]){{t->a, 0, 0}}, one, 1, 1, 1);
-    hth_tape_order(t->first, (hth_slice[]){{t->a, 0, 0}}, 1);
-    hth_tape_run(t->first, p_add, (hth_slice[]){{t->a, 0, 0}, {t->b, 0, 0}, {t->sum, 0, 0}}, &n, 1, 1, 1);
-    st = hth_tape_end(t->first, err);
-    if (st == HEARTH_OK) st = hth_tape_begin(t->d, &t->second, err);
+    hth_cmdlist_dispatch(t->first, p_fill, (hth_buffer_range[]){{t->a, 0, 0}}, one, 1, 1, 1);
+    hth_cmdlist_barrier(t->first, (hth_buffer_range[]){{t->a, 0, 0}}, 1);
+    hth_cmdlist_dispatch(t->first, p_add, (hth_buffer_range[]){{t->a, 0, 0}, {t->b, 0, 0}, {t->sum, 0, 0}}, &n, 1, 1, 1);
+    st = hth_cmdlist_end(t->first, err);
+    if (st == HEARTH_OK) st = hth_cmdlist_begin(t->d, &t->second, err);
     if (st != HEARTH_OK) return st;
-    hth_tape_run(t->second, p_add, (hth_slice[]){{t->sum, 0, 0}, {t->b, 0, 0}, {t->sum, 0, 0}}, &n, 1, 1, 1);
-    return hth_tape_end(t->second, err);
+    hth_cmdlist_dispatch(t->second, p_add, (hth_buffer_range[]){{t->sum, 0, 0}, {t->b, 0, 0}, {t->sum, 0, 0}}, &n, 1, 1, 1);
+    return hth_cmdlist_end(t->second, err);
 }
 
 static hearth_status run(task *t, float b, hearth_error *err)
 {
     float numbers[N];
-    hth_tick ticks[2];
+    hth_fence fences[2];
     for (int i = 0; i < N; i++) numbers[i] = b;
-    hearth_status st = hth_device_upload((hth_slice){t->b, 0, 0}, numbers, err);
-    const hth_turn turns[] = {{t->first, 0}, {t->second, 7}};
-    if (st == HEARTH_OK) st = hth_queue_submit(t->d, turns, 2, ticks, err);
-    if (st == HEARTH_OK) st = hth_queue_wait(t->d, ticks[0], 1000000000, err);
-    if (st == HEARTH_OK && hth_queue_reached(t->d, ticks[1]))
+    hearth_status st = hth_device_upload((hth_buffer_range){t->b, 0, 0}, numbers, err);
+    const hth_submit_info submits[] = {{t->first, 0}, {t->second, 7}};
+    if (st == HEARTH_OK) st = hth_queue_submit(t->d, submits, 2, fences, err);
+    if (st == HEARTH_OK) st = hth_queue_wait(t->d, fences[0], 1000000000, err);
+    if (st == HEARTH_OK && hth_queue_is_complete(t->d, fences[1]))
         test_fail(__FILE__, __LINE__, "it waits for the host");
     if (st == HEARTH_OK) st = hth_queue_signal(t->d, 7, err);
-    return st == HEARTH_OK ? hth_queue_wait(t->d, ticks[1], 1000000000, err) : st;
+    return st == HEARTH_OK ? hth_queue_wait(t->d, fences[1], 1000000000, err) : st;
 }
 
 ON_EACH(tapes_run_in_order_once_the_gate_is_open)
@@ -153,7 +153,7 @@ ON_EACH(tapes_run_in_order_once_the_gate_is_open)
     CHECK_OK(run(&t, 2.0f, err));
     if (CHECK(sum)) CHECK(sum[0] == 5.0f && sum[N - 1] == 5.0f);
     float back[N];
-    CHECK_OK(hth_device_download((hth_slice){t.a, 0, 0}, back, err));
+    CHECK_OK(hth_device_download((hth_buffer_range){t.a, 0, 0}, back, err));
     CHECK(back[0] == 1.0f && back[N - 1] == 1.0f);
     close_it(t.d);
 }
@@ -162,17 +162,17 @@ ON_EACH(a_tape_that_nobody_lets_go_is_a_device_that_failed)
 {
     task t = {0};
     hearth_error why;
-    hth_tick tick[2];
+    hth_fence fence[2];
     CHECK_OK(open_it(0, &t.d, err));
     CHECK_OK(record(&t, err));
-    CHECK_OK(hth_queue_submit(t.d, (hth_turn[]){{t.first, 3}, {t.second, 0}}, 2, tick, err));
-    CHECK(!hth_queue_reached(t.d, tick[0]) && !hth_queue_reached(t.d, tick[1]));
-    CHECK(hth_queue_wait(t.d, tick[1], 0, &why) == HEARTH_ERROR_DEVICE);
+    CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{t.first, 3}, {t.second, 0}}, 2, fence, err));
+    CHECK(!hth_queue_is_complete(t.d, fence[0]) && !hth_queue_is_complete(t.d, fence[1]));
+    CHECK(hth_queue_wait(t.d, fence[1], 0, &why) == HEARTH_ERROR_DEVICE);
     CHECK(strstr(why.message, "tape ") != NULL);
     CHECK(hth_device_state(t.d).lost);
     CHECK(hth_queue_signal(t.d, 3, &why) == HEARTH_ERROR_DEVICE);
     CHECK(strstr(why.message, "lost") != NULL);
-    CHECK(!hth_queue_reached(t.d, tick[0]));
+    CHECK(!hth_queue_is_complete(t.d, fence[0]));
     close_it(t.d);
 }
 
@@ -181,28 +181,28 @@ ON_EACH(grids_can_be_read_from_memory)
     static const uint32_t n = N, grids[] = {4, 1, 1, 0, 1, 1};
     static const uint32_t two[2] = {N, 0x40000000};
     task t = {0};
-    const hth_program *p_fill, *p_add;
+    const hth_pipeline *p_fill, *p_add;
     hth_buffer *grid;
-    hth_tape *tape;
-    hth_tick tick;
+    hth_cmdlist *cmdlist;
+    hth_fence fence;
     CHECK_OK(open_it(0, &t.d, err));
     CHECK_OK(record(&t, err));
-    CHECK_OK(hth_buffer_new(t.d, HTH_MEMORY_TO_DEVICE, sizeof grids, "grids", &grid, err));
-    CHECK_OK(hth_device_upload((hth_slice){grid, 0, 0}, grids, err));
-    CHECK_OK(hth_program_get(t.d, HTH_PROGRAM_fill, NULL, &p_fill, err));
-    CHECK_OK(hth_program_get(t.d, HTH_PROGRAM_add, NULL, &p_add, err));
-    CHECK_OK(hth_tape_begin(t.d, &tape, err));
-    hth_tape_run(tape, p_fill, (hth_slice[]){{t.b, 0, 0}}, two, 1, 1, 1);
-    hth_tape_order(tape, (hth_slice[]){{t.b, 0, 0}}, 1);
-    hth_tape_run_at(tape, p_add, (hth_slice[]){{t.b, 0, 0}, {t.b, 0, 0}, {t.sum, 0, 0}}, &n,
-                    (hth_slice){grid, 0, 12});
-    hth_tape_run_at(tape, p_fill, (hth_slice[]){{t.sum, 0, 0}}, two,
-                    (hth_slice){grid, 12, 12}); /* of nothing */
-    hth_tape_order(tape, (hth_slice[]){{t.sum, 0, 0}}, 1);
-    hth_tape_copy(tape, (hth_slice){t.sum, 0, 4}, (hth_slice){t.sum, 8, 4});
-    CHECK_OK(hth_tape_end(tape, err));
-    CHECK_OK(hth_queue_submit(t.d, (hth_turn[]){{tape, 0}}, 1, &tick, err));
-    CHECK_OK(hth_queue_wait(t.d, tick, 1000000000, err));
+    CHECK_OK(hth_buffer_new(t.d, HTH_MEMORY_UPLOAD, sizeof grids, "grids", &grid, err));
+    CHECK_OK(hth_device_upload((hth_buffer_range){grid, 0, 0}, grids, err));
+    CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_fill, NULL, &p_fill, err));
+    CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_add, NULL, &p_add, err));
+    CHECK_OK(hth_cmdlist_begin(t.d, &cmdlist, err));
+    hth_cmdlist_dispatch(cmdlist, p_fill, (hth_buffer_range[]){{t.b, 0, 0}}, two, 1, 1, 1);
+    hth_cmdlist_barrier(cmdlist, (hth_buffer_range[]){{t.b, 0, 0}}, 1);
+    hth_cmdlist_dispatch_indirect(cmdlist, p_add, (hth_buffer_range[]){{t.b, 0, 0}, {t.b, 0, 0}, {t.sum, 0, 0}}, &n,
+                    (hth_buffer_range){grid, 0, 12});
+    hth_cmdlist_dispatch_indirect(cmdlist, p_fill, (hth_buffer_range[]){{t.sum, 0, 0}}, two,
+                    (hth_buffer_range){grid, 12, 12}); /* of nothing */
+    hth_cmdlist_barrier(cmdlist, (hth_buffer_range[]){{t.sum, 0, 0}}, 1);
+    hth_cmdlist_copy(cmdlist, (hth_buffer_range){t.sum, 0, 4}, (hth_buffer_range){t.sum, 8, 4});
+    CHECK_OK(hth_cmdlist_end(cmdlist, err));
+    CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{cmdlist, 0}}, 1, &fence, err));
+    CHECK_OK(hth_queue_wait(t.d, fence, 1000000000, err));
     const float *sum = hth_buffer_map(t.sum);
     CHECK(sum[0] == 4.0f && sum[2] == 4.0f && sum[N - 1] == 4.0f);
     close_it(t.d);
@@ -224,22 +224,22 @@ static uint64_t hazards_of(bool order_first, bool order_second)
     static const uint32_t n = N, one[2] = {N, 0x3f800000};
     uint64_t n_hazard = 0;
     task t = {0};
-    const hth_program *p_fill, *p_add;
-    hth_tape *tape;
+    const hth_pipeline *p_fill, *p_add;
+    hth_cmdlist *cmdlist;
     hearth_log_set(count_hazards, &n_hazard);
     CHECK_OK(open_it(0, &t.d, err));
     CHECK_OK(record(&t, err));
-    CHECK_OK(hth_program_get(t.d, HTH_PROGRAM_fill, NULL, &p_fill, err));
-    CHECK_OK(hth_program_get(t.d, HTH_PROGRAM_add, NULL, &p_add, err));
-    CHECK_OK(hth_tape_begin(t.d, &tape, err));
-    hth_slice a = {t.a, 0, 0}, b = {t.b, 0, 0}, sum = {t.sum, 0, 0};
-    hth_tape_run(tape, p_fill, &a, one, 1, 1, 1);
-    if (order_first) hth_tape_order(tape, &a, 1);
-    hth_tape_run(tape, p_add, (hth_slice[]){a, b, sum}, &n, 1, 1, 1);
-    if (order_second) hth_tape_order(tape, (hth_slice[]){a, b, sum}, 3);
-    hth_tape_run(tape, p_fill, &b, one, 1, 1, 1);
-    CHECK_OK(hth_tape_end(tape, err));
-    CHECK_INT(hth_device_state(t.d).n_complaint, n_hazard);
+    CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_fill, NULL, &p_fill, err));
+    CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_add, NULL, &p_add, err));
+    CHECK_OK(hth_cmdlist_begin(t.d, &cmdlist, err));
+    hth_buffer_range a = {t.a, 0, 0}, b = {t.b, 0, 0}, sum = {t.sum, 0, 0};
+    hth_cmdlist_dispatch(cmdlist, p_fill, &a, one, 1, 1, 1);
+    if (order_first) hth_cmdlist_barrier(cmdlist, &a, 1);
+    hth_cmdlist_dispatch(cmdlist, p_add, (hth_buffer_range[]){a, b, sum}, &n, 1, 1, 1);
+    if (order_second) hth_cmdlist_barrier(cmdlist, (hth_buffer_range[]){a, b, sum}, 3);
+    hth_cmdlist_dispatch(cmdlist, p_fill, &b, one, 1, 1, 1);
+    CHECK_OK(hth_cmdlist_end(cmdlist, err));
+    CHECK_INT(hth_device_state(t.d).n_validation_error, n_hazard);
     hth_device_close(t.d);
     hearth_log_set(NULL, NULL);
     return n_hazard;
@@ -259,7 +259,7 @@ TEST(an_order_that_is_missing_is_reported)
 static hearth_status open_without(uint32_t features, hth_device **d, hearth_error *err)
 {
     hth_device_spec spec = {
-        .name = under_test, .without = features, .functions = functions, .validation = true};
+        .name = under_test, .disabled_features = features, .shader_refs = functions, .validation = true};
     return hth_device_open(&spec, d, err);
 }
 
@@ -294,22 +294,22 @@ TEST(matrix_units_are_listed_with_their_shapes_and_can_be_withheld)
     under_test = "vulkan:0";
     if (!has_vulkan()) return;
     hth_device_list(&info, 1, &n, note);
-    CHECK_INT(info.n_shape > 0, (info.features & HTH_FEATURE_MATRIX) != 0);
-    CHECK(!(info.features & HTH_FEATURE_MATRIX_2) || info.n_shape > 0);
-    CHECK(!(info.unused & ~(uint32_t)HTH_FEATURE_MATRIX_2) && !(info.unused & info.features));
-    CHECK(info.subgroup > 0 && info.subgroup <= 128);
+    CHECK_INT(info.n_shape > 0, (info.features & HTH_FEATURE_COOPMAT) != 0);
+    CHECK(!(info.features & HTH_FEATURE_COOPMAT2) || info.n_shape > 0);
+    CHECK(!(info.unused_features & ~(uint32_t)HTH_FEATURE_COOPMAT2) && !(info.unused_features & info.features));
+    CHECK(info.subgroup_size > 0 && info.subgroup_size <= 128);
     for (uint32_t i = 0; i < info.n_shape; i++)
         CHECK(info.shapes[i].m > 0 && info.shapes[i].n > 0 && info.shapes[i].k > 0);
-    CHECK(info.shared >= 16384 && info.local >= 128); /* what Vulkan demands */
+    CHECK(info.max_shared_memory >= 16384 && info.max_workgroup_size >= 128); /* what Vulkan demands */
     /* Without the one there is no other. */
-    const uint32_t both = HTH_FEATURE_MATRIX | HTH_FEATURE_MATRIX_2;
-    CHECK_OK(open_without(HTH_FEATURE_MATRIX, &d, err));
+    const uint32_t both = HTH_FEATURE_COOPMAT | HTH_FEATURE_COOPMAT2;
+    CHECK_OK(open_without(HTH_FEATURE_COOPMAT, &d, err));
     CHECK_INT(hth_device_get_info(d)->features, info.features & ~both);
-    CHECK(hth_device_get_info(d)->n_shape == 0 && hth_device_get_info(d)->unused == 0);
+    CHECK(hth_device_get_info(d)->n_shape == 0 && hth_device_get_info(d)->unused_features == 0);
     close_it(d);
-    CHECK_OK(open_without(HTH_FEATURE_MATRIX_2, &d, err));
-    CHECK_INT(hth_device_get_info(d)->features, info.features & ~(uint32_t)HTH_FEATURE_MATRIX_2);
-    CHECK(hth_device_get_info(d)->n_shape == info.n_shape && hth_device_get_info(d)->unused == 0);
+    CHECK_OK(open_without(HTH_FEATURE_COOPMAT2, &d, err));
+    CHECK_INT(hth_device_get_info(d)->features, info.features & ~(uint32_t)HTH_FEATURE_COOPMAT2);
+    CHECK(hth_device_get_info(d)->n_shape == info.n_shape && hth_device_get_info(d)->unused_features == 0);
     close_it(d);
     if (info.n_shape == 0) test_note("%s has no matrix units of bytes", info.name);
 }
@@ -317,21 +317,21 @@ TEST(matrix_units_are_listed_with_their_shapes_and_can_be_withheld)
 TEST(the_null_device_has_the_matrix_units_that_it_is_given)
 {
     hth_device *d;
-    hth_device_spec spec = {.name = "null", .functions = functions, .matrix = {16, 8, 32}};
+    hth_device_spec spec = {.name = "null", .shader_refs = functions, .coopmat = {16, 8, 32}};
     CHECK_OK(hth_device_open(&spec, &d, err));
     const hth_device_info *info = hth_device_get_info(d);
-    CHECK_INT(info->features, HTH_FEATURE_MATRIX);
+    CHECK_INT(info->features, HTH_FEATURE_COOPMAT);
     CHECK(info->n_shape == 1 && info->shapes[0].m == 16 && info->shapes[0].n == 8 && info->shapes[0].k == 32);
     hth_device_close(d);
-    spec.matrix_2 = true;
+    spec.coopmat2 = true;
     CHECK_OK(hth_device_open(&spec, &d, err));
-    CHECK_INT(hth_device_get_info(d)->features, HTH_FEATURE_MATRIX | HTH_FEATURE_MATRIX_2);
+    CHECK_INT(hth_device_get_info(d)->features, HTH_FEATURE_COOPMAT | HTH_FEATURE_COOPMAT2);
     hth_device_close(d);
-    spec.without = HTH_FEATURE_MATRIX_2;
+    spec.disabled_features = HTH_FEATURE_COOPMAT2;
     CHECK_OK(hth_device_open(&spec, &d, err));
-    CHECK_INT(hth_device_get_info(d)->features, HTH_FEATURE_MATRIX);
+    CHECK_INT(hth_device_get_info(d)->features, HTH_FEATURE_COOPMAT);
     hth_device_close(d);
-    spec.without = HTH_FEATURE_MATRIX;
+    spec.disabled_features = HTH_FEATURE_COOPMAT;
     CHECK_OK(hth_device_open(&spec, &d, err));
     CHECK(hth_device_get_info(d)->features == 0 && hth_device_get_info(d)->n_shape == 0);
     hth_device_close(d);
@@ -352,7 +352,7 @@ ON_EACH(buffers_keep_within_the_budget_and_live_until_their_last_use)
 {
     task t = {0};
     hearth_error why;
-    hth_tick ticks[2];
+    hth_fence fences[2];
     hth_buffer *more;
     CHECK_OK(open_it(3 * 4096 + 100, &t.d, err));
     CHECK_OK(record(&t, err));
@@ -364,12 +364,12 @@ ON_EACH(buffers_keep_within_the_budget_and_live_until_their_last_use)
     CHECK(!hth_device_state(t.d).lost && hth_device_state(t.d).used == used);
 
     /* Freed before the tapes that use it have run. */
-    CHECK_OK(hth_queue_submit(t.d, (hth_turn[]){{t.first, 1}, {t.second, 2}}, 2, ticks, err));
+    CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{t.first, 1}, {t.second, 2}}, 2, fences, err));
     hth_buffer_free(t.a);
-    hth_tape_free(t.first);
+    hth_cmdlist_free(t.first);
     CHECK(hth_device_state(t.d).used == used);
     CHECK_OK(hth_queue_signal(t.d, 2, err));
-    CHECK_OK(hth_queue_wait(t.d, ticks[1], 1000000000, err));
+    CHECK_OK(hth_queue_wait(t.d, fences[1], 1000000000, err));
     CHECK_OK(hth_buffer_new(t.d, HTH_MEMORY_DEVICE, 4, "a word", &more, err));
     CHECK(hth_device_state(t.d).used < used);
     close_it(t.d);
@@ -381,49 +381,49 @@ ON_EACH(what_was_submitted_can_be_settled)
     const hearth_status refusals[] = {HEARTH_OK, HEARTH_ERROR_MEMORY, HEARTH_ERROR_UNSUPPORTED};
     task t = {0};
     CHECK_OK(open_it(1 << 20, &t.d, err));
-    CHECK_OK(hth_queue_settle(t.d, 1000000000, err)); /* nothing was */
+    CHECK_OK(hth_queue_drain(t.d, 1000000000, err)); /* nothing was */
     for (size_t i = 0; i < 3; i++) {
-        uint64_t gate = hth_queue_gate(t.d);
+        uint64_t gate = hth_queue_host_value(t.d);
         CHECK_OK(record(&t, err));
-        CHECK_OK(hth_queue_submit(t.d, (hth_turn[]){{t.first, gate + 5}, {t.second, 0}}, 2, NULL, err));
-        hth_device_fail_at(t.d, 1, refusals[i]);
-        CHECK_OK(hth_queue_settle(t.d, 1000000000, err));
-        CHECK(hth_queue_gate(t.d) == gate + 5);
-        hth_tape_free(t.first);
-        hth_tape_free(t.second);
+        CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{t.first, gate + 5}, {t.second, 0}}, 2, NULL, err));
+        hth_device_inject_fault(t.d, 1, refusals[i]);
+        CHECK_OK(hth_queue_drain(t.d, 1000000000, err));
+        CHECK(hth_queue_host_value(t.d) == gate + 5);
+        hth_cmdlist_free(t.first);
+        hth_cmdlist_free(t.second);
         hth_buffer_free(t.a);
         hth_buffer_free(t.b);
         hth_buffer_free(t.sum);
         CHECK_INT(hth_device_state(t.d).used, 0);
     }
     CHECK_OK(record(&t, err));
-    CHECK_OK(hth_queue_submit(t.d, (hth_turn[]){{t.first, hth_queue_gate(t.d) + 9}}, 1, NULL, err));
-    hth_device_fail_from(t.d, 1, 3, HEARTH_ERROR_MEMORY);
+    CHECK_OK(hth_queue_submit(t.d, (hth_submit_info[]){{t.first, hth_queue_host_value(t.d) + 9}}, 1, NULL, err));
+    hth_device_inject_faults(t.d, 1, 3, HEARTH_ERROR_MEMORY);
     hearth_error why;
-    CHECK_INT(hth_queue_settle(t.d, 1000000000, &why), HEARTH_ERROR_MEMORY);
+    CHECK_INT(hth_queue_drain(t.d, 1000000000, &why), HEARTH_ERROR_MEMORY);
     close_it(t.d);
 }
 
 ON_EACH(slices_outside_their_buffer_are_refused)
 {
     static const uint32_t push[2] = {1, 1};
-    static const hth_slice wrong[] = {
+    static const hth_buffer_range wrong[] = {
         {NULL, 4000, 4}, {NULL, 4004, 0}, {NULL, 0, 4004}, {NULL, 8, UINT64_MAX - 4}, {NULL, 2, 4}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         task t = {0};
         hearth_error why;
-        const hth_program *p;
-        hth_tape *tape;
-        hth_slice s = wrong[i];
+        const hth_pipeline *p;
+        hth_cmdlist *cmdlist;
+        hth_buffer_range s = wrong[i];
         float x[N];
         CHECK_OK(open_it(0, &t.d, err));
         CHECK_OK(record(&t, err));
-        s.of = t.b;
-        CHECK_OK(hth_program_get(t.d, HTH_PROGRAM_fill, NULL, &p, err));
-        CHECK_OK(hth_tape_begin(t.d, &tape, err));
-        hth_tape_run(tape, p, &s, push, 1, 1, 1);
-        hth_tape_run(tape, p, (hth_slice[]){{t.b, 0, 0}}, push, 1, 1, 1); /* does not make it right */
-        CHECK(hth_tape_end(tape, &why) != HEARTH_OK);
+        s.buffer = t.b;
+        CHECK_OK(hth_pipeline_get(t.d, HTH_SHADER_fill, NULL, &p, err));
+        CHECK_OK(hth_cmdlist_begin(t.d, &cmdlist, err));
+        hth_cmdlist_dispatch(cmdlist, p, &s, push, 1, 1, 1);
+        hth_cmdlist_dispatch(cmdlist, p, (hth_buffer_range[]){{t.b, 0, 0}}, push, 1, 1, 1); /* does not make it right */
+        CHECK(hth_cmdlist_end(cmdlist, &why) != HEARTH_OK);
         CHECK(why.message[0] != '\0');
         if (i < 4) CHECK(hth_device_upload(s, x, &why) == HEARTH_ERROR_ARGUMENT);
         if (i < 4) CHECK(hth_device_download(s, x, &why) == HEARTH_ERROR_ARGUMENT);
@@ -438,7 +438,7 @@ static hearth_status whole_task(uint64_t fail_at, hearth_status with, hearth_err
     task t = {0};
     hearth_status st = open_it(0, &t.d, err);
     if (st != HEARTH_OK) return st;
-    hth_device_fail_at(t.d, fail_at, with);
+    hth_device_inject_fault(t.d, fail_at, with);
     st = record(&t, err);
     for (int i = 0; st == HEARTH_OK && i < 1; i++) st = run(&t, 1.0f, err);
     close_it(t.d);
@@ -449,13 +449,13 @@ ON_EACH(every_call_that_fails_is_an_error_and_keeps_nothing)
 {
     static const hearth_status with[] = {HEARTH_ERROR_MEMORY, HEARTH_ERROR_DEVICE, HEARTH_ERROR_UNSUPPORTED};
     for (size_t s = 0; s < sizeof with / sizeof *with; s++) {
-        uint64_t n = 1, held = hth_alloc_held();
+        uint64_t n = 1, held = hth_alloc_in_use();
         hearth_status st;
         do {
             hearth_error err = {0};
             st = whole_task(n, with[s], &err);
             CHECK(st == HEARTH_OK || (st == with[s] && err.message[0] != '\0'));
-            CHECK(hth_alloc_held() == held);
+            CHECK(hth_alloc_in_use() == held);
             n++;
         } while (st != HEARTH_OK && n < 1000);
         CHECK(n > 12 && n < 1000);
@@ -464,7 +464,7 @@ ON_EACH(every_call_that_fails_is_an_error_and_keeps_nothing)
 
 ON_EACH(every_allocation_that_fails_is_an_error_and_keeps_nothing)
 {
-    uint64_t n = 1, held = hth_alloc_held();
+    uint64_t n = 1, held = hth_alloc_in_use();
     hearth_status st;
     do {
         hearth_error err = {0};
@@ -472,7 +472,7 @@ ON_EACH(every_allocation_that_fails_is_an_error_and_keeps_nothing)
         st = whole_task(0, HEARTH_OK, &err);
         hth_alloc_fail_at(0, 0);
         CHECK(st == HEARTH_OK || (st == HEARTH_ERROR_MEMORY && err.message[0] != '\0'));
-        CHECK(hth_alloc_held() == held);
+        CHECK(hth_alloc_in_use() == held);
         n++;
     } while (st != HEARTH_OK && n < 1000);
     CHECK(n > 10 && n < 1000);

@@ -139,7 +139,7 @@ static void expect_refused(lies l, const char *words)
     if (st != HEARTH_ERROR_UNSUPPORTED || d || !strstr(why.message, words))
         test_fail(__FILE__, __LINE__, "'%s', expected '%s'", why.message, words);
     hth_device_close(d);
-    CHECK(!hth_device_find_card(name));
+    CHECK(!hth_device_find_discrete(name));
     CHECK_OK(hth_device_open(&(hth_device_spec){.name = "null"}, &d, err));
     hth_device_close(d);
     now = (lies){0};

@@ -2,7 +2,7 @@
  * what is damaged, cut, of another driver or cannot be written is silently done without. */
 #define _GNU_SOURCE
 #include "base/alloc.h"
-#include "base/keep.h"
+#include "base/disk_cache.h"
 #include "device/device.h"
 #include "support/test.h"
 
@@ -42,13 +42,13 @@ static bool compile(bool validation, uint64_t *kept)
 {
     hth_device *d = NULL;
     hearth_error why = {0};
-    const hth_program *program;
+    const hth_pipeline *pipeline;
     const hth_device_spec spec = {.name = "vulkan:0", .validation = validation};
     hearth_status st = hth_device_open(&spec, &d, &why);
     if (st != HEARTH_OK) return test_skip("%s", why.message), false;
-    CHECK_OK(hth_program_get(d, HTH_PROGRAM_fill, NULL, &program, err));
-    *kept = hth_device_state(d).kept;
-    CHECK_INT(hth_device_state(d).n_complaint, 0);
+    CHECK_OK(hth_pipeline_get(d, HTH_SHADER_fill, NULL, &pipeline, err));
+    *kept = hth_device_state(d).pipeline_cache_bytes;
+    CHECK_INT(hth_device_state(d).n_validation_error, 0);
     hth_device_close(d);
     return true;
 }
@@ -134,18 +134,18 @@ TEST(programs_of_another_driver_are_compiled_anew)
     if (bytes) {
         const char *name = strrchr(path, '/') + 1;
         memcpy(&mark, bytes + 8, sizeof mark);
-        CHECK(hth_keep_write(name, mark + 1, bytes + HEAD, n - HEAD));
+        CHECK(hth_diskcache_put(name, mark + 1, bytes + HEAD, n - HEAD));
         CHECK(compile(false, &kept) && kept == 0);
-        CHECK(hth_keep_write(name, mark, bytes + HEAD, n - HEAD)); /* control */
+        CHECK(hth_diskcache_put(name, mark, bytes + HEAD, n - HEAD)); /* control */
         CHECK(compile(false, &kept) && kept == n - HEAD);
         for (size_t at = 0; at < DRIVER_HEAD; at += 4) {
             bytes[HEAD + at] ^= 0x40;
-            CHECK(hth_keep_write(name, mark, bytes + HEAD, n - HEAD));
+            CHECK(hth_diskcache_put(name, mark, bytes + HEAD, n - HEAD));
             bytes[HEAD + at] ^= 0x40;
             CHECK(compile(false, &kept));
             if (kept != 0) test_fail(__FILE__, __LINE__, "byte %zu of its head was taken", at);
         }
-        CHECK(hth_keep_write(name, mark, bytes + HEAD, DRIVER_HEAD - 1));
+        CHECK(hth_diskcache_put(name, mark, bytes + HEAD, DRIVER_HEAD - 1));
         CHECK(compile(false, &kept) && kept == 0);
     }
     free(bytes);

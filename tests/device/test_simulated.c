@@ -34,14 +34,14 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, thread_main *f,
 
 enum { LATENCY = 1000, DISPATCH = 2000, SUBMIT = 20000, WAKE = 10000, POLL = 100, SMALL = DISPATCH + BYTES };
 
-static void fill(const hth_program_call *c)
+static void fill(const hth_dispatch_args *c)
 {
     uint32_t push[2], *y = c->bind[0];
     memcpy(push, c->push, sizeof push);
     for (uint32_t i = 0; i < push[0]; i++) y[i] = push[1];
 }
 
-static void copy(const hth_program_call *c)
+static void copy(const hth_dispatch_args *c)
 {
     uint32_t n;
     memcpy(&n, c->push, sizeof n);
@@ -51,7 +51,7 @@ static void copy(const hth_program_call *c)
 /* Goes on only when it is let go. */
 static atomic_bool slow_began, slow_may_end, slow_ended;
 
-static void slow(const hth_program_call *c)
+static void slow(const hth_dispatch_args *c)
 {
     atomic_store(&slow_began, true);
     while (!atomic_load(&slow_may_end)) sched_yield();
@@ -59,8 +59,8 @@ static void slow(const hth_program_call *c)
     atomic_store(&slow_ended, true);
 }
 
-static hth_program_fn *const functions[HTH_N_PROGRAM] = {
-    [HTH_PROGRAM_fill] = fill, [HTH_PROGRAM_copy] = copy, [HTH_PROGRAM_add] = slow};
+static hth_shader_ref_fn *const functions[HTH_N_SHADER] = {
+    [HTH_SHADER_fill] = fill, [HTH_SHADER_copy] = copy, [HTH_SHADER_add] = slow};
 
 static hearth_status open_card(const char *text, uint64_t memory, hth_device **d, hearth_error *err)
 {
@@ -71,7 +71,7 @@ static hearth_status open_card(const char *text, uint64_t memory, hth_device **d
 typedef struct bench {
     hth_device *d;
     hth_buffer *here, *there, *up, *down;
-    const hth_program *fill, *copy;
+    const hth_pipeline *fill, *copy;
 } bench;
 
 static hearth_status open_bench(const char *text, bench *b, hearth_error *err)
@@ -80,57 +80,57 @@ static hearth_status open_bench(const char *text, bench *b, hearth_error *err)
     hearth_status st = open_card(text, 0, &b->d, err);
     if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_DEVICE, BYTES, "here", &b->here, err);
     if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_DEVICE, BYTES, "there", &b->there, err);
-    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_TO_DEVICE, BYTES, "up", &b->up, err);
-    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_TO_HOST, BYTES, "down", &b->down, err);
-    if (st == HEARTH_OK) st = hth_program_get(b->d, HTH_PROGRAM_fill, NULL, &b->fill, err);
-    return st == HEARTH_OK ? hth_program_get(b->d, HTH_PROGRAM_copy, NULL, &b->copy, err) : st;
+    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_UPLOAD, BYTES, "up", &b->up, err);
+    if (st == HEARTH_OK) st = hth_buffer_new(b->d, HTH_MEMORY_READBACK, BYTES, "down", &b->down, err);
+    if (st == HEARTH_OK) st = hth_pipeline_get(b->d, HTH_SHADER_fill, NULL, &b->fill, err);
+    return st == HEARTH_OK ? hth_pipeline_get(b->d, HTH_SHADER_copy, NULL, &b->copy, err) : st;
 }
 
 static const uint32_t ones[2] = {N, 1};
 
-static void run_fill(bench *b, hth_tape *t, uint64_t reads)
+static void run_fill(bench *b, hth_cmdlist *t, uint64_t reads)
 {
-    hth_tape_run(t, b->fill, (hth_slice[]){{b->here, 0, 0}}, ones, 1, 1, 1);
-    if (reads > 0) hth_tape_reads(t, reads);
+    hth_cmdlist_dispatch(t, b->fill, (hth_buffer_range[]){{b->here, 0, 0}}, ones, 1, 1, 1);
+    if (reads > 0) hth_cmdlist_hint_bytes(t, reads);
 }
 
-static void carry(hth_tape *t, hth_buffer *from, hth_buffer *to)
+static void carry(hth_cmdlist *t, hth_buffer *from, hth_buffer *to)
 {
-    hth_tape_copy(t, (hth_slice){from, 0, 0}, (hth_slice){to, 0, 0});
+    hth_cmdlist_copy(t, (hth_buffer_range){from, 0, 0}, (hth_buffer_range){to, 0, 0});
 }
 
 /* A tape of one run that reads so much; 0: nobody says. */
-static hth_tape *tape_of(bench *b, uint64_t reads)
+static hth_cmdlist *tape_of(bench *b, uint64_t reads)
 {
-    hth_tape *t = NULL;
-    CHECK_OK(hth_tape_begin(b->d, &t, err));
+    hth_cmdlist *t = NULL;
+    CHECK_OK(hth_cmdlist_begin(b->d, &t, err));
     run_fill(b, t, reads);
-    CHECK_OK(hth_tape_end(t, err));
+    CHECK_OK(hth_cmdlist_end(t, err));
     return t;
 }
 
 static const uint64_t second = 1000000000;
 
-static void submit(bench *b, hth_tape *t, uint64_t wait, hth_tick *tick)
+static void submit(bench *b, hth_cmdlist *t, uint64_t wait, hth_fence *fence)
 {
-    CHECK_OK(hth_queue_submit(b->d, (hth_turn[]){{t, wait}}, 1, tick, err));
+    CHECK_OK(hth_queue_submit(b->d, (hth_submit_info[]){{t, wait}}, 1, fence, err));
 }
 
 /* What a tape takes on the device by itself. */
-static uint64_t length_of(bench *b, hth_tape *t)
+static uint64_t length_of(bench *b, hth_cmdlist *t)
 {
-    hth_tick tick;
-    CHECK_OK(hth_tape_end(t, err));
+    hth_fence fence;
+    CHECK_OK(hth_cmdlist_end(t, err));
     uint64_t before = hth_device_time(b->d);
-    submit(b, t, 0, &tick);
-    CHECK_OK(hth_queue_wait(b->d, tick, second, err));
+    submit(b, t, 0, &fence);
+    CHECK_OK(hth_queue_wait(b->d, fence, second, err));
     return hth_device_time(b->d) - before - SUBMIT - WAKE;
 }
 
-static hth_tape *begin(bench *b)
+static hth_cmdlist *begin(bench *b)
 {
-    hth_tape *t = NULL;
-    CHECK_OK(hth_tape_begin(b->d, &t, err));
+    hth_cmdlist *t = NULL;
+    CHECK_OK(hth_cmdlist_begin(b->d, &t, err));
     return t;
 }
 
@@ -163,9 +163,9 @@ TEST(memory_ends_where_the_card_does)
     CHECK(hth_buffer_new(d, HTH_MEMORY_DEVICE, (1 << 20) + 1, "too much", &all, &why) == HEARTH_ERROR_MEMORY);
     CHECK(strstr(why.message, "simulated hand: too much") != NULL);
     CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, 1 << 20, "all", &all, err));
-    CHECK(hth_buffer_new(d, HTH_MEMORY_TO_HOST, 1, "a byte", &more, &why) == HEARTH_ERROR_MEMORY);
+    CHECK(hth_buffer_new(d, HTH_MEMORY_READBACK, 1, "a byte", &more, &why) == HEARTH_ERROR_MEMORY);
     hth_buffer_free(all);
-    CHECK_OK(hth_buffer_new(d, HTH_MEMORY_TO_HOST, 1, "a byte", &more, err));
+    CHECK_OK(hth_buffer_new(d, HTH_MEMORY_READBACK, 1, "a byte", &more, err));
     hth_device_close(d);
     CHECK_OK(open_card(CARD_EXACT, 8192, &d, err));
     CHECK_INT(hth_device_state(d).limit, 8192);
@@ -179,10 +179,10 @@ TEST(a_run_takes_its_dispatch_and_its_bytes)
     static const uint32_t grids[] = {4, 3, 1, 0, 1, 1};
     bench b;
     CHECK_OK(open_bench(CARD_EXACT, &b, err));
-    CHECK_OK(hth_device_upload((hth_slice){b.up, 0, sizeof grids}, grids, err));
+    CHECK_OK(hth_device_upload((hth_buffer_range){b.up, 0, sizeof grids}, grids, err));
     CHECK_INT(hth_device_time(b.d), 0);
 
-    hth_tape *t = begin(&b);
+    hth_cmdlist *t = begin(&b);
     run_fill(&b, t, 0);
     CHECK_INT(length_of(&b, t), DISPATCH + BYTES);
     t = begin(&b);
@@ -192,22 +192,22 @@ TEST(a_run_takes_its_dispatch_and_its_bytes)
 
     /* The smallest of what it is bound to. */
     t = begin(&b);
-    hth_tape_run(t, b.copy, (hth_slice[]){{b.here, 0, 0}, {b.there, 0, 400}}, (const uint32_t[]){100}, 1, 1,
+    hth_cmdlist_dispatch(t, b.copy, (hth_buffer_range[]){{b.here, 0, 0}, {b.there, 0, 400}}, (const uint32_t[]){100}, 1, 1,
                  1);
     CHECK_INT(length_of(&b, t), DISPATCH + 400);
 
     /* Each workgroup reads what is said; a run of nothing reads nothing. */
     t = begin(&b);
-    hth_tape_run_at(t, b.fill, (hth_slice[]){{b.here, 0, 0}}, ones, (hth_slice){b.up, 0, 12});
-    hth_tape_reads(t, 500);
+    hth_cmdlist_dispatch_indirect(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones, (hth_buffer_range){b.up, 0, 12});
+    hth_cmdlist_hint_bytes(t, 500);
     CHECK_INT(length_of(&b, t), DISPATCH + 4 * 3 * 500);
     t = begin(&b);
-    hth_tape_run_at(t, b.fill, (hth_slice[]){{b.here, 0, 0}}, ones, (hth_slice){b.up, 12, 12});
-    hth_tape_reads(t, 500);
+    hth_cmdlist_dispatch_indirect(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones, (hth_buffer_range){b.up, 12, 12});
+    hth_cmdlist_hint_bytes(t, 500);
     CHECK_INT(length_of(&b, t), DISPATCH);
     t = begin(&b);
-    hth_tape_run(t, b.fill, (hth_slice[]){{b.here, 0, 0}}, ones, 1, 0, 1);
-    hth_tape_run(t, b.fill, (hth_slice[]){{b.here, 0, 0}}, ones, 1, 1, 0);
+    hth_cmdlist_dispatch(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones, 1, 0, 1);
+    hth_cmdlist_dispatch(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones, 1, 1, 0);
     CHECK_INT(length_of(&b, t), 2 * DISPATCH);
     hth_device_close(b.d);
 }
@@ -218,34 +218,34 @@ TEST(a_run_by_marks_takes_what_is_marked)
     static const uint32_t from[] = {0xffffffffu, 0x0000fff0u, 0, 0x80000001u};
     bench b;
     CHECK_OK(open_bench(CARD_EXACT, &b, err));
-    const hth_slice marks = {b.there, 64, 16};
+    const hth_buffer_range marks = {b.there, 64, 16};
     CHECK_OK(hth_device_upload(marks, from, err));
     static const uint32_t ranges[][3] = {{0, 128, 32 + 12 + 2}, {0, 32, 32}, {36, 12, 12}, {35, 2, 1},
                                          {64, 32, 0},           {96, 1, 1},  {97, 30, 0},  {127, 1, 1}};
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-        hth_tape *t = begin(&b);
+        hth_cmdlist *t = begin(&b);
         run_fill(&b, t, 0);
-        hth_tape_reads_marked(t, 300, marks, ranges[i][0], ranges[i][1]);
+        hth_cmdlist_hint_bytes_masked(t, 300, marks, ranges[i][0], ranges[i][1]);
         CHECK_INT(length_of(&b, t), DISPATCH + 300 * ranges[i][2]);
     }
-    hth_tape *t = begin(&b);
+    hth_cmdlist *t = begin(&b);
     run_fill(&b, t, 1);
     carry(t, b.here, b.there); /* ones: a bit of every word */
-    hth_tape_order(t, &marks, 1);
+    hth_cmdlist_barrier(t, &marks, 1);
     uint64_t before = length_of(&b, t);
     CHECK_OK(hth_device_upload(marks, from, err));
     t = begin(&b);
     run_fill(&b, t, 1);
     carry(t, b.here, b.there);
-    hth_tape_order(t, &marks, 1);
+    hth_cmdlist_barrier(t, &marks, 1);
     run_fill(&b, t, 0);
-    hth_tape_reads_marked(t, 300, marks, 0, 128);
+    hth_cmdlist_hint_bytes_masked(t, 300, marks, 0, 128);
     CHECK_INT(length_of(&b, t) - before, DISPATCH + 300 * 4);
     t = begin(&b);
     run_fill(&b, t, 0);
-    hth_tape_reads_marked(t, UINT64_MAX / 2, (hth_slice){b.there, BYTES, 4}, 0, 32); /* beside its buffer */
+    hth_cmdlist_hint_bytes_masked(t, UINT64_MAX / 2, (hth_buffer_range){b.there, BYTES, 4}, 0, 32); /* beside its buffer */
     hearth_error why;
-    CHECK(hth_tape_end(t, &why) == HEARTH_ERROR_ARGUMENT);
+    CHECK(hth_cmdlist_end(t, &why) == HEARTH_ERROR_ARGUMENT);
     hth_device_close(b.d);
 }
 
@@ -254,7 +254,7 @@ TEST(copies_take_their_link_and_run_beside_the_runs)
     const uint64_t up = LATENCY + 2 * BYTES, down = LATENCY + 4 * BYTES;
     bench b;
     CHECK_OK(open_bench(CARD_EXACT, &b, err));
-    hth_tape *t = begin(&b);
+    hth_cmdlist *t = begin(&b);
     carry(t, b.up, b.here);
     CHECK_INT(length_of(&b, t), up);
     t = begin(&b);
@@ -284,7 +284,7 @@ TEST(copies_take_their_link_and_run_beside_the_runs)
     CHECK_INT(length_of(&b, t), up);
     t = begin(&b);
     carry(t, b.up, b.there);
-    hth_tape_order(t, (hth_slice[]){{b.there, 0, 0}}, 1);
+    hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.there, 0, 0}}, 1);
     run_fill(&b, t, 5000);
     CHECK_INT(length_of(&b, t), up + DISPATCH + 5000);
     hth_device_close(b.d);
@@ -294,67 +294,67 @@ TEST(the_host_waits_for_what_it_uploads)
 {
     static uint8_t bytes[BYTES];
     bench b;
-    hth_tick tick;
+    hth_fence fence;
     CHECK_OK(open_bench(CARD_EXACT, &b, err));
-    CHECK_OK(hth_device_upload((hth_slice){b.up, 0, 0}, bytes, err)); /* the host's own memory */
+    CHECK_OK(hth_device_upload((hth_buffer_range){b.up, 0, 0}, bytes, err)); /* the host's own memory */
     CHECK_INT(hth_device_time(b.d), 0);
-    CHECK_OK(hth_device_upload((hth_slice){b.here, 0, 0}, bytes, err));
+    CHECK_OK(hth_device_upload((hth_buffer_range){b.here, 0, 0}, bytes, err));
     CHECK_INT(hth_device_time(b.d), LATENCY + 2 * BYTES);
-    CHECK_OK(hth_device_download((hth_slice){b.here, 0, 0}, bytes, err));
+    CHECK_OK(hth_device_download((hth_buffer_range){b.here, 0, 0}, bytes, err));
     CHECK_INT(hth_device_time(b.d), LATENCY + 2 * BYTES + LATENCY + 4 * BYTES);
 
     /* Behind what the device does. */
     uint64_t before = hth_device_time(b.d);
-    submit(&b, tape_of(&b, 50000), 0, &tick);
-    CHECK_OK(hth_device_upload((hth_slice){b.there, 0, 0}, bytes, err));
+    submit(&b, tape_of(&b, 50000), 0, &fence);
+    CHECK_OK(hth_device_upload((hth_buffer_range){b.there, 0, 0}, bytes, err));
     CHECK_INT(hth_device_time(b.d) - before, SUBMIT + DISPATCH + 50000 + LATENCY + 2 * BYTES);
-    CHECK(hth_queue_reached(b.d, tick));
+    CHECK(hth_queue_is_complete(b.d, fence));
     hth_device_close(b.d);
 }
 
 TEST(both_clocks_meet_at_gates_and_waits)
 {
     bench b;
-    hth_tick ticks[2], early;
+    hth_fence fences[2], early;
     CHECK_OK(open_bench(CARD_EXACT, &b, err));
-    hth_tape *t = tape_of(&b, 0);
-    CHECK_OK(hth_queue_submit(b.d, (hth_turn[]){{t, 0}, {t, 5}}, 2, ticks, err));
+    hth_cmdlist *t = tape_of(&b, 0);
+    CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{t, 0}, {t, 5}}, 2, fences, err));
     CHECK_INT(hth_device_time(b.d), SUBMIT);
-    CHECK_OK(hth_queue_wait(b.d, ticks[0], second, err));
+    CHECK_OK(hth_queue_wait(b.d, fences[0], second, err));
     uint64_t now = SUBMIT + SMALL + WAKE;
     CHECK_INT(hth_device_time(b.d), now);
-    CHECK_OK(hth_queue_wait(b.d, ticks[0], second, err)); /* it does not sleep again */
+    CHECK_OK(hth_queue_wait(b.d, fences[0], second, err)); /* it does not sleep again */
     CHECK_INT(hth_device_time(b.d), now);
 
     /* The second begins when the host lets it, not before. */
-    hth_device_charge(b.d, 50000);
+    hth_device_advance_clock(b.d, 50000);
     CHECK_OK(hth_queue_signal(b.d, 4, err));
-    CHECK(!hth_queue_reached(b.d, ticks[1]));
+    CHECK(!hth_queue_is_complete(b.d, fences[1]));
     CHECK_OK(hth_queue_signal(b.d, 5, err));
-    CHECK_OK(hth_queue_wait(b.d, ticks[1], second, err));
+    CHECK_OK(hth_queue_wait(b.d, fences[1], second, err));
     now += 50000 + POLL + SMALL + WAKE;
     CHECK_INT(hth_device_time(b.d), now);
 
     /* A gate that was open early costs nothing: the device goes on by itself. */
-    CHECK_OK(hth_queue_submit(b.d, (hth_turn[]){{t, 0}, {t, 6}}, 2, ticks, err));
+    CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{t, 0}, {t, 6}}, 2, fences, err));
     CHECK_OK(hth_queue_signal(b.d, 6, err));
-    CHECK_OK(hth_queue_wait(b.d, ticks[1], second, err));
+    CHECK_OK(hth_queue_wait(b.d, fences[1], second, err));
     now += SUBMIT + 2 * SMALL + WAKE;
     CHECK_INT(hth_device_time(b.d), now);
 
     /* What is open behind what is closed waits with it. */
-    CHECK_OK(hth_queue_submit(b.d, (hth_turn[]){{t, 8}, {t, 7}}, 2, ticks, err));
+    CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{t, 8}, {t, 7}}, 2, fences, err));
     CHECK_OK(hth_queue_signal(b.d, 7, err));
-    hth_device_charge(b.d, 30000);
+    hth_device_advance_clock(b.d, 30000);
     CHECK_OK(hth_queue_signal(b.d, 8, err));
-    CHECK_OK(hth_queue_wait(b.d, ticks[1], second, err));
+    CHECK_OK(hth_queue_wait(b.d, fences[1], second, err));
     now += SUBMIT + 30000 + 2 * SMALL + WAKE;
     CHECK_INT(hth_device_time(b.d), now);
 
     /* A host that looks until it is there. */
     submit(&b, t, 0, &early);
     int n = 0;
-    while (!hth_queue_reached(b.d, early)) n++;
+    while (!hth_queue_is_complete(b.d, early)) n++;
     CHECK_INT(n, SMALL / POLL);
     CHECK_INT(hth_device_time(b.d), now + SUBMIT + SMALL);
     hth_device_close(b.d);
@@ -363,17 +363,17 @@ TEST(both_clocks_meet_at_gates_and_waits)
 TEST(patience_ends_on_the_virtual_clock)
 {
     bench b;
-    hth_tick tick;
+    hth_fence fence;
     hearth_error why;
     CHECK_OK(open_bench(CARD_EXACT, &b, err));
-    submit(&b, tape_of(&b, 1000000), 0, &tick);
-    CHECK(hth_queue_wait(b.d, tick, DISPATCH + 1000000 - 1, &why) == HEARTH_ERROR_DEVICE);
+    submit(&b, tape_of(&b, 1000000), 0, &fence);
+    CHECK(hth_queue_wait(b.d, fence, DISPATCH + 1000000 - 1, &why) == HEARTH_ERROR_DEVICE);
     CHECK(strstr(why.message, "simulated hand: tape 1 is not done") && hth_device_state(b.d).lost);
     CHECK_INT(hth_device_time(b.d), SUBMIT + DISPATCH + 1000000 - 1);
     hth_device_close(b.d);
     CHECK_OK(open_bench(CARD_EXACT, &b, err));
-    submit(&b, tape_of(&b, 1000000), 0, &tick);
-    CHECK_OK(hth_queue_wait(b.d, tick, DISPATCH + 1000000, err));
+    submit(&b, tape_of(&b, 1000000), 0, &fence);
+    CHECK_OK(hth_queue_wait(b.d, fence, DISPATCH + 1000000, err));
     hth_device_close(b.d);
 }
 
@@ -383,10 +383,10 @@ TEST(many_tapes_are_settled_with_patience_for_some)
     enum { N_TAPE = 100, SOME = 16, EACH = DISPATCH + 1000000 };
     bench b;
     CHECK_OK(open_bench(CARD_EXACT, &b, err));
-    hth_tape *t = tape_of(&b, 1000000);
+    hth_cmdlist *t = tape_of(&b, 1000000);
     for (int i = 0; i < N_TAPE; i++) submit(&b, t, i == N_TAPE / 2 ? 7 : 0, NULL);
-    CHECK_OK(hth_queue_settle(b.d, (uint64_t)SOME * EACH, err));
-    CHECK(hth_device_time(b.d) >= (uint64_t)N_TAPE * EACH && hth_queue_gate(b.d) == 7);
+    CHECK_OK(hth_queue_drain(b.d, (uint64_t)SOME * EACH, err));
+    CHECK(hth_device_time(b.d) >= (uint64_t)N_TAPE * EACH && hth_queue_host_value(b.d) == 7);
     hth_device_close(b.d);
 }
 
@@ -394,13 +394,13 @@ TEST(many_tapes_are_settled_with_patience_for_some)
 static uint64_t rounds_together(const char *card, uint64_t host_ns, int n)
 {
     bench b;
-    hth_tick tick;
+    hth_fence fence;
     CHECK_OK(open_bench(card, &b, err));
-    hth_tape *t = tape_of(&b, 100000);
+    hth_cmdlist *t = tape_of(&b, 100000);
     for (int i = 0; i < n; i++) {
-        submit(&b, t, 0, &tick);
-        hth_device_charge(b.d, host_ns);
-        CHECK_OK(hth_queue_wait(b.d, tick, second, err));
+        submit(&b, t, 0, &fence);
+        hth_device_advance_clock(b.d, host_ns);
+        CHECK_OK(hth_queue_wait(b.d, fence, second, err));
     }
     uint64_t time = hth_device_time(b.d);
     hth_device_close(b.d);
@@ -432,11 +432,11 @@ TEST(jitter_is_the_same_in_every_run_of_a_seed)
     uint64_t by_seed[2], submitted[2];
     for (int i = 0; i < 2; i++) {
         CHECK_OK(open_bench(i ? eight : seven, &b, err));
-        hth_tick last;
+        hth_fence last;
         submit(&b, tape_of(&b, 100000), 0, &last);
         uint64_t before = hth_device_time(b.d);
         submitted[i] = before;
-        while (!hth_queue_reached(b.d, last)) {
+        while (!hth_queue_is_complete(b.d, last)) {
         }
         by_seed[i] = hth_device_time(b.d) - before;
         hth_device_close(b.d);
@@ -444,14 +444,14 @@ TEST(jitter_is_the_same_in_every_run_of_a_seed)
     CHECK(by_seed[0] != by_seed[1] && submitted[0] != submitted[1]);
 
     uint64_t least = UINT64_MAX, most = 0, sum = 0;
-    hth_tick tick;
+    hth_fence fence;
     CHECK_OK(open_bench(seven, &b, err));
-    hth_tape *t = tape_of(&b, 100000 - DISPATCH);
+    hth_cmdlist *t = tape_of(&b, 100000 - DISPATCH);
     for (int i = 0; i < 400; i++) {
-        hth_device_charge(b.d, 200000); /* it is idle */
-        submit(&b, t, 0, &tick);
+        hth_device_advance_clock(b.d, 200000); /* it is idle */
+        submit(&b, t, 0, &fence);
         uint64_t before = hth_device_time(b.d);
-        while (!hth_queue_reached(b.d, tick)) {
+        while (!hth_queue_is_complete(b.d, fence)) {
         }
         uint64_t took = hth_device_time(b.d) - before;
         least = took < least ? took : least, most = took > most ? took : most, sum += took;
@@ -469,22 +469,22 @@ TEST(faults_come_at_their_calls)
     static const char text[] = CARD_EXACT "fault = 2:memory\nfault = 4:unsupported\nfault = 6:timeout\n";
     hth_device *d;
     hth_buffer *b;
-    hth_tape *t;
+    hth_cmdlist *t;
     hearth_error why;
     CHECK_OK(open_card(text, 0, &d, err));
     CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, 4, "first", &b, err));
     CHECK(hth_buffer_new(d, HTH_MEMORY_DEVICE, 4, "second", &b, &why) == HEARTH_ERROR_MEMORY);
     CHECK(strstr(why.message, "simulated hand: its description makes call 2 fail: memory") && b == NULL);
     CHECK(!hth_device_state(d).lost);
-    CHECK_OK(hth_tape_begin(d, &t, err));
-    CHECK(hth_tape_end(t, &why) == HEARTH_ERROR_UNSUPPORTED && !hth_device_state(d).lost);
+    CHECK_OK(hth_cmdlist_begin(d, &t, err));
+    CHECK(hth_cmdlist_end(t, &why) == HEARTH_ERROR_UNSUPPORTED && !hth_device_state(d).lost);
     CHECK_OK(hth_queue_signal(d, 1, err));
     CHECK(hth_queue_signal(d, 2, &why) == HEARTH_ERROR_DEVICE && strstr(why.message, "call 6 fail: timeout"));
     CHECK(hth_device_state(d).lost);
     CHECK(hth_queue_signal(d, 3, &why) == HEARTH_ERROR_DEVICE && strstr(why.message, "was lost"));
     hth_device_close(d);
     CHECK_OK(open_card(CARD_EXACT "fault = 1:device\n", 0, &d, err));
-    CHECK(hth_tape_begin(d, &t, &why) == HEARTH_ERROR_DEVICE && hth_device_state(d).lost);
+    CHECK(hth_cmdlist_begin(d, &t, &why) == HEARTH_ERROR_DEVICE && hth_device_state(d).lost);
     hth_device_close(d);
 }
 
@@ -493,21 +493,21 @@ TEST(budgets_shrink_and_what_is_there_stays)
     bench b;
     hth_buffer *more;
     hearth_error why;
-    hth_tick tick;
+    hth_fence fence;
     CHECK_OK(open_bench(CARD_EXACT "budget_bytes_at = 2:20000\nbudget_bytes_at = 3:8192\n", &b, err));
-    hth_tape *t = tape_of(&b, 0);
+    hth_cmdlist *t = tape_of(&b, 0);
     uint64_t used = hth_device_state(b.d).used;
-    submit(&b, t, 0, &tick);
+    submit(&b, t, 0, &fence);
     CHECK_INT(hth_device_state(b.d).limit, 1 << 20);
-    submit(&b, t, 0, &tick);
+    submit(&b, t, 0, &fence);
     CHECK_INT(hth_device_state(b.d).limit, 20000);
     CHECK_INT(hth_device_get_info(b.d)->budget, 20000);
     CHECK_OK(hth_buffer_new(b.d, HTH_MEMORY_DEVICE, 256, "a little", &more, err));
-    submit(&b, t, 0, &tick);
+    submit(&b, t, 0, &fence);
     CHECK_INT(hth_device_state(b.d).limit, 8192);
     CHECK(hth_device_state(b.d).used > 8192);
     CHECK(hth_buffer_new(b.d, HTH_MEMORY_DEVICE, 4, "more", &more, &why) == HEARTH_ERROR_MEMORY);
-    CHECK_OK(hth_queue_wait(b.d, tick, second, err)); /* what is there runs on */
+    CHECK_OK(hth_queue_wait(b.d, fence, second, err)); /* what is there runs on */
     hth_buffer_free(b.there), hth_buffer_free(b.up), hth_buffer_free(b.down);
     CHECK(hth_device_state(b.d).used < used);
     CHECK_OK(hth_buffer_new(b.d, HTH_MEMORY_DEVICE, 256, "more", &more, err));
@@ -527,40 +527,40 @@ enum { REAL_WAKE = 2000000 };
 TEST(with_a_real_clock_no_tick_is_reached_before_its_time)
 {
     bench b;
-    hth_tick tick;
+    hth_fence fence;
     CHECK_OK(open_bench(REAL, &b, err));
     CHECK_TEXT(hth_device_get_info(b.d)->driver, "functions of C, a real clock");
-    hth_tape *t = tape_of(&b, 30000);
+    hth_cmdlist *t = tape_of(&b, 30000);
     for (int polls = 0; polls < 2; polls++) {
         uint64_t before = hth_clock_ns();
-        submit(&b, t, 0, &tick);
+        submit(&b, t, 0, &fence);
         CHECK(hth_clock_ns() - before >= SUBMIT);
-        bool there = hth_queue_reached(b.d, tick);
+        bool there = hth_queue_is_complete(b.d, fence);
         CHECK(!there || hth_clock_ns() - before >= SUBMIT + DISPATCH + 30000000);
         if (polls)
-            while (!hth_queue_reached(b.d, tick)) sched_yield();
-        else CHECK_OK(hth_queue_wait(b.d, tick, 60 * second, err));
+            while (!hth_queue_is_complete(b.d, fence)) sched_yield();
+        else CHECK_OK(hth_queue_wait(b.d, fence, 60 * second, err));
         CHECK(hth_clock_ns() - before >= SUBMIT + DISPATCH + 30000000 + (polls ? 0 : REAL_WAKE));
     }
 
     /* Behind a gate: from the signal on. Two in turn: one after the other. */
-    hth_tick ticks[2];
-    CHECK_OK(hth_queue_submit(b.d, (hth_turn[]){{t, 3}, {t, 3}}, 2, ticks, err));
+    hth_fence fences[2];
+    CHECK_OK(hth_queue_submit(b.d, (hth_submit_info[]){{t, 3}, {t, 3}}, 2, fences, err));
     usleep(5000);
     uint64_t before = hth_clock_ns();
     CHECK_OK(hth_queue_signal(b.d, 3, err));
-    CHECK_OK(hth_queue_wait(b.d, ticks[0], 60 * second, err));
+    CHECK_OK(hth_queue_wait(b.d, fences[0], 60 * second, err));
     CHECK(hth_clock_ns() - before >= 30000000);
-    bool both = hth_queue_reached(b.d, ticks[1]);
+    bool both = hth_queue_is_complete(b.d, fences[1]);
     CHECK(!both || hth_clock_ns() - before >= 2 * (DISPATCH + 30000000));
-    CHECK_OK(hth_queue_wait(b.d, ticks[1], 60 * second, err));
+    CHECK_OK(hth_queue_wait(b.d, fences[1], 60 * second, err));
     CHECK(hth_clock_ns() - before >= 2 * (DISPATCH + 30000000));
     CHECK(hth_device_time(b.d) >= 120000000);
 
     /* Uploads: as long as their link takes them. */
     static uint8_t bytes[BYTES];
     before = hth_clock_ns();
-    for (int i = 0; i < 100; i++) CHECK_OK(hth_device_upload((hth_slice){b.there, 0, 0}, bytes, err));
+    for (int i = 0; i < 100; i++) CHECK_OK(hth_device_upload((hth_buffer_range){b.there, 0, 0}, bytes, err));
     CHECK(hth_clock_ns() - before >= 100 * (1000 + 4000));
     hth_device_close(b.d);
 }
@@ -571,27 +571,27 @@ TEST(with_a_real_clock_both_sides_meet_at_gates)
     enum { ROUNDS = 300 };
     bench b;
     CHECK_OK(open_bench(REAL, &b, err));
-    hth_tape *t = begin(&b);
+    hth_cmdlist *t = begin(&b);
     carry(t, b.up, b.here);
-    hth_tape_order(t, (hth_slice[]){{b.here, 0, 0}}, 1);
-    hth_tape_run(t, b.copy, (hth_slice[]){{b.here, 0, 40}, {b.there, 0, 40}}, (const uint32_t[]){10}, 1, 1,
+    hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.here, 0, 0}}, 1);
+    hth_cmdlist_dispatch(t, b.copy, (hth_buffer_range[]){{b.here, 0, 40}, {b.there, 0, 40}}, (const uint32_t[]){10}, 1, 1,
                  1);
-    hth_tape_order(t, (hth_slice[]){{b.there, 0, 0}}, 1);
+    hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.there, 0, 0}}, 1);
     carry(t, b.there, b.down);
-    CHECK_OK(hth_tape_end(t, err));
+    CHECK_OK(hth_cmdlist_end(t, err));
     uint32_t *up = hth_buffer_map(b.up);
     const uint32_t *down = hth_buffer_map(b.down);
-    hth_tick ticks[ROUNDS];
-    hth_turn turns[ROUNDS];
-    for (uint32_t i = 0; i < ROUNDS; i++) turns[i] = (hth_turn){t, i + 1};
-    CHECK_OK(hth_queue_submit(b.d, turns, ROUNDS, ticks, err));
+    hth_fence fences[ROUNDS];
+    hth_submit_info submits[ROUNDS];
+    for (uint32_t i = 0; i < ROUNDS; i++) submits[i] = (hth_submit_info){t, i + 1};
+    CHECK_OK(hth_queue_submit(b.d, submits, ROUNDS, fences, err));
     uint32_t wrong = 0;
     for (uint32_t i = 0; i < ROUNDS; i++) {
         for (uint32_t k = 0; k < 10; k++) up[k] = i * 10 + k;
         CHECK_OK(hth_queue_signal(b.d, i + 1, err));
-        if (i % 3 == 0) CHECK_OK(hth_queue_wait(b.d, ticks[i], 60 * second, err));
+        if (i % 3 == 0) CHECK_OK(hth_queue_wait(b.d, fences[i], 60 * second, err));
         else
-            while (!hth_queue_reached(b.d, ticks[i])) sched_yield();
+            while (!hth_queue_is_complete(b.d, fences[i])) sched_yield();
         for (uint32_t k = 0; k < 10; k++) wrong += down[k] != i * 10 + k;
     }
     CHECK_INT(wrong, 0);
@@ -607,17 +607,17 @@ static void *let_go(void *user)
 }
 
 /* A tape is running, and will end in 20 ms. */
-static hth_tape *begin_slow(bench *b, hth_tick *tick, pthread_t *helper)
+static hth_cmdlist *begin_slow(bench *b, hth_fence *fence, pthread_t *helper)
 {
-    const hth_program *add;
-    hth_slice all[] = {{b->here, 0, 0}, {b->here, 0, 0}, {b->here, 0, 0}};
+    const hth_pipeline *add;
+    hth_buffer_range all[] = {{b->here, 0, 0}, {b->here, 0, 0}, {b->here, 0, 0}};
     atomic_store(&slow_began, false), atomic_store(&slow_may_end, false), atomic_store(&slow_ended, false);
-    CHECK_OK(hth_program_get(b->d, HTH_PROGRAM_add, NULL, &add, err));
-    hth_tape *t = begin(b);
-    hth_tape_run(t, add, all, ones, 1, 1, 1);
-    hth_tape_reads(t, 1);
-    CHECK_OK(hth_tape_end(t, err));
-    submit(b, t, 0, tick);
+    CHECK_OK(hth_pipeline_get(b->d, HTH_SHADER_add, NULL, &add, err));
+    hth_cmdlist *t = begin(b);
+    hth_cmdlist_dispatch(t, add, all, ones, 1, 1, 1);
+    hth_cmdlist_hint_bytes(t, 1);
+    CHECK_OK(hth_cmdlist_end(t, err));
+    submit(b, t, 0, fence);
     while (!atomic_load(&slow_began)) sched_yield();
     CHECK_INT(pthread_create(helper, NULL, let_go, NULL), 0);
     return t;
@@ -628,49 +628,49 @@ TEST(with_a_real_clock_nothing_is_changed_or_given_back_under_a_tape)
     static const uint8_t zeros[BYTES];
     uint8_t back[BYTES];
     bench b;
-    hth_tick tick;
+    hth_fence fence;
     pthread_t helper;
     hearth_error why;
     uint64_t held;
     CHECK_OK(open_bench(REAL, &b, err));
-    begin_slow(&b, &tick, &helper);
-    bool over = hth_queue_reached(b.d, tick); /* its time is, its work is not */
+    begin_slow(&b, &fence, &helper);
+    bool over = hth_queue_is_complete(b.d, fence); /* its time is, its work is not */
     CHECK(!over || atomic_load(&slow_ended));
-    CHECK_OK(hth_device_upload((hth_slice){b.here, 0, 0}, zeros, err));
+    CHECK_OK(hth_device_upload((hth_buffer_range){b.here, 0, 0}, zeros, err));
     CHECK(atomic_load(&slow_ended));
-    CHECK_OK(hth_device_download((hth_slice){b.here, 0, 0}, back, err));
+    CHECK_OK(hth_device_download((hth_buffer_range){b.here, 0, 0}, back, err));
     CHECK_BYTES(back, zeros, BYTES);
     pthread_join(helper, NULL);
-    begin_slow(&b, &tick, &helper);
-    CHECK_OK(hth_device_download((hth_slice){b.here, 0, 0}, back, err));
+    begin_slow(&b, &fence, &helper);
+    CHECK_OK(hth_device_download((hth_buffer_range){b.here, 0, 0}, back, err));
     CHECK(atomic_load(&slow_ended) && back[0] == 1);
     pthread_join(helper, NULL);
 
     /* What took longer here than on the card delays what follows. */
     uint64_t before = hth_clock_ns();
-    hth_tape *behind = tape_of(&b, 30000);
-    begin_slow(&b, &tick, &helper);
-    submit(&b, behind, 0, &tick);
-    CHECK_OK(hth_queue_wait(b.d, tick, 60 * second, err));
+    hth_cmdlist *behind = tape_of(&b, 30000);
+    begin_slow(&b, &fence, &helper);
+    submit(&b, behind, 0, &fence);
+    CHECK_OK(hth_queue_wait(b.d, fence, 60 * second, err));
     CHECK(hth_clock_ns() - before >= 20000000 + 30000000);
     pthread_join(helper, NULL);
 
-    hth_tape *t = begin_slow(&b, &tick, &helper);
-    hth_device_fail_at(b.d, 1, HEARTH_ERROR_DEVICE);
-    CHECK(hth_queue_wait(b.d, tick, second, &why) == HEARTH_ERROR_DEVICE);
-    held = hth_alloc_held();
-    hth_tape_free(t);
-    CHECK(atomic_load(&slow_ended) || hth_alloc_held() == held);
+    hth_cmdlist *t = begin_slow(&b, &fence, &helper);
+    hth_device_inject_fault(b.d, 1, HEARTH_ERROR_DEVICE);
+    CHECK(hth_queue_wait(b.d, fence, second, &why) == HEARTH_ERROR_DEVICE);
+    held = hth_alloc_in_use();
+    hth_cmdlist_free(t);
+    CHECK(atomic_load(&slow_ended) || hth_alloc_in_use() == held);
     pthread_join(helper, NULL);
     hth_device_close(b.d);
 
     CHECK_OK(open_bench(REAL, &b, err));
-    begin_slow(&b, &tick, &helper);
-    hth_device_fail_at(b.d, 1, HEARTH_ERROR_DEVICE);
-    CHECK(hth_queue_wait(b.d, tick, second, &why) == HEARTH_ERROR_DEVICE);
-    held = hth_alloc_held();
+    begin_slow(&b, &fence, &helper);
+    hth_device_inject_fault(b.d, 1, HEARTH_ERROR_DEVICE);
+    CHECK(hth_queue_wait(b.d, fence, second, &why) == HEARTH_ERROR_DEVICE);
+    held = hth_alloc_in_use();
     hth_buffer_free(b.here);
-    CHECK(atomic_load(&slow_ended) || hth_alloc_held() == held);
+    CHECK(atomic_load(&slow_ended) || hth_alloc_in_use() == held);
     pthread_join(helper, NULL);
     hth_device_close(b.d);
 }
@@ -679,10 +679,10 @@ TEST(a_clock_without_a_thread_is_refused)
 {
     bench b;
     hearth_error why;
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     no_thread = true;
     CHECK(open_bench(REAL, &b, &why) == HEARTH_ERROR_MEMORY && strstr(why.message, "simulated slow"));
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
     CHECK_OK(open_bench(CARD_EXACT, &b, err)); /* a virtual one wants none */
     no_thread = false;
     hth_device_close(b.d);
@@ -691,22 +691,22 @@ TEST(a_clock_without_a_thread_is_refused)
 TEST(a_real_clock_ends_at_once_when_it_is_closed_or_lost)
 {
     bench b;
-    hth_tick tick;
+    hth_fence fence;
     hearth_error why;
     uint64_t before = hth_clock_ns();
     CHECK_OK(open_bench(REAL, &b, err)); /* a tape of 100 s, and one behind it */
-    hth_tape *t = tape_of(&b, 100000000);
-    submit(&b, t, 0, &tick);
-    submit(&b, t, 0, &tick);
+    hth_cmdlist *t = tape_of(&b, 100000000);
+    submit(&b, t, 0, &fence);
+    submit(&b, t, 0, &fence);
     usleep(2000);
     hth_device_close(b.d);
 
     CHECK_OK(open_bench(REAL, &b, err));
     t = tape_of(&b, 100000000);
-    submit(&b, t, 0, &tick);
-    CHECK(hth_queue_wait(b.d, tick, 1000000, &why) == HEARTH_ERROR_DEVICE);
+    submit(&b, t, 0, &fence);
+    CHECK(hth_queue_wait(b.d, fence, 1000000, &why) == HEARTH_ERROR_DEVICE);
     CHECK(strstr(why.message, "is not done after 0.001") && hth_device_state(b.d).lost);
-    hth_tape_free(t); /* what was in use is given back behind the run under way */
+    hth_cmdlist_free(t); /* what was in use is given back behind the run under way */
     hth_buffer_free(b.here);
     hth_device_close(b.d);
     CHECK(hth_clock_ns() - before < 30 * second);

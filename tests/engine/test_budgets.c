@@ -44,12 +44,12 @@ static uint64_t check_budget(const subject *s, uint64_t vram, hearth_model *mode
     hth_device_usage usage = hth_device_state(model->device);
     if (logits && memcmp(logits, s->expected, N_ID * s->n_vocab * sizeof *logits) != 0)
         test_fail(__FILE__, __LINE__, "%s: other bits with --vram %llu", s->device, (unsigned long long)vram);
-    if (vram > 0 && (usage.most > vram || usage.limit != vram))
+    if (vram > 0 && (usage.peak > vram || usage.limit != vram))
         test_fail(__FILE__, __LINE__, "%s: %llu bytes of the %llu that are allowed", s->device,
-                  (unsigned long long)usage.most, (unsigned long long)vram);
-    CHECK(usage.used > 0 && usage.used <= usage.most);
+                  (unsigned long long)usage.peak, (unsigned long long)vram);
+    CHECK(usage.used > 0 && usage.used <= usage.peak);
     free(logits);
-    return usage.most;
+    return usage.peak;
 }
 
 /* Refused: by the least that would do, rounded up, which is what it says. Returns what is too few. */
@@ -70,8 +70,8 @@ static uint64_t check_refusal(const subject *s, uint64_t vram, const hearth_erro
     hearth_model_close(model);
     CHECK_OK(open_model(s->path, s->device, all, &model, err));
     if (model && check_budget(s, all, model) > 0) {
-        CHECK_INT(hth_gpu_where(model->gpu)->n_layer, model->model->hparams.n_layer);
-        CHECK(hth_gpu_where(model->gpu)->head);
+        CHECK_INT(hth_gpu_get_params(model->gpu)->n_layer, model->model->hparams.n_layer);
+        CHECK(hth_gpu_get_params(model->gpu)->head);
     }
     hearth_model_close(model);
     return too_few;
@@ -83,7 +83,7 @@ static void check_budgets(subject *s, int n_budget)
     test_random r = {SEED};
     hearth_model *model = NULL;
     hearth_error why = {0};
-    uint64_t held = hth_alloc_held(), too_few = 0;
+    uint64_t held = hth_alloc_in_use(), too_few = 0;
     int n_open = 0;
     hearth_status st = open_model(s->path, s->device, 0, &model, &why);
     if (st == HEARTH_ERROR_UNSUPPORTED) {
@@ -102,7 +102,7 @@ static void check_budgets(subject *s, int n_budget)
         if (st != HEARTH_OK) too_few = check_refusal(s, vram, &why);
         CHECK(st == HEARTH_OK ? vram > too_few : vram < s->all);
     }
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
     CHECK(n_open > 0 && n_open < n_budget);
     printf("     %s: %d of %d budgets of up to %llu bytes hold some, none of up to %llu\n", s->device, n_open,
            n_budget, (unsigned long long)s->all, (unsigned long long)too_few);

@@ -318,7 +318,7 @@ TEST(chat_survives_every_allocation_that_fails)
     fixture f = open_fixture(
         "{% for m in messages %}{{ m.content|upper ~ a|tojson ~ strftime_now('%Y') }}{% endfor %}");
     const char *const formats[] = {NULL, "gemma"};
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     for (int i = 0; i < 4; i++) {
         hearth_status st = HEARTH_ERROR_MEMORY;
         uint64_t n = 1;
@@ -327,7 +327,7 @@ TEST(chat_survives_every_allocation_that_fails)
             hth_alloc_fail_at(n, i & 1);
             st = whole_task(f.model, formats[i / 2], &why);
             hth_alloc_fail_at(0, 0);
-            if (!CHECK_INT(hth_alloc_held(), held)) break;
+            if (!CHECK_INT(hth_alloc_in_use(), held)) break;
             if (st != HEARTH_OK && (st != HEARTH_ERROR_MEMORY || why.status != st || !why.message[0]))
                 test_fail(__FILE__, __LINE__, "allocation %llu: '%s', %s", (unsigned long long)n,
                           hearth_status_name(st), why.message);

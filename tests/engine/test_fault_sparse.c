@@ -125,7 +125,7 @@ static hearth_status thresholds(const fault_paths *p, hearth_error *err)
 static hearth_status pack(const fault_paths *p, hearth_error *err)
 {
     hth_pack_result r;
-    hth_pack_options o = {.mix = hth_mix_find("q8_0"),
+    hth_pack_options o = {.ftype = hth_ftype_find("q8_0"),
                           .profile = files.profile,
                           .predictors = files.predictors,
                           .thresholds = files.thresholds,

@@ -3,8 +3,8 @@
  * perplexity: test_faults.c; the program itself: tests/cli/test_faults.py. */
 #define _POSIX_C_SOURCE 200809L
 #include "convert/synth.h"
-#include "file/sink.h"
-#include "measure/check.h"
+#include "file/atomic_writer.h"
+#include "measure/check_weights.h"
 #include "measure/compare.h"
 #include "measure/profile.h"
 #include "model/model.h"
@@ -44,15 +44,15 @@ static hearth_status tokenize(const fault_paths *p, hearth_error *err)
 static hearth_status detokenize(const fault_paths *p, hearth_error *err)
 {
     hearth_model *model = NULL;
-    hearth_decoder *decoder = NULL;
+    hearth_detokenizer *decoder = NULL;
     const char *text;
     size_t n;
     hearth_status st = hearth_model_open(p->in, &(hearth_model_options){.mmap = true}, &model, err);
-    if (st == HEARTH_OK) st = hearth_decoder_open(model, true, false, &decoder, err);
+    if (st == HEARTH_OK) st = hearth_detokenizer_open(model, true, false, &decoder, err);
     for (int32_t id = 0; st == HEARTH_OK && id < 200; id++)
-        st = hearth_decoder_push(decoder, id, &text, &n, err);
-    if (st == HEARTH_OK) hearth_decoder_flush(decoder, &text, &n);
-    hearth_decoder_close(decoder);
+        st = hearth_detokenizer_push(decoder, id, &text, &n, err);
+    if (st == HEARTH_OK) hearth_detokenizer_flush(decoder, &text, &n);
+    hearth_detokenizer_close(decoder);
     hearth_model_close(model);
     return st;
 }
@@ -66,7 +66,7 @@ static hearth_status inspect(const fault_paths *p, hearth_error *err)
     hth_tokenizer *tok = NULL;
     hth_check_result checked;
     hearth_status st = hth_gguf_open(p->in, &file, err);
-    if (st == HEARTH_OK) st = hth_model_open(file, &(hth_model_wish){0}, &model, err);
+    if (st == HEARTH_OK) st = hth_model_open(file, &(hth_model_overrides){0}, &model, err);
     if (st == HEARTH_OK) st = hth_tokenizer_open(file, &tok, err);
     if (st == HEARTH_OK) st = hth_check_weights(file, 2, NULL, NULL, &checked, err);
     hth_tokenizer_close(tok);
@@ -80,7 +80,7 @@ static hearth_status inspect(const fault_paths *p, hearth_error *err)
 static hearth_status write_logits(void *user, size_t i_token, const float *logits, hearth_error *err)
 {
     (void)i_token;
-    return hth_sink_write(user, logits, 267 * sizeof *logits, err);
+    return hth_atomic_writer_write(user, logits, 267 * sizeof *logits, err);
 }
 
 static hearth_status logits(const fault_paths *p, hearth_error *err)
@@ -88,14 +88,14 @@ static hearth_status logits(const fault_paths *p, hearth_error *err)
     static const int32_t ids[] = {1, 60, 70, 80, 90, 100};
     hearth_model *model = NULL;
     hearth_session *session = NULL;
-    hth_sink sink = {.fd = -1};
+    hth_atomic_writer sink = {.fd = -1};
     hearth_session_options so = {.n_ctx = 8, .n_batch = 4, .n_thread = 2};
     hearth_status st = hearth_model_open(p->in, NULL, &model, err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &session, err);
-    if (st == HEARTH_OK) st = hth_sink_open(&sink, p->out, err);
+    if (st == HEARTH_OK) st = hth_atomic_writer_open(&sink, p->out, err);
     if (st == HEARTH_OK) st = hearth_session_eval_each(session, ids, 6, write_logits, &sink, err);
-    if (st == HEARTH_OK) st = hth_sink_finish(&sink, err);
-    hth_sink_close(&sink);
+    if (st == HEARTH_OK) st = hth_atomic_writer_finish(&sink, err);
+    hth_atomic_writer_close(&sink);
     hearth_session_close(session);
     hearth_model_close(model);
     return st;
@@ -204,7 +204,7 @@ static hearth_status profile_resumed(const fault_paths *p, hearth_error *err)
 static hearth_status synth(const fault_paths *p, hearth_error *err)
 {
     uint64_t size;
-    hth_synth_options o = {.shape = "stories-15m", .mix = hth_mix_find("q8_0"), .seed = 1, .n_thread = 2};
+    hth_synth_options o = {.shape = "stories-15m", .ftype = hth_ftype_find("q8_0"), .seed = 1, .n_thread = 2};
     return hth_synth(p->out, &o, &size, err);
 }
 

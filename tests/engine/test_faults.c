@@ -21,20 +21,20 @@
 static hearth_status sample_and_decode(const hearth_model *model, hearth_session *session, hearth_error *err)
 {
     hearth_sampler *sampler = NULL;
-    hearth_decoder *decoder = NULL;
+    hearth_detokenizer *decoder = NULL;
     const char *text;
     size_t n;
     int32_t id;
     hearth_sampler_options o = hearth_sampler_defaults();
     o.repeat_penalty = 1.1f;
     hearth_status st = hearth_sampler_open(model, &o, &sampler, err);
-    if (st == HEARTH_OK) st = hearth_decoder_open(model, false, false, &decoder, err);
+    if (st == HEARTH_OK) st = hearth_detokenizer_open(model, false, false, &decoder, err);
     for (int i = 0; st == HEARTH_OK && i < 3; i++) {
-        st = hearth_sampler_pick(sampler, hearth_session_logits(session), &id, err);
-        if (st == HEARTH_OK) st = hearth_decoder_push(decoder, id, &text, &n, err);
+        st = hearth_sampler_sample(sampler, hearth_session_logits(session), &id, err);
+        if (st == HEARTH_OK) st = hearth_detokenizer_push(decoder, id, &text, &n, err);
         if (st == HEARTH_OK) st = hearth_session_eval(session, &id, 1, err);
     }
-    hearth_decoder_close(decoder);
+    hearth_detokenizer_close(decoder);
     hearth_sampler_close(sampler);
     return st;
 }
@@ -65,7 +65,7 @@ static hearth_status run_mapped(const fault_paths *p, hearth_error *err) { retur
 
 static hearth_status quantize(const fault_paths *p, hearth_error *err)
 {
-    hth_quantize_options o = {.mix = hth_mix_find("q8_0"), .n_thread = 2};
+    hth_quantize_options o = {.ftype = hth_ftype_find("q8_0"), .n_thread = 2};
     hth_quantize_result r;
     return hth_quantize(p->in, p->out, &o, &r, err);
 }
@@ -177,11 +177,11 @@ TEST(a_missing_file_leaves_nothing)
     fault_paths p;
     fault_make_input(&p);
     remove(p.in);
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     hearth_error why = {0};
     CHECK_INT(run_read(&p, &why), HEARTH_ERROR_IO);
     CHECK(strstr(why.message, p.in) != NULL);
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
 }
 
 /* ---- the resident loop ------------------------------------------------------------------------------ */
@@ -192,7 +192,7 @@ TEST(the_token_loop_allocates_nothing)
     hearth_model *model = NULL;
     hearth_session *session = NULL;
     hearth_sampler *sampler = NULL;
-    hearth_decoder *decoder = NULL;
+    hearth_detokenizer *decoder = NULL;
     const char *text;
     size_t n;
     int32_t id = 1;
@@ -200,16 +200,16 @@ TEST(the_token_loop_allocates_nothing)
     CHECK_OK(hearth_model_open(p.in, NULL, &model, err));
     CHECK_OK(hearth_session_open(model, NULL, &session, err));
     CHECK_OK(hearth_sampler_open(model, NULL, &sampler, err));
-    CHECK_OK(hearth_decoder_open(model, true, false, &decoder, err));
+    CHECK_OK(hearth_detokenizer_open(model, true, false, &decoder, err));
     uint64_t count = hth_alloc_count();
     for (int i = 0; i < TINY_CONTEXT; i++) {
         CHECK_OK(hearth_session_eval(session, &id, 1, err));
-        CHECK_OK(hearth_sampler_pick(sampler, hearth_session_logits(session), &id, err));
+        CHECK_OK(hearth_sampler_sample(sampler, hearth_session_logits(session), &id, err));
         hearth_sampler_accept(sampler, id);
-        CHECK_OK(hearth_decoder_push(decoder, id, &text, &n, err));
+        CHECK_OK(hearth_detokenizer_push(decoder, id, &text, &n, err));
     }
     CHECK_INT(hth_alloc_count(), count);
-    hearth_decoder_close(decoder);
+    hearth_detokenizer_close(decoder);
     hearth_sampler_close(sampler);
     hearth_session_close(session);
     hearth_model_close(model);

@@ -37,7 +37,7 @@ static const char *make_model(kind k)
     gguf_free(&b);
     tiny_free(&m);
     if (k != BLOCKS) return path;
-    hth_quantize_options o = {.mix = hth_mix_find("q8_0"), .n_thread = 1};
+    hth_quantize_options o = {.ftype = hth_ftype_find("q8_0"), .n_thread = 1};
     hth_quantize_result r;
     CHECK_OK(hth_quantize(path, quantised, &o, &r, err));
     remove(path);
@@ -89,9 +89,9 @@ static bool has(const char *path, const char *device)
 /* ---- faults ------------------------------------------------------------------------------------- */
 
 typedef void inject(uint64_t n); /* 0: none */
-static void memory_call(uint64_t n) { hth_device_fail_opened_at(n, HEARTH_ERROR_MEMORY); }
-static void device_call(uint64_t n) { hth_device_fail_opened_at(n, HEARTH_ERROR_DEVICE); }
-static void unsupported_call(uint64_t n) { hth_device_fail_opened_at(n, HEARTH_ERROR_UNSUPPORTED); }
+static void memory_call(uint64_t n) { hth_device_inject_fault_on_open(n, HEARTH_ERROR_MEMORY); }
+static void device_call(uint64_t n) { hth_device_inject_fault_on_open(n, HEARTH_ERROR_DEVICE); }
+static void unsupported_call(uint64_t n) { hth_device_inject_fault_on_open(n, HEARTH_ERROR_UNSUPPORTED); }
 static void one_allocation(uint64_t n) { hth_alloc_fail_at(n, 0); }
 static void allocations_from(uint64_t n) { hth_alloc_fail_at(n, n != 0); }
 static void one_read(uint64_t n) { hth_gguf_fail_read_at(n, HTH_READ_FAILS); }
@@ -100,7 +100,7 @@ static void one_read(uint64_t n) { hth_gguf_fail_read_at(n, HTH_READ_FAILS); }
 typedef bool is_met(uint64_t n, uint64_t before);
 static bool call_met(uint64_t n, uint64_t before)
 {
-    return (void)n, (void)before, hth_device_opened_failed();
+    return (void)n, (void)before, hth_device_open_fault_was_hit();
 }
 static bool allocation_met(uint64_t n, uint64_t before) { return hth_alloc_count() - before >= n; }
 static bool never(uint64_t n, uint64_t before) { return (void)n, (void)before, false; }
@@ -135,7 +135,7 @@ static uint64_t survive(const char *path, const char *device, const fault *f, ui
     enum { MOST = 20000 };
     int32_t expected[N_PREDICT], ids[N_PREDICT];
     CHECK_OK(run(path, NULL, expected, err));
-    uint64_t held = hth_alloc_held(), n = 1, n_fault = 0;
+    uint64_t held = hth_alloc_in_use(), n = 1, n_fault = 0;
     for (; n < MOST; n += stride, n_fault++) {
         hearth_error why = {0};
         uint64_t before = hth_alloc_count();
@@ -143,7 +143,7 @@ static uint64_t survive(const char *path, const char *device, const fault *f, ui
         hearth_status st = run(path, device, ids, &why);
         bool met = f->met(n, before);
         f->inject(0);
-        if (!CHECK_INT(hth_alloc_held(), held)) break;
+        if (!CHECK_INT(hth_alloc_in_use(), held)) break;
         if (st == HEARTH_OK && !floats) CHECK_BYTES(ids, expected, sizeof ids);
         if (st == HEARTH_OK && !met) break;
         if (st == HEARTH_OK) continue;
@@ -200,11 +200,11 @@ static bool fail_step(hearth_model *model, hearth_session *s, uint64_t n, hearth
     float logits[TINY_VOCAB];
     CHECK_OK(hearth_session_truncate(s, 0, err));
     CHECK_OK(hearth_session_eval(s, prompt, N_BEFORE, err));
-    hth_device_fail_at(model->device, n, with);
+    hth_device_inject_fault(model->device, n, with);
     uint64_t before = hth_device_n_call(model->device);
     CHECK_OK(hearth_session_eval(s, prompt + N_BEFORE, N_PROMPT - N_BEFORE, err));
     bool failed = hth_device_n_call(model->device) - before >= n, lost = hth_device_state(model->device).lost;
-    hth_device_fail_at(model->device, 0, HEARTH_OK);
+    hth_device_inject_fault(model->device, 0, HEARTH_OK);
     take(s, logits);
     CHECK_BYTES(logits, expected, sizeof logits);
     CHECK(lost == (failed && with == HEARTH_ERROR_DEVICE)); /* else the device did it again */
@@ -238,14 +238,14 @@ static void steps_fail_on(const char *device)
 {
     static const hearth_status with[] = {HEARTH_ERROR_MEMORY, HEARTH_ERROR_UNSUPPORTED, HEARTH_ERROR_DEVICE};
     const char *path = make_model(BLOCKS);
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     /* Two pieces of at most four tokens: each is submitted, and waited for where its end does not come at
      * once. */
     for (size_t i = 0; i < 3 && has(path, device); i++) {
         uint64_t n = fail_steps(path, device, with[i]);
         CHECK(n >= 2 && n <= 4);
     }
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
     remove(path);
 }
 
@@ -265,7 +265,7 @@ static void step_refused_on(const char *device, uint64_t n, hearth_status with)
         take(s, expected);
         CHECK_OK(hearth_session_truncate(s, 0, err));
         CHECK_OK(hearth_session_eval(s, prompt, N_BEFORE, err));
-        hth_device_fail_from(model->device, 1, n, with);
+        hth_device_inject_faults(model->device, 1, n, with);
         CHECK_OK(hearth_session_eval(s, prompt + N_BEFORE, N_PROMPT - N_BEFORE, err));
         take(s, logits);
         CHECK_BYTES(logits, expected, sizeof logits);
@@ -289,7 +289,7 @@ TEST(a_device_that_refuses_a_step_again_and_again_is_left)
     step_refused_on("null", 1000, HEARTH_ERROR_MEMORY);
 }
 
-static void see_nothing(void *user, const hth_observation *seen) { (void)user, (void)seen; }
+static void see_nothing(void *user, const hth_ffn_probe *seen) { (void)user, (void)seen; }
 
 /* It is no failure of the device, which stays in use. */
 TEST(a_look_at_neurons_that_lie_on_a_device_is_refused)
@@ -300,11 +300,11 @@ TEST(a_look_at_neurons_that_lie_on_a_device_is_refused)
     hearth_error why;
     CHECK_OK(open_both(path, "null", &model, &s, err));
     if (s) {
-        hth_step_observe(hth_session_step(s), see_nothing, NULL);
+        hth_step_set_probe(hth_session_step(s), see_nothing, NULL);
         CHECK_INT(hearth_session_eval(s, prompt, N_PROMPT, &why), HEARTH_ERROR_UNSUPPORTED);
         CHECK(strstr(why.message, "cannot be looked at") != NULL);
         CHECK(hth_engine_has_gpu(model));
-        hth_step_observe(hth_session_step(s), NULL, NULL);
+        hth_step_set_probe(hth_session_step(s), NULL, NULL);
         CHECK_OK(hearth_session_eval(s, prompt, N_PROMPT, err));
     }
     hearth_session_close(s);
@@ -325,13 +325,13 @@ TEST(tapes_of_many_rows_without_a_head_that_cannot_be_recorded_are_errors)
     hearth_model_options o = {.n_thread = 1,
                               .gpu = {.device = "null", .n_ctx = 32, .n_batch = 16, .kv = HEARTH_KV_F16}};
     hearth_model *model = NULL;
-    uint64_t held = hth_alloc_held(), n = 1, n_failed = 0;
+    uint64_t held = hth_alloc_in_use(), n = 1, n_failed = 0;
     if (!submissions_begin("null", 1, 1)) return;
     CHECK_OK(hearth_model_open(path, &o, &model, err));
     if (model) o.gpu.vram = hth_device_state(model->device).used - 1;
     hearth_model_close(model);
     CHECK_OK(hearth_model_open(path, &o, &model, err));
-    if (model) CHECK(!hth_gpu_where(model->gpu)->head && hth_gpu_where(model->gpu)->n_layer > 1);
+    if (model) CHECK(!hth_gpu_get_params(model->gpu)->head && hth_gpu_get_params(model->gpu)->n_layer > 1);
     hearth_model_close(model);
     for (bool failed = true; failed && n < 20000; n++) {
         hearth_error why = {0};
@@ -343,7 +343,7 @@ TEST(tapes_of_many_rows_without_a_head_that_cannot_be_recorded_are_errors)
         CHECK(st == HEARTH_OK || st == HEARTH_ERROR_MEMORY);
         n_failed += st != HEARTH_OK;
         if (st == HEARTH_OK) hearth_model_close(model);
-        CHECK_INT(hth_alloc_held(), held);
+        CHECK_INT(hth_alloc_in_use(), held);
     }
     CHECK(n_failed > 20);
     submissions_end();
@@ -372,7 +372,7 @@ static float *eval_long(const char *path, const char *device, uint64_t n, hearth
     if (s) {
         uint64_t work;
         if (device) CHECK(submissions_check(model->gpu, &work) > 2 * N_LONG);
-        if (device) hth_device_fail_at(model->device, n, with);
+        if (device) hth_device_inject_fault(model->device, n, with);
         CHECK_OK(hearth_session_eval(s, ids, N_LONG, err));
         take(s, logits);
         if (device) CHECK_INT(hth_device_state(model->device).lost, with == HEARTH_ERROR_DEVICE);
@@ -434,9 +434,9 @@ static bool next_waits(hearth_model *model, hearth_session *s, uint64_t n_call, 
     float logits[TINY_VOCAB];
     CHECK_OK(hearth_session_truncate(s, 0, err));
     uint64_t before = hth_device_n_call(model->device);
-    hth_device_fail_at(model->device, n_call, HEARTH_ERROR_MEMORY); /* the wait is the last */
+    hth_device_inject_fault(model->device, n_call, HEARTH_ERROR_MEMORY); /* the wait is the last */
     CHECK_OK(hearth_session_eval(s, prompt, 4, err));
-    hth_device_fail_at(model->device, 0, HEARTH_OK);
+    hth_device_inject_fault(model->device, 0, HEARTH_OK);
     uint64_t n = hth_device_n_call(model->device) - before;
     take(s, logits);
     CHECK_BYTES(logits, expected, sizeof logits);

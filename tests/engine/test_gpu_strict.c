@@ -9,7 +9,7 @@
 
 #include "engine/engine.h"
 #include "file/types.h"
-#include "run/gpu/gpu_int.h"
+#include "forward/gpu/gpu_int.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@
 
 /* ---- a device with an error --------------------------------------------------------------------------- */
 
-static hth_program_id off = HTH_N_PROGRAM; /* none */
-static hth_matrix_shape matrix;            /* of null's units; m 0: it has none */
+static hth_shader_id off = HTH_N_SHADER; /* none */
+static hth_coopmat_shape matrix;            /* of null's units; m 0: it has none */
 static bool matrix_2;                      /* with functions of elements */
 static uint32_t withheld;                  /* HTH_FEATURE_* */
 static uint64_t refused, n_refused;        /* calls that are UNSUPPORTED, from this one on; 0: none */
@@ -31,10 +31,10 @@ hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **o
 hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err)
 {
     hth_device_spec other = *spec;
-    other.functions = programs_off_by_one(off);
-    other.matrix = matrix, other.matrix_2 = matrix_2, other.without = withheld;
+    other.shader_refs = programs_off_by_one(off);
+    other.coopmat = matrix, other.coopmat2 = matrix_2, other.disabled_features = withheld;
     hearth_status st = __real_hth_device_open(&other, out, err);
-    if (st == HEARTH_OK) hth_device_fail_from(*out, refused, n_refused, HEARTH_ERROR_UNSUPPORTED);
+    if (st == HEARTH_OK) hth_device_inject_faults(*out, refused, n_refused, HEARTH_ERROR_UNSUPPORTED);
     return st;
 }
 
@@ -133,28 +133,28 @@ TEST(models_of_quantised_weights_pass_on_devices_that_are_right)
 TEST(a_device_that_is_off_is_refused_by_name_or_taken_with_one_warning)
 {
     static const struct {
-        hth_program_id id;
+        hth_shader_id id;
         const char *why;
     } cases[] = {
-        {HTH_PROGRAM_norm_round, "norm_round differs from the CPU"},
-        {HTH_PROGRAM_rows_q, "rows_q of Q8_0 differs from the CPU"},
-        {HTH_PROGRAM_rows_q_onto, "rows_q_onto of Q8_0 differs from the CPU"},
-        {HTH_PROGRAM_rope_store, "rope_store differs from the CPU"},
-        {HTH_PROGRAM_attend, "attend differs from the CPU"},
-        {HTH_PROGRAM_attend_join, "attend_join differs from the CPU"},
-        {HTH_PROGRAM_activate_round, "activate_round differs from the CPU"},
+        {HTH_SHADER_norm_quantize, "norm_quantize differs from the CPU"},
+        {HTH_SHADER_mul_mat_vec_q, "mul_mat_vec_q of Q8_0 differs from the CPU"},
+        {HTH_SHADER_mul_mat_vec_q_acc, "mul_mat_vec_q_acc of Q8_0 differs from the CPU"},
+        {HTH_SHADER_rope_store, "rope_store differs from the CPU"},
+        {HTH_SHADER_attn, "attend differs from the CPU"},
+        {HTH_SHADER_attn_reduce, "attn_reduce differs from the CPU"},
+        {HTH_SHADER_act_quantize, "act_quantize differs from the CPU"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         off = cases[i].id;
         check_refused(STORYTELLER, 0, "null", cases[i].why);
         check_taken(STORYTELLER, 0, cases[i].why, 1);
     }
-    off = HTH_N_PROGRAM;
+    off = HTH_N_SHADER;
 }
 
 /* ---- matrix units ------------------------------------------------------------------------------------- */
 
-static const hth_matrix_shape some_shape = {16, 16, 16};
+static const hth_coopmat_shape some_shape = {16, 16, 16};
 enum { N_ID = 29, N_VOCAB = 2048 /* of the storyteller */ };
 
 /* Of a prompt of more than a few tokens, on a device that owes the CPU's bits. */
@@ -185,24 +185,24 @@ static void check_logits(const char *device, const float *expected)
 
 TEST(matrix_units_that_are_off_are_not_used_and_bits_stay)
 {
-    static const hth_program_id ids[] = {HTH_PROGRAM_tile_q, HTH_PROGRAM_tile_q_onto};
+    static const hth_shader_id ids[] = {HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc};
     float *cpu = logits_on("none");
     matrix = some_shape;
     check_logits("null", cpu);
     CHECK_INT(n_units, 0);
     for (size_t i = 0; i < 2; i++) {
         char why[100];
-        snprintf(why, sizeof why, "null are not used: %s of Q8_0 differs", hth_program_forms[ids[i]].name);
+        snprintf(why, sizeof why, "null are not used: %s of Q8_0 differs", hth_shader_infos[ids[i]].name);
         off = ids[i];
         check_logits("null", cpu);
         CHECK_INT(n_units, 1);
         CHECK(strstr(units, why) != NULL);
         CHECK_INT(n_warning, 0);
     }
-    off = HTH_PROGRAM_tile_q, withheld = HTH_FEATURE_MATRIX;
+    off = HTH_SHADER_mul_mat_q, withheld = HTH_FEATURE_COOPMAT;
     check_logits("null", cpu);
     CHECK_INT(n_units, 0);
-    off = HTH_N_PROGRAM, withheld = 0, matrix = (hth_matrix_shape){0};
+    off = HTH_N_SHADER, withheld = 0, matrix = (hth_coopmat_shape){0};
     free(cpu);
 }
 
@@ -213,57 +213,57 @@ TEST(functions_of_elements_that_are_off_are_not_used_and_bits_stay)
     matrix = some_shape, matrix_2 = true;
     check_logits("null", cpu);
     CHECK_INT(n_units, 0);
-    off = HTH_PROGRAM_tile_q_cm2_onto;
+    off = HTH_SHADER_mul_mat_q_cm2_acc;
     check_logits("null", cpu);
     CHECK_INT(n_units, 1);
-    CHECK(strstr(units, "NV_cooperative_matrix2 of null is not used: tile_q_cm2_onto of Q8_0 differs") !=
+    CHECK(strstr(units, "NV_cooperative_matrix2 of null is not used: mul_mat_q_cm2_acc of Q8_0 differs") !=
           NULL);
     CHECK_INT(n_warning, 0);
-    off = HTH_PROGRAM_tile_q; /* nothing asks for it */
+    off = HTH_SHADER_mul_mat_q; /* nothing asks for it */
     check_logits("null", cpu);
     CHECK_INT(n_units, 0);
-    withheld = HTH_FEATURE_MATRIX_2;
+    withheld = HTH_FEATURE_COOPMAT2;
     check_logits("null", cpu);
     CHECK_INT(n_units, 1);
-    CHECK(strstr(units, "the matrix units of null are not used: tile_q of Q8_0 differs") != NULL);
-    off = HTH_PROGRAM_tile_q_cm2; /* nor for that */
+    CHECK(strstr(units, "the matrix units of null are not used: mul_mat_q of Q8_0 differs") != NULL);
+    off = HTH_SHADER_mul_mat_q_cm2; /* nor for that */
     check_logits("null", cpu);
     CHECK_INT(n_units, 0);
-    off = HTH_N_PROGRAM, withheld = 0, matrix = (hth_matrix_shape){0}, matrix_2 = false;
+    off = HTH_N_SHADER, withheld = 0, matrix = (hth_coopmat_shape){0}, matrix_2 = false;
     free(cpu);
 }
 
 /* From one kind to the next, as the driver refuses it: the first n of those that there are. */
-static void refuse_kinds(hth_matrices most, uint64_t n)
+static void refuse_kinds(hth_coopmat_level most, uint64_t n)
 {
-    const hth_matrices left = most - (hth_matrices)n;
-    const char *why = left == HTH_MATRICES_NONE ? "the matrix units of null are not used: "
+    const hth_coopmat_level left = most - (hth_coopmat_level)n;
+    const char *why = left == HTH_COOPMAT_NONE ? "the matrix units of null are not used: "
                                                 : "NV_cooperative_matrix2 of null is not used: ";
     size_t n_without = 0;
     float *cpu = logits_on("none");
-    matrix = some_shape, matrix_2 = most == HTH_MATRICES_CM2, n_refused = n;
+    matrix = some_shape, matrix_2 = most == HTH_COOPMAT_CM2, n_refused = n;
     for (refused = 1; refused < 400 && n_without < 2; refused++) {
         hearth_model *model;
         hearth_error err;
         if (open_on(STORYTELLER, "null", true, 0, &model, &err) == HEARTH_OK && n_units > 0) {
             CHECK(strstr(units, why) != NULL);
             CHECK_INT(n_units, n);
-            CHECK_INT(model->gpu->matrices, left);
+            CHECK_INT(model->gpu->coopmat, left);
             n_without++;
         }
         hearth_model_close(model);
         if (n_units > 0) check_logits("null", cpu);
     }
     CHECK(n_without > 0);
-    refused = n_refused = 0, matrix = (hth_matrix_shape){0}, matrix_2 = false;
+    refused = n_refused = 0, matrix = (hth_coopmat_shape){0}, matrix_2 = false;
     free(cpu);
 }
 
 TEST(matrix_units_for_which_nothing_can_be_compiled_are_not_used)
 {
-    refuse_kinds(HTH_MATRICES_KHR, 1);
-    refuse_kinds(HTH_MATRICES_CM2, 1);
-    refuse_kinds(HTH_MATRICES_CM2, 2);
+    refuse_kinds(HTH_COOPMAT_KHR, 1);
+    refuse_kinds(HTH_COOPMAT_CM2, 1);
+    refuse_kinds(HTH_COOPMAT_CM2, 2);
 }
 
 TEST(a_card_gives_the_same_with_and_without_its_matrix_units)
@@ -271,12 +271,12 @@ TEST(a_card_gives_the_same_with_and_without_its_matrix_units)
     float *cpu = logits_on("none");
     check_logits("vulkan:0", cpu);
     CHECK_INT(n_units, 0);
-    withheld = HTH_FEATURE_MATRIX_2;
+    withheld = HTH_FEATURE_COOPMAT2;
     check_logits("vulkan:0", cpu);
     CHECK_INT(n_units, 0);
-    withheld = HTH_FEATURE_MATRIX;
+    withheld = HTH_FEATURE_COOPMAT;
     check_logits("vulkan:0", cpu);
-    withheld = HTH_FEATURE_MATRIX | HTH_FEATURE_INT_DOT;
+    withheld = HTH_FEATURE_COOPMAT | HTH_FEATURE_INT_DOT;
     check_logits("vulkan:0", cpu);
     withheld = 0;
     free(cpu);
@@ -285,10 +285,10 @@ TEST(a_card_gives_the_same_with_and_without_its_matrix_units)
 TEST(a_program_that_the_model_does_not_use_is_not_held_against_a_device)
 {
     hearth_model *model;
-    off = HTH_PROGRAM_soft_cap;
+    off = HTH_SHADER_soft_cap;
     CHECK_OK(open_on(STORYTELLER, "null", true, 0, &model, err));
     hearth_model_close(model);
-    off = HTH_N_PROGRAM;
+    off = HTH_N_SHADER;
 }
 
 /* A packed llama of 1024 neurons in Q8_0. */
@@ -323,15 +323,15 @@ TEST(where_neurons_are_divided_the_programs_of_down_are_tested_too)
     hearth_model_get_info(model, &info);
     hearth_model_close(model);
     uint64_t divided = info.gpu_bytes - 100000; /* less than a layer's neurons */
-    static const hth_program_id ids[] = {HTH_PROGRAM_down_top, HTH_PROGRAM_down_q,
-                                         HTH_PROGRAM_down_join_onto};
+    static const hth_shader_id ids[] = {HTH_SHADER_down_absmax, HTH_SHADER_down_q,
+                                         HTH_SHADER_down_reduce_acc};
     for (size_t i = 0; i < 3; i++) {
         off = ids[i];
-        check_refused(path, 0, "null", hth_program_forms[off].name);
-        check_refused(path, divided, "null", hth_program_forms[off].name);
-        check_taken(path, divided, hth_program_forms[off].name, 1);
+        check_refused(path, 0, "null", hth_shader_infos[off].name);
+        check_refused(path, divided, "null", hth_shader_infos[off].name);
+        check_taken(path, divided, hth_shader_infos[off].name, 1);
     }
-    off = HTH_N_PROGRAM;
+    off = HTH_N_SHADER;
     CHECK_OK(open_on(path, "null", true, divided, &model, err));
     hearth_model_get_info(model, &info);
     CHECK(info.gpu_strict && info.gpu_head && info.gpu_bytes <= divided);

@@ -22,8 +22,8 @@ enum {
     N_PREDICT = 20,
     N_CTX = 48,
     N_ROW = 5,
-    MOST_LOGITS = 64,
-    MOST_CALLS = 2000
+    MAX_LOGITS = 64,
+    MAX_CALLS = 2000
 };
 static const int32_t prompt[N_PROMPT] = {1, 60, 70, 80, 90, 100, 61, 71, 81, 5, 17, 200};
 
@@ -84,7 +84,7 @@ typedef struct files {
 static bool make_files(const config *c, const char *device, files *f)
 {
     uint32_t n_hot[2] = {c->n_hot[0], c->n_hot[1]};
-    hth_placement p = {.n_layer = c->n_layer, .n_hot = n_hot, .head = c->head, .submitted = c->submitted};
+    hth_placement p = {.n_layer = c->n_layer, .n_hot = n_hot, .head = c->head, .submit_on_demand = c->submitted};
     p.streams[0] = c->stream;
     f->is = c;
     snprintf(f->model, sizeof f->model, "%s", test_scratch("divided.gguf"));
@@ -121,7 +121,7 @@ static hearth_model *open_model(const files *f, const char *device)
 {
     hearth_model *model;
     CHECK_OK(try_to_open(f, device, NULL, NULL, &model, err));
-    if (model && device) CHECK(model->gpu && hth_gpu_where(model->gpu)->n_hot[0] == f->is->n_hot[0]);
+    if (model && device) CHECK(model->gpu && hth_gpu_get_params(model->gpu)->n_hot[0] == f->is->n_hot[0]);
     return model;
 }
 
@@ -138,13 +138,13 @@ static hearth_session *open_session(const hearth_model *model)
 
 typedef struct logits {
     size_t n;
-    float values[MOST_LOGITS][N_VOCAB];
+    float values[MAX_LOGITS][N_VOCAB];
 } logits;
 
 static void keep(logits *to, const hearth_session *s)
 {
     const float *at = hearth_session_logits(s);
-    if (CHECK(at != NULL) && CHECK(to->n < MOST_LOGITS))
+    if (CHECK(at != NULL) && CHECK(to->n < MAX_LOGITS))
         memcpy(to->values[to->n++], at, sizeof to->values[0]);
 }
 
@@ -250,13 +250,13 @@ static fault loss_at(uint64_t n) { return (fault){n, 1, HEARTH_ERROR_DEVICE}; }
 
 static void inject(hearth_model *model, const fault *is)
 {
-    hth_device_fail_from(model->device, is->n, is->n_call, is->with);
+    hth_device_inject_faults(model->device, is->n, is->n_call, is->with);
 }
 
 /* device NULL: the CPU's. Returns whether it was left. */
 static bool run(const files *f, const char *device, script *play, fault is, logits *to)
 {
-    enum { MOST_REFUSED_AND_SETTLED = 5 }; /* three times a step, and twice its end */
+    enum { MAX_REFUSED_AND_SETTLED = 5 }; /* three times a step, and twice its end */
     hearth_model *model = open_model(f, device);
     hearth_session *s[2] = {model ? open_session(model) : NULL, model ? open_session(model) : NULL};
     warnings heard = {0};
@@ -271,7 +271,7 @@ static bool run(const files *f, const char *device, script *play, fault is, logi
         hth_device_usage use = hth_device_state(model->device);
         left = !hth_engine_has_gpu(model);
         CHECK_INT(use.lost, left && is.with == HEARTH_ERROR_DEVICE);
-        if (left && !use.lost && is.n_call <= MOST_REFUSED_AND_SETTLED) CHECK_INT(use.used, 0);
+        if (left && !use.lost && is.n_call <= MAX_REFUSED_AND_SETTLED) CHECK_INT(use.used, 0);
     }
     hearth_log_set(NULL, NULL);
     CHECK_INT(heard.n_lost, left);
@@ -287,19 +287,19 @@ static bool run(const files *f, const char *device, script *play, fault is, logi
 static uint64_t lose_at_every_call(const files *f, const char *device, script *play, uint64_t stride)
 {
     static logits expected, got;
-    uint64_t n = 1, held = hth_alloc_held();
+    uint64_t n = 1, held = hth_alloc_in_use();
     run(f, NULL, play, none, &expected);
     CHECK(expected.n > 12);
-    for (; n < MOST_CALLS && run(f, device, play, loss_at(n), &got); n += stride) {
+    for (; n < MAX_CALLS && run(f, device, play, loss_at(n), &got); n += stride) {
         if (CHECK_INT(got.n, expected.n) && memcmp(&got, &expected, sizeof got) != 0) {
             test_fail(__FILE__, __LINE__, "%s: lost at call %llu: other bits", f->is->name,
                       (unsigned long long)n);
             break;
         }
-        if (!CHECK_INT(hth_alloc_held(), held)) break;
+        if (!CHECK_INT(hth_alloc_in_use(), held)) break;
     }
     CHECK_BYTES(&got, &expected, sizeof got); /* and without a loss */
-    CHECK(n > 25 && n < MOST_CALLS);
+    CHECK(n > 25 && n < MAX_CALLS);
     return n;
 }
 
@@ -378,7 +378,7 @@ static bool lose_with(const files *f, inject_fn *one, hearth_status status, uint
     if (s) {
         got.n = 0;
         eval(s, prompt, N_PROMPT - 1, &got);
-        hth_device_fail_at(model->device, 1, HEARTH_ERROR_DEVICE);
+        hth_device_inject_fault(model->device, 1, HEARTH_ERROR_DEVICE);
         one(n);
         st = hearth_session_eval(s, prompt + N_PROMPT - 1, 1, &why);
         one(0);
@@ -403,10 +403,10 @@ static bool lose_with(const files *f, inject_fn *one, hearth_status status, uint
 /* Returns how many there are. */
 static uint64_t lose_with_every(const files *f, inject_fn *one, hearth_status status, const logits *expected)
 {
-    uint64_t held = hth_alloc_held(), n = 1;
-    while (n < MOST_CALLS && lose_with(f, one, status, n, expected)) n++;
-    CHECK(n < MOST_CALLS);
-    CHECK_INT(hth_alloc_held(), held);
+    uint64_t held = hth_alloc_in_use(), n = 1;
+    while (n < MAX_CALLS && lose_with(f, one, status, n, expected)) n++;
+    CHECK(n < MAX_CALLS);
+    CHECK_INT(hth_alloc_in_use(), held);
     return n - 1;
 }
 
@@ -435,11 +435,11 @@ static bool open_without(const files *f, uint64_t n, const logits *expected)
     static logits got;
     hearth_model *model;
     hearth_error why;
-    uint64_t held = hth_alloc_held();
-    hth_device_fail_opened_at(n, HEARTH_ERROR_MEMORY);
+    uint64_t held = hth_alloc_in_use();
+    hth_device_inject_fault_on_open(n, HEARTH_ERROR_MEMORY);
     hearth_status st = try_to_open(f, "null", NULL, NULL, &model, &why);
-    bool failed = hth_device_opened_failed();
-    hth_device_fail_opened_at(0, HEARTH_OK);
+    bool failed = hth_device_open_fault_was_hit();
+    hth_device_inject_fault_on_open(0, HEARTH_OK);
     if (!CHECK_INT(st, n == 1 ? HEARTH_ERROR_MEMORY : HEARTH_OK))
         printf("     call %llu\n", (unsigned long long)n);
     hearth_session *s = model ? open_session(model) : NULL;
@@ -448,11 +448,11 @@ static bool open_without(const files *f, uint64_t n, const logits *expected)
         eval(s, prompt, N_PROMPT, &got);
         CHECK_BYTES(got.values[0], expected->values[N_PROMPT - 1], sizeof got.values[0]);
         if (!model->gpu) CHECK_INT(model->device ? hth_device_state(model->device).used : 0, 0);
-        CHECK(model->n_left == 0 && model->n_read_later == 0); /* what was there first is gone */
+        CHECK(model->n_evicted == 0 && model->n_reloaded == 0); /* what was there first is gone */
     }
     hearth_session_close(s);
     hearth_model_close(model);
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
     return failed;
 }
 
@@ -466,8 +466,8 @@ TEST(a_divided_model_for_which_memory_is_missing_has_less_there)
         if (make_files(&configs[i], "null", &f)) {
             run(&f, NULL, tell_alone, none, &expected);
             hearth_log_set(NULL, NULL);
-            while (n < MOST_CALLS && open_without(&f, n, &expected)) n += n == 1 ? 1 : stride;
-            CHECK(n > 40 && n < MOST_CALLS);
+            while (n < MAX_CALLS && open_without(&f, n, &expected)) n += n == 1 ? 1 : stride;
+            CHECK(n > 40 && n < MAX_CALLS);
             printf("     %s: %llu calls\n", f.is->name, (unsigned long long)n);
         }
         remove_files(&f);
@@ -493,9 +493,9 @@ static hearth_status read_without(const files *f, uint64_t n, int cancel, readin
     hearth_model *model;
     hearth_error why;
     *r = (reading){.n = cancel};
-    hth_device_fail_opened_at(n, HEARTH_ERROR_MEMORY);
+    hth_device_inject_fault_on_open(n, HEARTH_ERROR_MEMORY);
     hearth_status st = try_to_open(f, "null", read_until, r, &model, &why);
-    hth_device_fail_opened_at(0, HEARTH_OK);
+    hth_device_inject_fault_on_open(0, HEARTH_OK);
     hearth_model_close(model);
     return st;
 }
@@ -504,7 +504,7 @@ static hearth_status read_without(const files *f, uint64_t n, int cancel, readin
  * behind it, and what goes there may be, too. */
 TEST(weights_that_are_read_again_as_memory_is_missing_are_told_of_and_can_be_cancelled)
 {
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     int n_again = 0;
     files f;
     if (make_files(&configs[0], "null", &f)) {
@@ -516,7 +516,7 @@ TEST(weights_that_are_read_again_as_memory_is_missing_are_told_of_and_can_be_can
             CHECK_INT(read_without(&f, n, all.n_begun, &some), HEARTH_ERROR_CANCELLED);
             CHECK_INT(some.n_begun, all.n_begun);
             CHECK_INT(read_without(&f, n, 2, &some), HEARTH_ERROR_CANCELLED); /* on its way to the device */
-            if (!CHECK_INT(hth_alloc_held(), held)) break;
+            if (!CHECK_INT(hth_alloc_in_use(), held)) break;
         }
         CHECK(n_again > 0);
         printf("     read again: %d times\n", n_again);

@@ -76,7 +76,7 @@ TEST(matrices_lie_as_the_level_likes_them)
 TEST(the_best_levels_like_panels)
 {
     hth_kernels k;
-    hth_kernels_init(&k, hth_cpu_machine());
+    hth_kernels_init(&k, hth_cpu_detect());
     bool likes = k.level == HTH_CPU_AVX2 || k.level == HTH_CPU_AVX512;
     if (likes || k.level == HTH_CPU_GENERIC) { /* others: kernels/panels */
         CHECK_INT(k.layout[HTH_TYPE_Q4_0] == HTH_LAYOUT_PANELS, likes);

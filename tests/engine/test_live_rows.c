@@ -2,8 +2,8 @@
  * simulated card's clock goes by the bytes of the rows that are marked, and functions of C are called with
  * such rows where nobody may look. */
 #include "engine/engine.h"
-#include "run/gpu/calls.h"
-#include "run/gpu/planes.h"
+#include "forward/gpu/shader_params.h"
+#include "forward/gpu/weight_layout.h"
 #include "support/engine.h"
 #include "support/guard.h"
 #include "support/hybrid.h"
@@ -46,7 +46,7 @@ static uint64_t time_of(const char *path, const char *card, hearth_selector sele
     const engine_setting s = {.n_thread = 2, .n_batch = n_batch, .kv = HEARTH_KV_F16, .selector = selector};
     for (int i = 0; i < N_ID; i++) ids[i] = (int32_t)test_random_below(&r, N_VOCAB);
     CHECK_OK(hearth_model_open(path, &o, &model, err));
-    if (!model || !CHECK(model->gpu && hth_gpu_where(model->gpu)->n_layer == N_LAYER)) return 0;
+    if (!model || !CHECK(model->gpu && hth_gpu_get_params(model->gpu)->n_layer == N_LAYER)) return 0;
     uint64_t start = hth_device_time(model->device);
     float *logits = engine_model_logits(model, &s, ids, N_ID);
     uint64_t took = hth_device_time(model->device) - start;
@@ -95,7 +95,7 @@ hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **o
 hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err)
 {
     hearth_status st = __real_hth_device_open(spec, out, err);
-    if (st == HEARTH_OK && most > 0) ((hth_device_info *)(uintptr_t)hth_device_get_info(*out))->most = most;
+    if (st == HEARTH_OK && most > 0) ((hth_device_info *)(uintptr_t)hth_device_get_info(*out))->max_binding_size = most;
     return st;
 }
 
@@ -140,27 +140,27 @@ TEST(live_rows_of_matrices_in_parts_have_the_bits_of_the_cpu)
 /* ---- where nobody may look -------------------------------------------------------------------------- */
 
 typedef struct unread {
-    hth_program_id id;
-    hth_program_call call;
+    hth_shader_id id;
+    hth_dispatch_args call;
 } unread;
 
 static void call_it(void *arg)
 {
     const unread *u = arg;
-    hth_gpu_functions[u->id](&u->call);
+    hth_shader_ref_table[u->id](&u->call);
 }
 
 /* Rows of a page each of which all but the live ones are unreadable. */
-static void try_unread(hth_type type, hth_program_id id, const uint32_t *consts, const void *push,
+static void try_unread(hth_type type, hth_shader_id id, const uint32_t *consts, const void *push,
                        size_t n_row, size_t n_col, uint32_t mask)
 {
-    const size_t page = guard_page_size(), n_bind = strlen(hth_program_forms[id].bindings);
+    const size_t page = guard_page_size(), n_bind = strlen(hth_shader_infos[id].bindings);
     uint32_t step[HTH_STEP_ROWS] = {[HTH_STEP_N_TOK] = 1}, live = mask;
-    hth_planes places;
+    hth_soa_layout places;
     guard g;
     unread u = {.id = id, .call = {.push = push, .consts = consts, .grid = {1, 1, 1}}};
     float *y = calloc(n_row, sizeof *y), *zeros = calloc(n_col, sizeof *zeros);
-    CHECK(hth_planes_place(type, n_row, n_col, &places));
+    CHECK(hth_soa_layout_init(type, n_row, n_col, &places));
     guard_open(&g, (size_t)places.size + page);
     uint8_t *w = guard_place(&g, (size_t)places.size / page * page + page, GUARD_BEFORE, 0);
     memset(w, 0, (size_t)places.size);
@@ -168,7 +168,7 @@ static void try_unread(hth_type type, hth_program_id id, const uint32_t *consts,
     u.call.bind[0] = step, u.call.bind[1] = w, u.call.bind[n_bind - 2] = y, u.call.bind[n_bind - 1] = &live;
     for (size_t i = 0; i < n_row; i++) guard_protect(w + i * page, page, mask >> i & 1);
     bool done = guard_call(call_it, &u);
-    if (!done) test_fail(__FILE__, __LINE__, "%s reads other rows than %x", hth_program_forms[id].name, mask);
+    if (!done) test_fail(__FILE__, __LINE__, "%s reads other rows than %x", hth_shader_infos[id].name, mask);
     live |= 1u << 3;
     if (!(mask >> 3 & 1)) CHECK(!guard_call(call_it, &u)); /* that one would be missed */
     guard_protect(w, n_row * page, true);
@@ -183,17 +183,17 @@ TEST(rows_that_are_not_live_are_not_read)
     const uint32_t page = (uint32_t)guard_page_size();
     for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
         uint32_t consts[HTH_ROWS_N_CONST] = {64, 1, 1, 0};
-        hth_form form;
-        hth_planes places;
-        CHECK(hth_form_of(HTH_TYPE_Q8_0, &form) && hth_planes_place(HTH_TYPE_Q8_0, N_ROW, page, &places));
-        memcpy(consts + HTH_ROWS_FORM, &form, sizeof form);
-        const hth_push_rows_live quantised = {
-            {.n_row = N_ROW, .n_block = page / 32, .y_stride = N_ROW, .at = places.at}, {0, 0}};
-        try_unread(HTH_TYPE_Q8_0, HTH_PROGRAM_rows_q_live, consts, &quantised, N_ROW, page, masks[i]);
+        hth_quant_desc desc;
+        hth_soa_layout places;
+        CHECK(hth_quant_desc_of(HTH_TYPE_Q8_0, &desc) && hth_soa_layout_init(HTH_TYPE_Q8_0, N_ROW, page, &places));
+        memcpy(consts + HTH_ROWS_FORM, &desc, sizeof desc);
+        const hth_push_mul_mat_vec_q_sparse quantised = {
+            {.n_row = N_ROW, .n_block = page / 32, .y_stride = N_ROW, .at = places.offsets}, {0, 0}};
+        try_unread(HTH_TYPE_Q8_0, HTH_SHADER_mul_mat_vec_q_sparse, consts, &quantised, N_ROW, page, masks[i]);
         const uint32_t of_floats[] = {64, 1, 1, 0, HTH_TYPE_F32};
-        const hth_push_floats_live floats = {
+        const hth_push_mul_mat_vec_f_sparse floats = {
             {.n_row = N_ROW, .n_col = page / 4, .y_stride = N_ROW, .row_words = page / 4}, {0, 0}};
-        try_unread(HTH_TYPE_F32, HTH_PROGRAM_rows_f_live, of_floats, &floats, N_ROW, page / 4, masks[i]);
+        try_unread(HTH_TYPE_F32, HTH_SHADER_mul_mat_vec_f_sparse, of_floats, &floats, N_ROW, page / 4, masks[i]);
     }
 }
 

@@ -16,7 +16,7 @@
 static void on_bus_error(int signal_number, siginfo_t *info, void *context)
 {
     (void)context;
-    if (!hearth_map_fault(info->si_addr)) signal(signal_number, SIG_DFL);
+    if (!hearth_handle_sigbus(info->si_addr)) signal(signal_number, SIG_DFL);
 }
 
 static void catch_bus_errors(void)
@@ -121,7 +121,7 @@ TEST(a_replaced_or_unlinked_file_goes_on)
 TEST(addresses_of_others_are_none_of_our_business)
 {
     int mine = 0;
-    CHECK(!hearth_map_fault(&mine) && !hearth_map_fault(NULL));
+    CHECK(!hearth_handle_sigbus(&mine) && !hearth_handle_sigbus(NULL));
 }
 
 TEST_MAIN

@@ -119,9 +119,9 @@ static double bytes_left(uint64_t vram)
     hearth_model *model = open_model(STORYTELLER, "null", vram);
     double bytes = 0.0;
     if (!model || !CHECK(model->gpu != NULL)) return 0.0;
-    const hth_gpu_place *place = hth_gpu_where(model->gpu);
-    CHECK(place->n_layer > 0 && place->n_layer < model->model->hparams.n_layer);
-    for (uint32_t i = place->n_layer; i < model->model->hparams.n_layer; i++) {
+    const hth_offload_params *params = hth_gpu_get_params(model->gpu);
+    CHECK(params->n_layer > 0 && params->n_layer < model->model->hparams.n_layer);
+    for (uint32_t i = params->n_layer; i < model->model->hparams.n_layer; i++) {
         const hth_layer *l = &model->model->layers[i];
         bytes += bytes_of(&l->q) + bytes_of(&l->k) + bytes_of(&l->v) + bytes_of(&l->o) + bytes_of(&l->gate) +
                  bytes_of(&l->up) + bytes_of(&l->down);
@@ -185,7 +185,7 @@ TEST(the_host_computes_its_share_while_weights_pass)
     write_card(card, at_once, rate);
     if (hybrid_pack_powerinfer("bamboo", 1e3f, path) && hybrid_write_placement(path, device, &p, placement)) {
         whole = run(path, at_once, rate, 0);
-        p.streams[0].here = HERE;
+        p.streams[0].cpu_share = HERE;
         CHECK(hybrid_write_placement(path, device, &p, placement));
         both = run(path, at_once, rate, 0);
         printf("     all pass %.6f s, a quarter %.6f s\n", whole, both);

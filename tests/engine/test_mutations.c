@@ -128,11 +128,11 @@ static bool use(const uint8_t *bytes, size_t n)
     int32_t *ids = NULL, one = 0;
     size_t n_id = 0, n_text;
     if (hearth_tokenize(model, "a b\xffz", 5, 0, &ids, &n_id, &err) == HEARTH_OK) {
-        hearth_decoder *decoder = NULL;
+        hearth_detokenizer *decoder = NULL;
         const char *text;
-        if (hearth_decoder_open(model, true, true, &decoder, &err) == HEARTH_OK)
-            for (size_t i = 0; i < n_id; i++) hearth_decoder_push(decoder, ids[i], &text, &n_text, &err);
-        hearth_decoder_close(decoder);
+        if (hearth_detokenizer_open(model, true, true, &decoder, &err) == HEARTH_OK)
+            for (size_t i = 0; i < n_id; i++) hearth_detokenizer_push(decoder, ids[i], &text, &n_text, &err);
+        hearth_detokenizer_close(decoder);
         if (n_id > 0) one = ids[n_id - 1];
     }
     hearth_free(ids);

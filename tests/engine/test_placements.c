@@ -33,7 +33,7 @@ static void open_inputs(inputs *in)
     in->fits = (hth_placement){.n_layer = N_LAYER,
                                .n_hot = in->n_hot,
                                .head = true,
-                               .submitted = true,
+                               .submit_on_demand = true,
                                .streams = {{2, 40}, {3, 0}, {7, 63}}};
     CHECK_OK(hth_pack(STORYTELLER, in->model, &o, &r, err));
     hybrid_write_placement(in->model, "null", &in->fits, in->placement); /* fills in the names */
@@ -58,13 +58,13 @@ static void expect_refused(const inputs *in, const char *model_path, const heart
 {
     hearth_model *model = NULL;
     hearth_error why = {0};
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     hearth_status st = open_placed(model_path, gpu, &model, &why);
     if (st != status || model || strstr(why.message, in->placement) != why.message ||
         !strstr(why.message, words))
         test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message,
                   words);
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
     hearth_model_close(model);
 }
 
@@ -91,8 +91,8 @@ TEST(a_placement_that_fits_is_what_lies_there)
     const hearth_gpu_options gpu = placed(&in);
     CHECK_OK(open_placed(in.model, &gpu, &model, err));
     if (model && CHECK(model->gpu != NULL)) {
-        const hth_gpu_place *p = hth_gpu_where(model->gpu);
-        CHECK(p->n_layer == N_LAYER && p->head && p->handoff == HTH_GPU_SUBMITTED);
+        const hth_offload_params *p = hth_gpu_get_params(model->gpu);
+        CHECK(p->n_layer == N_LAYER && p->head && p->submit_mode == HTH_SUBMIT_ON_DEMAND);
         CHECK_BYTES(p->n_hot, in.n_hot, N_LAYER * sizeof *in.n_hot);
         CHECK_BYTES(p->streams, in.fits.streams, sizeof in.fits.streams);
     }
@@ -133,7 +133,7 @@ TEST(placements_that_do_not_fit_are_refused)
     EXPECT(c.fits.n_layer = N_LAYER - 1, HEARTH_ERROR_FORMAT,
            "hearth.placement.head: the head lies there only");
     EXPECT(c.fits.streams[1].n_tok = 2, HEARTH_ERROR_FORMAT, "hearth.placement.stream at ");
-    EXPECT(c.fits.streams[2].here = 64, HEARTH_ERROR_FORMAT, "of tokens, ascending, and of parts of 64");
+    EXPECT(c.fits.streams[2].cpu_share = 64, HEARTH_ERROR_FORMAT, "of tokens, ascending, and of parts of 64");
     gpu.vram = 1 << 20;
     EXPECT((void)0, HEARTH_ERROR_MEMORY,
            " on null, and --vram allows 1.00 MiB: make it again with hearth plan");
@@ -153,7 +153,7 @@ TEST(a_model_that_is_not_packed_is_not_divided)
     for (int i = 0; i < N_LAYER; i++) in.n_hot[i] = D_FF;
     CHECK_OK(hth_placement_write(&in.fits, hash, in.placement, err));
     CHECK_OK(open_placed(STORYTELLER, &gpu, &model, err));
-    CHECK(model && model->gpu && hth_gpu_where(model->gpu)->n_layer == N_LAYER);
+    CHECK(model && model->gpu && hth_gpu_get_params(model->gpu)->n_layer == N_LAYER);
     hearth_model_close(model);
     close_inputs(&in);
 }
@@ -264,7 +264,7 @@ static bool is_within_bounds(const hth_placement *p)
     for (uint32_t i = 0; ok && i < p->n_layer; i++) ok = p->n_hot[i] <= D_FF;
     for (int i = 0; ok && i < HTH_PLACEMENT_STREAMS; i++) {
         uint32_t n_tok = p->streams[i].n_tok, last = i > 0 ? p->streams[i - 1].n_tok : 0;
-        ok = p->streams[i].here < HTH_PLACEMENT_PARTS && (n_tok == 0 || i == 0 || (last > 0 && n_tok > last));
+        ok = p->streams[i].cpu_share < HTH_PLACEMENT_PARTS && (n_tok == 0 || i == 0 || (last > 0 && n_tok > last));
     }
     return ok && memchr(p->device, 0, sizeof p->device) && memchr(p->driver, 0, sizeof p->driver);
 }
@@ -280,8 +280,8 @@ TEST(placements_cut_anywhere_or_damaged_at_random_are_refused_or_within_bounds)
     open_inputs(&in);
     char *bytes = test_read_file(in.placement, &n);
     CHECK_OK(hth_gguf_open(in.model, &b.file, err));
-    if (b.file) CHECK_OK(hth_model_open(b.file, &(hth_model_wish){0}, &b.model, err));
-    uint64_t held = hth_alloc_held();
+    if (b.file) CHECK_OK(hth_model_open(b.file, &(hth_model_overrides){0}, &b.model, err));
+    uint64_t held = hth_alloc_in_use();
     for (size_t cut = 0; bytes && b.model && cut + 64 < n; cut++) { /* the padding at the end may go */
         hth_placement p;
         hearth_error why = {0};
@@ -302,7 +302,7 @@ TEST(placements_cut_anywhere_or_damaged_at_random_are_refused_or_within_bounds)
         if (st == HEARTH_OK) hth_placement_close(&p);
         bytes[at] = was;
     }
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
     printf("     %d of %d damaged ones were taken\n", n_taken, N_DAMAGE);
     CHECK(n_taken < N_DAMAGE);
     hth_model_close(b.model);

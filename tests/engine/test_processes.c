@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "convert/pack.h"
 #include "engine/engine.h"
-#include "run/gpu/gpu_int.h"
+#include "forward/gpu/gpu_int.h"
 #include "support/test.h"
 
 #include <signal.h>
@@ -18,7 +18,7 @@
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
-enum { N_PROMPT = 12, MOST_TOKENS = 100, N_ARG = 6 };
+enum { N_PROMPT = 12, MAX_TOKENS = 100, N_ARG = 6 };
 
 /* What a process does. */
 typedef struct task {
@@ -52,7 +52,7 @@ static bool tell(const task *t, FILE *out)
     for (int32_t i = 0; i < N_PROMPT; i++) prompt[i] = 1 + 17 * i;
     hearth_status st = hearth_model_open(t->model, &mo, &model, &err);
     if (st == HEARTH_OK) st = hearth_session_open(model, &so, &s, &err);
-    if (st == HEARTH_OK && t->device && t->patience_ns > 0) model->gpu->patience_ns = t->patience_ns;
+    if (st == HEARTH_OK && t->device && t->patience_ns > 0) model->gpu->timeout_ns = t->patience_ns;
     if (st == HEARTH_OK) st = hearth_session_eval(s, prompt, N_PROMPT, &err);
     for (int i = 0; st == HEARTH_OK && i < t->n_token; i++) {
         int32_t id = likeliest(s, model->model->hparams.n_vocab);
@@ -62,7 +62,7 @@ static bool tell(const task *t, FILE *out)
     }
     bool well = st == HEARTH_OK && (!t->device || hth_engine_has_gpu(model));
     if (!well)
-        fprintf(stderr, "%s: %s\n", t->device, st == HEARTH_OK ? hth_engine_last_note(model) : err.message);
+        fprintf(stderr, "%s: %s\n", t->device, st == HEARTH_OK ? hth_engine_gpu_status(model) : err.message);
     hearth_session_close(s);
     hearth_model_close(model);
     return well;
@@ -73,7 +73,7 @@ static bool tell(const task *t, FILE *out)
 typedef struct process {
     pid_t id;
     FILE *out; /* its tokens */
-    int32_t said[MOST_TOKENS];
+    int32_t said[MAX_TOKENS];
     int n_said;
 } process;
 
@@ -108,7 +108,7 @@ static void hear(process *p, int n)
 static int end(process *p)
 {
     int status = -1;
-    hear(p, MOST_TOKENS);
+    hear(p, MAX_TOKENS);
     fclose(p->out);
     waitpid(p->id, &status, 0);
     return status;
@@ -169,7 +169,7 @@ enum { N_STOP = 4, STOPPED_MS = 1200, PATIENCE_MS = 500 };
 static void stop_and_go(const char *device, uint64_t patience_ns, int n_token)
 {
     char path[512];
-    int32_t expected[MOST_TOKENS];
+    int32_t expected[MAX_TOKENS];
     process p;
     test_random r = {3};
     pack_storyteller(path);
@@ -215,7 +215,7 @@ TEST(a_stopped_process_goes_on_with_its_text_on_vulkan)
 enum { N_TIMES = 3, N_TOKEN = 40 };
 
 /* Two at once; where kill_at is not 0, the second is killed at that token. */
-static void run_two(const task tasks[2], int32_t expected[2][MOST_TOKENS], int kill_at)
+static void run_two(const task tasks[2], int32_t expected[2][MAX_TOKENS], int kill_at)
 {
     process p[2];
     for (int i = 0; i < 2; i++) start(&p[i], &tasks[i]);
@@ -235,7 +235,7 @@ static void run_two(const task tasks[2], int32_t expected[2][MOST_TOKENS], int k
 
 TEST(two_processes_on_one_device_have_their_texts_and_one_survives_the_other)
 {
-    static int32_t expected[2][MOST_TOKENS];
+    static int32_t expected[2][MAX_TOKENS];
     char path[512];
     if (!has_vulkan()) return;
     pack_storyteller(path);

@@ -4,7 +4,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "engine/engine.h"
-#include "run/gpu/gpu_int.h"
+#include "forward/gpu/gpu_int.h"
 #include "support/test.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
-enum { N_ID = 12, N_CTX = 32, MOST_VOCAB = 4096 };
+enum { N_ID = 12, N_CTX = 32, MAX_VOCAB = 4096 };
 
 typedef struct lines {
     int n, n_less, n_whole, n_lost;
@@ -44,9 +44,9 @@ static void write_card(char device[600], const char *rate, const char *more)
     snprintf(device, 600, "sim:%s", path);
 }
 
-/* The logits behind some tokens. device NULL: the CPU's. patience_ns 0: as it is. Returns bytes on the
+/* The logits behind some tokens. device NULL: the CPU's. timeout_ns 0: as it is. Returns bytes on the
  * device. */
-static uint64_t run(const char *device, uint64_t patience_ns, lines *said, float logits[MOST_VOCAB])
+static uint64_t run(const char *device, uint64_t patience_ns, lines *said, float logits[MAX_VOCAB])
 {
     hearth_model *model = NULL;
     hearth_session *s = NULL;
@@ -58,7 +58,7 @@ static uint64_t run(const char *device, uint64_t patience_ns, lines *said, float
     hearth_log_set(hear, said);
     CHECK_OK(hearth_model_open(STORYTELLER, &mo, &model, err));
     if (model) CHECK_OK(hearth_session_open(model, &so, &s, err));
-    if (s && patience_ns > 0) model->gpu->patience_ns = patience_ns;
+    if (s && patience_ns > 0) model->gpu->timeout_ns = patience_ns;
     for (int32_t i = 0; s && i < N_ID; i++)
         CHECK_OK(hearth_session_eval(s, (const int32_t[]){1 + 13 * i}, 1, err));
     if (s && CHECK(hearth_session_logits(s) != NULL))
@@ -70,7 +70,7 @@ static uint64_t run(const char *device, uint64_t patience_ns, lines *said, float
     return used;
 }
 
-static float expected[MOST_VOCAB], got[MOST_VOCAB];
+static float expected[MAX_VOCAB], got[MAX_VOCAB];
 
 /* Calls [first, first + n) are refused memory. */
 static uint64_t run_refused(int first, int n, lines *said)
@@ -89,7 +89,7 @@ static uint64_t run_refused(int first, int n, lines *said)
 TEST(memory_that_is_refused_is_asked_for_again_with_less_three_times_then_the_cpu_does_it)
 {
     lines said;
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     run(NULL, 0, &said, expected);
     uint64_t whole = run_refused(1, 0, &said);
     CHECK(whole > 0 && said.n == 0);
@@ -100,7 +100,7 @@ TEST(memory_that_is_refused_is_asked_for_again_with_less_three_times_then_the_cp
     /* Whatever is asked for. */
     CHECK_INT(run_refused(1, 64, &said), 0);
     CHECK(said.n_less == 3 && said.n_whole == 1 && said.n == 4);
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
 }
 
 TEST(a_card_that_does_not_answer_in_time_is_left_with_one_line)

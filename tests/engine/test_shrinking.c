@@ -17,8 +17,8 @@
 
 #define STORYTELLER HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf"
 
-enum { N_CTX = 96, N_ROW = 32, N_PROMPT = 60, N_PREDICT = 8, N_ROUND = 16, MOST_VOCAB = 4096 };
-enum { MOST_LOGITS = 2 * N_ROUND * (1 + N_PREDICT) };
+enum { N_CTX = 96, N_ROW = 32, N_PROMPT = 60, N_PREDICT = 8, N_ROUND = 16, MAX_VOCAB = 4096 };
+enum { MAX_LOGITS = 2 * N_ROUND * (1 + N_PREDICT) };
 
 /* ---- cards -------------------------------------------------------------------------------------- */
 
@@ -65,7 +65,7 @@ static hearth_session *open_session(const hearth_model *model, uint32_t n_thread
 
 typedef struct logits {
     size_t n;
-    float values[MOST_LOGITS][MOST_VOCAB];
+    float values[MAX_LOGITS][MAX_VOCAB];
 } logits;
 
 static uint32_t n_vocab;
@@ -73,7 +73,7 @@ static uint32_t n_vocab;
 static void keep(logits *to, const hearth_session *s)
 {
     const float *at = hearth_session_logits(s);
-    if (CHECK(at != NULL) && CHECK(to->n < MOST_LOGITS))
+    if (CHECK(at != NULL) && CHECK(to->n < MAX_LOGITS))
         memcpy(to->values[to->n++], at, n_vocab * sizeof *at);
 }
 
@@ -96,7 +96,7 @@ static void make_changes(const change *changes, int round, hth_device *device)
 {
     for (; changes && changes->round > 0; changes++) {
         if (changes->round != round) continue;
-        if (changes->limit == 0) hth_device_fail_at(device, 1, HEARTH_ERROR_DEVICE);
+        if (changes->limit == 0) hth_device_inject_fault(device, 1, HEARTH_ERROR_DEVICE);
         else device->limit = changes->limit;
     }
 }
@@ -146,7 +146,7 @@ static void tell_on_cpu(const subject *s, logits *to)
     CHECK_OK(open_model(s, NULL, &model, err));
     if (!model) return;
     n_vocab = model->model->hparams.n_vocab;
-    CHECK(n_vocab <= MOST_VOCAB);
+    CHECK(n_vocab <= MAX_VOCAB);
     hearth_session *session = open_session(model, s->n_thread);
     if (session) tell(session, NULL, NULL, to);
     hearth_session_close(session);
@@ -219,7 +219,7 @@ static bool shrink(const subject *s, const char *device, const schedule *plan)
     hearth_model *model = NULL;
     warnings heard = {0};
     hearth_error why = {0};
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     hearth_status st = open_model(s, device, &model, &why);
     if (st == HEARTH_ERROR_UNSUPPORTED) return test_skip("%s", why.message), false;
     CHECK_INT(st, HEARTH_OK);
@@ -234,7 +234,7 @@ static bool shrink(const subject *s, const char *device, const schedule *plan)
     check_text(&got, plan->name);
     hearth_session_close(session);
     hearth_model_close(model);
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
     return true;
 }
 
@@ -259,21 +259,21 @@ TEST(a_note_that_was_handed_out_stays_as_it_was)
 {
     const subject s = {STORYTELLER, false, 1};
     hearth_model *model = NULL;
-    hearth_model_info before[HTH_MOST_LEFT + 2];
-    char was[HTH_MOST_LEFT + 2][400];
+    hearth_model_info before[HTH_MAX_EVICT + 2];
+    char was[HTH_MAX_EVICT + 2][400];
     CHECK_OK(open_model(&s, "null", &model, err));
-    for (int i = 0; model && i < HTH_MOST_LEFT + 2; i++) {
+    for (int i = 0; model && i < HTH_MAX_EVICT + 2; i++) {
         hearth_model_get_info(model, &before[i]);
         snprintf(was[i], sizeof was[i], "%s", before[i].gpu_note);
         CHECK_INT(was[i][0] != 0, i > 0);
-        if (i <= HTH_MOST_LEFT) model->device->limit = hth_device_state(model->device).used - 1;
-        hth_engine_keep_budget(model);
+        if (i <= HTH_MAX_EVICT) model->device->limit = hth_device_state(model->device).used - 1;
+        hth_engine_enforce_vram_budget(model);
     }
-    for (int i = 0; model && i < HTH_MOST_LEFT + 2; i++) {
+    for (int i = 0; model && i < HTH_MAX_EVICT + 2; i++) {
         CHECK_TEXT(before[i].gpu_note, was[i]);
         for (int k = 0; k < i; k++) CHECK(before[k].gpu_note != before[i].gpu_note);
     }
-    if (model) CHECK(before[HTH_MOST_LEFT].gpu != NULL && before[HTH_MOST_LEFT + 1].gpu == NULL);
+    if (model) CHECK(before[HTH_MAX_EVICT].gpu != NULL && before[HTH_MAX_EVICT + 1].gpu == NULL);
     hearth_model_close(model);
 }
 
@@ -308,7 +308,7 @@ static void make_tied(char path[512])
 {
     enum { WIDE = 1024 };
     tiny_model m;
-    const hth_pack_options o = {.mix = hth_mix_find("q8_0"), .pure = true, .n_thread = 1};
+    const hth_pack_options o = {.ftype = hth_ftype_find("q8_0"), .pure = true, .n_thread = 1};
     hth_pack_result r;
     char plain[512];
     tiny_begin(&m);
@@ -341,7 +341,7 @@ TEST(a_tied_head_stays_where_neurons_leave)
         const change changes[] = {{2, hth_device_state(model->device).used - 1}, {0, 0}};
         tell(session, changes, model->device, &got);
         check_text(&got, "tied");
-        CHECK(hth_engine_has_gpu(model) && hth_gpu_where(model->gpu)->head && model->n_left == 1);
+        CHECK(hth_engine_has_gpu(model) && hth_gpu_get_params(model->gpu)->head && model->n_evicted == 1);
     }
     hearth_session_close(session);
     hearth_model_close(model);
@@ -358,8 +358,8 @@ static void inject(hearth_model *m, fault f, uint64_t n)
 {
     if (f == ALLOCATION || f == ALL_ALLOCATIONS) hth_alloc_fail_at(n, f == ALL_ALLOCATIONS);
     if (f == READ) hth_gguf_fail_read_at(n, HTH_READ_FAILS);
-    if (f == CALL_MEMORY) hth_device_fail_at(m->device, n, HEARTH_ERROR_MEMORY);
-    if (f == CALL_DEVICE) hth_device_fail_at(m->device, n, HEARTH_ERROR_DEVICE);
+    if (f == CALL_MEMORY) hth_device_inject_fault(m->device, n, HEARTH_ERROR_MEMORY);
+    if (f == CALL_DEVICE) hth_device_inject_fault(m->device, n, HEARTH_ERROR_DEVICE);
 }
 
 /* The n-th of these fails in the step in which the model leaves part of its device. Returns how many
@@ -367,11 +367,11 @@ static void inject(hearth_model *m, fault f, uint64_t n)
  */
 static uint64_t fault_while_shrinking(const subject *s, fault f, uint64_t n)
 {
-    static float whole[MOST_VOCAB];
+    static float whole[MAX_VOCAB];
     hearth_model *model = NULL;
     hearth_error why = {0};
     int32_t prompt[N_PROMPT];
-    uint64_t held = hth_alloc_held(), n_done = 0;
+    uint64_t held = hth_alloc_in_use(), n_done = 0;
     for (int32_t i = 0; i < N_PROMPT; i++) prompt[i] = 1 + i * 3;
     CHECK_OK(open_model(s, f == NONE && n == 0 ? NULL : "null", &model, err));
     hearth_session *session = model ? open_session(model, 1) : NULL;
@@ -395,11 +395,11 @@ static uint64_t fault_while_shrinking(const subject *s, fault f, uint64_t n)
         if (f == NONE && n == 0) memcpy(whole, at, n_vocab * sizeof *at);
         else if (at && memcmp(whole, at, n_vocab * sizeof *at) != 0)
             test_fail(__FILE__, __LINE__, "%s, %llu: other bits", fault_names[f], (unsigned long long)n);
-        if (f == NONE && n == 1) CHECK_INT(model->n_left, 1);
+        if (f == NONE && n == 1) CHECK_INT(model->n_evicted, 1);
     }
     hearth_session_close(session);
     hearth_model_close(model);
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
     return n_done;
 }
 

@@ -74,7 +74,7 @@ typedef struct speaker {
     hearth_model *model;
     hearth_session *session;
     hearth_sampler *sampler;
-    hearth_decoder *decoder;
+    hearth_detokenizer *decoder;
 } speaker;
 
 static bool speaker_open(speaker *s, uint32_t n_thread)
@@ -93,7 +93,7 @@ static bool speaker_open(speaker *s, uint32_t n_thread)
     bool ok = hearth_model_open(s->path ? s->path : MODEL, &opening, &s->model, &err) == HEARTH_OK &&
               hearth_session_open(s->model, &options, &s->session, &err) == HEARTH_OK &&
               hearth_sampler_open(s->model, &sampling, &s->sampler, &err) == HEARTH_OK &&
-              hearth_decoder_open(s->model, true, false, &s->decoder, &err) == HEARTH_OK &&
+              hearth_detokenizer_open(s->model, true, false, &s->decoder, &err) == HEARTH_OK &&
               hearth_tokenize(s->model, "Once upon a time", 16, HEARTH_ADD_SPECIAL, &prompt, &n_prompt, &err) == HEARTH_OK &&
               hearth_session_eval(s->session, prompt, n_prompt, &err) == HEARTH_OK;
     for (size_t i = 0; ok && i < n_prompt; i++) hearth_sampler_accept(s->sampler, prompt[i]);
@@ -104,7 +104,7 @@ static bool speaker_open(speaker *s, uint32_t n_thread)
 
 static void speaker_close(speaker *s)
 {
-    hearth_decoder_close(s->decoder);
+    hearth_detokenizer_close(s->decoder);
     hearth_sampler_close(s->sampler);
     hearth_session_close(s->session);
     hearth_model_close(s->model);
@@ -118,9 +118,9 @@ static bool speak(speaker *s)
         int32_t id = 0;
         const char *text;
         size_t n;
-        if (hearth_sampler_pick(s->sampler, hearth_session_logits(s->session), &id, &err) != HEARTH_OK) return false;
+        if (hearth_sampler_sample(s->sampler, hearth_session_logits(s->session), &id, &err) != HEARTH_OK) return false;
         hearth_sampler_accept(s->sampler, id);
-        if (hearth_decoder_push(s->decoder, id, &text, &n, &err) != HEARTH_OK) return false;
+        if (hearth_detokenizer_push(s->decoder, id, &text, &n, &err) != HEARTH_OK) return false;
         if (hearth_session_eval(s->session, &id, 1, &err) != HEARTH_OK) return false;
     }
     return true;

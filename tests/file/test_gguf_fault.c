@@ -36,13 +36,13 @@ TEST(file_cut_at_every_byte_of_the_directory_is_refused)
     gguf_bytes b = {0};
     gguf_small(&b);
     size_t end = gguf_field_of(&b, GGUF_END, 0, 0).at;
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     for (size_t n = 0; n <= end; n++) {
         hearth_error why = {0};
         if (open_cut(&b, n, &why) != HEARTH_ERROR_FORMAT || !strstr(why.message, "cut.gguf: "))
             test_fail(__FILE__, __LINE__, "cut at %zu: %s", n, why.message);
     }
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
     gguf_free(&b);
 }
 
@@ -100,7 +100,7 @@ TEST(file_cut_in_the_last_padding_is_accepted_with_one_warning)
 /* Fails allocation 1, 2, ... until an opening succeeds. */
 static void fail_each_allocation(const char *path, int sticky)
 {
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     for (uint64_t n = 1; n < 100000; n++) {
         hth_gguf *file = NULL;
         hearth_error why = {0};
@@ -108,7 +108,7 @@ static void fail_each_allocation(const char *path, int sticky)
         hearth_status status = hth_gguf_open(path, &file, &why);
         hth_alloc_fail_at(0, 0);
         hth_gguf_close(file);
-        CHECK_INT(hth_alloc_held(), held);
+        CHECK_INT(hth_alloc_in_use(), held);
         if (status == HEARTH_OK) {
             CHECK(n > 5);
             return;
@@ -162,7 +162,7 @@ static hearth_status read_all(const char *path, uint64_t *sum, hearth_error *why
 
 static void fault_each_read(const char *path, hth_read_fault fault)
 {
-    uint64_t want, got, held = hth_alloc_held();
+    uint64_t want, got, held = hth_alloc_in_use();
     hearth_error why = {0};
     CHECK_INT(read_all(path, &want, &why), HEARTH_OK);
     int n_fault = 0;
@@ -178,7 +178,7 @@ static void fault_each_read(const char *path, hth_read_fault fault)
         CHECK_INT(status, HEARTH_ERROR_IO);
         CHECK(strstr(why.message, "cannot read") && strstr(why.message, ".gguf: "));
     }
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
     CHECK(fault == HTH_READ_FAILS ? n_fault > 10 : n_fault == 0);
 }
 

@@ -3,7 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "file/gguf.h"
-#include "file/map_guard.h"
+#include "file/sigbus_guard.h"
 #include "support/gguf_build.h"
 #include "support/test.h"
 
@@ -20,7 +20,7 @@ static hth_gguf *open_golden(const char *name)
     return file;
 }
 
-static bool is_text(hth_text a, const char *b)
+static bool is_text(hth_str a, const char *b)
 {
     return a.n == strlen(b) && memcmp(a.bytes, b, a.n) == 0 && a.bytes[a.n] == '\0';
 }
@@ -49,7 +49,7 @@ TEST(tiny_has_the_metadata_it_was_made_with)
     if (!file) return;
     uint64_t u = 0;
     bool found = false;
-    hth_text text = {0};
+    hth_str text = {0};
     CHECK_INT(hth_gguf_version(file), 3);
     CHECK_INT(hth_gguf_n_part(file), 1);
     CHECK_INT(hth_gguf_size(file), 107296);
@@ -64,7 +64,7 @@ TEST(tiny_has_the_metadata_it_was_made_with)
     const hth_gguf_value *tokens = NULL;
     CHECK_OK(hth_gguf_get_array(file, "tokenizer.ggml.tokens", HTH_GGUF_TEXT, 0, &tokens, err));
     CHECK(tokens && tokens->n_element > 256);
-    CHECK(is_text(((const hth_text *)tokens->elements)[0], "<unk>"));
+    CHECK(is_text(((const hth_str *)tokens->elements)[0], "<unk>"));
     hth_gguf_close(file);
 }
 
@@ -169,10 +169,10 @@ TEST(floats_bools_and_texts_keep_their_bytes)
     CHECK(v && hth_gguf_element_uint(v, 0) == 1 && hth_gguf_element_uint(v, 1) == 0);
     v = hth_gguf_find(file, "zz.string.array");
     CHECK(v && v->n_element == 60000);
-    CHECK(is_text(((const hth_text *)v->elements)[59999], "piece 8571"));
+    CHECK(is_text(((const hth_str *)v->elements)[59999], "piece 8571"));
     CHECK(is_text(hth_gguf_find(file, "zz.string.empty")->as.text, ""));
     CHECK_INT(hth_gguf_find(file, "zz.string.long")->as.text.n, 21 * 5000);
-    hth_text odd = hth_gguf_find(file, "zz.string.bytes")->as.text;
+    hth_str odd = hth_gguf_find(file, "zz.string.bytes")->as.text;
     CHECK(odd.n == 5 && memcmp(odd.bytes, "\xff\xfe\0\x80""A", 5) == 0);
     CHECK_INT(hth_gguf_find(file, "zz.array.empty.strings")->n_element, 0);
     CHECK_INT(hth_gguf_find(file, "zz.array.empty.u32")->n_element, 0);
@@ -266,7 +266,7 @@ TEST(lookups_of_another_kind_are_refused)
     hearth_error why = {0};
     double d = 0;
     bool b = false;
-    hth_text text = {0};
+    hth_str text = {0};
     CHECK_OK(hth_gguf_get_float(file, "k.half", 0, 1, &d, NULL, err));
     CHECK(d == 0.5);
     CHECK_INT(hth_gguf_get_float(file, "k.nan", -HUGE_VAL, HUGE_VAL, &d, NULL, &why),
@@ -376,7 +376,7 @@ TEST(file_that_is_replaced_or_unlinked_goes_on)
 
 TEST(memory_is_read_in_place_and_given_back)
 {
-    uint64_t before = hth_alloc_held();
+    uint64_t before = hth_alloc_in_use();
     gguf_bytes b = {0};
     hth_gguf *file = NULL;
     unsigned char got[10];
@@ -389,7 +389,7 @@ TEST(memory_is_read_in_place_and_given_back)
     CHECK_BYTES(got, b.data + t->offset, 10);
     CHECK_TEXT(hth_gguf_path(file), "small.gguf");
     hth_gguf_close(file);
-    CHECK_INT(hth_alloc_held(), before);
+    CHECK_INT(hth_alloc_in_use(), before);
     gguf_free(&b);
 }
 
@@ -406,12 +406,12 @@ TEST(a_file_too_many_is_not_mapped)
     gguf_small(&b);
     CHECK(test_write_file(path, b.data, b.n));
     CHECK_OK(hth_gguf_open(path, &file, err));
-    while (n < HTH_MAP_GUARD_MAX && (places[n] = hth_map_guard_add(&pages[n], 1)) >= 0) n++;
-    CHECK_INT(hth_map_guard_add(pages, 1), -1);
+    while (n < HTH_MAP_GUARD_MAX && (places[n] = hth_sigbus_guard_add(&pages[n], 1)) >= 0) n++;
+    CHECK_INT(hth_sigbus_guard_add(pages, 1), -1);
     CHECK_INT(hth_gguf_map(file, &why), HEARTH_ERROR_MEMORY);
     CHECK(strstr(why.message, "guard.gguf: 1024 files are mapped already") != NULL);
     CHECK(hth_gguf_mapped(file, hth_gguf_tensor_at(file, 0)) == NULL);
-    while (n > 0) hth_map_guard_remove(places[--n]);
+    while (n > 0) hth_sigbus_guard_remove(places[--n]);
     CHECK_OK(hth_gguf_map(file, err));
     CHECK(hth_gguf_mapped(file, hth_gguf_tensor_at(file, 0)) != NULL);
     hth_gguf_close(file);

@@ -75,12 +75,12 @@ static void check_open_refused(const char *path, const char *words)
 {
     hth_gguf *file = NULL;
     hearth_error why = {0};
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     CHECK(hth_gguf_open(path, &file, &why) != HEARTH_OK);
     if (!strstr(why.message, words))
         test_fail(__FILE__, __LINE__, "\"%s\" does not hold \"%s\"", why.message, words);
     hth_gguf_close(file);
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
 }
 
 /* Parts 1 to 3 with one of them replaced must be refused, whichever is opened. */

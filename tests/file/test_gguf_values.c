@@ -154,7 +154,7 @@ TEST(gguf_texts_may_hold_any_bytes)
     gguf_put(&b, odd, sizeof odd - 1);
     CHECK_OK(hth_gguf_open_memory(b.data, b.n, "odd.gguf", &file, err));
     if (file) {
-        hth_text name = {0};
+        hth_str name = {0};
         CHECK_OK(hth_gguf_get_text(file, "general.name", &name, NULL, err));
         CHECK_INT(name.n, sizeof odd - 1);
         CHECK_BYTES(name.bytes, odd, sizeof odd); /* and the NUL behind it */

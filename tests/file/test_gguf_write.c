@@ -3,7 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "file/gguf_write.h"
-#include "file/sink.h"
+#include "file/atomic_writer.h"
 #include "support/test.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ static const char *part_of(const char *path)
 
 static void set_all_types(hth_gguf_writer *w)
 {
-    static const hth_text texts[] = {{"one", 3}, {"", 0}, {"\0\xff", 2}};
+    static const hth_str texts[] = {{"one", 3}, {"", 0}, {"\0\xff", 2}};
     static const uint32_t numbers[] = {1, 2, UINT32_MAX};
     static const uint8_t bools[] = {1, 0};
     hth_gguf_writer_uint(w, "u8", HTH_GGUF_U8, 255);
@@ -69,21 +69,21 @@ static void check_all_types(const hth_gguf *file)
     CHECK(hth_gguf_find(file, "u64")->as.u == UINT64_MAX);
     CHECK(hth_gguf_find(file, "i64")->as.i == INT64_MIN);
     CHECK(hth_gguf_find(file, "f64")->as.f == -HUGE_VAL);
-    hth_text text = hth_gguf_find(file, "text")->as.text;
+    hth_str text = hth_gguf_find(file, "text")->as.text;
     CHECK(text.n == 5 && memcmp(text.bytes, "h\xc3\xa9\0!", 6) == 0);
     CHECK(hth_gguf_element_uint(hth_gguf_find(file, "numbers"), 2) == UINT32_MAX);
     CHECK_INT(hth_gguf_element_uint(hth_gguf_find(file, "bools"), 0), 1);
     CHECK_INT(hth_gguf_find(file, "empty")->n_element, 0);
     const hth_gguf_value *texts = hth_gguf_find(file, "texts");
     CHECK_INT(texts->n_element, 3);
-    CHECK_BYTES(((const hth_text *)texts->elements)[2].bytes, "\0\xff", 3);
+    CHECK_BYTES(((const hth_str *)texts->elements)[2].bytes, "\0\xff", 3);
     CHECK_INT(hth_gguf_find(file, "no.texts")->n_element, 0);
 }
 
 TEST(writer_values_of_every_type_are_read_back)
 {
     const char *path = test_scratch("types.gguf");
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     hth_gguf_writer *w = NULL;
     hth_gguf *file = NULL, *copied = NULL;
     CHECK_OK(hth_gguf_writer_open(path, &w, err));
@@ -104,7 +104,7 @@ TEST(writer_values_of_every_type_are_read_back)
     check_all_types(copied);
     hth_gguf_close(copied);
     hth_gguf_close(file);
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
     unlink(path);
 }
 
@@ -309,15 +309,15 @@ TEST(writer_every_failing_write_leaves_the_old_file_alone)
 {
     const char *from = test_data("golden/files/tiny.gguf");
     const char *to = test_scratch("full.gguf");
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     if (!from) return;
     for (uint64_t n = 1; n < 1000; n++) {
         hearth_error why = {0};
         size_t size = 0;
         CHECK(test_write_file(to, "old", 3));
-        hth_sink_fail_write_at(n);
+        hth_atomic_writer_fail_write_at(n);
         hearth_status status = rewrite(from, to, SIZE_MAX, &why);
-        hth_sink_fail_write_at(0);
+        hth_atomic_writer_fail_write_at(0);
         CHECK(!exists(part_of(to)));
         char *now = test_read_file(to, &size);
         free(now);
@@ -331,7 +331,7 @@ TEST(writer_every_failing_write_leaves_the_old_file_alone)
         /* when the last step, syncing the folder, fails, the new file is there */
         CHECK(size == 3 || (size == 107296 && strstr(why.message, "sync the folder")));
     }
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
     unlink(to);
 }
 
@@ -341,13 +341,13 @@ TEST(writer_every_allocation_may_fail)
     const char *to = test_scratch("memory.gguf");
     if (!from) return;
     for (int sticky = 0; sticky < 2; sticky++) {
-        uint64_t held = hth_alloc_held();
+        uint64_t held = hth_alloc_in_use();
         for (uint64_t n = 1; n < 10000; n++) {
             hearth_error why = {0};
             hth_alloc_fail_at(n, sticky);
             hearth_status status = rewrite(from, to, SIZE_MAX, &why);
             hth_alloc_fail_at(0, 0);
-            CHECK_INT(hth_alloc_held(), held);
+            CHECK_INT(hth_alloc_in_use(), held);
             CHECK(!exists(part_of(to)) && exists(to) == (status == HEARTH_OK));
             if (status == HEARTH_OK) break;
             CHECK_INT(status, HEARTH_ERROR_MEMORY);

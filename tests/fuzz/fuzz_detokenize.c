@@ -4,7 +4,7 @@
  * seeded ids. */
 #include "support/test.h"
 #include "support/vocab_file.h"
-#include "text/cut.h"
+#include "text/pretokenizer.h"
 #include "text/utf8.h"
 
 #include <stdlib.h>
@@ -35,19 +35,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     char engine[80], out[128];
     if (n < 1) return 0;
-    const bool bpe = (data[0] & 1) && hth_text_cutter_engine(engine, sizeof engine), show = data[0] & 2;
+    const bool bpe = (data[0] & 1) && hth_pretokenizer_engine(engine, sizeof engine), show = data[0] & 2;
     const hth_tokenizer *tok = vocabulary(bpe);
-    if (hth_detok_room(tok) > sizeof out) abort();
+    if (hth_detok_max_bytes(tok) > sizeof out) abort();
     char *stream = malloc(n * sizeof out + 4), *pieces = malloc(n * sizeof out + 4);
     size_t n_stream = 0, n_pieces = 0;
     hth_detok d;
     hth_detok_init(&d, tok, show, false);
     for (size_t i = 1; i + 1 < n; i += 2) {
         int32_t id = (int32_t)(data[i] << 8 | data[i + 1]) % (hth_tokenizer_n_vocab(tok) + 2) - 1;
-        size_t n_piece;
-        const char *piece = hth_token_piece(tok, id, show, &n_piece);
-        memcpy(pieces + n_pieces, piece, n_piece);
-        n_pieces += n_piece;
+        size_t n_chunk;
+        const char *piece = hth_token_piece(tok, id, show, &n_chunk);
+        memcpy(pieces + n_pieces, piece, n_chunk);
+        n_pieces += n_chunk;
         n_stream += hth_detok_push(&d, id, stream + n_stream);
         if (n_stream > n_pieces || n_pieces - n_stream > 3) abort();
         if (n_stream != n_pieces - hth_text_utf8_tail(pieces, n_pieces)) abort();

@@ -18,13 +18,13 @@ static void touch_bytes(const void *bytes, size_t n)
     sink += sum;
 }
 
-static void touch_text(hth_text text) { touch_bytes(text.bytes, text.n + 1); /* and its NUL */ }
+static void touch_text(hth_str text) { touch_bytes(text.bytes, text.n + 1); /* and its NUL */ }
 
 static void touch_array(const hth_gguf_value *v)
 {
     for (uint64_t i = 0; i < v->n_element; i++) {
         if (v->element_type == HTH_GGUF_TEXT)
-            touch_text(((const hth_text *)v->elements)[i]);
+            touch_text(((const hth_str *)v->elements)[i]);
         else
             sink += hth_gguf_element_uint(v, i) + (uint64_t)hth_gguf_element_int(v, i) +
                     (hth_gguf_element_float(v, i) > 0.0);
@@ -37,7 +37,7 @@ static void touch_value(const hth_gguf *file, const hth_gguf_value *v)
     uint64_t u = 0;
     double f = 0;
     bool b = false;
-    hth_text text = {0};
+    hth_str text = {0};
     const hth_gguf_value *array = NULL;
     touch_text(v->key);
     touch_bytes(v->raw.bytes, v->raw.n);

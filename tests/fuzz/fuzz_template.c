@@ -4,8 +4,8 @@
  * fuzz) a libFuzzer program, with tests/fuzz/corpus/template as its corpus; test_template.c
  * replays that and mutations of it. */
 #include "base/alloc.h"
-#include "text/chat_formats.h"
-#include "text/template.h"
+#include "chat/chat_formats.h"
+#include "chat/template.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 /* A byte that no template, format or escape of ours writes by itself. */
 #define MARK "\x1E"
 
-static hth_text word(const char *text) { return (hth_text){text, strlen(text)}; }
+static hth_str word(const char *text) { return (hth_str){text, strlen(text)}; }
 
 static bool source_is_innocent(const uint8_t *data, size_t n)
 {
@@ -31,8 +31,8 @@ static void check_parts(const hth_rendered *r, bool innocent)
     for (size_t i = 0; i < r->n_part; i++) {
         const hth_text_part *p = &r->parts[i];
         if (p->text != r->text + at || p->n == 0) abort();
-        if (i > 0 && p->is_frame == r->parts[i - 1].is_frame) abort();
-        if (innocent && p->is_frame && memchr(p->text, MARK[0], p->n)) abort();
+        if (i > 0 && p->is_template == r->parts[i - 1].is_template) abort();
+        if (innocent && p->is_template && memchr(p->text, MARK[0], p->n)) abort();
         at += p->n;
     }
     if (at != r->n || r->n > HTH_TEMPLATE_MAX_OUTPUT) abort();
@@ -66,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     hth_template *t = NULL;
     hth_rendered r;
     hearth_error why;
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     hearth_status st = hth_template_open(source, n - 1, &t, &why);
     check_status(st, &why);
     if (st == HEARTH_OK) {
@@ -76,12 +76,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         hth_rendered_free(&r);
     }
     hth_template_close(t);
-    const hth_chat_format *f = hth_chat_format_detect((hth_text){source, n - 1});
+    const hth_chat_format *f = hth_chat_format_detect((hth_str){source, n - 1});
     if (f) {
         if (hth_chat_format_render(f, &in, &r, &why) != HEARTH_OK) abort();
         check_parts(&r, true);
         hth_rendered_free(&r);
     }
-    if (hth_alloc_held() != held) abort();
+    if (hth_alloc_in_use() != held) abort();
     return 0;
 }

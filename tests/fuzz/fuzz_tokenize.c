@@ -4,7 +4,7 @@
  * libFuzzer by the preset `fuzz`; test_tokenize.c replays seeded strings. */
 #include "support/test.h"
 #include "support/vocab_file.h"
-#include "text/cut.h"
+#include "text/pretokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,7 @@ static const hth_tokenizer *vocabulary(unsigned i)
 
 static bool comes_back(const hth_tokenizer *tok, const hth_ids *ids, const char *text, size_t n)
 {
-    char *out = malloc(ids->n * hth_detok_room(tok) + 4);
+    char *out = malloc(ids->n * hth_detok_max_bytes(tok) + 4);
     size_t n_out = 0;
     hth_detok d;
     hth_detok_init(&d, tok, true, true);
@@ -117,7 +117,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     char engine[80];
     if (n == 0) return 0;
-    const unsigned n_vocab = hth_text_cutter_engine(engine, sizeof engine) ? N_VOCAB : N_SPM;
+    const unsigned n_vocab = hth_pretokenizer_engine(engine, sizeof engine) ? N_VOCAB : N_SPM;
     const unsigned i = data[0] % n_vocab, flags = data[0] / n_vocab % 4;
     const hth_tokenizer *tok = vocabulary(i);
     const char *text = (const char *)data + 1;

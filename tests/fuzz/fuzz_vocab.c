@@ -92,10 +92,10 @@ static void obey(vocab_file *f, orders *o)
 static void check_text(const hth_tokenizer *tok, const char *text, size_t n)
 {
     char out[2048];
-    if (hth_detok_room(tok) > sizeof out) return;
+    if (hth_detok_max_bytes(tok) > sizeof out) return;
     for (unsigned flags = 0; flags < 4; flags++) {
         hth_ids ids = {0};
-        size_t n_lost, n_piece;
+        size_t n_lost, n_chunk;
         hth_detok d;
         if (hth_tokenize(tok, text, n, flags, &ids, &n_lost, NULL) != HEARTH_OK) abort();
         /* a space, or one put in front, may take the three bytes of U+2581 */
@@ -103,7 +103,7 @@ static void check_text(const hth_tokenizer *tok, const char *text, size_t n)
         hth_detok_init(&d, tok, flags & 1, true);
         for (size_t i = 0; i < ids.n; i++) {
             if (ids.id[i] < 0 || ids.id[i] >= hth_tokenizer_n_vocab(tok)) abort();
-            hth_token_piece(tok, ids.id[i], true, &n_piece);
+            hth_token_piece(tok, ids.id[i], true, &n_chunk);
             if (hth_detok_push(&d, ids.id[i], out) > sizeof out) abort();
         }
         hth_detok_flush(&d, out);
@@ -116,7 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     static vocab_file f;
     if (n < 2) return 0;
     orders o = {data + 1, data + n};
-    const uint64_t held = hth_alloc_held();
+    const uint64_t held = hth_alloc_in_use();
     if (data[0] & 1) vocab_file_begin_bpe(&f);
     else vocab_file_begin(&f, data[0] & 2);
     obey(&f, &o);
@@ -129,6 +129,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     hth_tokenizer_close(tok);
     hth_gguf_close(file);
     vocab_file_free(&f);
-    if (hth_alloc_held() != held) abort();
+    if (hth_alloc_in_use() != held) abort();
     return 0;
 }

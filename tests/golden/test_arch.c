@@ -2,7 +2,7 @@
  * one answer on every level, thread count, batch and reader. */
 #include "support/golden.h"
 #include "support/test.h"
-#include "text/cut.h"
+#include "text/pretokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,7 +111,7 @@ TEST(a_vocabulary_that_is_not_supported_hinders_text_only)
     CHECK_INT(tokenize_a("bert", &why), HEARTH_ERROR_UNSUPPORTED);
     CHECK(strstr(why.message, "model.gguf") && strstr(why.message, "tokenizer.ggml.model") &&
           strstr(why.message, "llama"));
-    bool cuts = hth_text_cutter_engine(engine, sizeof engine);
+    bool cuts = hth_pretokenizer_engine(engine, sizeof engine);
     CHECK_INT(tokenize_a("gpt2", &why), cuts ? HEARTH_OK : HEARTH_ERROR_UNSUPPORTED);
     if (!cuts) CHECK(strstr(why.message, "model.gguf") && strstr(why.message, "built without"));
 }

@@ -243,7 +243,7 @@ static void check_synthetic(bool packed)
     static int32_t ids[] = {1, 31999, 77, 20000, 5, 12345, 9, 400};
     golden g = {.model = test_scratch("synthetic.gguf"), .ids = ids, .n = sizeof ids / sizeof *ids};
     const hth_synth_options o = {.shape = "stories-15m",
-                                 .mix = hth_mix_find("q4_k_m"),
+                                 .ftype = hth_ftype_find("q4_k_m"),
                                  .packed = packed,
                                  .activation = packed ? "relu" : NULL,
                                  .seed = 1,
@@ -275,9 +275,9 @@ TEST(packed_mixed_types_have_the_bits_of_the_cpu) { check_synthetic(true); }
 /* ---- a part of a model -------------------------------------------------------------------------- */
 
 /* Bytes of what lies on a device. */
-enum { MOST_LAYERS = 16 };
+enum { MAX_LAYERS = 16 };
 typedef struct counted {
-    uint64_t room, head, layers[MOST_LAYERS];
+    uint64_t room, head, layers[MAX_LAYERS];
 } counted;
 
 /* The first n_layer layers fit; one byte less, and one fewer does. */
@@ -292,17 +292,17 @@ static bool count_bytes(const golden *g, const hearth_gpu_options *gpu, counted 
 {
     hearth_model *m = open_on(g->model, gpu, g->selector);
     if (!m) return false;
-    hth_gpu_place place = *hth_gpu_where(m->gpu);
-    uint64_t most = hth_device_get_info(m->device)->most, weights, cache;
+    hth_offload_params params = *hth_gpu_get_params(m->gpu);
+    uint64_t most = hth_device_get_info(m->device)->max_binding_size, weights, cache;
     hearth_model_info info;
     hearth_model_get_info(m, &info);
     *n_layer = info.n_layer;
-    bool fits = CHECK(info.n_layer <= MOST_LAYERS) &&
-                hth_gpu_room_bytes(m->model, most, &place, &bytes->room) &&
+    bool fits = CHECK(info.n_layer <= MAX_LAYERS) &&
+                hth_gpu_workspace_bytes(m->model, most, &params, &bytes->room) &&
                 hth_gpu_head_bytes(m->model, most, &bytes->head);
     for (uint32_t i = 0; fits && i < info.n_layer; i++) {
-        fits = hth_gpu_layer_bytes(m->model, most, &place, i, m->model->layers[i].d_ff, &weights) &&
-               hth_gpu_cache_bytes(m->model, most, &place, i, &cache);
+        fits = hth_gpu_layer_bytes(m->model, most, &params, i, m->model->layers[i].d_ff, &weights) &&
+               hth_gpu_cache_bytes(m->model, most, &params, i, &cache);
         bytes->layers[i] = weights + cache;
     }
     if (CHECK(fits)) CHECK(info.gpu_bytes <= budget_for(bytes, info.n_layer) + bytes->head);
@@ -404,7 +404,7 @@ static uint64_t check_submissions(const golden *g, const char *device, uint64_t 
     if (n_work > 0 && !submissions_begin(device, 2, n_work)) return 0;
     hearth_model *model = open_on(g->model, &gpu, g->selector);
     if (model && is_whole(model)) {
-        CHECK(n_work == 0 || hth_gpu_where(model->gpu)->n_work == n_work);
+        CHECK(n_work == 0 || hth_gpu_get_params(model->gpu)->max_work == n_work);
         n = submissions_check(model->gpu, work);
         if (!*expected) *expected = logits_by(model, g, HEARTH_KV_F16, 256);
         for (uint32_t batch = 1; *expected && n_work > 0 && batch <= 256; batch *= 16)

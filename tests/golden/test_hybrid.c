@@ -83,7 +83,7 @@ static const float *expected_of(packed *f, hearth_selector selector, const char 
 typedef struct divided {
     const char *device, *thresholds;
     hearth_selector selector;
-    uint32_t n_hot[HYBRID_MOST_LAYERS], n_layer;
+    uint32_t n_hot[HYBRID_MAX_LAYERS], n_layer;
     bool head, submitted;
     uint32_t n_thread, n_row;        /* tokens of a step on the device */
     hth_placement_stream streams[2]; /* from so many tokens of a step on; 0: never */
@@ -96,7 +96,7 @@ static void describe(const packed *f, const divided *d, char *text, size_t size)
         text, size,
         "%s on %s, %s, %u threads, pieces of %u, streamed from %u/%u, %u/%u, %s%s, work %llu:", f->name,
         d->device, hearth_selector_name(d->selector), d->n_thread, d->n_row, d->streams[0].n_tok,
-        d->streams[0].here, d->streams[1].n_tok, d->streams[1].here, d->submitted ? "submitted" : "queued",
+        d->streams[0].cpu_share, d->streams[1].n_tok, d->streams[1].cpu_share, d->submitted ? "submitted" : "queued",
         d->head ? ", head" : "", (unsigned long long)d->n_work);
     for (uint32_t i = 0; i < d->n_layer; i++) n += snprintf(text + n, size - (size_t)n, " %u", d->n_hot[i]);
 }
@@ -105,9 +105,9 @@ static void describe(const packed *f, const divided *d, char *text, size_t size)
 static hearth_model *open_divided(const packed *f, const divided *d)
 {
     hearth_model *model = NULL;
-    uint32_t n_hot[HYBRID_MOST_LAYERS];
+    uint32_t n_hot[HYBRID_MAX_LAYERS];
     const char *path = test_scratch("placement.gguf");
-    hth_placement p = {.n_layer = d->n_layer, .n_hot = n_hot, .head = d->head, .submitted = d->submitted};
+    hth_placement p = {.n_layer = d->n_layer, .n_hot = n_hot, .head = d->head, .submit_on_demand = d->submitted};
     memcpy(p.streams, d->streams, sizeof d->streams);
     memcpy(n_hot, d->n_hot, sizeof n_hot);
     if (!hybrid_write_placement(f->path, d->device, &p, path)) return NULL;
@@ -124,12 +124,12 @@ static hearth_model *open_divided(const packed *f, const divided *d)
     if (d->n_work > 0) submissions_end();
     remove(path);
     if (!model) return NULL;
-    const hth_gpu_place *place = model->gpu ? hth_gpu_where(model->gpu) : NULL;
-    bool as_said = place && place->n_layer == d->n_layer && place->head == d->head &&
-                   (place->handoff == HTH_GPU_SUBMITTED) == d->submitted &&
-                   memcmp(place->n_hot, d->n_hot, d->n_layer * sizeof *d->n_hot) == 0;
+    const hth_offload_params *params = model->gpu ? hth_gpu_get_params(model->gpu) : NULL;
+    bool as_said = params && params->n_layer == d->n_layer && params->head == d->head &&
+                   (params->submit_mode == HTH_SUBMIT_ON_DEMAND) == d->submitted &&
+                   memcmp(params->n_hot, d->n_hot, d->n_layer * sizeof *d->n_hot) == 0;
     CHECK(as_said);
-    if (as_said) CHECK(hth_gpu_is_strict(model->gpu) && (d->n_work == 0 || place->n_work == d->n_work));
+    if (as_said) CHECK(hth_gpu_is_bit_exact(model->gpu) && (d->n_work == 0 || params->max_work == d->n_work));
     if (as_said) return model;
     hearth_model_close(model);
     return NULL;
@@ -158,9 +158,9 @@ static bool is_there(const char *name)
 
 static uint32_t n_divided_layers(const hearth_model *model)
 {
-    const hth_gpu_place *place = hth_gpu_where(model->gpu);
+    const hth_offload_params *params = hth_gpu_get_params(model->gpu);
     uint32_t n = 0;
-    for (uint32_t i = 0; i < place->n_layer; i++) n += place->n_hot[i] < model->model->layers[i].d_ff;
+    for (uint32_t i = 0; i < params->n_layer; i++) n += params->n_hot[i] < model->model->layers[i].d_ff;
     return n;
 }
 
@@ -187,13 +187,13 @@ static void check_divided(packed *f, const divided *d, hth_gpu_counts *sum)
     has_bits(f, d, model, 1, N_PREFIX);
     hth_gpu_counts c = hth_gpu_count(model->gpu);
     CHECK_INT(c.n_step, (N_ID + d->n_row - 1) / d->n_row + N_PREFIX);
-    if (n_divided_layers(model) == 0) CHECK_INT(c.n_handed + c.n_idle + c.n_again, 0);
-    else CHECK(c.n_handed >= n_divided_layers(model) * (c.n_step - c.n_streamed));
+    if (n_divided_layers(model) == 0) CHECK_INT(c.n_split + c.n_split_empty + c.n_token_retried, 0);
+    else CHECK(c.n_split >= n_divided_layers(model) * (c.n_step - c.n_streamed));
     CHECK_INT(c.n_streamed, n_divided_layers(model) > 0 ? n_streamed_steps(d) : 0);
     CHECK(!hth_device_state(model->device).lost);
-    sum->n_step += c.n_step, sum->n_handed += c.n_handed;
-    sum->n_idle += c.n_idle, sum->n_again += c.n_again;
-    sum->n_streamed += c.n_streamed, sum->n_shared += c.n_shared;
+    sum->n_step += c.n_step, sum->n_split += c.n_split;
+    sum->n_split_empty += c.n_split_empty, sum->n_token_retried += c.n_token_retried;
+    sum->n_streamed += c.n_streamed, sum->n_streamed_shared += c.n_streamed_shared;
     hearth_model_close(model);
 }
 
@@ -229,7 +229,7 @@ static divided draw_divided(test_random *r, const char *device, int i_file, hear
     d.n_thread = threads[test_random_below(r, 3)];
     d.n_row = rows[test_random_below(r, 5)];
     d.streams[0].n_tok = streams[test_random_below(r, 4)];
-    d.streams[0].here = parts[test_random_below(r, 4)];
+    d.streams[0].cpu_share = parts[test_random_below(r, 4)];
     if (d.streams[0].n_tok > 0 && d.streams[0].n_tok < N_ID)
         d.streams[1] = (hth_placement_stream){d.streams[0].n_tok + 3, parts[test_random_below(r, 4)]};
     return d;
@@ -277,13 +277,13 @@ static void check_placements(const char *device, int stride, uint64_t n_work)
         divided d = fixed_divided(device, N_FILE - 1, N_FIXED - 1);
         check_divided(&files[N_FILE - 1], &d, &sum), n++;
     }
-    if (n_work == 0) CHECK(sum.n_shared > 0 && sum.n_shared < sum.n_streamed);
+    if (n_work == 0) CHECK(sum.n_streamed_shared > 0 && sum.n_streamed_shared < sum.n_streamed);
     printf(
         "     %s, seed %d: %d placements, %llu steps, %llu of them streamed, %llu shared, %llu layers handed "
         "over, %llu idle, %llu tokens again\n",
         device, SEED, n, (unsigned long long)sum.n_step, (unsigned long long)sum.n_streamed,
-        (unsigned long long)sum.n_shared, (unsigned long long)sum.n_handed, (unsigned long long)sum.n_idle,
-        (unsigned long long)sum.n_again);
+        (unsigned long long)sum.n_streamed_shared, (unsigned long long)sum.n_split, (unsigned long long)sum.n_split_empty,
+        (unsigned long long)sum.n_token_retried);
     for (int i = 0; i < N_FILE; i++) close_packed(&files[i]);
 }
 
@@ -329,7 +329,7 @@ static divided divide_at(uint32_t n_hot, const char *device, hearth_selector sel
  * is ready, whatever the placement says. */
 static void check_many_tapes(packed *f, hth_placement_stream stream)
 {
-    enum { N_MANY = 1100, MOST_QUEUED = HTH_QUEUE_PENDING / 2 };
+    enum { N_MANY = 1100, MAX_QUEUED = HTH_QUEUE_MAX_IN_FLIGHT / 2 };
     static int32_t ids[N_MANY];
     uint64_t work;
     divided d = divide_at(512, "null", HEARTH_SELECTOR_DENSE);
@@ -340,7 +340,7 @@ static void check_many_tapes(packed *f, hth_placement_stream stream)
     for (int i = 0; i < N_MANY; i++) ids[i] = f->ids[i % N_ID];
     CHECK_OK(hearth_model_open(f->path, &o, &cpu, err));
     hearth_model *model = cpu ? open_divided(f, &d) : NULL;
-    if (model && CHECK(submissions_check(model->gpu, &work) > MOST_QUEUED)) {
+    if (model && CHECK(submissions_check(model->gpu, &work) > MAX_QUEUED)) {
         float *expected = engine_last_logits(cpu, &s, ids, N_MANY),
               *logits = engine_last_logits(model, &s, ids, N_MANY);
         if (expected && logits) CHECK_BYTES(logits, expected, 288 * sizeof *logits);
@@ -369,7 +369,7 @@ static uint64_t n_again_by_token(packed *f, const divided *d)
     uint64_t n = 0;
     hearth_model *model = expected_of(f, d->selector, d->thresholds) ? open_divided(f, d) : NULL;
     if (!model) return 0;
-    if (has_bits(f, d, model, 1, N_ID)) n = hth_gpu_count(model->gpu).n_again;
+    if (has_bits(f, d, model, 1, N_ID)) n = hth_gpu_count(model->gpu).n_token_retried;
     has_bits(f, d, model, N_ID, N_ID);
     hearth_model_close(model);
     return n;
@@ -460,16 +460,16 @@ static void check_idle(const char *device)
         if (model) {
             has_bits(&f, &d, model, 1, N_ID);
             hth_gpu_counts c = hth_gpu_count(model->gpu);
-            CHECK_INT(c.n_handed, 2 * N_ID);
-            CHECK_INT(c.n_idle, N_ID);
+            CHECK_INT(c.n_split, 2 * N_ID);
+            CHECK_INT(c.n_split_empty, N_ID);
             has_bits(&f, &d, model, N_ID, N_ID);
-            CHECK_INT(hth_gpu_count(model->gpu).n_idle, N_ID + 3);
+            CHECK_INT(hth_gpu_count(model->gpu).n_split_empty, N_ID + 3);
         }
         hearth_model_close(model);
         d.streams[0] = (hth_placement_stream){1, 40};
         model = open_divided(&f, &d);
         if (model) has_bits(&f, &d, model, 1, N_PREFIX), has_bits(&f, &d, model, N_ID, N_ID);
-        if (model) CHECK_INT(hth_gpu_count(model->gpu).n_shared, N_PREFIX + 3);
+        if (model) CHECK_INT(hth_gpu_count(model->gpu).n_streamed_shared, N_PREFIX + 3);
         hearth_model_close(model);
     }
     remove(thresholds);

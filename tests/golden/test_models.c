@@ -24,18 +24,18 @@ static hearth_model *open_model(const char *relative)
 /* The tokens as a text that they begin; freed with free. */
 static char *decode(const hearth_model *model, const int32_t *ids, size_t n, size_t *n_text)
 {
-    hearth_decoder *d = NULL;
+    hearth_detokenizer *d = NULL;
     const char *piece;
-    size_t n_piece;
+    size_t n_chunk;
     char *text = calloc(64 * n + 64, 1);
     *n_text = 0;
-    CHECK_OK(hearth_decoder_open(model, true, false, &d, err));
+    CHECK_OK(hearth_detokenizer_open(model, true, false, &d, err));
     for (size_t i = 0; d && i < n; i++) {
-        CHECK_OK(hearth_decoder_push(d, ids[i], &piece, &n_piece, err));
-        memcpy(text + *n_text, piece, n_piece);
-        *n_text += n_piece;
+        CHECK_OK(hearth_detokenizer_push(d, ids[i], &piece, &n_chunk, err));
+        memcpy(text + *n_text, piece, n_chunk);
+        *n_text += n_chunk;
     }
-    hearth_decoder_close(d);
+    hearth_detokenizer_close(d);
     return text;
 }
 

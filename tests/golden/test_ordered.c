@@ -62,7 +62,7 @@ static void run(const setting *s)
     int32_t ids[N_ID];
     uint32_t n_hot[2] = {512, 64};
     hth_placement p = {
-        .n_layer = 2, .n_hot = n_hot, .head = true, .submitted = s->submitted, .streams = {s->stream}};
+        .n_layer = 2, .n_hot = n_hot, .head = true, .submit_on_demand = s->submitted, .streams = {s->stream}};
     snprintf(path, sizeof path, "%s", test_scratch("ordered.gguf"));
     snprintf(placement, sizeof placement, "%s", test_scratch("ordered.placement"));
     for (int i = 0; i < N_ID; i++) ids[i] = 1 + 7 * i % 280;
@@ -76,8 +76,8 @@ static void run(const setting *s)
         free(engine_model_logits(model, &(engine_setting){.n_thread = 2, .n_batch = 1, .kv = HEARTH_KV_F16},
                                  ids, 3));
         hth_gpu_counts c = hth_gpu_count(model->gpu);
-        CHECK((c.n_streamed > 0) == (s->stream.n_tok > 0) && (c.n_shared > 0) == (s->stream.here > 0));
-        CHECK((c.n_again > 0) == (s->usual == 0.0f));
+        CHECK((c.n_streamed > 0) == (s->stream.n_tok > 0) && (c.n_streamed_shared > 0) == (s->stream.cpu_share > 0));
+        CHECK((c.n_token_retried > 0) == (s->usual == 0.0f));
     }
     hearth_model_close(model);
     remove(path);
@@ -120,7 +120,7 @@ static void check(const setting *s)
     for (size_t i = 0; watched && i < sizeof wrong / sizeof *wrong; i++) {
         const char *at = strstr(said, wrong[i]);
         if (at)
-            test_fail(__FILE__, __LINE__, "%s, from %u/%u: %.600s", s->from, s->stream.n_tok, s->stream.here,
+            test_fail(__FILE__, __LINE__, "%s, from %u/%u: %.600s", s->from, s->stream.n_tok, s->stream.cpu_share,
                       at);
     }
     if (watched) CHECK(strstr(said, "all was run") != NULL);

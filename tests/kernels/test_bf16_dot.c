@@ -25,7 +25,7 @@ static hth_rows make_job(test_random *r, const shape *s)
     proof_fill_bf16(r, PROOF_PLAIN, weights, s->n_row * s->n_col);
     proof_fill_f32(r, PROOF_PLAIN, x, s->n_tok * s->n_col);
     for (size_t i = 0; i < s->n_row; i += HTH_PANEL_ROW)
-        hth_panel_make(HTH_TYPE_BF16, s->n_col, (const uint8_t *)(weights + i * s->n_col), 2 * s->n_col,
+        hth_panel_pack(HTH_TYPE_BF16, s->n_col, (const uint8_t *)(weights + i * s->n_col), 2 * s->n_col,
                        panels + 2 * i * s->n_col);
     for (size_t t = 0; t < s->n_tok; t++)
         hth_tiles_put_floats(&tiles, t, s->n_tok, s->n_col, x + t * s->n_col);
@@ -76,7 +76,7 @@ TEST(products_of_bf16_stay_within_their_bound)
 {
     test_random r = proof_random();
     hth_kernels k, before;
-    hth_kernels_init(&k, hth_cpu_machine());
+    hth_kernels_init(&k, hth_cpu_detect());
     before = k;
     if (!hth_kernels_use_bf16_dot(&k)) { /* this machine multiplies no bf16: nothing changes */
         CHECK_BYTES(&k, &before, sizeof k);
@@ -100,8 +100,8 @@ TEST(one_token_is_exact_and_other_levels_have_none)
     hth_kernels_init(&k, HTH_CPU_GENERIC);
     CHECK(!hth_kernels_use_bf16_dot(&k));
     CHECK(!k.panels[HTH_TYPE_BF16]);
-    hth_kernels_init(&plain, hth_cpu_machine());
-    hth_kernels_init(&k, hth_cpu_machine());
+    hth_kernels_init(&plain, hth_cpu_detect());
+    hth_kernels_init(&k, hth_cpu_detect());
     if (!hth_kernels_use_bf16_dot(&k)) return; /* other levels: above */
     job.w = panels, job.layout = HTH_LAYOUT_PANELS;
     job.y = got[0], k.panels[HTH_TYPE_BF16](&job);

@@ -14,7 +14,7 @@
 static hth_kernels table(void)
 {
     hth_kernels k;
-    hth_kernels_init(&k, hth_cpu_machine());
+    hth_kernels_init(&k, hth_cpu_detect());
     return k;
 }
 

@@ -6,8 +6,8 @@
 #include "base/hash.h"
 #include "kernels/kernels.h"
 #include "kernels/math.h"
-#include "support/attend_case.h"
-#include "support/down_case.h"
+#include "support/attn_case.h"
+#include "support/axpy_case.h"
 #include "support/proof.h"
 #include "support/rows_case.h"
 
@@ -108,7 +108,7 @@ TEST(mxfp4_rows_are_the_same_everywhere) { check_levels(hash_mxfp4, 0xc53f58c04c
 static uint64_t hash_down(const hth_kernels *k)
 {
     enum { MAX_OUT = 2048 };
-    static int64_t wide[MAX_OUT];
+    static int64_t acc64[MAX_OUT];
     static float y[MAX_OUT];
     down_case c;
     uint64_t h = 0;
@@ -121,11 +121,11 @@ static uint64_t hash_down(const hth_kernels *k)
             s.list = 2 + kind % 2;
             if (rows_block(s.rows.type) < 256) s.rows.n_col = 352;
             down_case_make(&c, &r, &s);
-            memset(wide, 0, sizeof wide);
-            k->down[s.rows.type](&c.job);
-            h += down_flush(k, s.rows.type, &c.job, wide);
-            h = hth_hash_more(h, wide, s.rows.n_col * sizeof *wide);
-            hth_down_finish(wide, s.rows.n_col, 0x1p-32f, y);
+            memset(acc64, 0, sizeof acc64);
+            k->axpy[s.rows.type](&c.job);
+            h += down_flush(k, s.rows.type, &c.job, acc64);
+            h = hth_hash_more(h, acc64, s.rows.n_col * sizeof *acc64);
+            hth_axpy_finish(acc64, s.rows.n_col, 0x1p-32f, y);
             h = hash_floats(h, y, s.rows.n_col);
         }
     down_case_close(&c);
@@ -168,8 +168,8 @@ static uint64_t hash_elements(const hth_kernels *k)
     for (int kind = 0; kind < PROOF_N_KIND; kind++) {
         fill(&r, kind);
         memcpy(out, in_a, sizeof out);
-        k->rope_neighbours(out, in_b, in_c, N / 2);
-        k->rope_halves(out, in_b, in_c, N / 2);
+        k->rope_interleaved(out, in_b, in_c, N / 2);
+        k->rope_neox(out, in_b, in_c, N / 2);
         h = hash_floats(h, out, N);
         k->add(in_a, in_b, N, out);
         h = hash_floats(h, out, N);

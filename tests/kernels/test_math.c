@@ -71,7 +71,7 @@ static void map_silu(const float *x, size_t n, float *y) { table.activate[HTH_AC
 static void map_gelu(const float *x, size_t n, float *y) { table.activate[HTH_ACTIVATION_GELU](NULL, x, n, y); }
 
 /* All levels give the same bits (test_vectors.c), so one is enough. */
-static void use_table(void) { hth_kernels_init(&table, hth_cpu_machine()); }
+static void use_table(void) { hth_kernels_init(&table, hth_cpu_detect()); }
 
 TEST(exp_is_within_its_bound)
 {

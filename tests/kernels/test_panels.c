@@ -7,21 +7,21 @@
 enum { MAX_WEIGHT = 1 << 20, MAX_INPUT = 1 << 19, MAX_Y = 1 << 15 };
 
 static rows_case the_case;
-static guard panel_memory, tile_q, tile_d, tile_sums;
+static guard panel_memory, mul_mat_q, tile_d, tile_sums;
 static float expected[MAX_Y], got[MAX_Y];
 
 static void open_all(void)
 {
     rows_case_open(&the_case, MAX_WEIGHT, MAX_INPUT);
     guard_open(&panel_memory, MAX_WEIGHT + 64);
-    guard_open(&tile_q, 4 * MAX_INPUT);
+    guard_open(&mul_mat_q, 4 * MAX_INPUT);
     guard_open(&tile_d, MAX_INPUT / 2);
     guard_open(&tile_sums, MAX_INPUT / 2);
 }
 
 static void close_all(void)
 {
-    guard *all[] = {&panel_memory, &tile_q, &tile_d, &tile_sums};
+    guard *all[] = {&panel_memory, &mul_mat_q, &tile_d, &tile_sums};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) guard_close(all[i]);
     rows_case_close(&the_case);
 }
@@ -34,11 +34,11 @@ TEST(a_row_comes_out_of_a_panel_as_it_went_in)
     test_random r = proof_random();
     for (int t = 0; t < ROWS_N_TYPE; t++) {
         hth_type type = rows_types[t];
-        CHECK(hth_panel_fits(type));
+        CHECK(hth_panel_supported(type));
         for (size_t n_block = 1; n_block <= 35; n_block++) {
             size_t size = rows_bytes(type, n_block * rows_block(type)), stride = size + n_block % 3;
             proof_fill_bytes(&r, rows, 16 * stride);
-            hth_panel_make(type, n_block, rows, stride, panel);
+            hth_panel_pack(type, n_block, rows, stride, panel);
             for (size_t i = 0; i < 16; i++) {
                 memset(row, 0xa5, size);
                 hth_panel_row(type, n_block, panel, i, row);
@@ -58,7 +58,7 @@ TEST(a_panel_is_in_the_order_of_the_partial_sums)
     static const int order[N_BLOCK] = {0, 8, 1, 9, 2, 10, 3, 4, 5, 6, 7};
     for (int r = 0; r < 16; r++)
         for (int b = 0; b < N_BLOCK; b++) memset(rows + (r * N_BLOCK + b) * SIZE, r << 4 | b, SIZE);
-    hth_panel_make(HTH_TYPE_Q4_0, N_BLOCK, rows, N_BLOCK * SIZE, panel);
+    hth_panel_pack(HTH_TYPE_Q4_0, N_BLOCK, rows, N_BLOCK * SIZE, panel);
     for (int p = 0; p < N_BLOCK; p++)
         for (int r = 0; r < 16; r++) {
             CHECK_INT(panel[p * 16 * SIZE + 2 * r], r << 4 | order[p]);      /* scales */
@@ -88,7 +88,7 @@ static void fail(const char *what, hth_cpu level, const hth_rows *job, size_t i)
               "shift %zu, side %d, %s, list %d, fetch %d",
               rows_type_name(s->type), hth_cpu_name(level), what, i, i < MAX_Y ? (double)expected[i] : 0.0,
               i < MAX_Y ? (double)got[i] : 0.0, s->n_row, s->n_col, s->n_tok, (int)job->layout, s->shift,
-              (int)s->side, proof_kind_name(s->kind), s->list, (int)job->fetch);
+              (int)s->side, proof_kind_name(s->kind), s->list, (int)job->prefetch);
 }
 
 static bool compute(hth_rows_fn *f, hth_cpu level, const hth_rows *job, float *out)
@@ -111,12 +111,12 @@ static hth_tiles make_tiles(void)
     size_t n = hth_n_tiled(s->n_tok) * s->n_col, block = rows_block(s->type);
     hth_tiles tiles = {0};
     if (!rows_quantised(s->type)) {
-        tiles.x = guard_place(&tile_q, (s->n_tok == 1 ? s->n_col : n) * sizeof(float), s->side, 0);
+        tiles.x = guard_place(&mul_mat_q, (s->n_tok == 1 ? s->n_col : n) * sizeof(float), s->side, 0);
         for (size_t t = 0; t < s->n_tok; t++)
             hth_tiles_put_floats(&tiles, t, s->n_tok, s->n_col, act->x + t * s->n_col);
         return tiles;
     }
-    tiles.q = guard_place(&tile_q, n, s->side, 0);
+    tiles.q = guard_place(&mul_mat_q, n, s->side, 0);
     tiles.d = guard_place(&tile_d, n / block * sizeof(float), s->side, 0);
     if (block == 32) tiles.offset = guard_place(&tile_sums, n / 32 * sizeof(int32_t), s->side, 0);
     else tiles.sum_16 = guard_place(&tile_sums, n / 16 * sizeof(int16_t), s->side, 0);
@@ -142,7 +142,7 @@ static const uint8_t *make_panels(void)
     size_t size = rows_bytes(s->type, s->n_col);
     uint8_t *w = guard_place(&panel_memory, s->n_row * size, s->side, s->shift);
     for (size_t i = 0; i < s->n_row; i += HTH_PANEL_ROW)
-        hth_panel_make(s->type, s->n_col / rows_block(s->type), the_case.job.w + i * the_case.job.row_size,
+        hth_panel_pack(s->type, s->n_col / rows_block(s->type), the_case.job.w + i * the_case.job.row_size,
                        the_case.job.row_size, w + i * size);
     return w;
 }
@@ -163,11 +163,11 @@ static bool check_case(hth_cpu level)
     }
     if (job.list) return true;
     job.w = make_panels(), job.row_size = rows_bytes(s->type, s->n_col), job.layout = HTH_LAYOUT_PANELS;
-    for (job.fetch = HTH_FETCH_IN_STEPS; job.fetch <= HTH_FETCH_SPARINGLY; job.fetch++) {
+    for (job.prefetch = HTH_PREFETCH_L2_L1; job.prefetch <= HTH_PREFETCH_SPARSE; job.prefetch++) {
         if (!compute(table.panels[s->type], level, &job, got)) return false;
         check_equal(level, &job, "panels give other bits");
     }
-    job.fetch = table.fetch;
+    job.prefetch = table.prefetch;
     if (s->n_row <= HTH_PANEL_ROW) return true;
     hth_rows last = job;
     last.first = s->n_row - HTH_PANEL_ROW;
@@ -213,7 +213,7 @@ static void for_each_level(void (*check)(hth_cpu level, hth_type type, test_rand
             else CHECK(table.layout[rows_types[t]] != HTH_LAYOUT_PANELS);
     }
     close_all();
-    CHECK(n_checked > 0 || hth_cpu_machine() == HTH_CPU_GENERIC);
+    CHECK(n_checked > 0 || hth_cpu_detect() == HTH_CPU_GENERIC);
 }
 
 static void random_shapes(hth_cpu level, hth_type type, test_random *r)
@@ -231,7 +231,7 @@ TEST(levels_above_the_lowest_have_panels_of_every_quantised_type)
     static const hth_cpu with[] = {HTH_CPU_AVX2, HTH_CPU_AVX512, HTH_CPU_DOTPROD, HTH_CPU_I8MM};
     for (size_t l = 0; l < sizeof with / sizeof *with; l++) {
         hth_kernels table, lower;
-        if (!hth_cpu_has(hth_cpu_machine(), with[l])) continue;
+        if (!hth_cpu_has(hth_cpu_detect(), with[l])) continue;
         hth_kernels_init(&table, with[l]);
         hth_kernels_init(&lower, (hth_cpu)(with[l] - 1));
         for (int t = 0; t < ROWS_N_TYPE; t++) {
@@ -249,12 +249,12 @@ TEST(levels_above_the_lowest_have_panels_of_every_quantised_type)
 TEST(every_level_fetches_as_this_cpu_does_best)
 {
     unsigned amd = hth_cpu_amd_family();
-    hth_fetch best = amd == 0 ? HTH_FETCH_IN_STEPS : amd < 26 ? HTH_FETCH_SPARINGLY : HTH_FETCH_AT_ONCE;
+    hth_prefetch_mode best = amd == 0 ? HTH_PREFETCH_L2_L1 : amd < 26 ? HTH_PREFETCH_SPARSE : HTH_PREFETCH_L1;
     for (int level = HTH_CPU_GENERIC; level <= HTH_CPU_I8MM; level++) {
         hth_kernels table;
-        if (!hth_cpu_has(hth_cpu_machine(), (hth_cpu)level)) continue;
+        if (!hth_cpu_has(hth_cpu_detect(), (hth_cpu)level)) continue;
         hth_kernels_init(&table, (hth_cpu)level);
-        CHECK(table.fetch == (level == HTH_CPU_GENERIC ? HTH_FETCH_IN_STEPS : best));
+        CHECK(table.prefetch == (level == HTH_CPU_GENERIC ? HTH_PREFETCH_L2_L1 : best));
     }
 }
 

@@ -18,14 +18,14 @@ static int8_t q[N_TOK * N_COL], q_256[N_TOK * N_COL];
 static float d[N_TOK * N_COL / 32], d_256[N_TOK * N_COL / 256];
 static int32_t sum[N_TOK * N_COL / 32];
 static int16_t sum_16[N_TOK * N_COL / 16];
-static int8_t tile_q[2][HTH_TILE_FLOAT_TOK * N_COL];
+static int8_t mul_mat_q[2][HTH_TILE_FLOAT_TOK * N_COL];
 static float tile_d[2][HTH_TILE_FLOAT_TOK * N_COL / 32];
 static float tile_x[HTH_TILE_FLOAT_TOK * N_COL];
 static int32_t tile_offset[HTH_TILE_FLOAT_TOK * N_COL / 32];
 static int16_t tile_sum_16[HTH_TILE_FLOAT_TOK * N_COL / 16];
-static float part[2 * HTH_PRODUCT_PART]; /* two threads: units may be computed twice */
+static float part[2 * HTH_PRODUCT_SCRATCH]; /* two threads: units may be computed twice */
 _Alignas(64) static uint8_t work[2 * HTH_PANEL_WORK];
-static const hth_rounding rounding = {
+static const hth_act_q8 act_q8 = {
     .q = q,
     .d = d,
     .sum = sum,
@@ -34,8 +34,8 @@ static const hth_rounding rounding = {
     .sum_16 = sum_16,
     .part = part,
     .work = work,
-    .tiles = {.q = tile_q[0], .d = tile_d[0], .offset = tile_offset, .x = tile_x},
-    .tiles_256 = {.q = tile_q[1], .d = tile_d[1], .sum_16 = tile_sum_16}};
+    .tiles = {.q = mul_mat_q[0], .d = tile_d[0], .offset = tile_offset, .x = tile_x},
+    .tiles_256 = {.q = mul_mat_q[1], .d = tile_d[1], .sum_16 = tile_sum_16}};
 
 static void fill_matrix(test_random *r, hth_type type, uint8_t *w)
 {
@@ -57,11 +57,11 @@ static void check_types(test_random *r, hth_pool *pool, const hth_kernels *k, co
         m[i] = (hth_matrix){types[i], N_ROW, N_COL, rows_bytes(types[i], N_COL), weights[i], HTH_LAYOUT_ROWS};
         outputs[i] = (hth_output){.matrix = &m[i], .y = together[i]};
     }
-    hth_product(k, pool, &rounding, x, N_TOK, outputs, HTH_PRODUCT_MAX);
+    hth_product(k, pool, &act_q8, x, N_TOK, outputs, HTH_PRODUCT_MAX);
     for (int i = 0; i < HTH_PRODUCT_MAX; i++) {
         memset(q, 1, sizeof q), memset(q_256, 1, sizeof q_256);
         hth_output one = {.matrix = &m[i], .y = alone};
-        hth_product(k, pool, &rounding, x, N_TOK, &one, 1);
+        hth_product(k, pool, &act_q8, x, N_TOK, &one, 1);
         if (proof_differ_f32(together[i], alone, N_TOK * N_ROW) < N_TOK * N_ROW)
             test_fail(__FILE__, __LINE__, "%s beside %s, %s and %s gives other bits",
                       rows_type_name(types[i]), rows_type_name(types[0]), rows_type_name(types[1]),
@@ -75,7 +75,7 @@ TEST(types_that_share_an_input_do_not_disturb_each_other)
     hth_kernels k;
     hth_pool *pool = NULL;
     hearth_error err;
-    hth_kernels_init(&k, hth_cpu_machine());
+    hth_kernels_init(&k, hth_cpu_detect());
     if (!CHECK_INT(hth_pool_open(2, &pool, &err), HEARTH_OK)) return;
     proof_fill_f32(&r, PROOF_PLAIN, x, N_TOK * N_COL);
     for (int a = 0; a < ROWS_N_TYPE; a++)
@@ -95,7 +95,7 @@ TEST(every_type_gives_about_the_product_of_its_weights)
     hth_kernels k;
     hth_pool *pool = NULL;
     hearth_error err;
-    hth_kernels_init(&k, hth_cpu_machine());
+    hth_kernels_init(&k, hth_cpu_detect());
     if (!CHECK_INT(hth_pool_open(1, &pool, &err), HEARTH_OK)) return;
     proof_fill_f32(&r, PROOF_PLAIN, x, N_TOK * N_COL);
     for (int t = 0; t < ROWS_N_TYPE; t++) {
@@ -103,7 +103,7 @@ TEST(every_type_gives_about_the_product_of_its_weights)
                         weights[0],    HTH_LAYOUT_ROWS};
         hth_output one = {.matrix = &m, .y = alone};
         fill_matrix(&r, rows_types[t], weights[0]);
-        hth_product(&k, pool, &rounding, x, N_TOK, &one, 1);
+        hth_product(&k, pool, &act_q8, x, N_TOK, &one, 1);
         for (int i = 0; i < N_ROW * N_TOK; i++) {
             double y = 0, size = 0;
             k.unpack[m.type](weights[0] + (size_t)(i % N_ROW) * m.row_size, N_COL, row);
@@ -132,7 +132,7 @@ static void nap_sometimes(hth_pool_point point, uint32_t i_thread)
 }
 
 /* N_TOK products of one token, queued one behind the other: to y[t] of N_LATE_ROW. */
-static void multiply_one_by_one(hth_pool *pool, const hth_kernels *k, const hth_rounding *r,
+static void multiply_one_by_one(hth_pool *pool, const hth_kernels *k, const hth_act_q8 *r,
                                 const hth_matrix *m, float *y)
 {
     for (size_t t = 0; t < N_TOK; t++) {
@@ -144,7 +144,7 @@ static void multiply_one_by_one(hth_pool *pool, const hth_kernels *k, const hth_
 
 TEST(threads_that_are_late_change_nothing)
 {
-    static float many_part[N_THREAD * HTH_PRODUCT_PART], wanted[N_TOK * N_LATE_ROW], y[N_TOK * N_LATE_ROW];
+    static float many_part[N_THREAD * HTH_PRODUCT_SCRATCH], wanted[N_TOK * N_LATE_ROW], y[N_TOK * N_LATE_ROW];
     test_random r = proof_random();
     hth_kernels k;
     hth_pool *alone_pool = NULL, *pool = NULL;
@@ -154,13 +154,13 @@ TEST(threads_that_are_late_change_nothing)
     input.copies = hth_alloc(N_THREAD, HTH_INPUT_HEAD + input.size);
     uint8_t *w = hth_alloc(N_LATE_ROW, N_COL * sizeof(float)),
             *rows_work = hth_alloc(N_THREAD, HTH_PANEL_WORK);
-    hth_rounding late = rounding;
+    hth_act_q8 late = act_q8;
     late.input = &input, late.part = many_part, late.work = rows_work;
-    hth_kernels_init(&k, hth_cpu_machine());
+    hth_kernels_init(&k, hth_cpu_detect());
     if (!CHECK_INT(hth_pool_open(1, &alone_pool, &err), HEARTH_OK)) return;
     if (!CHECK_INT(hth_pool_open(N_THREAD, &pool, &err), HEARTH_OK)) return;
     hth_pool_set_hook(pool, nap_sometimes);
-    hth_pool_set_patience(pool, 1);
+    hth_pool_set_straggler_timeout(pool, 1);
     proof_fill_f32(&r, PROOF_PLAIN, x, N_TOK * N_COL);
     for (int i = 0; i < 2 * ROWS_N_TYPE; i++) {
         hth_type type = rows_types[i / 2];
@@ -176,9 +176,9 @@ TEST(threads_that_are_late_change_nothing)
             if (proof_differ_f32(y, wanted, N_TOK * N_LATE_ROW) < N_TOK * N_LATE_ROW)
                 test_fail(__FILE__, __LINE__, "%s, round %d: other bits", rows_type_name(type), round);
         }
-        hth_pool_settle(pool); /* before the matrix changes */
+        hth_pool_quiesce(pool); /* before the matrix changes */
     }
-    CHECK(hth_pool_n_rescued(pool) > 0);
+    CHECK(hth_pool_n_backup(pool) > 0);
     hth_pool_close(pool);
     hth_pool_close(alone_pool);
     hth_free(input.words);

@@ -8,23 +8,23 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_ROW = 23, MOST_COL = 96, MOST_IN = 600, MOST_GAP = 9 };
+enum { MAX_ROW = 23, MAX_COL = 96, MAX_IN = 600, MAX_GAP = 9 };
 enum {
-    SIZE_A = MOST_ROW * (MOST_IN + MOST_GAP) > MOST_IN *(MOST_ROW + MOST_GAP)
-                 ? MOST_ROW *(MOST_IN + MOST_GAP)
-                 : MOST_IN *(MOST_ROW + MOST_GAP),
-    SIZE_B = MOST_IN * (MOST_COL + MOST_GAP),
-    SIZE_Y = MOST_ROW * (MOST_COL + MOST_GAP),
+    SIZE_A = MAX_ROW * (MAX_IN + MAX_GAP) > MAX_IN *(MAX_ROW + MAX_GAP)
+                 ? MAX_ROW *(MAX_IN + MAX_GAP)
+                 : MAX_IN *(MAX_ROW + MAX_GAP),
+    SIZE_B = MAX_IN * (MAX_COL + MAX_GAP),
+    SIZE_Y = MAX_ROW * (MAX_COL + MAX_GAP),
 };
 
-enum { N_ROOM = 4, MOST_WEIGHT = 264 };
+enum { N_ROOM = 4, MAX_WEIGHT = 264 };
 
 static guard room[N_ROOM];
 static float a[SIZE_A], b[SIZE_B], before[SIZE_Y], expected[SIZE_Y];
 
 static void open_rooms(void)
 {
-    static const size_t sizes[N_ROOM] = {sizeof a, sizeof b, sizeof before, MOST_WEIGHT * sizeof(float)};
+    static const size_t sizes[N_ROOM] = {sizeof a, sizeof b, sizeof before, MAX_WEIGHT * sizeof(float)};
     for (int i = 0; i < N_ROOM; i++) guard_open(&room[i], sizes[i]);
 }
 
@@ -67,14 +67,14 @@ static void place(hth_gemm *job, bool turned, guard_side side)
 
 static hth_gemm random_job(test_random *r, bool turned, size_t most_in)
 {
-    hth_gemm job = {.n_row = test_random_below(r, MOST_ROW + 1),
-                    .n_col = 16 * (size_t)test_random_below(r, MOST_COL / 16 + 1),
+    hth_gemm job = {.n_row = test_random_below(r, MAX_ROW + 1),
+                    .n_col = 16 * (size_t)test_random_below(r, MAX_COL / 16 + 1),
                     .n_in = test_random_below(r, (uint32_t)most_in + 1),
                     .more = test_random_below(r, 2) == 1};
-    size_t row = (turned ? job.n_row : job.n_in) + test_random_below(r, MOST_GAP);
+    size_t row = (turned ? job.n_row : job.n_in) + test_random_below(r, MAX_GAP);
     job.a_row = turned ? 1 : row, job.a_col = turned ? row : 1;
-    job.b_row = job.n_col + test_random_below(r, MOST_GAP);
-    job.y_row = job.n_col + test_random_below(r, MOST_GAP);
+    job.b_row = job.n_col + test_random_below(r, MAX_GAP);
+    job.y_row = job.n_col + test_random_below(r, MAX_GAP);
     return job;
 }
 
@@ -86,7 +86,7 @@ TEST(products_of_every_level_are_those_of_the_definition)
     open_rooms();
     for (int i = 0; i < 150; i++) {
         bool turned = i % 2;
-        hth_gemm job = random_job(&r, turned, i % 10 == 9 ? MOST_IN : 40);
+        hth_gemm job = random_job(&r, turned, i % 10 == 9 ? MAX_IN : 40);
         proof_fill_f32(&r, (proof_kind)(i % PROOF_N_KIND), a, SIZE_A);
         proof_fill_f32(&r, (proof_kind)(i / 8 % 4), b, SIZE_B);
         proof_fill_f32(&r, PROOF_PLAIN, before, SIZE_Y);
@@ -153,8 +153,8 @@ static void invoke_adam(void *arg)
 }
 
 /* p, m and v after three steps from there. */
-static bool steps_of(hth_cpu level, float start[4][MOST_WEIGHT], size_t n, guard_side side,
-                     float end[3][MOST_WEIGHT])
+static bool steps_of(hth_cpu level, float start[4][MAX_WEIGHT], size_t n, guard_side side,
+                     float end[3][MAX_WEIGHT])
 {
     hth_kernels k;
     float *own[4];
@@ -177,12 +177,12 @@ static bool steps_of(hth_cpu level, float start[4][MOST_WEIGHT], size_t n, guard
 
 TEST(adam_is_alike_at_all_levels_and_moves_as_it_should)
 {
-    static float start[4][MOST_WEIGHT], first[3][MOST_WEIGHT], other[3][MOST_WEIGHT];
+    static float start[4][MAX_WEIGHT], first[3][MAX_WEIGHT], other[3][MAX_WEIGHT];
     hth_cpu levels[PROOF_MAX_LEVEL];
     int n_level = proof_levels(levels);
     test_random r = proof_random();
     open_rooms();
-    for (size_t n = 0; n <= MOST_WEIGHT; n += 8) {
+    for (size_t n = 0; n <= MAX_WEIGHT; n += 8) {
         for (int i = 0; i < 4; i++) proof_fill_f32(&r, PROOF_PLAIN, start[i], n);
         memset(start[2], 0, sizeof start[2]);
         memset(start[3], 0, sizeof start[3]);
@@ -215,12 +215,12 @@ static void invoke_logistic(void *arg)
 
 TEST(the_logistic_function_is_alike_at_all_levels_and_exact_enough)
 {
-    static float x[MOST_WEIGHT], first[MOST_WEIGHT];
+    static float x[MAX_WEIGHT], first[MAX_WEIGHT];
     hth_cpu levels[PROOF_MAX_LEVEL + 1] = {HTH_CPU_GENERIC};
     int n_level = 1 + proof_levels(levels + 1);
     test_random r = proof_random();
     open_rooms();
-    for (size_t n = 0; n <= MOST_WEIGHT; n += 8)
+    for (size_t n = 0; n <= MAX_WEIGHT; n += 8)
         for (int l = 0; l < n_level; l++) {
             hth_kernels k;
             hth_kernels_init(&k, levels[l]);

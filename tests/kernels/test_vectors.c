@@ -1,5 +1,5 @@
 /* The proof of the vector kernels (norms, rotation, softmax, activations, rounding,
- * halves; attention: test_attend.c): every level of this machine against the C reference, bit for
+ * halves; attention: test_attn.c): every level of this machine against the C reference, bit for
  * bit, between guard pages, at ragged lengths and for all kinds of numbers. `--bench` measures
  * instead (support/vector_bench.h). */
 #include "kernels/kernels.h"
@@ -40,8 +40,8 @@ static void run_layer_plain(const call *c)
 {
     c->table->layer_norm(c->a, c->b, NULL, c->n, 1.0f / (float)c->n, 1e-5f, c->y);
 }
-static void run_neighbours(const call *c) { c->table->rope_neighbours(c->y, c->b, c->c, c->n / 2); }
-static void run_halves(const call *c) { c->table->rope_halves(c->y, c->b, c->c, c->n / 2); }
+static void run_neighbours(const call *c) { c->table->rope_interleaved(c->y, c->b, c->c, c->n / 2); }
+static void run_halves(const call *c) { c->table->rope_neox(c->y, c->b, c->c, c->n / 2); }
 static void run_softmax(const call *c) { c->table->softmax(c->y, c->n); }
 static void run_add(const call *c) { c->table->add(c->a, c->b, c->n, c->y); }
 static void run_add_onto(const call *c) { c->table->add(c->y, c->b, c->n, c->y); }

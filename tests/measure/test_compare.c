@@ -275,7 +275,7 @@ typedef struct watching {
     uint8_t *marked[MAX_SEEN_LAYER];
 } watching;
 
-static void watch(void *user, const hth_observation *seen)
+static void watch(void *user, const hth_ffn_probe *seen)
 {
     watching *w = user;
     uint32_t l = seen->i_layer;
@@ -285,7 +285,7 @@ static void watch(void *user, const hth_observation *seen)
     w->marked[l] = realloc(w->marked[l], at + n);
     if (!w->hidden[l] || !w->marked[l]) abort();
     memcpy(w->hidden[l] + at, seen->hidden, n * sizeof(float));
-    hth_step_mark(hth_session_step(w->marker), seen, w->marked[l] + at);
+    hth_step_selector_mask(hth_session_step(w->marker), seen, w->marked[l] + at);
     w->n_tok[l] += seen->n_tok;
 }
 
@@ -303,7 +303,7 @@ static watching watch_run(const pair *p, const setting *s, hearth_selector selec
 {
     watching w = {.marker = open_one(p->model, s, s->selector, s->kv)};
     hearth_session *session = open_one(p->model, s, selector, s->kv);
-    hth_step_observe(hth_session_step(session), watch, &w);
+    hth_step_set_probe(hth_session_step(session), watch, &w);
     CHECK_OK(hearth_session_eval(session, ids, n, err));
     hearth_session_close(session);
     hearth_session_close(w.marker);

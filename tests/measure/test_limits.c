@@ -2,8 +2,8 @@
  * agree with each other, and medians are medians. Speeds themselves are no test. */
 #include "measure/limits.h"
 #include "measure/peaks.h"
-#include "base/spread.h"
-#include "measure/work.h"
+#include "base/sample_stats.h"
+#include "measure/op_count.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
 
@@ -12,16 +12,16 @@
 TEST(medians_are_medians_and_samples_stay)
 {
     double odd[] = {5, 1, 4, 4, 2}, even[] = {3, 9, 1, 5}, same[] = {7, 7, 7};
-    hth_spread s = hth_spread_of(odd, 5);
+    hth_sample_stats s = hth_sample_stats_of(odd, 5);
     CHECK(s.median == 4 && s.min == 1 && s.max == 5);
     CHECK(odd[0] == 5 && odd[4] == 2);
-    s = hth_spread_of(even, 4);
+    s = hth_sample_stats_of(even, 4);
     CHECK(s.median == 4 && s.min == 1 && s.max == 9);
-    s = hth_spread_of(same, 3);
+    s = hth_sample_stats_of(same, 3);
     CHECK(s.median == 7 && s.min == 7 && s.max == 7);
-    s = hth_spread_of(even, 1);
+    s = hth_sample_stats_of(even, 1);
     CHECK(s.median == 3 && s.min == 3 && s.max == 3);
-    s = hth_spread_of(NULL, 0);
+    s = hth_sample_stats_of(NULL, 0);
     CHECK(s.median == 0 && s.min == 0 && s.max == 0);
 }
 
@@ -81,7 +81,7 @@ TEST(every_level_has_a_peak_of_floats_and_every_wide_one_of_bytes)
     CHECK_OK(hth_pool_open(2, &pool, err));
     for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
         hth_peak peaks[HTH_PEAK_MAX];
-        if (!hth_cpu_has(hth_cpu_machine(), levels[l])) continue;
+        if (!hth_cpu_has(hth_cpu_detect(), levels[l])) continue;
         size_t n = hth_peaks(levels[l], peaks), n_kind[HTH_N_PEAK_KIND] = {0};
         CHECK(n <= HTH_PEAK_MAX);
         for (size_t i = 0; i < n; i++) {
@@ -105,9 +105,9 @@ TEST(every_level_has_a_peak_of_floats_and_every_wide_one_of_bytes)
 
 TEST(waiting_takes_time)
 {
-    hth_hand_over h;
+    hth_thread_latency h;
     hth_pool *pool;
-    CHECK_OK(hth_hand_over_measure(&h, err));
+    CHECK_OK(hth_thread_latency_measure(&h, err));
     CHECK(h.spin > 0.0 && h.wake > 0.0);
     CHECK_OK(hth_pool_open(3, &pool, err));
     CHECK(hth_pool_job_measure(pool) > 0.0);
@@ -125,8 +125,8 @@ TEST(work_is_that_of_the_matrices)
     gguf_bytes file = tiny_write(&m);
     tiny_free(&m);
     CHECK_OK(hearth_model_open_memory(file.data, file.n, "tiny", NULL, &model, err));
-    hth_work none = hth_work_of_prompt(model, 0), one = hth_work_of_prompt(model, 1),
-             five = hth_work_of_prompt(model, 5);
+    hth_op_count none = hth_op_count_prompt(model, 0), one = hth_op_count_prompt(model, 1),
+             five = hth_op_count_prompt(model, 5);
     CHECK(none.int8 == 0 && none.f32 == 0);
     /* The head counts once: five tokens are one token and four times its layers. */
     uint64_t all = one.int8 + one.f32, layers = (five.int8 + five.f32 - all) / 4;
@@ -134,9 +134,9 @@ TEST(work_is_that_of_the_matrices)
     hearth_model_get_info(model, &info);
     CHECK_INT(all - layers, (long long)info.n_vocab * info.d_model);
     CHECK_INT((five.int8 + five.f32 - all) % 4, 0);
-    uint64_t row = hth_work_kv_bytes(model, HEARTH_KV_F16, 0);
-    CHECK(row > 0 && hth_work_kv_bytes(model, HEARTH_KV_F16, 9) == 10 * row);
-    CHECK(hth_work_kv_bytes(model, HEARTH_KV_F32, 9) == 20 * row);
+    uint64_t row = hth_op_count_kv_bytes(model, HEARTH_KV_F16, 0);
+    CHECK(row > 0 && hth_op_count_kv_bytes(model, HEARTH_KV_F16, 9) == 10 * row);
+    CHECK(hth_op_count_kv_bytes(model, HEARTH_KV_F32, 9) == 20 * row);
     hearth_model_close(model);
     gguf_free(&file);
 }

@@ -161,8 +161,8 @@ TEST(odd_texts_do_no_harm)
 
 TEST(a_watched_second_has_no_more_work_than_cores)
 {
-    hth_load l;
-    if (!hth_load_watch(50, &l)) {
+    hth_cpu_load l;
+    if (!hth_cpu_load_sample(50, &l)) {
         test_skip("/proc/stat is not there");
         return;
     }

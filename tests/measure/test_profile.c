@@ -4,7 +4,7 @@
 #include "measure/profile.h"
 #include "base/bits.h"
 #include "engine/engine.h"
-#include "measure/windows.h"
+#include "measure/chunks.h"
 #include "support/small_model.h"
 #include "support/test.h"
 
@@ -100,7 +100,7 @@ static float *append(float *all, size_t n, const float *more, size_t n_more)
     return all;
 }
 
-static void remember(void *user, const hth_observation *seen)
+static void remember(void *user, const hth_ffn_probe *seen)
 {
     seen_all *a = user;
     uint32_t i = seen->i_layer;
@@ -113,15 +113,15 @@ static void remember(void *user, const hth_observation *seen)
 
 static void look(const bench_model *b, const setting *s, seen_all *a)
 {
-    hth_windows w;
+    hth_chunks w;
     hearth_session *session = open_session(b, s);
-    hth_step_observe(hth_session_step(session), remember, a);
-    CHECK_OK(hth_windows_open(&w, b->model, b->text, b->n, s->n_ctx, err));
+    hth_step_set_probe(hth_session_step(session), remember, a);
+    CHECK_OK(hth_chunks_open(&w, b->model, b->text, b->n, s->n_ctx, err));
     for (size_t i = 0; i < w.n_window; i++) {
         CHECK_OK(hearth_session_truncate(session, 0, err));
-        CHECK_OK(hearth_session_eval(session, hth_windows_at(&w, i), s->n_ctx, err));
+        CHECK_OK(hearth_session_eval(session, hth_chunks_at(&w, i), s->n_ctx, err));
     }
-    hth_windows_close(&w);
+    hth_chunks_close(&w);
     hearth_session_close(session);
 }
 
@@ -131,7 +131,7 @@ static size_t slot_of(float x)
 {
     size_t i = 0;
     if (x <= 0.0f) return 0;
-    while (i + 1 < HTH_PROFILE_N_SLOT && hth_profile_slot_from(i + 1) <= x) i++;
+    while (i + 1 < HTH_PROFILE_N_BIN && hth_profile_bin_edge(i + 1) <= x) i++;
     return i;
 }
 
@@ -164,8 +164,8 @@ static void check_samples(const hth_profile *p, const hth_profile_layer *l, cons
     for (uint32_t i = 0; i < p->n_sample; i++) {
         const float *h = hidden + hth_profile_sample_at(p, i) * l->d_ff;
         for (size_t j = 0; j < l->d_ff; j++) {
-            bool bit = l->together[j * p->n_word + i / 32] >> i % 32 & 1, fires = size_of(h[j]) > 0.0f;
-            if (p->marks_tops) fires = fires && rank_of(h, l->d_ff, j) < (l->d_ff + 9) / 10;
+            bool bit = l->coact_bits[j * p->n_word + i / 32] >> i % 32 & 1, fires = size_of(h[j]) > 0.0f;
+            if (p->coact_is_top_decile) fires = fires && rank_of(h, l->d_ff, j) < (l->d_ff + 9) / 10;
             n_wrong += bit != fires;
         }
     }
@@ -175,7 +175,7 @@ static void check_samples(const hth_profile *p, const hth_profile_layer *l, cons
 static void check_layer(const hth_profile *p, const seen_all *a, uint32_t i_layer)
 {
     const hth_profile_layer *l = &p->layers[i_layer];
-    uint64_t slots[HTH_PROFILE_N_SLOT] = {0}, gate = 0, up = 0;
+    uint64_t slots[HTH_PROFILE_N_BIN] = {0}, gate = 0, up = 0;
     float largest = 0.0f;
     for (size_t i = 0; i < a->n[i_layer] * l->d_ff; i++) {
         float x = size_of(a->hidden[i_layer][i]);
@@ -186,7 +186,7 @@ static void check_layer(const hth_profile *p, const seen_all *a, uint32_t i_laye
     }
     CHECK_INT(a->n[i_layer], p->n_tok);
     CHECK(hth_bits_of(l->largest) == hth_bits_of(largest));
-    CHECK_BYTES(l->slots, slots, sizeof slots);
+    CHECK_BYTES(l->bins, slots, sizeof slots);
     CHECK(l->gate_fired == gate && l->up_fired == up);
     for (size_t j = 0; j < l->d_ff; j++) check_neuron(p, l, a, i_layer, j);
     if (p->n_sample > 0) check_samples(p, l, a->hidden[i_layer]);
@@ -201,7 +201,7 @@ static void recount(bool storyteller, const setting *s)
     open_bench(&b, storyteller);
     CHECK_OK(run_profile(&b, s, out, 0, &p, err));
     look(&b, s, &a);
-    CHECK_INT(p->marks_tops, !storyteller);
+    CHECK_INT(p->coact_is_top_decile, !storyteller);
     for (uint32_t i = 0; p && i < p->n_layer; i++) check_layer(p, &a, i);
     if (p && storyteller) CHECK(hth_profile_live(p, 0) > 0.0 && hth_profile_live(p, 0) < 0.4);
     for (int i = 0; i < 8; i++) free(a.hidden[i]), free(a.gate[i]), free(a.up[i]);

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { I32 = 26, Q8_1 = 9, MOST_RANK = 65536 };
+enum { I32 = 26, Q8_1 = 9, MAX_RANK = 65536 };
 
 /* Opens the bytes: refused with a line that begins with the file's name and holds all words (parts separated
  * by '|'), or, with words NULL, taken. */
@@ -172,7 +172,7 @@ TEST(tensors_of_packed_layers_have_their_shapes_and_types)
         const char *words;
     } rows[] = {{"blk.1.ffn_down_t.weight", 0, {64, 32}, "is [64, 32, 1, 1]|for [32, 64]"},
                 {"blk.0.fc1.weight", 0, {31, 8}, "is [31, 8, 1, 1]|for [32, 8]"},
-                {"blk.0.fc1.weight", 0, {32, MOST_RANK + 1}, "is [32, 65537, 1, 1]"},
+                {"blk.0.fc1.weight", 0, {32, MAX_RANK + 1}, "is [32, 65537, 1, 1]"},
                 {"blk.0.fc2.weight", 0, {9, 64}, "is [9, 64, 1, 1]|for [8, 64]"},
                 {"blk.1.fc2.weight", 0, {8, 65}, "is [8, 65, 1, 1]|for [8, 64]"},
                 {"blk.1.fc2.bias", 0, {63, 1}, "is [63, 1, 1, 1]|for [64, 1]"},

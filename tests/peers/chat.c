@@ -6,8 +6,8 @@
  *                                                      the template itself refuses the messages,
  *                                                      4 where it has what Hearth does not know */
 #include "support/test.h"
-#include "text/chat_formats.h"
-#include "text/template.h"
+#include "chat/chat_formats.h"
+#include "chat/template.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static const char more[] = "{\"functions\": \"none\", \"datetime\": \"26 Jul 202
 
 static const int64_t a_day = 1721995200; /* 26 July 2024, noon */
 
-static hth_text word(const char *text) { return (hth_text){text, strlen(text)}; }
+static hth_str word(const char *text) { return (hth_str){text, strlen(text)}; }
 
 static int list_formats(void)
 {

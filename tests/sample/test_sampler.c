@@ -142,7 +142,7 @@ static void compare_with_reference(hearth_sampler_options p, int32_t n_vocab, te
     for (int step = 0; step < 40; step++) {
         fill_logits(logits, n_vocab, r);
         int32_t id = -1;
-        CHECK_OK(hearth_sampler_pick(s, logits, &id, err));
+        CHECK_OK(hearth_sampler_sample(s, logits, &id, err));
         size_t n = reference(&p, logits, n_vocab, seen, n_seen, e);
         int32_t expected = reference_draw(e, n, &expected_random);
         if (!CHECK_INT(id, expected)) break;
@@ -236,7 +236,7 @@ TEST(draws_have_the_stated_frequencies)
     int count[6] = {0};
     for (int i = 0; i < N_DRAW; i++) {
         int32_t id = 0;
-        CHECK_OK(hearth_sampler_pick(s, logits, &id, err));
+        CHECK_OK(hearth_sampler_sample(s, logits, &id, err));
         count[id]++;
     }
     double sum = 0.0, chi2 = 0.0;
@@ -264,7 +264,7 @@ TEST(same_seed_gives_same_ids_and_another_seed_others)
     int n_other = 0;
     for (int i = 0; i < 200; i++) {
         int32_t id[3];
-        for (int k = 0; k < 3; k++) CHECK_OK(hearth_sampler_pick(s[k], logits, &id[k], err));
+        for (int k = 0; k < 3; k++) CHECK_OK(hearth_sampler_sample(s[k], logits, &id[k], err));
         CHECK_INT(id[0], id[1]);
         n_other += id[0] != id[2];
     }
@@ -279,9 +279,9 @@ TEST(greedy_takes_the_largest_and_the_lowest_id_among_equals)
     hearth_sampler *s = NULL;
     int32_t id = -1;
     CHECK_OK(hth_sampler_open(5, &p, &s, err));
-    CHECK_OK(hearth_sampler_pick(s, (float[5]){1, 3, 2, 3, 3}, &id, err));
+    CHECK_OK(hearth_sampler_sample(s, (float[5]){1, 3, 2, 3, 3}, &id, err));
     CHECK_INT(id, 1);
-    CHECK_OK(hearth_sampler_pick(s, (float[5]){-INFINITY, -0.0f, 0.0f, -1, -2}, &id, err));
+    CHECK_OK(hearth_sampler_sample(s, (float[5]){-INFINITY, -0.0f, 0.0f, -1, -2}, &id, err));
     CHECK_INT(id, 1);
     hearth_sampler_close(s);
 }
@@ -294,12 +294,12 @@ TEST(extreme_logits_and_temperatures_draw_the_best)
     int32_t id = -1;
     p.temperature = 1e-45f;
     CHECK_OK(hth_sampler_open(3, &p, &s, err));
-    CHECK_OK(hearth_sampler_pick(s, (float[3]){3e38f, -3e38f, 2.9e38f}, &id, err));
+    CHECK_OK(hearth_sampler_sample(s, (float[3]){3e38f, -3e38f, 2.9e38f}, &id, err));
     CHECK_INT(id, 0);
     hearth_sampler_close(s);
     p.temperature = 100.0f;
     CHECK_OK(hth_sampler_open(3, &p, &s, err));
-    CHECK_OK(hearth_sampler_pick(s, (float[3]){-3e38f, 3e38f, -INFINITY}, &id, err));
+    CHECK_OK(hearth_sampler_sample(s, (float[3]){-3e38f, 3e38f, -INFINITY}, &id, err));
     CHECK_INT(id, 1);
     hearth_sampler_close(s);
 }
@@ -316,10 +316,10 @@ TEST(penalties_keep_finite_logits_finite)
     hearth_sampler *s = NULL;
     int32_t id = -1;
     CHECK_OK(hth_sampler_open(2, &p, &s, err));
-    CHECK_OK(hearth_sampler_pick(s, (float[2]){0.0f, 3e38f}, &id, err));
+    CHECK_OK(hearth_sampler_sample(s, (float[2]){0.0f, 3e38f}, &id, err));
     CHECK_INT(id, 1);
     hearth_sampler_accept(s, 0);
-    CHECK_OK(hearth_sampler_pick(s, (float[2]){-3e38f, -INFINITY}, &id, err));
+    CHECK_OK(hearth_sampler_sample(s, (float[2]){-3e38f, -INFINITY}, &id, err));
     CHECK_INT(id, 0);
     hearth_sampler_close(s);
 }
@@ -335,7 +335,7 @@ TEST(tokens_leave_the_window_of_penalties)
     const float logits[4] = {4, 3, 2, 1};
     for (int i = 0; i < 30; i++) {
         int32_t id = -1;
-        CHECK_OK(hearth_sampler_pick(s, logits, &id, err));
+        CHECK_OK(hearth_sampler_sample(s, logits, &id, err));
         CHECK_INT(id, i % 3);
         hearth_sampler_accept(s, id);
     }
@@ -352,7 +352,7 @@ static void check_numeric(hearth_sampler_options p, const float *logits, const c
     hearth_error refusal = {0};
     int32_t id;
     CHECK_OK(hth_sampler_open(3, &p, &s, err));
-    CHECK_INT(hearth_sampler_pick(s, logits, &id, &refusal), HEARTH_ERROR_NUMERIC);
+    CHECK_INT(hearth_sampler_sample(s, logits, &id, &refusal), HEARTH_ERROR_NUMERIC);
     if (!strstr(refusal.message, part)) CHECK_TEXT(refusal.message, part);
     hearth_sampler_close(s);
 }
@@ -439,7 +439,7 @@ TEST(picking_and_accepting_allocate_nothing_and_leave_logits_alone)
         uint64_t n_alloc = hth_alloc_count();
         for (int i = 0; i < 100; i++) {
             int32_t id = -1;
-            CHECK_OK(hearth_sampler_pick(s, logits, &id, err));
+            CHECK_OK(hearth_sampler_sample(s, logits, &id, err));
             hearth_sampler_accept(s, id);
         }
         CHECK_INT(hth_alloc_count(), n_alloc);
@@ -455,7 +455,7 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
     p.repeat_penalty = 1.2f;
     p.bias = &bias;
     p.n_bias = 1;
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     int n_failed = 0;
     for (uint64_t n = 1; n < 100; n++) {
         hearth_sampler *s = NULL;
@@ -464,7 +464,7 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
         hearth_status status = hth_sampler_open(50, &p, &s, &err);
         hth_alloc_fail_at(0, 0);
         hearth_sampler_close(s);
-        CHECK_INT(hth_alloc_held(), held);
+        CHECK_INT(hth_alloc_in_use(), held);
         if (status == HEARTH_OK) break;
         CHECK_INT(status, HEARTH_ERROR_MEMORY);
         n_failed++;

@@ -27,7 +27,7 @@ static void open_small(small *s, bool other, const char *activation)
     if (other) s->bytes.data[tiny_data_at(&m, "blk.1.ffn_up.weight") + 5] ^= 1;
     tiny_free(&m);
     CHECK_OK(hth_gguf_open_memory(s->bytes.data, s->bytes.n, "tiny.gguf", &s->file, err));
-    CHECK_OK(hth_model_open(s->file, &(hth_model_wish){.activation = activation}, &s->model, err));
+    CHECK_OK(hth_model_open(s->file, &(hth_model_overrides){.activation = activation}, &s->model, err));
 }
 
 static void close_small(small *s)
@@ -49,15 +49,15 @@ static hth_profile *make(const small *s, uint32_t n_sample, uint64_t n_done)
     snprintf(p->settings, sizeof p->settings, "kv f16");
     for (uint32_t i = 0; i < p->n_layer; i++) {
         hth_profile_layer *l = &p->layers[i];
-        l->slots[0] = n_done * D_FF;
+        l->bins[0] = n_done * D_FF;
         for (uint32_t j = 0; j < D_FF; j++) {
             l->n_fired[j] = test_random_below(&r, (uint32_t)n_done + 1);
             l->sum[j] = l->n_fired[j] * (0.125 + 0.001 * j);
             l->mean[j] = (float)(l->sum[j] / (double)n_done);
-            l->slots[0] -= l->n_fired[j];
-            l->slots[2 + test_random_below(&r, 256)] += l->n_fired[j];
+            l->bins[0] -= l->n_fired[j];
+            l->bins[2 + test_random_below(&r, 256)] += l->n_fired[j];
             for (uint32_t k = 0, n = 0; k < n_sample && n < l->n_fired[j]; k += 2, n++)
-                l->together[j * p->n_word + k / 32] |= 1u << k % 32;
+                l->coact_bits[j * p->n_word + k / 32] |= 1u << k % 32;
         }
         l->largest = 1.5f;
         l->gate_fired = 3 + i, l->up_fired = 4;
@@ -72,7 +72,7 @@ static void check_equal(const hth_profile *a, const hth_profile *b)
     CHECK(a->model_hash == b->model_hash && a->text_hash == b->text_hash);
     CHECK(a->n_tok == b->n_tok && a->n_done == b->n_done && a->n_ctx == b->n_ctx);
     CHECK(a->n_sample == b->n_sample && a->n_word == b->n_word && a->n_layer == b->n_layer);
-    CHECK(a->marks_tops == b->marks_tops);
+    CHECK(a->coact_is_top_decile == b->coact_is_top_decile);
     CHECK_TEXT(a->activation, b->activation);
     CHECK_TEXT(a->settings, b->settings);
     for (uint32_t i = 0; i < a->n_layer; i++) {
@@ -80,9 +80,9 @@ static void check_equal(const hth_profile *a, const hth_profile *b)
         CHECK_INT(x->d_ff, y->d_ff);
         CHECK_BYTES(x->n_fired, y->n_fired, x->d_ff * sizeof *x->n_fired);
         CHECK_BYTES(x->mean, y->mean, x->d_ff * sizeof *x->mean);
-        CHECK_BYTES(x->slots, y->slots, sizeof x->slots);
-        CHECK((x->together == NULL) == (y->together == NULL));
-        if (x->together) CHECK_BYTES(x->together, y->together, x->d_ff * a->n_word * sizeof *x->together);
+        CHECK_BYTES(x->bins, y->bins, sizeof x->bins);
+        CHECK((x->coact_bits == NULL) == (y->coact_bits == NULL));
+        if (x->coact_bits) CHECK_BYTES(x->coact_bits, y->coact_bits, x->d_ff * a->n_word * sizeof *x->coact_bits);
         CHECK(hth_bits_of(x->largest) == hth_bits_of(y->largest));
         CHECK(x->gate_fired == y->gate_fired && x->up_fired == y->up_fired);
     }
@@ -177,12 +177,12 @@ TEST(figures_that_cannot_be_are_refused)
     EXPECT_WRONG(l->largest = INFINITY, "value 1 is inf");
     EXPECT_WRONG(l->gate_fired = N_TOK * D_FF + 1, "hearth.profile.gate_fired at ");
     EXPECT_WRONG(l->up_fired = UINT64_MAX, "hearth.profile.up_fired at ");
-    EXPECT_WRONG(l->slots[0]++, "hearth.profile.size_counts at ");
-    EXPECT_WRONG(l->slots[258]++, "layer 1: its sizes or its largest value");
-    EXPECT_WRONG(l->slots[258] = UINT64_MAX - 5, "layer 1: its sizes");
+    EXPECT_WRONG(l->bins[0]++, "hearth.profile.size_counts at ");
+    EXPECT_WRONG(l->bins[258]++, "layer 1: its sizes or its largest value");
+    EXPECT_WRONG(l->bins[258] = UINT64_MAX - 5, "layer 1: its sizes");
     EXPECT_WRONG(l->n_fired[0] ^= 1, "layer 1: its sizes");
-    EXPECT_WRONG(l->together[2 * 4 + 1] = 1u << 8, "neuron 4: a bit behind the last sample");
-    EXPECT_WRONG((l->n_fired[6] = 1, l->mean[6] = 0.0f, l->together[2 * 6] = 3),
+    EXPECT_WRONG(l->coact_bits[2 * 4 + 1] = 1u << 8, "neuron 4: a bit behind the last sample");
+    EXPECT_WRONG((l->n_fired[6] = 1, l->mean[6] = 0.0f, l->coact_bits[2 * 6] = 3),
                  "neuron 6: it fired at more samples");
     close_small(&s);
     remove(path_of());
@@ -370,7 +370,7 @@ TEST(the_hottest_neurons_cover_what_they_cover)
     CHECK(fabs(hth_profile_live(p, 0) - all / (100.0 * D_FF)) < 1e-12);
     /* Where nothing is zero, by size. */
     CHECK_OK(hth_profile_new(s.model, 0, true, &tops, err));
-    CHECK(tops->marks_tops && !p->marks_tops);
+    CHECK(tops->coact_is_top_decile && !p->coact_is_top_decile);
     for (uint32_t j = 0; j < D_FF; j++) tops->layers[0].mean[j] = j == 50 ? 32.5f : 0.5f;
     CHECK(fabs(hth_profile_cover(tops, 0, 1.0 / D_FF) - 32.5 / 64.0) < 1e-12);
     hth_profile_close(p);
@@ -416,12 +416,12 @@ TEST(samples_are_spread_over_the_text_and_over_the_window)
 
 TEST(slots_cut_octaves_into_eight)
 {
-    CHECK(hth_profile_slot_from(0) <= 0.0f && hth_profile_slot_from(1) > 0.0f);
-    CHECK(hth_profile_slot_from(2) == 0x1p-24f && hth_profile_slot_from(10) == 0x1p-23f);
-    CHECK(hth_profile_slot_from(2 + 24 * 8) == 1.0f && hth_profile_slot_from(3 + 24 * 8) == 1.125f);
-    CHECK(hth_profile_slot_from(HTH_PROFILE_N_SLOT - 1) == 256.0f);
-    for (size_t i = 1; i < HTH_PROFILE_N_SLOT; i++)
-        CHECK(hth_profile_slot_from(i) > hth_profile_slot_from(i - 1));
+    CHECK(hth_profile_bin_edge(0) <= 0.0f && hth_profile_bin_edge(1) > 0.0f);
+    CHECK(hth_profile_bin_edge(2) == 0x1p-24f && hth_profile_bin_edge(10) == 0x1p-23f);
+    CHECK(hth_profile_bin_edge(2 + 24 * 8) == 1.0f && hth_profile_bin_edge(3 + 24 * 8) == 1.125f);
+    CHECK(hth_profile_bin_edge(HTH_PROFILE_N_BIN - 1) == 256.0f);
+    for (size_t i = 1; i < HTH_PROFILE_N_BIN; i++)
+        CHECK(hth_profile_bin_edge(i) > hth_profile_bin_edge(i - 1));
 }
 
 TEST(too_many_samples_are_refused)

@@ -27,7 +27,7 @@ static void open_model(void)
     model_bytes = tiny_write(&m);
     tiny_free(&m);
     CHECK_OK(hth_gguf_open_memory(model_bytes.data, model_bytes.n, "tiny.gguf", &model_file, err));
-    CHECK_OK(hth_model_open(model_file, &(hth_model_wish){0}, &model, err));
+    CHECK_OK(hth_model_open(model_file, &(hth_model_overrides){0}, &model, err));
     CHECK_OK(hth_model_hash(model_file, &model_hash, err));
 }
 
@@ -98,7 +98,7 @@ static void expect(const gguf_bytes *bytes, const char *kind, hearth_status stat
     hth_sidecar s;
     hearth_error why = {0};
     char all[200], *save = NULL;
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     CHECK(test_write_file(path, bytes->data, bytes->n));
     hearth_status st = hth_sidecar_open(&s, path, kind, model, &why);
     bool named = !words || strstr(why.message, path) == why.message;
@@ -109,7 +109,7 @@ static void expect(const gguf_bytes *bytes, const char *kind, hearth_status stat
         test_fail(__FILE__, line, "status '%s', '%s'; '%s' is wanted", hearth_status_name(st), why.message,
                   words ? words : "ok");
     hth_sidecar_close(&s);
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
 }
 
 /* A file of that kind with a change, which may use m. */
@@ -331,7 +331,7 @@ TEST(mutated_sidecars_are_taken_or_refused)
     uint32_t n_run = 4000, n_refused = 0;
     uint64_t held = 0;
     open_model();
-    held = hth_alloc_held();
+    held = hth_alloc_in_use();
     for (uint32_t i = 0; i < n_run; i++) {
         gguf_bytes bytes = make_kind(i % 2);
         const char *path = test_scratch("side.gguf");
@@ -347,7 +347,7 @@ TEST(mutated_sidecars_are_taken_or_refused)
         if (st != HEARTH_OK) CHECK(s.file == NULL && strstr(why.message, path) == why.message);
         hth_sidecar_close(&s);
         gguf_free(&bytes);
-        if (!CHECK_INT(hth_alloc_held(), held)) break;
+        if (!CHECK_INT(hth_alloc_in_use(), held)) break;
     }
     printf("     %u mutated files, %u refused\n", n_run, n_refused);
     CHECK(n_refused > n_run / 4 && n_refused < n_run);

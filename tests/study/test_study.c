@@ -4,8 +4,8 @@
 #include "study/study.h"
 #include "engine/engine.h"
 #include "kernels/math.h"
-#include "measure/windows.h"
-#include "sparse/order.h"
+#include "measure/chunks.h"
+#include "sparse/neuron_order.h"
 #include "support/small_model.h"
 #include "support/test.h"
 
@@ -86,7 +86,7 @@ typedef struct seen_all {
     float *hidden[MAX_LAYER]; /* [N_WINDOW * N_CTX][d_ff] */
 } seen_all;
 
-static void remember(void *user, const hth_observation *seen)
+static void remember(void *user, const hth_ffn_probe *seen)
 {
     seen_all *a = user;
     uint32_t i = seen->i_layer;
@@ -99,17 +99,17 @@ static void remember(void *user, const hth_observation *seen)
 
 static void look(const bench_model *b, hearth_session *session, seen_all *a)
 {
-    hth_windows w;
+    hth_chunks w;
     a->step = hth_session_step(session);
-    hth_step_observe(a->step, remember, a);
-    CHECK_OK(hth_windows_open(&w, b->model, b->text, b->n, N_CTX, err));
+    hth_step_set_probe(a->step, remember, a);
+    CHECK_OK(hth_chunks_open(&w, b->model, b->text, b->n, N_CTX, err));
     CHECK(w.n_window >= N_WINDOW);
     for (size_t i = 0; i < N_WINDOW; i++) {
         CHECK_OK(hearth_session_truncate(session, 0, err));
-        CHECK_OK(hearth_session_eval(session, hth_windows_at(&w, i), N_CTX, err));
+        CHECK_OK(hearth_session_eval(session, hth_chunks_at(&w, i), N_CTX, err));
     }
-    hth_step_observe(a->step, NULL, NULL);
-    hth_windows_close(&w);
+    hth_step_set_probe(a->step, NULL, NULL);
+    hth_chunks_close(&w);
 }
 
 /* The norm of what down makes of h. */

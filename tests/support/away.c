@@ -20,9 +20,9 @@ float away_to_float(int64_t i)
     return i < 0 ? -x : x;
 }
 
-void away_finish(const int64_t *wide, size_t n_out, float factor, float *y)
+void away_finish(const int64_t *acc64, size_t n_out, float factor, float *y)
 {
-    for (size_t o = 0; o < n_out; o++) y[o] = away_to_float(wide[o]) * factor;
+    for (size_t o = 0; o < n_out; o++) y[o] = away_to_float(acc64[o]) * factor;
 }
 
 /* ---- rounding of activations ------------------------------------------------------------------------ */
@@ -52,7 +52,7 @@ static void quant_act_256(const float *x, size_t n_col, int8_t *q, float *d, int
     for (size_t i = 0; i < n_col; i++) {
         float step = d[i / HTH_ACT_BLOCK_256];
         int8_t away = has_ties(step) ? (int8_t)away_round(x[i] / step) : q[i];
-        sum_16[i / HTH_ACT_PART] = (int16_t)(sum_16[i / HTH_ACT_PART] + away - q[i]), q[i] = away;
+        sum_16[i / HTH_ACT_SUBBLOCK] = (int16_t)(sum_16[i / HTH_ACT_SUBBLOCK] + away - q[i]), q[i] = away;
     }
 }
 
@@ -74,50 +74,50 @@ void away_kernels(hth_kernels *k, hth_cpu level)
 
 /* ---- the table -------------------------------------------------------------------------------------- */
 
-hth_program_fn *const programs_away[HTH_N_PROGRAM] = {
-    [HTH_PROGRAM_fill] = away_fill,
-    [HTH_PROGRAM_norm_round] = away_norm_round,
-    [HTH_PROGRAM_rows_q] = away_rows_q,
-    [HTH_PROGRAM_rows_q_onto] = away_rows_q_onto,
-    [HTH_PROGRAM_tile_q] = away_rows_q,
-    [HTH_PROGRAM_tile_q_onto] = away_rows_q_onto,
-    [HTH_PROGRAM_tile_q_cm2] = away_rows_q,
-    [HTH_PROGRAM_tile_q_cm2_onto] = away_rows_q_onto,
-    [HTH_PROGRAM_rows_f] = away_rows_f,
-    [HTH_PROGRAM_rows_f_onto] = away_rows_f_onto,
-    [HTH_PROGRAM_mark_live] = away_mark_live,
-    [HTH_PROGRAM_rows_q_live] = away_rows_q_live,
-    [HTH_PROGRAM_rows_f_live] = away_rows_f_live,
-    [HTH_PROGRAM_activate_round] = away_activate_round,
-    [HTH_PROGRAM_norm_add] = away_norm_add,
-    [HTH_PROGRAM_soft_cap] = away_soft_cap,
-    [HTH_PROGRAM_down_top] = away_down_top,
-    [HTH_PROGRAM_down_q] = away_down_q,
-    [HTH_PROGRAM_down_f] = away_down_f,
-    [HTH_PROGRAM_down_gather] = away_down_gather,
-    [HTH_PROGRAM_down_join] = away_down_join,
-    [HTH_PROGRAM_down_join_onto] = away_down_join_onto,
-    [HTH_PROGRAM_rope_store] = away_rope_store,
-    [HTH_PROGRAM_attend] = away_attend,
-    [HTH_PROGRAM_attend_join] = away_attend_join,
+hth_shader_ref_fn *const programs_away[HTH_N_SHADER] = {
+    [HTH_SHADER_fill] = away_fill,
+    [HTH_SHADER_norm_quantize] = away_norm_round,
+    [HTH_SHADER_mul_mat_vec_q] = away_rows_q,
+    [HTH_SHADER_mul_mat_vec_q_acc] = away_rows_q_onto,
+    [HTH_SHADER_mul_mat_q] = away_rows_q,
+    [HTH_SHADER_mul_mat_q_acc] = away_rows_q_onto,
+    [HTH_SHADER_mul_mat_q_cm2] = away_rows_q,
+    [HTH_SHADER_mul_mat_q_cm2_acc] = away_rows_q_onto,
+    [HTH_SHADER_mul_mat_vec_f] = away_rows_f,
+    [HTH_SHADER_mul_mat_vec_f_acc] = away_rows_f_onto,
+    [HTH_SHADER_active_mask] = away_mark_live,
+    [HTH_SHADER_mul_mat_vec_q_sparse] = away_rows_q_live,
+    [HTH_SHADER_mul_mat_vec_f_sparse] = away_rows_f_live,
+    [HTH_SHADER_act_quantize] = away_activate_round,
+    [HTH_SHADER_norm_add] = away_norm_add,
+    [HTH_SHADER_soft_cap] = away_soft_cap,
+    [HTH_SHADER_down_absmax] = away_down_top,
+    [HTH_SHADER_down_q] = away_down_q,
+    [HTH_SHADER_down_f] = away_down_f,
+    [HTH_SHADER_down_accumulate] = away_down_gather,
+    [HTH_SHADER_down_reduce] = away_down_join,
+    [HTH_SHADER_down_reduce_acc] = away_down_join_onto,
+    [HTH_SHADER_rope_store] = away_rope_store,
+    [HTH_SHADER_attn] = away_attend,
+    [HTH_SHADER_attn_reduce] = away_attend_join,
 };
 
 /* ---- truncation ------------------------------------------------------------------------------------- */
 
-static void truncate_all(hth_program_id id, const hth_program_call *c)
+static void truncate_all(hth_shader_id id, const hth_dispatch_args *c)
 {
     fesetround(FE_TOWARDZERO);
-    hth_gpu_functions[id](c);
+    hth_shader_ref_table[id](c);
     fesetround(FE_TONEAREST);
 }
 
-#define PROGRAM(name, bindings, push, n_const)                                                               \
-    static void truncate_##name(const hth_program_call *c) { truncate_all(HTH_PROGRAM_##name, c); }
-#include "device/programs.def"
-#undef PROGRAM
+#define SHADER(name, bindings, push, n_const)                                                               \
+    static void truncate_##name(const hth_dispatch_args *c) { truncate_all(HTH_SHADER_##name, c); }
+#include "device/shaders.def"
+#undef SHADER
 
-hth_program_fn *const programs_truncating[HTH_N_PROGRAM] = {
-#define PROGRAM(name, bindings, push, n_const) [HTH_PROGRAM_##name] = truncate_##name,
-#include "device/programs.def"
-#undef PROGRAM
+hth_shader_ref_fn *const programs_truncating[HTH_N_SHADER] = {
+#define SHADER(name, bindings, push, n_const) [HTH_SHADER_##name] = truncate_##name,
+#include "device/shaders.def"
+#undef SHADER
 };

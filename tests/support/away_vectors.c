@@ -1,5 +1,5 @@
-/* calls_vectors.c of a device that rounds ties away from zero (away.h). */
+/* ref_vectors.c of a device that rounds ties away from zero (away.h). */
 #include "support/away.h"
 
 #define hth_kernels_init away_kernels
-#include "run/gpu/calls_vectors.c"
+#include "forward/gpu/ref_vectors.c"

@@ -11,7 +11,7 @@
 #define CARD_EXACT CARD_RATES "jitter = 0\nseed = 1\nclock = virtual\n"
 
 /* Opens the card of this description, with memory and functions as in hth_device_spec. */
-hearth_status card_open(const char *text, uint64_t memory, hth_program_fn *const *functions, hth_device **d,
+hearth_status card_open(const char *text, uint64_t memory, hth_shader_ref_fn *const *functions, hth_device **d,
                         hearth_error *err);
 
 #endif

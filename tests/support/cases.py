@@ -13,7 +13,7 @@ import re
 import sys
 import traceback
 
-NO_TERMINALS = "no terminals can be made here"  # as tests/cli/test_wrap.c says it
+NO_TERMINALS = "no terminals can be made here"  # as tests/cli/test_word_wrap.c says it
 _cases = []
 
 

@@ -14,7 +14,7 @@ size_t engine_levels(const char *names[ENGINE_MAX_LEVELS])
 {
     size_t n = 0;
     for (int level = HTH_CPU_GENERIC; level <= HTH_CPU_I8MM; level++)
-        if (hth_cpu_has(hth_cpu_machine(), (hth_cpu)level)) names[n++] = hth_cpu_name((hth_cpu)level);
+        if (hth_cpu_has(hth_cpu_detect(), (hth_cpu)level)) names[n++] = hth_cpu_name((hth_cpu)level);
     return n;
 }
 

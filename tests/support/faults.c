@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "file/gguf.h"
-#include "file/sink.h"
+#include "file/atomic_writer.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
 
@@ -17,7 +17,7 @@
 void fault_one_allocation(uint64_t n) { hth_alloc_fail_at(n, 0); }
 void fault_allocations_from(uint64_t n) { hth_alloc_fail_at(n, n != 0); }
 void fault_one_read(uint64_t n) { hth_gguf_fail_read_at(n, HTH_READ_FAILS); }
-void fault_one_write(uint64_t n) { hth_sink_fail_write_at(n); }
+void fault_one_write(uint64_t n) { hth_atomic_writer_fail_write_at(n); }
 
 void fault_make_input(fault_paths *p)
 {
@@ -61,26 +61,26 @@ static bool nothing_half_written(const fault_paths *p, const char *whole, size_t
 
 uint64_t fault_each(fault_task *run, fault_inject *fault, hearth_status status, uint64_t n_least)
 {
-    enum { N_MOST = 20000 };
+    enum { N_MAX = 20000 };
     fault_paths p;
     fault_make_input(&p);
     size_t n_whole = 0;
     CHECK_OK(run(&p, err));
     char *whole = written(&p, &n_whole);
-    uint64_t held = hth_alloc_held(), n = 1;
-    for (hearth_status st = status; st != HEARTH_OK && n < N_MOST; n++) {
+    uint64_t held = hth_alloc_in_use(), n = 1;
+    for (hearth_status st = status; st != HEARTH_OK && n < N_MAX; n++) {
         hearth_error why = {0};
         fault(n);
         st = run(&p, &why);
         fault(0);
-        if (!CHECK_INT(hth_alloc_held(), held)) break;
+        if (!CHECK_INT(hth_alloc_in_use(), held)) break;
         if (st == HEARTH_OK) break;
         bool clean = nothing_half_written(&p, whole, n_whole, &why);
         if (st != status || !why.message[0] || why.status != st || !clean)
             test_fail(__FILE__, __LINE__, "fault %llu: status '%s', message '%s'%s", (unsigned long long)n,
                       hearth_status_name(st), why.message, clean ? "" : ", output left behind");
     }
-    if (n <= n_least || n == N_MOST)
+    if (n <= n_least || n == N_MAX)
         test_fail(__FILE__, __LINE__, "the task ended after %llu faults", (unsigned long long)n);
     free(whole);
     remove(p.in);

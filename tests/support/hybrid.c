@@ -6,8 +6,8 @@
 #include "convert/predictors.h"
 #include "measure/profile.h"
 #include "measure/thresholds.h"
-#include "model/family.h"
-#include "run/gpu/calls.h"
+#include "model/arch.h"
+#include "forward/gpu/shader_params.h"
 #include "sparse/profile.h"
 
 #include "device/device.h"
@@ -47,7 +47,7 @@ static void remove_beside(const beside *b)
 
 static bool pack(const char *in, const char *out, const char *mix, const beside *b)
 {
-    hth_pack_options o = {.mix = mix ? hth_mix_find(mix) : NULL,
+    hth_pack_options o = {.ftype = mix ? hth_ftype_find(mix) : NULL,
                           .pure = true,
                           .profile = b && b->profile[0] ? b->profile : NULL,
                           .predictors = b && b->predictors[0] ? b->predictors : NULL,
@@ -137,7 +137,7 @@ static bool open_bare(const char *path, opened *o)
 {
     *o = (opened){0};
     CHECK_OK(hth_gguf_open(path, &o->file, err));
-    if (o->file) CHECK_OK(hth_model_open(o->file, &(hth_model_wish){0}, &o->model, err));
+    if (o->file) CHECK_OK(hth_model_open(o->file, &(hth_model_overrides){0}, &o->model, err));
     if (o->model) CHECK_OK(hth_model_hash(o->file, &o->hash, err));
     return o->model != NULL;
 }
@@ -165,7 +165,7 @@ static void write_profile(const char *model, float largest, const char *path)
         for (uint32_t j = 0; j < l->d_ff; j++) {
             uint32_t n = test_random_below(&r, N_TOK + 1);
             l->n_fired[j] = n, l->mean[j] = (float)n / N_TOK, l->sum[j] = n;
-            l->slots[0] += N_TOK - n, l->slots[9] += n;
+            l->bins[0] += N_TOK - n, l->bins[9] += n;
         }
     }
     CHECK_OK(hth_profile_write(p, path, err));
@@ -215,14 +215,14 @@ bool hybrid_write_thresholds(const char *model, hybrid_floor_fn *floor_of, const
     if (!t.layers) abort();
     for (uint32_t i = 0; i < t.n_layer; i++) {
         t.layers[i].d_ff = o.model->layers[i].d_ff;
-        t.layers[i].floors = calloc(t.layers[i].d_ff, sizeof(float));
-        if (!t.layers[i].floors) abort();
-        for (uint32_t j = 0; j < t.layers[i].d_ff; j++) t.layers[i].floors[j] = floor_of(i, j);
+        t.layers[i].thresholds = calloc(t.layers[i].d_ff, sizeof(float));
+        if (!t.layers[i].thresholds) abort();
+        for (uint32_t j = 0; j < t.layers[i].d_ff; j++) t.layers[i].thresholds[j] = floor_of(i, j);
     }
     CHECK_OK(hearth_model_open(model, &mo, &m, err));
     if (m) CHECK_OK(hth_thresholds_write(&t, m, path, err));
     hearth_model_close(m);
-    for (uint32_t i = 0; i < t.n_layer; i++) free(t.layers[i].floors);
+    for (uint32_t i = 0; i < t.n_layer; i++) free(t.layers[i].thresholds);
     free(t.layers);
     close_bare(&o);
     return m != NULL;
@@ -242,7 +242,7 @@ bool hybrid_scale_usual(const char *path, float factor)
     bool found = CHECK(at + 8 < n);
     if (found) {
         memcpy(&n_layer, file + at, 8);
-        found = CHECK(n_layer <= HYBRID_MOST_LAYERS);
+        found = CHECK(n_layer <= HYBRID_MAX_LAYERS);
     }
     for (uint64_t i = 0; found && i < n_layer; i++) {
         float usual;
@@ -261,7 +261,7 @@ hth_device *hybrid_open_device(const char *name)
 {
     hth_device *d = NULL;
     hearth_error why = {0};
-    const hth_device_spec spec = {.name = name, .functions = hth_gpu_functions};
+    const hth_device_spec spec = {.name = name, .shader_refs = hth_shader_ref_table};
     hearth_status st = hth_device_open(&spec, &d, &why);
     if (st == HEARTH_ERROR_UNSUPPORTED) test_skip("%s", why.message);
     else if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s", why.message);

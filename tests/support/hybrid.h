@@ -5,10 +5,10 @@
 #define HEARTH_TESTS_SUPPORT_HYBRID_H
 
 #include "device/device.h"
-#include "plan/placement.h"
+#include "planner/placement.h"
 #include "support/test.h"
 
-enum { HYBRID_MOST_LAYERS = 8 };
+enum { HYBRID_MAX_LAYERS = 8 };
 
 /* Storyteller, 6 layers of 768 neurons, in the type of a mix; profile, predictors and thresholds are
  * measured. False: a check failed. */

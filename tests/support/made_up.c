@@ -9,12 +9,12 @@
 
 hth_calibration made_up_card(hth_type type, double faster)
 {
-    hth_calibration c = {.type = type, .bytes = UINT64_MAX, .dispatch = 1e-9, .up = 1e10, .down = 1e10};
-    c.cpu_rate = (hth_spread){1e9, 0.9e9, 1.1e9};
-    c.device_rate = (hth_spread){faster * 1e9, faster * 0.9e9, faster * 1.1e9};
+    hth_calibration c = {.type = type, .bytes = UINT64_MAX, .dispatch = 1e-9, .h2d_rate = 1e10, .d2h_rate = 1e10};
+    c.cpu_rate = (hth_sample_stats){1e9, 0.9e9, 1.1e9};
+    c.device_rate = (hth_sample_stats){faster * 1e9, faster * 0.9e9, faster * 1.1e9};
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) c.cpu_down[i] = 1e9;
-    c.device_prompt = faster * 1e10, c.cpu_prompt = 1e10, c.staged = 1e10;
-    for (int i = 0; i < 2; i++) c.hand[i] = 1e-7 * (2 - i), c.hand_99[i] = 3e-7;
+    c.device_prompt = faster * 1e10, c.cpu_prompt = 1e10, c.pack_rate = 1e10;
+    for (int i = 0; i < 2; i++) c.sync_latency[i] = 1e-7 * (2 - i), c.sync_latency_99[i] = 3e-7;
     return c;
 }
 

@@ -2,7 +2,7 @@
 #ifndef HEARTH_TESTS_SUPPORT_MADE_UP_H
 #define HEARTH_TESTS_SUPPORT_MADE_UP_H
 
-#include "place/calibrate.h"
+#include "placement/calibrate.h"
 
 /* Of a card that reads `faster` times what the CPU does. */
 hth_calibration made_up_card(hth_type type, double faster);

@@ -20,23 +20,23 @@ typedef struct programs_binding {
 enum { PROGRAMS_POISON = 0xa5 };
 
 typedef struct programs_run {
-    hth_program_id id;
+    hth_shader_id id;
     const uint32_t *consts;
     const void *push;
-    programs_binding bind[HTH_PROGRAM_MAX_BIND];
+    programs_binding bind[HTH_SHADER_MAX_BIND];
     uint32_t grid[3];
 } programs_run;
 
 /* Runs it once and waits. False, and the case fails: an error, or a byte beside an output was written. */
 bool programs_do(hth_device *device, const programs_run *run);
 
-/* hth_gpu_functions, but the last word that one of them changes is one unit too large or too small (HTH_N_PROGRAM: none).
+/* hth_shader_ref_table, but the last word that one of them changes is one unit too large or too small (HTH_N_SHADER: none).
  * One table at a time. */
-hth_program_fn *const *programs_off_by_one(hth_program_id id);
+hth_shader_ref_fn *const *programs_off_by_one(hth_shader_id id);
 
 /* Of a device that rounds to nearest, but ties away from zero: integers, and integers that become floats. */
-extern hth_program_fn *const programs_away[HTH_N_PROGRAM];
+extern hth_shader_ref_fn *const programs_away[HTH_N_SHADER];
 /* Of one that rounds all sums and products towards zero. */
-extern hth_program_fn *const programs_truncating[HTH_N_PROGRAM];
+extern hth_shader_ref_fn *const programs_truncating[HTH_N_SHADER];
 
 #endif

@@ -19,7 +19,7 @@ test_random proof_random(void)
 
 int proof_levels(hth_cpu levels[PROOF_MAX_LEVEL])
 {
-    hth_cpu machine = hth_cpu_machine();
+    hth_cpu machine = hth_cpu_detect();
     const char *expected = getenv("HEARTH_EXPECT_CPU");
     int n = 0;
     if (expected && strcmp(expected, hth_cpu_name(machine)) != 0)

@@ -21,7 +21,7 @@ static struct {
 hearth_status refusal_open(const gguf_bytes *b, const char *id, hearth_error *why)
 {
     hth_gguf *file = NULL;
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     /* a copy of its own, so that a read past the end is seen by the sanitizer */
     unsigned char *copy = malloc(b->n ? b->n : 1);
     if (b->n) memcpy(copy, b->data, b->n);
@@ -29,7 +29,7 @@ hearth_status refusal_open(const gguf_bytes *b, const char *id, hearth_error *wh
     hearth_status st = hth_gguf_open_memory(copy, b->n, "bad.gguf", &file, why);
     uint64_t time_ns = hth_clock_ns() - start;
     hth_gguf_close(file);
-    CHECK_INT(hth_alloc_held(), held);
+    CHECK_INT(hth_alloc_in_use(), held);
     free(copy);
     if (st == HEARTH_OK) return st;
     seen.n++;

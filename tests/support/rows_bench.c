@@ -98,7 +98,7 @@ static void add_entry(entry *e, const bench *b, const hth_kernels *table, hth_ty
                         .y = b->y,
                         .y_stride = n_row,
                         .layout = layout,
-                        .fetch = table->fetch,
+                        .prefetch = table->prefetch,
                         .work = work,
                         .act = {.x = b->x, .q = b->q, .d = b->d, .sum = b->sum, .tiles = b->tiles}};
     if (rows_block(type) == 256)

@@ -2,7 +2,7 @@
 #ifndef HEARTH_TESTS_SUPPORT_SUBMISSIONS_H
 #define HEARTH_TESTS_SUPPORT_SUBMISSIONS_H
 
-#include "run/gpu/gpu.h"
+#include "forward/gpu/gpu.h"
 
 /* From now on models that are opened with n_thread threads on that device (not a simulated one) make
  * submissions of so much work: it is what a card that slow would be measured to do. False: there is no such

@@ -21,8 +21,8 @@ static void run_quant(const hth_kernels *k) { k->quant_act(a, N, q, y, sum); }
 static void run_quant_256(const hth_kernels *k) { k->quant_act_256(a, N, q, y, sum_16); }
 static void run_rms(const hth_kernels *k) { k->rms_norm(a, b, N, 1.0f / N, 1e-5f, y); }
 static void run_layer(const hth_kernels *k) { k->layer_norm(a, b, c, N, 1.0f / N, 1e-5f, y); }
-static void run_neighbours(const hth_kernels *k) { k->rope_neighbours(y, b, c, N / 2); }
-static void run_halves(const hth_kernels *k) { k->rope_halves(y, b, c, N / 2); }
+static void run_neighbours(const hth_kernels *k) { k->rope_interleaved(y, b, c, N / 2); }
+static void run_halves(const hth_kernels *k) { k->rope_neox(y, b, c, N / 2); }
 static void run_softmax(const hth_kernels *k) { k->softmax(y, N); }
 static void run_add(const hth_kernels *k) { k->add(a, b, N, y); }
 static void run_to_f16(const hth_kernels *k) { k->to_f16(a, N, halves); }

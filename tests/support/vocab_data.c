@@ -59,7 +59,7 @@ void vocab_check_round_trip(const vocab_data *v, const char *text, size_t n, con
     hth_ids ids = {0};
     hth_detok d;
     CHECK_OK(hth_tokenize(v->tok, text, n, 0, &ids, NULL, err));
-    char *out = malloc((ids.n + 1) * hth_detok_room(v->tok));
+    char *out = malloc((ids.n + 1) * hth_detok_max_bytes(v->tok));
     size_t n_out = 0, n_pieces = 0;
     hth_detok_init(&d, v->tok, false, true);
     for (size_t i = 0; i < ids.n; i++) n_out += hth_detok_push(&d, ids.id[i], out + n_out);
@@ -67,13 +67,13 @@ void vocab_check_round_trip(const vocab_data *v, const char *text, size_t n, con
     if (n_out != n || memcmp(out, text, n) != 0)
         test_fail(__FILE__, __LINE__, "%s, %s line %d: does not come back", v->name, what, line);
     for (size_t i = 0; i < ids.n && !v->is_spm; i++) { /* these drop a space in front */
-        size_t n_piece;
-        const char *piece = hth_token_piece(v->tok, ids.id[i], false, &n_piece);
-        if (n_pieces + n_piece > n || memcmp(piece, text + n_pieces, n_piece) != 0) {
+        size_t n_chunk;
+        const char *piece = hth_token_piece(v->tok, ids.id[i], false, &n_chunk);
+        if (n_pieces + n_chunk > n || memcmp(piece, text + n_pieces, n_chunk) != 0) {
             test_fail(__FILE__, __LINE__, "%s, %s line %d: piece %zu differs", v->name, what, line, i);
             break;
         }
-        n_pieces += n_piece;
+        n_pieces += n_chunk;
     }
     free(out);
     hth_ids_free(&ids);

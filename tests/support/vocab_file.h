@@ -36,7 +36,7 @@ void vocab_file_begin(vocab_file *f, bool byte_tokens);
 /* The same for byte-level BPE: <|endoftext|> as id 0, then the 256 characters of bytes. */
 void vocab_file_begin_bpe(vocab_file *f);
 /* A word of bytes (mapped here) as the last token, and the merge that makes it of its
- * first n_left bytes and the rest; without the merge where n_left is 0. */
+ * first n_evicted bytes and the rest; without the merge where n_evicted is 0. */
 void vocab_file_add_merge(vocab_file *f, const char *bytes, size_t n, size_t n_left);
 /* A line of merges as it is. */
 void vocab_file_add_line(vocab_file *f, const char *line, size_t n);

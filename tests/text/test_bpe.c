@@ -4,7 +4,7 @@
 #include "support/test.h"
 #include "support/vocab_data.h"
 #include "support/vocab_file.h"
-#include "text/cut.h"
+#include "text/pretokenizer.h"
 #include "text/internal.h"
 
 #include <pthread.h>
@@ -34,7 +34,7 @@ enum { END = 0, BYTE = 1, AB = 257, SP_AB, ABC, BC, E_ACUTE };
 static bool begin(void)
 {
     char engine[100];
-    if (!hth_text_cutter_engine(engine, sizeof engine)) {
+    if (!hth_pretokenizer_engine(engine, sizeof engine)) {
         test_skip("built without PCRE2");
         return false;
     }
@@ -105,11 +105,11 @@ TEST(a_small_vocabulary_works)
     if (open_it()) {
         CHECK_TEXT(warnings, "");
         char engine[100];
-        CHECK_TEXT(hth_tokenizer_cut_by(tok, engine, sizeof engine), "gpt-2");
+        CHECK_TEXT(hth_tokenizer_pretok_name(tok, engine, sizeof engine), "gpt-2");
         CHECK(strncmp(engine, "PCRE2 10.", 9) == 0 && strstr(engine, "Unicode ") != NULL);
         CHECK_INT(hth_tokenizer_bos(tok), -1);
         CHECK_INT(hth_tokenizer_eos(tok), END);
-        CHECK(hth_tokenizer_ends(tok, END) && !hth_tokenizer_ends(tok, AB));
+        CHECK(hth_tokenizer_is_eog(tok, END) && !hth_tokenizer_is_eog(tok, AB));
         IDS("ab ab", 0, AB, SP_AB);
         IDS("abc", 0, AB, BYTE + 'c');
         IDS("bcab", 0, BC, AB);
@@ -130,7 +130,7 @@ TEST(without_pcre2_these_vocabularies_are_refused_by_name)
     char engine[100];
     vocab_file_begin_bpe(&f);
     vocab_file_add_merge(&f, "ab", 2, 1);
-    if (hth_text_cutter_engine(engine, sizeof engine)) {
+    if (hth_pretokenizer_engine(engine, sizeof engine)) {
         if (open_it()) IDS("ab", 0, AB);
         finish();
     } else {
@@ -158,7 +158,7 @@ TEST(no_pre_tokenizer_is_the_default_one_with_a_warning)
     expect_warning("tokenizer.ggml.pre missing; \"default\" is taken");
     if (tok) {
         char engine[100];
-        CHECK_TEXT(hth_tokenizer_cut_by(tok, engine, sizeof engine), "default");
+        CHECK_TEXT(hth_tokenizer_pretok_name(tok, engine, sizeof engine), "default");
     }
     finish();
 }
@@ -566,12 +566,12 @@ TEST(candidates_stay_below_three_per_byte)
     char *text = malloc(N);
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         for (size_t k = 0; k < N; k++) text[k] = units[i][k % strlen(units[i])];
-        hth_text_work work = {0};
+        hth_tokenize_scratch work = {0};
         hth_ids ids = {0};
         CHECK_OK(hth_text_bpe_encode(v.tok, &work, text, N, &ids, err));
         CHECK(work.heap.n_pushed <= 3 * (uint64_t)N && ids.n <= N);
         hth_ids_free(&ids);
-        hth_text_work_free(&work);
+        hth_tokenize_scratch_free(&work);
     }
     free(text);
     vocab_data_close(&v);
@@ -639,7 +639,7 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
     if (!begin()) return;
     vocab_file_add(&f, "bb", 2, 0.0f, HTH_TOKEN_USER);
     if (!open_it()) return;
-    uint64_t held = hth_alloc_held(), n_before = hth_alloc_count(), n_all;
+    uint64_t held = hth_alloc_in_use(), n_before = hth_alloc_count(), n_all;
     hth_tokenizer *second = NULL;
     int n_open = 0, n_interpreted = 0, n_tokenize = 0;
     CHECK_OK(hth_tokenizer_open(file, &second, err));
@@ -654,7 +654,7 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
         if (status == HEARTH_OK) n_interpreted++;
         else if (CHECK_INT(status, HEARTH_ERROR_MEMORY) && CHECK(second == NULL)) n_open++;
         hth_tokenizer_close(second);
-        CHECK_INT(hth_alloc_held(), held);
+        CHECK_INT(hth_alloc_in_use(), held);
     }
     printf("     %llu allocations: %d errors, %d without machine code\n", (unsigned long long)n_all, n_open,
            n_interpreted);
@@ -669,7 +669,7 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
         hth_alloc_fail_at(0, 0);
         if (status != HEARTH_OK) CHECK_INT(ids.n, 1);
         hth_ids_free(&ids);
-        CHECK_INT(hth_alloc_held(), held);
+        CHECK_INT(hth_alloc_in_use(), held);
         if (status == HEARTH_OK) break;
         CHECK_INT(status, HEARTH_ERROR_MEMORY);
         n_tokenize++;

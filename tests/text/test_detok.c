@@ -129,10 +129,10 @@ TEST(streams_equal_the_whole)
         for (size_t k = 0; k < n; k++) {
             ids[k] = (int32_t)test_random_below(&r, 263);
             if (i % 2) ids[k] = BYTE + (int32_t)(0x80 + test_random_below(&r, 128));
-            size_t n_piece;
-            const char *piece = hth_token_piece(tok, ids[k], true, &n_piece);
-            memcpy(whole + n_whole, piece, n_piece);
-            n_whole += n_piece;
+            size_t n_chunk;
+            const char *piece = hth_token_piece(tok, ids[k], true, &n_chunk);
+            memcpy(whole + n_whole, piece, n_chunk);
+            n_whole += n_chunk;
             n_out += hth_detok_push(&d, ids[k], out + n_out);
             CHECK_INT(n_whole - n_out, hth_text_utf8_tail(whole, n_whole));
         }
@@ -151,7 +151,7 @@ TEST(valid_text_is_never_cut_inside_a_character)
     CHECK_OK(hth_gguf_open(path, &llama_file, err));
     CHECK_OK(hth_tokenizer_open(llama_file, &llama, err));
     test_random r = {6};
-    char *out = malloc(hth_detok_room(llama));
+    char *out = malloc(hth_detok_max_bytes(llama));
     int n_held = 0;
     for (int i = 0; i < 500; i++) {
         char text[200];
@@ -167,9 +167,9 @@ TEST(valid_text_is_never_cut_inside_a_character)
         for (size_t k = 0; k < ids.n; k++) {
             size_t n_chunk = hth_detok_push(&d, ids.id[k], out);
             CHECK(hth_text_utf8_valid(out, n_chunk));
-            n_held += d.n_held > 0;
+            n_held += d.n_pending > 0;
         }
-        CHECK_INT(d.n_held, 0);
+        CHECK_INT(d.n_pending, 0);
         hth_ids_free(&ids);
     }
     CHECK(n_held > 1000); /* otherwise nothing was put to the test */

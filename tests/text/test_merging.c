@@ -189,7 +189,7 @@ static bool open_llama(hth_gguf **file, hth_tokenizer **tok)
 
 static void check_comes_back(const hth_tokenizer *tok, const hth_ids *ids, const char *text, size_t n)
 {
-    char *out = malloc(ids->n * hth_detok_room(tok) + 4);
+    char *out = malloc(ids->n * hth_detok_max_bytes(tok) + 4);
     size_t n_out = 0;
     hth_detok d;
     hth_detok_init(&d, tok, false, true);
@@ -238,12 +238,12 @@ TEST(candidates_stay_below_three_per_character)
     char *text = malloc(N);
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         for (size_t k = 0; k < N; k++) text[k] = units[i][k % strlen(units[i])];
-        hth_text_work work = {0};
+        hth_tokenize_scratch work = {0};
         hth_ids ids = {0};
         CHECK_OK(hth_text_spm_encode(tok, &work, text, N, &ids, err));
         CHECK(work.heap.n_pushed > N / 4 && work.heap.n_pushed <= 3 * (N + 1));
         hth_ids_free(&ids);
-        hth_text_work_free(&work);
+        hth_tokenize_scratch_free(&work);
     }
     free(text);
     hth_tokenizer_close(tok);

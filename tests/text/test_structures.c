@@ -1,8 +1,8 @@
-/* text/heap.c, text/pairs.c: the structures under the merging. */
+/* text/heap.c, text/merge_table.c: the structures under the merging. */
 #include "base/alloc.h"
 #include "support/test.h"
 #include "text/heap.h"
-#include "text/pairs.h"
+#include "text/merge_table.h"
 
 TEST(heap_gives_candidates_by_rank_then_place)
 {
@@ -27,18 +27,18 @@ TEST(heap_gives_candidates_by_rank_then_place)
 
 TEST(pairs_come_back_and_others_do_not)
 {
-    hth_text_pairs pairs = {0};
-    CHECK_INT(hth_text_pairs_get(&pairs, 1, 2), -1);
+    hth_merge_table pairs = {0};
+    CHECK_INT(hth_merge_table_get(&pairs, 1, 2), -1);
     enum { N = 20000 };
     for (uint32_t i = 0; i < N; i++)
-        CHECK_OK(hth_text_pairs_put(&pairs, i % 173, i, (int32_t)i, err));
-    CHECK_OK(hth_text_pairs_put(&pairs, 5, 5, 77, err));
+        CHECK_OK(hth_merge_table_put(&pairs, i % 173, i, (int32_t)i, err));
+    CHECK_OK(hth_merge_table_put(&pairs, 5, 5, 77, err));
     CHECK_INT(pairs.n, N);
     for (uint32_t i = 0; i < N; i++) {
-        CHECK_INT(hth_text_pairs_get(&pairs, i % 173, i), i);
-        CHECK_INT(hth_text_pairs_get(&pairs, i % 173 + 1, i), -1);
+        CHECK_INT(hth_merge_table_get(&pairs, i % 173, i), i);
+        CHECK_INT(hth_merge_table_get(&pairs, i % 173 + 1, i), -1);
     }
-    hth_text_pairs_free(&pairs);
+    hth_merge_table_free(&pairs);
 }
 
 /* The inverse of the table's mixing (splitmix64) gives keys that all fall on one
@@ -54,20 +54,20 @@ static uint64_t unmix(uint64_t x)
 
 TEST(pairs_made_to_collide_stay_fast)
 {
-    hth_text_pairs pairs = {0};
+    hth_merge_table pairs = {0};
     enum { N = 2000 };
     for (uint64_t i = 0; i < N; i++) {
         uint64_t key = unmix(i << 32 | 1);
         if (key >> 32 == UINT32_MAX) continue;
-        CHECK_OK(hth_text_pairs_put(&pairs, (uint32_t)(key >> 32), (uint32_t)key, (int32_t)i, err));
+        CHECK_OK(hth_merge_table_put(&pairs, (uint32_t)(key >> 32), (uint32_t)key, (int32_t)i, err));
     }
     CHECK(pairs.seed > 0);
     for (uint64_t i = 0; i < N; i++) {
         uint64_t key = unmix(i << 32 | 1);
         if (key >> 32 == UINT32_MAX) continue;
-        CHECK_INT(hth_text_pairs_get(&pairs, (uint32_t)(key >> 32), (uint32_t)key), i);
+        CHECK_INT(hth_merge_table_get(&pairs, (uint32_t)(key >> 32), (uint32_t)key), i);
     }
-    hth_text_pairs_free(&pairs);
+    hth_merge_table_free(&pairs);
 }
 
 TEST_MAIN

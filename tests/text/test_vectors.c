@@ -4,7 +4,7 @@
 #include "support/json_lines.h"
 #include "support/test.h"
 #include "support/vocab_data.h"
-#include "text/cut.h"
+#include "text/pretokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ enum {
 static bool has_engine(void)
 {
     char engine[100];
-    if (hth_text_cutter_engine(engine, sizeof engine)) return true;
+    if (hth_pretokenizer_engine(engine, sizeof engine)) return true;
     test_skip("built without PCRE2");
     return false;
 }

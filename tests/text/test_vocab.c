@@ -1,4 +1,4 @@
-/* text/vocab.c, text/marks.c: what a vocabulary may say, what is refused with
+/* text/vocab.c, text/vocab_special.c: what a vocabulary may say, what is refused with
  * which words, and what happens when memory runs out. */
 #include "base/alloc.h"
 #include "support/test.h"
@@ -95,13 +95,13 @@ TEST(a_small_vocabulary_works)
     if (open_it()) {
         CHECK_TEXT(warnings, "");
         CHECK_INT(hth_tokenizer_n_vocab(tok), 263);
-        CHECK(hth_tokenizer_cut_by(tok, NULL, 0) == NULL);
+        CHECK(hth_tokenizer_pretok_name(tok, NULL, 0) == NULL);
         CHECK_INT(hth_tokenizer_kind(tok, 1), HTH_TOKEN_CONTROL);
         CHECK_BYTES(hth_tokenizer_entry(tok, AB).bytes, "ab", 2);
         CHECK_INT(hth_tokenizer_bos(tok), 1);
         CHECK_INT(hth_tokenizer_eos(tok), 2);
-        CHECK(hth_tokenizer_ends(tok, 2) && !hth_tokenizer_ends(tok, 1));
-        CHECK(!hth_tokenizer_ends(tok, -1) && !hth_tokenizer_ends(tok, 263));
+        CHECK(hth_tokenizer_is_eog(tok, 2) && !hth_tokenizer_is_eog(tok, 1));
+        CHECK(!hth_tokenizer_is_eog(tok, -1) && !hth_tokenizer_is_eog(tok, 263));
         IDS("ab ba", 0, SPACE, AB, SPACE, B, A);
         IDS("x<s>", 0, SPACE, 3 + 'x', 3 + '<', 3 + 's', 3 + '>');
         IDS("a<s>b", HEARTH_PARSE_SPECIAL, SPACE, A, 1, SPACE, B);
@@ -377,7 +377,7 @@ TEST(ends_of_generation_are_found_by_key_and_by_text)
     vocab_file_put_u32(&f, "tokenizer.ggml.eot_token_id", B);
     if (open_it()) {
         for (int32_t id = 0; id < 266; id++)
-            CHECK_INT(hth_tokenizer_ends(tok, id), id == 2 || id == B || id >= 263);
+            CHECK_INT(hth_tokenizer_is_eog(tok, id), id == 2 || id == B || id >= 263);
         CHECK_INT(hth_tokenizer_kind(tok, 263), HTH_TOKEN_CONTROL);
         IDS("<|im_end|>a", HEARTH_PARSE_SPECIAL, 263, SPACE, A);
     }
@@ -386,7 +386,7 @@ TEST(ends_of_generation_are_found_by_key_and_by_text)
     vocab_file_add(&f, "<|return|>", 10, 0.0f, HTH_TOKEN_CONTROL);
     vocab_file_add(&f, "<|call|>", 8, 0.0f, HTH_TOKEN_CONTROL);
     vocab_file_add(&f, "<|end|>", 7, 0.0f, HTH_TOKEN_CONTROL);
-    if (open_it()) CHECK(hth_tokenizer_ends(tok, 264) && !hth_tokenizer_ends(tok, 265));
+    if (open_it()) CHECK(hth_tokenizer_is_eog(tok, 264) && !hth_tokenizer_is_eog(tok, 265));
     finish();
 }
 
@@ -435,7 +435,7 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
     begin();
     vocab_file_add(&f, "bb", 2, -9.0f, HTH_TOKEN_USER);
     if (!open_it()) return;
-    uint64_t held = hth_alloc_held();
+    uint64_t held = hth_alloc_in_use();
     int n_open = 0, n_tokenize = 0;
     for (uint64_t n = 1; n < 1000; n++) {
         hth_tokenizer *second = NULL;
@@ -444,7 +444,7 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
         hearth_status status = hth_tokenizer_open(file, &second, &refusal);
         hth_alloc_fail_at(0, 0);
         hth_tokenizer_close(second);
-        CHECK_INT(hth_alloc_held(), held);
+        CHECK_INT(hth_alloc_in_use(), held);
         if (status == HEARTH_OK) break;
         CHECK_INT(status, HEARTH_ERROR_MEMORY);
         CHECK(second == NULL);
@@ -461,7 +461,7 @@ TEST(every_failing_allocation_is_an_error_and_leaks_nothing)
         hth_alloc_fail_at(0, 0);
         if (status != HEARTH_OK) CHECK_INT(ids.n, 1);
         hth_ids_free(&ids);
-        CHECK_INT(hth_alloc_held(), held);
+        CHECK_INT(hth_alloc_in_use(), held);
         if (status == HEARTH_OK) break;
         CHECK_INT(status, HEARTH_ERROR_MEMORY);
         n_tokenize++;

@@ -18,7 +18,7 @@ static double draw(uint64_t *random)
 
 uint64_t hth_sim_cost(const hth_sim *own, uint64_t *random, double ns)
 {
-    return (uint64_t)(ns * (1.0 + own->card.jitter * draw(random)) + 0.5);
+    return (uint64_t)(ns * (1.0 + own->gpu.jitter * draw(random)) + 0.5);
 }
 
 static double at_rate(uint64_t bytes, double rate) { return (double)bytes / rate * 1e9; }
@@ -26,44 +26,44 @@ static double at_rate(uint64_t bytes, double rate) { return (double)bytes / rate
 uint64_t hth_sim_transfer(const hth_sim *own, uint64_t *random, uint64_t *link_ns, double rate,
                           uint64_t bytes, uint64_t start)
 {
-    double ns = own->card.pcie_latency_ns + at_rate(bytes, rate);
+    double ns = own->gpu.pcie_latency_ns + at_rate(bytes, rate);
     return *link_ns = later(start, *link_ns) + hth_sim_cost(own, random, ns);
 }
 
 /* ---- commands ------------------------------------------------------------------------------------- */
 
-static uint64_t smallest_of(const hth_slice *s, size_t n)
+static uint64_t smallest_of(const hth_buffer_range *s, size_t n)
 {
     uint64_t least = UINT64_MAX;
     for (size_t i = 0; i < n; i++)
-        if (s[i].bytes < least) least = s[i].bytes;
+        if (s[i].size < least) least = s[i].size;
     return n > 0 ? least : 0;
 }
 
 /* Bits that are set among those that the run was recorded with. */
-static uint64_t count_marks(const hth_op *op)
+static uint64_t count_marks(const hth_cmd *cmd)
 {
     const uint8_t *bytes =
-        op->marks.of->map + op->marks.at; /* bit i % 32 of word i / 32, words as bytes ascend */
+        cmd->mask.buffer->map + cmd->mask.offset; /* bit i % 32 of word i / 32, words as bytes ascend */
     uint64_t n = 0;
-    for (uint64_t i = op->first_mark; i < (uint64_t)op->first_mark + op->n_mark; i++)
+    for (uint64_t i = cmd->first_bit; i < (uint64_t)cmd->first_bit + cmd->n_bit; i++)
         n += bytes[i / 8] >> i % 8 & 1;
     return n;
 }
 
-static uint64_t run_bytes(const hth_tape *t, const hth_op *op)
+static uint64_t run_bytes(const hth_cmdlist *t, const hth_cmd *cmd)
 {
-    const hth_slice *s = t->slices + op->first_slice;
-    bool in_memory = op->kind == HTH_OP_RUN_AT;
+    const hth_buffer_range *s = t->ranges + cmd->first_range;
+    bool in_memory = cmd->kind == HTH_CMD_DISPATCH_INDIRECT;
     uint32_t grid[3];
-    size_t n = op->n_slice - in_memory;
-    memcpy(grid, in_memory ? (const void *)(s[n].of->map + s[n].at) : op->grid, sizeof grid);
+    size_t n = cmd->n_range - in_memory;
+    memcpy(grid, in_memory ? (const void *)(s[n].buffer->map + s[n].offset) : cmd->grid, sizeof grid);
     uint64_t groups = (uint64_t)grid[0] * grid[1];
     if (groups == 0 || grid[2] == 0) return 0;
-    if (op->reads == 0) return smallest_of(s, n);
+    if (cmd->read_bytes == 0) return smallest_of(s, n);
     /* More than that is later than anybody waits. */
     const uint64_t most = UINT64_MAX >> 16;
-    uint64_t bytes = op->reads, times = op->marks.of ? count_marks(op) : 1;
+    uint64_t bytes = cmd->read_bytes, times = cmd->mask.buffer ? count_marks(cmd) : 1;
     if ((in_memory && __builtin_mul_overflow(groups, grid[2], &times)) ||
         __builtin_mul_overflow(times, bytes, &bytes))
         return most;
@@ -71,32 +71,32 @@ static uint64_t run_bytes(const hth_tape *t, const hth_op *op)
 }
 
 /* A copy from `now` on: to *now where the device does it, to *copied where a link does. */
-static void copy(hth_sim *own, const hth_slice *s, uint64_t *now, uint64_t *copied)
+static void copy(hth_sim *own, const hth_buffer_range *s, uint64_t *now, uint64_t *copied)
 {
-    const hth_sim_card *card = &own->card;
-    uint64_t bytes = s[0].bytes < s[1].bytes ? s[0].bytes : s[1].bytes, end = *now;
-    bool up = s[0].of->memory != HTH_MEMORY_DEVICE, down = s[1].of->memory != HTH_MEMORY_DEVICE;
+    const hth_sim_gpu *gpu = &own->gpu;
+    uint64_t bytes = s[0].size < s[1].size ? s[0].size : s[1].size, end = *now;
+    bool up = s[0].buffer->memory != HTH_MEMORY_DEVICE, down = s[1].buffer->memory != HTH_MEMORY_DEVICE;
     if (!up && !down) {
         *now +=
-            hth_sim_cost(own, &own->device_random, card->dispatch_ns + at_rate(2 * bytes, card->bandwidth));
+            hth_sim_cost(own, &own->device_random, gpu->dispatch_ns + at_rate(2 * bytes, gpu->bandwidth));
         return;
     }
-    if (up) end = hth_sim_transfer(own, &own->device_random, &own->up_ns, card->pcie_up, bytes, end);
-    if (down) end = hth_sim_transfer(own, &own->device_random, &own->down_ns, card->pcie_down, bytes, end);
+    if (up) end = hth_sim_transfer(own, &own->device_random, &own->up_ns, gpu->pcie_up, bytes, end);
+    if (down) end = hth_sim_transfer(own, &own->device_random, &own->down_ns, gpu->pcie_down, bytes, end);
     *copied = later(*copied, end);
 }
 
-uint64_t hth_sim_play(hth_sim *own, const hth_tape *t, uint64_t start)
+uint64_t hth_sim_execute(hth_sim *own, const hth_cmdlist *t, uint64_t start)
 {
     uint64_t now = start, copied = start;
-    for (size_t i = 0; i < t->n_op; i++) {
-        const hth_op *op = &t->ops[i];
-        if (op->kind == HTH_OP_ORDER) now = later(now, copied);
-        else if (op->kind == HTH_OP_COPY) copy(own, t->slices + op->first_slice, &now, &copied);
+    for (size_t i = 0; i < t->n_cmd; i++) {
+        const hth_cmd *cmd = &t->cmds[i];
+        if (cmd->kind == HTH_CMD_BARRIER) now = later(now, copied);
+        else if (cmd->kind == HTH_CMD_COPY) copy(own, t->ranges + cmd->first_range, &now, &copied);
         else
             now += hth_sim_cost(own, &own->device_random,
-                                own->card.dispatch_ns + at_rate(run_bytes(t, op), own->card.bandwidth));
-        hth_null_run(&own->null, t, op);
+                                own->gpu.dispatch_ns + at_rate(run_bytes(t, cmd), own->gpu.bandwidth));
+        hth_ref_dispatch(&own->ref, t, cmd);
     }
     return later(now, copied);
 }

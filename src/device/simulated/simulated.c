@@ -18,26 +18,26 @@ static hearth_status open_simulated(hth_device *d, const hth_device_spec *spec, 
     hth_sim *own = hth_alloc(1, sizeof *own);
     if (!own) return hth_fail_memory(err, sizeof *own, "a simulated device");
     own->opened_ns = hth_clock_ns();
-    hearth_status st = hth_sim_describe(path, &own->card, err);
-    if (st == HEARTH_OK) st = hth_backend_null.open(&own->null, spec, err);
+    hearth_status st = hth_sim_describe(path, &own->gpu, err);
+    if (st == HEARTH_OK) st = hth_backend_ref.open(&own->ref, spec, err);
     if (st != HEARTH_OK) goto no_device;
-    own->host_random = own->card.seed;
-    own->device_random = ~own->card.seed;
-    if (own->card.real) st = hth_sim_start(own, err);
+    own->host_random = own->gpu.seed;
+    own->device_random = ~own->gpu.seed;
+    if (own->gpu.wall_clock) st = hth_sim_start(own, err);
     if (st != HEARTH_OK) goto no_thread;
-    d->own = own;
-    d->info = own->null.info;
+    d->priv = own;
+    d->info = own->ref.info;
     d->info.kind = HTH_DEVICE_SIMULATED;
-    d->info.memory = d->info.budget = own->card.vram_bytes;
-    d->info.flops = own->card.flops;
-    d->info.host_rate = own->card.real ? 0.0 : own->card.host_bandwidth;
-    d->faults = own->card.faults, d->n_fault = own->card.n_fault;
-    snprintf(d->info.name, sizeof d->info.name, "simulated %s", own->card.name);
+    d->info.memory = d->info.budget = own->gpu.vram_bytes;
+    d->info.flops = own->gpu.flops;
+    d->info.host_rate = own->gpu.wall_clock ? 0.0 : own->gpu.host_bandwidth;
+    d->faults = own->gpu.faults, d->n_fault = own->gpu.n_fault;
+    snprintf(d->info.name, sizeof d->info.name, "simulated %s", own->gpu.name);
     snprintf(d->info.driver, sizeof d->info.driver, "functions of C, a %s clock",
-             own->card.real ? "real" : "virtual");
+             own->gpu.wall_clock ? "real" : "virtual");
     return HEARTH_OK;
 no_thread:
-    hth_backend_null.close(&own->null);
+    hth_backend_ref.close(&own->ref);
 no_device:
     hth_free(own);
     return st;
@@ -45,15 +45,15 @@ no_device:
 
 static void stop(hth_device *d)
 {
-    hth_sim *own = d->own;
-    if (own->card.real) hth_sim_stop(own);
+    hth_sim *own = d->priv;
+    if (own->gpu.wall_clock) hth_sim_stop(own);
 }
 
 static void close_simulated(hth_device *d)
 {
-    hth_sim *own = d->own;
-    if (own->card.real) hth_sim_finish(own);
-    hth_backend_null.close(&own->null);
+    hth_sim *own = d->priv;
+    if (own->gpu.wall_clock) hth_sim_finish(own);
+    hth_backend_ref.close(&own->ref);
     hth_free(own);
 }
 
@@ -67,21 +67,21 @@ static uint64_t complaints(const hth_device *d)
 
 static uint64_t time_of(const hth_device *d)
 {
-    const hth_sim *own = d->own;
-    return own->card.real ? hth_sim_now(own) : own->host_ns;
+    const hth_sim *own = d->priv;
+    return own->gpu.wall_clock ? hth_sim_now(own) : own->host_ns;
 }
 
 static void charge(hth_device *d, uint64_t time_ns)
 {
-    hth_sim *own = d->own;
-    if (!own->card.real && __builtin_add_overflow(own->host_ns, time_ns, &own->host_ns))
+    hth_sim *own = d->priv;
+    if (!own->gpu.wall_clock && __builtin_add_overflow(own->host_ns, time_ns, &own->host_ns))
         own->host_ns = UINT64_MAX;
 }
 
 /* The host stays here until then. */
 static void pass(hth_sim *own, uint64_t until_ns)
 {
-    if (own->card.real) hth_sim_hold(own, until_ns);
+    if (own->gpu.wall_clock) hth_sim_sleep_until(own, until_ns);
     else own->host_ns = later(own->host_ns, until_ns);
 }
 
@@ -89,111 +89,111 @@ static void pass(hth_sim *own, uint64_t until_ns)
 
 static hearth_status new_buffer(hth_buffer *b, const char *what, hearth_error *err)
 {
-    return hth_backend_null.buffer_new(b, what, err);
+    return hth_backend_ref.buffer_new(b, what, err);
 }
 
 /* What is given back because the device was lost may be in use by its thread. */
 static void quiesce_lost(hth_device *d)
 {
-    hth_sim *own = d->own;
-    if (d->lost && own->card.real && !own->ending) hth_sim_quiesce(own);
+    hth_sim *own = d->priv;
+    if (d->lost && own->gpu.wall_clock && !own->ending) hth_sim_quiesce(own);
 }
 
 static void free_buffer(hth_buffer *b)
 {
     quiesce_lost(b->device);
-    hth_backend_null.buffer_free(b);
+    hth_backend_ref.buffer_free(b);
 }
 
 /* When a transfer by the host is over that begins now. */
 static uint64_t transfer(hth_sim *own, uint64_t *link_ns, double rate, uint64_t bytes)
 {
-    uint64_t now = own->card.real ? hth_sim_now(own) : own->host_ns;
+    uint64_t now = own->gpu.wall_clock ? hth_sim_now(own) : own->host_ns;
     return hth_sim_transfer(own, &own->host_random, link_ns, rate, bytes, later(now, own->device_ns));
 }
 
-static hearth_status upload(hth_slice to, const void *from, hearth_error *err)
+static hearth_status upload(hth_buffer_range to, const void *from, hearth_error *err)
 {
-    hth_sim *own = to.of->device->own;
-    if (to.bytes == 0 || to.of->memory != HTH_MEMORY_DEVICE) return hth_backend_null.upload(to, from, err);
-    if (own->card.real) hth_sim_lock_idle(own);
-    hearth_status st = hth_backend_null.upload(to, from, err);
-    uint64_t end = transfer(own, &own->up_ns, own->card.pcie_up, to.bytes);
-    if (own->card.real) pthread_mutex_unlock(&own->lock);
+    hth_sim *own = to.buffer->device->priv;
+    if (to.size == 0 || to.buffer->memory != HTH_MEMORY_DEVICE) return hth_backend_ref.upload(to, from, err);
+    if (own->gpu.wall_clock) hth_sim_lock_when_idle(own);
+    hearth_status st = hth_backend_ref.upload(to, from, err);
+    uint64_t end = transfer(own, &own->up_ns, own->gpu.pcie_up, to.size);
+    if (own->gpu.wall_clock) pthread_mutex_unlock(&own->lock);
     pass(own, end);
     return st;
 }
 
-static hearth_status download(hth_slice from, void *to, hearth_error *err)
+static hearth_status download(hth_buffer_range from, void *to, hearth_error *err)
 {
-    hth_sim *own = from.of->device->own;
-    if (from.bytes == 0 || from.of->memory != HTH_MEMORY_DEVICE)
-        return hth_backend_null.download(from, to, err);
-    if (own->card.real) hth_sim_lock_idle(own);
-    hearth_status st = hth_backend_null.download(from, to, err);
-    uint64_t end = transfer(own, &own->down_ns, own->card.pcie_down, from.bytes);
-    if (own->card.real) pthread_mutex_unlock(&own->lock);
+    hth_sim *own = from.buffer->device->priv;
+    if (from.size == 0 || from.buffer->memory != HTH_MEMORY_DEVICE)
+        return hth_backend_ref.download(from, to, err);
+    if (own->gpu.wall_clock) hth_sim_lock_when_idle(own);
+    hearth_status st = hth_backend_ref.download(from, to, err);
+    uint64_t end = transfer(own, &own->down_ns, own->gpu.pcie_down, from.size);
+    if (own->gpu.wall_clock) pthread_mutex_unlock(&own->lock);
     pass(own, end);
     return st;
 }
 
 /* ---- programs and tapes ------------------------------------------------------------------------- */
 
-static hearth_status new_program(hth_device *d, hth_program *p, hearth_error *err)
+static hearth_status new_program(hth_device *d, hth_pipeline *p, hearth_error *err)
 {
-    hth_sim *own = d->own;
-    return hth_backend_null.program_new(&own->null, p, err);
+    hth_sim *own = d->priv;
+    return hth_backend_ref.pipeline_new(&own->ref, p, err);
 }
 
-static void free_program(hth_device *d, hth_program *p) { (void)d, (void)p; }
+static void free_program(hth_device *d, hth_pipeline *p) { (void)d, (void)p; }
 
-static hearth_status end_tape(hth_tape *t, hearth_error *err) { return hth_backend_null.tape_end(t, err); }
+static hearth_status end_tape(hth_cmdlist *t, hearth_error *err) { return hth_backend_ref.cmdlist_end(t, err); }
 
-static void free_tape(hth_tape *t) { quiesce_lost(t->device); }
+static void free_tape(hth_cmdlist *t) { quiesce_lost(t->device); }
 
 /* ---- running ------------------------------------------------------------------------------------ */
 
 /* On a virtual clock: everything that may run. */
 static void play_ready(hth_sim *own)
 {
-    for (hth_sim_turn *t; (t = hth_sim_next(own)) != NULL; own->computed++)
-        t->end_ns = own->device_ns = hth_sim_play(own, t->tape, later(t->ready_ns, own->device_ns));
+    for (hth_sim_submit *t; (t = hth_sim_next(own)) != NULL; own->computed++)
+        t->end_ns = own->device_ns = hth_sim_execute(own, t->cmdlist, later(t->ready_ns, own->device_ns));
 }
 
 static void look(hth_sim *own)
 {
-    while (own->reached < own->computed &&
-           own->turns[(own->reached + 1) % HTH_QUEUE_PENDING].end_ns <= own->host_ns)
-        own->reached++;
+    while (own->completed < own->computed &&
+           own->submits[(own->completed + 1) % HTH_QUEUE_MAX_IN_FLIGHT].end_ns <= own->host_ns)
+        own->completed++;
 }
 
 /* What may be allocated shrinks; what is allocated stays. */
 static void shrink(hth_device *d)
 {
-    hth_sim *own = d->own;
+    hth_sim *own = d->priv;
     own->n_submit++;
-    for (size_t i = 0; i < own->card.n_budget; i++) {
-        const hth_sim_budget *b = &own->card.budgets[i];
+    for (size_t i = 0; i < own->gpu.n_budget; i++) {
+        const hth_sim_budget *b = &own->gpu.budgets[i];
         if (b->step != own->n_submit) continue;
         if (b->bytes < d->limit) d->limit = b->bytes;
         if (b->bytes < d->info.budget) d->info.budget = b->bytes;
     }
 }
 
-static hearth_status submit(hth_device *d, const hth_turn *turns, size_t n, hth_tick first, hearth_error *err)
+static hearth_status submit(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first, hearth_error *err)
 {
-    hth_sim *own = d->own;
-    uint64_t cost = hth_sim_cost(own, &own->host_random, own->card.submit_ns);
+    hth_sim *own = d->priv;
+    uint64_t cost = hth_sim_cost(own, &own->host_random, own->gpu.submit_ns);
     shrink(d);
-    pass(own, (own->card.real ? hth_sim_now(own) : own->host_ns) + cost);
-    if (!own->card.real) {
+    pass(own, (own->gpu.wall_clock ? hth_sim_now(own) : own->host_ns) + cost);
+    if (!own->gpu.wall_clock) {
         look(own);
-        hearth_status st = hth_sim_enqueue(d, turns, n, first, own->host_ns, err);
+        hearth_status st = hth_sim_enqueue(d, submits, n, first, own->host_ns, err);
         if (st == HEARTH_OK) play_ready(own);
         return st;
     }
     pthread_mutex_lock(&own->lock);
-    hearth_status st = hth_sim_enqueue(d, turns, n, first, hth_sim_now(own), err);
+    hearth_status st = hth_sim_enqueue(d, submits, n, first, hth_sim_now(own), err);
     pthread_cond_broadcast(&own->changed);
     pthread_mutex_unlock(&own->lock);
     return st;
@@ -201,47 +201,47 @@ static hearth_status submit(hth_device *d, const hth_turn *turns, size_t n, hth_
 
 static hearth_status signal_gate(hth_device *d, uint64_t value, hearth_error *err)
 {
-    hth_sim *own = d->own;
+    hth_sim *own = d->priv;
     (void)err;
-    if (!own->card.real) {
-        hth_sim_open_gate(own, value, own->host_ns);
+    if (!own->gpu.wall_clock) {
+        hth_sim_signal(own, value, own->host_ns);
         play_ready(own);
         return HEARTH_OK;
     }
     pthread_mutex_lock(&own->lock);
-    hth_sim_open_gate(own, value, hth_sim_now(own));
+    hth_sim_signal(own, value, hth_sim_now(own));
     pthread_cond_broadcast(&own->changed);
     pthread_mutex_unlock(&own->lock);
     return HEARTH_OK;
 }
 
-static hth_tick reached(hth_device *d)
+static hth_fence reached(hth_device *d)
 {
-    hth_sim *own = d->own;
-    if (!own->card.real) {
+    hth_sim *own = d->priv;
+    if (!own->gpu.wall_clock) {
         look(own);
-        return own->reached;
+        return own->completed;
     }
     pthread_mutex_lock(&own->lock);
-    hth_tick tick = own->reached;
+    hth_fence fence = own->completed;
     pthread_mutex_unlock(&own->lock);
-    return tick;
+    return fence;
 }
 
-static hearth_status wait_for(hth_device *d, hth_tick tick, uint64_t timeout_ns, bool *late,
+static hearth_status wait_for(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late,
                               hearth_error *err)
 {
-    hth_sim *own = d->own;
-    if (own->card.real) return hth_sim_wait_real(d, tick, timeout_ns, late, err);
+    hth_sim *own = d->priv;
+    if (own->gpu.wall_clock) return hth_sim_wait_wall(d, fence, timeout_ns, late, err);
     look(own);
-    if (own->reached >= tick) return HEARTH_OK;
-    uint64_t end = own->computed < tick ? UINT64_MAX : own->turns[tick % HTH_QUEUE_PENDING].end_ns;
+    if (own->completed >= fence) return HEARTH_OK;
+    uint64_t end = own->computed < fence ? UINT64_MAX : own->submits[fence % HTH_QUEUE_MAX_IN_FLIGHT].end_ns;
     if (end == UINT64_MAX || end - own->host_ns > timeout_ns) {
         charge(d, timeout_ns);
         look(own);
-        return hth_sim_not_done(d, tick, late, err);
+        return hth_sim_not_done(d, fence, late, err);
     }
-    own->host_ns = end + hth_sim_cost(own, &own->host_random, own->card.wake_ns);
+    own->host_ns = end + hth_sim_cost(own, &own->host_random, own->gpu.wake_ns);
     look(own);
     return HEARTH_OK;
 }
@@ -250,19 +250,19 @@ const hth_backend hth_backend_simulated = {
     .open = open_simulated,
     .stop = stop,
     .close = close_simulated,
-    .complaints = complaints,
+    .n_validation_error = complaints,
     .buffer_new = new_buffer,
     .buffer_free = free_buffer,
     .upload = upload,
     .download = download,
-    .program_new = new_program,
-    .program_free = free_program,
-    .tape_end = end_tape,
-    .tape_free = free_tape,
+    .pipeline_new = new_program,
+    .pipeline_free = free_program,
+    .cmdlist_end = end_tape,
+    .cmdlist_free = free_tape,
     .submit = submit,
     .signal = signal_gate,
-    .reached = reached,
+    .completed_value = reached,
     .wait = wait_for,
     .time = time_of,
-    .charge = charge,
+    .advance_clock = charge,
 };

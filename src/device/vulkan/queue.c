@@ -6,28 +6,28 @@ enum { AT_ONCE = 64 };
 
 static const VkPipelineStageFlags WORK = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
 
-static hearth_status submit_some(hth_device *d, const hth_turn *turns, uint32_t n, hth_tick first,
+static hearth_status submit_some(hth_device *d, const hth_submit_info *submits, uint32_t n, hth_fence first,
                                  hearth_error *err)
 {
-    hth_vk_device *vk = d->own;
+    hth_vk_device *vk = d->priv;
     VkSubmitInfo infos[AT_ONCE];
     VkTimelineSemaphoreSubmitInfo times[AT_ONCE];
     uint64_t ticks[AT_ONCE];
     for (uint32_t i = 0; i < n; i++) {
-        bool waits = turns[i].wait > 0;
+        bool waits = submits[i].wait > 0;
         ticks[i] = first + i;
         times[i] = (VkTimelineSemaphoreSubmitInfo){.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
                                                    .waitSemaphoreValueCount = waits,
-                                                   .pWaitSemaphoreValues = &turns[i].wait,
+                                                   .pWaitSemaphoreValues = &submits[i].wait,
                                                    .signalSemaphoreValueCount = 1,
                                                    .pSignalSemaphoreValues = &ticks[i]};
         infos[i] = (VkSubmitInfo){.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
                                   .pNext = &times[i],
                                   .waitSemaphoreCount = waits,
-                                  .pWaitSemaphores = &vk->gate,
+                                  .pWaitSemaphores = &vk->host_semaphore,
                                   .pWaitDstStageMask = &WORK,
                                   .commandBufferCount = 1,
-                                  .pCommandBuffers = &((hth_vk_tape *)turns[i].tape->own)->commands,
+                                  .pCommandBuffers = &((hth_vk_cmdlist *)submits[i].cmdlist->priv)->commands,
                                   .signalSemaphoreCount = 1,
                                   .pSignalSemaphores = &vk->done};
     }
@@ -35,12 +35,12 @@ static hearth_status submit_some(hth_device *d, const hth_turn *turns, uint32_t 
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkQueueSubmit", r);
 }
 
-hearth_status hth_vk_submit(hth_device *d, const hth_turn *turns, size_t n, hth_tick first, hearth_error *err)
+hearth_status hth_vk_submit(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     for (size_t i = 0; st == HEARTH_OK && i < n; i += AT_ONCE) {
         size_t left = n - i;
-        st = submit_some(d, turns + i, (uint32_t)(left < AT_ONCE ? left : AT_ONCE), first + i, err);
+        st = submit_some(d, submits + i, (uint32_t)(left < AT_ONCE ? left : AT_ONCE), first + i, err);
         /* What was submitted before runs, and its ticks come: nothing else may have them. */
         if (st == HEARTH_ERROR_MEMORY && i > 0) st = HEARTH_ERROR_DEVICE;
     }
@@ -49,35 +49,35 @@ hearth_status hth_vk_submit(hth_device *d, const hth_turn *turns, size_t n, hth_
 
 hearth_status hth_vk_signal(hth_device *d, uint64_t value, hearth_error *err)
 {
-    hth_vk_device *vk = d->own;
+    hth_vk_device *vk = d->priv;
     VkSemaphoreSignalInfo info = {
-        .sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, .semaphore = vk->gate, .value = value};
+        .sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, .semaphore = vk->host_semaphore, .value = value};
     VkResult r = vk->call.vkSignalSemaphore(vk->handle, &info);
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkSignalSemaphore", r);
 }
 
 /* A device that cannot say has passed nothing; whoever waits hears why. */
-hth_tick hth_vk_reached(hth_device *d)
+hth_fence hth_vk_completed_value(hth_device *d)
 {
-    hth_vk_device *vk = d->own;
+    hth_vk_device *vk = d->priv;
     uint64_t value = 0;
     VkResult r = vk->call.vkGetSemaphoreCounterValue(vk->handle, vk->done, &value);
     return r == VK_SUCCESS ? value : 0;
 }
 
-hearth_status hth_vk_wait(hth_device *d, hth_tick tick, uint64_t timeout_ns, bool *late, hearth_error *err)
+hearth_status hth_vk_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late, hearth_error *err)
 {
-    hth_vk_device *vk = d->own;
+    hth_vk_device *vk = d->priv;
     VkSemaphoreWaitInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
                                 .semaphoreCount = 1,
                                 .pSemaphores = &vk->done,
-                                .pValues = &tick};
+                                .pValues = &fence};
     VkResult r = vk->call.vkWaitSemaphores(vk->handle, &info, timeout_ns);
     *late = r == VK_TIMEOUT;
     if (r == VK_TIMEOUT)
         return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: tape %llu is not done after %.1f s: %llu tapes are",
-                        d->info.name, (unsigned long long)tick, (double)d->patience_ns * 1e-9,
-                        (unsigned long long)hth_vk_reached(d));
+                        d->info.name, (unsigned long long)fence, (double)d->timeout_ns * 1e-9,
+                        (unsigned long long)hth_vk_completed_value(d));
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkWaitSemaphores", r);
 }
 
@@ -85,7 +85,7 @@ hearth_status hth_vk_wait(hth_device *d, hth_tick tick, uint64_t timeout_ns, boo
 
 hearth_status hth_vk_commands_begin(hth_device *d, VkCommandBuffer *out, hearth_error *err)
 {
-    hth_vk_device *vk = d->own;
+    hth_vk_device *vk = d->priv;
     VkCommandBufferAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                         .commandPool = vk->commands,
                                         .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
@@ -106,7 +106,7 @@ hearth_status hth_vk_commands_begin(hth_device *d, VkCommandBuffer *out, hearth_
 
 hearth_status hth_vk_run_once(hth_device *d, VkCommandBuffer commands, hearth_error *err)
 {
-    hth_vk_device *vk = d->own;
+    hth_vk_device *vk = d->priv;
     VkSubmitInfo info = {
         .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
     VkResult r = vk->call.vkEndCommandBuffer(commands);

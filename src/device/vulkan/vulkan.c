@@ -9,7 +9,7 @@
 
 /* ---- which -------------------------------------------------------------------------------------- */
 
-static bool is_named(const hth_vk_found *f, size_t i, const char *name)
+static bool is_named(const hth_vk_physical_device *f, size_t i, const char *name)
 {
     char number[32], uuid[33];
     snprintf(number, sizeof number, "vulkan:%zu", i);
@@ -19,17 +19,17 @@ static bool is_named(const hth_vk_found *f, size_t i, const char *name)
 
 static hearth_status choose(hth_vk_device *vk, const hth_device_spec *spec, hearth_error *err)
 {
-    hth_vk_found found[HTH_MAX_DEVICE];
+    hth_vk_physical_device physical[HTH_MAX_DEVICE];
     size_t n;
     const char *name = spec->name;
-    hearth_status st = hth_vk_find(&vk->instance, spec->without, found, &n, err);
+    hearth_status st = hth_vk_find(&vk->instance, spec->disabled_features, physical, &n, err);
     if (st != HEARTH_OK) return st;
     for (size_t i = 0; i < n; i++) {
-        if (!is_named(&found[i], i, name)) continue;
-        vk->found = found[i];
-        if (found[i].info.problem[0] == '\0') return HEARTH_OK;
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s (%s): %s", name, found[i].info.name,
-                        found[i].info.problem);
+        if (!is_named(&physical[i], i, name)) continue;
+        vk->physical = physical[i];
+        if (physical[i].info.unsupported_reason[0] == '\0') return HEARTH_OK;
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s (%s): %s", name, physical[i].info.name,
+                        physical[i].info.unsupported_reason);
     }
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                     "%s: there is no such device; Vulkan knows %zu: see hearth devices", name, n);
@@ -41,14 +41,14 @@ static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
 {
     const float priority = 1.0f;
     VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-                                     .queueFamilyIndex = vk->found.family,
+                                     .queueFamilyIndex = vk->physical.family,
                                      .queueCount = 1,
                                      .pQueuePriorities = &priority};
     const char *extensions[4];
     uint32_t n_extension = 0;
-    bool dot = vk->found.info.features & HTH_FEATURE_INT_DOT;
-    bool matrix = vk->found.info.features & HTH_FEATURE_MATRIX;
-    bool matrix_2 = vk->found.info.features & HTH_FEATURE_MATRIX_2;
+    bool dot = vk->physical.info.features & HTH_FEATURE_INT_DOT;
+    bool matrix = vk->physical.info.features & HTH_FEATURE_COOPMAT;
+    bool matrix_2 = vk->physical.info.features & HTH_FEATURE_COOPMAT2;
     VkPhysicalDeviceMaintenance4Features size_features = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES, .maintenance4 = VK_TRUE};
     VkPhysicalDeviceCooperativeMatrix2FeaturesNV element_features = {
@@ -89,15 +89,15 @@ static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
                                .pQueueCreateInfos = &queue,
                                .enabledExtensionCount = n_extension,
                                .ppEnabledExtensionNames = extensions};
-    VkResult r = vk->instance.vkCreateDevice(vk->found.handle, &info, NULL, &vk->handle);
-    if (r == VK_SUCCESS) return hth_vk_calls_load(&vk->instance, vk->handle, &vk->call, err);
+    VkResult r = vk->instance.vkCreateDevice(vk->physical.handle, &info, NULL, &vk->handle);
+    if (r == VK_SUCCESS) return hth_vk_dispatch_table_load(&vk->instance, vk->handle, &vk->call, err);
     vk->handle = NULL;
     return hth_vk_fail(err, NULL, "vkCreateDevice", r);
 }
 
 static hearth_status make_timeline(hth_device *d, VkSemaphore *out, hearth_error *err)
 {
-    hth_vk_device *vk = d->own;
+    hth_vk_device *vk = d->priv;
     VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
                                       .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
     VkSemaphoreCreateInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &type};
@@ -107,29 +107,29 @@ static hearth_status make_timeline(hth_device *d, VkSemaphore *out, hearth_error
 
 static hearth_status make_rest(hth_device *d, hearth_error *err)
 {
-    hth_vk_device *vk = d->own;
+    hth_vk_device *vk = d->priv;
     VkPhysicalDeviceMemoryProperties2 memory = {.sType =
                                                     VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
     VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                     .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
-                                    .queueFamilyIndex = vk->found.family};
-    vk->call.vkGetDeviceQueue(vk->handle, vk->found.family, 0, &vk->queue);
-    vk->instance.vkGetPhysicalDeviceMemoryProperties2(vk->found.handle, &memory);
+                                    .queueFamilyIndex = vk->physical.family};
+    vk->call.vkGetDeviceQueue(vk->handle, vk->physical.family, 0, &vk->queue);
+    vk->instance.vkGetPhysicalDeviceMemoryProperties2(vk->physical.handle, &memory);
     vk->memory = memory.memoryProperties;
     VkResult r = vk->call.vkCreateCommandPool(vk->handle, &pool, NULL, &vk->commands);
     if (r != VK_SUCCESS) return hth_vk_fail(err, d, "vkCreateCommandPool", r);
     hearth_status st = make_timeline(d, &vk->done, err);
-    if (st == HEARTH_OK) st = make_timeline(d, &vk->gate, err);
-    if (st == HEARTH_OK) hth_vk_pipelines_open(d);
+    if (st == HEARTH_OK) st = make_timeline(d, &vk->host_semaphore, err);
+    if (st == HEARTH_OK) hth_vk_pipeline_cache_open(d);
     return st;
 }
 
 static void close_device(hth_device *d)
 {
-    hth_vk_device *vk = d->own;
-    if (vk->gate) vk->call.vkDestroySemaphore(vk->handle, vk->gate, NULL);
+    hth_vk_device *vk = d->priv;
+    if (vk->host_semaphore) vk->call.vkDestroySemaphore(vk->handle, vk->host_semaphore, NULL);
     if (vk->done) vk->call.vkDestroySemaphore(vk->handle, vk->done, NULL);
-    hth_vk_pipelines_close(d);
+    hth_vk_pipeline_cache_close(d);
     if (vk->commands) vk->call.vkDestroyCommandPool(vk->handle, vk->commands, NULL);
     if (vk->handle && vk->call.vkDestroyDevice) vk->call.vkDestroyDevice(vk->handle, NULL);
     hth_vk_instance_close(&vk->instance);
@@ -140,10 +140,10 @@ static hearth_status open_device(hth_device *d, const hth_device_spec *spec, hea
 {
     hth_vk_device *vk = hth_alloc(1, sizeof *vk);
     if (!vk) return hth_fail_memory(err, sizeof *vk, "a Vulkan device");
-    d->own = vk;
+    d->priv = vk;
     hearth_status st = hth_vk_instance_open(&vk->instance, spec->validation, err);
     if (st == HEARTH_OK) st = choose(vk, spec, err);
-    d->info = vk->found.info;
+    d->info = vk->physical.info;
     if (st == HEARTH_OK) st = make_device(vk, err);
     if (st == HEARTH_OK) st = make_rest(d, err);
     if (st != HEARTH_OK) close_device(d);
@@ -153,14 +153,14 @@ static hearth_status open_device(hth_device *d, const hth_device_spec *spec, hea
 /* Lets everything run out; tapes whose gate nobody opens any more are let go. */
 static void stop(hth_device *d)
 {
-    hth_vk_device *vk = d->own;
+    hth_vk_device *vk = d->priv;
     hth_vk_signal(d, UINT64_MAX - 1, NULL);
     vk->call.vkDeviceWaitIdle(vk->handle);
 }
 
 static uint64_t complaints(const hth_device *d)
 {
-    return ((const hth_vk_device *)d->own)->instance.n_complaint;
+    return ((const hth_vk_device *)d->priv)->instance.n_validation_error;
 }
 
 /* ---- what there is ------------------------------------------------------------------------------------ */
@@ -168,13 +168,13 @@ static uint64_t complaints(const hth_device *d)
 hearth_status hth_vk_list(hth_device_info *out, size_t room, size_t *n, hearth_error *err)
 {
     hth_vk_instance vk;
-    hth_vk_found found[HTH_MAX_DEVICE];
+    hth_vk_physical_device physical[HTH_MAX_DEVICE];
     size_t count;
     *n = 0;
     hearth_status st = hth_vk_instance_open(&vk, false, err);
     if (st != HEARTH_OK) return st;
-    st = hth_vk_find(&vk, 0, found, &count, err);
-    for (size_t i = 0; st == HEARTH_OK && i < count && i < room; i++) out[(*n)++] = found[i].info;
+    st = hth_vk_find(&vk, 0, physical, &count, err);
+    for (size_t i = 0; st == HEARTH_OK && i < count && i < room; i++) out[(*n)++] = physical[i].info;
     hth_vk_instance_close(&vk);
     return st;
 }
@@ -183,18 +183,18 @@ const hth_backend hth_backend_vulkan = {
     .open = open_device,
     .stop = stop,
     .close = close_device,
-    .complaints = complaints,
+    .n_validation_error = complaints,
     .budget = hth_vk_budget,
     .buffer_new = hth_vk_buffer_new,
     .buffer_free = hth_vk_buffer_free,
     .upload = hth_vk_upload,
     .download = hth_vk_download,
-    .program_new = hth_vk_program_new,
-    .program_free = hth_vk_program_free,
-    .tape_end = hth_vk_tape_end,
-    .tape_free = hth_vk_tape_free,
+    .pipeline_new = hth_vk_pipeline_new,
+    .pipeline_free = hth_vk_pipeline_free,
+    .cmdlist_end = hth_vk_cmdlist_end,
+    .cmdlist_free = hth_vk_cmdlist_free,
     .submit = hth_vk_submit,
     .signal = hth_vk_signal,
-    .reached = hth_vk_reached,
+    .completed_value = hth_vk_completed_value,
     .wait = hth_vk_wait,
 };

@@ -1,0 +1,354 @@
+/* Lines by libedit or by getline. libedit sets the terminal, edits and remembers; the
+ * characters come through next_character, because it alone hears Ctrl-C (a flag, set by
+ * output.c) and sees what is pasted: bytes that lie ready behind a newline. */
+#define _GNU_SOURCE
+#include "common/line_input.h"
+
+#include "common/input.h"
+#include "common/output.h"
+#include "common/text_file.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#ifdef HEARTH_LIBEDIT
+#include <histedit.h>
+#endif
+
+enum { PASTE_MS = 10, WAIT_MS = 200 };
+
+struct lines {
+    bool typed;
+    char *line; /* of getline */
+    size_t room;
+#ifdef HEARTH_LIBEDIT
+    EditLine *el;
+    History *history;
+    HistEvent event;
+    char path[1024]; /* of the history file; "": none */
+    char prompt[32];
+    bool more;
+#endif
+};
+
+const char *lines_history(const lines *l)
+{
+#ifdef HEARTH_LIBEDIT
+    return l->path;
+#else
+    (void)l;
+    return "";
+#endif
+}
+
+bool lines_are_typed(const lines *l) { return l->typed; }
+
+static bool lies_ready(int wait_ms)
+{
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    return poll(&p, 1, wait_ms) == 1 && p.revents & POLLIN;
+}
+
+#ifdef HEARTH_LIBEDIT
+
+/* ---- the terminal ------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t resized, resumed;
+
+static void on_resize(int signal_number)
+{
+    if (signal_number == SIGWINCH) resized = 1;
+    else resumed = 1;
+}
+
+static void hear_terminal(void)
+{
+    struct sigaction action = {.sa_handler = on_resize};
+    sigaction(SIGWINCH, &action, NULL);
+    sigaction(SIGCONT, &action, NULL);
+}
+
+/* Rows of the terminal between the one where the prompt stands and the cursor's. */
+static int rows_above_cursor(EditLine *el)
+{
+    struct winsize size;
+    const LineInfoW *line = el_wline(el);
+    lines *l;
+    el_get(el, EL_CLIENTDATA, &l);
+    int column = (int)strlen(l->prompt);
+    for (const wchar_t *c = line->buffer; c < line->cursor; c++) {
+        int width = wcwidth(*c);
+        column += width < 0 ? 2 : width; /* a control character is shown as ^X */
+    }
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? column / size.ws_col : 0;
+}
+
+/* Behind a stop the shell has set the terminal its own way, which libedit does not know: it is made to set it
+ * again. The line is drawn again where it began; a terminal has wrapped it anew by its new width. */
+static void follow_terminal(EditLine *el)
+{
+    if (resumed) {
+        el_set(el, EL_PREP_TERM, 0);
+        el_set(el, EL_PREP_TERM, 1);
+    }
+    int above = resumed ? 0 : rows_above_cursor(el); /* the shell left the cursor on a row of its own */
+    if (resized) el_resize(el);
+    if (above > 0) printf("\033[%dA", above);
+    fputs("\r\033[J", stdout);
+    fflush(stdout);
+    el_set(el, EL_REFRESH);
+    resized = resumed = 0;
+}
+
+static int read_byte(unsigned char *c)
+{
+    for (;;) {
+        ssize_t got = read(STDIN_FILENO, c, 1);
+        if (got >= 0) return (int)got;
+        if (errno != EINTR || interrupted()) return -1;
+    }
+}
+
+/* Bytes of one character, or U+FFFD for bytes that are none; otherwise what read says. */
+static int read_character(wchar_t *out)
+{
+    unsigned char c;
+    mbstate_t state = {0};
+    for (size_t n = 0; n < 4; n++) {
+        int got = read_byte(&c);
+        if (got <= 0) return got;
+        size_t done = mbrtowc(out, (const char *)&c, 1, &state);
+        if (done == (size_t)-2) continue;
+        if (done == (size_t)-1) *out = 0xFFFD;
+        break;
+    }
+    return 1;
+}
+
+/* One character; 0 at the end, -1 after Ctrl-C. A Ctrl-D that was typed before the editor set the
+ * terminal comes as NUL, which the editor would take for a key: it is dropped. */
+static int next_character(EditLine *el, wchar_t *out)
+{
+    lines *l;
+    int got;
+    el_get(el, EL_CLIENTDATA, &l);
+    do {
+        while (!lies_ready(WAIT_MS)) {
+            if (interrupted()) return -1;
+            if (resized || resumed) follow_terminal(el);
+        }
+        got = read_character(out);
+    } while (got > 0 && *out == L'\0');
+    if (got > 0 && (*out == L'\r' || *out == L'\n')) l->more = lies_ready(PASTE_MS);
+    return got;
+}
+
+static char *show_prompt(EditLine *el)
+{
+    lines *l;
+    el_get(el, EL_CLIENTDATA, &l);
+    return l->prompt;
+}
+
+/* ---- the history file --------------------------------------------------------------------------- */
+
+/* Makes the folder; "" where there is none to be had, or none is wanted. */
+static void find_history(const char *name, char out[1024])
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME"), *given = getenv("HEARTH_HISTORY");
+    char folder[900];
+    int n = 0;
+    out[0] = '\0';
+    if (!name) return;
+    if (given && strlen(given) < 1024) strcpy(out, given);
+    if (given) return;
+    if (state && state[0] == '/') n = snprintf(folder, sizeof folder, "%s/hearth", state);
+    else if (home && home[0] == '/') n = snprintf(folder, sizeof folder, "%s/.local/state/hearth", home);
+    if (n <= 0 || (size_t)n >= sizeof folder) return;
+    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(folder, 0700);
+        *slash = '/';
+    }
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST) return;
+    snprintf(out, 1024, "%s/%s", folder, name);
+}
+
+/* A new or empty file, or a history of libedit: a pipe without a writer would be waited for, and other files are not
+ * replaced. */
+static bool may_be_history(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) != 0) return true;
+    if (!S_ISREG(st.st_mode)) return false;
+    if (is_empty_or_begins(path, "_HiStOrY_V2_\n")) return true;
+    print_warning(
+        "%s is not a readable file of chat history: it stays as it is, and what is typed is not kept", path);
+    return false;
+}
+
+/* libedit sets the mode of what it writes to, so it takes a stream with a descriptor alone. */
+static bool write_history(lines *l, int fd)
+{
+    int own = dup(fd);
+    FILE *out = own >= 0 ? fdopen(own, "w") : NULL;
+    if (!out) return close(own), false;
+    bool ok = history(l->history, &l->event, H_SAVE_FP, out) >= 0;
+    return fclose(out) == 0 && ok;
+}
+
+/* For its owner alone; a link to the file stays one. No failure is told: it would stand in the conversation. */
+static void save_history(lines *l)
+{
+    hth_atomic_writer sink;
+    hearth_error err;
+    if (!l->path[0]) return;
+    mode_t mask = umask(077);
+    if (hth_atomic_writer_open(&sink, l->path, &err) == HEARTH_OK && write_history(l, sink.fd))
+        hth_atomic_writer_finish(&sink, &err);
+    hth_atomic_writer_close(&sink);
+    umask(mask);
+}
+
+static bool open_editor(lines *l, const char *name)
+{
+    l->history = history_init();
+    l->el = el_init("hearth", stdin, stdout, stderr);
+    if (!l->el || !l->history) return false;
+    history(l->history, &l->event, H_SETSIZE, 1000);
+    history(l->history, &l->event, H_SETUNIQUE, 1);
+    find_history(name, l->path);
+    if (!may_be_history(l->path)) l->path[0] = '\0';
+    if (l->path[0]) history(l->history, &l->event, H_LOAD, l->path);
+    el_set(l->el, EL_CLIENTDATA, l);
+    el_set(l->el, EL_EDITOR, "emacs");
+    el_set(l->el, EL_SIGNAL, 0);
+    el_set(l->el, EL_PROMPT, show_prompt);
+    el_set(l->el, EL_HIST, history, l->history);
+    el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_wset(l->el, EL_GETCFN, next_character);
+    hear_terminal();
+    return true;
+}
+
+static lines_status edit_line(lines *l, const char *prompt, char **line, size_t *n, bool *more)
+{
+    int count = 0;
+    snprintf(l->prompt, sizeof l->prompt, "%s", prompt);
+    l->more = false;
+    resized = resumed = 0; /* el_gets looks at the size itself */
+    const char *got = el_gets(l->el, &count);
+    if (interrupted() || !got || count <= 0) {
+        fputc('\n', stdout);
+        fflush(stdout);
+        return interrupted() ? LINES_INTERRUPTED : LINES_END;
+    }
+    free(l->line);
+    l->line = strndup(got, (size_t)count);
+    if (!l->line) {
+        report_text("out of memory for a line");
+        return LINES_FAILED;
+    }
+    *n = strcspn(l->line, "\n");
+    l->line[*n] = '\0';
+    if (*n > 0) {
+        history(l->history, &l->event, H_ENTER, l->line);
+        save_history(l);
+    }
+    *line = l->line;
+    *more = l->more;
+    return LINES_OK;
+}
+
+#endif
+
+/* ---- plain lines -------------------------------------------------------------------------------------- */
+
+static lines_status plain_line(lines *l, const char *prompt, char **line, size_t *n, bool *more)
+{
+    if (l->typed) {
+        fputs(prompt, stdout);
+        fflush(stdout);
+    }
+    errno = 0;
+    ssize_t got = getline(&l->line, &l->room, stdin);
+    if (interrupted()) {
+        clearerr(stdin);
+        if (l->typed) fputc('\n', stdout);
+        return LINES_INTERRUPTED;
+    }
+    if (got < 0 && !feof(stdin)) { /* out of memory sets no mark at all */
+        report_text("stdin: %s", strerror(errno));
+        return LINES_FAILED;
+    }
+    if (got < 0) {
+        if (l->typed) fputc('\n', stdout);
+        return LINES_END;
+    }
+    *n = (size_t)got;
+    if (!make_plain("stdin", l->line, n)) return LINES_FAILED;
+    if (*n > 0 && l->line[*n - 1] == '\n') l->line[--*n] = '\0';
+    *line = l->line;
+    *more = l->typed && lies_ready(PASTE_MS);
+    return LINES_OK;
+}
+
+/* ---- either ---------------------------------------------------------------------------------------------- */
+
+/* Characters are UTF-8 whatever the locale says; numbers stay as C has them. */
+static void set_locale(void)
+{
+    wchar_t c;
+    mbstate_t state = {0};
+    setlocale(LC_CTYPE, "");
+    if (mbrtowc(&c, "\xC3\xA9", 2, &state) != 2 || c != 0xE9) setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+lines *lines_open(const char *history_name)
+{
+    lines *l = calloc(1, sizeof *l);
+    if (!l) {
+        report_text("out of memory for the editor");
+        return NULL;
+    }
+    l->typed = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
+    set_locale();
+#ifdef HEARTH_LIBEDIT
+    if (l->typed && !open_editor(l, history_name)) {
+        report_text("out of memory for the editor");
+        lines_close(l);
+        return NULL;
+    }
+#else
+    (void)history_name;
+#endif
+    return l;
+}
+
+void lines_close(lines *l)
+{
+    if (!l) return;
+#ifdef HEARTH_LIBEDIT
+    if (l->el) el_end(l->el);
+    if (l->history) history_end(l->history);
+#endif
+    free(l->line);
+    free(l);
+}
+
+lines_status lines_read(lines *l, const char *prompt, char **line, size_t *n, bool *more)
+{
+    *more = false;
+#ifdef HEARTH_LIBEDIT
+    if (l->el) return edit_line(l, prompt, line, n, more);
+#endif
+    return plain_line(l, prompt, line, n, more);
+}

@@ -1,0 +1,59 @@
+/* Where a model lies: one description of it for the start line, for tables and for --json. */
+#include "common/placement_info.h"
+
+#include "base/format_bytes.h"
+#include "base/clock.h"
+
+#include <stdio.h>
+
+static bool is_whole(const hearth_model_info *info)
+{
+    return info->gpu_n_layer == info->n_layer && info->gpu_head && info->gpu_neurons >= 1.0;
+}
+
+placed placed_words(const hearth_model_info *info)
+{
+    placed p = {"on the CPU"};
+    char neurons[64] = "";
+    if (!info->gpu) return p;
+    if (info->gpu_neurons < 1.0)
+        snprintf(neurons, sizeof neurons, " with %.0f %% of their neurons", 100.0 * info->gpu_neurons);
+    snprintf(p.text, sizeof p.text, "%u of %u layers%s%s on %s (%s, %sthe CPU's bits%s%s), %s the CPU",
+             info->gpu_n_layer, info->n_layer, neurons, info->gpu_head ? " and the head" : "", info->gpu,
+             hth_format_bytes(info->gpu_bytes).text, info->gpu_strict ? "" : "not ",
+             info->gpu_strict ? "" : ": ", info->gpu_strict_note, is_whole(info) ? "beside" : "the rest on");
+    return p;
+}
+
+void json_placed(json *j, const hearth_model_info *info)
+{
+    json_open(j, "gpu", '{');
+    if (info->gpu) json_word(j, "device", info->gpu);
+    json_uint(j, "layers", info->gpu_n_layer);
+    json_uint(j, "layers_in_all", info->n_layer);
+    if (info->gpu) {
+        json_float(j, "neurons", info->gpu_neurons, 6);
+        json_bool(j, "head", info->gpu_head);
+        json_uint(j, "bytes", info->gpu_bytes);
+        json_bool(j, "simulated", info->gpu_simulated);
+    }
+    json_bool(j, "cpu_bits", info->gpu_strict);
+    if (info->gpu_strict_note[0]) json_word(j, "cpu_bits_note", info->gpu_strict_note);
+    if (info->gpu_predicted > 0.0) json_float(j, "predicted_tokens_per_second", info->gpu_predicted, 6);
+    if (info->gpu_note[0]) json_word(j, "note", info->gpu_note);
+    json_close(j, '}');
+}
+
+moment moment_now(const hearth_model *model)
+{
+    hearth_model_info info;
+    hearth_model_get_info(model, &info);
+    return (moment){(double)hth_clock_ns() * 1e-9, info.gpu_clock};
+}
+
+moment moment_since(const hearth_model *model, moment start)
+{
+    moment end = moment_now(model);
+    bool clock = start.sim > 0.0 && end.sim > 0.0;
+    return (moment){end.wall - start.wall, clock ? end.sim - start.sim : -1.0};
+}

@@ -1,0 +1,150 @@
+/* Chat templates as template.h promises them: parsing and rendering with their limits,
+ * and the text cut into parts by where its bytes came from. */
+#include "chat/jinja.h"
+
+#include <string.h>
+
+hearth_status hth_template_open(const char *source, size_t n, hth_template **out, hearth_error *err)
+{
+    *out = NULL;
+    hth_template *t = hth_alloc(1, sizeof *t);
+    if (!t) return hth_fail_memory(err, sizeof *t, "a chat template");
+    hth_jinja j = {.arena = &t->arena, .err = err};
+    if (hth_jinja_parse(&j, source, n, &t->body)) {
+        *out = t;
+        return HEARTH_OK;
+    }
+    hth_template_close(t);
+    return j.status;
+}
+
+void hth_template_close(hth_template *t)
+{
+    if (!t) return;
+    hth_arena_free(&t->arena);
+    hth_free(t);
+}
+
+/* ---- what a template sees ------------------------------------------------------------------------ */
+
+bool hth_message_role_ok(hth_str role)
+{
+    bool ok = role.n > 0 && role.n <= 64;
+    for (size_t i = 0; ok && i < role.n; i++) {
+        char c = role.bytes[i];
+        ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+             c == '_';
+    }
+    return ok;
+}
+
+static bool put_text(hth_jinja *j, hth_jinja_dict *dict, const char *name, hth_str text, bool frame)
+{
+    hth_jinja_value key, v;
+    return hth_jinja_text_word(j, name, &key) && hth_jinja_text_of(j, text.bytes, text.n, frame, &v) &&
+           hth_jinja_put(j, dict, &key, &v);
+}
+
+static bool set_messages(hth_jinja *j)
+{
+    hth_jinja_value list, message;
+    if (!hth_jinja_new_list(j, JINJA_LIST, &list)) return false;
+    for (size_t i = 0; i < j->in->n_message; i++) {
+        const hth_message *m = &j->in->messages[i];
+        if (!hth_message_role_ok(m->role))
+            return hth_jinja_fail(j, HEARTH_ERROR_ARGUMENT,
+                                  "message %zu: a role is a word of at most 64 letters, digits, - and _", i);
+        if (!hth_jinja_new_dict(j, JINJA_DICT, &message) ||
+            !put_text(j, message.as.dict, "role", m->role, true) ||
+            !put_text(j, message.as.dict, "content", m->content, false) ||
+            !hth_jinja_push(j, list.as.list, &message))
+            return false;
+    }
+    return hth_jinja_set(j, (hth_str){"messages", 8}, &list);
+}
+
+static bool set_text(hth_jinja *j, const char *name, hth_str text)
+{
+    hth_jinja_value v;
+    return hth_jinja_text_of(j, text.bytes, text.n, true, &v) &&
+           hth_jinja_set(j, (hth_str){name, strlen(name)}, &v);
+}
+
+static bool set_functions(hth_jinja *j)
+{
+    for (const hth_jinja_function *f = hth_jinja_globals; f->name; f++) {
+        if (!j->in->seconds && strcmp(f->name, "strftime_now") == 0) continue;
+        hth_jinja_bound *bound = hth_jinja_alloc(j, 1, sizeof *bound);
+        if (!bound) return false;
+        *bound = (hth_jinja_bound){f, {JINJA_NONE, {0}}};
+        if (!hth_jinja_set(j, (hth_str){f->name, strlen(f->name)},
+                           &(hth_jinja_value){JINJA_FUNCTION, {.bound = bound}}))
+            return false;
+    }
+    return true;
+}
+
+static bool set_variables(hth_jinja *j)
+{
+    hth_jinja_value v;
+    if (j->in->variables.n == 0) return true;
+    if (!hth_jinja_from_json(j, j->in->variables.bytes, j->in->variables.n, &v)) return false;
+    if (v.kind != JINJA_DICT)
+        return hth_jinja_fail(j, HEARTH_ERROR_ARGUMENT, "the variables are no JSON object");
+    for (size_t i = 0; i < v.as.dict->n; i++) {
+        hth_jinja_text *name = v.as.dict->v[i].key.as.text;
+        const char *p = hth_jinja_bytes(j, name);
+        if (!p || !hth_jinja_set(j, (hth_str){p, name->n}, &v.as.dict->v[i].value)) return false;
+    }
+    return true;
+}
+
+static bool set_all(hth_jinja *j)
+{
+    hth_jinja_value gen = hth_jinja_bool(j->in->add_generation_prompt);
+    return set_functions(j) && set_messages(j) && set_text(j, "bos_token", j->in->bos) &&
+           set_text(j, "eos_token", j->in->eos) &&
+           hth_jinja_set(j, (hth_str){"add_generation_prompt", 21}, &gen) && set_variables(j);
+}
+
+/* ---- rendering -------------------------------------------------------------------------------------- */
+
+void hth_rendered_free(hth_rendered *r)
+{
+    hth_free(r->text);
+    hth_free(r->parts);
+    *r = (hth_rendered){0};
+}
+
+static hearth_status copy_out(const hth_jinja_text *t, hth_rendered *out, hearth_error *err)
+{
+    out->text = hth_alloc(t->n + 1, 1);
+    out->parts = hth_alloc(t->n_span + 1, sizeof *out->parts);
+    if (!out->text || !out->parts) {
+        hth_rendered_free(out);
+        return hth_fail_memory(err, t->n + 1, "a rendered conversation");
+    }
+    for (size_t i = 0; i < t->n_span; i++) {
+        const hth_jinja_span *span = &t->spans->span[i];
+        hth_text_part *last = out->n_part ? &out->parts[out->n_part - 1] : NULL;
+        memcpy(out->text + out->n, span->p, span->n);
+        if (last && last->is_template == span->is_template) last->n += span->n;
+        else out->parts[out->n_part++] = (hth_text_part){out->text + out->n, span->n, span->is_template};
+        out->n += span->n;
+    }
+    return HEARTH_OK;
+}
+
+hearth_status hth_template_render(const hth_template *t, const hth_template_input *in, hth_rendered *out,
+                                  hearth_error *err)
+{
+    hth_arena arena = {0};
+    hth_jinja_scope scope = {0};
+    hth_jinja_strbuf b = {0};
+    hth_jinja j = {.arena = &arena, .err = err, .in = in, .scope = &scope, .out = &b};
+    *out = (hth_rendered){0};
+    bool ok = set_all(&j) && hth_jinja_exec(&j, t->body);
+    hearth_status st = ok ? copy_out(&b.text, out, err) : j.status;
+    hth_arena_free(&arena);
+    return st;
+}

@@ -1,0 +1,221 @@
+/* The mixes of types. Rules as llama-quantize of 2026 applies them without an
+ * importance matrix, for dense models; what a rule names is a role, found by the
+ * end of a tensor's name. */
+#include "convert/ftype.h"
+
+#include "model/arch.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* The marks behind the K types say how much is spent on sensitive matrices. */
+typedef enum spending { PLAIN, SMALL, MEDIUM, LARGE } spending;
+
+static const struct {
+    hth_ftype mix;
+    spending effort;
+} mixes[] = {
+    {{"F32", 0, HTH_TYPE_F32}, PLAIN},
+    {{"F16", 1, HTH_TYPE_F16}, PLAIN},
+    {{"BF16", 32, HTH_TYPE_BF16}, PLAIN},
+    {{"Q8_0", 7, HTH_TYPE_Q8_0}, PLAIN},
+    {{"Q6_K", 18, HTH_TYPE_Q6_K}, PLAIN},
+    {{"Q5_K_M", 17, HTH_TYPE_Q5_K}, MEDIUM},
+    {{"Q5_K_S", 16, HTH_TYPE_Q5_K}, SMALL},
+    {{"Q5_1", 9, HTH_TYPE_Q5_1}, PLAIN},
+    {{"Q5_0", 8, HTH_TYPE_Q5_0}, PLAIN},
+    {{"Q4_K_M", 15, HTH_TYPE_Q4_K}, MEDIUM},
+    {{"Q4_K_S", 14, HTH_TYPE_Q4_K}, SMALL},
+    {{"IQ4_NL", 25, HTH_TYPE_IQ4_NL}, PLAIN},
+    {{"Q4_1", 3, HTH_TYPE_Q4_1}, PLAIN},
+    {{"Q4_0", 2, HTH_TYPE_Q4_0}, PLAIN},
+    {{"Q3_K_L", 13, HTH_TYPE_Q3_K}, LARGE},
+    {{"Q3_K_M", 12, HTH_TYPE_Q3_K}, MEDIUM},
+    {{"Q3_K_S", 11, HTH_TYPE_Q3_K}, SMALL},
+    {{"Q2_K", 10, HTH_TYPE_Q2_K}, PLAIN},
+    /* These two are made by synth alone. */
+    {{"IQ4_XS", 30, HTH_TYPE_IQ4_XS}, PLAIN},
+    {{"MXFP4", 38, HTH_TYPE_MXFP4}, PLAIN},
+};
+enum { N_MIX = sizeof mixes / sizeof *mixes };
+
+static spending spending_on(const hth_ftype *ftype)
+{
+    for (int i = 0; i < N_MIX; i++)
+        if (ftype == &mixes[i].mix) return mixes[i].effort;
+    return PLAIN;
+}
+
+const hth_ftype *hth_ftype_find(const char *name)
+{
+    char medium[16];
+    snprintf(medium, sizeof medium, "%.12s_M", name);
+    for (int i = 0; i < N_MIX; i++)
+        if (strcasecmp(mixes[i].mix.name, name) == 0) return &mixes[i].mix;
+    for (int i = 0; i < N_MIX; i++)
+        if (strcasecmp(mixes[i].mix.name, medium) == 0) return &mixes[i].mix;
+    return NULL;
+}
+
+const char *hth_ftype_list(void)
+{
+    return "F32, F16, BF16, Q8_0, Q6_K, Q5_K_M, Q5_K_S, Q5_1, Q5_0, Q4_K_M, Q4_K_S, IQ4_NL, Q4_1, Q4_0, "
+           "Q3_K_L, Q3_K_M, Q3_K_S, Q2_K";
+}
+
+/* ---- roles ----------------------------------------------------------------------- */
+
+static bool ends_with(hth_str t, const char *end)
+{
+    size_t n = strlen(end);
+    return t.n >= n && memcmp(t.bytes + t.n - n, end, n) == 0;
+}
+
+/* A count of the architecture, its first entry where layers differ. */
+static uint32_t count_of(const hth_gguf *file, hth_str arch, const char *key, uint32_t absent)
+{
+    char name[160];
+    snprintf(name, sizeof name, "%.*s.%s", arch.n < 64 ? (int)arch.n : 64, arch.bytes, key);
+    const hth_gguf_value *v = hth_gguf_find(file, name);
+    uint64_t n = absent;
+    if (v && v->type == HTH_GGUF_ARRAY) {
+        bool counts = v->element_type == HTH_GGUF_U32 || v->element_type == HTH_GGUF_I32;
+        if (counts && v->n_element > 0) n = hth_gguf_element_uint(v, 0);
+        return n <= UINT32_MAX ? (uint32_t)n : absent;
+    }
+    return hth_gguf_get_uint(file, name, 0, UINT32_MAX, &n, NULL, NULL) == HEARTH_OK ? (uint32_t)n : absent;
+}
+
+hth_ftype_model hth_ftype_read_model(const hth_gguf *file)
+{
+    hth_str arch_name = {0};
+    bool named =
+        hth_gguf_get_text(file, "general.architecture", &arch_name, NULL, NULL) == HEARTH_OK && arch_name.n > 0;
+    const hth_arch *arch = named ? hth_arch_find(arch_name) : NULL;
+    hth_ftype_model m = {.n_gqa = 1,
+                       .tied = !hth_gguf_find_tensor(file, "output.weight"),
+                       .parallel = arch && arch->parallel};
+    if (!named) return m;
+    m.n_layer = count_of(file, arch_name, "block_count", 0);
+    uint32_t n_head = count_of(file, arch_name, "attention.head_count", 1);
+    uint32_t n_kv = count_of(file, arch_name, "attention.head_count_kv", n_head);
+    if (n_kv > 0 && n_head >= n_kv) m.n_gqa = n_head / n_kv;
+    return m;
+}
+
+bool hth_ftype_is_matrix(hth_str name, uint32_t n_dim)
+{
+    return n_dim >= 2 && ends_with(name, ".weight") && !ends_with(name, "_norm.weight") &&
+           !ends_with(name, "ffn_gate_inp.weight") && !hth_str_eq(name, "position_embd.weight");
+}
+
+bool hth_ftype_is_head(const hth_ftype_model *model, hth_str name)
+{
+    return hth_str_eq(name, model->tied ? "token_embd.weight" : "output.weight");
+}
+
+/* The layer in "blk.N.…"; 0 elsewhere. */
+static uint32_t layer_of(hth_str name)
+{
+    uint32_t n = 0;
+    if (name.n < 5 || memcmp(name.bytes, "blk.", 4) != 0) return 0;
+    for (size_t i = 4; i < name.n && name.bytes[i] >= '0' && name.bytes[i] <= '9' && n < 100000; i++)
+        n = 10 * n + (uint32_t)(name.bytes[i] - '0');
+    return n;
+}
+
+/* The layers that get more bits: the first and last eighth, and each third between. */
+static bool use_more_bits(uint32_t i, uint32_t n) { return i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2; }
+
+/* ---- rules ------------------------------------------------------------------------- */
+
+static hth_type type_of_head(hth_type type, const hth_ftype_model *m, uint64_t n_col)
+{
+    if (m->parallel || n_col % hth_type_find(type)->n_weight != 0) return HTH_TYPE_Q8_0;
+    return type == HTH_TYPE_Q8_0 ? HTH_TYPE_Q8_0 : HTH_TYPE_Q6_K;
+}
+
+/* Values, alone or with queries and keys. */
+static hth_type type_of_values(hth_type type, spending effort, const hth_ftype_model *m, uint32_t i)
+{
+    bool shared = m->n_gqa >= 4;
+    hth_type to = type;
+    if (type == HTH_TYPE_Q2_K) to = shared ? HTH_TYPE_Q4_K : HTH_TYPE_Q3_K;
+    else if (type == HTH_TYPE_Q3_K && effort == MEDIUM) to = i < 2 ? HTH_TYPE_Q5_K : HTH_TYPE_Q4_K;
+    else if (type == HTH_TYPE_Q3_K && effort == LARGE) to = HTH_TYPE_Q5_K;
+    else if ((type == HTH_TYPE_IQ4_NL || type == HTH_TYPE_IQ4_XS) && shared) to = HTH_TYPE_Q5_K;
+    else if (effort == MEDIUM && use_more_bits(i, m->n_layer)) to = HTH_TYPE_Q6_K;
+    else if (type == HTH_TYPE_Q4_K && effort == SMALL && i < 4) to = HTH_TYPE_Q5_K;
+    /* 70B models share values among eight heads: more bits cost little there. */
+    bool large = m->n_layer == 80 && m->n_gqa == 8;
+    return large && (to == HTH_TYPE_Q3_K || to == HTH_TYPE_Q4_K) ? HTH_TYPE_Q5_K : to;
+}
+
+static hth_type type_of_down(hth_type type, spending effort, const hth_ftype_model *m, uint32_t i)
+{
+    uint32_t n = m->n_layer;
+    bool more = use_more_bits(i, n), first = i < n / 8, very_first = i < n / 16;
+    switch (type) {
+    case HTH_TYPE_Q2_K: return HTH_TYPE_Q3_K;
+    case HTH_TYPE_Q3_K:
+        if (effort == LARGE) return m->parallel ? HTH_TYPE_Q4_K : HTH_TYPE_Q5_K;
+        if (effort != MEDIUM) return type;
+        return very_first ? HTH_TYPE_Q5_K : !m->parallel || more ? HTH_TYPE_Q4_K : type;
+    case HTH_TYPE_Q4_K:
+        if (effort == SMALL) return first && !m->parallel ? HTH_TYPE_Q5_K : type;
+        if (m->parallel) return very_first ? HTH_TYPE_Q6_K : more ? HTH_TYPE_Q5_K : type;
+        return more ? HTH_TYPE_Q6_K : type;
+    case HTH_TYPE_Q5_K: return effort == MEDIUM && more ? HTH_TYPE_Q6_K : type;
+    case HTH_TYPE_IQ4_NL:
+    case HTH_TYPE_IQ4_XS: return first ? HTH_TYPE_Q5_K : type;
+    default: return type;
+    }
+}
+
+static hth_type type_of_attention_output(hth_type type, spending effort, const hth_ftype_model *m)
+{
+    if (type == HTH_TYPE_Q2_K && !m->parallel) return HTH_TYPE_Q3_K;
+    if (type != HTH_TYPE_Q3_K) return type;
+    if (effort == LARGE) return m->parallel ? HTH_TYPE_Q4_K : HTH_TYPE_Q5_K;
+    return effort == MEDIUM && !m->parallel ? HTH_TYPE_Q4_K : type;
+}
+
+/* What rows that do not fit blocks of 256 get instead: a type of blocks of 32 with
+ * about as many bits. */
+static hth_type smaller_block(hth_type type)
+{
+    switch (type) {
+    case HTH_TYPE_Q2_K:
+    case HTH_TYPE_Q3_K:
+    case HTH_TYPE_IQ4_XS: return HTH_TYPE_IQ4_NL;
+    case HTH_TYPE_Q4_K: return HTH_TYPE_Q5_0;
+    case HTH_TYPE_Q5_K: return HTH_TYPE_Q5_1;
+    case HTH_TYPE_Q6_K: return HTH_TYPE_Q8_0;
+    default: return type;
+    }
+}
+
+static hth_type choose(const hth_ftype *ftype, const hth_ftype_model *m, hth_str name, uint64_t n_col)
+{
+    hth_type type = ftype->type;
+    spending effort = spending_on(ftype);
+    uint32_t i = layer_of(name);
+    if (m->pure || !hth_type_find(type)->quantised) return type;
+    if (hth_ftype_is_head(m, name)) return type_of_head(type, m, n_col);
+    if (ends_with(name, "attn_v.weight") || ends_with(name, "attn_qkv.weight"))
+        return type_of_values(type, effort, m, i);
+    if (ends_with(name, "ffn_down.weight")) return type_of_down(type, effort, m, i);
+    if (ends_with(name, "attn_output.weight")) return type_of_attention_output(type, effort, m);
+    return type;
+}
+
+hth_type hth_ftype_type(const hth_ftype *ftype, const hth_ftype_model *model, hth_str name, uint64_t n_col,
+                      bool *fell_back)
+{
+    hth_type wanted = choose(ftype, model, name, n_col), type = wanted;
+    if (n_col % hth_type_find(type)->n_weight != 0) type = smaller_block(type);
+    if (n_col % hth_type_find(type)->n_weight != 0) type = HTH_TYPE_F16;
+    if (fell_back) *fell_back = type != wanted;
+    return type;
+}

@@ -1,0 +1,52 @@
+/* The programs of devices by number, and what they are bound to (shaders.def). */
+#ifndef HTH_DEVICE_PROGRAMS_H
+#define HTH_DEVICE_PROGRAMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum hth_shader_id {
+#define SHADER(name, bindings, push, n_const) HTH_SHADER_##name,
+#include "device/shaders.def"
+#undef SHADER
+    HTH_N_SHADER,
+} hth_shader_id;
+
+enum { HTH_SHADER_MAX_BIND = 8, HTH_SHADER_MAX_PUSH = 128, HTH_SHADER_MAX_CONST = 16 };
+
+typedef struct hth_shader_info {
+    const char *name;
+    const char *bindings; /* r, w, x: one letter for each */
+    uint32_t push_size;   /* bytes */
+    uint32_t n_const;     /* specialisation constants, 32 bits each */
+} hth_shader_info;
+
+extern const hth_shader_info hth_shader_infos[HTH_N_SHADER];
+
+/* The matrix units that a program needs; those of each kind have all that those before it have. */
+typedef enum hth_coopmat_level {
+    HTH_COOPMAT_NONE = 0,
+    HTH_COOPMAT_KHR, /* HTH_FEATURE_COOPMAT */
+    HTH_COOPMAT_CM2, /* HTH_FEATURE_COOPMAT2 too */
+    HTH_N_COOPMAT_LEVEL,
+} hth_coopmat_level;
+
+static inline hth_coopmat_level hth_shader_coopmat_level(hth_shader_id id)
+{
+    if (id == HTH_SHADER_mul_mat_q_cm2 || id == HTH_SHADER_mul_mat_q_cm2_acc) return HTH_COOPMAT_CM2;
+    bool tiled = id == HTH_SHADER_mul_mat_q || id == HTH_SHADER_mul_mat_q_acc;
+    return tiled ? HTH_COOPMAT_KHR : HTH_COOPMAT_NONE;
+}
+
+/* What a program is called with where it is a function of C (device.h: null). */
+typedef struct hth_dispatch_args {
+    void *bind[HTH_SHADER_MAX_BIND];
+    uint64_t size[HTH_SHADER_MAX_BIND]; /* bytes from there on that it may touch */
+    const void *push;
+    const uint32_t *consts;
+    uint32_t grid[3]; /* workgroups */
+} hth_dispatch_args;
+typedef void hth_shader_ref_fn(const hth_dispatch_args *call);
+
+#endif

@@ -1,0 +1,250 @@
+/* Which Vulkan devices there are, and why one cannot be used. */
+#include "base/alloc.h"
+#include "device/vulkan/vulkan_int.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static hth_device_kind kind_of(VkPhysicalDeviceType type)
+{
+    switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_CPU: return HTH_DEVICE_CPU;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return HTH_DEVICE_INTEGRATED;
+    default: return HTH_DEVICE_DISCRETE;
+    }
+}
+
+/* A family that computes, better one that does nothing else: its waits hold up no picture. UINT32_MAX:
+ * none. */
+static uint32_t find_family(const hth_vk_instance *vk, VkPhysicalDevice device)
+{
+    enum { MOST = 16 };
+    VkQueueFamilyProperties families[MOST];
+    uint32_t n = MOST, found = UINT32_MAX;
+    vk->vkGetPhysicalDeviceQueueFamilyProperties(device, &n, families);
+    for (uint32_t i = n; i-- > 0;) {
+        VkQueueFlags flags = families[i].queueFlags;
+        if (!(flags & VK_QUEUE_COMPUTE_BIT)) continue;
+        if (found == UINT32_MAX || !(flags & VK_QUEUE_GRAPHICS_BIT)) found = i;
+    }
+    return found;
+}
+
+static hearth_status find_extension(const hth_vk_instance *vk, VkPhysicalDevice device, const char *name,
+                                    bool *found, hearth_error *err)
+{
+    uint32_t n = 0;
+    VkResult r = vk->vkEnumerateDeviceExtensionProperties(device, NULL, &n, NULL);
+    *found = false;
+    if (r != VK_SUCCESS || n == 0) return HEARTH_OK;
+    VkExtensionProperties *all = hth_alloc(n, sizeof *all);
+    if (!all) return hth_fail_memory(err, n * sizeof *all, "the extensions of a Vulkan device");
+    r = vk->vkEnumerateDeviceExtensionProperties(device, NULL, &n, all);
+    for (uint32_t i = 0; (r == VK_SUCCESS || r == VK_INCOMPLETE) && i < n; i++)
+        if (strcmp(all[i].extensionName, name) == 0) *found = true;
+    hth_free(all);
+    return HEARTH_OK;
+}
+
+/* The largest heap of its own, and what of it is left for us: 0 where the driver does not say. Some say
+ * more than there is. */
+static hearth_status find_memory(const hth_vk_instance *vk, VkPhysicalDevice device, hth_vk_physical_device *f,
+                                 hearth_error *err)
+{
+    hth_device_info *info = &f->info;
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+    VkPhysicalDeviceMemoryProperties2 memory = {.sType =
+                                                    VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+    hearth_status st = find_extension(vk, device, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME, &f->has_memory_budget, err);
+    if (st != HEARTH_OK) return st;
+    if (f->has_memory_budget) memory.pNext = &budget;
+    vk->vkGetPhysicalDeviceMemoryProperties2(device, &memory);
+    const VkPhysicalDeviceMemoryProperties *m = &memory.memoryProperties;
+    for (uint32_t i = 0; i < m->memoryHeapCount; i++) {
+        uint64_t size = m->memoryHeaps[i].size, left = budget.heapBudget[i];
+        if (!(m->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) || size <= info->memory) continue;
+        info->memory = size, info->budget = 0, f->heap = i;
+        if (left == 0) continue;
+        left = left > budget.heapUsage[i] ? left - budget.heapUsage[i] : 1; /* 0 would say nothing */
+        info->budget = left < size ? left : size;
+    }
+    return HEARTH_OK;
+}
+
+/* Products of signed bytes that are not clamped, by a subgroup. */
+static bool is_of_bytes(const VkCooperativeMatrixPropertiesKHR *p)
+{
+    return p->AType == VK_COMPONENT_TYPE_SINT8_KHR && p->BType == VK_COMPONENT_TYPE_SINT8_KHR &&
+           p->CType == VK_COMPONENT_TYPE_SINT32_KHR && p->ResultType == VK_COMPONENT_TYPE_SINT32_KHR &&
+           p->scope == VK_SCOPE_SUBGROUP_KHR && !p->saturatingAccumulation;
+}
+
+static hearth_status find_shapes(const hth_vk_instance *vk, VkPhysicalDevice device, hth_device_info *info,
+                                 hearth_error *err)
+{
+    uint32_t n = 0;
+    VkResult r = vk->vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(device, &n, NULL);
+    if (r != VK_SUCCESS || n == 0) return HEARTH_OK;
+    VkCooperativeMatrixPropertiesKHR *all = hth_alloc(n, sizeof *all);
+    if (!all) return hth_fail_memory(err, n * sizeof *all, "the matrices of a Vulkan device");
+    for (uint32_t i = 0; i < n; i++) all[i].sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
+    r = vk->vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(device, &n, all);
+    for (uint32_t i = 0; (r == VK_SUCCESS || r == VK_INCOMPLETE) && i < n; i++)
+        if (is_of_bytes(&all[i]) && info->n_shape < HTH_MAX_COOPMAT_SHAPE)
+            info->shapes[info->n_shape++] = (hth_coopmat_shape){all[i].MSize, all[i].NSize, all[i].KSize};
+    hth_free(all);
+    return HEARTH_OK;
+}
+
+/* What programs on matrices of bytes ask for besides (programs/tiles.glsl): bytes, Vulkan's memory model, and
+ * subgroups that are full. */
+static hearth_status find_matrices(const hth_vk_instance *vk, VkPhysicalDevice device, hth_device_info *info,
+                                   hearth_error *err)
+{
+    VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR};
+    VkPhysicalDeviceSubgroupSizeControlFeatures subgroups = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES, .pNext = &matrix};
+    VkPhysicalDeviceVulkan12Features more = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+                                             .pNext = &subgroups};
+    VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+                                          .pNext = &more};
+    VkPhysicalDeviceCooperativeMatrixPropertiesKHR stages = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_PROPERTIES_KHR};
+    VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+                                              .pNext = &stages};
+    bool listed, controls;
+    hearth_status st = find_extension(vk, device, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME, &listed, err);
+    if (st == HEARTH_OK)
+        st = find_extension(vk, device, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME, &controls, err);
+    if (st != HEARTH_OK) return st;
+    if (!listed || !controls || !vk->vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR) return HEARTH_OK;
+    vk->vkGetPhysicalDeviceFeatures2(device, &features);
+    vk->vkGetPhysicalDeviceProperties2(device, &properties);
+    bool computes = stages.cooperativeMatrixSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT;
+    if (!matrix.cooperativeMatrix || !computes || !subgroups.computeFullSubgroups || !more.shaderInt8 ||
+        !more.vulkanMemoryModel)
+        return HEARTH_OK;
+    st = find_shapes(vk, device, info, err);
+    if (info->n_shape > 0) info->features |= HTH_FEATURE_COOPMAT;
+    return st;
+}
+
+/* Functions of a matrix's elements. Words of programs that have some are SPIR-V 1.6 (Vulkan 1.3), and say
+ * the size of their workgroups in its way (maintenance4). Listed and not used: without matrices of bytes, or
+ * where the driver has other parts of the extension alone. */
+static hearth_status find_elements(const hth_vk_instance *vk, VkPhysicalDevice device, uint32_t version,
+                                   hth_device_info *info, hearth_error *err)
+{
+    VkPhysicalDeviceCooperativeMatrix2FeaturesNV elements = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV};
+    VkPhysicalDeviceMaintenance4Features sizes = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES, .pNext = &elements};
+    VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+                                          .pNext = &sizes};
+    bool listed;
+    hearth_status st = find_extension(vk, device, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME, &listed, err);
+    if (st != HEARTH_OK || !listed) return st;
+    if (version >= VK_API_VERSION_1_3) vk->vkGetPhysicalDeviceFeatures2(device, &features);
+    bool usable = info->features & HTH_FEATURE_COOPMAT && sizes.maintenance4 &&
+                  elements.cooperativeMatrixPerElementOperations;
+    if (usable) info->features |= HTH_FEATURE_COOPMAT2;
+    else info->unused_features |= HTH_FEATURE_COOPMAT2;
+    return HEARTH_OK;
+}
+
+uint64_t hth_vk_budget(const hth_device *d)
+{
+    const hth_vk_device *vk = d->priv;
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+    VkPhysicalDeviceMemoryProperties2 memory = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = &budget};
+    if (!vk->physical.has_memory_budget) return 0;
+    vk->instance.vkGetPhysicalDeviceMemoryProperties2(vk->physical.handle, &memory);
+    return budget.heapBudget[vk->physical.heap];
+}
+
+/* Integer dot products are asked for as the extension, which drivers of 1.3 have too. */
+static hearth_status find_features(const hth_vk_instance *vk, VkPhysicalDevice device, hth_device_info *info,
+                                   hearth_error *err)
+{
+    VkPhysicalDeviceShaderIntegerDotProductFeatures dot = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES};
+    VkPhysicalDeviceTimelineSemaphoreFeatures timeline = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES};
+    VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+                                          .pNext = &timeline};
+    bool has_dot;
+    hearth_status st =
+        find_extension(vk, device, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME, &has_dot, err);
+    if (st != HEARTH_OK) return st;
+    if (has_dot) timeline.pNext = &dot;
+    vk->vkGetPhysicalDeviceFeatures2(device, &features);
+    info->features = (timeline.timelineSemaphore ? HTH_FEATURE_TIMELINE : 0u) |
+                     (dot.shaderIntegerDotProduct ? HTH_FEATURE_INT_DOT : 0u);
+    return HEARTH_OK;
+}
+
+static uint32_t floats_of(const VkPhysicalDeviceFloatControlsProperties *p)
+{
+    return (p->shaderDenormPreserveFloat32 ? HTH_VK_DENORM_PRESERVE : 0u) |
+           (p->shaderSignedZeroInfNanPreserveFloat32 ? HTH_VK_SIGNED_ZERO_INF_NAN_PRESERVE : 0u) |
+           (p->shaderRoundingModeRTEFloat32 ? HTH_VK_ROUNDING_RTE : 0u);
+}
+
+static hearth_status look_at(const hth_vk_instance *vk, VkPhysicalDevice device, uint32_t without,
+                             hth_vk_physical_device *f, hearth_error *err)
+{
+    VkPhysicalDeviceFloatControlsProperties floats = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES};
+    VkPhysicalDeviceDriverProperties driver = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES,
+                                               .pNext = &floats};
+    VkPhysicalDeviceSubgroupProperties subgroups = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, .pNext = &driver};
+    VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES,
+                                       .pNext = &subgroups};
+    VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+                                              .pNext = &id};
+    vk->vkGetPhysicalDeviceProperties2(device, &properties);
+    const VkPhysicalDeviceProperties *p = &properties.properties;
+    hth_device_info *info = &f->info;
+    *f = (hth_vk_physical_device){.handle = device, .family = find_family(vk, device), .float_controls = floats_of(&floats)};
+    info->kind = kind_of(p->deviceType);
+    snprintf(info->name, sizeof info->name, "%s", p->deviceName);
+    snprintf(info->driver, sizeof info->driver, "%.100s %.100s", driver.driverName, driver.driverInfo);
+    memcpy(info->uuid, id.deviceUUID, sizeof info->uuid);
+    info->max_binding_size = p->limits.maxStorageBufferRange;
+    info->alignment = (uint32_t)p->limits.minStorageBufferOffsetAlignment;
+    info->max_shared_memory = p->limits.maxComputeSharedMemorySize;
+    info->max_workgroup_size = p->limits.maxComputeWorkGroupInvocations;
+    info->subgroup_size = subgroups.subgroupSize;
+    hearth_status st = find_memory(vk, device, f, err);
+    if (st == HEARTH_OK) st = find_features(vk, device, info, err);
+    if (st == HEARTH_OK && p->apiVersion >= VK_API_VERSION_1_2) st = find_matrices(vk, device, info, err);
+    if (st == HEARTH_OK) st = find_elements(vk, device, p->apiVersion, info, err);
+    if (st != HEARTH_OK) return st;
+    if (without & HTH_FEATURE_COOPMAT) without |= HTH_FEATURE_COOPMAT2, info->n_shape = 0;
+    info->features &= ~without, info->unused_features &= ~without;
+    const char *missing = NULL;
+    if (p->apiVersion < VK_API_VERSION_1_2) missing = "Vulkan 1.2";
+    else if (!(info->features & HTH_FEATURE_TIMELINE)) missing = "timelineSemaphore";
+    else if (f->family == UINT32_MAX) missing = "a queue that computes";
+    if (missing) snprintf(info->unsupported_reason, sizeof info->unsupported_reason, "its driver lacks %s", missing);
+    return HEARTH_OK;
+}
+
+hearth_status hth_vk_find(const hth_vk_instance *vk, uint32_t without, hth_vk_physical_device physical[HTH_MAX_DEVICE],
+                          size_t *n, hearth_error *err)
+{
+    VkPhysicalDevice devices[HTH_MAX_DEVICE];
+    uint32_t count = HTH_MAX_DEVICE;
+    *n = 0;
+    VkResult r = vk->vkEnumeratePhysicalDevices(vk->handle, &count, devices);
+    if (r != VK_SUCCESS && r != VK_INCOMPLETE) return hth_vk_fail(err, NULL, "vkEnumeratePhysicalDevices", r);
+    hearth_status st = HEARTH_OK;
+    for (uint32_t i = 0; st == HEARTH_OK && i < count; i++)
+        st = look_at(vk, devices[i], without, &physical[(*n)++], err);
+    return st;
+}

@@ -1,0 +1,191 @@
+/* The Vulkan loader, opened by dlopen, and its entry points. Without it, or without a driver, there is no
+ * Vulkan device and nothing else changes. */
+#include "base/log.h"
+#include "device/vulkan/vulkan_int.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+static const char VALIDATION[] = "VK_LAYER_KHRONOS_validation";
+
+/* What drivers may answer, in words; all else is a failure by its number. */
+static const struct {
+    VkResult result;
+    hearth_status status;
+    const char *words;
+} answers[] = {
+    {VK_ERROR_OUT_OF_HOST_MEMORY, HEARTH_ERROR_MEMORY, "out of memory"},
+    {VK_ERROR_OUT_OF_DEVICE_MEMORY, HEARTH_ERROR_MEMORY, "out of the device's memory"},
+    {VK_ERROR_OUT_OF_POOL_MEMORY, HEARTH_ERROR_DEVICE, "its driver's pool is full"},
+    {VK_ERROR_FRAGMENTED_POOL, HEARTH_ERROR_DEVICE, "its driver's pool is in pieces"},
+    {VK_ERROR_TOO_MANY_OBJECTS, HEARTH_ERROR_DEVICE, "its driver keeps no more objects"},
+    {VK_ERROR_MEMORY_MAP_FAILED, HEARTH_ERROR_DEVICE, "its memory cannot be seen from here"},
+    {VK_ERROR_INITIALIZATION_FAILED, HEARTH_ERROR_DEVICE, "its driver did not start"},
+    {VK_ERROR_DEVICE_LOST, HEARTH_ERROR_DEVICE, "it was lost"},
+    {VK_ERROR_UNKNOWN, HEARTH_ERROR_DEVICE, "its driver failed and does not say why"},
+    {VK_ERROR_INCOMPATIBLE_DRIVER, HEARTH_ERROR_UNSUPPORTED,
+     "no driver was found: docs/gpu.md names some; VK_LOADER_DEBUG=error says more"},
+    {VK_ERROR_FEATURE_NOT_PRESENT, HEARTH_ERROR_UNSUPPORTED, "its driver lacks a feature"},
+    {VK_ERROR_EXTENSION_NOT_PRESENT, HEARTH_ERROR_UNSUPPORTED, "its driver lacks an extension"},
+    {VK_ERROR_LAYER_NOT_PRESENT, HEARTH_ERROR_UNSUPPORTED, "a layer is not installed"},
+};
+
+const char *hth_vk_result_string(VkResult result)
+{
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+        if (answers[i].result == result) return answers[i].words;
+    return "its driver failed";
+}
+
+static hearth_status status_of(VkResult result)
+{
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+        if (answers[i].result == result) return answers[i].status;
+    return HEARTH_ERROR_DEVICE;
+}
+
+hearth_status hth_vk_fail(hearth_error *err, const hth_device *d, const char *call, VkResult result)
+{
+    return hth_fail(err, status_of(result), "%s: %s (%s, %d)", d ? d->info.name : "Vulkan",
+                    hth_vk_result_string(result), call, (int)result);
+}
+
+static PFN_vkVoidFunction entry(const hth_vk_instance *vk, const char *name)
+{
+    return vk->vkGetInstanceProcAddr(vk->handle, name);
+}
+
+static hearth_status fail_entry(const char *name, hearth_error *err)
+{
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "Vulkan: %s is missing: 1.2 is needed", name);
+}
+
+/* ---- the instance ------------------------------------------------------------------------------- */
+
+static hearth_status open_loader(hth_vk_instance *vk, hearth_error *err)
+{
+    vk->library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!vk->library)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "no Vulkan loader (libvulkan.so.1) on this machine");
+    void *symbol = dlsym(vk->library, "vkGetInstanceProcAddr");
+    memcpy(&vk->vkGetInstanceProcAddr, &symbol,
+           sizeof symbol); /* POSIX: an object's address may be a function's */
+    if (!symbol) return fail_entry("vkGetInstanceProcAddr", err);
+#define GLOBAL(name)                                                                                         \
+    if (!(vk->name = (PFN_##name)entry(vk, #name))) return fail_entry(#name, err);
+#define INSTANCE(name)
+#define OPTIONAL(name)
+#define DEVICE(name)
+#include "device/vulkan/vk_functions.def"
+#undef GLOBAL
+#undef INSTANCE
+#undef OPTIONAL
+    return HEARTH_OK;
+}
+
+static hearth_status load_instance(hth_vk_instance *vk, hearth_error *err)
+{
+#define GLOBAL(name)
+#define INSTANCE(name)                                                                                       \
+    if (!(vk->name = (PFN_##name)entry(vk, #name))) return fail_entry(#name, err);
+#define OPTIONAL(name) vk->name = (PFN_##name)entry(vk, #name);
+#include "device/vulkan/vk_functions.def"
+#undef GLOBAL
+#undef INSTANCE
+#undef OPTIONAL
+#undef DEVICE
+    return HEARTH_OK;
+}
+
+hearth_status hth_vk_dispatch_table_load(const hth_vk_instance *vk, VkDevice device, hth_vk_dispatch_table *calls,
+                                hearth_error *err)
+{
+#define GLOBAL(name)
+#define INSTANCE(name)
+#define OPTIONAL(name)
+#define DEVICE(name)                                                                                         \
+    if (!(calls->name = (PFN_##name)vk->vkGetDeviceProcAddr(device, #name))) return fail_entry(#name, err);
+#include "device/vulkan/vk_functions.def"
+#undef GLOBAL
+#undef INSTANCE
+#undef OPTIONAL
+#undef DEVICE
+    return HEARTH_OK;
+}
+
+/* ---- the validation layer, for tests -------------------------------------------------------------- */
+
+static VKAPI_ATTR VkBool32 VKAPI_CALL complain(VkDebugUtilsMessageSeverityFlagBitsEXT severity,
+                                               VkDebugUtilsMessageTypeFlagsEXT types,
+                                               const VkDebugUtilsMessengerCallbackDataEXT *data, void *user)
+{
+    hth_vk_instance *vk = user;
+    (void)types;
+    if (severity >= VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT) {
+        vk->n_validation_error++;
+        hth_log(HEARTH_LOG_WARN, "Vulkan: %s", data->pMessage);
+    }
+    return VK_FALSE;
+}
+
+static void watch(hth_vk_instance *vk)
+{
+    PFN_vkCreateDebugUtilsMessengerEXT create =
+        (PFN_vkCreateDebugUtilsMessengerEXT)entry(vk, "vkCreateDebugUtilsMessengerEXT");
+    VkDebugUtilsMessengerCreateInfoEXT info = {
+        .sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT,
+        .messageSeverity =
+            VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT,
+        .messageType =
+            VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT,
+        .pfnUserCallback = complain,
+        .pUserData = vk};
+    if (!create || create(vk->handle, &info, NULL, &vk->messenger) != VK_SUCCESS) vk->n_validation_error++;
+}
+
+static void stop_watching(hth_vk_instance *vk)
+{
+    PFN_vkDestroyDebugUtilsMessengerEXT destroy =
+        (PFN_vkDestroyDebugUtilsMessengerEXT)entry(vk, "vkDestroyDebugUtilsMessengerEXT");
+    if (vk->messenger && destroy) destroy(vk->handle, vk->messenger, NULL);
+}
+
+/* ---- opening ---------------------------------------------------------------------------------------- */
+
+hearth_status hth_vk_instance_open(hth_vk_instance *vk, bool validation, hearth_error *err)
+{
+    static const char *const layers[] = {VALIDATION}, *const extensions[] = {
+                                                          VK_EXT_DEBUG_UTILS_EXTENSION_NAME};
+    static const VkValidationFeatureEnableEXT order[] = {
+        VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT};
+    VkValidationFeaturesEXT features = {.sType = VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT,
+                                        .enabledValidationFeatureCount = 1,
+                                        .pEnabledValidationFeatures = order};
+    VkApplicationInfo app = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
+                             .pApplicationName = "hearth",
+                             .apiVersion = VK_API_VERSION_1_3}; /* what is made use of, where it is */
+    VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app};
+    if (validation) {
+        info.pNext = &features;
+        info.enabledLayerCount = info.enabledExtensionCount = 1;
+        info.ppEnabledLayerNames = layers, info.ppEnabledExtensionNames = extensions;
+    }
+    *vk = (hth_vk_instance){0};
+    hearth_status st = open_loader(vk, err);
+    if (st == HEARTH_OK) {
+        VkResult r = vk->vkCreateInstance(&info, NULL, &vk->handle);
+        if (r != VK_SUCCESS) vk->handle = NULL, st = hth_vk_fail(err, NULL, "vkCreateInstance", r);
+    }
+    if (st == HEARTH_OK) st = load_instance(vk, err);
+    if (st == HEARTH_OK && validation) watch(vk);
+    if (st != HEARTH_OK) hth_vk_instance_close(vk);
+    return st;
+}
+
+void hth_vk_instance_close(hth_vk_instance *vk)
+{
+    if (vk->handle) stop_watching(vk);
+    if (vk->handle && vk->vkDestroyInstance) vk->vkDestroyInstance(vk->handle, NULL);
+    if (vk->library) dlclose(vk->library);
+    *vk = (hth_vk_instance){0};
+}

@@ -1,4 +1,0 @@
-#version 450
-/* Sums of down. */
-#extension GL_GOOGLE_include_directive : require
-#include "down_join.glsl"

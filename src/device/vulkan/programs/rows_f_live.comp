@@ -1,6 +1,0 @@
-#version 450
-/* y = live rows of floats times activations. */
-#extension GL_GOOGLE_include_directive : require
-#include "floats.glsl"
-#define LIVE 5
-#include "rows_f.glsl"

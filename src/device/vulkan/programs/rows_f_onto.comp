@@ -1,6 +1,0 @@
-#version 450
-/* y = y + rows of floats times activations. */
-#extension GL_GOOGLE_include_directive : require
-#include "floats.glsl"
-#define ONTO
-#include "rows_f.glsl"

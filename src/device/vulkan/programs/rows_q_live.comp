@@ -1,6 +1,0 @@
-#version 450
-/* y = live rows, quantised, times activations. */
-#extension GL_GOOGLE_include_directive : require
-#include "floats.glsl"
-#define LIVE 7
-#include "rows_q.glsl"

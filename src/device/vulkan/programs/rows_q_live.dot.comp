@@ -1,7 +1,0 @@
-#version 450
-/* y = live rows, quantised, times activations, by integer dot products. */
-#extension GL_GOOGLE_include_directive : require
-#include "floats.glsl"
-#define LIVE 7
-#define DOT
-#include "rows_q.glsl"

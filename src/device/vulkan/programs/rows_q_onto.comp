@@ -1,6 +1,0 @@
-#version 450
-/* y = y + quantised rows times activations. */
-#extension GL_GOOGLE_include_directive : require
-#include "floats.glsl"
-#define ONTO
-#include "rows_q.glsl"

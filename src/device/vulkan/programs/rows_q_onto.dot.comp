@@ -1,7 +1,0 @@
-#version 450
-/* y = y + quantised rows times activations, by integer dot products. */
-#extension GL_GOOGLE_include_directive : require
-#include "floats.glsl"
-#define ONTO
-#define DOT
-#include "rows_q.glsl"

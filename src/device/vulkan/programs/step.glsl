@@ -1,4 +1,0 @@
-/* Places in the step block (run/gpu/calls.h: HTH_STEP_*). */
-const uint STEP_N_TOK = 0, STEP_N_WANT = 1;
-const uint STEP_ROWS = 16, STEP_ROW_WORDS = 4; /* of each row: */
-const uint STEP_POSITION = 0, STEP_SLOT = 1, STEP_WANT = 2;

@@ -1,6 +1,0 @@
-#version 450
-/* y = quantised rows times activations, by matrix units. */
-#extension GL_GOOGLE_include_directive : require
-#include "floats.glsl"
-#define MATRIX
-#include "rows_q.glsl"

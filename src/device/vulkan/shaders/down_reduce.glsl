@@ -1,0 +1,91 @@
+/* Integer sums of neuron-major down to floats (forward/gpu/shader_params.h: down_reduce). ONTO: y is added to. */
+#include "floats.glsl"
+#include "step.glsl"
+#include "int64.glsl"
+
+layout(local_size_x_id = 0) in;
+const uint LOCAL = gl_WorkGroupSize.x;
+layout(constant_id = 1) const uint FLOATS = 0;
+layout(constant_id = 2) const uint HOST = 0;
+
+layout(binding = 0) readonly buffer Step { uint step_block[]; };
+layout(binding = 1) readonly buffer Sums { uint sums[]; }; /* int32, or bits of floats */
+layout(binding = 2) readonly buffer Top { uint top[]; };
+layout(binding = 3) readonly buffer Host { uint host[]; };
+layout(binding = 4) readonly buffer Bias { float bias[]; };
+#ifdef ONTO
+layout(binding = 5) buffer Y { float y[]; };
+#else
+layout(binding = 5) writeonly buffer Y { float y[]; };
+#endif
+layout(push_constant) uniform Push { uint n_out, n_split, has_bias, first_tok; };
+
+const uint HOST_SUMS = 4, HOST_SOME = 1, HOST_LOST = 2; /* HTH_HOST_* */
+const uint NOT_A_NUMBER = 0x7fc00000u;
+
+/* trunc(x 2^32) for |x| < 2^23: the mantissa, moved. */
+uvec2 fixed_point(uint bits)
+{
+    uint magnitude = bits & 0x7fffffffu;
+    int left = int(magnitude >> 23) - 127 - 23 + 32; /* of a normal number's 24 bits: below 32 */
+    uint mantissa = (magnitude & 0x7fffffu) | 0x800000u;
+    uvec2 wide = uvec2(0);
+    if (left > 0) wide = uvec2(mantissa << left, mantissa >> (32 - left));
+    else if (left > -24) wide = uvec2(mantissa >> -left, 0);
+    return (bits & 0x80000000u) != 0 ? negative(wide) : wide;
+}
+
+/* Rounded to nearest even, once. */
+float to_float(uvec2 wide)
+{
+    bool is_negative = int(wide.y) < 0;
+    if (is_negative) wide = negative(wide);
+    int last = wide.y != 0 ? 32 + findMSB(wide.y) : findMSB(wide.x);
+    int shift = last - 23; /* bits that do not fit beside the 24 */
+    uint sign = is_negative ? 0x80000000u : 0u;
+    if (shift <= 0) return uintBitsToFloat(floatBitsToUint(float(wide.x)) | sign); /* exact */
+    uint kept, rest, half_of;
+    if (shift < 32) {
+        kept = (wide.x >> shift) | (wide.y << (32 - shift));
+        rest = wide.x & ((1u << shift) - 1);
+        half_of = 1u << (shift - 1);
+    } else {
+        int more = shift - 32;
+        kept = wide.y >> more;
+        uint dropped = more > 0 ? wide.y & ((1u << more) - 1) : 0;
+        /* What the low word adds is less than the last bit of the high one. */
+        rest = more > 0 ? dropped << 1 | (wide.x != 0 ? 1u : 0u) : wide.x >> 1 | (wide.x & 1);
+        half_of = more > 0 ? 1u << more : 0x40000000u;
+    }
+    if (rest > half_of || (rest == half_of && (kept & 1) != 0)) kept++;
+    /* kept may be 2^24 now: the sum of bits carries into the exponent. */
+    return uintBitsToFloat(((uint(shift + 23 + 127) << 23) + (kept - 0x800000u)) | sign);
+}
+
+void main()
+{
+    const uint i_tok = gl_WorkGroupID.y, t = first_tok + i_tok, o = gl_GlobalInvocationID.x;
+    if (t >= step_block[STEP_N_TOK] || o >= n_out) return;
+    uvec2 total = uvec2(0);
+    uint at_host = HOST_SUMS + 2 * (t * n_out + o);
+    if (HOST > 0 && host[0] == HOST_SOME) total = uvec2(host[at_host], host[at_host + 1]);
+    bool lost = HOST > 0 && host[0] == HOST_LOST;
+    for (uint s = 0; s < n_split; s++) {
+        uint part = sums[(i_tok * n_split + s) * n_out + o];
+        if (FLOATS == 0) {
+            total = add_wide(total, wide_of(part));
+        } else if ((part & 0x7fffffffu) < 0x4b000000u) { /* 2^23 */
+            total = add_wide(total, fixed_point(part));
+        } else {
+            lost = true;
+        }
+    }
+    uint scale = top[2 * t], factor = FLOATS > 0 ? 95u << 23 : (254u - (scale >> 23)) << 23;
+    if (lost || (FLOATS == 0 && scale == 0)) factor = NOT_A_NUMBER;
+    precise float value = to_float(total) * uintBitsToFloat(factor);
+    if (has_bias != 0) value = value + bias[o];
+#ifdef ONTO
+    value = y[t * n_out + o] + value;
+#endif
+    y[t * n_out + o] = value;
+}

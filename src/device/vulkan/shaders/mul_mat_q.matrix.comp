@@ -1,0 +1,6 @@
+#version 450
+/* y = quantised rows times activations, by matrix units. */
+#extension GL_GOOGLE_include_directive : require
+#include "floats.glsl"
+#define MATRIX
+#include "mul_mat_vec_q.glsl"

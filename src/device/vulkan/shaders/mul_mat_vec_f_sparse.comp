@@ -1,0 +1,6 @@
+#version 450
+/* y = live rows of floats times activations. */
+#extension GL_GOOGLE_include_directive : require
+#include "floats.glsl"
+#define LIVE 5
+#include "mul_mat_vec_f.glsl"

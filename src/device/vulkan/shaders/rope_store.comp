@@ -1,0 +1,155 @@
+#version 450
+/* Norm and rotation of one head of a token, in place; keys and values into the caches (forward/gpu/shader_params.h:
+ * rope_store). A workgroup does one query, key or value. */
+#extension GL_GOOGLE_include_directive : require
+
+layout(constant_id = 0) const uint D_HEAD = 64;
+layout(constant_id = 1) const uint KIND = 0;
+layout(constant_id = 2) const uint NORMED = 0;
+layout(constant_id = 3) const uint KV = 0;
+layout(local_size_x_id = 4) in;
+layout(binding = 0) readonly buffer Step { uint step_words[]; };
+layout(binding = 1) buffer Qkv { float qkv[]; };
+layout(binding = 2) readonly buffer Table { float table[]; };
+layout(binding = 3) readonly buffer Norms { float norms[]; };
+layout(binding = 4) writeonly buffer Keys { uint keys[]; };
+layout(binding = 5) writeonly buffer Values { uint values[]; };
+layout(binding = 6) writeonly buffer Rounded { uint rounded[]; };
+layout(push_constant) uniform Push
+{
+    uint n_head, n_head_kv, n_pair, table_at, sine_at, d_at, head_words;
+    float eps, inv_n;
+    uint spare;
+};
+
+#include "floats.glsl"
+#include "functions.glsl"
+#include "step.glsl"
+#include "attention.glsl"
+#include "f16.glsl"
+
+const uint NEIGHBOURS = 0, HALVES = 1; /* hth_rope_kind */
+
+shared float head[D_HEAD];
+shared float chains[8];
+/* Of each block of 32: what it is multiplied by before it is rounded, 0 where all integers are 0; its
+ * scale. */
+shared float inverses[N_BLOCK + 1];
+shared uint scales[N_BLOCK + 1];
+
+/* ---- norm and rotation ------------------------------------------------------------------------------- */
+
+void norm_head(uint weight_at)
+{
+    for (uint chain = gl_LocalInvocationID.x; chain < 8; chain += gl_WorkGroupSize.x) {
+        float sum = 0.0;
+        for (uint i = chain; i < D_HEAD; i += 8) sum = add_product(sum, head[i], head[i]);
+        chains[chain] = sum;
+    }
+    barrier();
+    float squares = add(add(add(chains[0], chains[1]), add(chains[2], chains[3])),
+                        add(add(chains[4], chains[5]), add(chains[6], chains[7])));
+    float factor = rsqrt(add_product(eps, squares, inv_n));
+    for (uint i = gl_LocalInvocationID.x; i < D_HEAD; i += gl_WorkGroupSize.x)
+        head[i] = times(times(head[i], factor), norms[weight_at + i]);
+    barrier();
+}
+
+void rotate_head(uint t)
+{
+    for (uint i = gl_LocalInvocationID.x; i < n_pair; i += gl_WorkGroupSize.x) {
+        uint first = KIND == NEIGHBOURS ? 2 * i : i, second = KIND == NEIGHBOURS ? 2 * i + 1 : i + n_pair;
+        float cosine = table[table_at + t * n_pair + i], sine = table[sine_at + table_at + t * n_pair + i];
+        float a = head[first], b = head[second];
+        precise float turned = a * cosine - b * sine;
+        head[first] = turned;
+        head[second] = add_product(times(a, sine), b, cosine);
+    }
+    barrier();
+}
+
+/* ---- rounding to 8 bits: queries by rule R1, what is cached with scales that are bf16 -------- */
+
+void find_scale(uint block, bool is_query)
+{
+    uint largest = 0;
+    for (uint i = block * BLOCK; i < (block + 1) * BLOCK; i++)
+        largest = max(largest, floatBitsToUint(head[i]) & MAGNITUDE);
+    inverses[block] = 0.0;
+    scales[block] = largest < 0x21800000u ? 0u : 0x7fc00000u; /* 2^-60 */
+    if (largest < 0x21800000u || largest > 0x5d800000u) return; /* 2^60 */
+    float amax = uintBitsToFloat(largest);
+    uint scale = floatBitsToUint(times(amax, uintBitsToFloat(0x3c010204u)));
+    scales[block] = is_query ? scale : scale + 0xffffu & 0xffff0000u;
+    inverses[block] = is_query ? times(127.0, rcp(amax)) : rcp(uintBitsToFloat(scales[block]));
+}
+
+void find_scales(bool is_query)
+{
+    for (uint block = gl_LocalInvocationID.x; block < N_BLOCK; block += gl_WorkGroupSize.x)
+        find_scale(block, is_query);
+    barrier();
+}
+
+/* Word i of the integers. */
+uint quants(uint i)
+{
+    float inverse = inverses[i * 4 / BLOCK];
+    uint word = 0;
+    if (inverse == 0.0) return word;
+    for (uint k = 0; k < 4; k++) {
+        uint shifted = floatBitsToUint(add_product(MAGIC, head[4 * i + k], inverse));
+        word |= (shifted - floatBitsToUint(MAGIC) & 0xffu) << 8 * k;
+    }
+    return word;
+}
+
+/* ---- where it goes ----------------------------------------------------------------------------------- */
+
+/* Word i of a position. */
+uint cache_word(uint i)
+{
+    if (KV == KV_F32) return floatBitsToUint(head[i]);
+    if (KV == KV_F16) return narrowed(head[2 * i]) | narrowed(head[2 * i + 1]) << 16;
+    return i < N_QUANT ? quants(i) : scales[i - N_QUANT];
+}
+
+void store_key(uint i_kv, uint at)
+{
+    for (uint i = gl_LocalInvocationID.x; i < N_WORD; i += gl_WorkGroupSize.x)
+        keys[i_kv * head_words + key_at(at) + i * GROUP] = cache_word(i);
+}
+
+void store_value(uint i_kv, uint at)
+{
+    for (uint i = gl_LocalInvocationID.x; i < N_WORD; i += gl_WorkGroupSize.x)
+        values[i_kv * head_words + value_at(at) + i] = cache_word(i);
+}
+
+/* Head i of all heads of all tokens. */
+void store_rounded(uint i_head)
+{
+    for (uint i = gl_LocalInvocationID.x; i < N_QUANT; i += gl_WorkGroupSize.x)
+        rounded[i_head * N_QUANT + i] = quants(i);
+    for (uint i = gl_LocalInvocationID.x; i < N_BLOCK; i += gl_WorkGroupSize.x)
+        rounded[d_at + i_head * N_BLOCK + i] = scales[i];
+}
+
+void main()
+{
+    uint t = gl_WorkGroupID.y, i_head = gl_WorkGroupID.x;
+    if (t >= step_words[STEP_N_TOK]) return;
+    bool is_query = i_head < n_head, is_value = i_head >= n_head + n_head_kv;
+    uint from = (t * (n_head + 2 * n_head_kv) + i_head) * D_HEAD, at = slot_of(t) + position_of(t);
+    for (uint i = gl_LocalInvocationID.x; i < D_HEAD; i += gl_WorkGroupSize.x) head[i] = qkv[from + i];
+    barrier();
+    if (!is_value) {
+        if (NORMED != 0) norm_head(is_query ? 0 : D_HEAD);
+        if (KIND <= HALVES) rotate_head(t);
+        for (uint i = gl_LocalInvocationID.x; i < D_HEAD; i += gl_WorkGroupSize.x) qkv[from + i] = head[i];
+    }
+    if (KV == KV_Q8_0) find_scales(is_query);
+    if (is_value) store_value(i_head - n_head - n_head_kv, at);
+    else if (!is_query) store_key(i_head - n_head, at);
+    else if (KV == KV_Q8_0) store_rounded(t * n_head + i_head);
+}

@@ -1,0 +1,81 @@
+/* What mul_mat_vec_q and mul_mat_vec_f share: eight invocations of a workgroup compute ROWS rows for COLS tokens; which
+ * ones, and where their outputs go. Expects n_row, y_stride, y_first, has_bias, bias and y. ONTO: y is
+ * added to. LIVE, the binding of a mask: rows row_first and on, of which those are computed whose bits are
+ * set from live_first on. */
+#extension GL_EXT_control_flow_attributes : require
+
+layout(local_size_x_id = 0) in;
+const uint LOCAL = gl_WorkGroupSize.x;
+layout(constant_id = 1) const uint COLS = 1;
+layout(constant_id = 2) const uint ROWS = 1;
+layout(constant_id = 3) const uint WANT = 0;
+
+layout(binding = 0) readonly buffer Step { uint n_tok_want[2]; };
+
+const uint GROUPS = LOCAL / 8; /* of eight invocations */
+const uint OUTPUTS = ROWS * COLS;
+
+/* Of this invocation. Output number row * COLS + column. */
+uint row_of[ROWS], token_of[COLS];
+
+uint n_tok() { return n_tok_want[WANT]; }
+uint first_row() { return gl_WorkGroupID.x * (GROUPS * ROWS) + gl_LocalInvocationID.x / 8; }
+uint first_token() { return gl_WorkGroupID.y * COLS; }
+
+#ifdef LIVE
+layout(binding = LIVE) readonly buffer Live { uint live[]; };
+
+bool is_live(uint row)
+{
+    uint i = live_first + row;
+    return (live[i / 32] >> i % 32 & 1) != 0;
+}
+
+/* Whether any row of this workgroup is. */
+bool group_is_live()
+{
+    uint from = live_first + gl_WorkGroupID.x * (GROUPS * ROWS);
+    uint last = live_first + min((gl_WorkGroupID.x + 1) * (GROUPS * ROWS), n_row) - 1, any = 0;
+    for (uint w = from / 32; w <= last / 32; w++) {
+        uint bits = live[w];
+        if (w == from / 32) bits &= ~0u << from % 32;
+        if (w == last / 32) bits &= ~0u >> 31 - last % 32;
+        any |= bits;
+    }
+    return any != 0;
+}
+#else
+const uint row_first = 0;
+bool is_live(uint row) { return true; }
+bool group_is_live() { return true; }
+#endif
+
+/* Whether any row of this invocation is. */
+bool is_busy()
+{
+    bool any = false;
+    [[unroll]] for (uint r = 0; r < ROWS; r++)
+        any = any || is_live(min(first_row() + r * GROUPS, n_row - 1));
+    return any;
+}
+
+/* Rows and tokens beyond the last are computed as the last, and not written. */
+void choose()
+{
+    [[unroll]] for (uint r = 0; r < ROWS; r++)
+        row_of[r] = row_first + min(first_row() + r * GROUPS, n_row - 1);
+    [[unroll]] for (uint c = 0; c < COLS; c++) token_of[c] = min(first_token() + c, n_tok() - 1);
+}
+
+void put(uint o, float product)
+{
+    uint row = first_row() + o / COLS * GROUPS, token = first_token() + o % COLS;
+    if (row >= n_row || token >= n_tok() || !is_live(row)) return;
+    uint at = token * y_stride + y_first + row;
+    precise float value = product;
+    if (has_bias != 0) value = value + bias[row_first + row];
+#ifdef ONTO
+    value = y[at] + value;
+#endif
+    y[at] = value;
+}

@@ -1,0 +1,148 @@
+/* What leaves its device in mid-run: part of a model where others want the device's memory, all of it where
+ * the device is lost, or refuses again and again. Each time the model's age grows by one; batches take over what
+ * is in use then, and evaluate again what their sessions had there (session.c). What had been left stays known
+ * until the model is closed, because other threads may be about to step through it. */
+#include "base/format_bytes.h"
+#include "base/log.h"
+#include "engine/engine.h"
+
+#include <stdio.h>
+
+/* With the lock. */
+static hth_gpu *in_use(const hearth_model *m) { return m->lost ? NULL : m->gpu; }
+
+bool hth_engine_has_gpu(const hearth_model *m)
+{
+    hearth_model *own = (hearth_model *)(uintptr_t)m; /* the lock */
+    pthread_mutex_lock(&own->gpu_lock);
+    bool has = in_use(m) != NULL;
+    pthread_mutex_unlock(&own->gpu_lock);
+    return has;
+}
+
+uint32_t hth_engine_generation(const hearth_model *m) { return __atomic_load_n(&m->generation, __ATOMIC_ACQUIRE); }
+
+static void bump_generation(hearth_model *m, const char *why)
+{
+    hth_engine_set_gpu_status(m, "%s", why);
+    __atomic_store_n(&m->generation, m->generation + 1, __ATOMIC_RELEASE);
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------------- */
+
+/* gpu: where its bits are known. */
+static void lose(hearth_model *m, const hth_gpu *gpu, const char *why)
+{
+    hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on on the CPU%s%s", hth_gguf_path(m->file), why,
+            hth_gpu_is_bit_exact(gpu) ? "" : ", and texts may differ from here on: ", hth_gpu_bit_exact_reason(gpu));
+    m->lost = true;
+    bump_generation(m, why);
+}
+
+void hth_engine_gpu_fallback(hearth_model *m, uint32_t generation, const char *why)
+{
+    pthread_mutex_lock(&m->gpu_lock);
+    if (in_use(m) && m->generation == generation) {
+        hth_gpu_unload(m->gpu); /* one that only refuses has its memory for others */
+        lose(m, m->gpu, why);
+    }
+    pthread_mutex_unlock(&m->gpu_lock);
+}
+
+/* ---- part of it --------------------------------------------------------------------------------------- */
+
+/* Evenly as much as fits into the budget, in place of what lies there, and the rest in the host's memory. False:
+ * nothing lies there then, nor all of it here; err says why, where it is known. */
+static bool replan_smaller(hearth_model *m, uint64_t budget, hearth_error *err)
+{
+    hth_gpu *before = m->gpu;
+    hth_gpu_unload(before);
+    hth_engine_unbind_rows(m, before);
+    m->evicted[m->n_evicted++] = before, m->gpu = NULL;
+    hearth_status st = hth_engine_replan_gpu(m, hth_gpu_get_params(before), budget, NULL, err);
+    if (st != HEARTH_OK || !m->gpu) return false;
+    hth_gpu_copy_slots(m->gpu, before);
+    st = hth_engine_reload_cpu_rows(m, err);
+    if (st == HEARTH_OK) st = hth_gpu_bind_cpu_rows(m->gpu, err);
+    if (st == HEARTH_OK) return true;
+    hth_engine_unbind_rows(m, m->gpu);
+    hth_gpu_close(m->gpu);
+    m->gpu = NULL;
+    return false;
+}
+
+static void evict_part(hearth_model *m, uint64_t used, uint64_t budget)
+{
+    hth_gpu *before = m->gpu;
+    hearth_error why = {0};
+    char note[300];
+    snprintf(note, sizeof note, "%.100s leaves %s, and %s are in use", hth_device_get_info(m->device)->name,
+             hth_format_bytes(budget).text, hth_format_bytes(used).text);
+    if (m->n_evicted == HTH_MAX_EVICT) {
+        /* Memory that others want is given back, but nothing is placed there again. */
+        hth_gpu_unload(before);
+        lose(m, before, note);
+    } else if (replan_smaller(m, budget / 10 * 9, &why)) {
+        const hth_offload_params *params = hth_gpu_get_params(m->gpu);
+        hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on with less there: %u of %u layers, %s%s%s",
+                hth_gguf_path(m->file), note, params->n_layer, m->model->hparams.n_layer,
+                hth_format_bytes(hth_device_state(m->device).used).text,
+                hth_gpu_is_bit_exact(before) ? "" : ", and texts may differ from here on: ",
+                hth_gpu_bit_exact_reason(before));
+        bump_generation(m, note);
+    } else {
+        if (why.message[0]) snprintf(note, sizeof note, "%.299s", why.message);
+        lose(m, before, note);
+    }
+}
+
+void hth_engine_enforce_vram_budget(hearth_model *m)
+{
+    uint64_t budget, used;
+    pthread_mutex_lock(&m->gpu_lock);
+    if (in_use(m)) {
+        used = hth_gpu_usage(m->gpu, &budget);
+        if (used > budget) evict_part(m, used, budget);
+    }
+    pthread_mutex_unlock(&m->gpu_lock);
+}
+
+/* ---- who steps there ---------------------------------------------------------------------------------- */
+
+hearth_status hth_engine_use_gpu(hearth_model *m, hth_gpu **gpu, uint32_t *generation, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    pthread_mutex_lock(&m->gpu_lock);
+    if (m->lost && !m->reload_done) {
+        if (m->gpu) hth_engine_unbind_rows(m, m->gpu);
+        st = hth_engine_reload_cpu_rows(m, err);
+        m->reload_done = st == HEARTH_OK;
+    }
+    if (st == HEARTH_OK) *gpu = in_use(m), *generation = m->generation;
+    pthread_mutex_unlock(&m->gpu_lock);
+    return st;
+}
+
+hearth_status hth_engine_reserve(hearth_model *m, hearth_kv_type kv, uint32_t n_ctx, uint32_t *slot,
+                                 bool *there, uint32_t *generation, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    pthread_mutex_lock(&m->gpu_lock);
+    hth_gpu *gpu = in_use(m);
+    *generation = m->generation;
+    if (gpu && hth_gpu_get_params(gpu)->kv != kv)
+        st = hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                      "a KV cache of type %d: the model was opened with type %d on its device", (int)kv,
+                      (int)hth_gpu_get_params(gpu)->kv);
+    else if (gpu) st = hth_gpu_reserve(gpu, n_ctx, slot, err);
+    *there = gpu && st == HEARTH_OK;
+    pthread_mutex_unlock(&m->gpu_lock);
+    return st;
+}
+
+void hth_engine_release(hearth_model *m, uint32_t slot)
+{
+    pthread_mutex_lock(&m->gpu_lock);
+    if (in_use(m)) hth_gpu_release(m->gpu, slot);
+    pthread_mutex_unlock(&m->gpu_lock);
+}

@@ -1,0 +1,309 @@
+/* The attention block of a layer, and the rotation of its queries and keys. Called by
+ * step.c once per layer. A unit of work is a group of rows at one KV head, in long
+ * contexts one split of its positions; a row's bits depend on what it sees alone. */
+#include "forward/forward_int.h"
+
+#include "kernels/math.h"
+
+#include <string.h>
+
+/* ---- rotation --------------------------------------------------------------------------- */
+
+static double clamp01(double x) { return x < 0.0 ? 0.0 : x > 1.0 ? 1.0 : x; }
+
+static double ceil_of(double x)
+{
+    double n = (double)(int64_t)x;
+    return n < x ? n + 1.0 : n;
+}
+
+/* The pair index whose wavelength fits r times into the original context
+ * (Peng et al. 2023, YaRN, section 3.2). */
+static double pair_of_rotations(const hth_rope *rope, double r)
+{
+    const double two_pi = 6.283185307179586477;
+    return rope->n_rot * hth_log_d(rope->n_ctx_original / (two_pi * r)) / (2.0 * hth_log_d(rope->base));
+}
+
+/* Share of pair i that keeps its own frequency under YaRN; the rest is scaled. */
+static double yarn_keep(const hth_rope *rope, uint32_t i)
+{
+    double low = pair_of_rotations(rope, 32.0), high = pair_of_rotations(rope, 1.0);
+    low = low < 0.0 ? 0.0 : (double)(int64_t)low;
+    high = ceil_of(high);
+    if (high > rope->n_rot - 1.0) high = rope->n_rot - 1.0;
+    double width = high - low < 0.001 ? 0.001 : high - low;
+    return 1.0 - clamp01((i - low) / width);
+}
+
+static void fill_frequencies(const hth_rope *rope, const float *factors, double *frequency)
+{
+    for (uint32_t i = 0; i < rope->n_rot / 2; i++) {
+        double theta = hth_pow_d(rope->base, -2.0 * i / rope->n_rot);
+        if (factors) theta /= (double)factors[i];
+        double keep = rope->scaling == HTH_SCALING_YARN ? yarn_keep(rope, i) : 0.0;
+        frequency[i] = keep * theta + (1.0 - keep) * (theta / rope->factor);
+    }
+}
+
+void hth_fwd_rope_init(hth_step *s)
+{
+    const hth_rope *rope = &s->model->hparams.rope;
+    size_t n_pair = rope->n_rot / 2;
+    const float *factors = s->model->rope_factors, *far = s->model->rope_factors_long;
+    fill_frequencies(rope, factors, s->frequency);
+    fill_frequencies(rope, far ? far : factors, s->frequency + n_pair);
+    if (s->n_table == 2) {
+        hth_rope near = *rope;
+        near.base = rope->window_base, near.scaling = HTH_SCALING_NONE, near.factor = 1.0;
+        fill_frequencies(&near, NULL, s->frequency + 2 * n_pair);
+        fill_frequencies(&near, NULL, s->frequency + 3 * n_pair);
+    }
+    double scale = rope->attn_factor;
+    if (rope->scaling == HTH_SCALING_YARN) scale *= 1.0 + 0.1 * hth_log_d(rope->factor);
+    s->rope_scale = (float)scale;
+}
+
+/* The entries of one row. The length of its cache decides which factors count, so
+ * that all its keys are rotated alike. */
+static void rope_table_row(void *arg, size_t i_row, uint32_t i_thread)
+{
+    (void)i_thread;
+    hth_step *s = arg;
+    const hth_rope *rope = &s->model->hparams.rope;
+    const hth_batch_token *token = &s->tokens[i_row];
+    size_t n_pair = rope->n_rot / 2, far = token->kv->n_ctx > rope->n_ctx_original ? n_pair : 0;
+    for (uint32_t t = 0; t < s->n_table; t++) {
+        const double *frequency = s->frequency + t * 2 * n_pair + far;
+        size_t at = (t * (size_t)s->n_tok_max + i_row) * n_pair;
+        for (size_t i = 0; i < n_pair; i++) {
+            double sin_d, cos_d;
+            hth_sincos_d(token->position * frequency[i], &sin_d, &cos_d);
+            s->cosine[at + i] = (float)cos_d * s->rope_scale;
+            s->sine[at + i] = (float)sin_d * s->rope_scale;
+        }
+    }
+}
+
+void hth_fwd_rope_tables(hth_step *s)
+{
+    if (s->model->hparams.rope.n_rot > 0) hth_pool_add(s->pool, rope_table_row, s, 0, s->n_tok);
+}
+
+/* ---- groups of rows -------------------------------------------------------------------------- */
+
+/* Rows that a group may have: so many that the queries of a KV head are about 64, and a power
+ * of two that divides the 16 positions of a group of the cache. */
+static size_t group_rows(const hth_model *model)
+{
+    size_t n_shared = 1, n_row = HTH_KV_GROUP;
+    for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
+        const hth_layer *l = &model->layers[i];
+        if (l->n_head / l->n_head_kv > n_shared) n_shared = l->n_head / l->n_head_kv;
+    }
+    while (n_row > 1 && n_row * n_shared > 64) n_row /= 2;
+    return n_row;
+}
+
+size_t hth_fwd_group_queries(const hth_model *model, size_t *n_row)
+{
+    size_t most = 1;
+    *n_row = group_rows(model);
+    for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
+        const hth_layer *l = &model->layers[i];
+        if (*n_row * (l->n_head / l->n_head_kv) > most) most = *n_row * (l->n_head / l->n_head_kv);
+    }
+    return most;
+}
+
+void hth_fwd_group(hth_step *s)
+{
+    s->n_group = 0;
+    for (uint32_t i = 0; i < s->n_tok; i++) {
+        const hth_batch_token *token = &s->tokens[i];
+        bool joins = i > 0 && token->kv == token[-1].kv && token->position == token[-1].position + 1 &&
+                     token->position % s->group_rows > 0;
+        if (joins) s->groups[s->n_group - 1].n++;
+        else s->groups[s->n_group++] = (hth_row_group){i, 1};
+    }
+}
+
+/* ---- the block ----------------------------------------------------------------------------- */
+
+typedef struct attention_job {
+    hth_step *s;
+    const hth_layer *layer;
+    uint32_t i_layer;
+    size_t first_split, n_split; /* of the wave */
+    bool is_first, is_last;
+} attention_job;
+
+/* Norm and rotation of n_head heads of one row, in place. */
+static void prepare_heads(const attention_job *job, size_t i_row, const hth_norm *norm, uint32_t n_head,
+                          float *x)
+{
+    hth_step *s = job->s;
+    const hth_hparams *h = &s->model->hparams;
+    size_t d = h->d_head, n_pair = h->rope.n_rot / 2;
+    bool own_table = s->n_table == 2 && job->layer->window > 0;
+    size_t at = ((own_table ? s->n_tok_max : 0) + i_row) * n_pair;
+    hth_rope_fn *rotate = h->rope.kind == HTH_ROPE_NEOX ? s->k->rope_neox : s->k->rope_interleaved;
+    for (uint32_t i = 0; i < n_head; i++, x += d) {
+        if (norm->weight) s->k->rms_norm(x, norm->weight, d, 1.0f / (float)d, h->norm_eps, x);
+        if (n_pair > 0) rotate(x, s->cosine + at, s->sine + at, n_pair);
+    }
+}
+
+/* Prepares the queries and keys of a group of rows and puts keys and values into the cache. */
+static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
+{
+    (void)i_thread;
+    const attention_job *job = arg;
+    hth_step *s = job->s;
+    const hth_layer *l = job->layer;
+    const hth_row_group *group = &s->groups[i_group];
+    size_t d = s->model->hparams.d_head, n_kv = l->n_head_kv * d, n_q = l->n_head * d;
+    for (size_t i = group->first; i < group->first + group->n; i++) {
+        float *k = s->kv + i * n_kv, *v = s->kv + (s->n_tok + i) * n_kv, *q = s->q + i * n_q;
+        prepare_heads(job, i, &l->q_norm, l->n_head, q);
+        prepare_heads(job, i, &l->k_norm, l->n_head_kv, k);
+        hth_kv_store(s->tokens[i].kv, s->model, s->k, job->i_layer, s->tokens[i].position, k, v);
+        if (s->tokens[i].kv->type != HEARTH_KV_Q8_0) continue;
+        size_t block = i * n_q / HTH_ACT_BLOCK;
+        s->k->quant_act(q, n_q, s->q_q8 + i * n_q, s->q_d + block, s->q_sum + block);
+    }
+}
+
+/* What a group of rows asks of one KV head. */
+static hth_attn attend_job(const attention_job *job, const hth_row_group *group, uint32_t i_kv,
+                             uint32_t i_thread)
+{
+    hth_step *s = job->s;
+    const hth_hparams *h = &s->model->hparams;
+    const hth_batch_token *token = &s->tokens[group->first];
+    size_t d = h->d_head, n_head = job->layer->n_head, n_shared = n_head / job->layer->n_head_kv;
+    size_t at = (group->first * n_head + i_kv * n_shared) * d;
+    return (hth_attn){.k = hth_kv_keys(token->kv, job->i_layer, i_kv),
+                        .v = hth_kv_values(token->kv, s->model, job->i_layer, i_kv),
+                        .d_head = d,
+                        .n_row = group->n,
+                        .n_head = n_shared,
+                        .n_pos = (size_t)token->position + 1,
+                        .window = job->layer->window,
+                        .q = s->q + at,
+                        .q_q8 = {.q = s->q_q8 + at,
+                                    .d = s->q_d + at / HTH_ACT_BLOCK,
+                                    .sum = s->q_sum + at / HTH_ACT_BLOCK},
+                        .q_stride = n_head * d,
+                        .scale = (float)(1.0 / hth_sqrt_d((double)h->score_width)),
+                        .cap = h->attn_softcap,
+                        .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f,
+                        .scratch = s->scratch + i_thread * s->n_scratch,
+                        .out_stride = n_head};
+}
+
+/* All splits at once: for many rows, or few positions. */
+static void attend_group(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    const attention_job *job = arg;
+    hth_step *s = job->s;
+    uint32_t n_kv = job->layer->n_head_kv, i_kv = (uint32_t)(i_unit % n_kv);
+    const hth_row_group *group = &s->groups[i_unit / n_kv];
+    hth_attn attend = attend_job(job, group, i_kv, i_thread);
+    hth_attn_all_splits(s->k, s->tokens[group->first].kv->type, &attend, s->attn_out + (attend.q - s->q));
+}
+
+/* ---- split by split ------------------------------------------------------------------------ */
+
+/* One split of a group at one KV head. Splits go in waves, for whose results there is room. */
+static void attend_split(void *arg, size_t i_unit, uint32_t i_thread)
+{
+    const attention_job *job = arg;
+    hth_step *s = job->s;
+    uint32_t n_kv = job->layer->n_head_kv;
+    size_t i_wave = i_unit % job->n_split, i_head = i_unit / job->n_split;
+    const hth_row_group *group = &s->groups[i_head / n_kv];
+    hth_attn attend = attend_job(job, group, (uint32_t)(i_head % n_kv), i_thread);
+    size_t i_split = job->first_split + i_wave, at = (size_t)(attend.q - s->q) / attend.d_head;
+    at += i_wave * s->n_tok * job->layer->n_head;
+    attend.values = s->split_values + at * attend.d_head;
+    attend.partials = s->split_partials + at;
+    if (i_split >= hth_attn_first_split(&attend) && i_split <= hth_attn_last_split(&attend)) {
+        s->k->attn[s->tokens[group->first].kv->type](&attend, i_split);
+        return;
+    }
+    for (size_t i = 0; i < group->n; i++)
+        memset(attend.partials + i * attend.out_stride, 0, attend.n_head * sizeof *attend.partials);
+}
+
+/* The splits of a wave, ascending, onto what the waves before left for one head of one row. */
+static void merge_wave(void *arg, size_t i_head, uint32_t i_thread)
+{
+    (void)i_thread;
+    const attention_job *job = arg;
+    hth_step *s = job->s;
+    size_t d = s->model->hparams.d_head, n_head = (size_t)s->n_tok * job->layer->n_head;
+    float *y = s->attn_out + i_head * d;
+    hth_attn_partial *total = &s->split_totals[i_head];
+    if (job->is_first) *total = (hth_attn_partial){0};
+    for (size_t i = 0, at = i_head; i < job->n_split; i++, at += n_head)
+        hth_attn_merge(total, y, &s->split_partials[at], s->split_values + at * d, d);
+    if (job->is_last) hth_attn_finalize(total, y, d);
+}
+
+/* The splits that any row of the step sees, [first, end). */
+static void find_splits(const attention_job *job, size_t *first, size_t *end)
+{
+    const hth_step *s = job->s;
+    *first = SIZE_MAX, *end = 0;
+    for (uint32_t i = 0; i < s->n_group; i++) {
+        const hth_row_group *group = &s->groups[i];
+        hth_attn seen = {.n_pos = (size_t)s->tokens[group->first].position + 1,
+                           .n_row = group->n,
+                           .window = job->layer->window};
+        size_t a = hth_attn_first_split(&seen), b = hth_attn_last_split(&seen) + 1;
+        if (a < *first) *first = a;
+        if (b > *end) *end = b;
+    }
+}
+
+static void attend_all(attention_job *job)
+{
+    hth_step *s = job->s;
+    size_t first, end, n_unit = (size_t)s->n_group * job->layer->n_head_kv;
+    find_splits(job, &first, &end);
+    if (s->n_tok > HTH_SPLIT_ROWS || end - first == 1) {
+        hth_pool_add(s->pool, attend_group, job, sizeof *job, n_unit);
+        return;
+    }
+    size_t room = HTH_SPLIT_SCRATCH / s->n_tok;
+    for (size_t at = first; at < end; at += job->n_split) {
+        job->first_split = at;
+        job->n_split = end - at < room ? end - at : room;
+        job->is_first = at == first;
+        job->is_last = at + job->n_split == end;
+        hth_pool_add(s->pool, attend_split, job, sizeof *job, n_unit * job->n_split);
+        hth_pool_add(s->pool, merge_wave, job, sizeof *job, (size_t)s->n_tok * job->layer->n_head);
+    }
+}
+
+void hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to)
+{
+    const hth_layer *l = &s->model->layers[i_layer];
+    size_t n_kv = (size_t)l->n_head_kv * s->model->hparams.d_head;
+    const hth_norm *norm = l->attn_norm.weight ? &l->attn_norm : &l->ffn_norm;
+    hth_fwd_norm_rows rows = {s, norm, s->x, s->x_norm};
+    hth_fusion fusion = {.prepare = hth_fwd_norm_row, .prepare_arg = &rows};
+    hth_output qkv[] = {{.matrix = &l->q, .bias = l->q_bias, .y = s->q},
+                        {.matrix = &l->k, .bias = l->k_bias, .y = s->kv},
+                        {.matrix = &l->v, .bias = l->v_bias, .y = s->kv + s->n_tok * n_kv}};
+    hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, qkv, 3, &fusion);
+
+    /* All new keys must be in the cache before any row looks back. */
+    attention_job job = {.s = s, .layer = l, .i_layer = i_layer};
+    hth_pool_add(s->pool, rotate_and_store, &job, sizeof job, s->n_group);
+    attend_all(&job);
+
+    hth_output o = {.matrix = &l->o, .bias = l->o_bias, .y = s->block_out, .add_to = add_to};
+    hth_product_add(s->k, s->pool, &s->act_q8, s->attn_out, s->n_tok, &o, 1, NULL);
+}

@@ -1,0 +1,28 @@
+/* From token ids, and learned positions, to the residual stream. Called by step.c
+ * first. */
+#include "forward/forward_int.h"
+
+#include "kernels/math.h"
+
+/* A tied table may lie in panels for the head's sake: `out`, which nothing needs yet, holds a
+ * row put together. */
+static void unpack_row(hth_step *s, const hth_matrix *table, size_t i_row, float *x)
+{
+    s->k->unpack[table->type](hth_matrix_row(table, i_row, (uint8_t *)s->block_out), table->n_col, x);
+}
+
+void hth_fwd_embed(hth_step *s)
+{
+    const hth_model *m = s->model;
+    const hth_arch *arch = m->hparams.arch;
+    size_t d = m->hparams.d_model;
+    float root = (float)hth_sqrt_d((double)d);
+    for (uint32_t i = 0; i < s->n_tok; i++) {
+        float *x = s->x + i * d;
+        unpack_row(s, &m->token_embd, (size_t)s->tokens[i].token, x);
+        if (arch->scaled_embedding) s->k->scale(x, root, d, x);
+        if (m->position_embd.n_row == 0) continue;
+        unpack_row(s, &m->position_embd, (size_t)s->tokens[i].position + arch->position_offset, s->x_norm);
+        s->k->add(x, s->x_norm, d, x);
+    }
+}

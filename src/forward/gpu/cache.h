@@ -1,0 +1,48 @@
+/* How the cache of a layer lies on a device: a buffer of keys and one of values, in words of one position
+ * each, so that no two invocations write the same. Places in device/vulkan/shaders/attention.glsl are the
+ * same.
+ *
+ * A position of a KV head has hth_gpu_cache_words words, of keys and of values alike:
+ *   F16   d_head / 2, each two halves of neighbouring dims, the first in the low half
+ *   F32   d_head, floats
+ *   Q8_0  d_head / 4, each four integers of neighbouring dims, the first in the lowest byte; then
+ *         d_head / 32 scales as floats (those that the bf16 of docs/arithmetic.md 7 stand for)
+ * Word i of position `at` lies, from the beginning of its KV head,
+ *   keys    at [at / 16][i][at % 16], so that neighbouring invocations are positions
+ *   values  at [at][i], so that they are dims
+ * KV heads lie hth_gpu_cache_head_words apart. Sequences share a cache: position p of one lies at its slot
+ * (a multiple of 16) + p. */
+#ifndef HTH_RUN_GPU_CACHE_H
+#define HTH_RUN_GPU_CACHE_H
+
+#include <hearth/hearth.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* d_head that rope_store and attend can do: multiples of 4 (of 32 for Q8_0) up to this, which the shared
+ * memory of a workgroup sets. Any number of query heads may share a KV head. */
+enum { HTH_GPU_MAX_D_HEAD = 512 };
+
+enum { HTH_GPU_CACHE_GROUP = 16 }; /* positions whose keys lie side by side */
+
+/* Words of one position of one KV head. */
+static inline size_t hth_gpu_cache_words(hearth_kv_type type, size_t d_head)
+{
+    if (type == HEARTH_KV_Q8_0) return d_head / 4 + d_head / 32;
+    return type == HEARTH_KV_F16 ? d_head / 2 : d_head;
+}
+
+/* Words of a KV head's keys, or of its values; n_position is a multiple of 16. */
+static inline size_t hth_gpu_cache_head_words(hearth_kv_type type, size_t d_head, size_t n_position)
+{
+    return n_position * hth_gpu_cache_words(type, d_head);
+}
+
+/* Where word i of position `at` lies among the keys, or values, of its KV head; n_word: of a position. */
+static inline size_t hth_gpu_cache_key_at(size_t n_word, size_t at, size_t i)
+{
+    return (at / HTH_GPU_CACHE_GROUP * n_word + i) * HTH_GPU_CACHE_GROUP + at % HTH_GPU_CACHE_GROUP;
+}
+static inline size_t hth_gpu_cache_value_at(size_t n_word, size_t at, size_t i) { return at * n_word + i; }
+
+#endif

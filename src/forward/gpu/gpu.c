@@ -1,0 +1,284 @@
+/* Opening and closing a part of a model on a device, and the positions that its sequences have in the
+ * caches there. */
+#include "forward/gpu/gpu_int.h"
+
+#include "base/alloc.h"
+#include "base/log.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- opening ---------------------------------------------------------------------------------------- */
+
+/* The layers of which the host has a part. */
+static hearth_status find_split_layers(hth_gpu *g, const hth_offload_params *params, hearth_error *err)
+{
+    uint32_t *n_hot = hth_alloc(params->n_layer, sizeof *n_hot);
+    g->split_layers = hth_alloc(params->n_layer, sizeof *g->split_layers);
+    g->params.n_hot = n_hot;
+    if (!n_hot || !g->split_layers)
+        return hth_fail_memory(err, params->n_layer * sizeof *n_hot, "a model on a device");
+    memcpy(n_hot, params->n_hot, params->n_layer * sizeof *n_hot);
+    for (uint32_t i = 0; i < params->n_layer; i++)
+        if (n_hot[i] < g->model->layers[i].d_ff) g->split_layers[g->n_split_layer++] = i;
+    g->cold_absmax = hth_alloc((size_t)g->n_split_layer * params->n_row, sizeof *g->cold_absmax);
+    if (g->cold_absmax) return HEARTH_OK;
+    return hth_fail_memory(err, (size_t)g->n_split_layer * params->n_row * sizeof *g->cold_absmax,
+                           "a model on a device");
+}
+
+/* ---- the CPU's bits ----------------------------------------------------------------------------------- */
+
+/* Refused where they must be given. */
+static hearth_status refuse(const hth_gpu *g, hearth_error *err)
+{
+    if (!g->params.bit_exact || !g->bit_exact_reason[0]) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                    "%s: %s would not give the CPU's bits: %s; without --gpu-strict it computes with others",
+                    hth_gguf_path(g->model->file), hth_device_get_info(g->device)->name, g->bit_exact_reason);
+}
+
+static hearth_status look_for_floats(hth_gpu *g, hearth_error *err)
+{
+    const hth_model *m = g->model;
+    const hth_matrix *floats = hth_gpu_first_floats(m, &g->params);
+    hth_str name = {"a predictor's matrix", 20}; /* of a file beside the model's */
+    for (size_t i = 0; i < m->n_binding; i++)
+        if (m->bindings[i].matrix == floats && m->bindings[i].tensor) name = m->bindings[i].tensor->name;
+    if (floats)
+        snprintf(g->bit_exact_reason, sizeof g->bit_exact_reason, "%.*s is %s", (int)(name.n < 100 ? name.n : 100),
+                 name.bytes, hth_type_find(floats->type)->name);
+    return refuse(g, err);
+}
+
+/* Tapes, and with them all programs that they use: without those on matrix units that the driver refuses, of
+ * which one can be named already. */
+static hearth_status record_with(hth_gpu *g, hth_coopmat_level matrices, const char *why, hearth_error *err)
+{
+    static const char *const units[][2] = {{"the matrix units", "are"}, {"NV_cooperative_matrix2", "is"}};
+    const char *path = hth_gguf_path(g->model->file), *name = hth_device_get_info(g->device)->name;
+    hearth_error refused = {0};
+    for (;; matrices--, why = refused.message) {
+        if (why) {
+            const char *const *what = units[matrices];
+            hth_log(HEARTH_LOG_WARN, "%s: %s of %s %s not used: %s", path, what[0], name, what[1], why);
+            hth_gpu_segments_free(g);
+        }
+        g->coopmat = matrices;
+        hearth_status st = hth_gpu_record(g, &refused);
+        if (st == HEARTH_ERROR_UNSUPPORTED && matrices > HTH_COOPMAT_NONE) continue;
+        if (st != HEARTH_OK && err) *err = refused;
+        return st;
+    }
+}
+
+/* The first that can be done without, and that differs: those above it can, too. */
+static hth_coopmat_level find_wrong(const hth_gpu *g, char (*notes)[HTH_GPU_MESSAGE_MAX])
+{
+    hth_coopmat_level i = HTH_COOPMAT_KHR;
+    while (i <= g->coopmat && notes[i][0] == '\0') i++;
+    return i <= g->coopmat ? i : HTH_COOPMAT_NONE;
+}
+
+static hth_coopmat_level matrices_of(const hth_device_info *info)
+{
+    if (info->features & HTH_FEATURE_COOPMAT2) return HTH_COOPMAT_CM2;
+    return info->n_shape > 0 ? HTH_COOPMAT_KHR : HTH_COOPMAT_NONE;
+}
+
+/* Tapes, then the test of the programs that they use. It writes where the values of steps will lie. */
+static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
+{
+    hth_gpu_messages notes;
+    const hth_device_info *info = hth_device_get_info(g->device);
+    hearth_status st = record_with(g, matrices_of(info), NULL, err);
+    if (st != HEARTH_OK || (g->bit_exact_reason[0] && g->coopmat == HTH_COOPMAT_NONE)) return st;
+    hth_coopmat_level wrong = HTH_COOPMAT_NONE;
+    do {
+        if (wrong) st = record_with(g, wrong - 1, notes[wrong], err);
+        if (st == HEARTH_OK) st = hth_gpu_selftest(g->device, g->workspace.memory, notes, err);
+        if (st != HEARTH_OK) return st;
+        wrong = find_wrong(g, notes);
+    } while (wrong);
+    if (g->bit_exact_reason[0]) return st;
+    memcpy(g->bit_exact_reason, notes[HTH_COOPMAT_NONE], sizeof g->bit_exact_reason);
+    st = refuse(g, err);
+    if (st == HEARTH_OK && g->bit_exact_reason[0])
+        hth_log(HEARTH_LOG_WARN, "%s: %s does not give the CPU's bits: %s", hth_gguf_path(g->model->file),
+                info->name, g->bit_exact_reason);
+    return st;
+}
+
+/* A card ends some submissions in far less (work.c); drivers that compute on the CPU share it with others. */
+static uint64_t patience_with(const hth_device *device)
+{
+    return (hth_device_get_info(device)->kind == HTH_DEVICE_DISCRETE ? 10u : 600u) * (uint64_t)1000000000;
+}
+
+hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, hth_device *device,
+                           const hth_offload_params *params, hth_gpu_read_fn *read, void *user, hth_gpu **out,
+                           hearth_error *err)
+{
+    *out = NULL;
+    hth_gpu *g = hth_alloc(1, sizeof *g);
+    if (!g) return hth_fail_memory(err, sizeof *g, "a model on a device");
+    *g = (hth_gpu){.model = model,
+                   .kernels = kernels,
+                   .device = device,
+                   .params = *params,
+                   .timeout_ns = patience_with(device)};
+    g->params.n_hot = NULL;
+    if (g->params.max_work == 0) g->params.max_work = hth_gpu_default_submit_work(hth_device_get_info(device));
+    g->host_value = hth_queue_host_value(device); /* others may have used it */
+    pthread_mutex_init(&g->step_lock, NULL);
+    g->n_slot = params->n_position / HTH_GPU_SLOT;
+    g->layers = hth_alloc(params->n_layer, sizeof *g->layers);
+    g->slot_used = hth_alloc(g->n_slot, 1);
+    hearth_status st =
+        g->layers && g->slot_used ? HEARTH_OK : hth_fail_memory(err, g->n_slot, "a model on a device");
+    if (st == HEARTH_OK) st = find_split_layers(g, params, err);
+    if (st == HEARTH_OK) st = look_for_floats(g, err);
+    if (st == HEARTH_OK) st = hth_gpu_workspace_open(g, err);
+    if (st == HEARTH_OK) st = hth_gpu_caches_open(g, err);
+    if (st == HEARTH_OK) st = hth_gpu_weights_open(g, read, user, err);
+    if (st == HEARTH_OK && g->n_split_layer == 0) st = record_and_test(g, err);
+    if (st == HEARTH_OK) *out = g;
+    else hth_gpu_close(g);
+    return st;
+}
+
+/* What it has on the device. A thread of a session that comes late may still look at the host's layers. */
+static void give_back(hth_gpu *g)
+{
+    hth_queue_drain(g->device, g->timeout_ns, NULL); /* else its memory is given back with the device */
+    hth_gpu_segments_free(g);
+    hth_gpu_weights_close(g);
+    hth_gpu_caches_close(g);
+    hth_gpu_workspace_close(g);
+}
+
+void hth_gpu_close(hth_gpu *g)
+{
+    if (!g) return;
+    if (!g->unloaded) give_back(g);
+    pthread_mutex_destroy(&g->step_lock);
+    hth_weight_streams_close(g);
+    hth_free(g->layers);
+    hth_free(g->slot_used);
+    hth_free(g->fences);
+    hth_free(g->submits);
+    hth_free(g->cold_absmax);
+    hth_free(g->split_layers);
+    hth_free((void *)(uintptr_t)g->params.n_hot);
+    hth_free(g);
+}
+
+void hth_gpu_unload(hth_gpu *g)
+{
+    pthread_mutex_lock(&g->step_lock);
+    give_back(g);
+    g->unloaded = true;
+    pthread_mutex_unlock(&g->step_lock);
+}
+
+uint64_t hth_gpu_usage(hth_gpu *g, uint64_t *budget)
+{
+    pthread_mutex_lock(&g->step_lock);
+    *budget = hth_device_budget(g->device);
+    uint64_t used = hth_device_state(g->device).used;
+    pthread_mutex_unlock(&g->step_lock);
+    return used;
+}
+
+/* ---- the host's neurons ------------------------------------------------------------------------------- */
+
+/* n rows of a matrix, of which skipped ones stand before the first; an absent one has none. */
+static hth_matrix some_rows(const hth_matrix *m, uint32_t n_skip, uint32_t n)
+{
+    hth_matrix some = *m;
+    if (m->n_row == 0) return some;
+    some.data = m->data + n_skip * m->row_size;
+    some.n_row = n;
+    return some;
+}
+
+/* What a layer's neurons from `first` on send to is the same; of their rows n_skip stand before the first. */
+static hth_layer neurons_of(const hth_layer *l, uint32_t first, uint32_t n, uint32_t n_skip)
+{
+    hth_layer some = *l;
+    some.d_ff = n;
+    some.gate = some_rows(&l->gate, n_skip, n);
+    some.up = some_rows(&l->up, n_skip, n);
+    some.down_t.rows = some_rows(&l->down_t.rows, n_skip, n);
+    some.gate_bias = l->gate_bias ? l->gate_bias + first : NULL;
+    some.up_bias = l->up_bias ? l->up_bias + first : NULL;
+    some.thresholds = l->thresholds ? l->thresholds + first : NULL;
+    return some;
+}
+
+hth_layer hth_layer_slice_neurons(const hth_layer *l, uint32_t first, uint32_t n)
+{
+    return neurons_of(l, first, n, first);
+}
+
+/* Of the rows that the host read the device's are not: they begin with its own. */
+static hth_layer cold_layer(const hth_layer *l, uint32_t n_hot)
+{
+    return neurons_of(l, n_hot, l->d_ff - n_hot, 0);
+}
+
+hearth_status hth_gpu_bind_cpu_rows(hth_gpu *g, hearth_error *err)
+{
+    for (uint32_t i = 0; i < g->n_split_layer; i++) {
+        hth_gpu_layer *to = &g->layers[g->split_layers[i]];
+        const hth_layer *l = &g->model->layers[g->split_layers[i]];
+        to->scale_max = l->down_t.scale_max;
+        to->cold = to->cold_synced = cold_layer(l, to->n_hot);
+    }
+    if (g->n_split_layer == 0) return HEARTH_OK;
+    hearth_status st = hth_weight_streams_open(g, err);
+    return st == HEARTH_OK ? record_and_test(g, err) : st;
+}
+
+const hth_offload_params *hth_gpu_get_params(const hth_gpu *g) { return &g->params; }
+bool hth_gpu_is_bit_exact(const hth_gpu *g) { return g->bit_exact_reason[0] == '\0'; }
+const char *hth_gpu_bit_exact_reason(const hth_gpu *g) { return g->bit_exact_reason; }
+float hth_gpu_scale_max(const hth_gpu *g, uint32_t i_layer) { return g->layers[i_layer].scale_max; }
+hth_gpu_counts hth_gpu_count(const hth_gpu *g) { return g->counts; }
+
+/* ---- sequences ---------------------------------------------------------------------------------------- */
+
+enum { FREE, TAKEN, FIRST };
+
+hearth_status hth_gpu_reserve(hth_gpu *g, uint32_t n_ctx, uint32_t *slot, hearth_error *err)
+{
+    uint32_t n = n_ctx / HTH_GPU_SLOT + (n_ctx % HTH_GPU_SLOT > 0), run = 0, end = 0;
+    pthread_mutex_lock(&g->step_lock);
+    for (; end < g->n_slot && run < n; end++) run = g->slot_used[end] == FREE ? run + 1 : 0;
+    if (run == n) {
+        *slot = (end - n) * HTH_GPU_SLOT;
+        memset(g->slot_used + (end - n), TAKEN, n);
+        g->slot_used[end - n] = FIRST;
+    }
+    pthread_mutex_unlock(&g->step_lock);
+    if (run == n) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_MEMORY,
+                    "%s: no room for %u positions beside other sessions: the model was opened for %u in all",
+                    hth_device_get_info(g->device)->name, n_ctx, g->params.n_position);
+}
+
+void hth_gpu_copy_slots(hth_gpu *g, hth_gpu *from)
+{
+    assert(g->n_slot == from->n_slot);
+    memcpy(g->slot_used, from->slot_used, g->n_slot);
+}
+
+void hth_gpu_release(hth_gpu *g, uint32_t slot)
+{
+    uint32_t i = slot / HTH_GPU_SLOT;
+    pthread_mutex_lock(&g->step_lock);
+    do g->slot_used[i++] = FREE;
+    while (i < g->n_slot && g->slot_used[i] == TAKEN);
+    pthread_mutex_unlock(&g->step_lock);
+}

@@ -1,0 +1,147 @@
+/* What the host does in the midst of a step: it computes its neurons of a divided layer, or a share of them,
+ * or brings weights into a staging; and whether the sums that both sides made fit together.
+ *
+ * Both make integers with a power of two that is chosen for a layer's usual values (docs/arithmetic.md 6). A
+ * token with a larger one shows only when all parts are done; it is done again, with care: the layer's two
+ * parts then agree on the power before they make sums. */
+#include "forward/gpu/gpu_int.h"
+
+#include "base/bits.h"
+
+#include <string.h>
+
+/* ---- the host's neurons ------------------------------------------------------------------------------- */
+
+/* The inputs of a hand's layer for n rows, from the letter that has come. */
+static void read_d2h_msg(const hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n)
+{
+    memcpy(s->x_norm, hth_gpu_mapped(g->workspace.d2h_ffn_input), (size_t)n * g->model->hparams.d_model * sizeof(float));
+    memset(g->cold_absmax + (size_t)i_split_layer * g->params.n_row, 0, n * sizeof *g->cold_absmax);
+}
+
+/* What `cold`, neurons of a hand from number `first` of its own on, give to n rows, whose inputs were read.
+ */
+static void compute_cold(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n, const hth_layer *cold,
+                         uint32_t first, hth_cold_sums *out)
+{
+    const hth_gpu_layer *l = &g->layers[g->split_layers[i_split_layer]];
+    const float *scores = (const float *)hth_gpu_mapped(g->workspace.d2h_scores) + l->n_hot + first;
+    for (size_t t = 0; t < n && l->predict_out.n_matrix > 0; t++)
+        memcpy(s->scores + t * cold->d_ff, scores + t * l->predict_out.n_row, cold->d_ff * sizeof *scores);
+    out->absmax = g->cold_absmax + (size_t)i_split_layer * g->params.n_row;
+    hth_fwd_ffn_cold(s, g->split_layers[i_split_layer], cold, n, out);
+    g->host_sums_invalid |= out->overflow;
+    hth_gpu_sim_host_cost_cold(g, s, cold, out->n_active);
+}
+
+/* All of a hand. neurons: the layer's, or with another H. */
+static void answer_as(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n, const hth_layer *cold)
+{
+    uint32_t *flag = hth_gpu_mapped(g->workspace.host_sums);
+    hth_cold_sums out = {.sums = (int64_t *)(void *)(flag + HTH_HOST_SUMS)};
+    read_d2h_msg(g, s, i_split_layer, n);
+    compute_cold(g, s, i_split_layer, n, cold, 0, &out);
+    *flag = out.overflow ? HTH_HOST_SUMS_OVERFLOW : out.n_active > 0 ? HTH_HOST_SUMS_VALID : HTH_HOST_SUMS_NONE;
+    g->counts.n_split++;
+    g->counts.n_split_empty += out.n_active == 0;
+}
+
+static void answer(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n)
+{
+    answer_as(g, s, i_split_layer, n, &g->layers[g->split_layers[i_split_layer]].cold);
+}
+
+/* The largest |h| of the device's neurons of a row. */
+static uint32_t device_top(const hth_gpu *g, uint32_t i_layer, uint32_t row)
+{
+    const uint32_t *tops = hth_gpu_mapped(g->workspace.d2h_absmax);
+    return tops[2 * ((size_t)i_layer * g->params.n_row + row) + 1];
+}
+
+/* The host's part with a power of two that suits the device's part too, and that power for the device. */
+static void agree(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n)
+{
+    uint32_t i_layer = g->split_layers[i_split_layer], *given = hth_gpu_mapped(g->workspace.host_exponent);
+    hth_layer *cold = &g->layers[i_layer].cold_synced;
+    float hot = hth_float_of(device_top(g, i_layer, 0)), *usual = &cold->down_t.hidden_absmax;
+    *usual = g->layers[i_layer].cold.down_t.hidden_absmax;
+    if (!(hot <= *usual)) *usual = hot;
+    answer_as(g, s, i_split_layer, n, cold);
+    float top = hth_float_of(g->cold_absmax[(size_t)i_split_layer * g->params.n_row]);
+    given[0] = hth_bits_of(hth_axpy_scale(top <= *usual ? *usual : top, cold->down_t.scale_max));
+    given[1] = hth_bits_of(top);
+}
+
+static void stage(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t i_piece)
+{
+    hth_gpu_stage(g, s->pool, p, i_piece);
+    hth_gpu_sim_host_cost_chunk(g, &p->chunks[i_piece]);
+}
+
+/* The host's share beside a piece. Sums of a layer come together in memory of the host's own, as what is
+ * mapped may be slow to read. */
+static void share(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t i_piece, uint32_t n)
+{
+    const hth_stream_chunk *chunk = &p->chunks[i_piece];
+    const hth_gpu_layer *l = &g->layers[g->split_layers[chunk->i_split_layer]];
+    uint32_t *flag = hth_gpu_mapped(g->workspace.host_sums);
+    if (chunk->first_cpu_neuron == hth_gpu_n_streamed(l, p)) {
+        read_d2h_msg(g, s, chunk->i_split_layer, n);
+        g->shared_state = HTH_HOST_SUMS_NONE;
+    }
+    hth_cold_sums out = {.sums = g->shared_sums, .more = g->shared_state != HTH_HOST_SUMS_NONE};
+    compute_cold(g, s, chunk->i_split_layer, n, &chunk->cpu_neurons, chunk->first_cpu_neuron, &out);
+    if (out.overflow) g->shared_state = HTH_HOST_SUMS_OVERFLOW;
+    else if (out.n_active > 0 && g->shared_state == HTH_HOST_SUMS_NONE) g->shared_state = HTH_HOST_SUMS_VALID;
+    if (chunk->first_cpu_neuron + chunk->cpu_neurons.d_ff < l->cold.d_ff) return;
+    if (g->shared_state == HTH_HOST_SUMS_VALID)
+        memcpy(flag + HTH_HOST_SUMS, g->shared_sums,
+               (size_t)n * g->model->hparams.d_model * sizeof *g->shared_sums);
+    *flag = g->shared_state;
+}
+
+void hth_gpu_run_host_op(hth_gpu *g, hth_step *s, const hth_weight_stream *p, const hth_gpu_host_op *op, uint32_t n)
+{
+    switch (op->kind) {
+    case HTH_HOST_OP_COLD_FFN: answer(g, s, op->index, n); break;
+    case HTH_HOST_OP_SYNC_EXPONENT: agree(g, s, op->index, n); break;
+    case HTH_HOST_OP_STAGE_CHUNK: stage(g, s, p, op->index); break;
+    default: share(g, s, p, op->index, n);
+    }
+}
+
+/* ---- values beyond H ---------------------------------------------------------------------------------- */
+
+/* Whether the host computes neurons of a layer in a passage, or (NULL) where nothing passes. */
+static bool has_part(const hth_gpu_layer *l, const hth_weight_stream *p)
+{
+    return !p || hth_gpu_n_streamed(l, p) < l->cold.d_ff;
+}
+
+/* Whether both parts of every divided layer made row's sums with the power of two of H. */
+static bool is_in_range(const hth_gpu *g, const hth_weight_stream *p, uint32_t row)
+{
+    for (uint32_t i = 0; i < g->n_split_layer; i++) {
+        const hth_layer *l = &g->model->layers[g->split_layers[i]];
+        if (!has_part(&g->layers[g->split_layers[i]], p)) continue;
+        uint32_t usual = hth_bits_of(l->down_t.hidden_absmax) & 0x7fffffffu;
+        bool floats = hth_type_act_block(l->down_t.rows.type) == 0;
+        uint32_t cold = g->cold_absmax[(size_t)i * g->params.n_row + row], hot = device_top(g, g->split_layers[i], row);
+        if (!floats && (cold > usual || hot > usual)) return false;
+    }
+    return true;
+}
+
+bool hth_gpu_has_calib_range(const hth_gpu *g)
+{
+    for (uint32_t i = 0; i < g->n_split_layer; i++)
+        if (g->model->layers[g->split_layers[i]].down_t.hidden_absmax == 0.0f) return false;
+    return true;
+}
+
+uint32_t hth_gpu_n_in_range(const hth_gpu *g, const hth_weight_stream *p, uint32_t n)
+{
+    uint32_t n_usual = 0;
+    while (!g->host_sums_invalid && n_usual < n && is_in_range(g, p, n_usual)) n_usual++;
+    return n_usual;
+}

@@ -1,0 +1,70 @@
+/* What of a model can lie on a device, and how many bytes it takes there: by shapes and types alone, so
+ * that a place can be chosen, or refused, before anything is loaded. */
+#include "forward/gpu/cache.h"
+#include "forward/gpu/gpu_int.h"
+
+uint32_t hth_gpu_positions(uint32_t n_ctx)
+{
+    uint32_t n_slot = n_ctx / HTH_GPU_SLOT + (n_ctx % HTH_GPU_SLOT > 0), most = UINT32_MAX / HTH_GPU_SLOT;
+    return (n_slot < most ? n_slot : most) * HTH_GPU_SLOT;
+}
+
+uint32_t hth_gpu_batch_size(const hth_device_info *info, uint32_t n_batch, uint32_t n_ctx)
+{
+    enum { MAX_POSITIONS = 32768 };
+    if (info->kind == HTH_DEVICE_CPU && n_ctx > MAX_POSITIONS) return 1;
+    return n_batch < n_ctx ? n_batch : n_ctx;
+}
+
+static bool group_has_programs(const hth_gpu_fused_src *source)
+{
+    uint64_t bytes;
+    return hth_gpu_fused_matrix_bytes(source, UINT32_MAX, &bytes);
+}
+
+const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload_params *params, uint32_t i_layer)
+{
+    const hth_hparams *h = &model->hparams;
+    hth_gpu_fused_src groups[HTH_GPU_N_FUSED];
+    if (i_layer == h->n_layer) {
+        hth_gpu_fused_src head = hth_gpu_head_src(model);
+        return group_has_programs(&head) ? NULL : "its type has no program";
+    }
+    if (h->d_head % 4 > 0) return "its heads are no multiple of 4 values";
+    if (params->kv == HEARTH_KV_Q8_0 && h->d_head % HTH_ACT_BLOCK > 0)
+        return "its heads are no multiple of 32 values, as a Q8_0 cache is";
+    if (h->d_head > HTH_GPU_MAX_D_HEAD) return "its heads are too large";
+    hth_gpu_fused_srcs(model, i_layer, model->layers[i_layer].d_ff, params->selector, groups);
+    for (int i = 0; i < HTH_GPU_N_FUSED; i++)
+        if (!group_has_programs(&groups[i])) return "a type of its weights has no program";
+    return NULL;
+}
+
+/* Chains of floats are never cut within a group. */
+uint32_t hth_gpu_split_granularity(const hth_model *model, uint32_t i_layer)
+{
+    const hth_matrix *rows = &model->layers[i_layer].down_t.rows;
+    enum { CLUSTER = 64 };
+    if (rows->n_row == 0) return 0;
+    return hth_type_act_block(rows->type) == 0 ? HTH_DOWN_GROUP : CLUSTER;
+}
+
+bool hth_gpu_layer_bytes(const hth_model *model, uint64_t most, const hth_offload_params *params, uint32_t i_layer,
+                         uint32_t n_hot, uint64_t *bytes)
+{
+    hth_gpu_fused_src groups[HTH_GPU_N_FUSED];
+    uint64_t one;
+    *bytes = 0;
+    hth_gpu_fused_srcs(model, i_layer, n_hot, params->selector, groups);
+    for (int i = 0; i < HTH_GPU_N_FUSED; i++) {
+        if (!hth_gpu_fused_matrix_bytes(&groups[i], most, &one)) return false;
+        *bytes += one;
+    }
+    return true;
+}
+
+bool hth_gpu_head_bytes(const hth_model *model, uint64_t most, uint64_t *bytes)
+{
+    hth_gpu_fused_src head = hth_gpu_head_src(model);
+    return hth_gpu_fused_matrix_bytes(&head, most, bytes);
+}

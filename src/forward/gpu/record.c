@@ -1,0 +1,272 @@
+/* The tapes of a step: each layer's programs in the order of a token, recorded once for a class of steps
+ * (one row, a few, many), and the head's. What a program reads is ordered behind what wrote it. */
+#include "forward/gpu/recorder.h"
+
+#include "base/alloc.h"
+#include "base/checked_math.h"
+#include "kernels/math.h"
+#include "forward/gpu/cache.h"
+
+#include <string.h>
+
+/* ---- attention ---------------------------------------------------------------------------------------- */
+
+static void rope_store(hth_recorder *r, const hth_layer *l, const hth_gpu_layer *to)
+{
+    const hth_hparams *h = &r->g->model->hparams;
+    const hth_gpu_workspace *ws = &r->g->workspace;
+    uint32_t n_pair = h->rope.n_rot / 2;
+    bool own_table = h->rope.window_base > 0.0 && l->window > 0;
+    hth_push_rope_store push = {.n_head = l->n_head,
+                          .n_head_kv = l->n_head_kv,
+                          .n_pair = n_pair,
+                          .table_at = own_table ? r->g->params.n_row * n_pair : 0,
+                          .sine_at = ws->sine_offset,
+                          .d_at = ws->q_q8_d_offset,
+                          .head_words = to->head_words,
+                          .eps = h->norm_eps,
+                          .inv_n = 1.0f / (float)h->d_head};
+    const uint32_t consts[] = {h->d_head, (uint32_t)h->rope.kind, to->head_norms.n > 0,
+                               (uint32_t)r->g->params.kv, HTH_REC_LOCAL};
+    const hth_buffer_range bind[] = {ws->step, ws->qkv,  ws->table,  hth_rec_vector(r, to->head_norms),
+                              to->keys,   to->values, ws->q_q8};
+    hth_rec_dispatch(r, HTH_SHADER_rope_store, consts, bind, &push, l->n_head + 2 * l->n_head_kv, r->n_row);
+    hth_rec_mark_dirty(r, ws->qkv), hth_rec_mark_dirty(r, to->keys), hth_rec_mark_dirty(r, to->values),
+        hth_rec_mark_dirty(r, ws->q_q8);
+    hth_rec_barrier(r);
+}
+
+/* Of a token, where a sequence has all positions. */
+static uint64_t attend_work(const hth_recorder *r, const hth_layer *l)
+{
+    uint64_t n = r->g->params.n_position;
+    if (l->window > 0 && l->window < n) n = l->window;
+    return 2 * n * l->n_head * r->g->model->hparams.d_head * HTH_DOT_SCALAR;
+}
+
+/* All splits of a token at once. */
+static void attend_whole(hth_recorder *r, const hth_layer *l, const uint32_t *consts, const hth_buffer_range *bind,
+                         hth_push_attn *push)
+{
+    uint64_t work = attend_work(r, l);
+    uint32_t step = hth_rec_rows_per_dispatch(r, r->n_row, work, 1);
+    for (uint32_t first = 0, n; first < r->n_row; first += n) {
+        n = r->n_row - first < step ? r->n_row - first : step;
+        push->first_tok = first;
+        hth_rec_reserve_work(r, n * work);
+        hth_rec_dispatch_3d(r, HTH_SHADER_attn, consts, bind, push, 1, l->n_head_kv, n);
+    }
+}
+
+/* The splits of one token side by side, then together. */
+static void attend_by_split(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const uint32_t *consts,
+                            const hth_buffer_range *bind, const hth_push_attn *push)
+{
+    const hth_gpu_workspace *ws = &r->g->workspace;
+    uint32_t d = r->g->model->hparams.d_head;
+    hth_buffer_range grid = {ws->grids.buffer, ws->grids.offset + 16 * i_layer, 12};
+    hth_push_attn_reduce join = {.n_head = l->n_head, .window = l->window, .n_split = ws->n_split};
+    hth_rec_reserve_work(r, attend_work(r, l));
+    const hth_pipeline *p = hth_rec_pipeline(r, HTH_SHADER_attn, consts);
+    if (!p) return;
+    hth_cmdlist_dispatch_indirect(r->cmdlist, p, bind, push, grid);
+    /* Keys and values of a split, at most. */
+    hth_cmdlist_hint_bytes(r->cmdlist, 2 * HTH_ATTN_SPLIT * sizeof(uint32_t) * hth_gpu_cache_words(r->g->params.kv, d));
+    hth_rec_mark_dirty(r, ws->splits), hth_rec_mark_dirty(r, ws->split_partials);
+    hth_rec_barrier(r);
+    hth_rec_dispatch(r, HTH_SHADER_attn_reduce, (const uint32_t[]){d, HTH_REC_LOCAL},
+                (const hth_buffer_range[]){ws->step, ws->splits, ws->split_partials, ws->attn_out}, &join,
+                l->n_head, 1);
+}
+
+static void attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const hth_gpu_layer *to)
+{
+    const hth_hparams *h = &r->g->model->hparams;
+    const hth_gpu_workspace *ws = &r->g->workspace;
+    bool by_split = r->n_row == 1;
+    hth_push_attn push = {.n_head = l->n_head,
+                            .n_head_kv = l->n_head_kv,
+                            .window = l->window,
+                            .n_split = ws->n_split,
+                            .qkv_stride = to->qkv.n_row,
+                            .d_at = ws->q_q8_d_offset,
+                            .head_words = to->head_words,
+                            .scale = (float)(1.0 / hth_sqrt_d((double)h->score_width)),
+                            .cap = h->attn_softcap,
+                            .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f};
+    const uint32_t consts[] = {h->d_head, l->n_head / l->n_head_kv, (uint32_t)r->g->params.kv, by_split,
+                               HTH_REC_LOCAL};
+    const hth_buffer_range bind[] = {ws->step,       ws->qkv,  ws->q_q8,
+                              to->keys,         to->values, by_split ? ws->splits : ws->attn_out,
+                              ws->split_partials};
+    if (by_split) attend_by_split(r, i_layer, l, consts, bind, &push);
+    else attend_whole(r, l, consts, bind, &push);
+    hth_rec_mark_dirty(r, ws->attn_out);
+    hth_rec_barrier(r);
+}
+
+static void attention(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool accumulate)
+{
+    const hth_layer *l = &r->g->model->layers[i_layer];
+    const hth_gpu_layer *to = &r->g->layers[i_layer];
+    hth_rec_normed_input(r, to->attn_norm, r->g->workspace.x, &to->qkv, false);
+    hth_rec_rows(r, &to->qkv, &r->g->workspace.input, r->g->workspace.qkv, false);
+    rope_store(r, l, to);
+    attend(r, i_layer, l, to);
+    hth_gpu_input in = hth_rec_plain_input(r, r->g->workspace.attn_out, &to->o);
+    hth_rec_rows(r, &to->o, &in, y, accumulate);
+}
+
+/* ---- a layer, the head -------------------------------------------------------------------------------- */
+
+/* x takes what a block gives, normed where the family does that. */
+static void add_to_stream(hth_recorder *r, hth_buffer_range block, const hth_gpu_vector post[2])
+{
+    uint32_t n = r->g->model->hparams.d_model;
+    hth_push_norm_quantize push = {n, post[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
+    const uint32_t consts[] = {post[0].n > 0 ? hth_rec_norm_kind(r) : HTH_KIND_NONE, HTH_REC_LOCAL};
+    const hth_buffer_range bind[] = {r->g->workspace.step, r->g->workspace.x, block, hth_rec_vector(r, post[0]),
+                              hth_rec_vector(r, post[1])};
+    hth_rec_dispatch(r, HTH_SHADER_norm_add, consts, bind, &push, 1, r->n_row);
+    hth_rec_mark_dirty(r, r->g->workspace.x);
+    hth_rec_barrier(r);
+}
+
+static void layer(hth_recorder *r, uint32_t i_layer)
+{
+    const hth_gpu_workspace *ws = &r->g->workspace;
+    const hth_gpu_layer *l = &r->g->layers[i_layer];
+    if (r->g->model->hparams.arch->parallel) {
+        attention(r, i_layer, ws->attn_saved, false);
+        hth_rec_ffn(r, i_layer, ws->out, false);
+        add_to_stream(r, ws->attn_saved, l->attn_post);
+        add_to_stream(r, ws->out, l->ffn_post);
+        return;
+    }
+    bool accumulate = l->attn_post[0].n == 0;
+    attention(r, i_layer, accumulate ? ws->x : ws->out, accumulate);
+    if (!accumulate) add_to_stream(r, ws->out, l->attn_post);
+    accumulate = l->ffn_post[0].n == 0;
+    hth_rec_ffn(r, i_layer, accumulate ? ws->x : ws->out, accumulate);
+    if (!accumulate) add_to_stream(r, ws->out, l->ffn_post);
+}
+
+static void layers(hth_recorder *r)
+{
+    const hth_gpu_workspace *ws = &r->g->workspace;
+    uint64_t d = r->g->model->hparams.d_model;
+    hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->embedded, r->n_row, d),
+                  hth_rec_first_rows(ws->x, r->n_row, d));
+    hth_rec_mark_dirty(r, ws->x);
+    hth_rec_barrier(r);
+    for (uint32_t i = 0; i < r->g->params.n_layer; i++) layer(r, i);
+    if (!r->g->params.head && r->st == HEARTH_OK)
+        hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->x, r->n_row, d),
+                      hth_rec_first_rows(ws->result, r->n_row, d));
+}
+
+static void head(hth_recorder *r)
+{
+    const hth_gpu_workspace *ws = &r->g->workspace;
+    const hth_hparams *h = &r->g->model->hparams;
+    r->only_wanted = 1;
+    hth_rec_normed_input(r, r->g->output_norm, ws->x, &r->g->head, false);
+    hth_rec_rows(r, &r->g->head, &ws->input, ws->logits, false);
+    if (h->logit_softcap != 0.0f) {
+        hth_push_soft_cap push = {h->n_vocab, h->logit_softcap, 1.0f / h->logit_softcap};
+        hth_rec_dispatch(r, HTH_SHADER_soft_cap, NULL, (const hth_buffer_range[]){ws->step, ws->logits}, &push,
+                    hth_div_ceil(h->n_vocab, HTH_QUANT_WG_ELEMENTS), r->n_row);
+        hth_rec_mark_dirty(r, ws->logits);
+        hth_rec_barrier(r);
+    }
+    if (r->st == HEARTH_OK)
+        hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->logits, r->n_row, h->n_vocab),
+                      hth_rec_first_rows(ws->result, r->n_row, h->n_vocab));
+}
+
+/* ---- classes ------------------------------------------------------------------------------------------- */
+
+uint32_t hth_gpu_bucket_size(const hth_gpu *g, int class)
+{
+    uint32_t most = g->params.n_row, rows = class == HTH_GPU_ONE   ? 1
+                                           : class == HTH_GPU_FEW ? HTH_GPU_FEW_ROWS
+                                                                  : most;
+    return rows < most ? rows : most;
+}
+
+static hearth_status record_with(hth_recorder *r)
+{
+    uint32_t n_act = r->stream ? 2 * r->stream->n_chunk : r->g->n_split_layer;
+    r->segments->host_ops = hth_alloc(n_act, sizeof *r->segments->host_ops);
+    if (!r->segments->host_ops) return hth_fail_memory(r->err, n_act * sizeof *r->segments->host_ops, "tapes");
+    hth_rec_begin(r);
+    if (r->st == HEARTH_OK) layers(r);
+    hth_rec_end(r);
+    return r->st;
+}
+
+/* Layers that are divided are computed by both sides at once, or with care. */
+static hearth_status record(hth_gpu *g, uint32_t n_row, bool careful, hth_gpu_segments *tapes, hearth_error *err)
+{
+    hth_recorder r = {.g = g, .segments = tapes, .n_row = n_row, .synced_exponent = careful, .err = err};
+    return record_with(&r);
+}
+
+static hearth_status record_passage(hth_gpu *g, hth_weight_stream *p, hearth_error *err)
+{
+    hth_recorder r = {.g = g, .segments = &p->segments, .n_row = p->n_row, .stream = p, .err = err};
+    return record_with(&r);
+}
+
+static hearth_status record_head(hth_gpu *g, uint32_t n_row, hth_gpu_segments *tapes, hearth_error *err)
+{
+    hth_recorder r = {.g = g, .segments = tapes, .n_row = n_row, .err = err};
+    hth_rec_begin(&r);
+    if (r.st == HEARTH_OK) head(&r);
+    hth_rec_end(&r);
+    return r.st;
+}
+
+/* A step's tapes, and the head's behind them. */
+static hearth_status open_turns(hth_gpu *g, hearth_error *err)
+{
+    uint64_t n = g->synced_segments.n;
+    for (uint32_t i = 0; i < g->n_stream; i++) n = hth_max_u64(n, g->streams[i].segments.n);
+    for (int c = 0; c < HTH_GPU_N_CLASS; c++) n = hth_max_u64(n, g->segments[c].n);
+    n += hth_max_u64(g->head_segments[0].n, g->head_segments[1].n);
+    hth_submit_info *submits = hth_realloc(g->submits, n, sizeof *submits);
+    if (submits) g->submits = submits;
+    hth_fence *fences = hth_realloc(g->fences, n, sizeof *fences);
+    if (fences) g->fences = fences;
+    return submits && fences ? HEARTH_OK : hth_fail_memory(err, n * sizeof *submits, "tapes");
+}
+
+hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    uint32_t rows = g->params.n_row < HTH_GPU_HEAD_ROWS ? g->params.n_row : HTH_GPU_HEAD_ROWS;
+    for (int c = 0; st == HEARTH_OK && c < HTH_GPU_N_CLASS; c++)
+        st = record(g, hth_gpu_bucket_size(g, c), false, &g->segments[c], err);
+    if (st == HEARTH_OK && g->n_split_layer > 0) st = record(g, 1, true, &g->synced_segments, err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++)
+        st = record_passage(g, &g->streams[i], err);
+    if (st == HEARTH_OK && g->params.head) st = record_head(g, 1, &g->head_segments[0], err);
+    if (st == HEARTH_OK && g->params.head) st = record_head(g, rows, &g->head_segments[1], err);
+    return st == HEARTH_OK ? open_turns(g, err) : st;
+}
+
+static void free_tapes(hth_gpu_segments *tapes)
+{
+    for (uint32_t i = 0; i < tapes->n; i++) hth_cmdlist_free(tapes->segments[i].cmdlist);
+    hth_free(tapes->segments);
+    hth_free(tapes->host_ops);
+    *tapes = (hth_gpu_segments){0};
+}
+
+void hth_gpu_segments_free(hth_gpu *g)
+{
+    for (int c = 0; c < HTH_GPU_N_CLASS; c++) free_tapes(&g->segments[c]);
+    free_tapes(&g->synced_segments);
+    for (uint32_t i = 0; i < g->n_stream; i++) free_tapes(&g->streams[i].segments);
+    for (int i = 0; i < 2; i++) free_tapes(&g->head_segments[i]);
+}

@@ -1,0 +1,271 @@
+/* Recording: one tape after another, runs on it, and what has to be ordered behind what. */
+#include "forward/gpu/recorder.h"
+
+#include "base/alloc.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ---- tapes ------------------------------------------------------------------------------------------- */
+
+static hearth_status make_room(hth_gpu_segments *t, hearth_error *err)
+{
+    uint32_t room = t->capacity ? 2 * t->capacity : 16;
+    if (t->n < t->capacity) return HEARTH_OK;
+    hth_gpu_segment *cut = hth_realloc(t->segments, room, sizeof *cut);
+    if (!cut) return hth_fail_memory(err, room * sizeof *cut, "tapes");
+    t->segments = cut, t->capacity = room;
+    return HEARTH_OK;
+}
+
+void hth_rec_begin(hth_recorder *r)
+{
+    if (r->st != HEARTH_OK) return;
+    r->st = make_room(r->segments, r->err);
+    if (r->st == HEARTH_OK) r->st = hth_cmdlist_begin(r->g->device, &r->cmdlist, r->err);
+    if (r->st == HEARTH_OK)
+        r->segments->segments[r->segments->n++] = (hth_gpu_segment){.cmdlist = r->cmdlist, .n_host_op = r->segments->n_host_op};
+}
+
+void hth_rec_end(hth_recorder *r)
+{
+    if (r->st != HEARTH_OK) return;
+    r->st = hth_cmdlist_end(r->cmdlist, r->err);
+    r->segments->segments[r->segments->n - 1].n_d2h = r->n_d2h;
+    r->n_dirty = 0; /* what a tape has written is seen by all that run later */
+}
+
+void hth_rec_split(hth_recorder *r)
+{
+    if (r->st != HEARTH_OK) return;
+    if (hth_cmdlist_is_empty(r->cmdlist)) { /* it waits for more then */
+        r->segments->segments[r->segments->n - 1].n_host_op = r->segments->n_host_op;
+        return;
+    }
+    hth_rec_end(r);
+    hth_rec_begin(r);
+}
+
+void hth_rec_host_op(hth_recorder *r, uint32_t what, uint32_t of, uint32_t n_d2h)
+{
+    if (r->st == HEARTH_OK) r->segments->host_ops[r->segments->n_host_op++] = (hth_gpu_host_op){what, of, n_d2h};
+}
+
+/* ---- runs ------------------------------------------------------------------------------------------- */
+
+void hth_rec_mark_dirty(hth_recorder *r, hth_buffer_range s)
+{
+    assert(r->n_written < HTH_REC_MAX_DIRTY);
+    r->dirty[r->n_dirty++] = s;
+}
+
+void hth_rec_barrier(hth_recorder *r)
+{
+    if (r->st == HEARTH_OK && r->n_dirty > 0) hth_cmdlist_barrier(r->cmdlist, r->dirty, r->n_dirty);
+    r->n_dirty = 0;
+}
+
+const hth_pipeline *hth_rec_pipeline(hth_recorder *r, hth_shader_id id, const uint32_t *consts)
+{
+    const hth_pipeline *p = NULL;
+    if (r->st == HEARTH_OK) r->st = hth_pipeline_get(r->g->device, id, consts, &p, r->err);
+    return p;
+}
+
+void hth_rec_dispatch_3d(hth_recorder *r, hth_shader_id id, const uint32_t *consts, const hth_buffer_range *bind,
+                   const void *push, uint32_t gx, uint32_t gy, uint32_t gz)
+{
+    const hth_pipeline *p = hth_rec_pipeline(r, id, consts);
+    if (p) hth_cmdlist_dispatch(r->cmdlist, p, bind, push, gx, gy, gz);
+}
+
+void hth_rec_dispatch(hth_recorder *r, hth_shader_id id, const uint32_t *consts, const hth_buffer_range *bind,
+                 const void *push, uint32_t gx, uint32_t gy)
+{
+    hth_rec_dispatch_3d(r, id, consts, bind, push, gx, gy, 1);
+}
+
+hth_buffer_range hth_rec_vector(const hth_recorder *r, hth_gpu_vector v)
+{
+    return (hth_buffer_range){r->g->vectors, v.offset, v.n > 0 ? (uint64_t)v.n * sizeof(float) : sizeof(float)};
+}
+
+/* ---- rows --------------------------------------------------------------------------------------------- */
+
+hth_gpu_matrix hth_rec_rows_of(const hth_gpu_matrix *p, uint64_t n_col, uint32_t first, uint32_t n)
+{
+    hth_gpu_matrix some = *p;
+    assert(first % HTH_REC_ROW_ALIGNMENT == 0);
+    some.first += first, some.n_row = n;
+    some.offset += hth_soa_layout_offset(p->type, n_col, first, &some.layout);
+    if (some.bias.n > 0) some.bias.offset += first * sizeof(float), some.bias.n = n;
+    return some;
+}
+
+static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_matrix *p,
+                          const hth_row_range *s, const hth_quant_desc *desc, const hth_gpu_input *in,
+                          hth_buffer_range y, bool accumulate)
+{
+    bool many = r->n_row > HTH_GPU_FEW_ROWS, wide = desc->block == HTH_ACT_BLOCK_256;
+    hth_push_mul_mat_vec_q_sparse push = {.rows = {.n_row = s->n,
+                                        .n_block = group->n_col / desc->block,
+                                        .y_stride = group->n_row,
+                                        .y_first = p->first + s->first,
+                                        .has_bias = p->bias.n > 0,
+                                        .at = p->layout.offsets},
+                               .live = {s->first, s->neuron}};
+    uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : r->n_row, many ? 4 : 1,
+                                         r->only_wanted};
+    memcpy(consts + HTH_ROWS_FORM, desc, sizeof *desc);
+    hth_coopmat_level by = HTH_COOPMAT_NONE;
+    if (many && !s->live)
+        by = hth_gpu_choose_tile(hth_device_get_info(r->g->device), desc, r->g->coopmat, r->n_row, consts);
+    const hth_buffer_range bind[] = {r->g->workspace.step,
+                              {p->weights, p->offset, p->layout.size},
+                              wide ? in->q_256 : in->q,
+                              wide ? in->d_256 : in->d,
+                              wide ? in->sum_256 : in->sum,
+                              hth_rec_vector(r, p->bias),
+                              y,
+                              r->g->workspace.active_mask};
+    static const hth_shader_id ids[HTH_N_COOPMAT_LEVEL][2] = {
+        {HTH_SHADER_mul_mat_vec_q, HTH_SHADER_mul_mat_vec_q_acc},
+        {HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc},
+        {HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q_cm2_acc}};
+    hth_rec_dispatch(r, s->live ? HTH_SHADER_mul_mat_vec_q_sparse : ids[by][accumulate], consts, bind, &push,
+                hth_div_ceil(s->n, consts[HTH_ROWS_LOCAL] / 8 * consts[HTH_ROWS_ROWS]),
+                hth_div_ceil(r->n_row, consts[HTH_ROWS_COLS]));
+}
+
+static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_matrix *p,
+                       const hth_row_range *s, const hth_gpu_input *in, hth_buffer_range y, bool accumulate)
+{
+    uint32_t cols = r->n_row < HTH_GPU_FEW_ROWS ? r->n_row : HTH_GPU_FEW_ROWS;
+    uint32_t rows = r->n_row > HTH_GPU_FEW_ROWS ? 4 : 1;
+    hth_push_mul_mat_vec_f_sparse push = {.rows = {.n_row = s->n,
+                                          .n_col = group->n_col,
+                                          .y_stride = group->n_row,
+                                          .y_first = p->first + s->first,
+                                          .has_bias = p->bias.n > 0,
+                                          .row_words = hth_soa_row_words(p->type, group->n_col)},
+                                 .live = {s->first, s->neuron}};
+    const uint32_t consts[] = {HTH_REC_LOCAL, cols, rows, r->only_wanted, (uint32_t)p->type};
+    const hth_buffer_range bind[] = {
+        r->g->workspace.step, {p->weights, p->offset, p->layout.size}, in->x, hth_rec_vector(r, p->bias), y,
+        r->g->workspace.active_mask};
+    hth_rec_dispatch(r,
+                s->live ? HTH_SHADER_mul_mat_vec_f_sparse
+                : accumulate  ? HTH_SHADER_mul_mat_vec_f_acc
+                        : HTH_SHADER_mul_mat_vec_f,
+                consts, bind, &push, hth_div_ceil(s->n, HTH_REC_LOCAL / 8 * rows),
+                hth_div_ceil(r->n_row, cols));
+}
+
+void hth_rec_hint_bytes(hth_recorder *r, const hth_gpu_matrix *p, const hth_row_range *s)
+{
+    if (r->st != HEARTH_OK) return;
+    if (s->live) hth_cmdlist_hint_bytes_masked(r->cmdlist, p->layout.size / p->n_row, r->g->workspace.active_mask, s->neuron, s->n);
+    else hth_cmdlist_hint_bytes(r->cmdlist, p->layout.size * s->n / p->n_row);
+}
+
+void hth_rec_part(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_matrix *p,
+                  const hth_row_range *s, const hth_gpu_input *in, hth_buffer_range y, bool accumulate)
+{
+    hth_quant_desc desc;
+    bool quantised = hth_quant_desc_of(p->type, &desc);
+    uint64_t work = hth_rec_row_work(group->n_col, r->n_row, quantised ? HTH_DOT_INT8X4 : HTH_DOT_SCALAR);
+    uint32_t step = hth_rec_rows_per_dispatch(r, s->n, work, HTH_REC_ROW_ALIGNMENT);
+    for (uint32_t i = 0, n; i < s->n; i += n) {
+        n = s->n - i < step ? s->n - i : step;
+        hth_row_range now = {s->first + i, n, s->neuron + i, s->live}, own = now;
+        hth_gpu_matrix some = *p;
+        if (!s->live) some = hth_rec_rows_of(p, group->n_col, now.first, n), own.first = 0;
+        hth_rec_reserve_work(r, n * work);
+        if (quantised) run_quantised(r, group, &some, &own, &desc, in, y, accumulate);
+        else run_floats(r, group, &some, &own, in, y, accumulate);
+        hth_rec_hint_bytes(r, p, &now);
+    }
+}
+
+void hth_rec_row_range(hth_recorder *r, const hth_gpu_fused_matrix *group, uint32_t from, uint32_t end, bool live,
+                       const hth_gpu_input *in, hth_buffer_range y, bool accumulate)
+{
+    for (uint32_t i = 0; i < group->n_matrix; i++) {
+        const hth_gpu_matrix *p = &group->matrices[i];
+        uint32_t first = from > p->first ? from : p->first,
+                 last = end < p->first + p->n_row ? end : p->first + p->n_row;
+        if (first >= last) continue;
+        hth_row_range s = {first - p->first, last - first, first - from, live};
+        hth_rec_part(r, group, p, &s, in, y, accumulate);
+    }
+    hth_rec_mark_dirty(r, y);
+}
+
+void hth_rec_rows(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_input *in, hth_buffer_range y,
+                  bool accumulate)
+{
+    hth_rec_row_range(r, group, 0, group->n_row, false, in, y, accumulate);
+    hth_rec_barrier(r);
+}
+
+/* ---- inputs -------------------------------------------------------------------------------------------- */
+
+uint32_t hth_rec_norm_kind(const hth_recorder *r)
+{
+    return r->g->model->hparams.arch->norm == HTH_NORM_LAYER ? HTH_KIND_LAYER : HTH_KIND_RMS;
+}
+
+/* One run of norm_quantize: of x, in blocks of `block` (0: none), stored or not. */
+static void norm_quantize(hth_recorder *r, uint32_t kind, const hth_gpu_vector *norm, hth_buffer_range x, uint32_t n,
+                       uint32_t block, bool store, const hth_gpu_input *in)
+{
+    static const hth_gpu_vector no_norm[2];
+    const hth_gpu_vector *v = norm ? norm : no_norm;
+    bool wide = block == HTH_ACT_BLOCK_256;
+    hth_push_norm_quantize push = {n, v[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
+    if (block == 0 && !store) return;
+    const uint32_t consts[] = {kind, block, store, kind == HTH_KIND_NONE ? 0 : r->only_wanted, HTH_REC_LOCAL};
+    hth_buffer_range q = wide ? in->q_256 : in->q, d = wide ? in->d_256 : in->d, sum = wide ? in->sum_256 : in->sum;
+    const hth_buffer_range bind[] = {
+        r->g->workspace.step, x, hth_rec_vector(r, v[0]), hth_rec_vector(r, v[1]), in->x, q, d, sum};
+    hth_rec_dispatch(r, HTH_SHADER_norm_quantize, consts, bind, &push,
+                kind == HTH_KIND_NONE ? hth_div_ceil(n, HTH_QUANT_WG_ELEMENTS) : 1, r->n_row);
+    if (store) hth_rec_mark_dirty(r, in->x);
+    if (block > 0) hth_rec_mark_dirty(r, q), hth_rec_mark_dirty(r, d), hth_rec_mark_dirty(r, sum);
+}
+
+uint32_t hth_rec_primary_block(const hth_gpu_fused_matrix *group)
+{
+    return group->wants_32 ? HTH_ACT_BLOCK : group->wants_256 ? HTH_ACT_BLOCK_256 : 0;
+}
+
+void hth_rec_quantize_second(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_input *in)
+{
+    hth_rec_barrier(r);
+    if (!group->wants_32 || !group->wants_256) return;
+    hth_gpu_input from = *in;
+    norm_quantize(r, HTH_KIND_NONE, NULL, in->x, group->n_col, HTH_ACT_BLOCK_256, false, &from);
+    hth_rec_barrier(r);
+}
+
+void hth_rec_normed_input(hth_recorder *r, const hth_gpu_vector norm[2], hth_buffer_range x,
+                          const hth_gpu_fused_matrix *group, bool store)
+{
+    const hth_gpu_input *in = &r->g->workspace.input;
+    bool both = group->wants_32 && group->wants_256;
+    norm_quantize(r, hth_rec_norm_kind(r), norm, x, r->g->model->hparams.d_model, hth_rec_primary_block(group),
+               store || group->wants_f32 || both, in);
+    hth_rec_quantize_second(r, group, in);
+}
+
+hth_gpu_input hth_rec_plain_input(hth_recorder *r, hth_buffer_range x, const hth_gpu_fused_matrix *group)
+{
+    hth_gpu_input in = r->g->workspace.input;
+    in.x = x;
+    if (group->wants_32)
+        norm_quantize(r, HTH_KIND_NONE, NULL, x, group->n_col, HTH_ACT_BLOCK, false, &r->g->workspace.input);
+    if (group->wants_256)
+        norm_quantize(r, HTH_KIND_NONE, NULL, x, group->n_col, HTH_ACT_BLOCK_256, false, &r->g->workspace.input);
+    hth_rec_barrier(r);
+    return in;
+}

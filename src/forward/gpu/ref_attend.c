@@ -1,0 +1,292 @@
+/* Programs of attention as functions of C: rope_store, attend, attn_reduce (shader_params.h; docs/arithmetic.md 4,
+ * 5, 7). The definition of what device/vulkan/shaders says in GLSL, and what the null device runs. Norms,
+ * rotation, rounding and merging are the CPU's own; how a cache lies is cache.h's. */
+#include "forward/gpu/cache.h"
+#include "forward/gpu/ref_int.h"
+
+#include "base/bits.h"
+#include "kernels/attn.h"
+#include "kernels/reduce.h"
+#include "model/arch.h"
+
+#include <assert.h>
+
+enum { MAX_D = HTH_GPU_MAX_D_HEAD, BLOCK = HTH_ACT_BLOCK };
+
+static const uint32_t *row_of(const uint32_t *step, uint32_t t)
+{
+    return step + HTH_STEP_ROWS + (size_t)t * HTH_STEP_ROW_WORDS;
+}
+
+/* ---- rope_store -------------------------------------------------------------------------------------- */
+
+typedef struct rope_run {
+    const hth_dispatch_args *call;
+    hth_push_rope_store push;
+    hth_kernels k;
+    uint32_t d;
+    hearth_kv_type kv;
+} rope_run;
+
+/* Norm and rotation of one query or key of token t, in place. */
+static void prepare(const rope_run *r, uint32_t t, const float *norm, float *x)
+{
+    const float *cosine = (const float *)r->call->bind[2] + r->push.table_at + (size_t)t * r->push.n_pair;
+    const float *sine = cosine + r->push.sine_at;
+    uint32_t kind = r->call->consts[HTH_ROPE_KIND];
+    if (r->call->consts[HTH_ROPE_NORMED]) r->k.rms_norm(x, norm, r->d, r->push.inv_n, r->push.eps, x);
+    if (kind == HTH_ROPE_INTERLEAVED) r->k.rope_interleaved(x, cosine, sine, r->push.n_pair);
+    else if (kind == HTH_ROPE_NEOX) r->k.rope_neox(x, cosine, sine, r->push.n_pair);
+}
+
+static uint32_t word_of_bytes(const int8_t *q)
+{
+    uint32_t word;
+    memcpy(&word, q, sizeof word);
+    return word;
+}
+
+/* A key or a value as the words of its position. */
+static void to_cache_words(const rope_run *r, const float *x, uint32_t *words)
+{
+    uint16_t halves[MAX_D];
+    int8_t q[MAX_D];
+    if (r->kv == HEARTH_KV_F32) {
+        memcpy(words, x, r->d * sizeof *words);
+    } else if (r->kv == HEARTH_KV_F16) {
+        r->k.to_f16(x, r->d, halves);
+        for (uint32_t i = 0; i < r->d / 2; i++) words[i] = halves[2 * i] | (uint32_t)halves[2 * i + 1] << 16;
+    } else {
+        r->k.quant_cache(x, r->d, q, halves);
+        for (uint32_t i = 0; i < r->d / 4; i++) words[i] = word_of_bytes(q + 4 * i);
+        for (uint32_t b = 0; b < r->d / BLOCK; b++) words[r->d / 4 + b] = (uint32_t)halves[b] << 16;
+    }
+}
+
+static void store_key(const rope_run *r, const uint32_t *row, uint32_t i_kv, const float *x)
+{
+    uint32_t words[MAX_D], *keys = (uint32_t *)r->call->bind[4] + (size_t)i_kv * r->push.head_words;
+    size_t n = hth_gpu_cache_words(r->kv, r->d), at = row[HTH_STEP_SLOT] + row[HTH_STEP_POSITION];
+    to_cache_words(r, x, words);
+    for (size_t i = 0; i < n; i++) keys[hth_gpu_cache_key_at(n, at, i)] = words[i];
+}
+
+static void store_value(const rope_run *r, const uint32_t *row, uint32_t i_kv, const float *x)
+{
+    uint32_t words[MAX_D], *values = (uint32_t *)r->call->bind[5] + (size_t)i_kv * r->push.head_words;
+    size_t n = hth_gpu_cache_words(r->kv, r->d), at = row[HTH_STEP_SLOT] + row[HTH_STEP_POSITION];
+    to_cache_words(r, x, words);
+    for (size_t i = 0; i < n; i++) values[hth_gpu_cache_value_at(n, at, i)] = words[i];
+}
+
+/* The query of head i of all heads of all tokens, rounded by R1. */
+static void store_rounded(const rope_run *r, size_t i, const float *x)
+{
+    uint32_t *rounded = r->call->bind[6];
+    int8_t q[MAX_D];
+    float scales[MAX_D / BLOCK];
+    int32_t sums[MAX_D / BLOCK];
+    r->k.quant_act(x, r->d, q, scales, sums);
+    memcpy(rounded + i * r->d / 4, q, r->d);
+    memcpy(rounded + r->push.d_at + i * r->d / BLOCK, scales, r->d / BLOCK * sizeof *scales);
+}
+
+void hth_ref_rope_store(const hth_dispatch_args *call)
+{
+    const uint32_t *step = call->bind[0];
+    const float *norms = call->bind[3];
+    rope_run r = {
+        .call = call, .d = call->consts[HTH_ROPE_D_HEAD], .kv = (hearth_kv_type)call->consts[HTH_ROPE_KV]};
+    memcpy(&r.push, call->push, sizeof r.push);
+    hth_kernels_init(&r.k, HTH_CPU_GENERIC);
+    assert(r.d <= MAX_D);
+    uint32_t n_head = r.push.n_head, n_kv = r.push.n_head_kv, n_row = hth_gpu_tokens(call, 0, call->grid[1]);
+    for (uint32_t t = 0; t < n_row; t++) {
+        float *q = (float *)call->bind[1] + (size_t)t * (n_head + 2 * n_kv) * r.d;
+        float *keys = q + (size_t)n_head * r.d, *values = keys + (size_t)n_kv * r.d;
+        for (uint32_t i = 0; i < n_head; i++) {
+            prepare(&r, t, norms, q + (size_t)i * r.d);
+            if (r.kv == HEARTH_KV_Q8_0) store_rounded(&r, (size_t)t * n_head + i, q + (size_t)i * r.d);
+        }
+        for (uint32_t i = 0; i < n_kv; i++) {
+            prepare(&r, t, norms + r.d, keys + (size_t)i * r.d);
+            store_key(&r, row_of(step, t), i, keys + (size_t)i * r.d);
+            store_value(&r, row_of(step, t), i, values + (size_t)i * r.d);
+        }
+    }
+}
+
+/* ---- attend ------------------------------------------------------------------------------------------ */
+
+typedef struct attend_run {
+    const hth_dispatch_args *call;
+    hth_push_attn push;
+    hth_kernels k;
+    uint32_t d;
+    hearth_kv_type kv;
+    size_t n_word; /* of a position */
+} attend_run;
+
+/* A query head of a token, and what it looks at. */
+typedef struct looking {
+    uint32_t t, head;
+    hth_attn sees; /* positions alone */
+    size_t slot;
+    const uint32_t *keys, *values; /* of its KV head */
+} looking;
+
+static looking look(const attend_run *r, uint32_t t, uint32_t head)
+{
+    const uint32_t *row = row_of(r->call->bind[0], t);
+    size_t at = (size_t)(head / r->call->consts[HTH_ATTN_SHARED]) * r->push.head_words;
+    size_t n_pos = (size_t)row[HTH_STEP_POSITION] + 1;
+    return (looking){.t = t,
+                     .head = head,
+                     .sees = {.n_row = 1, .n_pos = n_pos, .window = r->push.window},
+                     .slot = row[HTH_STEP_SLOT],
+                     .keys = (const uint32_t *)r->call->bind[3] + at,
+                     .values = (const uint32_t *)r->call->bind[4] + at};
+}
+
+static float half_of_word(uint32_t word, size_t i) { return hth_f16_to_f32((uint16_t)(word >> i % 2 * 16)); }
+static int32_t byte_of_word(uint32_t word, size_t i) { return (int8_t)(word >> i % 4 * 8); }
+
+static float score_floats(const attend_run *r, const looking *l, size_t at)
+{
+    const float *q = (const float *)r->call->bind[1] + (size_t)l->t * r->push.qkv_stride + l->head * r->d;
+    float p[8] = {0};
+    for (size_t i = 0; i < r->d; i++) {
+        bool halves = r->kv == HEARTH_KV_F16;
+        uint32_t word = l->keys[hth_gpu_cache_key_at(r->n_word, at, halves ? i / 2 : i)];
+        p[i % 8] += q[i] * (halves ? half_of_word(word, i) : hth_float_of(word));
+    }
+    return hth_reduce8(p);
+}
+
+static float score_rounded(const attend_run *r, const looking *l, size_t at)
+{
+    const uint32_t *rounded = r->call->bind[2];
+    size_t first = ((size_t)l->t * r->push.n_head + l->head) * r->d;
+    float score = 0.0f;
+    for (size_t b = 0; b < r->d / BLOCK; b++) {
+        int32_t sum = 0;
+        for (size_t i = b * BLOCK; i < (b + 1) * BLOCK; i++)
+            sum += byte_of_word(l->keys[hth_gpu_cache_key_at(r->n_word, at, i / 4)], i) *
+                   byte_of_word(rounded[(first + i) / 4], i);
+        float d_key = hth_float_of(l->keys[hth_gpu_cache_key_at(r->n_word, at, r->d / 4 + b)]);
+        score += (d_key * hth_float_of(rounded[r->push.d_at + first / BLOCK + b])) * (float)sum;
+    }
+    return score;
+}
+
+/* Scores of n positions to their weights. */
+static hth_attn_partial weigh(const attend_run *r, float *x, size_t n)
+{
+    float p[8] = {0};
+    if (r->push.cap != 0.0f) r->k.soft_cap(x, r->push.cap, r->push.inverse_cap, n, x);
+    hth_attn_partial part = {.max = x[0]};
+    for (size_t j = 1; j < n; j++) part.max = x[j] > part.max ? x[j] : part.max;
+    for (size_t j = 0; j < n; j++) x[j] -= part.max;
+    r->k.exp(x, n, x);
+    for (size_t j = 0; j < n; j++) p[j % 8] += x[j];
+    part.sum = hth_reduce8(p);
+    return part;
+}
+
+static void add_value(const attend_run *r, const looking *l, size_t at, float weight, float *y)
+{
+    const uint32_t *words = l->values + hth_gpu_cache_value_at(r->n_word, at, 0);
+    for (size_t i = 0; i < r->d; i++) {
+        if (r->kv == HEARTH_KV_F16) y[i] += weight * half_of_word(words[i / 2], i);
+        else if (r->kv == HEARTH_KV_F32) y[i] += weight * hth_float_of(words[i]);
+        else
+            y[i] +=
+                weight * (hth_float_of(words[r->d / 4 + i / BLOCK]) * (float)byte_of_word(words[i / 4], i));
+    }
+}
+
+/* One split, to y[d]. */
+static hth_attn_partial attend_split(const attend_run *r, const looking *l, size_t i_split, float *y)
+{
+    hth_attn_range seen = hth_attn_visible_range(&l->sees, i_split, 0);
+    float weights[HTH_ATTN_SPLIT] = {0};
+    size_t n = seen.end - seen.first, at = l->slot + seen.first;
+    for (size_t j = 0; j < n; j++) {
+        float score = r->kv == HEARTH_KV_Q8_0 ? score_rounded(r, l, at + j) : score_floats(r, l, at + j);
+        weights[j] = score * r->push.scale;
+    }
+    hth_attn_partial part = weigh(r, weights, n);
+    memset(y, 0, r->d * sizeof *y);
+    for (size_t j = 0; j < n; j++) add_value(r, l, at + j, weights[j], y);
+    return part;
+}
+
+/* Each split to its own place, as far as the grid goes. */
+static void attend_by_split(const attend_run *r, const looking *l)
+{
+    size_t first = hth_attn_first_split(&l->sees), n = hth_attn_last_split(&l->sees) + 1 - first;
+    for (size_t i = 0; i < n && i < r->call->grid[0]; i++) {
+        size_t to = ((size_t)l->t * r->push.n_split + i) * r->push.n_head + l->head;
+        hth_attn_partial part = attend_split(r, l, first + i, (float *)r->call->bind[5] + to * r->d);
+        memcpy((float *)r->call->bind[6] + 2 * to, &part, sizeof part);
+    }
+}
+
+static void attend_whole(const attend_run *r, const looking *l)
+{
+    float values[MAX_D];
+    float *y = (float *)r->call->bind[5] + ((size_t)l->t * r->push.n_head + l->head) * r->d;
+    size_t last = hth_attn_last_split(&l->sees);
+    hth_attn_partial total = {0};
+    for (size_t i = hth_attn_first_split(&l->sees); i <= last; i++) {
+        hth_attn_partial part = attend_split(r, l, i, values);
+        hth_attn_merge(&total, y, &part, values, r->d);
+    }
+    hth_attn_finalize(&total, y, r->d);
+}
+
+void hth_ref_attn(const hth_dispatch_args *call)
+{
+    attend_run r = {.call = call,
+                    .d = call->consts[HTH_ATTN_D_HEAD],
+                    .kv = (hearth_kv_type)call->consts[HTH_ATTN_KV]};
+    memcpy(&r.push, call->push, sizeof r.push);
+    hth_kernels_init(&r.k, HTH_CPU_GENERIC);
+    assert(r.d <= MAX_D);
+    r.n_word = hth_gpu_cache_words(r.kv, r.d);
+    uint32_t n_head = hth_min_u32(call->grid[1] * call->consts[HTH_ATTN_SHARED], r.push.n_head);
+    uint32_t n_row = hth_gpu_tokens(call, r.push.first_tok, call->grid[2]);
+    for (uint32_t i = 0; i < n_row; i++) {
+        for (uint32_t head = 0; head < n_head; head++) {
+            looking l = look(&r, r.push.first_tok + i, head);
+            if (call->consts[HTH_ATTN_BY_SPLIT]) attend_by_split(&r, &l);
+            else attend_whole(&r, &l);
+        }
+    }
+}
+
+/* ---- attn_reduce ------------------------------------------------------------------------------------- */
+
+void hth_ref_attn_reduce(const hth_dispatch_args *call)
+{
+    hth_push_attn_reduce push;
+    memcpy(&push, call->push, sizeof push);
+    size_t d = call->consts[HTH_JOIN_D_HEAD];
+    const float *values = call->bind[1], *parts = call->bind[2];
+    uint32_t n_row = hth_gpu_tokens(call, 0, call->grid[1]);
+    for (uint32_t t = 0; t < n_row; t++) {
+        size_t n_pos = (size_t)row_of(call->bind[0], t)[HTH_STEP_POSITION] + 1;
+        hth_attn sees = {.n_row = 1, .n_pos = n_pos, .window = push.window};
+        size_t n_split = hth_attn_last_split(&sees) + 1 - hth_attn_first_split(&sees);
+        for (uint32_t head = 0; head < call->grid[0]; head++) {
+            float *y = (float *)call->bind[3] + ((size_t)t * push.n_head + head) * d;
+            hth_attn_partial total = {0}, part;
+            for (size_t i = 0; i < n_split; i++) {
+                size_t at = ((size_t)t * push.n_split + i) * push.n_head + head;
+                memcpy(&part, parts + 2 * at, sizeof part);
+                hth_attn_merge(&total, y, &part, values + at * d, d);
+            }
+            hth_attn_finalize(&total, y, d);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+/* Down of neuron-major matrices as functions of C (shader_params.h), by the definitions of docs/arithmetic.md 6.
+ * The null device runs these, from any thread. */
+#include "forward/gpu/ref_int.h"
+
+#include "base/bits.h"
+#include "kernels/blocks.h"
+#include "kernels/axpy.h"
+#include "forward/gpu/weight_layout.h"
+
+#include <string.h>
+
+void hth_ref_down_absmax(const hth_dispatch_args *c)
+{
+    const float *h = c->bind[1];
+    uint32_t *top = c->bind[2];
+    hth_push_down_absmax push;
+    memcpy(&push, c->push, sizeof push);
+    for (uint32_t t = 0; t < hth_gpu_tokens(c, 0, c->grid[1]); t++) {
+        float most = hth_axpy_absmax_h(h + (size_t)t * push.stride, push.n);
+        float scale = hth_axpy_scale(most <= push.calib_max ? push.calib_max : most, push.scale_max);
+        top[2 * t] = hth_bits_of(scale), top[2 * t + 1] = hth_bits_of(most);
+    }
+}
+
+/* ---- quantised rows ------------------------------------------------------------------------------- */
+
+typedef struct down {
+    hth_quant_desc form;
+    hth_push_down push;
+    const uint8_t *planes;
+    const float *h; /* of the token */
+    float scale;
+} down;
+
+static down down_of(const hth_dispatch_args *c)
+{
+    down d = {.planes = c->bind[1]};
+    memcpy(&d.form, c->consts + HTH_DOWN_FORM, sizeof d.form);
+    memcpy(&d.push, c->push, sizeof d.push);
+    return d;
+}
+
+/* What one neuron's block adds to its outputs. Where h is too large for the scale the sums mean nothing. */
+static void add_block(const hth_quant_desc *f, const hth_soa_block *k, float h, int32_t *sums)
+{
+    for (uint32_t i = 0; i < f->block / 16; i++) {
+        float m = f->block == 32 ? -k->m : k->m * (float)k->sub_min[i];
+        int32_t c = hth_round_even(h * (f->part ? k->d * (float)k->sub_scale[i] : k->d));
+        int32_t cm = f->minima ? hth_round_even(h * m) : 0;
+        for (uint32_t o = 16 * i; o < 16 * i + 16; o++)
+            sums[o] =
+                hth_wrapping_sum(sums[o], hth_wrapping_sum((int32_t)((uint32_t)c * (uint32_t)k->w[o]), -cm));
+    }
+}
+
+static void split_of_token(const down *d, uint32_t split, int32_t *sums)
+{
+    uint32_t first = split * HTH_DOWN_SPLIT,
+             end = hth_min_u32(d->push.n_neuron, (uint64_t)first + HTH_DOWN_SPLIT);
+    hth_soa_block k;
+    memset(sums, 0, (size_t)d->push.n_block * d->form.block * sizeof *sums);
+    for (uint32_t n = first; n < end; n++) {
+        if (d->h[n] == 0.0f) continue;
+        for (uint32_t b = 0; b < d->push.n_block; b++) {
+            hth_soa_layout_unpack(&d->form, &d->push.at, d->planes, d->push.n_block, n, b, &k);
+            add_block(&d->form, &k, d->h[n] * d->scale, sums + (size_t)b * d->form.block);
+        }
+    }
+}
+
+void hth_ref_down_q(const hth_dispatch_args *c)
+{
+    down d = down_of(c);
+    const uint32_t *top = c->bind[3];
+    size_t n_out = (size_t)d.push.n_block * d.form.block;
+    int32_t *sums = c->bind[4];
+    uint64_t most = (uint64_t)c->grid[2] * c->consts[HTH_DOWN_COLS];
+    for (uint32_t i = 0; i < hth_gpu_tokens(c, d.push.first_tok, most); i++) {
+        uint32_t t = d.push.first_tok + i;
+        d.h = (const float *)c->bind[2] + (size_t)t * d.push.stride + d.push.first;
+        d.scale = hth_float_of(top[2 * t]);
+        for (uint32_t s = 0; s < c->grid[1]; s++)
+            split_of_token(&d, s,
+                           sums + ((size_t)i * d.push.n_split + d.push.first / HTH_DOWN_SPLIT + s) * n_out);
+    }
+}
+
+/* ---- rows of floats -------------------------------------------------------------------------------- */
+
+void hth_ref_down_f(const hth_dispatch_args *c)
+{
+    hth_push_down_f push;
+    memcpy(&push, c->push, sizeof push);
+    hth_type type = (hth_type)c->consts[HTH_DOWN_F_TYPE];
+    size_t row_size = (size_t)hth_soa_row_words(type, push.n_out) * 4;
+    for (uint32_t i = 0; i < hth_gpu_tokens(c, push.first_tok, c->grid[2]); i++) {
+        const float *h = (const float *)c->bind[2] + (size_t)(push.first_tok + i) * push.stride + push.first;
+        float *chains =
+            (float *)c->bind[3] + ((size_t)i * push.n_group + push.first / HTH_DOWN_GROUP) * push.n_out;
+        memset(chains, 0, (size_t)c->grid[1] * push.n_out * sizeof *chains);
+        for (uint32_t n = 0; n < push.n_neuron; n++) {
+            float *chain = chains + (size_t)(n / HTH_DOWN_GROUP) * push.n_out;
+            const uint8_t *row = (const uint8_t *)c->bind[1] + n * row_size;
+            if (h[n] == 0.0f) continue;
+            for (uint32_t o = 0; o < push.n_out; o++)
+                chain[o] = chain[o] + hth_gpu_float_at(type, row, push.n_out, o) * h[n];
+        }
+    }
+}
+
+/* ---- sums -------------------------------------------------------------------------------------------- */
+
+/* The parts of one output. False: one is out of bounds. */
+static bool add_parts(const hth_dispatch_args *c, const hth_push_down_reduce *push, uint32_t i_tok, uint32_t o,
+                      int64_t *total)
+{
+    bool floats = c->consts[HTH_JOIN_SUMS_FLOATS] > 0, fits = true;
+    for (uint32_t s = 0; s < push->n_split; s++) {
+        size_t at = ((size_t)i_tok * push->n_split + s) * push->n_out + o;
+        float chain = floats ? ((const float *)c->bind[1])[at] : 0.0f;
+        if (!floats) *total += ((const int32_t *)c->bind[1])[at];
+        else fits &= hth_axpy_flush_chain(1, &chain, total);
+    }
+    return fits;
+}
+
+void hth_ref_down_accumulate(const hth_dispatch_args *c)
+{
+    hth_push_down_accumulate push;
+    const int32_t *sums = c->bind[1];
+    uint32_t *wide = c->bind[2];
+    const uint32_t *host = c->bind[3];
+    bool adds_host = c->consts[HTH_GATHER_HOST] > 0;
+    memcpy(&push, c->push, sizeof push);
+    for (uint32_t i = 0; i < hth_gpu_tokens(c, push.first_tok, c->grid[1]); i++) {
+        for (uint32_t o = 0; o < push.n_out; o++) {
+            uint32_t *to = wide + HTH_HOST_SUMS + 2 * ((size_t)(push.first_tok + i) * push.n_out + o);
+            uint64_t total = 0, given = 0;
+            if (!push.start) memcpy(&total, to, sizeof total);
+            if (adds_host && host[0] == HTH_HOST_SUMS_VALID) memcpy(&given, host + (to - wide), sizeof given);
+            total += given;
+            for (uint32_t s = 0; s < push.n_split; s++)
+                total += (uint64_t)(int64_t)sums[((size_t)i * push.n_split + s) * push.n_out + o];
+            memcpy(to, &total, sizeof total);
+        }
+        if (push.start) *wide = HTH_HOST_SUMS_VALID;
+        if (adds_host && host[0] == HTH_HOST_SUMS_OVERFLOW) *wide = HTH_HOST_SUMS_OVERFLOW;
+    }
+}
+
+static void join(const hth_dispatch_args *c, bool accumulate)
+{
+    hth_push_down_reduce push;
+    const uint32_t *top = c->bind[2];
+    const uint32_t *host = c->bind[3];
+    bool has_host = c->consts[HTH_JOIN_SUMS_HOST] > 0;
+    const float *bias = c->bind[4];
+    memcpy(&push, c->push, sizeof push);
+    for (uint32_t i = 0; i < hth_gpu_tokens(c, push.first_tok, c->grid[1]); i++) {
+        uint32_t t = push.first_tok + i;
+        uint32_t scale = top[2 * t];
+        float factor = hth_float_of((254u - (scale >> 23)) << 23);
+        if (c->consts[HTH_JOIN_SUMS_FLOATS]) factor = 0x1p-32f;
+        else if (scale == 0) factor = hth_float_of(0x7fc00000u);
+        for (uint32_t o = 0; o < push.n_out; o++) {
+            int64_t total = 0;
+            if (has_host && host[0] == HTH_HOST_SUMS_VALID)
+                memcpy(&total, host + HTH_HOST_SUMS + 2 * ((size_t)t * push.n_out + o), sizeof total);
+            bool fits = add_parts(c, &push, i, o, &total) && !(has_host && host[0] == HTH_HOST_SUMS_OVERFLOW);
+            float *y = (float *)c->bind[5] + (size_t)t * push.n_out + o, value;
+            hth_axpy_finish(&total, 1, fits ? factor : hth_float_of(0x7fc00000u), &value);
+            if (push.has_bias) value = value + bias[o];
+            *y = accumulate ? *y + value : value;
+        }
+    }
+}
+
+void hth_ref_down_reduce(const hth_dispatch_args *c) { join(c, false); }
+void hth_ref_down_reduce_acc(const hth_dispatch_args *c) { join(c, true); }

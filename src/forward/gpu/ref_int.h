@@ -1,0 +1,45 @@
+/* The programs as functions of C, each beside its kin (ref_vectors.c, ref_rows.c, ref_down.c,
+ * ref_attend.c), and what they share. */
+#ifndef HTH_RUN_GPU_CALLS_INT_H
+#define HTH_RUN_GPU_CALLS_INT_H
+
+#include "base/bits.h"
+#include "file/types.h"
+#include "forward/gpu/shader_params.h"
+#include "forward/gpu/weight_layout.h"
+
+hth_shader_ref_fn hth_gpu_fill, hth_ref_norm_quantize, hth_ref_act_quantize, hth_ref_norm_add, hth_ref_soft_cap;
+hth_shader_ref_fn hth_ref_mul_mat_vec_q, hth_ref_mul_mat_vec_q_acc, hth_ref_mul_mat_vec_f, hth_ref_mul_mat_vec_f_acc;
+hth_shader_ref_fn hth_ref_active_mask, hth_ref_mul_mat_vec_q_sparse, hth_ref_mul_mat_vec_f_sparse;
+hth_shader_ref_fn hth_ref_rope_store, hth_ref_attn, hth_ref_attn_reduce;
+
+hth_shader_ref_fn hth_ref_down_absmax, hth_ref_down_q, hth_ref_down_f, hth_ref_down_accumulate;
+hth_shader_ref_fn hth_ref_down_reduce, hth_ref_down_reduce_acc;
+
+/* For a few operations on copies, which are half of what tests compute: a sanitizer that checked each of their
+ * bytes would take ten times as long. It checks what is copied. */
+#define HTH_GPU_UNCHECKED __attribute__((no_sanitize("address", "undefined")))
+
+static inline uint32_t hth_min_u32(uint32_t a, uint64_t b) { return a < b ? a : (uint32_t)b; }
+
+/* Tokens of the step from `first` on, at most so many: those that a grid computes. */
+static inline uint32_t hth_gpu_tokens(const hth_dispatch_args *c, uint32_t first, uint64_t most)
+{
+    uint32_t n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK];
+    return first < n_tok ? hth_min_u32(n_tok - first, most) : 0;
+}
+
+/* Rounded once, to nearest even: sums of blocks of 256 pass 2^24. */
+static inline float hth_gpu_to_float(int32_t i) { return (float)i; }
+
+/* Weight i of a row of n floats in planes. */
+static inline float hth_gpu_float_at(hth_type type, const uint8_t *row, size_t n, size_t i)
+{
+    bool wide = type == HTH_TYPE_F32;
+    const uint8_t *word = row + 4 * hth_soa_word_offset(type, n, wide ? i : i / 2);
+    if (wide) return hth_load_f32(word);
+    uint16_t half = hth_load_u16(word + i % 2 * 2);
+    return type == HTH_TYPE_F16 ? hth_f16_to_f32(half) : hth_bf16_to_f32(half);
+}
+
+#endif

@@ -1,0 +1,190 @@
+/* Matrices times activations as functions of C: mul_mat_vec_q and its kin over planes (weight_layout.h), mul_mat_vec_f and its
+ * kin over rows of floats (shader_params.h). Sums as docs/arithmetic.md 2 orders them; the null device
+ * runs these. */
+#include "forward/gpu/ref_int.h"
+
+#include "kernels/reduce.h"
+#include "forward/gpu/weight_layout.h"
+
+#include <string.h>
+
+enum { MAX_PARTS = 16, TILE = 8 /* tokens that meet a row */ };
+
+/* What both kinds of rows share: which outputs the grid covers, and where they go. */
+typedef struct outputs {
+    uint32_t n_row, n_tok;
+    uint32_t y_stride, y_first;
+    const float *bias; /* NULL: none */
+    float *y;
+    bool onto;
+    const uint32_t *live;           /* NULL: all are computed; else bits from live_first on, */
+    uint32_t row_first, live_first; /* of rows from row_first on */
+} outputs;
+
+/* The constants that both kinds number alike. */
+_Static_assert((int)HTH_ROWS_LOCAL == (int)HTH_FLOATS_LOCAL && (int)HTH_ROWS_COLS == (int)HTH_FLOATS_COLS &&
+                   (int)HTH_ROWS_ROWS == (int)HTH_FLOATS_ROWS && (int)HTH_ROWS_WANT == (int)HTH_FLOATS_WANT,
+               "mul_mat_vec_q and mul_mat_vec_f share these");
+
+static outputs outputs_of(const hth_dispatch_args *c, uint32_t n_row, bool accumulate)
+{
+    const uint32_t *step = c->bind[0];
+    uint64_t rows = (uint64_t)c->grid[0] * (c->consts[HTH_ROWS_LOCAL] / 8 * c->consts[HTH_ROWS_ROWS]);
+    uint64_t tokens = (uint64_t)c->grid[1] * c->consts[HTH_ROWS_COLS];
+    uint32_t n_tok = step[c->consts[HTH_ROWS_WANT] ? HTH_STEP_N_WANT : HTH_STEP_N_TOK];
+    return (outputs){
+        .n_row = rows < n_row ? (uint32_t)rows : n_row,
+        .n_tok = tokens < n_tok ? (uint32_t)tokens : n_tok,
+        .onto = accumulate,
+    };
+}
+
+/* binding: of the mask; push: behind those of the program that computes all. */
+static void choose_live(outputs *out, const hth_dispatch_args *c, size_t binding, size_t push)
+{
+    hth_push_sparse live;
+    memcpy(&live, (const uint8_t *)c->push + push, sizeof live);
+    out->live = c->bind[binding];
+    out->row_first = live.row_first, out->live_first = live.live_first;
+}
+
+static bool is_left(const outputs *out, uint32_t row)
+{
+    uint32_t i = out->live_first + row;
+    return out->live && (out->live[i / 32] >> i % 32 & 1) == 0;
+}
+
+static void put(const outputs *out, uint32_t token, uint32_t row, float value)
+{
+    float *y = out->y + (size_t)token * out->y_stride + out->y_first + row;
+    if (out->bias) value = value + out->bias[out->row_first + row];
+    *y = out->onto ? *y + value : value;
+}
+
+/* ---- quantised rows -------------------------------------------------------------------------- */
+
+typedef struct matrix {
+    hth_quant_desc form;
+    hth_push_mul_mat_vec_q push;
+    const uint8_t *planes;
+} matrix;
+
+/* Of the tokens: rounded blocks. */
+typedef struct inputs {
+    const int8_t *q;
+    const float *d;
+    const int32_t *sum;
+} inputs;
+
+static matrix matrix_of(const hth_dispatch_args *c)
+{
+    matrix a = {.planes = c->bind[1]};
+    memcpy(&a.form, c->consts + HTH_ROWS_FORM, sizeof a.form);
+    memcpy(&a.push, c->push, sizeof a.push);
+    return a;
+}
+
+HTH_GPU_UNCHECKED static int32_t add_products(const int8_t w[16], const int8_t q[16])
+{
+    int32_t sum = 0;
+    for (size_t i = 0; i < 16; i++) sum += w[i] * q[i];
+    return sum;
+}
+
+/* What block b adds to a token's partial sums. */
+static void add_block(const matrix *a, const hth_soa_block *k, const inputs *in, size_t b, float *p,
+                      float *m)
+{
+    const hth_quant_desc *f = &a->form;
+    const int8_t *q = in->q + b * f->block;
+    const int32_t *sum = in->sum + b * (f->block == 32 ? 1 : MAX_PARTS);
+    int32_t isum = 0, msum = 0;
+    for (size_t i = 0; i < f->block / 16; i++) {
+        int8_t w[16], x[16];
+        memcpy(w, k->w + 16 * i, sizeof w);
+        memcpy(x, q + 16 * i, sizeof x);
+        isum += k->sub_scale[i] * add_products(w, x);
+        if (f->minima && f->block != 32) msum += k->sub_min[i] * sum[i];
+    }
+    float t = k->d * in->d[b];
+    *p += t * hth_gpu_to_float(isum);
+    if (!f->minima) return;
+    float s = k->m * in->d[b];
+    *m += s * hth_gpu_to_float(f->block == 32 ? *sum : msum);
+}
+
+static float end_row(const hth_quant_desc *f, const float p[8], const float m[8])
+{
+    if (!f->minima) return hth_reduce8(p);
+    return f->block == 32 ? hth_reduce8(p) + hth_reduce8(m) : hth_reduce8(p) - hth_reduce8(m);
+}
+
+static inputs inputs_of(const hth_dispatch_args *c, const matrix *a, size_t token)
+{
+    const size_t n_block = a->push.n_block, n_sum = a->form.block == 32 ? 1 : MAX_PARTS;
+    return (inputs){
+        .q = (const int8_t *)c->bind[2] + token * n_block * a->form.block,
+        .d = (const float *)c->bind[3] + token * n_block,
+        .sum = (const int32_t *)c->bind[4] + token * n_block * n_sum,
+    };
+}
+
+static void mul_mat_vec_q(const hth_dispatch_args *c, bool accumulate, bool by_mask)
+{
+    const matrix a = matrix_of(c);
+    outputs out = outputs_of(c, a.push.n_row, accumulate);
+    out.bias = a.push.has_bias ? c->bind[5] : NULL, out.y = c->bind[6];
+    out.y_stride = a.push.y_stride, out.y_first = a.push.y_first;
+    if (by_mask) choose_live(&out, c, 7, offsetof(hth_push_mul_mat_vec_q_sparse, live));
+    for (uint32_t first = 0; first < out.n_tok; first += TILE) {
+        const uint32_t n = out.n_tok - first < TILE ? out.n_tok - first : TILE;
+        inputs in[TILE];
+        for (uint32_t t = 0; t < n; t++) in[t] = inputs_of(c, &a, first + t);
+        for (uint32_t row = 0; row < out.n_row; row++) {
+            float p[TILE][8] = {{0}}, m[TILE][8] = {{0}};
+            hth_soa_block k;
+            if (is_left(&out, row)) continue;
+            for (size_t b = 0; b < a.push.n_block; b++) {
+                hth_soa_layout_unpack(&a.form, &a.push.at, a.planes, a.push.n_block, out.row_first + row, b, &k);
+                for (uint32_t t = 0; t < n; t++) add_block(&a, &k, &in[t], b, &p[t][b % 8], &m[t][b % 8]);
+            }
+            for (uint32_t t = 0; t < n; t++) put(&out, first + t, row, end_row(&a.form, p[t], m[t]));
+        }
+    }
+}
+
+void hth_ref_mul_mat_vec_q(const hth_dispatch_args *c) { mul_mat_vec_q(c, false, false); }
+void hth_ref_mul_mat_vec_q_acc(const hth_dispatch_args *c) { mul_mat_vec_q(c, true, false); }
+void hth_ref_mul_mat_vec_q_sparse(const hth_dispatch_args *c) { mul_mat_vec_q(c, false, true); }
+
+/* ---- rows of floats ------------------------------------------------------------------------------ */
+
+static void mul_mat_vec_f(const hth_dispatch_args *c, bool accumulate, bool by_mask)
+{
+    const hth_type type = (hth_type)c->consts[HTH_FLOATS_TYPE];
+    hth_push_mul_mat_vec_f push;
+    memcpy(&push, c->push, sizeof push);
+    outputs out = outputs_of(c, push.n_row, accumulate);
+    out.bias = push.has_bias ? c->bind[3] : NULL, out.y = c->bind[4];
+    out.y_stride = push.y_stride, out.y_first = push.y_first;
+    if (by_mask) choose_live(&out, c, 5, offsetof(hth_push_mul_mat_vec_f_sparse, live));
+    for (uint32_t first = 0; first < out.n_tok; first += TILE) {
+        const uint32_t n = out.n_tok - first < TILE ? out.n_tok - first : TILE;
+        const float *x = (const float *)c->bind[2] + (size_t)first * push.n_col;
+        for (uint32_t row = 0; row < out.n_row; row++) {
+            const uint8_t *w =
+                (const uint8_t *)c->bind[1] + (size_t)(out.row_first + row) * push.row_words * 4;
+            float p[TILE][16] = {{0}};
+            if (is_left(&out, row)) continue;
+            for (size_t i = 0; i < push.n_col; i++) {
+                float weight = hth_gpu_float_at(type, w, push.n_col, i);
+                for (uint32_t t = 0; t < n; t++) p[t][i % 16] += weight * x[t * push.n_col + i];
+            }
+            for (uint32_t t = 0; t < n; t++) put(&out, first + t, row, hth_reduce16(p[t]));
+        }
+    }
+}
+
+void hth_ref_mul_mat_vec_f(const hth_dispatch_args *c) { mul_mat_vec_f(c, false, false); }
+void hth_ref_mul_mat_vec_f_acc(const hth_dispatch_args *c) { mul_mat_vec_f(c, true, false); }
+void hth_ref_mul_mat_vec_f_sparse(const hth_dispatch_args *c) { mul_mat_vec_f(c, false, true); }

@@ -1,0 +1,247 @@
+/* What norms, activations and soft caps compute on a device, with the rounding of their outputs (shader_params.h):
+ * the definition, by the C level of the kernels. Called by the null device, from any thread. */
+#include "forward/gpu/ref_int.h"
+
+#include "kernels/kernels.h"
+#include "kernels/reduce.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static hth_kernels reference(void)
+{
+    hth_kernels k;
+    hth_kernels_init(&k, HTH_CPU_GENERIC);
+    return k;
+}
+
+static size_t size_of_stretch(size_t n, size_t first)
+{
+    return n - first < HTH_QUANT_WG_ELEMENTS ? n - first : HTH_QUANT_WG_ELEMENTS;
+}
+
+/* Rows that are not computed: those of the grid's class beyond the step's. */
+static uint32_t count_rows(const hth_dispatch_args *c, uint32_t i_count)
+{
+    const uint32_t *step = c->bind[0];
+    return step[i_count] < c->grid[1] ? step[i_count] : c->grid[1];
+}
+
+/* ---- outputs --------------------------------------------------------------------------------------- */
+
+/* Where values go: as they are (NULL: nowhere), and rounded in blocks (0: not). */
+typedef struct outputs {
+    float *y;
+    uint32_t block;
+    int8_t *q;
+    float *d;
+    int32_t *sum;
+} outputs;
+
+static void round_32(const hth_kernels *k, const outputs *to, const float *v, size_t n, size_t at)
+{
+    k->quant_act(v, n, to->q + at, to->d + at / HTH_ACT_BLOCK, to->sum + at / HTH_ACT_BLOCK);
+}
+
+static void round_256(const hth_kernels *k, const outputs *to, const float *v, size_t n, size_t at)
+{
+    int16_t sums[HTH_QUANT_WG_ELEMENTS / HTH_ACT_SUBBLOCK];
+    k->quant_act_256(v, n, to->q + at, to->d + at / HTH_ACT_BLOCK_256, sums);
+    for (size_t i = 0; i < n / HTH_ACT_SUBBLOCK; i++) to->sum[at / HTH_ACT_SUBBLOCK + i] = sums[i];
+}
+
+/* n values (a stretch at most), the first of which is number at. */
+static void put(const hth_kernels *k, const outputs *to, const float *v, size_t n, size_t at)
+{
+    if (to->y) memcpy(to->y + at, v, n * sizeof *v);
+    if (to->block == HTH_ACT_BLOCK) round_32(k, to, v, n, at);
+    if (to->block == HTH_ACT_BLOCK_256) round_256(k, to, v, n, at);
+}
+
+/* ---- norms ----------------------------------------------------------------------------------------- */
+
+typedef struct norm_form {
+    uint32_t kind, n;
+    const float *weight, *bias;
+    float eps, inv_n;
+} norm_form;
+
+/* bias counts for layer norms alone, as on the CPU. */
+static norm_form norm_of(uint32_t kind, const hth_push_norm_quantize *push, const float *weight, const float *bias)
+{
+    return (norm_form){kind, push->n, weight, push->has_bias ? bias : NULL, push->eps, push->inv_n};
+}
+
+static float sum_of(const float *x, size_t n)
+{
+    float p[8] = {0};
+    for (size_t i = 0; i < n; i++) p[i % 8] = p[i % 8] + x[i];
+    return hth_reduce8(p);
+}
+
+static float sum_of_squares(const float *x, size_t n, float mean)
+{
+    float p[8] = {0};
+    for (size_t i = 0; i < n; i++) p[i % 8] = p[i % 8] + (x[i] - mean) * (x[i] - mean);
+    return hth_reduce8(p);
+}
+
+/* What is made of a row before its weights: (x - mean) factor. */
+static void find_factor(const hth_kernels *k, const norm_form *norm, const float *x, float *mean,
+                        float *factor)
+{
+    *mean = norm->kind == HTH_KIND_LAYER ? sum_of(x, norm->n) * norm->inv_n : 0.0f;
+    float variance = sum_of_squares(x, norm->n, *mean) * norm->inv_n + norm->eps;
+    k->rsqrt(&variance, 1, factor);
+}
+
+/* v[n] = values first and on of a row. */
+static void norm_stretch(const norm_form *norm, const float *x, float mean, float factor, size_t first,
+                         size_t n, float *v)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t at = first + i;
+        v[i] = norm->kind == HTH_KIND_NONE ? x[at] : ((x[at] - mean) * factor) * norm->weight[at];
+        if (norm->kind == HTH_KIND_LAYER && norm->bias) v[i] = v[i] + norm->bias[at];
+    }
+}
+
+void hth_gpu_fill(const hth_dispatch_args *c)
+{
+    uint32_t push[2], *y = c->bind[0];
+    memcpy(push, c->push, sizeof push);
+    for (uint32_t i = 0; i < push[0]; i++) y[i] = push[1];
+}
+
+void hth_ref_norm_quantize(const hth_dispatch_args *c)
+{
+    const hth_kernels k = reference();
+    const uint32_t *step = c->bind[0];
+    const float *x = c->bind[1];
+    hth_push_norm_quantize push;
+    memcpy(&push, c->push, sizeof push);
+    const norm_form norm = norm_of(c->consts[HTH_NORM_ROUND_KIND], &push, c->bind[2], c->bind[3]);
+    const outputs to = {c->consts[HTH_NORM_ROUND_STORE] ? c->bind[4] : NULL, c->consts[HTH_NORM_ROUND_BLOCK],
+                        c->bind[5], c->bind[6], c->bind[7]};
+    bool gather = c->consts[HTH_NORM_ROUND_GATHER];
+    uint32_t n_row = count_rows(c, gather ? HTH_STEP_N_WANT : HTH_STEP_N_TOK);
+    for (size_t t = 0; t < n_row; t++) {
+        const uint32_t *words = step + HTH_STEP_ROWS + t * HTH_STEP_ROW_WORDS;
+        const float *row = x + (gather ? words[HTH_STEP_WANT] : t) * push.n;
+        float mean = 0.0f, factor = 1.0f, v[HTH_QUANT_WG_ELEMENTS];
+        if (norm.kind != HTH_KIND_NONE) find_factor(&k, &norm, row, &mean, &factor);
+        for (size_t first = 0; first < push.n; first += HTH_QUANT_WG_ELEMENTS) {
+            size_t n = size_of_stretch(push.n, first);
+            norm_stretch(&norm, row, mean, factor, first, n, v);
+            put(&k, &to, v, n, t * push.n + first);
+        }
+    }
+}
+
+void hth_ref_norm_add(const hth_dispatch_args *c)
+{
+    const hth_kernels k = reference();
+    float *x = c->bind[1];
+    const float *y = c->bind[2];
+    hth_push_norm_quantize push;
+    memcpy(&push, c->push, sizeof push);
+    const norm_form norm = norm_of(c->consts[HTH_NORM_ADD_KIND], &push, c->bind[3], c->bind[4]);
+    uint32_t n_row = count_rows(c, HTH_STEP_N_TOK);
+    for (size_t t = 0; t < n_row; t++, x += push.n, y += push.n) {
+        float mean = 0.0f, factor = 1.0f, v[HTH_QUANT_WG_ELEMENTS];
+        if (norm.kind != HTH_KIND_NONE) find_factor(&k, &norm, y, &mean, &factor);
+        for (size_t first = 0; first < push.n; first += HTH_QUANT_WG_ELEMENTS) {
+            size_t n = size_of_stretch(push.n, first);
+            norm_stretch(&norm, y, mean, factor, first, n, v);
+            k.add(x + first, v, n, x + first);
+        }
+    }
+}
+
+/* ---- elements -------------------------------------------------------------------------------------- */
+
+/* What the selector leaves out of n neurons from `first` on becomes zero; half: of their first half. */
+static void zero_inactive(const hth_dispatch_args *c, const hth_push_act_quantize *push, size_t t, const float *half,
+                      size_t first, size_t n, hth_activate_fn *activate, float *v)
+{
+    const float *scores = (const float *)c->bind[2] + t * push->score_stride + first;
+    const float *floors = (const float *)c->bind[3] + first;
+    float reached[HTH_QUANT_WG_ELEMENTS];
+    uint32_t select = c->consts[HTH_ACTIVATE_SELECT];
+    if (select == HTH_SELECT_THRESHOLD) activate(NULL, half, n, reached);
+    for (size_t i = 0; i < n; i++) {
+        if (select == HTH_SELECT_PREDICTOR && scores[i] < push->min_score) v[i] = 0.0f;
+        if (select == HTH_SELECT_THRESHOLD && __builtin_fabsf(reached[i]) < floors[i]) v[i] = 0.0f;
+    }
+}
+
+void hth_ref_act_quantize(const hth_dispatch_args *c)
+{
+    const hth_kernels k = reference();
+    const float *gate_up = c->bind[1];
+    hth_push_act_quantize push;
+    memcpy(&push, c->push, sizeof push);
+    const outputs to = {c->consts[HTH_ACTIVATE_STORE] ? c->bind[4] : NULL, c->consts[HTH_ACTIVATE_BLOCK],
+                        c->bind[5], c->bind[6], c->bind[7]};
+    hth_activate_fn *activate = k.activate[c->consts[HTH_ACTIVATE_KIND]];
+    bool gated = c->consts[HTH_ACTIVATE_GATED];
+    uint32_t n_row = count_rows(c, HTH_STEP_N_TOK);
+    for (size_t t = 0; t < n_row; t++) {
+        const float *gate = gated ? gate_up + t * 2 * push.d_ff : NULL;
+        const float *up = gated ? gate + push.d_ff : gate_up + t * push.d_ff;
+        for (size_t first = 0; first < push.d_ff; first += HTH_QUANT_WG_ELEMENTS) {
+            float v[HTH_QUANT_WG_ELEMENTS];
+            size_t n = size_of_stretch(push.d_ff, first);
+            activate(gate ? gate + first : NULL, up + first, n, v);
+            zero_inactive(c, &push, t, (gate ? gate : up) + first, first, n, activate, v);
+            put(&k, &to, v, n, t * push.d_ff + first);
+        }
+    }
+}
+
+/* live: a word of 32 neurons from `first` on for one token. */
+static uint32_t mark_word(const hth_dispatch_args *c, const hth_push_active_mask *push, size_t t, size_t first,
+                          hth_activate_fn *activate)
+{
+    const float *half = (const float *)c->bind[1] + t * push->stride + first;
+    const float *scores = (const float *)c->bind[2] + t * push->score_stride + first;
+    const float *floors = (const float *)c->bind[3] + first;
+    size_t n = push->n - first < 32 ? push->n - first : 32;
+    bool by_half = c->consts[HTH_MARK_HALF];
+    uint32_t select = c->consts[HTH_MARK_SELECT], word = 0;
+    float reached[32];
+    if (by_half && select == HTH_SELECT_THRESHOLD) activate(NULL, half, n, reached);
+    for (size_t i = 0; i < n; i++) {
+        bool out = select == HTH_SELECT_PREDICTOR && scores[i] < push->min_score;
+        if (by_half && select == HTH_SELECT_THRESHOLD) out = __builtin_fabsf(reached[i]) < floors[i];
+        else if (by_half) out |= half[i] <= 0.0f;
+        word |= (uint32_t)!out << i;
+    }
+    return word;
+}
+
+void hth_ref_active_mask(const hth_dispatch_args *c)
+{
+    const hth_kernels k = reference();
+    hth_activate_fn *activate = k.activate[c->consts[HTH_MARK_KIND]];
+    uint32_t n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK], *live = c->bind[4];
+    hth_push_active_mask push;
+    memcpy(&push, c->push, sizeof push);
+    uint32_t n = hth_min_u32(push.n, (uint64_t)c->grid[0] * c->consts[HTH_MARK_LOCAL]);
+    for (size_t first = 0; first < n; first += 32) {
+        uint32_t word = 0;
+        for (size_t t = 0; t < n_tok; t++) word |= mark_word(c, &push, t, first, activate);
+        live[first / 32] = word;
+    }
+}
+
+void hth_ref_soft_cap(const hth_dispatch_args *c)
+{
+    const hth_kernels k = reference();
+    float *x = c->bind[1];
+    hth_push_soft_cap push;
+    memcpy(&push, c->push, sizeof push);
+    uint32_t n_row = count_rows(c, HTH_STEP_N_WANT);
+    for (size_t t = 0; t < n_row; t++)
+        k.soft_cap(x + t * push.n, push.cap, push.inverse, push.n, x + t * push.n);
+}

@@ -1,0 +1,168 @@
+/* The self-test: trials side by side in one buffer, run by one tape on the device and one after the other
+ * on the host, then compared by bytes, outputs and what lies beside them in their bindings. As many trials
+ * as have room are one submission. */
+#include "forward/gpu/selftest.h"
+
+#include "base/alloc.h"
+#include "base/checked_math.h"
+#include "forward/gpu/shader_params.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_TRIALS = 64, GRAIN = 256, MAX_BYTES = 4 << 20 };
+
+/* Far more than any device needs, also one that is a CPU whose cores do other things. */
+static const uint64_t PATIENCE_NS = (uint64_t)120 * 1000000000;
+
+typedef struct trial {
+    const hth_pipeline *program;
+    hth_gpu_testcase what;
+    uint64_t at[HTH_SHADER_MAX_BIND];
+} trial;
+
+typedef struct session {
+    hth_device *device;
+    hth_buffer *memory;
+    uint8_t *bytes, *expected; /* to the device and from it; what the host makes of the same */
+    uint64_t used, room;
+    trial *trials;
+    uint32_t n;
+    char (*notes)[HTH_GPU_MESSAGE_MAX]; /* hth_gpu_messages */
+} session;
+
+/* ---- one round ---------------------------------------------------------------------------------------- */
+
+static void add(session *s, const hth_pipeline *pipeline, const hth_gpu_testcase *what)
+{
+    trial *t = &s->trials[s->n++];
+    uint8_t *bind[HTH_SHADER_MAX_BIND];
+    *t = (trial){.program = pipeline, .what = *what};
+    for (uint32_t i = 0; i < what->n_bind; i++) {
+        t->at[i] = s->used;
+        bind[i] = s->bytes + s->used;
+        s->used += (what->bind[i].size + GRAIN - 1) / GRAIN * GRAIN;
+    }
+    hth_gpu_testcase_fill(what, bind);
+}
+
+static void run_on_host(const session *s, const trial *t)
+{
+    hth_dispatch_args call = {.push = t->what.push, .consts = t->what.consts};
+    memcpy(call.grid, t->what.grid, sizeof call.grid);
+    for (uint32_t i = 0; i < t->what.n_bind; i++)
+        call.bind[i] = s->expected + t->at[i], call.size[i] = t->what.bind[i].size;
+    hth_shader_ref_table[t->what.id](&call);
+}
+
+static void record(const session *s, hth_cmdlist *cmdlist, const trial *t)
+{
+    hth_buffer_range bind[HTH_SHADER_MAX_BIND];
+    const uint32_t *grid = t->what.grid;
+    for (uint32_t i = 0; i < t->what.n_bind; i++)
+        bind[i] = (hth_buffer_range){s->memory, t->at[i], t->what.bind[i].size};
+    hth_cmdlist_dispatch(cmdlist, t->program, bind, t->what.push, grid[0], grid[1], grid[2]);
+}
+
+static hearth_status run_on_device(const session *s, hearth_error *err)
+{
+    const hth_buffer_range all = {s->memory, 0, s->used};
+    hth_cmdlist *cmdlist = NULL;
+    hth_fence fence;
+    hearth_status st = hth_device_upload(all, s->bytes, err);
+    if (st == HEARTH_OK) st = hth_cmdlist_begin(s->device, &cmdlist, err);
+    if (st != HEARTH_OK) return st;
+    for (uint32_t i = 0; i < s->n; i++) record(s, cmdlist, &s->trials[i]);
+    st = hth_cmdlist_end(cmdlist, err);
+    if (st == HEARTH_OK) st = hth_queue_submit(s->device, (hth_submit_info[]){{cmdlist, 0}}, 1, &fence, err);
+    if (st == HEARTH_OK) st = hth_queue_wait(s->device, fence, PATIENCE_NS, err);
+    if (st == HEARTH_OK) st = hth_device_download(all, s->bytes, err);
+    hth_cmdlist_free(cmdlist);
+    return st;
+}
+
+static bool is_same(const session *s, const trial *t)
+{
+    for (uint32_t i = 0; i < t->what.n_bind; i++)
+        if (memcmp(s->bytes + t->at[i], s->expected + t->at[i], t->what.bind[i].size) != 0) return false;
+    return true;
+}
+
+static void compare(session *s)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        const hth_gpu_testcase *what = &s->trials[i].what;
+        bool has_type = what->n_weight_row > 0;
+        char *note = s->notes[hth_shader_coopmat_level(what->id)];
+        if (note[0] || is_same(s, &s->trials[i])) continue;
+        snprintf(note, HTH_GPU_MESSAGE_MAX, "%s%s%s differs from the CPU", hth_shader_infos[what->id].name,
+                 has_type ? " of " : "", has_type ? hth_type_find(what->type)->name : "");
+    }
+}
+
+static hearth_status run_round(session *s, hearth_error *err)
+{
+    if (s->n == 0) return HEARTH_OK;
+    memcpy(s->expected, s->bytes, s->used);
+    for (uint32_t i = 0; i < s->n; i++) run_on_host(s, &s->trials[i]);
+    hearth_status st = run_on_device(s, err);
+    if (st == HEARTH_OK) compare(s);
+    s->n = 0, s->used = 0;
+    return st;
+}
+
+/* ---- room --------------------------------------------------------------------------------------------- */
+
+static uint64_t bytes_of(hth_shader_id id, const uint32_t *consts)
+{
+    hth_gpu_testcase what;
+    return hth_gpu_testcase_of(id, consts, &what) ? hth_gpu_testcase_bytes(&what) : 0;
+}
+
+uint64_t hth_gpu_selftest_bytes(hearth_kv_type kv, uint32_t d_head, uint32_t shared)
+{
+    const uint64_t others = 256 << 10; /* no other program has more; a test holds that */
+    const uint32_t type = (uint32_t)kv, local = 64;
+    uint64_t whole = bytes_of(HTH_SHADER_attn, (const uint32_t[]){d_head, shared, type, 0, local});
+    uint64_t split = bytes_of(HTH_SHADER_attn, (const uint32_t[]){d_head, shared, type, 1, local});
+    uint64_t store = bytes_of(HTH_SHADER_rope_store, (const uint32_t[]){d_head, 0, 1, type, local});
+    return hth_max_u64(hth_max_u64(whole, split), hth_max_u64(store, others));
+}
+
+/* ---- all programs ------------------------------------------------------------------------------------- */
+
+static hearth_status try_all(session *s, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    const hth_pipeline *p = hth_pipeline_next(s->device, NULL);
+    for (; st == HEARTH_OK && p; p = hth_pipeline_next(s->device, p)) {
+        hth_gpu_testcase what;
+        const uint32_t *consts;
+        hth_shader_id id = hth_pipeline_get_info(p, &consts);
+        if (!hth_gpu_testcase_of(id, consts, &what)) continue;
+        uint64_t bytes = hth_gpu_testcase_bytes(&what);
+        if (bytes > s->room)
+            return hth_fail(err, HEARTH_ERROR_MEMORY, "%s: the test of %s takes %llu bytes, not %llu",
+                            hth_device_get_info(s->device)->name, hth_shader_infos[id].name,
+                            (unsigned long long)bytes, (unsigned long long)s->room);
+        if (bytes > s->room - s->used || s->n == MAX_TRIALS) st = run_round(s, err);
+        if (st == HEARTH_OK) add(s, p, &what);
+    }
+    return st == HEARTH_OK ? run_round(s, err) : st;
+}
+
+hearth_status hth_gpu_selftest(hth_device *device, hth_buffer *memory, hth_gpu_messages notes, hearth_error *err)
+{
+    uint64_t size = hth_buffer_size(memory), room = size < MAX_BYTES ? size : MAX_BYTES;
+    session s = {.device = device, .memory = memory, .room = room, .notes = notes};
+    for (size_t i = 0; i < HTH_N_COOPMAT_LEVEL; i++) notes[i][0] = '\0';
+    s.bytes = hth_alloc((size_t)room, 1), s.expected = hth_alloc((size_t)room, 1);
+    s.trials = hth_alloc(MAX_TRIALS, sizeof *s.trials);
+    bool fits = s.bytes && s.expected && s.trials;
+    hearth_status st =
+        fits ? try_all(&s, err) : hth_fail_memory(err, 2 * (size_t)room, "the test of a device");
+    hth_free(s.trials);
+    hth_free(s.expected);
+    hth_free(s.bytes);
+    return st;
+}

@@ -1,0 +1,385 @@
+/* The values of trials (selftest_cases.c): small ones where rounding shows. Many are ties, which a device that does
+ * not round to the nearest even number takes elsewhere: activations, coefficients of neurons and sums that
+ * end in a half. The same for the same trial, always. */
+#include "forward/gpu/selftest.h"
+
+#include "base/bits.h"
+#include "base/hash.h"
+#include "kernels/blocks.h"
+#include "kernels/axpy.h"
+#include "model/arch.h"
+#include "forward/gpu/cache.h"
+
+#include <string.h>
+
+enum { WIDTH = HTH_TEST_WIDTH, MASK_AT = HTH_TEST_MASK_AT };
+
+typedef struct random {
+    uint64_t state;
+} random;
+
+/* xorshift64*, its upper half (Vigna, An experimental exploration of Marsaglia's xorshift generators). */
+static uint32_t next(random *r)
+{
+    r->state ^= r->state >> 12, r->state ^= r->state << 25, r->state ^= r->state >> 27;
+    return (uint32_t)(r->state * 0x2545f4914f6cdd1du >> 32);
+}
+
+static uint32_t below(random *r, uint32_t n) { return next(r) % n; }
+
+/* Below 2^top in size, at least 2^low. */
+static float between(random *r, int32_t low, int32_t top)
+{
+    uint32_t exponent = (uint32_t)(127 + low) + below(r, (uint32_t)(top - low));
+    return hth_float_of((next(r) & 0x807fffffu) | exponent << 23);
+}
+
+static float signed_zero(random *r) { return next(r) % 2 ? 0.0f : -0.0f; }
+
+static void fill_step(const hth_gpu_testcase *t, uint32_t *step)
+{
+    memset(step, 0, (HTH_STEP_ROWS + (size_t)t->n_row * HTH_STEP_ROW_WORDS) * sizeof *step);
+    step[HTH_STEP_N_TOK] = t->by_want ? t->n_row : t->n_done;
+    step[HTH_STEP_N_WANT] = t->by_want ? t->n_done : t->n_row;
+    for (uint32_t i = 0; i < t->n_row; i++) {
+        uint32_t *row = step + HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS;
+        if (t->positions) row[HTH_STEP_POSITION] = t->positions[i][0], row[HTH_STEP_SLOT] = t->positions[i][1];
+        row[HTH_STEP_WANT] = t->n_row - 1 - i;
+    }
+}
+
+/* Some are what others are compared with: 0.25, and zeros. */
+static void fill_floats(random *r, const hth_gpu_test_input *g, float *x)
+{
+    for (size_t i = 0; i < g->size / 4; i++) {
+        uint32_t pick = below(r, 16);
+        x[i] = pick == 0 ? signed_zero(r) : pick == 1 ? 0.25f : between(r, g->max_exponent - 8, g->max_exponent);
+    }
+}
+
+static bool is_tie_block(size_t at, uint32_t width) { return at / width % 8 == 1; }
+
+static float value_of_block(random *r, const hth_gpu_test_input *g, uint32_t kind, size_t i)
+{
+    switch (kind) {
+    case 1:
+        return i == 0 ? 127.0f : 0.5f * (float)((int)below(r, 509) - 254); /* steps of 1: halves are ties */
+    case 2: return between(r, g->min_exponent - 1, g->min_exponent);
+    case 3: return signed_zero(r);
+    case 4: return i == 5 ? -between(r, g->max_exponent - 1, g->max_exponent) : between(r, -20, -4);
+    default: return between(r, g->max_exponent - 9, g->max_exponent);
+    }
+}
+
+static void fill_blocks(random *r, const hth_gpu_test_input *g, float *x)
+{
+    size_t n = g->size / 4;
+    for (size_t b = 0; b < n; b += g->width)
+        for (size_t i = 0; i < g->width && b + i < n; i++)
+            x[b + i] = value_of_block(r, g, (uint32_t)(b / g->width % 8), i);
+}
+
+/* What a sigmoid of nearly 1 (the reciprocal is 1 - 2^-24) takes down to x; other activations leave x. */
+static float before_activation(const hth_gpu_testcase *t, float x)
+{
+    uint32_t kind = t->consts[HTH_ACTIVATE_KIND];
+    bool sigmoid = kind == HTH_ACTIVATION_SILU || kind == HTH_ACTIVATION_GELU;
+    return hth_float_of(hth_bits_of(x) + sigmoid);
+}
+
+/* Halves of neurons, WIDTH of each: blocks as above, but those of ties are still some behind the activation:
+ * gates of 32 times ties, or ties of 64. (A square is none.) */
+static void fill_halves_of_ffn(random *r, const hth_gpu_testcase *t, const hth_gpu_test_input *g, float *x)
+{
+    bool gated = g->fill == HTH_FILL_GATE_UP;
+    for (size_t i = 0; i < g->size / 4; i++) {
+        size_t at = i % WIDTH, in = at % g->width;
+        bool is_gate = gated && i / WIDTH % 2 == 0, ties = is_tie_block(at, g->width);
+        if (!ties || (gated && !is_gate)) x[i] = value_of_block(r, g, (uint32_t)(at / g->width % 8), in);
+        else if (is_gate) x[i] = before_activation(t, 32.0f);
+        else x[i] = before_activation(t, in == 0 ? 64.0f * 127.0f : 64.0f * (0.5f + (float)below(r, 126)));
+    }
+}
+
+/* Scores of neurons: floats, but none of a tie is left out. */
+static void fill_scores(random *r, const hth_gpu_test_input *g, float *x)
+{
+    fill_floats(r, g, x);
+    for (size_t i = 0; i < g->size / 4; i++)
+        if (is_tie_block(i % (size_t)g->min_exponent, g->width)) x[i] = 1.0f;
+}
+
+/* Angles: the first token's are 0, so that what is rotated stays as it is. */
+static void fill_table(random *r, const hth_gpu_test_input *g, float *x)
+{
+    fill_floats(r, g, x);
+    float *cosine = x + g->min_exponent, *sine = cosine + (g->size / 4 - (uint64_t)g->min_exponent + 1) / 2;
+    for (uint32_t i = 0; i < g->width; i++) cosine[i] = 1.0f, sine[i] = 0.0f;
+}
+
+/* The largest scale of a sub-block that a form can hold. */
+static uint32_t largest_part(const hth_quant_desc *f) { return f->minima ? 63 : f->offset == 32 ? 127 : 31; }
+
+enum { LARGEST_HALF = 4, COMMON_EXPONENT = 11 }; /* of what `half` gives; one scale in nine is 2^-4 */
+
+/* The power of two that holds all neurons; h below 2^top. */
+static float power_of(const hth_gpu_test_input *g, const hth_quant_desc *f)
+{
+    return hth_axpy_scale((float)(1 << g->max_exponent), (float)(LARGEST_HALF * (f->part ? largest_part(f) : 1)));
+}
+
+/* Every fifth row fires nowhere, every second has none of the largest. Short numbers make ties: odd ones
+ * times either power of two (fill_tops) and 2^-4 end in a half. */
+static void fill_neurons(random *r, const hth_gpu_testcase *t, const hth_gpu_test_input *g, float *h)
+{
+    const float unit = 8.0f / power_of(g, &t->desc), units[] = {0.25f, unit, 4.0f * unit, unit};
+    for (size_t i = 0; i < g->size / 4; i++) {
+        size_t row = i / g->width;
+        bool fires = row % 5 != 4 && below(r, 3) == 0;
+        uint32_t of = below(r, 4);
+        float value = between(r, -6, row % 2 ? g->max_exponent : 0);
+        int32_t times = (int32_t)(value / units[of]) | (of % 2 ? 1 : 0);
+        h[i] = !fires ? signed_zero(r) : next(r) % 2 ? value : units[of] * (float)times;
+    }
+}
+
+/* Of three tokens one is of large values alone, whose sums pass 2^24 where weights are large too; one makes
+ * ties of them with rows of one weight (is_tie_row): 2^24 and more, and 1 beyond a multiple of 4. */
+static void fill_q(random *r, const hth_gpu_test_input *g, int8_t *q)
+{
+    for (size_t i = 0; i < g->size; i++) {
+        int large = 127 - (int)below(r, 16), any = (int)below(r, 255) - 127, tie = i % 256 == 0 ? 124 : 127;
+        q[i] = (int8_t)(i / g->width % 3 == 1 ? large : i / g->width % 3 == 2 ? tie : any);
+    }
+}
+
+/* Rows whose blocks of 256 are of one weight and one scale, if their sums can pass 2^24: (255 127 + 124)
+ * times weight and scale, 15 times 63 or 25 times 29. */
+static bool is_tie_row(const hth_quant_desc *f, uint32_t i)
+{
+    return f->block == 256 && f->low_bits == 4 && i % 4 == 3;
+}
+static uint32_t tie_weight(const hth_quant_desc *f) { return f->table ? 10 : f->offset + 15; }
+static uint8_t tie_scale(const hth_quant_desc *f) { return f->table ? 29 : 63; }
+
+static void fill_scales(random *r, size_t n, float *d)
+{
+    for (size_t i = 0; i < n; i++) d[i] = __builtin_fabsf(between(r, -10, -1));
+}
+
+static void fill_q_sums(const hth_gpu_test_input *g, const int8_t *q, int32_t *sums)
+{
+    for (size_t i = 0; i < g->size / 4; i++) {
+        sums[i] = 0;
+        for (size_t k = 0; k < g->width; k++) sums[i] += q[i * g->width + k];
+    }
+}
+
+/* A scale or a minimum: powers of two and subnormals among them. */
+static uint16_t half(random *r, size_t i)
+{
+    uint32_t bits = next(r), sign = bits & 0x8000u, mantissa = bits & 0x3ffu;
+    if (i % 7 == 3) return (uint16_t)(sign | mantissa);
+    if (i % 9 == 6) return (uint16_t)(sign | COMMON_EXPONENT << 10);
+    return (uint16_t)(sign | (4 + below(r, 13)) << 10 | (i % 3 ? mantissa : 0));
+}
+
+static void fill_halves(random *r, uint16_t *to, size_t n)
+{
+    for (size_t i = 0; i < n; i++) to[i] = half(r, i);
+}
+
+/* Bytes of a plane: to where the next begins. */
+static size_t plane_size(const hth_soa_layout *p, uint32_t at)
+{
+    const uint32_t ends[] = {p->offsets.high, p->offsets.scale, p->offsets.sub_scale, p->offsets.sub_min, p->offsets.minimum};
+    size_t end = (size_t)p->size;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends[i] > at && (size_t)ends[i] * 4 < end) end = (size_t)ends[i] * 4;
+    return end - (size_t)at * 4;
+}
+
+static void fill_bytes(random *r, uint8_t *to, size_t n, uint32_t or_with)
+{
+    for (size_t i = 0; i < n; i++) to[i] = (uint8_t)(next(r) | or_with);
+}
+
+/* Every fourth row has large weights alone. */
+static void fill_quants(random *r, const hth_gpu_testcase *t, uint32_t bits, uint8_t *to)
+{
+    size_t size = (size_t)t->n_block * t->desc.block * bits / 8;
+    uint32_t shift = bits == t->desc.low_bits ? 0 : t->desc.low_bits, mask = (1u << bits) - 1;
+    for (uint32_t i = 0; i < t->n_weight_row; i++) {
+        fill_bytes(r, to + i * size, size, i % 4 == 1 ? 0xee : 0);
+        if (is_tie_row(&t->desc, i))
+            memset(to + i * size, (int)((tie_weight(&t->desc) >> shift & mask) * (255 / mask)), size);
+    }
+}
+
+static void fill_parts(random *r, const hth_gpu_testcase *t, uint8_t *part)
+{
+    size_t n = (size_t)t->n_block * (t->desc.block / t->desc.part);
+    uint32_t most = largest_part(&t->desc);
+    for (uint32_t i = 0; i < t->n_weight_row; i++)
+        for (size_t k = 0; k < n; k++) {
+            uint32_t any = below(r, most + 1), large = most - any % 8;
+            bool is_negative = !t->desc.minima && i % 4 != 1 && next(r) % 2;
+            int32_t value = (int32_t)(i % 4 == 1 ? large : any);
+            part[i * n + k] =
+                is_tie_row(&t->desc, i) ? tie_scale(&t->desc) : (uint8_t)(is_negative ? -value : value);
+        }
+}
+
+/* Of `width` rows each all, none, one, and every second; then as it comes. What lies before is set. */
+static void fill_mask(random *r, const hth_gpu_test_input *g, uint32_t *words)
+{
+    memset(words, 0, (size_t)g->size);
+    for (uint32_t i = 0; i < g->size * 8; i++) {
+        uint32_t row = i - MASK_AT, k = row % g->width;
+        bool any = next(r) % 2, live = i < MASK_AT;
+        if (!live) switch (row / g->width) {
+            case 0: live = true; break;
+            case 1: break;
+            case 2: live = k == g->width - 2; break;
+            case 3: live = k % 2 == 1; break;
+            default: live = any;
+            }
+        words[i / 32] |= (uint32_t)live << i % 32;
+    }
+}
+
+/* Of those rows 2^-4, with which neurons make ties too (fill_neurons). */
+static void fill_tie_scales(const hth_gpu_testcase *t, uint8_t *scale)
+{
+    size_t row = (t->n_block + 1) / 2 * 4;
+    for (uint32_t i = 0; i < t->n_weight_row; i++)
+        for (uint32_t b = 0; is_tie_row(&t->desc, i) && b < t->n_block; b++)
+            hth_store_u16(scale + i * row + 2 * b, 0x2c00);
+}
+
+static void fill_planes(random *r, const hth_gpu_testcase *t, uint8_t *to)
+{
+    const hth_soa_layout *p = &t->layout;
+    uint8_t *scale = to + (size_t)p->offsets.scale * 4, *least = to + (size_t)p->offsets.sub_min * 4;
+    size_t n_scale = plane_size(p, p->offsets.scale);
+    fill_quants(r, t, t->desc.low_bits, to);
+    if (p->offsets.high) fill_quants(r, t, t->desc.high_bits, to + (size_t)p->offsets.high * 4);
+    if (!t->desc.scale) fill_halves(r, (uint16_t *)(void *)scale, n_scale / 2);
+    if (!t->desc.scale) fill_tie_scales(t, scale);
+    for (size_t i = 0; t->desc.scale && i < n_scale; i++) scale[i] = (uint8_t)(114 + below(r, 16)); /* to 2 */
+    if (p->offsets.sub_scale) fill_parts(r, t, to + (size_t)p->offsets.sub_scale * 4);
+    for (size_t i = 0; p->offsets.sub_min && i < plane_size(p, p->offsets.sub_min); i++) least[i] = (uint8_t)below(r, 64);
+    if (p->offsets.minimum)
+        fill_halves(r, (uint16_t *)(void *)(to + (size_t)p->offsets.minimum * 4),
+                    plane_size(p, p->offsets.minimum) / 2);
+}
+
+static uint32_t four_integers(random *r)
+{
+    uint32_t word = 0;
+    for (int i = 0; i < 4; i++) word |= (uint32_t)(uint8_t)((int)below(r, 255) - 127) << 8 * i;
+    return word;
+}
+
+/* Word i of a position of a cache. The scale is a bf16, as those are. */
+static uint32_t cache_word(random *r, hearth_kv_type kv, uint32_t d, uint32_t i)
+{
+    if (kv == HEARTH_KV_F16) return half(r, i) | (uint32_t)half(r, i + 1) << 16;
+    if (kv == HEARTH_KV_F32) return hth_bits_of(between(r, -7, 1));
+    if (i < d / 4) return four_integers(r);
+    return hth_bits_of(between(r, -9, -5)) & 0x7fff0000u;
+}
+
+static void fill_cache(random *r, const hth_gpu_testcase *t, const hth_gpu_test_input *g, uint32_t *words)
+{
+    const hearth_kv_type kv = (hearth_kv_type)t->consts[HTH_ATTN_KV];
+    bool keys = g->fill == HTH_FILL_KEYS;
+    for (uint32_t w = 0; w < g->size / 4; w++) {
+        uint32_t i = (keys ? w / HTH_GPU_CACHE_GROUP : w) % g->width;
+        words[w] = cache_word(r, kv, t->consts[HTH_ATTN_D_HEAD], i);
+    }
+}
+
+static void fill_rounded(random *r, const hth_gpu_test_input *g, uint32_t *words)
+{
+    size_t n = g->size / 4;
+    for (size_t i = 0; i < n && i < g->width; i++) words[i] = four_integers(r);
+    for (size_t i = g->width; i < n; i++) words[i] = hth_bits_of(between(r, -9, -5)) & 0x7fffffffu;
+}
+
+static void fill_parts_of_splits(random *r, const hth_gpu_test_input *g, float *x)
+{
+    for (size_t i = 0; i < g->size / 8; i++)
+        x[2 * i] = between(r, -4, 4), x[2 * i + 1] = __builtin_fabsf(between(r, 0, 8));
+}
+
+/* Powers that hold all neurons, and smaller ones. */
+static void fill_tops(const hth_gpu_test_input *g, const hth_quant_desc *f, float *x)
+{
+    float scale = power_of(g, f), h = (float)(1 << g->max_exponent);
+    for (size_t i = 0; i < g->size / 8; i++) x[2 * i] = i % 2 ? scale : scale * 0.25f, x[2 * i + 1] = h;
+}
+
+/* Half a step beyond 24 bits: a tie when it becomes a float. */
+static int32_t tie(random *r) { return (int32_t)((1u << 23 | below(r, 1u << 23)) << 1 | 1u); }
+
+/* Of every third output all parts but the first split are zero: a tie; of the next third all: the host's
+ * show. */
+static void fill_sums(random *r, const hth_gpu_test_input *g, int32_t *sums)
+{
+    for (size_t i = 0; i < g->size / 4; i++) {
+        size_t o = i % g->width, split = i / g->width % 3;
+        int32_t any = (int32_t)next(r), small = tie(r);
+        sums[i] = o % 3 == 2 ? any : o % 3 == 1 && split == 0 ? small : 0;
+    }
+}
+
+static void fill_host(random *r, const hth_gpu_test_input *g, uint32_t *words)
+{
+    int64_t *sums = (int64_t *)(void *)(words + HTH_HOST_SUMS);
+    memset(words, 0, (size_t)g->size);
+    words[0] = HTH_HOST_SUMS_VALID;
+    for (size_t i = 0; i < (g->size / 4 - HTH_HOST_SUMS) / 2; i++) {
+        int64_t value = (int64_t)tie(r) << below(r, 30);
+        if (i % 5 != 1) sums[i] = next(r) % 2 ? value : -value;
+    }
+}
+
+static void fill(random *r, const hth_gpu_testcase *t, uint32_t i, uint8_t *const bind[])
+{
+    const hth_gpu_test_input *g = &t->bind[i];
+    void *to = bind[i];
+    switch (g->fill) {
+    case HTH_FILL_POISON: memset(to, 0xa5, (size_t)g->size); break;
+    case HTH_FILL_STEP: fill_step(t, to); break;
+    case HTH_FILL_FLOATS: fill_floats(r, g, to); break;
+    case HTH_FILL_BLOCKS: fill_blocks(r, g, to); break;
+    case HTH_FILL_UP:
+    case HTH_FILL_GATE_UP: fill_halves_of_ffn(r, t, g, to); break;
+    case HTH_FILL_SCORES: fill_scores(r, g, to); break;
+    case HTH_FILL_TABLE: fill_table(r, g, to); break;
+    case HTH_FILL_NEURONS: fill_neurons(r, t, g, to); break;
+    case HTH_FILL_Q: fill_q(r, g, to); break;
+    case HTH_FILL_Q_SCALES: fill_scales(r, (size_t)g->size / 4, to); break;
+    case HTH_FILL_Q_SUMS: fill_q_sums(g, (const int8_t *)bind[i - 2], to); break;
+    case HTH_FILL_PLANES: fill_planes(r, t, to); break;
+    case HTH_FILL_MASK: fill_mask(r, g, to); break;
+    case HTH_FILL_KEYS:
+    case HTH_FILL_VALUES: fill_cache(r, t, g, to); break;
+    case HTH_FILL_ROUNDED: fill_rounded(r, g, to); break;
+    case HTH_FILL_PARTS: fill_parts_of_splits(r, g, to); break;
+    case HTH_FILL_TOPS: fill_tops(g, &t->desc, (float *)to); break;
+    case HTH_FILL_SUMS: fill_sums(r, g, to); break;
+    case HTH_FILL_HOST:
+        if (g->size > 4) fill_host(r, g, to);
+        else memset(to, 0, 4);
+        break;
+    }
+}
+
+void hth_gpu_testcase_fill(const hth_gpu_testcase *t, uint8_t *const bind[])
+{
+    const char *name = hth_shader_infos[t->id].name; /* numbers change when programs are added */
+    random r = {hth_hash(name, strlen(name)) | 1};
+    for (uint32_t i = 0; i < t->n_bind; i++) fill(&r, t, i, bind);
+}

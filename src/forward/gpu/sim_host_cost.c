@@ -1,0 +1,59 @@
+/* What the host's part of a step costs on the clock of a simulated card: the bytes of weights that it reads,
+ * at the rate that the card's description gives its host. So a whole run has the model's time, the same in
+ * every run; on any other device nothing is charged. As for the card itself, what is computed with the
+ * weights costs nothing, so prompts look cheap. Of a divided layer those neurons count that fired; a layer
+ * that lies on the CPU counts whole, whoever fires. */
+#include "forward/gpu/gpu_int.h"
+
+static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->row_size; }
+
+static void charge(hth_gpu *g, uint64_t bytes)
+{
+    double rate = hth_device_get_info(g->device)->host_rate;
+    if (rate > 0.0) hth_device_advance_clock(g->device, (uint64_t)((double)bytes / rate * 1e9 + 0.5));
+}
+
+void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_layer *cold, uint64_t n_fired)
+{
+    const hth_matrix *gate = cold->gate.n_row > 0 ? &cold->gate : NULL, *up = &cold->up,
+                     *down = &cold->down_t.rows;
+    uint64_t n = n_fired < cold->d_ff ? n_fired : cold->d_ff, row = up->row_size;
+    uint64_t whole = bytes_of(up), fired = n * down->row_size;
+    /* A predictor names who is read of both halves; others read the first half of all. */
+    if (s->selector != HEARTH_SELECTOR_DENSE) {
+        bool named = s->selector == HEARTH_SELECTOR_PREDICTOR;
+        whole = named || gate ? n * row : bytes_of(up);
+        if (gate) whole += named ? n * gate->row_size : bytes_of(gate);
+    } else if (gate) whole += bytes_of(gate);
+    charge(g, whole + fired);
+}
+
+void hth_gpu_sim_host_cost_chunk(hth_gpu *g, const hth_stream_chunk *p)
+{
+    charge(g, (uint64_t)p->n_row * p->rows->row_size);
+}
+
+void hth_gpu_sim_host_cost_rest(hth_gpu *g, const hth_step *s, bool logits)
+{
+    const hth_model *m = g->model;
+    uint64_t bytes = 0;
+    if (hth_device_get_info(g->device)->host_rate == 0.0 || s->n_tok == 0) return;
+    for (uint32_t i = g->params.n_layer; i < m->hparams.n_layer; i++) {
+        const hth_layer *l = &m->layers[i];
+        const hth_matrix *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down, &l->down_t.rows};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++) bytes += bytes_of(all[k]);
+    }
+    if (logits && !g->params.head) bytes += bytes_of(m->tied ? &m->token_embd : &m->output);
+    pthread_mutex_lock(&g->step_lock);
+    if (!g->unloaded) charge(g, bytes); /* else the device is in others' hands */
+    pthread_mutex_unlock(&g->step_lock);
+}
+
+uint64_t hth_gpu_model_time(hth_gpu *g)
+{
+    if (hth_device_get_info(g->device)->host_rate == 0.0) return 0;
+    pthread_mutex_lock(&g->step_lock);
+    uint64_t now = g->unloaded ? 0 : hth_device_time(g->device);
+    pthread_mutex_unlock(&g->step_lock);
+    return now;
+}

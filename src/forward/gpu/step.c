@@ -1,0 +1,212 @@
+/* A step through the layers on a device. The host fills the step block, lets the tapes of its class run
+ * (submit.c), and takes over what comes out. Where a layer's neurons are divided, a letter comes from the
+ * device in the midst of it; the host's neurons are computed while the device does its own, and both sums
+ * meet there. In steps of many tokens the host's weights may pass through the device, all or but for its
+ * share (weight_stream.c).
+ *
+ * Tokens whose sums do not fit together (host_ops.c), and those behind them, are done again: one by one with
+ * care, or where weights pass through with all of them passing. */
+#include "forward/gpu/gpu_int.h"
+
+#include <string.h>
+
+/* ---- what a step is told ------------------------------------------------------------------------------ */
+
+static int class_of(const hth_gpu *g, uint32_t n_row)
+{
+    int c = HTH_GPU_ONE;
+    while (hth_gpu_bucket_size(g, c) < n_row) c++;
+    return c;
+}
+
+/* Splits that attention of one row goes through, by layer. */
+static void fill_grids(const hth_gpu *g, const hth_batch_token *token)
+{
+    uint32_t *grids = hth_gpu_mapped(g->workspace.grids);
+    for (uint32_t i = 0; i < g->params.n_layer; i++) {
+        const hth_layer *l = &g->model->layers[i];
+        hth_attn seen = {.n_pos = (size_t)token->position + 1, .n_row = 1, .window = l->window};
+        uint32_t n = (uint32_t)(hth_attn_last_split(&seen) - hth_attn_first_split(&seen)) + 1;
+        memcpy(grids + 4 * i, (uint32_t[]){n, l->n_head_kv, 1}, 12);
+    }
+}
+
+static void fill_tables(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n)
+{
+    size_t n_pair = g->model->hparams.rope.n_rot / 2;
+    float *table = hth_gpu_mapped(g->workspace.table);
+    for (uint32_t t = 0; t < s->n_table && n_pair > 0; t++) {
+        size_t from = (t * (size_t)s->n_tok_max + first) * n_pair, to = t * (size_t)g->params.n_row * n_pair;
+        memcpy(table + to, s->cosine + from, n * n_pair * sizeof *table);
+        memcpy(table + g->workspace.sine_offset + to, s->sine + from, n * n_pair * sizeof *table);
+    }
+}
+
+/* Rows [first, first + n) of the step. */
+static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n)
+{
+    uint32_t *block = hth_gpu_mapped(g->workspace.step);
+    size_t d = g->model->hparams.d_model;
+    block[HTH_STEP_N_TOK] = n;
+    block[HTH_STEP_N_WANT] = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t *row = block + HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * i;
+        row[HTH_STEP_POSITION] = s->tokens[first + i].position;
+        row[HTH_STEP_SLOT] = s->tokens[first + i].kv->slot;
+    }
+    memcpy(hth_gpu_mapped(g->workspace.embedded), s->x + first * d, n * d * sizeof(float));
+    fill_tables(g, s, first, n);
+    if (n == 1) fill_grids(g, &s->tokens[first]);
+}
+
+/* The rows from *next on that want logits, up to HTH_GPU_HEAD_ROWS, into the block. */
+static uint32_t fill_wanted(const hth_gpu *g, const hth_batch_token *tokens, uint32_t n, uint32_t *next)
+{
+    uint32_t *block = hth_gpu_mapped(g->workspace.step), n_want = 0;
+    for (; *next < n && n_want < HTH_GPU_HEAD_ROWS; (*next)++)
+        if (tokens[*next].want_logits)
+            block[HTH_STEP_ROWS + HTH_STEP_ROW_WORDS * n_want++ + HTH_STEP_WANT] = *next;
+    return block[HTH_STEP_N_WANT] = n_want;
+}
+
+/* ---- some rows of a step ------------------------------------------------------------------------------ */
+
+/* The last rows that were written into the block, through the head. */
+static hearth_status emit_logits(hth_gpu *g, hth_step *s, uint32_t n_want, hth_logits_sink *to,
+                                 hearth_error *err)
+{
+    const hth_gpu_step_exec head = {
+        .segments = &g->head_segments[n_want > 1], .n_row = n_want, .submit_mode = g->params.submit_mode};
+    if (n_want == 0) return HEARTH_OK;
+    hearth_status st = hth_gpu_submit_step(g, s, &head, err);
+    return st == HEARTH_OK ? hth_fwd_emit_logits(s, hth_gpu_mapped(g->workspace.result), n_want, to, err) : st;
+}
+
+/* What n rows, the first of which is number `first` of the step, are wanted for: logits, or to go on in s->x.
+ * next: from it on none was given yet. */
+static hearth_status give(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, uint32_t next,
+                          hth_logits_sink *to, hearth_error *err)
+{
+    size_t d = g->model->hparams.d_model;
+    hearth_status st = HEARTH_OK;
+    if (!g->params.head) memcpy(s->x + first * d, hth_gpu_mapped(g->workspace.result), n * d * sizeof(float));
+    while (g->params.head && st == HEARTH_OK && next < n) {
+        uint32_t n_want = fill_wanted(g, s->tokens + first, n, &next);
+        st = emit_logits(g, s, n_want, to, err);
+    }
+    return st;
+}
+
+/* Nothing can come out that is not usual: the first logits are made in the same submission. */
+static hearth_status run_whole(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
+                               hearth_error *err)
+{
+    uint32_t next = 0, n_want;
+    fill_block(g, s, first, n);
+    n_want = g->params.head ? fill_wanted(g, s->tokens + first, n, &next) : 0;
+    const hth_gpu_step_exec whole = {.segments = &g->segments[class_of(g, n)],
+                                .n_row = n,
+                                .submit_mode = g->params.submit_mode,
+                                .next = n_want > 0 ? &g->head_segments[n_want > 1] : NULL};
+    hearth_status st = hth_gpu_submit_step(g, s, &whole, err);
+    if (st == HEARTH_OK && n_want > 0) st = hth_fwd_emit_logits(s, hth_gpu_mapped(g->workspace.result), n_want, to, err);
+    return st == HEARTH_OK ? give(g, s, first, n, next, to, err) : st;
+}
+
+/* By both sides; *n_usual: of the rows so many, which are given. */
+static hearth_status run_usual(hth_gpu *g, hth_step *s, const hth_gpu_step_exec *p, uint32_t first,
+                               uint32_t *n_usual, hth_logits_sink *to, hearth_error *err)
+{
+    fill_block(g, s, first, p->n_row);
+    hearth_status st = hth_gpu_submit_step(g, s, p, err);
+    if (st != HEARTH_OK) return st;
+    *n_usual = hth_gpu_n_in_range(g, p->stream, p->n_row);
+    return *n_usual > 0 ? give(g, s, first, *n_usual, 0, to, err) : HEARTH_OK;
+}
+
+/* As many rows as are usual at once, the others one by one. */
+static hearth_status run_divided(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
+                                 hearth_error *err)
+{
+    const hth_gpu_step_exec many = {.segments = &g->segments[class_of(g, n)], .n_row = n, .submit_mode = g->params.submit_mode};
+    const hth_gpu_step_exec one = {.segments = &g->synced_segments, .n_row = 1, .submit_mode = HTH_SUBMIT_ON_DEMAND};
+    uint32_t n_usual = 0;
+    hearth_status st = HEARTH_OK;
+    if (hth_gpu_has_calib_range(g)) st = run_usual(g, s, &many, first, &n_usual, to, err);
+    for (uint32_t i = n_usual; st == HEARTH_OK && i < n; i++) {
+        g->counts.n_token_retried++;
+        fill_block(g, s, first + i, 1);
+        st = hth_gpu_submit_step(g, s, &one, err);
+        if (st == HEARTH_OK) st = give(g, s, first + i, 1, 0, to, err);
+    }
+    return st;
+}
+
+/* Where all of the host's neurons pass, nothing can come out that is not usual. */
+static hearth_status run_passing(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t first,
+                                 uint32_t n, hth_logits_sink *to, hearth_error *err)
+{
+    const hth_gpu_step_exec all = {.segments = &p->segments, .stream = p, .n_row = n, .submit_mode = g->params.submit_mode};
+    fill_block(g, s, first, n);
+    hearth_status st = hth_gpu_submit_step(g, s, &all, err);
+    return st == HEARTH_OK ? give(g, s, first, n, 0, to, err) : st;
+}
+
+/* A share saves a tenth of a step, and one that is done again costs a step: where more than one in eight was,
+ * nothing is shared any more. */
+static bool shares(const hth_gpu *g)
+{
+    return hth_gpu_has_calib_range(g) && g->n_step_retried <= 1 + g->counts.n_streamed_shared / 8;
+}
+
+/* With the host's share as many rows as are usual, the others without. */
+static hearth_status run_streamed(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t first,
+                                  uint32_t n, hth_logits_sink *to, hearth_error *err)
+{
+    const hth_gpu_step_exec both = {.segments = &p->segments, .stream = p, .n_row = n, .submit_mode = g->params.submit_mode};
+    uint32_t n_usual = 0;
+    hearth_status st = HEARTH_OK;
+    g->counts.n_streamed++;
+    if (p->config.cpu_share == 0) return run_passing(g, s, p, first, n, to, err);
+    if (shares(g)) {
+        g->counts.n_streamed_shared++;
+        st = run_usual(g, s, &both, first, &n_usual, to, err);
+        g->n_step_retried += n_usual < n;
+    }
+    if (st != HEARTH_OK || n_usual == n) return st;
+    g->counts.n_token_retried += n - n_usual;
+    return run_passing(g, s, &g->streams[g->i_full_stream], first + n_usual, n - n_usual, to, err);
+}
+
+/* For n rows; NULL: the host's weights do not pass. */
+static const hth_weight_stream *stream_for(const hth_gpu *g, uint32_t n)
+{
+    const hth_weight_stream *found = NULL;
+    for (uint32_t i = 0; i < g->n_stream; i++)
+        if (n >= g->streams[i].config.n_tok) found = &g->streams[i];
+    return found;
+}
+
+static hearth_status run_rows(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
+                              hearth_error *err)
+{
+    const hth_weight_stream *stream = stream_for(g, n);
+    if (g->n_split_layer == 0) return run_whole(g, s, first, n, to, err);
+    if (stream) return run_streamed(g, s, stream, first, n, to, err);
+    return run_divided(g, s, first, n, to, err);
+}
+
+hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_error *err)
+{
+    hearth_status st = HEARTH_OK;
+    pthread_mutex_lock(&g->step_lock);
+    if (g->unloaded) st = hth_fail(err, HEARTH_ERROR_DEVICE, "%s was left", hth_device_get_info(g->device)->name);
+    if (st == HEARTH_OK) st = hth_gpu_wait_idle(g, err);
+    for (uint32_t first = 0, n; st == HEARTH_OK && first < s->n_tok; first += n) {
+        n = s->n_tok - first < g->params.n_row ? s->n_tok - first : g->params.n_row;
+        g->counts.n_step++;
+        st = run_rows(g, s, first, n, to, err);
+    }
+    pthread_mutex_unlock(&g->step_lock);
+    return st;
+}

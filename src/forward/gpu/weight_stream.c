@@ -1,0 +1,213 @@
+/* Weights that pass through a device: for the many tokens of a prompt it may be quicker to send the host's
+ * neurons there than to compute them here (docs/gpu.md). Rows go from the host's layout straight to planes in
+ * a staging buffer; who copies and uses them: record.c. */
+#include "forward/gpu/gpu_int.h"
+
+#include "base/alloc.h"
+#include "base/checked_math.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Pieces of some megabytes: a piece's way is long beside what a submission costs, short beside a screen's
+ * frame. Small matrices make some pieces too, so that the way of one is hidden by the use of another. */
+enum { MAX_SLOT = 8 << 20, MIN_PIECES = 4, MIN_ROWS = 64, ROWS_AT_ONCE = 16 };
+
+/* ---- pieces ------------------------------------------------------------------------------------------ */
+
+static uint64_t planes_bytes(const hth_matrix *m, uint64_t n_row)
+{
+    hth_soa_layout layout;
+    return hth_soa_layout_init(m->type, n_row, m->n_col, &layout) ? layout.size : UINT64_MAX;
+}
+
+/* Only integers may come by pieces: chains of floats are never cut. */
+static bool can_pass(const hth_matrix *m)
+{
+    hth_quant_desc desc;
+    if (m->n_row == 0) return true;
+    return hth_quant_desc_of(m->type, &desc) && m->row_size <= HTH_GPU_MAX_STAGED &&
+           planes_bytes(m, MIN_ROWS) <= MAX_SLOT;
+}
+
+/* Of a slot that a piece of a matrix wants, as far as it may grow. */
+static uint64_t wanted(const hth_matrix *m)
+{
+    uint64_t n_row = (m->n_row / MIN_PIECES + MIN_ROWS - 1) / MIN_ROWS * MIN_ROWS;
+    uint64_t piece = n_row > 0 ? planes_bytes(m, n_row) : 0;
+    return piece < MAX_SLOT ? piece : MAX_SLOT;
+}
+
+uint64_t hth_gpu_slot_bytes(const hth_model *model)
+{
+    uint64_t bytes = 0;
+    if (!model->down_transposed) return 0;
+    for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
+        const hth_layer *l = &model->layers[i];
+        if (!can_pass(&l->gate) || !can_pass(&l->up) || !can_pass(&l->down_t.rows)) return 0;
+        bytes = hth_max_u64(
+            bytes, hth_max_u64(wanted(&l->gate), hth_max_u64(wanted(&l->up), wanted(&l->down_t.rows))));
+    }
+    return bytes;
+}
+
+/* Rows of a matrix that fit in a slot, in runs of MIN_ROWS. */
+static uint32_t rows_of_piece(const hth_matrix *m, uint64_t slot)
+{
+    uint32_t low = 1, high = (uint32_t)((m->n_row + MIN_ROWS - 1) / MIN_ROWS);
+    while (low < high) {
+        uint32_t middle = (low + high + 1) / 2;
+        if (planes_bytes(m, (uint64_t)middle * MIN_ROWS) <= slot) low = middle;
+        else high = middle - 1;
+    }
+    return low * MIN_ROWS;
+}
+
+static uint32_t n_pieces(const hth_gpu *g, const hth_matrix *m, uint32_t n_passing)
+{
+    uint32_t step = m->n_row > 0 ? rows_of_piece(m, g->workspace.slots[0].size) : 1;
+    return m->n_row > 0 ? (n_passing + step - 1) / step : 0;
+}
+
+/* The first n_passing rows of a matrix of a hand; it counts them. */
+static void add_pieces(const hth_gpu *g, hth_weight_stream *to, uint32_t i_split_layer, const hth_matrix *m,
+                       hth_gpu_vector bias)
+{
+    const hth_gpu_layer *l = &g->layers[g->split_layers[i_split_layer]];
+    uint32_t n_passing = hth_gpu_n_streamed(l, to), n = n_pieces(g, m, n_passing), first = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t step = rows_of_piece(m, g->workspace.slots[0].size), left = n_passing - first;
+        hth_stream_chunk p = {.rows = m, .first = first, .n_row = left < step ? left : step, .i_split_layer = i_split_layer};
+        p.neuron = l->n_hot + first;
+        p.bias = bias;
+        if (bias.n > 0) p.bias.offset += first * sizeof(float), p.bias.n = p.n_row;
+        hth_soa_layout_init(m->type, p.n_row, m->n_col, &p.layout);
+        to->chunks[to->n_chunk++] = p;
+        first += p.n_row;
+    }
+}
+
+/* What the host computes of a hand itself, in as many parts as it has pieces, of which the first is `first`.
+ */
+static void share_out(const hth_gpu *g, hth_weight_stream *to, uint32_t first)
+{
+    const hth_gpu_layer *l = &g->layers[g->split_layers[to->chunks[first].i_split_layer]];
+    uint32_t at = hth_gpu_n_streamed(l, to), n_run = (l->cold.d_ff - at + MIN_ROWS - 1) / MIN_ROWS,
+             n = to->n_chunk - first;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t end = at + MIN_ROWS * ((i + 1) * n_run / n - i * n_run / n);
+        if (end > l->cold.d_ff) end = l->cold.d_ff;
+        to->chunks[first + i].cpu_neurons = hth_layer_slice_neurons(&l->cold, at, end - at);
+        to->chunks[first + i].first_cpu_neuron = at;
+        at = end;
+    }
+}
+
+uint32_t hth_gpu_n_streamed(const hth_gpu_layer *l, const hth_weight_stream *p)
+{
+    uint32_t n_run = (l->cold.d_ff + MIN_ROWS - 1) / MIN_ROWS;
+    uint32_t n = (n_run - n_run * p->config.cpu_share / HTH_PLACEMENT_PARTS) * MIN_ROWS;
+    return n < l->cold.d_ff ? n : l->cold.d_ff;
+}
+
+/* The pieces of all hands. */
+static hearth_status open_passage(const hth_gpu *g, hth_weight_stream *p, hearth_error *err)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->n_split_layer; i++) {
+        const hth_gpu_layer *l = &g->layers[g->split_layers[i]];
+        uint32_t n_passing = hth_gpu_n_streamed(l, p);
+        n += n_pieces(g, &l->cold.gate, n_passing) + n_pieces(g, &l->cold.up, n_passing) +
+             n_pieces(g, &l->cold.down_t.rows, n_passing);
+    }
+    p->chunks = hth_alloc(n, sizeof *p->chunks);
+    if (!p->chunks) return hth_fail_memory(err, n * sizeof *p->chunks, "weights that pass through");
+    for (uint32_t i = 0; i < g->n_split_layer; i++) {
+        const hth_gpu_layer *l = &g->layers[g->split_layers[i]];
+        uint32_t first = p->n_chunk;
+        add_pieces(g, p, i, &l->cold.gate, l->cold_bias[0]);
+        add_pieces(g, p, i, &l->cold.up, l->cold_bias[1]);
+        add_pieces(g, p, i, &l->cold.down_t.rows, (hth_gpu_vector){0});
+        share_out(g, p, first);
+    }
+    return HEARTH_OK;
+}
+
+/* Of steps that there can be. */
+static uint32_t n_streams(const hth_offload_params *p)
+{
+    uint32_t n = 0;
+    while (n < HTH_PLACEMENT_STREAMS && p->streams[n].n_tok > 0 && p->streams[n].n_tok <= p->n_row) n++;
+    return n;
+}
+
+static bool has_shares(const hth_gpu *g)
+{
+    for (uint32_t i = 0; i < g->n_stream; i++)
+        if (g->streams[i].config.cpu_share > 0) return true;
+    return false;
+}
+
+hearth_status hth_weight_streams_open(hth_gpu *g, hearth_error *err)
+{
+    const hth_placement_stream *streams = g->params.streams;
+    hearth_status st = HEARTH_OK;
+    assert(hth_placement_streams_valid(streams));
+    if (streams[0].n_tok == 0 || hth_gpu_slot_bytes(g->model) == 0) return HEARTH_OK;
+    for (uint32_t i = 0; i < n_streams(&g->params); i++) {
+        uint32_t n_row = i + 1 < n_streams(&g->params) ? streams[i + 1].n_tok - 1 : g->params.n_row;
+        g->streams[g->n_stream++] = (hth_weight_stream){.config = streams[i], .n_row = n_row};
+    }
+    if (has_shares(g)) {
+        /* Tokens may have to be done again without (step.c). */
+        g->i_full_stream = g->n_stream++;
+        g->streams[g->i_full_stream] = (hth_weight_stream){.config = {UINT32_MAX, 0}, .n_row = g->params.n_row};
+        uint64_t n = (uint64_t)g->params.n_row * g->model->hparams.d_model;
+        g->shared_sums = hth_alloc(n, sizeof *g->shared_sums);
+        if (!g->shared_sums) return hth_fail_memory(err, n * sizeof *g->shared_sums, "the host's sums");
+    }
+    for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++) st = open_passage(g, &g->streams[i], err);
+    return st;
+}
+
+void hth_weight_streams_close(hth_gpu *g)
+{
+    for (uint32_t i = 0; i < g->n_stream; i++) hth_free(g->streams[i].chunks);
+    hth_free(g->shared_sums);
+    g->n_stream = 0, g->shared_sums = NULL;
+}
+
+/* ---- staging ----------------------------------------------------------------------------------------- */
+
+typedef struct stage_job {
+    const hth_matrix *m;
+    uint32_t first, n;
+    uint8_t *to;
+} stage_job;
+
+static void stage_some(void *arg, size_t i, uint32_t i_thread)
+{
+    const stage_job *job = arg;
+    const hth_matrix *m = job->m;
+    uint8_t room[HTH_GPU_MAX_STAGED];
+    uint32_t first = (uint32_t)i * ROWS_AT_ONCE,
+             end = first + ROWS_AT_ONCE < job->n ? first + ROWS_AT_ONCE : job->n;
+    (void)i_thread;
+    for (uint32_t r = first; r < end; r++) {
+        const uint8_t *row = hth_matrix_row(m, job->first + r, room);
+        hth_soa_layout_pack(m->type, job->n, m->n_col, row, m->row_size, r, 1, job->to);
+    }
+}
+
+void hth_gpu_stage_rows(hth_pool *pool, const hth_matrix *m, uint32_t first, uint32_t n, uint8_t *to)
+{
+    stage_job job = {m, first, n, to};
+    hth_pool_run(pool, stage_some, &job, (n + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE);
+}
+
+void hth_gpu_stage(const hth_gpu *g, hth_pool *pool, const hth_weight_stream *stream, uint32_t i)
+{
+    const hth_stream_chunk *p = &stream->chunks[i];
+    const hth_buffer_range *to = &g->workspace.staging[i % 2];
+    hth_gpu_stage_rows(pool, p->rows, p->first, p->n_row, (uint8_t *)hth_buffer_map(to->buffer) + to->offset);
+}

@@ -1,0 +1,375 @@
+/* Weights on the device. Matrices that share an input become a group, whose neighbours of one type become
+ * one part, as long as a binding can hold it: one run of a program each. Vectors of floats lie together in
+ * one buffer. */
+#include "forward/gpu/gpu_int.h"
+
+#include "base/alloc.h"
+
+#include <string.h>
+
+/* ---- what stands together ------------------------------------------------------------------------- */
+
+static hth_gpu_fused_src source_of(const hth_matrix *m, const float *bias)
+{
+    return (hth_gpu_fused_src){{m}, {bias}, {m->n_row}, 1};
+}
+
+static void join(hth_gpu_fused_src *s, const hth_matrix *m, const float *bias)
+{
+    s->matrix[s->n] = m, s->bias[s->n] = bias, s->n_row[s->n] = m->n_row;
+    s->n++;
+}
+
+/* The first n rows of each matrix that has any. */
+static hth_gpu_fused_src first_of(hth_gpu_fused_src s, uint64_t n)
+{
+    for (uint32_t i = 0; i < s.n; i++) s.n_row[i] = s.n_row[i] < n ? s.n_row[i] : n;
+    return s;
+}
+
+void hth_gpu_fused_srcs(const hth_model *model, uint32_t i_layer, uint32_t n_hot, hearth_selector selector,
+                     hth_gpu_fused_src out[HTH_GPU_N_FUSED])
+{
+    static const hth_matrix absent;
+    const hth_layer *l = &model->layers[i_layer];
+    bool predicts = selector == HEARTH_SELECTOR_PREDICTOR;
+    out[0] = source_of(&l->q, l->q_bias);
+    join(&out[0], &l->k, l->k_bias);
+    join(&out[0], &l->v, l->v_bias);
+    out[1] = source_of(&l->o, l->o_bias);
+    out[2] = source_of(&l->gate, l->gate_bias);
+    join(&out[2], &l->up, l->up_bias);
+    out[2] = first_of(out[2], n_hot);
+    if (l->down_t.rows.n_row > 0) out[3] = first_of(source_of(&l->down_t.rows, NULL), n_hot);
+    else out[3] = source_of(&l->down, l->down_bias);
+    out[4] = source_of(predicts ? &l->predictor.in : &absent, NULL);
+    out[5] = source_of(predicts ? &l->predictor.out : &absent, predicts ? l->predictor.bias : NULL);
+}
+
+hth_gpu_fused_src hth_gpu_head_src(const hth_model *m)
+{
+    return source_of(m->tied ? &m->token_embd : &m->output, m->output_bias);
+}
+
+static const hth_matrix *floats_of(const hth_gpu_fused_src *s)
+{
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->n_row[i] > 0 && hth_type_act_block(s->matrix[i]->type) == 0) return s->matrix[i];
+    return NULL;
+}
+
+const hth_matrix *hth_gpu_first_floats(const hth_model *model, const hth_offload_params *params)
+{
+    hth_gpu_fused_src head = hth_gpu_head_src(model), sources[HTH_GPU_N_FUSED];
+    const hth_matrix *found = NULL;
+    for (uint32_t i = 0; !found && i < params->n_layer; i++) {
+        hth_gpu_fused_srcs(model, i, params->n_hot[i], params->selector, sources);
+        for (int k = 0; !found && k < HTH_GPU_N_FUSED; k++) found = floats_of(&sources[k]);
+    }
+    return found || !params->head ? found : floats_of(&head);
+}
+
+/* ---- cutting ------------------------------------------------------------------------------------------ */
+
+/* Rows [first, first + n) of the group, of one type and with or without a bias. */
+typedef struct stretch {
+    hth_type type;
+    uint64_t first, n, n_col;
+    bool has_bias;
+} stretch;
+
+/* Kept from memory's own limits: a device must allow 1 GiB at once. */
+static const uint64_t MAX_AT_ONCE = (uint64_t)1 << 30;
+enum { CUT = HTH_DOWN_GROUP }; /* parts end at multiples of so many rows */
+
+/* The longest stretch from row `first` of the group on. False: there is none left, or not even CUT rows
+ * fit. */
+static bool next_row_range(const hth_gpu_fused_src *s, uint64_t most, uint64_t first, stretch *out)
+{
+    uint64_t at = 0;
+    hth_soa_layout layout;
+    *out = (stretch){.first = first};
+    for (uint32_t i = 0; i < s->n; at += s->n_row[i], i++) {
+        const hth_matrix *m = s->matrix[i];
+        if (s->n_row[i] == 0 || at + s->n_row[i] <= first) continue;
+        bool joins = out->n == 0 || (m->type == out->type && (s->bias[i] != NULL) == out->has_bias);
+        if (!joins) break;
+        out->type = m->type, out->n_col = m->n_col, out->has_bias = s->bias[i] != NULL;
+        out->n = at + s->n_row[i] - first;
+    }
+    if (most > MAX_AT_ONCE) most = MAX_AT_ONCE;
+    while (out->n > 0 && (!hth_soa_layout_init(out->type, out->n, out->n_col, &layout) || layout.size > most)) {
+        if (out->n <= CUT) return false;
+        out->n = (out->n / 2 + CUT - 1) / CUT * CUT;
+    }
+    return out->n > 0;
+}
+
+static uint64_t rows_of(const hth_gpu_fused_src *s)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++) n += s->n_row[i];
+    return n;
+}
+
+bool hth_gpu_fused_matrix_bytes(const hth_gpu_fused_src *source, uint64_t most, uint64_t *bytes)
+{
+    stretch s;
+    *bytes = 0;
+    for (uint64_t first = 0; first < rows_of(source); first += s.n) {
+        hth_soa_layout layout;
+        if (!next_row_range(source, most, first, &s) || !hth_soa_layout_init(s.type, s.n, s.n_col, &layout))
+            return false;
+        *bytes += layout.size;
+    }
+    return true;
+}
+
+/* ---- vectors ------------------------------------------------------------------------------------------ */
+
+enum { VECTOR_GRAIN = 64 }; /* floats: slices begin where any device allows it */
+
+/* Room for n more, zeros; NULL: there is none. */
+static float *add_vector(hth_gpu *g, size_t n, hth_gpu_vector *out)
+{
+    size_t at = g->n_staging_vector, end = at + (n + VECTOR_GRAIN - 1) / VECTOR_GRAIN * VECTOR_GRAIN;
+    if (end > g->staging_capacity) {
+        size_t room = 2 * end;
+        float *grown = hth_realloc(g->staging_vectors, room, sizeof *grown);
+        if (!grown) return NULL;
+        memset(grown + at, 0, (room - at) * sizeof *grown);
+        g->staging_vectors = grown, g->staging_capacity = room;
+    }
+    g->n_staging_vector = end;
+    *out = (hth_gpu_vector){at * sizeof(float), (uint32_t)n};
+    return g->staging_vectors + at;
+}
+
+static hearth_status copy_vector(hth_gpu *g, const float *x, size_t n, hth_gpu_vector *out, hearth_error *err)
+{
+    if (!x) return HEARTH_OK;
+    float *to = add_vector(g, n, out);
+    if (!to) return hth_fail_memory(err, n * sizeof *x, "vectors of weights");
+    memcpy(to, x, n * sizeof *x);
+    return HEARTH_OK;
+}
+
+static hearth_status copy_norm(hth_gpu *g, const hth_norm *norm, hth_gpu_vector out[2], hearth_error *err)
+{
+    size_t n = g->model->hparams.d_model;
+    hearth_status st = copy_vector(g, norm->weight, n, &out[0], err);
+    return st == HEARTH_OK ? copy_vector(g, norm->bias, n, &out[1], err) : st;
+}
+
+static hearth_status copy_head_norms(hth_gpu *g, const hth_layer *l, hth_gpu_vector *out, hearth_error *err)
+{
+    size_t d = g->model->hparams.d_head;
+    if (!l->q_norm.weight) return HEARTH_OK;
+    float *to = add_vector(g, 2 * d, out);
+    if (!to) return hth_fail_memory(err, 2 * d * sizeof *to, "vectors of weights");
+    memcpy(to, l->q_norm.weight, d * sizeof *to);
+    memcpy(to + d, l->k_norm.weight, d * sizeof *to);
+    return HEARTH_OK;
+}
+
+static hearth_status copy_biases(hth_gpu *g, const hth_gpu_fused_src *source, const stretch *s,
+                                 hth_gpu_vector *out, hearth_error *err)
+{
+    uint64_t at = 0, end = s->first + s->n;
+    if (!s->has_bias) return HEARTH_OK;
+    float *to = add_vector(g, s->n, out);
+    if (!to) return hth_fail_memory(err, s->n * sizeof *to, "vectors of weights");
+    for (uint32_t i = 0; i < source->n; at += source->n_row[i], i++)
+        for (uint64_t r = 0; r < source->n_row[i]; r++)
+            if (at + r >= s->first && at + r < end) to[at + r - s->first] = source->bias[i][r];
+    return HEARTH_OK;
+}
+
+/* ---- loading ------------------------------------------------------------------------------------------ */
+
+enum { READ_AT_ONCE = 4 << 20 };
+
+typedef struct loader {
+    hth_gpu *g;
+    hth_gpu_read_fn *read;
+    void *user;
+    float *scale_top;       /* of neurons, or NULL: grows to the largest scale that is read */
+    uint8_t *rows, *planes; /* as the file has them; as the device wants them */
+    size_t rows_room, planes_room;
+} loader;
+
+static hearth_status ensure(uint8_t **room, size_t *has, size_t wants, hearth_error *err)
+{
+    if (*has >= wants) return HEARTH_OK;
+    hth_free(*room);
+    *room = hth_alloc(1, wants);
+    *has = *room ? wants : 0;
+    return *room ? HEARTH_OK : hth_fail_memory(err, wants, "room to load weights");
+}
+
+/* Rows of one matrix that a part holds, from row `at` of the part on. */
+static hearth_status fill_from(loader *o, const hth_gpu_matrix *p, const hth_matrix *m, uint64_t from,
+                               uint64_t n, uint64_t at, hearth_error *err)
+{
+    uint64_t step = READ_AT_ONCE / m->row_size > 0 ? READ_AT_ONCE / m->row_size : 1;
+    hearth_status st = ensure(&o->rows, &o->rows_room, step * m->row_size, err);
+    for (uint64_t i = 0, k; st == HEARTH_OK && i < n; i += k) {
+        k = n - i < step ? n - i : step;
+        st = o->read(o->user, m, from + i, k, o->rows, err);
+        if (st != HEARTH_OK) break;
+        hth_soa_layout_pack(p->type, p->n_row, m->n_col, o->rows, m->row_size, at + i, k, o->planes);
+        for (uint64_t r = 0; o->scale_top && r < k; r++) {
+            float top = hth_axpy_absmax_scale(p->type, o->rows + r * m->row_size, m->n_col);
+            if (!(top <= *o->scale_top)) *o->scale_top = top; /* NaN stays */
+        }
+    }
+    return st;
+}
+
+static hearth_status load_part(loader *o, const hth_gpu_fused_src *source, hth_gpu_matrix *p, const char *what,
+                               hearth_error *err)
+{
+    uint64_t at = 0, end = (uint64_t)p->first + p->n_row;
+    hearth_status st = ensure(&o->planes, &o->planes_room, p->layout.size, err);
+    if (st != HEARTH_OK) return st;
+    memset(o->planes, 0, p->layout.size);
+    for (uint32_t i = 0; st == HEARTH_OK && i < source->n; at += source->n_row[i], i++) {
+        const hth_matrix *m = source->matrix[i];
+        uint64_t from = at > p->first ? at : p->first,
+                 to = at + source->n_row[i] < end ? at + source->n_row[i] : end;
+        if (from < to) st = fill_from(o, p, m, from - at, to - from, from - p->first, err);
+    }
+    if (st == HEARTH_OK)
+        st = hth_buffer_new(o->g->device, HTH_MEMORY_DEVICE, p->layout.size, what, &p->weights, err);
+    return st == HEARTH_OK ? hth_device_upload((hth_buffer_range){p->weights, 0, 0}, o->planes, err) : st;
+}
+
+static hearth_status open_group(loader *o, hth_gpu_fused_matrix *group, const hth_gpu_fused_src *source,
+                                const char *what, hearth_error *err)
+{
+    uint64_t most = hth_device_get_info(o->g->device)->max_binding_size, n_row = rows_of(source), n_part = 0;
+    stretch s;
+    for (uint64_t first = 0; first < n_row && next_row_range(source, most, first, &s); first += s.n) n_part++;
+    group->matrices = hth_alloc(n_part, sizeof *group->matrices);
+    if (!group->matrices) return hth_fail_memory(err, n_part * sizeof *group->matrices, what);
+    group->n_row = (uint32_t)n_row;
+    hearth_status st = HEARTH_OK;
+    for (uint64_t first = 0; st == HEARTH_OK && first < n_row; first += s.n) {
+        if (!next_row_range(source, most, first, &s)) break; /* hth_gpu_unsupported_reason asked before */
+        hth_gpu_matrix *p = &group->matrices[group->n_matrix++];
+        p->type = s.type, p->n_row = (uint32_t)s.n, p->first = (uint32_t)first;
+        group->n_col = (uint32_t)s.n_col;
+        hth_soa_layout_init(s.type, s.n, s.n_col, &p->layout);
+        uint32_t block = hth_type_act_block(s.type);
+        group->wants_32 |= block == HTH_ACT_BLOCK;
+        group->wants_256 |= block == HTH_ACT_BLOCK_256;
+        group->wants_f32 |= block == 0;
+        st = copy_biases(o->g, source, &s, &p->bias, err);
+        if (st == HEARTH_OK) st = load_part(o, source, p, what, err);
+    }
+    return st;
+}
+
+/* Sums of integers have a bound only if all scales are finite. */
+static hearth_status check_scales(const hth_gpu *g, uint32_t i_layer, hearth_error *err)
+{
+    float top = g->layers[i_layer].scale_max;
+    if (top - top == 0.0f) return HEARTH_OK;
+    return hth_fail(err, HEARTH_ERROR_FORMAT,
+                    "%s: tensor 'blk.%u.ffn_down_t.weight' holds a scale that is not finite",
+                    hth_gguf_path(g->model->file), i_layer);
+}
+
+static hearth_status open_groups(loader *o, uint32_t i_layer, hearth_error *err)
+{
+    hth_gpu_layer *to = &o->g->layers[i_layer];
+    hth_gpu_fused_src sources[HTH_GPU_N_FUSED];
+    hth_gpu_fused_matrix *groups[HTH_GPU_N_FUSED] = {&to->qkv,  &to->o,          &to->gate_up,
+                                              &to->down, &to->predict_in, &to->predict_out};
+    static const char *const what[HTH_GPU_N_FUSED] = {"weights of attention", "weights of attention",
+                                                      "weights of neurons",   "weights of neurons",
+                                                      "predictors",           "predictors"};
+    hearth_status st = HEARTH_OK;
+    hth_gpu_fused_srcs(o->g->model, i_layer, to->n_hot, o->g->params.selector, sources);
+    for (int i = 0; st == HEARTH_OK && i < HTH_GPU_N_FUSED; i++) {
+        o->scale_top = i == 3 && to->down_transposed ? &to->scale_max : NULL;
+        st = open_group(o, groups[i], &sources[i], what[i], err);
+    }
+    o->scale_top = NULL;
+    return st == HEARTH_OK ? check_scales(o->g, i_layer, err) : st;
+}
+
+static hearth_status open_layer(loader *o, uint32_t i_layer, hearth_error *err)
+{
+    const hth_layer *l = &o->g->model->layers[i_layer];
+    hth_gpu_layer *to = &o->g->layers[i_layer];
+    bool floors = o->g->params.selector == HEARTH_SELECTOR_THRESHOLD;
+    const hth_norm *attn_norm = l->attn_norm.weight ? &l->attn_norm : &l->ffn_norm;
+    to->n_hot = o->g->params.n_hot[i_layer];
+    to->down_transposed = l->down_t.rows.n_row > 0;
+    hearth_status st = copy_norm(o->g, attn_norm, to->attn_norm, err);
+    if (st == HEARTH_OK) st = copy_norm(o->g, &l->ffn_norm, to->ffn_norm, err);
+    if (st == HEARTH_OK) st = copy_norm(o->g, &l->attn_post_norm, to->attn_post, err);
+    if (st == HEARTH_OK) st = copy_norm(o->g, &l->ffn_post_norm, to->ffn_post, err);
+    if (st == HEARTH_OK) st = copy_head_norms(o->g, l, &to->head_norms, err);
+    if (st == HEARTH_OK) st = copy_vector(o->g, floors ? l->thresholds : NULL, l->d_ff, &to->thresholds, err);
+    if (st == HEARTH_OK && to->down_transposed)
+        st = copy_vector(o->g, l->down_bias, o->g->model->hparams.d_model, &to->down_bias, err);
+    if (o->g->params.streams[0].n_tok > 0 && to->n_hot < l->d_ff) {
+        const float *bias[2] = {l->gate_bias, l->up_bias};
+        for (int i = 0; st == HEARTH_OK && i < 2; i++)
+            if (bias[i])
+                st = copy_vector(o->g, bias[i] + to->n_hot, l->d_ff - to->n_hot, &to->cold_bias[i], err);
+    }
+    return st == HEARTH_OK ? open_groups(o, i_layer, err) : st;
+}
+
+static hearth_status open_vectors(hth_gpu *g, hearth_error *err)
+{
+    hth_gpu_vector none;
+    if (!add_vector(g, 1, &none)) return hth_fail_memory(err, sizeof(float), "vectors of weights");
+    hearth_status st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, g->n_staging_vector * sizeof *g->staging_vectors,
+                                      "norms and biases", &g->vectors, err);
+    if (st == HEARTH_OK) st = hth_device_upload((hth_buffer_range){g->vectors, 0, 0}, g->staging_vectors, err);
+    hth_free(g->staging_vectors);
+    g->staging_vectors = NULL;
+    return st;
+}
+
+hearth_status hth_gpu_weights_open(hth_gpu *g, hth_gpu_read_fn *read, void *user, hearth_error *err)
+{
+    loader o = {.g = g, .read = read, .user = user};
+    hearth_status st = HEARTH_OK;
+    for (uint32_t i = 0; st == HEARTH_OK && i < g->params.n_layer; i++) st = open_layer(&o, i, err);
+    if (st == HEARTH_OK && g->params.head) {
+        hth_gpu_fused_src head = hth_gpu_head_src(g->model);
+        st = copy_norm(g, &g->model->output_norm, g->output_norm, err);
+        if (st == HEARTH_OK) st = open_group(&o, &g->head, &head, "weights of the head", err);
+    }
+    if (st == HEARTH_OK) st = open_vectors(g, err);
+    hth_free(o.rows);
+    hth_free(o.planes);
+    return st;
+}
+
+static void close_group(hth_gpu_fused_matrix *group)
+{
+    for (uint32_t i = 0; i < group->n_matrix; i++) hth_buffer_free(group->matrices[i].weights);
+    hth_free(group->matrices);
+}
+
+void hth_gpu_weights_close(hth_gpu *g)
+{
+    for (uint32_t i = 0; g->layers && i < g->params.n_layer; i++) {
+        hth_gpu_layer *l = &g->layers[i];
+        close_group(&l->qkv);
+        close_group(&l->o);
+        close_group(&l->gate_up);
+        close_group(&l->down);
+        close_group(&l->predict_in);
+        close_group(&l->predict_out);
+    }
+    close_group(&g->head);
+    hth_buffer_free(g->vectors);
+    hth_free(g->staging_vectors);
+}

@@ -1,0 +1,293 @@
+/* A batch of rows through all layers. Called by the engine for every prompt piece
+ * and every generated token. A row's bits depend on its own sequence alone: rows
+ * meet only in matrix products, which compute each row as if it were the only one. */
+#include "forward/forward_int.h"
+
+#include "base/format_bytes.h"
+#include "base/checked_math.h"
+#include "forward/gpu/gpu.h"
+
+#include <string.h>
+
+/* ---- the workspace ------------------------------------------------------------- */
+
+/* Walks over all buffers twice: with memory NULL to know the size, then to cut. */
+typedef struct cutter {
+    uint8_t *memory;
+    size_t used;
+    bool overflow;
+} cutter;
+
+static void *cut(cutter *c, size_t n, size_t size)
+{
+    size_t bytes, end;
+    if (!hth_mul_size(n, size, &bytes) || !hth_add_size(c->used, bytes, &end) || end > SIZE_MAX - 64) {
+        c->overflow = true;
+        return NULL;
+    }
+    void *p = c->memory ? c->memory + c->used : NULL;
+    c->used = (end + 63) & ~(size_t)63;
+    return p;
+}
+
+static size_t widest_input(const hth_hparams *h)
+{
+    size_t n = h->d_model, heads = (size_t)h->n_head * h->d_head;
+    if (heads > n) n = heads;
+    if (h->rank > n) n = h->rank;
+    return h->d_ff > n ? h->d_ff : n;
+}
+
+/* Logits of a whole batch would be large; this many rows keep the head's product wide. */
+enum { HEAD_ROWS = 16 };
+
+/* What selectors and neuron-major down need. */
+static void cut_lists(cutter *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
+{
+    const hth_hparams *h = &model->hparams;
+    bool scored = s->selector == HEARTH_SELECTOR_PREDICTOR || s->selector == HEARTH_SELECTOR_THRESHOLD;
+    size_t f = sizeof(float), n_fired = model->down_transposed ? n_row * h->d_ff : 0;
+    size_t n_sum = model->down_transposed ? n_thread * hth_axpy_width(h->d_model) : 0;
+    s->list = cut(c, s->selector == HEARTH_SELECTOR_DENSE ? 0 : h->d_ff, sizeof *s->list);
+    s->scores = cut(c, scored ? n_row * h->d_ff : 0, f);
+    s->rank_out = cut(c, scored ? n_row * h->rank : 0, f);
+    s->active_idx = cut(c, n_fired, sizeof *s->active_idx);
+    s->active_vals = cut(c, n_fired, f);
+    s->active_sets = cut(c, model->down_transposed ? n_row : 0, sizeof *s->active_sets);
+    s->axpy_scratch.acc64 = cut(c, n_sum, sizeof *s->axpy_scratch.acc64);
+    s->axpy_scratch.sums = cut(c, n_sum, sizeof *s->axpy_scratch.sums);
+    s->axpy_scratch.offsets = cut(c, n_sum / 16, sizeof *s->axpy_scratch.offsets);
+    s->axpy_scratch.chain = cut(c, n_sum, f);
+    s->axpy_scratch.state = cut(c, model->down_transposed ? n_thread : 0, sizeof *s->axpy_scratch.state);
+    s->axpy_scratch.scale = cut(c, model->down_transposed ? n_row : 0, f);
+}
+
+static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
+{
+    const hth_hparams *h = &model->hparams;
+    size_t n_q = (size_t)h->n_head * h->d_head, n_kv = (size_t)h->n_head_kv * h->d_head;
+    size_t n_pair = h->rope.n_rot / 2, f = sizeof(float);
+    s->n_table = h->rope.window_base > 0.0 ? 2 : 1;
+    s->x = cut(c, n_row * h->d_model, f);
+    s->x_norm = cut(c, n_row * h->d_model, f);
+    s->q = cut(c, n_row * n_q, f);
+    s->kv = cut(c, n_row * n_kv, 2 * f);
+    s->attn_out = cut(c, n_row * n_q, f);
+    s->gate = cut(c, n_row * h->d_ff, f);
+    s->up = cut(c, n_row * h->d_ff, f);
+    s->hidden = cut(c, n_row * h->d_ff, f);
+    s->block_out = cut(c, n_row * h->d_model, f);
+    s->attn_saved = cut(c, h->arch->parallel ? n_row * h->d_model : 0, f);
+    s->cosine = cut(c, s->n_table * n_row * n_pair, f);
+    s->sine = cut(c, s->n_table * n_row * n_pair, f);
+    s->frequency = cut(c, s->n_table * 2 * n_pair, sizeof(double));
+    s->n_scratch = hth_attn_scratch(h->d_head, hth_fwd_group_queries(model, &s->group_rows));
+    s->scratch = cut(c, n_thread * s->n_scratch, f);
+    s->groups = cut(c, n_row, sizeof *s->groups);
+    s->q_q8 = cut(c, n_row * n_q, 1);
+    s->q_d = cut(c, n_row * (n_q / HTH_ACT_BLOCK), f);
+    s->q_sum = cut(c, n_row * (n_q / HTH_ACT_BLOCK), sizeof(int32_t));
+    s->split_values = cut(c, HTH_SPLIT_SCRATCH * n_q, f);
+    s->split_partials = cut(c, HTH_SPLIT_SCRATCH * (size_t)h->n_head, sizeof *s->split_partials);
+    s->split_totals = cut(c, HTH_SPLIT_ROWS * (size_t)h->n_head, sizeof *s->split_totals);
+    s->head_rows = n_row < HEAD_ROWS ? (uint32_t)n_row : HEAD_ROWS;
+    s->logits = cut(c, (size_t)s->head_rows * h->n_vocab, f);
+    size_t widest = widest_input(h), n_block = widest / HTH_ACT_BLOCK + 1;
+    size_t n_wide = widest / HTH_ACT_BLOCK_256 + 1, n_part = widest / HTH_ACT_SUBBLOCK + 1;
+    s->act_q8.q = cut(c, n_row * widest, 1);
+    s->act_q8.d = cut(c, n_row * n_block, f);
+    s->act_q8.sum = cut(c, n_row * n_block, sizeof(int32_t));
+    s->act_q8.q_256 = cut(c, n_row * widest, 1);
+    s->act_q8.d_256 = cut(c, n_row * n_wide, f);
+    s->act_q8.sum_16 = cut(c, n_row * n_part, sizeof(int16_t));
+    size_t n_tiled = hth_n_tiled(n_row);
+    s->act_q8.tiles.q = cut(c, n_tiled * widest, 1);
+    s->act_q8.tiles.x = cut(c, n_tiled * widest, f);
+    s->act_q8.tiles.d = cut(c, n_tiled * n_block, f);
+    s->act_q8.tiles.offset = cut(c, n_tiled * n_block, sizeof(int32_t));
+    s->act_q8.tiles_256.q = cut(c, n_tiled * widest, 1);
+    s->act_q8.tiles_256.d = cut(c, n_tiled * n_wide, f);
+    s->act_q8.tiles_256.sum_16 = cut(c, n_tiled * n_part, sizeof(int16_t));
+    s->input.size = hth_input_size(widest);
+    s->input.words = cut(c, s->input.size, 1);
+    s->input.copies = cut(c, n_thread, HTH_INPUT_HEAD + s->input.size);
+    s->act_q8.input = &s->input;
+    s->act_q8.part = cut(c, n_thread * HTH_PRODUCT_SCRATCH, f);
+    s->act_q8.work = cut(c, n_thread * HTH_PANEL_WORK, 1);
+    cut_lists(c, model, n_row, n_thread, s);
+}
+
+bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selector, uint32_t n_thread,
+                   size_t *size)
+{
+    cutter c = {0};
+    hth_step s = {.selector = selector};
+    cut_buffers(&c, model, n_row, n_thread, &s);
+    *size = c.used + sizeof s;
+    return !c.overflow;
+}
+
+hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, hth_pool *pool,
+                            uint32_t n_row, hearth_selector selector, hth_step **out, hearth_error *err)
+{
+    *out = NULL;
+    hth_step *s = hth_alloc(1, sizeof *s);
+    if (!s) return hth_fail_memory(err, sizeof *s, "a step");
+    *s = (hth_step){.model = model, .k = kernels, .pool = pool, .n_tok_max = n_row, .selector = selector};
+    cutter c = {0};
+    cut_buffers(&c, model, n_row, hth_pool_n_thread(pool), s);
+    s->size = c.used;
+    s->memory = c.overflow ? NULL : hth_pages_alloc(s->size);
+    if (!s->memory) {
+        hth_free(s);
+        return hth_fail(err, HEARTH_ERROR_MEMORY,
+                        "out of memory: %s for a workspace of %u rows; ask for a smaller --batch",
+                        hth_format_bytes(c.used).text, n_row);
+    }
+    c = (cutter){.memory = s->memory};
+    cut_buffers(&c, model, n_row, hth_pool_n_thread(pool), s);
+    hth_fwd_rope_init(s);
+    *out = s;
+    return HEARTH_OK;
+}
+
+void hth_step_close(hth_step *step)
+{
+    if (!step) return;
+    hth_pool_quiesce(step->pool);
+    hth_pages_free(step->memory, step->size);
+    hth_free(step);
+}
+
+void hth_step_use_gpu(hth_step *step, hth_gpu *gpu) { step->gpu = gpu; }
+
+void hth_step_set_probe(hth_step *step, hth_ffn_probe_fn *fn, void *user)
+{
+    step->probe = fn;
+    step->probe_user = user;
+}
+
+void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user)
+{
+    step->select = fn;
+    step->select_user = user;
+}
+
+/* ---- row by row -------------------------------------------------------------------- */
+
+void hth_fwd_norm_row(const void *rows, size_t i)
+{
+    const hth_fwd_norm_rows *n = rows;
+    const hth_hparams *h = &n->s->model->hparams;
+    const hth_kernels *k = n->s->k;
+    const float *x = n->x + i * h->d_model;
+    float *y = n->y + i * h->d_model, inv_n = 1.0f / (float)h->d_model;
+    if (h->arch->norm == HTH_NORM_LAYER) {
+        k->layer_norm(x, n->norm->weight, n->norm->bias, h->d_model, inv_n, h->norm_eps, y);
+    } else {
+        k->rms_norm(x, n->norm->weight, h->d_model, inv_n, h->norm_eps, y);
+    }
+}
+
+static void norm_unit(void *arg, size_t i, uint32_t i_thread)
+{
+    (void)i_thread;
+    hth_fwd_norm_row(arg, i);
+}
+
+void hth_fwd_norm(hth_step *s, const hth_norm *norm, const float *x, float *y, uint32_t n_row)
+{
+    hth_fwd_norm_rows rows = {s, norm, x, y};
+    hth_pool_add(s->pool, norm_unit, &rows, sizeof rows, n_row);
+}
+
+typedef struct add_job {
+    const hth_step *s;
+    float *x;
+    const float *block;
+} add_job;
+
+static void add_row(void *arg, size_t i, uint32_t i_thread)
+{
+    (void)i_thread;
+    const add_job *job = arg;
+    size_t d = job->s->model->hparams.d_model;
+    job->s->k->add(job->x + i * d, job->block + i * d, d, job->x + i * d);
+}
+
+/* ---- the step ------------------------------------------------------------------------ */
+
+/* The residual stream takes what a block gives, normed where the family does that. */
+static void add_to_stream(hth_step *s, float *block, const hth_norm *post)
+{
+    add_job job = {s, s->x, block};
+    if (post->weight) hth_fwd_norm(s, post, block, block, s->n_tok);
+    hth_pool_add(s->pool, add_row, &job, sizeof job, s->n_tok);
+}
+
+static void hold_out(hth_step *s)
+{
+    float *out = s->block_out;
+    s->block_out = s->attn_saved;
+    s->attn_saved = out;
+}
+
+static void run_layer(hth_step *s, uint32_t i_layer)
+{
+    const hth_layer *l = &s->model->layers[i_layer];
+    if (s->model->hparams.arch->parallel) {
+        hth_fwd_attention(s, i_layer, NULL);
+        hold_out(s);
+        hth_fwd_ffn(s, i_layer, NULL);
+        add_to_stream(s, s->attn_saved, &l->attn_post_norm);
+        add_to_stream(s, s->block_out, &l->ffn_post_norm);
+        return;
+    }
+    float *add_to = l->attn_post_norm.weight ? NULL : s->x;
+    hth_fwd_attention(s, i_layer, add_to);
+    if (!add_to) add_to_stream(s, s->block_out, &l->attn_post_norm);
+    add_to = l->ffn_post_norm.weight ? NULL : s->x;
+    hth_fwd_ffn(s, i_layer, add_to);
+    if (!add_to) add_to_stream(s, s->block_out, &l->ffn_post_norm);
+}
+
+hearth_status hth_fwd_cancelled(hearth_error *err)
+{
+    return hth_fail(err, HEARTH_ERROR_CANCELLED, "interrupted: the evaluation was cancelled");
+}
+
+bool hth_step_device_failed(const hth_step *step) { return step->device_failed; }
+
+hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32_t n_row, hth_logits_fn *fn, void *user,
+                           hearth_error *err)
+{
+    step->tokens = tokens;
+    step->n_tok = n_row;
+    step->device_failed = false;
+    hth_alloc_assert_none(1); /* whoever is called from here may allocate again */
+    hth_fwd_group(step);
+    hth_fwd_embed(step);
+    hth_fwd_rope_tables(step);
+    hth_logits_sink to = {fn, user, 0};
+    hearth_status st = HEARTH_OK;
+    uint32_t n_done = 0;
+    bool head_done = false;
+    if (step->gpu && (step->probe || step->select)) {
+        st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                      "neurons that lie on a device cannot be looked at: open the model without one");
+        n_done = step->model->hparams.n_layer, head_done = true;
+    } else if (step->gpu) {
+        hth_pool_finish(step->pool);
+        st = hth_gpu_run(step->gpu, step, &to, err);
+        step->device_failed =
+            st == HEARTH_ERROR_DEVICE || st == HEARTH_ERROR_MEMORY || st == HEARTH_ERROR_UNSUPPORTED;
+        n_done = hth_gpu_get_params(step->gpu)->n_layer, head_done = hth_gpu_get_params(step->gpu)->head;
+    }
+    for (uint32_t i = n_done; st == HEARTH_OK && i < step->model->hparams.n_layer; i++) run_layer(step, i);
+    if (st == HEARTH_OK && !head_done) st = hth_fwd_head(step, &to, err);
+    hth_pool_finish(step->pool);
+    if (hth_pool_take_cancelled(step->pool)) st = hth_fwd_cancelled(err);
+    if (st == HEARTH_OK && step->gpu) hth_gpu_sim_host_cost_rest(step->gpu, step, to.n_given > 0);
+    hth_alloc_assert_none(-1);
+    return st;
+}

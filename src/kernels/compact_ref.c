@@ -1,0 +1,27 @@
+/* Who fires, in C: the definition of hth_compact_fn. Called once or twice a layer by forward/ffn.c. */
+#include "kernels/isa.h"
+
+#include "base/bits.h"
+
+HTH_INLINE size_t pick(const hth_compact *job, uint32_t mask)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < job->n; i++) {
+        int32_t number = job->list ? job->list[i] : (int32_t)i;
+        float x = job->x[i], floor = job->thresholds ? job->thresholds[number] : job->threshold;
+        bool below = hth_float_of(hth_bits_of(x) & mask) < floor;
+        job->out_idx[n] = number;
+        if (job->out_x) job->out_x[n] = x;
+        n += !below;
+    }
+    return n;
+}
+
+static size_t pick_values(const hth_compact *job) { return pick(job, 0xffffffffu); }
+static size_t pick_magnitudes(const hth_compact *job) { return pick(job, 0x7fffffffu); }
+
+void hth_kernels_compact_ref(hth_kernels *k)
+{
+    k->compact = pick_values;
+    k->compact_abs = pick_magnitudes;
+}

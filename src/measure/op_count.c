@@ -1,0 +1,43 @@
+/* Counting multiply-adds and bytes. Called by bench for the shares that it prints. */
+#include "measure/op_count.h"
+
+#include "engine/engine.h"
+
+static void add_matrix(hth_op_count *work, const hth_matrix *m)
+{
+    if (m->n_row == 0) return;
+    uint64_t n = (uint64_t)m->n_row * m->n_col;
+    const hth_type_info *type = hth_type_find((uint32_t)m->type);
+    if (type && type->quantised) work->int8 += n;
+    else work->f32 += n;
+}
+
+hth_op_count hth_op_count_prompt(const hearth_model *model, uint64_t n_token)
+{
+    hth_op_count work = {0};
+    for (uint32_t i = 0; i < model->model->hparams.n_layer; i++) {
+        const hth_layer *l = &model->model->layers[i];
+        const hth_matrix *const all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++) add_matrix(&work, all[k]);
+    }
+    work.int8 *= n_token;
+    work.f32 *= n_token;
+    const hth_model *m = model->model;
+    if (n_token > 0) add_matrix(&work, m->tied ? &m->token_embd : &m->output);
+    return work;
+}
+
+uint64_t hth_op_count_kv_bytes(const hearth_model *model, hearth_kv_type kv, uint64_t position)
+{
+    enum { N = 1024 }; /* positions of a cache that is only measured */
+    const hth_model *m = model->model;
+    double all = 0.0, seen = 0.0, n = (double)position + 1.0;
+    size_t size;
+    if (!hth_kv_size(m, kv, N, &size)) return 0;
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
+        const hth_layer *l = &m->layers[i];
+        all += l->n_head_kv;
+        seen += l->n_head_kv * (l->window && l->window < n ? l->window : n);
+    }
+    return all > 0.0 ? (uint64_t)((double)size / N * seen / all) : 0;
+}

@@ -1,0 +1,47 @@
+/* The pass over a text that thresholds.c, convert/predictors.c and study/ are made of. */
+#include "measure/text_sampler.h"
+
+#include "engine/engine.h"
+
+typedef struct walking {
+    const hth_text_sampler *walk;
+    uint64_t n_tok, i_tok; /* of the text; seen in earlier steps */
+    uint32_t n_layer;
+    uint32_t n_kept;      /* in earlier steps */
+    hearth_error failure; /* of keep: an observer cannot end a step */
+} walking;
+
+static void see(void *user, const hth_ffn_probe *seen)
+{
+    walking *w = user;
+    const hth_text_sampler *walk = w->walk;
+    uint32_t i = w->n_kept;
+    for (size_t t = 0; t < seen->n_tok && i < walk->n_kept; t++)
+        if (w->i_tok + t >= i * w->n_tok / walk->n_kept && w->failure.status == HEARTH_OK)
+            walk->keep(walk->user, seen, t, i++, &w->failure);
+    if (seen->i_layer + 1 < w->n_layer) return;
+    w->n_kept = i;
+    w->i_tok += seen->n_tok;
+}
+
+hearth_status hth_text_sampler_run(const hth_text_sampler *walk, const hearth_model *model, hearth_session *session,
+                            hth_chunks *windows, hearth_error *err)
+{
+    walking w = {walk, (uint64_t)walk->n_window * windows->n_ctx, 0, model->model->hparams.n_layer, 0, {0}};
+    hearth_status st = walk->look(walk->user, 0, err);
+    hth_step_set_probe(hth_session_step(session), see, &w);
+    for (size_t i = 0; st == HEARTH_OK && i < walk->n_window; i++) {
+        st = hearth_session_truncate(session, 0, err);
+        if (st == HEARTH_OK)
+            st = hearth_session_eval(session, hth_chunks_at(windows, i * windows->n_window / walk->n_window),
+                                     windows->n_ctx, err);
+        if (st == HEARTH_ERROR_CANCELLED) st = hth_fail(err, st, "interrupted; nothing was written");
+        if (st == HEARTH_OK && w.failure.status != HEARTH_OK) {
+            st = w.failure.status;
+            if (err) *err = w.failure;
+        }
+        if (st == HEARTH_OK) st = walk->look(walk->user, i + 1, err);
+    }
+    hth_step_set_probe(hth_session_step(session), NULL, NULL);
+    return st;
+}

@@ -1,0 +1,134 @@
+/* The family table, and the names of activations. The conventions are those of
+ * the models' publishers as their GGUF converters write them. */
+#include "model/arch.h"
+
+#include <stdio.h>
+
+static const hth_arch families[] = {
+    {.name = "llama",
+     .rope = HTH_ROPE_INTERLEAVED,
+     .factors = HTH_FACTORS_ONE,
+     .in_powerinfer = true,
+     .relu_form = HTH_ACTIVATION_RELU,
+     .activation = HTH_ACTIVATION_SILU,
+     .gated = true},
+    {.name = "bamboo",
+     .rope = HTH_ROPE_INTERLEAVED,
+     .factors = HTH_FACTORS_ONE,
+     .in_powerinfer = true,
+     .relu_form = HTH_ACTIVATION_DRELU,
+     .activation = HTH_ACTIVATION_DRELU,
+     .gated = true},
+    {.name = "qwen2",
+     .rope = HTH_ROPE_NEOX,
+     .biases = HTH_BIAS_QKV,
+     .activation = HTH_ACTIVATION_SILU,
+     .gated = true},
+    {.name = "qwen3",
+     .rope = HTH_ROPE_NEOX,
+     .qk_norm = true,
+     .activation = HTH_ACTIVATION_SILU,
+     .gated = true},
+    /* The 27B models divide by another root; no key says so, only their depth. */
+    {.name = "gemma2",
+     .rope = HTH_ROPE_NEOX,
+     .post_norms = true,
+     .scaled_embedding = true,
+     .swa = {.possible = true, .size = 4096, .period = 2},
+     .reads_attn_softcap = true,
+     .reads_logit_softcap = true,
+     .attn_softcap = 50.0,
+     .logit_softcap = 30.0,
+     .wide_scale_layers = 46,
+     .activation = HTH_ACTIVATION_GELU,
+     .gated = true},
+    {.name = "gemma3",
+     .rope = HTH_ROPE_NEOX,
+     .qk_norm = true,
+     .post_norms = true,
+     .scaled_embedding = true,
+     .swa = {.possible = true, .period = 6},
+     .window_rope_base = 10000.0,
+     .reads_logit_softcap = true,
+     .wide_scale_layers = 62,
+     .activation = HTH_ACTIVATION_GELU,
+     .gated = true},
+    /* The window of the file counts, in all layers, as its publishers' configurations say;
+     * llama.cpp of 2026 reads the key and goes without. */
+    {.name = "phi3",
+     .rope = HTH_ROPE_NEOX,
+     .factors = HTH_FACTORS_BY_CONTEXT,
+     .fused_gate_up = true,
+     .swa = {.possible = true},
+     .activation = HTH_ACTIVATION_SILU,
+     .gated = true},
+    {.name = "falcon",
+     .rope = HTH_ROPE_NEOX,
+     .norm = HTH_NORM_LAYER,
+     .parallel = true,
+     .in_powerinfer = true,
+     .relu_form = HTH_ACTIVATION_RELU,
+     .activation = HTH_ACTIVATION_GELU},
+    {.name = "opt",
+     .rope = HTH_ROPE_NONE,
+     .norm = HTH_NORM_LAYER,
+     .norm_eps = 1e-5,
+     .biases = HTH_BIAS_ALL,
+     .position_offset = 2,
+     .in_powerinfer = true,
+     .relu_form = HTH_ACTIVATION_RELU,
+     .activation = HTH_ACTIVATION_RELU},
+};
+enum { N_FAMILY = sizeof families / sizeof *families };
+
+const hth_arch *hth_arch_find(hth_str name)
+{
+    for (size_t i = 0; i < N_FAMILY; i++)
+        if (hth_str_eq(name, families[i].name)) return &families[i];
+    return NULL;
+}
+
+const char *hth_arch_list(char *list, size_t size)
+{
+    size_t n = 0;
+    list[0] = '\0';
+    for (size_t i = 0; i < N_FAMILY && n < size; i++)
+        n += (size_t)snprintf(list + n, size - n, "%s%s", i ? ", " : "", families[i].name);
+    return list;
+}
+
+/* Some names are those of gated forms and ask for a gate tensor; with the others the
+ * tensors decide. */
+static const struct {
+    const char *name;
+    hth_activation activation;
+    bool needs_gate;
+} activation_names[] = {
+    {"swiglu", HTH_ACTIVATION_SILU, false}, {"silu", HTH_ACTIVATION_SILU, false},
+    {"geglu", HTH_ACTIVATION_GELU, true},   {"gelu", HTH_ACTIVATION_GELU, false},
+    {"reglu", HTH_ACTIVATION_RELU, true},   {"relu", HTH_ACTIVATION_RELU, false},
+    {"drelu", HTH_ACTIVATION_DRELU, true},  {"relu2", HTH_ACTIVATION_RELU2, false},
+};
+
+bool hth_activation_by_name(hth_str name, hth_activation *activation, bool *needs_gate)
+{
+    for (size_t i = 0; i < sizeof activation_names / sizeof *activation_names; i++) {
+        if (!hth_str_eq(name, activation_names[i].name)) continue;
+        *activation = activation_names[i].activation;
+        *needs_gate = activation_names[i].needs_gate;
+        return true;
+    }
+    return false;
+}
+
+const char *hth_activation_name(hth_activation activation)
+{
+    static const char *const names[HTH_N_ACTIVATION] = {"silu", "gelu", "relu", "relu2", "drelu"};
+    return names[activation];
+}
+
+bool hth_activation_is_sparse(hth_activation activation)
+{
+    return activation == HTH_ACTIVATION_RELU || activation == HTH_ACTIVATION_RELU2 ||
+           activation == HTH_ACTIVATION_DRELU;
+}

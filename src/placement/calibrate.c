@@ -1,0 +1,450 @@
+/* Calibration for plans: rates of both sides, the way between them, and what a program costs by itself.
+ * Each figure is the best or the median of a few rounds, as said beside it. */
+#include "placement/calibrate.h"
+#include "placement/calibrate_int.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "kernels/sparse_down.h"
+#include "base/sample_stats.h"
+#include "forward/gpu/shader_params.h"
+#include "forward/gpu/weight_layout.h"
+
+#include <string.h>
+
+enum { ROUNDS = 5, N_HAND = 200, N_DISPATCH = 200 };
+static const uint64_t ENOUGH = (uint64_t)256 << 20; /* more than caches hold */
+
+/* Bytes a second by the seconds of some rounds. */
+static hth_sample_stats rates_of(double bytes, const double seconds[ROUNDS])
+{
+    double rates[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) rates[i] = bytes / seconds[i];
+    return hth_sample_stats_of(rates, ROUNDS);
+}
+
+/* One row of weights like a model's, packed. */
+static void make_row(const hth_kernels *k, hth_type type, uint8_t *row)
+{
+    float x[N_COL];
+    uint32_t state = 1;
+    for (int i = 0; i < N_COL; i++) {
+        state = state * 1664525u + 1013904223u;
+        x[i] = (float)(int32_t)state * 0x1p-36f;
+    }
+    if (k->pack[type]) k->pack[type](x, N_COL, row);
+}
+
+/* ---- the device ------------------------------------------------------------------------------------- */
+
+/* Everything made here is gone when it is closed. */
+typedef struct bench {
+    hth_device *device;
+    hth_buffer *weights, *memory, *from_host, *to_host;
+    hth_cmdlist *tapes[3];
+    hearth_error *err;
+} bench;
+
+static void close_bench(bench *b)
+{
+    hth_queue_drain(b->device, PATIENCE_NS, NULL);
+    for (int i = 0; i < 3; i++) hth_cmdlist_free(b->tapes[i]);
+    hth_buffer_free(b->weights);
+    hth_buffer_free(b->memory);
+    hth_buffer_free(b->from_host);
+    hth_buffer_free(b->to_host);
+}
+
+/* Places in memory, in bytes. */
+enum {
+    AT_STEP = 0,
+    AT_X = 256,
+    AT_Q = AT_X + 4 * N_COL,
+    AT_D = AT_Q + N_COL,
+    AT_SUM = AT_D + N_COL,
+    AT_Y = AT_SUM + N_COL
+};
+
+/* More than a card's caches hold; where the CPU plays the device, what it does in no time. */
+static uint64_t enough_for(hth_device_kind kind)
+{
+    if (kind == HTH_DEVICE_CPU || kind == HTH_DEVICE_REF) return (uint64_t)1 << 20;
+    return kind == HTH_DEVICE_SIMULATED ? (uint64_t)32 << 20 : ENOUGH;
+}
+
+static uint64_t rows_that_fit(const hth_device *device, hth_type type)
+{
+    hth_device_usage use = hth_device_state(device);
+    uint64_t row = hth_type_row_size(type, N_COL), bytes = (use.limit - use.used) / 16;
+    uint64_t enough = enough_for(hth_device_get_info(device)->kind);
+    if (bytes > enough) bytes = enough;
+    return bytes / row / 64 * 64 + 64;
+}
+
+uint64_t hth_calibration_bytes(const hth_device *device, hth_type type)
+{
+    return rows_that_fit(device, type) * hth_type_row_size(type, N_COL);
+}
+
+static hearth_status fill_weights(bench *b, const hth_kernels *k, hth_type type, uint64_t n_row,
+                                  hth_soa_layout *layout)
+{
+    uint8_t row[4 * N_COL];
+    if (!hth_soa_layout_init(type, n_row, N_COL, layout))
+        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED, "no program knows the type of these weights");
+    make_row(k, type, row);
+    uint8_t *bytes = hth_alloc(1, layout->size);
+    if (!bytes) return hth_fail_memory(b->err, layout->size, "a calibration");
+    for (uint64_t i = 0; i < n_row; i++)
+        hth_soa_layout_pack(type, n_row, N_COL, row, hth_type_row_size(type, N_COL), i, 1, bytes);
+    hearth_status st =
+        hth_buffer_new(b->device, HTH_MEMORY_DEVICE, layout->size, "a calibration", &b->weights, b->err);
+    if (st == HEARTH_OK) st = hth_device_upload((hth_buffer_range){b->weights, 0, 0}, bytes, b->err);
+    hth_free(bytes);
+    return st;
+}
+
+static hth_buffer_range at(const bench *b, uint64_t from, uint64_t bytes)
+{
+    return (hth_buffer_range){b->memory, from, bytes};
+}
+
+static void record_rows(bench *b, hth_cmdlist *cmdlist, hth_type type, uint64_t n_row, const hth_soa_layout *p,
+                        const hth_pipeline *pipeline)
+{
+    hth_quant_desc desc;
+    hth_buffer_range y = at(b, AT_Y, 4 * n_row), step = at(b, AT_STEP, 64);
+    uint32_t groups = (uint32_t)((n_row + LOCAL / 8 - 1) / (LOCAL / 8));
+    if (hth_quant_desc_of(type, &desc)) {
+        hth_push_mul_mat_vec_q push = {.n_row = (uint32_t)n_row,
+                              .n_block = N_COL / desc.block,
+                              .y_stride = (uint32_t)n_row,
+                              .at = p->offsets};
+        hth_cmdlist_dispatch(cmdlist, pipeline,
+                     (hth_buffer_range[]){step,
+                                   {b->weights, 0, 0},
+                                   at(b, AT_Q, N_COL),
+                                   at(b, AT_D, N_COL),
+                                   at(b, AT_SUM, N_COL),
+                                   step,
+                                   y},
+                     &push, groups, 1, 1);
+    } else {
+        hth_push_mul_mat_vec_f push = {.n_row = (uint32_t)n_row,
+                                .n_col = N_COL,
+                                .y_stride = (uint32_t)n_row,
+                                .row_words = hth_soa_row_words(type, N_COL)};
+        hth_cmdlist_dispatch(cmdlist, pipeline, (hth_buffer_range[]){step, {b->weights, 0, 0}, at(b, AT_X, 4 * N_COL), step, y},
+                     &push, groups, 1, 1);
+    }
+    hth_cmdlist_hint_bytes(cmdlist, p->size);
+    hth_cmdlist_barrier(cmdlist, &y, 1);
+}
+
+static hearth_status play(bench *b, hth_cmdlist *cmdlist, double *seconds)
+{
+    hth_fence fence;
+    uint64_t start = hth_device_time(b->device);
+    hearth_status st = hth_queue_submit(b->device, (hth_submit_info[]){{cmdlist, 0}}, 1, &fence, b->err);
+    if (st == HEARTH_OK) st = hth_queue_wait(b->device, fence, PATIENCE_NS, b->err);
+    *seconds = device_since(b->device, start);
+    return st;
+}
+
+/* Some rounds of a tape, behind one that warms everything up. */
+static hearth_status play_rounds(bench *b, hth_cmdlist *cmdlist, double seconds[ROUNDS])
+{
+    hearth_status st = play(b, cmdlist, &seconds[0]);
+    for (int i = 0; st == HEARTH_OK && i < ROUNDS; i++) st = play(b, cmdlist, &seconds[i]);
+    return st;
+}
+
+static hearth_status get_rows(bench *b, hth_type type, const hth_pipeline **pipeline)
+{
+    hth_quant_desc desc;
+    uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, 1, 1, 0};
+    if (hth_quant_desc_of(type, &desc)) {
+        memcpy(consts + HTH_ROWS_FORM, &desc, sizeof desc);
+        return hth_pipeline_get(b->device, HTH_SHADER_mul_mat_vec_q, consts, pipeline, b->err);
+    }
+    consts[HTH_FLOATS_TYPE] = (uint32_t)type;
+    return hth_pipeline_get(b->device, HTH_SHADER_mul_mat_vec_f, consts, pipeline, b->err);
+}
+
+static hearth_status measure_rows(bench *b, const hth_kernels *k, hth_type type, hth_calibration *out)
+{
+    uint64_t n_row = rows_that_fit(b->device, type);
+    const hth_pipeline *pipeline;
+    hth_soa_layout layout;
+    uint32_t step[16] = {n_token(b->device, 1)};
+    double seconds[ROUNDS];
+    hearth_status st = fill_weights(b, k, type, n_row, &layout);
+    if (st == HEARTH_OK)
+        st = hth_buffer_new(b->device, HTH_MEMORY_DEVICE, AT_Y + 4 * n_row, "a calibration", &b->memory,
+                            b->err);
+    uint8_t *zeros = hth_alloc(1, AT_Y);
+    if (!zeros && st == HEARTH_OK) st = hth_fail_memory(b->err, AT_Y, "a calibration");
+    if (st == HEARTH_OK) st = hth_device_upload(at(b, 0, AT_Y), zeros, b->err);
+    hth_free(zeros);
+    if (st == HEARTH_OK) st = hth_device_upload(at(b, AT_STEP, sizeof step), step, b->err);
+    if (st == HEARTH_OK) st = get_rows(b, type, &pipeline);
+    if (st == HEARTH_OK) st = hth_cmdlist_begin(b->device, &b->tapes[0], b->err);
+    if (st != HEARTH_OK) return st;
+    for (int i = 0; i < 4; i++) record_rows(b, b->tapes[0], type, n_row, &layout, pipeline);
+    st = hth_cmdlist_end(b->tapes[0], b->err);
+    if (st == HEARTH_OK) st = play_rounds(b, b->tapes[0], seconds);
+    if (st == HEARTH_OK) out->device_rate = rates_of(4.0 * (double)layout.size, seconds);
+    return st;
+}
+
+static hearth_status measure_dispatch(bench *b, hth_calibration *out)
+{
+    const hth_pipeline *fill;
+    static const uint32_t push[2] = {1, 0};
+    hth_buffer_range word = at(b, AT_X, 64);
+    double seconds[ROUNDS];
+    hearth_status st = hth_pipeline_get(b->device, HTH_SHADER_fill, NULL, &fill, b->err);
+    if (st == HEARTH_OK) st = hth_cmdlist_begin(b->device, &b->tapes[1], b->err);
+    if (st != HEARTH_OK) return st;
+    for (int i = 0; i < N_DISPATCH; i++) {
+        hth_cmdlist_dispatch(b->tapes[1], fill, &word, push, 1, 1, 1);
+        hth_cmdlist_barrier(b->tapes[1], &word, 1);
+    }
+    st = hth_cmdlist_end(b->tapes[1], b->err);
+    if (st == HEARTH_OK) st = play_rounds(b, b->tapes[1], seconds);
+    if (st == HEARTH_OK) out->dispatch = hth_sample_stats_of(seconds, ROUNDS).median / N_DISPATCH;
+    return st;
+}
+
+/* ---- the way between --------------------------------------------------------------------------------- */
+
+/* From a signal, or a submission, to the end of the tape behind it, with a letter's bytes each way. */
+static hearth_status measure_sync_latency(bench *b, hth_submit_mode how, uint64_t *gate, hth_calibration *out)
+{
+    enum { IN_QUEUE = 20 };
+    double samples[N_HAND];
+    hearth_status st = HEARTH_OK;
+    for (size_t n = 0; st == HEARTH_OK && n < N_HAND; n += IN_QUEUE) {
+        hth_submit_info submits[IN_QUEUE];
+        hth_fence fences[IN_QUEUE];
+        for (size_t i = 0; i < IN_QUEUE; i++)
+            submits[i] = (hth_submit_info){b->tapes[2], how == HTH_SUBMIT_UPFRONT ? *gate + i + 1 : 0};
+        if (how == HTH_SUBMIT_UPFRONT) st = hth_queue_submit(b->device, submits, IN_QUEUE, fences, b->err);
+        for (size_t i = 0; st == HEARTH_OK && i < IN_QUEUE; i++) {
+            uint64_t start = hth_device_time(b->device);
+            if (how == HTH_SUBMIT_UPFRONT) st = hth_queue_signal(b->device, ++*gate, b->err);
+            else st = hth_queue_submit(b->device, submits + i, 1, fences + i, b->err);
+            if (st == HEARTH_OK) st = hth_queue_wait_spin(b->device, fences[i], PATIENCE_NS, b->err);
+            samples[n + i] = device_since(b->device, start);
+        }
+    }
+    if (st != HEARTH_OK) return st;
+    out->sync_latency[how] = hth_kth_smallest(samples, N_HAND, N_HAND / 2);
+    out->sync_latency_99[how] = hth_kth_smallest(samples, N_HAND, N_HAND * 99 / 100);
+    return st;
+}
+
+static hearth_status measure_way(bench *b, hth_calibration *out)
+{
+    enum { LETTER = 4 * N_COL, ANSWER = 8 * N_COL };
+    uint64_t gate = hth_queue_host_value(b->device), bytes = hth_buffer_size(b->weights), start;
+    hearth_status st =
+        hth_buffer_new(b->device, HTH_MEMORY_UPLOAD, ANSWER, "a calibration", &b->from_host, b->err);
+    if (st == HEARTH_OK)
+        st = hth_buffer_new(b->device, HTH_MEMORY_READBACK, LETTER, "a calibration", &b->to_host, b->err);
+    if (st == HEARTH_OK) st = hth_cmdlist_begin(b->device, &b->tapes[2], b->err);
+    if (st != HEARTH_OK) return st;
+    hth_buffer_range answer = {b->from_host, 0, LETTER}, x = at(b, AT_X, LETTER);
+    hth_cmdlist_copy(b->tapes[2], answer, x);
+    hth_cmdlist_barrier(b->tapes[2], &x, 1);
+    hth_cmdlist_copy(b->tapes[2], x, (hth_buffer_range){b->to_host, 0, LETTER});
+    st = hth_cmdlist_end(b->tapes[2], b->err);
+    if (st == HEARTH_OK) st = measure_sync_latency(b, HTH_SUBMIT_UPFRONT, &gate, out);
+    if (st == HEARTH_OK) st = measure_sync_latency(b, HTH_SUBMIT_ON_DEMAND, &gate, out);
+    uint8_t *host = hth_alloc(1, bytes);
+    if (!host && st == HEARTH_OK) st = hth_fail_memory(b->err, bytes, "a calibration");
+    start = hth_device_time(b->device);
+    if (st == HEARTH_OK) st = hth_device_download((hth_buffer_range){b->weights, 0, 0}, host, b->err);
+    out->d2h_rate = (double)bytes / device_since(b->device, start);
+    start = hth_device_time(b->device);
+    if (st == HEARTH_OK) st = hth_device_upload((hth_buffer_range){b->weights, 0, 0}, host, b->err);
+    out->h2d_rate = (double)bytes / device_since(b->device, start);
+    hth_free(host);
+    return st;
+}
+
+/* ---- the CPU ------------------------------------------------------------------------------------------- */
+
+/* Rows of one type in memory, and room for products over them. */
+typedef struct cpu_rows {
+    hth_matrix m;
+    uint8_t *memory;
+    size_t size;
+    hth_arena arena;
+    hth_act_q8 rounding;
+    hth_axpy_scratch room;
+    float *x, *y, *h;
+    int32_t *list;
+} cpu_rows;
+
+static hearth_status open_rows(cpu_rows *r, const hth_kernels *k, hth_type type, uint32_t n_thread,
+                               hearth_error *err)
+{
+    uint8_t row[4 * N_COL];
+    size_t row_size = hth_type_row_size(type, N_COL), n_row = (size_t)(ENOUGH / row_size) / 64 * 64;
+    size_t widest = n_row > N_COL ? n_row : N_COL, width = hth_axpy_width(N_COL);
+    r->size = n_row * row_size;
+    r->memory = hth_pages_alloc(r->size);
+    float *f = hth_arena_alloc(&r->arena, 3 * widest + n_thread * HTH_PRODUCT_SCRATCH + 64, sizeof *f, 64);
+    r->rounding.q = hth_arena_alloc(&r->arena, 2 * N_COL, 1, 64);
+    r->rounding.d = hth_arena_alloc(&r->arena, 4 * N_COL, sizeof(float), 64);
+    r->rounding.work = hth_arena_alloc(&r->arena, n_thread, HTH_PANEL_WORK, 64);
+    r->list = hth_arena_alloc(&r->arena, n_row, sizeof *r->list, 64);
+    r->room.acc64 = hth_arena_alloc(&r->arena, n_thread * width, sizeof *r->room.acc64, 64);
+    r->room.sums = hth_arena_alloc(&r->arena, n_thread * width, sizeof *r->room.sums, 64);
+    r->room.offsets = hth_arena_alloc(&r->arena, n_thread * width / 16, sizeof *r->room.offsets, 64);
+    r->room.chain = hth_arena_alloc(&r->arena, n_thread * width, sizeof *r->room.chain, 64);
+    r->room.state = hth_arena_alloc(&r->arena, n_thread, sizeof *r->room.state, 64);
+    r->room.scale = hth_arena_alloc(&r->arena, 1, sizeof *r->room.scale, 64);
+    if (!r->memory || !f || !r->rounding.q || !r->rounding.d || !r->rounding.work || !r->list ||
+        !r->room.acc64 || !r->room.sums || !r->room.offsets || !r->room.chain || !r->room.state ||
+        !r->room.scale)
+        return hth_fail_memory(err, r->size, "a calibration");
+    r->x = f, r->y = f + widest, r->h = f + 2 * widest, r->rounding.part = f + 3 * widest;
+    r->rounding.q_256 = r->rounding.q + N_COL;
+    r->rounding.sum = (int32_t *)(void *)(r->rounding.d + N_COL);
+    r->rounding.d_256 = r->rounding.d + 2 * N_COL;
+    r->rounding.sum_16 = (int16_t *)(void *)(r->rounding.d + 3 * N_COL);
+    r->rounding.tiles.q = r->rounding.tiles_256.q = NULL;
+    make_row(k, type, row);
+    for (size_t i = 0; i < n_row; i++) memcpy(r->memory + i * row_size, row, row_size);
+    for (size_t i = 0; i < N_COL; i++) r->x[i] = (float)(i % 17) * 0.125f - 1.0f;
+    for (size_t i = 0; i < n_row; i++) r->h[i] = 0.5f;
+    r->m =
+        (hth_matrix){.type = type, .n_row = n_row, .n_col = N_COL, .row_size = row_size, .data = r->memory};
+    return HEARTH_OK;
+}
+
+static void close_rows(cpu_rows *r)
+{
+    hth_pages_free(r->memory, r->size);
+    hth_arena_free(&r->arena);
+}
+
+static double time_down(cpu_rows *r, const hth_kernels *k, hth_pool *pool, double share)
+{
+    hth_down_t down_t = {
+        .rows = r->m, .hidden_absmax = 1.0f, .scale_max = hth_axpy_absmax_scale(r->m.type, r->memory, N_COL)};
+    hth_axpy_output out = {.down_t = &down_t, .y = r->y};
+    hth_active_set active = {r->list, r->h, 0};
+    uint32_t state = 7;
+    for (size_t i = 0; i < r->m.n_row; i++) {
+        state = state * 1664525u + 1013904223u;
+        if ((double)state * 0x1p-32 < share) r->list[active.n++] = (int32_t)i;
+    }
+    double seconds[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t start = hth_clock_ns();
+        hth_axpy_add(k, pool, &r->room, &active, 1, &out);
+        hth_pool_finish(pool);
+        seconds[i] = hth_clock_since(start);
+    }
+    return rates_of((double)active.n * (double)r->m.row_size, seconds).median;
+}
+
+hearth_status hth_calibrate_cpu(const hth_kernels *k, hth_pool *pool, hth_type type, hth_calibration *out,
+                                hearth_error *err)
+{
+    cpu_rows r = {.size = 0};
+    hearth_status st = open_rows(&r, k, type, hth_pool_n_thread(pool), err);
+    double seconds[ROUNDS];
+    for (int i = 0; st == HEARTH_OK && i < ROUNDS; i++) {
+        hth_output y = {.matrix = &r.m, .y = r.y};
+        uint64_t start = hth_clock_ns();
+        hth_product(k, pool, &r.rounding, r.x, 1, &y, 1);
+        seconds[i] = hth_clock_since(start);
+    }
+    if (st == HEARTH_OK) out->cpu_rate = rates_of((double)r.size, seconds);
+    for (int i = 0; st == HEARTH_OK && i < HTH_PLAN_N_KNOT; i++)
+        out->cpu_down[i] = time_down(&r, k, pool, hth_plan_knots[i]);
+    hth_pool_quiesce(pool);
+    close_rows(&r);
+    return st;
+}
+
+/* What the description of a card says of its host, where it does. */
+static bool take_described(const hth_device_info *info, hth_calibration *out)
+{
+    double rate = info->host_rate;
+    if (rate == 0.0) return false;
+    out->cpu_rate = (hth_sample_stats){rate, rate, rate};
+    for (int i = 0; i < HTH_PLAN_N_KNOT; i++) out->cpu_down[i] = rate;
+    return true;
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------------- */
+
+hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_pool *pool, hth_type type,
+                            hth_calibration *out, hearth_error *err)
+{
+    bench b = {.device = device, .err = err};
+    *out = (hth_calibration){.type = type, .bytes = hth_calibration_bytes(device, type)};
+    hearth_status st = measure_rows(&b, kernels, type, out);
+    if (st == HEARTH_OK) st = measure_dispatch(&b, out);
+    if (st == HEARTH_OK) st = measure_way(&b, out);
+    close_bench(&b);
+    if (st == HEARTH_OK && !take_described(hth_device_get_info(device), out))
+        st = hth_calibrate_cpu(kernels, pool, type, out, err);
+    return st == HEARTH_OK ? hth_calibrate_prompts(device, kernels, pool, type, out, err) : st;
+}
+
+hth_submit_mode hth_calibration_submit_mode(const hth_calibration *c)
+{
+    return c->sync_latency[HTH_SUBMIT_ON_DEMAND] < c->sync_latency[HTH_SUBMIT_UPFRONT] ? HTH_SUBMIT_ON_DEMAND : HTH_SUBMIT_UPFRONT;
+}
+
+/* Of a network's matrices, three or two, as many as either side reads whole: the first, where nothing
+ * foretells who fires. */
+static double read_whole(hearth_selector selector, bool gated)
+{
+    if (selector == HEARTH_SELECTOR_DENSE) return 1.0;
+    return selector == HEARTH_SELECTOR_PREDICTOR ? 0.0 : gated ? 1.0 / 3.0 : 0.5;
+}
+
+double hth_calibration_share(hearth_selector selector, bool gated, double fires)
+{
+    double whole = read_whole(selector, gated);
+    return whole + (1.0 - whole) * fires;
+}
+
+static double of_luck(hth_sample_stats s, hth_estimate estimate)
+{
+    return estimate == HTH_ESTIMATE_MEDIAN ? s.median : estimate == HTH_ESTIMATE_WORST ? s.min : s.max;
+}
+
+static double down_rate(const hth_calibration *c, double share)
+{
+    hth_plan_rates rates;
+    memcpy(rates.at, c->cpu_down, sizeof rates.at);
+    return hth_plan_rate(&rates, share);
+}
+
+void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, bool gated, hth_estimate estimate,
+                             hth_plan_machine *out)
+{
+    const double *hand = estimate == HTH_ESTIMATE_WORST ? c->sync_latency_99 : c->sync_latency;
+    double whole = read_whole(selector, gated), there = of_luck(c->device_rate, estimate),
+           here = of_luck(c->cpu_rate, estimate);
+    *out = (hth_plan_machine){.sync_latency = hand[hth_calibration_submit_mode(c)],
+                              .dispatch = c->dispatch,
+                              .merge = 2.0 * c->dispatch,
+                              .min_active_share = hth_plan_knots[0]};
+    for (int i = 0; i < HTH_PLAN_N_KNOT; i++) {
+        double share = hth_plan_knots[i], fires = whole < 1.0 ? (share - whole) / (1.0 - whole) : 1.0;
+        if (fires < 0.0) fires = 0.0;
+        double down = down_rate(c, fires) * here / c->cpu_rate.median;
+        out->device.at[i] = there; /* of rows that are read, live ones by themselves too */
+        double seconds = whole / here + (share > whole ? (share - whole) / down : 0.0);
+        out->cpu.at[i] = whole < 1.0 ? share / seconds : here;
+    }
+}

@@ -1,0 +1,301 @@
+/* Calibration of what prompts do: the same weights for many tokens, on either side, and how fast weights of
+ * the host become what a device reads. Only quantised weights may pass through one (forward/gpu/weight_stream.c). */
+#include "placement/calibrate.h"
+#include "placement/calibrate_int.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "kernels/panel.h"
+#include "forward/gpu/shader_params.h"
+#include "forward/gpu/weight_layout.h"
+
+#include <string.h>
+
+enum { N_TOK = 64, ROUNDS = 3, COLS = 8, ROWS = 4 };
+
+/* ---- rows on the host --------------------------------------------------------------------------------- */
+
+typedef struct host {
+    hth_arena arena;
+    hth_matrix m;
+    hth_act_q8 rounding;
+    float *x, *y;
+    uint8_t *planes;
+    hth_soa_layout at;
+} host;
+
+static void pack_rows(const host *h, const hth_kernels *k, hth_type type, uint8_t *rows, uint8_t *panels)
+{
+    float x[N_COL];
+    for (size_t i = 0; i < N_COL; i++) x[i] = (float)(i % 31) * 0.01f - 0.15f;
+    for (size_t r = 0; r < h->m.n_row; r++)
+        if (k->pack[type]) k->pack[type](x, N_COL, rows + r * h->m.row_size);
+    size_t panel = HTH_PANEL_ROW * h->m.row_size, block = (size_t)hth_type_find((uint32_t)type)->n_weight;
+    for (size_t i = 0; panels && i < h->m.n_row / HTH_PANEL_ROW; i++)
+        hth_panel_pack(type, N_COL / block, rows + i * panel, h->m.row_size, panels + i * panel);
+}
+
+/* N_TOK times n values; NULL: there is no memory. */
+static void *for_tokens(hth_arena *arena, size_t n, size_t size)
+{
+    return hth_arena_alloc(arena, N_TOK * n, size, 64);
+}
+
+/* What the rounded inputs take in the order of rows, and what threads take besides. */
+static bool open_rounding(hth_act_q8 *r, hth_arena *arena, uint32_t n_thread)
+{
+    r->q = for_tokens(arena, N_COL, 1);
+    r->d = for_tokens(arena, N_COL / HTH_ACT_BLOCK, sizeof *r->d);
+    r->sum = for_tokens(arena, N_COL / HTH_ACT_BLOCK, sizeof *r->sum);
+    r->q_256 = for_tokens(arena, N_COL, 1);
+    r->d_256 = for_tokens(arena, N_COL / HTH_ACT_BLOCK_256, sizeof *r->d_256);
+    r->sum_16 = for_tokens(arena, N_COL / HTH_ACT_SUBBLOCK, sizeof *r->sum_16);
+    r->part = hth_arena_alloc(arena, n_thread * (size_t)HTH_PRODUCT_SCRATCH, sizeof *r->part, 64);
+    r->work = hth_arena_alloc(arena, n_thread * (size_t)HTH_PANEL_WORK, 1, 64);
+    return r->q && r->d && r->sum && r->q_256 && r->d_256 && r->sum_16 && r->part && r->work;
+}
+
+/* The same in the order of tiles, several tokens side by side. */
+static bool open_tiles(hth_act_q8 *r, hth_arena *arena)
+{
+    r->tiles.q = for_tokens(arena, N_COL, 1);
+    r->tiles.x = for_tokens(arena, N_COL, sizeof *r->tiles.x);
+    r->tiles.d = for_tokens(arena, N_COL / HTH_ACT_BLOCK, sizeof *r->tiles.d);
+    r->tiles.offset = for_tokens(arena, N_COL / HTH_ACT_BLOCK, sizeof *r->tiles.offset);
+    r->tiles_256.q = for_tokens(arena, N_COL, 1);
+    r->tiles_256.d = for_tokens(arena, N_COL / HTH_ACT_BLOCK_256, sizeof *r->tiles_256.d);
+    r->tiles_256.sum_16 = for_tokens(arena, N_COL / HTH_ACT_SUBBLOCK, sizeof *r->tiles_256.sum_16);
+    return r->tiles.q && r->tiles.x && r->tiles.d && r->tiles.offset && r->tiles_256.q && r->tiles_256.d &&
+           r->tiles_256.sum_16;
+}
+
+/* The weights, in the layout that the kernels like best. */
+static bool open_rows(host *h, const hth_kernels *k, hth_type type)
+{
+    const size_t size = h->m.n_row * h->m.row_size;
+    bool in_panels = h->m.layout == HTH_LAYOUT_PANELS;
+    uint8_t *rows = hth_arena_alloc(&h->arena, size, 1, 64),
+            *panels = in_panels ? hth_arena_alloc(&h->arena, size, 1, 64) : NULL;
+    if (!rows || (in_panels && !panels)) return false;
+    pack_rows(h, k, type, rows, panels);
+    h->m.data = in_panels ? panels : rows;
+    return true;
+}
+
+static hearth_status open_host(host *h, const hth_kernels *k, hth_type type, size_t n_row, uint32_t n_thread,
+                               hearth_error *err)
+{
+    h->m = (hth_matrix){.type = type,
+                        .n_row = n_row,
+                        .n_col = N_COL,
+                        .row_size = hth_type_row_size(type, N_COL),
+                        .layout = k->layout[type]};
+    if (!hth_soa_layout_init(type, n_row, N_COL, &h->at))
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "no program knows the type of these weights");
+    h->x = for_tokens(&h->arena, N_COL, sizeof *h->x);
+    h->y = for_tokens(&h->arena, n_row, sizeof *h->y);
+    h->planes = hth_arena_alloc(&h->arena, h->at.size, 1, 64);
+    if (!h->x || !h->y || !h->planes || !open_rounding(&h->rounding, &h->arena, n_thread) ||
+        !open_tiles(&h->rounding, &h->arena) || !open_rows(h, k, type))
+        return hth_fail_memory(err, n_row * h->m.row_size, "a calibration");
+    for (size_t i = 0; i < N_TOK * N_COL; i++) h->x[i] = (float)(i % 17) * 0.125f - 1.0f;
+    return HEARTH_OK;
+}
+
+static double median(const double seconds[ROUNDS]) { return hth_sample_stats_of(seconds, ROUNDS).median; }
+
+static void measure_host(host *h, const hth_kernels *k, hth_pool *pool, hth_calibration *out)
+{
+    double product[ROUNDS], staged[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        const hth_output y = {.matrix = &h->m, .y = h->y};
+        uint64_t start = hth_clock_ns();
+        hth_product(k, pool, &h->rounding, h->x, N_TOK, &y, 1);
+        product[i] = hth_clock_since(start);
+        start = hth_clock_ns();
+        hth_gpu_stage_rows(pool, &h->m, 0, (uint32_t)h->m.n_row, h->planes);
+        staged[i] = hth_clock_since(start);
+    }
+    hth_pool_quiesce(pool);
+    double bytes = (double)(h->m.n_row * h->m.row_size);
+    out->cpu_prompt = bytes * N_TOK / median(product);
+    out->pack_rate = bytes / median(staged);
+}
+
+/* Of a described host the figures are the description's, as a simulated clock is charged: it reads its bytes
+ * at one rate, and products cost nothing. */
+static bool take_described(const hth_device_info *info, hth_calibration *out)
+{
+    if (info->host_rate == 0.0) return false;
+    out->cpu_prompt = info->host_rate * N_TOK;
+    out->pack_rate = info->host_rate;
+    return true;
+}
+
+/* ---- the same on the device --------------------------------------------------------------------------- */
+
+typedef struct bench {
+    hth_device *device;
+    hth_buffer *weights, *memory;
+    hth_cmdlist *tape;
+} bench;
+
+static uint64_t grains(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+static hearth_status record(bench *b, const host *h, hearth_error *err)
+{
+    enum { STEP = 256 };
+    const uint64_t q = grains(N_TOK * N_COL), d = grains(N_TOK * N_COL / HTH_ACT_BLOCK * 4),
+                   sum = grains(N_TOK * N_COL / HTH_ACT_SUBBLOCK * 4), y = N_TOK * h->m.n_row * sizeof(float);
+    const uint64_t size = STEP + q + d + sum + y;
+    const hth_pipeline *pipeline;
+    hth_quant_desc desc;
+    uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL, COLS, ROWS, 0};
+    hth_quant_desc_of(h->m.type, &desc);
+    memcpy(consts + HTH_ROWS_FORM, &desc, sizeof desc);
+    hearth_status st = hth_pipeline_get(b->device, HTH_SHADER_mul_mat_vec_q, consts, &pipeline, err);
+    if (st == HEARTH_OK)
+        st = hth_buffer_new(b->device, HTH_MEMORY_DEVICE, size, "a calibration", &b->memory, err);
+    if (st == HEARTH_OK)
+        st = hth_buffer_new(b->device, HTH_MEMORY_DEVICE, h->at.size, "a calibration", &b->weights, err);
+    if (st == HEARTH_OK) st = hth_device_upload((hth_buffer_range){b->weights, 0, 0}, h->planes, err);
+    uint32_t *inputs = hth_alloc(size, 1);
+    if (!inputs && st == HEARTH_OK) st = hth_fail_memory(err, size, "a calibration");
+    if (inputs) inputs[HTH_STEP_N_TOK] = n_token(b->device, N_TOK);
+    if (st == HEARTH_OK) st = hth_device_upload((hth_buffer_range){b->memory, 0, 0}, inputs, err);
+    hth_free(inputs);
+    if (st == HEARTH_OK) st = hth_cmdlist_begin(b->device, &b->tape, err);
+    if (st != HEARTH_OK) return st;
+    const hth_buffer_range step = {b->memory, 0, STEP}, out = {b->memory, STEP + q + d + sum, y};
+    const hth_buffer_range bind[] = {step,
+                              {b->weights, 0, 0},
+                              {b->memory, STEP, q},
+                              {b->memory, STEP + q, d},
+                              {b->memory, STEP + q + d, sum},
+                              step,
+                              out};
+    const hth_push_mul_mat_vec_q push = {.n_row = (uint32_t)h->m.n_row,
+                                .n_block = N_COL / desc.block,
+                                .y_stride = (uint32_t)h->m.n_row,
+                                .at = h->at.offsets};
+    hth_cmdlist_dispatch(b->tape, pipeline, bind, &push, (uint32_t)(h->m.n_row / (LOCAL / 8 * ROWS)), N_TOK / COLS, 1);
+    hth_cmdlist_hint_bytes(b->tape, h->at.size);
+    return hth_cmdlist_end(b->tape, err);
+}
+
+static hearth_status measure_device(bench *b, const host *h, hth_calibration *out, hearth_error *err)
+{
+    double seconds[ROUNDS];
+    hearth_status st = record(b, h, err);
+    for (int i = -1; st == HEARTH_OK && i < ROUNDS; i++) { /* the first warms it up */
+        hth_fence fence;
+        uint64_t start = hth_device_time(b->device);
+        st = hth_queue_submit(b->device, (hth_submit_info[]){{b->tape, 0}}, 1, &fence, err);
+        if (st == HEARTH_OK) st = hth_queue_wait(b->device, fence, PATIENCE_NS, err);
+        seconds[i < 0 ? 0 : i] = device_since(b->device, start);
+    }
+    if (st == HEARTH_OK) out->device_prompt = (double)h->at.size * N_TOK / median(seconds);
+    return st;
+}
+
+/* Half of what is free is for them and their results; the CPU in a card's place has no time for many. */
+static size_t rows_that_fit(const hth_device *device, hth_type type)
+{
+    enum { MANY = 4096, FEW = 256, LEAST = 64 };
+    hth_device_kind kind = hth_device_get_info(device)->kind;
+    hth_device_usage use = hth_device_state(device);
+    size_t most = kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_INTEGRATED ? MANY : FEW;
+    uint64_t each = hth_type_row_size(type, N_COL) + N_TOK * sizeof(float);
+    uint64_t n = (use.limit - use.used) / 2 / each / LEAST * LEAST;
+    return n < LEAST ? LEAST : n < most ? (size_t)n : most;
+}
+
+hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
+                                    hth_type type, hth_calibration *out, hearth_error *err)
+{
+    host h = {.x = NULL};
+    bench b = {.device = device};
+    hth_quant_desc desc;
+    if (!hth_quant_desc_of(type, &desc)) return HEARTH_OK;
+    hearth_status st =
+        open_host(&h, kernels, type, rows_that_fit(device, type), hth_pool_n_thread(pool), err);
+    if (st == HEARTH_OK && !take_described(hth_device_get_info(device), out))
+        measure_host(&h, kernels, pool, out);
+    if (st == HEARTH_OK) st = measure_device(&b, &h, out, err);
+    hth_queue_drain(device, PATIENCE_NS, NULL);
+    hth_cmdlist_free(b.tape);
+    hth_buffer_free(b.weights);
+    hth_buffer_free(b.memory);
+    hth_arena_free(&h.arena);
+    return st;
+}
+
+double hth_calibration_products(const hth_calibration *c)
+{
+    enum { SOME_ROWS = 64 };
+    hth_soa_layout layout;
+    if (!hth_soa_layout_init(c->type, SOME_ROWS, N_COL, &layout)) return 0.0;
+    return c->device_prompt / (double)layout.size * SOME_ROWS * N_COL;
+}
+
+/* ---- which side computes ----------------------------------------------------------------------------- */
+
+/* What passes through the device while the host computes `here` of HTH_PLACEMENT_PARTS; all of them: nothing
+ * passes. */
+typedef struct work {
+    const hth_calibration *c;
+    double hot, cold; /* bytes */
+} work;
+
+/* Seconds of n tokens. Weights are staged, are on their way, and are used, one piece beside the next; the
+ * host stages and computes by turns. */
+static double seconds_of(const work *w, double n, uint32_t here)
+{
+    const hth_calibration *c = w->c;
+    double stays = w->cold * here / HTH_PLACEMENT_PARTS, passes = w->cold - stays;
+    double staged = passes / c->pack_rate, way = passes / c->h2d_rate, use = passes * n / c->device_prompt;
+    double passing = way > use ? way : use;
+    if (staged > passing) passing = staged;
+    double on_host = stays * n / c->cpu_prompt + staged, there = w->hot * n / c->device_prompt + passing;
+    return on_host > there ? on_host : there;
+}
+
+/* A share of the host's is worth a tenth at least: its figures are those of a host that does nothing else. */
+static bool pays(const work *w, double n, uint32_t here)
+{
+    double other = seconds_of(w, n, HTH_PLACEMENT_PARTS), whole = seconds_of(w, n, 0),
+           both = seconds_of(w, n, here);
+    if (here == 0) return whole < other;
+    return both < 0.9 * (whole < other ? whole : other);
+}
+
+/* Of n tokens the best share; HTH_PLACEMENT_PARTS: nothing passes. */
+static uint32_t best_share(const work *w, double n)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < HTH_PLACEMENT_PARTS; i++)
+        if (seconds_of(w, n, i) < seconds_of(w, n, best)) best = i;
+    if (best > 0 && !pays(w, n, best)) best = 0;
+    return pays(w, n, best) ? best : HTH_PLACEMENT_PARTS;
+}
+
+/* By halves of `most`, from the largest down: a share suits the largest step of its half, and smaller ones do
+ * not wait for the host. */
+void hth_calibration_stream_thresholds(const hth_calibration *c, double hot, double cold, uint32_t most,
+                             hth_placement_stream streams[HTH_PLACEMENT_STREAMS])
+{
+    const work w = {c, hot, cold};
+    hth_placement_stream found[HTH_PLACEMENT_STREAMS]; /* descending */
+    uint32_t n = 0;
+    memset(streams, 0, HTH_PLACEMENT_STREAMS * sizeof *streams);
+    if (!(c->device_prompt > 0.0 && c->cpu_prompt > 0.0 && c->pack_rate > 0.0) || !(cold > 0.0)) return;
+    for (uint32_t end = most, from = 0; n < HTH_PLACEMENT_STREAMS && end > 0; end = from - 1) {
+        uint32_t least = n + 1 < HTH_PLACEMENT_STREAMS ? end / 2 + 1 : 1, here = best_share(&w, end);
+        if (here == HTH_PLACEMENT_PARTS) break;
+        for (from = end; from > least && pays(&w, from - 1, here);) from--;
+        if (n > 0 && found[n - 1].cpu_share == here) n--;
+        found[n++] = (hth_placement_stream){from, here};
+        if (from > least) break;
+    }
+    for (uint32_t i = 0; i < n; i++) streams[i] = found[n - 1 - i];
+}

@@ -1,0 +1,159 @@
+/* Places by plan, and what was planned last, kept between runs: a place that changed with what is free from
+ * one run to the next would be measured anew each time, and where weights are floats change texts. How large
+ * submissions are, by what is kept, wherever a place comes from. */
+#include "placement/plan_context.h"
+
+#include "base/alloc.h"
+#include "base/format_bytes.h"
+#include "base/hash.h"
+#include "base/disk_cache.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what was planned last ----------------------------------------------------------------------------- */
+
+enum { VERSION = 2 }; /* counts up when what is kept changes */
+
+/* As it is kept; [n_layer] numbers of neurons follow. */
+typedef struct kept {
+    uint64_t budget; /* that it was made for */
+    double seconds;
+    uint32_t n_layer, head, submitted;
+    hth_placement_stream streams[HTH_PLACEMENT_STREAMS];
+} kept;
+
+static hearth_status mark_of(const hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread,
+                             uint64_t *mark, hearth_error *err)
+{
+    uint64_t model,
+        numbers[] = {c->params.n_row, c->params.n_position, c->params.kv, c->params.selector, VERSION};
+    hearth_status st = hth_model_hash(c->model->file, &model, err);
+    if (st != HEARTH_OK) return st;
+    *mark = hth_hash_more(hth_calibration_fingerprint(c->info, kernels, n_thread), &model, sizeof model);
+    *mark = hth_hash_more(*mark, numbers, sizeof numbers);
+    return HEARTH_OK;
+}
+
+static void name_of(uint64_t mark, char name[HTH_DISKCACHE_NAME])
+{
+    snprintf(name, HTH_DISKCACHE_NAME, "placement-%016llx", (unsigned long long)mark);
+}
+
+static bool take_bytes(hth_placement_builder *c, const uint8_t *bytes, size_t n, uint64_t *budget)
+{
+    kept k;
+    uint32_t n_layer = c->model->hparams.n_layer;
+    if (n < sizeof k) return false;
+    memcpy(&k, bytes, sizeof k);
+    if (k.n_layer < 1 || k.n_layer > n_layer || n != sizeof k + k.n_layer * sizeof *c->n_hot) return false;
+    if (!hth_placement_streams_valid(k.streams)) return false;
+    if ((k.head && k.n_layer < n_layer) || !(k.seconds >= 0.0)) return false;
+    memcpy(c->n_hot, bytes + sizeof k, k.n_layer * sizeof *c->n_hot);
+    for (uint32_t i = 0; i < k.n_layer; i++) {
+        uint32_t d_ff = c->model->layers[i].d_ff, grain = hth_gpu_split_granularity(c->model, i);
+        if (c->n_hot[i] != d_ff && (c->n_hot[i] > d_ff || grain == 0 || c->n_hot[i] % grain > 0))
+            return false;
+    }
+    c->params.n_layer = k.n_layer, c->params.head = k.head != 0;
+    c->params.submit_mode = k.submitted ? HTH_SUBMIT_ON_DEMAND : HTH_SUBMIT_UPFRONT;
+    memcpy(c->params.streams, k.streams, sizeof k.streams);
+    c->unsupported_reason = NULL, c->seconds = k.seconds;
+    *budget = k.budget;
+    return true;
+}
+
+/* Where it still fits, and not an eighth more is free than when it was made. */
+static bool recall(hth_placement_builder *c, uint64_t mark)
+{
+    char name[HTH_DISKCACHE_NAME];
+    size_t n;
+    uint64_t made_for = 0;
+    name_of(mark, name);
+    uint8_t *bytes = hth_diskcache_get(name, mark, &n);
+    bool found = bytes && take_bytes(c, bytes, n, &made_for);
+    hth_free(bytes);
+    if (!found) return false;
+    if (hth_placement_builder_bytes(c) > c->budget) {
+        hth_log(HEARTH_LOG_WARN, "%s: the last placement takes %s on %s, and %s: planned anew",
+                hth_gguf_path(c->model->file), hth_format_bytes(hth_placement_builder_bytes(c)).text, c->info->name,
+                hth_budget_text_of(c).text);
+        return false;
+    }
+    return c->budget - c->budget / 8 <= made_for;
+}
+
+static void keep(const hth_placement_builder *c, uint64_t mark)
+{
+    char name[HTH_DISKCACHE_NAME];
+    kept k;
+    memset(&k, 0, sizeof k); /* what lies between its members is written too */
+    k.budget = c->budget, k.seconds = c->seconds;
+    k.n_layer = c->params.n_layer, k.head = c->params.head;
+    k.submitted = c->params.submit_mode == HTH_SUBMIT_ON_DEMAND;
+    size_t n_hot = c->params.n_layer * sizeof *c->n_hot;
+    uint8_t *bytes = hth_alloc(1, sizeof k + n_hot);
+    if (!bytes) return;
+    memcpy(k.streams, c->params.streams, sizeof k.streams);
+    memcpy(bytes, &k, sizeof k);
+    memcpy(bytes + sizeof k, c->n_hot, n_hot);
+    name_of(mark, name);
+    hth_diskcache_put(name, mark, bytes, sizeof k + n_hot);
+    hth_free(bytes);
+}
+
+/* ---- planning ----------------------------------------------------------------------------------------- */
+
+static hearth_status plan(hth_placement_builder *c, hth_device *device, const hth_kernels *kernels, uint32_t n_thread,
+                          hearth_error *err)
+{
+    hth_pool *pool;
+    hth_plan_context o;
+    hth_placement_builder planned = *c;
+    planned.params.n_layer = c->model->hparams.n_layer, planned.params.head = true;
+    hearth_status st = hth_pool_open(n_thread, &pool, err);
+    if (st != HEARTH_OK) return st;
+    st = hth_plan_context_build(&o, &planned, NULL, device, kernels, pool, err);
+    hth_pool_close(pool);
+    if (st != HEARTH_OK) return st;
+    hth_plan_context_apply(&o, c);
+    hth_plan_context_close(&o);
+    return HEARTH_OK;
+}
+
+static bool is_whole(const hth_placement_builder *c)
+{
+    if (!c->params.head) return false;
+    for (uint32_t i = 0; i < c->params.n_layer; i++)
+        if (c->n_hot[i] < c->model->layers[i].d_ff) return false;
+    return true;
+}
+
+hearth_status hth_placement_builder_plan(hth_placement_builder *c, hth_device *device, const hth_kernels *kernels,
+                              uint32_t n_thread, hearth_error *err)
+{
+    uint64_t mark;
+    hth_placement_uniform(c);
+    if (c->params.n_layer == 0 || c->unsupported_reason || is_whole(c)) return HEARTH_OK;
+    n_thread = hth_pool_default_threads(n_thread);
+    hearth_status st = mark_of(c, kernels, n_thread, &mark, err);
+    if (st != HEARTH_OK) return st;
+    if (recall(c, mark)) return HEARTH_OK;
+    if ((st = plan(c, device, kernels, n_thread, err)) != HEARTH_OK) return st;
+    if (c->params.n_layer > 0 && hth_placement_builder_bytes(c) > c->budget) hth_placement_uniform(c);
+    if (c->params.n_layer > 0 && c->info->kind != HTH_DEVICE_SIMULATED) keep(c, mark);
+    return HEARTH_OK;
+}
+
+/* ---- submissions --------------------------------------------------------------------------------------- */
+
+void hth_placement_set_submit_limit(hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread)
+{
+    hth_calibration known;
+    uint64_t mark = hth_calibration_fingerprint(c->info, kernels, hth_pool_default_threads(n_thread));
+    double rate = 0.0;
+    if (hth_calibration_cache_load(mark, c->model->layers[0].up.type, 0, &known))
+        rate = hth_calibration_products(&known);
+    c->params.max_work = rate > 0.0 ? hth_gpu_max_submit_work(rate) : 0;
+}

@@ -1,0 +1,115 @@
+/* What plans are made of, from shapes, types and a profile. Layers whose down does not lie neuron by
+ * neuron are one piece: their networks count with their attention. */
+#include "placement/plan_model.h"
+
+#include "base/alloc.h"
+#include "placement/calibrate.h"
+
+/* Programs of forward/gpu/record.c before the network, and of it (record_ffn.c); where neurons are marked, up is
+ * another. */
+enum { N_DISPATCH = 8, N_DISPATCH_HOT = 5, N_DISPATCH_MARKED = 2 };
+
+static uint32_t n_dispatch_hot(const hth_plan_source *from)
+{
+    bool marks = from->params->selector != HEARTH_SELECTOR_DENSE;
+    return N_DISPATCH_HOT + (marks ? N_DISPATCH_MARKED : 0);
+}
+
+static uint64_t cpu_bytes(const hth_layer *l)
+{
+    return l->gate.n_row * l->gate.row_size + l->up.n_row * l->up.row_size +
+           l->down_t.rows.n_row * l->down_t.rows.row_size;
+}
+
+/* Activations that give zeros: a quarter, as many as most models of theirs stay below (LLaMA2 with ReGLU 18 to
+ * 30 %, Bamboo 10 %, ReLU 5 % and less: Xue et al. 2024, PowerInfer-2, table 3). Thresholds that cost little
+ * leave half of SwiGLU's (Zhang et al. 2024, ReLU2 Wins, figure 4). */
+double hth_plan_assumed(hearth_selector selector)
+{
+    if (selector == HEARTH_SELECTOR_DENSE) return 1.0;
+    return selector == HEARTH_SELECTOR_THRESHOLD ? 0.5 : 0.25;
+}
+
+/* Of the neurons of cluster i, what fires for a token. */
+static double fires_of(const hth_plan_source *from, uint32_t i_layer, uint32_t i)
+{
+    const hth_layer *l = &from->model->layers[i_layer];
+    if (!from->profile) return l->act_freq ? (double)l->act_freq[i] : hth_plan_assumed(from->params->selector);
+    const hth_profile_layer *p = &from->profile->layers[i_layer];
+    uint32_t first = i * HTH_PLAN_CLUSTER,
+             n = l->d_ff - first < HTH_PLAN_CLUSTER ? l->d_ff - first : HTH_PLAN_CLUSTER;
+    uint64_t fired = 0;
+    for (uint32_t j = first; j < first + n; j++) fired += p->n_fired[j];
+    return (double)fired / ((double)from->profile->n_done * n);
+}
+
+static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, hth_plan_layer *to,
+                                hearth_error *err)
+{
+    const hth_layer *l = &from->model->layers[i_layer];
+    const char *problem = hth_gpu_unsupported_reason(from->model, from->params, i_layer);
+    uint64_t whole, without, cache;
+    uint32_t n_cluster = (l->d_ff + HTH_PLAN_CLUSTER - 1) / HTH_PLAN_CLUSTER;
+    bool divides = hth_gpu_split_granularity(from->model, i_layer) > 0;
+    if (problem || !hth_gpu_layer_bytes(from->model, from->max_binding_size, from->params, i_layer, l->d_ff, &whole) ||
+        !hth_gpu_layer_bytes(from->model, from->max_binding_size, from->params, i_layer, 0, &without) ||
+        !hth_gpu_cache_bytes(from->model, from->max_binding_size, from->params, i_layer, &cache))
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: layer %u cannot lie on a device: %s",
+                        hth_gguf_path(from->model->file), i_layer,
+                        problem ? problem : "it is too large for its bindings");
+    double *share = hth_alloc(n_cluster, sizeof *share);
+    if (!share) return hth_fail_memory(err, n_cluster * sizeof *share, "a plan");
+    for (uint32_t i = 0; i < n_cluster; i++)
+        share[i] =
+            hth_calibration_share(from->params->selector, l->gate.n_row > 0, fires_of(from, i_layer, i));
+    *to = (hth_plan_layer){.attention_bytes = divides ? without : whole,
+                           .kv_bytes = cache / from->params->n_position,
+                           .device_bytes = divides ? (whole - without + n_cluster - 1) / n_cluster : 0,
+                           .cpu_bytes = divides ? (cpu_bytes(l) + n_cluster - 1) / n_cluster : 0,
+                           .n_cluster = divides ? n_cluster : 0,
+                           .n_dispatch = N_DISPATCH + (divides ? 0 : n_dispatch_hot(from)),
+                           .n_dispatch_hot = n_dispatch_hot(from),
+                           .share = share};
+    return HEARTH_OK;
+}
+
+hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *out, uint64_t *fixed,
+                                  bool *uniform, hearth_error *err)
+{
+    const hth_hparams *h = &from->model->hparams;
+    hearth_status st = HEARTH_OK;
+    *uniform = !from->profile && !from->model->layers[0].act_freq;
+    *out = (hth_plan_model){
+        .n_layer = h->n_layer, .d2h_bytes = 4 * (uint64_t)h->d_model, .h2d_bytes = 8 * (uint64_t)h->d_model};
+    if (from->params->selector == HEARTH_SELECTOR_PREDICTOR) out->d2h_bytes += 4 * (uint64_t)h->d_ff;
+    out->layers = hth_alloc(h->n_layer, sizeof *out->layers);
+    if (!out->layers) return hth_fail_memory(err, h->n_layer * sizeof *out->layers, "a plan");
+    for (uint32_t i = 0; st == HEARTH_OK && i < h->n_layer; i++)
+        st = fill_layer(from, i, &out->layers[i], err);
+    if (st == HEARTH_OK && (!hth_gpu_head_bytes(from->model, from->max_binding_size, &out->head_bytes) ||
+                            !hth_gpu_workspace_bytes(from->model, from->max_binding_size, from->params, fixed)))
+        st = hth_fail(
+            err, HEARTH_ERROR_ARGUMENT,
+            "%s: the head, or the values of %u tokens, are too large for the bindings of this device",
+            hth_gguf_path(from->model->file), from->params->n_row);
+    if (st != HEARTH_OK) hth_plan_model_free(out);
+    return st;
+}
+
+void hth_plan_model_free(hth_plan_model *model)
+{
+    for (uint32_t i = 0; model->layers && i < model->n_layer; i++)
+        hth_free((void *)(uintptr_t)model->layers[i].share);
+    hth_free(model->layers);
+    model->layers = NULL;
+}
+
+void hth_plan_neurons(const hth_model *model, const hth_plan *plan, uint32_t *n_layer, uint32_t *n_hot)
+{
+    *n_layer = plan->n_device;
+    for (uint32_t i = 0; i < plan->n_device; i++) {
+        uint32_t d_ff = model->layers[i].d_ff, grain = hth_gpu_split_granularity(model, i);
+        uint64_t n = (uint64_t)plan->n_hot[i] * HTH_PLAN_CLUSTER;
+        n_hot[i] = grain == 0 || n >= d_ff ? d_ff : (uint32_t)(n / grain * grain);
+    }
+}

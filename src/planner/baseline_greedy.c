@@ -1,0 +1,54 @@
+/* The placement that is to be beaten: PowerInfer's release, which makes the sum of shares on the device as
+ * large as it can and knows neither rates nor waiting. Called by tests and the tables of docs/plan.md. */
+#include "planner/plan_int.h"
+
+#include "base/alloc.h"
+
+static uint64_t rounded(const hth_plan_layer *l, const hth_plan_options *options, uint32_t k)
+{
+    return hth_plan_units(hth_plan_layer_bytes(l, options, k), HTH_PLAN_UNIT) * HTH_PLAN_UNIT;
+}
+
+/* The next cluster of the layer whose next one fires most and fits; the first layer among equals. */
+static bool add_hottest(const hth_plan_model *model, const hth_plan_options *options, int32_t *n_hot,
+                        uint64_t *left)
+{
+    const double *best = NULL;
+    uint32_t best_l = 0;
+    for (uint32_t l = 0; l < model->n_layer; l++) {
+        const hth_plan_layer *layer = &model->layers[l];
+        uint32_t k = (uint32_t)n_hot[l];
+        if (k == layer->n_cluster || rounded(layer, options, k + 1) - rounded(layer, options, k) > *left) continue;
+        if (!best || layer->share[k] > *best) best = &layer->share[k], best_l = l;
+    }
+    if (!best) return false;
+    uint32_t k = (uint32_t)n_hot[best_l]++;
+    *left -= rounded(&model->layers[best_l], options, k + 1) - rounded(&model->layers[best_l], options, k);
+    return true;
+}
+
+hearth_status hth_plan_greedy_baseline(const hth_plan_model *model, const hth_plan_machine *machine,
+                                const hth_plan_options *options, hth_plan *out, hearth_error *err)
+{
+    *out = (hth_plan){0};
+    hearth_status st = hth_plan_validate(model, machine, options, err);
+    if (st != HEARTH_OK) return st;
+    int32_t *n_hot = hth_alloc(model->n_layer, sizeof *n_hot);
+    if (!n_hot) return hth_fail_memory(err, model->n_layer * sizeof *n_hot, "a plan");
+    bool fits = options->vram >= options->fixed_bytes, head = false;
+    uint64_t left = fits ? options->vram - options->fixed_bytes : 0;
+    for (uint32_t l = 0; l < model->n_layer; l++) {
+        uint64_t bytes = rounded(&model->layers[l], options, 0);
+        fits = fits && bytes <= left;
+        n_hot[l] = fits ? 0 : HTH_PLAN_CPU;
+        if (fits) left -= bytes;
+    }
+    if (fits && model->head_bytes <= left) {
+        head = true;
+        left -= model->head_bytes;
+        while (add_hottest(model, options, n_hot, &left)) continue;
+    }
+    st = hth_plan_evaluate(model, machine, options, n_hot, head, out, err);
+    hth_free(n_hot);
+    return st;
+}

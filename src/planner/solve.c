@@ -1,0 +1,326 @@
+/* The fastest placement, by dynamic programming over layers and units of memory. A row of the table holds,
+ * for the first l layers, the least seconds with at most u units, in whole quanta, so that sums are exact
+ * and ties are ties. Only a window of each row is kept: below it lies more free memory than all later
+ * layers could use, above it more than all earlier ones do. Of a layer only placements take part that no
+ * smaller one equals. */
+#include "planner/plan_int.h"
+
+#include "base/alloc.h"
+
+#include <string.h>
+
+/* Largest sum of seconds in quanta, and what stands for "does not fit": both together stay below 2^31. */
+static const double most_quanta = 536870912.0;
+enum { NO_FIT = 1 << 30, BLOCK = 4096 };
+static const uint64_t most_cells = (uint64_t)1 << 26, most_steps = (uint64_t)1 << 33;
+
+/* A placement of a layer that takes part. */
+typedef struct option {
+    uint64_t units;
+    uint32_t k;
+    int32_t quanta;
+} option;
+
+typedef struct table {
+    const hth_plan_model *model;
+    const hth_plan_machine *machine;
+    const hth_plan_options *wish;
+    const hth_plan_curve *curves;
+    uint64_t unit;
+    double quantum;  /* seconds */
+    option *options; /* all layers', ascending in units and descending in quanta */
+    uint32_t *first; /* [n_layer + 1] where a layer's begin */
+    uint64_t *reach; /* [n_layer + 1] units that the first l layers can use; reach[n_layer]: all */
+    uint64_t *low;   /* [n_layer + 1] of each row's window, whose last is reach or high, the lesser; */
+    uint64_t high;   /* units that are asked about */
+    size_t *at;      /* [n_layer + 2] where each row lies in cells */
+    int32_t *cells;
+    size_t room; /* bytes of options and all that follows */
+} table;
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static uint64_t layer_units(const table *t, uint32_t l, uint32_t k)
+{
+    return hth_plan_units(hth_plan_layer_bytes(&t->model->layers[l], t->wish, k), t->unit);
+}
+
+/* What fits best at each size, in units of now. */
+static void collect_options(table *t)
+{
+    uint32_t n = 0;
+    t->reach[0] = 0;
+    for (uint32_t l = 0; l < t->model->n_layer; l++) {
+        const double *seconds = t->curves[l].seconds;
+        t->first[l] = n;
+        for (uint32_t k = 0; k <= t->model->layers[l].n_cluster; k++) {
+            option o = {layer_units(t, l, k), k, (int32_t)(seconds[k] / t->quantum + 0.5)};
+            if (n > t->first[l] && o.quanta >= t->options[n - 1].quanta) continue;
+            /* Two of one size: only the faster takes part. */
+            if (n > t->first[l] && o.units == t->options[n - 1].units) n--;
+            t->options[n++] = o;
+        }
+        t->reach[l + 1] = t->reach[l] + t->options[n - 1].units;
+    }
+    t->first[t->model->n_layer] = n;
+}
+
+static hearth_status open_table(table *t, hearth_error *err)
+{
+    size_t n = t->model->n_layer, n_option = 0;
+    double most = 0;
+    for (size_t l = 0; l < n; l++) {
+        double worst = 0;
+        for (uint32_t k = 0; k <= t->model->layers[l].n_cluster; k++)
+            if (t->curves[l].seconds[k] > worst) worst = t->curves[l].seconds[k];
+        n_option += t->model->layers[l].n_cluster + 1;
+        most += worst;
+    }
+    t->quantum = most > 0 ? most / most_quanta : 1;
+    t->unit = HTH_PLAN_UNIT;
+    t->room = n_option * sizeof *t->options + (3 * n + 4) * sizeof(uint64_t) + (n + 1) * sizeof *t->first;
+    t->options = hth_alloc(t->room, 1);
+    if (!t->options) return hth_fail_memory(err, t->room, "a plan's choices");
+    t->reach = (uint64_t *)(t->options + n_option);
+    t->low = t->reach + n + 1;
+    t->at = (size_t *)(t->low + n + 1);
+    t->first = (uint32_t *)(t->at + n + 2);
+    collect_options(t);
+    return HEARTH_OK;
+}
+
+static void close_table(table *t)
+{
+    hth_free(t->options);
+    hth_free(t->cells);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static uint64_t row_end(const table *t, uint32_t l) { return t->reach[l] < t->high ? t->reach[l] : t->high; }
+
+/* Windows that answer every question about `lowest` units to t->high; whether table and work stay bounded. */
+static bool init_windows(table *t, uint64_t lowest)
+{
+    uint32_t n = t->model->n_layer;
+    uint64_t cells = 0, steps = 0;
+    if (t->high > t->reach[n]) t->high = t->reach[n];
+    if (lowest > t->high) lowest = t->high;
+    for (uint32_t l = 0; l <= n; l++) {
+        uint64_t later = t->reach[n] - t->reach[l];
+        t->low[l] = lowest > later ? lowest - later : 0;
+        t->at[l] = cells;
+        uint64_t width = row_end(t, l) - t->low[l] + 1;
+        cells += width;
+        if (l > 0) steps += width * (t->first[l] - t->first[l - 1]);
+    }
+    t->at[n + 1] = cells;
+    return cells <= most_cells && steps <= most_steps;
+}
+
+/* At most u units for the first l layers. */
+static int32_t value_at(const table *t, uint32_t l, uint64_t u)
+{
+    uint64_t end = row_end(t, l);
+    return t->cells[t->at[l] + (u < end ? u : end) - t->low[l]];
+}
+
+static void relax(int32_t *restrict to, const int32_t *restrict from, size_t n, int32_t quanta)
+{
+    for (size_t i = 0; i < n; i++) {
+        int32_t x = from[i] + quanta;
+        to[i] = x < to[i] ? x : to[i];
+    }
+}
+
+/* Cells [from, to) of the row behind layer l (from 0) by one of its placements. What lies above the row
+ * before equals its last cell, and comes in by make_monotone. */
+static void take_option(table *t, uint32_t l, const option *o, uint64_t from, uint64_t to)
+{
+    uint64_t low = t->low[l], end = row_end(t, l) + 1;
+    uint64_t begin = low + o->units > from ? low + o->units : from,
+             stop = end + o->units < to ? end + o->units : to;
+    if (begin < stop)
+        relax(t->cells + t->at[l + 1] + begin - t->low[l + 1], t->cells + t->at[l] + begin - o->units - low,
+              stop - begin, o->quanta);
+    else if (begin == from && from >= end + o->units && from == t->low[l + 1]) {
+        int32_t x = t->cells[t->at[l + 1] - 1] + o->quanta, *cell = t->cells + t->at[l + 1];
+        if (x < *cell) *cell = x;
+    }
+}
+
+/* More room never harms. */
+static void make_monotone(int32_t *row, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (row[i - 1] < row[i]) row[i] = row[i - 1];
+}
+
+static void fill_row(table *t, uint32_t l)
+{
+    size_t n = t->at[l + 2] - t->at[l + 1];
+    int32_t *row = t->cells + t->at[l + 1];
+    uint64_t low = t->low[l + 1], end = low + n;
+    for (size_t i = 0; i < n; i++) row[i] = NO_FIT;
+    for (uint64_t from = low; from < end; from += BLOCK) {
+        uint64_t to = end - from > BLOCK ? from + BLOCK : end;
+        for (uint32_t i = t->first[l]; i < t->first[l + 1]; i++) take_option(t, l, &t->options[i], from, to);
+    }
+    make_monotone(row, n);
+    for (size_t i = 0; i < n; i++)
+        if (row[i] > NO_FIT) row[i] = NO_FIT;
+}
+
+/* The table for questions about lowest to high bytes of layers. */
+static hearth_status fill_table(table *t, uint64_t lowest, uint64_t high, hearth_error *err)
+{
+    t->high = high / t->unit;
+    while (!init_windows(t, lowest / t->unit)) {
+        t->unit *= 2;
+        collect_options(t);
+        t->high = high / t->unit;
+    }
+    size_t n = t->at[t->model->n_layer + 1];
+    hth_free(t->cells);
+    t->cells = hth_alloc(n, sizeof *t->cells);
+    if (!t->cells) return hth_fail_memory(err, n * sizeof *t->cells, "a plan's table");
+    for (uint32_t l = 0; l < t->model->n_layer; l++) fill_row(t, l);
+    return HEARTH_OK;
+}
+
+/* ---- the best of a budget -------------------------------------------------------------------- */
+
+typedef struct best {
+    double seconds;
+    uint32_t n_device;
+    bool head;
+    uint64_t units; /* that its layers may use */
+} best;
+
+static void offer(best *b, best x)
+{
+    if (x.seconds < b->seconds) *b = x;
+}
+
+/* Seconds of all layers from l on with the CPU come from the end. */
+static best best_of(const table *t, uint64_t vram)
+{
+    uint32_t n = t->model->n_layer;
+    uint64_t fixed = t->wish->fixed_bytes, head = t->model->head_bytes;
+    double here = hth_plan_head_seconds(t->model, t->machine, false);
+    best b = {.seconds = hth_plan_cpu_seconds(t->model, t->machine, t->curves)};
+    if (vram < fixed) return b;
+    double rest = here + t->machine->sync_latency;
+    uint64_t units = (vram - fixed) / t->unit;
+    for (uint32_t l = n; l > 0; l--) {
+        int32_t v = value_at(t, l, units);
+        if (v < NO_FIT) offer(&b, (best){v * t->quantum + rest, l, false, units});
+        rest += t->curves[l - 1].cpu;
+    }
+    if (vram - fixed < head) return b;
+    units = (vram - fixed - head) / t->unit;
+    int32_t v = value_at(t, n, units);
+    double there = hth_plan_head_seconds(t->model, t->machine, true) + t->machine->sync_latency;
+    if (v < NO_FIT) offer(&b, (best){v * t->quantum + there, n, true, units});
+    return b;
+}
+
+/* The placement behind a value, from the last layer to the first. */
+static void backtrack(const table *t, const best *b, int32_t *n_hot)
+{
+    uint64_t u = b->units;
+    for (uint32_t l = t->model->n_layer; l-- > 0;) {
+        n_hot[l] = HTH_PLAN_CPU;
+        if (l >= b->n_device) continue;
+        int32_t v = value_at(t, l + 1, u);
+        const option *o = t->options + t->first[l];
+        while (o->units > u || value_at(t, l, u - o->units) + o->quanta != v) o++;
+        n_hot[l] = (int32_t)o->k;
+        u -= o->units;
+    }
+}
+
+static uint64_t more(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+/* ---- the least that helps -------------------------------------------------------------------- */
+
+/* Whether anything is won by a device of any size. */
+static bool is_ever_better(const table *t, double seconds_cpu)
+{
+    double seconds = t->machine->sync_latency, here = hth_plan_head_seconds(t->model, t->machine, false),
+           there = hth_plan_head_seconds(t->model, t->machine, true), later = seconds_cpu - here;
+    for (uint32_t l = 0; l < t->model->n_layer; l++) {
+        seconds += t->options[t->first[l + 1] - 1].quanta * t->quantum;
+        later -= t->curves[l].cpu;
+        if (seconds + later + here < seconds_cpu) return true;
+    }
+    return seconds + there < seconds_cpu;
+}
+
+/* The table grows until it wins; then the least of it is bisected, to a unit. */
+static hearth_status find_least(table *t, double seconds_cpu, uint64_t *least, hearth_error *err)
+{
+    uint64_t base = t->wish->fixed_bytes, below = 0, above = (uint64_t)1 << 28;
+    uint64_t all = (t->reach[t->model->n_layer] + 1) * t->unit + t->model->head_bytes;
+    *least = 0;
+    if (!is_ever_better(t, seconds_cpu)) return HEARTH_OK;
+    for (;; above *= 2) {
+        hearth_status st = fill_table(t, 0, above, err);
+        if (st != HEARTH_OK) return st;
+        if (best_of(t, base + above).n_device > 0) break;
+        /* A gain that quanta round away. */
+        if (above > all) return HEARTH_OK;
+    }
+    while (above - below > HTH_PLAN_UNIT) {
+        uint64_t middle = below + (above - below) / 2;
+        if (best_of(t, base + middle).n_device > 0) above = middle;
+        else below = middle;
+    }
+    *least = base + above;
+    return HEARTH_OK;
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+static hearth_status solve(table *t, hth_plan *out, hearth_error *err)
+{
+    const uint64_t gib = (uint64_t)1 << 30;
+    uint64_t lowest = less(t->wish->vram, t->wish->fixed_bytes), grown = more(t->wish->vram, gib), least;
+    uint32_t n = t->model->n_layer;
+    hearth_status st =
+        fill_table(t, less(lowest, t->model->head_bytes), less(grown, t->wish->fixed_bytes), err);
+    if (st != HEARTH_OK) return st;
+    int32_t *n_hot = hth_alloc(n, sizeof *n_hot);
+    if (!n_hot) return hth_fail_memory(err, n * sizeof *n_hot, "a plan");
+    uint64_t unit = t->unit;
+    best b = best_of(t, t->wish->vram), with_gib = best_of(t, grown);
+    backtrack(t, &b, n_hot);
+    st = hth_plan_evaluate(t->model, t->machine, t->wish, n_hot, b.head, out, err);
+    hth_free(n_hot);
+    if (st == HEARTH_OK) st = find_least(t, out->seconds_cpu, &least, err);
+    if (st != HEARTH_OK) {
+        hth_plan_free(out);
+        return st;
+    }
+    out->tps_per_gib = with_gib.seconds < b.seconds ? 1 / with_gib.seconds - 1 / b.seconds : 0;
+    out->min_vram = least;
+    out->unit = unit;
+    return HEARTH_OK;
+}
+
+hearth_status hth_plan_solve(const hth_plan_model *model, const hth_plan_machine *machine,
+                             const hth_plan_options *options, hth_plan *out, hearth_error *err)
+{
+    hth_plan_curve *curves = NULL;
+    table t = {.model = model, .machine = machine, .wish = options};
+    *out = (hth_plan){0};
+    hearth_status st = hth_plan_validate(model, machine, options, err);
+    if (st == HEARTH_OK) st = hth_plan_curves(model, machine, options->context, &curves, err);
+    t.curves = curves;
+    if (st == HEARTH_OK) st = open_table(&t, err);
+    if (st == HEARTH_OK) st = solve(&t, out, err);
+    close_table(&t);
+    hth_plan_curves_free(curves);
+    return st;
+}

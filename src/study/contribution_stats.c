@@ -1,0 +1,174 @@
+/* How large the contributions of a layer's neurons are to the sampled tokens, and what the output loses
+ * without the smaller ones. Called by study.c. */
+#include "measure/contribution.h"
+#include "study/study_int.h"
+
+#include <stdlib.h>
+
+const double hth_study_kept[HTH_STUDY_N_KEPT] = {0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3,
+                                                 0.4,  0.5,  0.6,  0.7, 0.8,  0.9, 1.0};
+
+/* Steps by which the bound of CETT is approached: each halves what is uncertain of the share left out. */
+enum { N_HALVING = 12 };
+
+typedef struct sizing {
+    hth_study_state *s;
+    hth_study_layer *layer;
+    uint32_t i_layer, n_sample;
+    float *hidden;        /* [n_sample][d_ff] */
+    float *by_token;      /* [n_sample][d_ff] contributions, each token's ascending */
+    float *of_all;        /* [n_sample * d_ff] contributions, all ascending */
+    float *limits;        /* [n_sample] */
+    float *part;          /* [HTH_ABLATION_ROWS][d_ff] */
+    double *whole, *lost; /* [n_sample] norms of down */
+} sizing;
+
+double hth_study_size_log2(size_t i) { return -12.0 + 0.5 * (double)i; }
+
+static float contribution_of(const sizing *z, size_t t, size_t j)
+{
+    float h = z->hidden[t * z->layer->d_ff + j];
+    return (h < 0.0f ? -h : h) * z->s->norms[z->i_layer][j];
+}
+
+static int by_size(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------ */
+
+/* Bin of a ratio to the mean; -1: below all. */
+static int bin_of(double ratio)
+{
+    static const double least = 0x1p-12, root = 1.4142135623730951;
+    if (ratio < least) return -1;
+    int i = 0;
+    for (double edge = least * root; i + 1 < HTH_STUDY_N_SIZE && ratio >= edge; edge *= root) i++;
+    return i;
+}
+
+static void count_sizes(sizing *z)
+{
+    hth_study_layer *l = z->layer;
+    double one = 1.0 / ((double)z->n_sample * l->d_ff);
+    for (uint32_t t = 0; t < z->n_sample; t++) {
+        double sum = 0.0;
+        for (uint32_t j = 0; j < l->d_ff; j++) sum += (double)contribution_of(z, t, j);
+        for (uint32_t j = 0; j < l->d_ff; j++) {
+            if (z->hidden[(size_t)t * l->d_ff + j] == 0.0f) {
+                l->zero += one;
+                continue;
+            }
+            int bin = sum > 0.0 ? bin_of((double)contribution_of(z, t, j) * l->d_ff / sum) : -1;
+            *(bin < 0 ? &l->below_sizes : &l->sizes[bin]) += one;
+        }
+    }
+}
+
+/* ---- what leaving out costs -------------------------------------------------------------------- */
+
+/* The norms of what each token's output loses below the limits; n_limit 0: of the whole. */
+static void find_norms(sizing *z, const float *limits, size_t n_limit, double *norms)
+{
+    hth_ablation lost = {.step = z->s->step,
+                     .i_layer = z->i_layer,
+                     .n_tok = z->n_sample,
+                     .d_ff = z->layer->d_ff,
+                     .d_model = z->s->model->model->hparams.d_model,
+                     .hidden = z->hidden,
+                     .scores = z->hidden,
+                     .weights = z->s->norms[z->i_layer],
+                     .room = z->part};
+    hth_ablation_norms(&lost, limits, n_limit, norms);
+}
+
+/* CETT, mean over tokens, without the contributions below the limits. */
+static double find_cett(sizing *z, const float *limits, size_t n_limit)
+{
+    double sum = 0.0;
+    find_norms(z, limits, n_limit, z->lost);
+    for (uint32_t t = 0; t < z->n_sample; t++)
+        if (z->whole[t] > 0.0) sum += z->lost[t] / z->whole[t];
+    return sum / z->n_sample;
+}
+
+/* Each token keeps a share of its largest contributions. */
+static void find_curve(sizing *z)
+{
+    size_t d_ff = z->layer->d_ff;
+    for (size_t i = 0; i < HTH_STUDY_N_KEPT; i++) {
+        size_t n_kept = (size_t)(hth_study_kept[i] * (double)d_ff + 0.5);
+        n_kept = n_kept < 1 ? 1 : n_kept;
+        for (uint32_t t = 0; t < z->n_sample; t++) z->limits[t] = z->by_token[(t + 1) * d_ff - n_kept];
+        z->layer->cett[i] = n_kept < d_ff ? find_cett(z, z->limits, z->n_sample) : 0.0;
+    }
+}
+
+/* One limit for all tokens of the layer: as many are left out as the bound allows. */
+static void find_limit(sizing *z)
+{
+    size_t n = (size_t)z->n_sample * z->layer->d_ff, low = 0, high = n;
+    for (int i = 0; i < N_HALVING; i++) {
+        size_t middle = low + (high - low) / 2;
+        if (find_cett(z, &z->of_all[middle], 1) <= z->s->options->cett) low = middle;
+        else high = middle;
+    }
+    z->layer->limit = (double)z->of_all[low];
+    size_t n_below = low;
+    while (n_below > 0 && z->of_all[n_below - 1] == z->of_all[low]) n_below--;
+    z->layer->sparsity = (double)n_below / (double)n;
+}
+
+/* ---- the layer -------------------------------------------------------------------------------------- */
+
+static hearth_status make_room(sizing *z, hearth_error *err)
+{
+    size_t d_ff = z->layer->d_ff, n = z->n_sample, one = sizeof(float);
+    z->hidden = hth_alloc(n, d_ff * one);
+    z->by_token = hth_alloc(n, d_ff * one);
+    z->of_all = hth_alloc(n, d_ff * one);
+    z->limits = hth_alloc(n, one);
+    z->part = hth_alloc(HTH_ABLATION_ROWS, d_ff * one);
+    z->whole = hth_alloc(n, sizeof *z->whole);
+    z->lost = hth_alloc(n, sizeof *z->lost);
+    bool ok = z->hidden && z->by_token && z->of_all && z->limits && z->part && z->whole && z->lost;
+    return ok ? HEARTH_OK : hth_fail_memory(err, 3 * n * d_ff * one, "what a layer is studied from");
+}
+
+static void free_room(sizing *z)
+{
+    hth_free(z->hidden);
+    hth_free(z->by_token);
+    hth_free(z->of_all);
+    hth_free(z->limits);
+    hth_free(z->part);
+    hth_free(z->whole);
+    hth_free(z->lost);
+}
+
+static void measure(sizing *z)
+{
+    size_t d_ff = z->layer->d_ff, n = z->n_sample * d_ff;
+    count_sizes(z);
+    find_norms(z, NULL, 0, z->whole);
+    for (size_t i = 0; i < n; i++) z->by_token[i] = z->of_all[i] = contribution_of(z, i / d_ff, i % d_ff);
+    for (uint32_t t = 0; t < z->n_sample; t++)
+        qsort(z->by_token + t * d_ff, d_ff, sizeof *z->by_token, by_size);
+    qsort(z->of_all, n, sizeof *z->of_all, by_size);
+    find_curve(z);
+    find_limit(z);
+}
+
+hearth_status hth_study_sizes(hth_study_state *s, uint32_t i_layer, hearth_error *err)
+{
+    sizing z = {.s = s, .layer = &s->out->layers[i_layer], .i_layer = i_layer, .n_sample = s->out->n_sample};
+    hearth_status st = make_room(&z, err);
+    if (st == HEARTH_OK)
+        st = hth_spill_get(s->hidden, i_layer, 0, z.hidden,
+                           (size_t)z.n_sample * z.layer->d_ff * sizeof *z.hidden, err);
+    if (st == HEARTH_OK) measure(&z);
+    free_room(&z);
+    return st == HEARTH_OK ? hth_study_progress(s, 1, err) : st;
+}

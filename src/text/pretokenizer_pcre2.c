@@ -1,0 +1,245 @@
+/* The words of a text, by PCRE2. Called by bpe.c for every raw fragment. Expressions
+ * see well-formed UTF-8 only, checked here once, since the library would check the
+ * whole rest again at every match. A limit that is reached is an error, never a
+ * wrong cut; machine code that runs out of its small stack is run again without. */
+#include "text/pretokenizer.h"
+
+#include "base/alloc.h"
+#include "base/checked_math.h"
+#include "text/utf8.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+struct hth_pretokenizer {
+    const hth_pretok_type *family;
+    pcre2_general_context *memory;
+    pcre2_code *stage[HTH_TEXT_MAX_STAGE];
+    size_t n_stage;
+};
+
+/* ---- compiling ------------------------------------------------------------------ */
+
+static void *take_memory(size_t n, void *unused)
+{
+    (void)unused;
+    return hth_alloc(n, 1);
+}
+
+static void give_memory(void *memory, void *unused)
+{
+    (void)unused;
+    hth_free(memory);
+}
+
+static hearth_status fail(hearth_error *err, const hth_pretok_type *pretok_type, size_t stage, int code,
+                          const char *what, size_t at)
+{
+    PCRE2_UCHAR why[160] = "";
+    if (code == PCRE2_ERROR_NOMEMORY || code == PCRE2_ERROR_HEAP_FAILED)
+        return hth_fail_memory(err, 0, "cutting a text into words");
+    pcre2_get_error_message(code, why, sizeof why);
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "pre-tokenizer \"%s\", expression %zu %s %zu: %s",
+                    pretok_type->name, stage + 1, what, at, (const char *)why);
+}
+
+static hearth_status compile_stage(hth_pretokenizer *c, pcre2_compile_context *context, bool jit,
+                                   hearth_error *err)
+{
+    const char *expression = c->family->stage[c->n_stage];
+    int code;
+    PCRE2_SIZE at = 0;
+    pcre2_code *compiled = pcre2_compile((PCRE2_SPTR)expression, PCRE2_ZERO_TERMINATED,
+                                         PCRE2_UTF | PCRE2_UCP | PCRE2_NO_AUTO_CAPTURE, &code, &at, context);
+    if (!compiled) return fail(err, c->family, c->n_stage, code, "at its byte", at);
+    /* Refused where memory may not be both written and run: then it is interpreted. */
+    if (jit) pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
+    c->stage[c->n_stage++] = compiled;
+    return HEARTH_OK;
+}
+
+hearth_status hth_pretokenizer_open(const hth_pretok_type *pretok_type, bool jit, hth_pretokenizer **out,
+                                   hearth_error *err)
+{
+    *out = NULL;
+    hearth_status status = HEARTH_OK;
+    pcre2_compile_context *context = NULL;
+    hth_pretokenizer *c = hth_alloc(1, sizeof *c);
+    if (c) c->memory = pcre2_general_context_create(take_memory, give_memory, NULL);
+    if (c && c->memory) context = pcre2_compile_context_create(c->memory);
+    if (!context) {
+        status = hth_fail_memory(err, sizeof *c, "a pre-tokenizer");
+        goto done;
+    }
+    c->family = pretok_type;
+    while (status == HEARTH_OK && c->n_stage < HTH_TEXT_MAX_STAGE && pretok_type->stage[c->n_stage])
+        status = compile_stage(c, context, jit, err);
+    if (status != HEARTH_OK) goto done;
+    *out = c;
+    c = NULL;
+done:
+    pcre2_compile_context_free(context);
+    hth_pretokenizer_close(c);
+    return status;
+}
+
+void hth_pretokenizer_close(hth_pretokenizer *c)
+{
+    if (!c) return;
+    for (size_t i = 0; i < c->n_stage; i++) pcre2_code_free(c->stage[i]);
+    pcre2_general_context_free(c->memory);
+    hth_free(c);
+}
+
+bool hth_pretokenizer_engine(char *out, size_t n_out)
+{
+    char version[64] = "", unicode[64] = ""; /* documented to need 24 bytes */
+    pcre2_config(PCRE2_CONFIG_VERSION, version);
+    pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, unicode);
+    snprintf(out, n_out, "PCRE2 %.*s, Unicode %s", (int)strcspn(version, " "), version, unicode);
+    return true;
+}
+
+/* ---- the text as expressions see it ---------------------------------------------- */
+
+/* Of private use: no letter, number, mark, punctuation, symbol or white space, and in
+ * no expression of ours. */
+static const char no_class[3] = {'\xEE', '\x80', '\x80'};
+
+/* Copies the text with each ill-formed byte replaced. */
+static hearth_status copy_text(hth_pretok_iter *cut, hearth_error *err)
+{
+    size_t need;
+    if (!hth_mul_size(cut->n, sizeof no_class, &need))
+        return hth_fail_memory(err, SIZE_MAX, "cutting a text into words");
+    if (need > cut->capacity) {
+        hth_free(cut->copy);
+        cut->copy = hth_alloc(need, 1);
+        cut->capacity = cut->copy ? need : 0;
+        if (!cut->copy) return hth_fail_memory(err, need, "cutting a text into words");
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < cut->n;) {
+        uint32_t cp;
+        size_t length = hth_text_utf8_decode(cut->text + i, cut->n - i, &cp);
+        memcpy(cut->copy + n, length > 0 ? cut->text + i : no_class, length > 0 ? length : sizeof no_class);
+        n += length > 0 ? length : sizeof no_class;
+        i += length > 0 ? length : 1;
+    }
+    cut->subject = cut->copy;
+    cut->piece[0].end = n;
+    return HEARTH_OK;
+}
+
+/* How many bytes of the text the next n bytes of the subject stand for. */
+static size_t length_in_text(const hth_pretok_iter *cut, size_t n)
+{
+    if (cut->subject == cut->text) return n;
+    size_t i = cut->at;
+    while (n > 0) {
+        uint32_t cp;
+        size_t length = hth_text_utf8_decode(cut->text + i, cut->n - i, &cp);
+        i += length > 0 ? length : 1;
+        n -= length > 0 ? length : sizeof no_class;
+    }
+    return i - cut->at;
+}
+
+/* ---- walking ---------------------------------------------------------------------- */
+
+/* What an expression may cost on a text: more than any of ours needs (a run of white
+ * space without a line's end is read twice), and in proportion to its length. */
+static void set_limits(hth_pretok_iter *cut)
+{
+    uint64_t steps = UINT64_C(10000000) + 16 * (uint64_t)cut->n;
+    uint32_t limit = steps < UINT32_MAX ? (uint32_t)steps : UINT32_MAX;
+    pcre2_set_match_limit(cut->limits, limit);
+    pcre2_set_depth_limit(cut->limits, limit);
+    pcre2_set_heap_limit(cut->limits, 64 * 1024); /* KiB */
+}
+
+hearth_status hth_pretok_iter_begin(hth_pretok_iter *cut, const hth_pretokenizer *pretokenizer, const char *text, size_t n,
+                                 hearth_error *err)
+{
+    if (!cut->match) cut->match = pcre2_match_data_create(1, pretokenizer->memory);
+    if (!cut->limits) cut->limits = pcre2_match_context_create(pretokenizer->memory);
+    if (!cut->match || !cut->limits) return hth_fail_memory(err, 0, "cutting a text into words");
+    cut->pretokenizer = pretokenizer;
+    cut->text = cut->subject = text;
+    cut->n = n;
+    cut->at = cut->depth = 0;
+    cut->piece[0] = (struct hth_text_piece){.end = n};
+    set_limits(cut);
+    return hth_text_utf8_valid(text, n) ? HEARTH_OK : copy_text(cut, err);
+}
+
+/* The first match of a stage from where its piece is cut; its end when there is none. */
+static hearth_status find_match(const hth_pretok_iter *cut, size_t stage, size_t *from, size_t *end,
+                                hearth_error *err)
+{
+    const struct hth_text_piece *p = &cut->piece[stage];
+    const pcre2_code *code = cut->pretokenizer->stage[stage];
+    PCRE2_SPTR subject = (PCRE2_SPTR)cut->subject + p->begin;
+    const size_t n = p->end - p->begin, at = p->at - p->begin;
+    const uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY;
+    int rc = pcre2_match(code, subject, n, at, options, cut->match, cut->limits);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+        rc = pcre2_match(code, subject, n, at, options | PCRE2_NO_JIT, cut->match, cut->limits);
+    if (rc < 0 && rc != PCRE2_ERROR_NOMATCH)
+        return fail(err, cut->pretokenizer->family, stage, rc, "on the text from byte", cut->at);
+    const PCRE2_SIZE *found = pcre2_get_ovector_pointer(cut->match);
+    *from = rc < 0 ? p->end : p->begin + found[0];
+    *end = rc < 0 ? p->end : p->begin + found[1];
+    return HEARTH_OK;
+}
+
+/* The end of the next piece that a stage leaves; where it is cut already when there is
+ * none. */
+static hearth_status next_chunk(hth_pretok_iter *cut, size_t stage, size_t *end, hearth_error *err)
+{
+    struct hth_text_piece *p = &cut->piece[stage];
+    size_t from = p->at;
+    *end = p->at;
+    if (p->at == p->end) return HEARTH_OK;
+    if (p->match_end > p->at) {
+        *end = p->match_end;
+    } else {
+        hearth_status status = find_match(cut, stage, &from, &p->match_end, err);
+        if (status != HEARTH_OK) return status;
+        *end = from > p->at ? from : p->match_end;
+    }
+    p->at = *end;
+    return HEARTH_OK;
+}
+
+hearth_status hth_pretok_iter_next(hth_pretok_iter *cut, size_t *n, hearth_error *err)
+{
+    const size_t last = cut->pretokenizer->n_stage - 1;
+    *n = 0;
+    for (;;) {
+        size_t from = cut->piece[cut->depth].at, end;
+        hearth_status status = next_chunk(cut, cut->depth, &end, err);
+        if (status != HEARTH_OK) return status;
+        if (end == from) {
+            if (cut->depth == 0) return HEARTH_OK;
+            cut->depth--;
+        } else if (cut->depth < last) {
+            cut->piece[++cut->depth] = (struct hth_text_piece){.begin = from, .end = end, .at = from};
+        } else {
+            *n = length_in_text(cut, end - from);
+            cut->at += *n;
+            return HEARTH_OK;
+        }
+    }
+}
+
+void hth_pretok_iter_free(hth_pretok_iter *cut)
+{
+    pcre2_match_context_free(cut->limits);
+    pcre2_match_data_free(cut->match);
+    hth_free(cut->copy);
+    *cut = (hth_pretok_iter){0};
+}

@@ -1,0 +1,214 @@
+/* Tokens with a role: BOS, EOS, unknown, and those that end a generation; flags;
+ * habits that GGUF does not state and that go by name. Called by
+ * hth_tokenizer_open between reading and indexing the vocabulary, since a token
+ * that ends a generation counts as control whatever the file says. */
+#include "text/internal.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+/* ---- ids ---------------------------------------------------------------------- */
+
+typedef enum role { BOS, EOS, UNKNOWN, ENDS, OTHER } role;
+
+typedef struct id_key {
+    const char *key;
+    role role;
+} id_key;
+
+/* All ids that a file may state; also those that are of no use here must be
+ * tokens of this vocabulary. "seperator" is the format's spelling. */
+static const id_key id_keys[] = {
+    {"tokenizer.ggml.bos_token_id", BOS},       {"tokenizer.ggml.eos_token_id", EOS},
+    {"tokenizer.ggml.unknown_token_id", UNKNOWN}, {"tokenizer.ggml.eot_token_id", ENDS},
+    {"tokenizer.ggml.eom_token_id", ENDS},      {"tokenizer.ggml.fim_pad_token_id", ENDS},
+    {"tokenizer.ggml.fim_rep_token_id", ENDS},  {"tokenizer.ggml.fim_sep_token_id", ENDS},
+    {"tokenizer.ggml.fim_pre_token_id", OTHER}, {"tokenizer.ggml.fim_suf_token_id", OTHER},
+    {"tokenizer.ggml.fim_mid_token_id", OTHER}, {"tokenizer.ggml.prefix_token_id", OTHER},
+    {"tokenizer.ggml.suffix_token_id", OTHER},  {"tokenizer.ggml.middle_token_id", OTHER},
+    {"tokenizer.ggml.padding_token_id", OTHER}, {"tokenizer.ggml.seperator_token_id", OTHER},
+    {"tokenizer.ggml.cls_token_id", OTHER},     {"tokenizer.ggml.mask_token_id", OTHER},
+};
+
+/* Converters write -1, in whatever width, for "there is none". */
+static bool says_none(const hth_gguf_value *v)
+{
+    switch (v->type) {
+    case HTH_GGUF_I8:
+    case HTH_GGUF_I16:
+    case HTH_GGUF_I32:
+    case HTH_GGUF_I64: return v->as.i == -1;
+    case HTH_GGUF_U32: return v->as.u == UINT32_MAX;
+    case HTH_GGUF_U64: return v->as.u == UINT32_MAX || v->as.u == UINT64_MAX;
+    default: return false;
+    }
+}
+
+/* *id keeps its default where the key is absent. */
+static hearth_status read_id(const hth_tokenizer *tok, const hth_gguf *file, const char *key,
+                             int32_t *id, hearth_error *err)
+{
+    const hth_gguf_value *stated = hth_gguf_find(file, key);
+    if (!stated) return HEARTH_OK;
+    if (says_none(stated)) {
+        *id = -1;
+        return HEARTH_OK;
+    }
+    uint64_t value = 0;
+    hearth_status status =
+        hth_gguf_get_uint(file, key, 0, (uint64_t)tok->n_vocab - 1, &value, NULL, err);
+    if (status == HEARTH_OK) *id = (int32_t)value;
+    return status;
+}
+
+static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
+{
+    /* the defaults of "llama"; those of "gpt2" (11) fit one vocabulary of many, so none */
+    int32_t by_role[] = {[BOS] = 1, [EOS] = tok->n_vocab > 2 ? 2 : -1, [UNKNOWN] = 0};
+    if (tok->is_bpe) by_role[BOS] = by_role[EOS] = by_role[UNKNOWN] = -1;
+    for (size_t i = 0; i < sizeof id_keys / sizeof *id_keys; i++) {
+        role r = id_keys[i].role;
+        int32_t extra = -1, *id = r == ENDS || r == OTHER ? &extra : &by_role[r];
+        hearth_status status = read_id(tok, file, id_keys[i].key, id, err);
+        if (status != HEARTH_OK) return status;
+        if (r == ENDS && extra >= 0) tok->token[extra].is_eog = true;
+    }
+    tok->bos = tok->flags & HTH_TEXT_NO_BOS ? -1 : by_role[BOS];
+    tok->eos = by_role[EOS];
+    tok->unknown = by_role[UNKNOWN];
+    if (tok->eos >= 0) tok->token[tok->eos].is_eog = true;
+    return HEARTH_OK;
+}
+
+static void warn_of_odd_ids(const hth_tokenizer *tok, const hth_gguf *file)
+{
+    const char *path = hth_gguf_path(file);
+    if (tok->eos < 0)
+        hth_log(HEARTH_LOG_WARN, "%s: the vocabulary has no EOS token", path);
+    else if (!hth_gguf_find(file, "tokenizer.ggml.eos_token_id"))
+        hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.eos_token_id missing; %d is taken", path,
+                (int)tok->eos);
+    else if (tok->token[tok->eos].kind == HTH_TOKEN_NORMAL)
+        hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.eos_token_id: token %d is an ordinary word",
+                path, (int)tok->eos);
+    if (tok->eos >= 0 && tok->bos == tok->eos)
+        hth_log(HEARTH_LOG_WARN, "%s: token %d is both BOS and EOS", path, (int)tok->bos);
+}
+
+/* ---- flags ---------------------------------------------------------------------- */
+
+static hearth_status read_flags(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
+{
+    tok->add_bos = !tok->is_bpe || tok->flags & HTH_TEXT_BOS;
+    tok->add_eos = false;
+    tok->add_space_prefix = !tok->is_bpe;
+    hearth_status status =
+        hth_gguf_get_bool(file, "tokenizer.ggml.add_bos_token", &tok->add_bos, NULL, err);
+    if (status == HEARTH_OK)
+        status = hth_gguf_get_bool(file, "tokenizer.ggml.add_eos_token", &tok->add_eos, NULL, err);
+    if (status == HEARTH_OK)
+        status = hth_gguf_get_bool(file, "tokenizer.ggml.add_space_prefix", &tok->add_space_prefix,
+                                   NULL, err);
+    if (tok->is_bpe && tok->add_space_prefix) {
+        tok->add_space_prefix = false;
+        hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.add_space_prefix is ignored: byte-level BPE puts "
+                "nothing in front", hth_gguf_path(file));
+    }
+    if (hth_gguf_find(file, "tokenizer.ggml.precompiled_charsmap"))
+        hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.precompiled_charsmap is ignored",
+                hth_gguf_path(file));
+    return status;
+}
+
+/* ---- ends of generation ----------------------------------------------------------- */
+
+/* Texts that end a generation in published vocabularies, whatever the file's keys
+ * say: llama.cpp's list as of v0.5.0. */
+static const char *const end_texts[] = {
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>",
+    "<EOT>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "</s>", "_<EOT>", "[EOT]",
+    "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
+    "<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>", /* U+FF5C, U+2581 */
+    "[e~[",
+};
+
+static bool has_text(const hth_text_token *t, const char *text)
+{
+    size_t n = strlen(text);
+    return t->entry.n == n && memcmp(t->entry.bytes, text, n) == 0;
+}
+
+static bool is_end_text(const hth_text_token *t)
+{
+    for (size_t i = 0; i < sizeof end_texts / sizeof *end_texts; i++)
+        if (has_text(t, end_texts[i])) return true;
+    return false;
+}
+
+static void mark_end_texts(hth_tokenizer *tok)
+{
+    bool has_return = false, has_call = false;
+    int32_t end = -1;
+    for (int32_t i = 0; i < tok->n_vocab; i++) {
+        hth_text_token *t = &tok->token[i];
+        if (!is_end_text(t)) continue;
+        t->is_eog = true;
+        t->kind = HTH_TOKEN_CONTROL;
+        if (has_text(t, "<|return|>")) has_return = true;
+        if (has_text(t, "<|call|>")) has_call = true;
+        if (has_text(t, "<|end|>")) end = i;
+    }
+    /* in such vocabularies it ends a message, not the reply */
+    if (has_return && has_call && end >= 0) tok->token[end].is_eog = false;
+}
+
+/* ---- habits by name ------------------------------------------------------------------ */
+
+static bool name_contains(hth_str name, const char *part)
+{
+    size_t n = strlen(part);
+    for (size_t i = 0; i + n <= name.n; i++) {
+        size_t k = 0;
+        for (; k < n; k++) {
+            char c = name.bytes[i + k];
+            if (c >= 'A' && c <= 'Z') c = (char)(c - 'A' + 'a');
+            if (c != part[k]) break;
+        }
+        if (k == n) return true;
+    }
+    return false;
+}
+
+/* Phi-3's special tokens drop the white space behind them, but for three. */
+static hearth_status mark_space_eaters(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
+{
+    hth_str name = {"", 0};
+    hearth_status status = hth_gguf_get_text(file, "general.name", &name, NULL, err);
+    if (status != HEARTH_OK) return status;
+    if (!name_contains(name, "phi-3") && !name_contains(name, "phi3")) return HEARTH_OK;
+    for (int32_t i = 0; i < tok->n_vocab; i++) {
+        hth_text_token *t = &tok->token[i];
+        bool keeps =
+            has_text(t, "<unk>") || has_text(t, "<s>") || has_text(t, "<|endoftext|>");
+        t->rstrip = (HTH_TEXT_SPECIALS >> t->kind & 1) && !keeps;
+    }
+    return HEARTH_OK;
+}
+
+static void mark_masks(hth_tokenizer *tok)
+{
+    for (int32_t i = 0; i < tok->n_vocab && tok->flags & HTH_TEXT_MASK_LSTRIP; i++)
+        tok->token[i].lstrip = has_text(&tok->token[i], "<mask>");
+}
+
+hearth_status hth_vocab_read_special(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
+{
+    hearth_status status = read_flags(tok, file, err);
+    if (status == HEARTH_OK) status = read_ids(tok, file, err);
+    if (status != HEARTH_OK) return status;
+    mark_end_texts(tok);
+    mark_masks(tok);
+    warn_of_odd_ids(tok, file);
+    return mark_space_eaters(tok, file, err);
+}

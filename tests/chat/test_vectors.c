@@ -1,0 +1,334 @@
+/* Chat templates, published and of the project's own, and the formats by name, against 28
+ * renderings of each of 20 templates by other programs (tests/data/chat). */
+#include "support/json_lines.h"
+#include "support/test.h"
+#include "chat/chat_formats.h"
+#include "chat/template.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_MESSAGE = 64, N_LINE = 28 };
+
+/* 26 July 2024, noon. */
+static const int64_t the_day = 1721995200;
+
+static const struct {
+    const char *file, *bos, *eos;
+    const char *format; /* whose text is the field llamacpp */
+    const char *detected;
+} templates[] = {
+    {"chatml", "<s>", "<|im_end|>", "chatml", "chatml"},
+    {"own-deepseek",
+     "<\xEF\xBD\x9C"
+     "begin\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+     "<|EOT|>", "deepseek", "deepseek"},
+    {"own-deepseek2",
+     "<\xEF\xBD\x9C"
+     "begin\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+     "<\xEF\xBD\x9C"
+     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+     "deepseek2", "deepseek2"},
+    {"own-deepseek3",
+     "<\xEF\xBD\x9C"
+     "begin\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+     "<\xEF\xBD\x9C"
+     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+     "deepseek3", "deepseek3"},
+    {"own-gemma", "<bos>", "<eos>", "gemma", "gemma"},
+    {"own-llama-3.2", "<|begin_of_text|>", "<|eot_id|>", "llama3", "llama3"},
+    {"llama2", "<s>", "</s>", "llama2", "llama2"},
+    {"own-llama2-sys-bos", "<s>", "</s>", "llama2-sys-bos", "llama2-sys-bos"},
+    {"own-llama2-sys-strip", "<s>", "</s>", "llama2-sys-strip", "llama2-sys-strip"},
+    {"own-llama3", "<|begin_of_text|>", "<|eot_id|>", "llama3", "llama3"},
+    {"mistral-v1", "<s>", "</s>", "mistral-v1", "mistral-v1"},
+    {"mistral-v3", "<s>", "</s>", "mistral-v3", "mistral-v3"},
+    {"mistral-v3-tekken", "<s>", "</s>", "mistral-v3-tekken", "mistral-v3-tekken"},
+    {"own-mistral-v7", "<s>", "</s>", "mistral-v7", "mistral-v7"},
+    {"phi-3.5", "<s>", "<|endoftext|>", "phi3", "phi3"},
+    {"phi3", "<s>", "<|end|>", "phi3", "phi3"},
+    {"qwen2.5", "", "<|im_end|>", "chatml", "chatml"},
+    {"qwen3", "", "<|im_end|>", "chatml", "chatml"},
+    {"own-vicuna", "<s>", "</s>", "vicuna", "vicuna"},
+    /* llama.cpp takes it for GLM-Edge's; we know better */
+    {"zephyr", "<s>", "</s>", "glmedge", "zephyr-eos"},
+};
+
+enum { N_TEMPLATE = sizeof templates / sizeof *templates };
+
+static hth_str word(const char *text) { return (hth_str){text, strlen(text)}; }
+
+/* ---- one line of a vector file -------------------------------------------------------------------- */
+
+typedef struct conversation {
+    hth_message message[MAX_MESSAGE];
+    char *texts[2 * MAX_MESSAGE];
+    size_t n, n_text;
+    bool add_generation_prompt;
+} conversation;
+
+static hth_str keep_text(conversation *c, const char *value)
+{
+    size_t n;
+    char *text = json_text(value, &n);
+    c->texts[c->n_text++] = text;
+    return (hth_str){text, n};
+}
+
+/* Objects inside of the array, whose texts hold no braces of their own unescaped: they
+ * are walked by quotation marks. */
+static const char *object_end(const char *p)
+{
+    bool quoted = false;
+    for (; *p && (quoted || *p != '}'); p++) {
+        if (*p == '\\') p++;
+        else if (*p == '"') quoted = !quoted;
+    }
+    return p;
+}
+
+static void read_conversation(conversation *c, const char *line)
+{
+    memset(c, 0, sizeof *c);
+    c->add_generation_prompt = memcmp(json_field(line, "add_generation_prompt"), "true", 4) == 0;
+    const char *p = json_field(line, "messages");
+    for (p = strchr(p, '{'); p && c->n < MAX_MESSAGE;) {
+        c->message[c->n].role = keep_text(c, json_field(p, "role"));
+        c->message[c->n++].content = keep_text(c, json_field(p, "content"));
+        p = object_end(p);
+        p = p[0] == '}' && p[1] == ',' ? p + 2 : NULL;
+    }
+}
+
+static void free_conversation(conversation *c)
+{
+    for (size_t i = 0; i < c->n_text; i++) free(c->texts[i]);
+}
+
+/* ---- all lines of all files ------------------------------------------------------------------------- */
+
+typedef void check_line(size_t i_template, const hth_template *t, const char *line,
+                        const hth_template_input *in);
+
+static void each_line(check_line *check)
+{
+    for (size_t i = 0; i < N_TEMPLATE; i++) {
+        char name[100];
+        size_t n = 0, n_line = 0;
+        snprintf(name, sizeof name, "chat/%s.jinja", templates[i].file);
+        const char *path = test_data(name);
+        if (!path) return;
+        char *source = test_read_file(path, &n);
+        hth_template *t = NULL;
+        CHECK_OK(hth_template_open(source, n, &t, err));
+        snprintf(name, sizeof name, "chat/%s.jsonl", templates[i].file);
+        if (!(path = test_data(name))) return;
+        char *lines = test_read_file(path, &n), *rest = lines, *line;
+        while ((line = json_next_line(&rest)) != NULL) {
+            conversation c;
+            read_conversation(&c, line);
+            hth_template_input in = {.messages = c.message,
+                                     .n_message = c.n,
+                                     .add_generation_prompt = c.add_generation_prompt,
+                                     .bos = word(templates[i].bos),
+                                     .eos = word(templates[i].eos),
+                                     .seconds = &the_day};
+            if (t) check(i, t, line, &in);
+            free_conversation(&c);
+            n_line++;
+        }
+        CHECK_INT(n_line, N_LINE);
+        hth_template_close(t);
+        free(lines);
+        free(source);
+    }
+}
+
+static void expect_text(size_t i, const char *line, const hth_rendered *r, const char *wanted)
+{
+    size_t n;
+    char *conv = json_text(json_field(line, "conv"), &n);
+    if (r->n != strlen(wanted) || memcmp(r->text, wanted, r->n) != 0)
+        test_fail(__FILE__, __LINE__, "%s, %s: \"%.*s\", not \"%s\"", templates[i].file, conv, (int)r->n,
+                  r->text, wanted);
+    free(conv);
+}
+
+/* The parts are the text, and alternate. */
+static void expect_parts(const hth_rendered *r)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < r->n_part; i++) {
+        CHECK(r->parts[i].text == r->text + at && r->parts[i].n > 0);
+        CHECK(i == 0 || r->parts[i].is_template != r->parts[i - 1].is_template);
+        at += r->parts[i].n;
+    }
+    CHECK_INT(at, r->n);
+}
+
+static void check_jinja(size_t i, const hth_template *t, const char *line, const hth_template_input *in)
+{
+    hth_rendered r;
+    hearth_error why = {0};
+    hearth_status st = hth_template_render(t, in, &r, &why);
+    const char *wanted = json_field(line, "jinja");
+    if (!wanted) {
+        CHECK(json_field(line, "jinja_error") != NULL);
+        CHECK_INT(st, HEARTH_ERROR_ARGUMENT);
+        CHECK(strstr(why.message, "refuses") != NULL);
+        CHECK(r.text == NULL && r.n_part == 0);
+        return;
+    }
+    if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", templates[i].file, why.message);
+    if (st != HEARTH_OK) return;
+    size_t n;
+    char *text = json_text(wanted, &n);
+    expect_text(i, line, &r, text);
+    expect_parts(&r);
+    free(text);
+    hth_rendered_free(&r);
+}
+
+static void check_format(size_t i, const hth_template *t, const char *line, const hth_template_input *in)
+{
+    hth_rendered r;
+    size_t n;
+    const hth_chat_format *f = hth_chat_format_find(word(templates[i].format));
+    (void)t;
+    CHECK_OK(hth_chat_format_render(f, in, &r, err));
+    char *text = json_text(json_field(line, "llamacpp"), &n);
+    expect_text(i, line, &r, text);
+    expect_parts(&r);
+    free(text);
+    hth_rendered_free(&r);
+}
+
+TEST(templates_of_models_render_as_jinja_does) { each_line(check_jinja); }
+TEST(formats_by_name_write_what_llama_cpp_writes) { each_line(check_format); }
+
+/* ---- formats without vectors, detection ---------------------------------------------------------------- */
+
+static void expect_format(const char *name, bool gen, const char *wanted)
+{
+    const hth_message m[] = {{word("system"), word("S ")},
+                             {word("user"), word(" U")},
+                             {word("assistant"), word(" A ")},
+                             {word("user"), word("V")},
+                             {word("tool"), word("T")}};
+    hth_template_input in = {
+        .messages = m, .n_message = 5, .add_generation_prompt = gen, .eos = word("</s>")};
+    hth_rendered r;
+    const hth_chat_format *f = hth_chat_format_find(word(name));
+    if (!CHECK(f != NULL)) return;
+    CHECK_TEXT(hth_chat_format_name(f), name);
+    CHECK_OK(hth_chat_format_render(f, &in, &r, err));
+    CHECK_TEXT(r.text, wanted);
+    hth_rendered_free(&r);
+}
+
+TEST(other_formats_follow_their_description)
+{
+    expect_format("llama2-sys", true,
+                  "[INST] <<SYS>>\nS \n<</SYS>>\n\n U [/INST] A </s>[INST] V [/INST]T</s>");
+    expect_format("mistral-v7-tekken", true,
+                  "[SYSTEM_PROMPT]S [/SYSTEM_PROMPT][INST] U[/INST] A </s>[INST]V[/INST]T</s>");
+    expect_format("vicuna-orca", true, "SYSTEM: S \nUSER:  U\nASSISTANT:  A </s>\nUSER: V\nASSISTANT:");
+    expect_format("gpt-oss", true,
+                  "<|start|>system<|message|>S <|end|><|start|>user<|message|> U<|end|>"
+                  "<|start|>assistant<|message|> A <|return|><|start|>user<|message|>V<|end|>"
+                  "<|start|>tool<|message|>T<|end|><|start|>assistant");
+    expect_format("phi4", false,
+                  "<|im_start|>system<|im_sep|>S <|im_end|><|im_start|>user<|im_sep|> U<|im_end|>"
+                  "<|im_start|>assistant<|im_sep|> A <|im_end|><|im_start|>user<|im_sep|>V<|im_end|>"
+                  "<|im_start|>tool<|im_sep|>T<|im_end|>");
+    expect_format("zephyr", true,
+                  "<|system|>\nS <|endoftext|>\n<|user|>\n U<|endoftext|>\n<|assistant|>\n A <|endoftext|>\n"
+                  "<|user|>\nV<|endoftext|>\n<|tool|>\nT<|endoftext|>\n<|assistant|>\n");
+    expect_format("zephyr-eos", true,
+                  "<|system|>\nS </s>\n<|user|>\n U</s>\n<|assistant|>\n A </s>\n<|user|>\nV</s>\n"
+                  "<|tool|>\nT</s>\n<|assistant|>\n");
+}
+
+TEST(formats_are_told_by_the_text_of_a_template)
+{
+    for (size_t i = 0; i < N_TEMPLATE; i++) {
+        char name[100];
+        size_t n = 0;
+        snprintf(name, sizeof name, "chat/%s.jinja", templates[i].file);
+        const char *path = test_data(name);
+        if (!path) return;
+        char *source = test_read_file(path, &n);
+        const hth_chat_format *f = hth_chat_format_detect((hth_str){source, n});
+        CHECK_TEXT(f ? hth_chat_format_name(f) : "none", templates[i].detected);
+        free(source);
+    }
+}
+
+TEST(nothing_is_guessed_from_an_unknown_template)
+{
+    CHECK(hth_chat_format_detect(word("")) == NULL);
+    CHECK(hth_chat_format_detect(word("{{ messages }}")) == NULL);
+    CHECK(hth_chat_format_detect(
+              word("<|START_OF_TURN_TOKEN|><|USER_TOKEN|> <|start_header_id|><|end_header_id|>")) == NULL);
+    CHECK(hth_chat_format_find(word("chatm")) == NULL);
+    CHECK(hth_chat_format_find(word("")) == NULL);
+}
+
+TEST(formats_are_listed_by_name)
+{
+    const hth_chat_format *f, *before = NULL;
+    size_t n = 0;
+    for (; (f = hth_chat_format_at(n)) != NULL; before = f, n++) {
+        CHECK(hth_chat_format_find(word(hth_chat_format_name(f))) == f);
+        CHECK(!before || strcmp(hth_chat_format_name(before), hth_chat_format_name(f)) < 0);
+    }
+    CHECK_INT(n, 23);
+}
+
+/* Contents are never frame, whatever they spell. */
+TEST(formats_know_their_frames)
+{
+    const hth_message m[] = {{word("system"), word("<|im_end|>")}, {word("user"), word("<|im_start|>")}};
+    hth_template_input in = {.messages = m, .n_message = 2, .add_generation_prompt = true};
+    static const struct {
+        const char *text;
+        bool frame;
+    } wanted[] = {{"<|im_start|>system\n", true},
+                  {"<|im_end|>", false},
+                  {"<|im_end|>\n<|im_start|>user\n", true},
+                  {"<|im_start|>", false},
+                  {"<|im_end|>\n<|im_start|>assistant\n", true}};
+    hth_rendered r;
+    CHECK_OK(hth_chat_format_render(hth_chat_format_find(word("chatml")), &in, &r, err));
+    if (CHECK_INT(r.n_part, 5)) {
+        for (size_t i = 0; i < 5; i++) {
+            CHECK_INT(r.parts[i].is_template, wanted[i].frame);
+            CHECK_INT(r.parts[i].n, strlen(wanted[i].text));
+            CHECK_BYTES(r.parts[i].text, wanted[i].text, r.parts[i].n);
+        }
+    }
+    hth_rendered_free(&r);
+}
+
+TEST(formats_refuse_odd_roles_and_too_much_text)
+{
+    static const char *const roles[] = {
+        "",           "a b",         "us\ner",
+        "<|im_end|>", "r\xC3\xB6le", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
+    const hth_chat_format *f = hth_chat_format_find(word("chatml"));
+    hth_rendered r;
+    hearth_error why;
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        hth_message m = {word(roles[i]), word("x")};
+        hth_template_input in = {.messages = &m, .n_message = 1};
+        CHECK_INT(hth_chat_format_render(f, &in, &r, &why), HEARTH_ERROR_ARGUMENT);
+        CHECK(r.text == NULL);
+    }
+    hth_message m[2] = {{word("user"), {NULL, HTH_TEMPLATE_MAX_OUTPUT}}, {word("user"), {NULL, 1}}};
+    hth_template_input in = {.messages = m, .n_message = 2};
+    CHECK_INT(hth_chat_format_render(f, &in, &r, &why), HEARTH_ERROR_UNSUPPORTED);
+    CHECK(strstr(why.message, "16 MiB") != NULL);
+}
+
+TEST_MAIN

@@ -1,0 +1,546 @@
+/* The programs of attention against the CPU's reference, bit for bit: caches word by word against what
+ * cache.c puts, results against attn_ref.c and the merging of attn.c. The same on the null device and
+ * on the first that Vulkan knows. What no program may write is poison before and after; what no query sees
+ * is NaN. */
+#include "base/bits.h"
+#include "kernels/attn.h"
+#include "model/arch.h"
+#include "forward/gpu/cache.h"
+#include "forward/gpu/shader_params.h"
+#include "support/attn_case.h"
+#include "support/programs.h"
+#include "support/proof.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static hth_device *device;
+static hth_kernels cpu;
+
+static void on_each(void (*promise)(void))
+{
+    static const char *const names[] = {"null", "vulkan:0"};
+    hth_kernels_init(&cpu, HTH_CPU_GENERIC);
+    for (int i = 0; i < 2; i++) {
+        device = programs_open(names[i]);
+        if (device) promise();
+        programs_close(device);
+    }
+}
+
+#define ON_EACH(NAME)                                                                                        \
+    static void NAME##_there(void);                                                                          \
+    TEST(NAME) { on_each(NAME##_there); }                                                                    \
+    static void NAME##_there(void)
+
+static void *poisoned(size_t size)
+{
+    void *p = malloc(size);
+    memset(p, PROGRAMS_POISON, size);
+    return p;
+}
+
+static float *random_floats(test_random *r, proof_kind kind, size_t n)
+{
+    float *x = malloc(n * sizeof *x);
+    proof_fill_f32(r, kind, x, n);
+    return x;
+}
+
+static const char *type_name(hearth_kv_type type)
+{
+    return (const char *const[]){"F16", "F32", "Q8_0"}[type];
+}
+
+/* ---- caches of the CPU and of a device --------------------------------------------------------------- */
+
+/* Keys or values of n_kv heads as the CPU has them; position: of the cache, that is slot + position. */
+typedef struct caches {
+    hearth_kv_type type;
+    size_t d, n_kv, n_position, head_size; /* bytes of a head's keys, or values */
+    uint8_t *keys, *values;
+} caches;
+
+static caches new_caches(hearth_kv_type type, size_t d, size_t n_kv, size_t n_position)
+{
+    size_t size = attend_cache_size(type, d, n_position);
+    return (caches){type, d, n_kv, n_position, size, calloc(n_kv, size), calloc(n_kv, size)};
+}
+
+static void free_caches(caches *c) { free(c->keys), free(c->values); }
+
+static uint32_t two_halves(const uint8_t *low, const uint8_t *high)
+{
+    return hth_load_u16(low) | (uint32_t)hth_load_u16(high) << 16;
+}
+
+/* Word i of a position of KV head h: by cache.h of the kernels, what cache.h of the device says. */
+static uint32_t key_word(const caches *c, size_t h, size_t at, size_t i)
+{
+    const uint8_t *group = c->keys + h * c->head_size + at / 16 * hth_kv_layout_group_size(c->type, c->d);
+    size_t lane = at % 16;
+    if (c->type == HEARTH_KV_F32) return hth_load_u32(group + (i * 16 + lane) * 4);
+    if (c->type == HEARTH_KV_F16)
+        return two_halves(group + (2 * i * 16 + lane) * 2, group + ((2 * i + 1) * 16 + lane) * 2);
+    if (i < c->d / 4) return hth_load_u32(group + (i * 16 + lane) * 4);
+    return (uint32_t)hth_load_u16(group + 16 * c->d + ((i - c->d / 4) * 16 + lane) * 2) << 16;
+}
+
+static uint32_t value_word(const caches *c, size_t h, size_t at, size_t i)
+{
+    const uint8_t *group = c->values + h * c->head_size + at / 16 * hth_kv_layout_group_size(c->type, c->d);
+    size_t lane = at % 16;
+    if (c->type != HEARTH_KV_Q8_0)
+        return hth_load_u32(group + lane * c->d * (c->type == HEARTH_KV_F16 ? 2 : 4) + 4 * i);
+    if (i < c->d / 4) return hth_load_u32(group + lane * c->d + 4 * i);
+    return (uint32_t)hth_load_u16(group + 16 * c->d + (lane * (c->d / 32) + i - c->d / 4) * 2) << 16;
+}
+
+/* One position of all KV heads to where it lies on a device. */
+static void put_words(const caches *c, size_t at, uint32_t *keys, uint32_t *values)
+{
+    size_t n_word = hth_gpu_cache_words(c->type, c->d);
+    size_t head_words = hth_gpu_cache_head_words(c->type, c->d, c->n_position);
+    for (size_t h = 0; h < c->n_kv; h++) {
+        for (size_t i = 0; i < n_word; i++) {
+            keys[h * head_words + hth_gpu_cache_key_at(n_word, at, i)] = key_word(c, h, at, i);
+            values[h * head_words + hth_gpu_cache_value_at(n_word, at, i)] = value_word(c, h, at, i);
+        }
+    }
+}
+
+/* A NaN is any NaN, in words that hold floats, or halves. */
+static uint32_t one_nan(hearth_kv_type type, uint32_t word)
+{
+    if (type == HEARTH_KV_F32) return (word & 0x7fffffffu) > 0x7f800000u ? 0x7fc00000u : word;
+    if (type != HEARTH_KV_F16) return word;
+    if ((word & 0x7fffu) > 0x7c00u) word = (word & 0xffff0000u) | 0x7e00u;
+    if ((word & 0x7fff0000u) > 0x7c000000u) word = (word & 0xffffu) | 0x7e000000u;
+    return word;
+}
+
+static size_t differ_words(hearth_kv_type type, const uint32_t *a, const uint32_t *b, size_t n)
+{
+    size_t i = 0;
+    while (i < n && one_nan(type, a[i]) == one_nan(type, b[i])) i++;
+    return i;
+}
+
+/* ---- rope_store -------------------------------------------------------------------------------------- */
+
+typedef struct rope_shape {
+    hearth_kv_type type;
+    uint32_t d, kind, normed, local, n_pair, n_head, n_kv;
+} rope_shape;
+
+/* Rows beyond N_TOK are in the step, but not to be computed. */
+enum { N_ROW = 11, N_TOK = 9, N_POSITION = 160 };
+
+/* Two sequences, the second with its first position at 96: ends and beginnings of groups, order of no
+ * matter. */
+static const uint32_t rope_rows[N_ROW][2] = {{0, 0},   {1, 0},  {15, 0},  {16, 0},  {79, 0}, {0, 96},
+                                             {17, 96}, {2, 96}, {63, 96}, {40, 96}, {41, 0}};
+
+static void fill_step(uint32_t *step, uint32_t n_tok, uint32_t n_row, const uint32_t (*rows)[2])
+{
+    memset(step, 0, (HTH_STEP_ROWS + n_row * HTH_STEP_ROW_WORDS) * sizeof *step);
+    step[HTH_STEP_N_TOK] = n_tok;
+    for (uint32_t i = 0; i < n_row; i++) {
+        step[HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS + HTH_STEP_POSITION] = rows[i][0];
+        step[HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS + HTH_STEP_SLOT] = rows[i][1];
+    }
+}
+
+static void prepare(const rope_shape *s, float *x, const float *norm, const float *cosine, const float *sine)
+{
+    if (s->normed) cpu.rms_norm(x, norm, s->d, 1.0f / (float)s->d, 1e-5f, x);
+    if (s->kind == HTH_ROPE_INTERLEAVED) cpu.rope_interleaved(x, cosine, sine, s->n_pair);
+    if (s->kind == HTH_ROPE_NEOX) cpu.rope_neox(x, cosine, sine, s->n_pair);
+}
+
+/* What the CPU makes of the rows: qkv in place, words of caches and of rounded queries. */
+static void rope_by_cpu(const rope_shape *s, float *qkv, const float *norms, const float *table,
+                        size_t sine_at, uint32_t *keys, uint32_t *values, uint32_t *rounded, size_t d_at)
+{
+    caches c = new_caches(s->type, s->d, s->n_kv, N_POSITION);
+    int32_t sums[64];
+    for (size_t t = 0; t < N_TOK; t++) {
+        size_t at = rope_rows[t][0] + rope_rows[t][1], n_q = (size_t)s->n_head * s->d;
+        float *row = qkv + t * (n_q + 2 * (size_t)s->n_kv * s->d), *k = row + n_q, *v = k + s->n_kv * s->d;
+        const float *cosine = table + t * s->n_pair, *sine = cosine + sine_at;
+        for (size_t h = 0; h < s->n_head; h++) prepare(s, row + h * s->d, norms, cosine, sine);
+        for (size_t h = 0; h < s->n_kv; h++) {
+            prepare(s, k + h * s->d, norms + s->d, cosine, sine);
+            hth_kv_layout_put_key(&cpu, s->type, c.keys + h * c.head_size, s->d, at, k + h * s->d);
+            hth_kv_layout_put_value(&cpu, s->type, c.values + h * c.head_size, s->d, at, v + h * s->d);
+        }
+        put_words(&c, at, keys, values);
+        if (s->type == HEARTH_KV_Q8_0)
+            cpu.quant_act(row, n_q, (int8_t *)(rounded + t * n_q / 4),
+                          (float *)(rounded + d_at) + t * n_q / 32, sums);
+    }
+    free_caches(&c);
+}
+
+/* What is stored meets every edge of the rounding of its type: halves between two, scales at their limits. */
+enum { EDGES = PROOF_N_KIND };
+
+/* Between two neighbouring halves, or beside that. */
+static float edge_of_halves(test_random *r)
+{
+    static const uint32_t ends[] = {0, 1, 0x3ff, 0x400, 0x7bff}; /* of subnormals, and of all */
+    uint32_t h = test_random_below(r, 0x7c00), sign = test_random_below(r, 2) << 31;
+    if (test_random_below(r, 4) == 0) h = ends[test_random_below(r, 5)];
+    float above = h == 0x7bff ? 65536.0f : hth_f16_to_f32((uint16_t)(h + 1));
+    float middle = 0.5f * (hth_f16_to_f32((uint16_t)h) + above);
+    return hth_float_of(sign | (hth_bits_of(middle) + test_random_below(r, 3) - 1));
+}
+
+static void fill_with_edges(test_random *r, hearth_kv_type type, float *x, size_t n)
+{
+    float amax = 0.0f;
+    for (size_t i = 0; i < n; i++) {
+        if (i % 32 == 0)
+            amax = hth_float_of((i % 64 ? 0x5d800000u : 0x21800000u) + test_random_below(r, 3) - 1);
+        if (type == HEARTH_KV_Q8_0) x[i] = i % 32 == 0 ? amax : amax * test_random_float(r);
+        else x[i] = edge_of_halves(r);
+    }
+}
+
+static void check_rope(test_random *r, const rope_shape *s, int kind)
+{
+    size_t n_col = (s->n_head + 2 * (size_t)s->n_kv) * s->d, n_qkv = N_ROW * n_col,
+           n_q = (size_t)s->n_head * s->d;
+    size_t head_words = hth_gpu_cache_head_words(s->type, s->d, N_POSITION), n_cache = s->n_kv * head_words;
+    size_t d_at = N_ROW * n_q / 4 + 3, n_rounded = d_at + N_ROW * n_q / 32;
+    size_t table_at = N_ROW * s->n_pair, sine_at = 2 * table_at, n_table = 2 * sine_at;
+    uint32_t step[HTH_STEP_ROWS + N_ROW * HTH_STEP_ROW_WORDS];
+    float *qkv = random_floats(r, kind == EDGES ? PROOF_PLAIN : (proof_kind)kind, n_qkv),
+          *expected = malloc(n_qkv * sizeof *qkv);
+    float *norms = random_floats(r, PROOF_PLAIN, 2 * s->d),
+          *table = random_floats(r, PROOF_PLAIN, n_table + 1);
+    uint32_t *cache[4], *rounded[2]; /* the CPU's keys, values; the device's */
+    fill_step(step, N_TOK, N_ROW, rope_rows);
+    if (kind == EDGES) fill_with_edges(r, s->type, qkv, n_qkv);
+    memcpy(expected, qkv, n_qkv * sizeof *qkv);
+    for (int i = 0; i < 4; i++) cache[i] = poisoned(n_cache * 4);
+    for (int i = 0; i < 2; i++) rounded[i] = poisoned(n_rounded * 4);
+    rope_by_cpu(s, expected, norms, table + table_at, sine_at, cache[0], cache[1], rounded[0], d_at);
+
+    hth_push_rope_store push = {.n_head = s->n_head,
+                          .n_head_kv = s->n_kv,
+                          .n_pair = s->n_pair,
+                          .table_at = (uint32_t)table_at,
+                          .sine_at = (uint32_t)sine_at,
+                          .d_at = (uint32_t)d_at,
+                          .head_words = (uint32_t)head_words,
+                          .eps = 1e-5f,
+                          .inv_n = 1.0f / (float)s->d};
+    uint32_t consts[] = {s->d, s->kind, s->normed, s->type, s->local};
+    programs_run run = {.id = HTH_SHADER_rope_store,
+                        .consts = consts,
+                        .push = &push,
+                        .bind = {{step, sizeof step},
+                                 {qkv, n_qkv * 4},
+                                 {table, n_table * 4},
+                                 {norms, 2 * (size_t)s->d * 4},
+                                 {cache[2], n_cache * 4},
+                                 {cache[3], n_cache * 4},
+                                 {rounded[1], n_rounded * 4}},
+                        .grid = {s->n_head + 2 * s->n_kv, N_ROW, 1}};
+    if (programs_do(device, &run)) {
+        size_t at = proof_differ_f32(expected, qkv, n_qkv);
+        size_t key = differ_words(s->type, cache[0], cache[2], n_cache);
+        size_t value = differ_words(s->type, cache[1], cache[3], n_cache);
+        size_t round = differ_words(HEARTH_KV_Q8_0, rounded[0], rounded[1], n_rounded);
+        if (at < n_qkv || key < n_cache || value < n_cache || round < n_rounded)
+            test_fail(__FILE__, __LINE__,
+                      "%s, %u dims, %s: qkv %zu of %zu, keys %zu, values %zu of %zu, "
+                      "rounded %zu of %zu",
+                      type_name(s->type), s->d, kind == EDGES ? "edges" : proof_kind_name((proof_kind)kind),
+                      at, n_qkv, key, value, n_cache, round, n_rounded);
+    }
+    for (int i = 0; i < 4; i++) free(cache[i]);
+    free(rounded[0]), free(rounded[1]), free(qkv), free(expected), free(norms), free(table);
+}
+
+ON_EACH(heads_are_normed_rotated_and_stored_as_on_the_cpu)
+{
+    static const rope_shape shapes[] = {{HEARTH_KV_F16, 64, HTH_ROPE_INTERLEAVED, 0, 64, 32, 4, 2},
+                                        {HEARTH_KV_F16, 80, HTH_ROPE_NEOX, 1, 32, 40, 5, 1},
+                                        {HEARTH_KV_F16, 36, HTH_ROPE_NEOX, 0, 7, 0, 2, 2},
+                                        {HEARTH_KV_F32, 36, HTH_ROPE_INTERLEAVED, 1, 24, 7, 3, 3},
+                                        {HEARTH_KV_F32, 128, HTH_ROPE_NEOX, 0, 128, 64, 2, 1},
+                                        {HEARTH_KV_Q8_0, 128, HTH_ROPE_NEOX, 1, 128, 33, 4, 2},
+                                        {HEARTH_KV_Q8_0, 96, HTH_ROPE_NONE, 0, 5, 48, 3, 1}};
+    test_random r = proof_random();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int kind = 0; kind <= EDGES; kind++) check_rope(&r, &shapes[i], kind);
+}
+
+/* ---- attention: a scene ------------------------------------------------------------------------------ */
+
+/* Sequences of 610, 300 and 1 positions in one cache; rows look back from ends of splits and of groups, and
+ * from between them. The last row is in the step, but not to be computed. */
+enum { N_SEQUENCE = 3, N_CACHE = 960, N_LOOK = 10, N_LOOKING = 9, ROOM = 4 };
+static const uint32_t slots[N_SEQUENCE + 1] = {16, 640, 944, N_CACHE}, lengths[N_SEQUENCE] = {610, 300, 1};
+static const uint32_t look_rows[N_LOOK][2] = {{599, 16}, {255, 16}, {256, 16}, {0, 640},  {299, 640},
+                                              {0, 944},  {609, 16}, {254, 16}, {33, 640}, {100, 16}};
+
+typedef struct attend_shape {
+    hearth_kv_type type;
+    uint32_t d, n_kv, n_shared, local;
+} attend_shape;
+
+typedef struct scene {
+    const attend_shape *s;
+    size_t n_head, n_out, d_at, n_rounded;
+    caches cpu;
+    uint32_t *keys, *values, *rounded;
+    float *q; /* [N_LOOK][qkv_stride] */
+    size_t stride;
+    uint32_t window;
+    float cap;
+    /* What the CPU makes of it; of all splits merged, and of each: poison where nothing may be written. */
+    float *whole, *by_split, *parts;
+} scene;
+
+static void fill_caches(test_random *r, scene *s, proof_kind kind)
+{
+    float rows[2][HTH_GPU_MAX_D_HEAD];
+    for (size_t sequence = 0, at = 0; at < N_CACHE; at++) {
+        while (at >= slots[sequence + 1]) sequence++;
+        bool is_there = at >= slots[sequence] && at < slots[sequence] + lengths[sequence];
+        for (size_t h = 0; h < s->cpu.n_kv; h++) {
+            for (int i = 0; i < 2; i++) proof_fill_f32(r, kind, rows[i], s->s->d);
+            for (size_t i = 0; i < 2 * HTH_GPU_MAX_D_HEAD && !is_there; i++)
+                rows[i / HTH_GPU_MAX_D_HEAD][i % HTH_GPU_MAX_D_HEAD] = hth_float_of(0x7fc00000u);
+            hth_kv_layout_put_key(&cpu, s->s->type, s->cpu.keys + h * s->cpu.head_size, s->s->d, at, rows[0]);
+            hth_kv_layout_put_value(&cpu, s->s->type, s->cpu.values + h * s->cpu.head_size, s->s->d, at, rows[1]);
+        }
+        put_words(&s->cpu, at, s->keys, s->values);
+    }
+}
+
+static hth_attn job_of(const scene *s, size_t t, size_t i_kv, int8_t *q, float *d, float *scratch)
+{
+    size_t at = look_rows[t][1] / 16 * hth_kv_layout_group_size(s->s->type, s->s->d) + i_kv * s->cpu.head_size;
+    size_t head = i_kv * s->s->n_shared;
+    return (hth_attn){.k = s->cpu.keys + at,
+                        .v = s->cpu.values + at,
+                        .d_head = s->s->d,
+                        .n_row = 1,
+                        .n_head = s->s->n_shared,
+                        .n_pos = (size_t)look_rows[t][0] + 1,
+                        .window = s->window,
+                        .q = s->q + t * s->stride + head * s->s->d,
+                        .q_q8 = {.q = q + head * s->s->d, .d = d + head * s->s->d / 32},
+                        .q_stride = s->n_head * s->s->d,
+                        .scale = 0.125f,
+                        .cap = s->cap,
+                        .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f,
+                        .scratch = scratch,
+                        .out_stride = s->n_head};
+}
+
+static void look_by_cpu(scene *s)
+{
+    size_t d = s->s->d, n_q = s->n_head * d;
+    float *scratch = malloc(hth_attn_scratch(d, s->s->n_shared) * sizeof *scratch);
+    for (size_t t = 0; t < N_LOOKING; t++) {
+        int8_t *q = (int8_t *)(s->rounded + t * n_q / 4);
+        float *scales = (float *)(s->rounded + s->d_at) + t * n_q / 32;
+        int32_t sums[256];
+        if (s->s->type == HEARTH_KV_Q8_0) cpu.quant_act(s->q + t * s->stride, n_q, q, scales, sums);
+        for (size_t i_kv = 0; i_kv < s->s->n_kv; i_kv++) {
+            hth_attn job = job_of(s, t, i_kv, q, scales, scratch);
+            size_t head = i_kv * s->s->n_shared, first = hth_attn_first_split(&job);
+            hth_attn_all_splits(&cpu, s->s->type, &job, s->whole + (t * s->n_head + head) * d);
+            for (size_t i = first; i <= hth_attn_last_split(&job); i++) {
+                size_t to = (t * ROOM + i - first) * s->n_head + head;
+                job.values = s->by_split + to * d;
+                job.partials = (hth_attn_partial *)(void *)(s->parts + 2 * to);
+                cpu.attn[s->s->type](&job, i);
+            }
+        }
+    }
+    free(scratch);
+}
+
+static scene new_scene(test_random *r, const attend_shape *shape, proof_kind kind, uint32_t window, float cap)
+{
+    scene s = {.s = shape, .n_head = (size_t)shape->n_kv * shape->n_shared, .window = window, .cap = cap};
+    size_t n_cache = shape->n_kv * hth_gpu_cache_head_words(shape->type, shape->d, N_CACHE);
+    size_t n_q = s.n_head * shape->d;
+    s.n_out = N_LOOK * n_q;
+    s.stride = n_q + 2 * (size_t)shape->n_kv * shape->d;
+    s.d_at = N_LOOK * n_q / 4 + 1, s.n_rounded = s.d_at + N_LOOK * n_q / 32;
+    s.cpu = new_caches(shape->type, shape->d, shape->n_kv, N_CACHE);
+    s.keys = malloc(n_cache * 4), s.values = malloc(n_cache * 4), s.rounded = calloc(s.n_rounded, 4);
+    s.q = random_floats(r, PROOF_PLAIN, N_LOOK * s.stride);
+    s.whole = poisoned(s.n_out * 4), s.by_split = poisoned(ROOM * s.n_out * 4);
+    s.parts = poisoned(ROOM * N_LOOK * s.n_head * 2 * 4);
+    fill_caches(r, &s, kind);
+    look_by_cpu(&s);
+    return s;
+}
+
+static void free_scene(scene *s)
+{
+    free_caches(&s->cpu);
+    free(s->keys), free(s->values), free(s->rounded), free(s->q);
+    free(s->whole), free(s->by_split), free(s->parts);
+}
+
+/* ---- attention: programs ----------------------------------------------------------------------------- */
+
+/* For n tokens from `first` on. */
+static bool run_attend(const scene *s, uint32_t by_split, uint32_t first, uint32_t n, float *out,
+                       float *parts)
+{
+    const attend_shape *a = s->s;
+    uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS];
+    size_t head_words = hth_gpu_cache_head_words(a->type, a->d, N_CACHE);
+    uint32_t consts[] = {a->d, a->n_shared, a->type, by_split, a->local};
+    hth_push_attn push = {.n_head = (uint32_t)s->n_head,
+                            .n_head_kv = a->n_kv,
+                            .window = s->window,
+                            .n_split = ROOM,
+                            .qkv_stride = (uint32_t)s->stride,
+                            .d_at = (uint32_t)s->d_at,
+                            .head_words = (uint32_t)head_words,
+                            .scale = 0.125f,
+                            .cap = s->cap,
+                            .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f,
+                            .first_tok = first};
+    fill_step(step, N_LOOKING, N_LOOK, look_rows);
+    programs_run run = {.id = HTH_SHADER_attn,
+                        .consts = consts,
+                        .push = &push,
+                        .bind = {{step, sizeof step},
+                                 {s->q, N_LOOK * s->stride * 4},
+                                 {s->rounded, s->n_rounded * 4},
+                                 {s->keys, a->n_kv * head_words * 4},
+                                 {s->values, a->n_kv * head_words * 4},
+                                 {out, s->n_out * 4 * (by_split ? ROOM : 1)},
+                                 {parts, by_split ? ROOM * N_LOOK * s->n_head * 2 * 4 : 0}},
+                        .grid = {by_split ? ROOM : 1, a->n_kv, n}};
+    return programs_do(device, &run);
+}
+
+static bool run_join(const scene *s, float *by_split, float *parts, float *out)
+{
+    uint32_t step[HTH_STEP_ROWS + N_LOOK * HTH_STEP_ROW_WORDS], consts[] = {s->s->d, s->s->local};
+    hth_push_attn_reduce push = {.n_head = (uint32_t)s->n_head, .window = s->window, .n_split = ROOM};
+    fill_step(step, N_LOOKING, N_LOOK, look_rows);
+    programs_run run = {.id = HTH_SHADER_attn_reduce,
+                        .consts = consts,
+                        .push = &push,
+                        .bind = {{step, sizeof step},
+                                 {by_split, ROOM * s->n_out * 4},
+                                 {parts, ROOM * N_LOOK * s->n_head * 2 * 4},
+                                 {out, s->n_out * 4}},
+                        .grid = {(uint32_t)s->n_head, N_LOOK, 1}};
+    return programs_do(device, &run);
+}
+
+static void check_floats(const scene *s, const char *what, const float *expected, const float *got, size_t n)
+{
+    size_t at = proof_differ_f32(expected, got, n);
+    if (at < n)
+        test_fail(__FILE__, __LINE__,
+                  "%s, %s of %u dims, %u queries, window %u, cap %g: "
+                  "at %zu of %zu %a, not %a",
+                  what, type_name(s->s->type), s->s->d, s->s->n_shared, s->window, (double)s->cap, at, n,
+                  (double)got[at], (double)expected[at]);
+}
+
+/* Where a sum is NaN so are the values, and no largest score is promised; a zero may have either sign. */
+static void check_parts(const scene *s, const float *got)
+{
+    for (size_t i = 0; i < ROOM * N_LOOK * s->n_head; i++) {
+        const float *a = s->parts + 2 * i, *b = got + 2 * i;
+        bool broken = a[1] != a[1] && b[1] != b[1];
+        if (broken || (a[0] == b[0] && hth_bits_of(a[1]) == hth_bits_of(b[1]))) continue;
+        test_fail(__FILE__, __LINE__, "%s of %u dims: part %zu is {%a, %a}, not {%a, %a}",
+                  type_name(s->s->type), s->s->d, i, (double)b[0], (double)b[1], (double)a[0], (double)a[1]);
+        return;
+    }
+}
+
+static void check_attend(test_random *r, const attend_shape *shape, proof_kind kind, uint32_t window,
+                         float cap)
+{
+    scene s = new_scene(r, shape, kind, window, cap);
+    float *out = malloc(s.n_out * 4), *by_split = malloc(ROOM * s.n_out * 4);
+    float *parts = malloc(ROOM * N_LOOK * s.n_head * 2 * 4);
+    if (run_attend(&s, 0, 0, N_LOOK, out, NULL)) check_floats(&s, "whole", s.whole, out, s.n_out);
+    if (run_attend(&s, 1, 0, N_LOOK, by_split, parts)) {
+        check_floats(&s, "by split", s.by_split, by_split, ROOM * s.n_out);
+        check_parts(&s, parts);
+        if (run_join(&s, by_split, parts, out)) check_floats(&s, "joined", s.whole, out, s.n_out);
+    }
+    free(out), free(by_split), free(parts), free_scene(&s);
+}
+
+/* Tokens [first, first + n) as by a run for all, and poison beside them. */
+static void check_some(const scene *s, uint32_t first, uint32_t n)
+{
+    size_t row = s->n_head * s->s->d;
+    float *expected = poisoned(s->n_out * 4), *out = malloc(s->n_out * 4);
+    memcpy(expected + first * row, s->whole + first * row, n * row * 4);
+    if (run_attend(s, 0, first, n, out, NULL)) check_floats(s, "some tokens", expected, out, s->n_out);
+    free(expected), free(out);
+}
+
+ON_EACH(attention_of_some_tokens_has_their_bits_and_leaves_the_others)
+{
+    static const attend_shape shapes[] = {{HEARTH_KV_F16, 64, 2, 1, 32}, {HEARTH_KV_Q8_0, 96, 1, 3, 64}};
+    test_random r = proof_random();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        scene s = new_scene(&r, &shapes[i], PROOF_PLAIN, i ? 0 : 300, 0.0f);
+        check_some(&s, 0, 1);
+        check_some(&s, 3, 4);
+        check_some(&s, N_LOOKING - 2, N_LOOK - N_LOOKING + 2);
+        free_scene(&s);
+    }
+}
+
+ON_EACH(attention_has_the_bits_of_the_cpu)
+{
+    static const attend_shape shapes[] = {{HEARTH_KV_F16, 64, 2, 1, 32},
+                                          {HEARTH_KV_F16, 128, 2, 5, 64},
+                                          {HEARTH_KV_F16, 80, 1, 11, 64},
+                                          {HEARTH_KV_F16, 36, 3, 2, 24},
+                                          {HEARTH_KV_F32, 36, 1, 5, 7},
+                                          {HEARTH_KV_F32, 128, 2, 2, 128},
+                                          {HEARTH_KV_Q8_0, 64, 1, 5, 32},
+                                          {HEARTH_KV_Q8_0, 128, 2, 2, 64},
+                                          {HEARTH_KV_Q8_0, 96, 2, 1, 256},
+                                          {HEARTH_KV_F16, 256, 1, 1, 64},
+                                          {HEARTH_KV_F32, HTH_GPU_MAX_D_HEAD, 1, 8, 256}};
+    test_random r = proof_random();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        check_attend(&r, &shapes[i], PROOF_PLAIN, 0, 0.0f);
+        check_attend(&r, &shapes[i], PROOF_PLAIN, i % 2 ? 300 : 100, i % 3 ? 0.0f : 3.0f);
+    }
+    static const uint32_t windows[] = {1, 85, 253, 254, 255, 256, 257, 344, 599, 600, 610};
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
+        check_attend(&r, &shapes[3], PROOF_PLAIN, windows[i], 0.5f);
+}
+
+ON_EACH(what_is_not_finite_or_too_small_goes_through_attention_as_on_the_cpu)
+{
+    static const attend_shape shapes[] = {
+        {HEARTH_KV_F16, 36, 3, 2, 24}, {HEARTH_KV_F32, 36, 1, 5, 7}, {HEARTH_KV_Q8_0, 64, 1, 5, 32}};
+    test_random r = proof_random();
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        for (int kind = PROOF_ZEROS; kind < PROOF_N_KIND; kind++) {
+            check_attend(&r, &shapes[i], (proof_kind)kind, 0, 0.0f);
+            check_attend(&r, &shapes[i], (proof_kind)kind, 3, kind % 2 ? 30.0f : 0.0f);
+        }
+    }
+}
+
+TEST_MAIN

@@ -1,0 +1,462 @@
+/* The self-test of a device: it passes on devices that give the CPU's bits, and names the program that is
+ * off by one unit in the last place, whichever it is. */
+#include "forward/gpu/selftest.h"
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "kernels/kernels.h"
+#include "model/arch.h"
+#include "forward/gpu/cache.h"
+#include "forward/gpu/gpu_int.h"
+#include "support/programs.h"
+#include "support/rows_case.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MEMORY = 4 << 20, MAX_PROGRAMS = 400, LOCAL = 64 };
+
+/* Programs with constants, as record.c uses them. */
+typedef struct wanted {
+    hth_shader_id id;
+    uint32_t consts[HTH_SHADER_MAX_CONST];
+} wanted;
+
+typedef struct list {
+    wanted all[MAX_PROGRAMS];
+    size_t n;
+} list;
+
+static void add(list *l, hth_shader_id id, const uint32_t *consts)
+{
+    wanted *w = &l->all[l->n++];
+    w->id = id;
+    memcpy(w->consts, consts, hth_shader_infos[id].n_const * sizeof *consts);
+}
+
+static void add_rows(list *l, hth_type type)
+{
+    static const uint32_t cuts[][2] = {{1, 1}, {5, 1}, {8, 4}}; /* cols, rows */
+    uint32_t consts[HTH_ROWS_N_CONST] = {LOCAL}, down[HTH_DOWN_N_CONST] = {LOCAL};
+    hth_quant_desc desc;
+    if (!hth_quant_desc_of(type, &desc)) return;
+    memcpy(consts + HTH_ROWS_FORM, &desc, sizeof desc);
+    memcpy(down + HTH_DOWN_FORM, &desc, sizeof desc);
+    for (size_t i = 0; i < 3; i++) {
+        consts[HTH_ROWS_COLS] = cuts[i][0], consts[HTH_ROWS_ROWS] = cuts[i][1],
+        consts[HTH_ROWS_WANT] = i == 1;
+        add(l, i == 2 ? HTH_SHADER_mul_mat_vec_q_acc : HTH_SHADER_mul_mat_vec_q, consts);
+        if (i == 2) continue;
+        consts[HTH_ROWS_WANT] = 0;
+        add(l, HTH_SHADER_mul_mat_vec_q_sparse, consts);
+    }
+    for (uint32_t cols = 1; cols <= 4; cols += 3) {
+        down[HTH_DOWN_COLS] = cols;
+        add(l, HTH_SHADER_down_q, down);
+    }
+}
+
+static void add_attention(list *l, uint32_t d, hearth_kv_type kv, uint32_t shared)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t kind = i == 0 ? HTH_ROPE_INTERLEAVED : HTH_ROPE_NEOX;
+        add(l, HTH_SHADER_rope_store, (const uint32_t[]){d, kind, i, (uint32_t)kv, LOCAL});
+        add(l, HTH_SHADER_attn, (const uint32_t[]){d, shared, (uint32_t)kv, i, LOCAL});
+    }
+    add(l, HTH_SHADER_attn_reduce, (const uint32_t[]){d, LOCAL});
+}
+
+static void add_vectors(list *l)
+{
+    static const uint32_t blocks[] = {0, 32, 256};
+    for (uint32_t b = 0; b < 3; b++)
+        for (uint32_t kind = HTH_KIND_NONE; kind <= HTH_KIND_LAYER; kind++)
+            add(l, HTH_SHADER_norm_quantize,
+                (const uint32_t[]){kind, blocks[b], b != 1, kind && b == 2, LOCAL});
+    for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
+        for (uint32_t gated = 0; gated < 2; gated++)
+            add(l, HTH_SHADER_act_quantize,
+                (const uint32_t[]){kind, gated, blocks[(kind + gated) % 3], 1, LOCAL,
+                                   (kind + 2 * gated) % 3});
+    for (uint32_t kind = 0; kind < HTH_N_ACTIVATION; kind++)
+        for (uint32_t half = 0; half < 2; half++)
+            add(l, HTH_SHADER_active_mask, (const uint32_t[]){kind, (kind + half) % 3, half, LOCAL});
+    for (uint32_t kind = HTH_KIND_NONE; kind <= HTH_KIND_LAYER; kind++)
+        add(l, HTH_SHADER_norm_add, (const uint32_t[]){kind, LOCAL});
+    add(l, HTH_SHADER_soft_cap, (const uint32_t[]){0}); /* it has none */
+    add(l, HTH_SHADER_down_absmax, (const uint32_t[]){LOCAL});
+    for (uint32_t host = 0; host < 2; host++)
+        add(l, HTH_SHADER_down_accumulate, (const uint32_t[]){LOCAL, host});
+    for (uint32_t i = 0; i < 4; i++) {
+        add(l, HTH_SHADER_down_reduce, (const uint32_t[]){LOCAL, i / 2, i % 2});
+        add(l, HTH_SHADER_down_reduce_acc, (const uint32_t[]){LOCAL, i / 2, i % 2});
+    }
+}
+
+/* Where the device has matrix units. */
+static void add_tiles(list *l, hth_type type, const hth_device_info *info)
+{
+    static const hth_shader_id ids[HTH_N_COOPMAT_LEVEL][2] = {
+        {HTH_N_SHADER, HTH_N_SHADER},
+        {HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc},
+        {HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q_cm2_acc},
+    };
+    hth_quant_desc desc;
+    bool cm2 = info->features & HTH_FEATURE_COOPMAT2;
+    for (int most = HTH_COOPMAT_KHR; most <= (cm2 ? HTH_COOPMAT_CM2 : HTH_COOPMAT_KHR); most++) {
+        uint32_t consts[HTH_TILE_N_CONST] = {0};
+        if (!hth_quant_desc_of(type, &desc)) return;
+        hth_coopmat_level by = hth_gpu_choose_tile(info, &desc, (hth_coopmat_level)most, 512, consts);
+        if (by == HTH_COOPMAT_NONE) continue;
+        memcpy(consts + HTH_ROWS_FORM, &desc, sizeof desc);
+        add(l, ids[by][0], consts);
+        consts[HTH_ROWS_WANT] = 1;
+        add(l, ids[by][1], consts);
+    }
+}
+
+static list *programs_of(const hth_device_info *info)
+{
+    list *l = calloc(1, sizeof *l);
+    for (size_t i = 0; i < ROWS_N_TYPE; i++) add_rows(l, rows_types[i]);
+    for (size_t i = 0; i < ROWS_N_TYPE; i++) add_tiles(l, rows_types[i], info);
+    add_attention(l, 64, HEARTH_KV_F16, 4);
+    add_attention(l, 80, HEARTH_KV_F32, 1);
+    add_attention(l, 128, HEARTH_KV_Q8_0, 8);
+    add_attention(l, HTH_GPU_MAX_D_HEAD, HEARTH_KV_F32, 2);
+    add_vectors(l);
+    return l;
+}
+
+/* null computes all, with matrices of any shape. */
+static list *all_programs(void)
+{
+    static const hth_device_info any = {.features = HTH_FEATURE_COOPMAT | HTH_FEATURE_COOPMAT2,
+                                        .max_shared_memory = 32768,
+                                        .max_workgroup_size = 256,
+                                        .subgroup_size = 32,
+                                        .n_shape = 1,
+                                        .shapes = {{16, 16, 16}}};
+    return programs_of(&any);
+}
+
+/* ---- runs --------------------------------------------------------------------------------------------- */
+
+static hth_gpu_messages notes;                         /* what it says */
+static char *const note = notes[HTH_COOPMAT_NONE]; /* of programs that cannot be done without */
+
+/* The self-test of a device with these programs. */
+static hearth_status try(hth_device *d, const list *l, uint64_t memory, hearth_error *err)
+{
+    hth_buffer *buffer = NULL;
+    hearth_status st = hth_buffer_new(d, HTH_MEMORY_DEVICE, memory, "a test", &buffer, err);
+    for (size_t i = 0; st == HEARTH_OK && i < l->n; i++) {
+        const hth_pipeline *p;
+        st = hth_pipeline_get(d, l->all[i].id, l->all[i].consts, &p, err);
+    }
+    if (st == HEARTH_OK) st = hth_gpu_selftest(d, buffer, notes, err);
+    hth_buffer_free(buffer);
+    return st;
+}
+
+/* Once more, as drivers compile programs when they first run. */
+static void print_time(hth_device *d, const list *l)
+{
+    hth_buffer *buffer = NULL;
+    CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, MEMORY, "a test", &buffer, err));
+    uint64_t start = hth_clock_ns();
+    CHECK_OK(hth_gpu_selftest(d, buffer, notes, err));
+    fprintf(stderr, "  %s: %zu programs in %.1f ms\n", hth_device_get_info(d)->name, l->n,
+            (double)(hth_clock_ns() - start) * 1e-6);
+    hth_buffer_free(buffer);
+}
+
+TEST(all_programs_pass_on_devices_that_give_the_bits_of_the_cpu)
+{
+    static const char *const names[] = {"null", "vulkan:0"};
+    for (size_t i = 0; i < 2; i++) {
+        hth_device *d = programs_open(names[i]);
+        if (!d) continue;
+        list *l = i == 0 ? all_programs() : programs_of(hth_device_get_info(d));
+        CHECK_OK(try(d, l, MEMORY, err));
+        for (size_t k = 0; k < HTH_N_COOPMAT_LEVEL; k++) CHECK_TEXT(notes[k], "");
+        print_time(d, l);
+        programs_close(d);
+        free(l);
+    }
+}
+
+/* ---- a program that is off ---------------------------------------------------------------------------- */
+
+static hth_device *open_with_off(hth_shader_id id)
+{
+    hth_device *d = NULL;
+    hth_device_spec spec = {.name = "null", .shader_refs = programs_off_by_one(id)};
+    CHECK_OK(hth_device_open(&spec, &d, err));
+    return d;
+}
+
+TEST(a_program_that_is_off_by_one_unit_is_named)
+{
+    list *l = all_programs();
+    for (size_t i = 0; i < l->n; i++) {
+        list one = {.n = 1};
+        const char *name = hth_shader_infos[l->all[i].id].name;
+        hth_device *d = open_with_off(l->all[i].id);
+        one.all[0] = l->all[i];
+        CHECK_OK(try(d, &one, MEMORY, err));
+        hth_coopmat_level by = hth_shader_coopmat_level(l->all[i].id);
+        const char *says = notes[by];
+        if (strncmp(says, name, strlen(name)) != 0 || !strstr(says, " differs from the CPU"))
+            test_fail(__FILE__, __LINE__, "%s is off, and it says '%s'", name, says);
+        for (size_t k = 0; k < HTH_N_COOPMAT_LEVEL; k++) CHECK(k == by || notes[k][0] == '\0');
+        hth_device_close(d);
+    }
+    free(l);
+}
+
+/* ---- other roundings ---------------------------------------------------------------------------------- */
+
+/* What the self-test says of one program on a null device with these functions. */
+static void try_on(hth_shader_ref_fn *const *functions, const wanted *w)
+{
+    list one = {.n = 1};
+    hth_device *d = NULL;
+    hth_device_spec spec = {.name = "null", .shader_refs = functions};
+    CHECK_OK(hth_device_open(&spec, &d, err));
+    one.all[0] = *w;
+    CHECK_OK(try(d, &one, MEMORY, err));
+    hth_device_close(d);
+}
+
+static bool is_named(hth_shader_ref_fn *const *functions, const wanted *w)
+{
+    const char *name = hth_shader_infos[w->id].name;
+    try_on(functions, w);
+    return strncmp(notes[hth_shader_coopmat_level(w->id)], name, strlen(name)) == 0;
+}
+
+/* Programs that round integers, or make floats of long ones, and are given ties there. What a norm, or a
+ * square, leaves is none; sums of blocks of 32, and those of Q2_K and Q3_K, are exact floats. */
+static bool is_given_ties(const wanted *w)
+{
+    const uint32_t *c = w->consts, *form = c + HTH_ROWS_FORM;
+    switch (w->id) {
+    case HTH_SHADER_norm_quantize: return c[HTH_NORM_ROUND_KIND] == HTH_KIND_NONE && c[HTH_NORM_ROUND_BLOCK];
+    case HTH_SHADER_act_quantize:
+        return c[HTH_ACTIVATE_BLOCK] &&
+               (c[HTH_ACTIVATE_KIND] != HTH_ACTIVATION_RELU2 || c[HTH_ACTIVATE_GATED]);
+    case HTH_SHADER_rope_store: return c[HTH_ROPE_KV] == HEARTH_KV_Q8_0;
+    case HTH_SHADER_mul_mat_vec_q:
+    case HTH_SHADER_mul_mat_vec_q_acc:
+    case HTH_SHADER_mul_mat_q:
+    case HTH_SHADER_mul_mat_q_acc:
+    case HTH_SHADER_mul_mat_q_cm2:
+    case HTH_SHADER_mul_mat_q_cm2_acc:
+    case HTH_SHADER_mul_mat_vec_q_sparse: return form[0] == 256 && form[1] != 2;
+    case HTH_SHADER_down_q:
+    case HTH_SHADER_down_reduce:
+    case HTH_SHADER_down_reduce_acc: return true;
+    default: return false;
+    }
+}
+
+static void describe(const wanted *w, char *text, size_t size)
+{
+    int n = snprintf(text, size, "%s", hth_shader_infos[w->id].name);
+    for (uint32_t i = 0; i < hth_shader_infos[w->id].n_const; i++)
+        n += snprintf(text + n, size - (size_t)n, " %u", w->consts[i]);
+}
+
+TEST(a_device_that_rounds_ties_away_from_zero_is_named)
+{
+    list *l = all_programs();
+    size_t n = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        char text[200];
+        describe(&l->all[i], text, sizeof text);
+        n += is_given_ties(&l->all[i]);
+        if (is_given_ties(&l->all[i]) != is_named(programs_away, &l->all[i]))
+            test_fail(__FILE__, __LINE__, "%s: is %snamed", text, is_given_ties(&l->all[i]) ? "not " : "");
+    }
+    CHECK(n > 60);
+    free(l);
+}
+
+/* Masks, powers of two, sums of integers and copies are made without rounding anything. */
+static bool rounds(const wanted *w)
+{
+    bool copies = w->consts[HTH_NORM_ROUND_KIND] == HTH_KIND_NONE && w->consts[HTH_NORM_ROUND_BLOCK] == 0;
+    if (w->id == HTH_SHADER_norm_quantize) return !copies;
+    return w->id != HTH_SHADER_active_mask && w->id != HTH_SHADER_down_absmax &&
+           w->id != HTH_SHADER_down_accumulate;
+}
+
+TEST(a_device_that_truncates_is_named)
+{
+    list *l = all_programs();
+    for (size_t i = 0; i < l->n; i++) {
+        char text[200];
+        describe(&l->all[i], text, sizeof text);
+        if (rounds(&l->all[i]) != is_named(programs_truncating, &l->all[i]))
+            test_fail(__FILE__, __LINE__, "%s: is %snamed", text, rounds(&l->all[i]) ? "not " : "");
+    }
+    free(l);
+}
+
+TEST(a_program_of_rows_is_named_with_its_type)
+{
+    for (size_t i = 0; i < ROWS_N_TYPE; i++) {
+        list l = {.n = 0};
+        char expected[HTH_GPU_MESSAGE_MAX];
+        add_rows(&l, rows_types[i]);
+        if (l.n == 0) continue;
+        l.n = 1;
+        hth_device *d = open_with_off(HTH_SHADER_mul_mat_vec_q);
+        CHECK_OK(try(d, &l, MEMORY, err));
+        snprintf(expected, sizeof expected, "mul_mat_vec_q of %s differs from the CPU",
+                 rows_type_name(rows_types[i]));
+        CHECK_TEXT(note, expected);
+        hth_device_close(d);
+    }
+}
+
+TEST(every_program_but_those_of_floats_has_a_trial)
+{
+    static const uint32_t zeros[HTH_SHADER_MAX_CONST];
+    static const hth_shader_id without[] = {
+        HTH_SHADER_fill,        HTH_SHADER_copy,        HTH_SHADER_add,   HTH_SHADER_mul_mat_vec_f,
+        HTH_SHADER_mul_mat_vec_f_acc, HTH_SHADER_mul_mat_vec_f_sparse, HTH_SHADER_down_f};
+    list *l = all_programs();
+    bool has[HTH_N_SHADER] = {false};
+    for (size_t i = 0; i < l->n; i++) has[l->all[i].id] = true;
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
+        hth_gpu_testcase t;
+        CHECK(!hth_gpu_testcase_of(without[i], zeros, &t));
+        CHECK(!has[without[i]]);
+        has[without[i]] = true;
+    }
+    for (size_t i = 0; i < HTH_N_SHADER; i++)
+        if (!has[i]) test_fail(__FILE__, __LINE__, "%s is not tested here", hth_shader_infos[i].name);
+    free(l);
+}
+
+/* ---- values ------------------------------------------------------------------------------------------- */
+
+/* Which bindings of a program hold floats afterwards. */
+static const char *const floats_of[HTH_N_SHADER] = {
+    [HTH_SHADER_norm_quantize] = "....f.f.", [HTH_SHADER_mul_mat_vec_q] = "......f",
+    [HTH_SHADER_mul_mat_vec_q_acc] = "......f", [HTH_SHADER_mul_mat_vec_q_sparse] = "......f.",
+    [HTH_SHADER_active_mask] = ".....",     [HTH_SHADER_down_accumulate] = "....",
+    [HTH_SHADER_mul_mat_q] = "......f",      [HTH_SHADER_mul_mat_q_acc] = "......f",
+    [HTH_SHADER_mul_mat_q_cm2] = "......f",  [HTH_SHADER_mul_mat_q_cm2_acc] = "......f",
+    [HTH_SHADER_rope_store] = ".f.....",  [HTH_SHADER_attn] = ".....ff",
+    [HTH_SHADER_attn_reduce] = "...f",    [HTH_SHADER_act_quantize] = "....f.f.",
+    [HTH_SHADER_norm_add] = ".f...",      [HTH_SHADER_soft_cap] = ".f",
+    [HTH_SHADER_down_absmax] = "..f",        [HTH_SHADER_down_q] = ".....",
+    [HTH_SHADER_down_reduce] = ".....f",    [HTH_SHADER_down_reduce_acc] = ".....f",
+};
+
+static void check_values(const hth_gpu_testcase *t)
+{
+    const char *name = hth_shader_infos[t->id].name;
+    hth_dispatch_args call = {.push = t->push, .consts = t->consts};
+    uint8_t *bind[HTH_SHADER_MAX_BIND] = {0};
+    memcpy(call.grid, t->grid, sizeof call.grid);
+    for (uint32_t i = 0; i < t->n_bind; i++) {
+        bind[i] = malloc((size_t)t->bind[i].size);
+        call.bind[i] = bind[i], call.size[i] = t->bind[i].size;
+    }
+    hth_gpu_testcase_fill(t, bind);
+    hth_shader_ref_table[t->id](&call);
+    for (uint32_t i = 0; i < t->n_bind; i++) {
+        bool written = hth_shader_infos[t->id].bindings[i] != 'r';
+        for (size_t k = 0; written && floats_of[t->id][i] == 'f' && k < t->bind[i].size / 4; k++) {
+            float x = hth_load_f32(bind[i] + 4 * k);
+            int kind = fpclassify(x);
+            if (kind == FP_NORMAL || kind == FP_ZERO) continue;
+            test_fail(__FILE__, __LINE__, "%s: binding %u holds %a at %zu", name, i, (double)x, k);
+            break;
+        }
+    }
+    for (uint32_t i = 0; i < t->n_bind; i++) free(bind[i]);
+}
+
+TEST(no_trial_gives_values_for_which_less_is_promised)
+{
+    list *l = all_programs();
+    for (size_t i = 0; i < l->n; i++) {
+        hth_gpu_testcase t;
+        if (CHECK(hth_gpu_testcase_of(l->all[i].id, l->all[i].consts, &t))) check_values(&t);
+    }
+    free(l);
+}
+
+/* ---- memory and errors -------------------------------------------------------------------------------- */
+
+TEST(the_room_that_is_asked_for_holds_every_trial)
+{
+    list *l = all_programs();
+    for (size_t i = 0; i < l->n; i++) {
+        const wanted *w = &l->all[i];
+        const uint32_t *c = w->consts;
+        hth_gpu_testcase t;
+        uint64_t room = hth_gpu_selftest_bytes(HEARTH_KV_F16, 8, 1);
+        if (w->id == HTH_SHADER_attn)
+            room = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ATTN_KV], c[HTH_ATTN_D_HEAD],
+                                          c[HTH_ATTN_SHARED]);
+        if (w->id == HTH_SHADER_rope_store)
+            room = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ROPE_KV], c[HTH_ROPE_D_HEAD], 1);
+        if (!CHECK(hth_gpu_testcase_of(w->id, w->consts, &t)) || hth_gpu_testcase_bytes(&t) <= room) continue;
+        test_fail(__FILE__, __LINE__, "%s takes %llu bytes, not %llu", hth_shader_infos[w->id].name,
+                  (unsigned long long)hth_gpu_testcase_bytes(&t), (unsigned long long)room);
+    }
+    free(l);
+}
+
+TEST(many_rounds_in_little_memory_say_the_same)
+{
+    list *l = all_programs();
+    hearth_error err;
+    uint64_t least = hth_gpu_selftest_bytes(HEARTH_KV_F32, HTH_GPU_MAX_D_HEAD, 2);
+    hth_device *d = programs_open("null");
+    CHECK_INT(try(d, l, least, &err), HEARTH_OK);
+    CHECK_TEXT(note, "");
+    CHECK_INT(try(d, l, 1000, &err), HEARTH_ERROR_MEMORY);
+    CHECK(strstr(err.message, "the test of") != NULL);
+    programs_close(d);
+    d = open_with_off(HTH_SHADER_soft_cap);
+    CHECK_INT(try(d, l, least, &err), HEARTH_OK);
+    CHECK_TEXT(note, "soft_cap differs from the CPU");
+    hth_device_close(d);
+    free(l);
+}
+
+TEST(what_a_device_refuses_is_an_error_of_the_test)
+{
+    list l = {.n = 0};
+    add_rows(&l, HTH_TYPE_Q4_0);
+    for (uint64_t n = 1, n_call = 1; n <= n_call; n++) {
+        hth_buffer *buffer = NULL;
+        hearth_error why;
+        const hth_pipeline *p;
+        hth_device *d = programs_open("null");
+        CHECK_OK(hth_buffer_new(d, HTH_MEMORY_DEVICE, MEMORY, "a test", &buffer, err));
+        CHECK_OK(hth_pipeline_get(d, l.all[0].id, l.all[0].consts, &p, err));
+        uint64_t before = hth_device_n_call(d);
+        if (n == 1) {
+            CHECK_OK(hth_gpu_selftest(d, buffer, notes, err));
+            n_call = hth_device_n_call(d) - before;
+            CHECK(n_call >= 6); /* up, begin, end, submit, wait, down */
+        }
+        hth_device_inject_fault(d, n, HEARTH_ERROR_DEVICE);
+        CHECK_INT(hth_gpu_selftest(d, buffer, notes, &why), HEARTH_ERROR_DEVICE);
+        CHECK_TEXT(note, "");
+        hth_buffer_free(buffer);
+        programs_close(d);
+    }
+}
+
+TEST_MAIN

@@ -1,0 +1,113 @@
+/* forward/step.c on pools of all kinds: the bits of the logits depend neither on the number of
+ * threads, nor on who sleeps where, nor on units that are computed twice. */
+#define _GNU_SOURCE
+#include "base/cpu.h"
+#include "engine/engine.h"
+#include "support/test.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { N_PROMPT = 40, N_TOK = 48, N_ROW = 16 };
+
+static const hearth_model *model;
+
+static hearth_status keep(void *user, uint32_t i_want, const float *logits, hearth_error *err)
+{
+    (void)i_want, (void)err;
+    memcpy(user, logits, model->model->hparams.n_vocab * sizeof *logits);
+    return HEARTH_OK;
+}
+
+/* A prompt in steps of N_ROW, then single tokens; logits of the last of each step. */
+static void speak(hth_pool *pool, float *logits)
+{
+    hth_step *step = NULL;
+    hth_kv kv = {0};
+    size_t n_vocab = model->model->hparams.n_vocab;
+    CHECK_OK(hth_step_open(model->model, &model->kernels, pool, N_ROW, HEARTH_SELECTOR_DENSE, &step, err));
+    CHECK_OK(hth_kv_open(&kv, model->model, HEARTH_KV_F16, N_TOK, err));
+    for (uint32_t at = 0, n; at < N_TOK; at += n) {
+        hth_batch_token tokens[N_ROW];
+        n = at >= N_PROMPT ? 1 : N_PROMPT - at < N_ROW ? N_PROMPT - at : N_ROW;
+        for (uint32_t i = 0; i < n; i++)
+            tokens[i] = (hth_batch_token){&kv, (int32_t)((at + i) * 97 % n_vocab), at + i, i + 1 == n};
+        CHECK_OK(hth_step_run(step, tokens, n, keep, logits, err));
+        logits += n_vocab;
+    }
+    hth_step_close(step);
+    hth_kv_close(&kv);
+}
+
+/* How many logits speak writes. */
+static size_t n_logits(void)
+{
+    size_t n_step = (N_PROMPT + N_ROW - 1) / N_ROW + N_TOK - N_PROMPT;
+    return n_step * model->model->hparams.n_vocab;
+}
+
+static _Atomic uint64_t n_visit;
+
+/* A nap of 100 us at every 700th point. */
+static void nap_sometimes(hth_pool_point point, uint32_t i_thread)
+{
+    (void)point, (void)i_thread;
+    struct timespec time = {.tv_nsec = 100000};
+    if (atomic_fetch_add(&n_visit, 1) % 700 == 0) nanosleep(&time, NULL);
+}
+
+typedef struct setting {
+    uint32_t n_thread;
+    bool naps;
+    uint64_t patience_ns; /* 0: nothing is done twice */
+} setting;
+
+/* Logits with a setting; how many units were done twice. */
+static uint64_t speak_with(const setting *s, float *logits)
+{
+    hth_pool *pool = NULL;
+    CHECK_OK(hth_pool_open(s->n_thread, &pool, err));
+    hth_pool_set_straggler_timeout(pool, s->patience_ns);
+    if (s->naps) hth_pool_set_hook(pool, nap_sometimes);
+    speak(pool, logits);
+    uint64_t n = hth_pool_n_backup(pool);
+    hth_pool_close(pool);
+    return n;
+}
+
+/* The thread sanitizer must not see late threads (base/pool.h). */
+static bool may_be_late(void)
+{
+    hth_pool *pool = NULL;
+    CHECK_OK(hth_pool_open(2, &pool, err));
+    bool may = hth_pool_straggler_timeout(pool) > 0;
+    hth_pool_close(pool);
+    return may;
+}
+
+TEST(logits_depend_on_no_thread)
+{
+    hearth_model *m = NULL;
+    uint64_t n_twice = 0;
+    bool late = may_be_late();
+    CHECK_OK(hearth_model_open(HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", NULL, &m, err));
+    if (!(model = m)) return;
+    float *alone = calloc(n_logits(), sizeof *alone), *logits = calloc(n_logits(), sizeof *logits);
+    speak_with(&(setting){.n_thread = 1}, alone);
+    for (uint32_t n_thread = 2; n_thread <= 5; n_thread++)
+        for (int how = 0; how < 3; how++) {
+            const setting s = {n_thread, how > 0, how < 2 || !late ? 0 : 1};
+            memset(logits, 255, n_logits() * sizeof *logits);
+            n_twice += speak_with(&s, logits);
+            if (memcmp(logits, alone, n_logits() * sizeof *logits) != 0)
+                test_fail(__FILE__, __LINE__, "%u threads, %s naps, patience of %d ns: other bits", n_thread,
+                          s.naps ? "with" : "no", (int)s.patience_ns);
+        }
+    CHECK((n_twice > 0) == late);
+    free(alone), free(logits);
+    hearth_model_close(m);
+}
+
+TEST_MAIN

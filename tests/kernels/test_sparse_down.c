@@ -1,0 +1,184 @@
+/* Neuron-major products on a pool: what one call of the kernel gives over a whole list, whatever the
+ * number of threads and of tokens; a token beyond the layer's largest |h| takes the scale of its own. */
+#include "kernels/sparse_down.h"
+#include "support/proof.h"
+#include "support/rows_case.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_NEURON = 900, N_OUT = 768, MAX_TOK = 70, MAX_THREAD = 4 };
+
+static uint8_t weights[4 * N_NEURON * N_OUT];
+static int32_t lists[MAX_TOK][N_NEURON];
+static float h[MAX_TOK][N_NEURON], y[MAX_TOK * N_OUT], add_to[MAX_TOK * N_OUT], bias[N_OUT];
+static hth_active_set active[MAX_TOK];
+
+typedef struct sums_room {
+    hth_axpy_scratch room;
+    int64_t *wide;
+    int32_t *sums, *offsets;
+    float *chain;
+    hth_axpy_state state[MAX_THREAD];
+    float scale[MAX_TOK];
+} sums_room;
+
+static void open_sums(sums_room *r)
+{
+    size_t n = MAX_THREAD * hth_axpy_width(N_OUT);
+    r->wide = calloc(n, sizeof *r->wide);
+    r->sums = calloc(n, sizeof *r->sums);
+    r->offsets = calloc(n / 16, sizeof *r->offsets);
+    r->chain = calloc(n, sizeof *r->chain);
+    if (!r->wide || !r->sums || !r->offsets || !r->chain) abort();
+    r->room = (hth_axpy_scratch){r->wide, r->sums, r->offsets, r->chain, r->state, r->scale};
+}
+
+static void close_sums(sums_room *r)
+{
+    free(r->wide);
+    free(r->sums);
+    free(r->offsets);
+    free(r->chain);
+}
+
+static hth_down_t make_neurons(test_random *r, hth_type type)
+{
+    static rows_case c;
+    rows_shape s = {.type = type, .n_row = N_NEURON, .n_col = N_OUT, .n_tok = 1};
+    size_t row_size = rows_bytes(type, N_OUT);
+    hth_down_t n = {.rows = {type, N_NEURON, N_OUT, row_size, weights, HTH_LAYOUT_ROWS}};
+    rows_case_open(&c, sizeof weights, N_OUT);
+    rows_case_make(&c, r, &s);
+    memcpy(weights, c.job.w, N_NEURON * row_size);
+    rows_case_close(&c);
+    for (size_t i = 0; i < N_NEURON; i++) {
+        float top = hth_axpy_absmax_scale(type, weights + i * row_size, N_OUT);
+        if (top > n.scale_max) n.scale_max = top;
+    }
+    return n;
+}
+
+static void make_firing(test_random *r, size_t n_tok)
+{
+    for (size_t t = 0; t < n_tok; t++) {
+        uint32_t one_in = 1 + test_random_below(r, 30);
+        size_t n = 0;
+        for (int32_t i = 0; i < N_NEURON; i++)
+            if (test_random_below(r, one_in) == 0) {
+                lists[t][n] = i;
+                h[t][n++] = test_random_float(r);
+            }
+        if (t % 9 == 5) n = 0;
+        active[t] = (hth_active_set){lists[t], h[t], n};
+    }
+}
+
+/* One token by whole calls of the kernel: limits of 32 bits and clusters of floats aside, the whole
+ * list at once. */
+static void expect_token(const hth_kernels *k, const hth_down_t *n, const hth_active_set *f, float *out)
+{
+    static int64_t acc64[N_OUT];
+    static int32_t sums[N_OUT], offsets[N_OUT / 16];
+    static float chain[N_OUT];
+    hth_type type = n->rows.type;
+    bool floats = hth_type_act_block(type) == 0;
+    float top = hth_axpy_absmax_h(f->h, f->n);
+    float scale = hth_axpy_scale(top > n->hidden_absmax ? top : n->hidden_absmax, n->scale_max);
+    hth_axpy_job d = {weights, n->rows.row_size, N_OUT, f->list, f->h, 0, 0, scale, sums, offsets, chain};
+    memset(acc64, 0, sizeof acc64);
+    for (size_t at = 0; at < f->n; at += d.n, d.list += d.n, d.h += d.n) {
+        for (d.n = 1; at + d.n < f->n && d.list[d.n] / 256 == d.list[0] / 256; d.n++) continue;
+        k->axpy[type](&d);
+        if (floats) k->axpy_flush_chain(N_OUT, chain, acc64);
+        else hth_axpy_flush(type, N_OUT, sums, offsets, acc64);
+    }
+    hth_axpy_finish(acc64, N_OUT, floats ? 0x1p-32f : 1.0f / scale, out);
+}
+
+static void check_product(const hth_kernels *k, hth_pool *pool, const hth_down_t *n, size_t n_tok,
+                          sums_room *room)
+{
+    static float expected[N_OUT];
+    hth_axpy_output out = {.down_t = n, .bias = bias, .y = y, .add_to = add_to};
+    for (size_t i = 0; i < n_tok * N_OUT; i++) add_to[i] = (float)(i % 7);
+    hth_axpy_add(k, pool, &room->room, active, n_tok, &out);
+    hth_pool_finish(pool);
+    for (size_t t = 0; t < n_tok; t++) {
+        expect_token(k, n, &active[t], expected);
+        for (size_t o = 0; o < N_OUT; o++) {
+            expected[o] += bias[o];
+            expected[o] = (float)((t * N_OUT + o) % 7) + expected[o];
+        }
+        if (proof_differ_f32(add_to + t * N_OUT, expected, N_OUT) < N_OUT)
+            test_fail(__FILE__, __LINE__, "%s: token %zu of %zu differs, %u threads",
+                      rows_type_name(n->rows.type), t, n_tok, hth_pool_n_thread(pool));
+    }
+}
+
+TEST(any_threads_and_tokens_give_the_sums_of_the_whole_list)
+{
+    static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0, HTH_TYPE_Q4_K, HTH_TYPE_Q6_K,
+                                     HTH_TYPE_F16};
+    test_random r = proof_random();
+    hth_cpu levels[PROOF_MAX_LEVEL];
+    hth_kernels k;
+    sums_room room = {0};
+    int n_level = proof_levels(levels);
+    hth_kernels_init(&k, n_level ? levels[n_level - 1] : HTH_CPU_GENERIC);
+    open_sums(&room);
+    for (size_t i = 0; i < N_OUT; i++) bias[i] = test_random_float(&r);
+    for (uint32_t n_thread = 1; n_thread <= MAX_THREAD; n_thread++) {
+        hth_pool *pool = NULL;
+        CHECK_OK(hth_pool_open(n_thread, &pool, err));
+        for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+            hth_down_t n = make_neurons(&r, types[i]);
+            static const size_t n_toks[] = {1, 2, 3, 4, 31, 32, 33, MAX_TOK};
+            for (size_t j = 0; j < sizeof n_toks / sizeof *n_toks; j++) {
+                n.hidden_absmax = j % 3 == 0 ? 0.0f : j % 3 == 1 ? 0.7f : 2.0f; /* unknown, exceeded, kept */
+                make_firing(&r, n_toks[j]);
+                check_product(&k, pool, &n, n_toks[j], &room);
+            }
+        }
+        hth_pool_close(pool);
+    }
+    close_sums(&room);
+}
+
+/* What cannot be a number makes the token's outputs NaN, and nobody else's. */
+TEST(a_value_that_is_not_finite_spoils_its_token_alone)
+{
+    test_random r = proof_random();
+    hth_kernels k;
+    sums_room room = {0};
+    hth_pool *pool = NULL;
+    hth_kernels_init(&k, hth_cpu_detect());
+    open_sums(&room);
+    CHECK_OK(hth_pool_open(2, &pool, err));
+    static const hth_type types[] = {HTH_TYPE_Q4_0, HTH_TYPE_F16};
+    for (size_t i = 0; i < 2; i++) {
+        hth_down_t n = make_neurons(&r, types[i]);
+        for (size_t n_tok = 2; n_tok <= 6; n_tok += 4) {
+            hth_axpy_output out = {.down_t = &n, .y = y};
+            make_firing(&r, n_tok);
+            for (size_t j = 0; j < N_NEURON; j++) lists[1][j] = (int32_t)j, h[1][j] = 1.0f;
+            h[1][10] = i ? 0x1p100f : NAN;
+            active[1].n = N_NEURON;
+            hth_axpy_add(&k, pool, &room.room, active, n_tok, &out);
+            hth_pool_finish(pool);
+            bool others = true, own = true;
+            for (size_t o = 0; o < N_OUT; o++) own = own && y[N_OUT + o] != y[N_OUT + o];
+            for (size_t t = 0; t < n_tok; t++)
+                for (size_t o = 0; t != 1 && o < N_OUT; o++)
+                    others = others && y[t * N_OUT + o] == y[t * N_OUT + o];
+            CHECK(own && others);
+            make_firing(&r, n_tok); /* and leaves nothing behind */
+            check_product(&k, pool, &n, n_tok, &room);
+        }
+    }
+    hth_pool_close(pool);
+    close_sums(&room);
+}
+
+TEST_MAIN

@@ -1,0 +1,358 @@
+"""The laws of the house, over the sources and the built library.
+
+    test_lint.py SOURCE_DIR BUILD_DIR
+
+Each law is a function from what it looks at to a list of violations. Each is first
+shown a small bad example, which it must refuse, and a good one: a law that cannot fail
+is no law. docs/architecture.md explains them to people.
+"""
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+from cases import case, run_cases  # noqa: E402
+
+SOURCE, BUILD = sys.argv[1], sys.argv[2]
+
+# A room includes only rooms above it (design: "the house").
+ROOMS = """base file text chat kernels device store model sparse planner forward placement sample engine measure convert
+           study hub common cli serve""".split()
+# These stand side by side: run and engine join them.
+EXCLUSIVE = {"text", "kernels", "device", "store"}
+
+
+# ---- what the laws look at ------------------------------------------------------------
+
+def sources(*folders, suffixes=(".c", ".h")):
+    """{path below SOURCE: text}"""
+    found = {}
+    for folder in folders:
+        for parent, _, names in os.walk(os.path.join(SOURCE, folder)):
+            for name in names:
+                if name.endswith(suffixes):
+                    path = os.path.join(parent, name)
+                    with open(path, encoding="utf-8") as f:
+                        found[os.path.relpath(path, SOURCE)] = f.read()
+    assert found, f"no sources in {folders}"
+    return found
+
+
+def output_of(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def symbols(*arguments):
+    """Lines of nm as (kind, name); the dots of compilers' copies (f.part.0) are cut off."""
+    rows = (line.split() for line in output_of("nm", *arguments).splitlines())
+    return [(row[-2], row[-1].split(".")[0]) for row in rows if len(row) >= 2 and not row[-1].endswith(":")]
+
+
+def without_comments(text):
+    return re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
+
+
+# ---- laws over the sources --------------------------------------------------------------
+
+def room_of(path):
+    parts = path.split("/")
+    return parts[1] if parts[0] in ("src", "apps") else None
+
+
+def wrong_includes(files):
+    wrong = []
+    for path, text in files.items():
+        here = room_of(path)
+        if here not in ROOMS:
+            wrong.append(f"{path}: '{here}' is no room of the house")
+            continue
+        for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', text, re.M):
+            there = name.split("/")[0]
+            if "/" not in name or there not in ROOMS:
+                wrong.append(f"{path}: \"{name}\" names no room")
+            elif ROOMS.index(there) > ROOMS.index(here):
+                wrong.append(f"{path}: {here} is above {there}")
+            elif here != there and {here, there} <= EXCLUSIVE:
+                wrong.append(f"{path}: {here} and {there} exclude each other")
+    return wrong
+
+
+def wrong_heads(files):
+    """A file begins with a comment of two lines, or of one whole sentence."""
+    wrong = []
+    for path, text in files.items():
+        head = re.match(r"/\*(.*?)\*/", text, re.S)
+        words = " ".join(head.group(1).replace("*", " ").split()) if head else ""
+        if "\n" not in (head.group(1) if head else "") and not re.match(r"\S+( \S+){2,}.*[.;:]$", words):
+            wrong.append(f"{path}: no head that says what the file is for")
+    return wrong
+
+
+def too_long(files):
+    counts = {path: text.count("\n") for path, text in files.items()}
+    return [f"{path}: {n} lines; 800 is the limit" for path, n in counts.items() if n > 800]
+
+
+def wrong_marks(files):
+    return [f"{path}: {mark}" for path, text in files.items() for mark in re.findall(r"\b(?:TODO|FIXME|XXX)\b", text)]
+
+
+def family_names():
+    """The architectures that src/model can name, and some that are to come."""
+    texts = sources("src/model").values()
+    found = {name for text in texts for name in re.findall(r'\.(?:name|architecture)\s*=\s*"(\w+)"', text)}
+    return found | {"llama", "qwen2", "qwen3", "gemma2", "gemma3", "opt", "falcon", "bamboo", "phi3", "mistral"}
+
+
+def architecture_branches(files, names):
+    """What differs between families is data; run/ knows no family."""
+    wrong = []
+    for path, text in files.items():
+        code = without_comments(text)
+        wrong += [f"{path}: names '{word}'" for word in re.findall(r'"(\w+)"', code) if word in names]
+        wrong += [f"{path}: reads {found}" for found in re.findall(r"(?:->|\.)architecture\b|family(?:->|\.)name\b", code)]
+        wrong += [f"{path}: compares texts" for _ in re.findall(r"\bstrn?cmp\s*\(", code)]
+    return wrong
+
+
+@case
+def rooms_include_only_rooms_above_them():
+    assert len(wrong_includes({"src/base/a.c": '#include "file/gguf.h"'})) == 1
+    assert len(wrong_includes({"src/kernels/a.c": '#include "text/utf8.h"'})) == 1
+    assert len(wrong_includes({"src/store/a.c": ' # include "kernels/kernels.h"'})) == 1
+    assert len(wrong_includes({"src/engine/a.c": '#include "../forward/forward.h"'})) == 1
+    assert len(wrong_includes({"src/attic/a.c": ""})) == 1
+    assert not wrong_includes({"src/forward/a.c": '#include "kernels/kernels.h"\n#include <stdio.h>'})
+    assert_none(wrong_includes(sources("src", "apps")))
+
+
+@case
+def every_file_has_a_head():
+    assert len(wrong_heads({"a.c": "#include <x.h>\n"})) == 1
+    assert len(wrong_heads({"a.c": "/* helpers */\n"})) == 1
+    assert not wrong_heads({"a.c": "/* The file says what it is for. */\n"})
+    assert not wrong_heads({"a.c": "/* The file says\n * what it is for */\n"})
+    assert_none(wrong_heads(sources("src", "apps", "include", "tests", "examples")))
+
+
+@case
+def no_source_is_longer_than_800_lines():
+    assert len(too_long({"a.c": "\n" * 801})) == 1 and not too_long({"a.c": "\n" * 800})
+    assert_none(too_long(sources("src")))
+
+
+@case
+def nothing_is_marked_to_be_done():
+    assert len(wrong_marks({"a.c": "/* TODO: later */"})) == 1 and not wrong_marks({"a.c": "name-XXXXXX"})
+    assert_none(wrong_marks(sources("src", "apps", "include", "tests", "examples")))
+
+
+@case
+def run_names_no_architecture():
+    names = family_names()
+    assert len(architecture_branches({"a.c": 'if (!strcmp(m->architecture, "llama"))'}, names)) == 3
+    assert not architecture_branches({"a.c": '/* as "llama" does */ f("blk");'}, names)
+    assert_none(architecture_branches(sources("src/forward"), names))
+
+
+def vulkan_includes(files):
+    """Files that read Vulkan's headers outside its back end."""
+    return [f"{path}: includes <{name}>" for path, text in files.items() if not path.startswith("src/device/vulkan/")
+            for name in re.findall(r'^\s*#\s*include\s+[<"]((?:vulkan/|vk_)[^>"]+)', text, re.M)]
+
+
+@case
+def one_folder_knows_vulkan():
+    assert len(vulkan_includes({"src/forward/a.c": "#include <vulkan/vulkan_core.h>"})) == 1
+    assert len(vulkan_includes({"src/device/a.c": ' # include "vulkan/vulkan.h"'})) == 1
+    assert not vulkan_includes({"src/device/vulkan/a.h": "#include <vulkan/vulkan_core.h>",
+                                "src/device/a.c": '#include "device/vulkan/spirv.h"'})
+    assert_none(vulkan_includes(sources("src", "apps", "include", "tests", "bench", "examples")))
+
+
+def with_includes(files, path):
+    """A program and all that it includes, once each."""
+    found, unread = [], [path]
+    for path in unread:
+        if path in found:
+            continue
+        found.append(path)
+        folder = os.path.dirname(path)
+        unread += [os.path.join(folder, name) for name in re.findall(r'^#include "([^"]+)"', files[path], re.M)]
+    return found
+
+
+def stale_words(files):
+    """Words of the repository (cmake/coopmat_spirv.cmake) that are of other sources than those that lie there."""
+    wrong = []
+    for path in files:
+        base, words = re.sub(r"\.(comp|spv\.inc)$", "", path), files.get(re.sub(r"\.comp$", ".spv.inc", path))
+        if path.endswith(".spv.inc") and base + ".comp" not in files:
+            wrong.append(f"{path}: of no program")
+        if not path.endswith((".matrix.comp", ".matrix2.comp")):
+            continue
+        hashes = sorted(f" * {hashlib.sha256(files[name].encode()).hexdigest()} {os.path.basename(name)}"
+                        for name in with_includes(files, path))
+        if words is None or sorted(re.findall(r"^ \* [0-9a-f]{64} \S+$", words, re.M)) != hashes:
+            wrong.append(f"{path}: its words are of other sources; where glslc knows its extensions, a build "
+                         "writes them anew: cmake -DGLSLC=GLSLC -DPROGRAM=PROGRAM -P cmake/coopmat_spirv.cmake")
+    return wrong
+
+
+@case
+def words_that_lie_in_the_repository_are_of_their_sources():
+    files = {"p/a.matrix.comp": '#include "b.glsl"\n', "p/b.glsl": '#include "c.glsl"\n', "p/c.glsl": "x\n"}
+    hashes = [hashlib.sha256(text.encode()).hexdigest() for text in files.values()]
+    words = "".join(f" * {h} {os.path.basename(name)}\n" for h, name in zip(hashes, files))
+    assert not stale_words(dict(files, **{"p/a.matrix.spv.inc": words}))
+    assert len(stale_words(files)) == 1
+    assert len(stale_words({"p/a.matrix.spv.inc": words})) == 1
+    assert len(stale_words(dict(files, **{"p/a.matrix.spv.inc": words, "p/c.glsl": "y\n"}))) == 1
+    assert len(stale_words(dict(files, **{"p/a.matrix.spv.inc": words[:words.rindex(" *")]}))) == 1
+    programs = sources("src/device/vulkan/shaders", suffixes=(".comp", ".glsl", ".spv.inc"))
+    assert len(stale_words({"p/a.matrix2.comp": "x\n"})) == 1
+    assert sum(path.endswith(".spv.inc") for path in programs) >= 4
+    assert_none(stale_words(programs))
+
+
+# ---- laws over the library ----------------------------------------------------------------
+
+STDIO_OUTPUT = set("""printf fprintf vprintf vfprintf dprintf vdprintf puts fputs putc fputc putchar fwrite
+    fwrite_unlocked putc_unlocked putchar_unlocked fputs_unlocked fopen fopen64 freopen fdopen popen perror psignal
+    stdout stderr __printf_chk __fprintf_chk __vprintf_chk __vfprintf_chk __dprintf_chk syslog""".split())
+# Misuse inside the library is an assertion in debug and sanitizer builds; a release
+# library is built with NDEBUG, so that nothing in it can end the process.
+ENDINGS = set("exit _exit _Exit quick_exit abort raise kill __assert_fail __assert err errx verr verrx error".split())
+
+
+def libm_functions():
+    names = {name for _, name in symbols("-D", "--defined-only", output_of("gcc", "-print-file-name=libm.so.6").strip())}
+    names = {name.split("@")[0] for name in names}
+    assert {"exp", "sinf", "fmaf"} <= names, "libm could not be read"
+    return names
+
+
+def libc_functions():
+    names = {name for _, name in symbols("-D", "--defined-only", output_of("gcc", "-print-file-name=libc.so.6").strip())}
+    assert any(name.startswith("memcpy") for name in names), "libc could not be read"
+    return names
+
+
+def wrong_prefixes(names, prefixes):
+    return [f"{name}: begins with none of {', '.join(prefixes)}" for name in names if not name.startswith(prefixes)]
+
+
+def wrong_calls(names, forbidden):
+    return [f"{name}: is called by the library" for name in sorted(set(names)) if name in forbidden]
+
+
+def wrong_libraries(readelf):
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", readelf)
+    return [f"{name}: is linked" for name in needed
+            if not re.match(r"(libc|libpthread|libpcre2-8|ld-linux.*)\.so", name)]
+
+
+def library_calls(names):
+    """Names that neither the house nor its compiler nor libc has: of other libraries."""
+    known = {name.split("@")[0] for name in libc_functions()}
+    return {name for name in names if name not in known and not name.startswith(("hth_", "hearth_", "__"))}
+
+
+def library(name):
+    return os.path.join(BUILD, name)
+
+
+def called():
+    return [name.split("@")[0] for kind, name in symbols("-u", library("libhearth.a")) if kind in "Uwv"]
+
+
+@case
+def every_symbol_carries_its_prefix():
+    assert len(wrong_prefixes(["hth_base_f", "helper"], ("hearth_", "hth_"))) == 1
+    defined = [name for _, name in symbols("-g", "--defined-only", library("libhearth.a"))]
+    assert "hearth_model_open" in defined
+    assert_none(wrong_prefixes(defined, ("hearth_", "hth_")))
+
+
+@case
+def the_shared_library_exports_the_interface_only():
+    exported = [name for _, name in symbols("-D", "--defined-only", library("libhearth.so"))]
+    declared = re.findall(r"HEARTH_API[^;]*?\b(hearth_\w+)\s*\(", sources("include")["include/hearth/hearth.h"])
+    assert len(wrong_prefixes(["hth_alloc"], ("hearth_",))) == 1
+    assert_none(wrong_prefixes(exported, ("hearth_",)))
+    assert sorted(declared) == sorted(exported), sorted(set(declared) ^ set(exported))
+
+
+@case
+def the_library_uses_no_libm():
+    forbidden = libm_functions()
+    assert len(wrong_calls(["expf", "memcpy"], forbidden)) == 1
+    assert_none(wrong_calls(called(), forbidden))
+
+
+@case
+def the_library_prints_nothing():
+    assert len(wrong_calls(["puts", "vsnprintf"], STDIO_OUTPUT)) == 1
+    assert_none(wrong_calls(called(), STDIO_OUTPUT))
+
+
+@case
+def the_library_ends_no_process():
+    assert len(wrong_calls(["abort", "free"], ENDINGS)) == 1
+    assert_none(wrong_calls(called(), ENDINGS))
+
+
+@case
+def the_library_links_libc_and_pcre2_alone():
+    line = " 0x1 (NEEDED)  Shared library: [%s]\n"
+    assert len(wrong_libraries(line % "libm.so.6" + line % "libc.so.6")) == 1
+    assert_none(wrong_libraries(output_of("readelf", "-d", library("libhearth.so"))))
+
+
+def vulkan_symbols(names):
+    return [f"{name}: is Vulkan's, whose loader is opened at run time" for name in names if re.match("vk[A-Z]", name)]
+
+
+@case
+def the_libraries_need_nothing_of_vulkan():
+    assert vulkan_symbols(["vkCreateInstance", "hth_vk_fail", "memcpy"])[0].startswith("vkCreateInstance")
+    assert len(vulkan_symbols(["vkCreateInstance", "hth_vk_fail", "memcpy"])) == 1
+    assert len(wrong_libraries(" 0x1 (NEEDED)  Shared library: [libvulkan.so.1]\n")) == 1
+    for names in (called(), [name for _, name in symbols("-D", "-u", library("libhearth.so"))]):
+        assert "memcpy" in {name.split("@")[0] for name in names}, "no symbols were read"
+        assert_none(vulkan_symbols(names))
+
+
+@case
+def one_file_calls_pcre2_and_none_another_library():
+    assert library_calls(["memcpy", "hth_alloc", "jpeg_start"]) == {"jpeg_start"}
+    assert_none(wrong_prefixes(sorted(library_calls(called())), ("pcre2_", "_GLOBAL_OFFSET_TABLE_")))
+    callers = [path for path, text in sources("src").items() if "pcre2_" in without_comments(text)]
+    assert callers == ["src/text/pretokenizer_pcre2.c"], callers
+
+
+def missing_cases(document, tests):
+    """Names of tests in a document that no test has. Names of keys in it have dots, or are known."""
+    named = set(re.findall(r"`([a-z]+_[a-z0-9_]+)`", document)) - {"precompiled_charsmap"}
+    return sorted(named - set(re.findall(r"^(?:TEST\(|def )(\w+)\(?\)", tests, re.M)))
+
+
+@case
+def the_table_of_faults_names_tests_that_exist():
+    assert missing_cases("`gguf_a` `gguf_b` `gguf_c`", "TEST(gguf_a)\ndef gguf_c():\n") == ["gguf_b"]
+    with open(os.path.join(SOURCE, "docs", "reliability.md"), encoding="utf-8") as f:
+        document = f.read()
+    for row in [f"{letter}{n}" for letter, last in zip("ABCDEFGHI", (10, 11, 28, 21, 5, 15, 8, 8, 6)) for n in range(1, last + 1)]:
+        assert re.search(r"^\| [^|]*\b%s\b" % row, document, re.M), f"docs/reliability.md has no row {row}"
+    assert_none(missing_cases(document, "\n".join(sources("tests", suffixes=(".c", ".py")).values())))
+
+
+def assert_none(violations):
+    assert not violations, "\n  " + "\n  ".join(violations)
+
+
+if __name__ == "__main__":
+    run_cases(__file__)

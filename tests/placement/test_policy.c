@@ -1,0 +1,441 @@
+/* What of a model lies on a device: by plan, evenly, and what is kept of both between runs. The machine's
+ * figures are made up and kept in place of measured ones: the null device is a fast card here. */
+#define _POSIX_C_SOURCE 200809L
+#include "base/alloc.h"
+#include "engine/engine.h"
+#include "placement/plan_context.h"
+#include "forward/gpu/gpu_int.h"
+#include "support/hybrid.h"
+#include "support/made_up.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A packed model, a device for it, and a cache directory of its own. */
+typedef struct inputs {
+    char path[512], cache[512];
+    hth_gguf *file;
+    hth_model *model;
+    hth_kernels kernels;
+    hth_device *device;
+    hth_offload_params place;
+    uint64_t mark;
+} inputs;
+
+enum { N_THREAD = 2 };
+
+static bool open_inputs(inputs *in, const char *device)
+{
+    hth_cpu level;
+    *in = (inputs){.place = {.n_row = 8, .n_position = 32, .selector = HEARTH_SELECTOR_GATE}};
+    snprintf(in->path, sizeof in->path, "%s", test_scratch("packed.gguf"));
+    made_up_cache_open(in->cache);
+    if (!hybrid_pack_storyteller("q4_0", in->path)) return false;
+    const hth_device_spec spec = {.name = device, .shader_refs = hth_shader_ref_table};
+    CHECK_OK(hth_gguf_open(in->path, &in->file, err));
+    if (!in->file) return false;
+    CHECK_OK(hth_model_open(in->file, &(hth_model_overrides){0}, &in->model, err));
+    CHECK_OK(hth_device_open(&spec, &in->device, err));
+    CHECK_OK(hth_cpu_choose(&level, err));
+    hth_kernels_init(&in->kernels, level);
+    if (!in->model || !in->device) return false;
+    in->mark = hth_calibration_fingerprint(hth_device_get_info(in->device), &in->kernels, N_THREAD);
+    return true;
+}
+
+static void close_inputs(inputs *in)
+{
+    hth_device_close(in->device);
+    hth_model_close(in->model);
+    hth_gguf_close(in->file);
+    remove(in->path);
+    made_up_cache_close(in->cache);
+}
+
+static void measure_as(const inputs *in, double faster)
+{
+    hth_calibration c = made_up_card(in->model->layers[0].up.type, faster);
+    hth_calibration_cache_store(in->mark, &c);
+}
+
+/* What is planned in so many bytes; closed by the caller. */
+static hth_placement_builder planned(const inputs *in, uint64_t budget)
+{
+    hth_placement_builder c = {0};
+    CHECK_OK(hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), budget, &in->place, err));
+    if (c.n_hot) CHECK_OK(hth_placement_builder_plan(&c, in->device, &in->kernels, N_THREAD, err));
+    return c;
+}
+
+static uint64_t whole_bytes(const inputs *in)
+{
+    hth_placement_builder c = planned(in, UINT64_MAX);
+    uint64_t bytes = hth_placement_builder_whole_bytes(&c);
+    CHECK(c.params.head && c.n_hot[0] == in->model->layers[0].d_ff);
+    hth_placement_builder_close(&c);
+    return bytes;
+}
+
+static bool is_same(const hth_placement_builder *a, const hth_placement_builder *b)
+{
+    return a->params.n_layer == b->params.n_layer && a->params.head == b->params.head &&
+           memcmp(a->n_hot, b->n_hot, a->params.n_layer * sizeof *a->n_hot) == 0;
+}
+
+TEST(so_many_layers_lie_there_as_are_asked_for_and_fit)
+{
+    inputs in;
+    uint64_t n;
+    if (!open_inputs(&in, "null")) return;
+    hth_placement_builder c = {0};
+    CHECK_OK(hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), UINT64_MAX, &in.place, err));
+    uint32_t n_layer = in.model->hparams.n_layer;
+    hth_placement_builder_layers(&c, 2);
+    CHECK(c.params.n_layer == 2 && !c.params.head && c.n_hot[1] == in.model->layers[1].d_ff);
+    c.budget = hth_placement_builder_bytes(&c);
+    hth_placement_builder_layers(&c, 3);
+    CHECK_INT(c.params.n_layer, 2);
+    c.budget = UINT64_MAX;
+    hth_placement_builder_layers(&c, n_layer);
+    CHECK(c.params.n_layer == n_layer && !c.params.head);
+    hth_placement_builder_layers(&c, n_layer + 1);
+    CHECK(c.params.n_layer == n_layer && c.params.head);
+    hth_placement_builder_layers(&c, 1);
+    hth_placement_uniform(&c); /* as after a refusal */
+    CHECK(c.params.n_layer == 1 && !c.params.head);
+    hth_placement_builder_layers(&c, 0);
+    CHECK_INT(c.params.n_layer, 0);
+    hth_placement_builder_close(&c);
+    CHECK(hth_placement_arg_layers("layers:12", &n) && n == 12);
+    CHECK(!hth_placement_arg_layers("layers:", &n) && !hth_placement_arg_layers("layers:1x", &n));
+    CHECK(!hth_placement_arg_layers("layer", &n) && !hth_placement_arg_layers(NULL, &n));
+    close_inputs(&in);
+}
+
+TEST(a_plan_takes_what_gains_and_keeps_to_its_budget)
+{
+    inputs in;
+    if (!open_inputs(&in, "null")) return;
+    uint64_t whole = whole_bytes(&in);
+    bool differs = false;
+    measure_as(&in, 50.0);
+    for (uint64_t share = 4; share < 10; share++) {
+        hth_placement_builder c = planned(&in, whole * share / 10), even = {0};
+        CHECK(hth_placement_builder_bytes(&c) <= c.budget);
+        CHECK_OK(hth_placement_builder_open(&even, in.model, c.info, c.budget, &in.place, err));
+        hth_placement_uniform(&even);
+        CHECK(hth_placement_builder_bytes(&even) <= even.budget);
+        if (c.params.n_layer > 0) {
+            CHECK(c.seconds > 0.0 && c.params.submit_mode == HTH_SUBMIT_ON_DEMAND); /* the quicker one, as made up */
+            differs |= !is_same(&c, &even);
+        }
+        hth_placement_builder_close(&even);
+        hth_placement_builder_close(&c);
+    }
+    CHECK(differs);
+    close_inputs(&in);
+}
+
+TEST(where_nothing_gains_nothing_lies_there)
+{
+    inputs in;
+    if (!open_inputs(&in, "null")) return;
+    measure_as(&in, 0.01);
+    hth_placement_builder c = planned(&in, whole_bytes(&in) / 2);
+    CHECK_INT(c.params.n_layer, 0);
+    CHECK(c.unsupported_reason && strstr(c.unsupported_reason, "gains"));
+    hth_placement_builder_close(&c);
+    close_inputs(&in);
+}
+
+TEST(the_last_placement_is_taken_again_while_it_fits)
+{
+    inputs in;
+    if (!open_inputs(&in, "null")) return;
+    uint64_t budget = whole_bytes(&in) * 7 / 10;
+    measure_as(&in, 50.0);
+    hth_placement_builder first = planned(&in, budget);
+    CHECK(first.params.n_layer > 0);
+    measure_as(&in, 0.01); /* whatever is measured since */
+    hth_placement_builder again = planned(&in, budget + budget / 16), less = planned(&in, hth_placement_builder_bytes(&first) - 1),
+               more = planned(&in, budget + budget / 4);
+    CHECK(is_same(&first, &again));
+    CHECK_BYTES(&first.seconds, &again.seconds, sizeof first.seconds);
+    CHECK_INT(less.params.n_layer, 0); /* planned anew, by what is measured now */
+    CHECK_INT(more.params.n_layer, 0);
+    in.place.n_position = 64; /* another question */
+    hth_placement_builder other = planned(&in, budget);
+    CHECK_INT(other.params.n_layer, 0);
+    hth_placement_builder_close(&first);
+    hth_placement_builder_close(&again);
+    hth_placement_builder_close(&less);
+    hth_placement_builder_close(&more);
+    hth_placement_builder_close(&other);
+    close_inputs(&in);
+}
+
+/* ---- submissions -------------------------------------------------------------------------------------- */
+
+static uint64_t paced(const inputs *in, hth_placement_builder c)
+{
+    hth_placement_set_submit_limit(&c, &in->kernels, N_THREAD);
+    uint64_t n_work = c.params.max_work;
+    hth_placement_builder_close(&c);
+    return n_work;
+}
+
+static hth_placement_builder placed_evenly(const inputs *in)
+{
+    hth_placement_builder c = {0};
+    CHECK_OK(hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), 3000000, &in->place, err));
+    if (c.n_hot) hth_placement_uniform(&c);
+    return c;
+}
+
+TEST(submissions_are_what_the_device_was_measured_to_do_in_50_ms)
+{
+    inputs in;
+    const uint64_t expected = 888888888; /* 1e10 bytes times tokens a second, of 18 bytes for 32 weights */
+    if (!open_inputs(&in, "null")) return;
+    CHECK_INT(paced(&in, placed_evenly(&in)), 0);
+    measure_as(&in, 1.0);
+    CHECK_INT(paced(&in, placed_evenly(&in)), expected);
+    CHECK_INT(paced(&in, planned(&in, 3000000)), expected);
+    const hth_calibration nothing = {.type = HTH_TYPE_Q4_0};
+    hth_calibration_cache_store(in.mark, &nothing);
+    CHECK_INT(paced(&in, placed_evenly(&in)), 0);
+    close_inputs(&in);
+}
+
+static uint64_t usual(hth_device_kind kind)
+{
+    const hth_device_info info = {.kind = kind, .flops = 1e12};
+    return hth_gpu_default_submit_work(&info);
+}
+
+TEST(where_nothing_was_measured_submissions_are_those_of_a_slow_device_of_the_kind)
+{
+    CHECK_INT(usual(HTH_DEVICE_DISCRETE), 25000000000u);
+    CHECK_INT(usual(HTH_DEVICE_SIMULATED), 25000000000u); /* a product and a sum are two operations */
+    CHECK_INT(usual(HTH_DEVICE_INTEGRATED), 5000000000u);
+    CHECK(usual(HTH_DEVICE_CPU) < usual(HTH_DEVICE_INTEGRATED));
+    CHECK_INT(usual(HTH_DEVICE_CPU), usual(HTH_DEVICE_REF));
+    CHECK_INT(hth_gpu_max_submit_work(0.0), 1); /* each run by itself */
+}
+
+TEST(a_calibration_that_is_refused_a_call_leaves_nothing_on_the_device)
+{
+    const uint64_t stride = getenv("HEARTH_LONG") ? 1 : 23;
+    inputs in;
+    hth_pool *pool = NULL;
+    hth_calibration c;
+    uint64_t n = 1;
+    if (!open_inputs(&in, "sim:" HEARTH_SOURCE_DIR "/bench/devices/story.sim")) return;
+    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
+    for (hearth_status st = HEARTH_ERROR_MEMORY; st == HEARTH_ERROR_MEMORY && n < 5000; n += stride) {
+        hearth_error why;
+        hth_device_inject_fault(in.device, n, HEARTH_ERROR_MEMORY);
+        st = hth_calibrate(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, &c, &why);
+        CHECK(st == HEARTH_OK || st == HEARTH_ERROR_MEMORY);
+        if (!CHECK_INT(hth_device_state(in.device).used, 0)) break;
+    }
+    CHECK(n > 400 && n < 5000);
+    hth_pool_close(pool);
+    close_inputs(&in);
+}
+
+TEST(a_calibration_is_measured_once_and_by_type)
+{
+    inputs in;
+    hth_pool *pool = NULL;
+    hth_calibration first = {0}, again = {0}, kept;
+    if (!open_inputs(&in, "null")) return;
+    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
+    CHECK(!hth_calibration_cache_load(in.mark, HTH_TYPE_Q4_0, 0, &kept));
+    CHECK_OK(hth_calibration_cache_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &first, err));
+    CHECK(first.device_rate.min > 0.0 && first.device_rate.min <= first.device_rate.median &&
+          first.device_rate.median <= first.device_rate.max);
+    CHECK(first.sync_latency[0] > 0.0 && first.sync_latency[0] <= first.sync_latency_99[0] && first.h2d_rate > 0.0 && first.d2h_rate > 0.0);
+    hth_calibration q8 = made_up_card(HTH_TYPE_Q8_0, 3.0);
+    hth_calibration_cache_store(in.mark, &q8);
+    CHECK_OK(hth_calibration_cache_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &again, err));
+    CHECK_BYTES(&first, &again, sizeof first);
+    CHECK(hth_calibration_cache_load(in.mark, HTH_TYPE_Q8_0, 0, &kept) && kept.device_rate.median > 2.9e9);
+    CHECK(!hth_calibration_cache_load(in.mark + 1, HTH_TYPE_Q8_0, 0, &kept));
+    CHECK_OK(hth_calibration_cache_get(in.device, &in.kernels, pool, HTH_TYPE_Q8_0, true, &again, err));
+    CHECK(again.device_rate.median != q8.device_rate.median && again.bytes < q8.bytes);
+    CHECK(hth_calibration_cache_load(in.mark, HTH_TYPE_Q8_0, again.bytes, &kept));
+    CHECK_BYTES(&kept, &again, sizeof kept);
+    hth_calibration_cache_evict_others(in.mark, &again.type, 1);
+    CHECK(hth_calibration_cache_load(in.mark, HTH_TYPE_Q8_0, again.bytes, &kept));
+    CHECK(!hth_calibration_cache_load(in.mark, HTH_TYPE_Q4_0, 0, &kept));
+    q8.dispatch = -1.0;
+    hth_calibration_cache_store(in.mark, &q8); /* no plan can be made of it */
+    CHECK(!hth_calibration_cache_load(in.mark, HTH_TYPE_Q8_0, 0, &kept));
+    hth_pool_close(pool);
+    close_inputs(&in);
+}
+
+/* What little memory was measured with may all have lain in caches. */
+TEST(a_calibration_within_less_memory_is_replaced_by_one_within_more)
+{
+    inputs in;
+    hth_pool *pool = NULL;
+    hth_calibration little = {0}, more = {0}, kept = {0};
+    if (!open_inputs(&in, "null")) return;
+    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
+    hth_device *small = NULL;
+    const hth_device_spec spec = {.name = "null", .memory = 4 << 20, .shader_refs = hth_shader_ref_table};
+    CHECK_OK(hth_device_open(&spec, &small, err));
+    if (small && pool) {
+        CHECK_OK(hth_calibration_cache_get(small, &in.kernels, pool, HTH_TYPE_Q4_0, false, &little, err));
+        CHECK_OK(hth_calibration_cache_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &more, err));
+        CHECK(little.bytes <= (4 << 20) / 8 && more.bytes > little.bytes);
+        CHECK_OK(hth_calibration_cache_get(small, &in.kernels, pool, HTH_TYPE_Q4_0, false, &kept, err));
+        CHECK_BYTES(&kept, &more, sizeof kept);
+    }
+    hth_device_close(small);
+    hth_pool_close(pool);
+    close_inputs(&in);
+}
+
+/* Logits behind some ids, of a model placed so; NULL placement: on the CPU. They are `right`'s, if that is not
+ * NULL; else that becomes them. */
+static void check_bits(const inputs *in, const char *device, uint64_t vram, const char *placement,
+                       float **right)
+{
+    static const int32_t ids[] = {1, 5, 9, 300, 7, 20, 33, 2};
+    enum { N = sizeof ids / sizeof *ids };
+    const hearth_session_options so = {.n_ctx = 32, .n_batch = 8, .n_thread = N_THREAD};
+    hearth_model_options o = {.n_thread = N_THREAD, .selector = HEARTH_SELECTOR_GATE};
+    hearth_model *model = NULL;
+    hearth_session *session = NULL;
+    size_t size = in->model->hparams.n_vocab * sizeof **right;
+    if (placement)
+        o.gpu = (hearth_gpu_options){
+            .device = device, .vram = vram, .n_ctx = 32, .n_batch = 8, .placement = placement};
+    CHECK_OK(hearth_model_open(in->path, &o, &model, err));
+    if (model) CHECK_OK(hearth_session_open(model, &so, &session, err));
+    if (session) CHECK_OK(hearth_session_eval(session, ids, N, err));
+    const float *logits = session ? hearth_session_logits(session) : NULL;
+    if (!*right && logits) {
+        if ((*right = malloc(size))) memcpy(*right, logits, size);
+    } else if (*right && logits) {
+        bool planned = strcmp(placement, "plan") == 0;
+        CHECK_BYTES(logits, *right, size);
+        CHECK(model->gpu != NULL && hth_device_state(model->device).used <= vram);
+        CHECK((model->gpu_seconds > 0.0) == planned);
+        hth_gpu_counts c = hth_gpu_count(model->gpu);
+        CHECK(c.n_split + c.n_streamed > 0);                                  /* layers are divided */
+        if (strcmp(device, "null") == 0) CHECK((c.n_streamed > 0) == planned); /* 2 tokens would do */
+    }
+    hearth_session_close(session);
+    hearth_model_close(model);
+}
+
+TEST(models_opened_by_plan_give_the_bits_of_the_cpu)
+{
+    inputs in;
+    float *right = NULL;
+    if (!open_inputs(&in, "null")) return;
+    uint64_t vram = whole_bytes(&in) * 6 / 10;
+    measure_as(&in, 50.0);
+    check_bits(&in, NULL, 0, NULL, &right);
+    check_bits(&in, "null", vram, "plan", &right);
+    check_bits(&in, "null", vram, "even", &right);
+    free(right);
+    close_inputs(&in);
+}
+
+/* Measured in earnest, on a card that costs next to nothing: what the measuring used of it is free again. */
+TEST(models_opened_by_plan_are_measured_on_the_device_that_they_run_on)
+{
+    static const char card[] =
+        "name = quick\nvram_bytes = 1G\nbandwidth = 1e14\npcie_up = 1e12\npcie_down = 1e12\npcie_latency_us "
+        "= 0\n"
+        "dispatch_us = 0\nsubmit_us = 0\nwake_us = 0\nflops = 1e15\njitter = 0\nseed = 1\nclock = virtual\n";
+    inputs in;
+    float *right = NULL;
+    char path[512], device[600];
+    if (!open_inputs(&in, "null")) return;
+    uint64_t vram = whole_bytes(&in) * 6 / 10;
+    snprintf(path, sizeof path, "%s", test_scratch("quick.sim"));
+    snprintf(device, sizeof device, "sim:%s", path);
+    CHECK(test_write_file(path, card, sizeof card - 1));
+    check_bits(&in, NULL, 0, NULL, &right);
+    check_bits(&in, device, vram, "plan", &right);
+    remove(path);
+    free(right);
+    close_inputs(&in);
+}
+
+/* Whether streams are so many, as said; others are none. */
+static bool are(const hth_calibration *c, double hot, double cold, uint32_t most, uint32_t n,
+                const hth_placement_stream *expected)
+{
+    hth_placement_stream all[HTH_PLACEMENT_STREAMS] = {{0}}, found[HTH_PLACEMENT_STREAMS];
+    for (uint32_t i = 0; i < n; i++) all[i] = expected[i];
+    hth_calibration_stream_thresholds(c, hot, cold, most, found);
+    bool same = memcmp(all, found, sizeof all) == 0;
+    for (uint32_t i = 0; !same && i < HTH_PLACEMENT_STREAMS; i++)
+        printf("     from %u tokens %u parts\n", found[i].n_tok, found[i].cpu_share);
+    return same;
+}
+#define ARE(c, hot, cold, most, ...)                                                                         \
+    are(c, hot, cold, most, sizeof((hth_placement_stream[]){__VA_ARGS__}) / sizeof(hth_placement_stream),    \
+        (hth_placement_stream[]){__VA_ARGS__})
+
+/* By hand: to stage 1e9 bytes takes as long as their way, s seconds; n tokens n here, n / g there. */
+TEST(weights_pass_through_where_that_is_quicker)
+{
+    hth_calibration c = {.device_prompt = 1e12, .cpu_prompt = 1e9, .pack_rate = 1e9, .h2d_rate = 1e10};
+    CHECK(ARE(&c, 0.0, 1e9, 64, {2, 0})); /* 1 s, not 2 */
+    c.h2d_rate = c.pack_rate = 1e8;
+    CHECK(ARE(&c, 0.0, 1e9, 64, {11, 0})); /* 10 s, not 11 */
+    c.device_prompt = 1e10;
+    CHECK(ARE(&c, 1e9, 1e9, 64, {12, 0})); /* 1.2 s of what is there come before: 11.2, not 12 */
+    CHECK(are(&c, 1e9, 1e9, 11, 0, NULL));
+    c.device_prompt = 1e9;
+    CHECK(
+        ARE(&c, 0.0, 1e9, 64, {12, 18}, {17, 26}, {33, 29})); /* as quick as the CPU, so both do their half */
+    c.h2d_rate = c.pack_rate = 1e7;
+    CHECK(are(&c, 0.0, 1e9, 64, 0, NULL)); /* 100 s */
+    c.device_prompt = 0.0;
+    CHECK(are(&c, 0.0, 1e9, 64, 0, NULL)); /* nobody knows */
+    CHECK(are(&c, 1e9, 0.0, 64, 0, NULL));
+}
+
+/* The way takes 10 s, to stage 1: of 64 tokens the host has time for 8 of 64 parts (8 s, and 0.9 for the
+ * others, while those pass in 8.75), of 32 for 14 (7, 0.8, 7.8), of 16 for 23 (5.75, 0.64, 6.4), and then for 34 of
+ * 8 (4.25, 0.5, 4.7) and less: of up to 5 it computes all sooner, or as soon but for a tenth. */
+TEST(the_host_computes_its_share_where_the_way_is_slow)
+{
+    const hth_calibration c = {.device_prompt = 1e12, .cpu_prompt = 1e9, .pack_rate = 1e9, .h2d_rate = 1e8};
+    CHECK(ARE(&c, 0.0, 1e9, 64, {6, 34}, {9, 23}, {17, 14}, {33, 8}));
+}
+
+/* What a plan takes beside the best: the slow end of its range is slower, the fast end faster. */
+TEST(a_plan_has_a_range_around_what_it_expects)
+{
+    inputs in;
+    hth_pool *pool = NULL;
+    hth_plan_context o;
+    if (!open_inputs(&in, "null")) return;
+    measure_as(&in, 20.0);
+    hth_placement_builder c = {0};
+    uint64_t budget = whole_bytes(&in) / 2;
+    CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
+    CHECK_OK(hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), budget, &in.place, err));
+    hearth_error err;
+    CHECK_INT(hth_plan_context_build(&o, &c, NULL, in.device, &in.kernels, pool, &err), HEARTH_OK);
+    CHECK(o.seconds_best < o.best.seconds && o.best.seconds < o.seconds_worst);
+    CHECK(o.seconds_worst < 4.0 * o.seconds_best);
+    hth_plan_context_close(&o);
+    hth_placement_builder_close(&c);
+    hth_pool_close(pool);
+    close_inputs(&in);
+}
+
+TEST_MAIN
