@@ -7,7 +7,7 @@
  *   arithmetic_error MODEL TEXT [WINDOWS [WINDOWS OF PERPLEXITY]] */
 #include "base/bits.h"
 #include "engine/engine.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 #include "measure/perplexity.h"
 #include "forward/forward_int.h"
 

@@ -1,15 +1,29 @@
 # libhearth: all rooms of src/, static and shared, from one set of objects.
-# A file's name says for which CPU level it is compiled: *_avx2.c, *_avx512.c,
-# *_avx512bf16.c, *_neon.c, *_dotprod.c, *_i8mm.c. Files of the other architecture are left out.
+# A file's name says for which CPU level it is compiled: avx2.c or *_avx2.c, likewise avx512, avx512bf16 and neon; it
+# gets -DHTH_LEVEL=avx2. Files of the other architecture are left out. kernels/quant/TYPE/arm.h is compiled for each level
+# of AArch64.
 
 file(GLOB_RECURSE HEARTH_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.c)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "_(neon|dotprod|i8mm)\\.c$")
+  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "[_/](neon|dotprod|i8mm)\\.c$")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "_(avx2|avx512|avx512bf16)\\.c$")
+  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "[_/](avx2|avx512|avx512bf16)\\.c$")
 else()
-  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "_(avx2|avx512|avx512bf16|neon|dotprod|i8mm)\\.c$")
+  list(FILTER HEARTH_SOURCES EXCLUDE REGEX "[_/](avx2|avx512|avx512bf16|neon|dotprod|i8mm)\\.c$")
+endif()
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  file(GLOB arm_types CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/quant/*/arm.h)
+  foreach(header IN LISTS arm_types)
+    get_filename_component(folder ${header} DIRECTORY)
+    get_filename_component(type ${folder} NAME)
+    foreach(level neon dotprod i8mm)
+      set(source ${PROJECT_BINARY_DIR}/src/kernels/quant/${type}/${level}.c)
+      file(CONFIGURE OUTPUT ${source} CONTENT "#include \"kernels/quant/${type}/arm.h\"\n")
+      list(APPEND HEARTH_SOURCES ${source})
+    endforeach()
+  endforeach()
 endif()
 
 include(cmake/vulkan.cmake)
@@ -22,8 +36,10 @@ set(HEARTH_FLAGS_neon "")
 set(HEARTH_FLAGS_dotprod -march=armv8.2-a+dotprod)
 set(HEARTH_FLAGS_i8mm -march=armv8.2-a+dotprod+i8mm)
 foreach(source IN LISTS HEARTH_SOURCES)
-  if(source MATCHES "_(avx2|avx512|avx512bf16|neon|dotprod|i8mm)\\.c$")
-    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${HEARTH_FLAGS_${CMAKE_MATCH_1}}")
+  if(source MATCHES "[_/](ref|avx2|avx512|avx512bf16|neon|dotprod|i8mm)\\.c$")
+    string(TOUPPER ${CMAKE_MATCH_1} level)
+    set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${HEARTH_FLAGS_${CMAKE_MATCH_1}}"
+      COMPILE_DEFINITIONS "HTH_LEVEL=${CMAKE_MATCH_1};HTH_LEVEL_${level}=1")
   endif()
 endforeach()
 # Arithmetic is worth more optimisation than the rest, but for the checks of sanitizers, which

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "convert/pack_tensor.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 #include "model/model.h"
 #include "sparse/neuron_order.h"
 #include "sparse/profile.h"

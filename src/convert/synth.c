@@ -8,7 +8,7 @@
 #include "base/pool.h"
 #include "file/gguf_write.h"
 #include "kernels/kernels.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 #include "model/model.h"
 
 #include <stdio.h>

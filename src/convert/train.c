@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/bits.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 #include "sample/random.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  * contexts one split of its positions; a row's bits depend on what it sees alone. */
 #include "forward/forward_int.h"
 
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 
 #include <string.h>
 

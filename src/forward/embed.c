@@ -2,7 +2,7 @@
  * first. */
 #include "forward/forward_int.h"
 
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 
 /* A tied table may lie in panels for the head's sake: `out`, which nothing needs yet, holds a
  * row put together. */

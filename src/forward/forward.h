@@ -10,7 +10,7 @@
 /* ---- the cache of one sequence (cache.c) ------------------------------------------ */
 
 /* Keys and values of all layers: layer, then keys and values, then KV head, so that one
- * head's positions are one stream, which kernels/kv_layout.h describes. */
+ * head's positions are one stream, which kernels/attn/kv_layout.h describes. */
 typedef struct hth_kv {
     hearth_kv_type type;
     uint32_t n_ctx;

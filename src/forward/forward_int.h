@@ -4,7 +4,7 @@
 #ifndef HTH_RUN_RUN_INT_H
 #define HTH_RUN_RUN_INT_H
 
-#include "kernels/attn.h"
+#include "kernels/attn/attn.h"
 #include "kernels/sparse_down.h"
 #include "forward/forward.h"
 

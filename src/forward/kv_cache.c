@@ -1,6 +1,6 @@
 /* The cache of a sequence: memory for all positions at once, a stream of keys and one of
  * values for each layer and KV head. Opened by sessions, written and read by attention.c.
- * How a head's stream lies is the business of kernels/kv_layout.h. */
+ * How a head's stream lies is the business of kernels/attn/kv_layout.h. */
 #include "forward/forward_int.h"
 
 #include "base/format_bytes.h"

@@ -5,123 +5,43 @@
 
 #include <string.h>
 
+#define ADD(NAME, LEVEL) HTH_KERNELS_OF(NAME, LEVEL)(k);
+#define ADD_QUANTS(LEVEL) HTH_FOR_EACH_QUANT(ADD, LEVEL)
+#define ADD_KINDS(LEVEL) HTH_FOR_EACH_KIND(ADD, LEVEL)
+
 static void init_reference(hth_kernels *k)
 {
-    hth_kernels_float_ref(k);
-    hth_kernels_q8_0_ref(k);
-    hth_kernels_q4_0_ref(k);
-    hth_kernels_q4_1_ref(k);
-    hth_kernels_q5_0_ref(k);
-    hth_kernels_q5_1_ref(k);
-    hth_kernels_iq4_nl_ref(k);
-    hth_kernels_mxfp4_ref(k);
-    hth_kernels_q2_k_ref(k);
-    hth_kernels_q3_k_ref(k);
-    hth_kernels_q4_k_ref(k);
-    hth_kernels_q5_k_ref(k);
-    hth_kernels_q6_k_ref(k);
-    hth_kernels_iq4_xs_ref(k);
+    ADD_KINDS(ref)
+    ADD_QUANTS(ref)
     hth_kernels_codec_ref(k);
     hth_kernels_pack_32_ref(k);
     hth_kernels_pack_256_ref(k);
-    hth_kernels_vector_ref(k);
-    hth_kernels_training_ref(k);
     hth_kernels_compact_ref(k);
-    hth_kernels_attn_ref(k);
 }
 
 #if defined(__x86_64__)
 static void init_levels(hth_kernels *k, hth_cpu level)
 {
     if (level < HTH_CPU_AVX2) return;
-    hth_kernels_float_avx2(k);
-    hth_kernels_q8_0_avx2(k);
-    hth_kernels_q4_0_avx2(k);
-    hth_kernels_q4_1_avx2(k);
-    hth_kernels_q5_0_avx2(k);
-    hth_kernels_q5_1_avx2(k);
-    hth_kernels_iq4_nl_avx2(k);
-    hth_kernels_mxfp4_avx2(k);
-    hth_kernels_q2_k_avx2(k);
-    hth_kernels_q3_k_avx2(k);
-    hth_kernels_q4_k_avx2(k);
-    hth_kernels_q5_k_avx2(k);
-    hth_kernels_q6_k_avx2(k);
-    hth_kernels_iq4_xs_avx2(k);
-    hth_kernels_vector_avx2(k);
-    hth_kernels_training_avx2(k);
+    ADD_KINDS(avx2)
+    ADD_QUANTS(avx2)
     hth_kernels_compact_avx2(k);
-    hth_kernels_attn_avx2(k);
     if (level < HTH_CPU_AVX512) return;
-    hth_kernels_float_avx512(k);
-    hth_kernels_q8_0_avx512(k);
-    hth_kernels_q4_0_avx512(k);
-    hth_kernels_q4_1_avx512(k);
-    hth_kernels_q5_0_avx512(k);
-    hth_kernels_q5_1_avx512(k);
-    hth_kernels_iq4_nl_avx512(k);
-    hth_kernels_mxfp4_avx512(k);
-    hth_kernels_q2_k_avx512(k);
-    hth_kernels_q3_k_avx512(k);
-    hth_kernels_q4_k_avx512(k);
-    hth_kernels_q5_k_avx512(k);
-    hth_kernels_q6_k_avx512(k);
-    hth_kernels_iq4_xs_avx512(k);
-    hth_kernels_vector_avx512(k);
-    hth_kernels_training_avx512(k);
+    ADD_KINDS(avx512)
+    ADD_QUANTS(avx512)
     hth_kernels_compact_avx512(k);
     hth_kernels_act_q8_avx512(k);
-    hth_kernels_attn_avx512(k);
 }
 #elif defined(__aarch64__)
 static void init_levels(hth_kernels *k, hth_cpu level)
 {
     if (level < HTH_CPU_NEON) return;
-    hth_kernels_float_neon(k);
-    hth_kernels_q8_0_neon(k);
-    hth_kernels_q4_0_neon(k);
-    hth_kernels_q4_1_neon(k);
-    hth_kernels_q5_0_neon(k);
-    hth_kernels_q5_1_neon(k);
-    hth_kernels_iq4_nl_neon(k);
-    hth_kernels_mxfp4_neon(k);
-    hth_kernels_q2_k_neon(k);
-    hth_kernels_q3_k_neon(k);
-    hth_kernels_q4_k_neon(k);
-    hth_kernels_q5_k_neon(k);
-    hth_kernels_q6_k_neon(k);
-    hth_kernels_iq4_xs_neon(k);
-    hth_kernels_vector_neon(k);
-    hth_kernels_training_neon(k);
-    hth_kernels_attn_neon(k);
+    ADD_KINDS(neon)
+    ADD_QUANTS(neon)
     if (level < HTH_CPU_DOTPROD) return;
-    hth_kernels_q8_0_dotprod(k);
-    hth_kernels_q4_0_dotprod(k);
-    hth_kernels_q4_1_dotprod(k);
-    hth_kernels_q5_0_dotprod(k);
-    hth_kernels_q5_1_dotprod(k);
-    hth_kernels_iq4_nl_dotprod(k);
-    hth_kernels_mxfp4_dotprod(k);
-    hth_kernels_q2_k_dotprod(k);
-    hth_kernels_q3_k_dotprod(k);
-    hth_kernels_q4_k_dotprod(k);
-    hth_kernels_q5_k_dotprod(k);
-    hth_kernels_q6_k_dotprod(k);
-    hth_kernels_iq4_xs_dotprod(k);
+    ADD_QUANTS(dotprod)
     if (level < HTH_CPU_I8MM) return;
-    hth_kernels_q8_0_i8mm(k);
-    hth_kernels_q4_0_i8mm(k);
-    hth_kernels_q4_1_i8mm(k);
-    hth_kernels_q5_0_i8mm(k);
-    hth_kernels_q5_1_i8mm(k);
-    hth_kernels_iq4_nl_i8mm(k);
-    hth_kernels_mxfp4_i8mm(k);
-    hth_kernels_q2_k_i8mm(k);
-    hth_kernels_q3_k_i8mm(k);
-    hth_kernels_q4_k_i8mm(k);
-    hth_kernels_q5_k_i8mm(k);
-    hth_kernels_q6_k_i8mm(k);
-    hth_kernels_iq4_xs_i8mm(k);
+    ADD_QUANTS(i8mm)
 }
 #else
 static void init_levels(hth_kernels *k, hth_cpu level) { (void)k, (void)level; }

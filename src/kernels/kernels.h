@@ -7,10 +7,10 @@
 
 #include "base/cpu.h"
 #include "file/types.h"
-#include "kernels/axpy.h"
-#include "kernels/panel.h"
+#include "kernels/axpy/axpy.h"
+#include "kernels/panel/panel.h"
 #include "kernels/act_tiles.h"
-#include "kernels/training.h"
+#include "kernels/training/training.h"
 
 #include <hearth/hearth.h>
 #include <stddef.h>

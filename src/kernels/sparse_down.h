@@ -5,7 +5,7 @@
 #define HTH_KERNELS_NEURONS_H
 
 #include "base/pool.h"
-#include "kernels/axpy.h"
+#include "kernels/axpy/axpy.h"
 #include "kernels/product.h"
 
 /* The down matrix of a layer, neuron by neuron. */

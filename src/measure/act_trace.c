@@ -3,7 +3,7 @@
 #include "measure/act_trace.h"
 
 #include "base/status.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 #include "sample/random.h"
 
 struct hth_act_trace {

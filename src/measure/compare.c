@@ -9,7 +9,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "engine/engine.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 #include "measure/contribution.h"
 #include "measure/chunks.h"
 

@@ -2,7 +2,7 @@
 #include "measure/contribution.h"
 
 #include "engine/engine.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "measure/perplexity.h"
 
 #include "base/status.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 #include "measure/chunks.h"
 
 #include <string.h>

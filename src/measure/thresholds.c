@@ -4,7 +4,7 @@
 
 #include "engine/engine.h"
 #include "file/gguf_write.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 #include "measure/contribution.h"
 #include "measure/text_sampler.h"
 #include "sparse/sidecar.h"

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "kernels/panel.h"
+#include "kernels/panel/panel.h"
 #include "forward/gpu/shader_params.h"
 #include "forward/gpu/weight_layout.h"
 

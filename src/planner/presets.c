@@ -3,7 +3,7 @@
 #include "planner/plan.h"
 
 #include "base/alloc.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 
 const hth_plan_shape hth_plan_shapes[] = {
     {"7B", 32, 4096, 11008, 32, 32, 32000},

@@ -3,7 +3,7 @@
  * in double precision with our own exp and log: the bits are the same everywhere. */
 #include "sample/filters.h"
 
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 
 /* exp of less is 0 in double precision; keeps -infinity away from hth_exp_d. */
 static const double MIN_EXPONENT = -800.0;

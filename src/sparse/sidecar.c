@@ -3,7 +3,7 @@
 #include "sparse/sidecar.h"
 
 #include "base/bits.h"
-#include "kernels/axpy.h"
+#include "kernels/axpy/axpy.h"
 
 #include <stdio.h>
 #include <string.h>

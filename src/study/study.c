@@ -3,7 +3,7 @@
 #include "study/study.h"
 
 #include "convert/train.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 #include "measure/contribution.h"
 #include "measure/text_sampler.h"
 #include "study/study_int.h"

@@ -3,7 +3,7 @@
  * on the first that Vulkan knows. What no program may write is poison before and after; what no query sees
  * is NaN. */
 #include "base/bits.h"
-#include "kernels/attn.h"
+#include "kernels/attn/attn.h"
 #include "model/arch.h"
 #include "forward/gpu/cache.h"
 #include "forward/gpu/shader_params.h"

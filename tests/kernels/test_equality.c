@@ -5,7 +5,7 @@
 #include "base/bits.h"
 #include "base/hash.h"
 #include "kernels/kernels.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 #include "support/attn_case.h"
 #include "support/axpy_case.h"
 #include "support/proof.h"

@@ -3,7 +3,7 @@
  * a change of a polynomial must not pass unseen, so the bounds are tight. */
 #include "base/bits.h"
 #include "kernels/kernels.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 #include "support/proof.h"
 
 #include <math.h>

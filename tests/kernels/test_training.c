@@ -1,7 +1,7 @@
 /* What training computes: every level gives the bits of the definition, between guard pages, and the
  * definition is what its header says, in double. */
 #include "kernels/kernels.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 #include "support/guard.h"
 #include "support/proof.h"
 

@@ -3,7 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "study/study.h"
 #include "engine/engine.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 #include "measure/chunks.h"
 #include "sparse/neuron_order.h"
 #include "support/small_model.h"

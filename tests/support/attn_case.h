@@ -2,7 +2,7 @@
 #ifndef HEARTH_TESTS_SUPPORT_ATTEND_CASE_H
 #define HEARTH_TESTS_SUPPORT_ATTEND_CASE_H
 
-#include "kernels/attn.h"
+#include "kernels/attn/attn.h"
 
 /* Bytes of the keys, or the values, of n_pos positions. */
 size_t attend_cache_size(hearth_kv_type type, size_t d_head, size_t n_pos);

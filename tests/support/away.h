@@ -4,8 +4,8 @@
 #define HEARTH_TESTS_SUPPORT_AWAY_H
 
 #include "base/bits.h"
-#include "kernels/blocks.h"
-#include "kernels/axpy.h"
+#include "kernels/quant/blocks.h"
+#include "kernels/axpy/axpy.h"
 #include "kernels/kernels.h"
 
 /* What rounds, and what it is replaced by. */

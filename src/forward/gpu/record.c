@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/checked_math.h"
-#include "kernels/math.h"
+#include "kernels/vector/math.h"
 #include "forward/gpu/cache.h"
 
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "forward/gpu/ref_int.h"
 
 #include "base/bits.h"
-#include "kernels/attn.h"
+#include "kernels/attn/attn.h"
 #include "kernels/reduce.h"
 #include "model/arch.h"
 

@@ -3,8 +3,8 @@
 #include "forward/gpu/ref_int.h"
 
 #include "base/bits.h"
-#include "kernels/blocks.h"
-#include "kernels/axpy.h"
+#include "kernels/quant/blocks.h"
+#include "kernels/axpy/axpy.h"
 #include "forward/gpu/weight_layout.h"
 
 #include <string.h>

@@ -5,8 +5,8 @@
 
 #include "base/bits.h"
 #include "base/hash.h"
-#include "kernels/blocks.h"
-#include "kernels/axpy.h"
+#include "kernels/quant/blocks.h"
+#include "kernels/axpy/axpy.h"
 #include "model/arch.h"
 #include "forward/gpu/cache.h"
 

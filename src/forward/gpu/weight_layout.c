@@ -6,7 +6,7 @@
 
 #include "base/bits.h"
 #include "base/checked_math.h"
-#include "kernels/blocks.h"
+#include "kernels/quant/blocks.h"
 
 #include <string.h>
 

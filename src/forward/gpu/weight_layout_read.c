@@ -4,7 +4,7 @@
 #include "forward/gpu/weight_layout_int.h"
 
 #include "base/bits.h"
-#include "kernels/blocks.h"
+#include "kernels/quant/blocks.h"
 
 #include <string.h>
 

@@ -1,0 +1,66 @@
+/* The merging of splits, ascending, and all splits of a job one after the other.
+ * Called by forward/attention.c; small beside the kernels, so one text in C serves all
+ * levels. */
+#include "kernels/attn/attn.h"
+
+#include "kernels/vector/vector_math.h"
+
+enum { ALIGN = 16 }; /* floats of a line of the cache */
+
+static size_t whole_lines(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
+
+/* The kernels use the first part: scores of a split, and one group as floats. */
+static size_t kernel_scratch(size_t d_head, size_t n_query)
+{
+    return n_query * HTH_ATTN_SPLIT + HTH_KV_GROUP * d_head;
+}
+
+size_t hth_attn_scratch(size_t d_head, size_t n_query)
+{
+    size_t n_part = sizeof(hth_attn_partial) / sizeof(float);
+    return kernel_scratch(d_head, n_query) + whole_lines(n_query * d_head) +
+           whole_lines(2 * n_query * n_part);
+}
+
+void hth_attn_merge(hth_attn_partial *total, float *y, const hth_attn_partial *part, const float *values,
+                      size_t d_head)
+{
+    if (part->sum == 0.0f) return;
+    if (total->sum == 0.0f) {
+        *total = *part;
+        memcpy(y, values, d_head * sizeof *y);
+        return;
+    }
+    float top = part->max > total->max ? part->max : total->max;
+    float a = one_exp(total->max - top), b = one_exp(part->max - top);
+    total->max = top;
+    total->sum = total->sum * a + part->sum * b;
+    for (size_t i = 0; i < d_head; i++) y[i] = y[i] * a + values[i] * b;
+}
+
+void hth_attn_finalize(const hth_attn_partial *total, float *y, size_t d_head)
+{
+    float r = one_rcp(total->sum);
+    for (size_t i = 0; i < d_head; i++) y[i] *= r;
+}
+
+void hth_attn_all_splits(const hth_kernels *k, hearth_kv_type type, const hth_attn *job, float *y)
+{
+    hth_attn split = *job;
+    size_t d = job->d_head, n_query = job->n_row * job->n_head;
+    split.values = job->scratch + kernel_scratch(d, n_query);
+    split.partials = (hth_attn_partial *)(void *)(split.values + whole_lines(n_query * d));
+    split.out_stride = job->n_head;
+    hth_attn_partial *totals = split.partials + n_query;
+    memset(totals, 0, n_query * sizeof *totals);
+    size_t last = hth_attn_last_split(job);
+    for (size_t i = hth_attn_first_split(job); i <= last; i++) {
+        k->attn[type](&split, i);
+        for (size_t q = 0; q < n_query; q++) {
+            float *to = y + (q / job->n_head * job->out_stride + q % job->n_head) * d;
+            hth_attn_merge(&totals[q], to, &split.partials[q], split.values + q * d, d);
+        }
+    }
+    for (size_t q = 0; q < n_query; q++)
+        hth_attn_finalize(&totals[q], y + (q / job->n_head * job->out_stride + q % job->n_head) * d, d);
+}

@@ -1,0 +1,47 @@
+/* What stands around the attention kernels: what a query sees of a split, the merging
+ * of splits (arithmetic.md 5), and all splits of a job in one call. */
+#ifndef HTH_KERNELS_ATTEND_H
+#define HTH_KERNELS_ATTEND_H
+
+#include "kernels/attn/kv_layout.h"
+
+/* Positions [first, end) of split i_split that row i_row sees; none where first >= end. */
+typedef struct hth_attn_range {
+    size_t first, end;
+} hth_attn_range;
+
+static inline hth_attn_range hth_attn_visible_range(const hth_attn *job, size_t i_split, size_t i_row)
+{
+    size_t n_pos = job->n_pos + i_row, window = job->window;
+    hth_attn_range r = {.first = i_split * HTH_ATTN_SPLIT};
+    r.end = r.first + HTH_ATTN_SPLIT;
+    if (r.end > n_pos) r.end = n_pos;
+    if (window > 0 && n_pos > window && r.first < n_pos - window) r.first = n_pos - window;
+    return r;
+}
+
+/* The first and the last split that any row of the job sees. */
+static inline size_t hth_attn_first_split(const hth_attn *job)
+{
+    bool hides = job->window > 0 && job->n_pos > job->window;
+    return hides ? (job->n_pos - job->window) / HTH_ATTN_SPLIT : 0;
+}
+static inline size_t hth_attn_last_split(const hth_attn *job)
+{
+    return (job->n_pos + job->n_row - 2) / HTH_ATTN_SPLIT;
+}
+
+/* Floats of scratch that a job of n_query queries needs, hth_attn_all_splits included. */
+size_t hth_attn_scratch(size_t d_head, size_t n_query);
+
+/* Adds one split to the total (that begins as zero bytes) and to y[d_head]. */
+void hth_attn_merge(hth_attn_partial *total, float *y, const hth_attn_partial *part, const float *values,
+                      size_t d_head);
+/* y over the sum of all weights. */
+void hth_attn_finalize(const hth_attn_partial *total, float *y, size_t d_head);
+
+/* All splits of the job, merged: head h of row r to y + (r * out_stride + h) * d_head.
+ * Ignores values and parts of the job, whose scratch holds the splits. */
+void hth_attn_all_splits(const hth_kernels *k, hearth_kv_type type, const hth_attn *job, float *y);
+
+#endif

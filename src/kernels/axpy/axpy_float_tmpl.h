@@ -1,0 +1,48 @@
+/* Neuron-major down of floats at one level: chains of fma, one for each output, rows ascending
+ * (docs/arithmetic.md 6). The including file gives, besides what float_tmpl.h wants,
+ *   all_of(x)           the number in all places
+ *   store_floats(y, p)  sixteen floats
+ * and gets down_f32, down_f16 and down_bf16. */
+enum { LIVE = 4, DOWN_AHEAD = 4 };
+
+#include "kernels/axpy/axpy_loop.h"
+
+/* The first n of the live rows. Behind the last output stand zeros whose chains nobody reads. */
+HTH_INLINE void add_rows(const hth_axpy_job *job, const down_rows *r, size_t n, size_t size, load_fn *load)
+{
+    size_t n_tail = job->n_out % 16, n_whole = job->n_out - n_tail;
+    floats h[LIVE];
+    UNROLL for (size_t k = 0; k < n; k++) h[k] = all_of(r->h[k]);
+    for (size_t o = 0; o < n_whole; o += 16) {
+        floats c = load_f32((const uint8_t *)(job->chain + o));
+        fetch_next(r, n, o * size, (o + 16) * size);
+        UNROLL for (size_t k = 0; k < n; k++) c = add_products(c, load(r->row[k] + o * size), h[k]);
+        store_floats(job->chain + o, c);
+    }
+    if (n_tail == 0) return;
+    float padded[16] = {0};
+    memcpy(padded, job->chain + n_whole, n_tail * sizeof *padded);
+    floats c = load_f32((const uint8_t *)padded);
+    UNROLL for (size_t k = 0; k < n; k++) c =
+        add_products(c, load_tail(r->row[k] + n_whole * size, n_tail, size, load), h[k]);
+    store_floats(padded, c);
+    memcpy(job->chain + n_whole, padded, n_tail * sizeof *padded);
+}
+
+/* A row with h = 0 would turn a chain of -0: the rest are taken one by one. */
+HTH_INLINE void down_floats(const hth_axpy_job *job, size_t size, load_fn *load)
+{
+    size_t i = 0;
+    for (; i + LIVE <= job->n; i += LIVE) {
+        down_rows r = take_rows(job, i);
+        add_rows(job, &r, LIVE, size, load);
+    }
+    for (; i < job->n; i++) {
+        down_rows r = take_rows(job, i);
+        add_rows(job, &r, 1, size, load);
+    }
+}
+
+static void down_f32(const hth_axpy_job *job) { down_floats(job, 4, load_f32); }
+static void down_f16(const hth_axpy_job *job) { down_floats(job, 2, load_f16); }
+static void down_bf16(const hth_axpy_job *job) { down_floats(job, 2, load_bf16); }

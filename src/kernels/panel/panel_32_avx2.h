@@ -1,0 +1,134 @@
+/* Panels of types in blocks of 32 with AVX2: eight rows at a time. The including file gives
+ * BLOCK_SIZE and HAS_MINIMUM as for rows_tmpl.h, KERNEL_TYPE, and from panel_TYPE.h
+ *   WEIGHT_MAX     the largest weight; 128: weights have a sign
+ *   WEIGHT_OFFSET  weights are larger by this than they should be; 0: they are right
+ *   panel_weights(a, w)  the eight fours of weights of half a panel's block
+ *   panel_scales(a)      its eight scales; panel_minima(a) where HAS_MINIMUM
+ * and gets panels(job). */
+#define HAS_PANELS
+#include "kernels/quant/rows_loop.h"
+
+enum {
+    PANEL_COL = HTH_ACT_BLOCK,
+    PANEL_CHUNK = 32,
+    N_PANEL = 1,
+    ONE_BY_ONE_TOK = 1,
+    HAS_SIGN = WEIGHT_MAX == 128,
+    /* Products of fours that are summed in 16 bits before they must be widened. */
+    N_FIT = 2 * 127 * WEIGHT_MAX * 8 <= INT16_MAX   ? 8
+            : 2 * 127 * WEIGHT_MAX * 4 <= INT16_MAX ? 4
+            : 2 * 127 * WEIGHT_MAX * 2 <= INT16_MAX ? 2
+                                                    : 1,
+};
+
+#define JOIN_MINIMA(p, m) _mm256_add_ps(p, m)
+#include "kernels/panel/panel_sums_avx2.h"
+
+HTH_INLINE __m256i widened(__m256i pairs_16) { return _mm256_madd_epi16(pairs_16, _mm256_set1_epi16(1)); }
+
+HTH_INLINE sums block_of_one(const hth_rows *job, const uint8_t *p, size_t b, sums s, hth_prefetch_mode prefetch)
+{
+    (void)prefetch;
+    const int8_t *q = job->act.q + b * HTH_ACT_BLOCK;
+    __m256i sum = _mm256_set1_epi32(job->act.sum[b]);
+    __m256 dx = _mm256_set1_ps(job->act.d[b]);
+    HTH_UNROLL
+    for (int h = 0; h < 2; h++) {
+        panel_block a = {p, h};
+        __m256i w[8], isum = _mm256_setzero_si256();
+        panel_weights(a, w);
+        HTH_UNROLL
+        for (int g = 0; g < 8; g += N_FIT) {
+            __m256i part = pair_products(w[g], _mm256_abs_epi8(w[g]), four_bytes(q + 4 * g));
+            HTH_UNROLL
+            for (int i = g + 1; i < g + N_FIT; i++)
+                part = _mm256_add_epi16(part, pair_products(w[i], w[i], four_bytes(q + 4 * i)));
+            isum = _mm256_add_epi32(isum, widened(part));
+        }
+        if (WEIGHT_OFFSET > 0) {
+            int shift = __builtin_ctz(WEIGHT_OFFSET | 256);
+            isum = _mm256_sub_epi32(isum, _mm256_slli_epi32(sum, shift));
+        }
+        s.p[h] = add_term(s.p[h], panel_scales(a), dx, _mm256_cvtepi32_ps(isum));
+#if HAS_MINIMUM
+        s.m[h] = add_term(s.m[h], panel_minima(a), dx, _mm256_cvtepi32_ps(sum));
+#endif
+    }
+    return s;
+}
+
+/* Blocks of a panel, half by half: fours of weights, and their sizes where they have a sign. */
+typedef struct chunk {
+    __m256i w[2][PANEL_CHUNK][8];
+    __m256i size[HAS_SIGN ? 2 : 1][HAS_SIGN ? PANEL_CHUNK : 1][8];
+    __m256 d[2][PANEL_CHUNK];
+#if HAS_MINIMUM
+    __m256 m[2][PANEL_CHUNK];
+#endif
+} chunk;
+
+HTH_INLINE void fill(chunk *to, size_t i, int r, const uint8_t *p)
+{
+    (void)r;
+    for (int h = 0; h < 2; h++) {
+        panel_block a = {p, h};
+        __m256i w[8];
+        panel_weights(a, w);
+        HTH_UNROLL
+        for (int g = 0; g < 8; g++) {
+            to->w[h][i][g] = w[g];
+            if (HAS_SIGN) to->size[h][i][g] = _mm256_abs_epi8(w[g]);
+        }
+        to->d[h][i] = panel_scales(a);
+#if HAS_MINIMUM
+        to->m[h][i] = panel_minima(a);
+#endif
+    }
+}
+
+/* The integer sums of block b of eight rows for n_tok tokens. */
+HTH_INLINE void tile_sums(const chunk *c, int h, size_t b, const int8_t *q, size_t n_tok, __m256i *isum)
+{
+    __m256i part[HTH_TILE_TOK] = {0}; /* as compilers see it: the first fours begin anew */
+    HTH_UNROLL
+    for (int g = 0; g < 8; g++) {
+        __m256i w = c->w[h][b][g], size = HAS_SIGN ? c->size[h][b][g] : w;
+        for (size_t t = 0; t < n_tok; t++) {
+            __m256i pair = pair_products(w, size, four_bytes(q + t * HTH_ACT_BLOCK + 4 * g));
+            part[t] = g % N_FIT == 0 ? pair : _mm256_add_epi16(part[t], pair);
+            if (g % N_FIT < N_FIT - 1) continue;
+            isum[t] = g < N_FIT ? widened(part[t]) : _mm256_add_epi32(isum[t], widened(part[t]));
+        }
+    }
+}
+
+HTH_INLINE void multiply(const chunk *c, size_t n, const hth_tiles *tiles, size_t at, size_t n_tok,
+                         sums (*s)[N_PANEL], hth_prefetch_cursor *next)
+{
+    for (int h = 0; h < 2; h++) {
+        const int8_t *q = tiles->q + at * HTH_ACT_BLOCK;
+        const float *d = tiles->d + at;
+        const int32_t *offset = tiles->offset + at;
+        for (size_t b = 0; b < n; b++) {
+            if (h == 0) hth_prefetch_share(next, N_PANEL);
+            __m256i isum[HTH_TILE_TOK];
+            tile_sums(c, h, b, q, n_tok, isum);
+            for (size_t t = 0; t < n_tok; t++) {
+                __m256i less_128 = _mm256_set1_epi32(offset[t]); /* -128 times the sum of the inputs */
+                __m256 dx = _mm256_set1_ps(d[t]);
+                if (WEIGHT_OFFSET > 0) {
+                    int shift = 7 - __builtin_ctz(WEIGHT_OFFSET | 128);
+                    isum[t] = _mm256_add_epi32(isum[t], _mm256_srai_epi32(less_128, shift));
+                }
+                s[t][0].p[h] = add_term(s[t][0].p[h], c->d[h][b], dx, _mm256_cvtepi32_ps(isum[t]));
+#if HAS_MINIMUM
+                __m256 sum = _mm256_mul_ps(_mm256_cvtepi32_ps(less_128), _mm256_set1_ps(-0x1p-7f));
+                s[t][0].m[h] = add_term(s[t][0].m[h], c->m[h][b], dx, sum);
+#endif
+            }
+            q += HTH_TILE_TOK * HTH_ACT_BLOCK, d += HTH_TILE_TOK, offset += HTH_TILE_TOK;
+        }
+    }
+}
+
+#include "kernels/panel/panel_loop.h"

@@ -1,0 +1,256 @@
+/* Packing rows in blocks of 256 (K types): sub-blocks are fitted one by one, their
+ * scales are rounded to multiples of the block's, the integers are chosen again for
+ * what is stored, and the block's scales once more for the integers. Called through
+ * the table by quantize and by tests. Layouts: kernels/qN_k_ref.c. */
+#include "kernels/isa.h"
+#include "kernels/quant/pack_fit.h"
+
+#include <string.h>
+
+enum { BLOCK = 256, MAX_SUB = 16, ROUNDS = 2 };
+
+static float inverse_of(float d) { return d != 0.0f ? 1.0f / d : 0.0f; }
+
+static float as_half(float d) { return hth_f16_to_f32(hth_f32_to_f16(d)); }
+
+/* ---- scale and minimum: Q2_K, Q4_K, Q5_K ------------------------------------------------- */
+
+/* A block: weight = d * scale[k] * q - m * min[k]. */
+typedef struct affine {
+    int n_sub, n; /* sub-blocks, weights of each */
+    int top_scale, top;
+    float d, m;
+    uint8_t scale[MAX_SUB], min[MAX_SUB], q[BLOCK];
+} affine;
+
+static void choose_integers(const float *x, affine *a)
+{
+    for (int k = 0; k < a->n_sub; k++) {
+        float inverse = inverse_of(a->d * (float)a->scale[k]), min = a->m * (float)a->min[k];
+        for (int i = k * a->n; i < (k + 1) * a->n; i++)
+            a->q[i] = (uint8_t)hth_fit_round((x[i] + min) * inverse, 0, a->top);
+    }
+}
+
+static float error_of(const float *x, const affine *a)
+{
+    float error = 0.0f;
+    for (int i = 0; i < BLOCK; i++) {
+        int k = i / a->n;
+        float e = a->d * (float)a->scale[k] * (float)a->q[i] - a->m * (float)a->min[k] - x[i];
+        error += e * e;
+    }
+    return error;
+}
+
+/* d and m by least squares for the integers that stand. */
+static void solve_block(const float *x, affine *a)
+{
+    float ss = 0.0f, sm = 0.0f, mm = 0.0f, sx = 0.0f, mx = 0.0f;
+    for (int i = 0; i < BLOCK; i++) {
+        int k = i / a->n;
+        float s = (float)a->scale[k] * (float)a->q[i], m = -(float)a->min[k];
+        ss += s * s, sm += s * m, mm += m * m, sx += s * x[i], mx += m * x[i];
+    }
+    float det = ss * mm - sm * sm;
+    if (det > 0.0f) {
+        a->d = as_half((mm * sx - sm * mx) / det);
+        a->m = as_half((ss * mx - sm * sx) / det);
+    } else if (ss > 0.0f) {
+        a->d = as_half(sx / ss);
+    }
+}
+
+/* How much a value counts in the fit of its sub-block: more when it is large, as it
+ * weighs more in every product. */
+static void weigh(const float *x, int n, float *weight)
+{
+    float sum = 0.0f;
+    for (int i = 0; i < n; i++) sum += hth_fit_magnitude(x[i]);
+    for (int i = 0; i < n; i++) weight[i] = sum / (float)n + hth_fit_magnitude(x[i]) + 1e-30f;
+}
+
+static void fit_affine_block(const float *x, affine *a)
+{
+    float scale[MAX_SUB], min[MAX_SUB], top_scale = 0.0f, top_min = 0.0f, weight[HTH_FIT_MAX];
+    for (int k = 0; k < a->n_sub; k++) {
+        const float *sub = x + k * a->n;
+        weigh(sub, a->n, weight);
+        hth_fit fit = hth_fit_affine(sub, weight, a->n, a->top);
+        scale[k] = fit.scale, min[k] = fit.min;
+        top_scale = fit.scale > top_scale ? fit.scale : top_scale;
+        top_min = fit.min > top_min ? fit.min : top_min;
+    }
+    a->d = as_half(top_scale / (float)a->top_scale), a->m = as_half(top_min / (float)a->top_scale);
+    float to_scale = inverse_of(a->d), to_min = inverse_of(a->m);
+    for (int k = 0; k < a->n_sub; k++) {
+        a->scale[k] = (uint8_t)hth_fit_round(scale[k] * to_scale, 0, a->top_scale);
+        a->min[k] = (uint8_t)hth_fit_round(min[k] * to_min, 0, a->top_scale);
+    }
+    choose_integers(x, a);
+    float best = error_of(x, a);
+    for (int round = 0; round < ROUNDS; round++) {
+        affine next = *a;
+        solve_block(x, &next);
+        choose_integers(x, &next);
+        float error = error_of(x, &next);
+        if (!(error < best)) break;
+        best = error, *a = next;
+    }
+}
+
+static void pack_q2_k(const float *x, size_t n_col, uint8_t *row)
+{
+    for (size_t b = 0; b < n_col / BLOCK; b++, row += 84, x += BLOCK) {
+        affine a = {.n_sub = 16, .n = 16, .top_scale = 15, .top = 3};
+        fit_affine_block(x, &a);
+        for (int k = 0; k < 16; k++) row[k] = (uint8_t)(a.scale[k] | a.min[k] << 4);
+        for (int i = 0; i < 64; i++) {
+            const uint8_t *q = a.q + i / 32 * 128 + i % 32;
+            row[16 + i] = (uint8_t)(q[0] | q[32] << 2 | q[64] << 4 | q[96] << 6);
+        }
+        hth_store_u16(row + 80, hth_f32_to_f16(a.d));
+        hth_store_u16(row + 82, hth_f32_to_f16(a.m));
+    }
+}
+
+/* Scales and minimums of six bits in twelve bytes. */
+static void put_six_bits(const uint8_t *scale, const uint8_t *min, uint8_t *p)
+{
+    memset(p, 0, 12);
+    for (int k = 0; k < 4; k++) p[k] = scale[k], p[k + 4] = min[k];
+    for (int k = 4; k < 8; k++) {
+        p[k + 4] = (uint8_t)((scale[k] & 15) | (min[k] & 15) << 4);
+        p[k - 4] = (uint8_t)(p[k - 4] | scale[k] >> 4 << 6);
+        p[k] = (uint8_t)(p[k] | min[k] >> 4 << 6);
+    }
+}
+
+static void put_nibble_pairs(const uint8_t *q, uint8_t *p)
+{
+    for (int i = 0; i < 128; i++) {
+        const uint8_t *low = q + i / 32 * 64 + i % 32;
+        p[i] = (uint8_t)((low[0] & 15) | (low[32] & 15) << 4);
+    }
+}
+
+static void pack_q4_k(const float *x, size_t n_col, uint8_t *row)
+{
+    for (size_t b = 0; b < n_col / BLOCK; b++, row += 144, x += BLOCK) {
+        affine a = {.n_sub = 8, .n = 32, .top_scale = 63, .top = 15};
+        fit_affine_block(x, &a);
+        hth_store_u16(row, hth_f32_to_f16(a.d));
+        hth_store_u16(row + 2, hth_f32_to_f16(a.m));
+        put_six_bits(a.scale, a.min, row + 4);
+        put_nibble_pairs(a.q, row + 16);
+    }
+}
+
+static void pack_q5_k(const float *x, size_t n_col, uint8_t *row)
+{
+    for (size_t b = 0; b < n_col / BLOCK; b++, row += 176, x += BLOCK) {
+        affine a = {.n_sub = 8, .n = 32, .top_scale = 63, .top = 31};
+        fit_affine_block(x, &a);
+        hth_store_u16(row, hth_f32_to_f16(a.d));
+        hth_store_u16(row + 2, hth_f32_to_f16(a.m));
+        put_six_bits(a.scale, a.min, row + 4);
+        memset(row + 16, 0, 32);
+        for (int i = 0; i < BLOCK; i++) row[16 + i % 32] |= (uint8_t)(a.q[i] >> 4 << i / 32);
+        put_nibble_pairs(a.q, row + 48);
+    }
+}
+
+/* ---- scale alone: Q3_K, Q6_K --------------------------------------------------------------- */
+
+/* A block of 16 times 16: weight = d * scale[k] * q. */
+typedef struct linear {
+    int low_scale, top_scale, low, top;
+    float d;
+    int8_t scale[16], q[BLOCK];
+} linear;
+
+static float choose_linear(const float *x, linear *l)
+{
+    float error = 0.0f;
+    for (int k = 0; k < 16; k++) {
+        float unit = l->d * (float)l->scale[k], inverse = inverse_of(unit);
+        for (int i = 16 * k; i < 16 * (k + 1); i++) {
+            l->q[i] = (int8_t)hth_fit_round(x[i] * inverse, l->low, l->top);
+            float e = unit * (float)l->q[i] - x[i];
+            error += e * e;
+        }
+    }
+    return error;
+}
+
+static void fit_linear_block(const float *x, linear *l)
+{
+    float scale[16], weight[16];
+    for (int k = 0; k < 16; k++) {
+        for (int i = 0; i < 16; i++) weight[i] = x[16 * k + i] * x[16 * k + i];
+        scale[k] = hth_fit_scale(x + 16 * k, weight, 16, l->low, l->top);
+    }
+    l->d = as_half(hth_fit_top(scale, 16) / (float)l->low_scale);
+    float inverse = inverse_of(l->d);
+    for (int k = 0; k < 16; k++)
+        l->scale[k] = (int8_t)hth_fit_round(scale[k] * inverse, l->low_scale, l->top_scale);
+    float best = choose_linear(x, l);
+    for (int round = 0; round < ROUNDS; round++) {
+        linear next = *l;
+        float xs = 0.0f, ss = 0.0f;
+        for (int i = 0; i < BLOCK; i++) {
+            float s = (float)l->scale[i / 16] * (float)l->q[i];
+            xs += x[i] * s, ss += s * s;
+        }
+        next.d = ss > 0.0f ? as_half(xs / ss) : 0.0f;
+        float error = choose_linear(x, &next);
+        if (!(error < best)) break;
+        best = error, *l = next;
+    }
+}
+
+static void pack_q3_k(const float *x, size_t n_col, uint8_t *row)
+{
+    for (size_t b = 0; b < n_col / BLOCK; b++, row += 110, x += BLOCK) {
+        linear l = {.low_scale = -32, .top_scale = 31, .low = -4, .top = 3};
+        fit_linear_block(x, &l);
+        memset(row, 0, 108);
+        for (int i = 0; i < BLOCK; i++) {
+            unsigned q = (unsigned)(l.q[i] + 4), c = (unsigned)i % 32, b32 = (unsigned)i / 32;
+            row[c] |= (uint8_t)(q >> 2 << b32);
+            row[32 + i / 128 * 32 + i % 32] |= (uint8_t)((q & 3) << 2 * (b32 % 4));
+        }
+        for (int k = 0; k < 16; k++) {
+            unsigned s = (unsigned)(l.scale[k] + 32);
+            row[96 + k % 8] |= (uint8_t)((s & 15) << (k < 8 ? 0 : 4));
+            row[104 + k % 4] |= (uint8_t)(s >> 4 << 2 * (k / 4));
+        }
+        hth_store_u16(row + 108, hth_f32_to_f16(l.d));
+    }
+}
+
+static void pack_q6_k(const float *x, size_t n_col, uint8_t *row)
+{
+    for (size_t b = 0; b < n_col / BLOCK; b++, row += 210, x += BLOCK) {
+        linear l = {.low_scale = -128, .top_scale = 127, .low = -32, .top = 31};
+        fit_linear_block(x, &l);
+        memset(row, 0, 192);
+        for (int i = 0; i < BLOCK; i++) {
+            unsigned q = (unsigned)(l.q[i] + 32);
+            int half = i / 128, b32 = i % 128 / 32, c = i % 32;
+            row[64 * half + 32 * (b32 % 2) + c] |= (uint8_t)((q & 15) << (b32 < 2 ? 0 : 4));
+            row[128 + 32 * half + c] |= (uint8_t)(q >> 4 << 2 * b32);
+        }
+        memcpy(row + 192, l.scale, 16);
+        hth_store_u16(row + 208, hth_f32_to_f16(l.d));
+    }
+}
+
+void hth_kernels_pack_256_ref(hth_kernels *k)
+{
+    k->pack[HTH_TYPE_Q2_K] = pack_q2_k;
+    k->pack[HTH_TYPE_Q3_K] = pack_q3_k;
+    k->pack[HTH_TYPE_Q4_K] = pack_q4_k;
+    k->pack[HTH_TYPE_Q5_K] = pack_q5_k;
+    k->pack[HTH_TYPE_Q6_K] = pack_q6_k;
+}

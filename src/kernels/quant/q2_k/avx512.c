@@ -1,0 +1,38 @@
+/* Rows of Q2_K with AVX-512: four weights of a byte are two bits each, 32 weights apart. */
+#define KERNEL_NAME q2_k
+#define KERNEL_TYPE HTH_TYPE_Q2_K
+#define HAS_MINIMUM 1
+enum { BLOCK_SIZE = 84, SCALE_AT = 80, MINIMUM_AT = 82, OFFSET_SHIFT = -1, SUMS_FIT_16 = 1 };
+
+#include "kernels/quant/x86_512.h"
+#include "kernels/quant/x86_wide.h"
+
+typedef struct block {
+    const uint8_t *p;
+    __m256i scale, minimum;
+} block;
+
+HTH_INLINE block unpack(const uint8_t *p)
+{
+    __m128i both = load_128(p), low = _mm_set1_epi8(15);
+    return (block){p, _mm256_cvtepu8_epi16(_mm_and_si128(both, low)),
+                   _mm256_cvtepu8_epi16(_mm_and_si128(_mm_srli_epi16(both, 4), low))};
+}
+
+HTH_INLINE __m512i weights(const block *k, int i)
+{
+    int shift = 4 * (i % 2);
+    __m512i bits = _mm512_srlv_epi64(twice_256(k->p + 16 + 32 * (i / 2)), by_halves(shift, shift + 2));
+    return _mm512_and_si512(bits, _mm512_set1_epi8(3));
+}
+
+#include "kernels/quant/x86_512_wide.h"
+
+#include "kernels/quant/rows_256_tmpl.h"
+
+#include "kernels/axpy/axpy_256_avx512.h"
+
+#include "kernels/panel/panel_ops_avx512.h"
+#include "kernels/quant/q2_k/panel.h"
+#include "kernels/panel/panel_256_avx512.h"
+#include "kernels/quant/entry.h"

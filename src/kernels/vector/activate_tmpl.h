@@ -1,0 +1,91 @@
+/* What a neuron sends on (hth_activate_fn), with the whole register of a level: sixteen lanes with
+ * AVX-512, else eight. Included by vector_tmpl.h; every element is a chain of its own, so the
+ * width changes no bit. */
+#include "kernels/isa.h"
+#include "kernels/vector/vector_math.h"
+
+#if defined(__AVX512F__)
+typedef float wide __attribute__((vector_size(64)));
+typedef int32_t wide_i __attribute__((vector_size(64)));
+typedef uint32_t wide_u __attribute__((vector_size(64)));
+HTH_DEFINE_EXP(wide_exp, wide, wide_i, wide_u)
+HTH_DEFINE_RCP(wide_rcp, wide, wide_u)
+#else
+typedef hth_v8 wide;
+typedef hth_v8i wide_i;
+#define wide_exp v8_exp
+#define wide_rcp v8_rcp
+#endif
+enum { WIDE = sizeof(wide) / sizeof(float) };
+
+HTH_INLINE wide wide_set(float x) { return (wide){0} + x; }
+
+/* The first n (at most WIDE) values, zeros behind. */
+HTH_INLINE wide wide_load(const float *p, size_t n)
+{
+    wide v = {0};
+    memcpy(&v, p, n * sizeof *p);
+    return v;
+}
+
+HTH_INLINE void wide_store(float *p, wide v, size_t n) { memcpy(p, &v, n * sizeof *p); }
+
+/* 1 / (1 + exp(-x)); exp is held below 2^126 so that the reciprocal is good. */
+HTH_INLINE wide sigmoid(wide x)
+{
+    const wide most = wide_set(86.0f);
+    wide minus = wide_set(0.0f) - x;
+    wide_i over = (wide_i)(minus > most);
+    minus = (wide)((over & (wide_i)most) | (~over & (wide_i)minus));
+    return wide_rcp(wide_set(1.0f) + wide_exp(minus));
+}
+
+HTH_INLINE wide silu(wide x) { return x * sigmoid(x); }
+
+/* x/2 (1 + tanh u) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3). */
+HTH_INLINE wide gelu(wide x)
+{
+    wide cubic = (wide_set(0.044715f) * x) * (x * x);
+    return x * sigmoid(wide_set(1.59576912f) * (x + cubic));
+}
+
+/* NaN stays NaN, so that a broken input is seen in the logits. */
+HTH_INLINE wide relu(wide x) { return (wide)(~(wide_i)(x <= wide_set(0.0f)) & (wide_i)x); }
+
+HTH_INLINE wide relu2(wide x) { return relu(x) * relu(x); }
+
+HTH_INLINE wide same(wide x) { return x; }
+
+/* Where gate and up may send something on. A neuron that is dead by either half gives +0 whatever the
+ * other one is, so it need not be computed (selector gate). */
+HTH_INLINE wide with_any(wide gate, wide up, wide h)
+{
+    (void)gate, (void)up;
+    return h;
+}
+
+HTH_INLINE wide with_gate(wide gate, wide up, wide h)
+{
+    (void)up;
+    return (wide)(~(wide_i)(gate <= wide_set(0.0f)) & (wide_i)h);
+}
+
+HTH_INLINE wide with_both(wide gate, wide up, wide h) { return with_gate(gate, up, with_gate(up, gate, h)); }
+
+#define DEFINE_ACTIVATE(NAME, FUNCTION, OF_UP, LIVE)                                                            \
+    HTH_INLINE void NAME##_part(const float *gate, const float *up, size_t n, float *h)                      \
+    {                                                                                                        \
+        wide u = wide_load(up, n), g = gate ? wide_load(gate, n) : u;                                        \
+        wide_store(h, gate ? LIVE(g, u, FUNCTION(g) * OF_UP(u)) : FUNCTION(u), n);                           \
+    }                                                                                                        \
+    static void NAME(const float *gate, const float *up, size_t n, float *h)                                 \
+    {                                                                                                        \
+        size_t i = 0;                                                                                        \
+        for (; i + WIDE <= n; i += WIDE) NAME##_part(gate ? gate + i : NULL, up + i, WIDE, h + i);           \
+        if (i < n) NAME##_part(gate ? gate + i : NULL, up + i, n - i, h + i);                                \
+    }
+DEFINE_ACTIVATE(activate_silu, silu, same, with_any)
+DEFINE_ACTIVATE(activate_gelu, gelu, same, with_any)
+DEFINE_ACTIVATE(activate_relu, relu, same, with_gate)
+DEFINE_ACTIVATE(activate_relu2, relu2, same, with_gate)
+DEFINE_ACTIVATE(activate_drelu, relu, relu, with_both)

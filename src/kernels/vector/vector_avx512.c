@@ -1,0 +1,3 @@
+/* The functions of vector_tmpl.h at AVX-512. */
+#define LEVEL avx512
+#include "kernels/vector/vector_tmpl.h"

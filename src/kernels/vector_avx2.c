@@ -1,3 +1,0 @@
-/* The functions of vector_tmpl.h at AVX2. */
-#define LEVEL avx2
-#include "kernels/vector_tmpl.h"

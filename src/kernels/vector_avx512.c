@@ -1,3 +1,0 @@
-/* The functions of vector_tmpl.h at AVX-512. */
-#define LEVEL avx512
-#include "kernels/vector_tmpl.h"

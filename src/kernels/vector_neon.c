@@ -1,3 +1,0 @@
-/* The functions of vector_tmpl.h on AArch64. */
-#define LEVEL neon
-#include "kernels/vector_tmpl.h"

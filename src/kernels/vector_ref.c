@@ -1,3 +1,0 @@
-/* The functions of vector_tmpl.h in C: the definition. */
-#define LEVEL ref
-#include "kernels/vector_tmpl.h"
