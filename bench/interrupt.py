@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How long each verb goes on after Ctrl-C: from the signal to the end of the process, in milliseconds.
+"""How long each command goes on after Ctrl-C: from the signal to the end of the process, in milliseconds.
 
-    bench/interrupt.py [--hearth build/hearth] [--repeat 3] MODEL.gguf [VERB...]
+    bench/interrupt.py [--hearth build/hearth] [--repeat 3] MODEL.gguf [COMMAND...]
 
 Each command is interrupted after 0.1 to 3 seconds. Prints one Markdown table: median and largest of all samples, and
 how many commands had ended by themselves before. MODEL should take seconds to read, for example of
@@ -79,14 +79,14 @@ def main():
     parser.add_argument("--hearth", default=os.path.join(HERE, "..", "build", "hearth"))
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("model")
-    parser.add_argument("verbs", nargs="*")
+    parser.add_argument("commands", nargs="*")
     args = parser.parse_args()
     print("| command | median | largest | ended before |\n|---|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as folder:
         os.mkdir(os.path.join(folder, "models"))
         os.symlink(os.path.abspath(args.model), os.path.join(folder, "models", "model.gguf"))
         for name, words in commands(os.path.abspath(args.model), folder).items():
-            if args.verbs and name.split(",")[0] not in args.verbs:
+            if args.commands and name.split(",")[0] not in args.commands:
                 continue
             times = [sample(args.hearth, words, after, folder) for after in AFTER for _ in range(args.repeat)]
             seen = [t for t in times if t is not None]

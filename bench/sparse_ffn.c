@@ -45,7 +45,7 @@ static side open_side(const char *path, bool rows, uint32_t n_thread, uint32_t n
 {
     side s = {0};
     hearth_error err;
-    hearth_model_options o = {.selector = HEARTH_SELECTOR_DENSE, .keep_layout = rows};
+    hearth_model_options o = {.selector = HEARTH_SELECTOR_DENSE, .no_repack = rows};
     if (hearth_model_open(path, &o, &s.model, &err) != HEARTH_OK ||
         hth_pool_open(n_thread, &s.pool, &err) != HEARTH_OK)
         fail(&err);

@@ -1,5 +1,5 @@
 # Models of hubs and of this machine: apps/hub. libcurl (7.85 or later) brings them, jansson reads what hubs and
-# Ollama say; without them, and in cross builds, the verb pull says what is missing.
+# Ollama say; without them, and in cross builds, the command pull says what is missing.
 file(GLOB HEARTH_HUB_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/hub/*.c)
 add_library(hearth_hub STATIC ${HEARTH_HUB_SOURCES})
 target_include_directories(hearth_hub PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/apps)

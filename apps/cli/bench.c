@@ -24,7 +24,7 @@ static const option_spec options[] = {
     {"fire", 0, OPTION_TEXT, "SPEC", "neurons by share=0.1,run=64,... or profile=FILE", 0, 0, NULL, 0},
     {"file", 'f', OPTION_FILE, "TEXT", "print what the mode costs on this text; - is stdin", 0, 0, NULL, 0},
     {"chunks", 0, OPTION_UINT, "N", "windows of TEXT; default: as many as hold 2048 tokens", 1, 1e9, NULL,
-     OPTION_RARE},
+     OPTION_ADVANCED},
     {"limits", 0, OPTION_FLAG, NULL, "measure the machine alone; takes -t, --repeat", 0, 0, NULL, 0},
     {"repeat", 0, OPTION_UINT, "R", "samples of each; default 5", 1, 1000, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object with every sample", 0, 0, NULL, 0},
@@ -71,7 +71,7 @@ static bool generate_together(bench *b, const bench_test *t, hearth_error *err)
 
 /* Leaves depth tokens in a cache: those behind them go, those that lack are computed. A
  * session without a batch of its own is stepped by the common one. */
-static bool go_to_depth(bench *b, hearth_session *session, uint32_t i_sequence, hearth_error *err)
+static bool prefill_to_depth(bench *b, hearth_session *session, uint32_t i_sequence, hearth_error *err)
 {
     uint64_t at = hearth_session_position(session);
     progress p;
@@ -80,8 +80,8 @@ static bool go_to_depth(bench *b, hearth_session *session, uint32_t i_sequence, 
     progress_init(&p, "filling the cache", "tokens", 1);
     while (ok && at < b->depth) {
         int32_t piece[256];
-        size_t most = session == b->session ? 256 : b->n_row < 256 ? b->n_row : 256;
-        size_t n = b->depth - at < most ? (size_t)(b->depth - at) : most;
+        size_t max = session == b->session ? 256 : b->n_row < 256 ? b->n_row : 256;
+        size_t n = b->depth - at < max ? (size_t)(b->depth - at) : max;
         for (size_t i = 0; i < n; i++) piece[i] = token_at(b, at + i, i_sequence);
         hearth_status st = session == b->session ? hearth_session_eval(session, piece, n, err)
                                                  : hearth_batch_add(b->batch, session, piece, n, err);
@@ -94,24 +94,24 @@ static bool go_to_depth(bench *b, hearth_session *session, uint32_t i_sequence, 
     return ok;
 }
 
-static bool go_back(bench *b, const bench_test *t, hearth_error *err)
+static bool reset_to_depth(bench *b, const bench_test *t, hearth_error *err)
 {
     if (t->n_prompt) return hearth_session_truncate(b->session, 0, err) == HEARTH_OK;
-    if (t->n_sequence == 0) return go_to_depth(b, b->session, 0, err);
+    if (t->n_sequence == 0) return prefill_to_depth(b, b->session, 0, err);
     for (uint32_t s = 0; s < t->n_sequence; s++)
-        if (!go_to_depth(b, b->sequences[s], s, err)) return false;
+        if (!prefill_to_depth(b, b->sequences[s], s, err)) return false;
     return true;
 }
 
 static bool sample(bench *b, const bench_test *t, double *rate, hearth_error *err)
 {
-    if (!go_back(b, t, err)) return false;
-    moment start = moment_now(b->model);
+    if (!reset_to_depth(b, t, err)) return false;
+    timestamp start = timestamp_now(b->model);
     uint64_t n = t->n_prompt ? t->n_prompt : t->n_predict;
     bool ok = t->n_prompt     ? eval_prompt(b, n, err)
               : t->n_sequence ? generate_together(b, t, err)
                               : generate(b, n, err);
-    moment took = moment_since(b->model, start);
+    timestamp took = timestamp_since(b->model, start);
     double seconds = b->by_card && took.sim > 0.0 ? took.sim : took.wall;
     *rate = (double)n * (t->n_sequence ? t->n_sequence : 1) / seconds;
     for (uint32_t s = 0; ok && s < t->n_sequence; s++)
@@ -145,7 +145,7 @@ static void probe(probes *p, bench_test *t, size_t i_sample)
 
 /* The promise of batches, looked at where it is used: the same tokens give a sequence the
  * same logits in any company. */
-static bool check_company(const bench *b, hearth_error *err)
+static bool check_parallel(const bench *b, hearth_error *err)
 {
     for (size_t i = 0; i < b->n_test; i++)
         for (size_t k = 0; k < i; k++) {
@@ -185,17 +185,17 @@ static bool run_tests(bench *b, hearth_error *err)
         }
     hth_bandwidth_close(&p.memory);
     hth_pool_close(p.pool);
-    return ok && check_device(b, err) && check_company(b, err);
+    return ok && check_device(b, err) && check_parallel(b, err);
 }
 
 /* ---- the beginning ------------------------------------------------------------------------ */
 
 static uint64_t largest(const uint64_t *x, size_t n)
 {
-    uint64_t most = 0;
+    uint64_t max = 0;
     for (size_t i = 0; i < n; i++)
-        if (x[i] > most) most = x[i];
-    return most;
+        if (x[i] > max) max = x[i];
+    return max;
 }
 
 /* The numbers of a list; those of an option that was not given are one: otherwise. */
@@ -378,15 +378,15 @@ static int run(const args *a)
     uint64_t n_token = add_tests(&b, a);
     if ((wrong = check_args(&b, a)) != 0) return wrong;
     if (!check_ctx(a, n_token)) return EXIT_OTHER;
-    catch_interrupt();
+    install_signal_handlers();
     interrupt_at_once(true);
     if (!open_model_for(a, args_operand(a, 0), positions_there(&b, a, n_token), &model)) return EXIT_OTHER;
     b.model = model;
     hearth_model_get_info(model, &b.info);
-    b.by_card = b.info.gpu_clock > 0.0;
+    b.by_card = b.info.gpu_sim_seconds > 0.0;
     b.approximate = b.fires.given ? is_approximate_besides(a) : is_approximate(a, model);
     warn_of_room(&b, n_token);
-    if (bench_open_price(&b, a, model) && make_room(&b, model, session_options(a, 0).kv, n_token) &&
+    if (bench_open_quality(&b, a, model) && make_room(&b, model, session_options(a, 0).kv, n_token) &&
         open_session(a, model, (uint32_t)n_token, &b.session) &&
         open_sequences(&b, a, model, (uint32_t)n_token) && bench_open_fire(&b, model, (uint32_t)n_token))
         status = measure(&b, a, model);
@@ -395,7 +395,7 @@ static int run(const args *a)
     return status;
 }
 
-const verb verb_bench = {
+const command command_bench = {
     .name = "bench",
     .operands = "[MODEL]",
     .n_operand_min = 0,

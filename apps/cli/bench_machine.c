@@ -131,7 +131,8 @@ static void print_spread(const hth_sample_stats *s, double factor, int digits, c
            s->max * factor, unit);
 }
 
-static void print_wait(const char *what, const hth_sample_stats *s, double factor, int digits, const char *unit)
+static void print_wait(const char *what, const hth_sample_stats *s, double factor, int digits,
+                       const char *unit)
 {
     printf("| %s |", what);
     print_spread(s, factor, digits, unit);
@@ -244,7 +245,7 @@ int bench_limits(const args *a)
     limits *l = calloc(1, sizeof *l);
     if (!l) return report_text("out of memory");
     l->n_repeat = args_uint(a, "repeat", 5);
-    catch_interrupt();
+    install_signal_handlers();
     interrupt_at_once(true);
     int status = 0;
     if (measure(l, hth_pool_default_threads((uint32_t)args_uint(a, "threads", 0)), &err) != HEARTH_OK)

@@ -12,7 +12,7 @@
 enum { PRICE_WINDOW = 512, PRICE_TOKENS = 2048, MIN_WINDOW = 3 };
 
 /* The text is cut before anything is measured: one that is too short is refused at once. */
-static bool check_text(const bench_price *p, const hearth_model *model)
+static bool check_text(const bench_quality *p, const hearth_model *model)
 {
     hth_chunks w;
     hearth_error err;
@@ -24,20 +24,20 @@ static bool check_text(const bench_price *p, const hearth_model *model)
     return false;
 }
 
-bool bench_open_price(bench *b, const args *a, const hearth_model *model)
+bool bench_open_quality(bench *b, const args *a, const hearth_model *model)
 {
-    bench_price *p = &b->price;
-    uint64_t room = args_uint(a, "ctx", b->info.n_ctx_train);
+    bench_quality *p = &b->price;
+    uint64_t capacity = args_uint(a, "ctx", b->info.n_ctx_train);
     if (!p->path) return true;
     p->of_reference = is_reference(a, model);
-    p->n_ctx = room < PRICE_WINDOW ? (uint32_t)room : PRICE_WINDOW;
+    p->n_ctx = capacity < PRICE_WINDOW ? (uint32_t)capacity : PRICE_WINDOW;
     if (p->n_ctx < MIN_WINDOW) p->n_ctx = MIN_WINDOW; /* fewer score nothing */
     p->n_window = args_uint(a, "chunks", (PRICE_TOKENS + p->n_ctx - 1) / p->n_ctx);
     p->text = read_text_file(p->path, &p->n_text);
     return p->text && (p->of_reference || check_text(p, model));
 }
 
-static hearth_status compare(bench_price *p, const hearth_model *model, hearth_error *err)
+static hearth_status compare(bench_quality *p, const hearth_model *model, hearth_error *err)
 {
     hth_compare_side reference = {model, p->reference}, mode = {model, p->mode};
     progress shown;
@@ -65,7 +65,7 @@ static bool check_exact(const bench *b)
 
 bool bench_find_price(bench *b, const args *a, const hearth_model *model)
 {
-    bench_price *p = &b->price;
+    bench_quality *p = &b->price;
     hearth_error err;
     if (!p->text || p->of_reference) return true;
     hearth_session_options o = session_options(a, 0);
@@ -77,7 +77,7 @@ bool bench_find_price(bench *b, const args *a, const hearth_model *model)
     return st == HEARTH_OK && check_exact(b);
 }
 
-void bench_close_price(bench_price *p)
+void bench_close_price(bench_quality *p)
 {
     hth_compare_close(p->compare); /* with the layers of the result */
     hearth_session_close(p->reference);

@@ -35,7 +35,8 @@ static bool skips_weights(const bench *b, const bench_test *t)
 
 static result result_of(const bench *b, const bench_test *t)
 {
-    result r = {.rate = hth_sample_stats_of(t->rate, b->n_repeat), .memory = hth_sample_stats_of(t->memory, b->n_repeat)};
+    result r = {.rate = hth_sample_stats_of(t->rate, b->n_repeat),
+                .memory = hth_sample_stats_of(t->memory, b->n_repeat)};
     for (size_t k = 0; k < HTH_N_PEAK_KIND; k++) r.peak[k] = hth_sample_stats_of(t->peak[k], b->n_repeat);
     if (t->n_prompt) {
         r.used = 2.0 * (double)(t->work.int8 + t->work.f32) * r.rate.median / (double)t->n_prompt;
@@ -44,7 +45,7 @@ static result result_of(const bench *b, const bench_test *t)
     }
     double steps = r.rate.median / (t->n_sequence ? t->n_sequence : 1);
     if (!skips_weights(b, t)) {
-        r.weights = steps * (double)b->info.token_bytes;
+        r.weights = steps * (double)b->info.bytes_per_token;
         r.used = r.weights + r.rate.median * (double)t->kv_bytes;
         r.limit = b->info.gpu ? 0.0 : r.memory.median; /* which is the CPU's */
     }
@@ -104,7 +105,7 @@ static bool print_row(const bench *b, const bench_test *t)
 
 static void print_fires(const bench *b)
 {
-    const bench_fires *f = &b->fires;
+    const bench_traces *f = &b->fires;
     double percent = 100.0 * hth_act_trace_share(f->lists);
     if (*f->profile)
         printf(" Firing lists replayed from %s, not found by the model: %.1f %% of the neurons, its %u "
@@ -135,7 +136,7 @@ static void print_mode(const bench *b)
 /* One line, or two. */
 static void print_price(const bench *b)
 {
-    const bench_price *p = &b->price;
+    const bench_quality *p = &b->price;
     const hth_comparison *r = &p->result;
     if (!p->path && b->approximate && !b->fires.given)
         printf("\nApproximate: -f TEXT prints what that costs; hearth compare tells it by layer.\n");
@@ -164,12 +165,12 @@ static void print_price(const bench *b)
 static void print_place(const bench *b)
 {
     const hearth_model_info *info = &b->info;
-    if (info->gpu) printf("%s. The limits of a GPU are not measured.", placed_words(info).text);
+    if (info->gpu) printf("%s. The limits of a GPU are not measured.", placement_text(info).text);
     else if (info->gpu_note[0]) printf("All of it on the CPU: %s", info->gpu_note);
     if (info->gpu_simulated)
         printf(" Simulated: seconds are %s.",
                b->by_card ? "those of its clock" : "this machine's, not a card's");
-    if (info->gpu_predicted > 0.0) printf(" The plan expects %.2f tokens/s.", info->gpu_predicted);
+    if (info->gpu_predicted_tps > 0.0) printf(" The plan expects %.2f tokens/s.", info->gpu_predicted_tps);
     if (info->gpu || info->gpu_note[0]) printf("\n\n");
 }
 
@@ -249,7 +250,7 @@ static void print_test(json *j, const bench *b, const bench_test *t)
 
 static void print_json_fires(json *j, const bench *b)
 {
-    const bench_fires *f = &b->fires;
+    const bench_traces *f = &b->fires;
     bool replayed = *f->profile != '\0';
     json_open(j, replayed ? "replayed_firing_lists" : "drawn_firing_lists", '{');
     json_float(j, "share", hth_act_trace_share(f->lists), 6);
@@ -269,7 +270,7 @@ static void print_json_fires(json *j, const bench *b)
 
 static void print_json_price(json *j, const bench *b)
 {
-    const bench_price *p = &b->price;
+    const bench_quality *p = &b->price;
     const hth_comparison *r = &p->result;
     json_open(j, "price", '{');
     json_word(j, "text", p->path);
@@ -305,8 +306,8 @@ void bench_print_json(const bench *b)
     json_word(&j, "cpu", b->info.cpu);
     json_uint(&j, "threads", hearth_session_n_thread(b->session));
     json_uint(&j, "weight_bytes", b->info.weight_bytes);
-    json_uint(&j, "token_bytes", b->info.token_bytes);
-    json_placed(&j, &b->info);
+    json_uint(&j, "token_bytes", b->info.bytes_per_token);
+    json_placement(&j, &b->info);
     if (b->info.gpu_simulated) json_bool(&j, "simulated", true);
     if (b->by_card) json_bool(&j, "simulated_seconds", true);
     if (b->price.of_reference || b->price.result.n_scored > 0) print_json_price(&j, b);

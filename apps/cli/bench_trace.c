@@ -21,7 +21,7 @@ static bool parse_value(const char *text, size_t n, double *value)
 }
 
 /* "share=0.1,run=64" and so on; what is absent stays as it is. given: which of them are there. */
-static bool parse_fields(const char *text, bench_fires *f, double values[N_FIRE], bool given[N_FIRE])
+static bool parse_fields(const char *text, bench_traces *f, double values[N_FIRE], bool given[N_FIRE])
 {
     static const char *const names[N_FIRE] = {"share=", "run=", "skew=", "sticky=", "seed=", "profile="};
     for (size_t n; *text; text += n + (text[n] == ',')) {
@@ -43,7 +43,7 @@ static bool parse_fields(const char *text, bench_fires *f, double values[N_FIRE]
     return true;
 }
 
-int bench_parse_fire(const char *text, bench_fires *f)
+int bench_parse_fire(const char *text, bench_traces *f)
 {
     double values[N_FIRE] = {[FIRE_RUN] = 64.0, [FIRE_SEED] = 1.0};
     bool given[N_FIRE] = {false};
@@ -58,7 +58,7 @@ int bench_parse_fire(const char *text, bench_fires *f)
             "bench --fire: the profile says who fires; share, run, skew and sticky are for lists "
             "that are drawn");
     f->spec = (hth_act_trace_spec){values[FIRE_SHARE], (uint32_t)values[FIRE_RUN], values[FIRE_SKEW],
-                              values[FIRE_STICKY], (uint64_t)values[FIRE_SEED]};
+                                   values[FIRE_STICKY], (uint64_t)values[FIRE_SEED]};
     if (given[FIRE_PROFILE]) return 0;
     if (given[FIRE_SHARE] && f->spec.share <= 1.0 && f->spec.block >= 1 && f->spec.correlation <= 1.0 &&
         f->spec.zipf_s <= 10.0)
@@ -73,7 +73,7 @@ enum { MAX_LISTS = 4096 };
 
 /* ---- the lists --------------------------------------------------------------------------------- */
 
-static bool replay(bench_fires *f, const hearth_model *model)
+static bool replay(bench_traces *f, const hearth_model *model)
 {
     hth_profile *p;
     hearth_error err;
@@ -91,7 +91,7 @@ static bool replay(bench_fires *f, const hearth_model *model)
     return st == HEARTH_OK;
 }
 
-static bool draw(bench_fires *f, const hearth_model *model, uint32_t n_token)
+static bool draw(bench_traces *f, const hearth_model *model, uint32_t n_token)
 {
     hearth_error err;
     uint32_t n = n_token < MAX_LISTS ? n_token : MAX_LISTS;
@@ -102,7 +102,7 @@ static bool draw(bench_fires *f, const hearth_model *model, uint32_t n_token)
 
 bool bench_open_fire(bench *b, const hearth_model *model, uint32_t n_token)
 {
-    bench_fires *f = &b->fires;
+    bench_traces *f = &b->fires;
     if (!f->given) return true;
     if (b->info.selector == HEARTH_SELECTOR_DENSE) {
         report_text("%s: --fire wants a selector that skips: --selector gate, predictor or threshold",

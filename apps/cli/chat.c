@@ -196,7 +196,7 @@ static bool generate(chat *c, answer *an, hearth_error *why)
     return true;
 }
 
-static void say_end(const chat *c, const answer *an)
+static void print_end(const chat *c, const answer *an)
 {
     unsigned n_ctx = hearth_session_n_ctx(c->session);
     if (strcmp(an->end, "context full") == 0)
@@ -221,9 +221,9 @@ static bool answer_ids(chat *c, const int32_t *ids, size_t n)
     wrap_init(&an.wrap);
     ok = ok && generate(c, &an, &why);
     if (why.message[0]) report(&why);
-    if (ok && (an.n_token > 0 || c->is_terminal)) end_text();
+    if (ok && (an.n_token > 0 || c->is_terminal)) finish_line();
     if (!flush_stdout()) ok = false;
-    if (ok) say_end(c, &an);
+    if (ok) print_end(c, &an);
     bool lost = ok && strcmp(an.end, "output closed") == 0;
     ok = ok && !lost && an.n_token > 0 &&
          transcript_add(&c->transcript, "assistant", an.text.bytes ? an.text.bytes : "", an.text.n);
@@ -240,7 +240,8 @@ bool chat_tokenize(chat *c, bool add_generation_prompt, int32_t **ids, size_t *n
     hearth_chat_options o = {.add_generation_prompt = add_generation_prompt,
                              .local_time = &c->local_time,
                              .variables = args_text(c->a, "template-vars", NULL)};
-    if (hearth_chat_tokenize(c->format, c->transcript.message, c->transcript.n, &o, ids, n, &why) == HEARTH_OK)
+    if (hearth_chat_tokenize(c->format, c->transcript.message, c->transcript.n, &o, ids, n, &why) ==
+        HEARTH_OK)
         return true;
     report(&why);
     return false;
@@ -274,7 +275,7 @@ bool chat_answer_last(chat *c)
     return ok;
 }
 
-static void take_turn(chat *c, const buffer *message)
+static void run_turn(chat *c, const buffer *message)
 {
     if (!transcript_add(&c->transcript, "user", message->bytes, message->n)) return;
     if (!chat_answer_last(c)) transcript_drop(&c->transcript, c->transcript.n - 1);
@@ -291,7 +292,7 @@ static bool ends_by_interrupt(chat *c)
     return again;
 }
 
-static void take_message(chat *c, buffer *message)
+static void handle_message(chat *c, buffer *message)
 {
     char *bytes = message->bytes;
     if (bytes[0] == '/' && bytes[1] != '/') {
@@ -299,25 +300,25 @@ static void take_message(chat *c, buffer *message)
         return;
     }
     if (bytes[0] == '/') memmove(bytes, bytes + 1, message->n--); /* and its NUL */
-    take_turn(c, message);
+    run_turn(c, message);
 }
 
 /* Without a person at a terminal, Ctrl-C ends in an answer too. */
-static int converse(chat *c)
+static int chat_loop(chat *c)
 {
     buffer message = {0};
     bool is_block = false;
     int status = 0;
     while (!c->ends && status == 0) {
-        if (c->is_terminal) forget_interrupt();
+        if (c->is_terminal) clear_interrupt();
         lines_status st = interrupted() ? LINES_INTERRUPTED : read_message(c, &message, &is_block);
-        if (asked_to_end()) status = EXIT_SIGNAL + asked_to_end();
+        if (termination_signal()) status = EXIT_SIGNAL + termination_signal();
         else if (st == LINES_FAILED) status = EXIT_OTHER;
         else if (st == LINES_END) break;
         else if (st == LINES_INTERRUPTED)
             status = !c->is_terminal || ends_by_interrupt(c) ? EXIT_SIGNAL + SIGINT : 0;
-        else if (message.n > 0 && is_block) take_turn(c, &message);
-        else if (message.n > 0) take_message(c, &message);
+        else if (message.n > 0 && is_block) run_turn(c, &message);
+        else if (message.n > 0) handle_message(c, &message);
     }
     free(message.bytes);
     return status ? status : c->failed && !c->is_terminal ? EXIT_OTHER : 0;
@@ -370,7 +371,7 @@ bool chat_open_sampler(chat *c)
     return open_sampler(c->a, c->model, &c->sampler, &status);
 }
 
-static void greet(const chat *c)
+static void print_banner(const chat *c)
 {
     warn_of_context(c->model, c->session);
     print_start_line(c->a, c->model, c->session);
@@ -394,7 +395,7 @@ static int run(const args *a)
     int status = EXIT_OTHER;
     const char *path = args_operand(a, 0);
     char chosen[CHAT_PATH];
-    catch_interrupt();
+    install_signal_handlers();
     if (!path && !args_has(a, "template")) { /* which insists on the story model in the program */
         int wrong = chat_choose_model(chosen);
         if (wrong) return wrong;
@@ -417,9 +418,9 @@ static int run(const args *a)
     if (system && !transcript_add(&c.transcript, "system", system, strlen(system))) goto done;
     if (!(c.lines = lines_open(args_has(a, "no-history") ? NULL : "history"))) goto done;
     c.is_terminal = lines_are_typed(c.lines);
-    greet(&c);
-    catch_interrupt_often();
-    status = converse(&c);
+    print_banner(&c);
+    install_chat_signal_handlers();
+    status = chat_loop(&c);
 done:
     lines_close(c.lines);
     transcript_free(&c.transcript);
@@ -431,7 +432,7 @@ done:
     return status;
 }
 
-const verb verb_chat = {
+const command command_chat = {
     .name = "chat",
     .operands = "[MODEL]",
     .n_operand_min = 0,

@@ -1,4 +1,4 @@
-/* What the files of the verb chat share: one conversation under way. */
+/* What the files of the command chat share: one conversation under way. */
 #ifndef HEARTH_APPS_CLI_CHAT_H
 #define HEARTH_APPS_CLI_CHAT_H
 
@@ -16,11 +16,11 @@ typedef struct chat {
     hearth_chat *format;
     lines *lines;
     transcript transcript;
-    id_list cached_ids;            /* what the session has evaluated */
+    id_list cached_ids;      /* what the session has evaluated */
     size_t n_reused, n_read; /* ids of the last turn: found in the session, evaluated */
     int64_t local_time;      /* of the beginning: a date that changes would change every turn */
     uint64_t interrupt_ns;   /* when Ctrl-C came to the prompt */
-    bool is_terminal;              /* by a person at a terminal */
+    bool is_terminal;        /* by a person at a terminal */
     bool ends, failed;
     bool shifted; /* turns were dropped for want of room, which was said */
 } chat;

@@ -23,11 +23,11 @@ static void show(const hub_models *models)
 static size_t ask(size_t n)
 {
     char *line = NULL;
-    size_t room = 0, chosen = 0;
+    size_t capacity = 0, chosen = 0;
     uint64_t number;
     while (chosen == 0 && !interrupted()) {
         fprintf(stderr, "Which one? [1-%zu] ", n);
-        ssize_t got = getline(&line, &room, stdin);
+        ssize_t got = getline(&line, &capacity, stdin);
         if (got <= 0) break;
         line[strcspn(line, "\n")] = '\0';
         if (parse_uint(line, &number) && number >= 1 && number <= n) chosen = (size_t)number;

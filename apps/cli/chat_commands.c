@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct command {
+typedef struct slash_command {
     const char *name, *operand, *help;
     void (*run)(chat *c, const char *operand);
-} command;
+} slash_command;
 
 static void note(const char *text) { print_status("%s", text); }
 
@@ -28,7 +28,8 @@ static void reset(chat *c, const char *operand)
 
 static bool has_answer(chat *c)
 {
-    if (c->transcript.n > 0 && strcmp(c->transcript.message[c->transcript.n - 1].role, "assistant") == 0) return true;
+    if (c->transcript.n > 0 && strcmp(c->transcript.message[c->transcript.n - 1].role, "assistant") == 0)
+        return true;
     report_text("there is no answer yet");
     c->failed = true;
     return false;
@@ -48,7 +49,8 @@ static void regenerate(chat *c, const char *operand)
 {
     (void)operand;
     if (!has_answer(c)) return;
-    hearth_message old = c->transcript.message[--c->transcript.n]; /* nothing takes its room but another answer */
+    hearth_message old =
+        c->transcript.message[--c->transcript.n]; /* nothing takes its room but another answer */
     if (chat_answer_last(c)) {
         transcript_free_message(&old);
         return;
@@ -61,7 +63,8 @@ static void set_system(chat *c, const char *text)
 {
     if (has_system(c)) transcript_drop(&c->transcript, 0);
     if (!*text) note("no system text any more");
-    else if (transcript_add_first(&c->transcript, "system", text, strlen(text))) note("the system text is set");
+    else if (transcript_add_first(&c->transcript, "system", text, strlen(text)))
+        note("the system text is set");
 }
 
 /* ~/ is the home folder. */
@@ -96,7 +99,7 @@ static void leave(chat *c, const char *operand)
 
 static void help(chat *c, const char *operand);
 
-static const command commands[] = {
+static const slash_command slash_commands[] = {
     {"help", "", "this list", help},
     {"reset", "", "forget the conversation, but not the system text", reset},
     {"clear", "", "the same", reset},
@@ -111,7 +114,7 @@ static const command commands[] = {
     {"bye", "", "the same", leave},
 };
 
-enum { N_COMMAND = sizeof commands / sizeof *commands };
+enum { N_COMMAND = sizeof slash_commands / sizeof *slash_commands };
 
 static void help(chat *c, const char *operand)
 {
@@ -119,8 +122,8 @@ static void help(chat *c, const char *operand)
     const char *history = lines_history(c->lines);
     for (size_t i = 0; i < N_COMMAND; i++) {
         char name[32];
-        snprintf(name, sizeof name, "/%s %s", commands[i].name, commands[i].operand);
-        fprintf(stderr, "  %-14s %s\n", name, commands[i].help);
+        snprintf(name, sizeof name, "/%s %s", slash_commands[i].name, slash_commands[i].operand);
+        fprintf(stderr, "  %-14s %s\n", name, slash_commands[i].help);
     }
     fprintf(stderr,
             "  A backslash at the end of a line continues it. // begins a message with a slash.\n"
@@ -134,13 +137,14 @@ void chat_command(chat *c, char *line)
     size_t n = strcspn(line + 1, " \t\r");
     const char *operand = line + 1 + n + strspn(line + 1 + n, " \t\r");
     for (size_t i = 0; i < N_COMMAND; i++) {
-        if (!commands[i].run || strlen(commands[i].name) != n || memcmp(commands[i].name, line + 1, n) != 0)
+        if (!slash_commands[i].run || strlen(slash_commands[i].name) != n ||
+            memcmp(slash_commands[i].name, line + 1, n) != 0)
             continue;
-        if (!*operand || *commands[i].operand) {
-            commands[i].run(c, operand);
+        if (!*operand || *slash_commands[i].operand) {
+            slash_commands[i].run(c, operand);
             return;
         }
-        report_text("/%s takes no argument; // begins a message with a slash", commands[i].name);
+        report_text("/%s takes no argument; // begins a message with a slash", slash_commands[i].name);
         c->failed = true;
         return;
     }

@@ -1,11 +1,12 @@
-/* The verbs, one file each. */
+/* The commands, one file each. */
 #ifndef HEARTH_APPS_CLI_VERBS_H
 #define HEARTH_APPS_CLI_VERBS_H
 
 #include "common/options.h"
 
-extern const verb verb_run_model, verb_chat, verb_tokenize, verb_detokenize, verb_inspect, verb_logits,
-    verb_perplexity, verb_compare, verb_profile, verb_quantize, verb_predictors, verb_thresholds, verb_pack,
-    verb_study, verb_synth, verb_bench, verb_doctor, verb_devices, verb_plan, verb_pull, verb_list, verb_rm;
+extern const command command_run_model, command_chat, command_tokenize, command_detokenize, command_inspect,
+    command_logits, command_perplexity, command_compare, command_profile, command_quantize,
+    command_predictors, command_thresholds, command_pack, command_study, command_synth, command_bench,
+    command_doctor, command_devices, command_plan, command_pull, command_list, command_rm;
 
 #endif

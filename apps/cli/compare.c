@@ -201,7 +201,7 @@ static int run(const args *a)
         return usage_error("compare --ctx: a window of fewer than %d tokens scores none", MIN_WINDOW);
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
-    catch_interrupt();
+    install_signal_handlers();
     interrupt_at_once(true); /* until the text is cut into windows */
     if (open_all(&c)) {
         if (!args_has(a, "json")) print_start_line(a, c.model, c.session);
@@ -215,7 +215,7 @@ static int run(const args *a)
     return status;
 }
 
-const verb verb_compare = {
+const command command_compare = {
     .name = "compare",
     .operands = "MODEL",
     .n_operand_min = 1,

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 
 static const option_spec options[] = {
-    {"ids", 0, OPTION_FILE, "FILE", "ids with spaces, lines or commas; default: stdin", 0, 0, NULL,
-     0},
+    {"ids", 0, OPTION_FILE, "FILE", "ids with spaces, lines or commas; default: stdin", 0, 0, NULL, 0},
     {"pieces", 0, OPTION_FLAG, NULL, "print id and text of each token on its own line", 0, 0, NULL, 0},
     {"no-bos", 0, OPTION_FLAG, NULL, "the ids continue a text: keep the leading space", 0, 0, NULL, 0},
     {"special", 0, OPTION_FLAG, NULL, "show control tokens by name", 0, 0, NULL, 0},
@@ -59,7 +58,7 @@ static int run(const args *a)
     return status;
 }
 
-const verb verb_detokenize = {
+const command command_detokenize = {
     .name = "detokenize",
     .operands = "MODEL",
     .n_operand_min = 1,

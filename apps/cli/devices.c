@@ -43,7 +43,8 @@ static void print_matrices(const hth_device_info *d)
     }
     if (d->n_shape > 0) printf("\n");
     if (d->features & HTH_FEATURE_COOPMAT2) printf("          NV_cooperative_matrix2: used\n");
-    if (d->unused_features & HTH_FEATURE_COOPMAT2) printf("          NV_cooperative_matrix2: listed, not used\n");
+    if (d->unused_features & HTH_FEATURE_COOPMAT2)
+        printf("          NV_cooperative_matrix2: listed, not used\n");
 }
 
 static void print_text(const hth_device_info *found, size_t n, const char *note)
@@ -118,7 +119,7 @@ static int run(const args *a)
     return 0;
 }
 
-const verb verb_devices = {
+const command command_devices = {
     .name = "devices",
     .operands = "",
     .n_operand_min = 0,

@@ -15,7 +15,7 @@
 
 static const option_spec options[] = {
     {"gpu", 0, OPTION_TEXT, "DEVICE", "to measure: auto (default), none, or a name", 0, 0, NULL, 0},
-    {"device", 0, OPTION_TEXT, "DEVICE", "the same as --gpu", 0, 0, NULL, OPTION_RARE},
+    {"device", 0, OPTION_TEXT, "DEVICE", "the same as --gpu", 0, 0, NULL, OPTION_ADVANCED},
     {"again", 0, OPTION_FLAG, NULL, "measure the GPU again, in place of all that is kept", 0, 0, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
@@ -47,7 +47,7 @@ static hearth_status measure_bandwidth(hth_bandwidth_probe *region, uint32_t n_t
     return HEARTH_OK;
 }
 
-static hearth_status look_at_machine(doctor_facts *f, hearth_error *err)
+static hearth_status look_at_machine(system_info *f, hearth_error *err)
 {
     hth_bandwidth_probe region = {0};
     hearth_status st = hth_cpu_choose(&f->level, err);
@@ -66,20 +66,20 @@ static hearth_status look_at_machine(doctor_facts *f, hearth_error *err)
 }
 
 /* With weights of the model's type, or of the two that people use most. */
-static void look_at_gpu(doctor_facts *f, const args *a)
+static void look_at_gpu(system_info *f, const args *a)
 {
     const hth_type usual[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0};
     const doctor_gpu_options wish = {.name = args_text(a, args_has(a, "gpu") ? "gpu" : "device", "auto"),
-                                  .again = args_has(a, "again"),
-                                  .types = f->path ? &f->type : usual,
-                                  .n_type = f->path ? 1 : DOCTOR_MAX_TYPE,
-                                  .n_thread = f->n_thread};
+                                     .again = args_has(a, "again"),
+                                     .types = f->path ? &f->type : usual,
+                                     .n_type = f->path ? 1 : DOCTOR_MAX_TYPE,
+                                     .n_thread = f->n_thread};
     doctor_look_at_gpu(&f->gpu, &wish);
 }
 
 /* The directory alone, before anything is measured or loaded. False after a message: the
  * model cannot be run. */
-static bool look_at_file(doctor_facts *f, const args *a)
+static bool look_at_file(system_info *f, const args *a)
 {
     hth_gguf *file = NULL;
     hth_model *model = NULL;
@@ -95,16 +95,16 @@ static bool look_at_file(doctor_facts *f, const args *a)
     return st == HEARTH_OK;
 }
 
-static bool fits(const doctor_facts *f)
+static bool fits(const system_info *f)
 {
     const hth_machine *m = &f->machine;
-    uint64_t room = m->available ? m->available : UINT64_MAX;
-    if (m->group_limit && m->group_limit < room) room = m->group_limit;
-    return f->mmap || f->weight_bytes < room;
+    uint64_t capacity = m->available ? m->available : UINT64_MAX;
+    if (m->group_limit && m->group_limit < capacity) capacity = m->group_limit;
+    return f->mmap || f->weight_bytes < capacity;
 }
 
 /* False after a message. A model that would not fit is not loaded. */
-static bool look_at_model(doctor_facts *f, const args *a)
+static bool look_at_model(system_info *f, const args *a)
 {
     uint64_t ignored, before = hth_huge_page_bytes();
     hearth_model *model;
@@ -123,11 +123,11 @@ static bool look_at_model(doctor_facts *f, const args *a)
 
 /* ---- results -------------------------------------------------------------------------------- */
 
-static void print_text(const finding *list, size_t n)
+static void print_text(const check_result *list, size_t n)
 {
     size_t n_bad = 0;
     for (size_t i = 0; i < n; i++) {
-        const finding *f = &list[i];
+        const check_result *f = &list[i];
         printf("%-7s %-11s %s\n", f->ok ? "ok" : "better:", f->name, printable(f->text));
         if (!f->ok) printf("%20s-> %s\n", "", printable(f->fix));
         n_bad += !f->ok;
@@ -141,7 +141,7 @@ static void print_limit(json *j, const char *key, uint64_t bytes)
     if (bytes != UINT64_MAX) json_uint(j, key, bytes); /* absent: no limit */
 }
 
-static void print_machine(json *j, const doctor_facts *f)
+static void print_machine(json *j, const system_info *f)
 {
     static const char *const huge[] = {"none", "never", "madvise", "always"};
     const hth_machine *m = &f->machine;
@@ -192,7 +192,7 @@ static void print_gpu(json *j, const doctor_gpu *g)
     json_close(j, '}');
 }
 
-static void print_model(json *j, const doctor_facts *f)
+static void print_model(json *j, const system_info *f)
 {
     json_open(j, "model", '{');
     json_word(j, "path", f->path);
@@ -206,7 +206,7 @@ static void print_model(json *j, const doctor_facts *f)
     json_close(j, '}');
 }
 
-static void print_json(const doctor_facts *facts, const finding *list, size_t n)
+static void print_json(const system_info *facts, const check_result *list, size_t n)
 {
     json j;
     json_init(&j, stdout);
@@ -234,8 +234,8 @@ static void print_json(const doctor_facts *facts, const finding *list, size_t n)
 
 static int run(const args *a)
 {
-    doctor_facts facts = {.path = args_operand(a, 0)};
-    finding findings[DOCTOR_MAX_FINDING];
+    system_info facts = {.path = args_operand(a, 0)};
+    check_result findings[DOCTOR_MAX_FINDING];
     hearth_error err;
     if (args_has(a, "gpu") && args_has(a, "device"))
         return usage_error("--gpu and --device are the same: give one of them");
@@ -252,7 +252,7 @@ static int run(const args *a)
     return facts.gpu.failed ? EXIT_OTHER : 0;
 }
 
-const verb verb_doctor = {
+const command command_doctor = {
     .name = "doctor",
     .operands = "[MODEL]",
     .n_operand_min = 0,

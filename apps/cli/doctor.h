@@ -18,16 +18,16 @@ typedef struct doctor_gpu {
     size_t n_calibration;
 } doctor_gpu;
 
-typedef struct doctor_facts {
+typedef struct system_info {
     hth_cpu level, machine_level;
     const char *lack; /* for the next level, or NULL */
     hth_machine machine;
     hth_cpu_load load;
     bool load_known;
-    uint32_t n_thread;      /* that a run would take */
-    hth_sample_stats one, all;    /* bytes per second from memory, by one thread and by n_thread */
-    uint64_t locked_limit;  /* bytes that may be locked in memory; UINT64_MAX: no limit */
-    uint64_t address_limit; /* bytes of address space; UINT64_MAX: no limit */
+    uint32_t n_thread;         /* that a run would take */
+    hth_sample_stats one, all; /* bytes per second from memory, by one thread and by n_thread */
+    uint64_t locked_limit;     /* bytes that may be locked in memory; UINT64_MAX: no limit */
+    uint64_t address_limit;    /* bytes of address space; UINT64_MAX: no limit */
     doctor_gpu gpu;
     /* Of a model, when one is named. */
     const char *path;        /* NULL: none */
@@ -35,13 +35,13 @@ typedef struct doctor_facts {
     uint64_t weight_bytes, huge_bytes, session_bytes;
     hth_type type;    /* of its neurons */
     double disk_rate; /* bytes per second; 0: could not be read past the page cache */
-} doctor_facts;
+} system_info;
 
-typedef struct finding {
+typedef struct check_result {
     const char *name;
     bool ok;
     char text[400], fix[160]; /* fix is empty when ok */
-} finding;
+} check_result;
 
 enum { DOCTOR_MAX_FINDING = 10 };
 
@@ -57,6 +57,6 @@ typedef struct doctor_gpu_options {
 void doctor_look_at_gpu(doctor_gpu *g, const doctor_gpu_options *wish);
 
 /* doctor_checks.c: what the facts mean, in the order of the screen; how many. */
-size_t doctor_check(const doctor_facts *f, finding out[DOCTOR_MAX_FINDING]);
+size_t doctor_check(const system_info *f, check_result out[DOCTOR_MAX_FINDING]);
 
 #endif

@@ -1,4 +1,4 @@
-/* What hearth doctor thinks of the facts: each finding is good, or could be better and
+/* What hearth doctor thinks of the facts: each check_result is good, or could be better and
  * then names the one thing to do. Called by doctor.c; measures nothing itself. */
 #include "cli/doctor.h"
 
@@ -17,12 +17,12 @@ static void say(char *out, const char *format, ...)
     size_t at = strlen(out);
     va_list list;
     va_start(list, format);
-    vsnprintf(out + at, sizeof((finding){0}.text) - at, format, list);
+    vsnprintf(out + at, sizeof((check_result){0}.text) - at, format, list);
     va_end(list);
 }
 
-static void better(finding *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void better(finding *f, const char *format, ...)
+static void better(check_result *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void better(check_result *f, const char *format, ...)
 {
     va_list list;
     if (!f->ok) return; /* the first remedy first */
@@ -34,7 +34,7 @@ static void better(finding *f, const char *format, ...)
 
 /* ---- cores ---------------------------------------------------------------------------------- */
 
-static void check_cpu(const doctor_facts *d, finding *f)
+static void check_cpu(const system_info *d, check_result *f)
 {
     say(f->text, "%s; kernels for %s", d->machine.cpu_name[0] ? d->machine.cpu_name : "unknown",
         hth_cpu_name(d->level));
@@ -48,7 +48,7 @@ static void check_cpu(const doctor_facts *d, finding *f)
     }
 }
 
-static void check_cores(const doctor_facts *d, finding *f)
+static void check_cores(const system_info *d, check_result *f)
 {
     const hth_machine *m = &d->machine;
     uint32_t usual = hth_pool_default_threads(0);
@@ -65,7 +65,7 @@ static void check_cores(const doctor_facts *d, finding *f)
                m->cpu_quota < 1.0 ? 1 : (int)m->cpu_quota);
 }
 
-static void check_load(const doctor_facts *d, finding *f)
+static void check_load(const system_info *d, check_result *f)
 {
     const hth_cpu_load *l = &d->load;
     if (!d->load_known) {
@@ -84,7 +84,7 @@ static void check_load(const doctor_facts *d, finding *f)
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-static void check_memory(const doctor_facts *d, finding *f)
+static void check_memory(const system_info *d, check_result *f)
 {
     const hth_machine *m = &d->machine;
     say(f->text, "%.1f GB, %.1f GB free", (double)m->memory * GB, (double)m->available * GB);
@@ -99,7 +99,7 @@ static void check_memory(const doctor_facts *d, finding *f)
         better(f, "close other programs: less than a tenth is free");
 }
 
-static void check_huge_pages(const doctor_facts *d, finding *f)
+static void check_huge_pages(const system_info *d, check_result *f)
 {
     static const char *const modes[] = {"the kernel has none", "never", "on request (madvise)", "always"};
     say(f->text, "%s", modes[d->machine.huge]);
@@ -119,7 +119,7 @@ static void check_huge_pages(const doctor_facts *d, finding *f)
     if (d->machine.huge == HTH_HUGE_UNKNOWN) better(f, "use a kernel built with transparent huge pages");
 }
 
-static void check_bandwidth(const doctor_facts *d, finding *f)
+static void check_bandwidth(const system_info *d, check_result *f)
 {
     say(f->text, "%.1f GB/s by one thread", d->one.median * GB);
     if (d->n_thread > 1)
@@ -131,24 +131,24 @@ static void check_bandwidth(const doctor_facts *d, finding *f)
 
 /* ---- limits, storage ------------------------------------------------------------------------ */
 
-static void say_limit(char *out, const char *what, uint64_t bytes)
+static void format_limit(char *out, const char *what, uint64_t bytes)
 {
     if (bytes == UINT64_MAX) say(out, "%s unlimited", what);
     else say(out, "%s %.1f MB", what, (double)bytes * 1e-6);
 }
 
-static void check_limits(const doctor_facts *d, finding *f)
+static void check_limits(const system_info *d, check_result *f)
 {
     static const char *const modes[] = {"guessed", "always", "never"};
-    say_limit(f->text, "address space", d->address_limit);
-    say_limit(f->text, ", locked memory", d->locked_limit);
+    format_limit(f->text, "address space", d->address_limit);
+    format_limit(f->text, ", locked memory", d->locked_limit);
     say(f->text, "; overcommit %s", d->machine.overcommit < 3 ? modes[d->machine.overcommit] : "unknown");
     if (d->address_limit != UINT64_MAX) better(f, "lift the limit in this shell: ulimit -v unlimited");
     if (d->machine.overcommit == 2)
         better(f, "large models may be refused with memory left: sudo sysctl vm.overcommit_memory=0");
 }
 
-static void check_gpu(const doctor_facts *d, finding *f)
+static void check_gpu(const system_info *d, check_result *f)
 {
     const doctor_gpu *g = &d->gpu;
     uint64_t is_free = hth_device_free_memory(&g->info);
@@ -188,7 +188,7 @@ static void check_gpu(const doctor_facts *d, finding *f)
     }
 }
 
-static void check_disk(const doctor_facts *d, finding *f)
+static void check_disk(const system_info *d, check_result *f)
 {
     if (d->disk_rate <= 0.0) {
         say(f->text, "not known: this file cannot be read past the page cache");
@@ -200,11 +200,11 @@ static void check_disk(const doctor_facts *d, finding *f)
     if (seconds > 20.0) better(f, "keep the file on a faster disk");
 }
 
-size_t doctor_check(const doctor_facts *d, finding out[DOCTOR_MAX_FINDING])
+size_t doctor_check(const system_info *d, check_result out[DOCTOR_MAX_FINDING])
 {
     static const struct {
         const char *name;
-        void (*check)(const doctor_facts *, finding *);
+        void (*check)(const system_info *, check_result *);
         bool of_model;
     } checks[] = {
         {"cpu", check_cpu, false},
@@ -220,7 +220,7 @@ size_t doctor_check(const doctor_facts *d, finding out[DOCTOR_MAX_FINDING])
     size_t n = 0;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         if (checks[i].of_model && !d->path) continue;
-        out[n] = (finding){.name = checks[i].name, .ok = true};
+        out[n] = (check_result){.name = checks[i].name, .ok = true};
         checks[i].check(d, &out[n++]);
     }
     return n;

@@ -23,7 +23,7 @@ static int check(const args *a, const hth_gguf *file)
     progress p;
     hearth_error err;
     hth_check_result r;
-    catch_interrupt();
+    install_signal_handlers();
     progress_init(&p, "checking", "MB", 1e6);
     hearth_status st =
         hth_check_weights(file, (uint32_t)args_uint(a, "threads", 0), progress_show, &p, &r, &err);
@@ -55,7 +55,7 @@ static int run(const args *a)
     if (hth_gguf_open(args_operand(a, 0), &file, &err) != HEARTH_OK) return report(&err);
     if (args_has(a, "check")) code = check(a, file);
     if (code == 0) {
-        facts_gather(&f, a, file);
+        file_info_gather(&f, a, file);
         const hearth_error *lack = out_of_memory(&f);
         if (lack) code = report(lack);
         else if (args_has(a, "json")) inspect_print_json(&f);
@@ -66,7 +66,7 @@ static int run(const args *a)
     return code;
 }
 
-const verb verb_inspect = {
+const command command_inspect = {
     .name = "inspect",
     .operands = "FILE",
     .n_operand_min = 1,

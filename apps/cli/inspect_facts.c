@@ -113,7 +113,7 @@ static void read_tokenizer(facts *f)
     hth_tokenizer_close(tok);
 }
 
-void facts_gather(facts *f, const args *a, const hth_gguf *file)
+void file_info_gather(facts *f, const args *a, const hth_gguf *file)
 {
     *f = (facts){.file = file, .all = args_has(a, "all")};
     sum_tensors(f);

@@ -46,7 +46,7 @@ typedef struct facts {
     char cut_engine[80]; /* what it runs on */
 } facts;
 
-void facts_gather(facts *f, const args *a, const hth_gguf *file);
+void file_info_gather(facts *f, const args *a, const hth_gguf *file);
 void facts_free(facts *f);
 
 const char *role_name(role r);

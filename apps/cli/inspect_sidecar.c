@@ -136,14 +136,14 @@ typedef uint64_t layer_fn(const hth_gguf *file, const sidecar_kind *k, uint32_t 
 /* What all layers have, or the smallest and the largest. */
 static void print_range(const hth_gguf *file, const sidecar_kind *k, uint32_t n_layer, layer_fn *fn)
 {
-    uint64_t least = UINT64_MAX, most = 0;
+    uint64_t min = UINT64_MAX, max = 0;
     for (uint32_t i = 0; i < n_layer; i++) {
         uint64_t x = fn(file, k, i);
-        if (x < least) least = x;
-        if (x > most) most = x;
+        if (x < min) min = x;
+        if (x > max) max = x;
     }
-    if (least == most) printf("%llu", (unsigned long long)most);
-    else printf("%llu to %llu", (unsigned long long)least, (unsigned long long)most);
+    if (min == max) printf("%llu", (unsigned long long)max);
+    else printf("%llu to %llu", (unsigned long long)min, (unsigned long long)max);
 }
 
 static void print_predictors(const hth_gguf *file, const sidecar_kind *k, uint32_t n_layer)
@@ -154,14 +154,14 @@ static void print_predictors(const hth_gguf *file, const sidecar_kind *k, uint32
     print_range(file, k, n_layer, rank_of);
     putchar('\n');
     if (thresholds && n_layer > 0) {
-        double least = hth_gguf_element_float(thresholds, 0), most = least;
+        double min = hth_gguf_element_float(thresholds, 0), max = min;
         for (uint32_t i = 1; i < n_layer; i++) {
             double x = hth_gguf_element_float(thresholds, i);
-            if (x < least) least = x;
-            if (x > most) most = x;
+            if (x < min) min = x;
+            if (x > max) max = x;
         }
         label("thresholds");
-        printf("%.6g to %.6g\n", least, most);
+        printf("%.6g to %.6g\n", min, max);
     }
     if (!find_text(file, "hearth.predictor.input", &input)) return;
     label("input");

@@ -148,15 +148,15 @@ static int run(const args *a)
     return status;
 }
 
-const verb verb_list = {
+const command command_list = {
     .name = "list",
     .operands = "",
     .n_operand_min = 0,
     .n_operand_max = 0,
     .summary = "list the models on this machine, and how they would run",
     .details = "From the cache of Hugging Face (where hearth pull puts them), Ollama, LM Studio,\n"
-               "llama.cpp, and the folders in HEARTH_MODELS (with ':' between). Every verb takes\n"
-               "a NAME of this list, or a part of one that no other has, in place of a file.\n"
+               "llama.cpp, and the folders in HEARTH_MODELS (with ':' between). Every command\n"
+               "takes a NAME of this list, or a unique part of one, in place of a file.\n"
                "\n"
                "RUNS: \"tight\" is with more memory than is free now. SPEED is an estimate, as of\n"
                "hearth plan, from rates that the first list measures; hearth bench measures.\n",

@@ -52,7 +52,7 @@ static int run(const args *a)
                             {args_text(a, "thresholds", NULL), "the thresholds"}};
     int wrong = check_output(a, out_path, OUTPUT_LOGITS, inputs, 4);
     if (wrong) return wrong;
-    catch_interrupt();
+    install_signal_handlers();
     if (!open_model(a, args_operand(a, 0), &model)) return EXIT_OTHER;
     hearth_model_get_info(model, &info);
     int32_t *ids = read_ids(ids_path, info.n_vocab, &n);
@@ -69,7 +69,7 @@ static int run(const args *a)
     return status;
 }
 
-const verb verb_logits = {
+const command command_logits = {
     .name = "logits",
     .operands = "MODEL",
     .n_operand_min = 1,

@@ -1,5 +1,5 @@
-/* The program: finds the verb and hands over. Everything a verb can do is in its
- * own file; everything that verbs share is in apps/common. */
+/* The program: finds the command and hands over. Everything a command can do is in its
+ * own file; everything that commands share is in apps/common. */
 #define _GNU_SOURCE
 #include "base/pool.h"
 #include "cli/commands.h"
@@ -12,29 +12,29 @@
 #include <string.h>
 #include <unistd.h>
 
-static const verb *const verbs[] = {&verb_run_model,
-                                    &verb_chat,
-                                    &verb_tokenize,
-                                    &verb_detokenize,
-                                    &verb_inspect,
-                                    &verb_logits,
-                                    &verb_perplexity,
-                                    &verb_compare,
-                                    &verb_profile,
-                                    &verb_study,
-                                    &verb_quantize,
-                                    &verb_predictors,
-                                    &verb_thresholds,
-                                    &verb_pack,
-                                    &verb_synth,
-                                    &verb_bench,
-                                    &verb_doctor,
-                                    &verb_devices,
-                                    &verb_plan,
-                                    &verb_pull,
-                                    &verb_list,
-                                    &verb_rm,
-                                    NULL};
+static const command *const commands[] = {&command_run_model,
+                                          &command_chat,
+                                          &command_tokenize,
+                                          &command_detokenize,
+                                          &command_inspect,
+                                          &command_logits,
+                                          &command_perplexity,
+                                          &command_compare,
+                                          &command_profile,
+                                          &command_study,
+                                          &command_quantize,
+                                          &command_predictors,
+                                          &command_thresholds,
+                                          &command_pack,
+                                          &command_synth,
+                                          &command_bench,
+                                          &command_doctor,
+                                          &command_devices,
+                                          &command_plan,
+                                          &command_pull,
+                                          &command_list,
+                                          &command_rm,
+                                          NULL};
 
 /* A mapped model that became shorter is an error of the evaluation; any other bus
  * error is a fault of the program, and ends it as such. */
@@ -60,7 +60,7 @@ static void print_log(void *user, hearth_log_level level, const char *line)
 
 /* A file must not get the number of a closed standard stream: it would be read as the user's text, or written
  * into. What takes the number is open the other way, so each use fails as that of a closed one does. */
-static void hold_closed_streams(void)
+static void reserve_std_fds(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
@@ -76,77 +76,77 @@ static void set_signals(void)
     sigaction(SIGBUS, &bus, NULL);
 }
 
-static const verb *find_verb(const char *name)
+static const command *find_command(const char *name)
 {
-    for (size_t i = 0; verbs[i]; i++)
-        if (strcmp(verbs[i]->name, name) == 0) return verbs[i];
+    for (size_t i = 0; commands[i]; i++)
+        if (strcmp(commands[i]->name, name) == 0) return commands[i];
     return NULL;
 }
 
 static const char *const flags[] = {"--help", "--version", "--man", "--completions", NULL};
 
-/* Verbs of other programs. */
+/* Commands of other programs. */
 static const struct {
-    const char *words, *verb;
-} foreign_verbs[] = {{"ls ps", "list"},        {"show info", "inspect"}, {"remove delete", "rm"},
-                     {"download get", "pull"}, {"generate cli", "run"},  {"version -v -V", "--version"}};
+    const char *words, *command;
+} foreign_commands[] = {{"ls ps", "list"},        {"show info", "inspect"}, {"remove delete", "rm"},
+                        {"download get", "pull"}, {"generate cli", "run"},  {"version -v -V", "--version"}};
 
-static int unknown_verb(const char *word)
+static int unknown_command(const char *word)
 {
-    for (size_t i = 0; i < sizeof foreign_verbs / sizeof *foreign_verbs; i++)
-        if (lists_word(foreign_verbs[i].words, word, strlen(word)))
-            return usage_error("'%s' is no verb; %s is the nearest; see hearth --help", word,
-                               foreign_verbs[i].verb);
+    for (size_t i = 0; i < sizeof foreign_commands / sizeof *foreign_commands; i++)
+        if (lists_word(foreign_commands[i].words, word, strlen(word)))
+            return usage_error("'%s' is no command; %s is the nearest; see hearth --help", word,
+                               foreign_commands[i].command);
     if (lists_word("serve server", word, strlen(word)))
-        return usage_error("'%s' is no verb; there is no server yet", word);
+        return usage_error("'%s' is no command; there is no server yet", word);
     const char *answer = foreign_option("", word, strlen(word));
     if (answer) return usage_error("%s: %s", word, answer);
     nearest near = nearest_to(word);
     for (size_t i = 0; *word == '-' && flags[i]; i++) nearest_offer(&near, flags[i]);
     if (*near.name) return usage_error("%s: %s is the nearest; see hearth --help", word, near.name);
-    if (*word == '-') return usage_error("%s: options stand behind a verb: hearth run %s ...", word, word);
-    for (size_t i = 0; verbs[i]; i++) nearest_offer(&near, verbs[i]->name);
+    if (*word == '-') return usage_error("%s: options stand behind a command: hearth run %s ...", word, word);
+    for (size_t i = 0; commands[i]; i++) nearest_offer(&near, commands[i]->name);
     if (*near.name)
-        return usage_error("'%s' is no verb; %s is the nearest; see hearth --help", word, near.name);
-    if (access(word, F_OK) == 0) return usage_error("'%s' is no verb; hearth run %s runs it", word, word);
-    return usage_error("'%s' is no verb; see hearth --help", word);
+        return usage_error("'%s' is no command; %s is the nearest; see hearth --help", word, near.name);
+    if (access(word, F_OK) == 0) return usage_error("'%s' is no command; hearth run %s runs it", word, word);
+    return usage_error("'%s' is no command; see hearth --help", word);
 }
 
 static int run_flag(int argc, char **argv)
 {
     const char *flag = argv[1];
-    const verb *asked = strcmp(flag, "help") == 0 && argc > 2 ? find_verb(argv[2]) : NULL;
+    const command *asked = strcmp(flag, "help") == 0 && argc > 2 ? find_command(argv[2]) : NULL;
     if (asked) {
-        verb_print_help(asked);
+        command_print_help(asked);
     } else if (strcmp(flag, "--help") == 0 || strcmp(flag, "-h") == 0 || strcmp(flag, "help") == 0) {
-        verbs_print_help(verbs);
+        commands_print_help(commands);
     } else if (strcmp(flag, "--version") == 0) {
         printf("hearth %s\n", hearth_version());
     } else if (strcmp(flag, "--man") == 0) {
-        verbs_print_man(verbs);
+        commands_print_man(commands);
     } else if (strcmp(flag, "--completions") == 0) {
-        if (argc != 3 || !verbs_print_completions(verbs, argv[2]))
+        if (argc != 3 || !commands_print_completions(commands, argv[2]))
             return usage_error("--completions: one of bash, zsh, fish is wanted");
     } else {
-        return unknown_verb(flag);
+        return unknown_command(flag);
     }
     return 0;
 }
 
 int main(int argc, char **argv)
 {
-    hold_closed_streams();
+    reserve_std_fds();
     set_signals();
     hearth_log_set(print_log, NULL);
     hearth_error err;
     if (hth_pool_check_pin(&err) != HEARTH_OK) return usage_error("%s", err.message);
     if (argc < 2) {
-        verbs_print_help(verbs);
+        commands_print_help(commands);
         int lost = finish_stdout();
         return lost ? lost : EXIT_USAGE;
     }
-    const verb *found = find_verb(argv[1]);
-    int status = found ? verb_run(found, argc - 2, argv + 2) : run_flag(argc, argv);
+    const command *found = find_command(argv[1]);
+    int status = found ? command_run(found, argc - 2, argv + 2) : run_flag(argc, argv);
     /* A shell that chains commands must see it, whatever was kept. */
     if (status <= EXIT_OTHER && interrupted()) status = EXIT_SIGNAL + interrupted();
     int lost = finish_stdout();

@@ -62,7 +62,7 @@ static int run(const args *a)
                             {o.thresholds, "the thresholds"}};
     int wrong = check_output(a, out, OUTPUT_MODEL, inputs, 4);
     if (wrong) return wrong;
-    catch_interrupt();
+    install_signal_handlers();
     progress_init(&p, "packing", "MB", 1e6);
     hearth_status st = hth_pack(in, out, &o, &r, &err);
     progress_end(&p);
@@ -71,7 +71,7 @@ static int run(const args *a)
     return finish_stdout();
 }
 
-const verb verb_pack = {
+const command command_pack = {
     .name = "pack",
     .operands = "MODEL",
     .n_operand_min = 1,

@@ -1,4 +1,4 @@
-/* hearth perplexity: how well a model foretells a text. */
+/* hearth perplexity: how well a model predicts a text. */
 #include "cli/commands.h"
 #include "common/json.h"
 #include "common/model_args.h"
@@ -38,7 +38,7 @@ static void print_result(const args *a, const hearth_model *model, const hth_per
     json_uint(&j, "windows", p->n_window);
     json_uint(&j, "windows_scored", p->n_done);
     json_uint(&j, "tokens_scored", p->n_scored);
-    json_placed(&j, &info);
+    json_placement(&j, &info);
     json_close(&j, '}');
     json_end(&j);
 }
@@ -57,7 +57,7 @@ static int run(const args *a)
         return usage_error("perplexity --ctx: a window of fewer than %d tokens scores none", MIN_WINDOW);
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
-    catch_interrupt();
+    install_signal_handlers();
     interrupt_at_once(true); /* until the text is cut into windows */
     if (open_model(a, args_operand(a, 0), &model) && open_session(a, model, 0, &session)) {
         progress p;
@@ -78,12 +78,12 @@ static int run(const args *a)
     return status;
 }
 
-const verb verb_perplexity = {
+const command command_perplexity = {
     .name = "perplexity",
     .operands = "MODEL",
     .n_operand_min = 1,
     .n_operand_max = 1,
-    .summary = "measure how well a model foretells a text",
+    .summary = "measure how well a model predicts a text",
     .details = "As llama-perplexity defines it: windows of -c tokens, each with a begin-of-text\n"
                "token in front, the second half scored. One last newline of FILE is dropped.\n",
     .example = "hearth perplexity model.gguf -f text.txt -c 512",

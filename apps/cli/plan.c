@@ -33,10 +33,10 @@ typedef struct planning {
     hth_device *device;
     hth_profile *profile;
     hth_placement_builder choice; /* what the best plan makes of it */
-    hth_plan_context outlook;
+    hth_plan_context context;
     hth_plan by_share;
     uint64_t ram, host_bytes; /* that may be used by weights here, and are */
-    size_t n_if;
+    size_t n_what_if;
     struct {
         uint64_t vram;
         double seconds;
@@ -46,7 +46,7 @@ typedef struct planning {
 static void close_all(planning *p)
 {
     hth_plan_free(&p->by_share);
-    hth_plan_context_close(&p->outlook);
+    hth_plan_context_close(&p->context);
     hth_placement_builder_close(&p->choice);
     hth_profile_close(p->profile);
     hth_device_close(p->device);
@@ -62,7 +62,7 @@ static hearth_status open_model_alone(planning *p, hth_offload_params *params, h
     hth_cpu level;
     const char *why;
     hth_model_overrides other = {.activation = args_text(p->a, "activation", NULL),
-                            .allow_unused = args_has(p->a, "allow-unused")};
+                                 .allow_unused = args_has(p->a, "allow-unused")};
     hearth_status st = hth_gguf_open(args_operand(p->a, 0), &p->file, err);
     if (st == HEARTH_OK) st = hth_model_open(p->file, &other, &p->model, err);
     if (st == HEARTH_OK)
@@ -99,8 +99,8 @@ static hearth_status open_choice(planning *p, hth_offload_params *params, hearth
     params->n_row = hth_gpu_batch_size(info, s.n_batch, n_ctx);
     params->n_position = hth_gpu_positions(n_ctx);
     params->kv = s.kv;
-    hearth_status st =
-        hth_placement_builder_open(&p->choice, p->model, info, vram ? vram : hth_device_free_memory(info), params, err);
+    hearth_status st = hth_placement_builder_open(&p->choice, p->model, info,
+                                                  vram ? vram : hth_device_free_memory(info), params, err);
     p->choice.is_user_limit = vram > 0;
     return st;
 }
@@ -115,14 +115,14 @@ static hearth_status look(planning *p, uint64_t limit, hth_offload_params *param
 {
     hearth_status st = open_card(p, limit, err);
     if (st == HEARTH_OK) st = open_choice(p, params, err);
-    return st == HEARTH_OK
-               ? hth_plan_context_build(&p->outlook, &p->choice, p->profile, p->device, &p->kernels, p->pool, err)
-               : st;
+    return st == HEARTH_OK ? hth_plan_context_build(&p->context, &p->choice, p->profile, p->device,
+                                                    &p->kernels, p->pool, err)
+                           : st;
 }
 
 static void close_look(planning *p)
 {
-    hth_plan_context_close(&p->outlook);
+    hth_plan_context_close(&p->context);
     hth_placement_builder_close(&p->choice);
     hth_device_close(p->device);
     p->device = NULL;
@@ -130,7 +130,8 @@ static void close_look(planning *p)
 
 /* Within --vram, as a run opens the card: what is measured depends on it. Where that has no room to measure,
  * with all that the card has: nothing of the model is computed here. */
-static hearth_status look_within(planning *p, uint64_t vram, hth_offload_params *params, hearth_error *err)
+static hearth_status plan_with_budget(planning *p, uint64_t vram, hth_offload_params *params,
+                                      hearth_error *err)
 {
     hearth_status st = look(p, vram, params, err);
     if (st != HEARTH_ERROR_MEMORY || vram == 0) return st;
@@ -145,15 +146,15 @@ static hearth_status plan_sizes(planning *p, hearth_error *err)
     if (whole == UINT64_MAX) whole = (uint64_t)32 << 30;          /* more than its bindings can hold */
     whole += p->model->hparams.n_layer * (uint64_t)HTH_PLAN_UNIT; /* each layer is rounded up */
     while (step * 16 < whole) step *= 2;
-    for (bool done = false; !done && p->n_if < MAX_IF; p->n_if++) {
-        hth_plan_options o = p->outlook.options;
+    for (bool done = false; !done && p->n_what_if < MAX_IF; p->n_what_if++) {
+        hth_plan_options o = p->context.options;
         hth_plan plan;
-        o.vram = (p->n_if + 1) * step;
+        o.vram = (p->n_what_if + 1) * step;
         done = o.vram >= whole;
-        hearth_status st = hth_plan_solve(&p->outlook.input, &p->outlook.machine, &o, &plan, err);
+        hearth_status st = hth_plan_solve(&p->context.input, &p->context.machine, &o, &plan, err);
         if (st != HEARTH_OK) return st;
-        p->what_if[p->n_if].vram = o.vram;
-        p->what_if[p->n_if].seconds = plan.seconds;
+        p->what_if[p->n_what_if].vram = o.vram;
+        p->what_if[p->n_what_if].seconds = plan.seconds;
         hth_plan_free(&plan);
     }
     return HEARTH_OK;
@@ -162,8 +163,8 @@ static hearth_status plan_sizes(planning *p, hearth_error *err)
 /* Weights that are the host's: all that do not lie on the device. */
 static uint64_t host_bytes(const planning *p)
 {
-    const hth_plan_model *in = &p->outlook.input;
-    const hth_plan *b = &p->outlook.best;
+    const hth_plan_model *in = &p->context.input;
+    const hth_plan *b = &p->context.best;
     uint64_t bytes = 0;
     for (uint32_t i = b->n_device; i < in->n_layer; i++) bytes += in->layers[i].attention_bytes;
     for (uint32_t i = 0; i < in->n_layer; i++) {
@@ -179,9 +180,10 @@ static hearth_status make_plan(planning *p, hearth_error *err)
     hth_offload_params params = {0};
     hth_machine machine;
     hearth_status st = open_model_alone(p, &params, err);
-    if (st == HEARTH_OK) st = look_within(p, args_size(p->a, "vram", 0), &params, err);
-    const hth_plan_context *o = &p->outlook;
-    if (st == HEARTH_OK) st = hth_plan_greedy_baseline(&o->input, &o->machine, &o->options, &p->by_share, err);
+    if (st == HEARTH_OK) st = plan_with_budget(p, args_size(p->a, "vram", 0), &params, err);
+    const hth_plan_context *o = &p->context;
+    if (st == HEARTH_OK)
+        st = hth_plan_greedy_baseline(&o->input, &o->machine, &o->options, &p->by_share, err);
     if (st != HEARTH_OK) return st;
     if (args_has(p->a, "what-if")) st = plan_sizes(p, err);
     hth_plan_context_apply(o, &p->choice);
@@ -200,11 +202,11 @@ typedef struct least_words {
 static least_words least_of(const planning *p)
 {
     least_words w = {"not even one fits into what it binds at once"};
-    uint64_t least = hth_placement_builder_least_bytes(&p->choice);
-    bool is_there = least <= hth_device_free_memory(p->choice.info);
-    if (least < UINT64_MAX)
+    uint64_t min = hth_placement_builder_least_bytes(&p->choice);
+    bool is_there = min <= hth_device_free_memory(p->choice.info);
+    if (min < UINT64_MAX)
         snprintf(w.text, sizeof w.text, "the least is %s%s", is_there ? "--vram " : "",
-                 is_there ? hth_format_size_arg(least).text : hth_format_bytes(least).text);
+                 is_there ? hth_format_size_arg(min).text : hth_format_bytes(min).text);
     return w;
 }
 
@@ -255,14 +257,16 @@ static uint64_t hot_of(const planning *p)
 
 static void print_machine(const planning *p)
 {
-    const hth_calibration *c = &p->outlook.calibration;
+    const hth_calibration *c = &p->context.calibration;
     printf("Measured: rows of %s %.1f GB/s there, %.1f GB/s here (%u threads), neurons at 5 %% %.1f GB/s "
            "here; handoff %.0f us "
            "(99th of 100: %.0f), %s; a program %.1f us\n",
            hth_type_find((uint32_t)c->type)->name, c->device_rate.median * 1e-9, c->cpu_rate.median * 1e-9,
-           hth_pool_n_thread(p->pool), c->cpu_down[0] * 1e-9, c->sync_latency[hth_calibration_submit_mode(c)] * 1e6,
+           hth_pool_n_thread(p->pool), c->cpu_down[0] * 1e-9,
+           c->sync_latency[hth_calibration_submit_mode(c)] * 1e6,
            c->sync_latency_99[hth_calibration_submit_mode(c)] * 1e6,
-           hth_calibration_submit_mode(c) == HTH_SUBMIT_ON_DEMAND ? "submitted when the host is ready" : "queued",
+           hth_calibration_submit_mode(c) == HTH_SUBMIT_ON_DEMAND ? "submitted when the host is ready"
+                                                                  : "queued",
            c->dispatch * 1e6);
 }
 
@@ -273,9 +277,9 @@ static void print_layers(const planning *p)
     printf("\n%-12s %16s %10s %10s %10s  %s\n", "layers", "neurons there", "GPU us", "CPU us", "way us",
            "limit");
     for (uint32_t i = 0, end; i < n; i = end) {
-        for (end = i + 1; end < n && p->outlook.best.n_hot[end] == p->outlook.best.n_hot[i]; end++)
+        for (end = i + 1; end < n && p->context.best.n_hot[end] == p->context.best.n_hot[i]; end++)
             ;
-        const hth_plan_time *t = &p->outlook.best.layers[i];
+        const hth_plan_time *t = &p->context.best.layers[i];
         char range[32], hot[40];
         snprintf(range, sizeof range, end > i + 1 ? "%u-%u" : "%u", i, end - 1);
         if (i < p->choice.params.n_layer)
@@ -290,7 +294,7 @@ static void print_what_if(const planning *p)
 {
     bool in_gib = p->what_if[0].vram >= (uint64_t)256 << 20;
     printf("\n%10s %12s\n", in_gib ? "GiB there" : "MiB there", "tokens/s");
-    for (size_t i = 0; i < p->n_if; i++)
+    for (size_t i = 0; i < p->n_what_if; i++)
         printf("%10.*f %12.2f\n", in_gib ? 2 : 0, (double)p->what_if[i].vram * (in_gib ? 0x1p-30 : 0x1p-20),
                rate(p->what_if[i].seconds));
 }
@@ -298,7 +302,7 @@ static void print_what_if(const planning *p)
 /* What of the device's memory is taken, and by what. */
 static void print_memory_there(const planning *p)
 {
-    const hth_plan *b = &p->outlook.best;
+    const hth_plan *b = &p->context.best;
     printf("\nOn the GPU: %s", hth_format_bytes(b->vram).text);
     if (p->choice.budget < UINT64_MAX) printf(", and %s", hth_budget_text_of(&p->choice).text);
     printf(": %s %s, caches %s", p->model->down_transposed ? "attention" : "whole layers",
@@ -306,7 +310,8 @@ static void print_memory_there(const planning *p)
     if (p->model->down_transposed)
         printf(", neurons %s (%.0f %%)", hth_format_bytes(b->cluster_bytes).text,
                100.0 * (double)hot_of(p) / (double)neurons_of(p));
-    printf(", head %s, room %s\n", hth_format_bytes(b->head_bytes).text, hth_format_bytes(b->fixed_bytes).text);
+    printf(", head %s, room %s\n", hth_format_bytes(b->head_bytes).text,
+           hth_format_bytes(b->fixed_bytes).text);
     uint64_t is_free = hth_device_free_memory(p->choice.info);
     if (nothing_fits(p))
         printf("No layer fits there: %s; a smaller -c or --batch takes less.\n", least_of(p).text);
@@ -336,12 +341,12 @@ static void print_streams(const hth_placement_stream *streams)
     }
 }
 
-static bool is_whole(const planning *p) { return p->outlook.best.head && hot_of(p) == neurons_of(p); }
+static bool is_whole(const planning *p) { return p->context.best.head && hot_of(p) == neurons_of(p); }
 
 static void print_text(const planning *p)
 {
     const hth_device_info *info = p->choice.info;
-    const hth_plan_context *o = &p->outlook;
+    const hth_plan_context *o = &p->context;
     const hth_plan *b = &o->best;
     printf("%s on %s (%s), selector %s\n", printable(args_operand(p->a, 0)), printable(info->name),
            printable(info->driver), hearth_selector_name(p->choice.params.selector));
@@ -367,13 +372,13 @@ static void print_text(const planning *p)
            rate(p->by_share.seconds));
     print_streams(o->streams);
     printf("1 GiB more: %+.2f tokens/s\n", b->tps_per_gib);
-    if (p->n_if > 0) print_what_if(p);
+    if (p->n_what_if > 0) print_what_if(p);
 }
 
 static void print_json_what_if(json *j, const planning *p)
 {
     json_open(j, "what_if", '[');
-    for (size_t i = 0; i < p->n_if; i++) {
+    for (size_t i = 0; i < p->n_what_if; i++) {
         json_open_compact(j, NULL, '{');
         json_uint(j, "vram_bytes", p->what_if[i].vram);
         json_float(j, "tokens_per_second", rate(p->what_if[i].seconds), 6);
@@ -385,7 +390,7 @@ static void print_json_what_if(json *j, const planning *p)
 static void print_json(const planning *p)
 {
     const hth_device_info *info = p->choice.info;
-    const hth_plan_context *o = &p->outlook;
+    const hth_plan_context *o = &p->context;
     const hth_plan *b = &o->best;
     json j;
     json_init(&j, stdout);
@@ -404,8 +409,8 @@ static void print_json(const planning *p)
     json_bool(&j, "head", b->head);
     json_uint(&j, "vram_bytes", b->vram);
     json_uint(&j, "budget_bytes", o->options.vram);
-    uint64_t least = hth_placement_builder_least_bytes(&p->choice);
-    if (least < UINT64_MAX) json_uint(&j, "least_bytes", least);
+    uint64_t min = hth_placement_builder_least_bytes(&p->choice);
+    if (min < UINT64_MAX) json_uint(&j, "least_bytes", min);
     json_bool(&j, "fits", !nothing_fits(p));
     json_uint(&j, "host_bytes", p->host_bytes);
     if (p->ram > 0) json_uint(&j, "ram_bytes", p->ram);
@@ -426,7 +431,7 @@ static void print_json(const planning *p)
     }
     json_close(&j, ']');
     json_float(&j, "gain_of_a_gib", b->tps_per_gib, 6);
-    if (p->n_if > 0) print_json_what_if(&j, p);
+    if (p->n_what_if > 0) print_json_what_if(&j, p);
     json_close(&j, '}');
     json_end(&j);
 }
@@ -458,7 +463,7 @@ static int run(const args *a)
     return st == HEARTH_OK ? 0 : report(&err);
 }
 
-const verb verb_plan = {
+const command command_plan = {
     .name = "plan",
     .operands = "MODEL",
     .n_operand_min = 1,

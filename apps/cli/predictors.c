@@ -18,8 +18,9 @@ static const option_spec options[] = {
     {"steps", 0, OPTION_UINT, "N", "of training for each rank; default 1500", 1, 1000000, NULL, 0},
     {"ctx", 'c', OPTION_UINT, "N", "tokens of a window; default 512, or as trained for", 8, 1048576, NULL, 0},
     {"memory", 0, OPTION_UINT, "MB", "for what is trained on; the rest goes to disk; default 2048", 1, 1e7,
-     NULL, OPTION_RARE},
-    {"seed", 0, OPTION_UINT, "N", "same seed, same predictors; default 1", 0, UINT32_MAX, NULL, OPTION_RARE},
+     NULL, OPTION_ADVANCED},
+    {"seed", 0, OPTION_UINT, "N", "same seed, same predictors; default 1", 0, UINT32_MAX, NULL,
+     OPTION_ADVANCED},
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
     {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
     {0},
@@ -85,7 +86,7 @@ static int run(const args *a)
     o.progress = progress_show, o.progress_user = &p;
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
-    catch_interrupt();
+    install_signal_handlers();
     interrupt_at_once(true); /* until the text is cut into windows */
     progress_init(&p, "training", NULL, 1);
     hearth_status st = hth_predictors_make(args_operand(a, 0), text, n, out, (uint32_t)args_uint(a, "ctx", 0),
@@ -99,7 +100,7 @@ static int run(const args *a)
     return finish_stdout();
 }
 
-const verb verb_predictors = {
+const command command_predictors = {
     .name = "predictors",
     .operands = "MODEL",
     .n_operand_min = 1,

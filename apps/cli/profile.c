@@ -123,7 +123,7 @@ static void print_json(const hth_profile *p, const char *out, uint64_t n_before)
     json_end(&j);
 }
 
-/* ---- the verb -------------------------------------------------------------------------------- */
+/* ---- the command -------------------------------------------------------------------------------- */
 
 static int check_usage(const args *a)
 {
@@ -170,7 +170,7 @@ static int run(const args *a)
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
     status = EXIT_OTHER;
-    catch_interrupt();
+    install_signal_handlers();
     interrupt_at_once(true); /* until the text is cut into windows */
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
         open_session(a, model, hth_chunks_default(model), &session)) {
@@ -183,7 +183,7 @@ static int run(const args *a)
     return status;
 }
 
-const verb verb_profile = {
+const command command_profile = {
     .name = "profile",
     .operands = "MODEL",
     .n_operand_min = 1,

@@ -85,7 +85,7 @@ static int run(const args *a)
                           .timeout_s = (unsigned)args_uint(a, "timeout", 30),
                           .n_retry = (unsigned)args_uint(a, "retries", 5),
                           .watch = {begin, show, end, say, &s}};
-    catch_interrupt();
+    install_signal_handlers();
     hearth_status st = hub_pull(args_operand(a, 0), &o, &pulled, &err);
     end(&s);
     if (st != HEARTH_OK) return report(&err);
@@ -94,7 +94,7 @@ static int run(const args *a)
     return 0;
 }
 
-const verb verb_pull = {
+const command command_pull = {
     .name = "pull",
     .operands = "REPO[:QUANT]",
     .n_operand_min = 1,

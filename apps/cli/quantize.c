@@ -28,7 +28,7 @@ static int run(const args *a)
     int wrong = check_output(a, args_operand(a, 1), OUTPUT_MODEL, &in, 1);
     if (wrong) return wrong;
     o.keep_output = keep && hth_type_by_name(keep, &o.output_type);
-    catch_interrupt();
+    install_signal_handlers();
     progress_init(&p, "quantizing", "MB", 1e6);
     hearth_status st = hth_quantize(args_operand(a, 0), args_operand(a, 1), &o, &r, &err);
     progress_end(&p);
@@ -38,7 +38,7 @@ static int run(const args *a)
     return 0;
 }
 
-const verb verb_quantize = {
+const command command_quantize = {
     .name = "quantize",
     .operands = "IN OUT TYPE",
     .n_operand_min = 3,

@@ -49,7 +49,7 @@ static int run(const args *a)
     return st == HEARTH_OK ? 0 : report(&err);
 }
 
-const verb verb_rm = {
+const command command_rm = {
     .name = "rm",
     .operands = "NAME",
     .n_operand_min = 1,

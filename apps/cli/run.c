@@ -24,7 +24,7 @@ static const option_spec options[] = {
     {"no-echo", 0, OPTION_FLAG, NULL, "do not print the prompt", 0, 0, NULL, 0},
     {"stats", 0, OPTION_FLAG, NULL, "print shares of live neurons, and what was planned", 0, 0, NULL, 0},
     {"check", 0, OPTION_UINT, "N", "compare the first N tokens with a dense run afterwards", 2, RUN_CHECK_MAX,
-     NULL, OPTION_RARE},
+     NULL, OPTION_ADVANCED},
     {"json", 0, OPTION_FLAG, NULL, "print one JSON object at the end, with all ids", 0, 0, NULL, 0},
     {"raw", 0, OPTION_FLAG, NULL, "do not make terminal escapes visible", 0, 0, NULL, 0},
     {0},
@@ -47,7 +47,7 @@ typedef struct generation {
     const char *end; /* why it ended */
     double prompt_seconds, decode_seconds;
     bool by_card; /* they are a simulated card's */
-    moment prompt_took, decode_took;
+    timestamp prompt_took, decode_took;
 } generation;
 
 /* ---- stop texts --------------------------------------------------------------------- */
@@ -69,14 +69,14 @@ static size_t find_stop(const generation *g)
 /* Bytes at the end that may still become a stop text: they are held back. */
 static size_t held_back(const generation *g)
 {
-    size_t most = 0;
+    size_t max = 0;
     const char *stop;
     for (size_t i = 0; (stop = args_text_at(g->a, "stop", i)) != NULL; i++) {
         size_t generated = g->text.n - g->n_echo, len = strlen(stop);
-        for (size_t k = len < generated ? len : generated; k > most; k--)
-            if (memcmp(g->text.bytes + g->text.n - k, stop, k) == 0) most = k;
+        for (size_t k = len < generated ? len : generated; k > max; k--)
+            if (memcmp(g->text.bytes + g->text.n - k, stop, k) == 0) max = k;
     }
-    return most;
+    return max;
 }
 
 /* ---- showing ---------------------------------------------------------------------------- */
@@ -121,7 +121,7 @@ static bool eval_ids(generation *g, const int32_t *ids, size_t n, hearth_error *
 
 static bool eval_prompt(generation *g, hearth_error *err)
 {
-    moment start = moment_now(g->model);
+    timestamp start = timestamp_now(g->model);
     if (g->n_prompt > hearth_session_n_ctx(g->session)) {
         *err = (hearth_error){.status = HEARTH_ERROR_CONTEXT};
         snprintf(err->message, sizeof err->message,
@@ -135,7 +135,7 @@ static bool eval_prompt(generation *g, hearth_error *err)
     }
     g->n_echo = g->text.n;
     if (!eval_ids(g, g->prompt, g->n_prompt, err)) return false;
-    g->prompt_took = moment_since(g->model, start);
+    g->prompt_took = timestamp_since(g->model, start);
     /* Behind the progress, which would be on its line. */
     if (!show_until(g, g->n_echo)) g->end = "output closed";
     return true;
@@ -169,13 +169,13 @@ static bool next_token(generation *g, hearth_error *err)
 static bool generate(generation *g, hearth_error *err)
 {
     uint64_t limit = args_uint(g->a, "predict", UINT64_MAX);
-    moment start = moment_now(g->model);
+    timestamp start = timestamp_now(g->model);
     while (!g->end) {
         if (interrupted()) g->end = "interrupted";
         else if (g->ids.n >= limit) g->end = "length";
         else if (!next_token(g, err)) return false;
     }
-    g->decode_took = moment_since(g->model, start);
+    g->decode_took = timestamp_since(g->model, start);
     g->by_card = g->prompt_took.sim >= 0.0 && g->decode_took.sim >= 0.0;
     g->prompt_seconds = g->by_card ? g->prompt_took.sim : g->prompt_took.wall;
     g->decode_seconds = g->by_card ? g->decode_took.sim : g->decode_took.wall;
@@ -226,9 +226,9 @@ static void print_stats(const generation *g)
     hearth_model_info info;
     hearth_model_get_info(g->model, &info);
     double measured = rate((double)g->ids.n, g->decode_seconds);
-    if (info.gpu_predicted > 0.0)
-        print_requested("the plan expects %.2f tokens/s, measured were %.2f (%+.0f %%)", info.gpu_predicted,
-                        measured, 100.0 * (measured / info.gpu_predicted - 1.0));
+    if (info.gpu_predicted_tps > 0.0)
+        print_requested("the plan expects %.2f tokens/s, measured were %.2f (%+.0f %%)",
+                        info.gpu_predicted_tps, measured, 100.0 * (measured / info.gpu_predicted_tps - 1.0));
     uint32_t n_layer;
     double *share = live_shares(g, &n_layer), sum = 0.0;
     if (!share) return;
@@ -270,7 +270,7 @@ static void print_json(const generation *g)
     json_float(&j, "decode_seconds", g->decode_seconds, 6);
     json_float(&j, "prompt_tokens_per_second", rate((double)g->n_prompt, g->prompt_seconds), 6);
     json_float(&j, "decode_tokens_per_second", rate((double)g->ids.n, g->decode_seconds), 6);
-    json_placed(&j, &info);
+    json_placement(&j, &info);
     uint32_t n_layer;
     double *share = args_has(g->a, "stats") ? live_shares(g, &n_layer) : NULL;
     if (share) {
@@ -386,7 +386,7 @@ static int run(const args *a)
     if (status) return status;
     if (args_are_none(a) && isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1) introduce();
     status = EXIT_OTHER;
-    catch_interrupt();
+    install_signal_handlers();
     interrupt_at_once(true);
     if (!open_model(a, model_path(a), &model)) return EXIT_OTHER;
     g.model = model;
@@ -396,7 +396,7 @@ static int run(const args *a)
     interrupt_at_once(false); /* what is generated from here on stays */
     bool ok = eval_prompt(&g, &err) && generate(&g, &err);
     if (ok && args_has(a, "json")) print_json(&g);
-    else if (g.n_shown > 0 && !args_has(a, "json")) end_text();
+    else if (g.n_shown > 0 && !args_has(a, "json")) finish_line();
     status = ok ? 0 : report(&err);
     if (ok && !args_has(a, "json") && strcmp(g.end, "context full") == 0)
         print_status("the context of %u tokens is full; -c takes more", hearth_session_n_ctx(g.session));
@@ -415,7 +415,7 @@ done:
     return status;
 }
 
-const verb verb_run_model = {
+const command command_run_model = {
     .name = "run",
     .operands = "[MODEL] [-]",
     .n_operand_min = 0,

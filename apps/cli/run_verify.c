@@ -21,7 +21,7 @@ static void print_result(const hearth_model *model, const hth_comparison *r)
         return;
     }
     double agreement = 100.0 * (double)r->n_agree / (double)r->n_scored;
-    bool differs = info.gpu && !info.gpu_strict; /* whatever the selector */
+    bool differs = info.gpu && !info.gpu_bit_exact; /* whatever the selector */
     char recall[40] = "";
     if (r->n_layer > 0)
         snprintf(recall, sizeof recall, ", recall %.1f %%",
@@ -57,11 +57,11 @@ int run_check(const args *a, const char *path, const hearth_model *model, hearth
     progress p;
     hearth_model_info info;
     hearth_model_get_info(model, &info);
-    if (is_reference(a, model) && info.gpu_strict) {
+    if (is_reference(a, model) && info.gpu_bit_exact) {
         print_requested("check: selector dense is exact");
         return 0;
     }
-    if (!info.gpu && !info.gpu_strict) {
+    if (!info.gpu && !info.gpu_bit_exact) {
         print_requested(
             "check: the run has left its device, which had not the CPU's bits (%s): what it computed is gone",
             info.gpu_strict_note);

@@ -100,7 +100,7 @@ static bool write_all(const study_report *r, const args *a)
     return true;
 }
 
-/* ---- the verb ------------------------------------------------------------------------------------ */
+/* ---- the command ------------------------------------------------------------------------------------ */
 
 static bool study_text(const args *a, const hearth_model *model, hearth_session *session, const char *text,
                        size_t n)
@@ -148,11 +148,10 @@ static int run(const args *a)
     char *text = read_text_file(args_text(a, "file", NULL), &n);
     if (!text) return EXIT_OTHER;
     status = EXIT_OTHER;
-    catch_interrupt();
+    install_signal_handlers();
     interrupt_at_once(true); /* until the text is cut into windows */
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
-        open_session(a, model, hth_chunks_default(model), &session) &&
-        study_text(a, model, session, text, n))
+        open_session(a, model, hth_chunks_default(model), &session) && study_text(a, model, session, text, n))
         status = 0;
     free(text);
     hearth_session_close(session);
@@ -160,14 +159,14 @@ static int run(const args *a)
     return status;
 }
 
-const verb verb_study = {
+const command command_study = {
     .name = "study",
     .operands = "MODEL",
     .n_operand_min = 1,
     .n_operand_max = 1,
     .summary = "measure a model's sparsity on a text, and draw it",
     .details = "How large outputs of neurons are, what leaving small ones out costs (CETT,\n"
-               "perplexity), how well small networks foretell them, how much stays from token\n"
+               "perplexity), how well small networks predict them, how much stays from token\n"
                "to token, how much is due to few. Windows of -c tokens (at most 512).\n"
                "docs/study.md explains the figures.\n",
     .example = "hearth study model.gguf -f text.txt -o report.html",

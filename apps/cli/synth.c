@@ -36,7 +36,7 @@ static int run(const args *a)
     if (!o.ftype) return usage_error("type '%s': one of %s, IQ4_XS, MXFP4 is wanted", type, hth_ftype_list());
     int wrong = check_output(a, args_operand(a, 1), OUTPUT_SYNTHETIC, NULL, 0);
     if (wrong) return wrong;
-    catch_interrupt();
+    install_signal_handlers();
     progress_init(&p, "writing", "MB", 1e6);
     hearth_status st = hth_synth(args_operand(a, 1), &o, &size, &err);
     progress_end(&p);
@@ -47,7 +47,7 @@ static int run(const args *a)
     return 0;
 }
 
-const verb verb_synth = {
+const command command_synth = {
     .name = "synth",
     .operands = "SHAPE OUT",
     .n_operand_min = 2,

@@ -70,7 +70,7 @@ static int run(const args *a)
     if (wrong) return wrong;
     char *text = read_text_file(path, &n);
     if (!text) return EXIT_OTHER;
-    catch_interrupt();
+    install_signal_handlers();
     interrupt_at_once(true); /* until the text is cut into windows */
     if (open_model_with(a, args_operand(a, 0), HEARTH_SELECTOR_DENSE, &model) &&
         open_session(a, model, hth_chunks_default(model), &session)) {
@@ -91,7 +91,7 @@ static int run(const args *a)
     return status;
 }
 
-const verb verb_thresholds = {
+const command command_thresholds = {
     .name = "thresholds",
     .operands = "MODEL",
     .n_operand_min = 1,

@@ -70,7 +70,7 @@ static int run(const args *a)
     return status;
 }
 
-const verb verb_tokenize = {
+const command command_tokenize = {
     .name = "tokenize",
     .operands = "MODEL",
     .n_operand_min = 1,

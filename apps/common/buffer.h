@@ -8,12 +8,12 @@
 
 typedef struct buffer {
     char *bytes; /* terminated, once there were any */
-    size_t n, room;
+    size_t n, capacity;
 } buffer;
 
 typedef struct id_list {
     int32_t *at;
-    size_t n, room;
+    size_t n, capacity;
 } id_list;
 
 /* False: out of memory, and nothing was appended. */

@@ -9,12 +9,12 @@
 enum { FIRST_PIECE = 32 }; /* 32 rows share what they read of the weights nearly as well as 256 do */
 
 /* Tokens that take about a second, by what the last piece took: a power of two. */
-static size_t piece_of_a_second(size_t piece, uint64_t took_ns, size_t most)
+static size_t piece_of_a_second(size_t piece, uint64_t took_ns, size_t max)
 {
     const uint64_t second = 1000000000u;
-    while (piece < most && took_ns < second / 2) piece *= 2, took_ns *= 2;
+    while (piece < max && took_ns < second / 2) piece *= 2, took_ns *= 2;
     while (piece > FIRST_PIECE && took_ns > 2 * second) piece /= 2, took_ns /= 2;
-    return piece < most ? piece : most;
+    return piece < max ? piece : max;
 }
 
 hearth_status evaluate_shown(const args *a, hearth_session *session, const char *what, const int32_t *ids,
@@ -27,9 +27,9 @@ hearth_status evaluate_shown(const args *a, hearth_session *session, const char 
         *n_done = st == HEARTH_OK;
         return st;
     }
-    size_t most = args_uint(a, "batch", hearth_session_defaults().n_batch);
+    size_t max = args_uint(a, "batch", hearth_session_defaults().n_batch);
     bool is_seen = isatty(STDERR_FILENO) == 1 && !is_quiet();
-    size_t piece = is_seen && most > FIRST_PIECE ? FIRST_PIECE : most;
+    size_t piece = is_seen && max > FIRST_PIECE ? FIRST_PIECE : max;
     progress_init(&p, what, "tokens", 1);
     for (*n_done = 0; st == HEARTH_OK && *n_done < n;) {
         size_t k = n - *n_done < piece ? n - *n_done : piece;
@@ -38,7 +38,7 @@ hearth_status evaluate_shown(const args *a, hearth_session *session, const char 
         if (st != HEARTH_OK) break;
         *n_done += k;
         progress_update(&p, *n_done, n);
-        if (is_seen && k == piece) piece = piece_of_a_second(piece, hth_clock_ns() - start, most);
+        if (is_seen && k == piece) piece = piece_of_a_second(piece, hth_clock_ns() - start, max);
     }
     progress_end(&p); /* before a message, which wants a line of its own */
     return st;

@@ -16,13 +16,13 @@ static void option_words(const option_spec *o, char *out, size_t n)
 }
 
 /* The names of options that few people need, in lines of 80. */
-static void print_rare(const verb *v)
+static void print_rare(const command *c)
 {
     size_t column = 0;
-    FOR_EACH_OPTION(v, o)
+    FOR_EACH_OPTION(c, o)
     {
         char words[80];
-        if (!(o->flags & OPTION_RARE)) continue;
+        if (!(o->flags & OPTION_ADVANCED)) continue;
         snprintf(words, sizeof words, " --%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
         if (column == 0) column = (size_t)printf("Also (hearth --man):");
         else putchar(',');
@@ -32,30 +32,30 @@ static void print_rare(const verb *v)
     if (column > 0) putchar('\n');
 }
 
-void verb_print_help(const verb *v)
+void command_print_help(const command *c)
 {
-    printf("hearth %s%s%s [options]\n%s\n\n%s", v->name, v->operands[0] ? " " : "", v->operands, v->summary,
-           v->details);
+    printf("hearth %s%s%s [options]\n%s\n\n%s", c->name, c->operands[0] ? " " : "", c->operands, c->summary,
+           c->details);
     const char *title = "\nOptions:\n";
-    FOR_EACH_OPTION(v, o)
+    FOR_EACH_OPTION(c, o)
     {
         char words[80];
-        if (o->flags & OPTION_RARE) continue;
+        if (o->flags & OPTION_ADVANCED) continue;
         option_words(o, words, sizeof words);
         printf("%s  %-26s %s\n", title, words, o->help);
         title = "";
     }
     if (*title) putchar('\n');
-    print_rare(v);
-    printf("\nExample:\n  %s\n", v->example);
+    print_rare(c);
+    printf("\nExample:\n  %s\n", c->example);
 }
 
-void verbs_print_help(const verb *const *verbs)
+void commands_print_help(const command *const *commands)
 {
     printf("hearth %s: runs large language models on the machine at hand\n\n", hearth_version());
-    printf("usage: hearth VERB [arguments] [options]\n\nVerbs:\n");
-    for (; *verbs; verbs++) printf("  %-12s %s\n", (*verbs)->name, (*verbs)->summary);
-    printf("\nhearth VERB --help tells more. Also: hearth --version, hearth --man,\n"
+    printf("usage: hearth COMMAND [arguments] [options]\n\nVerbs:\n");
+    for (; *commands; commands++) printf("  %-12s %s\n", (*commands)->name, (*commands)->summary);
+    printf("\nhearth COMMAND --help tells more. Also: hearth --version, hearth --man,\n"
            "hearth --completions bash|zsh|fish.\n\nExample:\n  hearth run -p \"Once upon a time\"\n");
 }
 
@@ -82,18 +82,19 @@ static void print_spellings(const option_spec *o)
     if (*other_spellings(o->name)) putchar(' '), roff(other_spellings(o->name));
 }
 
-static void print_stability(const verb *const *verbs)
+static void print_stability(const command *const *commands)
 {
     printf(
         ".SH STABILITY\nOptions may be shortened to any beginning that is not ambiguous; a value follows as "
-        "the next word or behind =. Verbs and the options in this table keep their names, in all spellings, "
+        "the next word or behind =. Commands and the options in this table keep their names, in all "
+        "spellings, "
         "their values and their meaning; scripts should write them in full.\n");
-    for (const verb *const *v = verbs; *v; v++) {
+    for (const command *const *c = commands; *c; c++) {
         const char *between = "";
-        printf(".TP\n.B %s\n", (*v)->name);
-        FOR_EACH_OPTION(*v, o)
+        printf(".TP\n.B %s\n", (*c)->name);
+        FOR_EACH_OPTION(*c, o)
         {
-            if (o->flags & OPTION_RARE) continue;
+            if (o->flags & OPTION_ADVANCED) continue;
             printf("%s", between);
             print_spellings(o);
             between = ",\n";
@@ -106,23 +107,23 @@ static void print_stability(const verb *const *verbs)
            "keys may be added.\n");
 }
 
-void verbs_print_man(const verb *const *verbs)
+void commands_print_man(const command *const *commands)
 {
     printf(".TH HEARTH 1 \"\" \"hearth %s\"\n.SH NAME\nhearth \\- run large language models on the machine "
            "at hand\n",
            hearth_version());
     printf(".SH SYNOPSIS\n");
-    for (const verb *const *v = verbs; *v; v++) {
-        printf(".B hearth %s\n", (*v)->name);
-        roff((*v)->operands);
-        printf("%s[options]\n.br\n", (*v)->operands[0] ? " " : "");
+    for (const command *const *c = commands; *c; c++) {
+        printf(".B hearth %s\n", (*c)->name);
+        roff((*c)->operands);
+        printf("%s[options]\n.br\n", (*c)->operands[0] ? " " : "");
     }
-    for (const verb *const *v = verbs; *v; v++) {
-        printf(".SH %s\n", (*v)->name);
-        roff((*v)->summary);
+    for (const command *const *c = commands; *c; c++) {
+        printf(".SH %s\n", (*c)->name);
+        roff((*c)->summary);
         printf("\n.PP\n");
-        roff((*v)->details);
-        FOR_EACH_OPTION(*v, o)
+        roff((*c)->details);
+        FOR_EACH_OPTION(*c, o)
         {
             char words[80];
             option_words(o, words, sizeof words);
@@ -138,11 +139,11 @@ void verbs_print_man(const verb *const *verbs)
             putchar('\n');
         }
         printf(".PP\nExample:\n.PP\n.RS\n.nf\n");
-        roff((*v)->example);
+        roff((*c)->example);
         printf("\n.fi\n.RE\n");
         flush_stdout(); /* which keeps the reason of a failure */
     }
-    print_stability(verbs);
+    print_stability(commands);
     printf(".SH EXIT STATUS\n0 on success, 2 for wrong usage, 130 when interrupted (Ctrl-C), 143 and 129 "
            "after SIGTERM and SIGHUP, 141 where what reads standard output ends early, 1 for every other "
            "failure.\n");
@@ -169,15 +170,15 @@ void verbs_print_man(const verb *const *verbs)
 
 /* ---- completions ------------------------------------------------------------------------ */
 
-static void print_bash(const verb *const *verbs)
+static void print_bash(const command *const *commands)
 {
-    printf("_hearth() {\n  local cur=${COMP_WORDS[COMP_CWORD]} verb=${COMP_WORDS[1]} words=\n"
+    printf("_hearth() {\n  local cur=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} words=\n"
            "  if [ \"$COMP_CWORD\" = 1 ]; then words='");
-    for (const verb *const *v = verbs; *v; v++) printf("%s ", (*v)->name);
-    printf("--help --version --man --completions'; else\n  case $verb in\n");
-    for (const verb *const *v = verbs; *v; v++) {
-        printf("  %s) words='", (*v)->name);
-        FOR_EACH_OPTION(*v, o) printf("--%s ", o->name);
+    for (const command *const *c = commands; *c; c++) printf("%s ", (*c)->name);
+    printf("--help --version --man --completions'; else\n  case $command in\n");
+    for (const command *const *c = commands; *c; c++) {
+        printf("  %s) words='", (*c)->name);
+        FOR_EACH_OPTION(*c, o) printf("--%s ", o->name);
         printf("--help' ;;\n");
     }
     printf("  esac; fi\n  case $cur in -*|'') ;; *) [ \"$COMP_CWORD\" -gt 1 ] && words= ;; esac\n"
@@ -207,20 +208,21 @@ static void zsh_text(const char *text)
     }
 }
 
-static void print_zsh(const verb *const *verbs)
+static void print_zsh(const command *const *commands)
 {
-    printf("#compdef hearth\n_hearth() {\n  if (( CURRENT == 2 )); then\n    local -a verbs=(");
-    for (const verb *const *v = verbs; *v; v++) {
-        printf("'%s:", (*v)->name);
-        zsh_text((*v)->summary);
+    printf("#compdef hearth\n_hearth() {\n  if (( CURRENT == 2 )); then\n    local -a commands=(");
+    for (const command *const *c = commands; *c; c++) {
+        printf("'%s:", (*c)->name);
+        zsh_text((*c)->summary);
         printf("' ");
     }
-    printf(")\n    _describe verb verbs\n    return\n  fi\n  local verb=$words[2]\n  shift words; (( "
-           "CURRENT-- ))\n"
-           "  case $verb in\n");
-    for (const verb *const *v = verbs; *v; v++) {
-        printf("  %s) _arguments ", (*v)->name);
-        FOR_EACH_OPTION(*v, o)
+    printf(
+        ")\n    _describe command commands\n    return\n  fi\n  local command=$words[2]\n  shift words; (( "
+        "CURRENT-- ))\n"
+        "  case $command in\n");
+    for (const command *const *c = commands; *c; c++) {
+        printf("  %s) _arguments ", (*c)->name);
+        FOR_EACH_OPTION(*c, o)
         {
             printf("'%s--%s[", o->flags & OPTION_REPEATS ? "*" : "", o->name);
             zsh_text(o->help);
@@ -233,16 +235,16 @@ static void print_zsh(const verb *const *verbs)
     printf("  esac\n}\n_hearth \"$@\"\n");
 }
 
-static void print_fish(const verb *const *verbs)
+static void print_fish(const command *const *commands)
 {
     printf("complete -c hearth -n __fish_use_subcommand -f\n");
-    for (const verb *const *v = verbs; *v; v++) {
-        printf("complete -c hearth -n __fish_use_subcommand -a %s -d ", (*v)->name);
-        quoted((*v)->summary);
+    for (const command *const *c = commands; *c; c++) {
+        printf("complete -c hearth -n __fish_use_subcommand -a %s -d ", (*c)->name);
+        quoted((*c)->summary);
         putchar('\n');
-        FOR_EACH_OPTION(*v, o)
+        FOR_EACH_OPTION(*c, o)
         {
-            printf("complete -c hearth -n '__fish_seen_subcommand_from %s' -l %s", (*v)->name, o->name);
+            printf("complete -c hearth -n '__fish_seen_subcommand_from %s' -l %s", (*c)->name, o->name);
             if (o->letter) printf(" -s %c", o->letter);
             if (o->kind != OPTION_FLAG) printf(" -r");
             printf(" -d ");
@@ -252,14 +254,14 @@ static void print_fish(const verb *const *verbs)
     }
 }
 
-bool verbs_print_completions(const verb *const *verbs, const char *shell)
+bool commands_print_completions(const command *const *commands, const char *shell)
 {
     if (strcmp(shell, "bash") == 0) {
-        print_bash(verbs);
+        print_bash(commands);
     } else if (strcmp(shell, "zsh") == 0) {
-        print_zsh(verbs);
+        print_zsh(commands);
     } else if (strcmp(shell, "fish") == 0) {
-        print_fish(verbs);
+        print_fish(commands);
     } else {
         return false;
     }

@@ -30,7 +30,7 @@ char *read_whole(const char *path, size_t *n)
     bool from_stdin = strcmp(path, "-") == 0;
     FILE *f = from_stdin ? stdin : fopen(path, "rb");
     char *bytes = NULL;
-    size_t used = 0, room = 0, got;
+    size_t used = 0, capacity = 0, got;
     if (!f) {
         report_text("%s: %s", path, strerror(errno));
         return NULL;
@@ -41,16 +41,16 @@ char *read_whole(const char *path, size_t *n)
             report_text("%s: more than %d MiB of text; take a part of it", path, MAX_TEXT >> 20);
             goto fail;
         }
-        if (used + 1 >= room) {
-            room = room ? 2 * room : 1 << 16;
-            char *more = realloc(bytes, room);
+        if (used + 1 >= capacity) {
+            capacity = capacity ? 2 * capacity : 1 << 16;
+            char *more = realloc(bytes, capacity);
             if (!more) {
-                report_text("%s: out of memory: %s for the text", path, hth_format_bytes(room).text);
+                report_text("%s: out of memory: %s for the text", path, hth_format_bytes(capacity).text);
                 goto fail;
             }
             bytes = more;
         }
-        got = fread(bytes + used, 1, room - used - 1, f);
+        got = fread(bytes + used, 1, capacity - used - 1, f);
         used += got;
     } while (got > 0 && !feof(f)); /* a terminal would be read on behind its end */
     if (ferror(f)) {

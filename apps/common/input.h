@@ -1,4 +1,4 @@
-/* What verbs read beside models: prompts, texts to measure, lists of ids. */
+/* What commands read beside models: prompts, texts to measure, lists of ids. */
 #ifndef HEARTH_APPS_COMMON_INPUT_H
 #define HEARTH_APPS_COMMON_INPUT_H
 

@@ -1,4 +1,4 @@
-/* Writing JSON for --json of all verbs. */
+/* Writing JSON for --json of all commands. */
 #include "common/json.h"
 
 #include "text/utf8.h"

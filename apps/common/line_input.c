@@ -28,7 +28,7 @@ enum { PASTE_MS = 10, WAIT_MS = 200 };
 struct lines {
     bool typed;
     char *line; /* of getline */
-    size_t room;
+    size_t capacity;
 #ifdef HEARTH_LIBEDIT
     EditLine *el;
     History *history;
@@ -51,7 +51,7 @@ const char *lines_history(const lines *l)
 
 bool lines_are_typed(const lines *l) { return l->typed; }
 
-static bool lies_ready(int wait_ms)
+static bool input_pending(int wait_ms)
 {
     struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
     return poll(&p, 1, wait_ms) == 1 && p.revents & POLLIN;
@@ -69,7 +69,7 @@ static void on_resize(int signal_number)
     else resumed = 1;
 }
 
-static void hear_terminal(void)
+static void attach_terminal(void)
 {
     struct sigaction action = {.sa_handler = on_resize};
     sigaction(SIGWINCH, &action, NULL);
@@ -93,7 +93,7 @@ static int rows_above_cursor(EditLine *el)
 
 /* Behind a stop the shell has set the terminal its own way, which libedit does not know: it is made to set it
  * again. The line is drawn again where it began; a terminal has wrapped it anew by its new width. */
-static void follow_terminal(EditLine *el)
+static void update_terminal(EditLine *el)
 {
     if (resumed) {
         el_set(el, EL_PREP_TERM, 0);
@@ -141,13 +141,13 @@ static int next_character(EditLine *el, wchar_t *out)
     int got;
     el_get(el, EL_CLIENTDATA, &l);
     do {
-        while (!lies_ready(WAIT_MS)) {
+        while (!input_pending(WAIT_MS)) {
             if (interrupted()) return -1;
-            if (resized || resumed) follow_terminal(el);
+            if (resized || resumed) update_terminal(el);
         }
         got = read_character(out);
     } while (got > 0 && *out == L'\0');
-    if (got > 0 && (*out == L'\r' || *out == L'\n')) l->more = lies_ready(PASTE_MS);
+    if (got > 0 && (*out == L'\r' || *out == L'\n')) l->more = input_pending(PASTE_MS);
     return got;
 }
 
@@ -235,7 +235,7 @@ static bool open_editor(lines *l, const char *name)
     el_set(l->el, EL_HIST, history, l->history);
     el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_wset(l->el, EL_GETCFN, next_character);
-    hear_terminal();
+    attach_terminal();
     return true;
 }
 
@@ -279,7 +279,7 @@ static lines_status plain_line(lines *l, const char *prompt, char **line, size_t
         fflush(stdout);
     }
     errno = 0;
-    ssize_t got = getline(&l->line, &l->room, stdin);
+    ssize_t got = getline(&l->line, &l->capacity, stdin);
     if (interrupted()) {
         clearerr(stdin);
         if (l->typed) fputc('\n', stdout);
@@ -297,7 +297,7 @@ static lines_status plain_line(lines *l, const char *prompt, char **line, size_t
     if (!make_plain("stdin", l->line, n)) return LINES_FAILED;
     if (*n > 0 && l->line[*n - 1] == '\n') l->line[--*n] = '\0';
     *line = l->line;
-    *more = l->typed && lies_ready(PASTE_MS);
+    *more = l->typed && input_pending(PASTE_MS);
     return LINES_OK;
 }
 

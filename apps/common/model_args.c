@@ -14,26 +14,29 @@
 /* clang-format off: a table */
 const option_spec model_options[] = {
     {"threads", 't', OPTION_UINT, "N", "threads; default: one for each core", 1, 256, NULL, 0},
-    {"no-pin", 0, OPTION_FLAG, NULL, "let the system move threads between cores", 0, 0, NULL, OPTION_RARE},
+    {"no-pin", 0, OPTION_FLAG, NULL, "let the system move threads between cores", 0, 0, NULL,
+     OPTION_ADVANCED},
     {"ctx", 'c', OPTION_UINT, "N", "context; 0: as trained; if not given, at most 4096", 0, 16777216, NULL,
      0},
     {"kv", 0, OPTION_CHOICE, "TYPE", "KV cache: f16, f32, or q8_0, which is approximate", 0, 0,
      "f16|f32|q8_0", 0},
     {"bf16-dot", 0, OPTION_FLAG, NULL,
      "prompts of BF16 weights in bf16: approximate; bits may differ with --mmap, --no-repack, --batch 1", 0,
-     0, NULL, OPTION_RARE},
+     0, NULL, OPTION_ADVANCED},
     {"mmap", 0, OPTION_FLAG, NULL, "map the file in place of reading it", 0, 0, NULL, 0},
     {"no-repack", 0, OPTION_FLAG, NULL, "weights in the file's order: same text, slower", 0, 0, NULL,
-     OPTION_RARE},
+     OPTION_ADVANCED},
     {"selector", 0, OPTION_CHOICE, "S", "neurons that compute: auto, dense, gate, ...", 0, 0,
      "auto|dense|gate|predictor|threshold", 0},
-    {"predictors", 0, OPTION_FILE, "Q", "of hearth predictors, for a model without", 0, 0, NULL, OPTION_RARE},
-    {"thresholds", 0, OPTION_FILE, "T", "of hearth thresholds, for a model without", 0, 0, NULL, OPTION_RARE},
+    {"predictors", 0, OPTION_FILE, "Q", "of hearth predictors, for a model without", 0, 0, NULL,
+     OPTION_ADVANCED},
+    {"thresholds", 0, OPTION_FILE, "T", "of hearth thresholds, for a model without", 0, 0, NULL,
+     OPTION_ADVANCED},
     {"activation", 0, OPTION_TEXT, "A", "of the feed-forward network, in place of the file's", 0, 0, NULL,
-     OPTION_RARE},
+     OPTION_ADVANCED},
     ALLOW_UNUSED_OPTION,
     {"batch", 'b', OPTION_UINT, "N", "prompt tokens computed at once; default 256", 1, 65536, NULL,
-     OPTION_RARE},
+     OPTION_ADVANCED},
     {0},
 };
 
@@ -51,9 +54,9 @@ const option_spec gpu_options[] = {
     {"gpu-layers", 0, OPTION_UINT, "N|auto|all", "layers on it at most; auto, -1: as is fastest", 0, 1e6,
      "auto|all", OPTION_OPEN},
     {"placement", 0, OPTION_FILE, "FILE", "of hearth plan: what lies on it; or plan, or even", 0, 0, NULL,
-     OPTION_RARE},
+     OPTION_ADVANCED},
     {"gpu-strict", 0, OPTION_FLAG, NULL, "refuse one that would not give the CPU's bits", 0, 0, NULL,
-     OPTION_RARE},
+     OPTION_ADVANCED},
     {0},
 };
 
@@ -63,17 +66,18 @@ const option_spec sampling_options[] = {
     {"top-k", 0, OPTION_UINT, "N", "keep the N likeliest tokens; 0: all; default 40", 0, 4194304, NULL, 0},
     {"top-p", 0, OPTION_FLOAT, "X", "keep the likeliest up to this sum; default 0.95", 0, 1, NULL, 0},
     {"min-p", 0, OPTION_FLOAT, "X", "keep those of X times the best; default 0.05", 0, 1, NULL, 0},
-    {"typical", 0, OPTION_FLOAT, "X", "locally typical sampling; default 1: off", 0, 1, NULL, OPTION_RARE},
+    {"typical", 0, OPTION_FLOAT, "X", "locally typical sampling; default 1: off", 0, 1, NULL,
+     OPTION_ADVANCED},
     {"repeat-penalty", 0, OPTION_FLOAT, "X", "weaken tokens seen lately; default 1: off", 0.01, 100, NULL,
-     OPTION_RARE},
+     OPTION_ADVANCED},
     {"presence-penalty", 0, OPTION_FLOAT, "X", "subtract X from tokens seen lately; default 0", -100, 100,
-     NULL, OPTION_RARE},
+     NULL, OPTION_ADVANCED},
     {"frequency-penalty", 0, OPTION_FLOAT, "X", "subtract X for each time seen; default 0", -100, 100, NULL,
-     OPTION_RARE},
+     OPTION_ADVANCED},
     {"repeat-last-n", 0, OPTION_INT, "N", "how far back lately reaches; -1: all; default 64", -1, 1048576,
-     NULL, OPTION_RARE},
+     NULL, OPTION_ADVANCED},
     {"logit-bias", 0, OPTION_TEXT, "ID=X", "add X to the logit of a token; may be given often", 0, 0, NULL,
-     OPTION_REPEATS | OPTION_RARE},
+     OPTION_REPEATS | OPTION_ADVANCED},
     {"seed", 's', OPTION_UINT, "N", "same seed, same text; default, or -1: random", 0, 18446744073709551615.0,
      NULL, OPTION_OPEN},
     {0},
@@ -103,23 +107,23 @@ static const char *placement_by_layers(const args *a)
     return words;
 }
 
-/* What the options say of a GPU, and of the context, which some verbs have without the others. n_position: of all
+/* What the options say of a GPU, and of the context, which some commands have without the others. n_position: of all
  * sessions together; 0: those of one. */
 static hearth_gpu_options gpu_options_of(const args *a, uint32_t n_position)
 {
     hearth_gpu_options o = {.n_ctx = n_position};
-    if (!verb_offers(a, "ctx")) return o;
+    if (!command_offers(a, "ctx")) return o;
     hearth_session_options session = session_options(a, 0);
     if (n_position == 0) o.n_ctx = session.n_ctx;
     o.kv = session.kv;
-    if (!verb_offers(a, "vram")) return o;
-    const char *by_layers = verb_offers(a, "gpu-layers") ? placement_by_layers(a) : NULL;
+    if (!command_offers(a, "vram")) return o;
+    const char *by_layers = command_offers(a, "gpu-layers") ? placement_by_layers(a) : NULL;
     bool none = by_layers && args_uint(a, "gpu-layers", 0) == 0;
     o.device = none ? "none" : args_text(a, "gpu", "auto");
     o.vram = args_size(a, "vram", 0);
     o.n_batch = session.n_batch;
     o.placement = by_layers ? by_layers : args_text(a, "placement", NULL);
-    o.strict = args_has(a, "gpu-strict");
+    o.bit_exact = args_has(a, "gpu-strict");
     return o;
 }
 
@@ -140,7 +144,7 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
     progress_init(&p, "reading", "MB", 1e6);
     o.n_thread = (uint32_t)args_uint(a, "threads", 0);
     o.mmap = args_has(a, "mmap");
-    o.keep_layout = args_has(a, "no-repack");
+    o.no_repack = args_has(a, "no-repack");
     o.selector = selector;
     o.activation = activation;
     o.gpu = gpu;
@@ -167,7 +171,8 @@ static bool open_file(const args *a, const char *path, hearth_selector selector,
 
 bool open_model(const args *a, const char *path, hearth_model **model)
 {
-    return open_file(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu_options_of(a, 0), model);
+    return open_file(a, path, wanted_selector(a), args_text(a, "activation", NULL), gpu_options_of(a, 0),
+                     model);
 }
 
 bool open_model_for(const args *a, const char *path, uint32_t n_position, hearth_model **model)
@@ -273,10 +278,10 @@ bool is_reference(const args *a, const hearth_model *model)
     return info.selector == HEARTH_SELECTOR_DENSE && !is_approximate(a, model);
 }
 
-/* Whether the verb draws tokens, and not always the likeliest. */
+/* Whether the command draws tokens, and not always the likeliest. */
 static bool is_seeded(const args *a)
 {
-    return verb_offers(a, "seed") && !args_has(a, "greedy") && args_float(a, "temperature", 1.0) > 0.0;
+    return command_offers(a, "seed") && !args_has(a, "greedy") && args_float(a, "temperature", 1.0) > 0.0;
 }
 
 uint64_t sampler_seed(const args *a)
@@ -307,7 +312,7 @@ void print_start_line(const args *a, const hearth_model *model, const hearth_ses
                  (double)info.weight_bytes * 1e-6, info.synthetic ? ", synthetic weights" : "",
                  hearth_selector_name(info.selector),
                  selector_is_approximate(info.selector) ? " (approximate)" : "", info.selector_why,
-                 placed_words(&info).text, info.cpu, hearth_session_n_thread(session),
+                 placement_text(&info).text, info.cpu, hearth_session_n_thread(session),
                  hearth_session_n_thread(session) == 1 ? "" : "s", kv,
                  args_has(a, "bf16-dot") ? "; products of bf16 in prompts: approximate" : "", where, seed);
 }

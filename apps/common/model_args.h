@@ -1,4 +1,4 @@
-/* Options that several verbs share, and how a model and a session come of them. */
+/* Options that several commands share, and how a model and a session come of them. */
 #ifndef HEARTH_APPS_COMMON_MODEL_ARGS_H
 #define HEARTH_APPS_COMMON_MODEL_ARGS_H
 
@@ -9,14 +9,15 @@
 
 #include <hearth/hearth.h>
 
-/* -t --no-pin -c --kv --mmap --no-repack --batch: of every verb that runs a model. */
+/* -t --no-pin -c --kv --mmap --no-repack --batch: of every command that runs a model. */
 extern const option_spec model_options[];
-/* --gpu --vram: of verbs whose sessions may run on a device. */
-/* Of model_options; also of verbs that read a model otherwise. */
+/* --gpu --vram: of commands whose sessions may run on a device. */
+/* Of model_options; also of commands that read a model otherwise. */
 #define ALLOW_UNUSED_OPTION                                                                                  \
     {                                                                                                        \
         "allow-unused", 0, OPTION_FLAG, NULL,                                                                \
-            "go on where tensors of the file are not used: results may be wrong", 0, 0, NULL, OPTION_RARE    \
+            "go on where tensors of the file are not used: results may be wrong", 0, 0, NULL,                \
+            OPTION_ADVANCED                                                                                  \
     }
 extern const option_spec gpu_options[];
 extern const option_spec device_options[]; /* of these, what a plan takes */
@@ -49,7 +50,7 @@ bool is_reference(const args *a, const hearth_model *model);
 bool selector_is_approximate(hearth_selector selector);
 /* Whether that session would be approximate: by its selector, its cache or its products. */
 bool is_approximate(const args *a, const hearth_model *model);
-/* check_output for verbs that read a model, what lies beside it and a text. */
+/* check_output for commands that read a model, what lies beside it and a text. */
 int check_output_beside(const args *a, const char *text, const char *out, output_kind kind);
 
 /* The same whoever fires: by its cache or its products. */

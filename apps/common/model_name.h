@@ -1,4 +1,4 @@
-/* Names of models in place of paths: what every verb does with an operand or an option that is a model. */
+/* Names of models in place of paths: what every command does with an operand or an option that is a model. */
 #ifndef HEARTH_APPS_COMMON_MODEL_NAME_H
 #define HEARTH_APPS_COMMON_MODEL_NAME_H
 

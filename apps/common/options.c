@@ -1,5 +1,5 @@
-/* Parsing of arguments by the option table. Called by main.c through verb_run;
- * every value is checked here, so verbs see good ones only. */
+/* Parsing of arguments by the option table. Called by main.c through command_run;
+ * every value is checked here, so commands see good ones only. */
 #include "common/options.h"
 
 #include "common/model_name.h"
@@ -22,7 +22,7 @@ typedef struct given {
 } given;
 
 struct args {
-    const verb *verb;
+    const command *command;
     given given[MAX_GIVEN];
     size_t n_given;
     const char *operands[MAX_OPERANDS];
@@ -33,27 +33,28 @@ struct args {
 /* clang-format off: a table */
 const option_spec general_options[] = {
     {"quiet", 'q', OPTION_FLAG, NULL, "results, warnings and errors alone: no start line, no progress", 0, 0,
-     NULL, OPTION_RARE},
+     NULL, OPTION_ADVANCED},
     {"verbose", 'v', OPTION_FLAG, NULL, "progress and notes where stderr is no terminal too", 0, 0, NULL,
-     OPTION_RARE},
+     OPTION_ADVANCED},
     {0},
 };
 
 const option_spec model_option[] = {
-    {"model", 'm', OPTION_FILE, "MODEL", "the model, in place of the first operand", 0, 0, NULL, OPTION_RARE},
+    {"model", 'm', OPTION_FILE, "MODEL", "the model, in place of the first operand", 0, 0, NULL,
+     OPTION_ADVANCED},
     {0},
 };
 /* clang-format on */
 
-const option_spec *verb_options(const verb *v, size_t i_group)
+const option_spec *command_options(const command *c, size_t i_group)
 {
-    size_t n = sizeof v->groups / sizeof *v->groups;
-    if (i_group < n) return v->groups[i_group];
-    if (i_group == n) return v->models & 1 ? model_option : NULL;
+    size_t n = sizeof c->groups / sizeof *c->groups;
+    if (i_group < n) return c->groups[i_group];
+    if (i_group == n) return c->models & 1 ? model_option : NULL;
     return general_options;
 }
-_Static_assert(N_OPTION_GROUP == sizeof((verb){0}.groups) / sizeof((verb){0}.groups[0]) + 2,
-               "groups of verbs");
+_Static_assert(N_OPTION_GROUP == sizeof((command){0}.groups) / sizeof((command){0}.groups[0]) + 2,
+               "groups of commands");
 
 int usage_error(const char *format, ...)
 {
@@ -217,16 +218,16 @@ static int check_value(const option_spec *o, const char *value)
 
 /* ---- parsing --------------------------------------------------------------------------- */
 
-static const option_spec *find_option(const verb *v, const char *name)
+static const option_spec *find_option(const command *c, const char *name)
 {
-    FOR_EACH_OPTION(v, o)
+    FOR_EACH_OPTION(c, o)
     if (strcmp(o->name, name) == 0) return o;
     return NULL;
 }
 
-static const option_spec *find_letter(const verb *v, char letter)
+static const option_spec *find_letter(const command *c, char letter)
 {
-    FOR_EACH_OPTION(v, o)
+    FOR_EACH_OPTION(c, o)
     if (o->letter == letter) return o;
     return NULL;
 }
@@ -242,17 +243,17 @@ static bool begins_option(const option_spec *o, const char *word, size_t n)
 
 /* The option that a word of n bytes with its dashes spells: in full, or as the beginning of one long name.
  * NULL, with *bad set after a message, where it is the beginning of several. */
-static const option_spec *match_option(const verb *v, const char *word, size_t n, int *bad)
+static const option_spec *match_option(const command *c, const char *word, size_t n, int *bad)
 {
     const option_spec *found = NULL;
     bool is_long = word[1] == '-';
-    FOR_EACH_OPTION(v, o)
+    FOR_EACH_OPTION(c, o)
     {
         bool same = is_long && strlen(o->name) == n - 2 && memcmp(o->name, word + 2, n - 2) == 0;
         if (same || lists_word(other_spellings(o->name), word, n)) return o;
     }
     if (!is_long || n < 3) return NULL;
-    FOR_EACH_OPTION(v, o)
+    FOR_EACH_OPTION(c, o)
     {
         if (!begins_option(o, word, n)) continue;
         if (found) {
@@ -278,19 +279,19 @@ static void offer_spellings(nearest *near, const option_spec *o)
     }
 }
 
-/* What was meant by a word of n bytes that is no option of the verb. */
-static int unknown_option(const verb *v, const char *word, size_t n)
+/* What was meant by a word of n bytes that is no option of the command. */
+static int unknown_option(const command *c, const char *word, size_t n)
 {
     char asked[MAX_WORD + 8];
-    const char *answer = foreign_option(v->name, word, n);
+    const char *answer = foreign_option(c->name, word, n);
     if (answer) return usage_error("%.*s: %s", (int)n, word, answer);
     snprintf(asked, sizeof asked, "%.*s", (int)n, word);
     nearest near = nearest_to(asked);
-    FOR_EACH_OPTION(v, o) offer_spellings(&near, o);
+    FOR_EACH_OPTION(c, o) offer_spellings(&near, o);
     if (*near.name)
         return usage_error("%.*s: no such option; %s is the nearest; see hearth %s --help", (int)n, word,
-                           near.name, v->name);
-    return usage_error("%.*s: no such option; see hearth %s --help", (int)n, word, v->name);
+                           near.name, c->name);
+    return usage_error("%.*s: no such option; see hearth %s --help", (int)n, word, c->name);
 }
 
 static int take(args *a, const option_spec *o, char *value)
@@ -307,9 +308,9 @@ static int take(args *a, const option_spec *o, char *value)
 }
 
 /* Whether n bytes begin a long name, as people write it with one dash: -prompt is no -p. */
-static bool is_long_name(const verb *v, const char *text, size_t n)
+static bool is_long_name(const command *c, const char *text, size_t n)
 {
-    FOR_EACH_OPTION(v, o)
+    FOR_EACH_OPTION(c, o)
     if (n >= 3 && strncmp(o->name, text, n) == 0) return true;
     return false;
 }
@@ -327,17 +328,17 @@ static int parse_option(args *a, int argc, char **argv, int *i)
     char *word = argv[*i], *value = NULL;
     size_t n = strcspn(word, "=");
     int bad = 0;
-    const option_spec *o = match_option(a->verb, word, n, &bad);
+    const option_spec *o = match_option(a->command, word, n, &bad);
     if (bad) return bad;
     if (o) {
         if (word[n] == '=') value = word + n + 1;
-    } else if (word[1] != '-' && !foreign_option(a->verb->name, word, n) &&
-               !is_long_name(a->verb, word + 1, n - 1)) {
-        o = find_letter(a->verb, word[1]);
+    } else if (word[1] != '-' && !foreign_option(a->command->name, word, n) &&
+               !is_long_name(a->command, word + 1, n - 1)) {
+        o = find_letter(a->command, word[1]);
         if (o && word[2]) value = word + 2 + (word[2] == '=');
         if (value && !goes_with_letter(o, value)) o = NULL;
     }
-    if (!o) return unknown_option(a->verb, word, n);
+    if (!o) return unknown_option(a->command, word, n);
     if (o->kind == OPTION_FLAG) return value ? usage_error("--%s takes no value", o->name) : take(a, o, NULL);
     if (!value && *i + 1 < argc) value = argv[++*i];
     if (!value) return usage_error("--%s needs a value: %s", o->name, o->value);
@@ -347,10 +348,10 @@ static int parse_option(args *a, int argc, char **argv, int *i)
 /* A model given with -m is the first operand. */
 static int put_model_first(args *a)
 {
-    const verb *v = a->verb;
-    const char *model = verb_offers(a, "model") ? args_text(a, "model", NULL) : NULL;
+    const command *c = a->command;
+    const char *model = command_offers(a, "model") ? args_text(a, "model", NULL) : NULL;
     if (!model) return 0;
-    if (a->n_operand == v->n_operand_max || a->n_operand == MAX_OPERANDS)
+    if (a->n_operand == c->n_operand_max || a->n_operand == MAX_OPERANDS)
         return usage_error("--model %s and the model '%s' are both given", model, a->operands[0]);
     memmove(a->operands + 1, a->operands, a->n_operand++ * sizeof *a->operands);
     a->operands[0] = model;
@@ -371,20 +372,20 @@ static int parse(args *a, int argc, char **argv)
         } else if (!only_operands && word[0] == '-' && word[1]) {
             int bad = parse_option(a, argc, argv, &i);
             if (bad) return bad;
-        } else if (a->n_operand == a->verb->n_operand_max || a->n_operand == MAX_OPERANDS) {
+        } else if (a->n_operand == a->command->n_operand_max || a->n_operand == MAX_OPERANDS) {
             return usage_error("'%s' is one argument too many; usage: hearth %s%s%s [options]", word,
-                               a->verb->name, *a->verb->operands ? " " : "", a->verb->operands);
+                               a->command->name, *a->command->operands ? " " : "", a->command->operands);
         } else {
             a->operands[a->n_operand++] = word;
         }
     }
     int bad = put_model_first(a);
     if (bad) return bad;
-    if (a->n_operand >= a->verb->n_operand_min) return 0;
-    const char *missing = a->verb->operands;
+    if (a->n_operand >= a->command->n_operand_min) return 0;
+    const char *missing = a->command->operands;
     for (unsigned i = 0; i < a->n_operand; i++) missing += strcspn(missing, " ") + 1;
     return usage_error("missing: %s; usage: hearth %s %s [options]; see hearth %s --help", missing,
-                       a->verb->name, a->verb->operands, a->verb->name);
+                       a->command->name, a->command->operands, a->command->name);
 }
 
 /* Options that ask for different things. */
@@ -395,18 +396,18 @@ static int check_exclusive(const args *a)
 {
     for (size_t i = 0; i < sizeof exclusive / sizeof *exclusive; i++) {
         const char *x = exclusive[i][0], *y = exclusive[i][1];
-        if (verb_offers(a, x) && verb_offers(a, y) && args_has(a, x) && args_has(a, y))
+        if (command_offers(a, x) && command_offers(a, y) && args_has(a, x) && args_has(a, y))
             return usage_error("--%s and --%s contradict each other; give one of them", x, y);
     }
     return 0;
 }
 
-/* Names of models become paths. "-" is standard input, where a verb takes it. */
+/* Names of models become paths. "-" is standard input, where a command takes it. */
 static int resolve_models(args *a)
 {
     int bad = 0;
     for (unsigned i = 0; i < a->n_operand && !bad; i++)
-        if (a->verb->models >> i & 1 && strcmp(a->operands[i], "-") != 0)
+        if (a->command->models >> i & 1 && strcmp(a->operands[i], "-") != 0)
             bad = resolve_model(a->operands[i], &a->operands[i]);
     for (size_t i = 0; i < a->n_given && !bad; i++)
         if (a->given[i].spec->flags & OPTION_MODEL)
@@ -414,26 +415,26 @@ static int resolve_models(args *a)
     return bad;
 }
 
-int verb_run(const verb *v, int argc, char **argv)
+int command_run(const command *c, int argc, char **argv)
 {
-    args a = {.verb = v};
+    args a = {.command = c};
     int bad = parse(&a, argc, argv);
     if (a.wants_help) {
-        verb_print_help(v);
+        command_print_help(c);
         return 0;
     }
     if (!bad) bad = check_exclusive(&a);
     if (bad) return bad;
     set_verbosity(args_has(&a, "quiet"), args_has(&a, "verbose"));
     bad = resolve_models(&a);
-    return bad ? bad : v->run(&a);
+    return bad ? bad : c->run(&a);
 }
 
 /* ---- answers ------------------------------------------------------------------------------ */
 
 static const given *find_given(const args *a, const char *name, size_t skip)
 {
-    assert(find_option(a->verb, name)); /* a verb asks for its own options only */
+    assert(find_option(a->command, name)); /* a command asks for its own options only */
     for (size_t i = 0; i < a->n_given; i++)
         if (strcmp(a->given[i].spec->name, name) == 0 && skip-- == 0) return &a->given[i];
     return NULL;
@@ -444,7 +445,7 @@ bool args_has(const args *a, const char *name) { return find_given(a, name, 0) !
 
 bool args_are_none(const args *a) { return a->n_given == 0 && a->n_operand == 0; }
 
-bool verb_offers(const args *a, const char *name) { return find_option(a->verb, name) != NULL; }
+bool command_offers(const args *a, const char *name) { return find_option(a->command, name) != NULL; }
 
 uint64_t args_uint(const args *a, const char *name, uint64_t otherwise)
 {

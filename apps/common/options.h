@@ -1,4 +1,4 @@
-/* The option table: one description of each verb, from which parsing, --help,
+/* The option table: one description of each command, from which parsing, --help,
  * the man page and shell completions come. */
 #ifndef HEARTH_APPS_COMMON_OPTIONS_H
 #define HEARTH_APPS_COMMON_OPTIONS_H
@@ -23,14 +23,14 @@ typedef enum option_kind {
     OPTION_SIZE,      /* bytes, with K, M, G or T of 1024 behind, or "auto", which is 0; min..max */
 } option_kind;
 
-typedef enum option_trait {
-    OPTION_REPEATS = 1, /* may be given more than once */
-    OPTION_RARE = 2,    /* --help only names it; the man page tells */
+typedef enum option_flag {
+    OPTION_REPEATS = 1,  /* may be given more than once */
+    OPTION_ADVANCED = 2, /* --help only names it; the man page tells */
     /* Of an OPTION_UINT: -1 is UINT64_MAX, whatever the range: as many as it takes. Two choices, if given: a word for
      * -1, then a word for max. */
     OPTION_OPEN = 4,
     OPTION_MODEL = 8, /* names a model: by its path, or as hearth list does */
-} option_trait;
+} option_flag;
 
 typedef struct option_spec {
     const char *name; /* without dashes */
@@ -40,17 +40,17 @@ typedef struct option_spec {
     const char *help;
     double min, max;
     const char *choices;
-    unsigned flags; /* of option_trait */
+    unsigned flags; /* of option_flag */
 } option_spec;
 
-/* -q -v, of every verb. */
+/* -q -v, of every command. */
 extern const option_spec general_options[];
-/* -m, of every verb whose first operand is a model. */
+/* -m, of every command whose first operand is a model. */
 extern const option_spec model_option[];
 
 typedef struct args args;
 
-typedef struct verb {
+typedef struct command {
     const char *name;
     const char *operands; /* "[MODEL]", "IN OUT TYPE" */
     unsigned n_operand_min, n_operand_max;
@@ -60,15 +60,15 @@ typedef struct verb {
     const option_spec *groups[4]; /* tables that end with a NULL name */
     unsigned models;              /* bit i: operand i names a model, by its path or as hearth list does */
     int (*run)(const args *a);
-} verb;
+} command;
 
-/* ---- what a verb asks of its arguments ---------------------------------------- */
+/* ---- what a command asks of its arguments ---------------------------------------- */
 
 const char *args_operand(const args *a, unsigned i); /* NULL when not given */
 bool args_has(const args *a, const char *name);
 bool args_are_none(const args *a); /* neither options nor operands were given */
-/* Whether the verb has such an option at all. */
-bool verb_offers(const args *a, const char *name);
+/* Whether the command has such an option at all. */
+bool command_offers(const args *a, const char *name);
 uint64_t args_uint(const args *a, const char *name, uint64_t otherwise);
 /* Of an option of bytes. */
 uint64_t args_size(const args *a, const char *name, uint64_t otherwise);
@@ -82,20 +82,21 @@ size_t args_list(const args *a, const char *name, uint64_t *values, size_t n_max
 
 /* ---- what the program asks of the table ------------------------------------------ */
 
-/* Calls a piece of text for every option of a verb, those of all verbs last. */
+/* Calls a piece of text for every option of a command, those of all commands last. */
 enum { N_OPTION_GROUP = 6 };
-const option_spec *verb_options(const verb *v, size_t i_group); /* NULL: the verb has no such group */
+const option_spec *command_options(const command *c,
+                                   size_t i_group); /* NULL: the command has no such group */
 #define FOR_EACH_OPTION(V, O)                                                                                \
     for (size_t g_ = 0; g_ < N_OPTION_GROUP; g_++)                                                           \
-        for (const option_spec *O = verb_options(V, g_); O && O->name; O++)
+        for (const option_spec *O = command_options(V, g_); O && O->name; O++)
 
-/* Parses and runs a verb; prints usage errors and returns the exit status. */
-int verb_run(const verb *v, int argc, char **argv);
-void verb_print_help(const verb *v);
-void verbs_print_help(const verb *const *verbs);
-void verbs_print_man(const verb *const *verbs);
+/* Parses and runs a command; prints usage errors and returns the exit status. */
+int command_run(const command *c, int argc, char **argv);
+void command_print_help(const command *c);
+void commands_print_help(const command *const *commands);
+void commands_print_man(const command *const *commands);
 /* shell: bash, zsh or fish. False when it is none of them. */
-bool verbs_print_completions(const verb *const *verbs, const char *shell);
+bool commands_print_completions(const command *const *commands, const char *shell);
 
 /* Prints "hearth: ..." to stderr and returns EXIT_USAGE. */
 int usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

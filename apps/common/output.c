@@ -1,4 +1,4 @@
-/* Messages, text, progress and Ctrl-C for all verbs. */
+/* Messages, text, progress and Ctrl-C for all commands. */
 #define _GNU_SOURCE
 #include "common/output.h"
 
@@ -60,7 +60,7 @@ print_line(const char *kind, const char *format, va_list list)
 {
     char line[1000];
     flush_stdout();
-    break_text();
+    begin_stderr_line();
     vsnprintf(line, sizeof line, format, list);
     fprintf(stderr, "hearth: %s%s\n", kind, printable(line));
 }
@@ -150,19 +150,19 @@ static bool same_place(int a, int b)
     return fstat(a, &x) == 0 && fstat(b, &y) == 0 && hth_same_stat(&x, &y);
 }
 
-void note_text(const char *text, size_t n)
+void stdout_wrote(const char *text, size_t n)
 {
     if (n > 0) in_line = text[n - 1] != '\n';
 }
 
-void end_text(void)
+void finish_line(void)
 {
     putchar('\n');
     flush_stdout();
     in_line = false;
 }
 
-void break_text(void)
+void begin_stderr_line(void)
 {
     clear_progress();
     if (!in_line || !same_place(STDOUT_FILENO, STDERR_FILENO)) return;
@@ -174,7 +174,7 @@ unsigned text_breaks(void) { return n_break; }
 
 bool write_text(const char *text, size_t n, bool raw)
 {
-    note_text(text, n);
+    stdout_wrote(text, n);
     for (size_t i = 0; i < n; i++) {
         size_t size = raw ? 0 : control_size(text, i, n);
         if (size == 0 && putchar(text[i]) == EOF) return false;
@@ -245,7 +245,7 @@ static void on_interrupt(int signal_number)
     stop = signal_number;
 }
 
-void catch_interrupt(void)
+void install_signal_handlers(void)
 {
     static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction action = {.sa_handler = on_interrupt}, before;
@@ -254,10 +254,10 @@ void catch_interrupt(void)
             sigaction(caught[i], &action, NULL);
 }
 
-void catch_interrupt_often(void)
+void install_chat_signal_handlers(void)
 {
     often = 1;
-    catch_interrupt();
+    install_signal_handlers();
 }
 
 bool interrupt_at_once(bool on)
@@ -267,14 +267,14 @@ bool interrupt_at_once(bool on)
     return before;
 }
 
-void forget_interrupt(void)
+void clear_interrupt(void)
 {
     if (!end_signal) stop = 0;
 }
 
 int interrupted(void) { return stop; }
 const volatile int *interrupt_flag(void) { return &stop; }
-int asked_to_end(void) { return end_signal; }
+int termination_signal(void) { return end_signal; }
 
 bool progress_show(void *user, uint64_t done, uint64_t total)
 {

@@ -1,4 +1,4 @@
-/* What verbs say: messages and progress on stderr, text on stdout with every error seen and terminal escapes
+/* What commands say: messages and progress on stderr, text on stdout with every error seen and terminal escapes
  * made visible; and Ctrl-C. */
 #ifndef HEARTH_APPS_COMMON_OUTPUT_H
 #define HEARTH_APPS_COMMON_OUTPUT_H
@@ -42,12 +42,12 @@ int finish_stdout(void);
  * terminal. False when stdout is lost. */
 bool write_text(const char *text, size_t n, bool raw);
 /* Says that these bytes of a text were written to stdout by other means. */
-void note_text(const char *text, size_t n);
+void stdout_wrote(const char *text, size_t n);
 /* Ends the line of what write_text wrote, on stdout, before anything else is written anywhere. */
-void end_text(void);
+void finish_line(void);
 /* Before a line on stderr: progress is taken off the terminal; and where stderr goes where stdout does, the line
  * begins with a newline in mid-text. stdout itself gets none. */
-void break_text(void);
+void begin_stderr_line(void);
 /* How often it began one. */
 unsigned text_breaks(void);
 /* Whether the byte at text[i] is one that would be made visible, and how many of them
@@ -72,17 +72,17 @@ bool progress_show(void *user, uint64_t done, uint64_t total);
 /* ---- interruption ------------------------------------------------------------------------ */
 
 /* From here on the first Ctrl-C only sets a flag; a second one ends the program. */
-void catch_interrupt(void);
+void install_signal_handlers(void);
 /* While it is on, Ctrl-C ends the program at once: nothing would be lost. Returns what it was. progress_show turns it
  * off. */
 bool interrupt_at_once(bool on);
 int interrupted(void);                    /* the signal, or 0 */
 const volatile int *interrupt_flag(void); /* the same, for evaluations that end by it */
 /* For programs that go on after a Ctrl-C: it only ever sets the flag, until
- * forget_interrupt. SIGTERM and SIGHUP set the flag too, for good. */
-void catch_interrupt_often(void);
-void forget_interrupt(void);
+ * clear_interrupt. SIGTERM and SIGHUP set the flag too, for good. */
+void install_chat_signal_handlers(void);
+void clear_interrupt(void);
 /* The signal that asked the program to end, or 0. */
-int asked_to_end(void);
+int termination_signal(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which files a verb may replace. */
+/* Which files a command may replace. */
 #define _GNU_SOURCE
 #include "common/output_file.h"
 
@@ -15,7 +15,7 @@
 
 const option_spec output_options[] = {
     {"force", 0, OPTION_FLAG, NULL, "replace a file of another kind, or not made by Hearth", 0, 0, NULL,
-     OPTION_RARE},
+     OPTION_ADVANCED},
     {0},
 };
 
@@ -34,7 +34,7 @@ static const struct {
     [OUTPUT_LOGITS] = {NULL, NULL, NULL},
 };
 
-/* A model says which verb made it; a sidecar has its architecture. A file that is not a GGUF file is no failure. */
+/* A model says which command made it; a sidecar has its architecture. A file that is not a GGUF file is no failure. */
 static hearth_status check_gguf(const char *path, output_kind kind, bool *is_ours, hearth_error *err)
 {
     hth_gguf *file;

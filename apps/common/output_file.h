@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-/* --force, of verbs that write files. */
+/* --force, of commands that write files. */
 extern const option_spec output_options[];
 
 typedef enum output_kind {
@@ -22,15 +22,15 @@ typedef enum output_kind {
     OUTPUT_LOGITS, /* floats without a header */
 } output_kind;
 
-/* A file that a verb reads, and its name in messages ("the model"). path NULL: none; "-": stdin. */
+/* A file that a command reads, and its name in messages ("the model"). path NULL: none; "-": stdin. */
 typedef struct input {
     const char *path, *name;
 } input;
 
-/* Whether a verb that reads these inputs may write out: no input, whatever its name, and without --force only a
+/* Whether a command that reads these inputs may write out: no input, whatever its name, and without --force only a
  * new or empty file, or one of the same kind that Hearth made. 0, or the exit status after a message. */
 int check_output(const args *a, const char *out, output_kind kind, const input *inputs, size_t n);
-/* Whether two outputs of one verb are different files, under whatever names. */
+/* Whether two outputs of one command are different files, under whatever names. */
 int check_two_outputs(const char *one, const char *other);
 
 #endif

@@ -8,52 +8,54 @@
 
 static bool is_whole(const hearth_model_info *info)
 {
-    return info->gpu_n_layer == info->n_layer && info->gpu_head && info->gpu_neurons >= 1.0;
+    return info->gpu_n_layer == info->n_layer && info->gpu_head && info->gpu_neuron_share >= 1.0;
 }
 
-placed placed_words(const hearth_model_info *info)
+placed placement_text(const hearth_model_info *info)
 {
     placed p = {"on the CPU"};
     char neurons[64] = "";
     if (!info->gpu) return p;
-    if (info->gpu_neurons < 1.0)
-        snprintf(neurons, sizeof neurons, " with %.0f %% of their neurons", 100.0 * info->gpu_neurons);
+    if (info->gpu_neuron_share < 1.0)
+        snprintf(neurons, sizeof neurons, " with %.0f %% of their neurons", 100.0 * info->gpu_neuron_share);
     snprintf(p.text, sizeof p.text, "%u of %u layers%s%s on %s (%s, %sthe CPU's bits%s%s), %s the CPU",
              info->gpu_n_layer, info->n_layer, neurons, info->gpu_head ? " and the head" : "", info->gpu,
-             hth_format_bytes(info->gpu_bytes).text, info->gpu_strict ? "" : "not ",
-             info->gpu_strict ? "" : ": ", info->gpu_strict_note, is_whole(info) ? "beside" : "the rest on");
+             hth_format_bytes(info->gpu_bytes).text, info->gpu_bit_exact ? "" : "not ",
+             info->gpu_bit_exact ? "" : ": ", info->gpu_strict_note,
+             is_whole(info) ? "beside" : "the rest on");
     return p;
 }
 
-void json_placed(json *j, const hearth_model_info *info)
+void json_placement(json *j, const hearth_model_info *info)
 {
     json_open(j, "gpu", '{');
     if (info->gpu) json_word(j, "device", info->gpu);
     json_uint(j, "layers", info->gpu_n_layer);
     json_uint(j, "layers_in_all", info->n_layer);
     if (info->gpu) {
-        json_float(j, "neurons", info->gpu_neurons, 6);
+        json_float(j, "neurons", info->gpu_neuron_share, 6);
         json_bool(j, "head", info->gpu_head);
         json_uint(j, "bytes", info->gpu_bytes);
         json_bool(j, "simulated", info->gpu_simulated);
     }
-    json_bool(j, "cpu_bits", info->gpu_strict);
+    json_bool(j, "cpu_bits", info->gpu_bit_exact);
     if (info->gpu_strict_note[0]) json_word(j, "cpu_bits_note", info->gpu_strict_note);
-    if (info->gpu_predicted > 0.0) json_float(j, "predicted_tokens_per_second", info->gpu_predicted, 6);
+    if (info->gpu_predicted_tps > 0.0)
+        json_float(j, "predicted_tokens_per_second", info->gpu_predicted_tps, 6);
     if (info->gpu_note[0]) json_word(j, "note", info->gpu_note);
     json_close(j, '}');
 }
 
-moment moment_now(const hearth_model *model)
+timestamp timestamp_now(const hearth_model *model)
 {
     hearth_model_info info;
     hearth_model_get_info(model, &info);
-    return (moment){(double)hth_clock_ns() * 1e-9, info.gpu_clock};
+    return (timestamp){(double)hth_clock_ns() * 1e-9, info.gpu_sim_seconds};
 }
 
-moment moment_since(const hearth_model *model, moment start)
+timestamp timestamp_since(const hearth_model *model, timestamp start)
 {
-    moment end = moment_now(model);
+    timestamp end = timestamp_now(model);
     bool clock = start.sim > 0.0 && end.sim > 0.0;
-    return (moment){end.wall - start.wall, clock ? end.sim - start.sim : -1.0};
+    return (timestamp){end.wall - start.wall, clock ? end.sim - start.sim : -1.0};
 }

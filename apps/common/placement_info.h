@@ -11,17 +11,17 @@
 typedef struct placed {
     char text[800];
 } placed;
-placed placed_words(const hearth_model_info *info);
+placed placement_text(const hearth_model_info *info);
 
 /* The object "gpu" of --json: docs/gpu.md lists its fields. */
-void json_placed(json *j, const hearth_model_info *info);
+void json_placement(json *j, const hearth_model_info *info);
 
 /* Seconds of this machine's clock, and of a simulated card's. */
-typedef struct moment {
+typedef struct timestamp {
     double wall, sim; /* there: 0: it has none that both sides are charged to */
-} moment;
-moment moment_now(const hearth_model *model);
+} timestamp;
+timestamp timestamp_now(const hearth_model *model);
 /* What went by; there: negative where it had no clock from begin to end. */
-moment moment_since(const hearth_model *model, moment start);
+timestamp timestamp_since(const hearth_model *model, timestamp start);
 
 #endif

@@ -52,8 +52,8 @@ void nearest_offer(nearest *n, const char *name)
     const char *a = without_dashes(n->word), *b = without_dashes(name);
     size_t length = strlen(a);
     if (length > MAX_WORD || strlen(name) > MAX_WORD) return;
-    size_t d = hth_edit_distance(a, b, false), most = length < 2 ? 0 : (length + 2) / 3;
-    if (d > most || (*n->name && d >= n->distance)) return;
+    size_t d = hth_edit_distance(a, b, false), max = length < 2 ? 0 : (length + 2) / 3;
+    if (d > max || (*n->name && d >= n->distance)) return;
     memcpy(n->name, name, strlen(name) + 1);
     n->distance = d;
 }
@@ -61,8 +61,8 @@ void nearest_offer(nearest *n, const char *name)
 /* ---- options that are not here ------------------------------------------------------------- */
 
 static const struct {
-    const char *verb;  /* "": all */
-    const char *words; /* separated by spaces */
+    const char *command; /* "": all */
+    const char *words;   /* separated by spaces */
     const char *answer;
 } foreign[] = {
     {"chat", "-i -if -ins --interactive --interactive-first -cnv --conversation",
@@ -133,10 +133,10 @@ static const struct {
     {"", "--embedding --embeddings --reranking --port --host -np", "there is no server yet"},
 };
 
-const char *foreign_option(const char *verb, const char *word, size_t n)
+const char *foreign_option(const char *command, const char *word, size_t n)
 {
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
-        if ((!*foreign[i].verb || strcmp(foreign[i].verb, verb) == 0) &&
+        if ((!*foreign[i].command || strcmp(foreign[i].command, command) == 0) &&
             lists_word(foreign[i].words, word, n))
             return foreign[i].answer;
     return NULL;

@@ -31,8 +31,8 @@ typedef struct nearest {
 nearest nearest_to(const char *word);
 void nearest_offer(nearest *n, const char *name);
 
-/* What to do in place of an option of llama.cpp that a verb does not have: a sentence; NULL: it is unknown. word is
+/* What to do in place of an option of llama.cpp that a command does not have: a sentence; NULL: it is unknown. word is
  * the option with its dashes, n bytes. */
-const char *foreign_option(const char *verb, const char *word, size_t n);
+const char *foreign_option(const char *command, const char *word, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* Files of text that verbs write by stdio: pages, tables, conversations. A file appears when it is complete
+/* Files of text that commands write by stdio: pages, tables, conversations. A file appears when it is complete
  * (file/atomic_writer.h). */
 #ifndef HEARTH_APPS_COMMON_TEXT_FILE_H
 #define HEARTH_APPS_COMMON_TEXT_FILE_H

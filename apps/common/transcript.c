@@ -48,7 +48,7 @@ static char *copy_of(const char *bytes, size_t n)
 
 bool transcript_add(transcript *t, const char *role, const char *content, size_t n)
 {
-    hearth_message *more = grown(t->message, &t->room, t->n + 1, sizeof *more);
+    hearth_message *more = grown(t->message, &t->capacity, t->n + 1, sizeof *more);
     if (!more) return report_text("out of memory for the conversation") == 0;
     t->message = more;
     char *r = copy_of(role, strlen(role)), *c = copy_of(content, n);

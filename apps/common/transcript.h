@@ -8,7 +8,7 @@
 /* Zero-initialised is empty. */
 typedef struct transcript {
     hearth_message *message; /* role and content belong to it */
-    size_t n, room;
+    size_t n, capacity;
 } transcript;
 
 void transcript_free(transcript *t);

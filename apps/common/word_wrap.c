@@ -43,7 +43,7 @@ static size_t show_character(const char *p, size_t n, char out[16], unsigned *wi
 
 static bool put(const char *bytes, size_t n)
 {
-    note_text(bytes, n);
+    stdout_wrote(bytes, n);
     return fwrite(bytes, 1, n, stdout) == n;
 }
 

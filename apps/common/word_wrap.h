@@ -1,5 +1,5 @@
 /* A model's text on a terminal: wrapped at spaces to the width that the terminal has at
- * the moment, wide characters counted as such, terminal escapes made visible. */
+ * the timestamp, wide characters counted as such, terminal escapes made visible. */
 #ifndef HEARTH_APPS_COMMON_WRAP_H
 #define HEARTH_APPS_COMMON_WRAP_H
 

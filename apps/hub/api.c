@@ -12,7 +12,7 @@ enum { MAX_BODY = 64 << 20, MAX_FILES = 200000, MAX_PAGES = 1000 };
 
 typedef struct body {
     char *bytes;
-    size_t n, room;
+    size_t n, capacity;
     bool is_full;
 } body;
 
@@ -21,11 +21,11 @@ static bool take(void *user, const hub_reply *reply, const uint8_t *bytes, size_
     body *b = user;
     (void)reply;
     if (b->n + n > MAX_BODY) return b->is_full = true, false;
-    if (b->n + n + 1 > b->room) {
-        size_t room = 2 * (b->n + n + 1);
-        char *more = realloc(b->bytes, room);
+    if (b->n + n + 1 > b->capacity) {
+        size_t capacity = 2 * (b->n + n + 1);
+        char *more = realloc(b->bytes, capacity);
         if (!more) return false;
-        b->bytes = more, b->room = room;
+        b->bytes = more, b->capacity = capacity;
     }
     memcpy(b->bytes + b->n, bytes, n);
     b->n += n;

@@ -1,5 +1,5 @@
 /* Models on this machine, found and named, and models brought from a hub (Hugging Face, or what HF_ENDPOINT
- * names) into the cache that huggingface_hub uses too, so that nothing is stored twice. Called by the verbs
+ * names) into the cache that huggingface_hub uses too, so that nothing is stored twice. Called by the commands
  * pull, list and rm, and where arguments are parsed (common/model_name.c); this room prints nothing. Texts from
  * networks and files are untrusted: names are escaped before they are printed, no path leads out of its folder. */
 #ifndef HEARTH_APPS_HUB_HUB_H
@@ -26,7 +26,7 @@ typedef enum hub_place {
 const char *hub_place_name(hub_place place);
 
 typedef struct hub_model {
-    char *name; /* by which verbs take it: "ORG/NAME:Q4_K_M", "llama3.2:1b", "folder/file" */
+    char *name; /* by which commands take it: "ORG/NAME:Q4_K_M", "llama3.2:1b", "folder/file" */
     char *path; /* of the file, or of the first part of a split one */
     hub_place place;
     uint64_t size;      /* bytes of all parts that are there */

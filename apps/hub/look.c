@@ -156,14 +156,14 @@ void hub_machine_close(hub_machine *m)
 static const char *main_type(const hth_gguf *file)
 {
     uint64_t bytes[HTH_TYPE_LIMIT] = {0};
-    uint32_t most = 0;
+    uint32_t max = 0;
     for (size_t i = 0; i < hth_gguf_n_tensor(file); i++) {
         const hth_gguf_tensor *t = hth_gguf_tensor_at(file, i);
         if ((uint32_t)t->type < HTH_TYPE_LIMIT) bytes[t->type] += t->size;
     }
     for (uint32_t i = 1; i < HTH_TYPE_LIMIT; i++)
-        if (bytes[i] > bytes[most]) most = i;
-    const hth_type_info *info = bytes[most] > 0 ? hth_type_find(most) : NULL;
+        if (bytes[i] > bytes[max]) max = i;
+    const hth_type_info *info = bytes[max] > 0 ? hth_type_find(max) : NULL;
     return info ? info->name : "";
 }
 

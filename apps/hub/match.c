@@ -34,12 +34,12 @@ static const hub_model *nearest(const hub_models *models, const char *text)
 {
     const hub_model *best = NULL;
     char word[HUB_NAME], name[HUB_NAME];
-    size_t least = strlen(text) / 3 + 1;
+    size_t min = strlen(text) / 3 + 1;
     lower(text, word);
     for (size_t i = 0; i < models->n && strlen(text) < HUB_NAME; i++) {
         lower(models->at[i].name, name);
         size_t d = hth_edit_distance(word, name, true);
-        if (d < least) best = &models->at[i], least = d;
+        if (d < min) best = &models->at[i], min = d;
     }
     return best;
 }

@@ -17,7 +17,7 @@ hearth_status hub_make_folders(const char *path, hearth_error *err);
  * control byte, no backslash. */
 bool hub_is_safe_path(const char *path);
 /* A file's content, up to `most` bytes, freed with free; NULL where it cannot be read whole. */
-char *hub_read_file(const char *path, size_t most, size_t *n);
+char *hub_read_file(const char *path, size_t max, size_t *n);
 
 /* Calls visit for each file below root (links to files too, links to folders not followed, hidden names left
  * out), at most `depth` folders deep; relative: its path below root. False from visit ends the walk. */

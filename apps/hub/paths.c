@@ -59,13 +59,13 @@ bool hub_is_safe_path(const char *path)
     }
 }
 
-char *hub_read_file(const char *path, size_t most, size_t *n)
+char *hub_read_file(const char *path, size_t max, size_t *n)
 {
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return NULL;
     char *bytes = NULL;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= most)
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size <= max)
         bytes = malloc((size_t)st.st_size + 1);
     ssize_t got = 1;
     *n = 0;

@@ -116,7 +116,7 @@ typedef struct hearth_gpu_options {
      * them as fit, and the head where N is larger than their number), or a file of hearth plan, for this
      * model and device. NULL: plan for cards, even for what computes on the CPU. */
     const char *placement;
-    bool strict;        /* refuse a device that would not give the CPU's bits: UNSUPPORTED */
+    bool bit_exact;     /* refuse a device that would not give the CPU's bits: UNSUPPORTED */
 } hearth_gpu_options;
 
 typedef struct hearth_model_options {
@@ -124,7 +124,7 @@ typedef struct hearth_model_options {
     bool mmap;         /* map the file in place of reading it: same results, less memory, slower decode */
     hearth_progress_fn *progress; /* may be NULL */
     void *progress_user;
-    bool keep_layout; /* leave weights as the file has them, not as kernels like them: same results, slower */
+    bool no_repack;           /* leave weights as the file has them, not as kernels like them: same results, slower */
     const char *predictors, *thresholds; /* files of hearth predictors and hearth thresholds, or NULL */
     hearth_selector selector; /* weights are laid out for it; sessions use it unless they say otherwise */
     const char *activation;   /* of the feed-forward network ("relu", ...), in place of the file's; or NULL */
@@ -170,23 +170,23 @@ typedef struct hearth_model_info {
     bool sparse_activation;   /* the activation gives exact zeros */
     hearth_selector selector; /* of its sessions, unless they say otherwise; never AUTO */
     const char *selector_why; /* what chose it: "as asked for", ... */
-    bool by_neurons;          /* down lies neuron by neuron: what does not fire is not read */
+    bool down_transposed;     /* down lies neuron by neuron: what does not fire is not read */
     uint32_t n_layer, d_model, n_head, n_head_kv, d_head, d_ff, n_vocab;
     uint32_t n_ctx_train;     /* context that the model was trained for */
     uint64_t n_parameter;
     uint64_t weight_bytes;    /* of all tensors in use, in the file or beside it */
-    uint64_t token_bytes;     /* of weights that one generated token reads, were no neuron skipped */
+    uint64_t bytes_per_token; /* of weights that one generated token reads, were no neuron skipped */
     const char *gpu;          /* the device's name; NULL: all is the CPU's */
     const char *gpu_note;     /* why nothing lies on a device, or less than at first; "" */
     uint32_t gpu_n_layer;     /* layers that lie there: the first ones */
-    double gpu_neurons;       /* of each the first of its neurons: their share, 0 to 1 */
-    double gpu_predicted;     /* tokens a second that the placement's plan expects; 0: it says nothing */
+    double gpu_neuron_share;  /* of each the first of its neurons: their share, 0 to 1 */
+    double gpu_predicted_tps; /* tokens a second that the placement's plan expects; 0: it says nothing */
     bool gpu_head;            /* and the output matrix */
-    bool gpu_strict;          /* all so far has the bits of the CPU, also what a device computed that was left */
+    bool gpu_bit_exact;       /* all so far has the bits of the CPU, also what a device computed that was left */
     const char *gpu_strict_note; /* why not: "output.weight is F16"; "" */
     uint64_t gpu_bytes;       /* allocated there */
     bool gpu_simulated;       /* it pretends to be a card: figures must be labelled */
-    double gpu_clock;         /* seconds since it was opened on its own clock, where that is charged with what this
+    double gpu_sim_seconds;   /* seconds since it was opened on its own clock, where that is charged with what this
                                  machine's CPU computes too; 0: seconds are those of this machine */
 } hearth_model_info;
 

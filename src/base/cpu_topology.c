@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 /* The text of a small file, terminated; false when there is none. */
-static bool read_text(const char *path, char *text, size_t room)
+static bool read_text(const char *path, char *text, size_t capacity)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return false;
-    ssize_t n = read(file, text, room - 1);
+    ssize_t n = read(file, text, capacity - 1);
     close(file);
     text[n > 0 ? n : 0] = '\0';
     return n > 0;

@@ -157,7 +157,7 @@ static void check_outside(const hth_pool *pool) { (void)pool; }
  * units or finds the end of the queue and rests. From rest the queue is taken up again by
  * whoever first sees that there is more: by the runner that has just laid it down, or by the
  * caller that queues. */
-static bool take_up(hth_pool *pool, uint64_t number)
+static bool advance_phase(hth_pool *pool, uint64_t number)
 {
     return atomic_compare_exchange_strong(&pool->rests_at, &number, RUNNING);
 }
@@ -177,7 +177,7 @@ static phase *go_on(hth_pool *pool, uint64_t number)
     if (atomic_load(&pool->n_queued) == number) {
         atomic_exchange(&pool->ticket, make_ticket((uint32_t)number, 0, 0));
         announce(&pool->rests_at, number);
-        if (atomic_load(&pool->n_queued) == number || !take_up(pool, number)) {
+        if (atomic_load(&pool->n_queued) == number || !advance_phase(pool, number)) {
             if (atomic_load(&pool->caller_sleeps)) hth_event_notify_all(&pool->bell);
             return NULL;
         }
@@ -308,7 +308,7 @@ uint32_t hth_pool_pin(hth_pool *pool)
 /* The system may move the caller's thread, which is not pinned, to the core of another one of
  * the pool: both would share it for long, as neither is worse off than with whatever runs on
  * the core that was left. Then the other one goes there. */
-static void keep_apart(hth_pool *pool, uint64_t now)
+static void repin_if_shared(hth_pool *pool, uint64_t now)
 {
     if (!pool->pinned || now - pool->moved_ns < MOVE_NS) return;
     uint32_t here = core_here(pool), left = pool->members[0].core;
@@ -323,7 +323,7 @@ static void keep_apart(hth_pool *pool, uint64_t now)
 
 /* How long to wait, from `since` on, for the units of a phase that are under way: twice what
  * a unit took so far, and some patience. UINT64_MAX: they cannot be done again. */
-static uint64_t patience_with(const hth_pool *pool, const phase *p, uint64_t since)
+static uint64_t timeout_for(const hth_pool *pool, const phase *p, uint64_t since)
 {
     uint64_t patience = atomic_load_explicit(&pool->patience_ns, memory_order_relaxed);
     uint32_t n_done = atomic_load(&p->n_done);
@@ -334,7 +334,7 @@ static uint64_t patience_with(const hth_pool *pool, const phase *p, uint64_t sin
 }
 
 /* Computes all units that nobody has carried over, if any; each thread begins elsewhere. */
-static bool rescue(hth_pool *pool, member *m, phase *p)
+static bool run_backup(hth_pool *pool, member *m, phase *p)
 {
     bool any = false;
     for (uint32_t k = 0; k < p->n_unit; k++) {
@@ -349,16 +349,16 @@ static bool rescue(hth_pool *pool, member *m, phase *p)
 
 /* Looks after a phase (of ticket t) that has had no unit left since `since`: how long to wait
  * on, 0 when late units were computed, UINT64_MAX when there is nothing to be done. */
-static uint64_t look_after(hth_pool *pool, member *m, uint64_t t, uint64_t since, uint64_t now)
+static uint64_t check_stragglers(hth_pool *pool, member *m, uint64_t t, uint64_t since, uint64_t now)
 {
     uint64_t left = UINT64_MAX;
     if (n_unit_of(t) == 0) return left;
     announce(&m->pin, PINNED | number_of(t));
     if (number_of(atomic_load(&pool->ticket)) == number_of(t)) {
         phase *p = phase_at(pool, number_of(t));
-        uint64_t patience = patience_with(pool, p, since);
+        uint64_t patience = timeout_for(pool, p, since);
         if (patience != UINT64_MAX) left = patience > now - since ? patience - (now - since) : 0;
-        if (left == 0 && !rescue(pool, m, p)) left = UINT64_MAX;
+        if (left == 0 && !run_backup(pool, m, p)) left = UINT64_MAX;
     }
     atomic_store_explicit(&m->pin, 0, memory_order_release);
     return left;
@@ -370,42 +370,43 @@ static bool all_done(const hth_pool *pool)
 }
 
 /* What a wait ends with: units to claim; for the caller, the end of the queue. */
-static bool has_news(const hth_pool *pool, const member *m, uint64_t t)
+static bool work_available(const hth_pool *pool, const member *m, uint64_t t)
 {
     return has_work(t) || (m->index == 0 ? all_done(pool) : atomic_load(&pool->closing));
 }
 
 /* Sleeps unless there is news; false when nobody rang. */
-static bool doze(hth_pool *pool, const member *m, uint64_t timeout_ns)
+static bool sleep_wait(hth_pool *pool, const member *m, uint64_t timeout_ns)
 {
     uint32_t seen = hth_event_prepare_wait(&pool->bell);
     bool rang = true;
     if (m->index == 0) announce(&pool->caller_sleeps, true);
-    if (!has_news(pool, m, atomic_load(&pool->ticket))) rang = hth_event_wait(&pool->bell, seen, timeout_ns);
+    if (!work_available(pool, m, atomic_load(&pool->ticket)))
+        rang = hth_event_wait(&pool->bell, seen, timeout_ns);
     if (m->index == 0) atomic_store(&pool->caller_sleeps, false);
     return rang;
 }
 
 /* Spins for a while, then sleeps, until there is news; meanwhile does what others are late with. */
-static void wait_for_news(hth_pool *pool, member *m)
+static void wait_for_work(hth_pool *pool, member *m)
 {
     uint64_t awake_since = 0, phase_since = 0, seen = 0;
     for (uint32_t spins = 0;; spins++) {
         uint64_t t = atomic_load_explicit(&pool->ticket, memory_order_acquire);
-        if (has_news(pool, m, t)) return;
+        if (work_available(pool, m, t)) return;
         pause_core();
         if (spins % CLOCK_EVERY != 0) continue;
         uint64_t now = hth_clock_ns(), left = UINT64_MAX;
-        if (m->index == 0) keep_apart(pool, now);
+        if (m->index == 0) repin_if_shared(pool, now);
         if (awake_since == 0) awake_since = now;
         if (phase_since == 0 || seen != number_of(t)) phase_since = now, seen = number_of(t);
-        if (now - phase_since >= LATE_NS) left = look_after(pool, m, t, phase_since, now);
+        if (now - phase_since >= LATE_NS) left = check_stragglers(pool, m, t, phase_since, now);
         if (left == 0) {
             awake_since = phase_since = 0;
         } else if (now - awake_since >= SPIN_NS) {
             if (now - phase_since < LATE_NS) left = LATE_NS;
             bool soon = left < SPIN_LAST_NS && now - awake_since + left < SPIN_LAST_NS;
-            if (!soon && doze(pool, m, left)) awake_since = 0;
+            if (!soon && sleep_wait(pool, m, left)) awake_since = 0;
         }
     }
 }
@@ -415,7 +416,7 @@ static void *member_main(void *p)
     member *m = p;
     while (!atomic_load_explicit(&m->pool->closing, memory_order_relaxed)) {
         help(m->pool, m);
-        wait_for_news(m->pool, m);
+        wait_for_work(m->pool, m);
     }
     return NULL;
 }
@@ -442,7 +443,7 @@ static void make_room(hth_pool *pool, uint64_t number)
         pool->free_until = lowest_in_use(pool) + RING - 1;
         if (number <= pool->free_until) return;
         help(pool, &pool->members[0]);
-        wait_for_news(pool, &pool->members[0]);
+        wait_for_work(pool, &pool->members[0]);
         /* All done and still no room: a thread has been late for a whole ring. Its core is
          * not ours to spin on. */
         if (all_done(pool)) hth_event_wait(&pool->bell, atomic_load(&pool->bell.n_notify), SPIN_NS);
@@ -460,7 +461,7 @@ static void queue(hth_pool *pool, const job *j, size_t size, uint32_t n_unit)
     p->n_unit = n_unit;
     atomic_store_explicit(&p->n_done, 0, memory_order_relaxed);
     announce(&pool->n_queued, number);
-    if (atomic_load(&pool->rests_at) == number - 1 && take_up(pool, number - 1)) share_out(pool, p, 0);
+    if (atomic_load(&pool->rests_at) == number - 1 && advance_phase(pool, number - 1)) share_out(pool, p, 0);
 }
 
 static void queue_all(hth_pool *pool, job *j, size_t size, size_t n_unit)
@@ -488,7 +489,7 @@ void hth_pool_add(hth_pool *pool, hth_work_fn *work, void *arg, size_t size, siz
 }
 
 void hth_pool_add_retryable(hth_pool *pool, hth_work_fn *work, hth_work_fn *commit_fn, void *arg, size_t size,
-                        size_t n_unit)
+                            size_t n_unit)
 {
     if (pool->n_thread > 1) {
         queue_all(pool, &(job){.work = work, .commit = commit_fn, .arg = arg}, size, n_unit);
@@ -502,7 +503,7 @@ void hth_pool_finish(hth_pool *pool)
     check_outside(pool);
     if (pool->n_thread == 1) return;
     member *m = &pool->members[0];
-    for (help(pool, m); !all_done(pool); help(pool, m)) wait_for_news(pool, m);
+    for (help(pool, m); !all_done(pool); help(pool, m)) wait_for_work(pool, m);
 }
 
 void hth_pool_run(hth_pool *pool, hth_work_fn *work, void *arg, size_t n_unit)

@@ -9,11 +9,11 @@
 
 #include <string.h>
 
-static hth_jinja_spans *new_spans(hth_jinja *j, size_t room)
+static hth_jinja_spans *new_spans(hth_jinja *j, size_t capacity)
 {
-    if (room > HTH_TEMPLATE_MAX_MEMORY) room = HTH_TEMPLATE_MAX_MEMORY; /* more fails below */
-    hth_jinja_spans *s = hth_jinja_alloc(j, 1, sizeof *s + room * sizeof s->span[0]);
-    if (s) s->capacity = room;
+    if (capacity > HTH_TEMPLATE_MAX_MEMORY) capacity = HTH_TEMPLATE_MAX_MEMORY; /* more fails below */
+    hth_jinja_spans *s = hth_jinja_alloc(j, 1, sizeof *s + capacity * sizeof s->span[0]);
+    if (s) s->capacity = capacity;
     return s;
 }
 
@@ -75,7 +75,8 @@ const char *hth_jinja_bytes(hth_jinja *j, hth_jinja_text *t)
     for (size_t i = 0; i < t->n_span; i++) {
         const hth_jinja_span *from = &t->spans->span[i];
         memcpy(copy + at, from->p, from->n);
-        if (s->used > 0 && s->span[s->used - 1].is_template == from->is_template) s->span[s->used - 1].n += from->n;
+        if (s->used > 0 && s->span[s->used - 1].is_template == from->is_template)
+            s->span[s->used - 1].n += from->n;
         else s->span[s->used++] = (hth_jinja_span){copy + at, from->n, from->is_template};
         at += from->n;
     }
@@ -184,11 +185,11 @@ bool hth_jinja_map_bytes(hth_jinja *j, hth_jinja_text *t, hth_jinja_map_fn *map,
 static bool make_room(hth_jinja *j, hth_jinja_strbuf *b, size_t n)
 {
     if ((size_t)(b->end - b->at) >= n) return true;
-    size_t room = n > b->text.n ? n : b->text.n;
-    if (room > 4096 && room > n) room = n > 4096 ? n : 4096;
-    if (room < 128) room = 128;
-    b->at = hth_jinja_alloc(j, room, 1);
-    b->end = b->at ? b->at + room : NULL;
+    size_t capacity = n > b->text.n ? n : b->text.n;
+    if (capacity > 4096 && capacity > n) capacity = n > 4096 ? n : 4096;
+    if (capacity < 128) capacity = 128;
+    b->at = hth_jinja_alloc(j, capacity, 1);
+    b->end = b->at ? b->at + capacity : NULL;
     return b->at != NULL;
 }
 
@@ -202,7 +203,8 @@ bool hth_jinja_strbuf_bytes(hth_jinja *j, hth_jinja_strbuf *b, const char *p, si
     hth_jinja_span span = {b->at, n, frame};
     b->at += n;
     t->n += n;
-    if (!last || last->is_template != frame || last->p + last->n != span.p) return append_spans(j, t, &span, 1);
+    if (!last || last->is_template != frame || last->p + last->n != span.p)
+        return append_spans(j, t, &span, 1);
     last->n += n;
     return true;
 }

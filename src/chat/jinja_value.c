@@ -133,12 +133,12 @@ bool hth_jinja_new_list(hth_jinja *j, hth_jinja_kind kind, hth_jinja_value *out)
 bool hth_jinja_push(hth_jinja *j, hth_jinja_list *list, const hth_jinja_value *v)
 {
     if (list->n == list->capacity) {
-        size_t room = list->capacity ? 2 * list->capacity : 4;
-        hth_jinja_value *more = hth_jinja_alloc(j, room, sizeof *more);
+        size_t capacity = list->capacity ? 2 * list->capacity : 4;
+        hth_jinja_value *more = hth_jinja_alloc(j, capacity, sizeof *more);
         if (!more) return false;
         if (list->n) memcpy(more, list->v, list->n * sizeof *more);
         list->v = more; /* a loop that is under way goes on over the old one */
-        list->capacity = room;
+        list->capacity = capacity;
     }
     list->v[list->n++] = *v;
     return true;
@@ -153,7 +153,8 @@ bool hth_jinja_new_dict(hth_jinja *j, hth_jinja_kind kind, hth_jinja_value *out)
 bool hth_jinja_find(hth_jinja *j, const hth_jinja_dict *dict, const hth_jinja_value *key, hth_jinja_pair **at)
 {
     *at = NULL;
-    if (!hth_jinja_count_steps(j, dict->n / 64)) return false; /* a search from the start: dicts here are small */
+    if (!hth_jinja_count_steps(j, dict->n / 64))
+        return false; /* a search from the start: dicts here are small */
     for (size_t i = 0; i < dict->n && !*at; i++) {
         bool equal;
         if (!hth_jinja_equal(j, &dict->v[i].key, key, &equal)) return false;
@@ -173,12 +174,12 @@ bool hth_jinja_put(hth_jinja *j, hth_jinja_dict *dict, const hth_jinja_value *ke
         return true;
     }
     if (dict->n == dict->capacity) {
-        size_t room = dict->capacity ? 2 * dict->capacity : 4;
-        hth_jinja_pair *more = hth_jinja_alloc(j, room, sizeof *more);
+        size_t capacity = dict->capacity ? 2 * dict->capacity : 4;
+        hth_jinja_pair *more = hth_jinja_alloc(j, capacity, sizeof *more);
         if (!more) return false;
         if (dict->n) memcpy(more, dict->v, dict->n * sizeof *more);
         dict->v = more;
-        dict->capacity = room;
+        dict->capacity = capacity;
     }
     dict->v[dict->n++] = (hth_jinja_pair){*key, *v};
     return true;
@@ -191,7 +192,8 @@ static bool list_characters(hth_jinja *j, hth_jinja_text *t, hth_jinja_list *lis
     for (size_t at = 0, size; at < t->n; at += size) {
         hth_jinja_value c;
         size = hth_jinja_char_size(p + at, t->n - at);
-        if (!hth_jinja_count_steps(j, 1) || !hth_jinja_cut(j, t, at, at + size, &c) || !hth_jinja_push(j, list, &c))
+        if (!hth_jinja_count_steps(j, 1) || !hth_jinja_cut(j, t, at, at + size, &c) ||
+            !hth_jinja_push(j, list, &c))
             return false;
     }
     return true;

@@ -31,7 +31,7 @@ typedef struct packing {
     int32_t **numbers;  /* [n_layer] what each had been in the first file, or NULL: as orders */
     uint32_t *up_first; /* [n_layer] 1: gate and up are in each other's place, against the first file */
     hth_pack_tensor *tensors;
-    size_t n_tensor, room;
+    size_t n_tensor, capacity;
     hth_packer packer;
     uint64_t total, done;
 } packing;
@@ -102,7 +102,7 @@ static hearth_status number_neurons(packing *w, uint32_t i, hearth_error *err)
 
 /* dReLU treats both halves alike, so the one that is above zero less often can be the gate, which is
  * computed first and rules out more. Thresholds were made for the gate that is. */
-static bool swaps_halves(const packing *w, uint32_t i)
+static bool swaps_gate_up(const packing *w, uint32_t i)
 {
     return w->profile && w->model->hparams.activation == HTH_ACTIVATION_DRELU && !w->thresholds.file &&
            !w->model->has_thresholds && w->profile->layers[i].up_fired < w->profile->layers[i].gate_fired;
@@ -111,8 +111,8 @@ static bool swaps_halves(const packing *w, uint32_t i)
 static void choose_halves(packing *w)
 {
     for (uint32_t i = 0; i < w->model->hparams.n_layer; i++) {
-        w->result->n_swapped += swaps_halves(w, i);
-        w->up_first[i] = w->model->layers[i].gate_up_swapped != swaps_halves(w, i);
+        w->result->n_swapped += swaps_gate_up(w, i);
+        w->up_first[i] = w->model->layers[i].gate_up_swapped != swaps_gate_up(w, i);
     }
 }
 
@@ -121,7 +121,7 @@ static const char *const halves[] = {"ffn_gate.", "ffn_up."};
 /* The name under which a half is written; rest: what follows the half's own, "weight" or "bias". */
 static void name_half(const packing *w, hth_pack_tensor *p, uint32_t i, int half, const char *rest)
 {
-    int place = swaps_halves(w, i) ? 1 - half : half;
+    int place = swaps_gate_up(w, i) ? 1 - half : half;
     snprintf(p->name, sizeof p->name, "blk.%u.%s%s", i, halves[place], rest);
 }
 
@@ -279,7 +279,7 @@ static hearth_status plan(packing *w, hearth_error *err)
 {
     size_t n = hth_gguf_n_tensor(w->in) + (size_t)w->model->hparams.n_layer * ADDED_PER_LAYER;
     w->tensors = hth_alloc(n, sizeof *w->tensors);
-    w->room = n;
+    w->capacity = n;
     if (!w->tensors) return hth_fail_memory(err, n * sizeof *w->tensors, "the plan of a file");
     for (size_t k = 0; k < hth_gguf_n_tensor(w->in); k++) plan_tensor(w, hth_gguf_tensor_at(w->in, k));
     plan_sidecar(w, &w->predictors);
@@ -361,11 +361,11 @@ static size_t shares_of(const packing *w, uint32_t i_layer, float *shares)
 
 static hearth_status write_shares(packing *w, hearth_error *err)
 {
-    size_t n = 0, most = 0;
+    size_t n = 0, max = 0;
     for (uint32_t i = 0; i < w->model->hparams.n_layer; i++)
-        most += w->model->layers[i].d_ff / HTH_ACT_FREQ_BLOCK + 1;
-    float *shares = hth_alloc(most, sizeof *shares);
-    if (!shares) return hth_fail_memory(err, most * sizeof *shares, "shares of neurons that fire");
+        max += w->model->layers[i].d_ff / HTH_ACT_FREQ_BLOCK + 1;
+    float *shares = hth_alloc(max, sizeof *shares);
+    if (!shares) return hth_fail_memory(err, max * sizeof *shares, "shares of neurons that fire");
     for (uint32_t i = 0; i < w->model->hparams.n_layer; i++) n += shares_of(w, i, shares + n);
     hth_gguf_writer_array(w->packer.out, HTH_KEY_ACT_FREQ, HTH_GGUF_F32, shares, n);
     hth_free(shares);
@@ -396,7 +396,8 @@ static hearth_status write_sparsity(packing *w, hearth_error *err)
                           w->predictors.file ? sidecar_threshold_of : threshold_of, err);
     }
     if (w->result->n_swapped)
-        hth_gguf_writer_array(out, HTH_KEY_GATE_UP_SWAPPED, HTH_GGUF_U32, w->up_first, w->model->hparams.n_layer);
+        hth_gguf_writer_array(out, HTH_KEY_GATE_UP_SWAPPED, HTH_GGUF_U32, w->up_first,
+                              w->model->hparams.n_layer);
     if (st == HEARTH_OK && w->profile) st = write_layers(w, "hearth.ffn.largest_hidden", hidden_of, err);
     if (st == HEARTH_OK && w->profile) st = write_shares(w, err);
     return st;

@@ -293,7 +293,7 @@ static uint32_t next_candidate(const making *w)
 {
     uint32_t n = n_layer_of(w), found = n;
     uint64_t used = 0;
-    double most = 0.0;
+    double max = 0.0;
     for (uint32_t i = 0; i < n; i++) used += w->results[i].size;
     for (uint32_t i = 0; i < n; i++) {
         const hth_predictor_result *r = &w->results[i];
@@ -301,7 +301,7 @@ static uint32_t next_candidate(const making *w)
         uint64_t grown = used - r->size + size_of_rank(w, i, 2 * r->rank);
         bool may = !w->settled[i] && r->precision < w->options->precision && 2 * r->rank <= RANK_MAX &&
                    grown <= budget_of(w);
-        if (may && in_vain > most) found = i, most = in_vain;
+        if (may && in_vain > max) found = i, max = in_vain;
     }
     return found;
 }
@@ -376,12 +376,12 @@ static hearth_status make_room(making *w, const hth_chunks *windows, hearth_erro
     w->n_window = hth_text_sampler_windows(windows, o->n_token);
     uint64_t n_text = (uint64_t)w->n_window * windows->n_ctx;
     w->n_token = n_text < o->n_token ? (uint32_t)n_text : o->n_token;
-    uint64_t least = 0;
-    for (uint32_t i = 0; i < n; i++) least += size_of_rank(w, i, RANK_STEP);
-    if (o->budget && o->budget < least)
+    uint64_t min = 0;
+    for (uint32_t i = 0; i < n; i++) min += size_of_rank(w, i, RANK_STEP);
+    if (o->budget && o->budget < min)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "a budget of %.1f MB: the smallest predictors of this model take %.1f MB",
-                        (double)o->budget * 1e-6, (double)least * 1e-6);
+                        (double)o->budget * 1e-6, (double)min * 1e-6);
     /* Weights in few bits are multiplied about twice as fast as a network is trained (Q8_0, 1B, rank 256: 450 and
      * 190 G/s). */
     hearth_model_info info;

@@ -187,11 +187,11 @@ static hearth_status convert_tensor(work *w, const hth_gguf_tensor *t, hth_type 
 /* Bytes as they are. */
 static hearth_status copy_tensor(work *w, const hth_gguf_tensor *t, hearth_error *err)
 {
-    size_t room = t->size < PIECE_WEIGHTS ? (size_t)t->size : PIECE_WEIGHTS;
-    uint8_t *bytes = hth_alloc(1, room);
-    hearth_status st = bytes ? HEARTH_OK : hth_fail_memory(err, room, "weights");
-    for (uint64_t from = 0; st == HEARTH_OK && from < t->size; from += room) {
-        size_t n = t->size - from < room ? (size_t)(t->size - from) : room;
+    size_t capacity = t->size < PIECE_WEIGHTS ? (size_t)t->size : PIECE_WEIGHTS;
+    uint8_t *bytes = hth_alloc(1, capacity);
+    hearth_status st = bytes ? HEARTH_OK : hth_fail_memory(err, capacity, "weights");
+    for (uint64_t from = 0; st == HEARTH_OK && from < t->size; from += capacity) {
+        size_t n = t->size - from < capacity ? (size_t)(t->size - from) : capacity;
         if ((st = hth_gguf_read(w->in, t, from, n, bytes, err)) != HEARTH_OK) break;
         st = hth_gguf_writer_data(w->out, bytes, n, err);
     }
@@ -238,7 +238,8 @@ hearth_status hth_quantize(const char *in_path, const char *out_path, const hth_
         goto done;
     }
     if ((st = choose_types(&w, err)) != HEARTH_OK) goto done;
-    if ((st = hth_pool_open(hth_pool_default_threads(options->n_thread), &w.pool, err)) != HEARTH_OK) goto done;
+    if ((st = hth_pool_open(hth_pool_default_threads(options->n_thread), &w.pool, err)) != HEARTH_OK)
+        goto done;
     if ((st = hth_gguf_writer_open(out_path, &w.out, err)) != HEARTH_OK) goto done;
     if ((st = write_header(&w, err)) != HEARTH_OK) goto done;
     if ((st = write_weights(&w, err)) != HEARTH_OK) goto done;

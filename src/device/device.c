@@ -42,9 +42,9 @@ hearth_status hth_device_end_call(hth_device *d, hearth_status st)
 /* ---- which there are ----------------------------------------------------------------------------- */
 
 #if HTH_VULKAN
-static hearth_status list_vulkan(hth_device_info *out, size_t room, size_t *n, hearth_error *err)
+static hearth_status list_vulkan(hth_device_info *out, size_t capacity, size_t *n, hearth_error *err)
 {
-    return hth_vk_list(out, room, n, err);
+    return hth_vk_list(out, capacity, n, err);
 }
 static const hth_backend *const vulkan = &hth_backend_vulkan;
 #else
@@ -57,10 +57,10 @@ static hearth_status list_vulkan(hth_device_info *out, size_t room, size_t *n, h
 static const hth_backend *const vulkan = NULL;
 #endif
 
-void hth_device_list(hth_device_info *out, size_t room, size_t *n, char note[200])
+void hth_device_list(hth_device_info *out, size_t capacity, size_t *n, char note[200])
 {
     hearth_error err = {0};
-    list_vulkan(out, room, n, &err);
+    list_vulkan(out, capacity, n, &err);
     snprintf(note, 200, "%.199s", err.message);
 }
 
@@ -195,7 +195,7 @@ uint64_t hth_device_budget(const hth_device *d)
 }
 
 hearth_status hth_pipeline_get(hth_device *d, hth_shader_id id, const uint32_t *consts,
-                              const hth_pipeline **out, hearth_error *err)
+                               const hth_pipeline **out, hearth_error *err)
 {
     size_t size = hth_shader_infos[id].n_const * sizeof *consts;
     *out = NULL;

@@ -18,12 +18,12 @@ struct hth_device {
     void *priv; /* the back end's */
     hth_device_info info;
     uint64_t used, limit, peak, used_at_oom; /* bytes of buffers; device.h: hth_device_usage */
-    _Atomic bool lost;                   /* threads that do not step look at it, too */
-    uint64_t pipeline_cache_bytes;                       /* device.h: hth_device_usage */
-    hth_fence last;                       /* that was submitted */
-    uint64_t host_value, max_wait_value;              /* the host's; and how far tapes wait for it */
-    uint64_t timeout_ns;                /* of the wait under way */
-    hth_buffer *buffers, *pending_free;       /* in use; freed, but perhaps not passed by the device */
+    _Atomic bool lost;                       /* threads that do not step look at it, too */
+    uint64_t pipeline_cache_bytes;           /* device.h: hth_device_usage */
+    hth_fence last;                          /* that was submitted */
+    uint64_t host_value, max_wait_value;     /* the host's; and how far tapes wait for it */
+    uint64_t timeout_ns;                     /* of the wait under way */
+    hth_buffer *buffers, *pending_free;      /* in use; freed, but perhaps not passed by the device */
     hth_cmdlist *cmdlists, *pending_free_cmdlists;
     hth_pipeline *pipelines;
     uint64_t n_call, fail_at, fail_end; /* calls fail_at to fail_end - 1 fail, by a test's wish */
@@ -52,7 +52,12 @@ struct hth_pipeline {
 
 /* ---- recorded commands ------------------------------------------------------------------------ */
 
-typedef enum hth_cmd_kind { HTH_CMD_DISPATCH, HTH_CMD_DISPATCH_INDIRECT, HTH_CMD_COPY, HTH_CMD_BARRIER } hth_cmd_kind;
+typedef enum hth_cmd_kind {
+    HTH_CMD_DISPATCH,
+    HTH_CMD_DISPATCH_INDIRECT,
+    HTH_CMD_COPY,
+    HTH_CMD_BARRIER
+} hth_cmd_kind;
 
 /* RUN: slices of the bindings. RUN_AT: the grid's slice behind them. COPY: from, to. ORDER: what was
  * written. */
@@ -61,10 +66,10 @@ typedef struct hth_cmd {
     const hth_pipeline *pipeline;
     uint32_t grid[3];
     uint32_t n_range;
-    size_t first_range; /* of the tape's */
-    size_t push_offset;     /* in the tape's bytes */
-    uint64_t read_bytes;     /* hth_cmdlist_hint_bytes; 0: nobody said */
-    hth_buffer_range mask;    /* of NULL: none; else reads is what each of n_bit bits adds that is set */
+    size_t first_range;    /* of the tape's */
+    size_t push_offset;    /* in the tape's bytes */
+    uint64_t read_bytes;   /* hth_cmdlist_hint_bytes; 0: nobody said */
+    hth_buffer_range mask; /* of NULL: none; else reads is what each of n_bit bits adds that is set */
     uint32_t first_bit, n_bit;
 } hth_cmd;
 
@@ -118,7 +123,7 @@ extern const hth_backend hth_backend_ref, hth_backend_vulkan, hth_backend_simula
 void hth_ref_dispatch(const hth_device *d, const hth_cmdlist *t, const hth_cmd *cmd);
 
 /* Those that Vulkan knows. UNSUPPORTED: there is no loader, or no driver. */
-hearth_status hth_vk_list(hth_device_info *out, size_t room, size_t *n, hearth_error *err);
+hearth_status hth_vk_list(hth_device_info *out, size_t capacity, size_t *n, hearth_error *err);
 
 /* A slice with its bytes filled in. ARGUMENT: it leaves its buffer. */
 hearth_status hth_buffer_range_check(hth_buffer_range *s, hearth_error *err);

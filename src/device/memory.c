@@ -67,7 +67,7 @@ void hth_buffer_free(hth_buffer *b)
 uint64_t hth_buffer_size(const hth_buffer *b) { return b->size; }
 void *hth_buffer_map(hth_buffer *b) { return b->memory == HTH_MEMORY_DEVICE ? NULL : b->map; }
 
-static void sweep_buffers(hth_device *d, hth_fence reached)
+static void reclaim_buffers(hth_device *d, hth_fence reached)
 {
     for (hth_buffer *b = d->pending_free, *next; b; b = next) {
         next = b->next;
@@ -79,7 +79,7 @@ static void sweep_buffers(hth_device *d, hth_fence reached)
     }
 }
 
-static void sweep_tapes(hth_device *d, hth_fence reached)
+static void reclaim_cmdlists(hth_device *d, hth_fence reached)
 {
     for (hth_cmdlist *t = d->pending_free_cmdlists, *next; t; t = next) {
         next = t->next;
@@ -100,8 +100,8 @@ void hth_device_reclaim(hth_device *d, bool all)
     /* What a lost device still does with its memory is known only once it has been stopped. */
     if (d->lost && !all) return;
     hth_fence reached = all ? UINT64_MAX : d->backend->completed_value(d);
-    sweep_tapes(d, reached);
-    sweep_buffers(d, reached);
+    reclaim_cmdlists(d, reached);
+    reclaim_buffers(d, reached);
 }
 
 /* ---- from and to the host --------------------------------------------------------------------------- */

@@ -106,26 +106,26 @@ static hearth_status read_rows(void *user, const hth_matrix *w, uint64_t first, 
 static hearth_status refuse_budget(const hearth_model *m, const hth_placement_builder *c, hearth_error *err)
 {
     const char *path = hth_gguf_path(m->file), *name = c->info->name;
-    uint64_t least = hth_placement_builder_least_bytes(c), whole = hth_placement_builder_whole_bytes(c),
+    uint64_t min = hth_placement_builder_least_bytes(c), whole = hth_placement_builder_whole_bytes(c),
              is_free = hth_device_free_memory(c->info);
-    if (least == UINT64_MAX)
+    if (min == UINT64_MAX)
         return hth_fail(
             err, HEARTH_ERROR_MEMORY,
             "%s: no layer of it fits into what %s binds at once; a smaller -c or --batch takes less, "
             "--gpu none does without it",
             path, name);
-    if (least <= is_free)
+    if (min <= is_free)
         return hth_fail(err, HEARTH_ERROR_MEMORY,
                         "%s: %s on %s hold no layer of this model: the least is --vram %s%s%s; a smaller -c "
                         "or --batch takes less",
-                        path, hth_format_bytes(c->budget).text, name, hth_format_size_arg(least).text,
+                        path, hth_format_bytes(c->budget).text, name, hth_format_size_arg(min).text,
                         whole < UINT64_MAX ? ", all of it takes " : "",
                         whole < UINT64_MAX ? hth_format_size_arg(whole).text : "");
     return hth_fail(
         err, HEARTH_ERROR_MEMORY,
         "%s: no layer of it fits on %s: the least is %s, and of its %s %s are free (a twentieth, at least "
         "256 MiB, is left to others); a smaller -c or --batch takes less, --gpu none does without it",
-        path, name, hth_format_bytes(least).text, hth_format_bytes(c->info->memory).text,
+        path, name, hth_format_bytes(min).text, hth_format_bytes(c->info->memory).text,
         hth_format_bytes(is_free).text);
 }
 
@@ -146,13 +146,15 @@ static void note_problem(hearth_model *m, const hth_placement_builder *c)
 
 /* By a file, or a plan, or evenly: as asked for, or as suits the device. Of one that computes on the CPU
  * no plan knows anything. */
-static hearth_status choose(hearth_model *m, const hearth_gpu_options *o, hth_placement_builder *c, hearth_error *err)
+static hearth_status choose(hearth_model *m, const hearth_gpu_options *o, hth_placement_builder *c,
+                            hearth_error *err)
 {
     hearth_error why = {0};
     bool plans = hth_device_is_usable_gpu(c->info);
     uint64_t n_layer;
     if (hth_placement_arg_is_path(o->placement)) return hth_placement_builder_from_file(c, o->placement, err);
-    if (hth_placement_arg_layers(o->placement, &n_layer)) return hth_placement_builder_layers(c, n_layer), HEARTH_OK;
+    if (hth_placement_arg_layers(o->placement, &n_layer))
+        return hth_placement_builder_layers(c, n_layer), HEARTH_OK;
     if (o->placement) plans = strcmp(o->placement, "plan") == 0;
     hearth_status st = HEARTH_OK;
     if (plans) st = hth_placement_builder_plan(c, m->device, &m->kernels, m->n_thread, &why);
@@ -168,8 +170,8 @@ static hearth_status choose(hearth_model *m, const hearth_gpu_options *o, hth_pl
 
 /* A device may have less than it says. What could not be had is asked for again, a tenth less than what
  * was there, a few times; then the CPU does without. */
-static hearth_status open_place(hearth_model *m, hth_placement_builder *c, const hearth_model_options *options,
-                                bool quiet, hearth_error *err)
+static hearth_status open_place(hearth_model *m, hth_placement_builder *c,
+                                const hearth_model_options *options, bool quiet, hearth_error *err)
 {
     enum { TRIES = 4 };
     hearth_error why = {0};
@@ -207,13 +209,15 @@ static hearth_status place_on_device(hearth_model *m, const hearth_model_options
     if (o->vram > free_bytes)
         hth_log(HEARTH_LOG_WARN, "%s has %s free, less than the %s that --vram allows", info->name,
                 hth_format_bytes(free_bytes).text, hth_format_bytes(o->vram).text);
-    const hth_offload_params params = {.n_row = hth_gpu_batch_size(info, o->n_batch ? o->n_batch : DEFAULT_BATCH, n_ctx),
-                                 .n_position = hth_gpu_positions(n_ctx),
-                                 .kv = o->kv,
-                                 .selector = m->selector,
-                                 .bit_exact = o->strict};
+    const hth_offload_params params = {
+        .n_row = hth_gpu_batch_size(info, o->n_batch ? o->n_batch : DEFAULT_BATCH, n_ctx),
+        .n_position = hth_gpu_positions(n_ctx),
+        .kv = o->kv,
+        .selector = m->selector,
+        .bit_exact = o->bit_exact};
     bool allows_less = o->vram > 0 && o->vram < free_bytes;
-    hearth_status st = hth_placement_builder_open(&c, m->model, info, allows_less ? o->vram : free_bytes, &params, err);
+    hearth_status st =
+        hth_placement_builder_open(&c, m->model, info, allows_less ? o->vram : free_bytes, &params, err);
     c.is_user_limit = allows_less;
     if (st == HEARTH_OK) st = choose(m, o, &c, err);
     /* Before anything is said of a choice that nobody waits for: a plan may have measured for seconds. */
@@ -229,10 +233,11 @@ static hearth_status place_on_device(hearth_model *m, const hearth_model_options
 }
 
 hearth_status hth_engine_replan_gpu(hearth_model *m, const hth_offload_params *before, uint64_t budget,
-                                     const hearth_model_options *options, hearth_error *err)
+                                    const hearth_model_options *options, hearth_error *err)
 {
     hth_placement_builder c;
-    hearth_status st = hth_placement_builder_open(&c, m->model, hth_device_get_info(m->device), budget, before, err);
+    hearth_status st =
+        hth_placement_builder_open(&c, m->model, hth_device_get_info(m->device), budget, before, err);
     if (st == HEARTH_OK) hth_placement_uniform(&c);
     if (st == HEARTH_OK && c.params.n_layer > 0) st = open_place(m, &c, options, true, err);
     hth_placement_builder_close(&c);
@@ -242,7 +247,7 @@ hearth_status hth_engine_replan_gpu(hearth_model *m, const hth_offload_params *b
 /* A device that nobody asked for may fail: the CPU does without it. */
 static bool is_asked_for(const hearth_gpu_options *o)
 {
-    return strcmp(o->device, "auto") != 0 || o->vram > 0 || o->strict;
+    return strcmp(o->device, "auto") != 0 || o->vram > 0 || o->bit_exact;
 }
 
 /* A placement that was asked for is not to be lost silently. */
@@ -313,7 +318,8 @@ static hearth_status open_less(hearth_model *m, const hearth_model_options *opti
     return st == HEARTH_OK && !m->gpu ? HEARTH_ERROR_MEMORY : st;
 }
 
-hearth_status hth_engine_finish_gpu_load(hearth_model *m, const hearth_model_options *options, hearth_error *err)
+hearth_status hth_engine_finish_gpu_load(hearth_model *m, const hearth_model_options *options,
+                                         hearth_error *err)
 {
     hearth_error why = {0};
     hearth_status st = m->gpu ? hth_gpu_bind_cpu_rows(m->gpu, &why) : HEARTH_OK;

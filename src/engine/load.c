@@ -101,7 +101,8 @@ static bool part_of(const hearth_model *m, size_t i_binding, part *p)
     const hth_binding *b = &m->model->bindings[i_binding];
     if (!b->matrix || b->matrix->data) return false; /* what lies beside the file has been read */
     uint64_t first = hth_engine_first_row(m, b->matrix);
-    *p = (part){b, *b->matrix, b->offset + first * b->matrix->row_size, b->size - first * b->matrix->row_size};
+    *p =
+        (part){b, *b->matrix, b->offset + first * b->matrix->row_size, b->size - first * b->matrix->row_size};
     p->rows.n_row -= first;
     return p->rows.n_row > 0;
 }
@@ -116,12 +117,12 @@ static uint64_t panels_size(const hth_matrix *w)
 static size_t chunk_size(const hth_matrix *w, uint64_t size, uint64_t from)
 {
     uint64_t whole = panels_size(w), panel = (uint64_t)HTH_PANEL_ROW * w->row_size;
-    uint64_t most = CHUNK_SIZE, left = size - from;
+    uint64_t max = CHUNK_SIZE, left = size - from;
     if (from < whole) {
-        most = panel < PANELS_SIZE ? PANELS_SIZE / panel * panel : panel;
+        max = panel < PANELS_SIZE ? PANELS_SIZE / panel * panel : panel;
         left = whole - from;
     }
-    return (size_t)(left < most ? left : most);
+    return (size_t)(left < max ? left : max);
 }
 
 static void make_panels(const chunk *c, const uint8_t *rows)
@@ -135,8 +136,8 @@ static void make_panels(const chunk *c, const uint8_t *rows)
 
 /* ---- reading ----------------------------------------------------------------------------- */
 
-hearth_status hth_engine_report_progress(const hearth_model *m, const hearth_model_options *options, uint64_t done,
-                              uint64_t total, hearth_error *err)
+hearth_status hth_engine_report_progress(const hearth_model *m, const hearth_model_options *options,
+                                         uint64_t done, uint64_t total, hearth_error *err)
 {
     if (!options || !options->progress || options->progress(options->progress_user, done, total))
         return HEARTH_OK;
@@ -180,8 +181,8 @@ static size_t count_chunks(const hearth_model *m, uint64_t *total, size_t *memor
         if (!part_of(m, i, &p)) continue;
         *total += p.size;
         for (uint64_t from = 0; from < p.size; from += chunk_size(&p.rows, p.size, from), n++) {
-            size_t room = from < panels_size(&p.rows) ? chunk_size(&p.rows, p.size, from) : 0;
-            *room_size = room > *room_size ? room : *room_size;
+            size_t capacity = from < panels_size(&p.rows) ? chunk_size(&p.rows, p.size, from) : 0;
+            *room_size = capacity > *room_size ? capacity : *room_size;
         }
         size += (p.size + 63) & ~(uint64_t)63; /* inside a file: cannot overflow */
     }
@@ -265,9 +266,9 @@ static hearth_status read_vector(hearth_model *m, const hth_binding *b, hearth_e
                       hth_gguf_part_path(m->file, b->tensor->i_part),
                       hth_escape(name, sizeof name, b->tensor->name.bytes, b->tensor->name.n),
                       (unsigned long long)b->tensor->offset, i, (double)x[i],
-                      b->must_be_nonzero     ? "angles are divided by it: a number but 0 is wanted"
+                      b->must_be_nonzero  ? "angles are divided by it: a number but 0 is wanted"
                       : b->must_be_nonneg ? "a finite number from 0 on is wanted"
-                                     : "a finite number is wanted");
+                                          : "a finite number is wanted");
         goto done;
     }
     *b->vector = x;
@@ -364,7 +365,7 @@ hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *optio
 {
     m->mapped = options->mmap;
     if (options->mmap && !m->model->down_transposed) return map_matrices(m, err);
-    if (!options->mmap) choose_layouts(m, options->keep_layout);
+    if (!options->mmap) choose_layouts(m, options->no_repack);
     hth_pool *pool;
     hearth_status st = hth_pool_open(hth_pool_default_threads(options->n_thread), &pool, err);
     if (st != HEARTH_OK) return st;

@@ -94,8 +94,7 @@ void hearth_model_close(hearth_model *m)
     if (!m) return;
     hth_engine_close_gpu(m);
     hth_pages_free(m->weights, m->weights_size);
-    for (uint32_t i = 0; i < m->n_reloaded; i++)
-        hth_pages_free(m->reloaded[i].weights, m->reloaded[i].size);
+    for (uint32_t i = 0; i < m->n_reloaded; i++) hth_pages_free(m->reloaded[i].weights, m->reloaded[i].size);
     hth_pages_free(m->predictors, m->predictors_size);
     hth_arena_free(&m->vectors);
     hth_tokenizer_close(m->tokenizer);
@@ -116,7 +115,8 @@ static hth_sidecar_kind part_of(const hth_model *m, const hth_binding *b)
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         const hth_layer *l = &m->layers[i];
         const hth_predictor *p = &l->predictor;
-        if (b->matrix == &p->in || b->matrix == &p->out || b->vector == &p->bias) return HTH_SIDECAR_PREDICTORS;
+        if (b->matrix == &p->in || b->matrix == &p->out || b->vector == &p->bias)
+            return HTH_SIDECAR_PREDICTORS;
         if (b->vector == &l->thresholds) return HTH_SIDECAR_THRESHOLDS;
     }
     return HTH_SIDECAR_NONE;
@@ -125,7 +125,8 @@ static hth_sidecar_kind part_of(const hth_model *m, const hth_binding *b)
 static bool reads_part(hearth_selector selector, hth_sidecar_kind part)
 {
     if (part == HTH_SIDECAR_NONE) return true;
-    return selector == (part == HTH_SIDECAR_PREDICTORS ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_THRESHOLD);
+    return selector ==
+           (part == HTH_SIDECAR_PREDICTORS ? HEARTH_SELECTOR_PREDICTOR : HEARTH_SELECTOR_THRESHOLD);
 }
 
 static double share_on_gpu(const hearth_model *m)
@@ -149,14 +150,14 @@ static void describe_gpu(const hearth_model *m, hearth_model_info *info)
     info->gpu = m->gpu && !m->lost ? hth_device_get_info(m->device)->name : NULL;
     info->gpu_note = hth_engine_gpu_status(m);
     info->gpu_strict_note = strict_note(m);
-    info->gpu_strict = !info->gpu_strict_note[0];
+    info->gpu_bit_exact = !info->gpu_strict_note[0];
     if (!info->gpu) return;
     info->gpu_n_layer = hth_gpu_get_params(m->gpu)->n_layer;
     info->gpu_head = hth_gpu_get_params(m->gpu)->head;
-    info->gpu_neurons = share_on_gpu(m);
-    info->gpu_predicted = m->gpu_seconds > 0.0 ? 1.0 / m->gpu_seconds : 0.0;
+    info->gpu_neuron_share = share_on_gpu(m);
+    info->gpu_predicted_tps = m->gpu_seconds > 0.0 ? 1.0 / m->gpu_seconds : 0.0;
     info->gpu_bytes = hth_device_state(m->device).used;
-    info->gpu_clock = (double)hth_gpu_model_time(m->gpu) * 1e-9;
+    info->gpu_sim_seconds = (double)hth_gpu_model_time(m->gpu) * 1e-9;
     info->gpu_simulated = hth_device_get_info(m->device)->kind == HTH_DEVICE_SIMULATED;
 }
 
@@ -180,7 +181,7 @@ static void count_weights(const hearth_model *model, hearth_model_info *info)
         info->weight_bytes += model->from_sidecar[part].size;
         if (!reads_part(model->selector, part)) unread += model->from_sidecar[part].size;
     }
-    info->token_bytes = info->weight_bytes - unread;
+    info->bytes_per_token = info->weight_bytes - unread;
 }
 
 void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
@@ -196,7 +197,7 @@ void hearth_model_get_info(const hearth_model *m, hearth_model_info *info)
                                 .cpu = hth_cpu_name(m->kernels.level),
                                 .selector = m->selector,
                                 .selector_why = m->selector_why,
-                                .by_neurons = m->model->down_transposed,
+                                .down_transposed = m->model->down_transposed,
                                 .sparse_activation = hth_activation_is_sparse(h->activation),
                                 .n_layer = h->n_layer,
                                 .d_model = h->d_model,

@@ -33,10 +33,10 @@ struct hearth_session {
     uint32_t position;
     hearth_batch *waits_in; /* a batch that was not run yet */
     bool has_logits;
-    bool on_gpu;     /* it has a slot in the caches of the model's device */
-    uint32_t generation;    /* of the model, when what lies there and here was evaluated */
-    int32_t *tokens; /* [n_ctx] evaluated so far, where a device might be lost; else NULL */
-    float *logits;   /* [n_vocab] */
+    bool on_gpu;         /* it has a slot in the caches of the model's device */
+    uint32_t generation; /* of the model, when what lies there and here was evaluated */
+    int32_t *tokens;     /* [n_ctx] evaluated so far, where a device might be lost; else NULL */
+    float *logits;       /* [n_vocab] */
     hearth_batch *own;
     uint64_t n_counted; /* tokens whose live neurons were counted */
     uint64_t *n_live;   /* [n_layer] */
@@ -168,7 +168,7 @@ typedef struct resumed {
     bool refused; /* by whom they were given to */
 } resumed;
 
-static hearth_status give_once(void *user, uint32_t i_want, const float *logits, hearth_error *err)
+static hearth_status emit_once(void *user, uint32_t i_want, const float *logits, hearth_error *err)
 {
     resumed *r = user;
     if (i_want < r->n_given) return HEARTH_OK;
@@ -201,7 +201,8 @@ static hearth_status evaluate_again(hearth_batch *b, hearth_session *s, uint32_t
     hearth_status st = HEARTH_OK;
     for (uint32_t first = 0, k; st == HEARTH_OK && first < n; first += k) {
         k = n - first < b->n_row_max ? n - first : b->n_row_max;
-        for (uint32_t i = 0; i < k; i++) tokens[i] = (hth_batch_token){&s->kv, s->tokens[first + i], first + i, false};
+        for (uint32_t i = 0; i < k; i++)
+            tokens[i] = (hth_batch_token){&s->kv, s->tokens[first + i], first + i, false};
         st = hth_step_run(b->step, tokens, k, NULL, NULL, err);
         *failed_there = hth_step_device_failed(b->step);
     }
@@ -224,7 +225,7 @@ static hearth_status follow(hearth_batch *b, uint32_t n_row, bool *failed_there,
 }
 
 /* Asks for the device's budget now and then. */
-static void keep_budget(hearth_batch *b, uint32_t n_row)
+static void enforce_budget(hearth_batch *b, uint32_t n_row)
 {
     enum { EVERY = 256 };
     b->n_new += n_row;
@@ -249,12 +250,12 @@ static hearth_status run_step(hearth_batch *b, uint32_t n_row, hth_logits_fn *fn
     hearth_status st;
     uint32_t n_refused = 0;
     note_tokens(b, n_row);
-    keep_budget(b, n_row);
+    enforce_budget(b, n_row);
     for (;;) {
         bool failed_there = false;
         st = follow(b, n_row, &failed_there, &why);
         if (st == HEARTH_OK) {
-            st = hth_step_run(b->step, b->rows, n_row, give_once, &to, &why);
+            st = hth_step_run(b->step, b->rows, n_row, emit_once, &to, &why);
             failed_there = hth_step_device_failed(b->step);
         }
         if (to.refused || !failed_there) break;
@@ -325,8 +326,8 @@ static hearth_status reserve_on_gpu(hearth_session *s, hearth_error *err)
     if (!hth_engine_has_gpu(s->model)) return HEARTH_OK;
     s->tokens = hth_alloc(s->kv.n_ctx, sizeof *s->tokens);
     if (!s->tokens) return hth_fail_memory(err, s->kv.n_ctx * sizeof *s->tokens, "a session");
-    return hth_engine_reserve(shared(s->model), s->kv.type, s->kv.n_ctx, &s->kv.slot, &s->on_gpu, &s->generation,
-                              err);
+    return hth_engine_reserve(shared(s->model), s->kv.type, s->kv.n_ctx, &s->kv.slot, &s->on_gpu,
+                              &s->generation, err);
 }
 
 /* Learned positions end somewhere. */
@@ -346,7 +347,8 @@ uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_op
     uint32_t n_ctx = context_of(model, &o), n_row = o.n_batch < n_ctx ? o.n_batch : n_ctx;
     if (!hth_kv_size(model->model, o.kv, n_ctx, &kv)) return 0;
     hearth_selector selector = o.selector == HEARTH_SELECTOR_AUTO ? model->selector : o.selector;
-    if (n_row > 0 && !hth_step_size(model->model, n_row, selector, hth_pool_default_threads(o.n_thread), &step))
+    if (n_row > 0 &&
+        !hth_step_size(model->model, n_row, selector, hth_pool_default_threads(o.n_thread), &step))
         return 0;
     size_t logits = (size_t)model->model->hparams.n_vocab * sizeof(float);
     if (n_row > 0) logits += hth_pool_size(hth_pool_default_threads(o.n_thread));
@@ -431,8 +433,8 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
     for (; st == HEARTH_OK && sink.first < n; sink.first += n_row) {
         n_row = n - sink.first < b->n_row_max ? (uint32_t)(n - sink.first) : b->n_row_max;
         for (uint32_t i = 0; i < n_row; i++)
-            b->rows[i] =
-                (hth_batch_token){&s->kv, tokens[sink.first + i], s->position + i, fn || sink.first + i + 1 == n};
+            b->rows[i] = (hth_batch_token){&s->kv, tokens[sink.first + i], s->position + i,
+                                           fn || sink.first + i + 1 == n};
         st = run_step(b, n_row, take_token, &sink, err);
         s->position += n_row;
     }

@@ -18,14 +18,12 @@ static void describe(const hth_gguf_context *s, char *out, size_t n_out)
         snprintf(out, n_out, "%s '%s' (%s %" PRIu64 ")", s->kind, hth_gguf_show(s->name).text,
                  strcmp(s->kind, "tensor") == 0 ? "info at byte" : "at byte", s->offset);
     else if (s->n > 0)
-        snprintf(out, n_out, "%s %" PRIu64 " of %" PRIu64 " (at byte %" PRIu64 ")", s->kind,
-                 s->number, s->n, s->offset);
-    else
-        snprintf(out, n_out, "%s", s->kind);
+        snprintf(out, n_out, "%s %" PRIu64 " of %" PRIu64 " (at byte %" PRIu64 ")", s->kind, s->number, s->n,
+                 s->offset);
+    else snprintf(out, n_out, "%s", s->kind);
 }
 
-hearth_status hth_gguf_error(const hth_gguf_cursor *c, hearth_status status, const char *format,
-                              ...)
+hearth_status hth_gguf_error(const hth_gguf_cursor *c, hearth_status status, const char *format, ...)
 {
     char subject[300], rest[400];
     va_list args;
@@ -38,14 +36,14 @@ hearth_status hth_gguf_error(const hth_gguf_cursor *c, hearth_status status, con
 
 static hearth_status grow_window(hth_gguf_cursor *c, size_t need)
 {
-    size_t room;
+    size_t capacity;
     if (need <= c->capacity) return HEARTH_OK;
-    if (!hth_mul_size(c->capacity, 2, &room) || room < need) room = need;
-    unsigned char *larger = hth_realloc(c->owned, room, 1);
-    if (!larger) return hth_fail_memory(c->err, room, "the directory of a model");
+    if (!hth_mul_size(c->capacity, 2, &capacity) || capacity < need) capacity = need;
+    unsigned char *larger = hth_realloc(c->owned, capacity, 1);
+    if (!larger) return hth_fail_memory(c->err, capacity, "the directory of a model");
     c->owned = larger;
     c->bytes = larger;
-    c->capacity = room;
+    c->capacity = capacity;
     return HEARTH_OK;
 }
 
@@ -76,19 +74,17 @@ static hearth_status fill(hth_gguf_cursor *c, size_t n)
 }
 
 hearth_status hth_gguf_read_bytes(hth_gguf_cursor *c, uint64_t n, const char *what,
-                            const unsigned char **bytes)
+                                  const unsigned char **bytes)
 {
     if (n > hth_gguf_remaining(c))
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                               "%s takes %" PRIu64 " bytes from byte %" PRIu64
-                               ", but the file ends at byte %" PRIu64
-                               ": it is cut short, copy it again",
-                               what, n, c->offset, c->source->size);
+                              "%s takes %" PRIu64 " bytes from byte %" PRIu64
+                              ", but the file ends at byte %" PRIu64 ": it is cut short, copy it again",
+                              what, n, c->offset, c->source->size);
     if (n > HTH_GGUF_MAX_DIRECTORY || c->offset + n > HTH_GGUF_MAX_DIRECTORY)
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                               "%s at byte %" PRIu64
-                               " goes beyond the %d bytes that a directory may have",
-                               what, c->offset, HTH_GGUF_MAX_DIRECTORY);
+                              "%s at byte %" PRIu64 " goes beyond the %d bytes that a directory may have",
+                              what, c->offset, HTH_GGUF_MAX_DIRECTORY);
     if (c->offset + n > c->base + c->n) {
         hearth_status status = fill(c, (size_t)n);
         if (status != HEARTH_OK) return status;
@@ -114,14 +110,13 @@ hearth_status hth_gguf_read_count(hth_gguf_cursor *c, const char *what, uint64_t
     if (status != HEARTH_OK) return status;
     if (*count < min || *count > max)
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                               "%s at byte %" PRIu64 " is %" PRIu64 ", allowed are %" PRIu64
-                               " to %" PRIu64,
-                               what, at, *count, min, max);
+                              "%s at byte %" PRIu64 " is %" PRIu64 ", allowed are %" PRIu64 " to %" PRIu64,
+                              what, at, *count, min, max);
     if (*count > hth_gguf_remaining(c) / each)
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                               "%s at byte %" PRIu64 " is %" PRIu64
-                               ", but only %" PRIu64 " bytes follow (%" PRIu64 " or more for each)",
-                               what, at, *count, hth_gguf_remaining(c), each);
+                              "%s at byte %" PRIu64 " is %" PRIu64 ", but only %" PRIu64
+                              " bytes follow (%" PRIu64 " or more for each)",
+                              what, at, *count, hth_gguf_remaining(c), each);
     return HEARTH_OK;
 }
 

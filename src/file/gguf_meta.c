@@ -14,20 +14,15 @@ static const struct {
     uint8_t size;     /* of a scalar */
     uint8_t min_size; /* of an element of an array, in the file */
 } kinds[] = {
-    [HTH_GGUF_U8] = {"u8", 1, 1},    [HTH_GGUF_I8] = {"i8", 1, 1},
-    [HTH_GGUF_U16] = {"u16", 2, 2},  [HTH_GGUF_I16] = {"i16", 2, 2},
-    [HTH_GGUF_U32] = {"u32", 4, 4},  [HTH_GGUF_I32] = {"i32", 4, 4},
-    [HTH_GGUF_F32] = {"f32", 4, 4},  [HTH_GGUF_BOOL] = {"bool", 1, 1},
-    [HTH_GGUF_TEXT] = {"text", 0, 8}, [HTH_GGUF_ARRAY] = {"array", 0, 12},
-    [HTH_GGUF_U64] = {"u64", 8, 8},  [HTH_GGUF_I64] = {"i64", 8, 8},
+    [HTH_GGUF_U8] = {"u8", 1, 1},        [HTH_GGUF_I8] = {"i8", 1, 1},     [HTH_GGUF_U16] = {"u16", 2, 2},
+    [HTH_GGUF_I16] = {"i16", 2, 2},      [HTH_GGUF_U32] = {"u32", 4, 4},   [HTH_GGUF_I32] = {"i32", 4, 4},
+    [HTH_GGUF_F32] = {"f32", 4, 4},      [HTH_GGUF_BOOL] = {"bool", 1, 1}, [HTH_GGUF_TEXT] = {"text", 0, 8},
+    [HTH_GGUF_ARRAY] = {"array", 0, 12}, [HTH_GGUF_U64] = {"u64", 8, 8},   [HTH_GGUF_I64] = {"i64", 8, 8},
     [HTH_GGUF_F64] = {"f64", 8, 8},
 };
 enum { N_KIND = sizeof kinds / sizeof kinds[0] };
 
-size_t hth_gguf_scalar_size(hth_gguf_type type)
-{
-    return (unsigned)type < N_KIND ? kinds[type].size : 0;
-}
+size_t hth_gguf_scalar_size(hth_gguf_type type) { return (unsigned)type < N_KIND ? kinds[type].size : 0; }
 
 const char *hth_gguf_type_name(hth_gguf_type type)
 {
@@ -58,14 +53,13 @@ static bool has_control(hth_str key)
     return false;
 }
 
-static hearth_status read_key(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_part *part,
-                              hth_gguf_value *v)
+static hearth_status read_key(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_part *part, hth_gguf_value *v)
 {
     uint64_t n;
     const unsigned char *bytes;
     v->offset = c->offset;
-    c->context = (hth_gguf_context){.kind = "metadata pair", .number = part->n_value + 1,
-                                    .n = part->n_pair, .offset = c->offset};
+    c->context = (hth_gguf_context){
+        .kind = "metadata pair", .number = part->n_value + 1, .n = part->n_pair, .offset = c->offset};
     hearth_status status = hth_gguf_read_count(c, "key length", 1, HTH_GGUF_MAX_KEY, 1, &n);
     if (status == HEARTH_OK) status = hth_gguf_read_bytes(c, n, "key", &bytes);
     if (status != HEARTH_OK) return status;
@@ -74,12 +68,11 @@ static hearth_status read_key(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_part 
     v->key = (hth_str){copy, (size_t)n};
     c->context.kind = "key";
     c->context.name = v->key;
-    if (has_control(v->key))
-        return hth_gguf_error(c, HEARTH_ERROR_FORMAT, "the key holds control bytes");
+    if (has_control(v->key)) return hth_gguf_error(c, HEARTH_ERROR_FORMAT, "the key holds control bytes");
     uint32_t there = hth_file_name_find(&part->keys, part->values, sizeof *v, v->key);
     if (there != HTH_FILE_NAME_NONE)
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT, "the same key is at byte %" PRIu64 " already",
-                               part->values[there].offset);
+                              part->values[there].offset);
     return HEARTH_OK;
 }
 
@@ -92,8 +85,8 @@ static hearth_status take_type(hth_gguf_cursor *c, const char *what, hth_gguf_ty
     if (status != HEARTH_OK) return status;
     if (word >= N_KIND)
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                               "%s at byte %" PRIu64 " is %" PRIu64 ", the format knows 0 to %d",
-                               what, at, word, N_KIND - 1);
+                              "%s at byte %" PRIu64 " is %" PRIu64 ", the format knows 0 to %d", what, at,
+                              word, N_KIND - 1);
     *type = (hth_gguf_type)word;
     return HEARTH_OK;
 }
@@ -116,8 +109,7 @@ static hearth_status walk_scalars(hth_gguf_cursor *c, hth_gguf_type type, uint64
     for (uint64_t i = 0; i < n; i++)
         if (bytes[i] > 1)
             return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                                   "bool at byte %" PRIu64 " is %u, allowed are 0 and 1", at + i,
-                                   bytes[i]);
+                                  "bool at byte %" PRIu64 " is %u, allowed are 0 and 1", at + i, bytes[i]);
     return HEARTH_OK;
 }
 
@@ -129,14 +121,14 @@ static hearth_status walk_array_head(hth_gguf_cursor *c, uint64_t stack[], uint3
     uint64_t n;
     hearth_status status = take_type(c, "element type", &type);
     if (status == HEARTH_OK)
-        status = hth_gguf_read_count(c, "number of elements", 0, HTH_GGUF_MAX_ELEMENT,
-                                     kinds[type].min_size, &n);
+        status =
+            hth_gguf_read_count(c, "number of elements", 0, HTH_GGUF_MAX_ELEMENT, kinds[type].min_size, &n);
     if (status != HEARTH_OK) return status;
     if (type == HTH_GGUF_ARRAY) {
         if (*depth >= HTH_GGUF_MAX_DEPTH)
             return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                                   "arrays in arrays at byte %" PRIu64 ", deeper than %d", c->offset,
-                                   HTH_GGUF_MAX_DEPTH);
+                                  "arrays in arrays at byte %" PRIu64 ", deeper than %d", c->offset,
+                                  HTH_GGUF_MAX_DEPTH);
         stack[(*depth)++] = n;
     } else if (type == HTH_GGUF_TEXT) {
         for (uint64_t i = 0; i < n && status == HEARTH_OK; i++) status = walk_text(c);
@@ -174,25 +166,21 @@ static hearth_status walk_value(hth_gguf_cursor *c, hth_gguf_type type)
 static void load_scalar(hth_gguf_value *v)
 {
     size_t size = kinds[v->type].size;
-    if (hth_gguf_is_signed(v->type))
-        v->as.i = hth_gguf_load_signed(v->raw.bytes, size);
+    if (hth_gguf_is_signed(v->type)) v->as.i = hth_gguf_load_signed(v->raw.bytes, size);
     else if (v->type == HTH_GGUF_F32 || v->type == HTH_GGUF_F64)
         v->as.f = hth_gguf_load_float(v->raw.bytes, size);
-    else
-        v->as.u = hth_gguf_load(v->raw.bytes, size);
+    else v->as.u = hth_gguf_load(v->raw.bytes, size);
 }
 
 /* Texts of an array: each copied once more, with a NUL behind it. */
-static hearth_status load_texts(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_value *v,
-                                const char *from)
+static hearth_status load_texts(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_value *v, const char *from)
 {
     size_t n = (size_t)v->n_element;
     size_t lengths = 8 * n; /* the walk has seen that many bytes */
     size_t n_pool = v->raw.n - 12 - lengths + n;
     hth_str *texts = hth_arena_alloc(&file->arena, n, sizeof *texts, sizeof(void *));
     char *pool = hth_arena_alloc(&file->arena, n_pool, 1, 1);
-    if (!texts || !pool)
-        return hth_fail_memory(c->err, n * sizeof *texts + n_pool, "an array of texts");
+    if (!texts || !pool) return hth_fail_memory(c->err, n * sizeof *texts + n_pool, "an array of texts");
     for (size_t i = 0; i < n; i++) {
         size_t length = (size_t)hth_gguf_load(from, 8);
         memcpy(pool, from + 8, length);
@@ -231,11 +219,11 @@ static hearth_status load_value(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_val
 static hearth_status keep_value(hth_gguf_cursor *c, hth_gguf_part *part, const hth_gguf_value *v)
 {
     if (part->n_value == part->value_capacity) {
-        size_t room = part->value_capacity ? 2 * part->value_capacity : 32;
-        hth_gguf_value *larger = hth_realloc(part->values, room, sizeof *larger);
-        if (!larger) return hth_fail_memory(c->err, room * sizeof *larger, "metadata");
+        size_t capacity = part->value_capacity ? 2 * part->value_capacity : 32;
+        hth_gguf_value *larger = hth_realloc(part->values, capacity, sizeof *larger);
+        if (!larger) return hth_fail_memory(c->err, capacity * sizeof *larger, "metadata");
         part->values = larger;
-        part->value_capacity = room;
+        part->value_capacity = capacity;
     }
     if (!hth_file_name_add(&part->keys, v->key, (uint32_t)part->n_value))
         return hth_fail_memory(c->err, v->key.n, "the index of keys");
@@ -265,11 +253,11 @@ static hearth_status read_alignment(hth_gguf_cursor *c, hth_gguf_part *part)
     c->context = (hth_gguf_context){.kind = "key", .name = v->key, .offset = v->offset};
     if (v->type != HTH_GGUF_U32)
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT, "is of type %s, expected u32",
-                               hth_gguf_type_name(v->type));
+                              hth_gguf_type_name(v->type));
     if (!hth_gguf_alignment_valid(v->as.u))
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                               "is %" PRIu64 ", allowed are powers of two from %d to %d", v->as.u,
-                               HTH_GGUF_MIN_ALIGNMENT, HTH_GGUF_MAX_ALIGNMENT);
+                              "is %" PRIu64 ", allowed are powers of two from %d to %d", v->as.u,
+                              HTH_GGUF_MIN_ALIGNMENT, HTH_GGUF_MAX_ALIGNMENT);
     part->alignment = v->as.u;
     return HEARTH_OK;
 }

@@ -37,28 +37,27 @@ static bool parse_name(const char *path, split_name *name)
     if (n < SUFFIX_SIZE) return false;
     const char *suffix = path + n - SUFFIX_SIZE;
     name->n_prefix = n - SUFFIX_SIZE;
-    return suffix[0] == '-' && read_digits(suffix + 1, &name->number) &&
-           memcmp(suffix + 6, "-of-", 4) == 0 && read_digits(suffix + 10, &name->count) &&
-           strcmp(suffix + 15, ".gguf") == 0;
+    return suffix[0] == '-' && read_digits(suffix + 1, &name->number) && memcmp(suffix + 6, "-of-", 4) == 0 &&
+           read_digits(suffix + 10, &name->count) && strcmp(suffix + 15, ".gguf") == 0;
 }
 
 static hearth_status read_split_info(const hth_gguf_part *part, split_claim *claim, hearth_error *err)
 {
     *claim = (split_claim){0};
-    hearth_status status = hth_gguf_part_uint(part, "split.count", 0, HTH_GGUF_MAX_PART,
-                                              &claim->count, &claim->has_count, err);
+    hearth_status status =
+        hth_gguf_part_uint(part, "split.count", 0, HTH_GGUF_MAX_PART, &claim->count, &claim->has_count, err);
     if (status == HEARTH_OK)
-        status = hth_gguf_part_uint(part, "split.no", 0, HTH_GGUF_MAX_PART - 1, &claim->no,
-                                    &claim->has_no, err);
+        status =
+            hth_gguf_part_uint(part, "split.no", 0, HTH_GGUF_MAX_PART - 1, &claim->no, &claim->has_no, err);
     if (status == HEARTH_OK)
-        status = hth_gguf_part_uint(part, "split.tensors.count", 0, HTH_GGUF_MAX_TENSOR,
-                                    &claim->n_tensor, &claim->has_n_tensor, err);
+        status = hth_gguf_part_uint(part, "split.tensors.count", 0, HTH_GGUF_MAX_TENSOR, &claim->n_tensor,
+                                    &claim->has_n_tensor, err);
     return status;
 }
 
 /* Part number (from 1) of count must say so in its metadata. */
-static hearth_status check_claim(const hth_gguf_part *part, uint32_t number, uint32_t count,
-                                 hearth_error *err)
+static hearth_status check_split_info(const hth_gguf_part *part, uint32_t number, uint32_t count,
+                                      hearth_error *err)
 {
     split_claim claim;
     const char *label = part->source.label;
@@ -70,12 +69,12 @@ static hearth_status check_claim(const hth_gguf_part *part, uint32_t number, uin
                         claim.has_count ? "split.no" : "split.count", count);
     if (claim.count != count)
         return hth_fail(err, HEARTH_ERROR_FORMAT,
-                        "%s: split.count is %" PRIu64 ", but there are %" PRIu32 " parts by name",
-                        label, claim.count, count);
+                        "%s: split.count is %" PRIu64 ", but there are %" PRIu32 " parts by name", label,
+                        claim.count, count);
     if (claim.no + 1 != number)
         return hth_fail(err, HEARTH_ERROR_FORMAT,
-                        "%s: split.no is %" PRIu64 ", expected %" PRIu32
-                        " for part %" PRIu32 " of %" PRIu32 ": parts were renamed or mixed up",
+                        "%s: split.no is %" PRIu64 ", expected %" PRIu32 " for part %" PRIu32 " of %" PRIu32
+                        ": parts were renamed or mixed up",
                         label, claim.no, number - 1, number, count);
     return HEARTH_OK;
 }
@@ -84,8 +83,7 @@ static hearth_status check_claim(const hth_gguf_part *part, uint32_t number, uin
 
 static bool may_differ(hth_str key)
 {
-    static const char *const own[] = {"split.no", "split.count", "split.tensors.count",
-                                      "general.alignment"};
+    static const char *const own[] = {"split.no", "split.count", "split.tensors.count", "general.alignment"};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         if (key.n == strlen(own[i]) && memcmp(key.bytes, own[i], key.n) == 0) return true;
     return false;
@@ -93,24 +91,21 @@ static bool may_differ(hth_str key)
 
 /* Later parts may repeat metadata of the first; what they repeat must be the same. */
 static hearth_status check_split_match(const hth_gguf_part *first, const hth_gguf_part *part,
-                               hearth_error *err)
+                                       hearth_error *err)
 {
     if (part->version != first->version)
         return hth_fail(err, HEARTH_ERROR_FORMAT,
-                        "%s: version at byte 4 is %" PRIu32 ", but %" PRIu32 " in %s",
-                        part->source.label, part->version, first->version, first->source.label);
+                        "%s: version at byte 4 is %" PRIu32 ", but %" PRIu32 " in %s", part->source.label,
+                        part->version, first->version, first->source.label);
     for (size_t i = 0; i < part->n_value; i++) {
         const hth_gguf_value *v = &part->values[i];
         const hth_gguf_value *w = hth_gguf_part_find(first, v->key.bytes);
         if (!w || may_differ(v->key)) continue;
-        if (v->type == w->type && v->raw.n == w->raw.n &&
-            memcmp(v->raw.bytes, w->raw.bytes, v->raw.n) == 0)
+        if (v->type == w->type && v->raw.n == w->raw.n && memcmp(v->raw.bytes, w->raw.bytes, v->raw.n) == 0)
             continue;
         return hth_fail(err, HEARTH_ERROR_FORMAT,
-                        "%s: key '%s' (at byte %" PRIu64
-                        "): differs from %s: the parts are not of one model",
-                        part->source.label, hth_gguf_show(v->key).text, v->offset,
-                        first->source.label);
+                        "%s: key '%s' (at byte %" PRIu64 "): differs from %s: the parts are not of one model",
+                        part->source.label, hth_gguf_show(v->key).text, v->offset, first->source.label);
     }
     return HEARTH_OK;
 }
@@ -123,18 +118,16 @@ static hearth_status check_sum(const hth_gguf *file, hearth_error *err)
         if (status != HEARTH_OK) return status;
         if (claim.has_n_tensor && claim.n_tensor != file->n_tensor)
             return hth_fail(err, HEARTH_ERROR_FORMAT,
-                            "%s: split.tensors.count is %" PRIu64
-                            ", but the %" PRIu32 " parts have %zu tensors together",
-                            file->parts[i].source.label, claim.n_tensor, file->n_part,
-                            file->n_tensor);
+                            "%s: split.tensors.count is %" PRIu64 ", but the %" PRIu32
+                            " parts have %zu tensors together",
+                            file->parts[i].source.label, claim.n_tensor, file->n_part, file->n_tensor);
     }
     return HEARTH_OK;
 }
 
 /* ---- joining ------------------------------------------------------------------------------ */
 
-static hearth_status add_numbered(hth_gguf *file, const split_name *name, uint32_t number,
-                                  hearth_error *err)
+static hearth_status add_numbered(hth_gguf *file, const split_name *name, uint32_t number, hearth_error *err)
 {
     size_t size = name->n_prefix + SUFFIX_SIZE + 1;
     char *path = hth_alloc(size, 1);
@@ -143,27 +136,25 @@ static hearth_status add_numbered(hth_gguf *file, const split_name *name, uint32
     snprintf(path + name->n_prefix, SUFFIX_SIZE + 1, "-%05u-of-%05u.gguf", number % 100000,
              name->count % 100000);
     hearth_status status = hth_gguf_add_part(file, path, err);
-    if (status == HEARTH_OK)
-        status = check_claim(&file->parts[number - 1], number, name->count, err);
+    if (status == HEARTH_OK) status = check_split_info(&file->parts[number - 1], number, name->count, err);
     hth_free(path);
     return status;
 }
 
 /* The name of the file that was opened, which must be one of `count`. */
-static hearth_status check_name(const hth_gguf *file, uint64_t count, split_name *name,
-                                hearth_error *err)
+static hearth_status check_name(const hth_gguf *file, uint64_t count, split_name *name, hearth_error *err)
 {
     const hth_gguf_part *part = &file->parts[0];
     if (part->source.fd < 0)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
-                        "%s: is one of %" PRIu64 " parts: models in memory must be whole",
-                        part->source.label, count);
+                        "%s: is one of %" PRIu64 " parts: models in memory must be whole", part->source.label,
+                        count);
     if (!parse_name(file->path, name))
         return hth_fail(err, HEARTH_ERROR_FORMAT,
-                        "%s: split.count is %" PRIu64
-                        ", so the name must end in -00001-of-%05" PRIu64 ".gguf",
+                        "%s: split.count is %" PRIu64 ", so the name must end in -00001-of-%05" PRIu64
+                        ".gguf",
                         part->source.label, count, count);
-    return check_claim(part, name->number, name->count, err);
+    return check_split_info(part, name->number, name->count, err);
 }
 
 /* A file that says it is alone, under a name that says it is not. */
@@ -193,8 +184,7 @@ hearth_status hth_gguf_join_parts(hth_gguf *file, hearth_error *err)
     }
     for (; number <= name.count && status == HEARTH_OK; number++) {
         status = add_numbered(file, &name, number, err);
-        if (status == HEARTH_OK)
-            status = check_split_match(&file->parts[0], &file->parts[number - 1], err);
+        if (status == HEARTH_OK) status = check_split_match(&file->parts[0], &file->parts[number - 1], err);
     }
     return status == HEARTH_OK ? check_sum(file, err) : status;
 }

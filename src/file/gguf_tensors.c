@@ -15,8 +15,7 @@ static hearth_status read_name(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_tens
 {
     uint64_t n;
     const unsigned char *bytes;
-    hearth_status status =
-        hth_gguf_read_count(c, "name length", 1, HTH_GGUF_MAX_NAME, 1, &n);
+    hearth_status status = hth_gguf_read_count(c, "name length", 1, HTH_GGUF_MAX_NAME, 1, &n);
     if (status == HEARTH_OK) status = hth_gguf_read_bytes(c, n, "name", &bytes);
     if (status != HEARTH_OK) return status;
     char *copy = hth_arena_strndup(&file->arena, (const char *)bytes, (size_t)n);
@@ -31,9 +30,8 @@ static hearth_status read_name(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_tens
     const hth_gguf_tensor *other = &file->tensors[there];
     bool elsewhere = other->i_part != t->i_part;
     return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                           "the same name is in the info at byte %" PRIu64 "%s%s already",
-                           other->info_at, elsewhere ? " of " : "",
-                           elsewhere ? file->parts[other->i_part].source.label : "");
+                          "the same name is in the info at byte %" PRIu64 "%s%s already", other->info_at,
+                          elsewhere ? " of " : "", elsewhere ? file->parts[other->i_part].source.label : "");
 }
 
 static hearth_status read_dims(hth_gguf_cursor *c, hth_gguf_tensor *t, uint64_t *n_weight)
@@ -43,9 +41,8 @@ static hearth_status read_dims(hth_gguf_cursor *c, hth_gguf_tensor *t, uint64_t 
     if (status != HEARTH_OK) return status;
     if (n_dim < 1 || n_dim > HTH_GGUF_MAX_DIM)
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                               "number of dimensions at byte %" PRIu64 " is %" PRIu64
-                               ", allowed are 1 to %d",
-                               at, n_dim, HTH_GGUF_MAX_DIM);
+                              "number of dimensions at byte %" PRIu64 " is %" PRIu64 ", allowed are 1 to %d",
+                              at, n_dim, HTH_GGUF_MAX_DIM);
     t->n_dim = (uint32_t)n_dim;
     *n_weight = 1;
     for (uint32_t i = 0; i < HTH_GGUF_MAX_DIM; i++) t->dim[i] = 1;
@@ -55,14 +52,14 @@ static hearth_status read_dims(hth_gguf_cursor *c, hth_gguf_tensor *t, uint64_t 
         if (status != HEARTH_OK) return status;
         if (t->dim[i] < 1 || t->dim[i] > HTH_GGUF_MAX_DIM_VALUE)
             return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                                   "dimension %" PRIu32 " at byte %" PRIu64 " is %" PRIu64
-                                   ", allowed are 1 to %" PRIu64,
-                                   i, at, t->dim[i], HTH_GGUF_MAX_DIM_VALUE);
+                                  "dimension %" PRIu32 " at byte %" PRIu64 " is %" PRIu64
+                                  ", allowed are 1 to %" PRIu64,
+                                  i, at, t->dim[i], HTH_GGUF_MAX_DIM_VALUE);
         if (!hth_mul_u64(*n_weight, t->dim[i], n_weight) || *n_weight > HTH_GGUF_MAX_WEIGHT)
             return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                                   "dimensions up to byte %" PRIu64
-                                   " multiply to more than %" PRIu64 " weights",
-                                   c->offset, HTH_GGUF_MAX_WEIGHT);
+                                  "dimensions up to byte %" PRIu64 " multiply to more than %" PRIu64
+                                  " weights",
+                                  c->offset, HTH_GGUF_MAX_WEIGHT);
     }
     return HEARTH_OK;
 }
@@ -74,16 +71,16 @@ static hearth_status read_type(hth_gguf_cursor *c, hth_gguf_tensor *t, uint64_t 
     if (status != HEARTH_OK) return status;
     const hth_type_info *info = hth_type_find((uint32_t)id);
     if (!info)
-        return hth_gguf_error(c, HEARTH_ERROR_UNSUPPORTED,
-                               "unknown type %" PRIu64 " at byte %" PRIu64 "%s", id, at,
-                               id < HTH_TYPE_LIMIT ? ": it was removed from the format, convert the "
-                                                     "model again"
-                                                   : "");
+        return hth_gguf_error(c, HEARTH_ERROR_UNSUPPORTED, "unknown type %" PRIu64 " at byte %" PRIu64 "%s",
+                              id, at,
+                              id < HTH_TYPE_LIMIT ? ": it was removed from the format, convert the "
+                                                    "model again"
+                                                  : "");
     t->type = (hth_type)id;
     if (t->dim[0] % info->n_weight != 0)
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                               "rows of %" PRIu64 " weights, but %s has blocks of %" PRIu32,
-                               t->dim[0], info->name, info->n_weight);
+                              "rows of %" PRIu64 " weights, but %s has blocks of %" PRIu32, t->dim[0],
+                              info->name, info->n_weight);
     if (!hth_mul_u64(n_weight / info->n_weight, info->size, &t->size))
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT, "%" PRIu64 " weights are too many", n_weight);
     return HEARTH_OK;
@@ -98,9 +95,9 @@ static hearth_status read_offset(hth_gguf_cursor *c, uint64_t alignment, hth_ggu
     if (status != HEARTH_OK) return status;
     if (t->offset % alignment != 0)
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                               "offset at byte %" PRIu64 " is %" PRIu64
-                               ", not a multiple of the alignment %" PRIu64,
-                               at, t->offset, alignment);
+                              "offset at byte %" PRIu64 " is %" PRIu64
+                              ", not a multiple of the alignment %" PRIu64,
+                              at, t->offset, alignment);
     return HEARTH_OK;
 }
 
@@ -108,13 +105,13 @@ static hearth_status keep_tensor(hth_gguf_cursor *c, hth_gguf *file, const hth_g
 {
     if (file->n_tensor >= HTH_GGUF_MAX_TENSOR)
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT, "more than %d tensors in all parts",
-                               HTH_GGUF_MAX_TENSOR);
+                              HTH_GGUF_MAX_TENSOR);
     if (file->n_tensor == file->tensor_capacity) {
-        size_t room = file->tensor_capacity ? 2 * file->tensor_capacity : 64;
-        hth_gguf_tensor *larger = hth_realloc(file->tensors, room, sizeof *larger);
-        if (!larger) return hth_fail_memory(c->err, room * sizeof *larger, "the tensor directory");
+        size_t capacity = file->tensor_capacity ? 2 * file->tensor_capacity : 64;
+        hth_gguf_tensor *larger = hth_realloc(file->tensors, capacity, sizeof *larger);
+        if (!larger) return hth_fail_memory(c->err, capacity * sizeof *larger, "the tensor directory");
         file->tensors = larger;
-        file->tensor_capacity = room;
+        file->tensor_capacity = capacity;
     }
     if (!hth_file_name_add(&file->names, t->name, (uint32_t)file->n_tensor))
         return hth_fail_memory(c->err, t->name.n, "the index of tensors");
@@ -127,8 +124,8 @@ static hearth_status parse_info(hth_gguf_cursor *c, hth_gguf *file, uint32_t i_p
     const hth_gguf_part *part = &file->parts[i_part];
     hth_gguf_tensor t = {.i_part = i_part, .info_at = c->offset};
     uint64_t n_weight = 0;
-    c->context = (hth_gguf_context){.kind = "tensor info", .number = i + 1, .n = part->n_tensor,
-                                    .offset = c->offset};
+    c->context =
+        (hth_gguf_context){.kind = "tensor info", .number = i + 1, .n = part->n_tensor, .offset = c->offset};
     hearth_status status = read_name(c, file, &t);
     if (status == HEARTH_OK) status = read_dims(c, &t, &n_weight);
     if (status == HEARTH_OK) status = read_type(c, &t, n_weight);
@@ -145,10 +142,10 @@ static hearth_status place_tensor(hth_gguf_cursor *c, const hth_gguf_part *part,
     if (!hth_add_u64(part->data_offset, relative, &at) || !hth_add_u64(at, t->size, &end) ||
         end > c->source->size)
         return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                               "data start %" PRIu64 " + offset %" PRIu64 " + %" PRIu64
-                               " bytes is past the end of the file (%" PRIu64
-                               "): the file is cut short, or the offset wrong",
-                               part->data_offset, relative, t->size, c->source->size);
+                              "data start %" PRIu64 " + offset %" PRIu64 " + %" PRIu64
+                              " bytes is past the end of the file (%" PRIu64
+                              "): the file is cut short, or the offset wrong",
+                              part->data_offset, relative, t->size, c->source->size);
     t->offset = at;
     return HEARTH_OK;
 }
@@ -157,8 +154,7 @@ static hearth_status place_tensor(hth_gguf_cursor *c, const hth_gguf_part *part,
 static void sift_down(uint32_t order[], size_t root, size_t n, const hth_gguf_tensor *tensors)
 {
     for (size_t child; (child = 2 * root + 1) < n; root = child) {
-        if (child + 1 < n && tensors[order[child]].offset < tensors[order[child + 1]].offset)
-            child++;
+        if (child + 1 < n && tensors[order[child]].offset < tensors[order[child + 1]].offset) child++;
         if (tensors[order[root]].offset >= tensors[order[child]].offset) return;
         uint32_t swap = order[root];
         order[root] = order[child];
@@ -177,14 +173,13 @@ static void sort_by_offset(uint32_t order[], size_t n, const hth_gguf_tensor *te
     }
 }
 
-static hearth_status refuse_overlap(hth_gguf_cursor *c, const hth_gguf_tensor *a,
-                                    const hth_gguf_tensor *b)
+static hearth_status refuse_overlap(hth_gguf_cursor *c, const hth_gguf_tensor *a, const hth_gguf_tensor *b)
 {
     c->context = (hth_gguf_context){.kind = "tensor", .name = b->name, .offset = b->info_at};
     return hth_gguf_error(c, HEARTH_ERROR_FORMAT,
-                           "data at byte %" PRIu64 " overlap those of '%s' (%" PRIu64
-                           " bytes from byte %" PRIu64 ")",
-                           b->offset, hth_gguf_show(a->name).text, a->size, a->offset);
+                          "data at byte %" PRIu64 " overlap those of '%s' (%" PRIu64
+                          " bytes from byte %" PRIu64 ")",
+                          b->offset, hth_gguf_show(a->name).text, a->size, a->offset);
 }
 
 static hearth_status check_overlaps(hth_gguf_cursor *c, const hth_gguf_tensor *tensors, size_t n)
@@ -202,8 +197,8 @@ static hearth_status check_overlaps(hth_gguf_cursor *c, const hth_gguf_tensor *t
     return status;
 }
 
-static hearth_status place_tensors(hth_gguf_cursor *c, hth_gguf_part *part,
-                                   hth_gguf_tensor *tensors, size_t n)
+static hearth_status place_tensors(hth_gguf_cursor *c, hth_gguf_part *part, hth_gguf_tensor *tensors,
+                                   size_t n)
 {
     hearth_status status = HEARTH_OK;
     for (size_t i = 0; i < n && status == HEARTH_OK; i++) {
@@ -220,8 +215,7 @@ static void warn_lost_padding(const hth_gguf_part *part)
     uint64_t padded;
     if (!hth_align_u64(part->end, part->alignment, &padded) || padded <= part->source.size) return;
     hth_log(HEARTH_LOG_WARN,
-            "%s: ends at byte %" PRIu64 ", within the padding after the last tensor (to byte %" PRIu64
-            ")",
+            "%s: ends at byte %" PRIu64 ", within the padding after the last tensor (to byte %" PRIu64 ")",
             part->source.label, part->source.size, padded);
 }
 

@@ -47,10 +47,8 @@ hearth_status hth_gguf_writer_open(const char *path, hth_gguf_writer **out, hear
     if (!w) return hth_fail_memory(err, sizeof *w, "writing a model");
     w->alignment = HTH_GGUF_ALIGNMENT;
     hearth_status status = hth_atomic_writer_open(&w->sink, path, err);
-    if (status == HEARTH_OK)
-        *out = w;
-    else
-        hth_gguf_writer_close(w);
+    if (status == HEARTH_OK) *out = w;
+    else hth_gguf_writer_close(w);
     return status;
 }
 
@@ -84,8 +82,8 @@ static void keep_memory(hth_gguf_writer *w, size_t size, const char *what)
 static void refuse_pair(hth_gguf_writer *w, hth_str key, const char *why)
 {
     if (!failed(w))
-        hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT, "%s: key '%s': %s", w->sink.label,
-                 hth_gguf_show(key).text, why);
+        hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT, "%s: key '%s': %s", w->sink.label, hth_gguf_show(key).text,
+                 why);
 }
 
 static void refuse_tensor(hth_gguf_writer *w, const char *name, const char *why)
@@ -100,14 +98,14 @@ static void refuse_tensor(hth_gguf_writer *w, const char *name, const char *why)
 static bool room_for_pair(hth_gguf_writer *w)
 {
     if (w->n_pair < w->room_pair) return true;
-    size_t room = w->room_pair ? 2 * w->room_pair : 32;
-    pair *larger = hth_realloc(w->pairs, room, sizeof *larger);
+    size_t capacity = w->room_pair ? 2 * w->room_pair : 32;
+    pair *larger = hth_realloc(w->pairs, capacity, sizeof *larger);
     if (!larger) {
-        keep_memory(w, room * sizeof *larger, "metadata");
+        keep_memory(w, capacity * sizeof *larger, "metadata");
         return false;
     }
     w->pairs = larger;
-    w->room_pair = room;
+    w->room_pair = capacity;
     return true;
 }
 
@@ -166,8 +164,7 @@ static void put_scalar(hth_gguf_writer *w, const char *key, hth_gguf_type type, 
 void hth_gguf_writer_uint(hth_gguf_writer *w, const char *key, hth_gguf_type type, uint64_t value)
 {
     size_t size = hth_gguf_scalar_size(type);
-    if (!hth_gguf_is_unsigned(type))
-        refuse_pair(w, text_of(key), "the type is not one of u8 to u64");
+    if (!hth_gguf_is_unsigned(type)) refuse_pair(w, text_of(key), "the type is not one of u8 to u64");
     else if (size < 8 && value >> (8 * size) != 0)
         refuse_pair(w, text_of(key), "the value does not fit into its type");
     put_scalar(w, key, type, value);
@@ -178,8 +175,7 @@ void hth_gguf_writer_int(hth_gguf_writer *w, const char *key, hth_gguf_type type
     size_t size = hth_gguf_scalar_size(type);
     unsigned char bytes[8];
     hth_gguf_store(bytes, (uint64_t)value, sizeof bytes);
-    if (!hth_gguf_is_signed(type))
-        refuse_pair(w, text_of(key), "the type is not one of i8 to i64");
+    if (!hth_gguf_is_signed(type)) refuse_pair(w, text_of(key), "the type is not one of i8 to i64");
     else if (hth_gguf_load_signed(bytes, size) != value)
         refuse_pair(w, text_of(key), "the value does not fit into its type");
     put_scalar(w, key, type, (uint64_t)value);
@@ -317,14 +313,14 @@ static const char *check_shape(hth_type type, uint32_t n_dim, const uint64_t dim
 static bool room_for_entry(hth_gguf_writer *w)
 {
     if (w->n_entry < w->room_entry) return true;
-    size_t room = w->room_entry ? 2 * w->room_entry : 64;
-    entry *larger = hth_realloc(w->entries, room, sizeof *larger);
+    size_t capacity = w->room_entry ? 2 * w->room_entry : 64;
+    entry *larger = hth_realloc(w->entries, capacity, sizeof *larger);
     if (!larger) {
-        keep_memory(w, room * sizeof *larger, "the tensor directory");
+        keep_memory(w, capacity * sizeof *larger, "the tensor directory");
         return false;
     }
     w->entries = larger;
-    w->room_entry = room;
+    w->room_entry = capacity;
     return true;
 }
 
@@ -362,14 +358,12 @@ void hth_gguf_writer_tensor(hth_gguf_writer *w, const char *name, hth_type type,
 
 static hearth_status read_alignment(hth_gguf_writer *w)
 {
-    uint32_t i = hth_file_name_find(&w->keys, w->pairs, sizeof *w->pairs,
-                                    text_of("general.alignment"));
+    uint32_t i = hth_file_name_find(&w->keys, w->pairs, sizeof *w->pairs, text_of("general.alignment"));
     if (i == HTH_FILE_NAME_NONE) return HEARTH_OK;
     const pair *p = &w->pairs[i];
     if (p->type != HTH_GGUF_U32 || !hth_gguf_alignment_valid(hth_gguf_load(p->raw.bytes, 4)))
         refuse_pair(w, p->key, "must be an u32, a power of two from 8 to 65536");
-    else
-        w->alignment = hth_gguf_load(p->raw.bytes, 4);
+    else w->alignment = hth_gguf_load(p->raw.bytes, 4);
     return w->kept.status;
 }
 
@@ -380,8 +374,7 @@ static hearth_status place_entries(hth_gguf_writer *w)
     for (size_t i = 0; i < w->n_entry; i++) {
         entry *e = &w->entries[i];
         e->offset = at;
-        if (!hth_add_u64(at, e->size, &at) || !hth_align_u64(at, w->alignment, &at) ||
-            at > INT64_MAX) {
+        if (!hth_add_u64(at, e->size, &at) || !hth_align_u64(at, w->alignment, &at) || at > INT64_MAX) {
             refuse_tensor(w, e->name.bytes, "the file would be larger than 2^63 bytes");
             break;
         }
@@ -399,8 +392,7 @@ static hearth_status write_word(hth_gguf_writer *w, uint64_t word, size_t size)
 static hearth_status write_text(hth_gguf_writer *w, hth_str text)
 {
     hearth_status status = write_word(w, text.n, 8);
-    if (status == HEARTH_OK)
-        status = hth_atomic_writer_write(&w->sink, text.bytes, text.n, &w->kept);
+    if (status == HEARTH_OK) status = hth_atomic_writer_write(&w->sink, text.bytes, text.n, &w->kept);
     return status;
 }
 
@@ -417,8 +409,7 @@ static hearth_status write_pair(hth_gguf_writer *w, const pair *p)
 {
     hearth_status status = write_text(w, p->key);
     if (status == HEARTH_OK) status = write_word(w, (uint64_t)p->type, 4);
-    if (status == HEARTH_OK)
-        status = hth_atomic_writer_write(&w->sink, p->raw.bytes, p->raw.n, &w->kept);
+    if (status == HEARTH_OK) status = hth_atomic_writer_write(&w->sink, p->raw.bytes, p->raw.n, &w->kept);
     return status;
 }
 
@@ -426,8 +417,7 @@ static hearth_status write_entry(hth_gguf_writer *w, const entry *e)
 {
     hearth_status status = write_text(w, e->name);
     if (status == HEARTH_OK) status = write_word(w, e->n_dim, 4);
-    for (uint32_t i = 0; i < e->n_dim && status == HEARTH_OK; i++)
-        status = write_word(w, e->dim[i], 8);
+    for (uint32_t i = 0; i < e->n_dim && status == HEARTH_OK; i++) status = write_word(w, e->dim[i], 8);
     if (status == HEARTH_OK) status = write_word(w, (uint64_t)e->type, 4);
     if (status == HEARTH_OK) status = write_word(w, e->offset, 8);
     return status;
@@ -444,22 +434,19 @@ static hearth_status check_directory_size(hth_gguf_writer *w)
 {
     if (w->sink.at <= HTH_GGUF_MAX_DIRECTORY) return HEARTH_OK;
     return hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT,
-                    "%s: metadata and directory take %" PRIu64 " bytes, allowed are %d",
-                    w->sink.label, w->sink.at, HTH_GGUF_MAX_DIRECTORY);
+                    "%s: metadata and directory take %" PRIu64 " bytes, allowed are %d", w->sink.label,
+                    w->sink.at, HTH_GGUF_MAX_DIRECTORY);
 }
 
 hearth_status hth_gguf_writer_begin(hth_gguf_writer *w, hearth_error *err)
 {
     if (failed(w)) return hand_out(w, err);
-    if (w->begun)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: begun twice", w->sink.label);
+    if (w->begun) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: begun twice", w->sink.label);
     hearth_status status = read_alignment(w);
     if (status == HEARTH_OK) status = place_entries(w);
     if (status == HEARTH_OK) status = write_header(w);
-    for (size_t i = 0; i < w->n_pair && status == HEARTH_OK; i++)
-        status = write_pair(w, &w->pairs[i]);
-    for (size_t i = 0; i < w->n_entry && status == HEARTH_OK; i++)
-        status = write_entry(w, &w->entries[i]);
+    for (size_t i = 0; i < w->n_pair && status == HEARTH_OK; i++) status = write_pair(w, &w->pairs[i]);
+    for (size_t i = 0; i < w->n_entry && status == HEARTH_OK; i++) status = write_entry(w, &w->entries[i]);
     if (status == HEARTH_OK) status = check_directory_size(w);
     if (status == HEARTH_OK) status = pad_to_alignment(w);
     w->begun = true;
@@ -471,24 +458,21 @@ hearth_status hth_gguf_writer_begin(hth_gguf_writer *w, hearth_error *err)
 static hearth_status refuse_data(hth_gguf_writer *w, size_t size)
 {
     if (!w->begun)
-        return hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT, "%s: data before the directory",
-                        w->sink.label);
+        return hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT, "%s: data before the directory", w->sink.label);
     if (w->i_entry == w->n_entry)
-        return hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT,
-                        "%s: %zu bytes of data after the last tensor", w->sink.label, size);
+        return hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT, "%s: %zu bytes of data after the last tensor",
+                        w->sink.label, size);
     const entry *e = &w->entries[w->i_entry];
     return hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT,
-                    "%s: tensor '%s': %zu bytes more than the %" PRIu64 " that it has left",
-                    w->sink.label, hth_gguf_show(e->name).text, size, e->size - w->n_done);
+                    "%s: tensor '%s': %zu bytes more than the %" PRIu64 " that it has left", w->sink.label,
+                    hth_gguf_show(e->name).text, size, e->size - w->n_done);
 }
 
-hearth_status hth_gguf_writer_data(hth_gguf_writer *w, const void *data, size_t size,
-                                   hearth_error *err)
+hearth_status hth_gguf_writer_data(hth_gguf_writer *w, const void *data, size_t size, hearth_error *err)
 {
     if (failed(w)) return hand_out(w, err);
     if (size == 0) return HEARTH_OK;
-    if (!w->begun || w->i_entry == w->n_entry ||
-        size > w->entries[w->i_entry].size - w->n_done) {
+    if (!w->begun || w->i_entry == w->n_entry || size > w->entries[w->i_entry].size - w->n_done) {
         refuse_data(w, size);
         return hand_out(w, err);
     }
@@ -509,17 +493,14 @@ static void refuse_missing_data(hth_gguf_writer *w)
         return;
     }
     const entry *e = &w->entries[w->i_entry];
-    hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT,
-             "%s: tensor '%s': %" PRIu64 " of %" PRIu64 " bytes are missing", w->sink.label,
-             hth_gguf_show(e->name).text, e->size - w->n_done, e->size);
+    hth_fail(&w->kept, HEARTH_ERROR_ARGUMENT, "%s: tensor '%s': %" PRIu64 " of %" PRIu64 " bytes are missing",
+             w->sink.label, hth_gguf_show(e->name).text, e->size - w->n_done, e->size);
 }
 
 hearth_status hth_gguf_writer_finish(hth_gguf_writer *w, hearth_error *err)
 {
     if (failed(w) || w->finished) return hand_out(w, err);
-    if (!w->begun || w->i_entry < w->n_entry)
-        refuse_missing_data(w);
-    else
-        w->finished = hth_atomic_writer_finish(&w->sink, &w->kept) == HEARTH_OK;
+    if (!w->begun || w->i_entry < w->n_entry) refuse_missing_data(w);
+    else w->finished = hth_atomic_writer_finish(&w->sink, &w->kept) == HEARTH_OK;
     return hand_out(w, err);
 }

@@ -107,13 +107,13 @@ static size_t group_rows(const hth_model *model)
 
 size_t hth_fwd_group_queries(const hth_model *model, size_t *n_row)
 {
-    size_t most = 1;
+    size_t max = 1;
     *n_row = group_rows(model);
     for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
         const hth_layer *l = &model->layers[i];
-        if (*n_row * (l->n_head / l->n_head_kv) > most) most = *n_row * (l->n_head / l->n_head_kv);
+        if (*n_row * (l->n_head / l->n_head_kv) > max) max = *n_row * (l->n_head / l->n_head_kv);
     }
-    return most;
+    return max;
 }
 
 void hth_fwd_group(hth_step *s)
@@ -176,30 +176,29 @@ static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
 
 /* What a group of rows asks of one KV head. */
 static hth_attn attend_job(const attention_job *job, const hth_row_group *group, uint32_t i_kv,
-                             uint32_t i_thread)
+                           uint32_t i_thread)
 {
     hth_step *s = job->s;
     const hth_hparams *h = &s->model->hparams;
     const hth_batch_token *token = &s->tokens[group->first];
     size_t d = h->d_head, n_head = job->layer->n_head, n_shared = n_head / job->layer->n_head_kv;
     size_t at = (group->first * n_head + i_kv * n_shared) * d;
-    return (hth_attn){.k = hth_kv_keys(token->kv, job->i_layer, i_kv),
-                        .v = hth_kv_values(token->kv, s->model, job->i_layer, i_kv),
-                        .d_head = d,
-                        .n_row = group->n,
-                        .n_head = n_shared,
-                        .n_pos = (size_t)token->position + 1,
-                        .window = job->layer->window,
-                        .q = s->q + at,
-                        .q_q8 = {.q = s->q_q8 + at,
-                                    .d = s->q_d + at / HTH_ACT_BLOCK,
-                                    .sum = s->q_sum + at / HTH_ACT_BLOCK},
-                        .q_stride = n_head * d,
-                        .scale = (float)(1.0 / hth_sqrt_d((double)h->score_width)),
-                        .cap = h->attn_softcap,
-                        .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f,
-                        .scratch = s->scratch + i_thread * s->n_scratch,
-                        .out_stride = n_head};
+    return (hth_attn){
+        .k = hth_kv_keys(token->kv, job->i_layer, i_kv),
+        .v = hth_kv_values(token->kv, s->model, job->i_layer, i_kv),
+        .d_head = d,
+        .n_row = group->n,
+        .n_head = n_shared,
+        .n_pos = (size_t)token->position + 1,
+        .window = job->layer->window,
+        .q = s->q + at,
+        .q_q8 = {.q = s->q_q8 + at, .d = s->q_d + at / HTH_ACT_BLOCK, .sum = s->q_sum + at / HTH_ACT_BLOCK},
+        .q_stride = n_head * d,
+        .scale = (float)(1.0 / hth_sqrt_d((double)h->score_width)),
+        .cap = h->attn_softcap,
+        .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f,
+        .scratch = s->scratch + i_thread * s->n_scratch,
+        .out_stride = n_head};
 }
 
 /* All splits at once: for many rows, or few positions. */
@@ -259,8 +258,8 @@ static void find_splits(const attention_job *job, size_t *first, size_t *end)
     for (uint32_t i = 0; i < s->n_group; i++) {
         const hth_row_group *group = &s->groups[i];
         hth_attn seen = {.n_pos = (size_t)s->tokens[group->first].position + 1,
-                           .n_row = group->n,
-                           .window = job->layer->window};
+                         .n_row = group->n,
+                         .window = job->layer->window};
         size_t a = hth_attn_first_split(&seen), b = hth_attn_last_split(&seen) + 1;
         if (a < *first) *first = a;
         if (b > *end) *end = b;
@@ -276,10 +275,10 @@ static void attend_all(attention_job *job)
         hth_pool_add(s->pool, attend_group, job, sizeof *job, n_unit);
         return;
     }
-    size_t room = HTH_SPLIT_SCRATCH / s->n_tok;
+    size_t capacity = HTH_SPLIT_SCRATCH / s->n_tok;
     for (size_t at = first; at < end; at += job->n_split) {
         job->first_split = at;
-        job->n_split = end - at < room ? end - at : room;
+        job->n_split = end - at < capacity ? end - at : capacity;
         job->is_first = at == first;
         job->is_last = at + job->n_split == end;
         hth_pool_add(s->pool, attend_split, job, sizeof *job, n_unit * job->n_split);

@@ -39,7 +39,7 @@ static bool uses_panels(const hth_kernels *k, const hth_matrix *m, size_t n_tok)
 static size_t n_col_of(const product_job *job) { return job->outputs[0].matrix->n_col; }
 
 /* Makes and rounds one token's inputs and puts them where the kernels want them. */
-static void round_token(void *arg, size_t t, uint32_t i_thread)
+static void quantize_token(void *arg, size_t t, uint32_t i_thread)
 {
     (void)i_thread;
     const product_job *job = arg;
@@ -115,7 +115,7 @@ static input_copy copy_of(const product_job *job, uint32_t i_thread)
     return c;
 }
 
-/* As round_token, of a shared input. */
+/* As quantize_token, of a shared input. */
 static void share_input(void *arg, size_t t, uint32_t i_thread)
 {
     const product_job *job = arg;
@@ -388,23 +388,23 @@ void hth_product_add(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act
     if (may_be_late(act_q8, pool, n_tok, outputs, n_output)) job.number = ++act_q8->input->n_product;
     if (job.number) hth_pool_add(pool, share_input, &job, sizeof job, 1);
     else if (job.want_32 || job.want_256 || job.want_floats || job.prepare)
-        hth_pool_add(pool, round_token, &job, sizeof job, n_tok);
+        hth_pool_add(pool, quantize_token, &job, sizeof job, n_tok);
     add_units(pool, &job, n_output);
 }
 
-void hth_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x,
-                 size_t n_tok, const hth_output *outputs, size_t n_output)
+void hth_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x, size_t n_tok,
+                 const hth_output *outputs, size_t n_output)
 {
     hth_product_add(k, pool, act_q8, x, n_tok, outputs, n_output, NULL);
     hth_pool_finish(pool);
 }
 
-const uint8_t *hth_matrix_row(const hth_matrix *m, size_t i, uint8_t *room)
+const uint8_t *hth_matrix_row(const hth_matrix *m, size_t i, uint8_t *scratch)
 {
     size_t n_whole = m->n_row / HTH_PANEL_ROW * HTH_PANEL_ROW;
     const uint8_t *row = m->data + i * m->row_size;
     if (m->layout == HTH_LAYOUT_ROWS || i >= n_whole) return row;
     size_t r = i % HTH_PANEL_ROW, n_block = m->n_col / hth_type_find((uint32_t)m->type)->n_weight;
-    hth_panel_row(m->type, n_block, row - r * m->row_size, r, room);
-    return room;
+    hth_panel_row(m->type, n_block, row - r * m->row_size, r, scratch);
+    return scratch;
 }

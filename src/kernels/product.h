@@ -18,7 +18,7 @@ typedef struct hth_matrix {
 
 /* Row i as in the file, for tables of which single rows are wanted. Rows that lie in panels are
  * put together in room, of row_size bytes. */
-const uint8_t *hth_matrix_row(const hth_matrix *m, size_t i, uint8_t *room);
+const uint8_t *hth_matrix_row(const hth_matrix *m, size_t i, uint8_t *scratch);
 
 /* The input of a product of one token on several threads: written once, and copied by each thread before it reads
  * it. A thread that is late (base/pool.h) thus reads nothing that later products write but by atomic loads. */
@@ -81,8 +81,8 @@ enum { HTH_PRODUCT_MAX = 3 };
 
 /* x[n_tok][n_col] times up to HTH_PRODUCT_MAX matrices of the same n_col, of any types:
  * x is rounded once for each block that they want. Allocates nothing. */
-void hth_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x,
-                 size_t n_tok, const hth_output *outputs, size_t n_output);
+void hth_product(const hth_kernels *k, hth_pool *pool, const hth_act_q8 *act_q8, const float *x, size_t n_tok,
+                 const hth_output *outputs, size_t n_output);
 
 /* The same, queued: done by hth_pool_finish. All but the outputs' array and the fusion (NULL:
  * none) themselves must stay until then; x, the matrices, rounding and what it points to until

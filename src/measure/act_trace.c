@@ -10,7 +10,7 @@ struct hth_act_trace {
     uint32_t n_layer, n_tok, i_tok;
     size_t *first; /* [n_tok * n_layer + 1] in lists */
     int32_t *lists;
-    size_t room;
+    size_t capacity;
     uint64_t n_neuron; /* of all layers and tokens, firing or not */
 };
 
@@ -37,12 +37,12 @@ static void fill_chances(const hth_act_trace_spec *spec, double *chance, size_t 
 
 static bool add_run(hth_act_trace *f, size_t *n, uint32_t first, uint32_t end)
 {
-    if (*n + (end - first) > f->room) {
-        size_t room = 2 * f->room + 65536;
-        int32_t *larger = hth_realloc(f->lists, room, sizeof *larger);
+    if (*n + (end - first) > f->capacity) {
+        size_t capacity = 2 * f->capacity + 65536;
+        int32_t *larger = hth_realloc(f->lists, capacity, sizeof *larger);
         if (!larger) return false;
         f->lists = larger;
-        f->room = room;
+        f->capacity = capacity;
     }
     for (uint32_t i = first; i < end; i++) f->lists[(*n)++] = (int32_t)i;
     return true;
@@ -62,7 +62,8 @@ static bool draw_list(hth_act_trace *f, const hth_act_trace_spec *spec, uint32_t
     return true;
 }
 
-static bool draw(hth_act_trace *f, const hth_model *m, const hth_act_trace_spec *spec, double *chance, uint8_t *fires)
+static bool draw(hth_act_trace *f, const hth_model *m, const hth_act_trace_spec *spec, double *chance,
+                 uint8_t *fires)
 {
     size_t n = 0, widest = m->hparams.d_ff;
     hth_sample_random random;
@@ -85,16 +86,16 @@ static hth_act_trace *new_fire(uint32_t n_layer, uint32_t n_tok)
 {
     hth_act_trace *f = hth_alloc(1, sizeof *f);
     if (!f) return NULL;
-    *f = (hth_act_trace){.n_layer = n_layer, .n_tok = n_tok, .room = 1};
+    *f = (hth_act_trace){.n_layer = n_layer, .n_tok = n_tok, .capacity = 1};
     f->first = hth_alloc((size_t)n_tok * n_layer + 1, sizeof *f->first);
-    f->lists = hth_alloc(f->room, sizeof *f->lists); /* an empty list is none for all neurons */
+    f->lists = hth_alloc(f->capacity, sizeof *f->lists); /* an empty list is none for all neurons */
     if (f->first && f->lists) return f;
     hth_act_trace_close(f);
     return NULL;
 }
 
-hearth_status hth_act_trace_open(const hth_model *model, const hth_act_trace_spec *spec, uint32_t n_tok, hth_act_trace **out,
-                            hearth_error *err)
+hearth_status hth_act_trace_open(const hth_model *model, const hth_act_trace_spec *spec, uint32_t n_tok,
+                                 hth_act_trace **out, hearth_error *err)
 {
     size_t widest = model->hparams.d_ff, n_layer = model->hparams.n_layer;
     *out = NULL;
@@ -115,7 +116,8 @@ hearth_status hth_act_trace_open(const hth_model *model, const hth_act_trace_spe
 /* ---- samples of a profile ------------------------------------------------------------------------- */
 
 /* One token of one layer: the neurons whose bit of the sample is set. */
-static bool replay_list(hth_act_trace *f, const hth_profile *p, uint32_t i_layer, uint32_t i_sample, size_t *n)
+static bool replay_list(hth_act_trace *f, const hth_profile *p, uint32_t i_layer, uint32_t i_sample,
+                        size_t *n)
 {
     const hth_profile_layer *l = &p->layers[i_layer];
     for (uint32_t j = 0; j < l->d_ff; j++)
@@ -138,8 +140,8 @@ static bool replay(hth_act_trace *f, const hth_profile *p, uint32_t first_sample
     return true;
 }
 
-hearth_status hth_act_trace_replay(const hth_profile *p, uint32_t first_sample, uint32_t n_tok, hth_act_trace **out,
-                              hearth_error *err)
+hearth_status hth_act_trace_replay(const hth_profile *p, uint32_t first_sample, uint32_t n_tok,
+                                   hth_act_trace **out, hearth_error *err)
 {
     *out = NULL;
     if (p->n_sample == 0)

@@ -292,13 +292,13 @@ static hearth_status begin(hth_compare *c, size_t n, hearth_error *err)
     hearth_status st = hearth_session_truncate(c->reference.session, 0, err);
     if (st == HEARTH_OK) st = hearth_session_truncate(c->mode.session, 0, err);
     if (st != HEARTH_OK) return st;
-    size_t most = c->done.n_kl + n; /* ids lie in memory: cannot overflow */
-    if (most > c->kl_room) {
-        size_t room = most + most / 2;
-        double *more = hth_realloc(c->kl, room, sizeof *more);
-        if (!more) return hth_fail_memory(err, room * sizeof *more, "a comparison");
+    size_t max = c->done.n_kl + n; /* ids lie in memory: cannot overflow */
+    if (max > c->kl_room) {
+        size_t capacity = max + max / 2;
+        double *more = hth_realloc(c->kl, capacity, sizeof *more);
+        if (!more) return hth_fail_memory(err, capacity * sizeof *more, "a comparison");
         c->kl = more;
-        c->kl_room = room;
+        c->kl_room = capacity;
     }
     c->now = c->done;
     if (c->n_layer > 0) memcpy(c->layers_now, c->layers, c->n_layer * sizeof *c->layers);

@@ -37,7 +37,7 @@ double hth_bandwidth_measure(hth_bandwidth_probe *probe, hth_pool *pool);
 /* ---- waiting (latency.c) ------------------------------------------------------------------ */
 
 /* Nanoseconds for a line whose address comes out of the last one, in an order that no
- * prefetcher foretells. The probe writes over the region. */
+ * prefetcher predicts. The probe writes over the region. */
 typedef struct hth_latency_probe {
     hth_bandwidth_probe *region;
     uint32_t at, n_line; /* a power of two */

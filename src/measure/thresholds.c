@@ -42,11 +42,11 @@ typedef struct finder {
     hth_pool *pool;
     hth_step *step;
     /* of the layer under way */
-    float *weights;       /* [d_ff] what one unit of score is worth at the output */
-    double *squares;      /* [d_ff] */
-    float *worths;        /* [n_sample * d_ff] scores times weights, sorted */
-    float *room;          /* [HTH_ABLATION_ROWS][d_ff] */
-    double *whole, *part; /* [n_sample] */
+    float *weights;         /* [d_ff] what one unit of score is worth at the output */
+    double *squares;        /* [d_ff] */
+    float *weighted_scores; /* [n_sample * d_ff] scores times weights, sorted */
+    float *room;            /* [HTH_ABLATION_ROWS][d_ff] */
+    double *whole, *part;   /* [n_sample] */
 } finder;
 
 /* ---- a pass over the text ------------------------------------------------------------------------ */
@@ -102,14 +102,14 @@ static void find_norms(finder *f, uint32_t i_layer, const float *limit, double *
 {
     const kept_layer *kept = &f->layers[i_layer];
     hth_ablation lost = {.step = f->step,
-                     .i_layer = i_layer,
-                     .n_tok = f->n_sample,
-                     .d_ff = f->out->layers[i_layer].d_ff,
-                     .d_model = f->model->model->hparams.d_model,
-                     .hidden = kept->hidden,
-                     .scores = kept->scores,
-                     .weights = f->weights,
-                     .room = f->room};
+                         .i_layer = i_layer,
+                         .n_tok = f->n_sample,
+                         .d_ff = f->out->layers[i_layer].d_ff,
+                         .d_model = f->model->model->hparams.d_model,
+                         .hidden = kept->hidden,
+                         .scores = kept->scores,
+                         .weights = f->weights,
+                         .room = f->room};
     hth_ablation_norms(&lost, limit, limit != NULL, norms);
 }
 
@@ -121,12 +121,12 @@ static hearth_status measure_layer(finder *f, uint32_t i_layer, hearth_error *er
     size_t d_ff = f->out->layers[i_layer].d_ff, n = f->n_sample * d_ff;
     hearth_status st = weigh_neurons(f, i_layer, err);
     if (st != HEARTH_OK) return st;
-    for (size_t i = 0; i < n; i++) f->worths[i] = kept->scores[i] * f->weights[i % d_ff];
-    qsort(f->worths, n, sizeof *f->worths, by_size);
+    for (size_t i = 0; i < n; i++) f->weighted_scores[i] = kept->scores[i] * f->weights[i % d_ff];
+    qsort(f->weighted_scores, n, sizeof *f->weighted_scores, by_size);
     find_norms(f, i_layer, NULL, f->whole);
     for (size_t i = 0; i <= N_FINE; i++) {
         size_t at = n * i / N_FINE;
-        c->limit[i] = at < n ? f->worths[at] : f->worths[n - 1] * 2.0f;
+        c->limit[i] = at < n ? f->weighted_scores[at] : f->weighted_scores[n - 1] * 2.0f;
     }
     for (int s = 0; s <= N_STEP; s++) {
         c->cett[s] = 0.0;
@@ -195,7 +195,8 @@ static hearth_status choose_floors(finder *f, uint32_t i_layer, double bound, he
     for (uint32_t t = 0; t < f->n_sample; t++) {
         const float *scores = f->layers[i_layer].scores + (size_t)t * l->d_ff;
         if (f->whole[t] > 0.0) l->cett += f->part[t] / f->whole[t] / f->n_sample;
-        for (uint32_t j = 0; j < l->d_ff; j++) below += scores[j] < l->thresholds[j], zero += scores[j] < FLT_MIN;
+        for (uint32_t j = 0; j < l->d_ff; j++)
+            below += scores[j] < l->thresholds[j], zero += scores[j] < FLT_MIN;
     }
     l->sparsity = (double)below / ((double)f->n_sample * l->d_ff);
     l->zero = (double)zero / ((double)f->n_sample * l->d_ff);
@@ -214,12 +215,12 @@ static hearth_status make_room(finder *f, hearth_error *err)
     f->curves = hth_alloc(n_layer, sizeof *f->curves);
     f->weights = hth_alloc(d_ff, sizeof *f->weights);
     f->squares = hth_alloc(d_ff, sizeof *f->squares);
-    f->worths = hth_alloc(n, d_ff * sizeof *f->worths);
+    f->weighted_scores = hth_alloc(n, d_ff * sizeof *f->weighted_scores);
     f->room = hth_alloc(HTH_ABLATION_ROWS, d_ff * sizeof *f->room);
     f->whole = hth_alloc(n, sizeof *f->whole);
     f->part = hth_alloc(n, sizeof *f->part);
-    bool ok = f->out->layers && f->layers && f->curves && f->weights && f->squares && f->worths && f->room &&
-              f->whole && f->part;
+    bool ok = f->out->layers && f->layers && f->curves && f->weights && f->squares && f->weighted_scores &&
+              f->room && f->whole && f->part;
     for (uint32_t i = 0; ok && i < n_layer; i++) {
         hth_threshold_layer *l = &f->out->layers[i];
         f->out->n_layer = i + 1;
@@ -246,7 +247,7 @@ static void free_room(finder *f)
     hth_free(f->curves);
     hth_free(f->weights);
     hth_free(f->squares);
-    hth_free(f->worths);
+    hth_free(f->weighted_scores);
     hth_free(f->room);
     hth_free(f->whole);
     hth_free(f->part);
@@ -259,8 +260,8 @@ static hearth_status find_all(finder *f, hearth_error *err)
     uint32_t n_layer = f->out->n_layer;
     hearth_status st = hth_pool_open(f->n_thread, &f->pool, err);
     if (st == HEARTH_OK)
-        st = hth_step_open(f->model->model, &f->model->kernels, f->pool, HTH_ABLATION_ROWS, HEARTH_SELECTOR_DENSE,
-                           &f->step, err);
+        st = hth_step_open(f->model->model, &f->model->kernels, f->pool, HTH_ABLATION_ROWS,
+                           HEARTH_SELECTOR_DENSE, &f->step, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++) {
         st = measure_layer(f, i, err);
         if (st == HEARTH_OK) st = go_on(f, f->n_window + i + 1, err);

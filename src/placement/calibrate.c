@@ -47,7 +47,7 @@ typedef struct bench {
 
 static void close_bench(bench *b)
 {
-    hth_queue_drain(b->device, PATIENCE_NS, NULL);
+    hth_queue_drain(b->device, TIMEOUT_NS, NULL);
     for (int i = 0; i < 3; i++) hth_cmdlist_free(b->tapes[i]);
     hth_buffer_free(b->weights);
     hth_buffer_free(b->memory);
@@ -109,33 +109,34 @@ static hth_buffer_range at(const bench *b, uint64_t from, uint64_t bytes)
     return (hth_buffer_range){b->memory, from, bytes};
 }
 
-static void record_rows(bench *b, hth_cmdlist *cmdlist, hth_type type, uint64_t n_row, const hth_soa_layout *p,
-                        const hth_pipeline *pipeline)
+static void record_rows(bench *b, hth_cmdlist *cmdlist, hth_type type, uint64_t n_row,
+                        const hth_soa_layout *p, const hth_pipeline *pipeline)
 {
     hth_quant_desc desc;
     hth_buffer_range y = at(b, AT_Y, 4 * n_row), step = at(b, AT_STEP, 64);
     uint32_t groups = (uint32_t)((n_row + LOCAL / 8 - 1) / (LOCAL / 8));
     if (hth_quant_desc_of(type, &desc)) {
         hth_push_mul_mat_vec_q push = {.n_row = (uint32_t)n_row,
-                              .n_block = N_COL / desc.block,
-                              .y_stride = (uint32_t)n_row,
-                              .at = p->offsets};
+                                       .n_block = N_COL / desc.block,
+                                       .y_stride = (uint32_t)n_row,
+                                       .at = p->offsets};
         hth_cmdlist_dispatch(cmdlist, pipeline,
-                     (hth_buffer_range[]){step,
-                                   {b->weights, 0, 0},
-                                   at(b, AT_Q, N_COL),
-                                   at(b, AT_D, N_COL),
-                                   at(b, AT_SUM, N_COL),
-                                   step,
-                                   y},
-                     &push, groups, 1, 1);
+                             (hth_buffer_range[]){step,
+                                                  {b->weights, 0, 0},
+                                                  at(b, AT_Q, N_COL),
+                                                  at(b, AT_D, N_COL),
+                                                  at(b, AT_SUM, N_COL),
+                                                  step,
+                                                  y},
+                             &push, groups, 1, 1);
     } else {
         hth_push_mul_mat_vec_f push = {.n_row = (uint32_t)n_row,
-                                .n_col = N_COL,
-                                .y_stride = (uint32_t)n_row,
-                                .row_words = hth_soa_row_words(type, N_COL)};
-        hth_cmdlist_dispatch(cmdlist, pipeline, (hth_buffer_range[]){step, {b->weights, 0, 0}, at(b, AT_X, 4 * N_COL), step, y},
-                     &push, groups, 1, 1);
+                                       .n_col = N_COL,
+                                       .y_stride = (uint32_t)n_row,
+                                       .row_words = hth_soa_row_words(type, N_COL)};
+        hth_cmdlist_dispatch(cmdlist, pipeline,
+                             (hth_buffer_range[]){step, {b->weights, 0, 0}, at(b, AT_X, 4 * N_COL), step, y},
+                             &push, groups, 1, 1);
     }
     hth_cmdlist_hint_bytes(cmdlist, p->size);
     hth_cmdlist_barrier(cmdlist, &y, 1);
@@ -146,7 +147,7 @@ static hearth_status play(bench *b, hth_cmdlist *cmdlist, double *seconds)
     hth_fence fence;
     uint64_t start = hth_device_time(b->device);
     hearth_status st = hth_queue_submit(b->device, (hth_submit_info[]){{cmdlist, 0}}, 1, &fence, b->err);
-    if (st == HEARTH_OK) st = hth_queue_wait(b->device, fence, PATIENCE_NS, b->err);
+    if (st == HEARTH_OK) st = hth_queue_wait(b->device, fence, TIMEOUT_NS, b->err);
     *seconds = device_since(b->device, start);
     return st;
 }
@@ -234,7 +235,7 @@ static hearth_status measure_sync_latency(bench *b, hth_submit_mode how, uint64_
             uint64_t start = hth_device_time(b->device);
             if (how == HTH_SUBMIT_UPFRONT) st = hth_queue_signal(b->device, ++*gate, b->err);
             else st = hth_queue_submit(b->device, submits + i, 1, fences + i, b->err);
-            if (st == HEARTH_OK) st = hth_queue_wait_spin(b->device, fences[i], PATIENCE_NS, b->err);
+            if (st == HEARTH_OK) st = hth_queue_wait_spin(b->device, fences[i], TIMEOUT_NS, b->err);
             samples[n + i] = device_since(b->device, start);
         }
     }
@@ -400,11 +401,12 @@ hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_
 
 hth_submit_mode hth_calibration_submit_mode(const hth_calibration *c)
 {
-    return c->sync_latency[HTH_SUBMIT_ON_DEMAND] < c->sync_latency[HTH_SUBMIT_UPFRONT] ? HTH_SUBMIT_ON_DEMAND : HTH_SUBMIT_UPFRONT;
+    return c->sync_latency[HTH_SUBMIT_ON_DEMAND] < c->sync_latency[HTH_SUBMIT_UPFRONT] ? HTH_SUBMIT_ON_DEMAND
+                                                                                       : HTH_SUBMIT_UPFRONT;
 }
 
 /* Of a network's matrices, three or two, as many as either side reads whole: the first, where nothing
- * foretells who fires. */
+ * predicts who fires. */
 static double read_whole(hearth_selector selector, bool gated)
 {
     if (selector == HEARTH_SELECTOR_DENSE) return 1.0;
@@ -429,8 +431,8 @@ static double down_rate(const hth_calibration *c, double share)
     return hth_plan_rate(&rates, share);
 }
 
-void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, bool gated, hth_estimate estimate,
-                             hth_plan_machine *out)
+void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, bool gated,
+                             hth_estimate estimate, hth_plan_machine *out)
 {
     const double *hand = estimate == HTH_ESTIMATE_WORST ? c->sync_latency_99 : c->sync_latency;
     double whole = read_whole(selector, gated), there = of_luck(c->device_rate, estimate),

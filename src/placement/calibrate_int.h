@@ -6,7 +6,7 @@
 #include "device/device.h"
 
 enum { N_COL = 4096, LOCAL = 64 }; /* columns of a row; invocations of a workgroup */
-static const uint64_t PATIENCE_NS = (uint64_t)60000000000;
+static const uint64_t TIMEOUT_NS = (uint64_t)60000000000;
 
 /* Seconds on the device's clock, which is not this machine's where it is simulated. */
 static inline double device_since(const hth_device *d, uint64_t start)

@@ -168,17 +168,18 @@ static hearth_status record(bench *b, const host *h, hearth_error *err)
     if (st != HEARTH_OK) return st;
     const hth_buffer_range step = {b->memory, 0, STEP}, out = {b->memory, STEP + q + d + sum, y};
     const hth_buffer_range bind[] = {step,
-                              {b->weights, 0, 0},
-                              {b->memory, STEP, q},
-                              {b->memory, STEP + q, d},
-                              {b->memory, STEP + q + d, sum},
-                              step,
-                              out};
+                                     {b->weights, 0, 0},
+                                     {b->memory, STEP, q},
+                                     {b->memory, STEP + q, d},
+                                     {b->memory, STEP + q + d, sum},
+                                     step,
+                                     out};
     const hth_push_mul_mat_vec_q push = {.n_row = (uint32_t)h->m.n_row,
-                                .n_block = N_COL / desc.block,
-                                .y_stride = (uint32_t)h->m.n_row,
-                                .at = h->at.offsets};
-    hth_cmdlist_dispatch(b->tape, pipeline, bind, &push, (uint32_t)(h->m.n_row / (LOCAL / 8 * ROWS)), N_TOK / COLS, 1);
+                                         .n_block = N_COL / desc.block,
+                                         .y_stride = (uint32_t)h->m.n_row,
+                                         .at = h->at.offsets};
+    hth_cmdlist_dispatch(b->tape, pipeline, bind, &push, (uint32_t)(h->m.n_row / (LOCAL / 8 * ROWS)),
+                         N_TOK / COLS, 1);
     hth_cmdlist_hint_bytes(b->tape, h->at.size);
     return hth_cmdlist_end(b->tape, err);
 }
@@ -191,7 +192,7 @@ static hearth_status measure_device(bench *b, const host *h, hth_calibration *ou
         hth_fence fence;
         uint64_t start = hth_device_time(b->device);
         st = hth_queue_submit(b->device, (hth_submit_info[]){{b->tape, 0}}, 1, &fence, err);
-        if (st == HEARTH_OK) st = hth_queue_wait(b->device, fence, PATIENCE_NS, err);
+        if (st == HEARTH_OK) st = hth_queue_wait(b->device, fence, TIMEOUT_NS, err);
         seconds[i < 0 ? 0 : i] = device_since(b->device, start);
     }
     if (st == HEARTH_OK) out->device_prompt = (double)h->at.size * N_TOK / median(seconds);
@@ -204,10 +205,10 @@ static size_t rows_that_fit(const hth_device *device, hth_type type)
     enum { MANY = 4096, FEW = 256, LEAST = 64 };
     hth_device_kind kind = hth_device_get_info(device)->kind;
     hth_device_usage use = hth_device_state(device);
-    size_t most = kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_INTEGRATED ? MANY : FEW;
+    size_t max = kind == HTH_DEVICE_DISCRETE || kind == HTH_DEVICE_INTEGRATED ? MANY : FEW;
     uint64_t each = hth_type_row_size(type, N_COL) + N_TOK * sizeof(float);
     uint64_t n = (use.limit - use.used) / 2 / each / LEAST * LEAST;
-    return n < LEAST ? LEAST : n < most ? (size_t)n : most;
+    return n < LEAST ? LEAST : n < max ? (size_t)n : max;
 }
 
 hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
@@ -222,7 +223,7 @@ hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kerne
     if (st == HEARTH_OK && !take_described(hth_device_get_info(device), out))
         measure_host(&h, kernels, pool, out);
     if (st == HEARTH_OK) st = measure_device(&b, &h, out, err);
-    hth_queue_drain(device, PATIENCE_NS, NULL);
+    hth_queue_drain(device, TIMEOUT_NS, NULL);
     hth_cmdlist_free(b.tape);
     hth_buffer_free(b.weights);
     hth_buffer_free(b.memory);
@@ -281,21 +282,21 @@ static uint32_t best_share(const work *w, double n)
 
 /* By halves of `most`, from the largest down: a share suits the largest step of its half, and smaller ones do
  * not wait for the host. */
-void hth_calibration_stream_thresholds(const hth_calibration *c, double hot, double cold, uint32_t most,
-                             hth_placement_stream streams[HTH_PLACEMENT_STREAMS])
+void hth_calibration_stream_thresholds(const hth_calibration *c, double hot, double cold, uint32_t max,
+                                       hth_placement_stream streams[HTH_PLACEMENT_STREAMS])
 {
     const work w = {c, hot, cold};
     hth_placement_stream found[HTH_PLACEMENT_STREAMS]; /* descending */
     uint32_t n = 0;
     memset(streams, 0, HTH_PLACEMENT_STREAMS * sizeof *streams);
     if (!(c->device_prompt > 0.0 && c->cpu_prompt > 0.0 && c->pack_rate > 0.0) || !(cold > 0.0)) return;
-    for (uint32_t end = most, from = 0; n < HTH_PLACEMENT_STREAMS && end > 0; end = from - 1) {
-        uint32_t least = n + 1 < HTH_PLACEMENT_STREAMS ? end / 2 + 1 : 1, here = best_share(&w, end);
+    for (uint32_t end = max, from = 0; n < HTH_PLACEMENT_STREAMS && end > 0; end = from - 1) {
+        uint32_t min = n + 1 < HTH_PLACEMENT_STREAMS ? end / 2 + 1 : 1, here = best_share(&w, end);
         if (here == HTH_PLACEMENT_PARTS) break;
-        for (from = end; from > least && pays(&w, from - 1, here);) from--;
+        for (from = end; from > min && pays(&w, from - 1, here);) from--;
         if (n > 0 && found[n - 1].cpu_share == here) n--;
         found[n++] = (hth_placement_stream){from, here};
-        if (from > least) break;
+        if (from > min) break;
     }
     for (uint32_t i = 0; i < n; i++) streams[i] = found[n - 1 - i];
 }

@@ -4,14 +4,15 @@
 #include <string.h>
 
 /* The placement of the best plan on a machine of another luck. */
-static hearth_status price(const hth_plan_context *o, const hth_placement_builder *c, hth_estimate estimate, double *seconds,
-                           hearth_error *err)
+static hearth_status price(const hth_plan_context *o, const hth_placement_builder *c, hth_estimate estimate,
+                           double *seconds, hearth_error *err)
 {
     hth_plan_machine machine;
     hth_plan plan;
     hth_calibration_machine(&o->calibration, c->params.selector, c->model->layers[0].gate.n_row > 0, estimate,
                             &machine);
-    hearth_status st = hth_plan_evaluate(&o->input, &machine, &o->options, o->best.n_hot, o->best.head, &plan, err);
+    hearth_status st =
+        hth_plan_evaluate(&o->input, &machine, &o->options, o->best.n_hot, o->best.head, &plan, err);
     if (st != HEARTH_OK) return st;
     *seconds = plan.seconds;
     hth_plan_free(&plan);
@@ -19,7 +20,7 @@ static hearth_status price(const hth_plan_context *o, const hth_placement_builde
 }
 
 /* Bytes of the divided layers' networks, there and here, by the best plan. */
-static void choose_streams(hth_plan_context *o, uint32_t most)
+static void choose_streams(hth_plan_context *o, uint32_t max)
 {
     double hot = 0.0, cold = 0.0;
     for (uint32_t i = 0; i < o->best.n_device; i++) {
@@ -29,21 +30,21 @@ static void choose_streams(hth_plan_context *o, uint32_t most)
         hot += (double)n_hot * (double)l->device_bytes;
         cold += (double)(l->n_cluster - n_hot) * (double)l->cpu_bytes;
     }
-    hth_calibration_stream_thresholds(&o->calibration, hot, cold, most, o->streams);
+    hth_calibration_stream_thresholds(&o->calibration, hot, cold, max, o->streams);
 }
 
-hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_builder *c, const hth_profile *profile,
-                               hth_device *device, const hth_kernels *kernels, hth_pool *pool,
-                               hearth_error *err)
+hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_builder *c,
+                                     const hth_profile *profile, hth_device *device,
+                                     const hth_kernels *kernels, hth_pool *pool, hearth_error *err)
 {
-    const uint64_t most = (uint64_t)1 << 40; /* null says that it has everything */
+    const uint64_t max = (uint64_t)1 << 40; /* null says that it has everything */
     hth_offload_params params = c->params;
     const hth_plan_source from = {c->model, &params, c->info->max_binding_size, profile};
-    *o = (hth_plan_context){.options = {.vram = c->budget < most ? c->budget : most,
-                                .n_ctx = c->params.n_position,
-                                .context = c->params.n_position / 2}};
-    hearth_status st =
-        hth_calibration_cache_get(device, kernels, pool, c->model->layers[0].up.type, false, &o->calibration, err);
+    *o = (hth_plan_context){.options = {.vram = c->budget < max ? c->budget : max,
+                                        .n_ctx = c->params.n_position,
+                                        .context = c->params.n_position / 2}};
+    hearth_status st = hth_calibration_cache_get(device, kernels, pool, c->model->layers[0].up.type, false,
+                                                 &o->calibration, err);
     if (st != HEARTH_OK) return st;
     /* Room for weights that pass through is kept where they may. */
     hth_calibration_stream_thresholds(&o->calibration, 0.0, 1.0, params.n_row, params.streams);

@@ -29,7 +29,8 @@ static uint64_t layer_bytes(const hth_placement_builder *c, uint32_t i, uint32_t
 static uint64_t room_bytes(const hth_placement_builder *c)
 {
     uint64_t bytes;
-    return hth_gpu_workspace_bytes(c->model, c->info->max_binding_size, &c->params, &bytes) ? bytes : UINT64_MAX;
+    return hth_gpu_workspace_bytes(c->model, c->info->max_binding_size, &c->params, &bytes) ? bytes
+                                                                                            : UINT64_MAX;
 }
 
 static uint64_t head_bytes(const hth_placement_builder *c)
@@ -64,7 +65,10 @@ uint64_t hth_placement_builder_bytes(const hth_placement_builder *c)
     return all;
 }
 
-uint64_t hth_placement_builder_whole_bytes(const hth_placement_builder *c) { return bytes_with_share(c, ALL); }
+uint64_t hth_placement_builder_whole_bytes(const hth_placement_builder *c)
+{
+    return bytes_with_share(c, ALL);
+}
 
 uint64_t hth_placement_builder_least_bytes(const hth_placement_builder *c)
 {
@@ -96,8 +100,9 @@ static hearth_status check_bindings(const hth_placement_builder *c, hearth_error
     return HEARTH_OK;
 }
 
-hearth_status hth_placement_builder_open(hth_placement_builder *c, const hth_model *model, const hth_device_info *info,
-                              uint64_t budget, const hth_offload_params *params, hearth_error *err)
+hearth_status hth_placement_builder_open(hth_placement_builder *c, const hth_model *model,
+                                         const hth_device_info *info, uint64_t budget,
+                                         const hth_offload_params *params, hearth_error *err)
 {
     uint32_t n_layer = model->hparams.n_layer;
     *c = (hth_placement_builder){.model = model, .info = info, .params = *params, .budget = budget};
@@ -138,11 +143,11 @@ static bool divide_neurons(hth_placement_builder *c)
 }
 
 /* The first layers, as many as can lie there whole, then the head: `most` of them, the head being the last. */
-static void take_layers(hth_placement_builder *c, uint64_t most)
+static void take_layers(hth_placement_builder *c, uint64_t max)
 {
     uint32_t n_layer = c->model->hparams.n_layer, i = 0;
     uint64_t used = room_bytes(c);
-    for (; i < n_layer && i < most; i++) {
+    for (; i < n_layer && i < max; i++) {
         c->unsupported_reason = hth_gpu_unsupported_reason(c->model, &c->params, i);
         c->n_hot[i] = c->model->layers[i].d_ff;
         if (c->unsupported_reason || plus(used, layer_bytes(c, i, c->n_hot[i])) > c->budget) break;
@@ -150,7 +155,7 @@ static void take_layers(hth_placement_builder *c, uint64_t most)
     }
     c->params.n_layer = i;
     c->params.head = false;
-    if (i < n_layer || most <= n_layer) return;
+    if (i < n_layer || max <= n_layer) return;
     c->unsupported_reason = hth_gpu_unsupported_reason(c->model, &c->params, n_layer);
     c->params.head = !c->unsupported_reason && plus(used, head_bytes(c)) <= c->budget;
 }

@@ -109,13 +109,13 @@ static void fill_curve(const hth_plan_layer *l, const hth_plan_machine *m, uint3
 hearth_status hth_plan_curves(const hth_plan_model *model, const hth_plan_machine *machine, uint32_t context,
                               hth_plan_curve **out, hearth_error *err)
 {
-    size_t n_value = 0, most = 0, size;
+    size_t n_value = 0, max = 0, size;
     for (uint32_t l = 0; l < model->n_layer; l++) {
         size_t n = (size_t)model->layers[l].n_cluster + 1;
         n_value += n;
-        if (n > most) most = n;
+        if (n > max) max = n;
     }
-    size = model->n_layer * sizeof **out + (n_value + 2 * most) * sizeof(double);
+    size = model->n_layer * sizeof **out + (n_value + 2 * max) * sizeof(double);
     hth_plan_curve *curves = hth_alloc(size, 1);
     if (!curves) return hth_fail_memory(err, size, "the costs of layers");
     double *values = (double *)(curves + model->n_layer), *room = values + n_value;
@@ -199,8 +199,8 @@ static hearth_status count_bytes(const hth_plan_model *model, const hth_plan_opt
 }
 
 hearth_status hth_plan_evaluate(const hth_plan_model *model, const hth_plan_machine *machine,
-                             const hth_plan_options *options, const int32_t *n_hot, bool head, hth_plan *out,
-                             hearth_error *err)
+                                const hth_plan_options *options, const int32_t *n_hot, bool head,
+                                hth_plan *out, hearth_error *err)
 {
     size_t n = model->n_layer, size = n * (sizeof *out->layers + sizeof *n_hot);
     hth_plan p = {.n_layer = model->n_layer, .head = head};
@@ -216,7 +216,8 @@ hearth_status hth_plan_evaluate(const hth_plan_model *model, const hth_plan_mach
         return st;
     }
     p.seconds_cpu = hth_plan_head_seconds(model, machine, false);
-    for (size_t l = 0; l < n; l++) p.seconds_cpu += cpu_time(&model->layers[l], machine, options->context).total;
+    for (size_t l = 0; l < n; l++)
+        p.seconds_cpu += cpu_time(&model->layers[l], machine, options->context).total;
     p.head_seconds = hth_plan_head_seconds(model, machine, head);
     p.transfer_seconds = p.n_device > 0 ? machine->sync_latency : 0;
     p.seconds = token_seconds(model, machine, &p, options->context, p.layers);
@@ -240,10 +241,10 @@ static const uint64_t most_bytes = (uint64_t)1 << 44;
 /* Rates below a byte a second, and seconds above a day, are mistakes; sums of the rest are finite. */
 static const double least_rate = 1.0, most_rate = 1e18, most_seconds = 86400.0;
 
-static hearth_status check_number(const char *name, double x, double least, double most, hearth_error *err)
+static hearth_status check_number(const char *name, double x, double min, double max, hearth_error *err)
 {
-    if (x >= least && x <= most) return HEARTH_OK; /* a NaN is not */
-    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %s is %g; %g to %g is allowed", name, x, least, most);
+    if (x >= min && x <= max) return HEARTH_OK; /* a NaN is not */
+    return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %s is %g; %g to %g is allowed", name, x, min, max);
 }
 
 static hearth_status check_rates(const char *name, const hth_plan_rates *rates, hearth_error *err)
@@ -286,7 +287,7 @@ static hearth_status check_layer(const hth_plan_layer *l, uint32_t i, const hth_
 }
 
 hearth_status hth_plan_validate(const hth_plan_model *model, const hth_plan_machine *machine,
-                             const hth_plan_options *options, hearth_error *err)
+                                const hth_plan_options *options, hearth_error *err)
 {
     if (model->n_layer == 0 || model->n_layer > MAX_LAYERS)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %u layers; 1 to %d are allowed", model->n_layer,

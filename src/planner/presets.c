@@ -24,8 +24,8 @@ const hth_plan_firing hth_plan_flat = {"flat", 0.18, 0.264, 0.06};
 /* Firings of the hottest x, over all. */
 static double coverage(const hth_plan_firing *f, double x)
 {
-    double power = x > 0 ? hth_pow_d(x, f->exponent) : 0, most = x / f->mean;
-    return power < most ? power : most;
+    double power = x > 0 ? hth_pow_d(x, f->exponent) : 0, max = x / f->mean;
+    return power < max ? power : max;
 }
 
 void hth_plan_shares(const hth_plan_firing *firing, uint32_t n, double *share)
@@ -104,7 +104,7 @@ void hth_plan_shape_free(hth_plan_model *model)
     }
 #define MACHINE(RATE)                                                                                        \
     {                                                                                                        \
-        .device = DEVICE_AT(RATE), .cpu = CPU_AT(89.6e9), .min_active_share = 0.005, .dispatch = 2.5e-6,           \
+        .device = DEVICE_AT(RATE), .cpu = CPU_AT(89.6e9), .min_active_share = 0.005, .dispatch = 2.5e-6,     \
         .merge = 5e-6                                                                                        \
     }
 /* 20 and 10 microseconds are guesses; buses move 12.5 and 25 GB/s by 8 and 16 lanes of PCIe 4. */

@@ -35,7 +35,7 @@ typedef struct table {
     uint64_t high;   /* units that are asked about */
     size_t *at;      /* [n_layer + 2] where each row lies in cells */
     int32_t *cells;
-    size_t room; /* bytes of options and all that follows */
+    size_t capacity; /* bytes of options and all that follows */
 } table;
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -68,19 +68,19 @@ static void collect_options(table *t)
 static hearth_status open_table(table *t, hearth_error *err)
 {
     size_t n = t->model->n_layer, n_option = 0;
-    double most = 0;
+    double max = 0;
     for (size_t l = 0; l < n; l++) {
         double worst = 0;
         for (uint32_t k = 0; k <= t->model->layers[l].n_cluster; k++)
             if (t->curves[l].seconds[k] > worst) worst = t->curves[l].seconds[k];
         n_option += t->model->layers[l].n_cluster + 1;
-        most += worst;
+        max += worst;
     }
-    t->quantum = most > 0 ? most / most_quanta : 1;
+    t->quantum = max > 0 ? max / most_quanta : 1;
     t->unit = HTH_PLAN_UNIT;
-    t->room = n_option * sizeof *t->options + (3 * n + 4) * sizeof(uint64_t) + (n + 1) * sizeof *t->first;
-    t->options = hth_alloc(t->room, 1);
-    if (!t->options) return hth_fail_memory(err, t->room, "a plan's choices");
+    t->capacity = n_option * sizeof *t->options + (3 * n + 4) * sizeof(uint64_t) + (n + 1) * sizeof *t->first;
+    t->options = hth_alloc(t->capacity, 1);
+    if (!t->options) return hth_fail_memory(err, t->capacity, "a plan's choices");
     t->reach = (uint64_t *)(t->options + n_option);
     t->low = t->reach + n + 1;
     t->at = (size_t *)(t->low + n + 1);
@@ -286,7 +286,7 @@ static hearth_status find_least(table *t, double seconds_cpu, uint64_t *least, h
 static hearth_status solve(table *t, hth_plan *out, hearth_error *err)
 {
     const uint64_t gib = (uint64_t)1 << 30;
-    uint64_t lowest = less(t->wish->vram, t->wish->fixed_bytes), grown = more(t->wish->vram, gib), least;
+    uint64_t lowest = less(t->wish->vram, t->wish->fixed_bytes), grown = more(t->wish->vram, gib), min;
     uint32_t n = t->model->n_layer;
     hearth_status st =
         fill_table(t, less(lowest, t->model->head_bytes), less(grown, t->wish->fixed_bytes), err);
@@ -298,13 +298,13 @@ static hearth_status solve(table *t, hth_plan *out, hearth_error *err)
     backtrack(t, &b, n_hot);
     st = hth_plan_evaluate(t->model, t->machine, t->wish, n_hot, b.head, out, err);
     hth_free(n_hot);
-    if (st == HEARTH_OK) st = find_least(t, out->seconds_cpu, &least, err);
+    if (st == HEARTH_OK) st = find_least(t, out->seconds_cpu, &min, err);
     if (st != HEARTH_OK) {
         hth_plan_free(out);
         return st;
     }
     out->tps_per_gib = with_gib.seconds < b.seconds ? 1 / with_gib.seconds - 1 / b.seconds : 0;
-    out->min_vram = least;
+    out->min_vram = min;
     out->unit = unit;
     return HEARTH_OK;
 }

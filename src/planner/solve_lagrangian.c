@@ -89,23 +89,23 @@ static bool improve(const search *s, uint32_t n, uint64_t *left)
 }
 
 /* The first n layers within so many bytes: s->now; false: not even attention fits. */
-static bool place(const search *s, uint32_t n, uint64_t room)
+static bool place(const search *s, uint32_t n, uint64_t capacity)
 {
-    uint64_t least = 0;
-    for (uint32_t l = 0; l < n; l++) least += bytes_of(s, l, 0);
-    if (least > room) return false;
+    uint64_t min = 0;
+    for (uint32_t l = 0; l < n; l++) min += bytes_of(s, l, 0);
+    if (min > capacity) return false;
     uint64_t bytes = choose(s, n, 0);
-    if (bytes > room) {
+    if (bytes > capacity) {
         double low = 0, high = 1; /* at a second a byte no cluster is worth its place */
-        while (choose(s, n, high) > room) high *= 1024;
+        while (choose(s, n, high) > capacity) high *= 1024;
         for (int i = 0; i < N_BISECTION; i++) {
             double middle = (low + high) / 2;
-            if (choose(s, n, middle) > room) low = middle;
+            if (choose(s, n, middle) > capacity) low = middle;
             else high = middle;
         }
         bytes = choose(s, n, high);
     }
-    for (uint64_t left = room - bytes; improve(s, n, &left);) continue;
+    for (uint64_t left = capacity - bytes; improve(s, n, &left);) continue;
     return true;
 }
 
@@ -123,7 +123,7 @@ static bool keep(const search *s, const hth_plan_machine *machine, uint32_t n, b
 }
 
 hearth_status hth_plan_lagrangian(const hth_plan_model *model, const hth_plan_machine *machine,
-                                   const hth_plan_options *options, hth_plan *out, hearth_error *err)
+                                  const hth_plan_options *options, hth_plan *out, hearth_error *err)
 {
     hth_plan_curve *curves = NULL;
     search s = {.model = model, .wish = options};

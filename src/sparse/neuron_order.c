@@ -40,12 +40,12 @@ static void chain(const hth_act_stats *f, int32_t *order, uint32_t n, int32_t *l
     }
     for (uint32_t i = 0; i < n; i++) {
         int32_t last = order[i] = left[next];
-        uint32_t most = 0, n_left = n - i - 1;
+        uint32_t max = 0, n_left = n - i - 1;
         for (uint32_t k = next; k < n_left; k++) left[k] = left[k + 1];
         next = 0;
         for (uint32_t k = 0; k < n_left; k++) {
             uint32_t count = hth_order_coactivation(f, (size_t)last, (size_t)left[k]);
-            if (count > most) most = count, next = k;
+            if (count > max) max = count, next = k;
         }
     }
 }

@@ -8,16 +8,17 @@
 static hearth_status make_layer(hth_profile *p, hth_profile_layer *l, uint32_t d_ff, bool with_sums,
                                 hearth_error *err)
 {
-    size_t room = ((size_t)d_ff + HTH_PROFILE_BLOCK - 1) / HTH_PROFILE_BLOCK * HTH_PROFILE_BLOCK, n_bit = 0;
+    size_t capacity = ((size_t)d_ff + HTH_PROFILE_BLOCK - 1) / HTH_PROFILE_BLOCK * HTH_PROFILE_BLOCK,
+           n_bit = 0;
     l->d_ff = d_ff;
     bool fits = hth_mul_size(d_ff, p->n_word, &n_bit);
-    l->n_fired = hth_arena_alloc(&p->arena, room, sizeof *l->n_fired, 64);
-    l->mean = hth_arena_alloc(&p->arena, room, sizeof *l->mean, 64);
-    if (with_sums) l->sum = hth_arena_alloc(&p->arena, room, sizeof *l->sum, 64);
+    l->n_fired = hth_arena_alloc(&p->arena, capacity, sizeof *l->n_fired, 64);
+    l->mean = hth_arena_alloc(&p->arena, capacity, sizeof *l->mean, 64);
+    if (with_sums) l->sum = hth_arena_alloc(&p->arena, capacity, sizeof *l->sum, 64);
     if (fits && n_bit > 0) l->coact_bits = hth_arena_alloc(&p->arena, n_bit, sizeof *l->coact_bits, 64);
     if (fits && l->n_fired && l->mean && (l->sum || !with_sums) && (l->coact_bits || n_bit == 0))
         return HEARTH_OK;
-    return hth_fail_memory(err, fits ? (room * 4 + n_bit) * 4 : SIZE_MAX, "a profile");
+    return hth_fail_memory(err, fits ? (capacity * 4 + n_bit) * 4 : SIZE_MAX, "a profile");
 }
 
 hearth_status hth_profile_new(const hth_model *model, uint32_t n_sample, bool with_sums, hth_profile **out,
@@ -96,16 +97,16 @@ double hth_profile_live(const hth_profile *p, uint32_t i_layer)
 }
 
 /* Blocks of constant length become vectors. */
-static size_t count_from(const uint8_t *words, size_t n, int32_t least)
+static size_t count_from(const uint8_t *words, size_t n, int32_t min)
 {
     size_t count = 0, i = 0;
     for (; i + HTH_PROFILE_BLOCK <= n; i += HTH_PROFILE_BLOCK) {
         int32_t x[HTH_PROFILE_BLOCK], some = 0;
         memcpy(x, words + 4 * i, sizeof x);
-        for (size_t k = 0; k < HTH_PROFILE_BLOCK; k++) some += x[k] >= least;
+        for (size_t k = 0; k < HTH_PROFILE_BLOCK; k++) some += x[k] >= min;
         count += (size_t)some;
     }
-    for (; i < n; i++) count += (int32_t)hth_load_u32(words + 4 * i) >= least;
+    for (; i < n; i++) count += (int32_t)hth_load_u32(words + 4 * i) >= min;
     return count;
 }
 

@@ -224,8 +224,8 @@ static hearth_status read_numbers(reader *r)
     hearth_status st = need_uint(r, KEY_TEXT, 0, UINT64_MAX, &p->text_hash);
     if (st == HEARTH_OK) st = read_progress(r);
     if (st != HEARTH_OK) return st;
-    uint64_t most = p->n_tok < HTH_PROFILE_MAX_SAMPLE ? p->n_tok : HTH_PROFILE_MAX_SAMPLE;
-    st = need_uint(r, KEY_SAMPLES, 0, most, &n_sample);
+    uint64_t max = p->n_tok < HTH_PROFILE_MAX_SAMPLE ? p->n_tok : HTH_PROFILE_MAX_SAMPLE;
+    st = need_uint(r, KEY_SAMPLES, 0, max, &n_sample);
     if (st == HEARTH_OK) st = need_uint(r, KEY_CONTEXT, 1, p->n_tok, &n_ctx);
     p->n_sample = (uint32_t)n_sample;
     p->n_word = (p->n_sample + 31) / 32;
@@ -399,12 +399,12 @@ static hearth_status read_layer(reader *r, uint32_t i_layer)
     hth_profile_layer *l = &r->p->layers[i_layer];
     hearth_status st = find_width(r, i_layer, &l->d_ff);
     if (st != HEARTH_OK) return st;
-    size_t room = ((size_t)l->d_ff + HTH_PROFILE_BLOCK - 1) / HTH_PROFILE_BLOCK * HTH_PROFILE_BLOCK;
-    l->n_fired = hth_arena_alloc(&r->p->arena, room, sizeof *l->n_fired, 64);
-    l->mean = hth_arena_alloc(&r->p->arena, room, sizeof *l->mean, 64);
-    l->sum = r->unfinished ? hth_arena_alloc(&r->p->arena, room, sizeof *l->sum, 64) : NULL;
+    size_t capacity = ((size_t)l->d_ff + HTH_PROFILE_BLOCK - 1) / HTH_PROFILE_BLOCK * HTH_PROFILE_BLOCK;
+    l->n_fired = hth_arena_alloc(&r->p->arena, capacity, sizeof *l->n_fired, 64);
+    l->mean = hth_arena_alloc(&r->p->arena, capacity, sizeof *l->mean, 64);
+    l->sum = r->unfinished ? hth_arena_alloc(&r->p->arena, capacity, sizeof *l->sum, 64) : NULL;
     if (!l->n_fired || !l->mean || (r->unfinished && !l->sum))
-        return hth_fail_memory(r->err, room * sizeof *l->sum, "a profile");
+        return hth_fail_memory(r->err, capacity * sizeof *l->sum, "a profile");
     if ((st = read_fired(r, i_layer, l)) != HEARTH_OK) return st;
     if ((st = read_size(r, i_layer, l)) != HEARTH_OK) return st;
     if (r->p->n_word > 0 && (st = read_together(r, i_layer, l)) != HEARTH_OK) return st;

@@ -138,7 +138,7 @@ static hearth_status find(const hth_gguf *file, uint32_t i_layer, const char *re
 }
 
 /* All values of a vector are finite, and from `least` on. */
-static hearth_status check_vector(const hth_gguf *file, const hth_gguf_tensor *t, float least,
+static hearth_status check_vector(const hth_gguf *file, const hth_gguf_tensor *t, float min,
                                   hearth_error *err)
 {
     size_t n = (size_t)t->dim[0];
@@ -146,11 +146,11 @@ static hearth_status check_vector(const hth_gguf *file, const hth_gguf_tensor *t
     hearth_status st = x ? hth_gguf_read(file, t, 0, n * sizeof *x, x, err)
                          : hth_fail_memory(err, n * sizeof *x, "a vector");
     for (size_t i = 0; st == HEARTH_OK && i < n; i++)
-        if (!(x[i] >= least && x[i] <= 3e38f))
+        if (!(x[i] >= min && x[i] <= 3e38f))
             st = hth_fail(err, HEARTH_ERROR_FORMAT,
                           "%s: tensor '%s' at %llu: value %zu is %g; a finite number%s is wanted",
                           hth_gguf_path(file), t->name.bytes, (unsigned long long)t->offset, i, (double)x[i],
-                          least >= 0.0f ? " from 0 on" : "");
+                          min >= 0.0f ? " from 0 on" : "");
     hth_free(x);
     return st;
 }

@@ -114,7 +114,7 @@ static void find_companions(void *arg, size_t i, uint32_t i_thread)
 {
     firing *f = arg;
     const hth_act_stats known = known_of(f);
-    uint32_t own = hth_order_coactivation(&known, i, i), most = 0;
+    uint32_t own = hth_order_coactivation(&known, i, i), max = 0;
     uint64_t sum = 0;
     (void)i_thread;
     f->closest[i] = -1.0;
@@ -122,9 +122,9 @@ static void find_companions(void *arg, size_t i, uint32_t i_thread)
     for (size_t j = 0; j < f->layer->d_ff; j++) {
         uint32_t n = j == i ? 0 : hth_order_coactivation(&known, i, j);
         sum += n;
-        most = n > most ? n : most;
+        max = n > max ? n : max;
     }
-    f->closest[i] = (double)most / own;
+    f->closest[i] = (double)max / own;
     f->mean[i] = (double)sum / own / f->layer->d_ff;
 }
 

@@ -42,10 +42,10 @@ static int by_size(const void *a, const void *b)
 /* Bin of a ratio to the mean; -1: below all. */
 static int bin_of(double ratio)
 {
-    static const double least = 0x1p-12, root = 1.4142135623730951;
-    if (ratio < least) return -1;
+    static const double min = 0x1p-12, root = 1.4142135623730951;
+    if (ratio < min) return -1;
     int i = 0;
-    for (double edge = least * root; i + 1 < HTH_STUDY_N_SIZE && ratio >= edge; edge *= root) i++;
+    for (double edge = min * root; i + 1 < HTH_STUDY_N_SIZE && ratio >= edge; edge *= root) i++;
     return i;
 }
 
@@ -73,14 +73,14 @@ static void count_sizes(sizing *z)
 static void find_norms(sizing *z, const float *limits, size_t n_limit, double *norms)
 {
     hth_ablation lost = {.step = z->s->step,
-                     .i_layer = z->i_layer,
-                     .n_tok = z->n_sample,
-                     .d_ff = z->layer->d_ff,
-                     .d_model = z->s->model->model->hparams.d_model,
-                     .hidden = z->hidden,
-                     .scores = z->hidden,
-                     .weights = z->s->norms[z->i_layer],
-                     .room = z->part};
+                         .i_layer = z->i_layer,
+                         .n_tok = z->n_sample,
+                         .d_ff = z->layer->d_ff,
+                         .d_model = z->s->model->model->hparams.d_model,
+                         .hidden = z->hidden,
+                         .scores = z->hidden,
+                         .weights = z->s->norms[z->i_layer],
+                         .room = z->part};
     hth_ablation_norms(&lost, limits, n_limit, norms);
 }
 

@@ -23,8 +23,8 @@ static void keep_largest(void *arg, size_t t, uint32_t i_thread)
     size_t d_ff = f->seen->d_ff, n_kept = (size_t)(f->kept * (double)d_ff + 0.5);
     float *h = f->seen->hidden + t * d_ff, *sizes = f->sizes + i_thread * d_ff;
     for (size_t j = 0; j < d_ff; j++) sizes[j] = __builtin_fabsf(h[j]);
-    float least = hth_float_of(hth_profile_kth(sizes, d_ff, n_kept > 0 ? n_kept : 1));
-    for (size_t j = 0; j < d_ff; j++) h[j] = sizes[j] < least ? 0.0f : h[j];
+    float min = hth_float_of(hth_profile_kth(sizes, d_ff, n_kept > 0 ? n_kept : 1));
+    for (size_t j = 0; j < d_ff; j++) h[j] = sizes[j] < min ? 0.0f : h[j];
 }
 
 static void force(void *user, const hth_ffn_probe *seen)

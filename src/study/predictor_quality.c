@@ -1,4 +1,4 @@
-/* How well small networks foretell who is active, by their size. Called by study.c for some layers. */
+/* How well small networks predict who is active, by their size. Called by study.c for some layers. */
 #include "base/bits.h"
 #include "convert/predictors.h"
 #include "convert/train.h"

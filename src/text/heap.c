@@ -50,10 +50,10 @@ hearth_status hth_text_heap_push(hth_text_heap *heap, hth_text_candidate c, hear
 /* The smallest of the children first, first + 1, ... that there are. */
 static size_t least_child(const hth_text_heap *heap, size_t first)
 {
-    size_t least = first, end = heap->n - first < N_CHILD ? heap->n : first + N_CHILD;
+    size_t min = first, end = heap->n - first < N_CHILD ? heap->n : first + N_CHILD;
     for (size_t child = first + 1; child < end; child++)
-        if (before(&heap->item[child], &heap->item[least])) least = child;
-    return least;
+        if (before(&heap->item[child], &heap->item[min])) min = child;
+    return min;
 }
 
 bool hth_text_heap_pop(hth_text_heap *heap, hth_text_candidate *out)

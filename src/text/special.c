@@ -19,9 +19,9 @@ typedef struct search {
 } search;
 
 /* The longest token of a lexicon at a place that fits into `room` bytes, or -1. */
-static int32_t longest_in(const search *s, const hth_vocab_index *lex, size_t at, size_t room)
+static int32_t longest_in(const search *s, const hth_vocab_index *lex, size_t at, size_t capacity)
 {
-    if (lex->n == 0 || room == 0) return -1;
+    if (lex->n == 0 || capacity == 0) return -1;
     const hth_text_token *token = s->tok->token;
     int32_t best = -1;
     hth_prefix_iter walk;
@@ -29,7 +29,7 @@ static int32_t longest_in(const search *s, const hth_vocab_index *lex, size_t at
     while (on) {
         int32_t id = hth_prefix_iter_token(&walk, lex, token);
         if (id >= 0) best = id;
-        on = walk.depth < room &&
+        on = walk.depth < capacity &&
              hth_prefix_iter_next(&walk, lex, token, (unsigned char)s->text[at + walk.depth]);
     }
     return best;
@@ -49,20 +49,20 @@ static size_t frame_room(const search *s, size_t at)
 
 /* The longest token that counts at a place. User-defined ones are looked for
  * apart, because they may reach past the end of a frame. */
-static int32_t longest_at(const search *s, size_t at, size_t room)
+static int32_t longest_at(const search *s, size_t at, size_t capacity)
 {
     size_t frame = frame_room(s, at);
-    int32_t special = longest_in(s, &s->tok->specials, at, frame < room ? frame : room);
-    if (frame >= room) return special; /* these hold the user-defined ones too */
-    int32_t user = longest_in(s, &s->tok->users, at, room);
+    int32_t special = longest_in(s, &s->tok->specials, at, frame < capacity ? frame : capacity);
+    if (frame >= capacity) return special; /* these hold the user-defined ones too */
+    int32_t user = longest_in(s, &s->tok->users, at, capacity);
     if (user < 0 || special < 0) return user < 0 ? special : user;
     const hth_text_token *token = s->tok->token;
     return token[user].entry.n > token[special].entry.n ? user : special;
 }
 
-static hearth_status queue_longest(search *s, size_t at, size_t room)
+static hearth_status queue_longest(search *s, size_t at, size_t capacity)
 {
-    int32_t id = longest_at(s, at, room);
+    int32_t id = longest_at(s, at, capacity);
     if (id < 0) return HEARTH_OK;
     /* longer before shorter, then by id; a text has at most HTH_TEXT_MAX_ENTRY bytes */
     uint32_t shorter = (uint32_t)(HTH_TEXT_MAX_ENTRY - s->tok->token[id].entry.n);
@@ -80,9 +80,9 @@ static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 /* How many bytes from a place on are free, at most `limit`. */
 static size_t free_room(const search *s, size_t at, size_t limit)
 {
-    size_t room = 0;
-    while (room < limit && !is_taken(s, at + room)) room++;
-    return room;
+    size_t capacity = 0;
+    while (capacity < limit && !is_taken(s, at + capacity)) capacity++;
+    return capacity;
 }
 
 /* Gives a token its place, and the white space around it that it drops. */
@@ -136,11 +136,11 @@ static hearth_status assign_places(search *s, hth_text_matches *out)
     hth_text_candidate c;
     while (status == HEARTH_OK && hth_text_heap_pop(&s->heap, &c)) {
         size_t at = (size_t)c.at, length = s->tok->token[c.id].entry.n;
-        size_t room = free_room(s, at, length);
-        if (room == length) {
+        size_t capacity = free_room(s, at, length);
+        if (capacity == length) {
             status = add_match(out, take_match(s, at, c.id), s->err);
-        } else if (room > 0) {
-            status = queue_longest(s, at, room);
+        } else if (capacity > 0) {
+            status = queue_longest(s, at, capacity);
         }
     }
     return status;

@@ -1,4 +1,4 @@
-"""The verb chat as a person meets it: at a terminal (Python's pty), and from a pipe.
+"""The command chat as a person meets it: at a terminal (Python's pty), and from a pipe.
 Called by CTest with the program's path. Python 3, standard library only."""
 
 import fcntl

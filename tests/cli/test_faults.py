@@ -1,4 +1,4 @@
-"""The program under faults: malformed files through every verb, allocations that fail,
+"""The program under faults: malformed files through every command, allocations that fail,
 little stack, closed streams, kills. Called by CTest with the program's path and, in plain
 release builds, the library that makes allocations fail (tests/preload). The ids are the
 rows of docs/reliability.md. Python 3, standard library only."""
@@ -279,7 +279,7 @@ def sidecars_that_do_not_fit_are_refused_by_all_who_take_them():
         with open(scratch("made"), "rb") as f:
             made[kind] = f.read()
     n = 0
-    for kind, verbs in takers.items():
+    for kind, commands in takers.items():
         whole = made[kind]
         version, model = (whole.index(key) + len(key) + 4 for key in (b"hearth.sidecar.version", b"hearth.model.hash"))
         bad = {"version": (whole[:version] + b"\2" + whole[version + 1:], "hearth.sidecar.version at "),
@@ -289,13 +289,13 @@ def sidecars_that_do_not_fit_are_refused_by_all_who_take_them():
                "cut": (whole[:len(whole) // 2], "byte"), "no GGUF": (b"aaaa " * 99, "")}
         for what, (content, word) in bad.items():
             side = scratch("side", content)
-            for verb in verbs:
-                more = {"pack": ["-o", scratch("out")], "run": ["-p", "a", "-n", "1"]}.get(verb, ["-f", words, "-c", "32"])
-                done = hearth([verb, path, *more, "--" + kind, side])
+            for command in commands:
+                more = {"pack": ["-o", scratch("out")], "run": ["-p", "a", "-n", "1"]}.get(command, ["-f", words, "-c", "32"])
+                done = hearth([command, path, *more, "--" + kind, side])
                 lines = failure_lines(done)
-                check(done.returncode == 1 and len(lines) == 1, kind, what, verb, "exit", done.returncode, lines)
-                check(side in lines[0] and word in lines[0], kind, what, verb, lines[0])
-                nothing_left(kind, what, verb)
+                check(done.returncode == 1 and len(lines) == 1, kind, what, command, "exit", done.returncode, lines)
+                check(side in lines[0] and word in lines[0], kind, what, command, lines[0])
+                nothing_left(kind, what, command)
                 n += 1
     print("     %d runs" % n)
 
@@ -360,14 +360,14 @@ def content_of_output():
 
 def every_verb_survives_allocations_that_fail():
     path = scratch("whole.gguf", build(keys_of_a_llama(), tensors_of_a_llama(), 0.25))
-    verbs = verbs_on(path)
-    verbs["run on threads"] = (["run", path, "-n", "2", "-p", "a", "-t", "3", "--mmap", "--stop", "zz", "--greedy"], b"")
-    verbs["run"][0].append("--greedy")
-    verbs["synth"] = (["synth", "stories-15m", scratch("out"), "-t", "1"], b"")
+    commands = verbs_on(path)
+    commands["run on threads"] = (["run", path, "-n", "2", "-p", "a", "-t", "3", "--mmap", "--stop", "zz", "--greedy"], b"")
+    commands["run"][0].append("--greedy")
+    commands["synth"] = (["synth", "stories-15m", scratch("out"), "-t", "1"], b"")
     for name in ("run", "run on threads", "chat", "logits", "perplexity"):
-        verbs[name][0].extend(["--gpu", "none"])  # a driver's own allocations are its affair
-    del verbs["bench"], verbs["doctor"]  # they measure for seconds; their allocations are those of run
-    for name, (args, stdin) in verbs.items():
+        commands[name][0].extend(["--gpu", "none"])  # a driver's own allocations are its affair
+    del commands["bench"], commands["doctor"]  # they measure for seconds; their allocations are those of run
+    for name, (args, stdin) in commands.items():
         whole = fail_allocation(args, stdin, 0, False)
         check(whole.returncode == 0, name, whole.stderr)
         with open(scratch("count")) as f:
@@ -406,9 +406,9 @@ def limit(kind, n):
 def a_stack_of_256_kib_holds_every_verb():
     with_template = chat_model.with_template(story_model(), "{% for m in messages %}{{ m.content }}{% endfor %}")
     path = scratch("story.gguf", with_template)
-    verbs = verbs_on(path)
-    verbs["quantize"] = (["quantize", scratch("f32.gguf", with_keys()), scratch("out"), "q4_0", "--force"], b"")
-    for name, (args, stdin) in verbs.items():
+    commands = verbs_on(path)
+    commands["quantize"] = (["quantize", scratch("f32.gguf", with_keys()), scratch("out"), "q4_0", "--force"], b"")
+    for name, (args, stdin) in commands.items():
         done = hearth(args, stdin, preexec_fn=limit(resource.RLIMIT_STACK, 256 << 10))
         check(done.returncode == 0, name, done.returncode, done.stderr)
 
@@ -466,9 +466,9 @@ def a_killed_writer_leaves_the_old_file_or_the_new():
     text = ["-f", scratch("text", b"aaaa " * 99), "-c", "32"]
     long = ["-f", scratch("long", b"aaaa " * 2000), "-c", "64"]  # more than predictors may keep in memory
     beside = {"predictors": scratch("q"), "thresholds": scratch("t"), "profile": scratch("p")}
-    for verb, path in beside.items():
-        check(hearth([verb, source, *text, "-o", path]).returncode == 0, verb)
-    packing = [word for verb, path in beside.items() for word in ("--" + verb, path)]
+    for command, path in beside.items():
+        check(hearth([command, source, *text, "-o", path]).returncode == 0, command)
+    packing = [word for command, path in beside.items() for word in ("--" + command, path)]
     writers = {"quantize": ["quantize", source, out, "q8_0"], "synth": ["synth", "stories-15m", out, "--type", "q8_0"],
                "logits": ["logits", source, "--ids", scratch("ids", b"1 2 3 " * 10), "-o", out],
                "profile": ["profile", source, *text, "-o", out],

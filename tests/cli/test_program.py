@@ -1,4 +1,4 @@
-"""The program as a user meets it: every verb with good and bad arguments, files,
+"""The program as a user meets it: every command with good and bad arguments, files,
 pipes, signals and environments. Called by CTest with the program's path. Python 3,
 standard library only."""
 
@@ -21,7 +21,7 @@ import time
 HEARTH = os.path.abspath(sys.argv[1])
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODEL = os.path.join(SOURCE, "models", "storyteller-q8_0.gguf")
-VERBS = ["run", "chat", "tokenize", "detokenize", "inspect", "logits", "perplexity", "compare", "profile",
+COMMANDS = ["run", "chat", "tokenize", "detokenize", "inspect", "logits", "perplexity", "compare", "profile",
          "study", "quantize", "predictors", "thresholds", "pack", "synth",
          "bench", "doctor", "devices", "plan", "pull", "list", "rm"]
 sys.path.insert(0, os.path.join(SOURCE, "tests", "support"))
@@ -109,7 +109,7 @@ def model_bytes():
 
 @case
 def help_of_every_verb_fits_a_screen():
-    for args in [["--help"], ["-h"]] + [[v, "--help"] for v in VERBS]:
+    for args in [["--help"], ["-h"]] + [[v, "--help"] for v in COMMANDS]:
         lines = good(*args).stdout.decode().split("\n")
         check(len(lines) <= 41, args, len(lines), "lines")
         for line in lines:
@@ -120,7 +120,7 @@ def help_of_every_verb_fits_a_screen():
 def help_of_a_verb_has_two_ways():
     check(good("help", "run").stdout == good("run", "--help").stdout, "help run")
     check(good("help").stdout == good("--help").stdout, "help")
-    check(good("help", "nothing").stdout == good("--help").stdout, "help of no verb")
+    check(good("help", "nothing").stdout == good("--help").stdout, "help of no command")
 
 
 @case
@@ -128,8 +128,8 @@ def version_man_page_and_completions_print():
     check(re.fullmatch(rb"hearth \d+\.\d+\.\d+\n", good("--version").stdout), "version")
     man = good("--man").stdout
     check(man.startswith(b".TH HEARTH 1"), "man page")
-    for verb in VERBS:
-        check(b".SH %s\n" % verb.encode() in man, "man page lacks", verb)
+    for command in COMMANDS:
+        check(b".SH %s\n" % command.encode() in man, "man page lacks", command)
     for name in [b"HEARTH_CPU", b"HEARTH_PIN", b"HEARTH_CACHE"]:
         check(b".B " + name in man, "man page lacks", name)
     for shell, syntax in [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "-n"])]:
@@ -151,8 +151,8 @@ def version_man_page_and_completions_print():
 def usage_errors_exit_2():
     check(hearth().returncode == 2, "no arguments")
     for args, word in [
-        (["juggle"], "'juggle' is no verb"),
-        (["--juggle"], "options stand behind a verb"),
+        (["juggle"], "'juggle' is no command"),
+        (["--juggle"], "options stand behind a command"),
         (["run", "--juggle"], "--juggle: no such option"),
         (["run", "-Z"], "-Z: no such option"),
         (["run", "-n"], "--predict needs a value"),
@@ -300,7 +300,7 @@ def what_was_meant_is_named():
     bad(2, "run is the nearest", "rnu")
     bad(2, "perplexity is the nearest", "perplexty")
     bad(2, "hearth run " + MODEL + " runs it", MODEL)
-    bad(2, "is no verb; see hearth --help", "xyzzy")
+    bad(2, "is no command; see hearth --help", "xyzzy")
     for typed, near in [("ls", "list"), ("show", "inspect"), ("remove", "rm"), ("version", "--version")]:
         bad(2, f"{near} is the nearest", typed)
     bad(2, "no server yet", "serve")
@@ -309,17 +309,17 @@ def what_was_meant_is_named():
         bad(2, f"{typed.split('=')[0]}: no such option; --{typed.split('=')[0][1:]} is the nearest", "run", typed, "5")
     check(good("run", "-help").stdout == good("run", "--help").stdout, "-help")
     bad(2, "X is too large", "run", "-n", "1", "--logit-bias", "300=1e39")
-    bad(2, "-m: options stand behind a verb: hearth run -m", "-m", MODEL)
+    bad(2, "-m: options stand behind a command: hearth run -m", "-m", MODEL)
     bad(2, "-i: to talk with a model: hearth chat", "-i")
     for typed, word in [("-fa", "leave it out"), ("--flash-attn", "leave it out"), ("-i", "hearth chat"),
                         ("--interactive", "hearth chat"), ("-hf", "hearth pull"), ("--mlock", "leave it out"),
                         ("-ctk", "--kv")]:
         check(word in bad(2, typed + ": ", "run", typed, "on"), typed)
-    for verb, typed, word in [("chat", "-i", "leave it out"), ("chat", "-cnv", "leave it out"), ("chat", "-p", "hearth run"),
+    for command, typed, word in [("chat", "-i", "leave it out"), ("chat", "-cnv", "leave it out"), ("chat", "-p", "hearth run"),
                               ("chat", "-st", "one turn"), ("run", "-sys", "hearth chat"), ("run", "-nkvo", "-ngl 0"),
                               ("chat", "-mli", "/multi"), ("run", "--override-kv", "from the file"),
                               ("quantize", "--allow-requantize", "hearth pack --type")]:
-        check(word in bad(2, typed + ": ", verb, typed, "on"), verb, typed)
+        check(word in bad(2, typed + ": ", command, typed, "on"), command, typed)
     bad(2, "-nope: no such option", "run", "-nope")
     bad(2, "--predict 'ope'", "run", "-n=ope")
     bad(2, "--logit-bias 9999=1: the vocabulary has the ids 0 to 2047", "run", "-n", "1", "--logit-bias", "9999=1")
@@ -518,7 +518,7 @@ def files_that_are_no_models_are_refused():
 
 
 def verbs_on(path):
-    """Every verb on a model file."""
+    """Every command on a model file."""
     ids, text = scratch("ids", b"1 2 3"), scratch("text", b"text " * 99)
     return [
         ["run", path, "-n", "1"],
@@ -1218,7 +1218,7 @@ def interrupt_during_quantize_leaves_no_file():
     check(not os.path.exists(scratch("out.gguf")) and not os.path.exists(scratch("out.gguf.hearth-part")), "a file is left")
 
 
-# ---- the other verbs -----------------------------------------------------------------------------------
+# ---- the other commands -----------------------------------------------------------------------------------
 
 
 @case
@@ -1931,19 +1931,19 @@ def what_is_no_text_is_refused_by_all_who_read_one():
     out, empty, newline = scratch("out"), scratch("empty", b""), scratch("newline", b"\n")
     binary, short = scratch("binary", b"GGUF.\0" * 999), scratch("short", b"Once upon a time.")
     late = scratch("late", b"Once upon a time. " * 9999 + b"\0")
-    writers = [(verb, "-o", out) for verb in ("profile", "predictors", "thresholds")]
+    writers = [(command, "-o", out) for command in ("profile", "predictors", "thresholds")]
     writers += [("study", "-o", out), ("study", "--json")]
-    for verb, *more in [("perplexity",), ("compare",), ("bench", "--kv", "q8_0", "-n", "1", "--repeat", "1"), *writers]:
+    for command, *more in [("perplexity",), ("compare",), ("bench", "--kv", "q8_0", "-n", "1", "--repeat", "1"), *writers]:
         for text in (empty, binary, late):
-            line = bad(1, text + ": ", verb, MODEL, "-f", text, *more)
-            check("is empty" in line or "is 0: this is no text" in line, verb, line)
-        bad(1, "byte 5 is 0", verb, MODEL, "-f", binary, *more)
-        bad(1, "byte 179982 is 0", verb, MODEL, "-f", late, *more)
-        bad(1, "byte 3 is 0", verb, MODEL, "-f", "-", *more, stdin=b"abc\0" * 999)
-        for text in (short, newline) if verb != "bench" else ():  # its -c is the context of what it times
-            line = bad(1, "a window needs 64", verb, MODEL, "-f", text, "-c", "64", *more)
-            check(re.search(r"the text has \d+ tokens", line), verb, line)
-        check(not any(os.path.exists(out + end) for end in ("", ".hearth-part", ".resume")), verb, "left a file")
+            line = bad(1, text + ": ", command, MODEL, "-f", text, *more)
+            check("is empty" in line or "is 0: this is no text" in line, command, line)
+        bad(1, "byte 5 is 0", command, MODEL, "-f", binary, *more)
+        bad(1, "byte 179982 is 0", command, MODEL, "-f", late, *more)
+        bad(1, "byte 3 is 0", command, MODEL, "-f", "-", *more, stdin=b"abc\0" * 999)
+        for text in (short, newline) if command != "bench" else ():  # its -c is the context of what it times
+            line = bad(1, "a window needs 64", command, MODEL, "-f", text, "-c", "64", *more)
+            check(re.search(r"the text has \d+ tokens", line), command, line)
+        check(not any(os.path.exists(out + end) for end in ("", ".hearth-part", ".resume")), command, "left a file")
 
 
 @case
@@ -2029,10 +2029,10 @@ def quantize_makes_files_that_run():
     bad(2, "it would be lost", "logits", source, "--ids", ids, "-o", ids)
     bad(2, "the model would be lost", "pack", source, "-o", source)
     bad(2, "the profile would be lost", "pack", source, "--profile", ids, "-o", ids)
-    for verb in ["predictors", "thresholds", "study"]:
-        bad(2, "'-' is not one", verb, source, "-f", ids, "-o", "-")
-        bad(2, "the model would be lost", verb, source, "-f", "-", "-o", source)
-        bad(2, "the text would be lost", verb, source, "-f", ids, "-o", ids)
+    for command in ["predictors", "thresholds", "study"]:
+        bad(2, "'-' is not one", command, source, "-f", ids, "-o", "-")
+        bad(2, "the model would be lost", command, source, "-f", "-", "-o", source)
+        bad(2, "the text would be lost", command, source, "-f", ids, "-o", ids)
     check(open(ids, "rb").read() == b"1 2 3", "the ids are as they were")
     check(open(source, "rb").read() == before, "the source is as it was")
 
@@ -2047,8 +2047,8 @@ def odd_environments_change_nothing():
     # A sanitizer would take the leaks of drivers, which an environment without anything shows, for the program's.
     bare = subprocess.run([HEARTH, *args, "--gpu", "none"], env={}, capture_output=True, timeout=TIMEOUT)
     check(bare.returncode == 0 and json.loads(bare.stdout)["ids"] == expected, bare.stderr)
-    for verb in [("run", "-n", "1"), ("list",), ("--help",)]:
-        line = bad(2, "HEARTH_PIN=of\\x0af: no such value", *verb, env={"HEARTH_PIN": "of\nf"})
+    for command in [("run", "-n", "1"), ("list",), ("--help",)]:
+        line = bad(2, "HEARTH_PIN=of\\x0af: no such value", *command, env={"HEARTH_PIN": "of\nf"})
         check("known: 0 (threads may move), 1" in line, line)
     check(b"HEARTH_PIN" not in good("run", "-n", "1", env={"HEARTH_PIN": "0"}).stderr, "HEARTH_PIN=0")
     line = bad(1, "HEARTH_CPU=nonsense", "run", "-n", "1", env={"HEARTH_CPU": "nonsense"})

@@ -51,14 +51,14 @@ static bool open_terminal(terminal *t, unsigned short columns)
 
 /* What came out of it; stdout is itself again. What was written may come in several
  * pieces and late; the end is an error of the read, once nobody has the inner side. */
-static size_t close_terminal(terminal *t, char *out, size_t room)
+static size_t close_terminal(terminal *t, char *out, size_t capacity)
 {
     size_t n = 0;
     ssize_t got;
     fflush(stdout);
     dup2(t->saved, STDOUT_FILENO);
     close(t->inner);
-    while (n < room - 1 && (got = read(t->outer, out + n, room - 1 - n)) > 0) n += (size_t)got;
+    while (n < capacity - 1 && (got = read(t->outer, out + n, capacity - 1 - n)) > 0) n += (size_t)got;
     out[n] = '\0';
     close(t->outer);
     close(t->saved);
@@ -97,7 +97,7 @@ TEST(a_warning_in_mid_line_begins_a_line_and_so_does_the_text_behind_it)
     dup2(t.inner, STDERR_FILENO);
     wrap_init(&w);
     CHECK(wrap_write(&w, "four word line ", 15));
-    break_text();
+    begin_stderr_line();
     fputs("warning\n", stderr);
     CHECK(wrap_write(&w, "another line\n", 13));
     dup2(saved, STDERR_FILENO);

@@ -192,17 +192,19 @@ TEST(a_run_takes_its_dispatch_and_its_bytes)
 
     /* The smallest of what it is bound to. */
     t = begin(&b);
-    hth_cmdlist_dispatch(t, b.copy, (hth_buffer_range[]){{b.here, 0, 0}, {b.there, 0, 400}}, (const uint32_t[]){100}, 1, 1,
-                 1);
+    hth_cmdlist_dispatch(t, b.copy, (hth_buffer_range[]){{b.here, 0, 0}, {b.there, 0, 400}},
+                         (const uint32_t[]){100}, 1, 1, 1);
     CHECK_INT(length_of(&b, t), DISPATCH + 400);
 
     /* Each workgroup reads what is said; a run of nothing reads nothing. */
     t = begin(&b);
-    hth_cmdlist_dispatch_indirect(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones, (hth_buffer_range){b.up, 0, 12});
+    hth_cmdlist_dispatch_indirect(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones,
+                                  (hth_buffer_range){b.up, 0, 12});
     hth_cmdlist_hint_bytes(t, 500);
     CHECK_INT(length_of(&b, t), DISPATCH + 4 * 3 * 500);
     t = begin(&b);
-    hth_cmdlist_dispatch_indirect(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones, (hth_buffer_range){b.up, 12, 12});
+    hth_cmdlist_dispatch_indirect(t, b.fill, (hth_buffer_range[]){{b.here, 0, 0}}, ones,
+                                  (hth_buffer_range){b.up, 12, 12});
     hth_cmdlist_hint_bytes(t, 500);
     CHECK_INT(length_of(&b, t), DISPATCH);
     t = begin(&b);
@@ -243,7 +245,8 @@ TEST(a_run_by_marks_takes_what_is_marked)
     CHECK_INT(length_of(&b, t) - before, DISPATCH + 300 * 4);
     t = begin(&b);
     run_fill(&b, t, 0);
-    hth_cmdlist_hint_bytes_masked(t, UINT64_MAX / 2, (hth_buffer_range){b.there, BYTES, 4}, 0, 32); /* beside its buffer */
+    hth_cmdlist_hint_bytes_masked(t, UINT64_MAX / 2, (hth_buffer_range){b.there, BYTES, 4}, 0,
+                                  32); /* beside its buffer */
     hearth_error why;
     CHECK(hth_cmdlist_end(t, &why) == HEARTH_ERROR_ARGUMENT);
     hth_device_close(b.d);
@@ -443,7 +446,7 @@ TEST(jitter_is_the_same_in_every_run_of_a_seed)
     }
     CHECK(by_seed[0] != by_seed[1] && submitted[0] != submitted[1]);
 
-    uint64_t least = UINT64_MAX, most = 0, sum = 0;
+    uint64_t min = UINT64_MAX, max = 0, sum = 0;
     hth_fence fence;
     CHECK_OK(open_bench(seven, &b, err));
     hth_cmdlist *t = tape_of(&b, 100000 - DISPATCH);
@@ -454,10 +457,10 @@ TEST(jitter_is_the_same_in_every_run_of_a_seed)
         while (!hth_queue_is_complete(b.d, fence)) {
         }
         uint64_t took = hth_device_time(b.d) - before;
-        least = took < least ? took : least, most = took > most ? took : most, sum += took;
+        min = took < min ? took : min, max = took > max ? took : max, sum += took;
     }
-    CHECK(least >= 75000 && least < 76000);
-    CHECK(most <= 125000 + POLL && most > 124000);
+    CHECK(min >= 75000 && min < 76000);
+    CHECK(max <= 125000 + POLL && max > 124000);
     CHECK(sum / 400 > 97000 && sum / 400 < 103000);
     hth_device_close(b.d);
 }
@@ -574,8 +577,8 @@ TEST(with_a_real_clock_both_sides_meet_at_gates)
     hth_cmdlist *t = begin(&b);
     carry(t, b.up, b.here);
     hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.here, 0, 0}}, 1);
-    hth_cmdlist_dispatch(t, b.copy, (hth_buffer_range[]){{b.here, 0, 40}, {b.there, 0, 40}}, (const uint32_t[]){10}, 1, 1,
-                 1);
+    hth_cmdlist_dispatch(t, b.copy, (hth_buffer_range[]){{b.here, 0, 40}, {b.there, 0, 40}},
+                         (const uint32_t[]){10}, 1, 1, 1);
     hth_cmdlist_barrier(t, (hth_buffer_range[]){{b.there, 0, 0}}, 1);
     carry(t, b.there, b.down);
     CHECK_OK(hth_cmdlist_end(t, err));

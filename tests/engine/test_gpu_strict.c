@@ -20,10 +20,10 @@
 /* ---- a device with an error --------------------------------------------------------------------------- */
 
 static hth_shader_id off = HTH_N_SHADER; /* none */
-static hth_coopmat_shape matrix;            /* of null's units; m 0: it has none */
-static bool matrix_2;                      /* with functions of elements */
-static uint32_t withheld;                  /* HTH_FEATURE_* */
-static uint64_t refused, n_refused;        /* calls that are UNSUPPORTED, from this one on; 0: none */
+static hth_coopmat_shape matrix;         /* of null's units; m 0: it has none */
+static bool matrix_2;                    /* with functions of elements */
+static uint32_t withheld;                /* HTH_FEATURE_* */
+static uint64_t refused, n_refused;      /* calls that are UNSUPPORTED, from this one on; 0: none */
 
 hearth_status __real_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
 hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
@@ -63,7 +63,7 @@ static hearth_status open_on(const char *path, const char *device, bool strict, 
 {
     hearth_model_options o = hearth_model_defaults();
     o.selector = HEARTH_SELECTOR_DENSE;
-    o.gpu = (hearth_gpu_options){.device = device, .strict = strict, .vram = vram, .n_ctx = 64};
+    o.gpu = (hearth_gpu_options){.device = device, .bit_exact = strict, .vram = vram, .n_ctx = 64};
     *model = NULL, n_warning = n_units = 0, warning[0] = units[0] = '\0';
     hearth_log_set(note_warning, NULL);
     hearth_status st = hearth_model_open(path, &o, model, err);
@@ -91,7 +91,7 @@ static void check_taken(const char *path, uint64_t vram, const char *why, size_t
     CHECK_OK(open_on(path, "null", false, vram, &model, err));
     if (!model) return;
     hearth_model_get_info(model, &info);
-    CHECK(!info.gpu_strict && info.gpu_n_layer > 0);
+    CHECK(!info.gpu_bit_exact && info.gpu_n_layer > 0);
     CHECK(strstr(info.gpu_strict_note, why) != NULL);
     CHECK_INT(n_warning, n_warn);
     CHECK(n_warn == 0 || strstr(warning, why) != NULL);
@@ -117,7 +117,7 @@ TEST(models_of_quantised_weights_pass_on_devices_that_are_right)
             hearth_error err = {0};
             if (open_on(path, devices[d], true, 0, &model, &err) == HEARTH_OK) {
                 hearth_model_get_info(model, &info);
-                CHECK(info.gpu_strict && info.gpu_n_layer == info.n_layer);
+                CHECK(info.gpu_bit_exact && info.gpu_n_layer == info.n_layer);
                 CHECK_TEXT(info.gpu_strict_note, "");
                 CHECK_INT(n_warning, 0);
             } else if (d == 0 || !strstr(err.message, "Vulkan")) {
@@ -238,7 +238,7 @@ static void refuse_kinds(hth_coopmat_level most, uint64_t n)
 {
     const hth_coopmat_level left = most - (hth_coopmat_level)n;
     const char *why = left == HTH_COOPMAT_NONE ? "the matrix units of null are not used: "
-                                                : "NV_cooperative_matrix2 of null is not used: ";
+                                               : "NV_cooperative_matrix2 of null is not used: ";
     size_t n_without = 0;
     float *cpu = logits_on("none");
     matrix = some_shape, matrix_2 = most == HTH_COOPMAT_CM2, n_refused = n;
@@ -324,7 +324,7 @@ TEST(where_neurons_are_divided_the_programs_of_down_are_tested_too)
     hearth_model_close(model);
     uint64_t divided = info.gpu_bytes - 100000; /* less than a layer's neurons */
     static const hth_shader_id ids[] = {HTH_SHADER_down_absmax, HTH_SHADER_down_q,
-                                         HTH_SHADER_down_reduce_acc};
+                                        HTH_SHADER_down_reduce_acc};
     for (size_t i = 0; i < 3; i++) {
         off = ids[i];
         check_refused(path, 0, "null", hth_shader_infos[off].name);
@@ -334,7 +334,7 @@ TEST(where_neurons_are_divided_the_programs_of_down_are_tested_too)
     off = HTH_N_SHADER;
     CHECK_OK(open_on(path, "null", true, divided, &model, err));
     hearth_model_get_info(model, &info);
-    CHECK(info.gpu_strict && info.gpu_head && info.gpu_bytes <= divided);
+    CHECK(info.gpu_bit_exact && info.gpu_head && info.gpu_bytes <= divided);
     hearth_model_close(model);
     remove(path);
 }

@@ -84,7 +84,8 @@ typedef struct files {
 static bool make_files(const config *c, const char *device, files *f)
 {
     uint32_t n_hot[2] = {c->n_hot[0], c->n_hot[1]};
-    hth_placement p = {.n_layer = c->n_layer, .n_hot = n_hot, .head = c->head, .submit_on_demand = c->submitted};
+    hth_placement p = {
+        .n_layer = c->n_layer, .n_hot = n_hot, .head = c->head, .submit_on_demand = c->submitted};
     p.streams[0] = c->stream;
     f->is = c;
     snprintf(f->model, sizeof f->model, "%s", test_scratch("divided.gguf"));
@@ -144,8 +145,7 @@ typedef struct logits {
 static void keep(logits *to, const hearth_session *s)
 {
     const float *at = hearth_session_logits(s);
-    if (CHECK(at != NULL) && CHECK(to->n < MAX_LOGITS))
-        memcpy(to->values[to->n++], at, sizeof to->values[0]);
+    if (CHECK(at != NULL) && CHECK(to->n < MAX_LOGITS)) memcpy(to->values[to->n++], at, sizeof to->values[0]);
 }
 
 static int32_t likeliest(const hearth_session *s)
@@ -267,7 +267,7 @@ static bool run(const files *f, const char *device, script *play, fault is, logi
     if (device && model) {
         hearth_model_info info;
         hearth_model_get_info(model, &info);
-        CHECK(info.gpu_strict == !f->is->floats && info.gpu_strict == !info.gpu_strict_note[0]);
+        CHECK(info.gpu_bit_exact == !f->is->floats && info.gpu_bit_exact == !info.gpu_strict_note[0]);
         hth_device_usage use = hth_device_state(model->device);
         left = !hth_engine_has_gpu(model);
         CHECK_INT(use.lost, left && is.with == HEARTH_ERROR_DEVICE);

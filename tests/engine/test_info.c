@@ -126,10 +126,10 @@ TEST(the_predictor_that_runs_is_counted)
     hearth_model_info inside = info_of(own, NULL, NULL, HEARTH_SELECTOR_PREDICTOR);
     uint64_t own_bytes = predictor_bytes(RANK, true), beside_bytes = predictor_bytes(OTHER_RANK, false);
     CHECK_INT(inside.weight_bytes, none.weight_bytes + own_bytes);
-    CHECK_INT(inside.token_bytes, none.token_bytes + own_bytes);
+    CHECK_INT(inside.bytes_per_token, none.bytes_per_token + own_bytes);
     CHECK_INT(inside.n_parameter, none.n_parameter + own_bytes / N_FLOAT);
-    CHECK_INT(info_of(own, NULL, NULL, HEARTH_SELECTOR_DENSE).token_bytes, none.token_bytes);
-    CHECK_INT(info_of(own, NULL, NULL, HEARTH_SELECTOR_GATE).token_bytes, none.token_bytes);
+    CHECK_INT(info_of(own, NULL, NULL, HEARTH_SELECTOR_DENSE).bytes_per_token, none.bytes_per_token);
+    CHECK_INT(info_of(own, NULL, NULL, HEARTH_SELECTOR_GATE).bytes_per_token, none.bytes_per_token);
 
     /* Beside a file without, and in place of its own. */
     hearth_model_info beside[] = {info_of(bare, of_bare, NULL, HEARTH_SELECTOR_AUTO),
@@ -137,7 +137,7 @@ TEST(the_predictor_that_runs_is_counted)
     for (int i = 0; i < 2; i++) {
         CHECK_INT(beside[i].selector, HEARTH_SELECTOR_PREDICTOR);
         CHECK_INT(beside[i].weight_bytes, none.weight_bytes + beside_bytes);
-        CHECK_INT(beside[i].token_bytes, none.token_bytes + beside_bytes);
+        CHECK_INT(beside[i].bytes_per_token, none.bytes_per_token + beside_bytes);
         CHECK_INT(beside[i].n_parameter, none.n_parameter + beside_bytes / N_FLOAT);
     }
 
@@ -145,7 +145,7 @@ TEST(the_predictor_that_runs_is_counted)
     hearth_model_info floors = info_of(bare, NULL, of_bare, HEARTH_SELECTOR_AUTO);
     CHECK_INT(floors.selector, HEARTH_SELECTOR_THRESHOLD);
     CHECK_INT(floors.weight_bytes, none.weight_bytes + TINY_LAYERS * TINY_D_FF * N_FLOAT);
-    CHECK_INT(floors.token_bytes, none.token_bytes + TINY_LAYERS * TINY_D_FF * N_FLOAT);
+    CHECK_INT(floors.bytes_per_token, none.bytes_per_token + TINY_LAYERS * TINY_D_FF * N_FLOAT);
     remove(bare);
     remove(own);
     remove(of_bare);

@@ -53,7 +53,7 @@ TEST(matrices_lie_as_the_level_likes_them)
     const char *levels[ENGINE_MAX_LEVELS];
     size_t n_level = engine_levels(levels);
     hearth_model_options plain = hearth_model_defaults(), keep = plain, map = plain;
-    keep.keep_layout = true, map.mmap = true;
+    keep.no_repack = true, map.mmap = true;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         char path[] = "/tmp/hearth-layout-XXXXXX";
         gguf_bytes file = make_file(types[t]);

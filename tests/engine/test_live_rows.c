@@ -87,7 +87,7 @@ TEST(tokens_by_themselves_read_live_rows_and_prompts_read_all)
 /* ---- matrices in parts ------------------------------------------------------------------------------ */
 
 /* Bytes that a binding may have; 0: as many as the device says. */
-static uint64_t most;
+static uint64_t max;
 
 hearth_status __real_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
 hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err);
@@ -95,7 +95,8 @@ hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **o
 hearth_status __wrap_hth_device_open(const hth_device_spec *spec, hth_device **out, hearth_error *err)
 {
     hearth_status st = __real_hth_device_open(spec, out, err);
-    if (st == HEARTH_OK && most > 0) ((hth_device_info *)(uintptr_t)hth_device_get_info(*out))->max_binding_size = most;
+    if (st == HEARTH_OK && max > 0)
+        ((hth_device_info *)(uintptr_t)hth_device_get_info(*out))->max_binding_size = max;
     return st;
 }
 
@@ -128,9 +129,9 @@ TEST(live_rows_of_matrices_in_parts_have_the_bits_of_the_cpu)
     for (size_t i = 0; i < 3; i++)
         for (uint32_t n_batch = 1; n_batch <= 5; n_batch += 4) {
             float *expected = logits_on(path, "none", selectors[i], n_batch);
-            most = (uint64_t)200 << 10;
+            max = (uint64_t)200 << 10;
             float *got = logits_on(path, "null", selectors[i], n_batch);
-            most = 0;
+            max = 0;
             if (expected && got) CHECK_BYTES(got, expected, (size_t)N_ID * N_VOCAB * sizeof *got);
             free(expected), free(got);
         }
@@ -185,7 +186,8 @@ TEST(rows_that_are_not_live_are_not_read)
         uint32_t consts[HTH_ROWS_N_CONST] = {64, 1, 1, 0};
         hth_quant_desc desc;
         hth_soa_layout places;
-        CHECK(hth_quant_desc_of(HTH_TYPE_Q8_0, &desc) && hth_soa_layout_init(HTH_TYPE_Q8_0, N_ROW, page, &places));
+        CHECK(hth_quant_desc_of(HTH_TYPE_Q8_0, &desc) &&
+              hth_soa_layout_init(HTH_TYPE_Q8_0, N_ROW, page, &places));
         memcpy(consts + HTH_ROWS_FORM, &desc, sizeof desc);
         const hth_push_mul_mat_vec_q_sparse quantised = {
             {.n_row = N_ROW, .n_block = page / 32, .y_stride = N_ROW, .at = places.offsets}, {0, 0}};
@@ -193,7 +195,8 @@ TEST(rows_that_are_not_live_are_not_read)
         const uint32_t of_floats[] = {64, 1, 1, 0, HTH_TYPE_F32};
         const hth_push_mul_mat_vec_f_sparse floats = {
             {.n_row = N_ROW, .n_col = page / 4, .y_stride = N_ROW, .row_words = page / 4}, {0, 0}};
-        try_unread(HTH_TYPE_F32, HTH_SHADER_mul_mat_vec_f_sparse, of_floats, &floats, N_ROW, page / 4, masks[i]);
+        try_unread(HTH_TYPE_F32, HTH_SHADER_mul_mat_vec_f_sparse, of_floats, &floats, N_ROW, page / 4,
+                   masks[i]);
     }
 }
 

@@ -68,7 +68,7 @@ static void check_cuts(const fixture *f)
 }
 
 /* Rows of sessions at different places in one step: up to 16 go split by split. */
-static void check_company(const fixture *f)
+static void check_parallel(const fixture *f)
 {
     enum { N_SESSION = 5 };
     static const uint32_t starts[N_SESSION] = {3, 255, 256, 511, 600}, more[N_SESSION] = {2, 1, 4, 3, 1};
@@ -106,7 +106,7 @@ static void check_tiny(const char *architecture, const char *window_key, hearth_
     open_fixture(&f, kv, TINY_VOCAB);
     if (f.expected) {
         check_cuts(&f);
-        check_company(&f);
+        check_parallel(&f);
     }
     free(f.expected);
     hearth_model_close(f.model);
@@ -153,7 +153,7 @@ TEST(rounded_caches_do_not_either)
     fixture f = {.name = "storyteller"};
     CHECK_OK(hearth_model_open(MODEL, NULL, &f.model, err));
     open_fixture(&f, HEARTH_KV_Q8_0, STORY_VOCAB);
-    if (f.expected) check_company(&f);
+    if (f.expected) check_parallel(&f);
     hearth_session *s = open_session(&f, 64, 2);
     CHECK_OK(hearth_session_eval(s, f.ids, 300 - N_TAIL, err));
     for (uint32_t n = 300 - N_TAIL; n < 300; n++) {

@@ -39,7 +39,7 @@ static double clock_of(const hearth_model *model)
     hearth_model_info info;
     hearth_model_get_info(model, &info);
     CHECK(info.gpu && info.gpu_simulated);
-    return info.gpu_clock;
+    return info.gpu_sim_seconds;
 }
 
 static char placement[512]; /* empty: none */

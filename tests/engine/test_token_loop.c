@@ -94,7 +94,8 @@ static bool speaker_open(speaker *s, uint32_t n_thread)
               hearth_session_open(s->model, &options, &s->session, &err) == HEARTH_OK &&
               hearth_sampler_open(s->model, &sampling, &s->sampler, &err) == HEARTH_OK &&
               hearth_detokenizer_open(s->model, true, false, &s->decoder, &err) == HEARTH_OK &&
-              hearth_tokenize(s->model, "Once upon a time", 16, HEARTH_ADD_SPECIAL, &prompt, &n_prompt, &err) == HEARTH_OK &&
+              hearth_tokenize(s->model, "Once upon a time", 16, HEARTH_ADD_SPECIAL, &prompt, &n_prompt,
+                              &err) == HEARTH_OK &&
               hearth_session_eval(s->session, prompt, n_prompt, &err) == HEARTH_OK;
     for (size_t i = 0; ok && i < n_prompt; i++) hearth_sampler_accept(s->sampler, prompt[i]);
     hearth_free(prompt);
@@ -118,7 +119,8 @@ static bool speak(speaker *s)
         int32_t id = 0;
         const char *text;
         size_t n;
-        if (hearth_sampler_sample(s->sampler, hearth_session_logits(s->session), &id, &err) != HEARTH_OK) return false;
+        if (hearth_sampler_sample(s->sampler, hearth_session_logits(s->session), &id, &err) != HEARTH_OK)
+            return false;
         hearth_sampler_accept(s->sampler, id);
         if (hearth_detokenizer_push(s->decoder, id, &text, &n, &err) != HEARTH_OK) return false;
         if (hearth_session_eval(s->session, &id, 1, &err) != HEARTH_OK) return false;
@@ -182,7 +184,7 @@ static void check_device_loop(const char *device)
         if (speaker_open(&s, 1)) {
             hearth_model_get_info(s.model, &info);
             CHECK(info.gpu && (i == 1) == (info.gpu_n_layer < info.n_layer));
-            CHECK((i == 2) == (info.gpu_neurons < 1.0));
+            CHECK((i == 2) == (info.gpu_neuron_share < 1.0));
         }
         speaker_close(&s);
     }
@@ -236,7 +238,7 @@ static bool is_among(const char *name, const char *const *names)
 }
 
 /* Calls between the marks other than those allowed, as a text; -1 without both marks. */
-static int count_calls(char *trace, const char *const *allowed, char *found, size_t room)
+static int count_calls(char *trace, const char *const *allowed, char *found, size_t capacity)
 {
     int n_mark = 0, n_call = 0;
     found[0] = '\0';
@@ -246,7 +248,7 @@ static int count_calls(char *trace, const char *const *allowed, char *found, siz
         if (strcmp(name, "getppid") == 0) n_mark++;
         else if (n_mark == 1 && !is_among(name, allowed)) {
             n_call++;
-            snprintf(found + strlen(found), room - strlen(found), "%s ", name);
+            snprintf(found + strlen(found), capacity - strlen(found), "%s ", name);
         }
     }
     return n_mark == 2 ? n_call : -1;
@@ -272,7 +274,7 @@ static int trace_self(const char *how, const char *out)
 }
 
 /* Calls that are not allowed in the loop of a child; -1 when the case ended. */
-static int traced_calls(const char *how, const char *const *allowed, char *found, size_t room)
+static int traced_calls(const char *how, const char *const *allowed, char *found, size_t capacity)
 {
 #if defined(__SANITIZE_THREAD__)
     test_skip("the thread sanitizer makes system calls of its own");
@@ -287,7 +289,8 @@ static int traced_calls(const char *how, const char *const *allowed, char *found
     else if (trace && strstr(trace, "ENOEXEC")) test_skip("an emulated program cannot be traced");
     else if (!trace || !strstr(trace, "execve(")) test_skip("strace may not trace here");
     else if (status != 0) test_fail(__FILE__, __LINE__, "the traced program ended with %d", status);
-    else if ((n = count_calls(trace, allowed, found, room)) < 0) test_fail(__FILE__, __LINE__, "marks are missing");
+    else if ((n = count_calls(trace, allowed, found, capacity)) < 0)
+        test_fail(__FILE__, __LINE__, "marks are missing");
     free(trace);
     return n;
 }

@@ -18,7 +18,7 @@ typedef struct bench_model {
 
 static void open_all(bench_model *b, hearth_selector selector)
 {
-    hearth_model_options o = {.keep_layout = true}; /* lists name rows, which panels do not give singly */
+    hearth_model_options o = {.no_repack = true}; /* lists name rows, which panels do not give singly */
     CHECK_OK(hearth_model_open(HEARTH_SOURCE_DIR "/models/storyteller-q8_0.gguf", &o, &b->model, err));
     CHECK_OK(hth_pool_open(2, &b->pool, err));
     CHECK_OK(hth_step_open(b->model->model, &b->model->kernels, b->pool, N_TOK, selector, &b->step, err));

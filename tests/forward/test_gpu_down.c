@@ -62,9 +62,9 @@ static void try_top(hth_device *d, const char *name, test_random *r, const top_s
     proof_fill_f32(r, s->kind, h, n_most * stride);
     memset(expected, PROGRAMS_POISON, n_most * 8);
     for (size_t t = 0; t < least(s->n_tok, s->n_class); t++) {
-        float most = hth_axpy_absmax_h(h + t * stride, s->n);
-        expected[2 * t] = hth_bits_of(hth_axpy_scale(most <= s->usual ? s->usual : most, s->scale_top));
-        expected[2 * t + 1] = hth_bits_of(most);
+        float max = hth_axpy_absmax_h(h + t * stride, s->n);
+        expected[2 * t] = hth_bits_of(hth_axpy_scale(max <= s->usual ? s->usual : max, s->scale_top));
+        expected[2 * t + 1] = hth_bits_of(max);
     }
     if (programs_do(d, &run))
         for (size_t i = 0; i < 2 * n_most; i++) {
@@ -149,7 +149,7 @@ static void try_join(hth_device *d, const char *name, uint32_t local, join *j)
     host[0] = j->flag;
     if (j->has_host) memcpy(host + HTH_HOST_SUMS, j->host, j->n_tok * j->n_out * sizeof *j->host);
     const hth_push_down_reduce push = {(uint32_t)j->n_out, (uint32_t)j->n_split, j->has_bias,
-                                (uint32_t)j->first_tok};
+                                       (uint32_t)j->first_tok};
     programs_run run = {.id = j->onto ? HTH_SHADER_down_reduce_acc : HTH_SHADER_down_reduce,
                         .consts = consts,
                         .push = &push,
@@ -221,8 +221,12 @@ static void wide_sums(hth_device *d, const char *name, test_random *r)
     uint32_t *sums = get(SPLITS * N, 4), top[2] = {hth_bits_of(0x1p-3f), 0};
     int64_t *host = get(N, sizeof *host);
     float *y = get(N, sizeof *y);
-    join j = {
-        .n_tok = 1, .n_class = 1, .n_split = SPLITS, .n_out = N, .has_host = true, .flag = HTH_HOST_SUMS_VALID};
+    join j = {.n_tok = 1,
+              .n_class = 1,
+              .n_split = SPLITS,
+              .n_out = N,
+              .has_host = true,
+              .flag = HTH_HOST_SUMS_VALID};
     j.sums = sums, j.top = top, j.host = host, j.y = y;
     for (size_t o = 0; o < N; o++) {
         host[o] = o < N_TIE ? tie(o) : o < 2 * N_TIE ? -tie(o - N_TIE) : wide_number(r);
@@ -411,8 +415,8 @@ static data make(test_random *r, const shape *s)
     a.j.top = get(s->n_tok, 8), a.j.host = get(s->n_tok * s->n_out, 8);
     a.j.bias = get(s->n_out, 4), a.j.y = get(n_y, 4);
     for (size_t t = 0; t < s->n_tok; t++) {
-        float most = hth_axpy_absmax_h(a.h + t * a.stride, s->n_neuron), usual = most * s->usual;
-        a.j.top[2 * t] = hth_bits_of(hth_axpy_scale(most <= usual ? usual : most, a.d_max));
+        float max = hth_axpy_absmax_h(a.h + t * a.stride, s->n_neuron), usual = max * s->usual;
+        a.j.top[2 * t] = hth_bits_of(hth_axpy_scale(max <= usual ? usual : max, a.d_max));
     }
     for (size_t i = 0; i < s->n_tok * s->n_out; i++) a.j.host[i] = (int64_t)test_random_next(r) >> 25;
     proof_fill_f32(r, PROOF_PLAIN, a.j.bias, s->n_out);
@@ -427,8 +431,9 @@ static void expect_split(const data *a, size_t t, size_t split, uint32_t *sums)
     int32_t list[HTH_DOWN_SPLIT], *narrow = get(n_out, 4), *offsets = get(n_out, 4);
     float h[HTH_DOWN_SPLIT];
     int64_t *acc64 = get(n_out, sizeof *acc64);
-    hth_axpy_job job = {a->w,           a->row_size,       n_out, list, h, .scale = hth_float_of(a->j.top[2 * t]),
-                    .sums = narrow, .offsets = offsets};
+    hth_axpy_job job = {
+        a->w,           a->row_size,       n_out, list, h, .scale = hth_float_of(a->j.top[2 * t]),
+        .sums = narrow, .offsets = offsets};
     for (size_t n = split * a->per; n < end; n++)
         if (a->h[t * a->stride + n] != 0.0f) list[job.n] = (int32_t)n, h[job.n++] = a->h[t * a->stride + n];
     kernels.axpy[a->s.type](&job);
@@ -473,7 +478,8 @@ static void expect(data *a)
 
 /* ---- one matrix on one device ------------------------------------------------------------------- */
 
-static bool run_part(hth_device *d, data *a, size_t first, size_t n, const hth_soa_layout *at, uint8_t *planes)
+static bool run_part(hth_device *d, data *a, size_t first, size_t n, const hth_soa_layout *at,
+                     uint8_t *planes)
 {
     const shape *s = &a->s;
     const uint32_t step[4] = {(uint32_t)s->n_tok};
@@ -563,9 +569,9 @@ enum { N_NEURONS = 5, N_TOKENS = 5 };
 
 static shape shape_of(test_random *r, hth_type type, size_t i)
 {
-    const uint32_t most = rows_quantised(type) && rows_block(type) == 256 ? 9 : 19;
+    const uint32_t max = rows_quantised(type) && rows_block(type) == 256 ? 9 : 19;
     shape s = {.type = type, .n_neuron = neurons[i % N_NEURONS], .part = i % 2 ? 0 : HTH_DOWN_GROUP};
-    s.n_out = rows_block(type) * (1 + test_random_below(r, rows_quantised(type) ? most : 130));
+    s.n_out = rows_block(type) * (1 + test_random_below(r, rows_quantised(type) ? max : 130));
     s.n_tok = tokens[(i + i / 5) % N_TOKENS].n_tok, s.n_class = tokens[(i + i / 5) % N_TOKENS].n_class;
     s.first_tok = tokens[(i + i / 5) % N_TOKENS].first_tok;
     s.usual = i % 3 == 0 ? 2.0f : i % 3 == 1 ? 0.25f : 1.0f; /* beyond H: the scale of its own maximum */

@@ -33,8 +33,8 @@ typedef struct product {
     mask mask;
     size_t row_first, live_first;   /* with a mask: rows before, in the planes and in it */
     size_t n_class, y_first, y_gap; /* tokens that the grid covers; floats of y beside those written */
-    hth_coopmat_shape matrix;        /* m 0: without matrix units */
-    hth_coopmat_level by;                /* which they are */
+    hth_coopmat_shape matrix;       /* m 0: without matrix units */
+    hth_coopmat_level by;           /* which they are */
 } product;
 
 /* ---- one product ---------------------------------------------------------------------------------- */
@@ -174,13 +174,14 @@ static bool compute_quantised(hth_device *d, data *a)
     if (!CHECK(hth_quant_desc_of(s->type, &desc))) return false;
     memcpy(consts + HTH_ROWS_FORM, &desc, sizeof desc);
     consts[HTH_TILE_M] = s->matrix.m, consts[HTH_TILE_N] = s->matrix.n, consts[HTH_TILE_K] = s->matrix.k;
-    const hth_push_mul_mat_vec_q_sparse push = {{(uint32_t)s->n_row, (uint32_t)a->n_block, (uint32_t)a->y_stride,
-                                      (uint32_t)s->y_first, s->has_bias, a->places.offsets},
-                                     {(uint32_t)s->row_first, (uint32_t)s->live_first}};
+    const hth_push_mul_mat_vec_q_sparse push = {{(uint32_t)s->n_row, (uint32_t)a->n_block,
+                                                 (uint32_t)a->y_stride, (uint32_t)s->y_first, s->has_bias,
+                                                 a->places.offsets},
+                                                {(uint32_t)s->row_first, (uint32_t)s->live_first}};
     const size_t n_x = s->n_tok * s->n_col, n_row = s->row_first + s->n_row;
     hth_shader_id id = s->mask   ? HTH_SHADER_mul_mat_vec_q_sparse
-                        : s->onto ? HTH_SHADER_mul_mat_vec_q_acc
-                                  : HTH_SHADER_mul_mat_vec_q;
+                       : s->onto ? HTH_SHADER_mul_mat_vec_q_acc
+                                 : HTH_SHADER_mul_mat_vec_q;
     if (s->matrix.m > 0 && s->by == HTH_COOPMAT_KHR)
         id = s->onto ? HTH_SHADER_mul_mat_q_acc : HTH_SHADER_mul_mat_q;
     if (s->matrix.m > 0 && s->by == HTH_COOPMAT_CM2)
@@ -204,10 +205,10 @@ static bool compute_floats(hth_device *d, data *a)
 {
     const product *s = &a->shape;
     const uint32_t consts[] = {s->cut.local, s->cut.cols, s->cut.rows, s->want, (uint32_t)s->type};
-    const hth_push_mul_mat_vec_f_sparse push = {{(uint32_t)s->n_row, (uint32_t)s->n_col, (uint32_t)a->y_stride,
-                                        (uint32_t)s->y_first, s->has_bias,
-                                        hth_soa_row_words(s->type, s->n_col)},
-                                       {(uint32_t)s->row_first, (uint32_t)s->live_first}};
+    const hth_push_mul_mat_vec_f_sparse push = {{(uint32_t)s->n_row, (uint32_t)s->n_col,
+                                                 (uint32_t)a->y_stride, (uint32_t)s->y_first, s->has_bias,
+                                                 hth_soa_row_words(s->type, s->n_col)},
+                                                {(uint32_t)s->row_first, (uint32_t)s->live_first}};
     programs_run run = {.id = s->mask   ? HTH_SHADER_mul_mat_vec_f_sparse
                               : s->onto ? HTH_SHADER_mul_mat_vec_f_acc
                                         : HTH_SHADER_mul_mat_vec_f,
@@ -257,10 +258,10 @@ static void check_bits(const char *device, const data *a)
 static product random_shape(test_random *r, hth_type type, cut how)
 {
     const size_t unroll = 3 * 8; /* blocks */
-    const uint32_t most = rows_block(type) == 256 ? 11 : unroll + 3, n_row = how.local / 8 * how.rows;
+    const uint32_t max = rows_block(type) == 256 ? 11 : unroll + 3, n_row = how.local / 8 * how.rows;
     product s = {.type = type, .cut = how};
     s.n_row = 1 + test_random_below(r, 2 * n_row + 2);
-    s.n_col = rows_quantised(type) ? rows_block(type) * (1 + test_random_below(r, most))
+    s.n_col = rows_quantised(type) ? rows_block(type) * (1 + test_random_below(r, max))
                                    : 1 + test_random_below(r, 300);
     s.n_class = 1 + test_random_below(r, 2 * how.cols + 1);
     s.n_tok = 1 + test_random_below(r, (uint32_t)s.n_class);
@@ -570,7 +571,7 @@ TEST(planes_filled_piece_by_piece_are_those_filled_at_once)
         for (size_t first = n_row; first > 0; first -= first > 2 ? 3 : 1) {
             size_t n = first > 2 ? 3 : 1;
             hth_soa_layout_pack(rows_types[t], n_row, n_col, w + (first - n) * stride, stride, first - n, n,
-                            pieces);
+                                pieces);
         }
         CHECK_BYTES(pieces, once, (size_t)places.size);
         free(w), free(once), free(pieces);

@@ -105,10 +105,10 @@ static void add_tiles(list *l, hth_type type, const hth_device_info *info)
     };
     hth_quant_desc desc;
     bool cm2 = info->features & HTH_FEATURE_COOPMAT2;
-    for (int most = HTH_COOPMAT_KHR; most <= (cm2 ? HTH_COOPMAT_CM2 : HTH_COOPMAT_KHR); most++) {
+    for (int max = HTH_COOPMAT_KHR; max <= (cm2 ? HTH_COOPMAT_CM2 : HTH_COOPMAT_KHR); max++) {
         uint32_t consts[HTH_TILE_N_CONST] = {0};
         if (!hth_quant_desc_of(type, &desc)) return;
-        hth_coopmat_level by = hth_gpu_choose_tile(info, &desc, (hth_coopmat_level)most, 512, consts);
+        hth_coopmat_level by = hth_gpu_choose_tile(info, &desc, (hth_coopmat_level)max, 512, consts);
         if (by == HTH_COOPMAT_NONE) continue;
         memcpy(consts + HTH_ROWS_FORM, &desc, sizeof desc);
         add(l, ids[by][0], consts);
@@ -144,7 +144,7 @@ static list *all_programs(void)
 
 /* ---- runs --------------------------------------------------------------------------------------------- */
 
-static hth_gpu_messages notes;                         /* what it says */
+static hth_gpu_messages notes;                     /* what it says */
 static char *const note = notes[HTH_COOPMAT_NONE]; /* of programs that cannot be done without */
 
 /* The self-test of a device with these programs. */
@@ -326,9 +326,13 @@ TEST(a_program_of_rows_is_named_with_its_type)
 TEST(every_program_but_those_of_floats_has_a_trial)
 {
     static const uint32_t zeros[HTH_SHADER_MAX_CONST];
-    static const hth_shader_id without[] = {
-        HTH_SHADER_fill,        HTH_SHADER_copy,        HTH_SHADER_add,   HTH_SHADER_mul_mat_vec_f,
-        HTH_SHADER_mul_mat_vec_f_acc, HTH_SHADER_mul_mat_vec_f_sparse, HTH_SHADER_down_f};
+    static const hth_shader_id without[] = {HTH_SHADER_fill,
+                                            HTH_SHADER_copy,
+                                            HTH_SHADER_add,
+                                            HTH_SHADER_mul_mat_vec_f,
+                                            HTH_SHADER_mul_mat_vec_f_acc,
+                                            HTH_SHADER_mul_mat_vec_f_sparse,
+                                            HTH_SHADER_down_f};
     list *l = all_programs();
     bool has[HTH_N_SHADER] = {false};
     for (size_t i = 0; i < l->n; i++) has[l->all[i].id] = true;
@@ -347,16 +351,26 @@ TEST(every_program_but_those_of_floats_has_a_trial)
 
 /* Which bindings of a program hold floats afterwards. */
 static const char *const floats_of[HTH_N_SHADER] = {
-    [HTH_SHADER_norm_quantize] = "....f.f.", [HTH_SHADER_mul_mat_vec_q] = "......f",
-    [HTH_SHADER_mul_mat_vec_q_acc] = "......f", [HTH_SHADER_mul_mat_vec_q_sparse] = "......f.",
-    [HTH_SHADER_active_mask] = ".....",     [HTH_SHADER_down_accumulate] = "....",
-    [HTH_SHADER_mul_mat_q] = "......f",      [HTH_SHADER_mul_mat_q_acc] = "......f",
-    [HTH_SHADER_mul_mat_q_cm2] = "......f",  [HTH_SHADER_mul_mat_q_cm2_acc] = "......f",
-    [HTH_SHADER_rope_store] = ".f.....",  [HTH_SHADER_attn] = ".....ff",
-    [HTH_SHADER_attn_reduce] = "...f",    [HTH_SHADER_act_quantize] = "....f.f.",
-    [HTH_SHADER_norm_add] = ".f...",      [HTH_SHADER_soft_cap] = ".f",
-    [HTH_SHADER_down_absmax] = "..f",        [HTH_SHADER_down_q] = ".....",
-    [HTH_SHADER_down_reduce] = ".....f",    [HTH_SHADER_down_reduce_acc] = ".....f",
+    [HTH_SHADER_norm_quantize] = "....f.f.",
+    [HTH_SHADER_mul_mat_vec_q] = "......f",
+    [HTH_SHADER_mul_mat_vec_q_acc] = "......f",
+    [HTH_SHADER_mul_mat_vec_q_sparse] = "......f.",
+    [HTH_SHADER_active_mask] = ".....",
+    [HTH_SHADER_down_accumulate] = "....",
+    [HTH_SHADER_mul_mat_q] = "......f",
+    [HTH_SHADER_mul_mat_q_acc] = "......f",
+    [HTH_SHADER_mul_mat_q_cm2] = "......f",
+    [HTH_SHADER_mul_mat_q_cm2_acc] = "......f",
+    [HTH_SHADER_rope_store] = ".f.....",
+    [HTH_SHADER_attn] = ".....ff",
+    [HTH_SHADER_attn_reduce] = "...f",
+    [HTH_SHADER_act_quantize] = "....f.f.",
+    [HTH_SHADER_norm_add] = ".f...",
+    [HTH_SHADER_soft_cap] = ".f",
+    [HTH_SHADER_down_absmax] = "..f",
+    [HTH_SHADER_down_q] = ".....",
+    [HTH_SHADER_down_reduce] = ".....f",
+    [HTH_SHADER_down_reduce_acc] = ".....f",
 };
 
 static void check_values(const hth_gpu_testcase *t)
@@ -403,15 +417,16 @@ TEST(the_room_that_is_asked_for_holds_every_trial)
         const wanted *w = &l->all[i];
         const uint32_t *c = w->consts;
         hth_gpu_testcase t;
-        uint64_t room = hth_gpu_selftest_bytes(HEARTH_KV_F16, 8, 1);
+        uint64_t capacity = hth_gpu_selftest_bytes(HEARTH_KV_F16, 8, 1);
         if (w->id == HTH_SHADER_attn)
-            room = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ATTN_KV], c[HTH_ATTN_D_HEAD],
-                                          c[HTH_ATTN_SHARED]);
+            capacity = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ATTN_KV], c[HTH_ATTN_D_HEAD],
+                                              c[HTH_ATTN_SHARED]);
         if (w->id == HTH_SHADER_rope_store)
-            room = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ROPE_KV], c[HTH_ROPE_D_HEAD], 1);
-        if (!CHECK(hth_gpu_testcase_of(w->id, w->consts, &t)) || hth_gpu_testcase_bytes(&t) <= room) continue;
+            capacity = hth_gpu_selftest_bytes((hearth_kv_type)c[HTH_ROPE_KV], c[HTH_ROPE_D_HEAD], 1);
+        if (!CHECK(hth_gpu_testcase_of(w->id, w->consts, &t)) || hth_gpu_testcase_bytes(&t) <= capacity)
+            continue;
         test_fail(__FILE__, __LINE__, "%s takes %llu bytes, not %llu", hth_shader_infos[w->id].name,
-                  (unsigned long long)hth_gpu_testcase_bytes(&t), (unsigned long long)room);
+                  (unsigned long long)hth_gpu_testcase_bytes(&t), (unsigned long long)capacity);
     }
     free(l);
 }
@@ -420,15 +435,15 @@ TEST(many_rounds_in_little_memory_say_the_same)
 {
     list *l = all_programs();
     hearth_error err;
-    uint64_t least = hth_gpu_selftest_bytes(HEARTH_KV_F32, HTH_GPU_MAX_D_HEAD, 2);
+    uint64_t min = hth_gpu_selftest_bytes(HEARTH_KV_F32, HTH_GPU_MAX_D_HEAD, 2);
     hth_device *d = programs_open("null");
-    CHECK_INT(try(d, l, least, &err), HEARTH_OK);
+    CHECK_INT(try(d, l, min, &err), HEARTH_OK);
     CHECK_TEXT(note, "");
     CHECK_INT(try(d, l, 1000, &err), HEARTH_ERROR_MEMORY);
     CHECK(strstr(err.message, "the test of") != NULL);
     programs_close(d);
     d = open_with_off(HTH_SHADER_soft_cap);
-    CHECK_INT(try(d, l, least, &err), HEARTH_OK);
+    CHECK_INT(try(d, l, min, &err), HEARTH_OK);
     CHECK_TEXT(note, "soft_cap differs from the CPU");
     hth_device_close(d);
     free(l);

@@ -105,12 +105,12 @@ static bool same_outputs(size_t n_tok, size_t n)
 }
 
 /* Four bindings from `first` on: y, q, d, sum, with room for `room` values. */
-static void bind_outputs(programs_run *run, size_t first, size_t room)
+static void bind_outputs(programs_run *run, size_t first, size_t capacity)
 {
-    run->bind[first] = (programs_binding){got.y, room * sizeof *got.y};
-    run->bind[first + 1] = (programs_binding){got.q, room};
-    run->bind[first + 2] = (programs_binding){got.d, (room / 32 + 1) * sizeof *got.d};
-    run->bind[first + 3] = (programs_binding){got.sum, (room / 16 + 1) * sizeof *got.sum};
+    run->bind[first] = (programs_binding){got.y, capacity * sizeof *got.y};
+    run->bind[first + 1] = (programs_binding){got.q, capacity};
+    run->bind[first + 2] = (programs_binding){got.d, (capacity / 32 + 1) * sizeof *got.d};
+    run->bind[first + 3] = (programs_binding){got.sum, (capacity / 16 + 1) * sizeof *got.sum};
 }
 
 static void compare(const char *program, const uint32_t *consts, size_t n, const rows *r, int kind)
@@ -122,7 +122,10 @@ static void compare(const char *program, const uint32_t *consts, size_t n, const
 }
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
-static uint32_t n_stretch(size_t n) { return (uint32_t)((n + HTH_QUANT_WG_ELEMENTS - 1) / HTH_QUANT_WG_ELEMENTS); }
+static uint32_t n_stretch(size_t n)
+{
+    return (uint32_t)((n + HTH_QUANT_WG_ELEMENTS - 1) / HTH_QUANT_WG_ELEMENTS);
+}
 
 /* Lengths for a width of blocks: few, and past the stretch and the chains' unrolling. */
 static const size_t lengths[3][6] = {
@@ -240,7 +243,7 @@ static float scores[MAX_TOK * (MAX_N + 3)], floors[MAX_N];
 
 /* What forward/ffn.c leaves out. */
 static void zero_inactive(const uint32_t *consts, const float *score, float threshold, const float *half,
-                      size_t n, float *v)
+                          size_t n, float *v)
 {
     float reached[MAX_N];
     kernels.activate[consts[HTH_ACTIVATE_KIND]](NULL, half, n, reached);
@@ -329,7 +332,8 @@ static void try_mark(hth_device *d, const uint32_t *consts, size_t n, size_t n_t
     memset(&expected[n_word - 1], PROGRAMS_POISON, sizeof *expected);
     for (size_t i = 0; i < n_tok * n; i++) {
         size_t t = i / n, k = i % n;
-        bool out = is_ruled_out(consts, scores[t * (n + 3) + k], push.min_score, x[t * stride + k], floors[k]);
+        bool out =
+            is_ruled_out(consts, scores[t * (n + 3) + k], push.min_score, x[t * stride + k], floors[k]);
         expected[k / 32] |= (uint32_t)!out << k % 32;
     }
     programs_run run = {.id = HTH_SHADER_active_mask,

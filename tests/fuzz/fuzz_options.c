@@ -1,5 +1,5 @@
 /* A fuzz target for the option parser: the bytes, cut at newlines, are the arguments of
- * a verb that has one option of every kind. What is accepted must lie within the table's
+ * a command that has one option of every kind. What is accepted must lie within the table's
  * bounds. Built with libFuzzer by the preset `fuzz`; test_options.c replays seeded lines. */
 #include "common/options.h"
 #include "support/test.h"
@@ -52,15 +52,15 @@ static int look(const args *a)
     return 0;
 }
 
-static const verb target = {.name = "target",
-                            .operands = "A [B]",
-                            .n_operand_min = 1,
-                            .n_operand_max = 2,
-                            .summary = "for tests",
-                            .details = "Nothing.\n",
-                            .example = "hearth target a",
-                            .groups = {kinds, others},
-                            .run = look};
+static const command target = {.name = "target",
+                               .operands = "A [B]",
+                               .n_operand_min = 1,
+                               .n_operand_max = 2,
+                               .summary = "for tests",
+                               .details = "Nothing.\n",
+                               .example = "hearth target a",
+                               .groups = {kinds, others},
+                               .run = look};
 
 /* Messages and help go nowhere. */
 static void be_quiet(void)
@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     argv[argc] = NULL;
     FILE *out = stdout;
     stdout = stderr;
-    int code = verb_run(&target, argc, argv);
+    int code = command_run(&target, argc, argv);
     stdout = out;
     expect(code == 0 || code == EXIT_USAGE);
     free(bytes);

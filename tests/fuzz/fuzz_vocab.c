@@ -18,10 +18,10 @@ typedef struct orders {
 static unsigned next_byte(orders *o) { return o->byte < o->end ? *o->byte++ : 0; }
 
 /* At most `most` bytes of the orders. */
-static const char *next_bytes(orders *o, size_t most, size_t *n)
+static const char *next_bytes(orders *o, size_t max, size_t *n)
 {
     const char *bytes = (const char *)o->byte;
-    *n = next_byte(o) % (most + 1);
+    *n = next_byte(o) % (max + 1);
     if (o->byte < o->end || *n == 0) bytes = (const char *)o->byte;
     if (*n > (size_t)(o->end - o->byte)) *n = (size_t)(o->end - o->byte);
     o->byte += *n;

@@ -59,7 +59,7 @@ static const char *const pieces[] = {
 };
 
 /* A piece put in, cut out or doubled. */
-static size_t mutate(test_random *r, uint8_t *data, size_t n, size_t room)
+static size_t mutate(test_random *r, uint8_t *data, size_t n, size_t capacity)
 {
     size_t at = 1 + test_random_below(r, (uint32_t)n), size;
     const char *piece = pieces[test_random_below(r, sizeof pieces / sizeof *pieces)];
@@ -67,7 +67,7 @@ static size_t mutate(test_random *r, uint8_t *data, size_t n, size_t room)
     switch (test_random_below(r, 4)) {
     case 0:
         size = strlen(piece);
-        if (n + size > room) return n;
+        if (n + size > capacity) return n;
         memmove(data + at + size, data + at, n - at);
         memcpy(data + at, piece, size);
         return n + size;
@@ -79,7 +79,7 @@ static size_t mutate(test_random *r, uint8_t *data, size_t n, size_t room)
     case 2:
         size = test_random_below(r, 60);
         if (size > n - at) size = n - at;
-        if (n + size > room) return n;
+        if (n + size > capacity) return n;
         memmove(data + at + size, data + at, n - at);
         return n + size;
     default:

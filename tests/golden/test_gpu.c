@@ -94,7 +94,7 @@ static void check_bits(const golden *g, const char *device, hearth_kv_type kv, c
     hearth_model *model = open_on(g->model, &gpu, g->selector);
     if (!model) return;
     hearth_model_get_info(model, &info);
-    if (is_whole(model)) CHECK(info.gpu_strict);
+    if (is_whole(model)) CHECK(info.gpu_bit_exact);
     expect_bits(model, g, kv, 256, expected, device);
     expect_bits(model, g, kv, 1, expected, device);
     expect_bits(model, g, kv, 3, expected, device);
@@ -256,7 +256,7 @@ static void check_synthetic(bool packed)
     CHECK_OK(hearth_model_open(g.model, &(hearth_model_options){.selector = g.selector}, &cpu, err));
     float *expected = cpu ? logits_by(cpu, &g, HEARTH_KV_F16, 256) : NULL;
     if (cpu) hearth_model_get_info(cpu, &info);
-    CHECK(info.synthetic && info.by_neurons == packed);
+    CHECK(info.synthetic && info.down_transposed == packed);
     g.n_truth = g.n * info.n_vocab;
     for (int d = 0; expected && d < N_DEVICE; d++) {
         hearth_gpu_options gpu = options_of(devices[d], &g, HEARTH_KV_F16);
@@ -277,13 +277,13 @@ TEST(packed_mixed_types_have_the_bits_of_the_cpu) { check_synthetic(true); }
 /* Bytes of what lies on a device. */
 enum { MAX_LAYERS = 16 };
 typedef struct counted {
-    uint64_t room, head, layers[MAX_LAYERS];
+    uint64_t capacity, head, layers[MAX_LAYERS];
 } counted;
 
 /* The first n_layer layers fit; one byte less, and one fewer does. */
 static uint64_t budget_for(const counted *bytes, uint32_t n_layer)
 {
-    uint64_t all = bytes->room;
+    uint64_t all = bytes->capacity;
     for (uint32_t i = 0; i < n_layer; i++) all += bytes->layers[i];
     return all;
 }
@@ -293,16 +293,16 @@ static bool count_bytes(const golden *g, const hearth_gpu_options *gpu, counted 
     hearth_model *m = open_on(g->model, gpu, g->selector);
     if (!m) return false;
     hth_offload_params params = *hth_gpu_get_params(m->gpu);
-    uint64_t most = hth_device_get_info(m->device)->max_binding_size, weights, cache;
+    uint64_t max = hth_device_get_info(m->device)->max_binding_size, weights, cache;
     hearth_model_info info;
     hearth_model_get_info(m, &info);
     *n_layer = info.n_layer;
     bool fits = CHECK(info.n_layer <= MAX_LAYERS) &&
-                hth_gpu_workspace_bytes(m->model, most, &params, &bytes->room) &&
-                hth_gpu_head_bytes(m->model, most, &bytes->head);
+                hth_gpu_workspace_bytes(m->model, max, &params, &bytes->capacity) &&
+                hth_gpu_head_bytes(m->model, max, &bytes->head);
     for (uint32_t i = 0; fits && i < info.n_layer; i++) {
-        fits = hth_gpu_layer_bytes(m->model, most, &params, i, m->model->layers[i].d_ff, &weights) &&
-               hth_gpu_cache_bytes(m->model, most, &params, i, &cache);
+        fits = hth_gpu_layer_bytes(m->model, max, &params, i, m->model->layers[i].d_ff, &weights) &&
+               hth_gpu_cache_bytes(m->model, max, &params, i, &cache);
         bytes->layers[i] = weights + cache;
     }
     if (CHECK(fits)) CHECK(info.gpu_bytes <= budget_for(bytes, info.n_layer) + bytes->head);
@@ -572,12 +572,12 @@ TEST(too_little_memory_is_refused_with_the_least_that_works)
         gpu.vram = 1;
         check_refused(g.model, &gpu, HEARTH_ERROR_MEMORY, "the least is --vram ", &why);
         uint64_t too_few, ignored, fewest = engine_bytes_behind(why.message, "--vram ", &too_few),
-                                   most = engine_bytes_behind(why.message, "takes ", &ignored);
+                                   max = engine_bytes_behind(why.message, "takes ", &ignored);
         gpu.vram = too_few;
         check_refused(g.model, &gpu, HEARTH_ERROR_MEMORY, "the least is --vram ", &why);
         for (int i = 0; i < 3; i++) {
             hearth_model_info info = {0};
-            gpu.vram = i == 0 ? fewest : i == 1 ? most : UINT64_MAX;
+            gpu.vram = i == 0 ? fewest : i == 1 ? max : UINT64_MAX;
             hearth_model *model = open_on(g.model, &gpu, HEARTH_SELECTOR_AUTO);
             if (model) hearth_model_get_info(model, &info);
             CHECK_INT(info.gpu_n_layer, i == 0 ? 1 : info.n_layer);

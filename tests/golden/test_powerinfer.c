@@ -122,7 +122,7 @@ TEST(such_a_file_asks_for_its_predictors)
         if (model) {
             hearth_model_get_info(model, &info);
             CHECK_INT(info.selector, HEARTH_SELECTOR_PREDICTOR);
-            CHECK(info.by_neurons && strcmp(info.activation, "relu") == 0);
+            CHECK(info.down_transposed && strcmp(info.activation, "relu") == 0);
         }
         hearth_model_close(model);
     }

@@ -63,18 +63,18 @@ static hth_attn make_job(test_random *r, const hth_kernels *k, const shape *s)
     memcpy(q, queries, n * sizeof *q);
     if (s->type == HEARTH_KV_Q8_0) k->quant_act(q, n, rounded, query_d, query_sum);
     return (hth_attn){.k = keys,
-                        .v = values,
-                        .d_head = s->d,
-                        .n_row = s->n_row,
-                        .n_head = s->n_head,
-                        .n_pos = first_n_pos(s),
-                        .window = s->window,
-                        .q = q,
-                        .q_q8 = {.q = rounded, .d = query_d, .sum = query_sum},
-                        .q_stride = s->n_head * s->d,
-                        .scale = 0.125f,
-                        .cap = s->cap,
-                        .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f};
+                      .v = values,
+                      .d_head = s->d,
+                      .n_row = s->n_row,
+                      .n_head = s->n_head,
+                      .n_pos = first_n_pos(s),
+                      .window = s->window,
+                      .q = q,
+                      .q_q8 = {.q = rounded, .d = query_d, .sum = query_sum},
+                      .q_stride = s->n_head * s->d,
+                      .scale = 0.125f,
+                      .cap = s->cap,
+                      .inverse_cap = s->cap != 0.0f ? 1.0f / s->cap : 0.0f};
 }
 
 typedef struct split_call {
@@ -210,7 +210,7 @@ static int all_levels(hth_cpu levels[1 + PROOF_MAX_LEVEL])
 
 /* A head of a row of a group gives what it gives alone, with a cache that ends behind it and
  * with infinite keys and values where it cannot see. */
-static void check_company(test_random *r, const hth_kernels *k, const shape *s)
+static void check_parallel(test_random *r, const hth_kernels *k, const shape *s)
 {
     static float together[MAX_QUERY * MAX_D], alone[MAX_D], scratch[MAX_QUERY * (MAX_D + 300) + 16 * MAX_D];
     hth_attn job = make_job(r, k, s);
@@ -251,7 +251,7 @@ TEST(a_row_depends_on_what_it_sees_alone)
             for (int type = 0; type < HTH_N_KV_TYPE; type++) {
                 shape s = any_shape(&r, (hearth_kv_type)type, i);
                 s.kind = i % 4 ? PROOF_PLAIN : PROOF_WIDE;
-                check_company(&r, &k, &s);
+                check_parallel(&r, &k, &s);
             }
     }
     close_rooms();

@@ -80,9 +80,9 @@ static bool compare_with_reference(hth_cpu level)
 static down_shape random_shape(test_random *r, hth_type type)
 {
     static const size_t gaps[] = {0, 0, 1, 2, 7, 64};
-    size_t unit = rows_block(type), most = unit == 256 ? 4 : unit == 32 ? 35 : 70;
+    size_t unit = rows_block(type), max = unit == 256 ? 4 : unit == 32 ? 35 : 70;
     down_shape s = {.rows = {.type = type}};
-    s.rows.n_col = unit * (1 + test_random_below(r, (uint32_t)most));
+    s.rows.n_col = unit * (1 + test_random_below(r, (uint32_t)max));
     s.rows.n_row = test_random_below(r, 4) ? test_random_below(r, 24) : test_random_below(r, 70);
     s.rows.row_gap = gaps[test_random_below(r, 6)];
     if (test_random_below(r, 3)) s.rows.shift = test_random_below(r, 64);
@@ -469,14 +469,14 @@ TEST(chains_become_integers_of_2_to_the_minus_32)
 TEST(outputs_are_rounded_once)
 {
     const int64_t acc64[] = {0,
-                            1,
-                            -1,
-                            (1 << 24) + 1,
-                            (1 << 24) + 3,
-                            ((int64_t)1 << 60) + ((int64_t)1 << 36) + 1,
-                            -((int64_t)1 << 60) - ((int64_t)1 << 36) - 1,
-                            INT64_MAX,
-                            INT64_MIN};
+                             1,
+                             -1,
+                             (1 << 24) + 1,
+                             (1 << 24) + 3,
+                             ((int64_t)1 << 60) + ((int64_t)1 << 36) + 1,
+                             -((int64_t)1 << 60) - ((int64_t)1 << 36) - 1,
+                             INT64_MAX,
+                             INT64_MIN};
     const float right[] = {0,       1,       -1, 0x1p24f, 0x1.000004p24f, 0x1.000002p60f, -0x1.000002p60f,
                            0x1p63f, -0x1p63f};
     float y[9];

@@ -360,18 +360,18 @@ static void check_layer(const pair *p, const watching *w, uint32_t i_layer, cons
     CHECK_INT(l->n_hit, n_hit);
     CHECK(n_hit > 0 && n_hit < n_live && n_marked < n);
     if (i_layer > 0) return;
-    double *down = read_down(p->model, w->d_ff, w->d_model), sum = 0.0, most = 0.0;
+    double *down = read_down(p->model, w->d_ff, w->d_model), sum = 0.0, max = 0.0;
     for (size_t t = 0; t < n_tok; t++) {
         const float *h = hidden + t * w->d_ff;
         double whole = norm_of(down, h, NULL, w->d_ff, w->d_model);
         double lost = norm_of(down, h, marked + t * w->d_ff, w->d_ff, w->d_model);
         sum += lost / whole;
-        most = fmax(most, lost / whole);
+        max = fmax(max, lost / whole);
     }
     printf("     recall %.4f, precision %.4f, CETT %.6f (naively %.6f), largest %.6f (%.6f)\n",
            (double)n_hit / (double)n_live, (double)n_hit / (double)n_marked, l->error_sum / (double)n_tok,
-           sum / (double)n_tok, l->error_max, most);
-    CHECK(near(l->error_sum, sum, tolerance) && near(l->error_max, most, tolerance));
+           sum / (double)n_tok, l->error_max, max);
+    CHECK(near(l->error_sum, sum, tolerance) && near(l->error_max, max, tolerance));
     free(down);
 }
 

@@ -64,7 +64,8 @@ static void measure_as(const inputs *in, double faster)
 static hth_placement_builder planned(const inputs *in, uint64_t budget)
 {
     hth_placement_builder c = {0};
-    CHECK_OK(hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), budget, &in->place, err));
+    CHECK_OK(
+        hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), budget, &in->place, err));
     if (c.n_hot) CHECK_OK(hth_placement_builder_plan(&c, in->device, &in->kernels, N_THREAD, err));
     return c;
 }
@@ -90,7 +91,8 @@ TEST(so_many_layers_lie_there_as_are_asked_for_and_fit)
     uint64_t n;
     if (!open_inputs(&in, "null")) return;
     hth_placement_builder c = {0};
-    CHECK_OK(hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), UINT64_MAX, &in.place, err));
+    CHECK_OK(
+        hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), UINT64_MAX, &in.place, err));
     uint32_t n_layer = in.model->hparams.n_layer;
     hth_placement_builder_layers(&c, 2);
     CHECK(c.params.n_layer == 2 && !c.params.head && c.n_hot[1] == in.model->layers[1].d_ff);
@@ -128,7 +130,8 @@ TEST(a_plan_takes_what_gains_and_keeps_to_its_budget)
         hth_placement_uniform(&even);
         CHECK(hth_placement_builder_bytes(&even) <= even.budget);
         if (c.params.n_layer > 0) {
-            CHECK(c.seconds > 0.0 && c.params.submit_mode == HTH_SUBMIT_ON_DEMAND); /* the quicker one, as made up */
+            CHECK(c.seconds > 0.0 &&
+                  c.params.submit_mode == HTH_SUBMIT_ON_DEMAND); /* the quicker one, as made up */
             differs |= !is_same(&c, &even);
         }
         hth_placement_builder_close(&even);
@@ -159,8 +162,9 @@ TEST(the_last_placement_is_taken_again_while_it_fits)
     hth_placement_builder first = planned(&in, budget);
     CHECK(first.params.n_layer > 0);
     measure_as(&in, 0.01); /* whatever is measured since */
-    hth_placement_builder again = planned(&in, budget + budget / 16), less = planned(&in, hth_placement_builder_bytes(&first) - 1),
-               more = planned(&in, budget + budget / 4);
+    hth_placement_builder again = planned(&in, budget + budget / 16),
+                          less = planned(&in, hth_placement_builder_bytes(&first) - 1),
+                          more = planned(&in, budget + budget / 4);
     CHECK(is_same(&first, &again));
     CHECK_BYTES(&first.seconds, &again.seconds, sizeof first.seconds);
     CHECK_INT(less.params.n_layer, 0); /* planned anew, by what is measured now */
@@ -189,7 +193,8 @@ static uint64_t paced(const inputs *in, hth_placement_builder c)
 static hth_placement_builder placed_evenly(const inputs *in)
 {
     hth_placement_builder c = {0};
-    CHECK_OK(hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), 3000000, &in->place, err));
+    CHECK_OK(
+        hth_placement_builder_open(&c, in->model, hth_device_get_info(in->device), 3000000, &in->place, err));
     if (c.n_hot) hth_placement_uniform(&c);
     return c;
 }
@@ -257,7 +262,8 @@ TEST(a_calibration_is_measured_once_and_by_type)
     CHECK_OK(hth_calibration_cache_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &first, err));
     CHECK(first.device_rate.min > 0.0 && first.device_rate.min <= first.device_rate.median &&
           first.device_rate.median <= first.device_rate.max);
-    CHECK(first.sync_latency[0] > 0.0 && first.sync_latency[0] <= first.sync_latency_99[0] && first.h2d_rate > 0.0 && first.d2h_rate > 0.0);
+    CHECK(first.sync_latency[0] > 0.0 && first.sync_latency[0] <= first.sync_latency_99[0] &&
+          first.h2d_rate > 0.0 && first.d2h_rate > 0.0);
     hth_calibration q8 = made_up_card(HTH_TYPE_Q8_0, 3.0);
     hth_calibration_cache_store(in.mark, &q8);
     CHECK_OK(hth_calibration_cache_get(in.device, &in.kernels, pool, HTH_TYPE_Q4_0, false, &again, err));
@@ -328,7 +334,7 @@ static void check_bits(const inputs *in, const char *device, uint64_t vram, cons
         CHECK(model->gpu != NULL && hth_device_state(model->device).used <= vram);
         CHECK((model->gpu_seconds > 0.0) == planned);
         hth_gpu_counts c = hth_gpu_count(model->gpu);
-        CHECK(c.n_split + c.n_streamed > 0);                                  /* layers are divided */
+        CHECK(c.n_split + c.n_streamed > 0);                                   /* layers are divided */
         if (strcmp(device, "null") == 0) CHECK((c.n_streamed > 0) == planned); /* 2 tokens would do */
     }
     hearth_session_close(session);
@@ -372,12 +378,12 @@ TEST(models_opened_by_plan_are_measured_on_the_device_that_they_run_on)
 }
 
 /* Whether streams are so many, as said; others are none. */
-static bool are(const hth_calibration *c, double hot, double cold, uint32_t most, uint32_t n,
+static bool are(const hth_calibration *c, double hot, double cold, uint32_t max, uint32_t n,
                 const hth_placement_stream *expected)
 {
     hth_placement_stream all[HTH_PLACEMENT_STREAMS] = {{0}}, found[HTH_PLACEMENT_STREAMS];
     for (uint32_t i = 0; i < n; i++) all[i] = expected[i];
-    hth_calibration_stream_thresholds(c, hot, cold, most, found);
+    hth_calibration_stream_thresholds(c, hot, cold, max, found);
     bool same = memcmp(all, found, sizeof all) == 0;
     for (uint32_t i = 0; !same && i < HTH_PLACEMENT_STREAMS; i++)
         printf("     from %u tokens %u parts\n", found[i].n_tok, found[i].cpu_share);
@@ -427,7 +433,8 @@ TEST(a_plan_has_a_range_around_what_it_expects)
     hth_placement_builder c = {0};
     uint64_t budget = whole_bytes(&in) / 2;
     CHECK_OK(hth_pool_open(N_THREAD, &pool, err));
-    CHECK_OK(hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), budget, &in.place, err));
+    CHECK_OK(
+        hth_placement_builder_open(&c, in.model, hth_device_get_info(in.device), budget, &in.place, err));
     hearth_error err;
     CHECK_INT(hth_plan_context_build(&o, &c, NULL, in.device, &in.kernels, pool, &err), HEARTH_OK);
     CHECK(o.seconds_best < o.best.seconds && o.best.seconds < o.seconds_worst);

@@ -27,11 +27,11 @@ static double between(test_random *r, double from, double to)
     return from + (to - from) * (double)test_random_next(r) * 0x1p-64;
 }
 
-static hth_plan_rates some_rates(test_random *r, double most)
+static hth_plan_rates some_rates(test_random *r, double max)
 {
     hth_plan_rates rates;
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++)
-        rates.at[i] = most * (0.5 + 0.5 * i / (HTH_PLAN_N_KNOT - 1)) * between(r, 0.9, 1);
+        rates.at[i] = max * (0.5 + 0.5 * i / (HTH_PLAN_N_KNOT - 1)) * between(r, 0.9, 1);
     return rates;
 }
 
@@ -113,27 +113,28 @@ static uint64_t layer_room(const small_case *c, int l, int k)
 
 /* All placements of the layers from l on, behind some that took `room` bytes and `seconds`. n_there: the
  * first layers that must be on the device; the others are not. */
-static void try_all(const small_case *c, int l, int n_there, uint64_t room, double seconds, double *least)
+static void try_all(const small_case *c, int l, int n_there, uint64_t capacity, double seconds, double *least)
 {
-    if (room > c->wish.vram) return;
+    if (capacity > c->wish.vram) return;
     if (l == N_SMALL_LAYER) {
         if (seconds < *least) *least = seconds;
         return;
     }
     int from = l < n_there ? 0 : -1, to = l < n_there ? (int)c->layers[l].n_cluster : -1;
     for (int k = from; k <= to; k++)
-        try_all(c, l + 1, n_there, room + layer_room(c, l, k), seconds + layer_seconds(c, l, k), least);
+        try_all(c, l + 1, n_there, capacity + layer_room(c, l, k), seconds + layer_seconds(c, l, k), least);
 }
 
 static double brute_force(const small_case *c)
 {
-    double here = (double)c->model.head_bytes / c->machine.cpu.at[3], least = 1e30;
+    double here = (double)c->model.head_bytes / c->machine.cpu.at[3], min = 1e30;
     double there = (double)c->model.head_bytes / c->machine.device.at[3] + c->machine.dispatch;
-    try_all(c, 0, 0, 0, here, &least);
+    try_all(c, 0, 0, 0, here, &min);
     for (int n = 1; n <= N_SMALL_LAYER; n++)
-        try_all(c, 0, n, c->wish.fixed_bytes, here + c->machine.sync_latency, &least);
-    try_all(c, 0, N_SMALL_LAYER, c->wish.fixed_bytes + c->model.head_bytes, there + c->machine.sync_latency, &least);
-    return least;
+        try_all(c, 0, n, c->wish.fixed_bytes, here + c->machine.sync_latency, &min);
+    try_all(c, 0, N_SMALL_LAYER, c->wish.fixed_bytes + c->model.head_bytes, there + c->machine.sync_latency,
+            &min);
+    return min;
 }
 
 /* Quanta of 2^-29 of the slowest sum: so far may a solution be from the best. */

@@ -82,7 +82,8 @@ static void check_equal(const hth_profile *a, const hth_profile *b)
         CHECK_BYTES(x->mean, y->mean, x->d_ff * sizeof *x->mean);
         CHECK_BYTES(x->bins, y->bins, sizeof x->bins);
         CHECK((x->coact_bits == NULL) == (y->coact_bits == NULL));
-        if (x->coact_bits) CHECK_BYTES(x->coact_bits, y->coact_bits, x->d_ff * a->n_word * sizeof *x->coact_bits);
+        if (x->coact_bits)
+            CHECK_BYTES(x->coact_bits, y->coact_bits, x->d_ff * a->n_word * sizeof *x->coact_bits);
         CHECK(hth_bits_of(x->largest) == hth_bits_of(y->largest));
         CHECK(x->gate_fired == y->gate_fired && x->up_fired == y->up_fired);
     }
@@ -329,9 +330,9 @@ TEST(mutated_files_are_taken_or_refused)
             hearth_error why = {0};
             memcpy(bytes, whole, n);
             /* Half of the damage goes into the directory, which is the smaller part. */
-            size_t room = i % 2 ? n : 1200;
-            for (uint32_t k = 0, most = 1 + i % 3; k < most; k++)
-                bytes[test_random_below(&r, (uint32_t)room)] = (char)test_random_next(&r);
+            size_t capacity = i % 2 ? n : 1200;
+            for (uint32_t k = 0, max = 1 + i % 3; k < max; k++)
+                bytes[test_random_below(&r, (uint32_t)capacity)] = (char)test_random_next(&r);
             CHECK(test_write_file(path_of(), bytes, n));
             const hth_model *model = i % 4 < 2 ? s.model : NULL;
             hearth_status st = kind ? hth_profile_open_state(path_of(), model, &p, &why)

@@ -338,9 +338,9 @@ TEST(mutated_sidecars_are_taken_or_refused)
         hth_sidecar s;
         hearth_error why = {0};
         /* Half of the damage goes into the directory, which is the smaller part. */
-        uint32_t room = i % 4 < 2 ? (uint32_t)bytes.n : 500;
+        uint32_t capacity = i % 4 < 2 ? (uint32_t)bytes.n : 500;
         for (uint32_t k = 0; k < 1 + i % 3; k++)
-            bytes.data[test_random_below(&r, room)] = (unsigned char)test_random_next(&r);
+            bytes.data[test_random_below(&r, capacity)] = (unsigned char)test_random_next(&r);
         CHECK(test_write_file(path, bytes.data, bytes.n));
         hearth_status st = hth_sidecar_open(&s, path, i % 2 ? "predictors" : "thresholds", model, &why);
         n_refused += st != HEARTH_OK;

@@ -127,15 +127,15 @@ static void find_contributions(const bench_model *b, const seen_all *a, uint32_t
 {
     const hth_layer *l = &b->model->model->layers[i_layer];
     float *row = calloc(l->down.n_col, sizeof *row);
-    uint8_t *room = calloc(1, l->down.row_size);
+    uint8_t *scratch = calloc(1, l->down.row_size);
     double *squares = calloc(a->d_ff, sizeof *squares);
     for (size_t r = 0; r < l->down.n_row; r++) {
-        b->model->kernels.unpack[l->down.type](hth_matrix_row(&l->down, r, room), l->down.n_col, row);
+        b->model->kernels.unpack[l->down.type](hth_matrix_row(&l->down, r, scratch), l->down.n_col, row);
         for (size_t j = 0; j < a->d_ff; j++) squares[j] += (double)row[j] * (double)row[j];
     }
     for (size_t j = 0; j < a->d_ff; j++)
         c[j] = (h[j] < 0 ? -(double)h[j] : (double)h[j]) * hth_sqrt_d(squares[j]);
-    free(row), free(room), free(squares);
+    free(row), free(scratch), free(squares);
 }
 
 /* CETT of a token that keeps its n_kept largest contributions. */
@@ -257,15 +257,15 @@ static void check_firings(const bench_model *b, const seen_all *a, const hth_stu
             fired[j] += is;
         }
     for (size_t i = 0; i < d_ff; i++) {
-        double sum = 0.0, most = 0.0;
+        double sum = 0.0, max = 0.0;
         for (size_t j = 0; fired[i] >= 10 && j < d_ff; j++) {
             int both = 0;
             for (size_t t = 0; j != i && t < n_tok; t++) both += active[t * d_ff + i] && active[t * d_ff + j];
             double share = (double)both / fired[i];
             sum += share;
-            most = share > most ? share : most;
+            max = share > max ? share : max;
         }
-        if (fired[i] >= 10) gap += most - sum / (double)d_ff, n_asked++;
+        if (fired[i] >= 10) gap += max - sum / (double)d_ff, n_asked++;
     }
     qsort(fired, d_ff, sizeof *fired, by_count);
     for (size_t j = 0; (double)j < 0.2 * (double)d_ff; j++) covered += fired[j] / (double)n_all;

@@ -172,13 +172,13 @@ uint64_t engine_bytes_behind(const char *text, const char *words, uint64_t *too_
 
 double engine_max_error(const float *a, const float *b, size_t n)
 {
-    double most = 0.0, size = 0.0;
+    double max = 0.0, size = 0.0;
     for (size_t i = 0; i < n; i++) {
         double d = fabs((double)a[i] - (double)b[i]);
-        if (!(d <= most)) most = d; /* NaN too */
+        if (!(d <= max)) max = d; /* NaN too */
         if (fabs((double)b[i]) > size) size = fabs((double)b[i]);
     }
-    return most / size;
+    return max / size;
 }
 
 double engine_rms_error(const float *a, const float *b, size_t n)

@@ -14,9 +14,9 @@ void gguf_free(gguf_bytes *b)
 
 void gguf_put(gguf_bytes *b, const void *data, size_t n)
 {
-    if (b->n + n > b->room) {
-        b->room = 2 * (b->n + n) + 256;
-        b->data = realloc(b->data, b->room);
+    if (b->n + n > b->capacity) {
+        b->capacity = 2 * (b->n + n) + 256;
+        b->data = realloc(b->data, b->capacity);
         if (!b->data) abort();
     }
     if (n > 0) memcpy(b->data + b->n, data, n);

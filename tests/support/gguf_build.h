@@ -10,7 +10,7 @@
 
 typedef struct gguf_bytes {
     unsigned char *data;
-    size_t n, room;
+    size_t n, capacity;
 } gguf_bytes;
 
 void gguf_free(gguf_bytes *b);

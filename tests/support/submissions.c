@@ -45,11 +45,19 @@ void submissions_end(void) { made_up_cache_close(folder); }
 
 static bool is_counted(hth_shader_id id)
 {
-    static const hth_shader_id all[] = {
-        HTH_SHADER_mul_mat_vec_q,      HTH_SHADER_mul_mat_vec_q_acc,     HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc,
-        HTH_SHADER_mul_mat_q_cm2,  HTH_SHADER_mul_mat_q_cm2_acc, HTH_SHADER_mul_mat_vec_f, HTH_SHADER_mul_mat_vec_f_acc,
-        HTH_SHADER_mul_mat_vec_q_sparse, HTH_SHADER_mul_mat_vec_f_sparse,     HTH_SHADER_attn, HTH_SHADER_down_q,
-        HTH_SHADER_down_f};
+    static const hth_shader_id all[] = {HTH_SHADER_mul_mat_vec_q,
+                                        HTH_SHADER_mul_mat_vec_q_acc,
+                                        HTH_SHADER_mul_mat_q,
+                                        HTH_SHADER_mul_mat_q_acc,
+                                        HTH_SHADER_mul_mat_q_cm2,
+                                        HTH_SHADER_mul_mat_q_cm2_acc,
+                                        HTH_SHADER_mul_mat_vec_f,
+                                        HTH_SHADER_mul_mat_vec_f_acc,
+                                        HTH_SHADER_mul_mat_vec_q_sparse,
+                                        HTH_SHADER_mul_mat_vec_f_sparse,
+                                        HTH_SHADER_attn,
+                                        HTH_SHADER_down_q,
+                                        HTH_SHADER_down_f};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i] == id) return true;
     return false;
@@ -67,7 +75,7 @@ static bool is_least(const hth_cmd *cmd)
     }
 }
 
-static void check_cut(const hth_gpu_segment *cut, uint64_t most)
+static void check_cut(const hth_gpu_segment *cut, uint64_t max)
 {
     size_t n_op = 0, n_counted = 0, n_large = 0;
     for (size_t i = 0; i < cut->cmdlist->n_cmd; i++) {
@@ -79,17 +87,18 @@ static void check_cut(const hth_gpu_segment *cut, uint64_t most)
     }
     CHECK(n_op > 0);
     CHECK((cut->work > 0) == (n_counted > 0));
-    if (cut->work > most && (n_counted > 1 || n_large > 0))
+    if (cut->work > max && (n_counted > 1 || n_large > 0))
         test_fail(__FILE__, __LINE__,
                   "%zu runs, %zu of them not the least, of %llu together, %llu are allowed", n_counted,
-                  n_large, (unsigned long long)cut->work, (unsigned long long)most);
+                  n_large, (unsigned long long)cut->work, (unsigned long long)max);
 }
 
 uint64_t submissions_check(const hth_gpu *g, uint64_t *work)
 {
     enum { N_OTHER = 6 };
     const hth_gpu_segments *all[N_OTHER + HTH_PLACEMENT_STREAMS + 1] = {
-        &g->segments[0], &g->segments[1], &g->segments[2], &g->synced_segments, &g->head_segments[0], &g->head_segments[1]};
+        &g->segments[0],     &g->segments[1],      &g->segments[2],
+        &g->synced_segments, &g->head_segments[0], &g->head_segments[1]};
     uint64_t n = 0;
     *work = 0;
     for (uint32_t i = 0; i < g->n_stream; i++) all[N_OTHER + i] = &g->streams[i].segments;

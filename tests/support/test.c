@@ -161,15 +161,15 @@ char *test_read_file(const char *path, size_t *n)
     FILE *f = fopen(path, "rb");
     if (!f) return NULL;
     char *bytes = NULL;
-    size_t used = 0, room = 0;
+    size_t used = 0, capacity = 0;
     for (;;) {
-        if (used + 1 >= room) {
-            room = room ? 2 * room : 1 << 16;
-            char *more = realloc(bytes, room);
+        if (used + 1 >= capacity) {
+            capacity = capacity ? 2 * capacity : 1 << 16;
+            char *more = realloc(bytes, capacity);
             if (!more) abort();
             bytes = more;
         }
-        size_t got = fread(bytes + used, 1, room - used - 1, f);
+        size_t got = fread(bytes + used, 1, capacity - used - 1, f);
         if (got == 0) break;
         used += got;
     }

@@ -36,13 +36,19 @@ static const struct {
     void (*run)(const hth_kernels *k);
     double n;
 } benches[] = {
-    {"quant_act", run_quant, N},           {"quant_act_256", run_quant_256, N},
+    {"quant_act", run_quant, N},
+    {"quant_act_256", run_quant_256, N},
     {"rms_norm", run_rms, N},
-    {"layer_norm", run_layer, N},          {"rope_neighbours", run_neighbours, N},
-    {"rope_halves", run_halves, N},        {"softmax", run_softmax, N},
-    {"add", run_add, N},                   {"to_f16", run_to_f16, N},
-    {"silu", run_silu, N},                 {"gelu", run_gelu, N},
-    {"relu", run_relu, N},                 {"drelu", run_drelu, N},
+    {"layer_norm", run_layer, N},
+    {"rope_interleaved", run_neighbours, N},
+    {"rope_neox", run_halves, N},
+    {"softmax", run_softmax, N},
+    {"add", run_add, N},
+    {"to_f16", run_to_f16, N},
+    {"silu", run_silu, N},
+    {"gelu", run_gelu, N},
+    {"relu", run_relu, N},
+    {"drelu", run_drelu, N},
 };
 
 /* A rotation that keeps the length, or in-place turns would end in subnormals. */

@@ -7,28 +7,22 @@
 
 typedef struct buffer {
     char *bytes;
-    size_t n, room;
+    size_t n, capacity;
 } buffer;
 
 static void put(buffer *b, const void *bytes, size_t n)
 {
-    if (b->n + n + 1 > b->room) {
-        b->room = 2 * (b->n + n) + 64;
-        b->bytes = realloc(b->bytes, b->room);
+    if (b->n + n + 1 > b->capacity) {
+        b->capacity = 2 * (b->n + n) + 64;
+        b->bytes = realloc(b->bytes, b->capacity);
     }
     memcpy(b->bytes + b->n, bytes, n);
     b->n += n;
 }
 
-static void put_u32(buffer *b, uint32_t v)
-{
-    put(b, &v, sizeof v);
-}
+static void put_u32(buffer *b, uint32_t v) { put(b, &v, sizeof v); }
 
-static void put_u64(buffer *b, uint64_t v)
-{
-    put(b, &v, sizeof v);
-}
+static void put_u64(buffer *b, uint64_t v) { put(b, &v, sizeof v); }
 
 static void put_text(buffer *b, const char *text, size_t n)
 {
@@ -159,8 +153,7 @@ static bool was_put(const vocab_file *f, const char *key)
 }
 
 /* Opens a pair unless it is the one to leave out, or another is in its place. */
-static bool begin_pair(const vocab_file *f, buffer *b, uint64_t *n_pair, const char *key,
-                       hth_gguf_type type)
+static bool begin_pair(const vocab_file *f, buffer *b, uint64_t *n_pair, const char *key, hth_gguf_type type)
 {
     if ((f->without && strcmp(f->without, key) == 0) || was_put(f, key)) return false;
     put_text(b, key, strlen(key));
@@ -169,8 +162,8 @@ static bool begin_pair(const vocab_file *f, buffer *b, uint64_t *n_pair, const c
     return true;
 }
 
-static bool begin_array(const vocab_file *f, buffer *b, uint64_t *n_pair, const char *key,
-                        hth_gguf_type type, uint64_t n)
+static bool begin_array(const vocab_file *f, buffer *b, uint64_t *n_pair, const char *key, hth_gguf_type type,
+                        uint64_t n)
 {
     if (!begin_pair(f, b, n_pair, key, HTH_GGUF_ARRAY)) return false;
     put_u32(b, (uint32_t)type);
@@ -189,8 +182,7 @@ static void make(vocab_file *f)
     if (begin_pair(f, &pairs, &n_pair, "tokenizer.ggml.eos_token_id", HTH_GGUF_U32))
         put_u32(&pairs, f->is_bpe ? 0 : 2);
     if (begin_array(f, &pairs, &n_pair, "tokenizer.ggml.tokens", HTH_GGUF_TEXT, f->n_token))
-        for (uint32_t i = 0; i < f->n_token; i++)
-            put_text(&pairs, f->token[i].text, f->token[i].n);
+        for (uint32_t i = 0; i < f->n_token; i++) put_text(&pairs, f->token[i].text, f->token[i].n);
     if (f->is_bpe && begin_array(f, &pairs, &n_pair, "tokenizer.ggml.merges", HTH_GGUF_TEXT, f->n_merge))
         for (uint32_t i = 0; i < f->n_merge; i++) put_text(&pairs, f->merge[i].line, f->merge[i].n);
     if (!f->is_bpe && begin_array(f, &pairs, &n_pair, "tokenizer.ggml.scores", HTH_GGUF_F32, f->n_token))

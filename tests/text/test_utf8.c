@@ -26,8 +26,12 @@ TEST(every_code_point_comes_back)
 /* RFC 3629 as arithmetic: the shortest form of a number that is no surrogate. */
 static size_t slow_decode(const unsigned char *p, size_t n)
 {
-    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t length = p[0] < 0x80 ? 1 : (p[0] >> 5) == 6 ? 2 : (p[0] >> 4) == 14 ? 3 : (p[0] >> 3) == 30 ? 4 : 0;
+    static const uint32_t min[5] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t length = p[0] < 0x80         ? 1
+                    : (p[0] >> 5) == 6  ? 2
+                    : (p[0] >> 4) == 14 ? 3
+                    : (p[0] >> 3) == 30 ? 4
+                                        : 0;
     if (length < 2) return length;
     if (n < length) return 0;
     uint32_t v = p[0] & ((1u << (7 - length)) - 1);
@@ -35,7 +39,7 @@ static size_t slow_decode(const unsigned char *p, size_t n)
         if (p[i] >> 6 != 2) return 0;
         v = v * 64 + p[i] % 64;
     }
-    return v < least[length] || v > 0x10FFFF || (v >= 0xD800 && v <= 0xDFFF) ? 0 : length;
+    return v < min[length] || v > 0x10FFFF || (v >= 0xD800 && v <= 0xDFFF) ? 0 : length;
 }
 
 /* Every string of 3 bytes, each with some fourth bytes. */

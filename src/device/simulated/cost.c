@@ -16,28 +16,28 @@ static double draw(uint64_t *random)
     return (double)(z >> 11) * 0x1p-52 - 1.0;
 }
 
-uint64_t hth_sim_cost(const hth_sim *own, uint64_t *random, double ns)
+uint64_t hth_sim_cost(const hth_sim *sim, uint64_t *random, double ns)
 {
-    return (uint64_t)(ns * (1.0 + own->gpu.jitter * draw(random)) + 0.5);
+    return (uint64_t)(ns * (1.0 + sim->gpu.jitter * draw(random)) + 0.5);
 }
 
 static double at_rate(uint64_t bytes, double rate) { return (double)bytes / rate * 1e9; }
 
-uint64_t hth_sim_transfer(const hth_sim *own, uint64_t *random, uint64_t *link_ns, double rate,
+uint64_t hth_sim_transfer(const hth_sim *sim, uint64_t *random, uint64_t *link_ns, double rate,
                           uint64_t bytes, uint64_t start)
 {
-    double ns = own->gpu.pcie_latency_ns + at_rate(bytes, rate);
-    return *link_ns = later(start, *link_ns) + hth_sim_cost(own, random, ns);
+    double ns = sim->gpu.pcie_latency_ns + at_rate(bytes, rate);
+    return *link_ns = later(start, *link_ns) + hth_sim_cost(sim, random, ns);
 }
 
 /* ---- commands ------------------------------------------------------------------------------------- */
 
 static uint64_t smallest_of(const hth_buffer_range *s, size_t n)
 {
-    uint64_t least = UINT64_MAX;
+    uint64_t min = UINT64_MAX;
     for (size_t i = 0; i < n; i++)
-        if (s[i].size < least) least = s[i].size;
-    return n > 0 ? least : 0;
+        if (s[i].size < min) min = s[i].size;
+    return n > 0 ? min : 0;
 }
 
 /* Bits that are set among those that the run was recorded with. */
@@ -62,41 +62,40 @@ static uint64_t run_bytes(const hth_cmdlist *t, const hth_cmd *cmd)
     if (groups == 0 || grid[2] == 0) return 0;
     if (cmd->read_bytes == 0) return smallest_of(s, n);
     /* More than that is later than anybody waits. */
-    const uint64_t most = UINT64_MAX >> 16;
+    const uint64_t max = UINT64_MAX >> 16;
     uint64_t bytes = cmd->read_bytes, times = cmd->mask.buffer ? count_marks(cmd) : 1;
     if ((in_memory && __builtin_mul_overflow(groups, grid[2], &times)) ||
         __builtin_mul_overflow(times, bytes, &bytes))
-        return most;
-    return bytes < most ? bytes : most;
+        return max;
+    return bytes < max ? bytes : max;
 }
 
 /* A copy from `now` on: to *now where the device does it, to *copied where a link does. */
-static void copy(hth_sim *own, const hth_buffer_range *s, uint64_t *now, uint64_t *copied)
+static void copy(hth_sim *sim, const hth_buffer_range *s, uint64_t *now, uint64_t *copied)
 {
-    const hth_sim_gpu *gpu = &own->gpu;
+    const hth_sim_gpu *gpu = &sim->gpu;
     uint64_t bytes = s[0].size < s[1].size ? s[0].size : s[1].size, end = *now;
     bool up = s[0].buffer->memory != HTH_MEMORY_DEVICE, down = s[1].buffer->memory != HTH_MEMORY_DEVICE;
     if (!up && !down) {
-        *now +=
-            hth_sim_cost(own, &own->device_random, gpu->dispatch_ns + at_rate(2 * bytes, gpu->bandwidth));
+        *now += hth_sim_cost(sim, &sim->device_random, gpu->dispatch_ns + at_rate(2 * bytes, gpu->bandwidth));
         return;
     }
-    if (up) end = hth_sim_transfer(own, &own->device_random, &own->up_ns, gpu->pcie_up, bytes, end);
-    if (down) end = hth_sim_transfer(own, &own->device_random, &own->down_ns, gpu->pcie_down, bytes, end);
+    if (up) end = hth_sim_transfer(sim, &sim->device_random, &sim->up_ns, gpu->pcie_up, bytes, end);
+    if (down) end = hth_sim_transfer(sim, &sim->device_random, &sim->down_ns, gpu->pcie_down, bytes, end);
     *copied = later(*copied, end);
 }
 
-uint64_t hth_sim_execute(hth_sim *own, const hth_cmdlist *t, uint64_t start)
+uint64_t hth_sim_execute(hth_sim *sim, const hth_cmdlist *t, uint64_t start)
 {
     uint64_t now = start, copied = start;
     for (size_t i = 0; i < t->n_cmd; i++) {
         const hth_cmd *cmd = &t->cmds[i];
         if (cmd->kind == HTH_CMD_BARRIER) now = later(now, copied);
-        else if (cmd->kind == HTH_CMD_COPY) copy(own, t->ranges + cmd->first_range, &now, &copied);
+        else if (cmd->kind == HTH_CMD_COPY) copy(sim, t->ranges + cmd->first_range, &now, &copied);
         else
-            now += hth_sim_cost(own, &own->device_random,
-                                own->gpu.dispatch_ns + at_rate(run_bytes(t, cmd), own->gpu.bandwidth));
-        hth_ref_dispatch(&own->ref, t, cmd);
+            now += hth_sim_cost(sim, &sim->device_random,
+                                sim->gpu.dispatch_ns + at_rate(run_bytes(t, cmd), sim->gpu.bandwidth));
+        hth_ref_dispatch(&sim->ref, t, cmd);
     }
     return later(now, copied);
 }

@@ -159,11 +159,11 @@ typedef struct key {
 
 #define RATE(name, field)                                                                                    \
     {                                                                                                        \
-        name, "1e6 to 1e15 a second", offsetof(hth_sim_gpu, field), NUMBER, 1e6, 1e15, 1.0                  \
+        name, "1e6 to 1e15 a second", offsetof(hth_sim_gpu, field), NUMBER, 1e6, 1e15, 1.0                   \
     }
 #define MICROSECONDS(name, field)                                                                            \
     {                                                                                                        \
-        name, "0 to 1e6 microseconds", offsetof(hth_sim_gpu, field), NUMBER, 0.0, 1e6, 1e3                  \
+        name, "0 to 1e6 microseconds", offsetof(hth_sim_gpu, field), NUMBER, 0.0, 1e6, 1e3                   \
     }
 
 #define HOST "host_bandwidth"
@@ -267,12 +267,12 @@ static hearth_status fail_errno(hearth_error *err, const char *path, const char 
 }
 
 /* At most room bytes, from the beginning. */
-static hearth_status read_whole(int fd, const char *path, char *text, size_t room, size_t *n,
+static hearth_status read_whole(int fd, const char *path, char *text, size_t capacity, size_t *n,
                                 hearth_error *err)
 {
     *n = 0;
-    while (*n < room) {
-        ssize_t got = read(fd, text + *n, room - *n);
+    while (*n < capacity) {
+        ssize_t got = read(fd, text + *n, capacity - *n);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return fail_errno(err, path, "read");
         if (got == 0) break;

@@ -15,46 +15,46 @@ static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 static hearth_status open_simulated(hth_device *d, const hth_device_spec *spec, hearth_error *err)
 {
     const char *path = spec->name + strlen("sim:");
-    hth_sim *own = hth_alloc(1, sizeof *own);
-    if (!own) return hth_fail_memory(err, sizeof *own, "a simulated device");
-    own->opened_ns = hth_clock_ns();
-    hearth_status st = hth_sim_describe(path, &own->gpu, err);
-    if (st == HEARTH_OK) st = hth_backend_ref.open(&own->ref, spec, err);
+    hth_sim *sim = hth_alloc(1, sizeof *sim);
+    if (!sim) return hth_fail_memory(err, sizeof *sim, "a simulated device");
+    sim->opened_ns = hth_clock_ns();
+    hearth_status st = hth_sim_describe(path, &sim->gpu, err);
+    if (st == HEARTH_OK) st = hth_backend_ref.open(&sim->ref, spec, err);
     if (st != HEARTH_OK) goto no_device;
-    own->host_random = own->gpu.seed;
-    own->device_random = ~own->gpu.seed;
-    if (own->gpu.wall_clock) st = hth_sim_start(own, err);
+    sim->host_random = sim->gpu.seed;
+    sim->device_random = ~sim->gpu.seed;
+    if (sim->gpu.wall_clock) st = hth_sim_start(sim, err);
     if (st != HEARTH_OK) goto no_thread;
-    d->priv = own;
-    d->info = own->ref.info;
+    d->priv = sim;
+    d->info = sim->ref.info;
     d->info.kind = HTH_DEVICE_SIMULATED;
-    d->info.memory = d->info.budget = own->gpu.vram_bytes;
-    d->info.flops = own->gpu.flops;
-    d->info.host_rate = own->gpu.wall_clock ? 0.0 : own->gpu.host_bandwidth;
-    d->faults = own->gpu.faults, d->n_fault = own->gpu.n_fault;
-    snprintf(d->info.name, sizeof d->info.name, "simulated %s", own->gpu.name);
+    d->info.memory = d->info.budget = sim->gpu.vram_bytes;
+    d->info.flops = sim->gpu.flops;
+    d->info.host_rate = sim->gpu.wall_clock ? 0.0 : sim->gpu.host_bandwidth;
+    d->faults = sim->gpu.faults, d->n_fault = sim->gpu.n_fault;
+    snprintf(d->info.name, sizeof d->info.name, "simulated %s", sim->gpu.name);
     snprintf(d->info.driver, sizeof d->info.driver, "functions of C, a %s clock",
-             own->gpu.wall_clock ? "real" : "virtual");
+             sim->gpu.wall_clock ? "real" : "virtual");
     return HEARTH_OK;
 no_thread:
-    hth_backend_ref.close(&own->ref);
+    hth_backend_ref.close(&sim->ref);
 no_device:
-    hth_free(own);
+    hth_free(sim);
     return st;
 }
 
 static void stop(hth_device *d)
 {
-    hth_sim *own = d->priv;
-    if (own->gpu.wall_clock) hth_sim_stop(own);
+    hth_sim *sim = d->priv;
+    if (sim->gpu.wall_clock) hth_sim_stop(sim);
 }
 
 static void close_simulated(hth_device *d)
 {
-    hth_sim *own = d->priv;
-    if (own->gpu.wall_clock) hth_sim_finish(own);
-    hth_backend_ref.close(&own->ref);
-    hth_free(own);
+    hth_sim *sim = d->priv;
+    if (sim->gpu.wall_clock) hth_sim_finish(sim);
+    hth_backend_ref.close(&sim->ref);
+    hth_free(sim);
 }
 
 static uint64_t complaints(const hth_device *d)
@@ -67,22 +67,22 @@ static uint64_t complaints(const hth_device *d)
 
 static uint64_t time_of(const hth_device *d)
 {
-    const hth_sim *own = d->priv;
-    return own->gpu.wall_clock ? hth_sim_now(own) : own->host_ns;
+    const hth_sim *sim = d->priv;
+    return sim->gpu.wall_clock ? hth_sim_now(sim) : sim->host_ns;
 }
 
 static void charge(hth_device *d, uint64_t time_ns)
 {
-    hth_sim *own = d->priv;
-    if (!own->gpu.wall_clock && __builtin_add_overflow(own->host_ns, time_ns, &own->host_ns))
-        own->host_ns = UINT64_MAX;
+    hth_sim *sim = d->priv;
+    if (!sim->gpu.wall_clock && __builtin_add_overflow(sim->host_ns, time_ns, &sim->host_ns))
+        sim->host_ns = UINT64_MAX;
 }
 
 /* The host stays here until then. */
-static void pass(hth_sim *own, uint64_t until_ns)
+static void pass(hth_sim *sim, uint64_t until_ns)
 {
-    if (own->gpu.wall_clock) hth_sim_sleep_until(own, until_ns);
-    else own->host_ns = later(own->host_ns, until_ns);
+    if (sim->gpu.wall_clock) hth_sim_sleep_until(sim, until_ns);
+    else sim->host_ns = later(sim->host_ns, until_ns);
 }
 
 /* ---- memory ------------------------------------------------------------------------------------- */
@@ -95,8 +95,8 @@ static hearth_status new_buffer(hth_buffer *b, const char *what, hearth_error *e
 /* What is given back because the device was lost may be in use by its thread. */
 static void quiesce_lost(hth_device *d)
 {
-    hth_sim *own = d->priv;
-    if (d->lost && own->gpu.wall_clock && !own->ending) hth_sim_quiesce(own);
+    hth_sim *sim = d->priv;
+    if (d->lost && sim->gpu.wall_clock && !sim->ending) hth_sim_quiesce(sim);
 }
 
 static void free_buffer(hth_buffer *b)
@@ -106,34 +106,34 @@ static void free_buffer(hth_buffer *b)
 }
 
 /* When a transfer by the host is over that begins now. */
-static uint64_t transfer(hth_sim *own, uint64_t *link_ns, double rate, uint64_t bytes)
+static uint64_t transfer(hth_sim *sim, uint64_t *link_ns, double rate, uint64_t bytes)
 {
-    uint64_t now = own->gpu.wall_clock ? hth_sim_now(own) : own->host_ns;
-    return hth_sim_transfer(own, &own->host_random, link_ns, rate, bytes, later(now, own->device_ns));
+    uint64_t now = sim->gpu.wall_clock ? hth_sim_now(sim) : sim->host_ns;
+    return hth_sim_transfer(sim, &sim->host_random, link_ns, rate, bytes, later(now, sim->device_ns));
 }
 
 static hearth_status upload(hth_buffer_range to, const void *from, hearth_error *err)
 {
-    hth_sim *own = to.buffer->device->priv;
+    hth_sim *sim = to.buffer->device->priv;
     if (to.size == 0 || to.buffer->memory != HTH_MEMORY_DEVICE) return hth_backend_ref.upload(to, from, err);
-    if (own->gpu.wall_clock) hth_sim_lock_when_idle(own);
+    if (sim->gpu.wall_clock) hth_sim_lock_when_idle(sim);
     hearth_status st = hth_backend_ref.upload(to, from, err);
-    uint64_t end = transfer(own, &own->up_ns, own->gpu.pcie_up, to.size);
-    if (own->gpu.wall_clock) pthread_mutex_unlock(&own->lock);
-    pass(own, end);
+    uint64_t end = transfer(sim, &sim->up_ns, sim->gpu.pcie_up, to.size);
+    if (sim->gpu.wall_clock) pthread_mutex_unlock(&sim->lock);
+    pass(sim, end);
     return st;
 }
 
 static hearth_status download(hth_buffer_range from, void *to, hearth_error *err)
 {
-    hth_sim *own = from.buffer->device->priv;
+    hth_sim *sim = from.buffer->device->priv;
     if (from.size == 0 || from.buffer->memory != HTH_MEMORY_DEVICE)
         return hth_backend_ref.download(from, to, err);
-    if (own->gpu.wall_clock) hth_sim_lock_when_idle(own);
+    if (sim->gpu.wall_clock) hth_sim_lock_when_idle(sim);
     hearth_status st = hth_backend_ref.download(from, to, err);
-    uint64_t end = transfer(own, &own->down_ns, own->gpu.pcie_down, from.size);
-    if (own->gpu.wall_clock) pthread_mutex_unlock(&own->lock);
-    pass(own, end);
+    uint64_t end = transfer(sim, &sim->down_ns, sim->gpu.pcie_down, from.size);
+    if (sim->gpu.wall_clock) pthread_mutex_unlock(&sim->lock);
+    pass(sim, end);
     return st;
 }
 
@@ -141,108 +141,112 @@ static hearth_status download(hth_buffer_range from, void *to, hearth_error *err
 
 static hearth_status new_program(hth_device *d, hth_pipeline *p, hearth_error *err)
 {
-    hth_sim *own = d->priv;
-    return hth_backend_ref.pipeline_new(&own->ref, p, err);
+    hth_sim *sim = d->priv;
+    return hth_backend_ref.pipeline_new(&sim->ref, p, err);
 }
 
 static void free_program(hth_device *d, hth_pipeline *p) { (void)d, (void)p; }
 
-static hearth_status end_tape(hth_cmdlist *t, hearth_error *err) { return hth_backend_ref.cmdlist_end(t, err); }
+static hearth_status end_tape(hth_cmdlist *t, hearth_error *err)
+{
+    return hth_backend_ref.cmdlist_end(t, err);
+}
 
 static void free_tape(hth_cmdlist *t) { quiesce_lost(t->device); }
 
 /* ---- running ------------------------------------------------------------------------------------ */
 
 /* On a virtual clock: everything that may run. */
-static void play_ready(hth_sim *own)
+static void execute_ready(hth_sim *sim)
 {
-    for (hth_sim_submit *t; (t = hth_sim_next(own)) != NULL; own->computed++)
-        t->end_ns = own->device_ns = hth_sim_execute(own, t->cmdlist, later(t->ready_ns, own->device_ns));
+    for (hth_sim_submit *t; (t = hth_sim_next(sim)) != NULL; sim->computed++)
+        t->end_ns = sim->device_ns = hth_sim_execute(sim, t->cmdlist, later(t->ready_ns, sim->device_ns));
 }
 
-static void look(hth_sim *own)
+static void look(hth_sim *sim)
 {
-    while (own->completed < own->computed &&
-           own->submits[(own->completed + 1) % HTH_QUEUE_MAX_IN_FLIGHT].end_ns <= own->host_ns)
-        own->completed++;
+    while (sim->completed < sim->computed &&
+           sim->submits[(sim->completed + 1) % HTH_QUEUE_MAX_IN_FLIGHT].end_ns <= sim->host_ns)
+        sim->completed++;
 }
 
 /* What may be allocated shrinks; what is allocated stays. */
 static void shrink(hth_device *d)
 {
-    hth_sim *own = d->priv;
-    own->n_submit++;
-    for (size_t i = 0; i < own->gpu.n_budget; i++) {
-        const hth_sim_budget *b = &own->gpu.budgets[i];
-        if (b->step != own->n_submit) continue;
+    hth_sim *sim = d->priv;
+    sim->n_submit++;
+    for (size_t i = 0; i < sim->gpu.n_budget; i++) {
+        const hth_sim_budget *b = &sim->gpu.budgets[i];
+        if (b->step != sim->n_submit) continue;
         if (b->bytes < d->limit) d->limit = b->bytes;
         if (b->bytes < d->info.budget) d->info.budget = b->bytes;
     }
 }
 
-static hearth_status submit(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first, hearth_error *err)
+static hearth_status submit(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first,
+                            hearth_error *err)
 {
-    hth_sim *own = d->priv;
-    uint64_t cost = hth_sim_cost(own, &own->host_random, own->gpu.submit_ns);
+    hth_sim *sim = d->priv;
+    uint64_t cost = hth_sim_cost(sim, &sim->host_random, sim->gpu.submit_ns);
     shrink(d);
-    pass(own, (own->gpu.wall_clock ? hth_sim_now(own) : own->host_ns) + cost);
-    if (!own->gpu.wall_clock) {
-        look(own);
-        hearth_status st = hth_sim_enqueue(d, submits, n, first, own->host_ns, err);
-        if (st == HEARTH_OK) play_ready(own);
+    pass(sim, (sim->gpu.wall_clock ? hth_sim_now(sim) : sim->host_ns) + cost);
+    if (!sim->gpu.wall_clock) {
+        look(sim);
+        hearth_status st = hth_sim_enqueue(d, submits, n, first, sim->host_ns, err);
+        if (st == HEARTH_OK) execute_ready(sim);
         return st;
     }
-    pthread_mutex_lock(&own->lock);
-    hearth_status st = hth_sim_enqueue(d, submits, n, first, hth_sim_now(own), err);
-    pthread_cond_broadcast(&own->changed);
-    pthread_mutex_unlock(&own->lock);
+    pthread_mutex_lock(&sim->lock);
+    hearth_status st = hth_sim_enqueue(d, submits, n, first, hth_sim_now(sim), err);
+    pthread_cond_broadcast(&sim->changed);
+    pthread_mutex_unlock(&sim->lock);
     return st;
 }
 
 static hearth_status signal_gate(hth_device *d, uint64_t value, hearth_error *err)
 {
-    hth_sim *own = d->priv;
+    hth_sim *sim = d->priv;
     (void)err;
-    if (!own->gpu.wall_clock) {
-        hth_sim_signal(own, value, own->host_ns);
-        play_ready(own);
+    if (!sim->gpu.wall_clock) {
+        hth_sim_signal(sim, value, sim->host_ns);
+        execute_ready(sim);
         return HEARTH_OK;
     }
-    pthread_mutex_lock(&own->lock);
-    hth_sim_signal(own, value, hth_sim_now(own));
-    pthread_cond_broadcast(&own->changed);
-    pthread_mutex_unlock(&own->lock);
+    pthread_mutex_lock(&sim->lock);
+    hth_sim_signal(sim, value, hth_sim_now(sim));
+    pthread_cond_broadcast(&sim->changed);
+    pthread_mutex_unlock(&sim->lock);
     return HEARTH_OK;
 }
 
 static hth_fence reached(hth_device *d)
 {
-    hth_sim *own = d->priv;
-    if (!own->gpu.wall_clock) {
-        look(own);
-        return own->completed;
+    hth_sim *sim = d->priv;
+    if (!sim->gpu.wall_clock) {
+        look(sim);
+        return sim->completed;
     }
-    pthread_mutex_lock(&own->lock);
-    hth_fence fence = own->completed;
-    pthread_mutex_unlock(&own->lock);
+    pthread_mutex_lock(&sim->lock);
+    hth_fence fence = sim->completed;
+    pthread_mutex_unlock(&sim->lock);
     return fence;
 }
 
 static hearth_status wait_for(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late,
                               hearth_error *err)
 {
-    hth_sim *own = d->priv;
-    if (own->gpu.wall_clock) return hth_sim_wait_wall(d, fence, timeout_ns, late, err);
-    look(own);
-    if (own->completed >= fence) return HEARTH_OK;
-    uint64_t end = own->computed < fence ? UINT64_MAX : own->submits[fence % HTH_QUEUE_MAX_IN_FLIGHT].end_ns;
-    if (end == UINT64_MAX || end - own->host_ns > timeout_ns) {
+    hth_sim *sim = d->priv;
+    if (sim->gpu.wall_clock) return hth_sim_wait_wall(d, fence, timeout_ns, late, err);
+    look(sim);
+    if (sim->completed >= fence) return HEARTH_OK;
+    uint64_t end = sim->computed < fence ? UINT64_MAX : sim->submits[fence % HTH_QUEUE_MAX_IN_FLIGHT].end_ns;
+    if (end == UINT64_MAX || end - sim->host_ns > timeout_ns) {
         charge(d, timeout_ns);
-        look(own);
+        look(sim);
         return hth_sim_not_done(d, fence, late, err);
     }
-    own->host_ns = end + hth_sim_cost(own, &own->host_random, own->gpu.wake_ns);
-    look(own);
+    sim->host_ns = end + hth_sim_cost(sim, &sim->host_random, sim->gpu.wake_ns);
+    look(sim);
     return HEARTH_OK;
 }
 

@@ -39,8 +39,8 @@ typedef struct hth_sim_gpu {
     double host_bandwidth;                /* bytes of weights a second that the host reads; 0: nobody says */
     double flops;                         /* a second; no cost goes by them, but how tapes are cut */
     double pcie_latency_ns, dispatch_ns, submit_ns, wake_ns;
-    double jitter; /* a share, below 1 */
-    bool wall_clock;     /* the clock */
+    double jitter;   /* a share, below 1 */
+    bool wall_clock; /* the clock */
     hth_sim_budget budgets[HTH_SIM_MAX_BUDGETS];
     size_t n_budget;
     hth_fault faults[HTH_SIM_MAX_FAULTS];
@@ -65,7 +65,7 @@ typedef struct hth_sim_submit {
  * but host_random. */
 typedef struct hth_sim {
     hth_sim_gpu gpu;
-    hth_device ref;                       /* nobody but this device knows it */
+    hth_device ref;                                  /* nobody but this device knows it */
     hth_sim_submit submits[HTH_QUEUE_MAX_IN_FLIGHT]; /* a ring, by tick */
     hth_fence submitted, computed, completed;
     uint64_t host_value, n_submit;
@@ -82,37 +82,37 @@ typedef struct hth_sim {
 /* ---- costs (cost.c); all times in ns since opening ---------------------------------------------- */
 
 /* ns with its jitter. */
-uint64_t hth_sim_cost(const hth_sim *own, uint64_t *random, double ns);
+uint64_t hth_sim_cost(const hth_sim *sim, uint64_t *random, double ns);
 /* When a transfer of the link that is busy until *link_ns is over, if it can begin at start. */
-uint64_t hth_sim_transfer(const hth_sim *own, uint64_t *random, uint64_t *link_ns, double rate,
+uint64_t hth_sim_transfer(const hth_sim *sim, uint64_t *random, uint64_t *link_ns, double rate,
                           uint64_t bytes, uint64_t start);
 /* Runs a tape that begins at start; when it is over. */
-uint64_t hth_sim_execute(hth_sim *own, const hth_cmdlist *cmdlist, uint64_t start);
+uint64_t hth_sim_execute(hth_sim *sim, const hth_cmdlist *cmdlist, uint64_t start);
 
 /* ---- turns (submit_ring.c) ---------------------------------------------------------------------------- */
 
 /* n turns that end at ticks first and on, submitted now. */
-hearth_status hth_sim_enqueue(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first, uint64_t now,
-                              hearth_error *err);
+hearth_status hth_sim_enqueue(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first,
+                              uint64_t now, hearth_error *err);
 /* The gate reaches value now. */
-void hth_sim_signal(hth_sim *own, uint64_t value, uint64_t now);
+void hth_sim_signal(hth_sim *sim, uint64_t value, uint64_t now);
 /* The next turn, if the gate lets it run; or NULL. */
-hth_sim_submit *hth_sim_next(hth_sim *own);
+hth_sim_submit *hth_sim_next(hth_sim *sim);
 hearth_status hth_sim_not_done(const hth_device *d, hth_fence fence, bool *late, hearth_error *err);
 
 /* ---- the real clock (wall_clock.c) -------------------------------------------------------------------- */
 
-uint64_t hth_sim_now(const hth_sim *own);
-hearth_status hth_sim_start(hth_sim *own, hearth_error *err);
+uint64_t hth_sim_now(const hth_sim *sim);
+hearth_status hth_sim_start(hth_sim *sim, hearth_error *err);
 /* Ends the thread behind the tape that it runs; what waits is dropped. */
-void hth_sim_quiesce(hth_sim *own);
+void hth_sim_quiesce(hth_sim *sim);
 /* The same, and waits for it; what is given back may still look at the ticks. */
-void hth_sim_stop(hth_sim *own);
-void hth_sim_finish(hth_sim *own);
+void hth_sim_stop(hth_sim *sim);
+void hth_sim_finish(hth_sim *sim);
 /* Until that time: asleep, then awake for the last of it. */
-void hth_sim_sleep_until(const hth_sim *own, uint64_t until_ns);
+void hth_sim_sleep_until(const hth_sim *sim, uint64_t until_ns);
 /* Takes the lock once no tape runs or could. */
-void hth_sim_lock_when_idle(hth_sim *own);
+void hth_sim_lock_when_idle(hth_sim *sim);
 hearth_status hth_sim_wait_wall(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late,
                                 hearth_error *err);
 

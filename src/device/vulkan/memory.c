@@ -116,13 +116,14 @@ hearth_status hth_vk_upload(hth_buffer_range to, const void *from, hearth_error 
     hth_buffer between;
     if (to.size == 0) return HEARTH_OK;
     if (to.buffer->map) return memcpy(to.buffer->map + to.offset, from, (size_t)to.size), HEARTH_OK;
-    uint64_t room = to.size < PIECE ? to.size : PIECE;
-    hearth_status st = open_between(d, HTH_MEMORY_UPLOAD, room, &between, err);
+    uint64_t capacity = to.size < PIECE ? to.size : PIECE;
+    hearth_status st = open_between(d, HTH_MEMORY_UPLOAD, capacity, &between, err);
     if (st != HEARTH_OK) return st;
-    for (uint64_t at = 0; st == HEARTH_OK && at < to.size; at += room) {
-        uint64_t n = to.size - at < room ? to.size - at : room;
+    for (uint64_t at = 0; st == HEARTH_OK && at < to.size; at += capacity) {
+        uint64_t n = to.size - at < capacity ? to.size - at : capacity;
         memcpy(between.map, (const uint8_t *)from + at, (size_t)n);
-        st = copy_now(d, (hth_buffer_range){&between, 0, n}, (hth_buffer_range){to.buffer, to.offset + at, n}, err);
+        st = copy_now(d, (hth_buffer_range){&between, 0, n}, (hth_buffer_range){to.buffer, to.offset + at, n},
+                      err);
     }
     hth_vk_buffer_free(&between);
     return st;
@@ -134,12 +135,13 @@ hearth_status hth_vk_download(hth_buffer_range from, void *to, hearth_error *err
     hth_buffer between;
     if (from.size == 0) return HEARTH_OK;
     if (from.buffer->map) return memcpy(to, from.buffer->map + from.offset, (size_t)from.size), HEARTH_OK;
-    uint64_t room = from.size < PIECE ? from.size : PIECE;
-    hearth_status st = open_between(d, HTH_MEMORY_READBACK, room, &between, err);
+    uint64_t capacity = from.size < PIECE ? from.size : PIECE;
+    hearth_status st = open_between(d, HTH_MEMORY_READBACK, capacity, &between, err);
     if (st != HEARTH_OK) return st;
-    for (uint64_t at = 0; st == HEARTH_OK && at < from.size; at += room) {
-        uint64_t n = from.size - at < room ? from.size - at : room;
-        st = copy_now(d, (hth_buffer_range){from.buffer, from.offset + at, n}, (hth_buffer_range){&between, 0, n}, err);
+    for (uint64_t at = 0; st == HEARTH_OK && at < from.size; at += capacity) {
+        uint64_t n = from.size - at < capacity ? from.size - at : capacity;
+        st = copy_now(d, (hth_buffer_range){from.buffer, from.offset + at, n},
+                      (hth_buffer_range){&between, 0, n}, err);
         if (st == HEARTH_OK) memcpy((uint8_t *)to + at, between.map, (size_t)n);
     }
     hth_vk_buffer_free(&between);

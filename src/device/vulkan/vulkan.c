@@ -165,7 +165,7 @@ static uint64_t complaints(const hth_device *d)
 
 /* ---- what there is ------------------------------------------------------------------------------------ */
 
-hearth_status hth_vk_list(hth_device_info *out, size_t room, size_t *n, hearth_error *err)
+hearth_status hth_vk_list(hth_device_info *out, size_t capacity, size_t *n, hearth_error *err)
 {
     hth_vk_instance vk;
     hth_vk_physical_device physical[HTH_MAX_DEVICE];
@@ -174,7 +174,7 @@ hearth_status hth_vk_list(hth_device_info *out, size_t room, size_t *n, hearth_e
     hearth_status st = hth_vk_instance_open(&vk, false, err);
     if (st != HEARTH_OK) return st;
     st = hth_vk_find(&vk, 0, physical, &count, err);
-    for (size_t i = 0; st == HEARTH_OK && i < count && i < room; i++) out[(*n)++] = physical[i].info;
+    for (size_t i = 0; st == HEARTH_OK && i < count && i < capacity; i++) out[(*n)++] = physical[i].info;
     hth_vk_instance_close(&vk);
     return st;
 }

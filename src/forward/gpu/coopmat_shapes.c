@@ -32,7 +32,8 @@ static uint32_t work(const hth_coopmat_shape *s, const hth_quant_desc *desc)
     return s->m * s->n * (s->k < step_of(desc) ? s->k : step_of(desc));
 }
 
-static bool find_tile(const hth_device_info *info, const hth_quant_desc *desc, uint32_t consts[HTH_TILE_N_CONST])
+static bool find_tile(const hth_device_info *info, const hth_quant_desc *desc,
+                      uint32_t consts[HTH_TILE_N_CONST])
 {
     const hth_coopmat_shape *best = NULL;
     for (uint32_t i = 0; i < info->n_shape; i++) {
@@ -93,19 +94,19 @@ static bool is_divided(const hth_device_info *info, const tile *t)
 static void try_shape(const hth_device_info *info, const hth_quant_desc *desc, const hth_coopmat_shape *s,
                       uint32_t n_tok, tile *best)
 {
-    uint32_t most = n_tok < MAX_TOKENS ? (n_tok + s->n - 1) / s->n * s->n : MAX_TOKENS;
+    uint32_t max = n_tok < MAX_TOKENS ? (n_tok + s->n - 1) / s->n * s->n : MAX_TOKENS;
     for (uint32_t local = LOCAL; local >= LOCAL / 4; local /= 2)
         for (uint32_t rows = MAX_ROWS; rows > 0; rows -= local / 8) /* which divides it */
-            for (uint32_t tokens = s->n; tokens <= most; tokens += s->n) {
+            for (uint32_t tokens = s->n; tokens <= max; tokens += s->n) {
                 const tile t = {s, local, rows, tokens};
-                if (local <= info->max_workgroup_size && is_divided(info, &t) && coopmat_bytes(desc, &t) <= info->max_shared_memory &&
-                    is_better(&t, best, desc))
+                if (local <= info->max_workgroup_size && is_divided(info, &t) &&
+                    coopmat_bytes(desc, &t) <= info->max_shared_memory && is_better(&t, best, desc))
                     *best = t;
             }
 }
 
 static bool find_coopmat_tile(const hth_device_info *info, const hth_quant_desc *desc, uint32_t n_tok,
-                         uint32_t consts[HTH_TILE_N_CONST])
+                              uint32_t consts[HTH_TILE_N_CONST])
 {
     tile best = {0};
     for (uint32_t i = 0; i < info->n_shape; i++) {
@@ -124,8 +125,9 @@ static bool find_coopmat_tile(const hth_device_info *info, const hth_quant_desc 
 
 /* ---- either ------------------------------------------------------------------------------------------- */
 
-hth_coopmat_level hth_gpu_choose_tile(const hth_device_info *info, const hth_quant_desc *desc, hth_coopmat_level most,
-                             uint32_t n_tok, uint32_t consts[HTH_TILE_N_CONST])
+hth_coopmat_level hth_gpu_choose_tile(const hth_device_info *info, const hth_quant_desc *desc,
+                                      hth_coopmat_level most, uint32_t n_tok,
+                                      uint32_t consts[HTH_TILE_N_CONST])
 {
     if (most >= HTH_COOPMAT_CM2 && find_coopmat_tile(info, desc, n_tok, consts)) return HTH_COOPMAT_CM2;
     if (most >= HTH_COOPMAT_KHR && find_tile(info, desc, consts)) return HTH_COOPMAT_KHR;

@@ -47,8 +47,8 @@ static hearth_status look_for_floats(hth_gpu *g, hearth_error *err)
     for (size_t i = 0; i < m->n_binding; i++)
         if (m->bindings[i].matrix == floats && m->bindings[i].tensor) name = m->bindings[i].tensor->name;
     if (floats)
-        snprintf(g->bit_exact_reason, sizeof g->bit_exact_reason, "%.*s is %s", (int)(name.n < 100 ? name.n : 100),
-                 name.bytes, hth_type_find(floats->type)->name);
+        snprintf(g->bit_exact_reason, sizeof g->bit_exact_reason, "%.*s is %s",
+                 (int)(name.n < 100 ? name.n : 100), name.bytes, hth_type_find(floats->type)->name);
     return refuse(g, err);
 }
 
@@ -111,7 +111,7 @@ static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
 }
 
 /* A card ends some submissions in far less (work.c); drivers that compute on the CPU share it with others. */
-static uint64_t patience_with(const hth_device *device)
+static uint64_t timeout_for(const hth_device *device)
 {
     return (hth_device_get_info(device)->kind == HTH_DEVICE_DISCRETE ? 10u : 600u) * (uint64_t)1000000000;
 }
@@ -127,9 +127,10 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
                    .kernels = kernels,
                    .device = device,
                    .params = *params,
-                   .timeout_ns = patience_with(device)};
+                   .timeout_ns = timeout_for(device)};
     g->params.n_hot = NULL;
-    if (g->params.max_work == 0) g->params.max_work = hth_gpu_default_submit_work(hth_device_get_info(device));
+    if (g->params.max_work == 0)
+        g->params.max_work = hth_gpu_default_submit_work(hth_device_get_info(device));
     g->host_value = hth_queue_host_value(device); /* others may have used it */
     pthread_mutex_init(&g->step_lock, NULL);
     g->n_slot = params->n_position / HTH_GPU_SLOT;

@@ -29,8 +29,8 @@ typedef struct hth_offload_params {
     uint64_t max_work; /* of a submission, at most: products of a weight and a byte (work.c); 0: as many as a
                         device of its kind should do in HTH_GPU_SUBMIT_MS */
     uint32_t
-        max_layer; /* that may lie there, the head counted as one; 0: all. For what replaces this place. */
-    bool bit_exact;   /* to be refused where it would not give the CPU's bits */
+        max_layer;  /* that may lie there, the head counted as one; 0: all. For what replaces this place. */
+    bool bit_exact; /* to be refused where it would not give the CPU's bits */
 } hth_offload_params;
 enum { HTH_GPU_SLOT = 16, HTH_GPU_SUBMIT_MS = 50 };
 
@@ -45,7 +45,8 @@ uint32_t hth_gpu_batch_size(const hth_device_info *info, uint32_t n_batch, uint3
 uint64_t hth_gpu_max_submit_work(double rate);
 
 /* Why layer i (or, for i = n_layer, the head) cannot lie on a device; NULL: it can. */
-const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload_params *params, uint32_t i_layer);
+const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload_params *params,
+                                       uint32_t i_layer);
 /* Rows [first, first + n) of a matrix, as they lie in the host's memory, to planes (weight_layout.h), by all
  * threads. Rows of up to HTH_GPU_MAX_STAGED bytes. */
 enum { HTH_GPU_MAX_STAGED = 32 << 10 };
@@ -56,12 +57,13 @@ void hth_gpu_stage_rows(hth_pool *pool, const hth_matrix *m, uint32_t first, uin
 uint32_t hth_gpu_split_granularity(const hth_model *model, uint32_t i_layer);
 
 /* Bytes on a device whose bindings may have `most`. False: something is too large for them. */
-bool hth_gpu_workspace_bytes(const hth_model *model, uint64_t most, const hth_offload_params *params, uint64_t *bytes);
-bool hth_gpu_layer_bytes(const hth_model *model, uint64_t most, const hth_offload_params *params, uint32_t i_layer,
-                         uint32_t n_hot, uint64_t *bytes);
-bool hth_gpu_cache_bytes(const hth_model *model, uint64_t most, const hth_offload_params *params, uint32_t i_layer,
-                         uint64_t *bytes);
-bool hth_gpu_head_bytes(const hth_model *model, uint64_t most, uint64_t *bytes);
+bool hth_gpu_workspace_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
+                             uint64_t *bytes);
+bool hth_gpu_layer_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
+                         uint32_t i_layer, uint32_t n_hot, uint64_t *bytes);
+bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
+                         uint32_t i_layer, uint64_t *bytes);
+bool hth_gpu_head_bytes(const hth_model *model, uint64_t max, uint64_t *bytes);
 
 /* Rows [first, first + n) of a matrix as the file has them, to `rows`. */
 typedef hearth_status hth_gpu_read_fn(void *user, const hth_matrix *matrix, uint64_t first, uint64_t n,
@@ -106,12 +108,12 @@ uint64_t hth_gpu_model_time(hth_gpu *gpu);
 
 /* What steps did so far. */
 typedef struct hth_gpu_counts {
-    uint64_t n_step;     /* of a class, in pieces */
-    uint64_t n_split;   /* layers of which the CPU computed all other neurons, over all steps */
+    uint64_t n_step;            /* of a class, in pieces */
+    uint64_t n_split;           /* layers of which the CPU computed all other neurons, over all steps */
     uint64_t n_split_empty;     /* of them those where none fired */
-    uint64_t n_token_retried;    /* tokens that were done again: a value was beyond its layer's usual ones */
-    uint64_t n_streamed; /* steps whose weights passed through; */
-    uint64_t n_streamed_shared;   /* of them those where the host computed its share */
+    uint64_t n_token_retried;   /* tokens that were done again: a value was beyond its layer's usual ones */
+    uint64_t n_streamed;        /* steps whose weights passed through; */
+    uint64_t n_streamed_shared; /* of them those where the host computed its share */
 } hth_gpu_counts;
 hth_gpu_counts hth_gpu_count(const hth_gpu *gpu);
 

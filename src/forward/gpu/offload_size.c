@@ -5,8 +5,8 @@
 
 uint32_t hth_gpu_positions(uint32_t n_ctx)
 {
-    uint32_t n_slot = n_ctx / HTH_GPU_SLOT + (n_ctx % HTH_GPU_SLOT > 0), most = UINT32_MAX / HTH_GPU_SLOT;
-    return (n_slot < most ? n_slot : most) * HTH_GPU_SLOT;
+    uint32_t n_slot = n_ctx / HTH_GPU_SLOT + (n_ctx % HTH_GPU_SLOT > 0), max = UINT32_MAX / HTH_GPU_SLOT;
+    return (n_slot < max ? n_slot : max) * HTH_GPU_SLOT;
 }
 
 uint32_t hth_gpu_batch_size(const hth_device_info *info, uint32_t n_batch, uint32_t n_ctx)
@@ -22,7 +22,8 @@ static bool group_has_programs(const hth_gpu_fused_src *source)
     return hth_gpu_fused_matrix_bytes(source, UINT32_MAX, &bytes);
 }
 
-const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload_params *params, uint32_t i_layer)
+const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload_params *params,
+                                       uint32_t i_layer)
 {
     const hth_hparams *h = &model->hparams;
     hth_gpu_fused_src groups[HTH_GPU_N_FUSED];
@@ -49,22 +50,22 @@ uint32_t hth_gpu_split_granularity(const hth_model *model, uint32_t i_layer)
     return hth_type_act_block(rows->type) == 0 ? HTH_DOWN_GROUP : CLUSTER;
 }
 
-bool hth_gpu_layer_bytes(const hth_model *model, uint64_t most, const hth_offload_params *params, uint32_t i_layer,
-                         uint32_t n_hot, uint64_t *bytes)
+bool hth_gpu_layer_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
+                         uint32_t i_layer, uint32_t n_hot, uint64_t *bytes)
 {
     hth_gpu_fused_src groups[HTH_GPU_N_FUSED];
     uint64_t one;
     *bytes = 0;
     hth_gpu_fused_srcs(model, i_layer, n_hot, params->selector, groups);
     for (int i = 0; i < HTH_GPU_N_FUSED; i++) {
-        if (!hth_gpu_fused_matrix_bytes(&groups[i], most, &one)) return false;
+        if (!hth_gpu_fused_matrix_bytes(&groups[i], max, &one)) return false;
         *bytes += one;
     }
     return true;
 }
 
-bool hth_gpu_head_bytes(const hth_model *model, uint64_t most, uint64_t *bytes)
+bool hth_gpu_head_bytes(const hth_model *model, uint64_t max, uint64_t *bytes)
 {
     hth_gpu_fused_src head = hth_gpu_head_src(model);
-    return hth_gpu_fused_matrix_bytes(&head, most, bytes);
+    return hth_gpu_fused_matrix_bytes(&head, max, bytes);
 }

@@ -18,18 +18,18 @@ static void rope_store(hth_recorder *r, const hth_layer *l, const hth_gpu_layer 
     uint32_t n_pair = h->rope.n_rot / 2;
     bool own_table = h->rope.window_base > 0.0 && l->window > 0;
     hth_push_rope_store push = {.n_head = l->n_head,
-                          .n_head_kv = l->n_head_kv,
-                          .n_pair = n_pair,
-                          .table_at = own_table ? r->g->params.n_row * n_pair : 0,
-                          .sine_at = ws->sine_offset,
-                          .d_at = ws->q_q8_d_offset,
-                          .head_words = to->head_words,
-                          .eps = h->norm_eps,
-                          .inv_n = 1.0f / (float)h->d_head};
+                                .n_head_kv = l->n_head_kv,
+                                .n_pair = n_pair,
+                                .table_at = own_table ? r->g->params.n_row * n_pair : 0,
+                                .sine_at = ws->sine_offset,
+                                .d_at = ws->q_q8_d_offset,
+                                .head_words = to->head_words,
+                                .eps = h->norm_eps,
+                                .inv_n = 1.0f / (float)h->d_head};
     const uint32_t consts[] = {h->d_head, (uint32_t)h->rope.kind, to->head_norms.n > 0,
                                (uint32_t)r->g->params.kv, HTH_REC_LOCAL};
-    const hth_buffer_range bind[] = {ws->step, ws->qkv,  ws->table,  hth_rec_vector(r, to->head_norms),
-                              to->keys,   to->values, ws->q_q8};
+    const hth_buffer_range bind[] = {ws->step, ws->qkv,    ws->table, hth_rec_vector(r, to->head_norms),
+                                     to->keys, to->values, ws->q_q8};
     hth_rec_dispatch(r, HTH_SHADER_rope_store, consts, bind, &push, l->n_head + 2 * l->n_head_kv, r->n_row);
     hth_rec_mark_dirty(r, ws->qkv), hth_rec_mark_dirty(r, to->keys), hth_rec_mark_dirty(r, to->values),
         hth_rec_mark_dirty(r, ws->q_q8);
@@ -45,8 +45,8 @@ static uint64_t attend_work(const hth_recorder *r, const hth_layer *l)
 }
 
 /* All splits of a token at once. */
-static void attend_whole(hth_recorder *r, const hth_layer *l, const uint32_t *consts, const hth_buffer_range *bind,
-                         hth_push_attn *push)
+static void attend_whole(hth_recorder *r, const hth_layer *l, const uint32_t *consts,
+                         const hth_buffer_range *bind, hth_push_attn *push)
 {
     uint64_t work = attend_work(r, l);
     uint32_t step = hth_rec_rows_per_dispatch(r, r->n_row, work, 1);
@@ -71,12 +71,13 @@ static void attend_by_split(hth_recorder *r, uint32_t i_layer, const hth_layer *
     if (!p) return;
     hth_cmdlist_dispatch_indirect(r->cmdlist, p, bind, push, grid);
     /* Keys and values of a split, at most. */
-    hth_cmdlist_hint_bytes(r->cmdlist, 2 * HTH_ATTN_SPLIT * sizeof(uint32_t) * hth_gpu_cache_words(r->g->params.kv, d));
+    hth_cmdlist_hint_bytes(r->cmdlist,
+                           2 * HTH_ATTN_SPLIT * sizeof(uint32_t) * hth_gpu_cache_words(r->g->params.kv, d));
     hth_rec_mark_dirty(r, ws->splits), hth_rec_mark_dirty(r, ws->split_partials);
     hth_rec_barrier(r);
     hth_rec_dispatch(r, HTH_SHADER_attn_reduce, (const uint32_t[]){d, HTH_REC_LOCAL},
-                (const hth_buffer_range[]){ws->step, ws->splits, ws->split_partials, ws->attn_out}, &join,
-                l->n_head, 1);
+                     (const hth_buffer_range[]){ws->step, ws->splits, ws->split_partials, ws->attn_out},
+                     &join, l->n_head, 1);
 }
 
 static void attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const hth_gpu_layer *to)
@@ -85,20 +86,20 @@ static void attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const 
     const hth_gpu_workspace *ws = &r->g->workspace;
     bool by_split = r->n_row == 1;
     hth_push_attn push = {.n_head = l->n_head,
-                            .n_head_kv = l->n_head_kv,
-                            .window = l->window,
-                            .n_split = ws->n_split,
-                            .qkv_stride = to->qkv.n_row,
-                            .d_at = ws->q_q8_d_offset,
-                            .head_words = to->head_words,
-                            .scale = (float)(1.0 / hth_sqrt_d((double)h->score_width)),
-                            .cap = h->attn_softcap,
-                            .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f};
+                          .n_head_kv = l->n_head_kv,
+                          .window = l->window,
+                          .n_split = ws->n_split,
+                          .qkv_stride = to->qkv.n_row,
+                          .d_at = ws->q_q8_d_offset,
+                          .head_words = to->head_words,
+                          .scale = (float)(1.0 / hth_sqrt_d((double)h->score_width)),
+                          .cap = h->attn_softcap,
+                          .inverse_cap = h->attn_softcap != 0.0f ? 1.0f / h->attn_softcap : 0.0f};
     const uint32_t consts[] = {h->d_head, l->n_head / l->n_head_kv, (uint32_t)r->g->params.kv, by_split,
                                HTH_REC_LOCAL};
-    const hth_buffer_range bind[] = {ws->step,       ws->qkv,  ws->q_q8,
-                              to->keys,         to->values, by_split ? ws->splits : ws->attn_out,
-                              ws->split_partials};
+    const hth_buffer_range bind[] = {ws->step,          ws->qkv,    ws->q_q8,
+                                     to->keys,          to->values, by_split ? ws->splits : ws->attn_out,
+                                     ws->split_partials};
     if (by_split) attend_by_split(r, i_layer, l, consts, bind, &push);
     else attend_whole(r, l, consts, bind, &push);
     hth_rec_mark_dirty(r, ws->attn_out);
@@ -125,8 +126,8 @@ static void add_to_stream(hth_recorder *r, hth_buffer_range block, const hth_gpu
     uint32_t n = r->g->model->hparams.d_model;
     hth_push_norm_quantize push = {n, post[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
     const uint32_t consts[] = {post[0].n > 0 ? hth_rec_norm_kind(r) : HTH_KIND_NONE, HTH_REC_LOCAL};
-    const hth_buffer_range bind[] = {r->g->workspace.step, r->g->workspace.x, block, hth_rec_vector(r, post[0]),
-                              hth_rec_vector(r, post[1])};
+    const hth_buffer_range bind[] = {r->g->workspace.step, r->g->workspace.x, block,
+                                     hth_rec_vector(r, post[0]), hth_rec_vector(r, post[1])};
     hth_rec_dispatch(r, HTH_SHADER_norm_add, consts, bind, &push, 1, r->n_row);
     hth_rec_mark_dirty(r, r->g->workspace.x);
     hth_rec_barrier(r);
@@ -156,13 +157,13 @@ static void layers(hth_recorder *r)
     const hth_gpu_workspace *ws = &r->g->workspace;
     uint64_t d = r->g->model->hparams.d_model;
     hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->embedded, r->n_row, d),
-                  hth_rec_first_rows(ws->x, r->n_row, d));
+                     hth_rec_first_rows(ws->x, r->n_row, d));
     hth_rec_mark_dirty(r, ws->x);
     hth_rec_barrier(r);
     for (uint32_t i = 0; i < r->g->params.n_layer; i++) layer(r, i);
     if (!r->g->params.head && r->st == HEARTH_OK)
         hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->x, r->n_row, d),
-                      hth_rec_first_rows(ws->result, r->n_row, d));
+                         hth_rec_first_rows(ws->result, r->n_row, d));
 }
 
 static void head(hth_recorder *r)
@@ -174,31 +175,32 @@ static void head(hth_recorder *r)
     hth_rec_rows(r, &r->g->head, &ws->input, ws->logits, false);
     if (h->logit_softcap != 0.0f) {
         hth_push_soft_cap push = {h->n_vocab, h->logit_softcap, 1.0f / h->logit_softcap};
-        hth_rec_dispatch(r, HTH_SHADER_soft_cap, NULL, (const hth_buffer_range[]){ws->step, ws->logits}, &push,
-                    hth_div_ceil(h->n_vocab, HTH_QUANT_WG_ELEMENTS), r->n_row);
+        hth_rec_dispatch(r, HTH_SHADER_soft_cap, NULL, (const hth_buffer_range[]){ws->step, ws->logits},
+                         &push, hth_div_ceil(h->n_vocab, HTH_QUANT_WG_ELEMENTS), r->n_row);
         hth_rec_mark_dirty(r, ws->logits);
         hth_rec_barrier(r);
     }
     if (r->st == HEARTH_OK)
         hth_cmdlist_copy(r->cmdlist, hth_rec_first_rows(ws->logits, r->n_row, h->n_vocab),
-                      hth_rec_first_rows(ws->result, r->n_row, h->n_vocab));
+                         hth_rec_first_rows(ws->result, r->n_row, h->n_vocab));
 }
 
 /* ---- classes ------------------------------------------------------------------------------------------- */
 
 uint32_t hth_gpu_bucket_size(const hth_gpu *g, int class)
 {
-    uint32_t most = g->params.n_row, rows = class == HTH_GPU_ONE   ? 1
+    uint32_t max = g->params.n_row, rows = class == HTH_GPU_ONE   ? 1
                                            : class == HTH_GPU_FEW ? HTH_GPU_FEW_ROWS
-                                                                  : most;
-    return rows < most ? rows : most;
+                                                                  : max;
+    return rows < max ? rows : max;
 }
 
 static hearth_status record_with(hth_recorder *r)
 {
     uint32_t n_act = r->stream ? 2 * r->stream->n_chunk : r->g->n_split_layer;
     r->segments->host_ops = hth_alloc(n_act, sizeof *r->segments->host_ops);
-    if (!r->segments->host_ops) return hth_fail_memory(r->err, n_act * sizeof *r->segments->host_ops, "tapes");
+    if (!r->segments->host_ops)
+        return hth_fail_memory(r->err, n_act * sizeof *r->segments->host_ops, "tapes");
     hth_rec_begin(r);
     if (r->st == HEARTH_OK) layers(r);
     hth_rec_end(r);
@@ -206,7 +208,8 @@ static hearth_status record_with(hth_recorder *r)
 }
 
 /* Layers that are divided are computed by both sides at once, or with care. */
-static hearth_status record(hth_gpu *g, uint32_t n_row, bool careful, hth_gpu_segments *tapes, hearth_error *err)
+static hearth_status record(hth_gpu *g, uint32_t n_row, bool careful, hth_gpu_segments *tapes,
+                            hearth_error *err)
 {
     hth_recorder r = {.g = g, .segments = tapes, .n_row = n_row, .synced_exponent = careful, .err = err};
     return record_with(&r);
@@ -248,8 +251,7 @@ hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
     for (int c = 0; st == HEARTH_OK && c < HTH_GPU_N_CLASS; c++)
         st = record(g, hth_gpu_bucket_size(g, c), false, &g->segments[c], err);
     if (st == HEARTH_OK && g->n_split_layer > 0) st = record(g, 1, true, &g->synced_segments, err);
-    for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++)
-        st = record_passage(g, &g->streams[i], err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++) st = record_passage(g, &g->streams[i], err);
     if (st == HEARTH_OK && g->params.head) st = record_head(g, 1, &g->head_segments[0], err);
     if (st == HEARTH_OK && g->params.head) st = record_head(g, rows, &g->head_segments[1], err);
     return st == HEARTH_OK ? open_turns(g, err) : st;

@@ -10,11 +10,11 @@
 
 static hearth_status make_room(hth_gpu_segments *t, hearth_error *err)
 {
-    uint32_t room = t->capacity ? 2 * t->capacity : 16;
+    uint32_t capacity = t->capacity ? 2 * t->capacity : 16;
     if (t->n < t->capacity) return HEARTH_OK;
-    hth_gpu_segment *cut = hth_realloc(t->segments, room, sizeof *cut);
-    if (!cut) return hth_fail_memory(err, room * sizeof *cut, "tapes");
-    t->segments = cut, t->capacity = room;
+    hth_gpu_segment *cut = hth_realloc(t->segments, capacity, sizeof *cut);
+    if (!cut) return hth_fail_memory(err, capacity * sizeof *cut, "tapes");
+    t->segments = cut, t->capacity = capacity;
     return HEARTH_OK;
 }
 
@@ -24,7 +24,8 @@ void hth_rec_begin(hth_recorder *r)
     r->st = make_room(r->segments, r->err);
     if (r->st == HEARTH_OK) r->st = hth_cmdlist_begin(r->g->device, &r->cmdlist, r->err);
     if (r->st == HEARTH_OK)
-        r->segments->segments[r->segments->n++] = (hth_gpu_segment){.cmdlist = r->cmdlist, .n_host_op = r->segments->n_host_op};
+        r->segments->segments[r->segments->n++] =
+            (hth_gpu_segment){.cmdlist = r->cmdlist, .n_host_op = r->segments->n_host_op};
 }
 
 void hth_rec_end(hth_recorder *r)
@@ -48,7 +49,8 @@ void hth_rec_split(hth_recorder *r)
 
 void hth_rec_host_op(hth_recorder *r, uint32_t what, uint32_t of, uint32_t n_d2h)
 {
-    if (r->st == HEARTH_OK) r->segments->host_ops[r->segments->n_host_op++] = (hth_gpu_host_op){what, of, n_d2h};
+    if (r->st == HEARTH_OK)
+        r->segments->host_ops[r->segments->n_host_op++] = (hth_gpu_host_op){what, of, n_d2h};
 }
 
 /* ---- runs ------------------------------------------------------------------------------------------- */
@@ -72,22 +74,24 @@ const hth_pipeline *hth_rec_pipeline(hth_recorder *r, hth_shader_id id, const ui
     return p;
 }
 
-void hth_rec_dispatch_3d(hth_recorder *r, hth_shader_id id, const uint32_t *consts, const hth_buffer_range *bind,
-                   const void *push, uint32_t gx, uint32_t gy, uint32_t gz)
+void hth_rec_dispatch_3d(hth_recorder *r, hth_shader_id id, const uint32_t *consts,
+                         const hth_buffer_range *bind, const void *push, uint32_t gx, uint32_t gy,
+                         uint32_t gz)
 {
     const hth_pipeline *p = hth_rec_pipeline(r, id, consts);
     if (p) hth_cmdlist_dispatch(r->cmdlist, p, bind, push, gx, gy, gz);
 }
 
 void hth_rec_dispatch(hth_recorder *r, hth_shader_id id, const uint32_t *consts, const hth_buffer_range *bind,
-                 const void *push, uint32_t gx, uint32_t gy)
+                      const void *push, uint32_t gx, uint32_t gy)
 {
     hth_rec_dispatch_3d(r, id, consts, bind, push, gx, gy, 1);
 }
 
 hth_buffer_range hth_rec_vector(const hth_recorder *r, hth_gpu_vector v)
 {
-    return (hth_buffer_range){r->g->vectors, v.offset, v.n > 0 ? (uint64_t)v.n * sizeof(float) : sizeof(float)};
+    return (hth_buffer_range){r->g->vectors, v.offset,
+                              v.n > 0 ? (uint64_t)v.n * sizeof(float) : sizeof(float)};
 }
 
 /* ---- rows --------------------------------------------------------------------------------------------- */
@@ -108,12 +112,12 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
 {
     bool many = r->n_row > HTH_GPU_FEW_ROWS, wide = desc->block == HTH_ACT_BLOCK_256;
     hth_push_mul_mat_vec_q_sparse push = {.rows = {.n_row = s->n,
-                                        .n_block = group->n_col / desc->block,
-                                        .y_stride = group->n_row,
-                                        .y_first = p->first + s->first,
-                                        .has_bias = p->bias.n > 0,
-                                        .at = p->layout.offsets},
-                               .live = {s->first, s->neuron}};
+                                                   .n_block = group->n_col / desc->block,
+                                                   .y_stride = group->n_row,
+                                                   .y_first = p->first + s->first,
+                                                   .has_bias = p->bias.n > 0,
+                                                   .at = p->layout.offsets},
+                                          .live = {s->first, s->neuron}};
     uint32_t consts[HTH_TILE_N_CONST] = {HTH_REC_LOCAL, many ? HTH_GPU_FEW_ROWS : r->n_row, many ? 4 : 1,
                                          r->only_wanted};
     memcpy(consts + HTH_ROWS_FORM, desc, sizeof *desc);
@@ -121,20 +125,20 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
     if (many && !s->live)
         by = hth_gpu_choose_tile(hth_device_get_info(r->g->device), desc, r->g->coopmat, r->n_row, consts);
     const hth_buffer_range bind[] = {r->g->workspace.step,
-                              {p->weights, p->offset, p->layout.size},
-                              wide ? in->q_256 : in->q,
-                              wide ? in->d_256 : in->d,
-                              wide ? in->sum_256 : in->sum,
-                              hth_rec_vector(r, p->bias),
-                              y,
-                              r->g->workspace.active_mask};
+                                     {p->weights, p->offset, p->layout.size},
+                                     wide ? in->q_256 : in->q,
+                                     wide ? in->d_256 : in->d,
+                                     wide ? in->sum_256 : in->sum,
+                                     hth_rec_vector(r, p->bias),
+                                     y,
+                                     r->g->workspace.active_mask};
     static const hth_shader_id ids[HTH_N_COOPMAT_LEVEL][2] = {
         {HTH_SHADER_mul_mat_vec_q, HTH_SHADER_mul_mat_vec_q_acc},
         {HTH_SHADER_mul_mat_q, HTH_SHADER_mul_mat_q_acc},
         {HTH_SHADER_mul_mat_q_cm2, HTH_SHADER_mul_mat_q_cm2_acc}};
     hth_rec_dispatch(r, s->live ? HTH_SHADER_mul_mat_vec_q_sparse : ids[by][accumulate], consts, bind, &push,
-                hth_div_ceil(s->n, consts[HTH_ROWS_LOCAL] / 8 * consts[HTH_ROWS_ROWS]),
-                hth_div_ceil(r->n_row, consts[HTH_ROWS_COLS]));
+                     hth_div_ceil(s->n, consts[HTH_ROWS_LOCAL] / 8 * consts[HTH_ROWS_ROWS]),
+                     hth_div_ceil(r->n_row, consts[HTH_ROWS_COLS]));
 }
 
 static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_matrix *p,
@@ -143,28 +147,33 @@ static void run_floats(hth_recorder *r, const hth_gpu_fused_matrix *group, const
     uint32_t cols = r->n_row < HTH_GPU_FEW_ROWS ? r->n_row : HTH_GPU_FEW_ROWS;
     uint32_t rows = r->n_row > HTH_GPU_FEW_ROWS ? 4 : 1;
     hth_push_mul_mat_vec_f_sparse push = {.rows = {.n_row = s->n,
-                                          .n_col = group->n_col,
-                                          .y_stride = group->n_row,
-                                          .y_first = p->first + s->first,
-                                          .has_bias = p->bias.n > 0,
-                                          .row_words = hth_soa_row_words(p->type, group->n_col)},
-                                 .live = {s->first, s->neuron}};
+                                                   .n_col = group->n_col,
+                                                   .y_stride = group->n_row,
+                                                   .y_first = p->first + s->first,
+                                                   .has_bias = p->bias.n > 0,
+                                                   .row_words = hth_soa_row_words(p->type, group->n_col)},
+                                          .live = {s->first, s->neuron}};
     const uint32_t consts[] = {HTH_REC_LOCAL, cols, rows, r->only_wanted, (uint32_t)p->type};
-    const hth_buffer_range bind[] = {
-        r->g->workspace.step, {p->weights, p->offset, p->layout.size}, in->x, hth_rec_vector(r, p->bias), y,
-        r->g->workspace.active_mask};
+    const hth_buffer_range bind[] = {r->g->workspace.step,
+                                     {p->weights, p->offset, p->layout.size},
+                                     in->x,
+                                     hth_rec_vector(r, p->bias),
+                                     y,
+                                     r->g->workspace.active_mask};
     hth_rec_dispatch(r,
-                s->live ? HTH_SHADER_mul_mat_vec_f_sparse
-                : accumulate  ? HTH_SHADER_mul_mat_vec_f_acc
-                        : HTH_SHADER_mul_mat_vec_f,
-                consts, bind, &push, hth_div_ceil(s->n, HTH_REC_LOCAL / 8 * rows),
-                hth_div_ceil(r->n_row, cols));
+                     s->live      ? HTH_SHADER_mul_mat_vec_f_sparse
+                     : accumulate ? HTH_SHADER_mul_mat_vec_f_acc
+                                  : HTH_SHADER_mul_mat_vec_f,
+                     consts, bind, &push, hth_div_ceil(s->n, HTH_REC_LOCAL / 8 * rows),
+                     hth_div_ceil(r->n_row, cols));
 }
 
 void hth_rec_hint_bytes(hth_recorder *r, const hth_gpu_matrix *p, const hth_row_range *s)
 {
     if (r->st != HEARTH_OK) return;
-    if (s->live) hth_cmdlist_hint_bytes_masked(r->cmdlist, p->layout.size / p->n_row, r->g->workspace.active_mask, s->neuron, s->n);
+    if (s->live)
+        hth_cmdlist_hint_bytes_masked(r->cmdlist, p->layout.size / p->n_row, r->g->workspace.active_mask,
+                                      s->neuron, s->n);
     else hth_cmdlist_hint_bytes(r->cmdlist, p->layout.size * s->n / p->n_row);
 }
 
@@ -187,8 +196,8 @@ void hth_rec_part(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_
     }
 }
 
-void hth_rec_row_range(hth_recorder *r, const hth_gpu_fused_matrix *group, uint32_t from, uint32_t end, bool live,
-                       const hth_gpu_input *in, hth_buffer_range y, bool accumulate)
+void hth_rec_row_range(hth_recorder *r, const hth_gpu_fused_matrix *group, uint32_t from, uint32_t end,
+                       bool live, const hth_gpu_input *in, hth_buffer_range y, bool accumulate)
 {
     for (uint32_t i = 0; i < group->n_matrix; i++) {
         const hth_gpu_matrix *p = &group->matrices[i];
@@ -201,8 +210,8 @@ void hth_rec_row_range(hth_recorder *r, const hth_gpu_fused_matrix *group, uint3
     hth_rec_mark_dirty(r, y);
 }
 
-void hth_rec_rows(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_input *in, hth_buffer_range y,
-                  bool accumulate)
+void hth_rec_rows(hth_recorder *r, const hth_gpu_fused_matrix *group, const hth_gpu_input *in,
+                  hth_buffer_range y, bool accumulate)
 {
     hth_rec_row_range(r, group, 0, group->n_row, false, in, y, accumulate);
     hth_rec_barrier(r);
@@ -216,8 +225,8 @@ uint32_t hth_rec_norm_kind(const hth_recorder *r)
 }
 
 /* One run of norm_quantize: of x, in blocks of `block` (0: none), stored or not. */
-static void norm_quantize(hth_recorder *r, uint32_t kind, const hth_gpu_vector *norm, hth_buffer_range x, uint32_t n,
-                       uint32_t block, bool store, const hth_gpu_input *in)
+static void norm_quantize(hth_recorder *r, uint32_t kind, const hth_gpu_vector *norm, hth_buffer_range x,
+                          uint32_t n, uint32_t block, bool store, const hth_gpu_input *in)
 {
     static const hth_gpu_vector no_norm[2];
     const hth_gpu_vector *v = norm ? norm : no_norm;
@@ -225,11 +234,12 @@ static void norm_quantize(hth_recorder *r, uint32_t kind, const hth_gpu_vector *
     hth_push_norm_quantize push = {n, v[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
     if (block == 0 && !store) return;
     const uint32_t consts[] = {kind, block, store, kind == HTH_KIND_NONE ? 0 : r->only_wanted, HTH_REC_LOCAL};
-    hth_buffer_range q = wide ? in->q_256 : in->q, d = wide ? in->d_256 : in->d, sum = wide ? in->sum_256 : in->sum;
+    hth_buffer_range q = wide ? in->q_256 : in->q, d = wide ? in->d_256 : in->d,
+                     sum = wide ? in->sum_256 : in->sum;
     const hth_buffer_range bind[] = {
         r->g->workspace.step, x, hth_rec_vector(r, v[0]), hth_rec_vector(r, v[1]), in->x, q, d, sum};
     hth_rec_dispatch(r, HTH_SHADER_norm_quantize, consts, bind, &push,
-                kind == HTH_KIND_NONE ? hth_div_ceil(n, HTH_QUANT_WG_ELEMENTS) : 1, r->n_row);
+                     kind == HTH_KIND_NONE ? hth_div_ceil(n, HTH_QUANT_WG_ELEMENTS) : 1, r->n_row);
     if (store) hth_rec_mark_dirty(r, in->x);
     if (block > 0) hth_rec_mark_dirty(r, q), hth_rec_mark_dirty(r, d), hth_rec_mark_dirty(r, sum);
 }
@@ -253,8 +263,8 @@ void hth_rec_normed_input(hth_recorder *r, const hth_gpu_vector norm[2], hth_buf
 {
     const hth_gpu_input *in = &r->g->workspace.input;
     bool both = group->wants_32 && group->wants_256;
-    norm_quantize(r, hth_rec_norm_kind(r), norm, x, r->g->model->hparams.d_model, hth_rec_primary_block(group),
-               store || group->wants_f32 || both, in);
+    norm_quantize(r, hth_rec_norm_kind(r), norm, x, r->g->model->hparams.d_model,
+                  hth_rec_primary_block(group), store || group->wants_f32 || both, in);
     hth_rec_quantize_second(r, group, in);
 }
 
@@ -265,7 +275,8 @@ hth_gpu_input hth_rec_plain_input(hth_recorder *r, hth_buffer_range x, const hth
     if (group->wants_32)
         norm_quantize(r, HTH_KIND_NONE, NULL, x, group->n_col, HTH_ACT_BLOCK, false, &r->g->workspace.input);
     if (group->wants_256)
-        norm_quantize(r, HTH_KIND_NONE, NULL, x, group->n_col, HTH_ACT_BLOCK_256, false, &r->g->workspace.input);
+        norm_quantize(r, HTH_KIND_NONE, NULL, x, group->n_col, HTH_ACT_BLOCK_256, false,
+                      &r->g->workspace.input);
     hth_rec_barrier(r);
     return in;
 }

@@ -16,9 +16,9 @@ void hth_ref_down_absmax(const hth_dispatch_args *c)
     hth_push_down_absmax push;
     memcpy(&push, c->push, sizeof push);
     for (uint32_t t = 0; t < hth_gpu_tokens(c, 0, c->grid[1]); t++) {
-        float most = hth_axpy_absmax_h(h + (size_t)t * push.stride, push.n);
-        float scale = hth_axpy_scale(most <= push.calib_max ? push.calib_max : most, push.scale_max);
-        top[2 * t] = hth_bits_of(scale), top[2 * t + 1] = hth_bits_of(most);
+        float max = hth_axpy_absmax_h(h + (size_t)t * push.stride, push.n);
+        float scale = hth_axpy_scale(max <= push.calib_max ? push.calib_max : max, push.scale_max);
+        top[2 * t] = hth_bits_of(scale), top[2 * t + 1] = hth_bits_of(max);
     }
 }
 
@@ -74,8 +74,8 @@ void hth_ref_down_q(const hth_dispatch_args *c)
     const uint32_t *top = c->bind[3];
     size_t n_out = (size_t)d.push.n_block * d.form.block;
     int32_t *sums = c->bind[4];
-    uint64_t most = (uint64_t)c->grid[2] * c->consts[HTH_DOWN_COLS];
-    for (uint32_t i = 0; i < hth_gpu_tokens(c, d.push.first_tok, most); i++) {
+    uint64_t max = (uint64_t)c->grid[2] * c->consts[HTH_DOWN_COLS];
+    for (uint32_t i = 0; i < hth_gpu_tokens(c, d.push.first_tok, max); i++) {
         uint32_t t = d.push.first_tok + i;
         d.h = (const float *)c->bind[2] + (size_t)t * d.push.stride + d.push.first;
         d.scale = hth_float_of(top[2 * t]);
@@ -111,8 +111,8 @@ void hth_ref_down_f(const hth_dispatch_args *c)
 /* ---- sums -------------------------------------------------------------------------------------------- */
 
 /* The parts of one output. False: one is out of bounds. */
-static bool add_parts(const hth_dispatch_args *c, const hth_push_down_reduce *push, uint32_t i_tok, uint32_t o,
-                      int64_t *total)
+static bool add_parts(const hth_dispatch_args *c, const hth_push_down_reduce *push, uint32_t i_tok,
+                      uint32_t o, int64_t *total)
 {
     bool floats = c->consts[HTH_JOIN_SUMS_FLOATS] > 0, fits = true;
     for (uint32_t s = 0; s < push->n_split; s++) {

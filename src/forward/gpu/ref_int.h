@@ -8,8 +8,10 @@
 #include "forward/gpu/shader_params.h"
 #include "forward/gpu/weight_layout.h"
 
-hth_shader_ref_fn hth_gpu_fill, hth_ref_norm_quantize, hth_ref_act_quantize, hth_ref_norm_add, hth_ref_soft_cap;
-hth_shader_ref_fn hth_ref_mul_mat_vec_q, hth_ref_mul_mat_vec_q_acc, hth_ref_mul_mat_vec_f, hth_ref_mul_mat_vec_f_acc;
+hth_shader_ref_fn hth_gpu_fill, hth_ref_norm_quantize, hth_ref_act_quantize, hth_ref_norm_add,
+    hth_ref_soft_cap;
+hth_shader_ref_fn hth_ref_mul_mat_vec_q, hth_ref_mul_mat_vec_q_acc, hth_ref_mul_mat_vec_f,
+    hth_ref_mul_mat_vec_f_acc;
 hth_shader_ref_fn hth_ref_active_mask, hth_ref_mul_mat_vec_q_sparse, hth_ref_mul_mat_vec_f_sparse;
 hth_shader_ref_fn hth_ref_rope_store, hth_ref_attn, hth_ref_attn_reduce;
 
@@ -23,10 +25,10 @@ hth_shader_ref_fn hth_ref_down_reduce, hth_ref_down_reduce_acc;
 static inline uint32_t hth_min_u32(uint32_t a, uint64_t b) { return a < b ? a : (uint32_t)b; }
 
 /* Tokens of the step from `first` on, at most so many: those that a grid computes. */
-static inline uint32_t hth_gpu_tokens(const hth_dispatch_args *c, uint32_t first, uint64_t most)
+static inline uint32_t hth_gpu_tokens(const hth_dispatch_args *c, uint32_t first, uint64_t max)
 {
     uint32_t n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK];
-    return first < n_tok ? hth_min_u32(n_tok - first, most) : 0;
+    return first < n_tok ? hth_min_u32(n_tok - first, max) : 0;
 }
 
 /* Rounded once, to nearest even: sums of blocks of 256 pass 2^24. */

@@ -13,7 +13,7 @@
 enum { MAX_TRIALS = 64, GRAIN = 256, MAX_BYTES = 4 << 20 };
 
 /* Far more than any device needs, also one that is a CPU whose cores do other things. */
-static const uint64_t PATIENCE_NS = (uint64_t)120 * 1000000000;
+static const uint64_t TIMEOUT_NS = (uint64_t)120 * 1000000000;
 
 typedef struct trial {
     const hth_pipeline *program;
@@ -25,7 +25,7 @@ typedef struct session {
     hth_device *device;
     hth_buffer *memory;
     uint8_t *bytes, *expected; /* to the device and from it; what the host makes of the same */
-    uint64_t used, room;
+    uint64_t used, capacity;
     trial *trials;
     uint32_t n;
     char (*notes)[HTH_GPU_MESSAGE_MAX]; /* hth_gpu_messages */
@@ -75,7 +75,7 @@ static hearth_status run_on_device(const session *s, hearth_error *err)
     for (uint32_t i = 0; i < s->n; i++) record(s, cmdlist, &s->trials[i]);
     st = hth_cmdlist_end(cmdlist, err);
     if (st == HEARTH_OK) st = hth_queue_submit(s->device, (hth_submit_info[]){{cmdlist, 0}}, 1, &fence, err);
-    if (st == HEARTH_OK) st = hth_queue_wait(s->device, fence, PATIENCE_NS, err);
+    if (st == HEARTH_OK) st = hth_queue_wait(s->device, fence, TIMEOUT_NS, err);
     if (st == HEARTH_OK) st = hth_device_download(all, s->bytes, err);
     hth_cmdlist_free(cmdlist);
     return st;
@@ -141,26 +141,27 @@ static hearth_status try_all(session *s, hearth_error *err)
         hth_shader_id id = hth_pipeline_get_info(p, &consts);
         if (!hth_gpu_testcase_of(id, consts, &what)) continue;
         uint64_t bytes = hth_gpu_testcase_bytes(&what);
-        if (bytes > s->room)
+        if (bytes > s->capacity)
             return hth_fail(err, HEARTH_ERROR_MEMORY, "%s: the test of %s takes %llu bytes, not %llu",
                             hth_device_get_info(s->device)->name, hth_shader_infos[id].name,
-                            (unsigned long long)bytes, (unsigned long long)s->room);
-        if (bytes > s->room - s->used || s->n == MAX_TRIALS) st = run_round(s, err);
+                            (unsigned long long)bytes, (unsigned long long)s->capacity);
+        if (bytes > s->capacity - s->used || s->n == MAX_TRIALS) st = run_round(s, err);
         if (st == HEARTH_OK) add(s, p, &what);
     }
     return st == HEARTH_OK ? run_round(s, err) : st;
 }
 
-hearth_status hth_gpu_selftest(hth_device *device, hth_buffer *memory, hth_gpu_messages notes, hearth_error *err)
+hearth_status hth_gpu_selftest(hth_device *device, hth_buffer *memory, hth_gpu_messages notes,
+                               hearth_error *err)
 {
-    uint64_t size = hth_buffer_size(memory), room = size < MAX_BYTES ? size : MAX_BYTES;
-    session s = {.device = device, .memory = memory, .room = room, .notes = notes};
+    uint64_t size = hth_buffer_size(memory), capacity = size < MAX_BYTES ? size : MAX_BYTES;
+    session s = {.device = device, .memory = memory, .capacity = capacity, .notes = notes};
     for (size_t i = 0; i < HTH_N_COOPMAT_LEVEL; i++) notes[i][0] = '\0';
-    s.bytes = hth_alloc((size_t)room, 1), s.expected = hth_alloc((size_t)room, 1);
+    s.bytes = hth_alloc((size_t)capacity, 1), s.expected = hth_alloc((size_t)capacity, 1);
     s.trials = hth_alloc(MAX_TRIALS, sizeof *s.trials);
     bool fits = s.bytes && s.expected && s.trials;
     hearth_status st =
-        fits ? try_all(&s, err) : hth_fail_memory(err, 2 * (size_t)room, "the test of a device");
+        fits ? try_all(&s, err) : hth_fail_memory(err, 2 * (size_t)capacity, "the test of a device");
     hth_free(s.trials);
     hth_free(s.expected);
     hth_free(s.bytes);

@@ -43,7 +43,8 @@ static void fill_step(const hth_gpu_testcase *t, uint32_t *step)
     step[HTH_STEP_N_WANT] = t->by_want ? t->n_done : t->n_row;
     for (uint32_t i = 0; i < t->n_row; i++) {
         uint32_t *row = step + HTH_STEP_ROWS + i * HTH_STEP_ROW_WORDS;
-        if (t->positions) row[HTH_STEP_POSITION] = t->positions[i][0], row[HTH_STEP_SLOT] = t->positions[i][1];
+        if (t->positions)
+            row[HTH_STEP_POSITION] = t->positions[i][0], row[HTH_STEP_SLOT] = t->positions[i][1];
         row[HTH_STEP_WANT] = t->n_row - 1 - i;
     }
 }
@@ -53,7 +54,9 @@ static void fill_floats(random *r, const hth_gpu_test_input *g, float *x)
 {
     for (size_t i = 0; i < g->size / 4; i++) {
         uint32_t pick = below(r, 16);
-        x[i] = pick == 0 ? signed_zero(r) : pick == 1 ? 0.25f : between(r, g->max_exponent - 8, g->max_exponent);
+        x[i] = pick == 0   ? signed_zero(r)
+               : pick == 1 ? 0.25f
+                           : between(r, g->max_exponent - 8, g->max_exponent);
     }
 }
 
@@ -125,7 +128,8 @@ enum { LARGEST_HALF = 4, COMMON_EXPONENT = 11 }; /* of what `half` gives; one sc
 /* The power of two that holds all neurons; h below 2^top. */
 static float power_of(const hth_gpu_test_input *g, const hth_quant_desc *f)
 {
-    return hth_axpy_scale((float)(1 << g->max_exponent), (float)(LARGEST_HALF * (f->part ? largest_part(f) : 1)));
+    return hth_axpy_scale((float)(1 << g->max_exponent),
+                          (float)(LARGEST_HALF * (f->part ? largest_part(f) : 1)));
 }
 
 /* Every fifth row fires nowhere, every second has none of the largest. Short numbers make ties: odd ones
@@ -192,7 +196,8 @@ static void fill_halves(random *r, uint16_t *to, size_t n)
 /* Bytes of a plane: to where the next begins. */
 static size_t plane_size(const hth_soa_layout *p, uint32_t at)
 {
-    const uint32_t ends[] = {p->offsets.high, p->offsets.scale, p->offsets.sub_scale, p->offsets.sub_min, p->offsets.minimum};
+    const uint32_t ends[] = {p->offsets.high, p->offsets.scale, p->offsets.sub_scale, p->offsets.sub_min,
+                             p->offsets.minimum};
     size_t end = (size_t)p->size;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (ends[i] > at && (size_t)ends[i] * 4 < end) end = (size_t)ends[i] * 4;
@@ -219,10 +224,10 @@ static void fill_quants(random *r, const hth_gpu_testcase *t, uint32_t bits, uin
 static void fill_parts(random *r, const hth_gpu_testcase *t, uint8_t *part)
 {
     size_t n = (size_t)t->n_block * (t->desc.block / t->desc.part);
-    uint32_t most = largest_part(&t->desc);
+    uint32_t max = largest_part(&t->desc);
     for (uint32_t i = 0; i < t->n_weight_row; i++)
         for (size_t k = 0; k < n; k++) {
-            uint32_t any = below(r, most + 1), large = most - any % 8;
+            uint32_t any = below(r, max + 1), large = max - any % 8;
             bool is_negative = !t->desc.minima && i % 4 != 1 && next(r) % 2;
             int32_t value = (int32_t)(i % 4 == 1 ? large : any);
             part[i * n + k] =
@@ -268,7 +273,8 @@ static void fill_planes(random *r, const hth_gpu_testcase *t, uint8_t *to)
     if (!t->desc.scale) fill_tie_scales(t, scale);
     for (size_t i = 0; t->desc.scale && i < n_scale; i++) scale[i] = (uint8_t)(114 + below(r, 16)); /* to 2 */
     if (p->offsets.sub_scale) fill_parts(r, t, to + (size_t)p->offsets.sub_scale * 4);
-    for (size_t i = 0; p->offsets.sub_min && i < plane_size(p, p->offsets.sub_min); i++) least[i] = (uint8_t)below(r, 64);
+    for (size_t i = 0; p->offsets.sub_min && i < plane_size(p, p->offsets.sub_min); i++)
+        least[i] = (uint8_t)below(r, 64);
     if (p->offsets.minimum)
         fill_halves(r, (uint16_t *)(void *)(to + (size_t)p->offsets.minimum * 4),
                     plane_size(p, p->offsets.minimum) / 2);

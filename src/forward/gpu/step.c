@@ -12,7 +12,7 @@
 
 /* ---- what a step is told ------------------------------------------------------------------------------ */
 
-static int class_of(const hth_gpu *g, uint32_t n_row)
+static int bucket_of(const hth_gpu *g, uint32_t n_row)
 {
     int c = HTH_GPU_ONE;
     while (hth_gpu_bucket_size(g, c) < n_row) c++;
@@ -79,7 +79,8 @@ static hearth_status emit_logits(hth_gpu *g, hth_step *s, uint32_t n_want, hth_l
         .segments = &g->head_segments[n_want > 1], .n_row = n_want, .submit_mode = g->params.submit_mode};
     if (n_want == 0) return HEARTH_OK;
     hearth_status st = hth_gpu_submit_step(g, s, &head, err);
-    return st == HEARTH_OK ? hth_fwd_emit_logits(s, hth_gpu_mapped(g->workspace.result), n_want, to, err) : st;
+    return st == HEARTH_OK ? hth_fwd_emit_logits(s, hth_gpu_mapped(g->workspace.result), n_want, to, err)
+                           : st;
 }
 
 /* What n rows, the first of which is number `first` of the step, are wanted for: logits, or to go on in s->x.
@@ -104,12 +105,13 @@ static hearth_status run_whole(hth_gpu *g, hth_step *s, uint32_t first, uint32_t
     uint32_t next = 0, n_want;
     fill_block(g, s, first, n);
     n_want = g->params.head ? fill_wanted(g, s->tokens + first, n, &next) : 0;
-    const hth_gpu_step_exec whole = {.segments = &g->segments[class_of(g, n)],
-                                .n_row = n,
-                                .submit_mode = g->params.submit_mode,
-                                .next = n_want > 0 ? &g->head_segments[n_want > 1] : NULL};
+    const hth_gpu_step_exec whole = {.segments = &g->segments[bucket_of(g, n)],
+                                     .n_row = n,
+                                     .submit_mode = g->params.submit_mode,
+                                     .next = n_want > 0 ? &g->head_segments[n_want > 1] : NULL};
     hearth_status st = hth_gpu_submit_step(g, s, &whole, err);
-    if (st == HEARTH_OK && n_want > 0) st = hth_fwd_emit_logits(s, hth_gpu_mapped(g->workspace.result), n_want, to, err);
+    if (st == HEARTH_OK && n_want > 0)
+        st = hth_fwd_emit_logits(s, hth_gpu_mapped(g->workspace.result), n_want, to, err);
     return st == HEARTH_OK ? give(g, s, first, n, next, to, err) : st;
 }
 
@@ -128,8 +130,10 @@ static hearth_status run_usual(hth_gpu *g, hth_step *s, const hth_gpu_step_exec 
 static hearth_status run_divided(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
                                  hearth_error *err)
 {
-    const hth_gpu_step_exec many = {.segments = &g->segments[class_of(g, n)], .n_row = n, .submit_mode = g->params.submit_mode};
-    const hth_gpu_step_exec one = {.segments = &g->synced_segments, .n_row = 1, .submit_mode = HTH_SUBMIT_ON_DEMAND};
+    const hth_gpu_step_exec many = {
+        .segments = &g->segments[bucket_of(g, n)], .n_row = n, .submit_mode = g->params.submit_mode};
+    const hth_gpu_step_exec one = {
+        .segments = &g->synced_segments, .n_row = 1, .submit_mode = HTH_SUBMIT_ON_DEMAND};
     uint32_t n_usual = 0;
     hearth_status st = HEARTH_OK;
     if (hth_gpu_has_calib_range(g)) st = run_usual(g, s, &many, first, &n_usual, to, err);
@@ -143,10 +147,11 @@ static hearth_status run_divided(hth_gpu *g, hth_step *s, uint32_t first, uint32
 }
 
 /* Where all of the host's neurons pass, nothing can come out that is not usual. */
-static hearth_status run_passing(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t first,
-                                 uint32_t n, hth_logits_sink *to, hearth_error *err)
+static hearth_status run_weight_stream(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t first,
+                                       uint32_t n, hth_logits_sink *to, hearth_error *err)
 {
-    const hth_gpu_step_exec all = {.segments = &p->segments, .stream = p, .n_row = n, .submit_mode = g->params.submit_mode};
+    const hth_gpu_step_exec all = {
+        .segments = &p->segments, .stream = p, .n_row = n, .submit_mode = g->params.submit_mode};
     fill_block(g, s, first, n);
     hearth_status st = hth_gpu_submit_step(g, s, &all, err);
     return st == HEARTH_OK ? give(g, s, first, n, 0, to, err) : st;
@@ -163,11 +168,12 @@ static bool shares(const hth_gpu *g)
 static hearth_status run_streamed(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t first,
                                   uint32_t n, hth_logits_sink *to, hearth_error *err)
 {
-    const hth_gpu_step_exec both = {.segments = &p->segments, .stream = p, .n_row = n, .submit_mode = g->params.submit_mode};
+    const hth_gpu_step_exec both = {
+        .segments = &p->segments, .stream = p, .n_row = n, .submit_mode = g->params.submit_mode};
     uint32_t n_usual = 0;
     hearth_status st = HEARTH_OK;
     g->counts.n_streamed++;
-    if (p->config.cpu_share == 0) return run_passing(g, s, p, first, n, to, err);
+    if (p->config.cpu_share == 0) return run_weight_stream(g, s, p, first, n, to, err);
     if (shares(g)) {
         g->counts.n_streamed_shared++;
         st = run_usual(g, s, &both, first, &n_usual, to, err);
@@ -175,7 +181,7 @@ static hearth_status run_streamed(hth_gpu *g, hth_step *s, const hth_weight_stre
     }
     if (st != HEARTH_OK || n_usual == n) return st;
     g->counts.n_token_retried += n - n_usual;
-    return run_passing(g, s, &g->streams[g->i_full_stream], first + n_usual, n - n_usual, to, err);
+    return run_weight_stream(g, s, &g->streams[g->i_full_stream], first + n_usual, n - n_usual, to, err);
 }
 
 /* For n rows; NULL: the host's weights do not pass. */
@@ -200,7 +206,8 @@ hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_e
 {
     hearth_status st = HEARTH_OK;
     pthread_mutex_lock(&g->step_lock);
-    if (g->unloaded) st = hth_fail(err, HEARTH_ERROR_DEVICE, "%s was left", hth_device_get_info(g->device)->name);
+    if (g->unloaded)
+        st = hth_fail(err, HEARTH_ERROR_DEVICE, "%s was left", hth_device_get_info(g->device)->name);
     if (st == HEARTH_OK) st = hth_gpu_wait_idle(g, err);
     for (uint32_t first = 0, n; st == HEARTH_OK && first < s->n_tok; first += n) {
         n = s->n_tok - first < g->params.n_row ? s->n_tok - first : g->params.n_row;

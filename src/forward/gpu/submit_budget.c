@@ -47,8 +47,8 @@ uint64_t hth_rec_row_work(uint64_t n_col, uint32_t n_tok, hth_dot_mode how)
 
 uint32_t hth_rec_rows_per_dispatch(const hth_recorder *r, uint32_t n, uint64_t work, uint32_t grain)
 {
-    uint64_t most = r->g->params.max_work / work / grain;
-    uint32_t n_grain = hth_div_ceil(n, grain), n_run = hth_div_ceil(n_grain, most > 0 ? most : 1);
+    uint64_t max = r->g->params.max_work / work / grain;
+    uint32_t n_grain = hth_div_ceil(n, grain), n_run = hth_div_ceil(n_grain, max > 0 ? max : 1);
     return hth_div_ceil(n_grain, n_run) * grain;
 }
 

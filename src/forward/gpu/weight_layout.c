@@ -224,11 +224,11 @@ static row_bytes bytes_of_row(const hth_quant_desc *f, uint64_t n_block)
 static bool add_plane(uint64_t n_row, uint64_t bytes, uint64_t *size, uint32_t *at)
 {
     uint64_t all;
-    const uint64_t most = (uint64_t)UINT32_MAX * 4 - 256;
+    const uint64_t max = (uint64_t)UINT32_MAX * 4 - 256;
     *at = bytes ? (uint32_t)(*size / 4) : 0;
-    if (bytes && n_row > most / bytes) return false;
+    if (bytes && n_row > max / bytes) return false;
     all = (n_row * bytes + 255) / 256 * 256;
-    if (all > most - *size) return false;
+    if (all > max - *size) return false;
     *size += all;
     return true;
 }
@@ -265,8 +265,8 @@ uint64_t hth_soa_layout_offset(hth_type type, uint64_t n_col, uint64_t n, hth_so
     const row_bytes row = bytes_of_row(&q->form, n_col / q->form.block);
     const uint32_t skipped = (uint32_t)(n * row.low / 4);
     const uint64_t later[] = {row.high, row.scale, row.part, row.least, row.minimum};
-    uint32_t *starts[] = {&layout->offsets.high, &layout->offsets.scale, &layout->offsets.sub_scale, &layout->offsets.sub_min,
-                          &layout->offsets.minimum};
+    uint32_t *starts[] = {&layout->offsets.high, &layout->offsets.scale, &layout->offsets.sub_scale,
+                          &layout->offsets.sub_min, &layout->offsets.minimum};
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         if (later[i]) *starts[i] += (uint32_t)(n * later[i] / 4) - skipped;
     layout->size -= 4 * (uint64_t)skipped;
@@ -305,7 +305,8 @@ typedef struct row_planes {
     uint8_t *low, *high, *scale, *part, *least, *minimum;
 } row_planes;
 
-static void write_block(const hth_quant_desc *f, const block *k, size_t b, size_t n_block, const row_planes *to)
+static void write_block(const hth_quant_desc *f, const block *k, size_t b, size_t n_block,
+                        const row_planes *to)
 {
     size_t first = b / GROUP * GROUP, n_part = f->part ? f->block / f->part : 0;
     size_t step = PIECE * (n_block - first < GROUP ? n_block - first : GROUP), place = PIECE * (b - first);
@@ -348,7 +349,7 @@ static void fill_floats(hth_type type, size_t n_col, const uint8_t *rows, size_t
 }
 
 void hth_soa_layout_pack(hth_type type, uint64_t n_row, uint64_t n_col, const uint8_t *rows, size_t row_size,
-                     uint64_t first, uint64_t n, uint8_t *to)
+                         uint64_t first, uint64_t n, uint8_t *to)
 {
     const quantised *q = find(type);
     const size_t size = hth_type_row_size(type, (size_t)n_col);

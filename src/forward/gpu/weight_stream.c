@@ -77,7 +77,8 @@ static void add_pieces(const hth_gpu *g, hth_weight_stream *to, uint32_t i_split
     uint32_t n_passing = hth_gpu_n_streamed(l, to), n = n_pieces(g, m, n_passing), first = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t step = rows_of_piece(m, g->workspace.slots[0].size), left = n_passing - first;
-        hth_stream_chunk p = {.rows = m, .first = first, .n_row = left < step ? left : step, .i_split_layer = i_split_layer};
+        hth_stream_chunk p = {
+            .rows = m, .first = first, .n_row = left < step ? left : step, .i_split_layer = i_split_layer};
         p.neuron = l->n_hot + first;
         p.bias = bias;
         if (bias.n > 0) p.bias.offset += first * sizeof(float), p.bias.n = p.n_row;
@@ -161,7 +162,8 @@ hearth_status hth_weight_streams_open(hth_gpu *g, hearth_error *err)
     if (has_shares(g)) {
         /* Tokens may have to be done again without (step.c). */
         g->i_full_stream = g->n_stream++;
-        g->streams[g->i_full_stream] = (hth_weight_stream){.config = {UINT32_MAX, 0}, .n_row = g->params.n_row};
+        g->streams[g->i_full_stream] =
+            (hth_weight_stream){.config = {UINT32_MAX, 0}, .n_row = g->params.n_row};
         uint64_t n = (uint64_t)g->params.n_row * g->model->hparams.d_model;
         g->shared_sums = hth_alloc(n, sizeof *g->shared_sums);
         if (!g->shared_sums) return hth_fail_memory(err, n * sizeof *g->shared_sums, "the host's sums");
@@ -189,12 +191,12 @@ static void stage_some(void *arg, size_t i, uint32_t i_thread)
 {
     const stage_job *job = arg;
     const hth_matrix *m = job->m;
-    uint8_t room[HTH_GPU_MAX_STAGED];
+    uint8_t scratch[HTH_GPU_MAX_STAGED];
     uint32_t first = (uint32_t)i * ROWS_AT_ONCE,
              end = first + ROWS_AT_ONCE < job->n ? first + ROWS_AT_ONCE : job->n;
     (void)i_thread;
     for (uint32_t r = first; r < end; r++) {
-        const uint8_t *row = hth_matrix_row(m, job->first + r, room);
+        const uint8_t *row = hth_matrix_row(m, job->first + r, scratch);
         hth_soa_layout_pack(m->type, job->n, m->n_col, row, m->row_size, r, 1, job->to);
     }
 }

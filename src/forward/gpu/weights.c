@@ -28,7 +28,7 @@ static hth_gpu_fused_src first_of(hth_gpu_fused_src s, uint64_t n)
 }
 
 void hth_gpu_fused_srcs(const hth_model *model, uint32_t i_layer, uint32_t n_hot, hearth_selector selector,
-                     hth_gpu_fused_src out[HTH_GPU_N_FUSED])
+                        hth_gpu_fused_src out[HTH_GPU_N_FUSED])
 {
     static const hth_matrix absent;
     const hth_layer *l = &model->layers[i_layer];
@@ -84,7 +84,7 @@ enum { CUT = HTH_DOWN_GROUP }; /* parts end at multiples of so many rows */
 
 /* The longest stretch from row `first` of the group on. False: there is none left, or not even CUT rows
  * fit. */
-static bool next_row_range(const hth_gpu_fused_src *s, uint64_t most, uint64_t first, stretch *out)
+static bool next_row_range(const hth_gpu_fused_src *s, uint64_t max, uint64_t first, stretch *out)
 {
     uint64_t at = 0;
     hth_soa_layout layout;
@@ -97,8 +97,9 @@ static bool next_row_range(const hth_gpu_fused_src *s, uint64_t most, uint64_t f
         out->type = m->type, out->n_col = m->n_col, out->has_bias = s->bias[i] != NULL;
         out->n = at + s->n_row[i] - first;
     }
-    if (most > MAX_AT_ONCE) most = MAX_AT_ONCE;
-    while (out->n > 0 && (!hth_soa_layout_init(out->type, out->n, out->n_col, &layout) || layout.size > most)) {
+    if (max > MAX_AT_ONCE) max = MAX_AT_ONCE;
+    while (out->n > 0 &&
+           (!hth_soa_layout_init(out->type, out->n, out->n_col, &layout) || layout.size > max)) {
         if (out->n <= CUT) return false;
         out->n = (out->n / 2 + CUT - 1) / CUT * CUT;
     }
@@ -112,13 +113,13 @@ static uint64_t rows_of(const hth_gpu_fused_src *s)
     return n;
 }
 
-bool hth_gpu_fused_matrix_bytes(const hth_gpu_fused_src *source, uint64_t most, uint64_t *bytes)
+bool hth_gpu_fused_matrix_bytes(const hth_gpu_fused_src *source, uint64_t max, uint64_t *bytes)
 {
     stretch s;
     *bytes = 0;
     for (uint64_t first = 0; first < rows_of(source); first += s.n) {
         hth_soa_layout layout;
-        if (!next_row_range(source, most, first, &s) || !hth_soa_layout_init(s.type, s.n, s.n_col, &layout))
+        if (!next_row_range(source, max, first, &s) || !hth_soa_layout_init(s.type, s.n, s.n_col, &layout))
             return false;
         *bytes += layout.size;
     }
@@ -134,11 +135,11 @@ static float *add_vector(hth_gpu *g, size_t n, hth_gpu_vector *out)
 {
     size_t at = g->n_staging_vector, end = at + (n + VECTOR_GRAIN - 1) / VECTOR_GRAIN * VECTOR_GRAIN;
     if (end > g->staging_capacity) {
-        size_t room = 2 * end;
-        float *grown = hth_realloc(g->staging_vectors, room, sizeof *grown);
+        size_t capacity = 2 * end;
+        float *grown = hth_realloc(g->staging_vectors, capacity, sizeof *grown);
         if (!grown) return NULL;
-        memset(grown + at, 0, (room - at) * sizeof *grown);
-        g->staging_vectors = grown, g->staging_capacity = room;
+        memset(grown + at, 0, (capacity - at) * sizeof *grown);
+        g->staging_vectors = grown, g->staging_capacity = capacity;
     }
     g->n_staging_vector = end;
     *out = (hth_gpu_vector){at * sizeof(float), (uint32_t)n};
@@ -198,13 +199,13 @@ typedef struct loader {
     size_t rows_room, planes_room;
 } loader;
 
-static hearth_status ensure(uint8_t **room, size_t *has, size_t wants, hearth_error *err)
+static hearth_status ensure(uint8_t **scratch, size_t *has, size_t wants, hearth_error *err)
 {
     if (*has >= wants) return HEARTH_OK;
-    hth_free(*room);
-    *room = hth_alloc(1, wants);
-    *has = *room ? wants : 0;
-    return *room ? HEARTH_OK : hth_fail_memory(err, wants, "room to load weights");
+    hth_free(*scratch);
+    *scratch = hth_alloc(1, wants);
+    *has = *scratch ? wants : 0;
+    return *scratch ? HEARTH_OK : hth_fail_memory(err, wants, "room to load weights");
 }
 
 /* Rows of one matrix that a part holds, from row `at` of the part on. */
@@ -226,8 +227,8 @@ static hearth_status fill_from(loader *o, const hth_gpu_matrix *p, const hth_mat
     return st;
 }
 
-static hearth_status load_part(loader *o, const hth_gpu_fused_src *source, hth_gpu_matrix *p, const char *what,
-                               hearth_error *err)
+static hearth_status load_part(loader *o, const hth_gpu_fused_src *source, hth_gpu_matrix *p,
+                               const char *what, hearth_error *err)
 {
     uint64_t at = 0, end = (uint64_t)p->first + p->n_row;
     hearth_status st = ensure(&o->planes, &o->planes_room, p->layout.size, err);
@@ -247,15 +248,15 @@ static hearth_status load_part(loader *o, const hth_gpu_fused_src *source, hth_g
 static hearth_status open_group(loader *o, hth_gpu_fused_matrix *group, const hth_gpu_fused_src *source,
                                 const char *what, hearth_error *err)
 {
-    uint64_t most = hth_device_get_info(o->g->device)->max_binding_size, n_row = rows_of(source), n_part = 0;
+    uint64_t max = hth_device_get_info(o->g->device)->max_binding_size, n_row = rows_of(source), n_part = 0;
     stretch s;
-    for (uint64_t first = 0; first < n_row && next_row_range(source, most, first, &s); first += s.n) n_part++;
+    for (uint64_t first = 0; first < n_row && next_row_range(source, max, first, &s); first += s.n) n_part++;
     group->matrices = hth_alloc(n_part, sizeof *group->matrices);
     if (!group->matrices) return hth_fail_memory(err, n_part * sizeof *group->matrices, what);
     group->n_row = (uint32_t)n_row;
     hearth_status st = HEARTH_OK;
     for (uint64_t first = 0; st == HEARTH_OK && first < n_row; first += s.n) {
-        if (!next_row_range(source, most, first, &s)) break; /* hth_gpu_unsupported_reason asked before */
+        if (!next_row_range(source, max, first, &s)) break; /* hth_gpu_unsupported_reason asked before */
         hth_gpu_matrix *p = &group->matrices[group->n_matrix++];
         p->type = s.type, p->n_row = (uint32_t)s.n, p->first = (uint32_t)first;
         group->n_col = (uint32_t)s.n_col;
@@ -285,7 +286,7 @@ static hearth_status open_groups(loader *o, uint32_t i_layer, hearth_error *err)
     hth_gpu_layer *to = &o->g->layers[i_layer];
     hth_gpu_fused_src sources[HTH_GPU_N_FUSED];
     hth_gpu_fused_matrix *groups[HTH_GPU_N_FUSED] = {&to->qkv,  &to->o,          &to->gate_up,
-                                              &to->down, &to->predict_in, &to->predict_out};
+                                                     &to->down, &to->predict_in, &to->predict_out};
     static const char *const what[HTH_GPU_N_FUSED] = {"weights of attention", "weights of attention",
                                                       "weights of neurons",   "weights of neurons",
                                                       "predictors",           "predictors"};
@@ -328,9 +329,11 @@ static hearth_status open_vectors(hth_gpu *g, hearth_error *err)
 {
     hth_gpu_vector none;
     if (!add_vector(g, 1, &none)) return hth_fail_memory(err, sizeof(float), "vectors of weights");
-    hearth_status st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, g->n_staging_vector * sizeof *g->staging_vectors,
-                                      "norms and biases", &g->vectors, err);
-    if (st == HEARTH_OK) st = hth_device_upload((hth_buffer_range){g->vectors, 0, 0}, g->staging_vectors, err);
+    hearth_status st =
+        hth_buffer_new(g->device, HTH_MEMORY_DEVICE, g->n_staging_vector * sizeof *g->staging_vectors,
+                       "norms and biases", &g->vectors, err);
+    if (st == HEARTH_OK)
+        st = hth_device_upload((hth_buffer_range){g->vectors, 0, 0}, g->staging_vectors, err);
     hth_free(g->staging_vectors);
     g->staging_vectors = NULL;
     return st;

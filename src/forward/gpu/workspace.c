@@ -120,9 +120,10 @@ static uint64_t selftest_bytes(const hth_model *m, const hth_offload_params *p)
     return hth_gpu_selftest_bytes(p->kv, m->hparams.d_head, shared);
 }
 
-static bool lay_out(const hth_model *m, uint64_t most, const hth_offload_params *p, hth_gpu_workspace *r, sizes *s)
+static bool lay_out(const hth_model *m, uint64_t max, const hth_offload_params *p, hth_gpu_workspace *r,
+                    sizes *s)
 {
-    *s = (sizes){.from_host.most = most, .to_host.most = most, .memory.most = most};
+    *s = (sizes){.from_host.most = max, .to_host.most = max, .memory.most = max};
     cut_from_host(&s->from_host, m, p, r);
     cut_to_host(&s->to_host, m, p, r);
     cut_memory(&s->memory, m, p, r);
@@ -139,11 +140,12 @@ static uint64_t vector_bytes(const hth_model *m)
     return all;
 }
 
-bool hth_gpu_workspace_bytes(const hth_model *model, uint64_t most, const hth_offload_params *params, uint64_t *bytes)
+bool hth_gpu_workspace_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
+                             uint64_t *bytes)
 {
     hth_gpu_workspace r;
     sizes s;
-    bool fits = lay_out(model, most, params, &r, &s);
+    bool fits = lay_out(model, max, params, &r, &s);
     *bytes = s.from_host.used + s.to_host.used + s.memory.used + vector_bytes(model);
     return fits;
 }
@@ -161,8 +163,8 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                         "%s: the values of %u tokens are too large for a binding; ask for less with --batch",
                         hth_device_get_info(g->device)->name, g->params.n_row);
-    hearth_status st = hth_buffer_new(g->device, HTH_MEMORY_UPLOAD, s.from_host.used,
-                                      "what a step is told", &r->from_host, err);
+    hearth_status st = hth_buffer_new(g->device, HTH_MEMORY_UPLOAD, s.from_host.used, "what a step is told",
+                                      &r->from_host, err);
     if (st == HEARTH_OK)
         st = hth_buffer_new(g->device, HTH_MEMORY_READBACK, s.to_host.used, "what a step gives", &r->to_host,
                             err);
@@ -173,14 +175,16 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
     hth_gpu_input *in = &r->input;
     own(r->from_host,
         (hth_buffer_range *[]){&r->step, &r->grids, &r->table, &r->embedded, &r->host_sums, &r->host_exponent,
-                        &r->staging[0], &r->staging[1]},
+                               &r->staging[0], &r->staging[1]},
         8);
     own(r->to_host, (hth_buffer_range *[]){&r->result, &r->d2h_ffn_input, &r->d2h_scores, &r->d2h_absmax}, 4);
-    own(r->memory, (hth_buffer_range *[]){&r->x,       &r->out,      &r->attn_saved,        &r->qkv,      &r->attn_out,
-                                   &r->q_q8, &r->splits,   &r->split_partials, &r->gate_up,  &r->down_absmax,
-                                   &r->sums,    &r->rank_out,    &r->scores,      &r->active_mask,     &r->logits,
-                                   &in->x,      &in->q,       &in->d,          &in->sum,     &in->q_256,
-                                   &in->d_256,  &in->sum_256, &r->acc64,        &r->slots[0], &r->slots[1]},
+    own(r->memory, (hth_buffer_range *[]){&r->x,        &r->out,         &r->attn_saved, &r->qkv,
+                                          &r->attn_out, &r->q_q8,        &r->splits,     &r->split_partials,
+                                          &r->gate_up,  &r->down_absmax, &r->sums,       &r->rank_out,
+                                          &r->scores,   &r->active_mask, &r->logits,     &in->x,
+                                          &in->q,       &in->d,          &in->sum,       &in->q_256,
+                                          &in->d_256,   &in->sum_256,    &r->acc64,      &r->slots[0],
+                                          &r->slots[1]},
         25);
     return HEARTH_OK;
 }
@@ -201,12 +205,12 @@ static uint64_t half_cache(const hth_model *m, const hth_offload_params *p, uint
     return (words * 4 * m->layers[i_layer].n_head_kv + GRAIN - 1) / GRAIN * GRAIN;
 }
 
-bool hth_gpu_cache_bytes(const hth_model *model, uint64_t most, const hth_offload_params *params, uint32_t i_layer,
-                         uint64_t *bytes)
+bool hth_gpu_cache_bytes(const hth_model *model, uint64_t max, const hth_offload_params *params,
+                         uint32_t i_layer, uint64_t *bytes)
 {
     uint64_t half = half_cache(model, params, i_layer);
     *bytes = 2 * half;
-    return half <= most && half / 4 <= UINT32_MAX;
+    return half <= max && half / 4 <= UINT32_MAX;
 }
 
 hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err)

@@ -127,9 +127,9 @@ float hth_axpy_scale(float h_max, float d_max)
     h_max = magnitude(h_max), d_max = magnitude(d_max);
     float product = h_max * d_max;
     int k = ((hth_bits_of(product) & 0x7fffffu) > 0x7ffc00u ? 13 : 14) - exponent(product);
-    int most = 126 - exponent(h_max) < 100 ? 126 - exponent(h_max) : 100;
+    int max = 126 - exponent(h_max) < 100 ? 126 - exponent(h_max) : 100;
     if (exponent(product) == 128 || k < -100) return 0.0f;
-    return hth_float_of((uint32_t)((k < most ? k : most) + 127) << 23);
+    return hth_float_of((uint32_t)((k < max ? k : max) + 127) << 23);
 }
 
 /* ---- from sums to outputs -------------------------------------------------------------------- */

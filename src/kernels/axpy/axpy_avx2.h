@@ -6,7 +6,7 @@
 #include "kernels/quant/x86_256.h"
 
 /* Rows of Q4_0 of 4096 outputs: 18 KiB are on their way, less than a first cache holds. */
-enum { LIVE = 4, DOWN_AHEAD = 8 };
+enum { LIVE = 4, AXPY_PREFETCH_DIST = 8 };
 
 HTH_INLINE void store_256(void *p, __m256i v) { _mm256_storeu_si256((__m256i *)p, v); }
 

@@ -6,7 +6,7 @@
 #include "kernels/quant/x86_512.h"
 
 /* Rows of Q4_0 of 4096 outputs: 18 KiB are on their way, less than a first cache holds. */
-enum { LIVE = 8, DOWN_AHEAD = 8 };
+enum { LIVE = 8, AXPY_PREFETCH_DIST = 8 };
 
 /* Places of bytes: 16i + j of the first row and of the second, twice each, in 32 bits. */
 HTH_INLINE __m512i pair_places(int i, int second)

@@ -3,7 +3,7 @@
  *   all_of(x)           the number in all places
  *   store_floats(y, p)  sixteen floats
  * and gets down_f32, down_f16 and down_bf16. */
-enum { LIVE = 4, DOWN_AHEAD = 4 };
+enum { LIVE = 4, AXPY_PREFETCH_DIST = 4 };
 
 #include "kernels/axpy/axpy_loop.h"
 

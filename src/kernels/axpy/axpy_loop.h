@@ -2,7 +2,7 @@
  * sums are loaded and stored once for all of them, while the rows that come next are asked for
  * share by share. The including file gives
  *   LIVE         rows of a pass
- *   DOWN_AHEAD   rows between prefetch and use, LIVE or more
+ *   AXPY_PREFETCH_DIST   rows between prefetch and use, LIVE or more
  * and for quantised types, whose outputs are taken 256 at a time,
  *   BLOCK_SIZE, BLOCK_COL   bytes and outputs of a block
  *   add_outputs(r, at, sums, offsets)  the products of the live rows and of the 256 outputs that
@@ -28,7 +28,7 @@ HTH_INLINE down_rows take_rows(const hth_axpy_job *job, size_t i)
     size_t n_known = job->n + job->n_prefetch;
     for (size_t k = 0; k < LIVE; k++) {
         size_t at = i + k < job->n ? i + k : job->n - 1;
-        size_t ahead = i + k + DOWN_AHEAD < n_known ? i + k + DOWN_AHEAD : at;
+        size_t ahead = i + k + AXPY_PREFETCH_DIST < n_known ? i + k + AXPY_PREFETCH_DIST : at;
         r.row[k] = job->w + (size_t)job->list[at] * job->row_size;
         r.next[k] = job->w + (size_t)job->list[ahead] * job->row_size;
         r.h[k] = i + k < job->n ? job->h[at] : 0.0f;

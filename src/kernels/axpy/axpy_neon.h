@@ -5,7 +5,7 @@
 #include <arm_neon.h>
 
 /* Rows of Q4_0 of 4096 outputs: 18 KiB are on their way, less than a first cache holds. */
-enum { LIVE = 4, DOWN_AHEAD = 8 };
+enum { LIVE = 4, AXPY_PREFETCH_DIST = 8 };
 
 typedef struct sixteen_sums {
     int32x4_t v[4];

@@ -76,7 +76,7 @@ static void layer_norm(const float *x, const float *w, const float *b, size_t n,
 
 /* ---- rotation, sums, halves ------------------------------------------------------ */
 
-static void rope_neighbours(float *x, const float *cosine, const float *sine, size_t n_pair)
+static void rope_interleaved(float *x, const float *cosine, const float *sine, size_t n_pair)
 {
     for (size_t i = 0; i < n_pair; i++) {
         float a = x[2 * i], b = x[2 * i + 1];
@@ -85,7 +85,7 @@ static void rope_neighbours(float *x, const float *cosine, const float *sine, si
     }
 }
 
-static void rope_halves(float *x, const float *cosine, const float *sine, size_t n_pair)
+static void rope_neox(float *x, const float *cosine, const float *sine, size_t n_pair)
 {
     for (size_t i = 0; i < n_pair; i++) {
         float a = x[i], b = x[i + n_pair];
@@ -122,12 +122,12 @@ static void to_f16(const float *x, size_t n, uint16_t *h)
 /* ---- functions of each element ---------------------------------------------------- */
 
 /* y = f(x) for n elements, eight at a time; the end through a padded vector. */
-#define DEFINE_MAP(NAME, FUNCTION)                                                       \
-    static void NAME(const float *x, size_t n, float *y)                                 \
-    {                                                                                    \
-        size_t i = 0;                                                                    \
-        for (; i + 8 <= n; i += 8) v8_store(y + i, FUNCTION(v8_load(x + i)));            \
-        if (i < n) v8_store_part(y + i, FUNCTION(v8_load_part(x + i, n - i)), n - i);    \
+#define DEFINE_MAP(NAME, FUNCTION)                                                                           \
+    static void NAME(const float *x, size_t n, float *y)                                                     \
+    {                                                                                                        \
+        size_t i = 0;                                                                                        \
+        for (; i + 8 <= n; i += 8) v8_store(y + i, FUNCTION(v8_load(x + i)));                                \
+        if (i < n) v8_store_part(y + i, FUNCTION(v8_load_part(x + i, n - i)), n - i);                        \
     }
 DEFINE_MAP(map_exp, v8_exp)
 DEFINE_MAP(map_tanh, v8_tanh)
@@ -255,8 +255,8 @@ void HTH_PASTE(hth_kernels_vector_, LEVEL)(hth_kernels *k)
     k->quant_act_256 = quant_act_256;
     k->rms_norm = rms_norm;
     k->layer_norm = layer_norm;
-    k->rope_interleaved = rope_neighbours;
-    k->rope_neox = rope_halves;
+    k->rope_interleaved = rope_interleaved;
+    k->rope_neox = rope_neox;
     k->softmax = softmax;
     k->add = add;
     k->scale = scale;
