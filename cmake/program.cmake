@@ -25,7 +25,7 @@ endforeach()
 # The program: apps/common and apps/cli over libhearth, with a model inside.
 set(HEARTH_EMBED ${PROJECT_SOURCE_DIR}/models/storyteller-q8_0.gguf CACHE FILEPATH
   "the model that runs when none is named")
-file(GLOB HEARTH_APP_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/common/*.c
+file(GLOB_RECURSE HEARTH_APP_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/common/*.c
   ${PROJECT_SOURCE_DIR}/apps/cli/*.c)
 if(HEARTH_APP_SOURCES)
   add_executable(hearth_program ${HEARTH_APP_SOURCES})
@@ -45,7 +45,7 @@ if(HEARTH_APP_SOURCES)
   endif()
   set_source_files_properties(${PROJECT_SOURCE_DIR}/apps/common/embedded.c PROPERTIES
     COMPILE_DEFINITIONS HEARTH_EMBED="${HEARTH_EMBED}" OBJECT_DEPENDS ${HEARTH_EMBED})
-  set(page ${PROJECT_SOURCE_DIR}/apps/cli/study.html)
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/apps/cli/study_page.c PROPERTIES
+  set(page ${PROJECT_SOURCE_DIR}/apps/cli/sparsity/study.html)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/apps/cli/sparsity/study_page.c PROPERTIES
     COMPILE_DEFINITIONS HEARTH_STUDY_PAGE="${page}" OBJECT_DEPENDS ${page})
 endif()

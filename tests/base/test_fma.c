@@ -1,6 +1,6 @@
 /* base/fma.h: the exact multiply-add in C against the instruction. */
 #include "base/fma.h"
-#include "support/proof.h"
+#include "support/kernels/proof.h"
 
 #include <math.h>
 #include <stdlib.h>

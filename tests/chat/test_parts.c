@@ -1,7 +1,7 @@
 /* text: conversations in parts. Frames may write control tokens, what people say
  * may not, and otherwise the seams cannot be seen in the ids. */
 #include "support/test.h"
-#include "support/vocab_file.h"
+#include "support/models/vocab_file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * limit, every message with its line, and every allocation that fails. */
 #define _GNU_SOURCE
 #include "base/alloc.h"
-#include "support/json_lines.h"
+#include "support/models/json_lines.h"
 #include "support/test.h"
 #include "chat/template.h"
 

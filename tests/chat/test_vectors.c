@@ -1,6 +1,6 @@
 /* Chat templates, published and of the project's own, and the formats by name, against 28
  * renderings of each of 20 templates by other programs (tests/data/chat). */
-#include "support/json_lines.h"
+#include "support/models/json_lines.h"
 #include "support/test.h"
 #include "chat/chat_formats.h"
 #include "chat/template.h"

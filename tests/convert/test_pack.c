@@ -5,9 +5,9 @@
 #include "model/model.h"
 #include "sparse/profile.h"
 #include "sparse/sidecar.h"
-#include "support/golden.h"
+#include "support/models/golden.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "measure/thresholds.h"
 #include "support/engine.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "base/bits.h"
 #include "convert/quantize.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <hearth/hearth.h>
 

@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "convert/predictors.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <dirent.h>
 #include <errno.h>

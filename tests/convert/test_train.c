@@ -3,7 +3,7 @@
 #include "convert/train.h"
 #include "base/bits.h"
 #include "sample/random.h"
-#include "support/proof.h"
+#include "support/kernels/proof.h"
 #include "support/test.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Descriptions of cards: what is refused, each at its line; what is taken; the cards that are shipped. */
 #include "base/alloc.h"
 #include "device/simulated/simulated_int.h"
-#include "support/card.h"
+#include "support/device/card.h"
 #include "support/test.h"
 
 #include <stdio.h>

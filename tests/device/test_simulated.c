@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "device/simulated/simulated_int.h"
-#include "support/card.h"
+#include "support/device/card.h"
 #include "support/test.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * which a session refuses to go on leaves it where it was. */
 #include "support/engine.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Evaluations that a flag ends: the session stays where it was, and goes on with the bits of one that was never
  * cancelled. */
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <hearth/hearth.h>
 

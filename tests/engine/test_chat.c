@@ -2,7 +2,7 @@
  * token, control tokens from the template alone, fall-backs, and allocations that fail. */
 #include "base/alloc.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <hearth/hearth.h>
 #include <stdio.h>

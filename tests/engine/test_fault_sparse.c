@@ -9,7 +9,7 @@
 #include "study/study.h"
 #include "support/faults.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <stdio.h>
 

@@ -9,7 +9,7 @@
 #include "support/engine.h"
 #include "support/faults.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,9 +8,9 @@
 #include "engine/engine.h"
 #include "file/gguf.h"
 #include "support/engine.h"
-#include "support/submissions.h"
+#include "support/device/submissions.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
  * (-Wl,--wrap), so that the null device gets functions with an error. */
 #define _GNU_SOURCE
 #include "support/engine.h"
-#include "support/programs.h"
+#include "support/device/programs.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include "engine/engine.h"
 #include "file/types.h"

@@ -7,8 +7,8 @@
 #include "engine/engine.h"
 #include "file/gguf.h"
 #include "support/engine.h"
-#include "support/hybrid.h"
-#include "support/submissions.h"
+#include "support/device/hybrid.h"
+#include "support/device/submissions.h"
 #include "support/test.h"
 
 #include <pthread.h>

@@ -4,7 +4,7 @@
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "forward/gpu/weight_layout.h"
 #include "support/engine.h"
 #include "support/guard.h"
-#include "support/hybrid.h"
+#include "support/device/hybrid.h"
 #include "support/test.h"
 
 #include <stdio.h>

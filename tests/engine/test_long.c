@@ -2,7 +2,7 @@
  * whole jobs or split by split, for every number of threads, level and type of cache. */
 #include "support/engine.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * replaced or unlinked goes on as it was. */
 #define _GNU_SOURCE
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <hearth/hearth.h>
 

@@ -4,7 +4,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "convert/pack.h"
 #include "engine/engine.h"
-#include "support/hybrid.h"
+#include "support/device/hybrid.h"
 #include "support/test.h"
 
 #include <stdio.h>

@@ -3,9 +3,9 @@
  * header, metadata and tensor infos. HEARTH_SEED chooses others, HEARTH_LONG=1 makes a
  * hundred times as many (with the thread sanitizer, whose loads take ten times as long, ten). */
 #include "file/gguf.h"
-#include "support/proof.h"
+#include "support/kernels/proof.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <hearth/hearth.h>
 

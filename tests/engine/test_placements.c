@@ -5,7 +5,7 @@
 #include "convert/pack.h"
 #include "engine/engine.h"
 #include "sparse/sidecar.h"
-#include "support/hybrid.h"
+#include "support/device/hybrid.h"
 #include "support/test.h"
 
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "engine/engine.h"
 #include "file/gguf.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "file/gguf.h"
 #include "file/sigbus_guard.h"
-#include "support/gguf_build.h"
+#include "support/models/gguf_build.h"
 #include "support/test.h"
 
 #include <math.h>

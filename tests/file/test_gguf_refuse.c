@@ -6,7 +6,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "base/clock.h"
 #include "file/gguf.h"
-#include "support/gguf_build.h"
+#include "support/models/gguf_build.h"
 #include "support/refusal.h"
 #include "support/test.h"
 

@@ -4,7 +4,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "file/gguf.h"
-#include "support/gguf_build.h"
+#include "support/models/gguf_build.h"
 #include "support/test.h"
 
 #include <stdio.h>

@@ -7,9 +7,9 @@
 #include "model/arch.h"
 #include "forward/gpu/cache.h"
 #include "forward/gpu/shader_params.h"
-#include "support/attn_case.h"
-#include "support/programs.h"
-#include "support/proof.h"
+#include "support/kernels/attn_case.h"
+#include "support/device/programs.h"
+#include "support/kernels/proof.h"
 
 #include <stdio.h>
 #include <stdlib.h>

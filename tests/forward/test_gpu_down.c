@@ -6,9 +6,9 @@
 #include "kernels/kernels.h"
 #include "forward/gpu/shader_params.h"
 #include "forward/gpu/weight_layout.h"
-#include "support/programs.h"
-#include "support/proof.h"
-#include "support/rows_case.h"
+#include "support/device/programs.h"
+#include "support/kernels/proof.h"
+#include "support/kernels/rows_case.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,8 +8,8 @@
 #include "model/arch.h"
 #include "forward/gpu/cache.h"
 #include "forward/gpu/gpu_int.h"
-#include "support/programs.h"
-#include "support/rows_case.h"
+#include "support/device/programs.h"
+#include "support/kernels/rows_case.h"
 
 #include <math.h>
 #include <stdio.h>

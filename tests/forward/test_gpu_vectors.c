@@ -4,8 +4,8 @@
 #include "base/bits.h"
 #include "kernels/kernels.h"
 #include "forward/gpu/shader_params.h"
-#include "support/programs.h"
-#include "support/proof.h"
+#include "support/device/programs.h"
+#include "support/kernels/proof.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * never stop inside a character that could still be whole. test_detokenize.c replays
  * seeded ids. */
 #include "support/test.h"
-#include "support/vocab_file.h"
+#include "support/models/vocab_file.h"
 #include "text/pretokenizer.h"
 #include "text/utf8.h"
 

@@ -3,7 +3,7 @@
  * must be those of the whole. Built with
  * libFuzzer by the preset `fuzz`; test_tokenize.c replays seeded strings. */
 #include "support/test.h"
-#include "support/vocab_file.h"
+#include "support/models/vocab_file.h"
 #include "text/pretokenizer.h"
 
 #include <stdlib.h>

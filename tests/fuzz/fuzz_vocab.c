@@ -4,7 +4,7 @@
  * replays seeded orders. */
 #include "base/alloc.h"
 #include "support/test.h"
-#include "support/vocab_file.h"
+#include "support/models/vocab_file.h"
 
 #include <stdlib.h>
 #include <string.h>

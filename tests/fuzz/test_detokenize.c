@@ -1,7 +1,7 @@
 /* The fuzz target of the detokenizer over seeded ids: it aborts on a fault. */
 #include "fuzz_detokenize.c"
 
-#include "support/corpus.h"
+#include "support/models/corpus.h"
 
 TEST(seeds_of_the_corpus_pass_the_target) { CHECK(corpus_replay("detokenize", LLVMFuzzerTestOneInput) >= 5); }
 

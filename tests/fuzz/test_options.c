@@ -2,7 +2,7 @@
  * are easily got wrong: it aborts on a fault. */
 #include "fuzz_options.c"
 
-#include "support/corpus.h"
+#include "support/models/corpus.h"
 
 TEST(seeds_of_the_corpus_pass_the_target) { CHECK(corpus_replay("options", LLVMFuzzerTestOneInput) >= 10); }
 

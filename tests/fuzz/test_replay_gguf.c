@@ -3,8 +3,8 @@
  * rest flip bytes anywhere, cut, or splice. A finding is a crash or a report of the
  * sanitizers; memory that stays allocated is one too. The seed is printed. */
 #include "base/alloc.h"
-#include "support/corpus.h"
-#include "support/gguf_build.h"
+#include "support/models/corpus.h"
+#include "support/models/gguf_build.h"
 #include "support/test.h"
 
 #include "fuzz/fuzz_gguf.c"

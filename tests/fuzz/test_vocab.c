@@ -1,7 +1,7 @@
 /* The fuzz target of vocabularies over seeded orders: it aborts on a fault. */
 #include "fuzz_vocab.c"
 
-#include "support/corpus.h"
+#include "support/models/corpus.h"
 
 TEST(seeds_of_the_corpus_pass_the_target) { CHECK(corpus_replay("vocab", LLVMFuzzerTestOneInput) >= 5); }
 

@@ -1,6 +1,6 @@
 /* The dense files of golden/arch: the forward pass against double precision, and
  * one answer on every level, thread count, batch and reader. */
-#include "support/golden.h"
+#include "support/models/golden.h"
 #include "support/test.h"
 #include "text/pretokenizer.h"
 

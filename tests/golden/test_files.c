@@ -1,5 +1,5 @@
 /* One model in five dresses: every one of them is the same model to the bit. */
-#include "support/golden.h"
+#include "support/models/golden.h"
 #include "support/test.h"
 
 #include <stdio.h>

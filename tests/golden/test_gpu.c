@@ -3,8 +3,8 @@
  * trained models tell their texts. What cannot be is refused with what would be possible. */
 #include "convert/synth.h"
 #include "engine/engine.h"
-#include "support/golden.h"
-#include "support/submissions.h"
+#include "support/models/golden.h"
+#include "support/device/submissions.h"
 #include "support/test.h"
 
 #include <stdio.h>

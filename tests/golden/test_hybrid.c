@@ -4,8 +4,8 @@
  * nothing fires, are made. */
 #include "engine/engine.h"
 #include "support/engine.h"
-#include "support/hybrid.h"
-#include "support/submissions.h"
+#include "support/device/hybrid.h"
+#include "support/device/submissions.h"
 #include "support/test.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Trained models: greedy texts and ids of references that share no code with this. */
 #include "support/engine.h"
-#include "support/json_lines.h"
+#include "support/models/json_lines.h"
 #include "support/test.h"
 
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "engine/engine.h"
 #include "support/engine.h"
-#include "support/hybrid.h"
-#include "support/submissions.h"
+#include "support/device/hybrid.h"
+#include "support/device/submissions.h"
 #include "support/test.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Perplexities of the trained models against the table of tests/data/README.md: float64
  * for F32 files, llama.cpp for the quantised ones. The first windows of the stories; with
  * $HEARTH_LONG also all of them and the English text, which take many minutes. */
-#include "support/perplexity.h"
+#include "support/models/perplexity.h"
 #include "support/test.h"
 
 #include <stdlib.h>

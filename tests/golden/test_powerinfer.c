@@ -1,6 +1,6 @@
 /* Files as PowerInfer's converters write them, run as they are: its mathematics, nearer to the
  * truth than its own engine, and one answer everywhere, which that engine does not give. */
-#include "support/golden.h"
+#include "support/models/golden.h"
 #include "support/test.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Block types: as near to the truth as llama.cpp's logits are, one answer everywhere;
  * what is not supported is refused by name. */
-#include "support/golden.h"
+#include "support/models/golden.h"
 #include "support/test.h"
 
 #include <stdio.h>

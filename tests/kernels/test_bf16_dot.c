@@ -1,6 +1,6 @@
 /* Products of bf16: an approximation, so it is held against its own bound: inputs rounded to eight
  * bits, sums of floats in any order. Skipped where the machine has no such products. */
-#include "support/proof.h"
+#include "support/kernels/proof.h"
 
 #include "base/bits.h"
 #include "kernels/kernels.h"

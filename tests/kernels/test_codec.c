@@ -3,8 +3,8 @@
 #include "base/bits.h"
 #include "kernels/kernels.h"
 #include "support/guard.h"
-#include "support/proof.h"
-#include "support/rows_case.h"
+#include "support/kernels/proof.h"
+#include "support/kernels/rows_case.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * without lists and floors of their own, in place too. */
 #include "kernels/kernels.h"
 #include "support/guard.h"
-#include "support/proof.h"
+#include "support/kernels/proof.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,10 +6,10 @@
 #include "base/hash.h"
 #include "kernels/kernels.h"
 #include "kernels/vector/math.h"
-#include "support/attn_case.h"
-#include "support/axpy_case.h"
-#include "support/proof.h"
-#include "support/rows_case.h"
+#include "support/kernels/attn_case.h"
+#include "support/kernels/axpy_case.h"
+#include "support/kernels/proof.h"
+#include "support/kernels/rows_case.h"
 
 #include <stdio.h>
 #include <string.h>

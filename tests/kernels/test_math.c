@@ -4,7 +4,7 @@
 #include "base/bits.h"
 #include "kernels/kernels.h"
 #include "kernels/vector/math.h"
-#include "support/proof.h"
+#include "support/kernels/proof.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Panels: putting rows into them loses nothing, and the kernels that take them give the bits of
  * the reference's rows, for every type and level that has such kernels. */
-#include "support/rows_case.h"
+#include "support/kernels/rows_case.h"
 
 #include <string.h>
 

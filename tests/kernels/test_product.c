@@ -4,8 +4,8 @@
 #include "kernels/product.h"
 
 #include "base/alloc.h"
-#include "support/proof.h"
-#include "support/rows_case.h"
+#include "support/kernels/proof.h"
+#include "support/kernels/rows_case.h"
 
 #include <string.h>
 #include <time.h>

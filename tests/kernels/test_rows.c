@@ -1,7 +1,7 @@
 /* The proof of the row kernels: every type at every level of this machine against the
- * C reference. `--bench` measures instead (support/rows_bench.h). */
-#include "support/rows_bench.h"
-#include "support/rows_case.h"
+ * C reference. `--bench` measures instead (support/kernels/rows_bench.h). */
+#include "support/kernels/rows_bench.h"
+#include "support/kernels/rows_case.h"
 
 #include "base/bits.h"
 

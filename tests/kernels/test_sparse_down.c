@@ -1,8 +1,8 @@
 /* Neuron-major products on a pool: what one call of the kernel gives over a whole list, whatever the
  * number of threads and of tokens; a token beyond the layer's largest |h| takes the scale of its own. */
 #include "kernels/sparse_down.h"
-#include "support/proof.h"
-#include "support/rows_case.h"
+#include "support/kernels/proof.h"
+#include "support/kernels/rows_case.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "kernels/kernels.h"
 #include "kernels/vector/math.h"
 #include "support/guard.h"
-#include "support/proof.h"
+#include "support/kernels/proof.h"
 
 #include <math.h>
 #include <string.h>

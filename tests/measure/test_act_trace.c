@@ -3,7 +3,7 @@
 #include "measure/act_trace.h"
 
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 enum { N_SAMPLE = 45, D_FF = TINY_D_FF };
 

@@ -3,7 +3,7 @@
 #include "measure/check_weights.h"
 #include "base/bits.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "engine/engine.h"
 #include "support/engine.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "base/sample_stats.h"
 #include "measure/op_count.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <string.h>
 

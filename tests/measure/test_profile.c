@@ -5,7 +5,7 @@
 #include "base/bits.h"
 #include "engine/engine.h"
 #include "measure/chunks.h"
-#include "support/small_model.h"
+#include "support/models/small_model.h"
 #include "support/test.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* What each family asks of a file: its smallest model opens, and each thing that it
  * needs is missed by name. The computation itself is proved by golden and truth. */
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <hearth/hearth.h>
 

@@ -1,7 +1,7 @@
 /* Metadata and tensors that do not make a model: each case changes one thing in a
  * model that opens, and the refusal names the file, the thing, and what was wanted. */
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <hearth/hearth.h>
 

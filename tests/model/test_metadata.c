@@ -2,7 +2,7 @@
  * warning, keys and versions that this version cannot honour are refused. The ids are the
  * rows of docs/reliability.md. */
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <hearth/hearth.h>
 

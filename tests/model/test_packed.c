@@ -3,7 +3,7 @@
  * docs/reliability.md. */
 #define _POSIX_C_SOURCE 200809L
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <hearth/hearth.h>
 

@@ -5,8 +5,8 @@
 #include "engine/engine.h"
 #include "placement/plan_context.h"
 #include "forward/gpu/gpu_int.h"
-#include "support/hybrid.h"
-#include "support/made_up.h"
+#include "support/device/hybrid.h"
+#include "support/models/made_up.h"
 #include "support/test.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Families without golden files: gemma3 and phi3 against the double-precision pass
  * of reference.py, whose models and logits lie in tests/reference/data. */
-#include "support/golden.h"
+#include "support/models/golden.h"
 #include "support/test.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "sparse/sidecar.h"
 #include "base/alloc.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "kernels/vector/math.h"
 #include "measure/chunks.h"
 #include "sparse/neuron_order.h"
-#include "support/small_model.h"
+#include "support/models/small_model.h"
 #include "support/test.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "file/gguf.h"
 #include "file/atomic_writer.h"
 #include "support/test.h"
-#include "support/tiny_model.h"
+#include "support/models/tiny_model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

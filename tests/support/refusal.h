@@ -4,7 +4,7 @@
 #ifndef HEARTH_TESTS_SUPPORT_REFUSAL_H
 #define HEARTH_TESTS_SUPPORT_REFUSAL_H
 
-#include "support/gguf_build.h"
+#include "support/models/gguf_build.h"
 
 #include <hearth/hearth.h>
 

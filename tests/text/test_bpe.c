@@ -2,8 +2,8 @@
  * what is refused with which words, and merging beside a plain loop that does the same. */
 #include "base/alloc.h"
 #include "support/test.h"
-#include "support/vocab_data.h"
-#include "support/vocab_file.h"
+#include "support/models/vocab_data.h"
+#include "support/models/vocab_file.h"
 #include "text/pretokenizer.h"
 #include "text/internal.h"
 

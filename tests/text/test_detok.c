@@ -1,6 +1,6 @@
 /* text/detok.c: pieces, and text as it comes. */
 #include "support/test.h"
-#include "support/vocab_file.h"
+#include "support/models/vocab_file.h"
 #include "text/utf8.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * docs/reliability.md): the longest one matches, and a text that almost spells them all
  * at every place takes time in proportion to its length. */
 #include "base/alloc.h"
-#include "support/gguf_build.h"
+#include "support/models/gguf_build.h"
 #include "support/test.h"
 #include "text/tokenizer.h"
 

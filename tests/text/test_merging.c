@@ -2,7 +2,7 @@
  * vocabularies, and over long runs of one character. */
 #include "base/clock.h"
 #include "support/test.h"
-#include "support/vocab_file.h"
+#include "support/models/vocab_file.h"
 #include "text/internal.h"
 #include "text/utf8.h"
 

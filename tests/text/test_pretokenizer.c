@@ -3,9 +3,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "support/json_lines.h"
+#include "support/models/json_lines.h"
 #include "support/test.h"
-#include "support/vocab_data.h"
+#include "support/models/vocab_data.h"
 #include "text/pretokenizer.h"
 
 #include <stdio.h>

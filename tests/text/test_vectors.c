@@ -1,9 +1,9 @@
 /* text: the ids of many texts under vocabularies of every kind, and the way back, beside
  * the plain rules of tests/data/token_rules.py. */
 #include "base/clock.h"
-#include "support/json_lines.h"
+#include "support/models/json_lines.h"
 #include "support/test.h"
-#include "support/vocab_data.h"
+#include "support/models/vocab_data.h"
 #include "text/pretokenizer.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * which words, and what happens when memory runs out. */
 #include "base/alloc.h"
 #include "support/test.h"
-#include "support/vocab_file.h"
+#include "support/models/vocab_file.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,0 +1,268 @@
+/* hearth doctor: what this machine offers a model and what stands in the way, each with
+ * its remedy. Gathers facts here; doctor_checks.c judges them. docs/bench.md lists the
+ * fields of --json. */
+#define _GNU_SOURCE
+#include "cli/device/calibration.h"
+#include "cli/device/doctor.h"
+#include "cli/commands.h"
+#include "common/json.h"
+#include "common/model_args.h"
+#include "measure/limits.h"
+#include "model/model.h"
+
+#include <string.h>
+#include <sys/resource.h>
+
+static const option_spec options[] = {
+    {"gpu", 0, OPTION_TEXT, "DEVICE", "to measure: auto (default), none, or a name", 0, 0, NULL, 0},
+    {"device", 0, OPTION_TEXT, "DEVICE", "the same as --gpu", 0, 0, NULL, OPTION_ADVANCED},
+    {"again", 0, OPTION_FLAG, NULL, "measure the GPU again, in place of all that is kept", 0, 0, NULL, 0},
+    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    {0},
+};
+
+enum { REGION_SIZE = 256 << 20, N_PASS = 5, WATCH_MS = 400 };
+static const uint64_t disk_sample = (uint64_t)512 << 20;
+
+/* ---- facts ---------------------------------------------------------------------------------- */
+
+static uint64_t limit_of(int resource)
+{
+    struct rlimit r;
+    if (getrlimit((__rlimit_resource_t)resource, &r) != 0 || r.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
+    return r.rlim_cur;
+}
+
+static hearth_status measure_bandwidth(hth_bandwidth_probe *region, uint32_t n_thread, hth_sample_stats *out,
+                                       hearth_error *err)
+{
+    double rate[N_PASS];
+    hth_pool *pool;
+    hearth_status st = hth_pool_open(n_thread, &pool, err);
+    if (st != HEARTH_OK) return st;
+    hth_bandwidth_measure(region, pool); /* threads are awake */
+    for (int i = 0; i < N_PASS; i++) rate[i] = hth_bandwidth_measure(region, pool);
+    *out = hth_sample_stats_of(rate, N_PASS);
+    hth_pool_close(pool);
+    return HEARTH_OK;
+}
+
+static hearth_status look_at_machine(system_info *f, hearth_error *err)
+{
+    hth_bandwidth_probe region = {0};
+    hearth_status st = hth_cpu_choose(&f->level, err);
+    if (st != HEARTH_OK) return st;
+    f->machine_level = hth_cpu_detect();
+    f->lack = hth_cpu_missing_feature();
+    f->load_known = hth_cpu_load_sample(WATCH_MS, &f->load); /* before we are a load ourselves */
+    hth_machine_read("", &f->machine);
+    f->locked_limit = limit_of(RLIMIT_MEMLOCK);
+    f->address_limit = limit_of(RLIMIT_AS);
+    if ((st = hth_bandwidth_open(&region, REGION_SIZE, err)) != HEARTH_OK) return st;
+    st = measure_bandwidth(&region, 1, &f->one, err);
+    if (st == HEARTH_OK && f->n_thread > 1) st = measure_bandwidth(&region, f->n_thread, &f->all, err);
+    hth_bandwidth_close(&region);
+    return st;
+}
+
+/* With weights of the model's type, or of the two that people use most. */
+static void look_at_gpu(system_info *f, const args *a)
+{
+    const hth_type usual[] = {HTH_TYPE_Q4_0, HTH_TYPE_Q8_0};
+    const doctor_gpu_options wish = {.name = args_text(a, args_has(a, "gpu") ? "gpu" : "device", "auto"),
+                                     .again = args_has(a, "again"),
+                                     .types = f->path ? &f->type : usual,
+                                     .n_type = f->path ? 1 : DOCTOR_MAX_TYPE,
+                                     .n_thread = f->n_thread};
+    doctor_look_at_gpu(&f->gpu, &wish);
+}
+
+/* The directory alone, before anything is measured or loaded. False after a message: the
+ * model cannot be run. */
+static bool look_at_file(system_info *f, const args *a)
+{
+    hth_gguf *file = NULL;
+    hth_model *model = NULL;
+    hearth_error err;
+    hearth_status st = hth_gguf_open(f->path, &file, &err);
+    hth_model_overrides other = {.allow_unused = args_has(a, "allow-unused")};
+    if (st == HEARTH_OK) st = hth_model_open(file, &other, &model, &err);
+    if (st == HEARTH_OK) f->weight_bytes = model->weight_size, f->type = model->layers[0].up.type;
+    else report(&err);
+    f->mmap = args_has(a, "mmap");
+    hth_model_close(model);
+    hth_gguf_close(file);
+    return st == HEARTH_OK;
+}
+
+static bool fits(const system_info *f)
+{
+    const hth_machine *m = &f->machine;
+    uint64_t capacity = m->available ? m->available : UINT64_MAX;
+    if (m->group_limit && m->group_limit < capacity) capacity = m->group_limit;
+    return f->mmap || f->weight_bytes < capacity;
+}
+
+/* False after a message. A model that would not fit is not loaded. */
+static bool look_at_model(system_info *f, const args *a)
+{
+    uint64_t ignored, before = hth_huge_page_bytes();
+    hearth_model *model;
+    hth_disk_read_rate(f->path, disk_sample, &f->disk_rate, &ignored, NULL);
+    f->fits = fits(f);
+    if (!f->fits) return true;
+    if (!open_model(a, f->path, &model)) return false;
+    uint64_t after = hth_huge_page_bytes();
+    hearth_session_options o = session_options(a, 0);
+    f->opened = true;
+    f->huge_bytes = after > before ? after - before : 0;
+    f->session_bytes = hearth_session_bytes(model, &o);
+    hearth_model_close(model);
+    return true;
+}
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+static void print_text(const check_result *list, size_t n)
+{
+    size_t n_bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        const check_result *f = &list[i];
+        printf("%-7s %-11s %s\n", f->ok ? "ok" : "better:", f->name, printable(f->text));
+        if (!f->ok) printf("%20s-> %s\n", "", printable(f->fix));
+        n_bad += !f->ok;
+    }
+    if (n_bad) printf("\n%zu of %zu could be better.\n", n_bad, n);
+    else printf("\nNothing to do.\n");
+}
+
+static void print_limit(json *j, const char *key, uint64_t bytes)
+{
+    if (bytes != UINT64_MAX) json_uint(j, key, bytes); /* absent: no limit */
+}
+
+static void print_machine(json *j, const system_info *f)
+{
+    static const char *const huge[] = {"none", "never", "madvise", "always"};
+    const hth_machine *m = &f->machine;
+    json_word(j, "cpu_name", m->cpu_name);
+    json_word(j, "level", hth_cpu_name(f->level));
+    json_word(j, "machine_level", hth_cpu_name(f->machine_level));
+    if (f->lack) json_word(j, "lack", f->lack);
+    json_uint(j, "cores", m->n_core);
+    json_uint(j, "usable_cpus", m->n_allowed);
+    json_uint(j, "online_cpus", m->n_online);
+    json_uint(j, "threads", f->n_thread);
+    if (m->cpu_quota > 0.0) json_float(j, "cpu_quota", m->cpu_quota, 6);
+    json_uint(j, "memory_bytes", m->memory);
+    json_uint(j, "free_bytes", m->available);
+    json_uint(j, "swap_bytes", m->swap);
+    if (m->group_limit) {
+        json_uint(j, "group_limit_bytes", m->group_limit);
+        json_uint(j, "group_used_bytes", m->group_used);
+    }
+    json_word(j, "huge_pages", huge[m->huge]);
+    json_uint(j, "overcommit", m->overcommit);
+    print_limit(j, "address_space_bytes", f->address_limit);
+    print_limit(j, "locked_memory_bytes", f->locked_limit);
+    json_float(j, "bytes_per_second_1", f->one.median, 6);
+    json_float(j, "bytes_per_second", f->n_thread > 1 ? f->all.median : f->one.median, 6);
+    if (!f->load_known) return;
+    json_float(j, "busy_cpus", f->load.busy, 4);
+    json_float(j, "stolen_cpus", f->load.stolen, 4);
+}
+
+static void print_gpu(json *j, const doctor_gpu *g)
+{
+    const hth_device_info *info = &g->info;
+    json_open(j, "gpu", '{');
+    json_word(j, "name", info->name);
+    json_word(j, "problem", g->problem);
+    if (g->found) {
+        json_word(j, "driver", info->driver);
+        json_bool(j, "is_card", hth_device_is_usable_gpu(info));
+        json_bool(j, "simulated", info->kind == HTH_DEVICE_SIMULATED);
+        print_limit(j, "memory_bytes", info->memory);
+        print_limit(j, "free_bytes", hth_device_free_memory(info));
+        json_bool(j, "integer_dot", info->features & HTH_FEATURE_INT_DOT);
+        json_open(j, "calibrations", '[');
+        for (size_t i = 0; i < g->n_calibration; i++) json_calibration(j, NULL, &g->calibrations[i]);
+        json_close(j, ']');
+    }
+    json_close(j, '}');
+}
+
+static void print_model(json *j, const system_info *f)
+{
+    json_open(j, "model", '{');
+    json_word(j, "path", f->path);
+    json_uint(j, "weight_bytes", f->weight_bytes);
+    json_bool(j, "fits", f->fits);
+    if (f->disk_rate > 0.0) json_float(j, "disk_bytes_per_second", f->disk_rate, 6);
+    if (f->opened) {
+        json_uint(j, "huge_page_bytes", f->huge_bytes);
+        json_uint(j, "session_bytes", f->session_bytes);
+    }
+    json_close(j, '}');
+}
+
+static void print_json(const system_info *facts, const check_result *list, size_t n)
+{
+    json j;
+    json_init(&j, stdout);
+    json_open(&j, NULL, '{');
+    json_open(&j, "checks", '[');
+    for (size_t i = 0; i < n; i++) {
+        json_open(&j, NULL, '{');
+        json_word(&j, "name", list[i].name);
+        json_bool(&j, "ok", list[i].ok);
+        json_word(&j, "text", list[i].text);
+        if (!list[i].ok) json_word(&j, "fix", list[i].fix);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_open(&j, "machine", '{');
+    print_machine(&j, facts);
+    json_close(&j, '}');
+    print_gpu(&j, &facts->gpu);
+    if (facts->path) print_model(&j, facts);
+    json_close(&j, '}');
+    json_end(&j);
+}
+
+/* ---- the beginning -------------------------------------------------------------------------- */
+
+static int run(const args *a)
+{
+    system_info facts = {.path = args_operand(a, 0)};
+    check_result findings[DOCTOR_MAX_FINDING];
+    hearth_error err;
+    if (args_has(a, "gpu") && args_has(a, "device"))
+        return usage_error("--gpu and --device are the same: give one of them");
+    facts.n_thread = hth_pool_default_threads((uint32_t)args_uint(a, "threads", 0));
+    /* Ctrl-C ends it at once, as it does hearth plan: half a report misleads. What was measured before is kept
+     * until there is something in its place. */
+    if (facts.path && !look_at_file(&facts, a)) return EXIT_OTHER;
+    if (look_at_machine(&facts, &err) != HEARTH_OK) return report(&err);
+    look_at_gpu(&facts, a);
+    if (facts.path && !look_at_model(&facts, a)) return EXIT_OTHER;
+    size_t n = doctor_check(&facts, findings);
+    if (args_has(a, "json")) print_json(&facts, findings, n);
+    else print_text(findings, n);
+    return facts.gpu.failed ? EXIT_OTHER : 0;
+}
+
+const command command_doctor = {
+    .name = "doctor",
+    .operands = "[MODEL]",
+    .n_operand_min = 0,
+    .n_operand_max = 1,
+    .summary = "what this machine offers, and how to get more of it",
+    .details = "CPU level, cores, load, memory, huge pages, bandwidth, limits and the GPU; with\n"
+               "a model also how fast its file comes from disk, whether it fits, and its pages.\n"
+               "Each is ok, or could be better by the remedy that stands below it.\n",
+    .example = "hearth doctor model.gguf",
+    .groups = {options, model_options},
+    .models = 1,
+    .run = run,
+};

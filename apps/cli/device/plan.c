@@ -1,0 +1,478 @@
+/* hearth plan: what of a model goes on a GPU, what that reaches, and what more memory would give. */
+#include "base/format_bytes.h"
+#include "cli/device/calibration.h"
+#include "cli/commands.h"
+#include "common/json.h"
+#include "common/model_args.h"
+#include "measure/machine.h"
+#include "placement/plan_context.h"
+#include "forward/gpu/shader_params.h"
+#include "sparse/selector.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const option_spec options[] = {
+    {"profile", 0, OPTION_FILE, "P", "of hearth profile, of this file: who fires", 0, 0, NULL, 0},
+    {"out", 'o', OPTION_FILE, "FILE", "write the placement, for --placement", 0, 0, NULL, 0},
+    {"ram", 0, OPTION_SIZE, "BYTES", "for weights here; default auto: what is free now", 1, 9e18, NULL, 0},
+    {"what-if", 0, OPTION_FLAG, NULL, "a table over sizes of the GPU's memory", 0, 0, NULL, 0},
+    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    {0},
+};
+
+enum { MAX_IF = 24 };
+
+/* All that a plan is made from; closed by close_all. */
+typedef struct planning {
+    const args *a;
+    hth_gguf *file;
+    hth_model *model;
+    hth_kernels kernels;
+    hth_pool *pool;
+    hth_device *device;
+    hth_profile *profile;
+    hth_placement_builder choice; /* what the best plan makes of it */
+    hth_plan_context context;
+    hth_plan by_share;
+    uint64_t ram, host_bytes; /* that may be used by weights here, and are */
+    size_t n_what_if;
+    struct {
+        uint64_t vram;
+        double seconds;
+    } what_if[MAX_IF];
+} planning;
+
+static void close_all(planning *p)
+{
+    hth_plan_free(&p->by_share);
+    hth_plan_context_close(&p->context);
+    hth_placement_builder_close(&p->choice);
+    hth_profile_close(p->profile);
+    hth_device_close(p->device);
+    hth_pool_close(p->pool);
+    hth_model_close(p->model);
+    hth_gguf_close(p->file);
+}
+
+/* ---- making it ------------------------------------------------------------------------------------- */
+
+static hearth_status open_model_alone(planning *p, hth_offload_params *params, hearth_error *err)
+{
+    hth_cpu level;
+    const char *why;
+    hth_model_overrides other = {.activation = args_text(p->a, "activation", NULL),
+                                 .allow_unused = args_has(p->a, "allow-unused")};
+    hearth_status st = hth_gguf_open(args_operand(p->a, 0), &p->file, err);
+    if (st == HEARTH_OK) st = hth_model_open(p->file, &other, &p->model, err);
+    if (st == HEARTH_OK)
+        st = hth_selector_choose(p->model, wanted_selector(p->a), &params->selector, &why, err);
+    if (st == HEARTH_OK) st = hth_cpu_choose(&level, err);
+    if (st == HEARTH_OK && args_has(p->a, "profile"))
+        st = hth_profile_open(args_text(p->a, "profile", NULL), p->model, &p->profile, err);
+    if (st != HEARTH_OK) return st;
+    hth_kernels_init(&p->kernels, level);
+    return hth_pool_open(hth_pool_default_threads((uint32_t)args_uint(p->a, "threads", 0)), &p->pool, err);
+}
+
+/* The card that --gpu names, or the first one, of which so many bytes may be used; 0: all. */
+static hearth_status open_card(planning *p, uint64_t limit, hearth_error *err)
+{
+    char card[32];
+    const char *name = args_text(p->a, "gpu", "auto");
+    if (strcmp(name, "auto") == 0) {
+        if (!hth_device_find_discrete(card))
+            return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
+                            "no card to plan for: see hearth devices, and name one with --gpu");
+        name = card;
+    }
+    hth_device_spec spec = {.name = name, .memory = limit, .shader_refs = hth_shader_ref_table};
+    return hth_device_open(&spec, &p->device, err);
+}
+
+static hearth_status open_choice(planning *p, hth_offload_params *params, hearth_error *err)
+{
+    const hth_device_info *info = hth_device_get_info(p->device);
+    hearth_session_options s = session_options(p->a, 0);
+    uint32_t n_ctx = hth_context_for(&p->model->hparams, s.n_ctx);
+    uint64_t vram = args_size(p->a, "vram", 0);
+    params->n_row = hth_gpu_batch_size(info, s.n_batch, n_ctx);
+    params->n_position = hth_gpu_positions(n_ctx);
+    params->kv = s.kv;
+    hearth_status st = hth_placement_builder_open(&p->choice, p->model, info,
+                                                  vram ? vram : hth_device_free_memory(info), params, err);
+    p->choice.is_user_limit = vram > 0;
+    return st;
+}
+
+static bool nothing_fits(const planning *p)
+{
+    return p->choice.params.n_layer == 0 && hth_placement_builder_least_bytes(&p->choice) > p->choice.budget;
+}
+
+/* Of a card of which so many bytes may be used; 0: all. */
+static hearth_status look(planning *p, uint64_t limit, hth_offload_params *params, hearth_error *err)
+{
+    hearth_status st = open_card(p, limit, err);
+    if (st == HEARTH_OK) st = open_choice(p, params, err);
+    return st == HEARTH_OK ? hth_plan_context_build(&p->context, &p->choice, p->profile, p->device,
+                                                    &p->kernels, p->pool, err)
+                           : st;
+}
+
+static void close_look(planning *p)
+{
+    hth_plan_context_close(&p->context);
+    hth_placement_builder_close(&p->choice);
+    hth_device_close(p->device);
+    p->device = NULL;
+}
+
+/* Within --vram, as a run opens the card: what is measured depends on it. Where that has no room to measure,
+ * with all that the card has: nothing of the model is computed here. */
+static hearth_status plan_with_budget(planning *p, uint64_t vram, hth_offload_params *params,
+                                      hearth_error *err)
+{
+    hearth_status st = look(p, vram, params, err);
+    if (st != HEARTH_ERROR_MEMORY || vram == 0) return st;
+    close_look(p);
+    return look(p, 0, params, err);
+}
+
+/* Up to sixteen sizes, in steps of a power of two, until the whole model has room. */
+static hearth_status plan_sizes(planning *p, hearth_error *err)
+{
+    uint64_t whole = hth_placement_builder_whole_bytes(&p->choice), step = (uint64_t)1 << 20;
+    if (whole == UINT64_MAX) whole = (uint64_t)32 << 30;          /* more than its bindings can hold */
+    whole += p->model->hparams.n_layer * (uint64_t)HTH_PLAN_UNIT; /* each layer is rounded up */
+    while (step * 16 < whole) step *= 2;
+    for (bool done = false; !done && p->n_what_if < MAX_IF; p->n_what_if++) {
+        hth_plan_options o = p->context.options;
+        hth_plan plan;
+        o.vram = (p->n_what_if + 1) * step;
+        done = o.vram >= whole;
+        hearth_status st = hth_plan_solve(&p->context.input, &p->context.machine, &o, &plan, err);
+        if (st != HEARTH_OK) return st;
+        p->what_if[p->n_what_if].vram = o.vram;
+        p->what_if[p->n_what_if].seconds = plan.seconds;
+        hth_plan_free(&plan);
+    }
+    return HEARTH_OK;
+}
+
+/* Weights that are the host's: all that do not lie on the device. */
+static uint64_t host_bytes(const planning *p)
+{
+    const hth_plan_model *in = &p->context.input;
+    const hth_plan *b = &p->context.best;
+    uint64_t bytes = 0;
+    for (uint32_t i = b->n_device; i < in->n_layer; i++) bytes += in->layers[i].attention_bytes;
+    for (uint32_t i = 0; i < in->n_layer; i++) {
+        uint32_t n_hot = b->n_hot[i] > 0 ? (uint32_t)b->n_hot[i] : 0;
+        bytes += (in->layers[i].n_cluster - n_hot) * in->layers[i].cpu_bytes;
+    }
+    if (!b->head && !p->model->tied) bytes += in->head_bytes;
+    return bytes + p->model->token_embd.n_row * p->model->token_embd.row_size;
+}
+
+static hearth_status make_plan(planning *p, hearth_error *err)
+{
+    hth_offload_params params = {0};
+    hth_machine machine;
+    hearth_status st = open_model_alone(p, &params, err);
+    if (st == HEARTH_OK) st = plan_with_budget(p, args_size(p->a, "vram", 0), &params, err);
+    const hth_plan_context *o = &p->context;
+    if (st == HEARTH_OK)
+        st = hth_plan_greedy_baseline(&o->input, &o->machine, &o->options, &p->by_share, err);
+    if (st != HEARTH_OK) return st;
+    if (args_has(p->a, "what-if")) st = plan_sizes(p, err);
+    hth_plan_context_apply(o, &p->choice);
+    hth_machine_read("", &machine);
+    p->ram = args_size(p->a, "ram", 0);
+    if (p->ram == 0) p->ram = machine.available;
+    p->host_bytes = host_bytes(p);
+    return st;
+}
+
+/* "the least is --vram 7.89M; ...": an option that works as it stands, where the device has so much. */
+typedef struct least_words {
+    char text[120];
+} least_words;
+
+static least_words least_of(const planning *p)
+{
+    least_words w = {"not even one fits into what it binds at once"};
+    uint64_t min = hth_placement_builder_least_bytes(&p->choice);
+    bool is_there = min <= hth_device_free_memory(p->choice.info);
+    if (min < UINT64_MAX)
+        snprintf(w.text, sizeof w.text, "the least is %s%s", is_there ? "--vram " : "",
+                 is_there ? hth_format_size_arg(min).text : hth_format_bytes(min).text);
+    return w;
+}
+
+static hearth_status write_placement(const planning *p, const char *path, hearth_error *err)
+{
+    const hth_device_info *info = p->choice.info;
+    const hth_offload_params *params = &p->choice.params;
+    hth_placement to = {.n_layer = params->n_layer,
+                        .n_hot = p->choice.n_hot,
+                        .head = params->head,
+                        .submit_on_demand = params->submit_mode == HTH_SUBMIT_ON_DEMAND,
+                        .seconds = p->choice.seconds};
+    uint64_t hash;
+    memcpy(to.streams, params->streams, sizeof to.streams);
+    if (nothing_fits(p))
+        return hth_fail(
+            err, HEARTH_ERROR_MEMORY,
+            "no layer fits there: %s; a smaller -c or --batch takes less; no placement is written",
+            least_of(p).text);
+    if (params->n_layer == 0)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "nothing gains by lying there: no placement is written");
+    snprintf(to.device, sizeof to.device, "%s", info->name);
+    snprintf(to.driver, sizeof to.driver, "%s", info->driver);
+    hearth_status st = hth_model_hash(p->file, &hash, err);
+    return st == HEARTH_OK ? hth_placement_write(&to, hash, path, err) : st;
+}
+
+/* ---- saying it ---------------------------------------------------------------------------------------- */
+
+static const char *const limits[] = {
+    [HTH_PLAN_BOUND_DEVICE] = "GPU", [HTH_PLAN_BOUND_CPU] = "CPU", [HTH_PLAN_BOUND_SYNC] = "handoff"};
+
+static double rate(double seconds) { return seconds > 0.0 ? 1.0 / seconds : 0.0; }
+
+static uint64_t neurons_of(const planning *p)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < p->model->hparams.n_layer; i++) n += p->model->layers[i].d_ff;
+    return n;
+}
+
+static uint64_t hot_of(const planning *p)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < p->choice.params.n_layer; i++) n += p->choice.n_hot[i];
+    return n;
+}
+
+static void print_machine(const planning *p)
+{
+    const hth_calibration *c = &p->context.calibration;
+    printf("Measured: rows of %s %.1f GB/s there, %.1f GB/s here (%u threads), neurons at 5 %% %.1f GB/s "
+           "here; handoff %.0f us "
+           "(99th of 100: %.0f), %s; a program %.1f us\n",
+           hth_type_find((uint32_t)c->type)->name, c->device_rate.median * 1e-9, c->cpu_rate.median * 1e-9,
+           hth_pool_n_thread(p->pool), c->cpu_down[0] * 1e-9,
+           c->sync_latency[hth_calibration_submit_mode(c)] * 1e6,
+           c->sync_latency_99[hth_calibration_submit_mode(c)] * 1e6,
+           hth_calibration_submit_mode(c) == HTH_SUBMIT_ON_DEMAND ? "submitted when the host is ready"
+                                                                  : "queued",
+           c->dispatch * 1e6);
+}
+
+/* Layers of the same share in one line. */
+static void print_layers(const planning *p)
+{
+    uint32_t n = p->model->hparams.n_layer;
+    printf("\n%-12s %16s %10s %10s %10s  %s\n", "layers", "neurons there", "GPU us", "CPU us", "way us",
+           "limit");
+    for (uint32_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && p->context.best.n_hot[end] == p->context.best.n_hot[i]; end++)
+            ;
+        const hth_plan_time *t = &p->context.best.layers[i];
+        char range[32], hot[40];
+        snprintf(range, sizeof range, end > i + 1 ? "%u-%u" : "%u", i, end - 1);
+        if (i < p->choice.params.n_layer)
+            snprintf(hot, sizeof hot, "%u of %u", p->choice.n_hot[i], p->model->layers[i].d_ff);
+        else snprintf(hot, sizeof hot, "on the CPU");
+        printf("%-12s %16s %10.1f %10.1f %10.1f  %s\n", range, hot, (t->attention + t->device) * 1e6,
+               t->cpu * 1e6, t->sync * 1e6, limits[t->bottleneck]);
+    }
+}
+
+static void print_what_if(const planning *p)
+{
+    bool in_gib = p->what_if[0].vram >= (uint64_t)256 << 20;
+    printf("\n%10s %12s\n", in_gib ? "GiB there" : "MiB there", "tokens/s");
+    for (size_t i = 0; i < p->n_what_if; i++)
+        printf("%10.*f %12.2f\n", in_gib ? 2 : 0, (double)p->what_if[i].vram * (in_gib ? 0x1p-30 : 0x1p-20),
+               rate(p->what_if[i].seconds));
+}
+
+/* What of the device's memory is taken, and by what. */
+static void print_memory_there(const planning *p)
+{
+    const hth_plan *b = &p->context.best;
+    printf("\nOn the GPU: %s", hth_format_bytes(b->vram).text);
+    if (p->choice.budget < UINT64_MAX) printf(", and %s", hth_budget_text_of(&p->choice).text);
+    printf(": %s %s, caches %s", p->model->down_transposed ? "attention" : "whole layers",
+           hth_format_bytes(b->attention_bytes).text, hth_format_bytes(b->kv_bytes).text);
+    if (p->model->down_transposed)
+        printf(", neurons %s (%.0f %%)", hth_format_bytes(b->cluster_bytes).text,
+               100.0 * (double)hot_of(p) / (double)neurons_of(p));
+    printf(", head %s, room %s\n", hth_format_bytes(b->head_bytes).text,
+           hth_format_bytes(b->fixed_bytes).text);
+    uint64_t is_free = hth_device_free_memory(p->choice.info);
+    if (nothing_fits(p))
+        printf("No layer fits there: %s; a smaller -c or --batch takes less.\n", least_of(p).text);
+    else if (p->choice.params.n_layer == 0) printf("Nothing gains by lying there.\n");
+    if (p->choice.is_user_limit && p->choice.budget > is_free)
+        printf("Now %s are free there, which is all that a run can take.\n", hth_format_bytes(is_free).text);
+}
+
+static void print_memory_here(const planning *p)
+{
+    printf("Here: %s of weights", hth_format_bytes(p->host_bytes).text);
+    if (p->ram > 0) printf(", of %s", hth_format_bytes(p->ram).text);
+    printf("\n");
+    if (p->ram > 0 && p->host_bytes > p->ram)
+        printf("They do not fit: only --mmap would run it, from storage, and what follows does not hold.\n");
+}
+
+static void print_streams(const hth_placement_stream *streams)
+{
+    for (int i = 0; i < HTH_PLACEMENT_STREAMS && streams[i].n_tok > 0; i++) {
+        printf("%s from %u tokens on, the other weights pass through the GPU",
+               i ? "        " : "Prompts:", streams[i].n_tok);
+        if (streams[i].cpu_share > 0)
+            printf("; the CPU computes %.0f %% of them meanwhile",
+                   100.0 * streams[i].cpu_share / HTH_PLACEMENT_PARTS);
+        printf("\n");
+    }
+}
+
+static bool is_whole(const planning *p) { return p->context.best.head && hot_of(p) == neurons_of(p); }
+
+static void print_text(const planning *p)
+{
+    const hth_device_info *info = p->choice.info;
+    const hth_plan_context *o = &p->context;
+    const hth_plan *b = &o->best;
+    printf("%s on %s (%s), selector %s\n", printable(args_operand(p->a, 0)), printable(info->name),
+           printable(info->driver), hearth_selector_name(p->choice.params.selector));
+    if (info->kind == HTH_DEVICE_SIMULATED) {
+        printf("The device is simulated: its figures come from its description.\n");
+    } else if (info->kind != HTH_DEVICE_DISCRETE && info->kind != HTH_DEVICE_INTEGRATED)
+        printf("This device computes on the CPU: the figures say nothing of a card.\n");
+    if (is_whole(p)) printf("All of it fits there.\n");
+    else if (!p->model->down_transposed)
+        printf("Whole layers only: hearth pack would let each layer be divided.\n");
+    else if (o->uniform && p->choice.params.selector != HEARTH_SELECTOR_DENSE)
+        printf("Nothing is known of who fires: %.0f %% of the neurons of each layer are assumed "
+               "(hearth profile, then hearth pack).\n",
+               100.0 * hth_plan_assumed(p->choice.params.selector));
+    print_machine(p);
+    print_layers(p);
+    print_memory_there(p);
+    print_memory_here(p);
+    printf("Expected: %.2f tokens/s (%.2f to %.2f) behind %u tokens; %.2f behind none, %.2f behind %u\n",
+           rate(b->seconds), rate(o->seconds_worst), rate(o->seconds_best), o->options.context,
+           rate(b->seconds_empty), rate(b->seconds_full), o->options.n_ctx);
+    printf("The CPU alone: %.2f tokens/s; placed by firings alone: %.2f\n", rate(b->seconds_cpu),
+           rate(p->by_share.seconds));
+    print_streams(o->streams);
+    printf("1 GiB more: %+.2f tokens/s\n", b->tps_per_gib);
+    if (p->n_what_if > 0) print_what_if(p);
+}
+
+static void print_json_what_if(json *j, const planning *p)
+{
+    json_open(j, "what_if", '[');
+    for (size_t i = 0; i < p->n_what_if; i++) {
+        json_open_compact(j, NULL, '{');
+        json_uint(j, "vram_bytes", p->what_if[i].vram);
+        json_float(j, "tokens_per_second", rate(p->what_if[i].seconds), 6);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
+static void print_json(const planning *p)
+{
+    const hth_device_info *info = p->choice.info;
+    const hth_plan_context *o = &p->context;
+    const hth_plan *b = &o->best;
+    json j;
+    json_init(&j, stdout);
+    json_open(&j, NULL, '{');
+    json_word(&j, "model", args_operand(p->a, 0));
+    json_word(&j, "device", info->name);
+    json_word(&j, "driver", info->driver);
+    json_bool(&j, "is_card", info->kind == HTH_DEVICE_DISCRETE || info->kind == HTH_DEVICE_INTEGRATED);
+    json_bool(&j, "simulated", info->kind == HTH_DEVICE_SIMULATED);
+    json_word(&j, "selector", hearth_selector_name(p->choice.params.selector));
+    json_bool(&j, "uniform", o->uniform);
+    json_calibration(&j, "calibration", &o->calibration);
+    json_open_compact(&j, "neurons", '[');
+    for (uint32_t i = 0; i < p->choice.params.n_layer; i++) json_uint(&j, NULL, p->choice.n_hot[i]);
+    json_close(&j, ']');
+    json_bool(&j, "head", b->head);
+    json_uint(&j, "vram_bytes", b->vram);
+    json_uint(&j, "budget_bytes", o->options.vram);
+    uint64_t min = hth_placement_builder_least_bytes(&p->choice);
+    if (min < UINT64_MAX) json_uint(&j, "least_bytes", min);
+    json_bool(&j, "fits", !nothing_fits(p));
+    json_uint(&j, "host_bytes", p->host_bytes);
+    if (p->ram > 0) json_uint(&j, "ram_bytes", p->ram);
+    if (p->ram > 0) json_bool(&j, "fits_ram", p->host_bytes <= p->ram);
+    json_float(&j, "tokens_per_second", rate(b->seconds), 6);
+    json_float(&j, "tokens_per_second_least", rate(o->seconds_worst), 6);
+    json_float(&j, "tokens_per_second_most", rate(o->seconds_best), 6);
+    json_float(&j, "tokens_per_second_empty", rate(b->seconds_empty), 6);
+    json_float(&j, "tokens_per_second_full", rate(b->seconds_full), 6);
+    json_float(&j, "tokens_per_second_cpu", rate(b->seconds_cpu), 6);
+    json_float(&j, "tokens_per_second_by_firings", rate(p->by_share.seconds), 6);
+    json_open_compact(&j, "streams", '[');
+    for (int i = 0; i < HTH_PLACEMENT_STREAMS && o->streams[i].n_tok > 0; i++) {
+        json_open(&j, NULL, '{');
+        json_uint(&j, "from_tokens", o->streams[i].n_tok);
+        json_float(&j, "cpu_share", (double)o->streams[i].cpu_share / HTH_PLACEMENT_PARTS, 6);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_float(&j, "gain_of_a_gib", b->tps_per_gib, 6);
+    if (p->n_what_if > 0) print_json_what_if(&j, p);
+    json_close(&j, '}');
+    json_end(&j);
+}
+
+static int check_args(const args *a)
+{
+    if (strcmp(args_text(a, "gpu", "auto"), "none") == 0)
+        return usage_error(
+            "plan --gpu none: the CPU alone has all of it, and nothing is placed; hearth bench "
+            "measures its speed, hearth devices lists what --gpu can name");
+    return 0;
+}
+
+static int run(const args *a)
+{
+    planning p = {.a = a};
+    hearth_error err;
+    const char *out = args_text(a, "out", NULL);
+    const input inputs[] = {{args_operand(a, 0), "the model"},
+                            {args_text(a, "profile", NULL), "the profile"}};
+    int wrong = check_args(a);
+    if (!wrong && out) wrong = check_output(a, out, OUTPUT_PLACEMENT, inputs, sizeof inputs / sizeof *inputs);
+    if (wrong) return wrong;
+    hearth_status st = make_plan(&p, &err);
+    if (st == HEARTH_OK && args_has(a, "json")) print_json(&p);
+    else if (st == HEARTH_OK) print_text(&p);
+    if (st == HEARTH_OK && out) st = write_placement(&p, out, &err);
+    close_all(&p);
+    return st == HEARTH_OK ? 0 : report(&err);
+}
+
+const command command_plan = {
+    .name = "plan",
+    .operands = "MODEL",
+    .n_operand_min = 1,
+    .n_operand_max = 1,
+    .summary = "say what of a model goes on a GPU, and what that reaches",
+    .details = "Measures this machine for some seconds, reads no weights. Neurons of packed\n"
+               "files are placed by what they cost on either side, other files by layers.\n",
+    .example = "hearth plan packed.gguf --vram 8G --what-if -o packed.placement",
+    .groups = {options, output_options, model_options, device_options},
+    .models = 1,
+    .run = run,
+};

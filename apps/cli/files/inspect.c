@@ -1,0 +1,82 @@
+/* hearth inspect: what is in a file, and what running it takes. Weights are not read
+ * (only thresholds, which are few), so it answers at once for any size; --check reads
+ * and verifies all of them. */
+#include "cli/files/inspect_facts.h"
+#include "cli/commands.h"
+#include "common/output.h"
+#include "measure/check_weights.h"
+
+static const option_spec options[] = {
+    {"ctx", 'c', OPTION_UINT, "N", "context; 0: as trained; default: that, at most 4096", 0, 16777216, NULL,
+     0},
+    {"all", 0, OPTION_FLAG, NULL, "show arrays and texts whole, and every tensor", 0, 0, NULL, 0},
+    {"check", 0, OPTION_FLAG, NULL, "read every weight; refuse what is not finite", 0, 0, NULL, 0},
+    {"threads", 't', OPTION_UINT, "N", "threads of --check; default: one for each core", 1, 256, NULL, 0},
+    {"json", 0, OPTION_FLAG, NULL, "print a JSON object", 0, 0, NULL, 0},
+    {0},
+};
+
+/* Names the tensors with bad weights as failures; what remains of the output is not
+ * printed then. */
+static int check(const args *a, const hth_gguf *file)
+{
+    progress p;
+    hearth_error err;
+    hth_check_result r;
+    install_signal_handlers();
+    progress_init(&p, "checking", "MB", 1e6);
+    hearth_status st =
+        hth_check_weights(file, (uint32_t)args_uint(a, "threads", 0), progress_show, &p, &r, &err);
+    progress_end(&p);
+    if (st != HEARTH_OK) return report(&err);
+    if (!args_has(a, "json"))
+        printf("%s: %llu weights of %llu tensors are finite", printable(hth_gguf_path(file)),
+               (unsigned long long)r.n_weight, (unsigned long long)r.n_tensor);
+    if (!args_has(a, "json") && r.n_skipped > 0)
+        printf("; %llu tensors are of types that cannot be read", (unsigned long long)r.n_skipped);
+    if (!args_has(a, "json")) printf("\n\n");
+    return 0;
+}
+
+/* A lack of memory says nothing of the file. */
+static const hearth_error *out_of_memory(const facts *f)
+{
+    if (!f->model && f->why_not.status == HEARTH_ERROR_MEMORY) return &f->why_not;
+    if (f->no_use.status == HEARTH_ERROR_MEMORY) return &f->no_use;
+    return f->no_tokenizer.status == HEARTH_ERROR_MEMORY ? &f->no_tokenizer : NULL;
+}
+
+static int run(const args *a)
+{
+    hth_gguf *file;
+    hearth_error err;
+    facts f;
+    int code = 0;
+    if (hth_gguf_open(args_operand(a, 0), &file, &err) != HEARTH_OK) return report(&err);
+    if (args_has(a, "check")) code = check(a, file);
+    if (code == 0) {
+        file_info_gather(&f, a, file);
+        const hearth_error *lack = out_of_memory(&f);
+        if (lack) code = report(lack);
+        else if (args_has(a, "json")) inspect_print_json(&f);
+        else inspect_print(&f);
+        facts_free(&f);
+    }
+    hth_gguf_close(file);
+    return code;
+}
+
+const command command_inspect = {
+    .name = "inspect",
+    .operands = "FILE",
+    .n_operand_min = 1,
+    .n_operand_max = 1,
+    .summary = "show what is in a model file, and the memory that a run needs",
+    .details = "What the model is, where its bytes are, which selectors it runs with, the bytes\n"
+               "of weights, KV cache and workspace, and the metadata. Works for every GGUF file\n"
+               "that is well-formed, profiles and predictors too; says why one cannot be run.\n",
+    .example = "hearth inspect model.gguf -c 8192",
+    .groups = {options},
+    .models = 1,
+    .run = run,
+};

@@ -1,0 +1,297 @@
+/* `hearth inspect` for people: what the model is first, then where its bytes are, what
+ * a run takes, and the metadata as they stand. */
+#include "cli/files/inspect_facts.h"
+#include "common/model_args.h"
+#include "text/utf8.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { SHOWN_TEXT = 80, SHOWN_ELEMENTS = 6 };
+
+static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
+
+/* A heading, a blank line before it. */
+static void heading(const char *text) { printf("\n%s\n", text); }
+
+static void label(const char *text) { printf("  %-14s ", text); }
+
+/* ---- texts from the file -------------------------------------------------------------- */
+
+static void print_text(hth_str text, bool all)
+{
+    size_t n = all || text.n < SHOWN_TEXT ? text.n : SHOWN_TEXT;
+    while (n > 0 && n < text.n && ((unsigned char)text.bytes[n] & 0xc0) == 0x80)
+        n--; /* not inside a character */
+    putchar('"');
+    for (size_t i = 0; i < n;) {
+        char one[8];
+        uint32_t c;
+        size_t size = hth_text_utf8_decode(text.bytes + i, text.n - i, &c);
+        bool control =
+            size > 0 && (c < 0x20 || (c >= 0x7f && c < 0xa0)); /* C1 controls drive terminals too */
+        if (size > 0 && !control) {
+            fwrite(text.bytes + i, 1, size, stdout);
+            i += size;
+            continue;
+        }
+        for (size_t end = i + (size > 0 ? size : 1); i < end; i++)
+            fputs(hth_escape(one, sizeof one, text.bytes + i, 1), stdout);
+    }
+    printf(n < text.n ? "\"... (%zu bytes)" : "\"", text.n);
+}
+
+static void print_element(const hth_gguf_value *v, uint64_t i, bool all)
+{
+    hth_gguf_type t = v->element_type;
+    if (t == HTH_GGUF_TEXT) print_text(((const hth_str *)v->elements)[i], all);
+    else if (t == HTH_GGUF_F32 || t == HTH_GGUF_F64) printf("%.9g", hth_gguf_element_float(v, i));
+    else if (value_type_is_signed(t)) printf("%lld", (long long)hth_gguf_element_int(v, i));
+    else printf("%llu", (unsigned long long)hth_gguf_element_uint(v, i));
+}
+
+static void print_value(const hth_gguf_value *v, bool all)
+{
+    switch (v->type) {
+    case HTH_GGUF_TEXT: print_text(v->as.text, all); return;
+    case HTH_GGUF_F32:
+    case HTH_GGUF_F64: printf("%.9g", v->as.f); return;
+    case HTH_GGUF_BOOL: fputs(v->as.u ? "true" : "false", stdout); return;
+    case HTH_GGUF_ARRAY: break;
+    default:
+        if (value_type_is_signed(v->type)) printf("%lld", (long long)v->as.i);
+        else printf("%llu", (unsigned long long)v->as.u);
+        return;
+    }
+    printf("%llu of %s", (unsigned long long)v->n_element, value_type_name(v->element_type));
+    if (v->element_type == HTH_GGUF_ARRAY) return;
+    uint64_t n = all || v->n_element < SHOWN_ELEMENTS ? v->n_element : SHOWN_ELEMENTS;
+    for (uint64_t i = 0; i < n; i++) {
+        fputs(i ? ", " : ": ", stdout);
+        print_element(v, i, all);
+    }
+    if (n < v->n_element) fputs(", ...", stdout);
+}
+
+/* ---- the model ---------------------------------------------------------------------------- */
+
+static void print_attention(const hth_model *m)
+{
+    static const char *const rotations[] = {"rotation of neighbours", "rotation of halves", "no rotation"};
+    const hth_hparams *h = &m->hparams;
+    uint32_t n_window = 0, window = 0;
+    for (uint32_t i = 0; i < h->n_layer; i++)
+        if (m->layers[i].window > 0) n_window++, window = m->layers[i].window;
+    label("attention");
+    printf("%u heads of %u, %u for keys and values; %s", h->n_head, h->d_head, h->n_head_kv,
+           rotations[h->rope.kind]);
+    if (h->rope.kind != HTH_ROPE_NONE) printf(", base %g", h->rope.base);
+    if (n_window > 0) printf("; %u of %u layers see %u positions", n_window, h->n_layer, window);
+    putchar('\n');
+}
+
+/* The field's names for an activation with and without a gate. */
+static const char *ffn_name(hth_activation activation, bool gated)
+{
+    static const char *const names[HTH_N_ACTIVATION][2] = {{"SiLU", "SwiGLU"},
+                                                           {"GELU", "GeGLU"},
+                                                           {"ReLU", "ReGLU"},
+                                                           {"ReLU\u00b2", "gated ReLU\u00b2"},
+                                                           {"dReLU", "dReLU"}};
+    return names[activation][gated];
+}
+
+/* Those that the activation allows, but want a file that is not there. */
+static void print_missing_selectors(const facts *f)
+{
+    bool exact;
+    size_t n = 0;
+    const char *const *modes = sparsity_modes(f->model->hparams.activation, &exact);
+    for (size_t i = 0; modes[i]; i++) {
+        hearth_selector s = HEARTH_SELECTOR_DENSE;
+        while (strcmp(hearth_selector_name(s), modes[i]) != 0) s++;
+        if (f->runs_with[s]) continue;
+        if (n == 0) label("");
+        printf("%s%s with a file of hearth %ss", n++ ? ", " : "", modes[i], modes[i]);
+    }
+    if (n > 0) puts(" (approximate)");
+}
+
+/* Which selectors the file can run with, and what auto takes. */
+static void print_selectors(const facts *f)
+{
+    bool first = true;
+    printf("; runs with ");
+    for (hearth_selector s = HEARTH_SELECTOR_DENSE; s <= HEARTH_SELECTOR_THRESHOLD; s++) {
+        if (!f->runs_with[s]) continue;
+        printf("%s%s%s", first ? "" : ", ", hearth_selector_name(s),
+               selector_is_approximate(s) ? " (approximate)" : "");
+        first = false;
+    }
+    if (f->no_choice.status == HEARTH_OK)
+        printf("; auto takes %s: %s\n", hearth_selector_name(f->chosen), f->chosen_why);
+    else printf("; auto cannot: %s\n", printable(f->no_choice.message));
+    print_missing_selectors(f);
+}
+
+static void print_ffn(const facts *f)
+{
+    const hth_model *m = f->model;
+    const hth_hparams *h = &m->hparams;
+    bool exact, gated = m->layers[0].gate.n_row > 0;
+    label("feed-forward");
+    printf("%u neurons, %s%s\n", h->d_ff, ffn_name(h->activation, gated),
+           hth_gguf_find(m->file, "hearth.ffn.activation") ? " (as the file says)" : "");
+    label("sparsity");
+    sparsity_modes(h->activation, &exact);
+    printf(exact ? "neurons give exact zeros" : "no exact zeros");
+    print_selectors(f);
+}
+
+static void print_tokenizer(const facts *f)
+{
+    label("tokenizer");
+    if (f->no_tokenizer.status != HEARTH_OK) printf("none: %s\n", printable(f->no_tokenizer.message));
+    else if (f->cut)
+        printf("byte-level BPE, %d tokens, words cut as \"%s\" by %s\n", (int)f->n_token, f->cut,
+               f->cut_engine);
+    else printf("SentencePiece, %d tokens\n", (int)f->n_token);
+}
+
+static void print_model(const facts *f)
+{
+    const hth_gguf_value *name = hth_gguf_find(f->file, "general.name");
+    heading("Model");
+    if (name && name->type == HTH_GGUF_TEXT) {
+        label("name");
+        print_text(name->as.text, f->all);
+        putchar('\n');
+    }
+    if (f->model) {
+        const hth_hparams *h = &f->model->hparams;
+        label("architecture");
+        printf("%s: %u layers, width %u, vocabulary %u, trained for %u positions\n", h->arch->name,
+               h->n_layer, h->d_model, h->n_vocab, h->n_ctx_train);
+        print_attention(f->model);
+        print_ffn(f);
+    }
+    print_tokenizer(f);
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static void print_sum(const char *name, const tensor_sum *s, const char *remark)
+{
+    printf("  %-14s %7llu %16llu %12.2f%s\n", name, (unsigned long long)s->n_tensor,
+           (unsigned long long)s->n_weight, mib(s->size), remark);
+}
+
+/* Integers are lists of a file's own: orders of neurons, counts. */
+static const char *type_note(const hth_type_info *type)
+{
+    bool counts = type->name[0] == 'I' && type->name[1] >= '0' && type->name[1] <= '9';
+    return type->supported ? "" : counts ? "  (no weights)" : "  (not supported)";
+}
+
+static void print_sums(const facts *f)
+{
+    tensor_sum whole = {0};
+    heading("Tensors           number          weights          MiB");
+    for (int r = 0; r < N_ROLE; r++) {
+        if (f->roles[r].n_tensor == 0) continue;
+        print_sum(role_name((role)r), &f->roles[r], "");
+        whole.n_tensor += f->roles[r].n_tensor, whole.n_weight += f->roles[r].n_weight;
+        whole.size += f->roles[r].size;
+    }
+    print_sum("together", &whole, "");
+    putchar('\n');
+    for (uint32_t i = 0; i < HTH_TYPE_LIMIT; i++)
+        if (f->types[i].n_tensor)
+            print_sum(hth_type_find(i)->name, &f->types[i], type_note(hth_type_find(i)));
+}
+
+static void print_tensor(const hth_gguf_tensor *t)
+{
+    char name[260], shape[100];
+    int n = 0;
+    for (uint32_t d = 0; d < t->n_dim; d++)
+        n += snprintf(shape + n, sizeof shape - (size_t)n, "%s%llu", d ? ", " : "",
+                      (unsigned long long)t->dim[d]);
+    printf("  %-36s %-6s %-20s %10.3f MiB at %llu of part %u\n",
+           hth_escape(name, sizeof name, t->name.bytes, t->name.n), hth_type_find(t->type)->name, shape,
+           mib(t->size), (unsigned long long)t->offset, t->i_part + 1);
+}
+
+/* ---- the whole --------------------------------------------------------------------------------- */
+
+static void print_needs(const facts *f)
+{
+    char title[80];
+    if (is_sidecar(f->file)) return;
+    if (!f->model) {
+        printf("\nCannot be run: %s\n", printable(f->why_not.message));
+        return;
+    }
+    snprintf(title, sizeof title, "Memory for a run of %u positions", f->n_ctx);
+    heading(title);
+    label("weights");
+    printf("%12.2f MiB\n", mib(f->weight_size));
+    label("KV cache");
+    printf("%12.2f MiB (f16; f32: %.2f)\n", mib(f->kv_f16_size), mib(f->kv_f32_size));
+    label("workspace");
+    printf("%12.2f MiB\n", mib(f->step_size));
+    label("together");
+    printf("%12.2f MiB\n", mib(f->weight_size + f->kv_f16_size + f->step_size));
+}
+
+static void print_metadata(const facts *f)
+{
+    char title[80];
+    snprintf(title, sizeof title, "Metadata (%zu)", hth_gguf_n_value(f->file));
+    heading(title);
+    for (size_t i = 0; i < hth_gguf_n_value(f->file); i++) {
+        const hth_gguf_value *v = hth_gguf_value_at(f->file, i);
+        char key[400];
+        printf("  %-42s %-5s ", hth_escape(key, sizeof key, v->key.bytes, v->key.n),
+               value_type_name(v->type));
+        print_value(v, f->all);
+        putchar('\n');
+    }
+}
+
+/* Writers lay tensors side by side in the order of the directory; what else is legal is
+ * said, because not every program reads it. */
+static void print_layout(const hth_gguf *file)
+{
+    uint64_t gap = 0, alignment = hth_gguf_alignment(file);
+    for (size_t i = 1; i < hth_gguf_n_tensor(file); i++) {
+        const hth_gguf_tensor *t = hth_gguf_tensor_at(file, i), *before = hth_gguf_tensor_at(file, i - 1);
+        if (t->i_part != before->i_part) continue;
+        if (t->offset < before->offset) {
+            puts("tensors lie in another order than the directory names them");
+            return;
+        }
+        uint64_t between = t->offset - before->offset - before->size;
+        if (between >= alignment) gap += between;
+    }
+    if (gap > 0) printf("%llu bytes lie between tensors\n", (unsigned long long)gap);
+}
+
+void inspect_print(const facts *f)
+{
+    uint32_t n_part = hth_gguf_n_part(f->file);
+    printf("%s: GGUF version %u, %u part%s, %.2f MiB, alignment %llu\n", printable(hth_gguf_path(f->file)),
+           hth_gguf_version(f->file), n_part, n_part == 1 ? "" : "s", mib(hth_gguf_size(f->file)),
+           (unsigned long long)hth_gguf_alignment(f->file));
+    if (hth_gguf_trailing(f->file))
+        printf("%llu bytes lie after the last tensor\n", (unsigned long long)hth_gguf_trailing(f->file));
+    print_layout(f->file);
+    if (is_sidecar(f->file)) inspect_print_sidecar(f);
+    else print_model(f);
+    print_sums(f);
+    print_needs(f);
+    print_metadata(f);
+    if (!f->all) return;
+    heading("Every tensor");
+    for (size_t i = 0; i < hth_gguf_n_tensor(f->file); i++) print_tensor(hth_gguf_tensor_at(f->file, i));
+}

@@ -1,0 +1,414 @@
+/* hearth bench: prompt and generation speed beside the machine's limits, taken in
+ * the same run; of a model on a GPU without those limits, which are the CPU's. Samples of all tests are
+ * interleaved, probes of memory and cores before each. bench_trace.c makes firing lists, bench_quality.c says
+ * what the mode costs; the results are shown by bench_report.c, the limits alone by bench_machine.c. */
+#include "cli/measure/bench.h"
+
+#include "base/hash.h"
+#include "cli/commands.h"
+#include "common/model_args.h"
+#include "common/placement_info.h"
+#include "measure/limits.h"
+#include "forward/gpu/gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const option_spec options[] = {
+    {"prompt", 'p', OPTION_UINT_LIST, "N,...", "prompt lengths; default 128; 0: none", 0, 1048576, NULL, 0},
+    {"predict", 'n', OPTION_UINT_LIST, "N,...", "tokens to generate; default 64; 0: none", 0, 1048576, NULL,
+     0},
+    {"parallel", 0, OPTION_UINT_LIST, "N,...", "generate in N sequences; no prompt without -p", 1, 1024, NULL,
+     0},
+    {"depth", 0, OPTION_UINT, "N", "generate behind N tokens; no prompt without -p", 0, 1048576, NULL, 0},
+    {"fire", 0, OPTION_TEXT, "SPEC", "neurons by share=0.1,run=64,... or profile=FILE", 0, 0, NULL, 0},
+    {"file", 'f', OPTION_FILE, "TEXT", "print what the mode costs on this text; - is stdin", 0, 0, NULL, 0},
+    {"chunks", 0, OPTION_UINT, "N", "windows of TEXT; default: as many as hold 2048 tokens", 1, 1e9, NULL,
+     OPTION_ADVANCED},
+    {"limits", 0, OPTION_FLAG, NULL, "measure the machine alone; takes -t, --repeat", 0, 0, NULL, 0},
+    {"repeat", 0, OPTION_UINT, "R", "samples of each; default 5", 1, 1000, NULL, 0},
+    {"json", 0, OPTION_FLAG, NULL, "print a JSON object with every sample", 0, 0, NULL, 0},
+    {0},
+};
+
+/* ---- samples -------------------------------------------------------------------------- */
+
+/* Any ids will do; these are spread over the vocabulary, and differ between sequences. */
+static int32_t token_at(const bench *b, uint64_t i, uint32_t i_sequence)
+{
+    return (int32_t)((i * 2654435761u + 12345u + i_sequence * 7919u) % b->info.n_vocab);
+}
+
+static bool eval_prompt(bench *b, uint64_t n, hearth_error *err)
+{
+    for (uint64_t at = 0; at < n; at += b->n_batch) {
+        size_t k = n - at < b->n_batch ? (size_t)(n - at) : b->n_batch;
+        if (hearth_session_eval(b->session, b->prompt + at, k, err) != HEARTH_OK) return false;
+    }
+    return true;
+}
+
+static bool generate(bench *b, uint64_t n, hearth_error *err)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        int32_t token = token_at(b, b->depth + i, 0);
+        if (hearth_session_eval(b->session, &token, 1, err) != HEARTH_OK) return false;
+    }
+    return true;
+}
+
+static bool generate_together(bench *b, const bench_test *t, hearth_error *err)
+{
+    for (uint64_t i = 0; i < t->n_predict; i++) {
+        for (uint32_t s = 0; s < t->n_sequence; s++) {
+            int32_t token = token_at(b, b->depth + i, s);
+            if (hearth_batch_add(b->batch, b->sequences[s], &token, 1, err) != HEARTH_OK) return false;
+        }
+        if (hearth_batch_run(b->batch, err) != HEARTH_OK) return false;
+    }
+    return true;
+}
+
+/* Leaves depth tokens in a cache: those behind them go, those that lack are computed. A
+ * session without a batch of its own is stepped by the common one. */
+static bool prefill_to_depth(bench *b, hearth_session *session, uint32_t i_sequence, hearth_error *err)
+{
+    uint64_t at = hearth_session_position(session);
+    progress p;
+    bool ok = true;
+    if (at > b->depth && hearth_session_truncate(session, (uint32_t)b->depth, err) != HEARTH_OK) return false;
+    progress_init(&p, "filling the cache", "tokens", 1);
+    while (ok && at < b->depth) {
+        int32_t piece[256];
+        size_t max = session == b->session ? 256 : b->n_row < 256 ? b->n_row : 256;
+        size_t n = b->depth - at < max ? (size_t)(b->depth - at) : max;
+        for (size_t i = 0; i < n; i++) piece[i] = token_at(b, at + i, i_sequence);
+        hearth_status st = session == b->session ? hearth_session_eval(session, piece, n, err)
+                                                 : hearth_batch_add(b->batch, session, piece, n, err);
+        if (st == HEARTH_OK && session != b->session) st = hearth_batch_run(b->batch, err);
+        ok = st == HEARTH_OK;
+        at += n;
+        if (ok) progress_update(&p, at, b->depth);
+    }
+    progress_end(&p);
+    return ok;
+}
+
+static bool reset_to_depth(bench *b, const bench_test *t, hearth_error *err)
+{
+    if (t->n_prompt) return hearth_session_truncate(b->session, 0, err) == HEARTH_OK;
+    if (t->n_sequence == 0) return prefill_to_depth(b, b->session, 0, err);
+    for (uint32_t s = 0; s < t->n_sequence; s++)
+        if (!prefill_to_depth(b, b->sequences[s], s, err)) return false;
+    return true;
+}
+
+static bool sample(bench *b, const bench_test *t, double *rate, hearth_error *err)
+{
+    if (!reset_to_depth(b, t, err)) return false;
+    timestamp start = timestamp_now(b->model);
+    uint64_t n = t->n_prompt ? t->n_prompt : t->n_predict;
+    bool ok = t->n_prompt     ? eval_prompt(b, n, err)
+              : t->n_sequence ? generate_together(b, t, err)
+                              : generate(b, n, err);
+    timestamp took = timestamp_since(b->model, start);
+    double seconds = b->by_card && took.sim > 0.0 ? took.sim : took.wall;
+    *rate = (double)n * (t->n_sequence ? t->n_sequence : 1) / seconds;
+    for (uint32_t s = 0; ok && s < t->n_sequence; s++)
+        t->digest[s] = hth_hash(hearth_session_logits(b->sequences[s]), b->info.n_vocab * sizeof(float));
+    return ok;
+}
+
+typedef struct probes {
+    hth_pool *pool;
+    hth_bandwidth_probe memory;
+    hth_peak_probe cores;
+} probes;
+
+static bool open_probes(probes *p, uint32_t n_thread, hearth_error *err)
+{
+    hth_cpu level;
+    if (hth_cpu_choose(&level, err) != HEARTH_OK || hth_pool_open(n_thread, &p->pool, err) != HEARTH_OK ||
+        hth_bandwidth_open(&p->memory, BENCH_REGION_SIZE, err) != HEARTH_OK)
+        return false;
+    hth_peak_probe_open(&p->cores, level);
+    return true;
+}
+
+static void probe(probes *p, bench_test *t, size_t i_sample)
+{
+    double peak[HTH_N_PEAK_KIND] = {0};
+    t->memory[i_sample] = hth_bandwidth_measure(&p->memory, p->pool);
+    if (t->n_prompt) hth_peak_probe_measure(&p->cores, p->pool, peak);
+    for (size_t k = 0; k < HTH_N_PEAK_KIND; k++) t->peak[k][i_sample] = peak[k];
+}
+
+/* The promise of batches, looked at where it is used: the same tokens give a sequence the
+ * same logits in any company. */
+static bool check_parallel(const bench *b, hearth_error *err)
+{
+    for (size_t i = 0; i < b->n_test; i++)
+        for (size_t k = 0; k < i; k++) {
+            const bench_test *x = &b->tests[i], *y = &b->tests[k];
+            uint32_t n = x->n_sequence < y->n_sequence ? x->n_sequence : y->n_sequence;
+            if (x->n_predict != y->n_predict || n == 0 ||
+                memcmp(x->digest, y->digest, n * sizeof *x->digest) == 0)
+                continue;
+            hth_fail(err, HEARTH_ERROR_NUMERIC, "%s: logits of a sequence differ between %u and %u sequences",
+                     b->info.path, x->n_sequence, y->n_sequence);
+            return false;
+        }
+    return true;
+}
+
+/* A device that was left, or part of it, has no figures: they would be of two machines. */
+static bool check_device(const bench *b, hearth_error *err)
+{
+    hearth_model_info now;
+    hearth_model_get_info(b->model, &now);
+    if (strcmp(now.gpu_note, b->info.gpu_note) == 0) return true;
+    hth_fail(err, HEARTH_ERROR_DEVICE, "%s: no figures: %s was left while it was measured: %s", b->info.path,
+             b->info.gpu, now.gpu_note);
+    return false;
+}
+
+static bool run_tests(bench *b, hearth_error *err)
+{
+    probes p = {0};
+    double ignored;
+    bool ok = open_probes(&p, hearth_session_n_thread(b->session), err);
+    for (size_t i = 0; ok && i < b->n_test; i++) ok = sample(b, &b->tests[i], &ignored, err); /* warm up */
+    for (size_t r = 0; ok && r < b->n_repeat; r++)
+        for (size_t i = 0; ok && i < b->n_test; i++) {
+            probe(&p, &b->tests[i], r);
+            ok = sample(b, &b->tests[i], &b->tests[i].rate[r], err);
+        }
+    hth_bandwidth_close(&p.memory);
+    hth_pool_close(p.pool);
+    return ok && check_device(b, err) && check_parallel(b, err);
+}
+
+/* ---- the beginning ------------------------------------------------------------------------ */
+
+static uint64_t largest(const uint64_t *x, size_t n)
+{
+    uint64_t max = 0;
+    for (size_t i = 0; i < n; i++)
+        if (x[i] > max) max = x[i];
+    return max;
+}
+
+/* The numbers of a list; those of an option that was not given are one: otherwise. */
+static size_t lengths_of(const args *a, const char *option, uint64_t otherwise, uint64_t *lengths)
+{
+    size_t n = args_list(a, option, lengths, OPTION_LIST_MAX);
+    if (n == 0) lengths[n++] = otherwise;
+    return n;
+}
+
+/* Without a list: no sequences but the session. The factor is against one sequence, which
+ * is therefore always among them. */
+static size_t sequences_of(const args *a, uint64_t *counts)
+{
+    size_t n = args_list(a, "parallel", counts + 1, OPTION_LIST_MAX);
+    bool one = n == 0;
+    for (size_t i = 1; i <= n; i++) one |= counts[i] == 1;
+    if (n == 0) counts[n++] = 0;
+    else if (one) memmove(counts, counts + 1, n * sizeof *counts);
+    else counts[0] = 1, n++;
+    return n;
+}
+
+/* Positions that the longest test takes. */
+static uint64_t add_tests(bench *b, const args *a)
+{
+    uint64_t prompts[OPTION_LIST_MAX], predicts[OPTION_LIST_MAX], counts[OPTION_LIST_MAX + 1];
+    size_t n_count = sequences_of(a, counts);
+    size_t n_prompt = lengths_of(a, "prompt", counts[0] || b->depth || b->fires.given ? 0 : 128, prompts);
+    size_t n_predict = lengths_of(a, "predict", 64, predicts);
+    uint64_t prompt = largest(prompts, n_prompt), predict = largest(predicts, n_predict);
+    for (size_t i = 0; i < n_prompt; i++)
+        if (prompts[i]) b->tests[b->n_test++] = (bench_test){.n_prompt = prompts[i]};
+    for (size_t i = 0; i < n_predict; i++)
+        for (size_t k = 0; predicts[i] && k < n_count; k++)
+            b->tests[b->n_test++] = (bench_test){.n_predict = predicts[i], .n_sequence = (uint32_t)counts[k]};
+    b->n_sequence = predict ? (uint32_t)largest(counts, n_count) : 0;
+    return prompt > predict + b->depth ? prompt : predict + b->depth;
+}
+
+static bool make_room(bench *b, const hearth_model *model, hearth_kv_type kv, uint64_t n_token)
+{
+    bool ok = (b->prompt = malloc(n_token * sizeof *b->prompt)) != NULL;
+    for (uint64_t i = 0; ok && i < n_token; i++) b->prompt[i] = token_at(b, i, 0);
+    for (size_t i = 0; ok && i < b->n_test; i++) {
+        bench_test *t = &b->tests[i];
+        t->rate = calloc(b->n_repeat, sizeof(double));
+        t->memory = calloc(b->n_repeat, sizeof(double));
+        t->digest = calloc(t->n_sequence + 1, sizeof *t->digest);
+        ok = t->rate && t->memory && t->digest;
+        for (size_t k = 0; k < HTH_N_PEAK_KIND; k++)
+            ok = (t->peak[k] = calloc(b->n_repeat, sizeof(double))) != NULL && ok;
+        t->work = hth_op_count_prompt(model, t->n_prompt);
+        t->kv_bytes = hth_op_count_kv_bytes(model, kv, b->depth + t->n_predict / 2);
+    }
+    b->sequences = calloc(b->n_sequence + 1, sizeof(hearth_session *));
+    if (!ok || !b->sequences) report_text("out of memory");
+    return ok && b->sequences;
+}
+
+static bool open_sequences(bench *b, const args *a, const hearth_model *model, uint32_t n_token)
+{
+    hearth_error err;
+    hearth_session_options o = session_options(a, n_token);
+    hearth_status st = HEARTH_OK;
+    o.n_batch = 0;
+    b->n_row = b->depth && b->n_sequence < b->n_batch ? (uint32_t)b->n_batch : b->n_sequence;
+    for (uint32_t s = 0; st == HEARTH_OK && s < b->n_sequence; s++)
+        st = hearth_session_open(model, &o, &b->sequences[s], &err);
+    if (st == HEARTH_OK && b->n_sequence > 0)
+        st = hearth_batch_open(model, b->n_row, o.n_thread, &b->batch, &err);
+    if (st != HEARTH_OK) report(&err);
+    return st == HEARTH_OK;
+}
+
+static void close_all(bench *b)
+{
+    for (size_t i = 0; i < b->n_test; i++) {
+        free(b->tests[i].rate);
+        free(b->tests[i].memory);
+        free(b->tests[i].digest);
+        for (size_t k = 0; k < HTH_N_PEAK_KIND; k++) free(b->tests[i].peak[k]);
+    }
+    for (uint32_t s = 0; b->sequences && s < b->n_sequence; s++) hearth_session_close(b->sequences[s]);
+    free(b->sequences);
+    free(b->prompt);
+    hearth_batch_close(b->batch);
+    hearth_session_close(b->session);
+    hth_act_trace_close(b->fires.lists);
+    bench_close_price(&b->price);
+}
+
+static int measure(bench *b, const args *a, const hearth_model *model)
+{
+    hearth_error err;
+    if (!run_tests(b, &err)) return report(&err);
+    interrupt_at_once(false); /* the figures are there */
+    if (!bench_find_price(b, a, model)) return EXIT_OTHER;
+    if (args_has(a, "json")) bench_print_json(b);
+    else bench_print_table(b);
+    if (interrupted()) print_status("interrupted; the price is of whole windows so far");
+    return 0;
+}
+
+/* More positions than a model was trained for are allowed, as with run -c; where it has learned its
+ * positions, opening a session refuses. */
+static void warn_of_room(const bench *b, uint64_t n_token)
+{
+    if (n_token > b->info.n_ctx_train)
+        print_warning("the tests take %llu positions, but %s was trained for %u", (unsigned long long)n_token,
+                      b->info.path, b->info.n_ctx_train);
+}
+
+/* The first option given that a GPU is asked for by; NULL: none. */
+static const char *gpu_option(const args *a)
+{
+    static const char *const options_of_gpu[] = {"vram", "placement", "gpu-strict"};
+    if (strcmp(args_text(a, "gpu", "none"), "none") != 0) return "gpu";
+    for (size_t i = 0; i < sizeof options_of_gpu / sizeof *options_of_gpu; i++)
+        if (args_has(a, options_of_gpu[i])) return options_of_gpu[i];
+    return NULL;
+}
+
+/* Firing lists and prices are the CPU's: nothing on a device is looked at. */
+static bool needs_cpu(const bench *b) { return b->fires.given || b->price.path; }
+
+static int check_args(const bench *b, const args *a)
+{
+    if (args_uint(a, "ctx", 1) == 0)
+        return usage_error("bench -c 0: without -c, bench takes the context that its tests need");
+    if (needs_cpu(b) && gpu_option(a))
+        return usage_error("bench %s is for the CPU alone: leave --%s out", b->fires.given ? "--fire" : "-f",
+                           gpu_option(a));
+    if (b->fires.given && (b->n_sequence || b->depth || b->tests[0].n_prompt))
+        return usage_error(
+            "bench --fire: tokens are generated one by one, without -p, --parallel and --depth");
+    if (b->fires.given && b->price.path)
+        return usage_error("bench --fire: lists that the model does not find have no price; leave -f out");
+    if (args_has(a, "chunks") && !b->price.path)
+        return usage_error("bench --chunks: windows of which text? -f");
+    if (b->n_test == 0) return usage_error("bench: nothing to do with -p 0 -n 0");
+    return 0;
+}
+
+/* Of all sessions, each of which has caches of its own there; 0: no device. */
+static uint32_t positions_there(const bench *b, const args *a, uint64_t n_token)
+{
+    uint64_t each = hth_gpu_positions((uint32_t)args_uint(a, "ctx", n_token)),
+             all = each * (b->n_sequence + 1);
+    if (needs_cpu(b)) return 0;
+    return all < HEARTH_CTX_TRAINED ? (uint32_t)all : HEARTH_CTX_TRAINED - 1;
+}
+
+/* -c is compared before a model is read. */
+static bool check_ctx(const args *a, uint64_t n_token)
+{
+    if (args_uint(a, "ctx", n_token) >= n_token) return true;
+    report_text(
+        "the tests take %llu positions (the longest prompt, or --depth and -n), but -c leaves room for "
+        "%llu; -c %llu has room",
+        (unsigned long long)n_token, (unsigned long long)args_uint(a, "ctx", 0), (unsigned long long)n_token);
+    return false;
+}
+
+static int run(const args *a)
+{
+    static bench b; /* large */
+    hearth_model *model = NULL;
+    int status = EXIT_OTHER;
+    if (args_has(a, "limits")) return bench_limits(a);
+    b = (bench){.n_repeat = args_uint(a, "repeat", 5),
+                .bf16_dot = args_has(a, "bf16-dot"),
+                .kv = args_text(a, "kv", "f16"),
+                .n_batch = args_uint(a, "batch", 256),
+                .depth = args_uint(a, "depth", 0),
+                .price.path = args_text(a, "file", NULL)};
+    const char *fire = args_text(a, "fire", NULL);
+    int wrong = fire ? bench_parse_fire(fire, &b.fires) : 0;
+    if (wrong) return wrong;
+    uint64_t n_token = add_tests(&b, a);
+    if ((wrong = check_args(&b, a)) != 0) return wrong;
+    if (!check_ctx(a, n_token)) return EXIT_OTHER;
+    install_signal_handlers();
+    interrupt_at_once(true);
+    if (!open_model_for(a, args_operand(a, 0), positions_there(&b, a, n_token), &model)) return EXIT_OTHER;
+    b.model = model;
+    hearth_model_get_info(model, &b.info);
+    b.by_card = b.info.gpu_sim_seconds > 0.0;
+    b.approximate = b.fires.given ? is_approximate_besides(a) : is_approximate(a, model);
+    warn_of_room(&b, n_token);
+    if (bench_open_quality(&b, a, model) && make_room(&b, model, session_options(a, 0).kv, n_token) &&
+        open_session(a, model, (uint32_t)n_token, &b.session) &&
+        open_sequences(&b, a, model, (uint32_t)n_token) && bench_open_fire(&b, model, (uint32_t)n_token))
+        status = measure(&b, a, model);
+    close_all(&b);
+    hearth_model_close(model);
+    return status;
+}
+
+const command command_bench = {
+    .name = "bench",
+    .operands = "[MODEL]",
+    .n_operand_min = 0,
+    .n_operand_max = 1,
+    .summary = "measure speed beside the machine's limits",
+    .details = "Tokens/s as median and spread. Beside generation stand the bytes of weights per\n"
+               "second and what memory gave before each sample; beside prompts the operations\n"
+               "per second (a multiply-add is two) and the peak of the instructions.\n"
+               "--parallel steps N sequences at once: tokens/s of all, and factor against one.\n"
+               "An approximate mode says so; -f adds its price (hearth compare tells more).\n"
+               "What lies on a GPU is named; limits, --fire and -f are the CPU's.\n",
+    .example = "hearth bench model.gguf -p 128,512 -n 64 -t 1",
+    .groups = {options, model_options, gpu_options},
+    .models = 1,
+    .run = run,
+};

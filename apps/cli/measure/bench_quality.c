@@ -1,0 +1,86 @@
+/* What the mode that hearth bench times costs: the text of -f by it and by the same file dense with an F16
+ * cache, after the last timed sample, with sessions of their own. The figures are those of hearth compare
+ * over windows of the same length. */
+#include "cli/measure/bench.h"
+#include "common/model_args.h"
+#include "engine/engine.h"
+#include "measure/chunks.h"
+
+#include <stdlib.h>
+
+/* Tokens of a window, where the model has room for them, and of all windows together. */
+enum { PRICE_WINDOW = 512, PRICE_TOKENS = 2048, MIN_WINDOW = 3 };
+
+/* The text is cut before anything is measured: one that is too short is refused at once. */
+static bool check_text(const bench_quality *p, const hearth_model *model)
+{
+    hth_chunks w;
+    hearth_error err;
+    if (hth_chunks_open(&w, model, p->text, p->n_text, p->n_ctx, &err) == HEARTH_OK) {
+        hth_chunks_close(&w);
+        return true;
+    }
+    report_text("%s: %s", p->path, err.message);
+    return false;
+}
+
+bool bench_open_quality(bench *b, const args *a, const hearth_model *model)
+{
+    bench_quality *p = &b->price;
+    uint64_t capacity = args_uint(a, "ctx", b->info.n_ctx_train);
+    if (!p->path) return true;
+    p->of_reference = is_reference(a, model);
+    p->n_ctx = capacity < PRICE_WINDOW ? (uint32_t)capacity : PRICE_WINDOW;
+    if (p->n_ctx < MIN_WINDOW) p->n_ctx = MIN_WINDOW; /* fewer score nothing */
+    p->n_window = args_uint(a, "chunks", (PRICE_TOKENS + p->n_ctx - 1) / p->n_ctx);
+    p->text = read_text_file(p->path, &p->n_text);
+    return p->text && (p->of_reference || check_text(p, model));
+}
+
+static hearth_status compare(bench_quality *p, const hearth_model *model, hearth_error *err)
+{
+    hth_compare_side reference = {model, p->reference}, mode = {model, p->mode};
+    progress shown;
+    hearth_status st = hth_compare_open(&reference, &mode, &p->compare, err);
+    if (st != HEARTH_OK) return st;
+    progress_init(&shown, "comparing", "windows", 1);
+    st = hth_measure_compare(p->compare, p->text, p->n_text, p->n_window, progress_show, &shown, &p->result,
+                             err);
+    progress_end(&shown);
+    return st;
+}
+
+/* What calls itself exact is looked at. */
+static bool check_exact(const bench *b)
+{
+    const hth_comparison *r = &b->price.result;
+    if (b->approximate || r->n_identical == r->n_scored) return true;
+    report_text(
+        "%s: selector %s calls itself exact, but the logits of %llu of %llu positions are not those of "
+        "dense",
+        b->info.path, hearth_selector_name(b->info.selector),
+        (unsigned long long)(r->n_scored - r->n_identical), (unsigned long long)r->n_scored);
+    return false;
+}
+
+bool bench_find_price(bench *b, const args *a, const hearth_model *model)
+{
+    bench_quality *p = &b->price;
+    hearth_error err;
+    if (!p->text || p->of_reference) return true;
+    hearth_session_options o = session_options(a, 0);
+    o.n_ctx = p->n_ctx;
+    hearth_status st = hearth_session_open(model, &o, &p->mode, &err);
+    if (st == HEARTH_OK && !open_reference(a, model, p->n_ctx, &p->reference)) return false;
+    if (st == HEARTH_OK) st = compare(p, model, &err);
+    if (st != HEARTH_OK) report(&err);
+    return st == HEARTH_OK && check_exact(b);
+}
+
+void bench_close_price(bench_quality *p)
+{
+    hth_compare_close(p->compare); /* with the layers of the result */
+    hearth_session_close(p->reference);
+    hearth_session_close(p->mode);
+    free(p->text);
+}

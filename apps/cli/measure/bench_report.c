@@ -1,0 +1,319 @@
+/* The results of hearth bench, for people and for programs. Shares are of the medians of
+ * the probes that were taken before the samples. docs/bench.md lists the fields. */
+#include "cli/measure/bench.h"
+#include "common/output.h"
+#include "common/json.h"
+#include "common/placement_info.h"
+#include "base/sample_stats.h"
+
+#include <string.h>
+
+typedef struct result {
+    hth_sample_stats rate, memory, peak[HTH_N_PEAK_KIND];
+    double weights;     /* bytes per second of weights alone, of generation */
+    double used, limit; /* bytes, or operations of prompts, per second; 0: not known */
+    double of_one;      /* against one sequence; 0: no batch */
+} result;
+
+/* Operations per second that this mix of products could have: 0 where a kind of them has
+ * no peak at this level. */
+static double mixed_peak(const bench *b, const hth_op_count *w, const hth_sample_stats peak[HTH_N_PEAK_KIND])
+{
+    hth_peak_kind floats = b->bf16_dot ? HTH_PEAK_BF16 : HTH_PEAK_F32;
+    double int8 = (double)w->int8, f32 = (double)w->f32;
+    if ((w->int8 && peak[HTH_PEAK_INT8].median <= 0.0) || (w->f32 && peak[floats].median <= 0.0)) return 0.0;
+    double seconds =
+        (w->int8 ? int8 / peak[HTH_PEAK_INT8].median : 0.0) + (w->f32 ? f32 / peak[floats].median : 0.0);
+    return seconds > 0.0 ? 2.0 * (int8 + f32) / seconds : 0.0;
+}
+
+/* Whether not all weights are read: how many bytes were is not known. */
+static bool skips_weights(const bench *b, const bench_test *t)
+{
+    return !t->n_prompt && (b->fires.given || b->info.selector != HEARTH_SELECTOR_DENSE);
+}
+
+static result result_of(const bench *b, const bench_test *t)
+{
+    result r = {.rate = hth_sample_stats_of(t->rate, b->n_repeat),
+                .memory = hth_sample_stats_of(t->memory, b->n_repeat)};
+    for (size_t k = 0; k < HTH_N_PEAK_KIND; k++) r.peak[k] = hth_sample_stats_of(t->peak[k], b->n_repeat);
+    if (t->n_prompt) {
+        r.used = 2.0 * (double)(t->work.int8 + t->work.f32) * r.rate.median / (double)t->n_prompt;
+        r.limit = b->info.gpu ? 0.0 : mixed_peak(b, &t->work, r.peak);
+        return r;
+    }
+    double steps = r.rate.median / (t->n_sequence ? t->n_sequence : 1);
+    if (!skips_weights(b, t)) {
+        r.weights = steps * (double)b->info.bytes_per_token;
+        r.used = r.weights + r.rate.median * (double)t->kv_bytes;
+        r.limit = b->info.gpu ? 0.0 : r.memory.median; /* which is the CPU's */
+    }
+    for (size_t i = 0; t->n_sequence && i < b->n_test; i++)
+        if (b->tests[i].n_sequence == 1 && b->tests[i].n_predict == t->n_predict)
+            r.of_one = r.rate.median / hth_sample_stats_of(b->tests[i].rate, b->n_repeat).median;
+    return r;
+}
+
+/* ---- for people ---------------------------------------------------------------------------- */
+
+static void print_name(const bench *b, const bench_test *t)
+{
+    if (t->n_prompt) {
+        printf("| prompt %llu", (unsigned long long)t->n_prompt);
+    } else {
+        printf("| generate %llu", (unsigned long long)t->n_predict);
+        if (t->n_sequence) printf(" x %u", t->n_sequence);
+        if (b->depth) printf(" behind %llu", (unsigned long long)b->depth);
+    }
+    printf(b->approximate ? ", approximate |" : " |");
+}
+
+/* What the best row says, in words, of generation before prompts; nothing where no limit is known. */
+static void print_verdict(const bench *b)
+{
+    const bench_test *best = NULL;
+    result top = {0};
+    for (size_t i = 0; i < b->n_test; i++) {
+        result r = result_of(b, &b->tests[i]);
+        bool is_first = !best || (best->n_prompt && !b->tests[i].n_prompt);
+        if (r.limit <= 0.0 || (!is_first && !b->tests[i].n_prompt != !best->n_prompt)) continue;
+        if (is_first || r.used / r.limit > top.used / top.limit) best = &b->tests[i], top = r;
+    }
+    if (!best) return;
+    printf("\n%s at %.2f of %.1f %s: %.0f %% of what this machine's %s.\n",
+           best->n_prompt ? "The prompt computes" : "Generation reads weights and cache", top.used * 1e-9,
+           top.limit * 1e-9, best->n_prompt ? "GOP/s" : "GB/s", top.used / top.limit * 100.0,
+           best->n_prompt ? "cores can do" : "memory gives");
+}
+
+/* Whether it read faster than memory can. */
+static bool print_row(const bench *b, const bench_test *t)
+{
+    result r = result_of(b, t);
+    const char *unit = t->n_prompt ? "GOP/s" : "GB/s";
+    print_name(b, t);
+    printf(" %.2f (%.2f-%.2f) | ", r.rate.median, r.rate.min, r.rate.max);
+    if (r.used > 0.0) printf("%.2f %s | ", r.used * 1e-9, unit);
+    else printf("- | ");
+    if (r.limit > 0.0) printf("%.1f %s | %.0f %% |", r.limit * 1e-9, unit, r.used / r.limit * 100.0);
+    else printf("- | - |");
+    if (b->n_sequence) printf(r.of_one > 0.0 ? " %.2f |\n" : " - |\n", r.of_one);
+    else printf("\n");
+    return !t->n_prompt && r.limit > 0.0 && r.used > r.limit;
+}
+
+static void print_fires(const bench *b)
+{
+    const bench_traces *f = &b->fires;
+    double percent = 100.0 * hth_act_trace_share(f->lists);
+    if (*f->profile)
+        printf(" Firing lists replayed from %s, not found by the model: %.1f %% of the neurons, its %u "
+               "samples from "
+               "number %u on.%s",
+               printable(f->profile), percent, f->n_sample, f->first_sample,
+               f->marks_tops ? " The activation gives no zeros: a list is the largest tenth of a layer."
+                             : "");
+    else
+        printf(" Firing lists drawn, not found by the model: %.1f %% of the neurons, in runs of %u, skew %g, "
+               "sticky %g.",
+               percent, f->spec.block, f->spec.zipf_s, f->spec.correlation);
+    printf("\nThe share of memory counts all weights, read or not.");
+}
+
+/* What runs, where it is not all neurons with an exact cache. */
+static void print_mode(const bench *b)
+{
+    bool q8_0 = strcmp(b->kv, "q8_0") == 0;
+    if (b->info.selector == HEARTH_SELECTOR_DENSE && !b->approximate) return;
+    printf("Selector %s (%s).", hearth_selector_name(b->info.selector), b->info.selector_why);
+    if (q8_0) printf(" KV cache q8_0.");
+    if (b->bf16_dot) printf(" Products of bf16 where several tokens are computed together.");
+    if (b->fires.given) print_fires(b);
+    printf("\n\n");
+}
+
+/* One line, or two. */
+static void print_price(const bench *b)
+{
+    const bench_quality *p = &b->price;
+    const hth_comparison *r = &p->result;
+    if (!p->path && b->approximate && !b->fires.given)
+        printf("\nApproximate: -f TEXT prints what that costs; hearth compare tells it by layer.\n");
+    if (p->of_reference)
+        printf("\nExact, without a price: the model runs with all neurons and an exact cache, which is what "
+               "others "
+               "are compared with.\n");
+    if (r->n_scored == 0) return;
+    if (!b->approximate) {
+        printf("\nExact, without a price: over %s all logits are those of dense (%llu positions).\n",
+               printable(p->path), (unsigned long long)r->n_scored);
+        return;
+    }
+    hth_compare_layer all = hth_compare_all_layers(r);
+    printf("\nPrice over %s (%llu windows of %u), against dense with an exact cache: perplexity %.4f, ratio "
+           "%.5f "
+           "+/- %.5f,\nmean KL %.3g nats, same likeliest token %.2f %%",
+           printable(p->path), (unsigned long long)r->n_done, p->n_ctx, r->mode.perplexity, r->ratio,
+           r->ratio_error, r->kl, 100.0 * (double)r->n_agree / (double)r->n_scored);
+    if (all.n_live > 0) printf(", recall %.2f %%", 100.0 * (double)all.n_hit / (double)all.n_live);
+    if (all.n_token > 0) printf(", CETT %.4f", all.error_sum / (double)all.n_token);
+    printf("\n");
+}
+
+/* What lies on a device, and whose seconds are told. */
+static void print_place(const bench *b)
+{
+    const hearth_model_info *info = &b->info;
+    if (info->gpu) printf("%s. The limits of a GPU are not measured.", placement_text(info).text);
+    else if (info->gpu_note[0]) printf("All of it on the CPU: %s", info->gpu_note);
+    if (info->gpu_simulated)
+        printf(" Simulated: seconds are %s.",
+               b->by_card ? "those of its clock" : "this machine's, not a card's");
+    if (info->gpu_predicted_tps > 0.0) printf(" The plan expects %.2f tokens/s.", info->gpu_predicted_tps);
+    if (info->gpu || info->gpu_note[0]) printf("\n\n");
+}
+
+void bench_print_table(const bench *b)
+{
+    printf("%s: %s, %u thread(s), %s%s\n\n", printable(b->info.path), printable(b->info.architecture),
+           hearth_session_n_thread(b->session), b->info.cpu, b->info.synthetic ? ", synthetic weights" : "");
+    print_place(b);
+    print_mode(b);
+    printf("| test | tokens/s, median (min-max) of %zu | reached | limit | share "
+           "|%s\n|---|---|---|---|---|%s\n",
+           b->n_repeat, b->n_sequence ? " against one |" : "", b->n_sequence ? "---|" : "");
+    bool cached = false, skipped = false;
+    for (size_t i = 0; i < b->n_test; i++) {
+        cached |= print_row(b, &b->tests[i]);
+        skipped |= skips_weights(b, &b->tests[i]);
+    }
+    print_verdict(b);
+    if (skipped)
+        printf("\nNeurons that do not fire are not read: only --selector dense has a share of the limit.\n");
+    print_price(b);
+    if (cached)
+        printf("\nAbove 100 %%: these weights stay in a cache, or memory was slower while it was probed.\n");
+}
+
+/* ---- for programs -------------------------------------------------------------------------- */
+
+static void print_samples(json *j, const char *key, const double *x, size_t n, double factor)
+{
+    json_open_compact(j, key, '[');
+    for (size_t i = 0; i < n; i++) json_float(j, NULL, x[i] * factor, 6);
+    json_close(j, ']');
+}
+
+static void print_prompt(json *j, const bench *b, const bench_test *t)
+{
+    json_uint(j, "int8_operations", 2 * t->work.int8);
+    json_uint(j, "fp32_operations", 2 * t->work.f32);
+    print_samples(j, "limit_int8_operations_per_second", t->peak[HTH_PEAK_INT8], b->n_repeat, 2.0);
+    print_samples(j, "limit_fp32_operations_per_second", t->peak[HTH_PEAK_F32], b->n_repeat, 2.0);
+}
+
+static void print_digests(json *j, const bench_test *t)
+{
+    json_open_compact(j, "logits_hashes", '[');
+    for (uint32_t s = 0; s < t->n_sequence; s++) {
+        char hex[20];
+        snprintf(hex, sizeof hex, "%016llx", (unsigned long long)t->digest[s]);
+        json_word(j, NULL, hex);
+    }
+    json_close(j, ']');
+}
+
+static void print_test(json *j, const bench *b, const bench_test *t)
+{
+    json_open(j, NULL, '{');
+    json_uint(j, "prompt", t->n_prompt);
+    json_uint(j, "generate", t->n_predict);
+    json_uint(j, "sequences", t->n_sequence ? t->n_sequence : 1);
+    if (!t->n_prompt) json_uint(j, "depth", b->depth);
+    json_bool(j, "approximate", b->approximate);
+    print_samples(j, "tokens_per_second", t->rate, b->n_repeat, 1.0);
+    print_samples(j, "limit_bytes_per_second", t->memory, b->n_repeat, 1.0);
+    if (t->n_prompt) print_prompt(j, b, t);
+    else json_uint(j, "kv_bytes", t->kv_bytes);
+    if (t->n_sequence) print_digests(j, t);
+    result r = result_of(b, t);
+    json_float(j, "median_tokens_per_second", r.rate.median, 6);
+    json_float(j, "min_tokens_per_second", r.rate.min, 6);
+    json_float(j, "max_tokens_per_second", r.rate.max, 6);
+    if (r.weights > 0.0) json_float(j, "weight_bytes_per_second", r.weights, 6);
+    if (r.used > 0.0) json_float(j, t->n_prompt ? "operations_per_second" : "bytes_per_second", r.used, 6);
+    if (r.limit > 0.0) json_float(j, t->n_prompt ? "share_of_peak" : "share_of_limit", r.used / r.limit, 6);
+    if (r.of_one > 0.0) json_float(j, "factor_against_one", r.of_one, 6);
+    json_close(j, '}');
+}
+
+static void print_json_fires(json *j, const bench *b)
+{
+    const bench_traces *f = &b->fires;
+    bool replayed = *f->profile != '\0';
+    json_open(j, replayed ? "replayed_firing_lists" : "drawn_firing_lists", '{');
+    json_float(j, "share", hth_act_trace_share(f->lists), 6);
+    if (replayed) {
+        json_word(j, "profile", f->profile);
+        json_uint(j, "samples", f->n_sample);
+        json_uint(j, "first_sample", f->first_sample);
+        json_bool(j, "largest_tenth", f->marks_tops);
+    } else {
+        json_uint(j, "run", f->spec.block);
+        json_float(j, "skew", f->spec.zipf_s, 6);
+        json_float(j, "sticky", f->spec.correlation, 6);
+    }
+    json_uint(j, "seed", f->spec.seed);
+    json_close(j, '}');
+}
+
+static void print_json_price(json *j, const bench *b)
+{
+    const bench_quality *p = &b->price;
+    const hth_comparison *r = &p->result;
+    json_open(j, "price", '{');
+    json_word(j, "text", p->path);
+    json_bool(j, "of_reference", p->of_reference);
+    json_bool(j, "exact", p->of_reference || r->n_identical == r->n_scored);
+    if (!p->of_reference) {
+        hth_compare_layer all = hth_compare_all_layers(r);
+        json_uint(j, "n_ctx", p->n_ctx);
+        json_uint(j, "windows", r->n_window);
+        json_uint(j, "windows_scored", r->n_done);
+        json_uint(j, "positions_scored", r->n_scored);
+        json_float(j, "reference_perplexity", r->reference.perplexity, 17);
+        json_float(j, "perplexity", r->mode.perplexity, 17);
+        json_float(j, "ratio", r->ratio, 17);
+        json_float(j, "ratio_error", r->ratio_error, 17);
+        json_float(j, "kl_mean", r->kl, 17);
+        json_float(j, "top1_agreement", (double)r->n_agree / (double)r->n_scored, 17);
+        if (all.n_live > 0) json_float(j, "recall", (double)all.n_hit / (double)all.n_live, 9);
+        if (all.n_token > 0) json_float(j, "cett", all.error_sum / (double)all.n_token, 9);
+    }
+    json_close(j, '}');
+}
+
+void bench_print_json(const bench *b)
+{
+    json j;
+    json_init(&j, stdout);
+    json_open(&j, NULL, '{');
+    json_word(&j, "model", b->info.path);
+    json_bool(&j, "synthetic_weights", b->info.synthetic);
+    json_word(&j, "selector", hearth_selector_name(b->info.selector));
+    if (b->fires.given) print_json_fires(&j, b);
+    json_word(&j, "cpu", b->info.cpu);
+    json_uint(&j, "threads", hearth_session_n_thread(b->session));
+    json_uint(&j, "weight_bytes", b->info.weight_bytes);
+    json_uint(&j, "token_bytes", b->info.bytes_per_token);
+    json_placement(&j, &b->info);
+    if (b->info.gpu_simulated) json_bool(&j, "simulated", true);
+    if (b->by_card) json_bool(&j, "simulated_seconds", true);
+    if (b->price.of_reference || b->price.result.n_scored > 0) print_json_price(&j, b);
+    json_open(&j, "tests", '[');
+    for (size_t i = 0; i < b->n_test; i++) print_test(&j, b, &b->tests[i]);
+    json_close(&j, ']');
+    json_close(&j, '}');
+    json_end(&j);
+}

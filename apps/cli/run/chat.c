@@ -1,0 +1,449 @@
+/* hearth chat: a conversation. Each turn the whole of it is turned into ids again, and
+ * only what the session has not seen is evaluated. Lines come from common/line_input.c,
+ * answers go through common/word_wrap.c; chat_commands.c knows what begins with a slash. */
+#define _GNU_SOURCE
+#include "cli/run/chat.h"
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "cli/commands.h"
+#include "common/evaluate.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const option_spec options[] = {
+    {"system", 0, OPTION_TEXT, "TEXT", "instructions before the conversation", 0, 0, NULL, 0},
+    {"template", 0, OPTION_FILE, "NAME|FILE", "a format by name, or a file with a Jinja template", 0, 0, NULL,
+     0},
+    {"template-vars", 0, OPTION_TEXT, "JSON", "what else it sees: {\"enable_thinking\": false}", 0, 0, NULL,
+     0},
+    {"predict", 'n', OPTION_UINT, "N", "at most N tokens for an answer; -1: to its end", 1, 16777216, NULL,
+     OPTION_OPEN},
+    {"no-shift", 0, OPTION_FLAG, NULL, "end where the context is full: drop no turns", 0, 0, NULL, 0},
+    {"no-history", 0, OPTION_FLAG, NULL, "do not keep what is typed", 0, 0, NULL, 0},
+    {"stats", 0, OPTION_FLAG, NULL, "say after each answer what was evaluated", 0, 0, NULL, 0},
+    {0},
+};
+
+/* ---- messages from lines ------------------------------------------------------------------------- */
+
+static bool append(buffer *b, const char *bytes, size_t n)
+{
+    return buffer_add(b, bytes, n) || report_text("out of memory for a message") == 0;
+}
+
+/* Lines up to one with a point alone, or to the end of all. */
+static lines_status read_block(chat *c, buffer *message)
+{
+    for (message->n = 0;;) {
+        char *line;
+        size_t n;
+        bool more;
+        lines_status st = lines_read(c->lines, ". ", &line, &n, &more);
+        if (st == LINES_END && message->n > 0) return LINES_OK;
+        if (st != LINES_OK) return st;
+        if (n == 1 && *line == '.') return LINES_OK;
+        if ((message->n > 0 && !append(message, "\n", 1)) || !append(message, line, n)) return LINES_FAILED;
+    }
+}
+
+/* A line, and those that belong to it: behind a backslash at its end, or pasted with it.
+ * *is_block: it came by /multi, and a slash at its start is a slash. */
+static lines_status read_message(chat *c, buffer *message, bool *is_block)
+{
+    bool goes_on = true;
+    *is_block = false;
+    message->n = 0;
+    for (bool first = true; goes_on; first = false) {
+        char *line;
+        size_t n;
+        bool more;
+        lines_status st = lines_read(c->lines, first ? "> " : ". ", &line, &n, &more);
+        if (st == LINES_END && !first) return LINES_OK;
+        if (st != LINES_OK) return st;
+        bool backslash = n > 0 && line[n - 1] == '\\';
+        if (!first && !append(message, "\n", 1)) return LINES_FAILED;
+        if (!append(message, line, n - backslash)) return LINES_FAILED;
+        bool is_command = first && n > 0 && line[0] == '/' && !(n > 1 && line[1] == '/');
+        goes_on = backslash || (more && !is_command); /* typed ahead, a command stands alone */
+    }
+    *is_block = strcmp(message->bytes, "/multi") == 0;
+    return *is_block ? read_block(c, message) : LINES_OK;
+}
+
+/* ---- a turn ------------------------------------------------------------------------------------------ */
+
+static bool keep_ids(id_list *l, const int32_t *ids, size_t n)
+{
+    return id_list_add(l, ids, n) || report_text("out of memory for the ids") == 0;
+}
+
+/* What session and conversation have in common stays, the rest of the session goes. At
+ * least one id is left to evaluate, for its logits. */
+static bool keep_common(chat *c, const int32_t *ids, size_t n, hearth_error *err)
+{
+    size_t same = 0;
+    while (same < c->cached_ids.n && same + 1 < n && c->cached_ids.at[same] == ids[same]) same++;
+    c->cached_ids.n = same;
+    c->n_reused = same;
+    return hearth_session_truncate(c->session, (uint32_t)same, err) == HEARTH_OK;
+}
+
+/* Appends ids to the session; what Ctrl-C leaves of them is evaluated with the next turn. */
+static bool evaluate(chat *c, const int32_t *ids, size_t n, hearth_error *why)
+{
+    size_t n_done;
+    hearth_status st = evaluate_shown(c->a, c->session, "reading", ids, n, &n_done, why);
+    if (st == HEARTH_ERROR_CANCELLED) why->message[0] = '\0';
+    return (st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED) && keep_ids(&c->cached_ids, ids, n_done);
+}
+
+typedef struct answer {
+    hearth_detokenizer *decoder;
+    wrap wrap;
+    buffer text;
+    id_list ids;
+    uint64_t n_token;
+    const char *end; /* why it ended; NULL: it goes on */
+} answer;
+
+static bool show(answer *an, const char *piece, size_t n)
+{
+    if (!append(&an->text, piece, n)) return false;
+    if (!wrap_write(&an->wrap, piece, n)) an->end = "output closed";
+    return true;
+}
+
+/* Drops the oldest message behind the system text, and what follows it up to the next of the user's; false
+ * where only the last message of the user is left. */
+static bool drop_oldest_turn(chat *c)
+{
+    size_t first = c->transcript.n > 0 && strcmp(c->transcript.message[0].role, "system") == 0, n = 1;
+    while (first + n < c->transcript.n && strcmp(c->transcript.message[first + n].role, "user") != 0) n++;
+    if (args_has(c->a, "no-shift") || first + n >= c->transcript.n) return false;
+    for (; n > 0; n--) transcript_drop(&c->transcript, first);
+    if (!c->shifted) print_status("the context is full: the oldest messages are dropped from now on");
+    c->shifted = true;
+    return true;
+}
+
+/* Room that a turn should find for its answer. */
+static size_t room_for_answer(const chat *c)
+{
+    size_t n_ctx = hearth_session_n_ctx(c->session);
+    return n_ctx / 8 < 256 ? n_ctx / 8 : 256;
+}
+
+/* Where the context is full in the midst of an answer: the conversation without its oldest turns, then what was
+ * said of the answer. False: there is nothing to drop, or an error with *why. */
+static bool shift(chat *c, const answer *an, hearth_error *why)
+{
+    size_t n;
+    bool ok = false;
+    while (!ok && drop_oldest_turn(c)) {
+        int32_t *ids = NULL;
+        if (!chat_tokenize(c, true, &ids, &n)) return false;
+        ok = n + an->ids.n + room_for_answer(c) <= hearth_session_n_ctx(c->session) &&
+             keep_common(c, ids, n, why) && evaluate(c, ids + c->n_reused, n - c->n_reused, why) &&
+             evaluate(c, an->ids.at, an->ids.n, why);
+        hearth_free(ids);
+        if (why->message[0]) return false;
+    }
+    return ok;
+}
+
+static bool next_token(chat *c, answer *an, hearth_error *why)
+{
+    int32_t id;
+    const char *piece;
+    size_t n;
+    if (hearth_sampler_sample(c->sampler, hearth_session_logits(c->session), &id, why) != HEARTH_OK)
+        return false;
+    hearth_sampler_accept(c->sampler, id);
+    an->n_token++;
+    if (hearth_token_is_eog(c->model, id)) {
+        an->end = "end";
+        return true;
+    }
+    if (hearth_detokenizer_push(an->decoder, id, &piece, &n, why) != HEARTH_OK) return false;
+    if (!show(an, piece, n) || !keep_ids(&an->ids, &id, 1)) return false;
+    if (an->end) return true;
+    if (hearth_session_position(c->session) < hearth_session_n_ctx(c->session))
+        return evaluate(c, &id, 1, why);
+    if (!shift(c, an, why)) an->end = "context full";
+    return !why->message[0];
+}
+
+static bool generate(chat *c, answer *an, hearth_error *why)
+{
+    const uint64_t limit = args_uint(c->a, "predict", UINT64_MAX);
+    while (!an->end) {
+        if (interrupted()) an->end = "stopped";
+        else if (an->n_token >= limit) an->end = "length";
+        else if (!next_token(c, an, why)) return false;
+    }
+    const char *tail;
+    size_t n;
+    const char *end = an->end;
+    hearth_detokenizer_flush(an->decoder, &tail, &n);
+    if (!show(an, tail, n)) return false;
+    if (!wrap_end(&an->wrap)) an->end = "output closed";
+    else an->end = end;
+    return true;
+}
+
+static void print_end(const chat *c, const answer *an)
+{
+    unsigned n_ctx = hearth_session_n_ctx(c->session);
+    if (strcmp(an->end, "context full") == 0)
+        print_status("the context of %u tokens is full; /reset begins again, -c takes more", n_ctx);
+    else if (strcmp(an->end, "stopped") == 0 && c->is_terminal) print_note("stopped");
+    if (args_has(c->a, "stats"))
+        print_status("%zu tokens were there, %zu read, %llu written; ended: %s", c->n_reused, c->n_read,
+                     (unsigned long long)an->n_token, an->end);
+}
+
+/* Evaluates the conversation and lets the model answer; false after a message, with the
+ * conversation as it was before. */
+static bool answer_ids(chat *c, const int32_t *ids, size_t n)
+{
+    hearth_error why = {0};
+    answer an = {0};
+    bool ok = hearth_detokenizer_open(c->model, true, false, &an.decoder, &why) == HEARTH_OK &&
+              keep_common(c, ids, n, &why);
+    c->n_read = n - c->n_reused;
+    for (size_t i = c->n_reused; i < n; i++) hearth_sampler_accept(c->sampler, ids[i]);
+    ok = ok && evaluate(c, ids + c->n_reused, n - c->n_reused, &why);
+    wrap_init(&an.wrap);
+    ok = ok && generate(c, &an, &why);
+    if (why.message[0]) report(&why);
+    if (ok && (an.n_token > 0 || c->is_terminal)) finish_line();
+    if (!flush_stdout()) ok = false;
+    if (ok) print_end(c, &an);
+    bool lost = ok && strcmp(an.end, "output closed") == 0;
+    ok = ok && !lost && an.n_token > 0 &&
+         transcript_add(&c->transcript, "assistant", an.text.bytes ? an.text.bytes : "", an.text.n);
+    hearth_detokenizer_close(an.decoder);
+    free(an.text.bytes);
+    free(an.ids.at);
+    c->ends = c->ends || lost;
+    return ok;
+}
+
+bool chat_tokenize(chat *c, bool add_generation_prompt, int32_t **ids, size_t *n)
+{
+    hearth_error why;
+    hearth_chat_options o = {.add_generation_prompt = add_generation_prompt,
+                             .local_time = &c->local_time,
+                             .variables = args_text(c->a, "template-vars", NULL)};
+    if (hearth_chat_tokenize(c->format, c->transcript.message, c->transcript.n, &o, ids, n, &why) ==
+        HEARTH_OK)
+        return true;
+    report(&why);
+    return false;
+}
+
+/* The ids of a conversation that fits, with room for an answer where turns may be dropped; NULL after a
+ * message. */
+static int32_t *fitting_ids(chat *c, size_t *n)
+{
+    unsigned n_ctx = hearth_session_n_ctx(c->session);
+    for (;;) {
+        int32_t *ids = NULL;
+        if (!chat_tokenize(c, true, &ids, n)) return NULL;
+        bool is_tight = *n + room_for_answer(c) > n_ctx, dropped = is_tight && drop_oldest_turn(c);
+        if (!dropped && *n < n_ctx) return ids;
+        hearth_free(ids);
+        if (dropped) continue;
+        report_text("the conversation has %zu tokens, and %u fit; /reset begins again, -c takes more", *n,
+                    n_ctx);
+        return NULL;
+    }
+}
+
+bool chat_answer_last(chat *c)
+{
+    size_t n = 0;
+    int32_t *ids = fitting_ids(c, &n);
+    bool ok = ids && answer_ids(c, ids, n);
+    hearth_free(ids);
+    c->failed = c->failed || !ok;
+    return ok;
+}
+
+static void run_turn(chat *c, const buffer *message)
+{
+    if (!transcript_add(&c->transcript, "user", message->bytes, message->n)) return;
+    if (!chat_answer_last(c)) transcript_drop(&c->transcript, c->transcript.n - 1);
+}
+
+/* ---- the conversation -------------------------------------------------------------------------------- */
+
+/* Ctrl-C at the prompt; the second within a second ends. */
+static bool ends_by_interrupt(chat *c)
+{
+    uint64_t now = hth_clock_ns(), second = 1000000000u;
+    bool again = c->interrupt_ns != 0 && now - c->interrupt_ns < second;
+    c->interrupt_ns = now;
+    return again;
+}
+
+static void handle_message(chat *c, buffer *message)
+{
+    char *bytes = message->bytes;
+    if (bytes[0] == '/' && bytes[1] != '/') {
+        chat_command(c, bytes);
+        return;
+    }
+    if (bytes[0] == '/') memmove(bytes, bytes + 1, message->n--); /* and its NUL */
+    run_turn(c, message);
+}
+
+/* Without a person at a terminal, Ctrl-C ends in an answer too. */
+static int chat_loop(chat *c)
+{
+    buffer message = {0};
+    bool is_block = false;
+    int status = 0;
+    while (!c->ends && status == 0) {
+        if (c->is_terminal) clear_interrupt();
+        lines_status st = interrupted() ? LINES_INTERRUPTED : read_message(c, &message, &is_block);
+        if (termination_signal()) status = EXIT_SIGNAL + termination_signal();
+        else if (st == LINES_FAILED) status = EXIT_OTHER;
+        else if (st == LINES_END) break;
+        else if (st == LINES_INTERRUPTED)
+            status = !c->is_terminal || ends_by_interrupt(c) ? EXIT_SIGNAL + SIGINT : 0;
+        else if (message.n > 0 && is_block) run_turn(c, &message);
+        else if (message.n > 0) handle_message(c, &message);
+    }
+    free(message.bytes);
+    return status ? status : c->failed && !c->is_terminal ? EXIT_OTHER : 0;
+}
+
+/* ---- the beginning --------------------------------------------------------------------------------------- */
+
+static bool open_format(chat *c, hearth_error *err)
+{
+    const char *given = args_text(c->a, "template", NULL);
+    hearth_status st = hearth_chat_open(c->model, given, &c->format, err);
+    FILE *f = st != HEARTH_OK && given ? fopen(given, "rb") : NULL;
+    if (!f && st != HEARTH_OK && given && strpbrk(given, "./")) /* no name has these */
+        return hth_fail(err, HEARTH_ERROR_IO, "%s: %s", given, strerror(errno)) == HEARTH_OK;
+    if (!f) return st == HEARTH_OK;
+    fclose(f);
+    size_t n;
+    char *source = read_whole(given, &n);
+    if (!source) {
+        err->message[0] = '\0';
+        return false;
+    }
+    st = hearth_chat_open_template(c->model, source, n, &c->format, err);
+    free(source);
+    return st == HEARTH_OK;
+}
+
+/* A model that was not made for chat is not made to. */
+static int refuse_format(const chat *c, const hearth_error *err)
+{
+    if (!err->message[0]) return EXIT_OTHER;
+    if (args_has(c->a, "template")) return report(err);
+    return report_text("%s; `hearth run` continues a text with any model, --template NAME insists on a chat",
+                       err->message);
+}
+
+static int64_t local_seconds(void)
+{
+    time_t now = time(NULL);
+    struct tm here;
+    if (!localtime_r(&now, &here)) return (int64_t)now;
+    return (int64_t)now + here.tm_gmtoff;
+}
+
+bool chat_open_sampler(chat *c)
+{
+    int status;
+    hearth_sampler_close(c->sampler);
+    c->sampler = NULL;
+    return open_sampler(c->a, c->model, &c->sampler, &status);
+}
+
+static void print_banner(const chat *c)
+{
+    warn_of_context(c->model, c->session);
+    print_start_line(c->a, c->model, c->session);
+    if (c->is_terminal)
+        print_status("chat by: %s; /help lists the commands, Ctrl-D ends", hearth_chat_name(c->format));
+}
+
+static bool is_by_name(const hearth_chat *format)
+{
+    for (size_t i = 0; hearth_chat_format(i); i++)
+        if (strcmp(hearth_chat_format(i), hearth_chat_name(format)) == 0) return true;
+    return false;
+}
+
+static int run(const args *a)
+{
+    chat c = {.a = a, .local_time = local_seconds()};
+    hearth_model *model = NULL;
+    hearth_error err = {0};
+    const char *system = args_text(a, "system", NULL);
+    int status = EXIT_OTHER;
+    const char *path = args_operand(a, 0);
+    char chosen[CHAT_PATH];
+    install_signal_handlers();
+    if (!path && !args_has(a, "template")) { /* which insists on the story model in the program */
+        int wrong = chat_choose_model(chosen);
+        if (wrong) return wrong;
+        path = chosen;
+    }
+    if (!open_model(a, path, &model)) return EXIT_OTHER;
+    c.model = model;
+    if (!open_format(&c, &err)) {
+        status = refuse_format(&c, &err);
+        goto done;
+    }
+    if (args_has(a, "template-vars") && is_by_name(c.format)) {
+        status = usage_error("--template-vars: the format %s takes none; templates do",
+                             hearth_chat_name(c.format));
+        goto done;
+    }
+    if (!open_session(a, model, 0, &c.session)) goto done;
+    if (!open_sampler(a, model, &c.sampler, &status)) goto done;
+    status = EXIT_OTHER;
+    if (system && !transcript_add(&c.transcript, "system", system, strlen(system))) goto done;
+    if (!(c.lines = lines_open(args_has(a, "no-history") ? NULL : "history"))) goto done;
+    c.is_terminal = lines_are_typed(c.lines);
+    print_banner(&c);
+    install_chat_signal_handlers();
+    status = chat_loop(&c);
+done:
+    lines_close(c.lines);
+    transcript_free(&c.transcript);
+    hearth_sampler_close(c.sampler);
+    hearth_session_close(c.session);
+    hearth_chat_close(c.format);
+    hearth_model_close(model);
+    free(c.cached_ids.at);
+    return status;
+}
+
+const command command_chat = {
+    .name = "chat",
+    .operands = "[MODEL]",
+    .n_operand_min = 0,
+    .n_operand_max = 1,
+    .summary = "talk with a model",
+    .details = "Messages are written around as the template in the file says; --template gives\n"
+               "another. A backslash at the end of a line continues it; /help lists commands.\n"
+               "Ctrl-C stops an answer, twice at the prompt ends, as Ctrl-D does. From a pipe\n"
+               "each line is a message. The story model in the program is not made for chat.\n",
+    .example = "hearth chat model.gguf --system \"Answer briefly.\"",
+    .groups = {options, sampling_options, model_options, gpu_options},
+    .models = 1,
+    .run = run,
+};

@@ -1,0 +1,431 @@
+/* hearth run: a prompt continued, streamed as it comes. */
+#define _GNU_SOURCE
+#include "cli/run/run_verify.h"
+#include "cli/commands.h"
+#include "common/buffer.h"
+#include "common/evaluate.h"
+#include "common/json.h"
+#include "common/model_args.h"
+#include "common/placement_info.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const option_spec options[] = {
+    {"prompt", 'p', OPTION_TEXT, "TEXT", "the text to continue; default: a pipe's, or none", 0, 0, NULL, 0},
+    {"file", 'f', OPTION_FILE, "FILE", "a file with the prompt; - is stdin", 0, 0, NULL, 0},
+    {"predict", 'n', OPTION_UINT, "N", "at most N tokens; default, or -1: to the end", 0, 16777216, NULL,
+     OPTION_OPEN},
+    {"stop", 0, OPTION_TEXT, "TEXT", "end before this text; may be given often", 0, 0, NULL, OPTION_REPEATS},
+    {"ignore-eos", 0, OPTION_FLAG, NULL, "go on after the end-of-text token", 0, 0, NULL, 0},
+    {"special", 0, OPTION_FLAG, NULL, "take texts of control tokens as these tokens", 0, 0, NULL, 0},
+    {"no-echo", 0, OPTION_FLAG, NULL, "do not print the prompt", 0, 0, NULL, 0},
+    {"stats", 0, OPTION_FLAG, NULL, "print shares of live neurons, and what was planned", 0, 0, NULL, 0},
+    {"check", 0, OPTION_UINT, "N", "compare the first N tokens with a dense run afterwards", 2, RUN_CHECK_MAX,
+     NULL, OPTION_ADVANCED},
+    {"json", 0, OPTION_FLAG, NULL, "print one JSON object at the end, with all ids", 0, 0, NULL, 0},
+    {"raw", 0, OPTION_FLAG, NULL, "do not make terminal escapes visible", 0, 0, NULL, 0},
+    {0},
+};
+
+typedef struct generation {
+    const args *a;
+    const hearth_model *model;
+    hearth_session *session;
+    hearth_sampler *sampler;
+    hearth_detokenizer *decoder;
+    char *given; /* the prompt as text */
+    size_t n_given;
+    int32_t *prompt;
+    size_t n_prompt;
+    id_list ids;   /* generated */
+    buffer text;   /* of the prompt as shown, then of the generation; whole, for stop texts and for --json */
+    size_t n_echo; /* bytes of it that are the prompt */
+    size_t n_shown;
+    const char *end; /* why it ended */
+    double prompt_seconds, decode_seconds;
+    bool by_card; /* they are a simulated card's */
+    timestamp prompt_took, decode_took;
+} generation;
+
+/* ---- stop texts --------------------------------------------------------------------- */
+
+/* Position in text of the first stop text that lies in the generation, or n. What
+ * was shown cannot begin one: it would have been held back. */
+static size_t find_stop(const generation *g)
+{
+    size_t first = g->text.n;
+    const char *stop;
+    for (size_t i = 0; (stop = args_text_at(g->a, "stop", i)) != NULL; i++) {
+        size_t len = strlen(stop);
+        for (size_t at = g->n_shown; len > 0 && at + len <= g->text.n && at < first; at++)
+            if (memcmp(g->text.bytes + at, stop, len) == 0) first = at;
+    }
+    return first;
+}
+
+/* Bytes at the end that may still become a stop text: they are held back. */
+static size_t held_back(const generation *g)
+{
+    size_t max = 0;
+    const char *stop;
+    for (size_t i = 0; (stop = args_text_at(g->a, "stop", i)) != NULL; i++) {
+        size_t generated = g->text.n - g->n_echo, len = strlen(stop);
+        for (size_t k = len < generated ? len : generated; k > max; k--)
+            if (memcmp(g->text.bytes + g->text.n - k, stop, k) == 0) max = k;
+    }
+    return max;
+}
+
+/* ---- showing ---------------------------------------------------------------------------- */
+
+static bool show_until(generation *g, size_t end)
+{
+    size_t start = g->n_shown;
+    if (end <= start) return true;
+    g->n_shown = end;
+    if (args_has(g->a, "json")) return true;
+    if (args_has(g->a, "no-echo") && start < g->n_echo) start = end < g->n_echo ? end : g->n_echo;
+    return write_text(g->text.bytes + start, end - start, args_has(g->a, "raw"));
+}
+
+/* ---- steps -------------------------------------------------------------------------------- */
+
+static bool decode(generation *g, int32_t id, hearth_error *err)
+{
+    const char *piece;
+    size_t n;
+    if (hearth_detokenizer_push(g->decoder, id, &piece, &n, err) != HEARTH_OK) return false;
+    if (buffer_add(&g->text, piece, n)) return true;
+    *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the text"};
+    return false;
+}
+
+static bool keep_id(generation *g, int32_t id, hearth_error *err)
+{
+    if (id_list_add(&g->ids, &id, 1)) return true;
+    *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the ids"};
+    return false;
+}
+
+/* Appends ids to the session. Ctrl-C in their midst is an end, not an error. */
+static bool eval_ids(generation *g, const int32_t *ids, size_t n, hearth_error *err)
+{
+    size_t n_done;
+    hearth_status st = evaluate_shown(g->a, g->session, "prompt", ids, n, &n_done, err);
+    if (st == HEARTH_ERROR_CANCELLED) g->end = "interrupted";
+    return st == HEARTH_OK || st == HEARTH_ERROR_CANCELLED;
+}
+
+static bool eval_prompt(generation *g, hearth_error *err)
+{
+    timestamp start = timestamp_now(g->model);
+    if (g->n_prompt > hearth_session_n_ctx(g->session)) {
+        *err = (hearth_error){.status = HEARTH_ERROR_CONTEXT};
+        snprintf(err->message, sizeof err->message,
+                 "context full: the prompt has %zu tokens, and the context has %u; -c takes more",
+                 g->n_prompt, hearth_session_n_ctx(g->session));
+        return false;
+    }
+    for (size_t i = 0; i < g->n_prompt; i++) {
+        if (!decode(g, g->prompt[i], err)) return false;
+        hearth_sampler_accept(g->sampler, g->prompt[i]);
+    }
+    g->n_echo = g->text.n;
+    if (!eval_ids(g, g->prompt, g->n_prompt, err)) return false;
+    g->prompt_took = timestamp_since(g->model, start);
+    /* Behind the progress, which would be on its line. */
+    if (!show_until(g, g->n_echo)) g->end = "output closed";
+    return true;
+}
+
+/* One token: choose, show, compute. Sets end when it was the last. */
+static bool next_token(generation *g, hearth_error *err)
+{
+    int32_t id;
+    if (hearth_sampler_sample(g->sampler, hearth_session_logits(g->session), &id, err) != HEARTH_OK)
+        return false;
+    if (!keep_id(g, id, err)) return false;
+    hearth_sampler_accept(g->sampler, id);
+    if (hearth_token_is_eog(g->model, id) && !args_has(g->a, "ignore-eos")) {
+        g->end = "end of text";
+        return true;
+    }
+    if (!decode(g, id, err)) return false;
+    size_t stop = find_stop(g);
+    if (stop < g->text.n) {
+        g->text.n = stop;
+        g->end = "stop text";
+        return true;
+    }
+    if (!show_until(g, g->text.n - held_back(g))) g->end = "output closed";
+    else if (hearth_session_position(g->session) == hearth_session_n_ctx(g->session)) g->end = "context full";
+    else return eval_ids(g, &id, 1, err);
+    return true;
+}
+
+static bool generate(generation *g, hearth_error *err)
+{
+    uint64_t limit = args_uint(g->a, "predict", UINT64_MAX);
+    timestamp start = timestamp_now(g->model);
+    while (!g->end) {
+        if (interrupted()) g->end = "interrupted";
+        else if (g->ids.n >= limit) g->end = "length";
+        else if (!next_token(g, err)) return false;
+    }
+    g->decode_took = timestamp_since(g->model, start);
+    g->by_card = g->prompt_took.sim >= 0.0 && g->decode_took.sim >= 0.0;
+    g->prompt_seconds = g->by_card ? g->prompt_took.sim : g->prompt_took.wall;
+    g->decode_seconds = g->by_card ? g->decode_took.sim : g->decode_took.wall;
+    const char *tail;
+    size_t n;
+    hearth_detokenizer_flush(g->decoder, &tail, &n);
+    if (strcmp(g->end, "stop text") != 0 && !buffer_add(&g->text, tail, n)) {
+        *err = (hearth_error){HEARTH_ERROR_MEMORY, "out of memory for the text"};
+        return false;
+    }
+    show_until(g, g->text.n);
+    return true;
+}
+
+/* ---- the end ---------------------------------------------------------------------------------- */
+
+static double rate(double n, double seconds) { return seconds > 0.0 ? n / seconds : 0.0; }
+
+/* NULL: its activation gives no zeros, or nobody counted, as on a device. */
+static double *live_shares(const generation *g, uint32_t *n_layer)
+{
+    hearth_model_info info;
+    hearth_model_get_info(g->model, &info);
+    *n_layer = info.n_layer;
+    double *share = info.sparse_activation ? malloc(info.n_layer * sizeof *share) : NULL;
+    if (!share || hearth_session_sparsity_stats(g->session, share) > 0) return share;
+    free(share);
+    return NULL;
+}
+
+/* The line at the end. Its seconds are those of this machine, whatever its device pretends to be, unless that
+ * has a clock for both. */
+static void print_rates(const generation *g)
+{
+    hearth_model_info info;
+    hearth_model_get_info(g->model, &info);
+    print_status("%s%sprompt %zu tokens in %.3f s (%.1f/s); generated %zu in %.3f s (%.1f/s); ended: %s",
+                 info.gpu_simulated ? info.gpu : "",
+                 g->by_card           ? ", by its clock: "
+                 : info.gpu_simulated ? ": "
+                                      : "",
+                 g->n_prompt, g->prompt_seconds, rate((double)g->n_prompt, g->prompt_seconds), g->ids.n,
+                 g->decode_seconds, rate((double)g->ids.n, g->decode_seconds), g->end);
+}
+
+static void print_stats(const generation *g)
+{
+    hearth_model_info info;
+    hearth_model_get_info(g->model, &info);
+    double measured = rate((double)g->ids.n, g->decode_seconds);
+    if (info.gpu_predicted_tps > 0.0)
+        print_requested("the plan expects %.2f tokens/s, measured were %.2f (%+.0f %%)",
+                        info.gpu_predicted_tps, measured, 100.0 * (measured / info.gpu_predicted_tps - 1.0));
+    uint32_t n_layer;
+    double *share = live_shares(g, &n_layer), sum = 0.0;
+    if (!share) return;
+    char line[900];
+    size_t used = 0;
+    for (uint32_t i = 0; i < n_layer; i++) {
+        if (used + 8 < sizeof line)
+            used += (size_t)snprintf(line + used, sizeof line - used, " %.1f", share[i] * 100.0);
+        sum += share[i];
+    }
+    print_requested("live neurons by layer, %%:%s; mean %.1f", line, sum / n_layer * 100.0);
+    free(share);
+}
+
+static void print_ids(json *j, const char *key, const int32_t *ids, size_t n)
+{
+    json_open_compact(j, key, '[');
+    for (size_t i = 0; i < n; i++) json_int(j, NULL, ids[i]);
+    json_close(j, ']');
+}
+
+static void print_json(const generation *g)
+{
+    json j;
+    hearth_model_info info;
+    hearth_model_get_info(g->model, &info);
+    json_init(&j, stdout);
+    json_open(&j, NULL, '{');
+    json_word(&j, "model", info.path);
+    json_text(&j, "prompt", g->given, g->n_given);
+    json_text(&j, "text", g->text.bytes + g->n_echo, g->text.n - g->n_echo);
+    json_word(&j, "end", g->end);
+    json_uint(&j, "seed", sampler_seed(g->a));
+    print_ids(&j, "prompt_ids", g->prompt, g->n_prompt);
+    print_ids(&j, "ids", g->ids.at, g->ids.n);
+    if (info.gpu_simulated) json_bool(&j, "simulated", true);
+    if (g->by_card) json_bool(&j, "simulated_seconds", true);
+    json_float(&j, "prompt_seconds", g->prompt_seconds, 6);
+    json_float(&j, "decode_seconds", g->decode_seconds, 6);
+    json_float(&j, "prompt_tokens_per_second", rate((double)g->n_prompt, g->prompt_seconds), 6);
+    json_float(&j, "decode_tokens_per_second", rate((double)g->ids.n, g->decode_seconds), 6);
+    json_placement(&j, &info);
+    uint32_t n_layer;
+    double *share = args_has(g->a, "stats") ? live_shares(g, &n_layer) : NULL;
+    if (share) {
+        json_open_compact(&j, "live_share", '[');
+        for (uint32_t i = 0; i < n_layer; i++) json_float(&j, NULL, share[i], 6);
+        json_close(&j, ']');
+        free(share);
+    }
+    json_close(&j, '}');
+    json_end(&j);
+}
+
+/* MODEL is the embedded one when no operand names another; a lone "-" is the prompt. */
+static const char *model_path(const args *a)
+{
+    const char *first = args_operand(a, 0);
+    return first && strcmp(first, "-") != 0 ? first : NULL;
+}
+
+/* What the mode changed over the first tokens. The session's own tokens are lost. */
+static int check(const generation *g, uint64_t n_most)
+{
+    size_t n = g->n_prompt + g->ids.n;
+    if (n > n_most) n = n_most;
+    if (n > hearth_session_n_ctx(g->session)) n = hearth_session_n_ctx(g->session);
+    int32_t *ids = malloc(n * sizeof *ids);
+    if (!ids) return report_text("out of memory for the check");
+    for (size_t i = 0; i < n; i++) ids[i] = i < g->n_prompt ? g->prompt[i] : g->ids.at[i - g->n_prompt];
+    int status = run_check(g->a, model_path(g->a), g->model, g->session, ids, n);
+    free(ids);
+    return status;
+}
+
+/* ---- the beginning ------------------------------------------------------------------------------- */
+
+static int check_args(const args *a)
+{
+    const char *first = args_operand(a, 0), *second = args_operand(a, 1);
+    bool dash = (first && strcmp(first, "-") == 0) || (second && strcmp(second, "-") == 0);
+    if (second && (strcmp(second, "-") != 0 || strcmp(first, "-") == 0))
+        return usage_error("'%s' is one argument too many; a prompt is given with -p", second);
+    if (args_has(a, "prompt") + args_has(a, "file") + dash > 1)
+        return usage_error("--prompt, --file and - contradict each other");
+    if (args_has(a, "prompt") && !*args_text(a, "prompt", ""))
+        return usage_error("--prompt: the text is empty; without -p the model begins by itself");
+    for (size_t i = 0; args_text_at(a, "stop", i); i++)
+        if (!*args_text_at(a, "stop", i)) return usage_error("--stop: an empty text stops everything");
+    return 0;
+}
+
+/* Whether standard input is a file or a pipe: none that is closed, which is held open for writing (main.c). */
+static bool stdin_is_piped(void)
+{
+    int mode = fcntl(STDIN_FILENO, F_GETFL);
+    return isatty(STDIN_FILENO) == 0 && mode != -1 && (mode & O_ACCMODE) != O_WRONLY;
+}
+
+static bool tokenize_prompt(generation *g)
+{
+    const args *a = g->a;
+    hearth_error err;
+    size_t n = 0;
+    bool dash = (args_operand(a, 0) && strcmp(args_operand(a, 0), "-") == 0) || args_operand(a, 1);
+    const char *path = dash ? "-" : args_text(a, "file", NULL);
+    bool from_pipe = !path && !args_has(a, "prompt") && stdin_is_piped();
+    if (from_pipe) path = "-";
+    g->given = path ? read_prompt(path, &n) : strdup(args_text(a, "prompt", ""));
+    if (!g->given) return !path && report_text("out of memory for the prompt") == 0;
+    if (path && n == 0 && !from_pipe)
+        return report_text("%s: the prompt is empty; without one the model begins by itself", path) == 0;
+    g->n_given = path ? n : strlen(g->given);
+    unsigned flags = HEARTH_ADD_SPECIAL | (args_has(a, "special") ? (unsigned)HEARTH_PARSE_SPECIAL : 0u);
+    hearth_status st = hearth_tokenize(g->model, g->given, g->n_given, flags, &g->prompt, &g->n_prompt, &err);
+    if (st != HEARTH_OK) report(&err);
+    else if (g->n_prompt == 0)
+        report_text(
+            "the prompt is empty, and the vocabulary has no token that begins a text; give one with -p");
+    return st == HEARTH_OK && g->n_prompt > 0;
+}
+
+static bool open_all(generation *g, int *status)
+{
+    hearth_error err;
+    if (!open_session(g->a, g->model, 0, &g->session) || !open_sampler(g->a, g->model, &g->sampler, status))
+        return false;
+    *status = EXIT_OTHER; /* for all that can fail from here on */
+    if (!tokenize_prompt(g)) return false;
+    if (hearth_detokenizer_open(g->model, true, args_has(g->a, "special"), &g->decoder, &err) != HEARTH_OK) {
+        report(&err);
+        return false;
+    }
+    hearth_session_enable_sparsity_stats(g->session, args_has(g->a, "stats"));
+    return true;
+}
+
+/* For who types `hearth run` alone. */
+static void introduce(void)
+{
+    fputs("hearth runs language models: files of the kind GGUF. Without one it tells a story now,\n"
+          "by a small model that is inside the program. With your own:\n"
+          "    hearth pull REPO            fetch a model; hearth list shows those that are here\n"
+          "    hearth chat MODEL           talk with it; hearth run MODEL -p TEXT continues a text\n"
+          "    hearth run --help           all options. Ctrl-C stops the story.\n",
+          stderr);
+}
+
+static int run(const args *a)
+{
+    generation g = {.a = a};
+    hearth_model *model = NULL;
+    hearth_error err;
+    int status = check_args(a);
+    if (status) return status;
+    if (args_are_none(a) && isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1) introduce();
+    status = EXIT_OTHER;
+    install_signal_handlers();
+    interrupt_at_once(true);
+    if (!open_model(a, model_path(a), &model)) return EXIT_OTHER;
+    g.model = model;
+    if (!open_all(&g, &status)) goto done;
+    warn_of_context(model, g.session);
+    if (!args_has(a, "json")) print_start_line(a, model, g.session);
+    interrupt_at_once(false); /* what is generated from here on stays */
+    bool ok = eval_prompt(&g, &err) && generate(&g, &err);
+    if (ok && args_has(a, "json")) print_json(&g);
+    else if (g.n_shown > 0 && !args_has(a, "json")) finish_line();
+    status = ok ? 0 : report(&err);
+    if (ok && !args_has(a, "json") && strcmp(g.end, "context full") == 0)
+        print_status("the context of %u tokens is full; -c takes more", hearth_session_n_ctx(g.session));
+    if (ok && (args_has(a, "stats") || !args_has(a, "json"))) print_rates(&g);
+    if (ok && args_has(a, "stats")) print_stats(&g);
+    if (ok && args_has(a, "check") && !interrupted()) status = check(&g, args_uint(a, "check", 0));
+done:
+    hearth_detokenizer_close(g.decoder);
+    hearth_sampler_close(g.sampler);
+    hearth_session_close(g.session);
+    hearth_model_close(model);
+    hearth_free(g.prompt);
+    free(g.given);
+    free(g.ids.at);
+    free(g.text.bytes);
+    return status;
+}
+
+const command command_run_model = {
+    .name = "run",
+    .operands = "[MODEL] [-]",
+    .n_operand_min = 0,
+    .n_operand_max = 2,
+    .summary = "continue a prompt",
+    .details = "Without MODEL the story model inside the program runs. Text is plain unless\n"
+               "--special. The same seed gives the same text, whatever machine, threads and GPU;\n"
+               "only float weights (F32, F16, BF16) on a GPU may give another.\n",
+    .example = "hearth run -p \"Once upon a time\" --seed 7 --stats",
+    .groups = {options, sampling_options, model_options, gpu_options},
+    .models = 1,
+    .run = run,
+};

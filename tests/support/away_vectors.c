@@ -1,5 +1,0 @@
-/* ref_vectors.c of a device that rounds ties away from zero (away.h). */
-#include "support/away.h"
-
-#define hth_kernels_init away_kernels
-#include "forward/gpu/ref_vectors.c"

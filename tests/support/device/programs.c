@@ -1,0 +1,139 @@
+/* Each binding is a slice in the midst of a buffer of its own; what lies around it must stay as it was. */
+#include "support/device/programs.h"
+
+#include "forward/gpu/shader_params.h"
+#include "support/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { GUARD = 256, LONG_ENOUGH_S = 120 };
+
+hth_device *programs_open(const char *name)
+{
+    hth_device *d = NULL;
+    hearth_error err = {0};
+    hth_device_spec spec = {.name = name, .shader_refs = hth_shader_ref_table, .validation = true};
+    hearth_status st = hth_device_open(&spec, &d, &err);
+    if (st == HEARTH_ERROR_UNSUPPORTED && strcmp(name, "null") != 0) test_skip("%s", err.message);
+    else if (st != HEARTH_OK) test_fail(__FILE__, __LINE__, "%s: %s", name, err.message);
+    return d;
+}
+
+void programs_close(hth_device *d)
+{
+    if (d && hth_device_state(d).n_validation_error > 0)
+        test_fail(__FILE__, __LINE__, "the validation layer complained %llu times",
+                  (unsigned long long)hth_device_state(d).n_validation_error);
+    hth_device_close(d);
+}
+
+/* ---- one run ------------------------------------------------------------------------------------- */
+
+typedef struct bound {
+    char access;
+    size_t size; /* of the slice, whole words */
+    uint8_t *bytes;
+    hth_buffer *buffer;
+    hth_buffer_range slice;
+} bound;
+
+static hearth_status put(hth_device *d, const programs_binding *from, char access, bound *b,
+                         hearth_error *err)
+{
+    b->access = access;
+    b->size = from->size < 4 ? 4 : (from->size + 3) / 4 * 4;
+    b->bytes = malloc(b->size + 2 * GUARD);
+    memset(b->bytes, PROGRAMS_POISON, b->size + 2 * GUARD);
+    if (access != 'w' && from->size > 0) memcpy(b->bytes + GUARD, from->data, from->size);
+    hearth_status st =
+        hth_buffer_new(d, HTH_MEMORY_DEVICE, b->size + 2 * GUARD, "a binding", &b->buffer, err);
+    if (st != HEARTH_OK) return st;
+    b->slice = (hth_buffer_range){b->buffer, GUARD, b->size};
+    return hth_device_upload((hth_buffer_range){b->buffer, 0, 0}, b->bytes, err);
+}
+
+static bool is_poison(const uint8_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bytes[i] != PROGRAMS_POISON) return false;
+    return true;
+}
+
+static hearth_status get(const bound *b, const programs_binding *to, size_t i_bind, hearth_error *err)
+{
+    hearth_status st = hth_device_download((hth_buffer_range){b->buffer, 0, 0}, b->bytes, err);
+    if (st != HEARTH_OK) return st;
+    if (!is_poison(b->bytes, GUARD) || !is_poison(b->bytes + GUARD + b->size, GUARD))
+        return hth_fail(err, HEARTH_ERROR_DEVICE, "bytes beside binding %zu were written", i_bind);
+    if (b->access != 'r' && to->size > 0) memcpy(to->data, b->bytes + GUARD, to->size);
+    return st;
+}
+
+static hearth_status run_once(hth_device *d, const programs_run *run, const bound *bounds, size_t n,
+                              hth_cmdlist **cmdlist, hearth_error *err)
+{
+    const hth_pipeline *pipeline;
+    hth_buffer_range ranges[HTH_SHADER_MAX_BIND];
+    hth_fence fence;
+    for (size_t i = 0; i < n; i++) ranges[i] = bounds[i].slice;
+    hearth_status st = hth_pipeline_get(d, run->id, run->consts, &pipeline, err);
+    if (st == HEARTH_OK) st = hth_cmdlist_begin(d, cmdlist, err);
+    if (st != HEARTH_OK) return st;
+    hth_cmdlist_dispatch(*cmdlist, pipeline, ranges, run->push, run->grid[0], run->grid[1], run->grid[2]);
+    st = hth_cmdlist_end(*cmdlist, err);
+    if (st == HEARTH_OK) st = hth_queue_submit(d, (hth_submit_info[]){{*cmdlist, 0}}, 1, &fence, err);
+    return st == HEARTH_OK ? hth_queue_wait(d, fence, LONG_ENOUGH_S * (uint64_t)1000000000, err) : st;
+}
+
+bool programs_do(hth_device *d, const programs_run *run)
+{
+    const char *access = hth_shader_infos[run->id].bindings;
+    bound bounds[HTH_SHADER_MAX_BIND] = {{0}};
+    hth_cmdlist *cmdlist = NULL;
+    hearth_error err = {0};
+    hearth_status st = HEARTH_OK;
+    size_t n = strlen(access);
+    for (size_t i = 0; st == HEARTH_OK && i < n; i++) st = put(d, &run->bind[i], access[i], &bounds[i], &err);
+    if (st == HEARTH_OK) st = run_once(d, run, bounds, n, &cmdlist, &err);
+    for (size_t i = 0; st == HEARTH_OK && i < n; i++) st = get(&bounds[i], &run->bind[i], i, &err);
+    hth_cmdlist_free(cmdlist);
+    for (size_t i = 0; i < n; i++) {
+        hth_buffer_free(bounds[i].buffer);
+        free(bounds[i].bytes);
+    }
+    if (st != HEARTH_OK)
+        test_fail(__FILE__, __LINE__, "%s: %s", hth_shader_infos[run->id].name, err.message);
+    return st == HEARTH_OK;
+}
+
+/* ---- errors -------------------------------------------------------------------------------------- */
+
+static hth_shader_id off;
+
+static void off_by_one(const hth_dispatch_args *c)
+{
+    const char *access = hth_shader_infos[off].bindings;
+    uint32_t *changed = NULL, *before[HTH_SHADER_MAX_BIND] = {0};
+    for (size_t i = 0; access[i]; i++) {
+        before[i] = malloc(c->size[i]);
+        memcpy(before[i], c->bind[i], c->size[i]);
+    }
+    hth_shader_ref_table[off](c);
+    for (size_t i = 0; access[i]; i++) {
+        uint32_t *now = c->bind[i];
+        for (size_t k = 0; k < c->size[i] / 4; k++)
+            if (before[i][k] != now[k]) changed = now + k;
+        free(before[i]);
+    }
+    if (changed) *changed ^= 1;
+}
+
+hth_shader_ref_fn *const *programs_off_by_one(hth_shader_id id)
+{
+    static hth_shader_ref_fn *functions[HTH_N_SHADER];
+    memcpy(functions, hth_shader_ref_table, sizeof functions);
+    off = id;
+    if (id < HTH_N_SHADER) functions[id] = off_by_one;
+    return functions;
+}

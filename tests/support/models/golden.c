@@ -1,0 +1,125 @@
+/* Helpers behind golden.h. Used by tests/golden. */
+#include "support/models/golden.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool golden_open(golden *g, const char *model, const char *ids, const char *truth)
+{
+    *g = (golden){.model = test_data(model)};
+    g->ids = engine_read_ids(test_data(ids), &g->n);
+    g->truth = engine_read_floats(test_data(truth), &g->n_truth);
+    return g->model && g->ids && g->truth;
+}
+
+void golden_close(golden *g)
+{
+    free(g->ids);
+    free(g->truth);
+}
+
+const char *const golden_archs[GOLDEN_N_ARCH] = {
+    "llama-gqa",
+    "llama-mha-tied",
+    "llama-rope-linear",
+    "llama-yarn",
+    "llama3-rope_freqs",
+    "llama-bias",
+    "llama-drelu",
+    "llama-reglu",
+    "llama-relu",
+    "llama-relu2",
+    "llama-relu2-plain",
+    "llama-geglu",
+    "bamboo",
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "falcon",
+    "falcon-two-norms",
+    "falcon-relu",
+    "opt",
+};
+
+bool golden_open_arch(golden *g, const char *name)
+{
+    char model[80], ids[80], truth[80];
+    snprintf(model, sizeof model, "golden/arch/%s.gguf", name);
+    snprintf(ids, sizeof ids, "golden/arch/%s.ids", name);
+    snprintf(truth, sizeof truth, "golden/arch/%s.f32", name);
+    return golden_open(g, model, ids, truth);
+}
+
+bool golden_open_quant(golden *g, const char *type)
+{
+    char model[80], ids[80], truth[80];
+    snprintf(model, sizeof model, "golden/quant/llama-%s.gguf", type);
+    snprintf(ids, sizeof ids, "golden/quant/llama-%s.ids", type);
+    snprintf(truth, sizeof truth, "golden/quant/llama-%s.logits.f32", type);
+    return golden_open(g, model, ids, truth);
+}
+
+float *golden_logits(const golden *g, hearth_kv_type kv)
+{
+    size_t n_vocab = 0;
+    engine_setting plain = {.n_thread = 1, .n_batch = 256, .kv = kv, .selector = g->selector};
+    float *logits = engine_logits(g->model, &plain, g->ids, g->n, &n_vocab);
+    if (logits && CHECK_INT(g->n * n_vocab, g->n_truth)) return logits;
+    free(logits);
+    return NULL;
+}
+
+static void expect_bits(const golden *g, const engine_setting *s, const float *expected)
+{
+    size_t n_vocab = 0;
+    float *logits = engine_logits(g->model, s, g->ids, g->n, &n_vocab);
+    if (logits && memcmp(logits, expected, g->n_truth * sizeof *logits) != 0)
+        test_fail(__FILE__, __LINE__, "%s: other bits with %s, %u threads, batch %u, %s", g->model, s->cpu,
+                  s->n_thread, s->n_batch, s->mmap ? "mmap" : "read");
+    free(logits);
+}
+
+void golden_same_everywhere(const golden *g, hearth_kv_type kv, const float *expected)
+{
+    static const uint32_t threads[] = {1, 2, 3, 4, 7}, batches[] = {256, 1, 7};
+    const char *levels[ENGINE_MAX_LEVELS];
+    size_t n_level = engine_levels(levels);
+    for (size_t l = 0; l < n_level; l++)
+        for (size_t t = 0; t < sizeof threads / sizeof *threads; t++)
+            for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
+                for (int mmap = 0; mmap < 2; mmap++)
+                    expect_bits(g, &(engine_setting){levels[l], threads[t], batches[b], mmap != 0, kv, g->selector},
+                                expected);
+}
+
+void golden_same_sampled(const golden *g, hearth_kv_type kv, const float *expected)
+{
+    static const struct {
+        uint32_t n_thread, n_batch;
+        bool mmap;
+    } sample[] = {{1, 256, false}, {2, 7, true}, {3, 1, false}, {4, 256, true}, {7, 7, false}};
+    const char *levels[ENGINE_MAX_LEVELS];
+    size_t n_level = engine_levels(levels);
+    if (getenv("HEARTH_LONG")) {
+        golden_same_everywhere(g, kv, expected);
+        return;
+    }
+    for (size_t l = 0; l < n_level; l++)
+        for (size_t i = 0; i < sizeof sample / sizeof *sample; i++)
+            expect_bits(g, &(engine_setting){levels[l], sample[i].n_thread, sample[i].n_batch, sample[i].mmap, kv,
+                                          g->selector},
+                        expected);
+}
+
+void golden_same_on_levels(const golden *g, hearth_kv_type kv, const float *expected)
+{
+    const char *levels[ENGINE_MAX_LEVELS];
+    size_t n_level = engine_levels(levels);
+    for (size_t l = 0; l < n_level; l++) {
+        expect_bits(g, &(engine_setting){levels[l], 1, 1, false, kv, g->selector}, expected);
+        expect_bits(g, &(engine_setting){levels[l], 4, 7, true, kv, g->selector}, expected);
+    }
+}

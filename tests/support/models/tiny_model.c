@@ -1,0 +1,363 @@
+/* The builder behind tiny_model.h. Used by tests/model, tests/engine and tests/cli. */
+#include "support/models/tiny_model.h"
+
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TYPE_U32 = 4, TYPE_I32 = 5, TYPE_F32 = 6, TYPE_TEXT = 8, TYPE_ARRAY = 9, ALIGNMENT = 32 };
+
+/* ---- keys -------------------------------------------------------------------------------- */
+
+static tiny_key *key_of(tiny_model *m, const char *name, uint32_t type)
+{
+    uint32_t i = 0;
+    while (i < m->n_key && strcmp(m->keys[i].name, name) != 0) i++;
+    if (i == m->n_key) m->n_key++;
+    if (m->n_key > sizeof m->keys / sizeof *m->keys) abort();
+    tiny_key *k = &m->keys[i];
+    snprintf(k->name, sizeof k->name, "%s", name);
+    k->type = type;
+    k->value.n = 0;
+    k->gone = false;
+    return k;
+}
+
+void tiny_set(tiny_model *m, const char *key, uint32_t type, uint64_t value, size_t size)
+{
+    gguf_word(&key_of(m, key, type)->value, value, size);
+}
+
+void tiny_set_u32(tiny_model *m, const char *key, uint32_t value) { tiny_set(m, key, TYPE_U32, value, 4); }
+
+void tiny_set_f32(tiny_model *m, const char *key, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    tiny_set(m, key, TYPE_F32, bits, 4);
+}
+
+void tiny_set_text(tiny_model *m, const char *key, const char *value)
+{
+    gguf_text(&key_of(m, key, TYPE_TEXT)->value, value);
+}
+
+static gguf_bytes *array_of(tiny_model *m, const char *key, uint32_t element_type, uint64_t n)
+{
+    gguf_bytes *b = &key_of(m, key, TYPE_ARRAY)->value;
+    gguf_word(b, element_type, 4);
+    gguf_word(b, n, 8);
+    return b;
+}
+
+void tiny_set_array(tiny_model *m, const char *key, const uint32_t *values, uint64_t n)
+{
+    gguf_bytes *b = array_of(m, key, TYPE_U32, n);
+    for (uint64_t i = 0; i < n; i++) gguf_word(b, values[i], 4);
+}
+
+void tiny_set_floats(tiny_model *m, const char *key, const float *values, uint64_t n)
+{
+    gguf_bytes *b = array_of(m, key, TYPE_F32, n);
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        gguf_word(b, bits, 4);
+    }
+}
+
+void tiny_drop_key(tiny_model *m, const char *key) { key_of(m, key, 0)->gone = true; }
+
+/* <unk> <s> </s>, 256 byte tokens, eight words. */
+static void set_vocabulary(tiny_model *m)
+{
+    static const char *const words[] = {"<unk>", "<s>", "</s>", "\xe2\x96\x81",     "a",
+                                        "b",     "c",   "ab",   "\xe2\x96\x81\x61", "bc",
+                                        "abc"}; /* \x61: an a after the mark of a space */
+    gguf_bytes *b = array_of(m, "tokenizer.ggml.tokens", TYPE_TEXT, TINY_VOCAB);
+    for (int i = 0; i < TINY_VOCAB; i++) {
+        char byte[8];
+        snprintf(byte, sizeof byte, "<0x%02X>", (unsigned)(i - 3) & 255);
+        gguf_text(b, i < 3 ? words[i] : i < 259 ? byte : words[i - 256]);
+    }
+    b = array_of(m, "tokenizer.ggml.scores", TYPE_F32, TINY_VOCAB);
+    for (int i = 0; i < TINY_VOCAB; i++) {
+        float score = i < 259 ? 0.0f : (float)(258 - i);
+        uint32_t bits;
+        memcpy(&bits, &score, sizeof bits);
+        gguf_word(b, bits, 4);
+    }
+    b = array_of(m, "tokenizer.ggml.token_type", TYPE_I32, TINY_VOCAB);
+    for (uint64_t i = 0; i < TINY_VOCAB; i++) gguf_word(b, i == 0 ? 2 : i < 3 ? 3 : i < 259 ? 6 : 1, 4);
+}
+
+static void set_keys(tiny_model *m)
+{
+    tiny_set_text(m, "general.architecture", "llama");
+    tiny_set_u32(m, "llama.block_count", TINY_LAYERS);
+    tiny_set_u32(m, "llama.context_length", TINY_CONTEXT);
+    tiny_set_u32(m, "llama.embedding_length", TINY_D_MODEL);
+    tiny_set_u32(m, "llama.feed_forward_length", TINY_D_FF);
+    tiny_set_u32(m, "llama.attention.head_count", TINY_HEADS);
+    tiny_set_u32(m, "llama.attention.head_count_kv", TINY_HEADS_KV);
+    tiny_set_f32(m, "llama.attention.layer_norm_rms_epsilon", 0.01f);
+    tiny_set_text(m, "tokenizer.ggml.model", "llama");
+    set_vocabulary(m);
+    tiny_set_u32(m, "tokenizer.ggml.bos_token_id", 1);
+    tiny_set_u32(m, "tokenizer.ggml.eos_token_id", 2);
+    tiny_set(m, "tokenizer.ggml.add_bos_token", 7, 1, 1);
+}
+
+/* ---- tensors ------------------------------------------------------------------------------- */
+
+void tiny_add_tensor(tiny_model *m, const char *name, uint32_t type, uint32_t n_dim, uint64_t d0, uint64_t d1)
+{
+    tiny_tensor *t = &m->tensors[m->n_tensor++];
+    if (m->n_tensor > sizeof m->tensors / sizeof *m->tensors) abort();
+    *t = (tiny_tensor){.type = type, .n_dim = n_dim, .dim = {d0, d1, 1, 1}};
+    snprintf(t->name, sizeof t->name, "%s", name);
+}
+
+static void add_layer_tensor(tiny_model *m, int i_layer, const char *name, uint64_t d0, uint64_t d1)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s.weight", i_layer, name);
+    tiny_add_tensor(m, full, 0, d1 ? 2 : 1, d0, d1 ? d1 : 1);
+}
+
+static void set_tensors(tiny_model *m)
+{
+    const uint64_t e = TINY_D_MODEL, f = TINY_D_FF, kv = e / TINY_HEADS * TINY_HEADS_KV;
+    tiny_add_tensor(m, "token_embd.weight", 0, 2, e, TINY_VOCAB);
+    for (int i = 0; i < TINY_LAYERS; i++) {
+        add_layer_tensor(m, i, "attn_norm", e, 0);
+        add_layer_tensor(m, i, "attn_q", e, e);
+        add_layer_tensor(m, i, "attn_k", e, kv);
+        add_layer_tensor(m, i, "attn_v", e, kv);
+        add_layer_tensor(m, i, "attn_output", e, e);
+        add_layer_tensor(m, i, "ffn_norm", e, 0);
+        add_layer_tensor(m, i, "ffn_gate", e, f);
+        add_layer_tensor(m, i, "ffn_up", e, f);
+        add_layer_tensor(m, i, "ffn_down", f, e);
+    }
+    tiny_add_tensor(m, "output_norm.weight", 0, 1, e, 1);
+    tiny_add_tensor(m, "output.weight", 0, 2, e, TINY_VOCAB);
+}
+
+tiny_tensor *tiny_find(tiny_model *m, const char *name)
+{
+    for (uint32_t i = 0; i < m->n_tensor; i++)
+        if (!m->tensors[i].gone && strcmp(m->tensors[i].name, name) == 0) return &m->tensors[i];
+    fprintf(stderr, "tiny_find: no tensor %s\n", name);
+    abort();
+}
+
+void tiny_begin(tiny_model *m)
+{
+    *m = (tiny_model){0};
+    set_keys(m);
+    set_tensors(m);
+}
+
+void tiny_free(tiny_model *m)
+{
+    for (uint32_t i = 0; i < m->n_key; i++) gguf_free(&m->keys[i].value);
+}
+
+/* ---- other architectures ---------------------------------------------------------------------- */
+
+enum {
+    HAS_QKV_BIAS = 1,
+    HAS_ALL_BIASES = 2,
+    HAS_NORM_BIAS = 4,
+    HAS_QK_NORM = 8,
+    HAS_POST_NORMS = 16,
+    HAS_ONE_QKV = 32,
+    HAS_ONE_GATE_UP = 64,
+    HAS_NO_GATE = 128,
+    HAS_POSITIONS = 256,
+    HAS_ONE_NORM = 512
+};
+
+static const struct {
+    const char *name;
+    unsigned has;
+} kinds[] = {
+    {"bamboo", 0},
+    {"qwen2", HAS_QKV_BIAS},
+    {"qwen3", HAS_QK_NORM},
+    {"gemma2", HAS_POST_NORMS},
+    {"gemma3", HAS_POST_NORMS | HAS_QK_NORM},
+    {"phi3", HAS_ONE_QKV | HAS_ONE_GATE_UP},
+    {"falcon", HAS_ONE_QKV | HAS_NO_GATE | HAS_NORM_BIAS | HAS_ONE_NORM},
+    {"opt", HAS_QKV_BIAS | HAS_ALL_BIASES | HAS_NORM_BIAS | HAS_NO_GATE | HAS_POSITIONS},
+};
+
+static void rename_keys(tiny_model *m, const char *architecture, bool layer_norm)
+{
+    for (uint32_t i = 0; i < m->n_key; i++) {
+        tiny_key *k = &m->keys[i];
+        if (strncmp(k->name, "llama.", 6) != 0) continue;
+        char rest[64];
+        snprintf(rest, sizeof rest, "%s", k->name + 6);
+        if (layer_norm && strcmp(rest, "attention.layer_norm_rms_epsilon") == 0)
+            snprintf(rest, sizeof rest, "attention.layer_norm_epsilon");
+        snprintf(k->name, sizeof k->name, "%s.%.50s", architecture, rest);
+    }
+}
+
+static void drop_layer_tensor(tiny_model *m, int i_layer, const char *name)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s.weight", i_layer, name);
+    tiny_find(m, full)->gone = true;
+}
+
+static void add_bias(tiny_model *m, int i_layer, const char *name, uint64_t n)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s.bias", i_layer, name);
+    tiny_add_tensor(m, full, 0, 1, n, 1);
+}
+
+static void change_layer(tiny_model *m, int i, unsigned has)
+{
+    const uint64_t e = TINY_D_MODEL, f = TINY_D_FF, d = e / TINY_HEADS, kv = d * TINY_HEADS_KV;
+    if (has & HAS_QKV_BIAS)
+        add_bias(m, i, "attn_q", e), add_bias(m, i, "attn_k", kv), add_bias(m, i, "attn_v", kv);
+    if (has & HAS_ALL_BIASES)
+        add_bias(m, i, "attn_output", e), add_bias(m, i, "ffn_up", f), add_bias(m, i, "ffn_down", e);
+    if (has & HAS_NORM_BIAS) add_bias(m, i, "attn_norm", e);
+    if (has & HAS_NORM_BIAS && !(has & HAS_ONE_NORM)) add_bias(m, i, "ffn_norm", e);
+    if (has & HAS_ONE_NORM) drop_layer_tensor(m, i, "ffn_norm");
+    if (has & HAS_QK_NORM)
+        add_layer_tensor(m, i, "attn_q_norm", d, 0), add_layer_tensor(m, i, "attn_k_norm", d, 0);
+    if (has & HAS_POST_NORMS)
+        add_layer_tensor(m, i, "post_attention_norm", e, 0), add_layer_tensor(m, i, "post_ffw_norm", e, 0);
+    if (has & HAS_ONE_QKV) {
+        drop_layer_tensor(m, i, "attn_q"), drop_layer_tensor(m, i, "attn_k"),
+            drop_layer_tensor(m, i, "attn_v");
+        add_layer_tensor(m, i, "attn_qkv", e, e + 2 * kv);
+    }
+    if (has & (HAS_NO_GATE | HAS_ONE_GATE_UP)) drop_layer_tensor(m, i, "ffn_gate");
+    if (has & HAS_ONE_GATE_UP) drop_layer_tensor(m, i, "ffn_up"), add_layer_tensor(m, i, "ffn_up", e, 2 * f);
+}
+
+void tiny_become(tiny_model *m, const char *architecture)
+{
+    size_t kind = 0;
+    while (kind < sizeof kinds / sizeof *kinds && strcmp(kinds[kind].name, architecture) != 0) kind++;
+    if (kind == sizeof kinds / sizeof *kinds) abort();
+    unsigned has = kinds[kind].has;
+    tiny_set_text(m, "general.architecture", architecture);
+    rename_keys(m, architecture, has & HAS_NORM_BIAS);
+    for (int i = 0; i < TINY_LAYERS; i++) change_layer(m, i, has);
+    if (has & HAS_NORM_BIAS) tiny_add_tensor(m, "output_norm.bias", 0, 1, TINY_D_MODEL, 1);
+    if (has & HAS_POSITIONS) tiny_add_tensor(m, "position_embd.weight", 0, 2, TINY_D_MODEL, TINY_CONTEXT + 2);
+}
+
+/* ---- packed --------------------------------------------------------------------------------- */
+
+void tiny_pack(tiny_model *m)
+{
+    static const float thresholds[TINY_LAYERS] = {0.0f, -0.5f}, largest[TINY_LAYERS] = {8.0f, 8.0f};
+    const uint64_t e = TINY_D_MODEL, f = TINY_D_FF;
+    tiny_set_text(m, "hearth.ffn.activation", "reglu");
+    tiny_set_u32(m, "hearth.pack.version", 1);
+    tiny_set_text(m, "hearth.pack.source", "0123456789abcdef");
+    tiny_set_text(m, "hearth.selector", "predictor");
+    tiny_set_text(m, "hearth.predictor.input", "normed");
+    tiny_set_floats(m, "hearth.predictor.threshold", thresholds, TINY_LAYERS);
+    tiny_set_floats(m, "hearth.ffn.largest_hidden", largest, TINY_LAYERS);
+    for (int i = 0; i < TINY_LAYERS; i++) {
+        char order[64];
+        drop_layer_tensor(m, i, "ffn_down");
+        add_layer_tensor(m, i, "ffn_down_t", e, f);
+        add_layer_tensor(m, i, "fc1", e, TINY_RANK);
+        add_layer_tensor(m, i, "fc2", TINY_RANK, f);
+        add_bias(m, i, "fc2", f);
+        add_layer_tensor(m, i, "ffn_floor", f, 0);
+        snprintf(order, sizeof order, "blk.%d.ffn_order", i);
+        tiny_add_tensor(m, order, 26, 1, f, 1);
+    }
+}
+
+/* ---- the file ------------------------------------------------------------------------------- */
+
+/* Bytes of n weights, from the format's table of blocks. */
+static uint64_t data_size(const tiny_tensor *t)
+{
+    static const struct {
+        uint32_t type, n_weight, size;
+    } blocks[] = {{0, 1, 4},      {1, 1, 2},      {30, 1, 2},     {2, 32, 18},    {3, 32, 20},
+                  {6, 32, 22},    {7, 32, 24},    {8, 32, 34},    {9, 32, 36},    {20, 32, 18},   {39, 32, 17},
+                  {10, 256, 84},  {11, 256, 110}, {12, 256, 144}, {13, 256, 176}, {14, 256, 210},
+                  {23, 256, 136}, {26, 1, 4}};
+    uint64_t n = t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3];
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        if (blocks[i].type == t->type) return n / blocks[i].n_weight * blocks[i].size;
+    return n / 256 * 144; /* any other type of the format */
+}
+
+static uint64_t aligned(uint64_t n) { return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+/* Header, keys and infos. */
+static gguf_bytes write_directory(const tiny_model *m)
+{
+    gguf_bytes b = {0};
+    uint64_t n_key = 0, n_tensor = 0, at = 0;
+    for (uint32_t i = 0; i < m->n_key; i++) n_key += !m->keys[i].gone;
+    for (uint32_t i = 0; i < m->n_tensor; i++) n_tensor += !m->tensors[i].gone;
+    gguf_header(&b, 3, n_tensor, n_key);
+    for (uint32_t i = 0; i < m->n_key; i++) {
+        if (m->keys[i].gone) continue;
+        gguf_key(&b, m->keys[i].name, m->keys[i].type);
+        gguf_put(&b, m->keys[i].value.data, m->keys[i].value.n);
+    }
+    for (uint32_t i = 0; i < m->n_tensor; i++) {
+        const tiny_tensor *t = &m->tensors[i];
+        if (t->gone) continue;
+        gguf_info(&b, t->name, t->n_dim, t->dim, t->type, at);
+        at += aligned(data_size(t));
+    }
+    gguf_pad(&b, ALIGNMENT);
+    return b;
+}
+
+/* Any bytes will do for other types; floats are small and of either sign, but thresholds; an order is the
+ * reverse. */
+static void write_data(gguf_bytes *b, const tiny_tensor *t, test_random *r)
+{
+    size_t end = b->n + data_size(t);
+    bool norm = strstr(t->name, "norm") != NULL, floor = strstr(t->name, "ffn_floor") != NULL;
+    while (t->type == 0 && b->n < end) {
+        float x = norm ? 1.0f + 0.1f * test_random_float(r) : 0.3f * test_random_float(r);
+        x = floor && x < 0.0f ? -x : x;
+        gguf_put(b, &x, sizeof x);
+    }
+    if (strstr(t->name, "ffn_order"))
+        for (uint64_t i = t->dim[0]; i-- > 0;) gguf_word(b, i, 4);
+    if (b->n < end) gguf_zeros(b, end - b->n);
+    gguf_pad(b, ALIGNMENT);
+}
+
+gguf_bytes tiny_write(const tiny_model *m)
+{
+    gguf_bytes b = write_directory(m);
+    test_random r = {1};
+    for (uint32_t i = 0; i < m->n_tensor; i++)
+        if (!m->tensors[i].gone) write_data(&b, &m->tensors[i], &r);
+    return b;
+}
+
+size_t tiny_data_at(const tiny_model *m, const char *name)
+{
+    gguf_bytes b = write_directory(m);
+    size_t at = b.n;
+    gguf_free(&b);
+    for (uint32_t i = 0; i < m->n_tensor && strcmp(m->tensors[i].name, name) != 0; i++)
+        if (!m->tensors[i].gone) at += aligned(data_size(&m->tensors[i]));
+    return at;
+}
