@@ -1,5 +1,5 @@
-/* All memory of the library. The heap keeps its size in front of each object so
- * that held bytes can be counted; arenas and page regions count what they map. */
+/* All memory of the library. The heap stores the size in front of each object to count the bytes in use. Arenas
+ * and page regions count what they map. */
 #define _GNU_SOURCE
 #include "base/alloc.h"
 
@@ -35,7 +35,7 @@ static void check_allowed(void) {}
 int hth_alloc_asserts(void) { return 0; }
 #endif
 
-/* Counts one allocation; false when it is one that a test wants to fail. */
+/* Counts one allocation. Returns false if a test asked for this one to fail. */
 static bool count_allocation(void)
 {
     check_allowed();
@@ -117,7 +117,7 @@ void *hth_pages_alloc(size_t size)
         if (slack - head) munmap(p + head + want, slack - head);
         p += head;
 #ifdef MADV_HUGEPAGE
-        madvise(p, want, MADV_HUGEPAGE); /* a wish: ordinary pages work too */
+        madvise(p, want, MADV_HUGEPAGE); /* a hint: ordinary pages work too */
 #endif
     }
     atomic_fetch_add(&n_held, want);
@@ -139,8 +139,8 @@ struct hth_arena_block {
     _Alignas(64) unsigned char data[];
 };
 
-/* First block small, later ones as large as all before them: few allocations,
- * at most half of the memory unused. */
+/* The first block is small, later ones are as large as all before them: few allocations, at most half of the
+ * memory unused. */
 static struct hth_arena_block *new_block(hth_arena *arena, size_t at_least)
 {
     size_t size = arena->used < 4096 ? 4096 : arena->used > (1u << 20) ? (1u << 20) : arena->used;
@@ -149,8 +149,7 @@ static struct hth_arena_block *new_block(hth_arena *arena, size_t at_least)
     if (!hth_add_size(size, sizeof(struct hth_arena_block) + 64, &total)) return NULL;
     char *raw = hth_alloc(1, total);
     if (!raw) return NULL;
-    /* hth_alloc aligns to 16; the block wants 64, and remembers nothing of the
-     * shift because its address is kept beside it. */
+    /* hth_alloc aligns to 16, the block needs 64. The raw address is stored in front of the block, for hth_free. */
     size_t shift = (64 - ((uintptr_t)raw & 63)) & 63;
     if (shift < sizeof(void *)) shift += 64;
     struct hth_arena_block *b = (struct hth_arena_block *)(void *)(raw + shift);

@@ -1,6 +1,5 @@
-/* Bit patterns of floats: binary32, binary16 and bfloat16, without instructions
- * or library calls that a CPU level may lack. All conversions round to nearest
- * even and keep subnormals. */
+/* Bit patterns of floats: binary32, binary16 and bfloat16, without instructions or library calls that a CPU level
+ * may lack. All conversions round to nearest even and keep subnormals. */
 #ifndef HTH_BASE_BITS_H
 #define HTH_BASE_BITS_H
 
@@ -35,7 +34,7 @@ static inline double hth_double_of(uint64_t u)
     return f;
 }
 
-/* Little-endian values at any address; the formats here are little-endian. */
+/* Little-endian values at any address. The formats here are little-endian. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "this code is for little-endian machines");
 static inline uint16_t hth_load_u16(const void *p)
 {
@@ -68,7 +67,7 @@ static inline float hth_load_f32(const void *p)
 static inline void hth_store_u16(void *p, uint16_t v) { memcpy(p, &v, sizeof v); }
 static inline void hth_store_f32(void *p, float v) { memcpy(p, &v, sizeof v); }
 
-/* Exact. The product moves the exponent; subnormal halves come out normal. */
+/* Exact. The product shifts the exponent, so subnormal halves become normal. */
 static inline float hth_f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, magnitude = h & 0x7fffu;
@@ -82,9 +81,9 @@ static inline uint16_t hth_f32_to_f16(float f)
     uint32_t u = hth_bits_of(f), sign = (u >> 16) & 0x8000u, x = u & 0x7fffffffu, h;
     if (x > 0x7f800000u) {
         h = 0x7e00u;
-    } else if (x >= 0x47800000u) { /* 65536 and more */
+    } else if (x >= 0x47800000u) { /* 65536 or more */
         h = 0x7c00u;
-    } else if (x < 0x38800000u) { /* below 2^-14: 0.5 has the step of a subnormal half */
+    } else if (x < 0x38800000u) { /* below 2^-14: the ulp of 0.5 is the step of a subnormal half */
         h = hth_bits_of(hth_float_of(x) + 0.5f) - 0x3f000000u;
     } else {
         h = (x - 0x38000000u + 0xfffu + ((x >> 13) & 1u)) >> 13;
@@ -101,10 +100,10 @@ static inline uint16_t hth_f32_to_bf16(float f)
     return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
-/* Bit i of a row of bits, eight to a byte. */
+/* Bit i of a bit array, eight bits a byte. */
 static inline unsigned hth_bit_at(const uint8_t *row, size_t i) { return (unsigned)row[i / 8] >> i % 8 & 1u; }
 
-/* Bits of x that are set. */
+/* Number of set bits of x. */
 static inline uint32_t hth_count_bits(uint32_t x)
 {
     x -= x >> 1 & 0x55555555u;

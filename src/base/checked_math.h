@@ -1,8 +1,7 @@
-/* Arithmetic on sizes that come from outside: every product, sum and rounding
- * of such a size goes through here. All return false on overflow and leave *out
- * alone then. */
-#ifndef HTH_BASE_CHECKED_H
-#define HTH_BASE_CHECKED_H
+/* Arithmetic on sizes that come from outside: every product, sum and rounding of such a size uses these functions.
+ * All return false on overflow and then leave *out unchanged. */
+#ifndef HTH_BASE_CHECKED_MATH_H
+#define HTH_BASE_CHECKED_MATH_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Monotonic time, read without a system call on Linux. */
+/* The monotonic clock, read without a system call on Linux. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 

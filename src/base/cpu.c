@@ -1,5 +1,5 @@
-/* CPU levels. On x86 the system must save the wide registers too, which XCR0
- * says; on AArch64 the kernel lists what it has in the auxiliary vector. */
+/* CPU levels. On x86 the operating system must also save the wide registers, which XCR0 reports. On AArch64 the
+ * kernel lists the features in the auxiliary vector. */
 #define _GNU_SOURCE
 #include "base/cpu.h"
 
@@ -10,7 +10,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* What cpuid and XCR0 say; all zero on CPUs too old to ask. */
+/* Words of cpuid and XCR0; all zero on CPUs too old to have them. */
 enum { LEAF_1_C, XCR0, LEAF_7_B, LEAF_7_C, N_WORD };
 
 static void read_words(unsigned word[N_WORD])
@@ -25,7 +25,7 @@ static void read_words(unsigned word[N_WORD])
     }
 }
 
-/* What the levels are made of, lowest level first. */
+/* The features of each level, lowest level first. */
 static const struct feature {
     hth_cpu level;
     unsigned word, bits;
@@ -47,8 +47,8 @@ static const struct feature {
     {HTH_CPU_AVX512, LEAF_7_C, bit_AVX512VBMI2, "AVX-512 VBMI2"},
 };
 
-/* The first that the machine lacks, or NULL. */
-static const struct feature *first_lack(void)
+/* The first feature that the machine lacks, or NULL. */
+static const struct feature *first_missing(void)
 {
     unsigned word[N_WORD];
     read_words(word);
@@ -59,14 +59,14 @@ static const struct feature *first_lack(void)
 
 hth_cpu hth_cpu_detect(void)
 {
-    const struct feature *lack = first_lack();
-    return !lack ? HTH_CPU_AVX512 : lack->level == HTH_CPU_AVX512 ? HTH_CPU_AVX2 : HTH_CPU_GENERIC;
+    const struct feature *missing = first_missing();
+    return !missing ? HTH_CPU_AVX512 : missing->level == HTH_CPU_AVX512 ? HTH_CPU_AVX2 : HTH_CPU_GENERIC;
 }
 
 const char *hth_cpu_missing_feature(void)
 {
-    const struct feature *lack = first_lack();
-    return lack ? lack->name : NULL;
+    const struct feature *missing = first_missing();
+    return missing ? missing->name : NULL;
 }
 
 bool hth_cpu_has_bf16_dot(void)
@@ -124,20 +124,20 @@ int hth_cpu_has(hth_cpu machine, hth_cpu level)
 hearth_status hth_cpu_choose(hth_cpu *level, hearth_error *err)
 {
     hth_cpu machine = hth_cpu_detect();
-    const char *wish = getenv("HEARTH_CPU");
-    if (!wish || !*wish) {
+    const char *name = getenv("HEARTH_CPU");
+    if (!name || !*name) {
         *level = machine;
         return HEARTH_OK;
     }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(wish, names[i]) != 0) continue;
+        if (strcmp(name, names[i]) != 0) continue;
         if (!hth_cpu_has(machine, (hth_cpu)i))
             return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                            "HEARTH_CPU=%s: this machine has %s; unset it or name a lower level", wish,
+                            "HEARTH_CPU=%s: this machine has %s; unset it or name a lower level", name,
                             names[machine]);
         *level = (hth_cpu)i;
         return HEARTH_OK;
     }
     return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                    "HEARTH_CPU=%s: no such level; known: generic, avx2, avx512, neon, dotprod, i8mm", wish);
+                    "HEARTH_CPU=%s: no such level; known: generic, avx2, avx512, neon, dotprod, i8mm", name);
 }

@@ -1,5 +1,5 @@
-/* Which instructions kernels may use: cumulative levels, masked downward by
- * HEARTH_CPU. A level never changes a result. */
+/* Which instructions kernels may use: cumulative levels, which HEARTH_CPU can lower. A level never changes a
+ * result. */
 #ifndef HTH_BASE_CPU_H
 #define HTH_BASE_CPU_H
 
@@ -18,23 +18,22 @@ typedef enum hth_cpu {
 
 const char *hth_cpu_name(hth_cpu level);
 
-/* The highest level that the machine and its system have. */
+/* The highest level that the machine and its operating system support. */
 hth_cpu hth_cpu_detect(void);
-/* The first thing that the next higher level wants and the machine lacks; NULL at the highest. */
+/* The first feature that the next higher level needs and the machine lacks; NULL at the highest level. */
 const char *hth_cpu_missing_feature(void);
 
-/* Whether the machine multiplies pairs of bf16 at its highest level (AVX-512 BF16, FEAT_BF16). */
+/* True if the machine multiplies pairs of bf16 at its highest level (AVX-512 BF16, FEAT_BF16). */
 bool hth_cpu_has_bf16_dot(void);
 
-/* The family of a CPU of AMD's (25: Zen 3 and 4, 26: Zen 5), on which only how memory is fetched
- * ahead depends; 0: another's. */
+/* The family of an AMD CPU (25: Zen 3 and 4, 26: Zen 5); 0: another vendor. Only prefetching depends on it. */
 unsigned hth_cpu_amd_family(void);
 
-/* Whether a program on a machine of level `machine` may run `level`. */
+/* True if a machine of level `machine` can run `level`. */
 int hth_cpu_has(hth_cpu machine, hth_cpu level);
 
-/* The level to use: the machine's, or the one in HEARTH_CPU. ARGUMENT when
- * HEARTH_CPU names no level or one that this machine lacks. */
+/* The level to use: the machine's, or the one in HEARTH_CPU. ARGUMENT if HEARTH_CPU names no level or one that the
+ * machine lacks. */
 hearth_status hth_cpu_choose(hth_cpu *level, hearth_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* Physical cores by Linux's sysfs: cpuN/topology/core_cpus_list (thread_siblings_list in
- * older systems) names the CPUs that share N's core. Called when a pool opens. */
+/* Physical cores from Linux sysfs: cpuN/topology/core_cpus_list (thread_siblings_list in older kernels) names the
+ * CPUs that share a core with CPU N. Called when a pool opens. */
 #define _GNU_SOURCE
 #include "base/cpu_topology.h"
 
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* The text of a small file, terminated; false when there is none. */
+/* Reads a small file into text, NUL-terminated. False if there is none. */
 static bool read_text(const char *path, char *text, size_t capacity)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -28,8 +28,8 @@ static const char *read_number(const char *p, unsigned *n)
     return p;
 }
 
-/* The first CPU of a list such as "0,4-7" that is allowed; cpu itself when there is none,
- * or the text is something else. */
+/* The first allowed CPU of a list such as "0,4-7", at most cpu. cpu itself if there is none or the text is
+ * malformed. */
 static unsigned first_allowed(const char *p, const cpu_set_t *allowed, unsigned cpu)
 {
     for (;;) {
@@ -43,7 +43,7 @@ static unsigned first_allowed(const char *p, const cpu_set_t *allowed, unsigned 
     }
 }
 
-/* The CPU that stands for cpu's core: the first allowed one of it. */
+/* The CPU that represents cpu's core: its first allowed one. */
 static unsigned core_of(const char *root, const cpu_set_t *allowed, unsigned cpu)
 {
     static const char *const names[] = {"core_cpus_list", "thread_siblings_list"};

@@ -1,5 +1,5 @@
-/* Kept files: a head with mark, length and hash, then the bytes. Written beside their place and renamed, so
- * that two processes never see half of one. */
+/* Cache files: a header with key, length and hash, then the bytes. A file is written beside its path and renamed,
+ * so that no process sees a partial one. */
 #define _GNU_SOURCE
 #include "base/disk_cache.h"
 
@@ -15,18 +15,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef struct head {
+typedef struct header {
     uint8_t magic[8];
-    uint64_t mark, n, hash; /* hash: of mark, n and the bytes */
-} head;
+    uint64_t key, n, hash; /* hash: of key, n and the bytes */
+} header;
 
 static const uint8_t magic[8] = {'H', 'E', 'A', 'R', 'T', 'H', 'K', '1'};
 
 enum { PATH_SIZE = 4096 };
 
-static uint64_t hash_of(uint64_t mark, const void *bytes, size_t n)
+static uint64_t hash_of(uint64_t key, const void *bytes, size_t n)
 {
-    uint64_t sizes[2] = {mark, n};
+    uint64_t sizes[2] = {key, n};
     return hth_hash_more(hth_hash_more(0, sizes, sizeof sizes), bytes, n);
 }
 
@@ -37,8 +37,8 @@ static bool is_name(const char *name)
     return n > 0 && n <= HTH_DISKCACHE_NAME && strspn(name, allowed) == n && name[0] != '.';
 }
 
-/* An absolute path, as the system's rules for such directories ask; a relative one counts as none. */
-static const char *variable(const char *name)
+/* An absolute path, as the XDG base directory specification demands; a relative one is ignored. */
+static const char *absolute_path(const char *name)
 {
     const char *value = getenv(name);
     return value && value[0] == '/' ? value : NULL;
@@ -52,13 +52,13 @@ static bool format(char *to, const char *a, const char *b, const char *c)
 
 static bool find_folder(char *to)
 {
-    const char *own = getenv("HEARTH_CACHE"), *cache = variable("XDG_CACHE_HOME"), *home = variable("HOME");
+    const char *own = getenv("HEARTH_CACHE"), *cache = absolute_path("XDG_CACHE_HOME"), *home = absolute_path("HOME");
     if (own) return own[0] != '\0' && format(to, own, "", "");
     if (cache) return format(to, cache, "/hearth", "");
     return home && format(to, home, "/.cache/hearth", "");
 }
 
-/* The folder and those above it, for this user alone. */
+/* Creates the folder and its parents, with mode 0700. */
 static bool make_folder(char *path)
 {
     for (char *at = path + 1; *at; at++) {
@@ -93,22 +93,22 @@ static bool write_all(int fd, const void *from, size_t n)
     return true;
 }
 
-/* A file of this user's that nobody else may write: what is kept goes to drivers too. */
-static bool is_own(int fd, struct stat *s)
+/* True for a file that this user owns and only this user may write: cached bytes are passed to drivers. */
+static bool is_private(int fd, struct stat *s)
 {
     return fstat(fd, s) == 0 && S_ISREG(s->st_mode) && s->st_uid == geteuid() && (s->st_mode & 022) == 0;
 }
 
-static uint8_t *read_body(int fd, uint64_t mark, size_t *n)
+static uint8_t *read_body(int fd, uint64_t key, size_t *n)
 {
-    head h;
+    header h;
     struct stat s;
-    if (!is_own(fd, &s) || !read_all(fd, &h, sizeof h) || memcmp(h.magic, magic, sizeof magic) != 0 ||
-        h.mark != mark)
+    if (!is_private(fd, &s) || !read_all(fd, &h, sizeof h) || memcmp(h.magic, magic, sizeof magic) != 0 ||
+        h.key != key)
         return NULL;
     if (h.n > HTH_DISKCACHE_MAX || (uint64_t)s.st_size != sizeof h + h.n) return NULL;
     uint8_t *bytes = hth_alloc(1, (size_t)h.n);
-    if (bytes && read_all(fd, bytes, (size_t)h.n) && hash_of(mark, bytes, (size_t)h.n) == h.hash) {
+    if (bytes && read_all(fd, bytes, (size_t)h.n) && hash_of(key, bytes, (size_t)h.n) == h.hash) {
         *n = (size_t)h.n;
         return bytes;
     }
@@ -116,19 +116,19 @@ static uint8_t *read_body(int fd, uint64_t mark, size_t *n)
     return NULL;
 }
 
-uint8_t *hth_diskcache_get(const char *name, uint64_t mark, size_t *n)
+uint8_t *hth_diskcache_get(const char *name, uint64_t key, size_t *n)
 {
     char folder[PATH_SIZE], path[PATH_SIZE];
     if (!is_name(name) || !find_folder(folder) || !format(path, folder, "/", name)) return NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) return NULL;
-    uint8_t *bytes = read_body(fd, mark, n);
+    uint8_t *bytes = read_body(fd, key, n);
     close(fd);
     return bytes;
 }
 
-/* By errno. */
-static bool cannot_keep(const char *what)
+/* Warns with the reason in errno; returns false. */
+static bool warn_not_cached(const char *what)
 {
     char reason[100];
     int why = errno;
@@ -140,8 +140,8 @@ static bool cannot_keep(const char *what)
     return false;
 }
 
-/* False: errno says why. */
-static bool write_file(const char *path, const char *part, int fd, const head *h, const void *bytes)
+/* False: errno holds the reason. */
+static bool write_file(const char *path, const char *part, int fd, const header *h, const void *bytes)
 {
     bool done = write_all(fd, h, sizeof *h) && write_all(fd, bytes, h->n);
     int why = errno;
@@ -152,15 +152,15 @@ static bool write_file(const char *path, const char *part, int fd, const head *h
     return done;
 }
 
-bool hth_diskcache_put(const char *name, uint64_t mark, const void *bytes, size_t n)
+bool hth_diskcache_put(const char *name, uint64_t key, const void *bytes, size_t n)
 {
     char folder[PATH_SIZE], path[PATH_SIZE], part[PATH_SIZE];
     if (!is_name(name) || n > HTH_DISKCACHE_MAX || !find_folder(folder) || !format(path, folder, "/", name) ||
         !format(part, folder, "/.part-", "XXXXXX"))
         return false;
-    head h = {.mark = mark, .n = n, .hash = hash_of(mark, bytes, n)};
+    header h = {.key = key, .n = n, .hash = hash_of(key, bytes, n)};
     memcpy(h.magic, magic, sizeof magic);
     int fd = make_folder(folder) ? mkostemp(part, O_CLOEXEC) : -1;
-    if (fd < 0) return cannot_keep(folder);
-    return write_file(path, part, fd, &h, bytes) ? true : cannot_keep(path);
+    if (fd < 0) return warn_not_cached(folder);
+    return write_file(path, part, fd, &h, bytes) ? true : warn_not_cached(path);
 }

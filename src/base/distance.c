@@ -1,4 +1,5 @@
-/* The usual table of edit distances, of which three rows are kept. Called for the nearest option, verb or model. */
+/* The dynamic-programming table of edit distances, of which three rows are stored. Called to find the nearest
+ * option, command or model. */
 #include "base/distance.h"
 
 #include <string.h>

@@ -1,15 +1,15 @@
-/* How far a misspelt word is from a name. */
+/* Edit distance between a misspelt word and a name. */
 #ifndef HTH_BASE_DISTANCE_H
 #define HTH_BASE_DISTANCE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Of longer names only the beginning counts. */
+/* Of a longer name only the beginning counts. */
 enum { HTH_DISTANCE_NAME = 512 };
 
-/* Bytes to change, add, remove, or exchange with a neighbour, to make the name of the word (the optimal string
- * alignment distance); anywhere: to make any part of the name. */
+/* Bytes to change, add, remove, or swap with a neighbour, to turn the word into the name (the optimal string
+ * alignment distance). anywhere: to turn it into any part of the name. */
 size_t hth_edit_distance(const char *word, const char *name, bool anywhere);
 
 #endif

@@ -1,5 +1,5 @@
-/* The futex behind a bell. The count of rings is the futex's word: a ring between a
- * sleeper's last look and its system call makes that call return at once. */
+/* The futex of an event. The count of notifications is the futex word: a notification between a waiter's last
+ * check and its system call makes that call return at once. */
 #define _GNU_SOURCE
 #include "base/event.h"
 
@@ -13,7 +13,7 @@
 uint32_t hth_event_prepare_wait(hth_event *event)
 {
     uint32_t seen = atomic_load(&event->n_notify);
-    (void)atomic_exchange(&event->sleeping, 1); /* no store: see announce in pool.c */
+    (void)atomic_exchange(&event->sleeping, 1); /* not a store: see publish in pool.c */
     return seen;
 }
 

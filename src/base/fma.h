@@ -1,5 +1,5 @@
-/* Fused multiply-add for CPUs without the instruction: the exact a*b + c,
- * rounded once. Equal to the hardware's in every bit (NaNs are NaNs). */
+/* Fused multiply-add for CPUs without the instruction: the exact a*b + c, rounded once. Bit-identical to the
+ * hardware instruction (except NaN payloads). */
 #ifndef HTH_BASE_FMA_H
 #define HTH_BASE_FMA_H
 
@@ -14,10 +14,10 @@ static inline float hth_fma(float a, float b, float c)
     double p = (double)a * (double)b, s = p + (double)c;
     uint64_t bits = hth_bits_of_d(s);
     if ((bits & 0x7ff0000000000000u) == 0x7ff0000000000000u) return (float)s;
-    /* Two-sum: e is what the rounding of s lost. */
+    /* Two-sum: e is the rounding error of s. */
     double back = s - p;
     double e = (p - (s - back)) + ((double)c - back);
-    if (e != 0.0 && (bits & 1u) == 0) /* towards the lost part: one step away from or to zero */
+    if (e != 0.0 && (bits & 1u) == 0) /* round to odd: one ulp away from or towards zero */
         bits += ((e > 0.0) == (s > 0.0)) ? 1u : (uint64_t)-1;
     return (float)hth_double_of(bits);
 }

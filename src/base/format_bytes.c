@@ -1,5 +1,5 @@
-/* Bytes in words. By whole numbers: a program's locale may have another decimal mark, and a wish that is
- * rounded up must not fall short of the bytes when it is read again. */
+/* Formats byte counts. Uses integers only: a locale may have another decimal mark, and a size argument that is
+ * rounded up must not fall below the byte count when it is parsed again. */
 #include "base/format_bytes.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ static int power_of(uint64_t bytes)
     return power;
 }
 
-/* Of the unit; bytes above the whole ones count by `more` of it, at most one. */
+/* Hundredths of the unit; `more` rounds the rest, which counts at most one. */
 static uint64_t hundredths(uint64_t bytes, int power, uint64_t more)
 {
     uint64_t unit = unit_of(power);

@@ -1,4 +1,4 @@
-/* XXH3 of the system's xxhash.h, compiled in. */
+/* XXH3 from the system's xxhash.h, compiled in. */
 #define XXH_INLINE_ALL
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"

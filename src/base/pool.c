@@ -1,19 +1,18 @@
-/* The thread pool: a ring of queued jobs ("phases"), and one atomic word, the ticket, that
- * holds the number of a phase, how many units it has and which is next. Adding 1 claims a
- * unit; the thread that finishes a phase's last unit goes on with the queue. No thread is in
- * charge of that, so none can hold up the rest but in the midst of a unit.
+/* The thread pool: a ring of queued jobs ("phases"), and one atomic word, the ticket, that holds the number of a
+ * phase, its number of units and the next unit. Adding 1 claims a unit. The thread that finishes the last unit of
+ * a phase advances the queue. No thread leads, so a preempted thread delays the others only while it computes a
+ * unit.
  *
- * A unit whose thread lost its core: where the job allows it (hth_pool_add_retryable) a waiting
- * thread does the unit again. The result goes through scratch of one's own and is carried
- * over by whoever first writes the phase's number into taken[unit]; numbers only grow, so a
- * thread that comes late, in whatever phase the others are by then, finds its own number or
- * a higher one there and throws its result away. What it reads by atomic loads meanwhile may be
- * written by later phases: wrong values, thrown away, never wrong addresses. Until a unit is carried
- * over its phase cannot end, so the thread that carries it over has read what the phase was given.
+ * Stragglers: if a thread lost its core while computing a unit, and the job allows it (hth_pool_add_retryable), a
+ * waiting thread computes the unit again. Each thread writes the result to its own scratch memory. The first
+ * thread that writes the phase's number into committed[unit] commits its result. Numbers only grow, so a
+ * straggler, whatever phase the other threads have reached, finds its own number or a higher one and discards its
+ * result. Later phases may overwrite what a straggler reads by atomic loads: it then computes wrong values, which
+ * are discarded, but never wrong addresses. A phase cannot end before all its units are committed, so the thread
+ * that commits a unit has read the phase's own inputs.
  *
- * The record of a phase is what late threads still read. Each thread shows the lowest phase
- * whose record it may read (its pin); a record is used again a ring later, when no pin
- * stands at it or before. */
+ * Stragglers still read the record of their phase. Each thread publishes the lowest phase whose record it may read
+ * (its pin). A record is reused one ring length later, when no pin is at it or before it. */
 #define _GNU_SOURCE
 #include "base/pool.h"
 
@@ -30,40 +29,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one thread writes before it looks whether another has written: an exchange, not a store. The
- * two must not trade places; C promises that of sequentially consistent stores and loads too, but
- * emulators of Arm on x86 do not keep it (qemu-user 7.2: 117549 of 3000000 pairs). */
-#define announce(place, value) ((void)atomic_exchange(place, value))
+/* Writes a value before the thread checks what another thread wrote: an exchange, not a store. The write and the
+ * check must not be reordered. C guarantees that for sequentially consistent stores and loads too, but emulators
+ * of Arm on x86 do not implement it (qemu-user 7.2: 117549 of 3000000 pairs). */
+#define publish(place, value) ((void)atomic_exchange(place, value))
 
-/* Phases that can be queued: more than one token of most models, so that the others have
- * work while the caller's core is taken away. Longer jobs become several phases. */
+/* RING: phases that can be queued, more than one token of most models needs, so that the other threads have work
+ * while the caller's thread is preempted. UNIT_LIMIT: units of a phase; longer jobs become several phases. */
 enum { RING = 256, UNIT_LIMIT = 8192 };
 
-/* How long a thread waits awake: longer than a gap between two phases, shorter than a wait
- * for a person; and a little longer if late units can be done by then, because a core that is
- * given away may come back only at the system's next tick. It looks at the clock every so
- * many pauses. */
+/* How long a thread spins before it sleeps: longer than the gap between two phases, shorter than a wait for user
+ * input. It spins up to SPIN_LAST_NS if a straggler's timeout ends by then, because the kernel may return a core
+ * only at its next timer tick. A thread reads the clock once per CLOCK_EVERY pauses. */
 enum { SPIN_NS = 50000, SPIN_LAST_NS = 90000, CLOCK_EVERY = 8 };
 
-/* Below this nobody is late; and the guess where no unit of the phase is done yet. */
+/* A wait below LATE_NS never counts as late. UNKNOWN_NS: assumed time of a unit if no unit of the phase is done
+ * yet. */
 enum { LATE_NS = 20000, UNKNOWN_NS = 200000 };
 
-/* Threads make way for the caller's at most so often. */
-enum { MOVE_NS = 10000000 };
+/* Minimum interval between two moves of pinned threads. */
+enum { REPIN_NS = 10000000 };
 
 typedef struct job {
-    hth_work_fn *work, *commit; /* commit NULL: work writes results itself */
+    hth_work_fn *work, *commit; /* commit NULL: work writes its results itself */
     void *arg;
-    size_t base; /* added to the claimed number */
+    size_t base; /* added to the claimed unit number */
 } job;
 
 typedef struct phase {
     _Alignas(64) uint64_t number;
     job job;
     uint32_t n_unit;
-    _Atomic uint64_t start_ns;                          /* where there is a commit */
-    _Alignas(64) _Atomic uint32_t n_done;               /* of several units; one alone needs no count */
-    _Alignas(64) unsigned char copy[HTH_POOL_ARG_SIZE]; /* of what arg points to */
+    _Atomic uint64_t start_ns;                          /* set only for jobs with a commit */
+    _Alignas(64) _Atomic uint32_t n_done;               /* only counted for phases of several units */
+    _Alignas(64) unsigned char copy[HTH_POOL_ARG_SIZE]; /* copy of what arg points to */
 } phase;
 
 typedef struct member {
@@ -71,31 +70,31 @@ typedef struct member {
     hth_pool *pool;
     pthread_t thread;
     uint32_t index;
-    uint32_t core; /* where it is pinned, or the caller was last: an index of cores.cpu */
+    uint32_t core; /* where it is pinned, or where the caller last ran: an index of cores.cpu */
 } member;
 
 #define PINNED ((uint64_t)1 << 32)
 #define RUNNING UINT64_MAX
 
 struct hth_pool {
-    _Alignas(64) _Atomic uint64_t ticket; /* number << 32 | n_unit << 16 | next, which may run past n_unit */
-    _Alignas(64) _Atomic uint64_t n_queued; /* the last phase's number; the first is 1 */
-    _Atomic uint64_t rests_at;              /* the queue: the phase that it has done last, or RUNNING */
-    uint64_t free_until;                    /* phases up to this one have room in the ring */
+    _Alignas(64) _Atomic uint64_t ticket; /* number << 32 | n_unit << 16 | next unit, which may exceed n_unit */
+    _Alignas(64) _Atomic uint64_t n_queued; /* number of the last phase; the first is 1 */
+    _Atomic uint64_t idle_at; /* the last finished phase while the queue is idle, or RUNNING */
+    uint64_t free_until;      /* phases up to this one have a record in the ring */
     _Atomic bool closing;
     _Atomic bool cancelled;    /* units were skipped */
-    const volatile int *watch; /* the flag that says so; NULL: none */
+    const volatile int *watch; /* the cancel flag; NULL: none */
     _Atomic bool caller_sleeps;
-    _Atomic uint64_t patience_ns;
-    _Atomic uint64_t n_rescued;
+    _Atomic uint64_t straggler_ns;
+    _Atomic uint64_t n_backup;
     hth_pool_hook_fn *hook;
-    _Alignas(64) hth_event bell;
-    uint32_t n_thread, n_wish; /* that it has, and was to have */
+    _Alignas(64) hth_event event;
+    uint32_t n_thread, n_requested; /* number of threads that run, and that were requested */
     bool pinned;
-    uint64_t moved_ns; /* when a pinned thread last made way for the caller's */
+    uint64_t moved_ns; /* when a pinned thread was last moved off the caller's core */
     hth_cpu_topology cores;
     phase *ring;             /* [RING] */
-    _Atomic uint64_t *taken; /* [UNIT_LIMIT] the last phase in which a unit was carried over */
+    _Atomic uint64_t *committed; /* [UNIT_LIMIT] the last phase in which each unit was committed */
     member members[];
 };
 
@@ -110,11 +109,11 @@ static uint64_t make_ticket(uint32_t number, uint32_t n_unit, uint32_t next)
 
 static phase *phase_at(const hth_pool *pool, uint64_t number) { return &pool->ring[number % RING]; }
 
-/* Neighbours lie on different cache lines: they are claimed at the same time. */
-static _Atomic uint64_t *taken_at(const hth_pool *pool, uint32_t i)
+/* Adjacent units use different cache lines, because they are claimed at the same time. */
+static _Atomic uint64_t *committed_at(const hth_pool *pool, uint32_t i)
 {
     enum { LINE = 8 };
-    return &pool->taken[i % (UNIT_LIMIT / LINE) * LINE + i / (UNIT_LIMIT / LINE)];
+    return &pool->committed[i % (UNIT_LIMIT / LINE) * LINE + i / (UNIT_LIMIT / LINE)];
 }
 
 static inline void pause_core(void)
@@ -131,20 +130,20 @@ static void visit(const hth_pool *pool, hth_pool_point point, uint32_t i_thread)
     if (pool->hook) pool->hook(point, i_thread);
 }
 
-/* Units neither queue, nor wait, nor allocate. */
+/* Units must not queue, wait or allocate. */
 #ifndef NDEBUG
-static _Thread_local const hth_pool *at_work;
+static _Thread_local const hth_pool *current_pool;
 static void enter_unit(const hth_pool *pool)
 {
-    at_work = pool;
+    current_pool = pool;
     hth_alloc_assert_none(1);
 }
 static void leave_unit(void)
 {
-    at_work = NULL;
+    current_pool = NULL;
     hth_alloc_assert_none(-1);
 }
-static void check_outside(const hth_pool *pool) { assert(at_work != pool); }
+static void check_outside(const hth_pool *pool) { assert(current_pool != pool); }
 #else
 static void enter_unit(const hth_pool *pool) { (void)pool; }
 static void leave_unit(void) {}
@@ -153,68 +152,67 @@ static void check_outside(const hth_pool *pool) { (void)pool; }
 
 /* ---- phases ------------------------------------------------------------------------------- */
 
-/* Whoever ends a phase runs the queue, alone, until it shares out the next phase of several
- * units or finds the end of the queue and rests. From rest the queue is taken up again by
- * whoever first sees that there is more: by the runner that has just laid it down, or by the
- * caller that queues. */
+/* The thread that ends a phase runs the queue alone, until it publishes the next phase of several units or reaches
+ * the end of the queue and sets it idle. The first thread that sees new phases in an idle queue takes it over: the
+ * thread that has just set it idle, or the caller that queues. */
 static bool advance_phase(hth_pool *pool, uint64_t number)
 {
-    return atomic_compare_exchange_strong(&pool->rests_at, &number, RUNNING);
+    return atomic_compare_exchange_strong(&pool->idle_at, &number, RUNNING);
 }
 
-/* Called by the runner, who takes the first `claim` units itself. */
-static void share_out(hth_pool *pool, phase *p, uint32_t claim)
+/* Called by the thread that runs the queue, which takes the first `claim` units itself. */
+static void publish_phase(hth_pool *pool, phase *p, uint32_t claim)
 {
     if (p->job.commit) atomic_store_explicit(&p->start_ns, hth_clock_ns(), memory_order_relaxed);
     atomic_exchange(&pool->ticket, make_ticket((uint32_t)p->number, p->n_unit, claim));
-    hth_event_notify_all(&pool->bell);
+    hth_event_notify_all(&pool->event);
 }
 
-/* What follows phase `number`, which the runner has ended: the phase whose first unit it has
- * now, and all of it if there is but one; NULL at the end of the queue. */
-static phase *go_on(hth_pool *pool, uint64_t number)
+/* Returns the phase after phase `number`, which the calling thread has ended. The thread holds its first unit, or
+ * the whole phase if that has only one unit. NULL at the end of the queue. */
+static phase *next_phase(hth_pool *pool, uint64_t number)
 {
     if (atomic_load(&pool->n_queued) == number) {
         atomic_exchange(&pool->ticket, make_ticket((uint32_t)number, 0, 0));
-        announce(&pool->rests_at, number);
+        publish(&pool->idle_at, number);
         if (atomic_load(&pool->n_queued) == number || !advance_phase(pool, number)) {
-            if (atomic_load(&pool->caller_sleeps)) hth_event_notify_all(&pool->bell);
+            if (atomic_load(&pool->caller_sleeps)) hth_event_notify_all(&pool->event);
             return NULL;
         }
     }
     phase *p = phase_at(pool, number + 1);
-    if (p->n_unit > 1) share_out(pool, p, 1);
+    if (p->n_unit > 1) publish_phase(pool, p, 1);
     return p;
 }
 
-/* Whether units are skipped: from the first unit that was, until the caller has heard of it. */
-static bool skips(hth_pool *pool)
+/* True while units are skipped: from the first skipped unit until the caller has read the cancelled state. */
+static bool is_skipping(hth_pool *pool)
 {
     if (!pool->watch) return false;
     return atomic_load_explicit(&pool->cancelled, memory_order_relaxed) ||
            __atomic_load_n(pool->watch, __ATOMIC_RELAXED) != 0;
 }
 
-/* Noted by whoever ends the unit, before the phase can end: not by a thread that comes late to a unit that
- * another has done, when the caller may have heard of it already. */
+/* Called by the thread that ends the unit, before the phase can end. A straggler whose unit another thread has
+ * committed does not call it, because the caller may have read the state already. */
 static void note_skipped(hth_pool *pool)
 {
     atomic_store_explicit(&pool->cancelled, true, memory_order_relaxed);
 }
 
-/* Carries a unit's result over unless another thread has; false then. skipped: there is none. */
+/* Commits a unit's result. False if another thread has committed it. skipped: there is no result. */
 static bool commit(hth_pool *pool, const member *m, phase *p, uint32_t i, bool skipped)
 {
-    _Atomic uint64_t *taken = taken_at(pool, i);
-    uint64_t was = atomic_load_explicit(taken, memory_order_relaxed);
-    if (was >= p->number || !atomic_compare_exchange_strong(taken, &was, p->number)) return false;
+    _Atomic uint64_t *committed = committed_at(pool, i);
+    uint64_t was = atomic_load_explicit(committed, memory_order_relaxed);
+    if (was >= p->number || !atomic_compare_exchange_strong(committed, &was, p->number)) return false;
     visit(pool, HTH_POOL_COMMITTING, m->index);
     if (skipped) note_skipped(pool);
     else p->job.commit(p->job.arg, p->job.base + i, m->index);
     return true;
 }
 
-/* The record of what comes next lies in the cache of the thread that queued it. */
+/* Prefetches the record of the next phase, which is in the cache of the thread that queued it. */
 static void prefetch_next(const hth_pool *pool, const phase *p)
 {
     if (atomic_load_explicit(&pool->n_queued, memory_order_relaxed) == p->number) return;
@@ -224,12 +222,12 @@ static void prefetch_next(const hth_pool *pool, const phase *p)
     __builtin_prefetch(next->copy + 64);
 }
 
-/* Unit i of phase p; true when that was the last one of the phase. */
+/* Computes unit i of phase p. True if it was the last one of the phase. */
 static bool compute(hth_pool *pool, const member *m, phase *p, uint32_t i)
 {
     prefetch_next(pool, p);
     visit(pool, HTH_POOL_CLAIMED, m->index);
-    bool skipped = skips(pool);
+    bool skipped = is_skipping(pool);
     enter_unit(pool);
     if (!skipped) p->job.work(p->job.arg, p->job.base + i, m->index);
     else if (!p->job.commit) note_skipped(pool);
@@ -239,16 +237,15 @@ static bool compute(hth_pool *pool, const member *m, phase *p, uint32_t i)
     return p->n_unit == 1 || atomic_fetch_add(&p->n_done, 1) + 1 == p->n_unit;
 }
 
-/* Unit i of phase p and what follows from it. */
+/* Computes unit i of phase p, and the phases that follow while this thread runs the queue. */
 static void compute_on(hth_pool *pool, const member *m, phase *p, uint32_t i)
 {
-    for (; p && compute(pool, m, p, i); i = 0) p = go_on(pool, p->number);
+    for (; p && compute(pool, m, p, i); i = 0) p = next_phase(pool, p->number);
 }
 
-/* Claims and computes units until there is none left. The pin is set before the claim, to a
- * phase not after the one that will be claimed from; so whoever sees the ticket moved past
- * that phase sees the pin too. */
-static void help(hth_pool *pool, member *m)
+/* Claims and computes units until there are none. The pin is set before the claim, to a phase not after the one
+ * that is claimed from. A thread that sees the ticket past that phase therefore sees the pin too. */
+static void run_units(hth_pool *pool, member *m)
 {
     for (;;) {
         uint64_t t = atomic_load_explicit(&pool->ticket, memory_order_acquire);
@@ -271,8 +268,8 @@ static bool pin(hth_pool *pool, uint32_t i, uint32_t core)
     return pthread_setaffinity_np(pool->members[i].thread, sizeof set, &set) == 0;
 }
 
-/* The index of the core where the calling thread runs; that of before where nobody knows. */
-static uint32_t core_here(const hth_pool *pool)
+/* The index of the calling thread's core; the previous one if the system does not report it. */
+static uint32_t current_core(const hth_pool *pool)
 {
     int cpu = sched_getcpu();
     return cpu >= 0 && cpu < HTH_CORES_MAX ? pool->cores.core_of[cpu] : pool->members[0].core;
@@ -299,19 +296,19 @@ uint32_t hth_pool_pin(hth_pool *pool)
     hth_cpu_topology_read(NULL, &pool->cores);
     uint32_t n_core = pool->cores.n_core, n = 0;
     if (pool->n_thread > n_core) return 0;
-    pool->members[0].core = core_here(pool);
+    pool->members[0].core = current_core(pool);
     for (uint32_t i = 1; i < pool->n_thread; i++) n += pin(pool, i, (pool->members[0].core + i) % n_core);
     pool->pinned = n > 0;
     return n;
 }
 
-/* The system may move the caller's thread, which is not pinned, to the core of another one of
- * the pool: both would share it for long, as neither is worse off than with whatever runs on
- * the core that was left. Then the other one goes there. */
+/* The kernel may move the caller's thread, which is not pinned, to the core of a pinned one. Both would then share
+ * that core for long, because the kernel sees no gain in moving it back to the core that it left. This function
+ * moves the pinned thread to that core. */
 static void repin_if_shared(hth_pool *pool, uint64_t now)
 {
-    if (!pool->pinned || now - pool->moved_ns < MOVE_NS) return;
-    uint32_t here = core_here(pool), left = pool->members[0].core;
+    if (!pool->pinned || now - pool->moved_ns < REPIN_NS) return;
+    uint32_t here = current_core(pool), left = pool->members[0].core;
     if (here == left) return;
     pool->moved_ns = now;
     pool->members[0].core = here;
@@ -321,43 +318,43 @@ static void repin_if_shared(hth_pool *pool, uint64_t now)
 
 /* ---- waiting ------------------------------------------------------------------------------ */
 
-/* How long to wait, from `since` on, for the units of a phase that are under way: twice what
- * a unit took so far, and some patience. UINT64_MAX: they cannot be done again. */
+/* How long to wait, counted from `since`, for the units of a phase that other threads compute: twice the average
+ * time of a unit, plus the straggler timeout. UINT64_MAX: the units cannot be retried. */
 static uint64_t timeout_for(const hth_pool *pool, const phase *p, uint64_t since)
 {
-    uint64_t patience = atomic_load_explicit(&pool->patience_ns, memory_order_relaxed);
+    uint64_t timeout = atomic_load_explicit(&pool->straggler_ns, memory_order_relaxed);
     uint32_t n_done = atomic_load(&p->n_done);
-    if (!p->job.commit || patience == 0 || n_done == p->n_unit) return UINT64_MAX;
+    if (!p->job.commit || timeout == 0 || n_done == p->n_unit) return UINT64_MAX;
     uint64_t start = atomic_load_explicit(&p->start_ns, memory_order_relaxed), unit = UNKNOWN_NS;
-    if (n_done > 0) unit = since > start ? (since - start) * pool->n_wish / n_done : 0;
-    return patience + 2 * unit;
+    if (n_done > 0) unit = since > start ? (since - start) * pool->n_requested / n_done : 0;
+    return timeout + 2 * unit;
 }
 
-/* Computes all units that nobody has carried over, if any; each thread begins elsewhere. */
+/* Computes every unit that is not committed yet. True if there was one. Each thread starts at another unit. */
 static bool run_backup(hth_pool *pool, member *m, phase *p)
 {
     bool any = false;
     for (uint32_t k = 0; k < p->n_unit; k++) {
         uint32_t i = (k + m->index * 5) % p->n_unit;
-        if (atomic_load(taken_at(pool, i)) >= p->number) continue;
-        atomic_fetch_add_explicit(&pool->n_rescued, 1, memory_order_relaxed);
+        if (atomic_load(committed_at(pool, i)) >= p->number) continue;
+        atomic_fetch_add_explicit(&pool->n_backup, 1, memory_order_relaxed);
         compute_on(pool, m, p, i);
         any = true;
     }
     return any;
 }
 
-/* Looks after a phase (of ticket t) that has had no unit left since `since`: how long to wait
- * on, 0 when late units were computed, UINT64_MAX when there is nothing to be done. */
+/* Checks a phase (of ticket t) that has had no unclaimed unit since `since`. Returns how long to wait, 0 if backup
+ * units were computed, UINT64_MAX if there is nothing to do. */
 static uint64_t check_stragglers(hth_pool *pool, member *m, uint64_t t, uint64_t since, uint64_t now)
 {
     uint64_t left = UINT64_MAX;
     if (n_unit_of(t) == 0) return left;
-    announce(&m->pin, PINNED | number_of(t));
+    publish(&m->pin, PINNED | number_of(t));
     if (number_of(atomic_load(&pool->ticket)) == number_of(t)) {
         phase *p = phase_at(pool, number_of(t));
-        uint64_t patience = timeout_for(pool, p, since);
-        if (patience != UINT64_MAX) left = patience > now - since ? patience - (now - since) : 0;
+        uint64_t timeout = timeout_for(pool, p, since);
+        if (timeout != UINT64_MAX) left = timeout > now - since ? timeout - (now - since) : 0;
         if (left == 0 && !run_backup(pool, m, p)) left = UINT64_MAX;
     }
     atomic_store_explicit(&m->pin, 0, memory_order_release);
@@ -366,28 +363,28 @@ static uint64_t check_stragglers(hth_pool *pool, member *m, uint64_t t, uint64_t
 
 static bool all_done(const hth_pool *pool)
 {
-    return atomic_load(&pool->rests_at) == atomic_load(&pool->n_queued);
+    return atomic_load(&pool->idle_at) == atomic_load(&pool->n_queued);
 }
 
-/* What a wait ends with: units to claim; for the caller, the end of the queue. */
+/* The condition that ends a wait: units to claim; for the caller also the end of the queue. */
 static bool work_available(const hth_pool *pool, const member *m, uint64_t t)
 {
     return has_work(t) || (m->index == 0 ? all_done(pool) : atomic_load(&pool->closing));
 }
 
-/* Sleeps unless there is news; false when nobody rang. */
+/* Sleeps unless there is work. False on timeout without a notification. */
 static bool sleep_wait(hth_pool *pool, const member *m, uint64_t timeout_ns)
 {
-    uint32_t seen = hth_event_prepare_wait(&pool->bell);
+    uint32_t seen = hth_event_prepare_wait(&pool->event);
     bool rang = true;
-    if (m->index == 0) announce(&pool->caller_sleeps, true);
+    if (m->index == 0) publish(&pool->caller_sleeps, true);
     if (!work_available(pool, m, atomic_load(&pool->ticket)))
-        rang = hth_event_wait(&pool->bell, seen, timeout_ns);
+        rang = hth_event_wait(&pool->event, seen, timeout_ns);
     if (m->index == 0) atomic_store(&pool->caller_sleeps, false);
     return rang;
 }
 
-/* Spins for a while, then sleeps, until there is news; meanwhile does what others are late with. */
+/* Spins for a while, then sleeps, until there is work. Runs backup units for stragglers meanwhile. */
 static void wait_for_work(hth_pool *pool, member *m)
 {
     uint64_t awake_since = 0, phase_since = 0, seen = 0;
@@ -415,7 +412,7 @@ static void *member_main(void *p)
 {
     member *m = p;
     while (!atomic_load_explicit(&m->pool->closing, memory_order_relaxed)) {
-        help(m->pool, m);
+        run_units(m->pool, m);
         wait_for_work(m->pool, m);
     }
     return NULL;
@@ -423,7 +420,7 @@ static void *member_main(void *p)
 
 /* ---- the queue ------------------------------------------------------------------------------ */
 
-/* The lowest phase whose record is in use: the current one, or one at which a pin stands. */
+/* The lowest phase whose record is in use: the current one, or one that a thread has pinned. */
 static uint64_t lowest_in_use(const hth_pool *pool)
 {
     uint64_t last = atomic_load(&pool->n_queued);
@@ -436,32 +433,32 @@ static uint64_t lowest_in_use(const hth_pool *pool)
     return last - behind;
 }
 
-/* Waits until phase `number` has a record in the ring. */
-static void make_room(hth_pool *pool, uint64_t number)
+/* Waits until phase `number` has a free record in the ring. */
+static void wait_for_record(hth_pool *pool, uint64_t number)
 {
     for (;;) {
         pool->free_until = lowest_in_use(pool) + RING - 1;
         if (number <= pool->free_until) return;
-        help(pool, &pool->members[0]);
+        run_units(pool, &pool->members[0]);
         wait_for_work(pool, &pool->members[0]);
-        /* All done and still no room: a thread has been late for a whole ring. Its core is
-         * not ours to spin on. */
-        if (all_done(pool)) hth_event_wait(&pool->bell, atomic_load(&pool->bell.n_notify), SPIN_NS);
+        /* All phases are done and there is still no free record: a thread has been late for a whole ring length.
+         * It needs a core, so this thread sleeps and does not spin. */
+        if (all_done(pool)) hth_event_wait(&pool->event, atomic_load(&pool->event.n_notify), SPIN_NS);
     }
 }
 
 static void queue(hth_pool *pool, const job *j, size_t size, uint32_t n_unit)
 {
     uint64_t number = atomic_load_explicit(&pool->n_queued, memory_order_relaxed) + 1;
-    if (number > pool->free_until) make_room(pool, number);
+    if (number > pool->free_until) wait_for_record(pool, number);
     phase *p = phase_at(pool, number);
     p->number = number;
     p->job = *j;
     if (size > 0) p->job.arg = memcpy(p->copy, j->arg, size);
     p->n_unit = n_unit;
     atomic_store_explicit(&p->n_done, 0, memory_order_relaxed);
-    announce(&pool->n_queued, number);
-    if (atomic_load(&pool->rests_at) == number - 1 && advance_phase(pool, number - 1)) share_out(pool, p, 0);
+    publish(&pool->n_queued, number);
+    if (atomic_load(&pool->idle_at) == number - 1 && advance_phase(pool, number - 1)) publish_phase(pool, p, 0);
 }
 
 static void queue_all(hth_pool *pool, job *j, size_t size, size_t n_unit)
@@ -503,7 +500,7 @@ void hth_pool_finish(hth_pool *pool)
     check_outside(pool);
     if (pool->n_thread == 1) return;
     member *m = &pool->members[0];
-    for (help(pool, m); !all_done(pool); help(pool, m)) wait_for_work(pool, m);
+    for (run_units(pool, m); !all_done(pool); run_units(pool, m)) wait_for_work(pool, m);
 }
 
 void hth_pool_run(hth_pool *pool, hth_work_fn *work, void *arg, size_t n_unit)
@@ -521,7 +518,7 @@ void hth_pool_watch(hth_pool *pool, const volatile int *flag) { pool->watch = fl
 
 bool hth_pool_is_cancelled(hth_pool *pool)
 {
-    bool is = skips(pool);
+    bool is = is_skipping(pool);
     if (is) note_skipped(pool);
     return is;
 }
@@ -535,7 +532,7 @@ void hth_pool_quiesce(hth_pool *pool)
 {
     for (uint32_t i = 1; i < pool->n_thread; i++)
         while (atomic_load(&pool->members[i].pin))
-            hth_event_wait(&pool->bell, atomic_load(&pool->bell.n_notify), SPIN_NS);
+            hth_event_wait(&pool->event, atomic_load(&pool->event.n_notify), SPIN_NS);
 }
 
 /* ---- opening ------------------------------------------------------------------------------ */
@@ -544,7 +541,7 @@ static size_t round_up(size_t n) { return (n + 63) & ~(size_t)63; }
 
 static size_t head_size(uint32_t n_thread) { return round_up(sizeof(hth_pool) + n_thread * sizeof(member)); }
 
-/* One thread alone needs no queue. */
+/* A single thread needs no queue. */
 size_t hth_pool_size(uint32_t n_thread)
 {
     return head_size(n_thread) + (n_thread > 1 ? RING * sizeof(phase) + UNIT_LIMIT * sizeof(uint64_t) : 0);
@@ -556,8 +553,8 @@ static hth_pool *allocate(uint32_t n_thread)
     if (!memory) return NULL;
     hth_pool *pool = (hth_pool *)(void *)memory;
     pool->ring = (phase *)(void *)(memory + head_size(n_thread));
-    pool->taken = (_Atomic uint64_t *)(void *)(pool->ring + RING);
-    pool->n_thread = pool->n_wish = n_thread;
+    pool->committed = (_Atomic uint64_t *)(void *)(pool->ring + RING);
+    pool->n_thread = pool->n_requested = n_thread;
     return pool;
 }
 
@@ -570,7 +567,7 @@ hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err
     hth_pool *pool = allocate(n_thread);
     if (!pool) return hth_fail_memory(err, hth_pool_size(n_thread), "a thread pool");
     pool->free_until = RING - 1;
-    atomic_store(&pool->patience_ns, HTH_POOL_STRAGGLER_NS);
+    atomic_store(&pool->straggler_ns, HTH_POOL_STRAGGLER_NS);
     for (uint32_t i = 0; i < n_thread; i++) {
         member *m = &pool->members[i];
         m->pool = pool, m->index = i;
@@ -586,10 +583,10 @@ hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err
 void hth_pool_close(hth_pool *pool)
 {
     if (!pool) return;
-    announce(&pool->closing, true);
-    hth_event_notify_all(&pool->bell);
+    publish(&pool->closing, true);
+    hth_event_notify_all(&pool->event);
     for (uint32_t i = 1; i < pool->n_thread; i++) pthread_join(pool->members[i].thread, NULL);
-    hth_pages_free(pool, hth_pool_size(pool->n_wish));
+    hth_pages_free(pool, hth_pool_size(pool->n_requested));
 }
 
 uint32_t hth_pool_default_threads(uint32_t wish)
@@ -604,7 +601,7 @@ uint32_t hth_pool_n_thread(const hth_pool *pool) { return pool->n_thread; }
 
 /* ---- for tests ------------------------------------------------------------------------------ */
 
-void hth_pool_set_straggler_timeout(hth_pool *pool, uint64_t ns) { atomic_store(&pool->patience_ns, ns); }
-uint64_t hth_pool_straggler_timeout(const hth_pool *pool) { return atomic_load(&pool->patience_ns); }
-uint64_t hth_pool_n_backup(const hth_pool *pool) { return atomic_load(&pool->n_rescued); }
+void hth_pool_set_straggler_timeout(hth_pool *pool, uint64_t ns) { atomic_store(&pool->straggler_ns, ns); }
+uint64_t hth_pool_straggler_timeout(const hth_pool *pool) { return atomic_load(&pool->straggler_ns); }
+uint64_t hth_pool_n_backup(const hth_pool *pool) { return atomic_load(&pool->n_backup); }
 void hth_pool_set_hook(hth_pool *pool, hth_pool_hook_fn *hook) { pool->hook = hook; }

@@ -1,7 +1,6 @@
-/* Threads that share out numbered units of work. The caller cuts work into units by its
- * shape, never by the number of threads, so results do not depend on who computes what.
- * Jobs are queued and done in order, one after the other; no thread leads: whichever has a
- * core goes on with the queue, so a core that is taken away costs its share and no more. */
+/* A thread pool that runs numbered units of work. The caller divides work into units by its shape, never by the
+ * number of threads, so results do not depend on which thread computes a unit. Jobs are queued and run in order.
+ * No thread leads: any running thread advances the queue, so a preempted thread costs only its share. */
 #ifndef HTH_BASE_POOL_H
 #define HTH_BASE_POOL_H
 
@@ -17,11 +16,11 @@ typedef void hth_work_fn(void *arg, size_t i_unit, uint32_t i_thread);
 
 enum { HTH_POOL_MAX_THREAD = 256, HTH_POOL_ARG_SIZE = 256 };
 
-/* Threads for a wish of 0: one for each physical core, as far as a pool goes. */
-uint32_t hth_pool_default_threads(uint32_t wish);
+/* Number of threads for a requested n_thread; 0: one per physical core, at most HTH_POOL_MAX_THREAD. */
+uint32_t hth_pool_default_threads(uint32_t n_thread);
 
-/* n_thread counts the calling thread: 1 starts none. Where the system refuses a thread,
- * those that started do the work, and a warning says so. ARGUMENT, MEMORY. */
+/* n_thread includes the calling thread: 1 starts none. If the system cannot create a thread, the pool runs with
+ * those that started and logs a warning. ARGUMENT, MEMORY. */
 hearth_status hth_pool_open(uint32_t n_thread, hth_pool **out, hearth_error *err);
 /* NULL is allowed. */
 void hth_pool_close(hth_pool *pool);
@@ -29,79 +28,77 @@ void hth_pool_close(hth_pool *pool);
 size_t hth_pool_size(uint32_t n_thread);
 uint32_t hth_pool_n_thread(const hth_pool *pool);
 
-/* ARGUMENT where HEARTH_PIN is set to anything but 0 and 1. */
+/* ARGUMENT if HEARTH_PIN is set to anything but 0, 1 or "". */
 hearth_status hth_pool_check_pin(hearth_error *err);
 
-/* Keeps each thread of the pool but the caller's on a physical core of its own, beside the
- * one where the caller runs now. Nothing happens with HEARTH_PIN=0 in the environment,
- * nor where there are fewer cores than threads. The caller's
- * thread belongs to somebody else and is left alone; where the system moves it onto the core of
- * another, that one makes way: one system call then. Returns the number of threads that were pinned. */
+/* Pins each thread of the pool, except the caller's, to its own physical core, other than the one where the caller
+ * runs now. Does nothing if HEARTH_PIN=0 is set in the environment, or if there are fewer cores than threads. The
+ * caller's thread belongs to the application and is never pinned; if the kernel moves it to the core of a pool
+ * thread, that thread moves away, which costs one system call. Returns the number of pinned threads. */
 uint32_t hth_pool_pin(hth_pool *pool);
 
-/* Runs work(arg, i, thread) for every i below n_unit and returns when all are done, those
- * queued before too; what they wrote is visible then. One caller at a time, never from
- * within a unit. Cannot fail, allocates nothing, makes no system call while the threads
- * are awake and stay where they are; nor do the functions below. */
+/* Runs work(arg, i, thread) for every i below n_unit and returns when all units are done, including those queued
+ * before. What they wrote is then visible. One caller at a time, never from within a unit. Cannot fail and
+ * allocates nothing. Makes no system call while the threads are awake and stay on their cores. The same holds for
+ * the functions below. */
 void hth_pool_run(hth_pool *pool, hth_work_fn *work, void *arg, size_t n_unit);
 
 /* ---- queues of jobs ----------------------------------------------------------------------- */
 
-/* Queues a job: its units begin when all units of the jobs before are done, and see what
- * those wrote. size bytes at arg (at most HTH_POOL_ARG_SIZE) are copied; with size 0 units
- * get arg itself, which must stay until hth_pool_finish. */
+/* Queues a job. Its units start when all units of earlier jobs are done, and see what those wrote. size bytes at
+ * arg (at most HTH_POOL_ARG_SIZE) are copied. With size 0 units get arg itself, which must stay valid until
+ * hth_pool_finish. */
 void hth_pool_add(hth_pool *pool, hth_work_fn *work, void *arg, size_t size, size_t n_unit);
 
-/* As hth_pool_add for units that may be computed twice: where a thread keeps others waiting
- * because its core was taken away, another one does its unit in its place. compute writes
- * only scratch of its own thread; commit, called once for each unit, carries that over. A
- * thread that comes late may still read what the job reads, long after the job is over: until
- * hth_pool_quiesce all of that must stay. What later jobs write compute must read by atomic loads,
- * and must not take an address from it. */
+/* hth_pool_add for units that may be computed twice: if a thread delays the others because it was preempted,
+ * another thread computes its unit as a backup. compute writes only scratch memory of its own thread. commit,
+ * called once per unit, copies that to the result. A straggler may read the job's inputs long after the job is
+ * done: they must stay valid until hth_pool_quiesce. compute must read memory that later jobs write by atomic
+ * loads, and must not take an address from it. */
 void hth_pool_add_retryable(hth_pool *pool, hth_work_fn *compute, hth_work_fn *commit, void *arg, size_t size,
                         size_t n_unit);
 
-/* Returns when all units of all jobs are done; what they wrote is visible then. */
+/* Returns when all units of all jobs are done. What they wrote is then visible. */
 void hth_pool_finish(hth_pool *pool);
 
-/* Waits for threads that are still at units which others did in their place: call it before
- * memory is given back that such jobs read. */
+/* Waits for stragglers that still compute units which other threads have committed. Call it before freeing memory
+ * that such jobs read. */
 void hth_pool_quiesce(hth_pool *pool);
 
 /* ---- cancelling ------------------------------------------------------------------------------ */
 
-/* While *flag is not 0, units that have not begun are skipped, of all jobs. A signal handler or another thread
- * may set it; it must stay until hth_pool_quiesce. NULL: never. While the pool is idle only. */
+/* While *flag is not 0, units of all jobs that have not started are skipped. A signal handler or another thread
+ * may set it. It must stay valid until hth_pool_quiesce. NULL: never. Call only while the pool is idle. */
 void hth_pool_watch(hth_pool *pool, const volatile int *flag);
-/* Whether they are skipped from here on, as the flag was set: hth_pool_take_cancelled says so then. Of the caller's
- * thread. */
+/* True if units are skipped from now on because the flag is set; hth_pool_take_cancelled then returns true. Call
+ * from the caller's thread. */
 bool hth_pool_is_cancelled(hth_pool *pool);
-/* Whether units were skipped since the last call: what the jobs wrote is not to be used. After
+/* True if units were skipped since the last call: the results of the jobs are then invalid. Call after
  * hth_pool_finish. */
 bool hth_pool_take_cancelled(hth_pool *pool);
 
-/* The unit that is claimed i-th, where threads that claim in turn are to walk through a stretch of
- * units each, so that what one asks memory for ahead it will mostly meet itself. */
+/* Maps the i-th claim to a unit such that threads that claim in turn each iterate over a contiguous range of
+ * units. A thread then mostly computes the units whose memory it prefetched itself. */
 static inline size_t hth_pool_block_index(size_t i, size_t n_unit, size_t n_thread)
 {
-    size_t n_more = n_unit % n_thread, stretch = i % n_thread; /* n_more have one unit more */
+    size_t n_more = n_unit % n_thread, stretch = i % n_thread; /* the first n_more ranges have one unit more */
     return stretch * (n_unit / n_thread) + (stretch < n_more ? stretch : n_more) + i / n_thread;
 }
 
 /* ---- for tests ------------------------------------------------------------------------------ */
 
-/* How long a unit may keep others waiting, besides twice the time of a unit, before it is
- * computed again; 0: never. */
+/* How long a unit may delay the other threads, in addition to twice the time of a unit, before a backup runs; 0:
+ * never. */
 void hth_pool_set_straggler_timeout(hth_pool *pool, uint64_t ns);
 uint64_t hth_pool_straggler_timeout(const hth_pool *pool);
 enum { HTH_POOL_STRAGGLER_NS = 30000 };
-/* Units that were computed in place of a late thread. */
+/* Units that were computed as a backup for a straggler. */
 uint64_t hth_pool_n_backup(const hth_pool *pool);
 
-/* Called by each thread at these points of each unit, for sleeps in awkward places. */
+/* Called by each thread at these points of each unit, so that tests can sleep there. */
 typedef enum hth_pool_point { HTH_POOL_CLAIMED, HTH_POOL_COMPUTED, HTH_POOL_COMMITTING } hth_pool_point;
 typedef void hth_pool_hook_fn(hth_pool_point point, uint32_t i_thread);
-/* While the pool is idle only. NULL: none. */
+/* Call only while the pool is idle. NULL: none. */
 void hth_pool_set_hook(hth_pool *pool, hth_pool_hook_fn *hook);
 
 #endif

@@ -1,4 +1,4 @@
-/* Whether two files are one, by whatever names. */
+/* Whether two paths name the same file. */
 #ifndef HTH_BASE_SAME_H
 #define HTH_BASE_SAME_H
 
@@ -10,7 +10,7 @@ static inline bool hth_same_stat(const struct stat *a, const struct stat *b)
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Links are followed; false where one of them is not there. */
+/* Follows links. False if one of the files does not exist. */
 static inline bool hth_same_file(const char *a, const char *b)
 {
     struct stat x, y;

@@ -1,8 +1,7 @@
-/* Medians without sorting: which sample comes before which other stays to be seen. Called
- * by the verbs that measure. */
+/* Medians without sorting: the samples stay in order. Called by the commands that measure. */
 #include "base/sample_stats.h"
 
-/* The k-th smallest: as many as k are below it, or some of its equals make up for them. */
+/* The k-th smallest sample: the one for which at most k samples are smaller and more than k are smaller or equal. */
 double hth_kth_smallest(const double *x, size_t n, size_t k)
 {
     for (size_t i = 0; i < n; i++) {
@@ -13,7 +12,7 @@ double hth_kth_smallest(const double *x, size_t n, size_t k)
         }
         if (below <= k && k < below + equal) return x[i];
     }
-    return 0.0; /* not a number among them */
+    return 0.0; /* only NaNs */
 }
 
 hth_sample_stats hth_sample_stats_of(const double *samples, size_t n)

@@ -1,5 +1,5 @@
-/* Errors as values. Called from everywhere; nothing here allocates, so that
- * running out of memory can be reported too. */
+/* Errors as values. Called from everywhere. Nothing here allocates, so that running out of memory can be reported
+ * too. */
 #include "base/status.h"
 #include "base/format_bytes.h"
 
@@ -32,8 +32,8 @@ const char *hearth_version(void)
         HEARTH_VERSION_PATCH);
 }
 
-/* Bytes above 0x7E are escaped only where keep_high is 0: error lines may quote
- * paths in UTF-8, names from files are shown byte by byte. */
+/* Bytes above 0x7E are escaped only if keep_high is 0: error lines may quote paths in UTF-8, names from files are
+ * shown byte by byte. */
 static size_t escape_into(char *out, size_t n_out, const char *text, size_t n, int keep_high)
 {
     static const char hex[] = "0123456789abcdef";
@@ -42,7 +42,7 @@ static size_t escape_into(char *out, size_t n_out, const char *text, size_t n, i
         unsigned char c = (unsigned char)text[i];
         int plain = c >= 0x20 && (c < 0x7f || (keep_high && c >= 0x80));
         size_t need = plain ? 1 : 4;
-        if (used + need + 4 > n_out) { /* room for "..." and the end */
+        if (used + need + 4 > n_out) { /* space for "..." and the NUL */
             for (int dots = 0; dots < 3 && used + 1 < n_out; dots++) out[used++] = '.';
             break;
         }

@@ -1,4 +1,4 @@
-/* Errors as values: one line at the place of failure, handed up unchanged. */
+/* Errors as values: one line, written where the failure occurs and returned unchanged. */
 #ifndef HTH_BASE_STATUS_H
 #define HTH_BASE_STATUS_H
 
@@ -6,18 +6,16 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-/* Writes one line to err (which may be NULL) and returns status, so that a
- * failure reads `return hth_fail(err, HEARTH_ERROR_FORMAT, "...", ...)`.
- * Every control byte of the formatted line is shown as \xNN. */
+/* Writes one line to err (which may be NULL) and returns status, so that a failure reads `return hth_fail(err,
+ * HEARTH_ERROR_FORMAT, "...", ...)`. Every control byte of the formatted line appears as \xNN. */
 hearth_status hth_fail(hearth_error *err, hearth_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same for an allocation of size bytes that failed. */
+/* The same for a failed allocation of size bytes. */
 hearth_status hth_fail_memory(hearth_error *err, size_t size, const char *what);
 
-/* Copies n bytes of text from outside to out (capacity n_out, terminated), with
- * control bytes and bytes above 0x7E as \xNN; cut with "..." when too long.
- * Returns out. */
+/* Copies n bytes of external text to out (capacity n_out, NUL-terminated), with control bytes and bytes above 0x7E
+ * as \xNN. Text that is too long is cut, with "...". Returns out. */
 char *hth_escape(char *out, size_t n_out, const char *text, size_t n);
 
 #endif

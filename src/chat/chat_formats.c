@@ -1,22 +1,21 @@
-/* The formats as a table, the rules by which a template's text is told to be one of
- * them, and the one function that renders them all. Called by engine/chat.c. What the
- * table says is proved by the renderings in tests/data/chat. */
+/* The chat formats as a table, the rules that detect a format from the text of a template, and the function that
+ * renders them. Called by engine/chat.c. The renderings in tests/data/chat test the table. */
 #include "chat/chat_formats.h"
 
 #include "base/alloc.h"
 
 #include <string.h>
 
-/* Inside of texts: the role of the message, and the end-of-text token of the vocabulary. */
+/* Placeholders in texts: the role of the message, and the end-of-text token of the vocabulary. */
 #define ROLE "\1"
 #define EOS "\2"
 
 enum {
-    TRIM = 1,           /* white space at both ends of each content is dropped */
+    TRIM = 1,           /* strip white space at both ends of each content */
     TRIM_ASSISTANT = 2, /* only of the assistant's */
-    SYSTEM_WAITS = 4,   /* the system text is put before the next message of a user */
-    OTHERS_ANSWER = 8,  /* roles besides system and user count as assistant */
-    ONLY_THREE = 16,    /* they are left out */
+    DEFER_SYSTEM = 4,   /* the system text is inserted before the next user message */
+    AS_ASSISTANT = 8,   /* roles other than system and user count as assistant */
+    DROP_OTHERS = 16,   /* roles other than system, user and assistant are dropped */
 };
 
 typedef struct around {
@@ -25,9 +24,9 @@ typedef struct around {
 
 struct hth_chat_format {
     const char *name;
-    around user, system, assistant; /* without texts: as for the user */
-    const char *gen;                /* asks for an answer */
-    const char *open, *reopen;      /* a turn, at the start and behind each answer */
+    around user, system, assistant; /* empty: as for the user */
+    const char *gen;                /* generation prompt */
+    const char *open, *reopen;      /* start of a turn: at the beginning, and after each answer */
     unsigned flags;
 };
 
@@ -49,7 +48,7 @@ static const hth_chat_format formats[] = {
      "### Response:\n",
      "",
      "",
-     ONLY_THREE},
+     DROP_OTHERS},
     {"deepseek2",
      {"User: ", "\n\n"},
      {"", "\n\n"},
@@ -57,7 +56,7 @@ static const hth_chat_format formats[] = {
      "Assistant:",
      "",
      "",
-     ONLY_THREE},
+     DROP_OTHERS},
     {"deepseek3",
      {DEEPSEEK_USER, ""},
      {"", "\n\n"},
@@ -65,7 +64,7 @@ static const hth_chat_format formats[] = {
      DEEPSEEK_ASSISTANT,
      "",
      "",
-     ONLY_THREE},
+     DROP_OTHERS},
     {"gemma",
      {"<start_of_turn>" ROLE "\n", "<end_of_turn>\n"},
      {"", "\n\n"},
@@ -73,7 +72,7 @@ static const hth_chat_format formats[] = {
      "<start_of_turn>model\n",
      "",
      "",
-     TRIM | SYSTEM_WAITS},
+     TRIM | DEFER_SYSTEM},
     {"glmedge", {"<|" ROLE "|>\n", ""}, {0}, {0}, "<|assistant|>", "", "", 0},
     {"gpt-oss",
      {"<|start|>" ROLE "<|message|>", "<|end|>"},
@@ -83,7 +82,7 @@ static const hth_chat_format formats[] = {
      "",
      "",
      0},
-    {"llama2", {"", " [/INST]"}, {"", "\n"}, {"", "</s>"}, "", "[INST] ", "[INST] ", OTHERS_ANSWER},
+    {"llama2", {"", " [/INST]"}, {"", "\n"}, {"", "</s>"}, "", "[INST] ", "[INST] ", AS_ASSISTANT},
     {"llama2-sys",
      {"", " [/INST]"},
      {"<<SYS>>\n", "\n<</SYS>>\n\n"},
@@ -91,7 +90,7 @@ static const hth_chat_format formats[] = {
      "",
      "[INST] ",
      "[INST] ",
-     OTHERS_ANSWER},
+     AS_ASSISTANT},
     {"llama2-sys-bos",
      {"", " [/INST]"},
      {"<<SYS>>\n", "\n<</SYS>>\n\n"},
@@ -99,7 +98,7 @@ static const hth_chat_format formats[] = {
      "",
      "[INST] ",
      "<s>[INST] ",
-     OTHERS_ANSWER},
+     AS_ASSISTANT},
     {"llama2-sys-strip",
      {"", " [/INST]"},
      {"<<SYS>>\n", "\n<</SYS>>\n\n"},
@@ -107,7 +106,7 @@ static const hth_chat_format formats[] = {
      "",
      "[INST] ",
      "[INST] ",
-     TRIM | OTHERS_ANSWER},
+     TRIM | AS_ASSISTANT},
     {"llama3",
      {"<|start_header_id|>" ROLE "<|end_header_id|>\n\n", "<|eot_id|>"},
      {0},
@@ -116,7 +115,7 @@ static const hth_chat_format formats[] = {
      "",
      "",
      TRIM},
-    {"mistral-v1", {"", " [/INST]"}, {"", "\n\n"}, {" ", "</s>"}, "", " [INST] ", " [INST] ", OTHERS_ANSWER},
+    {"mistral-v1", {"", " [/INST]"}, {"", "\n\n"}, {" ", "</s>"}, "", " [INST] ", " [INST] ", AS_ASSISTANT},
     {"mistral-v3",
      {"", "[/INST]"},
      {"", "\n\n"},
@@ -124,8 +123,8 @@ static const hth_chat_format formats[] = {
      "",
      "[INST] ",
      "[INST] ",
-     TRIM_ASSISTANT | OTHERS_ANSWER},
-    {"mistral-v3-tekken", {"", "[/INST]"}, {"", "\n\n"}, {"", "</s>"}, "", "[INST]", "[INST]", OTHERS_ANSWER},
+     TRIM_ASSISTANT | AS_ASSISTANT},
+    {"mistral-v3-tekken", {"", "[/INST]"}, {"", "\n\n"}, {"", "</s>"}, "", "[INST]", "[INST]", AS_ASSISTANT},
     {"mistral-v7",
      {"[INST] ", "[/INST]"},
      {"[SYSTEM_PROMPT] ", "[/SYSTEM_PROMPT]"},
@@ -133,7 +132,7 @@ static const hth_chat_format formats[] = {
      "",
      "",
      "",
-     OTHERS_ANSWER},
+     AS_ASSISTANT},
     {"mistral-v7-tekken",
      {"[INST]", "[/INST]"},
      {"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"},
@@ -141,7 +140,7 @@ static const hth_chat_format formats[] = {
      "",
      "",
      "",
-     OTHERS_ANSWER},
+     AS_ASSISTANT},
     {"phi3", {"<|" ROLE "|>\n", "<|end|>\n"}, {0}, {0}, "<|assistant|>\n", "", "", 0},
     {"phi4",
      {"<|im_start|>" ROLE "<|im_sep|>", "<|im_end|>"},
@@ -151,7 +150,7 @@ static const hth_chat_format formats[] = {
      "",
      "",
      0},
-    {"vicuna", {"USER: ", "\n"}, {"", "\n\n"}, {"ASSISTANT: ", "</s>\n"}, "ASSISTANT:", "", "", ONLY_THREE},
+    {"vicuna", {"USER: ", "\n"}, {"", "\n\n"}, {"ASSISTANT: ", "</s>\n"}, "ASSISTANT:", "", "", DROP_OTHERS},
     {"vicuna-orca",
      {"USER: ", "\n"},
      {"SYSTEM: ", "\n"},
@@ -159,13 +158,13 @@ static const hth_chat_format formats[] = {
      "ASSISTANT:",
      "",
      "",
-     ONLY_THREE},
+     DROP_OTHERS},
     {"zephyr", {"<|" ROLE "|>\n", "<|endoftext|>\n"}, {0}, {0}, "<|assistant|>\n", "", "", 0},
     {"zephyr-eos", {"<|" ROLE "|>\n", EOS "\n"}, {0}, {0}, "<|assistant|>\n", "", "", 0},
 };
 
-/* In order: the first rule whose texts all occur decides. A rule without a format knows a
- * template that none of the formats above writes. */
+/* Ordered rules: the first rule whose texts all occur decides. A rule without a format recognises a template that
+ * none of the formats above can write. */
 static const struct {
     const char *format, *has[3];
 } rules[] = {
@@ -238,29 +237,29 @@ const hth_chat_format *hth_chat_format_detect(hth_str source)
 
 /* ---- rendering ---------------------------------------------------------------------------------- */
 
-/* Counts at first, writes when the room is there. */
-typedef struct sink {
+/* Counts bytes first, writes once the buffer is allocated. */
+typedef struct output {
     hth_rendered *out;
     size_t n, n_part;
-    bool frame; /* of the last part */
+    bool is_template; /* of the last part */
     bool writes;
-} sink;
+} output;
 
-static void put(sink *s, const char *p, size_t n, bool frame)
+static void put(output *s, const char *p, size_t n, bool is_template)
 {
     if (n == 0) return;
-    bool begins = s->n_part == 0 || s->frame != frame;
+    bool begins = s->n_part == 0 || s->is_template != is_template;
     if (s->writes) {
-        if (begins) s->out->parts[s->n_part] = (hth_text_part){s->out->text + s->n, 0, frame};
+        if (begins) s->out->parts[s->n_part] = (hth_text_part){s->out->text + s->n, 0, is_template};
         s->out->parts[s->n_part - !begins].n += n;
         memcpy(s->out->text + s->n, p, n);
     }
     s->n_part += begins;
-    s->frame = frame;
+    s->is_template = is_template;
     s->n += n;
 }
 
-static void put_frame(sink *s, const char *text, hth_str role, hth_str eos)
+static void put_template(output *s, const char *text, hth_str role, hth_str eos)
 {
     for (; *text; text++) {
         if (*text == *ROLE) put(s, role.bytes, role.n, true);
@@ -281,9 +280,9 @@ static hth_str trim(hth_str t)
 typedef struct writer {
     const hth_chat_format *f;
     const hth_template_input *in;
-    sink *s;
-    size_t waiting; /* system texts from here to before the message at hand wait for a user */
-    bool open;      /* a turn is */
+    output *s;
+    size_t i_system; /* first of the system messages that are deferred to the next user message */
+    bool open;      /* a turn is open */
 } writer;
 
 static void put_message(writer *w, size_t i, around with)
@@ -292,19 +291,19 @@ static void put_message(writer *w, size_t i, around with)
     bool assistant = hth_str_eq(m->role, "assistant");
     hth_str content = m->content;
     if (w->f->flags & TRIM || (w->f->flags & TRIM_ASSISTANT && assistant)) content = trim(content);
-    put_frame(w->s, with.before, m->role, w->in->eos);
-    if (w->f->flags & SYSTEM_WAITS && !assistant) {
+    put_template(w->s, with.before, m->role, w->in->eos);
+    if (w->f->flags & DEFER_SYSTEM && !assistant) {
         bool some = false;
-        for (; w->waiting < i; w->waiting++) {
-            if (!hth_str_eq(w->in->messages[w->waiting].role, "system")) continue;
-            hth_str system = trim(w->in->messages[w->waiting].content);
+        for (; w->i_system < i; w->i_system++) {
+            if (!hth_str_eq(w->in->messages[w->i_system].role, "system")) continue;
+            hth_str system = trim(w->in->messages[w->i_system].content);
             put(w->s, system.bytes, system.n, false);
             some = some || system.n > 0;
         }
-        if (some) put_frame(w->s, w->f->system.after, m->role, w->in->eos);
+        if (some) put_template(w->s, w->f->system.after, m->role, w->in->eos);
     }
     put(w->s, content.bytes, content.n, false);
-    put_frame(w->s, with.after, m->role, w->in->eos);
+    put_template(w->s, with.after, m->role, w->in->eos);
 }
 
 static void write_message(writer *w, size_t i)
@@ -312,22 +311,22 @@ static void write_message(writer *w, size_t i)
     const hth_chat_format *f = w->f;
     hth_str role = w->in->messages[i].role;
     bool system = hth_str_eq(role, "system"), user = hth_str_eq(role, "user");
-    bool assistant = hth_str_eq(role, "assistant") || (!system && !user && f->flags & OTHERS_ANSWER);
-    if (!system && !user && !assistant && f->flags & ONLY_THREE) return;
-    if (!w->open) put_frame(w->s, i == 0 ? f->open : f->reopen, role, w->in->eos);
+    bool assistant = hth_str_eq(role, "assistant") || (!system && !user && f->flags & AS_ASSISTANT);
+    if (!system && !user && !assistant && f->flags & DROP_OTHERS) return;
+    if (!w->open) put_template(w->s, i == 0 ? f->open : f->reopen, role, w->in->eos);
     w->open = !assistant;
-    if (system && f->flags & SYSTEM_WAITS) return;
+    if (system && f->flags & DEFER_SYSTEM) return;
     around with = system && f->system.before         ? f->system
                   : assistant && f->assistant.before ? f->assistant
                                                      : f->user;
     put_message(w, i, with);
 }
 
-static void write_all(const hth_chat_format *f, const hth_template_input *in, sink *s)
+static void write_all(const hth_chat_format *f, const hth_template_input *in, output *s)
 {
     writer w = {.f = f, .in = in, .s = s};
     for (size_t i = 0; i < in->n_message; i++) write_message(&w, i);
-    if (in->add_generation_prompt) put_frame(s, f->gen, (hth_str){"assistant", 9}, in->eos);
+    if (in->add_generation_prompt) put_template(s, f->gen, (hth_str){"assistant", 9}, in->eos);
 }
 
 hearth_status hth_chat_format_render(const hth_chat_format *f, const hth_template_input *in,
@@ -346,7 +345,7 @@ hearth_status hth_chat_format_render(const hth_chat_format *f, const hth_templat
                             f->name, HTH_TEMPLATE_MAX_OUTPUT >> 20);
         total += in->messages[i].content.n;
     }
-    sink count = {.out = out}, copy = {.out = out, .writes = true};
+    output count = {.out = out}, copy = {.out = out, .writes = true};
     write_all(f, in, &count);
     out->text = hth_alloc(count.n + 1, 1);
     out->parts = hth_alloc(count.n_part + 1, sizeof *out->parts);

@@ -1,5 +1,5 @@
-/* Expressions: a tree to a value. Called by jinja_exec.c. Every evaluation counts a
- * node and a level of depth, so no template runs for ever or deeper than the stack. */
+/* Evaluates expressions: tree to value. Called by jinja_exec.c. Every evaluation counts a node and a level of
+ * depth, so every template terminates and none exceeds the stack. */
 #include "chat/jinja.h"
 
 #include <string.h>
@@ -69,7 +69,7 @@ static bool loop_member(hth_jinja *j, const hth_jinja_loop *loop, hth_str name, 
     else if (hth_str_eq(name, "length")) *out = hth_jinja_integer((int64_t)n);
     else if (hth_str_eq(name, "revindex")) *out = hth_jinja_integer((int64_t)(n - i));
     else if (hth_str_eq(name, "revindex0")) *out = hth_jinja_integer((int64_t)(n - i) - 1);
-    else if (hth_str_eq(name, "depth")) *out = hth_jinja_integer(1); /* of recursive loops only */
+    else if (hth_str_eq(name, "depth")) *out = hth_jinja_integer(1); /* for recursive loops only */
     else if (hth_str_eq(name, "depth0")) *out = hth_jinja_integer(0);
     else return hth_jinja_undefined(j, name.bytes, name.n, out);
     return true;
@@ -163,7 +163,7 @@ static bool eval_args(hth_jinja *j, const hth_jinja_node *arg, hth_jinja_args *a
     return true;
 }
 
-/* Position of a name among names with spaces between; -1: it is none of them. */
+/* Position of a name in a space-separated list; -1: not in it. */
 static int position_of(const char *names, const char *name, size_t n)
 {
     int i = 0;
@@ -237,7 +237,7 @@ static bool eval_filter(hth_jinja *j, const hth_jinja_node *node, hth_jinja_valu
     return true;
 }
 
-/* ---- the rest -------------------------------------------------------------------------------------------- */
+/* ---- other expressions ----------------------------------------------------------------------------------- */
 
 static bool eval_list(hth_jinja *j, const hth_jinja_node *node, hth_jinja_value *out)
 {
@@ -267,7 +267,7 @@ static bool eval_condition(hth_jinja *j, const hth_jinja_node *node, hth_jinja_v
     return node->c ? hth_jinja_eval(j, node->c, out) : hth_jinja_undefined(j, NULL, 0, out);
 }
 
-/* The first operand that decides, itself, as Python has it. */
+/* The first operand that decides the result, as in Python. */
 static bool eval_logic(hth_jinja *j, const hth_jinja_node *node, hth_jinja_value *out)
 {
     for (const hth_jinja_node *a = node->a; a; a = a->next) {
@@ -290,7 +290,7 @@ static bool eval_chain(hth_jinja *j, const hth_jinja_node *node, hth_jinja_value
     return true;
 }
 
-/* a < b < c is a < b and b < c. */
+/* a < b < c means a < b and b < c. */
 static bool eval_compare(hth_jinja *j, const hth_jinja_node *node, hth_jinja_value *out)
 {
     hth_jinja_value a, b;

@@ -1,6 +1,6 @@
-/* Statements: what a template does, in order, writing to j->out. Called by template.c.
- * Scopes are Jinja's: a loop and a macro have their own, an `if` has none; what a loop
- * sets is gone behind it (a namespace is for that). */
+/* Executes the statements of a template in order and writes to j->out. Called by template.c. Scopes are Jinja's: a
+ * loop and a macro have their own, an `if` has none. Variables that a loop sets do not outlive it (a namespace
+ * does). */
 #include "chat/jinja.h"
 
 #include <string.h>
@@ -58,13 +58,13 @@ static hth_jinja_scope *new_scope(hth_jinja *j, hth_jinja_scope *above)
 
 /* ---- loops ---------------------------------------------------------------------------------------- */
 
-/* Variables of the turn before are gone, their memory is used again. */
+/* Drops the variables of the previous iteration. Their memory is reused. */
 static void clear_scope(hth_jinja_scope *s)
 {
     for (hth_jinja_variable *v = s->first; v; v = v->next) v->value.kind = JINJA_MISSING;
 }
 
-/* The items of the loop that pass its condition. */
+/* The items of the loop that satisfy its condition. */
 static bool select_items(hth_jinja *j, const hth_jinja_node *node, hth_jinja_list **items)
 {
     hth_jinja_value kept, pass;

@@ -1,11 +1,11 @@
-/* Expressions to trees, by precedence: each level of brackets costs four calls of the
- * stack, and their number is limited. Chains (a + b + c, a and b and c) are one node
- * with a list, so that long ones need no depth. Called by jinja_parse.c. */
+/* Parses expressions to trees, by precedence. Each level of brackets costs four stack frames, and their number is
+ * limited. Chains (a + b + c, a and b and c) are one node with a list, so that long ones need no depth. Called by
+ * jinja_parse.c. */
 #include "chat/jinja.h"
 
 #include <string.h>
 
-/* Words that end an expression where an operand could stand. */
+/* Words that end an expression where an operand could follow. */
 static bool is_operator_word(const hth_jinja_parser *p)
 {
     static const char *const words[] = {"and", "or", "not", "in", "is", "if", "else"};
@@ -64,13 +64,13 @@ static hth_jinja_node *parse_constant(hth_jinja_parser *p)
             return NULL;
     }
     if (!joined) return node;
-    /* One span, so that nobody writes to a text of the tree later (hth_jinja_bytes). */
+    /* One span, so that hth_jinja_bytes never writes to a text of the tree later. */
     const char *bytes = hth_jinja_bytes(p->j, node->value.as.text);
     size_t n = node->value.as.text->n;
     return bytes && hth_jinja_text_of(p->j, bytes, n, true, &node->value) ? node : NULL;
 }
 
-/* Items with commas up to the closing sign, which is taken. */
+/* Items with commas, up to and including the closing sign. */
 static bool parse_items(hth_jinja_parser *p, const char *closing, hth_jinja_node **first)
 {
     hth_jinja_node **last = first;
@@ -134,9 +134,9 @@ static hth_jinja_node *parse_primary(hth_jinja_parser *p)
     return NULL;
 }
 
-/* ---- what stands behind a primary ------------------------------------------------------------- */
+/* ---- postfix operators ------------------------------------------------------------------------ */
 
-/* Arguments up to the closing parenthesis, from behind the opening one. */
+/* Arguments up to and including the closing parenthesis, after the opening one. */
 static bool parse_arguments(hth_jinja_parser *p, hth_jinja_node **first)
 {
     hth_jinja_node **last = first;
@@ -177,7 +177,7 @@ static hth_jinja_node *parse_member(hth_jinja_parser *p, hth_jinja_node *a)
     return node;
 }
 
-/* One place of a slice, which may be empty. */
+/* One part of a slice, which may be empty. */
 static bool parse_place(hth_jinja_parser *p, hth_jinja_node **place)
 {
     if (hth_jinja_is_sign(p, ":") || hth_jinja_is_sign(p, "]")) return true;
@@ -303,7 +303,7 @@ static hth_jinja_node *parse_unary(hth_jinja_parser *p)
 
 /* ---- operators ------------------------------------------------------------------------------------ */
 
-/* From the loosest: or, and, not, comparisons, + and -, ~, * / // %, **. */
+/* From the lowest precedence: or, and, not, comparisons, + and -, ~, * / // %, **. */
 enum {
     LEVEL_OR,
     LEVEL_AND,
@@ -327,7 +327,7 @@ static const struct {
     {"%", LEVEL_PRODUCT, OP_MOD}, {"**", LEVEL_POWER, OP_POW},
 };
 
-/* The operator of that level that stands here, or -1. *n_token: of how many tokens. */
+/* The operator of that level at the current token, or -1. *n_token: its number of tokens. */
 static int operator_at(const hth_jinja_parser *p, int level, int *n_token)
 {
     *n_token = 1;
@@ -381,7 +381,7 @@ static hth_jinja_node *parse_logic(hth_jinja_parser *p, int level)
     return node;
 }
 
-/* Levels without an operator are passed through in a loop, not by recursion. */
+/* A loop, not recursion, passes over levels without an operator. */
 static hth_jinja_node *parse_level(hth_jinja_parser *p, int level)
 {
     if (level <= LEVEL_AND) return parse_logic(p, level);

@@ -1,5 +1,5 @@
-/* Filters on one value: texts, numbers, conversions. Those that go over lists are in
- * jinja_lists.c. A filter that makes new bytes carries their origins over. */
+/* Filters on one value: texts, numbers, conversions. Filters over lists are in jinja_lists.c. A filter that
+ * produces new bytes copies their origins. */
 #include "chat/jinja.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ const hth_jinja_function *hth_jinja_find_function(const hth_jinja_function *tabl
     return NULL;
 }
 
-/* self as a text; other kinds are printed first. */
+/* self as a text; other kinds are formatted first. */
 static hth_jinja_text *text_of(hth_jinja *j, const hth_jinja_value *v)
 {
     hth_jinja_value text;
@@ -34,8 +34,8 @@ static bool is_letter(int c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <
 static char to_upper(char c, int before) { return (void)before, c >= 'a' && c <= 'z' ? (char)(c - 32) : c; }
 static char to_lower(char c, int before) { return (void)before, c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 static char to_capital(char c, int before) { return before < 0 ? to_upper(c, 0) : to_lower(c, 0); }
-/* The filter begins words behind blanks and opening brackets, the method behind all that
- * is no letter; a letter of another script counts as one. */
+/* Title case. The filter starts words after blanks and opening brackets, the method after every non-letter. A
+ * letter of another script counts as a letter. */
 static char to_title(char c, int before)
 {
     return before < 0 || (before && strchr("- \t\n\v\f\r({[<", before)) ? to_upper(c, 0) : to_lower(c, 0);
@@ -82,7 +82,7 @@ bool hth_jinja_replace(hth_jinja *j, const hth_jinja_value *self, const hth_jinj
     bool found;
     const char *p = to ? hth_jinja_bytes(j, t) : NULL;
     if (!p || !hth_jinja_int(j, &args->v[2], -1, &left)) return false;
-    if (left < 0) left = -1; /* no limit: it is counted down, and must not wrap */
+    if (left < 0) left = -1; /* no limit: the value is counted down and must not wrap */
     for (; left != 0; left--) {
         if (!hth_jinja_count_steps(j, 1) || !hth_jinja_search(j, t, from, at, &hit, &found)) return false;
         if (!found) break;
@@ -102,7 +102,7 @@ bool hth_jinja_replace(hth_jinja *j, const hth_jinja_value *self, const hth_jinj
            hth_jinja_strbuf_value(j, &b, out);
 }
 
-/* The width in spaces, or the text that is put in front of lines. */
+/* The width as spaces, or the text that is put before each line. */
 static bool indent_text(hth_jinja *j, const hth_jinja_value *width, hth_jinja_value *out)
 {
     static const char spaces[] = "                                                                ";
@@ -193,7 +193,7 @@ static const char *skip_blanks(const char *p, const char *end)
     return p;
 }
 
-/* A decimal number with sign and blanks around; *whole where it has no point. */
+/* Parses a decimal number with sign and surrounding blanks. *whole: it has no point. */
 static bool read_number(hth_jinja *j, hth_jinja_text *t, double *f, int64_t *i, bool *whole)
 {
     const char *p = hth_jinja_bytes(j, t), *end = p ? p + t->n : NULL;
@@ -256,7 +256,7 @@ static bool filter_abs(hth_jinja *j, const hth_jinja_value *self, const hth_jinj
     return hth_jinja_operate(j, OP_ADD, &zero, self, out);
 }
 
-/* To nearest, ties to even, by the decimal digits: common, floor and ceil. */
+/* Rounds on the decimal digits: common (to nearest, ties to even), floor and ceil. */
 static bool filter_round(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
                          hth_jinja_value *out)
 {
@@ -273,7 +273,7 @@ static bool filter_round(hth_jinja *j, const hth_jinja_value *self, const hth_ji
     if (precision < 0 || precision > 15)
         return hth_jinja_fail(j, HEARTH_ERROR_UNSUPPORTED, "'round' to %lld digits", (long long)precision);
     *out = *self;
-    if (self->kind != JINJA_FLOAT && !up && !down) return true; /* a whole number stays one */
+    if (self->kind != JINJA_FLOAT && !up && !down) return true; /* an integer stays an integer */
     double x = hth_jinja_number(self), scale = 1.0;
     for (int64_t i = 0; i < precision; i++) scale *= 10.0;
     double y = x * scale;
@@ -289,7 +289,7 @@ static bool filter_round(hth_jinja *j, const hth_jinja_value *self, const hth_ji
     return true;
 }
 
-/* ---- anything --------------------------------------------------------------------------------------------- */
+/* ---- any kind --------------------------------------------------------------------------------------------- */
 
 static bool filter_length(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
                           hth_jinja_value *out)

@@ -1,6 +1,5 @@
-/* Values as text: as {{ }} prints them (Python's str, and repr inside of lists and
- * dicts) and as JSON. Bytes of texts keep their origin; brackets, quotation marks and
- * escapes are the template's. */
+/* Values as text: as {{ }} prints them (Python's str, and repr inside lists and dicts) and as JSON. Bytes of texts
+ * keep their origin; brackets, quotation marks and escapes count as template text. */
 #include "chat/jinja.h"
 
 #include <stdio.h>
@@ -9,8 +8,7 @@
 
 /* ---- numbers ---------------------------------------------------------------------------------- */
 
-/* No decimal point is given to strtod, because which one it takes depends on the
- * caller's locale. */
+/* strtod gets no decimal point, because the one it accepts depends on the caller's locale. */
 bool hth_jinja_parse_float(const char *p, size_t n, double *out)
 {
     char digits[160];
@@ -35,7 +33,7 @@ bool hth_jinja_parse_float(const char *p, size_t n, double *out)
     return *out - *out == 0.0;
 }
 
-/* The fewest digits that read back as f > 0, and the exponent of the first. */
+/* The fewest digits that parse back to f > 0, and the exponent of the first. */
 static size_t shortest_digits(double f, char digits[24], int *exponent)
 {
     char text[40];
@@ -97,8 +95,8 @@ static bool put_number(hth_jinja *j, hth_jinja_strbuf *b, const hth_jinja_value 
 
 /* ---- Python's repr ------------------------------------------------------------------------------ */
 
-/* A text with escapes: plain runs are copied with their origin, escape() names what
- * stands for a byte (NULL: itself). */
+/* Writes a text with escapes: plain runs are copied with their origin; escape() returns the replacement of a byte
+ * (NULL: none). */
 typedef const char *escape_fn(unsigned char c, char quote, char buffer[12]);
 
 static bool put_escaped(hth_jinja *j, hth_jinja_strbuf *b, hth_jinja_text *t, char quote, escape_fn *escape)
@@ -107,17 +105,17 @@ static bool put_escaped(hth_jinja *j, hth_jinja_strbuf *b, hth_jinja_text *t, ch
     if (!p || !hth_jinja_count_bytes(j, t->n) || !hth_jinja_strbuf_bytes(j, b, &quote, 1, true)) return false;
     hth_jinja_cursor c = {0};
     for (size_t at = 0; at < t->n; at = c.until) {
-        bool frame = hth_jinja_origin(t, &c, at);
+        bool is_template = hth_jinja_origin(t, &c, at);
         for (size_t i = at; i < c.until; i++) {
             char buffer[12];
             const char *word = escape((unsigned char)p[i], quote, buffer);
             if (!word) continue;
-            if (!hth_jinja_strbuf_bytes(j, b, p + at, i - at, frame) ||
-                !hth_jinja_strbuf_bytes(j, b, word, strlen(word), frame))
+            if (!hth_jinja_strbuf_bytes(j, b, p + at, i - at, is_template) ||
+                !hth_jinja_strbuf_bytes(j, b, word, strlen(word), is_template))
                 return false;
             at = i + 1;
         }
-        if (!hth_jinja_strbuf_bytes(j, b, p + at, c.until - at, frame)) return false;
+        if (!hth_jinja_strbuf_bytes(j, b, p + at, c.until - at, is_template)) return false;
     }
     return hth_jinja_strbuf_bytes(j, b, &quote, 1, true);
 }
@@ -223,7 +221,7 @@ static const char *escape_json(unsigned char c, char quote, char buffer[12])
     return buffer;
 }
 
-/* With ensure_ascii: \uXXXX, two of them past U+FFFF. */
+/* With ensure_ascii: \uXXXX, or a surrogate pair past U+FFFF. */
 static bool json_ascii(hth_jinja *j, hth_jinja_strbuf *b, hth_jinja_text *t)
 {
     hth_jinja_strbuf escaped = {0};
@@ -234,10 +232,10 @@ static bool json_ascii(hth_jinja *j, hth_jinja_strbuf *b, hth_jinja_text *t)
     for (size_t at = 0, size; at < t->n; at += size) {
         uint32_t cp = 0;
         char word[16];
-        bool frame = hth_jinja_origin(t, &c, at);
+        bool is_template = hth_jinja_origin(t, &c, at);
         size = hth_jinja_char_size(p + at, t->n - at);
         if (size == 1 && p[at] != 0x7f) {
-            if (!hth_jinja_strbuf_bytes(j, &escaped, p + at, 1, frame)) return false;
+            if (!hth_jinja_strbuf_bytes(j, &escaped, p + at, 1, is_template)) return false;
             continue;
         }
         for (size_t i = 0; i < size; i++)
@@ -247,7 +245,7 @@ static bool json_ascii(hth_jinja *j, hth_jinja_strbuf *b, hth_jinja_text *t)
         else
             snprintf(word, sizeof word, "\\u%04x\\u%04x", 0xD800 + ((cp - 0x10000) >> 10),
                      0xDC00 + (cp & 0x3FF));
-        if (!hth_jinja_strbuf_bytes(j, &escaped, word, strlen(word), frame)) return false;
+        if (!hth_jinja_strbuf_bytes(j, &escaped, word, strlen(word), is_template)) return false;
     }
     return hth_jinja_strbuf_value(j, &escaped, &v) && hth_jinja_strbuf_text(j, b, v.as.text);
 }

@@ -1,5 +1,5 @@
-/* Functions that every template has: namespace, dict, range, raise_exception, and
- * strftime_now where the caller gave a time. The time is only ever the caller's. */
+/* Functions of every template: namespace, dict, range, raise_exception, and strftime_now if the caller passes a
+ * time. The clock is never read. */
 #include "chat/jinja.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ static bool global_dict(hth_jinja *j, const hth_jinja_value *self, const hth_jin
     return true;
 }
 
-/* The list itself: the limits of memory and nodes end a range that does not end. */
+/* Returns a list. The limits of memory and nodes bound a very long range. */
 static bool global_range(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
                          hth_jinja_value *out)
 {
@@ -71,7 +71,7 @@ typedef struct date {
     int weekday, day_of_year;             /* Monday is 0; 1 January is 1 */
 } date;
 
-/* The proleptic Gregorian calendar, by eras of 400 years that begin on 1 March. */
+/* The proleptic Gregorian calendar, in eras of 400 years that start on 1 March. */
 static date date_of(int64_t seconds)
 {
     static const int days_before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
@@ -96,7 +96,7 @@ static const char *const months[] = {"January", "February", "March",     "April"
 static const char *const weekdays[] = {"Monday", "Tuesday",  "Wednesday", "Thursday",
                                        "Friday", "Saturday", "Sunday"};
 
-/* One directive; false where it is not known. no_pad: %-d. */
+/* Formats one directive. False if it is unknown. no_pad: %-d. */
 static bool format_field(const date *d, char c, bool no_pad, char out[32])
 {
     int hour = d->hour % 12 == 0 ? 12 : d->hour % 12;

@@ -1,5 +1,5 @@
-/* JSON to values, for from_json and for variables that a caller hands in. All of RFC
- * 8259 and nothing else, nesting limited; texts inside are never frame. */
+/* JSON to values, for from_json and for variables from the caller. Exactly RFC 8259, with limited nesting. Texts
+ * inside are never template text. */
 #include "chat/jinja.h"
 
 #include "text/utf8.h"
@@ -38,7 +38,7 @@ static bool read_hex(reader *r, uint32_t *cp)
     return true;
 }
 
-/* From behind \u: one character, or U+FFFD for half of a pair. */
+/* After \u: decodes one character, or U+FFFD for an unpaired surrogate. */
 static bool read_unicode(reader *r, char *out, size_t *n)
 {
     uint32_t cp, low;
@@ -63,7 +63,7 @@ static bool read_text(reader *r, hth_jinja_value *out)
     while (end < r->end && *end != '"') end += *end == '\\' ? 2 : 1;
     if (end >= r->end) return bad(r, "a text is not closed");
     char *bytes =
-        hth_jinja_alloc(r->j, (size_t)(end - r->p) + 4, 1); /* no escape is shorter than what it stands for */
+        hth_jinja_alloc(r->j, (size_t)(end - r->p) + 4, 1); /* no escape is shorter than its character */
     if (!bytes) return false;
     while (r->p < end) {
         char c = *r->p++;
@@ -179,7 +179,7 @@ static bool read_bare(reader *r, hth_jinja_value *out)
     }
 }
 
-/* One value and the blanks around it. */
+/* One value and the white space around it. */
 static bool read_value(reader *r, hth_jinja_value *out)
 {
     if (!hth_jinja_count_steps(r->j, 1) || !hth_jinja_enter(r->j)) return false;

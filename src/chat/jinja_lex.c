@@ -1,7 +1,7 @@
-/* A template's source as tokens, made as the parser asks for them. White space around
- * tags is settled here: trim_blocks (the newline behind a statement or comment goes),
- * lstrip_blocks (blanks between the start of a line and a statement or comment go), and
- * the signs - and + inside of tags. Newlines are \n: hth_jinja_parse has seen to it. */
+/* Tokens of a template's source, produced on demand for the parser. White space around tags is handled here:
+ * trim_blocks (strips the newline after a statement or comment), lstrip_blocks (strips blanks between the start of
+ * a line and a statement or comment), and the signs - and + inside tags. Newlines are \n, which hth_jinja_parse
+ * ensures. */
 #include "chat/jinja.h"
 
 #include "text/utf8.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names are compared byte by byte at every look for a variable. */
+/* MAX_NAME: every lookup of a variable compares names byte by byte. */
 enum { MAX_NUMBER = 60, MAX_NAME = 255 };
 
 static bool fail_at(hth_jinja_lexer *lex, const char *what)
@@ -18,7 +18,7 @@ static bool fail_at(hth_jinja_lexer *lex, const char *what)
     return hth_jinja_fail(lex->j, HEARTH_ERROR_FORMAT, "%s", what);
 }
 
-/* Moves to q, counting lines. */
+/* Moves to q and counts lines. */
 static void move_to(hth_jinja_lexer *lex, const char *q)
 {
     for (const char *p = lex->p; p < q; p++) lex->line += *p == '\n';
@@ -33,7 +33,7 @@ static void skip_space(hth_jinja_lexer *lex)
     move_to(lex, q);
 }
 
-/* ---- outside of tags ------------------------------------------------------------------------- */
+/* ---- outside tags ---------------------------------------------------------------------------- */
 
 static const char *find_tag(const hth_jinja_lexer *lex)
 {
@@ -45,7 +45,7 @@ static const char *find_tag(const hth_jinja_lexer *lex)
     return lex->end;
 }
 
-/* The end of the data before the tag at q, once its white space is taken off. */
+/* The end of the data before the tag at q, after stripping white space. */
 static const char *trim_before(const hth_jinja_lexer *lex, const char *q)
 {
     char sign = lex->end - q > 2 ? q[2] : '\0';
@@ -62,7 +62,7 @@ static const char *trim_before(const hth_jinja_lexer *lex, const char *q)
     return at_line_start ? end : q;
 }
 
-/* Behind the end of a tag: the white space that its sign takes with it. */
+/* Strips the white space after a tag according to its sign. */
 static void after_tag(hth_jinja_lexer *lex, char sign, bool trims_newline)
 {
     const char *from = lex->p;
@@ -132,7 +132,7 @@ static bool put_code_point(hth_jinja_lexer *lex, const char **p, int n_digit, ch
     return true;
 }
 
-/* The escape whose backslash is at *p, which moves to its last character. */
+/* Decodes the escape whose backslash is at *p, and moves *p to its last character. */
 static bool unescape(hth_jinja_lexer *lex, const char **p, char *out, size_t *n)
 {
     static const char from[] = "ntrabfv\\'\"", to[] = "\n\t\r\a\b\f\v\\'\"";
@@ -149,7 +149,7 @@ static bool unescape(hth_jinja_lexer *lex, const char **p, char *out, size_t *n)
             cp = cp * 8 + (uint32_t)((*p)[i] - '0');
         *p += i - 1;
         *n += hth_text_utf8_encode(cp, out + *n);
-    } else if (c != '\n') { /* as Python: what is no escape stays */
+    } else if (c != '\n') { /* as in Python: an unknown escape is copied */
         out[(*n)++] = '\\';
         out[(*n)++] = c;
     }
@@ -217,14 +217,14 @@ static bool lex_number(hth_jinja_lexer *lex, hth_jinja_token *token)
     return true;
 }
 
-/* ---- inside of tags ------------------------------------------------------------------------------ */
+/* ---- inside tags --------------------------------------------------------------------------------- */
 
 static bool is_letter(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (unsigned char)c >= 0x80;
 }
 
-/* Takes the end of the tag, if it stands here: -%} +%} %} or -}} }}. */
+/* Consumes the end of the tag, if it is next: -%} +%} %} or -}} }}. */
 static bool take_closing(hth_jinja_lexer *lex, hth_jinja_token *token)
 {
     const char *p = lex->p;

@@ -1,5 +1,5 @@
-/* Filters over lists: first to unique, map and the four that select. Sorting is
- * stable, by merging, as Python's is. */
+/* Filters over lists: first to unique, map and the four that select. Sorting is a stable merge sort, like
+ * Python's. */
 #include "chat/jinja.h"
 
 #include <string.h>
@@ -188,7 +188,7 @@ const hth_jinja_pair *hth_jinja_sorted_pairs(hth_jinja *j, const hth_jinja_dict 
     return pairs;
 }
 
-/* The list with its keys, sorted. With reverse, equal ones keep their order. */
+/* The list with its keys, sorted. With reverse, equal items keep their order. */
 static bool sorted(hth_jinja *j, const hth_jinja_list *list, const hth_jinja_value *attribute, bool fold,
                    bool reverse, hth_jinja_value *out)
 {
@@ -295,7 +295,7 @@ static bool named_argument(hth_jinja *j, const hth_jinja_args *args, const char 
     return true;
 }
 
-/* The function named by the first of args, with the rest of them. */
+/* The function named by the first of args; rest: the other arguments. */
 static bool named_function(hth_jinja *j, const hth_jinja_args *args,
                            const hth_jinja_function *(*find)(hth_str name), const char *what,
                            const hth_jinja_function **f, hth_jinja_args *rest)
@@ -316,11 +316,11 @@ static bool map_items(hth_jinja *j, const hth_jinja_value *self, const hth_jinja
                       hth_jinja_value *out)
 {
     hth_jinja_list *list;
-    hth_jinja_value attribute, otherwise;
+    hth_jinja_value attribute, fallback;
     const hth_jinja_function *f = NULL;
     hth_jinja_args rest;
     if (!hth_jinja_new_list(j, JINJA_LIST, out)) return false;
-    if (!named_argument(j, args, "attribute", &attribute) || !named_argument(j, args, "default", &otherwise))
+    if (!named_argument(j, args, "attribute", &attribute) || !named_argument(j, args, "default", &fallback))
         return false;
     if (attribute.kind == JINJA_MISSING && !named_function(j, args, hth_jinja_filter, "filter", &f, &rest))
         return false;
@@ -332,13 +332,13 @@ static bool map_items(hth_jinja *j, const hth_jinja_value *self, const hth_jinja
         if (f ? !hth_jinja_apply(j, f, &list->v[i], &rest, &v)
               : !attribute_of(j, &list->v[i], &attribute, &v))
             return false;
-        if (v.kind == JINJA_UNDEFINED && otherwise.kind != JINJA_MISSING) v = otherwise;
+        if (v.kind == JINJA_UNDEFINED && fallback.kind != JINJA_MISSING) v = fallback;
         if (!hth_jinja_push(j, out->as.list, &v)) return false;
     }
     return true;
 }
 
-/* map('map', 'map', ...) calls itself without an expression between: that is depth too. */
+/* map('map', 'map', ...) calls itself without an expression between, so it counts depth too. */
 static bool filter_map(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
                        hth_jinja_value *out)
 {
@@ -348,7 +348,7 @@ static bool filter_map(hth_jinja *j, const hth_jinja_value *self, const hth_jinj
     return ok;
 }
 
-/* Keeps the items whose value passes the test, or, without one, is true. */
+/* Keeps the items whose value passes the test, or, without a test, is true. */
 static bool keep(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
                  const hth_jinja_value *attribute, bool wanted, hth_jinja_value *out)
 {
@@ -357,7 +357,7 @@ static bool keep(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args
     hth_jinja_args rest;
     if (!hth_jinja_new_list(j, JINJA_LIST, out)) return false;
     if (args->n > 0 && !named_function(j, args, hth_jinja_test, "test", &f, &rest)) return false;
-    if (!hth_jinja_is_true(self)) return true; /* none gives nothing */
+    if (!hth_jinja_is_true(self)) return true; /* none gives an empty list */
     if (!hth_jinja_items(j, self, &list)) return false;
     for (size_t i = 0; i < list->n; i++) {
         hth_jinja_value v, passed;

@@ -1,10 +1,10 @@
-/* Methods of texts, lists, dicts and of the variable `loop`. Nothing else of a value
- * can be reached: there are no attributes of Python's objects here. */
+/* Methods of texts, lists, dicts and of the variable `loop`. A template can access no other member of a value:
+ * Python's object attributes do not exist. */
 #include "chat/jinja.h"
 
 #include <string.h>
 
-/* ---- texts: pieces ------------------------------------------------------------------------------- */
+/* ---- texts: splitting ---------------------------------------------------------------------------- */
 
 static bool push_cut(hth_jinja *j, hth_jinja_text *t, size_t from, size_t to, hth_jinja_list *list)
 {
@@ -18,7 +18,7 @@ static size_t skip_space(const char *p, size_t n, size_t at)
     return at;
 }
 
-/* split() without a separator: words between white space. */
+/* split() without a separator: words separated by white space. */
 static bool split_words(hth_jinja *j, hth_jinja_text *t, int64_t limit, hth_jinja_list *list)
 {
     const char *p = hth_jinja_bytes(j, t);
@@ -55,13 +55,13 @@ static bool method_split(hth_jinja *j, const hth_jinja_value *self, const hth_ji
     int64_t limit;
     if (!hth_jinja_text_argument(j, &args->v[0], &sep) || !hth_jinja_int(j, &args->v[1], -1, &limit))
         return false;
-    if (limit < 0) limit = -1; /* no limit: it is counted down, and must not wrap */
+    if (limit < 0) limit = -1; /* no limit: the value is counted down and must not wrap */
     if (!hth_jinja_new_list(j, JINJA_LIST, out)) return false;
     return sep ? split_at(j, self->as.text, sep, limit, out->as.list)
                : split_words(j, self->as.text, limit, out->as.list);
 }
 
-/* As split, but a limit counts from the right: the first pieces are joined again. */
+/* As split, but a limit counts from the right: the first parts are joined again. */
 static bool method_rsplit(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
                           hth_jinja_value *out)
 {
@@ -140,7 +140,7 @@ static bool method_rstrip(hth_jinja *j, const hth_jinja_value *self, const hth_j
     return strip(j, self, args, 2, out);
 }
 
-/* ---- texts: questions --------------------------------------------------------------------------------- */
+/* ---- texts: tests and searches ------------------------------------------------------------------------ */
 
 static bool has_end(hth_jinja *j, hth_jinja_text *t, const hth_jinja_value *word, bool at_start, bool *is)
 {
@@ -204,7 +204,7 @@ static bool method_removesuffix(hth_jinja *j, const hth_jinja_value *self, const
     return remove_end(j, self, args, false, out);
 }
 
-/* Position in characters, or -1. */
+/* Position in characters, or -1 if absent. */
 static bool method_find(hth_jinja *j, const hth_jinja_value *self, const hth_jinja_args *args,
                         hth_jinja_value *out)
 {
@@ -246,7 +246,7 @@ static bool method_count_text(hth_jinja *j, const hth_jinja_value *self, const h
     return true;
 }
 
-/* Whether all characters are of the class, and there is one. Bytes past ASCII count as letters. */
+/* True if the text is not empty and all characters are in the class. Non-ASCII bytes count as letters. */
 static bool all_are(hth_jinja *j, const hth_jinja_value *self, bool (*is)(unsigned char c),
                     hth_jinja_value *out)
 {
@@ -351,11 +351,11 @@ static bool method_extend(hth_jinja *j, const hth_jinja_value *self, const hth_j
     return true;
 }
 
-/* Where item i of n is; false after a message when there is none. */
-static bool place_of(hth_jinja *j, const hth_jinja_value *v, size_t n, int64_t otherwise, size_t *at)
+/* The index of item i of n. False, with an error, if there is none. */
+static bool index_of(hth_jinja *j, const hth_jinja_value *v, size_t n, int64_t fallback, size_t *at)
 {
     int64_t i;
-    if (!hth_jinja_int(j, v, otherwise, &i)) return false;
+    if (!hth_jinja_int(j, v, fallback, &i)) return false;
     if (i < 0) i += (int64_t)n;
     if (i < 0 || i >= (int64_t)n)
         return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "'pop': the list has no such item");
@@ -368,7 +368,7 @@ static bool method_pop_item(hth_jinja *j, const hth_jinja_value *self, const hth
 {
     hth_jinja_list *list = self->as.list;
     size_t at = 0;
-    if (!place_of(j, &args->v[0], list->n, -1, &at) || !hth_jinja_count_steps(j, list->n / 64)) return false;
+    if (!index_of(j, &args->v[0], list->n, -1, &at) || !hth_jinja_count_steps(j, list->n / 64)) return false;
     *out = list->v[at];
     list->n--;
     memmove(list->v + at, list->v + at + 1, (list->n - at) * sizeof *list->v);

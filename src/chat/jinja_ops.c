@@ -1,5 +1,5 @@
-/* Operators and slices, with Python's rules: whole numbers stay whole and never wrap,
- * // and % round down, texts and lists can be repeated. Called by jinja_eval.c. */
+/* Operators and slices, with Python's rules: integers stay integers and never wrap, // and % round down, texts and
+ * lists can be repeated. Called by jinja_eval.c. */
 #include "chat/jinja.h"
 
 #include <string.h>
@@ -22,10 +22,10 @@ static bool no_operation(hth_jinja *j, const char *sign, const hth_jinja_value *
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
-/* Largest whole number that is not larger. */
+/* The largest integer that is not larger. */
 static double round_down(double x)
 {
-    if (!(x > -9e15 && x < 9e15)) return x; /* has no fraction, or is no number */
+    if (!(x > -9e15 && x < 9e15)) return x; /* has no fraction, or is NaN */
     int64_t i = (int64_t)x;
     return (double)(i - ((double)i > x));
 }
@@ -186,7 +186,7 @@ bool hth_jinja_operate(hth_jinja *j, hth_jinja_op op, const hth_jinja_value *a, 
 
 /* ---- slices --------------------------------------------------------------------------------------------------- */
 
-/* Python's slice.indices: first, behind the last, and step, for n items. */
+/* Python's slice.indices: first, one past the last, and step, for n items. */
 typedef struct range {
     int64_t start, stop, step;
 } range;
@@ -203,7 +203,7 @@ static bool slice_range(hth_jinja *j, const hth_jinja_value *start, const hth_ji
     int64_t n = (int64_t)size;
     if (!hth_jinja_int(j, step, 1, &r->step)) return false;
     if (r->step == 0) return hth_jinja_fail(j, HEARTH_ERROR_FORMAT, "the step of a slice is zero");
-    if (r->step < -n - 1) r->step = -n - 1; /* the same items, and no overflow */
+    if (r->step < -n - 1) r->step = -n - 1; /* selects the same items without overflow */
     if (r->step > n + 1) r->step = n + 1;
     int64_t low = r->step < 0 ? -1 : 0, high = r->step < 0 ? n - 1 : n;
     if (!hth_jinja_int(j, start, r->step < 0 ? INT64_MAX : 0, &r->start)) return false;

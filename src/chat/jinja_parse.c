@@ -1,12 +1,11 @@
-/* Statements of a template to a tree. Filters and tests are looked up here, so that a
- * template with an unknown one is refused when it is opened and not in the middle of a
- * conversation. Called by template.c; expressions are in jinja_expr.c. */
+/* Parses the statements of a template to a tree. Filters and tests are looked up here, so that opening a template
+ * with an unknown one fails, not a later rendering. Called by template.c; expressions are in jinja_expr.c. */
 #include "chat/jinja.h"
 #include "text/utf8.h"
 
 #include <string.h>
 
-/* ---- what the parser's files share ------------------------------------------------------------ */
+/* ---- shared by the parser's files ------------------------------------------------------------- */
 
 bool hth_jinja_advance(hth_jinja_parser *p)
 {
@@ -78,7 +77,7 @@ static bool close_statement(hth_jinja_parser *p)
 
 static bool parse_body(hth_jinja_parser *p, hth_jinja_node **first);
 
-/* Whether `{% word` stands here, one of the words with '|' between. */
+/* True at `{% word`, for one of the words, which are separated by '|'. */
 static bool at_statement(const hth_jinja_parser *p, const char *words)
 {
     if (p->now.kind != TOKEN_OPEN_STATEMENT || p->ahead.kind != TOKEN_NAME) return false;
@@ -90,7 +89,7 @@ static bool at_statement(const hth_jinja_parser *p, const char *words)
     return false;
 }
 
-/* The body of the statement `what` that began in `line`, up to `{% word`. */
+/* Parses the body of the statement `what` that started in `line`, up to `{% word`. */
 static bool parse_until(hth_jinja_parser *p, const char *words, const char *what, uint32_t line,
                         hth_jinja_node **body)
 {
@@ -103,7 +102,7 @@ static bool parse_until(hth_jinja_parser *p, const char *words, const char *what
                           (int)(p->ahead.n < 60 ? p->ahead.n : 60), p->ahead.p, what, line);
 }
 
-/* `{% word`, which stands here. */
+/* Consumes `{% word`, which is next. */
 static bool take_word(hth_jinja_parser *p) { return hth_jinja_advance(p) && hth_jinja_advance(p); }
 static bool take_end(hth_jinja_parser *p) { return take_word(p) && close_statement(p); }
 
@@ -180,13 +179,13 @@ static bool parse_macro(hth_jinja_parser *p, hth_jinja_node *node)
     }
     if (!hth_jinja_advance(p) || !close_statement(p)) return false;
     unsigned n_loop = p->n_loop;
-    p->n_loop = 0; /* a break inside belongs to no loop outside */
+    p->n_loop = 0; /* a break inside a macro belongs to no loop outside */
     bool ok = parse_until(p, "endmacro", "macro", node->line, &node->b);
     p->n_loop = n_loop;
     return ok && take_end(p);
 }
 
-/* filter f | g ... endfilter: what the body writes, filtered, is written. */
+/* filter f | g ... endfilter: writes the filtered output of the body. */
 static bool parse_filter_block(hth_jinja_parser *p, hth_jinja_node *node)
 {
     hth_jinja_node *capture = hth_jinja_new_node(p, NODE_CAPTURE);
@@ -196,7 +195,7 @@ static bool parse_filter_block(hth_jinja_parser *p, hth_jinja_node *node)
     return parse_until(p, "endfilter", "filter", node->line, &capture->a) && take_end(p);
 }
 
-/* generation ... endgeneration marks what a model wrote, for training: the body counts. */
+/* generation ... endgeneration marks model output for training: only the body is used. */
 static bool parse_generation(hth_jinja_parser *p, hth_jinja_node *node)
 {
     hth_jinja_node *branch = hth_jinja_new_node(p, NODE_BRANCH);
@@ -209,7 +208,7 @@ static bool parse_jump(hth_jinja_parser *p, hth_jinja_node *node)
 {
     (void)node;
     if (p->n_loop == 0)
-        return hth_jinja_fail(p->j, HEARTH_ERROR_FORMAT, "'break' and 'continue' belong into a 'for'");
+        return hth_jinja_fail(p->j, HEARTH_ERROR_FORMAT, "'break' and 'continue' are allowed only inside a 'for'");
     return close_statement(p);
 }
 
@@ -228,7 +227,7 @@ static const struct {
     {"generation", NODE_IF, parse_generation},
 };
 
-/* From `{%` on. */
+/* Parses a statement, starting at `{%`. */
 static hth_jinja_node *parse_statement(hth_jinja_parser *p)
 {
     if (!hth_jinja_advance(p)) return NULL;
@@ -260,7 +259,7 @@ static hth_jinja_node *parse_data(hth_jinja_parser *p)
     return hth_jinja_advance(p) ? node : NULL;
 }
 
-/* Statements up to the end or up to one that belongs to the statement around. */
+/* Parses statements up to the end, or up to one that belongs to the enclosing statement. */
 static bool parse_body(hth_jinja_parser *p, hth_jinja_node **first)
 {
     if (!hth_jinja_push_depth(p)) return false;
@@ -277,7 +276,7 @@ static bool parse_body(hth_jinja_parser *p, hth_jinja_node **first)
     return true;
 }
 
-/* A copy with \n for every newline, less one at the end, as Jinja has it. */
+/* Copies the source with \n for every newline, and without one newline at the end, as in Jinja. */
 static char *normalise(hth_jinja *j, const char *source, size_t *n)
 {
     char *copy = hth_jinja_alloc(j, *n + 1, 1);

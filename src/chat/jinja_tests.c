@@ -1,4 +1,4 @@
-/* Tests: what may stand behind `is`, and be named in select and reject. */
+/* Tests: functions for `is`, select and reject. */
 #include "chat/jinja.h"
 
 #include <string.h>
@@ -78,7 +78,7 @@ static bool test_odd(hth_jinja *j, value *self, arguments *args, hth_jinja_value
     return remainder_is(j, self, &two, 1, out);
 }
 
-/* Python's `is`: constants of the same kind and value, and one and the same object. */
+/* Python's `is`: constants of the same kind and value, or the same object. */
 static bool test_sameas(hth_jinja *j, value *self, arguments *args, hth_jinja_value *out)
 {
     value *other = &args->v[0];
@@ -90,7 +90,7 @@ static bool test_sameas(hth_jinja *j, value *self, arguments *args, hth_jinja_va
     return true;
 }
 
-/* At least one letter, and all letters of that case. */
+/* True if there is a letter, and all letters have that case. */
 static bool all_of_case(hth_jinja *j, value *self, char first, hth_jinja_value *out)
 {
     bool some = false, other = false;

@@ -1,7 +1,6 @@
-/* Texts that know where each byte came from, for everything in jinja_*.c. A text is a
- * list of spans that point at bytes which others own; joining and cutting copy spans,
- * never bytes. Whatever makes new bytes must carry the origins over: a byte that came
- * from a message must never end in a span that is frame. */
+/* Texts with the origin of each byte, for all of jinja_*.c. A text is a list of spans that point at bytes owned
+ * elsewhere. Concatenating and slicing copy spans, never bytes. Every operation that produces new bytes must copy
+ * the origins: a byte that came from a message must never end up in a template span. */
 #define _GNU_SOURCE
 #include "chat/jinja.h"
 
@@ -31,13 +30,13 @@ static bool check_size(hth_jinja *j, size_t a, size_t b)
                           HTH_TEMPLATE_MAX_OUTPUT >> 20);
 }
 
-bool hth_jinja_text_of(hth_jinja *j, const char *p, size_t n, bool frame, hth_jinja_value *out)
+bool hth_jinja_text_of(hth_jinja *j, const char *p, size_t n, bool is_template, hth_jinja_value *out)
 {
     if (!check_size(j, n, 0)) return false;
     hth_jinja_spans *s = new_spans(j, n > 0);
     hth_jinja_text *t = s ? new_text(j, s, n > 0, n) : NULL;
     if (!t) return false;
-    if (n > 0) s->span[0] = (hth_jinja_span){p, n, frame};
+    if (n > 0) s->span[0] = (hth_jinja_span){p, n, is_template};
     s->used = n > 0;
     *out = (hth_jinja_value){JINJA_TEXT, {.text = t}};
     return true;
@@ -48,7 +47,7 @@ bool hth_jinja_text_word(hth_jinja *j, const char *word, hth_jinja_value *out)
     return hth_jinja_text_of(j, word, strlen(word), true, out);
 }
 
-/* ---- looking at bytes -------------------------------------------------------------------- */
+/* ---- reading bytes ----------------------------------------------------------------------- */
 
 static bool is_contiguous(const hth_jinja_text *t)
 {
@@ -57,8 +56,8 @@ static bool is_contiguous(const hth_jinja_text *t)
     return true;
 }
 
-/* Keeps the copy, so that the next look costs nothing. Texts of several spans belong to
- * one rendering, so no other thread sees the change. */
+/* Keeps the contiguous copy, so that the next call costs nothing. Texts of several spans belong to one rendering,
+ * so no other thread sees the change. */
 const char *hth_jinja_bytes(hth_jinja *j, hth_jinja_text *t)
 {
     if (t->n == 0) return "";
@@ -105,7 +104,7 @@ bool hth_jinja_search(hth_jinja *j, hth_jinja_text *t, hth_jinja_text *word, siz
     const char *hit = memmem(p + from, t->n - from, w, word->n);
     *found = hit != NULL;
     *at = hit ? (size_t)(hit - p) : t->n;
-    return hth_jinja_count_bytes(j, *at - from + word->n); /* what was read, not all that is left */
+    return hth_jinja_count_bytes(j, *at - from + word->n); /* counts the bytes read, not all remaining bytes */
 }
 
 bool hth_jinja_origin(const hth_jinja_text *t, hth_jinja_cursor *c, size_t at)
@@ -115,12 +114,12 @@ bool hth_jinja_origin(const hth_jinja_text *t, hth_jinja_cursor *c, size_t at)
     return t->n_span > 0 && t->spans->span[c->i_span].is_template;
 }
 
-/* ---- joining and cutting ---------------------------------------------------------------------- */
+/* ---- concatenating and slicing ---------------------------------------------------------------- */
 
-/* Appends spans to those of *t, in place where *t is their last user. */
+/* Appends spans to those of *t, in place if *t is their last user. */
 static bool append_spans(hth_jinja *j, hth_jinja_text *t, const hth_jinja_span *span, size_t n)
 {
-    if (n == 0) return true; /* and nothing is written to spans that the tree may own */
+    if (n == 0) return true; /* so that spans which the tree may own are not written */
     if (!hth_jinja_count_bytes(j, n * sizeof *span)) return false;
     if (!t->spans || t->spans->used != t->n_span || t->spans->capacity - t->spans->used < n) {
         hth_jinja_spans *s = new_spans(j, 2 * (t->n_span + n));
@@ -181,8 +180,8 @@ bool hth_jinja_map_bytes(hth_jinja *j, hth_jinja_text *t, hth_jinja_map_fn *map,
 
 /* ---- building ---------------------------------------------------------------------------------- */
 
-/* Room for n more bytes that the builder copies. */
-static bool make_room(hth_jinja *j, hth_jinja_strbuf *b, size_t n)
+/* Ensures capacity for n more bytes, which the builder copies. */
+static bool reserve(hth_jinja *j, hth_jinja_strbuf *b, size_t n)
 {
     if ((size_t)(b->end - b->at) >= n) return true;
     size_t capacity = n > b->text.n ? n : b->text.n;
@@ -193,17 +192,17 @@ static bool make_room(hth_jinja *j, hth_jinja_strbuf *b, size_t n)
     return b->at != NULL;
 }
 
-bool hth_jinja_strbuf_bytes(hth_jinja *j, hth_jinja_strbuf *b, const char *p, size_t n, bool frame)
+bool hth_jinja_strbuf_bytes(hth_jinja *j, hth_jinja_strbuf *b, const char *p, size_t n, bool is_template)
 {
     if (n == 0) return true;
-    if (!check_size(j, b->text.n, n) || !hth_jinja_count_bytes(j, n) || !make_room(j, b, n)) return false;
+    if (!check_size(j, b->text.n, n) || !hth_jinja_count_bytes(j, n) || !reserve(j, b, n)) return false;
     memcpy(b->at, p, n);
     hth_jinja_text *t = &b->text;
     hth_jinja_span *last = t->n_span ? &t->spans->span[t->n_span - 1] : NULL;
-    hth_jinja_span span = {b->at, n, frame};
+    hth_jinja_span span = {b->at, n, is_template};
     b->at += n;
     t->n += n;
-    if (!last || last->is_template != frame || last->p + last->n != span.p)
+    if (!last || last->is_template != is_template || last->p + last->n != span.p)
         return append_spans(j, t, &span, 1);
     last->n += n;
     return true;
@@ -262,7 +261,7 @@ size_t hth_jinja_space_size(const char *p, size_t n)
     return space ? size : 0;
 }
 
-/* Size of the character at p when it is one to be stripped, else 0. */
+/* Size of the character at p if it is to be stripped, else 0. */
 static size_t strip_size(const char *p, size_t n, const char *set, size_t n_set)
 {
     if (!set) return hth_jinja_space_size(p, n);
@@ -274,7 +273,7 @@ static size_t strip_size(const char *p, size_t n, const char *set, size_t n_set)
     return 0;
 }
 
-/* Where the character that ends at `end` begins. */
+/* Start of the character that ends at `end`. */
 static size_t char_before(const char *p, size_t end)
 {
     for (size_t k = 2; k <= 4 && k <= end; k++)
@@ -282,7 +281,7 @@ static size_t char_before(const char *p, size_t end)
     return end - 1;
 }
 
-/* Counts work on n more bytes; *work holds what is not a whole tick yet. */
+/* Counts work on n more bytes; *work holds the rest that is not a whole step yet. */
 static bool count_work(hth_jinja *j, size_t *work, size_t n)
 {
     *work += n;
@@ -291,7 +290,7 @@ static bool count_work(hth_jinja *j, size_t *work, size_t n)
     return ok;
 }
 
-/* Each character may cost a walk over the whole set, so the work is counted on the way. */
+/* Each character may be compared with the whole set, so the work is counted during the loop. */
 bool hth_jinja_strip(hth_jinja *j, hth_jinja_text *t, hth_jinja_text *set, int sides, hth_jinja_value *out)
 {
     const char *p = hth_jinja_bytes(j, t), *chars = NULL;

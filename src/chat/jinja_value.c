@@ -1,6 +1,5 @@
-/* Values of the template language: limits, lists, dicts, truth, equality and order as
- * Python has them. Whatever walks a value counts nodes and depth, because a template
- * can build lists that hold themselves. */
+/* Values of the template language: limits, lists, dicts, truth, equality and order as in Python. Every function
+ * that iterates over a value counts nodes and depth, because a template can build lists that contain themselves. */
 #include "chat/jinja.h"
 
 #include <stdarg.h>
@@ -13,7 +12,7 @@ bool hth_jinja_fail(hth_jinja *j, hearth_status status, const char *format, ...)
 {
     char line[400];
     va_list list;
-    if (j->status != HEARTH_OK) return false; /* the first one stays */
+    if (j->status != HEARTH_OK) return false; /* the first error is kept */
     va_start(list, format);
     vsnprintf(line, sizeof line, format, list);
     va_end(list);
@@ -101,9 +100,9 @@ double hth_jinja_number(const hth_jinja_value *v)
     return v->kind == JINJA_FLOAT ? v->as.f : v->kind == JINJA_INT ? (double)v->as.i : (double)v->as.b;
 }
 
-bool hth_jinja_int(hth_jinja *j, const hth_jinja_value *v, int64_t otherwise, int64_t *out)
+bool hth_jinja_int(hth_jinja *j, const hth_jinja_value *v, int64_t fallback, int64_t *out)
 {
-    *out = otherwise;
+    *out = fallback;
     if (v->kind == JINJA_INT) *out = v->as.i;
     else if (v->kind == JINJA_BOOL) *out = v->as.b;
     else if (v->kind != JINJA_MISSING && v->kind != JINJA_NONE)
@@ -137,7 +136,7 @@ bool hth_jinja_push(hth_jinja *j, hth_jinja_list *list, const hth_jinja_value *v
         hth_jinja_value *more = hth_jinja_alloc(j, capacity, sizeof *more);
         if (!more) return false;
         if (list->n) memcpy(more, list->v, list->n * sizeof *more);
-        list->v = more; /* a loop that is under way goes on over the old one */
+        list->v = more; /* a running loop continues over the old array */
         list->capacity = capacity;
     }
     list->v[list->n++] = *v;
@@ -154,7 +153,7 @@ bool hth_jinja_find(hth_jinja *j, const hth_jinja_dict *dict, const hth_jinja_va
 {
     *at = NULL;
     if (!hth_jinja_count_steps(j, dict->n / 64))
-        return false; /* a search from the start: dicts here are small */
+        return false; /* linear search: dicts here are small */
     for (size_t i = 0; i < dict->n && !*at; i++) {
         bool equal;
         if (!hth_jinja_equal(j, &dict->v[i].key, key, &equal)) return false;

@@ -1,5 +1,5 @@
-/* Chat templates as template.h promises them: parsing and rendering with their limits,
- * and the text cut into parts by where its bytes came from. */
+/* Implements template.h: parsing and rendering with limits, and splitting the text into parts by the origin of its
+ * bytes. */
 #include "chat/jinja.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ void hth_template_close(hth_template *t)
     hth_free(t);
 }
 
-/* ---- what a template sees ------------------------------------------------------------------------ */
+/* ---- variables of a template --------------------------------------------------------------------- */
 
 bool hth_message_role_ok(hth_str role)
 {
@@ -90,7 +90,7 @@ static bool set_variables(hth_jinja *j)
     if (j->in->variables.n == 0) return true;
     if (!hth_jinja_from_json(j, j->in->variables.bytes, j->in->variables.n, &v)) return false;
     if (v.kind != JINJA_DICT)
-        return hth_jinja_fail(j, HEARTH_ERROR_ARGUMENT, "the variables are no JSON object");
+        return hth_jinja_fail(j, HEARTH_ERROR_ARGUMENT, "the variables are not a JSON object");
     for (size_t i = 0; i < v.as.dict->n; i++) {
         hth_jinja_text *name = v.as.dict->v[i].key.as.text;
         const char *p = hth_jinja_bytes(j, name);

@@ -1,37 +1,38 @@
-/* The null device: its programs are functions of C that the caller hands in, its memory is the host's.
- * Tapes run in the caller's thread, as soon as their turn has come and the gate is open: when they are
- * submitted, or signalled, waited or asked for. So every path of a GPU can be walked where there is none,
- * in an order that repeats. */
+/* The reference device ("null" in the user interface): its shaders are C functions that the caller passes in, its
+ * memory is host memory. A command list runs in the caller's thread as soon as all earlier ones are done and the
+ * host semaphore allows it: inside submit, signal, wait or a query. Every GPU path can therefore run without a
+ * GPU, in a repeatable order. */
 #include "base/alloc.h"
 #include "device/device_int.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { SHARED = 32768, LOCAL = 256, SUBGROUP = 32 /* what common cards have, at least */ };
+enum { SHARED = 32768, LOCAL = 256, SUBGROUP = 32 /* the minimum of common GPUs */ };
 
-/* The most that a driver must allow for one binding, so that slices are cut here as there. */
-static const uint64_t MOST = (uint64_t)128 << 20;
+/* The smallest maxStorageBufferRange that a driver may report, so that buffer ranges split as on a GPU. */
+static const uint64_t MAX_BINDING = (uint64_t)128 << 20;
 
 typedef struct pending {
-    hth_cmdlist *tape;
+    hth_cmdlist *cmdlist;
     uint64_t wait;
 } pending;
 
-typedef struct null_device {
+typedef struct ref_device {
     hth_shader_ref_fn *const *functions;
-    pending queue[HTH_QUEUE_MAX_IN_FLIGHT]; /* a ring, by tick */
-    hth_fence reached;
-    uint64_t gate;
-} null_device;
+    pending queue[HTH_QUEUE_MAX_IN_FLIGHT]; /* ring, indexed by fence */
+    hth_fence completed;
+    uint64_t host_value;
+} ref_device;
 
-static hearth_status open_null(hth_device *d, const hth_device_spec *spec, hearth_error *err)
+static hearth_status open_ref(hth_device *d, const hth_device_spec *spec, hearth_error *err)
 {
-    null_device *own = hth_alloc(1, sizeof *own);
+    ref_device *own = hth_alloc(1, sizeof *own);
     if (!own) return hth_fail_memory(err, sizeof *own, "the null device");
     own->functions = spec->shader_refs;
     d->priv = own;
-    d->info = (hth_device_info){.kind = HTH_DEVICE_REF, .memory = UINT64_MAX, .max_binding_size = MOST, .alignment = 4};
+    d->info = (hth_device_info){.kind = HTH_DEVICE_REF, .memory = UINT64_MAX,
+                                .max_binding_size = MAX_BINDING, .alignment = 4};
     d->info.max_shared_memory = SHARED, d->info.max_workgroup_size = LOCAL, d->info.subgroup_size = SUBGROUP;
     if (spec->coopmat.m > 0 && !(spec->disabled_features & HTH_FEATURE_COOPMAT)) {
         d->info.features = HTH_FEATURE_COOPMAT | (spec->coopmat2 ? HTH_FEATURE_COOPMAT2 & ~spec->disabled_features : 0u);
@@ -44,17 +45,17 @@ static hearth_status open_null(hth_device *d, const hth_device_spec *spec, heart
 
 static void stop(hth_device *d) { (void)d; }
 
-static uint64_t complaints(const hth_device *d)
+static uint64_t n_validation_error(const hth_device *d)
 {
     (void)d;
     return 0;
 }
 
-static void close_null(hth_device *d) { hth_free(d->priv); }
+static void close_ref(hth_device *d) { hth_free(d->priv); }
 
 /* ---- memory ------------------------------------------------------------------------------------- */
 
-/* Filled with NaNs, so that what was never written shows. */
+/* Filled with NaNs, so that a read of unwritten memory shows. */
 static hearth_status new_buffer(hth_buffer *b, const char *what, hearth_error *err)
 {
     b->map = b->allocated <= SIZE_MAX ? hth_pages_alloc((size_t)b->allocated) : NULL;
@@ -79,31 +80,31 @@ static hearth_status download(hth_buffer_range from, void *to, hearth_error *err
     return HEARTH_OK;
 }
 
-/* ---- programs and tapes ---------------------------------------------------------------------------- */
+/* ---- shaders and command lists --------------------------------------------------------------------- */
 
-static hearth_status new_program(hth_device *d, hth_pipeline *p, hearth_error *err)
+static hearth_status new_pipeline(hth_device *d, hth_pipeline *p, hearth_error *err)
 {
-    const null_device *own = d->priv;
+    const ref_device *own = d->priv;
     if (own->functions && own->functions[p->id]) return HEARTH_OK;
-    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "the null device was given no function for the program %s",
+    return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "the null device was given no function for the shader %s",
                     hth_shader_infos[p->id].name);
 }
 
-static void free_program(hth_device *d, hth_pipeline *p) { (void)d, (void)p; }
+static void free_pipeline(hth_device *d, hth_pipeline *p) { (void)d, (void)p; }
 
-static hearth_status end_tape(hth_cmdlist *t, hearth_error *err)
+static hearth_status end_cmdlist(hth_cmdlist *t, hearth_error *err)
 {
     (void)t, (void)err;
     return HEARTH_OK;
 }
 
-static void free_tape(hth_cmdlist *t) { (void)t; }
+static void free_cmdlist(hth_cmdlist *t) { (void)t; }
 
 static uint8_t *bytes_of(const hth_buffer_range *s) { return s->buffer->map + s->offset; }
 
 void hth_ref_dispatch(const hth_device *d, const hth_cmdlist *t, const hth_cmd *cmd)
 {
-    const null_device *own = d->priv;
+    const ref_device *own = d->priv;
     const hth_buffer_range *ranges = t->ranges + cmd->first_range;
     hth_dispatch_args call = {.push = t->push + cmd->push_offset};
     if (cmd->kind == HTH_CMD_BARRIER) return;
@@ -120,74 +121,75 @@ void hth_ref_dispatch(const hth_device *d, const hth_cmdlist *t, const hth_cmd *
     if (call.grid[0] && call.grid[1] && call.grid[2]) own->functions[cmd->pipeline->id](&call);
 }
 
-/* ---- running ------------------------------------------------------------------------------------------ */
+/* ---- execution ---------------------------------------------------------------------------------------- */
 
 static void run_ready(hth_device *d)
 {
-    null_device *own = d->priv;
-    while (own->reached < d->last) {
-        const pending *p = &own->queue[(own->reached + 1) % HTH_QUEUE_MAX_IN_FLIGHT];
-        if (p->wait > own->gate) return;
-        for (size_t i = 0; i < p->tape->n_cmd; i++) hth_ref_dispatch(d, p->tape, &p->tape->cmds[i]);
-        own->reached++;
+    ref_device *own = d->priv;
+    while (own->completed < d->last) {
+        const pending *p = &own->queue[(own->completed + 1) % HTH_QUEUE_MAX_IN_FLIGHT];
+        if (p->wait > own->host_value) return;
+        for (size_t i = 0; i < p->cmdlist->n_cmd; i++) hth_ref_dispatch(d, p->cmdlist, &p->cmdlist->cmds[i]);
+        own->completed++;
     }
 }
 
 static hearth_status submit(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first, hearth_error *err)
 {
-    null_device *own = d->priv;
-    if (first + n - 1 - own->reached > HTH_QUEUE_MAX_IN_FLIGHT)
-        return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: %llu tapes wait for the host", d->info.name,
-                        (unsigned long long)(first + n - 1 - own->reached));
+    ref_device *own = d->priv;
+    if (first + n - 1 - own->completed > HTH_QUEUE_MAX_IN_FLIGHT)
+        return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: %llu command lists wait for the host", d->info.name,
+                        (unsigned long long)(first + n - 1 - own->completed));
     for (size_t i = 0; i < n; i++)
         own->queue[(first + i) % HTH_QUEUE_MAX_IN_FLIGHT] = (pending){submits[i].cmdlist, submits[i].wait};
     return HEARTH_OK;
 }
 
-static hearth_status signal_gate(hth_device *d, uint64_t value, hearth_error *err)
+static hearth_status signal_host(hth_device *d, uint64_t value, hearth_error *err)
 {
-    null_device *own = d->priv;
+    ref_device *own = d->priv;
     (void)err;
-    own->gate = value;
+    own->host_value = value;
     run_ready(d);
     return HEARTH_OK;
 }
 
-static hth_fence reached(hth_device *d)
+static hth_fence completed(hth_device *d)
 {
-    const null_device *own = d->priv;
+    const ref_device *own = d->priv;
     run_ready(d);
-    return own->reached;
+    return own->completed;
 }
 
-/* Who waits here is the only one who could open the gate, so time changes nothing. */
+/* The waiting thread is the only one that could signal the host semaphore, so waiting changes nothing. */
 static hearth_status wait_for(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late,
                               hearth_error *err)
 {
-    const null_device *own = d->priv;
+    const ref_device *own = d->priv;
     (void)timeout_ns, (void)late;
-    if (reached(d) >= fence) return HEARTH_OK;
+    if (completed(d) >= fence) return HEARTH_OK;
     return hth_fail(
-        err, HEARTH_ERROR_DEVICE, "%s: tape %llu waits for the host's signal %llu, which stands at %llu",
-        d->info.name, (unsigned long long)own->reached + 1,
-        (unsigned long long)own->queue[(own->reached + 1) % HTH_QUEUE_MAX_IN_FLIGHT].wait, (unsigned long long)own->gate);
+        err, HEARTH_ERROR_DEVICE, "%s: command list %llu waits for the host semaphore value %llu; it is %llu",
+        d->info.name, (unsigned long long)own->completed + 1,
+        (unsigned long long)own->queue[(own->completed + 1) % HTH_QUEUE_MAX_IN_FLIGHT].wait,
+        (unsigned long long)own->host_value);
 }
 
 const hth_backend hth_backend_ref = {
-    .open = open_null,
+    .open = open_ref,
     .stop = stop,
-    .close = close_null,
-    .n_validation_error = complaints,
+    .close = close_ref,
+    .n_validation_error = n_validation_error,
     .buffer_new = new_buffer,
     .buffer_free = free_buffer,
     .upload = upload,
     .download = download,
-    .pipeline_new = new_program,
-    .pipeline_free = free_program,
-    .cmdlist_end = end_tape,
-    .cmdlist_free = free_tape,
+    .pipeline_new = new_pipeline,
+    .pipeline_free = free_pipeline,
+    .cmdlist_end = end_cmdlist,
+    .cmdlist_free = free_cmdlist,
     .submit = submit,
-    .signal = signal_gate,
-    .completed_value = reached,
+    .signal = signal_host,
+    .completed_value = completed,
     .wait = wait_for,
 };

@@ -1,5 +1,5 @@
-/* Tapes: commands as they are recorded, checked against the table of programs and the sizes of buffers, for
- * whichever back end runs them. */
+/* Command lists: records commands and checks them against the shader table and the buffer sizes, for every back
+ * end. */
 #include "base/alloc.h"
 #include "base/checked_math.h"
 #include "device/device_int.h"
@@ -13,7 +13,7 @@ hearth_status hth_cmdlist_begin(hth_device *d, hth_cmdlist **out, hearth_error *
     hearth_status st = hth_device_begin_call(d, err);
     if (st != HEARTH_OK) return st;
     hth_cmdlist *t = hth_alloc(1, sizeof *t);
-    if (!t) return hth_fail_memory(err, sizeof *t, "a tape");
+    if (!t) return hth_fail_memory(err, sizeof *t, "a command list");
     t->device = d;
     t->next = d->cmdlists, t->link = &d->cmdlists;
     if (t->next) t->next->link = &t->next;
@@ -37,23 +37,24 @@ void hth_cmdlist_free(hth_cmdlist *t)
 
 /* ---- recording -------------------------------------------------------------------------------------- */
 
-/* Room for `more` of `size` bytes each behind the n there are; NULL: the tape is wrong from now on. */
-static void *grow(hth_cmdlist *t, void *array, size_t n, size_t more, size_t *room, size_t size)
+/* Grows the array to n + more elements of `size` bytes. NULL: out of memory; the command list then holds the
+ * error. */
+static void *grow(hth_cmdlist *t, void *array, size_t n, size_t more, size_t *capacity, size_t size)
 {
     size_t want = SIZE_MAX;
-    if (hth_add_size(n, more, &want) && want <= *room && array) return array;
-    size_t twice = *room < 16 ? 16 : 2 * *room, next = twice > want ? twice : want;
+    if (hth_add_size(n, more, &want) && want <= *capacity && array) return array;
+    size_t twice = *capacity < 16 ? 16 : 2 * *capacity, next = twice > want ? twice : want;
     void *grown = hth_realloc(array, next, size);
     if (!grown) {
-        t->error.status = hth_fail_memory(&t->error, next * size, "a tape");
+        t->error.status = hth_fail_memory(&t->error, next * size, "a command list");
         return NULL;
     }
-    *room = next;
+    *capacity = next;
     return grown;
 }
 
-/* In its buffer and, where it is bound, at a place and of a size that the device allows. */
-static bool check_slice(hth_cmdlist *t, hth_buffer_range *s, bool bound)
+/* The range lies in its buffer. If bound: the device allows its offset and size. */
+static bool check_range(hth_cmdlist *t, hth_buffer_range *s, bool bound)
 {
     const hth_device_info *info = &t->device->info;
     t->error.status = hth_buffer_range_check(s, &t->error);
@@ -66,49 +67,50 @@ static bool check_slice(hth_cmdlist *t, hth_buffer_range *s, bool bound)
     return t->error.status == HEARTH_OK;
 }
 
-static hth_cmd *add_op(hth_cmdlist *t, hth_cmd_kind kind, const hth_buffer_range *ranges, size_t n_slice)
+static hth_cmd *add_cmd(hth_cmdlist *t, hth_cmd_kind kind, const hth_buffer_range *ranges, size_t n_ranges)
 {
     if (t->error.status != HEARTH_OK) return NULL;
     hth_cmd *cmds = grow(t, t->cmds, t->n_cmd, 1, &t->cmd_capacity, sizeof *cmds);
     if (!cmds) return NULL;
     t->cmds = cmds;
-    hth_buffer_range *all = grow(t, t->ranges, t->n_range, n_slice, &t->range_capacity, sizeof *all);
+    hth_buffer_range *all = grow(t, t->ranges, t->n_range, n_ranges, &t->range_capacity, sizeof *all);
     if (!all) return NULL;
     t->ranges = all;
-    for (size_t i = 0; i < n_slice; i++) {
+    for (size_t i = 0; i < n_ranges; i++) {
         hth_buffer_range s = ranges[i];
-        bool is_grid = kind == HTH_CMD_DISPATCH_INDIRECT && i + 1 == n_slice;
-        if (!check_slice(t, &s, (kind == HTH_CMD_DISPATCH || kind == HTH_CMD_DISPATCH_INDIRECT) && !is_grid)) return NULL;
+        bool is_grid = kind == HTH_CMD_DISPATCH_INDIRECT && i + 1 == n_ranges;
+        if (!check_range(t, &s, (kind == HTH_CMD_DISPATCH || kind == HTH_CMD_DISPATCH_INDIRECT) && !is_grid)) return NULL;
         all[t->n_range + i] = s;
     }
     hth_cmd *cmd = &cmds[t->n_cmd++];
-    *cmd = (hth_cmd){.kind = kind, .n_range = (uint32_t)n_slice, .first_range = t->n_range};
-    t->n_range += n_slice;
+    *cmd = (hth_cmd){.kind = kind, .n_range = (uint32_t)n_ranges, .first_range = t->n_range};
+    t->n_range += n_ranges;
     return cmd;
 }
 
-static void add_run(hth_cmdlist *t, hth_cmd_kind kind, const hth_pipeline *pipeline, const hth_buffer_range *ranges,
-                    size_t n_slice, const void *push, const uint32_t grid[3])
+static void add_dispatch(hth_cmdlist *t, hth_cmd_kind kind, const hth_pipeline *pipeline,
+                         const hth_buffer_range *ranges,
+                         size_t n_ranges, const void *push, const uint32_t grid[3])
 {
-    const hth_shader_info *form = &hth_shader_infos[pipeline->id];
+    const hth_shader_info *shader = &hth_shader_infos[pipeline->id];
     if (t->error.status != HEARTH_OK) return;
-    uint8_t *bytes = grow(t, t->push, t->n_push, form->push_size, &t->push_capacity, 1);
+    uint8_t *bytes = grow(t, t->push, t->n_push, shader->push_size, &t->push_capacity, 1);
     if (!bytes) return;
     t->push = bytes;
-    hth_cmd *cmd = add_op(t, kind, ranges, n_slice);
+    hth_cmd *cmd = add_cmd(t, kind, ranges, n_ranges);
     if (!cmd) return;
     cmd->pipeline = pipeline;
     cmd->push_offset = t->n_push;
     memcpy(cmd->grid, grid, sizeof cmd->grid);
-    if (form->push_size > 0) memcpy(bytes + t->n_push, push, form->push_size);
-    t->n_push += form->push_size;
+    if (shader->push_size > 0) memcpy(bytes + t->n_push, push, shader->push_size);
+    t->n_push += shader->push_size;
 }
 
 void hth_cmdlist_dispatch(hth_cmdlist *t, const hth_pipeline *pipeline, const hth_buffer_range *bind, const void *push,
                   uint32_t gx, uint32_t gy, uint32_t gz)
 {
     const uint32_t grid[3] = {gx, gy, gz};
-    add_run(t, HTH_CMD_DISPATCH, pipeline, bind, strlen(hth_shader_infos[pipeline->id].bindings), push, grid);
+    add_dispatch(t, HTH_CMD_DISPATCH, pipeline, bind, strlen(hth_shader_infos[pipeline->id].bindings), push, grid);
 }
 
 void hth_cmdlist_dispatch_indirect(hth_cmdlist *t, const hth_pipeline *pipeline, const hth_buffer_range *bind, const void *push,
@@ -119,31 +121,34 @@ void hth_cmdlist_dispatch_indirect(hth_cmdlist *t, const hth_pipeline *pipeline,
     size_t n = strlen(hth_shader_infos[pipeline->id].bindings);
     memcpy(all, bind, n * sizeof *all);
     all[n] = grid;
-    add_run(t, HTH_CMD_DISPATCH_INDIRECT, pipeline, all, n + 1, push, none);
+    add_dispatch(t, HTH_CMD_DISPATCH_INDIRECT, pipeline, all, n + 1, push, none);
 }
 
 void hth_cmdlist_hint_bytes(hth_cmdlist *t, uint64_t bytes)
 {
     if (t->error.status != HEARTH_OK) return;
-    assert(t->n_op > 0 && t->ops[t->n_op - 1].kind <= HTH_CMD_DISPATCH_INDIRECT);
+    assert(t->n_cmd > 0 && t->cmds[t->n_cmd - 1].kind <= HTH_CMD_DISPATCH_INDIRECT);
     t->cmds[t->n_cmd - 1].read_bytes = bytes;
 }
 
 void hth_cmdlist_hint_bytes_masked(hth_cmdlist *t, uint64_t bytes, hth_buffer_range marks, uint32_t first, uint32_t n)
 {
-    if (t->error.status != HEARTH_OK || !check_slice(t, &marks, false)) return;
+    if (t->error.status != HEARTH_OK || !check_range(t, &marks, false)) return;
     hth_cmdlist_hint_bytes(t, bytes);
     hth_cmd *cmd = &t->cmds[t->n_cmd - 1];
-    assert(op->kind == HTH_CMD_DISPATCH && (uint64_t)first + n <= marks.bytes * 8);
+    assert(cmd->kind == HTH_CMD_DISPATCH && (uint64_t)first + n <= marks.size * 8);
     cmd->mask = marks, cmd->first_bit = first, cmd->n_bit = n;
 }
 
 void hth_cmdlist_copy(hth_cmdlist *t, hth_buffer_range from, hth_buffer_range to)
 {
-    add_op(t, HTH_CMD_COPY, (hth_buffer_range[]){from, to}, 2);
+    add_cmd(t, HTH_CMD_COPY, (hth_buffer_range[]){from, to}, 2);
 }
 
-void hth_cmdlist_barrier(hth_cmdlist *t, const hth_buffer_range *written, size_t n) { add_op(t, HTH_CMD_BARRIER, written, n); }
+void hth_cmdlist_barrier(hth_cmdlist *t, const hth_buffer_range *written, size_t n)
+{
+    add_cmd(t, HTH_CMD_BARRIER, written, n);
+}
 
 bool hth_cmdlist_is_empty(const hth_cmdlist *t) { return t->n_cmd == 0; }
 

@@ -1,5 +1,5 @@
-/* Devices: which there are, opening, loss, faults for tests. Each call of the interface that can fail
- * goes through hth_device_begin_call and hth_device_end_call, so that a lost device answers at once. */
+/* Devices: enumeration, opening, device loss, and fault injection for tests. Each interface call that can fail
+ * goes through hth_device_begin_call and hth_device_end_call, so that a lost device fails at once. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "device/device_int.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of devices that are opened by others than the test. */
+/* Fault injection for devices that code other than the test opens. */
 static _Atomic uint64_t opened_fail_at;
 static _Atomic int opened_fail_with;
 static _Atomic bool opened_failed;
@@ -25,7 +25,7 @@ hearth_status hth_device_begin_call(hth_device *d, hearth_error *err)
     if (d->lost) return hth_fail(err, HEARTH_ERROR_DEVICE, "%s was lost", d->info.name);
     for (size_t i = 0; i < d->n_fault; i++) {
         const hth_fault *f = &d->faults[i];
-        if (f->call + 1 != d->n_call) continue; /* counted from behind the opening */
+        if (f->call + 1 != d->n_call) continue; /* counted from after the opening */
         d->lost = f->status == HEARTH_ERROR_DEVICE;
         return hth_fail(err, f->status, "%s: its description makes call %llu fail: %s", d->info.name,
                         (unsigned long long)f->call, f->what);
@@ -39,7 +39,7 @@ hearth_status hth_device_end_call(hth_device *d, hearth_status st)
     return st;
 }
 
-/* ---- which there are ----------------------------------------------------------------------------- */
+/* ---- enumeration --------------------------------------------------------------------------------- */
 
 #if HTH_VULKAN
 static hearth_status list_vulkan(hth_device_info *out, size_t capacity, size_t *n, hearth_error *err)
@@ -48,9 +48,9 @@ static hearth_status list_vulkan(hth_device_info *out, size_t capacity, size_t *
 }
 static const hth_backend *const vulkan = &hth_backend_vulkan;
 #else
-static hearth_status list_vulkan(hth_device_info *out, size_t room, size_t *n, hearth_error *err)
+static hearth_status list_vulkan(hth_device_info *out, size_t capacity, size_t *n, hearth_error *err)
 {
-    (void)out, (void)room;
+    (void)out, (void)capacity;
     *n = 0;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "this build has no Vulkan");
 }
@@ -98,7 +98,8 @@ static bool is_uuid(const char *name)
     return strlen(name) == UUID_DIGITS && strspn(name, "0123456789abcdef") == UUID_DIGITS;
 }
 
-/* 32 digits, or 8-4-4-4-12 of them, small or capital, become 32 small ones; false: it is not written so. */
+/* Accepts 32 hex digits, or 8-4-4-4-12 with dashes, in either case; writes 32 lower-case digits. false: not a
+ * UUID. */
 static bool read_uuid(const char *name, char digits[UUID_DIGITS + 1])
 {
     size_t n = 0, length = strlen(name);
@@ -113,8 +114,8 @@ static bool read_uuid(const char *name, char digits[UUID_DIGITS + 1])
     return is_uuid(digits);
 }
 
-/* Words that name nothing, each with its reason. */
-static hearth_status refuse_name(const char *name, hearth_error *err)
+/* Error messages for names that match no device. */
+static hearth_status fail_name(const char *name, hearth_error *err)
 {
     if (!*name)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
@@ -141,7 +142,7 @@ hearth_status hth_device_open(const hth_device_spec *spec, hth_device **out, hea
     *out = NULL;
     if (read_uuid(spec->name, digits)) named.name = digits;
     const hth_backend *back = backend_of(named.name);
-    if (!back) return refuse_name(named.name, err);
+    if (!back) return fail_name(named.name, err);
     hth_device *d = hth_alloc(1, sizeof *d);
     if (!d) return hth_fail_memory(err, sizeof *d, "a device");
     d->backend = back;
@@ -204,7 +205,7 @@ hearth_status hth_pipeline_get(hth_device *d, hth_shader_id id, const uint32_t *
     hearth_status st = hth_device_begin_call(d, err);
     if (st != HEARTH_OK) return st;
     hth_pipeline *p = hth_alloc(1, sizeof *p);
-    if (!p) return hth_fail_memory(err, sizeof *p, "a program");
+    if (!p) return hth_fail_memory(err, sizeof *p, "a pipeline");
     p->id = id;
     if (size > 0) memcpy(p->consts, consts, size);
     st = hth_device_end_call(d, d->backend->pipeline_new(d, p, err));

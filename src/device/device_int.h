@@ -1,4 +1,4 @@
-/* What the files of this room share: a device as all back ends see it, and what a back end does. */
+/* Types that all back ends share: the device, its objects, and the back-end function table. */
 #ifndef HTH_DEVICE_DEVICE_INT_H
 #define HTH_DEVICE_DEVICE_INT_H
 
@@ -6,7 +6,7 @@
 
 typedef struct hth_backend hth_backend;
 
-/* A call, counted as by n_call, that ends so. */
+/* The call number (as in n_call) that fails with status. */
 typedef struct hth_fault {
     uint64_t call;
     hearth_status status;
@@ -15,28 +15,29 @@ typedef struct hth_fault {
 
 struct hth_device {
     const hth_backend *backend;
-    void *priv; /* the back end's */
+    void *priv; /* back-end data */
     hth_device_info info;
     uint64_t used, limit, peak, used_at_oom; /* bytes of buffers; device.h: hth_device_usage */
-    _Atomic bool lost;                       /* threads that do not step look at it, too */
+    _Atomic bool lost;                       /* threads that run no steps read it too */
     uint64_t pipeline_cache_bytes;           /* device.h: hth_device_usage */
-    hth_fence last;                          /* that was submitted */
-    uint64_t host_value, max_wait_value;     /* the host's; and how far tapes wait for it */
-    uint64_t timeout_ns;                     /* of the wait under way */
-    hth_buffer *buffers, *pending_free;      /* in use; freed, but perhaps not passed by the device */
+    hth_fence last;                          /* last fence value submitted */
+    /* of the host semaphore: current value, and the highest value that a command list waits for */
+    uint64_t host_value, max_wait_value;
+    uint64_t timeout_ns;                     /* of the wait in progress */
+    hth_buffer *buffers, *pending_free;      /* live; freed, but possibly in use by the device */
     hth_cmdlist *cmdlists, *pending_free_cmdlists;
     hth_pipeline *pipelines;
-    uint64_t n_call, fail_at, fail_end; /* calls fail_at to fail_end - 1 fail, by a test's wish */
+    uint64_t n_call, fail_at, fail_end; /* calls fail_at to fail_end - 1 fail (fault injection) */
     hearth_status fail_with;
-    const hth_fault *faults; /* the back end's */
+    const hth_fault *faults; /* of the back end */
     size_t n_fault;
-    uint64_t opened_ns; /* of the monotonic clock */
+    uint64_t opened_ns; /* on the monotonic clock */
 };
 
 struct hth_buffer {
     hth_device *device;
     hth_memory memory;
-    uint64_t size, allocated; /* bytes asked for, and taken */
+    uint64_t size, allocated; /* bytes requested, and allocated */
     hth_fence free_after;
     void *priv;
     uint8_t *map;
@@ -59,17 +60,17 @@ typedef enum hth_cmd_kind {
     HTH_CMD_BARRIER
 } hth_cmd_kind;
 
-/* RUN: slices of the bindings. RUN_AT: the grid's slice behind them. COPY: from, to. ORDER: what was
- * written. */
+/* DISPATCH: ranges of the bindings. DISPATCH_INDIRECT: the grid's range follows them. COPY: from, to. BARRIER: the
+ * ranges written. */
 typedef struct hth_cmd {
     hth_cmd_kind kind;
     const hth_pipeline *pipeline;
     uint32_t grid[3];
     uint32_t n_range;
-    size_t first_range;    /* of the tape's */
-    size_t push_offset;    /* in the tape's bytes */
-    uint64_t read_bytes;   /* hth_cmdlist_hint_bytes; 0: nobody said */
-    hth_buffer_range mask; /* of NULL: none; else reads is what each of n_bit bits adds that is set */
+    size_t first_range;    /* index into the command list's ranges */
+    size_t push_offset;    /* byte offset into the command list's push data */
+    uint64_t read_bytes;   /* hth_cmdlist_hint_bytes; 0: unknown */
+    hth_buffer_range mask; /* buffer NULL: none; else read_bytes counts once per set bit of n_bit bits */
     uint32_t first_bit, n_bit;
 } hth_cmd;
 
@@ -79,23 +80,23 @@ struct hth_cmdlist {
     hth_buffer_range *ranges;
     uint8_t *push;
     size_t n_cmd, n_range, n_push, cmd_capacity, range_capacity, push_capacity;
-    hearth_error error; /* the first error of recording */
+    hearth_error error; /* the first recording error */
     bool ended;
     hth_fence free_after;
     void *priv;
     hth_cmdlist *next, **link;
 };
 
-/* ---- what a back end does ------------------------------------------------------------------------ */
+/* ---- back-end functions -------------------------------------------------------------------------- */
 
-/* All statuses as device.h says; a back end may assume that what it is given is in bounds and of this
- * device. own pointers are its to fill in and to free. */
+/* Statuses as in device.h. A back end may assume that its arguments are in bounds and belong to this device. It
+ * sets and frees the priv pointers. */
 struct hth_backend {
     hearth_status (*open)(hth_device *d, const hth_device_spec *spec, hearth_error *err);
-    void (*stop)(hth_device *d); /* lets what was submitted end, or drops it */
+    void (*stop)(hth_device *d); /* completes what was submitted, or drops it */
     void (*close)(hth_device *d);
     uint64_t (*n_validation_error)(const hth_device *d);
-    /* Bytes that this process may use there now, its own included; 0, or NULL: nobody says. */
+    /* Bytes that this process may use now, its own included; 0 or NULL: unknown. */
     uint64_t (*budget)(const hth_device *d);
     hearth_status (*buffer_new)(hth_buffer *b, const char *what, hearth_error *err);
     void (*buffer_free)(hth_buffer *b);
@@ -105,33 +106,34 @@ struct hth_backend {
     void (*pipeline_free)(hth_device *d, hth_pipeline *p);
     hearth_status (*cmdlist_end)(hth_cmdlist *t, hearth_error *err);
     void (*cmdlist_free)(hth_cmdlist *t);
-    /* Turn i is over at tick first + i. */
+    /* Command list i completes at fence first + i. */
     hearth_status (*submit)(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence first,
                             hearth_error *err);
     hearth_status (*signal)(hth_device *d, uint64_t value, hearth_error *err);
     hth_fence (*completed_value)(hth_device *d);
-    /* OK: reached. DEVICE: late: not within that time, which is part of d->timeout_ns; else: never. */
+    /* OK: reached. DEVICE with late: not within timeout_ns, which is part of d->timeout_ns; without: never. */
     hearth_status (*wait)(hth_device *d, hth_fence fence, uint64_t timeout_ns, bool *late, hearth_error *err);
-    /* As in device.h; NULL: the monotonic clock, which nobody moves. */
+    /* As in device.h; NULL: the monotonic clock, which does not advance on request. */
     uint64_t (*time)(const hth_device *d);
     void (*advance_clock)(hth_device *d, uint64_t time_ns);
 };
 
 extern const hth_backend hth_backend_ref, hth_backend_vulkan, hth_backend_simulated;
 
-/* One command of a tape, by the functions that the null device d was opened with. */
+/* Runs one command of a command list with the functions that the reference device d was opened with. */
 void hth_ref_dispatch(const hth_device *d, const hth_cmdlist *t, const hth_cmd *cmd);
 
-/* Those that Vulkan knows. UNSUPPORTED: there is no loader, or no driver. */
+/* Lists the Vulkan devices. UNSUPPORTED: no loader, or no driver. */
 hearth_status hth_vk_list(hth_device_info *out, size_t capacity, size_t *n, hearth_error *err);
 
-/* A slice with its bytes filled in. ARGUMENT: it leaves its buffer. */
+/* Resolves size 0. ARGUMENT: the range exceeds its buffer. */
 hearth_status hth_buffer_range_check(hth_buffer_range *s, hearth_error *err);
-/* Begins every call that can fail: a lost device, and faults that tests ask for. */
+/* Begins every call that can fail: checks for a lost device and for injected faults. */
 hearth_status hth_device_begin_call(hth_device *d, hearth_error *err);
-/* Ends it: after DEVICE the device is lost. */
+/* Ends the call: after DEVICE the device is lost. */
 hearth_status hth_device_end_call(hth_device *d, hearth_status st);
-/* Gives back what was freed and has been passed, nothing of a lost device; all of it where it is closed. */
+/* Frees released objects that the device no longer uses, and nothing of a lost device. all (closing): frees all of
+ * them. */
 void hth_device_reclaim(hth_device *d, bool all);
 
 #endif

@@ -1,10 +1,9 @@
-/* Buffers: a budget that holds, and memory that is given back only when the device has passed its last
- * use. */
+/* Buffers: enforces the memory budget, and frees memory only once the device has completed its last use. */
 #include "base/alloc.h"
 #include "base/format_bytes.h"
 #include "device/device_int.h"
 
-enum { GRAIN = 256 }; /* bytes by which buffers are counted */
+enum { GRAIN = 256 }; /* allocation granularity, bytes */
 
 static void link_buffer(hth_buffer **list, hth_buffer *b)
 {
@@ -97,14 +96,14 @@ static void reclaim_cmdlists(hth_device *d, hth_fence reached)
 void hth_device_reclaim(hth_device *d, bool all)
 {
     if (!d->pending_free && !d->pending_free_cmdlists) return;
-    /* What a lost device still does with its memory is known only once it has been stopped. */
+    /* A lost device may still access its memory until it is stopped. */
     if (d->lost && !all) return;
     hth_fence reached = all ? UINT64_MAX : d->backend->completed_value(d);
     reclaim_cmdlists(d, reached);
     reclaim_buffers(d, reached);
 }
 
-/* ---- from and to the host --------------------------------------------------------------------------- */
+/* ---- transfers between host and device -------------------------------------------------------------- */
 
 hearth_status hth_buffer_range_check(hth_buffer_range *s, hearth_error *err)
 {

@@ -1,9 +1,9 @@
-/* Submissions: tapes in turn, the host's gate, and ticks. */
+/* Submissions: command lists in order, the host semaphore, and fences. */
 #include "device/device_int.h"
 
 #include <assert.h>
 
-/* What a look at a tick costs, so that who looks until it is reached gets there on a virtual clock too. */
+/* Virtual time that one poll of a fence costs, so that a polling loop ends on a virtual clock too. */
 enum { POLL_NS = 100 };
 
 hearth_status hth_queue_submit(hth_device *d, const hth_submit_info *submits, size_t n, hth_fence *fences,
@@ -11,7 +11,7 @@ hearth_status hth_queue_submit(hth_device *d, const hth_submit_info *submits, si
 {
     hearth_status st = hth_device_begin_call(d, err);
     if (st != HEARTH_OK || n == 0) return st;
-    for (size_t i = 0; i < n; i++) assert(turns[i].tape->ended && turns[i].tape->device == d);
+    for (size_t i = 0; i < n; i++) assert(submits[i].cmdlist->ended && submits[i].cmdlist->device == d);
     st = hth_device_end_call(d, d->backend->submit(d, submits, n, d->last + 1, err));
     if (st != HEARTH_OK) return st;
     for (size_t i = 0; fences && i < n; i++) fences[i] = d->last + 1 + i;
@@ -27,7 +27,7 @@ hearth_status hth_queue_signal(hth_device *d, uint64_t value, hearth_error *err)
 {
     hearth_status st = hth_device_begin_call(d, err);
     if (st != HEARTH_OK) return st;
-    assert(value >= d->gate);
+    assert(value >= d->host_value);
     if (value == d->host_value) return HEARTH_OK;
     st = hth_device_end_call(d, d->backend->signal(d, value, err));
     if (st == HEARTH_OK) d->host_value = value;
@@ -42,19 +42,19 @@ bool hth_queue_is_complete(hth_device *d, hth_fence fence)
     return false;
 }
 
-/* Time counts as it was asked for, not as it passed. A process that is stopped in the midst of a slice loses
- * that slice and no more, however long it was stopped; so does one that gets no core. */
-static hearth_status wait_in_slices(hth_device *d, hth_fence fence, uint64_t timeout_ns, hearth_error *err)
+/* Counts the timeout as requested, not as elapsed. A process that is stopped within one interval loses at most
+ * that interval, however long it was stopped; so does one that gets no core. */
+static hearth_status wait_in_intervals(hth_device *d, hth_fence fence, uint64_t timeout_ns, hearth_error *err)
 {
-    enum { N_SLICE = 16, MAX_NS = 100000000 };
-    uint64_t slice = timeout_ns / N_SLICE + 1, left = timeout_ns;
+    enum { N_INTERVAL = 16, MAX_NS = 100000000 };
+    uint64_t interval = timeout_ns / N_INTERVAL + 1, left = timeout_ns;
     hearth_error why = {0};
     hearth_status st;
     bool late;
-    if (slice > MAX_NS) slice = MAX_NS;
+    if (interval > MAX_NS) interval = MAX_NS;
     d->timeout_ns = timeout_ns;
     do {
-        uint64_t now = slice < left ? slice : left;
+        uint64_t now = interval < left ? interval : left;
         late = false;
         st = d->backend->wait(d, fence, now, &late, &why);
         left -= now;
@@ -67,7 +67,7 @@ hearth_status hth_queue_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns
 {
     hearth_status st = hth_device_begin_call(d, err);
     if (st != HEARTH_OK) return st;
-    return hth_device_end_call(d, wait_in_slices(d, fence, timeout_ns, err));
+    return hth_device_end_call(d, wait_in_intervals(d, fence, timeout_ns, err));
 }
 
 hearth_status hth_queue_wait_spin(hth_device *d, hth_fence fence, uint64_t timeout_ns, hearth_error *err)
@@ -84,13 +84,13 @@ hearth_status hth_queue_drain(hth_device *d, uint64_t timeout_ns, hearth_error *
     enum { TRIES = 3, AT_ONCE = 16 };
     hearth_status st = HEARTH_OK;
     hth_fence reached;
-    int n_refused = 0;
-    if (d->lost) return hth_device_begin_call(d, err); /* says so */
-    while (n_refused < TRIES && st != HEARTH_ERROR_DEVICE && (reached = d->backend->completed_value(d)) < d->last) {
+    int n_failed = 0;
+    if (d->lost) return hth_device_begin_call(d, err); /* reports the lost device */
+    while (n_failed < TRIES && st != HEARTH_ERROR_DEVICE && (reached = d->backend->completed_value(d)) < d->last) {
         hth_fence next = d->last - reached < AT_ONCE ? d->last : reached + AT_ONCE;
         st = d->host_value < d->max_wait_value ? hth_queue_signal(d, d->max_wait_value, err) : HEARTH_OK;
         if (st == HEARTH_OK) st = hth_queue_wait(d, next, timeout_ns, err);
-        n_refused += st != HEARTH_OK;
+        n_failed += st != HEARTH_OK;
     }
     return st;
 }

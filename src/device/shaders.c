@@ -1,4 +1,4 @@
-/* The table of programs, from shaders.def. */
+/* The shader table, from shaders.def. */
 #include "device/shaders.h"
 
 const hth_shader_info hth_shader_infos[HTH_N_SHADER] = {

@@ -1,6 +1,6 @@
-/* The programs of devices by number, and what they are bound to (shaders.def). */
-#ifndef HTH_DEVICE_PROGRAMS_H
-#define HTH_DEVICE_PROGRAMS_H
+/* Shader numbers and their bindings (shaders.def). */
+#ifndef HTH_DEVICE_SHADERS_H
+#define HTH_DEVICE_SHADERS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,14 +17,14 @@ enum { HTH_SHADER_MAX_BIND = 8, HTH_SHADER_MAX_PUSH = 128, HTH_SHADER_MAX_CONST 
 
 typedef struct hth_shader_info {
     const char *name;
-    const char *bindings; /* r, w, x: one letter for each */
+    const char *bindings; /* r, w, x: one letter per binding */
     uint32_t push_size;   /* bytes */
     uint32_t n_const;     /* specialisation constants, 32 bits each */
 } hth_shader_info;
 
 extern const hth_shader_info hth_shader_infos[HTH_N_SHADER];
 
-/* The matrix units that a program needs; those of each kind have all that those before it have. */
+/* The cooperative matrix support that a shader needs; each level includes those before it. */
 typedef enum hth_coopmat_level {
     HTH_COOPMAT_NONE = 0,
     HTH_COOPMAT_KHR, /* HTH_FEATURE_COOPMAT */
@@ -39,10 +39,10 @@ static inline hth_coopmat_level hth_shader_coopmat_level(hth_shader_id id)
     return tiled ? HTH_COOPMAT_KHR : HTH_COOPMAT_NONE;
 }
 
-/* What a program is called with where it is a function of C (device.h: null). */
+/* Arguments of a shader that runs as a C function (device.h: null). */
 typedef struct hth_dispatch_args {
     void *bind[HTH_SHADER_MAX_BIND];
-    uint64_t size[HTH_SHADER_MAX_BIND]; /* bytes from there on that it may touch */
+    uint64_t size[HTH_SHADER_MAX_BIND]; /* bytes from that address that it may access */
     const void *push;
     const uint32_t *consts;
     uint32_t grid[3]; /* workgroups */

@@ -1,6 +1,6 @@
-/* Chat as hearth.h promises it: which template or format a model has, and messages to
- * text or ids. A conversation is rendered as a whole each time; who keeps a session
- * looks how far its tokens and the new ids agree. */
+/* Implements chat of hearth.h: selects a model's template or format, and converts messages to text or ids. A
+ * conversation is rendered completely each time. A caller that keeps a session compares its tokens with the new
+ * ids. */
 #include "base/alloc.h"
 #include "base/log.h"
 #include "engine/engine.h"
@@ -12,8 +12,8 @@
 
 struct hearth_chat {
     const hearth_model *model;
-    hth_template *template;        /* or NULL, and */
-    const hth_chat_format *format; /* the one that renders */
+    hth_template *template;        /* NULL: format renders */
+    const hth_chat_format *format; /* NULL: template renders */
     const char *name;
 };
 
@@ -73,7 +73,7 @@ static hearth_status open_source(const hearth_model *model, hth_str source, cons
     return st;
 }
 
-/* The file's template did not open, for the reason in why. */
+/* Called if the file's template did not open, for the reason in why. */
 static hearth_status open_instead(const hearth_model *model, hth_str source, const hearth_error *why,
                                   hearth_chat **out, hearth_error *err)
 {
@@ -178,8 +178,8 @@ hearth_status hearth_chat_render(const hearth_chat *chat, const hearth_message *
     return HEARTH_OK;
 }
 
-/* The begin-of-text token, where the vocabulary wants it and the template did not write
- * it. The end-of-text token that some vocabularies want has no place before an answer. */
+/* Adds the begin-of-text token, if the vocabulary requires it and the template did not write it. An end-of-text
+ * token, which some vocabularies require, must not precede an answer. */
 static hearth_status put_bos(const hth_tokenizer *tok, hth_ids *ids, hearth_error *err)
 {
     int32_t bos = hth_tokenizer_bos(tok);

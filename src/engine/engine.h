@@ -1,4 +1,4 @@
-/* What the files of engine/ share behind hearth.h. */
+/* Shared by the files of engine/, which implement hearth.h. */
 #ifndef HTH_ENGINE_ENGINE_H
 #define HTH_ENGINE_ENGINE_H
 
@@ -11,7 +11,7 @@
 
 #include <pthread.h>
 
-/* What a selector needs of its own, in the model's file or beside it. */
+/* The data that a selector needs, in the model's file or in a sidecar. */
 typedef enum hth_sidecar_kind {
     HTH_SIDECAR_PREDICTORS,
     HTH_SIDECAR_THRESHOLDS,
@@ -19,10 +19,10 @@ typedef enum hth_sidecar_kind {
     HTH_SIDECAR_NONE = HTH_N_SIDECAR
 } hth_sidecar_kind;
 
-/* How often a model leaves part of its device before it leaves all of it. */
+/* Number of partial evictions from the device before the model falls back to the CPU completely. */
 enum { HTH_MAX_EVICT = 3 };
 
-/* Notes that a model may get: some when it is opened, two each time that it leaves its device. */
+/* Capacity for status notes: some when the model is opened, two per eviction. */
 enum { HTH_MAX_GPU_STATUS = 2 * (HTH_MAX_EVICT + 1) + 4 };
 
 struct hearth_model {
@@ -33,107 +33,107 @@ struct hearth_model {
     hearth_error tokenizer_error; /* why text is not possible with this file */
     hearth_selector selector;     /* that the weights are laid out for; never AUTO */
     const char *selector_why;
-    uint8_t *weights; /* matrices, when they were read */
+    uint8_t *weights; /* matrices, if they were read */
     size_t weights_size;
-    uint8_t *predictors; /* that lie beside the model's file */
+    uint8_t *predictors; /* read from a sidecar */
     size_t predictors_size;
-    /* Weights and bytes of the parts that lie beside the file and are used in place of what it has itself;
-     * size 0: none do. */
+    /* Weights and bytes from sidecars that replace parts of the model's file; size 0: none. */
     struct {
         uint64_t n_weight, size;
     } from_sidecar[HTH_N_SIDECAR];
     hth_arena vectors;  /* norms, biases and factors as floats */
     hth_device *device; /* NULL: none */
-    hth_gpu *gpu;       /* what lies there; NULL: nothing */
-    /* Why nothing does, or less than before: the last one counts. Those before stay as they are, for callers
-     * who read them still. */
+    hth_gpu *gpu;       /* the layers on the device; NULL: none */
+    /* Why nothing is on the device, or less than before. The last one is current. Earlier ones stay valid for
+     * callers that still read them. */
     char gpu_statuses[HTH_MAX_GPU_STATUS][400];
     uint32_t n_gpu_status;
-    double gpu_seconds; /* of a token, as its plan expects; 0: there is none */
-    /* A device that is left, in part or wholly: the host reads what lay there, and goes on without it. */
-    pthread_mutex_t gpu_lock; /* gpu, and all below but age */
-    uint32_t generation;         /* how often that was so; grows last */
-    bool lost, reload_done;   /* wholly; and all that lay there is the host's */
+    double gpu_seconds; /* seconds per token by the placement plan; 0: no plan */
+    /* State of evictions from the device: the CPU reloads the evicted weights and continues without the device. */
+    pthread_mutex_t gpu_lock; /* guards gpu and all members below, except generation */
+    uint32_t generation;         /* number of evictions; incremented after all other changes */
+    bool lost, reload_done;   /* lost: all was evicted; reload_done: the CPU has all of its weights */
     hth_gpu *evicted[HTH_MAX_EVICT];
     uint32_t n_evicted;
-    bool mapped; /* how matrices were read, */
+    bool mapped; /* matrices were mapped, not read */
     uint32_t n_thread;
-    const volatile int *cancel; /* while it is not 0, evaluations end; NULL: none */
+    const volatile int *cancel; /* while it is not 0, evaluations are cancelled; NULL: none */
     struct {
         uint8_t *weights;
         size_t size;
-    } reloaded[HTH_MAX_EVICT + 1]; /* and those that were read since */
+    } reloaded[HTH_MAX_EVICT + 1]; /* weights that were read after evictions */
     uint32_t n_reloaded;
 };
 
-/* sidecars.c: files of options->predictors and ->thresholds, checked against the model; then what they
- * hold, in place of what the model's file says. The caller closes them. */
+/* sidecars.c: opens the files of options->predictors and ->thresholds and checks them against the model; then
+ * reads their data, which replace those of the model's file. The caller closes the sidecars. */
 hearth_status hth_engine_open_sidecars(hearth_model *m, const hearth_model_options *options,
                                        hth_sidecar sidecars[2], hearth_error *err);
 hearth_status hth_engine_read_sidecars(hearth_model *m, const hth_sidecar sidecars[2], hearth_error *err);
-/* Whether a matrix was read from one of them. */
+/* True if a matrix was read from a sidecar. */
 bool hth_engine_is_from_sidecar(const hearth_model *m, const hth_matrix *w);
 
-/* load.c: gives every binding of m->model its weights, by reading or mapping: first the vectors, then the
- * host's rows of matrices that have none yet. A matrix of which the device has some points to the first
- * that is the host's. */
+/* load.c: reads or maps the weights of all bindings of m->model: first the vectors, then the CPU's rows of
+ * matrices without data. The data of a matrix that is partly on the device point to the CPU's first row. */
 hearth_status hth_engine_load_vectors(hearth_model *m, hearth_error *err);
 hearth_status hth_engine_load(hearth_model *m, const hearth_model_options *options, hearth_error *err);
-/* load.c: how much of it is read; options NULL: to nobody. CANCELLED, where who hears it says so. */
+/* load.c: calls the progress callback; options NULL: none. CANCELLED if the callback returns false. */
 hearth_status hth_engine_report_progress(const hearth_model *m, const hearth_model_options *options, uint64_t done,
                               uint64_t total, hearth_error *err);
-/* load.c, while the model is opened: gives back what hth_engine_load read, so that it can be called again. */
+/* load.c, while the model is opened: frees what hth_engine_load read, so that it can be called again. */
 void hth_engine_unload(hearth_model *m);
 
-/* load.c, with m->loss: the rows of which gpu had some, the host's too, have no place any more; rows without
- * a place that are the host's get one. Those that were there stay, for steps that are still under way.
- * MEMORY, IO. */
+/* load.c, with m->gpu_lock held. The first function clears the data pointers of all matrices of which gpu has
+ * rows, including the CPU's rows. The second one reads the CPU's rows of matrices without data. The old memory
+ * stays valid for steps that still run. MEMORY, IO. */
 void hth_engine_unbind_rows(hearth_model *m, const hth_gpu *gpu);
 hearth_status hth_engine_reload_cpu_rows(hearth_model *m, hearth_error *err);
 
-/* gpu_fallback.c: whether some of the model lies on a device that is not lost; how often it left some of it. */
+/* gpu_fallback.c: whether part of the model is on a device that is not lost; the number of evictions. */
 bool hth_engine_has_gpu(const hearth_model *m);
 uint32_t hth_engine_generation(const hearth_model *m);
-/* What lies there now, or NULL, and since which age; where it is lost, all of it is the host's then.
- * MEMORY, IO. */
+/* The part on the device, or NULL, and its placement generation. If the device is lost, all weights are loaded for
+ * the CPU. MEMORY, IO. */
 hearth_status hth_engine_use_gpu(hearth_model *m, hth_gpu **gpu, uint32_t *generation, hearth_error *err);
-/* The device failed a step that was begun at that age, or refuses to do it: what it has is given back, and the
- * loss is noted and said, unless that was done. */
+/* Called after the device failed a step of that generation, or refused it repeatedly: frees its memory, and logs
+ * the fallback unless that was done. */
 void hth_engine_gpu_fallback(hearth_model *m, uint32_t generation, const char *why);
-/* Asks what may be in use there. Where more is, less is placed there, HTH_MAX_EVICT times at most, then
- * nothing, and one line says so. */
+/* Queries the memory budget of the device. If more is in use, re-plans with less, HTH_MAX_EVICT times at most,
+ * then falls back to the CPU. Logs one line. */
 void hth_engine_enforce_vram_budget(hearth_model *m);
-/* Room in the caches there for a sequence. there: it has some; slot: which. MEMORY, ARGUMENT. */
+/* Reserves cache space on the device for a sequence. reserved: a slot was reserved; slot: its index. MEMORY,
+ * ARGUMENT. */
 hearth_status hth_engine_reserve(hearth_model *m, hearth_kv_type kv, uint32_t n_ctx, uint32_t *slot,
-                                 bool *there, uint32_t *generation, hearth_error *err);
+                                 bool *reserved, uint32_t *generation, hearth_error *err);
 void hth_engine_release(hearth_model *m, uint32_t slot);
 
-/* gpu.c, with m->loss or while it is opened: as the place before, with so many bytes; m->gpu NULL: nothing can
- * lie there. options: whose progress is told; NULL: nobody's. */
+/* gpu.c, with m->gpu_lock held or while the model is opened: plans again with the parameters `before` and a budget
+ * in bytes. m->gpu NULL: nothing fits. options: for the progress callback; NULL: none. */
 hearth_status hth_engine_replan_gpu(hearth_model *m, const hth_offload_params *before, uint64_t budget,
                                      const hearth_model_options *options, hearth_error *err);
-/* gpu.c: opens the device that the options name and loads what lies there; with "auto" there may be none. */
+/* gpu.c: opens the device that the options name and loads the model's part for it. With "auto" there may be no
+ * device. */
 hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *options, hearth_error *err);
-/* gpu.c: once the host's weights are read: layers that are divided are joined, and what runs there is tested.
- * Where memory there is wanting, less of it lies there, and the host's weights are read again. */
+/* gpu.c, after the CPU's weights are loaded: connects the halves of split layers and tests what the device runs.
+ * If device memory runs out, re-plans with less and loads the CPU's weights again. */
 hearth_status hth_engine_finish_gpu_load(hearth_model *m, const hearth_model_options *options, hearth_error *err);
 void hth_engine_close_gpu(hearth_model *m);
-/* gpu.c, while the model is opened or with m->loss: why nothing lies there, or less than before; and the
- * last of these, or "". */
+/* gpu.c, while the model is opened or with m->gpu_lock held: sets the reason why nothing is on the device, or less
+ * than before; returns the last one, or "". */
 void hth_engine_set_gpu_status(hearth_model *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const char *hth_engine_gpu_status(const hearth_model *m);
-/* The rows of a matrix from here on are the host's: those before lie on the device. */
+/* The first row of a matrix that belongs to the CPU. Rows before it are on the device. */
 uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w);
 
-/* load.c: ARGUMENT where the weights lie so that a session cannot run with this selector. */
+/* load.c: ARGUMENT if the layout of the weights does not allow a session with this selector. */
 hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector selector, hearth_error *err);
 
-/* session.c: the workspace of what the session evaluates itself, and its rows; NULL and 0 where it is
- * one for batches only. */
+/* session.c: the workspace of the session's own evaluations, and its capacity in tokens. NULL and 0 if the session
+ * is for batches only. */
 hth_step *hth_session_step(const hearth_session *session);
 uint32_t hth_session_n_row(const hearth_session *session);
 
-/* text.c: fails with tokenizer_error where the file's vocabulary is not supported. */
+/* text.c: fails with tokenizer_error if the file's vocabulary is not supported. */
 hearth_status hth_engine_need_tokenizer(const hearth_model *m, hearth_error *err);
 
 #endif

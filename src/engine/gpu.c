@@ -1,6 +1,6 @@
-/* The part of a model on a device: which device, how many layers, and their weights from the file to it.
- * Called by model.c between the reading of vectors and of matrices and behind them, and by gpu_fallback.c in
- * mid-run. */
+/* The part of a model on a device: selects the device and the number of layers, and uploads their weights from the
+ * file. Called by model.c between the loading of vectors and of matrices and after both, and by gpu_fallback.c at
+ * run time. */
 #include "engine/engine.h"
 
 #include "base/format_bytes.h"
@@ -14,21 +14,21 @@
 
 enum { DEFAULT_BATCH = 256 };
 
-/* ---- which device ------------------------------------------------------------------------------------ */
+/* ---- the device -------------------------------------------------------------------------------------- */
 
 static hearth_status open_device(hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
-    char card[32];
+    char discrete[32];
     const char *name = o->device;
     if (strcmp(name, "auto") == 0) {
-        if (!hth_device_find_discrete(card)) return HEARTH_OK;
-        name = card;
+        if (!hth_device_find_discrete(discrete)) return HEARTH_OK;
+        name = discrete;
     }
     hth_device_spec spec = {.name = name, .memory = o->vram, .shader_refs = hth_shader_ref_table};
     return hth_device_open(&spec, &m->device, err);
 }
 
-/* ---- what is said of it -------------------------------------------------------------------------------- */
+/* ---- status -------------------------------------------------------------------------------------------- */
 
 void hth_engine_set_gpu_status(hearth_model *m, const char *format, ...)
 {
@@ -44,10 +44,10 @@ const char *hth_engine_gpu_status(const hearth_model *m)
     return m->n_gpu_status > 0 ? m->gpu_statuses[m->n_gpu_status - 1] : "";
 }
 
-/* ---- what lies there ---------------------------------------------------------------------------------- */
+/* ---- placement ---------------------------------------------------------------------------------------- */
 
-/* The rows of a matrix from here on are the host's: those before lie on a device with this place. */
-static uint64_t rows_there(const hth_model *model, const hth_offload_params *params, const hth_matrix *w)
+/* Number of rows of a matrix on a device with these offload parameters. The CPU has the rows after them. */
+static uint64_t rows_on_gpu(const hth_model *model, const hth_offload_params *params, const hth_matrix *w)
 {
     if (w == &model->output) return params->head ? w->n_row : 0;
     for (uint32_t i = 0; i < params->n_layer; i++) {
@@ -59,37 +59,37 @@ static uint64_t rows_there(const hth_model *model, const hth_offload_params *par
     return 0;
 }
 
-/* What of the weights goes to the device, and who is told of it. */
-typedef struct sender {
+/* Progress of an upload to the device. */
+typedef struct upload {
     const hearth_model *model;
-    const hearth_model_options *options; /* NULL: nobody */
+    const hearth_model_options *options; /* NULL: no progress callback */
     uint64_t done, total;                /* bytes */
-} sender;
+} upload;
 
-static sender sender_of(const hearth_model *m, const hth_offload_params *params,
+static upload new_upload(const hearth_model *m, const hth_offload_params *params,
                         const hearth_model_options *options)
 {
     const hth_model *model = m->model;
-    sender s = {.model = m, .options = options};
+    upload s = {.model = m, .options = options};
     for (size_t i = 0; i < model->n_binding; i++) {
         const hth_matrix *w = model->bindings[i].matrix;
-        if (w) s.total += rows_there(model, params, w) * w->row_size;
+        if (w) s.total += rows_on_gpu(model, params, w) * w->row_size;
     }
     if (params->head && model->tied) s.total += model->token_embd.n_row * model->token_embd.row_size;
     return s;
 }
 
-static hearth_status show_progress(const sender *s, hearth_error *err)
+static hearth_status show_progress(const upload *s, hearth_error *err)
 {
     uint64_t done = s->done < s->total ? s->done : s->total;
     return hth_engine_report_progress(s->model, s->options, done, s->total, err);
 }
 
-/* Rows of a matrix: from memory, where a file beside the model was read to, or from the model's file. */
+/* Reads rows of a matrix: from memory, if it was read from a sidecar, or from the model's file. */
 static hearth_status read_rows(void *user, const hth_matrix *w, uint64_t first, uint64_t n, uint8_t *rows,
                                hearth_error *err)
 {
-    sender *s = user;
+    upload *s = user;
     const hearth_model *m = s->model;
     const hth_binding *b = m->model->bindings;
     s->done += n * w->row_size;
@@ -97,13 +97,13 @@ static hearth_status read_rows(void *user, const hth_matrix *w, uint64_t first, 
         memcpy(rows, w->data + first * w->row_size, n * w->row_size);
         return HEARTH_OK;
     }
-    while (b->matrix != w) b++; /* each matrix has one */
+    while (b->matrix != w) b++; /* each matrix has one binding */
     hearth_status st =
         hth_gguf_read(m->file, b->tensor, b->offset + first * w->row_size, n * w->row_size, rows, err);
     return st == HEARTH_OK ? show_progress(s, err) : st;
 }
 
-static hearth_status refuse_budget(const hearth_model *m, const hth_placement_builder *c, hearth_error *err)
+static hearth_status fail_budget(const hearth_model *m, const hth_placement_builder *c, hearth_error *err)
 {
     const char *path = hth_gguf_path(m->file), *name = c->info->name;
     uint64_t min = hth_placement_builder_least_bytes(c), whole = hth_placement_builder_whole_bytes(c),
@@ -129,7 +129,7 @@ static hearth_status refuse_budget(const hearth_model *m, const hth_placement_bu
         hth_format_bytes(is_free).text);
 }
 
-/* What stays on the CPU for another reason than memory. */
+/* Logs what stays on the CPU for another reason than memory. */
 static void note_problem(hearth_model *m, const hth_placement_builder *c)
 {
     const char *name = c->info->name, *path = hth_gguf_path(m->file);
@@ -140,12 +140,12 @@ static void note_problem(hearth_model *m, const hth_placement_builder *c)
         hth_log(HEARTH_LOG_WARN, "%s: nothing of it lies on %s: %s", path, name, c->unsupported_reason);
     } else {
         hth_log(HEARTH_LOG_WARN, "%s: %s %u stays on the CPU: %s", path,
-                n == m->model->hparams.n_layer ? "the head behind layer" : "layer", n, c->unsupported_reason);
+                n == m->model->hparams.n_layer ? "the head after layer" : "layer", n, c->unsupported_reason);
     }
 }
 
-/* By a file, or a plan, or evenly: as asked for, or as suits the device. Of one that computes on the CPU
- * no plan knows anything. */
+/* Chooses a placement: from a file, by a plan, or uniform; as requested, or as suits the device. Plans exist for
+ * GPUs only, not for devices that compute on the CPU. */
 static hearth_status choose(hearth_model *m, const hearth_gpu_options *o, hth_placement_builder *c,
                             hearth_error *err)
 {
@@ -168,15 +168,15 @@ static hearth_status choose(hearth_model *m, const hearth_gpu_options *o, hth_pl
     return st;
 }
 
-/* A device may have less than it says. What could not be had is asked for again, a tenth less than what
- * was there, a few times; then the CPU does without. */
-static hearth_status open_place(hearth_model *m, hth_placement_builder *c,
+/* Opens the device part. A device may have less memory than it reports: on failure retries with a tenth less than
+ * what was reached, a few times, then leaves all to the CPU. */
+static hearth_status open_or_shrink(hearth_model *m, hth_placement_builder *c,
                                 const hearth_model_options *options, bool quiet, hearth_error *err)
 {
     enum { TRIES = 4 };
     hearth_error why = {0};
     for (int i = 0; i < TRIES && c->params.n_layer > 0; i++) {
-        sender s = sender_of(m, &c->params, options);
+        upload s = new_upload(m, &c->params, options);
         hearth_status st = show_progress(&s, &why);
         if (st == HEARTH_OK)
             st = hth_gpu_open(m->model, &m->kernels, m->device, &c->params, read_rows, &s, &m->gpu, &why);
@@ -220,13 +220,14 @@ static hearth_status place_on_device(hearth_model *m, const hearth_model_options
         hth_placement_builder_open(&c, m->model, info, allows_less ? o->vram : free_bytes, &params, err);
     c.is_user_limit = allows_less;
     if (st == HEARTH_OK) st = choose(m, o, &c, err);
-    /* Before anything is said of a choice that nobody waits for: a plan may have measured for seconds. */
+    /* Checks for cancellation before messages about the placement are logged: a plan may have measured for
+     * seconds. */
     if (st == HEARTH_OK) st = hth_engine_report_progress(m, options, 0, m->model->weight_size, err);
     if (st == HEARTH_OK) {
         hth_placement_set_submit_limit(&c, &m->kernels, m->n_thread);
         note_problem(m, &c);
-        if (c.params.n_layer > 0) st = open_place(m, &c, options, false, err);
-        else if (!c.unsupported_reason) st = refuse_budget(m, &c, err);
+        if (c.params.n_layer > 0) st = open_or_shrink(m, &c, options, false, err);
+        else if (!c.unsupported_reason) st = fail_budget(m, &c, err);
     }
     hth_placement_builder_close(&c);
     return st;
@@ -239,18 +240,18 @@ hearth_status hth_engine_replan_gpu(hearth_model *m, const hth_offload_params *b
     hearth_status st =
         hth_placement_builder_open(&c, m->model, hth_device_get_info(m->device), budget, before, err);
     if (st == HEARTH_OK) hth_placement_uniform(&c);
-    if (st == HEARTH_OK && c.params.n_layer > 0) st = open_place(m, &c, options, true, err);
+    if (st == HEARTH_OK && c.params.n_layer > 0) st = open_or_shrink(m, &c, options, true, err);
     hth_placement_builder_close(&c);
     return st;
 }
 
-/* A device that nobody asked for may fail: the CPU does without it. */
+/* A device that was not requested explicitly may fail: the CPU is used instead. */
 static bool is_asked_for(const hearth_gpu_options *o)
 {
     return strcmp(o->device, "auto") != 0 || o->vram > 0 || o->bit_exact;
 }
 
-/* A placement that was asked for is not to be lost silently. */
+/* Warns if a requested placement is not used. */
 static void note_unused(const hearth_model *m, const char *placement)
 {
     uint64_t n_layer;
@@ -295,17 +296,17 @@ hearth_status hth_engine_open_gpu(hearth_model *m, const hearth_model_options *o
     return HEARTH_OK;
 }
 
-/* What a refusal leaves room for. */
+/* The budget after an allocation failed. */
 static uint64_t budget_below(const hth_device *device)
 {
     hth_device_usage use = hth_device_state(device);
     return (use.used_at_oom > 0 && use.used_at_oom < use.used ? use.used_at_oom : use.used) / 10 * 9;
 }
 
-/* Evenly less of it, as memory for what comes last was refused. Nobody steps yet, so what the host had read is
- * given back first: no more of its memory is in use than without a device. why: of the refusal, then of what
- * came of it. */
-static hearth_status open_less(hearth_model *m, const hearth_model_options *options, hearth_error *why)
+/* Re-plans with less after the last allocations failed. No session exists yet, so the CPU's weights are freed
+ * first, and CPU memory never exceeds that of a run without a device. why: the reason of the failure on entry,
+ * then the error of this function. */
+static hearth_status reopen_smaller(hearth_model *m, const hearth_model_options *options, hearth_error *why)
 {
     hth_gpu *before = m->gpu;
     uint64_t budget = budget_below(m->device);
@@ -324,7 +325,7 @@ hearth_status hth_engine_finish_gpu_load(hearth_model *m, const hearth_model_opt
     hearth_error why = {0};
     hearth_status st = m->gpu ? hth_gpu_bind_cpu_rows(m->gpu, &why) : HEARTH_OK;
     if (st == HEARTH_ERROR_MEMORY) {
-        st = open_less(m, options, &why);
+        st = reopen_smaller(m, options, &why);
         hearth_status loaded = st == HEARTH_OK ? hth_engine_load(m, options, err) : HEARTH_OK;
         if (loaded != HEARTH_OK) return loaded;
         if (st == HEARTH_OK) st = hth_gpu_bind_cpu_rows(m->gpu, &why);
@@ -341,7 +342,7 @@ hearth_status hth_engine_finish_gpu_load(hearth_model *m, const hearth_model_opt
 
 uint64_t hth_engine_first_row(const hearth_model *m, const hth_matrix *w)
 {
-    return m->gpu && !m->lost ? rows_there(m->model, hth_gpu_get_params(m->gpu), w) : 0;
+    return m->gpu && !m->lost ? rows_on_gpu(m->model, hth_gpu_get_params(m->gpu), w) : 0;
 }
 
 void hth_engine_close_gpu(hearth_model *m)

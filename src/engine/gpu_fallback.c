@@ -1,22 +1,22 @@
-/* What leaves its device in mid-run: part of a model where others want the device's memory, all of it where
- * the device is lost, or refuses again and again. Each time the model's age grows by one; batches take over what
- * is in use then, and evaluate again what their sessions had there (session.c). What had been left stays known
- * until the model is closed, because other threads may be about to step through it. */
+/* Evictions at run time: part of a model if other processes need the device's memory, all of it if the device is
+ * lost or refuses steps repeatedly. Each eviction increments the model's placement generation. Batches then switch
+ * to the new placement, and evaluate the tokens of their sessions again (session.c). Evicted parts stay allocated
+ * until the model is closed, because other threads may still be about to use them. */
 #include "base/format_bytes.h"
 #include "base/log.h"
 #include "engine/engine.h"
 
 #include <stdio.h>
 
-/* With the lock. */
+/* Called with the lock held. */
 static hth_gpu *in_use(const hearth_model *m) { return m->lost ? NULL : m->gpu; }
 
 bool hth_engine_has_gpu(const hearth_model *m)
 {
-    hearth_model *own = (hearth_model *)(uintptr_t)m; /* the lock */
-    pthread_mutex_lock(&own->gpu_lock);
+    hearth_model *mutable_model = (hearth_model *)(uintptr_t)m; /* removes const, for the lock */
+    pthread_mutex_lock(&mutable_model->gpu_lock);
     bool has = in_use(m) != NULL;
-    pthread_mutex_unlock(&own->gpu_lock);
+    pthread_mutex_unlock(&mutable_model->gpu_lock);
     return has;
 }
 
@@ -28,10 +28,10 @@ static void bump_generation(hearth_model *m, const char *why)
     __atomic_store_n(&m->generation, m->generation + 1, __ATOMIC_RELEASE);
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------------- */
+/* ---- complete eviction -------------------------------------------------------------------------------- */
 
-/* gpu: where its bits are known. */
-static void lose(hearth_model *m, const hth_gpu *gpu, const char *why)
+/* gpu: whose bit exactness is logged. */
+static void evict_all(hearth_model *m, const hth_gpu *gpu, const char *why)
 {
     hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on on the CPU%s%s", hth_gguf_path(m->file), why,
             hth_gpu_is_bit_exact(gpu) ? "" : ", and texts may differ from here on: ", hth_gpu_bit_exact_reason(gpu));
@@ -43,16 +43,16 @@ void hth_engine_gpu_fallback(hearth_model *m, uint32_t generation, const char *w
 {
     pthread_mutex_lock(&m->gpu_lock);
     if (in_use(m) && m->generation == generation) {
-        hth_gpu_unload(m->gpu); /* one that only refuses has its memory for others */
-        lose(m, m->gpu, why);
+        hth_gpu_unload(m->gpu); /* frees the memory of a device that only refuses steps */
+        evict_all(m, m->gpu, why);
     }
     pthread_mutex_unlock(&m->gpu_lock);
 }
 
-/* ---- part of it --------------------------------------------------------------------------------------- */
+/* ---- partial eviction --------------------------------------------------------------------------------- */
 
-/* Evenly as much as fits into the budget, in place of what lies there, and the rest in the host's memory. False:
- * nothing lies there then, nor all of it here; err says why, where it is known. */
+/* Replaces the device part by a uniform placement within the budget, and loads the rest for the CPU. False:
+ * nothing is on the device then, and the CPU has not loaded everything; err holds the reason, if known. */
 static bool replan_smaller(hearth_model *m, uint64_t budget, hearth_error *err)
 {
     hth_gpu *before = m->gpu;
@@ -79,9 +79,9 @@ static void evict_part(hearth_model *m, uint64_t used, uint64_t budget)
     snprintf(note, sizeof note, "%.100s leaves %s, and %s are in use", hth_device_get_info(m->device)->name,
              hth_format_bytes(budget).text, hth_format_bytes(used).text);
     if (m->n_evicted == HTH_MAX_EVICT) {
-        /* Memory that others want is given back, but nothing is placed there again. */
+        /* Frees the memory for other processes. Nothing is placed on the device again. */
         hth_gpu_unload(before);
-        lose(m, before, note);
+        evict_all(m, before, note);
     } else if (replan_smaller(m, budget / 10 * 9, &why)) {
         const hth_offload_params *params = hth_gpu_get_params(m->gpu);
         hth_log(HEARTH_LOG_WARN, "%s: %s; it goes on with less there: %u of %u layers, %s%s%s",
@@ -92,7 +92,7 @@ static void evict_part(hearth_model *m, uint64_t used, uint64_t budget)
         bump_generation(m, note);
     } else {
         if (why.message[0]) snprintf(note, sizeof note, "%.299s", why.message);
-        lose(m, before, note);
+        evict_all(m, before, note);
     }
 }
 
@@ -107,7 +107,7 @@ void hth_engine_enforce_vram_budget(hearth_model *m)
     pthread_mutex_unlock(&m->gpu_lock);
 }
 
-/* ---- who steps there ---------------------------------------------------------------------------------- */
+/* ---- use of the device -------------------------------------------------------------------------------- */
 
 hearth_status hth_engine_use_gpu(hearth_model *m, hth_gpu **gpu, uint32_t *generation, hearth_error *err)
 {
@@ -124,7 +124,7 @@ hearth_status hth_engine_use_gpu(hearth_model *m, hth_gpu **gpu, uint32_t *gener
 }
 
 hearth_status hth_engine_reserve(hearth_model *m, hearth_kv_type kv, uint32_t n_ctx, uint32_t *slot,
-                                 bool *there, uint32_t *generation, hearth_error *err)
+                                 bool *reserved, uint32_t *generation, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
     pthread_mutex_lock(&m->gpu_lock);
@@ -135,7 +135,7 @@ hearth_status hth_engine_reserve(hearth_model *m, hearth_kv_type kv, uint32_t n_
                       "a KV cache of type %d: the model was opened with type %d on its device", (int)kv,
                       (int)hth_gpu_get_params(gpu)->kv);
     else if (gpu) st = hth_gpu_reserve(gpu, n_ctx, slot, err);
-    *there = gpu && st == HEARTH_OK;
+    *reserved = gpu && st == HEARTH_OK;
     pthread_mutex_unlock(&m->gpu_lock);
     return st;
 }

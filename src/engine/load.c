@@ -1,6 +1,6 @@
-/* Weights from the file to where kernels read them: into aligned memory on huge pages, in
- * parallel and laid out for the kernels, or mapped in place. Called by model.c, and by gpu_fallback.c where
- * weights leave a device; the only place that moves weights. */
+/* Loads weights from the file: into aligned memory on huge pages, in parallel and in the layout of the kernels, or
+ * mapped in place. Called by model.c, and by gpu_fallback.c when weights are evicted from a device. No other file
+ * moves weights. */
 #include "base/bits.h"
 #include "base/format_bytes.h"
 #include "base/checked_math.h"
@@ -11,8 +11,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* One read: large enough for the disk, small enough to share out; what is laid out anew stays
- * in a core's second cache on its way. */
+/* Bytes of one read: large enough for the disk, small enough to distribute. A chunk that is repacked fits in a
+ * core's L2 cache. */
 enum { CHUNK_SIZE = 8 << 20, PANELS_SIZE = 1 << 20 };
 
 typedef struct chunk {
@@ -20,15 +20,15 @@ typedef struct chunk {
     uint64_t from;
     size_t size;
     uint8_t *dst;
-    const hth_matrix *panels; /* whose rows go into panels; NULL: as they are */
+    const hth_matrix *panels; /* matrix whose rows are packed in panels; NULL: copied unchanged */
 } chunk;
 
 typedef struct read_job {
     const hearth_model *model;
     const chunk *chunks;
     const hearth_model_options *options;
-    uint8_t *room; /* room_size bytes for each thread */
-    size_t room_size;
+    uint8_t *scratch; /* scratch_size bytes per thread */
+    size_t scratch_size;
     uint64_t total;
     _Atomic uint64_t done;
     _Atomic int failed; /* the first failure writes error, later ones are dropped */
@@ -43,8 +43,8 @@ static void fail_job(read_job *job, const hearth_error *error)
 
 /* ---- layout ------------------------------------------------------------------------------ */
 
-/* What the level likes best. Tables of which single rows are read stay as they are, except
- * where the head reads them whole. */
+/* The preferred layout of the CPU level. Tables of which single rows are read stay unpacked, unless the head reads
+ * them completely. */
 static hth_layout choose_layout(const hearth_model *m, const hth_matrix *w)
 {
     const hth_model *model = m->model;
@@ -52,11 +52,11 @@ static hth_layout choose_layout(const hearth_model *m, const hth_matrix *w)
     return is_table || w->n_row < HTH_PANEL_ROW ? HTH_LAYOUT_ROWS : m->kernels.layout[w->type];
 }
 
-/* The halves of a layer's FFN in the order in which they are computed. */
+/* The halves of a layer's FFN in the order of their computation. */
 static hth_matrix *first_half(hth_layer *l) { return l->gate.n_row > 0 ? &l->gate : &l->up; }
 static hth_matrix *second_half(hth_layer *l) { return l->gate.n_row > 0 ? &l->up : NULL; }
 
-/* Rows that are read one by one must not lie in panels. */
+/* Rows that are read one by one must not be in panels. */
 static void choose_layouts(hearth_model *m, bool keep)
 {
     for (size_t i = 0; i < m->model->n_binding; i++) {
@@ -88,18 +88,18 @@ hearth_status hth_engine_check_layout(const hearth_model *m, hearth_selector sel
     return HEARTH_OK;
 }
 
-/* What of a binding is to be read: its matrix's rows that are the host's. */
+/* The part of a binding to read: the CPU's rows of its matrix. */
 typedef struct part {
     const hth_binding *binding;
     hth_matrix rows;
     uint64_t from, size; /* bytes of the tensor */
 } part;
 
-/* False: nothing. */
+/* False: nothing to read. */
 static bool part_of(const hearth_model *m, size_t i_binding, part *p)
 {
     const hth_binding *b = &m->model->bindings[i_binding];
-    if (!b->matrix || b->matrix->data) return false; /* what lies beside the file has been read */
+    if (!b->matrix || b->matrix->data) return false; /* matrices of sidecars have been read */
     uint64_t first = hth_engine_first_row(m, b->matrix);
     *p =
         (part){b, *b->matrix, b->offset + first * b->matrix->row_size, b->size - first * b->matrix->row_size};
@@ -107,7 +107,7 @@ static bool part_of(const hearth_model *m, size_t i_binding, part *p)
     return p->rows.n_row > 0;
 }
 
-/* Bytes of whole panels, from the beginning of a matrix. */
+/* Bytes of the complete panels, from the start of a matrix. */
 static uint64_t panels_size(const hth_matrix *w)
 {
     return w->layout == HTH_LAYOUT_PANELS ? (uint64_t)(w->n_row / HTH_PANEL_ROW * HTH_PANEL_ROW) * w->row_size
@@ -156,7 +156,7 @@ static void read_chunk(void *arg, size_t i, uint32_t i_thread)
     read_job *job = arg;
     const chunk *c = &job->chunks[i];
     hearth_error error;
-    uint8_t *to = c->panels ? job->room + i_thread * job->room_size : c->dst;
+    uint8_t *to = c->panels ? job->scratch + i_thread * job->scratch_size : c->dst;
     if (atomic_load_explicit(&job->failed, memory_order_relaxed)) return;
     if (hth_gguf_read(job->model->file, c->tensor, c->from, c->size, to, &error) != HEARTH_OK) {
         fail_job(job, &error);
@@ -165,24 +165,24 @@ static void read_chunk(void *arg, size_t i, uint32_t i_thread)
     if (c->panels) make_panels(c, to);
     uint64_t done = atomic_fetch_add(&job->done, c->size) + c->size;
     if (i_thread != 0) return;
-    hth_alloc_assert_none(-1); /* the caller's own function may allocate, though a unit may not */
+    hth_alloc_assert_none(-1); /* the caller's callback may allocate, though a unit may not */
     show_progress(job, done);
     hth_alloc_assert_none(1);
 }
 
-/* Chunks of all matrices, their bytes, the size of the memory that holds them, and of the room that a
- * thread needs to lay out a chunk. */
-static size_t count_chunks(const hearth_model *m, uint64_t *total, size_t *memory_size, size_t *room_size)
+/* Returns the number of chunks of all matrices. Sets their total bytes, the size of the memory that holds them,
+ * and the scratch memory that a thread needs to repack a chunk. */
+static size_t count_chunks(const hearth_model *m, uint64_t *total, size_t *memory_size, size_t *scratch_size)
 {
     size_t n = 0, size = 0;
-    *room_size = 0;
+    *scratch_size = 0;
     for (size_t i = 0; i < m->model->n_binding; i++) {
         part p;
         if (!part_of(m, i, &p)) continue;
         *total += p.size;
         for (uint64_t from = 0; from < p.size; from += chunk_size(&p.rows, p.size, from), n++) {
             size_t capacity = from < panels_size(&p.rows) ? chunk_size(&p.rows, p.size, from) : 0;
-            *room_size = capacity > *room_size ? capacity : *room_size;
+            *scratch_size = capacity > *scratch_size ? capacity : *scratch_size;
         }
         size += (p.size + 63) & ~(uint64_t)63; /* inside a file: cannot overflow */
     }
@@ -208,16 +208,16 @@ static void fill_chunks(hearth_model *m, chunk *chunks, uint8_t *at)
     }
 }
 
-/* The parts that have no place yet, to memory of their own. */
+/* Reads the parts without data into newly allocated memory. */
 static hearth_status read_matrices(hearth_model *m, hth_pool *pool, const hearth_model_options *options,
                                    uint8_t **weights, size_t *size, hearth_error *err)
 {
     read_job job = {.model = m, .options = options};
-    size_t n_chunk = count_chunks(m, &job.total, size, &job.room_size);
+    size_t n_chunk = count_chunks(m, &job.total, size, &job.scratch_size);
     chunk *chunks = hth_alloc(n_chunk, sizeof *chunks);
     job.chunks = chunks;
-    job.room = hth_alloc(hth_pool_n_thread(pool), job.room_size + 1);
-    *weights = chunks && job.room ? hth_pages_alloc(*size) : NULL;
+    job.scratch = hth_alloc(hth_pool_n_thread(pool), job.scratch_size + 1);
+    *weights = chunks && job.scratch ? hth_pages_alloc(*size) : NULL;
     if (!*weights) {
         hth_fail(&job.error, HEARTH_ERROR_MEMORY, "%s: out of memory: %s for the weights; --mmap needs less",
                  hth_gguf_path(m->file), hth_format_bytes(*size).text);
@@ -228,7 +228,7 @@ static hearth_status read_matrices(hearth_model *m, hth_pool *pool, const hearth
     hth_pool_run(pool, read_chunk, &job, n_chunk);
 done:
     hth_free(chunks);
-    hth_free(job.room);
+    hth_free(job.scratch);
     if (job.error.status != HEARTH_OK && err) *err = job.error;
     return job.error.status;
 }
@@ -245,7 +245,7 @@ static hearth_status map_matrices(hearth_model *m, hearth_error *err)
     return HEARTH_OK;
 }
 
-/* Norms, biases and factors are few: each is read, widened and checked. */
+/* Norms, biases and factors are few: each is read, converted to float and checked. */
 static hearth_status read_vector(hearth_model *m, const hth_binding *b, hearth_error *err)
 {
     size_t size = (size_t)b->size;
@@ -283,8 +283,8 @@ enum { BOUND_ROWS = 1024 };
 
 typedef struct bound_job {
     hth_model *model;
-    uint32_t *tops;     /* [n_layer] bits of the largest scale */
-    size_t *first_rows; /* [n_layer] those before lie on a device */
+    uint32_t *scale_bits; /* [n_layer] bits of the largest scale */
+    size_t *first_rows;   /* [n_layer] rows before it are on a device */
     size_t n_per_layer;
 } bound_job;
 
@@ -293,12 +293,12 @@ static void bound_rows(void *arg, size_t i_unit, uint32_t i_thread)
     const bound_job *job = arg;
     size_t i_layer = i_unit / job->n_per_layer;
     const hth_matrix *m = &job->model->layers[i_layer].down_t.rows;
-    size_t n_row = m->data ? m->n_row - job->first_rows[i_layer] : 0; /* the device knows its own */
+    size_t n_row = m->data ? m->n_row - job->first_rows[i_layer] : 0; /* the device knows its own maximum */
     (void)i_thread;
     for (size_t i = i_unit % job->n_per_layer * BOUND_ROWS, k = 0; k < BOUND_ROWS && i < n_row; i++, k++) {
-        uint32_t top = hth_bits_of(hth_axpy_absmax_scale(m->type, m->data + i * m->row_size, m->n_col));
-        uint32_t seen = __atomic_load_n(&job->tops[i_layer], __ATOMIC_RELAXED);
-        while (top > seen && !__atomic_compare_exchange_n(&job->tops[i_layer], &seen, top, false,
+        uint32_t max = hth_bits_of(hth_axpy_absmax_scale(m->type, m->data + i * m->row_size, m->n_col));
+        uint32_t seen = __atomic_load_n(&job->scale_bits[i_layer], __ATOMIC_RELAXED);
+        while (max > seen && !__atomic_compare_exchange_n(&job->scale_bits[i_layer], &seen, max, false,
                                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             ;
     }
@@ -309,34 +309,34 @@ static hearth_status bound_neurons(hearth_model *m, hth_pool *pool, hearth_error
 {
     hth_model *model = m->model;
     uint32_t n_layer = model->hparams.n_layer;
-    bound_job job = {model, hth_alloc(n_layer, sizeof *job.tops), hth_alloc(n_layer, sizeof *job.first_rows),
+    bound_job job = {model, hth_alloc(n_layer, sizeof *job.scale_bits), hth_alloc(n_layer, sizeof *job.first_rows),
                      (model->hparams.d_ff + BOUND_ROWS - 1) / BOUND_ROWS};
-    if (!job.tops || !job.first_rows) {
-        hth_free(job.tops);
+    if (!job.scale_bits || !job.first_rows) {
+        hth_free(job.scale_bits);
         hth_free(job.first_rows);
-        return hth_fail_memory(err, n_layer * sizeof *job.tops, "bounds of neurons");
+        return hth_fail_memory(err, n_layer * sizeof *job.scale_bits, "bounds of neurons");
     }
     for (uint32_t i = 0; i < n_layer; i++)
         job.first_rows[i] = (size_t)hth_engine_first_row(m, &model->layers[i].down_t.rows);
     hth_pool_run(pool, bound_rows, &job, n_layer * job.n_per_layer);
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; i < n_layer && st == HEARTH_OK; i++) {
-        float top = hth_float_of(job.tops[i]);
-        if (job.first_rows[i] > 0 && top < hth_gpu_scale_max(m->gpu, i)) top = hth_gpu_scale_max(m->gpu, i);
-        model->layers[i].down_t.scale_max = top;
-        if (job.tops[i] >= 0x7f800000u)
+        float max = hth_float_of(job.scale_bits[i]);
+        if (job.first_rows[i] > 0 && max < hth_gpu_scale_max(m->gpu, i)) max = hth_gpu_scale_max(m->gpu, i);
+        model->layers[i].down_t.scale_max = max;
+        if (job.scale_bits[i] >= 0x7f800000u)
             st = hth_fail(err, HEARTH_ERROR_FORMAT,
                           "%s: tensor 'blk.%u.ffn_down_t.weight' holds a scale that is not finite",
                           hth_gguf_path(m->file), i);
     }
-    hth_free(job.tops);
+    hth_free(job.scale_bits);
     hth_free(job.first_rows);
     return st;
 }
 
 /* ---- orders ------------------------------------------------------------------------------------ */
 
-/* Of no use to a token, but it must be what it says. */
+/* No computation uses the order, but it must be a permutation. */
 static hearth_status check_order(const hearth_model *m, uint32_t i_layer, hearth_error *err)
 {
     const hth_layer *l = &m->model->layers[i_layer];
@@ -386,7 +386,7 @@ void hth_engine_unload(hearth_model *m)
     m->weights = NULL, m->weights_size = 0;
 }
 
-/* ---- without the device, or with less of it -------------------------------------------------------- */
+/* ---- after an eviction from the device -------------------------------------------------------------- */
 
 void hth_engine_unbind_rows(hearth_model *m, const hth_gpu *gpu)
 {

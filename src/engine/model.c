@@ -1,5 +1,5 @@
-/* Models as hearth.h promises them: a file opened, bound, loaded, with its
- * tokenizer. Everything is undone in reverse order by hearth_model_close. */
+/* Implements models of hearth.h: a file that is opened, bound and loaded, with its tokenizer. hearth_model_close
+ * undoes everything in reverse order. */
 #include "base/alloc.h"
 #include "engine/engine.h"
 #include "file/sigbus_guard.h"
@@ -13,8 +13,8 @@ bool hearth_handle_sigbus(const void *address) { return hth_sigbus_guard_handle(
 
 hearth_model_options hearth_model_defaults(void) { return (hearth_model_options){0}; }
 
-/* Allocates the cache of the context that was announced, and gives it back: one that is too large is refused before
- * weights are read. A device has looked at it already. */
+/* Allocates and frees a cache of the announced context, so that one that is too large fails before weights are
+ * read. A device has checked it already. */
 static hearth_status try_cache(const hearth_model *m, const hearth_gpu_options *o, hearth_error *err)
 {
     hth_kv kv;
@@ -24,7 +24,7 @@ static hearth_status try_cache(const hearth_model *m, const hearth_gpu_options *
     return st;
 }
 
-/* Takes over file, also when it fails. */
+/* Takes ownership of file, also on failure. */
 static hearth_status open_file(hth_gguf *file, const hearth_model_options *options, hearth_model **out,
                                hearth_error *err)
 {
@@ -84,7 +84,7 @@ hearth_status hearth_model_open_memory(const void *data, size_t size, const char
     hearth_model_options o = options ? *options : hearth_model_defaults();
     hth_gguf *file;
     *out = NULL;
-    o.mmap = true; /* the weights already lie in memory */
+    o.mmap = true; /* the weights are already in memory */
     hearth_status st = hth_gguf_open_memory(data, size, name, &file, err);
     return st == HEARTH_OK ? open_file(file, &o, out, err) : st;
 }
@@ -104,13 +104,13 @@ void hearth_model_close(hearth_model *m)
     hth_free(m);
 }
 
-/* Bytes of a table of which a token reads one row. */
+/* Bytes of a table without the one row that a token reads. */
 static uint64_t unread_rows(const hth_matrix *table)
 {
     return table->n_row > 0 ? (uint64_t)table->row_size * (table->n_row - 1) : 0;
 }
 
-static hth_sidecar_kind part_of(const hth_model *m, const hth_binding *b)
+static hth_sidecar_kind sidecar_kind_of(const hth_model *m, const hth_binding *b)
 {
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         const hth_layer *l = &m->layers[i];
@@ -137,8 +137,8 @@ static double share_on_gpu(const hearth_model *m)
     return (double)there / (double)all;
 }
 
-/* Why something that lies on the device, or lay there, has other bits than the CPU; "": nothing has. */
-static const char *strict_note(const hearth_model *m)
+/* Why a part that is or was on the device is not bit-exact with the CPU; "": all parts are. */
+static const char *bit_exact_note(const hearth_model *m)
 {
     const char *note = m->gpu ? hth_gpu_bit_exact_reason(m->gpu) : "";
     for (uint32_t i = 0; i < m->n_evicted && !note[0]; i++) note = hth_gpu_bit_exact_reason(m->evicted[i]);
@@ -149,7 +149,7 @@ static void describe_gpu(const hearth_model *m, hearth_model_info *info)
 {
     info->gpu = m->gpu && !m->lost ? hth_device_get_info(m->device)->name : NULL;
     info->gpu_note = hth_engine_gpu_status(m);
-    info->gpu_strict_note = strict_note(m);
+    info->gpu_strict_note = bit_exact_note(m);
     info->gpu_bit_exact = !info->gpu_strict_note[0];
     if (!info->gpu) return;
     info->gpu_n_layer = hth_gpu_get_params(m->gpu)->n_layer;
@@ -161,16 +161,15 @@ static void describe_gpu(const hearth_model *m, hearth_model_info *info)
     info->gpu_simulated = hth_device_get_info(m->device)->kind == HTH_DEVICE_SIMULATED;
 }
 
-/* What is in use: of the file all but the parts in whose place others lie beside it. A token reads of it
- * all but the other rows of the tables (the head reads a table to which it is tied whole) and what
- * the selector has no use for. */
+/* Counts the weights in use: all of the file except parts that sidecars replace. A token reads all of them except
+ * the other rows of the tables (the head reads a tied table completely) and except data of other selectors. */
 static void count_weights(const hearth_model *model, hearth_model_info *info)
 {
     const hth_model *m = model->model;
     uint64_t unread = unread_rows(&m->position_embd) + (m->tied ? 0 : unread_rows(&m->token_embd));
     for (size_t i = 0; i < m->n_binding; i++) {
         const hth_binding *b = &m->bindings[i];
-        hth_sidecar_kind part = part_of(m, b);
+        hth_sidecar_kind part = sidecar_kind_of(m, b);
         if (part != HTH_SIDECAR_NONE && model->from_sidecar[part].size > 0) continue;
         info->n_parameter += b->matrix ? (uint64_t)b->matrix->n_row * b->matrix->n_col : b->n;
         info->weight_bytes += b->size;

@@ -1,6 +1,5 @@
-/* Sessions and batches. A batch owns a workspace and a pool of threads and steps
- * rows of any sessions of its model; a session owns its cache, its position and
- * its last logits, and usually a batch of its own. */
+/* Sessions and batches. A batch owns a workspace and a thread pool, and evaluates tokens of any sessions of its
+ * model. A session owns its cache, its position and its last logits, and usually a batch of its own. */
 #include "engine/engine.h"
 
 #include "base/checked_math.h"
@@ -13,14 +12,14 @@ enum { DEFAULT_BATCH = 256, MAX_BATCH = 1 << 16 };
 
 struct hearth_batch {
     const hearth_model *model;
-    hth_kernels kernels; /* the model's, but for approximations */
+    hth_kernels kernels; /* the model's, except for approximations */
     hth_pool *pool;
     hth_step *step;
-    hth_gpu *gpu;   /* through which the first layers go; NULL: through none */
-    uint32_t age;   /* of the model, since when */
-    uint32_t n_new; /* rows since the device was asked for its budget */
-    uint32_t n_row_max, n_row, n_entry;
-    hth_batch_token *rows; /* [n_tok_max] */
+    hth_gpu *gpu;        /* runs the first layers; NULL: the CPU runs all */
+    uint32_t generation; /* placement generation of gpu */
+    uint32_t n_new;      /* tokens since the last check of the device's budget */
+    uint32_t n_tok_max, n_tok, n_entry;
+    hth_batch_token *tokens; /* [n_tok_max] */
     struct entry {
         hearth_session *session;
         uint32_t n_token;
@@ -31,23 +30,23 @@ struct hearth_session {
     const hearth_model *model;
     hth_kv kv;
     uint32_t position;
-    hearth_batch *waits_in; /* a batch that was not run yet */
+    hearth_batch *pending_in; /* a batch that was not run yet; NULL: none */
     bool has_logits;
     bool on_gpu;         /* it has a slot in the caches of the model's device */
-    uint32_t generation; /* of the model, when what lies there and here was evaluated */
-    int32_t *tokens;     /* [n_ctx] evaluated so far, where a device might be lost; else NULL */
+    uint32_t generation; /* of the placement with which its tokens were evaluated */
+    int32_t *tokens;     /* [n_ctx] evaluated so far, if the model uses a device; else NULL */
     float *logits;       /* [n_vocab] */
     hearth_batch *own;
-    uint64_t n_counted; /* tokens whose live neurons were counted */
-    uint64_t *n_live;   /* [n_layer] */
+    uint64_t n_counted; /* tokens whose active neurons were counted */
+    uint64_t *n_active; /* [n_layer] */
 };
 
-/* What its sessions share of a model besides weights (gpu_fallback.c), which a lock guards. */
-static hearth_model *shared(const hearth_model *m) { return (hearth_model *)(uintptr_t)m; }
+/* The mutable, locked part of a model that its sessions share (gpu_fallback.c). */
+static hearth_model *mutable_model(const hearth_model *m) { return (hearth_model *)(uintptr_t)m; }
 
 /* ---- batches ------------------------------------------------------------------- */
 
-/* AUTO: the model's. */
+/* AUTO: the model's selector. */
 static hearth_status choose_selector(const hearth_model *model, hearth_selector requested,
                                      hearth_selector *selector, hearth_error *err)
 {
@@ -57,21 +56,21 @@ static hearth_status choose_selector(const hearth_model *model, hearth_selector 
     return st == HEARTH_OK ? hth_engine_check_layout(model, *selector, err) : st;
 }
 
-/* What lies on the device now is stepped through there. */
+/* Uses the current placement on the device. */
 static hearth_status use_gpu(hearth_batch *b, hearth_error *err)
 {
-    hearth_status st = hth_engine_use_gpu(shared(b->model), &b->gpu, &b->age, err);
+    hearth_status st = hth_engine_use_gpu(mutable_model(b->model), &b->gpu, &b->generation, err);
     if (st == HEARTH_OK) hth_step_use_gpu(b->step, b->gpu);
     return st;
 }
 
-static hearth_status open_batch(const hearth_model *model, uint32_t n_row, uint32_t n_thread, bool bf16_dot,
+static hearth_status open_batch(const hearth_model *model, uint32_t n_tok, uint32_t n_thread, bool bf16_dot,
                                 hearth_selector requested, hearth_batch **out, hearth_error *err)
 {
     hearth_selector selector;
     *out = NULL;
-    if (n_row < 1 || n_row > MAX_BATCH)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a batch of %u rows: 1 to %d are possible", n_row,
+    if (n_tok < 1 || n_tok > MAX_BATCH)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "a batch of %u tokens: 1 to %d are possible", n_tok,
                         MAX_BATCH);
     hearth_status st = choose_selector(model, requested, &selector, err);
     if (st != HEARTH_OK) return st;
@@ -79,24 +78,24 @@ static hearth_status open_batch(const hearth_model *model, uint32_t n_row, uint3
     if (!b) return hth_fail_memory(err, sizeof *b, "a batch");
     b->model = model;
     b->kernels = model->kernels;
-    b->n_row_max = n_row;
+    b->n_tok_max = n_tok;
     if (bf16_dot && !hth_kernels_use_bf16_dot(&b->kernels)) {
         st = hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                       "products of bf16 are wanted: this CPU, or the level %s, has none",
                       hth_cpu_name(b->kernels.level));
         goto fail;
     }
-    b->rows = hth_alloc(n_row, sizeof *b->rows);
-    b->entries = hth_alloc(n_row, sizeof *b->entries);
-    if (!b->rows || !b->entries) {
-        st = hth_fail_memory(err, n_row * sizeof *b->rows, "a batch");
+    b->tokens = hth_alloc(n_tok, sizeof *b->tokens);
+    b->entries = hth_alloc(n_tok, sizeof *b->entries);
+    if (!b->tokens || !b->entries) {
+        st = hth_fail_memory(err, n_tok * sizeof *b->tokens, "a batch");
         goto fail;
     }
     if ((st = hth_pool_check_pin(err)) != HEARTH_OK) goto fail;
     if ((st = hth_pool_open(hth_pool_default_threads(n_thread), &b->pool, err)) != HEARTH_OK) goto fail;
     hth_pool_watch(b->pool, model->cancel);
     hth_pool_pin(b->pool);
-    if ((st = hth_step_open(model->model, &b->kernels, b->pool, n_row, selector, &b->step, err)) != HEARTH_OK)
+    if ((st = hth_step_open(model->model, &b->kernels, b->pool, n_tok, selector, &b->step, err)) != HEARTH_OK)
         goto fail;
     if ((st = use_gpu(b, err)) != HEARTH_OK) goto fail;
     *out = b;
@@ -106,20 +105,20 @@ fail:
     return st;
 }
 
-hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_row, uint32_t n_thread,
+hearth_status hearth_batch_open(const hearth_model *model, uint32_t n_tok, uint32_t n_thread,
                                 hearth_batch **out, hearth_error *err)
 {
-    return open_batch(model, n_row, n_thread, false, HEARTH_SELECTOR_AUTO, out, err);
+    return open_batch(model, n_tok, n_thread, false, HEARTH_SELECTOR_AUTO, out, err);
 }
 
 void hearth_batch_close(hearth_batch *b)
 {
     if (!b) return;
-    for (uint32_t i = 0; i < b->n_entry; i++) b->entries[i].session->waits_in = NULL;
+    for (uint32_t i = 0; i < b->n_entry; i++) b->entries[i].session->pending_in = NULL;
     hth_step_close(b->step);
     hth_pool_close(b->pool);
     hth_free(b->entries);
-    hth_free(b->rows);
+    hth_free(b->tokens);
     hth_free(b);
 }
 
@@ -143,123 +142,123 @@ hearth_status hearth_batch_add(hearth_batch *b, hearth_session *s, const int32_t
 {
     if (s->model != b->model)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "session and batch belong to different models");
-    if (s->waits_in) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session is already in a batch");
+    if (s->pending_in) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session is already in a batch");
     if (n == 0) return hth_fail(err, HEARTH_ERROR_ARGUMENT, "no tokens");
-    if (n > b->n_row_max - b->n_row)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu more rows do not fit into a batch of %u", n,
-                        b->n_row_max);
+    if (n > b->n_tok_max - b->n_tok)
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%zu more tokens do not fit into a batch of %u", n,
+                        b->n_tok_max);
     hearth_status st = check_tokens(s, tokens, n, err);
     if (st != HEARTH_OK) return st;
     for (size_t i = 0; i < n; i++)
-        b->rows[b->n_row++] = (hth_batch_token){&s->kv, tokens[i], s->position + (uint32_t)i, i + 1 == n};
+        b->tokens[b->n_tok++] = (hth_batch_token){&s->kv, tokens[i], s->position + (uint32_t)i, i + 1 == n};
     b->entries[b->n_entry].session = s;
     b->entries[b->n_entry++].n_token = (uint32_t)n;
-    s->waits_in = b;
+    s->pending_in = b;
     return HEARTH_OK;
 }
 
 /* ---- a step ------------------------------------------------------------------------ */
 
-/* Logits that were given, should the step be done again. */
-typedef struct resumed {
+/* Logits that were delivered already, in case the step is retried. */
+typedef struct delivery {
     hth_logits_fn *fn;
     void *user;
-    uint32_t n_given;
-    bool refused; /* by whom they were given to */
-} resumed;
+    uint32_t n_delivered;
+    bool aborted; /* the callback returned an error */
+} delivery;
 
 static hearth_status emit_once(void *user, uint32_t i_want, const float *logits, hearth_error *err)
 {
-    resumed *r = user;
-    if (i_want < r->n_given) return HEARTH_OK;
-    r->n_given = i_want + 1;
+    delivery *r = user;
+    if (i_want < r->n_delivered) return HEARTH_OK;
+    r->n_delivered = i_want + 1;
     hearth_status st = r->fn(r->user, i_want, logits, err);
-    r->refused = st != HEARTH_OK;
+    r->aborted = st != HEARTH_OK;
     return st;
 }
 
-/* Rows know the cache of their session alone. */
+/* A token of the batch points to the cache of its session. */
 static hearth_session *session_of(const hth_batch_token *token)
 {
     return (hearth_session *)(void *)((char *)token->kv - offsetof(hearth_session, kv));
 }
 
-static void note_tokens(const hearth_batch *b, uint32_t n_row)
+static void note_tokens(const hearth_batch *b, uint32_t n_tok)
 {
-    for (uint32_t i = 0; i < n_row; i++) {
-        hearth_session *s = session_of(&b->rows[i]);
-        if (s->tokens) s->tokens[b->rows[i].position] = b->rows[i].token;
+    for (uint32_t i = 0; i < n_tok; i++) {
+        hearth_session *s = session_of(&b->tokens[i]);
+        if (s->tokens) s->tokens[b->tokens[i].position] = b->tokens[i].token;
     }
 }
 
-/* The first n tokens of a session once more, for what they leave in its cache. device_failed: on the device. */
-static hearth_status evaluate_again(hearth_batch *b, hearth_session *s, uint32_t n, bool *failed_there,
+/* Evaluates the first n tokens of a session again, to rebuild its cache. device_failed: the failure was on the
+ * device. */
+static hearth_status rebuild_cache(hearth_batch *b, hearth_session *s, uint32_t n, bool *device_failed,
                                     hearth_error *err)
 {
-    hth_batch_token *tokens = hth_alloc(b->n_row_max, sizeof *tokens);
-    if (!tokens) return hth_fail_memory(err, b->n_row_max * sizeof *tokens, "a batch");
+    hth_batch_token *tokens = hth_alloc(b->n_tok_max, sizeof *tokens);
+    if (!tokens) return hth_fail_memory(err, b->n_tok_max * sizeof *tokens, "a batch");
     hearth_status st = HEARTH_OK;
     for (uint32_t first = 0, k; st == HEARTH_OK && first < n; first += k) {
-        k = n - first < b->n_row_max ? n - first : b->n_row_max;
+        k = n - first < b->n_tok_max ? n - first : b->n_tok_max;
         for (uint32_t i = 0; i < k; i++)
             tokens[i] = (hth_batch_token){&s->kv, s->tokens[first + i], first + i, false};
         st = hth_step_run(b->step, tokens, k, NULL, NULL, err);
-        *failed_there = hth_step_device_failed(b->step);
+        *device_failed = hth_step_device_failed(b->step);
     }
     hth_free(tokens);
     return st;
 }
 
-/* What lay on the device when the sessions of the rows were evaluated lies elsewhere now: their caches are
- * made anew. */
-static hearth_status follow(hearth_batch *b, uint32_t n_row, bool *failed_there, hearth_error *err)
+/* Switches to the current placement, and rebuilds the caches of sessions that were evaluated with an older one. */
+static hearth_status sync_placement(hearth_batch *b, uint32_t n_tok, bool *device_failed, hearth_error *err)
 {
-    hearth_status st = b->age != hth_engine_generation(b->model) ? use_gpu(b, err) : HEARTH_OK;
-    for (uint32_t i = 0; st == HEARTH_OK && i < n_row; i++) {
-        hearth_session *s = session_of(&b->rows[i]);
-        if (s->generation == b->age) continue;
-        st = evaluate_again(b, s, b->rows[i].position, failed_there, err);
-        if (st == HEARTH_OK) s->generation = b->age;
+    hearth_status st = b->generation != hth_engine_generation(b->model) ? use_gpu(b, err) : HEARTH_OK;
+    for (uint32_t i = 0; st == HEARTH_OK && i < n_tok; i++) {
+        hearth_session *s = session_of(&b->tokens[i]);
+        if (s->generation == b->generation) continue;
+        st = rebuild_cache(b, s, b->tokens[i].position, device_failed, err);
+        if (st == HEARTH_OK) s->generation = b->generation;
     }
     return st;
 }
 
-/* Asks for the device's budget now and then. */
-static void enforce_budget(hearth_batch *b, uint32_t n_row)
+/* Checks the device's budget from time to time. */
+static void enforce_budget(hearth_batch *b, uint32_t n_tok)
 {
     enum { EVERY = 256 };
-    b->n_new += n_row;
+    b->n_new += n_tok;
     if (!b->gpu || b->n_new < EVERY) return;
     b->n_new = 0;
-    hth_engine_enforce_vram_budget(shared(b->model));
+    hth_engine_enforce_vram_budget(mutable_model(b->model));
 }
 
-/* What a device refuses it may grant the next time, or the time after that. */
-static bool may_try_again(hearth_status st, uint32_t *n_refused)
+/* A request that a device refuses may succeed in one of the next two retries. */
+static bool may_retry(hearth_status st, uint32_t *n_refused)
 {
     enum { MAX_REFUSED = 3 };
     return st != HEARTH_ERROR_DEVICE && ++*n_refused < MAX_REFUSED;
 }
 
-/* A step over the first n_tok rows; one that read from a broken map does not count. */
-static hearth_status run_step(hearth_batch *b, uint32_t n_row, hth_logits_fn *fn, void *user,
+/* Runs a step over the first n_tok tokens of the batch. Results that were read from a broken map are invalid. */
+static hearth_status run_step(hearth_batch *b, uint32_t n_tok, hth_logits_fn *fn, void *user,
                               hearth_error *err)
 {
-    resumed to = {.fn = fn, .user = user};
+    delivery to = {.fn = fn, .user = user};
     hearth_error broken, why = {0};
     hearth_status st;
     uint32_t n_refused = 0;
-    note_tokens(b, n_row);
-    enforce_budget(b, n_row);
+    note_tokens(b, n_tok);
+    enforce_budget(b, n_tok);
     for (;;) {
-        bool failed_there = false;
-        st = follow(b, n_row, &failed_there, &why);
+        bool device_failed = false;
+        st = sync_placement(b, n_tok, &device_failed, &why);
         if (st == HEARTH_OK) {
-            st = hth_step_run(b->step, b->rows, n_row, emit_once, &to, &why);
-            failed_there = hth_step_device_failed(b->step);
+            st = hth_step_run(b->step, b->tokens, n_tok, emit_once, &to, &why);
+            device_failed = hth_step_device_failed(b->step);
         }
-        if (to.refused || !failed_there) break;
-        if (!may_try_again(st, &n_refused)) hth_engine_gpu_fallback(shared(b->model), b->age, why.message);
+        if (to.aborted || !device_failed) break;
+        if (!may_retry(st, &n_refused)) hth_engine_gpu_fallback(mutable_model(b->model), b->generation, why.message);
     }
     if (st != HEARTH_OK && err) *err = why;
     if (hth_gguf_check_map(b->model->file, &broken) == HEARTH_OK) return st;
@@ -267,44 +266,44 @@ static hearth_status run_step(hearth_batch *b, uint32_t n_row, hth_logits_fn *fn
     return broken.status;
 }
 
-static void keep_logits(hearth_session *s, const float *logits)
+static void store_logits(hearth_session *s, const float *logits)
 {
     memcpy(s->logits, logits, s->model->model->hparams.n_vocab * sizeof *s->logits);
     s->has_logits = true;
 }
 
-/* Each entry of a batch wants the logits of its last row. */
-static hearth_status take_entry(void *user, uint32_t i_want, const float *logits, hearth_error *err)
+/* Each entry of a batch gets the logits of its last token. */
+static hearth_status store_entry_logits(void *user, uint32_t i_want, const float *logits, hearth_error *err)
 {
     (void)err;
     const hearth_batch *b = user;
-    keep_logits(b->entries[i_want].session, logits);
+    store_logits(b->entries[i_want].session, logits);
     return HEARTH_OK;
 }
 
 hearth_status hearth_batch_run(hearth_batch *b, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
-    if (b->n_row > 0) st = run_step(b, b->n_row, take_entry, b, err);
+    if (b->n_tok > 0) st = run_step(b, b->n_tok, store_entry_logits, b, err);
     for (uint32_t i = 0; i < b->n_entry; i++) {
         hearth_session *s = b->entries[i].session;
-        s->waits_in = NULL;
+        s->pending_in = NULL;
         if (st == HEARTH_OK) s->position += b->entries[i].n_token;
         else s->has_logits = false;
     }
-    b->n_entry = b->n_row = 0;
+    b->n_entry = b->n_tok = 0;
     return st;
 }
 
-/* Takes a session that is being closed out of the batch in which it waits. */
-static void forget_session(hearth_batch *b, const hearth_session *s)
+/* Removes a session that is being closed from its pending batch. */
+static void remove_session(hearth_batch *b, const hearth_session *s)
 {
-    uint32_t n_row = 0, n_entry = 0;
-    for (uint32_t i = 0; i < b->n_row; i++)
-        if (b->rows[i].kv != &s->kv) b->rows[n_row++] = b->rows[i];
+    uint32_t n_tok = 0, n_entry = 0;
+    for (uint32_t i = 0; i < b->n_tok; i++)
+        if (b->tokens[i].kv != &s->kv) b->tokens[n_tok++] = b->tokens[i];
     for (uint32_t i = 0; i < b->n_entry; i++)
         if (b->entries[i].session != s) b->entries[n_entry++] = b->entries[i];
-    b->n_row = n_row;
+    b->n_tok = n_tok;
     b->n_entry = n_entry;
 }
 
@@ -320,17 +319,17 @@ static uint32_t context_of(const hearth_model *model, const hearth_session_optio
     return hth_context_for(&model->model->hparams, o->n_ctx);
 }
 
-/* Room in the device's caches, where the model has some there. */
+/* Reserves cache space on the device, if part of the model is there. */
 static hearth_status reserve_on_gpu(hearth_session *s, hearth_error *err)
 {
     if (!hth_engine_has_gpu(s->model)) return HEARTH_OK;
     s->tokens = hth_alloc(s->kv.n_ctx, sizeof *s->tokens);
     if (!s->tokens) return hth_fail_memory(err, s->kv.n_ctx * sizeof *s->tokens, "a session");
-    return hth_engine_reserve(shared(s->model), s->kv.type, s->kv.n_ctx, &s->kv.slot, &s->on_gpu,
+    return hth_engine_reserve(mutable_model(s->model), s->kv.type, s->kv.n_ctx, &s->kv.slot, &s->on_gpu,
                               &s->generation, err);
 }
 
-/* Learned positions end somewhere. */
+/* Learned positions limit the context. */
 static hearth_status check_context(const hearth_model *model, uint32_t n_ctx, hearth_error *err)
 {
     uint32_t n_position = model->model->hparams.n_position;
@@ -344,14 +343,14 @@ uint64_t hearth_session_bytes(const hearth_model *model, const hearth_session_op
 {
     hearth_session_options o = options ? *options : hearth_session_defaults();
     size_t kv, step = 0, total;
-    uint32_t n_ctx = context_of(model, &o), n_row = o.n_batch < n_ctx ? o.n_batch : n_ctx;
+    uint32_t n_ctx = context_of(model, &o), n_tok = o.n_batch < n_ctx ? o.n_batch : n_ctx;
     if (!hth_kv_size(model->model, o.kv, n_ctx, &kv)) return 0;
     hearth_selector selector = o.selector == HEARTH_SELECTOR_AUTO ? model->selector : o.selector;
-    if (n_row > 0 &&
-        !hth_step_size(model->model, n_row, selector, hth_pool_default_threads(o.n_thread), &step))
+    if (n_tok > 0 &&
+        !hth_step_size(model->model, n_tok, selector, hth_pool_default_threads(o.n_thread), &step))
         return 0;
     size_t logits = (size_t)model->model->hparams.n_vocab * sizeof(float);
-    if (n_row > 0) logits += hth_pool_size(hth_pool_default_threads(o.n_thread));
+    if (n_tok > 0) logits += hth_pool_size(hth_pool_default_threads(o.n_thread));
     return hth_add_size(kv, step, &total) && hth_add_size(total, logits, &total) ? total : 0;
 }
 
@@ -363,18 +362,18 @@ hearth_status hearth_session_open(const hearth_model *model, const hearth_sessio
     hearth_session *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a session");
     s->model = model;
-    uint32_t n_ctx = context_of(model, &o), n_row = o.n_batch < n_ctx ? o.n_batch : n_ctx;
+    uint32_t n_ctx = context_of(model, &o), n_tok = o.n_batch < n_ctx ? o.n_batch : n_ctx;
     hearth_status st = check_context(model, n_ctx, err);
     if (st == HEARTH_OK) st = hth_kv_open(&s->kv, model->model, o.kv, n_ctx, err);
     if (st == HEARTH_OK) st = reserve_on_gpu(s, err);
     if (st != HEARTH_OK) goto fail;
     s->logits = hth_alloc(model->model->hparams.n_vocab, sizeof *s->logits);
-    s->n_live = hth_alloc(model->model->hparams.n_layer, sizeof *s->n_live);
-    if (!s->logits || !s->n_live) {
+    s->n_active = hth_alloc(model->model->hparams.n_layer, sizeof *s->n_active);
+    if (!s->logits || !s->n_active) {
         st = hth_fail_memory(err, model->model->hparams.n_vocab * sizeof *s->logits, "a session");
         goto fail;
     }
-    if (n_row > 0) st = open_batch(model, n_row, o.n_thread, o.bf16_dot, o.selector, &s->own, err);
+    if (n_tok > 0) st = open_batch(model, n_tok, o.n_thread, o.bf16_dot, o.selector, &s->own, err);
     if (st != HEARTH_OK) goto fail;
     *out = s;
     return HEARTH_OK;
@@ -386,11 +385,11 @@ fail:
 void hearth_session_close(hearth_session *s)
 {
     if (!s) return;
-    if (s->waits_in) forget_session(s->waits_in, s);
+    if (s->pending_in) remove_session(s->pending_in, s);
     hearth_batch_close(s->own);
-    if (s->on_gpu) hth_engine_release(shared(s->model), s->kv.slot);
+    if (s->on_gpu) hth_engine_release(mutable_model(s->model), s->kv.slot);
     hth_free(s->tokens);
-    hth_free(s->n_live);
+    hth_free(s->n_active);
     hth_free(s->logits);
     hth_kv_close(&s->kv);
     hth_free(s);
@@ -401,26 +400,26 @@ static hearth_status check_own_batch(const hearth_session *s, hearth_error *err)
     if (!s->own)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
                         "the session was opened with n_batch 0: step it by a batch");
-    if (s->waits_in)
+    if (s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the session waits in a batch that was not run");
     return HEARTH_OK;
 }
 
-typedef struct eval_sink {
+typedef struct eval_output {
     hearth_session *session;
     hearth_logits_fn *fn; /* NULL: only the last logits are wanted */
     void *user;
     size_t first; /* index of the first token of the step */
-} eval_sink;
+} eval_output;
 
-static hearth_status take_token(void *user, uint32_t i_want, const float *logits, hearth_error *err)
+static hearth_status store_token_logits(void *user, uint32_t i_want, const float *logits, hearth_error *err)
 {
-    const eval_sink *sink = user;
-    keep_logits(sink->session, logits);
-    return sink->fn ? sink->fn(sink->user, sink->first + i_want, logits, err) : HEARTH_OK;
+    const eval_output *output = user;
+    store_logits(output->session, logits);
+    return output->fn ? output->fn(output->user, output->first + i_want, logits, err) : HEARTH_OK;
 }
 
-/* Steps of up to a batch; either every token wants its logits, or the last one. */
+/* Runs steps of up to n_tok_max tokens. Logits are computed for every token, or only for the last one. */
 static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_t n, hearth_logits_fn *fn,
                                  void *user, hearth_error *err)
 {
@@ -428,15 +427,15 @@ static hearth_status eval_tokens(hearth_session *s, const int32_t *tokens, size_
     if (st != HEARTH_OK || n == 0) return st;
     if ((st = check_tokens(s, tokens, n, err)) != HEARTH_OK) return st;
     hearth_batch *b = s->own;
-    eval_sink sink = {s, fn, user, 0};
-    uint32_t start = s->position, n_row;
-    for (; st == HEARTH_OK && sink.first < n; sink.first += n_row) {
-        n_row = n - sink.first < b->n_row_max ? (uint32_t)(n - sink.first) : b->n_row_max;
-        for (uint32_t i = 0; i < n_row; i++)
-            b->rows[i] = (hth_batch_token){&s->kv, tokens[sink.first + i], s->position + i,
-                                           fn || sink.first + i + 1 == n};
-        st = run_step(b, n_row, take_token, &sink, err);
-        s->position += n_row;
+    eval_output output = {s, fn, user, 0};
+    uint32_t start = s->position, n_tok;
+    for (; st == HEARTH_OK && output.first < n; output.first += n_tok) {
+        n_tok = n - output.first < b->n_tok_max ? (uint32_t)(n - output.first) : b->n_tok_max;
+        for (uint32_t i = 0; i < n_tok; i++)
+            b->tokens[i] = (hth_batch_token){&s->kv, tokens[output.first + i], s->position + i,
+                                           fn || output.first + i + 1 == n};
+        st = run_step(b, n_tok, store_token_logits, &output, err);
+        s->position += n_tok;
     }
     if (st != HEARTH_OK) {
         s->position = start;
@@ -466,9 +465,9 @@ uint32_t hearth_session_n_thread(const hearth_session *s)
 
 hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hearth_error *err)
 {
-    if (position > s->position || s->waits_in)
+    if (position > s->position || s->pending_in)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "cannot go back to position %u of %u%s", position,
-                        s->position, s->waits_in ? " while the session waits in a batch" : "");
+                        s->position, s->pending_in ? " while the session waits in a batch" : "");
     if (position < s->position) s->has_logits = false;
     s->position = position;
     return HEARTH_OK;
@@ -477,25 +476,25 @@ hearth_status hearth_session_truncate(hearth_session *s, uint32_t position, hear
 hth_step *hth_session_step(const hearth_session *session) { return session->own ? session->own->step : NULL; }
 uint32_t hth_session_n_row(const hearth_session *session)
 {
-    return session->own ? session->own->n_row_max : 0;
+    return session->own ? session->own->n_tok_max : 0;
 }
 
-/* ---- live neurons ------------------------------------------------------------------ */
+/* ---- active neurons ---------------------------------------------------------------- */
 
-static void count_live(void *user, const hth_ffn_probe *seen)
+static void count_active(void *user, const hth_ffn_probe *seen)
 {
     hearth_session *s = user;
     uint64_t n = 0;
     for (size_t i = 0; i < seen->n_tok * seen->d_ff; i++) n += seen->hidden[i] != 0.0f;
-    s->n_live[seen->i_layer] += n;
+    s->n_active[seen->i_layer] += n;
     if (seen->i_layer == 0) s->n_counted += seen->n_tok;
 }
 
 void hearth_session_enable_sparsity_stats(hearth_session *s, bool on)
 {
     s->n_counted = 0;
-    memset(s->n_live, 0, s->model->model->hparams.n_layer * sizeof *s->n_live);
-    if (s->own && !hth_engine_has_gpu(s->model)) hth_step_set_probe(s->own->step, on ? count_live : NULL, s);
+    memset(s->n_active, 0, s->model->model->hparams.n_layer * sizeof *s->n_active);
+    if (s->own && !hth_engine_has_gpu(s->model)) hth_step_set_probe(s->own->step, on ? count_active : NULL, s);
 }
 
 uint64_t hearth_session_sparsity_stats(const hearth_session *s, double *share)
@@ -503,7 +502,7 @@ uint64_t hearth_session_sparsity_stats(const hearth_session *s, double *share)
     const hth_model *m = s->model->model;
     for (uint32_t i = 0; i < m->hparams.n_layer; i++) {
         double all = (double)s->n_counted * m->layers[i].d_ff;
-        share[i] = all > 0.0 ? (double)s->n_live[i] / all : 0.0;
+        share[i] = all > 0.0 ? (double)s->n_active[i] / all : 0.0;
     }
     return s->n_counted;
 }

@@ -1,5 +1,5 @@
-/* Predictors and thresholds that lie beside a model's file, not in it: what hearth pack would put
- * inside. Called by model.c, once before the selector is chosen and once when the weights are there. */
+/* Sidecars: predictors and thresholds in files of their own, which hearth pack would store in the model's file.
+ * Called by model.c, before the selector is chosen and after the weights are loaded. */
 #include "engine/engine.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ static const hth_gguf_tensor *find(const hth_gguf *file, uint32_t i_layer, const
     return hth_gguf_find_tensor(file, name);
 }
 
-/* n floats of a vector, which was checked when the file was opened. */
+/* Reads n floats of a vector, which was checked when the file was opened. */
 static hearth_status read_vector(hearth_model *m, const hth_gguf *file, const hth_gguf_tensor *t,
                                  const float **out, hearth_error *err)
 {

@@ -1,5 +1,4 @@
-/* Text and sampling as hearth.h promises them: thin covers over text/ and
- * sample/. */
+/* Implements text and sampling of hearth.h: thin wrappers over text/ and sample/. */
 #include "base/alloc.h"
 #include "base/log.h"
 #include "engine/engine.h"
@@ -53,11 +52,11 @@ bool hearth_token_is_eog(const hearth_model *m, int32_t id)
            hth_tokenizer_is_eog(m->tokenizer, id);
 }
 
-/* ---- streams of text ------------------------------------------------------------------ */
+/* ---- streaming detokenizer ------------------------------------------------------------ */
 
 struct hearth_detokenizer {
     hth_detok detok;
-    int32_t n_vocab; /* of the model: rows behind the vocabulary's tokens are padding */
+    int32_t n_vocab; /* of the model; ids past the tokens of the vocabulary are padding */
     char *room;
 };
 
@@ -72,7 +71,7 @@ hearth_status hearth_detokenizer_open(const hearth_model *m, bool at_start, bool
     if (d) d->room = hth_alloc(1, size);
     if (!d || !d->room) {
         hth_free(d);
-        return hth_fail_memory(err, size, "a decoder");
+        return hth_fail_memory(err, size, "a detokenizer");
     }
     d->n_vocab = (int32_t)m->model->hparams.n_vocab;
     hth_detok_init(&d->detok, m->tokenizer, show_special, at_start);

@@ -1,7 +1,7 @@
-/* Writing so that a reader sees the old file, the new one, or none, whatever fails: all bytes go to
- * PATH.hearth-part, a name that no other program uses, and only a synced file gets the name. A symbolic link stays
- * one: the file that it names is written. Called by gguf_write.c and by verbs. Every failure names the path that the
- * caller gave. */
+/* Writes files atomically: whatever fails, a reader sees the old file, the new one, or none. All bytes go to
+ * PATH.hearth-part, a name that no other program uses, which is renamed only after fsync. A symbolic link stays a
+ * link: its target is written. Called by gguf_write.c and by commands. Every error names the path that the caller
+ * passed. */
 #define _GNU_SOURCE
 #include "file/atomic_writer.h"
 
@@ -28,7 +28,7 @@ static _Atomic uint64_t n_write, fail_at;
 
 void hth_atomic_writer_fail_write_at(uint64_t n) { atomic_store(&fail_at, n == 0 ? 0 : atomic_load(&n_write) + n); }
 
-/* Counts one change of the disk; false, with errno, when a test wants it to fail. */
+/* Counts one operation on the disk. False, with errno, if a test asked for this one to fail. */
 static bool count_write(void)
 {
     uint64_t mine = atomic_fetch_add(&n_write, 1) + 1;
@@ -52,7 +52,7 @@ static bool is_too_long(void)
 
 bool hth_atomic_writer_target(const char *path, char target[HTH_PATH_MAX])
 {
-    enum { MAX_LINK = 40 }; /* as Linux follows */
+    enum { MAX_LINK = 40 }; /* the limit of Linux */
     char at[HTH_PATH_MAX], folder[HTH_PATH_MAX], link[HTH_PATH_MAX];
     if (realpath(path, target)) return true;
     if (snprintf(at, sizeof at, "%s", path) >= HTH_PATH_MAX) return is_too_long();
@@ -75,7 +75,7 @@ bool hth_atomic_writer_target(const char *path, char target[HTH_PATH_MAX])
     return false;
 }
 
-static hearth_status keep_paths(hth_atomic_writer *s, const char *given, hearth_error *err)
+static hearth_status set_paths(hth_atomic_writer *s, const char *given, hearth_error *err)
 {
     char target[HTH_PATH_MAX];
     struct stat st;
@@ -102,7 +102,7 @@ hearth_status hth_atomic_writer_open(hth_atomic_writer *s, const char *path, hea
 {
     struct stat st;
     *s = (hth_atomic_writer){.fd = -1};
-    hearth_status status = keep_paths(s, path, err);
+    hearth_status status = set_paths(s, path, err);
     if (status != HEARTH_OK) return status;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return hth_fail(err, HEARTH_ERROR_IO,
@@ -114,7 +114,7 @@ hearth_status hth_atomic_writer_open(hth_atomic_writer *s, const char *path, hea
                     errno == ENAMETOOLONG ? "write it as " PART " first"
                                           : "remove the unfinished " PART " beside it",
                     err);
-    /* O_EXCL: never through a link that somebody put there. */
+    /* O_EXCL: does not follow a link that another user created. */
     s->fd = open(s->part_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (s->fd < 0) return fail(s, "create (as " PART ")", err);
     s->exists = true;
@@ -167,10 +167,9 @@ hearth_status hth_atomic_writer_pad(hth_atomic_writer *s, uint64_t n, hearth_err
     return status;
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- finishing ------------------------------------------------------------------------------- */
 
-/* Another program that writes the same name removes our part: its unfinished file
- * must not get the name from us. */
+/* Another program that writes the same name removes our part file. Its unfinished file must not be renamed by us. */
 static hearth_status check_still_ours(hth_atomic_writer *s, hearth_error *err)
 {
     struct stat ours, there;
@@ -181,8 +180,8 @@ static hearth_status check_still_ours(hth_atomic_writer *s, hearth_error *err)
                     s->label);
 }
 
-/* The rename itself must reach the disk. File systems that cannot sync a folder say
- * EINVAL; a folder that may not be read cannot be synced by us. */
+/* The rename itself must reach the disk. File systems that cannot sync a folder return EINVAL. A folder without
+ * read permission cannot be synced. */
 static hearth_status sync_folder(const hth_atomic_writer *s, char *path_copy, hearth_error *err)
 {
     hearth_status status = HEARTH_OK;
@@ -205,7 +204,7 @@ hearth_status hth_atomic_writer_finish(hth_atomic_writer *s, hearth_error *err)
     if (!count_write() || rename(s->part_path, s->path) != 0)
         return fail(s, "give the finished file its name:", err);
     s->exists = false;
-    memcpy(s->part_path, s->path, strlen(s->path) + 1); /* dirname writes into its text */
+    memcpy(s->part_path, s->path, strlen(s->path) + 1); /* dirname modifies its argument */
     return sync_folder(s, s->part_path, err);
 }
 

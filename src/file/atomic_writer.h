@@ -1,45 +1,45 @@
-/* Where a new file of any kind goes: buffered writes to PATH.hearth-part, which gets its name at the
- * end. Models, logits, pages and tables are written through it. */
-#ifndef HTH_FILE_SINK_H
-#define HTH_FILE_SINK_H
+/* The atomic file writer: buffered writes to PATH.hearth-part, which is renamed at the end. Models, logits, pages
+ * and tables are written through it. */
+#ifndef HTH_FILE_ATOMIC_WRITER_H
+#define HTH_FILE_ATOMIC_WRITER_H
 
 #include "base/status.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { HTH_PATH_MAX = 4096 }; /* bytes of a path with its end, as Linux has them */
+enum { HTH_PATH_MAX = 4096 }; /* bytes of a path with its NUL, as on Linux */
 
 typedef struct hth_atomic_writer {
     char *path, *part_path, *given; /* owned; given: the path before links were followed */
     const char *label;              /* of given, for messages */
     int fd;                         /* -1: not open */
-    bool exists;                    /* part_path is ours and on disk */
+    bool exists;                    /* part_path was created by us and is on disk */
     unsigned char *buffer;
-    size_t n;    /* bytes in it */
-    uint64_t at; /* bytes handed over so far */
+    size_t n;    /* bytes in buffer */
+    uint64_t at; /* bytes passed to the writer so far */
 } hth_atomic_writer;
 
-/* Refuses when path is there and not a regular file that may be written; the new file gets its permissions. Removes a
- * stale PATH.hearth-part. */
+/* Reports an error if path exists and is not a writable regular file. The new file gets the permissions of the old
+ * one. Removes a stale PATH.hearth-part. */
 hearth_status hth_atomic_writer_open(hth_atomic_writer *s, const char *path, hearth_error *err);
 hearth_status hth_atomic_writer_write(hth_atomic_writer *s, const void *data, size_t size, hearth_error *err);
-/* n zero bytes. */
+/* Writes n zero bytes. */
 hearth_status hth_atomic_writer_pad(hth_atomic_writer *s, uint64_t n, hearth_error *err);
-/* Flush, sync, close, rename, sync of the folder. */
+/* Flushes, syncs, closes and renames the file, then syncs the folder. */
 hearth_status hth_atomic_writer_finish(hth_atomic_writer *s, hearth_error *err);
-/* Removes what is not finished; frees. */
+/* Removes an unfinished file. Frees all memory. */
 void hth_atomic_writer_close(hth_atomic_writer *s);
 
-/* The path of the file that is written under this name: links are followed, and the file need not exist. False, with
- * errno, where its folder does not exist, links form a loop, or the path is too long. */
+/* The path of the file that is written for this name: links are followed, and the file need not exist. False, with
+ * errno, if its folder does not exist, links form a loop, or the path is too long. */
 bool hth_atomic_writer_target(const char *path, char target[HTH_PATH_MAX]);
 
-/* Whether a file could be written there, before work is done for it: nothing stays behind. IO, MEMORY. */
+/* Checks that a file can be written at path, before any work is done for it. Leaves nothing behind. IO, MEMORY. */
 hearth_status hth_atomic_writer_check(const char *path, hearth_error *err);
 
-/* For tests: the n-th write from now on (from 1) fails with ENOSPC; 0 turns that off.
- * Syncs and renames count as writes. */
+/* For tests: the n-th write from now on (counted from 1) fails with ENOSPC; 0 disables that. Syncs and renames
+ * count as writes. */
 void hth_atomic_writer_fail_write_at(uint64_t n);
 
 #endif

@@ -1,7 +1,6 @@
-/* Reading GGUF files, versions 2 and 3, one part or several. Nothing in a file
- * is trusted: the whole directory (counts, lengths, types, offsets, overlaps) is
- * checked before anything is handed out, and tensor data lie inside their file.
- * A parsed file is immutable and may be read by several threads. */
+/* Reads GGUF files, versions 2 and 3, of one part or several. No byte of a file is trusted: the whole directory
+ * (counts, lengths, types, offsets, overlaps) is checked before any of it is returned, and tensor data are inside
+ * their file. A parsed file is immutable and may be read by several threads. */
 #ifndef HTH_FILE_GGUF_H
 #define HTH_FILE_GGUF_H
 
@@ -31,8 +30,8 @@ typedef enum hth_gguf_type {
     HTH_GGUF_F64 = 12,
 } hth_gguf_type;
 
-/* Bytes from the file: not terminated in general, any byte may occur. Texts
- * handed out by this reader are also followed by a NUL byte, for messages. */
+/* Bytes from the file: not terminated in general, any byte may occur. Strings returned by this reader are also
+ * followed by a NUL byte, for messages. */
 typedef struct hth_str {
     const char *bytes;
     size_t n;
@@ -43,9 +42,8 @@ static inline bool hth_str_eq(hth_str text, const char *name)
     return text.n == strlen(name) && memcmp(text.bytes, name, text.n) == 0;
 }
 
-/* One metadata pair. Scalars are in the member of their type; arrays hold
- * n_element values of element_type (of arrays in arrays only the raw bytes and
- * the count are kept). */
+/* One metadata pair. Scalars are in the member of their type. Arrays hold n_element values of element_type (for
+ * nested arrays only the raw bytes and the count are stored). */
 typedef struct hth_gguf_value {
     hth_str key;
     hth_gguf_type type;
@@ -59,36 +57,35 @@ typedef struct hth_gguf_value {
     hth_gguf_type element_type;
     uint64_t n_element;
     const void *elements; /* raw little-endian values, unaligned; for TEXT an hth_str[] */
-    hth_str raw;         /* the value's bytes in the file (without the type word), for copies */
+    hth_str raw;         /* the value's bytes in the file (without the type word), for copying */
 } hth_gguf_value;
 
 typedef struct hth_gguf_tensor {
     hth_str name;
-    hth_type type;    /* may be one that is not supported: see hth_type_find */
+    hth_type type;    /* may be unsupported: see hth_type_find */
     uint32_t n_dim;   /* 1..4 */
-    uint64_t dim[4];  /* dim[0] runs fastest; unused ones are 1 */
+    uint64_t dim[4];  /* dim[0] is contiguous; unused ones are 1 */
     uint64_t size;    /* bytes */
     uint32_t i_part;  /* 0 for files of one part */
     uint64_t offset;  /* of the data in that part's file, absolute */
     uint64_t info_at; /* of the directory entry in that file, for messages */
 } hth_gguf_tensor;
 
-/* Opens path and, when its metadata say that it is split, all other parts (any
- * part may be named). Errors: IO, FORMAT, UNSUPPORTED, MEMORY. */
+/* Opens path. If its metadata say that it is split, opens all other parts too (path may be any part). Errors: IO,
+ * FORMAT, UNSUPPORTED, MEMORY. */
 hearth_status hth_gguf_open(const char *path, hth_gguf **out, hearth_error *err);
 
-/* The same over bytes in memory, which must stay; name serves in messages. */
+/* The same over bytes in memory, which must stay valid. name is used in messages. */
 hearth_status hth_gguf_open_memory(const void *data, size_t size, const char *name, hth_gguf **out,
                                    hearth_error *err);
 void hth_gguf_close(hth_gguf *file);
 
 const char *hth_gguf_path(const hth_gguf *file); /* as given */
-/* The path for messages, inside path: only its end when it is long, so that the rest
- * of the line has room. */
+/* The part of path that messages print: only its end if path is long, to leave space for the rest of the line. */
 const char *hth_gguf_label(const char *path);
 const char *hth_gguf_part_path(const hth_gguf *file, uint32_t i_part);
 uint32_t hth_gguf_version(const hth_gguf *file);
-/* Files of PowerInfer begin with PWRI, are GGUF otherwise, and mean other things by it (model/arch.h). */
+/* PowerInfer files start with PWRI and are GGUF otherwise, with other semantics (model/arch.h). */
 bool hth_gguf_is_powerinfer(const hth_gguf *file);
 uint32_t hth_gguf_n_part(const hth_gguf *file);
 uint64_t hth_gguf_size(const hth_gguf *file);      /* all parts together */
@@ -100,10 +97,9 @@ size_t hth_gguf_n_value(const hth_gguf *file);
 const hth_gguf_value *hth_gguf_value_at(const hth_gguf *file, size_t i);
 const hth_gguf_value *hth_gguf_find(const hth_gguf *file, const char *key);
 
-/* Typed reads. When the key is absent they return HEARTH_OK, leave *value (the
- * default) alone and set *found to false (found may be NULL). A value of another
- * kind, or outside [min, max], is a FORMAT error that names file, key and offset.
- * Integers of any width and sign are taken as integers. */
+/* Typed reads. If the key is absent they return HEARTH_OK, leave *value (the default) unchanged and set *found to
+ * false (found may be NULL). A value of another kind, or outside [min, max], is a FORMAT error that names file,
+ * key and offset. Integers of any width and sign are accepted as integers. */
 hearth_status hth_gguf_get_uint(const hth_gguf *file, const char *key, uint64_t min, uint64_t max,
                                 uint64_t *value, bool *found, hearth_error *err);
 hearth_status hth_gguf_get_float(const hth_gguf *file, const char *key, double min, double max, double *value,
@@ -112,7 +108,7 @@ hearth_status hth_gguf_get_bool(const hth_gguf *file, const char *key, bool *val
                                 hearth_error *err);
 hearth_status hth_gguf_get_text(const hth_gguf *file, const char *key, hth_str *value, bool *found,
                                 hearth_error *err);
-/* An array of element_type; n_expect 0 takes any length. *value is NULL when absent. */
+/* An array of element_type. n_expect 0: any length. *value is NULL if the key is absent. */
 hearth_status hth_gguf_get_array(const hth_gguf *file, const char *key, hth_gguf_type element_type,
                                  uint64_t n_expect, const hth_gguf_value **value, hearth_error *err);
 /* The same for an array of integers of any width and sign. */
@@ -121,8 +117,7 @@ hearth_status hth_gguf_get_integers(const hth_gguf *file, const char *key, uint6
 /* "key K missing (needed by WHY)": the error of a required key. */
 hearth_status hth_gguf_missing(const hth_gguf *file, const char *key, const char *why, hearth_error *err);
 
-/* Element i (below n_element) of a numeric or bool array; numbers of another kind are
- * converted as C does. */
+/* Element i (below n_element) of a numeric or bool array. Numbers of another kind are converted as in C. */
 bool hth_gguf_is_integer(hth_gguf_type type); /* U8..U64, I8..I64 */
 uint64_t hth_gguf_element_uint(const hth_gguf_value *array, uint64_t i);
 int64_t hth_gguf_element_int(const hth_gguf_value *array, uint64_t i);
@@ -133,27 +128,27 @@ size_t hth_gguf_n_tensor(const hth_gguf *file);
 const hth_gguf_tensor *hth_gguf_tensor_at(const hth_gguf *file, size_t i);
 const hth_gguf_tensor *hth_gguf_find_tensor(const hth_gguf *file, const char *name);
 
-/* Reads size bytes of a tensor from byte `from` on into dst. Safe from several
- * threads. A file that became shorter is an IO error with file and offset. */
+/* Reads size bytes of a tensor, starting at byte `from`, into dst. Safe from several threads. A file that became
+ * shorter is an IO error with file and offset. */
 hearth_status hth_gguf_read(const hth_gguf *file, const hth_gguf_tensor *tensor, uint64_t from, size_t size,
                             void *dst, hearth_error *err);
 
-/* Maps all parts read-only (once); then hth_gguf_mapped gives a tensor's bytes
- * where they lie. For files opened from memory the bytes are always there. */
+/* Maps all parts read-only (once). hth_gguf_mapped then returns a pointer to a tensor's bytes. For files opened
+ * from memory it always does. */
 hearth_status hth_gguf_map(hth_gguf *file, hearth_error *err);
 const void *hth_gguf_mapped(const hth_gguf *file, const hth_gguf_tensor *tensor);
-/* IO when a mapped part was found to be shorter than it was (sigbus_guard.h): what was
- * read from the map since cannot be believed. */
+/* IO if a mapped part was found shorter than before (sigbus_guard.h): what was read from the map since then is
+ * invalid. */
 hearth_status hth_gguf_check_map(const hth_gguf *file, hearth_error *err);
 
-/* For tests: what happens to the n-th read from now on (from 1); 0 turns that off. */
+/* For tests: the fault of the n-th read from now on (counted from 1); n 0 disables that. */
 typedef enum hth_read_fault {
     HTH_READ_FAILS,       /* EIO */
-    HTH_READ_SHORT,       /* half of what was asked for comes */
-    HTH_READ_INTERRUPTED, /* EINTR, before a byte has come */
+    HTH_READ_SHORT,       /* half of the requested bytes are read */
+    HTH_READ_INTERRUPTED, /* EINTR, before any byte is read */
 } hth_read_fault;
 void hth_gguf_fail_read_at(uint64_t n, hth_read_fault fault);
-/* Reads since the start of the process, failed ones included. */
+/* Reads since the start of the process, including failed ones. */
 uint64_t hth_gguf_n_read(void);
 
 #endif

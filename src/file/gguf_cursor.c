@@ -1,7 +1,6 @@
-/* One bounded cursor over the directory of a part. Called by the parsers; nothing of
- * a directory is read any other way. It never goes beyond the size that the file had
- * when it was opened, and its window is never larger than the bytes that are left
- * plus those it must keep. Pointers into the window die with the next take. */
+/* A bounded cursor over the directory of a part. Called by the parsers, which read a directory in no other way. It
+ * never reads beyond the size that the file had when it was opened. Its window is never larger than the remaining
+ * bytes plus those it must keep. Pointers into the window are invalid after the next read. */
 #include "file/gguf_int.h"
 
 #include "base/checked_math.h"
@@ -47,7 +46,7 @@ static hearth_status grow_window(hth_gguf_cursor *c, size_t need)
     return HEARTH_OK;
 }
 
-/* Makes [at, at + n) part of the window; n is at most what is left. */
+/* Makes the next n bytes, and those from mark on, part of the window. n is at most the number of remaining bytes. */
 static hearth_status fill(hth_gguf_cursor *c, size_t n)
 {
     if (c->source->fd < 0) {

@@ -1,10 +1,10 @@
-/* The first 24 bytes of a part: magic, version, counts. Called by gguf_open.c. Most
- * people who hand over a wrong file are told here what they have instead. */
+/* The first 24 bytes of a part: magic, version, counts. Called by gguf_open.c. The error for a wrong file names
+ * the format that it probably has. */
 #include "file/gguf_int.h"
 
 #include <inttypes.h>
 
-/* Beginnings of other files that people take for a model. */
+/* Magic bytes of other files that users mistake for a model. */
 static const struct {
     const char *bytes;
     size_t n;
@@ -33,7 +33,7 @@ static const struct {
     {"\0\0\0\0", 4, "zeros: the download is not finished"},
 };
 
-/* safetensors begin with the length of their JSON header (8 bytes) and the header. */
+/* safetensors start with the length of their JSON header (8 bytes) and the header. */
 static bool is_safetensors(const unsigned char *bytes, size_t n)
 {
     return n >= 9 && bytes[8] == '{' && hth_gguf_load(bytes, 8) < (1u << 30);
@@ -55,7 +55,7 @@ static hearth_status check_magic(hth_gguf_cursor *c)
     size_t n = size < HTH_GGUF_HEADER_SIZE ? (size_t)size : HTH_GGUF_HEADER_SIZE;
     hearth_status status = hth_gguf_read_bytes(c, n, "header", &bytes);
     if (status != HEARTH_OK) return status;
-    c->offset = 0; /* only looked at */
+    c->offset = 0; /* peeks only */
     if (n >= 4 && memcmp(bytes, "GGUF", 4) != 0 && memcmp(bytes, "PWRI", 4) != 0) {
         hth_gguf_shown magic = hth_gguf_show((hth_str){(const char *)bytes, 4});
         const char *other = looks_like(bytes, n);

@@ -1,7 +1,6 @@
-/* Metadata pairs of a part: read, checked, copied into the file's arena. Called by
- * gguf_open.c after the header. A value is walked once in the cursor's window (all
- * counts are compared with the bytes that are left), then copied whole, then taken
- * apart in the copy: nothing is allocated for a count that has not been walked. */
+/* Metadata pairs of a part: read, checked, and copied into the file's arena. Called by gguf_open.c after the
+ * header. A value is scanned once in the cursor's window (all counts are compared with the remaining bytes), then
+ * copied, then parsed in the copy. Nothing is allocated for a count that has not been scanned. */
 #include "file/gguf_int.h"
 
 #include "base/checked_math.h"
@@ -12,7 +11,7 @@
 static const struct {
     const char *name;
     uint8_t size;     /* of a scalar */
-    uint8_t min_size; /* of an element of an array, in the file */
+    uint8_t min_size; /* of an array element, in the file */
 } kinds[] = {
     [HTH_GGUF_U8] = {"u8", 1, 1},        [HTH_GGUF_I8] = {"i8", 1, 1},     [HTH_GGUF_U16] = {"u16", 2, 2},
     [HTH_GGUF_I16] = {"i16", 2, 2},      [HTH_GGUF_U32] = {"u32", 4, 4},   [HTH_GGUF_I32] = {"i32", 4, 4},
@@ -31,7 +30,7 @@ const char *hth_gguf_type_name(hth_gguf_type type)
 
 /* ---- keys ------------------------------------------------------------------------ */
 
-/* The format asks for lower_snake_case segments joined by dots. */
+/* The format requires lower_snake_case segments joined by dots. */
 static bool is_plain_key(hth_str key)
 {
     char before = '.';
@@ -76,7 +75,7 @@ static hearth_status read_key(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_part 
     return HEARTH_OK;
 }
 
-/* ---- walking a value: checks, no allocation ----------------------------------------- */
+/* ---- scanning a value: checks, no allocation ---------------------------------------- */
 
 static hearth_status take_type(hth_gguf_cursor *c, const char *what, hth_gguf_type *type)
 {
@@ -103,7 +102,7 @@ static hearth_status walk_scalars(hth_gguf_cursor *c, hth_gguf_type type, uint64
 {
     uint64_t at = c->offset;
     const unsigned char *bytes;
-    /* n is at most 2^24 or 1 */
+    /* n is at most 2^24, or 1 */
     hearth_status status = hth_gguf_read_bytes(c, n * kinds[type].size, "value", &bytes);
     if (status != HEARTH_OK || type != HTH_GGUF_BOOL) return status;
     for (uint64_t i = 0; i < n; i++)
@@ -113,9 +112,9 @@ static hearth_status walk_scalars(hth_gguf_cursor *c, hth_gguf_type type, uint64
     return HEARTH_OK;
 }
 
-/* The head of an array; its elements too, unless they are arrays: their number is
- * added to the stack then. */
-static hearth_status walk_array_head(hth_gguf_cursor *c, uint64_t stack[], uint32_t *depth)
+/* Scans the header of an array and its elements. If the elements are arrays, pushes their number onto the stack
+ * instead. */
+static hearth_status scan_array_header(hth_gguf_cursor *c, uint64_t stack[], uint32_t *depth)
 {
     hth_gguf_type type;
     uint64_t n;
@@ -140,7 +139,7 @@ static hearth_status walk_array_head(hth_gguf_cursor *c, uint64_t stack[], uint3
 
 static hearth_status walk_array(hth_gguf_cursor *c)
 {
-    uint64_t stack[HTH_GGUF_MAX_DEPTH] = {1}; /* arrays still to come, per level */
+    uint64_t stack[HTH_GGUF_MAX_DEPTH] = {1}; /* arrays still to scan, per level */
     uint32_t depth = 1;
     hearth_status status = HEARTH_OK;
     while (depth > 0 && status == HEARTH_OK) {
@@ -149,7 +148,7 @@ static hearth_status walk_array(hth_gguf_cursor *c)
             continue;
         }
         stack[depth - 1]--;
-        status = walk_array_head(c, stack, &depth);
+        status = scan_array_header(c, stack, &depth);
     }
     return status;
 }
@@ -161,7 +160,7 @@ static hearth_status walk_value(hth_gguf_cursor *c, hth_gguf_type type)
     return walk_scalars(c, type, 1);
 }
 
-/* ---- taking the copy apart ------------------------------------------------------------ */
+/* ---- parsing the copy ----------------------------------------------------------------- */
 
 static void load_scalar(hth_gguf_value *v)
 {
@@ -172,11 +171,11 @@ static void load_scalar(hth_gguf_value *v)
     else v->as.u = hth_gguf_load(v->raw.bytes, size);
 }
 
-/* Texts of an array: each copied once more, with a NUL behind it. */
+/* Strings of an array: each is copied once more, with a NUL after it. */
 static hearth_status load_texts(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_value *v, const char *from)
 {
     size_t n = (size_t)v->n_element;
-    size_t lengths = 8 * n; /* the walk has seen that many bytes */
+    size_t lengths = 8 * n; /* the scan has seen that many bytes */
     size_t n_pool = v->raw.n - 12 - lengths + n;
     hth_str *texts = hth_arena_alloc(&file->arena, n, sizeof *texts, sizeof(void *));
     char *pool = hth_arena_alloc(&file->arena, n_pool, 1, 1);
@@ -244,7 +243,7 @@ static hearth_status parse_pair(hth_gguf_cursor *c, hth_gguf *file, hth_gguf_par
     return status == HEARTH_OK ? keep_value(c, part, &v) : status;
 }
 
-/* general.alignment decides where data lie: exactly what the format says, u32. */
+/* general.alignment determines the offsets of the data: it must be exactly what the format specifies, u32. */
 static hearth_status read_alignment(hth_gguf_cursor *c, hth_gguf_part *part)
 {
     const hth_gguf_value *v = hth_gguf_part_find(part, "general.alignment");

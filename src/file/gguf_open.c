@@ -1,6 +1,5 @@
-/* Opening and closing, and the plain questions about an open file. Everything that a
- * file owns hangs on its handle (parts, one arena, two indices), so that a failure
- * at any point is cleaned up by hth_gguf_close. */
+/* Opens and closes files, and returns their properties. A file's handle owns all its memory (parts, one arena, two
+ * indices), so that hth_gguf_close cleans up after a failure at any point. */
 #include "file/gguf_int.h"
 
 #include "base/checked_math.h"
@@ -9,7 +8,7 @@
 
 /* ---- parts ------------------------------------------------------------------------------ */
 
-/* Room for one more part, empty; the caller opens its source. */
+/* Adds one empty part. The caller opens its source. */
 static hearth_status new_part(hth_gguf *file, hth_gguf_part **part, hearth_error *err)
 {
     size_t n = (size_t)file->n_part + 1;
@@ -115,7 +114,7 @@ void hth_gguf_close(hth_gguf *file)
     hth_free(file);
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
+/* ---- properties ------------------------------------------------------------------------------ */
 
 const char *hth_gguf_path(const hth_gguf *file)
 {
@@ -132,8 +131,7 @@ bool hth_gguf_is_powerinfer(const hth_gguf *file) { return file->parts[0].poweri
 uint32_t hth_gguf_n_part(const hth_gguf *file) { return file->n_part; }
 uint64_t hth_gguf_alignment(const hth_gguf *file) { return file->parts[0].alignment; }
 
-/* Sizes of files are below 2^63: 1,024 of them may exceed 64 bits only on paper, and
- * then the sum stays at the largest number. */
+/* Sizes of files are below 2^63, so 1,024 of them could exceed 64 bits in theory. The sum then saturates. */
 uint64_t hth_gguf_size(const hth_gguf *file)
 {
     uint64_t sum = 0;
@@ -184,7 +182,7 @@ hearth_status hth_gguf_read(const hth_gguf *file, const hth_gguf_tensor *tensor,
     const hth_gguf_source *source = &file->parts[tensor->i_part].source;
     if (from > tensor->size || size > tensor->size - from)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "%s: tensor '%s': %zu bytes from byte %" PRIu64 " asked for, it has %" PRIu64,
+                        "%s: tensor '%s': %zu bytes from byte %" PRIu64 " requested, it has %" PRIu64,
                         source->label, hth_gguf_show(tensor->name).text, size, from, tensor->size);
     return hth_gguf_source_read(source, tensor->offset + from, size, dst, err);
 }

@@ -1,8 +1,7 @@
-/* The bytes of one part: a regular file, or memory. Everything that asks the system
- * for bytes of a model is here: opening without ever blocking, reads that survive
- * interruptions and short answers, mapping. Called by the cursor and by
- * hth_gguf_read. The file may shrink at any time: sizes are those of the opening,
- * and a read past the new end is an error, never a wait. */
+/* The bytes of one part: a regular file, or memory. All system calls that read a model are here: opening without
+ * blocking, reads that handle interruptions and short counts, mapping. Called by the cursor and by hth_gguf_read.
+ * The file may shrink at any time: sizes are those at opening, and a read past the new end is an error and never
+ * blocks. */
 #define _POSIX_C_SOURCE 200809L
 #include "file/gguf_int.h"
 #include "file/sigbus_guard.h"
@@ -64,7 +63,7 @@ static const char *kind_of(mode_t mode)
     return "not a regular file";
 }
 
-static hearth_status refuse_kind(const hth_gguf_source *s, mode_t mode, hearth_error *err)
+static hearth_status fail_kind(const hth_gguf_source *s, mode_t mode, hearth_error *err)
 {
     return hth_fail(err, HEARTH_ERROR_IO, "%s: is %s; a model must be a regular file", s->label,
                     kind_of(mode));
@@ -93,14 +92,14 @@ hearth_status hth_gguf_source_open(hth_gguf_source *s, const char *path, hearth_
     *s = (hth_gguf_source){.fd = -1};
     hearth_status status = keep_path(s, path, err);
     if (status != HEARTH_OK) return status;
-    /* O_NONBLOCK: a pipe without a writer opens at once, and is refused below. */
+    /* O_NONBLOCK: a pipe without a writer opens at once and is rejected below. */
     do {
         s->fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     } while (s->fd < 0 && errno == EINTR);
     if (s->fd < 0) {
         int error = errno;
         if (error == ENXIO && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-            status = refuse_kind(s, st.st_mode, err); /* sockets cannot be opened */
+            status = fail_kind(s, st.st_mode, err); /* sockets cannot be opened */
         else
             status = hth_gguf_fail_errno(err, s->label, "open", error);
         goto done;
@@ -110,7 +109,7 @@ hearth_status hth_gguf_source_open(hth_gguf_source *s, const char *path, hearth_
         goto done;
     }
     if (!S_ISREG(st.st_mode)) {
-        status = refuse_kind(s, st.st_mode, err);
+        status = fail_kind(s, st.st_mode, err);
         goto done;
     }
     s->size = (uint64_t)st.st_size;
@@ -130,7 +129,7 @@ void hth_gguf_source_close(hth_gguf_source *s)
 {
     if (s->mapped) {
         void *map;
-        memcpy(&map, &s->bytes, sizeof map); /* the pointer without its const */
+        memcpy(&map, &s->bytes, sizeof map); /* removes const from the pointer */
         hth_sigbus_guard_remove(s->guard);
         munmap(map, (size_t)s->size);
     }
@@ -169,8 +168,8 @@ hearth_status hth_gguf_source_read(const hth_gguf_source *s, uint64_t at, size_t
     return HEARTH_OK;
 }
 
-/* A file that is shorter than its directory promises would end in SIGBUS at the
- * first touch: that is found here as far as it has happened already. */
+/* Mapping a file that is shorter than its directory says would raise SIGBUS on access. This check finds a file
+ * that is already shorter. */
 hearth_status hth_gguf_source_map(hth_gguf_source *s, hearth_error *err)
 {
     struct stat st;

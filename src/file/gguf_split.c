@@ -1,24 +1,23 @@
-/* Models of several files, NAME-00001-of-00003.gguf and so on. Called by gguf_open.c
- * when the file that was named has been parsed. Any part may be named: if it is not
- * the first, all is dropped and the first is opened instead. The numbers in the
- * names and in the metadata must agree; metadata count from the first part only. */
+/* Models of several files, NAME-00001-of-00003.gguf and so on. Called by gguf_open.c after the given file is
+ * parsed. That may be any part: if it is not the first, all is closed and the first is opened instead. The numbers
+ * in names and metadata must agree. Metadata are taken from the first part only. */
 #include "file/gguf_int.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* What the metadata of one part say about the whole. */
-typedef struct split_claim {
+/* The split metadata of one part. */
+typedef struct split_info {
     uint64_t no, count, n_tensor;
     bool has_no, has_count, has_n_tensor;
-} split_claim;
+} split_info;
 
 /* "-00001-of-00003.gguf" */
 enum { SUFFIX_SIZE = 20 };
 
 typedef struct split_name {
     size_t n_prefix;
-    uint32_t number, count; /* number from 1 */
+    uint32_t number, count; /* number counts from 1 */
 } split_name;
 
 static bool read_digits(const char *text, uint32_t *value)
@@ -41,45 +40,45 @@ static bool parse_name(const char *path, split_name *name)
            read_digits(suffix + 10, &name->count) && strcmp(suffix + 15, ".gguf") == 0;
 }
 
-static hearth_status read_split_info(const hth_gguf_part *part, split_claim *claim, hearth_error *err)
+static hearth_status read_split_info(const hth_gguf_part *part, split_info *info, hearth_error *err)
 {
-    *claim = (split_claim){0};
+    *info = (split_info){0};
     hearth_status status =
-        hth_gguf_part_uint(part, "split.count", 0, HTH_GGUF_MAX_PART, &claim->count, &claim->has_count, err);
+        hth_gguf_part_uint(part, "split.count", 0, HTH_GGUF_MAX_PART, &info->count, &info->has_count, err);
     if (status == HEARTH_OK)
         status =
-            hth_gguf_part_uint(part, "split.no", 0, HTH_GGUF_MAX_PART - 1, &claim->no, &claim->has_no, err);
+            hth_gguf_part_uint(part, "split.no", 0, HTH_GGUF_MAX_PART - 1, &info->no, &info->has_no, err);
     if (status == HEARTH_OK)
-        status = hth_gguf_part_uint(part, "split.tensors.count", 0, HTH_GGUF_MAX_TENSOR, &claim->n_tensor,
-                                    &claim->has_n_tensor, err);
+        status = hth_gguf_part_uint(part, "split.tensors.count", 0, HTH_GGUF_MAX_TENSOR, &info->n_tensor,
+                                    &info->has_n_tensor, err);
     return status;
 }
 
-/* Part number (from 1) of count must say so in its metadata. */
+/* Checks that the metadata of part `number` (counted from 1) of count say so. */
 static hearth_status check_split_info(const hth_gguf_part *part, uint32_t number, uint32_t count,
                                       hearth_error *err)
 {
-    split_claim claim;
+    split_info info;
     const char *label = part->source.label;
-    hearth_status status = read_split_info(part, &claim, err);
+    hearth_status status = read_split_info(part, &info, err);
     if (status != HEARTH_OK) return status;
-    if (!claim.has_count || !claim.has_no)
+    if (!info.has_count || !info.has_no)
         return hth_fail(err, HEARTH_ERROR_FORMAT,
                         "%s: key %s missing (needed by a model of %" PRIu32 " parts)", label,
-                        claim.has_count ? "split.no" : "split.count", count);
-    if (claim.count != count)
+                        info.has_count ? "split.no" : "split.count", count);
+    if (info.count != count)
         return hth_fail(err, HEARTH_ERROR_FORMAT,
                         "%s: split.count is %" PRIu64 ", but there are %" PRIu32 " parts by name", label,
-                        claim.count, count);
-    if (claim.no + 1 != number)
+                        info.count, count);
+    if (info.no + 1 != number)
         return hth_fail(err, HEARTH_ERROR_FORMAT,
                         "%s: split.no is %" PRIu64 ", expected %" PRIu32 " for part %" PRIu32 " of %" PRIu32
                         ": parts were renamed or mixed up",
-                        label, claim.no, number - 1, number, count);
+                        label, info.no, number - 1, number, count);
     return HEARTH_OK;
 }
 
-/* ---- one model? ------------------------------------------------------------------------- */
+/* ---- consistency of parts --------------------------------------------------------------- */
 
 static bool may_differ(hth_str key)
 {
@@ -89,7 +88,7 @@ static bool may_differ(hth_str key)
     return false;
 }
 
-/* Later parts may repeat metadata of the first; what they repeat must be the same. */
+/* Later parts may repeat metadata of the first. Repeated values must be equal. */
 static hearth_status check_split_match(const hth_gguf_part *first, const hth_gguf_part *part,
                                        hearth_error *err)
 {
@@ -113,14 +112,14 @@ static hearth_status check_split_match(const hth_gguf_part *first, const hth_ggu
 static hearth_status check_sum(const hth_gguf *file, hearth_error *err)
 {
     for (uint32_t i = 0; i < file->n_part; i++) {
-        split_claim claim;
-        hearth_status status = read_split_info(&file->parts[i], &claim, err);
+        split_info info;
+        hearth_status status = read_split_info(&file->parts[i], &info, err);
         if (status != HEARTH_OK) return status;
-        if (claim.has_n_tensor && claim.n_tensor != file->n_tensor)
+        if (info.has_n_tensor && info.n_tensor != file->n_tensor)
             return hth_fail(err, HEARTH_ERROR_FORMAT,
                             "%s: split.tensors.count is %" PRIu64 ", but the %" PRIu32
                             " parts have %zu tensors together",
-                            file->parts[i].source.label, claim.n_tensor, file->n_part, file->n_tensor);
+                            file->parts[i].source.label, info.n_tensor, file->n_part, file->n_tensor);
     }
     return HEARTH_OK;
 }
@@ -141,7 +140,7 @@ static hearth_status add_numbered(hth_gguf *file, const split_name *name, uint32
     return status;
 }
 
-/* The name of the file that was opened, which must be one of `count`. */
+/* Parses the name of the file that was opened, which must be one of `count` parts. */
 static hearth_status check_name(const hth_gguf *file, uint64_t count, split_name *name, hearth_error *err)
 {
     const hth_gguf_part *part = &file->parts[0];
@@ -157,11 +156,11 @@ static hearth_status check_name(const hth_gguf *file, uint64_t count, split_name
     return check_split_info(part, name->number, name->count, err);
 }
 
-/* A file that says it is alone, under a name that says it is not. */
-static hearth_status check_alone(const hth_gguf *file, const split_claim *claim, hearth_error *err)
+/* Reports a file whose metadata say that it is the only part, but whose name says otherwise. */
+static hearth_status check_alone(const hth_gguf *file, const split_info *info, hearth_error *err)
 {
     split_name name;
-    if (claim->count != 1 || !file->path || !parse_name(file->path, &name) || name.count == 1)
+    if (info->count != 1 || !file->path || !parse_name(file->path, &name) || name.count == 1)
         return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_FORMAT,
                     "%s: split.count is 1, but the name says that there are %" PRIu32 " parts",
@@ -170,12 +169,12 @@ static hearth_status check_alone(const hth_gguf *file, const split_claim *claim,
 
 hearth_status hth_gguf_join_parts(hth_gguf *file, hearth_error *err)
 {
-    split_claim claim;
+    split_info info;
     split_name name;
-    hearth_status status = read_split_info(&file->parts[0], &claim, err);
+    hearth_status status = read_split_info(&file->parts[0], &info, err);
     if (status != HEARTH_OK) return status;
-    if (claim.count <= 1) return check_alone(file, &claim, err);
-    status = check_name(file, claim.count, &name, err);
+    if (info.count <= 1) return check_alone(file, &info, err);
+    status = check_name(file, info.count, &name, err);
     if (status != HEARTH_OK) return status;
     uint32_t number = 2;
     if (name.number != 1) {

@@ -1,7 +1,6 @@
-/* The tensor directory of a part: every entry checked by itself, then against the
- * size of the file, then against its neighbours. Called by gguf_open.c after the
- * metadata. Gaps and any order are allowed (packed files use both); overlaps and
- * data outside the file are not. */
+/* The tensor directory of a part: every entry is checked on its own, then against the size of the file, then
+ * against its neighbours. Called by gguf_open.c after the metadata. Gaps and any order are allowed (packed files
+ * use both). Overlaps and data outside the file are not. */
 #include "file/gguf_int.h"
 
 #include "base/checked_math.h"
@@ -86,8 +85,8 @@ static hearth_status read_type(hth_gguf_cursor *c, hth_gguf_tensor *t, uint64_t 
     return HEARTH_OK;
 }
 
-/* The offset counts from the start of the data, which is known only after the last
- * entry: it is kept as it stands until place_tensors. */
+/* The offset counts from the start of the data, which is known only after the last entry. It stays relative until
+ * place_tensors. */
 static hearth_status read_offset(hth_gguf_cursor *c, uint64_t alignment, hth_gguf_tensor *t)
 {
     uint64_t at = c->offset;
@@ -133,7 +132,7 @@ static hearth_status parse_info(hth_gguf_cursor *c, hth_gguf *file, uint32_t i_p
     return status == HEARTH_OK ? keep_tensor(c, file, &t) : status;
 }
 
-/* ---- all of them --------------------------------------------------------------------------- */
+/* ---- all entries --------------------------------------------------------------------------- */
 
 static hearth_status place_tensor(hth_gguf_cursor *c, const hth_gguf_part *part, hth_gguf_tensor *t)
 {
@@ -150,7 +149,7 @@ static hearth_status place_tensor(hth_gguf_cursor *c, const hth_gguf_part *part,
     return HEARTH_OK;
 }
 
-/* order[] sorted by offset: heap sort, no memory, no bad case. */
+/* Sorts order[] by offset with heapsort: no memory, no quadratic worst case. */
 static void sift_down(uint32_t order[], size_t root, size_t n, const hth_gguf_tensor *tensors)
 {
     for (size_t child; (child = 2 * root + 1) < n; root = child) {
@@ -209,7 +208,7 @@ static hearth_status place_tensors(hth_gguf_cursor *c, hth_gguf_part *part, hth_
     return status == HEARTH_OK ? check_overlaps(c, tensors, n) : status;
 }
 
-/* Writers pad the last tensor too; a file that lacks only that is whole. */
+/* Writers pad the last tensor too. A file that lacks only this padding is complete. */
 static void warn_lost_padding(const hth_gguf_part *part)
 {
     uint64_t padded;

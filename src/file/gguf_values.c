@@ -1,6 +1,5 @@
-/* Typed lookups of metadata: the only way in which other rooms take a value out of a
- * file. A wrong kind or a value out of range is refused here, with key and place, so
- * that nobody else has to know what a file may hold. */
+/* Typed lookups of metadata: other folders read values of a file only through them. A wrong kind or a value out of
+ * range is reported here, with key and offset, so that callers need no checks of their own. */
 #include "file/gguf_int.h"
 
 #include <inttypes.h>
@@ -64,7 +63,7 @@ static hearth_status wrong_kind(const hth_gguf_part *part, const hth_gguf_value 
                     array ? hth_gguf_type_name(v->element_type) : "", expected);
 }
 
-/* *v is NULL when the key is absent. */
+/* *v is NULL if the key is absent. */
 static void look_up(const hth_gguf_part *part, const char *key, const hth_gguf_value **v, bool *found)
 {
     *v = hth_gguf_part_find(part, key);

@@ -1,7 +1,6 @@
-/* Open addressing with linear probing, at most half full. Used by the reader (is
- * this name there already? where is it?) and by the writer. Names come from files
- * that nobody vouches for: the seed keeps a file from aiming all names at one slot.
- * The seed decides only how long a search takes, never what it finds. */
+/* A hash table with open addressing and linear probing, at most half full. Used by the reader (duplicates,
+ * lookups) and by the writer. Names come from untrusted files: the seed prevents a file from mapping all names to
+ * one slot. The seed changes only the time of a search, never its result. */
 #include "file/name_index.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* Positions of names in an array, found by hash: the keys and tensors of a file.
- * The array belongs to the owner; its items begin with an hth_str, the name. */
+/* A hash index from names to positions in an array: the keys and tensors of a file. The array belongs to the
+ * caller. Its items start with an hth_str, the name. */
 #ifndef HTH_FILE_NAME_INDEX_H
 #define HTH_FILE_NAME_INDEX_H
 
@@ -7,7 +7,7 @@
 
 #define HTH_FILE_NAME_NONE UINT32_MAX
 
-/* Zero-initialised is empty. */
+/* A zero-initialised index is empty. */
 typedef struct hth_file_name_index {
     struct hth_file_name_slot *slots;
     size_t n_slot; /* 0 or a power of two */
@@ -15,10 +15,10 @@ typedef struct hth_file_name_index {
     uint64_t seed;
 } hth_file_name_index;
 
-/* Position of name among items (each `stride` bytes long), or HTH_FILE_NAME_NONE. */
+/* Position of name in items (each `stride` bytes long), or HTH_FILE_NAME_NONE. */
 uint32_t hth_file_name_find(const hth_file_name_index *index, const void *items, size_t stride,
                             hth_str name);
-/* Enters position i for a name that is not in the index; false when memory ends. */
+/* Adds position i for a name that is not in the index. False if memory runs out. */
 bool hth_file_name_add(hth_file_name_index *index, hth_str name, uint32_t i);
 void hth_file_name_free(hth_file_name_index *index);
 

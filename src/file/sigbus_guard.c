@@ -1,5 +1,5 @@
-/* The list behind sigbus_guard.h. Entries are taken and given back without locks, because
- * a handler may look at any moment: begin is set last and cleared first. */
+/* The list of guarded maps. Entries are taken and released without locks, because a signal handler may read the
+ * list at any time: begin is set last and cleared first. */
 #define _DEFAULT_SOURCE
 #include "file/sigbus_guard.h"
 
@@ -10,7 +10,7 @@
 
 typedef struct entry {
     atomic_bool taken, broken;
-    _Atomic uintptr_t begin; /* 0: nothing is guarded */
+    _Atomic uintptr_t begin; /* 0: unused */
     _Atomic size_t size;
 } entry;
 
@@ -29,17 +29,17 @@ int hth_sigbus_guard_add(void *begin, size_t size)
     return -1;
 }
 
-void hth_sigbus_guard_remove(int place)
+void hth_sigbus_guard_remove(int index)
 {
-    if (place < 0) return;
-    atomic_store(&entries[place].begin, 0);
-    atomic_store(&entries[place].taken, false);
+    if (index < 0) return;
+    atomic_store(&entries[index].begin, 0);
+    atomic_store(&entries[index].taken, false);
 }
 
-bool hth_sigbus_guard_broken(int place) { return place >= 0 && atomic_load(&entries[place].broken); }
+bool hth_sigbus_guard_broken(int index) { return index >= 0 && atomic_load(&entries[index].broken); }
 
-/* Zeros from the page of the address to the end of the range: what follows a missing
- * page is missing too, or will not be believed. */
+/* Maps zeros from the page of the address to the end of the range. The pages after a missing one are missing too,
+ * or their contents are discarded. */
 static bool patch(entry *e, uintptr_t begin, uintptr_t address)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE); /* async-signal-safe */

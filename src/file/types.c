@@ -1,12 +1,12 @@
-/* The table of block types, by the number that the format gives them. Read by the
- * GGUF reader (sizes) and by everything that names a type. A row here says only
- * how large a block is; a type is `supported` when kernels/ computes with it. */
+/* The table of block types, indexed by type number of the format. Read by the GGUF reader (sizes) and by
+ * everything that names a type. A row gives only the size of a block. `supported` means that kernels/ computes
+ * with the type. */
 #include "file/types.h"
 
 #include "base/checked_math.h"
 
-/* Names, weights and bytes per block as in ggml (ggml.h, ggml-common.h; ids 40 to 42
- * as of 2026). 4, 5, 31 to 33 and 36 to 38 were removed from the format. */
+/* Names, weights and bytes per block as in ggml (ggml.h, ggml-common.h; ids 40 to 42 as of 2026). 4, 5, 31 to 33
+ * and 36 to 38 were removed from the format. */
 static const hth_type_info types[HTH_TYPE_LIMIT] = {
     [0] = {"F32", 1, 4, false, true},
     [1] = {"F16", 1, 2, false, true},

@@ -1,5 +1,5 @@
-/* Block types of GGUF tensors: names, sizes, and which of them this version
- * computes with. The one table that a new type is added to (with kernels/). */
+/* Block types of GGUF tensors: names, sizes, and which of them this version supports. A new type is added to this
+ * table (and to kernels/). */
 #ifndef HTH_FILE_TYPES_H
 #define HTH_FILE_TYPES_H
 
@@ -23,12 +23,12 @@ typedef enum hth_type {
     HTH_TYPE_Q6_K = 14,
     HTH_TYPE_IQ4_NL = 20,
     HTH_TYPE_IQ4_XS = 23,
-    HTH_TYPE_I32 = 26, /* numbers beside weights; not computed with */
+    HTH_TYPE_I32 = 26, /* integers beside weights; no arithmetic */
     HTH_TYPE_BF16 = 30,
     HTH_TYPE_MXFP4 = 39,
 } hth_type;
 
-enum { HTH_TYPE_LIMIT = 43 }; /* ids from here on are unknown to the format as of 2026 */
+enum { HTH_TYPE_LIMIT = 43 }; /* ids from here on are unknown as of 2026 */
 
 typedef struct hth_type_info {
     const char *name;   /* "Q4_0" as other programs print it */
@@ -38,18 +38,18 @@ typedef struct hth_type_info {
     bool supported;     /* this version computes with it */
 } hth_type_info;
 
-/* NULL for ids that the format does not know (removed ones included). */
+/* NULL for ids that are not in the format (including removed ones). */
 const hth_type_info *hth_type_find(uint32_t id);
 
-/* By name, without regard to case ("q8_0"); false when there is none. */
+/* Finds a type by name, case-insensitive ("q8_0"). False if there is none. */
 bool hth_type_by_name(const char *name, hth_type *type);
 
-/* Bytes of a row of n_col weights; 0 when n_col is not a multiple of the block, the
- * type is unknown, or the size does not fit. */
+/* Bytes of a row of n_col weights. 0 if n_col is not a multiple of the block size, the type is unknown, or the
+ * size overflows. */
 size_t hth_type_row_size(hth_type type, size_t n_col);
 
-/* Inputs that are rounded together before they meet rows of this type (docs/arithmetic.md 2,
- * R1): as many as a block of weights has, 32 or 256. 0: rows of floats, which take floats. */
+/* Number of activations that are quantised together for rows of this type (docs/arithmetic.md 2, R1): the block
+ * size of the weights, 32 or 256. 0: float rows, which take float activations. */
 uint32_t hth_type_act_block(hth_type type);
 
 /* "F32, F16, ..., MXFP4": for messages. */

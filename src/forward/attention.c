@@ -1,6 +1,6 @@
-/* The attention block of a layer, and the rotation of its queries and keys. Called by
- * step.c once per layer. A unit of work is a group of rows at one KV head, in long
- * contexts one split of its positions; a row's bits depend on what it sees alone. */
+/* The attention block of a layer, and the rotation (RoPE) of its queries and keys. step.c calls it once per layer.
+ * A work unit is a group of tokens at one KV head; in long contexts, one split of its positions. A token's bits
+ * depend only on the positions that it sees. */
 #include "forward/forward_int.h"
 
 #include "kernels/vector/math.h"
@@ -17,15 +17,14 @@ static double ceil_of(double x)
     return n < x ? n + 1.0 : n;
 }
 
-/* The pair index whose wavelength fits r times into the original context
- * (Peng et al. 2023, YaRN, section 3.2). */
+/* The pair index whose wavelength fits r times into the original context (Peng et al. 2023, YaRN, section 3.2). */
 static double pair_of_rotations(const hth_rope *rope, double r)
 {
     const double two_pi = 6.283185307179586477;
     return rope->n_rot * hth_log_d(rope->n_ctx_original / (two_pi * r)) / (2.0 * hth_log_d(rope->base));
 }
 
-/* Share of pair i that keeps its own frequency under YaRN; the rest is scaled. */
+/* Weight of pair i's unscaled frequency under YaRN, 0 to 1; the rest is scaled. */
 static double yarn_keep(const hth_rope *rope, uint32_t i)
 {
     double low = pair_of_rotations(rope, 32.0), high = pair_of_rotations(rope, 1.0);
@@ -64,8 +63,8 @@ void hth_fwd_rope_init(hth_step *s)
     s->rope_scale = (float)scale;
 }
 
-/* The entries of one row. The length of its cache decides which factors count, so
- * that all its keys are rotated alike. */
+/* The table entries of one token. The length of its cache selects the frequency factors, so that all its keys
+ * rotate alike. */
 static void rope_table_row(void *arg, size_t i_row, uint32_t i_thread)
 {
     (void)i_thread;
@@ -90,10 +89,10 @@ void hth_fwd_rope_tables(hth_step *s)
     if (s->model->hparams.rope.n_rot > 0) hth_pool_add(s->pool, rope_table_row, s, 0, s->n_tok);
 }
 
-/* ---- groups of rows -------------------------------------------------------------------------- */
+/* ---- groups of tokens ------------------------------------------------------------------------ */
 
-/* Rows that a group may have: so many that the queries of a KV head are about 64, and a power
- * of two that divides the 16 positions of a group of the cache. */
+/* Maximum tokens of a group: about 64 queries of a KV head in total, and a power of two that divides the 16
+ * positions of a cache group. */
 static size_t group_rows(const hth_model *model)
 {
     size_t n_shared = 1, n_row = HTH_KV_GROUP;
@@ -128,7 +127,7 @@ void hth_fwd_group(hth_step *s)
     }
 }
 
-/* ---- the block ----------------------------------------------------------------------------- */
+/* ---- the attention block ------------------------------------------------------------------- */
 
 typedef struct attention_job {
     hth_step *s;
@@ -138,7 +137,7 @@ typedef struct attention_job {
     bool is_first, is_last;
 } attention_job;
 
-/* Norm and rotation of n_head heads of one row, in place. */
+/* Normalises and rotates n_head heads of one token, in place. */
 static void prepare_heads(const attention_job *job, size_t i_row, const hth_norm *norm, uint32_t n_head,
                           float *x)
 {
@@ -154,7 +153,7 @@ static void prepare_heads(const attention_job *job, size_t i_row, const hth_norm
     }
 }
 
-/* Prepares the queries and keys of a group of rows and puts keys and values into the cache. */
+/* Prepares the queries and keys of a group of tokens, and stores its keys and values in the cache. */
 static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
 {
     (void)i_thread;
@@ -174,7 +173,7 @@ static void rotate_and_store(void *arg, size_t i_group, uint32_t i_thread)
     }
 }
 
-/* What a group of rows asks of one KV head. */
+/* The attention arguments of a group of tokens at one KV head. */
 static hth_attn attend_job(const attention_job *job, const hth_row_group *group, uint32_t i_kv,
                            uint32_t i_thread)
 {
@@ -201,7 +200,7 @@ static hth_attn attend_job(const attention_job *job, const hth_row_group *group,
         .out_stride = n_head};
 }
 
-/* All splits at once: for many rows, or few positions. */
+/* All splits at once: for many tokens, or few positions. */
 static void attend_group(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const attention_job *job = arg;
@@ -212,9 +211,9 @@ static void attend_group(void *arg, size_t i_unit, uint32_t i_thread)
     hth_attn_all_splits(s->k, s->tokens[group->first].kv->type, &attend, s->attn_out + (attend.q - s->q));
 }
 
-/* ---- split by split ------------------------------------------------------------------------ */
+/* ---- one split at a time ------------------------------------------------------------------- */
 
-/* One split of a group at one KV head. Splits go in waves, for whose results there is room. */
+/* One split of a group at one KV head. Splits run in waves, limited by the capacity for their results. */
 static void attend_split(void *arg, size_t i_unit, uint32_t i_thread)
 {
     const attention_job *job = arg;
@@ -235,7 +234,7 @@ static void attend_split(void *arg, size_t i_unit, uint32_t i_thread)
         memset(attend.partials + i * attend.out_stride, 0, attend.n_head * sizeof *attend.partials);
 }
 
-/* The splits of a wave, ascending, onto what the waves before left for one head of one row. */
+/* Merges the splits of a wave, ascending, into the result of earlier waves, for one head of one token. */
 static void merge_wave(void *arg, size_t i_head, uint32_t i_thread)
 {
     (void)i_thread;
@@ -250,7 +249,7 @@ static void merge_wave(void *arg, size_t i_head, uint32_t i_thread)
     if (job->is_last) hth_attn_finalize(total, y, d);
 }
 
-/* The splits that any row of the step sees, [first, end). */
+/* The splits that any token of the step sees, [first, end). */
 static void find_splits(const attention_job *job, size_t *first, size_t *end)
 {
     const hth_step *s = job->s;
@@ -298,7 +297,7 @@ void hth_fwd_attention(hth_step *s, uint32_t i_layer, float *add_to)
                         {.matrix = &l->v, .bias = l->v_bias, .y = s->kv + s->n_tok * n_kv}};
     hth_product_add(s->k, s->pool, &s->act_q8, s->x_norm, s->n_tok, qkv, 3, &fusion);
 
-    /* All new keys must be in the cache before any row looks back. */
+    /* All new keys must be in the cache before any token reads it. */
     attention_job job = {.s = s, .layer = l, .i_layer = i_layer};
     hth_pool_add(s->pool, rotate_and_store, &job, sizeof job, s->n_group);
     attend_all(&job);

@@ -1,11 +1,10 @@
-/* From token ids, and learned positions, to the residual stream. Called by step.c
- * first. */
+/* Token embeddings, and learned position embeddings, to the residual stream. step.c calls it first. */
 #include "forward/forward_int.h"
 
 #include "kernels/vector/math.h"
 
-/* A tied table may lie in panels for the head's sake: `out`, which nothing needs yet, holds a
- * row put together. */
+/* A tied table may use the panel layout of the output head; block_out, unused at this point, holds an assembled
+ * row. */
 static void unpack_row(hth_step *s, const hth_matrix *table, size_t i_row, float *x)
 {
     s->k->unpack[table->type](hth_matrix_row(table, i_row, (uint8_t *)s->block_out), table->n_col, x);

@@ -1,12 +1,12 @@
-/* The feed-forward network of one layer: who fires, what they compute, who adds it
- * up into `out`. Called by step.c once per layer and batch. Exact selectors must give the
- * bits of `dense` on the same file: keep every sum in the order of docs/arithmetic.md. Work is
- * queued; before a list is made, or an observer sees values, the queue is finished.
+/* The feed-forward network of one layer: selects the active neurons, computes them, and computes the down
+ * projection into block_out. step.c calls it once per layer and batch. Exact selectors must give the bits of
+ * `dense` on the same file: keep every sum in the order of docs/arithmetic.md. Work is queued; the queue is
+ * finished before a list is made and before a probe reads values.
  *
- * Few tokens have lists of their own, each: candidates (of the predictor, which is computed for all at once), those of them whose first half
- * (the gate; up where there is none) says that they may fire, those that sent something on. Many
- * tokens are computed together, all neurons of each, and what a selector leaves out becomes zero:
- * the same bits. */
+ * With few tokens, each has its own lists: the candidates (of the predictor, which is computed for all tokens at
+ * once), those whose first half (the gate; up where there is none) does not rule them out, and those with a
+ * nonzero hidden value. With many tokens, all neurons of each are computed, and what the selector leaves out is
+ * set to zero: the same bits. */
 #include "forward/forward_int.h"
 
 #include "base/bits.h"
@@ -15,20 +15,20 @@
 #include <assert.h>
 #include <string.h>
 
-/* From so many tokens on, all neurons are computed together: nearly all are wanted by some token. In packed
- * files they are rows, which steps of some tokens read more slowly than panels, so lists are worth it for longer
- * (docs/performance.md, Skipping neurons). */
-enum { TOGETHER = 4, TOGETHER_PACKED = 17 };
+/* From this many tokens on, all neurons are computed for all tokens: some token needs nearly every neuron. In
+ * packed files neurons are rows, which batches of few tokens read more slowly than panels, so lists pay off for
+ * longer (docs/performance.md, Skipping neurons). */
+enum { DENSE_MIN_TOKENS = 4, DENSE_MIN_TOKENS_PACKED = 17 };
 
-/* No magnitude but zero is below it. */
-static const float LEAST = 0x1p-149f;
+/* The smallest magnitude above zero. */
+static const float MIN_MAGNITUDE = 0x1p-149f;
 
 static size_t d_model_of(const hth_step *s) { return s->model->hparams.d_model; }
 static bool is_gated(const hth_layer *l) { return l->gate.n_row > 0; }
 
 /* ---- neurons ---------------------------------------------------------------------------------- */
 
-/* What a half of the FFN is computed from and where it goes. */
+/* One half of the FFN (gate or up) as a product: matrix, active list, and destination. */
 static hth_output half_of(const hth_step *s, const hth_layer *l, bool gate, size_t i_row, hth_neuron_list active)
 {
     return (hth_output){.matrix = gate ? &l->gate : &l->up,
@@ -38,8 +38,8 @@ static hth_output half_of(const hth_step *s, const hth_layer *l, bool gate, size
                         .y = (gate ? s->gate : s->up) + i_row * l->d_ff};
 }
 
-/* Gate and up, or the first or second of them, of the active neurons of n_tok tokens from row
- * `first` on, compact: entry i belongs to list[i]. */
+/* Gate and up, or only the first or second of them, of the active neurons of n_tok tokens from token `first` on.
+ * Results are compact: entry i belongs to list[i]. */
 enum { FIRST_HALF = 1, SECOND_HALF = 2, BOTH = FIRST_HALF | SECOND_HALF };
 
 static void compute_neurons(hth_step *s, const hth_layer *l, int halves, size_t first, size_t n_tok,
@@ -54,8 +54,8 @@ static void compute_neurons(hth_step *s, const hth_layer *l, int halves, size_t 
     hth_product_add(s->k, s->pool, &s->act_q8, x, n_tok, outputs, n, NULL);
 }
 
-/* All neurons of all rows, norm and activation included, where nobody looks in between. False: a
- * unit has no room for so many rows. */
+/* All neurons of all tokens in one fused pass, norm and activation included; no probe may read values in between.
+ * false: a unit has no scratch memory for this many tokens. */
 static bool compute_hidden(hth_step *s, const hth_layer *l)
 {
     hth_output both[] = {{.matrix = &l->gate, .bias = l->gate_bias}, {.matrix = &l->up, .bias = l->up_bias}};
@@ -79,7 +79,7 @@ typedef struct activate_job {
     size_t n;
 } activate_job;
 
-/* Values of one unit: cheap work, cut only when there is much. */
+/* Values per unit: the work is cheap, so only large inputs are split. */
 enum { ACTIVATE_UNIT = 4096 };
 
 static void activate_unit(void *arg, size_t i_unit, uint32_t i_thread)
@@ -91,23 +91,23 @@ static void activate_unit(void *arg, size_t i_unit, uint32_t i_thread)
                   left < ACTIVATE_UNIT ? left : ACTIVATE_UNIT, job->y + first);
 }
 
-static void add_activation(hth_step *s, hth_activation f, const float *gate, const float *up, size_t n,
+static void queue_activation(hth_step *s, hth_activation f, const float *gate, const float *up, size_t n,
                            float *y)
 {
     activate_job job = {s->k->activate[f], gate, up, y, n};
     hth_pool_add(s->pool, activate_unit, &job, sizeof job, (n + ACTIVATE_UNIT - 1) / ACTIVATE_UNIT);
 }
 
-/* hidden of n values from `at` on. */
+/* hidden of n values from offset `at` on. */
 static void activate(hth_step *s, const hth_layer *l, size_t at, size_t n)
 {
-    add_activation(s, s->model->hparams.activation, is_gated(l) ? s->gate + at : NULL, s->up + at, n,
+    queue_activation(s, s->model->hparams.activation, is_gated(l) ? s->gate + at : NULL, s->up + at, n,
                    s->hidden + at);
 }
 
-/* ---- who fires --------------------------------------------------------------------------------- */
+/* ---- selection of active neurons --------------------------------------------------------------- */
 
-/* scores[n_tok][d_ff] of the predictor; residual and input are those of the FFN. */
+/* scores[n_tok][d_ff] of the predictor; residual and input are the FFN's, before and after the norm. */
 static void predict(hth_step *s, const hth_layer *l, const float *residual, const float *input, size_t n_tok,
                     float *scores)
 {
@@ -116,23 +116,23 @@ static void predict(hth_step *s, const hth_layer *l, const float *residual, cons
     hth_output in = {.matrix = &p->in, .y = s->rank_out},
                out = {.matrix = &p->out, .bias = p->bias, .y = scores};
     hth_product_add(s->k, s->pool, &s->act_q8, x, n_tok, &in, 1, NULL);
-    add_activation(s, HTH_ACTIVATION_RELU, NULL, s->rank_out, n_tok * p->in.n_row, s->rank_out);
+    queue_activation(s, HTH_ACTIVATION_RELU, NULL, s->rank_out, n_tok * p->in.n_row, s->rank_out);
     hth_product_add(s->k, s->pool, &s->act_q8, s->rank_out, n_tok, &out, 1, NULL);
 }
 
-/* scores[n] are what thresholds look at: f of n values of the first half. */
+/* scores[n]: the values that thresholds compare, f of n values of the first half. */
 static void score_halves(hth_step *s, const float *half, size_t n, float *scores)
 {
-    add_activation(s, s->model->hparams.activation, NULL, half, n, scores);
+    queue_activation(s, s->model->hparams.activation, NULL, half, n, scores);
 }
 
-/* Whether the selector decides by the half that is computed first. */
-static bool looks_at_half(const hth_step *s)
+/* Whether the selector decides from the half that is computed first. */
+static bool selects_by_half(const hth_step *s)
 {
     return s->selector == HEARTH_SELECTOR_GATE || s->selector == HEARTH_SELECTOR_THRESHOLD;
 }
 
-static hth_neuron_list ask_caller(hth_step *s, uint32_t i_layer, size_t i_row)
+static hth_neuron_list call_selector(hth_step *s, uint32_t i_layer, size_t i_row)
 {
     hth_pool_finish(s->pool);
     hth_alloc_assert_none(-1);
@@ -141,57 +141,56 @@ static hth_neuron_list ask_caller(hth_step *s, uint32_t i_layer, size_t i_row)
     return named;
 }
 
-/* Whether every neuron's first half is computed, for all rows at once. */
+/* Whether the first half of every neuron is computed, for all tokens at once. */
 static bool all_are_candidates(const hth_step *s)
 {
-    return s->selector != HEARTH_SELECTOR_PREDICTOR && (!s->select || looks_at_half(s));
+    return s->selector != HEARTH_SELECTOR_PREDICTOR && (!s->select || selects_by_half(s));
 }
 
-/* The neurons of a row whose first half is wanted: all, or those that the caller names, or the predictor, which
- * does not count where there is a caller. */
+/* The neurons of a token whose first half is computed: all; or those that the caller's selector names; or those of
+ * the predictor, which is ignored if the caller has a selector. */
 static hth_neuron_list find_candidates(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row)
 {
     if (all_are_candidates(s)) return (hth_neuron_list){NULL, l->d_ff};
-    if (s->select) return ask_caller(s, i_layer, i_row);
-    hth_compact pick = {.x = s->scores + i_row * l->d_ff,
+    if (s->select) return call_selector(s, i_layer, i_row);
+    hth_compact args = {.x = s->scores + i_row * l->d_ff,
                      .n = l->d_ff,
                      .threshold = l->predictor.threshold,
                      .out_idx = s->list};
-    return (hth_neuron_list){s->list, (uint32_t)s->k->compact(&pick)};
+    return (hth_neuron_list){s->list, (uint32_t)s->k->compact(&args)};
 }
 
-/* Of all values those that a list names. */
-static hth_neuron_list gather(float *x, hth_neuron_list active)
+/* Compacts x to the entries that the list names. */
+static hth_neuron_list compact_listed(float *x, hth_neuron_list active)
 {
     for (size_t i = 0; active.list && i < active.n; i++) x[i] = x[active.list[i]];
     return active;
 }
 
-/* Of the active neurons, whose first half stands at `half`, those that it does not rule out. The
- * values close up with the list. */
+/* Removes the neurons that their first half (at `half`) rules out. Compacts the values along with the list. */
 static hth_neuron_list filter_candidates(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row, float *half,
                            hth_neuron_list active)
 {
-    hth_compact pick = {.x = half, .list = active.list, .n = active.n, .out_idx = s->list};
-    if (s->select) return looks_at_half(s) ? gather(half, ask_caller(s, i_layer, i_row)) : active;
+    hth_compact args = {.x = half, .list = active.list, .n = active.n, .out_idx = s->list};
+    if (s->select) return selects_by_half(s) ? compact_listed(half, call_selector(s, i_layer, i_row)) : active;
     if (s->selector == HEARTH_SELECTOR_THRESHOLD) {
-        pick.x = s->scores + i_row * l->d_ff;
+        args.x = s->scores + i_row * l->d_ff;
         score_halves(s, half, l->d_ff, s->scores + i_row * l->d_ff);
         hth_pool_finish(s->pool);
-        pick.thresholds = l->thresholds;
-        return gather(half, (hth_neuron_list){s->list, (uint32_t)s->k->compact_abs(&pick)});
+        args.thresholds = l->thresholds;
+        return compact_listed(half, (hth_neuron_list){s->list, (uint32_t)s->k->compact_abs(&args)});
     }
     if (s->selector == HEARTH_SELECTOR_DENSE) return active;
     if (!hth_activation_is_sparse(s->model->hparams.activation)) return active;
     hth_pool_finish(s->pool);
-    pick.threshold = LEAST;
-    pick.out_x = half;
-    return (hth_neuron_list){s->list, (uint32_t)s->k->compact(&pick)};
+    args.threshold = MIN_MAGNITUDE;
+    args.out_x = half;
+    return (hth_neuron_list){s->list, (uint32_t)s->k->compact(&args)};
 }
 
-/* x[n_list] to the places that list names, zeros elsewhere; from the end, so that
- * no value is overwritten before it has moved. */
-static void spread(float *x, hth_neuron_list active, size_t n)
+/* Scatters x[n_list] to the listed positions, zeros elsewhere; runs from the end, so that no value is overwritten
+ * before it has moved. */
+static void scatter(float *x, hth_neuron_list active, size_t n)
 {
     if (!active.list) return;
     for (size_t to = n, i = active.n; to-- > 0;) {
@@ -200,41 +199,41 @@ static void spread(float *x, hth_neuron_list active, size_t n)
     }
 }
 
-/* What row i_row of hidden sends to down: the neurons of `active` that are not zero; those that a caller
- * named whatever they are. */
-static void note_row(hth_step *s, const hth_layer *l, const float *hidden, size_t i_row, hth_neuron_list active)
+/* The input of down for token i_row: the neurons of `active` with a nonzero hidden value; with a caller's
+ * selector, all those it named. */
+static void store_active(hth_step *s, const hth_layer *l, const float *hidden, size_t i_row, hth_neuron_list active)
 {
     int32_t *list = s->active_idx + i_row * l->d_ff;
     float *h = s->active_vals + i_row * l->d_ff;
-    hth_compact pick = {.x = hidden + i_row * l->d_ff,
+    hth_compact args = {.x = hidden + i_row * l->d_ff,
                      .list = active.list,
                      .n = active.n,
-                     .threshold = s->select ? 0.0f : LEAST,
+                     .threshold = s->select ? 0.0f : MIN_MAGNITUDE,
                      .out_idx = list,
                      .out_x = h};
-    s->active_sets[i_row] = (hth_active_set){list, h, s->k->compact_abs(&pick)};
+    s->active_sets[i_row] = (hth_active_set){list, h, s->k->compact_abs(&args)};
 }
 
-typedef struct note_job {
+typedef struct active_job {
     hth_step *s;
     const hth_layer *l;
     const float *hidden; /* [][d_ff] */
-} note_job;
+} active_job;
 
-static void note_unit(void *arg, size_t i, uint32_t i_thread)
+static void active_unit(void *arg, size_t i, uint32_t i_thread)
 {
-    const note_job *job = arg;
+    const active_job *job = arg;
     (void)i_thread;
-    note_row(job->s, job->l, job->hidden, i, (hth_neuron_list){NULL, job->l->d_ff});
+    store_active(job->s, job->l, job->hidden, i, (hth_neuron_list){NULL, job->l->d_ff});
 }
 
-static void add_note(hth_step *s, const hth_layer *l, const float *hidden, size_t n_tok)
+static void queue_active(hth_step *s, const hth_layer *l, const float *hidden, size_t n_tok)
 {
-    note_job job = {s, l, hidden};
-    hth_pool_add(s->pool, note_unit, &job, sizeof job, n_tok);
+    active_job job = {s, l, hidden};
+    hth_pool_add(s->pool, active_unit, &job, sizeof job, n_tok);
 }
 
-/* One token with lists of its own. */
+/* One token with its own lists. */
 static void compute_row(hth_step *s, uint32_t i_layer, const hth_layer *l, size_t i_row)
 {
     size_t at = i_row * l->d_ff;
@@ -244,14 +243,14 @@ static void compute_row(hth_step *s, uint32_t i_layer, const hth_layer *l, size_
     compute_neurons(s, l, SECOND_HALF, i_row, 1, active);
     activate(s, l, at, active.n);
     hth_pool_finish(s->pool);
-    if (s->probe && is_gated(l)) spread(s->gate + at, active, l->d_ff);
-    if (s->probe) spread(s->up + at, active, l->d_ff);
-    if (s->probe || !s->model->down_transposed) spread(s->hidden + at, active, l->d_ff);
-    else note_row(s, l, s->hidden, i_row, active);
+    if (s->probe && is_gated(l)) scatter(s->gate + at, active, l->d_ff);
+    if (s->probe) scatter(s->up + at, active, l->d_ff);
+    if (s->probe || !s->model->down_transposed) scatter(s->hidden + at, active, l->d_ff);
+    else store_active(s, l, s->hidden, i_row, active);
 }
 
-/* Each token with lists of its own; what they are made from is read once for all. Normed inputs, and a predictor's scores,
- * are there. */
+/* Each token with its own lists; full products are computed for all tokens at once. Requires normed inputs and a
+ * predictor's scores. */
 static void compute_rows(hth_step *s, uint32_t i_layer, const hth_layer *l)
 {
     if (all_are_candidates(s)) compute_neurons(s, l, FIRST_HALF, 0, s->n_tok, (hth_neuron_list){NULL, l->d_ff});
@@ -268,15 +267,15 @@ static void compute_by_lists(hth_step *s, uint32_t i_layer, const hth_layer *l)
 
 /* ---- many tokens -------------------------------------------------------------------------------- */
 
-typedef struct leave_job {
+typedef struct zero_job {
     const hth_step *s;
     const hth_layer *l;
-} leave_job;
+} zero_job;
 
-/* What the selector leaves out of row i becomes zero. */
+/* Sets to zero what the selector leaves out of token i. */
 static void zero_inactive(void *arg, size_t i, uint32_t i_thread)
 {
-    const leave_job *job = arg;
+    const zero_job *job = arg;
     const hth_step *s = job->s;
     const hth_layer *l = job->l;
     const float *scores = s->scores + i * l->d_ff;
@@ -289,24 +288,24 @@ static void zero_inactive(void *arg, size_t i, uint32_t i_thread)
     }
 }
 
-/* All neurons of all rows, whose normed inputs are there. */
+/* All neurons of all tokens; requires their normed inputs. */
 static void compute_all(hth_step *s, const hth_layer *l)
 {
     compute_neurons(s, l, BOTH, 0, s->n_tok, (hth_neuron_list){NULL, l->d_ff});
     activate(s, l, 0, (size_t)s->n_tok * l->d_ff);
 }
 
-/* What the selector leaves out of all rows; a predictor's scores are there. */
+/* Zeroes what the selector leaves out of all tokens; requires a predictor's scores. */
 static void zero_inactive_rows(hth_step *s, const hth_layer *l)
 {
-    leave_job job = {s, l};
+    zero_job job = {s, l};
     bool scores_halves = s->selector == HEARTH_SELECTOR_THRESHOLD;
     if (scores_halves) score_halves(s, is_gated(l) ? s->gate : s->up, (size_t)s->n_tok * l->d_ff, s->scores);
     if (scores_halves || s->selector == HEARTH_SELECTOR_PREDICTOR)
         hth_pool_add(s->pool, zero_inactive, &job, sizeof job, s->n_tok);
 }
 
-static void compute_together(hth_step *s, const hth_layer *l)
+static void compute_dense(hth_step *s, const hth_layer *l)
 {
     if (s->probe || s->selector == HEARTH_SELECTOR_THRESHOLD || !compute_hidden(s, l)) {
         hth_fwd_norm(s, &l->ffn_norm, s->x, s->x_norm, s->n_tok);
@@ -318,7 +317,7 @@ static void compute_together(hth_step *s, const hth_layer *l)
 
 /* ---- the layer ------------------------------------------------------------------------------------ */
 
-static void observe(hth_step *s, uint32_t i_layer, const hth_layer *l)
+static void call_probe(hth_step *s, uint32_t i_layer, const hth_layer *l)
 {
     hth_ffn_probe seen = {.i_layer = i_layer,
                             .n_tok = s->n_tok,
@@ -337,8 +336,9 @@ static void observe(hth_step *s, uint32_t i_layer, const hth_layer *l)
     hth_alloc_assert_none(1);
 }
 
-/* out = down of hidden (or what was noted of it) for n_tok tokens, and onto where that is not NULL. */
-static void add_down(hth_step *s, const hth_layer *l, const float *hidden, size_t n_tok, const float *bias,
+/* block_out = down of hidden (or of its active set) for n_tok tokens; accumulated onto add_to where that is not
+ * NULL. */
+static void queue_down(hth_step *s, const hth_layer *l, const float *hidden, size_t n_tok, const float *bias,
                      float *add_to)
 {
     if (s->model->down_transposed) {
@@ -347,8 +347,8 @@ static void add_down(hth_step *s, const hth_layer *l, const float *hidden, size_
         hth_axpy_add(s->k, s->pool, &s->axpy_scratch, s->active_sets, n_tok, &down);
         return;
     }
-    /* In file order down is made of rows over all neurons; a block of zeros adds
-     * nothing to a row, so lists need no down of their own. */
+    /* In file order the rows of down span all neurons; a block of zeros adds nothing to a row, so lists need no
+     * separate down. */
     hth_output down = {.matrix = &l->down, .bias = bias, .y = s->block_out, .add_to = add_to};
     hth_product_add(s->k, s->pool, &s->act_q8, hidden, n_tok, &down, 1, NULL);
 }
@@ -356,16 +356,16 @@ static void add_down(hth_step *s, const hth_layer *l, const float *hidden, size_
 void hth_fwd_ffn(hth_step *s, uint32_t i_layer, float *add_to)
 {
     const hth_layer *l = &s->model->layers[i_layer];
-    uint32_t together = s->model->down_transposed ? TOGETHER_PACKED : TOGETHER;
-    bool by_lists = s->select || (s->selector != HEARTH_SELECTOR_DENSE && s->n_tok < together);
+    uint32_t dense_min = s->model->down_transposed ? DENSE_MIN_TOKENS_PACKED : DENSE_MIN_TOKENS;
+    bool by_lists = s->select || (s->selector != HEARTH_SELECTOR_DENSE && s->n_tok < dense_min);
     if (by_lists) compute_by_lists(s, i_layer, l);
-    else compute_together(s, l);
-    if (s->probe) observe(s, i_layer, l);
-    if (s->model->down_transposed && (s->probe || !by_lists)) add_note(s, l, s->hidden, s->n_tok);
-    add_down(s, l, s->hidden, s->n_tok, l->down_bias, add_to);
+    else compute_dense(s, l);
+    if (s->probe) call_probe(s, i_layer, l);
+    if (s->model->down_transposed && (s->probe || !by_lists)) queue_active(s, l, s->hidden, s->n_tok);
+    queue_down(s, l, s->hidden, s->n_tok, l->down_bias, add_to);
 }
 
-/* ---- neurons that do not lie on a device ------------------------------------------------------------- */
+/* ---- neurons that are not on the device -------------------------------------------------------------- */
 
 void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_layer *cold, uint32_t n_row,
                       hth_cold_sums *out)
@@ -375,17 +375,17 @@ void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_layer *cold, uint
         .down_t = &cold->down_t, .acc64 = out->sums, .adds = out->more, .overflow = &out->overflow};
     s->n_tok = n_row;
     out->n_active = 0, out->overflow = false;
-    if (s->selector != HEARTH_SELECTOR_DENSE && n_row < TOGETHER_PACKED) {
+    if (s->selector != HEARTH_SELECTOR_DENSE && n_row < DENSE_MIN_TOKENS_PACKED) {
         compute_rows(s, i_layer, cold);
     } else {
         compute_all(s, cold);
         zero_inactive_rows(s, cold);
-        add_note(s, cold, s->hidden, n_row);
+        queue_active(s, cold, s->hidden, n_row);
     }
     hth_pool_finish(s->pool);
     for (uint32_t i = 0; i < n_row; i++) {
-        uint32_t top = hth_bits_of(hth_axpy_absmax_h(s->active_sets[i].h, s->active_sets[i].n));
-        if (top > out->absmax[i]) out->absmax[i] = top;
+        uint32_t absmax = hth_bits_of(hth_axpy_absmax_h(s->active_sets[i].h, s->active_sets[i].n));
+        if (absmax > out->absmax[i]) out->absmax[i] = absmax;
         out->n_active += s->active_sets[i].n;
     }
     if (out->n_active > 0) hth_axpy_add(s->k, s->pool, &s->axpy_scratch, s->active_sets, n_row, &down);
@@ -393,7 +393,7 @@ void hth_fwd_ffn_cold(hth_step *s, uint32_t i_layer, const hth_layer *cold, uint
     s->n_tok = n_row_of_step;
 }
 
-/* ---- what a selector would have done --------------------------------------------------------------- */
+/* ---- masks of a selector's decisions --------------------------------------------------------------- */
 
 typedef struct mark_job {
     const hth_step *s;
@@ -402,24 +402,24 @@ typedef struct mark_job {
     uint8_t *marked;
 } mark_job;
 
-/* The decisions of find_candidates and filter_candidates, or of zero_inactive: the predictor's, or else those
- * over the first half. */
+/* The decisions of find_candidates and filter_candidates, or of zero_inactive: those of the predictor, else those
+ * from the first half. */
 static void mark_row(void *arg, size_t i, uint32_t i_thread)
 {
     const mark_job *job = arg;
     size_t n = job->l->d_ff, at = i * n;
-    const float *scores = job->s->scores + at, *half = job->first_half + at, *floor = job->l->thresholds;
+    const float *scores = job->s->scores + at, *half = job->first_half + at, *thresholds = job->l->thresholds;
     uint8_t *marked = job->marked + at;
     (void)i_thread;
     switch (job->s->selector) {
     case HEARTH_SELECTOR_GATE:
-        for (size_t j = 0; j < n; j++) marked[j] = !(half[j] < LEAST);
+        for (size_t j = 0; j < n; j++) marked[j] = !(half[j] < MIN_MAGNITUDE);
         break;
     case HEARTH_SELECTOR_PREDICTOR:
         for (size_t j = 0; j < n; j++) marked[j] = !(scores[j] < job->l->predictor.threshold);
         break;
     case HEARTH_SELECTOR_THRESHOLD:
-        for (size_t j = 0; j < n; j++) marked[j] = !(__builtin_fabsf(scores[j]) < floor[j]);
+        for (size_t j = 0; j < n; j++) marked[j] = !(__builtin_fabsf(scores[j]) < thresholds[j]);
         break;
     default: memset(marked, 1, n);
     }
@@ -429,21 +429,21 @@ void hth_step_selector_mask(hth_step *s, const hth_ffn_probe *seen, uint8_t *mar
 {
     const hth_layer *l = &s->model->layers[seen->i_layer];
     mark_job job = {s, l, seen->gate ? seen->gate : seen->up, marked};
-    assert(seen->n_tok <= s->n_row_max && seen->d_ff == l->d_ff);
+    assert(seen->n_tok <= s->n_tok_max && seen->d_ff == l->d_ff);
     if (s->selector == HEARTH_SELECTOR_PREDICTOR)
         predict(s, l, seen->residual, seen->input, seen->n_tok, s->scores);
     if (s->selector == HEARTH_SELECTOR_THRESHOLD)
         score_halves(s, job.first_half, seen->n_tok * l->d_ff, s->scores);
     hth_pool_run(s->pool, mark_row, &job, seen->n_tok);
-    hth_pool_quiesce(s->pool); /* what was seen is not ours */
+    hth_pool_quiesce(s->pool); /* `seen` belongs to the caller; wait for its last reader */
 }
 
 const float *hth_step_down(hth_step *s, uint32_t i_layer, const float *hidden, size_t n_tok)
 {
     const hth_layer *l = &s->model->layers[i_layer];
-    assert(n_tok <= s->n_row_max);
-    if (s->model->down_transposed) add_note(s, l, hidden, n_tok);
-    add_down(s, l, hidden, n_tok, NULL, NULL);
+    assert(n_tok <= s->n_tok_max);
+    if (s->model->down_transposed) queue_active(s, l, hidden, n_tok);
+    queue_down(s, l, hidden, n_tok, NULL, NULL);
     hth_pool_finish(s->pool);
     hth_pool_quiesce(s->pool);
     return s->block_out;

@@ -1,37 +1,36 @@
-/* One step through the layers: rows of tokens, of one or several sequences, from
- * ids to logits. The order of the files is that of a token: step.c, embed.c,
- * attention.c, ffn.c, head.c. Nothing here allocates after hth_step_open. */
-#ifndef HTH_RUN_RUN_H
-#define HTH_RUN_RUN_H
+/* One step (forward pass) through the layers: a batch of tokens of one or several sequences, from token ids to
+ * logits. A token passes through the files in this order: step.c, embed.c, attention.c, ffn.c, head.c. Nothing
+ * here allocates after hth_step_open. */
+#ifndef HTH_FORWARD_FORWARD_H
+#define HTH_FORWARD_FORWARD_H
 
 #include "base/pool.h"
 #include "model/model.h"
 
-/* ---- the cache of one sequence (cache.c) ------------------------------------------ */
+/* ---- the KV cache of one sequence (kv_cache.c) ------------------------------------ */
 
-/* Keys and values of all layers: layer, then keys and values, then KV head, so that one
- * head's positions are one stream, which kernels/attn/kv_layout.h describes. */
+/* Keys and values of all layers: by layer, then keys and values, then KV head, so that the positions of one head
+ * are one stream (kernels/attn/kv_layout.h). */
 typedef struct hth_kv {
     hearth_kv_type type;
     uint32_t n_ctx;
-    size_t head_size; /* bytes of a KV head's keys, or values, in one layer */
+    size_t head_size; /* bytes of one KV head's keys, or values, in one layer */
     uint8_t *memory;
     size_t size;
     size_t *layer_offset; /* [n_layer] byte offset of a layer's keys; its values follow */
-    uint32_t slot;    /* where the sequence begins in the caches of a device (gpu/gpu.h) */
+    uint32_t slot;    /* first position of the sequence in the device caches (gpu/gpu.h) */
 } hth_kv;
 
-/* Bytes that a cache of n_ctx positions takes; false when that overflows, or the model's
- * heads do not fit the type. */
+/* Bytes of a cache of n_ctx positions; false: overflow, or the model's head size does not suit the type. */
 bool hth_kv_size(const hth_model *model, hearth_kv_type type, uint32_t n_ctx, size_t *size);
 hearth_status hth_kv_open(hth_kv *kv, const hth_model *model, hearth_kv_type type, uint32_t n_ctx,
                           hearth_error *err);
 void hth_kv_close(hth_kv *kv);
 
-/* ---- the observation point (ffn.c) ------------------------------------------------- */
+/* ---- FFN probe (ffn.c) ------------------------------------------------------------- */
 
-/* What can be seen of one layer's feed-forward network, for n_tok tokens. gate is
- * NULL where the family has none. Valid during the call only. */
+/* The values of one layer's feed-forward network for n_tok tokens. gate: NULL where the architecture has none.
+ * Valid during the call only. */
 typedef struct hth_ffn_probe {
     uint32_t i_layer;
     size_t n_tok, d_model, d_ff;
@@ -39,73 +38,73 @@ typedef struct hth_ffn_probe {
     const float *input;    /* [n_tok][d_model], after the norm */
     const float *gate;     /* [n_tok][d_ff], before the activation */
     const float *up;       /* [n_tok][d_ff] */
-    float *hidden;         /* [n_tok][d_ff], what goes into down; where an observer puts a zero, that neuron
-                              counts as left out */
-    hth_pool *pool;        /* idle: work that the observer gives it is done by all threads */
+    /* [n_tok][d_ff], the input of down; a neuron that the probe sets to zero counts as left out */
+    float *hidden;
+    hth_pool *pool;        /* idle: the probe may run work on all its threads */
 } hth_ffn_probe;
 typedef void hth_ffn_probe_fn(void *user, const hth_ffn_probe *seen);
 
-/* ---- who fires (ffn.c) ----------------------------------------------------------------- */
+/* ---- selection of active neurons (ffn.c) ----------------------------------------------- */
 
-/* The neurons that compute for one token of one layer, ascending. list NULL: all of them, n is d_ff then.
- * A neuron left out counts as zero. */
+/* The active neurons for one token of one layer, ascending. list NULL: all, and n is d_ff. Inactive neurons count
+ * as zero. */
 typedef struct hth_neuron_list {
     const int32_t *list;
     uint32_t n;
 } hth_neuron_list;
 
-/* Names the active neurons by the layer and the FFN's input (after the norm), in place of the step's
- * selector, of which the first half and the predictor are computed nevertheless; the list must stay until the next call.
- * Matrices of which the selector reads single rows must lie so; with dense, gate and up. */
+/* Names the active neurons from the layer and the FFN's input (after the norm). It replaces the step's selector,
+ * whose first half and predictor are still computed; the list must stay valid until the next call. Matrices of
+ * which the selector reads single rows must be laid out by rows; with dense: gate and up. */
 typedef hth_neuron_list hth_selector_fn(void *user, uint32_t i_layer, const float *input);
 
 /* ---- steps (step.c) ------------------------------------------------------------------ */
 
-/* One token of one sequence. Rows of a sequence stand in ascending positions. */
+/* One token of one sequence. Tokens of a sequence have ascending positions. */
 typedef struct hth_batch_token {
     hth_kv *kv;
     int32_t token;     /* below n_vocab */
-    uint32_t position; /* below kv->n_ctx; all before it are in the cache or in earlier rows */
+    uint32_t position; /* below kv->n_ctx; all earlier positions are in the cache or earlier in the batch */
     bool want_logits;
 } hth_batch_token;
 
 typedef struct hth_step hth_step;
 
-/* A workspace for up to n_tok rows at once. kernels and pool must outlive it. selector: one that
- * hth_selector_choose gave. */
+/* A workspace for up to n_row tokens at once. kernels and pool must outlive it. selector: from
+ * hth_selector_choose. */
 hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, hth_pool *pool,
                             uint32_t n_row, hearth_selector selector, hth_step **out, hearth_error *err);
 void hth_step_close(hth_step *step);
-/* From now on the first layers, and perhaps the head, are computed there; gpu must outlive the step. */
+/* From now on gpu computes the first layers, and perhaps the head; it must outlive the step. */
 typedef struct hth_gpu hth_gpu;
 void hth_step_use_gpu(hth_step *step, hth_gpu *gpu);
 /* Bytes of that workspace. */
 bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selector, uint32_t n_thread,
                    size_t *size);
 void hth_step_set_probe(hth_step *step, hth_ffn_probe_fn *fn, void *user);
-void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user); /* NULL: the selector */
+void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user); /* NULL: use the step's selector */
 
-/* ---- what a selector would have done (ffn.c) ------------------------------------------- */
+/* ---- masks of a selector's decisions (ffn.c) ------------------------------------------- */
 
-/* Of the tokens that another step of the same model has seen, which neurons this step's selector
- * marks: marked[n_tok][d_ff] is 1 or 0. Dense: all; gate: where the first half says that they may
- * fire; predictor: what it marks, before the gate decides; threshold: what reaches it. Works in the
- * workspace of a step that is not under way, and for as many tokens as that has rows. */
+/* For the tokens that the probe of another step of the same model saw: marked[n_tok][d_ff] = 1 where this step's
+ * selector marks the neuron, else 0. Dense: all; gate: where the first half does not rule the neuron out;
+ * predictor: what it marks, before the gate decides; threshold: values at or above the threshold. Uses the
+ * workspace of a step that is not running, for at most as many tokens as its capacity. */
 void hth_step_selector_mask(hth_step *step, const hth_ffn_probe *seen, uint8_t *marked);
 
-/* [n_tok][d_model]: what down of a layer makes of hidden[n_tok][d_ff], without bias. Likewise; valid
- * until the workspace is used again. */
+/* [n_tok][d_model]: the down projection of hidden[n_tok][d_ff] in one layer, without bias. Same requirements;
+ * valid until the workspace is used again. */
 const float *hth_step_down(hth_step *step, uint32_t i_layer, const float *hidden, size_t n_tok);
 
-/* Takes the logits[n_vocab] of the i-th row that wanted them, in order. A status
- * other than HEARTH_OK ends the step with it. */
+/* Receives logits[n_vocab] of the i-th token that wants them, in order. A status other than HEARTH_OK ends the
+ * step with it. */
 typedef hearth_status hth_logits_fn(void *user, uint32_t i_want, const float *logits, hearth_error *err);
 
-/* Computes n_tok rows (1 to the workspace's) and hands the logits of the rows that
- * want them to fn. NUMERIC when a logit is not finite. */
+/* Computes n_row tokens (1 to the workspace's capacity) and passes the logits of the tokens that want them to fn.
+ * NUMERIC: a logit is not finite. */
 hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32_t n_row, hth_logits_fn *fn, void *user,
                            hearth_error *err);
-/* Whether the last step ended because its device refused or failed, or fn with the status of one that did. */
+/* Whether the last step failed because its device reported an error, or fn returned a status of that kind. */
 bool hth_step_device_failed(const hth_step *step);
 
 #endif

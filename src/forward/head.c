@@ -1,5 +1,5 @@
-/* From the residual stream to logits, for the rows that want them. Called by
- * step.c last; the one place where values that are not finite are noticed. */
+/* The output head: from the residual stream to logits, for the tokens that want them. step.c calls it last; the
+ * only place that checks for values that are not finite. */
 #include "forward/forward_int.h"
 
 #include "base/bits.h"
@@ -13,7 +13,7 @@ static uint32_t count_wanted(const hth_step *s)
     return n;
 }
 
-/* Moves the wanted rows to the front of x: one unit, as rows may move onto others. */
+/* Moves the wanted rows to the front of x: a single unit, because rows may move onto others. */
 static void gather_wanted(void *arg, size_t i_unit, uint32_t i_thread)
 {
     (void)i_unit, (void)i_thread;
@@ -53,8 +53,8 @@ hearth_status hth_fwd_emit_logits(const hth_step *s, const float *logits, uint32
     return st;
 }
 
-/* Logits of n rows from `first` of the normed ones, then to whoever wants them. */
-static hearth_status compute_piece(hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
+/* Computes the logits of n normed rows from `first` on, and passes them to the sink. */
+static hearth_status compute_chunk(hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
                                    hearth_error *err)
 {
     size_t n_vocab = s->model->hparams.n_vocab;
@@ -78,7 +78,7 @@ hearth_status hth_fwd_head(hth_step *s, hth_logits_sink *to, hearth_error *err)
     hth_fwd_norm(s, &s->model->output_norm, s->x, s->x_norm, n_want);
     for (uint32_t first = 0; st == HEARTH_OK && first < n_want; first += s->head_rows) {
         uint32_t left = n_want - first;
-        st = compute_piece(s, first, left < s->head_rows ? left : s->head_rows, to, err);
+        st = compute_chunk(s, first, left < s->head_rows ? left : s->head_rows, to, err);
     }
     return st;
 }

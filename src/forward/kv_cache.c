@@ -1,6 +1,6 @@
-/* The cache of a sequence: memory for all positions at once, a stream of keys and one of
- * values for each layer and KV head. Opened by sessions, written and read by attention.c.
- * How a head's stream lies is the business of kernels/attn/kv_layout.h. */
+/* The KV cache of a sequence: memory for all positions at once, one stream of keys and one of values per layer and
+ * KV head. Sessions open it; attention.c writes and reads it. kernels/attn/kv_layout.h defines the layout of a
+ * head's stream. */
 #include "forward/forward_int.h"
 
 #include "base/format_bytes.h"
@@ -51,7 +51,7 @@ hearth_status hth_kv_open(hth_kv *kv, const hth_model *model, hearth_kv_type typ
                         "out of memory: %s for a context of %u positions; ask for less with -c",
                         hth_format_bytes(size).text, n_ctx);
     }
-    (void)head_size(model, type, n_ctx, &kv->head_size); /* less than the whole, which fits */
+    (void)head_size(model, type, n_ctx, &kv->head_size); /* cannot overflow: the total size did not */
     size_t at = 0;
     for (uint32_t i = 0; i < n_layer; i++) {
         kv->layer_offset[i] = at;

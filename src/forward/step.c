@@ -1,6 +1,6 @@
-/* A batch of rows through all layers. Called by the engine for every prompt piece
- * and every generated token. A row's bits depend on its own sequence alone: rows
- * meet only in matrix products, which compute each row as if it were the only one. */
+/* One step: a batch of tokens through all layers. The engine calls it for every prompt chunk and every generated
+ * token. A token's bits depend on its own sequence alone: tokens meet only in matrix products, which compute each
+ * one as if it were alone. */
 #include "forward/forward_int.h"
 
 #include "base/format_bytes.h"
@@ -11,14 +11,14 @@
 
 /* ---- the workspace ------------------------------------------------------------- */
 
-/* Walks over all buffers twice: with memory NULL to know the size, then to cut. */
-typedef struct cutter {
+/* Bump allocator that runs over all buffers twice: with memory NULL to compute the size, then to assign addresses. */
+typedef struct bump {
     uint8_t *memory;
     size_t used;
     bool overflow;
-} cutter;
+} bump;
 
-static void *cut(cutter *c, size_t n, size_t size)
+static void *bump_alloc(bump *c, size_t n, size_t size)
 {
     size_t bytes, end;
     if (!hth_mul_size(n, size, &bytes) || !hth_add_size(c->used, bytes, &end) || end > SIZE_MAX - 64) {
@@ -38,91 +38,91 @@ static size_t widest_input(const hth_hparams *h)
     return h->d_ff > n ? h->d_ff : n;
 }
 
-/* Logits of a whole batch would be large; this many rows keep the head's product wide. */
+/* Logits of a whole batch would be large; this many tokens at once keep the head's product efficient. */
 enum { HEAD_ROWS = 16 };
 
-/* What selectors and neuron-major down need. */
-static void cut_lists(cutter *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
+/* Buffers of selectors and of the transposed down. */
+static void alloc_lists(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
 {
     const hth_hparams *h = &model->hparams;
     bool scored = s->selector == HEARTH_SELECTOR_PREDICTOR || s->selector == HEARTH_SELECTOR_THRESHOLD;
-    size_t f = sizeof(float), n_fired = model->down_transposed ? n_row * h->d_ff : 0;
+    size_t f = sizeof(float), n_active = model->down_transposed ? n_row * h->d_ff : 0;
     size_t n_sum = model->down_transposed ? n_thread * hth_axpy_width(h->d_model) : 0;
-    s->list = cut(c, s->selector == HEARTH_SELECTOR_DENSE ? 0 : h->d_ff, sizeof *s->list);
-    s->scores = cut(c, scored ? n_row * h->d_ff : 0, f);
-    s->rank_out = cut(c, scored ? n_row * h->rank : 0, f);
-    s->active_idx = cut(c, n_fired, sizeof *s->active_idx);
-    s->active_vals = cut(c, n_fired, f);
-    s->active_sets = cut(c, model->down_transposed ? n_row : 0, sizeof *s->active_sets);
-    s->axpy_scratch.acc64 = cut(c, n_sum, sizeof *s->axpy_scratch.acc64);
-    s->axpy_scratch.sums = cut(c, n_sum, sizeof *s->axpy_scratch.sums);
-    s->axpy_scratch.offsets = cut(c, n_sum / 16, sizeof *s->axpy_scratch.offsets);
-    s->axpy_scratch.chain = cut(c, n_sum, f);
-    s->axpy_scratch.state = cut(c, model->down_transposed ? n_thread : 0, sizeof *s->axpy_scratch.state);
-    s->axpy_scratch.scale = cut(c, model->down_transposed ? n_row : 0, f);
+    s->list = bump_alloc(c, s->selector == HEARTH_SELECTOR_DENSE ? 0 : h->d_ff, sizeof *s->list);
+    s->scores = bump_alloc(c, scored ? n_row * h->d_ff : 0, f);
+    s->rank_out = bump_alloc(c, scored ? n_row * h->rank : 0, f);
+    s->active_idx = bump_alloc(c, n_active, sizeof *s->active_idx);
+    s->active_vals = bump_alloc(c, n_active, f);
+    s->active_sets = bump_alloc(c, model->down_transposed ? n_row : 0, sizeof *s->active_sets);
+    s->axpy_scratch.acc64 = bump_alloc(c, n_sum, sizeof *s->axpy_scratch.acc64);
+    s->axpy_scratch.sums = bump_alloc(c, n_sum, sizeof *s->axpy_scratch.sums);
+    s->axpy_scratch.offsets = bump_alloc(c, n_sum / 16, sizeof *s->axpy_scratch.offsets);
+    s->axpy_scratch.chain = bump_alloc(c, n_sum, f);
+    s->axpy_scratch.state = bump_alloc(c, model->down_transposed ? n_thread : 0, sizeof *s->axpy_scratch.state);
+    s->axpy_scratch.scale = bump_alloc(c, model->down_transposed ? n_row : 0, f);
 }
 
-static void cut_buffers(cutter *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
+static void alloc_buffers(bump *c, const hth_model *model, size_t n_row, size_t n_thread, hth_step *s)
 {
     const hth_hparams *h = &model->hparams;
     size_t n_q = (size_t)h->n_head * h->d_head, n_kv = (size_t)h->n_head_kv * h->d_head;
     size_t n_pair = h->rope.n_rot / 2, f = sizeof(float);
     s->n_table = h->rope.window_base > 0.0 ? 2 : 1;
-    s->x = cut(c, n_row * h->d_model, f);
-    s->x_norm = cut(c, n_row * h->d_model, f);
-    s->q = cut(c, n_row * n_q, f);
-    s->kv = cut(c, n_row * n_kv, 2 * f);
-    s->attn_out = cut(c, n_row * n_q, f);
-    s->gate = cut(c, n_row * h->d_ff, f);
-    s->up = cut(c, n_row * h->d_ff, f);
-    s->hidden = cut(c, n_row * h->d_ff, f);
-    s->block_out = cut(c, n_row * h->d_model, f);
-    s->attn_saved = cut(c, h->arch->parallel ? n_row * h->d_model : 0, f);
-    s->cosine = cut(c, s->n_table * n_row * n_pair, f);
-    s->sine = cut(c, s->n_table * n_row * n_pair, f);
-    s->frequency = cut(c, s->n_table * 2 * n_pair, sizeof(double));
+    s->x = bump_alloc(c, n_row * h->d_model, f);
+    s->x_norm = bump_alloc(c, n_row * h->d_model, f);
+    s->q = bump_alloc(c, n_row * n_q, f);
+    s->kv = bump_alloc(c, n_row * n_kv, 2 * f);
+    s->attn_out = bump_alloc(c, n_row * n_q, f);
+    s->gate = bump_alloc(c, n_row * h->d_ff, f);
+    s->up = bump_alloc(c, n_row * h->d_ff, f);
+    s->hidden = bump_alloc(c, n_row * h->d_ff, f);
+    s->block_out = bump_alloc(c, n_row * h->d_model, f);
+    s->attn_saved = bump_alloc(c, h->arch->parallel ? n_row * h->d_model : 0, f);
+    s->cosine = bump_alloc(c, s->n_table * n_row * n_pair, f);
+    s->sine = bump_alloc(c, s->n_table * n_row * n_pair, f);
+    s->frequency = bump_alloc(c, s->n_table * 2 * n_pair, sizeof(double));
     s->n_scratch = hth_attn_scratch(h->d_head, hth_fwd_group_queries(model, &s->group_rows));
-    s->scratch = cut(c, n_thread * s->n_scratch, f);
-    s->groups = cut(c, n_row, sizeof *s->groups);
-    s->q_q8 = cut(c, n_row * n_q, 1);
-    s->q_d = cut(c, n_row * (n_q / HTH_ACT_BLOCK), f);
-    s->q_sum = cut(c, n_row * (n_q / HTH_ACT_BLOCK), sizeof(int32_t));
-    s->split_values = cut(c, HTH_SPLIT_SCRATCH * n_q, f);
-    s->split_partials = cut(c, HTH_SPLIT_SCRATCH * (size_t)h->n_head, sizeof *s->split_partials);
-    s->split_totals = cut(c, HTH_SPLIT_ROWS * (size_t)h->n_head, sizeof *s->split_totals);
+    s->scratch = bump_alloc(c, n_thread * s->n_scratch, f);
+    s->groups = bump_alloc(c, n_row, sizeof *s->groups);
+    s->q_q8 = bump_alloc(c, n_row * n_q, 1);
+    s->q_d = bump_alloc(c, n_row * (n_q / HTH_ACT_BLOCK), f);
+    s->q_sum = bump_alloc(c, n_row * (n_q / HTH_ACT_BLOCK), sizeof(int32_t));
+    s->split_values = bump_alloc(c, HTH_SPLIT_SCRATCH * n_q, f);
+    s->split_partials = bump_alloc(c, HTH_SPLIT_SCRATCH * (size_t)h->n_head, sizeof *s->split_partials);
+    s->split_totals = bump_alloc(c, HTH_SPLIT_ROWS * (size_t)h->n_head, sizeof *s->split_totals);
     s->head_rows = n_row < HEAD_ROWS ? (uint32_t)n_row : HEAD_ROWS;
-    s->logits = cut(c, (size_t)s->head_rows * h->n_vocab, f);
+    s->logits = bump_alloc(c, (size_t)s->head_rows * h->n_vocab, f);
     size_t widest = widest_input(h), n_block = widest / HTH_ACT_BLOCK + 1;
     size_t n_wide = widest / HTH_ACT_BLOCK_256 + 1, n_part = widest / HTH_ACT_SUBBLOCK + 1;
-    s->act_q8.q = cut(c, n_row * widest, 1);
-    s->act_q8.d = cut(c, n_row * n_block, f);
-    s->act_q8.sum = cut(c, n_row * n_block, sizeof(int32_t));
-    s->act_q8.q_256 = cut(c, n_row * widest, 1);
-    s->act_q8.d_256 = cut(c, n_row * n_wide, f);
-    s->act_q8.sum_16 = cut(c, n_row * n_part, sizeof(int16_t));
+    s->act_q8.q = bump_alloc(c, n_row * widest, 1);
+    s->act_q8.d = bump_alloc(c, n_row * n_block, f);
+    s->act_q8.sum = bump_alloc(c, n_row * n_block, sizeof(int32_t));
+    s->act_q8.q_256 = bump_alloc(c, n_row * widest, 1);
+    s->act_q8.d_256 = bump_alloc(c, n_row * n_wide, f);
+    s->act_q8.sum_16 = bump_alloc(c, n_row * n_part, sizeof(int16_t));
     size_t n_tiled = hth_n_tiled(n_row);
-    s->act_q8.tiles.q = cut(c, n_tiled * widest, 1);
-    s->act_q8.tiles.x = cut(c, n_tiled * widest, f);
-    s->act_q8.tiles.d = cut(c, n_tiled * n_block, f);
-    s->act_q8.tiles.offset = cut(c, n_tiled * n_block, sizeof(int32_t));
-    s->act_q8.tiles_256.q = cut(c, n_tiled * widest, 1);
-    s->act_q8.tiles_256.d = cut(c, n_tiled * n_wide, f);
-    s->act_q8.tiles_256.sum_16 = cut(c, n_tiled * n_part, sizeof(int16_t));
+    s->act_q8.tiles.q = bump_alloc(c, n_tiled * widest, 1);
+    s->act_q8.tiles.x = bump_alloc(c, n_tiled * widest, f);
+    s->act_q8.tiles.d = bump_alloc(c, n_tiled * n_block, f);
+    s->act_q8.tiles.offset = bump_alloc(c, n_tiled * n_block, sizeof(int32_t));
+    s->act_q8.tiles_256.q = bump_alloc(c, n_tiled * widest, 1);
+    s->act_q8.tiles_256.d = bump_alloc(c, n_tiled * n_wide, f);
+    s->act_q8.tiles_256.sum_16 = bump_alloc(c, n_tiled * n_part, sizeof(int16_t));
     s->input.size = hth_input_size(widest);
-    s->input.words = cut(c, s->input.size, 1);
-    s->input.copies = cut(c, n_thread, HTH_INPUT_HEAD + s->input.size);
+    s->input.words = bump_alloc(c, s->input.size, 1);
+    s->input.copies = bump_alloc(c, n_thread, HTH_INPUT_HEAD + s->input.size);
     s->act_q8.input = &s->input;
-    s->act_q8.part = cut(c, n_thread * HTH_PRODUCT_SCRATCH, f);
-    s->act_q8.work = cut(c, n_thread * HTH_PANEL_WORK, 1);
-    cut_lists(c, model, n_row, n_thread, s);
+    s->act_q8.part = bump_alloc(c, n_thread * HTH_PRODUCT_SCRATCH, f);
+    s->act_q8.work = bump_alloc(c, n_thread * HTH_PANEL_WORK, 1);
+    alloc_lists(c, model, n_row, n_thread, s);
 }
 
 bool hth_step_size(const hth_model *model, uint32_t n_row, hearth_selector selector, uint32_t n_thread,
                    size_t *size)
 {
-    cutter c = {0};
+    bump c = {0};
     hth_step s = {.selector = selector};
-    cut_buffers(&c, model, n_row, n_thread, &s);
+    alloc_buffers(&c, model, n_row, n_thread, &s);
     *size = c.used + sizeof s;
     return !c.overflow;
 }
@@ -134,8 +134,8 @@ hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, 
     hth_step *s = hth_alloc(1, sizeof *s);
     if (!s) return hth_fail_memory(err, sizeof *s, "a step");
     *s = (hth_step){.model = model, .k = kernels, .pool = pool, .n_tok_max = n_row, .selector = selector};
-    cutter c = {0};
-    cut_buffers(&c, model, n_row, hth_pool_n_thread(pool), s);
+    bump c = {0};
+    alloc_buffers(&c, model, n_row, hth_pool_n_thread(pool), s);
     s->size = c.used;
     s->memory = c.overflow ? NULL : hth_pages_alloc(s->size);
     if (!s->memory) {
@@ -144,8 +144,8 @@ hearth_status hth_step_open(const hth_model *model, const hth_kernels *kernels, 
                         "out of memory: %s for a workspace of %u rows; ask for a smaller --batch",
                         hth_format_bytes(c.used).text, n_row);
     }
-    c = (cutter){.memory = s->memory};
-    cut_buffers(&c, model, n_row, hth_pool_n_thread(pool), s);
+    c = (bump){.memory = s->memory};
+    alloc_buffers(&c, model, n_row, hth_pool_n_thread(pool), s);
     hth_fwd_rope_init(s);
     *out = s;
     return HEARTH_OK;
@@ -173,7 +173,7 @@ void hth_step_select(hth_step *step, hth_selector_fn *fn, void *user)
     step->select_user = user;
 }
 
-/* ---- row by row -------------------------------------------------------------------- */
+/* ---- per-token operations ---------------------------------------------------------- */
 
 void hth_fwd_norm_row(const void *rows, size_t i)
 {
@@ -217,7 +217,7 @@ static void add_row(void *arg, size_t i, uint32_t i_thread)
 
 /* ---- the step ------------------------------------------------------------------------ */
 
-/* The residual stream takes what a block gives, normed where the family does that. */
+/* Adds a block's output to the residual stream, after a post-norm where the architecture has one. */
 static void add_to_stream(hth_step *s, float *block, const hth_norm *post)
 {
     add_job job = {s, s->x, block};
@@ -225,7 +225,7 @@ static void add_to_stream(hth_step *s, float *block, const hth_norm *post)
     hth_pool_add(s->pool, add_row, &job, sizeof job, s->n_tok);
 }
 
-static void hold_out(hth_step *s)
+static void save_attention(hth_step *s)
 {
     float *out = s->block_out;
     s->block_out = s->attn_saved;
@@ -237,7 +237,7 @@ static void run_layer(hth_step *s, uint32_t i_layer)
     const hth_layer *l = &s->model->layers[i_layer];
     if (s->model->hparams.arch->parallel) {
         hth_fwd_attention(s, i_layer, NULL);
-        hold_out(s);
+        save_attention(s);
         hth_fwd_ffn(s, i_layer, NULL);
         add_to_stream(s, s->attn_saved, &l->attn_post_norm);
         add_to_stream(s, s->block_out, &l->ffn_post_norm);
@@ -264,7 +264,7 @@ hearth_status hth_step_run(hth_step *step, const hth_batch_token *tokens, uint32
     step->tokens = tokens;
     step->n_tok = n_row;
     step->device_failed = false;
-    hth_alloc_assert_none(1); /* whoever is called from here may allocate again */
+    hth_alloc_assert_none(1); /* functions called from here may allocate again */
     hth_fwd_group(step);
     hth_fwd_embed(step);
     hth_fwd_rope_tables(step);

@@ -1,10 +1,10 @@
-/* The family table, and the names of activations. The conventions are those of
- * the models' publishers as their GGUF converters write them. */
+/* The table of architectures, and the names of activations. The conventions are those of the models' publishers as
+ * their GGUF converters write them. */
 #include "model/arch.h"
 
 #include <stdio.h>
 
-static const hth_arch families[] = {
+static const hth_arch archs[] = {
     {.name = "llama",
      .rope = HTH_ROPE_INTERLEAVED,
      .factors = HTH_FACTORS_ONE,
@@ -29,7 +29,7 @@ static const hth_arch families[] = {
      .qk_norm = true,
      .activation = HTH_ACTIVATION_SILU,
      .gated = true},
-    /* The 27B models divide by another root; no key says so, only their depth. */
+    /* The 27B models divide scores by another root. No key states it; it follows from their number of layers. */
     {.name = "gemma2",
      .rope = HTH_ROPE_NEOX,
      .post_norms = true,
@@ -53,8 +53,8 @@ static const hth_arch families[] = {
      .wide_scale_layers = 62,
      .activation = HTH_ACTIVATION_GELU,
      .gated = true},
-    /* The window of the file counts, in all layers, as its publishers' configurations say;
-     * llama.cpp of 2026 reads the key and goes without. */
+    /* The file's window applies in all layers, as the publishers' configurations say. llama.cpp of 2026 reads the
+     * key and uses no window. */
     {.name = "phi3",
      .rope = HTH_ROPE_NEOX,
      .factors = HTH_FACTORS_BY_CONTEXT,
@@ -79,12 +79,12 @@ static const hth_arch families[] = {
      .relu_form = HTH_ACTIVATION_RELU,
      .activation = HTH_ACTIVATION_RELU},
 };
-enum { N_FAMILY = sizeof families / sizeof *families };
+enum { N_ARCH = sizeof archs / sizeof *archs };
 
 const hth_arch *hth_arch_find(hth_str name)
 {
-    for (size_t i = 0; i < N_FAMILY; i++)
-        if (hth_str_eq(name, families[i].name)) return &families[i];
+    for (size_t i = 0; i < N_ARCH; i++)
+        if (hth_str_eq(name, archs[i].name)) return &archs[i];
     return NULL;
 }
 
@@ -92,13 +92,12 @@ const char *hth_arch_list(char *list, size_t size)
 {
     size_t n = 0;
     list[0] = '\0';
-    for (size_t i = 0; i < N_FAMILY && n < size; i++)
-        n += (size_t)snprintf(list + n, size - n, "%s%s", i ? ", " : "", families[i].name);
+    for (size_t i = 0; i < N_ARCH && n < size; i++)
+        n += (size_t)snprintf(list + n, size - n, "%s%s", i ? ", " : "", archs[i].name);
     return list;
 }
 
-/* Some names are those of gated forms and ask for a gate tensor; with the others the
- * tensors decide. */
+/* Some names are those of gated forms and require a gate tensor. With the other names the tensors decide. */
 static const struct {
     const char *name;
     hth_activation activation;

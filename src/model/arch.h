@@ -1,7 +1,7 @@
-/* Families of models: what differs between architectures, as data. Adding one is
- * a row in arch.c and a golden file; run/ reads the fields and knows no names. */
-#ifndef HTH_MODEL_FAMILY_H
-#define HTH_MODEL_FAMILY_H
+/* Architectures: the differences between models, as data. A new one is a row in arch.c and a golden file. forward/
+ * reads the fields and knows no names. */
+#ifndef HTH_MODEL_ARCH_H
+#define HTH_MODEL_ARCH_H
 
 #include "file/gguf.h"
 #include "kernels/kernels.h"
@@ -12,7 +12,7 @@ typedef enum hth_rope_kind {
     HTH_ROPE_NONE,       /* positions are learned, or there are none */
 } hth_rope_kind;
 
-/* Tables of angles' divisors that a file may carry, by the name of their tensor. */
+/* Tables of divisors of the rotation angles that a file may contain, by tensor name. */
 typedef enum hth_rope_factors {
     HTH_FACTORS_NONE,
     HTH_FACTORS_ONE,        /* rope_freqs.weight */
@@ -21,17 +21,17 @@ typedef enum hth_rope_factors {
 
 typedef enum hth_norm_kind {
     HTH_NORM_RMS,
-    HTH_NORM_LAYER, /* mean taken off; its bias is required */
+    HTH_NORM_LAYER, /* subtracts the mean; its bias is required */
 } hth_norm_kind;
 
-/* Which biases of matrices a file must hold; the others are taken where they are. */
+/* Which biases of matrices a file must contain. The others are used if present. */
 typedef enum hth_bias_rule { HTH_BIAS_OPTIONAL, HTH_BIAS_QKV, HTH_BIAS_ALL } hth_bias_rule;
 
-/* Layers that see the last positions only. Layer i slides where period is 0 or
- * i mod period < period - 1; a file may state size and period, or a flag per layer. */
+/* Sliding-window layers, which see only the last positions. Layer i slides if period is 0 or i mod period < period
+ * - 1. A file may state size and period, or a flag per layer. */
 typedef struct hth_swa_pattern {
     bool possible;
-    uint32_t size; /* where the file states none; 0: then no layer slides */
+    uint32_t size; /* default if the file states none; 0: then no layer slides */
     uint32_t period;
 } hth_swa_pattern;
 
@@ -41,37 +41,36 @@ typedef struct hth_arch {
     hth_rope_factors factors;
     hth_norm_kind norm;
     hth_bias_rule biases;
-    bool fused_gate_up; /* ffn_up has the rows of the gate, then those of up, where there is no ffn_gate */
-    hth_activation activation; /* where the file names none */
-    bool gated;                /* that one cannot do without a gate */
-    bool in_powerinfer;        /* files of PowerInfer may hold it, */
-    hth_activation relu_form;  /* and then mean this, whatever the file says */
-    bool parallel;             /* attention and FFN side by side, from attn_norm (and attn_norm_2) */
-    bool qk_norm;              /* queries and keys normalised head by head before rotation */
-    bool post_norms;           /* the outputs of attention and FFN normalised before they are added */
-    bool scaled_embedding;     /* times sqrt(d_model) */
+    bool fused_gate_up; /* if ffn_gate is absent, ffn_up has the rows of the gate, then those of up */
+    hth_activation activation; /* default if the file names none */
+    bool gated;                /* that activation requires a gate */
+    bool in_powerinfer;        /* PowerInfer files may have this architecture; */
+    hth_activation relu_form;  /* its activation in them, whatever the file says */
+    bool parallel;             /* attention and FFN in parallel, from attn_norm (and attn_norm_2) */
+    bool qk_norm;              /* queries and keys are normalised per head before rotation */
+    bool post_norms;           /* the outputs of attention and FFN are normalised before they are added */
+    bool scaled_embedding;     /* embeddings are multiplied by sqrt(d_model) */
     uint32_t position_offset;  /* learned positions: row p + offset of position_embd; 0: none */
     hth_swa_pattern swa;
-    double window_rope_base;       /* of layers that slide, unscaled; 0: as the others */
-    double attn_softcap, logit_softcap;   /* x becomes cap tanh(x / cap); 0: none, if the file states none */
+    double window_rope_base;       /* of sliding-window layers, unscaled; 0: as in the other layers */
+    double attn_softcap, logit_softcap;   /* default if the file states none; x becomes cap tanh(x / cap); 0: none */
     bool reads_attn_softcap, reads_logit_softcap; /* the file may state them */
-    uint32_t wide_scale_layers;    /* with so many layers scores are scaled by sqrt(d_model / n_head) */
-    double norm_eps;               /* where the file states none; 0: it must */
+    uint32_t wide_scale_layers;    /* models of this many layers divide scores by sqrt(d_model / n_head) */
+    double norm_eps;               /* default if the file states none; 0: the file must state it */
 } hth_arch;
 
-/* NULL when the name is not one of ours. */
+/* NULL if the name is unknown. */
 const hth_arch *hth_arch_find(hth_str name);
 
-/* "llama, ...", cut to size: for messages. Returns list. */
+/* "llama, ...", truncated to size: for messages. Returns list. */
 const char *hth_arch_list(char *list, size_t size);
 
 #define HTH_ACTIVATION_NAMES "swiglu, silu, geglu, gelu, reglu, relu, relu2, drelu"
 
-/* The value of hearth.ffn.activation, and whether that form cannot do without a
- * gate; false when unknown. */
+/* Parses the value of hearth.ffn.activation. needs_gate: that form requires a gate. False if unknown. */
 bool hth_activation_by_name(hth_str name, hth_activation *activation, bool *needs_gate);
 const char *hth_activation_name(hth_activation activation);
-/* Whether a neuron may give an exact zero. */
+/* True if a neuron may be exactly zero. */
 bool hth_activation_is_sparse(hth_activation activation);
 
 #endif

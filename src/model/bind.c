@@ -1,6 +1,6 @@
-/* Tensors bound by name: every tensor that the family needs is found, its type
- * and shape are checked against the hyper-parameters, and a list remembers where
- * its weights are wanted. What is optional and absent stays NULL or empty. */
+/* Binds tensors by name: finds every tensor that the architecture needs, checks its type and shape against the
+ * hyper-parameters, and lists the destinations of its weights. Optional tensors that are absent stay NULL or
+ * empty. */
 #include "base/checked_math.h"
 #include "base/log.h"
 #include "model/model.h"
@@ -77,7 +77,7 @@ static hearth_status wrong_shape(binder *b, const hth_gguf_tensor *t, uint64_t n
                     (unsigned long long)n_row);
 }
 
-/* Several matrices of n_col columns whose rows follow one another in one tensor. */
+/* Several matrices of n_col columns whose rows are consecutive in one tensor. */
 typedef struct part {
     size_t n_row;
     hth_matrix *matrix;
@@ -104,14 +104,14 @@ static hearth_status bind_parts(binder *b, const hth_gguf_tensor *t, size_t n_co
     return HEARTH_OK;
 }
 
-/* A matrix of n_tok rows of n_col weights. */
+/* A matrix of n_row rows of n_col weights. */
 static hearth_status bind_matrix(binder *b, const hth_gguf_tensor *t, size_t n_row, size_t n_col,
                                  hth_matrix *m)
 {
     return bind_parts(b, t, n_col, &(part){n_row, m}, 1);
 }
 
-/* A vector of n floats, in any float type. */
+/* A vector of n floats, of any float type. */
 static hearth_status check_vector(binder *b, const hth_gguf_tensor *t, size_t n)
 {
     if (!t) return missing(b);
@@ -134,7 +134,7 @@ static hearth_status bind_vector(binder *b, const hth_gguf_tensor *t, size_t n, 
     return st;
 }
 
-/* Biases of several matrices that follow one another in one tensor; NULL: there are none. */
+/* Biases of several matrices, consecutive in one tensor. NULL: none. */
 static hearth_status bind_bias_parts(binder *b, const hth_gguf_tensor *t, const size_t *n,
                                      const float **vectors[], size_t n_part)
 {
@@ -158,7 +158,7 @@ static hearth_status bind_divisors(binder *b, const hth_gguf_tensor *t, const fl
     return st;
 }
 
-/* A bias of matrix `name` of a layer, which the family may need. */
+/* The bias of matrix `name` of a layer, which the architecture may require. */
 static hearth_status bind_bias(binder *b, uint32_t i_layer, const char *name, bool needed, size_t n,
                                const float **vector)
 {
@@ -168,7 +168,7 @@ static hearth_status bind_bias(binder *b, uint32_t i_layer, const char *name, bo
     return t || needed ? bind_vector(b, t, n, vector) : HEARTH_OK;
 }
 
-/* A norm of a layer by its name, of n values. */
+/* A norm of a layer by name, of n values. */
 static hearth_status bind_norm(binder *b, uint32_t i_layer, const char *name, size_t n, hth_norm *norm)
 {
     char weight[48];
@@ -190,7 +190,7 @@ static hearth_status bind_linear(binder *b, uint32_t i_layer, const char *name, 
 
 /* ---- the parts of a model ------------------------------------------------------ */
 
-/* The vocabulary is what the embedding holds; metadata must not ask for more. */
+/* The embedding determines the size of the vocabulary. The metadata must not state more tokens. */
 static hearth_status bind_embedding(binder *b)
 {
     hth_model *m = b->model;
@@ -215,7 +215,7 @@ static hearth_status bind_embedding(binder *b)
     return HEARTH_OK;
 }
 
-/* A row for each position, the first ones unused; they bound the context. */
+/* One row per position, the first ones unused. They bound the context. */
 static hearth_status bind_positions(binder *b)
 {
     hth_model *m = b->model;
@@ -231,7 +231,7 @@ static hearth_status bind_positions(binder *b)
     return bind_matrix(b, t, t->dim[1], h->d_model, &m->position_embd);
 }
 
-/* What the angles of the rotation are divided by. */
+/* The divisors of the rotation angles. */
 static hearth_status bind_rope_factors(binder *b)
 {
     hth_model *m = b->model;
@@ -263,7 +263,7 @@ static hearth_status bind_head(binder *b)
     return st == HEARTH_OK && t ? bind_vector(b, t, m->hparams.n_vocab, &m->output_bias) : st;
 }
 
-/* Queries, keys and values, in three tensors or in one; so are their biases. */
+/* Queries, keys and values, in three tensors or in one. The same holds for their biases. */
 static hearth_status bind_qkv(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
@@ -285,7 +285,7 @@ static hearth_status bind_qkv(binder *b, uint32_t i, hth_layer *l)
         return bind_linear(b, i, "attn_v", biased, n_kv, d, &l->v, &l->v_bias);
     }
     const part parts[] = {{n_q, &l->q}, {n_kv, &l->k}, {n_kv, &l->v}};
-    find_in_layer(b, i, "attn_qkv.weight"); /* for messages */
+    find_in_layer(b, i, "attn_qkv.weight"); /* sets the name for messages */
     if ((st = bind_parts(b, joined, d, parts, 3)) != HEARTH_OK) return st;
     const hth_gguf_tensor *bias = find_in_layer(b, i, "attn_qkv.bias");
     if (bias)
@@ -297,7 +297,7 @@ static hearth_status bind_qkv(binder *b, uint32_t i, hth_layer *l)
     return bind_bias(b, i, "attn_v", biased, n_kv, &l->v_bias);
 }
 
-/* Side by side, attention and FFN share one norm unless attention has its own. */
+/* With parallel attention and FFN, both share one norm unless attention has its own. */
 static hearth_status bind_attention_norm(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
@@ -322,7 +322,7 @@ static hearth_status bind_attention(binder *b, uint32_t i, hth_layer *l)
     return bind_norm(b, i, "post_attention_norm", h->d_model, &l->attn_post_norm);
 }
 
-static hearth_status cut_clusters(binder *b, uint32_t i_layer, hth_layer *l)
+static hearth_status split_clusters(binder *b, uint32_t i_layer, hth_layer *l)
 {
     l->n_cluster = (l->d_ff + HTH_CLUSTER_NEURONS - 1) / HTH_CLUSTER_NEURONS;
     hth_cluster *c = hth_arena_alloc(&b->model->arena, l->n_cluster, sizeof *c, 4);
@@ -335,8 +335,8 @@ static hearth_status cut_clusters(binder *b, uint32_t i_layer, hth_layer *l)
     return HEARTH_OK;
 }
 
-/* A router says that a layer has experts, which the metadata deny. */
-static hearth_status refuse_router(binder *b, uint32_t i_layer)
+/* A router means that a layer has experts, which contradicts the metadata. */
+static hearth_status check_router(binder *b, uint32_t i_layer)
 {
     const hth_gguf_tensor *t = find_in_layer(b, i_layer, "ffn_gate_inp.weight");
     if (!t) return HEARTH_OK;
@@ -346,7 +346,7 @@ static hearth_status refuse_router(binder *b, uint32_t i_layer)
                     b->model->hparams.arch->name);
 }
 
-/* The gate of a layer, which all layers have or none. */
+/* The gate of a layer. Either all layers have one or none. */
 static hearth_status bind_gate(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
@@ -377,10 +377,10 @@ static hearth_status bind_gate_up(binder *b, uint32_t i, hth_layer *l)
                            : bind_linear(b, i, "ffn_up", biased, l->d_ff, h->d_model, &l->up, &l->up_bias);
 }
 
-/* Whether layer 0 has a tensor; then all layers must. */
+/* True if layer 0 has a tensor. Then all layers must have it. */
 static bool first_has(binder *b, const char *name) { return find_in_layer(b, 0, name) != NULL; }
 
-/* Down, in rows of outputs or, as PowerInfer's and packed files have it, in rows of neurons. */
+/* Down: rows of outputs or, as in PowerInfer's and packed files, transposed (rows of neurons). */
 static hearth_status bind_down(binder *b, uint32_t i, hth_layer *l)
 {
     hth_model *m = b->model;
@@ -394,7 +394,7 @@ static hearth_status bind_down(binder *b, uint32_t i, hth_layer *l)
     return st != HEARTH_OK ? st : bind_bias(b, i, "ffn_down_t", biased, d, &l->down_bias);
 }
 
-/* The rank is the file's, layer by layer. */
+/* The file determines the rank, layer by layer. */
 static hearth_status bind_predictor(binder *b, uint32_t i, hth_layer *l)
 {
     hth_model *m = b->model;
@@ -421,8 +421,8 @@ static hearth_status bind_floor(binder *b, uint32_t i, hth_layer *l)
     return st;
 }
 
-/* Which number each neuron had before it was packed: of no use to a token, but it must be what it
- * says (check_order in engine/load.c). */
+/* The original index of each neuron before packing. No computation uses it, but it must be a permutation
+ * (check_order in engine/load.c). */
 static hearth_status bind_order(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_gguf_tensor *t = find_in_layer(b, i, "ffn_order");
@@ -443,7 +443,7 @@ static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
 {
     const hth_hparams *h = &b->model->hparams;
     hearth_status st;
-    if ((st = refuse_router(b, i)) != HEARTH_OK) return st;
+    if ((st = check_router(b, i)) != HEARTH_OK) return st;
     if (!h->arch->parallel && (st = bind_norm(b, i, "ffn_norm", h->d_model, &l->ffn_norm)) != HEARTH_OK)
         return st;
     if ((st = bind_gate_up(b, i, l)) != HEARTH_OK) return st;
@@ -451,10 +451,10 @@ static hearth_status bind_ffn(binder *b, uint32_t i, hth_layer *l)
         (st = bind_floor(b, i, l)) != HEARTH_OK || (st = bind_order(b, i, l)) != HEARTH_OK)
         return st;
     if (h->arch->post_norms) st = bind_norm(b, i, "post_ffw_norm", h->d_model, &l->ffn_post_norm);
-    return st != HEARTH_OK ? st : cut_clusters(b, i, l);
+    return st != HEARTH_OK ? st : split_clusters(b, i, l);
 }
 
-/* ---- the whole ------------------------------------------------------------------ */
+/* ---- the whole model ------------------------------------------------------------ */
 
 static hearth_status allocate(binder *b)
 {
@@ -467,7 +467,7 @@ static hearth_status allocate(binder *b)
     return hth_fail_memory(b->err, n * sizeof *m->bindings, "the layers of a model");
 }
 
-/* Layers that the metadata do not announce: a sign that block_count is wrong. */
+/* Layers beyond those of the metadata: block_count is probably wrong. */
 static hearth_status check_block_count(binder *b)
 {
     const hth_hparams *h = &b->model->hparams;
@@ -479,9 +479,9 @@ static hearth_status check_block_count(binder *b)
                     h->arch->name, h->n_layer);
 }
 
-/* Beginnings of names of tensors that files of our families may hold though no logit depends on them. */
+/* Prefixes of tensor names that supported files may contain although no logit depends on them. */
 static const struct {
-    const char *beginning, *why;
+    const char *prefix, *why;
 } harmless[] = {
     {"v.", "the image encoder, which some files bundle"},
     {"mm.", "the projector of images, likewise"},
@@ -490,7 +490,7 @@ static const struct {
     {"dense_3.", "the same"},
 };
 
-/* Ends of names: what old converters kept of a layer's rotation, which is computed. */
+/* Suffix of tensor names: rotation tables from old converters, which are computed instead. */
 static const char rotation_table[] = ".attn_rot_embd.weight";
 
 static bool is_harmless(hth_str name)
@@ -498,13 +498,13 @@ static bool is_harmless(hth_str name)
     size_t n = sizeof rotation_table - 1;
     if (name.n > n && memcmp(name.bytes + name.n - n, rotation_table, n) == 0) return true;
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
-        n = strlen(harmless[i].beginning);
-        if (name.n >= n && memcmp(name.bytes, harmless[i].beginning, n) == 0) return true;
+        n = strlen(harmless[i].prefix);
+        if (name.n >= n && memcmp(name.bytes, harmless[i].prefix, n) == 0) return true;
     }
     return false;
 }
 
-/* A tensor that is not read would be missing from the sums: whoever wrote the file had a use for it. */
+/* A tensor that is not read would be missing from the computation, because the file's author had a use for it. */
 static hearth_status check_unused(binder *b, bool allowed)
 {
     const hth_model *m = b->model;

@@ -1,17 +1,17 @@
-/* What a file says about itself as a whole: keys of our own that must be understood, the
- * version of its quantised blocks, the type that it names. Called once by hth_model_open,
- * before tensors are bound. The tensors always win over general.file_type. */
+/* Checks metadata of the whole file: keys of Hearth that must be known, the version of its quantised blocks, the
+ * file type. Called once by hth_model_open, before tensors are bound. The types of the tensors override
+ * general.file_type. */
 #include "base/log.h"
 #include "model/model.h"
 
 #include <string.h>
 
-/* The layout of blocks has had this number since Q4_0 got its f16 scale (ggml, 2023). */
+/* The layout of blocks has had this version since Q4_0 got its f16 scale (ggml, 2023). */
 enum { QUANTISATION_VERSION = 2 };
 
-/* ---- keys of our own ------------------------------------------------------------------ */
+/* ---- keys of Hearth ------------------------------------------------------------------- */
 
-/* A file that says more with them than is read here would be computed wrongly. */
+/* A file with other keys of Hearth would be computed wrongly. */
 static hearth_status check_own_keys(const hth_gguf *file, hearth_error *err)
 {
     static const char prefix[] = "hearth.";
@@ -65,10 +65,10 @@ static hearth_status check_quantisation_version(const hth_gguf *file, hearth_err
         (unsigned long long)version, QUANTISATION_VERSION);
 }
 
-/* ---- the type that the file names ----------------------------------------------------------- */
+/* ---- file type ------------------------------------------------------------------------------ */
 
-/* The block type behind each number of general.file_type (llama.h, llama_ftype, as of
- * 2026), -1 where it names none. 1024 is added to a number that was only guessed. */
+/* The block type for each number of general.file_type (llama.h, llama_ftype, as of 2026), -1 if it names none.
+ * 1024 is added to a number that was only guessed. */
 static int type_of_file_type(uint64_t file_type)
 {
     static const int8_t types[] = {0,  1,  2,  3,  -1, -1, -1, 8,  6,  7,  10, 11, 11,

@@ -1,13 +1,12 @@
-/* Neurons and clusters. A neuron is one row of gate and up and one column of
- * down; a cluster is a contiguous run of neurons of one layer: the unit that has
- * a home, fires, is fetched, is computed and is counted. */
+/* Neurons and clusters. A neuron is one row of gate and up and one column of down. A cluster is a contiguous run
+ * of neurons of one layer: the unit of placement, activity, prefetching, computation and counting. */
 #ifndef HTH_MODEL_CLUSTER_H
 #define HTH_MODEL_CLUSTER_H
 
 #include <stdint.h>
 
-/* Neurons of a cluster; the last one of a layer may be shorter. Sums of parts are
- * cut at multiples of this (docs/arithmetic.md 6), so homes must be too. */
+/* Neurons of a cluster; the last one of a layer may be shorter. Partial sums are split at multiples of this
+ * (docs/arithmetic.md 6), so placements must be too. */
 enum { HTH_CLUSTER_NEURONS = 256 };
 
 typedef struct hth_cluster {

@@ -1,5 +1,5 @@
-/* The hash by which profiles, predictors and thresholds know their model: quick, whatever the size of
- * the file, and another one for another set of weights. */
+/* The hash by which profiles, predictors and thresholds identify their model: fast for any size of the file, and
+ * different for other weights. */
 #include "base/hash.h"
 #include "model/model.h"
 

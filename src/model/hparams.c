@@ -1,13 +1,13 @@
-/* Hyper-parameters from the metadata. Every value is checked against its range
- * before it is used as a size; limits are in one table of constants below. Keys
- * and defaults: the format's documentation, as llama.cpp reads them. */
+/* Reads hyper-parameters from the metadata. Every value is checked against its range before it is used as a size.
+ * Limits are in one table of constants below. Keys and defaults: the format's documentation, as llama.cpp reads
+ * them. */
 #include "base/log.h"
 #include "model/model.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Above every known model by 2 to 10 times. */
+/* 2 to 10 times above every known model. */
 enum {
     MAX_HEAD = 4096,
     MAX_D_MODEL = 262144,
@@ -15,11 +15,11 @@ enum {
     MAX_CONTEXT = 16777216,
 };
 
-/* No model shrinks its context a thousandfold: smaller factors come from damage. */
+/* No model shrinks its context a thousandfold: smaller factors come from damaged files. */
 static const double MIN_ROPE_FACTOR = 1e-3;
-/* Published caps are 30 and 50; a tiny one would make every score equal. */
+/* Published caps are 30 and 50. A tiny one would make every score equal. */
 static const double MIN_CAP = 1e-3;
-/* Published ones are 1e-5 and 1e-6. */
+/* Published values are 1e-5 and 1e-6. */
 static const double LARGE_EPSILON = 1e-2;
 
 typedef struct reader {
@@ -42,7 +42,7 @@ static hearth_status missing(reader *r)
     return hth_gguf_missing(r->file, r->key, why, r->err);
 }
 
-/* An integer key; required when *value is 0 on entry. */
+/* Reads an integer key. It is required if *value is 0 on entry. */
 static hearth_status read_size(reader *r, const char *name, uint64_t min, uint64_t max, uint32_t *value)
 {
     uint64_t v = *value;
@@ -60,7 +60,7 @@ static hearth_status read_float(reader *r, const char *name, double min, double 
     return hth_gguf_get_float(r->file, key_of(r, name), min, max, value, found, r->err);
 }
 
-/* A count that may be one number or an array with an entry for each layer. */
+/* Reads a count that may be one number or an array with an entry per layer. */
 static hearth_status read_per_layer(reader *r, const char *name, uint64_t max, uint32_t n_layer,
                                     uint32_t *values, bool *found)
 {
@@ -90,10 +90,10 @@ static hearth_status read_per_layer(reader *r, const char *name, uint64_t max, u
     return HEARTH_OK;
 }
 
-/* ---- the parts --------------------------------------------------------------- */
+/* ---- groups of parameters ---------------------------------------------------- */
 
-/* What belongs to a model and is told apart by its name (docs/sparsity.md). */
-static hearth_status refuse_sidecar(reader *r, hth_str name)
+/* Reports an error for files that belong to a model, which their architecture name identifies (docs/sparsity.md). */
+static hearth_status check_not_sidecar(reader *r, hth_str name)
 {
     static const struct {
         const char *name, *what, *says;
@@ -112,14 +112,14 @@ static hearth_status refuse_sidecar(reader *r, hth_str name)
     return HEARTH_OK;
 }
 
-static hearth_status find_family(reader *r, hth_hparams *h)
+static hearth_status find_arch(reader *r, hth_hparams *h)
 {
     hth_str name = {0};
     bool found;
     hearth_status st = hth_gguf_get_text(r->file, "general.architecture", &name, &found, r->err);
     if (st != HEARTH_OK) return st;
     if (!found) return hth_gguf_missing(r->file, "general.architecture", "every model", r->err);
-    if ((st = refuse_sidecar(r, name)) != HEARTH_OK) return st;
+    if ((st = check_not_sidecar(r, name)) != HEARTH_OK) return st;
     h->arch = hth_arch_find(name);
     if (!h->arch) {
         char shown[80], list[200];
@@ -136,7 +136,7 @@ static hearth_status find_family(reader *r, hth_hparams *h)
                     hth_gguf_path(r->file), r->arch);
 }
 
-static hearth_status refuse_experts(reader *r)
+static hearth_status check_experts(reader *r)
 {
     uint64_t n = 0;
     hearth_status st = hth_gguf_get_uint(r->file, key_of(r, "expert_count"), 0, UINT32_MAX, &n, NULL, r->err);
@@ -146,7 +146,7 @@ static hearth_status refuse_experts(reader *r)
                     hth_gguf_path(r->file), r->key, (unsigned long long)n);
 }
 
-/* Heads and FFN widths, which may differ by layer. */
+/* Heads and FFN widths, which may differ per layer. */
 static hearth_status read_layer_sizes(reader *r, hth_arena *arena, hth_hparams *h, hth_layer_sizes **out)
 {
     uint32_t n = h->n_layer;
@@ -212,7 +212,7 @@ static hearth_status read_head_size(reader *r, hth_hparams *h, const hth_layer_s
 
 /* ---- windows ------------------------------------------------------------------- */
 
-/* A flag for each layer, or how often a layer sees everything. */
+/* A flag per layer, or the period of layers without a window. */
 static hearth_status read_window_pattern(reader *r, const hth_hparams *h, uint32_t size,
                                          hth_layer_sizes *sizes)
 {
@@ -365,11 +365,12 @@ static hearth_status read_caps(reader *r, hth_hparams *h)
     hearth_status st = HEARTH_OK;
     if (f->reads_attn_softcap) st = read_cap(r, "attn_logit_softcapping", f->attn_softcap, &h->attn_softcap);
     if (st != HEARTH_OK) return st;
-    return f->reads_logit_softcap ? read_cap(r, "final_logit_softcapping", f->logit_softcap, &h->logit_softcap) : HEARTH_OK;
+    return f->reads_logit_softcap ? read_cap(r, "final_logit_softcapping", f->logit_softcap, &h->logit_softcap)
+                                  : HEARTH_OK;
 }
 
-/* Some converters write a number without meaning for "no limit". What a session may have
- * is bounded by memory, not by this. */
+/* Some converters write a meaningless number for "no limit". The context of a session is bounded by memory, not by
+ * this. */
 static hearth_status read_context(reader *r, hth_hparams *h)
 {
     uint64_t n = 0;
@@ -385,18 +386,18 @@ static hearth_status read_context(reader *r, hth_hparams *h)
     return HEARTH_OK;
 }
 
-/* What the caller wants in place of what the file says. */
-static hearth_status override_activation(reader *r, hth_hparams *h, const char *wish)
+/* Applies the caller's activation instead of the file's. */
+static hearth_status override_activation(reader *r, hth_hparams *h, const char *name)
 {
     const char *by_file = hth_activation_name(h->activation);
     hth_activation activation = h->activation;
-    if (!wish) return HEARTH_OK;
-    if (!hth_activation_by_name((hth_str){wish, strlen(wish)}, &activation, &h->needs_gate))
+    if (!name) return HEARTH_OK;
+    if (!hth_activation_by_name((hth_str){name, strlen(name)}, &activation, &h->needs_gate))
         return hth_fail(r->err, HEARTH_ERROR_ARGUMENT,
-                        "activation '%s' is not known; known: " HTH_ACTIVATION_NAMES, wish);
+                        "activation '%s' is not known; known: " HTH_ACTIVATION_NAMES, name);
     if (activation != h->activation)
         hth_log(HEARTH_LOG_WARN, "%s: activation %s in place of %s, as asked for", hth_gguf_path(r->file),
-                wish, by_file);
+                name, by_file);
     h->other_activation = activation != h->activation;
     h->activation = activation;
     return HEARTH_OK;
@@ -408,8 +409,8 @@ hearth_status hth_model_read_hparams(const hth_gguf *file, const hth_model_overr
     reader r = {.file = file, .err = err};
     *h = (hth_hparams){0};
     hearth_status st;
-    if ((st = find_family(&r, h)) != HEARTH_OK) return st;
-    if ((st = refuse_experts(&r)) != HEARTH_OK) return st;
+    if ((st = find_arch(&r, h)) != HEARTH_OK) return st;
+    if ((st = check_experts(&r)) != HEARTH_OK) return st;
     if ((st = read_size(&r, "block_count", 1, HTH_MAX_LAYER, &h->n_layer)) != HEARTH_OK) return st;
     if ((st = read_context(&r, h)) != HEARTH_OK) return st;
     if ((st = read_size(&r, "embedding_length", 1, MAX_D_MODEL, &h->d_model)) != HEARTH_OK) return st;

@@ -1,6 +1,5 @@
-/* A model's description: hyper-parameters from the metadata and tensors bound by
- * name, with all shapes and types checked. Weights are not touched here: the
- * engine decides where they lie and fills in the pointers. */
+/* A model's description: hyper-parameters from the metadata, and tensors bound by name, with all shapes and types
+ * checked. It does not read weights: the engine places them in memory and sets the pointers. */
 #ifndef HTH_MODEL_MODEL_H
 #define HTH_MODEL_MODEL_H
 
@@ -14,45 +13,44 @@ typedef enum hth_rope_scaling {
     HTH_SCALING_NONE,
     HTH_SCALING_LINEAR,
     HTH_SCALING_YARN,
-    HTH_SCALING_LONGROPE, /* by the tables of the file alone (Ding et al. 2024) */
+    HTH_SCALING_LONGROPE, /* by the tables of the file only (Ding et al. 2024) */
 } hth_rope_scaling;
 
-/* Rotation of queries and keys. Angle of pair i at position p: p * theta_i with
- * theta_i = base^(-2i / n_rot), scaled as forward/attention.c says (Su et al. 2021,
- * RoFormer; linear: Chen et al. 2023; YaRN: Peng et al. 2023). */
+/* Rotation of queries and keys. Angle of pair i at position p: p * theta_i with theta_i = base^(-2i / n_rot),
+ * scaled as in forward/attention.c (Su et al. 2021, RoFormer; linear: Chen et al. 2023; YaRN: Peng et al. 2023). */
 typedef struct hth_rope {
     hth_rope_kind kind;
-    uint32_t n_rot; /* dimensions that rotate; the rest of a head passes; 0: none do */
+    uint32_t n_rot; /* rotated dimensions of a head, the others are unchanged; 0: none */
     double base;
-    double window_base; /* of layers with a window, unscaled; 0: they rotate like the others */
+    double window_base; /* of layers with a window, unscaled; 0: as in the other layers */
     hth_rope_scaling scaling;
     double factor;
     uint32_t n_ctx_original; /* YaRN, longrope */
-    double attn_factor;      /* multiplies cosine and sine */
+    double attn_factor;      /* factor of cosine and sine */
 } hth_rope;
 
-/* Bounds of what files may say. */
+/* Limits of values in files. */
 enum { HTH_MAX_LAYER = 1024, HTH_MAX_D_FF = 1 << 20 };
 
 typedef struct hth_hparams {
     const hth_arch *arch;
     uint32_t n_layer, d_model, n_vocab;
     uint32_t n_ctx_train;
-    uint32_t n_position; /* learned positions: no context may be longer; 0: any may */
+    uint32_t n_position; /* learned positions, which limit the context; 0: no limit */
     uint32_t d_head;     /* of keys and of values */
-    /* The largest over the layers, which may differ. */
+    /* The largest values over the layers, which may differ. */
     uint32_t n_head, n_head_kv, d_ff;
-    uint32_t rank; /* of predictors; 0: there are none */
+    uint32_t rank; /* of predictors; 0: none */
     float norm_eps;
-    uint32_t score_width;       /* scores, queries times keys, are divided by its root */
+    uint32_t score_width;       /* scores (queries times keys) are divided by its square root */
     float attn_softcap, logit_softcap; /* 0: none */
     hth_rope rope;
     hth_activation activation;
-    bool needs_gate;       /* the activation was named by its gated form */
-    bool other_activation; /* than the file's, as asked for: predictors and thresholds were not made for it */
+    bool needs_gate;       /* the activation was given by the name of its gated form */
+    bool other_activation; /* the caller overrode the file's activation; predictors and thresholds do not match it */
 } hth_hparams;
 
-/* n_ctx of a session: as asked; 0: as trained, at most 4096; HEARTH_CTX_TRAINED: as trained. */
+/* n_ctx of a session. asked: that many; 0: as trained, at most 4096; HEARTH_CTX_TRAINED: as trained. */
 static inline uint32_t hth_context_for(const hth_hparams *h, uint32_t asked)
 {
     enum { MOST = 4096 };
@@ -61,16 +59,16 @@ static inline uint32_t hth_context_for(const hth_hparams *h, uint32_t asked)
     return h->n_ctx_train < MOST ? h->n_ctx_train : MOST;
 }
 
-/* One value for each of n inputs; without a weight: no norm. */
+/* weight NULL: no norm. */
 typedef struct hth_norm {
-    const float *weight, *bias; /* [n]; the bias of a LayerNorm */
+    const float *weight, *bias; /* [n]; bias: of a LayerNorm */
 } hth_norm;
 
-/* Which of a layer's neurons may fire, guessed before they are computed: those whose score
- * out relu(in f) + bias is not below the threshold (Liu et al. 2023, Deja Vu; PowerInfer). */
+/* Predicts which neurons of a layer may be active before they are computed: those whose score out relu(in f) +
+ * bias is not below the threshold (Liu et al. 2023, Deja Vu; PowerInfer). */
 enum { HTH_MAX_RANK = 65536 };
 typedef struct hth_predictor {
-    hth_matrix in;     /* rank rows of d_model; n_tok 0: no predictor */
+    hth_matrix in;     /* rank rows of d_model; n_row 0: no predictor */
     hth_matrix out;    /* d_ff rows of rank */
     const float *bias; /* [d_ff] or NULL */
     float threshold;
@@ -78,8 +76,8 @@ typedef struct hth_predictor {
 
 typedef struct hth_layer {
     uint32_t n_head, n_head_kv, d_ff;
-    uint32_t window;    /* positions that a token sees, itself included; 0: all */
-    hth_norm attn_norm; /* [d_model]; absent where ffn_norm serves both sides */
+    uint32_t window;    /* positions that a token attends to, including itself; 0: all */
+    hth_norm attn_norm; /* [d_model]; absent if ffn_norm serves attention and FFN */
     hth_matrix q, k, v; /* [n_head * d_head], [n_head_kv * d_head] rows of d_model */
     const float *q_bias, *k_bias, *v_bias;
     hth_norm q_norm, k_norm; /* [d_head] */
@@ -89,29 +87,29 @@ typedef struct hth_layer {
     hth_norm ffn_norm;       /* [d_model] */
     hth_matrix gate, up;     /* d_ff rows of d_model; gate may be absent */
     const float *gate_bias, *up_bias;
-    bool gate_up_swapped;   /* gate and up are in each other's place, against the file that was packed first */
-    hth_matrix down; /* d_model rows of d_ff; n_tok 0 where there are neurons: */
+    bool gate_up_swapped;   /* gate and up were swapped when the file was packed */
+    hth_matrix down; /* d_model rows of d_ff; n_row 0: see down_t */
     hth_down_t down_t;
     const float *down_bias;
     hth_predictor predictor;
     const float *thresholds; /* [d_ff] or NULL: selector threshold computes neurons whose activation reaches it */
     const float
-        *act_freq; /* [ceil(d_ff / HTH_ACT_FREQ_BLOCK)] or NULL: of each run of neurons what fires for a token */
-    const hth_gguf_tensor *order; /* [d_ff] which number each neuron had before it was packed; NULL */
+        *act_freq; /* [ceil(d_ff / HTH_ACT_FREQ_BLOCK)] or NULL: share of each block of neurons that is active for
+                      a token */
+    const hth_gguf_tensor *order; /* [d_ff] original index of each neuron before packing; NULL: none */
     hth_norm ffn_post_norm;       /* [d_model] */
     const hth_cluster *clusters;  /* cover 0..d_ff, ascending */
     uint32_t n_cluster;
 } hth_layer;
 
-/* One tensor, or some rows of one, and where the weights are wanted: exactly one of
- * matrix and vector. */
+/* One tensor, or some rows of it, and the destination of its weights: exactly one of matrix and vector. */
 typedef struct hth_binding {
-    const hth_gguf *file; /* the model's, or one that belongs to it */
+    const hth_gguf *file; /* the model's file, or a sidecar */
     const hth_gguf_tensor *tensor;
     hth_matrix *matrix;
     const float **vector; /* n floats, converted */
     size_t n;
-    uint64_t offset, size; /* bytes of the tensor that are meant */
+    uint64_t offset, size; /* range of the tensor in bytes */
     bool must_be_nonzero;        /* no entry may be 0 */
     bool must_be_nonneg;      /* no entry may be negative */
 } hth_binding;
@@ -122,29 +120,29 @@ typedef struct hth_model {
     hth_matrix token_embd;    /* n_vocab rows of d_model */
     hth_matrix position_embd; /* learned positions, rows of d_model, or absent */
     hth_norm output_norm;
-    hth_matrix output;        /* token_embd itself where the head is tied */
+    hth_matrix output;        /* same as token_embd if the head is tied */
     const float *output_bias; /* [n_vocab] or NULL */
     bool tied;
-    bool down_transposed;             /* all layers have neurons in place of down */
+    bool down_transposed;             /* all layers have down_t instead of down */
     bool has_predictors;         /* all layers */
-    bool predicts_from_residual; /* their input is what the FFN's norm reads, not what it gives */
-    hearth_selector selector;    /* that the file asks for; AUTO: it does not */
+    bool predicts_from_residual; /* their input is the input of the FFN's norm, not its output */
+    hearth_selector selector;    /* that the file requests; AUTO: none */
     bool has_thresholds;             /* all layers */
-    /* [n_rot / 2] or NULL: what angles are divided by in contexts up to the original
-     * length, and in longer ones; the same where the file has one table. */
+    /* [n_rot / 2] or NULL: divisors of the rotation angles in contexts up to the original length, and in longer
+     * ones. Equal if the file has one table. */
     const float *rope_factors, *rope_factors_long;
     hth_layer *layers;
     hth_binding *bindings;
     size_t n_binding;
-    size_t n_tensor;      /* tensors that are bound, wholly or in parts */
-    bool *used;           /* [hth_gguf_n_tensor(file)] whether it is */
+    size_t n_tensor;      /* tensors that are bound, completely or in part */
+    bool *used;           /* [hth_gguf_n_tensor(file)] the tensor is bound */
     uint64_t weight_size; /* bytes of all bound tensors */
     hth_arena arena;
 } hth_model;
 
-/* What a caller wants beside what the file says; zeros: nothing. */
+/* Overrides of the file's metadata by the caller; zeros: none. */
 typedef struct hth_model_overrides {
-    const char *activation; /* by name, in place of the file's */
+    const char *activation; /* by name, instead of the file's */
     bool allow_unused;      /* a tensor that no part of the network reads is a warning, not an error */
 } hth_model_overrides;
 
@@ -153,32 +151,33 @@ hearth_status hth_model_open(const hth_gguf *file, const hth_model_overrides *ov
                              hearth_error *err);
 void hth_model_close(hth_model *model);
 
-/* hearth.pack.version of files that hearth pack writes. */
+/* hearth.pack.version of files written by hearth pack. */
 enum { HTH_PACK_VERSION = 1 };
-/* The verb that made the file: it may be replaced by another one. */
+/* The command that wrote the file. Such a file may be overwritten. */
 #define HTH_KEY_MADE_BY "hearth.made_by"
-/* [n_layer] 1 where the layer is gate_up_swapped. */
+/* [n_layer] 1 if the layer is gate_up_swapped. */
 #define HTH_KEY_GATE_UP_SWAPPED "hearth.pack.up_first"
-/* What share of each run of HTH_ACT_FREQ_BLOCK neurons fires for a token: layers one behind the other, [ceil(d_ff / that)] each. */
+/* Share of each block of HTH_ACT_FREQ_BLOCK neurons that is active for a token: layers concatenated, [ceil(d_ff /
+ * that)] each. */
 #define HTH_KEY_ACT_FREQ "hearth.ffn.shares"
 enum { HTH_ACT_FREQ_BLOCK = 64 };
 
-/* What the file says about itself as a whole (check_metadata.c): refuses keys of ours that are not
- * known and other versions of quantised blocks; a wrong general.file_type is a warning. */
+/* Checks metadata of the whole file (check_metadata.c): unknown keys of Hearth and other versions of quantised
+ * blocks are errors, a wrong general.file_type is a warning. */
 hearth_status hth_model_check_metadata(const hth_gguf *file, hearth_error *err);
 
-/* What tells a model from others (fingerprint.c): a hash over the names, types and shapes of its tensors
- * and the first and last 4 KiB of each. What belongs to a model carries it. IO, MEMORY. */
+/* The fingerprint of a model (fingerprint.c): a hash over the names, types and shapes of its tensors and the first
+ * and last 4 KiB of each. Sidecars store it. IO, MEMORY. */
 hearth_status hth_model_hash(const hth_gguf *file, uint64_t *hash, hearth_error *err);
 
 #define HTH_SELECTOR_NAMES "auto, dense, gate, predictor, threshold"
 bool hth_selector_by_name(hth_str name, hearth_selector *selector);
 const char *hth_selector_name(hearth_selector selector);
 
-/* What the metadata say of sparsity (sparsity.c), once the tensors are bound. */
+/* Reads metadata about sparsity (sparsity.c), after the tensors are bound. */
 hearth_status hth_model_read_sparsity(hth_model *model, hearth_error *err);
 
-/* Metadata alone (hparams.c). per_layer arrays hold n_layer entries. */
+/* Reads metadata only (hparams.c). per_layer arrays hold n_layer entries. */
 typedef struct hth_layer_sizes {
     uint32_t n_head, n_head_kv, d_ff, window;
 } hth_layer_sizes;

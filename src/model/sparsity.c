@@ -1,10 +1,9 @@
-/* What a file says about who fires: thresholds of predictors, the selector that it was made
- * for, the largest values that neurons gave when it was profiled, where gate and up changed
- * places. Called once by bind.c, when all tensors are bound. Keys: docs/sparsity.md;
- * powerinfer.*: as PowerInfer's converters write them. */
+/* Metadata about active neurons: thresholds of predictors, the selector that the file was made for, the largest
+ * hidden values of the profile, layers with swapped gate and up. Called once by bind.c, after all tensors are
+ * bound. Keys: docs/sparsity.md; powerinfer.*: as PowerInfer's converters write them. */
 #include "model/model.h"
 
-/* An array of a float for each layer; *value NULL when there is none. */
+/* An array of one float per layer; *value is NULL if absent. */
 static hearth_status read_layers(const hth_model *m, const char *key, double min,
                                  const hth_gguf_value **value, hearth_error *err)
 {
@@ -89,7 +88,7 @@ static hearth_status read_hidden(hth_model *m, hearth_error *err)
     return st;
 }
 
-static hearth_status read_up_first(hth_model *m, hearth_error *err)
+static hearth_status read_gate_up_swapped(hth_model *m, hearth_error *err)
 {
     static const char key[] = HTH_KEY_GATE_UP_SWAPPED;
     const hth_gguf_value *array;
@@ -106,17 +105,17 @@ static hearth_status read_up_first(hth_model *m, hearth_error *err)
     return HEARTH_OK;
 }
 
-static uint32_t n_share_of(const hth_layer *l)
+static uint32_t n_act_freq(const hth_layer *l)
 {
     return (l->d_ff + HTH_ACT_FREQ_BLOCK - 1) / HTH_ACT_FREQ_BLOCK;
 }
 
-static hearth_status read_shares(hth_model *m, hearth_error *err)
+static hearth_status read_act_freq(hth_model *m, hearth_error *err)
 {
     static const char key[] = HTH_KEY_ACT_FREQ;
     const hth_gguf_value *array;
     uint64_t n = 0, at = 0;
-    for (uint32_t i = 0; i < m->hparams.n_layer; i++) n += n_share_of(&m->layers[i]);
+    for (uint32_t i = 0; i < m->hparams.n_layer; i++) n += n_act_freq(&m->layers[i]);
     hearth_status st = hth_gguf_get_array(m->file, key, HTH_GGUF_F32, n, &array, err);
     if (st != HEARTH_OK || !array) return st;
     float *shares = hth_arena_alloc(&m->arena, (size_t)n, sizeof *shares, 16);
@@ -129,7 +128,7 @@ static hearth_status read_shares(hth_model *m, hearth_error *err)
                             (unsigned long long)i, x);
         shares[i] = (float)x;
     }
-    for (uint32_t i = 0; i < m->hparams.n_layer; at += n_share_of(&m->layers[i]), i++)
+    for (uint32_t i = 0; i < m->hparams.n_layer; at += n_act_freq(&m->layers[i]), i++)
         m->layers[i].act_freq = shares + at;
     return HEARTH_OK;
 }
@@ -141,6 +140,6 @@ hearth_status hth_model_read_sparsity(hth_model *m, hearth_error *err)
     if ((st = read_input(m, err)) != HEARTH_OK) return st;
     if ((st = read_selector(m, err)) != HEARTH_OK) return st;
     if ((st = read_hidden(m, err)) != HEARTH_OK) return st;
-    if ((st = read_shares(m, err)) != HEARTH_OK) return st;
-    return read_up_first(m, err);
+    if ((st = read_act_freq(m, err)) != HEARTH_OK) return st;
+    return read_gate_up_swapped(m, err);
 }

@@ -1,5 +1,5 @@
-/* Calibration for plans: rates of both sides, the way between them, and what a program costs by itself.
- * Each figure is the best or the median of a few rounds, as said beside it. */
+/* Calibration for plans: rates of device and CPU, transfer and synchronisation costs, and the cost of a dispatch.
+ * Each figure is the best or the median of a few rounds, as noted with it. */
 #include "placement/calibrate.h"
 #include "placement/calibrate_int.h"
 
@@ -12,10 +12,10 @@
 
 #include <string.h>
 
-enum { ROUNDS = 5, N_HAND = 200, N_DISPATCH = 200 };
-static const uint64_t ENOUGH = (uint64_t)256 << 20; /* more than caches hold */
+enum { ROUNDS = 5, N_SYNC = 200, N_DISPATCH = 200 };
+static const uint64_t ENOUGH = (uint64_t)256 << 20; /* larger than caches */
 
-/* Bytes a second by the seconds of some rounds. */
+/* Bytes per second from the seconds of the rounds. */
 static hth_sample_stats rates_of(double bytes, const double seconds[ROUNDS])
 {
     double rates[ROUNDS];
@@ -23,7 +23,7 @@ static hth_sample_stats rates_of(double bytes, const double seconds[ROUNDS])
     return hth_sample_stats_of(rates, ROUNDS);
 }
 
-/* One row of weights like a model's, packed. */
+/* One quantised row of pseudo-random weights. */
 static void make_row(const hth_kernels *k, hth_type type, uint8_t *row)
 {
     float x[N_COL];
@@ -37,25 +37,25 @@ static void make_row(const hth_kernels *k, hth_type type, uint8_t *row)
 
 /* ---- the device ------------------------------------------------------------------------------------- */
 
-/* Everything made here is gone when it is closed. */
+/* close_bench frees everything created here. */
 typedef struct bench {
     hth_device *device;
     hth_buffer *weights, *memory, *from_host, *to_host;
-    hth_cmdlist *tapes[3];
+    hth_cmdlist *cmdlists[3];
     hearth_error *err;
 } bench;
 
 static void close_bench(bench *b)
 {
     hth_queue_drain(b->device, TIMEOUT_NS, NULL);
-    for (int i = 0; i < 3; i++) hth_cmdlist_free(b->tapes[i]);
+    for (int i = 0; i < 3; i++) hth_cmdlist_free(b->cmdlists[i]);
     hth_buffer_free(b->weights);
     hth_buffer_free(b->memory);
     hth_buffer_free(b->from_host);
     hth_buffer_free(b->to_host);
 }
 
-/* Places in memory, in bytes. */
+/* Byte offsets in memory. */
 enum {
     AT_STEP = 0,
     AT_X = 256,
@@ -65,7 +65,7 @@ enum {
     AT_Y = AT_SUM + N_COL
 };
 
-/* More than a card's caches hold; where the CPU plays the device, what it does in no time. */
+/* More than a GPU's caches hold; where the CPU is the device, an amount that takes no noticeable time. */
 static uint64_t enough_for(hth_device_kind kind)
 {
     if (kind == HTH_DEVICE_CPU || kind == HTH_DEVICE_REF) return (uint64_t)1 << 20;
@@ -91,7 +91,7 @@ static hearth_status fill_weights(bench *b, const hth_kernels *k, hth_type type,
 {
     uint8_t row[4 * N_COL];
     if (!hth_soa_layout_init(type, n_row, N_COL, layout))
-        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED, "no program knows the type of these weights");
+        return hth_fail(b->err, HEARTH_ERROR_UNSUPPORTED, "no shader supports the type of these weights");
     make_row(k, type, row);
     uint8_t *bytes = hth_alloc(1, layout->size);
     if (!bytes) return hth_fail_memory(b->err, layout->size, "a calibration");
@@ -142,7 +142,7 @@ static void record_rows(bench *b, hth_cmdlist *cmdlist, hth_type type, uint64_t 
     hth_cmdlist_barrier(cmdlist, &y, 1);
 }
 
-static hearth_status play(bench *b, hth_cmdlist *cmdlist, double *seconds)
+static hearth_status run_cmdlist(bench *b, hth_cmdlist *cmdlist, double *seconds)
 {
     hth_fence fence;
     uint64_t start = hth_device_time(b->device);
@@ -152,11 +152,11 @@ static hearth_status play(bench *b, hth_cmdlist *cmdlist, double *seconds)
     return st;
 }
 
-/* Some rounds of a tape, behind one that warms everything up. */
-static hearth_status play_rounds(bench *b, hth_cmdlist *cmdlist, double seconds[ROUNDS])
+/* Rounds of a command list, after one warm-up run. */
+static hearth_status run_rounds(bench *b, hth_cmdlist *cmdlist, double seconds[ROUNDS])
 {
-    hearth_status st = play(b, cmdlist, &seconds[0]);
-    for (int i = 0; st == HEARTH_OK && i < ROUNDS; i++) st = play(b, cmdlist, &seconds[i]);
+    hearth_status st = run_cmdlist(b, cmdlist, &seconds[0]);
+    for (int i = 0; st == HEARTH_OK && i < ROUNDS; i++) st = run_cmdlist(b, cmdlist, &seconds[i]);
     return st;
 }
 
@@ -189,11 +189,11 @@ static hearth_status measure_rows(bench *b, const hth_kernels *k, hth_type type,
     hth_free(zeros);
     if (st == HEARTH_OK) st = hth_device_upload(at(b, AT_STEP, sizeof step), step, b->err);
     if (st == HEARTH_OK) st = get_rows(b, type, &pipeline);
-    if (st == HEARTH_OK) st = hth_cmdlist_begin(b->device, &b->tapes[0], b->err);
+    if (st == HEARTH_OK) st = hth_cmdlist_begin(b->device, &b->cmdlists[0], b->err);
     if (st != HEARTH_OK) return st;
-    for (int i = 0; i < 4; i++) record_rows(b, b->tapes[0], type, n_row, &layout, pipeline);
-    st = hth_cmdlist_end(b->tapes[0], b->err);
-    if (st == HEARTH_OK) st = play_rounds(b, b->tapes[0], seconds);
+    for (int i = 0; i < 4; i++) record_rows(b, b->cmdlists[0], type, n_row, &layout, pipeline);
+    st = hth_cmdlist_end(b->cmdlists[0], b->err);
+    if (st == HEARTH_OK) st = run_rounds(b, b->cmdlists[0], seconds);
     if (st == HEARTH_OK) out->device_rate = rates_of(4.0 * (double)layout.size, seconds);
     return st;
 }
@@ -205,63 +205,64 @@ static hearth_status measure_dispatch(bench *b, hth_calibration *out)
     hth_buffer_range word = at(b, AT_X, 64);
     double seconds[ROUNDS];
     hearth_status st = hth_pipeline_get(b->device, HTH_SHADER_fill, NULL, &fill, b->err);
-    if (st == HEARTH_OK) st = hth_cmdlist_begin(b->device, &b->tapes[1], b->err);
+    if (st == HEARTH_OK) st = hth_cmdlist_begin(b->device, &b->cmdlists[1], b->err);
     if (st != HEARTH_OK) return st;
     for (int i = 0; i < N_DISPATCH; i++) {
-        hth_cmdlist_dispatch(b->tapes[1], fill, &word, push, 1, 1, 1);
-        hth_cmdlist_barrier(b->tapes[1], &word, 1);
+        hth_cmdlist_dispatch(b->cmdlists[1], fill, &word, push, 1, 1, 1);
+        hth_cmdlist_barrier(b->cmdlists[1], &word, 1);
     }
-    st = hth_cmdlist_end(b->tapes[1], b->err);
-    if (st == HEARTH_OK) st = play_rounds(b, b->tapes[1], seconds);
+    st = hth_cmdlist_end(b->cmdlists[1], b->err);
+    if (st == HEARTH_OK) st = run_rounds(b, b->cmdlists[1], seconds);
     if (st == HEARTH_OK) out->dispatch = hth_sample_stats_of(seconds, ROUNDS).median / N_DISPATCH;
     return st;
 }
 
-/* ---- the way between --------------------------------------------------------------------------------- */
+/* ---- transfers and synchronisation ------------------------------------------------------------------- */
 
-/* From a signal, or a submission, to the end of the tape behind it, with a letter's bytes each way. */
-static hearth_status measure_sync_latency(bench *b, hth_submit_mode how, uint64_t *gate, hth_calibration *out)
+/* Time from a signal, or a submission, to the completion of the command list that waits for it, with a message's
+ * bytes in each direction. */
+static hearth_status measure_sync_latency(bench *b, hth_submit_mode how, uint64_t *host_value, hth_calibration *out)
 {
     enum { IN_QUEUE = 20 };
-    double samples[N_HAND];
+    double samples[N_SYNC];
     hearth_status st = HEARTH_OK;
-    for (size_t n = 0; st == HEARTH_OK && n < N_HAND; n += IN_QUEUE) {
+    for (size_t n = 0; st == HEARTH_OK && n < N_SYNC; n += IN_QUEUE) {
         hth_submit_info submits[IN_QUEUE];
         hth_fence fences[IN_QUEUE];
         for (size_t i = 0; i < IN_QUEUE; i++)
-            submits[i] = (hth_submit_info){b->tapes[2], how == HTH_SUBMIT_UPFRONT ? *gate + i + 1 : 0};
+            submits[i] = (hth_submit_info){b->cmdlists[2], how == HTH_SUBMIT_UPFRONT ? *host_value + i + 1 : 0};
         if (how == HTH_SUBMIT_UPFRONT) st = hth_queue_submit(b->device, submits, IN_QUEUE, fences, b->err);
         for (size_t i = 0; st == HEARTH_OK && i < IN_QUEUE; i++) {
             uint64_t start = hth_device_time(b->device);
-            if (how == HTH_SUBMIT_UPFRONT) st = hth_queue_signal(b->device, ++*gate, b->err);
+            if (how == HTH_SUBMIT_UPFRONT) st = hth_queue_signal(b->device, ++*host_value, b->err);
             else st = hth_queue_submit(b->device, submits + i, 1, fences + i, b->err);
             if (st == HEARTH_OK) st = hth_queue_wait_spin(b->device, fences[i], TIMEOUT_NS, b->err);
             samples[n + i] = device_since(b->device, start);
         }
     }
     if (st != HEARTH_OK) return st;
-    out->sync_latency[how] = hth_kth_smallest(samples, N_HAND, N_HAND / 2);
-    out->sync_latency_99[how] = hth_kth_smallest(samples, N_HAND, N_HAND * 99 / 100);
+    out->sync_latency[how] = hth_kth_smallest(samples, N_SYNC, N_SYNC / 2);
+    out->sync_latency_99[how] = hth_kth_smallest(samples, N_SYNC, N_SYNC * 99 / 100);
     return st;
 }
 
-static hearth_status measure_way(bench *b, hth_calibration *out)
+static hearth_status measure_transfer(bench *b, hth_calibration *out)
 {
-    enum { LETTER = 4 * N_COL, ANSWER = 8 * N_COL };
-    uint64_t gate = hth_queue_host_value(b->device), bytes = hth_buffer_size(b->weights), start;
+    enum { MESSAGE = 4 * N_COL, SUMS = 8 * N_COL };
+    uint64_t host_value = hth_queue_host_value(b->device), bytes = hth_buffer_size(b->weights), start;
     hearth_status st =
-        hth_buffer_new(b->device, HTH_MEMORY_UPLOAD, ANSWER, "a calibration", &b->from_host, b->err);
+        hth_buffer_new(b->device, HTH_MEMORY_UPLOAD, SUMS, "a calibration", &b->from_host, b->err);
     if (st == HEARTH_OK)
-        st = hth_buffer_new(b->device, HTH_MEMORY_READBACK, LETTER, "a calibration", &b->to_host, b->err);
-    if (st == HEARTH_OK) st = hth_cmdlist_begin(b->device, &b->tapes[2], b->err);
+        st = hth_buffer_new(b->device, HTH_MEMORY_READBACK, MESSAGE, "a calibration", &b->to_host, b->err);
+    if (st == HEARTH_OK) st = hth_cmdlist_begin(b->device, &b->cmdlists[2], b->err);
     if (st != HEARTH_OK) return st;
-    hth_buffer_range answer = {b->from_host, 0, LETTER}, x = at(b, AT_X, LETTER);
-    hth_cmdlist_copy(b->tapes[2], answer, x);
-    hth_cmdlist_barrier(b->tapes[2], &x, 1);
-    hth_cmdlist_copy(b->tapes[2], x, (hth_buffer_range){b->to_host, 0, LETTER});
-    st = hth_cmdlist_end(b->tapes[2], b->err);
-    if (st == HEARTH_OK) st = measure_sync_latency(b, HTH_SUBMIT_UPFRONT, &gate, out);
-    if (st == HEARTH_OK) st = measure_sync_latency(b, HTH_SUBMIT_ON_DEMAND, &gate, out);
+    hth_buffer_range answer = {b->from_host, 0, MESSAGE}, x = at(b, AT_X, MESSAGE);
+    hth_cmdlist_copy(b->cmdlists[2], answer, x);
+    hth_cmdlist_barrier(b->cmdlists[2], &x, 1);
+    hth_cmdlist_copy(b->cmdlists[2], x, (hth_buffer_range){b->to_host, 0, MESSAGE});
+    st = hth_cmdlist_end(b->cmdlists[2], b->err);
+    if (st == HEARTH_OK) st = measure_sync_latency(b, HTH_SUBMIT_UPFRONT, &host_value, out);
+    if (st == HEARTH_OK) st = measure_sync_latency(b, HTH_SUBMIT_ON_DEMAND, &host_value, out);
     uint8_t *host = hth_alloc(1, bytes);
     if (!host && st == HEARTH_OK) st = hth_fail_memory(b->err, bytes, "a calibration");
     start = hth_device_time(b->device);
@@ -276,14 +277,14 @@ static hearth_status measure_way(bench *b, hth_calibration *out)
 
 /* ---- the CPU ------------------------------------------------------------------------------------------- */
 
-/* Rows of one type in memory, and room for products over them. */
+/* Rows of one type in memory, and workspace for products over them. */
 typedef struct cpu_rows {
     hth_matrix m;
     uint8_t *memory;
     size_t size;
     hth_arena arena;
-    hth_act_q8 rounding;
-    hth_axpy_scratch room;
+    hth_act_q8 act;
+    hth_axpy_scratch axpy;
     float *x, *y, *h;
     int32_t *list;
 } cpu_rows;
@@ -297,26 +298,26 @@ static hearth_status open_rows(cpu_rows *r, const hth_kernels *k, hth_type type,
     r->size = n_row * row_size;
     r->memory = hth_pages_alloc(r->size);
     float *f = hth_arena_alloc(&r->arena, 3 * widest + n_thread * HTH_PRODUCT_SCRATCH + 64, sizeof *f, 64);
-    r->rounding.q = hth_arena_alloc(&r->arena, 2 * N_COL, 1, 64);
-    r->rounding.d = hth_arena_alloc(&r->arena, 4 * N_COL, sizeof(float), 64);
-    r->rounding.work = hth_arena_alloc(&r->arena, n_thread, HTH_PANEL_WORK, 64);
+    r->act.q = hth_arena_alloc(&r->arena, 2 * N_COL, 1, 64);
+    r->act.d = hth_arena_alloc(&r->arena, 4 * N_COL, sizeof(float), 64);
+    r->act.work = hth_arena_alloc(&r->arena, n_thread, HTH_PANEL_WORK, 64);
     r->list = hth_arena_alloc(&r->arena, n_row, sizeof *r->list, 64);
-    r->room.acc64 = hth_arena_alloc(&r->arena, n_thread * width, sizeof *r->room.acc64, 64);
-    r->room.sums = hth_arena_alloc(&r->arena, n_thread * width, sizeof *r->room.sums, 64);
-    r->room.offsets = hth_arena_alloc(&r->arena, n_thread * width / 16, sizeof *r->room.offsets, 64);
-    r->room.chain = hth_arena_alloc(&r->arena, n_thread * width, sizeof *r->room.chain, 64);
-    r->room.state = hth_arena_alloc(&r->arena, n_thread, sizeof *r->room.state, 64);
-    r->room.scale = hth_arena_alloc(&r->arena, 1, sizeof *r->room.scale, 64);
-    if (!r->memory || !f || !r->rounding.q || !r->rounding.d || !r->rounding.work || !r->list ||
-        !r->room.acc64 || !r->room.sums || !r->room.offsets || !r->room.chain || !r->room.state ||
-        !r->room.scale)
+    r->axpy.acc64 = hth_arena_alloc(&r->arena, n_thread * width, sizeof *r->axpy.acc64, 64);
+    r->axpy.sums = hth_arena_alloc(&r->arena, n_thread * width, sizeof *r->axpy.sums, 64);
+    r->axpy.offsets = hth_arena_alloc(&r->arena, n_thread * width / 16, sizeof *r->axpy.offsets, 64);
+    r->axpy.chain = hth_arena_alloc(&r->arena, n_thread * width, sizeof *r->axpy.chain, 64);
+    r->axpy.state = hth_arena_alloc(&r->arena, n_thread, sizeof *r->axpy.state, 64);
+    r->axpy.scale = hth_arena_alloc(&r->arena, 1, sizeof *r->axpy.scale, 64);
+    if (!r->memory || !f || !r->act.q || !r->act.d || !r->act.work || !r->list ||
+        !r->axpy.acc64 || !r->axpy.sums || !r->axpy.offsets || !r->axpy.chain || !r->axpy.state ||
+        !r->axpy.scale)
         return hth_fail_memory(err, r->size, "a calibration");
-    r->x = f, r->y = f + widest, r->h = f + 2 * widest, r->rounding.part = f + 3 * widest;
-    r->rounding.q_256 = r->rounding.q + N_COL;
-    r->rounding.sum = (int32_t *)(void *)(r->rounding.d + N_COL);
-    r->rounding.d_256 = r->rounding.d + 2 * N_COL;
-    r->rounding.sum_16 = (int16_t *)(void *)(r->rounding.d + 3 * N_COL);
-    r->rounding.tiles.q = r->rounding.tiles_256.q = NULL;
+    r->x = f, r->y = f + widest, r->h = f + 2 * widest, r->act.part = f + 3 * widest;
+    r->act.q_256 = r->act.q + N_COL;
+    r->act.sum = (int32_t *)(void *)(r->act.d + N_COL);
+    r->act.d_256 = r->act.d + 2 * N_COL;
+    r->act.sum_16 = (int16_t *)(void *)(r->act.d + 3 * N_COL);
+    r->act.tiles.q = r->act.tiles_256.q = NULL;
     make_row(k, type, row);
     for (size_t i = 0; i < n_row; i++) memcpy(r->memory + i * row_size, row, row_size);
     for (size_t i = 0; i < N_COL; i++) r->x[i] = (float)(i % 17) * 0.125f - 1.0f;
@@ -346,7 +347,7 @@ static double time_down(cpu_rows *r, const hth_kernels *k, hth_pool *pool, doubl
     double seconds[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
         uint64_t start = hth_clock_ns();
-        hth_axpy_add(k, pool, &r->room, &active, 1, &out);
+        hth_axpy_add(k, pool, &r->axpy, &active, 1, &out);
         hth_pool_finish(pool);
         seconds[i] = hth_clock_since(start);
     }
@@ -362,7 +363,7 @@ hearth_status hth_calibrate_cpu(const hth_kernels *k, hth_pool *pool, hth_type t
     for (int i = 0; st == HEARTH_OK && i < ROUNDS; i++) {
         hth_output y = {.matrix = &r.m, .y = r.y};
         uint64_t start = hth_clock_ns();
-        hth_product(k, pool, &r.rounding, r.x, 1, &y, 1);
+        hth_product(k, pool, &r.act, r.x, 1, &y, 1);
         seconds[i] = hth_clock_since(start);
     }
     if (st == HEARTH_OK) out->cpu_rate = rates_of((double)r.size, seconds);
@@ -373,8 +374,8 @@ hearth_status hth_calibrate_cpu(const hth_kernels *k, hth_pool *pool, hth_type t
     return st;
 }
 
-/* What the description of a card says of its host, where it does. */
-static bool take_described(const hth_device_info *info, hth_calibration *out)
+/* Uses the host rate of the GPU description, if given. */
+static bool use_described(const hth_device_info *info, hth_calibration *out)
 {
     double rate = info->host_rate;
     if (rate == 0.0) return false;
@@ -383,7 +384,7 @@ static bool take_described(const hth_device_info *info, hth_calibration *out)
     return true;
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------------- */
+/* ---- entry points ------------------------------------------------------------------------------------- */
 
 hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_pool *pool, hth_type type,
                             hth_calibration *out, hearth_error *err)
@@ -392,9 +393,9 @@ hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_
     *out = (hth_calibration){.type = type, .bytes = hth_calibration_bytes(device, type)};
     hearth_status st = measure_rows(&b, kernels, type, out);
     if (st == HEARTH_OK) st = measure_dispatch(&b, out);
-    if (st == HEARTH_OK) st = measure_way(&b, out);
+    if (st == HEARTH_OK) st = measure_transfer(&b, out);
     close_bench(&b);
-    if (st == HEARTH_OK && !take_described(hth_device_get_info(device), out))
+    if (st == HEARTH_OK && !use_described(hth_device_get_info(device), out))
         st = hth_calibrate_cpu(kernels, pool, type, out, err);
     return st == HEARTH_OK ? hth_calibrate_prompts(device, kernels, pool, type, out, err) : st;
 }
@@ -405,8 +406,8 @@ hth_submit_mode hth_calibration_submit_mode(const hth_calibration *c)
                                                                                        : HTH_SUBMIT_UPFRONT;
 }
 
-/* Of a network's matrices, three or two, as many as either side reads whole: the first, where nothing
- * predicts who fires. */
+/* Fraction of an FFN's matrices, three or two, that both sides read whole: the first, where no predictor selects
+ * neurons. */
 static double read_whole(hearth_selector selector, bool gated)
 {
     if (selector == HEARTH_SELECTOR_DENSE) return 1.0;
@@ -419,7 +420,7 @@ double hth_calibration_share(hearth_selector selector, bool gated, double fires)
     return whole + (1.0 - whole) * fires;
 }
 
-static double of_luck(hth_sample_stats s, hth_estimate estimate)
+static double pick_estimate(hth_sample_stats s, hth_estimate estimate)
 {
     return estimate == HTH_ESTIMATE_MEDIAN ? s.median : estimate == HTH_ESTIMATE_WORST ? s.min : s.max;
 }
@@ -434,19 +435,19 @@ static double down_rate(const hth_calibration *c, double share)
 void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, bool gated,
                              hth_estimate estimate, hth_plan_machine *out)
 {
-    const double *hand = estimate == HTH_ESTIMATE_WORST ? c->sync_latency_99 : c->sync_latency;
-    double whole = read_whole(selector, gated), there = of_luck(c->device_rate, estimate),
-           here = of_luck(c->cpu_rate, estimate);
-    *out = (hth_plan_machine){.sync_latency = hand[hth_calibration_submit_mode(c)],
+    const double *sync_latency = estimate == HTH_ESTIMATE_WORST ? c->sync_latency_99 : c->sync_latency;
+    double whole = read_whole(selector, gated), gpu_rate = pick_estimate(c->device_rate, estimate),
+           cpu_rate = pick_estimate(c->cpu_rate, estimate);
+    *out = (hth_plan_machine){.sync_latency = sync_latency[hth_calibration_submit_mode(c)],
                               .dispatch = c->dispatch,
                               .merge = 2.0 * c->dispatch,
                               .min_active_share = hth_plan_knots[0]};
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++) {
         double share = hth_plan_knots[i], fires = whole < 1.0 ? (share - whole) / (1.0 - whole) : 1.0;
         if (fires < 0.0) fires = 0.0;
-        double down = down_rate(c, fires) * here / c->cpu_rate.median;
-        out->device.at[i] = there; /* of rows that are read, live ones by themselves too */
-        double seconds = whole / here + (share > whole ? (share - whole) / down : 0.0);
-        out->cpu.at[i] = whole < 1.0 ? share / seconds : here;
+        double down = down_rate(c, fires) * cpu_rate / c->cpu_rate.median;
+        out->device.at[i] = gpu_rate; /* of the rows that are read, including active rows alone */
+        double seconds = whole / cpu_rate + (share > whole ? (share - whole) / down : 0.0);
+        out->cpu.at[i] = whole < 1.0 ? share / seconds : cpu_rate;
     }
 }

@@ -1,8 +1,8 @@
-/* What a device and this CPU do with neurons of one type, measured in some seconds: what a plan is
- * computed from (docs/plan.md). Wall-clock time; on devices that compute on the CPU the figures say
- * nothing of a card. */
-#ifndef HTH_PLACE_CALIBRATE_H
-#define HTH_PLACE_CALIBRATE_H
+/* Calibration: measures within seconds the rates of a device and this CPU for neurons of one type; plans are
+ * computed from it (docs/plan.md). Wall-clock time; figures of devices that compute on the CPU say nothing about a
+ * GPU. */
+#ifndef HTH_PLACEMENT_CALIBRATE_H
+#define HTH_PLACEMENT_CALIBRATE_H
 
 #include "base/pool.h"
 #include "base/sample_stats.h"
@@ -13,66 +13,65 @@
 
 typedef struct hth_calibration {
     hth_type type;
-    uint64_t bytes; /* of weights there that were read again and again; caches hold few */
+    uint64_t bytes; /* of device weights that were read repeatedly; larger than caches */
     hth_sample_stats
-        device_rate; /* bytes a second of mul_mat_vec_q or mul_mat_vec_f, one token, over some rounds */
-    hth_sample_stats cpu_rate; /* of rows by all threads, */
+        device_rate; /* bytes per second of mul_mat_vec_q or mul_mat_vec_f for one token, over some rounds */
+    hth_sample_stats cpu_rate; /* bytes per second of rows, all threads */
     double
-        cpu_down[HTH_PLAN_N_KNOT]; /* and of neuron-major rows of which the knots' shares fire, at random */
-    double sync_latency[2], sync_latency_99[2]; /* seconds from the host's signal to the device's answer, by
-                                   hth_submit_mode: the median, and the 99th of 100 */
-    double dispatch;           /* seconds: a program with nothing to do, and the order behind it */
-    double h2d_rate, d2h_rate; /* bytes a second to the device and back */
-    /* Of prompts, quantised weights; else 0: bytes times tokens a second of rows there and here; bytes of
-     * rows here a second that become planes. */
+        cpu_down[HTH_PLAN_N_KNOT]; /* the same for a transposed down with the knots' shares of rows active, at random */
+    /* seconds from the host's signal to the device's answer, by hth_submit_mode: median, and 99th percentile */
+    double sync_latency[2], sync_latency_99[2];
+    double dispatch;           /* seconds: an empty dispatch and the barrier after it */
+    double h2d_rate, d2h_rate; /* bytes per second, host to device and back */
+    /* For prompts, quantised weights; else 0: bytes times tokens per second of rows on the device and on the CPU;
+     * bytes of host rows per second packed into the device layout. */
     double device_prompt, cpu_prompt, pack_rate;
 } hth_calibration;
 
-/* Takes a sixteenth of the device's free memory, or some 30 MB, for a few seconds. MEMORY, DEVICE. */
+/* Uses a sixteenth of the device's free memory, or about 30 MB, for a few seconds. MEMORY, DEVICE. */
 hearth_status hth_calibrate(hth_device *device, const hth_kernels *kernels, hth_pool *pool, hth_type type,
                             hth_calibration *out, hearth_error *err);
-/* Of it cpu_rate and cpu_down alone, which need no device: some half a second, and 256 MiB. MEMORY. */
+/* Measures only cpu_rate and cpu_down, without a device: about half a second, and 256 MiB. MEMORY. */
 hearth_status hth_calibrate_cpu(const hth_kernels *kernels, hth_pool *pool, hth_type type,
                                 hth_calibration *out, hearth_error *err);
-/* What stands as `bytes` in it then. */
+/* The value of `bytes` that a calibration would have now. */
 uint64_t hth_calibration_bytes(const hth_device *device, hth_type type);
-/* calibrate_prefill.c, called by hth_calibrate: what stands last in it. */
+/* calibrate_prefill.c, called by hth_calibrate: measures the last three members. */
 hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                     hth_type type, hth_calibration *out, hearth_error *err);
-/* Steps of up to `most` tokens for which it is quicker to let `cold` bytes of the host's weights pass through
- * a device that has `hot` bytes itself, than to compute them here at the same time; and what the host
- * computes of them then. */
+/* The minimum batch sizes, up to `max` tokens, from which streaming `cold` bytes of host weights through a device
+ * with `hot` resident bytes is faster than computing them on the CPU concurrently; and the CPU's share then. */
 void hth_calibration_stream_thresholds(const hth_calibration *c, double hot, double cold, uint32_t max,
                                        hth_placement_stream streams[HTH_PLACEMENT_STREAMS]);
 
-/* Products of weights and bytes that the device makes in a second, for many tokens; 0: not known. */
+/* Products of a weight and a byte per second on the device, for many tokens; 0: unknown. */
 double hth_calibration_products(const hth_calibration *c);
 
-/* The quicker handoff. */
+/* The mode with the lower latency. */
 hth_submit_mode hth_calibration_submit_mode(const hth_calibration *c);
 
-/* What of a cluster's bytes either side reads for a token of which that share of its neurons fires: what
- * plans call a share. Where no predictor predicts it, the gate is read whole; without a gate: up. */
+/* Fraction of a cluster's bytes that either side reads for a token when the fraction `fires` of its neurons is
+ * active: the share of plans. Without a predictor, the gate is read whole (without a gate: up). */
 double hth_calibration_share(hearth_selector selector, bool gated, double fires);
-/* What a plan knows of the machine: by the medians, or by the slowest and the fastest of what was measured.
- * The device reads live rows as fast as whole matrices. */
+/* The machine description of a plan: from the medians, or from the slowest and the fastest measurements. The
+ * device reads active rows as fast as whole matrices. */
 typedef enum hth_estimate { HTH_ESTIMATE_MEDIAN = 0, HTH_ESTIMATE_WORST, HTH_ESTIMATE_BEST } hth_estimate;
 void hth_calibration_machine(const hth_calibration *c, hearth_selector selector, bool gated,
                              hth_estimate estimate, hth_plan_machine *out);
 
-/* ---- kept between runs (base/disk_cache.h) ---------------------------------------------------------- */
+/* ---- disk cache (base/disk_cache.h) ----------------------------------------------------------------- */
 
-/* A hash of all that the figures of these two depend on: machine, threads, level, device, driver. */
+/* A hash of everything that the figures depend on: machine, threads, CPU level, device, driver. */
 uint64_t hth_calibration_fingerprint(const hth_device_info *info, const hth_kernels *kernels,
                                      uint32_t n_thread);
-/* What was measured before for this type of weights, with so many bytes of them at least, and is kept. */
-bool hth_calibration_cache_load(uint64_t mark, hth_type type, uint64_t bytes, hth_calibration *out);
-/* Keeps it beside those of other types, in place of what was measured of this one. */
-void hth_calibration_cache_store(uint64_t mark, const hth_calibration *c);
-/* What was measured of types that are not among these is kept no more. */
-void hth_calibration_cache_evict_others(uint64_t mark, const hth_type *types, size_t n);
-/* What is kept, unless the device now has room for more weights, or it is to be measured again; else
- * hth_calibrate, and its figures kept. Those of simulated devices never are: their descriptions change. */
+/* Loads a cached calibration for this type, measured with at least `bytes` bytes of weights. */
+bool hth_calibration_cache_load(uint64_t fingerprint, hth_type type, uint64_t bytes, hth_calibration *out);
+/* Stores it with those of other types; replaces the one of its type. */
+void hth_calibration_cache_store(uint64_t fingerprint, const hth_calibration *c);
+/* Removes the calibrations of all other types. */
+void hth_calibration_cache_evict_others(uint64_t fingerprint, const hth_type *types, size_t n);
+/* The cached calibration, unless the device now has capacity for more weights or `again` is set; else
+ * hth_calibrate, and stores the result. Simulated devices are never cached: their descriptions change. */
 hearth_status hth_calibration_cache_get(hth_device *device, const hth_kernels *kernels, hth_pool *pool,
                                         hth_type type, bool again, hth_calibration *out, hearth_error *err);
 

@@ -1,5 +1,5 @@
-/* Calibration of what prompts do: the same weights for many tokens, on either side, and how fast weights of
- * the host become what a device reads. Only quantised weights may pass through one (forward/gpu/weight_stream.c). */
+/* Calibration of prompts: the same weights for many tokens, on device and CPU, and the rate at which host weights
+ * are packed into the device layout. Only quantised weights can be streamed (forward/gpu/weight_stream.c). */
 #include "placement/calibrate.h"
 #include "placement/calibrate_int.h"
 
@@ -13,12 +13,12 @@
 
 enum { N_TOK = 64, ROUNDS = 3, COLS = 8, ROWS = 4 };
 
-/* ---- rows on the host --------------------------------------------------------------------------------- */
+/* ---- rows on the CPU ---------------------------------------------------------------------------------- */
 
 typedef struct host {
     hth_arena arena;
     hth_matrix m;
-    hth_act_q8 rounding;
+    hth_act_q8 act;
     float *x, *y;
     uint8_t *planes;
     hth_soa_layout at;
@@ -35,14 +35,14 @@ static void pack_rows(const host *h, const hth_kernels *k, hth_type type, uint8_
         hth_panel_pack(type, N_COL / block, rows + i * panel, h->m.row_size, panels + i * panel);
 }
 
-/* N_TOK times n values; NULL: there is no memory. */
+/* Allocates N_TOK * n values; NULL: out of memory. */
 static void *for_tokens(hth_arena *arena, size_t n, size_t size)
 {
     return hth_arena_alloc(arena, N_TOK * n, size, 64);
 }
 
-/* What the rounded inputs take in the order of rows, and what threads take besides. */
-static bool open_rounding(hth_act_q8 *r, hth_arena *arena, uint32_t n_thread)
+/* Buffers of the quantised inputs in row order, and per-thread scratch memory. */
+static bool open_act(hth_act_q8 *r, hth_arena *arena, uint32_t n_thread)
 {
     r->q = for_tokens(arena, N_COL, 1);
     r->d = for_tokens(arena, N_COL / HTH_ACT_BLOCK, sizeof *r->d);
@@ -55,7 +55,7 @@ static bool open_rounding(hth_act_q8 *r, hth_arena *arena, uint32_t n_thread)
     return r->q && r->d && r->sum && r->q_256 && r->d_256 && r->sum_16 && r->part && r->work;
 }
 
-/* The same in the order of tiles, several tokens side by side. */
+/* The same in tile order, several tokens interleaved. */
 static bool open_tiles(hth_act_q8 *r, hth_arena *arena)
 {
     r->tiles.q = for_tokens(arena, N_COL, 1);
@@ -69,7 +69,7 @@ static bool open_tiles(hth_act_q8 *r, hth_arena *arena)
            r->tiles_256.sum_16;
 }
 
-/* The weights, in the layout that the kernels like best. */
+/* The weights, in the layout that the kernels prefer. */
 static bool open_rows(host *h, const hth_kernels *k, hth_type type)
 {
     const size_t size = h->m.n_row * h->m.row_size;
@@ -91,12 +91,12 @@ static hearth_status open_host(host *h, const hth_kernels *k, hth_type type, siz
                         .row_size = hth_type_row_size(type, N_COL),
                         .layout = k->layout[type]};
     if (!hth_soa_layout_init(type, n_row, N_COL, &h->at))
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "no program knows the type of these weights");
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "no shader supports the type of these weights");
     h->x = for_tokens(&h->arena, N_COL, sizeof *h->x);
     h->y = for_tokens(&h->arena, n_row, sizeof *h->y);
     h->planes = hth_arena_alloc(&h->arena, h->at.size, 1, 64);
-    if (!h->x || !h->y || !h->planes || !open_rounding(&h->rounding, &h->arena, n_thread) ||
-        !open_tiles(&h->rounding, &h->arena) || !open_rows(h, k, type))
+    if (!h->x || !h->y || !h->planes || !open_act(&h->act, &h->arena, n_thread) ||
+        !open_tiles(&h->act, &h->arena) || !open_rows(h, k, type))
         return hth_fail_memory(err, n_row * h->m.row_size, "a calibration");
     for (size_t i = 0; i < N_TOK * N_COL; i++) h->x[i] = (float)(i % 17) * 0.125f - 1.0f;
     return HEARTH_OK;
@@ -110,7 +110,7 @@ static void measure_host(host *h, const hth_kernels *k, hth_pool *pool, hth_cali
     for (int i = 0; i < ROUNDS; i++) {
         const hth_output y = {.matrix = &h->m, .y = h->y};
         uint64_t start = hth_clock_ns();
-        hth_product(k, pool, &h->rounding, h->x, N_TOK, &y, 1);
+        hth_product(k, pool, &h->act, h->x, N_TOK, &y, 1);
         product[i] = hth_clock_since(start);
         start = hth_clock_ns();
         hth_gpu_stage_rows(pool, &h->m, 0, (uint32_t)h->m.n_row, h->planes);
@@ -122,9 +122,9 @@ static void measure_host(host *h, const hth_kernels *k, hth_pool *pool, hth_cali
     out->pack_rate = bytes / median(staged);
 }
 
-/* Of a described host the figures are the description's, as a simulated clock is charged: it reads its bytes
- * at one rate, and products cost nothing. */
-static bool take_described(const hth_device_info *info, hth_calibration *out)
+/* With a described host, uses the description's figures, as the simulated clock is charged: it reads bytes at one
+ * rate, and products are free. */
+static bool use_described(const hth_device_info *info, hth_calibration *out)
 {
     if (info->host_rate == 0.0) return false;
     out->cpu_prompt = info->host_rate * N_TOK;
@@ -132,12 +132,12 @@ static bool take_described(const hth_device_info *info, hth_calibration *out)
     return true;
 }
 
-/* ---- the same on the device --------------------------------------------------------------------------- */
+/* ---- rows on the device ------------------------------------------------------------------------------- */
 
 typedef struct bench {
     hth_device *device;
     hth_buffer *weights, *memory;
-    hth_cmdlist *tape;
+    hth_cmdlist *cmdlist;
 } bench;
 
 static uint64_t grains(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -164,7 +164,7 @@ static hearth_status record(bench *b, const host *h, hearth_error *err)
     if (inputs) inputs[HTH_STEP_N_TOK] = n_token(b->device, N_TOK);
     if (st == HEARTH_OK) st = hth_device_upload((hth_buffer_range){b->memory, 0, 0}, inputs, err);
     hth_free(inputs);
-    if (st == HEARTH_OK) st = hth_cmdlist_begin(b->device, &b->tape, err);
+    if (st == HEARTH_OK) st = hth_cmdlist_begin(b->device, &b->cmdlist, err);
     if (st != HEARTH_OK) return st;
     const hth_buffer_range step = {b->memory, 0, STEP}, out = {b->memory, STEP + q + d + sum, y};
     const hth_buffer_range bind[] = {step,
@@ -178,20 +178,20 @@ static hearth_status record(bench *b, const host *h, hearth_error *err)
                                          .n_block = N_COL / desc.block,
                                          .y_stride = (uint32_t)h->m.n_row,
                                          .at = h->at.offsets};
-    hth_cmdlist_dispatch(b->tape, pipeline, bind, &push, (uint32_t)(h->m.n_row / (LOCAL / 8 * ROWS)),
+    hth_cmdlist_dispatch(b->cmdlist, pipeline, bind, &push, (uint32_t)(h->m.n_row / (LOCAL / 8 * ROWS)),
                          N_TOK / COLS, 1);
-    hth_cmdlist_hint_bytes(b->tape, h->at.size);
-    return hth_cmdlist_end(b->tape, err);
+    hth_cmdlist_hint_bytes(b->cmdlist, h->at.size);
+    return hth_cmdlist_end(b->cmdlist, err);
 }
 
 static hearth_status measure_device(bench *b, const host *h, hth_calibration *out, hearth_error *err)
 {
     double seconds[ROUNDS];
     hearth_status st = record(b, h, err);
-    for (int i = -1; st == HEARTH_OK && i < ROUNDS; i++) { /* the first warms it up */
+    for (int i = -1; st == HEARTH_OK && i < ROUNDS; i++) { /* the first run is a warm-up */
         hth_fence fence;
         uint64_t start = hth_device_time(b->device);
-        st = hth_queue_submit(b->device, (hth_submit_info[]){{b->tape, 0}}, 1, &fence, err);
+        st = hth_queue_submit(b->device, (hth_submit_info[]){{b->cmdlist, 0}}, 1, &fence, err);
         if (st == HEARTH_OK) st = hth_queue_wait(b->device, fence, TIMEOUT_NS, err);
         seconds[i < 0 ? 0 : i] = device_since(b->device, start);
     }
@@ -199,7 +199,7 @@ static hearth_status measure_device(bench *b, const host *h, hth_calibration *ou
     return st;
 }
 
-/* Half of what is free is for them and their results; the CPU in a card's place has no time for many. */
+/* Half of the free memory is for weights and results; a CPU device gets few rows, because it is too slow for many. */
 static size_t rows_that_fit(const hth_device *device, hth_type type)
 {
     enum { MANY = 4096, FEW = 256, LEAST = 64 };
@@ -220,11 +220,11 @@ hearth_status hth_calibrate_prompts(hth_device *device, const hth_kernels *kerne
     if (!hth_quant_desc_of(type, &desc)) return HEARTH_OK;
     hearth_status st =
         open_host(&h, kernels, type, rows_that_fit(device, type), hth_pool_n_thread(pool), err);
-    if (st == HEARTH_OK && !take_described(hth_device_get_info(device), out))
+    if (st == HEARTH_OK && !use_described(hth_device_get_info(device), out))
         measure_host(&h, kernels, pool, out);
     if (st == HEARTH_OK) st = measure_device(&b, &h, out, err);
     hth_queue_drain(device, TIMEOUT_NS, NULL);
-    hth_cmdlist_free(b.tape);
+    hth_cmdlist_free(b.cmdlist);
     hth_buffer_free(b.weights);
     hth_buffer_free(b.memory);
     hth_arena_free(&h.arena);
@@ -239,21 +239,20 @@ double hth_calibration_products(const hth_calibration *c)
     return c->device_prompt / (double)layout.size * SOME_ROWS * N_COL;
 }
 
-/* ---- which side computes ----------------------------------------------------------------------------- */
+/* ---- choice of the CPU share ------------------------------------------------------------------------- */
 
-/* What passes through the device while the host computes `here` of HTH_PLACEMENT_PARTS; all of them: nothing
- * passes. */
+/* Streamed weights while the CPU computes `cpu_share` of HTH_PLACEMENT_PARTS; all parts: no streaming. */
 typedef struct work {
     const hth_calibration *c;
     double hot, cold; /* bytes */
 } work;
 
-/* Seconds of n tokens. Weights are staged, are on their way, and are used, one piece beside the next; the
- * host stages and computes by turns. */
-static double seconds_of(const work *w, double n, uint32_t here)
+/* Seconds for n tokens. Staging, copying and using a chunk overlap with those of the next; the host alternates
+ * between staging and computing. */
+static double seconds_of(const work *w, double n, uint32_t cpu_share)
 {
     const hth_calibration *c = w->c;
-    double stays = w->cold * here / HTH_PLACEMENT_PARTS, passes = w->cold - stays;
+    double stays = w->cold * cpu_share / HTH_PLACEMENT_PARTS, passes = w->cold - stays;
     double staged = passes / c->pack_rate, way = passes / c->h2d_rate, use = passes * n / c->device_prompt;
     double passing = way > use ? way : use;
     if (staged > passing) passing = staged;
@@ -261,16 +260,16 @@ static double seconds_of(const work *w, double n, uint32_t here)
     return on_host > there ? on_host : there;
 }
 
-/* A share of the host's is worth a tenth at least: its figures are those of a host that does nothing else. */
-static bool pays(const work *w, double n, uint32_t here)
+/* A CPU share must gain at least a tenth: its figures assume a host that does nothing else. */
+static bool pays(const work *w, double n, uint32_t cpu_share)
 {
     double other = seconds_of(w, n, HTH_PLACEMENT_PARTS), whole = seconds_of(w, n, 0),
-           both = seconds_of(w, n, here);
-    if (here == 0) return whole < other;
+           both = seconds_of(w, n, cpu_share);
+    if (cpu_share == 0) return whole < other;
     return both < 0.9 * (whole < other ? whole : other);
 }
 
-/* Of n tokens the best share; HTH_PLACEMENT_PARTS: nothing passes. */
+/* The best share for n tokens; HTH_PLACEMENT_PARTS: no streaming. */
 static uint32_t best_share(const work *w, double n)
 {
     uint32_t best = 0;
@@ -280,7 +279,7 @@ static uint32_t best_share(const work *w, double n)
     return pays(w, n, best) ? best : HTH_PLACEMENT_PARTS;
 }
 
-/* By halves of `most`, from the largest down: a share suits the largest step of its half, and smaller ones do
+/* By halves of `max`, from the largest down: a share suits the largest batch of its half, and smaller batches do
  * not wait for the host. */
 void hth_calibration_stream_thresholds(const hth_calibration *c, double hot, double cold, uint32_t max,
                                        hth_placement_stream streams[HTH_PLACEMENT_STREAMS])
@@ -291,11 +290,11 @@ void hth_calibration_stream_thresholds(const hth_calibration *c, double hot, dou
     memset(streams, 0, HTH_PLACEMENT_STREAMS * sizeof *streams);
     if (!(c->device_prompt > 0.0 && c->cpu_prompt > 0.0 && c->pack_rate > 0.0) || !(cold > 0.0)) return;
     for (uint32_t end = max, from = 0; n < HTH_PLACEMENT_STREAMS && end > 0; end = from - 1) {
-        uint32_t min = n + 1 < HTH_PLACEMENT_STREAMS ? end / 2 + 1 : 1, here = best_share(&w, end);
-        if (here == HTH_PLACEMENT_PARTS) break;
-        for (from = end; from > min && pays(&w, from - 1, here);) from--;
-        if (n > 0 && found[n - 1].cpu_share == here) n--;
-        found[n++] = (hth_placement_stream){from, here};
+        uint32_t min = n + 1 < HTH_PLACEMENT_STREAMS ? end / 2 + 1 : 1, cpu_share = best_share(&w, end);
+        if (cpu_share == HTH_PLACEMENT_PARTS) break;
+        for (from = end; from > min && pays(&w, from - 1, cpu_share);) from--;
+        if (n > 0 && found[n - 1].cpu_share == cpu_share) n--;
+        found[n++] = (hth_placement_stream){from, cpu_share};
         if (from > min) break;
     }
     for (uint32_t i = 0; i < n; i++) streams[i] = found[n - 1 - i];

@@ -1,5 +1,4 @@
-/* Calibrations that are kept between runs: one file for a machine with one device, a record for each type
- * of weights. */
+/* Disk cache of calibrations: one file per machine and device, one record per weight type. */
 #define _GNU_SOURCE
 #include "placement/calibrate.h"
 
@@ -13,34 +12,34 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* Counts up when what is measured changes. */
+/* Incremented when what is measured changes. */
 enum { VERSION = 2, MAX_TYPES = 32 };
 
-typedef struct kept {
+typedef struct cached {
     size_t n;
     hth_calibration *types; /* freed by hth_free */
-} kept;
+} cached;
 
-static void name_of(uint64_t mark, char name[HTH_DISKCACHE_NAME])
+static void name_of(uint64_t fingerprint, char name[HTH_DISKCACHE_NAME])
 {
-    snprintf(name, HTH_DISKCACHE_NAME, "calibration-%016llx", (unsigned long long)mark);
+    snprintf(name, HTH_DISKCACHE_NAME, "calibration-%016llx", (unsigned long long)fingerprint);
 }
 
-static kept read_kept(uint64_t mark)
+static cached read_cached(uint64_t fingerprint)
 {
     char name[HTH_DISKCACHE_NAME];
     size_t n;
-    name_of(mark, name);
-    uint8_t *bytes = hth_diskcache_get(name, mark, &n);
+    name_of(fingerprint, name);
+    uint8_t *bytes = hth_diskcache_get(name, fingerprint, &n);
     if (bytes && n % sizeof(hth_calibration) == 0 && n / sizeof(hth_calibration) <= MAX_TYPES)
-        return (kept){n / sizeof(hth_calibration), (hth_calibration *)(void *)bytes};
+        return (cached){n / sizeof(hth_calibration), (hth_calibration *)(void *)bytes};
     hth_free(bytes);
-    return (kept){0, NULL};
+    return (cached){0, NULL};
 }
 
-static uint64_t add_text(uint64_t mark, const char *text)
+static uint64_t add_text(uint64_t fingerprint, const char *text)
 {
-    return hth_hash_more(mark, text, strlen(text) + 1);
+    return hth_hash_more(fingerprint, text, strlen(text) + 1);
 }
 
 uint64_t hth_calibration_fingerprint(const hth_device_info *info, const hth_kernels *kernels, uint32_t n_thread)
@@ -56,13 +55,13 @@ uint64_t hth_calibration_fingerprint(const hth_device_info *info, const hth_kern
                           (uint64_t)sysconf(_SC_PHYS_PAGES),
                           (uint64_t)sysconf(_SC_NPROCESSORS_CONF)};
     uname(&system);
-    uint64_t mark = hth_hash(numbers, sizeof numbers);
-    mark = add_text(add_text(mark, system.nodename), system.machine);
-    mark = add_text(add_text(mark, info->name), info->driver);
-    return hth_hash_more(mark, info->uuid, sizeof info->uuid);
+    uint64_t fingerprint = hth_hash(numbers, sizeof numbers);
+    fingerprint = add_text(add_text(fingerprint, system.nodename), system.machine);
+    fingerprint = add_text(add_text(fingerprint, info->name), info->driver);
+    return hth_hash_more(fingerprint, info->uuid, sizeof info->uuid);
 }
 
-/* Whether a plan can be made of it: each figure is a number above zero. */
+/* Whether a plan can use it: each figure is finite and above zero. */
 static bool is_sound(const hth_calibration *c)
 {
     double figures[] = {c->device_rate.min,
@@ -82,15 +81,15 @@ static bool is_sound(const hth_calibration *c)
         if (!(figures[i] > 0.0 && figures[i] < 1e18)) return false;
     for (int i = 0; i < HTH_PLAN_N_KNOT; i++)
         if (!(c->cpu_down[i] > 0.0 && c->cpu_down[i] < 1e18)) return false;
-    const double prompts[] = {c->device_prompt, c->cpu_prompt, c->pack_rate}; /* 0: not known */
+    const double prompts[] = {c->device_prompt, c->cpu_prompt, c->pack_rate}; /* 0: unknown */
     for (int i = 0; i < 3; i++)
         if (!(prompts[i] >= 0.0 && prompts[i] < 1e18)) return false;
     return true;
 }
 
-bool hth_calibration_cache_load(uint64_t mark, hth_type type, uint64_t bytes, hth_calibration *out)
+bool hth_calibration_cache_load(uint64_t fingerprint, hth_type type, uint64_t bytes, hth_calibration *out)
 {
-    kept all = read_kept(mark);
+    cached all = read_cached(fingerprint);
     bool found = false;
     for (size_t i = 0; i < all.n && !found; i++) {
         const hth_calibration *c = &all.types[i];
@@ -102,19 +101,19 @@ bool hth_calibration_cache_load(uint64_t mark, hth_type type, uint64_t bytes, ht
     return found;
 }
 
-void hth_calibration_cache_store(uint64_t mark, const hth_calibration *c)
+void hth_calibration_cache_store(uint64_t fingerprint, const hth_calibration *c)
 {
     char name[HTH_DISKCACHE_NAME];
     hth_calibration list[MAX_TYPES];
-    kept before = read_kept(mark);
+    cached before = read_cached(fingerprint);
     size_t n = 0;
     memset(list, 0, sizeof list);
     list[n++] = *c;
     for (size_t i = 0; i < before.n && n < MAX_TYPES; i++)
         if (before.types[i].type != c->type) list[n++] = before.types[i];
     hth_free(before.types);
-    name_of(mark, name);
-    hth_diskcache_put(name, mark, list, n * sizeof *list);
+    name_of(fingerprint, name);
+    hth_diskcache_put(name, fingerprint, list, n * sizeof *list);
 }
 
 static bool is_among(hth_type type, const hth_type *types, size_t n)
@@ -124,15 +123,15 @@ static bool is_among(hth_type type, const hth_type *types, size_t n)
     return false;
 }
 
-void hth_calibration_cache_evict_others(uint64_t mark, const hth_type *types, size_t n)
+void hth_calibration_cache_evict_others(uint64_t fingerprint, const hth_type *types, size_t n)
 {
     char name[HTH_DISKCACHE_NAME];
-    kept all = read_kept(mark);
+    cached all = read_cached(fingerprint);
     size_t n_left = 0;
     for (size_t i = 0; i < all.n; i++)
         if (is_among(all.types[i].type, types, n)) all.types[n_left++] = all.types[i];
-    name_of(mark, name);
-    if (n_left < all.n) hth_diskcache_put(name, mark, all.types, n_left * sizeof *all.types);
+    name_of(fingerprint, name);
+    if (n_left < all.n) hth_diskcache_put(name, fingerprint, all.types, n_left * sizeof *all.types);
     hth_free(all.types);
 }
 
@@ -140,14 +139,14 @@ hearth_status hth_calibration_cache_get(hth_device *device, const hth_kernels *k
                                   hth_type type, bool again, hth_calibration *out, hearth_error *err)
 {
     const hth_device_info *info = hth_device_get_info(device);
-    bool lasts = info->kind != HTH_DEVICE_SIMULATED;
-    uint64_t mark = hth_calibration_fingerprint(info, kernels, hth_pool_n_thread(pool));
-    if (lasts && !again && hth_calibration_cache_load(mark, type, hth_calibration_bytes(device, type), out))
+    bool cacheable = info->kind != HTH_DEVICE_SIMULATED;
+    uint64_t fingerprint = hth_calibration_fingerprint(info, kernels, hth_pool_n_thread(pool));
+    if (cacheable && !again && hth_calibration_cache_load(fingerprint, type, hth_calibration_bytes(device, type), out))
         return HEARTH_OK;
-    if (info->host_rate == 0.0) /* described as a whole: nothing is measured, and it takes no time */
+    if (info->host_rate == 0.0) /* the description gives all figures: nothing is measured, and it takes no time */
         hth_log(HEARTH_LOG_INFO, "measuring %s and this CPU with weights of %s, for plans: some seconds",
                 info->name, hth_type_find((uint32_t)type)->name);
     hearth_status st = hth_calibrate(device, kernels, pool, type, out, err);
-    if (st == HEARTH_OK && lasts) hth_calibration_cache_store(mark, out);
+    if (st == HEARTH_OK && cacheable) hth_calibration_cache_store(fingerprint, out);
     return st;
 }

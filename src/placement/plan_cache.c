@@ -1,6 +1,6 @@
-/* Places by plan, and what was planned last, kept between runs: a place that changed with what is free from
- * one run to the next would be measured anew each time, and where weights are floats change texts. How large
- * submissions are, by what is kept, wherever a place comes from. */
+/* Placements by plan, with a disk cache of the last one: a placement that changed with the free memory between
+ * runs would have to be measured again, and with float weights would change the generated text. Also the
+ * submission limit from the cached calibration, for every kind of placement. */
 #include "placement/plan_context.h"
 
 #include "base/alloc.h"
@@ -12,38 +12,38 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what was planned last ----------------------------------------------------------------------------- */
+/* ---- cached placement ---------------------------------------------------------------------------------- */
 
-enum { VERSION = 2 }; /* counts up when what is kept changes */
+enum { VERSION = 2 }; /* incremented when the record changes */
 
-/* As it is kept; [n_layer] numbers of neurons follow. */
-typedef struct kept {
-    uint64_t budget; /* that it was made for */
+/* The cached record; [n_layer] neuron counts follow. */
+typedef struct record {
+    uint64_t budget; /* bytes, for which it was planned */
     double seconds;
     uint32_t n_layer, head, submitted;
     hth_placement_stream streams[HTH_PLACEMENT_STREAMS];
-} kept;
+} record;
 
-static hearth_status mark_of(const hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread,
-                             uint64_t *mark, hearth_error *err)
+static hearth_status key_of(const hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread,
+                             uint64_t *key, hearth_error *err)
 {
     uint64_t model,
         numbers[] = {c->params.n_row, c->params.n_position, c->params.kv, c->params.selector, VERSION};
     hearth_status st = hth_model_hash(c->model->file, &model, err);
     if (st != HEARTH_OK) return st;
-    *mark = hth_hash_more(hth_calibration_fingerprint(c->info, kernels, n_thread), &model, sizeof model);
-    *mark = hth_hash_more(*mark, numbers, sizeof numbers);
+    *key = hth_hash_more(hth_calibration_fingerprint(c->info, kernels, n_thread), &model, sizeof model);
+    *key = hth_hash_more(*key, numbers, sizeof numbers);
     return HEARTH_OK;
 }
 
-static void name_of(uint64_t mark, char name[HTH_DISKCACHE_NAME])
+static void name_of(uint64_t key, char name[HTH_DISKCACHE_NAME])
 {
-    snprintf(name, HTH_DISKCACHE_NAME, "placement-%016llx", (unsigned long long)mark);
+    snprintf(name, HTH_DISKCACHE_NAME, "placement-%016llx", (unsigned long long)key);
 }
 
-static bool take_bytes(hth_placement_builder *c, const uint8_t *bytes, size_t n, uint64_t *budget)
+static bool parse(hth_placement_builder *c, const uint8_t *bytes, size_t n, uint64_t *budget)
 {
-    kept k;
+    record k;
     uint32_t n_layer = c->model->hparams.n_layer;
     if (n < sizeof k) return false;
     memcpy(&k, bytes, sizeof k);
@@ -64,15 +64,15 @@ static bool take_bytes(hth_placement_builder *c, const uint8_t *bytes, size_t n,
     return true;
 }
 
-/* Where it still fits, and not an eighth more is free than when it was made. */
-static bool recall(hth_placement_builder *c, uint64_t mark)
+/* Uses the cached placement if it still fits, and free memory has not grown by more than an eighth. */
+static bool load(hth_placement_builder *c, uint64_t key)
 {
     char name[HTH_DISKCACHE_NAME];
     size_t n;
     uint64_t made_for = 0;
-    name_of(mark, name);
-    uint8_t *bytes = hth_diskcache_get(name, mark, &n);
-    bool found = bytes && take_bytes(c, bytes, n, &made_for);
+    name_of(key, name);
+    uint8_t *bytes = hth_diskcache_get(name, key, &n);
+    bool found = bytes && parse(c, bytes, n, &made_for);
     hth_free(bytes);
     if (!found) return false;
     if (hth_placement_builder_bytes(c) > c->budget) {
@@ -84,11 +84,11 @@ static bool recall(hth_placement_builder *c, uint64_t mark)
     return c->budget - c->budget / 8 <= made_for;
 }
 
-static void keep(const hth_placement_builder *c, uint64_t mark)
+static void store(const hth_placement_builder *c, uint64_t key)
 {
     char name[HTH_DISKCACHE_NAME];
-    kept k;
-    memset(&k, 0, sizeof k); /* what lies between its members is written too */
+    record k;
+    memset(&k, 0, sizeof k); /* padding is written too */
     k.budget = c->budget, k.seconds = c->seconds;
     k.n_layer = c->params.n_layer, k.head = c->params.head;
     k.submitted = c->params.submit_mode == HTH_SUBMIT_ON_DEMAND;
@@ -98,8 +98,8 @@ static void keep(const hth_placement_builder *c, uint64_t mark)
     memcpy(k.streams, c->params.streams, sizeof k.streams);
     memcpy(bytes, &k, sizeof k);
     memcpy(bytes + sizeof k, c->n_hot, n_hot);
-    name_of(mark, name);
-    hth_diskcache_put(name, mark, bytes, sizeof k + n_hot);
+    name_of(key, name);
+    hth_diskcache_put(name, key, bytes, sizeof k + n_hot);
     hth_free(bytes);
 }
 
@@ -133,16 +133,16 @@ static bool is_whole(const hth_placement_builder *c)
 hearth_status hth_placement_builder_plan(hth_placement_builder *c, hth_device *device, const hth_kernels *kernels,
                               uint32_t n_thread, hearth_error *err)
 {
-    uint64_t mark;
+    uint64_t key;
     hth_placement_uniform(c);
     if (c->params.n_layer == 0 || c->unsupported_reason || is_whole(c)) return HEARTH_OK;
     n_thread = hth_pool_default_threads(n_thread);
-    hearth_status st = mark_of(c, kernels, n_thread, &mark, err);
+    hearth_status st = key_of(c, kernels, n_thread, &key, err);
     if (st != HEARTH_OK) return st;
-    if (recall(c, mark)) return HEARTH_OK;
+    if (load(c, key)) return HEARTH_OK;
     if ((st = plan(c, device, kernels, n_thread, err)) != HEARTH_OK) return st;
     if (c->params.n_layer > 0 && hth_placement_builder_bytes(c) > c->budget) hth_placement_uniform(c);
-    if (c->params.n_layer > 0 && c->info->kind != HTH_DEVICE_SIMULATED) keep(c, mark);
+    if (c->params.n_layer > 0 && c->info->kind != HTH_DEVICE_SIMULATED) store(c, key);
     return HEARTH_OK;
 }
 
@@ -151,9 +151,9 @@ hearth_status hth_placement_builder_plan(hth_placement_builder *c, hth_device *d
 void hth_placement_set_submit_limit(hth_placement_builder *c, const hth_kernels *kernels, uint32_t n_thread)
 {
     hth_calibration known;
-    uint64_t mark = hth_calibration_fingerprint(c->info, kernels, hth_pool_default_threads(n_thread));
+    uint64_t key = hth_calibration_fingerprint(c->info, kernels, hth_pool_default_threads(n_thread));
     double rate = 0.0;
-    if (hth_calibration_cache_load(mark, c->model->layers[0].up.type, 0, &known))
+    if (hth_calibration_cache_load(key, c->model->layers[0].up.type, 0, &known))
         rate = hth_calibration_products(&known);
     c->params.max_work = rate > 0.0 ? hth_gpu_max_submit_work(rate) : 0;
 }

@@ -1,10 +1,10 @@
-/* Plans from a model's shapes, a budget, and a calibration. */
+/* Computes plans from a model's shapes, a budget and a calibration. */
 #include "placement/plan_context.h"
 
 #include <string.h>
 
-/* The placement of the best plan on a machine of another luck. */
-static hearth_status price(const hth_plan_context *o, const hth_placement_builder *c, hth_estimate estimate,
+/* Seconds of the best plan's placement on a machine with the given estimate. */
+static hearth_status evaluate(const hth_plan_context *o, const hth_placement_builder *c, hth_estimate estimate,
                            double *seconds, hearth_error *err)
 {
     hth_plan_machine machine;
@@ -19,7 +19,7 @@ static hearth_status price(const hth_plan_context *o, const hth_placement_builde
     return HEARTH_OK;
 }
 
-/* Bytes of the divided layers' networks, there and here, by the best plan. */
+/* Chooses the weight streams from the bytes of the split layers' FFNs, on device and CPU, in the best plan. */
 static void choose_streams(hth_plan_context *o, uint32_t max)
 {
     double hot = 0.0, cold = 0.0;
@@ -37,7 +37,7 @@ hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_bu
                                      const hth_profile *profile, hth_device *device,
                                      const hth_kernels *kernels, hth_pool *pool, hearth_error *err)
 {
-    const uint64_t max = (uint64_t)1 << 40; /* null says that it has everything */
+    const uint64_t max = (uint64_t)1 << 40; /* the reference device reports unlimited memory */
     hth_offload_params params = c->params;
     const hth_plan_source from = {c->model, &params, c->info->max_binding_size, profile};
     *o = (hth_plan_context){.options = {.vram = c->budget < max ? c->budget : max,
@@ -46,11 +46,11 @@ hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_bu
     hearth_status st = hth_calibration_cache_get(device, kernels, pool, c->model->layers[0].up.type, false,
                                                  &o->calibration, err);
     if (st != HEARTH_OK) return st;
-    /* Room for weights that pass through is kept where they may. */
+    /* Reserves memory for streamed weights if they may be used. */
     hth_calibration_stream_thresholds(&o->calibration, 0.0, 1.0, params.n_row, params.streams);
     st = hth_plan_model_open(&from, &o->input, &o->options.fixed_bytes, &o->uniform, err);
     if (st == HEARTH_ERROR_ARGUMENT &&
-        params.streams[0].n_tok > 0) { /* too large for bindings, with that room */
+        params.streams[0].n_tok > 0) { /* too large for bindings with that reserve */
         memset(params.streams, 0, sizeof params.streams);
         st = hth_plan_model_open(&from, &o->input, &o->options.fixed_bytes, &o->uniform, err);
     }
@@ -60,8 +60,8 @@ hearth_status hth_plan_context_build(hth_plan_context *o, const hth_placement_bu
         st = hth_plan_solve(&o->input, &o->machine, &o->options, &o->best, err);
     }
     if (st == HEARTH_OK && params.streams[0].n_tok > 0) choose_streams(o, params.n_row);
-    if (st == HEARTH_OK) st = price(o, c, HTH_ESTIMATE_WORST, &o->seconds_worst, err);
-    if (st == HEARTH_OK) st = price(o, c, HTH_ESTIMATE_BEST, &o->seconds_best, err);
+    if (st == HEARTH_OK) st = evaluate(o, c, HTH_ESTIMATE_WORST, &o->seconds_worst, err);
+    if (st == HEARTH_OK) st = evaluate(o, c, HTH_ESTIMATE_BEST, &o->seconds_best, err);
     if (st != HEARTH_OK) hth_plan_context_close(o);
     return st;
 }
@@ -79,5 +79,5 @@ void hth_plan_context_apply(const hth_plan_context *o, hth_placement_builder *c)
     memcpy(c->params.streams, o->streams, sizeof o->streams);
     c->params.submit_mode = hth_calibration_submit_mode(&o->calibration);
     c->seconds = o->best.seconds;
-    c->unsupported_reason = c->params.n_layer == 0 ? "a plan finds nothing that gains by lying there" : NULL;
+    c->unsupported_reason = c->params.n_layer == 0 ? "the plan finds nothing that gains on the device" : NULL;
 }

@@ -1,12 +1,12 @@
-/* What plans are made of, from shapes, types and a profile. Layers whose down does not lie neuron by
- * neuron are one piece: their networks count with their attention. */
+/* Builds the planner's model from shapes, types and a profile. Layers whose down is not transposed are
+ * indivisible: their FFN counts with their attention. */
 #include "placement/plan_model.h"
 
 #include "base/alloc.h"
 #include "placement/calibrate.h"
 
-/* Programs of forward/gpu/record.c before the network, and of it (record_ffn.c); where neurons are marked, up is
- * another. */
+/* Dispatches of forward/gpu/record.c before the FFN, and of the FFN (record_ffn.c); with active masks, up is a
+ * dispatch of its own. */
 enum { N_DISPATCH = 8, N_DISPATCH_HOT = 5, N_DISPATCH_MARKED = 2 };
 
 static uint32_t n_dispatch_hot(const hth_plan_source *from)
@@ -21,17 +21,17 @@ static uint64_t cpu_bytes(const hth_layer *l)
            l->down_t.rows.n_row * l->down_t.rows.row_size;
 }
 
-/* Activations that give zeros: a quarter, as many as most models of theirs stay below (LLaMA2 with ReGLU 18 to
- * 30 %, Bamboo 10 %, ReLU 5 % and less: Xue et al. 2024, PowerInfer-2, table 3). Thresholds that cost little
- * leave half of SwiGLU's (Zhang et al. 2024, ReLU2 Wins, figure 4). */
+/* Activations that give zeros: a quarter, above the active share of most such models (LLaMA2 with ReGLU 18 to 30
+ * %, Bamboo 10 %, ReLU 5 % and less: Xue et al. 2024, PowerInfer-2, table 3). Thresholds with little quality loss
+ * leave half of SwiGLU's neurons (Zhang et al. 2024, ReLU2 Wins, figure 4). */
 double hth_plan_assumed(hearth_selector selector)
 {
     if (selector == HEARTH_SELECTOR_DENSE) return 1.0;
     return selector == HEARTH_SELECTOR_THRESHOLD ? 0.5 : 0.25;
 }
 
-/* Of the neurons of cluster i, what fires for a token. */
-static double fires_of(const hth_plan_source *from, uint32_t i_layer, uint32_t i)
+/* Fraction of cluster i's neurons that are active for a token. */
+static double active_share(const hth_plan_source *from, uint32_t i_layer, uint32_t i)
 {
     const hth_layer *l = &from->model->layers[i_layer];
     if (!from->profile) return l->act_freq ? (double)l->act_freq[i] : hth_plan_assumed(from->params->selector);
@@ -61,7 +61,7 @@ static hearth_status fill_layer(const hth_plan_source *from, uint32_t i_layer, h
     if (!share) return hth_fail_memory(err, n_cluster * sizeof *share, "a plan");
     for (uint32_t i = 0; i < n_cluster; i++)
         share[i] =
-            hth_calibration_share(from->params->selector, l->gate.n_row > 0, fires_of(from, i_layer, i));
+            hth_calibration_share(from->params->selector, l->gate.n_row > 0, active_share(from, i_layer, i));
     *to = (hth_plan_layer){.attention_bytes = divides ? without : whole,
                            .kv_bytes = cache / from->params->n_position,
                            .device_bytes = divides ? (whole - without + n_cluster - 1) / n_cluster : 0,

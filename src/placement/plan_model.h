@@ -1,7 +1,7 @@
-/* A model as a plan sees it: bytes of its layers on a device and in memory, and what of them a token
- * reads. */
-#ifndef HTH_PLACE_PLAN_MODEL_H
-#define HTH_PLACE_PLAN_MODEL_H
+/* The planner's view of a model: bytes of its layers on a device and in host memory, and the fraction of them that
+ * a token reads. */
+#ifndef HTH_PLACEMENT_PLAN_MODEL_H
+#define HTH_PLACEMENT_PLAN_MODEL_H
 
 #include "planner/plan.h"
 #include "forward/gpu/gpu.h"
@@ -9,21 +9,20 @@
 
 typedef struct hth_plan_source {
     const hth_model *model;
-    const hth_offload_params *params; /* n_tok, n_position, kv, selector */
-    uint64_t max_binding_size;              /* bytes of a binding of the device */
-    const hth_profile *profile; /* of this file, or NULL: the shares in the file, where there are some */
+    const hth_offload_params *params; /* n_row, n_position, kv, selector */
+    uint64_t max_binding_size;              /* bytes, of the device */
+    const hth_profile *profile; /* of this file, or NULL: the frequencies in the file, if any */
 } hth_plan_source;
 
-/* What of a layer's neurons is taken to fire for a token where nothing is known of it. */
+/* The assumed active fraction of a layer's neurons where nothing is known. */
 double hth_plan_assumed(hearth_selector selector);
-/* out: freed by hth_plan_model_free; fixed: what a step takes on the device beside layers. *uniform
- * becomes whether nothing is known of who fires. ARGUMENT: a layer that no device can have, by its reason.
- * MEMORY. */
+/* out: freed by hth_plan_model_free; fixed: bytes of a step's workspace on the device, without layers. *uniform:
+ * whether no activation frequencies are known. ARGUMENT: a layer cannot be offloaded, with the reason. MEMORY. */
 hearth_status hth_plan_model_open(const hth_plan_source *from, hth_plan_model *out, uint64_t *fixed,
                                   bool *uniform, hearth_error *err);
 void hth_plan_model_free(hth_plan_model *model);
 
-/* A plan's clusters as neurons, as a place has them: *n_layer of them, n_hot[n_layer of the model]. */
+/* Converts a plan's clusters to neurons, as in hth_offload_params: *n_layer of them, n_hot[n_layer of the model]. */
 void hth_plan_neurons(const hth_model *model, const hth_plan *plan, uint32_t *n_layer, uint32_t *n_hot);
 
 #endif

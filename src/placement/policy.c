@@ -1,4 +1,4 @@
-/* Places by bytes alone, and as files say. */
+/* Placements from bytes alone, and from files. */
 #define _POSIX_C_SOURCE 200809L
 #include "placement/policy.h"
 
@@ -17,7 +17,7 @@ enum { ALL = 4096 }; /* shares of a layer's neurons are counted in 4096ths */
 
 static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
-/* Bytes of layer i with n_hot of its neurons; UINT64_MAX: it cannot lie there. */
+/* Bytes of layer i with n_hot of its neurons; UINT64_MAX: it cannot be offloaded. */
 static uint64_t layer_bytes(const hth_placement_builder *c, uint32_t i, uint32_t n_hot)
 {
     uint64_t weights, cache;
@@ -26,7 +26,7 @@ static uint64_t layer_bytes(const hth_placement_builder *c, uint32_t i, uint32_t
     return fits ? plus(weights, cache) : UINT64_MAX;
 }
 
-static uint64_t room_bytes(const hth_placement_builder *c)
+static uint64_t workspace_bytes(const hth_placement_builder *c)
 {
     uint64_t bytes;
     return hth_gpu_workspace_bytes(c->model, c->info->max_binding_size, &c->params, &bytes) ? bytes
@@ -39,7 +39,7 @@ static uint64_t head_bytes(const hth_placement_builder *c)
     return hth_gpu_head_bytes(c->model, c->info->max_binding_size, &bytes) ? bytes : UINT64_MAX;
 }
 
-/* n of 4096 shares of layer i's neurons, in whole grains. */
+/* Neurons of layer i in n of 4096 shares, rounded down to the split granularity. */
 static uint32_t share_of(const hth_placement_builder *c, uint32_t i, uint32_t n)
 {
     uint32_t d_ff = c->model->layers[i].d_ff, grain = hth_gpu_split_granularity(c->model, i);
@@ -47,12 +47,12 @@ static uint32_t share_of(const hth_placement_builder *c, uint32_t i, uint32_t n)
     return (uint32_t)((uint64_t)d_ff * n / ALL) / grain * grain;
 }
 
-/* All layers and the head, with that share of the neurons. */
+/* All layers and the head, with n of 4096 shares of the neurons. */
 static uint64_t bytes_with_share(const hth_placement_builder *c, uint32_t n)
 {
     hth_placement_builder all = *c;
     all.params.n_layer = c->model->hparams.n_layer, all.params.head = true;
-    uint64_t bytes = plus(room_bytes(&all), head_bytes(&all));
+    uint64_t bytes = plus(workspace_bytes(&all), head_bytes(&all));
     for (uint32_t i = 0; i < all.params.n_layer; i++)
         bytes = plus(bytes, layer_bytes(&all, i, share_of(&all, i, n)));
     return bytes;
@@ -60,7 +60,7 @@ static uint64_t bytes_with_share(const hth_placement_builder *c, uint32_t n)
 
 uint64_t hth_placement_builder_bytes(const hth_placement_builder *c)
 {
-    uint64_t all = plus(room_bytes(c), c->params.head ? head_bytes(c) : 0);
+    uint64_t all = plus(workspace_bytes(c), c->params.head ? head_bytes(c) : 0);
     for (uint32_t i = 0; i < c->params.n_layer; i++) all = plus(all, layer_bytes(c, i, c->n_hot[i]));
     return all;
 }
@@ -74,25 +74,25 @@ uint64_t hth_placement_builder_least_bytes(const hth_placement_builder *c)
 {
     hth_placement_builder first = *c;
     first.params.n_layer = c->model->hparams.n_layer, first.params.head = true;
-    uint64_t one = plus(room_bytes(&first), layer_bytes(&first, 0, c->model->layers[0].d_ff));
+    uint64_t one = plus(workspace_bytes(&first), layer_bytes(&first, 0, c->model->layers[0].d_ff));
     uint64_t none_hot = c->model->down_transposed ? bytes_with_share(c, 0) : one;
     return none_hot < one ? none_hot : one;
 }
 
-/* ---- the beginning and the end ----------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------------------------- */
 
 static hearth_status check_bindings(const hth_placement_builder *c, hearth_error *err)
 {
     const hth_device_info *info = c->info;
     uint64_t bytes;
-    /* Caches first: of what depends on positions they are the largest. */
+    /* Caches first: they are the largest of what depends on positions. */
     for (uint32_t i = 0; i < c->model->hparams.n_layer; i++)
         if (!hth_gpu_cache_bytes(c->model, info->max_binding_size, &c->params, i, &bytes))
             return hth_fail(
                 err, HEARTH_ERROR_ARGUMENT,
                 "%s: keys of %u positions are too large for a binding of %s; ask for less with -c",
                 info->name, c->params.n_position, hth_format_bytes(info->max_binding_size).text);
-    if (room_bytes(c) == UINT64_MAX)
+    if (workspace_bytes(c) == UINT64_MAX)
         return hth_fail(
             err, HEARTH_ERROR_ARGUMENT,
             "%s: the values of %u tokens are too large for a binding of %s; ask for less with --batch",
@@ -107,7 +107,7 @@ hearth_status hth_placement_builder_open(hth_placement_builder *c, const hth_mod
     uint32_t n_layer = model->hparams.n_layer;
     *c = (hth_placement_builder){.model = model, .info = info, .params = *params, .budget = budget};
     c->n_hot = hth_alloc(n_layer, sizeof *c->n_hot);
-    if (!c->n_hot) return hth_fail_memory(err, n_layer * sizeof *c->n_hot, "a place for a model");
+    if (!c->n_hot) return hth_fail_memory(err, n_layer * sizeof *c->n_hot, "a placement");
     c->params.n_hot = c->n_hot, c->params.n_layer = n_layer, c->params.head = true;
     return check_bindings(c, err);
 }
@@ -126,9 +126,9 @@ void hth_placement_builder_close(hth_placement_builder *c)
     c->n_hot = NULL;
 }
 
-/* ---- evenly -------------------------------------------------------------------------------------------- */
+/* ---- uniform placement --------------------------------------------------------------------------------- */
 
-/* The largest share of all neurons that fits beside everything else; false: not even none does. */
+/* The largest share of all neurons that fits with everything else; false: not even none fits. */
 static bool divide_neurons(hth_placement_builder *c)
 {
     uint32_t low = 0, high = ALL;
@@ -142,11 +142,11 @@ static bool divide_neurons(hth_placement_builder *c)
     return true;
 }
 
-/* The first layers, as many as can lie there whole, then the head: `most` of them, the head being the last. */
+/* The first layers, as many as fit whole, then the head: at most `max` of them, the head counted last. */
 static void take_layers(hth_placement_builder *c, uint64_t max)
 {
     uint32_t n_layer = c->model->hparams.n_layer, i = 0;
-    uint64_t used = room_bytes(c);
+    uint64_t used = workspace_bytes(c);
     for (; i < n_layer && i < max; i++) {
         c->unsupported_reason = hth_gpu_unsupported_reason(c->model, &c->params, i);
         c->n_hot[i] = c->model->layers[i].d_ff;
@@ -160,7 +160,7 @@ static void take_layers(hth_placement_builder *c, uint64_t max)
     c->params.head = !c->unsupported_reason && plus(used, head_bytes(c)) <= c->budget;
 }
 
-static bool can_all_lie_there(const hth_placement_builder *c)
+static bool can_offload_all(const hth_placement_builder *c)
 {
     for (uint32_t i = 0; i <= c->model->hparams.n_layer; i++)
         if (hth_gpu_unsupported_reason(c->model, &c->params, i)) return false;
@@ -176,11 +176,11 @@ void hth_placement_uniform(hth_placement_builder *c)
         return;
     }
     c->params.n_layer = c->model->hparams.n_layer, c->params.head = true;
-    if (can_all_lie_there(c) && hth_placement_builder_whole_bytes(c) > c->budget && divide_neurons(c)) return;
+    if (can_offload_all(c) && hth_placement_builder_whole_bytes(c) > c->budget && divide_neurons(c)) return;
     take_layers(c, UINT64_MAX);
 }
 
-/* ---- by number ----------------------------------------------------------------------------------------- */
+/* ---- placement by number of layers --------------------------------------------------------------------- */
 
 bool hth_placement_arg_layers(const char *placement, uint64_t *n)
 {
@@ -201,7 +201,7 @@ void hth_placement_builder_layers(hth_placement_builder *c, uint64_t n)
     else c->params.n_layer = 0, c->params.head = false;
 }
 
-/* ---- as a file says ------------------------------------------------------------------------------------ */
+/* ---- placement from a file ----------------------------------------------------------------------------- */
 
 bool hth_placement_arg_is_path(const char *placement)
 {
@@ -225,7 +225,7 @@ hearth_status hth_placement_arg_check(const char *placement, hearth_error *err)
                     *placement ? placement : "''", why);
 }
 
-/* What lies there by the file must be able to. */
+/* Checks that everything the file places can be offloaded. */
 static hearth_status check_placement(const hth_placement_builder *c, const hth_placement *p, const char *path,
                                      hearth_error *err)
 {

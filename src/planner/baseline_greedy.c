@@ -1,5 +1,5 @@
-/* The placement that is to be beaten: PowerInfer's release, which makes the sum of shares on the device as
- * large as it can and knows neither rates nor waiting. Called by tests and the tables of docs/plan.md. */
+/* The baseline placement: the rule of PowerInfer's release, which maximises the sum of shares on the device and
+ * knows neither rates nor synchronisation. Called by tests and the tables of docs/plan.md. */
 #include "planner/plan_int.h"
 
 #include "base/alloc.h"
@@ -9,7 +9,8 @@ static uint64_t rounded(const hth_plan_layer *l, const hth_plan_options *options
     return hth_plan_units(hth_plan_layer_bytes(l, options, k), HTH_PLAN_UNIT) * HTH_PLAN_UNIT;
 }
 
-/* The next cluster of the layer whose next one fires most and fits; the first layer among equals. */
+/* Adds the next cluster of the layer whose next cluster has the highest share and fits; on a tie, the first
+ * layer's. */
 static bool add_hottest(const hth_plan_model *model, const hth_plan_options *options, int32_t *n_hot,
                         uint64_t *left)
 {

@@ -1,6 +1,6 @@
-/* What a placement costs: seconds of a token by layer and number of clusters on the device, and bytes. The
- * one statement of the cost model (docs/plan.md); the solvers only choose among its values. simulate.c
- * must not call it. */
+/* The cost of a placement: seconds of a token by layer and number of clusters on the device, and bytes. The only
+ * statement of the cost model (docs/plan.md); the solvers only choose among its values. simulate.c must not call
+ * it. */
 #include "planner/plan_int.h"
 
 #include "base/alloc.h"
@@ -40,16 +40,16 @@ static double cold_seconds(const hth_plan_layer *l, const hth_plan_machine *m, u
     return (double)l->cpu_bytes * l->share[i] / hth_plan_rate(&m->cpu, l->share[i]);
 }
 
-/* The chance that no neuron of a cluster fires, neurons taken as independent. */
-static double silence(double share)
+/* The probability that no neuron of a cluster is active, neurons taken as independent. */
+static double none_active(double share)
 {
     double none = 1 - share;
     for (int n = HTH_PLAN_CLUSTER; n > 1; n /= 2) none *= none;
     return none;
 }
 
-/* A layer whose attention is on the device: hot and cold seconds, the chance that no cold neuron fires, and
- * whether all its clusters are hot. A layer of which nothing cold fires does not wait. */
+/* A layer with attention on the device: hot and cold seconds, the probability that no cold neuron is active, and
+ * the number of hot clusters. A layer without active cold neurons does not wait. */
 static hth_plan_time split_time(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t context,
                                 double hot, double cold, double silent, uint32_t k)
 {
@@ -83,21 +83,21 @@ static hth_plan_time placed_time(const hth_plan_layer *l, const hth_plan_machine
     if (k == HTH_PLAN_CPU) return cpu_time(l, m, context);
     for (uint32_t i = 0; i < (uint32_t)k; i++) hot += hot_seconds(l, m, i);
     for (uint32_t i = l->n_cluster; i-- > (uint32_t)k;)
-        cold += cold_seconds(l, m, i), silent *= silence(l->share[i]);
+        cold += cold_seconds(l, m, i), silent *= none_active(l->share[i]);
     return split_time(l, m, context, hot, cold, silent, (uint32_t)k);
 }
 
 /* ---- curves ---------------------------------------------------------------------------------- */
 
-/* room: n_cluster + 1 pairs. */
-static void fill_curve(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t context, double *room,
+/* workspace: n_cluster + 1 pairs. */
+static void fill_curve(const hth_plan_layer *l, const hth_plan_machine *m, uint32_t context, double *workspace,
                        hth_plan_curve *out)
 {
-    double *cold = room, *silent = room + l->n_cluster + 1, hot = 0;
+    double *cold = workspace, *silent = workspace + l->n_cluster + 1, hot = 0;
     cold[l->n_cluster] = 0, silent[l->n_cluster] = 1;
     for (uint32_t i = l->n_cluster; i-- > 0;) {
         cold[i] = cold[i + 1] + cold_seconds(l, m, i);
-        silent[i] = silent[i + 1] * silence(l->share[i]);
+        silent[i] = silent[i + 1] * none_active(l->share[i]);
     }
     for (uint32_t k = 0; k <= l->n_cluster; k++) {
         out->seconds[k] = split_time(l, m, context, hot, cold[k], silent[k], k).total;
@@ -118,10 +118,10 @@ hearth_status hth_plan_curves(const hth_plan_model *model, const hth_plan_machin
     size = model->n_layer * sizeof **out + (n_value + 2 * max) * sizeof(double);
     hth_plan_curve *curves = hth_alloc(size, 1);
     if (!curves) return hth_fail_memory(err, size, "the costs of layers");
-    double *values = (double *)(curves + model->n_layer), *room = values + n_value;
+    double *values = (double *)(curves + model->n_layer), *workspace = values + n_value;
     for (uint32_t l = 0; l < model->n_layer; l++) {
         curves[l].seconds = values;
-        fill_curve(&model->layers[l], machine, context, room, &curves[l]);
+        fill_curve(&model->layers[l], machine, context, workspace, &curves[l]);
         values += model->layers[l].n_cluster + 1;
     }
     *out = curves;
@@ -177,7 +177,7 @@ static hearth_status count_bytes(const hth_plan_model *model, const hth_plan_opt
                             layer->n_cluster);
         if (k == HTH_PLAN_CPU) continue;
         if (p->n_device < l)
-            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "layer %u lies on the device behind one of the CPU",
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "layer %u is on the device after a CPU layer",
                             l);
         p->n_device = l + 1;
         p->attention_bytes += layer->attention_bytes;
@@ -187,7 +187,7 @@ static hearth_status count_bytes(const hth_plan_model *model, const hth_plan_opt
             hth_plan_units(hth_plan_layer_bytes(layer, options, (uint32_t)k), HTH_PLAN_UNIT) * HTH_PLAN_UNIT;
     }
     if (p->head && p->n_device < model->n_layer)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the head lies on the device, layer %u does not",
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "the head is on the device, but layer %u is not",
                         p->n_device);
     if (p->n_device > 0) p->fixed_bytes = options->fixed_bytes;
     if (p->head) p->head_bytes = model->head_bytes;
@@ -233,17 +233,17 @@ void hth_plan_free(hth_plan *plan)
     *plan = (hth_plan){0};
 }
 
-/* ---- what is let in -------------------------------------------------------------------------- */
+/* ---- validation ------------------------------------------------------------------------------ */
 
 enum { MAX_LAYERS = 4096, MAX_CLUSTERS = 1 << 16 };
-/* Sums of so many of these bytes stay below 2^63, and in double below 2^53 of a unit. */
+/* Sums of this many such values stay below 2^63, and as doubles below 2^53 units. */
 static const uint64_t most_bytes = (uint64_t)1 << 44;
-/* Rates below a byte a second, and seconds above a day, are mistakes; sums of the rest are finite. */
+/* Rates below a byte per second and times above a day are mistakes; sums of the rest are finite. */
 static const double least_rate = 1.0, most_rate = 1e18, most_seconds = 86400.0;
 
 static hearth_status check_number(const char *name, double x, double min, double max, hearth_error *err)
 {
-    if (x >= min && x <= max) return HEARTH_OK; /* a NaN is not */
+    if (x >= min && x <= max) return HEARTH_OK; /* false for NaN */
     return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: %s is %g; %g to %g is allowed", name, x, min, max);
 }
 
@@ -272,7 +272,7 @@ static hearth_status check_layer(const hth_plan_layer *l, uint32_t i, const hth_
     uint64_t clusters, cpu, kv;
     if (l->n_cluster > MAX_CLUSTERS || l->n_dispatch > MAX_CLUSTERS || l->n_dispatch_hot > MAX_CLUSTERS)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT,
-                        "plan: layer %u: %u clusters, %u and %u programs; %d is the most", i, l->n_cluster,
+                        "plan: layer %u: %u clusters, %u and %u dispatches; at most %d are allowed", i, l->n_cluster,
                         l->n_dispatch, l->n_dispatch_hot, MAX_CLUSTERS);
     if (!hth_mul_u64(l->device_bytes, l->n_cluster, &clusters) ||
         !hth_mul_u64(l->kv_bytes, options->n_ctx, &kv) || !hth_mul_u64(l->cpu_bytes, l->n_cluster, &cpu) ||
@@ -281,8 +281,8 @@ static hearth_status check_layer(const hth_plan_layer *l, uint32_t i, const hth_
                         hth_format_bytes(most_bytes).text);
     for (uint32_t k = 0; k < l->n_cluster; k++)
         if (!(l->share[k] >= 0 && l->share[k] <= 1))
-            return hth_fail(err, HEARTH_ERROR_ARGUMENT, "plan: layer %u: cluster %u fires with a share of %g",
-                            i, k, l->share[k]);
+            return hth_fail(err, HEARTH_ERROR_ARGUMENT,
+                            "plan: layer %u: cluster %u has a share of %g; 0 to 1 is allowed", i, k, l->share[k]);
     return HEARTH_OK;
 }
 

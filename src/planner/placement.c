@@ -1,4 +1,4 @@
-/* Reading and writing placements. Nothing in such a file is trusted. */
+/* Reads and writes placement files. The file's contents are not trusted. */
 #include "planner/placement.h"
 
 #include "base/alloc.h"
@@ -92,7 +92,7 @@ bool hth_placement_streams_valid(const hth_placement_stream streams[HTH_PLACEMEN
     return true;
 }
 
-/* Pairs: tokens, parts. */
+/* Pairs of tokens and parts. */
 static hearth_status read_streams(hth_placement *p, const hth_gguf *file, hearth_error *err)
 {
     const hth_gguf_value *pairs = hth_gguf_find(file, KEY_STREAM);

@@ -1,5 +1,5 @@
-/* Shapes of models, ways of firing and cards, as stated figures: for tests, for docs/plan.md and for who
- * asks what a card that is not there would do. Nothing here was measured. */
+/* Preset model shapes, activation distributions and GPUs, as stated figures: for tests, for docs/plan.md and for
+ * estimates of GPUs that are not present. Nothing here was measured. */
 #include "planner/plan.h"
 
 #include "base/alloc.h"
@@ -13,15 +13,14 @@ const hth_plan_shape hth_plan_shapes[] = {
 };
 const size_t hth_plan_n_shape = sizeof hth_plan_shapes / sizeof *hth_plan_shapes;
 
-/* 26 % of a block's neurons make 80 % of the firings (OPT-30B), 43 % (LLaMA2-70B with ReGLU): exponent =
- * ln 0.8 / ln x. A tenth fires in the first; the second leaves out 82 %. Song et al., PowerInfer, sections
- * 2 and 3. Predictors of these models take some 5 to 9 % of all their weights, most of which are the
- * network's. */
+/* 26 % of a block's neurons account for 80 % of the activations (OPT-30B), 43 % (LLaMA2-70B with ReGLU): exponent
+ * = ln 0.8 / ln x. In the first a tenth is active; the second leaves out 82 %. Song et al., PowerInfer, sections 2
+ * and 3. Predictors of these models take about 5 to 9 % of all their weights, most of which are the FFN's. */
 const hth_plan_firing hth_plan_dense = {"dense", 1.0, 1.0, 0.0};
 const hth_plan_firing hth_plan_sharp = {"sharp", 0.10, 0.166, 0.06};
 const hth_plan_firing hth_plan_flat = {"flat", 0.18, 0.264, 0.06};
 
-/* Firings of the hottest x, over all. */
+/* Fraction of all activations that belong to the hottest x. */
 static double coverage(const hth_plan_firing *f, double x)
 {
     double power = x > 0 ? hth_pow_d(x, f->exponent) : 0, max = x / f->mean;
@@ -43,8 +42,8 @@ void hth_plan_shares(const hth_plan_firing *firing, uint32_t n, double *share)
 /* Q4_0: 18 bytes for 32 weights. */
 static uint64_t q4_bytes(uint64_t rows, uint64_t columns) { return rows * columns / 32 * 18; }
 
-/* Programs of a layer on the device: norm with rounding, QKV, rotation with storing, attention, output,
- * norm with rounding; then gate and up, activation, down. Predictors add two. */
+/* Dispatches of a layer on the device: norm with 8-bit quantisation, QKV, rotation and store, attention, output,
+ * norm with quantisation; then gate and up, activation, down. Predictors add two. */
 enum { N_DISPATCH = 6, N_DISPATCH_PREDICTOR = 2, N_DISPATCH_HOT = 3 };
 
 static hth_plan_layer shape_layer(const hth_plan_shape *s, const hth_plan_firing *firing)
@@ -74,8 +73,8 @@ hearth_status hth_plan_shape_model(const hth_plan_shape *s, const hth_plan_firin
     out->n_layer = s->n_layer;
     out->layers = layers;
     out->head_bytes = q4_bytes(s->n_vocab, s->d_model);
-    /* Down: values of 8 bits with a scale for every 32, a bit for each neuron, a line for the count. Up:
-     * sums of 64 bits, and a line. */
+    /* Device to host: 8-bit values with a scale per 32, a bit per neuron, a line for the count. Host to device:
+     * 64-bit sums, and a line. */
     out->d2h_bytes = s->d_model + s->d_model / 32 * 4 + s->d_ff / 8 + 64;
     out->h2d_bytes = (uint64_t)s->d_model * 8 + 64;
     return HEARTH_OK;
@@ -87,9 +86,9 @@ void hth_plan_shape_free(hth_plan_model *model)
     *model = (hth_plan_model){0};
 }
 
-/* ---- cards ----------------------------------------------------------------------------------- */
+/* ---- GPUs ------------------------------------------------------------------------------------ */
 
-/* Shares of a card's rate at 5, 20, 50 and 100 % of live rows, and of two channels of DDR5-5600: guesses. */
+/* Fractions of a GPU's rate at 5, 20, 50 and 100 % of active rows, and of two channels of DDR5-5600: guesses. */
 #define DEVICE_AT(RATE)                                                                                      \
     {                                                                                                        \
         {                                                                                                    \
@@ -107,7 +106,7 @@ void hth_plan_shape_free(hth_plan_model *model)
         .device = DEVICE_AT(RATE), .cpu = CPU_AT(89.6e9), .min_active_share = 0.005, .dispatch = 2.5e-6,     \
         .merge = 5e-6                                                                                        \
     }
-/* 20 and 10 microseconds are guesses; buses move 12.5 and 25 GB/s by 8 and 16 lanes of PCIe 4. */
+/* 20 and 10 microseconds are guesses; 12.5 and 25 GB/s are 8 and 16 lanes of PCIe 4. */
 #define LINK(RATE)                                                                                           \
     {                                                                                                        \
         .submit = 20e-6, .wake = 10e-6, .latency = 1e-6, .d2h_rate = (RATE), .h2d_rate = (RATE),             \

@@ -1,6 +1,6 @@
-/* Tokens through a placement in virtual time: who fires is drawn, device and CPU each have a clock, and
- * what one must have from the other moves its clock on. Everything here is simulated. It calls nothing of
- * cost.c but the machine's rates: what it is compared with must not be what it is made of. */
+/* Simulates tokens through a placement in virtual time: activations are drawn, device and CPU each have a clock,
+ * and data that one needs from the other advances its clock. It uses nothing of cost.c but the machine's rates, so
+ * that the comparison with it is independent. */
 #include "planner/plan.h"
 
 enum { N_PROBE = 200 };
@@ -18,8 +18,7 @@ static uint64_t next(uint64_t *state)
 
 static double unit(uint64_t *state) { return (double)(next(state) >> 11) * 0x1p-53; }
 
-/* Neurons of a cluster that fire, of 64 that each fire with this chance. Two draws of 32 bits from one
- * number. */
+/* Active neurons of a cluster, each of its 64 with this probability. Two draws of 32 bits from one number. */
 static uint32_t draw_cluster(uint64_t *state, double chance)
 {
     uint32_t n = 0;
@@ -34,24 +33,24 @@ static uint32_t draw_cluster(uint64_t *state, double chance)
     return n;
 }
 
-/* ---- crossings ------------------------------------------------------------------------------- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
-/* When the host has what the device wrote at `now`, and the other way round. */
-static double cross_down(const hth_plan_link *link, double now, uint64_t bytes, uint64_t *state)
+/* When the host has what the device wrote at `now`, and the reverse. */
+static double d2h_time(const hth_plan_link *link, double now, uint64_t bytes, uint64_t *state)
 {
     return now + link->latency + (double)bytes / link->d2h_rate + link->wake + link->jitter * unit(state);
 }
 
-static double cross_up(const hth_plan_link *link, double now, uint64_t bytes, uint64_t *state)
+static double h2d_time(const hth_plan_link *link, double now, uint64_t bytes, uint64_t *state)
 {
     return now + link->submit + link->latency + (double)bytes / link->h2d_rate + link->jitter * unit(state);
 }
 
-double hth_plan_probe(const hth_plan_link *link, uint64_t mail_down, uint64_t mail_up, uint64_t seed)
+double hth_plan_probe(const hth_plan_link *link, uint64_t d2h_bytes, uint64_t h2d_bytes, uint64_t seed)
 {
     double sorted[N_PROBE];
     for (int n = 0; n < N_PROBE; n++) {
-        double x = cross_up(link, cross_down(link, 0, mail_down, &seed), mail_up, &seed);
+        double x = h2d_time(link, d2h_time(link, 0, d2h_bytes, &seed), h2d_bytes, &seed);
         int i = n;
         for (; i > 0 && sorted[i - 1] > x; i--) sorted[i] = sorted[i - 1];
         sorted[i] = x;
@@ -61,7 +60,7 @@ double hth_plan_probe(const hth_plan_link *link, uint64_t mail_down, uint64_t ma
 
 /* ---- a token --------------------------------------------------------------------------------- */
 
-typedef struct walk {
+typedef struct sim_state {
     const hth_plan_model *model;
     const hth_plan_machine *machine;
     const hth_plan_link *link;
@@ -71,25 +70,25 @@ typedef struct walk {
     double device, cpu; /* the clocks */
     double device_busy, cpu_busy;
     double split_busy,
-        both; /* the CPU's work at split layers, and how much of it the device computes beside */
+        both; /* CPU time at split layers, and the part of it during which the device computes */
     uint64_t n_crossed;
-} walk;
+} sim_state;
 
 static double stream(const hth_plan_rates *rates, uint64_t bytes)
 {
     return (double)bytes / rates->at[HTH_PLAN_N_KNOT - 1];
 }
 
-/* Reads the live rows of clusters [from, to); how many fired. */
-static double read_live(walk *w, const hth_plan_layer *l, uint32_t from, uint32_t to, uint64_t bytes,
-                        const hth_plan_rates *rates, double floor, uint32_t *n_live)
+/* Reads the active rows of clusters [from, to); counts the active neurons. */
+static double read_active(sim_state *w, const hth_plan_layer *l, uint32_t from, uint32_t to, uint64_t bytes,
+                        const hth_plan_rates *rates, double min_share, uint32_t *n_active)
 {
     double seconds = 0;
     for (uint32_t i = from; i < to; i++) {
         uint32_t n = draw_cluster(&w->state, l->share[i] < 1 ? l->share[i] * w->factor : 1);
         double share = (double)n / HTH_PLAN_CLUSTER;
-        *n_live += n;
-        if (share < floor) share = floor;
+        *n_active += n;
+        if (share < min_share) share = min_share;
         if (share > 0) seconds += (double)bytes * share / hth_plan_rate(rates, share);
     }
     return seconds;
@@ -101,79 +100,79 @@ static double shared(double a0, double a1, double b0, double b1)
     return to > from ? to - from : 0;
 }
 
-static void run_on_device(walk *w, double seconds)
+static void run_on_device(sim_state *w, double seconds)
 {
     w->device += seconds;
     w->device_busy += seconds;
 }
 
-static void run_on_cpu(walk *w, double seconds)
+static void run_on_cpu(sim_state *w, double seconds)
 {
     w->cpu += seconds;
     w->cpu_busy += seconds;
 }
 
-static uint64_t attention_bytes(const walk *w, const hth_plan_layer *l)
+static uint64_t attention_bytes(const sim_state *w, const hth_plan_layer *l)
 {
     return l->attention_bytes + l->kv_bytes * w->context;
 }
 
-static void walk_device_layer(walk *w, const hth_plan_layer *l, uint32_t k)
+static void simulate_device_layer(sim_state *w, const hth_plan_layer *l, uint32_t k)
 {
     const hth_plan_machine *m = w->machine;
     uint32_t n_hot = 0, n_cold = 0;
     run_on_device(w, l->n_dispatch * m->dispatch + stream(&m->device, attention_bytes(w, l)));
-    double mailed = w->device;
-    double hot = read_live(w, l, 0, k, l->device_bytes, &m->device, m->min_active_share, &n_hot);
+    double sent = w->device;
+    double hot = read_active(w, l, 0, k, l->device_bytes, &m->device, m->min_active_share, &n_hot);
     run_on_device(w, hot + (k > 0 ? l->n_dispatch_hot * m->dispatch : 0));
     if (k == l->n_cluster) return;
-    double cold = read_live(w, l, k, l->n_cluster, l->cpu_bytes, &m->cpu, 0, &n_cold);
+    double cold = read_active(w, l, k, l->n_cluster, l->cpu_bytes, &m->cpu, 0, &n_cold);
     if (n_cold > 0) {
-        double seen = cross_down(w->link, mailed, w->model->d2h_bytes, &w->state);
+        double seen = d2h_time(w->link, sent, w->model->d2h_bytes, &w->state);
         if (w->cpu < seen) w->cpu = seen;
         double began = w->cpu;
         run_on_cpu(w, cold);
         w->split_busy += cold;
-        w->both += shared(mailed, w->device, began, w->cpu);
-        double there = cross_up(w->link, w->cpu, w->model->h2d_bytes, &w->state);
+        w->both += shared(sent, w->device, began, w->cpu);
+        double there = h2d_time(w->link, w->cpu, w->model->h2d_bytes, &w->state);
         if (w->device < there) w->device = there;
         w->n_crossed++;
     }
     run_on_device(w, m->merge);
 }
 
-static void walk_cpu_layer(walk *w, const hth_plan_layer *l)
+static void simulate_cpu_layer(sim_state *w, const hth_plan_layer *l)
 {
     uint32_t n = 0;
-    double cold = read_live(w, l, 0, l->n_cluster, l->cpu_bytes, &w->machine->cpu, 0, &n);
+    double cold = read_active(w, l, 0, l->n_cluster, l->cpu_bytes, &w->machine->cpu, 0, &n);
     run_on_cpu(w, stream(&w->machine->cpu, attention_bytes(w, l)) + cold);
 }
 
-/* From the embedding, which the host has, to the logits, which it wants. Returns when they are there. */
-static double walk_token(walk *w, const hth_plan *plan)
+/* From the embedding, on the host, to the logits, on the host. Returns the time when they are there. */
+static double simulate_token(sim_state *w, const hth_plan *plan)
 {
     bool crossed = plan->n_device == 0;
     w->device = w->cpu = 0;
-    if (!crossed) w->device = cross_up(w->link, 0, w->model->h2d_bytes, &w->state);
+    if (!crossed) w->device = h2d_time(w->link, 0, w->model->h2d_bytes, &w->state);
     for (uint32_t l = 0; l < plan->n_layer; l++) {
         if (plan->n_hot[l] != HTH_PLAN_CPU) {
-            walk_device_layer(w, &w->model->layers[l], (uint32_t)plan->n_hot[l]);
+            simulate_device_layer(w, &w->model->layers[l], (uint32_t)plan->n_hot[l]);
             continue;
         }
-        if (!crossed) w->cpu = cross_down(w->link, w->device, w->model->d2h_bytes, &w->state);
+        if (!crossed) w->cpu = d2h_time(w->link, w->device, w->model->d2h_bytes, &w->state);
         crossed = true;
-        walk_cpu_layer(w, &w->model->layers[l]);
+        simulate_cpu_layer(w, &w->model->layers[l]);
     }
     if (plan->head)
         run_on_device(w, w->machine->dispatch + stream(&w->machine->device, w->model->head_bytes));
-    if (!crossed) w->cpu = cross_down(w->link, w->device, w->model->d2h_bytes, &w->state);
+    if (!crossed) w->cpu = d2h_time(w->link, w->device, w->model->d2h_bytes, &w->state);
     if (!plan->head) run_on_cpu(w, stream(&w->machine->cpu, w->model->head_bytes));
     return w->cpu;
 }
 
 /* ---- many tokens ----------------------------------------------------------------------------- */
 
-/* By Newton's steps from above; they fall until rounding stops them. */
+/* Newton's method from above; the values fall until rounding stops them. */
 static double root(double x)
 {
     double y = x > 1 ? x : 1;
@@ -197,7 +196,7 @@ static hearth_status check(const hth_plan_model *model, const hth_plan_link *lin
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "simulation: a bus of %g and %g bytes a second",
                         link->d2h_rate, link->h2d_rate);
     if (!(how->variation >= 0 && how->variation <= 1) || how->n_token == 0)
-        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "simulation: %u tokens with a swing of %g", how->n_token,
+        return hth_fail(err, HEARTH_ERROR_ARGUMENT, "simulation: %u tokens with a variation of %g", how->n_token,
                         how->variation);
     if (plan->n_layer != model->n_layer)
         return hth_fail(err, HEARTH_ERROR_ARGUMENT, "simulation: a plan of %u layers for a model of %u",
@@ -209,7 +208,7 @@ hearth_status hth_plan_simulate(const hth_plan_model *model, const hth_plan_mach
                                 const hth_plan_link *link, const hth_plan_options *options, const hth_plan *plan,
                                 const hth_plan_simulation *how, hth_plan_simulated *out, hearth_error *err)
 {
-    walk w = {.model = model, .machine = machine, .link = link, .context = options->context, .state = how->seed};
+    sim_state w = {.model = model, .machine = machine, .link = link, .context = options->context, .state = how->seed};
     double sum = 0, squares = 0;
     *out = (hth_plan_simulated){0};
     hearth_status st = hth_plan_validate(model, machine, options, err);
@@ -217,7 +216,7 @@ hearth_status hth_plan_simulate(const hth_plan_model *model, const hth_plan_mach
     if (st != HEARTH_OK) return st;
     for (uint32_t i = 0; i < how->n_token; i++) {
         w.factor = 1 + how->variation * (2 * unit(&w.state) - 1);
-        double seconds = walk_token(&w, plan);
+        double seconds = simulate_token(&w, plan);
         sum += seconds;
         squares += seconds * seconds;
         if (i == 0 || seconds < out->min) out->min = seconds;

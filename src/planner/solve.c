@@ -1,20 +1,19 @@
-/* The fastest placement, by dynamic programming over layers and units of memory. A row of the table holds,
- * for the first l layers, the least seconds with at most u units, in whole quanta, so that sums are exact
- * and ties are ties. Only a window of each row is kept: below it lies more free memory than all later
- * layers could use, above it more than all earlier ones do. Of a layer only placements take part that no
- * smaller one equals. */
+/* The fastest placement, by dynamic programming over layers and units of memory. A table row holds, for the first
+ * l layers, the minimum seconds with at most u units, in whole quanta, so that sums are exact and ties are ties.
+ * Only a window of each row is stored: below it there is more free memory than all later layers could use, above
+ * it more than all earlier ones do. A layer's placement takes part only if no smaller one equals it. */
 #include "planner/plan_int.h"
 
 #include "base/alloc.h"
 
 #include <string.h>
 
-/* Largest sum of seconds in quanta, and what stands for "does not fit": both together stay below 2^31. */
+/* Largest sum of seconds in quanta, and the value for "does not fit": their sum stays below 2^31. */
 static const double most_quanta = 536870912.0;
 enum { NO_FIT = 1 << 30, BLOCK = 4096 };
 static const uint64_t most_cells = (uint64_t)1 << 26, most_steps = (uint64_t)1 << 33;
 
-/* A placement of a layer that takes part. */
+/* A candidate placement of a layer. */
 typedef struct option {
     uint64_t units;
     uint32_t k;
@@ -24,16 +23,16 @@ typedef struct option {
 typedef struct table {
     const hth_plan_model *model;
     const hth_plan_machine *machine;
-    const hth_plan_options *wish;
+    const hth_plan_options *request;
     const hth_plan_curve *curves;
     uint64_t unit;
     double quantum;  /* seconds */
-    option *options; /* all layers', ascending in units and descending in quanta */
-    uint32_t *first; /* [n_layer + 1] where a layer's begin */
-    uint64_t *reach; /* [n_layer + 1] units that the first l layers can use; reach[n_layer]: all */
-    uint64_t *low;   /* [n_layer + 1] of each row's window, whose last is reach or high, the lesser; */
-    uint64_t high;   /* units that are asked about */
-    size_t *at;      /* [n_layer + 2] where each row lies in cells */
+    option *options; /* of all layers, ascending in units and descending in quanta */
+    uint32_t *first; /* [n_layer + 1] where a layer's options begin */
+    uint64_t *reach; /* [n_layer + 1] units that the first l layers can use; reach[n_layer]: all layers */
+    uint64_t *low;   /* [n_layer + 1] start of each row's window; it ends at min(reach, high) */
+    uint64_t high;   /* maximum units of a query */
+    size_t *at;      /* [n_layer + 2] offset of each row in cells */
     int32_t *cells;
     size_t capacity; /* bytes of options and all that follows */
 } table;
@@ -42,10 +41,10 @@ typedef struct table {
 
 static uint64_t layer_units(const table *t, uint32_t l, uint32_t k)
 {
-    return hth_plan_units(hth_plan_layer_bytes(&t->model->layers[l], t->wish, k), t->unit);
+    return hth_plan_units(hth_plan_layer_bytes(&t->model->layers[l], t->request, k), t->unit);
 }
 
-/* What fits best at each size, in units of now. */
+/* The best option at each size, in current units. */
 static void collect_options(table *t)
 {
     uint32_t n = 0;
@@ -80,7 +79,7 @@ static hearth_status open_table(table *t, hearth_error *err)
     t->unit = HTH_PLAN_UNIT;
     t->capacity = n_option * sizeof *t->options + (3 * n + 4) * sizeof(uint64_t) + (n + 1) * sizeof *t->first;
     t->options = hth_alloc(t->capacity, 1);
-    if (!t->options) return hth_fail_memory(err, t->capacity, "a plan's choices");
+    if (!t->options) return hth_fail_memory(err, t->capacity, "a plan's options");
     t->reach = (uint64_t *)(t->options + n_option);
     t->low = t->reach + n + 1;
     t->at = (size_t *)(t->low + n + 1);
@@ -99,7 +98,7 @@ static void close_table(table *t)
 
 static uint64_t row_end(const table *t, uint32_t l) { return t->reach[l] < t->high ? t->reach[l] : t->high; }
 
-/* Windows that answer every question about `lowest` units to t->high; whether table and work stay bounded. */
+/* Sets windows that cover every query of `lowest` units to t->high; returns whether table and work stay bounded. */
 static bool init_windows(table *t, uint64_t lowest)
 {
     uint32_t n = t->model->n_layer;
@@ -118,7 +117,7 @@ static bool init_windows(table *t, uint64_t lowest)
     return cells <= most_cells && steps <= most_steps;
 }
 
-/* At most u units for the first l layers. */
+/* The value for at most u units in the first l layers. */
 static int32_t value_at(const table *t, uint32_t l, uint64_t u)
 {
     uint64_t end = row_end(t, l);
@@ -133,8 +132,8 @@ static void relax(int32_t *restrict to, const int32_t *restrict from, size_t n, 
     }
 }
 
-/* Cells [from, to) of the row behind layer l (from 0) by one of its placements. What lies above the row
- * before equals its last cell, and comes in by make_monotone. */
+/* Relaxes cells [from, to) of the row after layer l (from 0) with one of its placements. Values above the previous
+ * row's end equal its last cell; make_monotone propagates them. */
 static void take_option(table *t, uint32_t l, const option *o, uint64_t from, uint64_t to)
 {
     uint64_t low = t->low[l], end = row_end(t, l) + 1;
@@ -149,7 +148,7 @@ static void take_option(table *t, uint32_t l, const option *o, uint64_t from, ui
     }
 }
 
-/* More room never harms. */
+/* More memory is never worse. */
 static void make_monotone(int32_t *row, size_t n)
 {
     for (size_t i = 1; i < n; i++)
@@ -171,7 +170,7 @@ static void fill_row(table *t, uint32_t l)
         if (row[i] > NO_FIT) row[i] = NO_FIT;
 }
 
-/* The table for questions about lowest to high bytes of layers. */
+/* Fills the table for queries of lowest to high bytes of layers. */
 static hearth_status fill_table(table *t, uint64_t lowest, uint64_t high, hearth_error *err)
 {
     t->high = high / t->unit;
@@ -188,7 +187,7 @@ static hearth_status fill_table(table *t, uint64_t lowest, uint64_t high, hearth
     return HEARTH_OK;
 }
 
-/* ---- the best of a budget -------------------------------------------------------------------- */
+/* ---- best plan for a budget ------------------------------------------------------------------ */
 
 typedef struct best {
     double seconds;
@@ -202,15 +201,15 @@ static void offer(best *b, best x)
     if (x.seconds < b->seconds) *b = x;
 }
 
-/* Seconds of all layers from l on with the CPU come from the end. */
+/* Seconds of all layers from l on with the CPU accumulate from the end. */
 static best best_of(const table *t, uint64_t vram)
 {
     uint32_t n = t->model->n_layer;
-    uint64_t fixed = t->wish->fixed_bytes, head = t->model->head_bytes;
-    double here = hth_plan_head_seconds(t->model, t->machine, false);
+    uint64_t fixed = t->request->fixed_bytes, head = t->model->head_bytes;
+    double cpu_head = hth_plan_head_seconds(t->model, t->machine, false);
     best b = {.seconds = hth_plan_cpu_seconds(t->model, t->machine, t->curves)};
     if (vram < fixed) return b;
-    double rest = here + t->machine->sync_latency;
+    double rest = cpu_head + t->machine->sync_latency;
     uint64_t units = (vram - fixed) / t->unit;
     for (uint32_t l = n; l > 0; l--) {
         int32_t v = value_at(t, l, units);
@@ -220,8 +219,8 @@ static best best_of(const table *t, uint64_t vram)
     if (vram - fixed < head) return b;
     units = (vram - fixed - head) / t->unit;
     int32_t v = value_at(t, n, units);
-    double there = hth_plan_head_seconds(t->model, t->machine, true) + t->machine->sync_latency;
-    if (v < NO_FIT) offer(&b, (best){v * t->quantum + there, n, true, units});
+    double gpu_head = hth_plan_head_seconds(t->model, t->machine, true) + t->machine->sync_latency;
+    if (v < NO_FIT) offer(&b, (best){v * t->quantum + gpu_head, n, true, units});
     return b;
 }
 
@@ -243,25 +242,25 @@ static void backtrack(const table *t, const best *b, int32_t *n_hot)
 static uint64_t more(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
-/* ---- the least that helps -------------------------------------------------------------------- */
+/* ---- minimum useful memory ------------------------------------------------------------------- */
 
-/* Whether anything is won by a device of any size. */
+/* Whether a device of any size gains anything. */
 static bool is_ever_better(const table *t, double seconds_cpu)
 {
-    double seconds = t->machine->sync_latency, here = hth_plan_head_seconds(t->model, t->machine, false),
-           there = hth_plan_head_seconds(t->model, t->machine, true), later = seconds_cpu - here;
+    double seconds = t->machine->sync_latency, cpu_head = hth_plan_head_seconds(t->model, t->machine, false),
+           gpu_head = hth_plan_head_seconds(t->model, t->machine, true), later = seconds_cpu - cpu_head;
     for (uint32_t l = 0; l < t->model->n_layer; l++) {
         seconds += t->options[t->first[l + 1] - 1].quanta * t->quantum;
         later -= t->curves[l].cpu;
-        if (seconds + later + here < seconds_cpu) return true;
+        if (seconds + later + cpu_head < seconds_cpu) return true;
     }
-    return seconds + there < seconds_cpu;
+    return seconds + gpu_head < seconds_cpu;
 }
 
-/* The table grows until it wins; then the least of it is bisected, to a unit. */
+/* Grows the table until it gains; then bisects the minimum, to a unit. */
 static hearth_status find_least(table *t, double seconds_cpu, uint64_t *least, hearth_error *err)
 {
-    uint64_t base = t->wish->fixed_bytes, below = 0, above = (uint64_t)1 << 28;
+    uint64_t base = t->request->fixed_bytes, below = 0, above = (uint64_t)1 << 28;
     uint64_t all = (t->reach[t->model->n_layer] + 1) * t->unit + t->model->head_bytes;
     *least = 0;
     if (!is_ever_better(t, seconds_cpu)) return HEARTH_OK;
@@ -269,7 +268,7 @@ static hearth_status find_least(table *t, double seconds_cpu, uint64_t *least, h
         hearth_status st = fill_table(t, 0, above, err);
         if (st != HEARTH_OK) return st;
         if (best_of(t, base + above).n_device > 0) break;
-        /* A gain that quanta round away. */
+        /* The gain is below one quantum. */
         if (above > all) return HEARTH_OK;
     }
     while (above - below > HTH_PLAN_UNIT) {
@@ -281,22 +280,22 @@ static hearth_status find_least(table *t, double seconds_cpu, uint64_t *least, h
     return HEARTH_OK;
 }
 
-/* ---- the answer ------------------------------------------------------------------------------ */
+/* ---- solution -------------------------------------------------------------------------------- */
 
 static hearth_status solve(table *t, hth_plan *out, hearth_error *err)
 {
     const uint64_t gib = (uint64_t)1 << 30;
-    uint64_t lowest = less(t->wish->vram, t->wish->fixed_bytes), grown = more(t->wish->vram, gib), min;
+    uint64_t lowest = less(t->request->vram, t->request->fixed_bytes), grown = more(t->request->vram, gib), min;
     uint32_t n = t->model->n_layer;
     hearth_status st =
-        fill_table(t, less(lowest, t->model->head_bytes), less(grown, t->wish->fixed_bytes), err);
+        fill_table(t, less(lowest, t->model->head_bytes), less(grown, t->request->fixed_bytes), err);
     if (st != HEARTH_OK) return st;
     int32_t *n_hot = hth_alloc(n, sizeof *n_hot);
     if (!n_hot) return hth_fail_memory(err, n * sizeof *n_hot, "a plan");
     uint64_t unit = t->unit;
-    best b = best_of(t, t->wish->vram), with_gib = best_of(t, grown);
+    best b = best_of(t, t->request->vram), with_gib = best_of(t, grown);
     backtrack(t, &b, n_hot);
-    st = hth_plan_evaluate(t->model, t->machine, t->wish, n_hot, b.head, out, err);
+    st = hth_plan_evaluate(t->model, t->machine, t->request, n_hot, b.head, out, err);
     hth_free(n_hot);
     if (st == HEARTH_OK) st = find_least(t, out->seconds_cpu, &min, err);
     if (st != HEARTH_OK) {
@@ -313,7 +312,7 @@ hearth_status hth_plan_solve(const hth_plan_model *model, const hth_plan_machine
                              const hth_plan_options *options, hth_plan *out, hearth_error *err)
 {
     hth_plan_curve *curves = NULL;
-    table t = {.model = model, .machine = machine, .wish = options};
+    table t = {.model = model, .machine = machine, .request = options};
     *out = (hth_plan){0};
     hearth_status st = hth_plan_validate(model, machine, options, err);
     if (st == HEARTH_OK) st = hth_plan_curves(model, machine, options->context, &curves, err);

@@ -1,7 +1,6 @@
-/* The check of the solver, by prices: at a price of a byte each layer alone takes what is cheapest; the
- * price is bisected until all fit, and the rest of the room is filled by the best change after another.
- * Called by tests and by sweeps over many budgets. Shares the cost of layers with solve.c, and no step of
- * the search. */
+/* Check of the solver, by Lagrangian relaxation: at a price per byte each layer takes its own optimum; the price
+ * is bisected until everything fits, and the remaining memory is filled by the best single changes. Called by
+ * tests and by sweeps over many budgets. Shares the layer costs with solve.c, and no step of the search. */
 #include "planner/plan_int.h"
 
 #include "base/alloc.h"
@@ -12,28 +11,28 @@ enum { N_BISECTION = 50 };
 
 typedef struct search {
     const hth_plan_model *model;
-    const hth_plan_options *wish;
+    const hth_plan_options *options;
     const hth_plan_curve *curves;
     int32_t *now, *best; /* [n_layer] */
-    uint32_t *first;     /* [n_layer + 1] where a layer's part of hull begins, ascending in k: */
-    uint32_t *hull;      /* what is best for it at some price */
+    uint32_t *first;     /* [n_layer + 1] where a layer's part of hull begins, ascending in k */
+    uint32_t *hull;      /* the optima of a layer over all prices */
 } search;
 
 static uint64_t bytes_of(const search *s, uint32_t l, uint32_t k)
 {
-    return hth_plan_units(hth_plan_layer_bytes(&s->model->layers[l], s->wish, k), HTH_PLAN_UNIT) *
+    return hth_plan_units(hth_plan_layer_bytes(&s->model->layers[l], s->options, k), HTH_PLAN_UNIT) *
            HTH_PLAN_UNIT;
 }
 
-/* Seconds that a layer saves for each byte more, from a to b clusters. A change that costs no byte counts as
- * costing a little. */
+/* Seconds that a layer saves per additional byte, from a to b clusters. A change that costs no byte counts as half
+ * a byte. */
 static double saved(const search *s, uint32_t l, uint32_t a, uint32_t b)
 {
     uint64_t more = bytes_of(s, l, b) - bytes_of(s, l, a);
     return (s->curves[l].seconds[a] - s->curves[l].seconds[b]) / (more > 0 ? (double)more : 0.5);
 }
 
-/* The lower hull of a layer's seconds over its bytes, as far as it falls. */
+/* The lower convex hull of a layer's seconds over its bytes, as far as it falls. */
 static void find_hulls(search *s)
 {
     uint32_t n = 0;
@@ -51,7 +50,7 @@ static void find_hulls(search *s)
     s->first[s->model->n_layer] = n;
 }
 
-/* The first n layers at a price in seconds a byte; the bytes that they take. */
+/* The first n layers at a price in seconds per byte; returns their bytes. */
 static uint64_t choose(const search *s, uint32_t n, double price)
 {
     uint64_t bytes = 0;
@@ -68,7 +67,7 @@ static uint64_t choose(const search *s, uint32_t n, double price)
     return bytes;
 }
 
-/* The best change of one layer that fits into `left`, by seconds a byte; false: none helps. */
+/* The best change of one layer that fits into `left`, by seconds per byte; false: no change helps. */
 static bool improve(const search *s, uint32_t n, uint64_t *left)
 {
     double best_rate = 0;
@@ -88,7 +87,7 @@ static bool improve(const search *s, uint32_t n, uint64_t *left)
     return true;
 }
 
-/* The first n layers within so many bytes: s->now; false: not even attention fits. */
+/* Places the first n layers in `capacity` bytes, into s->now; false: not even attention fits. */
 static bool place(const search *s, uint32_t n, uint64_t capacity)
 {
     uint64_t min = 0;
@@ -96,7 +95,7 @@ static bool place(const search *s, uint32_t n, uint64_t capacity)
     if (min > capacity) return false;
     uint64_t bytes = choose(s, n, 0);
     if (bytes > capacity) {
-        double low = 0, high = 1; /* at a second a byte no cluster is worth its place */
+        double low = 0, high = 1; /* at one second per byte no cluster pays off */
         while (choose(s, n, high) > capacity) high *= 1024;
         for (int i = 0; i < N_BISECTION; i++) {
             double middle = (low + high) / 2;
@@ -109,8 +108,8 @@ static bool place(const search *s, uint32_t n, uint64_t capacity)
     return true;
 }
 
-/* Whether s->now with n layers there is faster than *seconds; then it is kept. */
-static bool keep(const search *s, const hth_plan_machine *machine, uint32_t n, bool head, double *seconds)
+/* Whether s->now with n layers on the device is faster than *seconds; then stores it as best. */
+static bool offer(const search *s, const hth_plan_machine *machine, uint32_t n, bool head, double *seconds)
 {
     double sum = hth_plan_head_seconds(s->model, machine, head) + (n > 0 ? machine->sync_latency : 0);
     for (uint32_t l = n; l < s->model->n_layer; l++) s->now[l] = HTH_PLAN_CPU;
@@ -126,7 +125,7 @@ hearth_status hth_plan_lagrangian(const hth_plan_model *model, const hth_plan_ma
                                   const hth_plan_options *options, hth_plan *out, hearth_error *err)
 {
     hth_plan_curve *curves = NULL;
-    search s = {.model = model, .wish = options};
+    search s = {.model = model, .options = options};
     double seconds = 0;
     bool head = false;
     *out = (hth_plan){0};
@@ -146,13 +145,13 @@ hearth_status hth_plan_lagrangian(const hth_plan_model *model, const hth_plan_ma
     s.first = (uint32_t *)(s.best + n_layer);
     s.hull = s.first + n_layer + 1;
     find_hulls(&s);
-    keep(&s, machine, 0, false, &seconds);
+    offer(&s, machine, 0, false, &seconds);
     for (uint32_t n = 1; n <= model->n_layer && options->vram >= options->fixed_bytes; n++)
         if (!place(&s, n, options->vram - options->fixed_bytes)) break;
-        else keep(&s, machine, n, false, &seconds);
+        else offer(&s, machine, n, false, &seconds);
     if (options->vram >= options->fixed_bytes && options->vram - options->fixed_bytes >= model->head_bytes &&
         place(&s, model->n_layer, options->vram - options->fixed_bytes - model->head_bytes))
-        head = keep(&s, machine, model->n_layer, true, &seconds);
+        head = offer(&s, machine, model->n_layer, true, &seconds);
     st = hth_plan_evaluate(model, machine, options, s.best, head, out, err);
 done:
     hth_free(s.now);

@@ -1,11 +1,11 @@
-/* Truncation of the candidates, and their weights. Called by sampler.c in the
- * order that sampler.h states. All sums run over candidates in order, best first,
- * in double precision with our own exp and log: the bits are the same everywhere. */
+/* Truncation of the candidates, and their weights. Called by sampler.c in the order that sampler.h states. All
+ * sums run over candidates in order, best first, in double precision with Hearth's own exp and log, so the bits
+ * are the same on every machine. */
 #include "sample/filters.h"
 
 #include "kernels/vector/math.h"
 
-/* exp of less is 0 in double precision; keeps -infinity away from hth_exp_d. */
+/* exp of smaller arguments is 0 in double precision. Prevents -infinity as an argument of hth_exp_d. */
 static const double MIN_EXPONENT = -800.0;
 
 double hth_sample_weigh(hth_sample_candidate *c, size_t n, double temperature)
@@ -47,7 +47,7 @@ size_t hth_sample_typical(hth_sample_candidate *c, hth_sample_candidate *scratch
     size_t kept = 0;
     while (kept < n && (kept == 0 || share < typical_p * sum)) share += c[kept++].p;
 
-    /* back into the order of probability; by id first, so that ties are right */
+    /* restores the order of probability; sorts by id first, so that ties are right */
     for (size_t i = 0; i < kept; i++) c[i].key = (uint64_t)(uint32_t)c[i].id;
     hth_sample_sort(c, scratch, kept, 32);
     for (size_t i = 0; i < kept; i++) c[i].key = hth_sample_key_of_logit(c[i].logit);

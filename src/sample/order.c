@@ -1,5 +1,5 @@
-/* Radix sort and radix selection: linear, no worst case, nothing depends on how
- * ties fall. Used by sampler.c (candidates by logit) and filters.c (typical). */
+/* Radix sort and radix selection: linear time without a worst case; ties are deterministic. Used by sampler.c
+ * (candidates by logit) and filters.c (typical). */
 #include "sample/order.h"
 
 #include <math.h>
@@ -38,7 +38,7 @@ static unsigned digit(uint64_t key, unsigned shift)
     return (unsigned)(key >> shift) & (N_DIGIT - 1);
 }
 
-/* One stable pass by the digit at `shift`. */
+/* One stable pass over the digit at `shift`. */
 static void pass(const hth_sample_candidate *from, hth_sample_candidate *to, size_t n,
                  unsigned shift)
 {
@@ -69,7 +69,7 @@ void hth_sample_sort(hth_sample_candidate *items, hth_sample_candidate *scratch,
     if (from != items) memcpy(items, from, n * sizeof *items);
 }
 
-/* Digits from the top: 11, 11 and 10 bits. */
+/* Digits from the most significant: 11, 11 and 10 bits. */
 uint32_t hth_sample_select(const float *logits, size_t n_vocab, size_t k, size_t *n_below)
 {
     static const struct { unsigned shift, bits; } digits[3] = {{21, 11}, {10, 11}, {0, 10}};

@@ -1,6 +1,5 @@
-/* Defaults and ranges of a sampler's parameters. Called by hth_sampler_open; the
- * ranges leave out what can only be a mistake, and all that would need memory or
- * arithmetic without bounds. */
+/* Defaults and ranges of a sampler's parameters. Called by hth_sampler_open. The ranges exclude values that can
+ * only be mistakes, and all that would need unbounded memory or arithmetic. */
 #include "sample/params.h"
 
 #include <math.h>
@@ -24,7 +23,7 @@ typedef struct float_range {
     double low, high;
 } float_range;
 
-/* NaN lies in no range. */
+/* NaN is in no range. */
 static hearth_status check_float(float_range r, hearth_error *err)
 {
     double v = (double)r.value;

@@ -1,6 +1,5 @@
-/* xoshiro256++ and splitmix64, from the authors' public-domain definitions. Used
- * by sampler.c, one number per drawn token: the numbers are part of what a seed
- * promises and never change. */
+/* xoshiro256++ and splitmix64, from the authors' public-domain definitions. Used by sampler.c, one number per
+ * draw. The numbers are part of what a seed guarantees and never change. */
 #include "sample/random.h"
 
 static uint64_t splitmix64(uint64_t *state)

@@ -1,5 +1,5 @@
-/* The generator behind every draw: xoshiro256++ (Blackman and Vigna, 2019), its
- * 256 bits filled by splitmix64 from the seed. */
+/* The random number generator: xoshiro256++ (Blackman and Vigna, 2019), its 256 bits filled by splitmix64 from the
+ * seed. */
 #ifndef HTH_SAMPLE_RANDOM_H
 #define HTH_SAMPLE_RANDOM_H
 
@@ -11,7 +11,7 @@ typedef struct hth_sample_random {
 
 void hth_sample_random_seed(hth_sample_random *r, uint64_t seed);
 uint64_t hth_sample_random_next(hth_sample_random *r);
-/* In [0, 1): the top 53 bits of the next number, times 2^-53. */
+/* In [0, 1): the most significant 53 bits of the next number, times 2^-53. */
 double hth_sample_random_unit(hth_sample_random *r);
 
 #endif

@@ -1,6 +1,6 @@
-/* From logits to a token. Called once per generated token by the engine; opening
- * takes all memory, picking and accepting take none. The way of a logit: bias,
- * penalties, selection of candidates, filters, weights, one draw. */
+/* From logits to a token. Called once per generated token by the engine. Opening allocates all memory; sampling
+ * and accepting allocate none. Order of operations: bias, penalties, selection of candidates, filters, weights,
+ * one draw. */
 #include "sample/sampler.h"
 
 #include "base/alloc.h"
@@ -37,7 +37,7 @@ static bool has_penalties(const hearth_sampler_options *p)
     return !neutral && p->repeat_last_n != 0;
 }
 
-/* Without top-k every token may be a candidate; greedy choice needs none. */
+/* Without top-k every token may be a candidate. Greedy sampling needs none. */
 static size_t candidates_needed(const hearth_sampler_options *p, int32_t n_vocab)
 {
     if (p->temperature == 0.0f) return 0;
@@ -98,7 +98,7 @@ void hearth_sampler_close(hearth_sampler *s)
     hth_free(s);
 }
 
-/* ---- what was seen -------------------------------------------------------------- */
+/* ---- token history ------------------------------------------------------------- */
 
 void hearth_sampler_accept(hearth_sampler *s, int32_t id)
 {
@@ -115,7 +115,7 @@ void hearth_sampler_accept(hearth_sampler *s, int32_t id)
 
 /* ---- logits ------------------------------------------------------------------------ */
 
-/* Finite logits stay finite: what leaves the range of floats stops at its end. */
+/* Keeps finite logits finite: values outside the range of floats saturate. */
 static float narrow(double x)
 {
     const double limit = (double)FLT_MAX;
@@ -156,7 +156,7 @@ static void add_penalties(hearth_sampler *s)
     }
 }
 
-/* The largest logit, the lowest id among equals, or -1 when all are banned. */
+/* The largest logit, the lowest id among equals, or -1 if all are banned. */
 static int32_t find_best(const hearth_sampler *s)
 {
     int32_t best = -1;
@@ -173,7 +173,7 @@ static size_t list_candidates(hearth_sampler *s)
     size_t n_allowed = 0;
     for (int32_t i = 0; i < s->n_vocab; i++) n_allowed += s->logit[i] != -INFINITY;
 
-    /* all keys below the threshold come in, and as many equal ones as have room */
+    /* all keys below the threshold are taken, then equal ones up to the capacity */
     uint32_t threshold = UINT32_MAX; /* no logit has this key */
     size_t n_below = 0, n_equal = 0;
     if (n_allowed > s->n_candidate_max) {
@@ -203,7 +203,7 @@ static size_t filter(hearth_sampler *s, size_t n)
     return n;
 }
 
-/* The first candidate whose weights, added up in order, exceed a share u of all. */
+/* The first candidate at which the cumulative weight exceeds the fraction u of the total. */
 static int32_t draw(hearth_sampler *s, size_t n)
 {
     const double sum = hth_sample_weigh(s->candidate, n, (double)s->params.temperature);
@@ -213,7 +213,7 @@ static int32_t draw(hearth_sampler *s, size_t n)
         reached += s->candidate[i].p;
         if (reached > target) return s->candidate[i].id;
     }
-    return s->candidate[0].id; /* not reached: u < 1, and the sum is the same */
+    return s->candidate[0].id; /* unreachable: u < 1, and the sum is the same */
 }
 
 hearth_status hearth_sampler_sample(hearth_sampler *s, const float *logits, int32_t *id, hearth_error *err)

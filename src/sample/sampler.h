@@ -1,16 +1,12 @@
-/* From logits to a token: penalties, bias, truncation, temperature, draw. The
- * same seed and logits give the same tokens on every machine: the generator and
- * all arithmetic are stated here and use no libm.
+/* From logits to a token: penalties, bias, truncation, temperature, draw. The same seed and logits give the same
+ * tokens on every machine: the generator and all arithmetic are specified here and use no libm.
  *
- * Arithmetic: bias and penalties in double precision, rounded to float once each
- * and kept finite. Candidates are ordered by descending logit, ties by lower id.
- * Each filter sees the softmax (temperature 1) of what the one before left; sums
- * run over the candidates in order. typical and top-p keep the shortest beginning
- * of their order whose share reaches p, at least one token.
- * Draw: xoshiro256++ seeded by splitmix64, one number per pick; its top 53 bits
- * give u in [0, 1); the token is the first candidate whose weights, added up in
- * order, exceed u times their sum. A greedy pick looks at no filter and draws no
- * number. */
+ * Arithmetic: bias and penalties in double precision, rounded to float once each and kept finite. Candidates are
+ * ordered by descending logit, ties by lower id. Each filter uses the softmax (temperature 1) of the output of the
+ * previous one. Sums run over the candidates in order. typical and top-p keep the shortest prefix of their order
+ * whose share reaches p, at least one token. Draw: xoshiro256++ seeded by splitmix64, one number per draw. Its
+ * most significant 53 bits give u in [0, 1). The token is the first candidate at which the cumulative weight, in
+ * order, exceeds u times the total. Greedy sampling uses no filter and draws no number. */
 #ifndef HTH_SAMPLE_SAMPLER_H
 #define HTH_SAMPLE_SAMPLER_H
 
@@ -18,19 +14,17 @@
 
 #include <stdint.h>
 
-/* The largest repeat_last_n; -1 counts all. */
+/* The largest repeat_last_n; -1 counts all tokens. */
 enum { HTH_SAMPLER_MAX_LAST_N = 1 << 20 };
 
-/* Ranges: temperature 0 to 100; top_k from 0; typical_p, top_p, min_p 0 to 1;
- * repeat_penalty 0.01 to 100; the other penalties -100 to 100; repeat_last_n -1
- * to HTH_SAMPLER_MAX_LAST_N; a bias is finite or -INFINITY.
- * Sources: typical, Meister et al. 2022; top-p, Holtzman et al. 2020; repeat
- * penalty, Keskar et al. 2019 (positive logits divided, others multiplied).
+/* Ranges: temperature 0 to 100; top_k from 0; typical_p, top_p, min_p 0 to 1; repeat_penalty 0.01 to 100; the
+ * other penalties -100 to 100; repeat_last_n -1 to HTH_SAMPLER_MAX_LAST_N; a bias is finite or -INFINITY. Sources:
+ * typical, Meister et al. 2022; top-p, Holtzman et al. 2020; repeat penalty, Keskar et al. 2019 (positive logits
+ * are divided, others multiplied).
  *
- * hth_sampler_open is hearth_sampler_open for any number of logits. It copies
- * options; ARGUMENT names the field that is out of range, with the range. Neither
- * hearth_sampler_accept nor hearth_sampler_sample allocates; pick gives NUMERIC when
- * a logit is NaN or +infinity, or when all are banned. */
+ * hth_sampler_open is hearth_sampler_open for any number of logits. It copies options. ARGUMENT names the field
+ * that is out of range, with the range. Neither hearth_sampler_accept nor hearth_sampler_sample allocates.
+ * hearth_sampler_sample returns NUMERIC if a logit is NaN or +infinity, or if all tokens are banned. */
 hearth_status hth_sampler_open(int32_t n_vocab, const hearth_sampler_options *options, hearth_sampler **out,
                                hearth_error *err);
 

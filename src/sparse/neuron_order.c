@@ -1,5 +1,5 @@
-/* Orders of neurons. Called by convert/pack.c and study/act_stats.c, a layer at a time; engine/load.c checks
- * those of a file. */
+/* Orders of neurons. Called by convert/pack.c and study/act_stats.c, one layer at a time. engine/load.c checks the
+ * orders in a file. */
 #include "sparse/neuron_order.h"
 
 #include "base/alloc.h"
@@ -9,7 +9,7 @@
 
 static uint32_t octave(uint32_t n) { return n ? 32u - (uint32_t)__builtin_clz(n) : 0; }
 
-/* Neurons by octave, the hottest octave first, ascending within; where each octave begins. */
+/* Sorts neurons by octave of n_fired, the hottest octave first, ascending within. first: the start of each octave. */
 static void sort_by_octave(const hth_act_stats *f, int32_t *order, uint32_t first[34])
 {
     uint32_t n = 0;
@@ -29,8 +29,8 @@ uint32_t hth_order_coactivation(const hth_act_stats *f, size_t a, size_t b)
     return n;
 }
 
-/* Turns n neurons into a chain that begins with the hottest. left holds those that are not in it
- * yet, ascending. */
+/* Orders n neurons as a chain that starts with the hottest. left: neurons that are not in the chain yet,
+ * ascending. */
 static void chain(const hth_act_stats *f, int32_t *order, uint32_t n, int32_t *left)
 {
     uint32_t next = 0;
@@ -50,12 +50,12 @@ static void chain(const hth_act_stats *f, int32_t *order, uint32_t n, int32_t *l
     }
 }
 
-void hth_order_neurons(const hth_act_stats *f, int32_t *order, int32_t *room)
+void hth_order_neurons(const hth_act_stats *f, int32_t *order, int32_t *scratch)
 {
     uint32_t first[34];
     sort_by_octave(f, order, first);
     for (int o = 0; o < 33 && f->coact_bits; o++)
-        if (first[o + 1] - first[o] > 1) chain(f, order + first[o], first[o + 1] - first[o], room);
+        if (first[o + 1] - first[o] > 1) chain(f, order + first[o], first[o + 1] - first[o], scratch);
 }
 
 hearth_status hth_order_read(const hth_gguf *file, const hth_gguf_tensor *t, uint32_t d_ff, int32_t *order,

@@ -1,5 +1,5 @@
-/* Profiles in memory, and the figures that people and placements ask of them. Files:
- * profile_file.c; the collector: measure/profile.c. */
+/* Profiles in memory, and statistics of them for reports and placements. Files: profile_file.c; the collector:
+ * measure/profile.c. */
 #include "sparse/profile.h"
 
 #include "base/bits.h"
@@ -71,8 +71,8 @@ void hth_profile_copy(hth_profile *to, const hth_profile *from)
 
 /* ---- samples ---------------------------------------------------------------------------------------- */
 
-/* The finaliser of splitmix64 (Steele et al. 2014): any number becomes one that looks random. */
-static uint64_t scatter(uint64_t x)
+/* The finaliser of splitmix64 (Steele et al. 2014): maps any number to a pseudo-random one. */
+static uint64_t mix64(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -83,10 +83,10 @@ static uint64_t scatter(uint64_t x)
 uint64_t hth_profile_sample_at(const hth_profile *p, uint32_t i)
 {
     uint64_t from = i * p->n_tok / p->n_sample, to = ((uint64_t)i + 1) * p->n_tok / p->n_sample;
-    return from + scatter(i) % (to - from);
+    return from + mix64(i) % (to - from);
 }
 
-/* ---- figures ------------------------------------------------------------------------------------------ */
+/* ---- statistics --------------------------------------------------------------------------------------- */
 
 double hth_profile_live(const hth_profile *p, uint32_t i_layer)
 {
@@ -96,7 +96,7 @@ double hth_profile_live(const hth_profile *p, uint32_t i_layer)
     return p->n_done > 0 ? n / ((double)p->n_done * l->d_ff) : 0.0;
 }
 
-/* Blocks of constant length become vectors. */
+/* Blocks of constant length are vectorised. */
 static size_t count_from(const uint8_t *words, size_t n, int32_t min)
 {
     size_t count = 0, i = 0;

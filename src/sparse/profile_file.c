@@ -1,6 +1,6 @@
-/* Profiles as files: a GGUF without weights, whose keys and tensors docs/profile.md lists. Nothing
- * in such a file is trusted: shapes come from the model at hand or from the directory that the reader
- * has checked, and every figure is held to the others. */
+/* Profiles as files: a GGUF without weights, whose keys and tensors docs/profile.md lists. No part of the file is
+ * trusted: shapes come from the model, or from the directory that the reader has checked, and all values are
+ * checked against each other. */
 #include "sparse/profile.h"
 
 #include "base/bits.h"
@@ -40,7 +40,8 @@ static uint64_t add_layer(uint64_t h, const hth_profile *p, const hth_profile_la
     return p->n_done < p->n_tok ? hth_hash_more(h, l->sum, n * sizeof *l->sum) : h;
 }
 
-/* Of all that a file says. A state is gone on from for hours: a flipped bit must not pass for a count. */
+/* A checksum over all values of a file. Collecting continues from a state for hours, so a flipped bit must not
+ * pass for a count. */
 static uint64_t checksum(const hth_profile *p)
 {
     const uint64_t numbers[] = {p->model_hash, p->text_hash, p->n_tok,  p->n_done,
@@ -60,10 +61,10 @@ static const char *name_of(char name[NAME_SIZE], uint32_t i_layer, const char *w
     return name;
 }
 
-/* What a layer has in arrays of metadata, for all layers. */
+/* Per-layer values that are stored as metadata arrays. */
 typedef struct layer_arrays {
     float *largest;              /* [n_layer] */
-    uint64_t *gate, *up, *slots; /* [n_layer], [n_layer], [n_layer][N_SLOT] */
+    uint64_t *gate, *up, *bins; /* [n_layer], [n_layer], [n_layer][HTH_PROFILE_N_BIN] */
 } layer_arrays;
 
 static hearth_status gather(const hth_profile *p, hth_arena *arena, layer_arrays *a, hearth_error *err)
@@ -72,15 +73,15 @@ static hearth_status gather(const hth_profile *p, hth_arena *arena, layer_arrays
     a->largest = hth_arena_alloc(arena, n, sizeof *a->largest, 8);
     a->gate = hth_arena_alloc(arena, n, sizeof *a->gate, 8);
     a->up = hth_arena_alloc(arena, n, sizeof *a->up, 8);
-    a->slots = hth_arena_alloc(arena, n * HTH_PROFILE_N_BIN, sizeof *a->slots, 8);
-    if (!a->largest || !a->gate || !a->up || !a->slots)
-        return hth_fail_memory(err, n * sizeof *a->slots * HTH_PROFILE_N_BIN, "writing a profile");
+    a->bins = hth_arena_alloc(arena, n * HTH_PROFILE_N_BIN, sizeof *a->bins, 8);
+    if (!a->largest || !a->gate || !a->up || !a->bins)
+        return hth_fail_memory(err, n * sizeof *a->bins * HTH_PROFILE_N_BIN, "writing a profile");
     for (size_t i = 0; i < n; i++) {
         const hth_profile_layer *l = &p->layers[i];
         a->largest[i] = l->largest;
         a->gate[i] = l->gate_fired;
         a->up[i] = l->up_fired;
-        memcpy(a->slots + i * HTH_PROFILE_N_BIN, l->bins, sizeof l->bins);
+        memcpy(a->bins + i * HTH_PROFILE_N_BIN, l->bins, sizeof l->bins);
     }
     return HEARTH_OK;
 }
@@ -104,10 +105,10 @@ static void set_keys(hth_gguf_writer *w, const hth_profile *p, const layer_array
     hth_gguf_writer_array(w, KEY_LARGEST, HTH_GGUF_F32, a->largest, p->n_layer);
     hth_gguf_writer_array(w, KEY_GATE, HTH_GGUF_U64, a->gate, p->n_layer);
     hth_gguf_writer_array(w, KEY_UP, HTH_GGUF_U64, a->up, p->n_layer);
-    hth_gguf_writer_array(w, KEY_SLOTS, HTH_GGUF_U64, a->slots, (uint64_t)p->n_layer * HTH_PROFILE_N_BIN);
+    hth_gguf_writer_array(w, KEY_SLOTS, HTH_GGUF_U64, a->bins, (uint64_t)p->n_layer * HTH_PROFILE_N_BIN);
 }
 
-/* In the order in which write_layer gives their data. */
+/* In the order in which write_layer writes the data. */
 static void declare_layer(hth_gguf_writer *w, const hth_profile *p, uint32_t i_layer)
 {
     const hth_profile_layer *l = &p->layers[i_layer];
@@ -158,7 +159,7 @@ typedef struct reader {
     const hth_gguf *file;
     const hth_model *model; /* or NULL */
     hth_profile *p;
-    bool unfinished; /* what is wanted */
+    bool unfinished; /* the requested kind */
     hearth_error *err;
 } reader;
 
@@ -197,7 +198,7 @@ static hearth_status need_array(reader *r, const char *key, hth_gguf_type type, 
     return st == HEARTH_OK && !*array ? hth_gguf_missing(r->file, key, "every profile", r->err) : st;
 }
 
-/* What is asked for, a profile or a state, is what the file is. */
+/* Checks that the file is of the requested kind, a profile or a state. */
 static hearth_status read_progress(reader *r)
 {
     hth_profile *p = r->p;
@@ -260,14 +261,14 @@ static hearth_status read_activation(reader *r)
 
 /* ---- reading: layers ----------------------------------------------------------------------------- */
 
-static hearth_status refuse(reader *r, const hth_gguf_tensor *t, uint32_t j, const char *what)
+static hearth_status fail_neuron(reader *r, const hth_gguf_tensor *t, uint32_t j, const char *what)
 {
     return hth_fail(r->err, HEARTH_ERROR_FORMAT,
                     "%s: tensor '%s' at %llu: neuron %u: %s; the file is damaged", hth_gguf_path(r->file),
                     t->name.bytes, (unsigned long long)t->offset, j, what);
 }
 
-/* The tensor of a layer, of that type and shape. */
+/* Finds the tensor of a layer, of that type and shape. */
 static hearth_status find(reader *r, uint32_t i_layer, const char *what, hth_type type, uint64_t d0,
                           uint64_t d1, const hth_gguf_tensor **tensor)
 {
@@ -298,7 +299,7 @@ static hearth_status read_fired(reader *r, uint32_t i_layer, hth_profile_layer *
     hearth_status st = find(r, i_layer, "fired", HTH_TYPE_I32, l->d_ff, 0, &t);
     if (st == HEARTH_OK) st = read_words(r, t, l->n_fired);
     for (uint32_t j = 0; st == HEARTH_OK && j < l->d_ff; j++)
-        if (l->n_fired[j] > r->p->n_done) st = refuse(r, t, j, "it fired more often than there are tokens");
+        if (l->n_fired[j] > r->p->n_done) st = fail_neuron(r, t, j, "it fired more often than there are tokens");
     return st;
 }
 
@@ -308,16 +309,16 @@ static hearth_status read_size(reader *r, uint32_t i_layer, hth_profile_layer *l
     hearth_status st = find(r, i_layer, "size", HTH_TYPE_F32, l->d_ff, 0, &t);
     if (st == HEARTH_OK) st = read_words(r, t, l->mean);
     for (uint32_t j = 0; st == HEARTH_OK && j < l->d_ff; j++) {
-        /* A mean is rounded: it may pass the largest value by that. */
+        /* A mean is rounded, so it may exceed the largest value by the rounding error. */
         if (hth_bits_of(l->mean[j]) >> 31 || !(l->mean[j] <= l->largest * 1.001f))
-            st = refuse(r, t, j, "its mean size is not between 0 and the layer's largest value");
+            st = fail_neuron(r, t, j, "its mean size is not between 0 and the layer's largest value");
         else if (l->n_fired[j] == 0 && l->mean[j] > 0.0f)
-            st = refuse(r, t, j, "it has a size though it never fired");
+            st = fail_neuron(r, t, j, "it has a size though it never fired");
     }
     return st;
 }
 
-static hearth_status read_together(reader *r, uint32_t i_layer, hth_profile_layer *l)
+static hearth_status read_coact(reader *r, uint32_t i_layer, hth_profile_layer *l)
 {
     const hth_gguf_tensor *t;
     const uint32_t n_word = r->p->n_word, n_last = r->p->n_sample % 32;
@@ -330,9 +331,9 @@ static hearth_status read_together(reader *r, uint32_t i_layer, hth_profile_laye
         const uint32_t *words = l->coact_bits + (size_t)j * n_word;
         uint32_t n = 0;
         for (uint32_t k = 0; k < n_word; k++) n += (uint32_t)__builtin_popcount(words[k]);
-        if (n > l->n_fired[j]) st = refuse(r, t, j, "it fired at more samples than tokens");
+        if (n > l->n_fired[j]) st = fail_neuron(r, t, j, "it fired at more samples than tokens");
         else if (n_last > 0 && words[n_word - 1] >> n_last != 0)
-            st = refuse(r, t, j, "a bit behind the last sample");
+            st = fail_neuron(r, t, j, "a bit behind the last sample");
     }
     return st;
 }
@@ -343,12 +344,12 @@ static hearth_status read_sum(reader *r, uint32_t i_layer, hth_profile_layer *l)
     hearth_status st = find(r, i_layer, "sum", HTH_TYPE_I32, 2, l->d_ff, &t);
     if (st == HEARTH_OK) st = read_words(r, t, l->sum);
     for (uint32_t j = 0; st == HEARTH_OK && j < l->d_ff; j++)
-        if (!(l->sum[j] >= 0.0 && l->sum[j] <= 1e300)) st = refuse(r, t, j, "its sum is no number from 0 on");
+        if (!(l->sum[j] >= 0.0 && l->sum[j] <= 1e300)) st = fail_neuron(r, t, j, "its sum is no number from 0 on");
     return st;
 }
 
-/* Values that were not zero are counted by size and by neuron: the same number. */
-static hearth_status check_slots(reader *r, uint32_t i_layer, const hth_profile_layer *l)
+/* The number of non-zero values must be the same by bins and by neurons. */
+static hearth_status check_bins(reader *r, uint32_t i_layer, const hth_profile_layer *l)
 {
     uint64_t n = 0, left, all = r->p->n_done * l->d_ff;
     bool fits = true;
@@ -378,7 +379,7 @@ static hearth_status check_halves(reader *r, uint32_t i_layer, const hth_profile
         (unsigned long long)(l->gate_fired > all ? l->gate_fired : l->up_fired), (unsigned long long)all);
 }
 
-/* Neurons of a layer by the model, or by the file's own directory. */
+/* The number of neurons of a layer, from the model or from the file's own directory. */
 static hearth_status find_width(reader *r, uint32_t i_layer, uint32_t *d_ff)
 {
     char name[NAME_SIZE];
@@ -407,16 +408,16 @@ static hearth_status read_layer(reader *r, uint32_t i_layer)
         return hth_fail_memory(r->err, capacity * sizeof *l->sum, "a profile");
     if ((st = read_fired(r, i_layer, l)) != HEARTH_OK) return st;
     if ((st = read_size(r, i_layer, l)) != HEARTH_OK) return st;
-    if (r->p->n_word > 0 && (st = read_together(r, i_layer, l)) != HEARTH_OK) return st;
+    if (r->p->n_word > 0 && (st = read_coact(r, i_layer, l)) != HEARTH_OK) return st;
     if (r->unfinished && (st = read_sum(r, i_layer, l)) != HEARTH_OK) return st;
-    if ((st = check_slots(r, i_layer, l)) != HEARTH_OK) return st;
+    if ((st = check_bins(r, i_layer, l)) != HEARTH_OK) return st;
     return check_halves(r, i_layer, l);
 }
 
 static hearth_status read_arrays(reader *r)
 {
     hth_profile *p = r->p;
-    const hth_gguf_value *largest, *gate, *up, *slots;
+    const hth_gguf_value *largest, *gate, *up, *bins;
     hearth_status st =
         need_array(r, KEY_LARGEST, HTH_GGUF_F32, r->model ? r->model->hparams.n_layer : 0, &largest);
     if (st != HEARTH_OK) return st;
@@ -428,7 +429,7 @@ static hearth_status read_arrays(reader *r)
     p->n_layer = (uint32_t)largest->n_element;
     if ((st = need_array(r, KEY_GATE, HTH_GGUF_U64, p->n_layer, &gate)) != HEARTH_OK) return st;
     if ((st = need_array(r, KEY_UP, HTH_GGUF_U64, p->n_layer, &up)) != HEARTH_OK) return st;
-    st = need_array(r, KEY_SLOTS, HTH_GGUF_U64, (uint64_t)p->n_layer * HTH_PROFILE_N_BIN, &slots);
+    st = need_array(r, KEY_SLOTS, HTH_GGUF_U64, (uint64_t)p->n_layer * HTH_PROFILE_N_BIN, &bins);
     if (st != HEARTH_OK) return st;
     p->layers = hth_arena_alloc(&p->arena, p->n_layer, sizeof *p->layers, 16);
     if (!p->layers) return hth_fail_memory(r->err, p->n_layer * sizeof *p->layers, "a profile");
@@ -443,7 +444,7 @@ static hearth_status read_arrays(reader *r)
         l->gate_fired = hth_gguf_element_uint(gate, i);
         l->up_fired = hth_gguf_element_uint(up, i);
         for (size_t k = 0; k < HTH_PROFILE_N_BIN; k++)
-            l->bins[k] = hth_gguf_element_uint(slots, i * (uint64_t)HTH_PROFILE_N_BIN + k);
+            l->bins[k] = hth_gguf_element_uint(bins, i * (uint64_t)HTH_PROFILE_N_BIN + k);
     }
     return HEARTH_OK;
 }

@@ -1,10 +1,9 @@
-/* The choice of a selector. Called by the engine when a model is opened, and for sessions that
- * want another one. */
+/* Chooses a selector. Called by the engine when a model is opened, and for sessions that request another one. */
 #include "sparse/selector.h"
 
 #include <stdio.h>
 
-static hearth_status refuse(const hth_model *m, hearth_selector requested, const char *needs, hearth_error *err)
+static hearth_status fail_selector(const hth_model *m, hearth_selector requested, const char *needs, hearth_error *err)
 {
     return hth_fail(err, HEARTH_ERROR_ARGUMENT, "%s: selector %s is not possible: %s", hth_gguf_path(m->file),
                     hth_selector_name(requested), needs);
@@ -17,13 +16,13 @@ static hearth_status check(const hth_model *m, hearth_selector requested, hearth
         snprintf(needs, sizeof needs,
                  "activation %s gives no exact zeros, so the gate decides nothing; threshold is for it",
                  hth_activation_name(m->hparams.activation));
-        return refuse(m, requested, needs, err);
+        return fail_selector(m, requested, needs, err);
     }
     if (requested == HEARTH_SELECTOR_PREDICTOR && !m->has_predictors)
-        return refuse(m, requested, "there are no predictors (blk.0.fc1.weight); hearth predictors makes them",
+        return fail_selector(m, requested, "there are no predictors (blk.0.fc1.weight); hearth predictors makes them",
                       err);
     if (requested == HEARTH_SELECTOR_THRESHOLD && !m->has_thresholds)
-        return refuse(m, requested,
+        return fail_selector(m, requested,
                       "there are no thresholds (blk.0.ffn_floor.weight); hearth thresholds makes them", err);
     return HEARTH_OK;
 }

@@ -1,5 +1,5 @@
-/* Reading and checking what belongs to a model. Called by the engine, by convert/pack.c, and, for the
- * head that all kinds share, by profile_file.c. Nothing in such a file is trusted. */
+/* Reads and checks sidecars. Called by the engine, by convert/pack.c, and, for the header that all kinds share, by
+ * profile_file.c. No part of such a file is trusted. */
 #include "sparse/sidecar.h"
 
 #include "base/bits.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the head --------------------------------------------------------------------------------- */
+/* ---- the header ------------------------------------------------------------------------------- */
 
 #define KEY_ARCHITECTURE "general.architecture"
 #define KEY_VERSION "hearth.sidecar.version"
@@ -23,7 +23,7 @@ static unsigned long long at_key(const hth_gguf *file, const char *key)
     return (unsigned long long)hth_gguf_find(file, key)->offset;
 }
 
-/* "hearth.KIND": what general.architecture says. */
+/* "hearth.KIND": the value of general.architecture. */
 static const char *name_of_kind(char name[NAME_SIZE], const char *kind)
 {
     snprintf(name, NAME_SIZE, "hearth.%s", kind);
@@ -59,7 +59,7 @@ static hearth_status check_kind(const hth_gguf *file, const char *kind, hearth_e
     char name[NAME_SIZE], shown[80];
     hearth_status st = need_text(file, KEY_ARCHITECTURE, kind, &found, err);
     if (st != HEARTH_OK || hth_str_eq(found, name_of_kind(name, kind))) return st;
-    /* The others are measured on a text, by verbs of their names. */
+    /* The others are measured on a text, by commands of the same names. */
     bool is_plan = strcmp(kind, "placement") == 0;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                     "%s: %s at %llu is '%s', not '%s', which hearth %s MODEL%s -o FILE makes",
@@ -111,7 +111,7 @@ void hth_sidecar_write_head(hth_gguf_writer *out, const char *kind, uint64_t mod
 
 /* ---- tensors ------------------------------------------------------------------------------------- */
 
-/* A tensor of a layer; *t NULL where it may be absent and is. n_tok 0: a vector. */
+/* A tensor of a layer. *found is NULL if it is optional and absent. n_row 0: a vector. */
 static hearth_status find(const hth_gguf *file, uint32_t i_layer, const char *rest, uint64_t n_col,
                           uint64_t n_row, bool needed, const hth_gguf_tensor **found, hearth_error *err)
 {
@@ -137,7 +137,7 @@ static hearth_status find(const hth_gguf *file, uint32_t i_layer, const char *re
                     (unsigned long long)t->dim[3], (unsigned long long)n_col, (unsigned long long)n_row);
 }
 
-/* All values of a vector are finite, and from `least` on. */
+/* Checks that all values of a vector are finite, and at least `min`. */
 static hearth_status check_vector(const hth_gguf *file, const hth_gguf_tensor *t, float min,
                                   hearth_error *err)
 {
@@ -155,7 +155,7 @@ static hearth_status check_vector(const hth_gguf *file, const hth_gguf_tensor *t
     return st;
 }
 
-/* Whether what weights are made of is finite: scales of blocks, or floats. */
+/* True if the scales of blocks, or the floats, are finite. */
 static bool row_is_finite(hth_type type, const uint8_t *row, size_t n)
 {
     bool all = true;
@@ -170,7 +170,7 @@ static bool row_is_finite(hth_type type, const uint8_t *row, size_t n)
     return all;
 }
 
-/* A score that is no number marks no neuron: the outputs would be wrong, and finite. */
+/* A NaN score marks no neuron as active: the outputs would be wrong but finite. */
 static hearth_status check_matrix(const hth_gguf *file, const hth_gguf_tensor *t, hearth_error *err)
 {
     size_t n_col = (size_t)t->dim[0], row_size = hth_type_row_size(t->type, n_col);
@@ -215,7 +215,7 @@ static hearth_status check_predictor(hth_sidecar *s, const hth_model *m, uint32_
     return st == HEARTH_OK && bias ? check_vector(s->file, bias, -3e38f, err) : st;
 }
 
-static hearth_status check_floor(const hth_gguf *file, uint32_t i, uint64_t d_ff, hearth_error *err)
+static hearth_status check_layer_thresholds(const hth_gguf *file, uint32_t i, uint64_t d_ff, hearth_error *err)
 {
     const hth_gguf_tensor *t;
     hearth_status st = find(file, i, "ffn_floor.weight", d_ff, 0, true, &t, err);
@@ -260,8 +260,8 @@ static bool has_name(const hth_gguf_tensor *t, uint32_t i_layer, const char *res
     return t->name.n == (size_t)n && memcmp(t->name.bytes, name, t->name.n) == 0;
 }
 
-/* What is there besides would be carried into a packed file. */
-static hearth_status refuse_others(const hth_gguf *file, bool predictors, uint32_t n_layer, hearth_error *err)
+/* Other tensors would be copied into a packed file. */
+static hearth_status check_no_others(const hth_gguf *file, bool predictors, uint32_t n_layer, hearth_error *err)
 {
     static const char *const own[2][3] = {{"ffn_floor.weight", "", ""},
                                           {"fc1.weight", "fc2.weight", "fc2.bias"}};
@@ -293,32 +293,32 @@ hearth_status hth_sidecar_open(hth_sidecar *s, const char *path, const char *kin
     if (st == HEARTH_OK) st = hth_sidecar_check_head(s->file, kind, model->file, &hash, err);
     if (st == HEARTH_OK && predictors) st = read_thresholds(s, n_layer, err);
     if (st == HEARTH_OK && predictors) st = read_input(s, err);
-    if (st == HEARTH_OK) st = refuse_others(s->file, predictors, n_layer, err);
+    if (st == HEARTH_OK) st = check_no_others(s->file, predictors, n_layer, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++)
         st = predictors ? check_predictor(s, model, i, err)
-                        : check_floor(s->file, i, model->layers[i].d_ff, err);
+                        : check_layer_thresholds(s->file, i, model->layers[i].d_ff, err);
     if (st != HEARTH_OK) hth_sidecar_close(s);
     return st;
 }
 
-/* A layer has one tensor, so there are as many layers as tensors. Sizes are bounded as a model's are: nothing else
- * holds them here. */
+/* A layer has one tensor, so there are as many layers as tensors. Sizes are checked against the limits of a model,
+ * because there is no model to check against. */
 hearth_status hth_sidecar_check_thresholds(const hth_gguf *file, hearth_error *err)
 {
     uint64_t hash;
     size_t n = hth_gguf_n_tensor(file);
-    uint32_t n_layer = n > 0 ? (uint32_t)n : 1; /* of none the first is missing */
+    uint32_t n_layer = n > 0 ? (uint32_t)n : 1; /* without tensors, the first one is missing */
     hearth_status st = hth_sidecar_check_head(file, "thresholds", NULL, &hash, err);
     if (st == HEARTH_OK && n > HTH_MAX_LAYER)
         st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s: thresholds of %zu layers; no model has more than %d",
                       hth_gguf_path(file), n, HTH_MAX_LAYER);
-    if (st == HEARTH_OK) st = refuse_others(file, false, n_layer, err);
+    if (st == HEARTH_OK) st = check_no_others(file, false, n_layer, err);
     for (uint32_t i = 0; st == HEARTH_OK && i < n_layer; i++) {
         char name[NAME_SIZE];
         snprintf(name, sizeof name, "blk.%u.ffn_floor.weight", i);
         const hth_gguf_tensor *t = hth_gguf_find_tensor(file, name);
         uint64_t d_ff = t && t->dim[0] <= HTH_MAX_D_FF ? t->dim[0] : HTH_MAX_D_FF;
-        st = check_floor(file, i, d_ff, err);
+        st = check_layer_thresholds(file, i, d_ff, err);
     }
     return st;
 }

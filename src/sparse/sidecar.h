@@ -1,7 +1,7 @@
-/* Files that belong to a model and hold none of its weights: predictors, thresholds, and profiles, of
- * which only the head is here (the rest: profile_file.c). GGUF, with general.architecture "hearth.KIND",
- * the version of this format and the hash of the model; predictors and thresholds have the names that
- * they have in a packed file. */
+/* Sidecars: files that belong to a model and contain none of its weights: predictors, thresholds, and profiles, of
+ * which only the header is handled here (the rest: profile_file.c). They are GGUF, with general.architecture
+ * "hearth.KIND", the version of this format and the hash of the model. Tensors of predictors and thresholds have
+ * the same names as in a packed file. */
 #ifndef HTH_SPARSE_SIDECAR_H
 #define HTH_SPARSE_SIDECAR_H
 
@@ -12,26 +12,26 @@ enum { HTH_SIDECAR_VERSION = 1 };
 
 typedef struct hth_sidecar {
     hth_gguf *file;     /* NULL: none */
-    float *thresholds;  /* predictors: [n_layer] */
-    bool from_residual; /* predictors: what their input is */
+    float *thresholds;  /* thresholds of predictors: [n_layer] */
+    bool from_residual; /* predictors: the input is the residual */
 } hth_sidecar;
 
-/* Opens a file of that kind ("predictors", "thresholds") and checks all of it against the model: head,
- * names, types, shapes, and that every value is finite. Errors name file and place. IO, FORMAT,
- * UNSUPPORTED, ARGUMENT (of another model), MEMORY. */
+/* Opens a file of that kind ("predictors", "thresholds") and checks all of it against the model: header, names,
+ * types, shapes, and that every value is finite. Errors name file and offset. IO, FORMAT, UNSUPPORTED, ARGUMENT
+ * (of another model), MEMORY. */
 hearth_status hth_sidecar_open(hth_sidecar *s, const char *path, const char *kind, const hth_model *model,
                                hearth_error *err);
 void hth_sidecar_close(hth_sidecar *s);
 
-/* The same of thresholds as far as they can be held to without their model: whose they are and how many
- * neurons a layer has, nobody knows. IO, FORMAT, UNSUPPORTED, MEMORY. */
+/* The same for thresholds, as far as they can be checked without their model: its hash and the number of neurons
+ * of a layer are unknown. IO, FORMAT, UNSUPPORTED, MEMORY. */
 hearth_status hth_sidecar_check_thresholds(const hth_gguf *file, hearth_error *err);
 
-/* The head of a file of that kind ("profile" too), of the model with that hash (hth_model_hash). */
+/* Writes the header of a file of that kind ("profile" too), for the model with that hash (hth_model_hash). */
 void hth_sidecar_write_head(hth_gguf_writer *out, const char *kind, uint64_t model_hash);
 
-/* Checks the head. *model_hash is the one that the file carries; it must be that of model, unless model is
- * NULL. UNSUPPORTED (another kind or version), FORMAT, ARGUMENT (of another model), IO, MEMORY. */
+/* Checks the header. *model_hash is the hash in the file. It must be that of model, unless model is NULL.
+ * UNSUPPORTED (another kind or version), FORMAT, ARGUMENT (of another model), IO, MEMORY. */
 hearth_status hth_sidecar_check_head(const hth_gguf *file, const char *kind, const hth_gguf *model,
                                      uint64_t *model_hash, hearth_error *err);
 

@@ -1,10 +1,10 @@
-/* Byte-level BPE. Called by tokenize.c for every raw fragment: pretokenizer.h cuts it into
- * words, and the bytes of each are merged by rank (merge.c). Bytes that the vocabulary
- * has no symbol for are left out and counted. A word costs no allocation. */
+/* Byte-level BPE. Called by tokenize.c for every raw fragment: pretokenizer.h splits it into words, and the bytes
+ * of each word are merged by rank (merge.c). Bytes without a symbol in the vocabulary are dropped and counted. A
+ * word costs no allocation. */
 #include "text/byte_map.h"
 #include "text/internal.h"
 
-/* Bytes of vocabulary text that a byte of a word takes. */
+/* Bytes of vocabulary text for one byte of a word. */
 static size_t mapped_length(unsigned char byte) { return byte >= 0x21 && byte <= 0x7E ? 1 : 2; }
 
 /* The token whose text is exactly the word, or -1. */
@@ -21,7 +21,7 @@ static int32_t whole_word(const hth_tokenizer *tok, const char *word, size_t n)
     return id == HTH_FILE_NAME_NONE ? -1 : (int32_t)id;
 }
 
-/* The id of a symbol that is left, or of the byte token that stands in for it. */
+/* The id of a remaining symbol, or of its byte token. */
 static hearth_status emit(const hth_tokenizer *tok, hth_tokenize_scratch *work, uint32_t symbol, hth_ids *ids,
                           hearth_error *err)
 {

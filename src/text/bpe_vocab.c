@@ -1,7 +1,6 @@
-/* What a file says about byte-level BPE, checked: the pre-tokenizer's name, and the
- * merges by rank. Called by hth_tokenizer_open. A merge of parts that are no words can
- * never happen (or would make something that is no token): it is left out and counted,
- * as real files have such lines. */
+/* Reads and checks the byte-level BPE data of a file: the name of the pre-tokenizer, and the merges by rank.
+ * Called by hth_tokenizer_open. A merge whose parts or result are not tokens can never apply (or would produce
+ * something that is not a token): it is skipped and counted, because real files have such lines. */
 #include "base/log.h"
 #include "text/byte_map.h"
 #include "text/internal.h"
@@ -11,7 +10,7 @@
 
 /* ---- the pre-tokenizer -------------------------------------------------------------- */
 
-/* As many known names as fit, the families first. */
+/* Lists as many known names as fit, those of the types first. */
 static const char *list_names(char *out, size_t n_out)
 {
     size_t n = 0;
@@ -59,7 +58,7 @@ static int32_t find_word(const hth_tokenizer *tok, hth_str text)
     return id == HTH_FILE_NAME_NONE ? -1 : (int32_t)id;
 }
 
-/* Of equal texts the lowest id counts. */
+/* Of equal texts the lowest id is used. */
 static hearth_status index_words(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
     size_t n_double = 0;
@@ -87,7 +86,7 @@ static void list_bytes(hth_tokenizer *tok, const hth_gguf *file)
         int32_t id = find_word(tok, (hth_str){mapped, n});
         tok->byte_symbol[b] = id >= 0 ? (uint32_t)id : HTH_TEXT_BYTES + b;
         if (id >= 0) tok->byte_id[b] = id;
-        bool occurs = b < 0xC0 || (b > 0xC1 && b < 0xF5); /* in well-formed text */
+        bool occurs = b < 0xC0 || (b > 0xC1 && b < 0xF5); /* in well-formed UTF-8 */
         if (tok->byte_id[b] < 0 && occurs) n_missing++;
     }
     if (n_missing > 0)
@@ -99,7 +98,7 @@ static void list_bytes(hth_tokenizer *tok, const hth_gguf *file)
 
 /* ---- merges ------------------------------------------------------------------------------- */
 
-/* The symbol of a half: a word, or the character of a byte that is none. */
+/* The symbol of one half of a merge: a token, or the character of a byte without a token. */
 static uint32_t symbol_of(const hth_tokenizer *tok, hth_str half)
 {
     int32_t id = find_word(tok, half);
@@ -111,7 +110,7 @@ static uint32_t symbol_of(const hth_tokenizer *tok, hth_str half)
     return tok->byte_symbol[(unsigned char)byte[0]];
 }
 
-/* Splits "left right" and makes the merge known; *known is false where it cannot be. */
+/* Splits "left right" and adds the merge. *known is false if a part or the result is unknown. */
 static hearth_status add_merge(hth_tokenizer *tok, hth_str line, int32_t rank, bool *known,
                                hearth_error *err)
 {

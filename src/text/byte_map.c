@@ -1,5 +1,5 @@
-/* Bytes and the characters that stand for them. Used at load for every token, and by
- * bpe.c to look a whole word up. The map is GPT-2's; all byte-level vocabularies have it. */
+/* Maps bytes to the characters that represent them. Used at load for every token, and by bpe.c to look up a whole
+ * word. The map is GPT-2's, which all byte-level vocabularies share. */
 #include "text/byte_map.h"
 
 #include "text/utf8.h"
@@ -8,7 +8,7 @@
 
 static int prints(uint32_t b) { return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xFF && b != 0xAD); }
 
-/* Which of the bytes that do not print it is: 00-20, 7F-A0, AD. */
+/* Index of a byte among those that do not print: 00-20, 7F-A0, AD. */
 static uint32_t rank_of(uint32_t b) { return b <= 0x20 ? b : b <= 0xA0 ? b - 0x7F + 33 : 67; }
 
 size_t hth_text_byte_char(unsigned char byte, char *out)

@@ -1,6 +1,5 @@
-/* The printable characters that stand for bytes in byte-level vocabularies: a byte that
- * prints in Latin-1 stands for itself, the 68 others are U+0100 to U+0143 in order, so
- * that a space is U+0120. */
+/* The printable characters that represent bytes in byte-level vocabularies: a byte that prints in Latin-1
+ * represents itself, the 68 others are U+0100 to U+0143 in order, so a space is U+0120. */
 #ifndef HTH_TEXT_BYTE_MAP_H
 #define HTH_TEXT_BYTE_MAP_H
 
@@ -10,12 +9,12 @@
 /* Writes the character of a byte as UTF-8 to out[2]; returns its length, 1 or 2. */
 size_t hth_text_byte_char(unsigned char byte, char *out);
 
-/* The byte that a code point stands for, or -1. */
+/* The byte that a code point represents, or -1. */
 int hth_text_char_byte(uint32_t cp);
 
-/* Writes the bytes that n bytes of vocabulary text stand for to out (of n bytes, or NULL
- * to count) and returns their number. What stands for no byte is kept as it is;
- * *n_other counts it (a character, or an ill-formed byte). */
+/* Writes the bytes that n bytes of vocabulary text represent to out (of n bytes, or NULL to count) and returns
+ * their number. A character that represents no byte is copied unchanged. *n_other counts these (characters and
+ * ill-formed bytes). */
 size_t hth_text_unmap(const char *text, size_t n, char *out, size_t *n_other);
 
 #endif

@@ -1,6 +1,5 @@
-/* Tokens to bytes, one at a time. Called for every generated token; allocates
- * nothing. Only a tail that more bytes could still make a character is held back,
- * so ill-formed output is passed on as it is and never grows in here. */
+/* Tokens to bytes, one at a time. Called for every generated token. Allocates nothing. Only an incomplete UTF-8
+ * tail is held back, so ill-formed output is passed on unchanged and never accumulates. */
 #include "text/internal.h"
 
 #include "text/utf8.h"
@@ -29,8 +28,8 @@ size_t hth_detok_max_bytes(const hth_tokenizer *tok)
     return tok->longest_piece + sizeof((hth_detok *)0)->pending;
 }
 
-/* The space that was put in front of the text is part of its first word; a
- * special token's own space is not one. */
+/* The space that was inserted before the text is part of its first word. The leading space of a special token is
+ * its own. */
 static bool may_begin_with_prefix(const hth_tokenizer *tok, int32_t id)
 {
     uint8_t kind = tok->token[id].kind;

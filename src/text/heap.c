@@ -1,6 +1,5 @@
-/* A heap of candidates, and the one growing array of this room. Two
- * candidates never have the same rank and place, so the order is total and the
- * result does not depend on how the heap is built. */
+/* A heap of candidates, and the growing array of this folder. No two candidates have the same rank and position,
+ * so the order is total and the result does not depend on how the heap is built. */
 #include "text/heap.h"
 
 #include "base/alloc.h"
@@ -20,8 +19,7 @@ hearth_status hth_text_grow(void **items, size_t *capacity, size_t need, size_t 
     return HEARTH_OK;
 }
 
-/* Four children to a parent: half as many levels as with two, and the children of one
- * lie side by side. */
+/* Four children per parent: half as many levels as with two, and the children of a parent are adjacent. */
 enum { N_CHILD = 4 };
 
 static bool before(const hth_text_candidate *a, const hth_text_candidate *b)
@@ -47,7 +45,7 @@ hearth_status hth_text_heap_push(hth_text_heap *heap, hth_text_candidate c, hear
     return HEARTH_OK;
 }
 
-/* The smallest of the children first, first + 1, ... that there are. */
+/* The smallest of the existing children first, first + 1, ... */
 static size_t least_child(const hth_text_heap *heap, size_t first)
 {
     size_t min = first, end = heap->n - first < N_CHILD ? heap->n : first + N_CHILD;

@@ -1,5 +1,5 @@
-/* A queue of candidates: the smallest (rank, at) comes first. Used for merges
- * (rank: score) and for special tokens (rank: length). */
+/* A priority queue of candidates: the smallest (rank, at) comes first. Used for merges (rank: score) and for
+ * special tokens (rank: length). */
 #ifndef HTH_TEXT_HEAP_H
 #define HTH_TEXT_HEAP_H
 
@@ -14,7 +14,7 @@ typedef struct hth_text_candidate {
     int32_t id;
 } hth_text_candidate;
 
-/* Zero-initialised is empty. */
+/* A zero-initialised heap is empty. */
 typedef struct hth_text_heap {
     hth_text_candidate *item;
     size_t n, capacity;
@@ -22,11 +22,11 @@ typedef struct hth_text_heap {
 } hth_text_heap;
 
 hearth_status hth_text_heap_push(hth_text_heap *heap, hth_text_candidate c, hearth_error *err);
-/* False when empty. */
+/* False if empty. */
 bool hth_text_heap_pop(hth_text_heap *heap, hth_text_candidate *out);
 void hth_text_heap_free(hth_text_heap *heap);
 
-/* Makes room for need items of size bytes in *items, by doubling. */
+/* Ensures capacity for need items of size bytes in *items, by doubling. */
 hearth_status hth_text_grow(void **items, size_t *capacity, size_t need, size_t size,
                             hearth_error *err);
 

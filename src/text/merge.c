@@ -1,7 +1,6 @@
-/* The merging itself, for both kinds of vocabularies: the best pair of neighbours
- * becomes one symbol, the leftmost among equals, until no pair is a merge. Called by
- * spm.c for a run of characters and by bpe.c for a word. n symbols give at most 3 n
- * candidates, so it takes n log n whatever the text. */
+/* The merge algorithm for both kinds of vocabularies: the best adjacent pair becomes one symbol, the leftmost
+ * among equals, until no pair is a merge. Called by spm.c for a run of characters and by bpe.c for a word. n
+ * symbols produce at most 3 n candidates, so the time is O(n log n) for any text. */
 #include "text/internal.h"
 
 hearth_status hth_text_add_symbol(hth_tokenize_scratch *work, uint32_t id, size_t n_byte, hearth_error *err)
@@ -18,7 +17,7 @@ hearth_status hth_text_add_symbol(hth_tokenize_scratch *work, uint32_t id, size_
     return HEARTH_OK;
 }
 
-/* Queues the word that a symbol and its right neighbour make, if any. */
+/* Queues the word that a symbol and its right neighbour form, if any. */
 static hearth_status queue_pair(const hth_tokenizer *tok, hth_tokenize_scratch *work, uint32_t left,
                                 hearth_error *err)
 {
@@ -32,8 +31,7 @@ static hearth_status queue_pair(const hth_tokenizer *tok, hth_tokenize_scratch *
     return hth_text_heap_push(&work->heap, c, err);
 }
 
-/* A candidate is stale once either side was merged: the lengths no longer add up
- * to the word's. */
+/* A candidate is stale once either side was merged: the lengths then do not add up to the word's length. */
 static bool is_stale(const hth_tokenizer *tok, const hth_tokenize_scratch *work, hth_text_candidate c)
 {
     const hth_text_symbol *left = &work->symbol[c.at];

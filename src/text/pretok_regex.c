@@ -1,16 +1,15 @@
-/* How text is cut into words before merging, as data: the expressions of each
- * family of byte-level vocabularies, and the names that `tokenizer.ggml.pre` has for
- * them. Read by bpe_vocab.c and pretokenizer_pcre2.c. A new name is a row in `pres`, a new
- * cutting a row in `families`; tests/text/test_pretokenizer.c proves each.
+/* How text is split into words before merging, as data: the regular expressions of each type of pre-tokenizer, and
+ * the names that `tokenizer.ggml.pre` uses for them. Read by bpe_vocab.c and pretokenizer_pcre2.c. A new name is a
+ * row in `names`, a new pre-tokenizer a row in `types`; tests/text/test_pretokenizer.c tests each.
  *
- * White space is Unicode's White_Space, written out: the library's own class holds
- * U+180E besides. No expression may look ahead inside a repeat, or begin a search at
- * every place of a run that it then reads to its end: both are slow on long runs. */
+ * White space is Unicode's White_Space, written out: PCRE2's own class also contains U+180E. No expression may use
+ * a lookahead inside a repeat, or start a search at every position of a run that it then reads to its end: both
+ * are slow on long runs. */
 #include "text/pretokenizer.h"
 
 #include <string.h>
 
-/* One alternative, and one stage, a line. */
+/* One alternative, or one stage, per line. */
 /* clang-format off */
 
 #define WS                                                                                                   \
@@ -19,20 +18,19 @@
 #define SPACE "[" WS "]"
 #define BLACK "[^" WS "]"
 
-/* white space up to the last of a run, which goes with what follows; then that */
+/* white space except the last one of a run, which goes with the text after it; then the rest */
 #define SPACES SPACE "+(?!" BLACK ")|" SPACE "+"
 #define LINES SPACE "*[\\r\\n]+"
-/* 's 't 're 've 'm 'll 'd in both cases. Without the switch (?i), for which the long
- * s (U+017F) is an s. */
+/* 's 't 're 've 'm 'll 'd in both cases. Without (?i), under which the long s (U+017F) matches s. */
 #define SHORT "'(?:[sS]|[tT]|[rR][eE]|[vV][eE]|[mM]|[lL][lL]|[dD])"
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" SPACES
 
-/* Llama 3, Qwen 2 and their like differ in what a letter is and how digits group. */
+/* Llama 3, Qwen 2 and similar differ in the class of letters and in how digits are grouped. */
 #define WORDS(LETTERS, OTHER, DIGITS)                                                                        \
     SHORT "|[^\\r\\n\\p{L}\\p{N}]?" LETTERS "+|" DIGITS "| ?[^" WS OTHER "\\p{N}]+[\\r\\n]*|" LINES "|" SPACES
 
-/* A word of capitals then small letters; letters without case and marks are both. */
+/* A word of upper-case then lower-case letters. Letters without case and marks count as both. */
 #define CAPITAL "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define SMALL "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define CASED(END, DIGITS)                                                                                   \
@@ -40,10 +38,10 @@
     "[^\\r\\n\\p{L}\\p{N}]?" CAPITAL "+" SMALL "*" END "|" DIGITS "| ?[^" WS                                 \
     "\\p{L}\\p{N}]+[\\r\\n/]*|" LINES "|" SPACES
 
-/* DeepSeek's "Chinese": from U+0800 on, so that it holds much besides. */
+/* DeepSeek's "Chinese" class: from U+0800 on, so it contains many other scripts. */
 #define HAN "[\\x{4e00}-\\x{9fa5}\\x{800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+"
 
-/* DeepSeek's letters: those of scripts that have capitals. */
+/* DeepSeek's letters: those of scripts with upper case. */
 #define ALPHA                                                                                                \
     "A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}"                           \
     "\\x{1c4}-\\x{293}\\x{295}-\\x{2af}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37b}-\\x{37d}"                   \
@@ -81,10 +79,10 @@ enum {
     STARCODER,
     TEKKEN,
     VIKING,
-    N_FAMILY
+    N_TYPE
 };
 
-static const hth_pretok_type families[N_FAMILY] = {
+static const hth_pretok_type types[N_TYPE] = {
     [BLOOM_] = {"bloom", {BLOOM}},
     [DEEPSEEK_CODER] = {"deepseek-coder", {
         "[\\r\\n]",
@@ -96,7 +94,7 @@ static const hth_pretok_type families[N_FAMILY] = {
         "[\\r\\n]",
         SPACE "?[" ALPHA "]+",
         SPACE "?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+",
-        "(?<!" SPACE ")" SPACE "+\\z", /* looks back, so that a run is read once */
+        "(?<!" SPACE ")" SPACE "+\\z", /* lookbehind, so that a run is read once */
         HAN,
         "\\p{N}+"}},
     [DEEPSEEK_V3] = {"deepseek-v3", {
@@ -129,11 +127,11 @@ static const hth_pretok_type families[N_FAMILY] = {
 
 /* clang-format on */
 
-/* The names, as upstream has them. */
+/* The names, as in llama.cpp. */
 static const struct {
     const char *name;
-    unsigned char family, habits;
-} pres[] = {
+    unsigned char type, flags;
+} names[] = {
     {"default", DEFAULT, 0},
     {"gpt-2", GPT_2, 0},
     {"llama-bpe", LLAMA_BPE, HTH_TEXT_WHOLE_WORDS | HTH_TEXT_BOS},
@@ -211,16 +209,16 @@ static const struct {
     {"poro-chat", BLOOM_, 0},
 };
 
-enum { N_PRE = sizeof pres / sizeof *pres };
+enum { N_NAME = sizeof names / sizeof *names };
 
 const hth_pretok_type *hth_pretok_type_find(hth_str name, unsigned *flags)
 {
-    for (size_t i = 0; i < N_PRE; i++) {
-        if (strlen(pres[i].name) != name.n || memcmp(pres[i].name, name.bytes, name.n) != 0) continue;
-        *flags = pres[i].habits;
-        return &families[pres[i].family];
+    for (size_t i = 0; i < N_NAME; i++) {
+        if (strlen(names[i].name) != name.n || memcmp(names[i].name, name.bytes, name.n) != 0) continue;
+        *flags = names[i].flags;
+        return &types[names[i].type];
     }
     return NULL;
 }
 
-const char *hth_pretok_type_name(size_t i) { return i < N_PRE ? pres[i].name : NULL; }
+const char *hth_pretok_type_name(size_t i) { return i < N_NAME ? names[i].name : NULL; }

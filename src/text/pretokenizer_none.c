@@ -1,5 +1,5 @@
-/* The stand-in for pretokenizer_pcre2.c in a build without PCRE2 (-DHEARTH_PCRE2=OFF): there are
- * no cutters, so byte-level tokenizers are refused when they are opened. */
+/* Replaces pretokenizer_pcre2.c in a build without PCRE2 (-DHEARTH_PCRE2=OFF): opening a byte-level tokenizer
+ * returns an error. */
 #include "text/pretokenizer.h"
 
 hearth_status hth_pretokenizer_open(const hth_pretok_type *pretok_type, bool jit, hth_pretokenizer **out,
@@ -19,18 +19,18 @@ bool hth_pretokenizer_engine(char *out, size_t n_out)
     return false;
 }
 
-hearth_status hth_pretok_iter_begin(hth_pretok_iter *cut, const hth_pretokenizer *pretokenizer, const char *text, size_t n,
-                                 hearth_error *err)
+hearth_status hth_pretok_iter_begin(hth_pretok_iter *iter, const hth_pretokenizer *pretokenizer,
+                                    const char *text, size_t n, hearth_error *err)
 {
-    (void)cut, (void)pretokenizer, (void)text, (void)n;
+    (void)iter, (void)pretokenizer, (void)text, (void)n;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "built without PCRE2");
 }
 
-hearth_status hth_pretok_iter_next(hth_pretok_iter *cut, size_t *n, hearth_error *err)
+hearth_status hth_pretok_iter_next(hth_pretok_iter *iter, size_t *n, hearth_error *err)
 {
-    (void)cut;
+    (void)iter;
     *n = 0;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "built without PCRE2");
 }
 
-void hth_pretok_iter_free(hth_pretok_iter *cut) { (void)cut; }
+void hth_pretok_iter_free(hth_pretok_iter *iter) { (void)iter; }

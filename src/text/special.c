@@ -1,8 +1,7 @@
-/* Where special tokens lie in a text. Called by tokenize.c before anything else.
- * The rule (llama.cpp's): the longest token takes all its places first, from left
- * to right, then the next longest, among equals the lower id. Done in one pass
- * and a queue: each place offers its longest token, and a shorter one only once
- * the longer was lost to a neighbour. */
+/* Finds special tokens in a text. Called by tokenize.c before anything else. The rule is that of llama.cpp: the
+ * longest token takes all its positions first, from left to right, then the next longest, among equals the lower
+ * id. One pass and a queue: each position offers its longest token, and a shorter one only if the longer one lost
+ * its bytes to a neighbour. */
 #include "text/internal.h"
 
 #include "text/vocab_index.h"
@@ -11,49 +10,49 @@ typedef struct search {
     const hth_tokenizer *tok;
     const char *text;
     size_t n;
-    const hth_text_span *frames; /* where control tokens count */
-    size_t n_frame;
+    const hth_text_span *spans; /* where control tokens are recognised */
+    size_t n_span;
     hth_text_heap heap;
-    unsigned char *taken; /* a bit per byte of the text */
+    unsigned char *taken; /* one bit per byte of the text */
     hearth_error *err;
 } search;
 
-/* The longest token of a lexicon at a place that fits into `room` bytes, or -1. */
-static int32_t longest_in(const search *s, const hth_vocab_index *lex, size_t at, size_t capacity)
+/* The longest token of an index at a position that fits into `capacity` bytes, or -1. */
+static int32_t longest_in(const search *s, const hth_vocab_index *index, size_t at, size_t capacity)
 {
-    if (lex->n == 0 || capacity == 0) return -1;
+    if (index->n == 0 || capacity == 0) return -1;
     const hth_text_token *token = s->tok->token;
     int32_t best = -1;
-    hth_prefix_iter walk;
-    bool on = hth_prefix_iter_begin(&walk, lex, (unsigned char)s->text[at]);
+    hth_prefix_iter iter;
+    bool on = hth_prefix_iter_begin(&iter, index, (unsigned char)s->text[at]);
     while (on) {
-        int32_t id = hth_prefix_iter_token(&walk, lex, token);
+        int32_t id = hth_prefix_iter_token(&iter, index, token);
         if (id >= 0) best = id;
-        on = walk.depth < capacity &&
-             hth_prefix_iter_next(&walk, lex, token, (unsigned char)s->text[at + walk.depth]);
+        on = iter.depth < capacity &&
+             hth_prefix_iter_next(&iter, index, token, (unsigned char)s->text[at + iter.depth]);
     }
     return best;
 }
 
-/* How many bytes of a frame there are from a place on; 0 outside of frames. */
-static size_t frame_room(const search *s, size_t at)
+/* Bytes of template text from a position on; 0 outside of template text. */
+static size_t template_bytes_at(const search *s, size_t at)
 {
-    size_t low = 0, high = s->n_frame;
+    size_t low = 0, high = s->n_span;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (s->frames[mid].end <= at) low = mid + 1;
+        if (s->spans[mid].end <= at) low = mid + 1;
         else high = mid;
     }
-    return low < s->n_frame && s->frames[low].from <= at ? s->frames[low].end - at : 0;
+    return low < s->n_span && s->spans[low].from <= at ? s->spans[low].end - at : 0;
 }
 
-/* The longest token that counts at a place. User-defined ones are looked for
- * apart, because they may reach past the end of a frame. */
+/* The longest token at a position. User-defined tokens are searched separately, because they may reach past the
+ * end of template text. */
 static int32_t longest_at(const search *s, size_t at, size_t capacity)
 {
-    size_t frame = frame_room(s, at);
-    int32_t special = longest_in(s, &s->tok->specials, at, frame < capacity ? frame : capacity);
-    if (frame >= capacity) return special; /* these hold the user-defined ones too */
+    size_t n_template = template_bytes_at(s, at);
+    int32_t special = longest_in(s, &s->tok->specials, at, n_template < capacity ? n_template : capacity);
+    if (n_template >= capacity) return special; /* specials contain the user-defined ones too */
     int32_t user = longest_in(s, &s->tok->users, at, capacity);
     if (user < 0 || special < 0) return user < 0 ? special : user;
     const hth_text_token *token = s->tok->token;
@@ -64,7 +63,7 @@ static hearth_status queue_longest(search *s, size_t at, size_t capacity)
 {
     int32_t id = longest_at(s, at, capacity);
     if (id < 0) return HEARTH_OK;
-    /* longer before shorter, then by id; a text has at most HTH_TEXT_MAX_ENTRY bytes */
+    /* longer before shorter, then by id; a token has at most HTH_TEXT_MAX_ENTRY bytes */
     uint32_t shorter = (uint32_t)(HTH_TEXT_MAX_ENTRY - s->tok->token[id].entry.n);
     hth_text_candidate c = {at, shorter * HTH_TEXT_MAX_VOCAB + (uint32_t)id, id};
     return hth_text_heap_push(&s->heap, c, s->err);
@@ -74,18 +73,18 @@ static bool is_taken(const search *s, size_t at) { return s->taken[at / 8] >> (a
 
 static void take(search *s, size_t at) { s->taken[at / 8] |= (unsigned char)(1u << (at % 8)); }
 
-/* As C's isspace in the "C" locale. */
+/* isspace of the "C" locale. */
 static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* How many bytes from a place on are free, at most `limit`. */
-static size_t free_room(const search *s, size_t at, size_t limit)
+/* Number of free bytes from a position on, at most `limit`. */
+static size_t n_free_bytes(const search *s, size_t at, size_t limit)
 {
     size_t capacity = 0;
     while (capacity < limit && !is_taken(s, at + capacity)) capacity++;
     return capacity;
 }
 
-/* Gives a token its place, and the white space around it that it drops. */
+/* Takes the bytes of a token, and the white space that it strips. */
 static hth_text_match take_match(search *s, size_t at, int32_t id)
 {
     const hth_text_token *t = &s->tok->token[id];
@@ -108,7 +107,7 @@ static hearth_status add_match(hth_text_matches *out, hth_text_match m, hearth_e
     return HEARTH_OK;
 }
 
-/* By place; a heap sort, in place. */
+/* Sorts by position: an in-place heapsort. */
 static void sort_matches(hth_text_match *m, size_t n)
 {
     for (size_t unsorted = n, root = n / 2; unsorted > 1;) {
@@ -136,7 +135,7 @@ static hearth_status assign_places(search *s, hth_text_matches *out)
     hth_text_candidate c;
     while (status == HEARTH_OK && hth_text_heap_pop(&s->heap, &c)) {
         size_t at = (size_t)c.at, length = s->tok->token[c.id].entry.n;
-        size_t capacity = free_room(s, at, length);
+        size_t capacity = n_free_bytes(s, at, length);
         if (capacity == length) {
             status = add_match(out, take_match(s, at, c.id), s->err);
         } else if (capacity > 0) {
@@ -146,12 +145,12 @@ static hearth_status assign_places(search *s, hth_text_matches *out)
     return status;
 }
 
-hearth_status hth_text_find_specials(const hth_tokenizer *tok, hth_str text, const hth_text_span *frames,
-                                     size_t n_frame, hth_text_matches *out, hearth_error *err)
+hearth_status hth_text_find_specials(const hth_tokenizer *tok, hth_str text, const hth_text_span *spans,
+                                     size_t n_span, hth_text_matches *out, hearth_error *err)
 {
-    if (tok->users.n == 0 && (n_frame == 0 || tok->specials.n == 0)) return HEARTH_OK;
+    if (tok->users.n == 0 && (n_span == 0 || tok->specials.n == 0)) return HEARTH_OK;
     search s = {
-        .tok = tok, .text = text.bytes, .n = text.n, .frames = frames, .n_frame = n_frame, .err = err};
+        .tok = tok, .text = text.bytes, .n = text.n, .spans = spans, .n_span = n_span, .err = err};
     const size_t n = text.n;
     hearth_status status = HEARTH_OK;
     for (size_t at = 0; at < n && status == HEARTH_OK; at++) status = queue_longest(&s, at, n - at);

@@ -1,10 +1,8 @@
-/* Merging by score, as sentencepiece's BPE with byte fallback does it. Called by
- * tokenize.c for every raw fragment. Runs of spaces all have one score, so the tie
- * rule of merge.c decides how indented code is cut.
+/* Merges by score, like sentencepiece's BPE with byte fallback. Called by tokenize.c for every raw fragment. Runs
+ * of spaces all have one score, so the tie rule of merge.c determines how indented code is split.
  *
- * The text is taken in runs that end where no word holds the two characters on
- * either side: no merge can cross such a place, so the ids are those of the whole
- * and the heap stays small. */
+ * The text is processed in runs. A run ends where no word contains the two characters on either side: no merge can
+ * cross such a position, so the ids are those of the whole text and the heap stays small. */
 #include "text/internal.h"
 
 #include "text/utf8.h"
@@ -36,7 +34,7 @@ static hearth_status emit_symbol(const hth_tokenizer *tok, hth_tokenize_scratch 
     return status;
 }
 
-/* Merges the run that was collected, appends its ids and forgets it. */
+/* Merges the collected run, appends its ids and clears it. */
 static hearth_status finish_run(const hth_tokenizer *tok, hth_tokenize_scratch *work, hth_ids *ids,
                                 hearth_error *err)
 {

@@ -1,7 +1,6 @@
-/* SentencePiece: which symbols may become one, worked out at load from the words. Called once
- * by hth_tokenizer_open; spm.c then only looks pairs up. A part of a word is a
- * word itself or a single character that is none: nothing else can stand beside
- * another symbol in a text, so the tables are complete. */
+/* SentencePiece: which symbols can merge, derived from the words at load. Called once by hth_tokenizer_open; spm.c
+ * then only looks pairs up. A part of a word is a word, or a single character without a word. No other symbol can
+ * occur in a text, so the tables are complete. */
 #include "text/internal.h"
 
 #include "text/vocab_index.h"
@@ -39,7 +38,7 @@ static hearth_status list_characters(hth_tokenizer *tok, hearth_error *err)
     }
     tok->chars = hth_alloc(tok->words.n, sizeof *tok->chars);
     if (!tok->chars) return hth_fail_memory(err, tok->words.n * sizeof *tok->chars, "characters");
-    for (size_t i = 0; i < tok->words.n; i++) { /* bytes and code points have one order */
+    for (size_t i = 0; i < tok->words.n; i++) { /* bytes and code points have the same order */
         hth_str entry = tok->token[tok->words.id[i]].entry;
         uint32_t cp;
         size_t length = hth_text_utf8_decode(entry.bytes, entry.n, &cp);
@@ -50,7 +49,7 @@ static hearth_status list_characters(hth_tokenizer *tok, hearth_error *err)
     return HEARTH_OK;
 }
 
-/* The symbol of n bytes of a word, or UINT32_MAX where they never are one. */
+/* The symbol of n bytes of a word, or UINT32_MAX if they cannot be one. */
 static uint32_t part_symbol(const hth_tokenizer *tok, const char *bytes, size_t n, int32_t word)
 {
     if (word >= 0) return (uint32_t)word;
@@ -59,14 +58,14 @@ static uint32_t part_symbol(const hth_tokenizer *tok, const char *bytes, size_t 
     return used == n ? symbol : UINT32_MAX;
 }
 
-/* Every cut of a word into two symbols. */
+/* Adds every split of a word into two symbols. */
 static hearth_status add_merges(hth_tokenizer *tok, int32_t word, hearth_error *err)
 {
     hth_str text = tok->token[word].entry;
-    hth_prefix_iter walk;
-    hth_prefix_iter_begin(&walk, &tok->words, (unsigned char)text.bytes[0]);
+    hth_prefix_iter iter;
+    hth_prefix_iter_begin(&iter, &tok->words, (unsigned char)text.bytes[0]);
     for (size_t cut = 1; cut < text.n; cut++) {
-        int32_t id = hth_prefix_iter_token(&walk, &tok->words, tok->token);
+        int32_t id = hth_prefix_iter_token(&iter, &tok->words, tok->token);
         uint32_t left = part_symbol(tok, text.bytes, cut, id);
         if (left != UINT32_MAX) {
             const char *rest = text.bytes + cut;
@@ -77,12 +76,12 @@ static hearth_status add_merges(hth_tokenizer *tok, int32_t word, hearth_error *
                 if (status != HEARTH_OK) return status;
             }
         }
-        hth_prefix_iter_next(&walk, &tok->words, tok->token, (unsigned char)text.bytes[cut]);
+        hth_prefix_iter_next(&iter, &tok->words, tok->token, (unsigned char)text.bytes[cut]);
     }
     return HEARTH_OK;
 }
 
-/* The characters that stand side by side in a word. */
+/* Adds the adjacent characters of a word. */
 static hearth_status add_joins(hth_tokenizer *tok, int32_t word, hearth_error *err)
 {
     hth_str text = tok->token[word].entry;

@@ -1,6 +1,5 @@
-/* A tokenizer as a thing: opening, which reads the vocabulary and builds the
- * tables, and what it says about its tokens. tokenize.c is the way of a text. A
- * tokenizer never changes after opening. */
+/* The tokenizer object: opening, which reads the vocabulary and builds the tables, and properties of its tokens.
+ * tokenize.c encodes text. A tokenizer never changes after opening. */
 #include "text/tokenizer.h"
 
 #include "text/internal.h"
@@ -64,7 +63,7 @@ void hth_tokenizer_close(hth_tokenizer *tok)
     hth_free(tok);
 }
 
-/* ---- what a vocabulary says ------------------------------------------------ */
+/* ---- properties of a vocabulary -------------------------------------------- */
 
 int32_t hth_tokenizer_n_vocab(const hth_tokenizer *tok)
 {

@@ -1,11 +1,10 @@
-/* UTF-8, one character at a time. Called by the tokenizer for every character
- * and by the detokenizer for every piece. The allowed second bytes are the whole
- * difficulty (Unicode 15, table 3-7): they rule out overlong forms, surrogates
- * and code points past U+10FFFF, and lead_of is their only home. */
+/* UTF-8, one character at a time. Called by the tokenizer for every character and by the detokenizer for every
+ * token. The allowed second bytes (Unicode 15, table 3-7) exclude overlong forms, surrogates and code points past
+ * U+10FFFF. Only lead_of defines them. */
 #include "text/utf8.h"
 
 typedef struct lead {
-    size_t n;                 /* bytes of the sequence; 0: starts none */
+    size_t n;                 /* bytes of the sequence; 0: not a lead byte */
     unsigned char low, high;  /* range of the second byte */
 } lead;
 
@@ -19,7 +18,7 @@ static lead lead_of(unsigned char b)
     return (lead){0, 0, 0};
 }
 
-/* How many of the first n bytes agree with the sequence that the first begins. */
+/* How many of the first n bytes match the sequence that the first one starts. */
 static size_t count_agreeing(const unsigned char *p, size_t n, lead l)
 {
     if (n < 2 || p[1] < l.low || p[1] > l.high) return 1;

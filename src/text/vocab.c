@@ -1,7 +1,6 @@
-/* The vocabulary arrays of a GGUF file, checked. Called by hth_tokenizer_open:
- * first the arrays as they stand (hth_text_read_vocab), then, when vocab_special.c has
- * settled what each token is, texts by order, byte tokens and pieces
- * (hth_text_index). Nothing past this file looks at raw arrays. */
+/* Reads and checks the vocabulary arrays of a GGUF file. Called by hth_tokenizer_open: first the raw arrays
+ * (hth_text_read_vocab), then, after vocab_special.c has determined the kind of each token, sorted texts, byte
+ * tokens and pieces (hth_text_index). No other file reads raw arrays. */
 #include "text/internal.h"
 
 #include "base/log.h"
@@ -41,7 +40,7 @@ static hearth_status read_texts(hth_tokenizer *tok, const hth_gguf *file, hearth
     return HEARTH_OK;
 }
 
-/* The bits of a finite float, turned so that a higher score is a lower rank. */
+/* The bits of a finite float, mapped so that a higher score is a lower rank. */
 static uint32_t rank_of(float score)
 {
     uint32_t bits;
@@ -89,7 +88,7 @@ static hearth_status read_kinds(hth_tokenizer *tok, const hth_gguf *file, hearth
     return HEARTH_OK;
 }
 
-/* A text of no bytes can only stand for nothing. */
+/* Only a token that produces no text may be empty. */
 static hearth_status check_empty_texts(const hth_tokenizer *tok, const hth_gguf *file,
                                        hearth_error *err)
 {
@@ -147,7 +146,7 @@ static void find_byte_tokens(hth_tokenizer *tok, const hth_gguf *file)
             tok->byte_id[b] = hth_vocab_index_find(&tok->words, tok->token, &byte, 1);
         if (tok->byte_id[b] < 0) n_missing++;
     }
-    if (tok->is_bpe) n_missing = 0; /* bpe_vocab.c counts them: a byte is a word there */
+    if (tok->is_bpe) n_missing = 0; /* bpe_vocab.c counts them: there a byte is a word */
     if (n_odd > 0)
         hth_log(HEARTH_LOG_WARN, "%s: tokenizer.ggml.tokens: %zu byte tokens are not of the form "
                 "<0xHH> or repeat one; text never becomes these", hth_gguf_path(file), n_odd);
@@ -157,8 +156,7 @@ static void find_byte_tokens(hth_tokenizer *tok, const hth_gguf *file)
                 hth_gguf_path(file), n_missing);
 }
 
-/* Writes t with every U+2581 as a space to out, or only counts where out is
- * NULL; returns the length. */
+/* Writes t with every U+2581 replaced by a space to out, or only counts if out is NULL. Returns the length. */
 static size_t unescape(hth_str t, char *out)
 {
     size_t n = 0;
@@ -180,8 +178,7 @@ static const char all_bytes[256] = {
 #undef ROW
 };
 
-/* The bytes that a word stands for, to out or only counted; *n_other counts what is
- * none of the vocabulary's characters. */
+/* Writes the bytes that a word represents to out, or only counts. *n_other counts characters outside the byte map. */
 static size_t decode(const hth_tokenizer *tok, hth_str t, char *out, size_t *n_other)
 {
     *n_other = 0;

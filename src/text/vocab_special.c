@@ -1,7 +1,6 @@
-/* Tokens with a role: BOS, EOS, unknown, and those that end a generation; flags;
- * habits that GGUF does not state and that go by name. Called by
- * hth_tokenizer_open between reading and indexing the vocabulary, since a token
- * that ends a generation counts as control whatever the file says. */
+/* Special tokens: BOS, EOS, unknown, and end of generation; flags; flags that GGUF does not state and that follow
+ * from names. Called by hth_tokenizer_open between reading and indexing the vocabulary, because an
+ * end-of-generation token counts as control whatever the file says. */
 #include "text/internal.h"
 
 #include "base/log.h"
@@ -10,20 +9,20 @@
 
 /* ---- ids ---------------------------------------------------------------------- */
 
-typedef enum role { BOS, EOS, UNKNOWN, ENDS, OTHER } role;
+typedef enum role { BOS, EOS, UNKNOWN, EOG, OTHER } role;
 
 typedef struct id_key {
     const char *key;
     role role;
 } id_key;
 
-/* All ids that a file may state; also those that are of no use here must be
- * tokens of this vocabulary. "seperator" is the format's spelling. */
+/* All ids that a file may state. Those that Hearth does not use must also be tokens of this vocabulary.
+ * "seperator" is the format's spelling. */
 static const id_key id_keys[] = {
     {"tokenizer.ggml.bos_token_id", BOS},       {"tokenizer.ggml.eos_token_id", EOS},
-    {"tokenizer.ggml.unknown_token_id", UNKNOWN}, {"tokenizer.ggml.eot_token_id", ENDS},
-    {"tokenizer.ggml.eom_token_id", ENDS},      {"tokenizer.ggml.fim_pad_token_id", ENDS},
-    {"tokenizer.ggml.fim_rep_token_id", ENDS},  {"tokenizer.ggml.fim_sep_token_id", ENDS},
+    {"tokenizer.ggml.unknown_token_id", UNKNOWN}, {"tokenizer.ggml.eot_token_id", EOG},
+    {"tokenizer.ggml.eom_token_id", EOG},      {"tokenizer.ggml.fim_pad_token_id", EOG},
+    {"tokenizer.ggml.fim_rep_token_id", EOG},  {"tokenizer.ggml.fim_sep_token_id", EOG},
     {"tokenizer.ggml.fim_pre_token_id", OTHER}, {"tokenizer.ggml.fim_suf_token_id", OTHER},
     {"tokenizer.ggml.fim_mid_token_id", OTHER}, {"tokenizer.ggml.prefix_token_id", OTHER},
     {"tokenizer.ggml.suffix_token_id", OTHER},  {"tokenizer.ggml.middle_token_id", OTHER},
@@ -31,7 +30,7 @@ static const id_key id_keys[] = {
     {"tokenizer.ggml.cls_token_id", OTHER},     {"tokenizer.ggml.mask_token_id", OTHER},
 };
 
-/* Converters write -1, in whatever width, for "there is none". */
+/* Converters write -1, of any integer width, for "none". */
 static bool says_none(const hth_gguf_value *v)
 {
     switch (v->type) {
@@ -45,7 +44,7 @@ static bool says_none(const hth_gguf_value *v)
     }
 }
 
-/* *id keeps its default where the key is absent. */
+/* *id keeps its default if the key is absent. */
 static hearth_status read_id(const hth_tokenizer *tok, const hth_gguf *file, const char *key,
                              int32_t *id, hearth_error *err)
 {
@@ -64,15 +63,15 @@ static hearth_status read_id(const hth_tokenizer *tok, const hth_gguf *file, con
 
 static hearth_status read_ids(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
-    /* the defaults of "llama"; those of "gpt2" (11) fit one vocabulary of many, so none */
+    /* the defaults of "llama"; those of "gpt2" (11) are right for one vocabulary of many, so there are none */
     int32_t by_role[] = {[BOS] = 1, [EOS] = tok->n_vocab > 2 ? 2 : -1, [UNKNOWN] = 0};
     if (tok->is_bpe) by_role[BOS] = by_role[EOS] = by_role[UNKNOWN] = -1;
     for (size_t i = 0; i < sizeof id_keys / sizeof *id_keys; i++) {
         role r = id_keys[i].role;
-        int32_t extra = -1, *id = r == ENDS || r == OTHER ? &extra : &by_role[r];
+        int32_t extra = -1, *id = r == EOG || r == OTHER ? &extra : &by_role[r];
         hearth_status status = read_id(tok, file, id_keys[i].key, id, err);
         if (status != HEARTH_OK) return status;
-        if (r == ENDS && extra >= 0) tok->token[extra].is_eog = true;
+        if (r == EOG && extra >= 0) tok->token[extra].is_eog = true;
     }
     tok->bos = tok->flags & HTH_TEXT_NO_BOS ? -1 : by_role[BOS];
     tok->eos = by_role[EOS];
@@ -121,11 +120,11 @@ static hearth_status read_flags(hth_tokenizer *tok, const hth_gguf *file, hearth
     return status;
 }
 
-/* ---- ends of generation ----------------------------------------------------------- */
+/* ---- end of generation ------------------------------------------------------------ */
 
-/* Texts that end a generation in published vocabularies, whatever the file's keys
- * say: llama.cpp's list as of v0.5.0. */
-static const char *const end_texts[] = {
+/* Texts that end a generation in published vocabularies, whatever the file's keys say: llama.cpp's list as of
+ * v0.5.0. */
+static const char *const eog_texts[] = {
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>",
     "<EOT>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "</s>", "_<EOT>", "[EOT]",
     "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
@@ -139,20 +138,20 @@ static bool has_text(const hth_text_token *t, const char *text)
     return t->entry.n == n && memcmp(t->entry.bytes, text, n) == 0;
 }
 
-static bool is_end_text(const hth_text_token *t)
+static bool is_eog_text(const hth_text_token *t)
 {
-    for (size_t i = 0; i < sizeof end_texts / sizeof *end_texts; i++)
-        if (has_text(t, end_texts[i])) return true;
+    for (size_t i = 0; i < sizeof eog_texts / sizeof *eog_texts; i++)
+        if (has_text(t, eog_texts[i])) return true;
     return false;
 }
 
-static void mark_end_texts(hth_tokenizer *tok)
+static void mark_eog_texts(hth_tokenizer *tok)
 {
     bool has_return = false, has_call = false;
     int32_t end = -1;
     for (int32_t i = 0; i < tok->n_vocab; i++) {
         hth_text_token *t = &tok->token[i];
-        if (!is_end_text(t)) continue;
+        if (!is_eog_text(t)) continue;
         t->is_eog = true;
         t->kind = HTH_TOKEN_CONTROL;
         if (has_text(t, "<|return|>")) has_return = true;
@@ -163,7 +162,7 @@ static void mark_end_texts(hth_tokenizer *tok)
     if (has_return && has_call && end >= 0) tok->token[end].is_eog = false;
 }
 
-/* ---- habits by name ------------------------------------------------------------------ */
+/* ---- flags by name ------------------------------------------------------------------- */
 
 static bool name_contains(hth_str name, const char *part)
 {
@@ -180,8 +179,8 @@ static bool name_contains(hth_str name, const char *part)
     return false;
 }
 
-/* Phi-3's special tokens drop the white space behind them, but for three. */
-static hearth_status mark_space_eaters(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
+/* Phi-3's special tokens strip the white space after them, except for three. */
+static hearth_status set_rstrip(hth_tokenizer *tok, const hth_gguf *file, hearth_error *err)
 {
     hth_str name = {"", 0};
     hearth_status status = hth_gguf_get_text(file, "general.name", &name, NULL, err);
@@ -196,7 +195,7 @@ static hearth_status mark_space_eaters(hth_tokenizer *tok, const hth_gguf *file,
     return HEARTH_OK;
 }
 
-static void mark_masks(hth_tokenizer *tok)
+static void set_mask_lstrip(hth_tokenizer *tok)
 {
     for (int32_t i = 0; i < tok->n_vocab && tok->flags & HTH_TEXT_MASK_LSTRIP; i++)
         tok->token[i].lstrip = has_text(&tok->token[i], "<mask>");
@@ -207,8 +206,8 @@ hearth_status hth_vocab_read_special(hth_tokenizer *tok, const hth_gguf *file, h
     hearth_status status = read_flags(tok, file, err);
     if (status == HEARTH_OK) status = read_ids(tok, file, err);
     if (status != HEARTH_OK) return status;
-    mark_end_texts(tok);
-    mark_masks(tok);
+    mark_eog_texts(tok);
+    set_mask_lstrip(tok);
     warn_of_odd_ids(tok, file);
-    return mark_space_eaters(tok, file, err);
+    return set_rstrip(tok, file, err);
 }

@@ -1,5 +1,4 @@
-/* What things cost on a simulated device (simulated_int.h has the rules), and tapes that pass at these
- * costs. */
+/* Costs on a simulated device (rules: simulated_int.h), and execution of command lists at these costs. */
 #include "device/simulated/simulated_int.h"
 
 #include <string.h>
@@ -40,18 +39,18 @@ static uint64_t smallest_of(const hth_buffer_range *s, size_t n)
     return n > 0 ? min : 0;
 }
 
-/* Bits that are set among those that the run was recorded with. */
-static uint64_t count_marks(const hth_cmd *cmd)
+/* Set bits among those that the dispatch was recorded with. */
+static uint64_t count_set_bits(const hth_cmd *cmd)
 {
     const uint8_t *bytes =
-        cmd->mask.buffer->map + cmd->mask.offset; /* bit i % 32 of word i / 32, words as bytes ascend */
+        cmd->mask.buffer->map + cmd->mask.offset; /* bit i % 32 of word i / 32, little-endian words */
     uint64_t n = 0;
     for (uint64_t i = cmd->first_bit; i < (uint64_t)cmd->first_bit + cmd->n_bit; i++)
         n += bytes[i / 8] >> i % 8 & 1;
     return n;
 }
 
-static uint64_t run_bytes(const hth_cmdlist *t, const hth_cmd *cmd)
+static uint64_t dispatch_bytes(const hth_cmdlist *t, const hth_cmd *cmd)
 {
     const hth_buffer_range *s = t->ranges + cmd->first_range;
     bool in_memory = cmd->kind == HTH_CMD_DISPATCH_INDIRECT;
@@ -61,16 +60,16 @@ static uint64_t run_bytes(const hth_cmdlist *t, const hth_cmd *cmd)
     uint64_t groups = (uint64_t)grid[0] * grid[1];
     if (groups == 0 || grid[2] == 0) return 0;
     if (cmd->read_bytes == 0) return smallest_of(s, n);
-    /* More than that is later than anybody waits. */
+    /* More bytes than this take longer than any timeout. */
     const uint64_t max = UINT64_MAX >> 16;
-    uint64_t bytes = cmd->read_bytes, times = cmd->mask.buffer ? count_marks(cmd) : 1;
+    uint64_t bytes = cmd->read_bytes, times = cmd->mask.buffer ? count_set_bits(cmd) : 1;
     if ((in_memory && __builtin_mul_overflow(groups, grid[2], &times)) ||
         __builtin_mul_overflow(times, bytes, &bytes))
         return max;
     return bytes < max ? bytes : max;
 }
 
-/* A copy from `now` on: to *now where the device does it, to *copied where a link does. */
+/* A copy starting at *now: advances *now for a copy within the device, *copied for a copy over a link. */
 static void copy(hth_sim *sim, const hth_buffer_range *s, uint64_t *now, uint64_t *copied)
 {
     const hth_sim_gpu *gpu = &sim->gpu;
@@ -94,7 +93,7 @@ uint64_t hth_sim_execute(hth_sim *sim, const hth_cmdlist *t, uint64_t start)
         else if (cmd->kind == HTH_CMD_COPY) copy(sim, t->ranges + cmd->first_range, &now, &copied);
         else
             now += hth_sim_cost(sim, &sim->device_random,
-                                sim->gpu.dispatch_ns + at_rate(run_bytes(t, cmd), sim->gpu.bandwidth));
+                                sim->gpu.dispatch_ns + at_rate(dispatch_bytes(t, cmd), sim->gpu.bandwidth));
         hth_ref_dispatch(&sim->ref, t, cmd);
     }
     return later(now, copied);

@@ -1,6 +1,6 @@
-/* Descriptions of cards: lines of `key = value`, from # on a comment. Nothing is assumed: every key but
- * host_bandwidth, budget_bytes_at and fault must be there, none twice but the last two, and each within its
- * bounds. */
+/* GPU descriptions: lines of `key = value`; # starts a comment. There are no defaults: every key except
+ * host_bandwidth, budget_bytes_at and fault is required, only the last two may repeat, and each value is
+ * range-checked. */
 #define _POSIX_C_SOURCE 200809L
 #include "base/alloc.h"
 #include "device/simulated/simulated_int.h"
@@ -16,24 +16,25 @@ enum { MAX_BYTES = 65536, MAX_DIGITS = 15 };
 
 typedef struct reader {
     const char *path;
-    hth_sim_gpu *card;
-    uint32_t seen; /* bits of keys */
+    hth_sim_gpu *gpu;
+    uint32_t seen; /* bit mask of keys */
     unsigned line;
     hearth_error *err;
 } reader;
 
-/* A piece of a line. */
-typedef struct piece {
+/* Part of a line. */
+typedef struct span {
     const char *at;
     size_t n;
-} piece;
+} span;
 
 /* ---- numbers ------------------------------------------------------------------------------------ */
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* digits[.digits][e digits]: no more digits than a double keeps, so that every machine reads the same. */
-static bool read_number(piece p, double *value)
+/* digits[.digits][e digits]: at most as many digits as a double holds, so that every machine parses the same
+ * value. */
+static bool read_number(span p, double *value)
 {
     size_t i = 0, n_digit = 0, behind = 0, exponent = 0;
     bool point = false;
@@ -60,7 +61,7 @@ static bool read_number(piece p, double *value)
     return i == p.n;
 }
 
-static bool read_count(piece p, uint64_t *value)
+static bool read_count(span p, uint64_t *value)
 {
     *value = 0;
     for (size_t i = 0; i < p.n; i++) {
@@ -70,13 +71,13 @@ static bool read_count(piece p, uint64_t *value)
     return p.n > 0;
 }
 
-/* With K, M or G behind it: powers of 1024, as --vram has them. */
-static bool read_bytes(piece p, uint64_t *value)
+/* With suffix K, M or G: powers of 1024, as in --vram. */
+static bool read_bytes(span p, uint64_t *value)
 {
     static const char units[] = "KMG";
     const char *unit = p.n > 0 ? memchr(units, p.at[p.n - 1], 3) : NULL;
     double v;
-    if (!read_number((piece){p.at, p.n - (unit != NULL)}, &v)) return false;
+    if (!read_number((span){p.at, p.n - (unit != NULL)}, &v)) return false;
     if (unit) v *= (double)((uint64_t)1024 << (10 * (unit - units)));
     if (v < 1.0 || v > 0x1p50) return false;
     *value = (uint64_t)v;
@@ -85,26 +86,26 @@ static bool read_bytes(piece p, uint64_t *value)
 
 /* ---- words ------------------------------------------------------------------------------------------ */
 
-static bool is_word(piece p, const char *word) { return p.n == strlen(word) && memcmp(p.at, word, p.n) == 0; }
+static bool is_word(span p, const char *word) { return p.n == strlen(word) && memcmp(p.at, word, p.n) == 0; }
 
-static piece trimmed(piece p)
+static span trimmed(span p)
 {
     while (p.n > 0 && (p.at[0] == ' ' || p.at[0] == '\t')) p.at++, p.n--;
     while (p.n > 0 && memchr(" \t\r", p.at[p.n - 1], 3)) p.n--;
     return p;
 }
 
-/* What stands before and behind the first `mark`. */
-static bool cut(piece p, char mark, piece *before, piece *behind)
+/* Splits at the first `delimiter`. */
+static bool split_at(span p, char delimiter, span *before, span *behind)
 {
-    const char *at = p.n > 0 ? memchr(p.at, mark, p.n) : NULL;
+    const char *at = p.n > 0 ? memchr(p.at, delimiter, p.n) : NULL;
     if (!at) return false;
-    *before = trimmed((piece){p.at, (size_t)(at - p.at)});
-    *behind = trimmed((piece){at + 1, p.n - (size_t)(at - p.at) - 1});
+    *before = trimmed((span){p.at, (size_t)(at - p.at)});
+    *behind = trimmed((span){at + 1, p.n - (size_t)(at - p.at) - 1});
     return true;
 }
 
-static bool read_name(piece p, char name[64])
+static bool read_name(span p, char name[64])
 {
     if (p.n == 0 || p.n > 63) return false;
     for (size_t i = 0; i < p.n; i++)
@@ -114,28 +115,28 @@ static bool read_name(piece p, char name[64])
     return true;
 }
 
-static bool read_clock(piece p, bool *real)
+static bool read_clock(span p, bool *real)
 {
     *real = is_word(p, "real");
     return *real || is_word(p, "virtual");
 }
 
-static bool read_budget(piece p, hth_sim_gpu *gpu)
+static bool read_budget(span p, hth_sim_gpu *gpu)
 {
-    piece step, bytes;
-    if (gpu->n_budget == HTH_SIM_MAX_BUDGETS || !cut(p, ':', &step, &bytes)) return false;
+    span step, bytes;
+    if (gpu->n_budget == HTH_SIM_MAX_BUDGETS || !split_at(p, ':', &step, &bytes)) return false;
     hth_sim_budget *b = &gpu->budgets[gpu->n_budget++];
     return read_count(step, &b->step) && b->step > 0 && read_bytes(bytes, &b->bytes);
 }
 
-static bool read_fault(piece p, hth_sim_gpu *gpu)
+static bool read_fault(span p, hth_sim_gpu *gpu)
 {
     static const hth_fault kinds[] = {{0, HEARTH_ERROR_MEMORY, "memory"},
                                       {0, HEARTH_ERROR_DEVICE, "device"},
                                       {0, HEARTH_ERROR_UNSUPPORTED, "unsupported"},
                                       {0, HEARTH_ERROR_DEVICE, "timeout"}};
-    piece call, what;
-    if (gpu->n_fault == HTH_SIM_MAX_FAULTS || !cut(p, ':', &call, &what)) return false;
+    span call, what;
+    if (gpu->n_fault == HTH_SIM_MAX_FAULTS || !split_at(p, ':', &call, &what)) return false;
     hth_fault *f = &gpu->faults[gpu->n_fault];
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!is_word(what, kinds[i].what)) continue;
@@ -152,9 +153,9 @@ typedef enum kind { NAME, BYTES, NUMBER, COUNT, CLOCK, BUDGET, FAULT } kind;
 
 typedef struct key {
     const char *name, *wants;
-    size_t at; /* in a card */
+    size_t at; /* offset in hth_sim_gpu */
     kind kind;
-    double least, most, unit; /* of a NUMBER, and what it is multiplied by */
+    double least, most, unit; /* of a NUMBER: range, and factor */
 } key;
 
 #define RATE(name, field)                                                                                    \
@@ -191,7 +192,7 @@ enum { N_KEY = sizeof keys / sizeof *keys };
 static bool is_repeatable(const key *k) { return k->kind == BUDGET || k->kind == FAULT; }
 static bool is_optional(const key *k) { return is_repeatable(k) || strcmp(k->name, HOST) == 0; }
 
-static bool read_value(const key *k, piece p, hth_sim_gpu *gpu)
+static bool read_value(const key *k, span p, hth_sim_gpu *gpu)
 {
     void *to = (uint8_t *)gpu + k->at;
     double v;
@@ -209,44 +210,44 @@ static bool read_value(const key *k, piece p, hth_sim_gpu *gpu)
     return true;
 }
 
-static hearth_status refuse(const reader *r, piece what, const char *why)
+static hearth_status fail_line(const reader *r, span what, const char *why)
 {
     return hth_fail(r->err, HEARTH_ERROR_FORMAT, "%s:%u: %.*s: %s", r->path, r->line,
                     (int)(what.n < 80 ? what.n : 80), what.at, why);
 }
 
-static hearth_status read_line(reader *r, piece line)
+static hearth_status read_line(reader *r, span line)
 {
-    piece name, value;
-    cut(line, '#', &line, &value);
+    span name, value;
+    split_at(line, '#', &line, &value);
     line = trimmed(line);
     if (line.n == 0) return HEARTH_OK;
-    if (!cut(line, '=', &name, &value)) return refuse(r, line, "is not of the form key = value");
+    if (!split_at(line, '=', &name, &value)) return fail_line(r, line, "is not of the form key = value");
     for (size_t i = 0; i < N_KEY; i++) {
         const key *k = &keys[i];
         char why[160];
         if (!is_word(name, k->name)) continue;
-        if (!is_repeatable(k) && r->seen & 1u << i) return refuse(r, name, "stands there twice");
+        if (!is_repeatable(k) && r->seen & 1u << i) return fail_line(r, name, "stands there twice");
         r->seen |= 1u << i;
-        if (read_value(k, value, r->card)) return HEARTH_OK;
+        if (read_value(k, value, r->gpu)) return HEARTH_OK;
         snprintf(why, sizeof why, "found %.*s, expected %s", (int)(value.n < 40 ? value.n : 40), value.at,
                  k->wants);
-        return refuse(r, name, why);
+        return fail_line(r, name, why);
     }
-    return refuse(r, name, "no such key");
+    return fail_line(r, name, "no such key");
 }
 
 hearth_status hth_sim_describe_text(const char *path, const char *text, size_t n, hth_sim_gpu *gpu,
                                     hearth_error *err)
 {
-    reader r = {.path = path, .card = gpu, .err = err};
+    reader r = {.path = path, .gpu = gpu, .err = err};
     hearth_status st = HEARTH_OK;
     *gpu = (hth_sim_gpu){0};
     for (size_t at = 0; st == HEARTH_OK && at < n;) {
         const char *end = memchr(text + at, '\n', n - at);
         size_t length = end ? (size_t)(end - text) - at : n - at;
         r.line++;
-        st = read_line(&r, (piece){text + at, length});
+        st = read_line(&r, (span){text + at, length});
         at += length + 1;
     }
     for (size_t i = 0; st == HEARTH_OK && i < N_KEY; i++)
@@ -266,7 +267,7 @@ static hearth_status fail_errno(hearth_error *err, const char *path, const char 
     return hth_fail(err, HEARTH_ERROR_IO, "%s: cannot %s it: %s", path, what, why);
 }
 
-/* At most room bytes, from the beginning. */
+/* Reads at most `capacity` bytes, from the beginning. */
 static hearth_status read_whole(int fd, const char *path, char *text, size_t capacity, size_t *n,
                                 hearth_error *err)
 {
@@ -296,17 +297,17 @@ hearth_status hth_sim_describe(const char *path, hth_sim_gpu *gpu, hearth_error 
         goto done;
     }
     if (!S_ISREG(about.st_mode)) {
-        st = hth_fail(err, HEARTH_ERROR_IO, "%s: a description of a card must be a regular file", label);
+        st = hth_fail(err, HEARTH_ERROR_IO, "%s: a GPU description must be a regular file", label);
         goto done;
     }
     text = hth_alloc(1, MAX_BYTES + 1);
     if (!text) {
-        st = hth_fail_memory(err, MAX_BYTES + 1, "the description of a card");
+        st = hth_fail_memory(err, MAX_BYTES + 1, "a GPU description");
         goto done;
     }
     st = read_whole(fd, label, text, MAX_BYTES + 1, &n, err);
     if (st == HEARTH_OK && n > MAX_BYTES)
-        st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s:1: more than %d bytes are no description of a card",
+        st = hth_fail(err, HEARTH_ERROR_FORMAT, "%s:1: more than %d bytes: not a GPU description",
                       label, MAX_BYTES);
     if (st == HEARTH_OK) st = hth_sim_describe_text(label, text, n, gpu, err);
 done:

@@ -1,6 +1,6 @@
-/* The simulated device: a card as a file describes it, computed by the functions of the null device. With a
- * virtual clock a tape runs as soon as its turn and its gate let it, in the caller's thread, and when it
- * would have been over is known then: the same in every run. Opened by "sim:FILE". */
+/* The simulated device: a GPU as a file describes it, computed by the functions of the reference device. With a
+ * virtual clock, a command list runs in the caller's thread as soon as order and host semaphore allow it, and its
+ * completion time is known then: identical in every run. Opened as "sim:FILE". */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "device/simulated/simulated_int.h"
@@ -57,7 +57,7 @@ static void close_simulated(hth_device *d)
     hth_free(sim);
 }
 
-static uint64_t complaints(const hth_device *d)
+static uint64_t n_validation_error(const hth_device *d)
 {
     (void)d;
     return 0;
@@ -71,15 +71,15 @@ static uint64_t time_of(const hth_device *d)
     return sim->gpu.wall_clock ? hth_sim_now(sim) : sim->host_ns;
 }
 
-static void charge(hth_device *d, uint64_t time_ns)
+static void advance_clock(hth_device *d, uint64_t time_ns)
 {
     hth_sim *sim = d->priv;
     if (!sim->gpu.wall_clock && __builtin_add_overflow(sim->host_ns, time_ns, &sim->host_ns))
         sim->host_ns = UINT64_MAX;
 }
 
-/* The host stays here until then. */
-static void pass(hth_sim *sim, uint64_t until_ns)
+/* The host blocks until then. */
+static void advance_host(hth_sim *sim, uint64_t until_ns)
 {
     if (sim->gpu.wall_clock) hth_sim_sleep_until(sim, until_ns);
     else sim->host_ns = later(sim->host_ns, until_ns);
@@ -92,7 +92,7 @@ static hearth_status new_buffer(hth_buffer *b, const char *what, hearth_error *e
     return hth_backend_ref.buffer_new(b, what, err);
 }
 
-/* What is given back because the device was lost may be in use by its thread. */
+/* On a lost device its thread may still use what is being freed. */
 static void quiesce_lost(hth_device *d)
 {
     hth_sim *sim = d->priv;
@@ -105,7 +105,7 @@ static void free_buffer(hth_buffer *b)
     hth_backend_ref.buffer_free(b);
 }
 
-/* When a transfer by the host is over that begins now. */
+/* Completion time of a host transfer that begins now. */
 static uint64_t transfer(hth_sim *sim, uint64_t *link_ns, double rate, uint64_t bytes)
 {
     uint64_t now = sim->gpu.wall_clock ? hth_sim_now(sim) : sim->host_ns;
@@ -120,7 +120,7 @@ static hearth_status upload(hth_buffer_range to, const void *from, hearth_error 
     hearth_status st = hth_backend_ref.upload(to, from, err);
     uint64_t end = transfer(sim, &sim->up_ns, sim->gpu.pcie_up, to.size);
     if (sim->gpu.wall_clock) pthread_mutex_unlock(&sim->lock);
-    pass(sim, end);
+    advance_host(sim, end);
     return st;
 }
 
@@ -133,44 +133,44 @@ static hearth_status download(hth_buffer_range from, void *to, hearth_error *err
     hearth_status st = hth_backend_ref.download(from, to, err);
     uint64_t end = transfer(sim, &sim->down_ns, sim->gpu.pcie_down, from.size);
     if (sim->gpu.wall_clock) pthread_mutex_unlock(&sim->lock);
-    pass(sim, end);
+    advance_host(sim, end);
     return st;
 }
 
-/* ---- programs and tapes ------------------------------------------------------------------------- */
+/* ---- shaders and command lists ------------------------------------------------------------------ */
 
-static hearth_status new_program(hth_device *d, hth_pipeline *p, hearth_error *err)
+static hearth_status new_pipeline(hth_device *d, hth_pipeline *p, hearth_error *err)
 {
     hth_sim *sim = d->priv;
     return hth_backend_ref.pipeline_new(&sim->ref, p, err);
 }
 
-static void free_program(hth_device *d, hth_pipeline *p) { (void)d, (void)p; }
+static void free_pipeline(hth_device *d, hth_pipeline *p) { (void)d, (void)p; }
 
-static hearth_status end_tape(hth_cmdlist *t, hearth_error *err)
+static hearth_status end_cmdlist(hth_cmdlist *t, hearth_error *err)
 {
     return hth_backend_ref.cmdlist_end(t, err);
 }
 
-static void free_tape(hth_cmdlist *t) { quiesce_lost(t->device); }
+static void free_cmdlist(hth_cmdlist *t) { quiesce_lost(t->device); }
 
-/* ---- running ------------------------------------------------------------------------------------ */
+/* ---- execution ---------------------------------------------------------------------------------- */
 
-/* On a virtual clock: everything that may run. */
+/* Virtual clock: runs everything that is ready. */
 static void execute_ready(hth_sim *sim)
 {
     for (hth_sim_submit *t; (t = hth_sim_next(sim)) != NULL; sim->computed++)
         t->end_ns = sim->device_ns = hth_sim_execute(sim, t->cmdlist, later(t->ready_ns, sim->device_ns));
 }
 
-static void look(hth_sim *sim)
+static void update_completed(hth_sim *sim)
 {
     while (sim->completed < sim->computed &&
            sim->submits[(sim->completed + 1) % HTH_QUEUE_MAX_IN_FLIGHT].end_ns <= sim->host_ns)
         sim->completed++;
 }
 
-/* What may be allocated shrinks; what is allocated stays. */
+/* Lowers the budget; existing allocations stay. */
 static void shrink(hth_device *d)
 {
     hth_sim *sim = d->priv;
@@ -189,9 +189,9 @@ static hearth_status submit(hth_device *d, const hth_submit_info *submits, size_
     hth_sim *sim = d->priv;
     uint64_t cost = hth_sim_cost(sim, &sim->host_random, sim->gpu.submit_ns);
     shrink(d);
-    pass(sim, (sim->gpu.wall_clock ? hth_sim_now(sim) : sim->host_ns) + cost);
+    advance_host(sim, (sim->gpu.wall_clock ? hth_sim_now(sim) : sim->host_ns) + cost);
     if (!sim->gpu.wall_clock) {
-        look(sim);
+        update_completed(sim);
         hearth_status st = hth_sim_enqueue(d, submits, n, first, sim->host_ns, err);
         if (st == HEARTH_OK) execute_ready(sim);
         return st;
@@ -203,7 +203,7 @@ static hearth_status submit(hth_device *d, const hth_submit_info *submits, size_
     return st;
 }
 
-static hearth_status signal_gate(hth_device *d, uint64_t value, hearth_error *err)
+static hearth_status signal_host(hth_device *d, uint64_t value, hearth_error *err)
 {
     hth_sim *sim = d->priv;
     (void)err;
@@ -223,7 +223,7 @@ static hth_fence reached(hth_device *d)
 {
     hth_sim *sim = d->priv;
     if (!sim->gpu.wall_clock) {
-        look(sim);
+        update_completed(sim);
         return sim->completed;
     }
     pthread_mutex_lock(&sim->lock);
@@ -237,16 +237,16 @@ static hearth_status wait_for(hth_device *d, hth_fence fence, uint64_t timeout_n
 {
     hth_sim *sim = d->priv;
     if (sim->gpu.wall_clock) return hth_sim_wait_wall(d, fence, timeout_ns, late, err);
-    look(sim);
+    update_completed(sim);
     if (sim->completed >= fence) return HEARTH_OK;
     uint64_t end = sim->computed < fence ? UINT64_MAX : sim->submits[fence % HTH_QUEUE_MAX_IN_FLIGHT].end_ns;
     if (end == UINT64_MAX || end - sim->host_ns > timeout_ns) {
-        charge(d, timeout_ns);
-        look(sim);
+        advance_clock(d, timeout_ns);
+        update_completed(sim);
         return hth_sim_not_done(d, fence, late, err);
     }
     sim->host_ns = end + hth_sim_cost(sim, &sim->host_random, sim->gpu.wake_ns);
-    look(sim);
+    update_completed(sim);
     return HEARTH_OK;
 }
 
@@ -254,19 +254,19 @@ const hth_backend hth_backend_simulated = {
     .open = open_simulated,
     .stop = stop,
     .close = close_simulated,
-    .n_validation_error = complaints,
+    .n_validation_error = n_validation_error,
     .buffer_new = new_buffer,
     .buffer_free = free_buffer,
     .upload = upload,
     .download = download,
-    .pipeline_new = new_program,
-    .pipeline_free = free_program,
-    .cmdlist_end = end_tape,
-    .cmdlist_free = free_tape,
+    .pipeline_new = new_pipeline,
+    .pipeline_free = free_pipeline,
+    .cmdlist_end = end_cmdlist,
+    .cmdlist_free = free_cmdlist,
     .submit = submit,
-    .signal = signal_gate,
+    .signal = signal_host,
     .completed_value = reached,
     .wait = wait_for,
     .time = time_of,
-    .advance_clock = charge,
+    .advance_clock = advance_clock,
 };

@@ -1,8 +1,7 @@
-/* The ring of turns that were submitted: what is open, what was passed. Called with the lock where the clock
- * is real. */
+/* The ring of submissions: pending and completed ones. Called with the lock held where the clock is a wall clock. */
 #include "device/simulated/simulated_int.h"
 
-static hth_sim_submit *turn_of(hth_sim *sim, hth_fence fence)
+static hth_sim_submit *submit_at(hth_sim *sim, hth_fence fence)
 {
     return &sim->submits[fence % HTH_QUEUE_MAX_IN_FLIGHT];
 }
@@ -13,10 +12,10 @@ hearth_status hth_sim_enqueue(hth_device *d, const hth_submit_info *submits, siz
     hth_sim *sim = d->priv;
     hth_fence last = first + n - 1;
     if (last - sim->completed > HTH_QUEUE_MAX_IN_FLIGHT)
-        return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: %llu tapes wait for the host", d->info.name,
+        return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: %llu command lists wait for the host", d->info.name,
                         (unsigned long long)(last - sim->completed));
     for (size_t i = 0; i < n; i++)
-        *turn_of(sim, first + i) = (hth_sim_submit){submits[i].cmdlist, submits[i].wait, now, 0};
+        *submit_at(sim, first + i) = (hth_sim_submit){submits[i].cmdlist, submits[i].wait, now, 0};
     sim->submitted = last;
     return HEARTH_OK;
 }
@@ -24,7 +23,7 @@ hearth_status hth_sim_enqueue(hth_device *d, const hth_submit_info *submits, siz
 void hth_sim_signal(hth_sim *sim, uint64_t value, uint64_t now)
 {
     for (hth_fence i = sim->computed + 1; i <= sim->submitted; i++) {
-        hth_sim_submit *t = turn_of(sim, i);
+        hth_sim_submit *t = submit_at(sim, i);
         if (t->wait > sim->host_value && t->wait <= value) t->ready_ns = now;
     }
     sim->host_value = value;
@@ -33,7 +32,7 @@ void hth_sim_signal(hth_sim *sim, uint64_t value, uint64_t now)
 hth_sim_submit *hth_sim_next(hth_sim *sim)
 {
     if (sim->computed == sim->submitted) return NULL;
-    hth_sim_submit *t = turn_of(sim, sim->computed + 1);
+    hth_sim_submit *t = submit_at(sim, sim->computed + 1);
     return t->wait <= sim->host_value ? t : NULL;
 }
 
@@ -44,7 +43,7 @@ hearth_status hth_sim_not_done(const hth_device *d, hth_fence fence, bool *late,
     const hth_sim_submit *t = &sim->submits[(sim->computed + 1) % HTH_QUEUE_MAX_IN_FLIGHT];
     if (sim->computed < fence && sim->computed < sim->submitted && t->wait > sim->host_value)
         return hth_fail(err, HEARTH_ERROR_DEVICE,
-                        "%s: tape %llu waits for the host's signal %llu, which stands at %llu", d->info.name,
+                        "%s: command list %llu waits for the host semaphore value %llu; it is %llu", d->info.name,
                         (unsigned long long)sim->computed + 1, (unsigned long long)t->wait,
                         (unsigned long long)sim->host_value);
     return hth_fail(err, HEARTH_ERROR_DEVICE, "%s: tape %llu is not done after %.6f s: %llu tapes are",

@@ -1,6 +1,6 @@
-/* The real clock: a thread runs tapes as a device would, beside the host, and holds back each tick until the
- * model's time for it has come; later where computing it here takes longer. So polls, waits and gates meet
- * as they do with a card, and a race between both sides is one that a sanitizer of threads sees. */
+/* The wall clock: a thread runs command lists concurrently with the host, as a GPU would, and delays each fence
+ * until its modelled time, or later where computing on the CPU takes longer. Polls, waits and signals therefore
+ * interleave as with a GPU, and ThreadSanitizer sees races between both sides. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "device/simulated/simulated_int.h"
@@ -9,12 +9,12 @@
 #include <signal.h>
 #include <time.h>
 
-/* The system wakes a sleeper so much late, or more. */
-enum { AWAKE_NS = 100000 };
+/* The kernel may wake a sleeper this late, or later. */
+enum { SPIN_NS = 100000 };
 
 uint64_t hth_sim_now(const hth_sim *sim) { return hth_clock_ns() - sim->opened_ns; }
 
-static struct timespec moment(const hth_sim *sim, uint64_t ns)
+static struct timespec to_timespec(const hth_sim *sim, uint64_t ns)
 {
     uint64_t at = sim->opened_ns + ns;
     return (struct timespec){(time_t)(at / 1000000000u), (long)(at % 1000000000u)};
@@ -27,9 +27,9 @@ static void spin_until(const hth_sim *sim, uint64_t until_ns)
 
 void hth_sim_sleep_until(const hth_sim *sim, uint64_t until_ns)
 {
-    if (until_ns > AWAKE_NS) {
-        struct timespec t = moment(sim, until_ns - AWAKE_NS);
-        while (hth_sim_now(sim) < until_ns - AWAKE_NS)
+    if (until_ns > SPIN_NS) {
+        struct timespec t = to_timespec(sim, until_ns - SPIN_NS);
+        while (hth_sim_now(sim) < until_ns - SPIN_NS)
             clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
     }
     spin_until(sim, until_ns);
@@ -37,11 +37,11 @@ void hth_sim_sleep_until(const hth_sim *sim, uint64_t until_ns)
 
 /* ---- the thread ----------------------------------------------------------------------------------- */
 
-/* As hth_sim_sleep_until, with the lock, which it gives away meanwhile; shorter when the device ends. */
+/* As hth_sim_sleep_until, but releases the lock meanwhile and returns early when the device ends. */
 static void sleep_until(hth_sim *sim, uint64_t until_ns)
 {
-    while (!sim->ending && until_ns > AWAKE_NS && hth_sim_now(sim) < until_ns - AWAKE_NS) {
-        struct timespec t = moment(sim, until_ns - AWAKE_NS);
+    while (!sim->ending && until_ns > SPIN_NS && hth_sim_now(sim) < until_ns - SPIN_NS) {
+        struct timespec t = to_timespec(sim, until_ns - SPIN_NS);
         pthread_cond_timedwait(&sim->changed, &sim->lock, &t);
     }
     bool ending = sim->ending;
@@ -50,7 +50,7 @@ static void sleep_until(hth_sim *sim, uint64_t until_ns)
     pthread_mutex_lock(&sim->lock);
 }
 
-static void run_turn(hth_sim *sim, hth_sim_submit *t)
+static void run_submit(hth_sim *sim, hth_sim_submit *t)
 {
     uint64_t start = t->ready_ns > sim->device_ns ? t->ready_ns : sim->device_ns;
     sim->running = true;
@@ -70,7 +70,7 @@ static void *thread_main(void *user)
     pthread_mutex_lock(&sim->lock);
     while (!sim->ending) {
         hth_sim_submit *t = hth_sim_next(sim);
-        if (t) run_turn(sim, t);
+        if (t) run_submit(sim, t);
         else pthread_cond_wait(&sim->changed, &sim->lock);
     }
     pthread_mutex_unlock(&sim->lock);
@@ -86,12 +86,12 @@ hearth_status hth_sim_start(hth_sim *sim, hearth_error *err)
     pthread_mutex_init(&sim->lock, NULL);
     pthread_cond_init(&sim->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    /* Signals are for the caller's threads. */
+    /* Signals go to the caller's threads only. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int refused = pthread_create(&sim->thread, NULL, thread_main, sim);
+    int rc = pthread_create(&sim->thread, NULL, thread_main, sim);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!refused) return HEARTH_OK;
+    if (!rc) return HEARTH_OK;
     pthread_cond_destroy(&sim->changed);
     pthread_mutex_destroy(&sim->lock);
     return hth_fail(err, HEARTH_ERROR_MEMORY, "simulated %s: the system refused a thread for its clock",
@@ -131,9 +131,9 @@ hearth_status hth_sim_wait_wall(hth_device *d, hth_fence fence, uint64_t timeout
                                 hearth_error *err)
 {
     hth_sim *sim = d->priv;
-    const uint64_t max = (uint64_t)1 << 60; /* 36 years: what a system's clock can be asked for */
+    const uint64_t max = (uint64_t)1 << 60; /* 36 years: within the range of the system clock */
     uint64_t now = hth_sim_now(sim), until = now + (timeout_ns < max ? timeout_ns : max), woken = 0;
-    struct timespec deadline = moment(sim, until);
+    struct timespec deadline = to_timespec(sim, until);
     pthread_mutex_lock(&sim->lock);
     bool slept = sim->completed < fence;
     while (sim->completed < fence && hth_sim_now(sim) < until)

@@ -1,4 +1,4 @@
-/* A tape as a command buffer that is recorded once. All its descriptor sets come from one pool. */
+/* A command list as a command buffer that is recorded once. All its descriptor sets come from one pool. */
 #include "base/alloc.h"
 #include "device/vulkan/vulkan_int.h"
 
@@ -32,13 +32,13 @@ static hearth_status make_set(hth_cmdlist *t, const hth_cmd *cmd, VkDescriptorSe
 {
     hth_vk_device *vk = t->device->priv;
     hth_vk_cmdlist *own = t->priv;
-    const hth_vk_pipeline *program = cmd->pipeline->priv;
+    const hth_vk_pipeline *pipe = cmd->pipeline->priv;
     VkDescriptorBufferInfo buffers[HTH_SHADER_MAX_BIND];
     uint32_t n = (uint32_t)strlen(hth_shader_infos[cmd->pipeline->id].bindings);
     VkDescriptorSetAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
                                         .descriptorPool = own->pool,
                                         .descriptorSetCount = 1,
-                                        .pSetLayouts = &program->set};
+                                        .pSetLayouts = &pipe->set};
     VkResult r = vk->call.vkAllocateDescriptorSets(vk->handle, &info, set);
     if (r != VK_SUCCESS) return hth_vk_fail(err, t->device, "vkAllocateDescriptorSets", r);
     VkWriteDescriptorSet writes[HTH_SHADER_MAX_BIND];
@@ -56,7 +56,7 @@ static hearth_status make_set(hth_cmdlist *t, const hth_cmd *cmd, VkDescriptorSe
     return HEARTH_OK;
 }
 
-/* ---- order ------------------------------------------------------------------------------------------ */
+/* ---- barriers --------------------------------------------------------------------------------------- */
 
 static const VkPipelineStageFlags WORK = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT |
                                          VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT;
@@ -64,8 +64,9 @@ static const VkAccessFlags WRITES = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANS
 static const VkAccessFlags READS =
     VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_INDIRECT_COMMAND_READ_BIT;
 
-/* What tapes and the host did before is seen; what this one did, by the host. */
-static void order_all(const hth_vk_device *vk, VkCommandBuffer commands, VkPipelineStageFlags from,
+/* Makes earlier writes of command lists and of the host visible to this one; at its end, its writes visible to the
+ * host. */
+static void memory_barrier(const hth_vk_device *vk, VkCommandBuffer commands, VkPipelineStageFlags from,
                       VkAccessFlags written, VkPipelineStageFlags to, VkAccessFlags read)
 {
     VkMemoryBarrier barrier = {
@@ -73,7 +74,7 @@ static void order_all(const hth_vk_device *vk, VkCommandBuffer commands, VkPipel
     vk->call.vkCmdPipelineBarrier(commands, from, to, 0, 1, &barrier, 0, NULL, 0, NULL);
 }
 
-static void order_slices(const hth_vk_device *vk, VkCommandBuffer commands, const hth_buffer_range *ranges,
+static void buffer_barriers(const hth_vk_device *vk, VkCommandBuffer commands, const hth_buffer_range *ranges,
                          uint32_t n)
 {
     enum { AT_ONCE = 16 };
@@ -95,21 +96,21 @@ static void order_slices(const hth_vk_device *vk, VkCommandBuffer commands, cons
 
 /* ---- recording --------------------------------------------------------------------------------------- */
 
-static hearth_status record_run(hth_cmdlist *t, const hth_cmd *cmd, hearth_error *err)
+static hearth_status record_dispatch(hth_cmdlist *t, const hth_cmd *cmd, hearth_error *err)
 {
     hth_vk_device *vk = t->device->priv;
     VkCommandBuffer commands = ((hth_vk_cmdlist *)t->priv)->commands;
-    const hth_vk_pipeline *program = cmd->pipeline->priv;
+    const hth_vk_pipeline *pipe = cmd->pipeline->priv;
     const hth_buffer_range *grid = &t->ranges[cmd->first_range + cmd->n_range - 1];
     uint32_t push = hth_shader_infos[cmd->pipeline->id].push_size;
     VkDescriptorSet set;
     hearth_status st = make_set(t, cmd, &set, err);
     if (st != HEARTH_OK) return st;
-    vk->call.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, program->pipeline);
-    vk->call.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, program->layout, 0, 1, &set, 0,
+    vk->call.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipe->pipeline);
+    vk->call.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipe->layout, 0, 1, &set, 0,
                                      NULL);
     if (push > 0)
-        vk->call.vkCmdPushConstants(commands, program->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, push,
+        vk->call.vkCmdPushConstants(commands, pipe->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, push,
                                     t->push + cmd->push_offset);
     if (cmd->kind == HTH_CMD_DISPATCH) vk->call.vkCmdDispatch(commands, cmd->grid[0], cmd->grid[1], cmd->grid[2]);
     else vk->call.vkCmdDispatchIndirect(commands, handle_of(grid), grid->offset);
@@ -121,9 +122,9 @@ static hearth_status record(hth_cmdlist *t, const hth_cmd *cmd, hearth_error *er
     hth_vk_device *vk = t->device->priv;
     VkCommandBuffer commands = ((hth_vk_cmdlist *)t->priv)->commands;
     const hth_buffer_range *ranges = &t->ranges[cmd->first_range];
-    if (cmd->kind == HTH_CMD_DISPATCH || cmd->kind == HTH_CMD_DISPATCH_INDIRECT) return record_run(t, cmd, err);
+    if (cmd->kind == HTH_CMD_DISPATCH || cmd->kind == HTH_CMD_DISPATCH_INDIRECT) return record_dispatch(t, cmd, err);
     if (cmd->kind == HTH_CMD_BARRIER) {
-        order_slices(vk, commands, ranges, cmd->n_range);
+        buffer_barriers(vk, commands, ranges, cmd->n_range);
     } else {
         VkBufferCopy region = {ranges[0].offset, ranges[1].offset,
                                ranges[0].size < ranges[1].size ? ranges[0].size : ranges[1].size};
@@ -138,15 +139,15 @@ hearth_status hth_vk_cmdlist_end(hth_cmdlist *t, hearth_error *err)
     hth_device *d = t->device;
     hth_vk_device *vk = d->priv;
     hth_vk_cmdlist *own = hth_alloc(1, sizeof *own);
-    if (!own) return hth_fail_memory(err, sizeof *own, "a tape");
+    if (!own) return hth_fail_memory(err, sizeof *own, "a command list");
     t->priv = own;
     hearth_status st = open_pool(t, err);
     if (st == HEARTH_OK) st = hth_vk_commands_begin(d, &own->commands, err);
     if (st != HEARTH_OK) goto done;
-    order_all(vk, own->commands, WORK | VK_PIPELINE_STAGE_HOST_BIT, WRITES | VK_ACCESS_HOST_WRITE_BIT, WORK,
+    memory_barrier(vk, own->commands, WORK | VK_PIPELINE_STAGE_HOST_BIT, WRITES | VK_ACCESS_HOST_WRITE_BIT, WORK,
               READS | WRITES);
     for (size_t i = 0; st == HEARTH_OK && i < t->n_cmd; i++) st = record(t, &t->cmds[i], err);
-    order_all(vk, own->commands, WORK, WRITES, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+    memory_barrier(vk, own->commands, WORK, WRITES, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
     if (st == HEARTH_OK) {
         VkResult r = vk->call.vkEndCommandBuffer(own->commands);
         if (r != VK_SUCCESS) st = hth_vk_fail(err, d, "vkEndCommandBuffer", r);

@@ -1,4 +1,4 @@
-/* Which Vulkan devices there are, and why one cannot be used. */
+/* Enumerates the Vulkan devices, and says why one cannot be used. */
 #include "base/alloc.h"
 #include "device/vulkan/vulkan_int.h"
 
@@ -14,13 +14,12 @@ static hth_device_kind kind_of(VkPhysicalDeviceType type)
     }
 }
 
-/* A family that computes, better one that does nothing else: its waits hold up no picture. UINT32_MAX:
- * none. */
+/* A compute queue family, preferably without graphics: its waits do not delay rendering. UINT32_MAX: none. */
 static uint32_t find_family(const hth_vk_instance *vk, VkPhysicalDevice device)
 {
-    enum { MOST = 16 };
-    VkQueueFamilyProperties families[MOST];
-    uint32_t n = MOST, found = UINT32_MAX;
+    enum { MAX = 16 };
+    VkQueueFamilyProperties families[MAX];
+    uint32_t n = MAX, found = UINT32_MAX;
     vk->vkGetPhysicalDeviceQueueFamilyProperties(device, &n, families);
     for (uint32_t i = n; i-- > 0;) {
         VkQueueFlags flags = families[i].queueFlags;
@@ -46,8 +45,8 @@ static hearth_status find_extension(const hth_vk_instance *vk, VkPhysicalDevice 
     return HEARTH_OK;
 }
 
-/* The largest heap of its own, and what of it is left for us: 0 where the driver does not say. Some say
- * more than there is. */
+/* The largest device-local heap, and what this process may still use of it; 0: the driver does not report it. Some
+ * drivers report more than the heap size. */
 static hearth_status find_memory(const hth_vk_instance *vk, VkPhysicalDevice device, hth_vk_physical_device *f,
                                  hearth_error *err)
 {
@@ -66,14 +65,14 @@ static hearth_status find_memory(const hth_vk_instance *vk, VkPhysicalDevice dev
         if (!(m->memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) || size <= info->memory) continue;
         info->memory = size, info->budget = 0, f->heap = i;
         if (left == 0) continue;
-        left = left > budget.heapUsage[i] ? left - budget.heapUsage[i] : 1; /* 0 would say nothing */
+        left = left > budget.heapUsage[i] ? left - budget.heapUsage[i] : 1; /* 0 would mean unknown */
         info->budget = left < size ? left : size;
     }
     return HEARTH_OK;
 }
 
-/* Products of signed bytes that are not clamped, by a subgroup. */
-static bool is_of_bytes(const VkCooperativeMatrixPropertiesKHR *p)
+/* Signed 8-bit products without saturation, at subgroup scope. */
+static bool is_int8(const VkCooperativeMatrixPropertiesKHR *p)
 {
     return p->AType == VK_COMPONENT_TYPE_SINT8_KHR && p->BType == VK_COMPONENT_TYPE_SINT8_KHR &&
            p->CType == VK_COMPONENT_TYPE_SINT32_KHR && p->ResultType == VK_COMPONENT_TYPE_SINT32_KHR &&
@@ -87,19 +86,19 @@ static hearth_status find_shapes(const hth_vk_instance *vk, VkPhysicalDevice dev
     VkResult r = vk->vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(device, &n, NULL);
     if (r != VK_SUCCESS || n == 0) return HEARTH_OK;
     VkCooperativeMatrixPropertiesKHR *all = hth_alloc(n, sizeof *all);
-    if (!all) return hth_fail_memory(err, n * sizeof *all, "the matrices of a Vulkan device");
+    if (!all) return hth_fail_memory(err, n * sizeof *all, "the cooperative matrices of a Vulkan device");
     for (uint32_t i = 0; i < n; i++) all[i].sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
     r = vk->vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(device, &n, all);
     for (uint32_t i = 0; (r == VK_SUCCESS || r == VK_INCOMPLETE) && i < n; i++)
-        if (is_of_bytes(&all[i]) && info->n_shape < HTH_MAX_COOPMAT_SHAPE)
+        if (is_int8(&all[i]) && info->n_shape < HTH_MAX_COOPMAT_SHAPE)
             info->shapes[info->n_shape++] = (hth_coopmat_shape){all[i].MSize, all[i].NSize, all[i].KSize};
     hth_free(all);
     return HEARTH_OK;
 }
 
-/* What programs on matrices of bytes ask for besides (programs/tiles.glsl): bytes, Vulkan's memory model, and
- * subgroups that are full. */
-static hearth_status find_matrices(const hth_vk_instance *vk, VkPhysicalDevice device, hth_device_info *info,
+/* Further requirements of cooperative matrix shaders (shaders/tiles.glsl): 8-bit integers, the Vulkan memory
+ * model, and full subgroups. */
+static hearth_status find_coopmat(const hth_vk_instance *vk, VkPhysicalDevice device, hth_device_info *info,
                                    hearth_error *err)
 {
     VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix = {
@@ -131,10 +130,10 @@ static hearth_status find_matrices(const hth_vk_instance *vk, VkPhysicalDevice d
     return st;
 }
 
-/* Functions of a matrix's elements. Words of programs that have some are SPIR-V 1.6 (Vulkan 1.3), and say
- * the size of their workgroups in its way (maintenance4). Listed and not used: without matrices of bytes, or
- * where the driver has other parts of the extension alone. */
-static hearth_status find_elements(const hth_vk_instance *vk, VkPhysicalDevice device, uint32_t version,
+/* Per-element operations. Shaders that use them are SPIR-V 1.6 (Vulkan 1.3) and declare their workgroup size in
+ * its way (maintenance4). Listed as unused: without 8-bit matrices, or where the driver has only other parts of
+ * the extension. */
+static hearth_status find_coopmat2(const hth_vk_instance *vk, VkPhysicalDevice device, uint32_t version,
                                    hth_device_info *info, hearth_error *err)
 {
     VkPhysicalDeviceCooperativeMatrix2FeaturesNV elements = {
@@ -166,7 +165,7 @@ uint64_t hth_vk_budget(const hth_device *d)
     return budget.heapBudget[vk->physical.heap];
 }
 
-/* Integer dot products are asked for as the extension, which drivers of 1.3 have too. */
+/* Queries integer dot products as the extension, which drivers of 1.3 have too. */
 static hearth_status find_features(const hth_vk_instance *vk, VkPhysicalDevice device, hth_device_info *info,
                                    hearth_error *err)
 {
@@ -187,14 +186,14 @@ static hearth_status find_features(const hth_vk_instance *vk, VkPhysicalDevice d
     return HEARTH_OK;
 }
 
-static uint32_t floats_of(const VkPhysicalDeviceFloatControlsProperties *p)
+static uint32_t float_controls_of(const VkPhysicalDeviceFloatControlsProperties *p)
 {
     return (p->shaderDenormPreserveFloat32 ? HTH_VK_DENORM_PRESERVE : 0u) |
            (p->shaderSignedZeroInfNanPreserveFloat32 ? HTH_VK_SIGNED_ZERO_INF_NAN_PRESERVE : 0u) |
            (p->shaderRoundingModeRTEFloat32 ? HTH_VK_ROUNDING_RTE : 0u);
 }
 
-static hearth_status look_at(const hth_vk_instance *vk, VkPhysicalDevice device, uint32_t without,
+static hearth_status fill_physical_device(const hth_vk_instance *vk, VkPhysicalDevice device, uint32_t without,
                              hth_vk_physical_device *f, hearth_error *err)
 {
     VkPhysicalDeviceFloatControlsProperties floats = {
@@ -210,7 +209,8 @@ static hearth_status look_at(const hth_vk_instance *vk, VkPhysicalDevice device,
     vk->vkGetPhysicalDeviceProperties2(device, &properties);
     const VkPhysicalDeviceProperties *p = &properties.properties;
     hth_device_info *info = &f->info;
-    *f = (hth_vk_physical_device){.handle = device, .family = find_family(vk, device), .float_controls = floats_of(&floats)};
+    *f = (hth_vk_physical_device){.handle = device, .family = find_family(vk, device),
+                                  .float_controls = float_controls_of(&floats)};
     info->kind = kind_of(p->deviceType);
     snprintf(info->name, sizeof info->name, "%s", p->deviceName);
     snprintf(info->driver, sizeof info->driver, "%.100s %.100s", driver.driverName, driver.driverInfo);
@@ -222,8 +222,8 @@ static hearth_status look_at(const hth_vk_instance *vk, VkPhysicalDevice device,
     info->subgroup_size = subgroups.subgroupSize;
     hearth_status st = find_memory(vk, device, f, err);
     if (st == HEARTH_OK) st = find_features(vk, device, info, err);
-    if (st == HEARTH_OK && p->apiVersion >= VK_API_VERSION_1_2) st = find_matrices(vk, device, info, err);
-    if (st == HEARTH_OK) st = find_elements(vk, device, p->apiVersion, info, err);
+    if (st == HEARTH_OK && p->apiVersion >= VK_API_VERSION_1_2) st = find_coopmat(vk, device, info, err);
+    if (st == HEARTH_OK) st = find_coopmat2(vk, device, p->apiVersion, info, err);
     if (st != HEARTH_OK) return st;
     if (without & HTH_FEATURE_COOPMAT) without |= HTH_FEATURE_COOPMAT2, info->n_shape = 0;
     info->features &= ~without, info->unused_features &= ~without;
@@ -245,6 +245,6 @@ hearth_status hth_vk_find(const hth_vk_instance *vk, uint32_t without, hth_vk_ph
     if (r != VK_SUCCESS && r != VK_INCOMPLETE) return hth_vk_fail(err, NULL, "vkEnumeratePhysicalDevices", r);
     hearth_status st = HEARTH_OK;
     for (uint32_t i = 0; st == HEARTH_OK && i < count; i++)
-        st = look_at(vk, devices[i], without, &physical[(*n)++], err);
+        st = fill_physical_device(vk, devices[i], without, &physical[(*n)++], err);
     return st;
 }

@@ -1,5 +1,5 @@
-/* The Vulkan loader, opened by dlopen, and its entry points. Without it, or without a driver, there is no
- * Vulkan device and nothing else changes. */
+/* The Vulkan loader, opened with dlopen, and its entry points. Without it or without a driver there is no Vulkan
+ * device, and nothing else changes. */
 #include "base/log.h"
 #include "device/vulkan/vulkan_int.h"
 
@@ -8,18 +8,18 @@
 
 static const char VALIDATION[] = "VK_LAYER_KHRONOS_validation";
 
-/* What drivers may answer, in words; all else is a failure by its number. */
+/* Vulkan results in words; any other result is a driver failure, reported by number. */
 static const struct {
     VkResult result;
     hearth_status status;
     const char *words;
-} answers[] = {
+} result_texts[] = {
     {VK_ERROR_OUT_OF_HOST_MEMORY, HEARTH_ERROR_MEMORY, "out of memory"},
     {VK_ERROR_OUT_OF_DEVICE_MEMORY, HEARTH_ERROR_MEMORY, "out of the device's memory"},
     {VK_ERROR_OUT_OF_POOL_MEMORY, HEARTH_ERROR_DEVICE, "its driver's pool is full"},
-    {VK_ERROR_FRAGMENTED_POOL, HEARTH_ERROR_DEVICE, "its driver's pool is in pieces"},
-    {VK_ERROR_TOO_MANY_OBJECTS, HEARTH_ERROR_DEVICE, "its driver keeps no more objects"},
-    {VK_ERROR_MEMORY_MAP_FAILED, HEARTH_ERROR_DEVICE, "its memory cannot be seen from here"},
+    {VK_ERROR_FRAGMENTED_POOL, HEARTH_ERROR_DEVICE, "its driver's pool is fragmented"},
+    {VK_ERROR_TOO_MANY_OBJECTS, HEARTH_ERROR_DEVICE, "its driver cannot create more objects"},
+    {VK_ERROR_MEMORY_MAP_FAILED, HEARTH_ERROR_DEVICE, "its memory cannot be mapped"},
     {VK_ERROR_INITIALIZATION_FAILED, HEARTH_ERROR_DEVICE, "its driver did not start"},
     {VK_ERROR_DEVICE_LOST, HEARTH_ERROR_DEVICE, "it was lost"},
     {VK_ERROR_UNKNOWN, HEARTH_ERROR_DEVICE, "its driver failed and does not say why"},
@@ -32,15 +32,15 @@ static const struct {
 
 const char *hth_vk_result_string(VkResult result)
 {
-    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
-        if (answers[i].result == result) return answers[i].words;
+    for (size_t i = 0; i < sizeof result_texts / sizeof *result_texts; i++)
+        if (result_texts[i].result == result) return result_texts[i].words;
     return "its driver failed";
 }
 
 static hearth_status status_of(VkResult result)
 {
-    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
-        if (answers[i].result == result) return answers[i].status;
+    for (size_t i = 0; i < sizeof result_texts / sizeof *result_texts; i++)
+        if (result_texts[i].result == result) return result_texts[i].status;
     return HEARTH_ERROR_DEVICE;
 }
 
@@ -69,7 +69,7 @@ static hearth_status open_loader(hth_vk_instance *vk, hearth_error *err)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "no Vulkan loader (libvulkan.so.1) on this machine");
     void *symbol = dlsym(vk->library, "vkGetInstanceProcAddr");
     memcpy(&vk->vkGetInstanceProcAddr, &symbol,
-           sizeof symbol); /* POSIX: an object's address may be a function's */
+           sizeof symbol); /* POSIX allows converting an object pointer to a function pointer */
     if (!symbol) return fail_entry("vkGetInstanceProcAddr", err);
 #define GLOBAL(name)                                                                                         \
     if (!(vk->name = (PFN_##name)entry(vk, #name))) return fail_entry(#name, err);
@@ -115,7 +115,7 @@ hearth_status hth_vk_dispatch_table_load(const hth_vk_instance *vk, VkDevice dev
 
 /* ---- the validation layer, for tests -------------------------------------------------------------- */
 
-static VKAPI_ATTR VkBool32 VKAPI_CALL complain(VkDebugUtilsMessageSeverityFlagBitsEXT severity,
+static VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT severity,
                                                VkDebugUtilsMessageTypeFlagsEXT types,
                                                const VkDebugUtilsMessengerCallbackDataEXT *data, void *user)
 {
@@ -128,7 +128,7 @@ static VKAPI_ATTR VkBool32 VKAPI_CALL complain(VkDebugUtilsMessageSeverityFlagBi
     return VK_FALSE;
 }
 
-static void watch(hth_vk_instance *vk)
+static void open_messenger(hth_vk_instance *vk)
 {
     PFN_vkCreateDebugUtilsMessengerEXT create =
         (PFN_vkCreateDebugUtilsMessengerEXT)entry(vk, "vkCreateDebugUtilsMessengerEXT");
@@ -138,12 +138,12 @@ static void watch(hth_vk_instance *vk)
             VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT,
         .messageType =
             VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT,
-        .pfnUserCallback = complain,
+        .pfnUserCallback = on_message,
         .pUserData = vk};
     if (!create || create(vk->handle, &info, NULL, &vk->messenger) != VK_SUCCESS) vk->n_validation_error++;
 }
 
-static void stop_watching(hth_vk_instance *vk)
+static void close_messenger(hth_vk_instance *vk)
 {
     PFN_vkDestroyDebugUtilsMessengerEXT destroy =
         (PFN_vkDestroyDebugUtilsMessengerEXT)entry(vk, "vkDestroyDebugUtilsMessengerEXT");
@@ -156,14 +156,14 @@ hearth_status hth_vk_instance_open(hth_vk_instance *vk, bool validation, hearth_
 {
     static const char *const layers[] = {VALIDATION}, *const extensions[] = {
                                                           VK_EXT_DEBUG_UTILS_EXTENSION_NAME};
-    static const VkValidationFeatureEnableEXT order[] = {
+    static const VkValidationFeatureEnableEXT enabled[] = {
         VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT};
     VkValidationFeaturesEXT features = {.sType = VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT,
                                         .enabledValidationFeatureCount = 1,
-                                        .pEnabledValidationFeatures = order};
+                                        .pEnabledValidationFeatures = enabled};
     VkApplicationInfo app = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
                              .pApplicationName = "hearth",
-                             .apiVersion = VK_API_VERSION_1_3}; /* what is made use of, where it is */
+                             .apiVersion = VK_API_VERSION_1_3}; /* the highest version used where available */
     VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app};
     if (validation) {
         info.pNext = &features;
@@ -177,14 +177,14 @@ hearth_status hth_vk_instance_open(hth_vk_instance *vk, bool validation, hearth_
         if (r != VK_SUCCESS) vk->handle = NULL, st = hth_vk_fail(err, NULL, "vkCreateInstance", r);
     }
     if (st == HEARTH_OK) st = load_instance(vk, err);
-    if (st == HEARTH_OK && validation) watch(vk);
+    if (st == HEARTH_OK && validation) open_messenger(vk);
     if (st != HEARTH_OK) hth_vk_instance_close(vk);
     return st;
 }
 
 void hth_vk_instance_close(hth_vk_instance *vk)
 {
-    if (vk->handle) stop_watching(vk);
+    if (vk->handle) close_messenger(vk);
     if (vk->handle && vk->vkDestroyInstance) vk->vkDestroyInstance(vk->handle, NULL);
     if (vk->library) dlclose(vk->library);
     *vk = (hth_vk_instance){0};

@@ -1,41 +1,40 @@
-/* Buffers of a Vulkan device, each with memory of its own: there are few and they are large. What the host
- * does not see is filled through a buffer that it does. */
+/* Buffers of a Vulkan device, each with its own allocation: they are few and large. A staging buffer fills memory
+ * that the host cannot see. */
 #include "base/alloc.h"
 #include "base/format_bytes.h"
 #include "device/vulkan/vulkan_int.h"
 
 #include <string.h>
 
-/* Bytes of a piece of an upload. */
-static const uint64_t PIECE = (uint64_t)32 << 20;
+/* Bytes of one chunk of an upload. */
+static const uint64_t CHUNK = (uint64_t)32 << 20;
 
-/* The first type among `allowed` with all wanted properties, and best with the liked ones; UINT32_MAX:
- * none. */
+/* The first type among `allowed` with all wanted properties, preferably with the liked ones; UINT32_MAX: none. */
 static uint32_t find_type(const hth_vk_device *vk, uint32_t allowed, VkMemoryPropertyFlags wanted,
-                          VkMemoryPropertyFlags liked)
+                          VkMemoryPropertyFlags preferred)
 {
     uint32_t found = UINT32_MAX;
     for (uint32_t i = vk->memory.memoryTypeCount; i-- > 0;) {
         VkMemoryPropertyFlags flags = vk->memory.memoryTypes[i].propertyFlags;
         if (!(allowed >> i & 1) || (flags & wanted) != wanted) continue;
-        if (found == UINT32_MAX || (flags & liked) == liked) found = i;
+        if (found == UINT32_MAX || (flags & preferred) == preferred) found = i;
     }
     return found;
 }
 
 static uint32_t type_for(const hth_vk_device *vk, uint32_t allowed, hth_memory memory)
 {
-    const VkMemoryPropertyFlags seen =
+    const VkMemoryPropertyFlags host_flags =
         VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
     switch (memory) {
     case HTH_MEMORY_DEVICE: return find_type(vk, allowed, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0);
-    case HTH_MEMORY_READBACK: return find_type(vk, allowed, seen, VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
-    case HTH_MEMORY_UPLOAD: return find_type(vk, allowed, seen, 0);
+    case HTH_MEMORY_READBACK: return find_type(vk, allowed, host_flags, VK_MEMORY_PROPERTY_HOST_CACHED_BIT);
+    case HTH_MEMORY_UPLOAD: return find_type(vk, allowed, host_flags, 0);
     }
     return UINT32_MAX;
 }
 
-static hearth_status fill_in(hth_vk_device *vk, hth_buffer *b, const char *what, hearth_error *err)
+static hearth_status allocate(hth_vk_device *vk, hth_buffer *b, const char *what, hearth_error *err)
 {
     hth_vk_buffer *own = b->priv;
     VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
@@ -47,13 +46,13 @@ static hearth_status fill_in(hth_vk_device *vk, hth_buffer *b, const char *what,
     VkResult r = vk->call.vkCreateBuffer(vk->handle, &info, NULL, &own->handle);
     if (r != VK_SUCCESS) return hth_vk_fail(err, b->device, "vkCreateBuffer", r);
     vk->call.vkGetBufferMemoryRequirements(vk->handle, own->handle, &needs);
-    VkMemoryAllocateInfo room = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+    VkMemoryAllocateInfo alloc = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
                                  .allocationSize = needs.size,
                                  .memoryTypeIndex = type_for(vk, needs.memoryTypeBits, b->memory)};
-    if (room.memoryTypeIndex == UINT32_MAX)
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: no kind of memory for %s", b->device->info.name,
+    if (alloc.memoryTypeIndex == UINT32_MAX)
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: no memory type for %s", b->device->info.name,
                         what);
-    r = vk->call.vkAllocateMemory(vk->handle, &room, NULL, &own->memory);
+    r = vk->call.vkAllocateMemory(vk->handle, &alloc, NULL, &own->memory);
     if (r != VK_SUCCESS)
         return hth_fail(err, r == VK_ERROR_DEVICE_LOST ? HEARTH_ERROR_DEVICE : HEARTH_ERROR_MEMORY,
                         "%s: %s: %s were refused (%s, %d), %s are in use", b->device->info.name, what,
@@ -73,7 +72,7 @@ hearth_status hth_vk_buffer_new(hth_buffer *b, const char *what, hearth_error *e
 {
     b->priv = hth_alloc(1, sizeof(hth_vk_buffer));
     if (!b->priv) return hth_fail_memory(err, sizeof(hth_vk_buffer), "a buffer");
-    hearth_status st = fill_in(b->device->priv, b, what, err);
+    hearth_status st = allocate(b->device->priv, b, what, err);
     if (st != HEARTH_OK) hth_vk_buffer_free(b);
     return st;
 }
@@ -88,7 +87,7 @@ void hth_vk_buffer_free(hth_buffer *b)
     b->priv = NULL;
 }
 
-/* ---- from and to the host -------------------------------------------------------------------------- */
+/* ---- transfers between host and device ------------------------------------------------------------- */
 
 static hearth_status copy_now(hth_device *d, hth_buffer_range from, hth_buffer_range to, hearth_error *err)
 {
@@ -102,48 +101,48 @@ static hearth_status copy_now(hth_device *d, hth_buffer_range from, hth_buffer_r
     return hth_vk_run_once(d, commands, err);
 }
 
-/* A buffer between both sides, outside the budget: it is gone when the call returns. */
-static hearth_status open_between(hth_device *d, hth_memory memory, uint64_t size, hth_buffer *b,
+/* A staging buffer, outside the budget: freed before the call returns. */
+static hearth_status open_staging(hth_device *d, hth_memory memory, uint64_t size, hth_buffer *b,
                                   hearth_error *err)
 {
     *b = (hth_buffer){.device = d, .memory = memory, .size = size, .allocated = size};
-    return hth_vk_buffer_new(b, "what is carried over", err);
+    return hth_vk_buffer_new(b, "a staging buffer", err);
 }
 
 hearth_status hth_vk_upload(hth_buffer_range to, const void *from, hearth_error *err)
 {
     hth_device *d = to.buffer->device;
-    hth_buffer between;
+    hth_buffer staging;
     if (to.size == 0) return HEARTH_OK;
     if (to.buffer->map) return memcpy(to.buffer->map + to.offset, from, (size_t)to.size), HEARTH_OK;
-    uint64_t capacity = to.size < PIECE ? to.size : PIECE;
-    hearth_status st = open_between(d, HTH_MEMORY_UPLOAD, capacity, &between, err);
+    uint64_t capacity = to.size < CHUNK ? to.size : CHUNK;
+    hearth_status st = open_staging(d, HTH_MEMORY_UPLOAD, capacity, &staging, err);
     if (st != HEARTH_OK) return st;
     for (uint64_t at = 0; st == HEARTH_OK && at < to.size; at += capacity) {
         uint64_t n = to.size - at < capacity ? to.size - at : capacity;
-        memcpy(between.map, (const uint8_t *)from + at, (size_t)n);
-        st = copy_now(d, (hth_buffer_range){&between, 0, n}, (hth_buffer_range){to.buffer, to.offset + at, n},
+        memcpy(staging.map, (const uint8_t *)from + at, (size_t)n);
+        st = copy_now(d, (hth_buffer_range){&staging, 0, n}, (hth_buffer_range){to.buffer, to.offset + at, n},
                       err);
     }
-    hth_vk_buffer_free(&between);
+    hth_vk_buffer_free(&staging);
     return st;
 }
 
 hearth_status hth_vk_download(hth_buffer_range from, void *to, hearth_error *err)
 {
     hth_device *d = from.buffer->device;
-    hth_buffer between;
+    hth_buffer staging;
     if (from.size == 0) return HEARTH_OK;
     if (from.buffer->map) return memcpy(to, from.buffer->map + from.offset, (size_t)from.size), HEARTH_OK;
-    uint64_t capacity = from.size < PIECE ? from.size : PIECE;
-    hearth_status st = open_between(d, HTH_MEMORY_READBACK, capacity, &between, err);
+    uint64_t capacity = from.size < CHUNK ? from.size : CHUNK;
+    hearth_status st = open_staging(d, HTH_MEMORY_READBACK, capacity, &staging, err);
     if (st != HEARTH_OK) return st;
     for (uint64_t at = 0; st == HEARTH_OK && at < from.size; at += capacity) {
         uint64_t n = from.size - at < capacity ? from.size - at : capacity;
         st = copy_now(d, (hth_buffer_range){from.buffer, from.offset + at, n},
-                      (hth_buffer_range){&between, 0, n}, err);
-        if (st == HEARTH_OK) memcpy((uint8_t *)to + at, between.map, (size_t)n);
+                      (hth_buffer_range){&staging, 0, n}, err);
+        if (st == HEARTH_OK) memcpy((uint8_t *)to + at, staging.map, (size_t)n);
     }
-    hth_vk_buffer_free(&between);
+    hth_vk_buffer_free(&staging);
     return st;
 }

@@ -1,16 +1,16 @@
-/* Programs of a Vulkan device: a module of the build, its bindings by the table of programs, one pipeline for
- * each set of constants. */
+/* Pipelines of a Vulkan device: a shader module of the build, its bindings from the shader table, one pipeline per
+ * set of specialisation constants. */
 #include "base/alloc.h"
 #include "device/vulkan/vulkan_int.h"
 
 #include <string.h>
 
-static hearth_status make_layouts(hth_device *d, hth_vk_pipeline *own, const hth_shader_info *form,
+static hearth_status make_layouts(hth_device *d, hth_vk_pipeline *own, const hth_shader_info *shader,
                                   hearth_error *err)
 {
     hth_vk_device *vk = d->priv;
     VkDescriptorSetLayoutBinding bindings[HTH_SHADER_MAX_BIND];
-    uint32_t n = (uint32_t)strlen(form->bindings);
+    uint32_t n = (uint32_t)strlen(shader->bindings);
     for (uint32_t i = 0; i < n; i++)
         bindings[i] = (VkDescriptorSetLayoutBinding){.binding = i,
                                                      .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
@@ -19,11 +19,11 @@ static hearth_status make_layouts(hth_device *d, hth_vk_pipeline *own, const hth
     VkDescriptorSetLayoutCreateInfo set = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
                                            .bindingCount = n,
                                            .pBindings = bindings};
-    VkPushConstantRange push = {VK_SHADER_STAGE_COMPUTE_BIT, 0, form->push_size};
+    VkPushConstantRange push = {VK_SHADER_STAGE_COMPUTE_BIT, 0, shader->push_size};
     VkPipelineLayoutCreateInfo layout = {.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
                                          .setLayoutCount = 1,
                                          .pSetLayouts = &own->set,
-                                         .pushConstantRangeCount = form->push_size > 0,
+                                         .pushConstantRangeCount = shader->push_size > 0,
                                          .pPushConstantRanges = &push};
     VkResult r = vk->call.vkCreateDescriptorSetLayout(vk->handle, &set, NULL, &own->set);
     if (r != VK_SUCCESS) return hth_vk_fail(err, d, "vkCreateDescriptorSetLayout", r);
@@ -31,22 +31,22 @@ static hearth_status make_layouts(hth_device *d, hth_vk_pipeline *own, const hth
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkCreatePipelineLayout", r);
 }
 
-/* What the device's driver reads: the build's words, asking for no more than the device promises. */
+/* The build's SPIR-V, without float controls that the device does not support. */
 static hearth_status make_module(hth_device *d, hth_vk_pipeline *own, hth_shader_id id, hearth_error *err)
 {
     hth_vk_device *vk = d->priv;
     size_t size;
     const uint32_t *words = hth_vk_spirv(id, d->info.features & HTH_FEATURE_INT_DOT, &size);
     if (!words)
-        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: this build has no program %s", d->info.name,
+        return hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: this build has no shader %s", d->info.name,
                         hth_shader_infos[id].name);
-    uint32_t *asked = hth_alloc(size / sizeof *asked, sizeof *asked);
-    if (!asked) return hth_fail_memory(err, size, "the words of a program");
-    size_t n = hth_vk_spirv_strip_float_controls(words, size / sizeof *asked, vk->physical.float_controls, asked);
+    uint32_t *stripped = hth_alloc(size / sizeof *stripped, sizeof *stripped);
+    if (!stripped) return hth_fail_memory(err, size, "the SPIR-V of a shader");
+    size_t n = hth_vk_spirv_strip_float_controls(words, size / sizeof *stripped, vk->physical.float_controls, stripped);
     VkShaderModuleCreateInfo module = {
-        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = n * sizeof *asked, .pCode = asked};
+        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = n * sizeof *stripped, .pCode = stripped};
     VkResult r = vk->call.vkCreateShaderModule(vk->handle, &module, NULL, &own->module);
-    hth_free(asked);
+    hth_free(stripped);
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkCreateShaderModule", r);
 }
 
@@ -73,7 +73,7 @@ static hearth_status make_pipeline(hth_device *d, hth_vk_pipeline *own, const ht
     vk->compiled = true;
     if (r == VK_SUCCESS) return HEARTH_OK;
     hearth_status st = hth_vk_fail(err, d, "vkCreateComputePipelines", r);
-    /* What a driver cannot compile for its matrix units can be done without them. */
+    /* What a driver cannot compile for its matrix units can run without them. */
     return full && r != VK_ERROR_DEVICE_LOST && st == HEARTH_ERROR_DEVICE
                ? hth_fail(err, HEARTH_ERROR_UNSUPPORTED, "%s: its driver does not compile %s (%d)",
                           d->info.name, hth_shader_infos[p->id].name, (int)r)
@@ -83,7 +83,7 @@ static hearth_status make_pipeline(hth_device *d, hth_vk_pipeline *own, const ht
 hearth_status hth_vk_pipeline_new(hth_device *d, hth_pipeline *p, hearth_error *err)
 {
     hth_vk_pipeline *own = hth_alloc(1, sizeof *own);
-    if (!own) return hth_fail_memory(err, sizeof *own, "a program");
+    if (!own) return hth_fail_memory(err, sizeof *own, "a pipeline");
     p->priv = own;
     hearth_status st = make_layouts(d, own, &hth_shader_infos[p->id], err);
     if (st == HEARTH_OK) st = make_module(d, own, p->id, err);

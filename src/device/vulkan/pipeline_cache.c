@@ -1,7 +1,6 @@
-/* Compiled programs that are kept between runs, as the driver gives them (VkPipelineCache), one file for each
- * device. What was kept is trusted no more than any file: base/disk_cache.c checks its length and hash, its mark
- * names device and driver, and its head must be that driver's. Without a folder, or with a damaged file, all
- * is compiled anew. */
+/* Compiled pipelines kept between runs in the driver's format (VkPipelineCache), one file per device. The file is
+ * not trusted: base/disk_cache.c checks its length and hash, its key names device and driver, and its header must
+ * match the driver. Without a cache folder, or with a damaged file, all pipelines are compiled again. */
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/disk_cache.h"
@@ -18,25 +17,25 @@ static void name_of(const VkPhysicalDeviceProperties *p, char name[HTH_DISKCACHE
         n += snprintf(name + n, HTH_DISKCACHE_NAME - (size_t)n, "%02x", p->pipelineCacheUUID[i]);
 }
 
-static uint64_t mark_of(const VkPhysicalDeviceProperties *p, const hth_device_info *info)
+static uint64_t key_of(const VkPhysicalDeviceProperties *p, const hth_device_info *info)
 {
     const uint32_t numbers[] = {p->vendorID, p->deviceID, p->driverVersion, p->apiVersion};
-    uint64_t mark = hth_hash(numbers, sizeof numbers);
-    mark = hth_hash_more(mark, p->pipelineCacheUUID, sizeof p->pipelineCacheUUID);
-    mark = hth_hash_more(mark, info->uuid, sizeof info->uuid);
-    return hth_hash_more(mark, info->driver, strlen(info->driver));
+    uint64_t key = hth_hash(numbers, sizeof numbers);
+    key = hth_hash_more(key, p->pipelineCacheUUID, sizeof p->pipelineCacheUUID);
+    key = hth_hash_more(key, info->uuid, sizeof info->uuid);
+    return hth_hash_more(key, info->driver, strlen(info->driver));
 }
 
-/* The head that Vulkan prescribes (VkPipelineCacheHeaderVersionOne). */
-static bool is_of_driver(const uint8_t *bytes, size_t n, const VkPhysicalDeviceProperties *p)
+/* The header that Vulkan prescribes (VkPipelineCacheHeaderVersionOne). */
+static bool header_matches(const uint8_t *bytes, size_t n, const VkPhysicalDeviceProperties *p)
 {
-    VkPipelineCacheHeaderVersionOne head;
-    if (n < sizeof head) return false;
-    memcpy(&head, bytes, sizeof head);
-    return head.headerSize >= sizeof head && head.headerSize <= n &&
-           head.headerVersion == VK_PIPELINE_CACHE_HEADER_VERSION_ONE && head.vendorID == p->vendorID &&
-           head.deviceID == p->deviceID &&
-           memcmp(head.pipelineCacheUUID, p->pipelineCacheUUID, sizeof head.pipelineCacheUUID) == 0;
+    VkPipelineCacheHeaderVersionOne header;
+    if (n < sizeof header) return false;
+    memcpy(&header, bytes, sizeof header);
+    return header.headerSize >= sizeof header && header.headerSize <= n &&
+           header.headerVersion == VK_PIPELINE_CACHE_HEADER_VERSION_ONE && header.vendorID == p->vendorID &&
+           header.deviceID == p->deviceID &&
+           memcmp(header.pipelineCacheUUID, p->pipelineCacheUUID, sizeof header.pipelineCacheUUID) == 0;
 }
 
 static VkPhysicalDeviceProperties properties_of(const hth_vk_device *vk)
@@ -62,15 +61,15 @@ void hth_vk_pipeline_cache_open(hth_device *d)
     char name[HTH_DISKCACHE_NAME];
     size_t n = 0;
     name_of(&p, name);
-    uint8_t *bytes = hth_diskcache_get(name, mark_of(&p, &d->info), &n);
-    if (bytes && is_of_driver(bytes, n, &p)) vk->pipeline_cache = make(vk, bytes, n);
+    uint8_t *bytes = hth_diskcache_get(name, key_of(&p, &d->info), &n);
+    if (bytes && header_matches(bytes, n, &p)) vk->pipeline_cache = make(vk, bytes, n);
     if (vk->pipeline_cache) d->pipeline_cache_bytes = n, vk->pipeline_cache_hash = hth_hash(bytes, n);
     else vk->pipeline_cache = make(vk, NULL, 0);
     hth_free(bytes);
 }
 
-/* What there is now, where it is not what was kept. */
-static void keep(const hth_device *d)
+/* Writes the current cache to disk if it changed. */
+static void save(const hth_device *d)
 {
     const hth_vk_device *vk = d->priv;
     VkPhysicalDeviceProperties p = properties_of(vk);
@@ -81,7 +80,7 @@ static void keep(const hth_device *d)
     if (bytes) r = vk->call.vkGetPipelineCacheData(vk->handle, vk->pipeline_cache, &n, bytes);
     name_of(&p, name);
     if (bytes && r == VK_SUCCESS && (n != d->pipeline_cache_bytes || hth_hash(bytes, n) != vk->pipeline_cache_hash))
-        hth_diskcache_put(name, mark_of(&p, &d->info), bytes, n);
+        hth_diskcache_put(name, key_of(&p, &d->info), bytes, n);
     hth_free(bytes);
 }
 
@@ -89,6 +88,6 @@ void hth_vk_pipeline_cache_close(hth_device *d)
 {
     hth_vk_device *vk = d->priv;
     if (!vk->pipeline_cache) return;
-    if (vk->compiled && !d->lost) keep(d);
+    if (vk->compiled && !d->lost) save(d);
     vk->call.vkDestroyPipelineCache(vk->handle, vk->pipeline_cache, NULL);
 }

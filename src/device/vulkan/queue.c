@@ -1,5 +1,6 @@
-/* Submissions to a Vulkan queue. Two timelines: `gate` is the host's, `done` counts tapes. A tape waits
- * for the gate on the device, so a whole token can be submitted at once. */
+/* Submissions to a Vulkan queue. Two timeline semaphores: `host_semaphore` is signalled by the host, `done` counts
+ * completed command lists. A command list waits for the host semaphore on the device, so a whole token can be
+ * submitted at once. */
 #include "device/vulkan/vulkan_int.h"
 
 enum { AT_ONCE = 64 };
@@ -12,15 +13,15 @@ static hearth_status submit_some(hth_device *d, const hth_submit_info *submits, 
     hth_vk_device *vk = d->priv;
     VkSubmitInfo infos[AT_ONCE];
     VkTimelineSemaphoreSubmitInfo times[AT_ONCE];
-    uint64_t ticks[AT_ONCE];
+    uint64_t fences[AT_ONCE];
     for (uint32_t i = 0; i < n; i++) {
         bool waits = submits[i].wait > 0;
-        ticks[i] = first + i;
+        fences[i] = first + i;
         times[i] = (VkTimelineSemaphoreSubmitInfo){.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
                                                    .waitSemaphoreValueCount = waits,
                                                    .pWaitSemaphoreValues = &submits[i].wait,
                                                    .signalSemaphoreValueCount = 1,
-                                                   .pSignalSemaphoreValues = &ticks[i]};
+                                                   .pSignalSemaphoreValues = &fences[i]};
         infos[i] = (VkSubmitInfo){.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
                                   .pNext = &times[i],
                                   .waitSemaphoreCount = waits,
@@ -41,7 +42,7 @@ hearth_status hth_vk_submit(hth_device *d, const hth_submit_info *submits, size_
     for (size_t i = 0; st == HEARTH_OK && i < n; i += AT_ONCE) {
         size_t left = n - i;
         st = submit_some(d, submits + i, (uint32_t)(left < AT_ONCE ? left : AT_ONCE), first + i, err);
-        /* What was submitted before runs, and its ticks come: nothing else may have them. */
+        /* Earlier submissions run and signal their fence values, which cannot be reused. */
         if (st == HEARTH_ERROR_MEMORY && i > 0) st = HEARTH_ERROR_DEVICE;
     }
     return st;
@@ -56,7 +57,7 @@ hearth_status hth_vk_signal(hth_device *d, uint64_t value, hearth_error *err)
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkSignalSemaphore", r);
 }
 
-/* A device that cannot say has passed nothing; whoever waits hears why. */
+/* If the query fails, nothing counts as completed; the next wait reports why. */
 hth_fence hth_vk_completed_value(hth_device *d)
 {
     hth_vk_device *vk = d->priv;
@@ -81,7 +82,7 @@ hearth_status hth_vk_wait(hth_device *d, hth_fence fence, uint64_t timeout_ns, b
     return r == VK_SUCCESS ? HEARTH_OK : hth_vk_fail(err, d, "vkWaitSemaphores", r);
 }
 
-/* ---- commands of the moment -------------------------------------------------------------------------- */
+/* ---- one-time commands ------------------------------------------------------------------------------- */
 
 hearth_status hth_vk_commands_begin(hth_device *d, VkCommandBuffer *out, hearth_error *err)
 {

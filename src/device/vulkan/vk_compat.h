@@ -1,8 +1,7 @@
-/* Vulkan's names that are newer than the headers of Debian 12 (1.3.239): VK_KHR_cooperative_matrix, and the
- * features of VK_NV_cooperative_matrix2. Numbers and layouts are those of Vulkan's registry; newer headers
- * bring their own. */
-#ifndef HTH_DEVICE_VULKAN_NEWER_H
-#define HTH_DEVICE_VULKAN_NEWER_H
+/* Vulkan names newer than the headers of Debian 12 (1.3.239): VK_KHR_cooperative_matrix, and the features of
+ * VK_NV_cooperative_matrix2. Numbers and layouts are those of the Vulkan registry; newer headers define their own. */
+#ifndef HTH_DEVICE_VULKAN_VK_COMPAT_H
+#define HTH_DEVICE_VULKAN_VK_COMPAT_H
 
 #define VK_NO_PROTOTYPES
 #include <vulkan/vulkan_core.h>

@@ -1,4 +1,4 @@
-/* Opening and closing a Vulkan device: "vulkan:N" by the order of the driver, or a UUID's 32 hex digits. */
+/* Opens and closes a Vulkan device: "vulkan:N" in driver order, or a UUID in 32 hex digits. */
 #include "device/vulkan/vulkan_int.h"
 
 #include "base/alloc.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- which -------------------------------------------------------------------------------------- */
+/* ---- selection ---------------------------------------------------------------------------------- */
 
 static bool is_named(const hth_vk_physical_device *f, size_t i, const char *name)
 {
@@ -17,7 +17,7 @@ static bool is_named(const hth_vk_physical_device *f, size_t i, const char *name
     return strcmp(name, number) == 0 || strcmp(name, uuid) == 0;
 }
 
-static hearth_status choose(hth_vk_device *vk, const hth_device_spec *spec, hearth_error *err)
+static hearth_status select_device(hth_vk_device *vk, const hth_device_spec *spec, hearth_error *err)
 {
     hth_vk_physical_device physical[HTH_MAX_DEVICE];
     size_t n;
@@ -47,8 +47,8 @@ static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
     const char *extensions[4];
     uint32_t n_extension = 0;
     bool dot = vk->physical.info.features & HTH_FEATURE_INT_DOT;
-    bool matrix = vk->physical.info.features & HTH_FEATURE_COOPMAT;
-    bool matrix_2 = vk->physical.info.features & HTH_FEATURE_COOPMAT2;
+    bool coopmat = vk->physical.info.features & HTH_FEATURE_COOPMAT;
+    bool coopmat2 = vk->physical.info.features & HTH_FEATURE_COOPMAT2;
     VkPhysicalDeviceMaintenance4Features size_features = {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES, .maintenance4 = VK_TRUE};
     VkPhysicalDeviceCooperativeMatrix2FeaturesNV element_features = {
@@ -67,19 +67,19 @@ static hearth_status make_device(hth_vk_device *vk, hearth_error *err)
         .shaderIntegerDotProduct = VK_TRUE};
     VkPhysicalDeviceVulkan12Features features = {.sType =
                                                      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
-                                                 .shaderInt8 = matrix,
+                                                 .shaderInt8 = coopmat,
                                                  .timelineSemaphore = VK_TRUE,
-                                                 .vulkanMemoryModel = matrix};
+                                                 .vulkanMemoryModel = coopmat};
     if (dot) {
         features.pNext = &dot_features;
         extensions[n_extension++] = VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;
     }
-    if (matrix) {
+    if (coopmat) {
         matrix_features.pNext = features.pNext, features.pNext = &subgroup_features;
         extensions[n_extension++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
         extensions[n_extension++] = VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME;
     }
-    if (matrix_2) {
+    if (coopmat2) {
         size_features.pNext = features.pNext, features.pNext = &element_features;
         extensions[n_extension++] = VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME;
     }
@@ -142,7 +142,7 @@ static hearth_status open_device(hth_device *d, const hth_device_spec *spec, hea
     if (!vk) return hth_fail_memory(err, sizeof *vk, "a Vulkan device");
     d->priv = vk;
     hearth_status st = hth_vk_instance_open(&vk->instance, spec->validation, err);
-    if (st == HEARTH_OK) st = choose(vk, spec, err);
+    if (st == HEARTH_OK) st = select_device(vk, spec, err);
     d->info = vk->physical.info;
     if (st == HEARTH_OK) st = make_device(vk, err);
     if (st == HEARTH_OK) st = make_rest(d, err);
@@ -150,7 +150,7 @@ static hearth_status open_device(hth_device *d, const hth_device_spec *spec, hea
     return st;
 }
 
-/* Lets everything run out; tapes whose gate nobody opens any more are let go. */
+/* Completes everything submitted; releases command lists that still wait for the host semaphore. */
 static void stop(hth_device *d)
 {
     hth_vk_device *vk = d->priv;
@@ -158,12 +158,12 @@ static void stop(hth_device *d)
     vk->call.vkDeviceWaitIdle(vk->handle);
 }
 
-static uint64_t complaints(const hth_device *d)
+static uint64_t n_validation_error(const hth_device *d)
 {
     return ((const hth_vk_device *)d->priv)->instance.n_validation_error;
 }
 
-/* ---- what there is ------------------------------------------------------------------------------------ */
+/* ---- enumeration -------------------------------------------------------------------------------------- */
 
 hearth_status hth_vk_list(hth_device_info *out, size_t capacity, size_t *n, hearth_error *err)
 {
@@ -183,7 +183,7 @@ const hth_backend hth_backend_vulkan = {
     .open = open_device,
     .stop = stop,
     .close = close_device,
-    .n_validation_error = complaints,
+    .n_validation_error = n_validation_error,
     .budget = hth_vk_budget,
     .buffer_new = hth_vk_buffer_new,
     .buffer_free = hth_vk_buffer_free,

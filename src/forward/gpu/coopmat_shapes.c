@@ -1,19 +1,19 @@
-/* Which matrix units compute the rows of many tokens (programs mul_mat_q and mul_mat_q_cm2, and their _onto), and
- * in which tiles. A device lists shapes, none can be assumed; where none fits, mul_mat_vec_q does the same from dot
- * products. Called by recorder.c. */
+/* Selects the cooperative matrix shape and tile for rows of many tokens (shaders mul_mat_q and mul_mat_q_cm2, and
+ * their _acc). The device lists its shapes; none can be assumed. Where none is usable, mul_mat_vec_q computes the
+ * same from dot products. Called by recorder.c. */
 #include "forward/gpu/gpu_int.h"
 
-/* ---- products in common (programs/tiles.glsl) --------------------------------------------------------- */
+/* ---- workgroup-shared products (shaders/tiles.glsl) --------------------------------------------------- */
 
-/* 32 rows by 16 tokens, an invocation for each row and partial sum: the largest tile whose products of eight
- * blocks lie in 32 KiB, which common cards let a workgroup share. */
+/* 32 rows by 16 tokens, one invocation per row and partial sum: the largest tile whose products of eight blocks
+ * use at most 32 KiB of shared memory, the limit of common GPUs. */
 enum { LOCAL = 256, TOKENS = 16, ROWS = 1, TILE = LOCAL / 8 * ROWS };
 
-/* Weights that a step multiplies at once (programs/tiles.glsl). */
+/* Weights multiplied in one step (shaders/tiles.glsl). */
 static uint32_t step_of(const hth_quant_desc *desc) { return desc->part == 16 ? 16 : 32; }
 
-/* Bytes that a workgroup shares: weights and inputs of eight blocks, and their products, or what is summed up
- * at the end; the table of weights. */
+/* Bytes of shared memory: weights and inputs of eight blocks; their products, or the final partial sums; the
+ * weight table. */
 static uint32_t shared_bytes(const hth_quant_desc *desc, uint32_t k)
 {
     uint32_t step = step_of(desc) < k ? k : step_of(desc), line = 8 * (step + 2);
@@ -21,13 +21,13 @@ static uint32_t shared_bytes(const hth_quant_desc *desc, uint32_t k)
     return (TILE + TOKENS) * line + 4 * (products > partials ? products : partials) + 64;
 }
 
-static bool fits(const hth_coopmat_shape *s)
+static bool usable(const hth_coopmat_shape *s)
 {
     return s->m > 0 && s->n > 0 && s->k >= 8 && TILE % s->m == 0 && TOKENS % s->n == 0 && 32 % s->k == 0;
 }
 
-/* Products of one instruction that are wanted: what K has more than a step is zeros. */
-static uint32_t work(const hth_coopmat_shape *s, const hth_quant_desc *desc)
+/* Useful products of one instruction: K beyond a step is zeros. */
+static uint32_t useful_products(const hth_coopmat_shape *s, const hth_quant_desc *desc)
 {
     return s->m * s->n * (s->k < step_of(desc) ? s->k : step_of(desc));
 }
@@ -38,8 +38,8 @@ static bool find_tile(const hth_device_info *info, const hth_quant_desc *desc,
     const hth_coopmat_shape *best = NULL;
     for (uint32_t i = 0; i < info->n_shape; i++) {
         const hth_coopmat_shape *s = &info->shapes[i];
-        if (!fits(s) || shared_bytes(desc, s->k) > info->max_shared_memory) continue;
-        if (!best || work(s, desc) > work(best, desc)) best = s;
+        if (!usable(s) || shared_bytes(desc, s->k) > info->max_shared_memory) continue;
+        if (!best || useful_products(s, desc) > useful_products(best, desc)) best = s;
     }
     if (!best || info->max_workgroup_size < LOCAL) return false;
     consts[HTH_ROWS_LOCAL] = LOCAL, consts[HTH_ROWS_COLS] = TOKENS, consts[HTH_ROWS_ROWS] = ROWS;
@@ -47,19 +47,19 @@ static bool find_tile(const hth_device_info *info, const hth_quant_desc *desc,
     return true;
 }
 
-/* ---- a square for each subgroup (programs/squares.glsl) ----------------------------------------------- */
+/* ---- one tile per subgroup (shaders/coopmat.glsl) ----------------------------------------------------- */
 
-/* Tiles of at most so many rows and tokens: 32 KiB do not hold twice of either. An invocation has at most so
- * many partial sums (half of what common cards give it registers for). */
+/* Maximum rows and tokens of a tile: 32 KiB do not hold twice as many of either. Maximum partial sums of an
+ * invocation: half of the registers that common GPUs give it. */
 enum { MAX_ROWS = 64, MAX_TOKENS = 32, MAX_SUMS = 128 };
 
 typedef struct tile {
     const hth_coopmat_shape *shape;
-    uint32_t local, rows, tokens; /* rows: of the tile */
+    uint32_t local, rows, tokens; /* rows: of the whole tile */
 } tile;
 
-/* Bytes that a workgroup shares: what is multiplied in a step, and what belongs to rows and to tokens; the
- * table of weights, and stand-ins for what a form has not. */
+/* Bytes of shared memory: operands of one step; per-row and per-token data; the weight table, and placeholders for
+ * what the quantisation descriptor lacks. */
 static uint32_t coopmat_bytes(const hth_quant_desc *desc, const tile *t)
 {
     bool wide = desc->block != 32;
@@ -69,19 +69,19 @@ static uint32_t coopmat_bytes(const hth_quant_desc *desc, const tile *t)
     return (t->rows + t->tokens) * line + 4 * (t->rows * of_row + t->tokens * (scales + sums)) + 64 + 48;
 }
 
-/* Weights and inputs are brought once for a tile: the more outputs to a line, the better; of equal ones the
- * larger product, of equal products the one with fewer zeros. */
+/* Weights and inputs are loaded once per tile: more outputs per loaded line are better; on a tie the larger
+ * product; then the one with fewer zeros. */
 static bool is_better(const tile *a, const tile *b, const hth_quant_desc *desc)
 {
     if (!b->shape) return true;
     uint32_t at_once = a->rows * a->tokens * (b->rows + b->tokens);
     uint32_t before = b->rows * b->tokens * (a->rows + a->tokens);
     if (at_once != before) return at_once > before;
-    uint32_t work_a = work(a->shape, desc), work_b = work(b->shape, desc);
+    uint32_t work_a = useful_products(a->shape, desc), work_b = useful_products(b->shape, desc);
     return work_a != work_b ? work_a > work_b : a->shape->k < b->shape->k;
 }
 
-/* Whether the tile's squares are its subgroups, one each. */
+/* Whether the tile divides into exactly one matrix per subgroup. */
 static bool is_divided(const hth_device_info *info, const tile *t)
 {
     const hth_coopmat_shape *s = t->shape;
@@ -89,14 +89,13 @@ static bool is_divided(const hth_device_info *info, const tile *t)
            t->rows / s->m * (t->tokens / s->n) * info->subgroup_size == t->local;
 }
 
-/* The best of the tiles that a shape can be cut into; of equal ones the one with fewer tokens, of which the
- * last tile may have less. */
+/* The best tile for a shape; on a tie the one with fewer tokens, because the last tile may be partial. */
 static void try_shape(const hth_device_info *info, const hth_quant_desc *desc, const hth_coopmat_shape *s,
                       uint32_t n_tok, tile *best)
 {
     uint32_t max = n_tok < MAX_TOKENS ? (n_tok + s->n - 1) / s->n * s->n : MAX_TOKENS;
     for (uint32_t local = LOCAL; local >= LOCAL / 4; local /= 2)
-        for (uint32_t rows = MAX_ROWS; rows > 0; rows -= local / 8) /* which divides it */
+        for (uint32_t rows = MAX_ROWS; rows > 0; rows -= local / 8) /* a divisor of rows */
             for (uint32_t tokens = s->n; tokens <= max; tokens += s->n) {
                 const tile t = {s, local, rows, tokens};
                 if (local <= info->max_workgroup_size && is_divided(info, &t) &&
@@ -111,8 +110,8 @@ static bool find_coopmat_tile(const hth_device_info *info, const hth_quant_desc 
     tile best = {0};
     for (uint32_t i = 0; i < info->n_shape; i++) {
         const hth_coopmat_shape *s = &info->shapes[i];
-        bool fits = s->m > 0 && s->n > 0 && s->k >= 8 && 32 % s->k == 0;
-        if (fits && 8 * (1 + desc->minima) * s->m * s->n <= MAX_SUMS * info->subgroup_size)
+        bool usable = s->m > 0 && s->n > 0 && s->k >= 8 && 32 % s->k == 0;
+        if (usable && 8 * (1 + desc->minima) * s->m * s->n <= MAX_SUMS * info->subgroup_size)
             try_shape(info, desc, s, n_tok, &best);
     }
     if (!best.shape) return false;
@@ -123,7 +122,7 @@ static bool find_coopmat_tile(const hth_device_info *info, const hth_quant_desc 
     return true;
 }
 
-/* ---- either ------------------------------------------------------------------------------------------- */
+/* ---- selection ---------------------------------------------------------------------------------------- */
 
 hth_coopmat_level hth_gpu_choose_tile(const hth_device_info *info, const hth_quant_desc *desc,
                                       hth_coopmat_level most, uint32_t n_tok,

@@ -1,5 +1,4 @@
-/* Opening and closing a part of a model on a device, and the positions that its sequences have in the
- * caches there. */
+/* Opens and closes the offloaded part of a model, and manages the positions of sequences in the device caches. */
 #include "forward/gpu/gpu_int.h"
 
 #include "base/alloc.h"
@@ -11,7 +10,7 @@
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
-/* The layers of which the host has a part. */
+/* Collects the layers that are divided between host and device. */
 static hearth_status find_split_layers(hth_gpu *g, const hth_offload_params *params, hearth_error *err)
 {
     uint32_t *n_hot = hth_alloc(params->n_layer, sizeof *n_hot);
@@ -28,10 +27,10 @@ static hearth_status find_split_layers(hth_gpu *g, const hth_offload_params *par
                            "a model on a device");
 }
 
-/* ---- the CPU's bits ----------------------------------------------------------------------------------- */
+/* ---- bit exactness ------------------------------------------------------------------------------------ */
 
-/* Refused where they must be given. */
-static hearth_status refuse(const hth_gpu *g, hearth_error *err)
+/* UNSUPPORTED if bit-exact results are required and there is a reason against them. */
+static hearth_status check_bit_exact(const hth_gpu *g, hearth_error *err)
 {
     if (!g->params.bit_exact || !g->bit_exact_reason[0]) return HEARTH_OK;
     return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
@@ -39,78 +38,80 @@ static hearth_status refuse(const hth_gpu *g, hearth_error *err)
                     hth_gguf_path(g->model->file), hth_device_get_info(g->device)->name, g->bit_exact_reason);
 }
 
-static hearth_status look_for_floats(hth_gpu *g, hearth_error *err)
+static hearth_status check_floats(hth_gpu *g, hearth_error *err)
 {
     const hth_model *m = g->model;
     const hth_matrix *floats = hth_gpu_first_floats(m, &g->params);
-    hth_str name = {"a predictor's matrix", 20}; /* of a file beside the model's */
+    hth_str name = {"a predictor's matrix", 20}; /* for a matrix of a separate predictor file */
     for (size_t i = 0; i < m->n_binding; i++)
         if (m->bindings[i].matrix == floats && m->bindings[i].tensor) name = m->bindings[i].tensor->name;
     if (floats)
         snprintf(g->bit_exact_reason, sizeof g->bit_exact_reason, "%.*s is %s",
                  (int)(name.n < 100 ? name.n : 100), name.bytes, hth_type_find(floats->type)->name);
-    return refuse(g, err);
+    return check_bit_exact(g, err);
 }
 
-/* Tapes, and with them all programs that they use: without those on matrix units that the driver refuses, of
- * which one can be named already. */
-static hearth_status record_with(hth_gpu *g, hth_coopmat_level matrices, const char *why, hearth_error *err)
+/* Records the command lists, which creates all pipelines they use; steps down a cooperative matrix level when the
+ * driver rejects one. why: a known reason against the level above. */
+static hearth_status record_with(hth_gpu *g, hth_coopmat_level level, const char *why, hearth_error *err)
 {
     static const char *const units[][2] = {{"the matrix units", "are"}, {"NV_cooperative_matrix2", "is"}};
     const char *path = hth_gguf_path(g->model->file), *name = hth_device_get_info(g->device)->name;
-    hearth_error refused = {0};
-    for (;; matrices--, why = refused.message) {
+    hearth_error level_err = {0};
+    for (;; level--, why = level_err.message) {
         if (why) {
-            const char *const *what = units[matrices];
+            const char *const *what = units[level];
             hth_log(HEARTH_LOG_WARN, "%s: %s of %s %s not used: %s", path, what[0], name, what[1], why);
             hth_gpu_segments_free(g);
         }
-        g->coopmat = matrices;
-        hearth_status st = hth_gpu_record(g, &refused);
-        if (st == HEARTH_ERROR_UNSUPPORTED && matrices > HTH_COOPMAT_NONE) continue;
-        if (st != HEARTH_OK && err) *err = refused;
+        g->coopmat = level;
+        hearth_status st = hth_gpu_record(g, &level_err);
+        if (st == HEARTH_ERROR_UNSUPPORTED && level > HTH_COOPMAT_NONE) continue;
+        if (st != HEARTH_OK && err) *err = level_err;
         return st;
     }
 }
 
-/* The first that can be done without, and that differs: those above it can, too. */
-static hth_coopmat_level find_wrong(const hth_gpu *g, char (*notes)[HTH_GPU_MESSAGE_MAX])
+/* The first optional level that differs: levels above it can be skipped too. */
+static hth_coopmat_level find_differing(const hth_gpu *g, char (*messages)[HTH_GPU_MESSAGE_MAX])
 {
     hth_coopmat_level i = HTH_COOPMAT_KHR;
-    while (i <= g->coopmat && notes[i][0] == '\0') i++;
+    while (i <= g->coopmat && messages[i][0] == '\0') i++;
     return i <= g->coopmat ? i : HTH_COOPMAT_NONE;
 }
 
-static hth_coopmat_level matrices_of(const hth_device_info *info)
+static hth_coopmat_level coopmat_level_of(const hth_device_info *info)
 {
     if (info->features & HTH_FEATURE_COOPMAT2) return HTH_COOPMAT_CM2;
     return info->n_shape > 0 ? HTH_COOPMAT_KHR : HTH_COOPMAT_NONE;
 }
 
-/* Tapes, then the test of the programs that they use. It writes where the values of steps will lie. */
+/* Records the command lists, then runs the self-test of the shaders they use. The test writes into the step
+ * workspace. */
 static hearth_status record_and_test(hth_gpu *g, hearth_error *err)
 {
-    hth_gpu_messages notes;
+    hth_gpu_messages messages;
     const hth_device_info *info = hth_device_get_info(g->device);
-    hearth_status st = record_with(g, matrices_of(info), NULL, err);
+    hearth_status st = record_with(g, coopmat_level_of(info), NULL, err);
     if (st != HEARTH_OK || (g->bit_exact_reason[0] && g->coopmat == HTH_COOPMAT_NONE)) return st;
-    hth_coopmat_level wrong = HTH_COOPMAT_NONE;
+    hth_coopmat_level differing = HTH_COOPMAT_NONE;
     do {
-        if (wrong) st = record_with(g, wrong - 1, notes[wrong], err);
-        if (st == HEARTH_OK) st = hth_gpu_selftest(g->device, g->workspace.memory, notes, err);
+        if (differing) st = record_with(g, differing - 1, messages[differing], err);
+        if (st == HEARTH_OK) st = hth_gpu_selftest(g->device, g->workspace.memory, messages, err);
         if (st != HEARTH_OK) return st;
-        wrong = find_wrong(g, notes);
-    } while (wrong);
+        differing = find_differing(g, messages);
+    } while (differing);
     if (g->bit_exact_reason[0]) return st;
-    memcpy(g->bit_exact_reason, notes[HTH_COOPMAT_NONE], sizeof g->bit_exact_reason);
-    st = refuse(g, err);
+    memcpy(g->bit_exact_reason, messages[HTH_COOPMAT_NONE], sizeof g->bit_exact_reason);
+    st = check_bit_exact(g, err);
     if (st == HEARTH_OK && g->bit_exact_reason[0])
         hth_log(HEARTH_LOG_WARN, "%s: %s does not give the CPU's bits: %s", hth_gguf_path(g->model->file),
                 info->name, g->bit_exact_reason);
     return st;
 }
 
-/* A card ends some submissions in far less (work.c); drivers that compute on the CPU share it with others. */
+/* A GPU completes some submissions in far less (submit_budget.c); drivers that compute on the CPU share it with
+ * other work. */
 static uint64_t timeout_for(const hth_device *device)
 {
     return (hth_device_get_info(device)->kind == HTH_DEVICE_DISCRETE ? 10u : 600u) * (uint64_t)1000000000;
@@ -131,7 +132,7 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
     g->params.n_hot = NULL;
     if (g->params.max_work == 0)
         g->params.max_work = hth_gpu_default_submit_work(hth_device_get_info(device));
-    g->host_value = hth_queue_host_value(device); /* others may have used it */
+    g->host_value = hth_queue_host_value(device); /* earlier users may have advanced it */
     pthread_mutex_init(&g->step_lock, NULL);
     g->n_slot = params->n_position / HTH_GPU_SLOT;
     g->layers = hth_alloc(params->n_layer, sizeof *g->layers);
@@ -139,7 +140,7 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
     hearth_status st =
         g->layers && g->slot_used ? HEARTH_OK : hth_fail_memory(err, g->n_slot, "a model on a device");
     if (st == HEARTH_OK) st = find_split_layers(g, params, err);
-    if (st == HEARTH_OK) st = look_for_floats(g, err);
+    if (st == HEARTH_OK) st = check_floats(g, err);
     if (st == HEARTH_OK) st = hth_gpu_workspace_open(g, err);
     if (st == HEARTH_OK) st = hth_gpu_caches_open(g, err);
     if (st == HEARTH_OK) st = hth_gpu_weights_open(g, read, user, err);
@@ -149,10 +150,10 @@ hearth_status hth_gpu_open(const hth_model *model, const hth_kernels *kernels, h
     return st;
 }
 
-/* What it has on the device. A thread of a session that comes late may still look at the host's layers. */
-static void give_back(hth_gpu *g)
+/* Frees the device memory. A straggler thread of a session may still read the host's layers. */
+static void release_memory(hth_gpu *g)
 {
-    hth_queue_drain(g->device, g->timeout_ns, NULL); /* else its memory is given back with the device */
+    hth_queue_drain(g->device, g->timeout_ns, NULL); /* if this fails, the memory is freed with the device */
     hth_gpu_segments_free(g);
     hth_gpu_weights_close(g);
     hth_gpu_caches_close(g);
@@ -162,7 +163,7 @@ static void give_back(hth_gpu *g)
 void hth_gpu_close(hth_gpu *g)
 {
     if (!g) return;
-    if (!g->unloaded) give_back(g);
+    if (!g->unloaded) release_memory(g);
     pthread_mutex_destroy(&g->step_lock);
     hth_weight_streams_close(g);
     hth_free(g->layers);
@@ -178,7 +179,7 @@ void hth_gpu_close(hth_gpu *g)
 void hth_gpu_unload(hth_gpu *g)
 {
     pthread_mutex_lock(&g->step_lock);
-    give_back(g);
+    release_memory(g);
     g->unloaded = true;
     pthread_mutex_unlock(&g->step_lock);
 }
@@ -192,9 +193,9 @@ uint64_t hth_gpu_usage(hth_gpu *g, uint64_t *budget)
     return used;
 }
 
-/* ---- the host's neurons ------------------------------------------------------------------------------- */
+/* ---- CPU neurons -------------------------------------------------------------------------------------- */
 
-/* n rows of a matrix, of which skipped ones stand before the first; an absent one has none. */
+/* n rows of a matrix after n_skip rows; an absent matrix stays absent. */
 static hth_matrix some_rows(const hth_matrix *m, uint32_t n_skip, uint32_t n)
 {
     hth_matrix some = *m;
@@ -204,7 +205,7 @@ static hth_matrix some_rows(const hth_matrix *m, uint32_t n_skip, uint32_t n)
     return some;
 }
 
-/* What a layer's neurons from `first` on send to is the same; of their rows n_skip stand before the first. */
+/* n neurons of a layer from `first` on; their rows follow n_skip skipped ones. The outputs are unchanged. */
 static hth_layer neurons_of(const hth_layer *l, uint32_t first, uint32_t n, uint32_t n_skip)
 {
     hth_layer some = *l;
@@ -223,7 +224,7 @@ hth_layer hth_layer_slice_neurons(const hth_layer *l, uint32_t first, uint32_t n
     return neurons_of(l, first, n, first);
 }
 
-/* Of the rows that the host read the device's are not: they begin with its own. */
+/* The host loaded only its own rows, so its matrices begin with them. */
 static hth_layer cold_layer(const hth_layer *l, uint32_t n_hot)
 {
     return neurons_of(l, n_hot, l->d_ff - n_hot, 0);

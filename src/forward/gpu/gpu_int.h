@@ -1,6 +1,7 @@
-/* What the files of this folder share: a part of a model on a device, its matrices, buffers and tapes. */
-#ifndef HTH_RUN_GPU_GPU_INT_H
-#define HTH_RUN_GPU_GPU_INT_H
+/* Types that the files of this folder share: the offloaded part of a model, its matrices, buffers and command
+ * lists. */
+#ifndef HTH_FORWARD_GPU_GPU_INT_H
+#define HTH_FORWARD_GPU_GPU_INT_H
 
 #include "forward/gpu/shader_params.h"
 #include "forward/gpu/gpu.h"
@@ -11,28 +12,28 @@
 
 /* ---- vectors and matrices (weights.c) ------------------------------------------------------------- */
 
-/* Floats among those of the model, which lie together: bytes from `at` on; n 0: absent. */
+/* A vector of floats in the shared vector buffer: byte offset and length; n 0: absent. */
 typedef struct hth_gpu_vector {
     uint64_t offset;
     uint32_t n;
 } hth_gpu_vector;
 
-/* Rows of one type that lie together: some of a matrix, or of several with the same input. */
+/* Contiguous rows of one type: part of a matrix, or of several matrices with the same input. */
 typedef struct hth_gpu_matrix {
     hth_type type;
-    uint32_t n_row, first; /* first: where its results begin among those of the group */
+    uint32_t n_row, first; /* first: index of its first result within the fused matrix */
     hth_soa_layout layout;
     hth_buffer *weights;
-    uint64_t offset; /* bytes from there on the planes begin */
+    uint64_t offset; /* byte offset of the structure-of-arrays data in weights */
     hth_gpu_vector bias;
 } hth_gpu_matrix;
 
-/* Matrices with the same input, whose results stand side by side: q, k, v; gate, up. */
+/* Matrices with the same input and adjacent results: q, k, v; gate, up. */
 typedef struct hth_gpu_fused_matrix {
     hth_gpu_matrix *matrices;
     uint32_t n_matrix;
-    uint32_t n_row, n_col;               /* results, inputs of a token */
-    bool wants_32, wants_256, wants_f32; /* forms of the input */
+    uint32_t n_row, n_col;               /* results and inputs of a token */
+    bool wants_32, wants_256, wants_f32; /* required representations of the input */
 } hth_gpu_fused_matrix;
 
 typedef struct hth_gpu_layer {
@@ -41,52 +42,52 @@ typedef struct hth_gpu_layer {
     hth_gpu_vector attn_norm[2], ffn_norm[2], attn_post[2], ffn_post[2]; /* weight, bias */
     hth_gpu_vector head_norms;                                           /* of queries, then of keys */
     hth_gpu_vector thresholds;
-    hth_gpu_vector cold_bias[2]; /* of gate and up of the host's neurons, where weights pass through */
+    hth_gpu_vector cold_bias[2]; /* of gate and up of the host's neurons, for streamed weights */
     hth_buffer *cache;
     hth_buffer_range keys, values;
-    uint32_t head_words;  /* of a cache, from KV head to KV head */
-    uint32_t n_hot;       /* neurons whose rows lie here: the first ones */
-    bool down_transposed; /* down's rows are neurons; then: */
+    uint32_t head_words;  /* words of a cache from one KV head to the next */
+    uint32_t n_hot;       /* neurons on the device, the first ones */
+    bool down_transposed; /* down is transposed (its rows are neurons); only then the following are set */
     hth_gpu_vector down_bias;
-    float scale_max; /* the largest of its scales */
-    hth_layer cold;  /* the other neurons, as a layer of the CPU's; d_ff 0: there are none */
+    float scale_max; /* the largest down scale */
+    hth_layer cold;  /* the other neurons, as a CPU layer; d_ff 0: none */
     hth_layer
-        cold_synced; /* the same with the H of a token that is done with care: threads that come late still
-                         look at it */
+        /* the same with the H of the current token on the synchronised path; stragglers may still read it */
+        cold_synced;
 } hth_gpu_layer;
 
-/* ---- the values of a step (workspace.c) -------------------------------------------------------------------- */
+/* ---- workspace of a step (workspace.c) --------------------------------------------------------------------- */
 
-/* Rows whose logits are computed at once. */
+/* Tokens whose logits are computed at once. */
 enum { HTH_GPU_HEAD_ROWS = 16 };
 
-/* The input of a group in its forms. */
+/* The input of a fused matrix in its representations. */
 typedef struct hth_gpu_input {
     hth_buffer_range x, q, d, sum, q_256, d_256, sum_256;
 } hth_gpu_input;
 
-/* For n_tok tokens; widths are the largest over the layers. */
+/* For n_tok tokens; widths are the maximum over the layers. */
 typedef struct hth_gpu_workspace {
     hth_buffer *from_host, *to_host, *memory;
-    hth_buffer_range step, embedded, table, grids; /* from_host; grids: three words for each layer, of four */
+    hth_buffer_range step, embedded, table, grids; /* in from_host; grids: [n_layer] three words each, padded to four */
     hth_buffer_range host_sums,
-        host_exponent; /* from_host: HTH_HOST_SUMS words, then [n_tok][d_model] of 64 bits; of a token */
-    hth_buffer_range result; /* to_host: [n_tok][d_model], or [HTH_GPU_HEAD_ROWS][n_vocab] */
+        host_exponent; /* in from_host: HTH_HOST_SUMS words, then int64 [n_tok][d_model]; the exponent of one token */
+    hth_buffer_range result; /* in to_host: [n_tok][d_model], or [HTH_GPU_HEAD_ROWS][n_vocab] */
     hth_buffer_range d2h_ffn_input,
-        d2h_scores;              /* to_host: [n_tok][d_model], [n_tok][d_ff] for the layer under way */
-    hth_buffer_range d2h_absmax; /* to_host: {2^k, largest |h|} [n_layer][n_tok] */
+        d2h_scores;              /* in to_host: [n_tok][d_model], [n_tok][d_ff] of the current layer */
+    hth_buffer_range d2h_absmax; /* in to_host: {2^k, largest |h|} [n_layer][n_tok] */
     hth_buffer_range x, out, attn_saved; /* [n_tok][d_model] */
     hth_buffer_range qkv, attn_out, q_q8;
-    hth_buffer_range splits, split_partials; /* of one token */
+    hth_buffer_range splits, split_partials; /* for one token */
     hth_buffer_range gate_up, rank_out, scores;
-    hth_buffer_range active_mask;       /* a bit for each neuron: whether its rows are wanted */
-    hth_buffer_range down_absmax, sums; /* of neuron-major down: of all tokens; of n_stage */
+    hth_buffer_range active_mask;       /* one bit per neuron: whether its rows are computed */
+    hth_buffer_range down_absmax, sums; /* of the transposed down: for all tokens; for n_stage tokens */
     uint32_t n_stage;
-    hth_buffer_range staging[2], slots[2]; /* of weights that pass through: from_host; there */
-    hth_buffer_range acc64;                /* HTH_HOST_SUMS words, then [n_tok][d_model] of 64 bits */
+    hth_buffer_range staging[2], slots[2]; /* for streamed weights: in from_host; in device memory */
+    hth_buffer_range acc64;                /* HTH_HOST_SUMS words, then int64 [n_tok][d_model] */
     hth_buffer_range logits;
     hth_gpu_input input;
-    uint32_t sine_offset, q_q8_d_offset, n_split; /* words; splits of the longest sequence */
+    uint32_t sine_offset, q_q8_d_offset, n_split; /* in words; splits of the longest sequence */
 } hth_gpu_workspace;
 
 hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err);
@@ -94,13 +95,14 @@ void hth_gpu_workspace_close(hth_gpu *g);
 hearth_status hth_gpu_caches_open(hth_gpu *g, hearth_error *err);
 void hth_gpu_caches_close(hth_gpu *g);
 
-/* ---- tapes (record.c) --------------------------------------------------------------------------------- */
+/* ---- command lists (record.c) ------------------------------------------------------------------------- */
 
-/* Steps of one row, of up to 8, and of up to n_tok have tapes of their own. */
+/* Separate command lists for steps of one token, of up to 8, and of up to n_row tokens. */
 enum { HTH_GPU_ONE, HTH_GPU_FEW, HTH_GPU_MANY, HTH_GPU_N_CLASS, HTH_GPU_FEW_ROWS = 8 };
 
-/* What the host does in the midst of a step, one after another, as soon as so many letters have come. What
- * comes from the device for it (a layer's inputs, or that a staging is free) is a letter. */
+/* Host operations within a step, run in order, each as soon as n_d2h device-to-host messages have arrived. A
+ * message is data that the device writes for the host (a layer's inputs), or the notice that a staging buffer is
+ * free. */
 enum {
     HTH_HOST_OP_COLD_FFN,
     HTH_HOST_OP_SYNC_EXPONENT,
@@ -109,42 +111,41 @@ enum {
     HTH_N_HOST_OP
 };
 typedef struct hth_gpu_host_op {
-    uint32_t kind, index; /* a hand: its neurons, or with care; a piece: to be staged, or its share */
+    uint32_t kind, index; /* split layer: COLD_FFN, SYNC_EXPONENT; chunk: STAGE_CHUNK, PARTIAL_FFN */
     uint32_t n_d2h;
 } hth_gpu_host_op;
 
-/* A step's tapes in the order in which they run. Each layer of which the host has a part (a hand) is cut
- * where its letter to the host is complete, and where the host's sums are wanted; besides, tapes are cut
- * where they would be too much work for a submission (work.c). */
+/* A segment is one command list; a step's segments run in order. Each split layer ends a segment where its message
+ * to the host is complete, and where it needs the host's sums. Segments also end where their work would exceed a
+ * submission (submit_budget.c). */
 typedef struct hth_gpu_segment {
     hth_cmdlist *cmdlist;
-    uint32_t n_d2h, n_host_op; /* letters that are written by its end; acts that must be done before it */
-    uint64_t work;             /* as hth_offload_params counts it */
+    uint32_t n_d2h, n_host_op; /* messages written by its end; host operations that must precede it */
+    uint64_t work;             /* in the unit of hth_offload_params.max_work */
 } hth_gpu_segment;
 typedef struct hth_gpu_segments {
-    hth_gpu_segment *segments; /* [n], with room for so many */
+    hth_gpu_segment *segments; /* [n], with the given capacity */
     uint32_t n, capacity;
     hth_gpu_host_op *host_ops; /* [n_host_op] */
     uint32_t n_host_op;
 } hth_gpu_segments;
 
-/* ---- weights that pass through (weight_stream.c) ------------------------------------------------------------ */
+/* ---- streamed weights (weight_stream.c) --------------------------------------------------------------------- */
 
-/* Rows of the host's neurons as they pass through: of one matrix, as many as a slot holds. Pieces are used in
- * their order, of each layer gate, up, then down; while one is used, the next is on its way to the other
- * slot. */
+/* A chunk: rows of one matrix of the host's neurons, as many as a slot holds. Chunks are used in order, per layer
+ * gate, up, then down; while one is used, the next is copied to the other slot. */
 typedef struct hth_stream_chunk {
-    const hth_matrix *rows; /* the host's */
-    uint32_t first, n_row;  /* of them */
-    uint32_t neuron;        /* number of the first in its layer */
+    const hth_matrix *rows; /* in host memory */
+    uint32_t first, n_row;  /* rows [first, first + n_row) of it */
+    uint32_t neuron;        /* index of the first neuron in its layer */
     hth_soa_layout layout;
     hth_gpu_vector bias;
     uint32_t i_split_layer;
-    hth_layer cpu_neurons;     /* neurons of the hand that the host computes meanwhile; d_ff 0: none */
-    uint32_t first_cpu_neuron; /* their first one's number among the hand's */
+    hth_layer cpu_neurons;     /* neurons of the split layer that the CPU computes meanwhile; d_ff 0: none */
+    uint32_t first_cpu_neuron; /* index of the first of them among the layer's CPU neurons */
 } hth_stream_chunk;
 
-/* Steps of so many tokens (gpu.h), up to n_tok. */
+/* For steps of config.n_tok (gpu.h) to n_row tokens. */
 typedef struct hth_weight_stream {
     hth_placement_stream config;
     uint32_t n_row;
@@ -153,14 +154,14 @@ typedef struct hth_weight_stream {
     hth_gpu_segments segments;
 } hth_weight_stream;
 
-/* Bytes of a slot for this model; 0: its weights cannot pass through. */
+/* Bytes of a slot for this model; 0: its weights cannot be streamed. */
 uint64_t hth_gpu_slot_bytes(const hth_model *model);
-/* The pieces of all hands, once the host has read its rows. */
+/* Builds the chunks of all split layers, once the host has loaded its rows. */
 hearth_status hth_weight_streams_open(hth_gpu *g, hearth_error *err);
 void hth_weight_streams_close(hth_gpu *g);
-/* Neurons of the host's in a layer that pass through, the first ones. */
+/* Neurons of a layer's CPU neurons that are streamed, the first ones. */
 uint32_t hth_gpu_n_streamed(const hth_gpu_layer *l, const hth_weight_stream *p);
-/* Piece i into its staging. */
+/* Packs chunk i into its staging buffer. */
 void hth_gpu_stage(const hth_gpu *g, hth_pool *pool, const hth_weight_stream *p, uint32_t i);
 
 struct hth_gpu {
@@ -168,35 +169,37 @@ struct hth_gpu {
     const hth_kernels *kernels;
     hth_device *device;
     hth_offload_params params;
-    char bit_exact_reason[HTH_GPU_MESSAGE_MAX]; /* why it does not give the CPU's bits; empty: it does */
-    hth_gpu_layer *layers;                      /* [place.n_layer] */
-    uint32_t *split_layers;                     /* [n_split_layer] layers of which the host has a part */
+    char bit_exact_reason[HTH_GPU_MESSAGE_MAX]; /* why results differ from the CPU's bits; empty: they do not */
+    hth_gpu_layer *layers;                      /* [params.n_layer] */
+    uint32_t *split_layers;                     /* [n_split_layer] indices of the split layers */
     uint32_t n_split_layer;
     hth_gpu_fused_matrix head;
     hth_gpu_vector output_norm[2];
     hth_buffer *vectors;
-    float *staging_vectors; /* of the vectors, while they are gathered */
+    float *staging_vectors; /* the vectors, while they are collected */
     size_t n_staging_vector, staging_capacity;
     hth_gpu_workspace workspace;
     hth_gpu_segments segments[HTH_GPU_N_CLASS];
-    hth_gpu_segments synced_segments; /* of one row */
+    hth_gpu_segments synced_segments; /* for one token, with a synchronised exponent */
     hth_weight_stream streams[HTH_PLACEMENT_STREAMS + 1];
     uint32_t n_stream;
     uint32_t
-        i_full_stream; /* among them, behind those of the place: nothing is shared, for any number of tokens; 0:
-                       there is none, and no other shares */
-    hth_gpu_segments head_segments[2]; /* of one row; of HTH_GPU_HEAD_ROWS */
-    hth_submit_info *submits;          /* [of the longest tapes, and the head's] of the step under way, */
+        /* index in streams, after those of params, of the stream without a CPU share, for any number of tokens; 0:
+         * none, and no stream has a share */
+        i_full_stream;
+    hth_gpu_segments head_segments[2]; /* for one token; for HTH_GPU_HEAD_ROWS */
+    hth_submit_info *submits;          /* [segments of the longest step and of the head] of the current step */
     hth_fence *fences;
-    uint32_t n_submitted, n_done; /* of which so many were submitted, and were seen to be done */
+    uint32_t n_submitted, n_done; /* number submitted, and number known to be complete */
     uint32_t *cold_absmax;        /* [n_split_layer][n_tok] bits of the host's largest |h| */
-    int64_t *shared_sums;    /* [n_tok][d_model] of the host's share of a layer, so far; NULL: it has none */
-    uint32_t shared_state;   /* what is said of them: HTH_HOST_* */
-    uint64_t n_step_retried; /* steps with such a share that were not usual */
-    bool host_sums_invalid;  /* sums of the host's in the step under way mean nothing, for whichever row */
-    uint64_t host_value;     /* the host's last signal */
-    uint64_t timeout_ns;     /* after which the device is lost */
-    hth_coopmat_level coopmat; /* of which rows of many tokens make use, where they can */
+    /* [n_tok][d_model] the host's partial sums of a layer so far; NULL: no stream has a share */
+    int64_t *shared_sums;
+    uint32_t shared_state;   /* their state: HTH_HOST_SUMS_* */
+    uint64_t n_step_retried; /* steps with a CPU share that had values outside the calibrated range */
+    bool host_sums_invalid;  /* some host sums of the current step overflowed, for any token */
+    uint64_t host_value;     /* last value signalled by the host */
+    uint64_t timeout_ns;     /* after which the device counts as lost */
+    hth_coopmat_level coopmat; /* highest level used for rows of many tokens */
     hth_gpu_counts counts;
     pthread_mutex_t step_lock;
     bool unloaded;      /* hth_gpu_unload */
@@ -204,61 +207,59 @@ struct hth_gpu {
     uint32_t n_slot;
 };
 
-/* Of a layer of the CPU's some neurons; first: a multiple of HTH_PANEL_ROW, and n too but for the last. */
+/* Some neurons of a CPU layer; first is a multiple of HTH_PANEL_ROW, and n too except for the last slice. */
 hth_layer hth_layer_slice_neurons(const hth_layer *l, uint32_t first, uint32_t n);
-/* sim_host_cost.c: the host's neurons of a layer, of which so many fired over all tokens. */
+/* sim_host_cost.c: charges the host's neurons of a layer, n_fired of them active over all tokens. */
 void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_layer *cold, uint64_t n_fired);
-/* The same of a piece of weights that pass through. */
+/* The same for a chunk of streamed weights. */
 void hth_gpu_sim_host_cost_chunk(hth_gpu *g, const hth_stream_chunk *chunk);
 static inline void *hth_gpu_mapped(hth_buffer_range s)
 {
     return (uint8_t *)hth_buffer_map(s.buffer) + s.offset;
 }
 
-/* ---- a step under way -----------------------------------------------------------------------------------
- */
+/* ---- the current step -------------------------------------------------------------- */
 
-/* host_ops.c: what the host has to do for n rows; p: of a passage, or NULL. */
+/* host_ops.c: runs one host operation for n tokens; p: the weight stream, or NULL. */
 void hth_gpu_run_host_op(hth_gpu *g, hth_step *s, const hth_weight_stream *p, const hth_gpu_host_op *op,
                          uint32_t n);
-/* Whether all divided layers say what their usual values are. */
+/* Whether all split layers have a calibrated range. */
 bool hth_gpu_has_calib_range(const hth_gpu *g);
-/* Of n rows that were done so many, the first ones, whose sums fit together. */
+/* Number of leading tokens among n computed ones whose sums are in range. */
 uint32_t hth_gpu_n_in_range(const hth_gpu *g, const hth_weight_stream *p, uint32_t n);
 
-/* submit.c: a step's tapes. */
+/* submit.c: the segments of a step. */
 typedef struct hth_gpu_step_exec {
     const hth_gpu_segments *segments;
-    const hth_weight_stream *stream; /* that they are of, or NULL */
+    const hth_weight_stream *stream; /* the weight stream they belong to, or NULL */
     uint32_t n_row;
     hth_submit_mode submit_mode;
-    const hth_gpu_segments *next; /* more, or NULL */
+    const hth_gpu_segments *next; /* further segments, or NULL */
 } hth_gpu_step_exec;
 hearth_status hth_gpu_submit_step(hth_gpu *g, hth_step *s, const hth_gpu_step_exec *p, hearth_error *err);
-/* Waits for a step whose end was not seen: it may still read what the next one is told, and wait for signals.
- */
+/* Waits for a step whose completion was not observed: it may still read the step inputs, and wait for signals. */
 hearth_status hth_gpu_wait_idle(hth_gpu *g, hearth_error *err);
 
-/* The classes' numbers of rows. */
+/* Maximum tokens of each class. */
 uint32_t hth_gpu_bucket_size(const hth_gpu *g, int class);
-/* All tapes, and room for a step of them. */
+/* Records all command lists, and allocates the submissions of a step. */
 hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err);
 void hth_gpu_segments_free(hth_gpu *g);
-/* work.c: what stands for an max_work of 0. */
+/* submit_budget.c: the default for max_work 0. */
 uint64_t hth_gpu_default_submit_work(const hth_device_info *info);
 
-/* ---- matrix units (tiles.c) -------------------------------------------------------------------------- */
+/* ---- matrix units (coopmat_shapes.c) ----------------------------------------------------------------- */
 
-/* LOCAL, COLS, ROWS and the shape for matrices of a form and steps of n_tok tokens, among the constants of
- * mul_mat_q_cm2, of mul_mat_q, or of neither, in this order and not above `most`: which of them is returned.
- * NONE: the device has no shape that fits, or too little that a workgroup shares. */
+/* Writes LOCAL, COLS, ROWS and the matrix shape for a quantisation descriptor and steps of n_tok tokens into the
+ * constants of mul_mat_q_cm2, else mul_mat_q, not above level `most`. Returns the level chosen. NONE: the device
+ * has no usable shape, or too little shared memory. */
 hth_coopmat_level hth_gpu_choose_tile(const hth_device_info *info, const hth_quant_desc *desc,
                                       hth_coopmat_level most, uint32_t n_tok,
                                       uint32_t consts[HTH_TILE_N_CONST]);
 
 /* ---- sources of weights (weights.c) ------------------------------------------------------------------- */
 
-/* Matrices with the same input, in order: the first n_tok of each; absent ones have none. */
+/* Matrices with the same input, in order: the first n_row of each; absent ones have 0. */
 enum { HTH_GPU_MAX_MATRICES = 3 };
 typedef struct hth_gpu_fused_src {
     const hth_matrix *matrix[HTH_GPU_MAX_MATRICES];
@@ -267,16 +268,16 @@ typedef struct hth_gpu_fused_src {
     uint32_t n;
 } hth_gpu_fused_src;
 
-/* The groups of a layer with n_hot of its neurons: q k v, o, gate and up, down, the predictor's two. */
+/* The fused matrices of a layer with n_hot of its neurons: q k v, o, gate and up, down, the predictor's two. */
 enum { HTH_GPU_N_FUSED = 6 };
 void hth_gpu_fused_srcs(const hth_model *model, uint32_t i_layer, uint32_t n_hot, hearth_selector selector,
                         hth_gpu_fused_src out[HTH_GPU_N_FUSED]);
 hth_gpu_fused_src hth_gpu_head_src(const hth_model *model);
-/* Bytes of a group whose bindings may have `most`. False: no program knows a type, or it overflows. */
+/* Bytes of a fused matrix with bindings of at most `max` bytes. false: no shader supports a type, or it overflows. */
 bool hth_gpu_fused_matrix_bytes(const hth_gpu_fused_src *source, uint64_t max, uint64_t *bytes);
-/* The first matrix of floats among those of the place; NULL: all are quantised. */
+/* The first float matrix among the offloaded ones; NULL: all are quantised. */
 const hth_matrix *hth_gpu_first_floats(const hth_model *model, const hth_offload_params *params);
-/* All weights and vectors of the place. */
+/* Loads all offloaded weights and vectors. */
 hearth_status hth_gpu_weights_open(hth_gpu *g, hth_gpu_read_fn *read, void *user, hearth_error *err);
 void hth_gpu_weights_close(hth_gpu *g);
 

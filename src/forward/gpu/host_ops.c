@@ -1,26 +1,26 @@
-/* What the host does in the midst of a step: it computes its neurons of a divided layer, or a share of them,
- * or brings weights into a staging; and whether the sums that both sides made fit together.
+/* The host operations of a step: the CPU computes its neurons of a split layer, or a share of them, or packs
+ * weights into a staging buffer; and the check that the sums of both sides are in range.
  *
- * Both make integers with a power of two that is chosen for a layer's usual values (docs/arithmetic.md 6). A
- * token with a larger one shows only when all parts are done; it is done again, with care: the layer's two
- * parts then agree on the power before they make sums. */
+ * Both sides compute integers scaled by a power of two that is chosen for a layer's calibrated range
+ * (docs/arithmetic.md 6). A token that exceeds the range is known only when all parts are done; it is retried on
+ * the path with a synchronised exponent, where both parts agree on the power before they compute sums. */
 #include "forward/gpu/gpu_int.h"
 
 #include "base/bits.h"
 
 #include <string.h>
 
-/* ---- the host's neurons ------------------------------------------------------------------------------- */
+/* ---- CPU neurons -------------------------------------------------------------------------------------- */
 
-/* The inputs of a hand's layer for n rows, from the letter that has come. */
+/* Reads the inputs of a split layer for n tokens from the device-to-host message. */
 static void read_d2h_msg(const hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n)
 {
     memcpy(s->x_norm, hth_gpu_mapped(g->workspace.d2h_ffn_input), (size_t)n * g->model->hparams.d_model * sizeof(float));
     memset(g->cold_absmax + (size_t)i_split_layer * g->params.n_row, 0, n * sizeof *g->cold_absmax);
 }
 
-/* What `cold`, neurons of a hand from number `first` of its own on, give to n rows, whose inputs were read.
- */
+/* Computes the contribution of `cold`, whose first neuron is number `first` of the split layer's CPU neurons, to n
+ * tokens whose inputs were read. */
 static void compute_cold(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n, const hth_layer *cold,
                          uint32_t first, hth_cold_sums *out)
 {
@@ -34,8 +34,8 @@ static void compute_cold(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32
     hth_gpu_sim_host_cost_cold(g, s, cold, out->n_active);
 }
 
-/* All of a hand. neurons: the layer's, or with another H. */
-static void answer_as(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n, const hth_layer *cold)
+/* All CPU neurons of a split layer. cold: the layer's own, or with another H. */
+static void compute_all_cold(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n, const hth_layer *cold)
 {
     uint32_t *flag = hth_gpu_mapped(g->workspace.host_sums);
     hth_cold_sums out = {.sums = (int64_t *)(void *)(flag + HTH_HOST_SUMS)};
@@ -46,43 +46,44 @@ static void answer_as(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t 
     g->counts.n_split_empty += out.n_active == 0;
 }
 
-static void answer(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n)
+static void run_cold_ffn(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n)
 {
-    answer_as(g, s, i_split_layer, n, &g->layers[g->split_layers[i_split_layer]].cold);
+    compute_all_cold(g, s, i_split_layer, n, &g->layers[g->split_layers[i_split_layer]].cold);
 }
 
-/* The largest |h| of the device's neurons of a row. */
-static uint32_t device_top(const hth_gpu *g, uint32_t i_layer, uint32_t row)
+/* The largest |h| of the device's neurons for a token. */
+static uint32_t device_absmax(const hth_gpu *g, uint32_t i_layer, uint32_t row)
 {
-    const uint32_t *tops = hth_gpu_mapped(g->workspace.d2h_absmax);
-    return tops[2 * ((size_t)i_layer * g->params.n_row + row) + 1];
+    const uint32_t *absmax = hth_gpu_mapped(g->workspace.d2h_absmax);
+    return absmax[2 * ((size_t)i_layer * g->params.n_row + row) + 1];
 }
 
-/* The host's part with a power of two that suits the device's part too, and that power for the device. */
-static void agree(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n)
+/* Computes the host's part with a power of two that suits the device's part too, and passes that power to the
+ * device. */
+static void sync_exponent(hth_gpu *g, hth_step *s, uint32_t i_split_layer, uint32_t n)
 {
-    uint32_t i_layer = g->split_layers[i_split_layer], *given = hth_gpu_mapped(g->workspace.host_exponent);
+    uint32_t i_layer = g->split_layers[i_split_layer], *exponent = hth_gpu_mapped(g->workspace.host_exponent);
     hth_layer *cold = &g->layers[i_layer].cold_synced;
-    float hot = hth_float_of(device_top(g, i_layer, 0)), *usual = &cold->down_t.hidden_absmax;
-    *usual = g->layers[i_layer].cold.down_t.hidden_absmax;
-    if (!(hot <= *usual)) *usual = hot;
-    answer_as(g, s, i_split_layer, n, cold);
-    float top = hth_float_of(g->cold_absmax[(size_t)i_split_layer * g->params.n_row]);
-    given[0] = hth_bits_of(hth_axpy_scale(top <= *usual ? *usual : top, cold->down_t.scale_max));
-    given[1] = hth_bits_of(top);
+    float hot = hth_float_of(device_absmax(g, i_layer, 0)), *calib_max = &cold->down_t.hidden_absmax;
+    *calib_max = g->layers[i_layer].cold.down_t.hidden_absmax;
+    if (!(hot <= *calib_max)) *calib_max = hot;
+    compute_all_cold(g, s, i_split_layer, n, cold);
+    float cold_max = hth_float_of(g->cold_absmax[(size_t)i_split_layer * g->params.n_row]);
+    exponent[0] = hth_bits_of(hth_axpy_scale(cold_max <= *calib_max ? *calib_max : cold_max, cold->down_t.scale_max));
+    exponent[1] = hth_bits_of(cold_max);
 }
 
-static void stage(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t i_piece)
+static void stage_chunk(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t i_chunk)
 {
-    hth_gpu_stage(g, s->pool, p, i_piece);
-    hth_gpu_sim_host_cost_chunk(g, &p->chunks[i_piece]);
+    hth_gpu_stage(g, s->pool, p, i_chunk);
+    hth_gpu_sim_host_cost_chunk(g, &p->chunks[i_chunk]);
 }
 
-/* The host's share beside a piece. Sums of a layer come together in memory of the host's own, as what is
- * mapped may be slow to read. */
-static void share(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t i_piece, uint32_t n)
+/* Computes the host's share for a chunk. The sums of a layer accumulate in ordinary host memory, because mapped
+ * memory may be slow to read. */
+static void run_partial_ffn(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t i_chunk, uint32_t n)
 {
-    const hth_stream_chunk *chunk = &p->chunks[i_piece];
+    const hth_stream_chunk *chunk = &p->chunks[i_chunk];
     const hth_gpu_layer *l = &g->layers[g->split_layers[chunk->i_split_layer]];
     uint32_t *flag = hth_gpu_mapped(g->workspace.host_sums);
     if (chunk->first_cpu_neuron == hth_gpu_n_streamed(l, p)) {
@@ -103,31 +104,32 @@ static void share(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t 
 void hth_gpu_run_host_op(hth_gpu *g, hth_step *s, const hth_weight_stream *p, const hth_gpu_host_op *op, uint32_t n)
 {
     switch (op->kind) {
-    case HTH_HOST_OP_COLD_FFN: answer(g, s, op->index, n); break;
-    case HTH_HOST_OP_SYNC_EXPONENT: agree(g, s, op->index, n); break;
-    case HTH_HOST_OP_STAGE_CHUNK: stage(g, s, p, op->index); break;
-    default: share(g, s, p, op->index, n);
+    case HTH_HOST_OP_COLD_FFN: run_cold_ffn(g, s, op->index, n); break;
+    case HTH_HOST_OP_SYNC_EXPONENT: sync_exponent(g, s, op->index, n); break;
+    case HTH_HOST_OP_STAGE_CHUNK: stage_chunk(g, s, p, op->index); break;
+    default: run_partial_ffn(g, s, p, op->index, n);
     }
 }
 
-/* ---- values beyond H ---------------------------------------------------------------------------------- */
+/* ---- values outside the calibrated range -------------------------------------------------------------- */
 
-/* Whether the host computes neurons of a layer in a passage, or (NULL) where nothing passes. */
-static bool has_part(const hth_gpu_layer *l, const hth_weight_stream *p)
+/* Whether the CPU computes neurons of a layer with a weight stream, or (p NULL) without one. */
+static bool has_cpu_part(const hth_gpu_layer *l, const hth_weight_stream *p)
 {
     return !p || hth_gpu_n_streamed(l, p) < l->cold.d_ff;
 }
 
-/* Whether both parts of every divided layer made row's sums with the power of two of H. */
+/* Whether both parts of every split layer computed the token's sums with the power of two of H. */
 static bool is_in_range(const hth_gpu *g, const hth_weight_stream *p, uint32_t row)
 {
     for (uint32_t i = 0; i < g->n_split_layer; i++) {
         const hth_layer *l = &g->model->layers[g->split_layers[i]];
-        if (!has_part(&g->layers[g->split_layers[i]], p)) continue;
-        uint32_t usual = hth_bits_of(l->down_t.hidden_absmax) & 0x7fffffffu;
+        if (!has_cpu_part(&g->layers[g->split_layers[i]], p)) continue;
+        uint32_t calib_max = hth_bits_of(l->down_t.hidden_absmax) & 0x7fffffffu;
         bool floats = hth_type_act_block(l->down_t.rows.type) == 0;
-        uint32_t cold = g->cold_absmax[(size_t)i * g->params.n_row + row], hot = device_top(g, g->split_layers[i], row);
-        if (!floats && (cold > usual || hot > usual)) return false;
+        uint32_t cold = g->cold_absmax[(size_t)i * g->params.n_row + row],
+                 hot = device_absmax(g, g->split_layers[i], row);
+        if (!floats && (cold > calib_max || hot > calib_max)) return false;
     }
     return true;
 }
@@ -141,7 +143,7 @@ bool hth_gpu_has_calib_range(const hth_gpu *g)
 
 uint32_t hth_gpu_n_in_range(const hth_gpu *g, const hth_weight_stream *p, uint32_t n)
 {
-    uint32_t n_usual = 0;
-    while (!g->host_sums_invalid && n_usual < n && is_in_range(g, p, n_usual)) n_usual++;
-    return n_usual;
+    uint32_t n_in_range = 0;
+    while (!g->host_sums_invalid && n_in_range < n && is_in_range(g, p, n_in_range)) n_in_range++;
+    return n_in_range;
 }

@@ -1,5 +1,5 @@
-/* What of a model can lie on a device, and how many bytes it takes there: by shapes and types alone, so
- * that a place can be chosen, or refused, before anything is loaded. */
+/* What of a model can be offloaded, and how many bytes it takes on the device: from shapes and types alone, so
+ * that a placement can be chosen, or rejected, before anything is loaded. */
 #include "forward/gpu/cache.h"
 #include "forward/gpu/gpu_int.h"
 
@@ -29,7 +29,7 @@ const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload
     hth_gpu_fused_src groups[HTH_GPU_N_FUSED];
     if (i_layer == h->n_layer) {
         hth_gpu_fused_src head = hth_gpu_head_src(model);
-        return group_has_programs(&head) ? NULL : "its type has no program";
+        return group_has_programs(&head) ? NULL : "no shader supports its type";
     }
     if (h->d_head % 4 > 0) return "its heads are no multiple of 4 values";
     if (params->kv == HEARTH_KV_Q8_0 && h->d_head % HTH_ACT_BLOCK > 0)
@@ -37,11 +37,11 @@ const char *hth_gpu_unsupported_reason(const hth_model *model, const hth_offload
     if (h->d_head > HTH_GPU_MAX_D_HEAD) return "its heads are too large";
     hth_gpu_fused_srcs(model, i_layer, model->layers[i_layer].d_ff, params->selector, groups);
     for (int i = 0; i < HTH_GPU_N_FUSED; i++)
-        if (!group_has_programs(&groups[i])) return "a type of its weights has no program";
+        if (!group_has_programs(&groups[i])) return "no shader supports a type of its weights";
     return NULL;
 }
 
-/* Chains of floats are never cut within a group. */
+/* Float chains are never split within a group. */
 uint32_t hth_gpu_split_granularity(const hth_model *model, uint32_t i_layer)
 {
     const hth_matrix *rows = &model->layers[i_layer].down_t.rows;

@@ -1,5 +1,6 @@
-/* The tapes of a step: each layer's programs in the order of a token, recorded once for a class of steps
- * (one row, a few, many), and the head's. What a program reads is ordered behind what wrote it. */
+/* Records the command lists of a step: each layer's shaders in the order of a token's computation, once per class
+ * of steps (one token, a few, many), and those of the head. A barrier separates each read from the write before
+ * it. */
 #include "forward/gpu/recorder.h"
 
 #include "base/alloc.h"
@@ -36,7 +37,7 @@ static void rope_store(hth_recorder *r, const hth_layer *l, const hth_gpu_layer 
     hth_rec_barrier(r);
 }
 
-/* Of a token, where a sequence has all positions. */
+/* Of one token, at the maximum number of positions. */
 static uint64_t attend_work(const hth_recorder *r, const hth_layer *l)
 {
     uint64_t n = r->g->params.n_position;
@@ -44,7 +45,7 @@ static uint64_t attend_work(const hth_recorder *r, const hth_layer *l)
     return 2 * n * l->n_head * r->g->model->hparams.d_head * HTH_DOT_SCALAR;
 }
 
-/* All splits of a token at once. */
+/* All splits of a token in one dispatch. */
 static void attend_whole(hth_recorder *r, const hth_layer *l, const uint32_t *consts,
                          const hth_buffer_range *bind, hth_push_attn *push)
 {
@@ -58,26 +59,26 @@ static void attend_whole(hth_recorder *r, const hth_layer *l, const uint32_t *co
     }
 }
 
-/* The splits of one token side by side, then together. */
+/* The splits of one token in parallel, then their reduction. */
 static void attend_by_split(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const uint32_t *consts,
                             const hth_buffer_range *bind, const hth_push_attn *push)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     uint32_t d = r->g->model->hparams.d_head;
     hth_buffer_range grid = {ws->grids.buffer, ws->grids.offset + 16 * i_layer, 12};
-    hth_push_attn_reduce join = {.n_head = l->n_head, .window = l->window, .n_split = ws->n_split};
+    hth_push_attn_reduce reduce = {.n_head = l->n_head, .window = l->window, .n_split = ws->n_split};
     hth_rec_reserve_work(r, attend_work(r, l));
     const hth_pipeline *p = hth_rec_pipeline(r, HTH_SHADER_attn, consts);
     if (!p) return;
     hth_cmdlist_dispatch_indirect(r->cmdlist, p, bind, push, grid);
-    /* Keys and values of a split, at most. */
+    /* Upper bound: keys and values of one split. */
     hth_cmdlist_hint_bytes(r->cmdlist,
                            2 * HTH_ATTN_SPLIT * sizeof(uint32_t) * hth_gpu_cache_words(r->g->params.kv, d));
     hth_rec_mark_dirty(r, ws->splits), hth_rec_mark_dirty(r, ws->split_partials);
     hth_rec_barrier(r);
     hth_rec_dispatch(r, HTH_SHADER_attn_reduce, (const uint32_t[]){d, HTH_REC_LOCAL},
                      (const hth_buffer_range[]){ws->step, ws->splits, ws->split_partials, ws->attn_out},
-                     &join, l->n_head, 1);
+                     &reduce, l->n_head, 1);
 }
 
 static void attend(hth_recorder *r, uint32_t i_layer, const hth_layer *l, const hth_gpu_layer *to)
@@ -118,9 +119,9 @@ static void attention(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, boo
     hth_rec_rows(r, &to->o, &in, y, accumulate);
 }
 
-/* ---- a layer, the head -------------------------------------------------------------------------------- */
+/* ---- layers and head ---------------------------------------------------------------------------------- */
 
-/* x takes what a block gives, normed where the family does that. */
+/* Adds a block's output to x, after a post-norm where the architecture has one. */
 static void add_to_stream(hth_recorder *r, hth_buffer_range block, const hth_gpu_vector post[2])
 {
     uint32_t n = r->g->model->hparams.d_model;
@@ -197,41 +198,41 @@ uint32_t hth_gpu_bucket_size(const hth_gpu *g, int class)
 
 static hearth_status record_with(hth_recorder *r)
 {
-    uint32_t n_act = r->stream ? 2 * r->stream->n_chunk : r->g->n_split_layer;
-    r->segments->host_ops = hth_alloc(n_act, sizeof *r->segments->host_ops);
+    uint32_t n_op = r->stream ? 2 * r->stream->n_chunk : r->g->n_split_layer;
+    r->segments->host_ops = hth_alloc(n_op, sizeof *r->segments->host_ops);
     if (!r->segments->host_ops)
-        return hth_fail_memory(r->err, n_act * sizeof *r->segments->host_ops, "tapes");
+        return hth_fail_memory(r->err, n_op * sizeof *r->segments->host_ops, "command lists");
     hth_rec_begin(r);
     if (r->st == HEARTH_OK) layers(r);
     hth_rec_end(r);
     return r->st;
 }
 
-/* Layers that are divided are computed by both sides at once, or with care. */
-static hearth_status record(hth_gpu *g, uint32_t n_row, bool careful, hth_gpu_segments *tapes,
+/* synced: split layers use the path with a synchronised exponent; else both sides compute concurrently. */
+static hearth_status record(hth_gpu *g, uint32_t n_row, bool synced, hth_gpu_segments *segments,
                             hearth_error *err)
 {
-    hth_recorder r = {.g = g, .segments = tapes, .n_row = n_row, .synced_exponent = careful, .err = err};
+    hth_recorder r = {.g = g, .segments = segments, .n_row = n_row, .synced_exponent = synced, .err = err};
     return record_with(&r);
 }
 
-static hearth_status record_passage(hth_gpu *g, hth_weight_stream *p, hearth_error *err)
+static hearth_status record_stream(hth_gpu *g, hth_weight_stream *p, hearth_error *err)
 {
     hth_recorder r = {.g = g, .segments = &p->segments, .n_row = p->n_row, .stream = p, .err = err};
     return record_with(&r);
 }
 
-static hearth_status record_head(hth_gpu *g, uint32_t n_row, hth_gpu_segments *tapes, hearth_error *err)
+static hearth_status record_head(hth_gpu *g, uint32_t n_row, hth_gpu_segments *segments, hearth_error *err)
 {
-    hth_recorder r = {.g = g, .segments = tapes, .n_row = n_row, .err = err};
+    hth_recorder r = {.g = g, .segments = segments, .n_row = n_row, .err = err};
     hth_rec_begin(&r);
     if (r.st == HEARTH_OK) head(&r);
     hth_rec_end(&r);
     return r.st;
 }
 
-/* A step's tapes, and the head's behind them. */
-static hearth_status open_turns(hth_gpu *g, hearth_error *err)
+/* Allocates the submissions of a step, including those of the head. */
+static hearth_status alloc_submits(hth_gpu *g, hearth_error *err)
 {
     uint64_t n = g->synced_segments.n;
     for (uint32_t i = 0; i < g->n_stream; i++) n = hth_max_u64(n, g->streams[i].segments.n);
@@ -241,7 +242,7 @@ static hearth_status open_turns(hth_gpu *g, hearth_error *err)
     if (submits) g->submits = submits;
     hth_fence *fences = hth_realloc(g->fences, n, sizeof *fences);
     if (fences) g->fences = fences;
-    return submits && fences ? HEARTH_OK : hth_fail_memory(err, n * sizeof *submits, "tapes");
+    return submits && fences ? HEARTH_OK : hth_fail_memory(err, n * sizeof *submits, "command lists");
 }
 
 hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
@@ -251,24 +252,24 @@ hearth_status hth_gpu_record(hth_gpu *g, hearth_error *err)
     for (int c = 0; st == HEARTH_OK && c < HTH_GPU_N_CLASS; c++)
         st = record(g, hth_gpu_bucket_size(g, c), false, &g->segments[c], err);
     if (st == HEARTH_OK && g->n_split_layer > 0) st = record(g, 1, true, &g->synced_segments, err);
-    for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++) st = record_passage(g, &g->streams[i], err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++) st = record_stream(g, &g->streams[i], err);
     if (st == HEARTH_OK && g->params.head) st = record_head(g, 1, &g->head_segments[0], err);
     if (st == HEARTH_OK && g->params.head) st = record_head(g, rows, &g->head_segments[1], err);
-    return st == HEARTH_OK ? open_turns(g, err) : st;
+    return st == HEARTH_OK ? alloc_submits(g, err) : st;
 }
 
-static void free_tapes(hth_gpu_segments *tapes)
+static void free_segments(hth_gpu_segments *segments)
 {
-    for (uint32_t i = 0; i < tapes->n; i++) hth_cmdlist_free(tapes->segments[i].cmdlist);
-    hth_free(tapes->segments);
-    hth_free(tapes->host_ops);
-    *tapes = (hth_gpu_segments){0};
+    for (uint32_t i = 0; i < segments->n; i++) hth_cmdlist_free(segments->segments[i].cmdlist);
+    hth_free(segments->segments);
+    hth_free(segments->host_ops);
+    *segments = (hth_gpu_segments){0};
 }
 
 void hth_gpu_segments_free(hth_gpu *g)
 {
-    for (int c = 0; c < HTH_GPU_N_CLASS; c++) free_tapes(&g->segments[c]);
-    free_tapes(&g->synced_segments);
-    for (uint32_t i = 0; i < g->n_stream; i++) free_tapes(&g->streams[i].segments);
-    for (int i = 0; i < 2; i++) free_tapes(&g->head_segments[i]);
+    for (int c = 0; c < HTH_GPU_N_CLASS; c++) free_segments(&g->segments[c]);
+    free_segments(&g->synced_segments);
+    for (uint32_t i = 0; i < g->n_stream; i++) free_segments(&g->streams[i].segments);
+    for (int i = 0; i < 2; i++) free_segments(&g->head_segments[i]);
 }

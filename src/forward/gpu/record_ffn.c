@@ -1,19 +1,18 @@
-/* The feed-forward network on tapes: gate, up, activation and down of the neurons that lie on the device; the
- * letter to the host, which computes the others, and its answer; or the others' weights, as they pass
- * through. */
+/* Records the feed-forward network: gate, up, activation and down of the neurons on the device; the device-to-host
+ * message with which the CPU computes the others, and the use of its sums; or the chunks of streamed weights. */
 #include "forward/gpu/recorder.h"
 
 #include <string.h>
 
 /* ---- hidden values ------------------------------------------------------------------------------------ */
 
-/* f of values, gated or not, in the forms that a group wants; store: floats too, into input.x. */
+/* f of values, gated or not, in the representations that a group needs; store: also as floats, into input.x. */
 typedef struct activation {
     hth_activation kind;
     bool gated, store;
     uint32_t n, select, score_stride;
     hth_buffer_range from;
-    hth_gpu_vector floors;
+    hth_gpu_vector thresholds;
     float least;
 } activation;
 
@@ -22,12 +21,13 @@ static void activate(hth_recorder *r, const activation *a, const hth_gpu_fused_m
     const hth_gpu_workspace *ws = &r->g->workspace;
     const hth_gpu_input *in = &ws->input;
     uint32_t block = group ? hth_rec_primary_block(group) : 0;
-    bool wide = block == HTH_ACT_BLOCK_256, both = group && group->wants_32 && group->wants_256;
+    bool is_256 = block == HTH_ACT_BLOCK_256, both = group && group->wants_32 && group->wants_256;
     bool store = a->store || both || (group && group->wants_f32);
     hth_push_act_quantize push = {a->n, a->score_stride, a->least};
     const uint32_t consts[] = {(uint32_t)a->kind, a->gated, block, store, HTH_REC_LOCAL, a->select};
-    hth_buffer_range q = wide ? in->q_256 : in->q, d = wide ? in->d_256 : in->d, sum = wide ? in->sum_256 : in->sum;
-    const hth_buffer_range bind[] = {ws->step, a->from, ws->scores, hth_rec_vector(r, a->floors), in->x,
+    hth_buffer_range q = is_256 ? in->q_256 : in->q, d = is_256 ? in->d_256 : in->d,
+                     sum = is_256 ? in->sum_256 : in->sum;
+    const hth_buffer_range bind[] = {ws->step, a->from, ws->scores, hth_rec_vector(r, a->thresholds), in->x,
                               q,          d,       sum};
     if (a->n > 0)
         hth_rec_dispatch(r, HTH_SHADER_act_quantize, consts, bind, &push, hth_div_ceil(a->n, HTH_QUANT_WG_ELEMENTS),
@@ -38,7 +38,7 @@ static void activate(hth_recorder *r, const activation *a, const hth_gpu_fused_m
     else hth_rec_barrier(r);
 }
 
-/* Scores of all neurons, the host's among them. */
+/* Scores of all neurons, including the CPU's. */
 static void predict(hth_recorder *r, uint32_t i_layer)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
@@ -53,13 +53,13 @@ static void predict(hth_recorder *r, uint32_t i_layer)
     hth_rec_rows(r, &to->predict_out, &ws->input, ws->scores, false);
 }
 
-/* Which neurons may fire: by scores, and by_half by what their first half is. */
+/* The mask of neurons that may be active: by scores, and with by_half also by their first half. */
 static void active_mask(hth_recorder *r, const activation *a, bool by_half, uint32_t stride)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     hth_push_active_mask push = {a->n, stride, a->score_stride, a->least};
     const uint32_t consts[] = {(uint32_t)a->kind, a->select, by_half, HTH_REC_LOCAL};
-    const hth_buffer_range bind[] = {ws->step, a->from, ws->scores, hth_rec_vector(r, a->floors), ws->active_mask};
+    const hth_buffer_range bind[] = {ws->step, a->from, ws->scores, hth_rec_vector(r, a->thresholds), ws->active_mask};
     hth_rec_barrier(r);
     hth_rec_dispatch(r, HTH_SHADER_active_mask, consts, bind, &push, hth_div_ceil(a->n, HTH_REC_LOCAL), 1);
     hth_rec_mark_dirty(r, ws->active_mask);
@@ -67,8 +67,8 @@ static void active_mask(hth_recorder *r, const activation *a, bool by_half, uint
     r->has_active_mask = true;
 }
 
-/* Gate and up: in steps of few rows of those neurons alone that nothing has ruled out by then, as on the CPU
- * (forward/ffn.c). What is left out keeps what was there; the activation makes zeros of it. */
+/* Gate and up. In steps of few tokens only the neurons that nothing has ruled out so far are computed, as on the
+ * CPU (forward/ffn.c). Others keep old contents, which the activation sets to zero. */
 static void neurons(hth_recorder *r, const hth_gpu_fused_matrix *group, const activation *a)
 {
     const hth_gpu_input *in = &r->g->workspace.input;
@@ -86,7 +86,7 @@ static void neurons(hth_recorder *r, const hth_gpu_fused_matrix *group, const ac
     hth_rec_barrier(r);
 }
 
-/* What the host needs for its own neurons, which stands in input.x and scores. */
+/* Copies what the host needs for its own neurons, from input.x and scores. */
 static void write_d2h_msg(hth_recorder *r, const hth_gpu_layer *to)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
@@ -99,13 +99,13 @@ static void write_d2h_msg(hth_recorder *r, const hth_gpu_layer *to)
                       hth_rec_first_rows(ws->d2h_scores, r->n_row, to->predict_out.n_row));
 }
 
-/* Hidden values from a neuron on, and the splits of neurons that have room among the sums of a token. */
+/* Hidden values from one neuron on, and the number of neuron splits in a token's sums. */
 typedef struct values {
     hth_buffer_range h;
     uint32_t stride, n_split;
 } values;
 
-/* What some neurons give to tokens [first_tok, first_tok + n): integers, or chains of floats. */
+/* The contribution of some neurons to tokens [first_tok, first_tok + n): integers, or float chains. */
 static void run_down(hth_recorder *r, const values *from, const hth_gpu_matrix *p, hth_buffer_range top,
                      uint32_t first_tok, uint32_t n)
 {
@@ -136,7 +136,7 @@ static void run_down(hth_recorder *r, const values *from, const hth_gpu_matrix *
                   hth_div_ceil(p->n_row, HTH_DOWN_GROUP), n);
 }
 
-/* The same of a part's neurons, in runs of whole splits and groups. */
+/* The same for all neurons of a matrix, in dispatches of whole splits and groups. */
 static void down_of_part(hth_recorder *r, const values *from, const hth_gpu_matrix *p, hth_buffer_range top,
                          uint32_t first_tok, uint32_t n)
 {
@@ -152,22 +152,23 @@ static void down_of_part(hth_recorder *r, const values *from, const hth_gpu_matr
     }
 }
 
-/* What makes the output of a layer: splits in room.sums, and 64-bit sums besides. */
+/* The inputs of a layer's output: split sums in workspace.sums, and optionally 64-bit sums. */
 typedef struct parts {
-    hth_buffer_range top, wide;
+    hth_buffer_range top, acc64;
     uint32_t n_split;
     bool floats, has_wide;
 } parts;
 
-/* Sums of tokens [first_tok, first_tok + n) to y. */
-static void join_sums(hth_recorder *r, uint32_t i_layer, const parts *p, uint32_t first_tok, uint32_t n,
+/* Reduces the sums of tokens [first_tok, first_tok + n) to y. */
+static void reduce_sums(hth_recorder *r, uint32_t i_layer, const parts *p, uint32_t first_tok, uint32_t n,
                       hth_buffer_range y, bool accumulate)
 {
     hth_gpu_vector bias = r->g->layers[i_layer].down_bias;
     uint32_t n_out = r->g->model->hparams.d_model;
     hth_push_down_reduce push = {n_out, p->n_split, bias.n > 0, first_tok};
-    hth_buffer_range wide = p->has_wide ? p->wide : hth_rec_vector(r, bias);
-    const hth_buffer_range bind[] = {r->g->workspace.step, r->g->workspace.sums, p->top, wide, hth_rec_vector(r, bias), y};
+    hth_buffer_range acc64 = p->has_wide ? p->acc64 : hth_rec_vector(r, bias);
+    const hth_buffer_range bind[] = {r->g->workspace.step, r->g->workspace.sums, p->top, acc64,
+                                     hth_rec_vector(r, bias), y};
     hth_rec_dispatch(r, accumulate ? HTH_SHADER_down_reduce_acc : HTH_SHADER_down_reduce,
                 (const uint32_t[]){HTH_REC_LOCAL, p->floats, p->has_wide}, bind, &push,
                 hth_div_ceil(n_out, HTH_REC_LOCAL), n);
@@ -175,15 +176,16 @@ static void join_sums(hth_recorder *r, uint32_t i_layer, const parts *p, uint32_
     hth_rec_barrier(r);
 }
 
-/* What follows needs the sums of the host's neurons. */
+/* Commands after this need the host's sums. */
 static void await_host(hth_recorder *r)
 {
     hth_rec_host_op(r, r->synced_exponent ? HTH_HOST_OP_SYNC_EXPONENT : HTH_HOST_OP_COLD_FFN, r->n_split_layer++, r->n_d2h);
     hth_rec_split(r);
 }
 
-/* 2^k of each token, by the device's neurons, whose values are input.x; told: also to the host. */
-static void choose_scales(hth_recorder *r, uint32_t i_layer, uint32_t n_neuron, bool told)
+/* Computes 2^k of each token from the device's neurons, whose values are in input.x; to_host: copies it to the host
+ * too. */
+static void choose_scales(hth_recorder *r, uint32_t i_layer, uint32_t n_neuron, bool to_host)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     hth_push_down_absmax push = {n_neuron, n_neuron, r->g->model->layers[i_layer].down_t.hidden_absmax,
@@ -192,40 +194,40 @@ static void choose_scales(hth_recorder *r, uint32_t i_layer, uint32_t n_neuron, 
                 (const hth_buffer_range[]){ws->step, ws->input.x, ws->down_absmax}, &push, 1, r->n_row);
     hth_rec_mark_dirty(r, ws->down_absmax);
     hth_rec_barrier(r);
-    if (!told || r->st != HEARTH_OK) return;
+    if (!to_host || r->st != HEARTH_OK) return;
     hth_buffer_range here = {ws->down_absmax.buffer, ws->down_absmax.offset, 8 * (uint64_t)r->n_row};
     hth_buffer_range tops = {ws->d2h_absmax.buffer, ws->d2h_absmax.offset + 8 * (uint64_t)i_layer * r->g->params.n_row, here.size};
     hth_cmdlist_copy(r->cmdlist, here, tops);
 }
 
-/* Down of the hidden values in input.x. As many tokens at once as their sums have room; those of several
- * stages wait for the host before the first. */
+/* Down of the hidden values in input.x, for as many tokens at once as the sums have capacity. With several stages
+ * it waits for the host before the first. */
 static void down_by_neurons(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool accumulate)
 {
     const hth_layer *l = &r->g->model->layers[i_layer];
     const hth_gpu_layer *to = &r->g->layers[i_layer];
     const hth_gpu_workspace *ws = &r->g->workspace;
-    bool hand = to->n_hot < l->d_ff;
+    bool split_layer = to->n_hot < l->d_ff;
     bool in_stages = r->n_row > ws->n_stage;
     bool floats = hth_type_act_block(l->down_t.rows.type) == 0;
     values from = {ws->input.x, to->n_hot,
                    hth_div_ceil(to->n_hot, floats ? HTH_DOWN_GROUP : HTH_DOWN_SPLIT)};
-    const parts both = {.top = hand && r->synced_exponent ? ws->host_exponent : ws->down_absmax,
-                        .wide = ws->host_sums,
+    const parts both = {.top = split_layer && r->synced_exponent ? ws->host_exponent : ws->down_absmax,
+                        .acc64 = ws->host_sums,
                         .n_split = from.n_split,
                         .floats = floats,
-                        .has_wide = hand};
-    choose_scales(r, i_layer, to->n_hot, hand);
-    if (hand && r->synced_exponent) r->n_d2h++;
-    if (hand && (r->synced_exponent || in_stages)) await_host(r);
+                        .has_wide = split_layer};
+    choose_scales(r, i_layer, to->n_hot, split_layer);
+    if (split_layer && r->synced_exponent) r->n_d2h++;
+    if (split_layer && (r->synced_exponent || in_stages)) await_host(r);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
         n = r->n_row - first < ws->n_stage ? r->n_row - first : ws->n_stage;
         for (uint32_t i = 0; i < to->down.n_matrix; i++)
             down_of_part(r, &from, &to->down.matrices[i], both.top, first, n);
         hth_rec_mark_dirty(r, ws->sums);
         hth_rec_barrier(r);
-        if (hand && !r->synced_exponent && !in_stages) await_host(r);
-        join_sums(r, i_layer, &both, first, n, y, accumulate);
+        if (split_layer && !r->synced_exponent && !in_stages) await_host(r);
+        reduce_sums(r, i_layer, &both, first, n, y, accumulate);
     }
 }
 
@@ -243,18 +245,18 @@ static activation hidden_of(const hth_recorder *r, uint32_t i_layer)
                                                                           : HTH_SELECT_ALL,
                         .from = r->g->workspace.gate_up,
                         .score_stride = to->predict_out.n_row,
-                        .floors = to->thresholds,
+                        .thresholds = to->thresholds,
                         .least = l->predictor.threshold};
 }
 
-/* ---- weights that pass through ------------------------------------------------------------------------ */
+/* ---- streamed weights --------------------------------------------------------------------------------- */
 
-static uint32_t n_passing(const hth_recorder *r, const hth_gpu_layer *to)
+static uint32_t n_streamed(const hth_recorder *r, const hth_gpu_layer *to)
 {
     return hth_gpu_n_streamed(to, r->stream);
 }
 
-/* The host computes its shares of the pieces up to i, each as soon as it has the layer's inputs. */
+/* The host computes its shares of the chunks up to i, each as soon as it has the layer's inputs. */
 static void record_partial_ffn(hth_recorder *r, uint32_t i)
 {
     for (; r->n_shared <= i; r->n_shared++)
@@ -262,9 +264,9 @@ static void record_partial_ffn(hth_recorder *r, uint32_t i)
             hth_rec_host_op(r, HTH_HOST_OP_PARTIAL_FFN, r->n_shared, r->layer_d2h);
 }
 
-/* Piece i to its slot, as soon as the host has staged it. Before that the host computes its share beside the
- * piece whose staging this one gets: so there is always a staged piece that it does not wait for. */
-static void fetch(hth_recorder *r, uint32_t i)
+/* Copies chunk i to its slot as soon as the host has staged it. Before that, the host computes its share for the
+ * chunk that used the same staging buffer: there is always a staged chunk that the device need not wait for. */
+static void prefetch(hth_recorder *r, uint32_t i)
 {
     hth_buffer_range from = r->g->workspace.staging[i % 2], to = r->g->workspace.slots[i % 2];
     from.size = to.size = r->stream->chunks[i].layout.size;
@@ -272,17 +274,17 @@ static void fetch(hth_recorder *r, uint32_t i)
     hth_rec_host_op(r, HTH_HOST_OP_STAGE_CHUNK, i, r->copied[i % 2]);
     hth_rec_split(r);
     if (r->st == HEARTH_OK) hth_cmdlist_copy(r->cmdlist, from, to);
-    r->copied[i % 2] = ++r->n_d2h; /* its staging is free when this tape is done */
+    r->copied[i % 2] = ++r->n_d2h; /* its staging buffer is free when this segment is done */
 }
 
-/* The next piece, which is there; the one behind it sets out beside what it is used for. */
+/* The next chunk, already in its slot; the copy of the one after it overlaps with its use. */
 static hth_gpu_matrix next_chunk(hth_recorder *r, const hth_stream_chunk **chunk)
 {
     uint32_t i = r->n_chunk++;
     hth_buffer_range slot = r->g->workspace.slots[i % 2];
     const hth_stream_chunk *p = *chunk = &r->stream->chunks[i];
-    if (i == 0) fetch(r, 0);
-    if (i + 1 < r->stream->n_chunk) fetch(r, i + 1);
+    if (i == 0) prefetch(r, 0);
+    if (i + 1 < r->stream->n_chunk) prefetch(r, i + 1);
     else hth_rec_split(r);
     return (hth_gpu_matrix){.type = p->rows->type,
                           .n_row = p->n_row,
@@ -292,7 +294,7 @@ static hth_gpu_matrix next_chunk(hth_recorder *r, const hth_stream_chunk **chunk
                           .bias = p->bias};
 }
 
-/* Some rows of a part become results of all, from the part's first on. */
+/* Computes some rows of a matrix; results begin at the matrix's first index within `all`. */
 static void run_part(hth_recorder *r, const hth_gpu_fused_matrix *all, const hth_gpu_matrix *p, uint32_t first,
                      uint32_t n)
 {
@@ -300,7 +302,7 @@ static void run_part(hth_recorder *r, const hth_gpu_fused_matrix *all, const hth
     hth_rec_part(r, all, p, &some, &r->g->workspace.input, r->g->workspace.gate_up, false);
 }
 
-/* Rows [first, first + n) of a group that lie here become results from `to` on of all. */
+/* Computes rows [first, first + n) of a resident group; results begin at index `to` of `all`. */
 static void run_resident(hth_recorder *r, const hth_gpu_fused_matrix *all, const hth_gpu_fused_matrix *group,
                          uint32_t first, uint32_t n, uint32_t to)
 {
@@ -313,10 +315,10 @@ static void run_resident(hth_recorder *r, const hth_gpu_fused_matrix *all, const
     }
 }
 
-/* Gate, or up, of the neurons that are computed here: those that lie here, and all pieces of the matrix. */
+/* Gate, or up, of the neurons computed on the device: the resident ones, and all chunks of the matrix. */
 static void run_half(hth_recorder *r, const hth_gpu_fused_matrix *all, const hth_gpu_layer *to, uint32_t half)
 {
-    uint32_t n_cold = n_passing(r, to), first = half * (to->n_hot + n_cold);
+    uint32_t n_cold = n_streamed(r, to), first = half * (to->n_hot + n_cold);
     run_resident(r, all, &to->gate_up, half * to->n_hot, to->n_hot, first);
     for (uint32_t n = 0; n < n_cold;) {
         const hth_stream_chunk *chunk;
@@ -328,7 +330,7 @@ static void run_half(hth_recorder *r, const hth_gpu_fused_matrix *all, const hth
     hth_rec_mark_dirty(r, r->g->workspace.gate_up);
 }
 
-/* Sums of tokens from first_tok on (n of them), or the host's, to those in 64 bits. */
+/* Adds sums of n tokens from first_tok on, or the host's sums, to the 64-bit sums. */
 static void add_sums(hth_recorder *r, const hth_push_down_accumulate *push, bool host, uint32_t n)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
@@ -339,16 +341,16 @@ static void add_sums(hth_recorder *r, const hth_push_down_accumulate *push, bool
     hth_rec_barrier(r);
 }
 
-/* The sums of a part's neurons, of which the first is number `neuron` of n_neuron, to those in 64 bits. */
-static void gather(hth_recorder *r, const hth_gpu_matrix *p, uint32_t neuron, uint32_t n_neuron, bool start)
+/* Adds the sums of a matrix's neurons, of which the first is number `neuron` of n_neuron, to the 64-bit sums. */
+static void accumulate_matrix(hth_recorder *r, const hth_gpu_matrix *p, uint32_t neuron, uint32_t n_neuron, bool start)
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     uint32_t n_out = r->g->model->hparams.d_model;
     values from = {ws->input.x, n_neuron, hth_div_ceil(p->n_row, HTH_DOWN_SPLIT)};
-    uint64_t has_room = ws->sums.size / ((uint64_t)from.n_split * n_out * sizeof(int32_t));
+    uint64_t capacity = ws->sums.size / ((uint64_t)from.n_split * n_out * sizeof(int32_t));
     from.h.offset += (uint64_t)neuron * sizeof(float), from.h.size -= (uint64_t)neuron * sizeof(float);
     for (uint32_t first = 0, n; first < r->n_row; first += n) {
-        n = r->n_row - first < has_room ? r->n_row - first : (uint32_t)has_room;
+        n = r->n_row - first < capacity ? r->n_row - first : (uint32_t)capacity;
         hth_push_down_accumulate push = {n_out, from.n_split, first, start};
         down_of_part(r, &from, p, ws->down_absmax, first, n);
         hth_rec_mark_dirty(r, ws->sums);
@@ -357,8 +359,8 @@ static void gather(hth_recorder *r, const hth_gpu_matrix *p, uint32_t neuron, ui
     }
 }
 
-/* The sums of the host's share, when the last of them is there. */
-static void gather_share(hth_recorder *r)
+/* Adds the sums of the host's share, once all of them have arrived. */
+static void accumulate_share(hth_recorder *r)
 {
     hth_push_down_accumulate push = {.n_out = r->g->model->hparams.d_model};
     record_partial_ffn(r, r->n_chunk - 1);
@@ -370,43 +372,43 @@ static void down_streamed(hth_recorder *r, uint32_t i_layer, hth_buffer_range y,
 {
     const hth_gpu_workspace *ws = &r->g->workspace;
     const hth_gpu_layer *to = &r->g->layers[i_layer];
-    uint32_t n_cold = n_passing(r, to), n_here = to->n_hot + n_cold;
-    choose_scales(r, i_layer, n_here, n_cold < to->cold.d_ff);
+    uint32_t n_cold = n_streamed(r, to), n_gpu = to->n_hot + n_cold;
+    choose_scales(r, i_layer, n_gpu, n_cold < to->cold.d_ff);
     for (uint32_t i = 0; i < to->down.n_matrix; i++) {
         hth_gpu_matrix p = to->down.matrices[i];
         uint32_t neuron = p.first;
         p.first = 0;
-        gather(r, &p, neuron, n_here, i == 0);
+        accumulate_matrix(r, &p, neuron, n_gpu, i == 0);
     }
     for (uint32_t n = 0; n < n_cold;) {
         const hth_stream_chunk *chunk;
         hth_gpu_matrix p = next_chunk(r, &chunk);
-        gather(r, &p, chunk->neuron, n_here, chunk->neuron == 0);
+        accumulate_matrix(r, &p, chunk->neuron, n_gpu, chunk->neuron == 0);
         n += p.n_row;
     }
-    if (n_cold < to->cold.d_ff) gather_share(r);
-    const parts all = {.top = ws->down_absmax, .wide = ws->acc64, .has_wide = true};
-    join_sums(r, i_layer, &all, 0, r->n_row, y, accumulate);
+    if (n_cold < to->cold.d_ff) accumulate_share(r);
+    const parts all = {.top = ws->down_absmax, .acc64 = ws->acc64, .has_wide = true};
+    reduce_sums(r, i_layer, &all, 0, r->n_row, y, accumulate);
 }
 
-/* The forms of the input that a type wants. */
+/* Adds the input representations that a type needs. */
 static void add_wants(hth_gpu_fused_matrix *group, hth_type type)
 {
     group->wants_32 |= hth_type_act_block(type) == HTH_ACT_BLOCK;
     group->wants_256 |= hth_type_act_block(type) == HTH_ACT_BLOCK_256;
 }
 
-/* Neurons of a layer by pieces of their weights, but for the host's share. What comes out has the bits of a
- * layer that lies here as a whole. */
+/* A layer's neurons from streamed chunks, except for the host's share. The results are bit-identical to those of a
+ * fully resident layer. */
 static void ffn_streamed(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool accumulate)
 {
     const hth_layer *l = &r->g->model->layers[i_layer];
     const hth_gpu_layer *to = &r->g->layers[i_layer];
-    uint32_t n_here = to->n_hot + n_passing(r, to);
-    bool gated = l->gate.n_row > 0, shared = n_here < l->d_ff;
-    hth_gpu_fused_matrix all = {.n_row = (gated ? 2u : 1u) * n_here, .n_col = r->g->model->hparams.d_model};
+    uint32_t n_gpu = to->n_hot + n_streamed(r, to);
+    bool gated = l->gate.n_row > 0, shared = n_gpu < l->d_ff;
+    hth_gpu_fused_matrix all = {.n_row = (gated ? 2u : 1u) * n_gpu, .n_col = r->g->model->hparams.d_model};
     activation hidden = hidden_of(r, i_layer);
-    hidden.n = n_here;
+    hidden.n = n_gpu;
     if (gated) add_wants(&all, l->gate.type);
     add_wants(&all, l->up.type);
     predict(r, i_layer);
@@ -423,17 +425,17 @@ static void ffn_streamed(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, 
 void hth_rec_ffn(hth_recorder *r, uint32_t i_layer, hth_buffer_range y, bool accumulate)
 {
     const hth_gpu_layer *to = &r->g->layers[i_layer];
-    bool hand = to->n_hot < r->g->model->layers[i_layer].d_ff;
+    bool split_layer = to->n_hot < r->g->model->layers[i_layer].d_ff;
     activation hidden = hidden_of(r, i_layer);
     r->has_active_mask = false;
-    if (hand && r->stream) {
+    if (split_layer && r->stream) {
         ffn_streamed(r, i_layer, y, accumulate);
         return;
     }
     predict(r, i_layer);
-    hth_rec_normed_input(r, to->ffn_norm, r->g->workspace.x, &to->gate_up, hand);
-    if (hand) write_d2h_msg(r, to);
-    if (hand && !r->synced_exponent) r->n_d2h++, hth_rec_split(r);
+    hth_rec_normed_input(r, to->ffn_norm, r->g->workspace.x, &to->gate_up, split_layer);
+    if (split_layer) write_d2h_msg(r, to);
+    if (split_layer && !r->synced_exponent) r->n_d2h++, hth_rec_split(r);
     neurons(r, &to->gate_up, &hidden);
     activate(r, &hidden, to->down_transposed ? NULL : &to->down);
     if (to->down_transposed) down_by_neurons(r, i_layer, y, accumulate);

@@ -1,4 +1,4 @@
-/* Recording: one tape after another, runs on it, and what has to be ordered behind what. */
+/* Records segments: one command list after another, with their dispatches and barriers. */
 #include "forward/gpu/recorder.h"
 
 #include "base/alloc.h"
@@ -6,22 +6,22 @@
 #include <assert.h>
 #include <string.h>
 
-/* ---- tapes ------------------------------------------------------------------------------------------- */
+/* ---- segments ---------------------------------------------------------------------------------------- */
 
-static hearth_status make_room(hth_gpu_segments *t, hearth_error *err)
+static hearth_status grow_segments(hth_gpu_segments *t, hearth_error *err)
 {
     uint32_t capacity = t->capacity ? 2 * t->capacity : 16;
     if (t->n < t->capacity) return HEARTH_OK;
-    hth_gpu_segment *cut = hth_realloc(t->segments, capacity, sizeof *cut);
-    if (!cut) return hth_fail_memory(err, capacity * sizeof *cut, "tapes");
-    t->segments = cut, t->capacity = capacity;
+    hth_gpu_segment *grown = hth_realloc(t->segments, capacity, sizeof *grown);
+    if (!grown) return hth_fail_memory(err, capacity * sizeof *grown, "command lists");
+    t->segments = grown, t->capacity = capacity;
     return HEARTH_OK;
 }
 
 void hth_rec_begin(hth_recorder *r)
 {
     if (r->st != HEARTH_OK) return;
-    r->st = make_room(r->segments, r->err);
+    r->st = grow_segments(r->segments, r->err);
     if (r->st == HEARTH_OK) r->st = hth_cmdlist_begin(r->g->device, &r->cmdlist, r->err);
     if (r->st == HEARTH_OK)
         r->segments->segments[r->segments->n++] =
@@ -33,13 +33,13 @@ void hth_rec_end(hth_recorder *r)
     if (r->st != HEARTH_OK) return;
     r->st = hth_cmdlist_end(r->cmdlist, r->err);
     r->segments->segments[r->segments->n - 1].n_d2h = r->n_d2h;
-    r->n_dirty = 0; /* what a tape has written is seen by all that run later */
+    r->n_dirty = 0; /* later command lists see all writes of earlier ones */
 }
 
 void hth_rec_split(hth_recorder *r)
 {
     if (r->st != HEARTH_OK) return;
-    if (hth_cmdlist_is_empty(r->cmdlist)) { /* it waits for more then */
+    if (hth_cmdlist_is_empty(r->cmdlist)) { /* it then waits for the added operations too */
         r->segments->segments[r->segments->n - 1].n_host_op = r->segments->n_host_op;
         return;
     }
@@ -53,11 +53,11 @@ void hth_rec_host_op(hth_recorder *r, uint32_t what, uint32_t of, uint32_t n_d2h
         r->segments->host_ops[r->segments->n_host_op++] = (hth_gpu_host_op){what, of, n_d2h};
 }
 
-/* ---- runs ------------------------------------------------------------------------------------------- */
+/* ---- dispatches ------------------------------------------------------------------------------------- */
 
 void hth_rec_mark_dirty(hth_recorder *r, hth_buffer_range s)
 {
-    assert(r->n_written < HTH_REC_MAX_DIRTY);
+    assert(r->n_dirty < HTH_REC_MAX_DIRTY);
     r->dirty[r->n_dirty++] = s;
 }
 
@@ -110,7 +110,7 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
                           const hth_row_range *s, const hth_quant_desc *desc, const hth_gpu_input *in,
                           hth_buffer_range y, bool accumulate)
 {
-    bool many = r->n_row > HTH_GPU_FEW_ROWS, wide = desc->block == HTH_ACT_BLOCK_256;
+    bool many = r->n_row > HTH_GPU_FEW_ROWS, is_256 = desc->block == HTH_ACT_BLOCK_256;
     hth_push_mul_mat_vec_q_sparse push = {.rows = {.n_row = s->n,
                                                    .n_block = group->n_col / desc->block,
                                                    .y_stride = group->n_row,
@@ -126,9 +126,9 @@ static void run_quantised(hth_recorder *r, const hth_gpu_fused_matrix *group, co
         by = hth_gpu_choose_tile(hth_device_get_info(r->g->device), desc, r->g->coopmat, r->n_row, consts);
     const hth_buffer_range bind[] = {r->g->workspace.step,
                                      {p->weights, p->offset, p->layout.size},
-                                     wide ? in->q_256 : in->q,
-                                     wide ? in->d_256 : in->d,
-                                     wide ? in->sum_256 : in->sum,
+                                     is_256 ? in->q_256 : in->q,
+                                     is_256 ? in->d_256 : in->d,
+                                     is_256 ? in->sum_256 : in->sum,
                                      hth_rec_vector(r, p->bias),
                                      y,
                                      r->g->workspace.active_mask};
@@ -224,18 +224,18 @@ uint32_t hth_rec_norm_kind(const hth_recorder *r)
     return r->g->model->hparams.arch->norm == HTH_NORM_LAYER ? HTH_KIND_LAYER : HTH_KIND_RMS;
 }
 
-/* One run of norm_quantize: of x, in blocks of `block` (0: none), stored or not. */
+/* One dispatch of norm_quantize: of x, in blocks of `block` (0: not quantised), stored or not. */
 static void norm_quantize(hth_recorder *r, uint32_t kind, const hth_gpu_vector *norm, hth_buffer_range x,
                           uint32_t n, uint32_t block, bool store, const hth_gpu_input *in)
 {
     static const hth_gpu_vector no_norm[2];
     const hth_gpu_vector *v = norm ? norm : no_norm;
-    bool wide = block == HTH_ACT_BLOCK_256;
+    bool is_256 = block == HTH_ACT_BLOCK_256;
     hth_push_norm_quantize push = {n, v[1].n > 0, r->g->model->hparams.norm_eps, 1.0f / (float)n};
     if (block == 0 && !store) return;
     const uint32_t consts[] = {kind, block, store, kind == HTH_KIND_NONE ? 0 : r->only_wanted, HTH_REC_LOCAL};
-    hth_buffer_range q = wide ? in->q_256 : in->q, d = wide ? in->d_256 : in->d,
-                     sum = wide ? in->sum_256 : in->sum;
+    hth_buffer_range q = is_256 ? in->q_256 : in->q, d = is_256 ? in->d_256 : in->d,
+                     sum = is_256 ? in->sum_256 : in->sum;
     const hth_buffer_range bind[] = {
         r->g->workspace.step, x, hth_rec_vector(r, v[0]), hth_rec_vector(r, v[1]), in->x, q, d, sum};
     hth_rec_dispatch(r, HTH_SHADER_norm_quantize, consts, bind, &push,

@@ -1,6 +1,6 @@
-/* Programs of attention as functions of C: rope_store, attend, attn_reduce (shader_params.h; docs/arithmetic.md 4,
- * 5, 7). The definition of what device/vulkan/shaders says in GLSL, and what the null device runs. Norms,
- * rotation, rounding and merging are the CPU's own; how a cache lies is cache.h's. */
+/* Attention shaders as C functions: rope_store, attn, attn_reduce (shader_params.h; docs/arithmetic.md 4, 5, 7).
+ * They define what device/vulkan/shaders states in GLSL, and run on the reference device. Norms, rotation,
+ * quantisation and merging are the CPU's own functions; cache.h defines the cache layout. */
 #include "forward/gpu/cache.h"
 #include "forward/gpu/ref_int.h"
 
@@ -28,7 +28,7 @@ typedef struct rope_run {
     hearth_kv_type kv;
 } rope_run;
 
-/* Norm and rotation of one query or key of token t, in place. */
+/* Normalises and rotates one query or key of token t, in place. */
 static void prepare(const rope_run *r, uint32_t t, const float *norm, float *x)
 {
     const float *cosine = (const float *)r->call->bind[2] + r->push.table_at + (size_t)t * r->push.n_pair;
@@ -46,7 +46,7 @@ static uint32_t word_of_bytes(const int8_t *q)
     return word;
 }
 
-/* A key or a value as the words of its position. */
+/* Converts a key or value to the words of its position. */
 static void to_cache_words(const rope_run *r, const float *x, uint32_t *words)
 {
     uint16_t halves[MAX_D];
@@ -79,7 +79,7 @@ static void store_value(const rope_run *r, const uint32_t *row, uint32_t i_kv, c
     for (size_t i = 0; i < n; i++) values[hth_gpu_cache_value_at(n, at, i)] = words[i];
 }
 
-/* The query of head i of all heads of all tokens, rounded by R1. */
+/* Stores the query of head i (over all heads of all tokens), quantised by R1. */
 static void store_rounded(const rope_run *r, size_t i, const float *x)
 {
     uint32_t *rounded = r->call->bind[6];
@@ -116,7 +116,7 @@ void hth_ref_rope_store(const hth_dispatch_args *call)
     }
 }
 
-/* ---- attend ------------------------------------------------------------------------------------------ */
+/* ---- attn -------------------------------------------------------------------------------------------- */
 
 typedef struct attend_run {
     const hth_dispatch_args *call;
@@ -124,23 +124,23 @@ typedef struct attend_run {
     hth_kernels k;
     uint32_t d;
     hearth_kv_type kv;
-    size_t n_word; /* of a position */
+    size_t n_word; /* words of a position */
 } attend_run;
 
-/* A query head of a token, and what it looks at. */
-typedef struct looking {
+/* A query head of a token, and the positions it sees. */
+typedef struct attn_query {
     uint32_t t, head;
-    hth_attn sees; /* positions alone */
+    hth_attn sees; /* position fields only */
     size_t slot;
     const uint32_t *keys, *values; /* of its KV head */
-} looking;
+} attn_query;
 
-static looking look(const attend_run *r, uint32_t t, uint32_t head)
+static attn_query query_of(const attend_run *r, uint32_t t, uint32_t head)
 {
     const uint32_t *row = row_of(r->call->bind[0], t);
     size_t at = (size_t)(head / r->call->consts[HTH_ATTN_SHARED]) * r->push.head_words;
     size_t n_pos = (size_t)row[HTH_STEP_POSITION] + 1;
-    return (looking){.t = t,
+    return (attn_query){.t = t,
                      .head = head,
                      .sees = {.n_row = 1, .n_pos = n_pos, .window = r->push.window},
                      .slot = row[HTH_STEP_SLOT],
@@ -151,7 +151,7 @@ static looking look(const attend_run *r, uint32_t t, uint32_t head)
 static float half_of_word(uint32_t word, size_t i) { return hth_f16_to_f32((uint16_t)(word >> i % 2 * 16)); }
 static int32_t byte_of_word(uint32_t word, size_t i) { return (int8_t)(word >> i % 4 * 8); }
 
-static float score_floats(const attend_run *r, const looking *l, size_t at)
+static float score_floats(const attend_run *r, const attn_query *l, size_t at)
 {
     const float *q = (const float *)r->call->bind[1] + (size_t)l->t * r->push.qkv_stride + l->head * r->d;
     float p[8] = {0};
@@ -163,7 +163,7 @@ static float score_floats(const attend_run *r, const looking *l, size_t at)
     return hth_reduce8(p);
 }
 
-static float score_rounded(const attend_run *r, const looking *l, size_t at)
+static float score_rounded(const attend_run *r, const attn_query *l, size_t at)
 {
     const uint32_t *rounded = r->call->bind[2];
     size_t first = ((size_t)l->t * r->push.n_head + l->head) * r->d;
@@ -179,7 +179,7 @@ static float score_rounded(const attend_run *r, const looking *l, size_t at)
     return score;
 }
 
-/* Scores of n positions to their weights. */
+/* Converts scores of n positions to their weights. */
 static hth_attn_partial weigh(const attend_run *r, float *x, size_t n)
 {
     float p[8] = {0};
@@ -193,7 +193,7 @@ static hth_attn_partial weigh(const attend_run *r, float *x, size_t n)
     return part;
 }
 
-static void add_value(const attend_run *r, const looking *l, size_t at, float weight, float *y)
+static void add_value(const attend_run *r, const attn_query *l, size_t at, float weight, float *y)
 {
     const uint32_t *words = l->values + hth_gpu_cache_value_at(r->n_word, at, 0);
     for (size_t i = 0; i < r->d; i++) {
@@ -206,7 +206,7 @@ static void add_value(const attend_run *r, const looking *l, size_t at, float we
 }
 
 /* One split, to y[d]. */
-static hth_attn_partial attend_split(const attend_run *r, const looking *l, size_t i_split, float *y)
+static hth_attn_partial attend_split(const attend_run *r, const attn_query *l, size_t i_split, float *y)
 {
     hth_attn_range seen = hth_attn_visible_range(&l->sees, i_split, 0);
     float weights[HTH_ATTN_SPLIT] = {0};
@@ -221,8 +221,8 @@ static hth_attn_partial attend_split(const attend_run *r, const looking *l, size
     return part;
 }
 
-/* Each split to its own place, as far as the grid goes. */
-static void attend_by_split(const attend_run *r, const looking *l)
+/* Writes each split to its own slot, up to the grid size. */
+static void attend_by_split(const attend_run *r, const attn_query *l)
 {
     size_t first = hth_attn_first_split(&l->sees), n = hth_attn_last_split(&l->sees) + 1 - first;
     for (size_t i = 0; i < n && i < r->call->grid[0]; i++) {
@@ -232,7 +232,7 @@ static void attend_by_split(const attend_run *r, const looking *l)
     }
 }
 
-static void attend_whole(const attend_run *r, const looking *l)
+static void attend_whole(const attend_run *r, const attn_query *l)
 {
     float values[MAX_D];
     float *y = (float *)r->call->bind[5] + ((size_t)l->t * r->push.n_head + l->head) * r->d;
@@ -258,7 +258,7 @@ void hth_ref_attn(const hth_dispatch_args *call)
     uint32_t n_row = hth_gpu_tokens(call, r.push.first_tok, call->grid[2]);
     for (uint32_t i = 0; i < n_row; i++) {
         for (uint32_t head = 0; head < n_head; head++) {
-            looking l = look(&r, r.push.first_tok + i, head);
+            attn_query l = query_of(&r, r.push.first_tok + i, head);
             if (call->consts[HTH_ATTN_BY_SPLIT]) attend_by_split(&r, &l);
             else attend_whole(&r, &l);
         }

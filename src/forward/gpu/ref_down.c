@@ -1,5 +1,5 @@
-/* Down of neuron-major matrices as functions of C (shader_params.h), by the definitions of docs/arithmetic.md 6.
- * The null device runs these, from any thread. */
+/* Shaders of the transposed down as C functions (shader_params.h), by the definitions of docs/arithmetic.md 6.
+ * They run on the reference device, from any thread. */
 #include "forward/gpu/ref_int.h"
 
 #include "base/bits.h"
@@ -25,7 +25,7 @@ void hth_ref_down_absmax(const hth_dispatch_args *c)
 /* ---- quantised rows ------------------------------------------------------------------------------- */
 
 typedef struct down {
-    hth_quant_desc form;
+    hth_quant_desc desc;
     hth_push_down push;
     const uint8_t *planes;
     const float *h; /* of the token */
@@ -35,12 +35,12 @@ typedef struct down {
 static down down_of(const hth_dispatch_args *c)
 {
     down d = {.planes = c->bind[1]};
-    memcpy(&d.form, c->consts + HTH_DOWN_FORM, sizeof d.form);
+    memcpy(&d.desc, c->consts + HTH_DOWN_FORM, sizeof d.desc);
     memcpy(&d.push, c->push, sizeof d.push);
     return d;
 }
 
-/* What one neuron's block adds to its outputs. Where h is too large for the scale the sums mean nothing. */
+/* Adds one neuron's block to its outputs. Where h exceeds the scale's range, the sums are invalid. */
 static void add_block(const hth_quant_desc *f, const hth_soa_block *k, float h, int32_t *sums)
 {
     for (uint32_t i = 0; i < f->block / 16; i++) {
@@ -58,12 +58,12 @@ static void split_of_token(const down *d, uint32_t split, int32_t *sums)
     uint32_t first = split * HTH_DOWN_SPLIT,
              end = hth_min_u32(d->push.n_neuron, (uint64_t)first + HTH_DOWN_SPLIT);
     hth_soa_block k;
-    memset(sums, 0, (size_t)d->push.n_block * d->form.block * sizeof *sums);
+    memset(sums, 0, (size_t)d->push.n_block * d->desc.block * sizeof *sums);
     for (uint32_t n = first; n < end; n++) {
         if (d->h[n] == 0.0f) continue;
         for (uint32_t b = 0; b < d->push.n_block; b++) {
-            hth_soa_layout_unpack(&d->form, &d->push.at, d->planes, d->push.n_block, n, b, &k);
-            add_block(&d->form, &k, d->h[n] * d->scale, sums + (size_t)b * d->form.block);
+            hth_soa_layout_unpack(&d->desc, &d->push.at, d->planes, d->push.n_block, n, b, &k);
+            add_block(&d->desc, &k, d->h[n] * d->scale, sums + (size_t)b * d->desc.block);
         }
     }
 }
@@ -72,7 +72,7 @@ void hth_ref_down_q(const hth_dispatch_args *c)
 {
     down d = down_of(c);
     const uint32_t *top = c->bind[3];
-    size_t n_out = (size_t)d.push.n_block * d.form.block;
+    size_t n_out = (size_t)d.push.n_block * d.desc.block;
     int32_t *sums = c->bind[4];
     uint64_t max = (uint64_t)c->grid[2] * c->consts[HTH_DOWN_COLS];
     for (uint32_t i = 0; i < hth_gpu_tokens(c, d.push.first_tok, max); i++) {
@@ -110,18 +110,18 @@ void hth_ref_down_f(const hth_dispatch_args *c)
 
 /* ---- sums -------------------------------------------------------------------------------------------- */
 
-/* The parts of one output. False: one is out of bounds. */
+/* Adds the parts of one output. false: one is out of bounds. */
 static bool add_parts(const hth_dispatch_args *c, const hth_push_down_reduce *push, uint32_t i_tok,
                       uint32_t o, int64_t *total)
 {
-    bool floats = c->consts[HTH_JOIN_SUMS_FLOATS] > 0, fits = true;
+    bool floats = c->consts[HTH_JOIN_SUMS_FLOATS] > 0, in_range = true;
     for (uint32_t s = 0; s < push->n_split; s++) {
         size_t at = ((size_t)i_tok * push->n_split + s) * push->n_out + o;
         float chain = floats ? ((const float *)c->bind[1])[at] : 0.0f;
         if (!floats) *total += ((const int32_t *)c->bind[1])[at];
-        else fits &= hth_axpy_flush_chain(1, &chain, total);
+        else in_range &= hth_axpy_flush_chain(1, &chain, total);
     }
-    return fits;
+    return in_range;
 }
 
 void hth_ref_down_accumulate(const hth_dispatch_args *c)
@@ -166,9 +166,9 @@ static void join(const hth_dispatch_args *c, bool accumulate)
             int64_t total = 0;
             if (has_host && host[0] == HTH_HOST_SUMS_VALID)
                 memcpy(&total, host + HTH_HOST_SUMS + 2 * ((size_t)t * push.n_out + o), sizeof total);
-            bool fits = add_parts(c, &push, i, o, &total) && !(has_host && host[0] == HTH_HOST_SUMS_OVERFLOW);
+            bool in_range = add_parts(c, &push, i, o, &total) && !(has_host && host[0] == HTH_HOST_SUMS_OVERFLOW);
             float *y = (float *)c->bind[5] + (size_t)t * push.n_out + o, value;
-            hth_axpy_finish(&total, 1, fits ? factor : hth_float_of(0x7fc00000u), &value);
+            hth_axpy_finish(&total, 1, in_range ? factor : hth_float_of(0x7fc00000u), &value);
             if (push.has_bias) value = value + bias[o];
             *y = accumulate ? *y + value : value;
         }

@@ -1,7 +1,7 @@
-/* The programs as functions of C, each beside its kin (ref_vectors.c, ref_rows.c, ref_down.c,
- * ref_attend.c), and what they share. */
-#ifndef HTH_RUN_GPU_CALLS_INT_H
-#define HTH_RUN_GPU_CALLS_INT_H
+/* Declarations of the shaders as C functions, grouped by kind (ref_vectors.c, ref_rows.c, ref_down.c,
+ * ref_attend.c), and shared helpers. */
+#ifndef HTH_FORWARD_GPU_REF_INT_H
+#define HTH_FORWARD_GPU_REF_INT_H
 
 #include "base/bits.h"
 #include "file/types.h"
@@ -18,23 +18,23 @@ hth_shader_ref_fn hth_ref_rope_store, hth_ref_attn, hth_ref_attn_reduce;
 hth_shader_ref_fn hth_ref_down_absmax, hth_ref_down_q, hth_ref_down_f, hth_ref_down_accumulate;
 hth_shader_ref_fn hth_ref_down_reduce, hth_ref_down_reduce_acc;
 
-/* For a few operations on copies, which are half of what tests compute: a sanitizer that checked each of their
- * bytes would take ten times as long. It checks what is copied. */
+/* For a few operations on local copies, which take half of the tests' time: a sanitizer that checked each of their
+ * bytes would take ten times as long. It still checks the copies themselves. */
 #define HTH_GPU_UNCHECKED __attribute__((no_sanitize("address", "undefined")))
 
 static inline uint32_t hth_min_u32(uint32_t a, uint64_t b) { return a < b ? a : (uint32_t)b; }
 
-/* Tokens of the step from `first` on, at most so many: those that a grid computes. */
+/* Tokens of the step from `first` on, at most `max`: those that a grid computes. */
 static inline uint32_t hth_gpu_tokens(const hth_dispatch_args *c, uint32_t first, uint64_t max)
 {
     uint32_t n_tok = ((const uint32_t *)c->bind[0])[HTH_STEP_N_TOK];
     return first < n_tok ? hth_min_u32(n_tok - first, max) : 0;
 }
 
-/* Rounded once, to nearest even: sums of blocks of 256 pass 2^24. */
+/* Rounded once, to nearest even: sums of blocks of 256 can exceed 2^24. */
 static inline float hth_gpu_to_float(int32_t i) { return (float)i; }
 
-/* Weight i of a row of n floats in planes. */
+/* Weight i of a row of n floats in device layout. */
 static inline float hth_gpu_float_at(hth_type type, const uint8_t *row, size_t n, size_t i)
 {
     bool wide = type == HTH_TYPE_F32;

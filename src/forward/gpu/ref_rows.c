@@ -1,6 +1,6 @@
-/* Matrices times activations as functions of C: mul_mat_vec_q and its kin over planes (weight_layout.h), mul_mat_vec_f and its
- * kin over rows of floats (shader_params.h). Sums as docs/arithmetic.md 2 orders them; the null device
- * runs these. */
+/* Matrix times activations as C functions: mul_mat_vec_q and its variants over the structure-of-arrays layout
+ * (weight_layout.h), mul_mat_vec_f and its variants over float rows (shader_params.h). Sums in the order of
+ * docs/arithmetic.md 2; they run on the reference device. */
 #include "forward/gpu/ref_int.h"
 
 #include "kernels/reduce.h"
@@ -8,20 +8,20 @@
 
 #include <string.h>
 
-enum { MAX_PARTS = 16, TILE = 8 /* tokens that meet a row */ };
+enum { MAX_PARTS = 16, TILE = 8 /* tokens processed per row */ };
 
-/* What both kinds of rows share: which outputs the grid covers, and where they go. */
+/* Shared by both kinds of rows: the outputs that the grid covers, and their destination. */
 typedef struct outputs {
     uint32_t n_row, n_tok;
     uint32_t y_stride, y_first;
     const float *bias; /* NULL: none */
     float *y;
-    bool onto;
-    const uint32_t *live;           /* NULL: all are computed; else bits from live_first on, */
-    uint32_t row_first, live_first; /* of rows from row_first on */
+    bool accumulate;
+    const uint32_t *live;           /* NULL: all rows; else mask bits, from live_first on, */
+    uint32_t row_first, live_first; /* for rows from row_first on */
 } outputs;
 
-/* The constants that both kinds number alike. */
+/* Both kinds of rows number these constants alike. */
 _Static_assert((int)HTH_ROWS_LOCAL == (int)HTH_FLOATS_LOCAL && (int)HTH_ROWS_COLS == (int)HTH_FLOATS_COLS &&
                    (int)HTH_ROWS_ROWS == (int)HTH_FLOATS_ROWS && (int)HTH_ROWS_WANT == (int)HTH_FLOATS_WANT,
                "mul_mat_vec_q and mul_mat_vec_f share these");
@@ -35,12 +35,12 @@ static outputs outputs_of(const hth_dispatch_args *c, uint32_t n_row, bool accum
     return (outputs){
         .n_row = rows < n_row ? (uint32_t)rows : n_row,
         .n_tok = tokens < n_tok ? (uint32_t)tokens : n_tok,
-        .onto = accumulate,
+        .accumulate = accumulate,
     };
 }
 
-/* binding: of the mask; push: behind those of the program that computes all. */
-static void choose_live(outputs *out, const hth_dispatch_args *c, size_t binding, size_t push)
+/* binding: of the mask; push: byte offset after the push constants of the non-sparse shader. */
+static void set_mask(outputs *out, const hth_dispatch_args *c, size_t binding, size_t push)
 {
     hth_push_sparse live;
     memcpy(&live, (const uint8_t *)c->push + push, sizeof live);
@@ -48,7 +48,7 @@ static void choose_live(outputs *out, const hth_dispatch_args *c, size_t binding
     out->row_first = live.row_first, out->live_first = live.live_first;
 }
 
-static bool is_left(const outputs *out, uint32_t row)
+static bool is_skipped(const outputs *out, uint32_t row)
 {
     uint32_t i = out->live_first + row;
     return out->live && (out->live[i / 32] >> i % 32 & 1) == 0;
@@ -58,18 +58,18 @@ static void put(const outputs *out, uint32_t token, uint32_t row, float value)
 {
     float *y = out->y + (size_t)token * out->y_stride + out->y_first + row;
     if (out->bias) value = value + out->bias[out->row_first + row];
-    *y = out->onto ? *y + value : value;
+    *y = out->accumulate ? *y + value : value;
 }
 
 /* ---- quantised rows -------------------------------------------------------------------------- */
 
 typedef struct matrix {
-    hth_quant_desc form;
+    hth_quant_desc desc;
     hth_push_mul_mat_vec_q push;
     const uint8_t *planes;
 } matrix;
 
-/* Of the tokens: rounded blocks. */
+/* The tokens' quantised blocks. */
 typedef struct inputs {
     const int8_t *q;
     const float *d;
@@ -79,7 +79,7 @@ typedef struct inputs {
 static matrix matrix_of(const hth_dispatch_args *c)
 {
     matrix a = {.planes = c->bind[1]};
-    memcpy(&a.form, c->consts + HTH_ROWS_FORM, sizeof a.form);
+    memcpy(&a.desc, c->consts + HTH_ROWS_FORM, sizeof a.desc);
     memcpy(&a.push, c->push, sizeof a.push);
     return a;
 }
@@ -91,11 +91,11 @@ HTH_GPU_UNCHECKED static int32_t add_products(const int8_t w[16], const int8_t q
     return sum;
 }
 
-/* What block b adds to a token's partial sums. */
+/* Adds block b to a token's partial sums. */
 static void add_block(const matrix *a, const hth_soa_block *k, const inputs *in, size_t b, float *p,
                       float *m)
 {
-    const hth_quant_desc *f = &a->form;
+    const hth_quant_desc *f = &a->desc;
     const int8_t *q = in->q + b * f->block;
     const int32_t *sum = in->sum + b * (f->block == 32 ? 1 : MAX_PARTS);
     int32_t isum = 0, msum = 0;
@@ -121,9 +121,9 @@ static float end_row(const hth_quant_desc *f, const float p[8], const float m[8]
 
 static inputs inputs_of(const hth_dispatch_args *c, const matrix *a, size_t token)
 {
-    const size_t n_block = a->push.n_block, n_sum = a->form.block == 32 ? 1 : MAX_PARTS;
+    const size_t n_block = a->push.n_block, n_sum = a->desc.block == 32 ? 1 : MAX_PARTS;
     return (inputs){
-        .q = (const int8_t *)c->bind[2] + token * n_block * a->form.block,
+        .q = (const int8_t *)c->bind[2] + token * n_block * a->desc.block,
         .d = (const float *)c->bind[3] + token * n_block,
         .sum = (const int32_t *)c->bind[4] + token * n_block * n_sum,
     };
@@ -135,7 +135,7 @@ static void mul_mat_vec_q(const hth_dispatch_args *c, bool accumulate, bool by_m
     outputs out = outputs_of(c, a.push.n_row, accumulate);
     out.bias = a.push.has_bias ? c->bind[5] : NULL, out.y = c->bind[6];
     out.y_stride = a.push.y_stride, out.y_first = a.push.y_first;
-    if (by_mask) choose_live(&out, c, 7, offsetof(hth_push_mul_mat_vec_q_sparse, live));
+    if (by_mask) set_mask(&out, c, 7, offsetof(hth_push_mul_mat_vec_q_sparse, live));
     for (uint32_t first = 0; first < out.n_tok; first += TILE) {
         const uint32_t n = out.n_tok - first < TILE ? out.n_tok - first : TILE;
         inputs in[TILE];
@@ -143,12 +143,12 @@ static void mul_mat_vec_q(const hth_dispatch_args *c, bool accumulate, bool by_m
         for (uint32_t row = 0; row < out.n_row; row++) {
             float p[TILE][8] = {{0}}, m[TILE][8] = {{0}};
             hth_soa_block k;
-            if (is_left(&out, row)) continue;
+            if (is_skipped(&out, row)) continue;
             for (size_t b = 0; b < a.push.n_block; b++) {
-                hth_soa_layout_unpack(&a.form, &a.push.at, a.planes, a.push.n_block, out.row_first + row, b, &k);
+                hth_soa_layout_unpack(&a.desc, &a.push.at, a.planes, a.push.n_block, out.row_first + row, b, &k);
                 for (uint32_t t = 0; t < n; t++) add_block(&a, &k, &in[t], b, &p[t][b % 8], &m[t][b % 8]);
             }
-            for (uint32_t t = 0; t < n; t++) put(&out, first + t, row, end_row(&a.form, p[t], m[t]));
+            for (uint32_t t = 0; t < n; t++) put(&out, first + t, row, end_row(&a.desc, p[t], m[t]));
         }
     }
 }
@@ -167,7 +167,7 @@ static void mul_mat_vec_f(const hth_dispatch_args *c, bool accumulate, bool by_m
     outputs out = outputs_of(c, push.n_row, accumulate);
     out.bias = push.has_bias ? c->bind[3] : NULL, out.y = c->bind[4];
     out.y_stride = push.y_stride, out.y_first = push.y_first;
-    if (by_mask) choose_live(&out, c, 5, offsetof(hth_push_mul_mat_vec_f_sparse, live));
+    if (by_mask) set_mask(&out, c, 5, offsetof(hth_push_mul_mat_vec_f_sparse, live));
     for (uint32_t first = 0; first < out.n_tok; first += TILE) {
         const uint32_t n = out.n_tok - first < TILE ? out.n_tok - first : TILE;
         const float *x = (const float *)c->bind[2] + (size_t)first * push.n_col;
@@ -175,7 +175,7 @@ static void mul_mat_vec_f(const hth_dispatch_args *c, bool accumulate, bool by_m
             const uint8_t *w =
                 (const uint8_t *)c->bind[1] + (size_t)(out.row_first + row) * push.row_words * 4;
             float p[TILE][16] = {{0}};
-            if (is_left(&out, row)) continue;
+            if (is_skipped(&out, row)) continue;
             for (size_t i = 0; i < push.n_col; i++) {
                 float weight = hth_gpu_float_at(type, w, push.n_col, i);
                 for (uint32_t t = 0; t < n; t++) p[t][i % 16] += weight * x[t * push.n_col + i];

@@ -1,4 +1,4 @@
-/* The table of the programs' functions of C. */
+/* The table of the shaders as C functions. */
 #include "forward/gpu/shader_params.h"
 
 #include "forward/gpu/ref_int.h"

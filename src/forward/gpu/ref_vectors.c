@@ -1,5 +1,5 @@
-/* What norms, activations and soft caps compute on a device, with the rounding of their outputs (shader_params.h):
- * the definition, by the C level of the kernels. Called by the null device, from any thread. */
+/* Norms, activations and soft caps as C functions, with the 8-bit quantisation of their outputs (shader_params.h):
+ * the definition, from the C level of the kernels. The reference device calls them, from any thread. */
 #include "forward/gpu/ref_int.h"
 
 #include "kernels/kernels.h"
@@ -20,7 +20,7 @@ static size_t size_of_stretch(size_t n, size_t first)
     return n - first < HTH_QUANT_WG_ELEMENTS ? n - first : HTH_QUANT_WG_ELEMENTS;
 }
 
-/* Rows that are not computed: those of the grid's class beyond the step's. */
+/* Tokens to compute: those of the step, at most the grid's size. */
 static uint32_t count_rows(const hth_dispatch_args *c, uint32_t i_count)
 {
     const uint32_t *step = c->bind[0];
@@ -29,7 +29,7 @@ static uint32_t count_rows(const hth_dispatch_args *c, uint32_t i_count)
 
 /* ---- outputs --------------------------------------------------------------------------------------- */
 
-/* Where values go: as they are (NULL: nowhere), and rounded in blocks (0: not). */
+/* Destination of values: as floats (NULL: none), and quantised in blocks (0: none). */
 typedef struct outputs {
     float *y;
     uint32_t block;
@@ -50,7 +50,7 @@ static void round_256(const hth_kernels *k, const outputs *to, const float *v, s
     for (size_t i = 0; i < n / HTH_ACT_SUBBLOCK; i++) to->sum[at / HTH_ACT_SUBBLOCK + i] = sums[i];
 }
 
-/* n values (a stretch at most), the first of which is number at. */
+/* Writes n values (at most one stretch), the first of them at index `at`. */
 static void put(const hth_kernels *k, const outputs *to, const float *v, size_t n, size_t at)
 {
     if (to->y) memcpy(to->y + at, v, n * sizeof *v);
@@ -60,16 +60,16 @@ static void put(const hth_kernels *k, const outputs *to, const float *v, size_t 
 
 /* ---- norms ----------------------------------------------------------------------------------------- */
 
-typedef struct norm_form {
+typedef struct norm_desc {
     uint32_t kind, n;
     const float *weight, *bias;
     float eps, inv_n;
-} norm_form;
+} norm_desc;
 
-/* bias counts for layer norms alone, as on the CPU. */
-static norm_form norm_of(uint32_t kind, const hth_push_norm_quantize *push, const float *weight, const float *bias)
+/* bias applies to layer norms only, as on the CPU. */
+static norm_desc norm_of(uint32_t kind, const hth_push_norm_quantize *push, const float *weight, const float *bias)
 {
-    return (norm_form){kind, push->n, weight, push->has_bias ? bias : NULL, push->eps, push->inv_n};
+    return (norm_desc){kind, push->n, weight, push->has_bias ? bias : NULL, push->eps, push->inv_n};
 }
 
 static float sum_of(const float *x, size_t n)
@@ -86,8 +86,8 @@ static float sum_of_squares(const float *x, size_t n, float mean)
     return hth_reduce8(p);
 }
 
-/* What is made of a row before its weights: (x - mean) factor. */
-static void find_factor(const hth_kernels *k, const norm_form *norm, const float *x, float *mean,
+/* Normalisation of a row before its weights: (x - mean) factor. */
+static void find_factor(const hth_kernels *k, const norm_desc *norm, const float *x, float *mean,
                         float *factor)
 {
     *mean = norm->kind == HTH_KIND_LAYER ? sum_of(x, norm->n) * norm->inv_n : 0.0f;
@@ -95,8 +95,8 @@ static void find_factor(const hth_kernels *k, const norm_form *norm, const float
     k->rsqrt(&variance, 1, factor);
 }
 
-/* v[n] = values first and on of a row. */
-static void norm_stretch(const norm_form *norm, const float *x, float mean, float factor, size_t first,
+/* v[n] = normalised values of a row from `first` on. */
+static void norm_stretch(const norm_desc *norm, const float *x, float mean, float factor, size_t first,
                          size_t n, float *v)
 {
     for (size_t i = 0; i < n; i++) {
@@ -120,7 +120,7 @@ void hth_ref_norm_quantize(const hth_dispatch_args *c)
     const float *x = c->bind[1];
     hth_push_norm_quantize push;
     memcpy(&push, c->push, sizeof push);
-    const norm_form norm = norm_of(c->consts[HTH_NORM_ROUND_KIND], &push, c->bind[2], c->bind[3]);
+    const norm_desc norm = norm_of(c->consts[HTH_NORM_ROUND_KIND], &push, c->bind[2], c->bind[3]);
     const outputs to = {c->consts[HTH_NORM_ROUND_STORE] ? c->bind[4] : NULL, c->consts[HTH_NORM_ROUND_BLOCK],
                         c->bind[5], c->bind[6], c->bind[7]};
     bool gather = c->consts[HTH_NORM_ROUND_GATHER];
@@ -145,7 +145,7 @@ void hth_ref_norm_add(const hth_dispatch_args *c)
     const float *y = c->bind[2];
     hth_push_norm_quantize push;
     memcpy(&push, c->push, sizeof push);
-    const norm_form norm = norm_of(c->consts[HTH_NORM_ADD_KIND], &push, c->bind[3], c->bind[4]);
+    const norm_desc norm = norm_of(c->consts[HTH_NORM_ADD_KIND], &push, c->bind[3], c->bind[4]);
     uint32_t n_row = count_rows(c, HTH_STEP_N_TOK);
     for (size_t t = 0; t < n_row; t++, x += push.n, y += push.n) {
         float mean = 0.0f, factor = 1.0f, v[HTH_QUANT_WG_ELEMENTS];
@@ -158,20 +158,20 @@ void hth_ref_norm_add(const hth_dispatch_args *c)
     }
 }
 
-/* ---- elements -------------------------------------------------------------------------------------- */
+/* ---- element-wise operations ----------------------------------------------------------------------- */
 
-/* What the selector leaves out of n neurons from `first` on becomes zero; half: of their first half. */
+/* Sets to zero what the selector leaves out of n neurons from `first` on; half: their first half. */
 static void zero_inactive(const hth_dispatch_args *c, const hth_push_act_quantize *push, size_t t, const float *half,
                       size_t first, size_t n, hth_activate_fn *activate, float *v)
 {
     const float *scores = (const float *)c->bind[2] + t * push->score_stride + first;
-    const float *floors = (const float *)c->bind[3] + first;
-    float reached[HTH_QUANT_WG_ELEMENTS];
+    const float *thresholds = (const float *)c->bind[3] + first;
+    float activated[HTH_QUANT_WG_ELEMENTS];
     uint32_t select = c->consts[HTH_ACTIVATE_SELECT];
-    if (select == HTH_SELECT_THRESHOLD) activate(NULL, half, n, reached);
+    if (select == HTH_SELECT_THRESHOLD) activate(NULL, half, n, activated);
     for (size_t i = 0; i < n; i++) {
         if (select == HTH_SELECT_PREDICTOR && scores[i] < push->min_score) v[i] = 0.0f;
-        if (select == HTH_SELECT_THRESHOLD && __builtin_fabsf(reached[i]) < floors[i]) v[i] = 0.0f;
+        if (select == HTH_SELECT_THRESHOLD && __builtin_fabsf(activated[i]) < thresholds[i]) v[i] = 0.0f;
     }
 }
 
@@ -199,21 +199,21 @@ void hth_ref_act_quantize(const hth_dispatch_args *c)
     }
 }
 
-/* live: a word of 32 neurons from `first` on for one token. */
+/* One word of the mask: 32 neurons from `first` on, for one token. */
 static uint32_t mark_word(const hth_dispatch_args *c, const hth_push_active_mask *push, size_t t, size_t first,
                           hth_activate_fn *activate)
 {
     const float *half = (const float *)c->bind[1] + t * push->stride + first;
     const float *scores = (const float *)c->bind[2] + t * push->score_stride + first;
-    const float *floors = (const float *)c->bind[3] + first;
+    const float *thresholds = (const float *)c->bind[3] + first;
     size_t n = push->n - first < 32 ? push->n - first : 32;
     bool by_half = c->consts[HTH_MARK_HALF];
     uint32_t select = c->consts[HTH_MARK_SELECT], word = 0;
-    float reached[32];
-    if (by_half && select == HTH_SELECT_THRESHOLD) activate(NULL, half, n, reached);
+    float activated[32];
+    if (by_half && select == HTH_SELECT_THRESHOLD) activate(NULL, half, n, activated);
     for (size_t i = 0; i < n; i++) {
         bool out = select == HTH_SELECT_PREDICTOR && scores[i] < push->min_score;
-        if (by_half && select == HTH_SELECT_THRESHOLD) out = __builtin_fabsf(reached[i]) < floors[i];
+        if (by_half && select == HTH_SELECT_THRESHOLD) out = __builtin_fabsf(activated[i]) < thresholds[i];
         else if (by_half) out |= half[i] <= 0.0f;
         word |= (uint32_t)!out << i;
     }

@@ -1,6 +1,6 @@
-/* What each program is given in the self-test: shapes that end in the midst of groups, stretches and
- * tiles, with rows of the step that are not to be computed. Values: selftest_data.c. None is so small or so
- * large that a result would be subnormal or no number: those promise less. */
+/* The inputs of each shader in the self-test: shapes that end inside groups, stretches and tiles, with tokens of
+ * the step that must not be computed. Values: selftest_data.c. No value is so small or large that a result would
+ * be subnormal or NaN: exactness is not promised there. */
 #include "forward/gpu/selftest.h"
 
 #include "kernels/kernels.h"
@@ -15,7 +15,7 @@ static uint32_t over(uint32_t n, uint32_t by) { return (n + by - 1) / by; }
 
 /* ---- shapes ------------------------------------------------------------------------------------------- */
 
-static hth_gpu_test_input *give(hth_gpu_testcase *t, hth_gpu_fill_kind filling, uint64_t n, uint64_t size)
+static hth_gpu_test_input *bind_input(hth_gpu_testcase *t, hth_gpu_fill_kind filling, uint64_t n, uint64_t size)
 {
     hth_gpu_test_input *g = &t->bind[t->n_bind++];
     *g = (hth_gpu_test_input){.fill = filling, .size = n > 0 ? (n * size + 3) / 4 * 4 : 4};
@@ -23,18 +23,18 @@ static hth_gpu_test_input *give(hth_gpu_testcase *t, hth_gpu_fill_kind filling, 
 }
 
 /* n floats below 2^top. */
-static void give_floats(hth_gpu_testcase *t, uint64_t n, int32_t top)
+static void bind_floats(hth_gpu_testcase *t, uint64_t n, int32_t top)
 {
-    give(t, HTH_FILL_FLOATS, n, 4)->max_exponent = top;
+    bind_input(t, HTH_FILL_FLOATS, n, 4)->max_exponent = top;
 }
 
-static void give_output(hth_gpu_testcase *t, uint64_t n, uint64_t size) { give(t, HTH_FILL_POISON, n, size); }
+static void bind_output(hth_gpu_testcase *t, uint64_t n, uint64_t size) { bind_input(t, HTH_FILL_POISON, n, size); }
 
-/* n_tok rows of which n_done are computed. The other count of the step is one that would show. */
-static void give_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done, uint32_t by_want)
+/* n_row tokens of which n_done are computed. The step's other count has a value that would expose its misuse. */
+static void bind_step(hth_gpu_testcase *t, uint32_t n_row, uint32_t n_done, uint32_t by_want)
 {
     t->n_row = n_row, t->n_done = n_done, t->by_want = by_want;
-    give(t, HTH_FILL_STEP, HTH_STEP_ROWS + (uint64_t)n_row * HTH_STEP_ROW_WORDS, 4);
+    bind_input(t, HTH_FILL_STEP, HTH_STEP_ROWS + (uint64_t)n_row * HTH_STEP_ROW_WORDS, 4);
 }
 
 static void set_call(hth_gpu_testcase *t, const void *push, size_t size, uint32_t gx, uint32_t gy, uint32_t gz)
@@ -44,12 +44,12 @@ static void set_call(hth_gpu_testcase *t, const void *push, size_t size, uint32_
     t->grid[0] = gx, t->grid[1] = gy, t->grid[2] = gz;
 }
 
-/* Where rounded values go: block 0: nowhere. */
-static void give_rounded(hth_gpu_testcase *t, uint64_t n, uint32_t block)
+/* Destination of quantised values; block 0: none. */
+static void bind_quantised(hth_gpu_testcase *t, uint64_t n, uint32_t block)
 {
-    give_output(t, block ? n : 0, 1);
-    give_output(t, block ? n / block : 0, 4);
-    give_output(t, block ? n / (block == 32 ? 32 : 16) : 0, 4);
+    bind_output(t, block ? n : 0, 1);
+    bind_output(t, block ? n / block : 0, 4);
+    bind_output(t, block ? n / (block == 32 ? 32 : 16) : 0, 4);
 }
 
 static void norm_quantize(hth_gpu_testcase *t)
@@ -59,13 +59,13 @@ static void norm_quantize(hth_gpu_testcase *t)
     bool normed = c[HTH_NORM_ROUND_KIND] != HTH_KIND_NONE;
     const hth_push_norm_quantize push = {WIDTH, 1, 1e-5f, 1.0f / WIDTH};
     set_call(t, &push, sizeof push, normed ? 1 : over(WIDTH, HTH_QUANT_WG_ELEMENTS), N_ROW, 1);
-    give_step(t, N_ROW, N_ROW - 1, c[HTH_NORM_ROUND_GATHER]);
-    hth_gpu_test_input *x = give(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * WIDTH, 4);
+    bind_step(t, N_ROW, N_ROW - 1, c[HTH_NORM_ROUND_GATHER]);
+    hth_gpu_test_input *x = bind_input(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * WIDTH, 4);
     x->width = block ? block : 32, x->min_exponent = -60, x->max_exponent = 4;
-    give_floats(t, WIDTH, 1);
-    give_floats(t, WIDTH, 0);
-    give_output(t, c[HTH_NORM_ROUND_STORE] ? (uint64_t)N_ROW * WIDTH : 0, 4);
-    give_rounded(t, (uint64_t)N_ROW * WIDTH, block);
+    bind_floats(t, WIDTH, 1);
+    bind_floats(t, WIDTH, 0);
+    bind_output(t, c[HTH_NORM_ROUND_STORE] ? (uint64_t)N_ROW * WIDTH : 0, 4);
+    bind_quantised(t, (uint64_t)N_ROW * WIDTH, block);
 }
 
 static void act_quantize(hth_gpu_testcase *t)
@@ -74,17 +74,17 @@ static void act_quantize(hth_gpu_testcase *t)
     const uint32_t *c = t->consts, block = c[HTH_ACTIVATE_BLOCK], select = c[HTH_ACTIVATE_SELECT];
     const hth_push_act_quantize push = {WIDTH, SCORE_STRIDE, 0.25f};
     set_call(t, &push, sizeof push, over(WIDTH, HTH_QUANT_WG_ELEMENTS), N_ROW, 1);
-    give_step(t, N_ROW, N_ROW - 1, 0);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
     bool gated = c[HTH_ACTIVATE_GATED];
     hth_gpu_test_input *x =
-        give(t, gated ? HTH_FILL_GATE_UP : HTH_FILL_UP, (uint64_t)N_ROW * WIDTH * (gated ? 2 : 1), 4);
+        bind_input(t, gated ? HTH_FILL_GATE_UP : HTH_FILL_UP, (uint64_t)N_ROW * WIDTH * (gated ? 2 : 1), 4);
     x->width = block ? block : 32, x->min_exponent = -30, x->max_exponent = 5;
     hth_gpu_test_input *scores =
-        give(t, HTH_FILL_SCORES, select == HTH_SELECT_PREDICTOR ? N_ROW * SCORE_STRIDE : 0, 4);
+        bind_input(t, HTH_FILL_SCORES, select == HTH_SELECT_PREDICTOR ? N_ROW * SCORE_STRIDE : 0, 4);
     scores->width = x->width, scores->min_exponent = SCORE_STRIDE;
-    give_floats(t, select == HTH_SELECT_THRESHOLD ? WIDTH : 0, 0);
-    give_output(t, c[HTH_ACTIVATE_STORE] ? (uint64_t)N_ROW * WIDTH : 0, 4);
-    give_rounded(t, (uint64_t)N_ROW * WIDTH, block);
+    bind_floats(t, select == HTH_SELECT_THRESHOLD ? WIDTH : 0, 0);
+    bind_output(t, c[HTH_ACTIVATE_STORE] ? (uint64_t)N_ROW * WIDTH : 0, 4);
+    bind_quantised(t, (uint64_t)N_ROW * WIDTH, block);
 }
 
 static void norm_add(hth_gpu_testcase *t)
@@ -92,12 +92,12 @@ static void norm_add(hth_gpu_testcase *t)
     enum { N_ROW = 3 };
     const hth_push_norm_quantize push = {WIDTH, 1, 1e-5f, 1.0f / WIDTH};
     set_call(t, &push, sizeof push, 1, N_ROW, 1);
-    give_step(t, N_ROW, N_ROW - 1, 0);
-    give_floats(t, (uint64_t)N_ROW * WIDTH, 4);
-    hth_gpu_test_input *y = give(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * WIDTH, 4);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
+    bind_floats(t, (uint64_t)N_ROW * WIDTH, 4);
+    hth_gpu_test_input *y = bind_input(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * WIDTH, 4);
     y->width = 32, y->min_exponent = -60, y->max_exponent = 4;
-    give_floats(t, WIDTH, 1);
-    give_floats(t, WIDTH, 0);
+    bind_floats(t, WIDTH, 1);
+    bind_floats(t, WIDTH, 0);
 }
 
 static void soft_cap(hth_gpu_testcase *t)
@@ -105,11 +105,11 @@ static void soft_cap(hth_gpu_testcase *t)
     enum { N_ROW = 2, N = WIDTH + 5 };
     const hth_push_soft_cap push = {N, 30.0f, 1.0f / 30.0f};
     set_call(t, &push, sizeof push, over(N, HTH_QUANT_WG_ELEMENTS), N_ROW, 1);
-    give_step(t, N_ROW, N_ROW - 1, 1);
-    give_floats(t, (uint64_t)N_ROW * N, 7);
+    bind_step(t, N_ROW, N_ROW - 1, 1);
+    bind_floats(t, (uint64_t)N_ROW * N, 7);
 }
 
-/* Rows in planes, of the type that has this form. */
+/* Rows in the structure-of-arrays layout, of the type with this quantisation descriptor. */
 static void set_planes(hth_gpu_testcase *t, const uint32_t *form, uint32_t n_row, uint32_t n_block)
 {
     hth_quant_desc other;
@@ -119,12 +119,12 @@ static void set_planes(hth_gpu_testcase *t, const uint32_t *form, uint32_t n_row
             t->type = (hth_type)type;
     t->n_weight_row = n_row, t->n_block = n_block;
     bool fits = hth_soa_layout_init(t->type, n_row, (uint64_t)n_block * t->desc.block, &t->layout);
-    assert(fits); /* each form is a type's */
+    assert(fits); /* each descriptor belongs to a type */
     (void)fits;
 }
 
-/* A group of eight blocks and some of the next; a tile of rows, and of tokens, and some of the next. By a
- * mask: a tile of each kind (fill_mask) and some rows, from the midst of the planes and of a word on. */
+/* A group of eight blocks and part of the next; a tile of rows, and of tokens, and part of the next. With a mask:
+ * a tile of each kind (fill_mask) and some rows, starting inside the weights and inside a mask word. */
 static void mul_mat_vec_q(hth_gpu_testcase *t)
 {
     const uint32_t *c = t->consts, tile = c[HTH_ROWS_LOCAL] / 8 * c[HTH_ROWS_ROWS], cols = c[HTH_ROWS_COLS];
@@ -135,32 +135,32 @@ static void mul_mat_vec_q(hth_gpu_testcase *t)
     set_planes(t, c + HTH_ROWS_FORM, n_row + first, n_block);
     const hth_push_mul_mat_vec_q_sparse push = {{n_row, n_block, stride, 1, 1, t->layout.offsets}, {first, MASK_AT}};
     set_call(t, &push, live ? sizeof push : sizeof push.rows, over(n_row, tile), over(n_tok, cols), 1);
-    give_step(t, n_tok, n_done, c[HTH_ROWS_WANT]);
-    give(t, HTH_FILL_PLANES, t->layout.size, 1);
-    give(t, HTH_FILL_Q, (uint64_t)n_tok * n_col, 1)->width = n_col;
-    give(t, HTH_FILL_Q_SCALES, (uint64_t)n_tok * n_block, 4);
-    give(t, HTH_FILL_Q_SUMS, (uint64_t)n_tok * n_col / (block == 32 ? 32 : 16), 4)->width =
+    bind_step(t, n_tok, n_done, c[HTH_ROWS_WANT]);
+    bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
+    bind_input(t, HTH_FILL_Q, (uint64_t)n_tok * n_col, 1)->width = n_col;
+    bind_input(t, HTH_FILL_Q_SCALES, (uint64_t)n_tok * n_block, 4);
+    bind_input(t, HTH_FILL_Q_SUMS, (uint64_t)n_tok * n_col / (block == 32 ? 32 : 16), 4)->width =
         block == 32 ? 32 : 16;
-    give_floats(t, n_row + first, 4);
-    if (strchr(hth_shader_infos[t->id].bindings, 'x')) /* onto */
-        give_floats(t, (uint64_t)n_tok * stride, 6);
-    else give_output(t, (uint64_t)n_tok * stride, 4);
-    if (live) give(t, HTH_FILL_MASK, over(MASK_AT + n_row, 32), 4)->width = tile;
+    bind_floats(t, n_row + first, 4);
+    if (strchr(hth_shader_infos[t->id].bindings, 'x')) /* _acc: y is read too */
+        bind_floats(t, (uint64_t)n_tok * stride, 6);
+    else bind_output(t, (uint64_t)n_tok * stride, 4);
+    if (live) bind_input(t, HTH_FILL_MASK, over(MASK_AT + n_row, 32), 4)->width = tile;
 }
 
-/* Three tokens of which two count, each neuron's half of one kind in both. */
+/* Three tokens of which two count; each neuron's half is of the same kind in both. */
 static void active_mask(hth_gpu_testcase *t)
 {
     enum { N_ROW = 3, N = 7 * 32 + 5, STRIDE = 512, SCORE_STRIDE = N + 3 };
     const uint32_t *c = t->consts;
     const hth_push_active_mask push = {N, STRIDE, SCORE_STRIDE, 0.25f};
     set_call(t, &push, sizeof push, over(N, c[HTH_MARK_LOCAL]), 1, 1);
-    give_step(t, N_ROW, N_ROW - 1, 0);
-    hth_gpu_test_input *x = give(t, HTH_FILL_BLOCKS, N_ROW * STRIDE, 4);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
+    hth_gpu_test_input *x = bind_input(t, HTH_FILL_BLOCKS, N_ROW * STRIDE, 4);
     x->width = 32, x->min_exponent = -30, x->max_exponent = 5;
-    give_floats(t, c[HTH_MARK_SELECT] == HTH_SELECT_PREDICTOR ? N_ROW * SCORE_STRIDE : 0, 0);
-    give_floats(t, c[HTH_MARK_SELECT] == HTH_SELECT_THRESHOLD ? N : 0, 0);
-    give_output(t, over(N, 32) + 1, 4);
+    bind_floats(t, c[HTH_MARK_SELECT] == HTH_SELECT_PREDICTOR ? N_ROW * SCORE_STRIDE : 0, 0);
+    bind_floats(t, c[HTH_MARK_SELECT] == HTH_SELECT_THRESHOLD ? N : 0, 0);
+    bind_output(t, over(N, 32) + 1, 4);
 }
 
 /* ---- attention ---------------------------------------------------------------------------------------- */
@@ -168,7 +168,7 @@ static void active_mask(hth_gpu_testcase *t)
 static void rope_store(hth_gpu_testcase *t)
 {
     enum { N_ROW = 4, N_DONE = 3, N_HEAD = 3, N_HEAD_KV = 2, N_POSITION = 48, TABLE_AT = 5 };
-    /* Two sequences; places at the beginning, in the midst and in the next group of 16. */
+    /* Two sequences; positions at the beginning, inside, and in the next group of 16. */
     static const uint32_t places[N_ROW][2] = {{0, 0}, {18, 0}, {3, 32}, {4, 32}};
     const uint32_t *c = t->consts, d = c[HTH_ROPE_D_HEAD], n_pair = d / 4 + d / 8;
     const hearth_kv_type kv = (hearth_kv_type)c[HTH_ROPE_KV];
@@ -184,21 +184,21 @@ static void rope_store(hth_gpu_testcase *t)
                                 .eps = 1e-5f,
                                 .inv_n = 1.0f / (float)d};
     set_call(t, &push, sizeof push, N_HEAD + 2 * N_HEAD_KV, N_ROW, 1);
-    give_step(t, N_ROW, N_DONE, 0);
+    bind_step(t, N_ROW, N_DONE, 0);
     t->positions = places;
-    hth_gpu_test_input *x = give(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * (N_HEAD + 2 * N_HEAD_KV) * d, 4);
+    hth_gpu_test_input *x = bind_input(t, HTH_FILL_BLOCKS, (uint64_t)N_ROW * (N_HEAD + 2 * N_HEAD_KV) * d, 4);
     x->width = 32, x->min_exponent = rounds ? -60 : -20,
     x->max_exponent = 4; /* halves and rotated values stay normal, or exact */
-    hth_gpu_test_input *table = give(t, HTH_FILL_TABLE, TABLE_AT + 2 * (uint64_t)N_ROW * n_pair + 1, 4);
+    hth_gpu_test_input *table = bind_input(t, HTH_FILL_TABLE, TABLE_AT + 2 * (uint64_t)N_ROW * n_pair + 1, 4);
     table->width = n_pair, table->min_exponent = TABLE_AT;
-    give_floats(t, 2 * (uint64_t)d, 1);
-    give_output(t, (uint64_t)N_HEAD_KV * head_words, 4);
-    give_output(t, (uint64_t)N_HEAD_KV * head_words, 4);
-    give_output(t, rounds ? n_q / 4 + n_q / HTH_ACT_BLOCK : 0, 4);
+    bind_floats(t, 2 * (uint64_t)d, 1);
+    bind_output(t, (uint64_t)N_HEAD_KV * head_words, 4);
+    bind_output(t, (uint64_t)N_HEAD_KV * head_words, 4);
+    bind_output(t, rounds ? n_q / 4 + n_q / HTH_ACT_BLOCK : 0, 4);
 }
 
-/* A split and some of the next. KV heads lie 16 positions apart, so that they share most of a small cache.
- * Whole: a window over both splits, and a token whose positions are fewer. */
+/* A split and part of the next. KV heads are 16 positions apart, so that they share most of a small cache.
+ * BY_SPLIT 0: a window over both splits, and a token with fewer positions. */
 static void attend(hth_gpu_testcase *t)
 {
     enum { AT = HTH_ATTN_SPLIT + 12, N_HEAD_KV = 2, N_SPLIT = 3, N_POSITION = AT + 1 + 16 + 16 + 3 };
@@ -219,14 +219,14 @@ static void attend(hth_gpu_testcase *t)
                                   .cap = by_split ? 0.0f : 20.0f,
                                   .inverse_cap = by_split ? 0.0f : 1.0f / 20.0f};
     set_call(t, &push, sizeof push, by_split ? 2 : 1, N_HEAD_KV, n_tok);
-    give_step(t, n_tok, n_tok - 1, 0);
+    bind_step(t, n_tok, n_tok - 1, 0);
     t->positions = places;
-    give_floats(t, rounds ? 0 : (uint64_t)n_tok * stride, 2);
-    give(t, HTH_FILL_ROUNDED, rounds ? n_q / 4 + n_q / HTH_ACT_BLOCK : 0, 4)->width = n_q / 4;
-    give(t, HTH_FILL_KEYS, (uint64_t)N_POSITION * n_word, 4)->width = n_word;
-    give(t, HTH_FILL_VALUES, (uint64_t)N_POSITION * n_word, 4)->width = n_word;
-    give_output(t, (uint64_t)n_tok * n_head * d * (by_split ? N_SPLIT : 1), 4);
-    give_output(t, by_split ? (uint64_t)n_tok * N_SPLIT * n_head : 0, 8);
+    bind_floats(t, rounds ? 0 : (uint64_t)n_tok * stride, 2);
+    bind_input(t, HTH_FILL_ROUNDED, rounds ? n_q / 4 + n_q / HTH_ACT_BLOCK : 0, 4)->width = n_q / 4;
+    bind_input(t, HTH_FILL_KEYS, (uint64_t)N_POSITION * n_word, 4)->width = n_word;
+    bind_input(t, HTH_FILL_VALUES, (uint64_t)N_POSITION * n_word, 4)->width = n_word;
+    bind_output(t, (uint64_t)n_tok * n_head * d * (by_split ? N_SPLIT : 1), 4);
+    bind_output(t, by_split ? (uint64_t)n_tok * N_SPLIT * n_head : 0, 8);
 }
 
 static void attn_reduce(hth_gpu_testcase *t)
@@ -236,11 +236,11 @@ static void attn_reduce(hth_gpu_testcase *t)
     const uint64_t d = t->consts[HTH_JOIN_D_HEAD];
     const hth_push_attn_reduce push = {.n_head = N_HEAD, .n_split = N_SPLIT};
     set_call(t, &push, sizeof push, N_HEAD, N_ROW, 1);
-    give_step(t, N_ROW, N_ROW - 1, 0);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
     t->positions = places;
-    give_floats(t, N_ROW * N_SPLIT * N_HEAD * d, 6);
-    give(t, HTH_FILL_PARTS, N_ROW * N_SPLIT * N_HEAD, 8);
-    give_output(t, N_ROW * N_HEAD * d, 4);
+    bind_floats(t, N_ROW * N_SPLIT * N_HEAD * d, 6);
+    bind_input(t, HTH_FILL_PARTS, N_ROW * N_SPLIT * N_HEAD, 8);
+    bind_output(t, N_ROW * N_HEAD * d, 4);
 }
 
 /* ---- down --------------------------------------------------------------------------------------------- */
@@ -252,13 +252,13 @@ static void down_absmax(hth_gpu_testcase *t)
     enum { N_ROW = 6, N = 300, STRIDE = 303 };
     const hth_push_down_absmax push = {N, STRIDE, 1.5f, 0.03f};
     set_call(t, &push, sizeof push, 1, N_ROW, 1);
-    give_step(t, N_ROW, N_ROW - 1, 0);
-    hth_gpu_test_input *h = give(t, HTH_FILL_NEURONS, N_ROW * STRIDE, 4);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
+    hth_gpu_test_input *h = bind_input(t, HTH_FILL_NEURONS, N_ROW * STRIDE, 4);
     h->width = STRIDE, h->max_exponent = TOP_H;
-    give_output(t, N_ROW, 8);
+    bind_output(t, N_ROW, 8);
 }
 
-/* The second split of a layer and some of the third, behind neurons that lie elsewhere. */
+/* The second split of a layer and part of the third, after neurons that are elsewhere. */
 static void down_q(hth_gpu_testcase *t)
 {
     enum { N_NEURON = HTH_DOWN_SPLIT + 37, N_SPLIT = 3, STRIDE = HTH_DOWN_SPLIT + N_NEURON + 3 };
@@ -268,12 +268,12 @@ static void down_q(hth_gpu_testcase *t)
     const hth_push_down push = {N_NEURON, n_block, STRIDE, N_SPLIT, HTH_DOWN_SPLIT, FIRST_TOK, t->layout.offsets};
     set_call(t, &push, sizeof push, over(n_out * t->desc.low_bits / 128, c[HTH_DOWN_LOCAL]),
              over(N_NEURON, HTH_DOWN_SPLIT), over(cols + 2, cols));
-    give_step(t, n_tok, n_tok - 1, 0);
-    give(t, HTH_FILL_PLANES, t->layout.size, 1);
-    hth_gpu_test_input *h = give(t, HTH_FILL_NEURONS, (uint64_t)n_tok * STRIDE, 4);
+    bind_step(t, n_tok, n_tok - 1, 0);
+    bind_input(t, HTH_FILL_PLANES, t->layout.size, 1);
+    hth_gpu_test_input *h = bind_input(t, HTH_FILL_NEURONS, (uint64_t)n_tok * STRIDE, 4);
     h->width = STRIDE, h->max_exponent = TOP_H;
-    give(t, HTH_FILL_TOPS, n_tok, 8)->max_exponent = TOP_H;
-    give_output(t, (uint64_t)(cols + 2) * N_SPLIT * n_out, 4);
+    bind_input(t, HTH_FILL_TOPS, n_tok, 8)->max_exponent = TOP_H;
+    bind_output(t, (uint64_t)(cols + 2) * N_SPLIT * n_out, 4);
 }
 
 static void down_accumulate(hth_gpu_testcase *t)
@@ -282,10 +282,10 @@ static void down_accumulate(hth_gpu_testcase *t)
     const hth_push_down_accumulate push = {N_OUT, N_SPLIT, FIRST_TOK, 0};
     const uint32_t n_wide = HTH_HOST_SUMS + 2 * N_ROW * N_OUT;
     set_call(t, &push, sizeof push, over(N_OUT, t->consts[HTH_GATHER_LOCAL]), N_ROW - FIRST_TOK, 1);
-    give_step(t, N_ROW, N_ROW - 1, 0);
-    give(t, HTH_FILL_SUMS, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 4)->width = N_OUT;
-    give(t, HTH_FILL_HOST, n_wide, 4);
-    give(t, HTH_FILL_HOST, t->consts[HTH_GATHER_HOST] ? n_wide : 0, 4);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
+    bind_input(t, HTH_FILL_SUMS, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 4)->width = N_OUT;
+    bind_input(t, HTH_FILL_HOST, n_wide, 4);
+    bind_input(t, HTH_FILL_HOST, t->consts[HTH_GATHER_HOST] ? n_wide : 0, 4);
 }
 
 static void down_reduce(hth_gpu_testcase *t)
@@ -295,17 +295,17 @@ static void down_reduce(hth_gpu_testcase *t)
     const hth_push_down_reduce push = {N_OUT, N_SPLIT, 1, FIRST_TOK};
     bool has_host = c[HTH_JOIN_SUMS_HOST];
     set_call(t, &push, sizeof push, over(N_OUT, c[HTH_JOIN_SUMS_LOCAL]), N_ROW - FIRST_TOK, 1);
-    give_step(t, N_ROW, N_ROW - 1, 0);
-    if (c[HTH_JOIN_SUMS_FLOATS]) give_floats(t, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 20);
-    else give(t, HTH_FILL_SUMS, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 4)->width = N_OUT;
-    give(t, HTH_FILL_TOPS, N_ROW, 8)->max_exponent = TOP_H;
-    give(t, HTH_FILL_HOST, has_host ? HTH_HOST_SUMS + 2 * N_ROW * N_OUT : 0, 4);
-    give_floats(t, N_OUT, 4);
-    if (t->id == HTH_SHADER_down_reduce_acc) give_floats(t, N_ROW * N_OUT, 6);
-    else give_output(t, N_ROW * N_OUT, 4);
+    bind_step(t, N_ROW, N_ROW - 1, 0);
+    if (c[HTH_JOIN_SUMS_FLOATS]) bind_floats(t, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 20);
+    else bind_input(t, HTH_FILL_SUMS, (N_ROW - FIRST_TOK) * N_SPLIT * N_OUT, 4)->width = N_OUT;
+    bind_input(t, HTH_FILL_TOPS, N_ROW, 8)->max_exponent = TOP_H;
+    bind_input(t, HTH_FILL_HOST, has_host ? HTH_HOST_SUMS + 2 * N_ROW * N_OUT : 0, 4);
+    bind_floats(t, N_OUT, 4);
+    if (t->id == HTH_SHADER_down_reduce_acc) bind_floats(t, N_ROW * N_OUT, 6);
+    else bind_output(t, N_ROW * N_OUT, 4);
 }
 
-/* Those that are not here promise no bits, or are no part of a layer. */
+/* Shaders without an entry promise no exact bits, or are not part of a layer. */
 static void (*const shapes[HTH_N_SHADER])(hth_gpu_testcase *t) = {
     [HTH_SHADER_norm_quantize] = norm_quantize,
     [HTH_SHADER_mul_mat_vec_q] = mul_mat_vec_q,

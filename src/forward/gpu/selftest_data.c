@@ -1,6 +1,6 @@
-/* The values of trials (selftest_cases.c): small ones where rounding shows. Many are ties, which a device that does
- * not round to the nearest even number takes elsewhere: activations, coefficients of neurons and sums that
- * end in a half. The same for the same trial, always. */
+/* The values of test cases (selftest_cases.c): small ones that expose rounding. Many are ties, which a device that
+ * does not round to nearest even rounds differently: activations, neuron coefficients, and sums that end in a
+ * half. Each test case always gets the same values. */
 #include "forward/gpu/selftest.h"
 
 #include "base/bits.h"
@@ -18,7 +18,7 @@ typedef struct random {
     uint64_t state;
 } random;
 
-/* xorshift64*, its upper half (Vigna, An experimental exploration of Marsaglia's xorshift generators). */
+/* xorshift64*, upper half (Vigna, An experimental exploration of Marsaglia's xorshift generators). */
 static uint32_t next(random *r)
 {
     r->state ^= r->state >> 12, r->state ^= r->state << 25, r->state ^= r->state >> 27;
@@ -27,7 +27,7 @@ static uint32_t next(random *r)
 
 static uint32_t below(random *r, uint32_t n) { return next(r) % n; }
 
-/* Below 2^top in size, at least 2^low. */
+/* Magnitude in [2^low, 2^top). */
 static float between(random *r, int32_t low, int32_t top)
 {
     uint32_t exponent = (uint32_t)(127 + low) + below(r, (uint32_t)(top - low));
@@ -49,7 +49,7 @@ static void fill_step(const hth_gpu_testcase *t, uint32_t *step)
     }
 }
 
-/* Some are what others are compared with: 0.25, and zeros. */
+/* Includes the values that others are compared with: 0.25 and zeros. */
 static void fill_floats(random *r, const hth_gpu_test_input *g, float *x)
 {
     for (size_t i = 0; i < g->size / 4; i++) {
@@ -82,7 +82,7 @@ static void fill_blocks(random *r, const hth_gpu_test_input *g, float *x)
             x[b + i] = value_of_block(r, g, (uint32_t)(b / g->width % 8), i);
 }
 
-/* What a sigmoid of nearly 1 (the reciprocal is 1 - 2^-24) takes down to x; other activations leave x. */
+/* The value that a sigmoid of nearly 1 (its reciprocal is 1 - 2^-24) reduces to x; other activations leave x. */
 static float before_activation(const hth_gpu_testcase *t, float x)
 {
     uint32_t kind = t->consts[HTH_ACTIVATE_KIND];
@@ -90,8 +90,8 @@ static float before_activation(const hth_gpu_testcase *t, float x)
     return hth_float_of(hth_bits_of(x) + sigmoid);
 }
 
-/* Halves of neurons, WIDTH of each: blocks as above, but those of ties are still some behind the activation:
- * gates of 32 times ties, or ties of 64. (A square is none.) */
+/* Halves of neurons, WIDTH of each: blocks as above, but ties are chosen to remain ties after the activation:
+ * gates of 32 times ties, or ties of 64. (A square is not a tie.) */
 static void fill_halves_of_ffn(random *r, const hth_gpu_testcase *t, const hth_gpu_test_input *g, float *x)
 {
     bool gated = g->fill == HTH_FILL_GATE_UP;
@@ -104,7 +104,7 @@ static void fill_halves_of_ffn(random *r, const hth_gpu_testcase *t, const hth_g
     }
 }
 
-/* Scores of neurons: floats, but none of a tie is left out. */
+/* Scores of neurons: floats, but no neuron of a tie block is left out. */
 static void fill_scores(random *r, const hth_gpu_test_input *g, float *x)
 {
     fill_floats(r, g, x);
@@ -112,7 +112,7 @@ static void fill_scores(random *r, const hth_gpu_test_input *g, float *x)
         if (is_tie_block(i % (size_t)g->min_exponent, g->width)) x[i] = 1.0f;
 }
 
-/* Angles: the first token's are 0, so that what is rotated stays as it is. */
+/* Angles: those of the first token are 0, so that rotation leaves its values unchanged. */
 static void fill_table(random *r, const hth_gpu_test_input *g, float *x)
 {
     fill_floats(r, g, x);
@@ -120,35 +120,35 @@ static void fill_table(random *r, const hth_gpu_test_input *g, float *x)
     for (uint32_t i = 0; i < g->width; i++) cosine[i] = 1.0f, sine[i] = 0.0f;
 }
 
-/* The largest scale of a sub-block that a form can hold. */
+/* The largest sub-block scale of a quantisation descriptor. */
 static uint32_t largest_part(const hth_quant_desc *f) { return f->minima ? 63 : f->offset == 32 ? 127 : 31; }
 
-enum { LARGEST_HALF = 4, COMMON_EXPONENT = 11 }; /* of what `half` gives; one scale in nine is 2^-4 */
+enum { LARGEST_HALF = 4, COMMON_EXPONENT = 11 }; /* maximum magnitude of `half`; one scale in nine is 2^-4 */
 
-/* The power of two that holds all neurons; h below 2^top. */
+/* The power of two that covers all neurons; h below 2^max_exponent. */
 static float power_of(const hth_gpu_test_input *g, const hth_quant_desc *f)
 {
     return hth_axpy_scale((float)(1 << g->max_exponent),
                           (float)(LARGEST_HALF * (f->part ? largest_part(f) : 1)));
 }
 
-/* Every fifth row fires nowhere, every second has none of the largest. Short numbers make ties: odd ones
- * times either power of two (fill_tops) and 2^-4 end in a half. */
+/* Every fifth row has no active neuron; every second has none of the largest magnitude. Values with few bits make
+ * ties: odd multiples of either power of two (fill_tops) and 2^-4 end in a half. */
 static void fill_neurons(random *r, const hth_gpu_testcase *t, const hth_gpu_test_input *g, float *h)
 {
     const float unit = 8.0f / power_of(g, &t->desc), units[] = {0.25f, unit, 4.0f * unit, unit};
     for (size_t i = 0; i < g->size / 4; i++) {
         size_t row = i / g->width;
-        bool fires = row % 5 != 4 && below(r, 3) == 0;
+        bool is_active = row % 5 != 4 && below(r, 3) == 0;
         uint32_t of = below(r, 4);
         float value = between(r, -6, row % 2 ? g->max_exponent : 0);
         int32_t times = (int32_t)(value / units[of]) | (of % 2 ? 1 : 0);
-        h[i] = !fires ? signed_zero(r) : next(r) % 2 ? value : units[of] * (float)times;
+        h[i] = !is_active ? signed_zero(r) : next(r) % 2 ? value : units[of] * (float)times;
     }
 }
 
-/* Of three tokens one is of large values alone, whose sums pass 2^24 where weights are large too; one makes
- * ties of them with rows of one weight (is_tie_row): 2^24 and more, and 1 beyond a multiple of 4. */
+/* One token in three has only large values, so that its sums exceed 2^24 where weights are large too; one makes
+ * ties with rows of a single weight (is_tie_row): sums of 2^24 and more that are 1 above a multiple of 4. */
 static void fill_q(random *r, const hth_gpu_test_input *g, int8_t *q)
 {
     for (size_t i = 0; i < g->size; i++) {
@@ -157,8 +157,8 @@ static void fill_q(random *r, const hth_gpu_test_input *g, int8_t *q)
     }
 }
 
-/* Rows whose blocks of 256 are of one weight and one scale, if their sums can pass 2^24: (255 127 + 124)
- * times weight and scale, 15 times 63 or 25 times 29. */
+/* Rows whose blocks of 256 have one weight and one scale, if their sums can exceed 2^24: (255 127 + 124) times
+ * weight and scale, 15 times 63 or 25 times 29. */
 static bool is_tie_row(const hth_quant_desc *f, uint32_t i)
 {
     return f->block == 256 && f->low_bits == 4 && i % 4 == 3;
@@ -179,7 +179,7 @@ static void fill_q_sums(const hth_gpu_test_input *g, const int8_t *q, int32_t *s
     }
 }
 
-/* A scale or a minimum: powers of two and subnormals among them. */
+/* A scale or minimum; includes powers of two and subnormals. */
 static uint16_t half(random *r, size_t i)
 {
     uint32_t bits = next(r), sign = bits & 0x8000u, mantissa = bits & 0x3ffu;
@@ -193,7 +193,7 @@ static void fill_halves(random *r, uint16_t *to, size_t n)
     for (size_t i = 0; i < n; i++) to[i] = half(r, i);
 }
 
-/* Bytes of a plane: to where the next begins. */
+/* Bytes of one array: up to the beginning of the next. */
 static size_t plane_size(const hth_soa_layout *p, uint32_t at)
 {
     const uint32_t ends[] = {p->offsets.high, p->offsets.scale, p->offsets.sub_scale, p->offsets.sub_min,
@@ -209,7 +209,7 @@ static void fill_bytes(random *r, uint8_t *to, size_t n, uint32_t or_with)
     for (size_t i = 0; i < n; i++) to[i] = (uint8_t)(next(r) | or_with);
 }
 
-/* Every fourth row has large weights alone. */
+/* Every fourth row has only large weights. */
 static void fill_quants(random *r, const hth_gpu_testcase *t, uint32_t bits, uint8_t *to)
 {
     size_t size = (size_t)t->n_block * t->desc.block * bits / 8;
@@ -235,7 +235,7 @@ static void fill_parts(random *r, const hth_gpu_testcase *t, uint8_t *part)
         }
 }
 
-/* Of `width` rows each all, none, one, and every second; then as it comes. What lies before is set. */
+/* Groups of `width` rows: all set, none, one, every second; then random. Bits before the first row are set. */
 static void fill_mask(random *r, const hth_gpu_test_input *g, uint32_t *words)
 {
     memset(words, 0, (size_t)g->size);
@@ -253,7 +253,7 @@ static void fill_mask(random *r, const hth_gpu_test_input *g, uint32_t *words)
     }
 }
 
-/* Of those rows 2^-4, with which neurons make ties too (fill_neurons). */
+/* Scales of tie rows are 2^-4, which makes neurons ties too (fill_neurons). */
 static void fill_tie_scales(const hth_gpu_testcase *t, uint8_t *scale)
 {
     size_t row = (t->n_block + 1) / 2 * 4;
@@ -271,7 +271,7 @@ static void fill_planes(random *r, const hth_gpu_testcase *t, uint8_t *to)
     if (p->offsets.high) fill_quants(r, t, t->desc.high_bits, to + (size_t)p->offsets.high * 4);
     if (!t->desc.scale) fill_halves(r, (uint16_t *)(void *)scale, n_scale / 2);
     if (!t->desc.scale) fill_tie_scales(t, scale);
-    for (size_t i = 0; t->desc.scale && i < n_scale; i++) scale[i] = (uint8_t)(114 + below(r, 16)); /* to 2 */
+    for (size_t i = 0; t->desc.scale && i < n_scale; i++) scale[i] = (uint8_t)(114 + below(r, 16)); /* up to 2 */
     if (p->offsets.sub_scale) fill_parts(r, t, to + (size_t)p->offsets.sub_scale * 4);
     for (size_t i = 0; p->offsets.sub_min && i < plane_size(p, p->offsets.sub_min); i++)
         least[i] = (uint8_t)below(r, 64);
@@ -287,7 +287,7 @@ static uint32_t four_integers(random *r)
     return word;
 }
 
-/* Word i of a position of a cache. The scale is a bf16, as those are. */
+/* Word i of a cache position. The scale is a bf16 value, as in the cache. */
 static uint32_t cache_word(random *r, hearth_kv_type kv, uint32_t d, uint32_t i)
 {
     if (kv == HEARTH_KV_F16) return half(r, i) | (uint32_t)half(r, i + 1) << 16;
@@ -319,18 +319,18 @@ static void fill_parts_of_splits(random *r, const hth_gpu_test_input *g, float *
         x[2 * i] = between(r, -4, 4), x[2 * i + 1] = __builtin_fabsf(between(r, 0, 8));
 }
 
-/* Powers that hold all neurons, and smaller ones. */
+/* Powers that cover all neurons, and smaller ones. */
 static void fill_tops(const hth_gpu_test_input *g, const hth_quant_desc *f, float *x)
 {
     float scale = power_of(g, f), h = (float)(1 << g->max_exponent);
     for (size_t i = 0; i < g->size / 8; i++) x[2 * i] = i % 2 ? scale : scale * 0.25f, x[2 * i + 1] = h;
 }
 
-/* Half a step beyond 24 bits: a tie when it becomes a float. */
+/* An odd 25-bit value: a tie when converted to float. */
 static int32_t tie(random *r) { return (int32_t)((1u << 23 | below(r, 1u << 23)) << 1 | 1u); }
 
-/* Of every third output all parts but the first split are zero: a tie; of the next third all: the host's
- * show. */
+/* For every third output all parts but the first split are zero: a tie; for the next third all are zero: only the
+ * host's sum contributes. */
 static void fill_sums(random *r, const hth_gpu_test_input *g, int32_t *sums)
 {
     for (size_t i = 0; i < g->size / 4; i++) {
@@ -385,7 +385,7 @@ static void fill(random *r, const hth_gpu_testcase *t, uint32_t i, uint8_t *cons
 
 void hth_gpu_testcase_fill(const hth_gpu_testcase *t, uint8_t *const bind[])
 {
-    const char *name = hth_shader_infos[t->id].name; /* numbers change when programs are added */
+    const char *name = hth_shader_infos[t->id].name; /* shader numbers change when shaders are added */
     random r = {hth_hash(name, strlen(name)) | 1};
     for (uint32_t i = 0; i < t->n_bind; i++) fill(&r, t, i, bind);
 }

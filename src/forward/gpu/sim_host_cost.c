@@ -1,8 +1,7 @@
-/* What the host's part of a step costs on the clock of a simulated card: the bytes of weights that it reads,
- * at the rate that the card's description gives its host. So a whole run has the model's time, the same in
- * every run; on any other device nothing is charged. As for the card itself, what is computed with the
- * weights costs nothing, so prompts look cheap. Of a divided layer those neurons count that fired; a layer
- * that lies on the CPU counts whole, whoever fires. */
+/* Charges the host's part of a step to the clock of a simulated GPU: the weight bytes that it reads, at the host
+ * rate of the GPU description. A whole run then has the model's time, identical in every run; on any other device
+ * nothing is charged. As on the GPU itself, computation on the weights is free, so prompts look cheap. Of a split
+ * layer only the active neurons count; a layer on the CPU counts whole. */
 #include "forward/gpu/gpu_int.h"
 
 static uint64_t bytes_of(const hth_matrix *m) { return (uint64_t)m->n_row * m->row_size; }
@@ -19,7 +18,7 @@ void hth_gpu_sim_host_cost_cold(hth_gpu *g, const hth_step *s, const hth_layer *
                      *down = &cold->down_t.rows;
     uint64_t n = n_fired < cold->d_ff ? n_fired : cold->d_ff, row = up->row_size;
     uint64_t whole = bytes_of(up), fired = n * down->row_size;
-    /* A predictor names who is read of both halves; others read the first half of all. */
+    /* With a predictor only the named neurons are read in both halves; other selectors read the first half of all. */
     if (s->selector != HEARTH_SELECTOR_DENSE) {
         bool named = s->selector == HEARTH_SELECTOR_PREDICTOR;
         whole = named || gate ? n * row : bytes_of(up);
@@ -45,7 +44,7 @@ void hth_gpu_sim_host_cost_rest(hth_gpu *g, const hth_step *s, bool logits)
     }
     if (logits && !g->params.head) bytes += bytes_of(m->tied ? &m->token_embd : &m->output);
     pthread_mutex_lock(&g->step_lock);
-    if (!g->unloaded) charge(g, bytes); /* else the device is in others' hands */
+    if (!g->unloaded) charge(g, bytes); /* else the device belongs to other users */
     pthread_mutex_unlock(&g->step_lock);
 }
 

@@ -1,16 +1,15 @@
-/* A step through the layers on a device. The host fills the step block, lets the tapes of its class run
- * (submit.c), and takes over what comes out. Where a layer's neurons are divided, a letter comes from the
- * device in the midst of it; the host's neurons are computed while the device does its own, and both sums
- * meet there. In steps of many tokens the host's weights may pass through the device, all or but for its
- * share (weight_stream.c).
+/* Runs a step on the device. The host fills the step block, runs the segments of its class (submit.c), and reads
+ * the results. In a split layer the device sends a message in mid-layer; the host computes its neurons
+ * concurrently, and both sums are added on the device. In steps of many tokens the host's weights may be streamed
+ * through the device, all of them or all but its share (weight_stream.c).
  *
- * Tokens whose sums do not fit together (host_ops.c), and those behind them, are done again: one by one with
- * care, or where weights pass through with all of them passing. */
+ * Tokens whose sums are out of range (host_ops.c), and those after them, are retried: one by one on the
+ * synchronised path, or, with streamed weights, with all weights streamed. */
 #include "forward/gpu/gpu_int.h"
 
 #include <string.h>
 
-/* ---- what a step is told ------------------------------------------------------------------------------ */
+/* ---- step inputs -------------------------------------------------------------------------------------- */
 
 static int bucket_of(const hth_gpu *g, uint32_t n_row)
 {
@@ -19,7 +18,7 @@ static int bucket_of(const hth_gpu *g, uint32_t n_row)
     return c;
 }
 
-/* Splits that attention of one row goes through, by layer. */
+/* Numbers of splits for the attention of one token, by layer. */
 static void fill_grids(const hth_gpu *g, const hth_batch_token *token)
 {
     uint32_t *grids = hth_gpu_mapped(g->workspace.grids);
@@ -42,7 +41,7 @@ static void fill_tables(const hth_gpu *g, const hth_step *s, uint32_t first, uin
     }
 }
 
-/* Rows [first, first + n) of the step. */
+/* Tokens [first, first + n) of the step. */
 static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint32_t n)
 {
     uint32_t *block = hth_gpu_mapped(g->workspace.step);
@@ -59,7 +58,7 @@ static void fill_block(const hth_gpu *g, const hth_step *s, uint32_t first, uint
     if (n == 1) fill_grids(g, &s->tokens[first]);
 }
 
-/* The rows from *next on that want logits, up to HTH_GPU_HEAD_ROWS, into the block. */
+/* Enters the tokens from *next on that want logits into the step block, up to HTH_GPU_HEAD_ROWS. */
 static uint32_t fill_wanted(const hth_gpu *g, const hth_batch_token *tokens, uint32_t n, uint32_t *next)
 {
     uint32_t *block = hth_gpu_mapped(g->workspace.step), n_want = 0;
@@ -69,9 +68,9 @@ static uint32_t fill_wanted(const hth_gpu *g, const hth_batch_token *tokens, uin
     return block[HTH_STEP_N_WANT] = n_want;
 }
 
-/* ---- some rows of a step ------------------------------------------------------------------------------ */
+/* ---- part of a step ----------------------------------------------------------------------------------- */
 
-/* The last rows that were written into the block, through the head. */
+/* Runs the tokens last entered into the step block through the head, and emits their logits. */
 static hearth_status emit_logits(hth_gpu *g, hth_step *s, uint32_t n_want, hth_logits_sink *to,
                                  hearth_error *err)
 {
@@ -83,9 +82,9 @@ static hearth_status emit_logits(hth_gpu *g, hth_step *s, uint32_t n_want, hth_l
                            : st;
 }
 
-/* What n rows, the first of which is number `first` of the step, are wanted for: logits, or to go on in s->x.
- * next: from it on none was given yet. */
-static hearth_status give(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, uint32_t next,
+/* Delivers the results of n tokens, the first being number `first` of the step: logits, or s->x for the next
+ * layers. next: first token whose logits were not emitted yet. */
+static hearth_status deliver(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, uint32_t next,
                           hth_logits_sink *to, hearth_error *err)
 {
     size_t d = g->model->hparams.d_model;
@@ -98,7 +97,7 @@ static hearth_status give(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, u
     return st;
 }
 
-/* Nothing can come out that is not usual: the first logits are made in the same submission. */
+/* No split layer, so no value can be out of range: the first logits are computed in the same submission. */
 static hearth_status run_whole(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
                                hearth_error *err)
 {
@@ -112,41 +111,41 @@ static hearth_status run_whole(hth_gpu *g, hth_step *s, uint32_t first, uint32_t
     hearth_status st = hth_gpu_submit_step(g, s, &whole, err);
     if (st == HEARTH_OK && n_want > 0)
         st = hth_fwd_emit_logits(s, hth_gpu_mapped(g->workspace.result), n_want, to, err);
-    return st == HEARTH_OK ? give(g, s, first, n, next, to, err) : st;
+    return st == HEARTH_OK ? deliver(g, s, first, n, next, to, err) : st;
 }
 
-/* By both sides; *n_usual: of the rows so many, which are given. */
-static hearth_status run_usual(hth_gpu *g, hth_step *s, const hth_gpu_step_exec *p, uint32_t first,
-                               uint32_t *n_usual, hth_logits_sink *to, hearth_error *err)
+/* Runs with both sides; *n_usual: leading tokens in range, whose results are delivered. */
+static hearth_status run_in_range(hth_gpu *g, hth_step *s, const hth_gpu_step_exec *p, uint32_t first,
+                               uint32_t *n_in_range, hth_logits_sink *to, hearth_error *err)
 {
     fill_block(g, s, first, p->n_row);
     hearth_status st = hth_gpu_submit_step(g, s, p, err);
     if (st != HEARTH_OK) return st;
-    *n_usual = hth_gpu_n_in_range(g, p->stream, p->n_row);
-    return *n_usual > 0 ? give(g, s, first, *n_usual, 0, to, err) : HEARTH_OK;
+    *n_in_range = hth_gpu_n_in_range(g, p->stream, p->n_row);
+    return *n_in_range > 0 ? deliver(g, s, first, *n_in_range, 0, to, err) : HEARTH_OK;
 }
 
-/* As many rows as are usual at once, the others one by one. */
-static hearth_status run_divided(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
+/* Leading in-range tokens at once, the others one by one. */
+static hearth_status run_split(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
                                  hearth_error *err)
 {
     const hth_gpu_step_exec many = {
         .segments = &g->segments[bucket_of(g, n)], .n_row = n, .submit_mode = g->params.submit_mode};
     const hth_gpu_step_exec one = {
         .segments = &g->synced_segments, .n_row = 1, .submit_mode = HTH_SUBMIT_ON_DEMAND};
-    uint32_t n_usual = 0;
+    uint32_t n_in_range = 0;
     hearth_status st = HEARTH_OK;
-    if (hth_gpu_has_calib_range(g)) st = run_usual(g, s, &many, first, &n_usual, to, err);
-    for (uint32_t i = n_usual; st == HEARTH_OK && i < n; i++) {
+    if (hth_gpu_has_calib_range(g)) st = run_in_range(g, s, &many, first, &n_in_range, to, err);
+    for (uint32_t i = n_in_range; st == HEARTH_OK && i < n; i++) {
         g->counts.n_token_retried++;
         fill_block(g, s, first + i, 1);
         st = hth_gpu_submit_step(g, s, &one, err);
-        if (st == HEARTH_OK) st = give(g, s, first + i, 1, 0, to, err);
+        if (st == HEARTH_OK) st = deliver(g, s, first + i, 1, 0, to, err);
     }
     return st;
 }
 
-/* Where all of the host's neurons pass, nothing can come out that is not usual. */
+/* All CPU neurons are streamed, so no value can be out of range. */
 static hearth_status run_weight_stream(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t first,
                                        uint32_t n, hth_logits_sink *to, hearth_error *err)
 {
@@ -154,37 +153,37 @@ static hearth_status run_weight_stream(hth_gpu *g, hth_step *s, const hth_weight
         .segments = &p->segments, .stream = p, .n_row = n, .submit_mode = g->params.submit_mode};
     fill_block(g, s, first, n);
     hearth_status st = hth_gpu_submit_step(g, s, &all, err);
-    return st == HEARTH_OK ? give(g, s, first, n, 0, to, err) : st;
+    return st == HEARTH_OK ? deliver(g, s, first, n, 0, to, err) : st;
 }
 
-/* A share saves a tenth of a step, and one that is done again costs a step: where more than one in eight was,
- * nothing is shared any more. */
-static bool shares(const hth_gpu *g)
+/* A share saves a tenth of a step, and a retry costs a step: if more than one step in eight was retried, no share
+ * is used any more. */
+static bool uses_share(const hth_gpu *g)
 {
     return hth_gpu_has_calib_range(g) && g->n_step_retried <= 1 + g->counts.n_streamed_shared / 8;
 }
 
-/* With the host's share as many rows as are usual, the others without. */
+/* Leading in-range tokens with the host's share, the others without. */
 static hearth_status run_streamed(hth_gpu *g, hth_step *s, const hth_weight_stream *p, uint32_t first,
                                   uint32_t n, hth_logits_sink *to, hearth_error *err)
 {
     const hth_gpu_step_exec both = {
         .segments = &p->segments, .stream = p, .n_row = n, .submit_mode = g->params.submit_mode};
-    uint32_t n_usual = 0;
+    uint32_t n_in_range = 0;
     hearth_status st = HEARTH_OK;
     g->counts.n_streamed++;
     if (p->config.cpu_share == 0) return run_weight_stream(g, s, p, first, n, to, err);
-    if (shares(g)) {
+    if (uses_share(g)) {
         g->counts.n_streamed_shared++;
-        st = run_usual(g, s, &both, first, &n_usual, to, err);
-        g->n_step_retried += n_usual < n;
+        st = run_in_range(g, s, &both, first, &n_in_range, to, err);
+        g->n_step_retried += n_in_range < n;
     }
-    if (st != HEARTH_OK || n_usual == n) return st;
-    g->counts.n_token_retried += n - n_usual;
-    return run_weight_stream(g, s, &g->streams[g->i_full_stream], first + n_usual, n - n_usual, to, err);
+    if (st != HEARTH_OK || n_in_range == n) return st;
+    g->counts.n_token_retried += n - n_in_range;
+    return run_weight_stream(g, s, &g->streams[g->i_full_stream], first + n_in_range, n - n_in_range, to, err);
 }
 
-/* For n rows; NULL: the host's weights do not pass. */
+/* The weight stream for n tokens; NULL: none. */
 static const hth_weight_stream *stream_for(const hth_gpu *g, uint32_t n)
 {
     const hth_weight_stream *found = NULL;
@@ -193,13 +192,13 @@ static const hth_weight_stream *stream_for(const hth_gpu *g, uint32_t n)
     return found;
 }
 
-static hearth_status run_rows(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
+static hearth_status run_tokens(hth_gpu *g, hth_step *s, uint32_t first, uint32_t n, hth_logits_sink *to,
                               hearth_error *err)
 {
     const hth_weight_stream *stream = stream_for(g, n);
     if (g->n_split_layer == 0) return run_whole(g, s, first, n, to, err);
     if (stream) return run_streamed(g, s, stream, first, n, to, err);
-    return run_divided(g, s, first, n, to, err);
+    return run_split(g, s, first, n, to, err);
 }
 
 hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_error *err)
@@ -207,12 +206,12 @@ hearth_status hth_gpu_run(hth_gpu *g, hth_step *s, hth_logits_sink *to, hearth_e
     hearth_status st = HEARTH_OK;
     pthread_mutex_lock(&g->step_lock);
     if (g->unloaded)
-        st = hth_fail(err, HEARTH_ERROR_DEVICE, "%s was left", hth_device_get_info(g->device)->name);
+        st = hth_fail(err, HEARTH_ERROR_DEVICE, "%s is no longer in use", hth_device_get_info(g->device)->name);
     if (st == HEARTH_OK) st = hth_gpu_wait_idle(g, err);
     for (uint32_t first = 0, n; st == HEARTH_OK && first < s->n_tok; first += n) {
         n = s->n_tok - first < g->params.n_row ? s->n_tok - first : g->params.n_row;
         g->counts.n_step++;
-        st = run_rows(g, s, first, n, to, err);
+        st = run_tokens(g, s, first, n, to, err);
     }
     pthread_mutex_unlock(&g->step_lock);
     return st;

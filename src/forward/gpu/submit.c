@@ -1,11 +1,11 @@
-/* A step's tapes as they run: all are queued at once, and wait for the host's signals; or each is submitted
- * when the host is ready. Between them the host does what it has to (host_ops.c). */
+/* Submits the segments of a step: all at once, waiting for the host's signals, or each when the host is ready. In
+ * between it runs the host operations (host_ops.c). */
 #include "forward/gpu/gpu_int.h"
 
-/* What is given at once: while one half of what may wait is done, the other is given. */
+/* Submitted at once: while one half of the in-flight limit completes, the other is submitted. */
 enum { MAX_QUEUED = HTH_QUEUE_MAX_IN_FLIGHT / 2 };
 
-/* The first n tapes of the step under way are done. A device answers within its patience for some tapes; a
+/* Waits for the first n segments of the current step. The timeout covers a limited number of segments per wait; a
  * step may have many. */
 static hearth_status await(hth_gpu *g, uint32_t n, hearth_error *err)
 {
@@ -19,8 +19,8 @@ static hearth_status await(hth_gpu *g, uint32_t n, hearth_error *err)
     return st;
 }
 
-/* The next tapes of the step, up to number `end`. Where they are more than can be held, the first must end
- * before the last may be given: none of them waits for the host. */
+/* Submits the next segments of the step, up to number `end`. If they exceed the in-flight limit, the first must
+ * complete before the last is submitted: none of them waits for the host. */
 static hearth_status submit(hth_gpu *g, uint32_t end, hearth_error *err)
 {
     hearth_status st = HEARTH_OK;
@@ -40,18 +40,18 @@ hearth_status hth_gpu_wait_idle(hth_gpu *g, hearth_error *err)
     return st == HEARTH_OK ? await(g, g->n_submitted, err) : st;
 }
 
-/* All acts; tapes are submitted as far as they can run, where they do not wait in the queue. */
+/* Runs all host operations; in on-demand mode, submits segments as soon as they can run. */
 static hearth_status run_host_ops(hth_gpu *g, hth_step *s, const hth_gpu_step_exec *p, uint64_t before,
                              hearth_error *err)
 {
-    const hth_gpu_segments *tapes = p->segments;
-    bool queued = g->n_submitted >= tapes->n;
+    const hth_gpu_segments *segments = p->segments;
+    bool queued = g->n_submitted >= segments->n;
     hearth_status st = HEARTH_OK;
-    for (uint32_t i = 0, seen = 0, end = 0; st == HEARTH_OK && i < tapes->n_host_op; i++) {
-        const hth_gpu_host_op *op = &tapes->host_ops[i];
-        while (end < tapes->n && tapes->segments[end].n_host_op <= i) end++;
+    for (uint32_t i = 0, seen = 0, end = 0; st == HEARTH_OK && i < segments->n_host_op; i++) {
+        const hth_gpu_host_op *op = &segments->host_ops[i];
+        while (end < segments->n && segments->segments[end].n_host_op <= i) end++;
         st = submit(g, end, err);
-        while (op->n_d2h > 0 && tapes->segments[seen].n_d2h < op->n_d2h) seen++;
+        while (op->n_d2h > 0 && segments->segments[seen].n_d2h < op->n_d2h) seen++;
         if (st == HEARTH_OK && op->n_d2h > 0) st = await(g, seen + 1, err);
         if (st != HEARTH_OK) return st;
         hth_gpu_run_host_op(g, s, p->stream, op, p->n_row);
@@ -60,17 +60,19 @@ static hearth_status run_host_ops(hth_gpu *g, hth_step *s, const hth_gpu_step_ex
     return st;
 }
 
-/* The tapes of the step under way from now on, each with what it waits for in the queue. Returns how many. */
-static uint32_t set_turns(hth_gpu *g, const hth_gpu_step_exec *p, bool queued)
+/* Fills the submissions of the current step, with the semaphore values that they wait for when queued. Returns
+ * their number. */
+static uint32_t fill_submits(hth_gpu *g, const hth_gpu_step_exec *p, bool queued)
 {
-    const hth_gpu_segments *tapes = p->segments, *behind = p->next;
-    uint32_t n = tapes->n, n_before = 0;
+    const hth_gpu_segments *segments = p->segments, *next = p->next;
+    uint32_t n = segments->n, n_before = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t n_act = tapes->segments[i].n_host_op;
-        g->submits[i] = (hth_submit_info){tapes->segments[i].cmdlist, queued && n_act > n_before ? g->host_value + n_act : 0};
-        n_before = n_act;
+        uint32_t n_op = segments->segments[i].n_host_op;
+        g->submits[i] = (hth_submit_info){segments->segments[i].cmdlist,
+                                           queued && n_op > n_before ? g->host_value + n_op : 0};
+        n_before = n_op;
     }
-    for (uint32_t i = 0; behind && i < behind->n; i++) g->submits[n++] = (hth_submit_info){behind->segments[i].cmdlist, 0};
+    for (uint32_t i = 0; next && i < next->n; i++) g->submits[n++] = (hth_submit_info){next->segments[i].cmdlist, 0};
     g->n_submitted = g->n_done = 0;
     return n;
 }
@@ -78,10 +80,10 @@ static uint32_t set_turns(hth_gpu *g, const hth_gpu_step_exec *p, bool queued)
 hearth_status hth_gpu_submit_step(hth_gpu *g, hth_step *s, const hth_gpu_step_exec *p, hearth_error *err)
 {
     if (hth_pool_is_cancelled(s->pool)) return hth_fwd_cancelled(err);
-    bool fits = p->segments->n + (p->next ? p->next->n : 0) <= MAX_QUEUED;
-    bool queued = (p->submit_mode == HTH_SUBMIT_UPFRONT && fits) || p->segments->n_host_op == 0;
+    bool in_limit = p->segments->n + (p->next ? p->next->n : 0) <= MAX_QUEUED;
+    bool queued = (p->submit_mode == HTH_SUBMIT_UPFRONT && in_limit) || p->segments->n_host_op == 0;
     uint64_t before = g->host_value;
-    uint32_t n = set_turns(g, p, queued);
+    uint32_t n = fill_submits(g, p, queued);
     g->host_sums_invalid = false;
     hearth_status st = HEARTH_OK;
     if (queued) {

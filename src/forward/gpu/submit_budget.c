@@ -1,30 +1,29 @@
-/* How much work a submission may be. Watchdogs reset a card whose submission takes too long, and the screen
- * that it draws stands still meanwhile. So a tape ends where the next run would take it beyond some 50 ms of
- * estimated work, and a run that takes longer by itself is divided: into rows, or into tokens, which changes
- * no result. Called while tapes are recorded (recorder.c, record.c, record_ffn.c).
+/* The work limit of a submission. Watchdogs reset a GPU whose submission takes too long, and its display freezes
+ * meanwhile. Therefore a segment ends where the next dispatch would exceed about 50 ms of estimated work, and a
+ * dispatch that is longer by itself is divided, into rows or tokens, which changes no result. Called while command
+ * lists are recorded (recorder.c, record.c, record_ffn.c).
  *
- * Counted are products of rows, attention, and down of neurons, for as many tokens and positions as there can
- * be. All else (norms, rotation, sums of parts, copies) goes by bandwidth, and is some tenth of a step. */
+ * Counted: matrix products, attention, and the transposed down, for the maximum number of tokens and positions.
+ * Everything else (norms, rotation, reductions, copies) is bandwidth-bound, about a tenth of a step. */
 #include "forward/gpu/recorder.h"
 
-/* Tokens that a row counts for, at least: a card reads it in the time of products with some four. */
+/* Minimum tokens that a row counts for: a GPU reads a row in the time of its products with about four. */
 enum { MIN_TOKENS = 4 };
 
-/* ---- of a device -------------------------------------------------------------------------------------- */
+/* ---- device rates ------------------------------------------------------------------------------------- */
 
-/* Products of a weight and a byte in a second, where nobody has measured them: what the slowest cards of a
- * kind that are still in use should do. Where one does less, its submissions are longer than meant, not
- * wrong: watchdogs wait ten times as long. */
+/* Products of a weight and a byte per second, where none were measured: the slowest GPUs of a kind still in use. A
+ * slower device gets longer submissions, which is still correct: watchdogs wait ten times as long. */
 static double guessed_rate(const hth_device_info *info)
 {
     switch (info->kind) {
-    case HTH_DEVICE_DISCRETE: return 5e11;             /* of 2 TFLOPS: half of their multiply-adds */
+    case HTH_DEVICE_DISCRETE: return 5e11;             /* 2 TFLOPS: half of their multiply-adds */
     case HTH_DEVICE_INTEGRATED: return 1e11;           /* a fifth of that */
-    case HTH_DEVICE_SIMULATED: return info->flops / 2; /* as its description says */
+    case HTH_DEVICE_SIMULATED: return info->flops / 2; /* from its description */
     case HTH_DEVICE_CPU:
     case HTH_DEVICE_REF: break;
     }
-    return 2e10; /* many cores: there is neither watchdog nor screen, so more tapes would gain nothing */
+    return 2e10; /* many cores: there is neither watchdog nor display, so more segments would gain nothing */
 }
 
 uint64_t hth_gpu_max_submit_work(double rate)
@@ -38,7 +37,7 @@ uint64_t hth_gpu_default_submit_work(const hth_device_info *info)
     return hth_gpu_max_submit_work(guessed_rate(info));
 }
 
-/* ---- of a tape ---------------------------------------------------------------------------------------- */
+/* ---- segments ----------------------------------------------------------------------------------------- */
 
 uint64_t hth_rec_row_work(uint64_t n_col, uint32_t n_tok, hth_dot_mode how)
 {

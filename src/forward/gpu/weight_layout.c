@@ -1,6 +1,6 @@
-/* Matrices of a file as planes (weight_layout.h): a block is taken apart into integers and scales, and each goes
- * where the programs of rows read it. Called at loading, and where weights pass through. Layouts of blocks as
- * in kernels/ (NAME_ref.c), which defines them. */
+/* Packs file matrices into the device layout (weight_layout.h): each block is decoded into integers and scales,
+ * which are stored where the row shaders read them. Called at loading and for streamed weights. kernels/
+ * (NAME_ref.c) defines the block formats. */
 #include "forward/gpu/weight_layout.h"
 #include "forward/gpu/weight_layout_int.h"
 
@@ -12,7 +12,7 @@
 
 enum { MAX_WEIGHTS = 256, MAX_PARTS = 16, GROUP = 8, PIECE = 16 /* bytes */ };
 
-/* A block taken apart. What its form has not stays as it was. */
+/* A decoded block. Fields that its descriptor lacks keep their old values. */
 typedef struct block {
     uint8_t raw[MAX_WEIGHTS];
     uint16_t d, m;
@@ -23,16 +23,16 @@ typedef struct block {
 
 /* ---- eight bytes at a time --------------------------------------------------------------------- */
 
-/* Byte k is bit k. */
+/* Byte k of the result is bit k. */
 static uint64_t spread(uint64_t bits)
 {
     uint64_t alone = bits * BYTES & 0x8040201008040201u; /* bit k of byte k */
-    return (alone + 0x00406070787c7e7fu) >> 7 & BYTES;   /* what is there becomes 0x80 */
+    return (alone + 0x00406070787c7e7fu) >> 7 & BYTES;   /* nonzero bytes become 0x80 */
 }
 
 /* ---- blocks of 32 ----------------------------------------------------------------------------- */
 
-/* 32 weights from the halves of 16 bytes. */
+/* 32 weights from the nibbles of 16 bytes. */
 static void read_nibbles(const uint8_t *p, uint8_t *raw)
 {
     memset(raw, 0, 32);
@@ -162,13 +162,13 @@ static void read_iq4_xs(const uint8_t *p, block *k)
 /* ---- types ------------------------------------------------------------------------------------------ */
 
 typedef struct quantised {
-    hth_quant_desc form;
+    hth_quant_desc desc;
     void (*read)(const uint8_t *p, block *k);
-    size_t quants; /* bytes before the quants of a block that stand there as in a plane, and no high bits; 0:
-                      they do not */
+    /* byte offset of the quants in a block whose quants are already in device order, without high bits; 0: not so */
+    size_t quants;
 } quantised;
 
-/* Block, low bits, high bits, offset, table, weights of a sub-block, minima, e8m0. */
+/* block, low_bits, high_bits, offset, table, part, minima, scale. */
 static const quantised types[HTH_TYPE_LIMIT] = {
     [HTH_TYPE_Q4_0] = {{32, 4, 0, 8, 0, 0, 0, 0}, read_q4_0, 2},
     [HTH_TYPE_Q4_1] = {{32, 4, 0, 0, 0, 0, 1, 0}, read_q4_1, 4},
@@ -193,13 +193,13 @@ static const quantised *find(hth_type type)
 bool hth_quant_desc_of(hth_type type, hth_quant_desc *desc)
 {
     const quantised *q = find(type);
-    if (q) *desc = q->form;
+    if (q) *desc = q->desc;
     return q != NULL;
 }
 
-/* ---- where planes lie --------------------------------------------------------------------------------- */
+/* ---- sizes and offsets -------------------------------------------------------------------------------- */
 
-/* Bytes of one row in each plane, of n_block blocks. */
+/* Bytes of one row in each array, for n_block blocks. */
 typedef struct row_bytes {
     uint64_t low, high, scale, part, least, minimum;
 } row_bytes;
@@ -220,8 +220,8 @@ static row_bytes bytes_of_row(const hth_quant_desc *f, uint64_t n_block)
     };
 }
 
-/* Room for n_tok rows of `bytes`, behind what *size counts already. */
-static bool add_plane(uint64_t n_row, uint64_t bytes, uint64_t *size, uint32_t *at)
+/* Appends an array of n_row rows of `bytes` to *size; writes its word offset. */
+static bool add_array(uint64_t n_row, uint64_t bytes, uint64_t *size, uint32_t *at)
 {
     uint64_t all;
     const uint64_t max = (uint64_t)UINT32_MAX * 4 - 256;
@@ -242,15 +242,15 @@ bool hth_soa_layout_init(hth_type type, uint64_t n_row, uint64_t n_col, hth_soa_
     if (!q) {
         const hth_type_info *info = hth_type_find(type);
         bool floats = info && info->supported && !info->quantised;
-        return floats && add_plane(n_row, to_pieces(n_col * info->size), &layout->size, &quants);
+        return floats && add_array(n_row, to_pieces(n_col * info->size), &layout->size, &quants);
     }
-    row_bytes row = bytes_of_row(&q->form, n_col / q->form.block);
-    return n_col % q->form.block == 0 && add_plane(n_row, row.low, &layout->size, &quants) &&
-           add_plane(n_row, row.high, &layout->size, &layout->offsets.high) &&
-           add_plane(n_row, row.scale, &layout->size, &layout->offsets.scale) &&
-           add_plane(n_row, row.part, &layout->size, &layout->offsets.sub_scale) &&
-           add_plane(n_row, row.least, &layout->size, &layout->offsets.sub_min) &&
-           add_plane(n_row, row.minimum, &layout->size, &layout->offsets.minimum);
+    row_bytes row = bytes_of_row(&q->desc, n_col / q->desc.block);
+    return n_col % q->desc.block == 0 && add_array(n_row, row.low, &layout->size, &quants) &&
+           add_array(n_row, row.high, &layout->size, &layout->offsets.high) &&
+           add_array(n_row, row.scale, &layout->size, &layout->offsets.scale) &&
+           add_array(n_row, row.part, &layout->size, &layout->offsets.sub_scale) &&
+           add_array(n_row, row.least, &layout->size, &layout->offsets.sub_min) &&
+           add_array(n_row, row.minimum, &layout->size, &layout->offsets.minimum);
 }
 
 uint64_t hth_soa_layout_offset(hth_type type, uint64_t n_col, uint64_t n, hth_soa_layout *layout)
@@ -262,7 +262,7 @@ uint64_t hth_soa_layout_offset(hth_type type, uint64_t n_col, uint64_t n, hth_so
         layout->size -= bytes;
         return bytes;
     }
-    const row_bytes row = bytes_of_row(&q->form, n_col / q->form.block);
+    const row_bytes row = bytes_of_row(&q->desc, n_col / q->desc.block);
     const uint32_t skipped = (uint32_t)(n * row.low / 4);
     const uint64_t later[] = {row.high, row.scale, row.part, row.least, row.minimum};
     uint32_t *starts[] = {&layout->offsets.high, &layout->offsets.scale, &layout->offsets.sub_scale,
@@ -278,9 +278,9 @@ uint32_t hth_soa_row_words(hth_type type, uint64_t n_col)
     return (uint32_t)(to_pieces(n_col * hth_type_find(type)->size) / 4);
 }
 
-/* ---- filling ------------------------------------------------------------------------------------------- */
+/* ---- packing ------------------------------------------------------------------------------------------- */
 
-/* `bits` of each weight, from `shift` on, as pieces `step` bytes apart. */
+/* Writes `bits` bits of each weight, from `shift` on, as pieces `step` bytes apart. */
 static void write_pieces(const uint8_t *raw, unsigned n_weight, unsigned bits, unsigned shift, uint8_t *to,
                          size_t step)
 {
@@ -300,13 +300,13 @@ static void write_word(const uint8_t *raw, unsigned shift, uint8_t *to)
     memcpy(to, &word, sizeof word);
 }
 
-/* The planes of a row, by bytes. */
-typedef struct row_planes {
+/* The arrays of a row. */
+typedef struct row_arrays {
     uint8_t *low, *high, *scale, *part, *least, *minimum;
-} row_planes;
+} row_arrays;
 
 static void write_block(const hth_quant_desc *f, const block *k, size_t b, size_t n_block,
-                        const row_planes *to)
+                        const row_arrays *to)
 {
     size_t first = b / GROUP * GROUP, n_part = f->part ? f->block / f->part : 0;
     size_t step = PIECE * (n_block - first < GROUP ? n_block - first : GROUP), place = PIECE * (b - first);
@@ -323,9 +323,9 @@ static void write_block(const hth_quant_desc *f, const block *k, size_t b, size_
     hth_store_u16(to->minimum + 2 * b, k->m);
 }
 
-/* The same of a block whose quants stand as they should; scale and minimum come before them. */
+/* The same for a block whose quants are already in device order; scale and minimum precede them. */
 static void move_block(const hth_quant_desc *f, const uint8_t *p, size_t quants, size_t b, size_t n_block,
-                       const row_planes *to)
+                       const row_arrays *to)
 {
     size_t first = b / GROUP * GROUP, size = f->block * f->low_bits / 8;
     size_t step = PIECE * (n_block - first < GROUP ? n_block - first : GROUP);
@@ -360,11 +360,11 @@ void hth_soa_layout_pack(hth_type type, uint64_t n_row, uint64_t n_col, const ui
         fill_floats(type, (size_t)n_col, rows, row_size, first, n, to);
         return;
     }
-    const hth_quant_desc *f = &q->form;
+    const hth_quant_desc *f = &q->desc;
     const size_t n_block = (size_t)n_col / f->block, block_size = n_block ? size / n_block : 0;
     const row_bytes row = bytes_of_row(f, n_block);
     for (uint64_t i = first; i < first + n; i++, rows += row_size) {
-        const row_planes planes_of_row = {
+        const row_arrays arrays_of_row = {
             .low = to + i * row.low,
             .high = to + 4 * (uint64_t)layout.offsets.high + i * row.high,
             .scale = to + 4 * (uint64_t)layout.offsets.scale + i * row.scale,
@@ -373,10 +373,10 @@ void hth_soa_layout_pack(hth_type type, uint64_t n_row, uint64_t n_col, const ui
             .minimum = to + 4 * (uint64_t)layout.offsets.minimum + i * row.minimum,
         };
         for (size_t b = 0; b < n_block && q->quants; b++)
-            move_block(f, rows + b * block_size, q->quants, b, n_block, &planes_of_row);
+            move_block(f, rows + b * block_size, q->quants, b, n_block, &arrays_of_row);
         for (size_t b = 0; b < n_block && !q->quants; b++) {
             q->read(rows + b * block_size, &k);
-            write_block(f, &k, b, n_block, &planes_of_row);
+            write_block(f, &k, b, n_block, &arrays_of_row);
         }
     }
 }

@@ -1,7 +1,7 @@
-/* What making planes and reading them share: bits of bytes, eight bytes at a time. Loading a model takes as long
- * as the one does, and a null device computes with what the other reads. */
-#ifndef HTH_RUN_GPU_PLANES_INT_H
-#define HTH_RUN_GPU_PLANES_INT_H
+/* Bit operations on eight bytes at a time, shared by packing and unpacking of the device layout. Packing
+ * determines the time to load a model, and the reference device computes with unpacked blocks. */
+#ifndef HTH_FORWARD_GPU_WEIGHT_LAYOUT_INT_H
+#define HTH_FORWARD_GPU_WEIGHT_LAYOUT_INT_H
 
 #include "base/bits.h"
 
@@ -10,7 +10,7 @@
 
 static const uint64_t BYTES = 0x0101010101010101u;
 
-/* n bytes of `to` (a multiple of 8) gain `mask` of the bits of p from `shift` on, moved up by `up`. */
+/* For n bytes (a multiple of 8): to |= (p >> shift & mask) << up, bytewise. */
 static inline void add_bits(const uint8_t *p, size_t n, unsigned shift, unsigned mask, unsigned up,
                             uint8_t *to)
 {

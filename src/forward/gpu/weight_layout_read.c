@@ -1,5 +1,5 @@
-/* A block of a matrix out of its planes (weight_layout.h): what the functions of C in place of programs read
- * weights by. */
+/* Unpacks one block of a matrix from the device layout (weight_layout.h), for the C functions that stand for
+ * shaders. */
 #include "forward/gpu/weight_layout.h"
 #include "forward/gpu/weight_layout_int.h"
 
@@ -10,19 +10,19 @@
 
 enum { GROUP = 8 };
 
-/* Where a block stands. */
-typedef struct place {
-    const hth_quant_desc *form;
+/* The position of a block. */
+typedef struct block_pos {
+    const hth_quant_desc *desc;
     size_t n_block, row, b;
-} place;
+} block_pos;
 
-/* raw |= the bits of this plane << up. */
-static void add_pieces(const place *a, const uint8_t *plane, uint32_t bits, uint32_t up, uint8_t *raw)
+/* raw |= the bits of this array << up. */
+static void add_pieces(const block_pos *a, const uint8_t *plane, uint32_t bits, uint32_t up, uint8_t *raw)
 {
-    const size_t size = (size_t)a->form->block * bits / 8, first = a->b / GROUP * GROUP;
+    const size_t size = (size_t)a->desc->block * bits / 8, first = a->b / GROUP * GROUP;
     const size_t n = a->n_block - first < GROUP ? a->n_block - first : GROUP;
     const uint8_t *p = plane + (a->row * a->n_block + first) * size + 16 * (a->b - first);
-    for (size_t i = 0; i < a->form->block; i += 128 / bits, p += 16 * n)
+    for (size_t i = 0; i < a->desc->block; i += 128 / bits, p += 16 * n)
         for (size_t k = 0; k < 8 / bits; k++)
             add_bits(p, 16, (unsigned)k * bits, (1u << bits) - 1, up, raw + i + 16 * k);
 }
@@ -34,9 +34,9 @@ static void add_word(const uint8_t *p, uint32_t up, uint8_t *raw)
         for (size_t j = 0; j < 4; j++) raw[4 * k + j] = (uint8_t)(raw[4 * k + j] | (p[j] >> k & 1) << up);
 }
 
-static void read_integers(const place *a, const uint8_t *low, const uint8_t *high, int8_t *w)
+static void read_integers(const block_pos *a, const uint8_t *low, const uint8_t *high, int8_t *w)
 {
-    const hth_quant_desc *f = a->form;
+    const hth_quant_desc *f = a->desc;
     const int8_t *table = f->table == 1 ? hth_iq4_values : hth_mxfp4_values;
     uint8_t *raw = (uint8_t *)w;
     memset(raw, 0, f->block);
@@ -47,7 +47,7 @@ static void read_integers(const place *a, const uint8_t *low, const uint8_t *hig
     for (size_t i = 0; f->offset && i < f->block; i++) w[i] = (int8_t)(raw[i] - f->offset);
 }
 
-static float half_of(const uint8_t *plane, const place *a)
+static float half_of(const uint8_t *plane, const block_pos *a)
 {
     return hth_f16_to_f32(hth_load_u16(plane + (a->row * ((a->n_block + 1) / 2) * 2 + a->b) * 2));
 }
@@ -55,7 +55,7 @@ static float half_of(const uint8_t *plane, const place *a)
 void hth_soa_layout_unpack(const hth_quant_desc *desc, const hth_soa_offsets *at, const uint8_t *planes, size_t n_block,
                      size_t row, size_t b, hth_soa_block *out)
 {
-    const place a = {desc, n_block, row, b};
+    const block_pos a = {desc, n_block, row, b};
     const uint8_t *scale = planes + (size_t)at->scale * 4, *part = planes + (size_t)at->sub_scale * 4;
     const uint8_t *least = planes + (size_t)at->sub_min * 4;
     read_integers(&a, planes, planes + (size_t)at->high * 4, out->w);

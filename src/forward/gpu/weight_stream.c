@@ -1,6 +1,6 @@
-/* Weights that pass through a device: for the many tokens of a prompt it may be quicker to send the host's
- * neurons there than to compute them here (docs/gpu.md). Rows go from the host's layout straight to planes in
- * a staging buffer; who copies and uses them: record.c. */
+/* Streamed weights: for the many tokens of a prompt it may be faster to copy the CPU neurons' weights to the
+ * device than to compute with them on the CPU (docs/gpu.md). Rows are packed from the host's layout directly into
+ * a staging buffer; record.c records the copies and their use. */
 #include "forward/gpu/gpu_int.h"
 
 #include "base/alloc.h"
@@ -9,33 +9,34 @@
 #include <assert.h>
 #include <string.h>
 
-/* Pieces of some megabytes: a piece's way is long beside what a submission costs, short beside a screen's
- * frame. Small matrices make some pieces too, so that the way of one is hidden by the use of another. */
-enum { MAX_SLOT = 8 << 20, MIN_PIECES = 4, MIN_ROWS = 64, ROWS_AT_ONCE = 16 };
+/* Chunks of some megabytes: the copy of a chunk takes long compared to a submission, and briefly compared to a
+ * display frame. Small matrices are split into several chunks too, so that the copy of one overlaps with the use
+ * of another. */
+enum { MAX_SLOT = 8 << 20, MIN_CHUNKS = 4, MIN_ROWS = 64, ROWS_AT_ONCE = 16 };
 
-/* ---- pieces ------------------------------------------------------------------------------------------ */
+/* ---- chunks ------------------------------------------------------------------------------------------ */
 
-static uint64_t planes_bytes(const hth_matrix *m, uint64_t n_row)
+static uint64_t layout_bytes(const hth_matrix *m, uint64_t n_row)
 {
     hth_soa_layout layout;
     return hth_soa_layout_init(m->type, n_row, m->n_col, &layout) ? layout.size : UINT64_MAX;
 }
 
-/* Only integers may come by pieces: chains of floats are never cut. */
-static bool can_pass(const hth_matrix *m)
+/* Only quantised weights can be streamed: float chains are never split. */
+static bool can_stream(const hth_matrix *m)
 {
     hth_quant_desc desc;
     if (m->n_row == 0) return true;
     return hth_quant_desc_of(m->type, &desc) && m->row_size <= HTH_GPU_MAX_STAGED &&
-           planes_bytes(m, MIN_ROWS) <= MAX_SLOT;
+           layout_bytes(m, MIN_ROWS) <= MAX_SLOT;
 }
 
-/* Of a slot that a piece of a matrix wants, as far as it may grow. */
-static uint64_t wanted(const hth_matrix *m)
+/* Slot bytes for a chunk of a matrix, up to the maximum. */
+static uint64_t wanted_bytes(const hth_matrix *m)
 {
-    uint64_t n_row = (m->n_row / MIN_PIECES + MIN_ROWS - 1) / MIN_ROWS * MIN_ROWS;
-    uint64_t piece = n_row > 0 ? planes_bytes(m, n_row) : 0;
-    return piece < MAX_SLOT ? piece : MAX_SLOT;
+    uint64_t n_row = (m->n_row / MIN_CHUNKS + MIN_ROWS - 1) / MIN_ROWS * MIN_ROWS;
+    uint64_t chunk_size = n_row > 0 ? layout_bytes(m, n_row) : 0;
+    return chunk_size < MAX_SLOT ? chunk_size : MAX_SLOT;
 }
 
 uint64_t hth_gpu_slot_bytes(const hth_model *model)
@@ -44,39 +45,40 @@ uint64_t hth_gpu_slot_bytes(const hth_model *model)
     if (!model->down_transposed) return 0;
     for (uint32_t i = 0; i < model->hparams.n_layer; i++) {
         const hth_layer *l = &model->layers[i];
-        if (!can_pass(&l->gate) || !can_pass(&l->up) || !can_pass(&l->down_t.rows)) return 0;
+        if (!can_stream(&l->gate) || !can_stream(&l->up) || !can_stream(&l->down_t.rows)) return 0;
         bytes = hth_max_u64(
-            bytes, hth_max_u64(wanted(&l->gate), hth_max_u64(wanted(&l->up), wanted(&l->down_t.rows))));
+            bytes, hth_max_u64(wanted_bytes(&l->gate),
+                               hth_max_u64(wanted_bytes(&l->up), wanted_bytes(&l->down_t.rows))));
     }
     return bytes;
 }
 
-/* Rows of a matrix that fit in a slot, in runs of MIN_ROWS. */
-static uint32_t rows_of_piece(const hth_matrix *m, uint64_t slot)
+/* Rows of a matrix that fit into a slot, in multiples of MIN_ROWS. */
+static uint32_t rows_of_chunk(const hth_matrix *m, uint64_t slot)
 {
     uint32_t low = 1, high = (uint32_t)((m->n_row + MIN_ROWS - 1) / MIN_ROWS);
     while (low < high) {
         uint32_t middle = (low + high + 1) / 2;
-        if (planes_bytes(m, (uint64_t)middle * MIN_ROWS) <= slot) low = middle;
+        if (layout_bytes(m, (uint64_t)middle * MIN_ROWS) <= slot) low = middle;
         else high = middle - 1;
     }
     return low * MIN_ROWS;
 }
 
-static uint32_t n_pieces(const hth_gpu *g, const hth_matrix *m, uint32_t n_passing)
+static uint32_t n_chunks(const hth_gpu *g, const hth_matrix *m, uint32_t n_streamed)
 {
-    uint32_t step = m->n_row > 0 ? rows_of_piece(m, g->workspace.slots[0].size) : 1;
-    return m->n_row > 0 ? (n_passing + step - 1) / step : 0;
+    uint32_t step = m->n_row > 0 ? rows_of_chunk(m, g->workspace.slots[0].size) : 1;
+    return m->n_row > 0 ? (n_streamed + step - 1) / step : 0;
 }
 
-/* The first n_passing rows of a matrix of a hand; it counts them. */
-static void add_pieces(const hth_gpu *g, hth_weight_stream *to, uint32_t i_split_layer, const hth_matrix *m,
+/* Adds the chunks of the first n_passing rows of a split layer's matrix. */
+static void add_chunks(const hth_gpu *g, hth_weight_stream *to, uint32_t i_split_layer, const hth_matrix *m,
                        hth_gpu_vector bias)
 {
     const hth_gpu_layer *l = &g->layers[g->split_layers[i_split_layer]];
-    uint32_t n_passing = hth_gpu_n_streamed(l, to), n = n_pieces(g, m, n_passing), first = 0;
+    uint32_t n_streamed = hth_gpu_n_streamed(l, to), n = n_chunks(g, m, n_streamed), first = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t step = rows_of_piece(m, g->workspace.slots[0].size), left = n_passing - first;
+        uint32_t step = rows_of_chunk(m, g->workspace.slots[0].size), left = n_streamed - first;
         hth_stream_chunk p = {
             .rows = m, .first = first, .n_row = left < step ? left : step, .i_split_layer = i_split_layer};
         p.neuron = l->n_hot + first;
@@ -88,9 +90,8 @@ static void add_pieces(const hth_gpu *g, hth_weight_stream *to, uint32_t i_split
     }
 }
 
-/* What the host computes of a hand itself, in as many parts as it has pieces, of which the first is `first`.
- */
-static void share_out(const hth_gpu *g, hth_weight_stream *to, uint32_t first)
+/* Divides the CPU share of a split layer into as many parts as it has chunks, the first of which is `first`. */
+static void divide_share(const hth_gpu *g, hth_weight_stream *to, uint32_t first)
 {
     const hth_gpu_layer *l = &g->layers[g->split_layers[to->chunks[first].i_split_layer]];
     uint32_t at = hth_gpu_n_streamed(l, to), n_run = (l->cold.d_ff - at + MIN_ROWS - 1) / MIN_ROWS,
@@ -111,30 +112,30 @@ uint32_t hth_gpu_n_streamed(const hth_gpu_layer *l, const hth_weight_stream *p)
     return n < l->cold.d_ff ? n : l->cold.d_ff;
 }
 
-/* The pieces of all hands. */
-static hearth_status open_passage(const hth_gpu *g, hth_weight_stream *p, hearth_error *err)
+/* Builds the chunks of all split layers. */
+static hearth_status build_chunks(const hth_gpu *g, hth_weight_stream *p, hearth_error *err)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < g->n_split_layer; i++) {
         const hth_gpu_layer *l = &g->layers[g->split_layers[i]];
-        uint32_t n_passing = hth_gpu_n_streamed(l, p);
-        n += n_pieces(g, &l->cold.gate, n_passing) + n_pieces(g, &l->cold.up, n_passing) +
-             n_pieces(g, &l->cold.down_t.rows, n_passing);
+        uint32_t n_streamed = hth_gpu_n_streamed(l, p);
+        n += n_chunks(g, &l->cold.gate, n_streamed) + n_chunks(g, &l->cold.up, n_streamed) +
+             n_chunks(g, &l->cold.down_t.rows, n_streamed);
     }
     p->chunks = hth_alloc(n, sizeof *p->chunks);
     if (!p->chunks) return hth_fail_memory(err, n * sizeof *p->chunks, "weights that pass through");
     for (uint32_t i = 0; i < g->n_split_layer; i++) {
         const hth_gpu_layer *l = &g->layers[g->split_layers[i]];
         uint32_t first = p->n_chunk;
-        add_pieces(g, p, i, &l->cold.gate, l->cold_bias[0]);
-        add_pieces(g, p, i, &l->cold.up, l->cold_bias[1]);
-        add_pieces(g, p, i, &l->cold.down_t.rows, (hth_gpu_vector){0});
-        share_out(g, p, first);
+        add_chunks(g, p, i, &l->cold.gate, l->cold_bias[0]);
+        add_chunks(g, p, i, &l->cold.up, l->cold_bias[1]);
+        add_chunks(g, p, i, &l->cold.down_t.rows, (hth_gpu_vector){0});
+        divide_share(g, p, first);
     }
     return HEARTH_OK;
 }
 
-/* Of steps that there can be. */
+/* Number of streams that steps of this size can use. */
 static uint32_t n_streams(const hth_offload_params *p)
 {
     uint32_t n = 0;
@@ -160,7 +161,7 @@ hearth_status hth_weight_streams_open(hth_gpu *g, hearth_error *err)
         g->streams[g->n_stream++] = (hth_weight_stream){.config = streams[i], .n_row = n_row};
     }
     if (has_shares(g)) {
-        /* Tokens may have to be done again without (step.c). */
+        /* Tokens may have to be retried without a share (step.c). */
         g->i_full_stream = g->n_stream++;
         g->streams[g->i_full_stream] =
             (hth_weight_stream){.config = {UINT32_MAX, 0}, .n_row = g->params.n_row};
@@ -168,7 +169,7 @@ hearth_status hth_weight_streams_open(hth_gpu *g, hearth_error *err)
         g->shared_sums = hth_alloc(n, sizeof *g->shared_sums);
         if (!g->shared_sums) return hth_fail_memory(err, n * sizeof *g->shared_sums, "the host's sums");
     }
-    for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++) st = open_passage(g, &g->streams[i], err);
+    for (uint32_t i = 0; st == HEARTH_OK && i < g->n_stream; i++) st = build_chunks(g, &g->streams[i], err);
     return st;
 }
 

@@ -1,20 +1,19 @@
-/* Weights on the device. Matrices that share an input become a group, whose neighbours of one type become
- * one part, as long as a binding can hold it: one run of a program each. Vectors of floats lie together in
- * one buffer. */
+/* Loads weights onto the device. Matrices that share an input are fused; neighbours of one type become one matrix,
+ * up to the size of a binding: one dispatch each. Float vectors share one buffer. */
 #include "forward/gpu/gpu_int.h"
 
 #include "base/alloc.h"
 
 #include <string.h>
 
-/* ---- what stands together ------------------------------------------------------------------------- */
+/* ---- fused matrices ------------------------------------------------------------------------------- */
 
 static hth_gpu_fused_src source_of(const hth_matrix *m, const float *bias)
 {
     return (hth_gpu_fused_src){{m}, {bias}, {m->n_row}, 1};
 }
 
-static void join(hth_gpu_fused_src *s, const hth_matrix *m, const float *bias)
+static void add_matrix(hth_gpu_fused_src *s, const hth_matrix *m, const float *bias)
 {
     s->matrix[s->n] = m, s->bias[s->n] = bias, s->n_row[s->n] = m->n_row;
     s->n++;
@@ -34,11 +33,11 @@ void hth_gpu_fused_srcs(const hth_model *model, uint32_t i_layer, uint32_t n_hot
     const hth_layer *l = &model->layers[i_layer];
     bool predicts = selector == HEARTH_SELECTOR_PREDICTOR;
     out[0] = source_of(&l->q, l->q_bias);
-    join(&out[0], &l->k, l->k_bias);
-    join(&out[0], &l->v, l->v_bias);
+    add_matrix(&out[0], &l->k, l->k_bias);
+    add_matrix(&out[0], &l->v, l->v_bias);
     out[1] = source_of(&l->o, l->o_bias);
     out[2] = source_of(&l->gate, l->gate_bias);
-    join(&out[2], &l->up, l->up_bias);
+    add_matrix(&out[2], &l->up, l->up_bias);
     out[2] = first_of(out[2], n_hot);
     if (l->down_t.rows.n_row > 0) out[3] = first_of(source_of(&l->down_t.rows, NULL), n_hot);
     else out[3] = source_of(&l->down, l->down_bias);
@@ -69,26 +68,25 @@ const hth_matrix *hth_gpu_first_floats(const hth_model *model, const hth_offload
     return found || !params->head ? found : floats_of(&head);
 }
 
-/* ---- cutting ------------------------------------------------------------------------------------------ */
+/* ---- partitioning ------------------------------------------------------------------------------------- */
 
-/* Rows [first, first + n) of the group, of one type and with or without a bias. */
-typedef struct stretch {
+/* Rows [first, first + n) of a fused matrix, of one type and with or without a bias. */
+typedef struct row_range {
     hth_type type;
     uint64_t first, n, n_col;
     bool has_bias;
-} stretch;
+} row_range;
 
-/* Kept from memory's own limits: a device must allow 1 GiB at once. */
+/* Also limits the allocation size: a device must support 1 GiB at once. */
 static const uint64_t MAX_AT_ONCE = (uint64_t)1 << 30;
-enum { CUT = HTH_DOWN_GROUP }; /* parts end at multiples of so many rows */
+enum { SPLIT_ROWS = HTH_DOWN_GROUP }; /* matrices end at multiples of this many rows */
 
-/* The longest stretch from row `first` of the group on. False: there is none left, or not even CUT rows
- * fit. */
-static bool next_row_range(const hth_gpu_fused_src *s, uint64_t max, uint64_t first, stretch *out)
+/* The longest range from row `first` on. false: no rows are left, or not even CUT rows fit. */
+static bool next_row_range(const hth_gpu_fused_src *s, uint64_t max, uint64_t first, row_range *out)
 {
     uint64_t at = 0;
     hth_soa_layout layout;
-    *out = (stretch){.first = first};
+    *out = (row_range){.first = first};
     for (uint32_t i = 0; i < s->n; at += s->n_row[i], i++) {
         const hth_matrix *m = s->matrix[i];
         if (s->n_row[i] == 0 || at + s->n_row[i] <= first) continue;
@@ -100,8 +98,8 @@ static bool next_row_range(const hth_gpu_fused_src *s, uint64_t max, uint64_t fi
     if (max > MAX_AT_ONCE) max = MAX_AT_ONCE;
     while (out->n > 0 &&
            (!hth_soa_layout_init(out->type, out->n, out->n_col, &layout) || layout.size > max)) {
-        if (out->n <= CUT) return false;
-        out->n = (out->n / 2 + CUT - 1) / CUT * CUT;
+        if (out->n <= SPLIT_ROWS) return false;
+        out->n = (out->n / 2 + SPLIT_ROWS - 1) / SPLIT_ROWS * SPLIT_ROWS;
     }
     return out->n > 0;
 }
@@ -115,7 +113,7 @@ static uint64_t rows_of(const hth_gpu_fused_src *s)
 
 bool hth_gpu_fused_matrix_bytes(const hth_gpu_fused_src *source, uint64_t max, uint64_t *bytes)
 {
-    stretch s;
+    row_range s;
     *bytes = 0;
     for (uint64_t first = 0; first < rows_of(source); first += s.n) {
         hth_soa_layout layout;
@@ -128,9 +126,9 @@ bool hth_gpu_fused_matrix_bytes(const hth_gpu_fused_src *source, uint64_t max, u
 
 /* ---- vectors ------------------------------------------------------------------------------------------ */
 
-enum { VECTOR_GRAIN = 64 }; /* floats: slices begin where any device allows it */
+enum { VECTOR_GRAIN = 64 }; /* floats; an alignment that every device accepts */
 
-/* Room for n more, zeros; NULL: there is none. */
+/* Appends n zeros; NULL: out of memory. */
 static float *add_vector(hth_gpu *g, size_t n, hth_gpu_vector *out)
 {
     size_t at = g->n_staging_vector, end = at + (n + VECTOR_GRAIN - 1) / VECTOR_GRAIN * VECTOR_GRAIN;
@@ -173,7 +171,7 @@ static hearth_status copy_head_norms(hth_gpu *g, const hth_layer *l, hth_gpu_vec
     return HEARTH_OK;
 }
 
-static hearth_status copy_biases(hth_gpu *g, const hth_gpu_fused_src *source, const stretch *s,
+static hearth_status copy_biases(hth_gpu *g, const hth_gpu_fused_src *source, const row_range *s,
                                  hth_gpu_vector *out, hearth_error *err)
 {
     uint64_t at = 0, end = s->first + s->n;
@@ -194,9 +192,9 @@ typedef struct loader {
     hth_gpu *g;
     hth_gpu_read_fn *read;
     void *user;
-    float *scale_top;       /* of neurons, or NULL: grows to the largest scale that is read */
-    uint8_t *rows, *planes; /* as the file has them; as the device wants them */
-    size_t rows_room, planes_room;
+    float *scale_absmax;       /* maximum scale read so far, of neurons; or NULL */
+    uint8_t *rows, *planes; /* in file format; in device layout */
+    size_t rows_capacity, planes_capacity;
 } loader;
 
 static hearth_status ensure(uint8_t **scratch, size_t *has, size_t wants, hearth_error *err)
@@ -205,23 +203,23 @@ static hearth_status ensure(uint8_t **scratch, size_t *has, size_t wants, hearth
     hth_free(*scratch);
     *scratch = hth_alloc(1, wants);
     *has = *scratch ? wants : 0;
-    return *scratch ? HEARTH_OK : hth_fail_memory(err, wants, "room to load weights");
+    return *scratch ? HEARTH_OK : hth_fail_memory(err, wants, "a buffer to load weights");
 }
 
-/* Rows of one matrix that a part holds, from row `at` of the part on. */
+/* Packs rows of one matrix into a part, from row `at` of the part on. */
 static hearth_status fill_from(loader *o, const hth_gpu_matrix *p, const hth_matrix *m, uint64_t from,
                                uint64_t n, uint64_t at, hearth_error *err)
 {
     uint64_t step = READ_AT_ONCE / m->row_size > 0 ? READ_AT_ONCE / m->row_size : 1;
-    hearth_status st = ensure(&o->rows, &o->rows_room, step * m->row_size, err);
+    hearth_status st = ensure(&o->rows, &o->rows_capacity, step * m->row_size, err);
     for (uint64_t i = 0, k; st == HEARTH_OK && i < n; i += k) {
         k = n - i < step ? n - i : step;
         st = o->read(o->user, m, from + i, k, o->rows, err);
         if (st != HEARTH_OK) break;
         hth_soa_layout_pack(p->type, p->n_row, m->n_col, o->rows, m->row_size, at + i, k, o->planes);
-        for (uint64_t r = 0; o->scale_top && r < k; r++) {
+        for (uint64_t r = 0; o->scale_absmax && r < k; r++) {
             float top = hth_axpy_absmax_scale(p->type, o->rows + r * m->row_size, m->n_col);
-            if (!(top <= *o->scale_top)) *o->scale_top = top; /* NaN stays */
+            if (!(top <= *o->scale_absmax)) *o->scale_absmax = top; /* keeps NaN */
         }
     }
     return st;
@@ -231,7 +229,7 @@ static hearth_status load_part(loader *o, const hth_gpu_fused_src *source, hth_g
                                const char *what, hearth_error *err)
 {
     uint64_t at = 0, end = (uint64_t)p->first + p->n_row;
-    hearth_status st = ensure(&o->planes, &o->planes_room, p->layout.size, err);
+    hearth_status st = ensure(&o->planes, &o->planes_capacity, p->layout.size, err);
     if (st != HEARTH_OK) return st;
     memset(o->planes, 0, p->layout.size);
     for (uint32_t i = 0; st == HEARTH_OK && i < source->n; at += source->n_row[i], i++) {
@@ -249,14 +247,14 @@ static hearth_status open_group(loader *o, hth_gpu_fused_matrix *group, const ht
                                 const char *what, hearth_error *err)
 {
     uint64_t max = hth_device_get_info(o->g->device)->max_binding_size, n_row = rows_of(source), n_part = 0;
-    stretch s;
+    row_range s;
     for (uint64_t first = 0; first < n_row && next_row_range(source, max, first, &s); first += s.n) n_part++;
     group->matrices = hth_alloc(n_part, sizeof *group->matrices);
     if (!group->matrices) return hth_fail_memory(err, n_part * sizeof *group->matrices, what);
     group->n_row = (uint32_t)n_row;
     hearth_status st = HEARTH_OK;
     for (uint64_t first = 0; st == HEARTH_OK && first < n_row; first += s.n) {
-        if (!next_row_range(source, max, first, &s)) break; /* hth_gpu_unsupported_reason asked before */
+        if (!next_row_range(source, max, first, &s)) break; /* hth_gpu_unsupported_reason has already checked this */
         hth_gpu_matrix *p = &group->matrices[group->n_matrix++];
         p->type = s.type, p->n_row = (uint32_t)s.n, p->first = (uint32_t)first;
         group->n_col = (uint32_t)s.n_col;
@@ -271,7 +269,7 @@ static hearth_status open_group(loader *o, hth_gpu_fused_matrix *group, const ht
     return st;
 }
 
-/* Sums of integers have a bound only if all scales are finite. */
+/* Integer sums are bounded only if all scales are finite. */
 static hearth_status check_scales(const hth_gpu *g, uint32_t i_layer, hearth_error *err)
 {
     float top = g->layers[i_layer].scale_max;
@@ -293,10 +291,10 @@ static hearth_status open_groups(loader *o, uint32_t i_layer, hearth_error *err)
     hearth_status st = HEARTH_OK;
     hth_gpu_fused_srcs(o->g->model, i_layer, to->n_hot, o->g->params.selector, sources);
     for (int i = 0; st == HEARTH_OK && i < HTH_GPU_N_FUSED; i++) {
-        o->scale_top = i == 3 && to->down_transposed ? &to->scale_max : NULL;
+        o->scale_absmax = i == 3 && to->down_transposed ? &to->scale_max : NULL;
         st = open_group(o, groups[i], &sources[i], what[i], err);
     }
-    o->scale_top = NULL;
+    o->scale_absmax = NULL;
     return st == HEARTH_OK ? check_scales(o->g, i_layer, err) : st;
 }
 
@@ -304,7 +302,7 @@ static hearth_status open_layer(loader *o, uint32_t i_layer, hearth_error *err)
 {
     const hth_layer *l = &o->g->model->layers[i_layer];
     hth_gpu_layer *to = &o->g->layers[i_layer];
-    bool floors = o->g->params.selector == HEARTH_SELECTOR_THRESHOLD;
+    bool has_thresholds = o->g->params.selector == HEARTH_SELECTOR_THRESHOLD;
     const hth_norm *attn_norm = l->attn_norm.weight ? &l->attn_norm : &l->ffn_norm;
     to->n_hot = o->g->params.n_hot[i_layer];
     to->down_transposed = l->down_t.rows.n_row > 0;
@@ -313,7 +311,7 @@ static hearth_status open_layer(loader *o, uint32_t i_layer, hearth_error *err)
     if (st == HEARTH_OK) st = copy_norm(o->g, &l->attn_post_norm, to->attn_post, err);
     if (st == HEARTH_OK) st = copy_norm(o->g, &l->ffn_post_norm, to->ffn_post, err);
     if (st == HEARTH_OK) st = copy_head_norms(o->g, l, &to->head_norms, err);
-    if (st == HEARTH_OK) st = copy_vector(o->g, floors ? l->thresholds : NULL, l->d_ff, &to->thresholds, err);
+    if (st == HEARTH_OK) st = copy_vector(o->g, has_thresholds ? l->thresholds : NULL, l->d_ff, &to->thresholds, err);
     if (st == HEARTH_OK && to->down_transposed)
         st = copy_vector(o->g, l->down_bias, o->g->model->hparams.d_model, &to->down_bias, err);
     if (o->g->params.streams[0].n_tok > 0 && to->n_hot < l->d_ff) {

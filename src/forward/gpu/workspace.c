@@ -1,115 +1,114 @@
-/* Where the values of a step lie on a device: one buffer of the device's own, one that the host fills
- * before a step, one that it reads afterwards. Sizes follow from shapes alone, so that they are known
- * before anything is loaded. */
+/* Allocates the workspace of a step: one device-local buffer, one that the host fills before a step, one that it
+ * reads afterwards. Sizes follow from shapes alone, so they are known before anything is loaded. */
 #include "forward/gpu/gpu_int.h"
 
 #include "base/alloc.h"
 #include "base/checked_math.h"
 #include "forward/gpu/cache.h"
 
-enum { GRAIN = 256 }; /* slices begin where any device allows it */
+enum { GRAIN = 256 }; /* an alignment that every device accepts */
 
-typedef struct cutter {
-    uint64_t used, most;
-    bool wrong; /* too large to be bound, or overflowed */
-} cutter;
+typedef struct bump {
+    uint64_t used, max_binding;
+    bool overflow; /* too large for a binding, or overflow */
+} bump;
 
-static hth_buffer_range cut(cutter *c, uint64_t n, uint64_t size)
+static hth_buffer_range bump_alloc(bump *c, uint64_t n, uint64_t size)
 {
     uint64_t bytes = 0;
-    c->wrong |= __builtin_mul_overflow(n, size, &bytes) || bytes > c->most || c->used > UINT64_MAX / 2;
+    c->overflow |= __builtin_mul_overflow(n, size, &bytes) || bytes > c->max_binding || c->used > UINT64_MAX / 2;
     if (bytes < 4) bytes = 4;
-    hth_buffer_range s = {NULL, c->used, c->wrong ? 4 : bytes};
+    hth_buffer_range s = {NULL, c->used, c->overflow ? 4 : bytes};
     c->used += (s.size + GRAIN - 1) / GRAIN * GRAIN;
     return s;
 }
 
 typedef struct sizes {
-    cutter from_host, to_host, memory;
+    bump from_host, to_host, memory;
 } sizes;
 
-static void cut_from_host(cutter *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
+static void alloc_from_host(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
 {
     const hth_hparams *h = &m->hparams;
     uint64_t n_table = h->rope.window_base > 0.0 ? 2 : 1, n_angle = n_table * p->n_row * (h->rope.n_rot / 2);
-    r->step = cut(c, HTH_STEP_ROWS + (uint64_t)HTH_STEP_ROW_WORDS * p->n_row, 4);
-    r->grids = cut(c, h->n_layer, 16);
-    r->table = cut(c, n_angle, 8);
+    r->step = bump_alloc(c, HTH_STEP_ROWS + (uint64_t)HTH_STEP_ROW_WORDS * p->n_row, 4);
+    r->grids = bump_alloc(c, h->n_layer, 16);
+    r->table = bump_alloc(c, n_angle, 8);
     r->sine_offset = (uint32_t)n_angle;
-    r->embedded = cut(c, (uint64_t)p->n_row * h->d_model, 4);
-    r->host_sums = cut(c, HTH_HOST_SUMS + (m->down_transposed ? (uint64_t)p->n_row * h->d_model * 2 : 0), 4);
-    r->host_exponent = cut(c, 2, 4);
+    r->embedded = bump_alloc(c, (uint64_t)p->n_row * h->d_model, 4);
+    r->host_sums = bump_alloc(c, HTH_HOST_SUMS + (m->down_transposed ? (uint64_t)p->n_row * h->d_model * 2 : 0), 4);
+    r->host_exponent = bump_alloc(c, 2, 4);
     for (int i = 0; i < 2; i++)
-        r->staging[i] = cut(c, p->streams[0].n_tok > 0 ? hth_gpu_slot_bytes(m) : 0, 1);
+        r->staging[i] = bump_alloc(c, p->streams[0].n_tok > 0 ? hth_gpu_slot_bytes(m) : 0, 1);
 }
 
-/* The host's part of a layer begins with the letter. */
-static void cut_to_host(cutter *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
+/* The host's part of a split layer begins with the device-to-host message. */
+static void alloc_to_host(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
 {
     const hth_hparams *h = &m->hparams;
     uint64_t n_logit = p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0;
     bool predicts = p->selector == HEARTH_SELECTOR_PREDICTOR;
-    r->result = cut(c, hth_max_u64((uint64_t)p->n_row * h->d_model, n_logit), 4);
-    r->d2h_ffn_input = cut(c, m->down_transposed ? (uint64_t)p->n_row * h->d_model : 0, 4);
-    r->d2h_scores = cut(c, m->down_transposed && predicts ? (uint64_t)p->n_row * h->d_ff : 0, 4);
-    r->d2h_absmax = cut(c, m->down_transposed ? (uint64_t)h->n_layer * p->n_row : 0, 8);
+    r->result = bump_alloc(c, hth_max_u64((uint64_t)p->n_row * h->d_model, n_logit), 4);
+    r->d2h_ffn_input = bump_alloc(c, m->down_transposed ? (uint64_t)p->n_row * h->d_model : 0, 4);
+    r->d2h_scores = bump_alloc(c, m->down_transposed && predicts ? (uint64_t)p->n_row * h->d_ff : 0, 4);
+    r->d2h_absmax = bump_alloc(c, m->down_transposed ? (uint64_t)h->n_layer * p->n_row : 0, 8);
 }
 
-static void cut_input(cutter *c, const hth_model *m, const hth_offload_params *p, hth_gpu_input *in)
+static void alloc_input(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_input *in)
 {
     const hth_hparams *h = &m->hparams;
     uint64_t widest = hth_max_u64(hth_max_u64(h->d_model, h->d_ff), (uint64_t)h->n_head * h->d_head);
     widest = hth_max_u64(widest, h->rank) * p->n_row;
-    in->x = cut(c, widest, 4);
-    in->q = cut(c, widest, 1);
-    in->d = cut(c, widest / HTH_ACT_BLOCK, 4);
-    in->sum = cut(c, widest / HTH_ACT_BLOCK, 4);
-    in->q_256 = cut(c, widest, 1);
-    in->d_256 = cut(c, widest / HTH_ACT_BLOCK_256, 4);
-    in->sum_256 = cut(c, widest / HTH_ACT_SUBBLOCK, 4);
+    in->x = bump_alloc(c, widest, 4);
+    in->q = bump_alloc(c, widest, 1);
+    in->d = bump_alloc(c, widest / HTH_ACT_BLOCK, 4);
+    in->sum = bump_alloc(c, widest / HTH_ACT_BLOCK, 4);
+    in->q_256 = bump_alloc(c, widest, 1);
+    in->d_256 = bump_alloc(c, widest / HTH_ACT_BLOCK_256, 4);
+    in->sum_256 = bump_alloc(c, widest / HTH_ACT_SUBBLOCK, 4);
 }
 
-/* Partial sums of so many tokens as have room in some 64 MiB. */
-static void cut_down(cutter *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
+/* Partial sums for as many tokens as fit in about 64 MiB. */
+static void alloc_down(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
 {
     const hth_hparams *h = &m->hparams;
     const uint64_t enough = (uint64_t)64 << 20;
     uint64_t n_split = (h->d_ff + HTH_DOWN_SPLIT - 1) / HTH_DOWN_SPLIT, one = n_split * h->d_model * 4;
     r->n_stage = one * p->n_row <= enough ? p->n_row : one <= enough ? (uint32_t)(enough / one) : 1;
-    r->down_absmax = cut(c, m->down_transposed ? p->n_row : 0, 8);
-    r->sums = cut(c, m->down_transposed ? r->n_stage * n_split * h->d_model : 0, 4);
+    r->down_absmax = bump_alloc(c, m->down_transposed ? p->n_row : 0, 8);
+    r->sums = bump_alloc(c, m->down_transposed ? r->n_stage * n_split * h->d_model : 0, 4);
     uint64_t n_wide = p->streams[0].n_tok > 0 ? (uint64_t)p->n_row * h->d_model * 2 : 0;
-    r->acc64 = cut(c, p->streams[0].n_tok > 0 ? HTH_HOST_SUMS + n_wide : 0, 4);
-    for (int i = 0; i < 2; i++) r->slots[i] = cut(c, p->streams[0].n_tok > 0 ? hth_gpu_slot_bytes(m) : 0, 1);
+    r->acc64 = bump_alloc(c, p->streams[0].n_tok > 0 ? HTH_HOST_SUMS + n_wide : 0, 4);
+    for (int i = 0; i < 2; i++) r->slots[i] = bump_alloc(c, p->streams[0].n_tok > 0 ? hth_gpu_slot_bytes(m) : 0, 1);
 }
 
-static void cut_memory(cutter *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
+static void alloc_memory(bump *c, const hth_model *m, const hth_offload_params *p, hth_gpu_workspace *r)
 {
     const hth_hparams *h = &m->hparams;
     uint64_t n_row = p->n_row, n_q = (uint64_t)h->n_head * h->d_head,
              n_kv = (uint64_t)h->n_head_kv * h->d_head;
-    bool rounds = p->kv == HEARTH_KV_Q8_0;
+    bool quantised = p->kv == HEARTH_KV_Q8_0;
     r->n_split = p->n_position / HTH_ATTN_SPLIT + 1;
-    r->x = cut(c, n_row * h->d_model, 4);
-    r->out = cut(c, n_row * h->d_model, 4);
-    r->attn_saved = cut(c, h->arch->parallel ? n_row * h->d_model : 0, 4);
-    r->qkv = cut(c, n_row * (n_q + 2 * n_kv), 4);
-    r->attn_out = cut(c, n_row * n_q, 4);
+    r->x = bump_alloc(c, n_row * h->d_model, 4);
+    r->out = bump_alloc(c, n_row * h->d_model, 4);
+    r->attn_saved = bump_alloc(c, h->arch->parallel ? n_row * h->d_model : 0, 4);
+    r->qkv = bump_alloc(c, n_row * (n_q + 2 * n_kv), 4);
+    r->attn_out = bump_alloc(c, n_row * n_q, 4);
     r->q_q8_d_offset = (uint32_t)(n_row * n_q / 4);
-    r->q_q8 = cut(c, rounds ? n_row * (n_q + n_q / HTH_ACT_BLOCK * 4) : 0, 1);
-    r->splits = cut(c, r->n_split * n_q, 4);
-    r->split_partials = cut(c, (uint64_t)r->n_split * h->n_head, 8);
-    r->gate_up = cut(c, n_row * 2 * h->d_ff, 4);
+    r->q_q8 = bump_alloc(c, quantised ? n_row * (n_q + n_q / HTH_ACT_BLOCK * 4) : 0, 1);
+    r->splits = bump_alloc(c, r->n_split * n_q, 4);
+    r->split_partials = bump_alloc(c, (uint64_t)r->n_split * h->n_head, 8);
+    r->gate_up = bump_alloc(c, n_row * 2 * h->d_ff, 4);
     bool predicts = p->selector == HEARTH_SELECTOR_PREDICTOR;
-    r->rank_out = cut(c, predicts ? n_row * h->rank : 0, 4);
-    r->scores = cut(c, predicts ? n_row * h->d_ff : 0, 4);
-    r->active_mask = cut(c, (h->d_ff + 31) / 32, 4);
-    cut_down(c, m, p, r);
-    r->logits = cut(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0, 4);
-    cut_input(c, m, p, &r->input);
+    r->rank_out = bump_alloc(c, predicts ? n_row * h->rank : 0, 4);
+    r->scores = bump_alloc(c, predicts ? n_row * h->d_ff : 0, 4);
+    r->active_mask = bump_alloc(c, (h->d_ff + 31) / 32, 4);
+    alloc_down(c, m, p, r);
+    r->logits = bump_alloc(c, p->head ? (uint64_t)HTH_GPU_HEAD_ROWS * h->n_vocab : 0, 4);
+    alloc_input(c, m, p, &r->input);
 }
 
-/* The self-test of a device is run in the values' memory. */
+/* The self-test of a device runs in the workspace memory. */
 static uint64_t selftest_bytes(const hth_model *m, const hth_offload_params *p)
 {
     uint32_t shared = 1;
@@ -123,15 +122,15 @@ static uint64_t selftest_bytes(const hth_model *m, const hth_offload_params *p)
 static bool lay_out(const hth_model *m, uint64_t max, const hth_offload_params *p, hth_gpu_workspace *r,
                     sizes *s)
 {
-    *s = (sizes){.from_host.most = max, .to_host.most = max, .memory.most = max};
-    cut_from_host(&s->from_host, m, p, r);
-    cut_to_host(&s->to_host, m, p, r);
-    cut_memory(&s->memory, m, p, r);
+    *s = (sizes){.from_host.max_binding = max, .to_host.max_binding = max, .memory.max_binding = max};
+    alloc_from_host(&s->from_host, m, p, r);
+    alloc_to_host(&s->to_host, m, p, r);
+    alloc_memory(&s->memory, m, p, r);
     s->memory.used = hth_max_u64(s->memory.used, selftest_bytes(m, p));
-    return !s->from_host.wrong && !s->to_host.wrong && !s->memory.wrong;
+    return !s->from_host.overflow && !s->to_host.overflow && !s->memory.overflow;
 }
 
-/* Vectors as weights.c packs them, biases of parts included; what lies beside the file is no binding. */
+/* Vectors as weights.c packs them, including partial biases; data outside the file is not among the bindings. */
 static uint64_t vector_bytes(const hth_model *m)
 {
     uint64_t all = GRAIN + m->hparams.n_layer * 2 * ((uint64_t)m->hparams.d_ff * sizeof(float) + 2 * GRAIN);
@@ -150,7 +149,7 @@ bool hth_gpu_workspace_bytes(const hth_model *model, uint64_t max, const hth_off
     return fits;
 }
 
-static void own(hth_buffer *b, hth_buffer_range *const *ranges, size_t n)
+static void set_buffer(hth_buffer *b, hth_buffer_range *const *ranges, size_t n)
 {
     for (size_t i = 0; i < n; i++) ranges[i]->buffer = b;
 }
@@ -163,22 +162,22 @@ hearth_status hth_gpu_workspace_open(hth_gpu *g, hearth_error *err)
         return hth_fail(err, HEARTH_ERROR_UNSUPPORTED,
                         "%s: the values of %u tokens are too large for a binding; ask for less with --batch",
                         hth_device_get_info(g->device)->name, g->params.n_row);
-    hearth_status st = hth_buffer_new(g->device, HTH_MEMORY_UPLOAD, s.from_host.used, "what a step is told",
+    hearth_status st = hth_buffer_new(g->device, HTH_MEMORY_UPLOAD, s.from_host.used, "the inputs of a step",
                                       &r->from_host, err);
     if (st == HEARTH_OK)
-        st = hth_buffer_new(g->device, HTH_MEMORY_READBACK, s.to_host.used, "what a step gives", &r->to_host,
+        st = hth_buffer_new(g->device, HTH_MEMORY_READBACK, s.to_host.used, "the results of a step", &r->to_host,
                             err);
     if (st == HEARTH_OK)
         st = hth_buffer_new(g->device, HTH_MEMORY_DEVICE, s.memory.used, "the values of a step", &r->memory,
                             err);
     if (st != HEARTH_OK) return st;
     hth_gpu_input *in = &r->input;
-    own(r->from_host,
+    set_buffer(r->from_host,
         (hth_buffer_range *[]){&r->step, &r->grids, &r->table, &r->embedded, &r->host_sums, &r->host_exponent,
                                &r->staging[0], &r->staging[1]},
         8);
-    own(r->to_host, (hth_buffer_range *[]){&r->result, &r->d2h_ffn_input, &r->d2h_scores, &r->d2h_absmax}, 4);
-    own(r->memory, (hth_buffer_range *[]){&r->x,        &r->out,         &r->attn_saved, &r->qkv,
+    set_buffer(r->to_host, (hth_buffer_range *[]){&r->result, &r->d2h_ffn_input, &r->d2h_scores, &r->d2h_absmax}, 4);
+    set_buffer(r->memory, (hth_buffer_range *[]){&r->x,        &r->out,         &r->attn_saved, &r->qkv,
                                           &r->attn_out, &r->q_q8,        &r->splits,     &r->split_partials,
                                           &r->gate_up,  &r->down_absmax, &r->sums,       &r->rank_out,
                                           &r->scores,   &r->active_mask, &r->logits,     &in->x,
@@ -196,9 +195,9 @@ void hth_gpu_workspace_close(hth_gpu *g)
     hth_buffer_free(g->workspace.memory);
 }
 
-/* ---- caches ------------------------------------------------------------------------------------------- */
+/* ---- KV caches ---------------------------------------------------------------------------------------- */
 
-/* Keys, or values, of a layer; they begin where any device allows it. */
+/* Bytes of the keys, or values, of a layer; aligned for every device. */
 static uint64_t half_cache(const hth_model *m, const hth_offload_params *p, uint32_t i_layer)
 {
     uint64_t words = hth_gpu_cache_head_words(p->kv, m->hparams.d_head, p->n_position);

@@ -1,6 +1,6 @@
 /* Cards of tests: descriptions whose rates hands can compute with, and their devices. */
-#ifndef HEARTH_TESTS_SUPPORT_CARD_H
-#define HEARTH_TESTS_SUPPORT_CARD_H
+#ifndef HEARTH_TESTS_SUPPORT_DEVICE_CARD_H
+#define HEARTH_TESTS_SUPPORT_DEVICE_CARD_H
 
 #include "device/device.h"
 

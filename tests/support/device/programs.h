@@ -1,6 +1,6 @@
 /* Single programs of a device, between guards: what a kernel's test needs on null and on Vulkan alike. */
-#ifndef HEARTH_TESTS_SUPPORT_PROGRAMS_H
-#define HEARTH_TESTS_SUPPORT_PROGRAMS_H
+#ifndef HEARTH_TESTS_SUPPORT_DEVICE_PROGRAMS_H
+#define HEARTH_TESTS_SUPPORT_DEVICE_PROGRAMS_H
 
 #include "device/device.h"
 

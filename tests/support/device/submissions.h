@@ -1,6 +1,6 @@
 /* Submissions as small as a test wants them, and a look at what tapes hold. */
-#ifndef HEARTH_TESTS_SUPPORT_SUBMISSIONS_H
-#define HEARTH_TESTS_SUPPORT_SUBMISSIONS_H
+#ifndef HEARTH_TESTS_SUPPORT_DEVICE_SUBMISSIONS_H
+#define HEARTH_TESTS_SUPPORT_DEVICE_SUBMISSIONS_H
 
 #include "forward/gpu/gpu.h"
 

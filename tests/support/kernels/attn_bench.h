@@ -1,6 +1,6 @@
 /* The speed of attention beside the limit of memory. */
-#ifndef HEARTH_TESTS_SUPPORT_ATTEND_BENCH_H
-#define HEARTH_TESTS_SUPPORT_ATTEND_BENCH_H
+#ifndef HEARTH_TESTS_SUPPORT_KERNELS_ATTN_BENCH_H
+#define HEARTH_TESTS_SUPPORT_KERNELS_ATTN_BENCH_H
 
 /* Decode with the heads of llama-1b (8 KV heads of 64, 4 queries each) and of llama-7b
  * (8 of 128, 1 query) over long caches, and 16 rows at once: GB/s of cache bytes, share of

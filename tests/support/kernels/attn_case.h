@@ -1,6 +1,6 @@
 /* Caches for the proof of attention, made of plain rows, and one query head alone. */
-#ifndef HEARTH_TESTS_SUPPORT_ATTEND_CASE_H
-#define HEARTH_TESTS_SUPPORT_ATTEND_CASE_H
+#ifndef HEARTH_TESTS_SUPPORT_KERNELS_ATTN_CASE_H
+#define HEARTH_TESTS_SUPPORT_KERNELS_ATTN_CASE_H
 
 #include "kernels/attn/attn.h"
 

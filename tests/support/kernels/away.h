@@ -1,7 +1,7 @@
 /* The programs of a device that rounds as it should, but ties away from zero: the text of calls_*.c once
  * more, whose names and roundings are replaced before it is included (away_*.c). */
-#ifndef HEARTH_TESTS_SUPPORT_AWAY_H
-#define HEARTH_TESTS_SUPPORT_AWAY_H
+#ifndef HEARTH_TESTS_SUPPORT_KERNELS_AWAY_H
+#define HEARTH_TESTS_SUPPORT_KERNELS_AWAY_H
 
 #include "base/bits.h"
 #include "kernels/quant/blocks.h"

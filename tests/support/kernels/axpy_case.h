@@ -1,8 +1,8 @@
 /* One random neuron-major matrix, a list of firing neurons and their coefficients, between guard
  * pages: made once, computed by any table. Used by the proof of down and by the equality of
  * machines. */
-#ifndef HEARTH_TESTS_SUPPORT_DOWN_CASE_H
-#define HEARTH_TESTS_SUPPORT_DOWN_CASE_H
+#ifndef HEARTH_TESTS_SUPPORT_KERNELS_AXPY_CASE_H
+#define HEARTH_TESTS_SUPPORT_KERNELS_AXPY_CASE_H
 
 #include "support/kernels/rows_case.h"
 

@@ -1,7 +1,7 @@
 /* What the proofs of kernels share: the seed, the levels of this machine, kinds of
  * numbers to try, and equality of bits (a NaN equals any NaN). */
-#ifndef HEARTH_TESTS_SUPPORT_PROOF_H
-#define HEARTH_TESTS_SUPPORT_PROOF_H
+#ifndef HEARTH_TESTS_SUPPORT_KERNELS_PROOF_H
+#define HEARTH_TESTS_SUPPORT_KERNELS_PROOF_H
 
 #include "base/cpu.h"
 #include "support/test.h"

@@ -1,7 +1,7 @@
 /* One random product of rows and tokens between guard pages: made once, computed by
  * any table. Used by the proof of the row kernels and by the equality of machines. */
-#ifndef HEARTH_TESTS_SUPPORT_ROWS_CASE_H
-#define HEARTH_TESTS_SUPPORT_ROWS_CASE_H
+#ifndef HEARTH_TESTS_SUPPORT_KERNELS_ROWS_CASE_H
+#define HEARTH_TESTS_SUPPORT_KERNELS_ROWS_CASE_H
 
 #include "kernels/kernels.h"
 #include "support/guard.h"

@@ -1,7 +1,7 @@
 /* Seeds of the fuzz targets, tests/fuzz/corpus/NAME: the same files that a fuzzer starts
  * from go through the target in every run of the tests. */
-#ifndef HEARTH_TESTS_SUPPORT_CORPUS_H
-#define HEARTH_TESTS_SUPPORT_CORPUS_H
+#ifndef HEARTH_TESTS_SUPPORT_MODELS_CORPUS_H
+#define HEARTH_TESTS_SUPPORT_MODELS_CORPUS_H
 
 #include <stddef.h>
 #include <stdint.h>

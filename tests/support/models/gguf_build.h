@@ -1,8 +1,8 @@
 /* GGUF files for tests, byte by byte: a buffer that words are appended to, one small
  * valid file, and a walk over a valid file that lists where each field lies, so that
  * a test can spoil exactly one of them. Knows nothing of the reader under test. */
-#ifndef HEARTH_TESTS_SUPPORT_GGUF_BUILD_H
-#define HEARTH_TESTS_SUPPORT_GGUF_BUILD_H
+#ifndef HEARTH_TESTS_SUPPORT_MODELS_GGUF_BUILD_H
+#define HEARTH_TESTS_SUPPORT_MODELS_GGUF_BUILD_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* What the golden tests share: one file of ids and true logits, and the same model
  * under every setting that must not matter. */
-#ifndef HEARTH_TESTS_SUPPORT_GOLDEN_H
-#define HEARTH_TESTS_SUPPORT_GOLDEN_H
+#ifndef HEARTH_TESTS_SUPPORT_MODELS_GOLDEN_H
+#define HEARTH_TESTS_SUPPORT_MODELS_GOLDEN_H
 
 #include "support/engine.h"
 

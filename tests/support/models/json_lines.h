@@ -1,7 +1,7 @@
 /* Just enough JSON to read test vectors: files with one object a line. Values
  * are pointers into the line; malformed input is the test's own fault. */
-#ifndef HEARTH_TESTS_SUPPORT_JSON_LINES_H
-#define HEARTH_TESTS_SUPPORT_JSON_LINES_H
+#ifndef HEARTH_TESTS_SUPPORT_MODELS_JSON_LINES_H
+#define HEARTH_TESTS_SUPPORT_MODELS_JSON_LINES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Machines of tests: figures that are kept as if they had been measured, in a folder of the test's own. */
-#ifndef HEARTH_TESTS_SUPPORT_MADE_UP_H
-#define HEARTH_TESTS_SUPPORT_MADE_UP_H
+#ifndef HEARTH_TESTS_SUPPORT_MODELS_MADE_UP_H
+#define HEARTH_TESTS_SUPPORT_MODELS_MADE_UP_H
 
 #include "placement/calibrate.h"
 

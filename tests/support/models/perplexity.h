@@ -1,6 +1,6 @@
 /* One line of the table of perplexities in tests/data/README.md, and how it is checked. */
-#ifndef HEARTH_TESTS_SUPPORT_PERPLEXITY_H
-#define HEARTH_TESTS_SUPPORT_PERPLEXITY_H
+#ifndef HEARTH_TESTS_SUPPORT_MODELS_PERPLEXITY_H
+#define HEARTH_TESTS_SUPPORT_MODELS_PERPLEXITY_H
 
 #include "file/types.h"
 

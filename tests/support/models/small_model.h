@@ -1,7 +1,7 @@
 /* The two models over which tests count again what studies and profiles say, with all neurons: storyteller
  * (dReLU, 768 neurons), and a small one of SiLU whose 100 neurons fill no whole bytes or blocks. */
-#ifndef HEARTH_TESTS_SUPPORT_SMALL_MODEL_H
-#define HEARTH_TESTS_SUPPORT_SMALL_MODEL_H
+#ifndef HEARTH_TESTS_SUPPORT_MODELS_SMALL_MODEL_H
+#define HEARTH_TESTS_SUPPORT_MODELS_SMALL_MODEL_H
 
 #include "support/models/gguf_build.h"
 

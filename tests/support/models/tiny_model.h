@@ -1,8 +1,8 @@
 /* A llama of two layers, made byte by byte, in which a test changes one thing: every
  * key and tensor is on a list until the file is written. Random weights, a complete
  * vocabulary of 267 tokens; knows nothing of the reader under test. */
-#ifndef HEARTH_TESTS_SUPPORT_TINY_MODEL_H
-#define HEARTH_TESTS_SUPPORT_TINY_MODEL_H
+#ifndef HEARTH_TESTS_SUPPORT_MODELS_TINY_MODEL_H
+#define HEARTH_TESTS_SUPPORT_MODELS_TINY_MODEL_H
 
 #include "support/models/gguf_build.h"
 

@@ -1,7 +1,7 @@
 /* The vocabularies that tests/data/vocabularies.py makes, by name, with the checks that
  * tests of vectors share. */
-#ifndef HEARTH_TESTS_SUPPORT_VOCAB_DATA_H
-#define HEARTH_TESTS_SUPPORT_VOCAB_DATA_H
+#ifndef HEARTH_TESTS_SUPPORT_MODELS_VOCAB_DATA_H
+#define HEARTH_TESTS_SUPPORT_MODELS_VOCAB_DATA_H
 
 #include "text/tokenizer.h"
 

@@ -1,7 +1,7 @@
 /* Vocabularies for tests: a GGUF in memory that holds nothing else, well formed
  * unless a test asks for one wrong thing. */
-#ifndef HEARTH_TESTS_SUPPORT_VOCAB_FILE_H
-#define HEARTH_TESTS_SUPPORT_VOCAB_FILE_H
+#ifndef HEARTH_TESTS_SUPPORT_MODELS_VOCAB_FILE_H
+#define HEARTH_TESTS_SUPPORT_MODELS_VOCAB_FILE_H
 
 #include "text/tokenizer.h"
 

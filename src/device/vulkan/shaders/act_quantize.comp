@@ -1,5 +1,5 @@
 #version 450
-/* What neurons send on, and its rounding (forward/gpu/shader_params.h: act_quantize). */
+/* Activation of neurons, and its 8-bit quantisation (forward/gpu/shader_params.h: act_quantize). */
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
 #include "functions.glsl"
@@ -28,7 +28,7 @@ layout(push_constant) uniform Push
 #include "quantize.glsl"
 #include "select.glsl"
 
-/* Dead by either half: +0, whatever the other one is. */
+/* Inactive by either half: +0, whatever the other one is. */
 bool is_dead(float gate, float up)
 {
     return (KIND == RELU || KIND == RELU2 || KIND == DRELU) && is_off(gate) || KIND == DRELU && is_off(up);

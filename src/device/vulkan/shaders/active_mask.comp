@@ -1,5 +1,5 @@
 #version 450
-/* Which neurons may fire, a bit each (forward/gpu/shader_params.h: active_mask). */
+/* Which neurons may be active, one bit each (forward/gpu/shader_params.h: active_mask). */
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
 #include "functions.glsl"

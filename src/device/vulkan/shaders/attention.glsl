@@ -1,8 +1,8 @@
-/* What the programs of attention share: places in the step block and in caches (forward/gpu/shader_params.h, cache.h),
- * and the few sums that all of them make. The program declares D_HEAD, KV and step_words. */
+/* Shared by the attention shaders: offsets in the step block and in caches (forward/gpu/shader_params.h, cache.h),
+ * and common sums. The shader declares D_HEAD, KV and step_words. */
 const uint KV_F16 = 0, KV_F32 = 1, KV_Q8_0 = 2; /* hearth_kv_type */
 const uint SPLIT = 256;                         /* HTH_ATTN_SPLIT */
-const uint GROUP = 16;                          /* positions whose keys lie side by side */
+const uint GROUP = 16;                          /* positions whose keys are interleaved */
 const uint BLOCK = 32, N_BLOCK = D_HEAD / BLOCK, N_QUANT = D_HEAD / 4; /* of Q8_0: quants, then scales */
 
 /* Words of a position. */
@@ -11,17 +11,17 @@ const uint N_WORD = KV == KV_Q8_0 ? N_QUANT + N_BLOCK : KV == KV_F16 ? D_HEAD / 
 uint position_of(uint t) { return step_words[STEP_ROWS + t * STEP_ROW_WORDS + STEP_POSITION]; }
 uint slot_of(uint t) { return step_words[STEP_ROWS + t * STEP_ROW_WORDS + STEP_SLOT]; }
 
-/* Word 0 of a position from the beginning of its KV head; the next of a key lies GROUP on, of a value 1. */
+/* Word 0 of a position, relative to its KV head; the next word of a key is GROUP further on, that of a value 1. */
 uint key_at(uint at) { return at / GROUP * N_WORD * GROUP + at % GROUP; }
 uint value_at(uint at) { return at * N_WORD; }
 
-/* The first position that a token at `position` sees, of its sequence. */
+/* The first position that a token at `position` sees, within its sequence. */
 uint first_seen(uint position, uint window)
 {
     return window > 0 && position >= window ? position + 1 - window : 0;
 }
 
-/* ---- sums: one rounding for each operation ----------------------------------------------------------- */
+/* ---- sums: each operation rounded once --------------------------------------------------------------- */
 
 float add(float a, float b)
 {
@@ -50,11 +50,11 @@ float times(float a, float b)
 
 /* ---- merging of splits (docs/arithmetic.md 5) -------------------------------------------------------- */
 
-/* The splits so far, or one of them: its largest score and the sum of its weights. A split that is seen
- * holds a weight of 1, or NaN, so no sum is 0. */
+/* The splits so far, or one of them: its largest score and the sum of its weights. A split that is seen has a
+ * weight of 1, or NaN, so no sum is 0. */
 struct part { float largest, sum; };
 
-/* What values of both are multiplied by. */
+/* Factors of the values of both. */
 struct shares { float before, now; };
 
 shares shares_of(part before, part now)

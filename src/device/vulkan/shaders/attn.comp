@@ -1,7 +1,7 @@
 #version 450
-/* Attention of the query heads of one KV head, for one token: one split, or all of them (forward/gpu/shader_params.h:
- * attend; docs/arithmetic.md 5). Heads are taken together, at most MAX_HEADS at a time, so that a key or
- * value is read once for them and their sums stay in registers. */
+/* Attention of the query heads of one KV head, for one token: one split, or all of them
+ * (forward/gpu/shader_params.h: attn; docs/arithmetic.md 5). Heads are processed together, at most MAX_HEADS at a
+ * time, so that each key or value is read once for them and their sums stay in registers. */
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 
@@ -36,19 +36,19 @@ const uint HEADS = (SHARED + N_CHUNK - 1) / N_CHUNK; /* at a time */
 const uint N_PAIR = D_HEAD / 2;                      /* columns of values: two dims each */
 const uint COLUMNS = (N_PAIR + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x; /* of an invocation */
 const uint QUERY_WORDS = KV == KV_Q8_0 ? N_WORD : D_HEAD;                    /* of a head */
-/* Values, and pairs of a key, that are asked for before the first is waited for: the fewer heads, the less
- * there is to do meanwhile. Known only with the constants, so that glslc leaves loops of them to the
- * driver: the copies that it makes when it unrolls a loop itself may be contracted. */
+/* Values, and pairs of a key, loaded before the first is used: the fewer heads, the less computation hides the
+ * latency. Known only with the constants, so that glslc leaves loops over them to the driver: when glslc unrolls a
+ * loop itself, the copies may be contracted. */
 const uint AHEAD = HEADS > 4 ? 8 : 16, KEYS_AHEAD = AHEAD / 2;
 
-/* [..][HEADS]: all heads want the same one of theirs at the same time. */
+/* [..][HEADS]: all heads read their entry at the same time. */
 shared uint queries[QUERY_WORDS * HEADS];
-shared float weights[SPLIT * HEADS]; /* of the positions of a split that are seen; scores before */
+shared float weights[SPLIT * HEADS]; /* visible positions of a split; scores before */
 shared float largest[8 * HEADS], sums[8 * HEADS];
 shared part totals[HEADS]; /* of the splits so far, */
-shared shares to_merge[HEADS]; /* and how the split joins them */
+shared shares to_merge[HEADS]; /* and the factors that merge the split into them */
 
-/* What this workgroup looks at. */
+/* The positions of this workgroup. */
 uint t, i_kv, first_head; /* of the token's */
 uint keys_at, values_at;  /* of the KV head */
 
@@ -79,22 +79,22 @@ float scaled(float score)
     return cap == 0.0 ? x : times(tanh_by_rule(times(x, inverse_cap)), cap);
 }
 
-/* Dims 2 i and 2 i + 1 of the key whose first word lies at `at`. */
+/* Dims 2 i and 2 i + 1 of the key whose first word is at `at`. */
 vec2 key_pair(uint at, uint i)
 {
     if (KV == KV_F16) return widened_pair(keys[at + i * GROUP]);
     return uintBitsToFloat(uvec2(keys[at + 2 * i * GROUP], keys[at + (2 * i + 1) * GROUP]));
 }
 
-/* Pair i of a key, onto the two chains that it belongs to. */
+/* Adds pair i of a key to its two chains. */
 void add_pair(uint i, vec2 key)
 {
     [[unroll]] for (uint h = 0; h < HEADS; h++)
         chains[h] = add_products(chains[h], vec2(query(2 * i, h), query(2 * i + 1, h)), key);
 }
 
-/* Scores of one key, to weights[to ..]: dims a quarter at a time, so that only two of the eight chains of a
- * head are in work, and what has ended goes into the tree. */
+/* Scores of one key, to weights[to ..]: a quarter of the dims at a time, so that only two of the eight chains of a
+ * head are live, and finished ones enter the reduction tree. */
 void score_floats(uint to, uint at)
 {
     float side[HEADS], left[HEADS];
@@ -144,8 +144,8 @@ void score_rounded(uint to, uint at)
 
 /* ---- weights ----------------------------------------------------------------------------------------- */
 
-/* The largest of every eighth score, from the first of all on, so that a NaN further on is passed over as
- * it is where scores are compared one by one. */
+/* The largest of every eighth score, from the first of all on, so that a later NaN is skipped as it is when scores
+ * are compared one by one. */
 void find_largest(uint n)
 {
     for (uint i = gl_LocalInvocationID.x; i < 8 * HEADS; i += gl_WorkGroupSize.x) {
@@ -214,7 +214,7 @@ void weigh_positions(uint at, uint n)
 
 /* ---- values ------------------------------------------------------------------------------------------ */
 
-/* Dims 2 i and 2 i + 1 of the value whose first word lies at `at`. */
+/* Dims 2 i and 2 i + 1 of the value whose first word is at `at`. */
 vec2 value_pair(uint at, uint i)
 {
     if (KV == KV_F16) return widened_pair(values[at + i]);
@@ -225,8 +225,7 @@ vec2 value_pair(uint at, uint i)
                 times(d, float(bitfieldExtract(word, from + 8, 8))));
 }
 
-/* Weighted sums of a column over n positions from the cache's `at` on, to result: a chain for each dim and
- * head. */
+/* Weighted sums of a column over n positions from cache position `at` on, to result: one chain per dim and head. */
 void add_values(uint column, uint at, uint n)
 {
     uint from = values_at + value_at(at), j = 0;
@@ -255,7 +254,7 @@ void put(uint i_result, uint column, vec2 value)
 
 uint heads_there() { return min(HEADS, (i_kv + 1) * SHARED - first_head); }
 
-/* To its own place. */
+/* Stores to its own slot. */
 void leave_split(uint at, uint n, uint i_split)
 {
     uint to = (t * n_split + i_split) * n_head + first_head;
@@ -272,7 +271,7 @@ void leave_split(uint at, uint n, uint i_split)
 
 /* ---- all splits, one after the other ----------------------------------------------------------------- */
 
-/* Onto totals and columns. */
+/* Merges into totals and columns. */
 void add_split(uint at, uint n, bool is_first)
 {
     weigh_positions(at, n);

@@ -1,5 +1,6 @@
 #version 450
-/* The splits of attend, merged ascending, over the sum of all weights (forward/gpu/shader_params.h: attn_reduce). */
+/* Merges the splits of attn ascending, and divides by the sum of all weights (forward/gpu/shader_params.h:
+ * attn_reduce). */
 #extension GL_GOOGLE_include_directive : require
 
 layout(constant_id = 0) const uint D_HEAD = 64;
@@ -16,7 +17,7 @@ layout(push_constant) uniform Push { uint n_head, window, n_split, spare; };
 #include "step.glsl"
 #include "attention.glsl"
 
-/* Where split i of this workgroup's head and token lies. */
+/* Offset of split i of this workgroup's head and token. */
 uint split_at(uint i) { return (gl_WorkGroupID.y * n_split + i) * n_head + gl_WorkGroupID.x; }
 part part_at(uint i) { return part(parts[2 * split_at(i)], parts[2 * split_at(i) + 1]); }
 

@@ -1,5 +1,6 @@
 #version 450
-/* The largest |h| of a token and the power of two that its coefficients are made with (forward/gpu/shader_params.h: down_absmax). */
+/* The largest |h| of a token, and the power of two for its coefficients (forward/gpu/shader_params.h:
+ * down_absmax). */
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
 #include "step.glsl"

@@ -1,5 +1,5 @@
 #version 450
-/* Integer sums of neuron-major down, added up in 64 bits (forward/gpu/shader_params.h: down_accumulate). */
+/* Integer sums of the transposed down, accumulated in 64 bits (forward/gpu/shader_params.h: down_accumulate). */
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
 #include "step.glsl"

@@ -1,6 +1,6 @@
 #version 450
-/* Neuron-major down of floats: an invocation owns a word of outputs of a group of neurons, and adds what they give it,
- * ascending (forward/gpu/shader_params.h: down_f). */
+/* Transposed down with float weights: an invocation owns one word of outputs of a group of neurons, and adds their
+ * contributions in ascending order (forward/gpu/shader_params.h: down_f). */
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
 #include "step.glsl"
@@ -23,7 +23,7 @@ float half_of(uint word, uint i)
     return TYPE == 1 ? widened(word >> 16 * i & 0xffffu) : uintBitsToFloat(word >> 16 * i << 16);
 }
 
-/* Which word of a row as in the file lies as number `place` (forward/gpu/weight_layout.h). */
+/* The file-order word of a row that is stored at index `place` (forward/gpu/weight_layout.h). */
 uint word_of(uint place)
 {
     uint in_group = place % 32, j = in_group / 4, i = in_group % 4;

@@ -1,6 +1,7 @@
 #version 450
-/* Neuron-major down, quantised (forward/gpu/shader_params.h: down_q; docs/arithmetic.md 6): an invocation owns a piece of 16 bytes of
- * a row, that is 128 / LOW_BITS outputs, and adds to them what a split of the neurons gives, in integers. */
+/* Transposed down, quantised (forward/gpu/shader_params.h: down_q; docs/arithmetic.md 6): an invocation owns 16
+ * bytes of a row, that is 128 / LOW_BITS outputs, and adds to them the contribution of a split of the neurons, in
+ * integers. */
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "floats.glsl"
@@ -38,14 +39,14 @@ const uint PIECE = 128 / LOW_BITS; /* outputs */
 
 int held[COLS * PIECE];
 
-/* rint of what fits: larger values mean nothing, and another part of the step says so. */
+/* rint of in-range values: the result for larger values is invalid, and another part of the step reports them. */
 int rounded(float x)
 {
     precise float shifted = abs(x) < 4194304.0 ? x + 12582912.0 : 12582912.0;
     return floatBitsToInt(shifted) - 0x4b400000;
 }
 
-/* What neuron n gives to the sixteen outputs `part` of block b, number k of the piece. */
+/* Contribution of neuron n to the sixteen outputs `part` of block b, number k of the piece. */
 void add_part(uint n, uint b, uint part, uint k, uvec4 low, uvec4 high)
 {
     uvec4 w = weights_of(low, high, part);

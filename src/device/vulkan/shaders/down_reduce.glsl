@@ -1,4 +1,4 @@
-/* Integer sums of neuron-major down to floats (forward/gpu/shader_params.h: down_reduce). ONTO: y is added to. */
+/* Integer sums of the transposed down to floats (forward/gpu/shader_params.h: down_reduce). ONTO: added to y. */
 #include "floats.glsl"
 #include "step.glsl"
 #include "int64.glsl"
@@ -23,7 +23,7 @@ layout(push_constant) uniform Push { uint n_out, n_split, has_bias, first_tok; }
 const uint HOST_SUMS = 4, HOST_SOME = 1, HOST_LOST = 2; /* HTH_HOST_* */
 const uint NOT_A_NUMBER = 0x7fc00000u;
 
-/* trunc(x 2^32) for |x| < 2^23: the mantissa, moved. */
+/* trunc(x 2^32) for |x| < 2^23: the mantissa, shifted. */
 uvec2 fixed_point(uint bits)
 {
     uint magnitude = bits & 0x7fffffffu;
@@ -41,7 +41,7 @@ float to_float(uvec2 wide)
     bool is_negative = int(wide.y) < 0;
     if (is_negative) wide = negative(wide);
     int last = wide.y != 0 ? 32 + findMSB(wide.y) : findMSB(wide.x);
-    int shift = last - 23; /* bits that do not fit beside the 24 */
+    int shift = last - 23; /* bits beyond the 24 */
     uint sign = is_negative ? 0x80000000u : 0u;
     if (shift <= 0) return uintBitsToFloat(floatBitsToUint(float(wide.x)) | sign); /* exact */
     uint kept, rest, half_of;
@@ -53,12 +53,12 @@ float to_float(uvec2 wide)
         int more = shift - 32;
         kept = wide.y >> more;
         uint dropped = more > 0 ? wide.y & ((1u << more) - 1) : 0;
-        /* What the low word adds is less than the last bit of the high one. */
+        /* The low word contributes less than the last bit of the high one. */
         rest = more > 0 ? dropped << 1 | (wide.x != 0 ? 1u : 0u) : wide.x >> 1 | (wide.x & 1);
         half_of = more > 0 ? 1u << more : 0x40000000u;
     }
     if (rest > half_of || (rest == half_of && (kept & 1) != 0)) kept++;
-    /* kept may be 2^24 now: the sum of bits carries into the exponent. */
+    /* kept may be 2^24 now: the carry goes into the exponent. */
     return uintBitsToFloat(((uint(shift + 23 + 127) << 23) + (kept - 0x800000u)) | sign);
 }
 

@@ -1,5 +1,5 @@
 #version 450
-/* Sums of down, onto what is there. */
+/* Sums of down, added to y. */
 #extension GL_GOOGLE_include_directive : require
 #define ONTO
 #include "down_reduce.glsl"

@@ -1,5 +1,5 @@
-/* The functions of docs/arithmetic.md 3, in their bits: each operation rounded on its own, constants as bits,
- * no function of the driver. Floats that may be NaN are compared as integers. */
+/* The functions of docs/arithmetic.md 3, bit-exact: each operation rounded separately, constants as bits, no
+ * driver functions. Floats that may be NaN are compared as integers. */
 
 const float MAGIC = 12582912.0; /* 1.5 2^23 */
 const uint INFINITE = 0x7f800000u, MAGNITUDE = 0x7fffffffu;

@@ -1,7 +1,7 @@
-/* Rows of floats times activations (forward/gpu/shader_params.h: mul_mat_vec_f): rule R9 of docs/arithmetic.md 2 with
- * product and sum rounded each. Eight invocations share ROWS rows and COLS tokens: number j holds partial
- * sums 2 j and 2 j + 1 of every output, whose weights are 16 bytes of every 128 of a row (forward/gpu/weight_layout.h).
- * ONTO: y is added to. LIVE: rows.glsl. */
+/* Float rows times activations (forward/gpu/shader_params.h: mul_mat_vec_f): rule R9 of docs/arithmetic.md 2 with
+ * product and sum each rounded. Eight invocations share ROWS rows and COLS tokens: number j holds partial sums 2 j
+ * and 2 j + 1 of every output, whose weights are 16 bytes of every 128 of a row (forward/gpu/weight_layout.h).
+ * ONTO: added to y. LIVE: rows.glsl. */
 layout(constant_id = 4) const uint TYPE = 0; /* hth_type: 0 F32, 1 F16, 30 BF16 */
 
 layout(binding = 1) readonly buffer Rows { uint rows[]; };
@@ -24,8 +24,8 @@ layout(push_constant) uniform Push
 #include "rows.glsl"
 #include "f16.glsl"
 
-const uint STRIDE = 2 * LOCAL + 1; /* so that eight outputs lie in eight banks */
-const uint FAR = 2;                /* pieces that are asked for together */
+const uint STRIDE = 2 * LOCAL + 1; /* so that eight outputs use eight banks */
+const uint FAR = 2;                /* pieces loaded together */
 const uint PER = TYPE == 0 ? 32 : 64; /* weights of 128 bytes */
 
 shared float partials[8 * STRIDE];
@@ -48,7 +48,7 @@ vec2 pair_of(uint two)
     return uintBitsToFloat(uvec2(two << 16, two & 0xffff0000u));
 }
 
-/* Weights k and k + 1 of the row's end, which lies as in the file; k is even. */
+/* Weights k and k + 1 of the row's end, which is in file order; k is even. */
 vec2 pair_at(uint row, uint k)
 {
     uint at = row * row_words;
@@ -117,7 +117,7 @@ void add_last(uint k)
     }
 }
 
-/* Halves first. Written out, as glslc unrolls loops of a fixed length and forgets `precise` in the copies. */
+/* Halves first. Written out, because glslc unrolls loops of a fixed length and drops `precise` in the copies. */
 float tree4(uint at)
 {
     precise float y = (partials[at] + partials[at + 8]) + (partials[at + 4] + partials[at + 12]);
@@ -155,7 +155,7 @@ void main()
     for (; k + 1 < end; k += 16) add_pair_at(k);
     if (k < end) add_last(k);
 
-    /* Each of the eight invocations ends one output of eight. */
+    /* Each of the eight invocations finishes one output of eight. */
     [[unroll]] for (uint o = 0; o < OUTPUTS; o += 8) {
         [[unroll]] for (uint i = 0; i < 8; i++) {
             if (o + i >= OUTPUTS) continue;

@@ -1,5 +1,5 @@
 #version 450
-/* y = live rows of floats times activations. */
+/* y = active rows of floats times activations. */
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
 #define LIVE 5

@@ -1,5 +1,5 @@
 #version 450
-/* y = live rows, quantised, times activations. */
+/* y = active rows, quantised, times activations. */
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
 #define LIVE 7

@@ -1,10 +1,10 @@
-/* Norms of docs/arithmetic.md 4 by one workgroup. The program declares KIND, Push, the buffers weight and
- * bias, an array value[STRETCH] that invocations share, and taken(i): input i of its row. */
+/* Norms of docs/arithmetic.md 4 by one workgroup. The shader declares KIND, Push, the buffers weight and bias, a
+ * shared array value[STRETCH], and taken(i): input i of its row. */
 const uint KIND_NONE = 0, KIND_LAYER = 2; /* HTH_KIND_* */
 
 shared float chains[8];
 
-/* A chain of sum8 onto p: value[chain], [chain + 8] and on. Loads go ahead of the additions, which wait for
+/* Adds a chain of sum8 to p: value[chain], [chain + 8] and on. Loads run ahead of the additions, which depend on
  * each other. */
 float add_chain(float p, uint chain, uint n)
 {
@@ -69,7 +69,7 @@ float sum_of_squares(uint n, float mean)
     return tree_of_chains(p);
 }
 
-/* What a row is normed by: (x - mean) factor weight + bias. */
+/* Normalisation of a row: (x - mean) factor weight + bias. */
 struct norm_of_row { float mean, factor; };
 
 norm_of_row find_norm()

@@ -1,5 +1,6 @@
 #version 450
-/* Each token's row plus what a block adds to it, normed where the family does (forward/gpu/shader_params.h: norm_add). */
+/* Each token's row plus a block's output, after a post-norm where the architecture has one
+ * (forward/gpu/shader_params.h: norm_add). */
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
 #include "functions.glsl"

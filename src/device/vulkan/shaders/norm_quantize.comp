@@ -1,5 +1,5 @@
 #version 450
-/* A norm of each token, and its rounding (forward/gpu/shader_params.h: norm_quantize). */
+/* Norm of each token, and its 8-bit quantisation (forward/gpu/shader_params.h: norm_quantize). */
 #extension GL_GOOGLE_include_directive : require
 #include "floats.glsl"
 #include "functions.glsl"

@@ -1,5 +1,5 @@
-/* Rounding by rule R1 (docs/arithmetic.md 2), a stretch of values at a time. The program declares BLOCK, and
- * the buffers q (words), d (bits of floats) and sum. */
+/* 8-bit quantisation by rule R1 (docs/arithmetic.md 2), a stretch of values at a time. The shader declares BLOCK,
+ * and the buffers q (words), d (bits of floats) and sum. */
 const uint STRETCH = 2048;                  /* HTH_QUANT_WG_ELEMENTS */
 const uint WIDTH = BLOCK == 256 ? 256 : 32; /* of a block */
 const uint PART = BLOCK == 256 ? 16 : 32;   /* that has a sum */
@@ -37,7 +37,7 @@ int rounded(float x, float scale)
     return floatBitsToInt(shifted) - 0x4b400000;
 }
 
-/* Word i of the quants; its block's scale besides, once. */
+/* Word i of the quants; also its block's scale, once. */
 void round_4(uint at, uint i)
 {
     uint block = i / (WIDTH / 4), largest = largest_of(block);
@@ -58,8 +58,8 @@ void round_4(uint at, uint i)
         d[at / WIDTH + block] = tiny ? 0u : broken ? 0x7fc00000u : floatBitsToUint(step);
 }
 
-/* The first n of value, whole blocks, which other invocations may just have written; at: place of the first
- * among all that is rounded. */
+/* The first n of value, whole blocks, which other invocations may just have written; at: index of the first among
+ * all quantised values. */
 void round_stretch(uint at, uint n)
 {
     barrier();

@@ -1,6 +1,6 @@
 #version 450
-/* Norm and rotation of one head of a token, in place; keys and values into the caches (forward/gpu/shader_params.h:
- * rope_store). A workgroup does one query, key or value. */
+/* Norm and rotation of one head of a token, in place; stores keys and values in the caches
+ * (forward/gpu/shader_params.h: rope_store). A workgroup processes one query, key or value. */
 #extension GL_GOOGLE_include_directive : require
 
 layout(constant_id = 0) const uint D_HEAD = 64;
@@ -32,8 +32,7 @@ const uint NEIGHBOURS = 0, HALVES = 1; /* hth_rope_kind */
 
 shared float head[D_HEAD];
 shared float chains[8];
-/* Of each block of 32: what it is multiplied by before it is rounded, 0 where all integers are 0; its
- * scale. */
+/* Per block of 32: the factor before quantisation, 0 where all integers are 0; its scale. */
 shared float inverses[N_BLOCK + 1];
 shared uint scales[N_BLOCK + 1];
 
@@ -68,7 +67,7 @@ void rotate_head(uint t)
     barrier();
 }
 
-/* ---- rounding to 8 bits: queries by rule R1, what is cached with scales that are bf16 -------- */
+/* ---- 8-bit quantisation: queries by rule R1, cached values with bf16 scales ------------------ */
 
 void find_scale(uint block, bool is_query)
 {
@@ -104,7 +103,7 @@ uint quants(uint i)
     return word;
 }
 
-/* ---- where it goes ----------------------------------------------------------------------------------- */
+/* ---- stores ------------------------------------------------------------------------------------------ */
 
 /* Word i of a position. */
 uint cache_word(uint i)

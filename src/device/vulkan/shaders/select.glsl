@@ -1,4 +1,4 @@
-/* What activations make of a value, and what selectors compare (forward/gpu/shader_params.h: HTH_SELECT_*). The program
+/* Activation functions, and the comparisons of selectors (forward/gpu/shader_params.h: HTH_SELECT_*). The shader
  * declares KIND; functions.glsl is included before. */
 const uint PREDICTOR = 1, THRESHOLD = 2; /* HTH_SELECT_* */
 const uint SILU = 0, GELU = 1, RELU = 2, RELU2 = 3, DRELU = 4; /* hth_activation */
@@ -18,7 +18,7 @@ bool is_below(float x, float limit)
 {
     int a = floatBitsToInt(x), b = floatBitsToInt(limit);
     bool is_nan = (a & 0x7fffffff) > 0x7f800000 || (b & 0x7fffffff) > 0x7f800000;
-    /* Magnitudes with a sign to numbers that ascend; both zeros are one. */
+    /* Maps magnitudes with a sign to ascending numbers; both zeros are equal. */
     int p = a < 0 ? -(a & 0x7fffffff) : a, r = b < 0 ? -(b & 0x7fffffff) : b;
     return !is_nan && p < r;
 }
